@@ -1,0 +1,218 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_COUNTER_HPP
+#define LIMIT_SLIDING_CORE_COUNTER_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include "limiter.h"
+
+namespace limit_sliding {
+
+/*
+ * algorithm=counter, the sliding window counter.  Time is cut into windows of
+ * w ms; a key's state is its requests in the present window and in the one
+ * before it.  With t ms of the present window elapsed
+ *
+ *     used = previous x (w - t)/w + current
+ *
+ * and a request of cost c is admitted when used + c <= limit.  All of it is
+ * exact: `used` is kept multiplied by w, in request-milliseconds, where the
+ * largest term is 2^22 requests x 2^31.3 ms.
+ *
+ * State: window number modulo 2^18, previous and current in 22 bits each.  The
+ * window number wraps; the zone's epochs (table.hpp) keep states from growing
+ * old enough for that to matter.
+ *
+ * An object is this algorithm at one moment.
+ */
+class Counter {
+public:
+    Counter(uint64_t window_ms, uint64_t now_ms)
+        : window_ms_(window_ms), window_(now_ms / window_ms),
+          left_ms_(window_ms - now_ms % window_ms)
+    {
+    }
+
+    /* Advances once in 2^16 windows: a state two epochs old has not wrapped. */
+    uint64_t epoch() const { return window_ >> kEpochShift; }
+
+    /* How much a state constrains its key; 0: as little as none. */
+    uint64_t used(uint64_t state) const { return used(view(state)); }
+
+    bool admit(uint64_t state, uint32_t limit, uint32_t cost,
+               uint64_t *next) const
+    {
+        View v = view(state);
+
+        if (cost > limit || used(v) > (limit - cost) * window_ms_) {
+            return false;
+        }
+
+        if (cost == 0) {
+            *next = state;
+            return true;
+        }
+
+        *next = pack(v.window, v.previous, v.current + cost);
+        return true;
+    }
+
+    /* `recorded` is the state as the admission left it. */
+    static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost)
+    {
+        uint64_t previous = previous_of(state);
+        uint64_t current = current_of(state);
+
+        switch ((window_of(state) - window_of(recorded)) & kWindowMask) {
+        case 0:
+            current -= std::min<uint64_t>(current, cost);
+            break;
+        case 1:
+            previous -= std::min<uint64_t>(previous, cost);
+            break;
+        default:
+            break;
+        }
+
+        return pack(window_of(state), previous, current);
+    }
+
+    void describe(uint64_t state, uint32_t limit, uint32_t cost,
+                  limit_sliding_verdict_t *verdict) const
+    {
+        View v = view(state);
+        uint64_t taken = used(v);
+        uint64_t full = limit * window_ms_;
+        uint64_t wanted = taken + cost * window_ms_;
+
+        verdict->limit = limit;
+        verdict->remaining = taken >= full
+                                 ? 0
+                                 : static_cast<uint32_t>((full - taken)
+                                                         / window_ms_);
+        verdict->excess = wanted > full ? thousandths(wanted - full) : 0;
+        verdict->reset_ms = verdict->remaining == limit
+                                ? 0
+                                : wait(v, limit - verdict->remaining - 1);
+        verdict->retry_after_ms = cost > limit ? LIMIT_SLIDING_NEVER
+                                               : wait(v, limit - cost);
+    }
+
+    uint64_t expires_ms(uint64_t state) const { return wait(view(state), 0); }
+
+private:
+    static constexpr unsigned kCountBits = 22;
+    static constexpr unsigned kWindowBits = 18;
+    static constexpr unsigned kEpochShift = 16;
+
+    static constexpr uint64_t kCountMask = (1u << kCountBits) - 1;
+    static constexpr uint64_t kWindowMask = (1u << kWindowBits) - 1;
+
+    /* Two epochs and the two windows that a state lives on after its own. */
+    static constexpr uint64_t kOldest = (2u << kEpochShift) + 2;
+
+    static_assert(LIMIT_SLIDING_LIMIT_MAX < kCountMask,
+                  "the state of all ones is the table's");
+    static_assert(kOldest < kWindowMask, "a state must not wrap");
+
+    /* A state as of this moment. */
+    struct View {
+        uint64_t window;
+        uint64_t previous;
+        uint64_t current;
+        uint64_t left_ms;  /* of the window, 1 .. w */
+        uint64_t ahead_ms; /* how far its clock runs ahead of ours */
+    };
+
+    static uint64_t window_of(uint64_t state)
+    {
+        return state >> (2 * kCountBits);
+    }
+
+    static uint64_t current_of(uint64_t state) { return state & kCountMask; }
+
+    static uint64_t previous_of(uint64_t state)
+    {
+        return state >> kCountBits & kCountMask;
+    }
+
+    static uint64_t pack(uint64_t window, uint64_t previous, uint64_t current)
+    {
+        return (window & kWindowMask) << (2 * kCountBits)
+               | previous << kCountBits | current;
+    }
+
+    View view(uint64_t state) const
+    {
+        uint64_t age = (window_ - window_of(state)) & kWindowMask;
+
+        if (age == 0) {
+            return {window_, previous_of(state), current_of(state), left_ms_,
+                    0};
+        }
+
+        if (age == 1) {
+            return {window_, current_of(state), 0, left_ms_, 0};
+        }
+
+        if (age <= kOldest || state == 0) {
+            return {window_, 0, 0, left_ms_, 0};
+        }
+
+        uint64_t ahead = kWindowMask + 1 - age;
+
+        return {window_ + ahead, previous_of(state), current_of(state),
+                window_ms_, (ahead - 1) * window_ms_ + left_ms_};
+    }
+
+    uint64_t used(const View &v) const
+    {
+        return v.previous * v.left_ms + v.current * window_ms_;
+    }
+
+    /*
+     * Milliseconds until used <= room, the requests that may still count.
+     * `used` only falls while nothing is admitted, so the first such moment is
+     * found by solving previous x left' + current x w <= room x w for left',
+     * in this window, then in the next, where current has become previous.
+     */
+    uint64_t wait(const View &v, uint64_t room) const
+    {
+        if (used(v) <= room * window_ms_) {
+            return 0;
+        }
+
+        if (v.current < room) {
+            uint64_t left = (room - v.current) * window_ms_ / v.previous;
+
+            if (left > 0) {
+                return v.ahead_ms + v.left_ms - left;
+            }
+        }
+
+        uint64_t left = v.current > room ? room * window_ms_ / v.current
+                                         : window_ms_;
+
+        return v.ahead_ms + v.left_ms + window_ms_ - left;
+    }
+
+    /* Requests in 1/1000, rounded up, of request-milliseconds. */
+    uint64_t thousandths(uint64_t request_ms) const
+    {
+        return request_ms / window_ms_ * 1000
+               + (request_ms % window_ms_ * 1000 + window_ms_ - 1)
+                     / window_ms_;
+    }
+
+    uint64_t window_ms_;
+    uint64_t window_;
+    uint64_t left_ms_;
+};
+
+} // namespace limit_sliding
+
+#endif

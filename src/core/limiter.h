@@ -1,0 +1,212 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * The border of the core: everything the NGINX side, the unit tests and the
+ * benchmarks call.  Behind it is C++ that knows neither NGINX nor Redis: it
+ * reads no clock, takes no lock, allocates nothing and logs nothing.  Time,
+ * memory and randomness are arguments.
+ *
+ * Units: times are milliseconds (_ms) of one monotonic clock.  Limits and
+ * costs are requests.  Functions are safe to call from any number of threads
+ * and processes on the same zone unless they say otherwise.
+ */
+
+#ifndef LIMIT_SLIDING_CORE_LIMITER_H
+#define LIMIT_SLIDING_CORE_LIMITER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+
+#define LIMIT_SLIDING_LIMIT_MAX      4194302u        /* requests a window */
+#define LIMIT_SLIDING_WINDOW_MIN_MS  100u
+#define LIMIT_SLIDING_WINDOW_MAX_MS  2592000000u     /* 30 d */
+#define LIMIT_SLIDING_SECRET_BYTES   16
+#define LIMIT_SLIDING_ZONE_ALIGN     128             /* bytes */
+
+
+/* ---- rates ---- */
+
+typedef struct {
+    uint64_t  count;             /* requests, 1 or more */
+    uint64_t  per_ms;            /* in that time; 0: a bare N, per window */
+} limit_sliding_rate_t;
+
+/*
+ * Parses "Nr/s", "Nr/m", "Nr/h", "Nr/d" or a bare "N", N a positive integer
+ * without sign or leading blanks, of at most 18 digits.
+ * Returns 1, or 0 for anything else, leaving *rate alone.
+ */
+int limit_sliding_rate_parse(const char *text, size_t bytes,
+    limit_sliding_rate_t *rate);
+
+/*
+ * floor(rate x window), saturated at UINT64_MAX: the limit of one window.
+ * The caller checks it against 1 .. LIMIT_SLIDING_LIMIT_MAX.
+ */
+uint64_t limit_sliding_rate_limit(const limit_sliding_rate_t *rate,
+    uint64_t window_ms);
+
+
+/* ---- one key's state, as pure functions ---- */
+
+typedef enum {
+    LIMIT_SLIDING_COUNTER = 0    /* sliding window counter */
+} limit_sliding_algorithm_t;
+
+typedef enum {
+    LIMIT_SLIDING_EVICT = 0,     /* a full zone forgets the least used key */
+    LIMIT_SLIDING_DENY           /* a full zone refuses new keys */
+} limit_sliding_full_t;
+
+/* What a zone's keys have in common.  Lives in the caller's memory. */
+typedef struct {
+    uint64_t                   window_ms;
+    limit_sliding_algorithm_t  algorithm;
+    limit_sliding_full_t       full;
+} limit_sliding_policy_t;
+
+/* A key's history in 62 bits, meaningful to its algorithm; 0: none. */
+typedef uint64_t  limit_sliding_state_t;
+
+/*
+ * Would a request of this cost be admitted now?  Returns 1 and the state that
+ * records it in *next, or 0 and leaves *next alone: a rejected request is not
+ * recorded.  `limit` is 1 .. LIMIT_SLIDING_LIMIT_MAX.  A cost of 0 is
+ * admitted while the limit is not exceeded and changes nothing.
+ *
+ * A state whose time lies ahead of now_ms, because another worker's clock is
+ * ahead, is taken as of its own time: a window never moves back.
+ *
+ * Precondition: the state is at most 131,000 windows old; the zone sees to it.
+ */
+int limit_sliding_admit(const limit_sliding_policy_t *policy,
+    limit_sliding_state_t state, uint64_t now_ms, uint32_t limit,
+    uint32_t cost, limit_sliding_state_t *next);
+
+/*
+ * Takes back from a state, as far as it still counts there, the cost that an
+ * admission recorded; `recorded` is the state as that admission left it.
+ */
+limit_sliding_state_t limit_sliding_refund(
+    const limit_sliding_policy_t *policy, limit_sliding_state_t state,
+    limit_sliding_state_t recorded, uint32_t cost);
+
+typedef struct {
+    uint32_t  limit;             /* requests a window */
+    uint32_t  remaining;         /* whole requests left, 0 .. limit */
+    uint64_t  excess;            /* over the limit if the request were
+                                    admitted, in 1/1000 request; 0: fits */
+    uint64_t  reset_ms;          /* until `remaining` grows; 0: it is full */
+    uint64_t  retry_after_ms;    /* until the request would be admitted if
+                                    nobody else consumed; 0: it would be now.
+                                    LIMIT_SLIDING_NEVER: cost > limit */
+} limit_sliding_verdict_t;
+
+#define LIMIT_SLIDING_NEVER  UINT64_MAX
+
+/* Whole seconds, rounded up: what clients are told of _ms times. */
+uint64_t limit_sliding_seconds(uint64_t ms);
+
+/*
+ * Describes a state at a time to a request of this cost that has yet to be
+ * decided (or was rejected).  For one that was admitted pass the state after
+ * it, and read only limit, remaining and reset_ms.
+ */
+void limit_sliding_describe(const limit_sliding_policy_t *policy,
+    limit_sliding_state_t state, uint64_t now_ms, uint32_t limit,
+    uint32_t cost, limit_sliding_verdict_t *verdict);
+
+/* Milliseconds until the state is as good as none; 0: it is already. */
+uint64_t limit_sliding_expires_ms(const limit_sliding_policy_t *policy,
+    limit_sliding_state_t state, uint64_t now_ms);
+
+
+/* ---- the zone: all keys' states in shared memory ---- */
+
+typedef struct limit_sliding_zone_s  limit_sliding_zone_t;
+
+/*
+ * Makes a zone of `memory`: `bytes` long, zeroed, aligned to
+ * LIMIT_SLIDING_ZONE_ALIGN.  The zone is all of it and needs no destruction.
+ * Returns NULL if `bytes` is too small for a header and one group of slots.
+ * Not safe against concurrent use of the same memory.
+ */
+limit_sliding_zone_t *limit_sliding_zone_init(void *memory, size_t bytes,
+    const uint8_t secret[LIMIT_SLIDING_SECRET_BYTES]);
+
+/* Keyed hash of a key, to be passed to the functions below. */
+uint64_t limit_sliding_zone_hash(const limit_sliding_zone_t *zone,
+    const void *key, size_t bytes);
+
+typedef struct {
+    uint64_t  slots;             /* states the zone can hold */
+    uint64_t  evicted;           /* live states given up for new keys */
+    uint64_t  refused;           /* new keys refused, full=deny */
+} limit_sliding_zone_stats_t;
+
+/* Reads the counters; each is exact, together they are of no one instant. */
+void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
+    limit_sliding_zone_stats_t *stats);
+
+/*
+ * Slots that hold an unexpired key, by a walk over the whole zone.  For tests
+ * and tools: a gigabyte takes a good part of a second.
+ */
+uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
+    const limit_sliding_policy_t *policy, uint64_t now_ms);
+
+
+/* ---- deciding a request ---- */
+
+typedef enum {
+    LIMIT_SLIDING_ADMITTED = 0,
+    LIMIT_SLIDING_REJECTED,      /* over the limit */
+    LIMIT_SLIDING_REFUSED        /* a new key, and the zone is full */
+} limit_sliding_outcome_t;
+
+/* One limit of a request: what to decide, and how it was decided. */
+typedef struct {
+    limit_sliding_zone_t          *zone;
+    const limit_sliding_policy_t  *policy;
+    uint64_t                       hash;     /* of the key in this zone */
+    uint32_t                       limit;
+    uint32_t                       cost;
+    void                          *data;     /* the caller's, not looked at */
+
+    limit_sliding_outcome_t        outcome;  /* set by the call */
+    limit_sliding_state_t          state;    /* the key's, after the call; if
+                                                REFUSED that of the key which
+                                                expires first in its place */
+} limit_sliding_claim_t;
+
+/*
+ * Decides n >= 1 limits of one request, all or nothing: each is consumed if
+ * all admit, none if any rejects.  Returns the index of the claim that
+ * describes the request: the one to wait longest for if any rejected (so that
+ * its retry time holds for all), else the one with the least share remaining.
+ * The request is admitted if that claim's outcome is LIMIT_SLIDING_ADMITTED.
+ */
+size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
+    uint64_t now_ms);
+
+/* The index of the one with the least share remaining; n >= 1, all admitted. */
+size_t limit_sliding_tightest(const limit_sliding_claim_t *claims, size_t n,
+    uint64_t now_ms);
+
+/* limit_sliding_describe() of a decided claim. */
+void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
+    uint64_t now_ms, limit_sliding_verdict_t *verdict);
+
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LIMIT_SLIDING_CORE_LIMITER_H */

@@ -1,0 +1,152 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_SLOT_HPP
+#define LIMIT_SLIDING_CORE_SLOT_HPP
+
+#include <atomic>
+#include <cstdint>
+
+#include "key.hpp"
+
+namespace limit_sliding {
+
+/*
+ * 16 bytes, two words, one key:
+ *
+ *     tag    fingerprint of the key 44 | epoch 18 | generation 2;  0: unused
+ *     state  generation 2 | the algorithm's state 62
+ *
+ * The generation of a tag advances whenever the slot is claimed, for another
+ * key or for a new life of the same one.  So a claim is one compare-and-swap
+ * of the tag, and by itself invalidates the state found there:
+ *
+ *     same generation   confirmed: the key's state; if that is kDead, the
+ *                       copy was withdrawn and is none
+ *     one behind        tentative: claimed, no state yet
+ *     anything else     the tag was read before it changed
+ *
+ * The epoch is the time, in the algorithm's coarse unit, when the slot was
+ * last in use.  A state two epochs old is none, whatever its own, wrapping,
+ * time stamp seems to say.
+ */
+struct Slot {
+    std::atomic<uint64_t> tag;
+    std::atomic<uint64_t> state;
+};
+
+struct alignas(64) Line {
+    static constexpr unsigned kSlots = 4;
+
+    Slot slot[kSlots];
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "64-bit atomics");
+static_assert(sizeof(Slot) == 16 && sizeof(Line) == 64, "16 bytes a key");
+
+/* A tag's parts, and how to make one.  Epochs are compared modulo 2^18. */
+namespace tag {
+
+constexpr unsigned kGenerationBits = 2;
+constexpr unsigned kEpochBits = 18;
+constexpr unsigned kFingerprintShift = kGenerationBits + kEpochBits;
+
+constexpr uint64_t kGenerationMask = (1u << kGenerationBits) - 1;
+constexpr uint64_t kEpochMask = (1u << kEpochBits) - 1;
+
+static_assert(Key::kFingerprintBits + kFingerprintShift == 64, "one word");
+
+inline uint64_t make(uint64_t fingerprint, uint64_t epoch,
+                     uint64_t generation)
+{
+    return fingerprint << kFingerprintShift
+           | (epoch & kEpochMask) << kGenerationBits
+           | (generation & kGenerationMask);
+}
+
+/* Epochs since the slot was in use; 0 if its clock is ahead of ours. */
+inline uint64_t age(uint64_t tag, uint64_t epoch)
+{
+    uint64_t passed = (epoch - (tag >> kGenerationBits)) & kEpochMask;
+
+    return passed <= kEpochMask / 2 ? passed : 0;
+}
+
+} // namespace tag
+
+/* A slot as one reader saw it. */
+struct Copy {
+    enum Kind { none, confirmed, tentative, changed };
+
+    static constexpr unsigned kStateBits = 64 - tag::kGenerationBits;
+    static constexpr uint64_t kStateMask = (1ULL << kStateBits) - 1;
+
+    /* No algorithm makes this state: a copy that was withdrawn. */
+    static constexpr uint64_t kDead = kStateMask;
+
+    Slot *slot;
+    uint64_t tag;
+    uint64_t state; /* with its generation */
+    Kind kind;
+
+    static Copy read(Slot &slot)
+    {
+        uint64_t tag = slot.tag.load();
+        uint64_t state = slot.state.load();
+
+        return {&slot, tag, state, kind_of(tag, state)};
+    }
+
+    /* The key's state; 0 if there is none that counts any more. */
+    uint64_t live_state(uint64_t epoch) const
+    {
+        return kind == confirmed && tag::age(tag, epoch) < 2
+                   ? state & kStateMask
+                   : 0;
+    }
+
+    /* Replaces the state, in the tag's generation, if it is still as seen. */
+    bool store(uint64_t next) const
+    {
+        uint64_t seen = state;
+
+        return slot->state.compare_exchange_strong(seen,
+                                                   in_generation(next));
+    }
+
+    /* Replaces the tag if it is still as seen. */
+    bool retag(uint64_t next)
+    {
+        if (!slot->tag.compare_exchange_strong(tag, next)) {
+            return false;
+        }
+
+        tag = next;
+        kind = kind_of(tag, state);
+
+        return true;
+    }
+
+    uint64_t in_generation(uint64_t next) const
+    {
+        return (tag & tag::kGenerationMask) << kStateBits | next;
+    }
+
+private:
+    static Kind kind_of(uint64_t tag, uint64_t state)
+    {
+        switch ((tag - (state >> kStateBits)) & tag::kGenerationMask) {
+        case 0:
+            return (state & kStateMask) == kDead ? none : confirmed;
+        case 1:
+            return tentative;
+        default:
+            return changed;
+        }
+    }
+};
+
+} // namespace limit_sliding
+
+#endif
