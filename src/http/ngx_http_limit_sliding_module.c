@@ -1,0 +1,176 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+#include "ngx_http_limit_sliding.h"
+
+
+static void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf);
+static void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf);
+static char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+static ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
+
+
+static ngx_command_t  ngx_http_limit_sliding_commands[] = {
+
+    { ngx_string("limit_sliding_zone"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_limit_sliding_zone,
+      0,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_limit_sliding,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_status"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_limit_sliding_status,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_log_level"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_limit_sliding_log_level,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_dry_run"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_limit_sliding_conf_t, dry_run),
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_limit_sliding_module_ctx = {
+    ngx_http_limit_sliding_add_variables,      /* preconfiguration */
+    ngx_http_limit_sliding_init,               /* postconfiguration */
+
+    ngx_http_limit_sliding_create_main_conf,   /* create main configuration */
+    NULL,                                      /* init main configuration */
+
+    NULL,                                      /* create server configuration */
+    NULL,                                      /* merge server configuration */
+
+    ngx_http_limit_sliding_create_conf,        /* create location configuration */
+    ngx_http_limit_sliding_merge_conf          /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_limit_sliding_module = {
+    NGX_MODULE_V1,
+    &ngx_http_limit_sliding_module_ctx,        /* module context */
+    ngx_http_limit_sliding_commands,           /* module directives */
+    NGX_HTTP_MODULE,                           /* module type */
+    NULL,                                      /* init master */
+    ngx_http_limit_sliding_init_module,        /* init module */
+    NULL,                                      /* init process */
+    NULL,                                      /* init thread */
+    NULL,                                      /* exit thread */
+    NULL,                                      /* exit process */
+    NULL,                                      /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static void *
+ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf)
+{
+    ngx_http_limit_sliding_main_conf_t  *lsmcf;
+
+    lsmcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_limit_sliding_main_conf_t));
+    if (lsmcf == NULL) {
+        return NULL;
+    }
+
+    if (ngx_array_init(&lsmcf->zones, cf->pool, 4,
+                       sizeof(ngx_http_limit_sliding_zone_t *))
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
+    return lsmcf;
+}
+
+
+static void *
+ngx_http_limit_sliding_create_conf(ngx_conf_t *cf)
+{
+    ngx_http_limit_sliding_conf_t  *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_limit_sliding_conf_t));
+    if (conf == NULL) {
+        return NULL;
+    }
+
+    conf->limits = NGX_CONF_UNSET_PTR;
+    conf->status_code = NGX_CONF_UNSET_UINT;
+    conf->log_level = NGX_CONF_UNSET_UINT;
+    conf->log_every = NGX_CONF_UNSET_MSEC;
+    conf->dry_run = NGX_CONF_UNSET;
+
+    return conf;
+}
+
+
+static char *
+ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_limit_sliding_conf_t  *prev = parent;
+    ngx_http_limit_sliding_conf_t  *conf = child;
+
+    ngx_conf_merge_ptr_value(conf->limits, prev->limits, NULL);
+
+    ngx_conf_merge_uint_value(conf->status_code, prev->status_code,
+                              NGX_HTTP_TOO_MANY_REQUESTS);
+
+    ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);
+    ngx_conf_merge_msec_value(conf->log_every, prev->log_every, 0);
+
+    ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_init(ngx_conf_t *cf)
+{
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    if (ngx_http_limit_sliding_init_zones(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    /*
+     * Handlers of a phase run in the reverse order of registration, and
+     * nginx's own authentication modules have registered before: limits run
+     * ahead of them.
+     */
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_ACCESS_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_limit_sliding_handler;
+
+    return NGX_OK;
+}
