@@ -90,16 +90,16 @@ public:
         uint64_t wanted = taken + cost * window_ms_;
 
         verdict->limit = limit;
-        verdict->remaining = taken >= full
-                                 ? 0
-                                 : static_cast<uint32_t>((full - taken)
-                                                         / window_ms_);
+        verdict->remaining
+            = taken >= full
+                  ? 0
+                  : static_cast<uint32_t>((full - taken) / window_ms_);
         verdict->excess = wanted > full ? thousandths(wanted - full) : 0;
         verdict->reset_ms = verdict->remaining == limit
                                 ? 0
                                 : wait(v, limit - verdict->remaining - 1);
-        verdict->retry_after_ms = cost > limit ? LIMIT_SLIDING_NEVER
-                                               : wait(v, limit - cost);
+        verdict->retry_after_ms
+            = cost > limit ? LIMIT_SLIDING_NEVER : wait(v, limit - cost);
     }
 
     uint64_t expires_ms(uint64_t state) const { return wait(view(state), 0); }
@@ -194,8 +194,8 @@ private:
             }
         }
 
-        uint64_t left = v.current > room ? room * window_ms_ / v.current
-                                         : window_ms_;
+        uint64_t left
+            = v.current > room ? room * window_ms_ / v.current : window_ms_;
 
         return v.ahead_ms + v.left_ms + window_ms_ - left;
     }
@@ -204,8 +204,7 @@ private:
     uint64_t thousandths(uint64_t request_ms) const
     {
         return request_ms / window_ms_ * 1000
-               + (request_ms % window_ms_ * 1000 + window_ms_ - 1)
-                     / window_ms_;
+               + (request_ms % window_ms_ * 1000 + window_ms_ - 1) / window_ms_;
     }
 
     uint64_t window_ms_;

@@ -26,9 +26,8 @@ public:
 
     /* `pairs` of lines are in the table, 1 .. 2^32 - 1. */
     Key(uint64_t hash, uint64_t pairs)
-        : fingerprint_(hash & ((1ULL << kFingerprintBits) - 1)), pairs_(pairs),
-          hash_{hash, hash * 0x9e3779b97f4a7c15,
-                (hash ^ hash >> 32) * 0xd6e8feb86659fd93}
+        : fingerprint_(hash & ((1ULL << kFingerprintBits) - 1)), hash_(hash),
+          pairs_(pairs)
     {
         fingerprint_ += fingerprint_ == 0;
     }
@@ -39,19 +38,32 @@ public:
     /* The i-th line in the key's order. */
     uint64_t line(unsigned i) const
     {
-        uint64_t h = hash_[i % 3];
+        uint64_t h = mixed(i % 3);
         uint64_t pair = (h >> 32) * pairs_ >> 32;
 
         return 2 * pair + ((h >> 31 ^ i / 3) & 1);
     }
 
     /* Differs from key to key: breaks ties between equal victims. */
-    uint64_t salt() const { return hash_[1] >> 8; }
+    uint64_t salt() const { return mixed(1) >> 8; }
 
 private:
+    /* Three hashes of one; the multipliers are odd and otherwise arbitrary. */
+    uint64_t mixed(unsigned which) const
+    {
+        switch (which) {
+        case 0:
+            return hash_;
+        case 1:
+            return hash_ * 0x9e3779b97f4a7c15;
+        default:
+            return (hash_ ^ hash_ >> 32) * 0xd6e8feb86659fd93;
+        }
+    }
+
     uint64_t fingerprint_;
+    uint64_t hash_;
     uint64_t pairs_;
-    uint64_t hash_[3];
 };
 
 } // namespace limit_sliding

@@ -23,8 +23,7 @@ using limit_sliding::Table;
 struct limit_sliding_zone_s {
     uint64_t secret[2];
     uint64_t pairs;
-    alignas(64) std::atomic<uint64_t> evicted;
-    std::atomic<uint64_t> refused;
+    alignas(64) Table::Stats stats;
 };
 
 static_assert(sizeof(limit_sliding_zone_s) == LIMIT_SLIDING_ZONE_ALIGN,
@@ -68,8 +67,8 @@ CounterStep step_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
 
 Table table_of(const limit_sliding_claim_t &claim, const CounterStep &step)
 {
-    return Table(lines_of(claim.zone), claim.zone->pairs, claim.hash,
-                 step.counter.epoch());
+    return Table(lines_of(claim.zone), claim.zone->pairs, &claim.zone->stats,
+                 claim.hash, step.counter.epoch());
 }
 
 void consume(limit_sliding_claim_t *claim, uint64_t now_ms)
@@ -80,23 +79,7 @@ void consume(limit_sliding_claim_t *claim, uint64_t now_ms)
         = table.update(step, claim->policy->full == LIMIT_SLIDING_EVICT);
 
     claim->state = result.state;
-
-    if (result.evicted) {
-        claim->zone->evicted.fetch_add(1, std::memory_order_relaxed);
-    }
-
-    switch (result.outcome) {
-    case Table::Outcome::admitted:
-        claim->outcome = LIMIT_SLIDING_ADMITTED;
-        break;
-    case Table::Outcome::rejected:
-        claim->outcome = LIMIT_SLIDING_REJECTED;
-        break;
-    case Table::Outcome::refused:
-        claim->outcome = LIMIT_SLIDING_REFUSED;
-        claim->zone->refused.fetch_add(1, std::memory_order_relaxed);
-        break;
-    }
+    claim->outcome = result.outcome;
 }
 
 /* Decides without consuming. */
@@ -124,8 +107,12 @@ bool is_admitted(const limit_sliding_claim_t &claim)
     return claim.outcome == LIMIT_SLIDING_ADMITTED;
 }
 
-/* Looks at all, then consumes all; false if any rejected. */
-bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
+/*
+ * Looks at all, then consumes all; false if any rejected.  Out of line, as is
+ * longest_wait(), for the sake of requests with one limit.
+ */
+[[gnu::noinline]] bool consume_all(limit_sliding_claim_t *claims, size_t n,
+                                   uint64_t now_ms)
 {
     bool admitted = true;
 
@@ -149,8 +136,8 @@ bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
     return admitted;
 }
 
-size_t longest_wait(const limit_sliding_claim_t *claims, size_t n,
-                    uint64_t now_ms)
+[[gnu::noinline]] size_t longest_wait(const limit_sliding_claim_t *claims,
+                                      size_t n, uint64_t now_ms)
 {
     size_t longest = n;
     uint64_t longest_ms = 0;
@@ -181,9 +168,10 @@ int limit_sliding_admit(const limit_sliding_policy_t *policy,
     return Counter(policy->window_ms, now_ms).admit(state, limit, cost, next);
 }
 
-limit_sliding_state_t limit_sliding_refund(
-    const limit_sliding_policy_t *, limit_sliding_state_t state,
-    limit_sliding_state_t recorded, uint32_t cost)
+limit_sliding_state_t limit_sliding_refund(const limit_sliding_policy_t *,
+                                           limit_sliding_state_t state,
+                                           limit_sliding_state_t recorded,
+                                           uint32_t cost)
 {
     return Counter::refund(state, recorded, cost);
 }
@@ -233,8 +221,8 @@ void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
                               limit_sliding_zone_stats_t *stats)
 {
     stats->slots = zone->pairs * 2 * Line::kSlots;
-    stats->evicted = zone->evicted.load(std::memory_order_relaxed);
-    stats->refused = zone->refused.load(std::memory_order_relaxed);
+    stats->evicted = zone->stats.evicted.load(std::memory_order_relaxed);
+    stats->refused = zone->stats.refused.load(std::memory_order_relaxed);
 }
 
 uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
@@ -267,8 +255,9 @@ size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
         return 0;
     }
 
-    return consume_all(claims, n, now_ms) ? limit_sliding_tightest(claims, n, now_ms)
-                                          : longest_wait(claims, n, now_ms);
+    return consume_all(claims, n, now_ms)
+               ? limit_sliding_tightest(claims, n, now_ms)
+               : longest_wait(claims, n, now_ms);
 }
 
 size_t limit_sliding_tightest(const limit_sliding_claim_t *claims, size_t n,

@@ -34,7 +34,7 @@ public:
             word(load(p, 8));
         }
 
-        word(load(p, left) | static_cast<uint64_t>(bytes) << 56);
+        word((left ? load(p, left) : 0) | static_cast<uint64_t>(bytes) << 56);
 
         v2_ ^= 0xff;
         round();

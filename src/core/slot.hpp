@@ -57,18 +57,34 @@ constexpr uint64_t kEpochMask = (1u << kEpochBits) - 1;
 
 static_assert(Key::kFingerprintBits + kFingerprintShift == 64, "one word");
 
-inline uint64_t make(uint64_t fingerprint, uint64_t epoch,
-                     uint64_t generation)
+/* A key's tag in generation 0. */
+inline uint64_t make(uint64_t fingerprint, uint64_t epoch)
 {
     return fingerprint << kFingerprintShift
-           | (epoch & kEpochMask) << kGenerationBits
-           | (generation & kGenerationMask);
+           | (epoch & kEpochMask) << kGenerationBits;
 }
 
-/* Epochs since the slot was in use; 0 if its clock is ahead of ours. */
-inline uint64_t age(uint64_t tag, uint64_t epoch)
+inline uint64_t generation(uint64_t tag)
 {
-    uint64_t passed = (epoch - (tag >> kGenerationBits)) & kEpochMask;
+    return tag & kGenerationMask;
+}
+
+inline bool same_key(uint64_t a, uint64_t b)
+{
+    return (a ^ b) >> kFingerprintShift == 0;
+}
+
+/* The same key and the same epoch? */
+inline bool same_time(uint64_t a, uint64_t b)
+{
+    return (a ^ b) <= kGenerationMask;
+}
+
+/* Epochs from one tag to a later one; 0 if it is not later. */
+inline uint64_t age(uint64_t then, uint64_t now)
+{
+    uint64_t passed
+        = ((now | kGenerationMask) - then) >> kGenerationBits & kEpochMask;
 
     return passed <= kEpochMask / 2 ? passed : 0;
 }
@@ -90,29 +106,23 @@ struct Copy {
     uint64_t state; /* with its generation */
     Kind kind;
 
-    static Copy read(Slot &slot)
+    static Copy read(Slot &slot) { return read(slot, slot.tag.load()); }
+
+    static Copy read(Slot &slot, uint64_t tag)
     {
-        uint64_t tag = slot.tag.load();
         uint64_t state = slot.state.load();
 
         return {&slot, tag, state, kind_of(tag, state)};
     }
 
-    /* The key's state; 0 if there is none that counts any more. */
-    uint64_t live_state(uint64_t epoch) const
-    {
-        return kind == confirmed && tag::age(tag, epoch) < 2
-                   ? state & kStateMask
-                   : 0;
-    }
+    uint64_t bare_state() const { return state & kStateMask; }
 
     /* Replaces the state, in the tag's generation, if it is still as seen. */
     bool store(uint64_t next) const
     {
         uint64_t seen = state;
 
-        return slot->state.compare_exchange_strong(seen,
-                                                   in_generation(next));
+        return slot->state.compare_exchange_strong(seen, in_generation(next));
     }
 
     /* Replaces the tag if it is still as seen. */
@@ -130,13 +140,13 @@ struct Copy {
 
     uint64_t in_generation(uint64_t next) const
     {
-        return (tag & tag::kGenerationMask) << kStateBits | next;
+        return tag::generation(tag) << kStateBits | next;
     }
 
 private:
     static Kind kind_of(uint64_t tag, uint64_t state)
     {
-        switch ((tag - (state >> kStateBits)) & tag::kGenerationMask) {
+        switch (tag::generation(tag - (state >> kStateBits))) {
         case 0:
             return (state & kStateMask) == kDead ? none : confirmed;
         case 1:

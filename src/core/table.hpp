@@ -5,9 +5,11 @@
 #ifndef LIMIT_SLIDING_CORE_TABLE_HPP
 #define LIMIT_SLIDING_CORE_TABLE_HPP
 
+#include <atomic>
 #include <cstdint>
 
 #include "key.hpp"
+#include "limiter.h"
 #include "slot.hpp"
 
 namespace limit_sliding {
@@ -36,17 +38,22 @@ namespace limit_sliding {
  */
 class Table {
 public:
-    Table(Line *lines, uint64_t pairs, uint64_t hash, uint64_t epoch)
-        : lines_(lines), key_(hash, pairs), epoch_(epoch)
+    /* What happened to keys for want of slots. */
+    struct Stats {
+        std::atomic<uint64_t> evicted;
+        std::atomic<uint64_t> refused;
+    };
+
+    Table(Line *lines, uint64_t pairs, Stats *stats, uint64_t hash,
+          uint64_t epoch)
+        : lines_(lines), stats_(stats), key_(hash, pairs),
+          tag_(tag::make(key_.fingerprint(), epoch))
     {
     }
 
-    enum class Outcome { admitted, rejected, refused };
-
     struct Result {
-        Outcome outcome;
+        limit_sliding_outcome_t outcome;
         uint64_t state;
-        bool evicted; /* a live state was given up for the key */
     };
 
     /*
@@ -58,41 +65,28 @@ public:
     template <class Step>
     Result update(const Step &step, bool may_evict)
     {
-        Result result = {Outcome::admitted, 0, false};
+        /* Most keys are in their first line and only need another state. */
 
-        for (;;) {
-            Copy copy = find();
+        Copy copy = find_in(lines_[key_.line(0)]);
 
-            result.state = copy.live_state(epoch_);
+        if (copy.kind == Copy::confirmed && tag::same_time(copy.tag, tag_)) {
+            uint64_t state = copy.bare_state();
+            uint64_t next = state;
 
-            uint64_t next = result.state;
-
-            if (!step.admit(result.state, &next)) {
-                result.outcome = Outcome::rejected;
-                return result;
+            if (!step.admit(state, &next)) {
+                return {LIMIT_SLIDING_REJECTED, state};
             }
 
-            if (next == result.state) {
-                return result;
-            }
-
-            if (copy.kind == Copy::none
-                && !claim(step, may_evict, &copy, &result)) {
-                if (result.outcome == Outcome::refused) {
-                    return result;
-                }
-                continue;
-            }
-
-            if (prepare(step, &copy) && copy.store(next)) {
-                result.state = next;
-                return result;
+            if (next == state || copy.store(next)) {
+                return {LIMIT_SLIDING_ADMITTED, next};
             }
         }
+
+        return update_anywhere(*this, step, may_evict);
     }
 
     /* The key's state; 0 if it has none. */
-    uint64_t look() const { return find().live_state(epoch_); }
+    uint64_t look() const { return live_state(find()); }
 
     /* Replaces the key's state by change(state), if it has one. */
     template <class Change>
@@ -100,7 +94,7 @@ public:
     {
         for (;;) {
             Copy copy = find();
-            uint64_t state = copy.live_state(epoch_);
+            uint64_t state = live_state(copy);
 
             if (state == 0 || copy.store(change(state))) {
                 return;
@@ -112,10 +106,50 @@ public:
     template <class Step>
     bool is_live(Slot &slot, const Step &step) const
     {
-        return step.used(Copy::read(slot).live_state(epoch_)) != 0;
+        return step.used(live_state(Copy::read(slot))) != 0;
     }
 
 private:
+    /*
+     * update(), whatever it takes.  Has its arguments by value and out of
+     * line, so that the common case keeps its own in registers.
+     */
+    template <class Step>
+    [[gnu::noinline]] static Result update_anywhere(Table table, Step step,
+                                                    bool may_evict)
+    {
+        for (;;) {
+            Copy copy = table.find();
+            uint64_t state = table.live_state(copy);
+            uint64_t next = state;
+
+            if (!step.admit(state, &next)) {
+                return {LIMIT_SLIDING_REJECTED, state};
+            }
+
+            if (next == state) {
+                return {LIMIT_SLIDING_ADMITTED, state};
+            }
+
+            if (copy.kind == Copy::none) {
+                uint64_t rank = table.choose(step, &copy);
+
+                if (rank >= kTentative && !may_evict) {
+                    table.stats_->refused.fetch_add(1);
+                    return {LIMIT_SLIDING_REFUSED, table.first_to_expire(step)};
+                }
+
+                if (!table.claim(rank, &copy)) {
+                    continue;
+                }
+            }
+
+            if (table.make_ready(step, &copy) && copy.store(next)) {
+                return {LIMIT_SLIDING_ADMITTED, next};
+            }
+        }
+    }
+
     /*
      * Calls visit(slot, is_last_of_line) for every slot where the key may be,
      * until it returns true.
@@ -138,24 +172,45 @@ private:
         }
     }
 
-    uint64_t make_tag(uint64_t generation) const
+    /* The key's tag as of now in another tag's generation. */
+    uint64_t tag_like(uint64_t other) const
     {
-        return tag::make(key_.fingerprint(), epoch_, generation);
+        return tag_ | tag::generation(other);
     }
 
-    bool is_ours(uint64_t tag) const
+    /* The state; 0 if it is none that counts any more. */
+    uint64_t live_state(const Copy &copy) const
     {
-        return tag >> tag::kFingerprintShift == key_.fingerprint();
+        return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2
+                   ? copy.bare_state()
+                   : 0;
     }
 
     /* The key's copy in this slot, if there is one. */
     Copy inspect(Slot &slot) const
     {
-        while (is_ours(slot.tag.load())) {
-            Copy copy = Copy::read(slot);
+        for (;;) {
+            uint64_t tag = slot.tag.load();
+
+            if (!tag::same_key(tag, tag_)) {
+                return {};
+            }
+
+            Copy copy = Copy::read(slot, tag);
 
             if (copy.kind != Copy::changed) {
-                return is_ours(copy.tag) ? copy : Copy{};
+                return copy;
+            }
+        }
+    }
+
+    Copy find_in(Line &line) const
+    {
+        for (Slot &slot : line.slot) {
+            Copy copy = inspect(slot);
+
+            if (copy.kind != Copy::none) {
+                return copy;
             }
         }
 
@@ -176,22 +231,19 @@ private:
     }
 
     /*
-     * Makes a copy ready to be given a state.  False: it has changed, or is
-     * one of two; the caller looks again.
+     * Makes a copy ready to be given a state: brings its epoch up to date and
+     * sees that it is the only one.  A state that is over gets a new life, so
+     * that its time stamp is never compared again.  False: the copy has
+     * changed or is one of two; the caller looks again.
      */
     template <class Step>
-    bool prepare(const Step &step, Copy *copy) const
+    bool make_ready(const Step &step, Copy *copy) const
     {
-        /*
-         * The epoch is brought up to date before the state is.  A state that
-         * is over gets a new life, so that its time stamp is never compared
-         * again.
-         */
-        if (tag::age(copy->tag, epoch_) != 0) {
+        if (tag::age(copy->tag, tag_) != 0) {
             bool over = copy->kind == Copy::confirmed
-                        && step.used(copy->live_state(epoch_)) == 0;
+                        && step.used(live_state(*copy)) == 0;
 
-            if (!copy->retag(make_tag(copy->tag + over))) {
+            if (!copy->retag(tag_like(copy->tag + over))) {
                 return false;
             }
         }
@@ -216,8 +268,8 @@ private:
 
             /* of two tentative copies everybody must withdraw the same one */
 
-            bool is_later = other.kind == Copy::tentative
-                            && other.slot > copy.slot;
+            bool is_later
+                = other.kind == Copy::tentative && other.slot > copy.slot;
 
             (is_later ? other : copy).store(Copy::kDead);
             alone = false;
@@ -227,22 +279,10 @@ private:
         return alone;
     }
 
-    /*
-     * Claims a slot for the key, which has none.  False: refused, or another
-     * was faster and the caller looks again.
-     */
-    template <class Step>
-    bool claim(const Step &step, bool may_evict, Copy *copy, Result *result)
+    /* Claims a slot.  False: another was faster. */
+    bool claim(uint64_t rank, Copy *copy)
     {
-        uint64_t rank = choose(step, copy);
-
         if (copy->slot == nullptr) {
-            return false;
-        }
-
-        if (rank >= kTentative && !may_evict) {
-            result->outcome = Outcome::refused;
-            result->state = first_to_expire(step);
             return false;
         }
 
@@ -257,11 +297,13 @@ private:
             copy->state = copy->in_generation(Copy::kDead);
         }
 
-        if (!copy->retag(make_tag(copy->tag + 1))) {
+        if (!copy->retag(tag_like(copy->tag + 1))) {
             return false;
         }
 
-        result->evicted |= rank >= kLive;
+        if (rank >= kLive) {
+            stats_->evicted.fetch_add(1);
+        }
 
         return true;
     }
@@ -284,7 +326,7 @@ private:
             return kTentative;
         }
 
-        uint64_t used = step.used(copy.live_state(epoch_));
+        uint64_t used = step.used(live_state(copy));
 
         return used == 0 ? kOver : kLive + used;
     }
@@ -292,7 +334,7 @@ private:
     /*
      * Finds the slot to claim: the first of the lowest rank, but among live
      * states one at random, so that in a flood of new keys each lasts about as
-     * long as the others.  Returns its rank.
+     * long as the others.  Returns its rank.  No slot: all are changing.
      */
     template <class Step>
     uint64_t choose(const Step &step, Copy *victim) const
@@ -322,7 +364,7 @@ private:
             return false;
         });
 
-        return best / kOrders;
+        return victim->slot == nullptr ? kOver : best / kOrders;
     }
 
     template <class Step>
@@ -332,7 +374,7 @@ private:
         uint64_t first_ms = UINT64_MAX;
 
         search([&](Slot &slot, bool) {
-            uint64_t state = Copy::read(slot).live_state(epoch_);
+            uint64_t state = live_state(Copy::read(slot));
             uint64_t ms = step.expires_ms(state);
 
             if (ms != 0 && ms < first_ms) {
@@ -347,8 +389,9 @@ private:
     }
 
     Line *lines_;
+    Stats *stats_;
     Key key_;
-    uint64_t epoch_;
+    uint64_t tag_; /* the key's as of now, in generation 0 */
 };
 
 } // namespace limit_sliding

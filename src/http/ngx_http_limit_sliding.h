@@ -79,6 +79,7 @@ typedef enum {
  */
 
 typedef struct {
+    ngx_pool_cleanup_t               cleanup;
     ngx_http_limit_sliding_status_e  status;
     uint64_t                         now_ms;
     limit_sliding_claim_t           *described;  /* NULL: nothing accounted */

@@ -19,12 +19,16 @@
 #include "ngx_http_limit_sliding.h"
 
 
-static ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_create_ctx(
+static ngx_inline ngx_http_limit_sliding_ctx_t *
+    ngx_http_limit_sliding_create_ctx(ngx_http_request_t *r,
+    ngx_uint_t nclaims);
+static ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_extend_ctx(
     ngx_http_request_t *r, ngx_http_limit_sliding_ctx_t *octx,
-    ngx_uint_t nlimits);
+    ngx_uint_t nclaims);
 static void ngx_http_limit_sliding_cleanup(void *data);
 static ngx_uint_t ngx_http_limit_sliding_is_decided(
-    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_zone_t *zone);
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t ndecided,
+    ngx_http_limit_sliding_zone_t *zone);
 static ngx_int_t ngx_http_limit_sliding_key(ngx_http_request_t *r,
     ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key);
 static ngx_int_t ngx_http_limit_sliding_collect(ngx_http_request_t *r,
@@ -52,11 +56,16 @@ ngx_http_limit_sliding_handler(ngx_http_request_t *r)
 
     octx = ngx_http_limit_sliding_get_ctx(r);
 
-    if (octx && octx->status == NGX_HTTP_LIMIT_SLIDING_REJECTED) {
+    if (octx == NULL) {
+        ctx = ngx_http_limit_sliding_create_ctx(r, lscf->limits->nelts);
+
+    } else if (octx->status != NGX_HTTP_LIMIT_SLIDING_REJECTED) {
+        ctx = ngx_http_limit_sliding_extend_ctx(r, octx, lscf->limits->nelts);
+
+    } else {
         return NGX_DECLINED;
     }
 
-    ctx = ngx_http_limit_sliding_create_ctx(r, octx, lscf->limits->nelts);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -108,46 +117,58 @@ ngx_http_limit_sliding_get_ctx(ngx_http_request_t *r)
 }
 
 
-/* The new context begins with what the old one, if any, has decided. */
-
-static ngx_http_limit_sliding_ctx_t *
-ngx_http_limit_sliding_create_ctx(ngx_http_request_t *r,
-    ngx_http_limit_sliding_ctx_t *octx, ngx_uint_t nlimits)
+static ngx_inline ngx_http_limit_sliding_ctx_t *
+ngx_http_limit_sliding_create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims)
 {
-    size_t                         size;
-    ngx_uint_t                     ndecided;
-    ngx_pool_cleanup_t            *cln;
     ngx_http_limit_sliding_ctx_t  *ctx;
 
-    ndecided = octx ? octx->nclaims : 0;
-
-    size = offsetof(ngx_http_limit_sliding_ctx_t, claims)
-           + (ndecided + nlimits) * sizeof(limit_sliding_claim_t);
-
-    cln = ngx_pool_cleanup_add(r->pool, size);
-    if (cln == NULL) {
+    ctx = ngx_palloc(r->pool,
+                     offsetof(ngx_http_limit_sliding_ctx_t, claims)
+                     + nclaims * sizeof(limit_sliding_claim_t));
+    if (ctx == NULL) {
         return NULL;
     }
 
-    ctx = cln->data;
+    /* as ngx_pool_cleanup_add() does, in one allocation */
 
-    ctx->status = octx ? octx->status : NGX_HTTP_LIMIT_SLIDING_PASSED;
-    ctx->now_ms = octx ? octx->now_ms : 0;
+    ctx->cleanup.handler = ngx_http_limit_sliding_cleanup;
+    ctx->cleanup.data = ctx;
+    ctx->cleanup.next = r->pool->cleanup;
+    r->pool->cleanup = &ctx->cleanup;
+
+    ctx->status = NGX_HTTP_LIMIT_SLIDING_PASSED;
     ctx->described = NULL;
-    ctx->nclaims = ndecided;
-
-    if (octx) {
-        ngx_memcpy(ctx->claims, octx->claims,
-                   ndecided * sizeof(limit_sliding_claim_t));
-
-        if (octx->described) {
-            ctx->described = ctx->claims + (octx->described - octx->claims);
-        }
-    }
-
-    cln->handler = ngx_http_limit_sliding_cleanup;
+    ctx->nclaims = 0;
 
     ngx_http_set_ctx(r, ctx, ngx_http_limit_sliding_module);
+
+    return ctx;
+}
+
+
+/* A context with room for more, which begins with what the old one decided. */
+
+static ngx_http_limit_sliding_ctx_t *
+ngx_http_limit_sliding_extend_ctx(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *octx, ngx_uint_t nclaims)
+{
+    ngx_http_limit_sliding_ctx_t  *ctx;
+
+    ctx = ngx_http_limit_sliding_create_ctx(r, octx->nclaims + nclaims);
+    if (ctx == NULL) {
+        return NULL;
+    }
+
+    ctx->status = octx->status;
+    ctx->now_ms = octx->now_ms;
+    ctx->nclaims = octx->nclaims;
+
+    ngx_memcpy(ctx->claims, octx->claims,
+               octx->nclaims * sizeof(limit_sliding_claim_t));
+
+    if (octx->described) {
+        ctx->described = ctx->claims + (octx->described - octx->claims);
+    }
 
     return ctx;
 }
@@ -164,11 +185,11 @@ ngx_http_limit_sliding_cleanup(void *data)
 
 static ngx_uint_t
 ngx_http_limit_sliding_is_decided(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_http_limit_sliding_zone_t *zone)
+    ngx_uint_t ndecided, ngx_http_limit_sliding_zone_t *zone)
 {
     ngx_uint_t  i;
 
-    for (i = 0; i < ctx->nclaims; i++) {
+    for (i = 0; i < ndecided; i++) {
         if (ctx->claims[i].data == zone) {
             return 1;
         }
@@ -209,17 +230,19 @@ ngx_http_limit_sliding_collect(ngx_http_request_t *r, ngx_array_t *limits,
     ngx_http_limit_sliding_ctx_t *ctx)
 {
     ngx_str_t                        key;
-    ngx_uint_t                       i;
+    ngx_uint_t                       i, ndecided;
     limit_sliding_claim_t           *claim;
     ngx_http_limit_sliding_zone_t   *zone;
     ngx_http_limit_sliding_limit_t  *limit;
 
     limit = limits->elts;
+    ndecided = ctx->nclaims;
+    claim = &ctx->claims[ndecided];
 
     for (i = 0; i < limits->nelts; i++) {
         zone = limit[i].zone;
 
-        if (ngx_http_limit_sliding_is_decided(ctx, zone)) {
+        if (ngx_http_limit_sliding_is_decided(ctx, ndecided, zone)) {
             continue;
         }
 
@@ -239,14 +262,15 @@ ngx_http_limit_sliding_collect(ngx_http_request_t *r, ngx_array_t *limits,
             continue;
         }
 
-        claim = &ctx->claims[ctx->nclaims++];
-
         claim->zone = zone->zone;
         claim->policy = &zone->policy;
         claim->hash = limit_sliding_zone_hash(zone->zone, key.data, key.len);
         claim->limit = zone->limit;
         claim->cost = 1;
         claim->data = zone;
+
+        claim++;
+        ctx->nclaims++;
     }
 
     return NGX_OK;
