@@ -1,0 +1,209 @@
+# Copyright (C) the limit_sliding authors
+
+# Everything is made under $(BUILD), which is NGINX's --builddir as well.
+# Variables to set: NGX_SRC NGX_CONF_OPTS NGINX CC CXX BUILD JOBS DESTDIR.
+
+SHELL = /bin/bash
+.SHELLFLAGS = -ec
+MAKEFLAGS += --no-print-directory
+# NGINX's makefile has a CFLAGS of its own, which one given to us must not undo.
+MAKEOVERRIDES =
+.DELETE_ON_ERROR:
+
+DEBIAN_SRC    = /usr/share/nginx/src
+NGX_SRC       ?= $(DEBIAN_SRC)
+NGX_CONF_OPTS ?=
+NGINX         ?= /usr/sbin/nginx
+BUILD         ?= build
+JOBS          ?= 2
+
+# To nginx itself, NGINX in the environment is a list of sockets to inherit.
+unexport NGINX
+
+override BUILD := $(abspath $(BUILD))
+MODULE := $(BUILD)/ngx_http_limit_sliding_module.so
+
+CORE_SRCS := $(sort $(wildcard src/core/*.cpp))
+
+all: build  ## the same as build
+
+
+##@ Build
+
+build: $(BUILD)/Makefile  ## the module, build/ngx_http_limit_sliding_module.so
+	@$(MAKE) -C $(BUILD)/tree -f $(BUILD)/Makefile modules
+
+static: $(BUILD)/static/Makefile  ## build/static/nginx, the module linked in
+	@$(MAKE) -C $(BUILD)/static/tree -f $(BUILD)/static/Makefile binary
+
+$(BUILD)/Makefile: link = --add-dynamic-module
+$(BUILD)/static/Makefile: link = --add-module
+
+# NGINX's configure writes a Makefile where it stands: let that be a directory
+# of links, so that the source stays clean and may be read-only.
+$(BUILD)/Makefile $(BUILD)/static/Makefile: config config.make $(BUILD)/settings
+	@test -d '$(NGX_SRC)/auto' || { echo 'no NGINX source in $(NGX_SRC):' \
+	    'install nginx-dev, or make NGX_SRC=path' >&2; exit 1; }
+	@echo 'configuring for $(NGX_SRC)'
+	@rm -rf $(@D)/tree $(@D)/addon && mkdir -p $(@D)/tree
+	@ln -s '$(abspath $(NGX_SRC))'/* $(@D)/tree
+	@cd $(@D)/tree && rm -f Makefile objs; \
+	flags=(--with-compat); configure=./configure; \
+	if [ -f conf_flags ]; then \
+	    . ./conf_flags; flags=("$${NGX_CONF_FLAGS[@]}"); fi; \
+	if [ ! -f $$configure ]; then configure=auto/configure; fi; \
+	$$configure "$${flags[@]}" --with-cc='$(CC)' $(NGX_CONF_OPTS) \
+	    --builddir=$(@D) $(link)=$(CURDIR) > $(@D)/configure.log 2>&1 \
+	|| { tail -n 20 $(@D)/configure.log >&2; exit 1; }
+
+# Changes when a setting does, and so makes NGINX configure again.
+$(BUILD)/settings: export settings = CC='$(CC)' CXX='$(CXX)' SRC='$(NGX_SRC)' \
+    OPTS=$(NGX_CONF_OPTS) DIR=$(CURDIR)
+$(BUILD)/settings: FORCE | deps
+	@mkdir -p $(@D)
+	@{ echo "$$settings"; grep -s VERSION $(NGX_SRC)/src/core/nginx.h || :; } \
+	    > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+clean:  ## remove all that was built
+	rm -rf $(BUILD)
+
+
+##@ Try
+
+DEMO = perl t/demo/demo.pl --nginx $(NGINX) --module $(MODULE)
+
+demo: build  ## watch a limit bite and its window slide back open
+	@$(DEMO)
+
+run: build  ## keep the demo's NGINX in the foreground
+	@$(DEMO) --run
+
+
+##@ Test
+
+# A flavour of the core and its unit tests, built in a directory of its own.
+# Linked by the C compiler, as the module is, but for clang's UBSan of C++.
+CORE_FLAGS = -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics
+UNIT_FLAGS = -g -Wall -Wextra -Isrc/core -MMD -MP
+
+unit_LINK = $(CC)
+tsan_LINK = $(CC)
+asan_LINK = $(CXX)
+
+unit_FLAGS = -O2
+tsan_FLAGS = -O2 -fsanitize=thread
+asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+             -fno-omit-frame-pointer
+
+define flavour
+$(1)_TESTS := $(patsubst t/unit/%.c,$(BUILD)/$(1)/%,$(wildcard \
+    t/unit/*_test.c))
+$(1)_OBJS := $(CORE_SRCS:src/core/%.cpp=$(BUILD)/$(1)/core/%.o) \
+    $(patsubst t/unit/%.c,$(BUILD)/$(1)/%.o,$(filter-out %_test.c,$(wildcard \
+    t/unit/*.c)))
+
+$(BUILD)/$(1)/core/%.o: src/core/%.cpp $(BUILD)/settings
+	@mkdir -p $$(@D)
+	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
+
+$(BUILD)/$(1)/%.o: t/unit/%.c $(BUILD)/settings
+	@mkdir -p $$(@D)
+	$(CC) -std=gnu11 $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
+
+$$($(1)_TESTS): %: %.o $$($(1)_OBJS)
+	$$($(1)_LINK) $$($(1)_FLAGS) -o $$@ $$^ -lcmocka -lm -pthread
+
+-include $$($(1)_OBJS:.o=.d) $$($(1)_TESTS:=.d)
+endef
+
+$(foreach f,unit tsan asan,$(eval $(call flavour,$f)))
+
+# Unit tests print TAP, as t/*.t do, so that one prove runs all.
+PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
+        LIMIT_SLIDING_MODULE=$(MODULE) prove -j$(JOBS) -It/lib
+
+test: build $(unit_TESTS)  ## all tests: units, and t/*.t on a real NGINX
+	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t))
+
+unit: $(unit_TESTS)  ## the unit tests of the core alone
+	@$(PROVE) $(unit_TESTS)
+
+sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan
+	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
+
+model:  ## check the model of the table's protocol with spin
+	@t/model/run
+
+
+##@ Check
+
+check: build  ## strict warnings, what the binary needs and shows, layout
+	@failed=0; .ci/check-sources $(BUILD) || failed=1; \
+	.ci/check-binary $(BUILD) || failed=1; exit $$failed
+
+check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
+	@.ci/check-versions $(BUILD)/versions $(NGX_SRCS)
+
+format:  ## format the C++ core
+	clang-format -i src/core/*.[ch]pp
+
+
+##@ Install
+
+MODULES_DIR ?= $(or $(shell $(NGINX) -V 2>&1 \
+    | sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'),/usr/lib/nginx/modules)
+LOAD_MODULE = load_module modules/$(notdir $(MODULE));
+AVAILABLE   = /usr/share/nginx/modules-available/mod-http-limit-sliding.conf
+ENABLED     = /etc/nginx/modules-enabled/50-mod-http-limit-sliding.conf
+
+# Debian's nginx.conf includes what is enabled; a package fills $(DESTDIR).
+DEBIAN_DIRS = $(or $(DESTDIR),$(wildcard $(dir $(AVAILABLE))))
+
+install: build  ## into NGINX's modules, enabled where Debian does that
+	install -D -m 644 $(MODULE) $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
+ifneq ($(DEBIAN_DIRS),)
+	install -d $(DESTDIR)$(dir $(AVAILABLE)) $(DESTDIR)$(dir $(ENABLED))
+	echo '$(LOAD_MODULE)' > $(DESTDIR)$(AVAILABLE)
+	chmod 644 $(DESTDIR)$(AVAILABLE)
+	ln -sf $(AVAILABLE) $(DESTDIR)$(ENABLED)
+else
+	@echo 'add to nginx.conf, at its top:'
+	@echo '    load_module $(MODULES_DIR)/$(notdir $(MODULE));'
+endif
+
+uninstall:  ## remove what install put there
+	rm -f $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
+	rm -f $(DESTDIR)$(AVAILABLE) $(DESTDIR)$(ENABLED)
+
+
+##@ Help
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	    /^[a-z-]+:.*  ## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
+
+
+# What each goal needs of Debian; a goal not named here installs nothing.
+
+build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev)
+nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
+
+demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
+run_PKGS      = $(demo_PKGS)
+unit_PKGS     = g++ libcmocka-dev perl
+sanitize_PKGS = $(unit_PKGS)
+test_PKGS     = $(demo_PKGS) $(unit_PKGS)
+check_PKGS    = $(build_PKGS)
+model_PKGS    = gcc spin
+
+PKGS = $(sort $(foreach goal,$(filter-out build nginx,$(MAKECMDGOALS)), \
+    $($(goal)_PKGS)))
+
+deps:
+	@$(if $(PKGS),.ci/install-packages $(PKGS))
+
+FORCE:
+
+.PHONY: all build static clean demo run test unit sanitize model check \
+    check-versions format install uninstall help deps FORCE
