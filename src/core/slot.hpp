@@ -18,14 +18,18 @@ namespace limit_sliding {
  *     tag    fingerprint of the key 44 | epoch 18 | generation 2;  0: unused
  *     state  generation 2 | the algorithm's state 62
  *
- * The generation of a tag advances whenever the slot is claimed, for another
- * key or for a new life of the same one.  So a claim is one compare-and-swap
- * of the tag, and by itself invalidates the state found there:
+ * The generation of a tag advances whenever the slot is claimed.  So a claim is
+ * one compare-and-swap of the tag, and by itself invalidates the state found
+ * there:
  *
  *     same generation   confirmed: the key's state; if that is kDead, the
  *                       copy was withdrawn and is none
  *     one behind        tentative: claimed, no state yet
  *     anything else     the tag was read before it changed
+ *
+ * Generations come round after four claims.  Should that many happen while one
+ * process stands still between two instructions, and the words coincide, its
+ * request may be counted for another key; read() puts right what does not fit.
  *
  * The epoch is the time, in the algorithm's coarse unit, when the slot was
  * last in use.  A state two epochs old is none, whatever its own, wrapping,
@@ -110,19 +114,39 @@ struct Copy {
 
     static Copy read(Slot &slot, uint64_t tag)
     {
-        uint64_t state = slot.state.load();
+        Copy copy = {&slot, tag, slot.state.load(), confirmed};
 
-        return {&slot, tag, state, kind_of(tag, state)};
+        if (copy.lag() == 0) {
+            copy.kind = copy.bare_state() == kDead ? none : confirmed;
+            return copy;
+        }
+
+        if (slot.tag.load() != tag) {
+            copy.kind = changed;
+
+        } else if (copy.lag() == 1) {
+            copy.kind = tentative;
+
+        } else {
+            copy.store(kDead);
+            copy.kind = changed;
+        }
+
+        return copy;
     }
 
     uint64_t bare_state() const { return state & kStateMask; }
 
     /* Replaces the state, in the tag's generation, if it is still as seen. */
-    bool store(uint64_t next) const
+    bool store(uint64_t next)
     {
-        uint64_t seen = state;
+        if (!slot->state.compare_exchange_strong(state, in_generation(next))) {
+            return false;
+        }
 
-        return slot->state.compare_exchange_strong(seen, in_generation(next));
+        state = in_generation(next);
+
+        return true;
     }
 
     /* Replaces the tag if it is still as seen. */
@@ -133,27 +157,20 @@ struct Copy {
         }
 
         tag = next;
-        kind = kind_of(tag, state);
 
         return true;
     }
 
+private:
     uint64_t in_generation(uint64_t next) const
     {
         return tag::generation(tag) << kStateBits | next;
     }
 
-private:
-    static Kind kind_of(uint64_t tag, uint64_t state)
+    /* Generations that the state is behind the tag. */
+    uint64_t lag() const
     {
-        switch (tag::generation(tag - (state >> kStateBits))) {
-        case 0:
-            return (state & kStateMask) == kDead ? none : confirmed;
-        case 1:
-            return tentative;
-        default:
-            return changed;
-        }
+        return tag::generation(tag - (state >> kStateBits));
     }
 };
 

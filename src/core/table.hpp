@@ -67,9 +67,9 @@ public:
     {
         /* Most keys are in their first line and only need another state. */
 
-        Copy copy = find_in(lines_[key_.line(0)]);
+        Copy copy = find_ready(lines_[key_.line(0)]);
 
-        if (copy.kind == Copy::confirmed && tag::same_time(copy.tag, tag_)) {
+        if (copy.kind == Copy::confirmed) {
             uint64_t state = copy.bare_state();
             uint64_t next = state;
 
@@ -134,7 +134,7 @@ private:
             if (copy.kind == Copy::none) {
                 uint64_t rank = table.choose(step, &copy);
 
-                if (rank >= kTentative && !may_evict) {
+                if (rank >= kLive && !may_evict) {
                     table.stats_->refused.fetch_add(1);
                     return {LIMIT_SLIDING_REFUSED, table.first_to_expire(step)};
                 }
@@ -204,13 +204,14 @@ private:
         }
     }
 
-    Copy find_in(Line &line) const
+    /* The key's copy in a line if it needs no more than another state. */
+    Copy find_ready(Line &line) const
     {
         for (Slot &slot : line.slot) {
-            Copy copy = inspect(slot);
+            uint64_t tag = slot.tag.load();
 
-            if (copy.kind != Copy::none) {
-                return copy;
+            if (tag::same_time(tag, tag_)) {
+                return Copy::read(slot, tag);
             }
         }
 
@@ -232,18 +233,20 @@ private:
 
     /*
      * Makes a copy ready to be given a state: brings its epoch up to date and
-     * sees that it is the only one.  A state that is over gets a new life, so
-     * that its time stamp is never compared again.  False: the copy has
-     * changed or is one of two; the caller looks again.
+     * sees that it is the only one.  A state that is over goes first, so that
+     * its time stamp is never compared again.  False: the copy has changed or
+     * is one of two; the caller looks again.
      */
     template <class Step>
     bool make_ready(const Step &step, Copy *copy) const
     {
         if (tag::age(copy->tag, tag_) != 0) {
-            bool over = copy->kind == Copy::confirmed
-                        && step.used(live_state(*copy)) == 0;
+            if (copy->kind == Copy::confirmed
+                && step.used(live_state(*copy)) == 0 && !copy->store(0)) {
+                return false;
+            }
 
-            if (!copy->retag(tag_like(copy->tag + over))) {
+            if (!copy->retag(tag_like(copy->tag))) {
                 return false;
             }
         }
@@ -255,7 +258,7 @@ private:
      * Is this tentative copy the only one?  If not, one copy too many is
      * withdrawn, and the caller looks again.
      */
-    bool is_alone(const Copy &copy) const
+    bool is_alone(Copy copy) const
     {
         bool alone = true;
 
@@ -290,16 +293,15 @@ private:
          * A tentative state is one generation behind and must not fall two
          * behind.  Its claimant, if alive, finds the copy dead and starts over.
          */
-        if (copy->kind == Copy::tentative) {
-            if (!copy->store(Copy::kDead)) {
-                return false;
-            }
-            copy->state = copy->in_generation(Copy::kDead);
+        if (copy->kind == Copy::tentative && !copy->store(Copy::kDead)) {
+            return false;
         }
 
         if (!copy->retag(tag_like(copy->tag + 1))) {
             return false;
         }
+
+        copy->kind = Copy::tentative;
 
         if (rank >= kLive) {
             stats_->evicted.fetch_add(1);
@@ -308,12 +310,15 @@ private:
         return true;
     }
 
-    /* The order in which slots are claimed. */
+    /*
+     * The order in which slots are claimed.  Tentative copies come last, else
+     * two keys could take each other's for ever.
+     */
     static constexpr uint64_t kOver = 0;
     static constexpr uint64_t kUnused = 1;
     static constexpr uint64_t kUnusedLast = 2;
-    static constexpr uint64_t kTentative = 3;
-    static constexpr uint64_t kLive = 4; /* and above by what is used */
+    static constexpr uint64_t kLive = 3; /* and above by what is used */
+    static constexpr uint64_t kTentative = 1ULL << 58;
 
     template <class Step>
     uint64_t rank(const Step &step, const Copy &copy, bool is_last) const
@@ -334,7 +339,7 @@ private:
     /*
      * Finds the slot to claim: the first of the lowest rank, but among live
      * states one at random, so that in a flood of new keys each lasts about as
-     * long as the others.  Returns its rank.  No slot: all are changing.
+     * long as the others.  Returns its rank.  No slot: the caller looks again.
      */
     template <class Step>
     uint64_t choose(const Step &step, Copy *victim) const
@@ -349,6 +354,12 @@ private:
 
         search([&](Slot &slot, bool is_last) {
             Copy copy = Copy::read(slot);
+
+            if (copy.kind != Copy::none && tag::same_key(copy.tag, tag_)) {
+                /* it came since the caller looked */
+                *victim = {};
+                return true;
+            }
 
             if (copy.kind != Copy::changed) {
                 uint64_t r = rank(step, copy, is_last);

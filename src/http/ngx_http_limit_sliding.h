@@ -88,9 +88,22 @@ typedef struct {
 } ngx_http_limit_sliding_ctx_t;
 
 
-/* conf */
+/* A parameter of a directive: `name` is "zone=", `word` "zone=one:1m". */
+
+typedef struct {
+    ngx_str_t                        name;
+    ngx_str_t                        word;
+    ngx_str_t                        value;
+} ngx_http_limit_sliding_param_t;
+
+
+/* zone conf */
 char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
+/* conf */
+char *ngx_http_limit_sliding_params(ngx_conf_t *cf, ngx_uint_t i,
+    ngx_http_limit_sliding_param_t *params);
 char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);

@@ -7,7 +7,7 @@
 /*
  * Life of a request:
  *
- *   limit_sliding directive   src/http   configuration -> limits of the location
+ *   limit_sliding directive   src/http   configuration -> a location's limits
  *   access handler            src/http   key, limit, clock -> core
  *     shared memory           src/core   find the key's state, compute,
  *                                        compare-and-swap

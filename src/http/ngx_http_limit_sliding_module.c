@@ -65,8 +65,8 @@ static ngx_http_module_t  ngx_http_limit_sliding_module_ctx = {
     NULL,                                      /* create server configuration */
     NULL,                                      /* merge server configuration */
 
-    ngx_http_limit_sliding_create_conf,        /* create location configuration */
-    ngx_http_limit_sliding_merge_conf          /* merge location configuration */
+    ngx_http_limit_sliding_create_conf,        /* create location conf */
+    ngx_http_limit_sliding_merge_conf          /* merge location conf */
 };
 
 
