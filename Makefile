@@ -136,6 +136,22 @@ model:  ## check the model of the table's protocol with spin
 	@t/model/run
 
 
+##@ Measure
+
+bench: bench-core bench-instructions  ## all benchmarks
+
+bench-core: $(BUILD)/bench/core  ## ns a decision, beside rbtree, LRU and lock
+	@$<
+
+bench-instructions: build  ## what a limit adds to a request, by callgrind
+	@t/bench/instructions.pl --nginx $(NGINX) --module $(MODULE)
+
+$(BUILD)/bench/core: $(wildcard t/bench/*.[ch]) $(unit_OBJS)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -Isrc/core -o $@ \
+	    $(filter %.c %.o,$^) -lm
+
+
 ##@ Check
 
 check: build  ## strict warnings, what the binary needs and shows, layout
@@ -181,7 +197,7 @@ uninstall:  ## remove what install put there
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	    /^[a-z-]+:.*  ## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
+	    /^[a-z-]+:.*  ## / { printf "  %-19s %s\n", $$1, $$2 }' Makefile
 
 
 # What each goal needs of Debian; a goal not named here installs nothing.
@@ -194,6 +210,9 @@ run_PKGS      = $(demo_PKGS)
 unit_PKGS     = g++ libcmocka-dev perl
 sanitize_PKGS = $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS)
+bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS)
+bench-core_PKGS = g++ libbsd-dev
+bench-instructions_PKGS = $(demo_PKGS) valgrind
 check_PKGS    = $(build_PKGS)
 model_PKGS    = gcc spin
 
@@ -205,5 +224,6 @@ deps:
 
 FORCE:
 
-.PHONY: all build static clean demo run test unit sanitize model check \
-    check-versions format install uninstall help deps FORCE
+.PHONY: all build static clean demo run test unit sanitize model bench \
+    bench-core bench-instructions check check-versions format install \
+    uninstall help deps FORCE
