@@ -1,0 +1,284 @@
+# Configurations, wrong and right, as `nginx -t` sees them.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new;
+
+# A place to put a directive: in main, http, server or location.
+sub config(%at) {
+    my $conf = <<'CONF';
+%%GLOBALS%%
+[main]
+http {
+    %%HTTP_GLOBALS%%
+    limit_req_zone $binary_remote_addr zone=req:1m rate=1r/s;
+    limit_sliding_zone $arg_key zone=known:1m rate=1r/s;
+    [http]
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        [server]
+        location / {
+            [location]
+        }
+    }
+}
+CONF
+    return $conf =~ s/\[(\w+)\]/$at{$1} \/\/ ''/ger;
+}
+
+
+# Wrong: [context, directives, the word to be quoted, more of the message]
+#
+# NGINX shall blame the line of the last directive, except where the last item
+# is 'no line', since NGINX finds unknown variables after all lines.
+
+my $zone = 'limit_sliding_zone $arg_key';
+
+my @wrong = (
+    [ http => "limit_sliding_zone;", 'limit_sliding_zone' ],
+
+    # the zone and its size
+    [ http => "limit_sliding_zone zone=one:1m rate=1r/s;", 'zone' ],
+    [ http => "$zone rate=1r/s;",                       'zone' ],
+    [ http => "$zone zone= rate=1r/s;",                 'zone=' ],
+    [ http => "$zone zone=:1m rate=1r/s;",              'zone=:1m' ],
+    [ http => "$zone zone=one rate=1r/s;",              'zone=one' ],
+    [ http => "$zone zone=one: rate=1r/s;",             'zone=one:' ],
+    [ http => "$zone zone=one:abc rate=1r/s;",          'zone=one:abc' ],
+    [ http => "$zone zone=one:-1m rate=1r/s;",          'zone=one:-1m' ],
+    [ http => "$zone zone=one:1mm rate=1r/s;",          'zone=one:1mm' ],
+    [ http => "$zone zone=one:0 rate=1r/s;",            'zone=one:0' ],
+    [ http => "$zone zone=one:16k rate=1r/s;",          'zone=one:16k' ],
+    [ http => "$zone zone=one:31k rate=1r/s;",          'zone=one:31k' ],
+    [ http => "$zone zone=one:99999999999999999999m rate=1r/s;",
+        'zone=one:99999999999999999999m' ],
+
+    # the rate
+    [ http => "$zone zone=one:1m;",                     'rate' ],
+    [ http => "$zone zone=one:1m window=1m;",           'rate' ],
+    [ http => "$zone zone=one:1m rate=;",               'rate=' ],
+    [ http => "$zone zone=one:1m rate=0r/s;",           'rate=0r/s' ],
+    [ http => "$zone zone=one:1m rate=-1r/s;",          'rate=-1r/s' ],
+    [ http => "$zone zone=one:1m rate=+1r/s;",          'rate=+1r/s' ],
+    [ http => "$zone zone=one:1m rate=1.5r/s;",         'rate=1.5r/s' ],
+    [ http => "$zone zone=one:1m rate=0x1r/s;",         'rate=0x1r/s' ],
+    [ http => "$zone zone=one:1m rate=1r/x;",           'rate=1r/x' ],
+    [ http => "$zone zone=one:1m rate=1r/;",            'rate=1r/' ],
+    [ http => "$zone zone=one:1m rate=1r;",             'rate=1r' ],
+    [ http => "$zone zone=one:1m rate=1r/ss;",          'rate=1r/ss' ],
+    [ http => "$zone zone=one:1m rate=1/s;",            'rate=1/s' ],
+    [ http => "$zone zone=one:1m rate=r/s;",            'rate=r/s' ],
+    [ http => "$zone zone=one:1m rate=abc;",            'rate=abc' ],
+    [ http => "$zone zone=one:1m rate=99999999999999999999r/s;",
+        'rate=99999999999999999999r/s' ],
+    [ http => "$zone zone=one:1m rate=18446744073709551617r/s;",
+        'rate=18446744073709551617r/s' ],
+
+    # a bare number is per window
+    [ http => "$zone zone=one:1m rate=10;",             'rate=10' ],
+    [ http => "$zone zone=one:1m rate=0 window=1m;",    'rate=0' ],
+
+    # the window
+    [ http => "$zone zone=one:1m rate=1r/s window=;",     'window=' ],
+    [ http => "$zone zone=one:1m rate=1r/s window=0;",    'window=0' ],
+    [ http => "$zone zone=one:1m rate=99r/s window=99ms;", 'window=99ms' ],
+    [ http => "$zone zone=one:1m rate=1r/d window=31d;",  'window=31d' ],
+    [ http => "$zone zone=one:1m rate=1r/d window=2592000001ms;",
+        'window=2592000001ms' ],
+    [ http => "$zone zone=one:1m rate=1r/s window=abc;",  'window=abc' ],
+    [ http => "$zone zone=one:1m rate=1r/s window=-1s;",  'window=-1s' ],
+    [ http => "$zone zone=one:1m rate=1r/s window=1.5s;", 'window=1.5s' ],
+    [ http => "$zone zone=one:1m rate=1r/s window=10x;",  'window=10x' ],
+    [ http => "$zone zone=one:1m rate=1r/s window=99999999999999999999s;",
+        'window=99999999999999999999s' ],
+
+    # the limit that follows from both
+    [ http => "$zone zone=one:1m rate=1r/m window=1s;",   'rate=1r/m',
+        qr/\b0\b.*\b1\b/ ],
+    [ http => "$zone zone=one:1m rate=23r/d window=1h;",  'rate=23r/d',
+        qr/\b0\b.*\b1\b/ ],
+    [ http => "$zone zone=one:1m rate=5000000r/s;",       'rate=5000000r/s',
+        qr/\b5000000\b.*\b4194302\b/ ],
+    [ http => "$zone zone=one:1m rate=4194303 window=1s;", 'rate=4194303',
+        qr/\b4194303\b.*\b4194302\b/ ],
+    [ http => "$zone zone=one:1m rate=2000r/s window=1h;", 'rate=2000r/s',
+        qr/\b7200000\b.*\b4194302\b/ ],
+
+    # other parameters of a zone
+    [ http => "$zone zone=one:1m rate=1r/s full=;",       'full=' ],
+    [ http => "$zone zone=one:1m rate=1r/s full=maybe;",  'full=maybe' ],
+    [ http => "$zone zone=one:1m rate=1r/s full=evictor;", 'full=evictor' ],
+    [ http => "$zone zone=one:1m rate=1r/s foo=bar;",     'foo=bar' ],
+    [ http => "$zone zone=one:1m rate=1r/s burst=5;",     'burst=5' ],
+    [ http => "$zone zone=one:1m rate=1r/s nodelay;",     'nodelay' ],
+    [ http => "$zone zone=one:1m rate=1r/s Window=1m;",   'Window=1m' ],
+
+    # twice
+    [ http => "$zone zone=one:1m zone=two:1m rate=1r/s;",
+        'zone=two:1m' ],
+    [ http => "$zone zone=one:1m rate=1r/s rate=2r/s;",   'rate=2r/s' ],
+    [ http => "$zone zone=one:1m rate=1r/s window=1m window=2m;",
+        'window=2m' ],
+    [ http => "$zone zone=one:1m rate=1r/s full=deny full=deny;",
+        'full=deny' ],
+    [ http => "$zone zone=one:1m rate=1r/s;\n"
+        . "$zone zone=one:1m rate=1r/s;",                 'one' ],
+    [ http => "$zone zone=one:1m rate=1r/s;\n"
+        . "$zone zone=one:2m rate=1r/s;",                 'one' ],
+    [ http => "$zone zone=req:1m rate=1r/s;",             'req' ],
+    [ http => 'limit_req_zone $arg_key zone=known:1m rate=1r/s;', 'known' ],
+
+    # the key
+    [ http => 'limit_sliding_zone $nope zone=one:1m rate=1r/s;', 'nope',
+        qr/unknown/, 'no line' ],
+    [ http => 'limit_sliding_zone ${arg_key zone=one:1m rate=1r/s;',
+        'arg_key' ],
+
+    # limit_sliding
+    [ location => 'limit_sliding;',                       'limit_sliding' ],
+    [ location => 'limit_sliding zone=;',                 'zone=' ],
+    [ location => 'limit_sliding zone=nope;',             'nope' ],
+    [ server   => 'limit_sliding zone=nope;',             'nope' ],
+    [ http     => 'limit_sliding zone=nope;',             'nope' ],
+    [ location => 'limit_sliding zone=know;',             'know' ],
+    [ location => 'limit_sliding zone=req;',              'req' ],
+    [ location => 'limit_sliding known;',                 'known' ],
+    [ location => 'limit_sliding on;',                    'on' ],
+    [ location => 'limit_sliding foo=bar;',               'foo=bar' ],
+    [ location => 'limit_sliding zone=known foo=bar;',    'foo=bar' ],
+    [ location => 'limit_sliding zone=known nodelay;',    'nodelay' ],
+    [ location => 'limit_sliding zone=known zone=known;', 'zone=known' ],
+    [ location => "limit_sliding zone=known;\n"
+        . 'limit_sliding zone=known;',                    'zone=known' ],
+    [ location => 'limit_sliding off zone=known;',        'off' ],
+    [ location => 'limit_sliding zone=known off;',        'off' ],
+    [ location => "limit_sliding off;\nlimit_sliding zone=known;",
+        'zone=known' ],
+    [ location => "limit_sliding zone=known;\nlimit_sliding off;", 'off' ],
+
+    # the others
+    [ location => 'limit_sliding_status 399;',            '399' ],
+    [ location => 'limit_sliding_status 600;',            '600' ],
+    [ location => 'limit_sliding_status abc;',            'abc' ],
+    [ location => 'limit_sliding_status -429;',           '-429' ],
+    [ location => 'limit_sliding_status;',       'limit_sliding_status' ],
+    [ location => 'limit_sliding_status 429 430;', 'limit_sliding_status' ],
+    [ location => "limit_sliding_status 429;\nlimit_sliding_status 430;",
+        'limit_sliding_status' ],
+    [ location => 'limit_sliding_log_level loud;',        'loud' ],
+    [ location => 'limit_sliding_log_level crit;',        'crit' ],
+    [ location => 'limit_sliding_log_level every=1s;',    'every=1s' ],
+    [ location => 'limit_sliding_log_level error every=;',     'every=' ],
+    [ location => 'limit_sliding_log_level error every=abc;',  'every=abc' ],
+    [ location => 'limit_sliding_log_level error every=-1s;',  'every=-1s' ],
+    [ location => 'limit_sliding_log_level error foo=bar;',    'foo=bar' ],
+    [ location => "limit_sliding_log_level warn;\n"
+        . 'limit_sliding_log_level error;',     'limit_sliding_log_level' ],
+    [ location => 'limit_sliding_dry_run maybe;',         'maybe' ],
+    [ location => 'limit_sliding_dry_run;',      'limit_sliding_dry_run' ],
+    [ location => "limit_sliding_dry_run on;\nlimit_sliding_dry_run on;",
+        'limit_sliding_dry_run' ],
+
+    # elsewhere
+    [ main     => "$zone zone=one:1m rate=1r/s;", 'limit_sliding_zone' ],
+    [ server   => "$zone zone=one:1m rate=1r/s;", 'limit_sliding_zone' ],
+    [ location => "$zone zone=one:1m rate=1r/s;", 'limit_sliding_zone' ],
+    [ main     => 'limit_sliding zone=known;',    'limit_sliding' ],
+    [ http     => "upstream u {\nlimit_sliding zone=known;", 'limit_sliding' ],
+    [ location => "if (\$arg_x) {\nlimit_sliding zone=known;",
+        'limit_sliding' ],
+    [ main     => 'limit_sliding_status 429;',    'limit_sliding_status' ],
+    [ main     => 'limit_sliding_log_level warn;', 'limit_sliding_log_level' ],
+    [ main     => 'limit_sliding_dry_run on;',    'limit_sliding_dry_run' ],
+);
+
+# Of name=value, the value alone will do if there is one; of name, name=.
+sub quoted($word) {
+    my ($value) = $word =~ /=(.+)/ or return qr/"\Q$word\E=?"/;
+    return qr/"\Q$word\E"|"\Q$value\E"/;
+}
+
+for (@wrong) {
+    my ($context, $directives, $word, $more, $no_line) = @$_;
+
+    my ($exit, $output, $text) = $nginx->test_config(
+        config($context => "$directives # blamed"));
+    my ($before) = $text =~ /^(.*)# blamed/s;
+    my $line = 1 + $before =~ tr/\n//;
+
+    my @emerg = grep { /\[emerg\]/ } split /\n/, $output;
+    my $place = $no_line ? qr// : qr{ in \S+/test\.conf:$line$};
+
+    subtest $directives =~ s/\n/ /gr => sub {
+        isnt $exit, 0, 'fails';
+        is @emerg, 1, 'with one line';
+        like $emerg[0], quoted($word), 'that quotes the word';
+        like $emerg[0], $place, 'and names file and line';
+        like $emerg[0], $more, 'and more' if $more;
+    } or diag $output;
+}
+
+
+# Right: [name, context => directives, ...]
+
+my @right = (
+    [ 'zone after its use',
+        server => 'limit_sliding zone=late;',
+        http => "$zone zone=early:1m rate=1r/s; limit_sliding zone=late;"
+            . " $zone zone=late:1m rate=1r/s;" ],
+    [ 'smallest zone', http => "$zone zone=one:32k rate=1r/s;" ],
+    [ 'bytes', http => "$zone zone=one:100000 rate=1r/s;" ],
+    [ 'large zone', http => "$zone zone=one:64m rate=1r/s;" ],
+    [ 'zone beside limit_req',
+        http => "$zone zone=one:1m rate=1r/s;",
+        location => 'limit_req zone=req; limit_sliding zone=one;' ],
+    [ 'parameters in another order',
+        http => "$zone full=deny rate=1r/s window=1m zone=one:1m;" ],
+    (map { [ "rate $_", http => "$zone zone=one:1m rate=$_;" ] }
+        qw(1r/s 10r/m 1000r/h 1r/d 4194302r/s 4194302r/d)),
+    (map { [ "window $_", http => "$zone zone=one:1m rate=10r/s window=$_;" ] }
+        qw(100ms 500ms 10s 1m 1h 1m30s 60)),
+    (map { [ "bare rate, window $_",
+        http => "$zone zone=one:1m rate=1 window=$_;" ] } qw(100ms 1d 4w 30d)),
+    [ 'largest limit', http => "$zone zone=one:1m rate=4194302 window=30d;" ],
+    [ 'smallest limit', http => "$zone zone=one:1m rate=24r/d window=1h;" ],
+    (map { [ "full $_", http => "$zone zone=one:1m rate=1r/s full=$_;" ] }
+        qw(evict deny)),
+    (map { [ "key $_", http => "limit_sliding_zone $_ zone=one:1m rate=1r/s;" ]
+        } qw($binary_remote_addr $binary_remote_addr$uri text "quoted"
+            text-${uri}-$arg_a)),
+    (map { [ "status $_", location => "limit_sliding_status $_;" ] }
+        qw(400 429 503 599)),
+    (map { [ "level $_", location => "limit_sliding_log_level $_;" ],
+        [ "level $_, every", location => "limit_sliding_log_level $_ every=1s;"
+        ] } qw(info notice warn error off)),
+    (map { [ "every $_", location => "limit_sliding_log_level warn every=$_;" ]
+        } qw(1s 500ms 1m 1h)),
+    (map { [ "all in $_", $_ => 'limit_sliding zone=known;'
+        . ' limit_sliding_status 503; limit_sliding_log_level info every=1m;'
+        . ' limit_sliding_dry_run on;' ] } qw(http server location)),
+    (map { [ "off in $_", $_ => 'limit_sliding off;' ] }
+        qw(http server location)),
+    [ 'again at every level',
+        map { $_ => 'limit_sliding zone=known;' } qw(http server location) ],
+    [ 'several limits',
+        http => "$zone zone=one:1m rate=1r/s; $zone zone=two:1m rate=1r/h;",
+        location => 'limit_sliding zone=one; limit_sliding zone=two;'
+            . ' limit_sliding zone=known;' ],
+);
+
+for (@right) {
+    my ($name, %at) = @$_;
+    my ($exit, $output) = $nginx->test_config(config(%at));
+
+    subtest $name => sub {
+        is $exit, 0, 'is right';
+        unlike $output, qr/\[(?!notice)\w+\]/, 'without a warning';
+    } or diag $output;
+}
+
+$nginx->finish;

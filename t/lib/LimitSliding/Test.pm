@@ -1,0 +1,392 @@
+package LimitSliding::Test;
+
+# A small harness for black-box tests of limit_sliding on a real NGINX.
+# It needs Linux (/proc), Perl 5.36 and nothing but Perl's core modules.
+#
+#   my $nginx = LimitSliding::Test->new;
+#   $nginx->start(<<'CONF');
+#   %%GLOBALS%%
+#   http {
+#       %%HTTP_GLOBALS%%
+#       limit_sliding_zone $arg_key zone=one:1m rate=2r/h;
+#       server {
+#           listen 127.0.0.1:%%PORT%%;
+#           location / { limit_sliding zone=one; empty_gif; }
+#       }
+#   }
+#   CONF
+#   is $nginx->get('/?key=a')->{status}, 200;
+#   $nginx->finish;
+#
+# In a configuration, %%GLOBALS%% stands for all that is outside of http{}
+# (load_module, two workers, logs, events), %%HTTP_GLOBALS%% for temporary
+# paths, `root DIR/html` and no access log, %%DIR%% for the temporary prefix
+# and %%PORT%%, %%PORT1%%, ... for free ports on 127.0.0.1.
+#
+# Environment: LIMIT_SLIDING_NGINX, the binary (default /usr/sbin/nginx);
+# LIMIT_SLIDING_MODULE, the .so (default: that in build/; empty: compiled in);
+# LIMIT_SLIDING_KEEP=1 leaves the temporary directory.
+#
+# All times are seconds.
+
+use v5.36;
+
+use Cwd qw(abs_path);
+use Exporter qw(import);
+use File::Basename qw(dirname);
+use File::Temp qw(tempdir);
+use IO::Select;
+use IO::Socket::INET;
+use POSIX qw(WNOHANG);
+use Test::More ();
+use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
+
+use LimitSliding::Load ();
+
+our @EXPORT = qw(header now sleep wait_for);
+
+our $PATIENCE = 30;       # for whatever should take a moment
+
+my $ROOT   = abs_path(dirname(__FILE__) . '/../../..');
+my $NGINX  = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
+my $MODULE = $ENV{LIMIT_SLIDING_MODULE}
+    // "$ROOT/build/ngx_http_limit_sliding_module.so";
+
+delete $ENV{NGINX};       # to NGINX, a list of sockets to inherit
+
+my %started;              # master's pid => object, to be stopped at exit
+
+
+# ---- functions (and Time::HiRes's sleep) ----
+
+# Monotonic clock, the same that NGINX and its workers read.
+sub now :prototype() () {
+    return clock_gettime(CLOCK_MONOTONIC);
+}
+
+# First value of a response's header, '' if there is none.
+sub header($response, $name) {
+    return $response->{headers}{lc $name}[0] // '';
+}
+
+# Calls $condition until it yields true, and returns that; false in the end.
+sub wait_for($condition, $seconds = $PATIENCE) {
+    my $deadline = now() + $seconds;
+    while (1) {
+        my $value = $condition->();
+        return $value if $value || now() > $deadline;
+        sleep 0.01;
+    }
+}
+
+
+# ---- life of an NGINX ----
+
+# Makes the temporary prefix. Nothing runs yet.
+sub new($class) {
+    my $dir = tempdir('limit-sliding-XXXXXXXX', TMPDIR => 1,
+        CLEANUP => !$ENV{LIMIT_SLIDING_KEEP});
+
+    Test::More::BAIL_OUT("no NGINX at $NGINX") unless -x $NGINX;
+    Test::More::BAIL_OUT("no module at $MODULE: run make")
+        unless $MODULE eq '' || -r $MODULE;
+
+    mkdir "$dir/$_" or die "$dir/$_: $!" for qw(html logs temp);
+    Test::More::note("in $dir") if $ENV{LIMIT_SLIDING_KEEP};
+
+    return bless { dir => $dir, owner => $$, ports => [], killed => {} },
+        $class;
+}
+
+# Starts NGINX, its master in the foreground as a child of ours, and waits
+# until its workers are there. Dies with NGINX's words if it doesn't start.
+sub start($self, $template) {
+    $self->write_file('nginx.conf', $self->expand($template));
+
+    my $pid = fork() // die "fork: $!";
+    if (!$pid) {
+        open STDIN,  '<',  '/dev/null';
+        open STDOUT, '>>', "$self->{dir}/nginx.out";
+        open STDERR, '>&', \*STDOUT;
+        exec $NGINX, '-p', "$self->{dir}/", '-c', "$self->{dir}/nginx.conf"
+            or POSIX::_exit(127);
+    }
+
+    $self->{master} = $pid;
+    $started{$pid} = $self;
+
+    my $ready = wait_for(sub {
+        $self->_reap or $self->workers == 2 && -s "$self->{dir}/nginx.pid";
+    });
+    die "NGINX did not start:\n", $self->log
+        unless $ready && $self->{master};
+
+    return $self;
+}
+
+# Pids of the workers that serve, those that shut down left out.
+sub workers($self) {
+    return grep { _title($_) eq 'nginx: worker process' } $self->children;
+}
+
+# Pids of all the master's children.
+sub children($self) {
+    my $pid = $self->{master} // return;
+    open my $file, '<', "/proc/$pid/task/$pid/children" or return;
+    return split ' ', <$file> // '';
+}
+
+sub master($self) {
+    return $self->{master};
+}
+
+# Sends SIGHUP and returns at once; with a template, rewrites nginx.conf first.
+sub hup($self, $template = undef) {
+    $self->write_file('nginx.conf', $self->expand($template))
+        if defined $template;
+    kill 'HUP', $self->{master} or die "SIGHUP: $!";
+}
+
+# Reloads and waits until new workers serve and the old ones are gone.
+sub reload($self, $template = undef) {
+    my %old = map { $_ => 1 } $self->children;
+
+    $self->hup($template);
+
+    wait_for(sub {
+        my @serving = $self->workers;
+        @serving == 2 && !grep { $old{$_} } @serving, $self->children;
+    }) or die "NGINX did not reload:\n", $self->log;
+}
+
+# Kills a worker with SIGKILL and returns at once.
+sub kill_worker($self, $pid) {
+    kill 'KILL', $pid or die "SIGKILL: $!";
+    $self->{killed}{$pid} = 1;
+}
+
+# Stops NGINX gracefully, by force if it takes longer than $PATIENCE.
+# True if it went by itself and with exit code 0.
+sub stop($self) {
+    return 1 unless $self->{master};
+
+    kill 'QUIT', $self->{master};
+    return $self->{status} == 0 if wait_for(sub { $self->_reap });
+
+    kill 'KILL', $self->children, $self->{master};
+    wait_for(sub { $self->_reap });
+    return 0;
+}
+
+# Ends a test: stops NGINX and asserts that it went well, that the error log
+# is clean, and that each of its lines is NGINX's own (none was forged by what
+# a client sent). Lines that match one of the regular expressions in `allow`
+# are let pass, and so is what the master says of each worker that
+# kill_worker() killed.
+sub finish($self, %opt) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    my $clean = $self->stop;
+    Test::More::ok($clean, 'NGINX stopped cleanly');
+
+    my @bad;
+    for my $line (split /\n/, $self->log) {
+        next if $line =~ m{^\d{4}/\d\d/\d\d [\d:]{8} \[(?!alert|emerg)}
+            && $line !~ /Sanitizer|runtime error:/;
+        next if $line =~ /worker process (\d+) exited on signal 9$/
+            && delete $self->{killed}{$1};
+        next if grep { $line =~ $_ } @{ $opt{allow} // [] };
+        push @bad, substr $line, 0, 500 if @bad < 20;
+    }
+
+    Test::More::is(join("\n", @bad), '', 'error log is clean');
+    Test::More::done_testing();
+}
+
+# True once the master is gone; its exit status is kept.
+sub _reap($self) {
+    return 1 unless $self->{master};
+    return 0 unless waitpid($self->{master}, WNOHANG) == $self->{master};
+
+    $self->{status} = $?;
+    delete $started{ delete $self->{master} };
+    return 1;
+}
+
+sub _title($pid) {
+    open my $file, '<', "/proc/$pid/cmdline" or return '';
+    return (<$file> // '') =~ s/[\0 ]+$//r;
+}
+
+# Whatever ends the test, NGINX must not outlive it.
+$SIG{HUP} = $SIG{INT} = $SIG{PIPE} = $SIG{TERM} = sub ($name) {
+    die "SIG$name\n";
+};
+
+END {
+    local $?;
+    $_->{owner} == $$ && $_->stop for values %started;
+}
+
+
+# ---- configuration, files, log ----
+
+sub dir($self) {
+    return $self->{dir};
+}
+
+# Writes a file below the prefix.
+sub write_file($self, $name, $content) {
+    open my $file, '>:raw', "$self->{dir}/$name" or die "$name: $!";
+    print $file $content;
+    close $file or die "$name: $!";
+}
+
+# What NGINX wrote so far: its error log, and what went to the terminal.
+sub log($self) {
+    my $text = '';
+    for my $name (qw(nginx.out error.log)) {
+        open my $file, '<:raw', "$self->{dir}/$name" or next;
+        local $/;
+        $text .= <$file> // '';
+    }
+    return $text;
+}
+
+# Lines of the log that match.
+sub log_lines($self, $regexp) {
+    return grep { $_ =~ $regexp } split /\n/, $self->log;
+}
+
+# `nginx -t` of a configuration, or of the running one if none is given.
+# Returns its exit code, its output, and the text it has read.
+sub test_config($self, $template = undef) {
+    my $name = defined $template ? 'test.conf' : 'nginx.conf';
+    my $text;
+
+    if (defined $template) {
+        $text = $self->expand($template);
+        $self->write_file($name, $text);
+    }
+
+    open my $pipe, '-|', "exec '$NGINX' -t -p '$self->{dir}/'"
+        . " -c '$self->{dir}/$name' 2>&1 </dev/null" or die "$NGINX -t: $!";
+    my $output = do { local $/; <$pipe> // '' };
+    close $pipe;
+
+    return ($? >> 8 || $? & 127, $output, $text);
+}
+
+# Puts values in the places of a template.
+sub expand($self, $template) {
+    my $dir = $self->{dir};
+
+    # NGINX sends its stderr, and so a sanitizer's report, to this error_log
+    my $globals = join "\n",
+        $MODULE eq '' ? () : "load_module $MODULE;",
+        $> == 0 ? 'user root root;' : (),
+        'daemon off;',
+        'worker_processes 2;',
+        "pid $dir/nginx.pid;",
+        "error_log $dir/error.log info;",
+        'events { worker_connections 1024; }';
+
+    my $http = join "\n",
+        "root $dir/html;",
+        'access_log off;',
+        'keepalive_requests 10000000;',
+        map { "${_}_temp_path $dir/temp/$_;" }
+            qw(client_body proxy fastcgi uwsgi scgi);
+
+    return $template =~ s/%%GLOBALS%%/$globals/r
+        =~ s/%%HTTP_GLOBALS%%/$http/r
+        =~ s/%%DIR%%/$dir/gr
+        =~ s/%%PORT(\d*)%%/$self->port($1 || 0)/ger;
+}
+
+# The n-th free port on 127.0.0.1, below those that the kernel gives to
+# clients. A UDP socket on the same number, kept as long as the test runs,
+# reserves it against tests that run beside this one.
+sub port($self, $n = 0) {
+    return $self->{ports}[$n]{port} if $self->{ports}[$n];
+
+    for (1 .. 1000) {
+        my $port = 10000 + int rand 20000;
+        my $lock = IO::Socket::INET->new(Proto => 'udp',
+            LocalAddr => '127.0.0.1', LocalPort => $port) or next;
+        IO::Socket::INET->new(Proto => 'tcp', Listen => 1, ReuseAddr => 1,
+            LocalAddr => '127.0.0.1', LocalPort => $port) or next;
+
+        $self->{ports}[$n] = { port => $port, lock => $lock };
+        return $port;
+    }
+    die "no free port\n";
+}
+
+
+# ---- requests ----
+
+# A connection to port number `port`, from address `from`.
+sub connect($self, %opt) {
+    return IO::Socket::INET->new(Proto => 'tcp', PeerAddr => '127.0.0.1',
+        PeerPort => $self->port($opt{port} // 0),
+        $opt{from} ? (LocalAddr => $opt{from}) : ())
+        // die "connect: $@";
+}
+
+# One GET. Options: headers => ['Name: value', ...], version => '1.0', and
+# those of connect(), or socket => an open connection, which is then kept.
+# Returns { status, headers => { lower-case name => [values] }, body }, where
+# status is undef if the connection broke; a chunked body is left as it came.
+sub get($self, $path, %opt) {
+    my $socket = $opt{socket} // $self->connect(%opt);
+    local $SIG{PIPE} = 'IGNORE';
+
+    print {$socket} join "\r\n",
+        "GET $path HTTP/" . ($opt{version} // '1.1'), 'Host: localhost',
+        $opt{socket} ? () : 'Connection: close',
+        @{ $opt{headers} // [] }, '', '';
+    $socket->flush;
+
+    return _read_response($socket);
+}
+
+sub _read_response($socket) {
+    my $response = { status => undef, headers => {}, body => '' };
+    my $text = '';
+
+    while ($text !~ /\r\n\r\n/) {
+        _read_some($socket, \$text) or return $response;
+    }
+
+    my ($head, $body) = split /\r\n\r\n/, $text, 2;
+    my ($first, @lines) = split /\r\n/, $head;
+
+    for (@lines) {
+        my ($name, $value) = split /:\s*/, $_, 2;
+        push @{ $response->{headers}{lc $name} }, $value;
+    }
+
+    my $length = $response->{headers}{'content-length'}[0];
+    while (!defined $length || length $body < $length) {
+        _read_some($socket, \$body) or last;
+    }
+
+    ($response->{status}) = $first =~ m{^HTTP/1\.[01] (\d{3})};
+    $response->{body} = $body;
+    return $response;
+}
+
+sub _read_some($socket, $buffer) {
+    IO::Select->new($socket)->can_read($PATIENCE)
+        or die "no response in $PATIENCE s\n";
+    return sysread $socket, $$buffer, 65536, length $$buffer;
+}
+
+# Many GETs at once: see LimitSliding::Load, whose options it takes.
+sub load($self, %opt) {
+    return LimitSliding::Load::load(%opt,
+        port => $self->port($opt{port} // 0));
+}
+
+1;

@@ -1,0 +1,175 @@
+# What limit_sliding writes into the error log: limit_req's words.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new->start(<<'CONF');
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+
+    limit_sliding_zone $arg_key zone=one:1m rate=1 window=30d;
+    limit_sliding_zone $arg_key zone=two:1m rate=3 window=30d;
+
+    add_header X-Worker $pid always;
+
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        limit_sliding zone=one;
+
+        location /default { empty_gif; }
+        location /info    { limit_sliding_log_level info;   empty_gif; }
+        location /notice  { limit_sliding_log_level notice; empty_gif; }
+        location /warn    { limit_sliding_log_level warn;   empty_gif; }
+        location /error   { limit_sliding_log_level error;  empty_gif; }
+        location /off     { limit_sliding_log_level off;    empty_gif; }
+
+        location /dry {
+            limit_sliding_dry_run on;
+            limit_sliding_log_level warn;
+            empty_gif;
+        }
+
+        location /both {
+            limit_sliding zone=two;
+            limit_sliding zone=one;
+            empty_gif;
+        }
+
+        location /every {
+            limit_sliding_log_level warn every=1s;
+            empty_gif;
+        }
+
+        location /every-two {
+            limit_sliding zone=two;
+            limit_sliding_log_level warn every=1s;
+            empty_gif;
+        }
+    }
+}
+CONF
+
+# Fail2ban's nginx-limit-req, as of Debian 12, behind the date.
+my $fail2ban = qr/^\s*\[[a-z]+\] \d+#\d+: \*\d+ limiting requests, excess: [\d\.]+ by zone "(?:[^"]+)", client: \S+,/;
+
+# Lines about limiting which came since the last call.
+my $seen = 0;
+sub new_lines() {
+    my @lines = $nginx->log_lines(qr/limiting/);
+    my @new = @lines[$seen .. $#lines];
+    $seen = @lines;
+    return @new;
+}
+
+
+# words and levels
+
+$nginx->get('/default?key=a');
+is_deeply [new_lines()], [], 'an admitted request is not logged';
+
+my %level = (default => 'error', map { $_ => $_ } qw(info notice warn error));
+for my $place (sort keys %level) {
+    is $nginx->get("/$place?key=a")->{status}, 429, "$place: rejected";
+    my @lines = new_lines();
+    is @lines, 1, "$place: one line";
+
+    my $words = 'limiting requests, excess: 1.000 by zone "one"'
+        . ', client: 127.0.0.1, server: '
+        . qq(, request: "GET /$place?key=a HTTP/1.1", host: "localhost");
+    like $lines[0], qr/^\S+ \S+ \[$level{$place}\] \d+#\d+: \*\d+ \Q$words\E$/,
+        "$place: its level and words";
+    like $lines[0] =~ s/^\S+ \S+//r, $fail2ban, "$place: fail2ban takes it";
+}
+
+is $nginx->get('/off?key=a')->{status}, 429, 'off: rejected';
+is_deeply [new_lines()], [], 'off: no line';
+
+is $nginx->get('/dry?key=a')->{status}, 200, 'dry run: passed';
+my @lines = new_lines();
+is @lines, 1, 'dry run: one line';
+like $lines[0], qr/\[warn\] \d+#\d+: \*\d+ limiting requests, dry run, excess: 1\.000 by zone "one", client: 127\.0\.0\.1, server: /,
+    'dry run: its words';
+unlike $lines[0] =~ s/^\S+ \S+//r, $fail2ban, 'dry run: nobody is banned';
+
+$nginx->get('/both?key=both');
+$nginx->get('/both?key=both');
+@lines = new_lines();
+is @lines, 1, 'two limits: one line';
+like $lines[0], qr/by zone "one"/, 'two limits: of that which rejects';
+
+
+# every=1s
+
+# Sends requests that are all rejected; returns how many each worker answered.
+sub flood($path, $n) {
+    my (%by_worker, $other);
+    $nginx->load(requests => [ ($path) x $n ],
+        each => sub ($i, $status, $head) {
+            my ($worker) = $head =~ /^X-Worker: (\d+)/m;
+            $status == 429 ? $by_worker{$worker}++ : $other++;
+        });
+    is $other, undef, "$n requests rejected" if $other;
+    return %by_worker;
+}
+
+my $start = now;
+my (%early, %late);
+
+while (now - $start < 2.5) {
+    my %rejected = flood('/every?key=a', 500);
+    $early{$_} += $rejected{$_} for keys %rejected;
+}
+
+sleep 1.1;                # now each worker owes a line with what it left out
+%late = flood('/every?key=a', 200);
+
+my $elapsed = now - $start;
+is keys %early, 2, 'every: both workers rejected';
+
+my %told;
+for (new_lines()) {
+    my ($worker, $omitted) = /\[warn\] (\d+)#\d+: \*\d+ limiting requests, excess: 1\.000 by zone "one", client: 127\.0\.0\.1(?:, omitted: (\d+))?, server: /
+        or fail("every: odd line: $_");
+    push @{ $told{$worker} }, $omitted // 0;
+
+    like s/^\S+ \S+//r, $fail2ban, 'every: fail2ban takes it' if $omitted;
+}
+
+for my $worker (sort keys %early) {
+    my @omitted = @{ $told{$worker} // [] };
+    cmp_ok @omitted, '>=', 2, 'every: a worker writes lines';
+    cmp_ok @omitted, '<=', $elapsed + 2, '... at most one a second';
+
+    my $sum = @omitted;
+    $sum += $_ for @omitted;
+    cmp_ok $sum, '>', $early{$worker},
+        '... which account for each rejected request';
+    cmp_ok $sum, '<=', $early{$worker} + ($late{$worker} // 0),
+        '... once';
+}
+
+
+# every zone has its own second
+
+sleep 1.1;
+my $connection = $nginx->connect;       # so that one worker serves them all
+$nginx->get('/every-two?key=b', socket => $connection) for 1 .. 3;
+new_lines();
+
+$start = now;
+for (1 .. 3) {
+    $nginx->get('/every?key=a', socket => $connection);
+    $nginx->get('/every-two?key=b', socket => $connection);
+}
+@lines = new_lines();
+SKIP: {
+    skip 'too slow', 2 if now - $start > 0.9;
+    is grep(/zone "one"/, @lines), 1, 'one line of one zone';
+    is grep(/zone "two"/, @lines), 1, 'and one of the other';
+}
+
+$nginx->finish;

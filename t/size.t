@@ -1,0 +1,79 @@
+# How many keys a zone holds, and what becomes of them when it is full.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new->start(<<'CONF');
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_zone $arg_key zone=big:1m rate=1r/h;
+    limit_sliding_zone $arg_key zone=evict:32k rate=50r/h;
+    limit_sliding_zone $arg_key zone=deny:32k rate=1r/h full=deny;
+    limit_sliding_log_level off;
+    add_header X-Status $limit_sliding_status always;
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        location /big   { limit_sliding zone=big;   empty_gif; }
+        location /evict { limit_sliding zone=evict; empty_gif; }
+        location /deny  { limit_sliding zone=deny;  empty_gif; }
+    }
+}
+CONF
+
+# (passed, rejected) of requests for some keys
+sub round($place, @keys) {
+    my $statuses = $nginx->load(pipeline => 16,
+        requests => [ map { "/$place?key=$_" } @keys ]);
+    my %count = (200 => 0, 429 => 0);
+    $count{ $_ // 'lost' }++ for @$statuses;
+    return @count{200, 429};
+}
+
+
+# 1m holds 60,000 keys
+
+my @keys = map { "key-$_" } 1 .. 60_000;
+
+is_deeply [ round('big', @keys) ], [ 60_000, 0 ], 'first round: all passed';
+
+my ($passed, $rejected) = round('big', @keys);
+is $passed + $rejected, 60_000, 'second round: all answered';
+cmp_ok $rejected, '>=', 59_000, 'second round: at least 59,000 rejected';
+note "$rejected of 60,000 keys were held";
+
+
+# full=evict: a new key takes the place of one with less to remember, so a
+# flood of them does not make those at their limit forgotten
+
+my @heavy = map { "heavy-$_" } 1 .. 100;
+
+is_deeply [ round('evict', (@heavy) x 50) ], [ 5_000, 0 ],
+    'evict: 100 keys up to their limit';
+is_deeply [ round('evict', map { "new-$_" } 1 .. 20_000) ], [ 20_000, 0 ],
+    'evict: a flood of new keys passed';
+is_deeply [ round('evict', @heavy) ], [ 0, 100 ],
+    'evict: the 100 are still at their limit';
+
+
+# full=deny: no key is forgotten, so a new one is refused
+
+my @many = map { "key-$_" } 1 .. 20_000;
+
+($passed, $rejected) = round('deny', @many);
+is $passed + $rejected, 20_000, 'deny: all answered';
+cmp_ok $passed, '>=', 1_500, 'deny: keys held by 32k, at least';
+cmp_ok $passed, '<=', 2_048, 'deny: keys held by 32k, at most';
+
+is_deeply [ round('deny', @many) ], [ 0, 20_000 ],
+    'deny: none was forgotten, and no new one let in';
+
+my $refused = $nginx->get('/deny?key=late');
+is $refused->{status}, 429, 'deny: refused';
+is header($refused, 'X-Status'), 'REJECTED', 'deny: which is a rejection';
+like header($refused, 'Retry-After'), qr/^[1-9]\d*$/, 'deny: Retry-After';
+
+$nginx->finish;
