@@ -15,7 +15,7 @@ namespace limit_sliding {
 /*
  * 16 bytes, two words, one key:
  *
- *     tag    fingerprint of the key 44 | epoch 18 | generation 2;  0: unused
+ *     tag    fingerprint of the key 42 | epoch 20 | generation 2;  0: unused
  *     state  generation 2 | the algorithm's state 62
  *
  * The generation of a tag advances whenever the slot is claimed.  So a claim is
@@ -53,7 +53,7 @@ static_assert(sizeof(Slot) == 16 && sizeof(Line) == 64, "16 bytes a key");
 namespace tag {
 
 constexpr unsigned kGenerationBits = 2;
-constexpr unsigned kEpochBits = 18;
+constexpr unsigned kEpochBits = 20;
 constexpr unsigned kFingerprintShift = kGenerationBits + kEpochBits;
 
 constexpr uint64_t kGenerationMask = (1u << kGenerationBits) - 1;
@@ -84,13 +84,17 @@ inline bool same_time(uint64_t a, uint64_t b)
     return (a ^ b) <= kGenerationMask;
 }
 
-/* Epochs from one tag to a later one; 0 if it is not later. */
+/*
+ * Epochs from one tag to a later one; 0 if it is a little earlier, as a
+ * worker's clock may be behind another's.
+ */
 inline uint64_t age(uint64_t then, uint64_t now)
 {
+    constexpr uint64_t kAhead = 1024;
     uint64_t passed
         = ((now | kGenerationMask) - then) >> kGenerationBits & kEpochMask;
 
-    return passed <= kEpochMask / 2 ? passed : 0;
+    return passed <= kEpochMask - kAhead ? passed : 0;
 }
 
 } // namespace tag

@@ -290,10 +290,12 @@ private:
         }
 
         /*
-         * A tentative state is one generation behind and must not fall two
-         * behind.  Its claimant, if alive, finds the copy dead and starts over.
+         * Whoever is about to give the victim a state must fail: it was chosen
+         * for the one it has.  Nor may a tentative state fall two generations
+         * behind.
          */
-        if (copy->kind == Copy::tentative && !copy->store(Copy::kDead)) {
+        if (copy->tag != 0 && copy->kind != Copy::none
+            && !copy->store(Copy::kDead)) {
             return false;
         }
 

@@ -21,10 +21,12 @@
  *             have less in common meet less
  *   NK, OPS   processes that acquire K, and how often each
  *   NM        processes that acquire M, once each
- *   SPARE     M takes no slot with a history of K, so that K is never evicted
+ *   SPARE     M takes no slot with a history of K unless that is over, so that
+ *             no unit of K is ever given up
  *   LIMIT     units of one key that may be admitted
  *   FULL      1: all slots start with live keys that nobody asks for, one of
- *             which may be M; 2: slot 0 does; 0: none, all start unused
+ *             which may be M; 2: slot 0 does; 3: all do, and slot 0 with K,
+ *             whose history is over; 0: none, all start unused
  *   CRASHES   processes that may stop for good between any two steps
  *   SOLO      at any point all processes but one may stop for good; the one
  *             left has to finish each operation within SOLO restarts
@@ -277,10 +279,13 @@ inline mend(i, tagged, seen) {
     restart()
 }
 
-#ifdef MUTANT_NO_KILL
+#if defined(MUTANT_NO_KILL)
 #define AFTER_CHOICE  VICTIM_CLAIM
-#else
+#elif defined(MUTANT_KILL_TENTATIVE)
 #define AFTER_CHOICE  (TENTATIVE(t, s) -> VICTIM_KILL : VICTIM_CLAIM)
+#else
+#define AFTER_CHOICE \
+    (VALUE(t) == 0 || BURIED(t, s) -> VICTIM_CLAIM : VICTIM_KILL)
 #endif
 
 inline find_next() {
@@ -297,7 +302,8 @@ inline find_next() {
 }
 
 #ifdef SPARE
-#define EVICTABLE  (!(key == M && VALUE(t) == K && LIVE(t, s)))
+#define EVICTABLE \
+    (!(key == M && VALUE(t) == K && LIVE(t, s) && VALUE(s) > 0))
 #else
 #define EVICTABLE  true
 #endif
@@ -509,7 +515,10 @@ proctype acquire(byte key; byte ops)
     }
 #endif
 
-    /* or the claim of its owner could yet be confirmed, under our tag */
+    /*
+     * Or its owner could yet confirm it, under our tag, or use what was chosen
+     * for being over.
+     */
     :: d_step { RUNS && step == VICTIM_KILL ->
         if
         :: state[x] == s ->
@@ -625,10 +634,13 @@ init {
     byte i;
 
     d_step {
-#if FULL > 0
+#if FULL == 3
+        occupy(0, K);
+        state[0] = WORD(0, 0);
+#elif FULL > 0
         occupy(0, OTHER);
 #endif
-#if FULL == 1
+#if FULL == 1 || FULL == 3
         occupy(1, OTHER + 1);
 #if N > 2
         occupy(2, OTHER + 2);
