@@ -127,6 +127,8 @@ ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_get_ctx(
 void ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx,
     limit_sliding_verdict_t *verdict);
+void ngx_http_limit_sliding_log_long_key(ngx_http_request_t *r,
+    ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key);
 
 /* variables */
 ngx_int_t ngx_http_limit_sliding_add_variables(ngx_conf_t *cf);

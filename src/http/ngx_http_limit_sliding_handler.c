@@ -255,10 +255,7 @@ ngx_http_limit_sliding_collect(ngx_http_request_t *r, ngx_array_t *limits,
         }
 
         if (key.len > 65535) {
-            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                          "the value of the \"%V\" key "
-                          "is more than 65535 bytes: \"%V\"",
-                          &zone->key.value, &key);
+            ngx_http_limit_sliding_log_long_key(r, zone, &key);
             continue;
         }
 

@@ -7,6 +7,11 @@
 #include "ngx_http_limit_sliding.h"
 
 
+/* Of a key too long, so many bytes are logged. */
+
+#define NGX_HTTP_LIMIT_SLIDING_SHOWN  256
+
+
 static u_char *ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
     ngx_http_request_t *sr, u_char *buf, size_t len);
 
@@ -84,4 +89,34 @@ ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
                      ngx_http_limit_sliding_log_omitted);
 
     return ngx_http_limit_sliding_next_log_handler(r, sr, p, len - (p - buf));
+}
+
+
+/* limit_req's words, but for the key: it is a client's and could forge lines. */
+
+void
+ngx_http_limit_sliding_log_long_key(ngx_http_request_t *r,
+    ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key)
+{
+    u_char      text[4 * NGX_HTTP_LIMIT_SLIDING_SHOWN];
+    u_char     *p, ch;
+    ngx_uint_t  i;
+
+    p = text;
+
+    for (i = 0; i < NGX_HTTP_LIMIT_SLIDING_SHOWN; i++) {
+        ch = key->data[i];
+
+        if (ch < ' ' || ch > '~' || ch == '"' || ch == '\\') {
+            p = ngx_sprintf(p, "\\x%02Xd", ch);
+
+        } else {
+            *p++ = ch;
+        }
+    }
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "the value of the \"%V\" key "
+                  "is more than 65535 bytes: \"%*s...\"",
+                  &zone->key.value, p - text, text);
 }
