@@ -49,7 +49,7 @@ struct alignas(64) Line {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "64-bit atomics");
 static_assert(sizeof(Slot) == 16 && sizeof(Line) == 64, "16 bytes a key");
 
-/* A tag's parts, and how to make one.  Epochs are compared modulo 2^18. */
+/* A tag's parts, and how to make one.  Epochs are compared modulo 2^20. */
 namespace tag {
 
 constexpr unsigned kGenerationBits = 2;

@@ -314,7 +314,8 @@ private:
 
     /*
      * The order in which slots are claimed.  Tentative copies come last, else
-     * two keys could take each other's for ever.
+     * two keys could take each other's for ever, but for those that a dead
+     * process has left behind.
      */
     static constexpr uint64_t kOver = 0;
     static constexpr uint64_t kUnused = 1;
@@ -330,7 +331,7 @@ private:
         }
 
         if (copy.kind == Copy::tentative) {
-            return kTentative;
+            return tag::age(copy.tag, tag_) < 2 ? kTentative : kOver;
         }
 
         uint64_t used = step.used(live_state(copy));
