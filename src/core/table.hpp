@@ -11,6 +11,7 @@
 #include "key.hpp"
 #include "limiter.h"
 #include "slot.hpp"
+#include "victim.hpp"
 
 namespace limit_sliding {
 
@@ -132,15 +133,21 @@ private:
             }
 
             if (copy.kind == Copy::none) {
-                uint64_t rank = table.choose(step, &copy);
+                Victim victim = table.choose(step);
 
-                if (rank >= kLive && !may_evict) {
+                if (victim.is_live() && !may_evict) {
                     table.stats_->refused.fetch_add(1);
                     return {LIMIT_SLIDING_REFUSED, table.first_to_expire(step)};
                 }
 
-                if (!table.claim(rank, &copy)) {
+                copy = victim.copy();
+
+                if (!victim.is_found() || !table.claim(&copy)) {
                     continue;
+                }
+
+                if (victim.is_live()) {
+                    table.stats_->evicted.fetch_add(1);
                 }
             }
 
@@ -283,12 +290,8 @@ private:
     }
 
     /* Claims a slot.  False: another was faster. */
-    bool claim(uint64_t rank, Copy *copy)
+    bool claim(Copy *copy) const
     {
-        if (copy->slot == nullptr) {
-            return false;
-        }
-
         /*
          * Whoever is about to give the victim a state must fail: it was chosen
          * for the one it has.  Nor may a tentative state fall two generations
@@ -305,80 +308,51 @@ private:
 
         copy->kind = Copy::tentative;
 
-        if (rank >= kLive) {
-            stats_->evicted.fetch_add(1);
-        }
-
         return true;
     }
-
-    /*
-     * The order in which slots are claimed.  Tentative copies come last, else
-     * two keys could take each other's for ever, but for those that a dead
-     * process has left behind.
-     */
-    static constexpr uint64_t kOver = 0;
-    static constexpr uint64_t kUnused = 1;
-    static constexpr uint64_t kUnusedLast = 2;
-    static constexpr uint64_t kLive = 3; /* and above by what is used */
-    static constexpr uint64_t kTentative = 1ULL << 58;
 
     template <class Step>
     uint64_t rank(const Step &step, const Copy &copy, bool is_last) const
     {
         if (copy.tag == 0) {
-            return is_last ? kUnusedLast : kUnused;
+            return is_last ? Victim::kUnusedLast : Victim::kUnused;
         }
 
         if (copy.kind == Copy::tentative) {
-            return tag::age(copy.tag, tag_) < 2 ? kTentative : kOver;
+            return tag::age(copy.tag, tag_) < 2 ? Victim::kTentative
+                                                : Victim::kOver;
         }
 
         uint64_t used = step.used(live_state(copy));
 
-        return used == 0 ? kOver : kLive + used;
+        return used == 0 ? Victim::kOver : Victim::kLive + used;
     }
 
-    /*
-     * Finds the slot to claim: the first of the lowest rank, but among live
-     * states one at random, so that in a flood of new keys each lasts about as
-     * long as the others.  Returns its rank.  No slot: the caller looks again.
-     */
+    /* Finds the slot to claim.  If there is none the caller looks again. */
     template <class Step>
-    uint64_t choose(const Step &step, Copy *victim) const
+    Victim choose(const Step &step) const
     {
-        constexpr uint64_t kOrders = 32;
-        static_assert(kOrders >= Key::kLines * Line::kSlots, "one a slot");
-
-        uint64_t best = UINT64_MAX;
-        uint64_t n = 0;
-
-        *victim = {};
+        Victim victim(key_.salt());
+        uint64_t place = 0;
 
         search([&](Slot &slot, bool is_last) {
             Copy copy = Copy::read(slot);
 
             if (copy.kind != Copy::none && tag::same_key(copy.tag, tag_)) {
                 /* it came since the caller looked */
-                *victim = {};
+                victim.forget();
                 return true;
             }
 
             if (copy.kind != Copy::changed) {
-                uint64_t r = rank(step, copy, is_last);
-                uint64_t order = (r >= kLive ? key_.salt() + n : n) % kOrders;
-
-                if (r * kOrders + order < best) {
-                    best = r * kOrders + order;
-                    *victim = copy;
-                }
+                victim.consider(copy, rank(step, copy, is_last), place);
             }
 
-            n++;
+            place++;
             return false;
         });
 
-        return victim->slot == nullptr ? kOver : best / kOrders;
+        return victim;
     }
 
     template <class Step>

@@ -92,7 +92,7 @@ ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
 }
 
 
-/* limit_req's words, but for the key: it is a client's and could forge lines. */
+/* limit_req's words, but for the key: a client's, it could forge lines. */
 
 void
 ngx_http_limit_sliding_log_long_key(ngx_http_request_t *r,

@@ -144,7 +144,7 @@ static void test_every_bit_of_the_secret_counts(void **state)
     assert_all_differ(hashes, LENGTH(hashes));
 }
 
-/* Whatever the hash is, 0 and all ones among them, the key has its own count. */
+/* Whatever the hash, 0 and all ones among them, the key has its own count. */
 static void test_odd_hashes_are_keys(void **state)
 {
     static const uint64_t hashes[]

@@ -154,7 +154,8 @@ static inline uint32_t remaining_of(limit_sliding_zone_t *zone,
 
 /*
  * The state of a key that had `previous` and `current` requests, the latter in
- * the window of number PRESENT.  They are recorded late in their windows, where the decay has made room for most.
+ * the window of number PRESENT.  They are recorded late in their windows, where
+ * the decay has made room for most.
  */
 static inline limit_sliding_state_t history(
     const limit_sliding_policy_t *policy, uint32_t previous, uint32_t current)

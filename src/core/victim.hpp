@@ -1,0 +1,67 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_VICTIM_HPP
+#define LIMIT_SLIDING_CORE_VICTIM_HPP
+
+#include <cstdint>
+
+#include "slot.hpp"
+
+namespace limit_sliding {
+
+/*
+ * The slot to claim for a new key: the first of the lowest rank, but among live
+ * states one at random, so that in a flood of new keys each lasts about as long
+ * as the others.
+ */
+class Victim {
+public:
+    /*
+     * Ranks.  Tentative copies come last, else two keys could take each other's
+     * for ever, but for those that a dead process has left behind: these are
+     * over.
+     */
+    static constexpr uint64_t kOver = 0;
+    static constexpr uint64_t kUnused = 1;
+    static constexpr uint64_t kUnusedLast = 2; /* the last of its line */
+    static constexpr uint64_t kLive = 3;       /* and above by what is used */
+    static constexpr uint64_t kTentative = 1ULL << 58;
+
+    /* `salt` differs from key to key. */
+    explicit Victim(uint64_t salt) : copy_{}, order_(UINT64_MAX), salt_(salt) {}
+
+    /* `place` is the number of the copy's slot in the search, below kPlaces. */
+    void consider(const Copy &copy, uint64_t rank, uint64_t place)
+    {
+        uint64_t turn = (rank >= kLive ? salt_ + place : place) % kPlaces;
+        uint64_t order = rank * kPlaces + turn;
+
+        if (order < order_) {
+            order_ = order;
+            copy_ = copy;
+        }
+    }
+
+    void forget() { *this = Victim(salt_); }
+
+    bool is_found() const { return copy_.slot != nullptr; }
+
+    /* Must a state that counts go, or may its owner still give it one? */
+    bool is_live() const { return is_found() && order_ >= kLive * kPlaces; }
+
+    const Copy &copy() const { return copy_; }
+
+private:
+    static constexpr uint64_t kPlaces = 32;
+    static_assert(kPlaces >= Key::kLines * Line::kSlots, "a turn for each");
+
+    Copy copy_;
+    uint64_t order_;
+    uint64_t salt_;
+};
+
+} // namespace limit_sliding
+
+#endif
