@@ -100,6 +100,7 @@ public:
                                 : wait(v, limit - verdict->remaining - 1);
         verdict->retry_after_ms
             = cost > limit ? LIMIT_SLIDING_NEVER : wait(v, limit - cost);
+        verdict->delay_ms = 0;
     }
 
     uint64_t expires_ms(uint64_t state) const { return wait(view(state), 0); }

@@ -122,13 +122,19 @@ bool is_admitted(const limit_sliding_claim_t &claim)
     }
 
     for (size_t i = 0; admitted && i < n; i++) {
+        if (claims[i].look) {
+            continue;
+        }
+
         consume(&claims[i], now_ms);
 
         if (!is_admitted(claims[i])) {
             /* another request was faster since we looked */
             admitted = false;
             while (i > 0) {
-                refund(claims[--i], now_ms);
+                if (!claims[--i].look) {
+                    refund(claims[i], now_ms);
+                }
             }
         }
     }
@@ -250,7 +256,7 @@ uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
 size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
                              uint64_t now_ms)
 {
-    if (n == 1) {
+    if (n == 1 && !claims->look) {
         consume(claims, now_ms);
         return 0;
     }
@@ -303,6 +309,7 @@ void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
         verdict->retry_after_ms = std::max<uint64_t>(
             1, limit_sliding_expires_ms(claim->policy, claim->state, now_ms));
         verdict->reset_ms = verdict->retry_after_ms;
+        verdict->delay_ms = 0;
         break;
     }
 }

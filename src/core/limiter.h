@@ -57,7 +57,11 @@ uint64_t limit_sliding_rate_limit(const limit_sliding_rate_t *rate,
 /* ---- one key's state, as pure functions ---- */
 
 typedef enum {
-    LIMIT_SLIDING_COUNTER = 0    /* sliding window counter */
+    LIMIT_SLIDING_COUNTER = 0,   /* sliding window counter */
+    LIMIT_SLIDING_LOG,           /* exact sliding window */
+    LIMIT_SLIDING_FIXED,         /* fixed windows */
+    LIMIT_SLIDING_TOKEN_BUCKET,  /* refilled at the limit a window */
+    LIMIT_SLIDING_LEAKY_BUCKET   /* a queue that leaves at that rate */
 } limit_sliding_algorithm_t;
 
 typedef enum {
@@ -70,6 +74,11 @@ typedef struct {
     uint64_t                   window_ms;
     limit_sliding_algorithm_t  algorithm;
     limit_sliding_full_t       full;
+    uint32_t                   precision;  /* COUNTER: parts of a window,
+                                              1 .. 60; 0 is as 1 */
+    uint32_t                   burst;      /* TOKEN_BUCKET: capacity, 0: the
+                                              limit; LEAKY_BUCKET: requests
+                                              that may wait */
 } limit_sliding_policy_t;
 
 /* A key's history in 62 bits, meaningful to its algorithm; 0: none. */
@@ -107,6 +116,7 @@ typedef struct {
     uint64_t  retry_after_ms;    /* until the request would be admitted if
                                     nobody else consumed; 0: it would be now.
                                     LIMIT_SLIDING_NEVER: cost > limit */
+    uint64_t  delay_ms;          /* LEAKY_BUCKET, admitted: to be held back */
 } limit_sliding_verdict_t;
 
 #define LIMIT_SLIDING_NEVER  UINT64_MAX
@@ -178,6 +188,7 @@ typedef struct {
     uint64_t                       hash;     /* of the key in this zone */
     uint32_t                       limit;
     uint32_t                       cost;
+    int                            look;     /* 1: decide, consume nothing */
     void                          *data;     /* the caller's, not looked at */
 
     limit_sliding_outcome_t        outcome;  /* set by the call */

@@ -264,6 +264,7 @@ ngx_http_limit_sliding_collect(ngx_http_request_t *r, ngx_array_t *limits,
         claim->hash = limit_sliding_zone_hash(zone->zone, key.data, key.len);
         claim->limit = zone->limit;
         claim->cost = 1;
+        claim->look = 0;
         claim->data = zone;
 
         claim++;
