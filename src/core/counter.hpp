@@ -27,13 +27,14 @@ namespace limit_sliding {
  * window number wraps; the zone's epochs (table.hpp) keep states from growing
  * old enough for that to matter.
  *
- * An object is this algorithm at one moment.
+ * An object is this algorithm at one moment, under one limit.
  */
 class Counter {
 public:
-    Counter(uint64_t window_ms, uint64_t now_ms)
-        : window_ms_(window_ms), window_(now_ms / window_ms),
-          left_ms_(window_ms - now_ms % window_ms)
+    Counter(const limit_sliding_policy_t &policy, uint64_t now_ms,
+            uint32_t limit)
+        : window_ms_(policy.window_ms), window_(now_ms / policy.window_ms),
+          left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit)
     {
     }
 
@@ -43,12 +44,17 @@ public:
     /* How much a state constrains its key; 0: as little as none. */
     uint64_t used(uint64_t state) const { return used(view(state)); }
 
-    bool admit(uint64_t state, uint32_t limit, uint32_t cost,
-               uint64_t *next) const
+    double share(uint64_t state) const
+    {
+        return static_cast<double>(used(state))
+               / static_cast<double>(limit_ * window_ms_);
+    }
+
+    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const
     {
         View v = view(state);
 
-        if (cost > limit || used(v) > (limit - cost) * window_ms_) {
+        if (cost > limit_ || used(v) > (limit_ - cost) * window_ms_) {
             return false;
         }
 
@@ -81,25 +87,25 @@ public:
         return pack(window_of(state), previous, current);
     }
 
-    void describe(uint64_t state, uint32_t limit, uint32_t cost,
+    void describe(uint64_t state, uint32_t cost,
                   limit_sliding_verdict_t *verdict) const
     {
         View v = view(state);
         uint64_t taken = used(v);
-        uint64_t full = limit * window_ms_;
+        uint64_t full = limit_ * window_ms_;
         uint64_t wanted = taken + cost * window_ms_;
 
-        verdict->limit = limit;
+        verdict->limit = limit_;
         verdict->remaining
             = taken >= full
                   ? 0
                   : static_cast<uint32_t>((full - taken) / window_ms_);
         verdict->excess = wanted > full ? thousandths(wanted - full) : 0;
-        verdict->reset_ms = verdict->remaining == limit
+        verdict->reset_ms = verdict->remaining == limit_
                                 ? 0
-                                : wait(v, limit - verdict->remaining - 1);
+                                : wait(v, limit_ - verdict->remaining - 1);
         verdict->retry_after_ms
-            = cost > limit ? LIMIT_SLIDING_NEVER : wait(v, limit - cost);
+            = cost > limit_ ? LIMIT_SLIDING_NEVER : wait(v, limit_ - cost);
         verdict->delay_ms = 0;
     }
 
@@ -210,7 +216,8 @@ private:
 
     uint64_t window_ms_;
     uint64_t window_;
-    uint64_t left_ms_;
+    uint64_t left_ms_; /* of the window, 1 .. w */
+    uint32_t limit_;
 };
 
 } // namespace limit_sliding

@@ -5,101 +5,168 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bucket.hpp"
 #include "counter.hpp"
+#include "fixed.hpp"
+#include "history.hpp"
 #include "limiter.h"
-#include "siphash.hpp"
 #include "table.hpp"
+#include "zone.hpp"
 
+using limit_sliding::Bucket;
+using limit_sliding::Clock;
+using limit_sliding::Copy;
 using limit_sliding::Counter;
+using limit_sliding::Fixed;
+using limit_sliding::has_rings;
+using limit_sliding::History;
 using limit_sliding::Line;
-using limit_sliding::SipHash13;
+using limit_sliding::RingSlots;
+using limit_sliding::RingStep;
 using limit_sliding::Slot;
 using limit_sliding::Table;
-
-/*
- * The head of a zone's memory; lines of slots follow.  What every request
- * reads shares no cache line with what an eviction writes.
- */
-struct limit_sliding_zone_s {
-    uint64_t secret[2];
-    uint64_t pairs;
-    alignas(64) Table::Stats stats;
-};
-
-static_assert(sizeof(limit_sliding_zone_s) == LIMIT_SLIDING_ZONE_ALIGN,
-              "a pair of lines starts at a multiple of 128 bytes");
-static_assert(LIMIT_SLIDING_SECRET_BYTES == 16, "two words of secret");
+using limit_sliding::WordSlots;
 
 namespace {
 
-constexpr size_t kPairBytes = 2 * sizeof(Line);
-
-Line *lines_of(const limit_sliding_zone_t *zone)
+/* Calls visit(algorithm), of those whose state is a word. */
+template <class Visit>
+auto with_algorithm(const limit_sliding_policy_t &policy, uint64_t now_ms,
+                    uint32_t limit, const Visit &visit)
 {
-    auto memory = reinterpret_cast<uintptr_t>(zone);
-
-    return reinterpret_cast<Line *>(memory + sizeof(*zone));
+    switch (policy.algorithm) {
+    case LIMIT_SLIDING_FIXED:
+        return visit(Fixed(policy, now_ms, limit));
+    case LIMIT_SLIDING_TOKEN_BUCKET:
+    case LIMIT_SLIDING_LEAKY_BUCKET:
+        return visit(Bucket(policy, now_ms, limit));
+    default:
+        return visit(Counter(policy, now_ms, limit));
+    }
 }
 
-/* One request before a zone's algorithm: what the table asks about states. */
-struct CounterStep {
-    Counter counter;
-    uint32_t limit;
+/* One request before such an algorithm: what the table asks about states. */
+template <class Algorithm>
+struct WordStep {
+    Algorithm algorithm;
     uint32_t cost;
+
+    WordStep(const Algorithm &a, uint32_t c) : algorithm(a), cost(c) {}
 
     bool admit(uint64_t state, uint64_t *next) const
     {
-        return counter.admit(state, limit, cost, next);
+        return algorithm.admit(state, cost, next);
     }
 
-    uint64_t used(uint64_t state) const { return counter.used(state); }
-
-    uint64_t expires_ms(uint64_t state) const
+    uint64_t used(const Copy &copy) const
     {
-        return counter.expires_ms(state);
+        return algorithm.used(copy.bare_state());
     }
+
+    uint64_t expires_ms(const Copy &copy) const
+    {
+        return algorithm.expires_ms(copy.bare_state());
+    }
+
+    bool clear(Copy *copy) const { return copy->store(0); }
 };
 
-CounterStep step_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
+/* The caller's time in the claim's zone. */
+uint64_t time_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
 {
-    return {Counter(claim.policy->window_ms, now_ms), claim.limit, claim.cost};
+    return now_ms + claim.zone->offset_ms;
 }
 
-Table table_of(const limit_sliding_claim_t &claim, const CounterStep &step)
+template <class Algorithm>
+Table<WordSlots> table_of(const limit_sliding_claim_t &claim,
+                          const Algorithm &algorithm)
 {
-    return Table(lines_of(claim.zone), claim.zone->pairs, &claim.zone->stats,
-                 claim.hash, step.counter.epoch());
+    return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs,
+                            &claim.zone->stats, claim.hash, algorithm.epoch());
 }
 
-void consume(limit_sliding_claim_t *claim, uint64_t now_ms)
+History history_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
 {
-    CounterStep step = step_of(*claim, now_ms);
-    Table table = table_of(*claim, step);
-    Table::Result result
-        = table.update(step, claim->policy->full == LIMIT_SLIDING_EVICT);
+    return History(claim.zone, *claim.policy, claim.hash,
+                   time_of(claim, now_ms), claim.limit);
+}
+
+[[gnu::noinline]] void consume_history(limit_sliding_claim_t *claim,
+                                       uint64_t now_ms)
+{
+    History::Result result = history_of(*claim, now_ms).update(claim->cost);
 
     claim->state = result.state;
     claim->outcome = result.outcome;
 }
 
+void consume(limit_sliding_claim_t *claim, uint64_t now_ms)
+{
+    const limit_sliding_policy_t &policy = *claim->policy;
+
+    if (has_rings(policy)) {
+        consume_history(claim, now_ms);
+        return;
+    }
+
+    with_algorithm(policy, time_of(*claim, now_ms), claim->limit,
+                   [&](const auto &algorithm) {
+                       auto result
+                           = table_of(*claim, algorithm)
+                                 .update(WordStep{algorithm, claim->cost},
+                                         policy.full == LIMIT_SLIDING_EVICT);
+
+                       claim->state = result.state;
+                       claim->outcome = result.outcome;
+                   });
+}
+
 /* Decides without consuming. */
 void look(limit_sliding_claim_t *claim, uint64_t now_ms)
 {
-    CounterStep step = step_of(*claim, now_ms);
-    uint64_t next;
+    if (has_rings(*claim->policy)) {
+        claim->outcome = history_of(*claim, now_ms).look(claim->cost);
+        return;
+    }
 
-    claim->state = table_of(*claim, step).look();
-    claim->outcome = step.admit(claim->state, &next) ? LIMIT_SLIDING_ADMITTED
-                                                     : LIMIT_SLIDING_REJECTED;
+    with_algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit,
+                   [&](const auto &algorithm) {
+                       uint64_t next;
+
+                       claim->state = table_of(*claim, algorithm).look_state();
+                       claim->outcome
+                           = algorithm.admit(claim->state, claim->cost, &next)
+                                 ? LIMIT_SLIDING_ADMITTED
+                                 : LIMIT_SLIDING_REJECTED;
+                   });
 }
 
 void refund(const limit_sliding_claim_t &claim, uint64_t now_ms)
 {
-    CounterStep step = step_of(claim, now_ms);
+    if (has_rings(*claim.policy)) {
+        history_of(claim, now_ms).refund(claim.state, claim.cost);
+        return;
+    }
 
-    table_of(claim, step).amend([&](uint64_t state) {
-        return Counter::refund(state, claim.state, claim.cost);
-    });
+    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit,
+                   [&](const auto &algorithm) {
+                       table_of(claim, algorithm).amend([&](uint64_t state) {
+                           return algorithm.refund(state, claim.state,
+                                                   claim.cost);
+                       });
+                   });
+}
+
+/* What the claim has used of its limit, 1 for all. */
+double share(const limit_sliding_claim_t &claim, uint64_t now_ms)
+{
+    if (has_rings(*claim.policy)) {
+        return history_of(claim, now_ms).share();
+    }
+
+    return with_algorithm(
+        *claim.policy, time_of(claim, now_ms), claim.limit,
+        [&](const auto &algorithm) { return algorithm.share(claim.state); });
 }
 
 bool is_admitted(const limit_sliding_claim_t &claim)
@@ -171,15 +238,20 @@ int limit_sliding_admit(const limit_sliding_policy_t *policy,
                         uint32_t limit, uint32_t cost,
                         limit_sliding_state_t *next)
 {
-    return Counter(policy->window_ms, now_ms).admit(state, limit, cost, next);
+    return with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
+        return algorithm.admit(state, cost, next);
+    });
 }
 
-limit_sliding_state_t limit_sliding_refund(const limit_sliding_policy_t *,
+limit_sliding_state_t limit_sliding_refund(const limit_sliding_policy_t *policy,
                                            limit_sliding_state_t state,
+                                           uint64_t now_ms, uint32_t limit,
                                            limit_sliding_state_t recorded,
                                            uint32_t cost)
 {
-    return Counter::refund(state, recorded, cost);
+    return with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
+        return algorithm.refund(state, recorded, cost);
+    });
 }
 
 void limit_sliding_describe(const limit_sliding_policy_t *policy,
@@ -187,7 +259,9 @@ void limit_sliding_describe(const limit_sliding_policy_t *policy,
                             uint32_t limit, uint32_t cost,
                             limit_sliding_verdict_t *verdict)
 {
-    Counter(policy->window_ms, now_ms).describe(state, limit, cost, verdict);
+    with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
+        algorithm.describe(state, cost, verdict);
+    });
 }
 
 uint64_t limit_sliding_seconds(uint64_t ms)
@@ -196,59 +270,49 @@ uint64_t limit_sliding_seconds(uint64_t ms)
 }
 
 uint64_t limit_sliding_expires_ms(const limit_sliding_policy_t *policy,
-                                  limit_sliding_state_t state, uint64_t now_ms)
+                                  limit_sliding_state_t state, uint64_t now_ms,
+                                  uint32_t limit)
 {
-    return Counter(policy->window_ms, now_ms).expires_ms(state);
-}
-
-limit_sliding_zone_t *limit_sliding_zone_init(
-    void *memory, size_t bytes,
-    const uint8_t secret[LIMIT_SLIDING_SECRET_BYTES])
-{
-    if (bytes < sizeof(limit_sliding_zone_t) + kPairBytes) {
-        return nullptr;
-    }
-
-    auto zone = static_cast<limit_sliding_zone_t *>(memory);
-
-    std::memcpy(zone->secret, secret, sizeof(zone->secret));
-    zone->pairs = (bytes - sizeof(*zone)) / kPairBytes;
-
-    return zone;
-}
-
-uint64_t limit_sliding_zone_hash(const limit_sliding_zone_t *zone,
-                                 const void *key, size_t bytes)
-{
-    return SipHash13(zone->secret[0], zone->secret[1]).hash(key, bytes);
-}
-
-void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
-                              limit_sliding_zone_stats_t *stats)
-{
-    stats->slots = zone->pairs * 2 * Line::kSlots;
-    stats->evicted = zone->stats.evicted.load(std::memory_order_relaxed);
-    stats->refused = zone->stats.refused.load(std::memory_order_relaxed);
+    return with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
+        return algorithm.expires_ms(state);
+    });
 }
 
 uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
                                   const limit_sliding_policy_t *policy,
-                                  uint64_t now_ms)
+                                  uint64_t now_ms, uint32_t limit)
 {
     limit_sliding_claim_t any = {};
+    uint64_t count = 0;
 
     any.zone = const_cast<limit_sliding_zone_t *>(zone);
     any.policy = policy;
 
-    CounterStep step = step_of(any, now_ms);
-    Table table = table_of(any, step);
-    uint64_t count = 0;
+    uint64_t time_ms = time_of(any, now_ms);
 
-    for (uint64_t i = 0; i < 2 * zone->pairs; i++) {
-        for (Slot &slot : lines_of(zone)[i].slot) {
-            count += table.is_live(slot, step);
-        }
+    auto count_all
+        = [&](const auto &table, const auto &slots, const auto &step) {
+              for (uint64_t i = 0; i < 2 * zone->pairs; i++) {
+                  for (unsigned j = 0; j < Line::kSlots; j++) {
+                      count += table.is_live(slots.slot(i, j), step);
+                  }
+              }
+          };
+
+    if (has_rings(*policy)) {
+        RingSlots slots(any.zone);
+        Clock clock(*policy, time_ms);
+
+        count_all(Table<RingSlots>(slots, zone->pairs, &any.zone->stats, 0,
+                                   clock.epoch()),
+                  slots, RingStep(clock, slots.ring_length()));
+        return count;
     }
+
+    with_algorithm(*policy, time_ms, limit, [&](const auto &algorithm) {
+        count_all(table_of(any, algorithm), WordSlots(any.zone),
+                  WordStep{algorithm, 0});
+    });
 
     return count;
 }
@@ -273,13 +337,10 @@ size_t limit_sliding_tightest(const limit_sliding_claim_t *claims, size_t n,
     double most_used = -1;
 
     for (size_t i = 0; i < n; i++) {
-        uint64_t window_ms = claims[i].policy->window_ms;
-        uint64_t used = Counter(window_ms, now_ms).used(claims[i].state);
-        double share = static_cast<double>(used)
-                       / static_cast<double>(claims[i].limit * window_ms);
+        double used = share(claims[i], now_ms);
 
-        if (share > most_used) {
-            most_used = share;
+        if (used > most_used) {
+            most_used = used;
             least = i;
         }
     }
@@ -291,25 +352,38 @@ void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
                                   uint64_t now_ms,
                                   limit_sliding_verdict_t *verdict)
 {
-    switch (claim->outcome) {
-    case LIMIT_SLIDING_ADMITTED:
-        limit_sliding_describe(claim->policy, claim->state, now_ms,
-                               claim->limit, 0, verdict);
-        break;
-
-    case LIMIT_SLIDING_REJECTED:
-        limit_sliding_describe(claim->policy, claim->state, now_ms,
-                               claim->limit, claim->cost, verdict);
-        break;
-
-    case LIMIT_SLIDING_REFUSED:
+    if (claim->outcome == LIMIT_SLIDING_REFUSED) {
         verdict->limit = claim->limit;
         verdict->remaining = 0;
         verdict->excess = 0;
-        verdict->retry_after_ms = std::max<uint64_t>(
-            1, limit_sliding_expires_ms(claim->policy, claim->state, now_ms));
-        verdict->reset_ms = verdict->retry_after_ms;
+        verdict->retry_after_ms = claim->state;
+        verdict->reset_ms = claim->state;
         verdict->delay_ms = 0;
-        break;
+        return;
+    }
+
+    bool admitted = is_admitted(*claim);
+    uint32_t cost = admitted ? 0 : claim->cost;
+
+    if (has_rings(*claim->policy)) {
+        history_of(*claim, now_ms).describe(cost, verdict);
+
+        if (!admitted && verdict->retry_after_ms == 0) {
+            /* others have expired, or were evicted, since the decision */
+            verdict->retry_after_ms = 1;
+        }
+
+        return;
+    }
+
+    with_algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit,
+                   [&](const auto &algorithm) {
+                       algorithm.describe(claim->state, cost, verdict);
+                   });
+
+    if (admitted && !claim->look
+        && claim->policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET) {
+        Bucket(*claim->policy, time_of(*claim, now_ms), claim->limit)
+            .describe_queued(claim->state, claim->cost, verdict);
     }
 }

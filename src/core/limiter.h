@@ -105,7 +105,8 @@ int limit_sliding_admit(const limit_sliding_policy_t *policy,
  */
 limit_sliding_state_t limit_sliding_refund(
     const limit_sliding_policy_t *policy, limit_sliding_state_t state,
-    limit_sliding_state_t recorded, uint32_t cost);
+    uint64_t now_ms, uint32_t limit, limit_sliding_state_t recorded,
+    uint32_t cost);
 
 typedef struct {
     uint32_t  limit;             /* requests a window */
@@ -135,7 +136,7 @@ void limit_sliding_describe(const limit_sliding_policy_t *policy,
 
 /* Milliseconds until the state is as good as none; 0: it is already. */
 uint64_t limit_sliding_expires_ms(const limit_sliding_policy_t *policy,
-    limit_sliding_state_t state, uint64_t now_ms);
+    limit_sliding_state_t state, uint64_t now_ms, uint32_t limit);
 
 
 /* ---- the zone: all keys' states in shared memory ---- */
@@ -149,6 +150,7 @@ typedef struct limit_sliding_zone_s  limit_sliding_zone_t;
  * Not safe against concurrent use of the same memory.
  */
 limit_sliding_zone_t *limit_sliding_zone_init(void *memory, size_t bytes,
+    const limit_sliding_policy_t *policy, uint64_t offset_ms,
     const uint8_t secret[LIMIT_SLIDING_SECRET_BYTES]);
 
 /* Keyed hash of a key, to be passed to the functions below. */
@@ -170,7 +172,7 @@ void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
  * and tools: a gigabyte takes a good part of a second.
  */
 uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
-    const limit_sliding_policy_t *policy, uint64_t now_ms);
+    const limit_sliding_policy_t *policy, uint64_t now_ms, uint32_t limit);
 
 
 /* ---- deciding a request ---- */

@@ -8,12 +8,18 @@
 #include <atomic>
 #include <cstdint>
 
-#include "key.hpp"
 #include "limiter.h"
+#include "places.hpp"
 #include "slot.hpp"
 #include "victim.hpp"
 
 namespace limit_sliding {
+
+/* What happened to keys for want of slots. */
+struct TableStats {
+    std::atomic<uint64_t> evicted;
+    std::atomic<uint64_t> refused;
+};
 
 /*
  * The table of a zone as one request sees it: its key's places among all the
@@ -26,32 +32,31 @@ namespace limit_sliding {
  * first state only by who has seen it there and then no copy in any other
  * place: of two claims at least the later one sees the other.
  *
- * A key takes an unused slot in the first of its lines that has fewer than
- * three in use, else in the first that has fewer than four.  Slots of a line
- * fill in order and are never unused again, so a search ends at the first
- * line that has fewer than three in use.
+ * What the table asks about states is the step's to answer, the algorithm at
+ * one moment before one request:
  *
- * An algorithm at one moment before one request is a step:
- *
- *     bool admit(state, &next) const        one decision, pure
- *     uint64_t used(state) const            how much it constrains; 0: as none
- *     uint64_t expires_ms(state) const      until it is as none
+ *     uint64_t used(copy) const         how much it constrains; 0: as none
+ *     uint64_t expires_ms(copy) const   until it is as none
+ *     bool clear(&copy) const           forget what is as none; false: look
+ *                                       again
+ *     bool admit(state, &next) const    one decision, pure: update() only
+ *     void prepare(copy) const          a copy before its first state: obtain()
+ *                                       only
  */
-class Table {
+template <class Slots>
+class Table : private Places<Slots> {
 public:
-    /* What happened to keys for want of slots. */
-    struct Stats {
-        std::atomic<uint64_t> evicted;
-        std::atomic<uint64_t> refused;
-    };
-
-    Table(Line *lines, uint64_t pairs, Stats *stats, uint64_t hash,
+    Table(const Slots &slots, uint64_t pairs, TableStats *stats, uint64_t hash,
           uint64_t epoch)
-        : lines_(lines), stats_(stats), key_(hash, pairs),
-          tag_(tag::make(key_.fingerprint(), epoch))
+        : Places<Slots>(slots, pairs, hash, epoch), stats_(stats)
     {
     }
 
+    using Places<Slots>::look;
+    using Places<Slots>::look_state;
+    using Places<Slots>::is_live;
+
+    /* The state; if REFUSED the ms until the first of its places expires. */
     struct Result {
         limit_sliding_outcome_t outcome;
         uint64_t state;
@@ -60,15 +65,14 @@ public:
     /*
      * Lets the step decide on the key's state, and records what it admits.  A
      * full table gives up the state that constrains least or, with `may_evict`
-     * false, refuses the key and returns the state that expires first in its
-     * places.
+     * false, refuses the key.
      */
     template <class Step>
     Result update(const Step &step, bool may_evict)
     {
         /* Most keys are in their first line and only need another state. */
 
-        Copy copy = find_ready(lines_[key_.line(0)]);
+        Copy copy = find_ready(key_.line(0));
 
         if (copy.kind == Copy::confirmed) {
             uint64_t state = copy.bare_state();
@@ -86,16 +90,48 @@ public:
         return update_anywhere(*this, step, may_evict);
     }
 
-    /* The key's state; 0 if it has none. */
-    uint64_t look() const { return live_state(find()); }
+    /*
+     * The key's copy, with this state if it is new.  If there is none, tells
+     * for how many ms there will be no place for it.
+     */
+    template <class Step>
+    Copy obtain(const Step &step, bool may_evict, uint64_t state,
+                uint64_t *refused_ms)
+    {
+        for (;;) {
+            Copy copy = find();
+            bool is_confirmed = copy.kind == Copy::confirmed;
+
+            switch (take(step, may_evict, &copy)) {
+            case kRefused:
+                *refused_ms = first_to_expire(step);
+                return {};
+            case kLost:
+                continue;
+            case kTaken:
+                break;
+            }
+
+            if (is_confirmed) {
+                return copy;
+            }
+
+            step.prepare(copy);
+
+            if (copy.store(state)) {
+                copy.kind = Copy::confirmed;
+                return copy;
+            }
+        }
+    }
 
     /* Replaces the key's state by change(state), if it has one. */
     template <class Change>
     void amend(const Change &change)
     {
         for (;;) {
-            Copy copy = find();
-            uint64_t state = live_state(copy);
+            Copy copy = look();
+            uint64_t state = copy.bare_state();
 
             if (state == 0 || copy.store(change(state))) {
                 return;
@@ -103,14 +139,18 @@ public:
         }
     }
 
-    /* Does the slot, of whatever key, hold a state that counts? */
-    template <class Step>
-    bool is_live(Slot &slot, const Step &step) const
-    {
-        return step.used(live_state(Copy::read(slot))) != 0;
-    }
-
 private:
+    using Places<Slots>::find;
+    using Places<Slots>::find_ready;
+    using Places<Slots>::first_to_expire;
+    using Places<Slots>::inspect;
+    using Places<Slots>::key_;
+    using Places<Slots>::live_state;
+    using Places<Slots>::search;
+    using Places<Slots>::tag_;
+    using Places<Slots>::tag_like;
+    using Places<Slots>::used;
+
     /*
      * update(), whatever it takes.  Has its arguments by value and out of
      * line, so that the common case keeps its own in registers.
@@ -129,113 +169,61 @@ private:
             }
 
             if (next == state) {
-                return {LIMIT_SLIDING_ADMITTED, state};
+                return table.decide_only(step);
             }
 
-            if (copy.kind == Copy::none) {
-                Victim victim = table.choose(step);
+            Taken taken = table.take(step, may_evict, &copy);
 
-                if (victim.is_live() && !may_evict) {
-                    table.stats_->refused.fetch_add(1);
-                    return {LIMIT_SLIDING_REFUSED, table.first_to_expire(step)};
-                }
-
-                copy = victim.copy();
-
-                if (!victim.is_found() || !table.claim(&copy)) {
-                    continue;
-                }
-
-                if (victim.is_live()) {
-                    table.stats_->evicted.fetch_add(1);
-                }
+            if (taken == kRefused) {
+                return {LIMIT_SLIDING_REFUSED, table.first_to_expire(step)};
             }
 
-            if (table.make_ready(step, &copy) && copy.store(next)) {
+            if (taken == kTaken && copy.store(next)) {
                 return {LIMIT_SLIDING_ADMITTED, next};
             }
         }
     }
 
+    template <class Step>
+    Result decide_only(const Step &step) const
+    {
+        uint64_t state = look_state();
+        uint64_t next;
+
+        return {step.admit(state, &next) ? LIMIT_SLIDING_ADMITTED
+                                         : LIMIT_SLIDING_REJECTED,
+                state};
+    }
+
+    enum Taken { kTaken, kLost, kRefused };
+
     /*
-     * Calls visit(slot, is_last_of_line) for every slot where the key may be,
-     * until it returns true.
+     * Makes of what find() found a copy that may be given a state.  Lost:
+     * another was faster, the caller looks again.
      */
-    template <class Visit>
-    void search(const Visit &visit) const
+    template <class Step>
+    Taken take(const Step &step, bool may_evict, Copy *copy)
     {
-        for (unsigned i = 0; i < Key::kLines; i++) {
-            Line &line = lines_[key_.line(i)];
+        if (copy->kind == Copy::none) {
+            Victim victim = choose(step);
 
-            for (unsigned j = 0; j < Line::kSlots; j++) {
-                if (visit(line.slot[j], j == Line::kSlots - 1)) {
-                    return;
-                }
+            if (victim.is_live() && !may_evict) {
+                stats_->refused.fetch_add(1);
+                return kRefused;
             }
 
-            if (line.slot[Line::kSlots - 2].tag.load() == 0) {
-                return;
-            }
-        }
-    }
+            *copy = victim.copy();
 
-    /* The key's tag as of now in another tag's generation. */
-    uint64_t tag_like(uint64_t other) const
-    {
-        return tag_ | tag::generation(other);
-    }
-
-    /* The state; 0 if it is none that counts any more. */
-    uint64_t live_state(const Copy &copy) const
-    {
-        return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2
-                   ? copy.bare_state()
-                   : 0;
-    }
-
-    /* The key's copy in this slot, if there is one. */
-    Copy inspect(Slot &slot) const
-    {
-        for (;;) {
-            uint64_t tag = slot.tag.load();
-
-            if (!tag::same_key(tag, tag_)) {
-                return {};
+            if (!victim.is_found() || !claim(copy)) {
+                return kLost;
             }
 
-            Copy copy = Copy::read(slot, tag);
-
-            if (copy.kind != Copy::changed) {
-                return copy;
-            }
-        }
-    }
-
-    /* The key's copy in a line if it needs no more than another state. */
-    Copy find_ready(Line &line) const
-    {
-        for (Slot &slot : line.slot) {
-            uint64_t tag = slot.tag.load();
-
-            if (tag::same_time(tag, tag_)) {
-                return Copy::read(slot, tag);
+            if (victim.is_live()) {
+                stats_->evicted.fetch_add(1);
             }
         }
 
-        return {};
-    }
-
-    /* The key's first copy. */
-    Copy find() const
-    {
-        Copy copy = {};
-
-        search([&](Slot &slot, bool) {
-            copy = inspect(slot);
-            return copy.kind != Copy::none;
-        });
-
-        return copy;
+        return make_ready(step, copy) ? kTaken : kLost;
     }
 
     /*
@@ -248,8 +236,8 @@ private:
     bool make_ready(const Step &step, Copy *copy) const
     {
         if (tag::age(copy->tag, tag_) != 0) {
-            if (copy->kind == Copy::confirmed
-                && step.used(live_state(*copy)) == 0 && !copy->store(0)) {
+            if (copy->kind == Copy::confirmed && used(step, *copy) == 0
+                && !step.clear(copy)) {
                 return false;
             }
 
@@ -323,9 +311,9 @@ private:
                                                 : Victim::kOver;
         }
 
-        uint64_t used = step.used(live_state(copy));
+        uint64_t taken = used(step, copy);
 
-        return used == 0 ? Victim::kOver : Victim::kLive + used;
+        return taken == 0 ? Victim::kOver : Victim::kLive + taken;
     }
 
     /* Finds the slot to claim.  If there is none the caller looks again. */
@@ -355,31 +343,7 @@ private:
         return victim;
     }
 
-    template <class Step>
-    uint64_t first_to_expire(const Step &step) const
-    {
-        uint64_t first = 0;
-        uint64_t first_ms = UINT64_MAX;
-
-        search([&](Slot &slot, bool) {
-            uint64_t state = live_state(Copy::read(slot));
-            uint64_t ms = step.expires_ms(state);
-
-            if (ms != 0 && ms < first_ms) {
-                first = state;
-                first_ms = ms;
-            }
-
-            return false;
-        });
-
-        return first;
-    }
-
-    Line *lines_;
-    Stats *stats_;
-    Key key_;
-    uint64_t tag_; /* the key's as of now, in generation 0 */
+    TableStats *stats_;
 };
 
 } // namespace limit_sliding

@@ -248,6 +248,8 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     size_t                          size;
     uint8_t                         secret[LIMIT_SLIDING_SECRET_BYTES];
     void                           *memory;
+    uint64_t                        offset_ms;
+    ngx_time_t                     *tp;
     ngx_slab_pool_t                *shpool;
     ngx_http_limit_sliding_zone_t  *zone;
 
@@ -283,7 +285,13 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_ERROR;
     }
 
-    zone->zone = limit_sliding_zone_init(memory, size, secret);
+    /* nginx's clock is monotonic, windows begin with those of UTC */
+
+    tp = ngx_timeofday();
+    offset_ms = (uint64_t) tp->sec * 1000 + tp->msec - ngx_current_msec;
+
+    zone->zone = limit_sliding_zone_init(memory, size, &zone->policy,
+                                         offset_ms, secret);
     if (zone->zone == NULL) {
         return NGX_ERROR;
     }

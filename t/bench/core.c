@@ -249,7 +249,7 @@ bench(uint64_t keys)
     void *zone_memory = map(zone_bytes);
     void *peer_memory = map(peer_bytes(keys));
     subject_t subject = {
-        limit_sliding_zone_init(zone_memory, zone_bytes, secret),
+        limit_sliding_zone_init(zone_memory, zone_bytes, &policy, 0, secret),
         peer_init(peer_memory, keys)
     };
 

@@ -210,7 +210,7 @@ static void run(game_t *game, size_t zone_bytes)
     game->now_ms = PRESENT * WINDOW_MS + 1;
     game->shared = share(sizeof(*game->shared));
     game->zone = share(zone_bytes);
-    limit_sliding_zone_init(game->zone, zone_bytes, test_secret);
+    init_zone(game->zone, zone_bytes, test_secret);
 
     for (game->round = 0; game->round < ROUNDS; game->round++) {
         play(game);

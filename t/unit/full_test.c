@@ -226,7 +226,7 @@ static void test_a_refusal_consumes_nothing_elsewhere(void **state)
     assert_int_equal(claims[1].outcome, LIMIT_SLIDING_REFUSED);
     assert_int_equal(remaining_of(first, &policy, 1, 5, NOW_MS), 5);
     assert_int_equal(remaining_of(first, &policy, 2, 5, NOW_MS), 5);
-    assert_int_equal(limit_sliding_zone_count(first, &policy, NOW_MS), 0);
+    assert_int_equal(count_of(first, &policy, NOW_MS), 0);
 
     free(first);
     free(full);

@@ -10,7 +10,7 @@ static uint64_t hash(const void *key, size_t bytes)
         __attribute__((aligned(LIMIT_SLIDING_ZONE_ALIGN)));
 
     return limit_sliding_zone_hash(
-        limit_sliding_zone_init(memory, sizeof(memory), test_secret), key,
+        init_zone(memory, sizeof(memory), test_secret), key,
         bytes);
 }
 
@@ -137,7 +137,7 @@ static void test_every_bit_of_the_secret_counts(void **state)
 
         secret[bit / 8] = (uint8_t)(1u << bit % 8);
         memset(memory, 0, sizeof(memory));
-        zone = limit_sliding_zone_init(memory, sizeof(memory), secret);
+        zone = init_zone(memory, sizeof(memory), secret);
         hashes[bit] = limit_sliding_zone_hash(zone, "key", 3);
     }
 

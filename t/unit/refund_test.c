@@ -16,12 +16,12 @@ static void test_refund(void **state)
 
     assert_true(limit_sliding_admit(&policy, history(&policy, 3, 1),
                                     now_ms + 59999, 9, 2, &recorded));
-    assert_int_equal(limit_sliding_refund(&policy, recorded, recorded, 2),
+    assert_int_equal(refund(&policy, recorded, recorded, 2),
                      history(&policy, 3, 1));
 
     assert_true(
         limit_sliding_admit(&policy, recorded, now_ms + 59999, 9, 3, &later));
-    assert_int_equal(limit_sliding_refund(&policy, later, recorded, 2),
+    assert_int_equal(refund(&policy, later, recorded, 2),
                      history(&policy, 3, 4));
 
     /* the next window has begun: it is the previous one's count */
@@ -29,12 +29,12 @@ static void test_refund(void **state)
     recorded = history(&policy, 3, 4);
     assert_true(
         limit_sliding_admit(&policy, recorded, now_ms + 119999, 9, 5, &later));
-    assert_int_equal(limit_sliding_expires_ms(
+    assert_int_equal(expires_ms(
                          &policy,
-                         limit_sliding_refund(&policy, later, recorded, 4),
+                         refund(&policy, later, recorded, 4),
                          now_ms + 2 * MINUTE_MS),
                      60000);
-    later = limit_sliding_refund(&policy, later, recorded, 4);
+    later = refund(&policy, later, recorded, 4);
     assert_true(limit_sliding_admit(&policy, later, now_ms + MINUTE_MS, 5, 0,
                                     &(uint64_t){0}));
     assert_false(limit_sliding_admit(&policy, later, now_ms + MINUTE_MS, 5, 1,
@@ -51,11 +51,11 @@ static void test_refund_takes_no_more_than_counts(void **state)
 
     assert_true(limit_sliding_admit(&policy, recorded,
                                     (PRESENT + 2) * MINUTE_MS, 9, 5, &later));
-    assert_int_equal(limit_sliding_refund(&policy, later, recorded, 4), later);
+    assert_int_equal(refund(&policy, later, recorded, 4), later);
 
-    later = limit_sliding_refund(&policy, recorded, recorded, 9);
+    later = refund(&policy, recorded, recorded, 9);
     assert_int_equal(
-        limit_sliding_expires_ms(&policy, later, PRESENT * MINUTE_MS), 60000);
+        expires_ms(&policy, later, PRESENT * MINUTE_MS), 60000);
     assert_true(limit_sliding_admit(&policy, later, PRESENT * MINUTE_MS, 3, 0,
                                     &(uint64_t){0}));
     assert_false(limit_sliding_admit(&policy, later, PRESENT * MINUTE_MS, 3, 1,
@@ -74,8 +74,8 @@ static void test_refund_across_the_wrap(void **state)
     assert_true(limit_sliding_admit(&policy, 0, now_ms, 4, 4, &recorded));
     assert_true(
         limit_sliding_admit(&policy, recorded, now_ms + 199, 4, 1, &later));
-    later = limit_sliding_refund(&policy, later, recorded, 4);
-    assert_int_equal(limit_sliding_expires_ms(&policy, later, now_ms + 199),
+    later = refund(&policy, later, recorded, 4);
+    assert_int_equal(expires_ms(&policy, later, now_ms + 199),
                      101);
     assert_true(limit_sliding_admit(&policy, later, now_ms + 100, 4, 3,
                                     &(uint64_t){0}));
@@ -111,7 +111,7 @@ static void test_refund_of_any_at_any_time(void **state)
                                 &without);
         }
 
-        with = limit_sliding_refund(&policy, with, recorded, cost);
+        with = refund(&policy, with, recorded, cost);
         limit_sliding_describe(&policy, with, now_ms, 5000, 1, &refunded);
         limit_sliding_describe(&policy, without, now_ms, 5000, 1, &expected);
         assert_true(memcmp(&refunded, &expected, sizeof(expected)) == 0);

@@ -76,8 +76,19 @@ static inline limit_sliding_policy_t denying(uint64_t window_ms)
     return policy;
 }
 
+/* A zone of states that are a word, as a counter's are. */
+static inline limit_sliding_zone_t *init_zone(
+    void *memory, size_t bytes,
+    const uint8_t secret[LIMIT_SLIDING_SECRET_BYTES])
+{
+    limit_sliding_policy_t policy = evicting(MINUTE_MS);
+
+    return limit_sliding_zone_init(memory, bytes, &policy, 0, secret);
+}
+
 /* A zone on the heap, for free(). */
-static inline limit_sliding_zone_t *make_zone(size_t bytes)
+static inline limit_sliding_zone_t *make_zone_for(
+    const limit_sliding_policy_t *policy, size_t bytes)
 {
     size_t align = LIMIT_SLIDING_ZONE_ALIGN;
     void *memory = aligned_alloc(align, (bytes + align - 1) / align * align);
@@ -86,10 +97,17 @@ static inline limit_sliding_zone_t *make_zone(size_t bytes)
     assert_non_null(memory);
     memset(memory, 0, bytes);
 
-    zone = limit_sliding_zone_init(memory, bytes, test_secret);
+    zone = limit_sliding_zone_init(memory, bytes, policy, 0, test_secret);
     assert_ptr_equal(zone, memory);
 
     return zone;
+}
+
+static inline limit_sliding_zone_t *make_zone(size_t bytes)
+{
+    limit_sliding_policy_t policy = evicting(MINUTE_MS);
+
+    return make_zone_for(&policy, bytes);
 }
 
 static inline limit_sliding_zone_stats_t stats_of(
@@ -100,6 +118,29 @@ static inline limit_sliding_zone_stats_t stats_of(
     limit_sliding_zone_stats(zone, &stats);
 
     return stats;
+}
+
+/* For counters, which need no limit to be told how long a state lasts. */
+static inline uint64_t expires_ms(const limit_sliding_policy_t *policy,
+                                  limit_sliding_state_t state, uint64_t now_ms)
+{
+    return limit_sliding_expires_ms(policy, state, now_ms, 1);
+}
+
+static inline uint64_t count_of(const limit_sliding_zone_t *zone,
+                                const limit_sliding_policy_t *policy,
+                                uint64_t now_ms)
+{
+    return limit_sliding_zone_count(zone, policy, now_ms, 1);
+}
+
+/* For counters, to which it does not matter when that is. */
+static inline limit_sliding_state_t refund(const limit_sliding_policy_t *policy,
+                                           limit_sliding_state_t state,
+                                           limit_sliding_state_t recorded,
+                                           uint32_t cost)
+{
+    return limit_sliding_refund(policy, state, 0, 1, recorded, cost);
 }
 
 /* Keys are numbers in these tests. */

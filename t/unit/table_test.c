@@ -43,7 +43,7 @@ static void test_a_pair_holds_eight_keys(void **state)
 
     for (uint64_t key = 0; key < PAIR_SLOTS; key++) {
         assert_true(admits(zone, &policy, key, 1, 1, NOW_MS));
-        assert_int_equal(limit_sliding_zone_count(zone, &policy, NOW_MS),
+        assert_int_equal(count_of(zone, &policy, NOW_MS),
                          key + 1);
     }
 
@@ -72,7 +72,7 @@ static void check_idle(uint64_t start, uint64_t windows)
     now_ms += windows * 100;
 
     if (remaining_of(zone, &policy, 1, 7, now_ms) != 7
-        || limit_sliding_zone_count(zone, &policy, now_ms) != 0
+        || count_of(zone, &policy, now_ms) != 0
         || !admits(zone, &policy, 1, 7, 7, now_ms)) {
         fail_msg("idle for %llu windows after window %llu",
                  (unsigned long long)windows, (unsigned long long)start);
@@ -163,7 +163,7 @@ static void flood(limit_sliding_zone_t *zone)
         admits(zone, &policy, key, 3, 1 + (uint32_t)key % 3, NOW_MS);
     }
 
-    limit_sliding_zone_count(zone, &policy, NOW_MS);
+    count_of(zone, &policy, NOW_MS);
 }
 
 /* Whatever the size, no byte outside is touched: neighbours are guarded. */
@@ -186,7 +186,7 @@ static void test_nothing_outside_the_zone_is_touched(void **state)
 
         memset(memory, 0, bytes);
         memset(memory + bytes, 0xa5, cut);
-        zone = limit_sliding_zone_init(memory, bytes, test_secret);
+        zone = init_zone(memory, bytes, test_secret);
         assert_non_null(zone);
         flood(zone);
 
@@ -211,7 +211,7 @@ static void test_init_needs_a_header_and_a_group(void **state)
         limit_sliding_zone_stats_t stats;
 
         memset(memory, 0, sizeof(memory));
-        zone = limit_sliding_zone_init(memory, bytes, test_secret);
+        zone = init_zone(memory, bytes, test_secret);
 
         if (bytes < PAIR_BYTES) {
             assert_null(zone);
@@ -237,7 +237,7 @@ static void test_zone_count(void **state)
 
     (void)state;
 
-    assert_int_equal(limit_sliding_zone_count(zone, &policy, start_ms), 0);
+    assert_int_equal(count_of(zone, &policy, start_ms), 0);
 
     for (uint64_t key = 0; key < 3000; key++) {
         uint64_t at_ms = start_ms + key % 3 * MINUTE_MS;
@@ -248,13 +248,13 @@ static void test_zone_count(void **state)
     }
 
     assert_int_equal(
-        limit_sliding_zone_count(zone, &policy, start_ms + 2 * MINUTE_MS),
+        count_of(zone, &policy, start_ms + 2 * MINUTE_MS),
         2000);
     assert_int_equal(
-        limit_sliding_zone_count(zone, &policy, start_ms + 4 * MINUTE_MS - 1),
+        count_of(zone, &policy, start_ms + 4 * MINUTE_MS - 1),
         1000);
     assert_int_equal(
-        limit_sliding_zone_count(zone, &policy, start_ms + 4 * MINUTE_MS), 0);
+        count_of(zone, &policy, start_ms + 4 * MINUTE_MS), 0);
     free(zone);
 }
 

@@ -25,6 +25,9 @@ struct game_s {
     uint32_t limit;
     uint32_t cost;   /* of a request for the round's key */
     uint32_t filler; /* what the other keys have used up */
+    limit_sliding_algorithm_t algorithm;
+    uint32_t precision;
+    unsigned pace; /* decisions in a millisecond; 0: time stands still */
 
     /* begin and end run alone, work in each thread in between */
     void (*begin)(game_t *game);
@@ -39,6 +42,7 @@ struct game_s {
     uint64_t key;
     unsigned round;
 
+    atomic_uint decided;
     atomic_uint admitted;
     atomic_uint waiting;
     atomic_uint turn;
@@ -110,8 +114,10 @@ static void run(game_t *game, size_t zone_bytes)
     player_t players[THREADS_MAX];
 
     game->policy = evicting(WINDOW_MS);
+    game->policy.algorithm = game->algorithm;
+    game->policy.precision = game->precision;
     game->deny = denying(WINDOW_MS);
-    game->zone = make_zone(zone_bytes);
+    game->zone = make_zone_for(&game->policy, zone_bytes);
     game->full = make_zone(PAIR_BYTES);
     game->now_ms = PRESENT * WINDOW_MS + 1;
 
@@ -142,11 +148,19 @@ static void judge(game_t *game, unsigned got, unsigned expected)
     }
 }
 
+static uint64_t time_of(game_t *game)
+{
+    return game->pace == 0
+               ? game->now_ms
+               : game->now_ms
+                     + atomic_fetch_add(&game->decided, 1) / game->pace;
+}
+
 static void demand(game_t *game, uint64_t key, unsigned requests)
 {
     while (requests-- > 0) {
         if (admits(game->zone, &game->policy, key, game->limit, game->cost,
-                   game->now_ms)) {
+                   time_of(game))) {
             atomic_fetch_add(&game->admitted, 1);
         }
     }
@@ -158,7 +172,7 @@ static void end_exact(game_t *game)
     judge(game, atomic_load(&game->admitted), game->limit / game->cost);
     judge(game,
           remaining_of(game->zone, &game->policy, game->key, game->limit,
-                       game->now_ms),
+                       time_of(game)),
           game->limit % game->cost);
 }
 
@@ -224,6 +238,75 @@ static void test_fifty_keys(void **state)
     run(&game, MEGABYTE_ZONE_BYTES);
 }
 
+static void work_new_key(game_t *game, unsigned thread)
+{
+    (void)thread;
+
+    demand(game, game->key, 2 * LIMIT);
+}
+
+/* ---- keys whose state is more than a word ---- */
+
+static void work_history(game_t *game, unsigned thread)
+{
+    (void)thread;
+
+    demand(game, game->key, 2000);
+}
+
+/* A part of the window ends in the midst of it, but none expires. */
+static void begin_later(game_t *game)
+{
+    game->now_ms = (PRESENT + 2ull * game->round) * WINDOW_MS - 3;
+    game->key = game->round;
+    atomic_store(&game->decided, 0);
+}
+
+/* Time passes while the threads decide, backwards at times. */
+static void run_history(limit_sliding_algorithm_t algorithm, uint32_t precision)
+{
+    game_t one = {.threads = 2,
+                  .rounds = 20,
+                  .limit = 1009,
+                  .cost = 1,
+                  .algorithm = algorithm,
+                  .precision = precision,
+                  .pace = 8,
+                  .begin = begin_later,
+                  .work = work_history,
+                  .end = end_exact};
+    game_t fifty = one;
+    game_t fresh = one;
+
+    fifty.rounds = 3;
+    fifty.limit = 97;
+    fifty.work = work_fifty_keys;
+    fifty.end = end_fifty_keys;
+
+    fresh.rounds = 20000;
+    fresh.limit = LIMIT;
+    fresh.pace = 2;
+    fresh.work = work_new_key;
+
+    run(&one, MEGABYTE_ZONE_BYTES);
+    run(&fifty, MEGABYTE_ZONE_BYTES);
+    run(&fresh, 8192);
+}
+
+static void test_log(void **state)
+{
+    (void)state;
+
+    run_history(LIMIT_SLIDING_LOG, 0);
+}
+
+static void test_precision(void **state)
+{
+    (void)state;
+
+    run_history(LIMIT_SLIDING_COUNTER, 60);
+}
+
 /* ---- keys that are new to all threads at once ---- */
 
 static void fill(game_t *game, limit_sliding_zone_t *zone, uint32_t used)
@@ -245,15 +328,8 @@ static void begin_full_zone(game_t *game)
 static void begin_empty_zone(game_t *game)
 {
     memset(game->zone, 0, PAIR_BYTES);
-    limit_sliding_zone_init(game->zone, PAIR_BYTES, test_secret);
+    init_zone(game->zone, PAIR_BYTES, test_secret);
     game->key = game->round;
-}
-
-static void work_new_key(game_t *game, unsigned thread)
-{
-    (void)thread;
-
-    demand(game, game->key, 2 * LIMIT);
 }
 
 static void test_new_key_in_an_empty_zone(void **state)
@@ -504,6 +580,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_key),
         cmocka_unit_test(test_fifty_keys),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_precision),
         cmocka_unit_test(test_new_key_in_an_empty_zone),
         cmocka_unit_test(test_new_key_among_equals),
         cmocka_unit_test(test_new_key_among_heavier),

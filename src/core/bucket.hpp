@@ -1,0 +1,273 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_BUCKET_HPP
+#define LIMIT_SLIDING_CORE_BUCKET_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include "limiter.h"
+
+namespace limit_sliding {
+
+/*
+ * algorithm=token_bucket and leaky_bucket.  What requests have used runs off
+ * at the limit, `limit` in w ms:
+ *
+ *     used' = max(0, used - limit/w x elapsed)
+ *
+ * and a request of cost c is admitted when used + c <= capacity.  Tokens in
+ * the bucket are capacity - used.  To a leaky bucket, `used` is the queue, with
+ * room for one that leaves at once and `burst` that wait: what was in it before
+ * the request has to leave first.
+ *
+ * `used` is kept multiplied by w, so that all of it is exact in integers.
+ *
+ * State: the time of the latest admission, in as many bits as four times the
+ * longest that a bucket takes to fill, 24 or more; and `used` as of then, in
+ * requests and binary fractions of them, as a floating point number: shift in 6
+ * bits, mantissa in the rest.  Whole requests are always exact.  A fraction is
+ * exact while used x w < 2^31 (with windows of up to 70 minutes), and otherwise
+ * rounded up by less than one part in the mantissa's.
+ *
+ * The limit may differ from one request to the next: `used` is in requests, so
+ * it means the same under either.
+ *
+ * An object is this algorithm at one moment, under one limit.
+ */
+class Bucket {
+public:
+    Bucket(const limit_sliding_policy_t &policy, uint64_t now_ms,
+           uint32_t limit)
+        : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
+          time_bits_(time_bits(policy)), is_queue_(is_queue(policy)),
+          capacity_(capacity(policy, limit))
+    {
+    }
+
+    /* Advances whenever a bucket that was not used since has filled. */
+    uint64_t epoch() const { return now_ms_ >> (time_bits_ - 2); }
+
+    /* How much a state constrains its key; 0: as little as none. */
+    uint64_t used(uint64_t state) const
+    {
+        /* a bucket is never more than empty, whatever a higher limit allowed */
+        return left_of(std::min(then(state), full()), state);
+    }
+
+    double share(uint64_t state) const
+    {
+        return static_cast<double>(used(state)) / static_cast<double>(full());
+    }
+
+    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const
+    {
+        uint64_t taken = used(state);
+
+        if (cost > capacity_ || taken > full() - cost * window_ms_) {
+            return false;
+        }
+
+        if (cost == 0) {
+            *next = state;
+            return true;
+        }
+
+        *next = pack(state, left_of(then(state), state) + cost * window_ms_);
+        return true;
+    }
+
+    uint64_t refund(uint64_t state, uint64_t, uint32_t cost) const
+    {
+        uint64_t taken = left_of(then(state), state);
+
+        return pack(state, taken - std::min(taken, cost * window_ms_));
+    }
+
+    /* To a request that has yet to be decided, or was rejected. */
+    void describe(uint64_t state, uint32_t cost,
+                  limit_sliding_verdict_t *verdict) const
+    {
+        uint64_t taken = used(state);
+        uint64_t wanted = taken + cost * window_ms_;
+        uint64_t room = full() - std::min(taken, full());
+        uint64_t fits = is_queue_ ? window_ms_ : full();
+
+        verdict->limit = limit_;
+        verdict->remaining = static_cast<uint32_t>(room / window_ms_);
+        verdict->excess = wanted > fits ? thousandths(wanted - fits) : 0;
+        verdict->delay_ms = 0;
+        verdict->reset_ms
+            = verdict->remaining == capacity_
+                  ? 0
+                  : runs_off_ms(taken
+                                - (capacity_ - verdict->remaining - 1)
+                                      * window_ms_);
+        verdict->retry_after_ms = cost > capacity_ ? LIMIT_SLIDING_NEVER
+                                  : wanted > full()
+                                      ? runs_off_ms(wanted - full())
+                                      : 0;
+    }
+
+    /* To a request that was admitted to a queue, by the state after it. */
+    void describe_queued(uint64_t state, uint32_t cost,
+                         limit_sliding_verdict_t *verdict) const
+    {
+        uint64_t taken = used(state);
+        uint64_t ahead = taken - std::min(taken, cost * window_ms_);
+
+        if (is_queue_ && cost > 0) {
+            verdict->delay_ms = runs_off_ms(ahead);
+            verdict->excess = thousandths(ahead + (cost - 1) * window_ms_);
+        }
+    }
+
+    uint64_t expires_ms(uint64_t state) const
+    {
+        return runs_off_ms(used(state));
+    }
+
+private:
+    static constexpr unsigned kStateBits = 62;
+    static constexpr unsigned kShiftBits = 6;
+    static constexpr unsigned kTimeBitsMin = 24;
+    static constexpr unsigned kFractionBits = 32;
+
+    static constexpr uint64_t kShiftMask = (1u << kShiftBits) - 1;
+
+    static_assert(LIMIT_SLIDING_WINDOW_MAX_MS < 1ULL << kFractionBits,
+                  "a fraction tells all of w apart");
+
+    /*
+     * Where the capacity is not the limit itself, it is at most what runs off
+     * in so many windows: buckets that fill for ages could not be forgotten.
+     */
+    static constexpr unsigned kWindowsShift = 10;
+
+    static bool is_queue(const limit_sliding_policy_t &policy)
+    {
+        return policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+    }
+
+    static uint64_t capacity(const limit_sliding_policy_t &policy,
+                             uint32_t limit)
+    {
+        if (!is_queue(policy) && policy.burst == 0) {
+            return limit;
+        }
+
+        return std::min<uint64_t>(policy.burst + uint64_t{is_queue(policy)},
+                                  static_cast<uint64_t>(limit)
+                                      << kWindowsShift);
+    }
+
+    static unsigned bits_of(uint64_t n)
+    {
+        return n == 0 ? 0 : 64 - static_cast<unsigned>(__builtin_clzll(n));
+    }
+
+    static unsigned time_bits(const limit_sliding_policy_t &policy)
+    {
+        unsigned windows = std::min(bits_of(policy.burst), kWindowsShift);
+
+        return std::max(bits_of(policy.window_ms) + windows + 2, kTimeBitsMin);
+    }
+
+    uint64_t full() const { return capacity_ * window_ms_; }
+
+    unsigned mantissa_bits() const
+    {
+        return kStateBits - kShiftBits - time_bits_;
+    }
+
+    uint64_t mantissa_mask() const { return (1ULL << mantissa_bits()) - 1; }
+    uint64_t time_mask() const { return (1ULL << time_bits_) - 1; }
+
+    uint64_t time_of(uint64_t state) const
+    {
+        return state >> (mantissa_bits() + kShiftBits);
+    }
+
+    /* `used` at the state's time. */
+    uint64_t then(uint64_t state) const
+    {
+        uint64_t shift = state >> mantissa_bits() & kShiftMask;
+        uint64_t requests = (state & mantissa_mask()) << shift;
+        uint64_t fraction = requests & ((1ULL << kFractionBits) - 1);
+
+        return (requests >> kFractionBits) * window_ms_
+               + (fraction * window_ms_ >> kFractionBits);
+    }
+
+    /* What is left now of what was used at the state's time. */
+    uint64_t left_of(uint64_t taken, uint64_t state) const
+    {
+        uint64_t ran_off;
+
+        return __builtin_mul_overflow(elapsed_ms(state), limit_, &ran_off)
+                       || ran_off > taken
+                   ? 0
+                   : taken - ran_off;
+    }
+
+    /* Since the state's time; 0 if another's clock, ahead of ours, made it. */
+    uint64_t elapsed_ms(uint64_t state) const
+    {
+        uint64_t elapsed = (now_ms_ - time_of(state)) & time_mask();
+
+        return elapsed <= time_mask() / 4 * 3 ? elapsed : 0;
+    }
+
+    /* A state of what is used now; `before` tells if our clock is behind. */
+    uint64_t pack(uint64_t before, uint64_t taken) const
+    {
+        uint64_t time = before != 0 && elapsed_ms(before) == 0
+                            ? time_of(before)
+                            : now_ms_ & time_mask();
+        uint64_t rest = taken % window_ms_;
+        uint64_t requests
+            = ((taken / window_ms_) << kFractionBits)
+              + ((rest << kFractionBits) + window_ms_ - 1) / window_ms_;
+        unsigned shift = 0;
+
+        while (rounded_up(requests, shift) > mantissa_mask()) {
+            shift++;
+        }
+
+        uint64_t state = (time << kShiftBits | shift) << mantissa_bits()
+                         | rounded_up(requests, shift);
+
+        return state == 0 ? 1 : state;
+    }
+
+    static uint64_t rounded_up(uint64_t n, unsigned shift)
+    {
+        return (n + (1ULL << shift) - 1) >> shift;
+    }
+
+    /* Milliseconds, rounded up, in which so much runs off. */
+    uint64_t runs_off_ms(uint64_t taken) const
+    {
+        return (taken + limit_ - 1) / limit_;
+    }
+
+    /* Requests in 1/1000, rounded up, of `used`. */
+    uint64_t thousandths(uint64_t taken) const
+    {
+        return taken / window_ms_ * 1000
+               + (taken % window_ms_ * 1000 + window_ms_ - 1) / window_ms_;
+    }
+
+    uint64_t window_ms_;
+    uint64_t now_ms_;
+    uint32_t limit_;
+    unsigned time_bits_;
+    bool is_queue_;
+    uint64_t capacity_;
+};
+
+} // namespace limit_sliding
+
+#endif

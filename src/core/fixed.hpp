@@ -1,0 +1,144 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_FIXED_HPP
+#define LIMIT_SLIDING_CORE_FIXED_HPP
+
+#include <cstdint>
+
+#include "limiter.h"
+
+namespace limit_sliding {
+
+/*
+ * algorithm=fixed.  Time is cut into windows of w ms, and a request of cost c
+ * is admitted when the present window's requests + c <= limit.
+ *
+ * State: window number modulo 2^18, requests in 22 bits.  The window number
+ * wraps as Counter's does.
+ *
+ * An object is this algorithm at one moment, under one limit.
+ */
+class Fixed {
+public:
+    Fixed(const limit_sliding_policy_t &policy, uint64_t now_ms, uint32_t limit)
+        : window_ms_(policy.window_ms), window_(now_ms / policy.window_ms),
+          left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit)
+    {
+    }
+
+    uint64_t epoch() const { return window_ >> kEpochShift; }
+
+    uint64_t used(uint64_t state) const { return view(state).count; }
+
+    double share(uint64_t state) const
+    {
+        return static_cast<double>(used(state)) / limit_;
+    }
+
+    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const
+    {
+        View v = view(state);
+
+        if (cost > limit_ || v.count > limit_ - cost) {
+            return false;
+        }
+
+        *next = cost == 0 ? state : pack(v.window, v.count + cost);
+        return true;
+    }
+
+    /* `recorded` is the state as the admission left it. */
+    static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost)
+    {
+        uint64_t window = state >> kCountBits;
+        uint64_t count = state & kCountMask;
+
+        if (window != recorded >> kCountBits) {
+            return state;
+        }
+
+        return pack(window, count > cost ? count - cost : 0);
+    }
+
+    void describe(uint64_t state, uint32_t cost,
+                  limit_sliding_verdict_t *verdict) const
+    {
+        View v = view(state);
+        uint64_t wanted = v.count + cost;
+
+        verdict->limit = limit_;
+        verdict->remaining
+            = v.count < limit_ ? static_cast<uint32_t>(limit_ - v.count) : 0;
+        verdict->excess = wanted > limit_ ? (wanted - limit_) * 1000 : 0;
+        verdict->reset_ms = v.count == 0 ? 0 : v.ends_ms;
+        verdict->delay_ms = 0;
+
+        if (cost > limit_) {
+            verdict->retry_after_ms = LIMIT_SLIDING_NEVER;
+        } else {
+            verdict->retry_after_ms = wanted > limit_ ? v.ends_ms : 0;
+        }
+    }
+
+    uint64_t expires_ms(uint64_t state) const
+    {
+        View v = view(state);
+
+        return v.count == 0 ? 0 : v.ends_ms;
+    }
+
+private:
+    static constexpr unsigned kCountBits = 22;
+    static constexpr unsigned kWindowBits = 18;
+    static constexpr unsigned kEpochShift = 16;
+
+    static constexpr uint64_t kCountMask = (1u << kCountBits) - 1;
+    static constexpr uint64_t kWindowMask = (1u << kWindowBits) - 1;
+
+    /* Two epochs: a state is no older. */
+    static constexpr uint64_t kOldest = 2u << kEpochShift;
+
+    static_assert(LIMIT_SLIDING_LIMIT_MAX <= kCountMask, "a limit fits");
+    static_assert(kOldest < kWindowMask, "a state must not wrap");
+
+    /* A state as of this moment. */
+    struct View {
+        uint64_t window;
+        uint64_t count;
+        uint64_t ends_ms; /* until the window ends */
+    };
+
+    static uint64_t pack(uint64_t window, uint64_t count)
+    {
+        return (window & kWindowMask) << kCountBits | count;
+    }
+
+    View view(uint64_t state) const
+    {
+        uint64_t age = (window_ - (state >> kCountBits)) & kWindowMask;
+
+        if (age == 0) {
+            return {window_, state & kCountMask, left_ms_};
+        }
+
+        if (age <= kOldest || state == 0) {
+            return {window_, 0, left_ms_};
+        }
+
+        uint64_t ahead = kWindowMask + 1 - age;
+
+        return {window_ + ahead, state & kCountMask,
+                ahead * window_ms_ + left_ms_};
+    }
+
+    uint64_t window_ms_;
+    uint64_t window_;
+    uint64_t left_ms_; /* of the window, 1 .. w */
+    uint32_t limit_;
+};
+
+} // namespace limit_sliding
+
+#endif

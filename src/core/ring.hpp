@@ -1,0 +1,170 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_RING_HPP
+#define LIMIT_SLIDING_CORE_RING_HPP
+
+#include <atomic>
+#include <cstdint>
+
+#include "limiter.h"
+#include "slot.hpp"
+
+namespace limit_sliding {
+
+/* Enough for a ring of windows of 30 d in ms. */
+constexpr unsigned kTickBits = 36;
+
+/*
+ * What a key used in one tick, and all that it used up to then.  One word, in
+ * the ring of a slot:
+ *
+ *     generation 2 | valid 1 | lap 1 | closed 1 | total 23 | tick 36
+ *
+ * Events are numbered from 0; number p stands at p modulo the ring's length and
+ * lap, the last bit of p divided by it, tells it from the event it replaces.
+ * The generation is that of the slot's tag: what the slot's former owner left
+ * is no event.
+ */
+struct Event {
+    static constexpr unsigned kTotalBits = 23;
+    static constexpr uint64_t kTotalMask = (1u << kTotalBits) - 1;
+    static constexpr uint64_t kTickMask = (1ULL << kTickBits) - 1;
+    static constexpr uint64_t kClosed = 1ULL << (kTickBits + kTotalBits);
+    static constexpr unsigned kLapShift = kTickBits + kTotalBits + 1;
+    static constexpr uint64_t kValid = 2ULL << kLapShift;
+    static constexpr unsigned kGenerationShift = kLapShift + 2;
+
+    uint64_t word;
+
+    bool is_valid() const { return (word & kValid) != 0; }
+    bool is_closed() const { return (word & kClosed) != 0; }
+    uint64_t total() const { return word >> kTickBits & kTotalMask; }
+
+    /*
+     * The tick, which is at most a little later than `now`.  It wraps, but not
+     * within a ring: a key that was idle for long gets a new one.
+     */
+    uint64_t tick(uint64_t now) const
+    {
+        constexpr uint64_t kAhead = 1 << 20;
+        uint64_t age = (now + kAhead - word) & kTickMask;
+
+        return now + kAhead - age;
+    }
+
+    /* The same event with another total. */
+    Event with_total(uint64_t total) const
+    {
+        return {(word & ~(kTotalMask << kTickBits))
+                | (total & kTotalMask) << kTickBits};
+    }
+};
+
+/* The units from one total to a later one. */
+inline uint64_t units(uint64_t from, uint64_t to)
+{
+    return (to - from) & Event::kTotalMask;
+}
+
+/* The words behind a slot whose copy is the key's. */
+class Ring {
+public:
+    Ring() : slot_(nullptr), generation_(0), length_(0) {}
+
+    Ring(const Copy &copy, unsigned length)
+        : slot_(copy.slot), generation_(tag::generation(copy.tag)),
+          length_(length)
+    {
+    }
+
+    bool is_none() const { return slot_ == nullptr; }
+    unsigned length() const { return length_; }
+
+    Event load(uint64_t position) const { return {word(position).load()}; }
+
+    /* Is this the event of that number? */
+    bool is_event(Event event, uint64_t position) const
+    {
+        return event.word >> Event::kLapShift
+               == (generation_ << 2 | 2 | lap(position));
+    }
+
+    /* Is this an event of the slot's owner, whatever its number? */
+    bool is_own(Event event) const
+    {
+        return event.is_valid()
+               && event.word >> Event::kGenerationShift == generation_;
+    }
+
+    Event make(uint64_t position, uint64_t tick, uint64_t total) const
+    {
+        return {(generation_ << 2 | 2 | lap(position)) << Event::kLapShift
+                | (total & Event::kTotalMask) << kTickBits
+                | (tick & Event::kTickMask)};
+    }
+
+    /* Replaces what load() has returned. */
+    bool replace(uint64_t position, Event seen, Event next) const
+    {
+        return word(position).compare_exchange_strong(seen.word, next.word);
+    }
+
+    /*
+     * Makes the ring of a tentative copy empty.  As soon as somebody confirms
+     * the copy, what is in the ring is no more ours to remove.
+     */
+    void wipe(const Copy &copy) const
+    {
+        Event none = {generation_ << Event::kGenerationShift};
+
+        for (unsigned i = 0; i < length_; i++) {
+            for (;;) {
+                Event seen = load(i);
+
+                if (seen.word == none.word) {
+                    break;
+                }
+
+                if (slot_->state.load() != copy.state
+                    || replace(i, seen, none)) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /* Keeps an event that another ring has no more room for. */
+    void keep(uint64_t position, Event event, uint64_t now) const
+    {
+        Event seen = load(position);
+        Event kept = make(position, event.tick(now), event.total());
+
+        if (seen.word != kept.word) {
+            replace(position, seen, kept);
+        }
+    }
+
+private:
+    std::atomic<uint64_t> &word(uint64_t position) const
+    {
+        auto words = reinterpret_cast<std::atomic<uint64_t> *>(slot_ + 1);
+
+        return words[position % length_];
+    }
+
+    uint64_t lap(uint64_t position) const { return position / length_ & 1; }
+
+    Slot *slot_;
+    uint64_t generation_;
+    unsigned length_;
+};
+
+static_assert(Event::kGenerationShift + tag::kGenerationBits <= 64, "a word");
+static_assert(LIMIT_SLIDING_LIMIT_MAX < Event::kTotalMask / 2 + 1,
+              "totals do not wrap within a window");
+
+} // namespace limit_sliding
+
+#endif

@@ -1,0 +1,146 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_RING_STEP_HPP
+#define LIMIT_SLIDING_CORE_RING_STEP_HPP
+
+#include <cstdint>
+
+#include "limiter.h"
+#include "ring.hpp"
+#include "slot.hpp"
+
+namespace limit_sliding {
+
+/*
+ * How algorithm=log and counter with precision=n see time, at one moment.  Time
+ * is cut into ticks: of one ms, or of w/n.  An event counts fully while it is
+ * less than `span` ticks old.  At that age a log forgets it, and a counter
+ * forgets it little by little, by `weight` / w.
+ */
+struct Clock {
+    uint64_t window_ms;
+    uint64_t span;
+    bool is_log;
+    uint64_t now_ms;
+    uint64_t tick;
+    uint64_t weight;
+
+    Clock(const limit_sliding_policy_t &policy, uint64_t now)
+        : window_ms(policy.window_ms),
+          span(policy.algorithm == LIMIT_SLIDING_LOG ? policy.window_ms
+                                                     : policy.precision),
+          is_log(policy.algorithm == LIMIT_SLIDING_LOG), now_ms(now),
+          tick(is_log ? now : now * span / window_ms),
+          weight(is_log ? 0 : window_ms - now * span % window_ms)
+    {
+    }
+
+    /* A time that another's clock, ahead of ours, has reached. */
+    void advance_to(uint64_t other)
+    {
+        if (other > tick) {
+            tick = other;
+            weight = is_log ? 0 : window_ms;
+        }
+    }
+
+    bool is_over(uint64_t then) const { return then + span < tick + is_log; }
+
+    uint64_t epoch() const { return tick >> (kTickBits - 2); }
+
+    /* Milliseconds until an event has lost lost / w of its weight. */
+    uint64_t until_lost_ms(uint64_t then, uint64_t lost) const
+    {
+        if (is_log) {
+            return then + span - now_ms;
+        }
+
+        return ((then + span) * window_ms + lost + span - 1) / span - now_ms;
+    }
+};
+
+/* What the table asks about slots with rings. */
+class RingStep {
+public:
+    RingStep(const Clock &clock, unsigned length)
+        : clock_(clock), length_(length)
+    {
+    }
+
+    uint64_t used(const Copy &copy) const
+    {
+        Event oldest = {};
+        Event newest = {};
+
+        if (!find_ends(copy, &oldest, &newest)) {
+            return 0;
+        }
+
+        return 1 + units(oldest.total(), newest.total());
+    }
+
+    uint64_t expires_ms(const Copy &copy) const
+    {
+        Event oldest = {};
+        Event newest = {};
+
+        if (!find_ends(copy, &oldest, &newest)) {
+            return 0;
+        }
+
+        return clock_.until_lost_ms(newest.tick(clock_.tick), clock_.window_ms);
+    }
+
+    /* A ring is not emptied in use: the copy goes, its slot is claimed anew. */
+    bool clear(Copy *copy) const
+    {
+        copy->store(Copy::kDead);
+        return false;
+    }
+
+    void prepare(const Copy &copy) const { Ring(copy, length_).wipe(copy); }
+
+private:
+    /* The oldest and the newest event that count; false: there is none. */
+    bool find_ends(const Copy &copy, Event *oldest, Event *newest) const
+    {
+        Ring ring(copy, length_);
+        uint64_t last = 0;
+        uint64_t first = UINT64_MAX;
+
+        for (unsigned i = 0; i < length_; i++) {
+            Event event = ring.load(i);
+
+            if (!ring.is_own(event)) {
+                continue;
+            }
+
+            uint64_t tick = event.tick(clock_.tick);
+
+            if (clock_.is_over(tick)) {
+                continue;
+            }
+
+            if (tick < first) {
+                first = tick;
+                *oldest = event;
+            }
+
+            if (tick >= last) {
+                last = tick;
+                *newest = event;
+            }
+        }
+
+        return first != UINT64_MAX;
+    }
+
+    Clock clock_;
+    unsigned length_;
+};
+
+} // namespace limit_sliding
+
+#endif
