@@ -91,34 +91,46 @@ History history_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
                    time_of(claim, now_ms), claim.limit);
 }
 
-[[gnu::noinline]] void consume_history(limit_sliding_claim_t *claim,
-                                       uint64_t now_ms)
+template <class Algorithm>
+[[gnu::always_inline]] inline void consume_word(limit_sliding_claim_t *claim,
+                                                const Algorithm &algorithm)
 {
-    History::Result result = history_of(*claim, now_ms).update(claim->cost);
+    auto result = table_of(*claim, algorithm)
+                      .update(WordStep{algorithm, claim->cost},
+                              claim->policy->full == LIMIT_SLIDING_EVICT);
 
     claim->state = result.state;
     claim->outcome = result.outcome;
 }
 
-void consume(limit_sliding_claim_t *claim, uint64_t now_ms)
+/* Out of line, for the sake of the plain counter. */
+[[gnu::noinline]] void consume_other(limit_sliding_claim_t *claim,
+                                     uint64_t now_ms)
 {
-    const limit_sliding_policy_t &policy = *claim->policy;
+    if (has_rings(*claim->policy)) {
+        History::Result result = history_of(*claim, now_ms).update(claim->cost);
 
-    if (has_rings(policy)) {
-        consume_history(claim, now_ms);
+        claim->state = result.state;
+        claim->outcome = result.outcome;
         return;
     }
 
-    with_algorithm(policy, time_of(*claim, now_ms), claim->limit,
-                   [&](const auto &algorithm) {
-                       auto result
-                           = table_of(*claim, algorithm)
-                                 .update(WordStep{algorithm, claim->cost},
-                                         policy.full == LIMIT_SLIDING_EVICT);
+    with_algorithm(
+        *claim->policy, time_of(*claim, now_ms), claim->limit,
+        [&](const auto &algorithm) { consume_word(claim, algorithm); });
+}
 
-                       claim->state = result.state;
-                       claim->outcome = result.outcome;
-                   });
+[[gnu::always_inline]] inline void consume(limit_sliding_claim_t *claim,
+                                           uint64_t now_ms)
+{
+    if (claim->policy->algorithm != LIMIT_SLIDING_COUNTER
+        || has_rings(*claim->policy)) {
+        consume_other(claim, now_ms);
+        return;
+    }
+
+    consume_word(
+        claim, Counter(*claim->policy, time_of(*claim, now_ms), claim->limit));
 }
 
 /* Decides without consuming. */
