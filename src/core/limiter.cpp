@@ -3,73 +3,23 @@
  */
 
 #include <algorithm>
-#include <cstring>
 
-#include "bucket.hpp"
-#include "counter.hpp"
-#include "fixed.hpp"
+#include "algorithm.hpp"
 #include "history.hpp"
 #include "limiter.h"
 #include "table.hpp"
 #include "zone.hpp"
 
 using limit_sliding::Bucket;
-using limit_sliding::Clock;
-using limit_sliding::Copy;
 using limit_sliding::Counter;
-using limit_sliding::Fixed;
 using limit_sliding::has_rings;
 using limit_sliding::History;
-using limit_sliding::Line;
-using limit_sliding::RingSlots;
-using limit_sliding::RingStep;
-using limit_sliding::Slot;
 using limit_sliding::Table;
+using limit_sliding::with_algorithm;
 using limit_sliding::WordSlots;
+using limit_sliding::WordStep;
 
 namespace {
-
-/* Calls visit(algorithm), of those whose state is a word. */
-template <class Visit>
-auto with_algorithm(const limit_sliding_policy_t &policy, uint64_t now_ms,
-                    uint32_t limit, const Visit &visit)
-{
-    switch (policy.algorithm) {
-    case LIMIT_SLIDING_FIXED:
-        return visit(Fixed(policy, now_ms, limit));
-    case LIMIT_SLIDING_TOKEN_BUCKET:
-    case LIMIT_SLIDING_LEAKY_BUCKET:
-        return visit(Bucket(policy, now_ms, limit));
-    default:
-        return visit(Counter(policy, now_ms, limit));
-    }
-}
-
-/* One request before such an algorithm: what the table asks about states. */
-template <class Algorithm>
-struct WordStep {
-    Algorithm algorithm;
-    uint32_t cost;
-
-    WordStep(const Algorithm &a, uint32_t c) : algorithm(a), cost(c) {}
-
-    bool admit(uint64_t state, uint64_t *next) const
-    {
-        return algorithm.admit(state, cost, next);
-    }
-
-    uint64_t used(const Copy &copy) const
-    {
-        return algorithm.used(copy.bare_state());
-    }
-
-    uint64_t expires_ms(const Copy &copy) const
-    {
-        return algorithm.expires_ms(copy.bare_state());
-    }
-
-    bool clear(Copy *copy) const { return copy->store(0); }
-};
 
 /* The caller's time in the claim's zone. */
 uint64_t time_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
@@ -288,45 +238,6 @@ uint64_t limit_sliding_expires_ms(const limit_sliding_policy_t *policy,
     return with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
         return algorithm.expires_ms(state);
     });
-}
-
-uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
-                                  const limit_sliding_policy_t *policy,
-                                  uint64_t now_ms, uint32_t limit)
-{
-    limit_sliding_claim_t any = {};
-    uint64_t count = 0;
-
-    any.zone = const_cast<limit_sliding_zone_t *>(zone);
-    any.policy = policy;
-
-    uint64_t time_ms = time_of(any, now_ms);
-
-    auto count_all
-        = [&](const auto &table, const auto &slots, const auto &step) {
-              for (uint64_t i = 0; i < 2 * zone->pairs; i++) {
-                  for (unsigned j = 0; j < Line::kSlots; j++) {
-                      count += table.is_live(slots.slot(i, j), step);
-                  }
-              }
-          };
-
-    if (has_rings(*policy)) {
-        RingSlots slots(any.zone);
-        Clock clock(*policy, time_ms);
-
-        count_all(Table<RingSlots>(slots, zone->pairs, &any.zone->stats, 0,
-                                   clock.epoch()),
-                  slots, RingStep(clock, slots.ring_length()));
-        return count;
-    }
-
-    with_algorithm(*policy, time_ms, limit, [&](const auto &algorithm) {
-        count_all(table_of(any, algorithm), WordSlots(any.zone),
-                  WordStep{algorithm, 0});
-    });
-
-    return count;
 }
 
 size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,

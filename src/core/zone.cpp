@@ -6,12 +6,22 @@
 
 #include <cstring>
 
+#include "algorithm.hpp"
+#include "ring_step.hpp"
 #include "siphash.hpp"
 
+using limit_sliding::Clock;
 using limit_sliding::Event;
+using limit_sliding::has_rings;
 using limit_sliding::Line;
+using limit_sliding::RingSlots;
+using limit_sliding::RingStep;
 using limit_sliding::SipHash13;
 using limit_sliding::Slot;
+using limit_sliding::Table;
+using limit_sliding::with_algorithm;
+using limit_sliding::WordSlots;
+using limit_sliding::WordStep;
 
 namespace {
 
@@ -23,7 +33,7 @@ uint64_t slot_bytes(const limit_sliding_policy_t &policy)
 {
     constexpr uint64_t kLogBytes = 128;
 
-    if (!limit_sliding::has_rings(policy)) {
+    if (!has_rings(policy)) {
         return sizeof(Slot);
     }
 
@@ -75,4 +85,38 @@ void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
     stats->slots = zone->pairs * 2 * Line::kSlots;
     stats->evicted = zone->stats.evicted.load(std::memory_order_relaxed);
     stats->refused = zone->stats.refused.load(std::memory_order_relaxed);
+}
+
+uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
+                                  const limit_sliding_policy_t *policy,
+                                  uint64_t now_ms, uint32_t limit)
+{
+    auto memory = const_cast<limit_sliding_zone_t *>(zone);
+    uint64_t time_ms = now_ms + zone->offset_ms;
+    uint64_t count = 0;
+
+    auto count_all = [&](const auto &slots, uint64_t epoch, const auto &step) {
+        /* any key's will do */
+        Table table(slots, zone->pairs, &memory->stats, 0, epoch);
+
+        for (uint64_t i = 0; i < 2 * zone->pairs; i++) {
+            for (unsigned j = 0; j < Line::kSlots; j++) {
+                count += table.is_live(slots.slot(i, j), step);
+            }
+        }
+    };
+
+    if (has_rings(*policy)) {
+        RingSlots slots(memory);
+        Clock clock(*policy, time_ms);
+
+        count_all(slots, clock.epoch(), RingStep(clock, slots.ring_length()));
+        return count;
+    }
+
+    with_algorithm(*policy, time_ms, limit, [&](const auto &algorithm) {
+        count_all(WordSlots(memory), algorithm.epoch(), WordStep(algorithm, 0));
+    });
+
+    return count;
 }

@@ -1,0 +1,62 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_ALGORITHM_HPP
+#define LIMIT_SLIDING_CORE_ALGORITHM_HPP
+
+#include <cstdint>
+
+#include "bucket.hpp"
+#include "counter.hpp"
+#include "fixed.hpp"
+#include "limiter.h"
+#include "slot.hpp"
+
+namespace limit_sliding {
+
+/* Calls visit(algorithm), of those whose state is a word. */
+template <class Visit>
+auto with_algorithm(const limit_sliding_policy_t &policy, uint64_t now_ms,
+                    uint32_t limit, const Visit &visit)
+{
+    switch (policy.algorithm) {
+    case LIMIT_SLIDING_FIXED:
+        return visit(Fixed(policy, now_ms, limit));
+    case LIMIT_SLIDING_TOKEN_BUCKET:
+    case LIMIT_SLIDING_LEAKY_BUCKET:
+        return visit(Bucket(policy, now_ms, limit));
+    default:
+        return visit(Counter(policy, now_ms, limit));
+    }
+}
+
+/* One request before such an algorithm: what the table asks about states. */
+template <class Algorithm>
+struct WordStep {
+    Algorithm algorithm;
+    uint32_t cost;
+
+    WordStep(const Algorithm &a, uint32_t c) : algorithm(a), cost(c) {}
+
+    bool admit(uint64_t state, uint64_t *next) const
+    {
+        return algorithm.admit(state, cost, next);
+    }
+
+    uint64_t used(const Copy &copy) const
+    {
+        return algorithm.used(copy.bare_state());
+    }
+
+    uint64_t expires_ms(const Copy &copy) const
+    {
+        return algorithm.expires_ms(copy.bare_state());
+    }
+
+    bool clear(Copy *copy) const { return copy->store(0); }
+};
+
+} // namespace limit_sliding
+
+#endif
