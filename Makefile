@@ -171,7 +171,8 @@ MODULES_DIR ?= $(or $(shell $(NGINX) -V 2>&1 \
     | sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'),/usr/lib/nginx/modules)
 LOAD_MODULE = load_module modules/$(notdir $(MODULE));
 AVAILABLE   = /usr/share/nginx/modules-available/mod-http-limit-sliding.conf
-ENABLED     = /etc/nginx/modules-enabled/50-mod-http-limit-sliding.conf
+# Last of all modules, so that limits run ahead of what grants access.
+ENABLED     = /etc/nginx/modules-enabled/99-mod-http-limit-sliding.conf
 
 # Debian's nginx.conf includes what is enabled; a package fills $(DESTDIR).
 DEBIAN_DIRS = $(or $(DESTDIR),$(wildcard $(dir $(AVAILABLE))))
