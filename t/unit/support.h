@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "limiter.h"
+#include "random.h"
 
 /* The smallest zone: one pair of lines, where every key may be anywhere. */
 #define PAIR_BYTES (LIMIT_SLIDING_ZONE_ALIGN + 128)
@@ -42,23 +43,6 @@
 /* The bytes 0, 1, 2 ... of SipHash's published vectors. */
 static const uint8_t test_secret[LIMIT_SLIDING_SECRET_BYTES]
     = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
-/* splitmix64: the same numbers on every machine. */
-static inline uint64_t random_next(uint64_t *random)
-{
-    uint64_t z = *random += 0x9e3779b97f4a7c15;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-
-    return z ^ z >> 31;
-}
-
-/* 0 .. n - 1; the bias of the remainder does not matter here. */
-static inline uint64_t random_below(uint64_t *random, uint64_t n)
-{
-    return random_next(random) % n;
-}
 
 static inline limit_sliding_policy_t evicting(uint64_t window_ms)
 {
