@@ -146,9 +146,13 @@ bench-core: $(BUILD)/bench/core  ## ns a decision, beside rbtree, LRU and lock
 bench-instructions: build  ## what a limit adds to a request, by callgrind
 	@t/bench/instructions.pl --nginx $(NGINX) --module $(MODULE)
 
-$(BUILD)/bench/core: $(wildcard t/bench/*.[ch]) $(unit_OBJS)
+accuracy: $(BUILD)/bench/accuracy  ## wrong decisions on a real trace
+	@$<
+
+$(BUILD)/bench/core: t/bench/peer.c t/bench/peer.h
+$(BUILD)/bench/%: t/bench/%.c $(unit_OBJS)
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 -O2 -Wall -Wextra -Isrc/core -o $@ \
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -Isrc/core -It/unit -o $@ \
 	    $(filter %.c %.o,$^) -lm
 
 
@@ -214,6 +218,7 @@ test_PKGS     = $(demo_PKGS) $(unit_PKGS)
 bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS)
 bench-core_PKGS = g++ libbsd-dev
 bench-instructions_PKGS = $(demo_PKGS) valgrind
+accuracy_PKGS = g++
 check_PKGS    = $(build_PKGS)
 model_PKGS    = gcc spin
 
@@ -226,5 +231,5 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo run test unit sanitize model bench \
-    bench-core bench-instructions check check-versions format install \
-    uninstall help deps FORCE
+    bench-core bench-instructions accuracy check check-versions format \
+    install uninstall help deps FORCE
