@@ -149,6 +149,10 @@ bench-instructions: build  ## what a limit adds to a request, by callgrind
 accuracy: $(BUILD)/bench/accuracy  ## wrong decisions on a real trace
 	@$<
 
+plots: $(BUILD)/bench/plots  ## draw docs/algorithms.svg anew
+	$< > $<.data
+	gnuplot -c t/bench/plots.gp $<.data docs/algorithms.svg
+
 $(BUILD)/bench/core: t/bench/peer.c t/bench/peer.h
 $(BUILD)/bench/%: t/bench/%.c $(unit_OBJS)
 	@mkdir -p $(@D)
@@ -219,6 +223,7 @@ bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS)
 bench-core_PKGS = g++ libbsd-dev
 bench-instructions_PKGS = $(demo_PKGS) valgrind
 accuracy_PKGS = g++
+plots_PKGS    = g++ gnuplot-nox
 check_PKGS    = $(build_PKGS)
 model_PKGS    = gcc spin
 
@@ -231,5 +236,5 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo run test unit sanitize model bench \
-    bench-core bench-instructions accuracy check check-versions format \
+    bench-core bench-instructions accuracy plots check check-versions format \
     install uninstall help deps FORCE
