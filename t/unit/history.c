@@ -9,9 +9,7 @@
 #include "limiter.h"
 #include "random.h"
 
-#define SECOND_MS 1000u
-#define DAY_MS (86400 * SECOND_MS)
-#define YEAR_MS (365ull * DAY_MS)
+#define YEAR_MS (365ull * 86400000)
 #define BACK_MS 20 /* how far workers' clocks may differ */
 
 typedef struct {
@@ -39,18 +37,6 @@ static uint64_t mostly_small(drawing_t *d, uint64_t low, uint64_t high)
     return value > high ? high : value;
 }
 
-/* Uniform in its number of digits. */
-static uint64_t any_scale(drawing_t *d, uint64_t low, uint64_t high)
-{
-    uint64_t value = low;
-
-    while (value < high && below(d, 8) != 0) {
-        value += below(d, value) + 1;
-    }
-
-    return value > high ? high : value;
-}
-
 static uint32_t draw_limit(drawing_t *d)
 {
     if (d->history->is_dense) {
@@ -58,24 +44,8 @@ static uint32_t draw_limit(drawing_t *d)
     }
 
     return (uint32_t)(below(d, 4) == 0
-                          ? any_scale(d, 1, LIMIT_SLIDING_LIMIT_MAX)
+                          ? random_scale(&d->random, 1, LIMIT_SLIDING_LIMIT_MAX)
                           : mostly_small(d, 1, LIMIT_SLIDING_LIMIT_MAX));
-}
-
-static uint64_t draw_window_ms(drawing_t *d)
-{
-    static const uint64_t usual_ms[] = {LIMIT_SLIDING_WINDOW_MIN_MS,
-                                        SECOND_MS,
-                                        10 * SECOND_MS,
-                                        60 * SECOND_MS,
-                                        3600 * SECOND_MS,
-                                        DAY_MS,
-                                        LIMIT_SLIDING_WINDOW_MAX_MS};
-
-    return below(d, 2)
-               ? usual_ms[below(d, sizeof(usual_ms) / sizeof(usual_ms[0]))]
-               : any_scale(d, LIMIT_SLIDING_WINDOW_MIN_MS,
-                           LIMIT_SLIDING_WINDOW_MAX_MS);
 }
 
 /* To around where a part of the window ends, at some precision. */
@@ -219,7 +189,7 @@ void history_draw(history_t *history, uint64_t seed)
     history->is_dense = below(&d, 8) == 0;
     history->window_ms = history->is_dense
                              ? LIMIT_SLIDING_WINDOW_MIN_MS + below(&d, 100)
-                             : draw_window_ms(&d);
+                             : random_window_ms(&d.random);
     history->offset_ms = below(&d, 2) ? 0 : below(&d, 50 * YEAR_MS);
     history->burst = below(&d, 2) ? 0 : draw_limit(&d);
     history->is_steady = below(&d, 4) != 0;

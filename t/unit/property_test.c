@@ -3,19 +3,22 @@
  */
 
 /*
- * Random histories against an oracle.  SEED=n in the environment runs one of
- * another seed.
+ * Several limits of a request, of mixed algorithms, all or nothing: random
+ * histories against exact oracles.  SEED=n in the environment runs another.
  */
 
 #include <stdio.h>
 
-#include "oracle.h"
+#include "exact.h"
 #include "support.h"
 
 #define HISTORIES 4000
-#define REQUESTS LOG_LENGTH
+#define REQUESTS EXACT_LENGTH
 #define KEYS 3
 #define LIMITS 4
+
+/* Room for what a log may hold of a history. */
+#define ZONE_BYTES (96 * 128 + LIMIT_SLIDING_ZONE_ALIGN)
 
 /* ---- a history: some limits, each with a zone of its own ---- */
 
@@ -23,7 +26,7 @@ typedef struct {
     limit_sliding_zone_t *zone;
     limit_sliding_policy_t policy;
     uint32_t limit;
-    oracle_t log[KEYS];
+    exact_t log[KEYS];
 } subject_t;
 
 typedef struct {
@@ -35,6 +38,7 @@ typedef struct {
     size_t limits;
     size_t keys;
     uint64_t shortest_ms; /* window */
+    int has_log;
     subject_t subject[LIMITS];
 } history_t;
 
@@ -43,7 +47,7 @@ typedef struct {
     size_t n;
     uint64_t now_ms;
     size_t first;
-    oracle_t *log[LIMITS];
+    exact_t *log[LIMITS];
     limit_sliding_claim_t claim[LIMITS];
 } request_t;
 
@@ -55,31 +59,23 @@ typedef struct {
         }                                                                      \
     } while (0)
 
-/* Uniform in its number of digits, so that small ones come as often. */
-static uint64_t random_scale(history_t *h, uint64_t low, uint64_t high)
+/* Of those that are exact in any state. */
+static limit_sliding_policy_t random_policy(history_t *h)
 {
-    uint64_t value = low;
+    static const limit_sliding_algorithm_t algorithms[]
+        = {LIMIT_SLIDING_COUNTER, LIMIT_SLIDING_COUNTER, LIMIT_SLIDING_FIXED,
+           LIMIT_SLIDING_LOG};
+    limit_sliding_policy_t policy = evicting(random_window_ms(&h->random));
 
-    while (value < high && random_below(&h->random, 8) != 0) {
-        value += random_below(&h->random, value) + 1;
+    policy.algorithm = algorithms[random_below(&h->random, LENGTH(algorithms))];
+
+    if (policy.algorithm == LIMIT_SLIDING_COUNTER) {
+        policy.precision = random_below(&h->random, 2)
+                               ? 1
+                               : (uint32_t)random_below(&h->random, 61);
     }
 
-    return value > high ? high : value;
-}
-
-static uint64_t random_window_ms(history_t *h)
-{
-    static const uint64_t usual_ms[] = {LIMIT_SLIDING_WINDOW_MIN_MS,
-                                        SECOND_MS,
-                                        MINUTE_MS,
-                                        60 * MINUTE_MS,
-                                        DAY_MS,
-                                        LIMIT_SLIDING_WINDOW_MAX_MS};
-
-    return random_below(&h->random, 2)
-               ? usual_ms[random_below(&h->random, LENGTH(usual_ms))]
-               : random_scale(h, LIMIT_SLIDING_WINDOW_MIN_MS,
-                              LIMIT_SLIDING_WINDOW_MAX_MS);
+    return policy;
 }
 
 static uint32_t random_cost(history_t *h, uint32_t limit)
@@ -131,6 +127,14 @@ static uint64_t random_gap_ms(history_t *h)
     return gap_ms + random_below(&h->random, 3);
 }
 
+/* A log takes what is further ahead than some minutes for long gone. */
+static uint64_t longest_back_ms(const history_t *h)
+{
+    uint64_t longest_ms = 2 * h->shortest_ms;
+
+    return h->has_log && longest_ms > MINUTE_MS ? MINUTE_MS : longest_ms;
+}
+
 /* Also back, as between workers whose clocks differ. */
 static void tick(history_t *h)
 {
@@ -140,7 +144,7 @@ static void tick(history_t *h)
 
     if (!h->is_steady && random_below(&h->random, 8) == 0) {
         back_ms = random_below(
-            &h->random, random_below(&h->random, 2) ? 20 : 2 * h->shortest_ms);
+            &h->random, random_below(&h->random, 2) ? 20 : longest_back_ms(h));
     }
 
     h->now_ms -= back_ms < h->now_ms ? back_ms : h->now_ms;
@@ -163,16 +167,17 @@ static void begin(history_t *h, uint64_t seed)
     for (size_t i = 0; i < h->limits; i++) {
         subject_t *s = &h->subject[i];
 
-        s->policy = evicting(random_window_ms(h));
-        s->limit = (uint32_t)random_scale(h, 1, LIMIT_MAX);
-        s->zone = make_zone(PAIR_BYTES);
+        s->policy = random_policy(h);
+        s->limit = (uint32_t)random_scale(&h->random, 1, LIMIT_MAX);
+        h->has_log |= s->policy.algorithm == LIMIT_SLIDING_LOG;
+        s->zone = make_zone_for(&s->policy, ZONE_BYTES);
 
         if (s->policy.window_ms < h->shortest_ms) {
             h->shortest_ms = s->policy.window_ms;
         }
 
         for (size_t key = 0; key < KEYS; key++) {
-            s->log[key].window_ms = s->policy.window_ms;
+            s->log[key].policy = &s->policy;
         }
     }
 }
@@ -212,8 +217,8 @@ static void draw(history_t *h, request_t *r)
 static int all_fit(const request_t *r, uint64_t now_ms)
 {
     for (size_t i = 0; i < r->n; i++) {
-        if (!oracle_fits(r->log[i], now_ms, r->claim[i].limit,
-                         r->claim[i].cost)) {
+        if (!exact_fits(r->log[i], now_ms, r->claim[i].limit, r->claim[i].cost,
+                        EXACT_LEAST)) {
             return 0;
         }
     }
@@ -224,20 +229,21 @@ static int all_fit(const request_t *r, uint64_t now_ms)
 static void check_remaining(history_t *h, const request_t *r, size_t i,
                             const limit_sliding_verdict_t *v)
 {
-    const oracle_t *log = r->log[i];
+    const exact_t *log = r->log[i];
     uint32_t limit = r->claim[i].limit;
     uint64_t reset_at_ms = r->now_ms + v->reset_ms;
 
     CHECK(h, v->limit == limit);
-    CHECK(h, v->remaining == oracle_left(log, r->now_ms, limit));
+    CHECK(h, v->remaining == exact_left(log, r->now_ms, limit, EXACT_LEAST));
 
     if (v->reset_ms == 0) {
         CHECK(h, v->remaining == limit);
         return;
     }
 
-    CHECK(h, oracle_left(log, reset_at_ms - 1, limit) == v->remaining);
-    CHECK(h, oracle_left(log, reset_at_ms, limit) > v->remaining);
+    CHECK(h,
+          exact_left(log, reset_at_ms - 1, limit, EXACT_LEAST) == v->remaining);
+    CHECK(h, exact_left(log, reset_at_ms, limit, EXACT_LEAST) > v->remaining);
 }
 
 /* Of one limit's state before it was consumed. */
@@ -245,13 +251,13 @@ static void check_rejection(history_t *h, const request_t *r, size_t i)
 {
     const limit_sliding_claim_t *c = &r->claim[i];
     limit_sliding_verdict_t v;
-    limit_sliding_state_t next;
     uint64_t retry_at_ms;
 
     limit_sliding_claim_describe(c, r->now_ms, &v);
 
-    CHECK(h,
-          v.excess == oracle_excess(r->log[i], r->now_ms, c->limit, c->cost));
+    CHECK(h, v.excess
+                 == exact_excess(r->log[i], r->now_ms, c->limit, c->cost,
+                                 EXACT_LEAST));
     CHECK(h, v.excess > 0);
     check_remaining(h, r, i, &v);
 
@@ -265,12 +271,10 @@ static void check_rejection(history_t *h, const request_t *r, size_t i)
 
     retry_at_ms = r->now_ms + v.retry_after_ms;
 
-    CHECK(h, !oracle_fits(r->log[i], retry_at_ms - 1, c->limit, c->cost));
-    CHECK(h, oracle_fits(r->log[i], retry_at_ms, c->limit, c->cost));
-    CHECK(h, !limit_sliding_admit(c->policy, c->state, retry_at_ms - 1,
-                                  c->limit, c->cost, &next));
-    CHECK(h, limit_sliding_admit(c->policy, c->state, retry_at_ms, c->limit,
-                                 c->cost, &next));
+    CHECK(h, !exact_fits(r->log[i], retry_at_ms - 1, c->limit, c->cost,
+                         EXACT_LEAST));
+    CHECK(h,
+          exact_fits(r->log[i], retry_at_ms, c->limit, c->cost, EXACT_LEAST));
 }
 
 static void check_rejected(history_t *h, const request_t *r, size_t worst)
@@ -283,8 +287,8 @@ static void check_rejected(history_t *h, const request_t *r, size_t worst)
         int is_admitted = r->claim[i].outcome == LIMIT_SLIDING_ADMITTED;
 
         CHECK(h, is_admitted
-                     == oracle_fits(r->log[i], r->now_ms, r->claim[i].limit,
-                                    r->claim[i].cost));
+                     == exact_fits(r->log[i], r->now_ms, r->claim[i].limit,
+                                   r->claim[i].cost, EXACT_LEAST));
         if (!is_admitted) {
             check_rejection(h, r, i);
         }
@@ -302,44 +306,30 @@ static void check_rejected(history_t *h, const request_t *r, size_t worst)
 
 static double share(const request_t *r, size_t i)
 {
-    return (double)oracle_used(r->log[i], r->now_ms)
-           / ((double)r->claim[i].limit * (double)r->log[i]->window_ms);
-}
-
-/*
- * Of constant limits on one clock: an interval of the window's length that
- * starts s ms into one window sees what that admitted, P <= L, and of the next
- * what fits at s - 1 at the latest: L - P x (w - s + 1)/w.  With s <= w that
- * is at most 2L - L/w, and no less bound holds for this algorithm.
- */
-static void check_interval(history_t *h, const oracle_t *log, uint32_t limit)
-{
-    uint64_t w = log->window_ms;
-    uint64_t first_ms = h->now_ms >= w ? h->now_ms - w + 1 : 0;
-
-    if (h->is_steady) {
-        CHECK(h, oracle_sum(log, first_ms, h->now_ms + 1)
-                     <= 2ull * limit - (limit + w - 1) / w);
-    }
+    return (double)exact_used(r->log[i], r->now_ms, r->claim[i].limit,
+                              EXACT_LEAST)
+           / ((double)r->claim[i].limit
+              * (double)r->claim[i].policy->window_ms);
 }
 
 static void check_admitted(history_t *h, const request_t *r, size_t tightest)
 {
     for (size_t i = 0; i < r->n; i++) {
         const limit_sliding_claim_t *c = &r->claim[i];
-        uint32_t before = oracle_left(r->log[i], r->now_ms, c->limit);
+        uint32_t before
+            = exact_left(r->log[i], r->now_ms, c->limit, EXACT_LEAST);
         limit_sliding_verdict_t v;
 
         CHECK(h, c->outcome == LIMIT_SLIDING_ADMITTED);
 
-        oracle_record(r->log[i], r->now_ms, c->cost);
+        exact_record(r->log[i], r->now_ms, c->limit, c->cost);
         limit_sliding_claim_describe(c, r->now_ms, &v);
 
         CHECK(h, v.retry_after_ms == 0);
         CHECK(h, v.excess == 0);
         CHECK(h, v.remaining == before - c->cost);
         check_remaining(h, r, i, &v);
-        check_interval(h, r->log[i], c->limit);
+        CHECK(h, exact_keeps_promise(r->log[i]));
     }
 
     /* the core compares shares as doubles */

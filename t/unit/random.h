@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "limiter.h"
+
 /* splitmix64: the same numbers on every machine. */
 static inline uint64_t random_next(uint64_t *random)
 {
@@ -22,6 +24,32 @@ static inline uint64_t random_next(uint64_t *random)
 static inline uint64_t random_below(uint64_t *random, uint64_t n)
 {
     return random_next(random) % n;
+}
+
+/* Uniform in its number of digits, so that small ones come as often. */
+static inline uint64_t random_scale(uint64_t *random, uint64_t low,
+                                    uint64_t high)
+{
+    uint64_t value = low;
+
+    while (value < high && random_below(random, 8) != 0) {
+        value += random_below(random, value) + 1;
+    }
+
+    return value > high ? high : value;
+}
+
+static inline uint64_t random_window_ms(uint64_t *random)
+{
+    static const uint64_t usual_ms[]
+        = {LIMIT_SLIDING_WINDOW_MIN_MS, 1000, 10000, 60000, 3600000, 86400000,
+           LIMIT_SLIDING_WINDOW_MAX_MS};
+
+    return random_below(random, 2)
+               ? usual_ms[random_below(random,
+                                       sizeof(usual_ms) / sizeof(usual_ms[0]))]
+               : random_scale(random, LIMIT_SLIDING_WINDOW_MIN_MS,
+                              LIMIT_SLIDING_WINDOW_MAX_MS);
 }
 
 #endif
