@@ -14,7 +14,7 @@
 #include "support.h"
 #include "zone.h"
 
-#define HISTORIES 150
+#define HISTORIES 100
 
 /* Small, so that keys share slots with others that have expired. */
 #define LOG_BYTES (96 * 128 + LIMIT_SLIDING_ZONE_ALIGN)
