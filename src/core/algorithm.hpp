@@ -46,7 +46,7 @@ struct WordStep {
 
     uint64_t used(const Copy &copy) const
     {
-        return algorithm.used(copy.bare_state());
+        return algorithm.rank(copy.bare_state());
     }
 
     uint64_t expires_ms(const Copy &copy) const

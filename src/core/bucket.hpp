@@ -25,12 +25,13 @@ namespace limit_sliding {
  *
  * `used` is kept multiplied by w, so that all of it is exact in integers.
  *
- * State: the time of the latest admission, in as many bits as four times the
- * longest that a bucket takes to fill, 24 or more; and `used` as of then, in
- * requests and binary fractions of them, as a floating point number: shift in 6
- * bits, mantissa in the rest.  Whole requests are always exact.  A fraction is
- * exact while used x w < 2^31 (with windows of up to 70 minutes), and otherwise
- * rounded up by less than one part in the mantissa's.
+ * State: the time of the latest admission, in 24 to 34 bits, and `used` as of
+ * then, in requests and binary fractions of them, as a floating point number:
+ * shift in 6 bits, mantissa in the other 22 to 32.  Whole requests are always
+ * exact, fractions as far as the mantissa goes, and rounded up beyond.
+ *
+ * Times are told apart over four times as long as a bucket may take to fill.
+ * So a burst counts only as far as it runs off in 2^32 ms, 49 days.
  *
  * The limit may differ from one request to the next: `used` is in requests, so
  * it means the same under either.
@@ -43,14 +44,25 @@ public:
            uint32_t limit)
         : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
           time_bits_(time_bits(policy)), is_queue_(is_queue(policy)),
-          capacity_(capacity(policy, limit))
+          longest_ms_(longest_ms(policy)), capacity_(capacity(policy))
     {
     }
 
     /* Advances whenever a bucket that was not used since has filled. */
     uint64_t epoch() const { return now_ms_ >> (time_bits_ - 2); }
 
-    /* How much a state constrains its key; 0: as little as none. */
+    /*
+     * How much a state constrains its key; 0: as little as none.  Keys may have
+     * limits of their own: this one is over when that is so under any.
+     */
+    uint64_t rank(uint64_t state) const
+    {
+        return elapsed_ms(state) >= longest_ms_
+                   ? 0
+                   : 1 + left_of(then(state), state);
+    }
+
+    /* What is used, x w. */
     uint64_t used(uint64_t state) const
     {
         /* a bucket is never more than empty, whatever a higher limit allowed */
@@ -102,12 +114,12 @@ public:
         verdict->reset_ms
             = verdict->remaining == capacity_
                   ? 0
-                  : runs_off_ms(taken
-                                - (capacity_ - verdict->remaining - 1)
-                                      * window_ms_);
+                  : wait_ms(state, taken
+                                       - (capacity_ - verdict->remaining - 1)
+                                             * window_ms_);
         verdict->retry_after_ms = cost > capacity_ ? LIMIT_SLIDING_NEVER
                                   : wanted > full()
-                                      ? runs_off_ms(wanted - full())
+                                      ? wait_ms(state, wanted - full())
                                       : 0;
     }
 
@@ -119,48 +131,50 @@ public:
         uint64_t ahead = taken - std::min(taken, cost * window_ms_);
 
         if (is_queue_ && cost > 0) {
-            verdict->delay_ms = runs_off_ms(ahead);
+            verdict->delay_ms = wait_ms(state, ahead);
             verdict->excess = thousandths(ahead + (cost - 1) * window_ms_);
         }
     }
 
+    /* Of any key, whatever its limit. */
     uint64_t expires_ms(uint64_t state) const
     {
-        return runs_off_ms(used(state));
+        uint64_t elapsed = elapsed_ms(state);
+
+        return elapsed < longest_ms_ ? longest_ms_ - elapsed : 0;
     }
 
 private:
     static constexpr unsigned kStateBits = 62;
     static constexpr unsigned kShiftBits = 6;
     static constexpr unsigned kTimeBitsMin = 24;
+    static constexpr unsigned kTimeBitsMax = 34;
     static constexpr unsigned kFractionBits = 32;
 
     static constexpr uint64_t kShiftMask = (1u << kShiftBits) - 1;
 
     static_assert(LIMIT_SLIDING_WINDOW_MAX_MS < 1ULL << kFractionBits,
                   "a fraction tells all of w apart");
-
-    /*
-     * Where the capacity is not the limit itself, it is at most what runs off
-     * in so many windows: buckets that fill for ages could not be forgotten.
-     */
-    static constexpr unsigned kWindowsShift = 10;
+    static_assert(LIMIT_SLIDING_WINDOW_MAX_MS <= 1ULL << (kTimeBitsMax - 2),
+                  "the longest window has time to fill a bucket");
+    static_assert(LIMIT_SLIDING_LIMIT_MAX
+                      < 1u << (kStateBits - kShiftBits - kTimeBitsMax),
+                  "a mantissa holds all whole requests");
 
     static bool is_queue(const limit_sliding_policy_t &policy)
     {
         return policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
     }
 
-    static uint64_t capacity(const limit_sliding_policy_t &policy,
-                             uint32_t limit)
+    uint64_t capacity(const limit_sliding_policy_t &policy) const
     {
-        if (!is_queue(policy) && policy.burst == 0) {
-            return limit;
+        if (!is_queue_ && policy.burst == 0) {
+            return limit_;
         }
 
-        return std::min<uint64_t>(policy.burst + uint64_t{is_queue(policy)},
-                                  static_cast<uint64_t>(limit)
-                                      << kWindowsShift);
+        uint64_t runs_off = (uint64_t{limit_} << (time_bits_ - 2)) / window_ms_;
+
+        return std::min(policy.burst + uint64_t{is_queue_}, runs_off);
     }
 
     static unsigned bits_of(uint64_t n)
@@ -170,9 +184,17 @@ private:
 
     static unsigned time_bits(const limit_sliding_policy_t &policy)
     {
-        unsigned windows = std::min(bits_of(policy.burst), kWindowsShift);
+        unsigned bits = bits_of(policy.window_ms) + bits_of(policy.burst) + 2;
 
-        return std::max(bits_of(policy.window_ms) + windows + 2, kTimeBitsMin);
+        return std::min(std::max(bits, kTimeBitsMin), kTimeBitsMax);
+    }
+
+    uint64_t longest_ms(const limit_sliding_policy_t &policy) const
+    {
+        uint64_t requests
+            = std::max(policy.burst + uint64_t{is_queue_}, uint64_t{1});
+
+        return std::min(requests * window_ms_, uint64_t{1} << (time_bits_ - 2));
     }
 
     uint64_t full() const { return capacity_ * window_ms_; }
@@ -220,6 +242,14 @@ private:
         return elapsed <= time_mask() / 4 * 3 ? elapsed : 0;
     }
 
+    /* How far that clock is ahead. */
+    uint64_t ahead_ms(uint64_t state) const
+    {
+        return state == 0 || elapsed_ms(state) != 0
+                   ? 0
+                   : (time_of(state) - now_ms_) & time_mask();
+    }
+
     /* A state of what is used now; `before` tells if our clock is behind. */
     uint64_t pack(uint64_t before, uint64_t taken) const
     {
@@ -247,10 +277,10 @@ private:
         return (n + (1ULL << shift) - 1) >> shift;
     }
 
-    /* Milliseconds, rounded up, in which so much runs off. */
-    uint64_t runs_off_ms(uint64_t taken) const
+    /* Milliseconds, rounded up, until so much has run off a state. */
+    uint64_t wait_ms(uint64_t state, uint64_t taken) const
     {
-        return (taken + limit_ - 1) / limit_;
+        return taken == 0 ? 0 : ahead_ms(state) + (taken + limit_ - 1) / limit_;
     }
 
     /* Requests in 1/1000, rounded up, of `used`. */
@@ -265,6 +295,7 @@ private:
     uint32_t limit_;
     unsigned time_bits_;
     bool is_queue_;
+    uint64_t longest_ms_; /* that a bucket takes to fill, under any limit */
     uint64_t capacity_;
 };
 

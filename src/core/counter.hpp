@@ -44,6 +44,9 @@ public:
     /* How much a state constrains its key; 0: as little as none. */
     uint64_t used(uint64_t state) const { return used(view(state)); }
 
+    /* The same of another key, whose limit is not known. */
+    uint64_t rank(uint64_t state) const { return used(state); }
+
     double share(uint64_t state) const
     {
         return static_cast<double>(used(state))

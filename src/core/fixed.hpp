@@ -32,6 +32,9 @@ public:
 
     uint64_t used(uint64_t state) const { return view(state).count; }
 
+    /* The same of another key, whose limit is not known. */
+    uint64_t rank(uint64_t state) const { return used(state); }
+
     double share(uint64_t state) const
     {
         return static_cast<double>(used(state)) / limit_;

@@ -34,19 +34,37 @@ static uint64_t later_of(const exact_t *exact, uint64_t now_ms)
 
 /* ---- the bound ---- */
 
-/* What runs off in 1024 windows is the most that a bucket holds. */
-static uint64_t bounded(uint64_t burst, uint32_t limit)
+static unsigned bits_of(uint64_t n)
 {
-    return burst < 1024ull * limit ? burst : 1024ull * limit;
+    return n == 0 ? 0 : 64 - (unsigned)__builtin_clzll(n);
+}
+
+/* Of a bucket's state. */
+static unsigned time_bits(const limit_sliding_policy_t *policy)
+{
+    unsigned bits = bits_of(policy->window_ms) + bits_of(policy->burst) + 2;
+
+    return bits < 24 ? 24 : bits > 34 ? 34 : bits;
+}
+
+/* What runs off while times are told apart is the most that a bucket holds. */
+static uint64_t bounded(const limit_sliding_policy_t *policy, uint64_t burst,
+                        uint32_t limit)
+{
+    uint64_t most
+        = ((uint64_t)limit << (time_bits(policy) - 2)) / policy->window_ms;
+
+    return burst < most ? burst : most;
 }
 
 uint64_t exact_capacity(const limit_sliding_policy_t *policy, uint32_t limit)
 {
     switch (policy->algorithm) {
     case LIMIT_SLIDING_TOKEN_BUCKET:
-        return policy->burst == 0 ? limit : bounded(policy->burst, limit);
+        return policy->burst == 0 ? limit
+                                  : bounded(policy, policy->burst, limit);
     case LIMIT_SLIDING_LEAKY_BUCKET:
-        return bounded(policy->burst + 1ull, limit);
+        return bounded(policy, policy->burst + 1ull, limit);
     default:
         return limit;
     }
@@ -195,16 +213,9 @@ uint64_t exact_excess(const exact_t *exact, uint64_t now_ms, uint32_t limit,
  * that it takes to run off, 24 or more, and a floating point number in the rest
  * of 56 bits.
  */
-static unsigned bits_of(uint64_t n)
-{
-    return n == 0 ? 0 : 64 - (unsigned)__builtin_clzll(n);
-}
-
 static wide_t rounded_up(const exact_t *exact, wide_t level)
 {
-    unsigned burst = bits_of(exact->policy->burst);
-    unsigned time = bits_of(window_ms(exact)) + (burst < 10 ? burst : 10) + 2;
-    unsigned rest = 56 - (time < 24 ? 24 : time);
+    unsigned rest = 56 - time_bits(exact->policy);
 
     return level >> (rest - 1) == 0 ? level : level + (level >> (rest - 1)) + 1;
 }
