@@ -20,15 +20,41 @@
 #endif
 
 
+/* ngx_http_limit_sliding_conf_t.headers */
+
+#define NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER  0x01
+#define NGX_HTTP_LIMIT_SLIDING_DRAFT        0x02
+#define NGX_HTTP_LIMIT_SLIDING_X            0x04
+
+/* A list member in a header, but for its name: with two numbers. */
+
+#define NGX_HTTP_LIMIT_SLIDING_MEMBER       (sizeof(";q=;w=, ")               \
+                                             + 2 * NGX_INT64_LEN)
+
+/* Prefixes of $limit_sliding_client by default. */
+
+#define NGX_HTTP_LIMIT_SLIDING_IPV4         32
+#define NGX_HTTP_LIMIT_SLIDING_IPV6         64
+
+
+/* Text, variables and their combination. */
+
+typedef struct {
+    ngx_http_complex_value_t        complex;
+    ngx_int_t                       index;       /* of the variable that is
+                                                    all of it, or NGX_ERROR */
+} ngx_http_limit_sliding_value_t;
+
+
 /* A zone as this configuration defines it; lives as long as its cycle. */
 
 typedef struct {
     ngx_str_t                       name;
-    ngx_http_complex_value_t        key;
-    ngx_int_t                       key_index;   /* of the variable that the
-                                                    key is, or NGX_ERROR */
+    ngx_str_t                       quoted;      /* for a header */
+    ngx_http_limit_sliding_value_t  key;
     limit_sliding_policy_t          policy;
-    uint32_t                        limit;
+    uint32_t                        limit;       /* 0: rate is a variable */
+    ngx_http_limit_sliding_value_t *rate;        /* NULL: limit is static */
 
     ngx_shm_zone_t                 *shm_zone;    /* NULL: named, not defined */
     limit_sliding_zone_t           *zone;        /* in shared memory */
@@ -45,50 +71,135 @@ typedef struct {
 
 
 typedef struct {
-    ngx_array_t                     zones;       /* of pointers to the above */
+    ngx_uint_t                      from;
+    ngx_uint_t                      to;
+} ngx_http_limit_sliding_statuses_t;
+
+
+/* A limit_sliding directive. */
+
+typedef struct {
+    ngx_http_limit_sliding_zone_t  *zone;
+    uint32_t                        limit;       /* 0: none that is static */
+    uint32_t                        cost;
+
+    unsigned                        evaluated:1; /* some of these are set */
+    unsigned                        dry_run:1;
+    unsigned                        after_auth:1;
+
+    ngx_http_limit_sliding_value_t *rates[3];    /* the limit's, the zone's;
+                                                    ends with NULL */
+    ngx_http_limit_sliding_value_t *cost_value;
+    ngx_array_t                    *count_status;
+
+    ngx_str_t                       policy;      /* of the static limit, for
+                                                    header fields */
+    ngx_str_t                       digits;
+
+    /* the static rate, until zones are known */
+    limit_sliding_rate_t            rate;        /* of count 0: not given */
+    ngx_str_t                       rate_word;
+    u_char                         *file;
+    ngx_uint_t                      line;
+} ngx_http_limit_sliding_limit_t;
+
+
+typedef enum {
+    NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH = 0,
+    NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH,
+    NGX_HTTP_LIMIT_SLIDING_NSTAGES
+} ngx_http_limit_sliding_stage_e;
+
+
+/*
+ * Limits that are decided together, all or nothing: the enforced ones of a
+ * stage, or, next to them, those in dry run.
+ */
+
+typedef struct ngx_http_limit_sliding_group_s  ngx_http_limit_sliding_group_t;
+
+struct ngx_http_limit_sliding_group_s {
+    ngx_http_limit_sliding_limit_t *limits;
+    ngx_uint_t                      nlimits;
+    ngx_uint_t                      nclaims;     /* of the next ones, too */
+    unsigned                        single:1;    /* all of the stage is one
+                                                    limit that rejects */
+    unsigned                        dry_run:1;
+    unsigned                        leaky:1;     /* some may delay */
+    ngx_http_limit_sliding_group_t *next;
+};
+
+
+/* The limits of one place of the configuration. */
+
+typedef struct {
+    ngx_array_t                     limits;
+
+    /* by limit_sliding_dry_run; the first of a stage, or NULL */
+    ngx_http_limit_sliding_group_t
+                              *groups[2][NGX_HTTP_LIMIT_SLIDING_NSTAGES];
+} ngx_http_limit_sliding_set_t;
+
+
+typedef struct {
+    ngx_array_t                     zones;       /* of pointers to zones */
+    ngx_array_t                     sets;        /* of pointers to sets */
+
+    /* used anywhere */
+    unsigned                        after_auth:1;
+    unsigned                        count_status:1;
+    unsigned                        headers:1;
 } ngx_http_limit_sliding_main_conf_t;
 
 
 typedef struct {
-    ngx_http_limit_sliding_zone_t  *zone;
-} ngx_http_limit_sliding_limit_t;
-
-
-typedef struct {
-    ngx_array_t                    *limits;      /* NULL: off */
+    ngx_http_limit_sliding_set_t   *set;         /* NULL: off */
+    ngx_http_limit_sliding_group_t
+                              *groups[NGX_HTTP_LIMIT_SLIDING_NSTAGES];
     ngx_uint_t                      status_code;
     ngx_uint_t                      log_level;   /* 0: off */
     ngx_msec_t                      log_every;
     ngx_flag_t                      dry_run;
+    ngx_uint_t                      headers;
+    ngx_uint_t                      client_ipv4; /* prefix, in bits */
+    ngx_uint_t                      client_ipv6;
 } ngx_http_limit_sliding_conf_t;
 
 
+/* In this order: of several limits of a request the last one prevails. */
+
 typedef enum {
     NGX_HTTP_LIMIT_SLIDING_PASSED = 0,
-    NGX_HTTP_LIMIT_SLIDING_DELAYED,
-    NGX_HTTP_LIMIT_SLIDING_REJECTED,
     NGX_HTTP_LIMIT_SLIDING_DELAYED_DRY_RUN,
-    NGX_HTTP_LIMIT_SLIDING_REJECTED_DRY_RUN
+    NGX_HTTP_LIMIT_SLIDING_DELAYED,
+    NGX_HTTP_LIMIT_SLIDING_REJECTED_DRY_RUN,
+    NGX_HTTP_LIMIT_SLIDING_REJECTED
 } ngx_http_limit_sliding_status_e;
 
 
 /*
  * What was decided for a request: every limit once, however often the request
  * is redirected.  It outlives r->ctx in a cleanup record of the request's
- * pool.
+ * pool.  A claim's data is its ngx_http_limit_sliding_limit_t.
  */
 
 typedef struct {
     ngx_pool_cleanup_t               cleanup;
     ngx_http_limit_sliding_status_e  status;
+    uint32_t                         waiting;    /* suspended, to be resumed */
+    ngx_uint_t                       nclaims;    /* 0: nothing accounted, and
+                                                    the rest is not set */
+    ngx_uint_t                       headers;    /* where it was decided */
     uint64_t                         now_ms;
-    limit_sliding_claim_t           *described;  /* NULL: nothing accounted */
-    ngx_uint_t                       nclaims;
+    limit_sliding_claim_t           *described;
     limit_sliding_claim_t            claims[1];
 } ngx_http_limit_sliding_ctx_t;
 
 
-/* A parameter of a directive: `name` is "zone=", `word` "zone=one:1m". */
+/*
+ * A parameter of a directive: `name` is "zone=", `word` "zone=one:1m"; of one
+ * without a value both are "dry_run".
+ */
 
 typedef struct {
     ngx_str_t                        name;
@@ -97,44 +208,185 @@ typedef struct {
 } ngx_http_limit_sliding_param_t;
 
 
-/* zone conf */
-char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
 /* conf */
 char *ngx_http_limit_sliding_params(ngx_conf_t *cf, ngx_uint_t i,
     ngx_http_limit_sliding_param_t *params);
-char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* value */
+char *ngx_http_limit_sliding_compile(ngx_conf_t *cf, ngx_str_t *text,
+    ngx_http_limit_sliding_value_t *value);
+char *ngx_http_limit_sliding_rate_value(ngx_conf_t *cf,
+    ngx_http_limit_sliding_param_t *param,
+    ngx_http_limit_sliding_value_t **value, limit_sliding_rate_t *rate);
+ngx_int_t ngx_http_limit_sliding_rate_limit(ngx_conf_t *cf, ngx_str_t *word,
+    limit_sliding_rate_t *rate, uint64_t window_ms, uint32_t *limit,
+    u_char *file, ngx_uint_t line);
+ngx_int_t ngx_http_limit_sliding_evaluate(ngx_http_request_t *r,
+    ngx_http_limit_sliding_limit_t *limit, limit_sliding_claim_t *claim);
+
+extern ngx_module_t  ngx_http_limit_sliding_module;
+
+
+/* zone conf */
+char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+ngx_str_t *ngx_http_limit_sliding_algorithm(
+    limit_sliding_algorithm_t algorithm);
 
 /* zone */
 ngx_http_limit_sliding_zone_t *ngx_http_limit_sliding_get_zone(ngx_conf_t *cf,
     ngx_str_t *name);
 ngx_int_t ngx_http_limit_sliding_add_zone(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone, size_t size);
-ngx_int_t ngx_http_limit_sliding_init_zones(ngx_conf_t *cf);
+ngx_int_t ngx_http_limit_sliding_init_zones(ngx_conf_t *cf,
+    ngx_http_limit_sliding_main_conf_t *lsmcf);
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle);
+
+/* limit conf */
+char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_limit_sliding_init_sets(ngx_conf_t *cf,
+    ngx_http_limit_sliding_main_conf_t *lsmcf);
 
 /* handler */
 ngx_int_t ngx_http_limit_sliding_handler(ngx_http_request_t *r);
-ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_get_ctx(
+ngx_int_t ngx_http_limit_sliding_after_auth_handler(ngx_http_request_t *r);
+
+/* ctx */
+ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_find_ctx(
     ngx_http_request_t *r);
+ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_extend_ctx(
+    ngx_http_request_t *r, ngx_http_limit_sliding_ctx_t *octx,
+    ngx_uint_t nclaims);
+void ngx_http_limit_sliding_cleanup(void *data);
+
+/* apply */
+ngx_int_t ngx_http_limit_sliding_reject(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
+void ngx_http_limit_sliding_would_reject(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
+
+/* delay */
+ngx_msec_t ngx_http_limit_sliding_delay(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_uint_t first);
+ngx_int_t ngx_http_limit_sliding_suspend(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_msec_t delay);
+
+/* count */
+char *ngx_http_limit_sliding_count_status(ngx_conf_t *cf,
+    ngx_http_limit_sliding_limit_t *limit,
+    ngx_http_limit_sliding_param_t *param);
+ngx_int_t ngx_http_limit_sliding_count_handler(ngx_http_request_t *r);
+
+/* headers */
+void ngx_http_limit_sliding_init_headers(void);
+ngx_int_t ngx_http_limit_sliding_init_fields(ngx_pool_t *pool,
+    ngx_http_limit_sliding_limit_t *limit);
+
+/* client */
+char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+ngx_int_t ngx_http_limit_sliding_client_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 
 /* log */
 void ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
+    limit_sliding_verdict_t *verdict);
+void ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
     limit_sliding_verdict_t *verdict);
 void ngx_http_limit_sliding_log_long_key(ngx_http_request_t *r,
-    ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key);
+    ngx_http_limit_sliding_zone_t *zone, ngx_str_t key);
+void ngx_http_limit_sliding_log_bad_value(ngx_http_request_t *r,
+    ngx_http_limit_sliding_zone_t *zone, char *name, ngx_str_t *value);
 
 /* variables */
 ngx_int_t ngx_http_limit_sliding_add_variables(ngx_conf_t *cf);
 
 
-extern ngx_module_t  ngx_http_limit_sliding_module;
+/* A single variable, as most are, is read directly.  May yield nothing. */
+
+static ngx_inline ngx_int_t
+ngx_http_limit_sliding_get(ngx_http_request_t *r,
+    ngx_http_limit_sliding_value_t *value, ngx_str_t *text)
+{
+    ngx_int_t                   rc;
+    ngx_str_t                   s;
+    ngx_http_variable_value_t  *vv;
+
+    if (value->index == NGX_ERROR) {
+        rc = ngx_http_complex_value(r, &value->complex, &s);
+        *text = s;
+        return rc;
+    }
+
+    vv = ngx_http_get_flushed_variable(r, value->index);
+
+    if (vv == NULL || vv->not_found) {
+        ngx_str_null(text);
+        return NGX_OK;
+    }
+
+    text->len = vv->len;
+    text->data = vv->data;
+
+    return NGX_OK;
+}
+
+
+/* NULL: nothing was decided for the request yet. */
+
+static ngx_inline ngx_http_limit_sliding_ctx_t *
+ngx_http_limit_sliding_get_ctx(ngx_http_request_t *r)
+{
+    ngx_http_limit_sliding_ctx_t  *ctx;
+
+    r = r->main;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module);
+
+    if (ctx == NULL && (r->internal || r->filter_finalize)) {
+        return ngx_http_limit_sliding_find_ctx(r);
+    }
+
+    return ctx;
+}
+
+
+static ngx_inline ngx_http_limit_sliding_ctx_t *
+ngx_http_limit_sliding_create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims)
+{
+    ngx_http_limit_sliding_ctx_t  *ctx;
+
+    ctx = ngx_palloc(r->pool,
+                     offsetof(ngx_http_limit_sliding_ctx_t, claims)
+                     + nclaims * sizeof(limit_sliding_claim_t));
+    if (ctx == NULL) {
+        return NULL;
+    }
+
+    /* as ngx_pool_cleanup_add() does, in one allocation */
+
+    ctx->cleanup.handler = ngx_http_limit_sliding_cleanup;
+    ctx->cleanup.data = ctx;
+    ctx->cleanup.next = r->pool->cleanup;
+    r->pool->cleanup = &ctx->cleanup;
+
+    ctx->status = NGX_HTTP_LIMIT_SLIDING_PASSED;
+    ctx->waiting = 0;
+    ctx->nclaims = 0;
+
+    ngx_http_set_ctx(r, ctx, ngx_http_limit_sliding_module);
+
+    return ctx;
+}
 
 
 #endif /* _NGX_HTTP_LIMIT_SLIDING_H_INCLUDED_ */

@@ -7,8 +7,8 @@
 #include "ngx_http_limit_sliding.h"
 
 
-static char *ngx_http_limit_sliding_off(ngx_conf_t *cf,
-    ngx_http_limit_sliding_conf_t *lscf);
+static ngx_uint_t ngx_http_limit_sliding_is_param(ngx_str_t *word,
+    ngx_str_t *name);
 
 
 static ngx_conf_enum_t  ngx_http_limit_sliding_log_levels[] = {
@@ -42,14 +42,12 @@ ngx_http_limit_sliding_params(ngx_conf_t *cf, ngx_uint_t i,
 
     for ( /* void */ ; i < cf->args->nelts; i++) {
 
-        for (param = params; param->name.len; param++) {
-            if (value[i].len > param->name.len
-                && ngx_strncmp(value[i].data, param->name.data,
-                               param->name.len)
-                   == 0)
-            {
-                break;
-            }
+        param = params;
+
+        while (param->name.len
+               && !ngx_http_limit_sliding_is_param(&value[i], &param->name))
+        {
+            param++;
         }
 
         if (param->name.len == 0) {
@@ -73,95 +71,16 @@ ngx_http_limit_sliding_params(ngx_conf_t *cf, ngx_uint_t i,
 }
 
 
-char *
-ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+static ngx_uint_t
+ngx_http_limit_sliding_is_param(ngx_str_t *word, ngx_str_t *name)
 {
-    ngx_http_limit_sliding_conf_t  *lscf = conf;
-
-    ngx_str_t                       *value;
-    ngx_uint_t                       i;
-    ngx_http_limit_sliding_zone_t   *zone;
-    ngx_http_limit_sliding_limit_t  *limit;
-
-    enum { ZONE, NPARAMS };
-
-    ngx_http_limit_sliding_param_t   params[NPARAMS + 1] = {
-        { ngx_string("zone="), ngx_null_string, ngx_null_string },
-        { ngx_null_string, ngx_null_string, ngx_null_string }
-    };
-
-    value = cf->args->elts;
-
-    if (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0) {
-        return ngx_http_limit_sliding_off(cf, lscf);
+    if (name->data[name->len - 1] == '=') {
+        return word->len > name->len
+               && ngx_strncmp(word->data, name->data, name->len) == 0;
     }
 
-    if (lscf->limits == NULL) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"limit_sliding off\" stands alone, it cannot be "
-                           "combined with \"%V\"", &value[1]);
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_limit_sliding_params(cf, 1, params) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (params[ZONE].word.len == 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" must have \"zone\" parameter", &cmd->name);
-        return NGX_CONF_ERROR;
-    }
-
-    zone = ngx_http_limit_sliding_get_zone(cf, &params[ZONE].value);
-    if (zone == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (lscf->limits == NGX_CONF_UNSET_PTR) {
-        lscf->limits = ngx_array_create(cf->pool, 2,
-                                       sizeof(ngx_http_limit_sliding_limit_t));
-        if (lscf->limits == NULL) {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    limit = lscf->limits->elts;
-
-    for (i = 0; i < lscf->limits->nelts; i++) {
-        if (limit[i].zone == zone) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "duplicate limit \"%V\"",
-                               &params[ZONE].word);
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    limit = ngx_array_push(lscf->limits);
-    if (limit == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    limit->zone = zone;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_limit_sliding_off(ngx_conf_t *cf, ngx_http_limit_sliding_conf_t *lscf)
-{
-    if (lscf->limits == NULL) {
-        return "\"off\" is duplicate";
-    }
-
-    if (lscf->limits != NGX_CONF_UNSET_PTR) {
-        return "\"off\" stands alone, it cannot be combined with a zone";
-    }
-
-    lscf->limits = NULL;
-
-    return NGX_CONF_OK;
+    return word->len == name->len
+           && ngx_strncmp(word->data, name->data, name->len) == 0;
 }
 
 
@@ -248,6 +167,66 @@ ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t *cmd,
         }
 
         lscf->log_every = ms;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_limit_sliding_conf_t  *lscf = conf;
+
+    ngx_str_t                           *value;
+    ngx_http_limit_sliding_main_conf_t  *lsmcf;
+
+    enum { OFF, RETRY_AFTER, DRAFT, X };
+
+    ngx_http_limit_sliding_param_t       params[] = {
+        { ngx_string("off"), ngx_null_string, ngx_null_string },
+        { ngx_string("retry_after"), ngx_null_string, ngx_null_string },
+        { ngx_string("draft"), ngx_null_string, ngx_null_string },
+        { ngx_string("x"), ngx_null_string, ngx_null_string },
+        { ngx_null_string, ngx_null_string, ngx_null_string }
+    };
+
+    if (lscf->headers != NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    if (ngx_http_limit_sliding_params(cf, 1, params) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    value = cf->args->elts;
+
+    if (params[OFF].word.len && cf->args->nelts > 2) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"off\" stands alone, it cannot be combined with "
+                           "\"%V\"",
+                           &value[ngx_strcmp(value[1].data, "off") ? 1 : 2]);
+        return NGX_CONF_ERROR;
+    }
+
+    lscf->headers = 0;
+
+    if (params[RETRY_AFTER].word.len) {
+        lscf->headers |= NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER;
+    }
+
+    if (params[DRAFT].word.len) {
+        lscf->headers |= NGX_HTTP_LIMIT_SLIDING_DRAFT;
+    }
+
+    if (params[X].word.len) {
+        lscf->headers |= NGX_HTTP_LIMIT_SLIDING_X;
+    }
+
+    if (lscf->headers & ~NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER) {
+        lsmcf = ngx_http_conf_get_module_main_conf(cf,
+                                                ngx_http_limit_sliding_module);
+        lsmcf->headers = 1;
     }
 
     return NGX_CONF_OK;

@@ -8,79 +8,123 @@
  * Life of a request:
  *
  *   limit_sliding directive   src/http   configuration -> a location's limits
- *   access handler            src/http   key, limit, clock -> core
+ *   access handler            src/http   key, cost, rate, clock -> core
  *     shared memory           src/core   find the key's state, compute,
  *                                        compare-and-swap
  *   verdict                   src/core   allowed? remaining, reset, retry after
- *   apply                     src/http   DECLINED | status, header, log
+ *   apply                     src/http   DECLINED | delay | status, headers,
+ *                                        log
  */
 
 
 #include "ngx_http_limit_sliding.h"
 
 
-static ngx_inline ngx_http_limit_sliding_ctx_t *
-    ngx_http_limit_sliding_create_ctx(ngx_http_request_t *r,
-    ngx_uint_t nclaims);
-static ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_extend_ctx(
-    ngx_http_request_t *r, ngx_http_limit_sliding_ctx_t *octx,
-    ngx_uint_t nclaims);
-static void ngx_http_limit_sliding_cleanup(void *data);
-static ngx_uint_t ngx_http_limit_sliding_is_decided(
-    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t ndecided,
-    ngx_http_limit_sliding_zone_t *zone);
-static ngx_int_t ngx_http_limit_sliding_key(ngx_http_request_t *r,
-    ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key);
+static ngx_int_t ngx_http_limit_sliding_run_stage(ngx_http_request_t *r,
+    ngx_http_limit_sliding_stage_e stage);
+static ngx_inline ngx_int_t ngx_http_limit_sliding_run_single(
+    ngx_http_request_t *r, ngx_http_limit_sliding_conf_t *lscf,
+    ngx_http_limit_sliding_limit_t *limit);
+static ngx_int_t ngx_http_limit_sliding_run_groups(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_group_t *group,
+    ngx_http_limit_sliding_ctx_t *octx);
+static ngx_int_t ngx_http_limit_sliding_decide(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_group_t *group);
 static ngx_int_t ngx_http_limit_sliding_collect(ngx_http_request_t *r,
-    ngx_array_t *limits, ngx_http_limit_sliding_ctx_t *ctx);
-static ngx_uint_t ngx_http_limit_sliding_decide(
-    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t ndecided);
-static ngx_int_t ngx_http_limit_sliding_reject(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
-static ngx_int_t ngx_http_limit_sliding_add_retry_after(ngx_http_request_t *r,
-    uint64_t ms);
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_group_t *group);
+static ngx_inline ngx_int_t ngx_http_limit_sliding_claim(
+    ngx_http_request_t *r, ngx_http_limit_sliding_limit_t *limit,
+    limit_sliding_claim_t *claim);
+static ngx_uint_t ngx_http_limit_sliding_is_decided(
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_zone_t *zone);
 
+
+/* In the access phase, which nginx runs for main requests only. */
 
 ngx_int_t
 ngx_http_limit_sliding_handler(ngx_http_request_t *r)
 {
-    ngx_uint_t                      ndecided;
-    ngx_http_limit_sliding_ctx_t   *ctx, *octx;
-    ngx_http_limit_sliding_conf_t  *lscf;
+    return ngx_http_limit_sliding_run_stage(r,
+                                           NGX_HTTP_LIMIT_SLIDING_BEFORE_AUTH);
+}
+
+
+/* In the precontent phase, if any limit is after_auth. */
+
+ngx_int_t
+ngx_http_limit_sliding_after_auth_handler(ngx_http_request_t *r)
+{
+    if (r != r->main) {
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_limit_sliding_run_stage(r,
+                                            NGX_HTTP_LIMIT_SLIDING_AFTER_AUTH);
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_run_stage(ngx_http_request_t *r,
+    ngx_http_limit_sliding_stage_e stage)
+{
+    ngx_http_limit_sliding_ctx_t    *octx;
+    ngx_http_limit_sliding_conf_t   *lscf;
+    ngx_http_limit_sliding_group_t  *group;
 
     lscf = ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_module);
 
-    if (lscf->limits == NULL) {
+    group = lscf->groups[stage];
+
+    if (group == NULL) {
         return NGX_DECLINED;
     }
 
     octx = ngx_http_limit_sliding_get_ctx(r);
 
-    if (octx == NULL) {
-        ctx = ngx_http_limit_sliding_create_ctx(r, lscf->limits->nelts);
-
-    } else if (octx->status != NGX_HTTP_LIMIT_SLIDING_REJECTED) {
-        ctx = ngx_http_limit_sliding_extend_ctx(r, octx, lscf->limits->nelts);
-
-    } else {
-        return NGX_DECLINED;
+    if (octx == NULL && group->single) {
+        return ngx_http_limit_sliding_run_single(r, lscf, group->limits);
     }
 
+    return ngx_http_limit_sliding_run_groups(r, lscf, group, octx);
+}
+
+
+/*
+ * The same as below, for nearly all requests: a plain case, which takes fewer
+ * instructions by a third.
+ */
+
+static ngx_inline ngx_int_t
+ngx_http_limit_sliding_run_single(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_limit_t *limit)
+{
+    ngx_int_t                      rc;
+    limit_sliding_claim_t         *claim;
+    ngx_http_limit_sliding_ctx_t  *ctx;
+
+    ctx = ngx_http_limit_sliding_create_ctx(r, 1);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ndecided = ctx->nclaims;
+    claim = ctx->claims;
 
-    if (ngx_http_limit_sliding_collect(r, lscf->limits, ctx) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    rc = ngx_http_limit_sliding_claim(r, limit, claim);
+
+    if (rc != NGX_OK) {
+        return rc == NGX_DECLINED ? NGX_DECLINED
+                                  : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (ctx->nclaims == ndecided) {
-        return NGX_DECLINED;
-    }
+    ctx->headers = lscf->headers;
+    ctx->now_ms = ngx_current_msec;
+    ctx->described = claim;
+    ctx->nclaims = 1;
 
-    if (ngx_http_limit_sliding_decide(ctx, ndecided)) {
+    (void) limit_sliding_acquire(claim, 1, ctx->now_ms);
+
+    if (claim->outcome == LIMIT_SLIDING_ADMITTED) {
         return NGX_DECLINED;
     }
 
@@ -88,293 +132,211 @@ ngx_http_limit_sliding_handler(ngx_http_request_t *r)
 }
 
 
-/* NULL: nothing was decided for the request yet. */
-
-ngx_http_limit_sliding_ctx_t *
-ngx_http_limit_sliding_get_ctx(ngx_http_request_t *r)
+static ngx_int_t
+ngx_http_limit_sliding_run_groups(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_group_t *group,
+    ngx_http_limit_sliding_ctx_t *octx)
 {
-    ngx_pool_cleanup_t            *cln;
+    ngx_int_t                      rc;
+    ngx_uint_t                     first;
+    ngx_msec_t                     delay, ms;
     ngx_http_limit_sliding_ctx_t  *ctx;
 
-    r = r->main;
+    if (octx == NULL) {
+        ctx = ngx_http_limit_sliding_create_ctx(r, group->nclaims);
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module);
+    } else if (octx->status == NGX_HTTP_LIMIT_SLIDING_REJECTED) {
+        return NGX_DECLINED;
 
-    if (ctx == NULL && (r->internal || r->filter_finalize)) {
+    } else if (octx->waiting) {
+        octx->waiting = 0;
+        return NGX_DECLINED;
 
-        /* the request was redirected, and with that its contexts cleared */
+    } else {
+        ctx = ngx_http_limit_sliding_extend_ctx(r, octx, group->nclaims);
+    }
 
-        for (cln = r->pool->cleanup; cln; cln = cln->next) {
-            if (cln->handler == ngx_http_limit_sliding_cleanup) {
-                ctx = cln->data;
-                ngx_http_set_ctx(r, ctx, ngx_http_limit_sliding_module);
-                break;
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    delay = 0;
+
+    do {
+        first = ctx->nclaims;
+
+        rc = ngx_http_limit_sliding_decide(r, lscf, ctx, group);
+
+        if (rc == NGX_ERROR) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        if (rc == NGX_BUSY) {
+
+            if (!group->dry_run) {
+                return ngx_http_limit_sliding_reject(r, lscf, ctx);
             }
+
+            ngx_http_limit_sliding_would_reject(r, lscf, ctx);
+
+        } else if (group->leaky) {
+            ms = ngx_http_limit_sliding_delay(r, lscf, ctx, first);
+
+            if (!group->dry_run) {
+                delay = ms;
+            }
+        }
+
+        group = group->next;
+
+    } while (group);
+
+    if (delay) {
+        return ngx_http_limit_sliding_suspend(r, ctx, delay);
+    }
+
+    return NGX_DECLINED;
+}
+
+
+/*
+ * Decides the limits of a group, as far as they are accounted and were not
+ * decided before a redirect.  NGX_OK: admitted; NGX_BUSY: rejected.
+ */
+
+static ngx_int_t
+ngx_http_limit_sliding_decide(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_group_t *group)
+{
+    ngx_int_t               n;
+    limit_sliding_claim_t  *claims, *claim;
+
+    n = ngx_http_limit_sliding_collect(r, ctx, group);
+
+    if (n <= 0) {
+        return n;
+    }
+
+    claims = &ctx->claims[ctx->nclaims];
+
+    ctx->headers = lscf->headers;
+    ctx->now_ms = ngx_current_msec;
+
+    claim = &claims[limit_sliding_acquire(claims, n, ctx->now_ms)];
+
+    ctx->nclaims += n;
+
+    if (claims == ctx->claims) {
+        ctx->described = claim;
+
+    } else if (claim->outcome != LIMIT_SLIDING_ADMITTED) {
+        ctx->described = claim;
+
+    } else if (ctx->described->outcome == LIMIT_SLIDING_ADMITTED) {
+        ctx->described = &ctx->claims[limit_sliding_tightest(ctx->claims,
+                                                             ctx->nclaims,
+                                                             ctx->now_ms)];
+    }
+
+    return claim->outcome == LIMIT_SLIDING_ADMITTED ? NGX_OK : NGX_BUSY;
+}
+
+
+/* Makes a claim of every limit that is to be decided; returns their number. */
+
+static ngx_int_t
+ngx_http_limit_sliding_collect(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_group_t *group)
+{
+    ngx_int_t                        rc;
+    limit_sliding_claim_t           *claims, *claim;
+    ngx_http_limit_sliding_limit_t  *limit, *last;
+
+    claims = &ctx->claims[ctx->nclaims];
+    claim = claims;
+
+    limit = group->limits;
+
+    for (last = limit + group->nlimits; limit != last; limit++) {
+        if (ngx_http_limit_sliding_is_decided(ctx, limit->zone)) {
+            continue;
+        }
+
+        rc = ngx_http_limit_sliding_claim(r, limit, claim);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (rc == NGX_OK) {
+            claim++;
         }
     }
 
-    return ctx;
+    return claim - claims;
 }
 
 
-static ngx_inline ngx_http_limit_sliding_ctx_t *
-ngx_http_limit_sliding_create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims)
-{
-    ngx_http_limit_sliding_ctx_t  *ctx;
+/* NGX_DECLINED: not accounted. */
 
-    ctx = ngx_palloc(r->pool,
-                     offsetof(ngx_http_limit_sliding_ctx_t, claims)
-                     + nclaims * sizeof(limit_sliding_claim_t));
-    if (ctx == NULL) {
-        return NULL;
+static ngx_inline ngx_int_t
+ngx_http_limit_sliding_claim(ngx_http_request_t *r,
+    ngx_http_limit_sliding_limit_t *limit, limit_sliding_claim_t *claim)
+{
+    ngx_int_t                       rc;
+    ngx_str_t                       key;
+    ngx_http_limit_sliding_zone_t  *zone;
+
+    zone = limit->zone;
+
+    if (ngx_http_limit_sliding_get(r, &zone->key, &key) != NGX_OK) {
+        return NGX_ERROR;
     }
 
-    /* as ngx_pool_cleanup_add() does, in one allocation */
-
-    ctx->cleanup.handler = ngx_http_limit_sliding_cleanup;
-    ctx->cleanup.data = ctx;
-    ctx->cleanup.next = r->pool->cleanup;
-    r->pool->cleanup = &ctx->cleanup;
-
-    ctx->status = NGX_HTTP_LIMIT_SLIDING_PASSED;
-    ctx->described = NULL;
-    ctx->nclaims = 0;
-
-    ngx_http_set_ctx(r, ctx, ngx_http_limit_sliding_module);
-
-    return ctx;
-}
-
-
-/* A context with room for more, which begins with what the old one decided. */
-
-static ngx_http_limit_sliding_ctx_t *
-ngx_http_limit_sliding_extend_ctx(ngx_http_request_t *r,
-    ngx_http_limit_sliding_ctx_t *octx, ngx_uint_t nclaims)
-{
-    ngx_http_limit_sliding_ctx_t  *ctx;
-
-    ctx = ngx_http_limit_sliding_create_ctx(r, octx->nclaims + nclaims);
-    if (ctx == NULL) {
-        return NULL;
+    if (key.len == 0) {
+        return NGX_DECLINED;
     }
 
-    ctx->status = octx->status;
-    ctx->now_ms = octx->now_ms;
-    ctx->nclaims = octx->nclaims;
-
-    ngx_memcpy(ctx->claims, octx->claims,
-               octx->nclaims * sizeof(limit_sliding_claim_t));
-
-    if (octx->described) {
-        ctx->described = ctx->claims + (octx->described - octx->claims);
+    if (key.len > 65535) {
+        ngx_http_limit_sliding_log_long_key(r, zone, key);
+        return NGX_DECLINED;
     }
 
-    return ctx;
-}
+    claim->zone = zone->zone;
+    claim->policy = &zone->policy;
+    claim->limit = limit->limit;
+    claim->cost = limit->cost;
+    claim->look = 0;
+    claim->data = limit;
 
+    if (limit->evaluated) {
+        rc = ngx_http_limit_sliding_evaluate(r, limit, claim);
+        if (rc != NGX_OK) {
+            return rc;
+        }
+    }
 
-/* Marks the record; there is nothing to clean up. */
+    claim->hash = limit_sliding_zone_hash(zone->zone, key.data, key.len);
 
-static void
-ngx_http_limit_sliding_cleanup(void *data)
-{
-    return;
+    return NGX_OK;
 }
 
 
 static ngx_uint_t
 ngx_http_limit_sliding_is_decided(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_uint_t ndecided, ngx_http_limit_sliding_zone_t *zone)
+    ngx_http_limit_sliding_zone_t *zone)
 {
-    ngx_uint_t  i;
+    ngx_uint_t                       i;
+    ngx_http_limit_sliding_limit_t  *limit;
 
-    for (i = 0; i < ndecided; i++) {
-        if (ctx->claims[i].data == zone) {
+    for (i = 0; i < ctx->nclaims; i++) {
+        limit = ctx->claims[i].data;
+
+        if (limit->zone == zone) {
             return 1;
         }
     }
 
     return 0;
-}
-
-
-static ngx_int_t
-ngx_http_limit_sliding_key(ngx_http_request_t *r,
-    ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key)
-{
-    ngx_http_variable_value_t  *vv;
-
-    if (zone->key_index == NGX_ERROR) {
-        return ngx_http_complex_value(r, &zone->key, key);
-    }
-
-    vv = ngx_http_get_flushed_variable(r, zone->key_index);
-
-    if (vv == NULL || vv->not_found) {
-        ngx_str_null(key);
-        return NGX_OK;
-    }
-
-    key->len = vv->len;
-    key->data = vv->data;
-
-    return NGX_OK;
-}
-
-
-/* Adds a claim for every limit that is to be decided. */
-
-static ngx_int_t
-ngx_http_limit_sliding_collect(ngx_http_request_t *r, ngx_array_t *limits,
-    ngx_http_limit_sliding_ctx_t *ctx)
-{
-    ngx_str_t                        key;
-    ngx_uint_t                       i, ndecided;
-    limit_sliding_claim_t           *claim;
-    ngx_http_limit_sliding_zone_t   *zone;
-    ngx_http_limit_sliding_limit_t  *limit;
-
-    limit = limits->elts;
-    ndecided = ctx->nclaims;
-    claim = &ctx->claims[ndecided];
-
-    for (i = 0; i < limits->nelts; i++) {
-        zone = limit[i].zone;
-
-        if (ngx_http_limit_sliding_is_decided(ctx, ndecided, zone)) {
-            continue;
-        }
-
-        if (ngx_http_limit_sliding_key(r, zone, &key) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        if (key.len == 0) {
-            continue;
-        }
-
-        if (key.len > 65535) {
-            ngx_http_limit_sliding_log_long_key(r, zone, &key);
-            continue;
-        }
-
-        claim->zone = zone->zone;
-        claim->policy = &zone->policy;
-        claim->hash = limit_sliding_zone_hash(zone->zone, key.data, key.len);
-        claim->limit = zone->limit;
-        claim->cost = 1;
-        claim->look = 0;
-        claim->data = zone;
-
-        claim++;
-        ctx->nclaims++;
-    }
-
-    return NGX_OK;
-}
-
-
-/*
- * Decides the claims after the first ndecided, which a location before a
- * redirect has decided; returns 1 if they admit the request.  The tightest of
- * all describes it, unless one rejected it.
- */
-
-static ngx_uint_t
-ngx_http_limit_sliding_decide(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_uint_t ndecided)
-{
-    limit_sliding_claim_t  *claims, *claim;
-
-    claims = &ctx->claims[ndecided];
-
-    ctx->now_ms = ngx_current_msec;
-
-    claim = &claims[limit_sliding_acquire(claims, ctx->nclaims - ndecided,
-                                          ctx->now_ms)];
-
-    if (claim->outcome != LIMIT_SLIDING_ADMITTED) {
-        ctx->described = claim;
-        return 0;
-    }
-
-    if (ctx->status == NGX_HTTP_LIMIT_SLIDING_PASSED) {
-        ctx->described = claim;
-
-        if (ndecided) {
-            ctx->described = &ctx->claims[
-                                 limit_sliding_tightest(ctx->claims,
-                                                        ctx->nclaims,
-                                                        ctx->now_ms)];
-        }
-    }
-
-    return 1;
-}
-
-
-static ngx_int_t
-ngx_http_limit_sliding_reject(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx)
-{
-    limit_sliding_verdict_t  verdict;
-
-    limit_sliding_claim_describe(ctx->described, ctx->now_ms, &verdict);
-
-    ngx_http_limit_sliding_log_rejected(r, lscf, ctx, &verdict);
-
-    if (lscf->dry_run) {
-        ctx->status = NGX_HTTP_LIMIT_SLIDING_REJECTED_DRY_RUN;
-        return NGX_DECLINED;
-    }
-
-    ctx->status = NGX_HTTP_LIMIT_SLIDING_REJECTED;
-
-    if (verdict.retry_after_ms != LIMIT_SLIDING_NEVER
-        && ngx_http_limit_sliding_add_retry_after(r, verdict.retry_after_ms)
-           != NGX_OK)
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    if (lscf->status_code == NGX_HTTP_UNAUTHORIZED
-        || lscf->status_code == NGX_HTTP_FORBIDDEN)
-    {
-        /* returned, they would be taken for the answer of an authentication */
-
-        ngx_http_finalize_request(r, lscf->status_code);
-        return NGX_DONE;
-    }
-
-    return lscf->status_code;
-}
-
-
-static ngx_int_t
-ngx_http_limit_sliding_add_retry_after(ngx_http_request_t *r, uint64_t ms)
-{
-    ngx_table_elt_t  *h;
-
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    h->hash = 1;
-#if (nginx_version >= 1023000)
-    h->next = NULL;
-#endif
-    ngx_str_set(&h->key, "Retry-After");
-
-    h->value.data = ngx_pnalloc(r->pool, NGX_INT64_LEN);
-    if (h->value.data == NULL) {
-        h->hash = 0;
-        return NGX_ERROR;
-    }
-
-    h->value.len = ngx_sprintf(h->value.data, "%uL", limit_sliding_seconds(ms))
-                   - h->value.data;
-
-    return NGX_OK;
 }

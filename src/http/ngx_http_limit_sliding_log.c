@@ -7,11 +7,15 @@
 #include "ngx_http_limit_sliding.h"
 
 
-/* Of a key too long, so many bytes are logged. */
+/* Of a value that a client may have sent, so many bytes are logged. */
 
 #define NGX_HTTP_LIMIT_SLIDING_SHOWN  256
 
 
+static ngx_uint_t ngx_http_limit_sliding_log_begin(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_zone_t *zone);
+static void ngx_http_limit_sliding_log_end(ngx_http_request_t *r);
+static size_t ngx_http_limit_sliding_escape(u_char *dst, ngx_str_t *value);
 static u_char *ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
     ngx_http_request_t *sr, u_char *buf, size_t len);
 
@@ -24,23 +28,83 @@ static ngx_http_log_handler_pt  ngx_http_limit_sliding_next_log_handler;
 
 void
 ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
     limit_sliding_verdict_t *verdict)
 {
-    char                           *dry_run;
-    ngx_http_limit_sliding_zone_t  *zone;
+    char                            *dry_run;
+    ngx_http_limit_sliding_zone_t   *zone;
+    ngx_http_limit_sliding_limit_t  *limit;
 
-    if (lscf->log_level == 0) {
+    limit = claim->data;
+    zone = limit->zone;
+
+    if (!ngx_http_limit_sliding_log_begin(r, lscf, zone)) {
         return;
     }
 
-    zone = ctx->described->data;
+    dry_run = limit->dry_run ? ", dry run" : "";
+
+    if (claim->outcome == LIMIT_SLIDING_REFUSED) {
+        ngx_log_error(lscf->log_level, r->connection->log, 0,
+                      "refusing new keys%s, zone \"%V\" is full",
+                      dry_run, &zone->name);
+
+    } else {
+        ngx_log_error(lscf->log_level, r->connection->log, 0,
+                      "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
+                      dry_run, verdict->excess / 1000, verdict->excess % 1000,
+                      &zone->name);
+    }
+
+    ngx_http_limit_sliding_log_end(r);
+}
+
+
+void
+ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
+    limit_sliding_verdict_t *verdict)
+{
+    ngx_uint_t                       level;
+    ngx_http_limit_sliding_zone_t   *zone;
+    ngx_http_limit_sliding_limit_t  *limit;
+
+    limit = claim->data;
+    zone = limit->zone;
+
+    /* one level lower than rejections, as limit_req */
+
+    level = ngx_min(lscf->log_level + 1, NGX_LOG_INFO);
+
+    if (!ngx_http_limit_sliding_log_begin(r, lscf, zone)) {
+        return;
+    }
+
+    ngx_log_error(level, r->connection->log, 0,
+                  "delaying request%s, excess: %uL.%03uL, by zone \"%V\"",
+                  limit->dry_run ? ", dry run" : "",
+                  verdict->excess / 1000, verdict->excess % 1000,
+                  &zone->name);
+
+    ngx_http_limit_sliding_log_end(r);
+}
+
+
+/* 0: there is to be no line, now or at all. */
+
+static ngx_uint_t
+ngx_http_limit_sliding_log_begin(ngx_http_request_t *r,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_zone_t *zone)
+{
+    if (lscf->log_level == 0) {
+        return 0;
+    }
 
     if (lscf->log_every) {
 
         if ((ngx_msec_int_t) (zone->log_after - ngx_current_msec) > 0) {
             zone->log_omitted++;
-            return;
+            return 0;
         }
 
         zone->log_after = ngx_current_msec + lscf->log_every;
@@ -54,20 +118,13 @@ ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
         r->log_handler = ngx_http_limit_sliding_log_handler;
     }
 
-    dry_run = lscf->dry_run ? ", dry run" : "";
+    return 1;
+}
 
-    if (ctx->described->outcome == LIMIT_SLIDING_REFUSED) {
-        ngx_log_error(lscf->log_level, r->connection->log, 0,
-                      "refusing new keys%s, zone \"%V\" is full",
-                      dry_run, &zone->name);
 
-    } else {
-        ngx_log_error(lscf->log_level, r->connection->log, 0,
-                      "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
-                      dry_run, verdict->excess / 1000, verdict->excess % 1000,
-                      &zone->name);
-    }
-
+static void
+ngx_http_limit_sliding_log_end(ngx_http_request_t *r)
+{
     if (r->log_handler == ngx_http_limit_sliding_log_handler) {
         r->log_handler = ngx_http_limit_sliding_next_log_handler;
     }
@@ -92,20 +149,56 @@ ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
 }
 
 
-/* limit_req's words, but for the key: a client's, it could forge lines. */
+/* limit_req's words, but for the key. */
 
 void
 ngx_http_limit_sliding_log_long_key(ngx_http_request_t *r,
-    ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key)
+    ngx_http_limit_sliding_zone_t *zone, ngx_str_t key)
 {
-    u_char      text[4 * NGX_HTTP_LIMIT_SLIDING_SHOWN];
-    u_char     *p, ch;
-    ngx_uint_t  i;
+    size_t  len;
+    u_char  text[4 * NGX_HTTP_LIMIT_SLIDING_SHOWN];
 
-    p = text;
+    len = ngx_http_limit_sliding_escape(text, &key);
 
-    for (i = 0; i < NGX_HTTP_LIMIT_SLIDING_SHOWN; i++) {
-        ch = key->data[i];
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "the value of the \"%V\" key "
+                  "is more than 65535 bytes: \"%*s...\"",
+                  &zone->key.complex.value, len, text);
+}
+
+
+/* `name` is "rate" or "cost". */
+
+void
+ngx_http_limit_sliding_log_bad_value(ngx_http_request_t *r,
+    ngx_http_limit_sliding_zone_t *zone, char *name, ngx_str_t *value)
+{
+    size_t  len;
+    u_char  text[4 * NGX_HTTP_LIMIT_SLIDING_SHOWN];
+
+    len = ngx_http_limit_sliding_escape(text, value);
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "invalid %s \"%*s%s\" of a request in zone \"%V\"",
+                  name, len, text,
+                  value->len > NGX_HTTP_LIMIT_SLIDING_SHOWN ? "..." : "",
+                  &zone->name);
+}
+
+
+/* What a client has sent could forge lines, or fill the log. */
+
+static size_t
+ngx_http_limit_sliding_escape(u_char *dst, ngx_str_t *value)
+{
+    u_char  *p, *src, *last, ch;
+
+    p = dst;
+    src = value->data;
+    last = src + ngx_min(value->len, NGX_HTTP_LIMIT_SLIDING_SHOWN);
+
+    while (src < last) {
+        ch = *src++;
 
         if (ch < ' ' || ch > '~' || ch == '"' || ch == '\\') {
             p = ngx_sprintf(p, "\\x%02Xd", ch);
@@ -115,8 +208,5 @@ ngx_http_limit_sliding_log_long_key(ngx_http_request_t *r,
         }
     }
 
-    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "the value of the \"%V\" key "
-                  "is more than 65535 bytes: \"%*s...\"",
-                  &zone->key.value, p - text, text);
+    return p - dst;
 }

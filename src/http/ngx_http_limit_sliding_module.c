@@ -9,9 +9,13 @@
 
 static void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf);
+static char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf,
+    void *conf);
 static char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
     void *child);
 static ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_limit_sliding_add_handler(ngx_conf_t *cf,
+    ngx_uint_t phase, ngx_http_handler_pt handler);
 
 
 static ngx_command_t  ngx_http_limit_sliding_commands[] = {
@@ -51,6 +55,20 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
       offsetof(ngx_http_limit_sliding_conf_t, dry_run),
       NULL },
 
+    { ngx_string("limit_sliding_headers"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_limit_sliding_headers,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("limit_sliding_client"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_limit_sliding_client,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -60,7 +78,7 @@ static ngx_http_module_t  ngx_http_limit_sliding_module_ctx = {
     ngx_http_limit_sliding_init,               /* postconfiguration */
 
     ngx_http_limit_sliding_create_main_conf,   /* create main configuration */
-    NULL,                                      /* init main configuration */
+    ngx_http_limit_sliding_init_main_conf,     /* init main configuration */
 
     NULL,                                      /* create server configuration */
     NULL,                                      /* merge server configuration */
@@ -98,12 +116,32 @@ ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf)
 
     if (ngx_array_init(&lsmcf->zones, cf->pool, 4,
                        sizeof(ngx_http_limit_sliding_zone_t *))
-        != NGX_OK)
+        != NGX_OK
+        || ngx_array_init(&lsmcf->sets, cf->pool, 4,
+                          sizeof(ngx_http_limit_sliding_set_t *))
+           != NGX_OK)
     {
         return NULL;
     }
 
     return lsmcf;
+}
+
+
+/* Runs once everything is parsed, before anything is inherited. */
+
+static char *
+ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf)
+{
+    ngx_http_limit_sliding_main_conf_t  *lsmcf = conf;
+
+    if (ngx_http_limit_sliding_init_zones(cf, lsmcf) != NGX_OK
+        || ngx_http_limit_sliding_init_sets(cf, lsmcf) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
 }
 
 
@@ -117,11 +155,14 @@ ngx_http_limit_sliding_create_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    conf->limits = NGX_CONF_UNSET_PTR;
+    conf->set = NGX_CONF_UNSET_PTR;
     conf->status_code = NGX_CONF_UNSET_UINT;
     conf->log_level = NGX_CONF_UNSET_UINT;
     conf->log_every = NGX_CONF_UNSET_MSEC;
     conf->dry_run = NGX_CONF_UNSET;
+    conf->headers = NGX_CONF_UNSET_UINT;
+    conf->client_ipv4 = NGX_CONF_UNSET_UINT;
+    conf->client_ipv6 = NGX_CONF_UNSET_UINT;
 
     return conf;
 }
@@ -133,7 +174,19 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_limit_sliding_conf_t  *prev = parent;
     ngx_http_limit_sliding_conf_t  *conf = child;
 
-    ngx_conf_merge_ptr_value(conf->limits, prev->limits, NULL);
+    ngx_uint_t                        i;
+    ngx_http_limit_sliding_group_t  **groups;
+
+    ngx_conf_merge_ptr_value(conf->set, prev->set, NULL);
+    ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
+
+    if (conf->set) {
+        groups = conf->set->groups[conf->dry_run];
+
+        for (i = 0; i < NGX_HTTP_LIMIT_SLIDING_NSTAGES; i++) {
+            conf->groups[i] = groups[i];
+        }
+    }
 
     ngx_conf_merge_uint_value(conf->status_code, prev->status_code,
                               NGX_HTTP_TOO_MANY_REQUESTS);
@@ -141,7 +194,13 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);
     ngx_conf_merge_msec_value(conf->log_every, prev->log_every, 0);
 
-    ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
+    ngx_conf_merge_uint_value(conf->headers, prev->headers,
+                              NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER);
+
+    ngx_conf_merge_uint_value(conf->client_ipv4, prev->client_ipv4,
+                              NGX_HTTP_LIMIT_SLIDING_IPV4);
+    ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6,
+                              NGX_HTTP_LIMIT_SLIDING_IPV6);
 
     return NGX_CONF_OK;
 }
@@ -150,14 +209,10 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
 static ngx_int_t
 ngx_http_limit_sliding_init(ngx_conf_t *cf)
 {
-    ngx_http_handler_pt        *h;
-    ngx_http_core_main_conf_t  *cmcf;
+    ngx_http_limit_sliding_main_conf_t  *lsmcf;
 
-    if (ngx_http_limit_sliding_init_zones(cf) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    lsmcf = ngx_http_conf_get_module_main_conf(cf,
+                                               ngx_http_limit_sliding_module);
 
     /*
      * Handlers of a phase run in the reverse order of registration, and
@@ -165,12 +220,54 @@ ngx_http_limit_sliding_init(ngx_conf_t *cf)
      * ahead of them.
      */
 
-    h = ngx_array_push(&cmcf->phases[NGX_HTTP_ACCESS_PHASE].handlers);
+    if (ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_ACCESS_PHASE,
+                                           ngx_http_limit_sliding_handler)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    /* the rest costs nothing unless it is used */
+
+    if (lsmcf->after_auth
+        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_PRECONTENT_PHASE,
+                                     ngx_http_limit_sliding_after_auth_handler)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (lsmcf->count_status
+        && ngx_http_limit_sliding_add_handler(cf, NGX_HTTP_LOG_PHASE,
+                                          ngx_http_limit_sliding_count_handler)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (lsmcf->headers) {
+        ngx_http_limit_sliding_init_headers();
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_add_handler(ngx_conf_t *cf, ngx_uint_t phase,
+    ngx_http_handler_pt handler)
+{
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[phase].handlers);
     if (h == NULL) {
         return NGX_ERROR;
     }
 
-    *h = ngx_http_limit_sliding_handler;
+    *h = handler;
 
     return NGX_OK;
 }

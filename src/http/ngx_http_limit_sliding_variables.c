@@ -47,6 +47,9 @@ static ngx_http_variable_t  ngx_http_limit_sliding_vars[] = {
     { ngx_string("limit_sliding_source"), NULL,
       ngx_http_limit_sliding_source_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
+    { ngx_string("limit_sliding_client"), NULL,
+      ngx_http_limit_sliding_client_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
       ngx_http_null_variable
 };
 
@@ -55,10 +58,10 @@ static ngx_http_variable_t  ngx_http_limit_sliding_vars[] = {
 
 static ngx_str_t  ngx_http_limit_sliding_statuses[] = {
     ngx_string("PASSED"),
-    ngx_string("DELAYED"),
-    ngx_string("REJECTED"),
     ngx_string("DELAYED_DRY_RUN"),
-    ngx_string("REJECTED_DRY_RUN")
+    ngx_string("DELAYED"),
+    ngx_string("REJECTED_DRY_RUN"),
+    ngx_string("REJECTED")
 };
 
 
@@ -91,7 +94,7 @@ ngx_http_limit_sliding_variable_ctx(ngx_http_request_t *r,
 
     ctx = ngx_http_limit_sliding_get_ctx(r);
 
-    if (ctx == NULL || ctx->described == NULL) {
+    if (ctx == NULL || ctx->nclaims == 0) {
         v->not_found = 1;
         return NULL;
     }
@@ -125,15 +128,15 @@ static ngx_int_t
 ngx_http_limit_sliding_zone_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    ngx_http_limit_sliding_ctx_t   *ctx;
-    ngx_http_limit_sliding_zone_t  *zone;
+    ngx_http_limit_sliding_ctx_t    *ctx;
+    ngx_http_limit_sliding_limit_t  *limit;
 
     ctx = ngx_http_limit_sliding_variable_ctx(r, v);
 
     if (ctx) {
-        zone = ctx->described->data;
-        v->len = zone->name.len;
-        v->data = zone->name.data;
+        limit = ctx->described->data;
+        v->len = limit->zone->name.len;
+        v->data = limit->zone->name.data;
     }
 
     return NGX_OK;

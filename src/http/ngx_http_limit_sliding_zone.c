@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 
+static ngx_int_t ngx_http_limit_sliding_quote(ngx_pool_t *pool,
+    ngx_str_t *text, ngx_str_t *quoted);
 static ngx_int_t ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_int_t ngx_http_limit_sliding_reuse_zone(ngx_conf_t *cf,
@@ -94,19 +96,60 @@ ngx_http_limit_sliding_add_zone(ngx_conf_t *cf,
 
     zone->shm_zone = shm_zone;
 
+    return ngx_http_limit_sliding_quote(cf->pool, &zone->name, &zone->quoted);
+}
+
+
+/*
+ * A zone's name as a structured field's string.  Those hold printable ASCII
+ * only; other bytes are shown as %XX.
+ */
+
+static ngx_int_t
+ngx_http_limit_sliding_quote(ngx_pool_t *pool, ngx_str_t *text,
+    ngx_str_t *quoted)
+{
+    u_char  *p, *src, *last;
+
+    p = ngx_pnalloc(pool, 3 * text->len + 2);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    quoted->data = p;
+
+    last = text->data + text->len;
+
+    *p++ = '"';
+
+    for (src = text->data; src < last; src++) {
+
+        if (*src < ' ' || *src > '~') {
+            p = ngx_sprintf(p, "%%%02Xd", *src);
+            continue;
+        }
+
+        if (*src == '"' || *src == '\\') {
+            *p++ = '\\';
+        }
+
+        *p++ = *src;
+    }
+
+    *p++ = '"';
+
+    quoted->len = p - quoted->data;
+
     return NGX_OK;
 }
 
 
 ngx_int_t
-ngx_http_limit_sliding_init_zones(ngx_conf_t *cf)
+ngx_http_limit_sliding_init_zones(ngx_conf_t *cf,
+    ngx_http_limit_sliding_main_conf_t *lsmcf)
 {
-    ngx_uint_t                            i;
-    ngx_http_limit_sliding_zone_t       **zones;
-    ngx_http_limit_sliding_main_conf_t   *lsmcf;
-
-    lsmcf = ngx_http_conf_get_module_main_conf(cf,
-                                               ngx_http_limit_sliding_module);
+    ngx_uint_t                       i;
+    ngx_http_limit_sliding_zone_t  **zones;
 
     zones = lsmcf->zones.elts;
 
@@ -197,12 +240,16 @@ ngx_http_limit_sliding_compare_zones(ngx_pool_t *pool,
     size_t                          len;
     u_char                         *p;
     ngx_str_t                      *key, *okey;
+    limit_sliding_policy_t         *policy, *opolicy;
     ngx_http_limit_sliding_zone_t  *ozone;
 
     ozone = oshm_zone->data;
 
-    key = &zone->key.value;
-    okey = &ozone->key.value;
+    policy = &zone->policy;
+    opolicy = &ozone->policy;
+
+    key = &zone->key.complex.value;
+    okey = &ozone->key.complex.value;
 
     len = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
           + key->len + okey->len;
@@ -220,9 +267,25 @@ ngx_http_limit_sliding_compare_zones(ngx_pool_t *pool,
         p = ngx_slprintf(p, p + len, "its key was \"%V\", now \"%V\"",
                          okey, key);
 
-    } else if (zone->policy.window_ms != ozone->policy.window_ms) {
+    } else if (policy->window_ms != opolicy->window_ms) {
         p = ngx_slprintf(p, p + len, "its window was %uL ms, now %uL ms",
-                         ozone->policy.window_ms, zone->policy.window_ms);
+                         opolicy->window_ms, policy->window_ms);
+
+    } else if (policy->algorithm != opolicy->algorithm) {
+        p = ngx_slprintf(p, p + len, "its algorithm was %V, now %V",
+                         ngx_http_limit_sliding_algorithm(opolicy->algorithm),
+                         ngx_http_limit_sliding_algorithm(policy->algorithm));
+
+    } else if (ngx_max(policy->precision, 1)
+               != ngx_max(opolicy->precision, 1))
+    {
+        p = ngx_slprintf(p, p + len, "its precision was %uD, now %uD",
+                         ngx_max(opolicy->precision, 1),
+                         ngx_max(policy->precision, 1));
+
+    } else if (policy->burst != opolicy->burst) {
+        p = ngx_slprintf(p, p + len, "its burst was %uD, now %uD",
+                         opolicy->burst, policy->burst);
 
     } else if (zone->shm_zone->shm.size != oshm_zone->shm.size) {
         p = ngx_slprintf(p, p + len, "its size was %uz, now %uz",

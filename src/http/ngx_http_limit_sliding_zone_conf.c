@@ -9,7 +9,7 @@
 
 /* The parameters of limit_sliding_zone; the first two must be given. */
 
-enum { ZONE, RATE, WINDOW, FULL };
+enum { ZONE, RATE, WINDOW, ALGORITHM, PRECISION, BURST, FULL };
 
 
 static char *ngx_http_limit_sliding_zone_size(ngx_conf_t *cf,
@@ -22,9 +22,27 @@ static char *ngx_http_limit_sliding_zone_rate(ngx_conf_t *cf,
 static char *ngx_http_limit_sliding_zone_window(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone,
     ngx_http_limit_sliding_param_t *param);
+static char *ngx_http_limit_sliding_zone_algorithm(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone,
+    ngx_http_limit_sliding_param_t *params);
+static char *ngx_http_limit_sliding_zone_number(ngx_conf_t *cf,
+    ngx_http_limit_sliding_param_t *param, uint32_t minimum, uint32_t maximum,
+    uint32_t *number);
 static char *ngx_http_limit_sliding_zone_full(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone,
     ngx_http_limit_sliding_param_t *param);
+
+
+/* By limit_sliding_algorithm_t. */
+
+static ngx_str_t  ngx_http_limit_sliding_algorithms[] = {
+    ngx_string("counter"),
+    ngx_string("log"),
+    ngx_string("fixed"),
+    ngx_string("token_bucket"),
+    ngx_string("leaky_bucket"),
+    ngx_null_string
+};
 
 
 char *
@@ -39,6 +57,9 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         { ngx_string("zone="), ngx_null_string, ngx_null_string },
         { ngx_string("rate="), ngx_null_string, ngx_null_string },
         { ngx_string("window="), ngx_null_string, ngx_null_string },
+        { ngx_string("algorithm="), ngx_null_string, ngx_null_string },
+        { ngx_string("precision="), ngx_null_string, ngx_null_string },
+        { ngx_string("burst="), ngx_null_string, ngx_null_string },
         { ngx_string("full="), ngx_null_string, ngx_null_string },
         { ngx_null_string, ngx_null_string, ngx_null_string }
     };
@@ -70,7 +91,7 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (zone->shm_zone) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "duplicate zone \"%V\", it is already bound to "
-                           "key \"%V\"", &name, &zone->key.value);
+                           "key \"%V\"", &name, &zone->key.complex.value);
         return NGX_CONF_ERROR;
     }
 
@@ -79,6 +100,8 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (ngx_http_limit_sliding_zone_key(cf, zone, &value[1]) != NGX_CONF_OK
         || ngx_http_limit_sliding_zone_rate(cf, zone, &params[RATE],
                                             &params[WINDOW])
+           != NGX_CONF_OK
+        || ngx_http_limit_sliding_zone_algorithm(cf, zone, params)
            != NGX_CONF_OK
         || ngx_http_limit_sliding_zone_full(cf, zone, &params[FULL])
            != NGX_CONF_OK)
@@ -152,10 +175,6 @@ static char *
 ngx_http_limit_sliding_zone_key(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone, ngx_str_t *value)
 {
-    size_t                             i;
-    ngx_str_t                          name;
-    ngx_http_compile_complex_value_t   ccv;
-
     if (value->len == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "the key \"\" of zone \"%V\" is empty",
@@ -163,45 +182,7 @@ ngx_http_limit_sliding_zone_key(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
-
-    ccv.cf = cf;
-    ccv.value = value;
-    ccv.complex_value = &zone->key;
-
-    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    /*
-     * A key that is one variable and nothing else is read directly.  Captures
-     * of regular expressions are not variables with an index.
-     */
-
-    zone->key_index = NGX_ERROR;
-
-    if (value->data[0] != '$' || value->len == 1
-        || (value->data[1] >= '0' && value->data[1] <= '9'))
-    {
-        return NGX_CONF_OK;
-    }
-
-    name.data = value->data + 1;
-    name.len = value->len - 1;
-
-    for (i = 0; i < name.len; i++) {
-        if ((name.data[i] < 'a' || name.data[i] > 'z')
-            && (name.data[i] < 'A' || name.data[i] > 'Z')
-            && (name.data[i] < '0' || name.data[i] > '9')
-            && name.data[i] != '_')
-        {
-            return NGX_CONF_OK;
-        }
-    }
-
-    zone->key_index = ngx_http_get_variable_index(cf, &name);
-
-    return zone->key_index == NGX_ERROR ? NGX_CONF_ERROR : NGX_CONF_OK;
+    return ngx_http_limit_sliding_compile(cf, value, &zone->key);
 }
 
 
@@ -210,16 +191,13 @@ ngx_http_limit_sliding_zone_rate(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone, ngx_http_limit_sliding_param_t *param,
     ngx_http_limit_sliding_param_t *window)
 {
-    uint64_t              limit;
     limit_sliding_rate_t  rate;
 
-    if (!limit_sliding_rate_parse((char *) param->value.data,
-                                  param->value.len, &rate))
+    ngx_memzero(&rate, sizeof(limit_sliding_rate_t));
+
+    if (ngx_http_limit_sliding_rate_value(cf, param, &zone->rate, &rate)
+        != NGX_CONF_OK)
     {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid rate \"%V\", it must be a positive "
-                           "integer, with \"r/s\", \"r/m\", \"r/h\", \"r/d\" "
-                           "or alone", &param->word);
         return NGX_CONF_ERROR;
     }
 
@@ -241,18 +219,18 @@ ngx_http_limit_sliding_zone_rate(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    limit = limit_sliding_rate_limit(&rate, zone->policy.window_ms);
-
-    if (limit < 1 || limit > LIMIT_SLIDING_LIMIT_MAX) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" allows %uL requests in a window of %uL ms, "
-                           "it must be between 1 and %uD",
-                           &param->word, limit, zone->policy.window_ms,
-                           LIMIT_SLIDING_LIMIT_MAX);
-        return NGX_CONF_ERROR;
+    if (zone->rate) {
+        return NGX_CONF_OK;
     }
 
-    zone->limit = (uint32_t) limit;
+    if (ngx_http_limit_sliding_rate_limit(cf, &param->word, &rate,
+                                          zone->policy.window_ms, &zone->limit,
+                                          cf->conf_file->file.name.data,
+                                          cf->conf_file->line)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
 
     return NGX_CONF_OK;
 }
@@ -282,6 +260,106 @@ ngx_http_limit_sliding_zone_window(ngx_conf_t *cf,
     }
 
     zone->policy.window_ms = ms;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_limit_sliding_zone_algorithm(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone,
+    ngx_http_limit_sliding_param_t *params)
+{
+    ngx_str_t                  *name;
+    limit_sliding_policy_t     *policy;
+    limit_sliding_algorithm_t   algorithm;
+
+    policy = &zone->policy;
+
+    if (params[ALGORITHM].word.len) {
+        name = ngx_http_limit_sliding_algorithms;
+
+        while (name->len
+               && ngx_strcmp(params[ALGORITHM].value.data, name->data) != 0)
+        {
+            name++;
+        }
+
+        if (name->len == 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "unknown algorithm \"%V\", it must be "
+                               "\"counter\", \"log\", \"fixed\", "
+                               "\"token_bucket\" or \"leaky_bucket\"",
+                               &params[ALGORITHM].word);
+            return NGX_CONF_ERROR;
+        }
+
+        policy->algorithm = name - ngx_http_limit_sliding_algorithms;
+    }
+
+    algorithm = policy->algorithm;
+
+    if (params[PRECISION].word.len && algorithm != LIMIT_SLIDING_COUNTER) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" belongs to \"algorithm=counter\" only",
+                           &params[PRECISION].word);
+        return NGX_CONF_ERROR;
+    }
+
+    if (params[BURST].word.len
+        && algorithm != LIMIT_SLIDING_TOKEN_BUCKET
+        && algorithm != LIMIT_SLIDING_LEAKY_BUCKET)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" belongs to \"algorithm=token_bucket\" and "
+                           "\"algorithm=leaky_bucket\" only",
+                           &params[BURST].word);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_http_limit_sliding_zone_number(cf, &params[PRECISION], 1, 60,
+                                           &policy->precision)
+        != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    /* a bucket that holds no token would admit nobody */
+
+    return ngx_http_limit_sliding_zone_number(cf, &params[BURST],
+                                    algorithm == LIMIT_SLIDING_TOKEN_BUCKET,
+                                    LIMIT_SLIDING_LIMIT_MAX, &policy->burst);
+}
+
+
+ngx_str_t *
+ngx_http_limit_sliding_algorithm(limit_sliding_algorithm_t algorithm)
+{
+    return &ngx_http_limit_sliding_algorithms[algorithm];
+}
+
+
+static char *
+ngx_http_limit_sliding_zone_number(ngx_conf_t *cf,
+    ngx_http_limit_sliding_param_t *param, uint32_t minimum, uint32_t maximum,
+    uint32_t *number)
+{
+    ngx_int_t  n;
+
+    if (param->word.len == 0) {
+        return NGX_CONF_OK;
+    }
+
+    n = ngx_atoi(param->value.data, param->value.len);
+
+    if (n == NGX_ERROR || n < minimum || n > maximum) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid number \"%V\", it must be between %uD "
+                           "and %uD", &param->word, minimum, maximum);
+        return NGX_CONF_ERROR;
+    }
+
+    *number = (uint32_t) n;
 
     return NGX_CONF_OK;
 }

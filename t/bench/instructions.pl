@@ -24,6 +24,8 @@ my %limits = (
     'no limit'               => '',
     'limit_req, passed'      => 'limit_req zone=req burst=1000000 nodelay;',
     'limit_sliding, passed'  => 'limit_sliding zone=many;',
+    'limit_sliding, draft x' =>
+        'limit_sliding zone=some; limit_sliding_headers draft x;',
     'limit_sliding, rejected'=> 'limit_sliding zone=one;',
 );
 
@@ -31,7 +33,7 @@ printf "%-26s %10s %10s\n", 'added to a request', '1 key', '100k keys';
 
 my %base;
 for my $name ('no limit', 'limit_req, passed', 'limit_sliding, passed',
-    'limit_sliding, rejected')
+    'limit_sliding, draft x', 'limit_sliding, rejected')
 {
     my %added;
 
@@ -90,8 +92,9 @@ master_process off;
 pid            $dir/pid;
 error_log      $dir/error.log;
 
-# else the clock is read, and costs, as often as the machine is fast
-timer_resolution 1s;
+# else the clock is read, and costs, as often as the machine is fast; once the
+# alarm has gone off, as well
+timer_resolution 1h;
 
 events {
 }
@@ -103,6 +106,7 @@ $temp
 
     limit_req_zone     \$uri zone=req:32m rate=1000r/s;
     limit_sliding_zone \$uri zone=many:3m rate=4000000r/h;
+    limit_sliding_zone \$uri zone=some:3m rate=20000r/h;
     limit_sliding_zone \$uri zone=one:3m  rate=1r/h;
 
     limit_req_log_level     info;

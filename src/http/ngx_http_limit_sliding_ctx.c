@@ -1,0 +1,64 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+#include "ngx_http_limit_sliding.h"
+
+
+/* The request was redirected, and with that its contexts cleared. */
+
+ngx_http_limit_sliding_ctx_t *
+ngx_http_limit_sliding_find_ctx(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t  *cln;
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+        if (cln->handler == ngx_http_limit_sliding_cleanup) {
+            ngx_http_set_ctx(r, cln->data, ngx_http_limit_sliding_module);
+            return cln->data;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* A context with room for more, which begins with what the old one decided. */
+
+ngx_http_limit_sliding_ctx_t *
+ngx_http_limit_sliding_extend_ctx(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *octx, ngx_uint_t nclaims)
+{
+    ngx_http_limit_sliding_ctx_t  *ctx;
+
+    ctx = ngx_http_limit_sliding_create_ctx(r, octx->nclaims + nclaims);
+    if (ctx == NULL) {
+        return NULL;
+    }
+
+    if (octx->nclaims == 0) {
+        return ctx;
+    }
+
+    ctx->status = octx->status;
+    ctx->nclaims = octx->nclaims;
+    ctx->headers = octx->headers;
+    ctx->now_ms = octx->now_ms;
+    ctx->described = ctx->claims + (octx->described - octx->claims);
+
+    ngx_memcpy(ctx->claims, octx->claims,
+               octx->nclaims * sizeof(limit_sliding_claim_t));
+
+    return ctx;
+}
+
+
+/* Marks the record; there is nothing to clean up. */
+
+void
+ngx_http_limit_sliding_cleanup(void *data)
+{
+    return;
+}

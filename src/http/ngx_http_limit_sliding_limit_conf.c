@@ -1,0 +1,397 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+#include "ngx_http_limit_sliding.h"
+
+
+static char *ngx_http_limit_sliding_off(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *lscf);
+static ngx_http_limit_sliding_limit_t *ngx_http_limit_sliding_add_limit(
+    ngx_conf_t *cf, ngx_http_limit_sliding_conf_t *lscf,
+    ngx_http_limit_sliding_param_t *param);
+static ngx_http_limit_sliding_set_t *ngx_http_limit_sliding_add_set(
+    ngx_conf_t *cf);
+static char *ngx_http_limit_sliding_cost(ngx_conf_t *cf,
+    ngx_http_limit_sliding_limit_t *limit,
+    ngx_http_limit_sliding_param_t *param);
+static ngx_int_t ngx_http_limit_sliding_init_limit(ngx_conf_t *cf,
+    ngx_http_limit_sliding_limit_t *limit);
+static ngx_int_t ngx_http_limit_sliding_init_groups(ngx_conf_t *cf,
+    ngx_http_limit_sliding_set_t *set, ngx_uint_t dry_run);
+static ngx_int_t ngx_http_limit_sliding_init_group(ngx_conf_t *cf,
+    ngx_http_limit_sliding_set_t *set, ngx_uint_t after_auth, ngx_uint_t all,
+    ngx_uint_t watched, ngx_http_limit_sliding_group_t **next);
+
+
+char *
+ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_limit_sliding_conf_t  *lscf = conf;
+
+    ngx_str_t                           *value;
+    ngx_http_limit_sliding_limit_t      *limit;
+    ngx_http_limit_sliding_main_conf_t  *lsmcf;
+
+    enum { ZONE, RATE, COST, COUNT_STATUS, AFTER_AUTH, DRY_RUN };
+
+    ngx_http_limit_sliding_param_t       params[] = {
+        { ngx_string("zone="), ngx_null_string, ngx_null_string },
+        { ngx_string("rate="), ngx_null_string, ngx_null_string },
+        { ngx_string("cost="), ngx_null_string, ngx_null_string },
+        { ngx_string("count_status="), ngx_null_string, ngx_null_string },
+        { ngx_string("after_auth"), ngx_null_string, ngx_null_string },
+        { ngx_string("dry_run"), ngx_null_string, ngx_null_string },
+        { ngx_null_string, ngx_null_string, ngx_null_string }
+    };
+
+    value = cf->args->elts;
+
+    if (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0) {
+        return ngx_http_limit_sliding_off(cf, lscf);
+    }
+
+    if (lscf->set == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"limit_sliding off\" stands alone, it cannot be "
+                           "combined with \"%V\"", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_http_limit_sliding_params(cf, 1, params) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (params[ZONE].word.len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" must have \"zone\" parameter", &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    limit = ngx_http_limit_sliding_add_limit(cf, lscf, &params[ZONE]);
+    if (limit == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (params[RATE].word.len) {
+        limit->rate_word = params[RATE].word;
+
+        if (ngx_http_limit_sliding_rate_value(cf, &params[RATE],
+                                              &limit->rates[0], &limit->rate)
+            != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    if (ngx_http_limit_sliding_cost(cf, limit, &params[COST]) != NGX_CONF_OK
+        || ngx_http_limit_sliding_count_status(cf, limit,
+                                               &params[COUNT_STATUS])
+           != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    limit->after_auth = (params[AFTER_AUTH].word.len != 0);
+    limit->dry_run = (params[DRY_RUN].word.len != 0);
+
+    lsmcf = ngx_http_conf_get_module_main_conf(cf,
+                                               ngx_http_limit_sliding_module);
+
+    lsmcf->after_auth |= limit->after_auth;
+    lsmcf->count_status |= (limit->count_status != NULL);
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_limit_sliding_off(ngx_conf_t *cf, ngx_http_limit_sliding_conf_t *lscf)
+{
+    if (lscf->set == NULL) {
+        return "\"off\" is duplicate";
+    }
+
+    if (lscf->set != NGX_CONF_UNSET_PTR) {
+        return "\"off\" stands alone, it cannot be combined with a zone";
+    }
+
+    lscf->set = NULL;
+
+    return NGX_CONF_OK;
+}
+
+
+/* The plain limit of a zone. */
+
+static ngx_http_limit_sliding_limit_t *
+ngx_http_limit_sliding_add_limit(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_param_t *param)
+{
+    ngx_uint_t                       i;
+    ngx_http_limit_sliding_zone_t   *zone;
+    ngx_http_limit_sliding_limit_t  *limit;
+
+    zone = ngx_http_limit_sliding_get_zone(cf, &param->value);
+    if (zone == NULL) {
+        return NULL;
+    }
+
+    if (lscf->set == NGX_CONF_UNSET_PTR) {
+        lscf->set = ngx_http_limit_sliding_add_set(cf);
+        if (lscf->set == NULL) {
+            return NULL;
+        }
+    }
+
+    limit = lscf->set->limits.elts;
+
+    for (i = 0; i < lscf->set->limits.nelts; i++) {
+        if (limit[i].zone == zone) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "duplicate limit \"%V\"", &param->word);
+            return NULL;
+        }
+    }
+
+    limit = ngx_array_push(&lscf->set->limits);
+    if (limit == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(limit, sizeof(ngx_http_limit_sliding_limit_t));
+
+    limit->zone = zone;
+    limit->cost = 1;
+    limit->file = cf->conf_file->file.name.data;
+    limit->line = cf->conf_file->line;
+
+    return limit;
+}
+
+
+static ngx_http_limit_sliding_set_t *
+ngx_http_limit_sliding_add_set(ngx_conf_t *cf)
+{
+    ngx_http_limit_sliding_set_t        *set, **sets;
+    ngx_http_limit_sliding_main_conf_t  *lsmcf;
+
+    lsmcf = ngx_http_conf_get_module_main_conf(cf,
+                                               ngx_http_limit_sliding_module);
+
+    set = ngx_pcalloc(cf->pool, sizeof(ngx_http_limit_sliding_set_t));
+    if (set == NULL) {
+        return NULL;
+    }
+
+    if (ngx_array_init(&set->limits, cf->pool, 2,
+                       sizeof(ngx_http_limit_sliding_limit_t))
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
+    sets = ngx_array_push(&lsmcf->sets);
+    if (sets == NULL) {
+        return NULL;
+    }
+
+    *sets = set;
+
+    return set;
+}
+
+
+static char *
+ngx_http_limit_sliding_cost(ngx_conf_t *cf,
+    ngx_http_limit_sliding_limit_t *limit,
+    ngx_http_limit_sliding_param_t *param)
+{
+    ngx_int_t  cost;
+
+    if (param->word.len == 0) {
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_http_script_variables_count(&param->value)) {
+        limit->cost_value = ngx_palloc(cf->pool,
+                                       sizeof(ngx_http_limit_sliding_value_t));
+        if (limit->cost_value == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        return ngx_http_limit_sliding_compile(cf, &param->value,
+                                              limit->cost_value);
+    }
+
+    cost = ngx_atoi(param->value.data, param->value.len);
+
+    if (cost == NGX_ERROR || cost > (ngx_int_t) NGX_MAX_UINT32_VALUE) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid cost \"%V\", it must be between 0 and %uD "
+                           "or hold a variable",
+                           &param->word, NGX_MAX_UINT32_VALUE);
+        return NGX_CONF_ERROR;
+    }
+
+    limit->cost = (uint32_t) cost;
+
+    return NGX_CONF_OK;
+}
+
+
+/* All zones are known by now. */
+
+ngx_int_t
+ngx_http_limit_sliding_init_sets(ngx_conf_t *cf,
+    ngx_http_limit_sliding_main_conf_t *lsmcf)
+{
+    ngx_uint_t                       i, j;
+    ngx_http_limit_sliding_set_t   **sets;
+    ngx_http_limit_sliding_limit_t  *limits;
+
+    sets = lsmcf->sets.elts;
+
+    for (i = 0; i < lsmcf->sets.nelts; i++) {
+        limits = sets[i]->limits.elts;
+
+        for (j = 0; j < sets[i]->limits.nelts; j++) {
+            if (ngx_http_limit_sliding_init_limit(cf, &limits[j]) != NGX_OK) {
+                return NGX_ERROR;
+            }
+        }
+
+        if (ngx_http_limit_sliding_init_groups(cf, sets[i], 0) != NGX_OK
+            || ngx_http_limit_sliding_init_groups(cf, sets[i], 1) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_init_limit(ngx_conf_t *cf,
+    ngx_http_limit_sliding_limit_t *limit)
+{
+    ngx_http_limit_sliding_zone_t  *zone;
+
+    zone = limit->zone;
+
+    if (limit->rate.count) {
+        if (ngx_http_limit_sliding_rate_limit(cf, &limit->rate_word,
+                                              &limit->rate,
+                                              zone->policy.window_ms,
+                                              &limit->limit, limit->file,
+                                              limit->line)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+    } else {
+        limit->limit = zone->limit;
+        limit->rates[limit->rates[0] ? 1 : 0] = zone->rate;
+    }
+
+    limit->evaluated = (limit->rates[0] || limit->cost_value
+                        || limit->count_status);
+
+    return ngx_http_limit_sliding_init_fields(cf->pool, limit);
+}
+
+
+/* With dry_run, all limits are in dry run. */
+
+static ngx_int_t
+ngx_http_limit_sliding_init_groups(ngx_conf_t *cf,
+    ngx_http_limit_sliding_set_t *set, ngx_uint_t dry_run)
+{
+    ngx_uint_t                       i;
+    ngx_http_limit_sliding_group_t  *next;
+
+    for (i = 0; i < NGX_HTTP_LIMIT_SLIDING_NSTAGES; i++) {
+        next = NULL;
+
+        if (ngx_http_limit_sliding_init_group(cf, set, i, dry_run, 1, &next)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        if (!dry_run
+            && ngx_http_limit_sliding_init_group(cf, set, i, 0, 0, &next)
+               != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        set->groups[dry_run][i] = next;
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Puts the limits of a stage which are watched, or not, before *next, if there
+ * are any; with `all` every one is watched.
+ */
+
+static ngx_int_t
+ngx_http_limit_sliding_init_group(ngx_conf_t *cf,
+    ngx_http_limit_sliding_set_t *set, ngx_uint_t after_auth, ngx_uint_t all,
+    ngx_uint_t watched, ngx_http_limit_sliding_group_t **next)
+{
+    ngx_uint_t                       i;
+    ngx_http_limit_sliding_limit_t  *limits, *limit;
+    ngx_http_limit_sliding_group_t  *group;
+
+    group = ngx_pcalloc(cf->pool, sizeof(ngx_http_limit_sliding_group_t));
+    if (group == NULL) {
+        return NGX_ERROR;
+    }
+
+    group->limits = ngx_palloc(cf->pool,
+                               set->limits.nelts
+                               * sizeof(ngx_http_limit_sliding_limit_t));
+    if (group->limits == NULL) {
+        return NGX_ERROR;
+    }
+
+    limits = set->limits.elts;
+
+    for (i = 0; i < set->limits.nelts; i++) {
+
+        if (limits[i].after_auth != after_auth
+            || (all || limits[i].dry_run) != watched)
+        {
+            continue;
+        }
+
+        limit = &group->limits[group->nlimits++];
+        *limit = limits[i];
+        limit->dry_run = watched;
+
+        group->leaky |= (limit->zone->policy.algorithm
+                         == LIMIT_SLIDING_LEAKY_BUCKET);
+    }
+
+    if (group->nlimits == 0) {
+        return NGX_OK;
+    }
+
+    group->single = (group->nlimits == 1 && *next == NULL && !watched
+                     && !group->leaky);
+    group->dry_run = watched;
+    group->next = *next;
+    group->nclaims = group->nlimits + (*next ? (*next)->nclaims : 0);
+
+    *next = group;
+
+    return NGX_OK;
+}
