@@ -23,6 +23,8 @@ package LimitSliding::Test;
 # paths, `root DIR/html` and no access log, %%DIR%% for the temporary prefix
 # and %%PORT%%, %%PORT1%%, ... for free ports on 127.0.0.1.
 #
+# Requests are methods too: LimitSliding::Client tells which.
+#
 # Environment: LIMIT_SLIDING_NGINX, the binary (default /usr/sbin/nginx);
 # LIMIT_SLIDING_MODULE, the .so (default: that in build/; empty: compiled in);
 # LIMIT_SLIDING_KEEP=1 leaves the temporary directory.
@@ -35,13 +37,13 @@ use Cwd qw(abs_path);
 use Exporter qw(import);
 use File::Basename qw(dirname);
 use File::Temp qw(tempdir);
-use IO::Select;
 use IO::Socket::INET;
 use POSIX qw(WNOHANG);
 use Test::More ();
 use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 
-use LimitSliding::Load ();
+use LimitSliding::Client qw(header);
+use parent -norequire, 'LimitSliding::Client';
 
 our @EXPORT = qw(header now sleep wait_for);
 
@@ -57,16 +59,11 @@ delete $ENV{NGINX};       # to NGINX, a list of sockets to inherit
 my %started;              # master's pid => object, to be stopped at exit
 
 
-# ---- functions (and Time::HiRes's sleep) ----
+# ---- functions (and Time::HiRes's sleep, and header() of a response) ----
 
 # Monotonic clock, the same that NGINX and its workers read.
 sub now :prototype() () {
     return clock_gettime(CLOCK_MONOTONIC);
-}
-
-# First value of a response's header, '' if there is none.
-sub header($response, $name) {
-    return $response->{headers}{lc $name}[0] // '';
 }
 
 # Calls $condition until it yields true, and returns that; false in the end.
@@ -321,72 +318,6 @@ sub port($self, $n = 0) {
         return $port;
     }
     die "no free port\n";
-}
-
-
-# ---- requests ----
-
-# A connection to port number `port`, from address `from`.
-sub connect($self, %opt) {
-    return IO::Socket::INET->new(Proto => 'tcp', PeerAddr => '127.0.0.1',
-        PeerPort => $self->port($opt{port} // 0),
-        $opt{from} ? (LocalAddr => $opt{from}) : ())
-        // die "connect: $@";
-}
-
-# One GET. Options: headers => ['Name: value', ...], version => '1.0', and
-# those of connect(), or socket => an open connection, which is then kept.
-# Returns { status, headers => { lower-case name => [values] }, body }, where
-# status is undef if the connection broke; a chunked body is left as it came.
-sub get($self, $path, %opt) {
-    my $socket = $opt{socket} // $self->connect(%opt);
-    local $SIG{PIPE} = 'IGNORE';
-
-    print {$socket} join "\r\n",
-        "GET $path HTTP/" . ($opt{version} // '1.1'), 'Host: localhost',
-        $opt{socket} ? () : 'Connection: close',
-        @{ $opt{headers} // [] }, '', '';
-    $socket->flush;
-
-    return _read_response($socket);
-}
-
-sub _read_response($socket) {
-    my $response = { status => undef, headers => {}, body => '' };
-    my $text = '';
-
-    while ($text !~ /\r\n\r\n/) {
-        _read_some($socket, \$text) or return $response;
-    }
-
-    my ($head, $body) = split /\r\n\r\n/, $text, 2;
-    my ($first, @lines) = split /\r\n/, $head;
-
-    for (@lines) {
-        my ($name, $value) = split /:\s*/, $_, 2;
-        push @{ $response->{headers}{lc $name} }, $value;
-    }
-
-    my $length = $response->{headers}{'content-length'}[0];
-    while (!defined $length || length $body < $length) {
-        _read_some($socket, \$body) or last;
-    }
-
-    ($response->{status}) = $first =~ m{^HTTP/1\.[01] (\d{3})};
-    $response->{body} = $body;
-    return $response;
-}
-
-sub _read_some($socket, $buffer) {
-    IO::Select->new($socket)->can_read($PATIENCE)
-        or die "no response in $PATIENCE s\n";
-    return sysread $socket, $$buffer, 65536, length $$buffer;
-}
-
-# Many GETs at once: see LimitSliding::Load, whose options it takes.
-sub load($self, %opt) {
-    return LimitSliding::Load::load(%opt,
-        port => $self->port($opt{port} // 0));
 }
 
 1;

@@ -1,0 +1,380 @@
+# Requests that count by what they are answered with: guesses at passwords, and
+# probes for pages that don't exist.
+#
+# What is counted on the way out is seen by the next request of a connection,
+# since NGINX ends a request before it begins with the next.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new;
+
+$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
+$nginx->write_file('html/page', 'a page');
+
+$nginx->start(<<'CONF');
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+
+    limit_sliding_zone $http_x_key zone=login:1m rate=3 window=30d;
+    limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
+    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
+    limit_sliding_zone $http_x_full zone=full:1m rate=1 window=30d;
+
+    map $request_uri $verified { ~^/verified/(?<verdict>...) $verdict; }
+
+    auth_basic_user_file %%DIR%%/htpasswd;
+
+    add_header X-Status    $limit_sliding_status    always;
+    add_header X-Remaining $limit_sliding_remaining always;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        limit_sliding zone=ten count_status=401,403,404;
+
+        location /look       { limit_sliding zone=ten cost=0;   empty_gif; }
+        location /look-other { limit_sliding zone=other cost=0; empty_gif; }
+        location /full       { limit_sliding zone=full;         empty_gif; }
+
+        # login protection
+
+        location /login {
+            limit_sliding zone=login count_status=401,403;
+            auth_basic closed;
+            empty_gif;
+        }
+
+        location /login-look { limit_sliding zone=login cost=0; empty_gif; }
+
+        location /login-any {
+            limit_sliding zone=login count_status=401;
+            satisfy any;
+            deny all;
+            auth_basic closed;
+            empty_gif;
+        }
+
+        # answers of NGINX
+
+        location /ok        { empty_gif; }
+        location /forbidden { deny all; }
+        location /return    { return 404; }
+
+        location /verified/ {
+            auth_request /verify;
+            empty_gif;
+        }
+
+        location = /verify {
+            internal;
+            proxy_pass http://127.0.0.1:%%PORT1%%/$verified;
+        }
+
+        # answers of others
+
+        location /proxy/ { proxy_pass http://127.0.0.1:%%PORT1%%/; }
+
+        location /4xx/ {
+            limit_sliding zone=ten count_status=4xx;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        location /mixed/ {
+            limit_sliding zone=ten count_status=5xx,404;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        location /200/ {
+            limit_sliding zone=ten count_status=200;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        location /cost/ {
+            limit_sliding zone=ten count_status=404 cost=4;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        location /rate/ {
+            limit_sliding zone=ten count_status=404 rate=2;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        # pages in place of others
+
+        location /hidden/ {
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+            proxy_intercept_errors on;
+            error_page 404 =200 /page;
+        }
+
+        location /shown/ {
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+            proxy_intercept_errors on;
+            error_page 404 /page;
+        }
+
+        location /to-404 {
+            error_page 418 =404 /page;
+            try_files /none =418;
+        }
+
+        location /to-named {
+            error_page 404 = @named;
+        }
+
+        location @named { proxy_pass http://127.0.0.1:%%PORT1%%; }
+
+        location /to-free { error_page 404 = @free; }
+        location @free { limit_sliding off; return 404; }
+        location /to-free-page { error_page 404 = @free-page; }
+        location @free-page { limit_sliding off; empty_gif; }
+
+        location /accel/ { proxy_pass http://127.0.0.1:%%PORT1%%/accel/; }
+
+        location /into/ {
+            limit_sliding off;
+            rewrite ^/into/(.*) /proxy/$1;
+        }
+
+        location /try-files {
+            try_files /none /proxy/404;
+        }
+
+        # several limits
+
+        location /both/ {
+            limit_sliding zone=ten count_status=404;
+            limit_sliding zone=other;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        location /two/ {
+            limit_sliding zone=ten count_status=404;
+            limit_sliding zone=other count_status=403,404;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        location /beside-full/ {
+            limit_sliding zone=ten count_status=4xx;
+            limit_sliding zone=full;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        location /first-full/ {
+            limit_sliding zone=full;
+            limit_sliding zone=ten count_status=4xx;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+
+        location /dry/ {
+            limit_sliding zone=ten count_status=404 dry_run;
+            proxy_pass http://127.0.0.1:%%PORT1%%/;
+        }
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+
+        location /200 { return 200 fine; }
+        location /302 { return 302 /elsewhere; }
+        location /400 { return 400; }
+        location /401 { add_header WWW-Authenticate Basic always; return 401; }
+        location /403 { return 403; }
+        location /404 { return 404; }
+        location /429 { return 429; }
+        location /500 { return 500; }
+        location /503 { return 503; }
+
+        location /accel/ {
+            rewrite ^/accel(.*) $1 break;
+            add_header X-Accel-Redirect /proxy$uri;
+            try_files /none =204;
+        }
+
+        location /to-named { return 404; }
+    }
+}
+CONF
+
+my $connection = $nginx->connect;
+my $unique = 0;
+
+# A key that nobody has used, and more headers.
+sub key(@headers) {
+    return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
+}
+
+# The same key, and a password.
+sub login($key, $password) {
+    my %base64 = (secret => 'dXNlcjpzZWNyZXQ=', wrong => 'dXNlcjp3cm9uZw==');
+    return (headers => [ @$key, "Authorization: Basic $base64{$password}" ]);
+}
+
+# On one connection, or after the end of one that NGINX closes, as it does after
+# a 500.
+sub get(@request) {
+    my $r = $nginx->get(@request, socket => $connection);
+    if (header($r, 'Connection') eq 'close') {
+        1 while sysread $connection, my $rest, 4096;
+        $connection = $nginx->connect;
+    }
+    return $r;
+}
+
+sub statuses($n, @request) {
+    return join ' ', map { get(@request)->{status} } 1 .. $n;
+}
+
+# What remains to a key of a zone with ten, and so what was counted.
+sub counted($key, $look = '/look') {
+    my $r = get($look, headers => $key);
+    return 10 - header($r, 'X-Remaining');
+}
+
+
+# login protection
+
+my @key = key();
+is statuses(5, '/login', login($key[1], 'secret')), '200 200 200 200 200',
+    'right passwords are not counted';
+is header(get('/login-look', @key), 'X-Remaining'), '3', 'none of them';
+
+is statuses(3, '/login', login($key[1], 'wrong')), '401 401 401',
+    'wrong passwords';
+is statuses(2, '/login', login($key[1], 'wrong')), '429 429', 'are limited';
+my $r = get('/login', login($key[1], 'secret'));
+is $r->{status}, 429, 'a right one then comes too late';
+is header($r, 'X-Status'), 'REJECTED', 'rejected: status';
+like header($r, 'Retry-After'), qr/^[1-9]\d*$/, 'rejected: Retry-After';
+is statuses(1, '/login', login([ key() ]->[1], 'secret')), '200',
+    'other keys may log in';
+
+@key = key();
+is statuses(1, '/login', @key), '401', 'no password is a wrong one';
+is statuses(2, '/login', login($key[1], 'wrong')), '401 401', 'two more';
+is statuses(1, '/login', @key), '429', 'are three';
+
+@key = key();
+is statuses(2, '/login', login($key[1], 'wrong')), '401 401', 'two wrong';
+is statuses(3, '/login', login($key[1], 'secret')), '200 200 200', 'then right';
+is statuses(2, '/login', login($key[1], 'wrong')), '401 429', 'wrong again';
+
+@key = key();
+is statuses(2, '/login-any', login($key[1], 'secret')), '200 200',
+    'satisfy any: right passwords';
+is statuses(4, '/login-any', login($key[1], 'wrong')), '401 401 401 429',
+    'satisfy any: wrong passwords';
+
+$r = get('/login', login([ key() ]->[1], 'secret'));
+is header($r, 'X-Status'), 'PASSED', 'passed: status';
+$r = get('/login', key());
+is header($r, 'X-Status'), 'PASSED', 'passed, and refused by others: status';
+
+
+# which statuses count, wherever they come from
+
+for my $case (
+    [ '/ok',                 200, 0, 'inherited' ],
+    [ '/ok?x', 200, 0, 'inherited, HEAD', method => 'HEAD' ],
+    [ '/forbidden',          403, 1, 'access' ],
+    [ '/forbidden',          403, 1, 'access, HEAD', method => 'HEAD' ],
+    [ '/none',               404, 1, 'no such file' ],
+    [ '/page',               200, 0, 'a file' ],
+    [ '/return',             404, 0, 'return is answered before any limit' ],
+    [ '/verified/200', 200, 0, 'auth_request grants' ],
+    [ '/verified/401', 401, 1, 'auth_request refuses' ],
+    [ '/verified/403', 403, 1, 'auth_request forbids' ],
+    [ '/verified/404', 500, 0, 'auth_request fails' ],
+    (map { [ "/proxy/$_", $_, /40[134]/ ? 1 : 0, "list, upstream" ] }
+        200, 302, 400, 401, 403, 404, 429, 500, 503),
+    (map { [ "/4xx/$_", $_, /^4/ ? 1 : 0, "4xx, upstream" ] }
+        200, 302, 400, 401, 403, 404, 429, 500, 503),
+    (map { [ "/mixed/$_", $_, /^5|404/ ? 1 : 0, "5xx,404, upstream" ] }
+        200, 403, 404, 500, 503),
+    (map { [ "/200/$_", $_, /200/ ? 1 : 0, "200, upstream" ] } 200, 404),
+    (map { [ "/cost/$_", $_, /404/ ? 4 : 0, "cost 4, upstream" ] } 200, 404),
+    [ '/hidden/404',         200, 0, 'a page with another status' ],
+    [ '/hidden/403',         403, 1, 'a status without a page' ],
+    [ '/shown/404',          404, 1, 'a page with the same status' ],
+    [ '/to-404',             404, 1, 'a page that makes it count' ],
+    [ '/to-named',           404, 1, 'a named location' ],
+    [ '/to-free',            404, 1, 'a place without limits' ],
+    [ '/to-free-page',       200, 0, 'a place without limits, fine' ],
+    [ '/accel/404',          404, 1, 'X-Accel-Redirect' ],
+    [ '/accel/200',          200, 0, 'X-Accel-Redirect, fine' ],
+    [ '/into/404',           404, 1, 'rewrite' ],
+    [ '/try-files',          404, 1, 'try_files' ],
+) {
+    my ($path, $status, $count, $name, @options) = @$case;
+    @key = key();
+
+    is get($path, @key, @options)->{status}, $status, "$name, $path: status";
+    is counted($key[1]), $count, "$name, $path: counted";
+    get($path, @key, @options);
+    is counted($key[1]), 2 * $count, "$name, $path: once for each request";
+}
+
+@key = key();
+is statuses(3, '/rate/404', @key), '404 404 429', 'with a rate of the place';
+is counted($key[1]), 2, 'one state';
+
+@key = key();
+is statuses(4, '/cost/404', @key), '404 404 429 429', 'cost 4: two of them fit';
+is statuses(1, '/cost/200', @key), '429', 'cost 4: checked on the way in';
+is statuses(1, '/proxy/200', @key), '200', 'cost 1: fits';
+is counted($key[1]), 8, 'cost 4: counted twice';
+
+is get('/proxy/404', headers => [])->{status}, 404, 'no key: passes';
+
+@key = key();
+is get('/proxy/404', @key, version => '1.0')->{status}, 404, 'HTTP/1.0: passes';
+is counted($key[1]), 1, 'HTTP/1.0: counted';
+
+
+# several limits
+
+@key = key();
+is statuses(1, '/both/200', @key), '200', 'beside a plain one: passed';
+is counted($key[1]) . counted($key[1], '/look-other'), '01',
+    'beside a plain one: which alone counts';
+is statuses(1, '/both/404', @key), '404', 'beside a plain one: 404';
+is counted($key[1]) . counted($key[1], '/look-other'), '12',
+    'beside a plain one: both count';
+
+@key = key();
+is statuses(1, '/two/403', @key), '403', 'two: 403';
+is statuses(1, '/two/404', @key), '404', 'two: 404';
+is counted($key[1]) . counted($key[1], '/look-other'), '12',
+    'two: each counts its own';
+is statuses(9, '/two/403', @key), '403 ' x 8 . '429', 'two: either rejects';
+is counted($key[1]) . ' ' . counted($key[1], '/look-other'), '1 10',
+    'two: to the end';
+
+
+# A request that a limit rejects consumes from none, though 429 is of 4xx.
+
+for my $place (qw(beside-full first-full)) {
+    @key = key("X-Full: $place");
+    is statuses(2, "/$place/404", @key), '404 429', "$place: rejected";
+    is statuses(3, "/$place/404", @key), '429 429 429', "$place: again";
+    is counted($key[1]), 1, "$place: which does not count";
+}
+
+@key = key();
+is statuses(12, '/4xx/404', @key), '404 ' x 10 . '429 429', 'limited: by 4xx';
+
+
+# dry run
+
+@key = key();
+is statuses(12, '/dry/404', @key), join(' ', (404) x 12), 'dry run: passes';
+is header(get('/dry/404', @key), 'X-Status'), 'REJECTED_DRY_RUN',
+    'dry run: status';
+is counted($key[1]), 10, 'dry run: counts what it admits';
+
+$nginx->finish;

@@ -1,0 +1,390 @@
+# leaky_bucket as a queue: requests wait, and workers don't.
+
+use v5.36;
+
+use Socket qw(SOL_SOCKET SO_LINGER);
+use Test::More;
+
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new;
+
+$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
+
+# Where this many requests may wait in the zone of reloads.
+sub config($burst) {
+    return <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+
+    limit_sliding_zone \$arg_key zone=even:1m rate=50r/s
+        algorithm=leaky_bucket burst=100;
+    limit_sliding_zone \$arg_key zone=slow:1m rate=1r/h
+        algorithm=leaky_bucket burst=2;
+    limit_sliding_zone \$arg_key zone=other:1m rate=1r/h
+        algorithm=leaky_bucket burst=2;
+    limit_sliding_zone \$arg_key zone=quick:1m rate=5r/s
+        algorithm=leaky_bucket burst=5;
+    limit_sliding_zone \$arg_key zone=quicker:1m rate=100r/s
+        algorithm=leaky_bucket burst=50;
+    limit_sliding_zone \$arg_key zone=long:1m rate=20r/s
+        algorithm=leaky_bucket burst=$burst;
+    limit_sliding_zone \$arg_key zone=one:1m rate=1 window=30d;
+
+    auth_basic_user_file %%DIR%%/htpasswd;
+
+    add_header X-Status    \$limit_sliding_status    always;
+    add_header X-Zone      \$limit_sliding_zone      always;
+    add_header X-Limit     \$limit_sliding_limit     always;
+    add_header X-Remaining \$limit_sliding_remaining always;
+    add_header X-Worker    \$pid                     always;
+
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        listen 127.0.0.1:%%PORT1%% http2;
+
+        location /even  { limit_sliding zone=even;  empty_gif; }
+        location /slow  { limit_sliding zone=slow;  empty_gif; }
+        location /quick { limit_sliding zone=quick; empty_gif; }
+        location /long  { limit_sliding zone=long;  empty_gif; }
+        location /look  { limit_sliding zone=slow cost=0; empty_gif; }
+        location /dear  { limit_sliding zone=slow cost=4; empty_gif; }
+        location /full  { limit_sliding zone=one;   empty_gif; }
+        location /free  { empty_gif; }
+        location /stub  { stub_status; }
+
+        location /dry {
+            limit_sliding zone=slow;
+            limit_sliding_dry_run on;
+            empty_gif;
+        }
+
+        location /watched {
+            limit_sliding zone=slow dry_run;
+            empty_gif;
+        }
+
+        location /all-or-nothing {
+            limit_sliding zone=slow;
+            limit_sliding zone=one;
+            empty_gif;
+        }
+
+        location /two {
+            limit_sliding zone=quicker;
+            limit_sliding zone=quick;
+            empty_gif;
+        }
+
+        location /auth {
+            auth_basic closed;
+            limit_sliding zone=quick;
+            empty_gif;
+        }
+
+        location /any {
+            satisfy any;
+            deny all;
+            auth_basic closed;
+            limit_sliding zone=quick;
+            empty_gif;
+        }
+
+        location /after-auth {
+            auth_basic closed;
+            limit_sliding zone=quick after_auth;
+            empty_gif;
+        }
+
+        location /upload {
+            limit_sliding zone=quick;
+            proxy_pass http://127.0.0.1:%%PORT2%%;
+        }
+
+        location /page {
+            limit_sliding zone=quick;
+            error_page 404 = \@quick;
+        }
+        location \@quick { limit_sliding zone=quick; empty_gif; }
+
+        location /info { limit_sliding zone=quick;
+                         limit_sliding_log_level info;  empty_gif; }
+        location /warn { limit_sliding zone=quick;
+                         limit_sliding_log_level warn;  empty_gif; }
+        location /off  { limit_sliding zone=quick;
+                         limit_sliding_log_level off;   empty_gif; }
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT2%%;
+        location / { return 200 posted; }
+    }
+}
+CONF
+}
+
+$nginx->start(config(50));
+
+my @login = (headers => [ 'Authorization: Basic dXNlcjpzZWNyZXQ=' ]);
+
+sub median(@numbers) {
+    return (sort { $a <=> $b } @numbers)[$#numbers / 2];
+}
+
+# Connections that NGINX has, but for the one that asks.
+sub connections() {
+    my ($active) = $nginx->get('/stub')->{body} =~ /^Active connections: (\d+)/;
+    return $active - 1;
+}
+
+# Sends a request on a connection of its own, and waits until NGINX has it.
+sub send_request($path) {
+    my $before = $nginx->log_lines(qr/delaying request/);
+    my $socket = $nginx->send_request($path);
+    wait_for(sub { $nginx->log_lines(qr/delaying request/) > $before })
+        or die "not delayed: $path";
+    return $socket;
+}
+
+
+# 100 at once leave evenly, and nobody else is held up.
+
+sub even($key) {
+    my (@times, %statuses, %said, %workers, @others);
+    my $start = now;
+    $nginx->load(
+        requests    => [ ("/even?key=$key") x 100 ],
+        connections => 100,
+        at   => { map { $_ => sub {
+            my $asked = now;
+            $nginx->get('/free');
+            push @others, now - $asked;
+        } } map { 2 * $_ } 1 .. 45 },
+        each => sub ($i, $status, $head) {
+            push @times, now - $start;
+            $statuses{$status}++;
+            $said{$1}++ if $head =~ /^X-Status: (\w+)/m;
+            $workers{$1}++ if $head =~ /^X-Worker: (\d+)/m;
+        });
+
+    is_deeply \%statuses, { 200 => 100 }, 'even: all pass';
+    is_deeply \%said, { PASSED => 1, DELAYED => 99 }, 'even: all but one wait';
+    is keys %workers, 2, 'even: in both workers';
+    is join(' ', grep { $times[$_] < 0.020 * $_ - 0.05 } 0 .. 99), '',
+        'even: none comes too early';
+
+    my @off = map { abs $times[$_] - $times[$_ - 1] - 0.020 } 1 .. 99;
+    return (median(@off), median(@others), $times[-1]);
+}
+
+# A machine that is busy may need another attempt.
+my ($off, $other, $last);
+for my $attempt (1 .. 3) {
+    ($off, $other, $last) = even("even-$attempt");
+    last if $off <= 0.005 && $other <= 0.010 && $last <= 2.5;
+    note "attempt $attempt: off by $off, others in $other, last at $last";
+}
+cmp_ok $off, '<=', 0.005, 'even: 20 ms apart, to 5 ms at the median';
+cmp_ok $last, '<=', 2.5, 'even: the last after 2 s';
+cmp_ok $other, '<=', 0.010, 'even: meanwhile others are served at once';
+
+
+# a queue that is full
+
+is $nginx->statuses(1, '/slow?key=full'), '200', 'full: one passes';
+my @waiting = map { send_request('/slow?key=full') } 1 .. 2;
+
+my $r = $nginx->get('/slow?key=full');
+is $r->{status}, 429, 'full: the fourth is rejected';
+is header($r, 'X-Status'), 'REJECTED', 'full: status';
+is header($r, 'X-Remaining'), 0, 'full: remaining';
+is header($r, 'X-Limit'), 1, 'full: limit';
+cmp_ok header($r, 'Retry-After'), '<=', 3600, 'full: Retry-After, at most';
+cmp_ok header($r, 'Retry-After'), '>=', 3600 - 10, 'full: at least';
+
+my @delayed = $nginx->log_lines(qr/delaying request.*key=full/);
+like $delayed[0], qr/\[warn\] \d+#\d+: \*\d+ delaying request, excess: /,
+    'delays are logged one level lower';
+like $delayed[0],
+    qr/ (?:1\.000|0\.9\d\d), by zone "slow", client: 127\.0\.0\.1, server: /,
+    "in limit_req's words";
+like $delayed[1], qr/ excess: (?:2\.000|1\.9\d\d), by zone "slow"/,
+    'with an excess of two for the second';
+my @rejected = $nginx->log_lines(qr/limiting requests.*key=full/);
+is @rejected, 1, 'rejections are logged';
+like $rejected[0], qr/\[error\] .* excess: \d\.\d{3} by zone "slow", client/,
+    'at their level';
+
+
+is $nginx->statuses(1, '/look?key=full'), '200', 'full: a look does not wait';
+$r = $nginx->get('/dear?key=new');
+is $r->{status}, 429, 'a cost above burst and one';
+is header($r, 'Retry-After'), '', 'for good';
+
+
+# clients that go away leave nothing behind
+
+my $before = connections();
+close $_ for @waiting;
+ok wait_for(sub { connections() <= $before - 2 }),
+    'gone: connections are closed';
+is $nginx->statuses(1, '/slow?key=full'), '429', 'gone: but they did count';
+
+my @gone;
+for my $i (1 .. 40) {
+    my $key = "gone-$i";
+    $nginx->get("/slow?key=$key");
+    push @gone, map { $nginx->send_request("/slow?key=$key") } 1 .. 2;
+}
+ok wait_for(sub {
+    80 == $nginx->log_lines(qr/delaying request.*key=gone/) }), '80 wait';
+$before = connections();
+cmp_ok $before, '>=', 80, 'and are connected';
+setsockopt $_, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0)
+    for @gone[0 .. 39];             # these are reset
+close $_ for @gone;
+ok wait_for(sub { connections() <= $before - 80 }), 'then they are gone';
+
+# an HTTP/2 stream, and its connection
+SKIP: {
+    skip 'no nghttp', 1 unless $nginx->has_http2;
+
+    my ($first, @more) = $nginx->http2('/quick?key=h2', times => 4, port => 1);
+    is join(' ', map { $_->{status} } $first, @more), '200 200 200 200',
+        'HTTP/2: streams wait';
+    is join(' ', map { header($_, 'X-Status') } $first, @more),
+        'PASSED DELAYED DELAYED DELAYED', 'HTTP/2: all but the first';
+
+    $nginx->get('/slow?key=h2');
+    my $pid = open my $pipe, '-|', 'nghttp', '-n', '-m', 2,
+        'http://127.0.0.1:' . $nginx->port(1) . '/slow?key=h2';
+    ok wait_for(sub {
+        2 == $nginx->log_lines(qr{delaying request.*/slow\?key=h2}) }),
+        'HTTP/2: two wait';
+    $before = connections();
+    kill 'KILL', $pid;
+    close $pipe;
+    ok wait_for(sub { connections() < $before }), 'HTTP/2: they are gone';
+}
+
+
+# all or nothing
+
+is $nginx->statuses(1, '/full?key=all'), '200', 'another zone is full';
+is $nginx->statuses(3, '/all-or-nothing?key=all'), '429 429 429',
+    'all or nothing: rejected, not delayed';
+is header($nginx->get('/look?key=all'), 'X-Remaining'), 3,
+    'all or nothing: the queue is as it was';
+is scalar $nginx->log_lines(qr/delaying.*all-or-nothing/), 0,
+    'all or nothing: no delay is logged';
+
+
+# A response, and how long it took.
+sub timed(@request) {
+    my $asked = now;
+    my $r = $nginx->get(@request);
+    return ($r, now - $asked);
+}
+
+$nginx->get('/two?key=two') for 1 .. 2;
+my ($second, $took) = timed('/two?key=two');
+is header($second, 'X-Status'), 'DELAYED', 'two queues: delayed';
+cmp_ok $took, '>=', 0.05, 'two queues: by the slower';
+
+
+# where a request goes after it waited
+
+my $connection = $nginx->connect;
+for my $case (
+    [ '/quick?key=1',  200, 'content' ],
+    [ '/quick?key=2',  200, 'keepalive', socket => $connection ],
+    [ '/quick?key=3',  200, 'HTTP/1.0', version => '1.0' ],
+    [ '/quick?key=4',  200, 'HEAD', method => 'HEAD' ],
+    [ '/page?key=5',   200, 'error_page, once' ],
+    [ '/auth?key=6',   401, 'authentication' ],
+    [ '/auth?key=7',   200, 'authentication that succeeds', @login ],
+    [ '/any?key=a',    401, 'satisfy any' ],
+    [ '/any?key=b',    200, 'satisfy any, a user', @login ],
+    [ '/after-auth?key=8', 200, 'content, after_auth', @login ],
+    [ '/upload?key=9', 200, 'proxy', method => 'POST', body => 'b' x 300_000 ],
+) {
+    my ($path, $status, $name, @options) = @$case;
+
+    is $nginx->get($path, @options)->{status}, $status, "$name: passed";
+    my ($r, $took) = timed($path, @options);
+    is $r->{status}, $status, "$name: delayed";
+    is header($r, 'X-Status'), 'DELAYED', "$name: status";
+    cmp_ok $took, '>=', 0.02, "$name: it took a while";
+    cmp_ok header($r, 'X-Remaining'), '>=', 4, "$name: counted once";
+}
+
+# A second request that arrives while the first one waits waits for it.
+$nginx->get('/quick?key=pair');
+print {$connection} map { "GET /$_ HTTP/1.1\r\nHost: localhost\r\n\r\n" }
+    'quick?key=pair', 'stub';
+$connection->flush;
+my $answers = '';
+while ((my @status = $answers =~ m{HTTP/1\.1 (\d+)}g) < 2) {
+    sysread $connection, $answers, 65536, length $answers or last;
+}
+like $answers, qr{^HTTP/1\.1 200 .*DELAYED.*HTTP/1\.1 200 .*Active}s,
+    'two requests at once on a connection';
+
+is $nginx->statuses(2, '/after-auth?key=10'), '401 401',
+    'after_auth: who is not let in';
+is header($nginx->get('/after-auth?key=10', @login), 'X-Status'), 'PASSED',
+    'after_auth: does not queue';
+
+
+# dry run
+
+my $quick = now;
+for my $place (qw(dry watched)) {
+    is join(' ', map { header($nginx->get("/$place?key=$place"), 'X-Status') }
+        1 .. 5), 'PASSED DELAYED_DRY_RUN DELAYED_DRY_RUN'
+        . ' REJECTED_DRY_RUN REJECTED_DRY_RUN', "$place: says what it would do";
+
+    my @lines = $nginx->log_lines(qr/delaying request.*key=$place/);
+    is @lines, 2, "$place: logs what it would do";
+    like $lines[0], qr/\[warn\] .* delaying request, dry run, excess: /,
+        "$place: in these words";
+}
+cmp_ok now - $quick, '<', 60, 'dry run: nobody waits an hour';
+
+
+# levels
+
+for my $case ([ info => 'info' ], [ warn => 'notice' ], [ quick => 'warn' ],
+    [ off => '' ])
+{
+    my ($place, $level) = @$case;
+    $nginx->get("/$place?key=level-$place") for 1 .. 2;
+    my @lines = $nginx->log_lines(qr{delaying.*/$place\?key=level-});
+    is join(' ', map { /\[(\w+)\]/ } @lines), $level,
+        "limit_sliding_log_level of /$place";
+}
+
+
+# A reload drops none of those that wait, not even one that empties the zone.
+
+for my $burst (50, 51) {
+    my $statuses = $nginx->load(
+        requests    => [ ("/long?key=$burst") x 20 ],
+        connections => 20,
+        at          => { 3 => sub { $nginx->hup(config($burst)) } },
+    );
+    is scalar grep({ ($_ // '') eq '200' } @$statuses), 20,
+        'reload while 20 wait: all pass';
+}
+is scalar $nginx->log_lines(qr/\[notice\].*"long".*burst/), 1,
+    'the second emptied the zone';
+
+# Nor does the end of NGINX.
+$nginx->get('/long?key=end');
+@waiting = map { send_request('/long?key=end') } 1 .. 5;
+ok $nginx->stop, 'stopped while some wait';
+is join(' ', map { $nginx->read_response($_)->{status} // 'none' } @waiting),
+    '200 200 200 200 200', 'all pass';
+
+$nginx->finish;

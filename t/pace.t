@@ -1,0 +1,276 @@
+# When quota comes back: the pace of each algorithm.
+#
+# As in window.t, what is asserted holds on a machine of any speed: of each
+# decision we know that it fell between the moments when we sent the request
+# and when we had the response; SLACK is for clocks.
+
+use v5.36;
+
+use List::Util qw(max);
+use Test::More;
+use Time::HiRes ();
+
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new->start(<<'CONF');
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+
+    # what is said of the time, and no need to wait for it
+    limit_sliding_zone $arg_key zone=month:1m rate=2 window=30d
+        algorithm=fixed;
+    limit_sliding_zone $arg_key zone=tokens:1m rate=1r/h burst=5
+        algorithm=token_bucket;
+    limit_sliding_zone $arg_key zone=leaky:1m rate=1r/h
+        algorithm=leaky_bucket;
+    limit_sliding_zone $arg_key zone=log:1m rate=3r/h algorithm=log;
+    limit_sliding_zone $arg_key zone=precise:1m rate=2 window=30d
+        precision=10;
+
+    # to wait for
+    limit_sliding_zone $arg_key zone=quick-fixed:1m rate=3 window=500ms
+        algorithm=fixed;
+    limit_sliding_zone $arg_key zone=quick-tokens:1m rate=10r/s burst=5
+        algorithm=token_bucket;
+    limit_sliding_zone $arg_key zone=quick-leaky:1m rate=10r/s
+        algorithm=leaky_bucket;
+    limit_sliding_zone $arg_key zone=quick-log:1m rate=5r/s algorithm=log;
+    limit_sliding_zone $arg_key zone=quick-precise:1m rate=5r/s precision=10;
+
+    limit_sliding_log_level off;
+    add_header X-Limit     $limit_sliding_limit     always;
+    add_header X-Remaining $limit_sliding_remaining always;
+    add_header X-Reset     $limit_sliding_reset     always;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location = /month   { limit_sliding zone=month;   empty_gif; }
+        location = /tokens  { limit_sliding zone=tokens;  empty_gif; }
+        location = /leaky   { limit_sliding zone=leaky;   empty_gif; }
+        location = /log     { limit_sliding zone=log;     empty_gif; }
+        location = /precise { limit_sliding zone=precise; empty_gif; }
+
+        location = /costly-tokens {
+            limit_sliding zone=tokens cost=$arg_cost;
+            empty_gif;
+        }
+
+        location = /quick-fixed   { limit_sliding zone=quick-fixed;
+                                    empty_gif; }
+        location = /quick-tokens  { limit_sliding zone=quick-tokens;
+                                    empty_gif; }
+        location = /quick-leaky   { limit_sliding zone=quick-leaky;
+                                    empty_gif; }
+        location = /quick-log     { limit_sliding zone=quick-log;
+                                    empty_gif; }
+        location = /quick-precise { limit_sliding zone=quick-precise;
+                                    empty_gif; }
+    }
+}
+CONF
+
+my $SLACK = 0.06;
+
+# The number is as expected, but for the seconds that passed since `from`.
+sub about($got, $expected, $from, $name) {
+    cmp_ok $got, '>=', $expected - 1 - (now - $from), "$name, at least";
+    cmp_ok $got, '<=', $expected + 1, "$name, at most";
+}
+
+# "status, remaining of limit", the reset and Retry-After of a request
+sub ask($path) {
+    my $r = $nginx->get($path);
+    return ("$r->{status}, " . header($r, 'X-Remaining') . ' of '
+        . header($r, 'X-Limit'), header($r, 'X-Reset'),
+        header($r, 'Retry-After'));
+}
+
+my $MONTH = 30 * 86400;
+my ($said, $reset, $retry);
+
+
+# fixed: windows are aligned to UTC
+
+my $left = $MONTH - Time::HiRes::time() % $MONTH;
+my $start = now;
+($said, $reset) = ask('/month?key=a');
+is $said, '200, 1 of 2', 'fixed: passed';
+about($reset, $left, $start, 'fixed: reset at the end of the window');
+ask('/month?key=a');
+($said, $reset, $retry) = ask('/month?key=a');
+is $said, '429, 0 of 2', 'fixed: rejected';
+about($reset, $left, $start, 'fixed: rejected, reset');
+about($retry, $left, $start, 'fixed: Retry-After');
+
+
+# token_bucket: one an hour
+
+$start = now;
+for my $remaining (4, 3, 2, 1, 0) {
+    ($said, $reset) = ask('/tokens?key=a');
+    is $said, "200, $remaining of 1", "token_bucket: $remaining left";
+    about($reset, 3600, $start, 'token_bucket: the next token');
+}
+($said, $reset, $retry) = ask('/tokens?key=a');
+is $said, '429, 0 of 1', 'token_bucket: rejected';
+about($retry, 3600, $start, 'token_bucket: Retry-After');
+
+($said, undef, $retry) = ask('/costly-tokens?key=a&cost=3');
+is $said, '429, 0 of 1', 'token_bucket: a cost of 3';
+about($retry, 3 * 3600, $start, 'token_bucket: waits for three tokens');
+
+is((ask('/costly-tokens?key=b&cost=5'))[0], '200, 0 of 1',
+    'token_bucket: a cost above the rate, within the burst');
+for my $key (qw(b c)) {
+    ($said, undef, $retry) = ask("/costly-tokens?key=$key&cost=6");
+    like $said, qr/^429/, "token_bucket: a cost above the burst, key $key";
+    is $retry, '', 'token_bucket: without Retry-After';
+}
+
+
+# leaky_bucket without a queue: one an hour
+
+$start = now;
+($said, $reset) = ask('/leaky?key=a');
+is $said, '200, 0 of 1', 'leaky_bucket: passed';
+about($reset, 3600, $start, 'leaky_bucket: reset');
+($said, $reset, $retry) = ask('/leaky?key=a');
+is $said, '429, 0 of 1', 'leaky_bucket: rejected';
+about($retry, 3600, $start, 'leaky_bucket: Retry-After');
+
+
+# log: what was first leaves first
+
+$start = now;
+ask('/log?key=a');
+sleep 1.5;
+for my $remaining (1, 0) {
+    ($said, $reset) = ask('/log?key=a');
+    is $said, "200, $remaining of 3", "log: $remaining left";
+    about($reset, 3598.5, $start + 1.5, 'log: reset when the first leaves');
+}
+($said, $reset, $retry) = ask('/log?key=a');
+is $said, '429, 0 of 3', 'log: rejected';
+about($retry, 3598.5, $start + 1.5, 'log: Retry-After');
+
+
+# counter, precision=10: a request weighs one until a window after its part
+# began, and nothing a part later
+
+ask('/precise?key=a') for 1 .. 2;
+($said, $reset, $retry) = ask('/precise?key=a');
+is $said, '429, 0 of 2', 'precision: rejected';
+cmp_ok $retry, '>=', 0.95 * $MONTH - 10, 'precision: Retry-After, at least';
+cmp_ok $retry, '<=', 1.05 * $MONTH + 10, 'precision: Retry-After, at most';
+
+
+# Now the time passes: all are asked again and again.
+
+my $SECONDS = 2.5;
+my $connection = $nginx->connect;
+my %log;                  # of each zone [sent, answered, status], ...
+my $offset = Time::HiRes::time() - now;
+
+my $begin = now;
+while (now - $begin < $SECONDS) {
+    for my $zone (qw(fixed tokens leaky log precise)) {
+        my $sent = now;
+        my $r = $nginx->get("/quick-$zone?key=a", socket => $connection);
+        push @{ $log{$zone} }, [ $sent, now, $r->{status} ];
+    }
+    sleep 0.003;
+}
+
+# The requests that passed.
+sub passed($zone) {
+    return grep { $_->[2] == 200 } @{ $log{$zone} };
+}
+
+# Those of any n that follow each other are this far apart, or there is
+# something to complain of.
+sub apart($zone, $n, $seconds) {
+    my @passed = passed($zone);
+    return map {
+        my $apart = $passed[$_ + $n][1] - $passed[$_][0];
+        $apart < $seconds - $SLACK ? "$n in $apart s" : ();
+    } 0 .. $#passed - $n;
+}
+
+# What was rejected although fewer than n had passed in these seconds before.
+sub withheld($zone, $n, $seconds) {
+    my @passed = passed($zone);
+    return map {
+        my $sent = $_->[0];
+        my $recent = grep {
+            $_->[1] > $sent - $seconds - $SLACK && $_->[0] < $sent
+        } @passed;
+        $recent < $n ? sprintf('at %.3f s', $sent - $begin) : ();
+    } grep { $_->[2] != 200 } @{ $log{$zone} };
+}
+
+cmp_ok passed($_), '>', 5, "$_: more than at once" for sort keys %log;
+
+is join(', ', apart('log', 5, 1)), '', 'log: at most 5 in any second';
+is join(', ', withheld('log', 5, 1)), '', 'log: and no less';
+
+is join(', ', apart('leaky', 1, 0.1)), '', 'leaky_bucket: 100 ms apart';
+is join(', ', withheld('leaky', 1, 0.1)), '', 'leaky_bucket: and no more';
+
+is join(', ', apart('precise', 5, 0.9)), '',
+    'precision: at most 5 in nine parts of ten';
+is join(', ', withheld('precise', 5, 1.1)), '',
+    'precision: and no less in eleven';
+
+# fixed: windows end at each half of a second, UTC. What we know of a request
+# is its first and its last possible window.
+my @fixed = map {
+    my ($sent, $answered, $status) = @$_;
+    my ($first, $last) = map { int 2 * ($_ + $offset) }
+        $sent - $SLACK, $answered + $SLACK;
+    [ $first, $last, $status ];
+} @{ $log{fixed} };
+
+my (@over, @under);
+for my $n ($fixed[0][0] .. $fixed[-1][1]) {
+    my @surely = grep { $_->[0] == $n && $_->[1] == $n } @fixed;
+    my @perhaps = grep { $_->[0] <= $n && $_->[1] >= $n } @fixed;
+    push @over, $n if grep({ $_->[2] == 200 } @surely) > 3;
+    push @under, $n if grep({ $_->[2] == 429 } @surely)
+        && grep({ $_->[2] == 200 } @perhaps) < 3;
+}
+is "@over", '', 'fixed: at most 3 in each window';
+is "@under", '', 'fixed: and no less';
+
+# token_bucket: 5 at once, then 10 a second, if somebody asks
+my @passed = passed('tokens');
+my $elapsed = $passed[-1][1] - $passed[0][0];
+cmp_ok @passed, '<=', 5 + 10 * ($elapsed + $SLACK),
+    'token_bucket: burst and rate, no more';
+my $pause = max(map {
+    $log{tokens}[$_][0] - $log{tokens}[$_ - 1][0]
+} 1 .. $#{ $log{tokens} });
+SKIP: {
+    skip "the machine paused for $pause s", 1 if $pause > 0.4;
+    cmp_ok @passed, '>=', 5 + 10 * ($elapsed - $SLACK) - 1,
+        'token_bucket: burst and rate, no less';
+}
+
+# Retry-After is honest: after that time all are admitted again.
+
+my %wait;
+for my $zone (sort keys %log) {
+    my $r;
+    for (1 .. 20) {
+        $r = $nginx->get("/quick-$zone?key=a", socket => $connection);
+        last if $r->{status} == 429;
+    }
+    is $r->{status}, 429, "$zone: rejected";
+    $wait{$zone} = header($r, 'Retry-After');
+    like $wait{$zone}, qr/^[12]$/, "$zone: Retry-After";
+}
+sleep 0.05 + max values %wait;
+is $nginx->get("/quick-$_?key=a")->{status}, 200, "$_: admitted after that"
+    for sort keys %log;
+
+$nginx->finish;
