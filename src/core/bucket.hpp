@@ -44,9 +44,11 @@ public:
            uint32_t limit)
         : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
           time_bits_(time_bits(policy)), is_queue_(is_queue(policy)),
-          longest_ms_(longest_ms(policy)), capacity_(capacity(policy))
+          longest_ms_(longest_ms(policy)), capacity_(capacity_of(policy))
     {
     }
+
+    uint64_t capacity() const { return capacity_; }
 
     /* Advances whenever a bucket that was not used since has filled. */
     uint64_t epoch() const { return now_ms_ >> (time_bits_ - 2); }
@@ -166,7 +168,7 @@ private:
         return policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
     }
 
-    uint64_t capacity(const limit_sliding_policy_t &policy) const
+    uint64_t capacity_of(const limit_sliding_policy_t &policy) const
     {
         if (!is_queue_ && policy.burst == 0) {
             return limit_;

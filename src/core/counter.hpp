@@ -44,6 +44,8 @@ public:
     /* How much a state constrains its key; 0: as little as none. */
     uint64_t used(uint64_t state) const { return used(view(state)); }
 
+    uint64_t capacity() const { return limit_; }
+
     /* The same of another key, whose limit is not known. */
     uint64_t rank(uint64_t state) const { return used(state); }
 

@@ -32,6 +32,8 @@ public:
 
     uint64_t used(uint64_t state) const { return view(state).count; }
 
+    uint64_t capacity() const { return limit_; }
+
     /* The same of another key, whose limit is not known. */
     uint64_t rank(uint64_t state) const { return used(state); }
 

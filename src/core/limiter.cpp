@@ -195,6 +195,14 @@ bool is_admitted(const limit_sliding_claim_t &claim)
 
 } // namespace
 
+uint64_t limit_sliding_capacity(const limit_sliding_policy_t *policy,
+                                uint32_t limit)
+{
+    return with_algorithm(*policy, 0, limit, [](const auto &algorithm) {
+        return algorithm.capacity();
+    });
+}
+
 int limit_sliding_admit(const limit_sliding_policy_t *policy,
                         limit_sliding_state_t state, uint64_t now_ms,
                         uint32_t limit, uint32_t cost,

@@ -85,6 +85,14 @@ typedef struct {
 typedef uint64_t  limit_sliding_state_t;
 
 /*
+ * The most that may be used at once: the limit, or what a bucket holds.  Of a
+ * burst this is only what runs off in 2^32 ms, 49 days: less than it if the
+ * bucket would take longer.  `limit` is 1 .. LIMIT_SLIDING_LIMIT_MAX.
+ */
+uint64_t limit_sliding_capacity(const limit_sliding_policy_t *policy,
+    uint32_t limit);
+
+/*
  * Would a request of this cost be admitted now?  Returns 1 and the state that
  * records it in *next, or 0 and leaves *next alone: a rejected request is not
  * recorded.  `limit` is 1 .. LIMIT_SLIDING_LIMIT_MAX.  A cost of 0 is

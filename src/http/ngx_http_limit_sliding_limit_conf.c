@@ -32,6 +32,7 @@ ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_limit_sliding_conf_t  *lscf = conf;
 
     ngx_str_t                           *value;
+    ngx_uint_t                           i;
     ngx_http_limit_sliding_limit_t      *limit;
     ngx_http_limit_sliding_main_conf_t  *lsmcf;
 
@@ -53,11 +54,14 @@ ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return ngx_http_limit_sliding_off(cf, lscf);
     }
 
-    if (lscf->set == NULL) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"limit_sliding off\" stands alone, it cannot be "
-                           "combined with \"%V\"", &value[1]);
-        return NGX_CONF_ERROR;
+    for (i = 1; i < cf->args->nelts; i++) {
+        if (lscf->set == NULL || ngx_strcmp(value[i].data, "off") == 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"off\" of limit_sliding stands alone, it "
+                               "cannot be combined with \"%V\"",
+                               &value[i == 1 && lscf->set ? 2 : 1]);
+            return NGX_CONF_ERROR;
+        }
     }
 
     if (ngx_http_limit_sliding_params(cf, 1, params) != NGX_CONF_OK) {

@@ -64,6 +64,15 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         { ngx_null_string, ngx_null_string, ngx_null_string }
     };
 
+    value = cf->args->elts;
+
+    if (ngx_strncmp(value[1].data, "zone=", 5) == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" must have a key before \"%V\"",
+                           &cmd->name, &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
     if (ngx_http_limit_sliding_params(cf, 2, params) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
@@ -94,8 +103,6 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                            "key \"%V\"", &name, &zone->key.complex.value);
         return NGX_CONF_ERROR;
     }
-
-    value = cf->args->elts;
 
     if (ngx_http_limit_sliding_zone_key(cf, zone, &value[1]) != NGX_CONF_OK
         || ngx_http_limit_sliding_zone_rate(cf, zone, &params[RATE],
@@ -326,9 +333,25 @@ ngx_http_limit_sliding_zone_algorithm(ngx_conf_t *cf,
 
     /* a bucket that holds no token would admit nobody */
 
-    return ngx_http_limit_sliding_zone_number(cf, &params[BURST],
-                                    algorithm == LIMIT_SLIDING_TOKEN_BUCKET,
-                                    LIMIT_SLIDING_LIMIT_MAX, &policy->burst);
+    if (ngx_http_limit_sliding_zone_number(cf, &params[BURST],
+                                     algorithm == LIMIT_SLIDING_TOKEN_BUCKET,
+                                     LIMIT_SLIDING_LIMIT_MAX, &policy->burst)
+        != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (policy->burst && zone->limit
+        && limit_sliding_capacity(policy, zone->limit) < policy->burst)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" is too much for this rate, at which it "
+                           "takes longer than 49 days to run off",
+                           &params[BURST].word);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
 }
 
 
