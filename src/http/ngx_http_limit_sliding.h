@@ -236,6 +236,12 @@ extern ngx_module_t  ngx_http_limit_sliding_module;
 /* zone conf */
 char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
+/* algorithm */
+char *ngx_http_limit_sliding_set_algorithm(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone, ngx_http_limit_sliding_param_t *param,
+    ngx_http_limit_sliding_param_t *precision,
+    ngx_http_limit_sliding_param_t *burst);
 ngx_str_t *ngx_http_limit_sliding_algorithm(
     limit_sliding_algorithm_t algorithm);
 
@@ -250,6 +256,8 @@ ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle);
 
 /* limit conf */
 char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* set */
 ngx_int_t ngx_http_limit_sliding_init_sets(ngx_conf_t *cf,
     ngx_http_limit_sliding_main_conf_t *lsmcf);
 

@@ -130,7 +130,8 @@ ngx_http_limit_sliding_rate_limit(ngx_conf_t *cf, ngx_str_t *word,
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"%V\" allows %s%uL requests in a window of %uL ms, "
                       "it must be between 1 and %uD in %s:%ui",
-                      word, n == UINT64_MAX ? "more than " : "", n, window_ms, LIMIT_SLIDING_LIMIT_MAX, file, line);
+                      word, n == UINT64_MAX ? "more than " : "", n,
+                      window_ms, LIMIT_SLIDING_LIMIT_MAX, file, line);
         return NGX_ERROR;
     }
 
