@@ -13,6 +13,8 @@ http {
 
     limit_sliding_zone $arg_key zone=one:1m rate=1 window=30d;
     limit_sliding_zone $arg_key zone=two:1m rate=3 window=30d;
+    limit_sliding_zone $arg_key zone=queue:1m rate=1r/h burst=2
+        algorithm=leaky_bucket;
 
     add_header X-Worker $pid always;
 
@@ -41,6 +43,14 @@ http {
 
         location /every {
             limit_sliding_log_level warn every=1s;
+            empty_gif;
+        }
+
+        # delays are a level lower, and not written
+        location /quiet-delays {
+            limit_sliding zone=queue dry_run;
+            limit_sliding_log_level error every=1h;
+            error_log %%DIR%%/error.log error;
             empty_gif;
         }
 
@@ -176,5 +186,18 @@ SKIP: {
     is grep(/zone "one"/, @lines), 1, 'one line of one zone';
     is grep(/zone "two"/, @lines), 1, 'and one of the other';
 }
+
+
+# what error_log drops does not use up the line of its time
+
+$nginx->get('/quiet-delays?key=q', socket => $connection) for 1 .. 3;
+is_deeply [ $nginx->log_lines(qr/delaying/) ], [],
+    'delays below the level of error_log';
+new_lines();
+$nginx->get('/quiet-delays?key=q', socket => $connection) for 1 .. 2;
+@lines = new_lines();
+is @lines, 1, 'the first rejection is written nevertheless';
+like $lines[0], qr/limiting .* "queue", client: 127\.0\.0\.1, server: /,
+    'and none was left out';
 
 $nginx->finish;

@@ -13,7 +13,8 @@
 
 
 static ngx_uint_t ngx_http_limit_sliding_log_begin(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_zone_t *zone);
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_zone_t *zone,
+    ngx_uint_t level);
 static void ngx_http_limit_sliding_log_end(ngx_http_request_t *r);
 static size_t ngx_http_limit_sliding_escape(u_char *dst, ngx_str_t *value);
 static u_char *ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
@@ -38,7 +39,7 @@ ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
     limit = claim->data;
     zone = limit->zone;
 
-    if (!ngx_http_limit_sliding_log_begin(r, lscf, zone)) {
+    if (!ngx_http_limit_sliding_log_begin(r, lscf, zone, lscf->log_level)) {
         return;
     }
 
@@ -76,7 +77,7 @@ ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,
 
     level = ngx_min(lscf->log_level + 1, NGX_LOG_INFO);
 
-    if (!ngx_http_limit_sliding_log_begin(r, lscf, zone)) {
+    if (!ngx_http_limit_sliding_log_begin(r, lscf, zone, level)) {
         return;
     }
 
@@ -94,9 +95,12 @@ ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,
 
 static ngx_uint_t
 ngx_http_limit_sliding_log_begin(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_zone_t *zone)
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_zone_t *zone,
+    ngx_uint_t level)
 {
-    if (lscf->log_level == 0) {
+    /* a line that error_log drops must not pass for the one of this time */
+
+    if (lscf->log_level == 0 || r->connection->log->log_level < level) {
         return 0;
     }
 
