@@ -148,7 +148,6 @@ typedef struct {
     /* used anywhere */
     unsigned                        after_auth:1;
     unsigned                        count_status:1;
-    unsigned                        headers:1;
 } ngx_http_limit_sliding_main_conf_t;
 
 
@@ -278,6 +277,7 @@ ngx_int_t ngx_http_limit_sliding_reject(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
 void ngx_http_limit_sliding_would_reject(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
+void ngx_http_limit_sliding_one_retry_after(ngx_http_request_t *r);
 
 /* delay */
 ngx_msec_t ngx_http_limit_sliding_delay(ngx_http_request_t *r,

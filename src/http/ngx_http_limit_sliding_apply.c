@@ -103,3 +103,38 @@ ngx_http_limit_sliding_add_retry_after(ngx_http_request_t *r,
 
     return NGX_OK;
 }
+
+
+/* Ours is the first; the upstream of an error_page may have sent another. */
+
+void
+ngx_http_limit_sliding_one_retry_after(ngx_http_request_t *r)
+{
+    ngx_uint_t        i, found;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    found = 0;
+
+    for (part = &r->headers_out.headers.part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (h[i].hash == 0
+                || h[i].key.len != sizeof("Retry-After") - 1
+                || ngx_strncasecmp(h[i].key.data, (u_char *) "Retry-After",
+                                   sizeof("Retry-After") - 1)
+                   != 0)
+            {
+                continue;
+            }
+
+            if (found) {
+                h[i].hash = 0;
+            }
+
+            found = 1;
+        }
+    }
+}

@@ -178,12 +178,11 @@ ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_limit_sliding_conf_t  *lscf = conf;
 
-    ngx_str_t                           *value;
-    ngx_http_limit_sliding_main_conf_t  *lsmcf;
+    ngx_str_t                       *value;
 
     enum { OFF, RETRY_AFTER, DRAFT, X };
 
-    ngx_http_limit_sliding_param_t       params[] = {
+    ngx_http_limit_sliding_param_t   params[] = {
         { ngx_string("off"), ngx_null_string, ngx_null_string },
         { ngx_string("retry_after"), ngx_null_string, ngx_null_string },
         { ngx_string("draft"), ngx_null_string, ngx_null_string },
@@ -221,12 +220,6 @@ ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (params[X].word.len) {
         lscf->headers |= NGX_HTTP_LIMIT_SLIDING_X;
-    }
-
-    if (lscf->headers & ~NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER) {
-        lsmcf = ngx_http_conf_get_module_main_conf(cf,
-                                                ngx_http_limit_sliding_module);
-        lsmcf->headers = 1;
     }
 
     return NGX_CONF_OK;

@@ -37,7 +37,7 @@ static ngx_int_t ngx_http_limit_sliding_push(ngx_http_request_t *r,
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
-/* Called if some place wants such fields. */
+/* Called if there is any limit. */
 
 void
 ngx_http_limit_sliding_init_headers(void)
@@ -58,14 +58,19 @@ ngx_http_limit_sliding_header_filter(ngx_http_request_t *r)
 
     ctx = ngx_http_limit_sliding_get_ctx(r);
 
-    if (ctx == NULL
-        || ctx->nclaims == 0
-        || !(ctx->headers & ~NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER))
-    {
+    if (ctx == NULL || ctx->nclaims == 0) {
         return ngx_http_next_header_filter(r);
     }
 
-    if (ngx_http_limit_sliding_add_fields(r, ctx) != NGX_OK) {
+    if (ctx->status == NGX_HTTP_LIMIT_SLIDING_REJECTED
+        && (ctx->headers & NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER))
+    {
+        ngx_http_limit_sliding_one_retry_after(r);
+    }
+
+    if ((ctx->headers & ~NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER)
+        && ngx_http_limit_sliding_add_fields(r, ctx) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

@@ -245,7 +245,7 @@ ngx_http_limit_sliding_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (lsmcf->headers) {
+    if (lsmcf->sets.nelts) {
         ngx_http_limit_sliding_init_headers();
     }
 

@@ -1,0 +1,110 @@
+# limit_sliding_status: what NGINX makes of each code, and pages in its place.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Test;
+
+# code => what a client gets, where it is not the code
+my %special = (
+    408 => 'none', 444 => 'none', 499 => 'none',
+    map { $_ => 400 } 494 .. 497,
+);
+my @codes = (400, 401, 403, 404, 405, 408, 413, 414, 418, 429, 431, 444, 451,
+    493 .. 500, 503, 504, 508, 511, 599);
+
+my $codes = join "\n", map {
+    "location = /$_ { limit_sliding zone=one; limit_sliding_status $_;"
+    . " empty_gif; }"
+} @codes;
+
+my $nginx = LimitSliding::Test->new->start(<<"CONF");
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+
+    log_format verdict "\$uri|\$limit_sliding_status";
+
+    limit_sliding_zone one zone=one:1m rate=1 window=30d;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        access_log %%DIR%%/access.log verdict;
+
+        location = /one { limit_sliding zone=one; empty_gif; }
+        $codes
+
+        # pages by an upstream that has a Retry-After of its own
+
+        location = /named {
+            limit_sliding zone=one;
+            error_page 429 = \@upstream;
+            empty_gif;
+        }
+
+        location = /page {
+            limit_sliding zone=one;
+            error_page 429 /upstream;
+            empty_gif;
+        }
+
+        location = /off {
+            limit_sliding zone=one;
+            limit_sliding_headers off;
+            error_page 429 /upstream;
+            empty_gif;
+        }
+
+        location = /never {
+            limit_sliding zone=one cost=2;
+            error_page 429 /upstream;
+            empty_gif;
+        }
+
+        location = /free    { error_page 429 /upstream; return 429; }
+        location /upstream  { proxy_pass http://127.0.0.1:%%PORT1%%; }
+        location \@upstream { proxy_pass http://127.0.0.1:%%PORT1%%; }
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+        add_header retry-after 5;
+        return 200 page;
+    }
+}
+CONF
+
+is $nginx->statuses(1, '/one'), '200', 'the only request that passes';
+
+
+for my $code (@codes) {
+    my $expected = $special{$code} // $code;
+    my $r = $nginx->get("/$code");
+
+    is $r->{status} // 'none', $expected, "$code: answered by $expected";
+    like header($r, 'Retry-After'), qr/^[1-9]\d+$/, "$code: Retry-After"
+        unless $expected eq 'none';
+}
+
+open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
+is scalar grep(m{^/\d+\|REJECTED$}, <$log>), @codes,
+    'all of them were rejected';
+
+
+for my $case (
+    [ '/named', 200, qr/^[1-9]\d{2,}$/, 'that of the limit' ],
+    [ '/page',  429, qr/^[1-9]\d{2,}$/, 'that of the limit' ],
+    [ '/off',   429, qr/^5$/,           'that of the page' ],
+    [ '/never', 429, qr/^5$/,           'that of the page' ],
+    [ '/free',  429, qr/^5$/,           'that of the page' ],
+) {
+    my ($path, $status, $retry, $name) = @$case;
+    my $r = $nginx->get($path);
+
+    is $r->{status}, $status, "$path: status";
+    is $r->{body}, 'page', "$path: the page";
+    like header($r, 'Retry-After'), $retry, "$path: one Retry-After, $name";
+}
+
+$nginx->finish;
