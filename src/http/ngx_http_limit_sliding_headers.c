@@ -63,7 +63,8 @@ ngx_http_limit_sliding_header_filter(ngx_http_request_t *r)
     }
 
     if (ctx->status == NGX_HTTP_LIMIT_SLIDING_REJECTED
-        && (ctx->headers & NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER))
+        && (ctx->headers & NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER)
+        && r->upstream)
     {
         ngx_http_limit_sliding_one_retry_after(r);
     }
