@@ -148,6 +148,7 @@ typedef struct {
     /* used anywhere */
     unsigned                        after_auth:1;
     unsigned                        count_status:1;
+    unsigned                        header_filter:1;
 } ngx_http_limit_sliding_main_conf_t;
 
 

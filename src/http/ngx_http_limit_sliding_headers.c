@@ -37,7 +37,7 @@ static ngx_int_t ngx_http_limit_sliding_push(ngx_http_request_t *r,
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
-/* Called if there is any limit. */
+/* Called if some place wants fields or may replace a rejection by a page. */
 
 void
 ngx_http_limit_sliding_init_headers(void)

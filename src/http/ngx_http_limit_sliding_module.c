@@ -174,8 +174,10 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_limit_sliding_conf_t  *prev = parent;
     ngx_http_limit_sliding_conf_t  *conf = child;
 
-    ngx_uint_t                        i;
-    ngx_http_limit_sliding_group_t  **groups;
+    ngx_uint_t                            i;
+    ngx_http_core_loc_conf_t             *clcf;
+    ngx_http_limit_sliding_group_t      **groups;
+    ngx_http_limit_sliding_main_conf_t   *lsmcf;
 
     ngx_conf_merge_ptr_value(conf->set, prev->set, NULL);
     ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
@@ -201,6 +203,16 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
                               NGX_HTTP_LIMIT_SLIDING_IPV4);
     ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6,
                               NGX_HTTP_LIMIT_SLIDING_IPV6);
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if ((conf->headers & ~NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER)
+        || (conf->set && clcf->error_pages))
+    {
+        lsmcf = ngx_http_conf_get_module_main_conf(cf,
+                                                ngx_http_limit_sliding_module);
+        lsmcf->header_filter = 1;
+    }
 
     return NGX_CONF_OK;
 }
@@ -245,7 +257,7 @@ ngx_http_limit_sliding_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (lsmcf->sets.nelts) {
+    if (lsmcf->header_filter) {
         ngx_http_limit_sliding_init_headers();
     }
 
