@@ -39,7 +39,7 @@ struct WordStep {
 
     WordStep(const Algorithm &a, uint32_t c) : algorithm(a), cost(c) {}
 
-    bool admit(uint64_t state, uint64_t *next) const
+    [[gnu::always_inline]] bool admit(uint64_t state, uint64_t *next) const
     {
         return algorithm.admit(state, cost, next);
     }

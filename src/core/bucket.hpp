@@ -44,7 +44,7 @@ public:
            uint32_t limit)
         : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
           time_bits_(time_bits(policy)), is_queue_(is_queue(policy)),
-          longest_ms_(longest_ms(policy)), capacity_(capacity_of(policy))
+          burst_(policy.burst), capacity_(capacity_of(policy))
     {
     }
 
@@ -59,7 +59,7 @@ public:
      */
     uint64_t rank(uint64_t state) const
     {
-        return elapsed_ms(state) >= longest_ms_
+        return elapsed_ms(state) >= longest_ms()
                    ? 0
                    : 1 + left_of(then(state), state);
     }
@@ -76,9 +76,11 @@ public:
         return static_cast<double>(used(state)) / static_cast<double>(full());
     }
 
-    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const
+    [[gnu::always_inline]] bool admit(uint64_t state, uint32_t cost,
+                                      uint64_t *next) const
     {
-        uint64_t taken = used(state);
+        uint64_t before = then(state);
+        uint64_t taken = left_of(std::min(before, full()), state);
 
         if (cost > capacity_ || taken > full() - cost * window_ms_) {
             return false;
@@ -89,7 +91,11 @@ public:
             return true;
         }
 
-        *next = pack(state, left_of(then(state), state) + cost * window_ms_);
+        if (before > full()) {
+            taken = left_of(before, state);
+        }
+
+        *next = pack(state, taken + cost * window_ms_);
         return true;
     }
 
@@ -129,13 +135,18 @@ public:
     void describe_queued(uint64_t state, uint32_t cost,
                          limit_sliding_verdict_t *verdict) const
     {
-        uint64_t taken = used(state);
-        uint64_t ahead = taken - std::min(taken, cost * window_ms_);
+        uint64_t ahead = ahead_of(state, cost);
 
         if (is_queue_ && cost > 0) {
-            verdict->delay_ms = wait_ms(state, ahead);
+            verdict->delay_ms = delay_ms(state, cost);
             verdict->excess = thousandths(ahead + (cost - 1) * window_ms_);
         }
+    }
+
+    /* How long such a request is held back: until those ahead have left. */
+    uint64_t delay_ms(uint64_t state, uint32_t cost) const
+    {
+        return cost == 0 ? 0 : wait_ms(state, ahead_of(state, cost));
     }
 
     /* Of any key, whatever its limit. */
@@ -143,7 +154,7 @@ public:
     {
         uint64_t elapsed = elapsed_ms(state);
 
-        return elapsed < longest_ms_ ? longest_ms_ - elapsed : 0;
+        return longest_ms() - std::min(elapsed, longest_ms());
     }
 
 private:
@@ -181,7 +192,7 @@ private:
 
     static unsigned bits_of(uint64_t n)
     {
-        return n == 0 ? 0 : 64 - static_cast<unsigned>(__builtin_clzll(n));
+        return 63 - static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
     }
 
     static unsigned time_bits(const limit_sliding_policy_t &policy)
@@ -191,10 +202,10 @@ private:
         return std::min(std::max(bits, kTimeBitsMin), kTimeBitsMax);
     }
 
-    uint64_t longest_ms(const limit_sliding_policy_t &policy) const
+    /* That a bucket takes to fill, under any limit. */
+    uint64_t longest_ms() const
     {
-        uint64_t requests
-            = std::max(policy.burst + uint64_t{is_queue_}, uint64_t{1});
+        uint64_t requests = std::max(burst_ + uint64_t{is_queue_}, uint64_t{1});
 
         return std::min(requests * window_ms_, uint64_t{1} << (time_bits_ - 2));
     }
@@ -262,11 +273,10 @@ private:
         uint64_t requests
             = ((taken / window_ms_) << kFractionBits)
               + ((rest << kFractionBits) + window_ms_ - 1) / window_ms_;
-        unsigned shift = 0;
+        unsigned bits = bits_of(requests);
+        unsigned shift = bits > mantissa_bits() ? bits - mantissa_bits() : 0;
 
-        while (rounded_up(requests, shift) > mantissa_mask()) {
-            shift++;
-        }
+        shift += rounded_up(requests, shift) > mantissa_mask();
 
         uint64_t state = (time << kShiftBits | shift) << mantissa_bits()
                          | rounded_up(requests, shift);
@@ -277,6 +287,14 @@ private:
     static uint64_t rounded_up(uint64_t n, unsigned shift)
     {
         return (n + (1ULL << shift) - 1) >> shift;
+    }
+
+    /* What was in the queue before a request of this cost, which is in now. */
+    uint64_t ahead_of(uint64_t state, uint32_t cost) const
+    {
+        uint64_t taken = used(state);
+
+        return taken - std::min(taken, cost * window_ms_);
     }
 
     /* Milliseconds, rounded up, until so much has run off a state. */
@@ -297,7 +315,7 @@ private:
     uint32_t limit_;
     unsigned time_bits_;
     bool is_queue_;
-    uint64_t longest_ms_; /* that a bucket takes to fill, under any limit */
+    uint32_t burst_;
     uint64_t capacity_;
 };
 

@@ -41,13 +41,34 @@ History history_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
                    time_of(claim, now_ms), claim.limit);
 }
 
+using Result = Table<WordSlots>::Result;
+
+/*
+ * Out of line, and with everything made anew: what most requests do has its
+ * values in registers then, none of them in memory for a call.
+ */
+template <class Algorithm>
+[[gnu::noinline]] Result consume_anywhere(const limit_sliding_claim_t &claim,
+                                          uint64_t now_ms)
+{
+    Algorithm algorithm(*claim.policy, time_of(claim, now_ms), claim.limit);
+
+    return table_of(claim, algorithm)
+        .update(WordStep{algorithm, claim.cost},
+                claim.policy->full == LIMIT_SLIDING_EVICT);
+}
+
 template <class Algorithm>
 [[gnu::always_inline]] inline void consume_word(limit_sliding_claim_t *claim,
+                                                uint64_t now_ms,
                                                 const Algorithm &algorithm)
 {
-    auto result = table_of(*claim, algorithm)
-                      .update(WordStep{algorithm, claim->cost},
-                              claim->policy->full == LIMIT_SLIDING_EVICT);
+    Result result;
+
+    if (!table_of(*claim, algorithm)
+             .update_ready(WordStep{algorithm, claim->cost}, &result)) {
+        result = consume_anywhere<Algorithm>(*claim, now_ms);
+    }
 
     claim->state = result.state;
     claim->outcome = result.outcome;
@@ -67,7 +88,7 @@ template <class Algorithm>
 
     with_algorithm(
         *claim->policy, time_of(*claim, now_ms), claim->limit,
-        [&](const auto &algorithm) { consume_word(claim, algorithm); });
+        [&](const auto &algorithm) { consume_word(claim, now_ms, algorithm); });
 }
 
 [[gnu::always_inline]] inline void consume(limit_sliding_claim_t *claim,
@@ -80,7 +101,8 @@ template <class Algorithm>
     }
 
     consume_word(
-        claim, Counter(*claim->policy, time_of(*claim, now_ms), claim->limit));
+        claim, now_ms,
+        Counter(*claim->policy, time_of(*claim, now_ms), claim->limit));
 }
 
 /* Decides without consuming. */
@@ -134,6 +156,12 @@ double share(const limit_sliding_claim_t &claim, uint64_t now_ms)
 bool is_admitted(const limit_sliding_claim_t &claim)
 {
     return claim.outcome == LIMIT_SLIDING_ADMITTED;
+}
+
+bool is_queued(const limit_sliding_claim_t &claim)
+{
+    return claim.policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET
+           && is_admitted(claim) && !claim.look;
 }
 
 /*
@@ -312,9 +340,19 @@ void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
                        algorithm.describe(claim->state, cost, verdict);
                    });
 
-    if (admitted && !claim->look
-        && claim->policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET) {
+    if (is_queued(*claim)) {
         Bucket(*claim->policy, time_of(*claim, now_ms), claim->limit)
             .describe_queued(claim->state, claim->cost, verdict);
     }
+}
+
+uint64_t limit_sliding_claim_delay_ms(const limit_sliding_claim_t *claim,
+                                      uint64_t now_ms)
+{
+    if (!is_queued(*claim)) {
+        return 0;
+    }
+
+    return Bucket(*claim->policy, time_of(*claim, now_ms), claim->limit)
+        .delay_ms(claim->state, claim->cost);
 }

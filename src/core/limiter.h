@@ -225,6 +225,13 @@ size_t limit_sliding_tightest(const limit_sliding_claim_t *claims, size_t n,
 void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
     uint64_t now_ms, limit_sliding_verdict_t *verdict);
 
+/*
+ * Its delay_ms alone, at little cost: how long a decided claim holds its
+ * request back.  0 if it was not admitted to a queue, or looked only.
+ */
+uint64_t limit_sliding_claim_delay_ms(const limit_sliding_claim_t *claim,
+    uint64_t now_ms);
+
 
 #ifdef __cplusplus
 }

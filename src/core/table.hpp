@@ -63,31 +63,65 @@ public:
     };
 
     /*
-     * Lets the step decide on the key's state, and records what it admits.  A
-     * full table gives up the state that constrains least or, with `may_evict`
-     * false, refuses the key.  Inline, as the one call that most requests make.
+     * Lets the step decide on the key's state, and records what it admits, if
+     * the key is in its first line and only needs another state, as most are.
+     * Else, or if another request was faster, returns false: update() does it.
      */
     template <class Step>
-    [[gnu::always_inline]] Result update(const Step &step, bool may_evict)
+    [[gnu::always_inline]] bool update_ready(const Step &step, Result *result)
     {
-        /* Most keys are in their first line and only need another state. */
-
         Copy copy = find_ready(key_.line(0));
 
-        if (copy.kind == Copy::confirmed) {
-            uint64_t state = copy.bare_state();
+        if (copy.kind != Copy::confirmed) {
+            return false;
+        }
+
+        uint64_t state = copy.bare_state();
+        uint64_t next = state;
+
+        if (!step.admit(state, &next)) {
+            *result = {LIMIT_SLIDING_REJECTED, state};
+            return true;
+        }
+
+        if (next != state && !copy.store(next)) {
+            return false;
+        }
+
+        *result = {LIMIT_SLIDING_ADMITTED, next};
+        return true;
+    }
+
+    /*
+     * The same, whatever it takes.  A full table gives up the state that
+     * constrains least or, with `may_evict` false, refuses the key.
+     */
+    template <class Step>
+    Result update(const Step &step, bool may_evict)
+    {
+        for (;;) {
+            Copy copy = find();
+            uint64_t state = live_state(copy);
             uint64_t next = state;
 
             if (!step.admit(state, &next)) {
                 return {LIMIT_SLIDING_REJECTED, state};
             }
 
-            if (next == state || copy.store(next)) {
+            if (next == state) {
+                return decide_only(step);
+            }
+
+            Taken taken = take(step, may_evict, &copy);
+
+            if (taken == kRefused) {
+                return {LIMIT_SLIDING_REFUSED, first_to_expire(step)};
+            }
+
+            if (taken == kTaken && copy.store(next)) {
                 return {LIMIT_SLIDING_ADMITTED, next};
             }
         }
-
-        return update_anywhere(*this, step, may_evict);
     }
 
     /*
@@ -150,39 +184,6 @@ private:
     using Places<Slots>::tag_;
     using Places<Slots>::tag_like;
     using Places<Slots>::used;
-
-    /*
-     * update(), whatever it takes.  Has its arguments by value and out of
-     * line, so that the common case keeps its own in registers.
-     */
-    template <class Step>
-    [[gnu::noinline]] static Result update_anywhere(Table table, Step step,
-                                                    bool may_evict)
-    {
-        for (;;) {
-            Copy copy = table.find();
-            uint64_t state = table.live_state(copy);
-            uint64_t next = state;
-
-            if (!step.admit(state, &next)) {
-                return {LIMIT_SLIDING_REJECTED, state};
-            }
-
-            if (next == state) {
-                return table.decide_only(step);
-            }
-
-            Taken taken = table.take(step, may_evict, &copy);
-
-            if (taken == kRefused) {
-                return {LIMIT_SLIDING_REFUSED, table.first_to_expire(step)};
-            }
-
-            if (taken == kTaken && copy.store(next)) {
-                return {LIMIT_SLIDING_ADMITTED, next};
-            }
-        }
-    }
 
     template <class Step>
     Result decide_only(const Step &step) const

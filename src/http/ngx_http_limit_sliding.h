@@ -122,8 +122,7 @@ struct ngx_http_limit_sliding_group_s {
     ngx_http_limit_sliding_limit_t *limits;
     ngx_uint_t                      nlimits;
     ngx_uint_t                      nclaims;     /* of the next ones, too */
-    unsigned                        single:1;    /* all of the stage is one
-                                                    limit that rejects */
+    unsigned                        single:1;    /* one enforced limit is all */
     unsigned                        dry_run:1;
     unsigned                        leaky:1;     /* some may delay */
     ngx_http_limit_sliding_group_t *next;

@@ -20,30 +20,22 @@ ngx_http_limit_sliding_delay(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx,
     ngx_uint_t first)
 {
+    uint64_t                         ms, longest_ms;
     ngx_uint_t                       i;
-    limit_sliding_claim_t           *claim, *longest;
-    limit_sliding_verdict_t          verdict, longest_verdict;
+    limit_sliding_claim_t           *longest;
+    limit_sliding_verdict_t          verdict;
     ngx_http_limit_sliding_limit_t  *limit;
     ngx_http_limit_sliding_status_e  status;
 
     longest = NULL;
-    longest_verdict.delay_ms = 0;
+    longest_ms = 0;
 
     for (i = first; i < ctx->nclaims; i++) {
-        claim = &ctx->claims[i];
+        ms = limit_sliding_claim_delay_ms(&ctx->claims[i], ctx->now_ms);
 
-        if (claim->policy->algorithm != LIMIT_SLIDING_LEAKY_BUCKET
-            || claim->look || claim->cost == 0)
-        {
-            /* who only looks does not queue */
-            continue;
-        }
-
-        limit_sliding_claim_describe(claim, ctx->now_ms, &verdict);
-
-        if (verdict.delay_ms > longest_verdict.delay_ms) {
-            longest = claim;
-            longest_verdict = verdict;
+        if (ms > longest_ms) {
+            longest = &ctx->claims[i];
+            longest_ms = ms;
         }
     }
 
@@ -60,9 +52,11 @@ ngx_http_limit_sliding_delay(ngx_http_request_t *r,
         ctx->status = status;
     }
 
-    ngx_http_limit_sliding_log_delayed(r, lscf, longest, &longest_verdict);
+    limit_sliding_claim_describe(longest, ctx->now_ms, &verdict);
 
-    return longest_verdict.delay_ms;
+    ngx_http_limit_sliding_log_delayed(r, lscf, longest, &verdict);
+
+    return longest_ms;
 }
 
 

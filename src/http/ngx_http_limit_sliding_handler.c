@@ -24,7 +24,7 @@ static ngx_int_t ngx_http_limit_sliding_run_stage(ngx_http_request_t *r,
     ngx_http_limit_sliding_stage_e stage);
 static ngx_inline ngx_int_t ngx_http_limit_sliding_run_single(
     ngx_http_request_t *r, ngx_http_limit_sliding_conf_t *lscf,
-    ngx_http_limit_sliding_limit_t *limit);
+    ngx_http_limit_sliding_group_t *group);
 static ngx_int_t ngx_http_limit_sliding_run_groups(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_group_t *group,
     ngx_http_limit_sliding_ctx_t *octx);
@@ -83,7 +83,7 @@ ngx_http_limit_sliding_run_stage(ngx_http_request_t *r,
     octx = ngx_http_limit_sliding_get_ctx(r);
 
     if (octx == NULL && group->single) {
-        return ngx_http_limit_sliding_run_single(r, lscf, group->limits);
+        return ngx_http_limit_sliding_run_single(r, lscf, group);
     }
 
     return ngx_http_limit_sliding_run_groups(r, lscf, group, octx);
@@ -97,9 +97,10 @@ ngx_http_limit_sliding_run_stage(ngx_http_request_t *r,
 
 static ngx_inline ngx_int_t
 ngx_http_limit_sliding_run_single(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_limit_t *limit)
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_group_t *group)
 {
     ngx_int_t                      rc;
+    ngx_msec_t                     delay;
     limit_sliding_claim_t         *claim;
     ngx_http_limit_sliding_ctx_t  *ctx;
 
@@ -110,7 +111,7 @@ ngx_http_limit_sliding_run_single(ngx_http_request_t *r,
 
     claim = ctx->claims;
 
-    rc = ngx_http_limit_sliding_claim(r, limit, claim);
+    rc = ngx_http_limit_sliding_claim(r, group->limits, claim);
 
     if (rc != NGX_OK) {
         return rc == NGX_DECLINED ? NGX_DECLINED
@@ -124,11 +125,19 @@ ngx_http_limit_sliding_run_single(ngx_http_request_t *r,
 
     (void) limit_sliding_acquire(claim, 1, ctx->now_ms);
 
-    if (claim->outcome == LIMIT_SLIDING_ADMITTED) {
-        return NGX_DECLINED;
+    if (claim->outcome != LIMIT_SLIDING_ADMITTED) {
+        return ngx_http_limit_sliding_reject(r, lscf, ctx);
     }
 
-    return ngx_http_limit_sliding_reject(r, lscf, ctx);
+    if (group->leaky) {
+        delay = ngx_http_limit_sliding_delay(r, lscf, ctx, 0);
+
+        if (delay) {
+            return ngx_http_limit_sliding_suspend(r, ctx, delay);
+        }
+    }
+
+    return NGX_DECLINED;
 }
 
 

@@ -162,8 +162,7 @@ ngx_http_limit_sliding_init_group(ngx_conf_t *cf,
         return NGX_OK;
     }
 
-    group->single = (group->nlimits == 1 && *next == NULL && !watched
-                     && !group->leaky);
+    group->single = (group->nlimits == 1 && *next == NULL && !watched);
     group->dry_run = watched;
     group->next = *next;
     group->nclaims = group->nlimits + (*next ? (*next)->nclaims : 0);

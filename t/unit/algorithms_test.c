@@ -269,7 +269,7 @@ static void step(run_t *run)
 
     limit_sliding_acquire(&c, 1, r->now_ms);
     limit_sliding_claim_describe(&c, r->now_ms, &v);
-
+    CHECK(run, limit_sliding_claim_delay_ms(&c, r->now_ms) == v.delay_ms);
     CHECK(run, c.outcome == seen);
     CHECK(run, c.outcome != LIMIT_SLIDING_REFUSED);
 
