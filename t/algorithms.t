@@ -44,17 +44,30 @@ sub config(%change) {
 http {
     %%HTTP_GLOBALS%%
     limit_sliding_zone full zone=full:1m rate=1 window=30d;
+    limit_sliding_zone \$arg_key zone=queue:1m rate=40 window=30d
+        algorithm=leaky_bucket burst=39;
     $zones
 
     limit_sliding_log_level off;
     add_header X-Worker    \$pid                     always;
     add_header X-Limit     \$limit_sliding_limit     always;
     add_header X-Remaining \$limit_sliding_remaining always;
+    add_header X-Status    \$limit_sliding_status    always;
 
     server {
         listen 127.0.0.1:%%PORT%% reuseport;
         location = /full { limit_sliding zone=full; empty_gif; }
         $locations
+
+        # who would wait for days is told so at once
+        location /queue      { limit_sliding zone=queue dry_run; empty_gif; }
+        location /look-queue { limit_sliding zone=queue cost=0;  empty_gif; }
+        location /both-queue {
+            limit_sliding zone=queue;
+            limit_sliding zone=full;
+            limit_sliding_dry_run on;
+            empty_gif;
+        }
     }
 }
 CONF
@@ -133,6 +146,39 @@ for my $zone (sort keys %zones) {
 }
 
 is keys %workers, 2, 'both workers took part';
+
+
+# leaky_bucket with a queue: one passes, burst wait, the rest is rejected.
+
+# { path => { status => requests } }
+sub run_queue(@paths) {
+    my %counts;
+    $nginx->load(requests => \@paths, each => sub ($i, $status, $head) {
+        my ($said) = $head =~ /^X-Status: (\w+)/m;
+        $counts{ $paths[$i] }{$said}++;
+    });
+    return \%counts;
+}
+
+# What n requests at once are told.
+sub queued($n) {
+    my %told = (PASSED => 1, DELAYED_DRY_RUN => min($n, 40) - 1,
+        REJECTED_DRY_RUN => $n - min($n, 40));
+    return { map { $told{$_} ? ($_ => $told{$_}) : () } keys %told };
+}
+
+is_deeply run_queue(('/queue?key=a') x 1000), { '/queue?key=a' => queued(1000) },
+    'queue: one key';
+is_deeply run_queue(shuffle map { ("/queue?key=k$_") x (2 * $_) } 1 .. 50),
+    { map { ("/queue?key=k$_" => queued(2 * $_)) } 1 .. 50 }, 'queue: 50 keys';
+
+my $counts = run_queue(shuffle +('/both-queue?key=c') x 500,
+    ('/queue?key=c') x 20);
+is_deeply $counts, { '/both-queue?key=c' => { REJECTED_DRY_RUN => 500 },
+    '/queue?key=c' => $counts->{'/queue?key=c'} }, 'queue: all or nothing';
+my $taken = 20 - ($counts->{'/queue?key=c'}{REJECTED_DRY_RUN} // 0);
+is remaining('/look-queue?key=c'), 40 - $taken,
+    'queue: what others took, and no more';
 
 
 # a reload
