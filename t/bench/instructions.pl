@@ -4,7 +4,8 @@
 
 # User-space instructions that a limit adds to a request: those of a whole
 # NGINX in one process under callgrind, for the same requests with and without
-# the limit.  Counted after each key was used once.
+# the limit.  Counted after each key was used once.  Fails if it is more than
+# we promise.
 #
 #     instructions.pl --nginx PATH --module PATH
 
@@ -20,35 +21,62 @@ my %option = (nginx => '/usr/sbin/nginx', requests => 10_000);
 GetOptions(\%option, 'nginx=s', 'module=s', 'requests=i')
     or die "usage: $0 --nginx PATH --module PATH [--requests N]\n";
 
-my %limits = (
-    'no limit'               => '',
-    'limit_req, passed'      => 'limit_req zone=req burst=1000000 nodelay;',
-    'limit_sliding, passed'  => 'limit_sliding zone=many;',
-    'limit_sliding, draft x' =>
-        'limit_sliding zone=some; limit_sliding_headers draft x;',
-    'limit_sliding, rejected'=> 'limit_sliding zone=one;',
+# With `paced` requests come at least a millisecond apart, which a log tells
+# apart and a queue needs to be empty again; else NGINX's clock stands still.
+# [zones for one key, for 100k keys] where they differ.
+my @rows = (
+    { name => 'limit_req, passed',
+      limit => 'limit_req zone=req burst=1000000 nodelay;' },
+    { name => 'counter, passed', at_most => 500,
+      limit => 'limit_sliding zone=many;' },
+    { name => 'counter, draft x', at_most => 1800,
+      limit => 'limit_sliding zone=some; limit_sliding_headers draft x;' },
+    { name => 'counter, rejected', at_most => 500, status => 429,
+      limit => 'limit_sliding zone=one;' },
+    { name => 'fixed, passed', at_most => 500,
+      limit => 'limit_sliding zone=fixed;' },
+    { name => 'token_bucket, passed', at_most => 600,
+      limit => 'limit_sliding zone=tokens;' },
+    { name => 'leaky_bucket, passed', at_most => 850, paced => 1,
+      limit => 'limit_sliding zone=leaky;' },
+    { name => 'precision=10, passed',
+      limit => 'limit_sliding zone=precise;' },
+    { name => 'log of 100, passed', paced => 1,
+      limit => [ map { "limit_sliding zone=$_;" } 'log-busy', 'log' ] },
 );
 
 printf "%-26s %10s %10s\n", 'added to a request', '1 key', '100k keys';
 
-my %base;
-for my $name ('no limit', 'limit_req, passed', 'limit_sliding, passed',
-    'limit_sliding, draft x', 'limit_sliding, rejected')
-{
-    my %added;
+my %base;                 # {paced}{keys}
+my @failed;
 
-    for my $keys (1, 100_000) {
-        my $count = measure($limits{$name}, $keys);
-        $base{$keys} //= $count;
-        $added{$keys} = $name eq 'no limit' ? $count : $count - $base{$keys};
-    }
+print_row('no limit', map { $base{0}{$_} = measure('', $_, 0) } 1, 100_000);
 
-    printf "%-26s %10.0f %10.0f\n", $name, @added{1, 100_000};
+for my $row (@rows) {
+    my $paced = $row->{paced} // 0;
+    my @limits = ref $row->{limit} ? @{ $row->{limit} } : ($row->{limit}) x 2;
+
+    my @added = map {
+        my $base = $base{$paced}{$_} //= measure('', $_, $paced);
+        measure(shift @limits, $_, $paced, $row->{status}) - $base;
+    } 1, 100_000;
+
+    print_row($row->{name}, @added);
+
+    push @failed, "$row->{name}: more than $row->{at_most}\n"
+        if grep { $_ > ($row->{at_most} // $_) } @added;
+}
+
+die @failed if @failed;
+
+sub print_row {
+    printf "%-26s %10.0f %10.0f\n", @_;
 }
 
 # Instructions of one request.
 sub measure {
-    my ($limit, $keys) = @_;
+    my ($limit, $keys, $paced, $status) = @_;
+    my $requests = $option{requests} / ($paced ? 4 : 1);
     my $dir = tempdir(CLEANUP => 1);
     my $port = free_port();
 
@@ -67,14 +95,18 @@ sub measure {
 
     request($client, $next++ * 7919 % $keys) for 1 .. $keys;
     control('-z', $pid);
-    request($client, $next++ * 7919 % $keys) for 1 .. $option{requests};
+    for (1 .. $requests) {
+        tick($pid) if $paced;
+        my $got = request($client, $next++ * 7919 % $keys);
+        die "$limit answered $got\n" if $got != ($status // 200);
+    }
     control('-d', $pid);
 
     kill QUIT => $pid;
     close $client;
     waitpid $pid, 0;
 
-    return total("$dir/out.1") / $option{requests};
+    return total("$dir/out.1") / $requests;
 }
 
 # The key is the path, as long for every key, and the answer a small image.
@@ -108,6 +140,15 @@ $temp
     limit_sliding_zone \$uri zone=many:3m rate=4000000r/h;
     limit_sliding_zone \$uri zone=some:3m rate=20000r/h;
     limit_sliding_zone \$uri zone=one:3m  rate=1r/h;
+    limit_sliding_zone \$uri zone=fixed:3m rate=4000000r/h algorithm=fixed;
+    limit_sliding_zone \$uri zone=tokens:3m rate=4000000r/h
+        algorithm=token_bucket;
+    limit_sliding_zone \$uri zone=leaky:3m rate=4000000r/s burst=100
+        algorithm=leaky_bucket;
+    limit_sliding_zone \$uri zone=precise:24m rate=4000000r/h precision=10;
+    limit_sliding_zone \$uri zone=log:24m rate=100r/h algorithm=log;
+    limit_sliding_zone \$uri zone=log-busy:1m rate=100 window=100ms
+        algorithm=log;
 
     limit_req_log_level     info;
     limit_sliding_log_level off;
@@ -143,6 +184,14 @@ sub client {
     die "NGINX did not start\n";
 }
 
+# Lets a millisecond pass, and NGINX, which waits for a request, notice.
+sub tick {
+    my ($pid) = @_;
+
+    sleep 0.0012;
+    kill ALRM => $pid;
+}
+
 sub request {
     my ($client, $key) = @_;
     my $answer = '';
@@ -155,6 +204,8 @@ sub request {
         sysread $client, $answer, 65536, length $answer
             or die "NGINX closed the connection\n";
     }
+
+    return substr $answer, 9, 3;
 }
 
 sub control {
@@ -168,8 +219,8 @@ sub total {
     my ($file) = @_;
 
     open my $out, '<', $file or die "$file: $!";
-    while (<$out>) {
-        return $1 if /^totals: (\d+)/;
+    while (my $line = <$out>) {
+        return $1 if $line =~ /^totals: (\d+)/;
     }
 
     die "no totals in $file\n";
