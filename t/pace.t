@@ -168,12 +168,15 @@ cmp_ok $retry, '<=', 1.05 * $MONTH + 10, 'precision: Retry-After, at most';
 # Now the time passes: all are asked again and again.
 
 my $SECONDS = 2.5;
+my $ENOUGH = 6;           # that passed in each zone, on a busy machine later
 my $connection = $nginx->connect;
 my %log;                  # of each zone [sent, answered, status], ...
 my $offset = Time::HiRes::time() - now;
 
 my $begin = now;
-while (now - $begin < $SECONDS) {
+while (now - $begin < $SECONDS
+    or now - $begin < 20 and grep { passed($_) < $ENOUGH } keys %log)
+{
     for my $zone (qw(fixed tokens leaky log precise)) {
         my $sent = now;
         my $r = $nginx->get("/quick-$zone?key=a", socket => $connection);
@@ -209,7 +212,7 @@ sub withheld($zone, $n, $seconds) {
     } grep { $_->[2] != 200 } @{ $log{$zone} };
 }
 
-cmp_ok passed($_), '>', 5, "$_: more than at once" for sort keys %log;
+cmp_ok passed($_), '>=', $ENOUGH, "$_: more than at once" for sort keys %log;
 
 is join(', ', apart('log', 5, 1)), '', 'log: at most 5 in any second';
 is join(', ', withheld('log', 5, 1)), '', 'log: and no less';
