@@ -1,7 +1,8 @@
 # Copyright (C) the limit_sliding authors
 
 # Everything is made under $(BUILD), which is NGINX's --builddir as well.
-# Variables to set: NGX_SRC NGX_CONF_OPTS NGINX CC CXX BUILD JOBS DESTDIR.
+# Variables to set: NGX_SRC NGX_CONF_OPTS NGINX CC CXX BUILD JOBS DESTDIR, and
+# WITH_REDIS=no for a build without hiredis.
 
 SHELL = /bin/bash
 .SHELLFLAGS = -ec
@@ -16,6 +17,8 @@ NGX_CONF_OPTS ?=
 NGINX         ?= /usr/sbin/nginx
 BUILD         ?= build
 JOBS          ?= 2
+WITH_REDIS    ?= yes
+export WITH_REDIS
 
 # To nginx itself, NGINX in the environment is a list of sockets to inherit.
 unexport NGINX
@@ -58,7 +61,7 @@ $(BUILD)/Makefile $(BUILD)/static/Makefile: config config.make $(BUILD)/settings
 
 # Changes when a setting does, and so makes NGINX configure again.
 $(BUILD)/settings: export settings = CC='$(CC)' CXX='$(CXX)' SRC='$(NGX_SRC)' \
-    OPTS=$(NGX_CONF_OPTS) DIR=$(CURDIR)
+    OPTS=$(NGX_CONF_OPTS) DIR=$(CURDIR) REDIS=$(WITH_REDIS)
 $(BUILD)/settings: FORCE | deps
 	@mkdir -p $(@D)
 	@{ echo "$$settings"; grep -s VERSION $(NGX_SRC)/src/core/nginx.h || :; } \
@@ -76,6 +79,9 @@ DEMO = perl t/demo/demo.pl --nginx $(NGINX) --module $(MODULE)
 demo: build  ## watch a limit bite and its window slide back open
 	@$(DEMO)
 
+demo-redis: build  ## one limit over two NGINXs; Redis dies and comes back
+	@perl t/demo/redis.pl --nginx $(NGINX) --module $(MODULE)
+
 run: build  ## keep the demo's NGINX in the foreground
 	@$(DEMO) --run
 
@@ -85,7 +91,8 @@ run: build  ## keep the demo's NGINX in the foreground
 # A flavour of the core and its unit tests, built in a directory of its own.
 # Linked by the C compiler, as the module is, but for clang's UBSan of C++.
 CORE_FLAGS = -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics
-UNIT_FLAGS = -g -Wall -Wextra -Wno-missing-field-initializers -Isrc/core -MMD -MP
+UNIT_FLAGS = -g -Wall -Wextra -Wno-missing-field-initializers -Isrc/core \
+    -Isrc/redis -MMD -MP
 
 unit_LINK = $(CC)
 tsan_LINK = $(CC)
@@ -100,10 +107,15 @@ define flavour
 $(1)_TESTS := $(patsubst t/unit/%.c,$(BUILD)/$(1)/%,$(wildcard \
     t/unit/*_test.c))
 $(1)_OBJS := $(CORE_SRCS:src/core/%.cpp=$(BUILD)/$(1)/core/%.o) \
+    $(BUILD)/$(1)/core/scripts.o \
     $(patsubst t/unit/%.c,$(BUILD)/$(1)/%.o,$(filter-out %_test.c,$(wildcard \
     t/unit/*.c)))
 
 $(BUILD)/$(1)/core/%.o: src/core/%.cpp $(BUILD)/settings
+	@mkdir -p $$(@D)
+	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
+
+$(BUILD)/$(1)/core/%.o: src/redis/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
 	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
 
@@ -112,7 +124,7 @@ $(BUILD)/$(1)/%.o: t/unit/%.c $(BUILD)/settings
 	$(CC) -std=gnu11 $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
 
 $$($(1)_TESTS): %: %.o $$($(1)_OBJS)
-	$$($(1)_LINK) $$($(1)_FLAGS) -o $$@ $$^ -lcmocka -lm -pthread
+	$$($(1)_LINK) $$($(1)_FLAGS) -o $$@ $$^ -lcmocka -lhiredis -lm -pthread
 
 -include $$($(1)_OBJS:.o=.d) $$($(1)_TESTS:=.d)
 endef
@@ -157,7 +169,7 @@ $(BUILD)/bench/core: t/bench/peer.c t/bench/peer.h
 $(BUILD)/bench/%: t/bench/%.c $(unit_OBJS)
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Isrc/core -It/unit -o $@ \
-	    $(filter %.c %.o,$^) -lm
+	    $(filter %.c %.o,$^) -lhiredis -lm
 
 
 ##@ Check
@@ -169,8 +181,8 @@ check: build  ## strict warnings, what the binary needs and shows, layout
 check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
 	@.ci/check-versions $(BUILD)/versions $(NGX_SRCS)
 
-format:  ## format the C++ core
-	clang-format -i src/core/*.[ch]pp
+format:  ## format the C++
+	clang-format -i src/*/*.[ch]pp
 
 
 ##@ Install
@@ -211,20 +223,22 @@ help:  ## this list
 
 # What each goal needs of Debian; a goal not named here installs nothing.
 
-build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev)
+build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev) \
+    $(if $(filter yes,$(WITH_REDIS)),libhiredis-dev)
 nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
 
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
+demo-redis_PKGS = $(demo_PKGS) redis-server
 run_PKGS      = $(demo_PKGS)
-unit_PKGS     = g++ libcmocka-dev perl
+unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(unit_PKGS)
-test_PKGS     = $(demo_PKGS) $(unit_PKGS)
+test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl
 bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS)
 bench-core_PKGS = g++ libbsd-dev
 bench-instructions_PKGS = $(demo_PKGS) valgrind
 accuracy_PKGS = g++
 plots_PKGS    = g++ gnuplot-nox
-check_PKGS    = $(build_PKGS)
+check_PKGS    = $(build_PKGS) libhiredis-dev
 model_PKGS    = gcc spin
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx,$(MAKECMDGOALS)), \
@@ -235,6 +249,6 @@ deps:
 
 FORCE:
 
-.PHONY: all build static clean demo run test unit sanitize model bench \
-    bench-core bench-instructions accuracy plots check check-versions format \
-    install uninstall help deps FORCE
+.PHONY: all build static clean demo demo-redis run test unit sanitize model \
+    bench bench-core bench-instructions accuracy plots check check-versions \
+    format install uninstall help deps FORCE

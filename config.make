@@ -2,7 +2,8 @@
 # object's, and C compilers refuse those of C++; hence GNU make's
 # target-specific variables.  `override` keeps them under make CFLAGS=...
 
-limit_sliding_c="-I$ngx_addon_dir/src/core -fvisibility=hidden"
+limit_sliding_c="-I$ngx_addon_dir/src/core -I$ngx_addon_dir/src/redis"
+limit_sliding_c="$limit_sliding_c -fvisibility=hidden"
 
 # NGINX compiles at -O.  A level given with --with-cc-opt stands.
 case " $NGX_CC_OPT" in

@@ -144,6 +144,12 @@ void refund(const limit_sliding_claim_t &claim, uint64_t now_ms)
 /* What the claim has used of its limit, 1 for all. */
 double share(const limit_sliding_claim_t &claim, uint64_t now_ms)
 {
+    if (claim.verdict != nullptr) {
+        return 1
+               - static_cast<double>(claim.verdict->remaining)
+                     / claim.verdict->limit;
+    }
+
     if (has_rings(*claim.policy)) {
         return history_of(claim, now_ms).share();
     }
@@ -289,6 +295,25 @@ size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
                : longest_wait(claims, n, now_ms);
 }
 
+size_t limit_sliding_describing(const limit_sliding_claim_t *claims, size_t n,
+                                uint64_t now_ms)
+{
+    bool admitted = std::all_of(claims, claims + n, is_admitted);
+
+    return admitted ? limit_sliding_tightest(claims, n, now_ms)
+                    : longest_wait(claims, n, now_ms);
+}
+
+void limit_sliding_release(const limit_sliding_claim_t *claims, size_t n,
+                           uint64_t now_ms)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!claims[i].look) {
+            refund(claims[i], now_ms);
+        }
+    }
+}
+
 size_t limit_sliding_tightest(const limit_sliding_claim_t *claims, size_t n,
                               uint64_t now_ms)
 {
@@ -311,6 +336,11 @@ void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
                                   uint64_t now_ms,
                                   limit_sliding_verdict_t *verdict)
 {
+    if (claim->verdict != nullptr) {
+        *verdict = *claim->verdict;
+        return;
+    }
+
     if (claim->outcome == LIMIT_SLIDING_REFUSED) {
         verdict->limit = claim->limit;
         verdict->remaining = 0;
@@ -349,6 +379,10 @@ void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
 uint64_t limit_sliding_claim_delay_ms(const limit_sliding_claim_t *claim,
                                       uint64_t now_ms)
 {
+    if (claim->verdict != nullptr) {
+        return claim->verdict->delay_ms;
+    }
+
     if (!is_queued(*claim)) {
         return 0;
     }

@@ -199,7 +199,10 @@ typedef struct {
     uint32_t                       limit;
     uint32_t                       cost;
     int                            look;     /* 1: decide, consume nothing */
+    const limit_sliding_verdict_t *verdict;  /* decided elsewhere: as told
+                                                there; or NULL */
     void                          *data;     /* the caller's, not looked at */
+    void                          *remote;   /* this one, too */
 
     limit_sliding_outcome_t        outcome;  /* set by the call */
     limit_sliding_state_t          state;    /* the key's, after the call; if
@@ -215,6 +218,17 @@ typedef struct {
  * The request is admitted if that claim's outcome is LIMIT_SLIDING_ADMITTED.
  */
 size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
+    uint64_t now_ms);
+
+/*
+ * The index of the claim that describes a request, of n >= 1 decided ones, as
+ * limit_sliding_acquire() returns it.
+ */
+size_t limit_sliding_describing(const limit_sliding_claim_t *claims, size_t n,
+    uint64_t now_ms);
+
+/* Takes back what claims that were admitted together have consumed; n >= 0. */
+void limit_sliding_release(const limit_sliding_claim_t *claims, size_t n,
     uint64_t now_ms);
 
 /* The index of the one with the least share remaining; n >= 1, all admitted. */

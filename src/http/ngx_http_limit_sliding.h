@@ -13,6 +13,7 @@
 #include <ngx_http.h>
 
 #include "limiter.h"
+#include "ngx_http_limit_sliding_redis.h"
 
 
 #if (NGX_PTR_SIZE < 8)
@@ -61,6 +62,10 @@ typedef struct {
 
     u_char                         *file;        /* of the first mention */
     ngx_uint_t                      line;
+
+    ngx_http_limit_sliding_redis_t *redis;       /* NULL: of one node */
+    ngx_http_limit_sliding_remote_zone_t
+                                    remote;
 
     ngx_str_t                       restarted;   /* why a reload empties it */
 
@@ -125,6 +130,8 @@ struct ngx_http_limit_sliding_group_s {
     unsigned                        single:1;    /* one enforced limit is all */
     unsigned                        dry_run:1;
     unsigned                        leaky:1;     /* some may delay */
+    unsigned                        remote:1;    /* the last ones are of one
+                                                    Redis */
     ngx_http_limit_sliding_group_t *next;
 };
 
@@ -143,6 +150,7 @@ typedef struct {
 typedef struct {
     ngx_array_t                     zones;       /* of pointers to zones */
     ngx_array_t                     sets;        /* of pointers to sets */
+    ngx_array_t                     redises;     /* of pointers to them */
 
     /* used anywhere */
     unsigned                        after_auth:1;
@@ -176,10 +184,24 @@ typedef enum {
 } ngx_http_limit_sliding_status_e;
 
 
+/* A request that waits for a Redis, and what it goes on with. */
+
+typedef struct {
+    ngx_http_limit_sliding_waiter_t  waiter;
+    ngx_http_request_t              *request;    /* NULL: never waited */
+    ngx_http_limit_sliding_redis_t  *redis;
+    ngx_uint_t                       nlocal;
+    ngx_uint_t                       nremote;
+    ngx_http_limit_sliding_group_t  *group;      /* NULL: does not wait */
+    ngx_msec_t                       delay;
+} ngx_http_limit_sliding_wait_t;
+
+
 /*
  * What was decided for a request: every limit once, however often the request
  * is redirected.  It outlives r->ctx in a cleanup record of the request's
- * pool.  A claim's data is its ngx_http_limit_sliding_limit_t.
+ * pool.  A claim's data is its ngx_http_limit_sliding_limit_t, its remote an
+ * ngx_http_limit_sliding_remote_t, or NULL in a zone of one node.
  */
 
 typedef struct {
@@ -190,6 +212,7 @@ typedef struct {
                                                     the rest is not set */
     ngx_uint_t                       headers;    /* where it was decided */
     uint64_t                         now_ms;
+    ngx_http_limit_sliding_wait_t   *wait;       /* NULL: none so far */
     limit_sliding_claim_t           *described;
     limit_sliding_claim_t            claims[1];
 } ngx_http_limit_sliding_ctx_t;
@@ -253,6 +276,22 @@ ngx_int_t ngx_http_limit_sliding_init_zones(ngx_conf_t *cf,
     ngx_http_limit_sliding_main_conf_t *lsmcf);
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle);
 
+/* reuse */
+ngx_int_t ngx_http_limit_sliding_reuse_zone(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone);
+
+extern ngx_uint_t  ngx_http_limit_sliding_tags[2];
+
+/* redis conf */
+char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_limit_sliding_zone_redis(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone,
+    ngx_http_limit_sliding_param_t *param);
+ngx_int_t ngx_http_limit_sliding_init_redises(ngx_conf_t *cf,
+    ngx_http_limit_sliding_main_conf_t *lsmcf);
+void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle);
+
 /* limit conf */
 char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
@@ -264,13 +303,17 @@ ngx_int_t ngx_http_limit_sliding_init_sets(ngx_conf_t *cf,
 ngx_int_t ngx_http_limit_sliding_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_limit_sliding_after_auth_handler(ngx_http_request_t *r);
 
-/* ctx */
-ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_find_ctx(
-    ngx_http_request_t *r);
-ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_extend_ctx(
-    ngx_http_request_t *r, ngx_http_limit_sliding_ctx_t *octx,
-    ngx_uint_t nclaims);
-void ngx_http_limit_sliding_cleanup(void *data);
+ngx_int_t ngx_http_limit_sliding_decided(ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_uint_t n, limit_sliding_claim_t *claim);
+
+/* remote */
+ngx_int_t ngx_http_limit_sliding_add_remote(ngx_http_request_t *r,
+    limit_sliding_claim_t *claim, ngx_http_limit_sliding_remote_zone_t *zone,
+    ngx_str_t *key);
+ngx_int_t ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t n);
+ngx_int_t ngx_http_limit_sliding_conclude(ngx_http_limit_sliding_ctx_t *ctx);
+void ngx_http_limit_sliding_consume_remote(limit_sliding_claim_t *claim);
 
 /* apply */
 ngx_int_t ngx_http_limit_sliding_reject(ngx_http_request_t *r,
@@ -285,6 +328,7 @@ ngx_msec_t ngx_http_limit_sliding_delay(ngx_http_request_t *r,
     ngx_uint_t first);
 ngx_int_t ngx_http_limit_sliding_suspend(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_msec_t delay);
+void ngx_http_limit_sliding_go_on(ngx_http_request_t *r);
 
 /* count */
 char *ngx_http_limit_sliding_count_status(ngx_conf_t *cf,
@@ -319,82 +363,7 @@ void ngx_http_limit_sliding_log_bad_value(ngx_http_request_t *r,
 ngx_int_t ngx_http_limit_sliding_add_variables(ngx_conf_t *cf);
 
 
-/* A single variable, as most are, is read directly.  May yield nothing. */
-
-static ngx_inline ngx_int_t
-ngx_http_limit_sliding_get(ngx_http_request_t *r,
-    ngx_http_limit_sliding_value_t *value, ngx_str_t *text)
-{
-    ngx_int_t                   rc;
-    ngx_str_t                   s;
-    ngx_http_variable_value_t  *vv;
-
-    if (value->index == NGX_ERROR) {
-        rc = ngx_http_complex_value(r, &value->complex, &s);
-        *text = s;
-        return rc;
-    }
-
-    vv = ngx_http_get_flushed_variable(r, value->index);
-
-    if (vv == NULL || vv->not_found) {
-        ngx_str_null(text);
-        return NGX_OK;
-    }
-
-    text->len = vv->len;
-    text->data = vv->data;
-
-    return NGX_OK;
-}
-
-
-/* NULL: nothing was decided for the request yet. */
-
-static ngx_inline ngx_http_limit_sliding_ctx_t *
-ngx_http_limit_sliding_get_ctx(ngx_http_request_t *r)
-{
-    ngx_http_limit_sliding_ctx_t  *ctx;
-
-    r = r->main;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module);
-
-    if (ctx == NULL && (r->internal || r->filter_finalize)) {
-        return ngx_http_limit_sliding_find_ctx(r);
-    }
-
-    return ctx;
-}
-
-
-static ngx_inline ngx_http_limit_sliding_ctx_t *
-ngx_http_limit_sliding_create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims)
-{
-    ngx_http_limit_sliding_ctx_t  *ctx;
-
-    ctx = ngx_palloc(r->pool,
-                     offsetof(ngx_http_limit_sliding_ctx_t, claims)
-                     + nclaims * sizeof(limit_sliding_claim_t));
-    if (ctx == NULL) {
-        return NULL;
-    }
-
-    /* as ngx_pool_cleanup_add() does, in one allocation */
-
-    ctx->cleanup.handler = ngx_http_limit_sliding_cleanup;
-    ctx->cleanup.data = ctx;
-    ctx->cleanup.next = r->pool->cleanup;
-    r->pool->cleanup = &ctx->cleanup;
-
-    ctx->status = NGX_HTTP_LIMIT_SLIDING_PASSED;
-    ctx->waiting = 0;
-    ctx->nclaims = 0;
-
-    ngx_http_set_ctx(r, ctx, ngx_http_limit_sliding_module);
-
-    return ctx;
-}
+#include "ngx_http_limit_sliding_ctx.h"
 
 
 #endif /* _NGX_HTTP_LIMIT_SLIDING_H_INCLUDED_ */

@@ -139,7 +139,13 @@ ngx_http_limit_sliding_count_handler(ngx_http_request_t *r)
 
         claim.look = 0;
 
+        claim.verdict = NULL;
+
         (void) limit_sliding_acquire(&claim, 1, ngx_current_msec);
+
+        if (claim.remote) {
+            ngx_http_limit_sliding_consume_remote(&claim);
+        }
     }
 
     return NGX_OK;

@@ -38,6 +38,8 @@ ngx_http_limit_sliding_extend_ctx(ngx_http_request_t *r,
         return NULL;
     }
 
+    ctx->wait = octx->wait;
+
     if (octx->nclaims == 0) {
         return ctx;
     }

@@ -115,6 +115,15 @@ ngx_http_limit_sliding_resume(ngx_http_request_t *r)
         return;
     }
 
+    ngx_http_limit_sliding_go_on(r);
+}
+
+
+/* With the phase that it was suspended in. */
+
+void
+ngx_http_limit_sliding_go_on(ngx_http_request_t *r)
+{
     if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
         ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
         return;

@@ -147,9 +147,12 @@ ngx_http_limit_sliding_run_groups(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *octx)
 {
     ngx_int_t                      rc;
-    ngx_uint_t                     first;
+    ngx_uint_t                     first, told;
     ngx_msec_t                     delay, ms;
     ngx_http_limit_sliding_ctx_t  *ctx;
+
+    delay = 0;
+    told = 0;
 
     if (octx == NULL) {
         ctx = ngx_http_limit_sliding_create_ctx(r, group->nclaims);
@@ -161,6 +164,13 @@ ngx_http_limit_sliding_run_groups(ngx_http_request_t *r,
         octx->waiting = 0;
         return NGX_DECLINED;
 
+    } else if (octx->wait && octx->wait->group) {
+        ctx = octx;
+        group = ctx->wait->group;
+        delay = ctx->wait->delay;
+        ctx->wait->group = NULL;
+        told = 1;
+
     } else {
         ctx = ngx_http_limit_sliding_extend_ctx(r, octx, group->nclaims);
     }
@@ -169,15 +179,25 @@ ngx_http_limit_sliding_run_groups(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    delay = 0;
-
     do {
         first = ctx->nclaims;
 
-        rc = ngx_http_limit_sliding_decide(r, lscf, ctx, group);
+        if (told) {
+            told = 0;
+            rc = ngx_http_limit_sliding_conclude(ctx);
+
+        } else {
+            rc = ngx_http_limit_sliding_decide(r, lscf, ctx, group);
+        }
 
         if (rc == NGX_ERROR) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        if (rc == NGX_AGAIN) {
+            ctx->wait->group = group;
+            ctx->wait->delay = delay;
+            return NGX_AGAIN;
         }
 
         if (rc == NGX_BUSY) {
@@ -219,7 +239,7 @@ ngx_http_limit_sliding_decide(ngx_http_request_t *r,
     ngx_http_limit_sliding_group_t *group)
 {
     ngx_int_t               n;
-    limit_sliding_claim_t  *claims, *claim;
+    limit_sliding_claim_t  *claims;
 
     n = ngx_http_limit_sliding_collect(r, ctx, group);
 
@@ -232,7 +252,24 @@ ngx_http_limit_sliding_decide(ngx_http_request_t *r,
     ctx->headers = lscf->headers;
     ctx->now_ms = ngx_current_msec;
 
-    claim = &claims[limit_sliding_acquire(claims, n, ctx->now_ms)];
+    if (group->remote && claims[n - 1].remote) {
+        return ngx_http_limit_sliding_decide_remote(r, ctx, n);
+    }
+
+    return ngx_http_limit_sliding_decided(ctx, n,
+                      &claims[limit_sliding_acquire(claims, n, ctx->now_ms)]);
+}
+
+
+/* The next n claims are, and `claim` is that of them which describes them. */
+
+ngx_int_t
+ngx_http_limit_sliding_decided(ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_uint_t n, limit_sliding_claim_t *claim)
+{
+    limit_sliding_claim_t  *claims;
+
+    claims = &ctx->claims[ctx->nclaims];
 
     ctx->nclaims += n;
 
@@ -318,6 +355,8 @@ ngx_http_limit_sliding_claim(ngx_http_request_t *r,
     claim->cost = limit->cost;
     claim->look = 0;
     claim->data = limit;
+    claim->verdict = NULL;
+    claim->remote = NULL;
 
     if (limit->evaluated) {
         rc = ngx_http_limit_sliding_evaluate(r, limit, claim);
@@ -327,6 +366,11 @@ ngx_http_limit_sliding_claim(ngx_http_request_t *r,
     }
 
     claim->hash = limit_sliding_zone_hash(zone->zone, key.data, key.len);
+
+    if (zone->redis) {
+        return ngx_http_limit_sliding_add_remote(r, claim, &zone->remote,
+                                                 &key);
+    }
 
     return NGX_OK;
 }

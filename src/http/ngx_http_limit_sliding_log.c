@@ -32,9 +32,10 @@ ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
     limit_sliding_verdict_t *verdict)
 {
-    char                            *dry_run;
-    ngx_http_limit_sliding_zone_t   *zone;
-    ngx_http_limit_sliding_limit_t  *limit;
+    char                             *dry_run;
+    ngx_http_limit_sliding_zone_t    *zone;
+    ngx_http_limit_sliding_limit_t   *limit;
+    ngx_http_limit_sliding_remote_t  *remote;
 
     limit = claim->data;
     zone = limit->zone;
@@ -44,11 +45,22 @@ ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
     }
 
     dry_run = limit->dry_run ? ", dry run" : "";
+    remote = claim->remote;
 
     if (claim->outcome == LIMIT_SLIDING_REFUSED) {
         ngx_log_error(lscf->log_level, r->connection->log, 0,
                       "refusing new keys%s, zone \"%V\" is full",
                       dry_run, &zone->name);
+
+    } else if (remote && claim->verdict
+               && remote->source == NGX_HTTP_LIMIT_SLIDING_FALLBACK)
+    {
+        /* no word of a limit: the client is not to blame */
+
+        ngx_log_error(lscf->log_level, r->connection->log, 0,
+                      "denying request%s, redis \"%V\" of zone \"%V\" "
+                      "does not answer",
+                      dry_run, &zone->redis->name, &zone->name);
 
     } else {
         ngx_log_error(lscf->log_level, r->connection->log, 0,

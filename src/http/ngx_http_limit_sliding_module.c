@@ -27,6 +27,13 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
       0,
       NULL },
 
+    { ngx_string("limit_sliding_redis"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
+      ngx_http_limit_sliding_redis,
+      0,
+      0,
+      NULL },
+
     { ngx_string("limit_sliding"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_limit_sliding,
@@ -98,7 +105,7 @@ ngx_module_t  ngx_http_limit_sliding_module = {
     NULL,                                      /* init process */
     NULL,                                      /* init thread */
     NULL,                                      /* exit thread */
-    NULL,                                      /* exit process */
+    ngx_http_limit_sliding_exit_process,       /* exit process */
     NULL,                                      /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -119,6 +126,9 @@ ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf)
         != NGX_OK
         || ngx_array_init(&lsmcf->sets, cf->pool, 4,
                           sizeof(ngx_http_limit_sliding_set_t *))
+           != NGX_OK
+        || ngx_array_init(&lsmcf->redises, cf->pool, 1,
+                          sizeof(ngx_http_limit_sliding_redis_t *))
            != NGX_OK)
     {
         return NULL;
@@ -136,6 +146,7 @@ ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf)
     ngx_http_limit_sliding_main_conf_t  *lsmcf = conf;
 
     if (ngx_http_limit_sliding_init_zones(cf, lsmcf) != NGX_OK
+        || ngx_http_limit_sliding_init_redises(cf, lsmcf) != NGX_OK
         || ngx_http_limit_sliding_init_sets(cf, lsmcf) != NGX_OK)
     {
         return NGX_CONF_ERROR;

@@ -17,6 +17,8 @@ static ngx_int_t ngx_http_limit_sliding_init_groups(ngx_conf_t *cf,
 static ngx_int_t ngx_http_limit_sliding_init_group(ngx_conf_t *cf,
     ngx_http_limit_sliding_set_t *set, ngx_uint_t after_auth, ngx_uint_t all,
     ngx_uint_t watched, ngx_http_limit_sliding_group_t **next);
+static ngx_int_t ngx_http_limit_sliding_sort(ngx_conf_t *cf,
+    ngx_http_limit_sliding_group_t *group);
 
 
 /* All zones are known by now. */
@@ -158,16 +160,74 @@ ngx_http_limit_sliding_init_group(ngx_conf_t *cf,
                          == LIMIT_SLIDING_LEAKY_BUCKET);
     }
 
+    if (ngx_http_limit_sliding_sort(cf, group) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     if (group->nlimits == 0) {
         return NGX_OK;
     }
 
-    group->single = (group->nlimits == 1 && *next == NULL && !watched);
+    group->single = (group->nlimits == 1 && *next == NULL && !watched
+                     && !group->remote);
     group->dry_run = watched;
     group->next = *next;
     group->nclaims = group->nlimits + (*next ? (*next)->nclaims : 0);
 
     *next = group;
+
+    return NGX_OK;
+}
+
+
+/* Limits of one node come first: what they reject is not asked of Redis. */
+
+static ngx_int_t
+ngx_http_limit_sliding_sort(ngx_conf_t *cf,
+    ngx_http_limit_sliding_group_t *group)
+{
+    ngx_uint_t                       i, j, n;
+    ngx_http_limit_sliding_limit_t  *limits, limit;
+
+    limits = group->limits;
+    n = 0;
+
+    for (i = 0; i < group->nlimits; i++) {
+        if (limits[i].zone->redis) {
+            continue;
+        }
+
+        limit = limits[i];
+
+        for (j = i; j > n; j--) {
+            limits[j] = limits[j - 1];
+        }
+
+        limits[n++] = limit;
+    }
+
+    group->remote = (n < group->nlimits);
+
+    for (i = n; i < group->nlimits; i++) {
+
+        if (limits[i].zone->redis != limits[n].zone->redis) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "limits of one place are of \"redis=%V\" and "
+                          "\"redis=%V\", it must be one, in %s:%ui",
+                          &limits[n].zone->redis->name,
+                          &limits[i].zone->redis->name,
+                          limits[i].file, limits[i].line);
+            return NGX_ERROR;
+        }
+    }
+
+    if (group->nlimits - n > NGX_HTTP_LIMIT_SLIDING_CLAIMS) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "more than %d limits of redis at one place in %s:%ui",
+                      NGX_HTTP_LIMIT_SLIDING_CLAIMS, limits[n].file,
+                      limits[n].line);
+        return NGX_ERROR;
+    }
 
     return NGX_OK;
 }

@@ -65,6 +65,17 @@ static ngx_str_t  ngx_http_limit_sliding_statuses[] = {
 };
 
 
+/* By ngx_http_limit_sliding_source_e. */
+
+static ngx_str_t  ngx_http_limit_sliding_sources[] = {
+    ngx_string("local"),
+    ngx_string("redis"),
+    ngx_string("lease"),
+    ngx_string("cache"),
+    ngx_string("fallback")
+};
+
+
 ngx_int_t
 ngx_http_limit_sliding_add_variables(ngx_conf_t *cf)
 {
@@ -147,9 +158,18 @@ static ngx_int_t
 ngx_http_limit_sliding_source_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    if (ngx_http_limit_sliding_variable_ctx(r, v)) {
-        v->len = sizeof("local") - 1;
-        v->data = (u_char *) "local";
+    ngx_str_t                        *source;
+    ngx_http_limit_sliding_ctx_t     *ctx;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    ctx = ngx_http_limit_sliding_variable_ctx(r, v);
+
+    if (ctx) {
+        remote = ctx->described->remote;
+        source = &ngx_http_limit_sliding_sources[remote ? remote->source : 0];
+
+        v->len = source->len;
+        v->data = source->data;
     }
 
     return NGX_OK;

@@ -1,0 +1,398 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/*
+ * Groups with limits that Redis decides: a request is suspended until they are
+ * told, and goes on where it was.
+ */
+
+
+#include "ngx_http_limit_sliding.h"
+
+
+static ngx_int_t ngx_http_limit_sliding_known(
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_wait_t *wait);
+static ngx_int_t ngx_http_limit_sliding_await(ngx_http_request_t *r,
+    ngx_http_limit_sliding_wait_t *wait);
+static void ngx_http_limit_sliding_await_handler(ngx_http_request_t *r);
+static void ngx_http_limit_sliding_await_cleanup(void *data);
+static void ngx_http_limit_sliding_told_handler(ngx_event_t *ev);
+static ngx_int_t ngx_http_limit_sliding_fall_back(
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_wait_t *wait);
+static void ngx_http_limit_sliding_fall_back_to(
+    ngx_http_limit_sliding_wait_t *wait, limit_sliding_claim_t *claims,
+    ngx_uint_t on_error);
+static void ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims, uint64_t now_ms);
+
+
+/* Makes a claim one of Redis. */
+
+ngx_int_t
+ngx_http_limit_sliding_add_remote(ngx_http_request_t *r,
+    limit_sliding_claim_t *claim, ngx_http_limit_sliding_remote_zone_t *zone,
+    ngx_str_t *key)
+{
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    remote = ngx_palloc(r->pool, sizeof(ngx_http_limit_sliding_remote_t));
+    if (remote == NULL) {
+        return NGX_ERROR;
+    }
+
+    remote->zone = zone;
+    remote->key = *key;
+    remote->source = NGX_HTTP_LIMIT_SLIDING_REDIS;
+
+    claim->remote = remote;
+
+    return NGX_OK;
+}
+
+
+/*
+ * Decides n claims of which the last ones are for one Redis.  NGX_AGAIN: it was
+ * asked; ngx_http_limit_sliding_conclude() goes on once it has answered.
+ */
+
+ngx_int_t
+ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t n)
+{
+    size_t                            i;
+    ngx_int_t                         rc;
+    ngx_uint_t                        nlocal;
+    limit_sliding_claim_t            *claims;
+    ngx_http_limit_sliding_wait_t    *wait;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    claims = &ctx->claims[ctx->nclaims];
+
+    wait = ctx->wait;
+
+    if (wait == NULL) {
+        wait = ngx_pcalloc(r->pool, sizeof(ngx_http_limit_sliding_wait_t));
+        if (wait == NULL) {
+            return NGX_ERROR;
+        }
+
+        ctx->wait = wait;
+    }
+
+    nlocal = 0;
+
+    while (claims[nlocal].remote == NULL) {
+        nlocal++;
+    }
+
+    remote = claims[nlocal].remote;
+
+    wait->redis = remote->zone->redis;
+    wait->nlocal = nlocal;
+    wait->nremote = n - nlocal;
+    wait->waiter.claims = claims + nlocal;
+
+    rc = ngx_http_limit_sliding_known(ctx, wait);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (nlocal) {
+        i = limit_sliding_acquire(claims, nlocal, ctx->now_ms);
+
+        if (claims[i].outcome != LIMIT_SLIDING_ADMITTED) {
+            return ngx_http_limit_sliding_decided(ctx, nlocal, &claims[i]);
+        }
+    }
+
+    rc = ngx_http_limit_sliding_ask(wait->redis, wait->waiter.claims,
+                                    wait->nremote, &wait->waiter);
+
+    if (rc == NGX_OK) {
+        return ngx_http_limit_sliding_await(r, wait);
+    }
+
+    return ngx_http_limit_sliding_fall_back(ctx, wait);
+}
+
+
+/* Keys that are known to be exhausted.  NGX_OK: none. */
+
+static ngx_int_t
+ngx_http_limit_sliding_known(ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_wait_t *wait)
+{
+    ngx_uint_t                        i, nknown;
+    limit_sliding_claim_t            *claims, *claim, known;
+    limit_sliding_refusal_t           refusal;
+    limit_sliding_verdict_t          *verdict;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    claims = &ctx->claims[ctx->nclaims];
+    nknown = 0;
+
+    for (i = 0; i < wait->nremote; i++) {
+        claim = &claims[wait->nlocal + i];
+        remote = claim->remote;
+
+        if (!limit_sliding_refusals_find(remote->zone->refusals,
+                                         limit_sliding_claim_hash(claim, 1),
+                                         ctx->now_ms, &refusal))
+        {
+            continue;
+        }
+
+        verdict = &remote->verdict;
+
+        verdict->limit = refusal.limit;
+        verdict->remaining = refusal.remaining;
+        verdict->excess = ((uint64_t) claim->cost
+                           - ngx_min(claim->cost, refusal.remaining)) * 1000;
+        verdict->reset_ms = refusal.until_ms - ctx->now_ms;
+        verdict->retry_after_ms = verdict->reset_ms;
+        verdict->delay_ms = 0;
+
+        remote->source = NGX_HTTP_LIMIT_SLIDING_CACHE;
+
+        claim->verdict = verdict;
+        claim->outcome = LIMIT_SLIDING_REJECTED;
+
+        /* those come first that describe the request */
+
+        known = *claim;
+        *claim = claims[nknown];
+        claims[nknown++] = known;
+    }
+
+    if (nknown == 0) {
+        return NGX_OK;
+    }
+
+    return ngx_http_limit_sliding_decided(ctx, nknown,
+              &claims[limit_sliding_describing(claims, nknown, ctx->now_ms)]);
+}
+
+
+/* As a delayed request is, but for the timer, which is our Redis's. */
+
+static ngx_int_t
+ngx_http_limit_sliding_await(ngx_http_request_t *r,
+    ngx_http_limit_sliding_wait_t *wait)
+{
+    ngx_event_t         *rev;
+    ngx_http_cleanup_t  *cln;
+
+    if (wait->request == NULL) {
+        cln = ngx_http_cleanup_add(r, 0);
+        if (cln == NULL) {
+            ngx_http_limit_sliding_leave(&wait->waiter);
+            return NGX_ERROR;
+        }
+
+        cln->handler = ngx_http_limit_sliding_await_cleanup;
+        cln->data = wait;
+
+        wait->request = r;
+        wait->waiter.event.handler = ngx_http_limit_sliding_told_handler;
+        wait->waiter.event.data = wait;
+        wait->waiter.event.log = ngx_cycle->log;
+    }
+
+    rev = r->connection->read;
+
+    if (rev->ready) {
+        ngx_post_event(rev, &ngx_posted_events);
+
+    } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    r->read_event_handler = ngx_http_test_reading;
+    r->write_event_handler = ngx_http_limit_sliding_await_handler;
+
+    return NGX_AGAIN;
+}
+
+
+static void
+ngx_http_limit_sliding_await_handler(ngx_http_request_t *r)
+{
+    if (ngx_handle_write_event(r->connection->write, 0) != NGX_OK) {
+        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
+    }
+}
+
+
+static void
+ngx_http_limit_sliding_await_cleanup(void *data)
+{
+    ngx_http_limit_sliding_wait_t  *wait = data;
+
+    ngx_http_limit_sliding_leave(&wait->waiter);
+}
+
+
+/* Posted.  Nothing of the request may be touched once it has run. */
+
+static void
+ngx_http_limit_sliding_told_handler(ngx_event_t *ev)
+{
+    ngx_http_limit_sliding_wait_t  *wait = ev->data;
+
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
+
+    r = wait->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0, "limit_sliding told");
+
+    ngx_http_limit_sliding_go_on(r);
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+/* The Redis has answered, or has not: the rest of decide_remote(). */
+
+ngx_int_t
+ngx_http_limit_sliding_conclude(ngx_http_limit_sliding_ctx_t *ctx)
+{
+    size_t                          i;
+    ngx_uint_t                      n;
+    limit_sliding_claim_t          *claims;
+    ngx_http_limit_sliding_wait_t  *wait;
+
+    wait = ctx->wait;
+
+    if (wait->waiter.told == NGX_HTTP_LIMIT_SLIDING_FAILED) {
+        return ngx_http_limit_sliding_fall_back(ctx, wait);
+    }
+
+    claims = &ctx->claims[ctx->nclaims];
+    n = wait->nlocal + wait->nremote;
+
+    if (wait->waiter.admitted) {
+        ngx_http_limit_sliding_keep_warm(wait->waiter.claims, wait->nremote,
+                                         ngx_current_msec);
+    } else {
+        limit_sliding_release(claims, wait->nlocal, ngx_current_msec);
+    }
+
+    i = limit_sliding_describing(claims, n, ctx->now_ms);
+
+    return ngx_http_limit_sliding_decided(ctx, n, &claims[i]);
+}
+
+
+/* What Redis admitted counts in our memory, too, for when it fails. */
+
+static void
+ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims, uint64_t now_ms)
+{
+    ngx_uint_t             i;
+    limit_sliding_claim_t  claim;
+
+    for (i = 0; i < nclaims; i++) {
+        if (claims[i].look || claims[i].verdict->limit == 0) {
+            continue;
+        }
+
+        claim = claims[i];
+        claim.verdict = NULL;
+
+        (void) limit_sliding_acquire(&claim, 1, now_ms);
+    }
+}
+
+
+/* The policy of on_error, as if it were an answer. */
+
+static ngx_int_t
+ngx_http_limit_sliding_fall_back(ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_wait_t *wait)
+{
+    size_t                  i;
+    ngx_uint_t              n;
+    limit_sliding_claim_t  *claims, *remotes;
+
+    claims = &ctx->claims[ctx->nclaims];
+    remotes = wait->waiter.claims;
+    n = wait->nlocal + wait->nremote;
+
+    ngx_http_limit_sliding_fall_back_to(wait, remotes, wait->redis->on_error);
+
+    if (wait->redis->on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_LOCAL) {
+        ctx->now_ms = ngx_current_msec;
+
+        i = limit_sliding_acquire(remotes, wait->nremote, ctx->now_ms);
+
+    } else {
+        i = limit_sliding_describing(remotes, wait->nremote, ctx->now_ms);
+    }
+
+    if (remotes[i].outcome != LIMIT_SLIDING_ADMITTED) {
+        limit_sliding_release(claims, wait->nlocal, ngx_current_msec);
+    }
+
+    i = limit_sliding_describing(claims, n, ctx->now_ms);
+
+    return ngx_http_limit_sliding_decided(ctx, n, &claims[i]);
+}
+
+
+static void
+ngx_http_limit_sliding_fall_back_to(ngx_http_limit_sliding_wait_t *wait,
+    limit_sliding_claim_t *claims, ngx_uint_t on_error)
+{
+    ngx_uint_t                        i;
+    limit_sliding_verdict_t          *verdict;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    for (i = 0; i < wait->nremote; i++) {
+        remote = claims[i].remote;
+        remote->source = NGX_HTTP_LIMIT_SLIDING_FALLBACK;
+
+        if (on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_LOCAL) {
+            claims[i].verdict = NULL;
+            continue;
+        }
+
+        verdict = &remote->verdict;
+
+        ngx_memzero(verdict, sizeof(limit_sliding_verdict_t));
+
+        verdict->limit = claims[i].limit;
+        claims[i].verdict = verdict;
+
+        if (on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_ALLOW) {
+            verdict->remaining = claims[i].limit;
+            claims[i].outcome = LIMIT_SLIDING_ADMITTED;
+
+        } else {
+            verdict->retry_after_ms = LIMIT_SLIDING_BREAKER_INTERVAL_MS;
+            verdict->reset_ms = verdict->retry_after_ms;
+            claims[i].outcome = LIMIT_SLIDING_REJECTED;
+        }
+    }
+}
+
+
+/* Consumes in the log phase, when nobody waits for it. */
+
+void
+ngx_http_limit_sliding_consume_remote(limit_sliding_claim_t *claim)
+{
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    remote = claim->remote;
+
+    (void) ngx_http_limit_sliding_ask(remote->zone->redis, claim, 1, NULL);
+}

@@ -1,0 +1,279 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/* What a Redis is to all workers, and to each. */
+
+
+#include "ngx_http_limit_sliding_redis_node.h"
+
+
+static ngx_int_t ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis);
+static ngx_int_t ngx_http_limit_sliding_redis_init_probe(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis);
+static ngx_int_t ngx_http_limit_sliding_redis_add_shared(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis);
+static ngx_int_t ngx_http_limit_sliding_redis_init_shared(
+    ngx_shm_zone_t *shm_zone, void *data);
+
+
+static ngx_uint_t  ngx_http_limit_sliding_redis_tag;
+
+
+/* Once all is parsed. */
+
+ngx_int_t
+ngx_http_limit_sliding_redis_init(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis, ngx_resolver_t *resolver)
+{
+    if (resolver && resolver->connections.nelts) {
+        redis->resolver = resolver;
+    }
+
+    if (redis->algorithms == 0) {
+        /* no zone uses it */
+        return NGX_OK;
+    }
+
+    if (ngx_http_limit_sliding_redis_init_servers(cf, redis) != NGX_OK
+        || ngx_http_limit_sliding_redis_init_probe(cf, redis) != NGX_OK
+        || ngx_http_limit_sliding_redis_script(cf, redis) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_limit_sliding_redis_add_shared(cf, redis);
+}
+
+
+/* Without a resolver names are looked up now, as those of upstreams are. */
+
+static ngx_int_t
+ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis)
+{
+    ngx_uint_t                        i;
+    ngx_http_limit_sliding_server_t  *servers;
+
+    if (redis->resolver) {
+        return NGX_OK;
+    }
+
+    servers = redis->servers.elts;
+
+    for (i = 0; i < redis->servers.nelts; i++) {
+        if (servers[i].url.naddrs
+            || ngx_inet_resolve_host(cf->pool, &servers[i].url) == NGX_OK)
+        {
+            continue;
+        }
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "%s in server \"%V\" of limit_sliding_redis \"%V\"",
+                      servers[i].url.err ? servers[i].url.err
+                                         : "no address",
+                      &servers[i].text, &redis->name);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* One of the algorithms that the script knows, with a key of its own. */
+
+static ngx_int_t
+ngx_http_limit_sliding_redis_init_probe(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis)
+{
+    ngx_str_t               *prefix;
+    limit_sliding_policy_t  *policy;
+
+    policy = &redis->probe_policy;
+
+    policy->window_ms = 1000;
+
+    while (!(redis->algorithms & (1u << policy->algorithm))) {
+        policy->algorithm++;
+    }
+
+    prefix = &redis->probe_zone.prefix;
+
+    prefix->len = redis->key_prefix.len + 1;
+
+    prefix->data = ngx_pnalloc(cf->pool, prefix->len);
+    if (prefix->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(prefix->data, "%V{", &redis->key_prefix);
+
+    return NGX_OK;
+}
+
+
+/* A little memory that all workers share, and those of the next cycle. */
+
+static ngx_int_t
+ngx_http_limit_sliding_redis_add_shared(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis)
+{
+    ngx_str_t  name;
+
+    /* no zone of a user's is called so, but for one with a blank */
+
+    name.len = sizeof("limit_sliding_redis ") - 1 + redis->name.len;
+
+    name.data = ngx_pnalloc(cf->pool, name.len);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(name.data, "limit_sliding_redis %V", &redis->name);
+
+    redis->shm_zone = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize,
+                                           &ngx_http_limit_sliding_redis_tag);
+    if (redis->shm_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    redis->shm_zone->init = ngx_http_limit_sliding_redis_init_shared;
+    redis->shm_zone->data = redis;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_redis_init_shared(ngx_shm_zone_t *shm_zone, void *data)
+{
+    ngx_http_limit_sliding_redis_t  *oredis = data;
+
+    ngx_slab_pool_t                 *shpool;
+    ngx_http_limit_sliding_redis_t  *redis;
+
+    redis = shm_zone->data;
+
+    if (oredis) {
+        redis->shared = oredis->shared;
+        return NGX_OK;
+    }
+
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    redis->shared = ngx_slab_calloc(shpool,
+                                    sizeof(ngx_http_limit_sliding_shared_t));
+
+    return redis->shared ? NGX_OK : NGX_ERROR;
+}
+
+
+/* The worker's part, when it is first needed. */
+
+ngx_int_t
+ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
+{
+    ngx_http_limit_sliding_server_t  *servers;
+
+    servers = redis->servers.elts;
+
+    redis->node = ngx_http_limit_sliding_node_create(redis, servers);
+    if (redis->node == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
+    ngx_queue_init(&redis->due);
+    ngx_queue_init(&redis->waiting);
+
+    redis->flush.handler = ngx_http_limit_sliding_flush;
+    redis->flush.data = redis;
+    redis->flush.log = ngx_cycle->log;
+
+    /* not to be cancelled: an exiting worker still answers its requests */
+
+    redis->deadline.handler = ngx_http_limit_sliding_deadline;
+    redis->deadline.data = redis;
+    redis->deadline.log = ngx_cycle->log;
+
+    return NGX_OK;
+}
+
+
+/* The worker exits. */
+
+void
+ngx_http_limit_sliding_redis_exit(ngx_http_limit_sliding_redis_t *redis)
+{
+    if (redis->node) {
+        ngx_http_limit_sliding_node_close(redis->node);
+    }
+}
+
+
+void
+ngx_http_limit_sliding_redis_succeeded(ngx_http_limit_sliding_redis_t *redis)
+{
+    redis->node->failures = 0;
+    redis->node->answered = 1;
+
+    if (limit_sliding_breaker_succeeded(&redis->shared->breaker)) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\" answers again",
+                      &redis->name);
+    }
+}
+
+
+void
+ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_redis_t *redis)
+{
+    static char  *policies[] = { "local", "allow", "deny" };
+
+    redis->failed = ngx_current_msec;
+
+    if (limit_sliding_breaker_failed(&redis->shared->breaker,
+                                     ngx_current_msec,
+                                     (uint32_t) ngx_random()))
+    {
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\" has failed repeatedly, "
+                      "\"on_error %s\" applies until it answers again",
+                      &redis->name, policies[redis->on_error]);
+    }
+}
+
+
+/* One line a second. */
+
+void ngx_cdecl
+ngx_http_limit_sliding_redis_log(ngx_http_limit_sliding_redis_t *redis,
+    ngx_err_t err, const char *fmt, ...)
+{
+    u_char   text[NGX_MAX_ERROR_STR], *last;
+    va_list  args;
+
+    if ((ngx_msec_int_t) (redis->log_after - ngx_current_msec) > 0) {
+        redis->log_omitted++;
+        return;
+    }
+
+    redis->log_after = ngx_current_msec + 1000;
+
+    va_start(args, fmt);
+    last = ngx_vslprintf(text, text + sizeof(text), fmt, args);
+    va_end(args);
+
+    if (redis->log_omitted) {
+        last = ngx_slprintf(last, text + sizeof(text),
+                            ", %ui such lines omitted", redis->log_omitted);
+        redis->log_omitted = 0;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, err,
+                  "limit_sliding redis \"%V\": %*s", &redis->name,
+                  last - text, text);
+}

@@ -1,0 +1,229 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/* What the files of this directory share. */
+
+
+#ifndef _NGX_HTTP_LIMIT_SLIDING_REDIS_NODE_H_INCLUDED_
+#define _NGX_HTTP_LIMIT_SLIDING_REDIS_NODE_H_INCLUDED_
+
+
+#include "ngx_http_limit_sliding_redis.h"
+
+
+/* Asks a call: more of them gain little, and make others wait for Redis. */
+
+#define NGX_HTTP_LIMIT_SLIDING_ASKS     16
+
+/* Numbers in a reply. */
+
+#define NGX_HTTP_LIMIT_SLIDING_NUMBERS  4096
+
+
+typedef struct ngx_http_limit_sliding_call_s   ngx_http_limit_sliding_call_t;
+
+
+typedef struct {
+    int                                  type;     /* REDIS_REPLY_* */
+    ngx_uint_t                           n;        /* elements of an array */
+    int64_t                              numbers[
+                                             NGX_HTTP_LIMIT_SLIDING_NUMBERS];
+    size_t                               len;      /* of any other */
+    u_char                               text[256];
+} ngx_http_limit_sliding_reply_t;
+
+
+/* A command under way; `handler` is called once, without a reply if it failed
+ * on the way. */
+
+struct ngx_http_limit_sliding_call_s {
+    ngx_queue_t                          queue;    /* of the node */
+    ngx_msec_t                           sent;
+    ngx_queue_t                          asks;
+    ngx_uint_t                           nasks;
+    ngx_uint_t                           nclaims;
+    ngx_uint_t                           numbers;  /* that it returns */
+    unsigned                             whole:1;  /* sent as EVAL */
+    void                               (*handler)(
+                                       ngx_http_limit_sliding_node_t *node,
+                                       ngx_http_limit_sliding_call_t *call,
+                                       ngx_http_limit_sliding_reply_t *reply);
+};
+
+
+/* What is asked of one key. */
+
+typedef struct {
+    limit_sliding_claim_t                claim;
+    ngx_http_limit_sliding_remote_zone_t *zone;
+    ngx_str_t                            key;      /* in Redis */
+} ngx_http_limit_sliding_part_t;
+
+
+/* A request's claims, and who waits for them.  Is in `due`, in a call, or, if
+ * it became due while in a call, in that one until its reply. */
+
+struct ngx_http_limit_sliding_ask_s {
+    ngx_rbtree_node_t                    node;     /* key: what is claimed */
+    ngx_http_limit_sliding_redis_t      *redis;
+    ngx_queue_t                          queue;    /* due, or of a call */
+    ngx_queue_t                          waiters;  /* for the next call */
+    ngx_queue_t                          asked;    /* for the one under way */
+    ngx_uint_t                           units;    /* for the next call, those
+                                                      nobody waits for too */
+    ngx_uint_t                           asked_units;
+    unsigned                             in_call:1;
+
+    ngx_uint_t                           nparts;
+    ngx_http_limit_sliding_part_t        parts[1];
+};
+
+
+typedef enum {
+    NGX_HTTP_LIMIT_SLIDING_CLOSED = 0,
+    NGX_HTTP_LIMIT_SLIDING_RESOLVING,
+    NGX_HTTP_LIMIT_SLIDING_CONNECTING,
+    NGX_HTTP_LIMIT_SLIDING_HANDSHAKING,
+    NGX_HTTP_LIMIT_SLIDING_GREETING,           /* AUTH, SELECT */
+    NGX_HTTP_LIMIT_SLIDING_READY
+} ngx_http_limit_sliding_node_state_e;
+
+
+#define NGX_HTTP_LIMIT_SLIDING_ADDRS  8
+
+struct ngx_http_limit_sliding_node_s {
+    ngx_http_limit_sliding_redis_t      *redis;
+    ngx_http_limit_sliding_server_t     *server;
+    ngx_http_limit_sliding_node_state_e  state;
+
+    ngx_uint_t                           naddrs;
+    ngx_uint_t                           addr;     /* to connect to next */
+    ngx_sockaddr_t                       sockaddrs[
+                                               NGX_HTTP_LIMIT_SLIDING_ADDRS];
+    socklen_t                            socklens[
+                                               NGX_HTTP_LIMIT_SLIDING_ADDRS];
+
+    ngx_resolver_ctx_t                  *resolving;
+    ngx_peer_connection_t                peer;
+    void                                *reader;   /* redisReader */
+    ngx_http_limit_sliding_reply_t       reply;
+
+    u_char                              *out;      /* to be sent */
+    size_t                               out_sent;
+    size_t                               out_last;
+    size_t                               out_size;
+
+    ngx_queue_t                          calls;    /* in order of sending */
+    ngx_uint_t                           ncalls;
+    ngx_event_t                          timer;    /* of connecting, then of
+                                                      the oldest call */
+    ngx_uint_t                           greetings;    /* to be answered */
+    char                                *broken;   /* why, NULL if not */
+    ngx_uint_t                           answered; /* since it failed last */
+    ngx_uint_t                           failures; /* in a row */
+    ngx_msec_t                           retry_at;
+};
+
+
+/* field */
+char *ngx_http_limit_sliding_redis_field(ngx_conf_t *cf,
+    ngx_command_t *dummy, void *conf);
+char *ngx_http_limit_sliding_duplicate(ngx_conf_t *cf, ngx_str_t *value);
+
+/* password */
+char *ngx_http_limit_sliding_set_password_file(ngx_conf_t *cf,
+    ngx_str_t *value, void *field);
+
+/* node */
+ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_node_create(
+    ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_server_t *server);
+ngx_int_t ngx_http_limit_sliding_node_open(
+    ngx_http_limit_sliding_node_t *node);
+ngx_uint_t ngx_http_limit_sliding_node_is_usable(
+    ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_ready(ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
+    ngx_err_t err, char *reason);
+void ngx_http_limit_sliding_node_leave(ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_close(ngx_http_limit_sliding_node_t *node);
+
+void ngx_http_limit_sliding_node_rest(ngx_http_limit_sliding_node_t *node);
+
+/* io */
+ngx_int_t ngx_http_limit_sliding_node_command(
+    ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
+    int argc, const char **argv, const size_t *argvlen);
+void ngx_http_limit_sliding_node_send(ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_read_handler(ngx_event_t *rev);
+void ngx_http_limit_sliding_node_write_handler(ngx_event_t *wev);
+void ngx_http_limit_sliding_node_blame(ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_reply_t *reply);
+
+/* connect */
+void ngx_http_limit_sliding_node_resolve(
+    ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_disconnect(
+    ngx_http_limit_sliding_node_t *node);
+
+/* ssl */
+char *ngx_http_limit_sliding_redis_ssl(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis);
+void ngx_http_limit_sliding_node_handshake(
+    ngx_http_limit_sliding_node_t *node);
+
+/* reply */
+void *ngx_http_limit_sliding_reader_create(
+    ngx_http_limit_sliding_reply_t *reply);
+void ngx_http_limit_sliding_reader_free(void *reader);
+ngx_int_t ngx_http_limit_sliding_reader_feed(void *reader, u_char *data,
+    size_t len);
+ngx_int_t ngx_http_limit_sliding_reader_next(void *reader);
+char *ngx_http_limit_sliding_reply_text(
+    ngx_http_limit_sliding_reply_t *reply);
+
+/* ask */
+void ngx_http_limit_sliding_flush(ngx_event_t *ev);
+void ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_redis_t *redis);
+
+/* wait */
+void ngx_http_limit_sliding_join(ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_waiter_t *waiter);
+void ngx_http_limit_sliding_tell(ngx_http_limit_sliding_waiter_t *waiter,
+    ngx_http_limit_sliding_told_e told);
+void ngx_http_limit_sliding_fail_waiters(ngx_queue_t *waiters);
+void ngx_http_limit_sliding_deadline(ngx_event_t *ev);
+
+/* tell */
+void ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_call_t *call,
+    ngx_http_limit_sliding_reply_t *reply);
+void ngx_http_limit_sliding_ask_done(ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_ask_t *ask);
+
+/* script */
+ngx_int_t ngx_http_limit_sliding_redis_script(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis);
+ngx_uint_t ngx_http_limit_sliding_call_fits(
+    ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_ask_t *ask);
+ngx_int_t ngx_http_limit_sliding_call_script(
+    ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
+
+/* redis */
+ngx_int_t ngx_http_limit_sliding_redis_start(
+    ngx_http_limit_sliding_redis_t *redis);
+void ngx_http_limit_sliding_redis_succeeded(
+    ngx_http_limit_sliding_redis_t *redis);
+void ngx_http_limit_sliding_redis_failed(
+    ngx_http_limit_sliding_redis_t *redis);
+void ngx_cdecl ngx_http_limit_sliding_redis_log(
+    ngx_http_limit_sliding_redis_t *redis, ngx_err_t err, const char *fmt,
+    ...);
+
+
+#endif /* _NGX_HTTP_LIMIT_SLIDING_REDIS_NODE_H_INCLUDED_ */

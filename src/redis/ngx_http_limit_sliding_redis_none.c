@@ -1,0 +1,55 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/* In place of the rest of this directory where it is built without hiredis. */
+
+
+#include "ngx_http_limit_sliding_redis.h"
+
+
+ngx_uint_t  ngx_http_limit_sliding_has_redis = 0;
+
+
+char *
+ngx_http_limit_sliding_redis_block(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis)
+{
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "limit_sliding_redis \"%V\" needs limit_sliding built "
+                       "with hiredis", &redis->name);
+    return NGX_CONF_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_limit_sliding_redis_init(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis, ngx_resolver_t *resolver)
+{
+    return NGX_OK;
+}
+
+
+void
+ngx_http_limit_sliding_redis_exit(ngx_http_limit_sliding_redis_t *redis)
+{
+    return;
+}
+
+
+ngx_int_t
+ngx_http_limit_sliding_ask(ngx_http_limit_sliding_redis_t *redis,
+    limit_sliding_claim_t *claims, ngx_uint_t nclaims,
+    ngx_http_limit_sliding_waiter_t *waiter)
+{
+    return NGX_DECLINED;
+}
+
+
+void
+ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter)
+{
+    return;
+}

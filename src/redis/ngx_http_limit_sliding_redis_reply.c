@@ -1,0 +1,205 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/*
+ * Replies, as hiredis's reader finds them: nothing is allocated for one, and
+ * none may be larger than any that was asked for.
+ */
+
+
+#include "ngx_http_limit_sliding_redis_node.h"
+
+#include <hiredis/hiredis.h>
+
+
+#if (HIREDIS_MAJOR >= 1)
+typedef size_t  ngx_http_limit_sliding_elements_t;
+#else
+typedef int     ngx_http_limit_sliding_elements_t;
+#endif
+
+
+/* Of bytes received which make no whole reply yet. */
+
+#define NGX_HTTP_LIMIT_SLIDING_UNFINISHED  (128 * 1024)
+
+
+static void *ngx_http_limit_sliding_create_string(const redisReadTask *task,
+    char *str, size_t len);
+static void *ngx_http_limit_sliding_create_array(const redisReadTask *task,
+    ngx_http_limit_sliding_elements_t elements);
+static void *ngx_http_limit_sliding_create_integer(const redisReadTask *task,
+    long long value);
+static void *ngx_http_limit_sliding_create_nil(const redisReadTask *task);
+static void ngx_http_limit_sliding_free_object(void *object);
+
+
+/* What else hiredis 1 has is not of the protocol that we speak. */
+
+static redisReplyObjectFunctions  ngx_http_limit_sliding_reply_functions = {
+    .createString = ngx_http_limit_sliding_create_string,
+    .createArray = ngx_http_limit_sliding_create_array,
+    .createInteger = ngx_http_limit_sliding_create_integer,
+    .createNil = ngx_http_limit_sliding_create_nil,
+    .freeObject = ngx_http_limit_sliding_free_object
+};
+
+
+void *
+ngx_http_limit_sliding_reader_create(ngx_http_limit_sliding_reply_t *reply)
+{
+    redisReader  *reader;
+
+    reader = redisReaderCreateWithFunctions(
+                                      &ngx_http_limit_sliding_reply_functions);
+    if (reader == NULL) {
+        return NULL;
+    }
+
+    reader->privdata = reply;
+
+    return reader;
+}
+
+
+void
+ngx_http_limit_sliding_reader_free(void *reader)
+{
+    redisReaderFree(reader);
+}
+
+
+ngx_int_t
+ngx_http_limit_sliding_reader_feed(void *reader, u_char *data, size_t len)
+{
+    return redisReaderFeed(reader, (char *) data, len) == REDIS_OK ? NGX_OK
+                                                                   : NGX_ERROR;
+}
+
+
+/* NGX_OK: the reply is in what the reader was created with; NGX_AGAIN: there
+ * is no whole one. */
+
+ngx_int_t
+ngx_http_limit_sliding_reader_next(void *data)
+{
+    redisReader  *reader = data;
+
+    void  *object;
+
+    object = NULL;
+
+    if (redisReaderGetReply(reader, &object) != REDIS_OK) {
+        return NGX_ERROR;
+    }
+
+    if (object) {
+        return NGX_OK;
+    }
+
+    if (reader->len - reader->pos > NGX_HTTP_LIMIT_SLIDING_UNFINISHED) {
+        return NGX_ERROR;
+    }
+
+    return NGX_AGAIN;
+}
+
+
+/* An error as a line to be logged; valid until the next one. */
+
+char *
+ngx_http_limit_sliding_reply_text(ngx_http_limit_sliding_reply_t *reply)
+{
+    size_t  i;
+
+    static char  text[sizeof(reply->text) + 1];
+
+    for (i = 0; i < reply->len; i++) {
+        text[i] = (reply->text[i] < ' ' || reply->text[i] > '~')
+                  ? '?' : reply->text[i];
+    }
+
+    text[i] = '\0';
+
+    return text;
+}
+
+
+/* The bytes are the reader's, and may have moved when it returns. */
+
+static void *
+ngx_http_limit_sliding_create_string(const redisReadTask *task, char *str,
+    size_t len)
+{
+    ngx_http_limit_sliding_reply_t  *reply = task->privdata;
+
+    if (task->parent) {
+        return NULL;
+    }
+
+    reply->type = task->type;
+    reply->len = ngx_min(len, sizeof(reply->text));
+
+    ngx_memcpy(reply->text, str, reply->len);
+
+    return reply;
+}
+
+
+static void *
+ngx_http_limit_sliding_create_array(const redisReadTask *task,
+    ngx_http_limit_sliding_elements_t elements)
+{
+    ngx_http_limit_sliding_reply_t  *reply = task->privdata;
+
+    if (task->parent || elements > NGX_HTTP_LIMIT_SLIDING_NUMBERS) {
+        return NULL;
+    }
+
+    reply->type = task->type;
+    reply->n = elements;
+
+    return reply;
+}
+
+
+static void *
+ngx_http_limit_sliding_create_integer(const redisReadTask *task,
+    long long value)
+{
+    ngx_http_limit_sliding_reply_t  *reply = task->privdata;
+
+    if (task->parent) {
+        reply->numbers[task->idx] = value;
+
+    } else {
+        reply->type = task->type;
+    }
+
+    return reply;
+}
+
+
+static void *
+ngx_http_limit_sliding_create_nil(const redisReadTask *task)
+{
+    ngx_http_limit_sliding_reply_t  *reply = task->privdata;
+
+    if (task->parent) {
+        return NULL;
+    }
+
+    reply->type = task->type;
+
+    return reply;
+}
+
+
+static void
+ngx_http_limit_sliding_free_object(void *object)
+{
+    return;
+}

@@ -1,0 +1,125 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#include "scripts.h"
+
+#include <string_view>
+
+#include "limiter.h"
+#include "lua.hpp"
+
+using namespace limit_sliding;
+
+namespace {
+
+constexpr bool has(unsigned algorithms, limit_sliding_algorithm_t algorithm)
+{
+    return (algorithms >> algorithm & 1) != 0;
+}
+
+/* Writes as far as there is room, and counts all. */
+class Writer {
+public:
+    Writer(char *buffer, size_t bytes) : buffer_(buffer), bytes_(bytes) {}
+
+    void write(std::string_view text)
+    {
+        for (char c : text) {
+            if (length_ < bytes_) {
+                buffer_[length_] = c;
+            }
+            length_++;
+        }
+    }
+
+    size_t finish()
+    {
+        if (length_ < bytes_) {
+            buffer_[length_] = '\0';
+        }
+
+        return length_;
+    }
+
+private:
+    char *buffer_;
+    size_t bytes_;
+    size_t length_ = 0;
+};
+
+/* An algorithm's part of the script. */
+struct Block {
+    bool used;
+    std::string_view condition;
+    std::string_view locals;
+    std::string_view decide;
+    std::string_view record;
+    std::string_view rejected;
+
+    void write(Writer *writer) const
+    {
+        writer->write("elseif ");
+        writer->write(condition);
+        writer->write(" then");
+        writer->write(decide);
+        writer->write(kGrant);
+        writer->write(record);
+        writer->write("end\n");
+
+        if (!rejected.empty()) {
+            writer->write("if pass == 2 and g < n then");
+            writer->write(rejected);
+            writer->write("end\n");
+        }
+    }
+};
+
+} // namespace
+
+size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
+{
+    Writer writer(buffer, bytes);
+
+    bool buckets = has(algorithms, LIMIT_SLIDING_TOKEN_BUCKET)
+                   || has(algorithms, LIMIT_SLIDING_LEAKY_BUCKET);
+
+    const Block blocks[] = {
+        {has(algorithms, LIMIT_SLIDING_COUNTER),
+         "k[1] == 0",
+         kCounterLocals,
+         kCounter,
+         kCounterRecord,
+         {}},
+        {has(algorithms, LIMIT_SLIDING_LOG), "k[1] == 1", kLogLocals, kLog,
+         kLogRecord, kLogRejected},
+        {has(algorithms, LIMIT_SLIDING_FIXED),
+         "k[1] == 2",
+         {},
+         kFixed,
+         kFixedRecord,
+         {}},
+        {buckets, "k[1] > 2", kBucketLocals, kBucket, kBucketRecord, {}},
+    };
+
+    writer.write(kClock);
+    writer.write(kPrelude);
+
+    for (const Block &block : blocks) {
+        if (block.used) {
+            writer.write(block.locals);
+        }
+    }
+
+    writer.write(kBegin);
+
+    for (const Block &block : blocks) {
+        if (block.used) {
+            block.write(&writer);
+        }
+    }
+
+    writer.write(kEnd);
+
+    return writer.finish();
+}

@@ -1,0 +1,46 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * The script that decides limits in Redis, and what it is called with.
+ *
+ * A call carries any number of asks: the claims of a request, to be consumed
+ * all or nothing, for n such requests at once.
+ *
+ *   KEYS  the states of all claims, in order
+ *   ARGV  the number of kinds; of each kind: algorithm (as
+ *         limit_sliding_algorithm_t), window in ms, limit, precision (COUNTER)
+ *         or burst (buckets), cost, look (1: decide, record nothing);
+ *         of each ask: units n, number of claims m, m kinds, from 1 on
+ *
+ * The reply is one flat array of integers: the server's time in ms; of each
+ * ask: the units granted, 0 .. n, in order of arrival; of each of its claims:
+ * the limit in force (0: the key's is "off", nothing was recorded; negative:
+ * the key's is malformed, -limit is the zone's, which was in force), and the
+ * values that limit_sliding_remote_describe() takes.
+ *
+ * A string at KEY:limit, as a rate in nginx.conf, is the limit of that key.
+ */
+
+#ifndef LIMIT_SLIDING_REDIS_SCRIPTS_H
+#define LIMIT_SLIDING_REDIS_SCRIPTS_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * The script for these algorithms, a mask of 1 << limit_sliding_algorithm_t.
+ * Returns its length, and writes it with a final NUL if `bytes` is more.  Its
+ * first line, and no other, reads the clock.
+ */
+size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LIMIT_SLIDING_REDIS_SCRIPTS_H */

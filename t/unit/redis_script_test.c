@@ -1,0 +1,551 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * The script in a real Redis and the core, through the same random histories:
+ * the same requests are admitted, and all are told the same.  The script's
+ * clock is the history's; what it lets expire is gone by that clock, too.
+ * SEED=n in the environment runs one history, of that seed.
+ */
+
+#include <stdio.h>
+
+#include "history.h"
+#include "redis_server.h"
+#include "remote.h"
+#include "scripts.h"
+#include "support.h"
+
+#define HISTORIES 150
+#define ZONE_BYTES (64 * MEGABYTE_ZONE_BYTES / 64 / 128 * 128)
+
+/* Adding a member takes its time. */
+#define LOG_COST_MAX 3000
+
+/*
+ * In place of the line that reads the clock.  A key's expiry is kept by its
+ * side, in the history's time.
+ */
+static const char clock_line[] =
+    "local now, real = tonumber(ARGV[#ARGV]), redis "
+    "ARGV[#ARGV] = nil "
+    "local function forget(key) "
+    "local at = real.call('GET', 'until:' .. key) "
+    "if at and tonumber(at) <= now then real.call('DEL', key) end end "
+    "local function expire(key, ms) "
+    "real.call('SET', 'until:' .. key, "
+    "string.format('%.0f', now + tonumber(ms))) end "
+    "local redis = {} "
+    "redis.call = function(name, ...) local a = {...} "
+    "if name == 'SET' then expire(a[1], a[4]) "
+    "return real.call('SET', a[1], a[2]) end "
+    "if name == 'PEXPIRE' then return expire(a[1], a[2]) end "
+    "if name == 'MGET' then for i = 1, #a, 2 do forget(a[i]) end end "
+    "return real.call(name, ...) end "
+    "redis.pcall = function(name, key, ...) forget(key) "
+    "return real.pcall(name, key, ...) end ";
+
+typedef struct {
+    const history_t *history;
+    const request_t *request;
+    limit_sliding_policy_t policy;
+    limit_sliding_zone_t *zone;
+    uint64_t random;
+    char name[64]; /* of this run's keys */
+} run_t;
+
+#define CHECK_SAME(run, what, ours, theirs)                                    \
+    do {                                                                       \
+        if ((ours) != (theirs)) {                                              \
+            const request_t *r_ = (run)->request;                              \
+            fail_msg("SEED=%llu, algorithm %d, precision %u, burst %u, window" \
+                     " %llu ms, request %ld (at %llu, limit %u, cost %u), "    \
+                     "line %d: %s is %llu in the core, %llu in Redis",         \
+                     (unsigned long long)(run)->history->seed,                 \
+                     (run)->policy.algorithm, (run)->policy.precision,         \
+                     (run)->policy.burst,                                      \
+                     (unsigned long long)(run)->policy.window_ms,              \
+                     (long)(r_ - (run)->history->request),                     \
+                     (unsigned long long)r_->now_ms, r_->limit, r_->cost,      \
+                     __LINE__, what, (unsigned long long)(ours),               \
+                     (unsigned long long)(theirs));                            \
+        }                                                                      \
+    } while (0)
+
+static redis_server_t server;
+static char script_sha[41];
+
+static int start(void **state)
+{
+    char script[32768];
+    const char *rest;
+    redisReply *reply;
+    size_t bytes = limit_sliding_script(0x1f, script, sizeof(script));
+
+    (void)state;
+    assert_true(bytes < sizeof(script));
+
+    assert_true(redis_server_start(&server));
+
+    rest = strchr(script, '\n');
+    assert_non_null(strstr(script, "'TIME'"));
+    assert_null(strstr(rest, "'TIME'"));
+
+    reply = redisCommand(server.context, "SCRIPT LOAD %s%s", clock_line, rest);
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    strcpy(script_sha, reply->str);
+    freeReplyObject(reply);
+
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    redis_server_stop(&server);
+    return 0;
+}
+
+/* One ask of m claims that differ in their keys. */
+static redisReply *ask(const run_t *run, const char *const *keys, unsigned m,
+                       unsigned units, int look)
+{
+    const request_t *r = run->request;
+    char text[20][32];
+    const char *argv[40] = {"EVALSHA", script_sha};
+    unsigned argc = 2;
+    unsigned n = 0;
+
+#define NUMBER(value)                                                          \
+    do {                                                                       \
+        snprintf(text[n], sizeof(text[n]), "%llu",                             \
+                 (unsigned long long)(value));                                 \
+        argv[argc++] = text[n++];                                              \
+    } while (0)
+
+    NUMBER(m);
+
+    for (unsigned i = 0; i < m; i++) {
+        argv[argc++] = keys[i];
+    }
+
+    NUMBER(1);
+    NUMBER(run->policy.algorithm);
+    NUMBER(run->policy.window_ms);
+    NUMBER(r->limit);
+    NUMBER(run->policy.algorithm == LIMIT_SLIDING_COUNTER
+               ? run->policy.precision
+               : run->policy.burst);
+    NUMBER(r->cost);
+    NUMBER(look);
+    NUMBER(units);
+    NUMBER(m);
+
+    for (unsigned i = 0; i < m; i++) {
+        NUMBER(1);
+    }
+
+    NUMBER(r->now_ms);
+
+    return redisCommandArgv(server.context, (int)argc, argv, NULL);
+}
+
+static void check_verdict(const run_t *run, const limit_sliding_claim_t *claim,
+                          const limit_sliding_remote_t *remote,
+                          unsigned granted, int admitted)
+{
+    const request_t *r = run->request;
+    limit_sliding_verdict_t ours;
+    limit_sliding_verdict_t theirs;
+
+    limit_sliding_claim_describe(claim, r->now_ms, &ours);
+    limit_sliding_remote_describe(&run->policy, remote, r->cost, granted,
+                                  admitted, claim->look, &theirs);
+
+    CHECK_SAME(run, "limit", ours.limit, theirs.limit);
+    CHECK_SAME(run, "remaining", ours.remaining, theirs.remaining);
+    CHECK_SAME(run, "excess", ours.excess, theirs.excess);
+    CHECK_SAME(run, "delay", ours.delay_ms, theirs.delay_ms);
+    CHECK_SAME(run, "reset", ours.reset_ms, theirs.reset_ms);
+    CHECK_SAME(run, "retry after", ours.retry_after_ms, theirs.retry_after_ms);
+}
+
+static void run_request(run_t *run)
+{
+    const request_t *r = run->request;
+    unsigned values = limit_sliding_remote_values(&run->policy);
+    unsigned units = random_below(&run->random, 4)
+                         ? 1
+                         : 1 + (unsigned)random_below(&run->random, 5);
+    int look = random_below(&run->random, 16) == 0;
+    char text[96];
+    const char *key = text;
+    int64_t numbers[64];
+    limit_sliding_remote_t remote = {r->now_ms, r->limit, numbers};
+    redisReply *reply;
+    unsigned granted;
+
+    snprintf(text, sizeof(text), "%s:{%llu}", run->name,
+             (unsigned long long)r->key);
+
+    reply = ask(run, &key, 1, units, look);
+    assert_non_null(reply);
+
+    if (reply->type != REDIS_REPLY_ARRAY) {
+        fail_msg("%s", reply->str);
+    }
+
+    assert_int_equal(reply->elements, 3 + values);
+    CHECK_SAME(run, "limit", r->limit, reply->element[2]->integer);
+
+    granted = (unsigned)reply->element[1]->integer;
+
+    for (unsigned i = 0; i < values; i++) {
+        numbers[i] = reply->element[3 + i]->integer;
+    }
+
+    freeReplyObject(reply);
+
+    for (unsigned i = 0; i < units; i++) {
+        limit_sliding_claim_t claim
+            = claim_of(run->zone, &run->policy, r->key, r->limit, r->cost);
+        int admitted;
+
+        claim.look = look;
+        limit_sliding_acquire(&claim, 1, r->now_ms);
+        admitted = claim.outcome == LIMIT_SLIDING_ADMITTED;
+
+        CHECK_SAME(run, "admitted", admitted, i < granted);
+
+        if (run->history->is_steady) {
+            /* else the core tells times as of the latest that it knows */
+            check_verdict(run, &claim, &remote, admitted ? i : granted,
+                          admitted);
+        }
+    }
+}
+
+static unsigned bits_of(uint64_t n)
+{
+    return n == 0 ? 0 : 64 - (unsigned)__builtin_clzll(n);
+}
+
+/*
+ * Buckets in the core keep fractions of requests only so far.  Those in Redis
+ * are kept only until they have run off under the limit of that time.  A log in
+ * Redis forgets what is over even where it rejects, for any clock.
+ */
+static int is_same(const run_t *run)
+{
+    if (run->policy.algorithm == LIMIT_SLIDING_LOG) {
+        return run->history->is_steady;
+    }
+
+    if (run->policy.algorithm < LIMIT_SLIDING_TOKEN_BUCKET) {
+        return 1;
+    }
+
+    /* as Bucket's state divides its bits */
+    unsigned time = bits_of(run->policy.window_ms) + bits_of(run->policy.burst)
+                    + 2;
+    unsigned mantissa = 56 - (time < 24 ? 24 : time > 34 ? 34 : time);
+
+    for (size_t i = 0; i < HISTORY_LENGTH; i++) {
+        uint64_t capacity = limit_sliding_capacity(
+            &run->policy, run->history->request[i].limit);
+
+        if ((capacity + 1) * run->policy.window_ms >> mantissa != 0) {
+            return 0;
+        }
+    }
+
+    return run->history->limits < HISTORY_LIMIT_A_REQUEST;
+}
+
+static int run_history(const history_t *history, limit_sliding_policy_t policy)
+{
+    static unsigned runs;
+    run_t run = {.history = history, .policy = policy};
+
+    if (!is_same(&run)) {
+        return 0;
+    }
+
+    run.zone = make_zone_for(&policy, ZONE_BYTES);
+    run.random = history->seed;
+    snprintf(run.name, sizeof(run.name), "run%u", runs++);
+
+    for (size_t i = 0; i < HISTORY_LENGTH; i++) {
+        run.request = &history->request[i];
+
+        if (policy.algorithm != LIMIT_SLIDING_LOG
+            || run.request->cost <= LOG_COST_MAX) {
+            run_request(&run);
+        }
+    }
+
+    free(run.zone);
+
+    return 1;
+}
+
+static void decides_as_the_core(void **state)
+{
+    static history_t history;
+    const char *seed = getenv("SEED");
+    unsigned ran[LIMIT_SLIDING_LEAKY_BUCKET + 1] = {0};
+
+    (void)state;
+
+    for (uint64_t i = 0; i < (seed ? 1 : HISTORIES); i++) {
+        history_draw(&history, seed ? strtoull(seed, NULL, 10) : 1000 + i);
+
+        for (int a = 0; a <= LIMIT_SLIDING_LEAKY_BUCKET; a++) {
+            static const uint32_t precisions[] = {1, 2, 7, 60};
+            limit_sliding_policy_t policy
+                = {history.window_ms, (limit_sliding_algorithm_t)a,
+                   LIMIT_SLIDING_EVICT, 0,
+                   a >= LIMIT_SLIDING_TOKEN_BUCKET ? history.burst : 0};
+
+            if (a == LIMIT_SLIDING_COUNTER) {
+                policy.precision = precisions[i % LENGTH(precisions)];
+            }
+
+            ran[a] += (unsigned)run_history(&history, policy);
+        }
+    }
+
+    for (int a = 0; !seed && a <= LIMIT_SLIDING_LEAKY_BUCKET; a++) {
+        assert_true(ran[a] >= HISTORIES / 8);
+    }
+}
+
+/* ---- hand-worked calls, by Redis's own clock ---- */
+
+#define HOUR_LIMIT_2 "0 3600000 2 1 1 0"
+
+/* The script of all algorithms; the reply as text, but for its time. */
+static const char *call(const char *keys, const char *arguments)
+{
+    static char text[512];
+    char command[1024];
+    char script[32768];
+    char *argv[64] = {"EVAL", script};
+    int argc = 2;
+    redisReply *reply;
+    size_t n = 0;
+
+    limit_sliding_script(0x1f, script, sizeof(script));
+    snprintf(command, sizeof(command), "%s %s", keys, arguments);
+
+    for (char *word = strtok(command, " "); word; word = strtok(NULL, " ")) {
+        argv[argc++] = word;
+    }
+
+    reply = redisCommandArgv(server.context, argc, (const char **)argv, NULL);
+    assert_non_null(reply);
+
+    if (reply->type != REDIS_REPLY_ARRAY) {
+        fail_msg("%s", reply->str);
+    }
+
+    text[0] = '\0';
+
+    for (size_t i = 1; i < reply->elements; i++) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld",
+                              i > 1 ? " " : "", reply->element[i]->integer);
+    }
+
+    freeReplyObject(reply);
+
+    return text;
+}
+
+static long long number(const char *command)
+{
+    redisReply *reply = redisCommand(server.context, command);
+    long long value;
+
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    value = reply->integer;
+    freeReplyObject(reply);
+
+    return value;
+}
+
+static void set(const char *key, const char *value)
+{
+    freeReplyObject(redisCommand(server.context, "SET %s %s", key, value));
+}
+
+static void forget_all(void)
+{
+    freeReplyObject(redisCommand(server.context, "FLUSHALL"));
+}
+
+static void consumes_all_or_none(void **state)
+{
+    (void)state;
+    forget_all();
+
+    /* the second claim's limit is 1: of three, one is granted, of both */
+    assert_string_equal(
+        call("2 a b", "2 2 3600000 5 0 1 0 2 3600000 1 0 1 0 3 2 1 2"),
+        "1 5 0 1 0");
+    assert_string_equal(
+        call("2 a b", "2 2 3600000 5 0 1 0 2 3600000 1 0 1 0 3 2 1 2"),
+        "0 5 1 1 1");
+
+    /* a later ask of the same call sees what an earlier one consumed */
+    assert_string_equal(
+        call("2 c c", "1 2 3600000 5 0 3 0 1 1 1 1 1 1"), "1 5 0 0 5 3");
+}
+
+static void answers_without_asks(void **state)
+{
+    (void)state;
+    assert_string_equal(call("0", "0"), "");
+}
+
+static void limits_of_keys_override(void **state)
+{
+    static const char *const malformed[]
+        = {"banana", "0", "0r/s", "-1r/s", "1r/w", "10r/s ", "4194303",
+           "99999999999999999999", "1r/", "r/s", "1.5r/s"};
+
+    (void)state;
+    forget_all();
+
+    set("k:limit", "5r/h");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 5 0 0");
+
+    set("k:limit", "7");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 7 0 5");
+
+    set("k:limit", "1r/m");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 60 0 7");
+
+    set("k:limit", "off");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0 0");
+
+    for (size_t i = 0; i < LENGTH(malformed); i++) {
+        redisReply *reply = redisCommand(server.context, "SET k:limit %s",
+                                         malformed[i]);
+        freeReplyObject(reply);
+        assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
+                            "0 -2 0 8");
+    }
+}
+
+/* What a zone left before its algorithm or window was changed. */
+static void other_states_count_as_none(void **state)
+{
+    static const char *const kinds[]
+        = {"0 3600000 2 1 1 0", "0 60000 2 1 1 0", "0 3600000 2 3 1 0",
+           "1 3600000 2 0 1 0", "2 3600000 2 0 1 0", "2 60000 2 0 1 0",
+           "3 3600000 2 0 1 0", "4 3600000 2 1 1 0", "4 60000 2 1 1 0"};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        for (size_t j = 0; j < LENGTH(kinds); j++) {
+            char arguments[64];
+
+            forget_all();
+            snprintf(arguments, sizeof(arguments), "1 %s 1 1 1", kinds[i]);
+            call("1 k", arguments);
+
+            snprintf(arguments, sizeof(arguments), "1 %s 3 1 1", kinds[j]);
+            assert_int_equal(call("1 k", arguments)[0],
+                             /* of the same log a window later, of the same
+                                state */
+                             kinds[i][0] == '1' && kinds[j][0] == '1' ? '1'
+                             : i == j                                 ? '1'
+                                                                      : '2');
+        }
+    }
+
+    forget_all();
+    freeReplyObject(redisCommand(server.context, "SADD k x"));
+    assert_string_equal(call("1 k", "1 1 3600000 2 0 1 0 2 1 1"),
+                        "2 2 0 -1 -1");
+}
+
+static void keys_are_small_and_expire(void **state)
+{
+    long long ms;
+
+    (void)state;
+    forget_all();
+
+    call("1 limit_sliding:api:{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}",
+         "1 0 60000 100 1 1 0 1 1 1");
+
+    assert_in_range(
+        number("MEMORY USAGE limit_sliding:api:"
+               "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
+        1, 150);
+
+    for (int algorithm = 0; algorithm <= LIMIT_SLIDING_LEAKY_BUCKET;
+         algorithm++) {
+        char arguments[64];
+
+        snprintf(arguments, sizeof(arguments), "1 %d 60000 100 1 1 0 1 1 1",
+                 algorithm);
+        call("1 k", arguments);
+        ms = number("PTTL k");
+        assert_in_range(ms, 1, 2 * MINUTE_MS);
+    }
+}
+
+static void rejected_requests_write_nothing(void **state)
+{
+    char text[64];
+    long long dirty;
+
+    (void)state;
+    forget_all();
+
+    for (int algorithm = 0; algorithm <= LIMIT_SLIDING_LEAKY_BUCKET;
+         algorithm++) {
+        redisReply *reply;
+
+        snprintf(text, sizeof(text), "1 %d 3600000 1 %d 1 0 3 1 1", algorithm,
+                 algorithm == LIMIT_SLIDING_COUNTER);
+        forget_all();
+        call("1 k", text);
+
+        dirty = number("DBSIZE");
+        reply = redisCommand(server.context, "DUMP k");
+        call("1 k", text);
+        assert_int_equal(number("DBSIZE"), dirty);
+
+        {
+            redisReply *after = redisCommand(server.context, "DUMP k");
+
+            assert_int_equal(after->len, reply->len);
+            assert_memory_equal(after->str, reply->str, reply->len);
+            freeReplyObject(after);
+        }
+
+        freeReplyObject(reply);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decides_as_the_core),
+        cmocka_unit_test(consumes_all_or_none),
+        cmocka_unit_test(answers_without_asks),
+        cmocka_unit_test(limits_of_keys_override),
+        cmocka_unit_test(other_states_count_as_none),
+        cmocka_unit_test(keys_are_small_and_expire),
+        cmocka_unit_test(rejected_requests_write_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}

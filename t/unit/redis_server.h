@@ -1,0 +1,26 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* A redis-server of a test's own, on a unix socket in its own directory. */
+
+#ifndef LIMIT_SLIDING_UNIT_REDIS_SERVER_H
+#define LIMIT_SLIDING_UNIT_REDIS_SERVER_H
+
+#include <hiredis/hiredis.h>
+#include <sys/types.h>
+
+typedef struct {
+    pid_t pid;
+    char directory[32];
+    char socket[48];
+    redisContext *context;
+} redis_server_t;
+
+/* Starts it and connects; returns 0 if that takes longer than 10 s. */
+int redis_server_start(redis_server_t *server);
+
+/* Stops it and removes all that it left. */
+void redis_server_stop(redis_server_t *server);
+
+#endif

@@ -1,0 +1,295 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* The circuit breaker, and the cache of keys known to be exhausted. */
+
+#include <pthread.h>
+
+#include "remote.h"
+#include "support.h"
+
+#define FAILURES LIMIT_SLIDING_BREAKER_FAILURES
+#define INTERVAL_MS LIMIT_SLIDING_BREAKER_INTERVAL_MS
+
+/* ---- the breaker ---- */
+
+static int fail_times(limit_sliding_breaker_t *breaker, unsigned times,
+                uint64_t now_ms)
+{
+    int opened = 0;
+
+    for (unsigned i = 0; i < times; i++) {
+        opened += limit_sliding_breaker_failed(breaker, now_ms, 0);
+    }
+
+    return opened;
+}
+
+static void opens_after_failures_in_a_row(void **state)
+{
+    limit_sliding_breaker_t breaker = {0};
+
+    (void)state;
+    assert_int_equal(limit_sliding_breaker_check(&breaker, 0),
+                     LIMIT_SLIDING_BREAKER_CLOSED);
+
+    assert_int_equal(fail_times(&breaker, FAILURES - 1, 1000), 0);
+    assert_int_equal(limit_sliding_breaker_check(&breaker, 1000),
+                     LIMIT_SLIDING_BREAKER_CLOSED);
+
+    assert_int_equal(limit_sliding_breaker_succeeded(&breaker), 0);
+    assert_int_equal(fail_times(&breaker, FAILURES - 1, 1000), 0);
+    assert_int_equal(fail_times(&breaker, 1, 1000), 1);
+    assert_int_equal(fail_times(&breaker, FAILURES, 1000), 0);
+
+    assert_int_equal(limit_sliding_breaker_check(&breaker, 1000),
+                     LIMIT_SLIDING_BREAKER_OPEN);
+    /* another worker's clock is behind */
+    assert_int_equal(limit_sliding_breaker_check(&breaker, 990),
+                     LIMIT_SLIDING_BREAKER_OPEN);
+
+    assert_int_equal(limit_sliding_breaker_succeeded(&breaker), 1);
+    assert_int_equal(limit_sliding_breaker_check(&breaker, 1000),
+                     LIMIT_SLIDING_BREAKER_CLOSED);
+}
+
+static void lets_one_probe_pass_an_interval(void **state)
+{
+    limit_sliding_breaker_t breaker = {0};
+
+    (void)state;
+    fail_times(&breaker, FAILURES, 5000);
+
+    assert_int_equal(
+        limit_sliding_breaker_check(&breaker, 5000 + INTERVAL_MS - 1),
+        LIMIT_SLIDING_BREAKER_OPEN);
+    assert_int_equal(limit_sliding_breaker_check(&breaker, 5000 + INTERVAL_MS),
+                     LIMIT_SLIDING_BREAKER_PROBE);
+    assert_int_equal(limit_sliding_breaker_check(&breaker, 5000 + INTERVAL_MS),
+                     LIMIT_SLIDING_BREAKER_OPEN);
+
+    /* whoever sent that one has died */
+    assert_int_equal(
+        limit_sliding_breaker_check(&breaker, 5000 + 2 * INTERVAL_MS),
+        LIMIT_SLIDING_BREAKER_PROBE);
+}
+
+static void spreads_probes(void **state)
+{
+    (void)state;
+
+    for (uint32_t random = 0; random < 10000; random += 7) {
+        limit_sliding_breaker_t breaker = {0};
+
+        fail_times(&breaker, FAILURES - 1, 0);
+        limit_sliding_breaker_failed(&breaker, 0, random);
+
+        assert_int_equal(
+            limit_sliding_breaker_check(&breaker, INTERVAL_MS * 3 / 4 - 1),
+            LIMIT_SLIDING_BREAKER_OPEN);
+        assert_int_equal(limit_sliding_breaker_check(&breaker, INTERVAL_MS),
+                         LIMIT_SLIDING_BREAKER_PROBE);
+    }
+}
+
+/* ---- refusals ---- */
+
+#define CACHE_BYTES (64 + 64 * 16)
+
+static limit_sliding_refusals_t *make_refusals(size_t bytes)
+{
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+    assert_non_null(memory);
+    memset(memory, 0, bytes);
+
+    return limit_sliding_refusals_init(memory, bytes);
+}
+
+static void refuse(limit_sliding_refusals_t *refusals, uint64_t hash,
+                   uint64_t now_ms, uint64_t until_ms)
+{
+    limit_sliding_refusal_t refusal
+        = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash};
+
+    limit_sliding_refusals_add(refusals, hash, now_ms, &refusal);
+}
+
+static int is_refused(const limit_sliding_refusals_t *refusals, uint64_t hash,
+                      uint64_t now_ms)
+{
+    limit_sliding_refusal_t refusal;
+
+    if (!limit_sliding_refusals_find(refusals, hash, now_ms, &refusal)) {
+        return 0;
+    }
+
+    assert_int_equal(refusal.limit, (uint32_t)(hash >> 40));
+    assert_int_equal(refusal.remaining, (uint32_t)hash);
+
+    return 1;
+}
+
+static void refuses_until_its_time(void **state)
+{
+    limit_sliding_refusals_t *refusals = make_refusals(CACHE_BYTES);
+    uint64_t hash = 0x123456789abcdef0;
+
+    (void)state;
+    assert_false(is_refused(refusals, hash, 100));
+    assert_false(is_refused(refusals, 0, 100));
+
+    refuse(refusals, hash, 100, 300);
+    assert_true(is_refused(refusals, hash, 100));
+    assert_true(is_refused(refusals, hash, 299));
+    assert_false(is_refused(refusals, hash, 300));
+    assert_false(is_refused(refusals, hash ^ 1, 100));
+
+    /* again, until later */
+    refuse(refusals, hash, 200, 400);
+    assert_true(is_refused(refusals, hash, 399));
+    assert_false(is_refused(refusals, hash, 400));
+
+    free(refusals);
+}
+
+static void is_not_believed_for_long(void **state)
+{
+    limit_sliding_refusals_t *refusals = make_refusals(CACHE_BYTES);
+
+    (void)state;
+    refuse(refusals, 42, 100, YEAR_MS);
+    assert_true(is_refused(refusals, 42, 99 + LIMIT_SLIDING_REFUSAL_MS));
+    assert_false(is_refused(refusals, 42, 100 + LIMIT_SLIDING_REFUSAL_MS));
+
+    free(refusals);
+}
+
+/* Of two candidates, what is over goes first, then what ends first. */
+static void forgets_the_least(void **state)
+{
+    limit_sliding_refusals_t *refusals = make_refusals(64 + 64);
+
+    (void)state;
+    refuse(refusals, 1, 100, 900);
+    refuse(refusals, 2, 100, 800);
+    refuse(refusals, 3, 100, 850);
+    assert_true(is_refused(refusals, 1, 100));
+    assert_false(is_refused(refusals, 2, 100));
+    assert_true(is_refused(refusals, 3, 100));
+
+    refuse(refusals, 4, 860, 861);
+    assert_true(is_refused(refusals, 1, 860));
+    assert_false(is_refused(refusals, 3, 860));
+    assert_true(is_refused(refusals, 4, 860));
+
+    free(refusals);
+}
+
+static void needs_room_for_one(void **state)
+{
+    static char memory[128];
+    limit_sliding_refusals_t *refusals;
+
+    (void)state;
+    assert_null(limit_sliding_refusals_init(memory, 127));
+
+    refusals = make_refusals(128);
+    assert_non_null(refusals);
+    free(refusals);
+}
+
+#define THREADS 4
+#define ROUNDS 300000
+
+/* Every refusal says in its numbers whose it is: is_refused() checks. */
+static void *hammer(void *data)
+{
+    limit_sliding_refusals_t *refusals = data;
+    uint64_t random = (uint64_t)(uintptr_t)&random;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t hash = random_below(&random, 16) * 0x9e3779b97f4a7c15;
+
+        if (i % 2) {
+            refuse(refusals, hash, 100, 101 + random_below(&random, 1000));
+        } else {
+            is_refused(refusals, hash, 100);
+        }
+    }
+
+    return NULL;
+}
+
+static void takes_none_for_anothers(void **state)
+{
+    limit_sliding_refusals_t *refusals = make_refusals(64 + 64);
+    pthread_t thread[THREADS];
+
+    (void)state;
+
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(
+            pthread_create(&thread[i], NULL, hammer, refusals), 0);
+    }
+
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+    }
+
+    free(refusals);
+}
+
+/* ---- what is asked ---- */
+
+static void tells_claims_apart(void **state)
+{
+    limit_sliding_claim_t claims[2] = {{0}, {0}};
+    uint64_t hashes[8];
+    size_t n = 0;
+
+    (void)state;
+    claims[0].hash = 1;
+    claims[1].hash = 2;
+    claims[0].limit = claims[1].limit = 10;
+    claims[0].cost = claims[1].cost = 1;
+
+    hashes[n++] = limit_sliding_claim_hash(claims, 1);
+    hashes[n++] = limit_sliding_claim_hash(claims, 2);
+    hashes[n++] = limit_sliding_claim_hash(claims + 1, 1);
+    claims[0].cost = 2;
+    hashes[n++] = limit_sliding_claim_hash(claims, 1);
+    claims[0].limit = 11;
+    hashes[n++] = limit_sliding_claim_hash(claims, 1);
+    claims[0].look = 1;
+    hashes[n++] = limit_sliding_claim_hash(claims, 1);
+    claims[0].hash = 2, claims[1].hash = 1;
+    hashes[n++] = limit_sliding_claim_hash(claims, 2);
+
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            assert_true(hashes[i] != hashes[j]);
+        }
+    }
+
+    claims[0].data = claims;
+    assert_true(limit_sliding_claim_hash(claims, 2) == hashes[n - 1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(opens_after_failures_in_a_row),
+        cmocka_unit_test(lets_one_probe_pass_an_interval),
+        cmocka_unit_test(spreads_probes),
+        cmocka_unit_test(refuses_until_its_time),
+        cmocka_unit_test(is_not_believed_for_long),
+        cmocka_unit_test(forgets_the_least),
+        cmocka_unit_test(needs_room_for_one),
+        cmocka_unit_test(takes_none_for_anothers),
+        cmocka_unit_test(tells_claims_apart),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
