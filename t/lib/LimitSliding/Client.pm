@@ -129,10 +129,12 @@ sub has_http2($self) {
     return scalar grep { -x "$_/nghttp" } split /:/, $ENV{PATH};
 }
 
-# Many GETs at once: see LimitSliding::Load, whose options it takes.
+# Many GETs at once: see LimitSliding::Load, whose options it takes; `beside` is
+# other NGINXs, among which the connections are dealt out.
 sub load($self, %opt) {
     return LimitSliding::Load::load(%opt,
-        port => $self->port($opt{port} // 0));
+        port => [ map { $_->port($opt{port} // 0) }
+            $self, @{ $opt{beside} // [] } ]);
 }
 
 sub _read_some($socket, $buffer) {

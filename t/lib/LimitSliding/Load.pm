@@ -11,7 +11,8 @@ package LimitSliding::Load;
 # is sent again. Responses must have a Content-Length.
 #
 # Options:
-#   port          a number
+#   port          a number, or several, [8080, 8081], among which connections
+#                 are dealt out
 #   requests      paths, or [path, 'Name: value', ...]
 #   connections   how many, all opened at the start (64)
 #   pipeline      requests under way on each (1)
@@ -46,7 +47,9 @@ sub load(%opt) {
     my @hooks = sort { $a <=> $b } keys %{ $self->{at} };
     local $SIG{PIPE} = 'IGNORE';
 
-    my @all = map { $self->_open } 1 .. $self->{connections};
+    my @ports = ref $self->{port} ? @{ $self->{port} } : $self->{port};
+    my @all = map { $self->_open($ports[$_ % @ports]) }
+        1 .. $self->{connections};
 
     while ($self->{done} < $total) {
         $self->_fill($_) for @all;
@@ -61,14 +64,15 @@ sub load(%opt) {
     return $self->{statuses};
 }
 
-sub _open($self) {
+sub _open($self, $port) {
     my $socket = IO::Socket::INET->new(Proto => 'tcp',
-        PeerAddr => '127.0.0.1', PeerPort => $self->{port})
+        PeerAddr => '127.0.0.1', PeerPort => $port)
         // die "connect: $@";
     $socket->blocking(0);
     $socket->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
 
     return {
+        port    => $port,
         socket  => $socket,
         fd      => fileno $socket,
         out     => '',
@@ -160,7 +164,7 @@ sub _reopen($self, $c) {
     }
 
     close $c->{socket};
-    %$c = %{ $self->_open };
+    %$c = %{ $self->_open($c->{port}) };
 }
 
 1;

@@ -79,8 +79,8 @@ sub wait_for($condition, $seconds = $PATIENCE) {
 
 # ---- life of an NGINX ----
 
-# Makes the temporary prefix. Nothing runs yet.
-sub new($class) {
+# Makes the temporary prefix. Nothing runs yet. Options: worker_connections.
+sub new($class, %opt) {
     my $dir = tempdir('limit-sliding-XXXXXXXX', TMPDIR => 1,
         CLEANUP => !$ENV{LIMIT_SLIDING_KEEP});
 
@@ -91,8 +91,8 @@ sub new($class) {
     mkdir "$dir/$_" or die "$dir/$_: $!" for qw(html logs temp);
     Test::More::note("in $dir") if $ENV{LIMIT_SLIDING_KEEP};
 
-    return bless { dir => $dir, owner => $$, ports => [], killed => {} },
-        $class;
+    return bless { worker_connections => 1024, %opt,
+        dir => $dir, owner => $$, ports => [], killed => {} }, $class;
 }
 
 # Starts NGINX, its master in the foreground as a child of ours, and waits
@@ -175,12 +175,20 @@ sub stop($self) {
     return 0;
 }
 
-# Ends a test: stops NGINX and asserts that it went well, that the error log
-# is clean, and that each of its lines is NGINX's own (none was forged by what
-# a client sent). Lines that match one of the regular expressions in `allow`
-# are let pass, and so is what the master says of each worker that
-# kill_worker() killed.
+# Ends a test: the last NGINX of it.
 sub finish($self, %opt) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    $self->finish_one(%opt);
+    Test::More::done_testing();
+}
+
+# Stops NGINX and asserts that it went well, that the error log is clean, and
+# that each of its lines is NGINX's own (none was forged by what a client
+# sent). Lines that match one of the regular expressions in `allow` are let
+# pass, and so is what the master says of each worker that kill_worker()
+# killed.
+sub finish_one($self, %opt) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     my $clean = $self->stop;
@@ -199,7 +207,6 @@ sub finish($self, %opt) {
     }
 
     Test::More::is(join("\n", @bad), '', 'error log is clean');
-    Test::More::done_testing();
 }
 
 # True once the master is gone; its exit status is kept.
@@ -276,6 +283,11 @@ sub test_config($self, $template = undef) {
     return ($? >> 8 || $? & 127, $output, $text);
 }
 
+# True if NGINX has TLS.
+sub has_ssl($self) {
+    return `'$NGINX' -V 2>&1` =~ /--with-http_ssl_module/;
+}
+
 # Puts values in the places of a template.
 sub expand($self, $template) {
     my $dir = $self->{dir};
@@ -288,7 +300,7 @@ sub expand($self, $template) {
         'worker_processes 2;',
         "pid $dir/nginx.pid;",
         "error_log $dir/error.log info;",
-        'events { worker_connections 1024; }';
+        "events { worker_connections $self->{worker_connections}; }";
 
     my $http = join "\n",
         "root $dir/html;",
@@ -303,12 +315,16 @@ sub expand($self, $template) {
         =~ s/%%PORT(\d*)%%/$self->port($1 || 0)/ger;
 }
 
-# The n-th free port on 127.0.0.1, below those that the kernel gives to
-# clients. A UDP socket on the same number, kept as long as the test runs,
-# reserves it against tests that run beside this one.
+# The n-th free port on 127.0.0.1.
 sub port($self, $n = 0) {
-    return $self->{ports}[$n]{port} if $self->{ports}[$n];
+    my $reserved = $self->{ports}[$n] //= reserve_port();
+    return $reserved->{port};
+}
 
+# A free port, { port, lock }, below those that the kernel gives to clients.
+# `lock` is a UDP socket on the same number, which reserves it against tests
+# that run beside this one for as long as it is kept.
+sub reserve_port() {
     for (1 .. 1000) {
         my $port = 10000 + int rand 20000;
         my $lock = IO::Socket::INET->new(Proto => 'udp',
@@ -316,8 +332,7 @@ sub port($self, $n = 0) {
         IO::Socket::INET->new(Proto => 'tcp', Listen => 1, ReuseAddr => 1,
             LocalAddr => '127.0.0.1', LocalPort => $port) or next;
 
-        $self->{ports}[$n] = { port => $port, lock => $lock };
-        return $port;
+        return { port => $port, lock => $lock };
     }
     die "no free port\n";
 }

@@ -1,0 +1,133 @@
+package LimitSliding::Dns;
+
+# A name server for tests, on a free UDP port of 127.0.0.1: it knows the
+# addresses (IPv4) that it was told, and can fall silent.
+#
+#   my $dns = LimitSliding::Dns->new(ttl => 1)->start;
+#   $dns->set('redis.test', '127.0.0.1');
+#   ... resolver 127.0.0.1:<port>; ...
+#   $dns->mute(1);
+
+use v5.36;
+
+use IO::Socket::INET;
+use JSON::PP;
+use POSIX ();
+use Socket qw(AF_UNIX PF_UNSPEC SOCK_STREAM inet_aton);
+
+my %started;              # pid => object
+
+# Options: ttl, of all answers, in seconds (1).
+sub new($class, %opt) {
+    return bless { ttl => 1, %opt, owner => $$ }, $class;
+}
+
+sub start($self) {
+    my $socket = IO::Socket::INET->new(Proto => 'udp',
+        LocalAddr => '127.0.0.1', LocalPort => 0) // die "socket: $!";
+    $self->{port} = $socket->sockport;
+    socketpair(my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
+        or die "socketpair: $!";
+
+    my $pid = fork() // die "fork: $!";
+    if (!$pid) {
+        close $ours;
+        $SIG{$_} = 'DEFAULT' for qw(HUP INT TERM);
+        @$self{qw(socket control)} = ($socket, $theirs);
+        eval { $self->_serve };
+        print STDERR "Dns: $@" if $@;
+        POSIX::_exit(0);
+    }
+
+    close $theirs;
+    @$self{qw(pid control)} = ($pid, $ours);
+    $started{$pid} = $self;
+    return $self;
+}
+
+sub port($self) { return $self->{port} }
+
+# Takes effect before it returns, as the others do.
+sub set($self, $name, @addresses) {
+    $self->_ask('set', $name, @addresses);
+}
+
+sub mute($self, $on) {
+    $self->_ask('mute', $on ? 1 : 0);
+}
+
+# How many questions have come, answered or not.
+sub asked($self) {
+    return $self->_ask('asked');
+}
+
+sub stop($self) {
+    my $pid = delete $self->{pid} // return;
+    delete $started{$pid};
+    kill 'KILL', $pid;
+    waitpid $pid, 0;
+}
+
+sub _ask($self, @words) {
+    syswrite $self->{control}, encode_json(\@words) . "\n";
+    my $answer = readline $self->{control};
+    return decode_json($answer // die "Dns is gone\n")->[0];
+}
+
+END {
+    local $?;
+    $_->{owner} == $$ && $_->stop for values %started;
+}
+
+
+# ---- the server's side, a process of its own ----
+
+sub _serve($self) {
+    my ($socket, $control) = @$self{qw(socket control)};
+    my ($asked, $mute, %names) = (0, 0);
+
+    while (1) {
+        my $read = '';
+        vec($read, fileno $_, 1) = 1 for $socket, $control;
+        next if select($read, undef, undef, undef) < 0;
+
+        if (vec $read, fileno $control, 1) {
+            my ($what, @words) = @{ decode_json(readline $control // return) };
+            $mute = $words[0] if $what eq 'mute';
+            $names{ lc $words[0] } = [ @words[1 .. $#words] ]
+                if $what eq 'set';
+            syswrite $control, "[$asked]\n";
+        }
+        if (vec $read, fileno $socket, 1) {
+            my $from = recv $socket, my $query, 512, 0;
+            next if !defined $from;
+            $asked++;
+            my $answer = $mute ? undef : $self->_answer($query, \%names);
+            send $socket, $answer, 0, $from if defined $answer;
+        }
+    }
+}
+
+# Type A has the addresses; of other types there is nothing, and no name that
+# was not told.
+sub _answer($self, $query, $names) {
+    my ($id, $flags, $questions) = unpack 'nnn', $query;
+    my ($name, $end) = ('', 12);
+    while (my $length = ord substr $query, $end, 1) {
+        $name .= '.' if $name ne '';
+        $name .= lc substr $query, $end + 1, $length;
+        $end += $length + 1;
+    }
+    my $question = substr $query, 12, $end + 5 - 12;
+    my ($type) = unpack 'n', substr $query, $end + 1, 2;
+
+    my $known = $names->{$name};
+    my @records = map {
+        pack('nnnNn', 0xc00c, 1, 1, $self->{ttl}, 4) . inet_aton($_)
+    } $type == 1 && $known ? @$known : ();
+
+    return pack('nnnnnn', $id, 0x8580 | ($known ? 0 : 3), 1, scalar @records,
+        0, 0) . $question . join '', @records;
+}
+
+1;

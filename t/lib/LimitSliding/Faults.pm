@@ -1,0 +1,255 @@
+package LimitSliding::Faults;
+
+# What holds whatever happens to Redis: a frame for tests that break it.
+#
+#   my $nginx = LimitSliding::Faults->new(server => $redis->server);
+#   $nginx->fault('refused', sub { $redis->stop }, sub { $redis->start });
+#   $nginx->finish;
+#
+# Is an NGINX (LimitSliding::Test) with three limits of 5 in 30 days, /local,
+# /allow and /deny, each with a block of the Redis and an on_error of that name,
+# all three by $arg_key. /big is as /allow, with a limit of a million; /count is
+# as that and not found, which is what it counts; /free has no limit. Port 1 is
+# for HTTP/2.
+
+use v5.36;
+
+use List::Util qw(any max);
+use Test::More;
+
+use LimitSliding::Test;
+use parent -norequire, 'LimitSliding::Test';
+
+our @POLICIES = qw(local allow deny);
+our $LIMIT    = 5;
+our $WORKERS  = 2;
+
+# What a loaded machine may add to a response, and to a median of them.
+our $SLACK        = 1;
+our $MEDIAN_SLACK = 0.05;
+
+# Options:
+#   server           as of the directive
+#   timeout          of connecting, and of a decision, in seconds (0.25)
+#   connect_timeout  if it is another
+#   block            more directives of the blocks
+#   http             more directives of http{}
+#   start            0: not yet
+#   and those of LimitSliding::Test->new.
+sub new($class, %opt) {
+    my $self = $class->SUPER::new(%opt);
+    $self->{timeout} //= 0.25;
+    $self->{connect_timeout} //= $self->{timeout};
+    $self->start($self->config) if $opt{start} // 1;
+    return $self;
+}
+
+# The configuration, with changes to the options.
+sub config($self, %change) {
+    my %is = (http => '', block => '', %$self, %change);
+    my ($timeout, $connect) = map { int(1000 * $_) . 'ms' }
+        @is{qw(timeout connect_timeout)};
+
+    my $limits = join "\n", map { <<"LIMIT" } @POLICIES;
+    limit_sliding_redis $_ {
+        server $is{server};
+        timeout $timeout;
+        connect_timeout $connect;
+        on_error $_;
+        $is{block}
+    }
+    limit_sliding_zone \$arg_key zone=$_:1m rate=$LIMIT window=30d redis=$_;
+LIMIT
+    my $locations = join "\n",
+        map { "location /$_ { limit_sliding zone=$_; empty_gif; }" } @POLICIES;
+
+    return <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    $is{http}
+    $limits
+    limit_sliding_zone \$arg_key zone=big:1m rate=1000000 window=30d
+        redis=allow;
+    limit_sliding_log_level off;
+
+    add_header X-Worker    \$pid                     always;
+    add_header X-Status    \$limit_sliding_status    always;
+    add_header X-Remaining \$limit_sliding_remaining always;
+    add_header X-Source    \$limit_sliding_source    always;
+
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        listen 127.0.0.1:%%PORT1%% http2 reuseport;
+        $locations
+        location /big   { limit_sliding zone=big; empty_gif; }
+        location /count { limit_sliding zone=big count_status=404; }
+        location /free  { empty_gif; }
+    }
+}
+CONF
+}
+
+# One request to each of these paths, all under way at once. Returns for each
+# { status, source, remaining, seconds }.
+sub ask($self, @paths) {
+    my @asked = map { [ now, $self->send_request($_) ] } @paths;
+    return map {
+        my ($start, $socket) = @$_;
+        my $r = $self->read_response($socket);
+        { status => $r->{status} // 'none', source => header($r, 'X-Source'),
+            remaining => header($r, 'X-Remaining'), seconds => now() - $start };
+    } @asked;
+}
+
+# Rounds of one request to each policy, for one key: { policy => [answers] }
+sub rounds($self, $n, $key) {
+    my %answers;
+    for (1 .. $n) {
+        my @got = $self->ask(map { "/$_?key=$key" } @POLICIES);
+        push @{ $answers{ $POLICIES[$_] } }, $got[$_] for 0 .. $#POLICIES;
+    }
+    return \%answers;
+}
+
+# Waits until both workers decide by Redis for all policies, and returns how
+# long that took; nothing if it takes too long.
+sub wait_healthy($self, $seconds = 30) {
+    my $start = now;
+    my $n = 0;
+    wait_for(sub {
+        my %workers;
+        for (1 .. 16) {
+            my $key = 'healthy-' . ++$self->{unique};
+            for my $policy (@POLICIES) {
+                my $r = $self->get("/$policy?key=$key");
+                return 0 if header($r, 'X-Source') ne 'redis';
+                $workers{ header($r, 'X-Worker') } = 1;
+            }
+        }
+        return keys %workers == $WORKERS;
+    }, $seconds) or return;
+    return now() - $start;
+}
+
+# A subtest: breaks Redis by $inject, sees that policies apply, restores it by
+# $heal, and sees that decisions are exact again. In between nothing but limits'
+# and policies' statuses, no more connections than workers and blocks, and no
+# dead worker. Options:
+#   during      a sub that is called while it is broken, with the answers
+#   port        where connections go, to be counted
+#   recovery    seconds until Redis decides again, at most (3): the interval of
+#               probes, a retry that just failed, and a loaded machine
+#   opens       0 if the breaker need not open
+#   rounds      how many requests of each policy (12)
+sub fault($self, $name, $inject, $heal, %opt) {
+    subtest $name => sub {
+        my $key = $name =~ s/\W+/-/gr;
+        my @workers = sort $self->workers;
+
+        ok defined $self->wait_healthy, 'at first Redis decides';
+
+        $inject->();
+        my $answers = $self->rounds($opt{rounds} // 12, "$key-broken");
+        $self->_policies_apply($answers);
+        $self->_in_time($answers, $opt{opens} // 1);
+        is join(' ', map { $_->{status} } $self->ask(
+            map { "/count?key=$key-$_" } 1 .. 4)), '404 404 404 404',
+            'what counts on its way out';
+        $self->_connections_bounded($opt{port});
+        $opt{during}->($answers) if $opt{during};
+
+        $heal->();
+        my $seconds = $self->wait_healthy;
+        ok defined $seconds, 'Redis decides again' or return;
+        cmp_ok $seconds, '<', $opt{recovery} // 3, 'soon';
+        note sprintf 'after %.2f s', $seconds;
+
+        $self->exact("$key-healed");
+        $self->_connections_bounded($opt{port});
+        is join(' ', sort $self->workers), "@workers", 'no worker died';
+    };
+}
+
+# Limits are exact, by both workers together.
+sub exact($self, $key) {
+    for my $policy (@POLICIES) {
+        my $statuses = $self->load(connections => 8,
+            requests => [ ("/$policy?key=$key") x 40 ]);
+        my %got;
+        $got{ $_ // 'none' }++ for @$statuses;
+        is_deeply \%got, { 200 => $LIMIT, 429 => 40 - $LIMIT },
+            "exact: $policy";
+    }
+}
+
+# Statuses, in order: what the policy says, and nothing else.
+sub _policies_apply($self, $answers) {
+    my %statuses = map {
+        $_ => join ' ', map { $_->{status} } @{ $answers->{$_} }
+    } @POLICIES;
+    my $n = @{ $answers->{local} };
+
+    is $statuses{local}, join(' ', (200) x $LIMIT, (429) x ($n - $LIMIT)),
+        'local: by this instance alone';
+    is $statuses{allow}, join(' ', (200) x $n), 'allow';
+    is $statuses{deny}, join(' ', (429) x $n), 'deny';
+
+    my @others = grep { $_ ne 'fallback' }
+        map { $_->{source} } map { @$_ } values %$answers;
+    is "@others", '', '$limit_sliding_source is fallback';
+}
+
+# Policies apply when the timeout is over, and at once when the breaker is
+# open: it opens after 5 failures. One of the rest may be a probe.
+sub _in_time($self, $answers, $opens) {
+    my @seconds = map { [ map { $_->{seconds} } @$_ ] } values %$answers;
+
+    cmp_ok max(map { @$_ } @seconds), '<', $self->{timeout} + $SLACK,
+        'within the timeout';
+    return if !$opens;
+
+    my $median = max(map { median(@$_[6 .. $#$_]) } @seconds);
+    cmp_ok $median, '<', $MEDIAN_SLACK, 'at once, once the breaker is open';
+}
+
+sub median(@values) {
+    return (sort { $a <=> $b } @values)[@values / 2];
+}
+
+sub _connections_bounded($self, $port) {
+    my ($default) = $self->{server} =~ /:(\d+)$/;
+    my $n = $self->connections_to($port // $default);
+    cmp_ok $n, '<=', $WORKERS * @POLICIES,
+        'no more connections than workers and blocks';
+}
+
+# How many connections the workers have to a port: established, about to be, or
+# not yet closed by them.
+sub connections_to($self, $port) {
+    my %own;
+    for my $pid ($self->workers) {
+        /^socket:\[(\d+)\]$/ && $own{$1}++
+            for map { readlink // '' } glob "/proc/$pid/fd/*";
+    }
+
+    my $hex = sprintf '%04X', $port;
+    open my $file, '<', '/proc/net/tcp' or die "/proc/net/tcp: $!";
+    return scalar grep {
+        my (undef, undef, $remote, $state, @rest) = split;
+        ($remote // '') =~ /:$hex$/ && $state =~ /^0[128]$/ && $own{ $rest[5] };
+    } <$file>;
+}
+
+# The most memory that a worker ever had, in bytes: { pid => bytes }
+sub peaks($self) {
+    my %peaks;
+    for my $pid ($self->workers) {
+        open my $file, '<', "/proc/$pid/status" or next;
+        my ($kb) = join('', <$file>) =~ /^VmPeak:\s*(\d+) kB/m;
+        $peaks{$pid} = 1024 * $kb;
+    }
+    return \%peaks;
+}
+
+1;

@@ -1,0 +1,352 @@
+package LimitSliding::Redis;
+
+# Real redis-servers for tests, each in a temporary directory, and what an
+# administrator asks of them. Needs redis-server, and openssl for certificates.
+#
+#   my $redis = LimitSliding::Redis->new(config => { requirepass => 'secret' })
+#       ->start;
+#   $redis->command('SET', 'a', 1);
+#   is $redis->calls, 0;
+#
+# A test that imports this is skipped where the module was built without Redis.
+#
+# Everything an administrator asks goes through a unix socket and one
+# connection, which is counted nowhere: clients() and connections() tell of
+# others only.
+#
+# All times are seconds.
+
+use v5.36;
+
+use File::Temp qw(tempdir);
+use IO::Select;
+use IO::Socket::UNIX;
+use POSIX qw(WNOHANG);
+use Test::More ();
+
+use LimitSliding::Resp qw(encode decode);
+use LimitSliding::Test;
+
+my $PATIENCE = 30;
+my ($SERVER) = grep { -x } map { "$_/redis-server" }
+    split(/:/, $ENV{PATH}), '/usr/bin', '/usr/local/bin';
+
+my %started;              # pid => object, to be ended at exit
+
+sub import($class) {
+    Test::More::plan(skip_all => 'built without hiredis') if !supported();
+}
+
+# True if the module was built with Redis.
+sub supported() {
+    my (undef, $output) = LimitSliding::Test->new->test_config(
+        "%%GLOBALS%%\nhttp { limit_sliding_redis a { server 127.0.0.1; } }");
+    return $output !~ /built with hiredis/;
+}
+
+
+# ---- life ----
+
+# Options:
+#   config    { directive => value or [values], ... } of redis.conf
+#   address   where to listen, 127.0.0.1
+#   port      a number (a free one)
+#   tls       certificates(), to listen with TLS on tls_port as well
+#   password  what the administrator authenticates with
+sub new($class, %opt) {
+    Test::More::BAIL_OUT('no redis-server') unless $SERVER;
+
+    my $self = bless {
+        address => '127.0.0.1',
+        config  => {},
+        %opt,
+        owner => $$,
+        dir   => tempdir('limit-sliding-XXXXXXXX', TMPDIR => 1,
+            CLEANUP => !$ENV{LIMIT_SLIDING_KEEP}),
+    }, $class;
+
+    $self->{port} //= $self->_reserve;
+    $self->{tls_port} = $self->_reserve if $self->{tls};
+    Test::More::note("Redis in $self->{dir}") if $ENV{LIMIT_SLIDING_KEEP};
+
+    return $self;
+}
+
+sub _reserve($self) {
+    my $reserved = LimitSliding::Test::reserve_port();
+    push @{ $self->{locks} }, $reserved->{lock};
+    return $reserved->{port};
+}
+
+# Starts it, and waits until it answers, be it with an error. `config` is
+# added to that of new(), and stays.
+sub start($self, %config) {
+    my $dir = $self->{dir};
+    my $config = $self->{config} = { %{ $self->{config} }, %config };
+    my %all = (
+        bind           => $self->{address},
+        port           => $self->{port},
+        unixsocket     => "$dir/redis.sock",
+        dir            => $dir,
+        logfile        => "$dir/redis.log",
+        save           => '""',
+        appendonly     => 'no',
+        'repl-diskless-sync-delay' => 0,
+        $self->_tls,
+        %$config,
+    );
+
+    open my $file, '>', "$dir/redis.conf" or die "$dir/redis.conf: $!";
+    for my $name (sort keys %all) {
+        print $file "$name $_\n"
+            for ref $all{$name} ? @{ $all{$name} } : $all{$name};
+    }
+    close $file or die "$dir/redis.conf: $!";
+
+    my $pid = fork() // die "fork: $!";
+    if (!$pid) {
+        open STDIN,  '<',  '/dev/null';
+        open STDOUT, '>>', "$dir/redis.out";
+        open STDERR, '>&', \*STDOUT;
+        exec $SERVER, "$dir/redis.conf" or POSIX::_exit(127);
+    }
+    $self->{pid} = $pid;
+    $started{$pid} = $self;
+
+    wait_for(sub {
+        $self->_reap or -S "$dir/redis.sock" && eval { $self->ask('PING') };
+    });
+    die "Redis did not start:\n", $self->log if !$self->{pid};
+
+    return $self;
+}
+
+sub _tls($self) {
+    my $tls = $self->{tls} or return;
+    return (
+        'tls-port'         => $self->{tls_port},
+        'tls-cert-file'    => $tls->{server},
+        'tls-key-file'     => $tls->{server} =~ s/pem$/key/r,
+        'tls-ca-cert-file' => $tls->{ca},
+        'tls-auth-clients' => 'no',
+    );
+}
+
+# Ends it as an administrator would.
+sub stop($self) {
+    $self->_end('TERM');
+}
+
+# Ends it at once.
+sub kill9($self) {
+    $self->_end('KILL');
+}
+
+# Starts it again, on the same port, with nothing in it unless it saved.
+sub restart($self, %config) {
+    $self->stop;
+    return $self->start(%config);
+}
+
+# Stops it as a whole: it neither answers nor reads, its kernel accepts.
+sub freeze($self) {
+    kill 'STOP', $self->{pid} or die "SIGSTOP: $!";
+}
+
+sub thaw($self) {
+    kill 'CONT', $self->{pid} or die "SIGCONT: $!";
+}
+
+sub _end($self, $signal) {
+    delete $self->{admin};
+    return if !$self->{pid};
+
+    kill $signal, $self->{pid};
+    kill 'CONT', $self->{pid};
+    if (!wait_for(sub { $self->_reap })) {
+        kill 'KILL', $self->{pid};
+        wait_for(sub { $self->_reap });
+    }
+    unlink "$self->{dir}/redis.sock";
+}
+
+sub _reap($self) {
+    return 1 unless $self->{pid};
+    return 0 unless waitpid($self->{pid}, WNOHANG) == $self->{pid};
+
+    delete $started{ delete $self->{pid} };
+    return 1;
+}
+
+END {
+    local $?;
+    $_->{owner} == $$ && $_->kill9 for values %started;
+}
+
+
+# ---- what it is ----
+
+sub port($self)     { return $self->{port} }
+sub tls_port($self) { return $self->{tls_port} }
+sub path($self)     { return "$self->{dir}/redis.sock" }
+sub pid($self)      { return $self->{pid} }
+
+# The parameter of NGINX's `server` directive.
+sub server($self) {
+    return "$self->{address}:$self->{port}";
+}
+
+sub log($self) {
+    my $text = '';
+    for my $name (qw(redis.out redis.log)) {
+        open my $file, '<', "$self->{dir}/$name" or next;
+        local $/;
+        $text .= <$file> // '';
+    }
+    return $text;
+}
+
+
+# ---- what an administrator asks ----
+
+# The reply to a command; dies if it is an error.
+sub command($self, @words) {
+    my $reply = $self->ask(@words);
+    die "$words[0]: $reply\n" if defined $reply && $reply =~ /^-/;
+    return $reply;
+}
+
+# The reply, an error being a string that begins with '-'.
+sub ask($self, @words) {
+    $self->{admin} //= $self->connect;
+    send_command($self->{admin}, @words);
+    my $reply = eval { receive_reply($self->{admin}) };
+    if ($@) {
+        delete $self->{admin};
+        die $@;
+    }
+    return $reply;
+}
+
+# A connection of its own: see send_command() and receive_reply().
+sub connect($self) {
+    my $socket = IO::Socket::UNIX->new(Peer => $self->path)
+        // die "connect: $!\n";
+    if (defined $self->{password}) {
+        send_command($socket, 'AUTH', $self->{password});
+        receive_reply($socket);
+    }
+    return $socket;
+}
+
+sub send_command($socket, @words) {
+    local $SIG{PIPE} = 'IGNORE';
+    syswrite $socket, encode(@words);
+}
+
+sub receive_reply($socket) {
+    my $text = '';
+    while (1) {
+        my ($reply, $end) = decode(\$text);
+        return $reply if $end;
+        IO::Select->new($socket)->can_read($PATIENCE)
+            or die "no reply in $PATIENCE s\n";
+        sysread $socket, $text, 65536, length $text
+            or die "connection closed\n";
+    }
+}
+
+# Sections of INFO, { name => value }.
+sub info($self, @sections) {
+    my $text = $self->command('INFO', @sections);
+    return { $text =~ /^([^#:\r\n]+):([^\r\n]*)/mg };
+}
+
+# How many calls of this command there were, with its subcommands.
+sub count($self, @commands) {
+    my $stats = $self->info('commandstats');
+    my $count = 0;
+    for my $command (@commands) {
+        for (grep { /^cmdstat_\Q$command\E(?:\||$)/ } keys %$stats) {
+            $count += $1 if $stats->{$_} =~ /calls=(\d+)/;
+        }
+    }
+    return $count;
+}
+
+# How many decisions it was asked for: scripts, or transactions.
+sub calls($self) {
+    return $self->count(qw(eval evalsha fcall exec));
+}
+
+# Those connected, the administrator and replication left out, as CLIENT LIST
+# tells of them: { id => ..., name => ... }
+sub clients($self) {
+    my $own = $self->command('CLIENT', 'ID');
+    my @clients = map { { /(\S+?)=(\S*)/g } }
+        split /\n/, $self->command('CLIENT', 'LIST');
+    return grep { $_->{id} != $own && $_->{flags} !~ /[SM]/ } @clients;
+}
+
+# How many connections there have been since it started, the administrator's
+# left out if it is the first.
+sub connections($self) {
+    return $self->info('stats')->{total_connections_received} - 1;
+}
+
+# Breaks all connections but the administrator's.
+sub kill_clients($self) {
+    $self->command(qw(CLIENT KILL TYPE normal SKIPME yes));
+}
+
+# The names of all keys, sorted.
+sub keys($self) {
+    return sort @{ $self->command('KEYS', '*') };
+}
+
+# Runs a script that does not end, until end_busy().
+sub busy($self) {
+    $self->{busy} = $self->connect;
+    send_command($self->{busy}, 'EVAL', 'while true do end', 0);
+}
+
+sub end_busy($self) {
+    my $script = delete $self->{busy} // return;
+    delete $self->{admin};
+    wait_for(sub { $self->ask('SCRIPT', 'KILL') eq 'OK' })
+        or die "the script does not end\n";
+    receive_reply($script);
+}
+
+
+# ---- certificates ----
+
+# Makes in the directory two authorities, ca.pem and other.pem; certificates of
+# redis.test by the first, one of them expired; and of a client. Returns their
+# paths: { ca, other, server, expired, client }, with NAME.key beside NAME.pem.
+sub certificates($dir) {
+    my $ec = 'ec -pkeyopt ec_paramgen_curve:P-256 -nodes';
+
+    for my $ca (qw(ca other)) {
+        _openssl($dir, "req -x509 -newkey $ec -subj /CN=$ca -days 2"
+            . " -keyout $ca.key -out $ca.pem");
+    }
+    for my $name (qw(server expired client)) {
+        my $days = $name eq 'expired' ? -1 : 2;
+        my $cn = $name eq 'client' ? 'limiter' : 'redis.test';
+        _openssl($dir, "req -newkey $ec -subj /CN=$cn -keyout $name.key"
+            . " -out $name.csr -addext subjectAltName=DNS:$cn");
+        _openssl($dir, "x509 -req -in $name.csr -CA ca.pem -CAkey ca.key"
+            . " -CAcreateserial -copy_extensions copy -days $days"
+            . " -out $name.pem");
+    }
+
+    return { map { $_ => "$dir/$_.pem" } qw(ca other server expired client) };
+}
+
+sub _openssl($dir, $arguments) {
+    my $output = `cd '$dir' && openssl $arguments 2>&1 </dev/null`;
+    die "openssl $arguments:\n$output" if $?;
+}
+
+1;

@@ -1,0 +1,273 @@
+# limit_sliding_redis and redis=, wrong and right, as `nginx -t` sees them. None
+# of it needs a Redis, and none is connected to.
+
+use v5.36;
+
+use IO::Socket::INET;
+use Test::More;
+
+use LimitSliding::Redis ();
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new;
+my $ssl = $nginx->has_ssl;
+
+# What would be connected to: it listens and shall never have to accept.
+my $listener = IO::Socket::INET->new(Listen => 8, LocalAddr => '127.0.0.1',
+    LocalPort => 0) // die "listen: $!";
+$listener->blocking(0);
+my $SERVER = '127.0.0.1:' . $listener->sockport;
+
+my $tls = LimitSliding::Redis::certificates($nginx->dir);
+
+sub file($name, $content, $mode) {
+    $nginx->write_file($name, $content);
+    chmod $mode, $nginx->dir . "/$name" or die "chmod: $!";
+}
+
+file('password', "secret word\n", 0600);
+file('no-newline', 'secret', 0640);
+file('open', "secret\n", 0644);
+file('empty', '', 0600);
+file('blank', "\n", 0600);
+file('not-pem', "nothing\n", 0600);
+mkdir $nginx->dir . '/directory';
+
+# Directives in http{} and what is in the block `shared`.
+sub config($http, $block = "server $SERVER;") {
+    return <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_redis shared {
+        $block
+    }
+    limit_sliding_zone \$arg_key zone=known:1m rate=1r/s redis=shared;
+    $http
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { limit_sliding zone=known; }
+    }
+}
+CONF
+}
+
+
+if (!LimitSliding::Redis::supported()) {
+    my ($exit, $output) = $nginx->test_config(config(''));
+    isnt $exit, 0, 'without hiredis: a block fails';
+    like $output, qr/\[emerg\].*"shared".*hiredis.*test\.conf:\d+$/m,
+        '... for a reason';
+    my $conf = config('') =~ s/limit_sliding_redis.*?\}//sr;
+    ($exit, $output) = $nginx->test_config($conf);
+    isnt $exit, 0, 'without hiredis: redis= fails';
+    like $output, qr/\[emerg\].*"redis=shared".*hiredis.*test\.conf:\d+$/m,
+        '... for a reason';
+    $nginx->finish;
+    exit;
+}
+
+
+# Wrong: [in the block or in http, directives, the words to be quoted, one of
+# them at least, and more of the message].
+#
+# NGINX shall blame the line of the last directive or that of its block's end,
+# where the configuration is only then seen to be incomplete; except where the
+# last item is 'no line', since its own words about certificates have none.
+
+my $server = "server $SERVER;";
+my $ca = "ssl_trusted_certificate %%DIR%%/ca.pem;";
+my $zone = 'limit_sliding_zone $arg_key';
+
+my @wrong = (
+    # parameters
+    [ block => "$server foo bar;",             'foo' ],
+    [ block => "$server foo;",                 'foo' ],
+    [ block => "$server limit_sliding_zone a;", 'limit_sliding_zone' ],
+    [ block => "$server timeout;",             'timeout' ],
+    [ block => "$server timeout 1s 2s;",       'timeout' ],
+    [ block => "$server location / { }",       '{' ],
+    [ block => "timeout 50ms;",                'server',  qr/shared/ ],
+    [ block => '',                             'server',  qr/shared/ ],
+    (map { [ block => "$server $_", (split)[0] ] }
+        'timeout 1s; timeout 1s;', 'connect_timeout 1s; connect_timeout 1s;',
+        'on_error deny; on_error deny;', 'database 1; database 1;',
+        'key_prefix a; key_prefix a;', 'key_format plain; key_format plain;',
+        'topology standalone; topology standalone;', 'ssl off; ssl off;',
+        'ssl_verify on; ssl_verify on;', 'ssl_name a; ssl_name a;',
+        'password a; password a;', 'user a; user a;'),
+
+    # addresses
+    (map { [ block => "server $_;", $_ ] } '127.0.0.1:0', '127.0.0.1:65536',
+        '127.0.0.1:abc', '127.0.0.1:', ':6379', 'unix:', '[::1'),
+    [ block => 'server "";', '' ],
+    [ block => 'server;', 'server' ],
+
+    # times, numbers, words
+    (map { [ block => "$server timeout $_;", $_, qr/timeout/ ],
+           [ block => "$server connect_timeout $_;", $_, qr/connect_timeout/ ] }
+        qw(0 -1s abc 1.5s 10x 99999999999999999999s)),
+    (map { [ block => "$server database $_;", $_, qr/database/ ] }
+        qw(-1 abc 1.5 99999999999999999999)),
+    [ block => "$server on_error fail;",       'fail',    qr/local/ ],
+    [ block => "$server on_error Local;",      'Local' ],
+    [ block => "$server topology ring;",       'ring',    qr/standalone/ ],
+    [ block => "$server key_format md5;",      'md5',     qr/digest/ ],
+    [ block => "$server ssl maybe;",           'maybe' ],
+    [ block => "$server ssl_verify yes;",      'yes' ],
+
+    # passwords
+    [ block => "$server password_file %%DIR%%/nope;", '%%DIR%%/nope' ],
+    [ block => "$server password_file directory;", '%%DIR%%/directory' ],
+    [ block => "$server password_file empty;", '%%DIR%%/empty' ],
+    [ block => "$server password_file blank;", '%%DIR%%/blank' ],
+    [ block => "$server password a; password_file password;",
+        'password_file' ],
+    [ block => "$server password_file password; password a;", 'password' ],
+    [ block => "$server user limiter;",        'password' ],
+
+    # TLS
+    $ssl ? () : [ block => "$server ssl on; ssl_verify off;", 'ssl on' ],
+    !$ssl ? () : (
+    [ block => "$server ssl on;", 'ssl_trusted_certificate' ],
+    [ block => "$server ssl on; ssl_verify on;", 'ssl_trusted_certificate' ],
+    [ block => "$server ssl on; ssl_trusted_certificate %%DIR%%/nope.pem;",
+        '%%DIR%%/nope.pem', undef, 'no line' ],
+    [ block => "$server ssl on; ssl_trusted_certificate not-pem;",
+        '%%DIR%%/not-pem', undef, 'no line' ],
+    [ block => "$server ssl on; $ca ssl_certificate client.pem;",
+        'ssl_certificate_key' ],
+    [ block => "$server ssl on; $ca ssl_certificate_key client.key;",
+        'ssl_certificate' ],
+    [ block => "$server ssl on; $ca ssl_certificate nope.pem;"
+        . ' ssl_certificate_key client.key;', '%%DIR%%/nope.pem', undef,
+        'no line' ],
+    ),
+
+    # names
+    [ http => "limit_sliding_redis shared { $server }", 'shared' ],
+    [ http => "limit_sliding_redis { $server }", 'limit_sliding_redis' ],
+    [ http => "limit_sliding_redis a b { $server }", 'limit_sliding_redis' ],
+    [ http => 'limit_sliding_redis other;', 'limit_sliding_redis' ],
+    [ http => "server { limit_sliding_redis other { $server } }",
+        'limit_sliding_redis' ],
+    [ http => "$zone zone=one:1m rate=1r/s redis=nope;", 'nope' ],
+    [ http => "$zone zone=one:1m rate=1r/s redis=share;", 'share' ],
+    [ http => "$zone zone=one:1m rate=1r/s redis=;", 'redis=' ],
+    [ http => "$zone zone=one:1m rate=1r/s redis=shared redis=shared;",
+        'redis=shared' ],
+    [ http => "limit_sliding_redis other { $server }"
+        . "$zone zone=one:1m rate=1r/s redis=other;\n"
+        . 'limit_sliding zone=one; limit_sliding zone=known;',
+        'redis=other', qr/shared/ ],
+    [ http => "$zone zone=known:1m rate=1r/s;", 'known' ],
+    [ http => "$zone zone=known:1m rate=1r/s redis=shared;", 'known' ],
+);
+
+for (@wrong) {
+    my ($at, $directives, $word, $more, $no_line) = @$_;
+
+    my ($exit, $output, $text) = $nginx->test_config($at eq 'block'
+        ? config('', "$directives # blamed") : config("$directives # blamed"));
+    my ($before) = $text =~ /^(.*)# blamed/s;
+    my $line = 1 + $before =~ tr/\n//;
+    my $next = $line + 1;
+    my $quoted = $nginx->expand($word);
+
+    my @emerg = grep { /\[emerg\]/ } split /\n/, $output;
+
+    subtest "$at: $directives" => sub {
+        isnt $exit, 0, 'fails';
+        is @emerg, 1, 'with one line';
+        like $emerg[0], qr/"(?:redis=)?\Q$quoted\E"/, 'that quotes the word';
+        like $emerg[0], qr{ in \S+/test\.conf:(?:$line|$next)$},
+            'and names file and line' if !$no_line;
+        like $emerg[0], $more, 'and more' if $more;
+        unlike $output, qr/secret/, 'without a secret';
+    } or diag $output;
+}
+
+
+# Right: [name, in http, in the block]
+
+my @right = (
+    [ 'a server', '', $server ],
+    [ 'the default port', '', 'server 127.0.0.1;' ],
+    [ 'IPv6', '', 'server [::1]:6379;' ],
+    [ 'a unix socket', '', 'server unix:%%DIR%%/redis.sock;' ],
+    [ 'a name of /etc/hosts', '', 'server localhost:6379;' ],
+    [ 'a name, and a resolver that is not there',
+        'resolver 127.0.0.1:1;', 'server redis.test:6379;' ],
+    [ 'all parameters', '', <<"BLOCK" . ($ssl ? <<'TLS' : '') ],
+        $server
+        topology standalone;
+        user limiter;
+        password_file password;
+        database 3;
+        connect_timeout 100ms;
+        timeout 50ms;
+        on_error local;
+        key_prefix "limits:";
+        key_format digest;
+BLOCK
+        ssl on;
+        ssl_name redis.test;
+        ssl_trusted_certificate ca.pem;
+        ssl_certificate client.pem;
+        ssl_certificate_key client.key;
+        ssl_verify on;
+TLS
+    [ 'in another order', '', "key_format plain; on_error deny; $server" ],
+    (map { [ "on_error $_", '', "$server on_error $_;" ] }
+        qw(local allow deny)),
+    [ 'a password', '', "$server password 'secret';" ],
+    [ 'a password file without a newline', '',
+        "$server password_file no-newline;" ],
+    [ 'an empty prefix', '', "$server key_prefix '';" ],
+    $ssl ? [ 'TLS, not verified', '', "$server ssl on; ssl_verify off;" ] : (),
+    [ 'TLS, prepared and off', '', "$server ssl off; $ca" ],
+    [ 'times', '', "$server timeout 1s; connect_timeout 500ms;" ],
+    [ 'a second block',
+        "limit_sliding_redis other { $server }"
+        . "$zone zone=one:1m rate=1r/s redis=other;", $server ],
+    [ 'a block that no zone names', "limit_sliding_redis other { $server }",
+        $server ],
+    [ 'a block after its zone', "$zone zone=one:1m rate=1r/s redis=late;"
+        . "limit_sliding_redis late { $server }", $server ],
+    (map { [ "redis= with algorithm=$_",
+        "$zone zone=one:1m rate=10r/s algorithm=$_ redis=shared;", $server ] }
+        qw(counter log fixed token_bucket leaky_bucket)),
+    [ 'redis= with precision',
+        "$zone zone=one:1m rate=10r/s precision=10 redis=shared;", $server ],
+    [ 'redis= with a variable rate',
+        "$zone zone=one:1m rate=\$arg_rate window=1m redis=shared;",
+        $server ],
+);
+
+for (@right) {
+    my ($name, $http, $block) = @$_;
+    my $start = now;
+    my ($exit, $output) = $nginx->test_config(config($http, $block));
+
+    subtest $name => sub {
+        is $exit, 0, 'is right';
+        unlike $output, qr/\[(?!notice)\w+\]/, 'without a warning';
+        cmp_ok now() - $start, '<', 3, 'without waiting for anybody';
+    } or diag $output;
+}
+
+
+# a file that others can read
+
+my ($exit, $output) = $nginx->test_config(config('',
+    "$server password_file open;"));
+is $exit, 0, 'a password file that all can read';
+like $output, qr{\[warn\].*"\S*/open"}, '... has a warning';
+unlike $output, qr/secret/, '... without the secret';
+
+
+# nobody was asked
+
+ok !$listener->accept, 'no test of a configuration has connected';
+
+$nginx->finish;

@@ -1,0 +1,152 @@
+# Errors that Redis answers by: none of them is a verdict.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::FakeRedis;
+use LimitSliding::Faults;
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my $redis = LimitSliding::Redis->new(config => {
+    # What counts is who may do what, not that "default" may all.
+    user => 'limiter on >first-word ~* +@all',
+    'busy-reply-threshold' => 50,
+})->start;
+my $fake = LimitSliding::FakeRedis->new($redis)->start;
+my $master = LimitSliding::Redis->new->start;
+
+# The proxy tells how often Redis was asked.
+my $nginx = LimitSliding::Faults->new(server => $fake->server);
+my $named = LimitSliding::Faults->new(server => $fake->server,
+    block => 'user limiter; password first-word;');
+
+sub set($name, $value) {
+    $redis->command('CONFIG', 'SET', $name, $value);
+}
+
+# A fault in which Redis answers by an error with these words. The breaker keeps
+# most of the requests away, and the log is brief about it.
+sub error($on, $name, $inject, $heal, %opt) {
+    my $words = $opt{words} // qr{\b$name\b};
+    my $before = () = $on->log =~ /\n/g;
+    my $start = now;
+    $on->fault($name, sub { $inject->(); $fake->forget }, $heal, %opt,
+        during => sub ($answers) {
+            my $asked = $fake->stats->{commands};
+            my $decisions = ($asked->{EVALSHA} // 0) + ($asked->{EVAL} // 0);
+            # 12 rounds to 3 blocks: five until each is open, then probes
+            cmp_ok $decisions, '<=', 3 * (5 + 2 + now() - $start),
+                'the breaker opens';
+
+            # A line is told a second, and the first one may be of what led
+            # to this: a connection that broke.
+            my @lines;
+            ok wait_for(sub {
+                $on->rounds(1, 'log');
+                @lines = split /\n/, $on->log;
+                @lines = grep { /$words/ } @lines[$before .. $#lines];
+            }, 4), 'the log tells why';
+            # of each worker and block
+            cmp_ok scalar(@lines), '<=', 2 * 3 * (2 + now() - $start),
+                'in few words';
+            $opt{also}->() if $opt{also};
+        });
+}
+
+error($nginx, 'OOM', sub { set(maxmemory => 1) }, sub { set(maxmemory => 0) });
+
+error($nginx, 'NOREPLICAS', sub { set('min-replicas-to-write', 1) },
+    sub { set('min-replicas-to-write', 0) });
+
+error($nginx, 'READONLY', sub {
+    $redis->command('REPLICAOF', '127.0.0.1', $master->port);
+    wait_for(sub { $redis->info('replication')->{master_link_status} eq 'up' });
+}, sub { $redis->command(qw(REPLICAOF NO ONE)) });
+
+set('replica-serve-stale-data', 'no');
+error($nginx, 'MASTERDOWN', sub { $redis->command(qw(REPLICAOF 127.0.0.1 1)) },
+    sub { $redis->command(qw(REPLICAOF NO ONE)) });
+
+error($nginx, 'BUSY', sub { $redis->busy; sleep 0.1 },
+    sub { $redis->end_busy });
+
+# Passwords: one is wanted, another is wanted, another key is wanted.
+
+error($nginx, 'NOAUTH', sub {
+    set(requirepass => 'word');
+    $redis->kill_clients;
+}, sub { set(requirepass => '') }, words => qr{NOAUTH|unauthenticated});
+
+sub acl(@rules) {
+    $redis->command(qw(ACL SETUSER limiter), @rules);
+}
+
+error($named, 'WRONGPASS', sub {
+    acl(qw(resetpass >other-word));
+    $redis->kill_clients;
+}, sub { acl(qw(resetpass >first-word)) });
+
+error($named, 'NOPERM: keys', sub { acl('resetkeys', '~rl:*') },
+    sub { acl('~*') }, words => qr{NOPERM});
+
+error($named, 'NOPERM: scripts', sub { acl('-evalsha', '-eval') },
+    sub { acl('+@all') }, words => qr{NOPERM});
+
+unlike $_->log, qr/-word/, 'no password in the log' for $nginx, $named;
+
+
+# Loading: connections are kept, as it will be over.
+
+$redis->command('EVAL',
+    'for i = 1, 20000 do redis.call("SET", "fill:" .. i, i) end', 0);
+$redis->command('SAVE');
+
+my $connections;
+error($nginx, 'LOADING', sub {
+    $redis->restart('key-load-delay' => 150,
+        'loading-process-events-interval-bytes' => 1024);
+    is $redis->info('persistence')->{loading}, 1, 'Redis is loading';
+}, sub {
+    wait_for(sub { !$redis->info('persistence')->{loading} });
+    set('key-load-delay', 0);
+}, recovery => 4, also => sub {
+    $connections = $fake->stats->{accepted};
+    $nginx->ask(map { "/$_?key=loading" } @LimitSliding::Faults::POLICIES)
+        for 1 .. 20;
+    is $fake->stats->{accepted}, $connections, 'connections are kept';
+    is $redis->info('persistence')->{loading}, 1, 'Redis is loading still';
+});
+$redis->command('FLUSHALL');
+
+
+# Too many clients: it says so unasked, and closes.
+
+error($nginx, 'max number of clients', sub {
+    set(maxclients => 1);
+    $redis->kill_clients;
+}, sub { set(maxclients => 1000) }, also => sub {
+    $fake->forget;
+    my $end = now + 1.5;
+    $nginx->ask(map { "/$_?key=crowd" } @LimitSliding::Faults::POLICIES)
+        while now() < $end;
+    cmp_ok $fake->stats->{accepted}, '<=', 3 * 2 * 3, 'connections are spaced';
+});
+
+
+# No such script: asked for again, once, and that is no failure.
+
+$nginx->exact('before-flush');
+for my $n (1 .. 5) {
+    $redis->command(qw(SCRIPT FLUSH));
+    $fake->forget;
+    my ($answer) = $nginx->ask("/big?key=flush-$n");
+    is $answer->{source}, 'redis', "NOSCRIPT: Redis decides, $n";
+    my $asked = $fake->stats->{commands};
+    is_deeply [ @$asked{qw(EVALSHA EVAL)} ], [ 1, 1 ],
+        '... by EVALSHA, then EVAL';
+}
+
+$named->finish_one;
+$nginx->finish;

@@ -1,0 +1,300 @@
+# One limit over two NGINXs of two workers each: with one Redis, L is L, and
+# Redis is asked far less often than there are requests.
+
+use v5.36;
+
+use List::Util qw(max min shuffle);
+use Test::More;
+
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+srand 1;
+
+my $LIMIT       = 1000;
+my $REQUESTS    = 20_000;
+my $CONNECTIONS = 128;
+
+my $redis = LimitSliding::Redis->new->start;
+
+# name => settings, by which $LIMIT requests pass at once
+my %zones = (
+    counter   => '',
+    precision => 'precision=10',
+    log       => 'algorithm=log',
+    fixed     => 'algorithm=fixed',
+    tokens    => 'algorithm=token_bucket',
+    leaky     => 'algorithm=leaky_bucket burst=' . ($LIMIT - 1),
+);
+
+# Windows of 30 days, in which nothing comes back while the test runs; an hour
+# is for the counter that needs it least.
+sub config() {
+    my $server = $redis->server;
+    my $zones = join "\n", map { <<"ZONES" } sort keys %zones;
+    limit_sliding_zone \$arg_key zone=$_:1m rate=$LIMIT window=30d
+        $zones{$_} redis=shared;
+    limit_sliding_zone \$arg_key zone=brief-$_:1m rate=$LIMIT window=1s
+        $zones{$_} redis=shared;
+ZONES
+
+    # A bucket of leaky would hold them back for days: in a dry run it tells
+    # which would pass.
+    my $locations = join "\n", map {
+        my $dry = /leaky/ ? 'dry_run' : '';
+        "location /$_ { limit_sliding zone=$_ $dry; empty_gif; }\n"
+        . "location /brief-$_ { limit_sliding zone=brief-$_ $dry;"
+        . ' empty_gif; }';
+    } sort keys %zones;
+
+    return <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_log_level off;
+
+    limit_sliding_redis shared {
+        server $server;
+        timeout 10s;
+        connect_timeout 10s;
+    }
+    $zones
+    limit_sliding_zone \$arg_key zone=hour:1m rate=${LIMIT}r/h redis=shared;
+    limit_sliding_zone \$arg_key zone=some:1m rate=100 window=30d
+        redis=shared;
+    limit_sliding_zone \$arg_key zone=many:4m rate=5 window=30d redis=shared;
+    limit_sliding_zone all zone=all:1m rate=1000000 window=30d redis=shared;
+    limit_sliding_zone all zone=here:1m rate=1000000 window=30d;
+    limit_sliding_zone \$arg_user zone=user:1m rate=3 window=30d
+        redis=shared;
+    limit_sliding_zone \$arg_key zone=queue:1m rate=20r/s
+        algorithm=leaky_bucket burst=10 redis=shared;
+
+    add_header X-Worker    \$pid                     always;
+    add_header X-Status    \$limit_sliding_status    always;
+    add_header X-Remaining \$limit_sliding_remaining always;
+
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        $locations
+        location /hour  { limit_sliding zone=hour;  empty_gif; }
+        location /some  { limit_sliding zone=some;  empty_gif; }
+        location /many  { limit_sliding zone=many;  empty_gif; }
+        location /all   { limit_sliding zone=all;   empty_gif; }
+        location /here  { limit_sliding zone=here;  empty_gif; }
+        location /queue { limit_sliding zone=queue; empty_gif; }
+        location /both {
+            limit_sliding zone=all;
+            limit_sliding zone=user;
+            empty_gif;
+        }
+        location /mixed {
+            limit_sliding zone=here;
+            limit_sliding zone=user;
+            empty_gif;
+        }
+    }
+}
+CONF
+}
+
+my @nginx = map { LimitSliding::Test->new->start(config()) } 1 .. 2;
+
+# Sends the requests to both instances. Returns, for each path, how often it
+# had which outcome, { path => { PASSED => 3, ... } }, 'lost' where there was
+# no response; and how many each worker answered.
+sub run($requests, %options) {
+    my (%outcomes, %workers);
+    my $statuses = $nginx[0]->load(connections => $CONNECTIONS, %options,
+        requests => $requests, beside => [ $nginx[1] ],
+        each => sub ($i, $status, $head) {
+            my $request = $requests->[$i];
+            my $path = ref $request ? $request->[0] : $request;
+            my ($outcome) = $head =~ /^X-Status: (\w+)/m;
+            die "status $status: $path" if !defined $outcome
+                || ($status == 429) != ($outcome eq 'REJECTED')
+                || $status != 429 && $status != 200;
+            $outcomes{$path}{$outcome}++;
+            $workers{$1}++ if $head =~ /^X-Worker: (\d+)/m;
+        });
+    for my $i (grep { !defined $statuses->[$_] } 0 .. $#$statuses) {
+        my $request = $requests->[$i];
+        $outcomes{ ref $request ? $request->[0] : $request }{lost}++;
+    }
+    return (\%outcomes, \%workers);
+}
+
+sub remaining($path) {
+    return header($nginx[0]->get($path), 'X-Remaining');
+}
+
+# No hour shall end within the next half minute.
+sub stay_in_hour() {
+    my $left = 3600 - time % 3600;
+    sleep $left + 0.1 if $left < 30;
+}
+
+
+# one key
+
+my %outcomes = (PASSED => $LIMIT, REJECTED => $REQUESTS - $LIMIT);
+
+stay_in_hour();
+my $calls = $redis->calls;
+my ($got, $workers) = run([ ('/hour?key=a') x $REQUESTS ]);
+is_deeply $got, { '/hour?key=a' => \%outcomes },
+    "$LIMIT an hour: exactly $LIMIT of $REQUESTS pass";
+is keys %$workers, 4, '... by all workers';
+$calls = $redis->calls - $calls;
+cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
+note "calls: $calls";
+
+stay_in_hour();
+my $flushed = 0;
+my $flush = sub { $redis->command(qw(SCRIPT FLUSH)); $flushed++ };
+$calls = $redis->calls;
+($got) = run([ ('/hour?key=flush') x $REQUESTS ],
+    at => { map { $_ => $flush } 1, map { 130 * $_ } 1 .. 10 });
+is_deeply $got, { '/hour?key=flush' => \%outcomes },
+    'scripts flushed in the middle: exactly as many';
+is $flushed, 11, '... flushed';
+$calls = $redis->calls - $calls;
+cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
+
+for my $name (sort keys %zones) {
+    $calls = $redis->calls;
+    ($got) = run([ ("/$name?key=a") x $REQUESTS ]);
+    my $of = $got->{"/$name?key=a"};
+    if ($name eq 'leaky') {
+        is_deeply $of, { PASSED => 1, DELAYED_DRY_RUN => $LIMIT - 1,
+            REJECTED_DRY_RUN => $REQUESTS - $LIMIT },
+            "$name: exactly $LIMIT of $REQUESTS would pass";
+    } else {
+        is_deeply $of, \%outcomes, "$name: exactly $LIMIT of $REQUESTS pass";
+    }
+    $calls = $redis->calls - $calls;
+    cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
+    note "calls: $calls";
+}
+
+
+# 50 keys: 4 requests for the first, 8 for the second, and so on
+
+my @paths = shuffle map { ("/some?key=k$_") x (4 * $_) } 1 .. 50;
+($got) = run(\@paths);
+is_deeply $got, { map {
+    my $passed = min(4 * $_, 100);
+    ("/some?key=k$_" => { PASSED => $passed,
+        $passed < 4 * $_ ? (REJECTED => 4 * $_ - $passed) : () })
+} 1 .. 50 }, '50 keys at once';
+
+
+# Two limits, all or nothing: what a request took from the first, before the
+# second rejected it, is given back, however many race.
+
+for my $place (qw(both mixed)) {
+    my $key = $place eq 'both' ? 'all' : 'here';
+    my @paths = map { ("/$place?user=$place-$_") x 10 } 1 .. 500;
+    my ($got) = run(\@paths);
+    is scalar grep({ $_->{PASSED} != 3 } values %$got), 0,
+        "$place: every user gets 3";
+    my $left = remaining("/$key");
+    my $other = header($nginx[1]->get("/$key"), 'X-Remaining');
+    # Of what is here, each instance has its own
+    my $used = $key eq 'all' ? 1_000_000 - $other - 2
+        : 2_000_000 - $left - $other - 2;
+    is $used, 3 * 500, "$place: the other was charged for that, and no more";
+}
+
+
+# a reload in the middle
+
+stay_in_hour();
+my @requests = map { [ '/hour?key=reload',
+    $_ % 10 ? () : 'Connection: close' ] } 1 .. $REQUESTS;
+my %old = map { $_ => 1 } map { $_->workers } @nginx;
+$calls = $redis->calls;
+($got, $workers) = run(\@requests, at => {
+    300 => sub { $_->hup for @nginx },
+    500 => sub {
+        for my $nginx (@nginx) {
+            wait_for(sub { grep { !$old{$_} } $nginx->workers });
+        }
+    },
+    $REQUESTS / 2 => sub {
+        for my $nginx (@nginx) {
+            wait_for(sub { !grep { $old{$_} } $nginx->children });
+        }
+    },
+});
+$got = $got->{'/hour?key=reload'};
+is $got->{PASSED}, $LIMIT, "reloaded in the middle: exactly $LIMIT pass";
+is $got->{PASSED} + $got->{REJECTED} + ($got->{lost} // 0), $REQUESTS,
+    '... and the rest is rejected';
+cmp_ok $got->{lost} // 0, '<=', 2 * $CONNECTIONS,
+    '... lost: one at most for a connection and old worker';
+cmp_ok scalar(grep { !$old{$_} } keys %$workers), '>=', 2,
+    '... new workers took part';
+$calls = $redis->calls - $calls;
+cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
+ok wait_for(sub { $redis->clients <= 4 }),
+    '... old workers have left their connections'
+    or diag scalar($redis->clients) . ' connections';
+
+
+# distinct keys
+
+my @keys = map { "/many?key=distinct-$_" } 1 .. 10_000;
+$calls = $redis->calls;
+my $most = 0;
+my $count = sub { $most = max($most, scalar $redis->clients) };
+($got) = run(\@keys, at => { map { 1000 * $_ => $count } 1 .. 9 });
+is scalar grep({ ($_->{PASSED} // 0) != 1 } values %$got), 0,
+    '10,000 keys: all pass';
+is keys %$got, 10_000, '... all of them';
+$calls = $redis->calls - $calls;
+cmp_ok $calls, '<=', 10_000, '... with one call each at most';
+cmp_ok $most, '<=', 4, '... and one connection each worker at most';
+cmp_ok $most, '>=', 1, '... which could be seen';
+note "calls: $calls, connections: $most";
+
+
+# what a key takes in Redis
+
+my @names = grep { /^limit_sliding:many:/ } $redis->keys;
+is @names, 10_000, 'a key in Redis for each key';
+my $bytes = max map { $redis->command(qw(MEMORY USAGE), $_) } @names[0 .. 99];
+cmp_ok $bytes, '<=', 150, 'a counter takes 150 bytes at most';
+note "bytes: $bytes";
+is scalar grep({ $redis->command('PTTL', $_) <= 0 } $redis->keys), 0,
+    'all keys expire';
+
+# Twice, so that there are windows with a past
+for (1 .. 2) {
+    run([ map { ("/brief-$_?key=idle") x 10 } sort keys %zones ]);
+    sleep 0.6;
+}
+my @brief = grep { /:brief-/ } $redis->keys;
+is @brief, keys %zones, 'keys of windows of a second';
+sleep 1.5;
+@brief = grep { /:brief-/ } $redis->keys;
+is "@brief", '', '... are gone after two';
+
+
+# A queue of 10 that leaves at 20 a second: whoever is in it waits, the others
+# do not. The answers to them tell how long the queue was offered requests.
+
+my ($start, @passed, $last_rejected) = (now);
+$nginx[0]->load(connections => 200, beside => [ $nginx[1] ],
+    requests => [ ('/queue?key=a') x 200 ], each => sub ($i, $status, $head) {
+        push @passed, now() - $start if $status == 200;
+        $last_rejected = now() - $start if $status == 429;
+    });
+cmp_ok scalar(@passed), '>=', 11, 'a queue: one, and 10 who wait';
+cmp_ok scalar(@passed), '<=', 12 + 20 * $last_rejected,
+    '... and who came while it moved';
+cmp_ok $passed[-1], '>=', 0.45, '... for as long as it takes';
+cmp_ok $last_rejected, '<', $passed[-1], '... the others are told before';
+
+$nginx[0]->finish_one;
+$nginx[1]->finish;

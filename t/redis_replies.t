@@ -1,0 +1,102 @@
+# Redis that answers what it should not: the policy applies, nothing else
+# breaks, and afterwards limits are exact again.
+
+use v5.36;
+
+use List::Util qw(max);
+use Test::More;
+
+use LimitSliding::FakeRedis;
+use LimitSliding::Faults;
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my $redis = LimitSliding::Redis->new->start;
+my $fake = LimitSliding::FakeRedis->new($redis)->start;
+my $nginx = LimitSliding::Faults->new(server => $fake->server);
+
+sub recover() {
+    $fake->mode('pass');
+}
+
+
+# Nonsense: the connection is closed at once, and no memory goes into it.
+
+sub nonsense($name, @mode) {
+    my $before = $nginx->peaks;
+    $nginx->fault($name, sub { $fake->mode(@mode) }, \&recover,
+        during => sub ($answers) {
+            ok wait_for(sub { $fake->stats->{open} == 0 }, 1.5),
+                'connections are closed';
+            my $first = max map { $_->[0]{seconds} } values %$answers;
+            cmp_ok $first, '<', 0.2, 'the first answer does not wait';
+            my $peaks = $nginx->peaks;
+            cmp_ok max(map { $peaks->{$_} - $before->{$_} } keys %$peaks),
+                '<=', 16 << 20, 'and no more than 16 MiB are taken';
+        });
+}
+
+nonsense('garbage', 'say', "\x{1}\x{2}nonsense\\r\\n\x{7f}");
+nonsense('HTTP', 'say', 'HTTP/1.1 400 Bad Request\r\n\r\n');
+nonsense('a huge bulk', 'flood', '$536870912\r\n', 'x' x 1000);
+nonsense('a huge bulk in an array', 'flood', '*2\r\n$536870912\r\n',
+    'x' x 1000);
+nonsense('a bulk beyond numbers', 'say', '$99999999999999999999\r\n');
+nonsense('a negative bulk', 'say', '$-5\r\n');
+nonsense('a huge array', 'flood', '*1000000000\r\n', ':1\r\n' x 100);
+nonsense('an array beyond numbers', 'say', '*99999999999999999999\r\n');
+nonsense('arrays in arrays', 'flood', '', '*1\r\n' x 100);
+nonsense('a line without end', 'flood', '+', 'x' x 1000);
+nonsense('a number without end', 'flood', ':', '1' x 1000);
+nonsense('a reply cut short', 'cut');
+nonsense('closed without a reply', 'drop');
+
+# Replies that are well-formed and of another kind
+nonsense('a status', 'say', '+OK\r\n');
+nonsense('null', 'say', '$-1\r\n');
+nonsense('an empty array', 'say', '*0\r\n');
+nonsense('an array of nulls', 'say', '*3\r\n$-1\r\n$-1\r\n$-1\r\n');
+nonsense('too short an array', 'say', '*1\r\n:1\r\n');
+nonsense('numbers beyond numbers', 'say',
+    '*4\r\n' . ':99999999999999999999\r\n' x 4);
+
+# RESP3, which was not asked for
+nonsense('a map', 'say', '%1\r\n+a\r\n:1\r\n');
+
+
+# One reply too many: it is nobody's verdict. One key has used 1 of its limit,
+# the other 5: a verdict of the one for the other would show. A late one comes
+# when nothing is under way, as nobody could tell it from a verdict otherwise.
+
+for my $mode (qw(extra late)) {
+    my %is = ("few-$mode" => 1, "more-$mode" => 5);
+    for my $key (sort keys %is) {
+        $nginx->get("/big?key=$key") for 1 .. $is{$key};
+    }
+
+    $fake->mode($mode);
+    my (@wrong, $redis_said);
+    for (1 .. 20) {
+        for my $key (sort keys %is) {
+            my ($answer) = $nginx->ask("/big?key=$key");
+            sleep 0.04;
+            push @wrong, "$key: $answer->{status}" if $answer->{status} != 200;
+            next if $answer->{source} ne 'redis';
+            $redis_said++;
+            my $used = 1_000_000 - $answer->{remaining};
+            push @wrong, "$key: $used after $is{$key}"
+                if $used <= $is{$key} || $used > $is{$key} + 20;
+            $is{$key} = $used;
+        }
+    }
+    is join(', ', @wrong), '', "$mode reply: nobody's verdict";
+    ok $redis_said, '... and there were verdicts';
+    # Two of the three blocks were not asked.
+    ok wait_for(sub { $fake->stats->{open} <= 4 }, 1.5),
+        '... the connection is closed';
+    recover();
+    ok defined $nginx->wait_healthy, '... and Redis decides again';
+    $nginx->exact("after-$mode");
+}
+
+$nginx->finish;

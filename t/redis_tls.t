@@ -1,0 +1,147 @@
+# TLS to Redis: with whom it speaks, with whom it does not, and never in plain
+# text instead.
+
+use v5.36;
+
+use File::Temp qw(tempdir);
+use Test::More;
+
+use LimitSliding::FakeRedis;
+use LimitSliding::Faults;
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+plan skip_all => 'NGINX has no TLS' if !LimitSliding::Test->has_ssl;
+
+my $tls = LimitSliding::Redis::certificates(tempdir(CLEANUP => 1));
+my $client = $tls->{client} =~ s/pem$/key/r;
+
+sub tls_redis($certificate, %config) {
+    return LimitSliding::Redis->new(
+        tls => { %$tls, server => $tls->{$certificate} },
+        config => { %config })->start;
+}
+
+my $good    = tls_redis('server');
+my $strict  = tls_redis('server', 'tls-auth-clients' => 'yes');
+my $expired = tls_redis('expired');
+my $mute    = LimitSliding::FakeRedis->new->start;
+$mute->mode('mute');
+
+sub address($redis) {
+    return '127.0.0.1:' . $redis->tls_port;
+}
+
+# name => [server, directives, whether Redis decides]
+my $ca    = "ssl on; ssl_trusted_certificate $tls->{ca};";
+my $named = "$ca ssl_name redis.test;";
+my $certificate = "ssl_certificate $tls->{client};"
+    . " ssl_certificate_key $client;";
+my $wrong_ca = "ssl on; ssl_name redis.test;"
+    . " ssl_trusted_certificate $tls->{other};";
+
+my %blocks = (
+    verified  => [ address($good), $named, 1 ],
+    client    => [ address($strict), "$named $certificate", 1 ],
+    trusting  => [ address($good), 'ssl on; ssl_verify off;', 1 ],
+    database  => [ address($good), "$named database 2;", 1 ],
+    wrong_ca  => [ address($good), $wrong_ca, 0 ],
+    wrong_name => [ address($good), "$ca ssl_name other.test;", 0 ],
+    no_name   => [ address($good), $ca, 0 ],   # it is no certificate of an IP
+    expired   => [ address($expired), $named, 0 ],
+    no_client => [ address($strict), $named, 0 ],
+    plain     => [ $good->server, $named, 0 ],
+    mute      => [ $mute->server, $named, 0 ],
+    no_tls    => [ address($good), '', 0 ],
+);
+
+my (@zones, @locations);
+for my $name (sort keys %blocks) {
+    my ($server, $directives) = @{ $blocks{$name} };
+    push @zones, <<"ZONE";
+    limit_sliding_redis $name {
+        server $server;
+        $directives
+        timeout 2s;
+        connect_timeout @{[ $name =~ /^(?:mute|plain)$/ ? '200ms' : '2s' ]};
+    }
+    limit_sliding_zone \$arg_key zone=$name:1m rate=3 window=30d redis=$name;
+ZONE
+    push @locations, "location /$name { limit_sliding zone=$name; empty_gif; }";
+}
+
+my $nginx = LimitSliding::Test->new->start(<<"CONF");
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    @zones
+    add_header X-Source \$limit_sliding_source always;
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        limit_sliding_log_level off;
+        @locations
+    }
+}
+CONF
+
+for my $name (sort keys %blocks) {
+    my ($server, undef, $decides) = @{ $blocks{$name} };
+    my (%sources, @statuses, $longest);
+
+    for my $key (1 .. 4) {
+        for (1 .. 4) {
+            my $start = now;
+            my $r = $nginx->get("/$name?key=$key");
+            push @statuses, $r->{status};
+            $sources{ header($r, 'X-Source') }++;
+            my $seconds = now() - $start;
+            $longest = $seconds if $seconds > ($longest // 0);
+        }
+    }
+    is "@statuses", join(' ', ('200 200 200 429') x 4), "$name: limited";
+    delete $sources{cache} if $decides;
+    is join(' ', keys %sources), $decides ? 'redis' : 'fallback',
+        "$name: " . ($decides ? 'by Redis' : 'not by Redis');
+    cmp_ok $longest, '<', 1.5, "$name: in time" if $name eq 'mute';
+
+    my @errors = $nginx->log_lines(
+        qr/\[(?:error|crit|warn)\].*(?:"$name"|\Q$server\E)/);
+    cmp_ok scalar(@errors), '>=', 1, "$name: the log tells" if !$decides;
+    is scalar(@errors), 0, "$name: nothing to tell" if $decides;
+}
+
+# Of those it does not trust, nobody heard a command.
+is $_->calls, 0, 'never asked' for $expired;
+is $mute->stats->{commands}{EVALSHA} // 0, 0, 'no plain text';
+unlike $mute->stats->{first}, qr/EVAL|AUTH|\*/, 'but a hello in TLS';
+is scalar(grep { !/:(?:verified|client|trusting|database):/ }
+    map { $_->keys } $good, $strict), 0, 'nothing was written by others';
+my @keys = map { $_->keys } $good, $strict;
+cmp_ok scalar(@keys), '>=', 3 * 4, 'but by those who may';
+
+# Redis' records: TLS holds data that epoll does not see. Many replies at once.
+my $statuses = $nginx->load(connections => 32,
+    requests => [ map { "/verified?key=many-$_" } 1 .. 2000 ]);
+is scalar(grep { $_ == 200 } @$statuses), 2000, '2,000 keys';
+is scalar(grep { /:verified:/ } $good->keys), 2000 + 4, '... all by Redis';
+
+$nginx->finish_one;
+
+
+# A certificate that changes: connections that there are go on, those to come
+# are verified.
+
+my $faults = LimitSliding::Faults->new(server => address($good),
+    timeout => 0.5, block => $named);
+$faults->fault('TLS: refused', sub { $good->stop }, sub { $good->start });
+$faults->fault('TLS: frozen', sub { $good->freeze }, sub { $good->thaw });
+$faults->fault('TLS: another certificate', sub {
+    $good->stop;
+    $good->start('tls-cert-file' => $tls->{expired},
+        'tls-key-file' => $tls->{expired} =~ s/pem$/key/r);
+}, sub {
+    $good->stop;
+    $good->start('tls-cert-file' => $tls->{server},
+        'tls-key-file' => $tls->{server} =~ s/pem$/key/r);
+});
+$faults->finish;
