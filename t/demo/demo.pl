@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Starts a real NGINX from nginx.conf beside this file, in a directory and on a
-# port of its own.  Shows in a table what a client sees when it asks too often,
-# or with --run keeps that NGINX in the foreground.
+# Starts a real NGINX from nginx.conf beside this file. Shows in a table what a
+# client sees when it asks too often, or with --run keeps that NGINX in the
+# foreground.
 #
 # Usage: demo.pl --nginx FILE [--module FILE] [--run]
 # Without a module the NGINX is taken to have it linked in.
@@ -10,13 +10,12 @@
 use strict;
 use warnings;
 
-use File::Basename qw(dirname);
-use File::Temp;
+use FindBin;
 use Getopt::Long;
-use HTTP::Tiny;
-use IO::Socket::INET;
-use POSIX qw(WNOHANG);
 use Time::HiRes qw(sleep time);
+
+use lib $FindBin::Bin;
+use Demo;
 
 # The limit of nginx.conf, and what is sent against it.
 my $LIMIT  = 5;
@@ -32,85 +31,12 @@ GetOptions(\%option, 'nginx=s', 'module=s', 'run') && $option{nginx}
 
 $| = 1;
 
-my $dir  = File::Temp->newdir('limit_sliding.XXXXXX', TMPDIR => 1);
-my $port = free_port();
-my $nginx;
-
-# A signal must pass through END, which stops NGINX.
-$SIG{$_} = sub { exit($option{run} ? 0 : 1) } for qw(INT TERM HUP);
-
-sub free_port {
-    my $socket = IO::Socket::INET->new(
-        Listen => 1, LocalAddr => '127.0.0.1', LocalPort => 0)
-        or die "no free port: $!\n";
-    return $socket->sockport;
-}
-
-sub slurp {
-    my ($file) = @_;
-    open my $fh, '<', $file or return '';
-    local $/;
-    return <$fh> // '';
-}
-
-sub spew {
-    my ($file, $text) = @_;
-    open my $fh, '>', $file or die "$file: $!\n";
-    print $fh $text;
-    close $fh or die "$file: $!\n";
-}
-
-# Workers run as another user if we are root, and must be able to read.
-sub prepare {
-    chmod 0755, $dir or die "$dir: $!\n";
-    for my $sub (qw(html logs temp)) {
-        mkdir "$dir/$sub", 0755 or die "$dir/$sub: $!\n";
-        chmod 0755, "$dir/$sub";
-    }
-    spew("$dir/html/index.html", "Hello.\n");
-    chmod 0644, "$dir/html/index.html";
-
-    my $conf = slurp(dirname(__FILE__) . '/nginx.conf');
-    my $load = $option{module} ? "load_module $option{module};" : '';
-    $conf =~ s/^%%MODULE%%$/$load/m;
-    $conf =~ s/%%PORT%%/$port/;
-    $conf =~ s/^error_log .*/error_log stderr;/m if $option{run};
-    spew("$dir/nginx.conf", $conf);
-}
-
-sub start {
-    defined($nginx = fork) or die "fork: $!\n";
-    if ($nginx == 0) {
-        open STDERR, '>', "$dir/logs/stderr" if !$option{run};
-        exec $option{nginx}, '-p', "$dir/", '-c', "$dir/nginx.conf",
-            '-g', 'daemon off;'
-            or POSIX::_exit(127);
-    }
-
-    for (1 .. 100) {
-        return if IO::Socket::INET->new("127.0.0.1:$port");
-        last if waitpid($nginx, WNOHANG);
-        sleep 0.05;
-    }
-    die "$option{nginx} does not start\n", slurp("$dir/logs/stderr"),
-        slurp("$dir/logs/error.log");
-}
-
-END {
-    my $status = $?;
-    if ($nginx) {
-        kill TERM => $nginx;
-        waitpid $nginx, 0;
-    }
-    $? = $status;
-}
-
 # One request; prints its row and returns its status.
 sub row {
-    my ($client, $number, $since) = @_;
+    my ($nginx, $number, $since) = @_;
 
     my $elapsed  = time - $since;
-    my $response = $client->get("http://127.0.0.1:$port/");
+    my $response = $nginx->get('/');
     my $headers  = $response->{headers};
 
     printf "%4d  %6.2f s  %6d  %9s  %11s\n", $number, $elapsed,
@@ -121,7 +47,7 @@ sub row {
 }
 
 sub demo {
-    my $client = HTTP::Tiny->new(timeout => 5);
+    my ($nginx) = @_;
 
     print "At most $LIMIT requests in a sliding window of $WINDOW s:\n",
         "    limit_sliding_zone ... rate=$LIMIT window=${WINDOW}s;\n",
@@ -131,13 +57,13 @@ sub demo {
 
     my $start = time;
     my $sent  = 0;
-    my @burst = map { row($client, ++$sent, $start) } 1 .. $BURST;
+    my @burst = map { row($nginx, ++$sent, $start) } 1 .. $BURST;
     print "\n";
     my @later;
     for my $pause (($PAUSE) x $PROBES, $REST) {
         print "\n" if $pause == $REST;
         sleep $pause;
-        push @later, row($client, ++$sent, $start);
+        push @later, row($nginx, ++$sent, $start);
     }
 
     my %seen;
@@ -149,18 +75,19 @@ sub demo {
     my $shown = $burst[0] == 200 && $burst[-1] == 429
         && grep({ $_ == 200 } @later)
         && ($seen{200} // 0) + ($seen{429} // 0) == @burst + @later;
-    die "That is not what it should show.\n", slurp("$dir/logs/error.log")
-        if !$shown;
+    die "That is not what it should show.\n", $nginx->log if !$shown;
 }
 
-prepare();
-start();
+# Stopped by Ctrl-C, NGINX has done what it was to do.
+$SIG{$_} = sub { exit 0 } for $option{run} ? qw(INT TERM HUP) : ();
+
+my $nginx = Demo->new(%option, conf => "$FindBin::Bin/nginx.conf")->start;
 
 if ($option{run}) {
-    print "NGINX listens on http://127.0.0.1:$port/ with $dir/nginx.conf\n",
-        "Try: curl -i http://127.0.0.1:$port/    Stop: Ctrl-C\n";
-    waitpid $nginx, 0;
-    undef $nginx;
+    my $dir = $nginx->dir;
+    print 'NGINX listens on ', $nginx->url('/'), " with $dir/nginx.conf\n",
+        'Try: curl -i ', $nginx->url('/'), "    Stop: Ctrl-C\n";
+    waitpid $nginx->pid, 0;
 } else {
-    demo();
+    demo($nginx);
 }
