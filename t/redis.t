@@ -125,6 +125,11 @@ http {
         listen 127.0.0.1:%%PORT2%% http2;
 
         location /two   { limit_sliding zone=two;   empty_gif; }
+        location /fields {
+            limit_sliding zone=two;
+            limit_sliding_headers draft x;
+            empty_gif;
+        }
         location /ten   { limit_sliding zone=ten cost=\$arg_cost; empty_gif; }
         location /plain { limit_sliding zone=plain; empty_gif; }
         location /unix  { limit_sliding zone=unix;  empty_gif; }
@@ -402,6 +407,12 @@ sub override($zone, $key, $value) {
 override('two', 'vip', 5);
 is $nginx->statuses(6, '/two?key=vip'), '200 200 200 200 200 429',
     'a higher limit of its own';
+my $fields = $nginx->get('/fields?key=vip');
+is header($fields, 'X-RateLimit-Limit'), 5, '... in header fields';
+like header($fields, 'RateLimit-Policy'), qr/;q=5;/, '... of both kinds';
+override('two', 'vip2', 5);
+like header($nginx->get('/fields?key=vip2'), 'RateLimit-Policy'), qr/;q=5;/,
+    '... and when it passes';
 override('ten', 'low', 1);
 is $nginx->statuses(2, '/ten?key=low'), '200 429', 'a lower one';
 is header($nginx->get('/ten?key=low'), 'X-Limit'), 1, '... which shows';

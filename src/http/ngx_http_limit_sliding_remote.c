@@ -158,6 +158,7 @@ ngx_http_limit_sliding_known(ngx_http_limit_sliding_ctx_t *ctx,
 
         remote->source = NGX_HTTP_LIMIT_SLIDING_CACHE;
 
+        claim->limit = refusal.limit;
         claim->verdict = verdict;
         claim->outcome = LIMIT_SLIDING_REJECTED;
 
@@ -301,7 +302,7 @@ ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
     limit_sliding_claim_t  claim;
 
     for (i = 0; i < nclaims; i++) {
-        if (claims[i].look || claims[i].verdict->limit == 0) {
+        if (claims[i].look) {
             continue;
         }
 

@@ -290,6 +290,7 @@ ngx_http_limit_sliding_tell_answer(ngx_http_limit_sliding_ask_t *ask,
             ngx_http_limit_sliding_describe_part(ask, answer, i, before,
                                                  admitted, verdict);
 
+            waiter->claims[i].limit = verdict->limit;
             waiter->claims[i].verdict = verdict;
             waiter->claims[i].outcome
                            = (admitted || verdict->retry_after_ms == 0)
