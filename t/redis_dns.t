@@ -23,7 +23,6 @@ $dns->set('redis.test', '127.0.0.1');
 my $nginx = LimitSliding::Faults->new(server => "redis.test:$port",
     timeout => 0.5, http => 'resolver 127.0.0.1:' . $dns->port . ' valid=1s;'
         . ' resolver_timeout 1s;', start => 0);
-$nginx->write_file('html/empty', '');
 
 
 # a name server that does not answer, at the start
@@ -38,14 +37,16 @@ $start = now;
 $nginx->start($nginx->config);
 cmp_ok now() - $start, '<', 5, '... and NGINX starts';
 
-my $answers = $nginx->rounds(8, 'dead');
+# Enough of them for a median: those that find a name server just tried fail at
+# once, and count for nothing.
+my $answers = $nginx->rounds(16, 'dead');
 is join(' ', map { $_->{status} } @{ $answers->{local} }),
-    '200 200 200 200 200 429 429 429', '... and policies apply: local';
+    join(' ', (200) x 5, (429) x 11), '... and policies apply: local';
 is join(' ', map { $_->{status} } @{ $answers->{allow} }),
-    join(' ', (200) x 8), '... allow';
+    join(' ', (200) x 16), '... allow';
 is join(' ', map { $_->{status} } @{ $answers->{deny} }),
-    join(' ', (429) x 8), '... deny';
-$nginx->_in_time($answers, 1);
+    join(' ', (429) x 16), '... deny';
+$nginx->in_time($answers, 1);
 $dns->mute(0);
 ok defined $nginx->wait_healthy, 'it answers: Redis decides';
 $nginx->exact('answers');

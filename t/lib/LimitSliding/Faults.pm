@@ -152,7 +152,7 @@ sub fault($self, $name, $inject, $heal, %opt) {
         $inject->();
         my $answers = $self->rounds($opt{rounds} // 12, "$key-broken");
         $self->_policies_apply($answers);
-        $self->_in_time($answers, $opt{opens} // 1);
+        $self->in_time($answers, $opt{opens} // 1);
         is join(' ', map { $_->{status} } $self->ask(
             map { "/count?key=$key-$_" } 1 .. 4)), '404 404 404 404',
             'what counts on its way out';
@@ -202,7 +202,7 @@ sub _policies_apply($self, $answers) {
 
 # Policies apply when the timeout is over, and at once when the breaker is
 # open: it opens after 5 failures. One of the rest may be a probe.
-sub _in_time($self, $answers, $opens) {
+sub in_time($self, $answers, $opens) {
     my @seconds = map { [ map { $_->{seconds} } @$_ ] } values %$answers;
 
     cmp_ok max(map { @$_ } @seconds), '<', $self->{timeout} + $SLACK,
