@@ -175,8 +175,11 @@ $(BUILD)/bench/%: t/bench/%.c $(unit_OBJS)
 ##@ Check
 
 check: build  ## strict warnings, what the binary needs and shows, layout
+	@$(MAKE) -s build BUILD=$(BUILD)/no-redis WITH_REDIS=no > /dev/null
 	@failed=0; .ci/check-sources $(BUILD) || failed=1; \
-	.ci/check-binary $(BUILD) || failed=1; exit $$failed
+	.ci/check-binary $(BUILD) || failed=1; \
+	.ci/check-binary $(BUILD)/no-redis || failed=1; \
+	.ci/check-no-redis $(BUILD)/no-redis $(NGINX) || failed=1; exit $$failed
 
 check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
 	@.ci/check-versions $(BUILD)/versions $(NGX_SRCS)
@@ -238,7 +241,7 @@ bench-core_PKGS = g++ libbsd-dev
 bench-instructions_PKGS = $(demo_PKGS) valgrind
 accuracy_PKGS = g++
 plots_PKGS    = g++ gnuplot-nox
-check_PKGS    = $(build_PKGS) libhiredis-dev
+check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
 model_PKGS    = gcc spin
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx,$(MAKECMDGOALS)), \
