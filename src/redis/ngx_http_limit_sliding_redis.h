@@ -39,7 +39,8 @@ typedef struct ngx_http_limit_sliding_waiter_s
 
 
 typedef enum {
-    NGX_HTTP_LIMIT_SLIDING_STANDALONE = 0
+    NGX_HTTP_LIMIT_SLIDING_STANDALONE = 0,
+    NGX_HTTP_LIMIT_SLIDING_SENTINEL
 } ngx_http_limit_sliding_topology_e;
 
 

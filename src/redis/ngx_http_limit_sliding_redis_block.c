@@ -111,6 +111,12 @@ ngx_http_limit_sliding_check_block(ngx_conf_t *cf,
         missing = "ssl_trusted_certificate";
     }
 
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_SENTINEL
+        && redis->sentinel_master.len == 0)
+    {
+        missing = "sentinel_master";
+    }
+
     if (missing) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "limit_sliding_redis \"%V\" has no \"%s\"",
@@ -123,8 +129,17 @@ ngx_http_limit_sliding_check_block(ngx_conf_t *cf,
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "limit_sliding_redis \"%V\" has several servers, "
-                           "which needs \"topology cluster\" or "
-                           "\"topology sentinel\"", &redis->name);
+                           "which needs \"topology sentinel\"",
+                           &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (redis->sentinel_master.len
+        && redis->topology != NGX_HTTP_LIMIT_SLIDING_SENTINEL)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"sentinel_master\" in limit_sliding_redis \"%V\" "
+                           "needs \"topology sentinel\"", &redis->name);
         return NGX_CONF_ERROR;
     }
 

@@ -18,8 +18,6 @@ static void ngx_http_limit_sliding_node_connect(
 static void ngx_http_limit_sliding_node_connect_handler(ngx_event_t *ev);
 static void ngx_http_limit_sliding_node_connected(
     ngx_http_limit_sliding_node_t *node);
-static ngx_int_t ngx_http_limit_sliding_node_greeting(
-    ngx_http_limit_sliding_node_t *node, int argc, ngx_str_t *args);
 static void ngx_http_limit_sliding_node_greeted(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
@@ -33,6 +31,12 @@ ngx_http_limit_sliding_node_resolve(ngx_http_limit_sliding_node_t *node)
 {
     ngx_url_t           *url;
     ngx_resolver_ctx_t  *ctx;
+
+    if (node->redis->topology == NGX_HTTP_LIMIT_SLIDING_SENTINEL
+        && !node->found)
+    {
+        ngx_http_limit_sliding_node_find(node);
+    }
 
     url = &node->server->url;
 
@@ -246,6 +250,11 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
     node->state = NGX_HTTP_LIMIT_SLIDING_GREETING;
     node->greetings = 0;
 
+    if (node->finding) {
+        ngx_http_limit_sliding_node_ask_master(node);
+        return;
+    }
+
     if (redis->password.len) {
         ngx_str_set(&args[0], "AUTH");
         n = 1;
@@ -256,7 +265,10 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
 
         args[n++] = redis->password;
 
-        if (ngx_http_limit_sliding_node_greeting(node, n, args) != NGX_OK) {
+        if (ngx_http_limit_sliding_node_greeting(node, n, args,
+                                         ngx_http_limit_sliding_node_greeted)
+            != NGX_OK)
+        {
             return;
         }
     }
@@ -266,7 +278,10 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
         args[1].data = number;
         args[1].len = ngx_sprintf(number, "%ui", redis->database) - number;
 
-        if (ngx_http_limit_sliding_node_greeting(node, 2, args) != NGX_OK) {
+        if (ngx_http_limit_sliding_node_greeting(node, 2, args,
+                                         ngx_http_limit_sliding_node_greeted)
+            != NGX_OK)
+        {
             return;
         }
     }
@@ -280,9 +295,9 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_limit_sliding_node_greeting(ngx_http_limit_sliding_node_t *node,
-    int argc, ngx_str_t *args)
+    int argc, ngx_str_t *args, ngx_http_limit_sliding_reply_handler_pt handler)
 {
     int                             i;
     size_t                          argvlen[3];
@@ -297,7 +312,7 @@ ngx_http_limit_sliding_node_greeting(ngx_http_limit_sliding_node_t *node,
     call = ngx_calloc(sizeof(ngx_http_limit_sliding_call_t), ngx_cycle->log);
 
     if (call) {
-        call->handler = ngx_http_limit_sliding_node_greeted;
+        call->handler = handler;
     }
 
     if (call == NULL
@@ -341,6 +356,15 @@ ngx_http_limit_sliding_node_disconnect(ngx_http_limit_sliding_node_t *node)
 {
     ngx_pool_t        *pool;
     ngx_connection_t  *c;
+
+    node->broken = NULL;
+    node->out_sent = 0;
+    node->out_last = 0;
+
+    if (node->reader) {
+        ngx_http_limit_sliding_reader_free(node->reader);
+        node->reader = NULL;
+    }
 
     c = node->peer.connection;
 

@@ -279,6 +279,7 @@ ngx_http_limit_sliding_set_topology(ngx_conf_t *cf, ngx_str_t *value,
 {
     static ngx_str_t  words[] = {
         ngx_string("standalone"),
+        ngx_string("sentinel"),
         ngx_null_string
     };
 

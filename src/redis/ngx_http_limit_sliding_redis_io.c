@@ -185,6 +185,11 @@ ngx_http_limit_sliding_node_read_handler(ngx_event_t *rev)
         }
     }
 
+    if (node->finding && node->found) {
+        ngx_http_limit_sliding_node_turn_to_master(node);
+        return;
+    }
+
     if (ngx_handle_read_event(rev, 0) != NGX_OK) {
         ngx_http_limit_sliding_node_fail(node, 0, "no event");
         return;

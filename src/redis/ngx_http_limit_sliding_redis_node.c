@@ -35,7 +35,6 @@ ngx_http_limit_sliding_node_t *
 ngx_http_limit_sliding_node_create(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_server_t *server)
 {
-    ngx_uint_t                      i;
     ngx_http_limit_sliding_node_t  *node;
 
     node = ngx_calloc(sizeof(ngx_http_limit_sliding_node_t), ngx_cycle->log);
@@ -44,7 +43,6 @@ ngx_http_limit_sliding_node_create(ngx_http_limit_sliding_redis_t *redis,
     }
 
     node->redis = redis;
-    node->server = server;
 
     node->timer.handler = ngx_http_limit_sliding_node_timer;
     node->timer.data = node;
@@ -52,6 +50,22 @@ ngx_http_limit_sliding_node_create(ngx_http_limit_sliding_redis_t *redis,
     node->timer.cancelable = 1;
 
     ngx_queue_init(&node->calls);
+
+    ngx_http_limit_sliding_node_set_server(node, server);
+
+    return node;
+}
+
+
+/* To connect to next. */
+
+void
+ngx_http_limit_sliding_node_set_server(ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_server_t *server)
+{
+    ngx_uint_t  i;
+
+    node->server = server;
 
     for (i = 0; i < server->url.naddrs
                 && i < NGX_HTTP_LIMIT_SLIDING_ADDRS; i++)
@@ -62,8 +76,6 @@ ngx_http_limit_sliding_node_create(ngx_http_limit_sliding_redis_t *redis,
     }
 
     node->naddrs = i;
-
-    return node;
 }
 
 
@@ -88,6 +100,8 @@ ngx_http_limit_sliding_node_open(ngx_http_limit_sliding_node_t *node)
     }
 
     ngx_add_timer(&node->timer, node->redis->connect_timeout);
+
+    node->tries = 0;
 
     ngx_http_limit_sliding_node_resolve(node);
 
@@ -208,6 +222,14 @@ ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
     }
 
     ngx_http_limit_sliding_node_take_calls(node, &calls);
+
+    if (ngx_http_limit_sliding_node_may_find(node)) {
+        ngx_http_limit_sliding_node_disconnect(node);
+        ngx_http_limit_sliding_node_drop(node, &calls);
+        ngx_http_limit_sliding_node_resolve(node);
+        return;
+    }
+
     ngx_http_limit_sliding_node_close(node);
     ngx_http_limit_sliding_node_back_off(node);
 
@@ -282,9 +304,8 @@ void
 ngx_http_limit_sliding_node_close(ngx_http_limit_sliding_node_t *node)
 {
     node->state = NGX_HTTP_LIMIT_SLIDING_CLOSED;
-    node->broken = NULL;
-    node->out_sent = 0;
-    node->out_last = 0;
+    node->finding = 0;
+    node->found = 0;
 
     if (node->timer.timer_set) {
         ngx_del_timer(&node->timer);
@@ -296,9 +317,4 @@ ngx_http_limit_sliding_node_close(ngx_http_limit_sliding_node_t *node)
     }
 
     ngx_http_limit_sliding_node_disconnect(node);
-
-    if (node->reader) {
-        ngx_http_limit_sliding_reader_free(node->reader);
-        node->reader = NULL;
-    }
 }

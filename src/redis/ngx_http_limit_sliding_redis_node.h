@@ -18,6 +18,10 @@
 
 #define NGX_HTTP_LIMIT_SLIDING_ASKS     16
 
+/* Bytes of a string in a reply, as names of hosts are. */
+
+#define NGX_HTTP_LIMIT_SLIDING_STRING   256
+
 /* Numbers in a reply. */
 
 #define NGX_HTTP_LIMIT_SLIDING_NUMBERS  4096
@@ -31,9 +35,17 @@ typedef struct {
     ngx_uint_t                           n;        /* elements of an array */
     int64_t                              numbers[
                                              NGX_HTTP_LIMIT_SLIDING_NUMBERS];
+    ngx_str_t                            strings[2];   /* of its first ones */
+    u_char                               string_text[2][
+                                                NGX_HTTP_LIMIT_SLIDING_STRING];
     size_t                               len;      /* of any other */
     u_char                               text[256];
 } ngx_http_limit_sliding_reply_t;
+
+
+typedef void (*ngx_http_limit_sliding_reply_handler_pt)(
+    ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
+    ngx_http_limit_sliding_reply_t *reply);
 
 
 /* A command under way; `handler` is called once, without a reply if it failed
@@ -47,10 +59,8 @@ struct ngx_http_limit_sliding_call_s {
     ngx_uint_t                           nclaims;
     ngx_uint_t                           numbers;  /* that it returns */
     unsigned                             whole:1;  /* sent as EVAL */
-    void                               (*handler)(
-                                       ngx_http_limit_sliding_node_t *node,
-                                       ngx_http_limit_sliding_call_t *call,
-                                       ngx_http_limit_sliding_reply_t *reply);
+    ngx_http_limit_sliding_reply_handler_pt
+                                         handler;
 };
 
 
@@ -106,6 +116,18 @@ struct ngx_http_limit_sliding_node_s {
     socklen_t                            socklens[
                                                NGX_HTTP_LIMIT_SLIDING_ADDRS];
 
+    ngx_uint_t                           sentinel; /* to ask next */
+    ngx_uint_t                           tries;    /* of sentinels, by this
+                                                      attempt to connect */
+    unsigned                             finding:1;    /* is of a sentinel */
+    unsigned                             found:1;  /* by this attempt */
+    ngx_http_limit_sliding_server_t      master;
+    u_char                               master_text[
+                                                NGX_HTTP_LIMIT_SLIDING_STRING
+                                                + sizeof(":65535")];
+    ngx_sockaddr_t                       master_addr;
+    socklen_t                            master_socklen;
+
     ngx_resolver_ctx_t                  *resolving;
     ngx_peer_connection_t                peer;
     void                                *reader;   /* redisReader */
@@ -143,6 +165,9 @@ ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_node_create(
     ngx_http_limit_sliding_server_t *server);
 ngx_int_t ngx_http_limit_sliding_node_open(
     ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_set_server(
+    ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_server_t *server);
 ngx_uint_t ngx_http_limit_sliding_node_is_usable(
     ngx_http_limit_sliding_node_t *node);
 void ngx_http_limit_sliding_node_ready(ngx_http_limit_sliding_node_t *node);
@@ -163,10 +188,22 @@ void ngx_http_limit_sliding_node_write_handler(ngx_event_t *wev);
 void ngx_http_limit_sliding_node_blame(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_reply_t *reply);
 
+/* sentinel */
+void ngx_http_limit_sliding_node_find(ngx_http_limit_sliding_node_t *node);
+ngx_uint_t ngx_http_limit_sliding_node_may_find(
+    ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_ask_master(
+    ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_node_turn_to_master(
+    ngx_http_limit_sliding_node_t *node);
+
 /* connect */
 void ngx_http_limit_sliding_node_resolve(
     ngx_http_limit_sliding_node_t *node);
 void ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node);
+ngx_int_t ngx_http_limit_sliding_node_greeting(
+    ngx_http_limit_sliding_node_t *node, int argc, ngx_str_t *args,
+    ngx_http_limit_sliding_reply_handler_pt handler);
 void ngx_http_limit_sliding_node_disconnect(
     ngx_http_limit_sliding_node_t *node);
 

@@ -29,6 +29,8 @@ typedef int     ngx_http_limit_sliding_elements_t;
 
 static void *ngx_http_limit_sliding_create_string(const redisReadTask *task,
     char *str, size_t len);
+static void *ngx_http_limit_sliding_create_element(
+    ngx_http_limit_sliding_reply_t *reply, int i, char *str, size_t len);
 static void *ngx_http_limit_sliding_create_array(const redisReadTask *task,
     ngx_http_limit_sliding_elements_t elements);
 static void *ngx_http_limit_sliding_create_integer(const redisReadTask *task,
@@ -137,13 +139,39 @@ ngx_http_limit_sliding_create_string(const redisReadTask *task, char *str,
     ngx_http_limit_sliding_reply_t  *reply = task->privdata;
 
     if (task->parent) {
-        return NULL;
+        return ngx_http_limit_sliding_create_element(reply, task->idx, str,
+                                                     len);
     }
 
     reply->type = task->type;
     reply->len = ngx_min(len, sizeof(reply->text));
 
     ngx_memcpy(reply->text, str, reply->len);
+
+    return reply;
+}
+
+
+/* Strings come in pairs only, as a host and a port. */
+
+static void *
+ngx_http_limit_sliding_create_element(ngx_http_limit_sliding_reply_t *reply,
+    int i, char *str, size_t len)
+{
+    ngx_str_t  *string;
+
+    if (i >= 2 || len > NGX_HTTP_LIMIT_SLIDING_STRING) {
+        return NULL;
+    }
+
+    string = &reply->strings[i];
+
+    string->data = reply->string_text[i];
+    string->len = len;
+
+    ngx_memcpy(string->data, str, len);
+
+    reply->numbers[i] = 0;
 
     return reply;
 }
@@ -158,6 +186,9 @@ ngx_http_limit_sliding_create_array(const redisReadTask *task,
     if (task->parent || elements > NGX_HTTP_LIMIT_SLIDING_NUMBERS) {
         return NULL;
     }
+
+    reply->strings[0].len = 0;
+    reply->strings[1].len = 0;
 
     reply->type = task->type;
     reply->n = elements;
@@ -192,7 +223,9 @@ ngx_http_limit_sliding_create_nil(const redisReadTask *task)
         return NULL;
     }
 
-    reply->type = task->type;
+    /* the task's is that of what is missing */
+
+    reply->type = REDIS_REPLY_NIL;
 
     return reply;
 }

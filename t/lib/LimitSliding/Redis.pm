@@ -53,6 +53,7 @@ sub supported() {
 #   port      a number (a free one)
 #   tls       certificates(), to listen with TLS on tls_port as well
 #   password  what the administrator authenticates with
+#   sentinel  1: it is a sentinel
 sub new($class, %opt) {
     Test::More::BAIL_OUT('no redis-server') unless $SERVER;
 
@@ -108,7 +109,8 @@ sub start($self, %config) {
         open STDIN,  '<',  '/dev/null';
         open STDOUT, '>>', "$dir/redis.out";
         open STDERR, '>&', \*STDOUT;
-        exec $SERVER, "$dir/redis.conf" or POSIX::_exit(127);
+        exec $SERVER, "$dir/redis.conf", $self->{sentinel} ? '--sentinel' : ()
+            or POSIX::_exit(127);
     }
     $self->{pid} = $pid;
     $started{$pid} = $self;
@@ -226,6 +228,11 @@ sub ask($self, @words) {
         die $@;
     }
     return $reply;
+}
+
+# The administrator's was closed.
+sub reconnect($self) {
+    delete $self->{admin};
 }
 
 # A connection of its own: see send_command() and receive_reply().

@@ -1,0 +1,178 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/* topology sentinel: which server is the master is asked for every connection,
+ * so that a failover is found out as a broken connection is. */
+
+
+#include "ngx_http_limit_sliding_redis_node.h"
+
+#include <hiredis/hiredis.h>
+
+
+static void ngx_http_limit_sliding_node_found(
+    ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
+    ngx_http_limit_sliding_reply_t *reply);
+static ngx_int_t ngx_http_limit_sliding_set_master(
+    ngx_http_limit_sliding_node_t *node, ngx_str_t *host, ngx_str_t *port);
+
+
+/* Turns to the next sentinel; one that fails is tried last. */
+
+void
+ngx_http_limit_sliding_node_find(ngx_http_limit_sliding_node_t *node)
+{
+    ngx_http_limit_sliding_server_t  *servers;
+
+    servers = node->redis->servers.elts;
+
+    node->finding = 1;
+    node->tries++;
+
+    ngx_http_limit_sliding_node_set_server(node,
+                     &servers[node->sentinel++ % node->redis->servers.nelts]);
+}
+
+
+/* There is another one to ask, and still time for it. */
+
+ngx_uint_t
+ngx_http_limit_sliding_node_may_find(ngx_http_limit_sliding_node_t *node)
+{
+    return node->finding
+           && node->tries < node->redis->servers.nelts
+           && node->timer.timer_set;
+}
+
+
+/* Connected to a sentinel. */
+
+void
+ngx_http_limit_sliding_node_ask_master(ngx_http_limit_sliding_node_t *node)
+{
+    ngx_str_t  args[3];
+
+    ngx_str_set(&args[0], "SENTINEL");
+    ngx_str_set(&args[1], "get-master-addr-by-name");
+    args[2] = node->redis->sentinel_master;
+
+    if (ngx_http_limit_sliding_node_greeting(node, 3, args,
+                                          ngx_http_limit_sliding_node_found)
+        == NGX_OK)
+    {
+        ngx_http_limit_sliding_node_send(node);
+    }
+}
+
+
+static void
+ngx_http_limit_sliding_node_found(ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_reply_t *reply)
+{
+    ngx_free(call);
+
+    if (reply == NULL) {
+        return;
+    }
+
+    if (reply->type == REDIS_REPLY_NIL) {
+        node->broken = "sentinel knows no such master";
+        return;
+    }
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->n != 2
+        || ngx_http_limit_sliding_set_master(node, &reply->strings[0],
+                                             &reply->strings[1])
+           != NGX_OK)
+    {
+        ngx_http_limit_sliding_node_blame(node, reply);
+        return;
+    }
+
+    node->found = 1;
+}
+
+
+/* An address, or a name where sentinels are told to say names. */
+
+static ngx_int_t
+ngx_http_limit_sliding_set_master(ngx_http_limit_sliding_node_t *node,
+    ngx_str_t *host, ngx_str_t *port)
+{
+    ngx_int_t                         n;
+    ngx_url_t                        *url;
+    struct sockaddr_in               *sin;
+    ngx_http_limit_sliding_server_t  *master;
+#if (NGX_HAVE_INET6)
+    struct sockaddr_in6              *sin6;
+#endif
+
+    n = ngx_atoi(port->data, port->len);
+
+    if (n < 1 || n > 65535 || host->len == 0) {
+        return NGX_ERROR;
+    }
+
+    master = &node->master;
+    url = &master->url;
+
+    ngx_memzero(url, sizeof(ngx_url_t));
+
+    url->host.data = node->master_text;
+    url->host.len = host->len;
+    url->port = (in_port_t) n;
+
+    master->text.data = node->master_text;
+    master->text.len = ngx_sprintf(node->master_text, "%V:%i", host, n)
+                       - node->master_text;
+
+    sin = &node->master_addr.sockaddr_in;
+    sin->sin_addr.s_addr = ngx_inet_addr(host->data, host->len);
+
+    if (sin->sin_addr.s_addr != INADDR_NONE) {
+        sin->sin_family = AF_INET;
+        sin->sin_port = htons((in_port_t) n);
+        node->master_socklen = sizeof(struct sockaddr_in);
+        url->naddrs = 1;
+        return NGX_OK;
+    }
+
+#if (NGX_HAVE_INET6)
+
+    sin6 = &node->master_addr.sockaddr_in6;
+    ngx_memzero(sin6, sizeof(struct sockaddr_in6));
+
+    if (ngx_inet6_addr(host->data, host->len, sin6->sin6_addr.s6_addr)
+        == NGX_OK)
+    {
+        sin6->sin6_family = AF_INET6;
+        sin6->sin6_port = htons((in_port_t) n);
+        node->master_socklen = sizeof(struct sockaddr_in6);
+        url->naddrs = 1;
+    }
+
+#endif
+
+    return NGX_OK;
+}
+
+
+/* Leaves the sentinel for what it has named. */
+
+void
+ngx_http_limit_sliding_node_turn_to_master(
+    ngx_http_limit_sliding_node_t *node)
+{
+    ngx_http_limit_sliding_node_disconnect(node);
+
+    node->finding = 0;
+    node->server = &node->master;
+    node->naddrs = node->master.url.naddrs;
+    node->sockaddrs[0] = node->master_addr;
+    node->socklens[0] = node->master_socklen;
+
+    ngx_http_limit_sliding_node_resolve(node);
+}

@@ -1,0 +1,138 @@
+# topology sentinel: the master is found through real sentinels, and followed
+# where they move it to.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Faults;
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my $DOWN_AFTER = 0.5;     # until sentinels take a master for dead
+
+my $first = LimitSliding::Redis->new->start;
+my $second = LimitSliding::Redis->new->start(
+    replicaof => '127.0.0.1 ' . $first->port);
+wait_for(sub { $second->info->{master_link_status} eq 'up' });
+
+my @sentinels = map {
+    LimitSliding::Redis->new(sentinel => 1)->start(sentinel => [
+        'monitor mymaster 127.0.0.1 ' . $first->port . ' 2',
+        'down-after-milliseconds mymaster ' . 1000 * $DOWN_AFTER,
+        'failover-timeout mymaster 3000',
+    ]);
+} 1 .. 3;
+
+# The master's port, as they say
+sub master($sentinel = $sentinels[-1]) {
+    my $address = $sentinel->ask(qw(SENTINEL get-master-addr-by-name mymaster));
+    return ref $address ? $address->[1] : 0;
+}
+
+sub master_redis() {
+    return master() == $first->port ? $first : $second;
+}
+
+sub state_of($sentinel) {
+    my %state = @{ $sentinel->command(qw(SENTINEL master mymaster)) };
+    return \%state;
+}
+
+# They have to know each other and the replica before they can fail over.
+sub wait_agreed() {
+    return wait_for(sub {
+        !grep {
+            my $state = state_of($_);
+            $state->{'num-other-sentinels'} < 2 || $state->{'num-slaves'} < 1
+                || $state->{flags} ne 'master';
+        } grep { $_->pid } @sentinels;
+    }, 30);
+}
+
+ok wait_agreed(), 'three sentinels watch a master and a replica';
+
+my $servers = join '; server ', map { '127.0.0.1:' . $_->port } @sentinels;
+my $nginx = LimitSliding::Faults->new(server => $servers, timeout => 0.5,
+    block => 'topology sentinel; sentinel_master mymaster;');
+
+# Requests are decided by Redis again, this long after it had a master.
+sub recovered($name, $old, $within) {
+    ok wait_for(sub { my $port = master(); $port && $port != $old }, 30),
+        "$name: failed over";
+    my $seconds = $nginx->wait_healthy;
+    ok defined $seconds, '... and Redis decides';
+    cmp_ok $seconds // 99, '<', $within, '... soon';
+    $nginx->exact("$name-exact");
+}
+
+
+# found
+
+ok defined $nginx->wait_healthy, 'found: Redis decides';
+$nginx->exact('found');
+cmp_ok $first->calls, '>', 0, '... the master';
+is $second->calls, 0, '... not the replica';
+
+
+# without one of the sentinels, whichever is asked
+
+for my $sentinel (@sentinels) {
+    $sentinel->freeze;
+    $first->kill_clients;
+    ok defined $nginx->wait_healthy, 'a frozen sentinel: Redis decides';
+    $sentinel->thaw;
+}
+
+$sentinels[0]->stop;
+$first->kill_clients;
+ok defined $nginx->wait_healthy, 'a dead sentinel: Redis decides';
+$sentinels[0]->start;
+ok wait_agreed(), '... which is back';
+
+
+# moved by an administrator
+
+is $sentinels[1]->command(qw(SENTINEL FAILOVER mymaster)), 'OK', 'moved';
+recovered('moved', $first->port, 5);
+$second->reconnect;       # a failover closes all connections
+cmp_ok $second->calls, '>', 0, '... by the other one';
+ok wait_agreed(), '... and all is well again';
+
+
+# the master dies; policies apply until there is another one
+
+my $dead = master_redis();
+$dead->kill9;
+my $answers = $nginx->rounds(1, 'dead');
+is join(' ', map { $answers->{$_}[0]{status} } qw(local allow deny)),
+    '200 200 429', 'dead: policies apply';
+is join(' ', map { $answers->{$_}[0]{source} } qw(local allow deny)),
+    'fallback fallback fallback', '... as they say';
+recovered('dead', $dead->port, 4);
+$dead->start;
+ok wait_agreed(), '... and the dead one is its replica';
+
+
+# frozen: the old master wakes up, and nobody listens to it any more
+
+my $frozen = master_redis();
+$frozen->freeze;
+recovered('frozen', $frozen->port, 4);
+$frozen->thaw;
+ok wait_agreed(), '... and awake again it is a replica';
+$nginx->exact('awake');
+
+
+# no master of that name
+
+my $unknown = LimitSliding::Faults->new(server => $servers, timeout => 0.3,
+    block => 'topology sentinel; sentinel_master nobody;');
+is join(' ', map { $_->{status} } @{ $unknown->rounds(2, 'x')->{allow} }),
+    '200 200', 'an unknown master: policies apply';
+like $unknown->log, qr/redis "allow": sentinel knows no such master/,
+    '... and it is said why';
+$unknown->finish_one;
+
+
+$nginx->finish;
