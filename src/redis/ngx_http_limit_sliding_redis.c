@@ -185,6 +185,13 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
         return NGX_ERROR;
     }
 
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_SENTINEL) {
+        redis->watch = ngx_http_limit_sliding_node_create(redis, servers);
+        if (redis->watch == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
     ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
     ngx_queue_init(&redis->due);
     ngx_queue_init(&redis->waiting);
@@ -210,6 +217,10 @@ ngx_http_limit_sliding_redis_exit(ngx_http_limit_sliding_redis_t *redis)
 {
     if (redis->node) {
         ngx_http_limit_sliding_node_close(redis->node);
+    }
+
+    if (redis->watch) {
+        ngx_http_limit_sliding_node_close(redis->watch);
     }
 }
 

@@ -127,6 +127,8 @@ struct ngx_http_limit_sliding_redis_s {
 
     /* this worker's */
     ngx_http_limit_sliding_node_t       *node;
+    ngx_http_limit_sliding_node_t       *watch;    /* NULL: no sentinels */
+    ngx_msec_t                           watched;  /* last time */
     ngx_rbtree_t                         asks;     /* by what is claimed */
     ngx_rbtree_node_t                    sentinel;
     ngx_queue_t                          due;      /* asks */

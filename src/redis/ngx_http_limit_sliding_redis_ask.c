@@ -275,6 +275,10 @@ ngx_http_limit_sliding_flush(ngx_event_t *ev)
     }
 
     ngx_http_limit_sliding_node_send(node);
+
+    if (redis->watch) {
+        ngx_http_limit_sliding_watch(redis);
+    }
 }
 
 

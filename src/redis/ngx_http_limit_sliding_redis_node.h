@@ -196,6 +196,7 @@ void ngx_http_limit_sliding_node_ask_master(
     ngx_http_limit_sliding_node_t *node);
 void ngx_http_limit_sliding_node_turn_to_master(
     ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_watch(ngx_http_limit_sliding_redis_t *redis);
 
 /* connect */
 void ngx_http_limit_sliding_node_resolve(
