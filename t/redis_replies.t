@@ -79,7 +79,7 @@ for my $mode (qw(extra late)) {
     for (1 .. 20) {
         for my $key (sort keys %is) {
             my ($answer) = $nginx->ask("/big?key=$key");
-            sleep 0.04;
+            wait_for(sub { !$fake->stats->{pending} });
             push @wrong, "$key: $answer->{status}" if $answer->{status} != 200;
             next if $answer->{source} ne 'redis';
             $redis_said++;
