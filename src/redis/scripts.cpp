@@ -87,7 +87,7 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
     const Block blocks[] = {
         {has(algorithms, LIMIT_SLIDING_COUNTER),
          "k[1] == 0",
-         kCounterLocals,
+         {},
          kCounter,
          kCounterRecord,
          {}},
