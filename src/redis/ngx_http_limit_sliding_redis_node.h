@@ -251,6 +251,9 @@ ngx_uint_t ngx_http_limit_sliding_call_fits(
     ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_ask_t *ask);
 ngx_int_t ngx_http_limit_sliding_call_script(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
+ngx_uint_t ngx_http_limit_sliding_call_is_answered(
+    ngx_http_limit_sliding_call_t *call,
+    ngx_http_limit_sliding_reply_t *reply);
 
 /* redis */
 ngx_int_t ngx_http_limit_sliding_redis_start(

@@ -67,7 +67,9 @@ ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
         return;
     }
 
-    if (reply->type != REDIS_REPLY_ARRAY || reply->n != 1 + call->numbers) {
+    if (reply->type != REDIS_REPLY_ARRAY
+        || !ngx_http_limit_sliding_call_is_answered(call, reply))
+    {
         ngx_http_limit_sliding_node_blame(node, reply);
         ngx_http_limit_sliding_call_failed(node, call);
         return;
