@@ -150,7 +150,10 @@ end
 
 constexpr std::string_view kLog = R"lua(
 local r = redis.pcall('ZREMRANGEBYSCORE', key, '-inf', now - w)
-if type(r) == 'table' and r.err then call('DEL', key) end
+if type(r) == 'table' and r.err then
+  if not string.find(r.err, 'WRONGTYPE', 1, true) then return r end
+  call('DEL', key)
+end
 local held = call('ZCARD', key)
 free = limit - held
 out[o + 1], out[o + 2], out[o + 3] = held, -1, -1
