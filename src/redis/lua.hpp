@@ -262,14 +262,14 @@ for i = 1, A[1] do
 end
 
 local first, at = 0, 2
-while A[a] do
-  local n, m = A[a] + 0, A[a + 1] + 0
+while first < keys do
+  local n, m = (A[a] or 1) + 0, (A[a + 1] or 1) + 0
   local g, o = n, at
   out[at] = n
   for pass = m == 1 and 2 or 1, 2 do
     o = at
     for j = 1, m do
-      local k, key = kinds[A[a + 1 + j] + 0], KEYS[first + j]
+      local k, key = kinds[(A[a + 1 + j] or 1) + 0], KEYS[first + j]
       local w, limit, cost, free = k[2], k[3], k[5], nil
       local s, text = S[key] or got[2 * (first + j) - 1], got[2 * (first + j)]
       o = o + 1

@@ -274,18 +274,29 @@ ngx_http_limit_sliding_kind(ngx_http_limit_sliding_command_t *command,
 }
 
 
+/* But for plain ones at the end, which are most: the script knows them. */
+
 static void
 ngx_http_limit_sliding_add_asks(ngx_http_limit_sliding_command_t *command,
     ngx_queue_t *asks)
 {
     ngx_uint_t                     i;
-    ngx_queue_t                   *q;
+    ngx_queue_t                   *q, *end;
     ngx_http_limit_sliding_ask_t  *ask;
 
-    for (q = ngx_queue_head(asks);
-         q != ngx_queue_sentinel(asks);
-         q = ngx_queue_next(q))
-    {
+    for (end = asks; ngx_queue_prev(end) != asks; end = ngx_queue_prev(end)) {
+        ask = ngx_queue_data(ngx_queue_prev(end),
+                             ngx_http_limit_sliding_ask_t, queue);
+
+        if (ask->asked_units != 1
+            || ask->nparts != 1
+            || ngx_http_limit_sliding_kind(command, &ask->parts[0].claim) != 1)
+        {
+            break;
+        }
+    }
+
+    for (q = ngx_queue_head(asks); q != end; q = ngx_queue_next(q)) {
         ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
 
         ngx_http_limit_sliding_add_number(command, ask->asked_units);

@@ -140,11 +140,15 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m,
                : run->policy.burst);
     NUMBER(r->cost);
     NUMBER(look);
-    NUMBER(units);
-    NUMBER(m);
 
-    for (unsigned i = 0; i < m; i++) {
-        NUMBER(1);
+    /* may be left out where all are 1 */
+    if (units != 1 || m != 1 || r->now_ms % 2 == 0) {
+        NUMBER(units);
+        NUMBER(m);
+
+        for (unsigned i = 0; i < m; i++) {
+            NUMBER(1);
+        }
     }
 
     NUMBER(r->now_ms);
