@@ -85,7 +85,8 @@ my $redis = LimitSliding::Redis->new->start;
 my $nginx = LimitSliding::Test->new(worker_processes => 1)->start(config());
 
 printf "1 worker, %d connections; medians of %d rounds of %d s, [min max];\n"
-    . "CPU in us a request; calls of Redis a request\n",
+    . "CPU in us a request; calls of Redis a request\n"
+    . "* a connection to Redis for each request in flight, a call for each\n",
     $CONNECTIONS, $option{rounds}, $option{seconds};
 
 for my $case (@CASES) {
@@ -244,7 +245,7 @@ sub median(@values) {
 # ---- printing ----
 
 sub print_table($case, $results) {
-    printf "\n%-22s  %-22s %6s %6s %6s %6s %6s %6s %6s\n", $case->{name},
+    printf "\n%-24s %-22s %6s %6s %6s %6s %6s %6s %6s\n", $case->{name},
         'requests/s', 'ratio', 'p50 ms', 'p99 ms', 'NGINX', 'added', 'Redis',
         'calls';
 
@@ -253,24 +254,30 @@ sub print_table($case, $results) {
         my @rates = sort { $a <=> $b } @{ $figures->{rate} };
         my %median = map { $_ => median(@{ $figures->{$_} }) } keys %$figures;
 
-        printf "%-22s  %-22s %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f %6.3f\n",
-            $way->{name}, sprintf('%.0f [%.0f %.0f]', median(@rates),
-            @rates[0, -1]),
+        printf "%-24s %-22s %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f %6.3f\n",
+            $way->{name} . ($way->{each} ? ' *' : ''),
+            sprintf('%.0f [%.0f %.0f]', median(@rates), @rates[0, -1]),
             @median{qw(ratio p50 p99 nginx added redis calls)};
     }
 }
 
+# Over the rounds, as each was measured at one time.
 sub print_ratios($results) {
-    my $ratios = sub ($a, $b) {
-        my ($over, $under) = map { $results->{$_}{rate} // return } $a, $b;
-        return sprintf '%.2f', median(map { $over->[$_] / $under->[$_] }
-            0 .. $#$over);
-    };
+    for my $way (grep { $_->{redis} && $results->{ $_->{key} } } @WAYS) {
+        my $own = $results->{ $way->{key} };
+        my @ratios = map {
+            my $other = $results->{ $_->{key} };
+            sprintf '%.2f x %s', median(map {
+                $own->{rate}[$_] / $other->{rate}[$_]
+            } 0 .. $#{ $own->{rate} }), $_->{name};
+        } grep {
+            $results->{ $_->{key} }
+                && ($_->{key} eq 'memory' || $_->{key} =~ /-$way->{key}$/)
+        } @WAYS;
+        my $p99 = median(map { $own->{p99}[$_] - $results->{none}{p99}[$_] }
+            0 .. $#{ $own->{p99} });
 
-    for my $socket (qw(unix tcp)) {
-        my @others = map { [ $_->{name}, $ratios->($socket, $_->{key}) ] }
-            grep { $_->{key} eq 'memory' || $_->{key} =~ /-$socket$/ } @WAYS;
-        say "Redis, $socket: ", join ', ', map { "$_->[1] x $_->[0]" }
-            grep { defined $_->[1] } @others;
+        say join ', ', "$way->{name}: added to p99 " . sprintf('%.2f ms', $p99),
+            @ratios;
     }
 }
