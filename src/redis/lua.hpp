@@ -125,7 +125,8 @@ end
 
 /*
  * Members are numbered, so that none is another's; scores are times.  The
- * events to wait for are told by their times.
+ * events to wait for are told by their times.  What is over is removed after
+ * new ones were added: a script that has written is not refused any memory.
  */
 constexpr std::string_view kLogLocals = R"lua(
 local function time_of(key, i)
@@ -149,34 +150,40 @@ end
 )lua";
 
 constexpr std::string_view kLog = R"lua(
-local r = redis.pcall('ZREMRANGEBYSCORE', key, '-inf', now - w)
-if type(r) == 'table' and r.err then
-  if not string.find(r.err, 'WRONGTYPE', 1, true) then return r end
+local all, over = redis.pcall('ZCARD', key), 0
+if type(all) == 'table' then
+  if not string.find(all.err, 'WRONGTYPE', 1, true) then return all end
   call('DEL', key)
+  all = 0
 end
-local held = call('ZCARD', key)
+if all > 0 then over = call('ZCOUNT', key, '-inf', now - w) end
+local held = all - over
 free = limit - held
 out[o + 1], out[o + 2], out[o + 3] = held, -1, -1
 if held > 0 then
-  out[o + 2] = time_of(key, free < 0 and -free or 0)
+  out[o + 2] = time_of(key, over + (free < 0 and -free or 0))
 end
 )lua";
 
 constexpr std::string_view kLogRecord = R"lua(
 local newest, seq = 0, 0
-if held > 0 then
+if all > 0 then
   local member
   newest, member = time_of(key, -1)
   seq = unpack_('>I6', member) + 1
 end
 add_events(key, newest, seq, g * cost, w)
+if over > 0 then
+  call('ZREMRANGEBYSCORE', key, '-inf', now - w)
+  over = 0
+end
 )lua";
 
 constexpr std::string_view kLogRejected = R"lua(
 if cost <= limit then
   local i = cost - free - 1
   if not k[6] then i = i + g * cost end
-  if i >= 0 then out[o + 3] = time_of(key, i) end
+  if i >= 0 then out[o + 3] = time_of(key, over + i) end
 end
 )lua";
 
