@@ -322,11 +322,16 @@ ngx_http_limit_sliding_call(ngx_http_limit_sliding_redis_t *redis)
 }
 
 
+/* Units that nobody waits for any more come after those of who does. */
+
 static void
 ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
 {
+    ngx_uint_t                        turn;
     ngx_queue_t                      *q;
     ngx_http_limit_sliding_waiter_t  *waiter;
+
+    turn = 0;
 
     while (!ngx_queue_empty(&ask->waiters)) {
         q = ngx_queue_head(&ask->waiters);
@@ -335,6 +340,7 @@ ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
 
         waiter = ngx_queue_data(q, ngx_http_limit_sliding_waiter_t, queue);
         waiter->asked = 1;
+        waiter->turn = turn++;
     }
 
     ask->asked_units = ask->units;
