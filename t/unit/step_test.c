@@ -4,9 +4,9 @@
 
 /*
  * A process stops at each one of its accesses to shared memory: for good, or
- * until others have had theirs.  The zone is protected, so that every access is
- * a fault; its handler plays the others, or lets the access happen, after which
- * the processor's trap flag calls another handler.
+ * until others have had theirs.  The zone is protected, so that every access
+ * is a fault.  Its handler plays the others, or lets the access happen, after
+ * which the processor's trap flag calls another handler.
  */
 
 #include "support.h"
@@ -253,7 +253,8 @@ static void work_describe(scene_t *scene)
 
 static void begin(scene_t *scene)
 {
-    struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    struct sigaction fault
+        = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
     struct sigaction trap = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
     void *memory = mmap(NULL, scene->bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

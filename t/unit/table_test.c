@@ -173,9 +173,9 @@ static slot_t *first_used(limit_sliding_zone_t *zone)
 }
 
 /*
- * Two processes have died, each with a claim of a slot for the key, before
- * which it was not yet in the third, where it used up its limit.  Who withdraws
- * one of the claims has not seen what stands behind it.
+ * Two processes died after each had claimed a slot for the key, which got its
+ * state in a third one meanwhile.  Who withdraws one of the claims has not seen
+ * what stands behind it.
  */
 static void test_claims_of_the_dead_before_the_key(void **state)
 {
