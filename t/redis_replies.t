@@ -26,7 +26,7 @@ sub nonsense($name, @mode) {
     my $before = $nginx->peaks;
     $nginx->fault($name, sub { $fake->mode(@mode) }, \&recover,
         during => sub ($answers) {
-            ok wait_for(sub { $fake->stats->{open} == 0 }, 1.5),
+            ok wait_for(sub { $fake->stats->{spoilt} == 0 }, 1.5),
                 'connections are closed';
             my $first = max map { $_->[0]{seconds} } values %$answers;
             cmp_ok $first, '<', 0.2, 'the first answer does not wait';

@@ -94,6 +94,7 @@ sub reset($self) {
 # What it saw since the start or the last forget():
 #   accepted   connections
 #   open       those there are now
+#   spoilt     those of them on which a decision was replaced
 #   pending    replies, or parts of them, that are still to be sent
 #   commands   { NAME => how many }, in capital letters
 #   decided    { key => how many times its decision was asked for }, those that
@@ -184,6 +185,7 @@ sub _control($self) {
     } elsif ($what eq 'stats') {
         my @conns = values %{ $self->{conns} };
         $answer = { %{ $self->{stats} }, open => scalar @conns,
+            spoilt => scalar grep({ $_->{spoilt} } @conns),
             pending => scalar map { @{ $_->{client}{due} } } @conns };
     } else {
         $self->_forget;
@@ -342,6 +344,7 @@ sub _spoil($self, $c, $raw) {
     } else {
         return 0;
     }
+    $c->{spoilt} = 1;
     return 1;
 }
 

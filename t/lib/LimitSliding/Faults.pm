@@ -233,11 +233,13 @@ sub connections_to($self, $port) {
             for map { readlink // '' } glob "/proc/$pid/fd/*";
     }
 
+    # A socket may be listed twice, if others come and go meanwhile.
     my $hex = sprintf '%04X', $port;
     open my $file, '<', '/proc/net/tcp' or die "/proc/net/tcp: $!";
     return scalar grep {
         my (undef, undef, $remote, $state, @rest) = split;
-        ($remote // '') =~ /:$hex$/ && $state =~ /^0[128]$/ && $own{ $rest[5] };
+        ($remote // '') =~ /:$hex$/ && $state =~ /^0[128]$/
+            && delete $own{ $rest[5] };
     } <$file>;
 }
 
