@@ -186,12 +186,7 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
     }
 
     ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
-    ngx_queue_init(&redis->due);
     ngx_queue_init(&redis->waiting);
-
-    redis->flush.handler = ngx_http_limit_sliding_flush;
-    redis->flush.data = redis;
-    redis->flush.log = ngx_cycle->log;
 
     /* not to be cancelled: an exiting worker still answers its requests */
 
@@ -215,10 +210,14 @@ ngx_http_limit_sliding_redis_exit(ngx_http_limit_sliding_redis_t *redis)
 
 
 void
-ngx_http_limit_sliding_redis_succeeded(ngx_http_limit_sliding_redis_t *redis)
+ngx_http_limit_sliding_redis_succeeded(ngx_http_limit_sliding_node_t *node)
 {
-    redis->node->failures = 0;
-    redis->node->answered = 1;
+    ngx_http_limit_sliding_redis_t  *redis;
+
+    redis = node->redis;
+
+    node->failures = 0;
+    node->answered = 1;
 
     if (limit_sliding_breaker_succeeded(&redis->shared->breaker)) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
@@ -229,10 +228,13 @@ ngx_http_limit_sliding_redis_succeeded(ngx_http_limit_sliding_redis_t *redis)
 
 
 void
-ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_redis_t *redis)
+ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_node_t *node)
 {
+    ngx_http_limit_sliding_redis_t  *redis;
+
     static char  *policies[] = { "local", "allow", "deny" };
 
+    redis = node->redis;
     redis->failed = ngx_current_msec;
 
     if (limit_sliding_breaker_failed(&redis->shared->breaker,

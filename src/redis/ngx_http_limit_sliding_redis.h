@@ -129,11 +129,8 @@ struct ngx_http_limit_sliding_redis_s {
     ngx_http_limit_sliding_node_t       *node;
     ngx_rbtree_t                         asks;     /* by what is claimed */
     ngx_rbtree_node_t                    sentinel;
-    ngx_queue_t                          due;      /* asks */
-    ngx_uint_t                           ndue;
     ngx_queue_t                          waiting;  /* waiters, in order of
                                                       their deadlines */
-    ngx_event_t                          flush;    /* posted */
     ngx_event_t                          deadline; /* timer */
     ngx_msec_t                           failed;   /* last time */
     ngx_msec_t                           log_after;

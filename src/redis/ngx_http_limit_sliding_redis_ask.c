@@ -31,7 +31,7 @@ static u_char *ngx_http_limit_sliding_write_key(
 static void ngx_http_limit_sliding_probe(
     ngx_http_limit_sliding_redis_t *redis);
 static ngx_int_t ngx_http_limit_sliding_call(
-    ngx_http_limit_sliding_redis_t *redis);
+    ngx_http_limit_sliding_node_t *node);
 static void ngx_http_limit_sliding_take_waiters(
     ngx_http_limit_sliding_ask_t *ask);
 
@@ -138,6 +138,7 @@ ngx_http_limit_sliding_create_ask(ngx_http_limit_sliding_redis_t *redis,
     }
 
     ask->redis = redis;
+    ask->to = redis->node;
     ask->units = 0;
     ask->asked_units = 0;
     ask->in_call = 0;
@@ -242,13 +243,9 @@ ngx_http_limit_sliding_probe(ngx_http_limit_sliding_redis_t *redis)
 void
 ngx_http_limit_sliding_flush(ngx_event_t *ev)
 {
-    ngx_http_limit_sliding_redis_t  *redis = ev->data;
+    ngx_http_limit_sliding_node_t  *node = ev->data;
 
-    ngx_http_limit_sliding_node_t  *node;
-
-    node = redis->node;
-
-    if (redis->ndue == 0 && node->out_last == 0) {
+    if (node->ndue == 0 && node->out_last == 0) {
         return;
     }
 
@@ -261,14 +258,14 @@ ngx_http_limit_sliding_flush(ngx_event_t *ev)
         return;
 
     default:
-        ngx_http_limit_sliding_fail_due(redis);
+        ngx_http_limit_sliding_fail_due(node);
         return;
     }
 
-    while (redis->ndue >= NGX_HTTP_LIMIT_SLIDING_ASKS
-           || (redis->ndue && node->ncalls < NGX_HTTP_LIMIT_SLIDING_CALLS))
+    while (node->ndue >= NGX_HTTP_LIMIT_SLIDING_ASKS
+           || (node->ndue && node->ncalls < NGX_HTTP_LIMIT_SLIDING_CALLS))
     {
-        if (ngx_http_limit_sliding_call(redis) != NGX_OK) {
+        if (ngx_http_limit_sliding_call(node) != NGX_OK) {
             ngx_http_limit_sliding_node_fail(node, 0, "no memory");
             return;
         }
@@ -279,7 +276,7 @@ ngx_http_limit_sliding_flush(ngx_event_t *ev)
 
 
 static ngx_int_t
-ngx_http_limit_sliding_call(ngx_http_limit_sliding_redis_t *redis)
+ngx_http_limit_sliding_call(ngx_http_limit_sliding_node_t *node)
 {
     ngx_queue_t                    *q;
     ngx_http_limit_sliding_ask_t   *ask;
@@ -293,8 +290,8 @@ ngx_http_limit_sliding_call(ngx_http_limit_sliding_redis_t *redis)
     call->handler = ngx_http_limit_sliding_answered;
     ngx_queue_init(&call->asks);
 
-    while (!ngx_queue_empty(&redis->due)) {
-        q = ngx_queue_head(&redis->due);
+    while (!ngx_queue_empty(&node->due)) {
+        q = ngx_queue_head(&node->due);
         ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
 
         if (!ngx_http_limit_sliding_call_fits(call, ask)) {
@@ -302,17 +299,17 @@ ngx_http_limit_sliding_call(ngx_http_limit_sliding_redis_t *redis)
         }
 
         ngx_queue_remove(q);
-        redis->ndue--;
+        node->ndue--;
         ngx_queue_insert_tail(&call->asks, q);
 
         ngx_http_limit_sliding_take_waiters(ask);
     }
 
-    if (ngx_http_limit_sliding_call_script(redis->node, call) == NGX_OK) {
+    if (ngx_http_limit_sliding_call_script(node, call) == NGX_OK) {
         return NGX_OK;
     }
 
-    call->handler(redis->node, call, NULL);
+    call->handler(node, call, NULL);
 
     return NGX_ERROR;
 }
@@ -339,23 +336,35 @@ ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
 }
 
 
+void
+ngx_http_limit_sliding_make_due(ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_node_t *to)
+{
+    ask->to = to;
+    ngx_queue_insert_tail(&to->due, &ask->queue);
+    to->ndue++;
+
+    ngx_post_event(&to->flush, &ngx_posted_events);
+}
+
+
 /* What waits for a connection waits in vain. */
 
 void
-ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_redis_t *redis)
+ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_node_t *node)
 {
     ngx_queue_t                   *q;
     ngx_http_limit_sliding_ask_t  *ask;
 
-    while (!ngx_queue_empty(&redis->due)) {
-        q = ngx_queue_head(&redis->due);
+    while (!ngx_queue_empty(&node->due)) {
+        q = ngx_queue_head(&node->due);
         ngx_queue_remove(q);
-        redis->ndue--;
+        node->ndue--;
 
         ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
 
         ask->units = 0;
         ngx_http_limit_sliding_fail_waiters(&ask->waiters);
-        ngx_http_limit_sliding_ask_done(redis, ask);
+        ngx_http_limit_sliding_ask_done(node->redis, ask);
     }
 }

@@ -79,6 +79,8 @@ typedef struct {
 struct ngx_http_limit_sliding_ask_s {
     ngx_rbtree_node_t                    node;     /* key: what is claimed */
     ngx_http_limit_sliding_redis_t      *redis;
+    ngx_http_limit_sliding_node_t       *to;       /* where it is due, or was
+                                                      asked */
     ngx_queue_t                          queue;    /* due, or of a call */
     ngx_queue_t                          waiters;  /* for the next call */
     ngx_queue_t                          asked;    /* for the one under way */
@@ -137,6 +139,10 @@ struct ngx_http_limit_sliding_node_s {
     size_t                               out_sent;
     size_t                               out_last;
     size_t                               out_size;
+
+    ngx_queue_t                          due;      /* asks */
+    ngx_uint_t                           ndue;
+    ngx_event_t                          flush;    /* posted */
 
     ngx_queue_t                          calls;    /* in order of sending */
     ngx_uint_t                           ncalls;
@@ -225,7 +231,9 @@ char *ngx_http_limit_sliding_reply_text(
 
 /* ask */
 void ngx_http_limit_sliding_flush(ngx_event_t *ev);
-void ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_redis_t *redis);
+void ngx_http_limit_sliding_make_due(ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_node_t *to);
+void ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_node_t *node);
 
 /* wait */
 void ngx_http_limit_sliding_join(ngx_http_limit_sliding_redis_t *redis,
@@ -255,9 +263,8 @@ ngx_int_t ngx_http_limit_sliding_call_script(
 ngx_int_t ngx_http_limit_sliding_redis_start(
     ngx_http_limit_sliding_redis_t *redis);
 void ngx_http_limit_sliding_redis_succeeded(
-    ngx_http_limit_sliding_redis_t *redis);
-void ngx_http_limit_sliding_redis_failed(
-    ngx_http_limit_sliding_redis_t *redis);
+    ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_node_t *node);
 void ngx_cdecl ngx_http_limit_sliding_redis_log(
     ngx_http_limit_sliding_redis_t *redis, ngx_err_t err, const char *fmt,
     ...);

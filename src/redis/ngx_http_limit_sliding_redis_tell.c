@@ -73,7 +73,7 @@ ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
         return;
     }
 
-    ngx_http_limit_sliding_redis_succeeded(node->redis);
+    ngx_http_limit_sliding_redis_succeeded(node);
 
     number = reply->numbers;
     now_ms = *number++;
@@ -93,9 +93,9 @@ ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
 
     ngx_free(call);
 
-    if (node->redis->ndue) {
+    if (node->ndue) {
         /* some wait for a call to end */
-        ngx_post_event(&node->redis->flush, &ngx_posted_events);
+        ngx_post_event(&node->flush, &ngx_posted_events);
     }
 }
 
@@ -119,8 +119,8 @@ ngx_http_limit_sliding_call_failed(ngx_http_limit_sliding_node_t *node,
 
     ngx_free(call);
 
-    if (node->redis->ndue) {
-        ngx_post_event(&node->redis->flush, &ngx_posted_events);
+    if (node->ndue) {
+        ngx_post_event(&node->flush, &ngx_posted_events);
     }
 }
 
@@ -142,14 +142,14 @@ ngx_http_limit_sliding_call_refused(ngx_http_limit_sliding_node_t *node,
         call->whole = 1;
 
         if (ngx_http_limit_sliding_call_script(node, call) == NGX_OK) {
-            ngx_post_event(&node->redis->flush, &ngx_posted_events);
+            ngx_post_event(&node->flush, &ngx_posted_events);
             return;
         }
     }
 
     ngx_http_limit_sliding_redis_log(node->redis, 0, "%s",
                                      ngx_http_limit_sliding_reply_text(reply));
-    ngx_http_limit_sliding_redis_failed(node->redis);
+    ngx_http_limit_sliding_redis_failed(node);
 
     if (ngx_http_limit_sliding_is(reply, "READONLY")
         || ngx_http_limit_sliding_is(reply, "MASTERDOWN"))
@@ -335,9 +335,7 @@ ngx_http_limit_sliding_ask_done(ngx_http_limit_sliding_redis_t *redis,
     ask->in_call = 0;
 
     if (ask->units) {
-        ngx_queue_insert_tail(&redis->due, &ask->queue);
-        redis->ndue++;
-        ngx_post_event(&redis->flush, &ngx_posted_events);
+        ngx_http_limit_sliding_make_due(ask, ask->to);
         return;
     }
 
