@@ -180,11 +180,6 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
 
     servers = redis->servers.elts;
 
-    redis->node = ngx_http_limit_sliding_node_create(redis, servers);
-    if (redis->node == NULL) {
-        return NGX_ERROR;
-    }
-
     ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
     ngx_queue_init(&redis->waiting);
 
@@ -194,7 +189,13 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
     redis->deadline.data = redis;
     redis->deadline.log = ngx_cycle->log;
 
-    return NGX_OK;
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_CLUSTER) {
+        return ngx_http_limit_sliding_cluster_start(redis);
+    }
+
+    redis->node = ngx_http_limit_sliding_node_create(redis, servers);
+
+    return redis->node ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -205,6 +206,10 @@ ngx_http_limit_sliding_redis_exit(ngx_http_limit_sliding_redis_t *redis)
 {
     if (redis->node) {
         ngx_http_limit_sliding_node_close(redis->node);
+    }
+
+    if (redis->cluster) {
+        ngx_http_limit_sliding_cluster_exit(redis);
     }
 }
 
@@ -236,6 +241,11 @@ ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_node_t *node)
 
     redis = node->redis;
     redis->failed = ngx_current_msec;
+
+    if (redis->cluster && ngx_http_limit_sliding_cluster_is_alive(node)) {
+        /* the rest of it is no worse for that */
+        return;
+    }
 
     if (limit_sliding_breaker_failed(&redis->shared->breaker,
                                      ngx_current_msec,

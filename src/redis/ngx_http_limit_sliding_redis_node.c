@@ -222,7 +222,11 @@ ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
     redis = node->redis;
     ready = (node->state == NGX_HTTP_LIMIT_SLIDING_READY);
 
-    if (reason) {
+    if (reason && redis->cluster) {
+        ngx_http_limit_sliding_redis_log(redis, err, "%V: %s",
+                                         &node->server->text, reason);
+
+    } else if (reason) {
         ngx_http_limit_sliding_redis_log(redis, err, "%s", reason);
     }
 
@@ -241,6 +245,10 @@ ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_redis_failed(node);
 
     ngx_http_limit_sliding_node_drop(node, &calls);
+
+    if (redis->cluster) {
+        ngx_http_limit_sliding_map_stale(redis, NULL);
+    }
 
     if (!ready) {
         ngx_http_limit_sliding_fail_due(node);

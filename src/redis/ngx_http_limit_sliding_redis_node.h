@@ -22,6 +22,18 @@
 
 #define NGX_HTTP_LIMIT_SLIDING_STRING   256
 
+/* In place of the slot of keys that have several. */
+
+#define NGX_HTTP_LIMIT_SLIDING_MIXED    -1
+
+/* A claim's look of what is given back. */
+
+#define NGX_HTTP_LIMIT_SLIDING_GIVE_BACK  2
+
+/* Nodes that an ask is sent to before it fails. */
+
+#define NGX_HTTP_LIMIT_SLIDING_HOPS     5
+
 /* Numbers in a reply. */
 
 #define NGX_HTTP_LIMIT_SLIDING_NUMBERS  4096
@@ -35,6 +47,8 @@ typedef struct {
     ngx_uint_t                           n;        /* elements of an array */
     int64_t                              numbers[
                                              NGX_HTTP_LIMIT_SLIDING_NUMBERS];
+    ngx_http_limit_sliding_node_t       *map;      /* that of the slots is
+                                                      expected, of this node */
     ngx_str_t                            strings[2];   /* of its first ones */
     u_char                               string_text[2][
                                                 NGX_HTTP_LIMIT_SLIDING_STRING];
@@ -59,6 +73,8 @@ struct ngx_http_limit_sliding_call_s {
     ngx_uint_t                           nclaims;
     ngx_uint_t                           numbers;  /* that it returns */
     unsigned                             whole:1;  /* sent as EVAL */
+    unsigned                             asking:1; /* after ASKING */
+    unsigned                             map:1;    /* asks for that of slots */
     ngx_http_limit_sliding_reply_handler_pt
                                          handler;
 };
@@ -70,6 +86,10 @@ typedef struct {
     limit_sliding_claim_t                claim;
     ngx_http_limit_sliding_remote_zone_t *zone;
     ngx_str_t                            key;      /* in Redis */
+    ngx_int_t                            slot;     /* of a cluster */
+    ngx_uint_t                           index;    /* among the request's */
+    uint64_t                             taken_ms; /* of what is given back, */
+    uint64_t                             taken_of; /* see scripts.h */
 } ngx_http_limit_sliding_part_t;
 
 
@@ -87,7 +107,13 @@ struct ngx_http_limit_sliding_ask_s {
     ngx_uint_t                           units;    /* for the next call, those
                                                       nobody waits for too */
     ngx_uint_t                           asked_units;
+    ngx_msec_t                           since;    /* asked first */
+    ngx_uint_t                           hops;     /* since then */
     unsigned                             in_call:1;
+    unsigned                             asking:1; /* at a slot's next node */
+    unsigned                             shared:1; /* is among redis->asks */
+    ngx_int_t                            slot;     /* of all parts, or
+                                              NGX_HTTP_LIMIT_SLIDING_MIXED */
 
     ngx_uint_t                           nparts;
     ngx_http_limit_sliding_part_t        parts[1];
@@ -153,6 +179,27 @@ struct ngx_http_limit_sliding_node_s {
     ngx_uint_t                           answered; /* since it failed last */
     ngx_uint_t                           failures; /* in a row */
     ngx_msec_t                           retry_at;
+
+    ngx_queue_t                          queue;    /* of the cluster */
+    unsigned                             seed:1;
+    unsigned                             mapped:1; /* has slots */
+};
+
+
+/* A worker's view of a cluster. */
+
+struct ngx_http_limit_sliding_cluster_s {
+    ngx_queue_t                          nodes;
+    ngx_uint_t                           nnodes;
+    ngx_event_t                          refresh;  /* posted */
+    ngx_http_limit_sliding_node_t       *hint;     /* whom to ask best */
+    ngx_http_limit_sliding_node_t       *asked;    /* for the map; or NULL */
+    ngx_msec_t                           asked_at;
+    ngx_uint_t                           ranges;   /* of the map told so far */
+    unsigned                             loaded:1;
+    unsigned                             stale:1;
+
+    ngx_http_limit_sliding_node_t       *slots[LIMIT_SLIDING_CLUSTER_SLOTS];
 };
 
 
@@ -203,6 +250,59 @@ void ngx_http_limit_sliding_node_ask_master(
 void ngx_http_limit_sliding_node_turn_to_master(
     ngx_http_limit_sliding_node_t *node);
 
+ngx_int_t ngx_http_limit_sliding_node_set_address(
+    ngx_http_limit_sliding_node_t *node, ngx_str_t *host, ngx_int_t port);
+void ngx_http_limit_sliding_node_use_address(
+    ngx_http_limit_sliding_node_t *node);
+
+void ngx_http_limit_sliding_node_host(ngx_http_limit_sliding_node_t *node,
+    ngx_str_t *host);
+
+/* cluster */
+ngx_int_t ngx_http_limit_sliding_cluster_start(
+    ngx_http_limit_sliding_redis_t *redis);
+void ngx_http_limit_sliding_cluster_exit(
+    ngx_http_limit_sliding_redis_t *redis);
+ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_cluster_node(
+    ngx_http_limit_sliding_redis_t *redis, ngx_str_t *host, ngx_int_t port);
+ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_route(
+    ngx_http_limit_sliding_redis_t *redis, ngx_int_t slot);
+ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_cluster_any(
+    ngx_http_limit_sliding_cluster_t *cluster);
+ngx_uint_t ngx_http_limit_sliding_is_worth(
+    ngx_http_limit_sliding_redis_t *redis, ngx_int_t slot);
+ngx_uint_t ngx_http_limit_sliding_cluster_is_alive(
+    ngx_http_limit_sliding_node_t *but);
+void ngx_http_limit_sliding_cluster_forget(
+    ngx_http_limit_sliding_cluster_t *cluster,
+    ngx_http_limit_sliding_node_t *but);
+
+/* map */
+void ngx_http_limit_sliding_map_stale(ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_node_t *hint);
+void ngx_http_limit_sliding_map_refresh(ngx_event_t *ev);
+ngx_int_t ngx_http_limit_sliding_map_greeting(
+    ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_map_add(ngx_http_limit_sliding_node_t *node,
+    int64_t first, int64_t last, ngx_str_t *host, int64_t port);
+
+/* redirect */
+ngx_int_t ngx_http_limit_sliding_redirect(ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_call_t *call,
+    ngx_http_limit_sliding_reply_t *reply);
+ngx_uint_t ngx_http_limit_sliding_redirect_due(
+    ngx_http_limit_sliding_ask_t *ask, ngx_http_limit_sliding_node_t *node);
+ngx_int_t ngx_http_limit_sliding_call_asking(
+    ngx_http_limit_sliding_node_t *node);
+
+/* split */
+ngx_int_t ngx_http_limit_sliding_split(ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_ask_t *ask, limit_sliding_claim_t *claims,
+    ngx_http_limit_sliding_waiter_t *waiter);
+
+void ngx_http_limit_sliding_split_leave(
+    ngx_http_limit_sliding_waiter_t *waiter);
+
 /* connect */
 void ngx_http_limit_sliding_node_resolve(
     ngx_http_limit_sliding_node_t *node);
@@ -230,6 +330,14 @@ char *ngx_http_limit_sliding_reply_text(
     ngx_http_limit_sliding_reply_t *reply);
 
 /* ask */
+ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_find_ask(
+    ngx_http_limit_sliding_redis_t *redis, uint64_t hash);
+ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_alloc_ask(
+    ngx_http_limit_sliding_redis_t *redis, ngx_uint_t nparts, size_t len);
+void ngx_http_limit_sliding_share_ask(ngx_http_limit_sliding_ask_t *ask,
+    uint64_t hash);
+
+/* due */
 void ngx_http_limit_sliding_flush(ngx_event_t *ev);
 void ngx_http_limit_sliding_make_due(ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_node_t *to);

@@ -19,7 +19,7 @@
     (2 * NGX_HTTP_LIMIT_SLIDING_CLAIMS)
 
 #define NGX_HTTP_LIMIT_SLIDING_ARGS                                           \
-    (4 + NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS * (1 + 6 + 1)                     \
+    (4 + NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS * (1 + 8 + 1)                     \
      + NGX_HTTP_LIMIT_SLIDING_ASKS * 2)
 
 
@@ -31,10 +31,11 @@ typedef struct {
     size_t                  len[NGX_HTTP_LIMIT_SLIDING_ARGS];
 
     ngx_uint_t              nkinds;
-    limit_sliding_claim_t  *kinds[NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS];
+    ngx_http_limit_sliding_part_t
+                           *kinds[NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS];
 
     u_char                 *last;
-    u_char                  text[NGX_HTTP_LIMIT_SLIDING_ARGS * 12];
+    u_char                  text[NGX_HTTP_LIMIT_SLIDING_ARGS * 16];
 } ngx_http_limit_sliding_command_t;
 
 
@@ -49,7 +50,8 @@ static void ngx_http_limit_sliding_add_kinds(
 static void ngx_http_limit_sliding_add_asks(
     ngx_http_limit_sliding_command_t *command, ngx_queue_t *asks);
 static ngx_uint_t ngx_http_limit_sliding_kind(
-    ngx_http_limit_sliding_command_t *command, limit_sliding_claim_t *claim);
+    ngx_http_limit_sliding_command_t *command,
+    ngx_http_limit_sliding_part_t *part);
 
 
 /* What the zones of a Redis need, in one script. */
@@ -61,17 +63,24 @@ ngx_http_limit_sliding_redis_script(ngx_conf_t *cf,
     u_char      digest[20];
     ngx_str_t  *script, *sha1;
     ngx_sha1_t  sha;
+    ngx_uint_t  algorithms;
+
+    algorithms = redis->algorithms;
+
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_CLUSTER) {
+        algorithms |= LIMIT_SLIDING_SCRIPT_CLUSTER;
+    }
 
     script = &redis->script;
 
-    script->len = limit_sliding_script(redis->algorithms, NULL, 0);
+    script->len = limit_sliding_script(algorithms, NULL, 0);
 
     script->data = ngx_pnalloc(cf->pool, script->len + 1);
     if (script->data == NULL) {
         return NGX_ERROR;
     }
 
-    (void) limit_sliding_script(redis->algorithms, (char *) script->data,
+    (void) limit_sliding_script(algorithms, (char *) script->data,
                                 script->len + 1);
 
     sha1 = &redis->script_sha1;
@@ -93,7 +102,10 @@ ngx_http_limit_sliding_redis_script(ngx_conf_t *cf,
 }
 
 
-/* As many as a call takes; each takes a part of what the reply may hold. */
+/*
+ * As many as a call takes; each takes a part of what the reply may hold.  In a
+ * cluster, where they lie in one slot hardly ever, one: a redirection is its.
+ */
 
 ngx_uint_t
 ngx_http_limit_sliding_call_fits(ngx_http_limit_sliding_call_t *call,
@@ -107,7 +119,7 @@ ngx_http_limit_sliding_call_fits(ngx_http_limit_sliding_call_t *call,
         numbers += 1 + limit_sliding_remote_values(ask->parts[i].claim.policy);
     }
 
-    if (call->nasks == NGX_HTTP_LIMIT_SLIDING_ASKS
+    if (call->nasks == (ask->redis->cluster ? 1 : NGX_HTTP_LIMIT_SLIDING_ASKS)
         || call->nclaims + ask->nparts > NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS
         || 1 + call->numbers + numbers > NGX_HTTP_LIMIT_SLIDING_NUMBERS)
     {
@@ -135,6 +147,12 @@ ngx_http_limit_sliding_call_script(ngx_http_limit_sliding_node_t *node,
 
     redis = node->redis;
     command = &buffer;
+
+    if (call->asking
+        && ngx_http_limit_sliding_call_asking(node) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     command->argc = 0;
     command->nkinds = 0;
@@ -223,14 +241,14 @@ ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
         ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
 
         for (i = 0; i < ask->nparts; i++) {
-            (void) ngx_http_limit_sliding_kind(command, &ask->parts[i].claim);
+            (void) ngx_http_limit_sliding_kind(command, &ask->parts[i]);
         }
     }
 
     ngx_http_limit_sliding_add_number(command, command->nkinds);
 
     for (i = 0; i < command->nkinds; i++) {
-        kind = command->kinds[i];
+        kind = &command->kinds[i]->claim;
 
         ngx_http_limit_sliding_add_number(command, kind->policy->algorithm);
         ngx_http_limit_sliding_add_number(command, kind->policy->window_ms);
@@ -241,6 +259,13 @@ ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
                          : kind->policy->burst);
         ngx_http_limit_sliding_add_number(command, kind->cost);
         ngx_http_limit_sliding_add_number(command, kind->look);
+
+        if (kind->look == NGX_HTTP_LIMIT_SLIDING_GIVE_BACK) {
+            ngx_http_limit_sliding_add_number(command,
+                                              command->kinds[i]->taken_ms);
+            ngx_http_limit_sliding_add_number(command,
+                                              command->kinds[i]->taken_of);
+        }
     }
 }
 
@@ -249,24 +274,28 @@ ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
 
 static ngx_uint_t
 ngx_http_limit_sliding_kind(ngx_http_limit_sliding_command_t *command,
-    limit_sliding_claim_t *claim)
+    ngx_http_limit_sliding_part_t *part)
 {
     ngx_uint_t              i;
-    limit_sliding_claim_t  *kind;
+    limit_sliding_claim_t  *claim, *kind;
+
+    claim = &part->claim;
 
     for (i = 0; i < command->nkinds; i++) {
-        kind = command->kinds[i];
+        kind = &command->kinds[i]->claim;
 
-        if (kind->policy == claim->policy
-            && kind->limit == claim->limit
-            && kind->cost == claim->cost
-            && kind->look == claim->look)
+        if (command->kinds[i] == part
+            || (kind->policy == claim->policy
+                && kind->limit == claim->limit
+                && kind->cost == claim->cost
+                && kind->look == claim->look
+                && kind->look != NGX_HTTP_LIMIT_SLIDING_GIVE_BACK))
         {
             return i + 1;
         }
     }
 
-    command->kinds[command->nkinds++] = claim;
+    command->kinds[command->nkinds++] = part;
 
     return command->nkinds;
 }
@@ -291,7 +320,7 @@ ngx_http_limit_sliding_add_asks(ngx_http_limit_sliding_command_t *command,
 
         for (i = 0; i < ask->nparts; i++) {
             ngx_http_limit_sliding_add_number(command,
-                ngx_http_limit_sliding_kind(command, &ask->parts[i].claim));
+                ngx_http_limit_sliding_kind(command, &ask->parts[i]));
         }
     }
 }

@@ -135,6 +135,12 @@ ngx_http_limit_sliding_call_refused(ngx_http_limit_sliding_node_t *node,
     (reply->len >= sizeof(code) - 1                                           \
      && ngx_strncmp(reply->text, code, sizeof(code) - 1) == 0)
 
+    if (node->redis->cluster
+        && ngx_http_limit_sliding_redirect(node, call, reply) == NGX_OK)
+    {
+        return;
+    }
+
     if (ngx_http_limit_sliding_is(reply, "NOSCRIPT") && !call->whole) {
 
         /* the one command that is known not to have run */
@@ -287,6 +293,11 @@ ngx_http_limit_sliding_tell_answer(ngx_http_limit_sliding_ask_t *ask,
             remote = waiter->claims[i].remote;
             verdict = &remote->verdict;
 
+            remote->taken_ms = answer->remotes[i].now_ms;
+            remote->taken_of = answer->remotes[i].values[0]
+                               + (uint64_t) before * ask->parts[i].claim.cost
+                                 * ask->parts[i].claim.policy->window_ms;
+
             ngx_http_limit_sliding_describe_part(ask, answer, i, before,
                                                  admitted, verdict);
 
@@ -333,13 +344,19 @@ ngx_http_limit_sliding_ask_done(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_ask_t *ask)
 {
     ask->in_call = 0;
+    ask->hops = 0;
+    ask->asking = 0;
 
     if (ask->units) {
-        ngx_http_limit_sliding_make_due(ask, ask->to);
+        ngx_http_limit_sliding_make_due(ask,
+                         ngx_http_limit_sliding_route(redis, ask->slot));
         return;
     }
 
-    ngx_rbtree_delete(&redis->asks, &ask->node);
+    if (ask->shared) {
+        ngx_rbtree_delete(&redis->asks, &ask->node);
+    }
+
     ngx_free(ask);
 }
 

@@ -22,7 +22,8 @@ ngx_http_limit_sliding_join(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_ask_t *ask, ngx_http_limit_sliding_waiter_t *waiter)
 {
     if (ask->units == 0 && !ask->in_call) {
-        ngx_http_limit_sliding_make_due(ask, ask->to);
+        ngx_http_limit_sliding_make_due(ask,
+                         ngx_http_limit_sliding_route(redis, ask->slot));
     }
 
     if (waiter) {
@@ -148,6 +149,10 @@ ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter)
 {
     if (waiter->ask) {
         ngx_http_limit_sliding_unlink(waiter);
+    }
+
+    if (waiter->split) {
+        ngx_http_limit_sliding_split_leave(waiter);
     }
 
     if (waiter->event.posted) {
