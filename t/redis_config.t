@@ -117,6 +117,10 @@ my @wrong = (
         qr/needs "topology sentinel"/ ],
     [ block => "$server server 127.0.0.2;",    'shared',
         qr/several servers, which needs "topology sentinel"/ ],
+    [ block => "$server topology cluster; database 1;", 'database',
+        qr/must be 0 with "topology cluster"/ ],
+    [ block => "$server topology cluster; sentinel_master m;",
+        'sentinel_master' ],
     [ block => "$server key_format md5;",      'md5',     qr/digest/ ],
     [ block => "$server ssl maybe;",           'maybe' ],
     [ block => "$server ssl_verify yes;",      'yes' ],
@@ -223,6 +227,7 @@ BLOCK
         ssl_verify on;
 TLS
     [ 'in another order', '', "key_format plain; on_error deny; $server" ],
+    [ 'a cluster', '', "$server server 127.0.0.2; topology cluster;" ],
     (map { [ "on_error $_", '', "$server on_error $_;" ] }
         qw(local allow deny)),
     [ 'a password', '', "$server password 'secret';" ],

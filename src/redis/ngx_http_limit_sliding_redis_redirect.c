@@ -11,21 +11,19 @@
 #include "ngx_http_limit_sliding_redis_node.h"
 
 
-/* Where to, as "MOVED slot host:port" says. */
-
-typedef struct {
-    ngx_int_t                             slot;
-    ngx_str_t                             host;
-    ngx_int_t                             port;
-} ngx_http_limit_sliding_direction_t;
+typedef enum {
+    NGX_HTTP_LIMIT_SLIDING_MOVED = 0,
+    NGX_HTTP_LIMIT_SLIDING_ASKED,
+    NGX_HTTP_LIMIT_SLIDING_AGAIN
+} ngx_http_limit_sliding_direction_e;
 
 
 static ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_redirect_to(
     ngx_http_limit_sliding_node_t *node,
-    ngx_http_limit_sliding_reply_t *reply, ngx_uint_t *asking);
-static ngx_int_t ngx_http_limit_sliding_parse_direction(
-    ngx_http_limit_sliding_node_t *node, u_char *p, u_char *last,
-    ngx_http_limit_sliding_direction_t *direction);
+    ngx_http_limit_sliding_reply_t *reply,
+    ngx_http_limit_sliding_direction_e *direction);
+static ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_parse_direction(
+    ngx_http_limit_sliding_node_t *node, u_char *p, u_char *last);
 static void ngx_http_limit_sliding_unask(ngx_http_limit_sliding_ask_t *ask);
 static void ngx_http_limit_sliding_asking_answered(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
@@ -38,12 +36,12 @@ ngx_int_t
 ngx_http_limit_sliding_redirect(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_reply_t *reply)
 {
-    ngx_uint_t                      asking;
-    ngx_queue_t                    *q;
-    ngx_http_limit_sliding_ask_t   *ask;
-    ngx_http_limit_sliding_node_t  *to;
+    ngx_queue_t                         *q;
+    ngx_http_limit_sliding_ask_t        *ask;
+    ngx_http_limit_sliding_node_t       *to;
+    ngx_http_limit_sliding_direction_e   direction;
 
-    to = ngx_http_limit_sliding_redirect_to(node, reply, &asking);
+    to = ngx_http_limit_sliding_redirect_to(node, reply, &direction);
     if (to == NULL) {
         return NGX_DECLINED;
     }
@@ -52,6 +50,11 @@ ngx_http_limit_sliding_redirect(ngx_http_limit_sliding_node_t *node,
 
     q = ngx_queue_head(&call->asks);
     ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
+
+    if (direction == NGX_HTTP_LIMIT_SLIDING_MOVED) {
+        node->redis->cluster->slots[ask->slot] = to;
+        ngx_http_limit_sliding_map_stale(node->redis, node);
+    }
 
     if (ask->hops >= NGX_HTTP_LIMIT_SLIDING_HOPS
         || ngx_current_msec - ask->since >= node->redis->timeout)
@@ -66,7 +69,7 @@ ngx_http_limit_sliding_redirect(ngx_http_limit_sliding_node_t *node,
 
     ngx_http_limit_sliding_unask(ask);
 
-    ask->asking = asking;
+    ask->asking = (direction == NGX_HTTP_LIMIT_SLIDING_ASKED);
     ngx_http_limit_sliding_make_due(ask, to);
 
     return NGX_OK;
@@ -75,95 +78,76 @@ ngx_http_limit_sliding_redirect(ngx_http_limit_sliding_node_t *node,
 
 static ngx_http_limit_sliding_node_t *
 ngx_http_limit_sliding_redirect_to(ngx_http_limit_sliding_node_t *node,
-    ngx_http_limit_sliding_reply_t *reply, ngx_uint_t *asking)
+    ngx_http_limit_sliding_reply_t *reply,
+    ngx_http_limit_sliding_direction_e *direction)
 {
-    u_char                              *p, *last;
-    ngx_http_limit_sliding_node_t       *to;
-    ngx_http_limit_sliding_direction_t   direction;
+    u_char  *p, *last;
 
     p = reply->text;
     last = p + reply->len;
 
-    *asking = 0;
-
     if (reply->len > 6 && ngx_strncmp(p, "MOVED ", 6) == 0) {
-        p += 6;
+        *direction = NGX_HTTP_LIMIT_SLIDING_MOVED;
+        return ngx_http_limit_sliding_parse_direction(node, p + 6, last);
+    }
 
-    } else if (reply->len > 4 && ngx_strncmp(p, "ASK ", 4) == 0) {
-        p += 4;
-        *asking = 1;
+    if (reply->len > 4 && ngx_strncmp(p, "ASK ", 4) == 0) {
+        *direction = NGX_HTTP_LIMIT_SLIDING_ASKED;
+        return ngx_http_limit_sliding_parse_direction(node, p + 4, last);
+    }
 
-    } else if (ngx_strlcasestrn(p, last, (u_char *) "non local key", 13 - 1)) {
+    if (ngx_strlcasestrn(p, last, (u_char *) "non local key", 13 - 1)) {
 
         /*
          * Of a slot that moves: the script's first command expired the last
          * event of a log, and what no longer exists is asked elsewhere.
          */
 
+        *direction = NGX_HTTP_LIMIT_SLIDING_AGAIN;
         return node;
-
-    } else {
-        if (reply->len > 11 && ngx_strncmp(p, "CLUSTERDOWN", 11) == 0) {
-            ngx_http_limit_sliding_map_stale(node->redis, node);
-        }
-
-        return NULL;
     }
 
-    if (ngx_http_limit_sliding_parse_direction(node, p, last, &direction)
-        != NGX_OK)
-    {
-        return NULL;
-    }
-
-    to = ngx_http_limit_sliding_cluster_node(node->redis, &direction.host,
-                                             direction.port);
-
-    if (to && !*asking) {
-        node->redis->cluster->slots[direction.slot] = to;
+    if (reply->len > 11 && ngx_strncmp(p, "CLUSTERDOWN", 11) == 0) {
         ngx_http_limit_sliding_map_stale(node->redis, node);
     }
 
-    return to;
+    return NULL;
 }
 
 
-/* "slot host:port"; a host may have colons, or be left out: it is the same. */
+/*
+ * "slot host:port": the slot is the one that was asked of.  A host may have
+ * colons, or be left out: it is the same.
+ */
 
-static ngx_int_t
+static ngx_http_limit_sliding_node_t *
 ngx_http_limit_sliding_parse_direction(ngx_http_limit_sliding_node_t *node,
-    u_char *p, u_char *last, ngx_http_limit_sliding_direction_t *direction)
+    u_char *p, u_char *last)
 {
-    u_char  *blank, *colon;
+    u_char     *blank, *colon;
+    ngx_str_t   host;
 
     blank = ngx_strlchr(p, last, ' ');
     if (blank == NULL) {
-        return NGX_ERROR;
-    }
-
-    direction->slot = ngx_atoi(p, blank - p);
-
-    if (direction->slot == NGX_ERROR
-        || direction->slot >= LIMIT_SLIDING_CLUSTER_SLOTS)
-    {
-        return NGX_ERROR;
+        return NULL;
     }
 
     for (colon = last - 1; *colon != ':'; colon--) {
         if (colon == blank) {
-            return NGX_ERROR;
+            return NULL;
         }
     }
 
-    direction->host.data = blank + 1;
-    direction->host.len = colon - (blank + 1);
-    direction->port = ngx_atoi(colon + 1, last - (colon + 1));
+    host.data = blank + 1;
+    host.len = colon - host.data;
 
-    if (direction->host.len == 0 || direction->host.data[0] == '?') {
-        ngx_http_limit_sliding_node_host(node, &direction->host);
+    if (host.len == 0 || host.data[0] == '?') {
+        ngx_http_limit_sliding_node_host(node, &host);
     }
 
-    return NGX_OK;
+    return ngx_http_limit_sliding_cluster_node(node->redis, &host,
+                                               ngx_atoi(colon + 1,
+                                                        last - (colon + 1)));
 }
 
 
