@@ -163,6 +163,20 @@ for my $name (sort keys %zones) {
 }
 
 
+# a reload in the middle
+
+{
+    my %old = map { $_ => 1 } map { $_->workers } @nginx;
+    my ($got, $sources) = run([ ('/counter?key=reload') x $REQUESTS ],
+        at => { 300 => sub { $_->hup for @nginx } });
+    is $got->{'/counter?key=reload'}{PASSED}, $LIMIT,
+        "reloaded in the middle: exactly $LIMIT pass";
+    ok !$sources->{fallback}, '... by Redis';
+    ok wait_for(sub { !grep { $old{$_} } map { $_->children } @nginx }),
+        '... old workers are gone';
+}
+
+
 # keys, and connections to where they are
 
 my ($got) = run([ shuffle map { ("/some?key=k$_") x 3 } 1 .. 300 ]);

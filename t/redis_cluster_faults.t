@@ -180,6 +180,36 @@ SKIP: {
 }
 
 
+# TLS, by a name that the certificate has or, as nodes say it, has not
+
+SKIP: {
+    skip 'no TLS', 5 if !LimitSliding::Test->new->has_ssl;
+
+    my $tls = LimitSliding::Redis::certificates(
+        File::Temp::tempdir(CLEANUP => 1));
+    my $secure = LimitSliding::Redis->new(tls => $tls, config => {
+        'cluster-enabled' => 'yes', 'tls-cluster' => 'yes',
+        'cluster-port' => LimitSliding::Test::reserve_port()->{port},
+        'cluster-announce-ip' => '127.0.0.1' })->start;
+    $secure->command(qw(CLUSTER ADDSLOTSRANGE 0 16383));
+    wait_ok($secure);
+
+    my $server = '127.0.0.1:' . $secure->tls_port;
+    my $block = "ssl on; ssl_trusted_certificate $tls->{ca};";
+    my $nginx = nginx($server, timeout => 1,
+        block => "$block ssl_name redis.test;");
+    ok defined $nginx->wait_healthy, 'TLS: Redis decides';
+    $nginx->exact('tls');
+    $nginx->finish_one;
+
+    $nginx = nginx($server, timeout => 1, block => $block);
+    is_deeply sources($nginx, 'x', 1), { fallback => 1 },
+        "TLS: a host that is not the certificate's";
+    $nginx->finish_one;
+    $secure->stop;
+}
+
+
 # Names of nodes need a resolver, even where seeds are addresses
 
 ($cluster, $node) = single('cluster-announce-hostname' => 'redis.test',

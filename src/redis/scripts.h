@@ -45,8 +45,8 @@ extern "C" {
 
 /*
  * The script for these algorithms, a mask of 1 << limit_sliding_algorithm_t,
- * and LIMIT_SLIDING_SCRIPT_CLUSTER.  Returns its length, and writes it with a final NUL if `bytes` is more.  Its
- * first line, and no other, reads the clock.
+ * and LIMIT_SLIDING_SCRIPT_CLUSTER.  Returns its length, and writes it with a
+ * final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
  */
 size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes);
 

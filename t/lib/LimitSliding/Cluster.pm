@@ -137,10 +137,12 @@ sub move_slot($self, $slot, $from, $to, $between = sub { }) {
 }
 
 # Slots that move in quick succession leave some nodes with an old view of
-# them, and for good: so masters say it all again.
+# them, and for good: so masters say it all again, one after the other, since
+# who says it last is believed.
 sub settle($self) {
     for my $master ($self->masters) {
         $master->command(qw(CLUSTER BUMPEPOCH));
+        sleep $self->{timeout};
     }
     $self->wait_agreed;
 }
