@@ -5,7 +5,6 @@ package LimitSliding::Cluster;
 #   my $cluster = LimitSliding::Cluster->new(masters => 3)->start;
 #   my $master = $cluster->master_of('key');
 #   $cluster->move_slot($slot, $from, $to);
-#   $cluster->kill_master($master);
 
 use v5.36;
 
@@ -134,17 +133,6 @@ sub move_slot($self, $slot, $from, $to, $between = sub { }) {
     $between->('moved');
     $_->command(qw(CLUSTER SETSLOT), $slot, 'NODE', $self->id($to))
         for $to, $from, grep { $_ != $to && $_ != $from } $self->masters;
-}
-
-# Slots that move in quick succession leave some nodes with an old view of
-# them, and for good: so masters say it all again, one after the other, since
-# who says it last is believed.
-sub settle($self) {
-    for my $master ($self->masters) {
-        $master->command(qw(CLUSTER BUMPEPOCH));
-        sleep $self->{timeout};
-    }
-    $self->wait_agreed;
 }
 
 # Calls of all.
