@@ -471,6 +471,8 @@ static void given_back_is_never_taken(void **state)
         {"token_bucket", "3 1000 7 0", 1000},
         {"token_bucket burst", "3 1000 3 11", 1000},
         {"leaky_bucket", "4 1000 7 6", 1000},
+        {"token_bucket, hardly used", "3 1000 60 0", 1000},
+        {"leaky_bucket, hardly used", "4 1000 60 20", 1000},
     };
 
     (void)state;
