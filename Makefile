@@ -144,19 +144,24 @@ unit: $(unit_TESTS)  ## the unit tests of the core alone
 sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan
 	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
 
-model:  ## check the model of the table's protocol with spin
+model:  ## check models of the table and its rings with spin
 	@t/model/run
 
 
 ##@ Measure
 
-bench: bench-core bench-instructions  ## all benchmarks
+bench: bench-core bench-instructions bench-redis  ## all benchmarks
 
 bench-core: $(BUILD)/bench/core  ## ns a decision, beside rbtree, LRU and lock
 	@$<
 
 bench-instructions: build  ## what a limit adds to a request, by callgrind
 	@t/bench/instructions.pl --nginx $(NGINX) --module $(MODULE)
+
+# PEER may be a build of github.com/kjdev/nginx-ratelimit, to be measured too.
+bench-redis: build  ## limits in Redis, beside none and a limiter in Lua
+	@t/bench/redis.pl --nginx $(NGINX) --module $(MODULE) \
+	    $(if $(PEER),--peer $(PEER))
 
 accuracy: $(BUILD)/bench/accuracy  ## wrong decisions on a real trace
 	@$<
@@ -236,9 +241,12 @@ run_PKGS      = $(demo_PKGS)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl
-bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS)
+bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS) \
+    $(bench-redis_PKGS)
 bench-core_PKGS = g++ libbsd-dev
 bench-instructions_PKGS = $(demo_PKGS) valgrind
+bench-redis_PKGS = $(demo_PKGS) redis-server wrk $(if $(filter \
+    $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
 accuracy_PKGS = g++
 plots_PKGS    = g++ gnuplot-nox
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
@@ -253,5 +261,5 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run test unit sanitize model \
-    bench bench-core bench-instructions accuracy plots check check-versions \
-    format install uninstall help deps FORCE
+    bench bench-core bench-instructions bench-redis accuracy plots check \
+    check-versions format install uninstall help deps FORCE

@@ -94,7 +94,28 @@ error($named, 'NOPERM: keys', sub { acl('resetkeys', '~rl:*') },
 error($named, 'NOPERM: scripts', sub { acl('-evalsha', '-eval') },
     sub { acl('+@all') }, words => qr{NOPERM});
 
-unlike $_->log, qr/-word/, 'no password in the log' for $nginx, $named;
+# A command that Redis does not know is repeated by it.
+my $renamed = LimitSliding::Redis->new(
+    config => { 'rename-command' => 'AUTH ""' })->start;
+my $unknown = LimitSliding::Faults->new(server => $renamed->server,
+    block => 'user limiter; password first-word;');
+$unknown->rounds(1, 'unknown');
+ok wait_for(sub { $unknown->log_lines(qr/unknown command .?AUTH/) }),
+    'a Redis without AUTH: the log tells why';
+
+unlike $_->log, qr/-word/, 'no password in the log'
+    for $nginx, $named, $unknown;
+$unknown->finish_one;
+
+# A user without a password is one all the same.
+acl(qw(nopass));
+my $nopass = LimitSliding::Faults->new(server => $redis->server,
+    block => "user limiter; password '';");
+ok defined $nopass->wait_healthy, 'a user without a password';
+is_deeply { map { $_->{user} => 1 } grep { $_->{laddr} =~ /^127/ }
+    $redis->clients }, { limiter => 1 }, '... is who is connected';
+$nopass->finish_one;
+acl(qw(resetpass >first-word));
 
 
 # Loading: connections are kept, as it will be over.

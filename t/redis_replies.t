@@ -79,7 +79,7 @@ for my $mode (qw(extra late)) {
     for (1 .. 20) {
         for my $key (sort keys %is) {
             my ($answer) = $nginx->ask("/big?key=$key");
-            sleep 0.04;
+            wait_for(sub { !$fake->stats->{pending} });
             push @wrong, "$key: $answer->{status}" if $answer->{status} != 200;
             next if $answer->{source} ne 'redis';
             $redis_said++;
@@ -97,6 +97,87 @@ for my $mode (qw(extra late)) {
     recover();
     ok defined $nginx->wait_healthy, '... and Redis decides again';
     $nginx->exact("after-$mode");
+}
+
+$nginx->finish_one;
+
+
+# Arrays that are as long as they should be, of numbers that cannot be: time,
+# granted units, limit, values. Some would divide by zero.
+
+my %algorithms = (
+    'counter'              => 2,
+    'counter precision=10' => 11,
+    'log'                  => 3,
+    'fixed'                => 1,
+    'token_bucket'         => 1,
+    'leaky_bucket burst=9' => 1,
+);
+my @algorithms = sort keys %algorithms;
+
+$nginx = LimitSliding::Test->new->start(<<"CONF");
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    add_header X-Source \$limit_sliding_source always;
+    @{[ map { <<"LIMIT" } 0 .. $#algorithms ]}
+    limit_sliding_redis r$_ {
+        server @{[ $fake->server ]};
+        timeout 5s;
+        connect_timeout 5s;
+        on_error allow;
+    }
+    limit_sliding_zone \$arg_key zone=z$_:1m rate=1000 window=30d
+        redis=r$_ algorithm=$algorithms[$_];
+    server {
+        listen 127.0.0.1:%%PORT$_%% reuseport;
+        location / { limit_sliding zone=z$_; empty_gif; }
+    }
+LIMIT
+}
+CONF
+
+# Asks until Redis was asked, and returns who decided.
+sub said($port) {
+    my $source;
+    wait_for(sub {
+        $fake->forget;
+        my $r = $nginx->get('/?key=' . ++$nginx->{unique}, port => $port);
+        $source = header($r, 'X-Source');
+        my $asked = $fake->stats->{commands};
+        return !defined $r->{status} || $asked->{EVALSHA} || $asked->{EVAL};
+    });
+    return $source;
+}
+
+my $huge = 2 ** 32;
+for my $port (0 .. $#algorithms) {
+    my $n = $algorithms{ $algorithms[$port] };
+    my %numbers = (
+        'a limit of 2^32'      => [ 1, 1, $huge, (0) x $n ],
+        'a limit too high'     => [ 1, 1, 4_194_303, (0) x $n ],
+        'a limit below all'    => [ 1, 0, '-9223372036854775808', (0) x $n ],
+        'more than asked for'  => [ 1, 2, 1000, (0) x $n ],
+        'less than nothing'    => [ 1, -1, 1000, (0) x $n ],
+        'a time before all'    => [ -1, 1, 1000, (0) x $n ],
+        'counts below zero'    => [ 1, 0, 1000, (-2) x $n ],
+    );
+    for my $name (sort keys %numbers) {
+        ok wait_for(sub { said($port) eq 'redis' }), 'Redis decides';
+        my @numbers = @{ $numbers{$name} };
+        $fake->mode('say', join '', '*' . @numbers . '\r\n',
+            map { ":$_\\r\\n" } @numbers);
+        is said($port), 'fallback', "$algorithms[$port]: $name";
+        recover();
+    }
+    # the most that is possible, a time in 2038
+    my @numbers = (1 << 41, 0, 4_194_302, ('9223372036854775807') x $n);
+    $fake->mode('say', join '', '*' . @numbers . '\r\n',
+        map { ":$_\\r\\n" } @numbers);
+    $nginx->get("/?key=most", port => $port);
+    recover();
+    ok wait_for(sub { said($port) eq 'redis' }),
+        "$algorithms[$port]: all that is possible, no worse";
 }
 
 $nginx->finish;

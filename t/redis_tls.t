@@ -128,6 +128,28 @@ is scalar(grep { /:verified:/ } $good->keys), 2000 + 4, '... all by Redis';
 $nginx->finish_one;
 
 
+# More than the kernel takes, while Redis hangs: what is written later is what
+# was to be written.
+
+my $patient = LimitSliding::Faults->new(server => address($good), timeout => 30,
+    block => "$named key_format plain;",
+    http => 'large_client_header_buffers 4 160k;');
+ok defined $patient->wait_healthy, 'a patient NGINX';
+$good->freeze;
+my @asked = map {
+    $patient->send_request('/big?key=' . "long-$_-" . 'x' x 60_000)
+} 1 .. 600;
+sleep 0.5;
+$good->thaw;
+my %told;
+for my $socket (@asked) {
+    my $r = $patient->read_response($socket);
+    $told{ ($r->{status} // 'none') . ' ' . header($r, 'X-Source') }++;
+}
+is_deeply \%told, { '200 redis' => 600 }, '36 MB of keys: all by Redis';
+$patient->finish_one;
+
+
 # A certificate that changes: connections that there are go on, those to come
 # are verified.
 

@@ -65,6 +65,7 @@ protected:
             }
 
             visit();
+            torn_ |= copy.kind != Copy::none && !is_same();
         } while (torn_);
     }
 
@@ -113,6 +114,13 @@ protected:
 
         return copy_.store(copy_.bare_state() + 1);
     }
+
+    /*
+     * Is no event more counted than when the key was opened?  Then all that was
+     * read until now is of that lap: at most the next one has taken its place.
+     * Two laps later the events themselves would look the same.
+     */
+    bool is_same() const { return copy_.is_same(); }
 
     /* For so long that the ring is not worth keeping, nor safe to. */
     bool is_idle() const

@@ -71,7 +71,7 @@ public:
 
             bool admitted = fits(cost);
 
-            if (torn_) {
+            if (torn_ || !is_same()) {
                 continue;
             }
 
@@ -197,7 +197,7 @@ private:
 
         Event replaced = ring_.load(count_);
 
-        if (ring_.is_event(replaced, count_)) {
+        if (ring_.is_event(replaced, count_) || !is_same()) {
             return kLost;
         }
 
@@ -229,8 +229,12 @@ private:
 
         Event event = in_ring(position);
 
-        if (torn_ || clock_.is_over(event.tick(now_.tick))) {
-            return !torn_;
+        if (torn_ || !is_same()) {
+            return false;
+        }
+
+        if (clock_.is_over(event.tick(now_.tick))) {
+            return true;
         }
 
         Copy copy = table(old_hash(position / length()))

@@ -71,22 +71,18 @@ public:
 
     uint64_t used(const Copy &copy) const
     {
-        Event oldest = {};
-        Event newest = {};
+        Ends ends = find_ends(copy);
 
-        if (!find_ends(copy, &oldest, &newest)) {
-            return 0;
-        }
-
-        return 1 + units(oldest.total(), newest.total());
+        return ends.newest.is_valid()
+                   ? 1 + units(ends.before, ends.newest.total())
+                   : 0;
     }
 
     uint64_t expires_ms(const Copy &copy) const
     {
-        Event oldest = {};
-        Event newest = {};
+        Event newest = find_ends(copy).newest;
 
-        if (!find_ends(copy, &oldest, &newest)) {
+        if (!newest.is_valid()) {
             return 0;
         }
 
@@ -103,38 +99,61 @@ public:
     void prepare(const Copy &copy) const { Ring(copy, length_).wipe(copy); }
 
 private:
-    /* The oldest and the newest event that count; false: there is none. */
-    bool find_ends(const Copy &copy, Event *oldest, Event *newest) const
+    struct Ends {
+        uint64_t before; /* the first event that counts, as far as is known */
+        Event newest;    /* not valid: none counts */
+    };
+
+    Ends find_ends(const Copy &copy) const
     {
         Ring ring(copy, length_);
-        uint64_t last = 0;
-        uint64_t first = UINT64_MAX;
+        Event over = {};
+        Event oldest = {};
+        Event newest = {};
+        bool is_full = true;
 
         for (unsigned i = 0; i < length_; i++) {
             Event event = ring.load(i);
 
             if (!ring.is_own(event)) {
-                continue;
-            }
+                is_full = false;
+            } else if (clock_.is_over(event.tick(clock_.tick))) {
+                over = later(over, event);
+            } else {
+                bool is_first = !oldest.is_valid()
+                                || later(oldest, event).word == oldest.word;
 
-            uint64_t tick = event.tick(clock_.tick);
-
-            if (clock_.is_over(tick)) {
-                continue;
-            }
-
-            if (tick < first) {
-                first = tick;
-                *oldest = event;
-            }
-
-            if (tick >= last) {
-                last = tick;
-                *newest = event;
+                newest = later(newest, event);
+                oldest = is_first ? event : oldest;
             }
         }
 
-        return first != UINT64_MAX;
+        if (over.is_valid()) {
+            return {over.total(), newest};
+        }
+
+        /*
+         * A ring that is not full has the key's first event.  That of older
+         * events need not: it is taken for more than it is until it is full.
+         */
+        return {is_full ? oldest.total() : 0, newest};
+    }
+
+    /* Of two events of a key, or of one. */
+    Event later(Event a, Event b) const
+    {
+        if (!a.is_valid() || !b.is_valid()) {
+            return a.is_valid() ? a : b;
+        }
+
+        uint64_t a_tick = a.tick(clock_.tick);
+        uint64_t b_tick = b.tick(clock_.tick);
+
+        if (a_tick != b_tick) {
+            return a_tick > b_tick ? a : b;
+        }
+
+        return units(a.total(), b.total()) <= Event::kTotalMask / 2 ? b : a;
     }
 
     Clock clock_;

@@ -141,6 +141,9 @@ struct Copy {
 
     uint64_t bare_state() const { return state & kStateMask; }
 
+    /* Is the state still as seen? */
+    bool is_same() const { return slot->state.load() == state; }
+
     /* Replaces the state, in the tag's generation, if it is still as seen. */
     bool store(uint64_t next)
     {

@@ -313,7 +313,6 @@ ngx_int_t ngx_http_limit_sliding_add_remote(ngx_http_request_t *r,
 ngx_int_t ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t n);
 ngx_int_t ngx_http_limit_sliding_conclude(ngx_http_limit_sliding_ctx_t *ctx);
-void ngx_http_limit_sliding_consume_remote(limit_sliding_claim_t *claim);
 
 /* apply */
 ngx_int_t ngx_http_limit_sliding_reject(ngx_http_request_t *r,

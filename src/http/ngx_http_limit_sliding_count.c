@@ -101,10 +101,11 @@ ngx_http_limit_sliding_parse_statuses(ngx_str_t *text,
 ngx_int_t
 ngx_http_limit_sliding_count_handler(ngx_http_request_t *r)
 {
-    ngx_uint_t                       i, status;
-    limit_sliding_claim_t            claim;
-    ngx_http_limit_sliding_ctx_t    *ctx;
-    ngx_http_limit_sliding_limit_t  *limit;
+    ngx_uint_t                        i, status;
+    limit_sliding_claim_t             claim;
+    ngx_http_limit_sliding_ctx_t     *ctx;
+    ngx_http_limit_sliding_limit_t   *limit;
+    ngx_http_limit_sliding_remote_t  *remote;
 
     if (r != r->main) {
         return NGX_OK;
@@ -143,8 +144,12 @@ ngx_http_limit_sliding_count_handler(ngx_http_request_t *r)
 
         (void) limit_sliding_acquire(&claim, 1, ngx_current_msec);
 
-        if (claim.remote) {
-            ngx_http_limit_sliding_consume_remote(&claim);
+        remote = claim.remote;
+
+        if (remote) {
+            /* nobody waits for it */
+            (void) ngx_http_limit_sliding_ask(remote->zone->redis, &claim, 1,
+                                              NULL);
         }
     }
 

@@ -11,6 +11,8 @@
  *   access handler            src/http   key, cost, rate, clock -> core
  *     shared memory           src/core   find the key's state, compute,
  *                                        compare-and-swap
+ *     redis                   src/redis  known refusal, else a call that many
+ *                                        share; suspend, resume
  *   verdict                   src/core   allowed? remaining, reset, retry after
  *   apply                     src/http   DECLINED | delay | status, headers,
  *                                        log

@@ -209,6 +209,7 @@ ngx_http_limit_sliding_await(ngx_http_request_t *r,
         ngx_post_event(rev, &ngx_posted_events);
 
     } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+        ngx_http_limit_sliding_leave(&wait->waiter);
         return NGX_ERROR;
     }
 
@@ -222,9 +223,20 @@ ngx_http_limit_sliding_await(ngx_http_request_t *r,
 static void
 ngx_http_limit_sliding_await_handler(ngx_http_request_t *r)
 {
-    if (ngx_handle_write_event(r->connection->write, 0) != NGX_OK) {
-        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
+    ngx_http_limit_sliding_wait_t  *wait;
+
+    if (ngx_handle_write_event(r->connection->write, 0) == NGX_OK) {
+        return;
     }
+
+    /* an error page may have limits of its own, and wait for them anew */
+
+    wait = ngx_http_limit_sliding_get_ctx(r)->wait;
+
+    ngx_http_limit_sliding_leave(&wait->waiter);
+    wait->group = NULL;
+
+    ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
 }
 
 
@@ -383,17 +395,4 @@ ngx_http_limit_sliding_fall_back_to(ngx_http_limit_sliding_wait_t *wait,
             claims[i].outcome = LIMIT_SLIDING_REJECTED;
         }
     }
-}
-
-
-/* Consumes in the log phase, when nobody waits for it. */
-
-void
-ngx_http_limit_sliding_consume_remote(limit_sliding_claim_t *claim)
-{
-    ngx_http_limit_sliding_remote_t  *remote;
-
-    remote = claim->remote;
-
-    (void) ngx_http_limit_sliding_ask(remote->zone->redis, claim, 1, NULL);
 }

@@ -18,7 +18,8 @@ constexpr std::string_view kClock =
 
 /*
  * Everything is one loop without functions, which Redis would create anew for
- * every call.
+ * every call, as it does tables: those grow in order, which costs least.  Text
+ * becomes a number by "+ 0", for less than by tonumber().
  *
  * A: arguments.  got: states and limits of single keys, as they were read;
  * S: states as they were written since.  out: the reply.
@@ -45,23 +46,10 @@ if keys == 1 then
 elseif keys > 1 then
   local names = {}
   for i = 1, keys do
-    names[2 * i - 1], names[2 * i] = KEYS[i], KEYS[i] .. ':limit'
+    local key = KEYS[i]
+    names[2 * i - 1], names[2 * i] = key, key .. ':limit'
   end
   got = call('MGET', unpack(names))
-end
-)lua";
-
-constexpr std::string_view kLimitOf = R"lua(
-local function limit_of(text, k)
-  if text == 'off' then return 0 end
-  local units = {s = 1000, m = 60000, h = 3600000, d = 86400000}
-  local count, unit = string.match(text, '^(%d+)r/([smhd])$')
-  count = count or string.match(text, '^%d+$')
-  if count and #count <= 18 then
-    local limit = floor(count * k[2] / (units[unit] or k[2]))
-    if limit >= 1 and limit <= 4194302 then return limit end
-  end
-  return -k[3]
 end
 )lua";
 
@@ -70,77 +58,78 @@ end
  * just two.  The number of the newest part is kept modulo 2^32, far longer than
  * a state lives.  What counts of the oldest is rounded up, by whichever product
  * stays below 2^53.
+ *
+ * A state that stays in its part is written in place: it may expire as was said
+ * when that began, which spares Redis to look up the key's expiry, and more.
  */
-constexpr std::string_view kCounterLocals = R"lua(
-local function oldest(q, e, w)
-  if e * 2 <= w then return q - floor(q * e / w) end
-  return -floor(-q * (w - e) / w)
-end
-
-local function decide_parts(k, s, limit, o)
-  local w, p, d, v = k[2], k[4], k[4] + 1, {}
-  local e = now * p % w
-  local part = (now * p - e) / w
+constexpr std::string_view kCounter = R"lua(
+local p = k[4]
+local e = now * p % w
+local part, oldest, newest, counts, keep = (now * p - e) / w, 0, 0, nil, nil
+if p == 1 then
+  if s and #s == 12 then
+    local configuration, at, older, newer = unpack_('>I2I4I3I3', s)
+    if configuration == k[9] then
+      local d = (part - at) % 4294967296
+      if d >= 2147483648 then part, e, d = part + 4294967296 - d, 0, 0 end
+      if d == 0 then
+        oldest, newest, keep = older, newer, true
+      elseif d == 1 then
+        oldest = newer
+      end
+    end
+  end
+  out[o + 1], out[o + 2] = oldest, newest
+  free = limit - newest
+else
+  local d, v = p + 1, {}
   k[10] = k[10] or '>I2I4' .. string.rep('I3', p + 1)
   if s and #s == 9 + 3 * p then
     v = {unpack_(k[10], s)}
     if v[1] == k[9] then
       d = (part - v[2]) % 4294967296
       if d >= 2147483648 then part, e, d = part + 4294967296 - d, 0, 0 end
-    else
-      d = p + 1
+      keep = d == 0
     end
   end
-  local counts = {}
+  counts, free = {}, limit
   for i = 1, p + 1 do
     local count = i + d <= p + 1 and v[2 + d + i] or 0
     counts[i], out[o + i] = count, count
-    limit = limit - (i > 1 and count or oldest(count, e, w))
+    if i > 1 then free = free - count end
   end
-  return limit, part, counts
+  oldest = counts[1]
 end
-)lua";
-
-constexpr std::string_view kCounter = R"lua(
-local part, previous, current, counts
-if k[4] > 1 then
-  free, part, counts = decide_parts(k, s, limit, o)
-else
-  local e = now % w
-  part, previous, current, free = (now - e) / w, 0, 0, limit
-  if s and #s == 12 then
-    local configuration, at, older, newer = unpack_('>I2I4I3I3', s)
-    if configuration == k[9] then
-      local d = (part - at) % 4294967296
-      if d == 0 then
-        previous, current = older, newer
-      elseif d == 1 then
-        previous = newer
-      elseif d >= 2147483648 then
-        part, e, previous, current = part + 4294967296 - d, 0, older, newer
-      end
-      free = limit - current
-      if previous > 0 then free = free - oldest(previous, e, w) end
-    end
+if oldest > 0 then
+  if e * 2 <= w then
+    local gone = oldest * e
+    free = free - oldest + (gone - gone % w) / w
+  else
+    local held = -oldest * (w - e)
+    free = free + (held - held % w) / w
   end
-  out[o + 1], out[o + 2] = previous, current
 end
 )lua";
 
 constexpr std::string_view kCounterRecord = R"lua(
 if counts then
-  counts[k[4] + 1] = counts[k[4] + 1] + g * cost
+  counts[p + 1] = counts[p + 1] + g * cost
   s = pack(k[10], k[9], part % 4294967296, unpack(counts))
 else
-  s = pack('>I2I4I3I3', k[9], part % 4294967296, previous, current + g * cost)
+  s = pack('>I2I4I3I3', k[9], part % 4294967296, oldest, newest + g * cost)
 end
 S[key] = s
-call('SET', key, s, 'PX', k[8])
+if keep then
+  call('SETRANGE', key, '0', s)
+else
+  call('SET', key, s, 'PX', k[8])
+end
 )lua";
 
 /*
  * Members are numbered, so that none is another's; scores are times.  The
- * events to wait for are told by their times.
+ * events to wait for are told by their times.  What is over is removed after
+ * new ones were added: a script that has written is not refused any memory.
  */
 constexpr std::string_view kLogLocals = R"lua(
 local function time_of(key, i)
@@ -164,40 +153,49 @@ end
 )lua";
 
 constexpr std::string_view kLog = R"lua(
-local r = redis.pcall('ZREMRANGEBYSCORE', key, '-inf', now - w)
-if type(r) == 'table' and r.err then call('DEL', key) end
-local held = call('ZCARD', key)
+local all, over = redis.pcall('ZCARD', key), 0
+if type(all) == 'table' then
+  if not string.find(all.err, 'WRONGTYPE', 1, true) then return all end
+  call('DEL', key)
+  all = 0
+end
+if all > 0 then over = call('ZCOUNT', key, '-inf', now - w) end
+local held = all - over
 free = limit - held
 out[o + 1], out[o + 2], out[o + 3] = held, -1, -1
 if held > 0 then
-  out[o + 2] = time_of(key, free < 0 and -free or 0)
+  out[o + 2] = time_of(key, over + (free < 0 and -free or 0))
 end
 )lua";
 
 constexpr std::string_view kLogRecord = R"lua(
 local newest, seq = 0, 0
-if held > 0 then
+if all > 0 then
   local member
   newest, member = time_of(key, -1)
   seq = unpack_('>I6', member) + 1
 end
 add_events(key, newest, seq, g * cost, w)
+if over > 0 then
+  call('ZREMRANGEBYSCORE', key, '-inf', now - w)
+  over = 0
+end
 )lua";
 
 constexpr std::string_view kLogRejected = R"lua(
 if cost <= limit then
   local i = cost - free - 1
   if not k[6] then i = i + g * cost end
-  if i >= 0 then out[o + 3] = time_of(key, i) end
+  if i >= 0 then out[o + 3] = time_of(key, over + i) end
 end
 )lua";
 
 constexpr std::string_view kFixed = R"lua(
-local at, count = (now - now % w) / w, 0
+local at, count, keep = (now - now % w) / w, 0, nil
 if s and #s == 11 then
   local configuration, then_, used = unpack_('>I2I6I3', s)
   if configuration == k[9] and then_ >= at then
-    at, count = then_, used
+    at, count, keep = then_, used, true
   end
 end
 out[o + 1] = count
@@ -207,7 +205,11 @@ free = limit - count
 constexpr std::string_view kFixedRecord = R"lua(
 s = pack('>I2I6I3', k[9], at, count + g * cost)
 S[key] = s
-call('SET', key, s, 'PX', k[8])
+if keep then
+  call('SETRANGE', key, '0', s)
+else
+  call('SET', key, s, 'PX', k[8])
+end
 )lua";
 
 constexpr std::string_view kBucketLocals = R"lua(
@@ -260,9 +262,8 @@ call('SET', key, s, 'PX', over > w and over or k[8])
 constexpr std::string_view kBegin = R"lua(
 local kinds, a = {}, 2
 for i = 1, A[1] do
-  local algorithm, w = tonumber(A[a]), tonumber(A[a + 1])
-  local extra = tonumber(A[a + 3])
-  kinds[i] = {algorithm, w, tonumber(A[a + 2]), extra, tonumber(A[a + 4]),
+  local algorithm, w, extra = A[a] + 0, A[a + 1] + 0, A[a + 3] + 0
+  kinds[i] = {algorithm, w, A[a + 2] + 0, extra, A[a + 4] + 0,
     A[a + 5] == '1',
     algorithm == 0 and extra + 1 or algorithm == 1 and 3 or 1,
     algorithm == 0 and tostring(-floor(-w * (extra + 1) / extra)) or A[a + 1],
@@ -274,19 +275,27 @@ constexpr std::string_view kLoop = R"lua(
 end
 
 local first, at = 0, 2
-while A[a] do
-  local n, m = tonumber(A[a]), tonumber(A[a + 1])
+while first < keys do
+  local n, m = (A[a] or 1) + 0, (A[a + 1] or 1) + 0
   local g, o = n, at
+  out[at] = n
   for pass = m == 1 and 2 or 1, 2 do
     o = at
     for j = 1, m do
-      local k, key = kinds[tonumber(A[a + 1 + j])], KEYS[first + j]
+      local k, key = kinds[(A[a + 1 + j] or 1) + 0], KEYS[first + j]
       local w, limit, cost, free = k[2], k[3], k[5], nil
       local s, text = S[key] or got[2 * (first + j) - 1], got[2 * (first + j)]
       o = o + 1
       out[o] = limit
       if text then
-        limit = limit_of(text, k)
+        local units = {s = 1000, m = 60000, h = 3600000, d = 86400000}
+        local count, unit = string.match(text, '^(%d+)r/([smhd])$')
+        count = count or string.match(text, '^%d+$')
+        limit = text == 'off' and 0 or -limit
+        if count and #count <= 18 then
+          local own = floor(count * w / (units[unit] or w))
+          if own >= 1 and own <= 4194302 then limit = own end
+        end
         out[o] = limit
         if limit < 0 then limit = k[3] end
       end

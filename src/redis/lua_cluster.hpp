@@ -16,8 +16,9 @@ namespace limit_sliding {
  * was: that is an error, and means here that there is none.
  */
 constexpr std::string_view kReadInCluster = R"lua(
+local keys = #KEYS
 got = {}
-for i = 1, #KEYS do
+for i = 1, keys do
   local state = redis.pcall('GET', KEYS[i])
   local text = redis.pcall('GET', KEYS[i] .. ':limit')
   got[2 * i - 1] = type(state) == 'string' and state

@@ -194,8 +194,18 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
     }
 
     redis->node = ngx_http_limit_sliding_node_create(redis, servers);
+    if (redis->node == NULL) {
+        return NGX_ERROR;
+    }
 
-    return redis->node ? NGX_OK : NGX_ERROR;
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_SENTINEL) {
+        redis->watch = ngx_http_limit_sliding_node_create(redis, servers);
+        if (redis->watch == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 
@@ -206,6 +216,10 @@ ngx_http_limit_sliding_redis_exit(ngx_http_limit_sliding_redis_t *redis)
 {
     if (redis->node) {
         ngx_http_limit_sliding_node_close(redis->node);
+    }
+
+    if (redis->watch) {
+        ngx_http_limit_sliding_node_close(redis->watch);
     }
 
     if (redis->cluster) {

@@ -131,6 +131,8 @@ struct ngx_http_limit_sliding_redis_s {
 
     /* this worker's */
     ngx_http_limit_sliding_node_t       *node;     /* NULL in a cluster */
+    ngx_http_limit_sliding_node_t       *watch;    /* NULL: no sentinels */
+    ngx_msec_t                           watched;  /* last time */
     ngx_http_limit_sliding_cluster_t    *cluster;  /* NULL if it is none */
     ngx_rbtree_t                         asks;     /* by what is claimed */
     ngx_rbtree_node_t                    sentinel;

@@ -256,7 +256,7 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
         return;
     }
 
-    if (redis->password.len) {
+    if (redis->password.len || redis->user.len) {
         ngx_str_set(&args[0], "AUTH");
         n = 1;
 

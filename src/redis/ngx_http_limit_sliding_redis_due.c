@@ -65,6 +65,10 @@ ngx_http_limit_sliding_flush(ngx_event_t *ev)
     }
 
     ngx_http_limit_sliding_node_send(node);
+
+    if (node->redis->watch) {
+        ngx_http_limit_sliding_watch(node->redis);
+    }
 }
 
 
@@ -143,11 +147,16 @@ ngx_http_limit_sliding_call(ngx_http_limit_sliding_node_t *node)
 }
 
 
+/* Units that nobody waits for any more come after those of who does. */
+
 static void
 ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
 {
+    ngx_uint_t                        turn;
     ngx_queue_t                      *q;
     ngx_http_limit_sliding_waiter_t  *waiter;
+
+    turn = 0;
 
     while (!ngx_queue_empty(&ask->waiters)) {
         q = ngx_queue_head(&ask->waiters);
@@ -156,6 +165,7 @@ ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
 
         waiter = ngx_queue_data(q, ngx_http_limit_sliding_waiter_t, queue);
         waiter->asked = 1;
+        waiter->turn = turn++;
     }
 
     if (ask->hops == 0) {

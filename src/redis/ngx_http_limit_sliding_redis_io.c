@@ -12,6 +12,11 @@
 #include <hiredis/hiredis.h>
 
 
+/* A larger buffer is not kept once all of it is sent. */
+
+#define NGX_HTTP_LIMIT_SLIDING_OUT  (64 * 1024)
+
+
 static u_char *ngx_http_limit_sliding_node_reserve(
     ngx_http_limit_sliding_node_t *node, size_t len);
 static ngx_int_t ngx_http_limit_sliding_node_replies(
@@ -63,11 +68,16 @@ static u_char *
 ngx_http_limit_sliding_node_reserve(ngx_http_limit_sliding_node_t *node,
     size_t len)
 {
-    size_t   size;
+    size_t   size, unsent;
     u_char  *out;
 
     if (node->out_size - node->out_last < len) {
-        size = ngx_max(node->out_last + len, 2 * node->out_size);
+
+        /* what was sent makes room, else a link that is always busy would
+         * never let it */
+
+        unsent = node->out_last - node->out_sent;
+        size = ngx_max(2 * unsent + len, node->out_size);
 
         out = ngx_alloc(size, ngx_cycle->log);
         if (out == NULL) {
@@ -75,12 +85,14 @@ ngx_http_limit_sliding_node_reserve(ngx_http_limit_sliding_node_t *node,
         }
 
         if (node->out) {
-            ngx_memcpy(out, node->out, node->out_last);
+            ngx_memcpy(out, node->out + node->out_sent, unsent);
             ngx_free(node->out);
         }
 
         node->out = out;
         node->out_size = size;
+        node->out_sent = 0;
+        node->out_last = unsent;
     }
 
     return node->out + node->out_last;
@@ -118,6 +130,12 @@ ngx_http_limit_sliding_node_send(ngx_http_limit_sliding_node_t *node)
     if (node->out_sent == node->out_last) {
         node->out_sent = 0;
         node->out_last = 0;
+
+        if (node->out_size > NGX_HTTP_LIMIT_SLIDING_OUT) {
+            ngx_free(node->out);
+            node->out = NULL;
+            node->out_size = 0;
+        }
     }
 
     if (ngx_handle_write_event(c->write, 0) != NGX_OK) {

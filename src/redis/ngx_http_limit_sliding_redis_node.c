@@ -240,6 +240,13 @@ ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
     }
 
     ngx_http_limit_sliding_node_close(node);
+
+    if (node == redis->watch) {
+        /* nobody waits for it */
+        ngx_http_limit_sliding_node_drop(node, &calls);
+        return;
+    }
+
     ngx_http_limit_sliding_node_back_off(node);
 
     ngx_http_limit_sliding_redis_failed(node);

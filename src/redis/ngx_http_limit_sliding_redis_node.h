@@ -249,6 +249,7 @@ void ngx_http_limit_sliding_node_ask_master(
     ngx_http_limit_sliding_node_t *node);
 void ngx_http_limit_sliding_node_turn_to_master(
     ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_watch(ngx_http_limit_sliding_redis_t *redis);
 
 ngx_int_t ngx_http_limit_sliding_node_set_address(
     ngx_http_limit_sliding_node_t *node, ngx_str_t *host, ngx_int_t port);
@@ -366,6 +367,9 @@ ngx_uint_t ngx_http_limit_sliding_call_fits(
     ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_ask_t *ask);
 ngx_int_t ngx_http_limit_sliding_call_script(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
+ngx_uint_t ngx_http_limit_sliding_call_is_answered(
+    ngx_http_limit_sliding_call_t *call,
+    ngx_http_limit_sliding_reply_t *reply);
 
 /* redis */
 ngx_int_t ngx_http_limit_sliding_redis_start(

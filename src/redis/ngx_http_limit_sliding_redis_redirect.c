@@ -159,14 +159,6 @@ ngx_http_limit_sliding_unask(ngx_http_limit_sliding_ask_t *ask)
     ngx_queue_t                      *q;
     ngx_http_limit_sliding_waiter_t  *waiter;
 
-    for (q = ngx_queue_head(&ask->waiters);
-         q != ngx_queue_sentinel(&ask->waiters);
-         q = ngx_queue_next(q))
-    {
-        waiter = ngx_queue_data(q, ngx_http_limit_sliding_waiter_t, queue);
-        waiter->turn += ask->asked_units;
-    }
-
     while (!ngx_queue_empty(&ask->asked)) {
         q = ngx_queue_last(&ask->asked);
         ngx_queue_remove(q);

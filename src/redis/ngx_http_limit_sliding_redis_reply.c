@@ -115,12 +115,16 @@ ngx_http_limit_sliding_reader_next(void *data)
 }
 
 
-/* An error as a line to be logged; valid until the next one. */
+/*
+ * An error as a line to be logged; valid until the next one.  Of a command that
+ * it does not know Redis repeats what it was called with: of AUTH, a password.
+ */
 
 char *
 ngx_http_limit_sliding_reply_text(ngx_http_limit_sliding_reply_t *reply)
 {
-    size_t  i;
+    char    *args;
+    size_t   i;
 
     static char  text[sizeof(reply->text) + 1];
 
@@ -130,6 +134,12 @@ ngx_http_limit_sliding_reply_text(ngx_http_limit_sliding_reply_t *reply)
     }
 
     text[i] = '\0';
+
+    args = ngx_strstr(text, ", with args");
+
+    if (args) {
+        *args = '\0';
+    }
 
     return text;
 }

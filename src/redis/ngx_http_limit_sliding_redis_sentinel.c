@@ -4,8 +4,11 @@
  */
 
 
-/* topology sentinel: which server is the master is asked for every connection,
- * so that a failover is found out as a broken connection is. */
+/*
+ * topology sentinel: which server is the master is asked for every connection,
+ * so that a failover is found out as a broken connection is.  It is asked again
+ * every second of traffic, as a master that was replaced may go on for a while.
+ */
 
 
 #include "ngx_http_limit_sliding_redis_node.h"
@@ -13,9 +16,14 @@
 #include <hiredis/hiredis.h>
 
 
+#define NGX_HTTP_LIMIT_SLIDING_WATCH  1000
+
+
 static void ngx_http_limit_sliding_node_found(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
+static void ngx_http_limit_sliding_watched(
+    ngx_http_limit_sliding_node_t *watch);
 
 
 /* Turns to the next sentinel; one that fails is tried last. */
@@ -164,6 +172,11 @@ void
 ngx_http_limit_sliding_node_turn_to_master(
     ngx_http_limit_sliding_node_t *node)
 {
+    if (node == node->redis->watch) {
+        ngx_http_limit_sliding_watched(node);
+        return;
+    }
+
     ngx_http_limit_sliding_node_disconnect(node);
 
     node->finding = 0;
@@ -195,4 +208,44 @@ ngx_http_limit_sliding_node_host(ngx_http_limit_sliding_node_t *node,
         host->data++;
         host->len -= 2;
     }
+}
+
+
+/* Called after commands have been sent. */
+
+void
+ngx_http_limit_sliding_watch(ngx_http_limit_sliding_redis_t *redis)
+{
+    if (redis->watch->state != NGX_HTTP_LIMIT_SLIDING_CLOSED
+        || ngx_current_msec - redis->watched < NGX_HTTP_LIMIT_SLIDING_WATCH)
+    {
+        return;
+    }
+
+    redis->watched = ngx_current_msec;
+
+    (void) ngx_http_limit_sliding_node_open(redis->watch);
+}
+
+
+static void
+ngx_http_limit_sliding_watched(ngx_http_limit_sliding_node_t *watch)
+{
+    ngx_str_t                      *is, *was;
+    ngx_http_limit_sliding_node_t  *node;
+
+    node = watch->redis->node;
+
+    is = &watch->master.text;
+    was = &node->master.text;
+
+    if (node->state == NGX_HTTP_LIMIT_SLIDING_READY
+        && (is->len != was->len
+            || ngx_strncmp(is->data, was->data, is->len) != 0))
+    {
+        ngx_http_limit_sliding_node_fail(node, 0,
+                                         "sentinel names another master");
+    }
+
+    ngx_http_limit_sliding_node_close(watch);
 }

@@ -46,6 +46,10 @@ ngx_http_limit_sliding_redis_ssl(ngx_conf_t *cf,
     cln->handler = ngx_ssl_cleanup_ctx;
     cln->data = ssl;
 
+    /* a node's buffer may grow while OpenSSL waits to write what is in it */
+
+    SSL_CTX_set_mode(ssl->ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+
     if (redis->ssl_certificate.len
         && ngx_ssl_certificate(cf, ssl, &redis->ssl_certificate,
                                &redis->ssl_certificate_key, NULL)

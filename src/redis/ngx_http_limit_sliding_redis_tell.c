@@ -37,6 +37,9 @@ static void ngx_http_limit_sliding_remember(ngx_http_limit_sliding_ask_t *ask,
 static void ngx_http_limit_sliding_tell_answer(
     ngx_http_limit_sliding_ask_t *ask, ngx_queue_t *waiters,
     ngx_http_limit_sliding_answer_t *answer, ngx_uint_t admit);
+static void ngx_http_limit_sliding_tell_claims(
+    ngx_http_limit_sliding_ask_t *ask, ngx_http_limit_sliding_waiter_t *waiter,
+    ngx_http_limit_sliding_answer_t *answer, uint32_t before);
 static void ngx_http_limit_sliding_describe_part(
     ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_answer_t *answer, ngx_uint_t i, uint32_t before,
@@ -67,7 +70,9 @@ ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
         return;
     }
 
-    if (reply->type != REDIS_REPLY_ARRAY || reply->n != 1 + call->numbers) {
+    if (reply->type != REDIS_REPLY_ARRAY
+        || !ngx_http_limit_sliding_call_is_answered(call, reply))
+    {
         ngx_http_limit_sliding_node_blame(node, reply);
         ngx_http_limit_sliding_call_failed(node, call);
         return;
@@ -276,41 +281,66 @@ ngx_http_limit_sliding_tell_answer(ngx_http_limit_sliding_ask_t *ask,
     ngx_uint_t admit)
 {
     uint32_t                          before;
-    ngx_uint_t                        i, admitted;
     ngx_queue_t                      *q;
-    limit_sliding_verdict_t          *verdict;
     ngx_http_limit_sliding_waiter_t  *waiter;
-    ngx_http_limit_sliding_remote_t  *remote;
 
     while (!ngx_queue_empty(waiters)) {
         q = ngx_queue_head(waiters);
         waiter = ngx_queue_data(q, ngx_http_limit_sliding_waiter_t, queue);
 
-        admitted = (admit && (int64_t) waiter->turn < answer->granted);
-        before = admitted ? waiter->turn : (uint32_t) answer->granted;
+        waiter->admitted = (admit && (int64_t) waiter->turn < answer->granted);
 
-        for (i = 0; i < ask->nparts; i++) {
-            remote = waiter->claims[i].remote;
-            verdict = &remote->verdict;
+        before = waiter->admitted ? waiter->turn : (uint32_t) answer->granted;
 
-            remote->taken_ms = answer->remotes[i].now_ms;
-            remote->taken_of = answer->remotes[i].values[0]
-                               + (uint64_t) before * ask->parts[i].claim.cost
-                                 * ask->parts[i].claim.policy->window_ms;
-
-            ngx_http_limit_sliding_describe_part(ask, answer, i, before,
-                                                 admitted, verdict);
-
-            waiter->claims[i].limit = verdict->limit;
-            waiter->claims[i].verdict = verdict;
-            waiter->claims[i].outcome
-                           = (admitted || verdict->retry_after_ms == 0)
-                             ? LIMIT_SLIDING_ADMITTED : LIMIT_SLIDING_REJECTED;
-        }
-
-        waiter->admitted = admitted;
+        ngx_http_limit_sliding_tell_claims(ask, waiter, answer, before);
 
         ngx_http_limit_sliding_tell(waiter, NGX_HTTP_LIMIT_SLIDING_TOLD);
+    }
+}
+
+
+static void
+ngx_http_limit_sliding_tell_claims(ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_waiter_t *waiter,
+    ngx_http_limit_sliding_answer_t *answer, uint32_t before)
+{
+    ngx_uint_t                        i, rejecting;
+    limit_sliding_claim_t            *claim;
+    limit_sliding_verdict_t          *verdict;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    rejecting = 0;
+
+    for (i = 0; i < ask->nparts; i++) {
+        claim = &waiter->claims[i];
+        remote = claim->remote;
+        verdict = &remote->verdict;
+
+        remote->taken_ms = answer->remotes[i].now_ms;
+        remote->taken_of = answer->remotes[i].values[0]
+                           + (uint64_t) before * claim->cost
+                             * claim->policy->window_ms;
+
+        ngx_http_limit_sliding_describe_part(ask, answer, i, before,
+                                             waiter->admitted, verdict);
+
+        claim->limit = verdict->limit;
+        claim->verdict = verdict;
+        claim->outcome = LIMIT_SLIDING_ADMITTED;
+
+        if (!waiter->admitted && verdict->retry_after_ms) {
+            claim->outcome = LIMIT_SLIDING_REJECTED;
+            rejecting++;
+        }
+    }
+
+    if (!waiter->admitted && rejecting == 0) {
+
+        /* by a state of a time which the server's clock is yet to reach */
+
+        remote = waiter->claims[0].remote;
+        remote->verdict.retry_after_ms = 1;
+        waiter->claims[0].outcome = LIMIT_SLIDING_REJECTED;
     }
 }
 

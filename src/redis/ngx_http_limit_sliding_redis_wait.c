@@ -29,7 +29,6 @@ ngx_http_limit_sliding_join(ngx_http_limit_sliding_redis_t *redis,
     if (waiter) {
         waiter->ask = ask;
         waiter->asked = 0;
-        waiter->turn = ask->units;
         waiter->until = ngx_current_msec + redis->timeout;
 
         ngx_queue_insert_tail(&ask->waiters, &waiter->queue);
@@ -108,9 +107,7 @@ static void
 ngx_http_limit_sliding_time_out(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_waiter_t *waiter)
 {
-    ngx_queue_t                      *q;
-    ngx_http_limit_sliding_ask_t     *ask;
-    ngx_http_limit_sliding_waiter_t  *other;
+    ngx_http_limit_sliding_ask_t  *ask;
 
     ask = waiter->ask;
 
@@ -124,14 +121,6 @@ ngx_http_limit_sliding_time_out(ngx_http_limit_sliding_redis_t *redis,
 
     if (!waiter->asked) {
         ask->units--;
-
-        for (q = ngx_queue_next(&waiter->queue);
-             q != ngx_queue_sentinel(&ask->waiters);
-             q = ngx_queue_next(q))
-        {
-            other = ngx_queue_data(q, ngx_http_limit_sliding_waiter_t, queue);
-            other->turn--;
-        }
     }
 
     ngx_http_limit_sliding_tell(waiter, NGX_HTTP_LIMIT_SLIDING_FAILED);

@@ -90,7 +90,7 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
     const Block blocks[] = {
         {has(algorithms, LIMIT_SLIDING_COUNTER),
          "k[1] == 0",
-         kCounterLocals,
+         {},
          kCounter,
          kCounterRecord,
          {},
@@ -116,7 +116,6 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
     writer.write(kClock);
     writer.write(kPrelude);
     writer.write(is_cluster ? kReadInCluster : kRead);
-    writer.write(kLimitOf);
 
     for (const Block &block : blocks) {
         if (block.used) {

@@ -13,7 +13,8 @@
  *         limit_sliding_algorithm_t), window in ms, limit, precision (COUNTER)
  *         or burst (buckets), cost, look (1: decide, record nothing; 2: give
  *         back, see below);
- *         of each ask: units n, number of claims m, m kinds, from 1 on
+ *         of each ask: units n, number of claims m, m kinds, from 1 on;
+ *         those are left out, from the end, whose numbers all are 1
  *
  * The reply is one flat array of integers: the server's time in ms; of each
  * ask: the units granted, 0 .. n, in order of arrival; of each of its claims:

@@ -3,10 +3,11 @@
  */
 
 /*
- * The table's protocol for finding, inserting and evicting a key, as a spin
- * model: every load and every compare-and-swap of shared memory is one
- * transition, and any interleaving of them is possible.  Sequential
- * consistency is assumed.  `run` beside this file says what is checked.
+ * The table's protocol for finding, inserting and evicting a key, for looking
+ * at it and for taking back what it was charged, as a spin model: every load
+ * and every compare-and-swap of shared memory is one transition, and any
+ * interleaving of them is possible.  Sequential consistency is assumed.  `run`
+ * beside this file says what is checked.
  *
  * A slot is two words: a tag, (key, generation), and a state, (payload,
  * generation).  If the generations are equal the slot is a copy of the key
@@ -21,6 +22,8 @@
  *             have less in common meet less
  *   NK, OPS   processes that acquire K, and how often each
  *   NM        processes that acquire M, once each
+ *   NL        0 or 1 process that looks at K, once
+ *   REFUND    who acquired a unit of K may take it back
  *   SPARE     M takes no slot with a history of K unless that is over, so that
  *             no unit of K is ever given up
  *   LIMIT     units of one key that may be admitted
@@ -61,6 +64,9 @@
 #ifndef NM
 #define NM  0
 #endif
+#ifndef NL
+#define NL  0
+#endif
 #ifndef LIMIT
 #define LIMIT  2
 #endif
@@ -72,7 +78,7 @@
 #endif
 
 #define GENS  4
-#define NP    (NK + NM)
+#define NP    (NK + NM + NL)
 
 /* keys: 0 is that of a slot never used, OTHER + i is slot i's at first */
 #define K      1
@@ -107,7 +113,12 @@ byte state[N];
 /* From here on nothing that the implementation has: the bookkeeping. */
 
 byte written_for[N];             /* the key whose payload it is; 0: dead */
-byte admitted[M + 1];            /* units, by key */
+byte admitted[M + 1];            /* units, by key, less those taken back */
+
+#if NL > 0
+byte on_record;                  /* bit u: while the look lasts, there was a
+                                    moment with u units of K in the table */
+#endif
 
 #if CRASHES > 0
 byte crashed;
@@ -141,13 +152,16 @@ byte gone;                       /* processes done or stopped */
 #if N == 2
 #define ALL(f)      (f(0) && f(1))
 #define COPIES(k)   (COPY(0, k) + COPY(1, k))
+#define UNITS       (UNITS_IN(0) + UNITS_IN(1))
 #else
 #define ALL(f)      (f(0) && f(1) && f(2))
 #define COPIES(k)   (COPY(0, k) + COPY(1, k) + COPY(2, k))
+#define UNITS       (UNITS_IN(0) + UNITS_IN(1) + UNITS_IN(2))
 #endif
 
 #define FITS(i)     (!UNFIT(tag[i], state[i]))
 #define COPY(i, k)  (VALUE(tag[i]) == k && LIVE(tag[i], state[i]))
+#define UNITS_IN(i) (COPY(i, K) -> VALUE(state[i]) : 0)
 
 #ifdef WRAPS
 #define HOLDS(it)  true
@@ -158,7 +172,13 @@ byte gone;                       /* processes done or stopped */
 inline check_memory() {
     HOLDS(ALL(FITS));
     HOLDS(COPIES(K) <= 1);
-    HOLDS(COPIES(M) <= 1)
+    HOLDS(COPIES(M) <= 1);
+#if NL > 0
+    if
+    :: on_record != 0 -> on_record = on_record | (1 << UNITS)
+    :: else
+    fi
+#endif
 }
 
 /* Unless K is evicted its copy counts all that was admitted, and no more. */
@@ -185,6 +205,34 @@ inline check_rejected() {
     HOLDS(!EXACT || admitted[key] == LIMIT)
 }
 
+/* What a look tells was so at some moment of it. */
+inline look_begins() {
+#if NL > 0
+    on_record = 1 << UNITS
+#else
+    skip
+#endif
+}
+
+inline check_look(units) {
+#if NL > 0
+    HOLDS(on_record & (1 << (units)));
+    on_record = 0
+#else
+    skip
+#endif
+}
+
+inline check_refunded(payload) {
+#ifndef WRAPS
+    if
+    :: admitted[key] > 0 -> admitted[key]--
+    :: else                      /* of what was evicted before */
+    fi;
+#endif
+    HOLDS(!EXACT || admitted[key] == payload)
+}
+
 
 /* ---- one process ---- */
 
@@ -206,7 +254,12 @@ inline check_rejected() {
 #define CONFIRM       14
 #define MEND_X        15
 #define MEND_Y        16
-#define IDLE          17
+#define LOOK_TAG      17
+#define LOOK_STATE    18
+#define LOOK_AGAIN    19
+#define LOOK_MEND     20
+#define TAKE_BACK     21
+#define IDLE          22
 
 /* what a process will not use again must not tell states apart */
 inline forget() {
@@ -261,6 +314,14 @@ inline operation_done() {
     fi
 }
 
+/* a unit is on record; who wants it back looks for the key's copy first */
+inline acquired(regret) {
+    if
+    :: regret && key == K -> forget(); step = LOOK_TAG
+    :: else -> operation_done()
+    fi
+}
+
 /* the state of slot i was as seen, from which follows that its tag is too */
 inline bury(i, tagged) {
     HOLDS(tag[i] == tagged);
@@ -275,8 +336,7 @@ inline mend(i, tagged, seen) {
         state[i] = WORD(DEAD, GEN(tagged));
         written_for[i] = 0
     :: else
-    fi;
-    restart()
+    fi
 }
 
 #if defined(MUTANT_NO_KILL)
@@ -436,9 +496,90 @@ inline victim_tag(i) {
     step = VICTIM_STATE
 }
 
+inline hit(regret) {
+    if
+    :: state[x] == s ->
+        HOLDS(written_for[x] == key);
+        state[x] = WORD(VALUE(s) + 1, GEN(s));
+        check_admitted(VALUE(s) + 1);
+        check_memory();
+        acquired(regret)
+    :: else -> restart()
+    fi
+}
+
+inline confirm(regret) {
+    if
+    :: state[x] == s ->
+        HOLDS(tag[x] == t);
+        state[x] = WORD(1, GEN(t));
+        written_for[x] = key;
+        check_admitted(1);
+        check_memory();
+        acquired(regret)
+    :: else -> restart()
+    fi
+}
+
+/* all that follows may be done for a look, or for a refund */
+inline look_done(units) {
+    if
+    :: ops == 0 ->
+        check_look(units);
+        idle()
+    :: ops > 0 && units > 0 -> step = TAKE_BACK
+    :: ops > 0 && units == 0 ->
+        HOLDS(!EXACT);           /* or what was admitted is lost */
+        operation_done()
+    fi
+}
+
+inline look_next() {
+    t = 0; s = 0;
+    x++;
+    if
+    :: x < N -> step = LOOK_TAG
+    :: else -> look_done(0)
+    fi
+}
+
+inline look_reread() {
+    count_restart();
+    t = 0; s = 0;
+    step = LOOK_TAG
+}
+
+inline look_decide() {
+    if
+    :: BURIED(t, s) -> look_next()
+    :: LIVE(t, s) -> look_done(VALUE(s))
+    :: TENTATIVE(t, s) ->
+#if defined(MUTANT_LOOK_FIRST)
+        look_done(0)
+#elif defined(MUTANT_LOOK_TENTATIVE)
+        look_done(VALUE(s))
+#else
+        look_next()
+#endif
+    :: UNFIT(t, s) ->
+#ifdef MEND
+        step = LOOK_MEND
+#else
+        look_reread()
+#endif
+    fi
+}
+
+#ifdef MUTANT_REFUND_BLINDLY
+#define IS_AS_SEEN  true
+#else
+#define IS_AS_SEEN  (state[x] == s)
+#endif
+
+/* a process without operations only looks */
 proctype acquire(byte key; byte ops)
 {
-    byte step = FIND_TAG;
+    byte step = (ops > 0 -> FIND_TAG : LOOK_TAG);
     byte x, t, s;                /* a slot, its tag and its state as seen */
     byte y, u, v;                /* another one, while x is to be confirmed */
     byte victim, vt, vs;         /* 1 + a slot that might be taken, as seen */
@@ -478,17 +619,10 @@ proctype acquire(byte key; byte ops)
 #endif
 #endif
 
-    :: d_step { RUNS && step == HIT ->
-        if
-        :: state[x] == s ->
-            HOLDS(written_for[x] == key);
-            state[x] = WORD(VALUE(s) + 1, GEN(s));
-            check_admitted(VALUE(s) + 1);
-            check_memory();
-            operation_done()
-        :: else -> restart()
-        fi
-    }
+    :: d_step { RUNS && step == HIT -> hit(false) }
+#ifdef REFUND
+    :: d_step { RUNS && step == HIT && key == K -> hit(true) }
+#endif
 
     /* take a slot: whichever, so that this holds for any eviction policy */
 
@@ -590,22 +724,68 @@ proctype acquire(byte key; byte ops)
         fi;
         restart()
     }
-    :: d_step { RUNS && step == CONFIRM ->
+    :: d_step { RUNS && step == CONFIRM -> confirm(false) }
+#ifdef REFUND
+    :: d_step { RUNS && step == CONFIRM && key == K -> confirm(true) }
+#endif
+
+#ifdef MEND
+    :: d_step { RUNS && step == MEND_X -> mend(x, t, s); restart() }
+    :: d_step { RUNS && step == MEND_Y -> mend(y, u, v); restart() }
+#endif
+
+#if NL > 0 || defined(REFUND)
+    /* find the key's confirmed copy, which a tentative one may stand before */
+
+    :: d_step { RUNS && step == LOOK_TAG ->
         if
-        :: state[x] == s ->
-            HOLDS(tag[x] == t);
-            state[x] = WORD(1, GEN(t));
-            written_for[x] = key;
-            check_admitted(1);
-            check_memory();
-            operation_done()
-        :: else -> restart()
+        :: x == 0 && ops == 0 -> look_begins()
+        :: else
+        fi;
+        t = tag[x];
+        if
+        :: VALUE(t) == key -> step = LOOK_STATE
+        :: else -> look_next()
         fi
     }
 
+    :: d_step { RUNS && step == LOOK_STATE ->
+        s = state[x];
+        if
+        :: DOUBTFUL(t, s) -> step = LOOK_AGAIN
+        :: else -> look_decide()
+        fi
+    }
+
+#ifdef RECHECK
+    :: d_step { RUNS && step == LOOK_AGAIN ->
+        if
+        :: tag[x] == t -> look_decide()
+        :: else -> look_reread()
+        fi
+    }
+#endif
+
 #ifdef MEND
-    :: d_step { RUNS && step == MEND_X -> mend(x, t, s) }
-    :: d_step { RUNS && step == MEND_Y -> mend(y, u, v) }
+    :: d_step { RUNS && step == LOOK_MEND -> mend(x, t, s); look_reread() }
+#endif
+#endif
+
+#ifdef REFUND
+    :: d_step { RUNS && step == TAKE_BACK ->
+        if
+        :: IS_AS_SEEN ->
+            HOLDS(written_for[x] == key);
+            state[x] = WORD(VALUE(s) - 1, GEN(t));
+            check_refunded(VALUE(s) - 1);
+            check_memory();
+            operation_done()
+        :: else ->
+            count_restart();
+            forget();
+            step = LOOK_TAG
+        fi
+    }
 #endif
 
     /* crash, or be left alone, or be done */
@@ -669,6 +849,9 @@ init {
         :: i < NM -> run acquire(M, 1); i++
         :: else -> break
         od;
+#endif
+#if NL > 0
+        run acquire(K, 0);
 #endif
         i = 0
     }

@@ -22,7 +22,7 @@
 #define VICTIM SURVIVORS
 #define PROCESSES (SURVIVORS + 1)
 #define KEYS 4
-#define WINDOW_MS MINUTE_MS
+#define WINDOW_MS ((uint64_t)DAY_MS)
 #define LIMIT 2000
 
 /* Longer than any tentative slot of a dead process is respected. */
@@ -41,12 +41,15 @@ typedef struct {
 typedef struct {
     record_t records[PROCESSES];
     atomic_uint started;
+    atomic_uint decided;
 } shared_t;
 
 typedef struct game_s {
     void (*work)(struct game_s *game, record_t *record, uint64_t *random);
     unsigned keys; /* whose limit is checked */
     uint32_t cost;
+    limit_sliding_algorithm_t algorithm;
+    unsigned pace; /* decisions in a millisecond; 0: time stands still */
 
     limit_sliding_policy_t policy;
     limit_sliding_zone_t *zone;
@@ -71,6 +74,14 @@ static uint64_t name_of(const game_t *game, unsigned key)
     return 1000ull * game->round + key;
 }
 
+static uint64_t time_of(game_t *game)
+{
+    return game->pace == 0 ? game->now_ms
+                           : game->now_ms
+                                 + atomic_fetch_add(&game->shared->decided, 1)
+                                       / game->pace;
+}
+
 /* One decision, and the note of it. */
 static void demand(game_t *game, record_t *record, unsigned key)
 {
@@ -79,7 +90,7 @@ static void demand(game_t *game, record_t *record, unsigned key)
     atomic_store(&record->doing, key + 1);
 
     admitted = admits(game->zone, &game->policy, name_of(game, key), LIMIT,
-                      game->cost, game->now_ms);
+                      game->cost, time_of(game));
 
     atomic_fetch_add(&record->admitted[key], admitted);
     atomic_store(&record->doing, 0);
@@ -95,7 +106,7 @@ static void work_in_a_flood(game_t *game, record_t *record, uint64_t *random)
 {
     atomic_store(&record->doing, FLOODING);
     admits(game->zone, &game->policy, random_next(random), LIMIT, 1,
-           game->now_ms);
+           time_of(game));
     demand(game, record, 0);
 }
 
@@ -159,7 +170,7 @@ static void audit(game_t *game)
         unsigned fit = LIMIT / game->cost;
         unsigned admitted = 0;
         uint32_t left = remaining_of(game->zone, &game->policy,
-                                     name_of(game, key), LIMIT, game->now_ms);
+                                     name_of(game, key), LIMIT, time_of(game));
 
         for (unsigned i = 0; i < PROCESSES; i++) {
             admitted += atomic_load(&game->shared->records[i].admitted[key]);
@@ -207,10 +218,12 @@ static void play(game_t *game)
 static void run(game_t *game, size_t zone_bytes)
 {
     game->policy = evicting(WINDOW_MS);
+    game->policy.algorithm = game->algorithm;
     game->now_ms = PRESENT * WINDOW_MS + 1;
     game->shared = share(sizeof(*game->shared));
     game->zone = share(zone_bytes);
-    init_zone(game->zone, zone_bytes, test_secret);
+    limit_sliding_zone_init(game->zone, zone_bytes, &game->policy, 0,
+                            test_secret);
 
     for (game->round = 0; game->round < ROUNDS; game->round++) {
         play(game);
@@ -241,11 +254,40 @@ static void test_killed_in_a_flood(void **state)
     run(&game, PAIR_BYTES);
 }
 
+/* Time passes, so that a log has more events than a ring holds. */
+static void test_log_killed_with_room(void **state)
+{
+    game_t game = {.work = work_with_room,
+                   .keys = KEYS,
+                   .cost = 5,
+                   .algorithm = LIMIT_SLIDING_LOG,
+                   .pace = 1};
+
+    (void)state;
+
+    run(&game, MEGABYTE_ZONE_BYTES);
+}
+
+/* What is left of a log of one event after a flood is all of it. */
+static void test_log_killed_in_a_flood(void **state)
+{
+    game_t game = {.work = work_in_a_flood,
+                   .keys = 1,
+                   .cost = 2,
+                   .algorithm = LIMIT_SLIDING_LOG};
+
+    (void)state;
+
+    run(&game, RING_PAIR_BYTES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_with_room),
         cmocka_unit_test(test_killed_in_a_flood),
+        cmocka_unit_test(test_log_killed_with_room),
+        cmocka_unit_test(test_log_killed_in_a_flood),
     };
 
     return cmocka_run_group_tests_name("fork", tests, NULL, NULL);

@@ -88,14 +88,23 @@ static void test_eviction_weighs_what_still_counts(void **state)
     free(zone);
 }
 
-static void test_heavy_keys_survive_a_flood(void **state)
+/* 64 pairs of lines; half of the heavy keys were in use long before. */
+static void check_flood(limit_sliding_policy_t policy, size_t slot_bytes)
 {
-    limit_sliding_policy_t policy = evicting(60 * MINUTE_MS);
-    limit_sliding_zone_t *zone = make_zone(LIMIT_SLIDING_ZONE_ALIGN + 64 * 128);
+    limit_sliding_zone_t *zone = make_zone_for(
+        &policy, LIMIT_SLIDING_ZONE_ALIGN + 64 * PAIR_SLOTS * slot_bytes);
     uint64_t slots = stats_of(zone).slots;
     uint64_t flood = 1000;
 
-    (void)state;
+    assert_int_equal(slots, 64 * PAIR_SLOTS);
+
+    for (uint64_t i = 0; i < 70; i++) {
+        for (uint64_t key = 0; key < 20; key += 2) {
+            assert_true(admits(zone, &policy, key, 100, 1,
+                               NOW_MS - 3 * policy.window_ms
+                                   + i * policy.window_ms / 60));
+        }
+    }
 
     for (uint64_t key = 0; key < 20; key++) {
         assert_true(admits(zone, &policy, key, 100, 90, NOW_MS));
@@ -116,6 +125,22 @@ static void test_heavy_keys_survive_a_flood(void **state)
     }
 
     free(zone);
+}
+
+static void test_heavy_keys_survive_a_flood(void **state)
+{
+    limit_sliding_policy_t policy = evicting(60 * MINUTE_MS);
+
+    (void)state;
+
+    check_flood(policy, 16);
+
+    policy.precision = 60;
+    check_flood(policy, 512);
+
+    policy.precision = 0;
+    policy.algorithm = LIMIT_SLIDING_LOG;
+    check_flood(policy, 128);
 }
 
 /* ---- full=deny ---- */

@@ -10,6 +10,7 @@
  */
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "history.h"
 #include "redis_server.h"
@@ -153,11 +154,15 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m,
                : run->policy.burst);
     NUMBER(r->cost);
     NUMBER(look);
-    NUMBER(units);
-    NUMBER(m);
 
-    for (unsigned i = 0; i < m; i++) {
-        NUMBER(1);
+    /* may be left out where all are 1 */
+    if (units != 1 || m != 1 || r->now_ms % 2 == 0) {
+        NUMBER(units);
+        NUMBER(m);
+
+        for (unsigned i = 0; i < m; i++) {
+            NUMBER(1);
+        }
     }
 
     NUMBER(r->now_ms);
@@ -492,16 +497,14 @@ static void given_back_is_never_taken(void **state)
 
 #define HOUR_LIMIT_2 "0 3600000 2 1 1 0"
 
-/* The script of all algorithms; the reply as text, but for its time. */
-static const char *call(const char *keys, const char *arguments)
+/* The script of all algorithms. */
+static redisReply *call_reply(const char *keys, const char *arguments)
 {
-    static char text[512];
     char command[1024];
     char script[32768];
     char *argv[64] = {"EVAL", script};
     int argc = 2;
     redisReply *reply;
-    size_t n = 0;
 
     limit_sliding_script(0x1f, script, sizeof(script));
     snprintf(command, sizeof(command), "%s %s", keys, arguments);
@@ -512,6 +515,16 @@ static const char *call(const char *keys, const char *arguments)
 
     reply = redisCommandArgv(server.context, argc, (const char **)argv, NULL);
     assert_non_null(reply);
+
+    return reply;
+}
+
+/* The reply as text, but for its time. */
+static const char *call(const char *keys, const char *arguments)
+{
+    static char text[512];
+    redisReply *reply = call_reply(keys, arguments);
+    size_t n = 0;
 
     if (reply->type != REDIS_REPLY_ARRAY) {
         fail_msg("%s", reply->str);
@@ -696,6 +709,46 @@ static void rejected_requests_write_nothing(void **state)
     }
 }
 
+/* Where memory is missing nothing is granted, old keys or new. */
+static void grants_nothing_without_memory(void **state)
+{
+    (void)state;
+    forget_all();
+
+    for (int algorithm = 0; algorithm <= LIMIT_SLIDING_LEAKY_BUCKET;
+         algorithm++) {
+        char text[64];
+        redisReply *reply;
+
+        snprintf(text, sizeof(text), "1 %d 500 9 %d 1 0 1 1 1", algorithm,
+                 algorithm == LIMIT_SLIDING_COUNTER ? 1
+                 : algorithm == LIMIT_SLIDING_FIXED ? 0
+                                                    : 5);
+        call("1 old", text);
+
+        /* what is over would be removed by now */
+        usleep(algorithm == LIMIT_SLIDING_LOG ? 300000 : 0);
+        call("1 old", text);
+        usleep(algorithm == LIMIT_SLIDING_LOG ? 300000 : 0);
+
+        freeReplyObject(
+            redisCommand(server.context, "CONFIG SET maxmemory 1"));
+
+        reply = call_reply("1 old", text);
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        assert_non_null(strstr(reply->str, "OOM"));
+        freeReplyObject(reply);
+
+        reply = call_reply("1 new", text);
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        freeReplyObject(reply);
+
+        freeReplyObject(
+            redisCommand(server.context, "CONFIG SET maxmemory 0"));
+        forget_all();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -707,6 +760,7 @@ int main(void)
         cmocka_unit_test(other_states_count_as_none),
         cmocka_unit_test(keys_are_small_and_expire),
         cmocka_unit_test(rejected_requests_write_nothing),
+        cmocka_unit_test(grants_nothing_without_memory),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

@@ -26,6 +26,10 @@
 #define PAIR_BYTES (LIMIT_SLIDING_ZONE_ALIGN + 128)
 #define PAIR_SLOTS 8
 
+/* The same for an exact log, whose slots have rings of 14 events. */
+#define RING_PAIR_BYTES (LIMIT_SLIDING_ZONE_ALIGN + 1024)
+#define RING_LENGTH 14
+
 /* What NGINX leaves to a module of a 1 MiB shared memory zone. */
 #define MEGABYTE_ZONE_BYTES 1040384
 

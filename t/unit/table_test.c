@@ -152,6 +152,53 @@ static void test_epochs_pass_over_busy_keys(void **state)
     free(zone);
 }
 
+/* ---- copies ---- */
+
+/* A slot as slot.hpp lays it out. */
+typedef struct {
+    uint64_t tag;
+    uint64_t state;
+} slot_t;
+
+static slot_t *first_used(limit_sliding_zone_t *zone)
+{
+    slot_t *slot
+        = (slot_t *)((uint8_t *)zone + LIMIT_SLIDING_ZONE_ALIGN);
+
+    while (slot->tag == 0) {
+        slot++;
+    }
+
+    return slot;
+}
+
+/*
+ * Two processes died after each had claimed a slot for the key, which got its
+ * state in a third one meanwhile.  Who withdraws one of the claims has not seen
+ * what stands behind it.
+ */
+static void test_claims_of_the_dead_before_the_key(void **state)
+{
+    limit_sliding_policy_t policy = evicting(MINUTE_MS);
+    limit_sliding_zone_t *zone = make_zone(PAIR_BYTES);
+    slot_t *slots;
+
+    (void)state;
+
+    assert_true(admits(zone, &policy, 1, 1, 1, NOW_MS));
+
+    slots = first_used(zone);
+    slots[2] = slots[0];
+    slots[1] = slots[0];
+    slots[1].state = 0;
+    slots[0].state = 0;
+
+    assert_int_equal(remaining_of(zone, &policy, 1, 1, NOW_MS), 0);
+    assert_false(admits(zone, &policy, 1, 1, 1, NOW_MS));
+    assert_int_equal(count_of(zone, &policy, NOW_MS), 1);
+    free(zone);
+}
+
 /* ---- memory ---- */
 
 static void flood(limit_sliding_zone_t *zone)
@@ -266,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_idle_keys_start_afresh),
         cmocka_unit_test(test_idle_for_lifetimes),
         cmocka_unit_test(test_epochs_pass_over_busy_keys),
+        cmocka_unit_test(test_claims_of_the_dead_before_the_key),
         cmocka_unit_test(test_nothing_outside_the_zone_is_touched),
         cmocka_unit_test(test_init_needs_a_header_and_a_group),
         cmocka_unit_test(test_zone_count),

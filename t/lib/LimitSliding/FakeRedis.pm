@@ -94,6 +94,7 @@ sub reset($self) {
 # What it saw since the start or the last forget():
 #   accepted   connections
 #   open       those there are now
+#   pending    replies, or parts of them, that are still to be sent
 #   commands   { NAME => how many }, in capital letters
 #   decided    { key => how many times its decision was asked for }, those that
 #              Redis answered by NOSCRIPT left out
@@ -181,8 +182,9 @@ sub _control($self) {
     } elsif ($what eq 'reset') {
         $self->_end($_) for values %{ $self->{conns} };
     } elsif ($what eq 'stats') {
-        $answer = { %{ $self->{stats} },
-            open => scalar keys %{ $self->{conns} } };
+        my @conns = values %{ $self->{conns} };
+        $answer = { %{ $self->{stats} }, open => scalar @conns,
+            pending => scalar map { @{ $_->{client}{due} } } @conns };
     } else {
         $self->_forget;
     }

@@ -79,7 +79,8 @@ sub wait_for($condition, $seconds = $PATIENCE) {
 
 # ---- life of an NGINX ----
 
-# Makes the temporary prefix. Nothing runs yet. Options: worker_connections.
+# Makes the temporary prefix. Nothing runs yet. Options: worker_connections,
+# worker_processes.
 sub new($class, %opt) {
     my $dir = tempdir('limit-sliding-XXXXXXXX', TMPDIR => 1,
         CLEANUP => !$ENV{LIMIT_SLIDING_KEEP});
@@ -91,7 +92,7 @@ sub new($class, %opt) {
     mkdir "$dir/$_" or die "$dir/$_: $!" for qw(html logs temp);
     Test::More::note("in $dir") if $ENV{LIMIT_SLIDING_KEEP};
 
-    return bless { worker_connections => 1024, %opt,
+    return bless { worker_connections => 1024, worker_processes => 2, %opt,
         dir => $dir, owner => $$, ports => [], killed => {} }, $class;
 }
 
@@ -113,7 +114,8 @@ sub start($self, $template) {
     $started{$pid} = $self;
 
     my $ready = wait_for(sub {
-        $self->_reap or $self->workers == 2 && -s "$self->{dir}/nginx.pid";
+        $self->_reap or $self->workers == $self->{worker_processes}
+            && -s "$self->{dir}/nginx.pid";
     });
     die "NGINX did not start:\n", $self->log
         unless $ready && $self->{master};
@@ -152,7 +154,8 @@ sub reload($self, $template = undef) {
 
     wait_for(sub {
         my @serving = $self->workers;
-        @serving == 2 && !grep { $old{$_} } @serving, $self->children;
+        @serving == $self->{worker_processes}
+            && !grep { $old{$_} } @serving, $self->children;
     }) or die "NGINX did not reload:\n", $self->log;
 }
 
@@ -297,7 +300,7 @@ sub expand($self, $template) {
         $MODULE eq '' ? () : "load_module $MODULE;",
         $> == 0 ? 'user root root;' : (),
         'daemon off;',
-        'worker_processes 2;',
+        "worker_processes $self->{worker_processes};",
         "pid $dir/nginx.pid;",
         "error_log $dir/error.log info;",
         "events { worker_connections $self->{worker_connections}; }";

@@ -1,0 +1,572 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * A process stops at each one of its accesses to shared memory: for good, or
+ * until others have had theirs.  The zone is protected, so that every access
+ * is a fault.  Its handler plays the others, or lets the access happen, after
+ * which the processor's trap flag calls another handler.
+ */
+
+#include "support.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef __has_feature
+#define __has_feature(feature) 0
+#endif
+
+/* TSan has its own idea of signals, and nothing to find in one thread */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)                      \
+    && !__has_feature(thread_sanitizer)
+#define CAN_STEP 1
+#include <ucontext.h>
+#else
+#define CAN_STEP 0
+#endif
+
+#define KEY 1
+#define TIMES_MAX 100
+#define NOW_MS (PRESENT * MINUTE_MS + 1)
+
+/* Room for many rings. */
+#define RINGS_BYTES (LIMIT_SLIDING_ZONE_ALIGN + 16 * 1024)
+
+/* A decision that never ends is ended by this. */
+#define PATIENCE_S 20
+
+typedef struct scene_s {
+    limit_sliding_algorithm_t algorithm;
+    size_t bytes;
+    void (*begin)(struct scene_s *scene);
+    void (*work)(struct scene_s *scene); /* what is stopped */
+    uint64_t later_ms; /* than what was before is the work */
+    unsigned others; /* requests while it stands still, each a ms later */
+    uint32_t limit;  /* 0: more than they are */
+
+    limit_sliding_policy_t policy;
+    limit_sliding_zone_t *zone;
+    limit_sliding_claim_t claim; /* the work's */
+    uint32_t told;               /* by it: what remains */
+    uint64_t now_ms;
+    unsigned admitted; /* of what counts still when the work begins */
+    uint64_t times_ms[TIMES_MAX];
+} scene_t;
+
+#if CAN_STEP
+
+static struct {
+    scene_t *scene;
+    void (*after)(void); /* an access, of which there were: */
+    unsigned accesses;
+    unsigned stop_at; /* before this one; 0: never */
+    uint8_t *memory;  /* the zone after the last one */
+    unsigned deaths;  /* after which the zone was another */
+    unsigned wrong;
+    unsigned wrong_at;
+    unsigned wrong_rest;
+} run;
+
+static void wrong(unsigned rest)
+{
+    run.wrong++;
+    run.wrong_at = run.accesses;
+    run.wrong_rest = rest;
+}
+
+static void others(void);
+
+/* ---- one access after another ---- */
+
+#define TRAP_FLAG 0x100u
+
+static void set_trap(void *context, int on)
+{
+    ucontext_t *user = context;
+    greg_t flags = user->uc_mcontext.gregs[REG_EFL] & ~(greg_t)TRAP_FLAG;
+
+    user->uc_mcontext.gregs[REG_EFL] = flags | (on ? TRAP_FLAG : 0);
+}
+
+static void protect(int protection)
+{
+    if (mprotect(run.scene->zone, run.scene->bytes, protection) != 0) {
+        abort();
+    }
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    uintptr_t at = (uintptr_t)info->si_addr - (uintptr_t)run.scene->zone;
+
+    if (at >= run.scene->bytes) {
+        signal(number, SIG_DFL);
+        return;
+    }
+
+    run.accesses++;
+    protect(PROT_READ | PROT_WRITE);
+
+    if (run.accesses == run.stop_at) {
+        others();
+        return;
+    }
+
+    set_trap(context, 1);
+}
+
+static void on_trap(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)info;
+
+    set_trap(context, 0);
+
+    if (run.after != NULL) {
+        run.after();
+    }
+
+    protect(PROT_NONE);
+}
+
+static void work_in_steps(scene_t *scene, void (*after)(void))
+{
+    run.after = after;
+    run.accesses = 0;
+
+    protect(PROT_NONE);
+    scene->work(scene);
+    protect(PROT_READ | PROT_WRITE);
+}
+
+/* ---- scenes ---- */
+
+static int demand(scene_t *scene, limit_sliding_zone_t *zone, uint64_t now_ms)
+{
+    return admits(zone, &scene->policy, KEY, scene->limit, 1, now_ms);
+}
+
+/* What the zone still admits, one unit each; time stands still. */
+static unsigned rest_of(scene_t *scene, limit_sliding_zone_t *zone)
+{
+    unsigned rest = 0;
+
+    while (rest <= scene->limit && demand(scene, zone, scene->now_ms)) {
+        rest++;
+    }
+
+    return rest;
+}
+
+static void note(scene_t *scene, uint64_t time_ms)
+{
+    if (scene->admitted < TIMES_MAX) {
+        scene->times_ms[scene->admitted] = time_ms;
+    }
+
+    scene->admitted++;
+}
+
+static void admit(scene_t *scene, unsigned n, unsigned gap_ms)
+{
+    while (n-- > 0) {
+        assert_true(demand(scene, scene->zone, scene->now_ms));
+        note(scene, scene->now_ms);
+        scene->now_ms += gap_ms;
+    }
+}
+
+static void begin_new(scene_t *scene)
+{
+    (void)scene;
+}
+
+/* A full table, where the key has to evict another. */
+static void begin_full(scene_t *scene)
+{
+    for (uint64_t key = 100; key < 200; key++) {
+        admits(scene->zone, &scene->policy, key, 1, 1, scene->now_ms);
+    }
+}
+
+static void begin_known(scene_t *scene)
+{
+    admit(scene, 3, 0);
+}
+
+/* The ring has one place left, or none. */
+static void begin_long(scene_t *scene)
+{
+    admit(scene, RING_LENGTH - 1, 1);
+}
+
+static void begin_longer(scene_t *scene)
+{
+    admit(scene, RING_LENGTH + 1, 1);
+}
+
+/* The same, but all of it is over when the work begins. */
+static void begin_over(scene_t *scene)
+{
+    begin_longer(scene);
+    scene->admitted = 0;
+    scene->now_ms += MINUTE_MS;
+}
+
+/* A used up key, whose time stamp wraps until `later_ms` are over. */
+static void begin_idle(scene_t *scene)
+{
+    admit(scene, scene->limit, 0);
+    scene->admitted = 0;
+}
+
+static void begin_charged(scene_t *scene)
+{
+    begin_known(scene);
+    scene->claim
+        = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1,
+                  scene->now_ms);
+    assert_int_equal(scene->claim.outcome, LIMIT_SLIDING_ADMITTED);
+}
+
+static void work_acquire(scene_t *scene)
+{
+    limit_sliding_acquire(&scene->claim, 1, scene->now_ms);
+}
+
+static void work_release(scene_t *scene)
+{
+    limit_sliding_release(&scene->claim, 1, scene->now_ms);
+}
+
+static void work_describe(scene_t *scene)
+{
+    limit_sliding_verdict_t verdict;
+
+    limit_sliding_claim_describe(&scene->claim, scene->now_ms, &verdict);
+    scene->told = verdict.remaining;
+}
+
+static void begin(scene_t *scene)
+{
+    struct sigaction fault
+        = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    struct sigaction trap = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
+    void *memory = mmap(NULL, scene->bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(memory != MAP_FAILED);
+
+    scene->policy = evicting(MINUTE_MS);
+    scene->policy.algorithm = scene->algorithm;
+    scene->zone = limit_sliding_zone_init(memory, scene->bytes, &scene->policy,
+                                          0, test_secret);
+    scene->now_ms = NOW_MS;
+    scene->admitted = 0;
+    scene->limit = scene->limit != 0 ? scene->limit : TIMES_MAX;
+    scene->claim
+        = claim_of(scene->zone, &scene->policy, KEY, scene->limit, 1);
+    scene->begin(scene);
+    scene->now_ms += scene->later_ms;
+
+    memset(&run, 0, sizeof(run));
+    run.scene = scene;
+    run.memory = (uint8_t *)make_zone_for(&scene->policy, scene->bytes);
+    memcpy(run.memory, scene->zone, scene->bytes);
+
+    assert_int_equal(sigaction(SIGSEGV, &fault, NULL), 0);
+    assert_int_equal(sigaction(SIGTRAP, &trap, NULL), 0);
+    alarm(PATIENCE_S);
+}
+
+static void end(scene_t *scene)
+{
+    alarm(0);
+    signal(SIGSEGV, SIG_DFL);
+    signal(SIGTRAP, SIG_DFL);
+    munmap(scene->zone, scene->bytes);
+    free(run.memory);
+
+    if (run.wrong != 0) {
+        fail_msg("wrong %u times, the last at access %u, %u left, %u before",
+                 run.wrong, run.wrong_at, run.wrong_rest,
+                 scene->limit - scene->admitted);
+    }
+}
+
+/* ---- deaths ---- */
+
+/* A death is as good as any other that leaves the same memory behind. */
+static void die(void)
+{
+    scene_t *scene = run.scene;
+    size_t bytes = scene->bytes;
+    limit_sliding_zone_t *left;
+    unsigned rest;
+
+    if (memcmp(run.memory, scene->zone, bytes) == 0) {
+        return;
+    }
+
+    memcpy(run.memory, scene->zone, bytes);
+    run.deaths++;
+
+    left = make_zone_for(&scene->policy, bytes);
+    memcpy(left, run.memory, bytes);
+    rest = rest_of(scene, left);
+    free(left);
+
+    /* whether the work is done nobody knows */
+
+    if (rest + scene->admitted > scene->limit
+        || rest + scene->admitted + 1 < scene->limit) {
+        wrong(rest);
+    }
+}
+
+static void check_deaths(scene_t scene)
+{
+    begin(&scene);
+    work_in_steps(&scene, die);
+    assert_true(run.deaths > 0);
+    end(&scene);
+}
+
+/* ---- stalls ---- */
+
+/* What happens while the work stands still. */
+static void others(void)
+{
+    scene_t *scene = run.scene;
+
+    for (unsigned i = 0; i < scene->others; i++) {
+        scene->now_ms++;
+
+        if (demand(scene, scene->zone, scene->now_ms)) {
+            note(scene, scene->now_ms);
+        }
+    }
+}
+
+/* A log forgets each unit a window after it came, whatever became of it. */
+static void check_times(scene_t *scene)
+{
+    for (unsigned i = 0; i < scene->admitted; i++) {
+        uint64_t then_ms = scene->times_ms[i];
+        uint32_t left = scene->limit;
+
+        for (unsigned j = 0; j < scene->admitted; j++) {
+            left -= scene->times_ms[j] > then_ms;
+        }
+
+        if (remaining_of(scene->zone, &scene->policy, KEY, scene->limit,
+                         then_ms + MINUTE_MS)
+            != left) {
+            wrong(left);
+        }
+    }
+}
+
+/* The work is done; is all that was admitted on record, and nothing else? */
+static void check_record(scene_t *scene, uint64_t start_ms)
+{
+    unsigned rest;
+
+    if (scene->claim.outcome == LIMIT_SLIDING_ADMITTED) {
+        note(scene, scene->algorithm == LIMIT_SLIDING_LOG ? scene->claim.state
+                                                          : start_ms);
+    }
+
+    if (scene->algorithm == LIMIT_SLIDING_LOG) {
+        check_times(scene);
+    }
+
+    rest = rest_of(scene, scene->zone);
+
+    if (rest + scene->admitted != scene->limit) {
+        wrong(rest);
+    }
+}
+
+/* What was told must have been so before the others or after them. */
+static void check_told(scene_t *scene, uint64_t start_ms)
+{
+    (void)start_ms;
+
+    if (scene->told != scene->limit - scene->admitted
+        && scene->told != scene->limit - scene->admitted + scene->others) {
+        wrong(scene->told);
+    }
+}
+
+static void check_stalls(scene_t scene,
+                         void (*check)(scene_t *scene, uint64_t start_ms))
+{
+    scene_t start;
+
+    begin(&scene);
+    start = scene;
+
+    do {
+        scene = start;
+        memcpy(scene.zone, run.memory, scene.bytes);
+
+        run.scene = &scene;
+        run.stop_at++;
+        work_in_steps(&scene, NULL);
+        check(&scene, start.now_ms);
+    } while (run.accesses >= run.stop_at);
+
+    assert_true(run.stop_at > 3);
+    end(&scene);
+}
+
+/* ---- what is stopped ---- */
+
+static void test_death_of_a_word(void **state)
+{
+    static const limit_sliding_algorithm_t algorithms[]
+        = {LIMIT_SLIDING_COUNTER, LIMIT_SLIDING_FIXED,
+           LIMIT_SLIDING_TOKEN_BUCKET};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(algorithms); i++) {
+        scene_t scene = {.algorithm = algorithms[i],
+                         .bytes = PAIR_BYTES,
+                         .work = work_acquire};
+
+        scene.begin = begin_new;
+        check_deaths(scene);
+        scene.begin = begin_full;
+        check_deaths(scene);
+        scene.begin = begin_known;
+        check_deaths(scene);
+        scene.begin = begin_charged;
+        scene.work = work_release;
+        check_deaths(scene);
+    }
+}
+
+static void test_death_of_a_log(void **state)
+{
+    scene_t scene = {.algorithm = LIMIT_SLIDING_LOG, .work = work_acquire};
+
+    (void)state;
+
+    scene.bytes = RING_PAIR_BYTES;
+    scene.begin = begin_new;
+    check_deaths(scene);
+    scene.begin = begin_full;
+    check_deaths(scene);
+    scene.begin = begin_known;
+    check_deaths(scene);
+    scene.later_ms = 1;
+    check_deaths(scene);
+
+    scene.bytes = RINGS_BYTES;
+    scene.begin = begin_long;
+    check_deaths(scene);
+    scene.begin = begin_longer;
+    check_deaths(scene);
+
+    scene.later_ms = 0;
+    scene.begin = begin_charged;
+    scene.work = work_release;
+    check_deaths(scene);
+}
+
+/* Whoever brings a slot up to date must not leave an old time stamp in it. */
+static void test_death_after_years(void **state)
+{
+    scene_t scene = {.bytes = PAIR_BYTES,
+                     .begin = begin_idle,
+                     .work = work_acquire,
+                     .later_ms = (1ull << 18) * MINUTE_MS};
+
+    (void)state;
+
+    scene.algorithm = LIMIT_SLIDING_COUNTER;
+    check_deaths(scene);
+
+    scene.algorithm = LIMIT_SLIDING_LOG;
+    scene.bytes = RING_PAIR_BYTES;
+    scene.later_ms = 1ull << 36;
+    check_deaths(scene);
+}
+
+static void test_stall_of_a_word(void **state)
+{
+    scene_t scene = {.algorithm = LIMIT_SLIDING_COUNTER,
+                     .bytes = PAIR_BYTES,
+                     .work = work_acquire,
+                     .others = 2};
+
+    (void)state;
+
+    scene.begin = begin_new;
+    check_stalls(scene, check_record);
+    scene.begin = begin_full;
+    check_stalls(scene, check_record);
+    scene.begin = begin_known;
+    check_stalls(scene, check_record);
+}
+
+/* Others may put so many events that the ring is the same but for its laps. */
+static void test_stall_of_a_log(void **state)
+{
+    static const unsigned others[]
+        = {1, RING_LENGTH + 4, 2 * RING_LENGTH, 2 * RING_LENGTH + 4};
+    scene_t scene = {.algorithm = LIMIT_SLIDING_LOG,
+                     .bytes = RINGS_BYTES,
+                     .work = work_acquire,
+                     .later_ms = 1};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(others); i++) {
+        scene.others = others[i];
+        scene.begin = begin_new;
+        check_stalls(scene, check_record);
+        scene.begin = begin_known;
+        check_stalls(scene, check_record);
+        scene.begin = begin_longer;
+        check_stalls(scene, check_record);
+    }
+
+    /* all that is left is for the others */
+
+    for (size_t i = 1; i < LENGTH(others); i++) {
+        scene.others = others[i];
+        scene.limit = others[i];
+        scene.begin = begin_over;
+        scene.work = work_acquire;
+        check_stalls(scene, check_record);
+        scene.work = work_describe;
+        check_stalls(scene, check_told);
+    }
+}
+
+#endif
+
+int main(void)
+{
+#if CAN_STEP
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_death_of_a_word),
+        cmocka_unit_test(test_death_of_a_log),
+        cmocka_unit_test(test_death_after_years),
+        cmocka_unit_test(test_stall_of_a_word),
+        cmocka_unit_test(test_stall_of_a_log),
+    };
+
+    return cmocka_run_group_tests_name("step", tests, NULL, NULL);
+#else
+    puts("1..0 # SKIP needs x86-64, and no TSan");
+    return 0;
+#endif
+}
