@@ -140,9 +140,10 @@ $nginx->finish_one;
 # A password, and a user that may do what docs/redis.md says and no more
 
 open my $docs, '<', 'docs/redis.md' or die "docs/redis.md: $!";
-my ($acl) = join('', <$docs>) =~ /^    ACL SETUSER limiter (.*?)\n\n/ms
+my @acls = join('', <$docs>)
+    =~ /^    ACL SETUSER limiter (.*?)\n\n.*?In a cluster .*?^    (.*?)\n\n/ms
     or die 'docs/redis.md has no ACL';
-my @rules = map { s/^>password$/>secret/r } split ' ', $acl;
+my @rules = map { s/^>password$/>secret/r } split ' ', "@acls";
 $node->command(qw(ACL SETUSER limiter), @rules);
 $node->command(qw(CONFIG SET requirepass none));
 $node->reconnect;
@@ -158,6 +159,19 @@ $nginx = nginx($node->server, timeout => 1);
 is_deeply sources($nginx, 'x', 1), { fallback => 1 },
     'without a password: policies';
 like $nginx->log, qr/NOAUTH/, '... and it is said why';
+$nginx->finish_one;
+$node->stop;
+
+
+# Plain keys with braces: the state and a limit of its own stay together.
+
+($cluster, $node) = single();
+$nginx = nginx($node->server, timeout => 1, block => 'key_format plain;');
+ok defined $nginx->wait_healthy, 'plain keys: Redis decides';
+for my $key ('}', '}a{', '{', '{}', 'a}', '{b}') {
+    my ($answer) = $nginx->ask("/deny?key=$key");
+    is $answer->{source}, 'redis', "... a key of $key";
+}
 $nginx->finish_one;
 $node->stop;
 

@@ -7,7 +7,7 @@
 /* What a Redis is to all workers, and to each. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 static ngx_int_t ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,

@@ -7,7 +7,7 @@
 /* Asks, from the first request that needs one. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <ngx_sha1.h>
 
@@ -205,7 +205,8 @@ ngx_http_limit_sliding_share_ask(ngx_http_limit_sliding_ask_t *ask,
 }
 
 
-/* "PREFIXZONE:{KEY}" */
+/* "PREFIXZONE:{KEY}"; a cluster takes braces with nothing in between for none,
+ * and would not keep the key's state and its limit together. */
 
 static u_char *
 ngx_http_limit_sliding_write_key(ngx_http_limit_sliding_redis_t *redis,
@@ -216,7 +217,9 @@ ngx_http_limit_sliding_write_key(ngx_http_limit_sliding_redis_t *redis,
 
     p = ngx_cpymem(p, remote->zone->prefix.data, remote->zone->prefix.len);
 
-    if (redis->key_format == NGX_HTTP_LIMIT_SLIDING_KEY_PLAIN) {
+    if (redis->key_format == NGX_HTTP_LIMIT_SLIDING_KEY_PLAIN
+        && !(redis->cluster && remote->key.data[0] == '}'))
+    {
         p = ngx_cpymem(p, remote->key.data, remote->key.len);
 
     } else {

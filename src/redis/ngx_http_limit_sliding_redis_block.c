@@ -143,6 +143,18 @@ ngx_http_limit_sliding_check_block(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_CLUSTER
+        && ngx_strlchr(redis->key_prefix.data,
+                       redis->key_prefix.data + redis->key_prefix.len, '{'))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"key_prefix\" \"%V\" in limit_sliding_redis "
+                           "\"%V\" must have no \"{\" with "
+                           "\"topology cluster\"",
+                           &redis->key_prefix, &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
     if (redis->sentinel_master.len
         && redis->topology != NGX_HTTP_LIMIT_SLIDING_SENTINEL)
     {

@@ -7,7 +7,7 @@
 /* topology cluster: the nodes that a worker knows, and whom it asks of what. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 /* So many in a row, and a node is asked by one request at a time. */

@@ -7,7 +7,7 @@
 /* From a server's name to a connection that takes commands. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <hiredis/hiredis.h>
 

@@ -7,7 +7,7 @@
 /* What is due at a node, and the calls that carry it. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 /*

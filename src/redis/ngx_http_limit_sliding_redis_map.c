@@ -8,7 +8,7 @@
  * changed, but not once for every request that sees it. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <hiredis/hiredis.h>
 

@@ -11,7 +11,7 @@
  */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 /* Attempts to connect are so far apart, the more of them have failed. */

@@ -120,6 +120,16 @@ struct ngx_http_limit_sliding_ask_s {
 };
 
 
+/* What a reply says of an ask. */
+
+typedef struct {
+    int64_t                  granted;
+    limit_sliding_remote_t   remotes[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
+    unsigned                 off[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
+    unsigned                 refused;              /* still, all who ask */
+} ngx_http_limit_sliding_answer_t;
+
+
 typedef enum {
     NGX_HTTP_LIMIT_SLIDING_CLOSED = 0,
     NGX_HTTP_LIMIT_SLIDING_RESOLVING,
@@ -186,23 +196,6 @@ struct ngx_http_limit_sliding_node_s {
 };
 
 
-/* A worker's view of a cluster. */
-
-struct ngx_http_limit_sliding_cluster_s {
-    ngx_queue_t                          nodes;
-    ngx_uint_t                           nnodes;
-    ngx_event_t                          refresh;  /* posted */
-    ngx_http_limit_sliding_node_t       *hint;     /* whom to ask best */
-    ngx_http_limit_sliding_node_t       *asked;    /* for the map; or NULL */
-    ngx_msec_t                           asked_at;
-    ngx_uint_t                           ranges;   /* of the map told so far */
-    unsigned                             loaded:1;
-    unsigned                             stale:1;
-
-    ngx_http_limit_sliding_node_t       *slots[LIMIT_SLIDING_CLUSTER_SLOTS];
-};
-
-
 /* field */
 char *ngx_http_limit_sliding_redis_field(ngx_conf_t *cf,
     ngx_command_t *dummy, void *conf);
@@ -258,51 +251,6 @@ void ngx_http_limit_sliding_node_use_address(
 
 void ngx_http_limit_sliding_node_host(ngx_http_limit_sliding_node_t *node,
     ngx_str_t *host);
-
-/* cluster */
-ngx_int_t ngx_http_limit_sliding_cluster_start(
-    ngx_http_limit_sliding_redis_t *redis);
-void ngx_http_limit_sliding_cluster_exit(
-    ngx_http_limit_sliding_redis_t *redis);
-ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_cluster_node(
-    ngx_http_limit_sliding_redis_t *redis, ngx_str_t *host, ngx_int_t port);
-ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_route(
-    ngx_http_limit_sliding_redis_t *redis, ngx_int_t slot);
-ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_cluster_any(
-    ngx_http_limit_sliding_cluster_t *cluster);
-ngx_uint_t ngx_http_limit_sliding_is_worth(
-    ngx_http_limit_sliding_redis_t *redis, ngx_int_t slot);
-ngx_uint_t ngx_http_limit_sliding_cluster_is_alive(
-    ngx_http_limit_sliding_node_t *but);
-void ngx_http_limit_sliding_cluster_forget(
-    ngx_http_limit_sliding_cluster_t *cluster,
-    ngx_http_limit_sliding_node_t *but);
-
-/* map */
-void ngx_http_limit_sliding_map_stale(ngx_http_limit_sliding_redis_t *redis,
-    ngx_http_limit_sliding_node_t *hint);
-void ngx_http_limit_sliding_map_refresh(ngx_event_t *ev);
-ngx_int_t ngx_http_limit_sliding_map_greeting(
-    ngx_http_limit_sliding_node_t *node);
-void ngx_http_limit_sliding_map_add(ngx_http_limit_sliding_node_t *node,
-    int64_t first, int64_t last, ngx_str_t *host, int64_t port);
-
-/* redirect */
-ngx_int_t ngx_http_limit_sliding_redirect(ngx_http_limit_sliding_node_t *node,
-    ngx_http_limit_sliding_call_t *call,
-    ngx_http_limit_sliding_reply_t *reply);
-ngx_uint_t ngx_http_limit_sliding_redirect_due(
-    ngx_http_limit_sliding_ask_t *ask, ngx_http_limit_sliding_node_t *node);
-ngx_int_t ngx_http_limit_sliding_call_asking(
-    ngx_http_limit_sliding_node_t *node);
-
-/* split */
-ngx_int_t ngx_http_limit_sliding_split(ngx_http_limit_sliding_redis_t *redis,
-    ngx_http_limit_sliding_ask_t *ask, limit_sliding_claim_t *claims,
-    ngx_http_limit_sliding_waiter_t *waiter);
-
-void ngx_http_limit_sliding_split_leave(
-    ngx_http_limit_sliding_waiter_t *waiter);
 
 /* connect */
 void ngx_http_limit_sliding_node_resolve(
@@ -367,9 +315,17 @@ ngx_uint_t ngx_http_limit_sliding_call_fits(
     ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_ask_t *ask);
 ngx_int_t ngx_http_limit_sliding_call_script(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
+
+/* answer */
 ngx_uint_t ngx_http_limit_sliding_call_is_answered(
     ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
+int64_t *ngx_http_limit_sliding_read_answer(ngx_http_limit_sliding_ask_t *ask,
+    uint64_t now_ms, int64_t *number,
+    ngx_http_limit_sliding_answer_t *answer);
+void ngx_http_limit_sliding_describe_part(ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_answer_t *answer, ngx_uint_t i, uint32_t before,
+    ngx_uint_t admitted, limit_sliding_verdict_t *verdict);
 
 /* redis */
 ngx_int_t ngx_http_limit_sliding_redis_start(

@@ -8,7 +8,7 @@
  * so long, that whoever waits for it still does. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 typedef enum {

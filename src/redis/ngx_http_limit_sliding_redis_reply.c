@@ -10,7 +10,7 @@
  */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <hiredis/hiredis.h>
 

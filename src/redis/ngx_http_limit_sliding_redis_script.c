@@ -7,7 +7,7 @@
 /* Calls of the script, whose arguments and reply scripts.h describes. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 #include "scripts.h"
 
 #include <ngx_sha1.h>
@@ -52,8 +52,6 @@ static void ngx_http_limit_sliding_add_asks(
 static ngx_uint_t ngx_http_limit_sliding_kind(
     ngx_http_limit_sliding_command_t *command,
     ngx_http_limit_sliding_part_t *part);
-static ngx_uint_t ngx_http_limit_sliding_is_state(
-    const limit_sliding_policy_t *policy, int64_t *number);
 
 
 /* What the zones of a Redis need, in one script. */
@@ -336,77 +334,4 @@ ngx_http_limit_sliding_add_asks(ngx_http_limit_sliding_command_t *command,
                 ngx_http_limit_sliding_kind(command, &ask->parts[i]));
         }
     }
-}
-
-
-/* Is this array what the script returns?  Other numbers are not for the core,
- * which divides by the limit. */
-
-ngx_uint_t
-ngx_http_limit_sliding_call_is_answered(ngx_http_limit_sliding_call_t *call,
-    ngx_http_limit_sliding_reply_t *reply)
-{
-    int64_t                       *number;
-    ngx_uint_t                     i;
-    ngx_queue_t                   *q;
-    ngx_http_limit_sliding_ask_t  *ask;
-
-    number = reply->numbers;
-
-    if (reply->n != 1 + call->numbers || *number++ < 0) {
-        return 0;
-    }
-
-    for (q = ngx_queue_head(&call->asks);
-         q != ngx_queue_sentinel(&call->asks);
-         q = ngx_queue_next(q))
-    {
-        ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
-
-        if (*number < 0 || *number > (int64_t) ask->asked_units) {
-            return 0;
-        }
-
-        number++;
-
-        for (i = 0; i < ask->nparts; i++) {
-            if (!ngx_http_limit_sliding_is_state(ask->parts[i].claim.policy,
-                                                 number))
-            {
-                return 0;
-            }
-
-            number += 1
-                     + limit_sliding_remote_values(ask->parts[i].claim.policy);
-        }
-    }
-
-    return 1;
-}
-
-
-/* A limit, and the values of an algorithm. */
-
-static ngx_uint_t
-ngx_http_limit_sliding_is_state(const limit_sliding_policy_t *policy,
-    int64_t *number)
-{
-    int64_t     least;
-    ngx_uint_t  i;
-
-    if (*number < -(int64_t) LIMIT_SLIDING_LIMIT_MAX
-        || *number > (int64_t) LIMIT_SLIDING_LIMIT_MAX)
-    {
-        return 0;
-    }
-
-    least = (policy->algorithm == LIMIT_SLIDING_LOG) ? -1 : 0;
-
-    for (i = 1; i <= limit_sliding_remote_values(policy); i++) {
-        if (number[i] < least) {
-            return 0;
-        }
-    }
-
-    return 1;
 }

@@ -12,7 +12,7 @@
  */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 /* The parts of one slot. */

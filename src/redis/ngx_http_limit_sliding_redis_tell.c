@@ -7,19 +7,9 @@
 /* Replies to calls, and the requests that learn from them. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <hiredis/hiredis.h>
-
-
-/* What a reply says of an ask. */
-
-typedef struct {
-    int64_t                  granted;
-    limit_sliding_remote_t   remotes[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
-    unsigned                 off[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
-    unsigned                 refused;              /* still, all who ask */
-} ngx_http_limit_sliding_answer_t;
 
 
 static void ngx_http_limit_sliding_call_failed(
@@ -27,9 +17,6 @@ static void ngx_http_limit_sliding_call_failed(
 static void ngx_http_limit_sliding_call_refused(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
-static int64_t *ngx_http_limit_sliding_read_answer(
-    ngx_http_limit_sliding_ask_t *ask, uint64_t now_ms, int64_t *number,
-    ngx_http_limit_sliding_answer_t *answer);
 static void ngx_http_limit_sliding_answer(ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_answer_t *answer, ngx_msec_t sent);
 static void ngx_http_limit_sliding_remember(ngx_http_limit_sliding_ask_t *ask,
@@ -40,12 +27,6 @@ static void ngx_http_limit_sliding_tell_answer(
 static void ngx_http_limit_sliding_tell_claims(
     ngx_http_limit_sliding_ask_t *ask, ngx_http_limit_sliding_waiter_t *waiter,
     ngx_http_limit_sliding_answer_t *answer, uint32_t before);
-static void ngx_http_limit_sliding_describe_part(
-    ngx_http_limit_sliding_ask_t *ask,
-    ngx_http_limit_sliding_answer_t *answer, ngx_uint_t i, uint32_t before,
-    ngx_uint_t admitted, limit_sliding_verdict_t *verdict);
-static void ngx_http_limit_sliding_bad_limit(
-    ngx_http_limit_sliding_remote_zone_t *zone);
 
 
 /* The handler of the script's calls. */
@@ -171,44 +152,6 @@ ngx_http_limit_sliding_call_refused(ngx_http_limit_sliding_node_t *node,
     }
 
     ngx_http_limit_sliding_call_failed(node, call);
-}
-
-
-/* Returns where the next ask's numbers begin. */
-
-static int64_t *
-ngx_http_limit_sliding_read_answer(ngx_http_limit_sliding_ask_t *ask,
-    uint64_t now_ms, int64_t *number, ngx_http_limit_sliding_answer_t *answer)
-{
-    int64_t                         limit;
-    ngx_uint_t                      i;
-    limit_sliding_remote_t         *remote;
-    ngx_http_limit_sliding_part_t  *part;
-
-    answer->granted = *number++;
-    answer->refused = 0;
-
-    for (i = 0; i < ask->nparts; i++) {
-        part = &ask->parts[i];
-        remote = &answer->remotes[i];
-
-        limit = *number++;
-
-        answer->off[i] = (limit == 0);
-
-        if (limit < 0) {
-            ngx_http_limit_sliding_bad_limit(part->zone);
-            limit = -limit;
-        }
-
-        remote->now_ms = now_ms;
-        remote->limit = limit ? (uint32_t) limit : part->claim.limit;
-        remote->values = number;
-
-        number += limit_sliding_remote_values(part->claim.policy);
-    }
-
-    return number;
 }
 
 
@@ -345,28 +288,6 @@ ngx_http_limit_sliding_tell_claims(ngx_http_limit_sliding_ask_t *ask,
 }
 
 
-static void
-ngx_http_limit_sliding_describe_part(ngx_http_limit_sliding_ask_t *ask,
-    ngx_http_limit_sliding_answer_t *answer, ngx_uint_t i, uint32_t before,
-    ngx_uint_t admitted, limit_sliding_verdict_t *verdict)
-{
-    limit_sliding_claim_t  *claim;
-
-    claim = &ask->parts[i].claim;
-
-    if (answer->off[i]) {
-        ngx_memzero(verdict, sizeof(limit_sliding_verdict_t));
-        verdict->limit = claim->limit;
-        verdict->remaining = claim->limit;
-        return;
-    }
-
-    limit_sliding_remote_describe(claim->policy, &answer->remotes[i],
-                                  claim->cost, before, admitted, claim->look,
-                                  verdict);
-}
-
-
 /* The ask is in no queue: it is due again, or over. */
 
 void
@@ -388,19 +309,4 @@ ngx_http_limit_sliding_ask_done(ngx_http_limit_sliding_redis_t *redis,
     }
 
     ngx_free(ask);
-}
-
-
-static void
-ngx_http_limit_sliding_bad_limit(ngx_http_limit_sliding_remote_zone_t *zone)
-{
-    if ((ngx_msec_int_t) (zone->log_after - ngx_current_msec) > 0) {
-        return;
-    }
-
-    zone->log_after = ngx_current_msec + 60 * 1000;
-
-    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                  "invalid limit of a key of zone \"%V\" in redis, "
-                  "the zone's rate applies", &zone->name);
 }

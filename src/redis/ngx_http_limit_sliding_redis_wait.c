@@ -7,7 +7,7 @@
 /* Requests that wait for an ask: all equally long, so in order of arrival. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 static void ngx_http_limit_sliding_time_out(
