@@ -117,6 +117,12 @@ my @wrong = (
         qr/needs "topology sentinel"/ ],
     [ block => "$server server 127.0.0.2;",    'shared',
         qr/several servers, which needs "topology sentinel"/ ],
+    [ block => "$server topology cluster; database 1;", 'database',
+        qr/must be 0 with "topology cluster"/ ],
+    [ block => "$server topology cluster; sentinel_master m;",
+        'sentinel_master' ],
+    [ block => "$server topology cluster; key_prefix 'a{b}';", 'a{b}',
+        qr/must have no "\{" with "topology cluster"/ ],
     [ block => "$server key_format md5;",      'md5',     qr/digest/ ],
     [ block => "$server ssl maybe;",           'maybe' ],
     [ block => "$server ssl_verify yes;",      'yes' ],
@@ -223,11 +229,13 @@ BLOCK
         ssl_verify on;
 TLS
     [ 'in another order', '', "key_format plain; on_error deny; $server" ],
+    [ 'a cluster', '', "$server server 127.0.0.2; topology cluster;" ],
     (map { [ "on_error $_", '', "$server on_error $_;" ] }
         qw(local allow deny)),
     [ 'a password', '', "$server password 'secret';" ],
     [ 'a password file without a newline', '',
         "$server password_file no-newline;" ],
+    [ 'braces in a prefix', '', "$server key_prefix 'a{b}';" ],
     [ 'an empty prefix', '', "$server key_prefix '';" ],
     $ssl ? [ 'TLS, not verified', '', "$server ssl on; ssl_verify off;" ] : (),
     [ 'TLS, prepared and off', '', "$server ssl off; $ca" ],

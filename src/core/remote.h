@@ -56,6 +56,14 @@ uint64_t limit_sliding_claim_hash(const limit_sliding_claim_t *claims,
     size_t n);
 
 
+/* ---- the slots of a Redis Cluster ---- */
+
+#define LIMIT_SLIDING_CLUSTER_SLOTS  16384
+
+/* That of what is between the first braces of the name, or of all of it. */
+unsigned limit_sliding_cluster_slot(const void *key, size_t length);
+
+
 /* ---- keys known to be exhausted ---- */
 
 typedef struct limit_sliding_refusals_s  limit_sliding_refusals_t;

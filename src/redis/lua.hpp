@@ -37,6 +37,9 @@ constexpr std::string_view kPrelude = R"lua(
 local A, S, out, got = ARGV, {}, {now}, nil
 local floor, call = math.floor, redis.call
 local pack, unpack_ = struct.pack, struct.unpack
+)lua";
+
+constexpr std::string_view kRead = R"lua(
 local keys = #KEYS
 if keys == 1 then
   got = call('MGET', KEYS[1], KEYS[1] .. ':limit')
@@ -266,6 +269,9 @@ for i = 1, A[1] do
     algorithm == 0 and tostring(-floor(-w * (extra + 1) / extra)) or A[a + 1],
     (w + algorithm * 8191 + (algorithm == 0 and extra * 131 or 0)) % 65521}
   a = a + 6
+)lua";
+
+constexpr std::string_view kLoop = R"lua(
 end
 
 local first, at = 0, 2

@@ -7,7 +7,7 @@
 /* What a Redis is to all workers, and to each. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 static ngx_int_t ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
@@ -180,6 +180,19 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
 
     servers = redis->servers.elts;
 
+    ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
+    ngx_queue_init(&redis->waiting);
+
+    /* not to be cancelled: an exiting worker still answers its requests */
+
+    redis->deadline.handler = ngx_http_limit_sliding_deadline;
+    redis->deadline.data = redis;
+    redis->deadline.log = ngx_cycle->log;
+
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_CLUSTER) {
+        return ngx_http_limit_sliding_cluster_start(redis);
+    }
+
     redis->node = ngx_http_limit_sliding_node_create(redis, servers);
     if (redis->node == NULL) {
         return NGX_ERROR;
@@ -191,20 +204,6 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
             return NGX_ERROR;
         }
     }
-
-    ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
-    ngx_queue_init(&redis->due);
-    ngx_queue_init(&redis->waiting);
-
-    redis->flush.handler = ngx_http_limit_sliding_flush;
-    redis->flush.data = redis;
-    redis->flush.log = ngx_cycle->log;
-
-    /* not to be cancelled: an exiting worker still answers its requests */
-
-    redis->deadline.handler = ngx_http_limit_sliding_deadline;
-    redis->deadline.data = redis;
-    redis->deadline.log = ngx_cycle->log;
 
     return NGX_OK;
 }
@@ -222,14 +221,22 @@ ngx_http_limit_sliding_redis_exit(ngx_http_limit_sliding_redis_t *redis)
     if (redis->watch) {
         ngx_http_limit_sliding_node_close(redis->watch);
     }
+
+    if (redis->cluster) {
+        ngx_http_limit_sliding_cluster_exit(redis);
+    }
 }
 
 
 void
-ngx_http_limit_sliding_redis_succeeded(ngx_http_limit_sliding_redis_t *redis)
+ngx_http_limit_sliding_redis_succeeded(ngx_http_limit_sliding_node_t *node)
 {
-    redis->node->failures = 0;
-    redis->node->answered = 1;
+    ngx_http_limit_sliding_redis_t  *redis;
+
+    redis = node->redis;
+
+    node->failures = 0;
+    node->answered = 1;
 
     if (limit_sliding_breaker_succeeded(&redis->shared->breaker)) {
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
@@ -240,11 +247,19 @@ ngx_http_limit_sliding_redis_succeeded(ngx_http_limit_sliding_redis_t *redis)
 
 
 void
-ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_redis_t *redis)
+ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_node_t *node)
 {
+    ngx_http_limit_sliding_redis_t  *redis;
+
     static char  *policies[] = { "local", "allow", "deny" };
 
+    redis = node->redis;
     redis->failed = ngx_current_msec;
+
+    if (redis->cluster && ngx_http_limit_sliding_cluster_is_alive(node)) {
+        /* the rest of it is no worse for that */
+        return;
+    }
 
     if (limit_sliding_breaker_failed(&redis->shared->breaker,
                                      ngx_current_msec,

@@ -33,14 +33,18 @@
 
 typedef struct ngx_http_limit_sliding_redis_s  ngx_http_limit_sliding_redis_t;
 typedef struct ngx_http_limit_sliding_node_s   ngx_http_limit_sliding_node_t;
+typedef struct ngx_http_limit_sliding_cluster_s
+                                             ngx_http_limit_sliding_cluster_t;
 typedef struct ngx_http_limit_sliding_ask_s    ngx_http_limit_sliding_ask_t;
+typedef struct ngx_http_limit_sliding_split_s  ngx_http_limit_sliding_split_t;
 typedef struct ngx_http_limit_sliding_waiter_s
                                              ngx_http_limit_sliding_waiter_t;
 
 
 typedef enum {
     NGX_HTTP_LIMIT_SLIDING_STANDALONE = 0,
-    NGX_HTTP_LIMIT_SLIDING_SENTINEL
+    NGX_HTTP_LIMIT_SLIDING_SENTINEL,
+    NGX_HTTP_LIMIT_SLIDING_CLUSTER
 } ngx_http_limit_sliding_topology_e;
 
 
@@ -126,16 +130,14 @@ struct ngx_http_limit_sliding_redis_s {
     ngx_http_limit_sliding_shared_t     *shared;
 
     /* this worker's */
-    ngx_http_limit_sliding_node_t       *node;
+    ngx_http_limit_sliding_node_t       *node;     /* NULL in a cluster */
     ngx_http_limit_sliding_node_t       *watch;    /* NULL: no sentinels */
     ngx_msec_t                           watched;  /* last time */
+    ngx_http_limit_sliding_cluster_t    *cluster;  /* NULL if it is none */
     ngx_rbtree_t                         asks;     /* by what is claimed */
     ngx_rbtree_node_t                    sentinel;
-    ngx_queue_t                          due;      /* asks */
-    ngx_uint_t                           ndue;
     ngx_queue_t                          waiting;  /* waiters, in order of
                                                       their deadlines */
-    ngx_event_t                          flush;    /* posted */
     ngx_event_t                          deadline; /* timer */
     ngx_msec_t                           failed;   /* last time */
     ngx_msec_t                           log_after;
@@ -160,6 +162,10 @@ typedef struct {
     ngx_str_t                            key;      /* the text */
     ngx_http_limit_sliding_source_e      source;
     limit_sliding_verdict_t              verdict;
+    uint64_t                             taken_ms; /* as Redis tells it, if it
+                                                      was taken */
+    uint64_t                             taken_of; /* the value before, of a
+                                                      bucket */
 } ngx_http_limit_sliding_remote_t;
 
 
@@ -175,6 +181,8 @@ struct ngx_http_limit_sliding_waiter_s {
     ngx_queue_t                          queue;    /* of the ask */
     ngx_queue_t                          waiting;  /* of the Redis */
     ngx_http_limit_sliding_ask_t        *ask;      /* NULL: waits no more */
+    ngx_http_limit_sliding_split_t      *split;    /* waits for several asks;
+                                                      NULL: does not */
     ngx_msec_t                           until;
     ngx_uint_t                           turn;     /* of the ask's units */
     unsigned                             asked:1;  /* by a call under way */

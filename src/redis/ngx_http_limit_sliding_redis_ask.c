@@ -4,24 +4,14 @@
  */
 
 
-/* Asks, from the first request that needs one to the call that carries it. */
+/* Asks, from the first request that needs one. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <ngx_sha1.h>
 
 
-/*
- * So many calls under way before others wait to be filled: while Redis is busy
- * one call of many asks costs it less than many calls.
- */
-
-#define NGX_HTTP_LIMIT_SLIDING_CALLS  4
-
-
-static ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_find_ask(
-    ngx_http_limit_sliding_redis_t *redis, uint64_t hash);
 static ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_create_ask(
     ngx_http_limit_sliding_redis_t *redis, limit_sliding_claim_t *claims,
     ngx_uint_t nclaims);
@@ -30,10 +20,6 @@ static u_char *ngx_http_limit_sliding_write_key(
     ngx_http_limit_sliding_remote_t *remote, u_char *p);
 static void ngx_http_limit_sliding_probe(
     ngx_http_limit_sliding_redis_t *redis);
-static ngx_int_t ngx_http_limit_sliding_call(
-    ngx_http_limit_sliding_redis_t *redis);
-static void ngx_http_limit_sliding_take_waiters(
-    ngx_http_limit_sliding_ask_t *ask);
 
 
 ngx_int_t
@@ -44,7 +30,7 @@ ngx_http_limit_sliding_ask(ngx_http_limit_sliding_redis_t *redis,
     uint64_t                       hash;
     ngx_http_limit_sliding_ask_t  *ask;
 
-    if (redis->node == NULL
+    if (redis->node == NULL && redis->cluster == NULL
         && ngx_http_limit_sliding_redis_start(redis) != NGX_OK)
     {
         return NGX_DECLINED;
@@ -64,7 +50,7 @@ ngx_http_limit_sliding_ask(ngx_http_limit_sliding_redis_t *redis,
         break;
     }
 
-    if (!ngx_http_limit_sliding_node_is_usable(redis->node)) {
+    if (redis->node && !ngx_http_limit_sliding_node_is_usable(redis->node)) {
         return NGX_DECLINED;
     }
 
@@ -78,19 +64,29 @@ ngx_http_limit_sliding_ask(ngx_http_limit_sliding_redis_t *redis,
             return NGX_DECLINED;
         }
 
-        ask->node.key = hash;
-        ngx_rbtree_insert(&redis->asks, &ask->node);
+        if (ask->slot == NGX_HTTP_LIMIT_SLIDING_MIXED) {
+            return ngx_http_limit_sliding_split(redis, ask, claims, waiter);
+        }
+
+        ngx_http_limit_sliding_share_ask(ask, hash);
     }
 
-    ngx_http_limit_sliding_join(redis, ask, waiter);
+    if (ngx_http_limit_sliding_is_worth(redis, ask->slot)) {
+        ngx_http_limit_sliding_join(redis, ask, waiter);
+        return NGX_OK;
+    }
 
-    return NGX_OK;
+    if (ask->units == 0 && !ask->in_call) {
+        ngx_http_limit_sliding_ask_done(redis, ask);
+    }
+
+    return NGX_DECLINED;
 }
 
 
 /* A hash that two asks share is as unlikely as in the zone's own memory. */
 
-static ngx_http_limit_sliding_ask_t *
+ngx_http_limit_sliding_ask_t *
 ngx_http_limit_sliding_find_ask(ngx_http_limit_sliding_redis_t *redis,
     uint64_t hash)
 {
@@ -115,38 +111,26 @@ static ngx_http_limit_sliding_ask_t *
 ngx_http_limit_sliding_create_ask(ngx_http_limit_sliding_redis_t *redis,
     limit_sliding_claim_t *claims, ngx_uint_t nclaims)
 {
-    size_t                            head, len;
+    size_t                            len;
     u_char                           *p;
     ngx_uint_t                        i;
     ngx_http_limit_sliding_ask_t     *ask;
     ngx_http_limit_sliding_part_t    *part;
     ngx_http_limit_sliding_remote_t  *remote;
 
-    head = offsetof(ngx_http_limit_sliding_ask_t, parts)
-           + nclaims * sizeof(ngx_http_limit_sliding_part_t);
-
-    len = head;
+    len = 0;
 
     for (i = 0; i < nclaims; i++) {
         remote = claims[i].remote;
         len += remote->zone->prefix.len + 1 + ngx_max(remote->key.len, 40);
     }
 
-    ask = ngx_alloc(len, ngx_cycle->log);
+    ask = ngx_http_limit_sliding_alloc_ask(redis, nclaims, len);
     if (ask == NULL) {
         return NULL;
     }
 
-    ask->redis = redis;
-    ask->units = 0;
-    ask->asked_units = 0;
-    ask->in_call = 0;
-    ask->nparts = nclaims;
-
-    ngx_queue_init(&ask->waiters);
-    ngx_queue_init(&ask->asked);
-
-    p = (u_char *) ask + head;
+    p = (u_char *) &ask->parts[nclaims];
 
     for (i = 0; i < nclaims; i++) {
         part = &ask->parts[i];
@@ -160,13 +144,69 @@ ngx_http_limit_sliding_create_ask(ngx_http_limit_sliding_redis_t *redis,
         p = ngx_http_limit_sliding_write_key(redis, remote, p);
 
         part->key.len = p - part->key.data;
+        part->slot = 0;
+        part->index = i;
+
+        if (redis->cluster) {
+            part->slot = limit_sliding_cluster_slot(part->key.data,
+                                                    part->key.len);
+            if (part->slot != ask->parts[0].slot) {
+                ask->slot = NGX_HTTP_LIMIT_SLIDING_MIXED;
+            }
+        }
+    }
+
+    if (ask->slot != NGX_HTTP_LIMIT_SLIDING_MIXED) {
+        ask->slot = ask->parts[0].slot;
     }
 
     return ask;
 }
 
 
-/* "PREFIXZONE:{KEY}" */
+/* So many parts, and bytes of their keys. */
+
+ngx_http_limit_sliding_ask_t *
+ngx_http_limit_sliding_alloc_ask(ngx_http_limit_sliding_redis_t *redis,
+    ngx_uint_t nparts, size_t len)
+{
+    ngx_http_limit_sliding_ask_t  *ask;
+
+    len += offsetof(ngx_http_limit_sliding_ask_t, parts)
+           + nparts * sizeof(ngx_http_limit_sliding_part_t);
+
+    ask = ngx_alloc(len, ngx_cycle->log);
+    if (ask == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(ask, offsetof(ngx_http_limit_sliding_ask_t, parts));
+
+    ask->redis = redis;
+    ask->to = redis->node;
+    ask->nparts = nparts;
+
+    ngx_queue_init(&ask->waiters);
+    ngx_queue_init(&ask->asked);
+
+    return ask;
+}
+
+
+/* With all requests that claim the same. */
+
+void
+ngx_http_limit_sliding_share_ask(ngx_http_limit_sliding_ask_t *ask,
+    uint64_t hash)
+{
+    ask->shared = 1;
+    ask->node.key = hash;
+    ngx_rbtree_insert(&ask->redis->asks, &ask->node);
+}
+
+
+/* "PREFIXZONE:{KEY}"; a cluster takes braces with nothing in between for none,
+ * and would not keep the key's state and its limit together. */
 
 static u_char *
 ngx_http_limit_sliding_write_key(ngx_http_limit_sliding_redis_t *redis,
@@ -177,7 +217,9 @@ ngx_http_limit_sliding_write_key(ngx_http_limit_sliding_redis_t *redis,
 
     p = ngx_cpymem(p, remote->zone->prefix.data, remote->zone->prefix.len);
 
-    if (redis->key_format == NGX_HTTP_LIMIT_SLIDING_KEY_PLAIN) {
+    if (redis->key_format == NGX_HTTP_LIMIT_SLIDING_KEY_PLAIN
+        && !(redis->cluster && remote->key.data[0] == '}'))
+    {
         p = ngx_cpymem(p, remote->key.data, remote->key.len);
 
     } else {
@@ -196,15 +238,20 @@ ngx_http_limit_sliding_write_key(ngx_http_limit_sliding_redis_t *redis,
 
 /*
  * Asks for one key of nobody's, and so finds out whether Redis takes writes:
- * the breaker learns of it as of any other call.
+ * the breaker learns of it as of any other call.  Each time another key, and so
+ * perhaps another node of a cluster.
  */
 
 static void
 ngx_http_limit_sliding_probe(ngx_http_limit_sliding_redis_t *redis)
 {
+    u_char                            key[sizeof("probe") + NGX_INT_T_LEN];
     limit_sliding_claim_t             claim;
     ngx_http_limit_sliding_ask_t     *ask;
+    ngx_http_limit_sliding_node_t    *to;
     ngx_http_limit_sliding_remote_t   remote;
+
+    static ngx_uint_t                 n;
 
     ngx_memzero(&claim, sizeof(limit_sliding_claim_t));
     ngx_memzero(&remote, sizeof(ngx_http_limit_sliding_remote_t));
@@ -215,7 +262,9 @@ ngx_http_limit_sliding_probe(ngx_http_limit_sliding_redis_t *redis)
     claim.remote = &remote;
 
     remote.zone = &redis->probe_zone;
-    ngx_str_set(&remote.key, "probe");
+    remote.key.data = key;
+    remote.key.len = ngx_sprintf(key, "probe%ui", redis->cluster ? n++ : 0)
+                     - key;
 
     if (ngx_http_limit_sliding_find_ask(redis, 0)) {
         return;
@@ -226,146 +275,17 @@ ngx_http_limit_sliding_probe(ngx_http_limit_sliding_redis_t *redis)
         return;
     }
 
+    to = ngx_http_limit_sliding_route(redis, ask->slot);
+    if (to == NULL) {
+        ngx_free(ask);
+        return;
+    }
+
     /* probes come at the breaker's pace */
 
-    redis->node->failures = 0;
+    to->failures = 0;
 
-    ask->node.key = 0;
-    ngx_rbtree_insert(&redis->asks, &ask->node);
+    ngx_http_limit_sliding_share_ask(ask, 0);
 
     ngx_http_limit_sliding_join(redis, ask, NULL);
-}
-
-
-/* Posted: sends what is due in this turn of the event loop. */
-
-void
-ngx_http_limit_sliding_flush(ngx_event_t *ev)
-{
-    ngx_http_limit_sliding_redis_t  *redis = ev->data;
-
-    ngx_http_limit_sliding_node_t  *node;
-
-    node = redis->node;
-
-    if (redis->ndue == 0 && node->out_last == 0) {
-        return;
-    }
-
-    switch (ngx_http_limit_sliding_node_open(node)) {
-
-    case NGX_OK:
-        break;
-
-    case NGX_AGAIN:
-        return;
-
-    default:
-        ngx_http_limit_sliding_fail_due(redis);
-        return;
-    }
-
-    while (redis->ndue >= NGX_HTTP_LIMIT_SLIDING_ASKS
-           || (redis->ndue && node->ncalls < NGX_HTTP_LIMIT_SLIDING_CALLS))
-    {
-        if (ngx_http_limit_sliding_call(redis) != NGX_OK) {
-            ngx_http_limit_sliding_node_fail(node, 0, "no memory");
-            return;
-        }
-    }
-
-    ngx_http_limit_sliding_node_send(node);
-
-    if (redis->watch) {
-        ngx_http_limit_sliding_watch(redis);
-    }
-}
-
-
-static ngx_int_t
-ngx_http_limit_sliding_call(ngx_http_limit_sliding_redis_t *redis)
-{
-    ngx_queue_t                    *q;
-    ngx_http_limit_sliding_ask_t   *ask;
-    ngx_http_limit_sliding_call_t  *call;
-
-    call = ngx_calloc(sizeof(ngx_http_limit_sliding_call_t), ngx_cycle->log);
-    if (call == NULL) {
-        return NGX_ERROR;
-    }
-
-    call->handler = ngx_http_limit_sliding_answered;
-    ngx_queue_init(&call->asks);
-
-    while (!ngx_queue_empty(&redis->due)) {
-        q = ngx_queue_head(&redis->due);
-        ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
-
-        if (!ngx_http_limit_sliding_call_fits(call, ask)) {
-            break;
-        }
-
-        ngx_queue_remove(q);
-        redis->ndue--;
-        ngx_queue_insert_tail(&call->asks, q);
-
-        ngx_http_limit_sliding_take_waiters(ask);
-    }
-
-    if (ngx_http_limit_sliding_call_script(redis->node, call) == NGX_OK) {
-        return NGX_OK;
-    }
-
-    call->handler(redis->node, call, NULL);
-
-    return NGX_ERROR;
-}
-
-
-/* Units that nobody waits for any more come after those of who does. */
-
-static void
-ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
-{
-    ngx_uint_t                        turn;
-    ngx_queue_t                      *q;
-    ngx_http_limit_sliding_waiter_t  *waiter;
-
-    turn = 0;
-
-    while (!ngx_queue_empty(&ask->waiters)) {
-        q = ngx_queue_head(&ask->waiters);
-        ngx_queue_remove(q);
-        ngx_queue_insert_tail(&ask->asked, q);
-
-        waiter = ngx_queue_data(q, ngx_http_limit_sliding_waiter_t, queue);
-        waiter->asked = 1;
-        waiter->turn = turn++;
-    }
-
-    ask->asked_units = ask->units;
-    ask->units = 0;
-    ask->in_call = 1;
-}
-
-
-/* What waits for a connection waits in vain. */
-
-void
-ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_redis_t *redis)
-{
-    ngx_queue_t                   *q;
-    ngx_http_limit_sliding_ask_t  *ask;
-
-    while (!ngx_queue_empty(&redis->due)) {
-        q = ngx_queue_head(&redis->due);
-        ngx_queue_remove(q);
-        redis->ndue--;
-
-        ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
-
-        ask->units = 0;
-        ngx_http_limit_sliding_fail_waiters(&ask->waiters);
-        ngx_http_limit_sliding_ask_done(redis, ask);
-    }
 }

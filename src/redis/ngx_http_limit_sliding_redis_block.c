@@ -129,8 +129,29 @@ ngx_http_limit_sliding_check_block(ngx_conf_t *cf,
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "limit_sliding_redis \"%V\" has several servers, "
-                           "which needs \"topology sentinel\"",
-                           &redis->name);
+                           "which needs \"topology sentinel\" or "
+                           "\"topology cluster\"", &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (redis->database
+        && redis->topology == NGX_HTTP_LIMIT_SLIDING_CLUSTER)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"database\" in limit_sliding_redis \"%V\" must "
+                           "be 0 with \"topology cluster\"", &redis->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_CLUSTER
+        && ngx_strlchr(redis->key_prefix.data,
+                       redis->key_prefix.data + redis->key_prefix.len, '{'))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"key_prefix\" \"%V\" in limit_sliding_redis "
+                           "\"%V\" must have no \"{\" with "
+                           "\"topology cluster\"",
+                           &redis->key_prefix, &redis->name);
         return NGX_CONF_ERROR;
     }
 

@@ -7,7 +7,7 @@
 /* From a server's name to a connection that takes commands. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <hiredis/hiredis.h>
 
@@ -47,7 +47,8 @@ ngx_http_limit_sliding_node_resolve(ngx_http_limit_sliding_node_t *node)
 
     node->state = NGX_HTTP_LIMIT_SLIDING_RESOLVING;
 
-    ctx = ngx_resolve_start(node->redis->resolver, NULL);
+    ctx = node->redis->resolver
+          ? ngx_resolve_start(node->redis->resolver, NULL) : NULL;
 
     if (ctx == NULL || ctx == NGX_NO_RESOLVER) {
         ngx_http_limit_sliding_node_fail(node, 0, "no resolver");
@@ -284,6 +285,12 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
         {
             return;
         }
+    }
+
+    if (redis->cluster
+        && ngx_http_limit_sliding_map_greeting(node) != NGX_OK)
+    {
+        return;
     }
 
     if (node->greetings == 0) {

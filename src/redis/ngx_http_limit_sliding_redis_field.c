@@ -277,9 +277,12 @@ static char *
 ngx_http_limit_sliding_set_topology(ngx_conf_t *cf, ngx_str_t *value,
     void *field)
 {
+    /* by ngx_http_limit_sliding_topology_e */
+
     static ngx_str_t  words[] = {
         ngx_string("standalone"),
         ngx_string("sentinel"),
+        ngx_string("cluster"),
         ngx_null_string
     };
 

@@ -21,6 +21,8 @@ static u_char *ngx_http_limit_sliding_node_reserve(
     ngx_http_limit_sliding_node_t *node, size_t len);
 static ngx_int_t ngx_http_limit_sliding_node_replies(
     ngx_http_limit_sliding_node_t *node);
+static ngx_uint_t ngx_http_limit_sliding_expects_map(
+    ngx_http_limit_sliding_node_t *node);
 
 
 /* Puts a command into the buffer; NGX_ERROR: there is no memory for it. */
@@ -227,6 +229,9 @@ ngx_http_limit_sliding_node_replies(ngx_http_limit_sliding_node_t *node)
     ngx_http_limit_sliding_call_t  *call;
 
     for ( ;; ) {
+        node->reply.map = ngx_http_limit_sliding_expects_map(node) ? node
+                                                                   : NULL;
+
         rc = ngx_http_limit_sliding_reader_next(node->reader);
 
         if (rc != NGX_OK) {
@@ -251,6 +256,25 @@ ngx_http_limit_sliding_node_replies(ngx_http_limit_sliding_node_t *node)
             return NGX_ERROR;
         }
     }
+}
+
+
+/* Replies come in order: is the next one that of the slots? */
+
+static ngx_uint_t
+ngx_http_limit_sliding_expects_map(ngx_http_limit_sliding_node_t *node)
+{
+    ngx_queue_t                    *q;
+    ngx_http_limit_sliding_call_t  *call;
+
+    if (ngx_queue_empty(&node->calls)) {
+        return 0;
+    }
+
+    q = ngx_queue_head(&node->calls);
+    call = ngx_queue_data(q, ngx_http_limit_sliding_call_t, queue);
+
+    return call->map;
 }
 
 

@@ -11,7 +11,7 @@
  */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 /* Attempts to connect are so far apart, the more of them have failed. */
@@ -49,6 +49,11 @@ ngx_http_limit_sliding_node_create(ngx_http_limit_sliding_redis_t *redis,
     node->timer.log = ngx_cycle->log;
     node->timer.cancelable = 1;
 
+    node->flush.handler = ngx_http_limit_sliding_flush;
+    node->flush.data = node;
+    node->flush.log = ngx_cycle->log;
+
+    ngx_queue_init(&node->due);
     ngx_queue_init(&node->calls);
 
     ngx_http_limit_sliding_node_set_server(node, server);
@@ -133,7 +138,7 @@ ngx_http_limit_sliding_node_ready(ngx_http_limit_sliding_node_t *node)
 
     node->peer.connection->idle = 1;
 
-    ngx_post_event(&node->redis->flush, &ngx_posted_events);
+    ngx_post_event(&node->flush, &ngx_posted_events);
 }
 
 
@@ -182,7 +187,7 @@ ngx_http_limit_sliding_node_rest(ngx_http_limit_sliding_node_t *node)
         return;
     }
 
-    if (ngx_exiting && ngx_queue_empty(&node->redis->due)) {
+    if (ngx_exiting && ngx_queue_empty(&node->due)) {
         ngx_http_limit_sliding_node_close(node);
         return;
     }
@@ -217,7 +222,11 @@ ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
     redis = node->redis;
     ready = (node->state == NGX_HTTP_LIMIT_SLIDING_READY);
 
-    if (reason) {
+    if (reason && redis->cluster) {
+        ngx_http_limit_sliding_redis_log(redis, err, "%V: %s",
+                                         &node->server->text, reason);
+
+    } else if (reason) {
         ngx_http_limit_sliding_redis_log(redis, err, "%s", reason);
     }
 
@@ -240,15 +249,19 @@ ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
 
     ngx_http_limit_sliding_node_back_off(node);
 
-    ngx_http_limit_sliding_redis_failed(redis);
+    ngx_http_limit_sliding_redis_failed(node);
 
     ngx_http_limit_sliding_node_drop(node, &calls);
 
-    if (!ready) {
-        ngx_http_limit_sliding_fail_due(redis);
+    if (redis->cluster) {
+        ngx_http_limit_sliding_map_stale(redis, NULL);
+    }
 
-    } else if (!ngx_queue_empty(&redis->due)) {
-        ngx_post_event(&redis->flush, &ngx_posted_events);
+    if (!ready) {
+        ngx_http_limit_sliding_fail_due(node);
+
+    } else if (!ngx_queue_empty(&node->due)) {
+        ngx_post_event(&node->flush, &ngx_posted_events);
     }
 }
 

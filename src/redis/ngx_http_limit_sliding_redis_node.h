@@ -22,6 +22,18 @@
 
 #define NGX_HTTP_LIMIT_SLIDING_STRING   256
 
+/* In place of the slot of keys that have several. */
+
+#define NGX_HTTP_LIMIT_SLIDING_MIXED    -1
+
+/* A claim's look of what is given back. */
+
+#define NGX_HTTP_LIMIT_SLIDING_GIVE_BACK  2
+
+/* Nodes that an ask is sent to before it fails. */
+
+#define NGX_HTTP_LIMIT_SLIDING_HOPS     5
+
 /* Numbers in a reply. */
 
 #define NGX_HTTP_LIMIT_SLIDING_NUMBERS  4096
@@ -35,6 +47,8 @@ typedef struct {
     ngx_uint_t                           n;        /* elements of an array */
     int64_t                              numbers[
                                              NGX_HTTP_LIMIT_SLIDING_NUMBERS];
+    ngx_http_limit_sliding_node_t       *map;      /* that of the slots is
+                                                      expected, of this node */
     ngx_str_t                            strings[2];   /* of its first ones */
     u_char                               string_text[2][
                                                 NGX_HTTP_LIMIT_SLIDING_STRING];
@@ -59,6 +73,8 @@ struct ngx_http_limit_sliding_call_s {
     ngx_uint_t                           nclaims;
     ngx_uint_t                           numbers;  /* that it returns */
     unsigned                             whole:1;  /* sent as EVAL */
+    unsigned                             asking:1; /* after ASKING */
+    unsigned                             map:1;    /* asks for that of slots */
     ngx_http_limit_sliding_reply_handler_pt
                                          handler;
 };
@@ -70,6 +86,10 @@ typedef struct {
     limit_sliding_claim_t                claim;
     ngx_http_limit_sliding_remote_zone_t *zone;
     ngx_str_t                            key;      /* in Redis */
+    ngx_int_t                            slot;     /* of a cluster */
+    ngx_uint_t                           index;    /* among the request's */
+    uint64_t                             taken_ms; /* of what is given back, */
+    uint64_t                             taken_of; /* see scripts.h */
 } ngx_http_limit_sliding_part_t;
 
 
@@ -79,17 +99,35 @@ typedef struct {
 struct ngx_http_limit_sliding_ask_s {
     ngx_rbtree_node_t                    node;     /* key: what is claimed */
     ngx_http_limit_sliding_redis_t      *redis;
+    ngx_http_limit_sliding_node_t       *to;       /* where it is due, or was
+                                                      asked */
     ngx_queue_t                          queue;    /* due, or of a call */
     ngx_queue_t                          waiters;  /* for the next call */
     ngx_queue_t                          asked;    /* for the one under way */
     ngx_uint_t                           units;    /* for the next call, those
                                                       nobody waits for too */
     ngx_uint_t                           asked_units;
+    ngx_msec_t                           since;    /* asked first */
+    ngx_uint_t                           hops;     /* since then */
     unsigned                             in_call:1;
+    unsigned                             asking:1; /* at a slot's next node */
+    unsigned                             shared:1; /* is among redis->asks */
+    ngx_int_t                            slot;     /* of all parts, or
+                                              NGX_HTTP_LIMIT_SLIDING_MIXED */
 
     ngx_uint_t                           nparts;
     ngx_http_limit_sliding_part_t        parts[1];
 };
+
+
+/* What a reply says of an ask. */
+
+typedef struct {
+    int64_t                  granted;
+    limit_sliding_remote_t   remotes[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
+    unsigned                 off[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
+    unsigned                 refused;              /* still, all who ask */
+} ngx_http_limit_sliding_answer_t;
 
 
 typedef enum {
@@ -138,6 +176,10 @@ struct ngx_http_limit_sliding_node_s {
     size_t                               out_last;
     size_t                               out_size;
 
+    ngx_queue_t                          due;      /* asks */
+    ngx_uint_t                           ndue;
+    ngx_event_t                          flush;    /* posted */
+
     ngx_queue_t                          calls;    /* in order of sending */
     ngx_uint_t                           ncalls;
     ngx_event_t                          timer;    /* of connecting, then of
@@ -147,6 +189,10 @@ struct ngx_http_limit_sliding_node_s {
     ngx_uint_t                           answered; /* since it failed last */
     ngx_uint_t                           failures; /* in a row */
     ngx_msec_t                           retry_at;
+
+    ngx_queue_t                          queue;    /* of the cluster */
+    unsigned                             seed:1;
+    unsigned                             mapped:1; /* has slots */
 };
 
 
@@ -198,6 +244,14 @@ void ngx_http_limit_sliding_node_turn_to_master(
     ngx_http_limit_sliding_node_t *node);
 void ngx_http_limit_sliding_watch(ngx_http_limit_sliding_redis_t *redis);
 
+ngx_int_t ngx_http_limit_sliding_node_set_address(
+    ngx_http_limit_sliding_node_t *node, ngx_str_t *host, ngx_int_t port);
+void ngx_http_limit_sliding_node_use_address(
+    ngx_http_limit_sliding_node_t *node);
+
+void ngx_http_limit_sliding_node_host(ngx_http_limit_sliding_node_t *node,
+    ngx_str_t *host);
+
 /* connect */
 void ngx_http_limit_sliding_node_resolve(
     ngx_http_limit_sliding_node_t *node);
@@ -225,8 +279,18 @@ char *ngx_http_limit_sliding_reply_text(
     ngx_http_limit_sliding_reply_t *reply);
 
 /* ask */
+ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_find_ask(
+    ngx_http_limit_sliding_redis_t *redis, uint64_t hash);
+ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_alloc_ask(
+    ngx_http_limit_sliding_redis_t *redis, ngx_uint_t nparts, size_t len);
+void ngx_http_limit_sliding_share_ask(ngx_http_limit_sliding_ask_t *ask,
+    uint64_t hash);
+
+/* due */
 void ngx_http_limit_sliding_flush(ngx_event_t *ev);
-void ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_redis_t *redis);
+void ngx_http_limit_sliding_make_due(ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_node_t *to);
+void ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_node_t *node);
 
 /* wait */
 void ngx_http_limit_sliding_join(ngx_http_limit_sliding_redis_t *redis,
@@ -251,17 +315,24 @@ ngx_uint_t ngx_http_limit_sliding_call_fits(
     ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_ask_t *ask);
 ngx_int_t ngx_http_limit_sliding_call_script(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
+
+/* answer */
 ngx_uint_t ngx_http_limit_sliding_call_is_answered(
     ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
+int64_t *ngx_http_limit_sliding_read_answer(ngx_http_limit_sliding_ask_t *ask,
+    uint64_t now_ms, int64_t *number,
+    ngx_http_limit_sliding_answer_t *answer);
+void ngx_http_limit_sliding_describe_part(ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_answer_t *answer, ngx_uint_t i, uint32_t before,
+    ngx_uint_t admitted, limit_sliding_verdict_t *verdict);
 
 /* redis */
 ngx_int_t ngx_http_limit_sliding_redis_start(
     ngx_http_limit_sliding_redis_t *redis);
 void ngx_http_limit_sliding_redis_succeeded(
-    ngx_http_limit_sliding_redis_t *redis);
-void ngx_http_limit_sliding_redis_failed(
-    ngx_http_limit_sliding_redis_t *redis);
+    ngx_http_limit_sliding_node_t *node);
+void ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_node_t *node);
 void ngx_cdecl ngx_http_limit_sliding_redis_log(
     ngx_http_limit_sliding_redis_t *redis, ngx_err_t err, const char *fmt,
     ...);

@@ -10,7 +10,7 @@
  */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <hiredis/hiredis.h>
 
@@ -36,6 +36,11 @@ static void *ngx_http_limit_sliding_create_array(const redisReadTask *task,
 static void *ngx_http_limit_sliding_create_integer(const redisReadTask *task,
     long long value);
 static void *ngx_http_limit_sliding_create_nil(const redisReadTask *task);
+static void ngx_http_limit_sliding_create_range(const redisReadTask *task,
+    int64_t value);
+static void *ngx_http_limit_sliding_create_host(const redisReadTask *task,
+    char *str, size_t len);
+static ngx_uint_t ngx_http_limit_sliding_depth(const redisReadTask *task);
 static void ngx_http_limit_sliding_free_object(void *object);
 
 
@@ -148,6 +153,10 @@ ngx_http_limit_sliding_create_string(const redisReadTask *task, char *str,
 {
     ngx_http_limit_sliding_reply_t  *reply = task->privdata;
 
+    if (reply->map && task->parent) {
+        return ngx_http_limit_sliding_create_host(task, str, len);
+    }
+
     if (task->parent) {
         return ngx_http_limit_sliding_create_element(reply, task->idx, str,
                                                      len);
@@ -181,7 +190,9 @@ ngx_http_limit_sliding_create_element(ngx_http_limit_sliding_reply_t *reply,
 
     ngx_memcpy(string->data, str, len);
 
-    reply->numbers[i] = 0;
+    if (reply->map == NULL) {
+        reply->numbers[i] = 0;
+    }
 
     return reply;
 }
@@ -193,7 +204,21 @@ ngx_http_limit_sliding_create_array(const redisReadTask *task,
 {
     ngx_http_limit_sliding_reply_t  *reply = task->privdata;
 
-    if (task->parent || elements > NGX_HTTP_LIMIT_SLIDING_NUMBERS) {
+    if (reply->map && task->parent) {
+
+        if (ngx_http_limit_sliding_depth(task) == 1) {
+            reply->strings[0].len = 0;
+            reply->numbers[0] = -1;
+            reply->numbers[1] = -1;
+        }
+
+        return elements > LIMIT_SLIDING_CLUSTER_SLOTS ? NULL : reply;
+    }
+
+    if (task->parent
+        || elements > (reply->map ? LIMIT_SLIDING_CLUSTER_SLOTS
+                                  : NGX_HTTP_LIMIT_SLIDING_NUMBERS))
+    {
         return NULL;
     }
 
@@ -213,7 +238,10 @@ ngx_http_limit_sliding_create_integer(const redisReadTask *task,
 {
     ngx_http_limit_sliding_reply_t  *reply = task->privdata;
 
-    if (task->parent) {
+    if (reply->map && task->parent) {
+        ngx_http_limit_sliding_create_range(task, value);
+
+    } else if (task->parent) {
         reply->numbers[task->idx] = value;
 
     } else {
@@ -230,7 +258,7 @@ ngx_http_limit_sliding_create_nil(const redisReadTask *task)
     ngx_http_limit_sliding_reply_t  *reply = task->privdata;
 
     if (task->parent) {
-        return NULL;
+        return reply->map ? reply : NULL;
     }
 
     /* the task's is that of what is missing */
@@ -238,6 +266,64 @@ ngx_http_limit_sliding_create_nil(const redisReadTask *task)
     reply->type = REDIS_REPLY_NIL;
 
     return reply;
+}
+
+
+/*
+ * Of CLUSTER SLOTS: [[first, last, [host, port, ...], replicas...], ...].  A
+ * range is told as soon as its master's port is there, so that nothing of the
+ * reply is kept; a host that is not known is nil.
+ */
+
+static void
+ngx_http_limit_sliding_create_range(const redisReadTask *task, int64_t value)
+{
+    ngx_uint_t                       depth;
+    ngx_http_limit_sliding_reply_t  *reply = task->privdata;
+
+    depth = ngx_http_limit_sliding_depth(task);
+
+    if (depth == 2 && task->idx < 2) {
+        reply->numbers[task->idx] = value;
+        return;
+    }
+
+    if (depth == 3 && task->parent->idx == 2 && task->idx == 1) {
+        ngx_http_limit_sliding_map_add(reply->map, reply->numbers[0],
+                                       reply->numbers[1], &reply->strings[0],
+                                       value);
+    }
+}
+
+
+static void *
+ngx_http_limit_sliding_create_host(const redisReadTask *task, char *str,
+    size_t len)
+{
+    ngx_http_limit_sliding_reply_t  *reply = task->privdata;
+
+    if (ngx_http_limit_sliding_depth(task) == 3
+        && task->parent->idx == 2 && task->idx == 0)
+    {
+        return ngx_http_limit_sliding_create_element(reply, 0, str, len);
+    }
+
+    return reply;
+}
+
+
+/* 0 for the reply itself. */
+
+static ngx_uint_t
+ngx_http_limit_sliding_depth(const redisReadTask *task)
+{
+    ngx_uint_t  depth;
+
+    for (depth = 0; task->parent; depth++) {
+        task = task->parent;
+    }
+
+    return depth;
 }
 
 

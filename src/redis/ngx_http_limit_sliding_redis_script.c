@@ -7,7 +7,7 @@
 /* Calls of the script, whose arguments and reply scripts.h describes. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 #include "scripts.h"
 
 #include <ngx_sha1.h>
@@ -19,7 +19,7 @@
     (2 * NGX_HTTP_LIMIT_SLIDING_CLAIMS)
 
 #define NGX_HTTP_LIMIT_SLIDING_ARGS                                           \
-    (4 + NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS * (1 + 6 + 1)                     \
+    (4 + NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS * (1 + 8 + 1)                     \
      + NGX_HTTP_LIMIT_SLIDING_ASKS * 2)
 
 
@@ -31,10 +31,11 @@ typedef struct {
     size_t                  len[NGX_HTTP_LIMIT_SLIDING_ARGS];
 
     ngx_uint_t              nkinds;
-    limit_sliding_claim_t  *kinds[NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS];
+    ngx_http_limit_sliding_part_t
+                           *kinds[NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS];
 
     u_char                 *last;
-    u_char                  text[NGX_HTTP_LIMIT_SLIDING_ARGS * 12];
+    u_char                  text[NGX_HTTP_LIMIT_SLIDING_ARGS * 16];
 } ngx_http_limit_sliding_command_t;
 
 
@@ -49,9 +50,8 @@ static void ngx_http_limit_sliding_add_kinds(
 static void ngx_http_limit_sliding_add_asks(
     ngx_http_limit_sliding_command_t *command, ngx_queue_t *asks);
 static ngx_uint_t ngx_http_limit_sliding_kind(
-    ngx_http_limit_sliding_command_t *command, limit_sliding_claim_t *claim);
-static ngx_uint_t ngx_http_limit_sliding_is_state(
-    const limit_sliding_policy_t *policy, int64_t *number);
+    ngx_http_limit_sliding_command_t *command,
+    ngx_http_limit_sliding_part_t *part);
 
 
 /* What the zones of a Redis need, in one script. */
@@ -63,17 +63,24 @@ ngx_http_limit_sliding_redis_script(ngx_conf_t *cf,
     u_char      digest[20];
     ngx_str_t  *script, *sha1;
     ngx_sha1_t  sha;
+    ngx_uint_t  algorithms;
+
+    algorithms = redis->algorithms;
+
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_CLUSTER) {
+        algorithms |= LIMIT_SLIDING_SCRIPT_CLUSTER;
+    }
 
     script = &redis->script;
 
-    script->len = limit_sliding_script(redis->algorithms, NULL, 0);
+    script->len = limit_sliding_script(algorithms, NULL, 0);
 
     script->data = ngx_pnalloc(cf->pool, script->len + 1);
     if (script->data == NULL) {
         return NGX_ERROR;
     }
 
-    (void) limit_sliding_script(redis->algorithms, (char *) script->data,
+    (void) limit_sliding_script(algorithms, (char *) script->data,
                                 script->len + 1);
 
     sha1 = &redis->script_sha1;
@@ -95,7 +102,10 @@ ngx_http_limit_sliding_redis_script(ngx_conf_t *cf,
 }
 
 
-/* As many as a call takes; each takes a part of what the reply may hold. */
+/*
+ * As many as a call takes; each takes a part of what the reply may hold.  In a
+ * cluster, where they lie in one slot hardly ever, one: a redirection is its.
+ */
 
 ngx_uint_t
 ngx_http_limit_sliding_call_fits(ngx_http_limit_sliding_call_t *call,
@@ -109,7 +119,7 @@ ngx_http_limit_sliding_call_fits(ngx_http_limit_sliding_call_t *call,
         numbers += 1 + limit_sliding_remote_values(ask->parts[i].claim.policy);
     }
 
-    if (call->nasks == NGX_HTTP_LIMIT_SLIDING_ASKS
+    if (call->nasks == (ask->redis->cluster ? 1 : NGX_HTTP_LIMIT_SLIDING_ASKS)
         || call->nclaims + ask->nparts > NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS
         || 1 + call->numbers + numbers > NGX_HTTP_LIMIT_SLIDING_NUMBERS)
     {
@@ -137,6 +147,12 @@ ngx_http_limit_sliding_call_script(ngx_http_limit_sliding_node_t *node,
 
     redis = node->redis;
     command = &buffer;
+
+    if (call->asking
+        && ngx_http_limit_sliding_call_asking(node) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     command->argc = 0;
     command->nkinds = 0;
@@ -225,14 +241,14 @@ ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
         ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
 
         for (i = 0; i < ask->nparts; i++) {
-            (void) ngx_http_limit_sliding_kind(command, &ask->parts[i].claim);
+            (void) ngx_http_limit_sliding_kind(command, &ask->parts[i]);
         }
     }
 
     ngx_http_limit_sliding_add_number(command, command->nkinds);
 
     for (i = 0; i < command->nkinds; i++) {
-        kind = command->kinds[i];
+        kind = &command->kinds[i]->claim;
 
         ngx_http_limit_sliding_add_number(command, kind->policy->algorithm);
         ngx_http_limit_sliding_add_number(command, kind->policy->window_ms);
@@ -243,6 +259,13 @@ ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
                          : kind->policy->burst);
         ngx_http_limit_sliding_add_number(command, kind->cost);
         ngx_http_limit_sliding_add_number(command, kind->look);
+
+        if (kind->look == NGX_HTTP_LIMIT_SLIDING_GIVE_BACK) {
+            ngx_http_limit_sliding_add_number(command,
+                                              command->kinds[i]->taken_ms);
+            ngx_http_limit_sliding_add_number(command,
+                                              command->kinds[i]->taken_of);
+        }
     }
 }
 
@@ -251,24 +274,28 @@ ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
 
 static ngx_uint_t
 ngx_http_limit_sliding_kind(ngx_http_limit_sliding_command_t *command,
-    limit_sliding_claim_t *claim)
+    ngx_http_limit_sliding_part_t *part)
 {
     ngx_uint_t              i;
-    limit_sliding_claim_t  *kind;
+    limit_sliding_claim_t  *claim, *kind;
+
+    claim = &part->claim;
 
     for (i = 0; i < command->nkinds; i++) {
-        kind = command->kinds[i];
+        kind = &command->kinds[i]->claim;
 
-        if (kind->policy == claim->policy
-            && kind->limit == claim->limit
-            && kind->cost == claim->cost
-            && kind->look == claim->look)
+        if (command->kinds[i] == part
+            || (kind->policy == claim->policy
+                && kind->limit == claim->limit
+                && kind->cost == claim->cost
+                && kind->look == claim->look
+                && kind->look != NGX_HTTP_LIMIT_SLIDING_GIVE_BACK))
         {
             return i + 1;
         }
     }
 
-    command->kinds[command->nkinds++] = claim;
+    command->kinds[command->nkinds++] = part;
 
     return command->nkinds;
 }
@@ -290,7 +317,7 @@ ngx_http_limit_sliding_add_asks(ngx_http_limit_sliding_command_t *command,
 
         if (ask->asked_units != 1
             || ask->nparts != 1
-            || ngx_http_limit_sliding_kind(command, &ask->parts[0].claim) != 1)
+            || ngx_http_limit_sliding_kind(command, &ask->parts[0]) != 1)
         {
             break;
         }
@@ -304,80 +331,7 @@ ngx_http_limit_sliding_add_asks(ngx_http_limit_sliding_command_t *command,
 
         for (i = 0; i < ask->nparts; i++) {
             ngx_http_limit_sliding_add_number(command,
-                ngx_http_limit_sliding_kind(command, &ask->parts[i].claim));
+                ngx_http_limit_sliding_kind(command, &ask->parts[i]));
         }
     }
-}
-
-
-/* Is this array what the script returns?  Other numbers are not for the core,
- * which divides by the limit. */
-
-ngx_uint_t
-ngx_http_limit_sliding_call_is_answered(ngx_http_limit_sliding_call_t *call,
-    ngx_http_limit_sliding_reply_t *reply)
-{
-    int64_t                       *number;
-    ngx_uint_t                     i;
-    ngx_queue_t                   *q;
-    ngx_http_limit_sliding_ask_t  *ask;
-
-    number = reply->numbers;
-
-    if (reply->n != 1 + call->numbers || *number++ < 0) {
-        return 0;
-    }
-
-    for (q = ngx_queue_head(&call->asks);
-         q != ngx_queue_sentinel(&call->asks);
-         q = ngx_queue_next(q))
-    {
-        ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
-
-        if (*number < 0 || *number > (int64_t) ask->asked_units) {
-            return 0;
-        }
-
-        number++;
-
-        for (i = 0; i < ask->nparts; i++) {
-            if (!ngx_http_limit_sliding_is_state(ask->parts[i].claim.policy,
-                                                 number))
-            {
-                return 0;
-            }
-
-            number += 1
-                     + limit_sliding_remote_values(ask->parts[i].claim.policy);
-        }
-    }
-
-    return 1;
-}
-
-
-/* A limit, and the values of an algorithm. */
-
-static ngx_uint_t
-ngx_http_limit_sliding_is_state(const limit_sliding_policy_t *policy,
-    int64_t *number)
-{
-    int64_t     least;
-    ngx_uint_t  i;
-
-    if (*number < -(int64_t) LIMIT_SLIDING_LIMIT_MAX
-        || *number > (int64_t) LIMIT_SLIDING_LIMIT_MAX)
-    {
-        return 0;
-    }
-
-    least = (policy->algorithm == LIMIT_SLIDING_LOG) ? -1 : 0;
-
-    for (i = 1; i <= limit_sliding_remote_values(policy); i++) {
-        if (number[i] < least) {
-            return 0;
-        }
-    }
-
-    return 1;
 }

@@ -24,8 +24,6 @@ static void ngx_http_limit_sliding_node_found(
     ngx_http_limit_sliding_reply_t *reply);
 static void ngx_http_limit_sliding_watched(
     ngx_http_limit_sliding_node_t *watch);
-static ngx_int_t ngx_http_limit_sliding_set_master(
-    ngx_http_limit_sliding_node_t *node, ngx_str_t *host, ngx_str_t *port);
 
 
 /* Turns to the next sentinel; one that fails is tried last. */
@@ -92,8 +90,9 @@ ngx_http_limit_sliding_node_found(ngx_http_limit_sliding_node_t *node,
     }
 
     if (reply->type != REDIS_REPLY_ARRAY || reply->n != 2
-        || ngx_http_limit_sliding_set_master(node, &reply->strings[0],
-                                             &reply->strings[1])
+        || ngx_http_limit_sliding_node_set_address(node, &reply->strings[0],
+                                           ngx_atoi(reply->strings[1].data,
+                                                    reply->strings[1].len))
            != NGX_OK)
     {
         ngx_http_limit_sliding_node_blame(node, reply);
@@ -106,11 +105,10 @@ ngx_http_limit_sliding_node_found(ngx_http_limit_sliding_node_t *node,
 
 /* An address, or a name where sentinels are told to say names. */
 
-static ngx_int_t
-ngx_http_limit_sliding_set_master(ngx_http_limit_sliding_node_t *node,
-    ngx_str_t *host, ngx_str_t *port)
+ngx_int_t
+ngx_http_limit_sliding_node_set_address(ngx_http_limit_sliding_node_t *node,
+    ngx_str_t *host, ngx_int_t port)
 {
-    ngx_int_t                         n;
     ngx_url_t                        *url;
     struct sockaddr_in               *sin;
     ngx_http_limit_sliding_server_t  *master;
@@ -118,9 +116,9 @@ ngx_http_limit_sliding_set_master(ngx_http_limit_sliding_node_t *node,
     struct sockaddr_in6              *sin6;
 #endif
 
-    n = ngx_atoi(port->data, port->len);
-
-    if (n < 1 || n > 65535 || host->len == 0) {
+    if (port < 1 || port > 65535
+        || host->len == 0 || host->len > NGX_HTTP_LIMIT_SLIDING_STRING)
+    {
         return NGX_ERROR;
     }
 
@@ -131,10 +129,10 @@ ngx_http_limit_sliding_set_master(ngx_http_limit_sliding_node_t *node,
 
     url->host.data = node->master_text;
     url->host.len = host->len;
-    url->port = (in_port_t) n;
+    url->port = (in_port_t) port;
 
     master->text.data = node->master_text;
-    master->text.len = ngx_sprintf(node->master_text, "%V:%i", host, n)
+    master->text.len = ngx_sprintf(node->master_text, "%V:%i", host, port)
                        - node->master_text;
 
     sin = &node->master_addr.sockaddr_in;
@@ -142,7 +140,7 @@ ngx_http_limit_sliding_set_master(ngx_http_limit_sliding_node_t *node,
 
     if (sin->sin_addr.s_addr != INADDR_NONE) {
         sin->sin_family = AF_INET;
-        sin->sin_port = htons((in_port_t) n);
+        sin->sin_port = htons((in_port_t) port);
         node->master_socklen = sizeof(struct sockaddr_in);
         url->naddrs = 1;
         return NGX_OK;
@@ -157,7 +155,7 @@ ngx_http_limit_sliding_set_master(ngx_http_limit_sliding_node_t *node,
         == NGX_OK)
     {
         sin6->sin6_family = AF_INET6;
-        sin6->sin6_port = htons((in_port_t) n);
+        sin6->sin6_port = htons((in_port_t) port);
         node->master_socklen = sizeof(struct sockaddr_in6);
         url->naddrs = 1;
     }
@@ -182,12 +180,34 @@ ngx_http_limit_sliding_node_turn_to_master(
     ngx_http_limit_sliding_node_disconnect(node);
 
     node->finding = 0;
+    ngx_http_limit_sliding_node_use_address(node);
+
+    ngx_http_limit_sliding_node_resolve(node);
+}
+
+
+void
+ngx_http_limit_sliding_node_use_address(ngx_http_limit_sliding_node_t *node)
+{
     node->server = &node->master;
     node->naddrs = node->master.url.naddrs;
     node->sockaddrs[0] = node->master_addr;
     node->socklens[0] = node->master_socklen;
+}
 
-    ngx_http_limit_sliding_node_resolve(node);
+
+/* As others may know it: not as in a URL. */
+
+void
+ngx_http_limit_sliding_node_host(ngx_http_limit_sliding_node_t *node,
+    ngx_str_t *host)
+{
+    *host = node->server->url.host;
+
+    if (host->len > 2 && host->data[0] == '[') {
+        host->data++;
+        host->len -= 2;
+    }
 }
 
 

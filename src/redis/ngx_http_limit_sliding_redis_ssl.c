@@ -162,7 +162,7 @@ ngx_http_limit_sliding_node_server_name(ngx_http_limit_sliding_node_t *node)
     name = ngx_http_limit_sliding_node_ssl_name(node);
 
     if (name->len == 0
-        || name->data[0] == '['
+        || ngx_strlchr(name->data, name->data + name->len, ':')
         || ngx_inet_addr(name->data, name->len) != INADDR_NONE)
     {
         return NGX_OK;

@@ -7,19 +7,9 @@
 /* Replies to calls, and the requests that learn from them. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 #include <hiredis/hiredis.h>
-
-
-/* What a reply says of an ask. */
-
-typedef struct {
-    int64_t                  granted;
-    limit_sliding_remote_t   remotes[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
-    unsigned                 off[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
-    unsigned                 refused;              /* still, all who ask */
-} ngx_http_limit_sliding_answer_t;
 
 
 static void ngx_http_limit_sliding_call_failed(
@@ -27,9 +17,6 @@ static void ngx_http_limit_sliding_call_failed(
 static void ngx_http_limit_sliding_call_refused(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
-static int64_t *ngx_http_limit_sliding_read_answer(
-    ngx_http_limit_sliding_ask_t *ask, uint64_t now_ms, int64_t *number,
-    ngx_http_limit_sliding_answer_t *answer);
 static void ngx_http_limit_sliding_answer(ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_answer_t *answer, ngx_msec_t sent);
 static void ngx_http_limit_sliding_remember(ngx_http_limit_sliding_ask_t *ask,
@@ -40,12 +27,6 @@ static void ngx_http_limit_sliding_tell_answer(
 static void ngx_http_limit_sliding_tell_claims(
     ngx_http_limit_sliding_ask_t *ask, ngx_http_limit_sliding_waiter_t *waiter,
     ngx_http_limit_sliding_answer_t *answer, uint32_t before);
-static void ngx_http_limit_sliding_describe_part(
-    ngx_http_limit_sliding_ask_t *ask,
-    ngx_http_limit_sliding_answer_t *answer, ngx_uint_t i, uint32_t before,
-    ngx_uint_t admitted, limit_sliding_verdict_t *verdict);
-static void ngx_http_limit_sliding_bad_limit(
-    ngx_http_limit_sliding_remote_zone_t *zone);
 
 
 /* The handler of the script's calls. */
@@ -78,7 +59,7 @@ ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
         return;
     }
 
-    ngx_http_limit_sliding_redis_succeeded(node->redis);
+    ngx_http_limit_sliding_redis_succeeded(node);
 
     number = reply->numbers;
     now_ms = *number++;
@@ -98,9 +79,9 @@ ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
 
     ngx_free(call);
 
-    if (node->redis->ndue) {
+    if (node->ndue) {
         /* some wait for a call to end */
-        ngx_post_event(&node->redis->flush, &ngx_posted_events);
+        ngx_post_event(&node->flush, &ngx_posted_events);
     }
 }
 
@@ -124,8 +105,8 @@ ngx_http_limit_sliding_call_failed(ngx_http_limit_sliding_node_t *node,
 
     ngx_free(call);
 
-    if (node->redis->ndue) {
-        ngx_post_event(&node->redis->flush, &ngx_posted_events);
+    if (node->ndue) {
+        ngx_post_event(&node->flush, &ngx_posted_events);
     }
 }
 
@@ -140,6 +121,12 @@ ngx_http_limit_sliding_call_refused(ngx_http_limit_sliding_node_t *node,
     (reply->len >= sizeof(code) - 1                                           \
      && ngx_strncmp(reply->text, code, sizeof(code) - 1) == 0)
 
+    if (node->redis->cluster
+        && ngx_http_limit_sliding_redirect(node, call, reply) == NGX_OK)
+    {
+        return;
+    }
+
     if (ngx_http_limit_sliding_is(reply, "NOSCRIPT") && !call->whole) {
 
         /* the one command that is known not to have run */
@@ -147,14 +134,14 @@ ngx_http_limit_sliding_call_refused(ngx_http_limit_sliding_node_t *node,
         call->whole = 1;
 
         if (ngx_http_limit_sliding_call_script(node, call) == NGX_OK) {
-            ngx_post_event(&node->redis->flush, &ngx_posted_events);
+            ngx_post_event(&node->flush, &ngx_posted_events);
             return;
         }
     }
 
     ngx_http_limit_sliding_redis_log(node->redis, 0, "%s",
                                      ngx_http_limit_sliding_reply_text(reply));
-    ngx_http_limit_sliding_redis_failed(node->redis);
+    ngx_http_limit_sliding_redis_failed(node);
 
     if (ngx_http_limit_sliding_is(reply, "READONLY")
         || ngx_http_limit_sliding_is(reply, "MASTERDOWN"))
@@ -165,44 +152,6 @@ ngx_http_limit_sliding_call_refused(ngx_http_limit_sliding_node_t *node,
     }
 
     ngx_http_limit_sliding_call_failed(node, call);
-}
-
-
-/* Returns where the next ask's numbers begin. */
-
-static int64_t *
-ngx_http_limit_sliding_read_answer(ngx_http_limit_sliding_ask_t *ask,
-    uint64_t now_ms, int64_t *number, ngx_http_limit_sliding_answer_t *answer)
-{
-    int64_t                         limit;
-    ngx_uint_t                      i;
-    limit_sliding_remote_t         *remote;
-    ngx_http_limit_sliding_part_t  *part;
-
-    answer->granted = *number++;
-    answer->refused = 0;
-
-    for (i = 0; i < ask->nparts; i++) {
-        part = &ask->parts[i];
-        remote = &answer->remotes[i];
-
-        limit = *number++;
-
-        answer->off[i] = (limit == 0);
-
-        if (limit < 0) {
-            ngx_http_limit_sliding_bad_limit(part->zone);
-            limit = -limit;
-        }
-
-        remote->now_ms = now_ms;
-        remote->limit = limit ? (uint32_t) limit : part->claim.limit;
-        remote->values = number;
-
-        number += limit_sliding_remote_values(part->claim.policy);
-    }
-
-    return number;
 }
 
 
@@ -310,6 +259,11 @@ ngx_http_limit_sliding_tell_claims(ngx_http_limit_sliding_ask_t *ask,
         remote = claim->remote;
         verdict = &remote->verdict;
 
+        remote->taken_ms = answer->remotes[i].now_ms;
+        remote->taken_of = answer->remotes[i].values[0]
+                           + (uint64_t) before * claim->cost
+                             * claim->policy->window_ms;
+
         ngx_http_limit_sliding_describe_part(ask, answer, i, before,
                                              waiter->admitted, verdict);
 
@@ -334,28 +288,6 @@ ngx_http_limit_sliding_tell_claims(ngx_http_limit_sliding_ask_t *ask,
 }
 
 
-static void
-ngx_http_limit_sliding_describe_part(ngx_http_limit_sliding_ask_t *ask,
-    ngx_http_limit_sliding_answer_t *answer, ngx_uint_t i, uint32_t before,
-    ngx_uint_t admitted, limit_sliding_verdict_t *verdict)
-{
-    limit_sliding_claim_t  *claim;
-
-    claim = &ask->parts[i].claim;
-
-    if (answer->off[i]) {
-        ngx_memzero(verdict, sizeof(limit_sliding_verdict_t));
-        verdict->limit = claim->limit;
-        verdict->remaining = claim->limit;
-        return;
-    }
-
-    limit_sliding_remote_describe(claim->policy, &answer->remotes[i],
-                                  claim->cost, before, admitted, claim->look,
-                                  verdict);
-}
-
-
 /* The ask is in no queue: it is due again, or over. */
 
 void
@@ -363,29 +295,18 @@ ngx_http_limit_sliding_ask_done(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_ask_t *ask)
 {
     ask->in_call = 0;
+    ask->hops = 0;
+    ask->asking = 0;
 
     if (ask->units) {
-        ngx_queue_insert_tail(&redis->due, &ask->queue);
-        redis->ndue++;
-        ngx_post_event(&redis->flush, &ngx_posted_events);
+        ngx_http_limit_sliding_make_due(ask,
+                         ngx_http_limit_sliding_route(redis, ask->slot));
         return;
     }
 
-    ngx_rbtree_delete(&redis->asks, &ask->node);
+    if (ask->shared) {
+        ngx_rbtree_delete(&redis->asks, &ask->node);
+    }
+
     ngx_free(ask);
-}
-
-
-static void
-ngx_http_limit_sliding_bad_limit(ngx_http_limit_sliding_remote_zone_t *zone)
-{
-    if ((ngx_msec_int_t) (zone->log_after - ngx_current_msec) > 0) {
-        return;
-    }
-
-    zone->log_after = ngx_current_msec + 60 * 1000;
-
-    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                  "invalid limit of a key of zone \"%V\" in redis, "
-                  "the zone's rate applies", &zone->name);
 }

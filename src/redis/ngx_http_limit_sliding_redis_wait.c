@@ -7,7 +7,7 @@
 /* Requests that wait for an ask: all equally long, so in order of arrival. */
 
 
-#include "ngx_http_limit_sliding_redis_node.h"
+#include "ngx_http_limit_sliding_redis_cluster.h"
 
 
 static void ngx_http_limit_sliding_time_out(
@@ -22,9 +22,8 @@ ngx_http_limit_sliding_join(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_ask_t *ask, ngx_http_limit_sliding_waiter_t *waiter)
 {
     if (ask->units == 0 && !ask->in_call) {
-        ngx_queue_insert_tail(&redis->due, &ask->queue);
-        redis->ndue++;
-        ngx_post_event(&redis->flush, &ngx_posted_events);
+        ngx_http_limit_sliding_make_due(ask,
+                         ngx_http_limit_sliding_route(redis, ask->slot));
     }
 
     if (waiter) {
@@ -112,12 +111,12 @@ ngx_http_limit_sliding_time_out(ngx_http_limit_sliding_redis_t *redis,
 
     ask = waiter->ask;
 
-    if (redis->node->state != NGX_HTTP_LIMIT_SLIDING_READY
+    if (ask->to->state != NGX_HTTP_LIMIT_SLIDING_READY
         && (ngx_msec_int_t) (waiter->until - redis->timeout
                              - redis->failed) >= 0)
     {
         /* not one of many that wait for the same attempt to connect */
-        ngx_http_limit_sliding_redis_failed(redis);
+        ngx_http_limit_sliding_redis_failed(ask->to);
     }
 
     if (!waiter->asked) {
@@ -128,7 +127,7 @@ ngx_http_limit_sliding_time_out(ngx_http_limit_sliding_redis_t *redis,
 
     if (ask->units == 0 && !ask->in_call) {
         ngx_queue_remove(&ask->queue);
-        redis->ndue--;
+        ask->to->ndue--;
         ngx_http_limit_sliding_ask_done(redis, ask);
     }
 }
@@ -139,6 +138,10 @@ ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter)
 {
     if (waiter->ask) {
         ngx_http_limit_sliding_unlink(waiter);
+    }
+
+    if (waiter->split) {
+        ngx_http_limit_sliding_split_leave(waiter);
     }
 
     if (waiter->event.posted) {

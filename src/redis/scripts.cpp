@@ -8,6 +8,7 @@
 
 #include "limiter.h"
 #include "lua.hpp"
+#include "lua_cluster.hpp"
 
 using namespace limit_sliding;
 
@@ -56,6 +57,7 @@ struct Block {
     std::string_view decide;
     std::string_view record;
     std::string_view rejected;
+    std::string_view give_back;
 
     void write(Writer *writer) const
     {
@@ -81,6 +83,7 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
 {
     Writer writer(buffer, bytes);
 
+    bool is_cluster = (algorithms & LIMIT_SLIDING_SCRIPT_CLUSTER) != 0;
     bool buckets = has(algorithms, LIMIT_SLIDING_TOKEN_BUCKET)
                    || has(algorithms, LIMIT_SLIDING_LEAKY_BUCKET);
 
@@ -90,20 +93,29 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
          {},
          kCounter,
          kCounterRecord,
-         {}},
+         {},
+         kCounterGiveBack},
         {has(algorithms, LIMIT_SLIDING_LOG), "k[1] == 1", kLogLocals, kLog,
-         kLogRecord, kLogRejected},
+         kLogRecord, kLogRejected, kLogGiveBack},
         {has(algorithms, LIMIT_SLIDING_FIXED),
          "k[1] == 2",
          {},
          kFixed,
          kFixedRecord,
-         {}},
-        {buckets, "k[1] > 2", kBucketLocals, kBucket, kBucketRecord, {}},
+         {},
+         kFixedGiveBack},
+        {buckets,
+         "k[1] > 2",
+         kBucketLocals,
+         kBucket,
+         kBucketRecord,
+         {},
+         kBucketGiveBack},
     };
 
     writer.write(kClock);
     writer.write(kPrelude);
+    writer.write(is_cluster ? kReadInCluster : kRead);
 
     for (const Block &block : blocks) {
         if (block.used) {
@@ -112,6 +124,23 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
     }
 
     writer.write(kBegin);
+    writer.write(is_cluster ? kGiveBackKind : std::string_view{});
+    writer.write(kLoop);
+
+    if (is_cluster) {
+        writer.write(kGiveBack);
+
+        for (const Block &block : blocks) {
+            if (block.used) {
+                writer.write("elseif ");
+                writer.write(block.condition);
+                writer.write(" then");
+                writer.write(block.give_back);
+            }
+        }
+
+        writer.write("end\n");
+    }
 
     for (const Block &block : blocks) {
         if (block.used) {

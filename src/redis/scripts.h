@@ -11,7 +11,8 @@
  *   KEYS  the states of all claims, in order
  *   ARGV  the number of kinds; of each kind: algorithm (as
  *         limit_sliding_algorithm_t), window in ms, limit, precision (COUNTER)
- *         or burst (buckets), cost, look (1: decide, record nothing);
+ *         or burst (buckets), cost, look (1: decide, record nothing; 2: give
+ *         back, see below);
  *         of each ask: units n, number of claims m, m kinds, from 1 on;
  *         those are left out, from the end, whose numbers all are 1
  *
@@ -20,6 +21,13 @@
  * the limit in force (0: the key's is "off", nothing was recorded; negative:
  * the key's is malformed, -limit is the zone's, which was in force), and the
  * values that limit_sliding_remote_describe() takes.
+ *
+ * In a cluster what was granted can be given back, as if it had never been
+ * taken: a kind whose look is 2 has two more numbers, when it was taken, by the
+ * reply's time, and what a bucket's value was then, with all that the same call
+ * granted before.  Such a claim is always granted, and its values mean nothing.
+ * So long as others have taken nothing else of a bucket since, its state is the
+ * one that it would have had; else it may have less, for a while.
  *
  * A string at KEY:limit, as a rate in nginx.conf, is the limit of that key.
  */
@@ -33,10 +41,13 @@
 extern "C" {
 #endif
 
+/* It can give back, and does while a slot moves to another node. */
+#define LIMIT_SLIDING_SCRIPT_CLUSTER  0x100u
+
 /*
- * The script for these algorithms, a mask of 1 << limit_sliding_algorithm_t.
- * Returns its length, and writes it with a final NUL if `bytes` is more.  Its
- * first line, and no other, reads the clock.
+ * The script for these algorithms, a mask of 1 << limit_sliding_algorithm_t,
+ * and LIMIT_SLIDING_SCRIPT_CLUSTER.  Returns its length, and writes it with a
+ * final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
  */
 size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes);
 
