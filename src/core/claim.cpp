@@ -2,20 +2,10 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "mix.hpp"
 #include "remote.h"
 
-namespace {
-
-/* The finalizer of MurmurHash3. */
-uint64_t mixed(uint64_t h)
-{
-    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
-    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
-
-    return h ^ h >> 33;
-}
-
-} // namespace
+using limit_sliding::mixed;
 
 uint64_t limit_sliding_claim_hash(const limit_sliding_claim_t *claims, size_t n)
 {

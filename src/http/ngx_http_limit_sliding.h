@@ -288,6 +288,9 @@ char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_http_limit_sliding_zone_redis(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone,
     ngx_http_limit_sliding_param_t *param);
+char *ngx_http_limit_sliding_zone_lease(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone,
+    ngx_http_limit_sliding_param_t *param);
 ngx_int_t ngx_http_limit_sliding_init_redises(ngx_conf_t *cf,
     ngx_http_limit_sliding_main_conf_t *lsmcf);
 void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle);
@@ -313,6 +316,12 @@ ngx_int_t ngx_http_limit_sliding_add_remote(ngx_http_request_t *r,
 ngx_int_t ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t n);
 ngx_int_t ngx_http_limit_sliding_conclude(ngx_http_limit_sliding_ctx_t *ctx);
+
+/* fallback */
+ngx_int_t ngx_http_limit_sliding_fall_back(ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_wait_t *wait);
+void ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims, uint64_t now_ms);
 
 /* apply */
 ngx_int_t ngx_http_limit_sliding_reject(ngx_http_request_t *r,

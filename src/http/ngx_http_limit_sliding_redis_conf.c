@@ -113,6 +113,56 @@ ngx_http_limit_sliding_zone_redis(ngx_conf_t *cf,
 }
 
 
+/* "lease=off|auto|n" */
+
+char *
+ngx_http_limit_sliding_zone_lease(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone, ngx_http_limit_sliding_param_t *param)
+{
+    ngx_int_t  n;
+
+    if (param->word.len == 0
+        || ngx_strcmp(param->value.data, "off") == 0)
+    {
+        return NGX_CONF_OK;
+    }
+
+    if (zone->redis == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" needs the \"redis=\" parameter",
+                           &param->word);
+        return NGX_CONF_ERROR;
+    }
+
+    if (!limit_sliding_leases_are_of(&zone->policy)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" belongs to \"algorithm=counter\", "
+                           "\"algorithm=fixed\" and "
+                           "\"algorithm=token_bucket\" only", &param->word);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_strcmp(param->value.data, "auto") == 0) {
+        zone->remote.lease = LIMIT_SLIDING_LEASE_AUTO;
+        return NGX_CONF_OK;
+    }
+
+    n = ngx_atoi(param->value.data, param->value.len);
+
+    if (n < 1 || n > (ngx_int_t) LIMIT_SLIDING_LIMIT_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid lease \"%V\", it must be \"off\", "
+                           "\"auto\" or a number between 1 and %uD",
+                           &param->word, LIMIT_SLIDING_LIMIT_MAX);
+        return NGX_CONF_ERROR;
+    }
+
+    zone->remote.lease = (uint32_t) n;
+
+    return NGX_CONF_OK;
+}
+
+
 /* Everything is parsed. */
 
 ngx_int_t

@@ -13,6 +13,8 @@
 #include "ngx_http_limit_sliding.h"
 
 
+static ngx_int_t ngx_http_limit_sliding_leased(
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_wait_t *wait);
 static ngx_int_t ngx_http_limit_sliding_known(
     ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_wait_t *wait);
 static ngx_int_t ngx_http_limit_sliding_await(ngx_http_request_t *r,
@@ -20,13 +22,6 @@ static ngx_int_t ngx_http_limit_sliding_await(ngx_http_request_t *r,
 static void ngx_http_limit_sliding_await_handler(ngx_http_request_t *r);
 static void ngx_http_limit_sliding_await_cleanup(void *data);
 static void ngx_http_limit_sliding_told_handler(ngx_event_t *ev);
-static ngx_int_t ngx_http_limit_sliding_fall_back(
-    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_wait_t *wait);
-static void ngx_http_limit_sliding_fall_back_to(
-    ngx_http_limit_sliding_wait_t *wait, limit_sliding_claim_t *claims,
-    ngx_uint_t on_error);
-static void ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
-    ngx_uint_t nclaims, uint64_t now_ms);
 
 
 /* Makes a claim one of Redis. */
@@ -95,6 +90,10 @@ ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
     wait->nremote = n - nlocal;
     wait->waiter.claims = claims + nlocal;
 
+    if (ngx_http_limit_sliding_lease(wait->waiter.claims, wait->nremote)) {
+        return ngx_http_limit_sliding_leased(ctx, wait);
+    }
+
     rc = ngx_http_limit_sliding_known(ctx, wait);
 
     if (rc != NGX_OK) {
@@ -117,6 +116,41 @@ ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
     }
 
     return ngx_http_limit_sliding_fall_back(ctx, wait);
+}
+
+
+/* Claims in Redis are admitted: those of our own memory decide. */
+
+static ngx_int_t
+ngx_http_limit_sliding_leased(ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_wait_t *wait)
+{
+    size_t                  i;
+    ngx_uint_t              n;
+    limit_sliding_claim_t  *claims;
+
+    claims = &ctx->claims[ctx->nclaims];
+
+    if (wait->nlocal) {
+        i = limit_sliding_acquire(claims, wait->nlocal, ctx->now_ms);
+
+        if (claims[i].outcome != LIMIT_SLIDING_ADMITTED) {
+            ngx_http_limit_sliding_lease_return(wait->waiter.claims,
+                                                wait->nremote);
+            return ngx_http_limit_sliding_decided(ctx, wait->nlocal,
+                                                  &claims[i]);
+        }
+    }
+
+    ngx_http_limit_sliding_keep_warm(wait->waiter.claims, wait->nremote,
+                                     ctx->now_ms);
+    ngx_http_limit_sliding_lease_tell(wait->waiter.claims, wait->nremote);
+
+    n = wait->nlocal + wait->nremote;
+
+    i = limit_sliding_describing(claims, n, ctx->now_ms);
+
+    return ngx_http_limit_sliding_decided(ctx, n, &claims[i]);
 }
 
 
@@ -301,98 +335,4 @@ ngx_http_limit_sliding_conclude(ngx_http_limit_sliding_ctx_t *ctx)
     i = limit_sliding_describing(claims, n, ctx->now_ms);
 
     return ngx_http_limit_sliding_decided(ctx, n, &claims[i]);
-}
-
-
-/* What Redis admitted counts in our memory, too, for when it fails. */
-
-static void
-ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
-    ngx_uint_t nclaims, uint64_t now_ms)
-{
-    ngx_uint_t             i;
-    limit_sliding_claim_t  claim;
-
-    for (i = 0; i < nclaims; i++) {
-        if (claims[i].look) {
-            continue;
-        }
-
-        claim = claims[i];
-        claim.verdict = NULL;
-
-        (void) limit_sliding_acquire(&claim, 1, now_ms);
-    }
-}
-
-
-/* The policy of on_error, as if it were an answer. */
-
-static ngx_int_t
-ngx_http_limit_sliding_fall_back(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_http_limit_sliding_wait_t *wait)
-{
-    size_t                  i;
-    ngx_uint_t              n;
-    limit_sliding_claim_t  *claims, *remotes;
-
-    claims = &ctx->claims[ctx->nclaims];
-    remotes = wait->waiter.claims;
-    n = wait->nlocal + wait->nremote;
-
-    ngx_http_limit_sliding_fall_back_to(wait, remotes, wait->redis->on_error);
-
-    if (wait->redis->on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_LOCAL) {
-        ctx->now_ms = ngx_current_msec;
-
-        i = limit_sliding_acquire(remotes, wait->nremote, ctx->now_ms);
-
-    } else {
-        i = limit_sliding_describing(remotes, wait->nremote, ctx->now_ms);
-    }
-
-    if (remotes[i].outcome != LIMIT_SLIDING_ADMITTED) {
-        limit_sliding_release(claims, wait->nlocal, ngx_current_msec);
-    }
-
-    i = limit_sliding_describing(claims, n, ctx->now_ms);
-
-    return ngx_http_limit_sliding_decided(ctx, n, &claims[i]);
-}
-
-
-static void
-ngx_http_limit_sliding_fall_back_to(ngx_http_limit_sliding_wait_t *wait,
-    limit_sliding_claim_t *claims, ngx_uint_t on_error)
-{
-    ngx_uint_t                        i;
-    limit_sliding_verdict_t          *verdict;
-    ngx_http_limit_sliding_remote_t  *remote;
-
-    for (i = 0; i < wait->nremote; i++) {
-        remote = claims[i].remote;
-        remote->source = NGX_HTTP_LIMIT_SLIDING_FALLBACK;
-
-        if (on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_LOCAL) {
-            claims[i].verdict = NULL;
-            continue;
-        }
-
-        verdict = &remote->verdict;
-
-        ngx_memzero(verdict, sizeof(limit_sliding_verdict_t));
-
-        verdict->limit = claims[i].limit;
-        claims[i].verdict = verdict;
-
-        if (on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_ALLOW) {
-            verdict->remaining = claims[i].limit;
-            claims[i].outcome = LIMIT_SLIDING_ADMITTED;
-
-        } else {
-            verdict->retry_after_ms = LIMIT_SLIDING_BREAKER_INTERVAL_MS;
-            verdict->reset_ms = verdict->retry_after_ms;
-            claims[i].outcome = LIMIT_SLIDING_REJECTED;
-        }
-    }
 }

@@ -149,6 +149,9 @@ ngx_http_limit_sliding_compare_zones(ngx_pool_t *pool,
         p = ngx_slprintf(p, p + len, zone->redis ? "it is in redis now"
                                                  : "it was in redis");
 
+    } else if (zone->remote.lease && ozone->remote.leases == NULL) {
+        p = ngx_slprintf(p, p + len, "it has leases now");
+
     } else if (zone->shm_zone->shm.size != oshm_zone->shm.size) {
         p = ngx_slprintf(p, p + len, "its size was %uz, now %uz",
                          oshm_zone->shm.size, zone->shm_zone->shm.size);

@@ -13,7 +13,7 @@ static ngx_int_t ngx_http_limit_sliding_quote(ngx_pool_t *pool,
     ngx_str_t *text, ngx_str_t *quoted);
 static ngx_int_t ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone,
     void *data);
-static ngx_int_t ngx_http_limit_sliding_init_refusals(
+static ngx_int_t ngx_http_limit_sliding_init_remote(
     ngx_http_limit_sliding_zone_t *zone, ngx_slab_pool_t *shpool);
 
 
@@ -177,6 +177,7 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     if (ozone) {
         zone->zone = ozone->zone;
         zone->remote.refusals = ozone->remote.refusals;
+        zone->remote.leases = ozone->remote.leases;
         return NGX_OK;
     }
 
@@ -184,7 +185,7 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     shpool->log_nomem = 0;
 
     if (zone->redis
-        && ngx_http_limit_sliding_init_refusals(zone, shpool) != NGX_OK)
+        && ngx_http_limit_sliding_init_remote(zone, shpool) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -228,10 +229,11 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
 }
 
 
-/* A part of a zone in Redis holds which keys are known to be exhausted. */
+/* Parts of a zone in Redis hold which keys are known to be exhausted, and what
+ * was leased of others. */
 
 static ngx_int_t
-ngx_http_limit_sliding_init_refusals(ngx_http_limit_sliding_zone_t *zone,
+ngx_http_limit_sliding_init_remote(ngx_http_limit_sliding_zone_t *zone,
     ngx_slab_pool_t *shpool)
 {
     void    *memory;
@@ -246,7 +248,16 @@ ngx_http_limit_sliding_init_refusals(ngx_http_limit_sliding_zone_t *zone,
 
     zone->remote.refusals = limit_sliding_refusals_init(memory, size);
 
-    return zone->remote.refusals ? NGX_OK : NGX_ERROR;
+    if (zone->remote.lease) {
+        memory = ngx_slab_calloc(shpool, size);
+        if (memory == NULL) {
+            return NGX_ERROR;
+        }
+
+        zone->remote.leases = limit_sliding_leases_init(memory, size);
+    }
+
+    return NGX_OK;
 }
 
 

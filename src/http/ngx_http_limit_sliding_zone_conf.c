@@ -9,7 +9,8 @@
 
 /* The parameters of limit_sliding_zone; the first two must be given. */
 
-enum { ZONE, RATE, WINDOW, ALGORITHM, PRECISION, BURST, FULL, REDIS };
+enum { ZONE, RATE, WINDOW, ALGORITHM, PRECISION, BURST, FULL, REDIS,
+       LEASE };
 
 
 static char *ngx_http_limit_sliding_zone_size(ngx_conf_t *cf,
@@ -44,6 +45,7 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         { ngx_string("burst="), ngx_null_string, ngx_null_string },
         { ngx_string("full="), ngx_null_string, ngx_null_string },
         { ngx_string("redis="), ngx_null_string, ngx_null_string },
+        { ngx_string("lease="), ngx_null_string, ngx_null_string },
         { ngx_null_string, ngx_null_string, ngx_null_string }
     };
 
@@ -98,6 +100,8 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         || ngx_http_limit_sliding_zone_full(cf, zone, &params[FULL])
            != NGX_CONF_OK
         || ngx_http_limit_sliding_zone_redis(cf, zone, &params[REDIS])
+           != NGX_CONF_OK
+        || ngx_http_limit_sliding_zone_lease(cf, zone, &params[LEASE])
            != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;

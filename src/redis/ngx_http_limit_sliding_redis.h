@@ -23,6 +23,7 @@
 #include <ngx_event.h>
 #include <ngx_event_connect.h>
 
+#include "lease.h"
 #include "limiter.h"
 #include "remote.h"
 
@@ -83,6 +84,8 @@ typedef struct {
     ngx_str_t                            prefix;   /* of keys, to the brace */
     ngx_str_t                            name;
     limit_sliding_refusals_t            *refusals; /* in the zone's memory */
+    limit_sliding_leases_t              *leases;   /* this, too; NULL: none */
+    uint32_t                             lease;    /* their size */
     ngx_msec_t                           log_after;  /* bad limits of keys */
 } ngx_http_limit_sliding_remote_zone_t;
 
@@ -214,6 +217,17 @@ void ngx_http_limit_sliding_redis_exit(
 ngx_int_t ngx_http_limit_sliding_ask(ngx_http_limit_sliding_redis_t *redis,
     limit_sliding_claim_t *claims, ngx_uint_t nclaims,
     ngx_http_limit_sliding_waiter_t *waiter);
+
+/*
+ * Spends leased units for all of the claims, and returns 1, or for none, and
+ * returns 0.  What was spent is either given back, or decides the claims.
+ */
+ngx_uint_t ngx_http_limit_sliding_lease(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims);
+void ngx_http_limit_sliding_lease_return(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims);
+void ngx_http_limit_sliding_lease_tell(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims);
 
 /* The request is gone; its charge stays.  Safe to call at any time. */
 void ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter);

@@ -175,6 +175,8 @@ ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
     ask->asked_units = ask->units;
     ask->units = 0;
     ask->in_call = 1;
+
+    ngx_http_limit_sliding_lease_ask(ask);
 }
 
 

@@ -106,7 +106,10 @@ struct ngx_http_limit_sliding_ask_s {
     ngx_queue_t                          asked;    /* for the one under way */
     ngx_uint_t                           units;    /* for the next call, those
                                                       nobody waits for too */
-    ngx_uint_t                           asked_units;
+    ngx_uint_t                           asked_units;  /* of the call under
+                                                      way, with these: */
+    ngx_uint_t                           leased_units; /* beyond what is
+                                                      waited for */
     ngx_msec_t                           since;    /* asked first */
     ngx_uint_t                           hops;     /* since then */
     unsigned                             in_call:1;
@@ -315,6 +318,11 @@ ngx_uint_t ngx_http_limit_sliding_call_fits(
     ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_ask_t *ask);
 ngx_int_t ngx_http_limit_sliding_call_script(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
+
+/* lease */
+void ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask);
+void ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_answer_t *answer, ngx_msec_t sent);
 
 /* answer */
 ngx_uint_t ngx_http_limit_sliding_call_is_answered(

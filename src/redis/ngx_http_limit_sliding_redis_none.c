@@ -48,6 +48,30 @@ ngx_http_limit_sliding_ask(ngx_http_limit_sliding_redis_t *redis,
 }
 
 
+ngx_uint_t
+ngx_http_limit_sliding_lease(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims)
+{
+    return 0;
+}
+
+
+void
+ngx_http_limit_sliding_lease_return(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims)
+{
+    return;
+}
+
+
+void
+ngx_http_limit_sliding_lease_tell(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims)
+{
+    return;
+}
+
+
 void
 ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter)
 {

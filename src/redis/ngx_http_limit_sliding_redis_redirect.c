@@ -168,8 +168,9 @@ ngx_http_limit_sliding_unask(ngx_http_limit_sliding_ask_t *ask)
         waiter->asked = 0;
     }
 
-    ask->units += ask->asked_units;
+    ask->units += ask->asked_units - ask->leased_units;
     ask->asked_units = 0;
+    ask->leased_units = 0;
     ask->in_call = 0;
 }
 

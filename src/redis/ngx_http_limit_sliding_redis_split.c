@@ -364,6 +364,12 @@ ngx_http_limit_sliding_give_back(ngx_http_limit_sliding_split_t *split,
             continue;
         }
 
+        if (remote->source == NGX_HTTP_LIMIT_SLIDING_LEASE) {
+            limit_sliding_leases_return(part->zone->leases, &part->claim,
+                                        ngx_current_msec);
+            continue;
+        }
+
         part->claim.look = NGX_HTTP_LIMIT_SLIDING_GIVE_BACK;
         part->taken_ms = remote->taken_ms;
         part->taken_of = remote->taken_of;

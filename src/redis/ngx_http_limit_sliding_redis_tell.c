@@ -163,6 +163,8 @@ ngx_http_limit_sliding_answer(ngx_http_limit_sliding_ask_t *ask,
         ngx_http_limit_sliding_remember(ask, answer, sent);
     }
 
+    ngx_http_limit_sliding_lease_add(ask, answer, sent);
+
     ngx_http_limit_sliding_tell_answer(ask, &ask->asked, answer, 1);
 
     if (answer->refused) {
@@ -216,7 +218,7 @@ ngx_http_limit_sliding_remember(ngx_http_limit_sliding_ask_t *ask,
 }
 
 
-/* In order of arrival; none if not to `admit`. */
+/* In order of arrival; none but by leases if not to `admit`. */
 
 static void
 ngx_http_limit_sliding_tell_answer(ngx_http_limit_sliding_ask_t *ask,
@@ -235,7 +237,15 @@ ngx_http_limit_sliding_tell_answer(ngx_http_limit_sliding_ask_t *ask,
 
         before = waiter->admitted ? waiter->turn : (uint32_t) answer->granted;
 
-        ngx_http_limit_sliding_tell_claims(ask, waiter, answer, before);
+        if (!waiter->admitted
+            && ngx_http_limit_sliding_lease(waiter->claims, ask->nparts))
+        {
+            waiter->admitted = 1;
+            ngx_http_limit_sliding_lease_tell(waiter->claims, ask->nparts);
+
+        } else {
+            ngx_http_limit_sliding_tell_claims(ask, waiter, answer, before);
+        }
 
         ngx_http_limit_sliding_tell(waiter, NGX_HTTP_LIMIT_SLIDING_TOLD);
     }

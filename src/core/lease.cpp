@@ -1,0 +1,433 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#include "lease.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "mix.hpp"
+
+/*
+ * A lease is one cache line.  Its word holds the units and a generation.  Who
+ * writes a lease first takes all units out of the word and begins a new
+ * generation, then writes the terms, and only then puts units in; whoever
+ * spends changes the word alone, from the generation of which the terms are.
+ * As in refusals.cpp, terms are valid if their check is: terms of mixed origin,
+ * or of another generation, are nobody's, and their units are lost.
+ */
+
+namespace {
+
+using limit_sliding::mixed;
+
+constexpr size_t kLeases = 2; /* candidates of a key */
+constexpr unsigned kUnitBits = 23;
+constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
+constexpr uint64_t kRetries = 16;
+
+/* Between two clocks: each is read in whole milliseconds, and they drift. */
+constexpr uint64_t kMarginMs = 2;
+
+constexpr uint64_t kHorizonMs = 250;
+constexpr uint64_t kHorizonsPerPart = 128;
+constexpr uint64_t kShareOfRest = 32;
+
+struct Terms {
+    uint64_t part;        /* of the window, in which the units count */
+    uint64_t until_ms;    /* it ends */
+    uint64_t known_ms;    /* when Redis was asked */
+    uint64_t reset_ms;    /* of a verdict, as a time */
+    uint64_t numbers;     /* the limit in force, and what Redis had left */
+    uint64_t granted;     /* units that were in the lease then */
+};
+
+constexpr size_t kTerms = sizeof(Terms) / sizeof(uint64_t);
+
+class alignas(64) Lease {
+public:
+    static uint64_t units(uint64_t word) { return word & kUnits; }
+
+    uint64_t word() const { return word_.load(std::memory_order_acquire); }
+
+    /* From the word as it was read: 1 if nobody has changed it since. */
+    bool exchange(uint64_t from, uint64_t to)
+    {
+        return word_.compare_exchange_strong(from, to,
+                                             std::memory_order_acq_rel);
+    }
+
+    /* 1 if these are the terms of this key, and of this word. */
+    bool read(uint64_t hash, uint64_t word, Terms *terms) const
+    {
+        uint64_t values[kTerms];
+
+        for (size_t i = 0; i < kTerms; i++) {
+            values[i] = terms_[i].load(std::memory_order_relaxed);
+        }
+
+        *terms = {values[0], values[1], values[2],
+                  values[3], values[4], values[5]};
+
+        return check_.load(std::memory_order_relaxed)
+               == check(hash, word, values);
+    }
+
+    void write(uint64_t hash, uint64_t word, const Terms &terms)
+    {
+        const uint64_t values[kTerms]
+            = {terms.part,     terms.until_ms, terms.known_ms,
+               terms.reset_ms, terms.numbers,  terms.granted};
+
+        check_.store(check(hash, word, values), std::memory_order_relaxed);
+
+        for (size_t i = 0; i < kTerms; i++) {
+            terms_[i].store(values[i], std::memory_order_relaxed);
+        }
+    }
+
+    uint64_t known_ms() const
+    {
+        return terms_[2].load(std::memory_order_relaxed);
+    }
+
+    /* Of whatever key; one that was granted nothing is not worth to be kept. */
+    bool is_in_use(uint64_t now_ms) const
+    {
+        return terms_[5].load(std::memory_order_relaxed) > 0
+               && now_ms < known_ms() + LIMIT_SLIDING_LEASE_MS;
+    }
+
+    static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
+
+private:
+    static uint64_t check(uint64_t hash, uint64_t word, const uint64_t *values)
+    {
+        uint64_t sum = mixed(hash ^ word >> kUnitBits);
+
+        for (size_t i = 0; i < kTerms; i++) {
+            sum = (sum ^ values[i]) * 0xff51afd7ed558ccd;
+            sum ^= sum >> 32;
+        }
+
+        return sum;
+    }
+
+    std::atomic<uint64_t> word_;
+    std::atomic<uint64_t> check_;
+    std::atomic<uint64_t> terms_[kTerms];
+};
+
+static_assert(sizeof(Lease) == 64);
+
+} // namespace
+
+struct limit_sliding_leases_s {
+    uint64_t groups;
+    Lease lease[1][kLeases];
+};
+
+namespace {
+
+struct Found {
+    Lease *lease;
+    uint64_t word;
+    Terms terms;
+};
+
+uint64_t hash_of(const limit_sliding_claim_t &claim)
+{
+    return mixed(claim.hash + claim.limit);
+}
+
+Lease *group_of(const limit_sliding_leases_t *leases, uint64_t hash)
+{
+    uint64_t number = (hash >> 32) * leases->groups >> 32;
+
+    return const_cast<limit_sliding_leases_t *>(leases)->lease[number];
+}
+
+/* The key's lease, if it has as many units. */
+bool find(const limit_sliding_leases_t *leases, uint64_t hash, uint64_t units,
+          Found *found)
+{
+    Lease *group = group_of(leases, hash);
+
+    for (size_t i = 0; i < kLeases; i++) {
+        found->lease = &group[i];
+        found->word = group[i].word();
+
+        if (Lease::units(found->word) >= units
+            && group[i].read(hash, found->word, &found->terms))
+        {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* Where a new key's lease goes; null if all candidates are others'. */
+Lease *victim_of(const limit_sliding_leases_t *leases, uint64_t hash,
+                 uint64_t now_ms)
+{
+    Lease *group = group_of(leases, hash);
+    Lease *victim = nullptr;
+
+    for (size_t i = 0; i < kLeases; i++) {
+        if (!group[i].is_in_use(now_ms)
+            && (victim == nullptr || group[i].known_ms() < victim->known_ms()))
+        {
+            victim = &group[i];
+        }
+    }
+
+    return victim;
+}
+
+/* May units be spent without asking Redis? */
+bool is_known(const Terms &terms, uint64_t now_ms)
+{
+    return now_ms < terms.known_ms + LIMIT_SLIDING_LEASE_MS
+           && now_ms < terms.until_ms;
+}
+
+uint64_t parts(const limit_sliding_policy_t &policy)
+{
+    return policy.algorithm == LIMIT_SLIDING_COUNTER
+               ? std::max(policy.precision, 1u)
+               : 1;
+}
+
+uint64_t limit(const Terms &terms)
+{
+    return terms.numbers >> 32;
+}
+
+/* Do units of the one count as those of the other? */
+bool is_same(const Terms &a, const Terms &b)
+{
+    return a.part == b.part && limit(a) == limit(b);
+}
+
+uint64_t remaining(const Terms &terms)
+{
+    return terms.numbers & UINT32_MAX;
+}
+
+/* How long the present part lasts, whose beginnings are a part apart. */
+uint64_t rest_ms(const Terms &terms, uint64_t part_ms, uint64_t now_ms)
+{
+    return now_ms < terms.until_ms
+               ? terms.until_ms - now_ms
+               : part_ms - (now_ms - terms.until_ms) % part_ms;
+}
+
+uint64_t demand(const limit_sliding_policy_t &policy, const Found &found,
+                uint64_t needed, uint64_t now_ms)
+{
+    const Terms &terms = found.terms;
+    uint64_t left = Lease::units(found.word);
+    uint64_t part_ms = policy.window_ms / parts(policy);
+    uint64_t elapsed_ms
+        = now_ms > terms.known_ms ? now_ms - terms.known_ms : 1;
+    uint64_t horizon_ms
+        = std::min({kHorizonMs, part_ms / kHorizonsPerPart,
+                    rest_ms(terms, std::max(part_ms, uint64_t{1}), now_ms)});
+    uint64_t used = terms.granted - std::min(left, terms.granted) + needed;
+
+    return std::min({used * horizon_ms / elapsed_ms, 2 * used,
+                     remaining(terms) / kShareOfRest});
+}
+
+/* Takes them: while a lease was written, another worker has found none. */
+uint64_t units_elsewhere(const limit_sliding_leases_t *leases, uint64_t hash,
+                         const Lease *but, const Terms &terms)
+{
+    Lease *group = group_of(leases, hash);
+    uint64_t units = 0;
+
+    for (size_t i = 0; i < kLeases; i++) {
+        uint64_t word = group[i].word();
+        Terms others;
+
+        if (&group[i] != but && group[i].read(hash, word, &others)
+            && is_same(others, terms)
+            && group[i].exchange(word, Lease::next(word)))
+        {
+            units += Lease::units(word);
+        }
+    }
+
+    return units;
+}
+
+} // namespace
+
+limit_sliding_leases_t *limit_sliding_leases_init(void *memory, size_t bytes)
+{
+    if (bytes < sizeof(limit_sliding_leases_t)) {
+        return nullptr;
+    }
+
+    auto *leases = static_cast<limit_sliding_leases_t *>(memory);
+
+    leases->groups = (bytes - offsetof(limit_sliding_leases_t, lease))
+                     / sizeof(leases->lease[0]);
+
+    return leases;
+}
+
+int limit_sliding_leases_are_of(const limit_sliding_policy_t *policy)
+{
+    return policy->algorithm == LIMIT_SLIDING_COUNTER
+           || policy->algorithm == LIMIT_SLIDING_FIXED;
+}
+
+int limit_sliding_leases_can(const limit_sliding_claim_t *claim)
+{
+    return !claim->look && claim->cost > 0;
+}
+
+uint32_t limit_sliding_leases_want(const limit_sliding_leases_t *leases,
+                                   const limit_sliding_claim_t *claim,
+                                   uint32_t size, uint32_t needed,
+                                   uint64_t now_ms)
+{
+    uint64_t hash = hash_of(*claim);
+    uint64_t wanted = size - std::min(size, needed);
+    Found found;
+
+    if (!find(leases, hash, 0, &found)) {
+        return size == LIMIT_SLIDING_LEASE_AUTO
+                       || victim_of(leases, hash, now_ms) == nullptr
+                   ? 0
+                   : static_cast<uint32_t>(wanted);
+    }
+
+    if (size == LIMIT_SLIDING_LEASE_AUTO) {
+        wanted = demand(*claim->policy, found, needed, now_ms);
+    }
+
+    uint64_t held
+        = now_ms < found.terms.until_ms ? Lease::units(found.word) : 0;
+
+    return static_cast<uint32_t>(wanted - std::min(held, wanted));
+}
+
+void limit_sliding_leases_add(limit_sliding_leases_t *leases,
+                              const limit_sliding_claim_t *claim,
+                              const limit_sliding_remote_t *remote,
+                              const limit_sliding_verdict_t *verdict,
+                              uint32_t units, uint64_t sent_ms,
+                              uint64_t now_ms)
+{
+    const limit_sliding_policy_t &policy = *claim->policy;
+    uint64_t hash = hash_of(*claim);
+    uint64_t position = remote->now_ms * parts(policy) % policy.window_ms;
+    Terms terms = {(remote->now_ms * parts(policy) - position)
+                       / policy.window_ms,
+                   sent_ms + (policy.window_ms - position) / parts(policy),
+                   sent_ms,
+                   now_ms + verdict->reset_ms,
+                   uint64_t{remote->limit} << 32 | verdict->remaining,
+                   0};
+    uint64_t held = units;
+
+    terms.until_ms -= std::min(terms.until_ms, kMarginMs);
+
+    for (uint64_t i = 0; i < kRetries; i++) {
+        Found found;
+        uint64_t left = 0;
+
+        if (find(leases, hash, 0, &found)) {
+            if (is_same(found.terms, terms)) {
+                left = Lease::units(found.word);
+
+            } else if (found.terms.known_ms > terms.known_ms) {
+                /* what we were told is over */
+                return;
+            }
+
+        } else {
+            found.lease = victim_of(leases, hash, now_ms);
+
+            if (found.lease == nullptr) {
+                return;
+            }
+
+            found.word = found.lease->word();
+        }
+
+        uint64_t word = Lease::next(found.word);
+
+        if (!found.lease->exchange(found.word, word)) {
+            continue;
+        }
+
+        held += left + units_elsewhere(leases, hash, found.lease, terms);
+        held = std::min(held, kUnits);
+        terms.granted = held;
+
+        found.lease->write(hash, word, terms);
+
+        if (found.lease->exchange(word, word + held)) {
+            return;
+        }
+    }
+}
+
+int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
+                               const limit_sliding_claim_t *claim,
+                               uint64_t now_ms,
+                               limit_sliding_verdict_t *verdict)
+{
+    uint64_t hash = hash_of(*claim);
+    Found found;
+
+    for (uint64_t i = 0; i < kRetries; i++) {
+        if (!find(leases, hash, claim->cost, &found)
+            || !is_known(found.terms, now_ms))
+        {
+            return 0;
+        }
+
+        uint64_t word = found.word - claim->cost;
+
+        if (!found.lease->exchange(found.word, word)) {
+            continue;
+        }
+
+        *verdict = {};
+        verdict->limit = static_cast<uint32_t>(limit(found.terms));
+        verdict->remaining = static_cast<uint32_t>(
+            std::min(remaining(found.terms) + Lease::units(word),
+                     limit(found.terms)));
+        verdict->reset_ms = found.terms.reset_ms
+                            - std::min(now_ms, found.terms.reset_ms);
+
+        return 1;
+    }
+
+    return 0;
+}
+
+void limit_sliding_leases_return(limit_sliding_leases_t *leases,
+                                 const limit_sliding_claim_t *claim,
+                                 uint64_t now_ms)
+{
+    uint64_t hash = hash_of(*claim);
+    Found found;
+
+    for (uint64_t i = 0; i < kRetries; i++) {
+        if (!find(leases, hash, 0, &found) || !is_known(found.terms, now_ms)
+            || Lease::units(found.word) + claim->cost > kUnits
+            || found.lease->exchange(found.word, found.word + claim->cost))
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_MIX_HPP
+#define LIMIT_SLIDING_CORE_MIX_HPP
+
+#include <cstdint>
+
+namespace limit_sliding {
+
+/* The finalizer of MurmurHash3. */
+inline uint64_t mixed(uint64_t h)
+{
+    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
+    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
+
+    return h ^ h >> 33;
+}
+
+} // namespace limit_sliding
+
+#endif

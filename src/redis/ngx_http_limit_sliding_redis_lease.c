@@ -1,0 +1,142 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/* Units that a call takes beyond those which requests wait for. */
+
+
+#include "ngx_http_limit_sliding_redis_node.h"
+
+
+/* A call is about to ask for `asked_units`: how many more? */
+
+void
+ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask)
+{
+    uint64_t                        needed;
+    uint32_t                        units;
+    ngx_uint_t                      i, extra;
+    limit_sliding_claim_t          *claim;
+    ngx_http_limit_sliding_part_t  *part;
+
+    ask->leased_units = 0;
+
+    extra = LIMIT_SLIDING_LIMIT_MAX;
+
+    for (i = 0; i < ask->nparts; i++) {
+        part = &ask->parts[i];
+        claim = &part->claim;
+
+        if (part->zone->lease == 0 || !limit_sliding_leases_can(claim)) {
+            return;
+        }
+
+        needed = (uint64_t) ask->asked_units * claim->cost;
+
+        units = limit_sliding_leases_want(part->zone->leases, claim,
+                                 part->zone->lease,
+                                 ngx_min(needed, LIMIT_SLIDING_LIMIT_MAX),
+                                 ngx_current_msec);
+
+        extra = ngx_min(extra, units / claim->cost);
+    }
+
+    ask->leased_units = extra;
+    ask->asked_units += extra;
+}
+
+
+/* Those that were granted; if none were, the leases learn of the key. */
+
+void
+ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
+    ngx_http_limit_sliding_answer_t *answer, ngx_msec_t sent)
+{
+    ngx_uint_t                      i, needed, units;
+    limit_sliding_claim_t          *claim;
+    limit_sliding_verdict_t         verdict;
+    ngx_http_limit_sliding_part_t  *part;
+
+    needed = ask->asked_units - ask->leased_units;
+    units = (answer->granted > (int64_t) needed) ? answer->granted - needed : 0;
+
+    for (i = 0; i < ask->nparts; i++) {
+        part = &ask->parts[i];
+        claim = &part->claim;
+
+        if (part->zone->lease == 0 || !limit_sliding_leases_can(claim)
+            || answer->off[i])
+        {
+            continue;
+        }
+
+        ngx_http_limit_sliding_describe_part(ask, answer, i, answer->granted,
+                                             0, &verdict);
+
+        limit_sliding_leases_add(part->zone->leases, claim,
+                                 &answer->remotes[i], &verdict,
+                                 units * claim->cost, sent, ngx_current_msec);
+    }
+}
+
+
+ngx_uint_t
+ngx_http_limit_sliding_lease(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims)
+{
+    ngx_uint_t                        i;
+    limit_sliding_claim_t            *claim;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    for (i = 0; i < nclaims; i++) {
+        claim = &claims[i];
+        remote = claim->remote;
+
+        if (remote->zone->lease == 0
+            || !limit_sliding_leases_can(claim)
+            || !limit_sliding_leases_spend(remote->zone->leases, claim,
+                                           ngx_current_msec, &remote->verdict))
+        {
+            ngx_http_limit_sliding_lease_return(claims, i);
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+void
+ngx_http_limit_sliding_lease_tell(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims)
+{
+    ngx_uint_t                        i;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    for (i = 0; i < nclaims; i++) {
+        remote = claims[i].remote;
+        remote->source = NGX_HTTP_LIMIT_SLIDING_LEASE;
+
+        claims[i].limit = remote->verdict.limit;
+        claims[i].verdict = &remote->verdict;
+        claims[i].outcome = LIMIT_SLIDING_ADMITTED;
+    }
+}
+
+
+void
+ngx_http_limit_sliding_lease_return(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims)
+{
+    ngx_uint_t                        i;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    for (i = 0; i < nclaims; i++) {
+        remote = claims[i].remote;
+
+        limit_sliding_leases_return(remote->zone->leases, &claims[i],
+                                    ngx_current_msec);
+    }
+}
