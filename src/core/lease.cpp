@@ -5,28 +5,17 @@
 #include "lease.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "lease.hpp"
 #include "mix.hpp"
 
-/*
- * A lease is one cache line.  Its word holds the units and a generation.  Who
- * writes a lease first takes all units out of the word and begins a new
- * generation, then writes the terms, and only then puts units in; whoever
- * spends changes the word alone, from the generation of which the terms are.
- * As in refusals.cpp, terms are valid if their check is: terms of mixed origin,
- * or of another generation, are nobody's, and their units are lost.
- */
+using namespace limit_sliding;
 
 namespace {
 
-using limit_sliding::mixed;
-
 constexpr size_t kLeases = 2; /* candidates of a key */
-constexpr unsigned kUnitBits = 23;
-constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
 constexpr uint64_t kRetries = 16;
 
 /* Between two clocks: each is read in whole milliseconds, and they drift. */
@@ -35,93 +24,6 @@ constexpr uint64_t kMarginMs = 2;
 constexpr uint64_t kHorizonMs = 250;
 constexpr uint64_t kHorizonsPerPart = 128;
 constexpr uint64_t kShareOfRest = 32;
-
-struct Terms {
-    uint64_t part;        /* of the window, in which the units count */
-    uint64_t until_ms;    /* it ends */
-    uint64_t known_ms;    /* when Redis was asked */
-    uint64_t reset_ms;    /* of a verdict, as a time */
-    uint64_t numbers;     /* the limit in force, and what Redis had left */
-    uint64_t granted;     /* units that were in the lease then */
-};
-
-constexpr size_t kTerms = sizeof(Terms) / sizeof(uint64_t);
-
-class alignas(64) Lease {
-public:
-    static uint64_t units(uint64_t word) { return word & kUnits; }
-
-    uint64_t word() const { return word_.load(std::memory_order_acquire); }
-
-    /* From the word as it was read: 1 if nobody has changed it since. */
-    bool exchange(uint64_t from, uint64_t to)
-    {
-        return word_.compare_exchange_strong(from, to,
-                                             std::memory_order_acq_rel);
-    }
-
-    /* 1 if these are the terms of this key, and of this word. */
-    bool read(uint64_t hash, uint64_t word, Terms *terms) const
-    {
-        uint64_t values[kTerms];
-
-        for (size_t i = 0; i < kTerms; i++) {
-            values[i] = terms_[i].load(std::memory_order_relaxed);
-        }
-
-        *terms = {values[0], values[1], values[2],
-                  values[3], values[4], values[5]};
-
-        return check_.load(std::memory_order_relaxed)
-               == check(hash, word, values);
-    }
-
-    void write(uint64_t hash, uint64_t word, const Terms &terms)
-    {
-        const uint64_t values[kTerms]
-            = {terms.part,     terms.until_ms, terms.known_ms,
-               terms.reset_ms, terms.numbers,  terms.granted};
-
-        check_.store(check(hash, word, values), std::memory_order_relaxed);
-
-        for (size_t i = 0; i < kTerms; i++) {
-            terms_[i].store(values[i], std::memory_order_relaxed);
-        }
-    }
-
-    uint64_t known_ms() const
-    {
-        return terms_[2].load(std::memory_order_relaxed);
-    }
-
-    /* Of whatever key; one that was granted nothing is not worth to be kept. */
-    bool is_in_use(uint64_t now_ms) const
-    {
-        return terms_[5].load(std::memory_order_relaxed) > 0
-               && now_ms < known_ms() + LIMIT_SLIDING_LEASE_MS;
-    }
-
-    static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
-
-private:
-    static uint64_t check(uint64_t hash, uint64_t word, const uint64_t *values)
-    {
-        uint64_t sum = mixed(hash ^ word >> kUnitBits);
-
-        for (size_t i = 0; i < kTerms; i++) {
-            sum = (sum ^ values[i]) * 0xff51afd7ed558ccd;
-            sum ^= sum >> 32;
-        }
-
-        return sum;
-    }
-
-    std::atomic<uint64_t> word_;
-    std::atomic<uint64_t> check_;
-    std::atomic<uint64_t> terms_[kTerms];
-};
-
-static_assert(sizeof(Lease) == 64);
 
 } // namespace
 
@@ -161,8 +63,7 @@ bool find(const limit_sliding_leases_t *leases, uint64_t hash, uint64_t units,
         found->word = group[i].word();
 
         if (Lease::units(found->word) >= units
-            && group[i].read(hash, found->word, &found->terms))
-        {
+            && group[i].read(hash, found->word, &found->terms)) {
             return true;
         }
     }
@@ -179,8 +80,8 @@ Lease *victim_of(const limit_sliding_leases_t *leases, uint64_t hash,
 
     for (size_t i = 0; i < kLeases; i++) {
         if (!group[i].is_in_use(now_ms)
-            && (victim == nullptr || group[i].known_ms() < victim->known_ms()))
-        {
+            && (victim == nullptr
+                || group[i].known_ms() < victim->known_ms())) {
             victim = &group[i];
         }
     }
@@ -232,8 +133,7 @@ uint64_t demand(const limit_sliding_policy_t &policy, const Found &found,
     const Terms &terms = found.terms;
     uint64_t left = Lease::units(found.word);
     uint64_t part_ms = policy.window_ms / parts(policy);
-    uint64_t elapsed_ms
-        = now_ms > terms.known_ms ? now_ms - terms.known_ms : 1;
+    uint64_t elapsed_ms = now_ms > terms.known_ms ? now_ms - terms.known_ms : 1;
     uint64_t horizon_ms
         = std::min({kHorizonMs, part_ms / kHorizonsPerPart,
                     rest_ms(terms, std::max(part_ms, uint64_t{1}), now_ms)});
@@ -256,8 +156,7 @@ uint64_t units_elsewhere(const limit_sliding_leases_t *leases, uint64_t hash,
 
         if (&group[i] != but && group[i].read(hash, word, &others)
             && is_same(others, terms)
-            && group[i].exchange(word, Lease::next(word)))
-        {
+            && group[i].exchange(word, Lease::next(word))) {
             units += Lease::units(word);
         }
     }
@@ -322,19 +221,18 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
                               const limit_sliding_claim_t *claim,
                               const limit_sliding_remote_t *remote,
                               const limit_sliding_verdict_t *verdict,
-                              uint32_t units, uint64_t sent_ms,
-                              uint64_t now_ms)
+                              uint32_t units, uint64_t sent_ms, uint64_t now_ms)
 {
     const limit_sliding_policy_t &policy = *claim->policy;
     uint64_t hash = hash_of(*claim);
     uint64_t position = remote->now_ms * parts(policy) % policy.window_ms;
-    Terms terms = {(remote->now_ms * parts(policy) - position)
-                       / policy.window_ms,
-                   sent_ms + (policy.window_ms - position) / parts(policy),
-                   sent_ms,
-                   now_ms + verdict->reset_ms,
-                   uint64_t{remote->limit} << 32 | verdict->remaining,
-                   0};
+    Terms terms
+        = {(remote->now_ms * parts(policy) - position) / policy.window_ms,
+           sent_ms + (policy.window_ms - position) / parts(policy),
+           sent_ms,
+           now_ms + verdict->reset_ms,
+           uint64_t{remote->limit} << 32 | verdict->remaining,
+           0};
     uint64_t held = units;
 
     terms.until_ms -= std::min(terms.until_ms, kMarginMs);
@@ -390,8 +288,7 @@ int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
 
     for (uint64_t i = 0; i < kRetries; i++) {
         if (!find(leases, hash, claim->cost, &found)
-            || !is_known(found.terms, now_ms))
-        {
+            || !is_known(found.terms, now_ms)) {
             return 0;
         }
 
@@ -403,11 +300,10 @@ int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
 
         *verdict = {};
         verdict->limit = static_cast<uint32_t>(limit(found.terms));
-        verdict->remaining = static_cast<uint32_t>(
-            std::min(remaining(found.terms) + Lease::units(word),
-                     limit(found.terms)));
-        verdict->reset_ms = found.terms.reset_ms
-                            - std::min(now_ms, found.terms.reset_ms);
+        verdict->remaining = static_cast<uint32_t>(std::min(
+            remaining(found.terms) + Lease::units(word), limit(found.terms)));
+        verdict->reset_ms
+            = found.terms.reset_ms - std::min(now_ms, found.terms.reset_ms);
 
         return 1;
     }
@@ -425,8 +321,7 @@ void limit_sliding_leases_return(limit_sliding_leases_t *leases,
     for (uint64_t i = 0; i < kRetries; i++) {
         if (!find(leases, hash, 0, &found) || !is_known(found.terms, now_ms)
             || Lease::units(found.word) + claim->cost > kUnits
-            || found.lease->exchange(found.word, found.word + claim->cost))
-        {
+            || found.lease->exchange(found.word, found.word + claim->cost)) {
             return;
         }
     }
