@@ -40,6 +40,8 @@ http {
         precision=10 redis=shared lease=auto;
     limit_sliding_zone \$arg_key zone=fixed:1m rate=1000 window=30d
         algorithm=fixed redis=shared lease=auto;
+    limit_sliding_zone \$arg_key zone=tokens:1m rate=1000 window=30d
+        algorithm=token_bucket redis=shared lease=auto;
     limit_sliding_zone \$arg_key zone=seconds:1m rate=500 window=1s
         algorithm=fixed redis=shared lease=50;
     limit_sliding_zone \$arg_key zone=three:1m rate=300 window=3s
@@ -64,6 +66,7 @@ http {
         location /counter { limit_sliding zone=counter; empty_gif; }
         location /precise { limit_sliding zone=precise; empty_gif; }
         location /fixed   { limit_sliding zone=fixed;   empty_gif; }
+        location /tokens  { limit_sliding zone=tokens;  empty_gif; }
         location /seconds { limit_sliding zone=seconds; empty_gif; }
         location /three   { limit_sliding zone=three;   empty_gif; }
         location /hundred { limit_sliding zone=hundred; empty_gif; }
@@ -133,7 +136,7 @@ $calls = $redis->calls - $calls;
 cmp_ok $calls, '<=', $requests / 200, '... by one call for 200 requests';
 note "calls: $calls";
 
-for my $path (qw(counter precise fixed)) {
+for my $path (qw(counter precise fixed tokens)) {
     $passed = passed(2, "/$path?key=a", 5000);
     cmp_ok $passed, '<=', 1000, "$path: never above its limit";
     cmp_ok $passed, '>=', 990, '... and hardly less';

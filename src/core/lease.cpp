@@ -21,6 +21,10 @@ constexpr uint64_t kRetries = 16;
 /* Between two clocks: each is read in whole milliseconds, and they drift. */
 constexpr uint64_t kMarginMs = 2;
 
+/* As in the script. */
+constexpr uint64_t kEpochsPerWindow = 16;
+constexpr uint64_t kEpochMs = 1000;
+
 constexpr uint64_t kHorizonMs = 250;
 constexpr uint64_t kHorizonsPerPart = 128;
 constexpr uint64_t kShareOfRest = 32;
@@ -103,6 +107,38 @@ uint64_t parts(const limit_sliding_policy_t &policy)
                : 1;
 }
 
+bool is_bucket(const limit_sliding_policy_t &policy)
+{
+    return policy.algorithm == LIMIT_SLIDING_TOKEN_BUCKET;
+}
+
+/*
+ * When units that Redis granted are to be spent: in the part of the window in
+ * which they count, or, of a bucket, in the epoch in which they were granted
+ * and the next one; so long they do not run off there.
+ */
+void set_part(const limit_sliding_policy_t &policy, uint64_t now_ms,
+              uint64_t sent_ms, Terms *terms)
+{
+    uint64_t rest_ms;
+
+    if (is_bucket(policy)) {
+        uint64_t epoch_ms
+            = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
+
+        terms->part = now_ms / epoch_ms;
+        rest_ms = 2 * epoch_ms - now_ms % epoch_ms;
+
+    } else {
+        uint64_t position = now_ms * parts(policy) % policy.window_ms;
+
+        terms->part = now_ms * parts(policy) / policy.window_ms;
+        rest_ms = (policy.window_ms - position) / parts(policy);
+    }
+
+    terms->until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
+}
+
 uint64_t limit(const Terms &terms)
 {
     return terms.numbers >> 32;
@@ -134,10 +170,12 @@ uint64_t demand(const limit_sliding_policy_t &policy, const Found &found,
     uint64_t left = Lease::units(found.word);
     uint64_t part_ms = policy.window_ms / parts(policy);
     uint64_t elapsed_ms = now_ms > terms.known_ms ? now_ms - terms.known_ms : 1;
-    uint64_t horizon_ms
-        = std::min({kHorizonMs, part_ms / kHorizonsPerPart,
-                    rest_ms(terms, std::max(part_ms, uint64_t{1}), now_ms)});
+    uint64_t horizon_ms = std::min(kHorizonMs, part_ms / kHorizonsPerPart);
     uint64_t used = terms.granted - std::min(left, terms.granted) + needed;
+
+    if (!is_bucket(policy) && horizon_ms > 0) {
+        horizon_ms = std::min(horizon_ms, rest_ms(terms, part_ms, now_ms));
+    }
 
     return std::min({used * horizon_ms / elapsed_ms, 2 * used,
                      remaining(terms) / kShareOfRest});
@@ -183,7 +221,8 @@ limit_sliding_leases_t *limit_sliding_leases_init(void *memory, size_t bytes)
 int limit_sliding_leases_are_of(const limit_sliding_policy_t *policy)
 {
     return policy->algorithm == LIMIT_SLIDING_COUNTER
-           || policy->algorithm == LIMIT_SLIDING_FIXED;
+           || policy->algorithm == LIMIT_SLIDING_FIXED
+           || policy->algorithm == LIMIT_SLIDING_TOKEN_BUCKET;
 }
 
 int limit_sliding_leases_can(const limit_sliding_claim_t *claim)
@@ -225,17 +264,15 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
 {
     const limit_sliding_policy_t &policy = *claim->policy;
     uint64_t hash = hash_of(*claim);
-    uint64_t position = remote->now_ms * parts(policy) % policy.window_ms;
-    Terms terms
-        = {(remote->now_ms * parts(policy) - position) / policy.window_ms,
-           sent_ms + (policy.window_ms - position) / parts(policy),
-           sent_ms,
-           now_ms + verdict->reset_ms,
-           uint64_t{remote->limit} << 32 | verdict->remaining,
-           0};
+    Terms terms = {0,
+                   0,
+                   sent_ms,
+                   now_ms + verdict->reset_ms,
+                   uint64_t{remote->limit} << 32 | verdict->remaining,
+                   0};
     uint64_t held = units;
 
-    terms.until_ms -= std::min(terms.until_ms, kMarginMs);
+    set_part(policy, remote->now_ms, sent_ms, &terms);
 
     for (uint64_t i = 0; i < kRetries; i++) {
         Found found;

@@ -227,36 +227,87 @@ local function capacity(k, limit)
   if k[1] == 4 then burst = burst + 1 end
   return burst < most and burst or most
 end
+
+local function run_off(used, from, to, limit, w, span, epoch, newer, older)
+  local held = (newer + older) * w
+  for i = 1, 2 do
+    local ends = (epoch + i) * span
+    if to < ends then break end
+    if from < ends then
+      used = used - (ends - from) * limit
+      if used < held then used = held end
+      from = ends
+    end
+    held = i == 1 and newer * w or 0
+  end
+  used = used - (to - from) * limit
+  return used > held and used or held, held
+end
 )lua";
 
 /*
  * The time of the latest admission, and what was used then, x w.  It lasts a
  * window at least, in which a bucket of a lower limit, too, has run off.
+ *
+ * Of n units the last k[13] are leased: nodes may spend them in this epoch and
+ * the next, and so long they do not run off.  A state then has, as well, the
+ * number of an epoch and what was leased in it and in the one before.
  */
 constexpr std::string_view kBucket = R"lua(
-local time, used, ran = now, 0, 0
-if s and #s == 16 then
+local time, used, ran, held, newer, older = now, 0, 0, 0, 0, 0
+local span = w < 16000 and floor(w / 16) or 1000
+local epoch
+if s and (#s == 16 or #s == 28) then
   local configuration, then_, was = unpack_('>I2I6d', s)
   if configuration == k[9] then
     used = was
     if then_ > now then time = then_ end
     ran = (time - then_) * limit
+    epoch = (time - time % span) / span
+    if #s == 28 then
+      local at
+      at, newer, older = unpack_('>I6I3I3', s, 17)
+      ran, held = run_off(was, then_, time, limit, w, span, at, newer, older)
+      ran = was - ran
+      if at + 1 == epoch then
+        newer, older = 0, newer
+      elseif at ~= epoch then
+        newer, older = 0, 0
+      end
+    end
   end
 end
 local full = capacity(k, limit) * w
 local taken = used < full and used or full
 taken = taken > ran and taken - ran or 0
 used = used > ran and used - ran or 0
+if taken < held then taken = held < full and held or full end
 out[o + 1] = taken
 free = (full - taken) / w
+if k[13] then
+  epoch = (time - time % span) / span
+  local room = floor((full / w / 4 - newer - older) / cost)
+  local most = n - k[13] + (room > 0 and room or 0)
+  if most < g then g = most end
+end
 )lua";
 
 constexpr std::string_view kBucketRecord = R"lua(
 used = used + g * cost * w
 s = pack('>I2I6d', k[9], time, used)
+if k[13] and g > n - k[13] then newer = newer + (g - n + k[13]) * cost end
+if newer + older > 0 then s = s .. pack('>I6I3I3', epoch, newer, older) end
 S[key] = s
 local over = time - now - floor(-used / limit)
 call('SET', key, s, 'PX', over > w and over or k[8])
+)lua";
+
+/* How many of the units are leased, k[13]. */
+constexpr std::string_view kLeasedKind = R"lua(
+  if look == '3' then
+    kinds[i][13] = A[a] + 0
+    a = a + 1
+  end
 )lua";
 
 constexpr std::string_view kBegin = R"lua(
@@ -268,6 +319,7 @@ for i = 1, A[1] do
     algorithm == 0 and extra + 1 or algorithm == 1 and 3 or 1,
     algorithm == 0 and tostring(-floor(-w * (extra + 1) / extra)) or A[a + 1],
     (w + algorithm * 8191 + (algorithm == 0 and extra * 131 or 0)) % 65521}
+  local look = A[a + 5]
   a = a + 6
 )lua";
 

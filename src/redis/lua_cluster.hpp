@@ -28,7 +28,7 @@ end
 
 /* When it was taken, k[11], and from what, k[12]. */
 constexpr std::string_view kGiveBackKind = R"lua(
-  if A[a - 1] == '2' then
+  if look == '2' then
     kinds[i][11], kinds[i][12] = tonumber(A[a]), tonumber(A[a + 1])
     a = a + 2
   end
@@ -84,14 +84,20 @@ end
  * was taken, but for that in which what there was before would have run off.
  */
 constexpr std::string_view kBucketGiveBack = R"lua(
-if s and #s == 16 then
+if s and (#s == 16 or #s == 28) then
   local configuration, then_, used = unpack_('>I2I6d', s)
   if configuration == k[9] and then_ >= taken then
     local gone = (then_ - taken) * limit - k[12]
     local back = cost * w - (gone > 0 and gone or 0)
+    local held = 0
+    if #s == 28 then
+      local _, newer, older = unpack_('>I6I3I3', s, 17)
+      held = (newer + older) * w
+    end
+    if back > used - held then back = used - held end
     if back > 0 then
-      used = used > back and used - back or 0
-      kept = pack('>I2I6d', k[9], then_, used)
+      used = used - back
+      kept = pack('>I2I6d', k[9], then_, used) .. string.sub(s, 17)
       S[key] = kept
       local over = then_ - now - floor(-used / limit)
       call('SET', key, kept, 'PX', over > w and over or k[8])

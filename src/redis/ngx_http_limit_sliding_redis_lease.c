@@ -45,6 +45,16 @@ ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask)
 
     ask->leased_units = extra;
     ask->asked_units += extra;
+
+    /* what is leased of a bucket must not run off before it is spent */
+
+    for (i = 0; i < ask->nparts; i++) {
+        part = &ask->parts[i];
+
+        if (part->claim.policy->algorithm == LIMIT_SLIDING_TOKEN_BUCKET) {
+            part->leased = extra;
+        }
+    }
 }
 
 

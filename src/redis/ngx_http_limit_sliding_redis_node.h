@@ -30,6 +30,10 @@
 
 #define NGX_HTTP_LIMIT_SLIDING_GIVE_BACK  2
 
+/* And of a bucket of which some units are leased. */
+
+#define NGX_HTTP_LIMIT_SLIDING_LEASED     3
+
 /* Nodes that an ask is sent to before it fails. */
 
 #define NGX_HTTP_LIMIT_SLIDING_HOPS     5
@@ -88,6 +92,7 @@ typedef struct {
     ngx_str_t                            key;      /* in Redis */
     ngx_int_t                            slot;     /* of a cluster */
     ngx_uint_t                           index;    /* among the request's */
+    ngx_uint_t                           leased;   /* units of a bucket */
     uint64_t                             taken_ms; /* of what is given back, */
     uint64_t                             taken_of; /* see scripts.h */
 } ngx_http_limit_sliding_part_t;

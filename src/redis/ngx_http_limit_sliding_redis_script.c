@@ -258,6 +258,14 @@ ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
                          ? ngx_max(kind->policy->precision, 1)
                          : kind->policy->burst);
         ngx_http_limit_sliding_add_number(command, kind->cost);
+        if (command->kinds[i]->leased) {
+            ngx_http_limit_sliding_add_number(command,
+                                              NGX_HTTP_LIMIT_SLIDING_LEASED);
+            ngx_http_limit_sliding_add_number(command,
+                                              command->kinds[i]->leased);
+            continue;
+        }
+
         ngx_http_limit_sliding_add_number(command, kind->look);
 
         if (kind->look == NGX_HTTP_LIMIT_SLIDING_GIVE_BACK) {
@@ -289,7 +297,9 @@ ngx_http_limit_sliding_kind(ngx_http_limit_sliding_command_t *command,
                 && kind->limit == claim->limit
                 && kind->cost == claim->cost
                 && kind->look == claim->look
-                && kind->look != NGX_HTTP_LIMIT_SLIDING_GIVE_BACK))
+                && kind->look != NGX_HTTP_LIMIT_SLIDING_GIVE_BACK
+                && part->leased == 0
+                && command->kinds[i]->leased == 0))
         {
             return i + 1;
         }

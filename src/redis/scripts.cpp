@@ -125,6 +125,7 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
 
     writer.write(kBegin);
     writer.write(is_cluster ? kGiveBackKind : std::string_view{});
+    writer.write(buckets ? kLeasedKind : std::string_view{});
     writer.write(kLoop);
 
     if (is_cluster) {

@@ -12,7 +12,8 @@
  *   ARGV  the number of kinds; of each kind: algorithm (as
  *         limit_sliding_algorithm_t), window in ms, limit, precision (COUNTER)
  *         or burst (buckets), cost, look (1: decide, record nothing; 2: give
- *         back, see below);
+ *         back, see below; 3: of n units the last ones are leased: how many
+ *         is one more number, and such a kind is of one ask of a TOKEN_BUCKET);
  *         of each ask: units n, number of claims m, m kinds, from 1 on;
  *         those are left out, from the end, whose numbers all are 1
  *
@@ -28,6 +29,11 @@
  * granted before.  Such a claim is always granted, and its values mean nothing.
  * So long as others have taken nothing else of a bucket since, its state is the
  * one that it would have had; else it may have less, for a while.
+ *
+ * Time is divided into epochs of a sixteenth of the window, a second at most.
+ * Leased units may be spent in that in which they were granted and the next.
+ * A bucket grants those that are asked for beyond others only so long as no
+ * more than a quarter of it is leased.
  *
  * A string at KEY:limit, as a rate in nginx.conf, is the limit of that key.
  */

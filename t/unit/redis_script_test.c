@@ -24,29 +24,6 @@
 /* Adding a member takes its time. */
 #define LOG_COST_MAX 3000
 
-/*
- * In place of the line that reads the clock.  A key's expiry is kept by its
- * side, in the history's time.
- */
-static const char clock_line[] =
-    "local now, real = tonumber(ARGV[#ARGV]), redis "
-    "ARGV[#ARGV] = nil "
-    "local function forget(key) "
-    "local at = real.call('GET', 'until:' .. key) "
-    "if at and tonumber(at) <= now then real.call('DEL', key) end end "
-    "local function expire(key, ms) "
-    "real.call('SET', 'until:' .. key, "
-    "string.format('%.0f', now + tonumber(ms))) end "
-    "local redis = {} "
-    "redis.call = function(name, ...) local a = {...} "
-    "if name == 'SET' then expire(a[1], a[4]) "
-    "return real.call('SET', a[1], a[2]) end "
-    "if name == 'PEXPIRE' then return expire(a[1], a[2]) end "
-    "if name == 'MGET' then for i = 1, #a, 2 do forget(a[i]) end end "
-    "return real.call(name, ...) end "
-    "redis.pcall = function(name, key, ...) forget(key) "
-    "return real.pcall(name, key, ...) end ";
-
 typedef struct {
     const history_t *history;
     const request_t *request;
@@ -79,33 +56,14 @@ static redis_server_t server;
 /* For one server, and in a cluster. */
 static char script_sha[2][41];
 
-static void load_script(unsigned algorithms, char *sha)
-{
-    char script[32768];
-    const char *rest;
-    redisReply *reply;
-    size_t bytes = limit_sliding_script(algorithms, script, sizeof(script));
-
-    assert_true(bytes < sizeof(script));
-
-    rest = strchr(script, '\n');
-    assert_non_null(strstr(script, "'TIME'"));
-    assert_null(strstr(rest, "'TIME'"));
-
-    reply = redisCommand(server.context, "SCRIPT LOAD %s%s", clock_line, rest);
-    assert_non_null(reply);
-    assert_int_equal(reply->type, REDIS_REPLY_STRING);
-    strcpy(sha, reply->str);
-    freeReplyObject(reply);
-}
-
 static int start(void **state)
 {
     (void)state;
     assert_true(redis_server_start(&server));
 
-    load_script(0x1f, script_sha[0]);
-    load_script(0x1f | LIMIT_SLIDING_SCRIPT_CLUSTER, script_sha[1]);
+    redis_server_load(&server, 0x1f, script_sha[0]);
+    redis_server_load(&server, 0x1f | LIMIT_SLIDING_SCRIPT_CLUSTER,
+                      script_sha[1]);
 
     return 0;
 }
@@ -266,8 +224,8 @@ static int is_same(const run_t *run)
     }
 
     /* as Bucket's state divides its bits */
-    unsigned time = bits_of(run->policy.window_ms) + bits_of(run->policy.burst)
-                    + 2;
+    unsigned time
+        = bits_of(run->policy.window_ms) + bits_of(run->policy.burst) + 2;
     unsigned mantissa = 56 - (time < 24 ? 24 : time > 34 ? 34 : time);
 
     for (size_t i = 0; i < HISTORY_LENGTH; i++) {
@@ -574,8 +532,8 @@ static void consumes_all_or_none(void **state)
         "0 5 1 1 1");
 
     /* a later ask of the same call sees what an earlier one consumed */
-    assert_string_equal(
-        call("2 c c", "1 2 3600000 5 0 3 0 1 1 1 1 1 1"), "1 5 0 0 5 3");
+    assert_string_equal(call("2 c c", "1 2 3600000 5 0 3 0 1 1 1 1 1 1"),
+                        "1 5 0 0 5 3");
 }
 
 static void answers_without_asks(void **state)
@@ -587,8 +545,9 @@ static void answers_without_asks(void **state)
 static void limits_of_keys_override(void **state)
 {
     static const char *const malformed[]
-        = {"banana", "0", "0r/s", "-1r/s", "1r/w", "10r/s ", "4194303",
-           "99999999999999999999", "1r/", "r/s", "1.5r/s"};
+        = {"banana", "0",      "0r/s",    "-1r/s",
+           "1r/w",   "10r/s ", "4194303", "99999999999999999999",
+           "1r/",    "r/s",    "1.5r/s"};
 
     (void)state;
     forget_all();
@@ -606,8 +565,8 @@ static void limits_of_keys_override(void **state)
     assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0 0");
 
     for (size_t i = 0; i < LENGTH(malformed); i++) {
-        redisReply *reply = redisCommand(server.context, "SET k:limit %s",
-                                         malformed[i]);
+        redisReply *reply
+            = redisCommand(server.context, "SET k:limit %s", malformed[i]);
         freeReplyObject(reply);
         assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
                             "0 -2 0 8");
@@ -618,7 +577,7 @@ static void limits_of_keys_override(void **state)
 static void other_states_count_as_none(void **state)
 {
     static const char *const kinds[]
-        = {"0 3600000 2 1 1 0", "0 60000 2 1 1 0", "0 3600000 2 3 1 0",
+        = {"0 3600000 2 1 1 0", "0 60000 2 1 1 0",   "0 3600000 2 3 1 0",
            "1 3600000 2 0 1 0", "2 3600000 2 0 1 0", "2 60000 2 0 1 0",
            "3 3600000 2 0 1 0", "4 3600000 2 1 1 0", "4 60000 2 1 1 0"};
 
@@ -658,10 +617,9 @@ static void keys_are_small_and_expire(void **state)
     call("1 limit_sliding:api:{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}",
          "1 0 60000 100 1 1 0 1 1 1");
 
-    assert_in_range(
-        number("MEMORY USAGE limit_sliding:api:"
-               "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
-        1, 150);
+    assert_in_range(number("MEMORY USAGE limit_sliding:api:"
+                           "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
+                    1, 150);
 
     for (int algorithm = 0; algorithm <= LIMIT_SLIDING_LEAKY_BUCKET;
          algorithm++) {
@@ -731,8 +689,7 @@ static void grants_nothing_without_memory(void **state)
         call("1 old", text);
         usleep(algorithm == LIMIT_SLIDING_LOG ? 300000 : 0);
 
-        freeReplyObject(
-            redisCommand(server.context, "CONFIG SET maxmemory 1"));
+        freeReplyObject(redisCommand(server.context, "CONFIG SET maxmemory 1"));
 
         reply = call_reply("1 old", text);
         assert_int_equal(reply->type, REDIS_REPLY_ERROR);
@@ -743,8 +700,7 @@ static void grants_nothing_without_memory(void **state)
         assert_int_equal(reply->type, REDIS_REPLY_ERROR);
         freeReplyObject(reply);
 
-        freeReplyObject(
-            redisCommand(server.context, "CONFIG SET maxmemory 0"));
+        freeReplyObject(redisCommand(server.context, "CONFIG SET maxmemory 0"));
         forget_all();
     }
 }

@@ -20,6 +20,13 @@ typedef struct {
 /* Starts it and connects; returns 0 if that takes longer than 10 s. */
 int redis_server_start(redis_server_t *server);
 
+/*
+ * Loads the script of limit_sliding_script(), whose digest goes to `sha`.  Its
+ * clock is the last argument of a call, in ms, and keys expire by it.
+ */
+void redis_server_load(redis_server_t *server, unsigned algorithms,
+                       char sha[41]);
+
 /* Stops it and removes all that it left. */
 void redis_server_stop(redis_server_t *server);
 
