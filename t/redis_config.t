@@ -123,6 +123,17 @@ my @wrong = (
         'sentinel_master' ],
     [ block => "$server topology cluster; key_prefix 'a{b}';", 'a{b}',
         qr/must have no "\{" with "topology cluster"/ ],
+    (map { [ http => "$zone zone=one:1m rate=1r/s redis=shared lease=$_;",
+        "lease=$_", qr/must be "off", "auto" or a number/ ] }
+        qw(0 -1 abc 1.5 on 4194303 99999999999999999999)),
+    [ http => "$zone zone=one:1m rate=1r/s redis=shared lease=;", 'lease=' ],
+    [ http => "$zone zone=one:1m rate=1r/s lease=auto;", 'lease=auto',
+        qr/needs the "redis=" parameter/ ],
+    (map { [ http => "$zone zone=one:1m rate=1r/s redis=shared algorithm=$_"
+        . ' lease=10;', 'lease=10', qr/belongs to "algorithm=counter"/ ] }
+        qw(log leaky_bucket)),
+    [ http => "$zone zone=one:1m rate=1r/s redis=shared lease=1 lease=1;",
+        'lease=1' ],
     [ block => "$server key_format md5;",      'md5',     qr/digest/ ],
     [ block => "$server ssl maybe;",           'maybe' ],
     [ block => "$server ssl_verify yes;",      'yes' ],
@@ -250,6 +261,12 @@ TLS
     (map { [ "redis= with algorithm=$_",
         "$zone zone=one:1m rate=10r/s algorithm=$_ redis=shared;", $server ] }
         qw(counter log fixed token_bucket leaky_bucket)),
+    (map { [ "lease=$_", "$zone zone=one:1m rate=10r/s redis=shared lease=$_;",
+        $server ] } qw(off auto 1 4194302)),
+    [ 'lease=off anywhere', "$zone zone=one:1m rate=10r/s algorithm=log"
+        . ' lease=off;', $server ],
+    [ 'lease= of a token bucket', "$zone zone=one:1m rate=10r/s redis=shared"
+        . ' algorithm=token_bucket lease=auto;', $server ],
     [ 'redis= with precision',
         "$zone zone=one:1m rate=10r/s precision=10 redis=shared;", $server ],
     [ 'redis= with a variable rate',

@@ -242,6 +242,18 @@ cmp_ok $passed, '<=', 1000, 'reloads: never above the limit';
 cmp_ok $passed, '>=', 990, '... and hardly less';
 
 
+my $late = LimitSliding::Test->new->start(
+    config() =~ s/zone=little\K(.*?)lease=auto/$1/sr);
+$late->reload(config());
+is scalar $late->log_lines(qr/\[notice\].*"little" starts empty: .*leases/), 1,
+    'leases where there were none: the zone starts empty, and says why';
+$late->get('/little?key=late') for 1 .. 3;
+$late->reload(config() =~ s/zone=little\K(.*?)lease=auto/$1/sr);
+is header($late->get('/little?key=late'), 'X-Source'), 'redis',
+    '... and where there are none any more';
+$late->finish_one;
+
+
 # Nodes that die take their units with them, until the next window.
 
 my $left = left(3);
