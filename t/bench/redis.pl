@@ -46,7 +46,8 @@ if (!LimitSliding::Redis::supported()) {
 }
 
 my ($MODULES) = `'$option{nginx}' -V 2>&1` =~ /--modules-path=(\S+)/;
-my @LUA = map { ($MODULES // '') . "/${_}_module.so" } qw(ndk_http ngx_http_lua);
+my @LUA = map { ($MODULES // '') . "/${_}_module.so" }
+    qw(ndk_http ngx_http_lua);
 my $has_lua = 2 == grep { -r } @LUA;
 
 # How to limit: the directives of a location.
@@ -205,7 +206,7 @@ sub run($way, $case) {
     my $output = do { local $/; <$wrk> };
     close $wrk or die "wrk failed\n$output";
 
-    my ($requests) = $output =~ /(\d+) requests in/ or die $output;
+    my ($requests) = $output =~ /([1-9]\d*) requests in/ or die $output;
     my ($rate) = $output =~ /Requests\/sec:\s+([\d.]+)/;
     my ($rejected) = $output =~ /Non-2xx or 3xx responses: (\d+)/;
     my $expected = $case->{rejected} && $way->{key} ne 'none';
