@@ -59,6 +59,8 @@ my @WAYS = (
       limit => sub ($rate) { "limit_sliding zone=unix-$rate;" } },
     { name => 'Redis, TCP', key => 'tcp', redis => 1,
       limit => sub ($rate) { "limit_sliding zone=tcp-$rate;" } },
+    { name => 'Redis, lease=auto', key => 'lease', redis => 1,
+      limit => sub ($rate) { "limit_sliding zone=lease-$rate;" } },
     $option{peer} ? (
         { name => 'ratelimit, unix socket', key => 'peer-unix', each => 1,
           limit => sub ($rate) { peer('unix', $rate) } },
@@ -123,8 +125,9 @@ sub config() {
     for my $rate (sort keys %RATES) {
         my $per_hour = "rate=$RATES{$rate}r/h";
         $zones .= "limit_sliding_zone \$arg_key zone=$_-$rate:32m $per_hour"
-            . ($_ eq 'memory' ? '' : " redis=$_") . ";\n"
-            for qw(memory unix tcp);
+            . ({ memory => '', lease => ' redis=unix lease=auto' }->{$_}
+                // " redis=$_")
+            . ";\n" for qw(memory unix tcp lease);
         $zones .= "ratelimit_zone $rate key=\$arg_key"
             . " requests=$RATES{$rate} period=1h algo=sliding_window;\n"
             if $option{peer};
