@@ -153,6 +153,11 @@ $nginx = nginx($node->server, timeout => 1,
     block => 'user limiter; password secret;');
 ok defined $nginx->wait_healthy, 'a user: Redis decides';
 $nginx->exact('user');
+$node->command(qw(ACL SETUSER limiter -get));
+is_deeply sources($nginx, 'blind', 2), { fallback => 1 },
+    '... not if it may not read';
+like $nginx->log, qr/NOPERM|can't run this command|no permission/,
+    '... and it is said why';
 $nginx->finish_one;
 
 $nginx = nginx($node->server, timeout => 1);

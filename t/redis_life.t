@@ -242,4 +242,25 @@ close $_ for @held;
 ok defined $nginx->wait_healthy, '... then Redis decides';
 $nginx->finish_one(allow => [ qr/worker_connections are not enough/ ]);
 
+
+# Redis closes connections that rest, as its `timeout` says: that is no failure,
+# however many workers have one.
+
+{
+    local $LimitSliding::Faults::WORKERS = 8;
+    $nginx = LimitSliding::Faults->new(server => $redis->server,
+        worker_processes => 8);
+    ok defined $nginx->wait_healthy, 'eight workers';
+    $redis->kill_clients;
+    ok wait_for(sub { !$redis->clients
+        && !$nginx->connections_to($redis->port) }),
+        'Redis closes their connections';
+    is join(' ', map { $_->{source} }
+        map { $nginx->ask("/allow?key=rest-$_") } 1 .. 4),
+        'redis redis redis redis', '... and decides as ever';
+    is scalar(() = $nginx->log_lines(qr/failed repeatedly/)), 0,
+        '... it has not failed';
+    $nginx->finish_one;
+}
+
 done_testing;

@@ -13,16 +13,25 @@ namespace limit_sliding {
 
 /*
  * While a slot moves, a key that does not exist cannot be read where the slot
- * was: that is an error, and means here that there is none.
+ * was: of a limit that is an error which means that there is none here.  Any
+ * other one is the reply, before anything was written; so is that of a state,
+ * which was there when the call began and must have expired since.
  */
 constexpr std::string_view kReadInCluster = R"lua(
 local keys = #KEYS
 got = {}
-for i = 1, keys do
-  local state = redis.pcall('GET', KEYS[i])
-  local text = redis.pcall('GET', KEYS[i] .. ':limit')
-  got[2 * i - 1] = type(state) == 'string' and state
-  got[2 * i] = type(text) == 'string' and text
+for i = 1, 2 * keys do
+  local is_limit = i % 2 == 0
+  local name = is_limit and KEYS[i / 2] .. ':limit' or KEYS[(i + 1) / 2]
+  local text = redis.pcall('GET', name)
+  if type(text) == 'table' then
+    if not (string.find(text.err, 'WRONGTYPE', 1, true)
+      or is_limit and string.find(text.err, 'non local key', 1, true)) then
+      return text
+    end
+    text = false
+  end
+  got[i] = text
 end
 )lua";
 

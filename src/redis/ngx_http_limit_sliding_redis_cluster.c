@@ -257,7 +257,8 @@ ngx_http_limit_sliding_cluster_rank(ngx_http_limit_sliding_node_t *node)
 }
 
 
-/* Another node than this one answers. */
+/* Another node than this one answers: not one that only a redirection named,
+ * which may be nobody's or the same server. */
 
 ngx_uint_t
 ngx_http_limit_sliding_cluster_is_alive(ngx_http_limit_sliding_node_t *but)
@@ -275,7 +276,8 @@ ngx_http_limit_sliding_cluster_is_alive(ngx_http_limit_sliding_node_t *but)
         node = ngx_queue_data(q, ngx_http_limit_sliding_node_t, queue);
 
         if (node != but && node->failures == 0
-            && node->state == NGX_HTTP_LIMIT_SLIDING_READY)
+            && node->state == NGX_HTTP_LIMIT_SLIDING_READY
+            && (node->mapped || node->seed))
         {
             return 1;
         }

@@ -215,12 +215,15 @@ void
 ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
     ngx_err_t err, char *reason)
 {
-    ngx_uint_t                       ready;
+    ngx_uint_t                       ready, idle;
     ngx_queue_t                      calls;
     ngx_http_limit_sliding_redis_t  *redis;
 
     redis = node->redis;
     ready = (node->state == NGX_HTTP_LIMIT_SLIDING_READY);
+    idle = (ready && node->broken == NULL
+            && ngx_queue_empty(&node->calls)
+            && ngx_queue_empty(&node->due));
 
     if (reason && redis->cluster) {
         ngx_http_limit_sliding_redis_log(redis, err, "%V: %s",
@@ -249,7 +252,10 @@ ngx_http_limit_sliding_node_fail(ngx_http_limit_sliding_node_t *node,
 
     ngx_http_limit_sliding_node_back_off(node);
 
-    ngx_http_limit_sliding_redis_failed(node);
+    if (!idle) {
+        /* one that rested may have been closed for that */
+        ngx_http_limit_sliding_redis_failed(node);
+    }
 
     ngx_http_limit_sliding_node_drop(node, &calls);
 

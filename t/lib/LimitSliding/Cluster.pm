@@ -8,7 +8,7 @@ package LimitSliding::Cluster;
 
 use v5.36;
 
-use List::Util qw(first);
+use List::Util qw(first uniq);
 
 use LimitSliding::Redis ();
 use LimitSliding::Test;
@@ -35,7 +35,7 @@ sub start($self) {
         $masters[$i]->command(qw(CLUSTER ADDSLOTSRANGE),
             int($SLOTS * $i / @masters), int($SLOTS * ($i + 1) / @masters) - 1);
     }
-    $_->command(qw(CLUSTER SET-CONFIG-EPOCH), $_->port % 997 + 1) for @nodes;
+    $nodes[$_]->command(qw(CLUSTER SET-CONFIG-EPOCH), $_ + 1) for 0 .. $#nodes;
     $self->meet($_) for @nodes[1 .. $#nodes];
 
     $self->wait_agreed;
@@ -121,6 +121,11 @@ sub master_of($self, $slot, $from = ($self->alive)[0]) {
 
 # Moves slots as redis-cli --cluster reshard does. `between` is called for each
 # while it is half moved.
+#
+# The new owner takes an epoch above all that it knows. If it does not know
+# another's last one yet, both have the same; one of them then takes a higher
+# one while it still claims what it has just given away, and nodes disagree of
+# that slot for good.
 sub move_slot($self, $slot, $from, $to, $between = sub { }) {
     $to->command(qw(CLUSTER SETSLOT), $slot, 'IMPORTING', $self->id($from));
     $from->command(qw(CLUSTER SETSLOT), $slot, 'MIGRATING', $self->id($to));
@@ -131,8 +136,12 @@ sub move_slot($self, $slot, $from, $to, $between = sub { }) {
             @keys);
     }
     $between->('moved');
+    my @masters = $self->masters;
+    wait_for(sub { 1 == uniq map { $_->command(qw(CLUSTER INFO))
+        =~ /cluster_current_epoch:(\d+)/ } @masters })
+        or die "epochs do not agree\n";
     $_->command(qw(CLUSTER SETSLOT), $slot, 'NODE', $self->id($to))
-        for $to, $from, grep { $_ != $to && $_ != $from } $self->masters;
+        for $to, $from, grep { $_ != $to && $_ != $from } @masters;
 }
 
 # Calls of all.
