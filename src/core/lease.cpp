@@ -114,6 +114,12 @@ bool is_same(const Terms &a, const Terms &b)
     return a.part == b.part && limit(a) == limit(b);
 }
 
+/* The same as a number: where a claim's units were spent. */
+uint64_t origin(const Terms &terms)
+{
+    return terms.part * (uint64_t{LIMIT_SLIDING_LIMIT_MAX} + 1) + limit(terms);
+}
+
 uint64_t remaining(const Terms &terms)
 {
     return terms.numbers & UINT32_MAX;
@@ -279,8 +285,7 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
 }
 
 int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
-                               const limit_sliding_claim_t *claim,
-                               uint64_t now_ms,
+                               limit_sliding_claim_t *claim, uint64_t now_ms,
                                limit_sliding_verdict_t *verdict)
 {
     uint64_t hash = hash_of(*claim);
@@ -297,6 +302,8 @@ int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
         if (!found.lease->exchange(found.word, word)) {
             continue;
         }
+
+        claim->state = origin(found.terms);
 
         *verdict = {};
         verdict->limit = static_cast<uint32_t>(limit(found.terms));
@@ -320,6 +327,7 @@ void limit_sliding_leases_return(limit_sliding_leases_t *leases,
 
     for (uint64_t i = 0; i < kRetries; i++) {
         if (!find(leases, hash, 0, &found) || !is_known(found.terms, now_ms)
+            || claim->state != origin(found.terms)
             || Lease::units(found.word) + claim->cost > kUnits
             || found.lease->exchange(found.word, found.word + claim->cost)) {
             return;

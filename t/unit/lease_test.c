@@ -108,6 +108,40 @@ static void spends_what_was_returned(void **state)
     free(leases);
 }
 
+/* What was spent in one window or part is not given back to the next one. */
+static void returns_to_where_it_was_spent(void **state)
+{
+    limit_sliding_leases_t *leases = make_leases(1);
+    limit_sliding_policy_t policy = fixed_of(DAY_MS);
+    limit_sliding_claim_t claim = lease_claim(&policy, KEY, 1);
+    told_t next = usual, changed = usual;
+
+    (void)state;
+    next.now_ms += DAY_MS;
+    changed.limit++;
+
+    lease_add(leases, &claim, usual, 1, NOW_MS, NOW_MS);
+    assert_true(lease_spend(leases, &claim, NOW_MS));
+    lease_add(leases, &claim, next, 5, NOW_MS + 1, NOW_MS + 1);
+    limit_sliding_leases_return(leases, &claim, NOW_MS + 1);
+    assert_int_equal(lease_drain(leases, &claim, NOW_MS + 1), 5);
+
+    lease_add(leases, &claim, usual, 1, NOW_MS + 2, NOW_MS + 2);
+    assert_true(lease_spend(leases, &claim, NOW_MS + 2));
+    lease_add(leases, &claim, changed, 5, NOW_MS + 3, NOW_MS + 3);
+    limit_sliding_leases_return(leases, &claim, NOW_MS + 3);
+    assert_int_equal(lease_drain(leases, &claim, NOW_MS + 3), 5);
+
+    /* in the same one it is, whoever has asked meanwhile */
+    lease_add(leases, &claim, usual, 1, NOW_MS + 4, NOW_MS + 4);
+    assert_true(lease_spend(leases, &claim, NOW_MS + 4));
+    lease_add(leases, &claim, usual, 5, NOW_MS + 5, NOW_MS + 5);
+    limit_sliding_leases_return(leases, &claim, NOW_MS + 5);
+    assert_int_equal(lease_drain(leases, &claim, NOW_MS + 5), 6);
+
+    free(leases);
+}
+
 /* ---- until when ---- */
 
 static void is_not_spent_for_long_without_asking(void **state)
@@ -386,6 +420,7 @@ int main(void)
         cmocka_unit_test(needs_room_for_a_group),
         cmocka_unit_test(spends_what_was_added),
         cmocka_unit_test(spends_what_was_returned),
+        cmocka_unit_test(returns_to_where_it_was_spent),
         cmocka_unit_test(is_not_spent_for_long_without_asking),
         cmocka_unit_test(is_not_spent_after_the_end),
         cmocka_unit_test(leftovers_lapse_with_their_part),
