@@ -8,8 +8,8 @@
 
 #define LIMIT 1000
 
-/* Clocks are rounded; how early a lease may end, therefore. */
-#define TICK_MS 1
+/* Of two coarse clocks, and rounded; how early a lease may end, therefore. */
+#define TICK_MS 10
 #define EARLY_MS 20
 
 #define KEY 7
