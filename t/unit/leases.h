@@ -7,8 +7,9 @@
 #ifndef LIMIT_SLIDING_UNIT_LEASES_H
 #define LIMIT_SLIDING_UNIT_LEASES_H
 
-#include "lease.h"
 #include "support.h"
+
+#include "lease.h"
 
 /* A table of so many groups of two leases, where a key has one of a group. */
 #define LEASES_BYTES(groups) (64 + 128 * (groups))
