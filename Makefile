@@ -144,7 +144,7 @@ unit: $(unit_TESTS)  ## the unit tests of the core alone
 sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan
 	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
 
-model:  ## check models of the table and its rings with spin
+model:  ## check models of the table, its rings and leases with spin
 	@t/model/run
 
 

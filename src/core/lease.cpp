@@ -16,10 +16,18 @@ using namespace limit_sliding;
 namespace {
 
 constexpr size_t kLeases = 2; /* candidates of a key */
-constexpr uint64_t kRetries = 16;
+constexpr uint64_t kRetries = 512;
 
-/* Between two clocks: each is read in whole milliseconds, and they drift. */
-constexpr uint64_t kMarginMs = 2;
+/* In one of so many a lease is taken over that is still being written. */
+constexpr uint64_t kPatience = 64;
+
+/*
+ * Between two readings of NGINX's clock, which is the kernel's coarse one: each
+ * is late by up to a tick, of at most 10 ms, and rounded; and clocks drift.
+ */
+constexpr uint64_t kMarginMs = 12;
+
+constexpr unsigned kLimitBits = 23;
 
 /* As in the script. */
 constexpr uint64_t kEpochsPerWindow = 16;
@@ -75,22 +83,28 @@ bool find(const limit_sliding_leases_t *leases, uint64_t hash, uint64_t units,
     return false;
 }
 
-/* Where a new key's lease goes; null if all candidates are others'. */
-Lease *victim_of(const limit_sliding_leases_t *leases, uint64_t hash,
-                 uint64_t now_ms)
+/* Where a new key's lease goes; false if all candidates are others'. */
+bool find_victim(const limit_sliding_leases_t *leases, uint64_t hash,
+                 uint64_t now_ms, bool patient, Found *found)
 {
     Lease *group = group_of(leases, hash);
-    Lease *victim = nullptr;
+
+    found->lease = nullptr;
 
     for (size_t i = 0; i < kLeases; i++) {
-        if (!group[i].is_in_use(now_ms)
-            && (victim == nullptr
-                || group[i].known_ms() < victim->known_ms())) {
-            victim = &group[i];
+        uint64_t word = group[i].word();
+        bool is_others
+            = group[i].is_whole(word) ? group[i].is_in_use(now_ms) : patient;
+
+        if (!is_others
+            && (found->lease == nullptr
+                || group[i].known_ms() < found->lease->known_ms())) {
+            found->lease = &group[i];
+            found->word = word;
         }
     }
 
-    return victim;
+    return found->lease != nullptr;
 }
 
 /* May units be spent without asking Redis? */
@@ -141,7 +155,7 @@ void set_part(const limit_sliding_policy_t &policy, uint64_t now_ms,
 
 uint64_t limit(const Terms &terms)
 {
-    return terms.numbers >> 32;
+    return terms.numbers >> kLimitBits;
 }
 
 /* Do units of the one count as those of the other? */
@@ -150,9 +164,15 @@ bool is_same(const Terms &a, const Terms &b)
     return a.part == b.part && limit(a) == limit(b);
 }
 
+/* The same as a number: where a claim's units were spent. */
+uint64_t origin(const Terms &terms)
+{
+    return terms.part * (uint64_t{LIMIT_SLIDING_LIMIT_MAX} + 1) + limit(terms);
+}
+
 uint64_t remaining(const Terms &terms)
 {
-    return terms.numbers & UINT32_MAX;
+    return terms.numbers & ((uint64_t{1} << kLimitBits) - 1);
 }
 
 /* How long the present part lasts, whose beginnings are a part apart. */
@@ -241,7 +261,7 @@ uint32_t limit_sliding_leases_want(const limit_sliding_leases_t *leases,
 
     if (!find(leases, hash, 0, &found)) {
         return size == LIMIT_SLIDING_LEASE_AUTO
-                       || victim_of(leases, hash, now_ms) == nullptr
+                       || !find_victim(leases, hash, now_ms, false, &found)
                    ? 0
                    : static_cast<uint32_t>(wanted);
     }
@@ -268,7 +288,7 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
                    0,
                    sent_ms,
                    now_ms + verdict->reset_ms,
-                   uint64_t{remote->limit} << 32 | verdict->remaining,
+                   uint64_t{remote->limit} << kLimitBits | verdict->remaining,
                    0};
     uint64_t held = units;
 
@@ -287,14 +307,14 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
                 return;
             }
 
-        } else {
-            found.lease = victim_of(leases, hash, now_ms);
-
-            if (found.lease == nullptr) {
+        } else if (!find_victim(leases, hash, now_ms,
+                                held > 0 && (i + 1) % kPatience > 0, &found)) {
+            if (held == 0) {
                 return;
             }
 
-            found.word = found.lease->word();
+            /* that of this key may be under way */
+            continue;
         }
 
         uint64_t word = Lease::next(found.word);
@@ -307,17 +327,15 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
         held = std::min(held, kUnits);
         terms.granted = held;
 
-        found.lease->write(hash, word, terms);
-
-        if (found.lease->exchange(word, word + held)) {
+        if (found.lease->write(hash, word, terms)
+            && found.lease->exchange(word, word + held)) {
             return;
         }
     }
 }
 
 int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
-                               const limit_sliding_claim_t *claim,
-                               uint64_t now_ms,
+                               limit_sliding_claim_t *claim, uint64_t now_ms,
                                limit_sliding_verdict_t *verdict)
 {
     uint64_t hash = hash_of(*claim);
@@ -334,6 +352,8 @@ int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
         if (!found.lease->exchange(found.word, word)) {
             continue;
         }
+
+        claim->state = origin(found.terms);
 
         *verdict = {};
         verdict->limit = static_cast<uint32_t>(limit(found.terms));
@@ -356,7 +376,13 @@ void limit_sliding_leases_return(limit_sliding_leases_t *leases,
     Found found;
 
     for (uint64_t i = 0; i < kRetries; i++) {
-        if (!find(leases, hash, 0, &found) || !is_known(found.terms, now_ms)
+        if (!find(leases, hash, 0, &found)) {
+            /* it may be under way */
+            continue;
+        }
+
+        if (!is_known(found.terms, now_ms)
+            || claim->state != origin(found.terms)
             || Lease::units(found.word) + claim->cost > kUnits
             || found.lease->exchange(found.word, found.word + claim->cost)) {
             return;

@@ -67,13 +67,14 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
 
 /*
  * Spends the claim's cost.  Returns 1 and describes the key in *verdict, or 0
- * if there are not as many units.
+ * if there are not as many units.  Of which window they were is noted in the
+ * claim's state.
  */
 int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
-    const limit_sliding_claim_t *claim, uint64_t now_ms,
+    limit_sliding_claim_t *claim, uint64_t now_ms,
     limit_sliding_verdict_t *verdict);
 
-/* Gives back what was just spent for a claim. */
+/* Gives back what was just spent for a claim, unless its window is over. */
 void limit_sliding_leases_return(limit_sliding_leases_t *leases,
     const limit_sliding_claim_t *claim, uint64_t now_ms);
 

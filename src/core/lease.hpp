@@ -14,6 +14,7 @@
 
 namespace limit_sliding {
 
+/* Of 48 bits each. */
 struct Terms {
     uint64_t part;     /* of the window, in which the units count */
     uint64_t until_ms; /* it ends */
@@ -33,12 +34,18 @@ constexpr size_t kTerms = sizeof(Terms) / sizeof(uint64_t);
  * writes a lease first takes all units out of the word and begins a new
  * generation, then writes the terms, and only then puts units in; whoever
  * spends changes the word alone, from the generation of which the terms are.
+ *
  * As in refusals.cpp, terms are valid if their check is: terms of mixed origin,
- * or of another generation, are nobody's, and their units are lost.
+ * or of another generation, are nobody's.  Who writes terms may be slow, and
+ * another may have begun a generation since: every value has some bits of its
+ * generation, and is written by compare-and-swap as long as the word is of the
+ * writer's, so that what is newer stays.
  */
 class alignas(64) Lease {
 public:
     static uint64_t units(uint64_t word) { return word & kUnits; }
+
+    static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
 
     uint64_t word() const { return word_.load(std::memory_order_acquire); }
 
@@ -55,7 +62,7 @@ public:
         uint64_t values[kTerms];
 
         for (size_t i = 0; i < kTerms; i++) {
-            values[i] = terms_[i].load(std::memory_order_relaxed);
+            values[i] = load(i);
         }
 
         *terms = {values[0], values[1], values[2],
@@ -65,34 +72,43 @@ public:
                == check(hash, word, values);
     }
 
-    void write(uint64_t hash, uint64_t word, const Terms &terms)
+    /* By who has just begun this word; 0 if another has begun one since. */
+    bool write(uint64_t hash, uint64_t word, const Terms &terms)
     {
         const uint64_t values[kTerms]
             = {terms.part,     terms.until_ms, terms.known_ms,
                terms.reset_ms, terms.numbers,  terms.granted};
 
-        check_.store(check(hash, word, values), std::memory_order_relaxed);
+        bool is_ours = replace(&check_, word, check(hash, word, values));
 
-        for (size_t i = 0; i < kTerms; i++) {
-            terms_[i].store(values[i], std::memory_order_relaxed);
+        for (size_t i = 0; i < kTerms && is_ours; i++) {
+            is_ours
+                = replace(&terms_[i], word, values[i] << kTagBits | tag(word));
         }
+
+        return is_ours;
     }
 
-    uint64_t known_ms() const
+    uint64_t known_ms() const { return load(2); }
+
+    /* 0 while terms are being written, or if who did so has died. */
+    bool is_whole(uint64_t word) const
     {
-        return terms_[2].load(std::memory_order_relaxed);
+        return (terms_[5].load(std::memory_order_relaxed) & kTag) == tag(word);
     }
 
     /* Of whatever key; one that was granted nothing is not worth to be kept. */
     bool is_in_use(uint64_t now_ms) const
     {
-        return terms_[5].load(std::memory_order_relaxed) > 0
-               && now_ms < known_ms() + LIMIT_SLIDING_LEASE_MS;
+        return load(5) > 0 && now_ms < known_ms() + LIMIT_SLIDING_LEASE_MS;
     }
 
-    static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
-
 private:
+    static constexpr unsigned kTagBits = 16;
+    static constexpr uint64_t kTag = (uint64_t{1} << kTagBits) - 1;
+
+    static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
+
     static uint64_t check(uint64_t hash, uint64_t word, const uint64_t *values)
     {
         uint64_t sum = mixed(hash ^ word >> kUnitBits);
@@ -103,6 +119,26 @@ private:
         }
 
         return sum;
+    }
+
+    uint64_t load(size_t i) const
+    {
+        return terms_[i].load(std::memory_order_relaxed) >> kTagBits;
+    }
+
+    /* What is replaced was read while the word was ours, or is not replaced. */
+    bool replace(std::atomic<uint64_t> *value, uint64_t word, uint64_t with)
+    {
+        uint64_t was = value->load(std::memory_order_acquire);
+
+        do {
+            if (this->word() != word) {
+                return false;
+            }
+        } while (!value->compare_exchange_strong(
+            was, with, std::memory_order_acq_rel, std::memory_order_acquire));
+
+        return true;
     }
 
     std::atomic<uint64_t> word_;

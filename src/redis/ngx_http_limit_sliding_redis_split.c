@@ -365,6 +365,7 @@ ngx_http_limit_sliding_give_back(ngx_http_limit_sliding_split_t *split,
         }
 
         if (remote->source == NGX_HTTP_LIMIT_SLIDING_LEASE) {
+            part->claim.state = split->claims[piece->first + i].state;
             limit_sliding_leases_return(part->zone->leases, &part->claim,
                                         ngx_current_msec);
             continue;

@@ -4,30 +4,10 @@
 
 /*
  * A process stops at each one of its accesses to shared memory: for good, or
- * until others have had theirs.  The zone is protected, so that every access
- * is a fault.  Its handler plays the others, or lets the access happen, after
- * which the processor's trap flag calls another handler.
+ * until others have had theirs.
  */
 
-#include "support.h"
-
-#include <signal.h>
-#include <stdio.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#ifndef __has_feature
-#define __has_feature(feature) 0
-#endif
-
-/* TSan has its own idea of signals, and nothing to find in one thread */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)                      \
-    && !__has_feature(thread_sanitizer)
-#define CAN_STEP 1
-#include <ucontext.h>
-#else
-#define CAN_STEP 0
-#endif
+#include "step.h"
 
 #define KEY 1
 #define TIMES_MAX 100
@@ -35,9 +15,6 @@
 
 /* Room for many rings. */
 #define RINGS_BYTES (LIMIT_SLIDING_ZONE_ALIGN + 16 * 1024)
-
-/* A decision that never ends is ended by this. */
-#define PATIENCE_S 20
 
 typedef struct scene_s {
     limit_sliding_algorithm_t algorithm;
@@ -61,9 +38,6 @@ typedef struct scene_s {
 
 static struct {
     scene_t *scene;
-    void (*after)(void); /* an access, of which there were: */
-    unsigned accesses;
-    unsigned stop_at; /* before this one; 0: never */
     uint8_t *memory;  /* the zone after the last one */
     unsigned deaths;  /* after which the zone was another */
     unsigned wrong;
@@ -74,73 +48,17 @@ static struct {
 static void wrong(unsigned rest)
 {
     run.wrong++;
-    run.wrong_at = run.accesses;
+    run.wrong_at = step.accesses;
     run.wrong_rest = rest;
 }
 
 static void others(void);
 
-/* ---- one access after another ---- */
-
-#define TRAP_FLAG 0x100u
-
-static void set_trap(void *context, int on)
-{
-    ucontext_t *user = context;
-    greg_t flags = user->uc_mcontext.gregs[REG_EFL] & ~(greg_t)TRAP_FLAG;
-
-    user->uc_mcontext.gregs[REG_EFL] = flags | (on ? TRAP_FLAG : 0);
-}
-
-static void protect(int protection)
-{
-    if (mprotect(run.scene->zone, run.scene->bytes, protection) != 0) {
-        abort();
-    }
-}
-
-static void on_fault(int number, siginfo_t *info, void *context)
-{
-    uintptr_t at = (uintptr_t)info->si_addr - (uintptr_t)run.scene->zone;
-
-    if (at >= run.scene->bytes) {
-        signal(number, SIG_DFL);
-        return;
-    }
-
-    run.accesses++;
-    protect(PROT_READ | PROT_WRITE);
-
-    if (run.accesses == run.stop_at) {
-        others();
-        return;
-    }
-
-    set_trap(context, 1);
-}
-
-static void on_trap(int number, siginfo_t *info, void *context)
-{
-    (void)number;
-    (void)info;
-
-    set_trap(context, 0);
-
-    if (run.after != NULL) {
-        run.after();
-    }
-
-    protect(PROT_NONE);
-}
-
 static void work_in_steps(scene_t *scene, void (*after)(void))
 {
-    run.after = after;
-    run.accesses = 0;
-
-    protect(PROT_NONE);
-    scene->work(scene);
-    protect(PROT_READ | PROT_WRITE);
+    step.after = after;
+    step.stopped = others;
+    STEP_THROUGH(scene->work(scene));
 }
 
 /* ---- scenes ---- */
@@ -253,13 +171,7 @@ static void work_describe(scene_t *scene)
 
 static void begin(scene_t *scene)
 {
-    struct sigaction fault
-        = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
-    struct sigaction trap = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
-    void *memory = mmap(NULL, scene->bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(memory != MAP_FAILED);
+    void *memory = step_begin(scene->bytes);
 
     scene->policy = evicting(MINUTE_MS);
     scene->policy.algorithm = scene->algorithm;
@@ -277,18 +189,11 @@ static void begin(scene_t *scene)
     run.scene = scene;
     run.memory = (uint8_t *)make_zone_for(&scene->policy, scene->bytes);
     memcpy(run.memory, scene->zone, scene->bytes);
-
-    assert_int_equal(sigaction(SIGSEGV, &fault, NULL), 0);
-    assert_int_equal(sigaction(SIGTRAP, &trap, NULL), 0);
-    alarm(PATIENCE_S);
 }
 
 static void end(scene_t *scene)
 {
-    alarm(0);
-    signal(SIGSEGV, SIG_DFL);
-    signal(SIGTRAP, SIG_DFL);
-    munmap(scene->zone, scene->bytes);
+    step_end();
     free(run.memory);
 
     if (run.wrong != 0) {
@@ -416,12 +321,12 @@ static void check_stalls(scene_t scene,
         memcpy(scene.zone, run.memory, scene.bytes);
 
         run.scene = &scene;
-        run.stop_at++;
+        step.stop_at++;
         work_in_steps(&scene, NULL);
         check(&scene, start.now_ms);
-    } while (run.accesses >= run.stop_at);
+    } while (step.accesses >= step.stop_at);
 
-    assert_true(run.stop_at > 3);
+    assert_true(step.stop_at > 3);
     end(&scene);
 }
 

@@ -1,0 +1,175 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* Leases: how many units are asked for. */
+
+#include "leases.h"
+
+#define AUTO LIMIT_SLIDING_LEASE_AUTO
+#define LIMIT 1000
+#define KEY 7
+
+static const told_t usual = {SERVER_MS, LIMIT, 900, 5000};
+
+static void fills_up_to_a_fixed_size(void **state)
+{
+    limit_sliding_leases_t *leases = make_leases(1);
+    limit_sliding_policy_t policy = fixed_of(DAY_MS);
+    limit_sliding_claim_t claim = lease_claim(&policy, KEY, 1);
+    told_t end = usual;
+
+    (void)state;
+
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, 50, 1, NOW_MS), 49);
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, 50, 50, NOW_MS), 0);
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, 50, 70, NOW_MS), 0);
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, 1, 1, NOW_MS), 0);
+
+    lease_add(leases, &claim, usual, 49, NOW_MS, NOW_MS);
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, 50, 1, NOW_MS), 0);
+    assert_true(lease_spend(leases, &claim, NOW_MS));
+    assert_true(lease_spend(leases, &claim, NOW_MS));
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, 50, 1, NOW_MS), 2);
+
+    /* what has lapsed is not had */
+    end.now_ms = PRESENT * DAY_MS - 100;
+    lease_add(leases, &claim, end, 49, NOW_MS, NOW_MS);
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, 50, 1, NOW_MS), 0);
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, 50, 1, NOW_MS + 100), 49);
+
+    free(leases);
+}
+
+static uint32_t wanted(const told_t *told, uint64_t window_ms, uint32_t needed,
+                       uint64_t after_ms)
+{
+    limit_sliding_leases_t *leases = make_leases(1);
+    limit_sliding_policy_t policy = fixed_of(window_ms);
+    limit_sliding_claim_t claim = lease_claim(&policy, KEY, 1);
+    uint32_t units;
+
+    /* of a key seen first nothing is known */
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claim, AUTO, needed, NOW_MS), 0);
+
+    lease_add(leases, &claim, *told, 0, NOW_MS, NOW_MS + 1);
+    units = limit_sliding_leases_want(leases, &claim, AUTO, needed,
+                                      NOW_MS + after_ms);
+    free(leases);
+
+    return units;
+}
+
+static void follows_demand(void **state)
+{
+    told_t plenty = {SERVER_MS, LIMIT_MAX, LIMIT_MAX, 0};
+    told_t near_end = {SERVER_MS, LIMIT, 319, 0};
+    told_t single = {SERVER_MS, LIMIT, 31, 0};
+    told_t last = {PRESENT * DAY_MS - 60, LIMIT_MAX, LIMIT_MAX, 0};
+
+    (void)state;
+
+    /* as many as 250 ms would use, twice the demand at most */
+    assert_int_equal(wanted(&plenty, DAY_MS, 100, 250), 100);
+    assert_int_equal(wanted(&plenty, DAY_MS, 100, 500), 50);
+    assert_int_equal(wanted(&plenty, DAY_MS, 100, 10), 200);
+    assert_int_equal(wanted(&plenty, DAY_MS, 100, 0), 200);
+
+    /* slow keys */
+    assert_int_equal(wanted(&plenty, DAY_MS, 1, 251), 0);
+    assert_int_equal(wanted(&plenty, DAY_MS, 3, 100000), 0);
+
+    /* a 128th of a short window: 10 s have 78 ms, 100 ms have none */
+    assert_int_equal(wanted(&plenty, 10000, 100, 100), 78);
+    assert_int_equal(wanted(&plenty, 100, 100, 1), 0);
+
+    /* little is left in Redis */
+    assert_int_equal(wanted(&near_end, DAY_MS, 100, 10), 9);
+    assert_int_equal(wanted(&single, DAY_MS, 100, 10), 0);
+
+    /* little is left of the window: 10 of 50 ms, or so */
+    assert_in_range(wanted(&last, DAY_MS, 100, 40), 1, 50);
+    /* the next one lasts a day */
+    assert_int_equal(wanted(&last, DAY_MS, 100, 125), 200);
+}
+
+/* The same bounds at random, and in numbers wide enough for all of them. */
+static void never_asks_for_too_much(void **state)
+{
+    static const uint32_t sizes[] = {1, 50, LIMIT_MAX, AUTO};
+    uint64_t random = 7;
+    unsigned some = 0;
+
+    (void)state;
+
+    for (unsigned i = 0; i < 300000; i++) {
+        limit_sliding_leases_t *leases = make_leases(1);
+        limit_sliding_policy_t policy = fixed_of(random_window_ms(&random));
+        limit_sliding_claim_t claim = lease_claim(&policy, KEY, 1);
+        uint32_t size = sizes[random_below(&random, LENGTH(sizes))];
+        uint32_t needed = (uint32_t)random_scale(&random, 1, LIMIT_MAX);
+        uint32_t units = (uint32_t)random_scale(&random, 1, LIMIT_MAX) - 1;
+        uint64_t sent_ms = i % 2 ? NOW_MS : random_time(&random);
+        uint64_t now_ms = random_time(&random);
+        told_t told = {random_next(&random) >> 20, LIMIT_MAX,
+                       (uint32_t)random_scale(&random, 1, LIMIT_MAX), 0};
+        uint64_t parts = 1 + random_below(&random, 60);
+        uint64_t left_ms, elapsed_ms, used, want;
+
+        policy.precision = (uint32_t)parts;
+        policy.algorithm = i % 3 ? LIMIT_SLIDING_COUNTER : LIMIT_SLIDING_FIXED;
+        parts = i % 3 ? parts : 1;
+        left_ms = part_left_ms(policy.window_ms, parts, told.now_ms);
+
+        lease_add(leases, &claim, told, units, sent_ms, sent_ms);
+
+        if (now_ms < sent_ms + LEASE_MS / 2 && units > 10) {
+            claim.cost = units / 2;
+            units -= lease_spend(leases, &claim, now_ms) ? claim.cost : 0;
+        }
+
+        want = limit_sliding_leases_want(leases, &claim, size, needed, now_ms);
+        some += want > 0;
+
+        if (size != AUTO) {
+            assert_in_range(want, 0, size);
+        } else if (want > 0) {
+            used = needed + (claim.cost > 1 ? claim.cost : 0);
+            elapsed_ms = now_ms > sent_ms ? now_ms - sent_ms : 1;
+            assert_in_range(want, 1, 2 * used);
+            assert_in_range(want, 1, told.remaining / 32);
+            assert_true((unsigned __int128)want * elapsed_ms <= used * 250);
+            assert_true(want * elapsed_ms
+                        <= used * (policy.window_ms / parts / 128));
+
+            if (elapsed_ms < left_ms && now_ms >= sent_ms) {
+                assert_true(want * elapsed_ms
+                            <= used * (left_ms - elapsed_ms));
+            }
+        }
+
+        free(leases);
+    }
+
+    assert_in_range(some, 30000, 300000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fills_up_to_a_fixed_size),
+        cmocka_unit_test(follows_demand),
+        cmocka_unit_test(never_asks_for_too_much),
+    };
+
+    return cmocka_run_group_tests_name("lease want", tests, NULL, NULL);
+}

@@ -1,0 +1,132 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* Leases of keys that are numbers, for the tests of leases. */
+
+#ifndef LIMIT_SLIDING_UNIT_LEASES_H
+#define LIMIT_SLIDING_UNIT_LEASES_H
+
+#include "support.h"
+
+#include "lease.h"
+
+/* A table of so many groups of two leases, where a key has one of a group. */
+#define LEASES_BYTES(groups) (64 + 128 * (groups))
+#define GROUP_LEASES 2
+
+#define LEASE_MS LIMIT_SLIDING_LEASE_MS
+
+/* This machine's clock, and the server's at the same time. */
+#define NOW_MS 5000000ull
+#define SERVER_MS (PRESENT * DAY_MS + 12345)
+
+/* What Redis told of a key, when by its clock. */
+typedef struct {
+    uint64_t now_ms;
+    uint32_t limit;
+    uint32_t remaining;
+    uint64_t reset_ms;
+} told_t;
+
+static inline limit_sliding_leases_t *make_leases(size_t groups)
+{
+    void *memory = aligned_alloc(64, LEASES_BYTES(groups));
+    limit_sliding_leases_t *leases;
+
+    assert_non_null(memory);
+    memset(memory, 0, LEASES_BYTES(groups));
+
+    leases = limit_sliding_leases_init(memory, LEASES_BYTES(groups));
+    assert_ptr_equal(leases, memory);
+
+    return leases;
+}
+
+static inline limit_sliding_policy_t fixed_of(uint64_t window_ms)
+{
+    limit_sliding_policy_t policy = evicting(window_ms);
+
+    policy.algorithm = LIMIT_SLIDING_FIXED;
+
+    return policy;
+}
+
+/* By the server's clock: from then, in how many ms another part begins. */
+static inline uint64_t part_left_ms(uint64_t window_ms, uint64_t parts,
+                                    uint64_t now_ms)
+{
+    uint64_t next = now_ms * parts / window_ms + 1;
+
+    return (next * window_ms + parts - 1) / parts - now_ms;
+}
+
+/* Any time, most often near NOW_MS. */
+static inline uint64_t random_time(uint64_t *random)
+{
+    switch (random_below(random, 4)) {
+    case 0:
+        return NOW_MS - random_below(random, 3000);
+    case 1:
+        return NOW_MS + random_below(random, 3000);
+    case 2:
+        return random_below(random, 1ull << 40);
+    default:
+        return random_next(random) >> random_below(random, 64);
+    }
+}
+
+static inline limit_sliding_claim_t lease_claim(
+    const limit_sliding_policy_t *policy, uint64_t key, uint32_t cost)
+{
+    limit_sliding_claim_t claim = {0};
+
+    claim.policy = policy;
+    claim.hash = (key + 1) * 0x9e3779b97f4a7c15;
+    claim.limit = 1000000;
+    claim.cost = cost;
+
+    return claim;
+}
+
+/* An answer to what was asked at `sent_ms`. */
+static inline void lease_add(limit_sliding_leases_t *leases,
+                             const limit_sliding_claim_t *claim, told_t told,
+                             uint32_t units, uint64_t sent_ms, uint64_t now_ms)
+{
+    limit_sliding_remote_t remote = {told.now_ms, told.limit, NULL};
+    limit_sliding_verdict_t verdict
+        = {.limit = told.limit,
+           .remaining = told.remaining,
+           .reset_ms = told.reset_ms};
+
+    limit_sliding_leases_add(leases, claim, &remote, &verdict, units, sent_ms,
+                             now_ms);
+}
+
+static inline int lease_spend(limit_sliding_leases_t *leases,
+                              limit_sliding_claim_t *claim, uint64_t now_ms)
+{
+    limit_sliding_verdict_t verdict;
+
+    return limit_sliding_leases_spend(leases, claim, now_ms, &verdict);
+}
+
+/* Takes all that can be spent then. */
+static inline uint32_t lease_drain(limit_sliding_leases_t *leases,
+                                   const limit_sliding_claim_t *claim,
+                                   uint64_t now_ms)
+{
+    limit_sliding_claim_t one = *claim;
+    uint32_t units = 0;
+
+    one.cost = 1;
+
+    while (lease_spend(leases, &one, now_ms)) {
+        units++;
+    }
+
+    return units;
+}
+
+#endif
