@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Leases: how many units are asked for. */
+/* Leases: how many units are asked for, if any, at whatever time. */
 
 #include "leases.h"
 
@@ -11,6 +11,35 @@
 #define KEY 7
 
 static const told_t usual = {SERVER_MS, LIMIT, 900, 5000};
+
+/* A group has two leases; who asked within LEASE_MS keeps his. */
+static void keeps_what_is_in_use(void **state)
+{
+    limit_sliding_leases_t *leases = make_leases(1);
+    limit_sliding_policy_t policy = fixed_of(DAY_MS);
+    limit_sliding_claim_t claims[4];
+
+    (void)state;
+
+    for (uint64_t key = 0; key < LENGTH(claims); key++) {
+        claims[key] = lease_claim(&policy, key, 1);
+        lease_add(leases, &claims[key], usual, 10, NOW_MS + key, NOW_MS + key);
+    }
+
+    assert_true(lease_spend(leases, &claims[0], NOW_MS + 10));
+    assert_true(lease_spend(leases, &claims[1], NOW_MS + 10));
+    assert_false(lease_spend(leases, &claims[2], NOW_MS + 10));
+    assert_int_equal(
+        limit_sliding_leases_want(leases, &claims[2], 50, 1, NOW_MS + 10), 0);
+
+    lease_add(leases, &claims[2], usual, 10, NOW_MS + LEASE_MS,
+              NOW_MS + LEASE_MS);
+    assert_true(lease_spend(leases, &claims[2], NOW_MS + LEASE_MS));
+    assert_false(lease_spend(leases, &claims[0], NOW_MS + LEASE_MS));
+    assert_true(lease_spend(leases, &claims[1], NOW_MS + LEASE_MS));
+
+    free(leases);
+}
 
 static void fills_up_to_a_fixed_size(void **state)
 {
@@ -163,12 +192,45 @@ static void never_asks_for_too_much(void **state)
     assert_in_range(some, 30000, 300000);
 }
 
+/* Nothing but its own units is spent, whatever time it is said to be. */
+static void survives_any_time(void **state)
+{
+    uint64_t random = 3;
+
+    (void)state;
+
+    for (unsigned i = 0; i < 100000; i++) {
+        limit_sliding_leases_t *leases = make_leases(1);
+        limit_sliding_policy_t policy = fixed_of(random_window_ms(&random));
+        limit_sliding_claim_t claim = lease_claim(&policy, KEY, 1);
+        uint64_t sent_ms = random_time(&random), spent = 0;
+        told_t told = {random_time(&random), LIMIT_MAX, LIMIT_MAX,
+                       random_window_ms(&random)};
+
+        lease_add(leases, &claim, told, 3, sent_ms, random_time(&random));
+
+        for (unsigned j = 0; j < 8; j++) {
+            uint64_t now_ms = random_time(&random);
+            int is_spent = lease_spend(leases, &claim, now_ms);
+
+            spent += is_spent != 0;
+            assert_false(is_spent && now_ms >= sent_ms
+                         && now_ms - sent_ms >= LEASE_MS);
+        }
+
+        assert_in_range(spent, 0, 3);
+        free(leases);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keeps_what_is_in_use),
         cmocka_unit_test(fills_up_to_a_fixed_size),
         cmocka_unit_test(follows_demand),
         cmocka_unit_test(never_asks_for_too_much),
+        cmocka_unit_test(survives_any_time),
     };
 
     return cmocka_run_group_tests_name("lease want", tests, NULL, NULL);
