@@ -19,6 +19,8 @@ ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_find_ctx(
 ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_extend_ctx(
     ngx_http_request_t *r, ngx_http_limit_sliding_ctx_t *octx,
     ngx_uint_t nclaims);
+ngx_uint_t ngx_http_limit_sliding_is_decided(
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_zone_t *zone);
 void ngx_http_limit_sliding_cleanup(void *data);
 
 
@@ -49,6 +51,20 @@ ngx_http_limit_sliding_get(ngx_http_request_t *r,
     text->data = vv->data;
 
     return NGX_OK;
+}
+
+
+/* Nothing is lost where two workers share counters, see init_process(). */
+
+static ngx_inline void
+ngx_http_limit_sliding_tally(ngx_http_limit_sliding_zone_t *zone,
+    limit_sliding_count_t count)
+{
+    ngx_atomic_t  *counter;
+
+    counter = (ngx_atomic_t *) &zone->counters->requests[count];
+
+    (void) ngx_atomic_fetch_add(counter, 1);
 }
 
 
