@@ -92,7 +92,7 @@ typedef struct {
  * at all.  So each counts while there are few, in an attack an unbiased sample.
  */
 #define LIMIT_SLIDING_TOP_ALL     32u        /* rejections a ms */
-#define LIMIT_SLIDING_TOP_SAMPLE  64u
+#define LIMIT_SLIDING_TOP_SAMPLE  256u
 
 uint32_t limit_sliding_top_weight(limit_sliding_sampler_t *sampler,
     uint64_t now_ms);

@@ -39,7 +39,8 @@ uint64_t count_of(uint64_t word, uint64_t span)
     return span + 1 - (word >> kCountBits) <= 2 ? word & kCountMask : 0;
 }
 
-uint64_t total_of(const TopEntry &entry, uint64_t span)
+[[gnu::always_inline]] inline uint64_t total_of(const TopEntry &entry,
+                                                uint64_t span)
 {
     return count_of(load(&entry.counts[0]), span)
            + count_of(load(&entry.counts[1]), span);

@@ -334,6 +334,8 @@ void ngx_http_limit_sliding_one_retry_after(ngx_http_request_t *r);
 ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle);
 void ngx_http_limit_sliding_account(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t first, ngx_uint_t rejected);
+void ngx_http_limit_sliding_add_offender(ngx_http_request_t *r,
+    limit_sliding_claim_t *claim);
 ngx_int_t ngx_http_limit_sliding_own_limit(limit_sliding_claim_t *claim,
     limit_sliding_own_t *own);
 

@@ -14,6 +14,11 @@
 #include "ngx_http_limit_sliding.h"
 
 
+/* Where a call would cost as much as what it does. */
+
+#define ngx_http_limit_sliding_inline  inline __attribute__((always_inline))
+
+
 ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_find_ctx(
     ngx_http_request_t *r);
 ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_extend_ctx(

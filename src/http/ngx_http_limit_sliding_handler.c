@@ -35,7 +35,7 @@ static ngx_int_t ngx_http_limit_sliding_decide(ngx_http_request_t *r,
     ngx_http_limit_sliding_group_t *group);
 static ngx_int_t ngx_http_limit_sliding_collect(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_group_t *group);
-static ngx_inline ngx_int_t ngx_http_limit_sliding_claim(
+static ngx_http_limit_sliding_inline ngx_int_t ngx_http_limit_sliding_claim(
     ngx_http_request_t *r, ngx_http_limit_sliding_limit_t *limit,
     limit_sliding_claim_t *claim);
 
@@ -126,7 +126,9 @@ ngx_http_limit_sliding_run_single(ngx_http_request_t *r,
     (void) limit_sliding_acquire(claim, 1, ctx->now_ms);
 
     if (claim->outcome != LIMIT_SLIDING_ADMITTED) {
-        ngx_http_limit_sliding_account(r, ctx, 0, 1);
+        ngx_http_limit_sliding_tally(group->limits->zone,
+                                     LIMIT_SLIDING_COUNT_REJECTED);
+        ngx_http_limit_sliding_add_offender(r, claim);
         return ngx_http_limit_sliding_reject(r, lscf, ctx);
     }
 
@@ -334,7 +336,7 @@ ngx_http_limit_sliding_collect(ngx_http_request_t *r,
 
 /* NGX_DECLINED: not accounted. */
 
-static ngx_inline ngx_int_t
+static ngx_http_limit_sliding_inline ngx_int_t
 ngx_http_limit_sliding_claim(ngx_http_request_t *r,
     ngx_http_limit_sliding_limit_t *limit, limit_sliding_claim_t *claim)
 {

@@ -10,8 +10,8 @@
 #include "ngx_http_limit_sliding.h"
 
 
-static void ngx_http_limit_sliding_add_offender(ngx_http_request_t *r,
-    limit_sliding_claim_t *claim, ngx_http_limit_sliding_zone_t *zone);
+static void ngx_http_limit_sliding_add_rejections(ngx_http_request_t *r,
+    limit_sliding_claim_t *claim, uint32_t n);
 
 
 /*
@@ -71,7 +71,7 @@ ngx_http_limit_sliding_account(ngx_http_request_t *r,
             count = limit->dry_run ? LIMIT_SLIDING_COUNT_REJECTED_DRY_RUN
                                    : LIMIT_SLIDING_COUNT_REJECTED;
 
-            ngx_http_limit_sliding_add_offender(r, claim, limit->zone);
+            ngx_http_limit_sliding_add_offender(r, claim);
 
         } else if (!rejected
                    && limit_sliding_claim_delay_ms(claim, ctx->now_ms))
@@ -93,32 +93,51 @@ ngx_http_limit_sliding_account(ngx_http_request_t *r,
 }
 
 
-/* Only who is over its limit: not where the zone is full, or Redis away. */
+/* For a claim that was rejected.  Most end here when there are many. */
+
+void
+ngx_http_limit_sliding_add_offender(ngx_http_request_t *r,
+    limit_sliding_claim_t *claim)
+{
+    uint32_t                         n;
+    ngx_http_limit_sliding_zone_t   *zone;
+    ngx_http_limit_sliding_limit_t  *limit;
+
+    limit = claim->data;
+    zone = limit->zone;
+
+    if (!zone->top) {
+        return;
+    }
+
+    n = limit_sliding_top_weight(&zone->sampler, ngx_current_msec);
+
+    if (n) {
+        ngx_http_limit_sliding_add_rejections(r, claim, n);
+    }
+}
+
+
+/* Of who is over its limit, not where the zone is full, or Redis away. */
 
 static void
-ngx_http_limit_sliding_add_offender(ngx_http_request_t *r,
-    limit_sliding_claim_t *claim, ngx_http_limit_sliding_zone_t *zone)
+ngx_http_limit_sliding_add_rejections(ngx_http_request_t *r,
+    limit_sliding_claim_t *claim, uint32_t n)
 {
-    uint32_t                          weight;
     ngx_str_t                         key;
+    ngx_http_limit_sliding_zone_t    *zone;
+    ngx_http_limit_sliding_limit_t   *limit;
     ngx_http_limit_sliding_remote_t  *remote;
 
-    if (!zone->top || claim->outcome != LIMIT_SLIDING_REJECTED) {
-        return;
-    }
-
+    limit = claim->data;
+    zone = limit->zone;
     remote = claim->remote;
 
-    if (remote
-        && claim->verdict
-        && remote->source == NGX_HTTP_LIMIT_SLIDING_FALLBACK)
+    if (claim->outcome != LIMIT_SLIDING_REJECTED
+        || (remote
+            && claim->verdict
+            && remote->source == NGX_HTTP_LIMIT_SLIDING_FALLBACK))
     {
-        return;
-    }
-
-    weight = limit_sliding_top_weight(&zone->sampler, ngx_current_msec);
-
-    if (weight == 0) {
         return;
     }
 
@@ -129,8 +148,8 @@ ngx_http_limit_sliding_add_offender(ngx_http_request_t *r,
         return;
     }
 
-    limit_sliding_top_add(zone->aside.top, claim->hash, key.data, key.len,
-                          weight, ngx_current_msec);
+    limit_sliding_top_add(zone->aside.top, claim->hash, key.data, key.len, n,
+                          ngx_current_msec);
 }
 
 
