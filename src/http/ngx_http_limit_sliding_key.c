@@ -234,12 +234,6 @@ ngx_http_limit_sliding_key_json(ngx_http_limit_sliding_text_t *text,
                     key->own == LIMIT_SLIDING_OWN_NONE ? "false"
                     : key->own == LIMIT_SLIDING_OWN_OFF ? "\"off\"" : "true");
 
-    ngx_http_limit_sliding_print(text, ",\"used\":%uL",
-                limit_sliding_used(claim->policy,
-                                   claim->limit ? claim->limit
-                                                : LIMIT_SLIDING_LIMIT_MAX,
-                                   verdict));
-
     if (claim->limit && key->own != LIMIT_SLIDING_OWN_OFF) {
         ngx_http_limit_sliding_print(text, ",\"limit\":%uD,"
                                      "\"remaining\":%uD",
@@ -250,7 +244,21 @@ ngx_http_limit_sliding_key_json(ngx_http_limit_sliding_text_t *text,
                                      "\"remaining\":null");
     }
 
-    ngx_http_limit_sliding_print(text, ",\"reset\":%uL,\"reset_ms\":%uL}\n",
+    if (claim->limit == 0
+        && (claim->policy->algorithm == LIMIT_SLIDING_TOKEN_BUCKET
+            || claim->policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET))
+    {
+        /* a bucket fills at a rate that only a request knows */
+
+        ngx_http_limit_sliding_print(text, ",\"used\":null,\"reset\":null,"
+                                     "\"reset_ms\":null}\n");
+        return;
+    }
+
+    ngx_http_limit_sliding_print(text, ",\"used\":%uL,\"reset\":%uL,"
+                                 "\"reset_ms\":%uL}\n",
+                                 limit_sliding_used(claim->policy,
+                                                    verdict->limit, verdict),
                                  limit_sliding_seconds(verdict->reset_ms),
                                  verdict->reset_ms);
 }
