@@ -83,7 +83,9 @@ typedef struct limit_sliding_top_s  limit_sliding_top_t;
 /* A caller's own: which rejections it adds.  Zeroed at first. */
 typedef struct {
     uint64_t  now_ms;
-    uint64_t  seen;              /* in that ms */
+    uint32_t  seen;              /* in that ms */
+    uint32_t  skip;              /* then so many, till the next sample */
+    uint64_t  rest;              /* after that one, of those it stands for */
     uint64_t  random;
 } limit_sliding_sampler_t;
 

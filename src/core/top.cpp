@@ -134,6 +134,23 @@ TopEntry *choose(limit_sliding_top_t *top, uint64_t name, uint64_t span)
     return least;
 }
 
+/* One of every so many, at random, so that no order of keys evades it. */
+uint32_t take_sample(limit_sliding_sampler_t *sampler)
+{
+    uint32_t weight = sampler->random == 0 ? 0 : LIMIT_SLIDING_TOP_SAMPLE;
+
+    /* Knuth's generator, whose upper bits are good */
+    sampler->random
+        = sampler->random * 6364136223846793005 + 1442695040888963407;
+
+    uint64_t place = sampler->random >> 32 & (LIMIT_SLIDING_TOP_SAMPLE - 1);
+
+    sampler->skip = static_cast<uint32_t>(sampler->rest + place);
+    sampler->rest = LIMIT_SLIDING_TOP_SAMPLE - 1 - place;
+
+    return weight;
+}
+
 } // namespace
 
 uint32_t limit_sliding_top_weight(limit_sliding_sampler_t *sampler,
@@ -149,13 +166,12 @@ uint32_t limit_sliding_top_weight(limit_sliding_sampler_t *sampler,
         return 1;
     }
 
-    /* Knuth's generator, whose upper bits are good */
-    sampler->random
-        = sampler->random * 6364136223846793005 + 1442695040888963407;
+    if (sampler->skip > 0) {
+        sampler->skip--;
+        return 0;
+    }
 
-    return sampler->random >> 32 & (LIMIT_SLIDING_TOP_SAMPLE - 1)
-               ? 0
-               : LIMIT_SLIDING_TOP_SAMPLE;
+    return take_sample(sampler);
 }
 
 void limit_sliding_top_add(limit_sliding_top_t *top, uint64_t hash,
