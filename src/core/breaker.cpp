@@ -8,6 +8,7 @@
 #include "remote.h"
 #include "shared.hpp"
 
+using limit_sliding::load;
 using limit_sliding::shared;
 
 /*
@@ -35,6 +36,11 @@ limit_sliding_breaker_state_t limit_sliding_breaker_check(
                        due, now_ms + LIMIT_SLIDING_BREAKER_INTERVAL_MS)
                ? LIMIT_SLIDING_BREAKER_PROBE
                : LIMIT_SLIDING_BREAKER_OPEN;
+}
+
+int limit_sliding_breaker_is_open(const limit_sliding_breaker_t *breaker)
+{
+    return load(&breaker->failures) >= LIMIT_SLIDING_BREAKER_FAILURES;
 }
 
 int limit_sliding_breaker_succeeded(limit_sliding_breaker_t *breaker)

@@ -48,9 +48,17 @@ typedef struct {
     uint32_t                         own;         /* PUT: that, as a limit; of
                                                      the key, or one of
                                                      LIMIT_SLIDING_OWN_* */
-    limit_sliding_claim_t            claim;       /* a look; limit is 0 if that
-                                                     depends on the request */
+    limit_sliding_claim_t            claim;       /* a look */
     limit_sliding_verdict_t          verdict;
+    ngx_uint_t                       unlimited;   /* there is no limit that is
+                                                     not a request's own */
+
+    /* in a zone of Redis */
+    ngx_http_request_t              *request;
+    ngx_http_limit_sliding_remote_t  remote;
+    ngx_http_limit_sliding_waiter_t  waiter;
+    ngx_http_limit_sliding_order_t   order;
+    ngx_uint_t                       ordered;
 } ngx_http_limit_sliding_key_t;
 
 
@@ -78,12 +86,26 @@ ngx_int_t ngx_http_limit_sliding_api_json(ngx_http_request_t *r);
 
 /* metrics */
 ngx_int_t ngx_http_limit_sliding_api_metrics(ngx_http_request_t *r);
+void ngx_http_limit_sliding_metrics_head(ngx_http_limit_sliding_text_t *text,
+    char *name, char *type, char *help);
+
+/* api redis */
+void ngx_http_limit_sliding_json_redises(ngx_http_request_t *r,
+    ngx_http_limit_sliding_text_t *text);
+void ngx_http_limit_sliding_json_leases(ngx_http_limit_sliding_text_t *text,
+    ngx_http_limit_sliding_zone_t *zone);
+void ngx_http_limit_sliding_metrics_redises(ngx_http_request_t *r,
+    ngx_http_limit_sliding_text_t *text);
 
 /* key */
 ngx_int_t ngx_http_limit_sliding_api_key(ngx_http_request_t *r,
     ngx_http_limit_sliding_zone_t *zone);
 void ngx_http_limit_sliding_key_forget(ngx_http_limit_sliding_key_t *key);
 ngx_int_t ngx_http_limit_sliding_key_send(ngx_http_request_t *r,
+    ngx_http_limit_sliding_key_t *key);
+
+/* key remote */
+ngx_int_t ngx_http_limit_sliding_key_remote(ngx_http_request_t *r,
     ngx_http_limit_sliding_key_t *key);
 
 /* api */

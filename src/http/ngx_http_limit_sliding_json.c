@@ -50,6 +50,8 @@ ngx_http_limit_sliding_api_json(ngx_http_request_t *r)
         ngx_http_limit_sliding_json_zone(&text, &reports[i]);
     }
 
+    ngx_http_limit_sliding_print(&text, "},\n\"redis\":{");
+    ngx_http_limit_sliding_json_redises(r, &text);
     ngx_http_limit_sliding_print(&text, "}}\n");
 
     return ngx_http_limit_sliding_api_send(r, NGX_HTTP_OK, "application/json",
@@ -170,6 +172,8 @@ ngx_http_limit_sliding_json_counters(ngx_http_limit_sliding_text_t *text,
     }
 
     ngx_http_limit_sliding_print(text, "}");
+
+    ngx_http_limit_sliding_json_leases(text, report->zone);
 }
 
 

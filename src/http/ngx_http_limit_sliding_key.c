@@ -56,10 +56,18 @@ ngx_http_limit_sliding_api_key(ngx_http_request_t *r,
     claim->zone = zone->zone;
     claim->policy = &zone->policy;
     claim->counts = &zone->counters->slots;
-    claim->limit = zone->limit;
     claim->look = 1;
     claim->hash = limit_sliding_zone_hash(zone->zone, key->key.data,
                                           key->key.len);
+
+    /* what a counter has used is the same whatever the limit */
+
+    claim->limit = zone->limit ? zone->limit : LIMIT_SLIDING_LIMIT_MAX;
+    key->unlimited = (zone->limit == 0);
+
+    if (zone->redis) {
+        return ngx_http_limit_sliding_key_remote(r, key);
+    }
 
     return ngx_http_limit_sliding_key_local(r, key);
 }
@@ -151,6 +159,7 @@ ngx_http_limit_sliding_key_local(ngx_http_request_t *r,
         && key->own != LIMIT_SLIDING_OWN_OFF)
     {
         key->claim.limit = key->own;
+        key->unlimited = 0;
     }
 
     if (r->method == NGX_HTTP_DELETE) {
@@ -168,33 +177,18 @@ ngx_http_limit_sliding_key_local(ngx_http_request_t *r,
 void
 ngx_http_limit_sliding_key_forget(ngx_http_limit_sliding_key_t *key)
 {
-    limit_sliding_claim_t  claim;
+    limit_sliding_forget(&key->claim, ngx_current_msec);
 
-    claim = key->claim;
-    claim.limit = ngx_max(claim.limit, 1);
-
-    limit_sliding_forget(&claim, ngx_current_msec);
-
-    limit_sliding_top_forget(key->zone->aside.top, claim.hash);
+    limit_sliding_top_forget(key->zone->aside.top, key->claim.hash);
 }
 
 
 static void
 ngx_http_limit_sliding_key_look(ngx_http_limit_sliding_key_t *key)
 {
-    limit_sliding_claim_t  claim;
+    (void) limit_sliding_acquire(&key->claim, 1, ngx_current_msec);
 
-    claim = key->claim;
-
-    /* what a counter has used is the same whatever the limit */
-
-    if (claim.limit == 0) {
-        claim.limit = LIMIT_SLIDING_LIMIT_MAX;
-    }
-
-    (void) limit_sliding_acquire(&claim, 1, ngx_current_msec);
-
-    limit_sliding_claim_describe(&claim, ngx_current_msec, &key->verdict);
+    limit_sliding_claim_describe(&key->claim, ngx_current_msec, &key->verdict);
 }
 
 
@@ -234,7 +228,7 @@ ngx_http_limit_sliding_key_json(ngx_http_limit_sliding_text_t *text,
                     key->own == LIMIT_SLIDING_OWN_NONE ? "false"
                     : key->own == LIMIT_SLIDING_OWN_OFF ? "\"off\"" : "true");
 
-    if (claim->limit && key->own != LIMIT_SLIDING_OWN_OFF) {
+    if (!key->unlimited && key->own != LIMIT_SLIDING_OWN_OFF) {
         ngx_http_limit_sliding_print(text, ",\"limit\":%uD,"
                                      "\"remaining\":%uD",
                                      claim->limit, verdict->remaining);
@@ -244,7 +238,7 @@ ngx_http_limit_sliding_key_json(ngx_http_limit_sliding_text_t *text,
                                      "\"remaining\":null");
     }
 
-    if (claim->limit == 0
+    if (key->unlimited
         && (claim->policy->algorithm == LIMIT_SLIDING_TOKEN_BUCKET
             || claim->policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET))
     {

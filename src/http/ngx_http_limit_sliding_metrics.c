@@ -10,8 +10,6 @@
 #include "ngx_http_limit_sliding_api.h"
 
 
-static void ngx_http_limit_sliding_metrics_head(
-    ngx_http_limit_sliding_text_t *text, char *name, char *type, char *help);
 static void ngx_http_limit_sliding_metrics_zone(
     ngx_http_limit_sliding_text_t *text, char *name,
     ngx_http_limit_sliding_zone_t *zone);
@@ -104,13 +102,14 @@ ngx_http_limit_sliding_api_metrics(ngx_http_request_t *r)
 
     ngx_http_limit_sliding_metrics_settings(&text, reports, n);
     ngx_http_limit_sliding_metrics_sources(&text, reports, n);
+    ngx_http_limit_sliding_metrics_redises(r, &text);
 
     return ngx_http_limit_sliding_api_send(r, NGX_HTTP_OK,
                                            "text/plain; version=0.0.4", &text);
 }
 
 
-static void
+void
 ngx_http_limit_sliding_metrics_head(ngx_http_limit_sliding_text_t *text,
     char *name, char *type, char *help)
 {

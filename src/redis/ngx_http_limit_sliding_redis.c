@@ -192,6 +192,9 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
         }
     }
 
+    redis->traffic = &redis->shared->traffic[ngx_process_slot
+                                            % NGX_HTTP_LIMIT_SLIDING_NTRAFFIC];
+
     ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
     ngx_queue_init(&redis->due);
     ngx_queue_init(&redis->waiting);
@@ -250,6 +253,8 @@ ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_redis_t *redis)
                                      ngx_current_msec,
                                      (uint32_t) ngx_random()))
     {
+        (void) ngx_atomic_fetch_add(&redis->traffic->opened, 1);
+
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "limit_sliding redis \"%V\" has failed repeatedly, "
                       "\"on_error %s\" applies until it answers again",

@@ -25,9 +25,6 @@ static ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_find_ask(
 static ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_create_ask(
     ngx_http_limit_sliding_redis_t *redis, limit_sliding_claim_t *claims,
     ngx_uint_t nclaims);
-static u_char *ngx_http_limit_sliding_write_key(
-    ngx_http_limit_sliding_redis_t *redis,
-    ngx_http_limit_sliding_remote_t *remote, u_char *p);
 static void ngx_http_limit_sliding_probe(
     ngx_http_limit_sliding_redis_t *redis);
 static ngx_int_t ngx_http_limit_sliding_call(
@@ -166,9 +163,9 @@ ngx_http_limit_sliding_create_ask(ngx_http_limit_sliding_redis_t *redis,
 }
 
 
-/* "PREFIXZONE:{KEY}" */
+/* "PREFIXZONE:{KEY}", which is as long as the prefix, the key or 40, and 1. */
 
-static u_char *
+u_char *
 ngx_http_limit_sliding_write_key(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_remote_t *remote, u_char *p)
 {

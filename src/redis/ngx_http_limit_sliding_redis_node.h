@@ -54,6 +54,8 @@ typedef void (*ngx_http_limit_sliding_reply_handler_pt)(
 struct ngx_http_limit_sliding_call_s {
     ngx_queue_t                          queue;    /* of the node */
     ngx_msec_t                           sent;
+    uint64_t                             sent_us;
+    void                                *data;     /* the handler's */
     ngx_queue_t                          asks;
     ngx_uint_t                           nasks;
     ngx_uint_t                           nclaims;
@@ -225,6 +227,9 @@ char *ngx_http_limit_sliding_reply_text(
     ngx_http_limit_sliding_reply_t *reply);
 
 /* ask */
+u_char *ngx_http_limit_sliding_write_key(
+    ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_remote_t *remote, u_char *p);
 void ngx_http_limit_sliding_flush(ngx_event_t *ev);
 void ngx_http_limit_sliding_fail_due(ngx_http_limit_sliding_redis_t *redis);
 
@@ -254,6 +259,12 @@ ngx_int_t ngx_http_limit_sliding_call_script(
 ngx_uint_t ngx_http_limit_sliding_call_is_answered(
     ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
+
+/* traffic */
+uint64_t ngx_http_limit_sliding_redis_us(void);
+void ngx_http_limit_sliding_redis_count(
+    ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_call_t *call);
 
 /* redis */
 ngx_int_t ngx_http_limit_sliding_redis_start(
