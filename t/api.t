@@ -29,6 +29,8 @@ http {
     limit_sliding_zone \$http_key "zone=sl/as\\"h:32k" rate=3 window=90m
         full=deny top=off;
     limit_sliding_zone \$arg_key zone=variable:32k rate=\$arg_rate window=1d;
+    limit_sliding_zone \$binary_remote_addr zone=address:32k rate=3r/d;
+    limit_sliding_zone \$limit_sliding_client zone=client:32k rate=3r/d;
     limit_sliding_zone \$arg_key zone=tokens:32k rate=\$arg_rate window=1d
         algorithm=token_bucket;
     $zones
@@ -43,6 +45,20 @@ http {
         $locations
         location /limits { limit_sliding_api; }
         location /write/ { limit_sliding_api write=on; }
+        location /address { limit_sliding zone=address; empty_gif; }
+        location /client {
+            set_real_ip_from 127.0.0.1;
+            limit_sliding zone=client;
+            empty_gif;
+        }
+        location /except {
+            limit_sliding_api write=on;
+            limit_except GET { deny 127.0.0.1; }
+        }
+        location /except-put {
+            limit_sliding_api write=on;
+            limit_except GET PUT { allow 127.0.0.1; }
+        }
         location = /exact { limit_sliding_api write=off; }
         location /denied { limit_sliding_api write=on; deny all; }
         location /limited { limit_sliding_api; limit_sliding zone=one; }
@@ -100,7 +116,7 @@ is_deeply { map { $_ => $one->{$_} } qw(key rate limit window_ms algorithm
         refused => 0, top => [] },
     'a zone';
 cmp_ok $one->{slots}, '>', 60_000, '... and its slots';
-is keys %{ $json->{zones} }, 4 + @ALGORITHMS, 'all zones';
+is keys %{ $json->{zones} }, 6 + @ALGORITHMS, 'all zones';
 is $json->{zones}{'sl/as"h'}{full}, 'deny', 'a zone of an odd name';
 is $json->{zones}{'sl/as"h'}{window_ms}, 90 * 60 * 1000, '... its window';
 is $json->{zones}{'sl/as"h'}{top}, undef, '... without top offenders';
@@ -176,6 +192,11 @@ is state_of(key('one', 'a')), '0 3 3', '... and nothing was changed';
 is $nginx->get('/denied')->{status}, 403, 'deny applies';
 is $nginx->get("/denied$KEY", method => 'DELETE')->{status}, 403,
     '... to all';
+is $nginx->get("/except$KEY")->{status}, 200, 'limit_except: a look';
+is $nginx->get("/except$KEY", method => 'DELETE')->{status}, 403,
+    '... and no more';
+is json($nginx->get("/except-put$KEY", method => 'DELETE'))->{used}, 0,
+    '... or as one says';
 is $nginx->statuses(4, '/limited', headers => [ 'Key: limited' ]),
     '200 200 200 429', 'limits apply';
 
@@ -305,6 +326,24 @@ ok $top{ 'x' x 64 }{truncated}, '... and says so';
 key('one', 'plain', 'DELETE');
 ok !grep({ $_->{key} eq 'plain' }
     @{ json($nginx->get('/limits'))->{zones}{one}{top} }), 'forgotten';
+
+
+# addresses are shown, and given, as text
+
+$nginx->get('/address', from => '127.0.0.3') for 1 .. 5;
+$nginx->get('/client', headers => [ "X-Real-IP: $_" ])
+    for ('2001:db8::1:2:3:4') x 5, ('192.0.2.7') x 4;
+
+is state_of(key('address', '127.0.0.3')), '3 3 0', 'an address';
+is key('address', '127.0.0.3')->{key}, '127.0.0.3', '... shown so';
+is state_of(key('address', "\x7f\0\0\x03")), '3 3 0', '... or its bytes';
+is state_of(key('address', '127.0.0.4')), '0 3 3', 'another';
+is key('address', 'x')->{key}, 'x', 'none';
+is state_of(key('client', '2001:db8::')), '3 3 0', 'a network of IPv6';
+is state_of(key('client', '192.0.2.7')), '3 3 0', 'an address of IPv4';
+is join(' ', map { "$_->{key}=$_->{rejected}" } map { @{ $_->{top} } }
+        @{ json($nginx->get('/limits'))->{zones} }{qw(address client)}),
+    '127.0.0.3=2 2001:db8::=2 192.0.2.7=1', '... as top offenders, too';
 
 
 # ---- over a reload, and without room ----

@@ -235,7 +235,8 @@ size_t limit_sliding_top_read(const limit_sliding_top_t *shared_top,
         }
 
         /* two may have added a key at once */
-        size_t same = std::find(names, names + n, name) - names;
+        auto same
+            = static_cast<size_t>(std::find(names, names + n, name) - names);
 
         if (same < n) {
             offenders[same].rejected += rejected;

@@ -59,6 +59,7 @@ typedef struct {
     ngx_http_limit_sliding_value_t *rate;        /* NULL: limit is static */
     ngx_str_t                       rate_text;
     ngx_flag_t                      top;
+    ngx_flag_t                      addresses;   /* keys are, in binary */
 
     ngx_shm_zone_t                 *shm_zone;    /* NULL: named, not defined */
     limit_sliding_zone_t           *zone;        /* in shared memory */
@@ -384,6 +385,8 @@ extern ngx_str_t  ngx_http_limit_sliding_sources[];
 /* api */
 char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+void ngx_http_limit_sliding_merge_api(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *prev, ngx_http_limit_sliding_conf_t *conf);
 
 
 #include "ngx_http_limit_sliding_ctx.h"

@@ -89,6 +89,26 @@ ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* As all handlers of a location, it is also that of "limit_except" there. */
+
+void
+ngx_http_limit_sliding_merge_api(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *prev, ngx_http_limit_sliding_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->noname
+        && clcf->handler == NULL
+        && prev->api_write != NGX_CONF_UNSET)
+    {
+        conf->api_write = prev->api_write;
+        clcf->handler = ngx_http_limit_sliding_api_handler;
+    }
+}
+
+
 static ngx_int_t
 ngx_http_limit_sliding_api_handler(ngx_http_request_t *r)
 {

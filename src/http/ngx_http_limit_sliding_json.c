@@ -200,12 +200,8 @@ ngx_http_limit_sliding_json_top(ngx_http_limit_sliding_text_t *text,
         key.data = offenders[i].key;
         key.len = ngx_min(offenders[i].bytes, LIMIT_SLIDING_TOP_BYTES);
 
-        ngx_http_limit_sliding_print(text, "%s{\"key\":", i ? "," : "");
-        ngx_http_limit_sliding_print_json(text, &key);
-
-        ngx_http_limit_sliding_print(text, ",\"key_uri\":");
-        ngx_http_limit_sliding_print_uri(text, &key);
-
+        ngx_http_limit_sliding_print(text, "%s{", i ? "," : "");
+        ngx_http_limit_sliding_print_key(text, zone, &key);
         ngx_http_limit_sliding_print(text, ",\"truncated\":%s,"
                            "\"rejected\":%uL}",
                            key.len < offenders[i].bytes ? "true" : "false",

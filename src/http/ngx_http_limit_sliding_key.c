@@ -51,6 +51,8 @@ ngx_http_limit_sliding_api_key(ngx_http_request_t *r,
                        LIMIT_SLIDING_LIMIT_MAX, zone->policy.window_ms);
     }
 
+    ngx_http_limit_sliding_read_key(zone, &key->key);
+
     claim = &key->claim;
 
     claim->zone = zone->zone;
@@ -98,7 +100,9 @@ ngx_http_limit_sliding_key_arg(ngx_http_request_t *r, char *name,
         }
     }
 
-    dst = ngx_pnalloc(r->pool, arg.len);
+    /* an address may take the place of its text */
+
+    dst = ngx_pnalloc(r->pool, ngx_max(arg.len, 16));
     if (dst == NULL) {
         return NGX_ERROR;
     }
@@ -219,10 +223,8 @@ ngx_http_limit_sliding_key_json(ngx_http_limit_sliding_text_t *text,
 
     ngx_http_limit_sliding_print(text, "{\"zone\":");
     ngx_http_limit_sliding_print_json(text, &key->zone->name);
-    ngx_http_limit_sliding_print(text, ",\"key\":");
-    ngx_http_limit_sliding_print_json(text, &key->key);
-    ngx_http_limit_sliding_print(text, ",\"key_uri\":");
-    ngx_http_limit_sliding_print_uri(text, &key->key);
+    ngx_http_limit_sliding_print(text, ",");
+    ngx_http_limit_sliding_print_key(text, key->zone, &key->key);
 
     ngx_http_limit_sliding_print(text, ",\"own_limit\":%s",
                     key->own == LIMIT_SLIDING_OWN_NONE ? "false"

@@ -183,6 +183,10 @@ ngx_http_limit_sliding_zone_key(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
+    zone->addresses = (ngx_strcmp(value->data, "$binary_remote_addr") == 0
+                       || ngx_strcmp(value->data, "$limit_sliding_client")
+                          == 0);
+
     return ngx_http_limit_sliding_compile(cf, value, &zone->key);
 }
 
