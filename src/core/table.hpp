@@ -200,27 +200,41 @@ private:
     Taken take(const Step &step, bool may_evict, Copy *copy)
     {
         if (copy->kind == Copy::none) {
-            Victim victim = choose(step);
+            Taken taken = take_place(step, may_evict, copy);
 
-            if (victim.is_live() && !may_evict) {
-                add(&counts_->refused, 1);
-                return kRefused;
-            }
-
-            *copy = victim.copy();
-
-            if (!victim.is_found() || !claim(copy)) {
-                return kLost;
-            }
-
-            if (victim.is_live()) {
-                add(&counts_->evicted, 1);
-            } else if (victim.copy().tag == 0) {
-                add(&counts_->used, 1);
+            if (taken != kTaken) {
+                return taken;
             }
         }
 
         return make_ready(step, copy) ? kTaken : kLost;
+    }
+
+    /* A place for a new key.  Out of line, for the sake of those that are. */
+    template <class Step>
+    [[gnu::noinline]] Taken take_place(const Step &step, bool may_evict,
+                                       Copy *copy)
+    {
+        Victim victim = choose(step);
+
+        if (victim.is_live() && !may_evict) {
+            add(&counts_->refused, 1);
+            return kRefused;
+        }
+
+        *copy = victim.copy();
+
+        if (!victim.is_found() || !claim(copy)) {
+            return kLost;
+        }
+
+        if (victim.is_live()) {
+            add(&counts_->evicted, 1);
+        } else if (victim.copy().tag == 0) {
+            add(&counts_->used, 1);
+        }
+
+        return kTaken;
     }
 
     /*
