@@ -6,12 +6,16 @@ use v5.36;
 use JSON::PP qw(decode_json);
 use Test::More;
 
+use LimitSliding::FakeRedis;
 use LimitSliding::Redis;
 use LimitSliding::Test;
+
+$ENV{MALLOC_PERTURB_} = 165;      # what is freed is not there any more
 
 my @ALGORITHMS = qw(counter log fixed token_bucket);
 
 my $redis = LimitSliding::Redis->new->start;
+my $fake = LimitSliding::FakeRedis->new($redis)->start;
 my $zones = join "\n", map { <<"ZONE" } @ALGORITHMS;
     limit_sliding_zone \$http_key zone=$_:1m rate=4r/d algorithm=$_
         redis=shared;
@@ -37,11 +41,17 @@ http {
         key_prefix "p:";
         password secret-word;
     }
+    limit_sliding_redis slow {
+        server ${\ $fake->server};
+        timeout 2s;
+        password secret-word;
+    }
     limit_sliding_redis unused { server 127.0.0.1:1; }
     limit_sliding_redis dead { server 127.0.0.1:1; on_error allow; }
     limit_sliding_zone \$http_key zone=plain:1m rate=4r/d redis=impatient;
     limit_sliding_zone \$http_key zone=variable:1m rate=\$arg_rate window=1d
         redis=shared;
+    limit_sliding_zone \$http_key zone=slow:1m rate=4r/d redis=slow;
     limit_sliding_zone \$http_key zone=dead:1m rate=1r/d redis=dead;
     limit_sliding_zone \$http_key zone=local:1m rate=4r/d;
     $zones
@@ -52,6 +62,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
         location /plain { limit_sliding zone=plain; empty_gif; }
         location /variable { limit_sliding zone=variable; empty_gif; }
+        location /slow { limit_sliding zone=slow; empty_gif; }
         location /dead { limit_sliding zone=dead; empty_gif; }
         $locations
         location /limits { limit_sliding_api write=on; }
@@ -167,7 +178,7 @@ like key('dead', 'a')->{error}, qr/redis/, '... as it says';
 # calls
 
 my $calls = all()->{redis}{shared};
-is_deeply [ sort keys %{ all()->{redis} } ], [ qw(dead impatient shared) ],
+is_deeply [ sort keys %{ all()->{redis} } ], [ qw(dead impatient shared slow) ],
     'every Redis that is used';
 is_deeply $calls->{servers}, [ $redis->server ], 'its server';
 is_deeply [ @$calls{qw(topology on_error breaker breaker_opened failed_calls
@@ -214,6 +225,28 @@ $redis->thaw;
 ok wait_for(sub { key('plain', 'a')->{http} == 200 }), 'Redis answers again';
 is all()->{redis}{impatient}{breaker}, 'closed', '... the breaker is closed';
 is key('plain', 'a')->{limit}, 120, '... and keys are as they were';
+
+# clients that leave while it does what they have ordered
+is ask('slow', 'a', 5), '200 200 200 200 429', 'a slow Redis';
+$fake->mode('delay', 0.1);
+for my $seconds (0.05, 0.15, 0.25) {
+    my $socket = $nginx->send_request('/limits/zones/slow/key?key=a',
+        method => 'DELETE');
+    sleep $seconds;
+    close $socket;
+}
+sleep 0.3;
+$fake->mode('pass');
+is state_of(key('slow', 'a')), '0 4 4', '... it is done all the same';
+$fake->mode('delay', 0.1);
+my $socket = $nginx->send_request('/limits/zones/slow/key?key=a&rate=9',
+    method => 'PUT');
+sleep 0.15;
+$fake->reset;
+is $nginx->read_response($socket)->{status}, 502,
+    'a connection that breaks meanwhile: who knows';
+$fake->mode('pass');
+ok wait_for(sub { key('slow', 'a')->{http} == 200 }), '... it goes on';
 
 # what Redis refuses
 $redis->command(qw(CONFIG SET maxmemory 1));
