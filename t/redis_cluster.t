@@ -78,6 +78,7 @@ http {
 
     server {
         listen 127.0.0.1:%%PORT%% reuseport;
+        location /limits { limit_sliding_api write=on; }
         $locations
         location /some   { limit_sliding zone=some;   empty_gif; }
         location /same   { limit_sliding zone=same;   empty_gif; }
@@ -270,6 +271,21 @@ is join(' ', map { header($_, 'X-Source') } @new), 'redis redis',
     'a new key in a slot that moves';
 is header($nginx[1]->get('/some?key=new'), 'X-Remaining'), 7 - 3,
     '... was counted, and has its limit again';
+
+
+# The API knows keys wherever they are.
+my $seen = 0;
+for my $n (1 .. 12) {
+    my $of = "/limits/zones/some/key?key=api-$n";
+    $nginx[0]->get("/some?key=api-$n");
+    $seen++ if $nginx[0]->get($of)->{body} =~ /"remaining":99\b/
+        && $nginx[0]->get("$of&rate=5", method => 'PUT')->{body}
+            =~ /"remaining":4\b/
+        && $nginx[0]->get($of, method => 'DELETE')->{body}
+            =~ /"remaining":5\b/
+        && header($nginx[1]->get("/some?key=api-$n"), 'X-Remaining') == 4;
+}
+is $seen, 12, 'the API shows, limits and forgets keys of all masters';
 
 
 $nginx[0]->finish_one;

@@ -6,25 +6,16 @@
 #include <cstdint>
 
 #include "remote.h"
+#include "shared.hpp"
+
+using limit_sliding::load;
+using limit_sliding::shared;
 
 /*
  * Two words, each valid whatever the other: how many calls have failed in a
  * row, and when the next probe is due.  Whoever moves the latter forward sends
  * it; if he dies, the next one is due an interval later all the same.
  */
-
-namespace {
-
-std::atomic<uint64_t> &shared(uint64_t *word)
-{
-    static_assert(std::atomic<uint64_t>::is_always_lock_free
-                      && sizeof(std::atomic<uint64_t>) == sizeof(uint64_t),
-                  "a word is as good as an atomic one");
-
-    return *reinterpret_cast<std::atomic<uint64_t> *>(word);
-}
-
-} // namespace
 
 limit_sliding_breaker_state_t limit_sliding_breaker_check(
     limit_sliding_breaker_t *breaker, uint64_t now_ms)
@@ -45,6 +36,11 @@ limit_sliding_breaker_state_t limit_sliding_breaker_check(
                        due, now_ms + LIMIT_SLIDING_BREAKER_INTERVAL_MS)
                ? LIMIT_SLIDING_BREAKER_PROBE
                : LIMIT_SLIDING_BREAKER_OPEN;
+}
+
+int limit_sliding_breaker_is_open(const limit_sliding_breaker_t *breaker)
+{
+    return load(&breaker->failures) >= LIMIT_SLIDING_BREAKER_FAILURES;
 }
 
 int limit_sliding_breaker_succeeded(limit_sliding_breaker_t *breaker)

@@ -31,9 +31,9 @@ namespace limit_sliding {
  */
 class Events {
 protected:
-    Events(limit_sliding_zone_t *zone, const limit_sliding_policy_t &policy,
-           uint64_t hash, uint64_t now_ms)
-        : zone_(zone), hash_(hash), now_(policy, now_ms), clock_(now_)
+    Events(const limit_sliding_claim_t &claim, uint64_t now_ms)
+        : zone_(claim.zone), counts_(counts_of(claim)), hash_(claim.hash),
+          now_(*claim.policy, now_ms), clock_(now_)
     {
     }
 
@@ -42,8 +42,8 @@ protected:
 
     Table<RingSlots> table(uint64_t hash) const
     {
-        return Table<RingSlots>(RingSlots(zone_), zone_->pairs, &zone_->stats,
-                                hash, now_.epoch());
+        return Table<RingSlots>(RingSlots(zone_), zone_->pairs, counts_, hash,
+                                now_.epoch());
     }
 
     unsigned length() const { return RingSlots(zone_).ring_length(); }
@@ -308,6 +308,7 @@ protected:
     }
 
     limit_sliding_zone_t *zone_;
+    limit_sliding_slot_counts_t *counts_;
     uint64_t hash_;
     Clock now_;
 

@@ -31,10 +31,10 @@ namespace limit_sliding {
  */
 class History : private Events {
 public:
-    History(limit_sliding_zone_t *zone, const limit_sliding_policy_t &policy,
-            uint64_t hash, uint64_t now_ms, uint32_t limit)
-        : Events(zone, policy, hash, now_ms), limit_(limit),
-          may_evict_(policy.full == LIMIT_SLIDING_EVICT)
+    /* `now_ms` is of the zone's time. */
+    History(const limit_sliding_claim_t &claim, uint64_t now_ms)
+        : Events(claim, now_ms), limit_(claim.limit),
+          may_evict_(claim.policy->full == LIMIT_SLIDING_EVICT)
     {
     }
 
@@ -138,6 +138,11 @@ public:
                 return;
             }
         }
+    }
+
+    void forget()
+    {
+        table(hash_).amend([](uint64_t) { return Copy::kDead; });
     }
 
 private:

@@ -11,7 +11,9 @@
 #include "zone.hpp"
 
 using limit_sliding::Bucket;
+using limit_sliding::Copy;
 using limit_sliding::Counter;
+using limit_sliding::counts_of;
 using limit_sliding::has_rings;
 using limit_sliding::History;
 using limit_sliding::Table;
@@ -32,13 +34,12 @@ Table<WordSlots> table_of(const limit_sliding_claim_t &claim,
                           const Algorithm &algorithm)
 {
     return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs,
-                            &claim.zone->stats, claim.hash, algorithm.epoch());
+                            counts_of(claim), claim.hash, algorithm.epoch());
 }
 
 History history_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
 {
-    return History(claim.zone, *claim.policy, claim.hash,
-                   time_of(claim, now_ms), claim.limit);
+    return History(claim, time_of(claim, now_ms));
 }
 
 using Result = Table<WordSlots>::Result;
@@ -229,59 +230,6 @@ bool is_queued(const limit_sliding_claim_t &claim)
 
 } // namespace
 
-uint64_t limit_sliding_capacity(const limit_sliding_policy_t *policy,
-                                uint32_t limit)
-{
-    return with_algorithm(*policy, 0, limit, [](const auto &algorithm) {
-        return algorithm.capacity();
-    });
-}
-
-int limit_sliding_admit(const limit_sliding_policy_t *policy,
-                        limit_sliding_state_t state, uint64_t now_ms,
-                        uint32_t limit, uint32_t cost,
-                        limit_sliding_state_t *next)
-{
-    return with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
-        return algorithm.admit(state, cost, next);
-    });
-}
-
-limit_sliding_state_t limit_sliding_refund(const limit_sliding_policy_t *policy,
-                                           limit_sliding_state_t state,
-                                           uint64_t now_ms, uint32_t limit,
-                                           limit_sliding_state_t recorded,
-                                           uint32_t cost)
-{
-    return with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
-        return algorithm.refund(state, recorded, cost);
-    });
-}
-
-void limit_sliding_describe(const limit_sliding_policy_t *policy,
-                            limit_sliding_state_t state, uint64_t now_ms,
-                            uint32_t limit, uint32_t cost,
-                            limit_sliding_verdict_t *verdict)
-{
-    with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
-        algorithm.describe(state, cost, verdict);
-    });
-}
-
-uint64_t limit_sliding_seconds(uint64_t ms)
-{
-    return ms / 1000 + (ms % 1000 != 0);
-}
-
-uint64_t limit_sliding_expires_ms(const limit_sliding_policy_t *policy,
-                                  limit_sliding_state_t state, uint64_t now_ms,
-                                  uint32_t limit)
-{
-    return with_algorithm(*policy, now_ms, limit, [&](const auto &algorithm) {
-        return algorithm.expires_ms(state);
-    });
-}
-
 size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
                              uint64_t now_ms)
 {
@@ -302,6 +250,21 @@ size_t limit_sliding_describing(const limit_sliding_claim_t *claims, size_t n,
 
     return admitted ? limit_sliding_tightest(claims, n, now_ms)
                     : longest_wait(claims, n, now_ms);
+}
+
+void limit_sliding_forget(const limit_sliding_claim_t *claim, uint64_t now_ms)
+{
+    if (has_rings(*claim->policy)) {
+        history_of(*claim, now_ms).forget();
+        return;
+    }
+
+    with_algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit,
+                   [&](const auto &algorithm) {
+                       table_of(*claim, algorithm).amend([](uint64_t) {
+                           return Copy::kDead;
+                       });
+                   });
 }
 
 void limit_sliding_release(const limit_sliding_claim_t *claims, size_t n,

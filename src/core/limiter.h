@@ -161,17 +161,31 @@ limit_sliding_zone_t *limit_sliding_zone_init(void *memory, size_t bytes,
     const limit_sliding_policy_t *policy, uint64_t offset_ms,
     const uint8_t secret[LIMIT_SLIDING_SECRET_BYTES]);
 
+/*
+ * What became of slots: counters of the zone's that may be split over the
+ * workers, so that none writes where another does.
+ */
+typedef struct {
+    uint64_t  used;              /* slots taken into use, which is for good */
+    uint64_t  evicted;           /* live states given up for new keys */
+    uint64_t  refused;           /* new keys refused, full=deny */
+} limit_sliding_slot_counts_t;
+
 /* Keyed hash of a key, to be passed to the functions below. */
 uint64_t limit_sliding_zone_hash(const limit_sliding_zone_t *zone,
     const void *key, size_t bytes);
 
 typedef struct {
     uint64_t  slots;             /* states the zone can hold */
-    uint64_t  evicted;           /* live states given up for new keys */
-    uint64_t  refused;           /* new keys refused, full=deny */
+    uint64_t  used;
+    uint64_t  evicted;
+    uint64_t  refused;
 } limit_sliding_zone_stats_t;
 
-/* Reads the counters; each is exact, together they are of no one instant. */
+/*
+ * Reads the counts of claims that named none of their own; each is exact,
+ * together they are of no one instant.
+ */
 void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
     limit_sliding_zone_stats_t *stats);
 
@@ -181,6 +195,15 @@ void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
  */
 uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
     const limit_sliding_policy_t *policy, uint64_t now_ms, uint32_t limit);
+
+/*
+ * The same by a walk over `bytes` of slots at most: exact if the zone has no
+ * more, else the share of those in use, `used` in the whole zone, that is live
+ * in its first so many slots, which are as good as any as keys are hashed.
+ */
+uint64_t limit_sliding_zone_keys(const limit_sliding_zone_t *zone,
+    const limit_sliding_policy_t *policy, uint64_t now_ms, uint32_t limit,
+    uint64_t used, uint64_t bytes);
 
 
 /* ---- deciding a request ---- */
@@ -203,6 +226,8 @@ typedef struct {
                                                 there; or NULL */
     void                          *data;     /* the caller's, not looked at */
     void                          *remote;   /* this one, too */
+    limit_sliding_slot_counts_t   *counts;   /* where to count what becomes of
+                                                slots; NULL: in the zone */
 
     limit_sliding_outcome_t        outcome;  /* set by the call */
     limit_sliding_state_t          state;    /* the key's, after the call; if
@@ -227,6 +252,10 @@ size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
 size_t limit_sliding_describing(const limit_sliding_claim_t *claims, size_t n,
     uint64_t now_ms);
 
+/* Forgets the history of the claim's key. */
+void limit_sliding_forget(const limit_sliding_claim_t *claim,
+    uint64_t now_ms);
+
 /* Takes back what claims that were admitted together have consumed; n >= 0. */
 void limit_sliding_release(const limit_sliding_claim_t *claims, size_t n,
     uint64_t now_ms);
@@ -234,6 +263,13 @@ void limit_sliding_release(const limit_sliding_claim_t *claims, size_t n,
 /* The index of the one with the least share remaining; n >= 1, all admitted. */
 size_t limit_sliding_tightest(const limit_sliding_claim_t *claims, size_t n,
     uint64_t now_ms);
+
+/*
+ * Whole requests used, rounded up, by the description of a request of cost 0.
+ * More than the limit if that was lowered since.
+ */
+uint64_t limit_sliding_used(const limit_sliding_policy_t *policy,
+    uint32_t limit, const limit_sliding_verdict_t *verdict);
 
 /* limit_sliding_describe() of a decided claim. */
 void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,

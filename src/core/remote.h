@@ -119,6 +119,9 @@ typedef enum {
 limit_sliding_breaker_state_t limit_sliding_breaker_check(
     limit_sliding_breaker_t *breaker, uint64_t now_ms);
 
+/* 1 unless it is closed; changes nothing. */
+int limit_sliding_breaker_is_open(const limit_sliding_breaker_t *breaker);
+
 /* Returns 1 if that closed it. */
 int limit_sliding_breaker_succeeded(limit_sliding_breaker_t *breaker);
 

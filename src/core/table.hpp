@@ -5,21 +5,15 @@
 #ifndef LIMIT_SLIDING_CORE_TABLE_HPP
 #define LIMIT_SLIDING_CORE_TABLE_HPP
 
-#include <atomic>
 #include <cstdint>
 
 #include "limiter.h"
 #include "places.hpp"
+#include "shared.hpp"
 #include "slot.hpp"
 #include "victim.hpp"
 
 namespace limit_sliding {
-
-/* What happened to keys for want of slots. */
-struct TableStats {
-    std::atomic<uint64_t> evicted;
-    std::atomic<uint64_t> refused;
-};
 
 /*
  * The table of a zone as one request sees it: its key's places among all the
@@ -46,9 +40,9 @@ struct TableStats {
 template <class Slots>
 class Table : private Places<Slots> {
 public:
-    Table(const Slots &slots, uint64_t pairs, TableStats *stats, uint64_t hash,
-          uint64_t epoch)
-        : Places<Slots>(slots, pairs, hash, epoch), stats_(stats)
+    Table(const Slots &slots, uint64_t pairs,
+          limit_sliding_slot_counts_t *counts, uint64_t hash, uint64_t epoch)
+        : Places<Slots>(slots, pairs, hash, epoch), counts_(counts)
     {
     }
 
@@ -206,25 +200,41 @@ private:
     Taken take(const Step &step, bool may_evict, Copy *copy)
     {
         if (copy->kind == Copy::none) {
-            Victim victim = choose(step);
+            Taken taken = take_place(step, may_evict, copy);
 
-            if (victim.is_live() && !may_evict) {
-                stats_->refused.fetch_add(1);
-                return kRefused;
-            }
-
-            *copy = victim.copy();
-
-            if (!victim.is_found() || !claim(copy)) {
-                return kLost;
-            }
-
-            if (victim.is_live()) {
-                stats_->evicted.fetch_add(1);
+            if (taken != kTaken) {
+                return taken;
             }
         }
 
         return make_ready(step, copy) ? kTaken : kLost;
+    }
+
+    /* A place for a new key.  Out of line, for the sake of those that are. */
+    template <class Step>
+    [[gnu::noinline]] Taken take_place(const Step &step, bool may_evict,
+                                       Copy *copy)
+    {
+        Victim victim = choose(step);
+
+        if (victim.is_live() && !may_evict) {
+            add(&counts_->refused, 1);
+            return kRefused;
+        }
+
+        *copy = victim.copy();
+
+        if (!victim.is_found() || !claim(copy)) {
+            return kLost;
+        }
+
+        if (victim.is_live()) {
+            add(&counts_->evicted, 1);
+        } else if (victim.copy().tag == 0) {
+            add(&counts_->used, 1);
+        }
+
+        return kTaken;
     }
 
     /*
@@ -344,7 +354,7 @@ private:
         return victim;
     }
 
-    TableStats *stats_;
+    limit_sliding_slot_counts_t *counts_;
 };
 
 } // namespace limit_sliding

@@ -4,16 +4,19 @@
 
 #include "zone.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "algorithm.hpp"
 #include "ring_step.hpp"
+#include "shared.hpp"
 #include "siphash.hpp"
 
 using limit_sliding::Clock;
 using limit_sliding::Event;
 using limit_sliding::has_rings;
 using limit_sliding::Line;
+using limit_sliding::load;
 using limit_sliding::RingSlots;
 using limit_sliding::RingStep;
 using limit_sliding::SipHash13;
@@ -51,6 +54,50 @@ uint64_t slot_bytes(const limit_sliding_policy_t &policy)
     return bytes;
 }
 
+struct Walk {
+    uint64_t used; /* slots */
+    uint64_t live; /* of them */
+};
+
+/* Counts the slots of the first so many lines. */
+Walk walk(const limit_sliding_zone_t *zone,
+          const limit_sliding_policy_t &policy, uint64_t now_ms, uint32_t limit,
+          uint64_t lines)
+{
+    auto memory = const_cast<limit_sliding_zone_t *>(zone);
+    uint64_t time_ms = now_ms + zone->offset_ms;
+    Walk seen = {0, 0};
+
+    auto walk_slots = [&](const auto &slots, uint64_t epoch, const auto &step) {
+        /* any key's will do */
+        Table table(slots, zone->pairs, &memory->counts, 0, epoch);
+
+        for (uint64_t i = 0; i < lines; i++) {
+            for (unsigned j = 0; j < Line::kSlots; j++) {
+                Slot &slot = slots.slot(i, j);
+
+                seen.used += slot.tag.load() != 0;
+                seen.live += table.is_live(slot, step);
+            }
+        }
+    };
+
+    if (has_rings(policy)) {
+        RingSlots slots(memory);
+        Clock clock(policy, time_ms);
+
+        walk_slots(slots, clock.epoch(), RingStep(clock, slots.ring_length()));
+        return seen;
+    }
+
+    with_algorithm(policy, time_ms, limit, [&](const auto &algorithm) {
+        walk_slots(WordSlots(memory), algorithm.epoch(),
+                   WordStep(algorithm, 0));
+    });
+
+    return seen;
+}
+
 } // namespace
 
 limit_sliding_zone_t *limit_sliding_zone_init(
@@ -83,40 +130,30 @@ void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
                               limit_sliding_zone_stats_t *stats)
 {
     stats->slots = zone->pairs * 2 * Line::kSlots;
-    stats->evicted = zone->stats.evicted.load(std::memory_order_relaxed);
-    stats->refused = zone->stats.refused.load(std::memory_order_relaxed);
+    stats->used = load(&zone->counts.used);
+    stats->evicted = load(&zone->counts.evicted);
+    stats->refused = load(&zone->counts.refused);
 }
 
 uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
                                   const limit_sliding_policy_t *policy,
                                   uint64_t now_ms, uint32_t limit)
 {
-    auto memory = const_cast<limit_sliding_zone_t *>(zone);
-    uint64_t time_ms = now_ms + zone->offset_ms;
-    uint64_t count = 0;
+    return walk(zone, *policy, now_ms, limit, 2 * zone->pairs).live;
+}
 
-    auto count_all = [&](const auto &slots, uint64_t epoch, const auto &step) {
-        /* any key's will do */
-        Table table(slots, zone->pairs, &memory->stats, 0, epoch);
+uint64_t limit_sliding_zone_keys(const limit_sliding_zone_t *zone,
+                                 const limit_sliding_policy_t *policy,
+                                 uint64_t now_ms, uint32_t limit, uint64_t used,
+                                 uint64_t bytes)
+{
+    uint64_t all = 2 * zone->pairs;
+    uint64_t lines = std::min(all, bytes / (Line::kSlots * zone->slot_bytes));
+    Walk seen = walk(zone, *policy, now_ms, limit, lines);
 
-        for (uint64_t i = 0; i < 2 * zone->pairs; i++) {
-            for (unsigned j = 0; j < Line::kSlots; j++) {
-                count += table.is_live(slots.slot(i, j), step);
-            }
-        }
-    };
-
-    if (has_rings(*policy)) {
-        RingSlots slots(memory);
-        Clock clock(*policy, time_ms);
-
-        count_all(slots, clock.epoch(), RingStep(clock, slots.ring_length()));
-        return count;
+    if (lines == all) {
+        return seen.live;
     }
 
-    with_algorithm(*policy, time_ms, limit, [&](const auto &algorithm) {
-        count_all(WordSlots(memory), algorithm.epoch(), WordStep(algorithm, 0));
-    });
-
-    return count;
+    return seen.used == 0 ? used : used * seen.live / seen.used;
 }

@@ -20,7 +20,7 @@ struct limit_sliding_zone_s {
     uint64_t pairs;
     uint64_t slot_bytes;
     uint64_t offset_ms; /* of the zone's time from the caller's */
-    alignas(64) limit_sliding::TableStats stats;
+    alignas(64) limit_sliding_slot_counts_t counts;
 };
 
 static_assert(sizeof(limit_sliding_zone_s) == LIMIT_SLIDING_ZONE_ALIGN,
@@ -71,6 +71,12 @@ struct RingSlots {
                                      / sizeof(Event));
     }
 };
+
+inline limit_sliding_slot_counts_t *counts_of(
+    const limit_sliding_claim_t &claim)
+{
+    return claim.counts != nullptr ? claim.counts : &claim.zone->counts;
+}
 
 /* Does the state of a key take more than a word? */
 inline bool has_rings(const limit_sliding_policy_t &policy)

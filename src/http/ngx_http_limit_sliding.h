@@ -13,6 +13,7 @@
 #include <ngx_http.h>
 
 #include "limiter.h"
+#include "stats.h"
 #include "ngx_http_limit_sliding_redis.h"
 
 
@@ -56,9 +57,13 @@ typedef struct {
     limit_sliding_policy_t          policy;
     uint32_t                        limit;       /* 0: rate is a variable */
     ngx_http_limit_sliding_value_t *rate;        /* NULL: limit is static */
+    ngx_str_t                       rate_text;
+    ngx_flag_t                      top;
+    ngx_flag_t                      addresses;   /* keys are, in binary */
 
     ngx_shm_zone_t                 *shm_zone;    /* NULL: named, not defined */
     limit_sliding_zone_t           *zone;        /* in shared memory */
+    limit_sliding_aside_t           aside;       /* there, too */
 
     u_char                         *file;        /* of the first mention */
     ngx_uint_t                      line;
@@ -70,6 +75,8 @@ typedef struct {
     ngx_str_t                       restarted;   /* why a reload empties it */
 
     /* this worker's */
+    limit_sliding_counters_t       *counters;
+    limit_sliding_sampler_t         sampler;
     ngx_msec_t                      log_after;
     ngx_uint_t                      log_omitted;
 } ngx_http_limit_sliding_zone_t;
@@ -170,6 +177,7 @@ typedef struct {
     ngx_uint_t                      headers;
     ngx_uint_t                      client_ipv4; /* prefix, in bits */
     ngx_uint_t                      client_ipv6;
+    ngx_flag_t                      api_write;   /* unset: no API here */
 } ngx_http_limit_sliding_conf_t;
 
 
@@ -249,6 +257,8 @@ char *ngx_http_limit_sliding_rate_value(ngx_conf_t *cf,
 ngx_int_t ngx_http_limit_sliding_rate_limit(ngx_conf_t *cf, ngx_str_t *word,
     limit_sliding_rate_t *rate, uint64_t window_ms, uint32_t *limit,
     u_char *file, ngx_uint_t line);
+ngx_int_t ngx_http_limit_sliding_parse_rate(ngx_str_t *text,
+    uint64_t window_ms, uint32_t *limit);
 ngx_int_t ngx_http_limit_sliding_evaluate(ngx_http_request_t *r,
     ngx_http_limit_sliding_limit_t *limit, limit_sliding_claim_t *claim);
 
@@ -317,18 +327,21 @@ ngx_int_t ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t n);
 ngx_int_t ngx_http_limit_sliding_conclude(ngx_http_limit_sliding_ctx_t *ctx);
 
-/* fallback */
-ngx_int_t ngx_http_limit_sliding_fall_back(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_http_limit_sliding_wait_t *wait);
-void ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
-    ngx_uint_t nclaims, uint64_t now_ms);
-
 /* apply */
 ngx_int_t ngx_http_limit_sliding_reject(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
 void ngx_http_limit_sliding_would_reject(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
 void ngx_http_limit_sliding_one_retry_after(ngx_http_request_t *r);
+
+/* stats */
+ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle);
+void ngx_http_limit_sliding_account(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t first, ngx_uint_t rejected);
+void ngx_http_limit_sliding_add_offender(ngx_http_request_t *r,
+    limit_sliding_claim_t *claim);
+ngx_int_t ngx_http_limit_sliding_own_limit(limit_sliding_claim_t *claim,
+    limit_sliding_own_t *own);
 
 /* delay */
 ngx_msec_t ngx_http_limit_sliding_delay(ngx_http_request_t *r,
@@ -369,6 +382,14 @@ void ngx_http_limit_sliding_log_bad_value(ngx_http_request_t *r,
 
 /* variables */
 ngx_int_t ngx_http_limit_sliding_add_variables(ngx_conf_t *cf);
+
+extern ngx_str_t  ngx_http_limit_sliding_sources[];
+
+/* api */
+char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+void ngx_http_limit_sliding_merge_api(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *prev, ngx_http_limit_sliding_conf_t *conf);
 
 
 #include "ngx_http_limit_sliding_ctx.h"

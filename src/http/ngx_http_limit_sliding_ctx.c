@@ -57,6 +57,25 @@ ngx_http_limit_sliding_extend_ctx(ngx_http_request_t *r,
 }
 
 
+ngx_uint_t
+ngx_http_limit_sliding_is_decided(ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_zone_t *zone)
+{
+    ngx_uint_t                       i;
+    ngx_http_limit_sliding_limit_t  *limit;
+
+    for (i = 0; i < ctx->nclaims; i++) {
+        limit = ctx->claims[i].data;
+
+        if (limit->zone == zone) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 /* Marks the record; there is nothing to clean up. */
 
 void

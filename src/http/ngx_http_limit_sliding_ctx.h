@@ -14,11 +14,18 @@
 #include "ngx_http_limit_sliding.h"
 
 
+/* Where a call would cost as much as what it does. */
+
+#define ngx_http_limit_sliding_inline  inline __attribute__((always_inline))
+
+
 ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_find_ctx(
     ngx_http_request_t *r);
 ngx_http_limit_sliding_ctx_t *ngx_http_limit_sliding_extend_ctx(
     ngx_http_request_t *r, ngx_http_limit_sliding_ctx_t *octx,
     ngx_uint_t nclaims);
+ngx_uint_t ngx_http_limit_sliding_is_decided(
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_zone_t *zone);
 void ngx_http_limit_sliding_cleanup(void *data);
 
 
@@ -49,6 +56,20 @@ ngx_http_limit_sliding_get(ngx_http_request_t *r,
     text->data = vv->data;
 
     return NGX_OK;
+}
+
+
+/* Nothing is lost where two workers share counters, see init_process(). */
+
+static ngx_inline void
+ngx_http_limit_sliding_tally(ngx_http_limit_sliding_zone_t *zone,
+    limit_sliding_count_t count)
+{
+    ngx_atomic_t  *counter;
+
+    counter = (ngx_atomic_t *) &zone->counters->requests[count];
+
+    (void) ngx_atomic_fetch_add(counter, 1);
 }
 
 
@@ -99,6 +120,13 @@ ngx_http_limit_sliding_create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims)
 
     return ctx;
 }
+
+
+/* fallback */
+ngx_int_t ngx_http_limit_sliding_fall_back(ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_http_limit_sliding_wait_t *wait);
+void ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims, uint64_t now_ms);
 
 
 #endif /* _NGX_HTTP_LIMIT_SLIDING_CTX_H_INCLUDED_ */

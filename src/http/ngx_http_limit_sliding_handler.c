@@ -15,7 +15,7 @@
  *                                        share; suspend, resume
  *   verdict                   src/core   allowed? remaining, reset, retry after
  *   apply                     src/http   DECLINED | delay | status, headers,
- *                                        log
+ *                                        log, counters
  */
 
 
@@ -35,11 +35,9 @@ static ngx_int_t ngx_http_limit_sliding_decide(ngx_http_request_t *r,
     ngx_http_limit_sliding_group_t *group);
 static ngx_int_t ngx_http_limit_sliding_collect(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_group_t *group);
-static ngx_inline ngx_int_t ngx_http_limit_sliding_claim(
+static ngx_http_limit_sliding_inline ngx_int_t ngx_http_limit_sliding_claim(
     ngx_http_request_t *r, ngx_http_limit_sliding_limit_t *limit,
     limit_sliding_claim_t *claim);
-static ngx_uint_t ngx_http_limit_sliding_is_decided(
-    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_zone_t *zone);
 
 
 /* In the access phase, which nginx runs for main requests only. */
@@ -128,6 +126,9 @@ ngx_http_limit_sliding_run_single(ngx_http_request_t *r,
     (void) limit_sliding_acquire(claim, 1, ctx->now_ms);
 
     if (claim->outcome != LIMIT_SLIDING_ADMITTED) {
+        ngx_http_limit_sliding_tally(group->limits->zone,
+                                     LIMIT_SLIDING_COUNT_REJECTED);
+        ngx_http_limit_sliding_add_offender(r, claim);
         return ngx_http_limit_sliding_reject(r, lscf, ctx);
     }
 
@@ -135,9 +136,14 @@ ngx_http_limit_sliding_run_single(ngx_http_request_t *r,
         delay = ngx_http_limit_sliding_delay(r, lscf, ctx, 0);
 
         if (delay) {
+            ngx_http_limit_sliding_tally(group->limits->zone,
+                                         LIMIT_SLIDING_COUNT_DELAYED);
             return ngx_http_limit_sliding_suspend(r, ctx, delay);
         }
     }
+
+    ngx_http_limit_sliding_tally(group->limits->zone,
+                                 LIMIT_SLIDING_COUNT_PASSED);
 
     return NGX_DECLINED;
 }
@@ -201,6 +207,8 @@ ngx_http_limit_sliding_run_groups(ngx_http_request_t *r,
             ctx->wait->delay = delay;
             return NGX_AGAIN;
         }
+
+        ngx_http_limit_sliding_account(r, ctx, first, rc == NGX_BUSY);
 
         if (rc == NGX_BUSY) {
 
@@ -328,7 +336,7 @@ ngx_http_limit_sliding_collect(ngx_http_request_t *r,
 
 /* NGX_DECLINED: not accounted. */
 
-static ngx_inline ngx_int_t
+static ngx_http_limit_sliding_inline ngx_int_t
 ngx_http_limit_sliding_claim(ngx_http_request_t *r,
     ngx_http_limit_sliding_limit_t *limit, limit_sliding_claim_t *claim)
 {
@@ -359,6 +367,7 @@ ngx_http_limit_sliding_claim(ngx_http_request_t *r,
     claim->data = limit;
     claim->verdict = NULL;
     claim->remote = NULL;
+    claim->counts = &zone->counters->slots;
 
     if (limit->evaluated) {
         rc = ngx_http_limit_sliding_evaluate(r, limit, claim);
@@ -374,24 +383,9 @@ ngx_http_limit_sliding_claim(ngx_http_request_t *r,
                                                  &key);
     }
 
-    return NGX_OK;
-}
-
-
-static ngx_uint_t
-ngx_http_limit_sliding_is_decided(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_http_limit_sliding_zone_t *zone)
-{
-    ngx_uint_t                       i;
-    ngx_http_limit_sliding_limit_t  *limit;
-
-    for (i = 0; i < ctx->nclaims; i++) {
-        limit = ctx->claims[i].data;
-
-        if (limit->zone == zone) {
-            return 1;
-        }
+    if (zone->aside.own->held) {
+        return ngx_http_limit_sliding_own_limit(claim, zone->aside.own);
     }
 
-    return 0;
+    return NGX_OK;
 }

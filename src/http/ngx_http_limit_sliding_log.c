@@ -174,6 +174,8 @@ ngx_http_limit_sliding_log_long_key(ngx_http_request_t *r,
     size_t  len;
     u_char  text[4 * NGX_HTTP_LIMIT_SLIDING_SHOWN];
 
+    ngx_http_limit_sliding_tally(zone, LIMIT_SLIDING_COUNT_ERRORS);
+
     len = ngx_http_limit_sliding_escape(text, &key);
 
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
@@ -191,6 +193,8 @@ ngx_http_limit_sliding_log_bad_value(ngx_http_request_t *r,
 {
     size_t  len;
     u_char  text[4 * NGX_HTTP_LIMIT_SLIDING_SHOWN];
+
+    ngx_http_limit_sliding_tally(zone, LIMIT_SLIDING_COUNT_ERRORS);
 
     len = ngx_http_limit_sliding_escape(text, value);
 

@@ -62,6 +62,13 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
       offsetof(ngx_http_limit_sliding_conf_t, dry_run),
       NULL },
 
+    { ngx_string("limit_sliding_api"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
+      ngx_http_limit_sliding_api,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("limit_sliding_headers"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_limit_sliding_headers,
@@ -102,7 +109,7 @@ ngx_module_t  ngx_http_limit_sliding_module = {
     NGX_HTTP_MODULE,                           /* module type */
     NULL,                                      /* init master */
     ngx_http_limit_sliding_init_module,        /* init module */
-    NULL,                                      /* init process */
+    ngx_http_limit_sliding_init_process,       /* init process */
     NULL,                                      /* init thread */
     NULL,                                      /* exit thread */
     ngx_http_limit_sliding_exit_process,       /* exit process */
@@ -174,6 +181,7 @@ ngx_http_limit_sliding_create_conf(ngx_conf_t *cf)
     conf->headers = NGX_CONF_UNSET_UINT;
     conf->client_ipv4 = NGX_CONF_UNSET_UINT;
     conf->client_ipv6 = NGX_CONF_UNSET_UINT;
+    conf->api_write = NGX_CONF_UNSET;
 
     return conf;
 }
@@ -214,6 +222,8 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
                               NGX_HTTP_LIMIT_SLIDING_IPV4);
     ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6,
                               NGX_HTTP_LIMIT_SLIDING_IPV6);
+
+    ngx_http_limit_sliding_merge_api(cf, prev, conf);
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 

@@ -17,8 +17,6 @@
 
 static ngx_int_t ngx_http_limit_sliding_get_rate(ngx_http_request_t *r,
     ngx_http_limit_sliding_limit_t *limit, limit_sliding_claim_t *claim);
-static ngx_int_t ngx_http_limit_sliding_parse_rate(ngx_str_t *text,
-    uint64_t window_ms, uint32_t *limit);
 static ngx_int_t ngx_http_limit_sliding_get_cost(ngx_http_request_t *r,
     ngx_http_limit_sliding_limit_t *limit, limit_sliding_claim_t *claim);
 
@@ -198,7 +196,9 @@ ngx_http_limit_sliding_get_rate(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
+/* A rate of a request, as a limit. */
+
+ngx_int_t
 ngx_http_limit_sliding_parse_rate(ngx_str_t *text, uint64_t window_ms,
     uint32_t *limit)
 {

@@ -67,7 +67,7 @@ static ngx_str_t  ngx_http_limit_sliding_statuses[] = {
 
 /* By ngx_http_limit_sliding_source_e. */
 
-static ngx_str_t  ngx_http_limit_sliding_sources[] = {
+ngx_str_t  ngx_http_limit_sliding_sources[] = {
     ngx_string("local"),
     ngx_string("redis"),
     ngx_string("lease"),

@@ -166,7 +166,7 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
 
     size_t                          size;
     uint8_t                         secret[LIMIT_SLIDING_SECRET_BYTES];
-    void                           *memory;
+    u_char                         *memory;
     uint64_t                        offset_ms;
     ngx_time_t                     *tp;
     ngx_slab_pool_t                *shpool;
@@ -176,6 +176,7 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
 
     if (ozone) {
         zone->zone = ozone->zone;
+        zone->aside = ozone->aside;
         zone->remote.refusals = ozone->remote.refusals;
         zone->remote.leases = ozone->remote.leases;
         return NGX_OK;
@@ -217,8 +218,11 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     tp = ngx_timeofday();
     offset_ms = (uint64_t) tp->sec * 1000 + tp->msec - ngx_current_msec;
 
-    zone->zone = limit_sliding_zone_init(memory, size, &zone->policy,
-                                         offset_ms, secret);
+    limit_sliding_aside_init(memory, size, &zone->aside);
+
+    zone->zone = limit_sliding_zone_init(memory + zone->aside.bytes,
+                                         size - zone->aside.bytes,
+                                         &zone->policy, offset_ms, secret);
     if (zone->zone == NULL) {
         return NGX_ERROR;
     }
@@ -279,6 +283,10 @@ ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle)
     zones = lsmcf->zones.elts;
 
     for (i = 0; i < lsmcf->zones.nelts; i++) {
+        if (!zones[i]->top) {
+            limit_sliding_top_clear(zones[i]->aside.top);
+        }
+
         if (zones[i]->restarted.len) {
             ngx_log_error(NGX_LOG_NOTICE, cycle->log, 0,
                           "limit_sliding zone \"%V\" starts empty: %V",

@@ -10,7 +10,7 @@
 /* The parameters of limit_sliding_zone; the first two must be given. */
 
 enum { ZONE, RATE, WINDOW, ALGORITHM, PRECISION, BURST, FULL, REDIS,
-       LEASE };
+       LEASE, TOP };
 
 
 static char *ngx_http_limit_sliding_zone_size(ngx_conf_t *cf,
@@ -24,6 +24,9 @@ static char *ngx_http_limit_sliding_zone_window(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone,
     ngx_http_limit_sliding_param_t *param);
 static char *ngx_http_limit_sliding_zone_full(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone,
+    ngx_http_limit_sliding_param_t *param);
+static char *ngx_http_limit_sliding_zone_top(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone,
     ngx_http_limit_sliding_param_t *param);
 
@@ -46,6 +49,7 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         { ngx_string("full="), ngx_null_string, ngx_null_string },
         { ngx_string("redis="), ngx_null_string, ngx_null_string },
         { ngx_string("lease="), ngx_null_string, ngx_null_string },
+        { ngx_string("top="), ngx_null_string, ngx_null_string },
         { ngx_null_string, ngx_null_string, ngx_null_string }
     };
 
@@ -102,6 +106,8 @@ ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         || ngx_http_limit_sliding_zone_redis(cf, zone, &params[REDIS])
            != NGX_CONF_OK
         || ngx_http_limit_sliding_zone_lease(cf, zone, &params[LEASE])
+           != NGX_CONF_OK
+        || ngx_http_limit_sliding_zone_top(cf, zone, &params[TOP])
            != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -180,6 +186,10 @@ ngx_http_limit_sliding_zone_key(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
+    zone->addresses = (ngx_strcmp(value->data, "$binary_remote_addr") == 0
+                       || ngx_strcmp(value->data, "$limit_sliding_client")
+                          == 0);
+
     return ngx_http_limit_sliding_compile(cf, value, &zone->key);
 }
 
@@ -198,6 +208,8 @@ ngx_http_limit_sliding_zone_rate(ngx_conf_t *cf,
     {
         return NGX_CONF_ERROR;
     }
+
+    zone->rate_text = param->value;
 
     /* by default the window is the unit of the rate */
 
@@ -282,5 +294,27 @@ ngx_http_limit_sliding_zone_full(ngx_conf_t *cf,
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "invalid parameter \"%V\", it must be \"full=evict\" "
                        "or \"full=deny\"", &param->word);
+    return NGX_CONF_ERROR;
+}
+
+
+static char *
+ngx_http_limit_sliding_zone_top(ngx_conf_t *cf,
+    ngx_http_limit_sliding_zone_t *zone, ngx_http_limit_sliding_param_t *param)
+{
+    zone->top = 1;
+
+    if (param->word.len == 0 || ngx_strcmp(param->value.data, "on") == 0) {
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strcmp(param->value.data, "off") == 0) {
+        zone->top = 0;
+        return NGX_CONF_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid parameter \"%V\", it must be \"top=on\" "
+                       "or \"top=off\"", &param->word);
     return NGX_CONF_ERROR;
 }

@@ -64,6 +64,9 @@ ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
 
     servers = redis->servers.elts;
 
+    redis->traffic = &redis->shared->traffic[ngx_process_slot
+                                            % NGX_HTTP_LIMIT_SLIDING_NTRAFFIC];
+
     for (i = 0; i < redis->servers.nelts; i++) {
         if (servers[i].url.naddrs
             || ngx_inet_resolve_host(cf->pool, &servers[i].url) == NGX_OK)
@@ -189,6 +192,9 @@ ngx_http_limit_sliding_redis_start(ngx_http_limit_sliding_redis_t *redis)
     redis->deadline.data = redis;
     redis->deadline.log = ngx_cycle->log;
 
+    redis->traffic = &redis->shared->traffic[ngx_process_slot
+                                            % NGX_HTTP_LIMIT_SLIDING_NTRAFFIC];
+
     if (redis->topology == NGX_HTTP_LIMIT_SLIDING_CLUSTER) {
         return ngx_http_limit_sliding_cluster_start(redis);
     }
@@ -265,6 +271,8 @@ ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_node_t *node)
                                      ngx_current_msec,
                                      (uint32_t) ngx_random()))
     {
+        (void) ngx_atomic_fetch_add(&redis->traffic->opened, 1);
+
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "limit_sliding redis \"%V\" has failed repeatedly, "
                       "\"on_error %s\" applies until it answers again",

@@ -70,9 +70,29 @@ typedef struct {
 } ngx_http_limit_sliding_server_t;
 
 
-/* What the workers of all cycles share about a Redis. */
+/* The last one has no bound. */
+
+#define NGX_HTTP_LIMIT_SLIDING_NLATENCIES  12
+
+/* What a worker counts of its calls. */
 
 typedef struct {
+    ngx_atomic_t                         failed;
+    ngx_atomic_t                         opened;   /* the breaker */
+    ngx_atomic_t                         sum_us;
+    ngx_atomic_t                         leased;   /* requests, in advance */
+    ngx_atomic_t                         latencies[
+                                            NGX_HTTP_LIMIT_SLIDING_NLATENCIES];
+} ngx_http_limit_sliding_traffic_t;
+
+
+/* What the workers of all cycles share about a Redis. */
+
+#define NGX_HTTP_LIMIT_SLIDING_NTRAFFIC  64
+
+typedef struct {
+    ngx_http_limit_sliding_traffic_t     traffic[
+                                              NGX_HTTP_LIMIT_SLIDING_NTRAFFIC];
     limit_sliding_breaker_t              breaker;
 } ngx_http_limit_sliding_shared_t;
 
@@ -133,6 +153,7 @@ struct ngx_http_limit_sliding_redis_s {
     ngx_http_limit_sliding_shared_t     *shared;
 
     /* this worker's */
+    ngx_http_limit_sliding_traffic_t    *traffic;
     ngx_http_limit_sliding_node_t       *node;     /* NULL in a cluster */
     ngx_http_limit_sliding_node_t       *watch;    /* NULL: no sentinels */
     ngx_msec_t                           watched;  /* last time */
@@ -164,6 +185,7 @@ typedef struct {
                                         *zone;
     ngx_str_t                            key;      /* the text */
     ngx_http_limit_sliding_source_e      source;
+    ngx_uint_t                           off;      /* told: not limited */
     limit_sliding_verdict_t              verdict;
     uint64_t                             taken_ms; /* as Redis tells it, if it
                                                       was taken */
@@ -198,7 +220,26 @@ struct ngx_http_limit_sliding_waiter_s {
 };
 
 
+/* What an administrator orders of one key, and who waits for it. */
+
+typedef enum {
+    NGX_HTTP_LIMIT_SLIDING_FORGET = 0,
+    NGX_HTTP_LIMIT_SLIDING_SET_LIMIT,
+    NGX_HTTP_LIMIT_SLIDING_UNSET_LIMIT
+} ngx_http_limit_sliding_order_e;
+
+typedef struct {
+    struct ngx_http_limit_sliding_call_s
+                                        *call;     /* NULL: waits no more */
+    ngx_uint_t                           done;
+    ngx_event_t                          event;    /* posted once told */
+} ngx_http_limit_sliding_order_t;
+
+
 extern ngx_uint_t  ngx_http_limit_sliding_has_redis;
+
+/* Upper bounds, but for the last one. */
+extern uint32_t  ngx_http_limit_sliding_latencies_us[];
 
 /* block */
 char *ngx_http_limit_sliding_redis_block(ngx_conf_t *cf,
@@ -231,6 +272,25 @@ void ngx_http_limit_sliding_lease_tell(limit_sliding_claim_t *claims,
 
 /* The request is gone; its charge stays.  Safe to call at any time. */
 void ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter);
+
+/*
+ * To be called once an ask for the key was told, as then there is a connection.
+ * NGX_OK: the order's event will be posted; NGX_DECLINED: it cannot be sent.
+ * `value` is that of a limit, a rate.
+ */
+ngx_int_t ngx_http_limit_sliding_order(
+    ngx_http_limit_sliding_remote_t *remote,
+    ngx_http_limit_sliding_order_e what, ngx_str_t *value,
+    ngx_http_limit_sliding_order_t *order);
+
+/* As ngx_http_limit_sliding_leave(). */
+void ngx_http_limit_sliding_leave_order(
+    ngx_http_limit_sliding_order_t *order);
+
+/* Adds up what all workers have counted. */
+void ngx_http_limit_sliding_redis_traffic(
+    ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_traffic_t *sum);
 
 
 #endif /* _NGX_HTTP_LIMIT_SLIDING_REDIS_H_INCLUDED_ */

@@ -15,9 +15,6 @@
 static ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_create_ask(
     ngx_http_limit_sliding_redis_t *redis, limit_sliding_claim_t *claims,
     ngx_uint_t nclaims);
-static u_char *ngx_http_limit_sliding_write_key(
-    ngx_http_limit_sliding_redis_t *redis,
-    ngx_http_limit_sliding_remote_t *remote, u_char *p);
 static void ngx_http_limit_sliding_probe(
     ngx_http_limit_sliding_redis_t *redis);
 
@@ -206,10 +203,11 @@ ngx_http_limit_sliding_share_ask(ngx_http_limit_sliding_ask_t *ask,
 }
 
 
-/* "PREFIXZONE:{KEY}"; a cluster takes braces with nothing in between for none,
- * and would not keep the key's state and its limit together. */
+/* "PREFIXZONE:{KEY}", which is as long as the prefix, the key or 40, and 1.  A
+ * cluster takes braces with nothing in between for none, and would not keep the
+ * key's state and its limit together. */
 
-static u_char *
+u_char *
 ngx_http_limit_sliding_write_key(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_remote_t *remote, u_char *p)
 {

@@ -55,6 +55,7 @@ ngx_http_limit_sliding_node_command(ngx_http_limit_sliding_node_t *node,
     }
 
     call->sent = ngx_current_msec;
+    call->sent_us = ngx_http_limit_sliding_redis_us();
     ngx_queue_insert_tail(&node->calls, &call->queue);
     node->ncalls++;
 

@@ -72,6 +72,10 @@ ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
     needed = ask->asked_units - ask->leased_units;
     units = (answer->granted > (int64_t) needed) ? answer->granted - needed : 0;
 
+    if (units) {
+        (void) ngx_atomic_fetch_add(&ask->redis->traffic->leased, units);
+    }
+
     for (i = 0; i < ask->nparts; i++) {
         part = &ask->parts[i];
         claim = &part->claim;

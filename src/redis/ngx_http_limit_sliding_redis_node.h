@@ -72,6 +72,8 @@ typedef void (*ngx_http_limit_sliding_reply_handler_pt)(
 struct ngx_http_limit_sliding_call_s {
     ngx_queue_t                          queue;    /* of the node */
     ngx_msec_t                           sent;
+    uint64_t                             sent_us;
+    void                                *data;     /* the handler's */
     ngx_queue_t                          asks;
     ngx_uint_t                           nasks;
     ngx_uint_t                           nclaims;
@@ -287,6 +289,9 @@ char *ngx_http_limit_sliding_reply_text(
     ngx_http_limit_sliding_reply_t *reply);
 
 /* ask */
+u_char *ngx_http_limit_sliding_write_key(
+    ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_remote_t *remote, u_char *p);
 ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_find_ask(
     ngx_http_limit_sliding_redis_t *redis, uint64_t hash);
 ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_alloc_ask(
@@ -339,6 +344,12 @@ int64_t *ngx_http_limit_sliding_read_answer(ngx_http_limit_sliding_ask_t *ask,
 void ngx_http_limit_sliding_describe_part(ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_answer_t *answer, ngx_uint_t i, uint32_t before,
     ngx_uint_t admitted, limit_sliding_verdict_t *verdict);
+
+/* traffic */
+uint64_t ngx_http_limit_sliding_redis_us(void);
+void ngx_http_limit_sliding_redis_count(
+    ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_call_t *call);
 
 /* redis */
 ngx_int_t ngx_http_limit_sliding_redis_start(

@@ -12,6 +12,8 @@
 
 ngx_uint_t  ngx_http_limit_sliding_has_redis = 0;
 
+uint32_t  ngx_http_limit_sliding_latencies_us[1];
+
 
 char *
 ngx_http_limit_sliding_redis_block(ngx_conf_t *cf,
@@ -76,4 +78,28 @@ void
 ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter)
 {
     return;
+}
+
+
+ngx_int_t
+ngx_http_limit_sliding_order(ngx_http_limit_sliding_remote_t *remote,
+    ngx_http_limit_sliding_order_e what, ngx_str_t *value,
+    ngx_http_limit_sliding_order_t *order)
+{
+    return NGX_DECLINED;
+}
+
+
+void
+ngx_http_limit_sliding_leave_order(ngx_http_limit_sliding_order_t *order)
+{
+    return;
+}
+
+
+void
+ngx_http_limit_sliding_redis_traffic(ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_traffic_t *sum)
+{
+    ngx_memzero(sum, sizeof(ngx_http_limit_sliding_traffic_t));
 }

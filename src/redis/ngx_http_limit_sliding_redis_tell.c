@@ -60,6 +60,7 @@ ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
     }
 
     ngx_http_limit_sliding_redis_succeeded(node);
+    ngx_http_limit_sliding_redis_count(node->redis, call);
 
     number = reply->numbers;
     now_ms = *number++;
@@ -92,6 +93,8 @@ ngx_http_limit_sliding_call_failed(ngx_http_limit_sliding_node_t *node,
 {
     ngx_queue_t                   *q;
     ngx_http_limit_sliding_ask_t  *ask;
+
+    (void) ngx_atomic_fetch_add(&node->redis->traffic->failed, 1);
 
     while (!ngx_queue_empty(&call->asks)) {
         q = ngx_queue_head(&call->asks);
@@ -277,6 +280,7 @@ ngx_http_limit_sliding_tell_claims(ngx_http_limit_sliding_ask_t *ask,
         ngx_http_limit_sliding_describe_part(ask, answer, i, before,
                                              waiter->admitted, verdict);
 
+        remote->off = answer->off[i];
         claim->limit = verdict->limit;
         claim->verdict = verdict;
         claim->outcome = LIMIT_SLIDING_ADMITTED;

@@ -45,6 +45,7 @@ static void opens_after_failures_in_a_row(void **state)
 
     assert_int_equal(limit_sliding_breaker_check(&breaker, 1000),
                      LIMIT_SLIDING_BREAKER_OPEN);
+    assert_int_equal(limit_sliding_breaker_is_open(&breaker), 1);
     /* another worker's clock is behind */
     assert_int_equal(limit_sliding_breaker_check(&breaker, 990),
                      LIMIT_SLIDING_BREAKER_OPEN);
@@ -52,6 +53,7 @@ static void opens_after_failures_in_a_row(void **state)
     assert_int_equal(limit_sliding_breaker_succeeded(&breaker), 1);
     assert_int_equal(limit_sliding_breaker_check(&breaker, 1000),
                      LIMIT_SLIDING_BREAKER_CLOSED);
+    assert_int_equal(limit_sliding_breaker_is_open(&breaker), 0);
 }
 
 static void lets_one_probe_pass_an_interval(void **state)

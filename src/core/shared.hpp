@@ -1,0 +1,36 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_SHARED_HPP
+#define LIMIT_SLIDING_CORE_SHARED_HPP
+
+#include <atomic>
+#include <cstdint>
+
+namespace limit_sliding {
+
+/* A word of shared memory that C knows as a plain one. */
+inline std::atomic<uint64_t> &shared(uint64_t *word)
+{
+    static_assert(std::atomic<uint64_t>::is_always_lock_free
+                      && sizeof(std::atomic<uint64_t>) == sizeof(uint64_t),
+                  "a word is as good as an atomic one");
+
+    return *reinterpret_cast<std::atomic<uint64_t> *>(word);
+}
+
+/* Such words as counters: exact whoever else adds, in no order to anything. */
+inline void add(uint64_t *word, uint64_t n)
+{
+    shared(word).fetch_add(n, std::memory_order_relaxed);
+}
+
+inline uint64_t load(const uint64_t *word)
+{
+    return shared(const_cast<uint64_t *>(word)).load(std::memory_order_relaxed);
+}
+
+} // namespace limit_sliding
+
+#endif

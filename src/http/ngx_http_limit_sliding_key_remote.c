@@ -1,0 +1,261 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/*
+ * One key of a zone in Redis.  The request looks at it, which makes sure of a
+ * connection, then gives its order, if it has one, and looks again.
+ */
+
+
+#include "ngx_http_limit_sliding_api.h"
+
+
+static ngx_int_t ngx_http_limit_sliding_key_ask(
+    ngx_http_limit_sliding_key_t *key);
+static void ngx_http_limit_sliding_key_cleanup(void *data);
+static void ngx_http_limit_sliding_key_told_handler(ngx_event_t *ev);
+static ngx_int_t ngx_http_limit_sliding_key_told(
+    ngx_http_limit_sliding_key_t *key);
+static ngx_int_t ngx_http_limit_sliding_key_order(
+    ngx_http_limit_sliding_key_t *key);
+static void ngx_http_limit_sliding_key_ordered_handler(ngx_event_t *ev);
+static ngx_int_t ngx_http_limit_sliding_key_ordered(
+    ngx_http_limit_sliding_key_t *key);
+static void ngx_http_limit_sliding_key_believe_no_more(
+    ngx_http_limit_sliding_key_t *key);
+static ngx_int_t ngx_http_limit_sliding_key_unavailable(
+    ngx_http_limit_sliding_key_t *key);
+
+
+ngx_int_t
+ngx_http_limit_sliding_key_remote(ngx_http_request_t *r,
+    ngx_http_limit_sliding_key_t *key)
+{
+    ngx_http_cleanup_t  *cln;
+
+    cln = ngx_http_cleanup_add(r, 0);
+    if (cln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    cln->handler = ngx_http_limit_sliding_key_cleanup;
+    cln->data = key;
+
+    key->request = r;
+    key->remote.zone = &key->zone->remote;
+    key->remote.key = key->key;
+    key->claim.remote = &key->remote;
+
+    key->waiter.claims = &key->claim;
+    key->waiter.event.handler = ngx_http_limit_sliding_key_told_handler;
+    key->waiter.event.data = key;
+    key->waiter.event.log = ngx_cycle->log;
+
+    key->order.event.handler = ngx_http_limit_sliding_key_ordered_handler;
+    key->order.event.data = key;
+    key->order.event.log = ngx_cycle->log;
+
+    if (ngx_http_limit_sliding_key_ask(key) != NGX_OK) {
+        return ngx_http_limit_sliding_key_unavailable(key);
+    }
+
+    r->main->count++;
+
+    if (!r->discard_body) {
+        r->read_event_handler = ngx_http_test_reading;
+    }
+
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    return NGX_DONE;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_key_ask(ngx_http_limit_sliding_key_t *key)
+{
+    limit_sliding_claim_t  *claim;
+
+    claim = &key->claim;
+
+    claim->limit = key->zone->limit ? key->zone->limit
+                                    : LIMIT_SLIDING_LIMIT_MAX;
+    claim->verdict = NULL;
+
+    return ngx_http_limit_sliding_ask(key->zone->redis, claim, 1,
+                                      &key->waiter);
+}
+
+
+static void
+ngx_http_limit_sliding_key_cleanup(void *data)
+{
+    ngx_http_limit_sliding_key_t  *key = data;
+
+    ngx_http_limit_sliding_leave(&key->waiter);
+    ngx_http_limit_sliding_leave_order(&key->order);
+}
+
+
+/* Posted.  Nothing of the request may be touched once it is finalized. */
+
+static void
+ngx_http_limit_sliding_key_told_handler(ngx_event_t *ev)
+{
+    ngx_http_limit_sliding_key_t  *key = ev->data;
+
+    ngx_int_t            rc;
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
+
+    r = key->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    rc = ngx_http_limit_sliding_key_told(key);
+
+    if (rc != NGX_AGAIN) {
+        ngx_http_finalize_request(r, rc);
+    }
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+/* NGX_AGAIN: it goes on to wait. */
+
+static ngx_int_t
+ngx_http_limit_sliding_key_told(ngx_http_limit_sliding_key_t *key)
+{
+    if (key->waiter.told == NGX_HTTP_LIMIT_SLIDING_FAILED) {
+        return ngx_http_limit_sliding_key_unavailable(key);
+    }
+
+    if (!key->ordered
+        && (key->request->method & (NGX_HTTP_PUT|NGX_HTTP_DELETE)))
+    {
+        return ngx_http_limit_sliding_key_order(key);
+    }
+
+    key->verdict = key->remote.verdict;
+    key->own = LIMIT_SLIDING_OWN_NONE;
+
+    if (key->remote.off) {
+        key->own = LIMIT_SLIDING_OWN_OFF;
+
+    } else if (key->verdict.limit != (key->zone->limit
+                                      ? key->zone->limit
+                                      : LIMIT_SLIDING_LIMIT_MAX))
+    {
+        key->own = key->verdict.limit;
+        key->unlimited = 0;
+    }
+
+    return ngx_http_limit_sliding_key_send(key->request, key);
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_key_order(ngx_http_limit_sliding_key_t *key)
+{
+    ngx_http_limit_sliding_order_e  what;
+
+    what = (key->request->method == NGX_HTTP_DELETE)
+           ? NGX_HTTP_LIMIT_SLIDING_FORGET
+           : (key->own == LIMIT_SLIDING_OWN_NONE)
+           ? NGX_HTTP_LIMIT_SLIDING_UNSET_LIMIT
+           : NGX_HTTP_LIMIT_SLIDING_SET_LIMIT;
+
+    if (ngx_http_limit_sliding_order(&key->remote, what, &key->rate,
+                                     &key->order)
+        != NGX_OK)
+    {
+        return ngx_http_limit_sliding_key_unavailable(key);
+    }
+
+    key->ordered = 1;
+
+    return NGX_AGAIN;
+}
+
+
+static void
+ngx_http_limit_sliding_key_ordered_handler(ngx_event_t *ev)
+{
+    ngx_http_limit_sliding_key_t  *key = ev->data;
+
+    ngx_int_t            rc;
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
+
+    r = key->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    rc = ngx_http_limit_sliding_key_ordered(key);
+
+    if (rc != NGX_AGAIN) {
+        ngx_http_finalize_request(r, rc);
+    }
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_key_ordered(ngx_http_limit_sliding_key_t *key)
+{
+    if (!key->order.done) {
+        return ngx_http_limit_sliding_api_error(key->request,
+                                         NGX_HTTP_BAD_GATEWAY,
+                                         "redis did not do it, see the log");
+    }
+
+    if (key->request->method == NGX_HTTP_DELETE) {
+        ngx_http_limit_sliding_key_forget(key);
+    }
+
+    ngx_http_limit_sliding_key_believe_no_more(key);
+
+    if (ngx_http_limit_sliding_key_ask(key) != NGX_OK) {
+        return ngx_http_limit_sliding_key_unavailable(key);
+    }
+
+    return NGX_AGAIN;
+}
+
+
+/* That the key is exhausted; other nodes do for a second. */
+
+static void
+ngx_http_limit_sliding_key_believe_no_more(ngx_http_limit_sliding_key_t *key)
+{
+    limit_sliding_claim_t    claim;
+    limit_sliding_refusal_t  refusal;
+
+    ngx_memzero(&refusal, sizeof(limit_sliding_refusal_t));
+
+    claim = key->claim;
+
+    claim.limit = key->zone->limit;
+    claim.cost = 1;
+    claim.look = 0;
+
+    limit_sliding_refusals_add(key->zone->remote.refusals,
+                               limit_sliding_claim_hash(&claim, 1),
+                               ngx_current_msec, &refusal);
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_key_unavailable(ngx_http_limit_sliding_key_t *key)
+{
+    return ngx_http_limit_sliding_api_error(key->request,
+                                            NGX_HTTP_SERVICE_UNAVAILABLE,
+                                            "redis does not answer");
+}

@@ -1,0 +1,190 @@
+# What requests the zones have decided is counted, and nothing lost: over both
+# workers, a reload, and workers that are killed.
+
+use v5.36;
+
+use JSON::PP qw(decode_json);
+use List::Util qw(sum0);
+use Test::More;
+
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new->start(<<'CONF');
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_zone $arg_key zone=one:1m rate=1000r/h;
+    limit_sliding_zone $arg_key zone=two:1m rate=10r/h;
+    limit_sliding_zone $arg_key zone=watched:1m rate=10r/h;
+    limit_sliding_zone $arg_key zone=small:32k rate=1000r/h;
+    limit_sliding_zone $arg_key zone=leaky:1m rate=100r/s burst=2
+        algorithm=leaky_bucket;
+    limit_sliding_zone $arg_key zone=leaky-watched:1m rate=100r/s burst=2
+        algorithm=leaky_bucket;
+    limit_sliding_zone $arg_key zone=deny:32k rate=10r/h full=deny;
+    limit_sliding_zone $arg_key zone=variable:1m rate=$arg_rate window=1h;
+    limit_sliding_log_level off;
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        location /one { limit_sliding zone=one; empty_gif; }
+        location /small { limit_sliding zone=small; empty_gif; }
+        location /deny { limit_sliding zone=deny; empty_gif; }
+        location /leaky { limit_sliding zone=leaky; empty_gif; }
+        location /variable {
+            limit_sliding zone=variable cost=$arg_cost;
+            empty_gif;
+        }
+        location /both {
+            limit_sliding zone=one;
+            limit_sliding zone=two;
+            limit_sliding zone=watched dry_run;
+            limit_sliding zone=leaky-watched dry_run;
+            empty_gif;
+        }
+        location /limits { limit_sliding_api; }
+    }
+}
+CONF
+
+sub zones() {
+    return decode_json($nginx->get('/limits')->{body})->{zones};
+}
+
+# What was added since $before: "passed delayed rejected", and what else is not
+# 0.
+sub since($before, $name) {
+    my ($then, $now) = map { $_->{$name} } $before, zones();
+    my @counts = map { $now->{$_} - $then->{$_} } qw(passed delayed rejected);
+    my @others = map { my $n = $now->{$_} - $then->{$_}; $n ? "$_=$n" : () }
+        qw(delayed_dry_run rejected_dry_run errors refused evicted);
+    return join ' ', @counts, @others;
+}
+
+
+# each in its place
+
+my $zones = zones();
+$nginx->get('/one?key=a') for 1 .. 3;
+$nginx->get('/one');
+is since($zones, 'one'), '3 0 0', 'passed; without a key not at all';
+
+$zones = zones();
+$nginx->get('/both?key=b') for 1 .. 15;
+is since($zones, 'two'), '10 0 5', 'rejected';
+is since($zones, 'one'), '15 0 0', '... by the other zone: this one did not';
+is since($zones, 'watched'), '10 0 0', '... and no dry run was asked';
+
+$zones = zones();
+$nginx->get("/both?key=c$_&") for 1 .. 5;
+my $statuses = $nginx->load(connections => 8,
+    requests => [ ('/leaky?key=d') x 8 ]);
+my $passed = grep { $_ == 200 } @$statuses;
+cmp_ok $passed, '<', 8, 'a queue rejects';
+my ($direct, $delayed, $rejected) = split / /, since($zones, 'leaky');
+is "$direct $rejected", join(' ', $passed - $delayed, 8 - $passed),
+    'of a queue';
+cmp_ok $delayed, '>', 0, '... some delayed';
+
+$zones = zones();
+$nginx->load(connections => 1, pipeline => 8,
+    requests => [ ('/both?key=e') x 8 ]);
+like since($zones, 'leaky-watched'),
+    qr/^[1-8] 0 0 delayed_dry_run=[1-7] rejected_dry_run=[1-7]$/,
+    'dry run of a queue';
+
+$zones = zones();
+$nginx->get("/deny?key=f$_") for 1 .. 2500;
+my ($let, undef, $denied, $refused) = split / /, since($zones, 'deny');
+is $let + $denied, 2500, 'full=deny: all';
+is $refused, "refused=$denied", '... refused as it is full';
+is zones()->{deny}{slots_used}, $let, '... a slot a key';
+is zones()->{deny}{keys}, $let, '... keys';
+
+$zones = zones();
+$nginx->get("/small?key=g$_") for 1 .. 2500;
+my ($new, undef, undef, $evicted) = split / /, since($zones, 'small');
+is $new, 2500, 'full=evict: all';
+is $evicted, 'evicted=' . (2500 - zones()->{small}{slots_used}),
+    '... those that there was no slot for took another\'s';
+
+$zones = zones();
+$nginx->get('/variable?key=h&rate=2');
+$nginx->get('/variable?key=h&rate=bad');
+$nginx->get('/variable?key=h&rate=2&cost=bad');
+$nginx->get('/variable?key=h&rate=off');
+is since($zones, 'variable'), '2 0 0 errors=2',
+    'values that cannot be used are errors';
+
+
+# Exactly, over two workers.
+
+$zones = zones();
+$statuses = $nginx->load(pipeline => 16,
+    requests => [ map { '/one?key=load' . $_ % 20 } 1 .. 60_000 ]);
+my @counts = (scalar grep({ $_ == 200 } @$statuses), 0,
+    scalar grep({ $_ == 429 } @$statuses));
+is sum0(@counts), 60_000, 'all answered';
+is since($zones, 'one'), "@counts", '... and all counted';
+
+
+# Over a reload. What met an old worker that closed an idle connection it has
+# not read.
+
+my %old = map { $_ => 1 } $nginx->workers;
+my @requests = map { [ '/one?key=reload' . $_ % 20,
+    $_ % 10 ? () : 'Connection: close' ] } 1 .. 20_000;
+
+$zones = zones();
+$statuses = $nginx->load(requests => \@requests, at => {
+    5000 => sub {
+        $nginx->hup;
+        wait_for(sub { grep { !$old{$_} } $nginx->workers });
+    },
+    15000 => sub { wait_for(sub { !grep { $old{$_} } $nginx->workers }) },
+});
+@counts = (scalar grep({ ($_ // 0) == 200 } @$statuses), 0,
+    scalar grep({ ($_ // 0) == 429 } @$statuses));
+is since($zones, 'one'), "@counts", 'a reload: all that were answered';
+
+
+# A worker that is killed: but for what it had in hand.
+
+for my $round (1 .. 20) {
+    $zones = zones();
+    $statuses = $nginx->load(connections => 16, pipeline => 4,
+        requests => [ map { "/one?key=kill$round-" . $_ % 20 } 1 .. 2000 ],
+        at => { 500 => sub { $nginx->kill_worker(($nginx->workers)[0]) } });
+    wait_for(sub { $nginx->workers == 2 });
+
+    my $lost = grep { !defined } @$statuses;
+    my ($passed, undef, $rejected) = split / /, since($zones, 'one');
+    my $counted = $passed + $rejected;
+    ok $counted >= 2000 - $lost && $counted <= 2000,
+        "worker killed: $counted counted, $lost lost";
+}
+
+
+$nginx->finish_one;
+
+
+# A small zone has counters for a few workers only: others share them.
+
+my $many = LimitSliding::Test->new(worker_processes => 8)->start(<<'CONF');
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_zone all zone=one:32k rate=4000000r/h;
+    limit_sliding_log_level off;
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        location / { limit_sliding zone=one; empty_gif; }
+        location /limits { limit_sliding_api; }
+    }
+}
+CONF
+
+$many->load(connections => 64, pipeline => 32, requests => [ ('/') x 200_000 ]);
+is decode_json($many->get('/limits')->{body})->{zones}{one}{passed}, 200_000,
+    'workers that share counters: all';
+
+$many->finish;

@@ -1,0 +1,285 @@
+# limit_sliding_api and limits in Redis: what was decided where, calls, and one
+# key's state, there.
+
+use v5.36;
+
+use JSON::PP qw(decode_json);
+use Test::More;
+
+use LimitSliding::FakeRedis;
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+$ENV{MALLOC_PERTURB_} = 165;      # what is freed is not there any more
+
+my @ALGORITHMS = qw(counter log fixed token_bucket);
+
+my $redis = LimitSliding::Redis->new->start;
+my $fake = LimitSliding::FakeRedis->new($redis)->start;
+my $zones = join "\n", map { <<"ZONE" } @ALGORITHMS;
+    limit_sliding_zone \$http_key zone=$_:1m rate=4r/d algorithm=$_
+        redis=shared;
+ZONE
+my $locations = join "\n",
+    map { "location /$_ { limit_sliding zone=$_; empty_gif; }" } @ALGORITHMS;
+
+my $CONF = <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_redis shared {
+        server ${\ $redis->server};
+        timeout 2s;
+        connect_timeout 2s;
+        password secret-word;
+    }
+    limit_sliding_redis impatient {
+        server ${\ $redis->server};
+        timeout 100ms;
+        connect_timeout 100ms;
+        key_format plain;
+        key_prefix "p:";
+        password secret-word;
+    }
+    limit_sliding_redis slow {
+        server ${\ $fake->server};
+        timeout 2s;
+        password secret-word;
+    }
+    limit_sliding_redis unused { server 127.0.0.1:1; }
+    limit_sliding_redis dead { server 127.0.0.1:1; on_error allow; }
+    limit_sliding_zone \$http_key zone=plain:1m rate=4r/d redis=impatient;
+    limit_sliding_zone \$http_key zone=variable:1m rate=\$arg_rate window=1d
+        redis=shared;
+    limit_sliding_zone \$http_key zone=slow:1m rate=4r/d redis=slow;
+    limit_sliding_zone \$http_key zone=dead:1m rate=1r/d redis=dead;
+    limit_sliding_zone \$http_key zone=local:1m rate=4r/d;
+    $zones
+    limit_sliding_log_level off;
+    add_header X-Source \$limit_sliding_source always;
+    add_header X-Limit \$limit_sliding_limit always;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /plain { limit_sliding zone=plain; empty_gif; }
+        location /variable { limit_sliding zone=variable; empty_gif; }
+        location /slow { limit_sliding zone=slow; empty_gif; }
+        location /dead { limit_sliding zone=dead; empty_gif; }
+        $locations
+        location /limits { limit_sliding_api write=on; }
+    }
+}
+CONF
+
+$redis->command(qw(CONFIG SET requirepass secret-word));
+my $nginx = LimitSliding::Test->new(worker_processes => 1)->start($CONF);
+
+sub all() {
+    return decode_json($nginx->get('/limits')->{body});
+}
+
+sub ask($place, $key, $times = 1) {
+    return $nginx->statuses($times, "/$place", headers => [ "Key: $key" ]);
+}
+
+sub key($zone, $key, $method = 'GET', $more = '') {
+    my $r = $nginx->get("/limits/zones/$zone/key?key=$key$more",
+        method => $method);
+    my $json = decode_json($r->{body});
+    return { %$json, http => $r->{status} };
+}
+
+sub state_of($json) {
+    return join ' ', map { $_ // 'null' } @$json{qw(used limit remaining)};
+}
+
+
+# one key
+
+for (@ALGORITHMS) {
+    is state_of(key($_, 'a')), '0 4 4', "$_: a key that never came";
+
+    is ask($_, 'a', 6), '200 200 200 200 429 429', "$_: its limit";
+    is ask($_, 'b', 1), '200', "$_: another key";
+
+    my $json = key($_, 'a');
+    is state_of($json), '4 4 0', "$_: used";
+    cmp_ok $json->{reset}, '>', 0, '... until';
+    ok !$json->{own_limit}, '... of the zone\'s limit';
+
+    is state_of(key($_, 'a', 'DELETE')), '0 4 4', "$_: forgotten";
+    is ask($_, 'a', 5), '200 200 200 200 429', '... it has all of it again';
+    is state_of(key($_, 'b')), '1 4 3', '... and another is as it was';
+
+    $json = key($_, 'a', 'PUT', '&rate=6r/d');
+    is state_of($json), '4 6 2', "$_: a limit of its own";
+    ok $json->{own_limit}, '... as it says';
+    is ask($_, 'a', 3), '200 200 429', '... at once';
+
+    is key($_, 'a', 'DELETE')->{limit}, 6, '... kept when it is forgotten';
+    $json = key($_, 'a', 'PUT', '&rate=off');
+    is $json->{own_limit}, 'off', "$_: no limit";
+    is $json->{limit}, undef, '... none';
+    is ask($_, 'a', 9), join(' ', (200) x 9), '... indeed';
+    is state_of(key($_, 'a', 'PUT', '&rate=default')), '0 4 4',
+        "$_: the zone's again";
+}
+
+ask('variable?rate=9', 'a', 2);
+is state_of(key('variable', 'a')), '2 null null', 'a variable rate';
+is state_of(key('variable', 'a', 'PUT', '&rate=5')), '2 5 3',
+    '... a limit of its own';
+is header($nginx->get('/variable?rate=9', headers => [ 'Key: a' ]), 'X-Limit'),
+    5, '... in force';
+
+# as docs/redis.md has it
+is key('plain', 'a', 'PUT', '&rate=5r/h')->{limit}, 120, 'by the API';
+is $redis->ask('GET', 'p:plain:{a}:limit'), '5r/h', '... to be read in Redis';
+$redis->command(qw(SET p:plain:{b}:limit 7r/d));
+is key('plain', 'b')->{limit}, 7, 'by Redis, to be read here';
+ask('plain', 'c%20"');
+is_deeply $redis->ask(qw(KEYS p:plain:{c*)), [ 'p:plain:{c%20"}' ], 'any key';
+is state_of(key('plain', 'c%2520%22')), '1 4 3', '... encoded once';
+is state_of(key('plain', 'c%2520%22', 'DELETE')), '0 4 4', '... and forgotten';
+
+for my $case ([ PUT => 'a&rate=0' ], [ PUT => 'a' ], [ GET => '' ],
+    [ DELETE => '%' ])
+{
+    my ($method, $key) = @$case;
+    is key('counter', $key, $method)->{http}, 400, "$method key=$key: 400";
+}
+
+
+# what was decided where
+
+my $before = all()->{zones}{counter};
+is ask('counter', 'where', 7), '200 200 200 200 429 429 429', 'some requests';
+my $after = all()->{zones}{counter};
+is_deeply [ map { $after->{$_} - $before->{$_} } qw(passed delayed rejected) ],
+    [ 4, 0, 3 ], 'are counted';
+is_deeply { map { $_ => $after->{sources}{$_} - $before->{sources}{$_} }
+        keys %{ $after->{sources} } },
+    { redis => 5, lease => 0, cache => 2, fallback => 0 }, '... and where';
+is $after->{redis}, 'shared', '... in which Redis';
+is $after->{lease}, undef, '... without leases';
+ok !exists all()->{zones}{local}{sources}, 'none in a zone of one node';
+
+my ($top) = grep { $_->{key} eq 'where' } @{ $after->{top} };
+is $top->{rejected}, 3, 'top offenders';
+
+is ask('dead', 'a', 3), '200 200 200', 'a Redis that is dead';
+$after = all()->{zones}{dead};
+is_deeply [ @$after{qw(passed rejected)}, $after->{sources}{fallback} ],
+    [ 3, 0, 3 ], '... its policy decides';
+is key('dead', 'a')->{http}, 503, '... of its keys nothing is known';
+is key('dead', 'a', 'DELETE')->{http}, 503, '... nor can be changed';
+like key('dead', 'a')->{error}, qr/redis/, '... as it says';
+
+
+# calls
+
+my $calls = all()->{redis}{shared};
+is_deeply [ sort keys %{ all()->{redis} } ], [ qw(dead impatient shared slow) ],
+    'every Redis that is used';
+is_deeply $calls->{servers}, [ $redis->server ], 'its server';
+is_deeply [ @$calls{qw(topology on_error breaker breaker_opened failed_calls
+        timeout_ms)} ],
+    [ qw(standalone local closed 0 0 2000) ], '... and how it is';
+ask('counter', "call$_") for 1 .. 10;
+my $later = all()->{redis}{shared};
+is $later->{calls} - $calls->{calls}, 10, 'a call each';
+is $later->{latency}{buckets}[-1]{calls}, $later->{calls},
+    '... none of them took a second';
+cmp_ok $later->{latency}{sum_us} / $later->{calls}, '<', 100_000, '... in all';
+cmp_ok $later->{latency}{sum_us}, '>', 10 * 10, '... but some time';
+my @cumulated = map { $_->{calls} } @{ $later->{latency}{buckets} };
+is "@cumulated", join(' ', sort { $a <=> $b } @cumulated), '... cumulated';
+
+unlike $nginx->get($_)->{body}, qr/secret-word/, "$_: no password"
+    for '/limits', '/limits/metrics';
+
+
+# while Redis does not answer
+
+$redis->freeze;
+my $put = key('plain', 'a', 'PUT', '&rate=9');
+is $put->{http}, 503, 'frozen: no answer';
+is ask('plain', 'frozen'), 200, 'by on_error';
+ok wait_for(sub {
+    ask('plain', 'frozen');
+    all()->{redis}{impatient}{breaker} eq 'open';
+}), 'the breaker opens';
+my $open = all()->{redis}{impatient};
+is $open->{breaker_opened}, 1, '... once';
+cmp_ok $open->{failed_calls}, '>=', 1, '... calls have failed';
+is key('plain', 'a')->{http}, 503, '... and no key is to be seen';
+
+# clients that do not wait for it
+for (1 .. 5) {
+    my $socket = $nginx->send_request('/limits/zones/counter/key?key=a',
+        method => 'DELETE');
+    sleep 0.02;
+    close $socket;
+}
+$redis->thaw;
+
+ok wait_for(sub { key('plain', 'a')->{http} == 200 }), 'Redis answers again';
+is all()->{redis}{impatient}{breaker}, 'closed', '... the breaker is closed';
+is key('plain', 'a')->{limit}, 120, '... and keys are as they were';
+
+# clients that leave while it does what they have ordered
+is ask('slow', 'a', 5), '200 200 200 200 429', 'a slow Redis';
+$fake->mode('delay', 0.1);
+for my $seconds (0.05, 0.15, 0.25) {
+    my $socket = $nginx->send_request('/limits/zones/slow/key?key=a',
+        method => 'DELETE');
+    sleep $seconds;
+    close $socket;
+}
+sleep 0.3;
+$fake->mode('pass');
+is state_of(key('slow', 'a')), '0 4 4', '... it is done all the same';
+$fake->mode('delay', 0.1);
+my $socket = $nginx->send_request('/limits/zones/slow/key?key=a&rate=9',
+    method => 'PUT');
+sleep 0.15;
+$fake->reset;
+is $nginx->read_response($socket)->{status}, 502,
+    'a connection that breaks meanwhile: who knows';
+$fake->mode('pass');
+ok wait_for(sub { key('slow', 'a')->{http} == 200 }), '... it goes on';
+
+# what Redis refuses
+$redis->command(qw(CONFIG SET maxmemory 1));
+my $refused = key('counter', 'x', 'PUT', '&rate=9');
+is $refused->{http}, 502, 'out of memory: the limit is not set';
+like $refused->{error}, qr/redis/, '... as it says';
+$redis->command(qw(CONFIG SET maxmemory 0));
+
+
+# for Prometheus
+
+my ($PROMTOOL) = grep { -x } $ENV{PROMTOOL} // (), 'build/promtool',
+    map { "$_/promtool" } split /:/, $ENV{PATH};
+my $text = $nginx->get('/limits/metrics')->{body};
+like $text, qr/^limit_sliding_redis_call_duration_seconds_bucket\Q{redis="shared",le="0.000250"} \E\d+$/m,
+    'a histogram';
+like $text, qr/^limit_sliding_decisions_total\Q{zone="counter",source="cache"}\E [1-9]/m,
+    'decisions';
+like $text, qr/^limit_sliding_redis_breaker_opened_total\Q{redis="impatient"} 1\E$/m,
+    'the breaker';
+SKIP: {
+    skip 'no promtool: .ci/get-promtool build', 1 if !$PROMTOOL;
+    $nginx->write_file('metrics', $text);
+    my $said = `'$PROMTOOL' check metrics < '${\ $nginx->dir }/metrics' 2>&1`;
+    is "$?: $said", '0: ', 'promtool check metrics';
+}
+
+
+# over a reload
+
+my $kept = all()->{redis}{shared}{calls};
+$nginx->reload($CONF);
+is all()->{redis}{shared}{calls}, $kept, 'a reload keeps counts';
+is key('plain', 'a')->{limit}, 120, '... new workers ask';
+
+$nginx->finish;
