@@ -196,7 +196,7 @@ static void run(game_t *game)
 }
 
 /*
- * None, as a rule: whoever was in others' way a thousand times gives up what he
+ * None, as a rule: whoever was in others' way 512 times gives up what he
  * has, which may be of some adds.
  */
 static void check_losses(const game_t *game)
