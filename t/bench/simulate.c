@@ -25,9 +25,6 @@
 
 #define PERCENT  100.0
 
-static const char *const  names[SIM_MODES] = { "strict", "coalesced",
-                                               "leased" };
-
 static const sim_config_t  defaults = {
     .nodes = NODES,
     .limit = 1000,
@@ -76,20 +73,24 @@ print_cell(FILE *out, double count)
 
 
 static void
-report_demand(FILE *out, FILE *data, double exponent, uint32_t limit)
+report_demand(FILE *out, FILE *data, double exponent, uint32_t nodes,
+    uint32_t limit)
 {
     demand_t      demand = { 1e9, 1e7, exponent };
     double        live = demand_live(&demand, MINUTE_MS / 1000.0);
     estimate_t    e;
     sim_config_t  config = defaults;
 
+    config.nodes = nodes;
     config.limit = limit;
 
     estimate(&config, &demand, data, &e);
 
     fprintf(out, "### zipf %.1f, ", exponent);
     print_count(out, limit);
-    fprintf(out, " a minute\n\nThe hottest key gets ");
+    fprintf(out, " a minute, each key seen by ");
+    print_count(out, nodes);
+    fprintf(out, " nodes\n\nThe hottest key gets ");
     print_count(out, round(demand_hottest(&demand)));
     fprintf(out, " requests a second. ");
     print_count(out, round(live / 1e6));
@@ -100,16 +101,16 @@ report_demand(FILE *out, FILE *data, double exponent, uint32_t limit)
             " from the cache | over | under | lapsed |\n"
             "|---|---|---|---|---|---|---|---|---|---|---|\n");
 
-    for (sim_mode_t mode = 0; mode < SIM_MODES; mode++) {
-        const shares_t  *share = &e.shares[mode];
+    for (way_t way = 0; way < WAYS; way++) {
+        const shares_t  *share = &e.shares[way];
         double           calls = share->calls * demand.a_second;
-        double           strict = e.shares[SIM_STRICT].admitted;
+        double           strict = e.shares[WAY_STRICT].admitted;
 
-        fprintf(out, "| %s | %.3f", names[mode], share->calls);
+        fprintf(out, "| %s | %.3f", way_names[way], share->calls);
         print_cell(out, calls);
         print_cell(out, ceil(calls / A_SECOND_ALONE));
         print_cell(out, ceil(calls / A_SECOND_SHARED));
-        print_cell(out, e.hottest[mode]);
+        print_cell(out, e.hottest[way]);
         fprintf(out, " | %.1f%% | %.1f%% | %.3g | %.3f%% | %.3f%% |\n",
                 PERCENT * share->spent, PERCENT * share->refused, share->over,
                 less(share->admitted, strict),
@@ -122,19 +123,19 @@ report_demand(FILE *out, FILE *data, double exponent, uint32_t limit)
 
 
 static void
-report_row(FILE *out, const sim_result_t r[SIM_MODES])
+report_row(FILE *out, const sim_result_t r[WAYS])
 {
-    const sim_result_t  *strict = &r[SIM_STRICT];
-    const sim_result_t  *leased = &r[SIM_LEASED];
+    const sim_result_t  *strict = &r[WAY_STRICT];
+    const sim_result_t  *leased = &r[WAY_LEASED];
 
-    fprintf(out, " | %.4f | %.4f", ratio(r[SIM_COALESCED].calls,
+    fprintf(out, " | %.4f | %.4f", ratio(r[WAY_COALESCED].calls,
                                          strict->requests),
             ratio(leased->calls, leased->requests));
     fprintf(out, " | %.3f%% | %.3f%% | %lu |\n",
             less((double) leased->admitted, (double) strict->admitted),
             PERCENT * ratio(leased->taken - leased->admitted,
                             strict->admitted),
-            (unsigned long) (r[SIM_COALESCED].over + leased->over));
+            (unsigned long) (r[WAY_COALESCED].over + leased->over));
     fflush(out);
 }
 
@@ -146,13 +147,13 @@ report_nodes(FILE *out, FILE *data, uint32_t limit, double of_limit)
 
     double        rate = of_limit * limit / (MINUTE_MS / 1000);
     sim_config_t  config = defaults;
-    sim_result_t  r[SIM_MODES];
+    sim_result_t  r[WAYS];
 
     config.limit = limit;
 
     for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
         config.nodes = nodes[i];
-        sample(&config, rate, 3, i, r);
+        sample(&config, rate, limit < 100000 ? 20 : 1, i, r);
 
         fprintf(out, "| ");
         print_count(out, limit);
@@ -163,43 +164,40 @@ report_nodes(FILE *out, FILE *data, uint32_t limit, double of_limit)
         report_row(out, r);
 
         fprintf(data, "%u %.4g %.4g %.4g\n", nodes[i],
-                ratio(r[SIM_LEASED].calls, r[SIM_LEASED].requests),
-                PERCENT * ratio(r[SIM_LEASED].taken - r[SIM_LEASED].admitted,
-                                r[SIM_STRICT].admitted),
-                less((double) r[SIM_LEASED].admitted,
-                     (double) r[SIM_STRICT].admitted));
+                ratio(r[WAY_LEASED].calls, r[WAY_LEASED].requests),
+                PERCENT * ratio(r[WAY_LEASED].taken - r[WAY_LEASED].admitted,
+                                r[WAY_STRICT].admitted),
+                less((double) r[WAY_LEASED].admitted,
+                     (double) r[WAY_STRICT].admitted));
     }
 
     fprintf(data, "\n\n");
 }
 
 
-/* From a hundredth of the limit to ten times as much. */
+/* From a hundredth of the limit to more than five times as much. */
 static void
 report_ratios(FILE *data, uint32_t nodes, uint32_t limit)
 {
     sim_config_t  config = defaults;
-    sim_config_t  refusing = defaults;
-    sim_result_t  r[SIM_MODES], refused;
+    sim_result_t  r[WAYS];
 
-    config.nodes = refusing.nodes = nodes;
-    config.limit = refusing.limit = limit;
-    refusing.refusal_ms = 250;
+    config.nodes = nodes;
+    config.limit = limit;
 
-    for (int i = -8; i <= 4; i++) {
+    for (int i = -8; i <= 3; i++) {
         double  of_limit = pow(10, i / 4.0);
         double  rate = of_limit * limit / (MINUTE_MS / 1000);
 
         sample(&config, rate, 1, 1, r);
-        refused = sample_mode(&refusing, SIM_LEASED, rate, 1, 1);
 
         fprintf(data, "%.4g", of_limit);
 
-        for (sim_mode_t mode = 0; mode < SIM_MODES; mode++) {
-            fprintf(data, " %.4g", ratio(r[mode].calls, r[mode].requests));
+        for (way_t way = 0; way < WAYS; way++) {
+            fprintf(data, " %.4g", ratio(r[way].calls, r[way].requests));
         }
 
-        fprintf(data, " %.4g\n", ratio(refused.calls, refused.requests));
+        fprintf(data, "\n");
     }
 
     fprintf(data, "\n\n");
@@ -221,7 +219,7 @@ static void
 report_what_if(FILE *out, const what_if_t *what_if)
 {
     sim_config_t  config = defaults;
-    sim_result_t  r[SIM_MODES];
+    sim_result_t  r[WAYS];
 
     config.nodes = what_if->nodes;
     config.limit = what_if->limit;
@@ -273,10 +271,12 @@ report(FILE *out, FILE *data)
     fprintf(out, "# Figures of the simulation\n\nWritten by `make simulate`;"
             " [scale.md](scale.md) says what they mean.\n\n");
 
-    report_demand(out, data, 1.0, 1000);
-    report_demand(out, data, 1.0, 1000000);
-    report_demand(out, NULL, 0.8, 1000);
-    report_demand(out, NULL, 1.2, 1000);
+    report_demand(out, data, 1.0, NODES, 1000);
+    report_demand(out, data, 1.0, NODES, 1000000);
+    report_demand(out, NULL, 1.0, 10, 1000);
+    report_demand(out, NULL, 1.0, 10, 1000000);
+    report_demand(out, NULL, 0.8, NODES, 1000);
+    report_demand(out, NULL, 1.2, NODES, 1000);
 
     report_ratios(data, 10, 1000000);
     report_ratios(data, NODES, 1000000);
@@ -319,19 +319,19 @@ report_small(void)
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         sim_config_t  config = defaults;
-        sim_result_t  r[SIM_MODES];
+        sim_result_t  r[WAYS];
 
         config.nodes = keys[i].nodes;
         config.limit = keys[i].limit;
 
         sample(&config, keys[i].rate, 1, 1, r);
 
-        for (sim_mode_t mode = 0; mode < SIM_MODES; mode++) {
-            printf("%s\t%s\t%.6f\t%lu\t%.6f\n", keys[i].name, names[mode],
-                   ratio(r[mode].calls, r[mode].requests),
-                   (unsigned long) r[mode].over,
-                   less((double) r[mode].admitted,
-                        (double) r[SIM_STRICT].admitted));
+        for (way_t way = 0; way <= WAY_LEASED; way++) {
+            printf("%s\t%s\t%.6f\t%lu\t%.6f\n", keys[i].name, way_names[way],
+                   ratio(r[way].calls, r[way].requests),
+                   (unsigned long) r[way].over,
+                   less((double) r[way].admitted,
+                        (double) r[WAY_STRICT].admitted));
         }
     }
 }

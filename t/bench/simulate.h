@@ -18,6 +18,17 @@ typedef struct {
     double  exponent;
 } demand_t;
 
+/* How calls are made: as the module does it, and as it might. */
+typedef enum {
+    WAY_STRICT = SIM_STRICT,
+    WAY_COALESCED = SIM_COALESCED,
+    WAY_LEASED = SIM_LEASED,
+    WAY_PATIENT,                 /* leased, and refused for a while at least */
+    WAYS
+} way_t;
+
+extern const char *const  way_names[WAYS];
+
 /* Shares of all requests. */
 typedef struct {
     double  requests;            /* 1, but for chance */
@@ -30,24 +41,20 @@ typedef struct {
 } shares_t;
 
 typedef struct {
-    shares_t  shares[SIM_MODES];
-    double    hottest[SIM_MODES];  /* calls a second for the first key */
+    shares_t  shares[WAYS];
+    double    hottest[WAYS];  /* calls a second for the first key */
 } estimate_t;
 
 /*
  * Samples keys of all ranks, and writes "rank calls-per-request..." of each
- * sample for all modes to `data` unless that is NULL.
+ * sample for all ways to `data` unless that is NULL.
  */
 void estimate(const sim_config_t *config, const demand_t *demand, FILE *data,
     estimate_t *result);
 
-/* Runs one key `runs` times. */
-sim_result_t sample_mode(const sim_config_t *config, sim_mode_t mode,
-    double rate, uint64_t runs, uint64_t seed);
-
-/* In each mode. */
+/* Runs one key `runs` times in each way. */
 void sample(const sim_config_t *config, double rate, uint64_t runs,
-    uint64_t seed, sim_result_t results[SIM_MODES]);
+    uint64_t seed, sim_result_t results[WAYS]);
 
 /* Requests a second for the first key. */
 double demand_hottest(const demand_t *demand);

@@ -13,6 +13,11 @@
 #define A_DECADE    6            /* strata beyond */
 #define REQUESTS    2000         /* of a stratum's samples, at least */
 #define RUNS        400          /* but no more samples than these */
+#define PATIENCE_MS  250
+
+const char *const  way_names[WAYS] = {
+    "strict", "coalesced", "leased", "leased, refused for 250 ms"
+};
 
 
 /* Of rank^-exponent from a to b, as one of a sum that has many terms. */
@@ -69,29 +74,27 @@ next_stratum(const demand_t *demand, double rank)
 }
 
 
-sim_result_t
-sample_mode(const sim_config_t *config, sim_mode_t mode, double rate,
-    uint64_t runs, uint64_t seed)
-{
-    sim_t        *sim = sim_new(config, mode);
-    sim_result_t  result = { 0 };
-
-    for (uint64_t i = 0; i < runs; i++) {
-        sim_run(sim, rate, seed + i * 0x9e3779b97f4a7c15, &result);
-    }
-
-    free(sim);
-
-    return result;
-}
-
-
 void
 sample(const sim_config_t *config, double rate, uint64_t runs, uint64_t seed,
-    sim_result_t results[SIM_MODES])
+    sim_result_t results[WAYS])
 {
-    for (sim_mode_t mode = 0; mode < SIM_MODES; mode++) {
-        results[mode] = sample_mode(config, mode, rate, runs, seed);
+    for (way_t way = 0; way < WAYS; way++) {
+        sim_config_t  c = *config;
+        sim_t        *sim;
+
+        if (way == WAY_PATIENT) {
+            c.refusal_ms = PATIENCE_MS;
+        }
+
+        sim = sim_new(&c, way == WAY_PATIENT ? SIM_LEASED : (sim_mode_t) way);
+
+        results[way] = (sim_result_t) { 0 };
+
+        for (uint64_t i = 0; i < runs; i++) {
+            sim_run(sim, rate, seed + i * 0x9e3779b97f4a7c15, &results[way]);
+        }
+
+        free(sim);
     }
 }
 
@@ -129,7 +132,7 @@ estimate(const sim_config_t *config, const demand_t *demand, FILE *data,
     double        all = sum(demand, 1, demand->keys + 1);
     double        next;
     uint64_t      random = 1;
-    sim_result_t  r[SIM_MODES];
+    sim_result_t  r[WAYS];
 
     *result = (estimate_t) { 0 };
 
@@ -148,9 +151,9 @@ estimate(const sim_config_t *config, const demand_t *demand, FILE *data,
 
         sample(config, rate, (uint64_t) runs, random, r);
 
-        if (r[SIM_STRICT].requests == 0) {
-            for (sim_mode_t mode = 0; mode < SIM_MODES; mode++) {
-                r[mode] = lone_request;
+        if (r[WAY_STRICT].requests == 0) {
+            for (way_t way = 0; way < WAYS; way++) {
+                r[way] = lone_request;
             }
         }
 
@@ -158,18 +161,18 @@ estimate(const sim_config_t *config, const demand_t *demand, FILE *data,
             fprintf(data, "%.0f", key);
         }
 
-        for (sim_mode_t mode = 0; mode < SIM_MODES; mode++) {
-            double  requests = (double) r[mode].requests;
+        for (way_t way = 0; way < WAYS; way++) {
+            double  requests = (double) r[way].requests;
 
-            add(&result->shares[mode], &r[mode], sum(demand, rank, next) / all,
+            add(&result->shares[way], &r[way], sum(demand, rank, next) / all,
                 requests);
 
             if (rank == 1) {
-                result->hottest[mode] = (double) r[mode].calls / window_s;
+                result->hottest[way] = (double) r[way].calls / window_s;
             }
 
             if (data) {
-                fprintf(data, " %.4g", (double) r[mode].calls / requests);
+                fprintf(data, " %.4g", (double) r[way].calls / requests);
             }
         }
 
