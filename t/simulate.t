@@ -30,8 +30,10 @@ for my $key (sort keys %of) {
         for sort keys %$mode;
     cmp_ok $mode->{$_}{under}, '<', 1, "$key, $_: less than 1% not admitted"
         for sort keys %$mode;
-    cmp_ok $mode->{strict}{calls}, '==', 1, "$key, strict: a call for each request";
-    cmp_ok $mode->{coalesced}{calls}, '<=', 1, "$key, coalesced: no more calls";
+    cmp_ok $mode->{strict}{calls}, '==', 1,
+        "$key, strict: a call for each request";
+    cmp_ok $mode->{coalesced}{calls}, '<=', 1,
+        "$key, coalesced: no more calls";
     cmp_ok $mode->{leased}{calls}, '<=', $mode->{coalesced}{calls},
         "$key, leased: no more than that";
 }
