@@ -25,6 +25,7 @@ unexport NGINX
 
 override BUILD := $(abspath $(BUILD))
 MODULE := $(BUILD)/ngx_http_limit_sliding_module.so
+SIMULATE := $(BUILD)/bench/simulate
 
 CORE_SRCS := $(sort $(wildcard src/core/*.cpp))
 
@@ -133,9 +134,10 @@ $(foreach f,unit tsan asan,$(eval $(call flavour,$f)))
 
 # Unit tests print TAP, as t/*.t do, so that one prove runs all.
 PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
-        LIMIT_SLIDING_MODULE=$(MODULE) prove -j$(JOBS) -It/lib
+        LIMIT_SLIDING_MODULE=$(MODULE) \
+        LIMIT_SLIDING_SIMULATE=$(SIMULATE) prove -j$(JOBS) -It/lib
 
-test: build $(unit_TESTS)  ## all tests: units, and t/*.t on a real NGINX
+test: build $(SIMULATE) $(unit_TESTS)  ## all: units, and t/*.t on a real NGINX
 	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t))
 
 unit: $(unit_TESTS)  ## the unit tests of the core alone
@@ -170,7 +172,13 @@ plots: $(BUILD)/bench/plots  ## draw docs/algorithms.svg anew
 	$< > $<.data
 	gnuplot -c t/bench/plots.gp $<.data docs/algorithms.svg
 
+simulate: $(SIMULATE)  ## 1,000 nodes, 1e9 keys: docs/scale.md
+	$< docs/scale-figures.md $<.data
+	gnuplot -c t/bench/scale.gp $<.data docs/scale.svg
+
 $(BUILD)/bench/core: t/bench/peer.c t/bench/peer.h
+$(SIMULATE): $(addprefix t/bench/,zipf.c sim.c sim_redis.c \
+    simulate.h sim.h sim_events.h sim_redis.h)
 $(BUILD)/bench/%: t/bench/%.c $(unit_OBJS)
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Isrc/core -It/unit -o $@ \
@@ -249,6 +257,7 @@ bench-redis_PKGS = $(demo_PKGS) redis-server wrk $(if $(filter \
     $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
 accuracy_PKGS = g++
 plots_PKGS    = g++ gnuplot-nox
+simulate_PKGS = $(plots_PKGS) libhiredis-dev
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
 model_PKGS    = gcc spin
 
@@ -261,5 +270,5 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run test unit sanitize model \
-    bench bench-core bench-instructions bench-redis accuracy plots check \
-    check-versions format install uninstall help deps FORCE
+    bench bench-core bench-instructions bench-redis accuracy plots simulate \
+    check check-versions format install uninstall help deps FORCE
