@@ -37,7 +37,9 @@ Table<WordSlots> table_of(const limit_sliding_claim_t &claim,
                             counts_of(claim), claim.hash, algorithm.epoch());
 }
 
-History history_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
+/* Out of line: it is large, and beside the algorithms of one word. */
+[[gnu::noinline]] History history_of(const limit_sliding_claim_t &claim,
+                                     uint64_t now_ms)
 {
     return History(claim, time_of(claim, now_ms));
 }
