@@ -96,6 +96,32 @@ ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
 }
 
 
+/* Who came while the call was under way need not ask for what it has brought. */
+
+void
+ngx_http_limit_sliding_lease_waiters(ngx_http_limit_sliding_ask_t *ask)
+{
+    ngx_queue_t                      *q;
+    ngx_http_limit_sliding_waiter_t  *waiter;
+
+    while (!ngx_queue_empty(&ask->waiters)) {
+        q = ngx_queue_head(&ask->waiters);
+        waiter = ngx_queue_data(q, ngx_http_limit_sliding_waiter_t, queue);
+
+        if (!ngx_http_limit_sliding_lease(waiter->claims, ask->nparts)) {
+            break;
+        }
+
+        ngx_http_limit_sliding_lease_tell(waiter->claims, ask->nparts);
+
+        waiter->admitted = 1;
+        ask->units--;
+
+        ngx_http_limit_sliding_tell(waiter, NGX_HTTP_LIMIT_SLIDING_TOLD);
+    }
+}
+
+
 ngx_uint_t
 ngx_http_limit_sliding_lease(limit_sliding_claim_t *claims,
     ngx_uint_t nclaims)

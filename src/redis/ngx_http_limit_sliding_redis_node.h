@@ -333,6 +333,7 @@ ngx_int_t ngx_http_limit_sliding_call_script(
 void ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask);
 void ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_answer_t *answer, ngx_msec_t sent);
+void ngx_http_limit_sliding_lease_waiters(ngx_http_limit_sliding_ask_t *ask);
 
 /* answer */
 ngx_uint_t ngx_http_limit_sliding_call_is_answered(

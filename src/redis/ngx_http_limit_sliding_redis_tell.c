@@ -170,6 +170,10 @@ ngx_http_limit_sliding_answer(ngx_http_limit_sliding_ask_t *ask,
 
     ngx_http_limit_sliding_tell_answer(ask, &ask->asked, answer, 1);
 
+    if (ask->leased_units) {
+        ngx_http_limit_sliding_lease_waiters(ask);
+    }
+
     if (answer->refused) {
         /* who came since then need not ask */
         ngx_http_limit_sliding_tell_answer(ask, &ask->waiters, answer, 0);
