@@ -248,10 +248,8 @@ reply(sim_t *s, event_t event)
         told++;
     }
 
-    if (refused || s->config.tell_all) {
-        while (node->waiting && spend(s, node, event.at_us)) {
-            node->waiting--;
-        }
+    while (node->waiting && spend(s, node, event.at_us)) {
+        node->waiting--;
     }
 
     if (refused) {

@@ -32,8 +32,6 @@ typedef struct {
     /* what if; 0: as the module does it */
 
     uint32_t  refusal_ms;        /* a refusal is believed so long at least */
-    int       tell_all;          /* who came while a call was under way is
-                                    served from what it leased */
 } sim_config_t;
 
 /* Of a window. */

@@ -49,7 +49,7 @@ static int start(void **state)
 {
     (void)state;
     assert_true(redis_server_start(&server));
-    redis_server_load(&server, 0x1f, script_sha);
+    assert_true(redis_server_load(&server, 0x1f, script_sha));
     return 0;
 }
 

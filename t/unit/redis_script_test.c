@@ -61,9 +61,9 @@ static int start(void **state)
     (void)state;
     assert_true(redis_server_start(&server));
 
-    redis_server_load(&server, 0x1f, script_sha[0]);
-    redis_server_load(&server, 0x1f | LIMIT_SLIDING_SCRIPT_CLUSTER,
-                      script_sha[1]);
+    assert_true(redis_server_load(&server, 0x1f, script_sha[0]));
+    assert_true(redis_server_load(&server, 0x1f | LIMIT_SLIDING_SCRIPT_CLUSTER,
+                                  script_sha[1]));
 
     return 0;
 }

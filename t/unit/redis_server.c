@@ -4,7 +4,6 @@
 
 #include "redis_server.h"
 #include "scripts.h"
-#include "support.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -78,25 +77,34 @@ static const char clock_line[]
       "redis.pcall = function(name, key, ...) forget(key) "
       "return real.pcall(name, key, ...) end ";
 
-void redis_server_load(redis_server_t *server, unsigned algorithms,
-                       char sha[41])
+int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41])
 {
     char script[32768];
     const char *rest;
     redisReply *reply;
     size_t bytes = limit_sliding_script(algorithms, script, sizeof(script));
+    int is_loaded;
 
-    assert_true(bytes < sizeof(script));
+    if (bytes >= sizeof(script) || strstr(script, "'TIME'") == NULL) {
+        return 0;
+    }
 
     rest = strchr(script, '\n');
-    assert_non_null(strstr(script, "'TIME'"));
-    assert_null(strstr(rest, "'TIME'"));
+
+    if (rest == NULL || strstr(rest, "'TIME'") != NULL) {
+        return 0;
+    }
 
     reply = redisCommand(server->context, "SCRIPT LOAD %s%s", clock_line, rest);
-    assert_non_null(reply);
-    assert_int_equal(reply->type, REDIS_REPLY_STRING);
-    strcpy(sha, reply->str);
+    is_loaded = reply != NULL && reply->type == REDIS_REPLY_STRING;
+
+    if (is_loaded) {
+        snprintf(sha, 41, "%s", reply->str);
+    }
+
     freeReplyObject(reply);
+
+    return is_loaded;
 }
 
 void redis_server_stop(redis_server_t *server)

@@ -22,10 +22,11 @@ int redis_server_start(redis_server_t *server);
 
 /*
  * Loads the script of limit_sliding_script(), whose digest goes to `sha`.  Its
- * clock is the last argument of a call, in ms, and keys expire by it.
+ * clock is the last argument of a call, in ms, and keys expire by it.  Returns 0
+ * if that fails.
  */
-void redis_server_load(redis_server_t *server, unsigned algorithms,
-                       char sha[41]);
+int redis_server_load(redis_server_t *server, unsigned algorithms,
+                      char sha[41]);
 
 /* Stops it and removes all that it left. */
 void redis_server_stop(redis_server_t *server);
