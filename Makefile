@@ -192,6 +192,9 @@ check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
 format:  ## format the C++
 	clang-format -i src/*/*.[ch]pp
 
+page:  ## renew the hashes of the dashboard's style and script
+	.ci/page-hashes --write
+
 
 ##@ Install
 
@@ -262,4 +265,4 @@ FORCE:
 
 .PHONY: all build static clean demo demo-redis run test unit sanitize model \
     bench bench-core bench-instructions bench-redis accuracy plots check \
-    check-versions format install uninstall help deps FORCE
+    check-versions format page install uninstall help deps FORCE
