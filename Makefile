@@ -135,7 +135,11 @@ $(foreach f,unit tsan asan,$(eval $(call flavour,$f)))
 PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_MODULE=$(MODULE) prove -j$(JOBS) -It/lib
 
+# Where there is none, only t/browser.t is skipped.
+BROWSER = chromium chromium-driver
+
 test: build $(unit_TESTS)  ## all tests: units, and t/*.t on a real NGINX
+	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t))
 
 unit: $(unit_TESTS)  ## the unit tests of the core alone

@@ -72,14 +72,14 @@ class Offenders {
 
 class Zone {
     constructor(name) {
-        const requests = counterTable("Requests");
+        const requests = counterTable("Requests", "decision");
         this.facts = new Facts();
         this.counters = new Counters(requests.body, COUNTERS, RARE);
         this.meter = element("meter");
         this.meter.high = 0.9;
         this.meter.ariaLabel = "slots held";
         this.full = element("p");
-        this.sources = counterTable("Decided by");
+        this.sources = counterTable("Where decided", "source");
         this.sources.node.hidden = true;
         this.offenders = new Offenders(name);
         this.node = element("section", "",
@@ -157,7 +157,7 @@ class Latency {
 
 class Redis {
     constructor(name) {
-        const calls = counterTable("Calls");
+        const calls = counterTable("Calls", "what");
         this.facts = new Facts();
         this.breaker = element("span", "badge");
         this.calls = new Counters(calls.body,

@@ -92,8 +92,8 @@ function table(title, ...heads) {
         element("thead", "", row), body) };
 }
 
-function counterTable(title) {
-    return table(title, "", "per second", "last 3 minutes", "total");
+function counterTable(title, what) {
+    return table(title, what, "per second", "last 3 minutes", "total");
 }
 
 // A row of a table: a counter, how fast it goes now and went of late.

@@ -22,7 +22,7 @@
 #define NGX_HTTP_LIMIT_SLIDING_STYLE                                          \
     "'sha256-eDZW3xbc81WYQX9Qs4zuki1/PirCunCJVJzK342wI6s='"
 #define NGX_HTTP_LIMIT_SLIDING_SCRIPT                                         \
-    "'sha256-cwW6BQkmgKCg8UUtgVFc8X8axTsbJuG6ex6Ct8RtxWc='"
+    "'sha256-k4TwDLkqeeNzVp/H+2dvequuAnaHs6nf7N6ssk3d3Ik='"
 
 #define NGX_HTTP_LIMIT_SLIDING_CSP                                            \
     "default-src 'none'; "                                                    \
