@@ -85,6 +85,10 @@ demo-redis: build  ## one limit over two NGINXs; Redis dies and comes back
 run: build  ## keep the demo's NGINX in the foreground
 	@$(DEMO) --run
 
+screenshot: build  ## draw docs/dashboard.png anew, in two minutes
+	@LIMIT_SLIDING_NGINX=$(NGINX) LIMIT_SLIDING_MODULE=$(MODULE) \
+	    perl -It/lib t/demo/screenshot.pl docs/dashboard.png
+
 
 ##@ Test
 
@@ -245,6 +249,7 @@ nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
 demo-redis_PKGS = $(demo_PKGS) redis-server
 run_PKGS      = $(demo_PKGS)
+screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl
@@ -267,6 +272,6 @@ deps:
 
 FORCE:
 
-.PHONY: all build static clean demo demo-redis run test unit sanitize model \
-    bench bench-core bench-instructions bench-redis accuracy plots check \
-    check-versions format page install uninstall help deps FORCE
+.PHONY: all build static clean demo demo-redis run screenshot test unit \
+    sanitize model bench bench-core bench-instructions bench-redis accuracy \
+    plots check check-versions format page install uninstall help deps FORCE

@@ -250,7 +250,7 @@ sub calls($time, $n) {
             { le_us => 2500, calls => $n } ] } } ];
 }
 
-is_deeply [ shown('.full + dl', calls(1000, 0), calls(2000, 10),
+is_deeply [ shown('h3 + dl', calls(1000, 0), calls(2000, 10),
         calls(2_000_000, 50), calls(2_001_000, 1050)) ],
     [ 'mean–half within–99% within–',
         'mean0.08 mshalf within0.1 ms99% within2.5 ms',

@@ -168,7 +168,7 @@ class Redis {
             element("h2", "", "Redis ", element("bdi", "", name), " ",
                 this.breaker),
             this.facts.node, calls.node,
-            element("p", "full", "Round trips of the last 3 minutes"),
+            element("h3", "", "Round trips of the last 3 minutes"),
             this.times.node);
     }
 

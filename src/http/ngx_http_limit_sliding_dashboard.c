@@ -20,9 +20,9 @@
  */
 
 #define NGX_HTTP_LIMIT_SLIDING_STYLE                                          \
-    "'sha256-eDZW3xbc81WYQX9Qs4zuki1/PirCunCJVJzK342wI6s='"
+    "'sha256-Okafvd1i6qEyOmNgye+qtTTsVznrfcVew5pnIZp4Yn4='"
 #define NGX_HTTP_LIMIT_SLIDING_SCRIPT                                         \
-    "'sha256-k4TwDLkqeeNzVp/H+2dvequuAnaHs6nf7N6ssk3d3Ik='"
+    "'sha256-TlSr+5heyCbkcQyUK/44l6ysu6xpA+WrLdt3uv2Ouak='"
 
 #define NGX_HTTP_LIMIT_SLIDING_CSP                                            \
     "default-src 'none'; "                                                    \
