@@ -20,7 +20,7 @@
  */
 
 #define NGX_HTTP_LIMIT_SLIDING_STYLE                                          \
-    "'sha256-Okafvd1i6qEyOmNgye+qtTTsVznrfcVew5pnIZp4Yn4='"
+    "'sha256-n5qPrMYkqWEP6Umq3qn2A4bv3RqvH4OwuYAXk0Zzb9M='"
 #define NGX_HTTP_LIMIT_SLIDING_SCRIPT                                         \
     "'sha256-TlSr+5heyCbkcQyUK/44l6ysu6xpA+WrLdt3uv2Ouak='"
 
