@@ -86,6 +86,10 @@ demo-redis: build  ## one limit over two NGINXs; Redis dies and comes back
 run: build  ## keep the demo's NGINX in the foreground
 	@$(DEMO) --run
 
+screenshot: build  ## draw docs/dashboard.png anew, in two minutes
+	@LIMIT_SLIDING_NGINX=$(NGINX) LIMIT_SLIDING_MODULE=$(MODULE) \
+	    perl -It/lib t/demo/screenshot.pl docs/dashboard.png
+
 
 ##@ Test
 
@@ -137,7 +141,11 @@ PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_MODULE=$(MODULE) \
         LIMIT_SLIDING_SIMULATE=$(SIMULATE) prove -j$(JOBS) -It/lib
 
+# Where there is none, only t/browser.t is skipped.
+BROWSER = chromium chromium-driver
+
 test: build $(SIMULATE) $(unit_TESTS)  ## all: units, and t/*.t on a real NGINX
+	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t))
 
 unit: $(unit_TESTS)  ## the unit tests of the core alone
@@ -200,6 +208,9 @@ check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
 format:  ## format the C++
 	clang-format -i src/*/*.[ch]pp
 
+page:  ## renew the hashes of the dashboard's style and script
+	.ci/page-hashes --write
+
 
 ##@ Install
 
@@ -246,6 +257,7 @@ nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
 demo-redis_PKGS = $(demo_PKGS) redis-server
 run_PKGS      = $(demo_PKGS)
+screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl
@@ -269,6 +281,7 @@ deps:
 
 FORCE:
 
-.PHONY: all build static clean demo demo-redis run test unit sanitize model \
-    bench bench-core bench-instructions bench-redis accuracy plots simulate \
-    check check-versions format install uninstall help deps FORCE
+.PHONY: all build static clean demo demo-redis run screenshot test unit \
+    sanitize model bench bench-core bench-instructions bench-redis accuracy \
+    plots simulate check check-versions format page install uninstall help \
+    deps FORCE

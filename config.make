@@ -28,3 +28,23 @@ do
     echo "$limit_sliding_obj: override CFLAGS += $limit_sliding_opt" \
         >> $NGX_MAKEFILE
 done
+
+# The dashboard, as what stands between the braces of an array in C.  Its style
+# and scripts come after the tags of theirs.
+
+limit_sliding_http=$ngx_addon_dir/src/http
+limit_sliding_inc=$NGX_OBJS/limit_sliding_dashboard
+
+cat << END >> $NGX_MAKEFILE
+
+$NGX_OBJS/addon/http/ngx_http_limit_sliding_dashboard.o: $limit_sliding_inc.inc
+
+$limit_sliding_inc.inc: `echo $limit_sliding_page`; \\
+    sed -e '/^<style>/r $limit_sliding_http/dashboard.css' \\
+        -e '/^<script>/r $limit_sliding_http/dashboard_parts.js' \\
+        -e '/^<script>/r $limit_sliding_http/dashboard.js' \\
+        $limit_sliding_http/dashboard.html > $limit_sliding_inc.html \\
+    && od -An -v -tx1 $limit_sliding_inc.html > $limit_sliding_inc.od \\
+    && sed 's/[0-9a-f][0-9a-f]/0x&,/g' $limit_sliding_inc.od > \$@
+
+END

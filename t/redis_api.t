@@ -160,7 +160,7 @@ is_deeply { map { $_ => $after->{sources}{$_} - $before->{sources}{$_} }
         keys %{ $after->{sources} } },
     { redis => 5, lease => 0, cache => 2, fallback => 0 }, '... and where';
 is $after->{redis}, 'shared', '... in which Redis';
-is $after->{lease}, undef, '... without leases';
+is $after->{leases}, undef, '... without leases';
 ok !exists all()->{zones}{local}{sources}, 'none in a zone of one node';
 
 my ($top) = grep { $_->{key} eq 'where' } @{ $after->{top} };

@@ -17,8 +17,6 @@ static ngx_int_t ngx_http_limit_sliding_api_zone(ngx_http_request_t *r,
     ngx_str_t *path, ngx_http_limit_sliding_zone_t **zone);
 static ngx_int_t ngx_http_limit_sliding_api_method(ngx_http_request_t *r,
     ngx_uint_t methods);
-static ngx_int_t ngx_http_limit_sliding_api_header(ngx_http_request_t *r,
-    char *name, char *value);
 
 
 #define NGX_HTTP_LIMIT_SLIDING_READ   (NGX_HTTP_GET|NGX_HTTP_HEAD)
@@ -136,6 +134,13 @@ ngx_http_limit_sliding_api_handler(ngx_http_request_t *r)
         rc = ngx_http_limit_sliding_api_method(r, NGX_HTTP_LIMIT_SLIDING_READ);
 
         return rc == NGX_DECLINED ? ngx_http_limit_sliding_api_metrics(r) : rc;
+    }
+
+    if (ngx_http_limit_sliding_path_is(&path, "dashboard")) {
+        rc = ngx_http_limit_sliding_api_method(r, NGX_HTTP_LIMIT_SLIDING_READ);
+
+        return rc == NGX_DECLINED ? ngx_http_limit_sliding_api_dashboard(r)
+                                  : rc;
     }
 
     rc = ngx_http_limit_sliding_api_zone(r, &path, &zone);
@@ -318,7 +323,7 @@ ngx_http_limit_sliding_api_send(ngx_http_request_t *r, ngx_uint_t status,
 
     r->headers_out.content_type.data = (u_char *) type;
     r->headers_out.content_type.len = ngx_strlen(type);
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_len = strcspn(type, ";");
     r->headers_out.content_type_lowcase = NULL;
 
     rc = ngx_http_send_header(r);
@@ -334,7 +339,7 @@ ngx_http_limit_sliding_api_send(ngx_http_request_t *r, ngx_uint_t status,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_limit_sliding_api_header(ngx_http_request_t *r, char *name,
     char *value)
 {

@@ -95,6 +95,9 @@ ngx_int_t ngx_http_limit_sliding_api_metrics(ngx_http_request_t *r);
 void ngx_http_limit_sliding_metrics_head(ngx_http_limit_sliding_text_t *text,
     char *name, char *type, char *help);
 
+/* dashboard */
+ngx_int_t ngx_http_limit_sliding_api_dashboard(ngx_http_request_t *r);
+
 /* api redis */
 void ngx_http_limit_sliding_json_redises(ngx_http_request_t *r,
     ngx_http_limit_sliding_text_t *text);
@@ -115,6 +118,8 @@ ngx_int_t ngx_http_limit_sliding_key_remote(ngx_http_request_t *r,
     ngx_http_limit_sliding_key_t *key);
 
 /* api */
+ngx_int_t ngx_http_limit_sliding_api_header(ngx_http_request_t *r, char *name,
+    char *value);
 ngx_int_t ngx_http_limit_sliding_api_send(ngx_http_request_t *r,
     ngx_uint_t status, char *type, ngx_http_limit_sliding_text_t *text);
 ngx_int_t ngx_cdecl ngx_http_limit_sliding_api_error(ngx_http_request_t *r,

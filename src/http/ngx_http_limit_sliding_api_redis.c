@@ -169,13 +169,13 @@ ngx_http_limit_sliding_json_leases(ngx_http_limit_sliding_text_t *text,
     ngx_http_limit_sliding_zone_t *zone)
 {
     if (zone->remote.lease == 0) {
-        ngx_http_limit_sliding_print(text, ",\"lease\":null");
+        ngx_http_limit_sliding_print(text, ",\"leases\":null");
 
     } else if (zone->remote.lease == LIMIT_SLIDING_LEASE_AUTO) {
-        ngx_http_limit_sliding_print(text, ",\"lease\":\"auto\"");
+        ngx_http_limit_sliding_print(text, ",\"leases\":{\"size\":\"auto\"}");
 
     } else {
-        ngx_http_limit_sliding_print(text, ",\"lease\":%uD",
+        ngx_http_limit_sliding_print(text, ",\"leases\":{\"size\":%uD}",
                                      zone->remote.lease);
     }
 }

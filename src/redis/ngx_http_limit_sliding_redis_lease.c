@@ -96,7 +96,7 @@ ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
 }
 
 
-/* Who came while the call was under way need not ask for what it has brought. */
+/* Who came while the call was under way need not ask for what it brought. */
 
 void
 ngx_http_limit_sliding_lease_waiters(ngx_http_limit_sliding_ask_t *ask)

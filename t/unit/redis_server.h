@@ -22,8 +22,8 @@ int redis_server_start(redis_server_t *server);
 
 /*
  * Loads the script of limit_sliding_script(), whose digest goes to `sha`.  Its
- * clock is the last argument of a call, in ms, and keys expire by it.  Returns 0
- * if that fails.
+ * clock is the last argument of a call, in ms, and keys expire by it.  Returns
+ * 0 if that fails.
  */
 int redis_server_load(redis_server_t *server, unsigned algorithms,
                       char sha[41]);

@@ -1,0 +1,259 @@
+// The dashboard's script, second part: the cards, and what keeps them alive.
+
+const PERIOD_MS = 2000, TIMEOUT_MS = 5000;
+const OFFENDERS = 10;                      // shown unless asked for all
+
+const RARE = ["delayed_dry_run", "rejected_dry_run", "errors", "refused"];
+const COUNTERS = ["passed", "delayed", "rejected", "evicted", ...RARE];
+
+// Without the name and password that this page's address may have.
+const api = location.origin + location.pathname.replace(/[^/]*$/, "");
+const main = document.querySelector("main");
+const cards = new Map();
+let told;                                  // of the last problem
+
+
+// ---- top offenders ----
+
+class Offenders {
+    constructor(zone) {
+        this.zone = zone;
+        this.table = table("Top offenders of the last minutes", "key",
+            "rejected");
+        this.none = element("p");
+        this.button = element("button");
+        this.button.type = "button";
+        this.button.onclick = () => {
+            this.all = !this.all;
+            this.set(this.keys);
+        };
+        this.node = element("div", "", this.table.node, this.none,
+            this.button);
+    }
+
+    set(keys) {
+        const body = this.table.body;
+        const shown = (keys || []).slice(0, this.all ? Infinity : OFFENDERS);
+        this.keys = keys;
+
+        put(this.none, keys === null ? "not kept: top=off"
+            : keys.length ? "" : "nobody");
+        this.button.hidden = !keys || keys.length <= OFFENDERS;
+        put(this.button, this.all ? "fewer" : "all " + (keys || []).length);
+
+        while (body.rows.length > shown.length) {
+            body.lastChild.remove();
+        }
+        while (body.rows.length < shown.length) {
+            const key = element("a", "", element("bdi"));
+            body.append(element("tr", "", element("td", "", key,
+                element("small")), element("td", "n")));
+        }
+        shown.forEach((offender, i) => this.row(body.rows[i], offender));
+    }
+
+    // A key that was cut is not the one that the API would show.
+    row(row, { key, key_uri, truncated, rejected }) {
+        const link = row.querySelector("a");
+        if (truncated) {
+            link.removeAttribute("href");
+        } else {
+            link.href = api + "zones/" + encodeURIComponent(this.zone)
+                + "/key?key=" + key_uri;
+        }
+        put(link.firstChild, key);
+        put(row.querySelector("small"), truncated ? " (cut)" : "");
+        put(row.lastChild, count(rejected));
+    }
+}
+
+
+// ---- cards ----
+
+class Zone {
+    constructor(name) {
+        const requests = counterTable("Requests", "decision");
+        this.facts = new Facts();
+        this.counters = new Counters(requests.body, COUNTERS, RARE);
+        this.meter = element("meter");
+        this.meter.high = 0.9;
+        this.meter.ariaLabel = "slots held";
+        this.full = element("p");
+        this.sources = counterTable("Where decided", "source");
+        this.sources.node.hidden = true;
+        this.offenders = new Offenders(name);
+        this.node = element("section", "",
+            element("h2", "", "Zone ", element("bdi", "", name)),
+            this.facts.node, requests.node,
+            element("div", "full", this.full, this.meter),
+            this.sources.node, this.offenders.node);
+    }
+
+    set(zone, time) {
+        this.facts.set("limit", zone.limit === null ? zone.rate
+            : count(zone.limit));
+        this.facts.set("window", duration(zone.window_ms));
+        this.facts.set("burst", zone.burst && count(zone.burst));
+        this.facts.set("algorithm", zone.algorithm);
+        this.facts.set("key", zone.key);
+        this.facts.set("when full", zone.full);
+        this.facts.set("size", bytes(zone.bytes));
+        this.facts.set("own limits", count(zone.own_limits));
+        this.counters.set(zone, time);
+        if (zone.redis !== null) {
+            this.setRedis(zone, time);
+        }
+
+        const share = zone.slots ? zone.keys / zone.slots : 0;
+        this.meter.value = share;
+        put(this.full, tenth.format(share * 100) + "% full: "
+            + count(zone.keys) + " of " + count(zone.slots)
+            + " slots held, " + count(zone.slots_used) + " ever used");
+        this.offenders.set(zone.top);
+    }
+
+    setRedis(zone, time) {
+        this.facts.set("Redis", zone.redis);
+        if (!this.bySource) {
+            this.bySource = new Counters(this.sources.body,
+                Object.keys(zone.sources));
+            this.sources.node.hidden = false;
+        }
+        this.bySource.set(zone.sources, time);
+        for (const [name, value] of Object.entries(zone.leases || {})) {
+            this.facts.set("leases " + name.replaceAll("_", " "),
+                typeof value === "number" ? count(value) : String(value));
+        }
+    }
+}
+
+
+// What lies between two answers, or since when a histogram can be compared.
+class Latency {
+    constructor() {
+        this.past = [];
+    }
+
+    // Sets `mean`, `half`, `most`: microseconds, null where there were none.
+    // The latter are bounds: of buckets that hold as many.
+    set({ calls, latency }, time) {
+        this.past = this.past.filter(then => then.calls <= calls
+            && then.time <= time && then.time > time - SPAN_MS);
+        this.past.push({ calls, latency, time });
+        const then = this.past[0];
+        const n = calls - then.calls;
+
+        const within = share => {
+            const i = latency.buckets.findIndex((bucket, i) => bucket.calls
+                - then.latency.buckets[i].calls >= share * n);
+            return i < 0 ? Infinity : latency.buckets[i].le_us;
+        };
+
+        this.mean = n ? (latency.sum_us - then.latency.sum_us) / n : null;
+        this.half = n ? within(0.5) : null;
+        this.most = n ? within(0.99) : null;
+    }
+}
+
+class Redis {
+    constructor(name) {
+        const calls = counterTable("Calls", "what");
+        this.facts = new Facts();
+        this.breaker = element("span", "badge");
+        this.calls = new Counters(calls.body,
+            ["calls", "failed_calls", "breaker_opened"]);
+        this.latency = new Latency();
+        this.times = new Facts();
+        this.node = element("section", "",
+            element("h2", "", "Redis ", element("bdi", "", name), " ",
+                this.breaker),
+            this.facts.node, calls.node,
+            element("h3", "", "Round trips of the last 3 minutes"),
+            this.times.node);
+    }
+
+    set(redis, time) {
+        const open = redis.breaker !== "closed";
+        put(this.breaker, "breaker " + redis.breaker);
+        this.breaker.classList.toggle("bad", open);
+        this.facts.set("servers", redis.servers.join(", "));
+        this.facts.set("topology", redis.topology);
+        this.facts.set("timeout", duration(redis.timeout_ms));
+        this.facts.set("on error", redis.on_error);
+        this.calls.set(redis, time);
+        this.latency.set(redis, time);
+        this.times.set("mean", milliseconds(this.latency.mean));
+        this.times.set("half within", milliseconds(this.latency.half));
+        this.times.set("99% within", milliseconds(this.latency.most));
+    }
+}
+
+
+// ---- the page ----
+
+function show({ version, nginx, time_ms, zones, redis }) {
+    const wanted = [
+        ...Object.entries(zones).map(([name, zone]) => [Zone, name, zone]),
+        ...Object.entries(redis).map(([name, one]) => [Redis, name, one])
+    ].map(([Card, name, values]) =>
+        ({ id: Card.name + " " + name, Card, name, values }));
+
+    put(document.getElementById("version"), version + ", NGINX " + nginx);
+
+    for (const { id, Card, name, values } of wanted) {
+        if (!cards.has(id)) {
+            cards.set(id, new Card(name));
+        }
+        cards.get(id).set(values, time_ms);
+    }
+
+    const nodes = wanted.map(({ id }) => cards.get(id).node);
+    if (nodes.some((node, i) => node !== main.children[i])
+        || nodes.length !== main.children.length)
+    {
+        main.replaceChildren(...nodes);
+    }
+    for (const [id, card] of cards) {
+        if (!card.node.isConnected) {
+            cards.delete(id);
+        }
+    }
+}
+
+// Says what is wrong, or "", once: screen readers read all that is new.
+function tell(problem) {
+    if (problem === told) {
+        return;
+    }
+    told = problem;
+    document.body.classList.toggle("stale", problem);
+    document.title = (problem && "stale: ") + "limit_sliding";
+    put(document.getElementById("state"), problem ? "stale since "
+        + new Date().toLocaleTimeString() + ": " + problem : "live");
+}
+
+async function poll() {
+    try {
+        const response = await fetch(api, { cache: "no-store",
+            signal: AbortSignal.timeout(TIMEOUT_MS) });
+        if (!response.ok) {
+            throw new Error("HTTP status " + response.status);
+        }
+        show(await response.json());
+        tell("");
+    } catch (error) {
+        tell(error.message);
+    }
+    setTimeout(next, PERIOD_MS);
+}
+
+// Nobody looks at a hidden page: it goes on when it is seen again.
+function next() {
+    if (document.hidden) {
+        document.addEventListener("visibilitychange", next, { once: true });
+    } else {
+        poll();
+    }
+}
+
+next();

@@ -1,0 +1,293 @@
+# The dashboard in a real browser: what it shows, that keys stay text, and what
+# becomes of it when NGINX goes and comes back.
+
+use v5.36;
+use utf8;
+
+use JSON::PP ();
+use Test::More;
+
+use LimitSliding::Browser;
+use LimitSliding::Test;
+
+binmode Test::More->builder->$_, ':utf8'
+    for qw(output failure_output todo_output);
+
+plan skip_all => LimitSliding::Browser::lacking()
+    if LimitSliding::Browser::lacking();
+
+require LimitSliding::Redis;
+my $REDIS = LimitSliding::Redis::supported();
+
+my $KEY = q{<img src=x onerror=alert(1)>"'&};
+my $LONG = 'W' x 100;
+
+my $redis = $REDIS ? <<'CONF' : '';
+    limit_sliding_redis dead { server 127.0.0.1:1; }
+    limit_sliding_zone $http_key zone=far:1m rate=1000r/d redis=dead;
+CONF
+my $far = $REDIS ? 'location /far { limit_sliding zone=far; empty_gif; }' : '';
+
+my $CONF = <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_zone \$http_key zone=one:1m rate=3r/d;
+    limit_sliding_zone "<u>\$http_key" "zone=<i>\\"'&$LONG:32k" rate=1r/d
+        algorithm=log;
+    limit_sliding_zone \$http_key zone=quiet:32k rate=\$arg_rate window=90s
+        algorithm=token_bucket top=off;
+    $redis
+    limit_sliding_log_level off;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { limit_sliding zone=one; empty_gif; }
+        location /odd { limit_sliding "zone=<i>\\"'&$LONG"; empty_gif; }
+        location /dry { limit_sliding zone=one dry_run; empty_gif; }
+        $far
+        location /limits { limit_sliding_api; }
+    }
+}
+CONF
+
+my $nginx = LimitSliding::Test->new->start($CONF);
+my $browser = LimitSliding::Browser->new;
+
+# Text of the elements that a selector finds in the n-th card.
+sub texts($card, $selector) {
+    return @{ $browser->run(<<'JS', $card, $selector) };
+        const card = document.querySelectorAll("section")[arguments[0]];
+        return card ? [...card.querySelectorAll(arguments[1])]
+            .filter(node => !node.closest("[hidden]"))
+            .map(node => node.textContent) : [];
+JS
+}
+
+# A table's rows, cells of text only: 'passed 3 7', ...
+sub rows($card, $title) {
+    return @{ $browser->run(<<'JS', $card, $title) };
+        const card = document.querySelectorAll("section")[arguments[0]];
+        const table = [...card.querySelectorAll("table")].find(table =>
+            table.caption.textContent.startsWith(arguments[1]));
+        return [...table.tBodies[0].rows].filter(row => !row.hidden).map(row =>
+            [...row.cells].map(cell => cell.textContent).filter(text => text)
+                .join(" "));
+JS
+}
+
+sub status() {
+    return $browser->run('return document.getElementById("state").textContent');
+}
+
+sub traffic($n, $place, $key) {
+    $nginx->statuses($n, $place, headers => [ "Key: $key" ]);
+}
+
+
+# ---- what it shows ----
+
+$browser->visit('http://127.0.0.1:' . $nginx->port . '/limits/dashboard');
+ok wait_for(sub { status() eq 'live' }), 'it lives';
+is_deeply [ rows(0, 'Requests') ],
+    [ 'passed – 0', 'delayed – 0', 'rejected – 0', 'evicted – 0' ],
+    'no rates at first';
+is_deeply [ texts(0, 'dl div') ], [ 'limit3', 'window1 d', 'algorithmcounter',
+    'key$http_key', 'when fullevict', 'size1 MiB', 'own limits0' ],
+    'settings of a zone';
+is_deeply [ texts(2, 'dl div') ], [ 'limit$arg_rate', 'window90 s',
+    'algorithmtoken_bucket', 'key$http_key', 'when fullevict', 'size32 KiB',
+    'own limits0' ], '... and of one whose rate is a variable';
+is_deeply [ texts(2, 'p') ], [ (texts(2, '.full p')), 'not kept: top=off' ],
+    '... and top=off';
+is $browser->run('return document.title'), 'limit_sliding', 'a title';
+
+traffic(3, '/', $KEY);
+traffic(4, '/dry', $KEY);
+traffic(2, '/odd', $KEY);
+traffic(20, '/', $KEY);
+ok wait_for(sub { (rows(0, 'Requests'))[2] =~ / 20$/ }), 'traffic appears';
+my @fast = map { /^at most ([\d.]+) per second$/ }
+    @{ $browser->run('return [...document.querySelectorAll(".line")]'
+        . '.map(cell => cell.title)') };
+cmp_ok $fast[0], '>', 0, '... with rates, of passed requests';
+cmp_ok $fast[2], '>', $fast[0], '... and of rejected ones';
+like +(rows(0, 'Requests'))[-1], qr/^rejected dry run [\d.]+ 4$/, 'dry runs';
+
+is_deeply [ rows(0, 'Top') ], [ "$KEY 24" ], 'the offender is text, exactly';
+is_deeply [ texts(1, 'h2 bdi') ], [ qq{<i>"'&$LONG} ], 'so is a zone';
+is_deeply [ rows(1, 'Top') ], [ "<u>$KEY 1" ], 'and what is configured';
+is $browser->run('return document.querySelectorAll("img, i, u").length'), 0,
+    'nothing of it is markup';
+
+my ($link) = $browser->run('return document.querySelector("a").href')
+    =~ m{^http://127\.0\.0\.1:\d+(/.*)};
+like $nginx->get($link)->{body}, qr/"used":3,/, 'it links to its state';
+
+like $browser->run('return document.querySelector("path")'
+    . '.getAttribute("d")'), qr/^M[\d.]+ [\d.]+/, 'a line';
+like +(texts(0, '.full p'))[0],
+    qr/^0% full: 1 of [\d,]+ slots held, 1 ever used$/, 'how full it is';
+is $browser->run('return document.querySelector("meter").value > 0'), 1,
+    '... in a picture';
+
+SKIP: {
+    skip 'built without hiredis', 4 if !$REDIS;
+
+    is_deeply [ texts(4, 'h2') ], [ 'Redis dead breaker closed' ], 'a Redis';
+    ok wait_for(sub {
+        traffic(5, '/far', 'a');
+        return (texts(4, '.badge.bad'))[0];
+    }), 'its breaker opens';
+    like +(rows(4, 'Calls'))[2], qr/^breaker opened \S+ [1-9]/, '... counted';
+    like +(rows(3, 'Where'))[-1], qr/^fallback \S+ [1-9]/, 'who decided';
+}
+
+is_deeply [ $browser->log ], [], 'the console is empty';
+
+
+# ---- where it is seen ----
+
+# The least contrast of text and what is behind it, by WCAG.
+sub contrast() {
+    return $browser->run(<<'JS');
+        const light = color => color.match(/[\d.]+/g).slice(0, 3)
+            .map(c => c / 255)
+            .map(c => c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+            .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+        const ground = node => {
+            const color = getComputedStyle(node).backgroundColor;
+            return /, 0\)/.test(color) ? ground(node.parentNode) : color;
+        };
+        return Math.min(...[...document.querySelectorAll("body *")]
+            .filter(node => node.innerText && !node.closest("noscript"))
+            .map(node => {
+                const [a, b] = [light(getComputedStyle(node).color),
+                    light(ground(node))].sort((a, b) => b - a);
+                return (a + .05) / (b + .05);
+            }));
+JS
+}
+
+my %picture;
+for my $scheme (qw(light dark)) {
+    $browser->scheme($scheme);
+    $picture{$scheme} = $browser->screenshot;
+    like $picture{$scheme}, qr/^\x89PNG/, "$scheme";
+    cmp_ok contrast(), '>=', 4.5, '... to be read';
+}
+isnt $picture{light}, $picture{dark}, 'light is not dark';
+
+for my $width (360, 320) {
+    $browser->resize($width, 740);
+    is $browser->run('return document.documentElement.scrollWidth'), $width,
+        "$width pixels suffice";
+}
+
+
+# ---- values of which tests see few ----
+
+# Shows answers, [ms, zone, Redis, selector of what to click on then], and
+# returns what a selector then finds, by answer. In one go, so that none of the
+# page's own comes between.
+sub shown($selector, @answers) {
+    return @{ $browser->run(<<'JS', $selector, @answers) };
+        const [selector, ...answers] = arguments;
+        const zone = { key: "k", limit: 1, window_ms: 1000, slots: 4, keys: 1,
+            slots_used: 2, bytes: 1048576, own_limits: 0, passed: 0, delayed: 0,
+            rejected: 0, delayed_dry_run: 0, rejected_dry_run: 0, errors: 0,
+            evicted: 0, refused: 0, top: [], redis: null, full: "deny",
+            algorithm: "fixed", rate: "1r/s" };
+        return answers.map(([time_ms, mine, redis, click], i) => {
+            if (i === 0) {
+                show({ time_ms, zones: {}, redis: {} });
+            }
+            show({ time_ms, zones: { z: { ...zone, ...mine } },
+                redis: redis ? { r: redis } : {} });
+            if (click) {
+                document.querySelector(click).click();
+            }
+            return [...document.querySelectorAll(selector)]
+                .map(node => node.textContent).join(" ");
+        });
+JS
+}
+
+my $PASSED = 'tbody tr:first-child .n';
+
+is_deeply [ shown("section table:nth-of-type(1) $PASSED",
+        map { [ $_->[0], { passed => $_->[1], top => undef } ] }
+        [ 1000, 5 ], [ 3000, 10 ], [ 5000, 10_000 ], [ 7000, 2 ],
+        [ 8000, 30_000_002 ], [ 6000, 30_000_002 ], [ 7000, 30_000_004 ]) ],
+    [ '– 5', '2.5 10', '4,995 10,000', '– 2', '30M 30M', '– 30M', '2 30M' ],
+    'no rate if a counter or the clock goes back';
+is_deeply [ shown("section table:nth-of-type(1) $PASSED",
+        [ 1000, { passed => 5, errors => 9 } ],
+        [ 3000, { passed => 7, errors => 0 } ]) ],
+    [ '– 5', '– 7' ], '... or another counter of the zone does';
+
+my @top = map { { key => "k$_", key_uri => "k$_", rejected => 100 - $_,
+    truncated => $_ == 1 ? JSON::PP::true : JSON::PP::false } } 1 .. 12;
+my @offenders = shown('section > div:last-child',
+    map { [ $_, { top => \@top }, undef, $_ % 2 ? 'button' : undef ] }
+        0 .. 3);
+like $offenders[0], qr/k1 \(cut\)99k298.*k1090all 12$/,
+    'ten offenders, and a button';
+like $offenders[1], qr/k1090k1189k1288fewer$/, '... for all';
+is $offenders[2], $offenders[1], '... which stays';
+is $offenders[3], $offenders[0], '... and for ten';
+
+my %dealt = (redis => 'r', sources => { lease => 1 },
+    leases => { held => 1234, on => 'yes' });
+like +(shown('section', [ 0, \%dealt ]))[0],
+    qr/leases held1,234leases onyes.*lease–1/, 'leases';
+
+# $n calls, of which all but one took 100 us or less.
+sub calls($time, $n) {
+    return [ $time, {}, { servers => [ 'a', 'b' ], topology => 'sentinel',
+        timeout_ms => 50, on_error => 'deny', breaker => 'closed',
+        breaker_opened => 0, calls => $n, failed_calls => 0,
+        latency => { sum_us => 80 * $n, buckets => [
+            { le_us => 100, calls => $n ? $n - 1 : 0 },
+            { le_us => 2500, calls => $n } ] } } ];
+}
+
+is_deeply [ shown('h3 + dl', calls(1000, 0), calls(2000, 10),
+        calls(2_000_000, 50), calls(2_001_000, 1050)) ],
+    [ 'mean–half within–99% within–',
+        'mean0.08 mshalf within0.1 ms99% within2.5 ms',
+        'mean–half within–99% within–',
+        'mean0.08 mshalf within0.1 ms99% within0.1 ms' ], 'round trips';
+
+
+# ---- NGINX goes, and comes back ----
+
+ok wait_for(sub { (texts(0, 'h2'))[0] eq 'Zone one' }), 'real answers again';
+$browser->run(<<'JS');
+    const row = document.querySelector("tbody tr");
+    window.seen = [];
+    new MutationObserver(() => window.seen.push(row.cells[1].textContent + " "
+        + row.cells[3].textContent)).observe(row, { subtree: true,
+            childList: true, characterData: true });
+JS
+
+ok $nginx->stop, 'NGINX stops';
+ok wait_for(sub { status() =~ /^stale since .+: .+/ }), 'the page says so';
+is $browser->run('return document.title'), 'stale: limit_sliding',
+    '... in its title, too';
+cmp_ok contrast(), '>=', 4.5, '... to be read';
+my @log = grep { !/ERR_CONNECTION_REFUSED/ } $browser->log;
+
+$nginx->start($CONF);
+traffic(1, '/', 'b');
+ok wait_for(sub { status() eq 'live' }), 'NGINX is back';
+ok wait_for(sub { (rows(0, 'Requests'))[0] =~ /^passed 0 1/ }),
+    'counters start anew';
+my @seen = @{ $browser->run('return window.seen') };
+ok +(grep { /^– [01]$/ } @seen), 'with no rate';
+is_deeply [ grep { /^[-−]/ } @seen ], [], '... and none below zero';
+
+is_deeply [ @log, grep { !/ERR_CONNECTION_REFUSED/ } $browser->log ], [],
+    'the console has nothing else';
+
+$browser->quit;
+$nginx->finish;
