@@ -135,8 +135,12 @@ $(foreach f,unit tsan asan,$(eval $(call flavour,$f)))
 PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_MODULE=$(MODULE) prove -j$(JOBS) -It/lib
 
-test: build $(unit_TESTS)  ## all tests: units, and t/*.t on a real NGINX
+test: build $(unit_TESTS) tools  ## all tests: units, and t/*.t on a real NGINX
 	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t))
+
+# What tests need of packages that are not to be installed.
+tools:
+	@.ci/get-tools $(BUILD)
 
 unit: $(unit_TESTS)  ## the unit tests of the core alone
 	@$(PROVE) $(unit_TESTS)
@@ -260,6 +264,6 @@ deps:
 
 FORCE:
 
-.PHONY: all build static clean demo demo-redis run test unit sanitize model \
-    bench bench-core bench-instructions bench-redis accuracy plots check \
+.PHONY: all build static clean demo demo-redis run test tools unit sanitize \
+    model bench bench-core bench-instructions bench-redis accuracy plots check \
     check-versions format install uninstall help deps FORCE
