@@ -238,25 +238,25 @@ help:  ## this list
 build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev) \
     $(if $(filter yes,$(WITH_REDIS)),libhiredis-dev)
 nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
+lua_PKGS   = $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
 
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
 demo-redis_PKGS = $(demo_PKGS) redis-server
 run_PKGS      = $(demo_PKGS)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(unit_PKGS)
-test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl
+test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl $(lua_PKGS)
 bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS) \
     $(bench-redis_PKGS)
 bench-core_PKGS = g++ libbsd-dev
 bench-instructions_PKGS = $(demo_PKGS) valgrind
-bench-redis_PKGS = $(demo_PKGS) redis-server wrk $(if $(filter \
-    $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
+bench-redis_PKGS = $(demo_PKGS) redis-server wrk $(lua_PKGS)
 accuracy_PKGS = g++
 plots_PKGS    = g++ gnuplot-nox
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
 model_PKGS    = gcc spin
 
-PKGS = $(sort $(foreach goal,$(filter-out build nginx,$(MAKECMDGOALS)), \
+PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
     $($(goal)_PKGS)))
 
 deps:
