@@ -41,6 +41,7 @@ http {
     limit_sliding_zone \$arg_key zone=many:1m rate=50 window=30d;
     limit_sliding_zone \$arg_key zone=faraway:1m rate=50 window=30d $REDIS;
     limit_sliding_zone \$user zone=user:1m rate=2 window=30d;
+    limit_sliding_zone \$user zone=plan:1m rate=\$plan window=1h;
     limit_sliding_zone \$arg_key zone=queue:1m rate=20r/s burst=9
         algorithm=leaky_bucket;
 
@@ -110,6 +111,21 @@ http {
         location /user {
             limit_sliding zone=user after_auth;
             access_by_lua_block { ngx.sleep(0.001) ngx.var.user = ngx.var.arg_key }
+            empty_gif;
+        }
+        location /plan {
+            set \$plan '';
+            limit_sliding zone=plan after_auth;
+            access_by_lua_block {
+                ngx.var.user, ngx.var.plan = ngx.var.arg_key, '3r/h'
+            }
+            empty_gif;
+        }
+        location /login {
+            limit_sliding zone=two count_status=401;
+            access_by_lua_block {
+                if not ngx.var.http_authorization then ngx.exit(401) end
+            }
             empty_gif;
         }
         location /said {
@@ -284,6 +300,10 @@ sub try_lua($last, $early) {
         'satisfy all, ngx.exit(ngx.OK)';
     is $statuses->('/user', 'f'), '200 200 429 429',
         'after_auth, by what access_by_lua has found';
+    is $statuses->('/plan', 'f'), '200 200 200 429', '... and its rate';
+    is $nginx->statuses(4, '/login?key=v', headers => ['Authorization: a']),
+        '200 200 200 200', 'count_status: what Lua lets in';
+    is $statuses->('/login', 'v'), '401 401 429 429', '... and does not';
     is $statuses->('/said', 'g'), '200 200 429 429',
         'answered in access';
 
