@@ -144,9 +144,13 @@ PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
 # Where there is none, only t/browser.t is skipped.
 BROWSER = chromium chromium-driver
 
-test: build $(SIMULATE) $(unit_TESTS)  ## all: units, and t/*.t on a real NGINX
+test: build tools $(SIMULATE) $(unit_TESTS)  ## units, and t/*.t on a real NGINX
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t))
+
+# What tests need of packages that are not to be installed.
+tools:
+	@.ci/get-tools $(BUILD)
 
 unit: $(unit_TESTS)  ## the unit tests of the core alone
 	@$(PROVE) $(unit_TESTS)
@@ -253,6 +257,7 @@ help:  ## this list
 build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev) \
     $(if $(filter yes,$(WITH_REDIS)),libhiredis-dev)
 nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
+lua_PKGS   = $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
 
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
 demo-redis_PKGS = $(demo_PKGS) redis-server
@@ -260,20 +265,19 @@ run_PKGS      = $(demo_PKGS)
 screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(unit_PKGS)
-test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl
+test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl $(lua_PKGS)
 bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS) \
     $(bench-redis_PKGS)
 bench-core_PKGS = g++ libbsd-dev
 bench-instructions_PKGS = $(demo_PKGS) valgrind
-bench-redis_PKGS = $(demo_PKGS) redis-server wrk $(if $(filter \
-    $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
+bench-redis_PKGS = $(demo_PKGS) redis-server wrk $(lua_PKGS)
 accuracy_PKGS = g++
 plots_PKGS    = g++ gnuplot-nox
 simulate_PKGS = $(plots_PKGS) libhiredis-dev
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
 model_PKGS    = gcc spin
 
-PKGS = $(sort $(foreach goal,$(filter-out build nginx,$(MAKECMDGOALS)), \
+PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
     $($(goal)_PKGS)))
 
 deps:
@@ -281,7 +285,7 @@ deps:
 
 FORCE:
 
-.PHONY: all build static clean demo demo-redis run screenshot test unit \
+.PHONY: all build static clean demo demo-redis run screenshot test tools unit \
     sanitize model bench bench-core bench-instructions bench-redis accuracy \
     plots simulate check check-versions format page install uninstall help \
     deps FORCE
