@@ -1,7 +1,7 @@
 # Lua (Debian's libnginx-mod-http-lua) beside limits: loaded before and after
 # this module, with access_by_lua at the phase's end, where ngx_lua puts it, and
-# not postponed. Limits run before it in all of these cases, as its module comes
-# before NGINX's filters however it is loaded; and what they count is exact.
+# not postponed. Limits run before it in all of these cases, and what they count
+# is exact.
 
 use v5.36;
 

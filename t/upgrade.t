@@ -88,7 +88,7 @@ kill 'USR2', $old;
 my $new = wait_for(sub {
     my $pid = pid('nginx.pid');
     pid('nginx.pid.oldbin') && $pid && $pid != $old && $pid });
-ok $new, 'a new binary';
+ok $new, 'a new binary' or die $nginx->log;
 wait_for(sub { kill 'WINCH', $old; sleep 0.05; master() == $new });
 is $nginx->statuses(3, '/?key=a'), '200 200 429', '... starts empty';
 
