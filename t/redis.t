@@ -432,6 +432,9 @@ for my $bad ('many', '', '-1', '10r/x', '1' x 100, "\0") {
     is header($nginx->get('/two?key=bad'), 'X-Limit'), 2,
         "what is no rate does not count: '$bad'";
 }
+$nginx->load(connections => 32, requests => [ ('/two?key=bad') x 64 ]);
+is scalar $nginx->log_lines(qr/\[error\].*invalid limit of a key of zone "two"/),
+    1, '... by all workers together it is logged once a minute';
 
 
 # costs

@@ -179,6 +179,7 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
         zone->aside = ozone->aside;
         zone->remote.refusals = ozone->remote.refusals;
         zone->remote.leases = ozone->remote.leases;
+        zone->remote.log_after = ozone->remote.log_after;
         return NGX_OK;
     }
 
@@ -251,6 +252,11 @@ ngx_http_limit_sliding_init_remote(ngx_http_limit_sliding_zone_t *zone,
     }
 
     zone->remote.refusals = limit_sliding_refusals_init(memory, size);
+
+    zone->remote.log_after = ngx_slab_calloc(shpool, sizeof(ngx_atomic_t));
+    if (zone->remote.log_after == NULL) {
+        return NGX_ERROR;
+    }
 
     if (zone->remote.lease) {
         memory = ngx_slab_calloc(shpool, size);

@@ -106,7 +106,8 @@ typedef struct {
     limit_sliding_refusals_t            *refusals; /* in the zone's memory */
     limit_sliding_leases_t              *leases;   /* this, too; NULL: none */
     uint32_t                             lease;    /* their size */
-    ngx_msec_t                           log_after;  /* bad limits of keys */
+    ngx_atomic_t                        *log_after; /* this, too: bad limits of
+                                                      keys */
 } ngx_http_limit_sliding_remote_zone_t;
 
 

@@ -154,11 +154,22 @@ ngx_http_limit_sliding_describe_part(ngx_http_limit_sliding_ask_t *ask,
 static void
 ngx_http_limit_sliding_bad_limit(ngx_http_limit_sliding_remote_zone_t *zone)
 {
-    if ((ngx_msec_int_t) (zone->log_after - ngx_current_msec) > 0) {
+    ngx_atomic_uint_t  after;
+
+    if (zone->log_after == NULL) {
+        /* a probe's */
         return;
     }
 
-    zone->log_after = ngx_current_msec + 60 * 1000;
+    after = *zone->log_after;
+
+    if ((after && (ngx_msec_int_t) (after - ngx_current_msec) > 0)
+        || !ngx_atomic_cmp_set(zone->log_after, after,
+                               ngx_current_msec + 60 * 1000))
+    {
+        /* another worker, too, has seen one */
+        return;
+    }
 
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                   "invalid limit of a key of zone \"%V\" in redis, "
