@@ -10,6 +10,7 @@
 #     redis.pl --nginx PATH --module PATH [--peer PATH] [--rounds N]
 #         [--seconds N] [--only REGEXP]
 #
+# Fails if leases of a hot key are slower than promised beside shared memory.
 # Figures are medians over the rounds.  CPU is what the kernel has charged to
 # the worker, and to Redis.
 
@@ -80,10 +81,11 @@ my %RATES = (high => 4_000_000, low => 1);
 my @CASES = (
     { name => sprintf('%d distinct keys', $KEYS), rate => 'high',
       keys => $KEYS },
-    { name => 'one hot key', rate => 'high', keys => 1 },
+    { name => 'one hot key', rate => 'high', keys => 1, hot => 1 },
     { name => 'one exhausted key', rate => 'low', keys => 1, rejected => 1 },
 );
 
+my @failed;
 my $redis = LimitSliding::Redis->new->start;
 my $nginx = LimitSliding::Test->new(worker_processes => 1)->start(config());
 
@@ -97,6 +99,10 @@ for my $case (@CASES) {
 
     print_table($case, \%results);
     print_ratios(\%results);
+
+    my $ratio = $case->{hot} && ratio(@results{qw(lease memory)});
+    push @failed, sprintf "leases of a hot key: %.2f x shared memory\n", $ratio
+        if $ratio && $ratio < 0.95;
 }
 
 my @lines = $nginx->log_lines(qr/\[(?:error|alert|crit)\]/);
@@ -105,6 +111,8 @@ print "\nlogged:\n", map { "$_\n" } @lines[0 .. (@lines > 5 ? 4 : $#lines)]
 
 $nginx->stop;
 $redis->stop;
+
+die @failed if @failed;
 
 # ---- configuration ----
 
@@ -265,15 +273,19 @@ sub print_table($case, $results) {
     }
 }
 
-# Over the rounds, as each was measured at one time.
+# Of rates, over the rounds, as each was measured at one time.
+sub ratio($own, $other) {
+    return if !$own || !$other;
+    return median(map { $own->{rate}[$_] / $other->{rate}[$_] }
+        0 .. $#{ $own->{rate} });
+}
+
 sub print_ratios($results) {
     for my $way (grep { $_->{redis} && $results->{ $_->{key} } } @WAYS) {
         my $own = $results->{ $way->{key} };
         my @ratios = map {
             my $other = $results->{ $_->{key} };
-            sprintf '%.2f x %s', median(map {
-                $own->{rate}[$_] / $other->{rate}[$_]
-            } 0 .. $#{ $own->{rate} }), $_->{name};
+            sprintf '%.2f x %s', ratio($own, $other), $_->{name};
         } grep {
             $results->{ $_->{key} }
                 && ($_->{key} eq 'memory' || $_->{key} =~ /-$way->{key}$/)
