@@ -27,7 +27,8 @@ GetOptions(\%option, 'nginx=s', 'module=s', 'requests=i')
 my @rows = (
     { name => 'limit_req, passed',
       limit => 'limit_req zone=req burst=1000000 nodelay;' },
-    { name => 'counter, passed', at_most => 500,
+    # 446 before anything was counted for metrics, which may take 40
+    { name => 'counter, passed', at_most => 486,
       limit => 'limit_sliding zone=many;' },
     { name => 'counter, draft x', at_most => 1800,
       limit => 'limit_sliding zone=some; limit_sliding_headers draft x;' },
