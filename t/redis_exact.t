@@ -128,18 +128,12 @@ sub remaining($path) {
     return header($nginx[0]->get($path), 'X-Remaining');
 }
 
-# No hour shall end within the next half minute.
-sub stay_in_hour() {
-    my $left = 3600 - time % 3600;
-    sleep $left + 0.1 if $left < 30;
-}
-
 
 # one key
 
 my %outcomes = (PASSED => $LIMIT, REJECTED => $REQUESTS - $LIMIT);
 
-stay_in_hour();
+stay_in(3600, 30);
 my $calls = $redis->calls;
 my ($got, $workers) = run([ ('/hour?key=a') x $REQUESTS ]);
 is_deeply $got, { '/hour?key=a' => \%outcomes },
@@ -149,7 +143,7 @@ $calls = $redis->calls - $calls;
 cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
 note "calls: $calls";
 
-stay_in_hour();
+stay_in(3600, 30);
 my $flushed = 0;
 my $flush = sub { $redis->command(qw(SCRIPT FLUSH)); $flushed++ };
 $calls = $redis->calls;
@@ -209,7 +203,7 @@ for my $place (qw(both mixed)) {
 
 # a reload in the middle
 
-stay_in_hour();
+stay_in(3600, 30);
 my @requests = map { [ '/hour?key=reload',
     $_ % 10 ? () : 'Connection: close' ] } 1 .. $REQUESTS;
 my %old = map { $_ => 1 } map { $_->workers } @nginx;

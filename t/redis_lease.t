@@ -94,18 +94,6 @@ CONF
 
 my @nginx = map { LimitSliding::Test->new->start(config()) } 1 .. 4;
 
-# Seconds to the end of a window.
-sub left($window) {
-    my $now = time;
-    return $window - ($now - $window * int($now / $window));
-}
-
-# So many seconds are left of the minute.
-sub stay_in_minute($seconds) {
-    my $left = left(60);
-    sleep $left + 0.1 if $left < $seconds;
-}
-
 # Statuses of these requests, among some of the NGINXs: { status => how many }
 sub run($n, $requests, %opt) {
     my %got;
@@ -125,7 +113,7 @@ sub passed($n, $path, $requests, %opt) {
 
 # A key that is driven at full speed
 
-stay_in_minute(30);
+stay_in(60, 30);
 my $calls = $redis->calls;
 my $requests = 110_000;
 my $passed = passed(2, '/much?key=a', $requests);
@@ -146,7 +134,7 @@ for my $path (qw(counter precise fixed tokens)) {
 # Near the limit
 
 for my $path (qw(little ten)) {
-    stay_in_minute(10);
+    stay_in(60, 10);
     $passed = passed(4, "/$path?key=a", 4000);
     sleep 1.1;      # what some are left with is spent
     $passed += passed(4, "/$path?key=a", 400);
@@ -201,10 +189,10 @@ cmp_ok $total, '>=', 500 * ($windows - 2) * 0.9, '... and hardly less';
 
 # The same with units that are left over, and known to have been good just now.
 for my $n (1, 2) {
-    my $left = left(3) - 0.4;
+    my $left = left_of(3) - 0.4;
     sleep($left < 0 ? $left + 3 : $left);
     $nginx[$_]->get('/three?key=over') for 0, 1;
-    sleep left(3) + 0.005;
+    sleep left_of(3) + 0.005;
     $passed = passed(2, '/three?key=over', 600);
     cmp_ok $passed, '<=', 300, "$n: what is left over lapses with its window";
 }
@@ -256,8 +244,7 @@ $late->finish_one;
 
 # Nodes that die take their units with them, until the next window.
 
-my $left = left(3);
-sleep $left + 0.01 if $left < 2;
+stay_in(3, 2);
 $window = int(time / 3);
 is $nginx[1]->get('/three?key=a')->{status}, 200, 'a node has a lease';
 kill 'KILL', $nginx[1]->master, $nginx[1]->workers;
@@ -268,7 +255,7 @@ SKIP: {
     cmp_ok $passed, '<=', 300, 'it dies: never above the limit';
     cmp_ok $passed, '>=', 100, '... by those that live';
 }
-sleep left(3) + 0.01;
+sleep left_of(3) + 0.01;
 is passed(1, '/three?key=a', 1000), 300, '... all are back with the next window';
 
 

@@ -359,6 +359,8 @@ ngx_int_t ngx_http_limit_sliding_count_handler(ngx_http_request_t *r);
 
 /* headers */
 void ngx_http_limit_sliding_init_headers(void);
+ngx_int_t ngx_http_limit_sliding_push(ngx_http_request_t *r, char *name,
+    size_t len, ngx_str_t *value);
 ngx_int_t ngx_http_limit_sliding_init_fields(ngx_pool_t *pool,
     ngx_http_limit_sliding_limit_t *limit);
 

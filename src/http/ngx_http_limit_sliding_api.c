@@ -343,21 +343,10 @@ ngx_int_t
 ngx_http_limit_sliding_api_header(ngx_http_request_t *r, char *name,
     char *value)
 {
-    ngx_table_elt_t  *h;
+    ngx_str_t  text;
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
+    text.data = (u_char *) value;
+    text.len = ngx_strlen(value);
 
-    h->hash = 1;
-#if (nginx_version >= 1023000)
-    h->next = NULL;
-#endif
-    h->key.data = (u_char *) name;
-    h->key.len = ngx_strlen(name);
-    h->value.data = (u_char *) value;
-    h->value.len = ngx_strlen(value);
-
-    return NGX_OK;
+    return ngx_http_limit_sliding_push(r, name, ngx_strlen(name), &text);
 }

@@ -26,8 +26,6 @@ static ngx_int_t ngx_http_limit_sliding_limit_digits(ngx_http_request_t *r,
     limit_sliding_claim_t *claim, ngx_str_t *text);
 static u_char *ngx_http_limit_sliding_number(u_char *p, uint64_t n,
     ngx_str_t *text);
-static ngx_int_t ngx_http_limit_sliding_push(ngx_http_request_t *r,
-    char *name, size_t len, ngx_str_t *value);
 
 
 #define ngx_http_limit_sliding_add(r, name, value)                            \
@@ -356,7 +354,7 @@ ngx_http_limit_sliding_number(u_char *p, uint64_t n, ngx_str_t *text)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_limit_sliding_push(ngx_http_request_t *r, char *name, size_t len,
     ngx_str_t *value)
 {

@@ -17,6 +17,9 @@ static ngx_int_t ngx_http_limit_sliding_key_ask(
     ngx_http_limit_sliding_key_t *key);
 static void ngx_http_limit_sliding_key_cleanup(void *data);
 static void ngx_http_limit_sliding_key_told_handler(ngx_event_t *ev);
+static void ngx_http_limit_sliding_key_go_on(
+    ngx_http_limit_sliding_key_t *key,
+    ngx_int_t (*step)(ngx_http_limit_sliding_key_t *key));
 static ngx_int_t ngx_http_limit_sliding_key_told(
     ngx_http_limit_sliding_key_t *key);
 static ngx_int_t ngx_http_limit_sliding_key_order(
@@ -105,8 +108,15 @@ ngx_http_limit_sliding_key_cleanup(void *data)
 static void
 ngx_http_limit_sliding_key_told_handler(ngx_event_t *ev)
 {
-    ngx_http_limit_sliding_key_t  *key = ev->data;
+    ngx_http_limit_sliding_key_go_on(ev->data,
+                                     ngx_http_limit_sliding_key_told);
+}
 
+
+static void
+ngx_http_limit_sliding_key_go_on(ngx_http_limit_sliding_key_t *key,
+    ngx_int_t (*step)(ngx_http_limit_sliding_key_t *key))
+{
     ngx_int_t            rc;
     ngx_connection_t    *c;
     ngx_http_request_t  *r;
@@ -116,7 +126,7 @@ ngx_http_limit_sliding_key_told_handler(ngx_event_t *ev)
 
     ngx_http_set_log_request(c->log, r);
 
-    rc = ngx_http_limit_sliding_key_told(key);
+    rc = step(key);
 
     if (rc != NGX_AGAIN) {
         ngx_http_finalize_request(r, rc);
@@ -186,24 +196,8 @@ ngx_http_limit_sliding_key_order(ngx_http_limit_sliding_key_t *key)
 static void
 ngx_http_limit_sliding_key_ordered_handler(ngx_event_t *ev)
 {
-    ngx_http_limit_sliding_key_t  *key = ev->data;
-
-    ngx_int_t            rc;
-    ngx_connection_t    *c;
-    ngx_http_request_t  *r;
-
-    r = key->request;
-    c = r->connection;
-
-    ngx_http_set_log_request(c->log, r);
-
-    rc = ngx_http_limit_sliding_key_ordered(key);
-
-    if (rc != NGX_AGAIN) {
-        ngx_http_finalize_request(r, rc);
-    }
-
-    ngx_http_run_posted_requests(c);
+    ngx_http_limit_sliding_key_go_on(ev->data,
+                                     ngx_http_limit_sliding_key_ordered);
 }
 
 

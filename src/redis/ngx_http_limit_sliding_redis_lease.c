@@ -10,6 +10,10 @@
 #include "ngx_http_limit_sliding_redis_node.h"
 
 
+#define ngx_http_limit_sliding_can_lease(zone, claim)                         \
+    ((zone)->lease && limit_sliding_leases_can(claim))
+
+
 /* A call is about to ask for `asked_units`: how many more? */
 
 void
@@ -29,7 +33,7 @@ ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask)
         part = &ask->parts[i];
         claim = &part->claim;
 
-        if (part->zone->lease == 0 || !limit_sliding_leases_can(claim)) {
+        if (!ngx_http_limit_sliding_can_lease(part->zone, claim)) {
             return;
         }
 
@@ -80,7 +84,7 @@ ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
         part = &ask->parts[i];
         claim = &part->claim;
 
-        if (part->zone->lease == 0 || !limit_sliding_leases_can(claim)
+        if (!ngx_http_limit_sliding_can_lease(part->zone, claim)
             || answer->off[i])
         {
             continue;
@@ -134,8 +138,7 @@ ngx_http_limit_sliding_lease(limit_sliding_claim_t *claims,
         claim = &claims[i];
         remote = claim->remote;
 
-        if (remote->zone->lease == 0
-            || !limit_sliding_leases_can(claim)
+        if (!ngx_http_limit_sliding_can_lease(remote->zone, claim)
             || !limit_sliding_leases_spend(remote->zone->leases, claim,
                                            ngx_current_msec, &remote->verdict))
         {

@@ -7,9 +7,9 @@
  * it, in every round at another instruction.
  */
 
+#include "exit.h"
 #include "leases.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -109,27 +109,6 @@ static void child(game_t *game, unsigned self)
     }
 
     _exit(0);
-}
-
-static void expect_exit(pid_t pid, int killed)
-{
-    int status;
-
-    while (waitpid(pid, &status, 0) == -1) {
-        assert_int_equal(errno, EINTR);
-    }
-
-    if (killed) {
-        assert_true(WIFSIGNALED(status));
-        assert_int_equal(WTERMSIG(status), SIGKILL);
-        return;
-    }
-
-    if (WIFSIGNALED(status)) {
-        fail_msg("a survivor was ended by signal %d", WTERMSIG(status));
-    }
-
-    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* No more than was added; and a key that comes later finds its place. */

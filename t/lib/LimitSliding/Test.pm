@@ -45,7 +45,7 @@ use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
 use LimitSliding::Client qw(header);
 use parent -norequire, 'LimitSliding::Client';
 
-our @EXPORT = qw(header now sleep wait_for);
+our @EXPORT = qw(header left_of now sleep stay_in wait_for);
 
 our $PATIENCE = 30;       # for whatever should take a moment
 
@@ -64,6 +64,18 @@ my %started;              # master's pid => object, to be stopped at exit
 # Monotonic clock, the same that NGINX and its workers read.
 sub now :prototype() () {
     return clock_gettime(CLOCK_MONOTONIC);
+}
+
+# Seconds to the end of a window of so many, which begin with those of UTC.
+sub left_of($window) {
+    my $time = Time::HiRes::time();
+    return $window - ($time - $window * int($time / $window));
+}
+
+# So many seconds at least are left of the window, or of the next one.
+sub stay_in($window, $seconds) {
+    my $left = left_of($window);
+    sleep $left + 0.1 if $left < $seconds;
 }
 
 # Calls $condition until it yields true, and returns that; false in the end.
