@@ -1,0 +1,105 @@
+package LimitSliding::Bench;
+
+# What the benchmarks of t/bench share.  Each prints Markdown, which
+# t/bench/report.pl puts into docs/benchmarks.md, and with --data writes blocks
+# for gnuplot.
+
+use v5.36;
+
+use Exporter qw(import);
+use List::Util qw(max);
+
+our @EXPORT = qw(blocks cpu_us median ratio spread table thousands wrk);
+
+# (value) -> the middle one, or the mean of both in the middle
+sub median(@values) {
+    my @sorted = sort { $a <=> $b } @values;
+    return ($sorted[ $#sorted / 2 ] + $sorted[ @sorted / 2 ]) / 2;
+}
+
+# Median of the ratios of what was measured in the same round.
+sub ratio($own, $other) {
+    return median(map { $own->[$_] / $other->[$_] } 0 .. $#$own);
+}
+
+# "median [min max]", each by a format of printf, or with thousands() if none.
+sub spread($values, $format = undef) {
+    my @sorted = sort { $a <=> $b } @$values;
+    my @figures = map { $format ? sprintf $format, $_ : thousands($_) }
+        median(@sorted), @sorted[0, -1];
+    return "$figures[0] [$figures[1] $figures[2]]";
+}
+
+# 1234567.8 -> 1,234,568
+sub thousands($value) {
+    my $figures = sprintf '%.0f', $value;
+    1 while $figures =~ s/^(-?\d+)(\d{3})/$1,$2/;
+    return $figures;
+}
+
+# Prints a table, of which the first row is the head and the first column is
+# text.
+sub table(@rows) {
+    my @width = map { my $i = $_; max(3, map { length $_->[$i] } @rows) }
+        0 .. $#{ $rows[0] };
+    my $line = sub ($row) {
+        return '| ' . join(' | ', map {
+            sprintf $_ ? '%*s' : '%-*s', $width[$_], $row->[$_] // ''
+        } 0 .. $#width) . " |\n";
+    };
+
+    print $line->(shift @rows), '|',
+        join('|', '-' x ($width[0] + 2),
+            map { '-' x ($_ + 1) . ':' } @width[1 .. $#width]), "|\n",
+        map { $line->($_) } @rows;
+    print "\n";
+}
+
+# Writes blocks of rows for gnuplot, [[value, ...], ...] each, to a file, if
+# there is one to be written.
+sub blocks($path, @blocks) {
+    return if !defined $path;
+
+    open my $file, '>', $path or die "$path: $!\n";
+    print $file join "\n\n", map {
+        join '', map { join("\t", @$_) . "\n" } @$_
+    } @blocks;
+    close $file or die "$path: $!\n";
+}
+
+# What a process has used so far, user and system.
+sub cpu_us($pid) {
+    open my $file, '<', "/proc/$pid/schedstat" or die "/proc/$pid: $!\n";
+    return (split ' ', readline $file)[0] / 1000;
+}
+
+# Requests as fast as they are answered: wrk(connections => 64, seconds => 2,
+# arguments => [...]).  Returns { requests, rate (a second), rejected (a share
+# of 1), p50, p99 (ms) }.
+sub wrk(%opt) {
+    open my $wrk, '-|', 'wrk', '-t1', "-c$opt{connections}",
+        "-d$opt{seconds}s", '--latency', @{ $opt{arguments} }
+        or die "wrk: $!\n";
+    my $output = do { local $/; <$wrk> };
+    close $wrk or die "wrk failed\n$output";
+
+    my ($requests) = $output =~ /([1-9]\d*) requests in/ or die $output;
+    my ($rate) = $output =~ /Requests\/sec:\s+([\d.]+)/;
+    my ($rejected) = $output =~ /Non-2xx or 3xx responses: (\d+)/;
+
+    return {
+        requests => $requests,
+        rate     => $rate,
+        rejected => ($rejected // 0) / $requests,
+        p50      => _latency_ms($output, 50),
+        p99      => _latency_ms($output, 99),
+    };
+}
+
+sub _latency_ms($output, $percent) {
+    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s)$/m
+        or die $output;
+    return $value * { us => 0.001, ms => 1, s => 1000 }->{$unit};
+}
+
+1;

@@ -1,0 +1,148 @@
+package LimitSliding::Peers;
+
+# Limiters to be measured beside each other, in NGINX and in HAProxy.  To all
+# of them the path of a request is its key.
+#
+#   my ($none, $counter, @peers) = peers(qw(none counter limit_req));
+#
+# Each is { key, name, http => directives of http{}, pass => directives of a
+# location that never rejects, reject => of one that rejects from the second
+# request of a key on }.  `reject` is undef where that can't be done.  Those
+# that can't be had here, Lua without its module, are left out.
+
+use v5.36;
+
+use Exporter qw(import);
+use FindBin;
+use File::Temp qw(tempdir);
+use IO::Socket::INET;
+use POSIX ();
+
+use LimitSliding::Test qw(wait_for);
+
+our @EXPORT = qw(lua_modules peers start_haproxy);
+
+my $ZONE = '32m';
+
+my %PEERS = map { $_->{key} => $_ } (
+    {   key  => 'none', name => 'no limiter',
+        http => '', pass => '', reject => 'return 429;',
+    },
+    own('counter'),
+    own('counter-10', 'counter precision=10'),
+    own('counter-60', 'counter precision=60'),
+    own('fixed'),
+    own('token_bucket'),
+    own('leaky_bucket', 'leaky_bucket',
+        'rate=4000000r/s burst=1000', 'rate=1r/h'),
+    own('log', 'log', 'rate=100r/h', 'rate=1r/h'),
+    {   key  => 'limit_req', name => 'limit_req',
+        http => <<"CONF",
+limit_req_zone \$uri zone=limit_req-pass:$ZONE   rate=1000r/s;
+limit_req_zone \$uri zone=limit_req-reject:$ZONE rate=1r/m;
+limit_req_log_level info;
+limit_req_status 429;
+CONF
+        pass   => 'limit_req zone=limit_req-pass burst=1000000 nodelay;',
+        reject => 'limit_req zone=limit_req-reject;',
+    },
+    # it counts requests in progress, of which a key has had none before
+    {   key  => 'limit_conn', name => 'limit_conn',
+        http => "limit_conn_zone \$uri zone=limit_conn:$ZONE;\n",
+        pass => 'limit_conn limit_conn 1000;',
+    },
+    {   key  => 'lua', name => 'Lua, shared dict',
+        http => "lua_package_path '$FindBin::Bin/?.lua;;';\n"
+            . "lua_shared_dict dict $ZONE;\n",
+        pass   => "access_by_lua_block { require('dict').limit("
+            . "ngx.shared.dict, ngx.var.uri, 3600, 4000000) }",
+        reject => "access_by_lua_block { require('dict').limit("
+            . "ngx.shared.dict, ngx.var.uri, 3600, 1) }",
+    },
+);
+
+sub own($key, $algorithm = $key, $pass = 'rate=4000000r/h',
+    $reject = 'rate=1r/h')
+{
+    return {
+        key  => $key,
+        name => $algorithm,
+        http => join('', map {
+            "limit_sliding_zone \$uri zone=$key-$_->[0]:$ZONE $_->[1]"
+                . " algorithm=$algorithm;\n"
+        } [ 'pass', $pass ], [ 'reject', $reject ]),
+        pass   => "limit_sliding zone=$key-pass; limit_sliding_log_level off;",
+        reject => "limit_sliding zone=$key-reject; limit_sliding_log_level off;",
+    };
+}
+
+sub peers(@keys) {
+    return map { $PEERS{$_} // die "no peer '$_'\n" }
+        grep { $_ ne 'lua' || lua_modules() } @keys;
+}
+
+# What NGINX has to load for Lua, of those modules that Debian's has; nothing
+# if they are not there.
+sub lua_modules() {
+    my $nginx = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
+    my ($directory) = `'$nginx' -V 2>&1` =~ /--modules-path=(\S+)/ or return;
+    my @modules = map { "$directory/${_}_module.so" } qw(ndk_http ngx_http_lua);
+
+    return @modules == grep({ -r } @modules) ? @modules : ();
+}
+
+# HAProxy, as { port, pid, stop => sub }, with a limit `pass`, `reject` or
+# none, of `threads`; `wrapper` is what it is to be run by.  What it answers is
+# as long as what empty_gif does.
+sub start_haproxy(%opt) {
+    my $dir = tempdir(CLEANUP => 1);
+    my $reserved = LimitSliding::Test::reserve_port();
+    my $at_most = ($opt{limit} // '') eq 'reject' ? 1 : 4_000_000;
+    my $limit = $opt{limit} ? <<"CONF" : '';
+    stick-table type string len 48 size 131072 expire 1h store http_req_rate(1h)
+    http-request track-sc0 path
+    http-request deny deny_status 429 if { sc_http_req_rate(0) gt $at_most }
+CONF
+
+    open my $conf, '>', "$dir/haproxy.cfg" or die "haproxy.cfg: $!";
+    print $conf <<"CONF";
+global
+    nbthread @{[ $opt{threads} // 1 ]}
+    maxconn  1000
+defaults
+    mode http
+    timeout client  1m
+    timeout connect 1m
+    timeout server  1m
+frontend limited
+    bind 127.0.0.1:$reserved->{port}
+$limit    @{[ $opt{rules} // '' ]}
+    http-request return status 200 content-type image/gif string "@{[ '.' x 43 ]}"
+CONF
+    close $conf or die "haproxy.cfg: $!";
+
+    my $pid = fork // die "fork: $!";
+    if ($pid == 0) {
+        open STDOUT, '>', "$dir/out";
+        open STDERR, '>&', \*STDOUT;
+        exec @{ $opt{wrapper} // [] }, 'haproxy', '-db', '-f',
+            "$dir/haproxy.cfg" or POSIX::_exit(127);
+    }
+
+    my $stop = sub {
+        kill KILL => $pid;
+        waitpid $pid, 0;
+    };
+
+    if (!wait_for(sub {
+        IO::Socket::INET->new(PeerAddr => "127.0.0.1:$reserved->{port}")
+    })) {
+        $stop->();
+        die "HAProxy did not start\n";
+    }
+
+    return { port => $reserved->{port}, pid => $pid, stop => $stop,
+        lock => $reserved };
+}
+
+1;
