@@ -361,6 +361,7 @@ ngx_int_t ngx_http_limit_sliding_count_handler(ngx_http_request_t *r);
 void ngx_http_limit_sliding_init_headers(void);
 ngx_int_t ngx_http_limit_sliding_push(ngx_http_request_t *r, char *name,
     size_t len, ngx_str_t *value);
+u_char *ngx_http_limit_sliding_number(u_char *p, uint64_t n, ngx_str_t *text);
 ngx_int_t ngx_http_limit_sliding_init_fields(ngx_pool_t *pool,
     ngx_http_limit_sliding_limit_t *limit);
 
@@ -373,10 +374,10 @@ ngx_int_t ngx_http_limit_sliding_client_variable(ngx_http_request_t *r,
 /* log */
 void ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
-    limit_sliding_verdict_t *verdict);
+    uint64_t now_ms);
 void ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
-    limit_sliding_verdict_t *verdict);
+    uint64_t now_ms);
 void ngx_http_limit_sliding_log_long_key(ngx_http_request_t *r,
     ngx_http_limit_sliding_zone_t *zone, ngx_str_t key);
 void ngx_http_limit_sliding_log_bad_value(ngx_http_request_t *r,

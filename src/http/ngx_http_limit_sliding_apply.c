@@ -8,7 +8,7 @@
 
 
 static ngx_int_t ngx_http_limit_sliding_add_retry_after(ngx_http_request_t *r,
-    ngx_uint_t headers, limit_sliding_verdict_t *verdict);
+    ngx_uint_t headers, ngx_http_limit_sliding_ctx_t *ctx);
 
 
 /* ctx->described is the claim that rejected the request. */
@@ -17,15 +17,11 @@ ngx_int_t
 ngx_http_limit_sliding_reject(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx)
 {
-    limit_sliding_verdict_t  verdict;
-
     ctx->status = NGX_HTTP_LIMIT_SLIDING_REJECTED;
 
-    limit_sliding_claim_describe(ctx->described, ctx->now_ms, &verdict);
+    ngx_http_limit_sliding_log_rejected(r, lscf, ctx->described, ctx->now_ms);
 
-    ngx_http_limit_sliding_log_rejected(r, lscf, ctx->described, &verdict);
-
-    if (ngx_http_limit_sliding_add_retry_after(r, lscf->headers, &verdict)
+    if (ngx_http_limit_sliding_add_retry_after(r, lscf->headers, ctx)
         != NGX_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -50,58 +46,48 @@ void
 ngx_http_limit_sliding_would_reject(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx)
 {
-    limit_sliding_verdict_t  verdict;
-
     ctx->status = NGX_HTTP_LIMIT_SLIDING_REJECTED_DRY_RUN;
 
-    limit_sliding_claim_describe(ctx->described, ctx->now_ms, &verdict);
-
-    ngx_http_limit_sliding_log_rejected(r, lscf, ctx->described, &verdict);
+    ngx_http_limit_sliding_log_rejected(r, lscf, ctx->described, ctx->now_ms);
 }
 
 
 static ngx_int_t
 ngx_http_limit_sliding_add_retry_after(ngx_http_request_t *r,
-    ngx_uint_t headers, limit_sliding_verdict_t *verdict)
+    ngx_uint_t headers, ngx_http_limit_sliding_ctx_t *ctx)
 {
-    uint64_t          ms;
-    ngx_table_elt_t  *h;
+    u_char                   *p;
+    uint64_t                  ms;
+    ngx_str_t                 value;
+    limit_sliding_verdict_t   verdict;
 
-    ms = verdict->retry_after_ms;
+    if (!(headers & NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER)) {
+        return NGX_OK;
+    }
 
-    if (!(headers & NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER)
-        || ms == LIMIT_SLIDING_NEVER)
-    {
+    limit_sliding_claim_describe(ctx->described, ctx->now_ms, &verdict);
+
+    ms = verdict.retry_after_ms;
+
+    if (ms == LIMIT_SLIDING_NEVER) {
         return NGX_OK;
     }
 
     /* what looks without consuming may be admitted before anything remains */
 
     if (headers & NGX_HTTP_LIMIT_SLIDING_DRAFT) {
-        ms = ngx_max(ms, verdict->reset_ms);
+        ms = ngx_max(ms, verdict.reset_ms);
     }
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
+    p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+    if (p == NULL) {
         return NGX_ERROR;
     }
 
-    h->hash = 1;
-#if (nginx_version >= 1023000)
-    h->next = NULL;
-#endif
-    ngx_str_set(&h->key, "Retry-After");
+    (void) ngx_http_limit_sliding_number(p, limit_sliding_seconds(ms), &value);
 
-    h->value.data = ngx_pnalloc(r->pool, NGX_INT64_LEN);
-    if (h->value.data == NULL) {
-        h->hash = 0;
-        return NGX_ERROR;
-    }
-
-    h->value.len = ngx_sprintf(h->value.data, "%uL", limit_sliding_seconds(ms))
-                   - h->value.data;
-
-    return NGX_OK;
+    return ngx_http_limit_sliding_push(r, "Retry-After",
+                                       sizeof("Retry-After") - 1, &value);
 }
 
 

@@ -23,7 +23,6 @@ ngx_http_limit_sliding_delay(ngx_http_request_t *r,
     uint64_t                         ms, longest_ms;
     ngx_uint_t                       i;
     limit_sliding_claim_t           *longest;
-    limit_sliding_verdict_t          verdict;
     ngx_http_limit_sliding_limit_t  *limit;
     ngx_http_limit_sliding_status_e  status;
 
@@ -52,9 +51,7 @@ ngx_http_limit_sliding_delay(ngx_http_request_t *r,
         ctx->status = status;
     }
 
-    limit_sliding_claim_describe(longest, ctx->now_ms, &verdict);
-
-    ngx_http_limit_sliding_log_delayed(r, lscf, longest, &verdict);
+    ngx_http_limit_sliding_log_delayed(r, lscf, longest, ctx->now_ms);
 
     return longest_ms;
 }

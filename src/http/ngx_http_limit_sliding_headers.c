@@ -24,8 +24,6 @@ static ngx_int_t ngx_http_limit_sliding_policies(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, size_t size, ngx_str_t *text);
 static ngx_int_t ngx_http_limit_sliding_limit_digits(ngx_http_request_t *r,
     limit_sliding_claim_t *claim, ngx_str_t *text);
-static u_char *ngx_http_limit_sliding_number(u_char *p, uint64_t n,
-    ngx_str_t *text);
 
 
 #define ngx_http_limit_sliding_add(r, name, value)                            \
@@ -333,9 +331,9 @@ ngx_http_limit_sliding_limit_digits(ngx_http_request_t *r,
 }
 
 
-/* A fifth of what ngx_sprintf() takes. */
+/* *text is of n's digits at p.  A fifth of what ngx_sprintf() takes. */
 
-static u_char *
+u_char *
 ngx_http_limit_sliding_number(u_char *p, uint64_t n, ngx_str_t *text)
 {
     u_char  *digit, digits[NGX_INT64_LEN];

@@ -30,9 +30,10 @@ static ngx_http_log_handler_pt  ngx_http_limit_sliding_next_log_handler;
 void
 ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
-    limit_sliding_verdict_t *verdict)
+    uint64_t now_ms)
 {
     char                             *dry_run;
+    limit_sliding_verdict_t           verdict;
     ngx_http_limit_sliding_zone_t    *zone;
     ngx_http_limit_sliding_limit_t   *limit;
     ngx_http_limit_sliding_remote_t  *remote;
@@ -63,9 +64,11 @@ ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
                       dry_run, &zone->redis->name, &zone->name);
 
     } else {
+        limit_sliding_claim_describe(claim, now_ms, &verdict);
+
         ngx_log_error(lscf->log_level, r->connection->log, 0,
                       "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
-                      dry_run, verdict->excess / 1000, verdict->excess % 1000,
+                      dry_run, verdict.excess / 1000, verdict.excess % 1000,
                       &zone->name);
     }
 
@@ -76,9 +79,10 @@ ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
 void
 ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
-    limit_sliding_verdict_t *verdict)
+    uint64_t now_ms)
 {
     ngx_uint_t                       level;
+    limit_sliding_verdict_t          verdict;
     ngx_http_limit_sliding_zone_t   *zone;
     ngx_http_limit_sliding_limit_t  *limit;
 
@@ -93,10 +97,12 @@ ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,
         return;
     }
 
+    limit_sliding_claim_describe(claim, now_ms, &verdict);
+
     ngx_log_error(level, r->connection->log, 0,
                   "delaying request%s, excess: %uL.%03uL, by zone \"%V\"",
                   limit->dry_run ? ", dry run" : "",
-                  verdict->excess / 1000, verdict->excess % 1000,
+                  verdict.excess / 1000, verdict.excess % 1000,
                   &zone->name);
 
     ngx_http_limit_sliding_log_end(r);
