@@ -3,8 +3,10 @@
  */
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "trace.h"
 #include "zone.h"
@@ -58,84 +60,233 @@ void trace_free(trace_t *trace)
 
 /* ---- the exact log ---- */
 
-/* The last requests that were admitted to a client, as many as the limit. */
+/* Requests that were admitted to a client and are in its last window. */
 typedef struct {
-    uint64_t n; /* admitted ever */
-    uint64_t at_ms[];
+    uint32_t n;
+    size_t oldest; /* numbers in the trace, if there are any */
+    size_t newest;
 } admitted_t;
 
-static size_t admitted_bytes(uint32_t limit)
+struct trace_log_s {
+    admitted_t *client;
+    size_t *after; /* a request: the client's next one that was admitted */
+};
+
+static trace_log_t *new_log(const trace_t *trace)
 {
-    return sizeof(admitted_t) + limit * sizeof(uint64_t);
+    trace_log_t *log = resized(NULL, sizeof(*log));
+
+    log->client = calloc(trace->clients, sizeof(*log->client));
+    log->after = resized(NULL, trace->n * sizeof(*log->after));
+
+    if (log->client == NULL) {
+        abort();
+    }
+
+    return log;
 }
 
-/* Fewer than the limit since now - w: so the one `limit` ago is that old. */
-static int has_room(const admitted_t *a, uint32_t limit, uint64_t window_ms,
-                    uint64_t now_ms)
+static void free_log(trace_log_t *log)
 {
-    return a->n < limit || now_ms - a->at_ms[a->n % limit] >= window_ms;
+    free(log->client);
+    free(log->after);
+    free(log);
 }
 
-static void admit(admitted_t *a, uint32_t limit, uint64_t now_ms)
+static void forget_old(trace_log_t *log, const trace_t *trace,
+                       const trace_request_t *now, uint64_t window_ms)
 {
-    a->at_ms[a->n++ % limit] = now_ms;
+    admitted_t *a = &log->client[now->client];
+
+    while (a->n > 0
+           && now->at_ms - trace->request[a->oldest].at_ms >= window_ms) {
+        a->oldest = log->after[a->oldest];
+        a->n--;
+    }
+}
+
+static void record(trace_log_t *log, uint64_t client, size_t request)
+{
+    admitted_t *a = &log->client[client];
+
+    if (a->n++ == 0) {
+        a->oldest = request;
+    } else {
+        log->after[a->newest] = request;
+    }
+
+    a->newest = request;
 }
 
 /* ---- the replay ---- */
 
-static int core_admits(limit_sliding_zone_t *zone,
-                       const limit_sliding_policy_t *policy, uint64_t client,
-                       uint32_t limit, uint64_t now_ms)
+void trace_start(trace_replay_t *replay, const trace_t *trace,
+                 const limit_sliding_policy_t *policy, uint32_t limit,
+                 uint64_t start_ms, trace_judge_t judge)
+{
+    *replay = (trace_replay_t){.trace = trace,
+                               .policy = policy,
+                               .limit = limit,
+                               .judge = judge,
+                               .start_ms = start_ms};
+
+    replay->log = new_log(trace);
+    replay->memory = zone_memory(ZONE_BYTES);
+    replay->zone = zone_of(replay->memory, ZONE_BYTES, policy, 0);
+}
+
+void trace_stop(trace_replay_t *replay)
+{
+    free_log(replay->log);
+    free(replay->memory);
+}
+
+int trace_next(trace_replay_t *replay)
+{
+    const trace_request_t *r = &replay->trace->request[replay->n];
+
+    if (replay->n == replay->trace->n) {
+        return 0;
+    }
+
+    forget_old(replay->log, replay->trace, r, replay->policy->window_ms);
+
+    replay->n++;
+    replay->client = r->client;
+    replay->now_ms = replay->start_ms + r->at_ms;
+    replay->real = replay->log->client[r->client].n;
+
+    return 1;
+}
+
+static limit_sliding_claim_t claim_of(const trace_replay_t *replay)
 {
     limit_sliding_claim_t claim = {0};
 
-    claim.zone = zone;
-    claim.policy = policy;
-    claim.hash = limit_sliding_zone_hash(zone, &client, sizeof(client));
-    claim.limit = limit;
+    claim.zone = replay->zone;
+    claim.policy = replay->policy;
+    claim.hash = limit_sliding_zone_hash(replay->zone, &replay->client,
+                                         sizeof(replay->client));
+    claim.limit = replay->limit;
+
+    return claim;
+}
+
+/* A request for all of the limit exceeds it by what has been used. */
+double trace_estimate(const trace_replay_t *replay)
+{
+    limit_sliding_claim_t claim = claim_of(replay);
+    limit_sliding_verdict_t verdict;
+
+    claim.look = 1;
+    claim.cost = replay->limit;
+
+    limit_sliding_acquire(&claim, 1, replay->now_ms);
+    limit_sliding_claim_describe(&claim, replay->now_ms, &verdict);
+
+    return (double)verdict.excess / 1000;
+}
+
+int trace_should_admit(const trace_replay_t *replay)
+{
+    return replay->real < replay->limit;
+}
+
+int trace_decide(trace_replay_t *replay)
+{
+    limit_sliding_claim_t claim = claim_of(replay);
+    int admitted;
+
     claim.cost = 1;
+    limit_sliding_acquire(&claim, 1, replay->now_ms);
+    admitted = claim.outcome == LIMIT_SLIDING_ADMITTED;
 
-    limit_sliding_acquire(&claim, 1, now_ms);
+    if (replay->judge == TRACE_OWN_HISTORY ? trace_should_admit(replay)
+                                           : admitted) {
+        record(replay->log, replay->client, replay->n - 1);
+    }
 
-    return claim.outcome == LIMIT_SLIDING_ADMITTED;
+    return admitted;
 }
 
-static void count(trace_errors_t *errors, int admitted, int should_be)
+/* ---- what came of it ---- */
+
+void trace_count_errors(const trace_t *trace,
+                        const limit_sliding_policy_t *policy, uint32_t limit,
+                        uint64_t start_ms, trace_judge_t judge,
+                        trace_errors_t *errors)
 {
-    errors->requests++;
-    errors->rejected += !admitted;
-    errors->over += admitted && !should_be;
-    errors->under += !admitted && should_be;
+    trace_replay_t replay;
+
+    *errors = (trace_errors_t){0};
+    trace_start(&replay, trace, policy, limit, start_ms, judge);
+
+    while (trace_next(&replay)) {
+        int should_be = trace_should_admit(&replay);
+        int admitted = trace_decide(&replay);
+
+        errors->requests++;
+        errors->rejected += !admitted;
+        errors->over += admitted && !should_be;
+        errors->under += !admitted && should_be;
+    }
+
+    trace_stop(&replay);
 }
 
-void trace_replay(const trace_t *trace, const limit_sliding_policy_t *policy,
-                  uint32_t limit, uint64_t start_ms, trace_judge_t judge,
-                  trace_errors_t *errors)
+static void add(trace_rate_errors_t *errors, double error)
 {
-    void *memory = zone_memory(ZONE_BYTES);
-    limit_sliding_zone_t *zone = zone_of(memory, ZONE_BYTES, policy, 0);
-    char *log = calloc(trace->clients, admitted_bytes(limit));
+    errors->n++;
+    errors->sum += error;
+}
 
-    if (log == NULL) {
+static void add_request(const trace_replay_t *replay,
+                        trace_rate_errors_t errors[TRACE_RATES],
+                        trace_rate_errors_t *client)
+{
+    double real = replay->real;
+    double difference = fabs(trace_estimate(replay) - real);
+
+    add(&errors[TRACE_RATE_ALL], difference / (real + 1));
+
+    if (replay->real > 0) {
+        add(&errors[TRACE_RATE_OTHERS], difference / real);
+        add(client, difference / real);
+    }
+
+    if (replay->real >= TRACE_BUSY) {
+        add(&errors[TRACE_RATE_BUSY], difference / real);
+    }
+}
+
+void trace_sum_rate_errors(const trace_t *trace,
+                           const limit_sliding_policy_t *policy,
+                           uint32_t limit, uint64_t start_ms,
+                           trace_rate_errors_t errors[TRACE_RATES])
+{
+    trace_rate_errors_t *client = calloc(trace->clients, sizeof(*client));
+    trace_replay_t replay;
+
+    if (client == NULL) {
         abort();
     }
 
-    *errors = (trace_errors_t){0};
+    memset(errors, 0, TRACE_RATES * sizeof(*errors));
+    trace_start(&replay, trace, policy, limit, start_ms, TRACE_SAME_HISTORY);
 
-    for (size_t i = 0; i < trace->n; i++) {
-        const trace_request_t *r = &trace->request[i];
-        uint64_t now_ms = start_ms + r->at_ms;
-        admitted_t *a = (admitted_t *)(log + r->client * admitted_bytes(limit));
-        int should_be = has_room(a, limit, policy->window_ms, now_ms);
-        int admitted = core_admits(zone, policy, r->client, limit, now_ms);
+    while (trace_next(&replay)) {
+        add_request(&replay, errors, &client[replay.client]);
+        trace_decide(&replay);
+    }
 
-        count(errors, admitted, should_be);
+    trace_stop(&replay);
 
-        if (judge == TRACE_OWN_HISTORY ? should_be : admitted) {
-            admit(a, limit, now_ms);
+    for (uint64_t i = 0; i < trace->clients; i++) {
+        if (client[i].n > 0) {
+            add(&errors[TRACE_RATE_CLIENTS],
+                client[i].sum / (double)client[i].n);
         }
     }
 
-    free(log);
-    free(memory);
+    free(client);
 }

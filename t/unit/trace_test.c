@@ -37,7 +37,7 @@ static trace_errors_t replay(limit_sliding_algorithm_t algorithm,
         .window_ms = MINUTE_MS, .algorithm = algorithm, .precision = precision};
     trace_errors_t errors;
 
-    trace_replay(&trace, &policy, CLIENT_LIMIT, 0, judge, &errors);
+    trace_count_errors(&trace, &policy, CLIENT_LIMIT, 0, judge, &errors);
     assert_int_equal(errors.requests, 30969);
 
     return errors;
@@ -83,12 +83,40 @@ static void test_counter_precision(void **state)
     check(60, TRACE_SAME_HISTORY, 0, 20);
 }
 
+/*
+ * In 1/10000 of the real rate.  One much below the least would be too good to
+ * be true: then it is not the counter's estimate that is measured.
+ */
+static void check_rate(uint32_t precision, uint64_t least, uint64_t most)
+{
+    limit_sliding_policy_t policy = {.window_ms = MINUTE_MS,
+                                     .algorithm = LIMIT_SLIDING_COUNTER,
+                                     .precision = precision};
+    trace_rate_errors_t errors[TRACE_RATES];
+    const trace_rate_errors_t *others = &errors[TRACE_RATE_OTHERS];
+
+    trace_sum_rate_errors(&trace, &policy, TRACE_NO_LIMIT, 0, errors);
+
+    assert_int_equal(errors[TRACE_RATE_ALL].n, 30969);
+    assert_int_equal(others->n, 24859);
+    assert_in_range(10000 * others->sum / (double)others->n, least, most);
+}
+
+static void test_rate(void **state)
+{
+    (void)state;
+
+    check_rate(1, 1000, 1070);
+    check_rate(10, 130, 150);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_counter),
         cmocka_unit_test(test_counter_precision),
+        cmocka_unit_test(test_rate),
     };
 
     return cmocka_run_group_tests_name("trace", tests, read_trace, free_trace);
