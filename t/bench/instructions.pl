@@ -3,226 +3,234 @@
 # Copyright (C) the limit_sliding authors
 
 # User-space instructions that a limit adds to a request: those of a whole
-# NGINX in one process under callgrind, for the same requests with and without
-# the limit.  Counted after each key was used once.  Fails if it is more than
-# we promise.
+# server in one process under callgrind, for the same requests with and without
+# the limit.  Without one, it is the configuration that has all rejected.
 #
-#     instructions.pl --nginx PATH --module PATH
+#     instructions.pl --nginx PATH --module PATH [--requests N]
+#         [--data FILE] [--guard FILE [--renew]]
+#
+# With --guard only ours are counted, and it fails if one is worse than the
+# file has it by more than LimitSliding::Bench allows; --renew writes the file.
 
-use strict;
-use warnings;
+use v5.36;
 
-use File::Temp 'tempdir';
-use Getopt::Long;
-use IO::Socket::INET;
-use Time::HiRes 'sleep';
+use FindBin;
 
-my %option = (nginx => '/usr/sbin/nginx', requests => 10_000);
-GetOptions(\%option, 'nginx=s', 'module=s', 'requests=i')
-    or die "usage: $0 --nginx PATH --module PATH [--requests N]\n";
+use lib "$FindBin::Bin/../lib";
 
-# With `paced` requests come at least a millisecond apart, which a log tells
+use LimitSliding::Bench;
+
+my %option;
+
+BEGIN {
+    %option = options({ requests => 4000 }, 'requests=i', 'data=s', 'guard=s',
+        'renew');
+}
+
+use LimitSliding::Callgrind;
+use LimitSliding::Peers;
+
+my $MANY = 100_000;
+my $JOBS = 2;
+my @DECISIONS = qw(pass reject);
+my %STATUS = (pass => 200, reject => 429);
+
+# With `paced`, requests that pass come milliseconds apart, which a log tells
 # apart and a queue needs to be empty again; else NGINX's clock stands still.
-# [zones for one key, for 100k keys] where they differ.
-my @rows = (
-    { name => 'limit_req, passed',
-      limit => 'limit_req zone=req burst=1000000 nodelay;' },
-    # 446 before anything was counted for metrics, which may take 40
-    { name => 'counter, passed', at_most => 486,
-      limit => 'limit_sliding zone=many;' },
-    { name => 'counter, draft x', at_most => 1800,
-      limit => 'limit_sliding zone=some; limit_sliding_headers draft x;' },
-    { name => 'counter, rejected', at_most => 500, status => 429,
-      limit => 'limit_sliding zone=one;' },
-    { name => 'fixed, passed', at_most => 500,
-      limit => 'limit_sliding zone=fixed;' },
-    { name => 'token_bucket, passed', at_most => 600,
-      limit => 'limit_sliding zone=tokens;' },
-    { name => 'leaky_bucket, passed', at_most => 850, paced => 1,
-      limit => 'limit_sliding zone=leaky;' },
-    { name => 'precision=10, passed',
-      limit => 'limit_sliding zone=precise;' },
-    { name => 'log of 100, passed', paced => 1,
-      limit => [ map { "limit_sliding zone=$_;" } 'log-busy', 'log' ] },
+# `one` is the peer for a single key, `why` what makes a request that passes cost
+# more than limit_req's; `only` is the decision of which there is something to
+# be told.
+my @ROWS = grep { $_->{peer} } map { { %$_, peer => (peers($_->{key}))[0] } } (
+    { key => 'counter', own => 1 },
+    { key => 'fixed', own => 1 },
+    { key => 'token_bucket', own => 1 },
+    { key => 'leaky_bucket', own => 1, paced => 1 },
+    { key => 'counter-10', own => 1,
+      why => 'it adds up ten parts of a window' },
+    { key => 'log', own => 1, one => 'log-busy', name => 'log of 100',
+      paced => 1, why => 'its state is all requests of the window' },
+    { key => 'counter', own => 1, name => 'counter, `draft x`',
+      more => 'limit_sliding_headers draft x;',
+      why => 'it writes five header fields' },
+    { key => 'counter', own => 1, name => 'counter, `limit_sliding_headers off`',
+      more => 'limit_sliding_headers off;', only => 'reject' },
+    { key => 'limit_req' },
+    { key => 'limit_conn' },
+    { key => 'lua' },
 );
 
-printf "%-26s %10s %10s\n", 'added to a request', '1 key', '100k keys';
-
-my %base;                 # {paced}{keys}
-my @failed;
-
-print_row('no limit', map { $base{0}{$_} = measure('', $_, 0) } 1, 100_000);
-
-for my $row (@rows) {
-    my $paced = $row->{paced} // 0;
-    my @limits = ref $row->{limit} ? @{ $row->{limit} } : ($row->{limit}) x 2;
-
-    my @added = map {
-        my $base = $base{$paced}{$_} //= measure('', $_, $paced);
-        measure(shift @limits, $_, $paced, $row->{status}) - $base;
-    } 1, 100_000;
-
-    print_row($row->{name}, @added);
-
-    push @failed, "$row->{name}: more than $row->{at_most}\n"
-        if grep { $_ > ($row->{at_most} // $_) } @added;
+for my $row (@ROWS) {
+    $row->{name} //= $row->{peer}{name};
 }
 
-die @failed if @failed;
-
-sub print_row {
-    printf "%-26s %10.0f %10.0f\n", @_;
+if ($option{guard}) {
+    guard_own();
+} else {
+    compare_all();
 }
 
-# Instructions of one request.
-sub measure {
-    my ($limit, $keys, $paced, $status) = @_;
-    my $requests = $option{requests} / ($paced ? 4 : 1);
-    my $dir = tempdir(CLEANUP => 1);
-    my $port = free_port();
+# ---- measuring ----
 
-    configure($dir, $port, $limit);
+# Of a request, for one key and for many.
+sub count_nginx($http, $limits, $decision, $paced) {
+    my $server = LimitSliding::Callgrind->nginx(http => $http,
+        locations => $limits, paced => $paced);
+    my @counts = map {
+        $server->measure(
+            port     => $_ == 1 ? 0 : $#$limits,
+            keys     => $_,
+            requests => $option{requests} / ($paced ? 2 : 1),
+            status   => $STATUS{$decision})
+    } 1, $MANY;
+    $server->stop;
+    return @counts;
+}
 
-    my $pid = fork // die "fork: $!";
-    if ($pid == 0) {
-        open STDERR, '>', "$dir/valgrind" or die;
-        exec 'valgrind', '--tool=callgrind', "--callgrind-out-file=$dir/out",
-            $option{nginx}, '-p', $dir, '-c', "$dir/nginx.conf";
-        exit 1;
+sub count_haproxy($decision, %opt) {
+    my $server = LimitSliding::Callgrind->haproxy(%opt);
+    my @counts = map {
+        $server->measure(keys => $_, requests => $option{requests},
+            status => $STATUS{$decision})
+    } 1, $MANY;
+    $server->stop;
+    return @counts;
+}
+
+# What is to be counted for a row and a decision: its name, and a sub.  Rows
+# that are paced alike, of the same modules, share the server without a limit.
+sub nginx_jobs($row, $decision) {
+    my $paced = $decision eq 'pass' && $row->{paced} || 0;
+    my @peers = map { (peers($_))[0] } $row->{one} // (), $row->{key};
+    return if ($row->{only} // $decision) ne $decision
+        || grep { !defined $_->{$decision} } @peers;
+
+    my $http = join '', map { $_->{http} } @peers;
+    my $modules = $http =~ /lua_/ ? 'lua' : 'plain';
+    my @none = map { $_->{$decision} } peers('none');
+
+    return (
+        "$modules $paced $decision" => sub {
+            count_nginx($modules eq 'lua' ? $http : '', \@none, $decision,
+                $paced);
+        },
+        "$row->{name} $decision" => sub {
+            count_nginx($http,
+                [ map { "$_->{$decision} " . ($row->{more} // '') } @peers ],
+                $decision, $paced);
+        },
+    );
+}
+
+sub haproxy_jobs($decision) {
+    my $rule = $decision eq 'reject'
+        ? 'http-request deny deny_status 429' : '';
+    return (
+        "haproxy $decision" =>
+            sub { count_haproxy($decision, rules => $rule) },
+        "HAProxy, stick table $decision" =>
+            sub { count_haproxy($decision, limit => $decision) },
+    );
+}
+
+# { row => { decision => [added for one key, for many] } }, of which the names
+# of those to be subtracted are even in @jobs
+sub added(@jobs) {
+    my %job = @jobs;
+    my @names = sort keys %job;
+    my %counts;
+    @counts{@names} = in_parallel($JOBS, @job{@names});
+
+    my %added;
+    for my $i (grep { $_ % 4 == 0 } 0 .. $#jobs) {
+        my ($none, $own) = @counts{ @jobs[ $i, $i + 2 ] };
+        my ($name, $decision) = $jobs[ $i + 2 ] =~ /^(.*) (\w+)$/;
+        $added{$name}{$decision} = [ map { $own->[$_] - $none->[$_] } 0, 1 ];
     }
-
-    my $client = client($port, $pid);
-    my $next = 0;
-
-    request($client, $next++ * 7919 % $keys) for 1 .. $keys;
-    control('-z', $pid);
-    for (1 .. $requests) {
-        tick($pid) if $paced;
-        my $got = request($client, $next++ * 7919 % $keys);
-        die "$limit answered $got\n" if $got != ($status // 200);
-    }
-    control('-d', $pid);
-
-    kill QUIT => $pid;
-    close $client;
-    waitpid $pid, 0;
-
-    return total("$dir/out.1") / $requests;
+    return \%added;
 }
 
-# The key is the path, as long for every key, and the answer a small image.
-sub configure {
-    my ($dir, $port, $limit) = @_;
-    my $temp = join "\n", map { "    ${_}_temp_path $dir;" }
-        qw(client_body proxy fastcgi uwsgi scgi);
+# ---- what is printed ----
 
-    open my $conf, '>', "$dir/nginx.conf" or die "nginx.conf: $!";
-    print $conf <<"CONF";
-load_module $option{module};
+sub guard_own() {
+    my $added = added(map { my $row = $_;
+        map { nginx_jobs($row, $_) } @DECISIONS } grep { $_->{own} } @ROWS);
+    my %figures;
 
-daemon         off;
-master_process off;
-pid            $dir/pid;
-error_log      $dir/error.log;
-
-# else the clock is read, and costs, as often as the machine is fast; once the
-# alarm has gone off, as well
-timer_resolution 1h;
-
-events {
-}
-
-http {
-    access_log off;
-    keepalive_requests 100000000;
-$temp
-
-    limit_req_zone     \$uri zone=req:32m rate=1000r/s;
-    limit_sliding_zone \$uri zone=many:3m rate=4000000r/h;
-    limit_sliding_zone \$uri zone=some:3m rate=20000r/h;
-    limit_sliding_zone \$uri zone=one:3m  rate=1r/h;
-    limit_sliding_zone \$uri zone=fixed:3m rate=4000000r/h algorithm=fixed;
-    limit_sliding_zone \$uri zone=tokens:3m rate=4000000r/h
-        algorithm=token_bucket;
-    limit_sliding_zone \$uri zone=leaky:3m rate=4000000r/s burst=100
-        algorithm=leaky_bucket;
-    limit_sliding_zone \$uri zone=precise:24m rate=4000000r/h precision=10;
-    limit_sliding_zone \$uri zone=log:24m rate=100r/h algorithm=log;
-    limit_sliding_zone \$uri zone=log-busy:1m rate=100 window=100ms
-        algorithm=log;
-
-    limit_req_log_level     info;
-    limit_sliding_log_level off;
-
-    server {
-        listen 127.0.0.1:$port;
-        $limit
-        location / {
-            empty_gif;
+    for my $name (keys %$added) {
+        for my $decision (@DECISIONS) {
+            my $counts = $added->{$name}{$decision} // next;
+            $figures{"$name, $decision, $_->[0]"} = $counts->[ $_->[1] ]
+                for [ '1 key', 0 ], [ '100,000 keys', 1 ];
         }
     }
-}
-CONF
-    close $conf or die "nginx.conf: $!";
-}
 
-sub free_port {
-    my $socket = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1)
-        or die "listen: $!";
-    return $socket->sockport;
+    my @problems = guard($option{guard}, 'instructions', \%figures,
+        renew => $option{renew});
+    printf "instructions: %d figures, %d worse\n", scalar keys %figures,
+        scalar @problems;
+    die @problems if @problems;
 }
 
-sub client {
-    my ($port, $pid) = @_;
+sub compare_all() {
+    my $added = added(
+        map({ my $row = $_; map { nginx_jobs($row, $_) } @DECISIONS } @ROWS),
+        map { haproxy_jobs($_) } @DECISIONS);
+    my @names = ((map { $_->{name} } @ROWS), 'HAProxy, stick table');
+    my $standard = $added->{limit_req};
 
-    for (1 .. 300) {
-        my $socket = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$port");
-        return $socket if $socket;
-        sleep 0.1;
+    table([ 'added to a request, x limit_req',
+            map { ("$_, 1 key", '100,000 keys') } 'passed', 'rejected' ],
+        map { my $own = $added->{$_}; [ $_, map { my $decision = $_;
+            map { cell($own->{$decision}, $standard->{$decision}, $_) } 0, 1
+        } @DECISIONS ] } @names);
+
+    blocks($option{data}, map { my $decision = $_; [ map {
+        [ $_ =~ s/`//gr, @{ $added->{$_}{$decision} // [ 'NaN', 'NaN' ] } ]
+    } @names ] } @DECISIONS);
+
+    say_of_passed($added);
+    say_of_rejected($added);
+}
+
+sub cell($own, $standard, $i) {
+    return '' if !$own;
+    return sprintf '%s (%.2f)', thousands($own->[$i]),
+        $own->[$i] / $standard->[$i];
+}
+
+# "0.60 to 0.70 x", of limit_req's, or nothing
+sub range($added, $name, $decision) {
+    my ($own, $standard) = map { $added->{$_}{$decision} } $name, 'limit_req';
+    return if !$own;
+    return sprintf '%.2f to %.2f x', sort { $a <=> $b }
+        map { $own->[$_] / $standard->[$_] } 0, 1;
+}
+
+sub say_of_passed($added) {
+    my (@ahead, @behind);
+
+    for my $row (grep { $_->{own} } @ROWS) {
+        my $range = range($added, $row->{name}, 'pass') // next;
+        if ($range =~ /to 0/) {
+            push @ahead, "$row->{name} $range";
+        } else {
+            push @behind, "$row->{name} $range, as "
+                . ($row->{why} // 'it does more');
+        }
     }
 
-    kill KILL => $pid;
-    die "NGINX did not start\n";
+    say 'Of requests that pass, ahead of limit_req: ', join('; ', @ahead), '.'
+        if @ahead;
+    say 'Behind it: ', join('; ', @behind), '.' if @behind;
+    print "\n";
 }
 
-# Lets a millisecond pass, and NGINX, which waits for a request, notice.
-sub tick {
-    my ($pid) = @_;
-
-    sleep 0.0012;
-    kill ALRM => $pid;
-}
-
-sub request {
-    my ($client, $key) = @_;
-    my $answer = '';
-
-    syswrite $client, sprintf "GET /%07u HTTP/1.1\r\nHost: bench\r\n\r\n", $key;
-
-    until ($answer =~ /^Content-Length: (\d+)\r\n.*?\r\n\r\n/ms
-        && length $answer >= $+[0] + $1)
-    {
-        sysread $client, $answer, 65536, length $answer
-            or die "NGINX closed the connection\n";
-    }
-
-    return substr $answer, 9, 3;
-}
-
-sub control {
-    my ($what, $pid) = @_;
-
-    system("callgrind_control $what $pid > /dev/null 2>&1") == 0
-        or die "callgrind_control failed\n";
-}
-
-sub total {
-    my ($file) = @_;
-
-    open my $out, '<', $file or die "$file: $!";
-    while (my $line = <$out>) {
-        return $1 if $line =~ /^totals: (\d+)/;
-    }
-
-    die "no totals in $file\n";
+# What a client is told costs more than the decision.
+sub say_of_rejected($added) {
+    printf "Rejecting takes %s of what limit_req takes by `counter`, which"
+        . " works out `Retry-After`\nand sends it; %s with"
+        . " `limit_sliding_headers off`.  Another %s is that limits are looked"
+        . " at\nin a later phase than limit_req's.\n\n",
+        range($added, 'counter', 'reject'),
+        range($added, 'counter, `limit_sliding_headers off`', 'reject'), 'part';
 }

@@ -7,9 +7,90 @@ package LimitSliding::Bench;
 use v5.36;
 
 use Exporter qw(import);
+use Getopt::Long qw(GetOptions);
 use List::Util qw(max);
 
-our @EXPORT = qw(blocks cpu_us median ratio spread table thousands wrk);
+our @EXPORT = qw(blocks cpu_us guard in_parallel median options ratio spread
+    table thousands wrk);
+
+my $WORSE = 1.05;         # what a figure may be worse than the one committed
+
+# The command line: options as Getopt::Long has them, and their defaults;
+# --nginx and --module, which the other modules take from the environment, are
+# always among them.  To be called before those are loaded.
+sub options($defaults, @accepted) {
+    my %option = (nginx => '/usr/sbin/nginx', module => '', %$defaults);
+    GetOptions(\%option, 'nginx=s', 'module=s', @accepted) or exit 2;
+
+    $ENV{LIMIT_SLIDING_NGINX} = $option{nginx};
+    $ENV{LIMIT_SLIDING_MODULE} = $option{module};
+    return %option;
+}
+
+# What each of some jobs, which are subs, returns: a list of numbers, [...].
+# So many of them run at a time, in processes of their own.
+sub in_parallel($at_a_time, @jobs) {
+    my (@results, %running);
+
+    for my $i (0 .. $#jobs) {
+        _finish(\%running, \@results) if keys %running >= $at_a_time;
+
+        my $pid = open(my $pipe, '-|') // die "fork: $!\n";
+        if ($pid == 0) {
+            say join ' ', $jobs[$i]->();
+            exit;
+        }
+        $running{$pid} = [$i, $pipe];
+    }
+    _finish(\%running, \@results) while %running;
+
+    return @results;
+}
+
+# Waits for any of those that run; what it prints fits into a pipe.
+sub _finish($running, $results) {
+    my $pid = wait;
+    my ($i, $pipe) = @{ delete $running->{$pid} // return };
+    die "a part of it failed\n" if $?;
+    $results->[$i] = [ split ' ', readline $pipe ];
+    close $pipe;
+}
+
+# Compares figures, { name => value }, with those of a section of a file:
+# section, name and value a line.  Less is better, or with `more`, more is.
+# Returns what is to be said of those that are worse by more than we allow, or
+# that only one side has.  With `renew` writes them there instead.
+sub guard($file, $section, $figures, %opt) {
+    my @lines = -e $file ? do { open my $in, '<', $file or die "$file: $!\n";
+        <$in> } : ();
+    my ($ours, $others) = ([], []);
+    push @{ /^\Q$section\E\t/ ? $ours : $others }, $_ for @lines;
+
+    if ($opt{renew}) {
+        open my $out, '>', $file or die "$file: $!\n";
+        print $out sort @$others, map {
+            sprintf "%s\t%s\t%.0f\n", $section, $_, $figures->{$_}
+        } keys %$figures;
+        close $out or die "$file: $!\n";
+        return;
+    }
+
+    my %committed = map { chomp; (split /\t/)[1, 2] } @$ours;
+    my @problems = map { "$section: $_: in $file only\n" }
+        grep { !exists $figures->{$_} } sort keys %committed;
+
+    for my $name (sort keys %$figures) {
+        my ($is, $was) = ($figures->{$name}, $committed{$name});
+        if (!defined $was) {
+            push @problems, "$section: $name: not in $file\n";
+        } elsif ($opt{more} ? $is < $was / $WORSE : $is > $was * $WORSE) {
+            push @problems, sprintf "%s: %s: %s, was %s\n", $section, $name,
+                thousands($is), thousands($was);
+        }
+    }
+
+    return @problems;
+}
 
 # (value) -> the middle one, or the mean of both in the middle
 sub median(@values) {

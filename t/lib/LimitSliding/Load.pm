@@ -138,10 +138,8 @@ sub _parse($self, $c) {
 
     while ((my $end = index $c->{in}, "\r\n\r\n", $pos) >= 0) {
         my $head = substr $c->{in}, $pos, $end - $pos;
-        my $length = index $head, 'Content-Length: ';
-        die "no Content-Length in:\n$head\n" if $length < 0;
-
-        my ($bytes) = substr($head, $length + 16, 20) =~ /^(\d+)/a;
+        my ($bytes) = $head =~ /^[Cc]ontent-[Ll]ength: (\d+)/am
+            or die "no Content-Length in:\n$head\n";
         last if length $c->{in} < $end + 4 + $bytes;
         $pos = $end + 4 + $bytes;
 

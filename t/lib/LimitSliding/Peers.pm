@@ -22,8 +22,6 @@ use LimitSliding::Test qw(wait_for);
 
 our @EXPORT = qw(lua_modules peers start_haproxy);
 
-my $ZONE = '32m';
-
 my %PEERS = map { $_->{key} => $_ } (
     {   key  => 'none', name => 'no limiter',
         http => '', pass => '', reject => 'return 429;',
@@ -36,10 +34,11 @@ my %PEERS = map { $_->{key} => $_ } (
     own('leaky_bucket', 'leaky_bucket',
         'rate=4000000r/s burst=1000', 'rate=1r/h'),
     own('log', 'log', 'rate=100r/h', 'rate=1r/h'),
+    own('log-busy', 'log', 'rate=1000 window=200ms', 'rate=1r/h'),
     {   key  => 'limit_req', name => 'limit_req',
-        http => <<"CONF",
-limit_req_zone \$uri zone=limit_req-pass:$ZONE   rate=1000r/s;
-limit_req_zone \$uri zone=limit_req-reject:$ZONE rate=1r/m;
+        http => <<'CONF',
+limit_req_zone $uri zone=limit_req-pass:32m   rate=1000r/s;
+limit_req_zone $uri zone=limit_req-reject:32m rate=1r/m;
 limit_req_log_level info;
 limit_req_status 429;
 CONF
@@ -48,12 +47,12 @@ CONF
     },
     # it counts requests in progress, of which a key has had none before
     {   key  => 'limit_conn', name => 'limit_conn',
-        http => "limit_conn_zone \$uri zone=limit_conn:$ZONE;\n",
+        http => "limit_conn_zone \$uri zone=limit_conn:32m;\n",
         pass => 'limit_conn limit_conn 1000;',
     },
     {   key  => 'lua', name => 'Lua, shared dict',
         http => "lua_package_path '$FindBin::Bin/?.lua;;';\n"
-            . "lua_shared_dict dict $ZONE;\n",
+            . "lua_shared_dict dict 64m;\n",
         pass   => "access_by_lua_block { require('dict').limit("
             . "ngx.shared.dict, ngx.var.uri, 3600, 4000000) }",
         reject => "access_by_lua_block { require('dict').limit("
@@ -61,14 +60,16 @@ CONF
     },
 );
 
+# A zone of 16 bytes a key is half full of 100,000.
 sub own($key, $algorithm = $key, $pass = 'rate=4000000r/h',
     $reject = 'rate=1r/h')
 {
+    my $size = $algorithm =~ /precision|log/ ? '32m' : '3m';
     return {
         key  => $key,
         name => $algorithm,
         http => join('', map {
-            "limit_sliding_zone \$uri zone=$key-$_->[0]:$ZONE $_->[1]"
+            "limit_sliding_zone \$uri zone=$key-$_->[0]:$size $_->[1]"
                 . " algorithm=$algorithm;\n"
         } [ 'pass', $pass ], [ 'reject', $reject ]),
         pass   => "limit_sliding zone=$key-pass; limit_sliding_log_level off;",

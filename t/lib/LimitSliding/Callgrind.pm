@@ -1,0 +1,204 @@
+package LimitSliding::Callgrind;
+
+# Instructions that one process takes for requests, counted by callgrind.
+#
+#   my $server = LimitSliding::Callgrind->nginx(http => '...',
+#       locations => ['...', ...], paced => 0);
+#   my $server = LimitSliding::Callgrind->haproxy(limit => 'pass');
+#   $server->measure(port => 0, keys => 1000, requests => 4000, status => 200)
+#   $server->stop;
+#
+# Each request has one of so many keys, paths of eight characters.  They are
+# counted after each key was used once.  With `paced` one comes every two
+# milliseconds, else NGINX's clock stands still.
+
+use v5.36;
+
+use File::Temp qw(tempdir);
+use IO::Socket::INET;
+use List::Util qw(max);
+use POSIX ();
+use Time::HiRes qw(sleep);
+
+use LimitSliding::Peers;
+use LimitSliding::Test qw(now wait_for);
+
+my $PIPELINE = 100;       # requests sent at once while nothing is counted
+my $PACE = 0.002;         # seconds
+my $LEAST = 0.0011;
+
+sub _valgrind($dir) {
+    return qw(valgrind --tool=callgrind --instr-atstart=no),
+        "--callgrind-out-file=$dir/out";
+}
+
+# With a server on the n-th port for each of the locations, which are
+# directives; what they name is in `http`.
+sub nginx($class, %opt) {
+    my @locations = @{ $opt{locations} };
+    my $self = bless {
+        dir   => tempdir(CLEANUP => 1),
+        ports => [ map { LimitSliding::Test::reserve_port() } @locations ],
+        paced => $opt{paced},
+    }, $class;
+    my @modules = ($ENV{LIMIT_SLIDING_MODULE} || (),
+        $opt{http} =~ /lua_/ ? lua_modules() : ());
+    # else the clock is read, and costs, as often as the machine is fast
+    my $resolution = $opt{paced} ? '' : 'timer_resolution 1h;';
+
+    open my $conf, '>', "$self->{dir}/nginx.conf" or die "nginx.conf: $!";
+    print $conf map({ "load_module $_;\n" } @modules),
+        $> == 0 ? "user root root;\n" : '', <<"CONF",
+daemon         off;
+master_process off;
+pid            $self->{dir}/pid;
+error_log      $self->{dir}/error.log;
+$resolution
+
+events {
+}
+
+http {
+    access_log off;
+    keepalive_requests 100000000;
+CONF
+        map({ "    ${_}_temp_path $self->{dir};\n" }
+            qw(client_body proxy fastcgi uwsgi scgi)),
+        $opt{http},
+        map({ <<"CONF" } 0 .. $#locations), "}\n";
+    server {
+        listen 127.0.0.1:$self->{ports}[$_]{port};
+        location / {
+            $locations[$_]
+            empty_gif;
+        }
+    }
+CONF
+    close $conf or die "nginx.conf: $!";
+
+    $self->{pid} = fork // die "fork: $!";
+    if ($self->{pid} == 0) {
+        open STDOUT, '>', "$self->{dir}/log";
+        open STDERR, '>&', \*STDOUT;
+        exec _valgrind($self->{dir}), $ENV{LIMIT_SLIDING_NGINX}, '-p',
+            $self->{dir}, '-c', "$self->{dir}/nginx.conf" or POSIX::_exit(127);
+    }
+
+    return $self;
+}
+
+sub haproxy($class, %opt) {
+    my $dir = tempdir(CLEANUP => 1);
+    my $haproxy = start_haproxy(%opt, wrapper => [ _valgrind($dir) ]);
+
+    return bless {
+        dir     => $dir,
+        haproxy => $haproxy,
+        pid     => $haproxy->{pid},
+        ports   => [$haproxy],
+    }, $class;
+}
+
+sub stop($self) {
+    my $pid = delete $self->{pid} or return;
+    return $self->{haproxy}{stop}->() if $self->{haproxy};
+
+    kill KILL => $pid;
+    waitpid $pid, 0;
+}
+
+sub DESTROY($self) {
+    local ($?, $!);
+    $self->stop;
+}
+
+# Of one request.
+sub measure($self, %opt) {
+    my $client = $self->_connect($opt{port} // 0);
+    my $next = 0;
+    my $key = sub { return $next++ * 7919 % $opt{keys} };
+
+    for (my $left = $opt{keys}; $left > 0; $left -= $PIPELINE) {
+        my $n = $left < $PIPELINE ? $left : $PIPELINE;
+        _exchange($client, map { $key->() } 1 .. $n);
+    }
+
+    $self->_control('-i', 'on');
+    # what is done once for each connection, or after a pause
+    $self->_requests($client, 3, $key, %opt);
+    $self->_control('-z');
+    $self->_requests($client, $opt{requests}, $key, %opt);
+
+    $self->_control('-d');
+    $self->_control('-i', 'off');
+
+    return $self->_total / $opt{requests};
+}
+
+sub _connect($self, $n) {
+    my $port = $self->{ports}[$n]{port};
+    my $socket;
+    return $socket if wait_for(sub {
+        waitpid($self->{pid}, POSIX::WNOHANG) == 0
+            or die "no server: $self->{dir}/log\n";
+        $socket = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$port");
+    });
+    die "nobody listens\n";
+}
+
+# One after the other; paced, in a millisecond of its own each, and what comes
+# late does not put off all after it, as a log would find less in its window.
+sub _requests($self, $client, $n, $key, %opt) {
+    my $at = now;
+
+    for (1 .. $n) {
+        if ($self->{paced}) {
+            $at += $PACE;
+            sleep max($at - now, $LEAST);
+        }
+        my ($status) = _exchange($client, $key->());
+        die "answered $status, not $opt{status}\n" if $status != $opt{status};
+    }
+}
+
+# The statuses of answers to requests, sent at once.
+sub _exchange($client, @keys) {
+    my ($answers, @statuses) = ('');
+
+    syswrite $client, join '', map {
+        sprintf "GET /%07u HTTP/1.1\r\nHost: bench\r\n\r\n", $_
+    } @keys or die "the connection was closed\n";
+
+    while (@statuses < @keys) {
+        sysread $client, $answers, 65536, length $answers
+            or die "the connection was closed\n";
+        while ($answers
+            =~ m{^HTTP/1\.1 (\d+) .*?\r\ncontent-length: (\d+)\r\n.*?\r\n\r\n}is
+            && length $answers >= $+[0] + $2)
+        {
+            push @statuses, $1;
+            substr $answers, 0, $+[0] + $2, '';
+        }
+    }
+
+    return @statuses;
+}
+
+sub _control($self, @words) {
+    system("callgrind_control @words $self->{pid} > /dev/null 2>&1") == 0
+        or die "callgrind_control failed\n";
+}
+
+# What the last dump has counted.
+sub _total($self) {
+    my $file = "$self->{dir}/out." . ++$self->{dumps};
+
+    open my $out, '<', $file or die "$file: $!";
+    while (my $line = <$out>) {
+        return $1 if $line =~ /^totals: (\d+)/;
+    }
+
+    die "no totals in $file\n";
+}
+
+1;
