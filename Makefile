@@ -188,7 +188,9 @@ simulate: $(SIMULATE)  ## 1,000 nodes, 1e9 keys: docs/scale.md
 	$< docs/scale-figures.md $<.data
 	gnuplot -c t/bench/scale.gp $<.data docs/scale.svg
 
-$(BUILD)/bench/core: t/bench/peer.c t/bench/peer.h
+$(BUILD)/bench/core: $(addprefix t/bench/,peer.c peer.h table.c table.h)
+$(BUILD)/bench/accuracy: $(addprefix t/bench/,accuracy_measure.c \
+    accuracy_plot.c accuracy.h table.c table.h)
 $(SIMULATE): $(addprefix t/bench/,zipf.c sim.c sim_redis.c \
     simulate.h sim.h sim_events.h sim_redis.h)
 $(BUILD)/bench/%: t/bench/%.c $(unit_OBJS)

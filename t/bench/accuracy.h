@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "table.h"
 #include "trace.h"
 
 #define MINUTE_MS     60000
@@ -69,27 +70,6 @@ trace_t merged(const trace_t *trace);
 
 /* Zeroed memory, or the end. */
 void *zeroed(size_t n, size_t bytes);
-
-
-/* ---- accuracy_table.c: Markdown that reads well as it is ---- */
-
-#define TABLE_ROWS     12
-#define TABLE_COLUMNS  8
-
-typedef struct {
-    size_t  row;
-    size_t  column;              /* of the next cell */
-    size_t  columns;
-    char    cell[TABLE_ROWS][TABLE_COLUMNS][48];
-} table_t;
-
-/* Adds a cell to the last row; the first row is the head. */
-void table_cell(table_t *table, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-void table_end_row(table_t *table);
-
-void table_print(const table_t *table);
 
 
 /* ---- accuracy_plot.c: blocks of figures for accuracy.gp ---- */

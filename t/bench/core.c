@@ -3,10 +3,11 @@
  */
 
 /*
- * Nanoseconds per decision of the core alone and of its peer (peer.h), side by
- * side: interleaved rounds in one run, of which the median counts.
+ * Nanoseconds per decision of the core alone, of its peer (peer.h) and of what
+ * no table can do without, side by side: interleaved rounds in one run, of which
+ * the median counts.
  *
- *     core [largest number of keys]
+ *     core [--data FILE] [largest number of keys]
  */
 
 #define _GNU_SOURCE
@@ -16,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -23,17 +25,23 @@
 
 #include "limiter.h"
 #include "peer.h"
+#include "table.h"
 
 #define ROUNDS     5
-#define ROUND_NS   200000000u
+#define ROUND_NS   100000000u
 #define SEQUENCE   (1u << 20)    /* keys drawn in advance, a process */
 #define BATCH      1024u         /* decisions between looks at the clock */
 #define SLOTS_USED 0.75          /* of the zone */
 
 typedef struct {
     limit_sliding_zone_t *zone;
+    const uint64_t *words; /* zeros, in as much memory as the zone has */
+    size_t nwords;
+    uint64_t seen; /* 0, as far as is known once it was read */
     peer_t *peer;
 } subject_t;
+
+enum { CORE, PEER, BASE, DECIDERS };
 
 typedef void (*decide_pt)(subject_t *subject, uint64_t key, uint64_t now_ms);
 
@@ -45,6 +53,11 @@ typedef struct {
 static const limit_sliding_policy_t policy = {
     .window_ms = 3600000, .algorithm = LIMIT_SLIDING_COUNTER
 };
+
+static table_t table;
+static FILE *data; /* for gnuplot, or NULL */
+static double least_of_peer = INFINITY, most_of_peer;
+static double least_of_base = INFINITY, most_of_base;
 
 static shared_t *shared;
 static uint32_t *sequence[2];
@@ -118,6 +131,27 @@ decide_peer(subject_t *subject, uint64_t key, uint64_t now_ms)
     peer_decide(subject->peer, (uint32_t) hash, key, now_ms, 1000000, 1000000);
 }
 
+/*
+ * SipHash of a key and a look at one place of as much memory.  The next key
+ * waits for what is seen, as a worker has no other to go on with.
+ */
+
+static void
+decide_base(subject_t *subject, uint64_t key, uint64_t now_ms)
+{
+    (void) now_ms;
+
+    key += subject->seen;
+
+    uint64_t hash = limit_sliding_zone_hash(subject->zone, &key, sizeof(key));
+
+    subject->seen = subject->words[hash % subject->nwords];
+}
+
+static const decide_pt decide[DECIDERS] = {
+    decide_core, decide_peer, decide_base
+};
+
 static void
 run(decide_pt decide, subject_t *subject, unsigned process,
     unsigned processes)
@@ -184,24 +218,53 @@ ascending(const void *a, const void *b)
 }
 
 static void
-compare(subject_t *subject, uint64_t keys, const char *name,
+note(double ratio, double *least, double *most)
+{
+    *least = fmin(*least, ratio);
+    *most = fmax(*most, ratio);
+}
+
+static void
+cell_spread(table_t *table, const double *ns)
+{
+    table_cell(table, "%.0f [%.0f %.0f]", ns[ROUNDS / 2], ns[0],
+               ns[ROUNDS - 1]);
+}
+
+static void
+compare(subject_t *subject, uint64_t keys, const char *demand,
     unsigned processes)
 {
-    double core[ROUNDS], peer[ROUNDS];
+    double ns[DECIDERS][ROUNDS], median[DECIDERS];
 
     for (unsigned i = 0; i < ROUNDS; i++) {
-        core[i] = measure(decide_core, subject, processes);
-        peer[i] = measure(decide_peer, subject, processes);
+        for (unsigned d = 0; d < DECIDERS; d++) {
+            ns[d][i] = measure(decide[d], subject, processes);
+        }
     }
 
-    qsort(core, ROUNDS, sizeof(double), ascending);
-    qsort(peer, ROUNDS, sizeof(double), ascending);
+    for (unsigned d = 0; d < DECIDERS; d++) {
+        qsort(ns[d], ROUNDS, sizeof(double), ascending);
+        median[d] = ns[d][ROUNDS / 2];
+    }
 
-    printf("%10lu  %-7s  %9u  %5.0f (%.0f-%.0f)\t%6.0f (%.0f-%.0f)\t%5.1f\n",
-           keys, name, processes, core[ROUNDS / 2], core[0], core[ROUNDS - 1],
-           peer[ROUNDS / 2], peer[0], peer[ROUNDS - 1],
-           peer[ROUNDS / 2] / core[ROUNDS / 2]);
-    fflush(stdout);
+    table_cell(&table, "%lu, %s, %u", keys, demand, processes);
+
+    for (unsigned d = 0; d < DECIDERS; d++) {
+        cell_spread(&table, ns[d]);
+    }
+
+    table_cell(&table, "%.2f", median[CORE] / median[PEER]);
+    table_cell(&table, "%.2f", median[CORE] / median[BASE]);
+    table_end_row(&table);
+
+    note(median[CORE] / median[PEER], &least_of_peer, &most_of_peer);
+    note(median[CORE] / median[BASE], &least_of_base, &most_of_base);
+
+    if (data) {
+        fprintf(data, "%lu\t%s\t%u\t%.1f\t%.1f\t%.1f\n", keys, demand,
+                processes, median[CORE], median[PEER], median[BASE]);
+    }
 }
 
 static void
@@ -247,11 +310,17 @@ bench(uint64_t keys)
     static const uint8_t secret[LIMIT_SLIDING_SECRET_BYTES] = "core benchmark";
     size_t zone_bytes = (size_t) ((double) keys * 16 / SLOTS_USED) + 4096;
     void *zone_memory = map(zone_bytes);
+    void *base_memory = map(zone_bytes);
     void *peer_memory = map(peer_bytes(keys));
     subject_t subject = {
-        limit_sliding_zone_init(zone_memory, zone_bytes, &policy, 0, secret),
-        peer_init(peer_memory, keys)
+        .zone = limit_sliding_zone_init(zone_memory, zone_bytes, &policy, 0,
+                                        secret),
+        .words = base_memory,
+        .nwords = zone_bytes / sizeof(uint64_t),
+        .peer = peer_init(peer_memory, keys)
     };
+
+    memset(base_memory, 0, zone_bytes);
 
     /* all of them, in an order of no locality */
 
@@ -270,27 +339,66 @@ bench(uint64_t keys)
     }
 
     munmap(zone_memory, zone_bytes);
+    munmap(base_memory, zone_bytes);
     munmap(peer_memory, peer_bytes(keys));
+}
+
+static FILE *
+open_data(const char *path)
+{
+    FILE *file = fopen(path, "w");
+
+    if (file == NULL) {
+        perror(path);
+        exit(1);
+    }
+
+    return file;
 }
 
 int
 main(int argc, char **argv)
 {
-    static const uint64_t sizes[] = { 1000, 100000, 1000000, 10000000 };
-    uint64_t largest = argc > 1 ? strtoull(argv[1], NULL, 10) : UINT64_MAX;
+    static const uint64_t sizes[]
+        = { 1000, 10000, 100000, 1000000, 10000000 };
+    uint64_t largest = UINT64_MAX;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--data") == 0 && i + 1 < argc) {
+            data = open_data(argv[++i]);
+
+        } else {
+            largest = strtoull(argv[i], NULL, 10);
+        }
+    }
 
     shared = map(sizeof(shared_t));
     sequence[0] = map(SEQUENCE * sizeof(uint32_t));
     sequence[1] = map(SEQUENCE * sizeof(uint32_t));
 
-    puts("ns per decision, median (min-max)");
-    puts("      keys  demand   processes  limit_sliding\trbtree+LRU+lock\t"
-         "ratio");
+    table_cell(&table, "keys, demand, processes");
+    table_cell(&table, "limit_sliding, ns");
+    table_cell(&table, "rbtree, LRU, lock");
+    table_cell(&table, "SipHash, miss");
+    table_cell(&table, "x rbtree");
+    table_cell(&table, "x miss");
+    table_end_row(&table);
 
     for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         if (sizes[i] <= largest) {
             bench(sizes[i]);
         }
+    }
+
+    table_print(&table);
+
+    printf("A decision takes %.2f to %.2f of what it takes by a red-black tree"
+           " and an LRU list\nunder a lock, and %.1f to %.1f times what"
+           " SipHash and one look at memory do.\n",
+           least_of_peer, most_of_peer, least_of_base, most_of_base);
+
+    if (data) {
+        fclose(data);
     }
 
     return 0;

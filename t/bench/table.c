@@ -2,9 +2,10 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "accuracy.h"
+#include "table.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 
