@@ -114,8 +114,9 @@ sub wrk(%opt) {
     };
 }
 
+# wrk pads seconds with a blank.
 sub _latency_ms($output, $percent) {
-    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s)$/m
+    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s) *$/m
         or die $output;
     return $value * { us => 0.001, ms => 1, s => 1000 }->{$unit};
 }
