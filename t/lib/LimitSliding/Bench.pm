@@ -8,7 +8,7 @@ use v5.36;
 
 use Exporter qw(import);
 use List::Util qw(max);
-use POSIX qw(ceil);
+use POSIX qw(SIGINT ceil);
 use Time::HiRes qw(sleep);
 
 our @EXPORT = qw(blocks cpu_us median ratio spread table threads thousands
@@ -88,12 +88,14 @@ sub cpu_us($pid) {
 # arguments => [...]).  Returns { requests, rate (a second), rejected (a share
 # of 1), p50, p99 (ms) }.
 sub wrk(%opt) {
-    # it knows whole seconds only, and ends well when interrupted
+    # it knows whole seconds only, and ends well when interrupted, once it has
+    # begun
     my $whole = ceil($opt{seconds});
     my $pid = open my $wrk, '-|', 'wrk', '-t1', "-c$opt{connections}",
         "-d${whole}s", '--latency', @{ $opt{arguments} }
         or die "wrk: $!\n";
     if ($whole != $opt{seconds}) {
+        sleep 0.001 until _catches_int($pid);
         sleep $opt{seconds};
         kill INT => $pid;
     }
@@ -112,6 +114,14 @@ sub wrk(%opt) {
         p50      => _latency_ms($output, 50),
         p99      => _latency_ms($output, 99),
     };
+}
+
+# True as well of a process that has ended, and so will never do.
+sub _catches_int($pid) {
+    open my $file, '<', "/proc/$pid/status" or return 1;
+    my $status = do { local $/; <$file> };
+    my ($caught) = $status =~ /^SigCgt:.*(.{8})$/m;
+    return $status =~ /^State:\s*Z/m || hex($caught) & 1 << SIGINT - 1;
 }
 
 # wrk pads seconds with a blank.
