@@ -74,7 +74,8 @@ sub blocks($path, @blocks) {
 # Ids of the threads of a process.
 sub threads($pid) {
     opendir my $tasks, "/proc/$pid/task" or die "/proc/$pid: $!\n";
-    return sort { $a <=> $b } grep { /^\d/ } readdir $tasks;
+    my @ids = sort { $a <=> $b } grep { /^\d/ } readdir $tasks;
+    return @ids;
 }
 
 # What a thread has used so far, user and system.  The id of a process is that
