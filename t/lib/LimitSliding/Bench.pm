@@ -9,9 +9,11 @@ use v5.36;
 use Exporter qw(import);
 use Getopt::Long qw(GetOptions);
 use List::Util qw(max);
+use POSIX qw(SIGINT ceil);
+use Time::HiRes qw(sleep);
 
 our @EXPORT = qw(blocks cpu_us guard in_parallel median options ratio spread
-    table thousands wrk);
+    table threads thousands wrk);
 
 my $WORSE = 1.05;         # what a figure may be worse than the one committed
 
@@ -106,7 +108,8 @@ sub ratio($own, $other) {
 # "median [min max]", each by a format of printf, or with thousands() if none.
 sub spread($values, $format = undef) {
     my @sorted = sort { $a <=> $b } @$values;
-    my @figures = map { $format ? sprintf $format, $_ : thousands($_) }
+    my @figures = map { s/^-(?=[0.]+$)//r }
+        map { $format ? sprintf $format, $_ : thousands($_) }
         median(@sorted), @sorted[0, -1];
     return "$figures[0] [$figures[1] $figures[2]]";
 }
@@ -148,23 +151,40 @@ sub blocks($path, @blocks) {
     close $file or die "$path: $!\n";
 }
 
-# What a process has used so far, user and system.
+# Ids of the threads of a process.
+sub threads($pid) {
+    opendir my $tasks, "/proc/$pid/task" or die "/proc/$pid: $!\n";
+    my @ids = sort { $a <=> $b } grep { /^\d/ } readdir $tasks;
+    return @ids;
+}
+
+# What a thread has used so far, user and system.  The id of a process is that
+# of its first thread.
 sub cpu_us($pid) {
     open my $file, '<', "/proc/$pid/schedstat" or die "/proc/$pid: $!\n";
     return (split ' ', readline $file)[0] / 1000;
 }
 
-# Requests as fast as they are answered: wrk(connections => 64, seconds => 2,
+# Requests as fast as they are answered: wrk(connections => 64, seconds => 0.4,
 # arguments => [...]).  Returns { requests, rate (a second), rejected (a share
 # of 1), p50, p99 (ms) }.
 sub wrk(%opt) {
-    open my $wrk, '-|', 'wrk', '-t1', "-c$opt{connections}",
-        "-d$opt{seconds}s", '--latency', @{ $opt{arguments} }
+    # it knows whole seconds only, and ends well when interrupted, once it has
+    # begun
+    my $whole = ceil($opt{seconds});
+    my $pid = open my $wrk, '-|', 'wrk', '-t1', "-c$opt{connections}",
+        "-d${whole}s", '--latency', @{ $opt{arguments} }
         or die "wrk: $!\n";
+    if ($whole != $opt{seconds}) {
+        sleep 0.001 until _catches_int($pid);
+        sleep $opt{seconds};
+        kill INT => $pid;
+    }
     my $output = do { local $/; <$wrk> };
     close $wrk or die "wrk failed\n$output";
 
     my ($requests) = $output =~ /([1-9]\d*) requests in/ or die $output;
+    die $output if $output =~ /Socket errors:.*(?:connect|read|write) [1-9]/;
     my ($rate) = $output =~ /Requests\/sec:\s+([\d.]+)/;
     my ($rejected) = $output =~ /Non-2xx or 3xx responses: (\d+)/;
 
@@ -177,8 +197,17 @@ sub wrk(%opt) {
     };
 }
 
+# True as well of a process that has ended, and so will never do.
+sub _catches_int($pid) {
+    open my $file, '<', "/proc/$pid/status" or return 1;
+    my $status = do { local $/; <$file> };
+    my ($caught) = $status =~ /^SigCgt:.*(.{8})$/m;
+    return $status =~ /^State:\s*Z/m || hex($caught) & 1 << SIGINT - 1;
+}
+
+# wrk pads seconds with a blank.
 sub _latency_ms($output, $percent) {
-    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s)$/m
+    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s) *$/m
         or die $output;
     return $value * { us => 0.001, ms => 1, s => 1000 }->{$unit};
 }

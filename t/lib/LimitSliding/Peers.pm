@@ -20,7 +20,9 @@ use POSIX ();
 
 use LimitSliding::Test qw(wait_for);
 
-our @EXPORT = qw(lua_modules peers start_haproxy);
+our @EXPORT = qw(haproxy_version lua_modules peers start_haproxy);
+
+my %haproxies;            # pid => sub that stops it, at exit
 
 my %PEERS = map { $_->{key} => $_ } (
     {   key  => 'none', name => 'no limiter',
@@ -92,6 +94,13 @@ sub lua_modules() {
     return @modules == grep({ -r } @modules) ? @modules : ();
 }
 
+# That of the HAProxy that is here; nothing if there is none.
+sub haproxy_version() {
+    return if !grep { -x "$_/haproxy" } split /:/, $ENV{PATH};
+    my ($version) = `haproxy -v` =~ /version ([\d.]+)/;
+    return $version;
+}
+
 # HAProxy, as { port, pid, stop => sub }, with a limit `pass`, `reject` or
 # none, of `threads`; `wrapper` is what it is to be run by.  What it answers is
 # as long as what empty_gif does.
@@ -130,7 +139,9 @@ CONF
             "$dir/haproxy.cfg" or POSIX::_exit(127);
     }
 
-    my $stop = sub {
+    my $owner = $$;
+    my $stop = $haproxies{$pid} = sub {
+        return if $owner != $$ || !delete $haproxies{$pid};
         kill KILL => $pid;
         waitpid $pid, 0;
     };
@@ -144,6 +155,12 @@ CONF
 
     return { port => $reserved->{port}, pid => $pid, stop => $stop,
         lock => $reserved };
+}
+
+# Whatever ends the benchmark, HAProxy must not outlive it.
+END {
+    local $?;
+    $_->() for values %haproxies;
 }
 
 1;
