@@ -164,21 +164,22 @@ model:  ## check models of the table, its rings and leases with spin
 
 ##@ Measure
 
-bench: bench-core bench-instructions bench-redis  ## all benchmarks
+REPORT = t/bench/report.pl --nginx $(NGINX) --module $(MODULE) \
+    --build $(BUILD) --parts '$(PARTS)' $(if $(PEER),--peer $(PEER))
+GUARD = --nginx $(NGINX) --module $(MODULE) --guard t/bench/figures.tsv
 
-bench-core: $(BUILD)/bench/core  ## ns a decision, beside rbtree, LRU and lock
-	@$<
+# PARTS are those of t/bench/report.pl.  PEER may be a build of
+# github.com/kjdev/nginx-ratelimit, to be measured too.
+bench: build $(BUILD)/bench/core $(BUILD)/bench/accuracy  ## beside peers: writes docs/benchmarks.md
+	@$(REPORT)
 
-bench-instructions: build  ## what a limit adds to a request, by callgrind
-	@t/bench/instructions.pl --nginx $(NGINX) --module $(MODULE)
+bench-quick: build  ## fails if instructions or memory got worse by 5%
+	@failed=0; t/bench/instructions.pl $(GUARD) || failed=1; \
+	t/bench/memory.pl $(GUARD) || failed=1; exit $$failed
 
-# PEER may be a build of github.com/kjdev/nginx-ratelimit, to be measured too.
-bench-redis: build  ## limits in Redis, beside none and a limiter in Lua
-	@t/bench/redis.pl --nginx $(NGINX) --module $(MODULE) \
-	    $(if $(PEER),--peer $(PEER))
-
-accuracy: $(BUILD)/bench/accuracy  ## wrong decisions on a real trace
-	@$<
+bench-figures: build  ## what bench-quick is to compare with from now on
+	@t/bench/instructions.pl $(GUARD) --renew
+	@t/bench/memory.pl $(GUARD) --renew
 
 plots: $(BUILD)/bench/plots  ## draw docs/algorithms.svg anew
 	$< > $<.data
@@ -268,14 +269,12 @@ screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl $(lua_PKGS)
-bench_PKGS    = $(bench-core_PKGS) $(bench-instructions_PKGS) \
-    $(bench-redis_PKGS)
-bench-core_PKGS = g++ libbsd-dev
-bench-instructions_PKGS = $(demo_PKGS) valgrind
-bench-redis_PKGS = $(demo_PKGS) redis-server wrk $(lua_PKGS)
-accuracy_PKGS = g++
-plots_PKGS    = g++ gnuplot-nox
-simulate_PKGS = $(plots_PKGS) libhiredis-dev
+bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
+    redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS)
+bench-quick_PKGS = $(demo_PKGS) valgrind
+bench-figures_PKGS = $(bench-quick_PKGS)
+plots_PKGS    = g++ libhiredis-dev gnuplot-nox
+simulate_PKGS = $(plots_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
 model_PKGS    = gcc spin
 
@@ -288,6 +287,5 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize model bench bench-core bench-instructions bench-redis accuracy \
-    plots simulate check check-versions format page install uninstall help \
-    deps FORCE
+    sanitize model bench bench-quick bench-figures plots simulate check \
+    check-versions format page install uninstall help deps FORCE

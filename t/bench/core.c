@@ -31,6 +31,7 @@
 #define ROUND_NS   100000000u
 #define SEQUENCE   (1u << 20)    /* keys drawn in advance, a process */
 #define BATCH      1024u         /* decisions between looks at the clock */
+#define SIZES      5
 #define SLOTS_USED 0.75          /* of the zone */
 
 typedef struct {
@@ -45,6 +46,17 @@ enum { CORE, PEER, BASE, DECIDERS };
 
 typedef void (*decide_pt)(subject_t *subject, uint64_t key, uint64_t now_ms);
 
+enum { UNIFORM, ZIPF, DEMANDS };
+
+static const char *const demands[DEMANDS] = { "uniform", "zipf" };
+
+/* Medians, by number of keys. */
+typedef struct {
+    unsigned n;
+    uint64_t keys[SIZES];
+    double ns[SIZES][DECIDERS];
+} figures_t;
+
 typedef struct {
     atomic_uint ready;
     double ns[2]; /* a decision, by process */
@@ -55,7 +67,7 @@ static const limit_sliding_policy_t policy = {
 };
 
 static table_t table;
-static FILE *data; /* for gnuplot, or NULL */
+static figures_t blocks[2][DEMANDS]; /* by processes - 1 */
 static double least_of_peer = INFINITY, most_of_peer;
 static double least_of_base = INFINITY, most_of_base;
 
@@ -232,8 +244,7 @@ cell_spread(table_t *table, const double *ns)
 }
 
 static void
-compare(subject_t *subject, uint64_t keys, const char *demand,
-    unsigned processes)
+compare(subject_t *subject, uint64_t keys, unsigned demand, unsigned processes)
 {
     double ns[DECIDERS][ROUNDS], median[DECIDERS];
 
@@ -248,7 +259,7 @@ compare(subject_t *subject, uint64_t keys, const char *demand,
         median[d] = ns[d][ROUNDS / 2];
     }
 
-    table_cell(&table, "%lu, %s, %u", keys, demand, processes);
+    table_cell(&table, "%lu, %s, %u", keys, demands[demand], processes);
 
     for (unsigned d = 0; d < DECIDERS; d++) {
         cell_spread(&table, ns[d]);
@@ -261,10 +272,10 @@ compare(subject_t *subject, uint64_t keys, const char *demand,
     note(median[CORE] / median[PEER], &least_of_peer, &most_of_peer);
     note(median[CORE] / median[BASE], &least_of_base, &most_of_base);
 
-    if (data) {
-        fprintf(data, "%lu\t%s\t%u\t%.1f\t%.1f\t%.1f\n", keys, demand,
-                processes, median[CORE], median[PEER], median[BASE]);
-    }
+    figures_t *figures = &blocks[processes - 1][demand];
+
+    figures->keys[figures->n] = keys;
+    memcpy(figures->ns[figures->n++], median, sizeof(median));
 }
 
 static void
@@ -333,9 +344,9 @@ bench(uint64_t keys)
 
     for (unsigned processes = 1; processes <= 2; processes++) {
         draw_uniform(keys);
-        compare(&subject, keys, "uniform", processes);
+        compare(&subject, keys, UNIFORM, processes);
         draw_zipf(keys, 0.99);
-        compare(&subject, keys, "zipf", processes);
+        compare(&subject, keys, ZIPF, processes);
     }
 
     munmap(zone_memory, zone_bytes);
@@ -343,8 +354,10 @@ bench(uint64_t keys)
     munmap(peer_memory, peer_bytes(keys));
 }
 
-static FILE *
-open_data(const char *path)
+/* Blocks for core.gp: keys, and ns of all. */
+
+static void
+write_data(const char *path)
 {
     FILE *file = fopen(path, "w");
 
@@ -353,19 +366,31 @@ open_data(const char *path)
         exit(1);
     }
 
-    return file;
+    for (unsigned i = 0; i < 2 * DEMANDS; i++) {
+        const figures_t *f = &blocks[i / DEMANDS][i % DEMANDS];
+
+        for (unsigned k = 0; k < f->n; k++) {
+            fprintf(file, "%lu\t%.1f\t%.1f\t%.1f\n", f->keys[k],
+                    f->ns[k][CORE], f->ns[k][PEER], f->ns[k][BASE]);
+        }
+
+        fprintf(file, "\n\n");
+    }
+
+    fclose(file);
 }
 
 int
 main(int argc, char **argv)
 {
-    static const uint64_t sizes[]
+    static const uint64_t sizes[SIZES]
         = { 1000, 10000, 100000, 1000000, 10000000 };
     uint64_t largest = UINT64_MAX;
+    const char *data = NULL;
 
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--data") == 0 && i + 1 < argc) {
-            data = open_data(argv[++i]);
+            data = argv[++i];
 
         } else {
             largest = strtoull(argv[i], NULL, 10);
@@ -384,7 +409,7 @@ main(int argc, char **argv)
     table_cell(&table, "x miss");
     table_end_row(&table);
 
-    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (unsigned i = 0; i < SIZES; i++) {
         if (sizes[i] <= largest) {
             bench(sizes[i]);
         }
@@ -392,13 +417,13 @@ main(int argc, char **argv)
 
     table_print(&table);
 
-    printf("A decision takes %.2f to %.2f of what it takes by a red-black tree"
-           " and an LRU list\nunder a lock, and %.1f to %.1f times what"
-           " SipHash and one look at memory do.\n",
+    printf("In short: a decision takes %.2f to %.2f times as long as one by a"
+           " red-black tree and an LRU\nlist under a lock, and %.1f to %.1f"
+           " times as long as SipHash and one look at memory.\n",
            least_of_peer, most_of_peer, least_of_base, most_of_base);
 
     if (data) {
-        fclose(data);
+        write_data(data);
     }
 
     return 0;

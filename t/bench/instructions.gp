@@ -11,20 +11,14 @@ set encoding utf8
 set datafile separator "\t"
 set datafile missing 'NaN'
 
-own = '#1a3e6e'
-own_many = '#5b9bd5'
-peer = '#777777'
-peer_many = '#bbbbbb'
-
 # What is longer is cut, and its figure tells.
 end = 3000
 cut(x) = x > end ? end : x
-is_own(name) = strstrt(name, 'limit_') == 1 || strstrt(name, 'Lua') == 1 \
-    || strstrt(name, 'HAProxy') == 1 ? 0 : 1
-color(name, one, many) = is_own(name) ? one : many
+is_peer(name) = strstrt(name, 'limit_') == 1 || strstrt(name, 'Lua') == 1 \
+    || strstrt(name, 'HAProxy') == 1
 
-stats data index 0 using 2 nooutput
-rows = STATS_records + STATS_invalid
+stats data index 0 using 0 nooutput
+rows = STATS_records
 
 set multiplot
 set lmargin 0
@@ -33,7 +27,7 @@ set tmargin 0
 set bmargin 0
 set border 1 linecolor '#888888'
 set tics textcolor '#444444'
-set ytics nomirror scale 0
+unset ytics
 set xtics 1000 nomirror out
 set grid xtics linecolor '#dddddd' linetype 1 linewidth 0.6
 set xrange [0:end * 1.16]
@@ -50,26 +44,27 @@ set label 2 'dark: one key; light: 100,000 keys' \
 titles = "'passed' 'rejected, beyond a bare 429'"
 
 do for [i = 0:1] {
-    set origin 0.23 + 0.4 * i, 0.06
+    set origin 0.2 + 0.4 * i, 0.06
     set label 3 '{/:Bold '.word(titles, i + 1).'}' at graph 0, graph 1.03
     if (i == 1) {
-        set format y ''
         unset label 1
         unset label 2
     }
 
     plot data index i using (0):($0 - 0.17):(0):(cut($2)) \
-            :($0 - 0.34):($0):(is_own(strcol(1)) ? 0x1a3e6e : 0x777777) \
-            :ytic(1) with boxxyerror linecolor rgb variable, \
+            :($0 - 0.34):($0):(is_peer(strcol(1)) ? 0x777777 : 0x1a3e6e) \
+            with boxxyerror linecolor rgb variable, \
         data index i using (0):($0 + 0.17):(0):(cut($3)) \
-            :($0):($0 + 0.34):(is_own(strcol(1)) ? 0x5b9bd5 : 0xbbbbbb) \
+            :($0):($0 + 0.34):(is_peer(strcol(1)) ? 0xbbbbbb : 0x5b9bd5) \
             with boxxyerror linecolor rgb variable, \
         data index i using (cut($2)):($0 - 0.17) \
             :(sprintf(' %.0f', $2)) with labels left font ',10' \
             textcolor '#444444', \
         data index i using (cut($3)):($0 + 0.17) \
             :(sprintf(' %.0f', $3)) with labels left font ',10' \
-            textcolor '#444444'
+            textcolor '#444444', \
+        data index i using (0):0:(i == 0 ? strcol(1).'  ' : '') \
+            with labels right noenhanced textcolor '#444444'
 }
 
 unset multiplot

@@ -52,7 +52,7 @@ my @ROWS = grep { $_->{peer} } map { { %$_, peer => (peers($_->{key}))[0] } } (
     { key => 'counter', own => 1, name => 'counter, `draft x`',
       more => 'limit_sliding_headers draft x;',
       why => 'it writes five header fields' },
-    { key => 'counter', own => 1, name => 'counter, `limit_sliding_headers off`',
+    { key => 'counter', own => 1, name => 'counter, `headers off`',
       more => 'limit_sliding_headers off;', only => 'reject' },
     { key => 'limit_req' },
     { key => 'limit_conn' },
@@ -227,10 +227,15 @@ sub say_of_passed($added) {
 
 # What a client is told costs more than the decision.
 sub say_of_rejected($added) {
-    printf "Rejecting takes %s of what limit_req takes by `counter`, which"
-        . " works out `Retry-After`\nand sends it; %s with"
-        . " `limit_sliding_headers off`.  Another %s is that limits are looked"
-        . " at\nin a later phase than limit_req's.\n\n",
-        range($added, 'counter', 'reject'),
-        range($added, 'counter, `limit_sliding_headers off`', 'reject'), 'part';
+    my $all = range($added, 'counter', 'reject');
+    my $bare = range($added, 'counter, `headers off`', 'reject');
+
+    say "A rejection by `counter` adds $all what one by limit_req does, as it"
+        . " comes with a\n`Retry-After` that has to be worked out; $bare with"
+        . " `limit_sliding_headers off`, as our\nlimits run in the access"
+        . " phase, limit_req's in the one before.\n";
+    say "In short: a limit of `counter` adds "
+        . range($added, 'counter', 'pass')
+        . " the instructions that limit_req adds\nto a request that passes,"
+        . " $all to one that it rejects.\n";
 }

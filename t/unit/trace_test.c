@@ -3,7 +3,7 @@
  */
 
 /*
- * A real trace against an exact log.  `make accuracy` prints the figures that
+ * A real trace against an exact log.  `make bench` prints the figures that
  * these bounds are rounded from.
  */
 

@@ -1,0 +1,123 @@
+#!/usr/bin/perl
+
+# Copyright (C) the limit_sliding authors
+
+# Runs the benchmarks one after the other, prints what they print, and writes
+# docs/benchmarks.md of report.md and that, and their plots.
+#
+#     report.pl --nginx PATH --module PATH --build DIRECTORY
+#         [--parts 'NAME ...'] [--peer PATH]
+#
+# With --parts only these are run, and nothing is written.
+
+use v5.36;
+
+use FindBin;
+use Time::HiRes ();
+
+use lib "$FindBin::Bin/../lib";
+
+use LimitSliding::Bench;
+
+my %option;
+
+BEGIN {
+    %option = options({ parts => '' }, 'build=s', 'parts=s', 'peer=s');
+}
+
+use LimitSliding::Peers;
+
+my $DOCS = "$FindBin::Bin/../../docs";
+my $DATA = "$option{build}/bench";
+
+# A part is a program, NAME.pl or what was built of NAME.c, and NAME.gp, which
+# draws its data.
+my @PARTS = qw(instructions memory core load redis accuracy);
+my %EXTRA = (redis => [ $option{peer} ? ('--peer', $option{peer}) : () ]);
+
+my %asked = map { $_ => 1 } split ' ', $option{parts};
+for my $part (sort keys %asked) {
+    die "no part '$part', they are: @PARTS\n" if !grep { $_ eq $part } @PARTS;
+}
+
+my (%printed, @failed);
+
+for my $part (grep { !%asked || $asked{$_} } @PARTS) {
+    my $begun = Time::HiRes::time();
+    print "## $part\n\n";
+    $printed{$part} = run($part);
+    printf "(%.0f s)\n\n", Time::HiRes::time() - $begun;
+}
+
+write_report() if !%asked;
+die map { "$_ failed\n" } @failed if @failed;
+
+# What it prints, which is shown as it comes.
+sub run($part) {
+    my $script = "$FindBin::Bin/$part.pl";
+    my @command = -e $script
+        ? ($script, '--nginx', $option{nginx}, '--module', $option{module},
+            @{ $EXTRA{$part} // [] })
+        : "$DATA/$part";
+    my $text = '';
+
+    open my $out, '-|', @command, '--data', "$DATA/$part.data"
+        or die "$command[0]: $!\n";
+    while (my $line = <$out>) {
+        print $line;
+        $text .= $line;
+    }
+    close $out or push @failed, $part;
+
+    return $text;
+}
+
+# What is said in short is collected at the top.
+sub write_report() {
+    my @short;
+
+    for my $text (@printed{@PARTS}) {
+        while ($text =~ s/^In short: (.*?)\n(?:\n|\z)//ms) {
+            push @short, '- ' . ucfirst($1 =~ s/\n/\n  /gr);
+        }
+        $text =~ s/\s+\z//;
+    }
+
+    my %texts = (%printed, short => join("\n", @short), machine => machine());
+
+    open my $frame, '<', "$FindBin::Bin/report.md" or die "report.md: $!\n";
+    my $page = do { local $/; <$frame> };
+    $page =~ s/^\@(\w+)\@$/$texts{$1} \/\/ die "no part '$1'\n"/gme;
+
+    open my $out, '>', "$DOCS/benchmarks.md" or die "benchmarks.md: $!\n";
+    print $out $page;
+    close $out or die "benchmarks.md: $!\n";
+
+    for my $part (grep { -e "$FindBin::Bin/$_.gp" } @PARTS) {
+        system('gnuplot', '-c', "$FindBin::Bin/$part.gp", "$DATA/$part.data",
+            "$DOCS/benchmarks-$part.svg") == 0
+            or push @failed, "the plot of $part";
+    }
+
+    print "docs/benchmarks.md is written\n";
+}
+
+sub machine() {
+    my ($cpu) = slurp('/proc/cpuinfo') =~ /^model name\s*: (.*)/m;
+    my ($system) = slurp('/etc/os-release') =~ /^PRETTY_NAME="(.*)"/m;
+    my ($nginx) = `'$option{nginx}' -v 2>&1` =~ m{nginx/([\d.]+)};
+    my ($redis) = `redis-server --version` =~ /v=([\d.]+)/;
+    my ($kernel) = slurp('/proc/sys/kernel/osrelease') =~ /^(\d+\.\d+)/;
+    my $haproxy = haproxy_version() // 'none';
+    chomp(my $cores = `nproc`);
+
+    return "$cores cores of " . ($cpu // 'an unknown processor')
+        . ", $system, Linux $kernel; NGINX $nginx,\nHAProxy $haproxy,"
+        . " Redis $redis.";
+}
+
+sub slurp($path) {
+    open my $file, '<', $path or return '';
+    local $/;
+    return scalar readline $file;
+}
