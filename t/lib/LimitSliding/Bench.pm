@@ -7,9 +7,12 @@ package LimitSliding::Bench;
 use v5.36;
 
 use Exporter qw(import);
-use List::Util qw(max);
+use List::Util qw(max min);
 
-our @EXPORT = qw(blocks cpu_us median ratio spread table thousands wrk);
+our @EXPORT = qw(blocks cpu_us h2load median output ratio spread table thousands
+    wrk);
+
+my %running;              # pid => 1, of what must not outlive us
 
 # (value) -> the middle one, or the mean of both in the middle
 sub median(@values) {
@@ -73,15 +76,26 @@ sub cpu_us($pid) {
     return (split ' ', readline $file)[0] / 1000;
 }
 
+# What a command prints; dies if it fails.
+sub output(@command) {
+    my $pid = open my $pipe, '-|', @command or die "$command[0]: $!\n";
+    $running{$pid} = 1;
+    my $output = do { local $/; <$pipe> // '' };
+    close $pipe or die "$command[0] failed\n$output";
+    delete $running{$pid};
+
+    return $output;
+}
+
+# A command that was under way when something else failed.
+END { kill KILL => keys %running }
+
 # Requests as fast as they are answered: wrk(connections => 64, seconds => 2,
 # arguments => [...]).  Returns { requests, rate (a second), rejected (a share
 # of 1), p50, p99 (ms) }.
 sub wrk(%opt) {
-    open my $wrk, '-|', 'wrk', '-t1', "-c$opt{connections}",
-        "-d$opt{seconds}s", '--latency', @{ $opt{arguments} }
-        or die "wrk: $!\n";
-    my $output = do { local $/; <$wrk> };
-    close $wrk or die "wrk failed\n$output";
+    my $output = output('wrk', '-t1', "-c$opt{connections}",
+        "-d$opt{seconds}s", '--latency', @{ $opt{arguments} });
 
     my ($requests) = $output =~ /([1-9]\d*) requests in/ or die $output;
     my ($rate) = $output =~ /Requests\/sec:\s+([\d.]+)/;
@@ -100,6 +114,46 @@ sub _latency_ms($output, $percent) {
     my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s)$/m
         or die $output;
     return $value * { us => 0.001, ms => 1, s => 1000 }->{$unit};
+}
+
+# Requests at a rate, answered or not: h2load(url => ..., rate => 1000,
+# connections => 100, seconds => 1, log => a path to write to).  Returns
+# { requests, achieved (a share of the rate), rejected (of 1), p50, p99 (ms) }.
+#
+# A connection sends what has become due since it last looked, a hundred times
+# a second at most and one request at a time.  All of them would do so at the
+# same time, were they not made one after another; what comes before the last
+# one has begun, or after the first one has ended, is left out.
+sub h2load(%opt) {
+    my $each = int $opt{rate} * $opt{seconds} / $opt{connections};
+    my $per_ms = max(1, int $opt{connections} / 50);
+
+    my $output = output('h2load', '--h1', "-c$opt{connections}",
+        '-n' . $each * $opt{connections}, '-r', $per_ms, '--rate-period=1ms',
+        '--rps=' . $opt{rate} / $opt{connections}, "--log-file=$opt{log}",
+        $opt{url});
+    die $output if $output !~ / 0 errored, 0 timeout/;
+
+    open my $log, '<', $opt{log} or die "$opt{log}: $!\n";
+    my @requests = map { [ split ] } <$log>;
+    close $log;
+
+    my $origin = min(map { $_->[0] } @requests);
+    my $begin = $origin + 1000 * $opt{connections} / $per_ms;
+    my $end = $origin + 1e6 * ($each - 1) * $opt{connections} / $opt{rate};
+    my $answered = grep {
+        $_->[0] + $_->[2] >= $begin && $_->[0] + $_->[2] < $end
+    } @requests;
+    my @sorted = sort { $a <=> $b } map { $_->[2] / 1000 }
+        grep { $_->[0] >= $begin && $_->[0] < $end } @requests;
+
+    return {
+        requests => scalar @requests,
+        achieved => $answered * 1e6 / ($end - $begin) / $opt{rate},
+        rejected => grep({ $_->[1] == 429 } @requests) / @requests,
+        p50      => $sorted[ @sorted * 0.5 ],
+        p99      => $sorted[ @sorted * 0.99 ],
+    };
 }
 
 1;
