@@ -118,16 +118,20 @@ sub _latency_ms($output, $percent) {
 
 # Requests at a rate, answered or not: h2load(url => ..., rate => 1000,
 # connections => 100, seconds => 1, log => a path to write to).  Returns
-# { requests, achieved (a share of the rate), rejected (of 1), p50, p99 (ms) }.
+# { requests, achieved (a share of the rate), refused (of 1: not with a status
+# below 400), p50, p99 (ms) }.
 #
 # A connection sends what has become due since it last looked, a hundred times
 # a second at most and one request at a time.  All of them would do so at the
-# same time, were they not made one after another; what comes before the last
-# one has begun, or after the first one has ended, is left out.
+# same time, were they not made one after another, for a whole period or more;
+# what comes before the last one has begun, or after the first one has ended, is
+# left out.
 sub h2load(%opt) {
     my $each = int $opt{rate} * $opt{seconds} / $opt{connections};
-    my $per_ms = max(1, int $opt{connections} / 50);
+    my $period_us = 1e6 * $opt{connections} / $opt{rate};
+    my $per_ms = max(1, int min($opt{connections} / 50, $opt{rate} / 1000));
 
+    unlink $opt{log};        # it would be added to
     my $output = output('h2load', '--h1', "-c$opt{connections}",
         '-n' . $each * $opt{connections}, '-r', $per_ms, '--rate-period=1ms',
         '--rps=' . $opt{rate} / $opt{connections}, "--log-file=$opt{log}",
@@ -140,7 +144,7 @@ sub h2load(%opt) {
 
     my $origin = min(map { $_->[0] } @requests);
     my $begin = $origin + 1000 * $opt{connections} / $per_ms;
-    my $end = $origin + 1e6 * ($each - 1) * $opt{connections} / $opt{rate};
+    my $end = $origin + $each * $period_us - max($period_us, 20_000);
     my $answered = grep {
         $_->[0] + $_->[2] >= $begin && $_->[0] + $_->[2] < $end
     } @requests;
@@ -150,7 +154,8 @@ sub h2load(%opt) {
     return {
         requests => scalar @requests,
         achieved => $answered * 1e6 / ($end - $begin) / $opt{rate},
-        rejected => grep({ $_->[1] == 429 } @requests) / @requests,
+        refused  => grep({ $_->[1] < 200 || $_->[1] >= 400 } @requests)
+            / @requests,
         p50      => $sorted[ @sorted * 0.5 ],
         p99      => $sorted[ @sorted * 0.99 ],
     };
