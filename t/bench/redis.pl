@@ -22,11 +22,13 @@ use FindBin;
 use Getopt::Long;
 use IO::Select;
 use JSON::PP qw(decode_json);
+use List::Util qw(all);
 
 use lib "$FindBin::Bin/../lib";
 
 my $CONNECTIONS = 64;
 my $KEYS        = 100_000;
+my $AT_LEAST    = 0.95;   # x shared memory, for leases of a hot key
 
 my %option;
 
@@ -118,9 +120,13 @@ for my $case (@CASES) {
     print_ratios($case, \%results);
     print_ceilings(\%results) if $results{'ceiling-0'};
 
-    my $ratio = $case->{hot} && rates(@results{qw(lease memory)});
+    next if !$case->{hot} || !$results{lease} || !$results{memory};
+
+    # what else runs on the machine may be to blame: once more, at length
+    my $ratio = rates(@results{qw(lease memory)});
+    $ratio = rates(compare($case, qw(lease memory))) if $ratio < $AT_LEAST;
     push @failed, sprintf "leases of a hot key: %.2f x shared memory\n", $ratio
-        if $ratio && $ratio < 0.95;
+        if $ratio < $AT_LEAST;
 }
 
 my @lines = $nginx->log_lines(qr/\[(?:error|alert|crit)\]/);
@@ -229,6 +235,20 @@ sub measure($case) {
     return %results;
 }
 
+# The figures of some ways, in thrice as many rounds.
+sub compare($case, @keys) {
+    my %results;
+
+    for (1 .. 3 * $option{rounds}) {
+        for my $key (@keys) {
+            my ($way) = grep { $_->{key} eq $key } @WAYS;
+            push @{ $results{$key}{rate} }, run($way, $case)->{rate};
+        }
+    }
+
+    return @results{@keys};
+}
+
 # A round of one way.
 sub run($way, $case) {
     my $path = "/$way->{key}-$case->{rate}";
@@ -250,13 +270,15 @@ sub run($way, $case) {
     $calls = ($redis->calls - $calls) / $requests;
     $decided = (decided($way, $case) - $decided) / $requests;
 
+    # those in flight in the end are none of wrk's
+    my $slack = 0.01 + $CONNECTIONS / $requests;
     my $expected = $case->{rejected} && $way->{key} ne 'none';
     die "$path: $requests requests, $figures->{rejected} of them rejected\n"
         if abs($figures->{rejected} - ($expected ? 1 : 0)) > 0.01;
     die "$path: $decided decisions a request\n"
-        if $way->{zone} && abs($decided - 1) > 0.01;
+        if $way->{zone} && abs($decided - 1) > $slack;
     die "$path: $calls calls a request\n"
-        if $way->{each} && abs($calls - 1) > 0.01;
+        if $way->{each} && abs($calls - 1) > $slack;
 
     return { %$figures, nginx => $cpu[0], redis => $cpu[1], calls => $calls };
 }
@@ -346,6 +368,12 @@ sub rates($own, $other, $figure = 'rate') {
     return ratio($own->{$figure}, $other->{$figure});
 }
 
+# True if it was so in every round: else it may be chance.
+sub always_more($own, $other, $figure) {
+    return all { $own->{$figure}[$_] > $other->{$figure}[$_] }
+        0 .. $#{ $own->{$figure} };
+}
+
 # CPU time of NGINX and Redis, over the rounds.
 sub cpu($figures) {
     return [ map { $figures->{nginx}[$_] + $figures->{redis}[$_] }
@@ -373,11 +401,11 @@ sub print_ratios($case, $results) {
                 ratio(cpu($own), cpu($other)), $ratio{p99};
             push @behind, "$name makes more of it than $way->{name}:"
                 . sprintf ' %.2f x its requests.', 1 / $ratio{rate}
-                if $ratio{rate} < 0.97;
+                if always_more($other, $own, 'rate');
             push @behind, map { "$name answers sooner than $way->{name}:"
                 . sprintf " %.2f x its %s.  There a request may wait for calls"
                 . ' under way, before its own is sent.', 1 / $ratio{$_}, $_ }
-                grep { $ratio{$_} > 1.05 } qw(p50 p99);
+                grep { always_more($own, $other, $_) } qw(p50 p99);
         }
 
         push @lines, "$way->{name}: requests " . join('; ', @ratios) . '.'

@@ -111,7 +111,7 @@ sub wrk(%opt) {
 }
 
 sub _latency_ms($output, $percent) {
-    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s)$/m
+    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s) *$/m
         or die $output;
     return $value * { us => 0.001, ms => 1, s => 1000 }->{$unit};
 }
@@ -127,7 +127,7 @@ sub _latency_ms($output, $percent) {
 # what comes before the last one has begun, or after the first one has ended, is
 # left out.
 sub h2load(%opt) {
-    my $each = int $opt{rate} * $opt{seconds} / $opt{connections};
+    my $each = int($opt{rate} * $opt{seconds} / $opt{connections} + 0.5);
     my $period_us = 1e6 * $opt{connections} / $opt{rate};
     my $per_ms = max(1, int min($opt{connections} / 50, $opt{rate} / 1000));
 
@@ -136,7 +136,7 @@ sub h2load(%opt) {
         '-n' . $each * $opt{connections}, '-r', $per_ms, '--rate-period=1ms',
         '--rps=' . $opt{rate} / $opt{connections}, "--log-file=$opt{log}",
         $opt{url});
-    die $output if $output !~ / 0 errored, 0 timeout/;
+    die $output if $output !~ / [1-9]\d* done,.* 0 errored, 0 timeout/;
 
     open my $log, '<', $opt{log} or die "$opt{log}: $!\n";
     my @requests = map { [ split ] } <$log>;
