@@ -27,15 +27,15 @@ set lmargin 0
 set rmargin 0
 set tmargin 0
 set bmargin 0
-set size 0.262, 0.57
+set size 0.25, 0.57
 set xlabel 'requests a second offered' offset 0,0.3
 
-left(column) = 0.05 + 0.322 * column + (column == 2 ? 0.045 : 0)
+left(column) = 0.05 + 0.322 * column + (column == 2 ? 0.04 : 0)
 
 # A legend of one row, wider than a plot is.
 unset key
 do for [j = 1:5] {
-    x = 0.43 + 0.12 * (j - 1)
+    x = 0.42 + 0.12 * (j - 1)
     set arrow j from screen x, screen 0.935 to screen x + 0.025, screen 0.935 \
         nohead linewidth 2 linecolor rgb word(colours, j)
     set label 10 + j word(names, j) at screen x + 0.032, screen 0.935
