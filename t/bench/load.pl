@@ -17,29 +17,25 @@
 use v5.36;
 
 use FindBin;
-use Getopt::Long;
 
 use lib "$FindBin::Bin/../lib";
 
 my $CONNECTIONS = 64;
 my $KEYS        = 100_000;
 
+use LimitSliding::Bench;
+
 my %option;
 
 BEGIN {
-    %option = (nginx => '/usr/sbin/nginx', rounds => 12, seconds => 0.4);
-    GetOptions(\%option, 'nginx=s', 'module=s', 'rounds=i', 'seconds=f',
-        'data=s')
-        or die "usage: $0 --nginx PATH --module PATH [--rounds N]"
-        . " [--seconds N] [--data FILE]\n";
-    $ENV{LIMIT_SLIDING_NGINX} = $option{nginx};
-    $ENV{LIMIT_SLIDING_MODULE} = $option{module} // '';
+    %option = options({ rounds => 12, seconds => 0.4 }, 'rounds=i',
+        'seconds=f', 'data=s');
 }
 
 use IO::Socket::INET;
 use List::Util qw(max min sum);
 
-use LimitSliding::Bench;
+use LimitSliding::Generator;
 use LimitSliding::Peers;
 use LimitSliding::Test;
 

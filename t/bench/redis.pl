@@ -4,38 +4,42 @@
 
 # Limits in Redis beside none and one in shared memory, and beside those that
 # take a connection to Redis and a call for each request: a limiter in Lua, and
-# with --peer the module of github.com/kjdev/nginx-ratelimit.  All are measured
-# in turn, for some rounds: one worker of NGINX, 64 connections, one Redis.
+# with --peer the module of github.com/kjdev/nginx-ratelimit; and beside what
+# redis-benchmark gets from Redis with the same script.  All are measured in
+# turn, for some rounds: one worker of NGINX, 64 connections, one Redis.
 #
 #     redis.pl --nginx PATH --module PATH [--peer PATH] [--rounds N]
 #         [--seconds N] [--only REGEXP]
 #
-# Fails if leases of a hot key are slower than promised beside shared memory.
+# Fails if leases of a hot key are slower than promised beside shared memory, or
+# if a limit lets pass or rejects what it should not.
 # Figures are medians over the rounds.  CPU is what the kernel has charged to
 # the worker, and to Redis.
 
 use v5.36;
 
 use FindBin;
-use Getopt::Long;
+use IO::Select;
+use JSON::PP qw(decode_json);
+use List::Util qw(all);
 
 use lib "$FindBin::Bin/../lib";
 
 my $CONNECTIONS = 64;
 my $KEYS        = 100_000;
+my $AT_LEAST    = 0.95;   # x shared memory, for leases of a hot key
+
+use LimitSliding::Bench;
 
 my %option;
 
 BEGIN {
-    %option = (nginx => '/usr/sbin/nginx', rounds => 3, seconds => 2,
-        only => '.');
-    GetOptions(\%option, 'nginx=s', 'module=s', 'peer=s', 'rounds=i',
-        'seconds=i', 'only=s')
-        or die "usage: $0 --nginx PATH --module PATH [--peer PATH]\n";
-    $ENV{LIMIT_SLIDING_NGINX} = $option{nginx};
-    $ENV{LIMIT_SLIDING_MODULE} = $option{module} // '';
+    %option = options({ rounds => 3, seconds => 1, only => '.' }, 'peer=s',
+        'rounds=i', 'seconds=i', 'only=s');
 }
 
+use LimitSliding::Generator;
+use LimitSliding::Peers qw(lua_modules);
 use LimitSliding::Redis ();
 use LimitSliding::Test;
 
@@ -46,67 +50,83 @@ if (!LimitSliding::Redis::supported()) {
     exit;
 }
 
-my ($MODULES) = `'$option{nginx}' -V 2>&1` =~ /--modules-path=(\S+)/;
-my @LUA = map { ($MODULES // '') . "/${_}_module.so" }
-    qw(ndk_http ngx_http_lua);
-my $has_lua = 2 == grep { -r } @LUA;
+my @LUA = lua_modules();
 
-# How to limit: the directives of a location.
+# How to limit: the directives of a location.  `zone` is one of ours, `socket`
+# what leads to Redis, `each` one that makes a call for each request.
 my @WAYS = (
     { name => 'no limit', key => 'none', limit => sub { '' } },
-    { name => 'shared memory', key => 'memory',
-      limit => sub ($rate) { "limit_sliding zone=memory-$rate;" } },
-    { name => 'Redis, unix socket', key => 'unix', redis => 1,
-      limit => sub ($rate) { "limit_sliding zone=unix-$rate;" } },
-    { name => 'Redis, TCP', key => 'tcp', redis => 1,
-      limit => sub ($rate) { "limit_sliding zone=tcp-$rate;" } },
-    { name => 'Redis, lease=auto', key => 'lease', redis => 1,
-      limit => sub ($rate) { "limit_sliding zone=lease-$rate;" } },
-    $option{peer} ? (
-        { name => 'ratelimit, unix socket', key => 'peer-unix', each => 1,
-          limit => sub ($rate) { peer('unix', $rate) } },
-        { name => 'ratelimit, TCP', key => 'peer-tcp', each => 1,
-          limit => sub ($rate) { peer('tcp', $rate) } },
-    ) : (),
-    $has_lua ? (
-        { name => 'Lua, unix socket', key => 'lua-unix', each => 1,
-          limit => sub ($rate) { lua('unix', $rate) } },
-        { name => 'Lua, TCP', key => 'lua-tcp', each => 1,
-          limit => sub ($rate) { lua('tcp', $rate) } },
-    ) : (),
+    { name => 'shared memory', key => 'memory', zone => 1 },
+    { name => 'Redis, unix socket', key => 'unix', zone => 1,
+      socket => 'unix' },
+    { name => 'Redis, TCP', key => 'tcp', zone => 1, socket => 'tcp' },
+    { name => 'Redis, lease=auto', key => 'lease', zone => 1,
+      socket => 'unix' },
+    map { each_of(@$_) } (
+        $option{peer} ? [ 'ratelimit', 'peer', \&peer ] : (),
+        @LUA ? [ 'Lua', 'lua', \&lua ] : (),
+    ),
 );
+
+sub each_of($name, $key, $limit) {
+    return map {
+        my $socket = $_;
+        { name => "$name, " . ($_ eq 'tcp' ? 'TCP' : 'unix socket'),
+          key => "$key-$_", each => 1, socket => $_,
+          limit => sub ($rate) { $limit->($socket, $rate) } };
+    } qw(unix tcp);
+}
 
 my %RATES = (high => 4_000_000, low => 1);
 
 my @CASES = (
-    { name => sprintf('%d distinct keys', $KEYS), rate => 'high',
+    { name => thousands($KEYS) . ' distinct keys', rate => 'high',
       keys => $KEYS },
     { name => 'one hot key', rate => 'high', keys => 1, hot => 1 },
     { name => 'one exhausted key', rate => 'low', keys => 1, rejected => 1 },
+);
+
+# What redis-benchmark does, for the ceiling: keys in a call, connections, and
+# commands that are sent at once on one.  The last as the module does at most.
+my @CEILINGS = (
+    { name => 'a key a call, 64 connections', keys => 1,
+      arguments => [qw(-c 64 -P 1)] },
+    { name => 'a key a call, 64 connections, 16 calls at once', keys => 1,
+      arguments => [qw(-c 64 -P 16)] },
+    { name => '16 keys a call, 1 connection, 4 calls at once', keys => 16,
+      arguments => [qw(-c 1 -P 4)] },
 );
 
 my @failed;
 my $redis = LimitSliding::Redis->new->start;
 my $nginx = LimitSliding::Test->new(worker_processes => 1)->start(config());
 
-printf "1 worker, %d connections; medians of %d rounds of %d s, [min max];\n"
-    . "CPU in us a request; calls of Redis a request\n"
-    . "* a connection to Redis for each request in flight, a call for each\n",
-    $CONNECTIONS, $option{rounds}, $option{seconds};
+print "### Limits in Redis\n\n",
+    "One worker of NGINX, one Redis, wrk with $CONNECTIONS connections, as fast"
+    . " as they are answered.\nMedians of $option{rounds} rounds of"
+    . " $option{seconds} s, [min max]; CPU in us a request, `added` of NGINX to"
+    . " that of\nno limit; `calls` of Redis a request.  Those with a * have a"
+    . " connection to Redis for each\nrequest in flight, and make a call for"
+    . " each.\n\n";
 
 for my $case (@CASES) {
     my %results = measure($case);
 
     print_table($case, \%results);
-    print_ratios(\%results);
+    print_ratios($case, \%results);
+    print_ceilings(\%results) if $results{'ceiling-0'};
 
-    my $ratio = $case->{hot} && ratio(@results{qw(lease memory)});
+    next if !$case->{hot} || !$results{lease} || !$results{memory};
+
+    # what else runs on the machine may be to blame: once more, at length
+    my $ratio = rates(@results{qw(lease memory)});
+    $ratio = rates(compare($case, qw(lease memory))) if $ratio < $AT_LEAST;
     push @failed, sprintf "leases of a hot key: %.2f x shared memory\n", $ratio
-        if $ratio && $ratio < 0.95;
+        if $ratio < $AT_LEAST;
 }
 
 my @lines = $nginx->log_lines(qr/\[(?:error|alert|crit)\]/);
-print "\nlogged:\n", map { "$_\n" } @lines[0 .. (@lines > 5 ? 4 : $#lines)]
+warn "logged:\n", map { "$_\n" } @lines[0 .. (@lines > 5 ? 4 : $#lines)]
     if @lines;
 
 $nginx->stop;
@@ -117,16 +137,15 @@ die @failed if @failed;
 # ---- configuration ----
 
 sub config() {
-    my $load = join '', map { "load_module $_;\n" }
-        $has_lua ? @LUA : (), $option{peer} // ();
-    my $lua = $has_lua
+    my $load = join '', map { "load_module $_;\n" } @LUA, $option{peer} // ();
+    my $lua = @LUA
         ? "lua_package_path '$FindBin::Bin/?.lua;;';" : '';
     my %server = (unix => 'unix:' . $redis->path, tcp => $redis->server);
     my ($upstreams, $zones, $locations) = ('') x 3;
 
     for my $socket (sort keys %server) {
         $upstreams .= "limit_sliding_redis $socket {"
-            . " server $server{$socket}; timeout 1s; }\n";
+            . " server $server{$socket}; timeout 1s; on_error deny; }\n";
         $upstreams .= "upstream $socket { server $server{$socket};"
             . " keepalive 128; }\n" if $option{peer};
     }
@@ -140,7 +159,10 @@ sub config() {
             . " requests=$RATES{$rate} period=1h algo=sliding_window;\n"
             if $option{peer};
         $locations .= "location = /$_->{key}-$rate {"
-            . " empty_gif; @{[ $_->{limit}($rate) ]} }\n" for @WAYS;
+            . " empty_gif; "
+            . ($_->{zone} ? "limit_sliding zone=$_->{key}-$rate;"
+                : $_->{limit}($rate))
+            . " }\n" for @WAYS;
     }
 
     return <<"CONF";
@@ -156,6 +178,7 @@ http {
     server {
         listen 127.0.0.1:%%PORT%%;
         $locations
+        location = /limits { limit_sliding_api; }
     }
 }
 CONF
@@ -184,6 +207,9 @@ sub measure($case) {
         $nginx->get("/$way->{key}-$case->{rate}?key=$_") for 1 .. 2;
     }
 
+    my @ceilings = $case->{keys} > 1 && 'unix' =~ /$option{only}/
+        ? ceilings() : ();
+
     for (1 .. $option{rounds}) {
         my $none;
         for my $way (grep { $_->{key} eq 'none'
@@ -195,105 +221,218 @@ sub measure($case) {
             push @{ $results{ $way->{key} }{$_} }, $figures->{$_}
                 for keys %$figures;
         }
+        for my $i (0 .. $#ceilings) {
+            my $figures = redis_benchmark($ceilings[$i]);
+            push @{ $results{"ceiling-$i"}{$_} }, $figures->{$_}
+                for keys %$figures;
+        }
     }
 
     return %results;
+}
+
+# The figures of some ways, in thrice as many rounds.
+sub compare($case, @keys) {
+    my %results;
+
+    for (1 .. 3 * $option{rounds}) {
+        for my $key (@keys) {
+            my ($way) = grep { $_->{key} eq $key } @WAYS;
+            push @{ $results{$key}{rate} }, run($way, $case)->{rate};
+        }
+    }
+
+    return @results{@keys};
 }
 
 # A round of one way.
 sub run($way, $case) {
     my $path = "/$way->{key}-$case->{rate}";
     my $url = 'http://127.0.0.1:' . $nginx->port;
-    my @keys = $case->{keys} > 1
-        ? ('-s', "$FindBin::Bin/keys.lua", $url, '--', $path, $case->{keys})
-        : ("$url$path?key=1");
     my @pids = (($nginx->workers)[0], $redis->pid);
 
+    my $decided = decided($way, $case);
     my @cpu = map { cpu_us($_) } @pids;
     my $calls = $redis->calls;
 
-    open my $wrk, '-|', 'wrk', '-t1', "-c$CONNECTIONS",
-        "-d$option{seconds}s", '--latency', @keys or die "wrk: $!";
-    my $output = do { local $/; <$wrk> };
-    close $wrk or die "wrk failed\n$output";
+    my $figures = wrk(connections => $CONNECTIONS, seconds => $option{seconds},
+        arguments => $case->{keys} > 1
+            ? [ '-s', "$FindBin::Bin/keys.lua", $url, '--', $path,
+                $case->{keys} ]
+            : ["$url$path?key=1"]);
 
-    my ($requests) = $output =~ /([1-9]\d*) requests in/ or die $output;
-    my ($rate) = $output =~ /Requests\/sec:\s+([\d.]+)/;
-    my ($rejected) = $output =~ /Non-2xx or 3xx responses: (\d+)/;
-    my $expected = $case->{rejected} && $way->{key} ne 'none';
-    die "$path: $requests requests, ${\($rejected // 0)} rejected\n"
-        if abs(($rejected // 0) / $requests - ($expected ? 1 : 0)) > 0.01;
-
+    my $requests = $figures->{requests};
     $cpu[$_] = (cpu_us($pids[$_]) - $cpu[$_]) / $requests for 0, 1;
     $calls = ($redis->calls - $calls) / $requests;
+    $decided = (decided($way, $case) - $decided) / $requests;
+
+    # those in flight in the end are none of wrk's
+    my $slack = 0.01 + $CONNECTIONS / $requests;
+    my $expected = $case->{rejected} && $way->{key} ne 'none';
+    die "$path: $requests requests, $figures->{rejected} of them rejected\n"
+        if abs($figures->{rejected} - ($expected ? 1 : 0)) > 0.01;
+    die "$path: $decided decisions a request\n"
+        if $way->{zone} && abs($decided - 1) > $slack;
+    die "$path: $calls calls a request\n"
+        if $way->{each} && abs($calls - 1) > $slack;
+
+    return { %$figures, nginx => $cpu[0], redis => $cpu[1], calls => $calls };
+}
+
+# How many requests the zone of a way has decided so far.
+sub decided($way, $case) {
+    return 0 if !$way->{zone};
+    my $zones = decode_json($nginx->get('/limits')->{body})->{zones};
+    my $zone = $zones->{"$way->{key}-$case->{rate}"};
+    return $zone->{passed} + $zone->{rejected};
+}
+
+# @CEILINGS, with all that redis-benchmark is to be called with for a round.
+sub ceilings() {
+    my ($evalsha, $digest, undef, $key, @arguments) = sent_command();
+    my $random = '0' x 28 . '__rand_int__';
+    $key =~ s/\{[0-9a-f]{40}\}/{$random}/ or die "key $key\n";
+
+    my @ceilings = map { {
+        keys    => $_->{keys},
+        command => [ 'redis-benchmark', '--csv', '-s', $redis->path, '-r',
+            $KEYS, @{ $_->{arguments} }, '-n' ],
+        script  => [ $evalsha, $digest, $_->{keys}, ($key) x $_->{keys},
+            @arguments ],
+        calls   => 10_000,
+    } } @CEILINGS;
+
+    # how many calls take as long as a round does, once keys are there
+    redis_benchmark($ceilings[-1]);
+    for (@ceilings) {
+        my $rate = redis_benchmark($_)->{rate};
+        $_->{calls} = int $rate / $_->{keys} * $option{seconds};
+    }
+
+    return @ceilings;
+}
+
+# The words of a command that the module sends: it is what it is, arguments for
+# several keys being the same as for one.
+sub sent_command() {
+    my $socket = $redis->connect;
+    LimitSliding::Redis::send_command($socket, 'MONITOR');
+    LimitSliding::Redis::receive_reply($socket);
+    $nginx->get('/unix-high?key=monitor');
+
+    my ($text, $words) = ('');
+    while (!(($words) = $text =~ /"EVALSHA"( .*)\r\n/)) {
+        IO::Select->new($socket)->can_read(10)
+            && sysread $socket, $text, 65536, length $text
+            or die "MONITOR tells of no call:\n$text";
+    }
+    return ('EVALSHA', $words =~ /"([^"]*)"/g);
+}
+
+sub redis_benchmark($ceiling) {
+    my $cpu = cpu_us($redis->pid);
+    my $output = output(@{ $ceiling->{command} }, $ceiling->{calls},
+        @{ $ceiling->{script} });
+    my ($rate) = $output =~ /^"EVALSHA[^\n]*?","([\d.]+)"/m or die $output;
 
     return {
-        rate  => $rate,
-        p50   => latency_ms($output, 50),
-        p99   => latency_ms($output, 99),
-        nginx => $cpu[0],
-        redis => $cpu[1],
-        calls => $calls,
+        rate  => $rate * $ceiling->{keys},
+        redis => (cpu_us($redis->pid) - $cpu)
+            / $ceiling->{calls} / $ceiling->{keys},
     };
-}
-
-sub latency_ms($output, $percent) {
-    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s)$/m
-        or die $output;
-    return $value * { us => 0.001, ms => 1, s => 1000 }->{$unit};
-}
-
-# What a process has used so far, user and system.
-sub cpu_us($pid) {
-    open my $file, '<', "/proc/$pid/schedstat" or die "/proc/$pid: $!";
-    return (split ' ', readline $file)[0] / 1000;
-}
-
-sub median(@values) {
-    my @sorted = sort { $a <=> $b } @values;
-    return ($sorted[ $#sorted / 2 ] + $sorted[ @sorted / 2 ]) / 2;
 }
 
 # ---- printing ----
 
 sub print_table($case, $results) {
-    printf "\n%-24s %-22s %6s %6s %6s %6s %6s %6s %6s\n", $case->{name},
-        'requests/s', 'ratio', 'p50 ms', 'p99 ms', 'NGINX', 'added', 'Redis',
-        'calls';
+    say '#### ', ucfirst $case->{name}, "\n";
 
-    for my $way (grep { $results->{ $_->{key} } } @WAYS) {
-        my $figures = $results->{ $way->{key} };
-        my @rates = sort { $a <=> $b } @{ $figures->{rate} };
-        my %median = map { $_ => median(@{ $figures->{$_} }) } keys %$figures;
-
-        printf "%-24s %-22s %6.2f %6.2f %6.2f %6.2f %6.2f %6.2f %6.3f\n",
-            $way->{name} . ($way->{each} ? ' *' : ''),
-            sprintf('%.0f [%.0f %.0f]', median(@rates), @rates[0, -1]),
-            @median{qw(ratio p50 p99 nginx added redis calls)};
-    }
+    table([ $case->{name}, 'requests/s', 'x no limit', 'p50 ms', 'p99 ms',
+            'NGINX', 'added', 'Redis', 'calls' ],
+        map {
+            my $figures = $results->{ $_->{key} };
+            [ $_->{name} . ($_->{each} ? ' *' : ''), spread($figures->{rate}),
+                map({ sprintf '%.2f', median(@{ $figures->{$_} }) }
+                    qw(ratio p50 p99 nginx added redis)),
+                sprintf '%.4f', median(@{ $figures->{calls} }) ];
+        } grep { $results->{ $_->{key} } } @WAYS);
 }
 
-# Of rates, over the rounds, as each was measured at one time.
-sub ratio($own, $other) {
+# Of two ways, if both were measured.
+sub rates($own, $other, $figure = 'rate') {
     return if !$own || !$other;
-    return median(map { $own->{rate}[$_] / $other->{rate}[$_] }
-        0 .. $#{ $own->{rate} });
+    return ratio($own->{$figure}, $other->{$figure});
 }
 
-sub print_ratios($results) {
-    for my $way (grep { $_->{redis} && $results->{ $_->{key} } } @WAYS) {
-        my $own = $results->{ $way->{key} };
-        my @ratios = map {
-            my $other = $results->{ $_->{key} };
-            sprintf '%.2f x %s', ratio($own, $other), $_->{name};
-        } grep {
-            $results->{ $_->{key} }
-                && ($_->{key} eq 'memory' || $_->{key} =~ /-$way->{key}$/)
-        } @WAYS;
-        my $p99 = median(map { $own->{p99}[$_] - $results->{none}{p99}[$_] }
-            0 .. $#{ $own->{p99} });
+# True if it was so in every round: else it may be chance.
+sub always_more($own, $other, $figure) {
+    return all { $own->{$figure}[$_] > $other->{$figure}[$_] }
+        0 .. $#{ $own->{$figure} };
+}
 
-        say join ', ', "$way->{name}: added to p99 " . sprintf('%.2f ms', $p99),
-            @ratios;
+# CPU time of NGINX and Redis, over the rounds.
+sub cpu($figures) {
+    return [ map { $figures->{nginx}[$_] + $figures->{redis}[$_] }
+        0 .. $#{ $figures->{nginx} } ];
+}
+
+sub print_ratios($case, $results) {
+    my (@lines, @behind);
+
+    for my $way (grep { $_->{zone} && $_->{socket} && $results->{ $_->{key} } }
+        @WAYS) {
+        my $own = $results->{ $way->{key} };
+        my @ratios;
+        push @ratios, sprintf '%.2f x shared memory',
+            rates($own, $results->{memory}) if $results->{memory};
+
+        for my $peer (grep { $_->{each} && $_->{socket} eq $way->{socket}
+                && $results->{ $_->{key} } } @WAYS) {
+            my $other = $results->{ $peer->{key} };
+            my $name = $peer->{name} =~ s/,.*//r;
+            my %ratio = map { $_ => rates($own, $other, $_) } qw(rate p50 p99);
+
+            push @ratios, sprintf '%.2f x %s, with %.2f x its CPU and %.2f x'
+                . ' its p99', $ratio{rate}, $name,
+                ratio(cpu($own), cpu($other)), $ratio{p99};
+            push @behind, "$name makes more of it than $way->{name}:"
+                . sprintf ' %.2f x its requests.', 1 / $ratio{rate}
+                if always_more($other, $own, 'rate');
+            push @behind, map { "$name answers sooner than $way->{name}:"
+                . sprintf " %.2f x its %s.  There a request may wait for calls"
+                . ' under way, before its own is sent.', 1 / $ratio{$_}, $_ }
+                grep { always_more($own, $other, $_) } qw(p50 p99);
+        }
+
+        push @lines, "$way->{name}: requests " . join('; ', @ratios) . '.'
+            if @ratios;
     }
+
+    say join "\n", map({ "- $_" } @lines, @behind), '' if @lines;
+}
+
+sub print_ceilings($results) {
+    my $own = $results->{unix};
+    my @redis = map { $results->{"ceiling-$_"} } 0 .. $#CEILINGS;
+    my @share = map { rates($own, $_) } @redis;
+
+    print "#### What one Redis can do with the script\n\n",
+        "redis-benchmark, with no NGINX beside it, the command that the module"
+        . " sends and as many\nkeys; `share` is the module's decisions/s"
+        . " through those of redis-benchmark.\n\n";
+    table([ 'redis-benchmark', 'decisions/s', 'share', 'Redis us a decision' ],
+        map({ [ $CEILINGS[$_]{name}, spread($redis[$_]{rate}),
+            sprintf('%.2f', $share[$_]),
+            sprintf '%.2f', median(@{ $redis[$_]{redis} }) ] } 0 .. $#redis),
+        [ 'the module, unix socket', spread($own->{rate}), '1.00',
+            sprintf '%.2f', median(@{ $own->{redis} }) ]);
+
+    printf "The module, whose calls carry %.0f keys each, makes %.2f x the"
+        . " decisions of redis-benchmark\nwithout pipelining, %.2f x those with"
+        . " it, and %.2f x those that Redis makes at most, in full\ncalls and"
+        . " with nothing else on the machine: here it shares cores with NGINX"
+        . " and wrk.  A\ndecision of the module's costs Redis %.2f x, %.2f x"
+        . " and %.2f x as much CPU.\n\n",
+        1 / median(@{ $own->{calls} }), @share,
+        map { rates($own, $_, 'redis') } @redis;
 }

@@ -32,7 +32,7 @@ my $DATA = "$option{build}/bench";
 
 # A part is a program, NAME.pl or what was built of NAME.c, and NAME.gp, which
 # draws its data.
-my @PARTS = qw(instructions memory core load redis accuracy);
+my @PARTS = qw(instructions memory core load redis redis_load accuracy);
 my %EXTRA = (redis => [ $option{peer} ? ('--peer', $option{peer}) : () ]);
 
 my %asked = map { $_ => 1 } split ' ', $option{parts};
@@ -59,10 +59,11 @@ sub run($part) {
         ? ($script, '--nginx', $option{nginx}, '--module', $option{module},
             @{ $EXTRA{$part} // [] })
         : "$DATA/$part";
+    push @command, '--data', "$DATA/$part.data"
+        if -e "$FindBin::Bin/$part.gp";
     my $text = '';
 
-    open my $out, '-|', @command, '--data', "$DATA/$part.data"
-        or die "$command[0]: $!\n";
+    open my $out, '-|', @command or die "$command[0]: $!\n";
     while (my $line = <$out>) {
         print $line;
         $text .= $line;

@@ -9,11 +9,9 @@ use v5.36;
 use Exporter qw(import);
 use Getopt::Long qw(GetOptions);
 use List::Util qw(max);
-use POSIX qw(SIGINT ceil);
-use Time::HiRes qw(sleep);
 
-our @EXPORT = qw(blocks cpu_us guard in_parallel median options ratio spread
-    table threads thousands wrk);
+our @EXPORT = qw(blocks guard in_parallel median options ratio spread table
+    thousands);
 
 my $WORSE = 1.05;         # what a figure may be worse than the one committed
 
@@ -149,67 +147,6 @@ sub blocks($path, @blocks) {
         join '', map { join("\t", @$_) . "\n" } @$_
     } @blocks;
     close $file or die "$path: $!\n";
-}
-
-# Ids of the threads of a process.
-sub threads($pid) {
-    opendir my $tasks, "/proc/$pid/task" or die "/proc/$pid: $!\n";
-    my @ids = sort { $a <=> $b } grep { /^\d/ } readdir $tasks;
-    return @ids;
-}
-
-# What a thread has used so far, user and system.  The id of a process is that
-# of its first thread.
-sub cpu_us($pid) {
-    open my $file, '<', "/proc/$pid/schedstat" or die "/proc/$pid: $!\n";
-    return (split ' ', readline $file)[0] / 1000;
-}
-
-# Requests as fast as they are answered: wrk(connections => 64, seconds => 0.4,
-# arguments => [...]).  Returns { requests, rate (a second), rejected (a share
-# of 1), p50, p99 (ms) }.
-sub wrk(%opt) {
-    # it knows whole seconds only, and ends well when interrupted, once it has
-    # begun
-    my $whole = ceil($opt{seconds});
-    my $pid = open my $wrk, '-|', 'wrk', '-t1', "-c$opt{connections}",
-        "-d${whole}s", '--latency', @{ $opt{arguments} }
-        or die "wrk: $!\n";
-    if ($whole != $opt{seconds}) {
-        sleep 0.001 until _catches_int($pid);
-        sleep $opt{seconds};
-        kill INT => $pid;
-    }
-    my $output = do { local $/; <$wrk> };
-    close $wrk or die "wrk failed\n$output";
-
-    my ($requests) = $output =~ /([1-9]\d*) requests in/ or die $output;
-    die $output if $output =~ /Socket errors:.*(?:connect|read|write) [1-9]/;
-    my ($rate) = $output =~ /Requests\/sec:\s+([\d.]+)/;
-    my ($rejected) = $output =~ /Non-2xx or 3xx responses: (\d+)/;
-
-    return {
-        requests => $requests,
-        rate     => $rate,
-        rejected => ($rejected // 0) / $requests,
-        p50      => _latency_ms($output, 50),
-        p99      => _latency_ms($output, 99),
-    };
-}
-
-# True as well of a process that has ended, and so will never do.
-sub _catches_int($pid) {
-    open my $file, '<', "/proc/$pid/status" or return 1;
-    my $status = do { local $/; <$file> };
-    my ($caught) = $status =~ /^SigCgt:.*(.{8})$/m;
-    return $status =~ /^State:\s*Z/m || hex($caught) & 1 << SIGINT - 1;
-}
-
-# wrk pads seconds with a blank.
-sub _latency_ms($output, $percent) {
-    my ($value, $unit) = $output =~ /^\s+$percent%\s+([\d.]+)(us|ms|s) *$/m
-        or die $output;
-    return $value * { us => 0.001, ms => 1, s => 1000 }->{$unit};
 }
 
 1;

@@ -1,0 +1,356 @@
+#!/usr/bin/perl
+
+# Copyright (C) the limit_sliding authors
+
+# Limits in Redis as load rises: what a request waits, and how many calls it
+# costs, where every request is decided by Redis, where those for one key share
+# calls, and where units are leased; beside a limiter in Lua that makes a call
+# for each, a limit in shared memory, and none.  h2load offers so many requests
+# a second, whether they are answered or not: one worker, one Redis.
+#
+#     redis_load.pl --nginx PATH --module PATH [--rounds N] [--seconds N]
+#         [--rates N,N...] [--data FILE]
+#
+# Fails if a limit is not applied as it is said to be.  Figures are medians over
+# the rounds.  --data is for redis_load.gp.
+
+use v5.36;
+
+use File::Temp qw(tempdir);
+use FindBin;
+use JSON::PP qw(decode_json);
+use List::Util qw(all first max sum);
+
+use lib "$FindBin::Bin/../lib";
+
+# Of connections, so that keys of their own are never asked for twice at once.
+my $CONNECTIONS = 100;
+
+# Of the rate, to be told of latencies: below that they are those of a queue
+# that grows for as long as one looks.
+my $KEPT_UP = 0.95;
+
+use LimitSliding::Bench;
+
+my %option;
+
+BEGIN {
+    %option = options({ rounds => 3, seconds => 0.8,
+        rates => '1000,5000,10000,20000,30000,40000' }, 'rounds=i',
+        'seconds=f', 'rates=s', 'data=s');
+}
+
+use LimitSliding::Generator;
+use LimitSliding::Peers qw(lua_modules);
+use LimitSliding::Redis ();
+use LimitSliding::Test;
+
+$| = 1;
+
+if (!LimitSliding::Redis::supported()) {
+    print "built without hiredis\n";
+    exit;
+}
+
+my @LUA = lua_modules();
+my @RATES = split /,/, $option{rates};
+
+# In the order of the blocks that redis_load.gp reads.  `sources`: all that may
+# decide, of what the API tells, first what decides most.
+my @WAYS = (
+    { key => 'leased', zone => 'hot', options => 'redis=one lease=auto',
+      sources => [qw(lease redis)] },
+    { key => 'coalesced', zone => 'hot', options => 'redis=one',
+      sources => ['redis'] },
+    { key => 'strict', zone => '$connection', options => 'redis=one',
+      sources => ['redis'] },
+    { key => 'Lua' },
+    { key => 'shared memory', zone => '$connection', options => '' },
+    { key => 'no limit' },
+);
+my @BLOCKS = map { $_->{key} } @WAYS;
+@WAYS = grep { $_->{key} ne 'Lua' } @WAYS if !@LUA;
+
+my $log = tempdir(CLEANUP => 1) . '/log';
+my $redis = LimitSliding::Redis->new->start;
+my $nginx = LimitSliding::Test->new(worker_processes => 1)->start(config());
+
+my %results = measure();
+
+my @lines = $nginx->log_lines(qr/\[(?:error|alert|crit)\]/);
+$nginx->stop;
+$redis->stop;
+warn "logged:\n", map { "$_\n" } @lines[0 .. (@lines > 5 ? 4 : $#lines)]
+    if @lines;
+
+# Rates at which the tool, and NGINX itself, are not what is measured.
+my @rates = grep { kept_up('no limit', $_) } @RATES;
+die "not even $RATES[0] requests a second are possible here\n" if !@rates;
+
+print_tables();
+print_ratios();
+blocks($option{data}, map { block($_) } @BLOCKS);
+
+# ---- configuration ----
+
+sub config() {
+    my $load = join '', map { "load_module $_;\n" } @LUA;
+    my ($lua, $zones, $locations) = ('') x 3;
+
+    for my $i (0 .. $#WAYS) {
+        my $way = $WAYS[$i];
+        my $limit = '';
+
+        if ($way->{zone}) {
+            $zones .= "limit_sliding_zone $way->{zone} zone=$i:8m"
+                . " rate=4000000r/h $way->{options};\n";
+            $limit = "limit_sliding zone=$i;";
+        } elsif ($way->{key} eq 'Lua') {
+            $lua = "lua_package_path '$FindBin::Bin/?.lua;;';";
+            $limit = "access_by_lua_block { require('limiter').limit("
+                . "{ 'unix:@{[ $redis->path ]}' },"
+                . " 'lua:' .. ngx.var.connection, 3600000, 4000000) }";
+        }
+        $locations .= "location = /$i { empty_gif; $limit }\n";
+    }
+
+    return <<"CONF";
+$load
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    error_log %%DIR%%/error.log error;
+    limit_sliding_log_level off;
+    $lua
+    limit_sliding_redis one {
+        server   unix:@{[ $redis->path ]};
+        timeout  1s;
+        on_error deny;
+    }
+    $zones
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        $locations
+        location = /limits { limit_sliding_api; }
+    }
+}
+CONF
+}
+
+# ---- measuring ----
+
+# { way => { rate => { figure => [of each round] } } }
+sub measure() {
+    my %results;
+
+    # connections, and scripts
+    for my $i (0 .. $#WAYS) {
+        $nginx->get("/$i") for 1 .. 2;
+    }
+
+    for (1 .. $option{rounds}) {
+        for my $rate (@RATES) {
+            for my $i (0 .. $#WAYS) {
+                my $figures = run($i, $rate);
+                push @{ $results{ $WAYS[$i]{key} }{$rate}{$_} }, $figures->{$_}
+                    for keys %$figures;
+            }
+        }
+    }
+
+    return %results;
+}
+
+# A round of one way, the i-th, at one rate.
+sub run($i, $rate) {
+    my $way = $WAYS[$i];
+    my @pids = (($nginx->workers)[0], $redis->pid);
+
+    my %decided = decided($i);
+    my @cpu = map { cpu_us($_) } @pids;
+    my $calls = $redis->calls;
+
+    my $figures = h2load(url => 'http://127.0.0.1:' . $nginx->port . "/$i",
+        rate => $rate, connections => $CONNECTIONS,
+        seconds => $option{seconds}, log => $log);
+
+    my $requests = $figures->{requests};
+    $figures->{nginx} = (cpu_us($pids[0]) - $cpu[0]) / $requests;
+    $figures->{redis} = (cpu_us($pids[1]) - $cpu[1]) / $requests;
+    $figures->{cpu} = $figures->{nginx} + $figures->{redis};
+    $figures->{calls} = ($redis->calls - $calls) / $requests;
+
+    my %now = decided($i);
+    $decided{$_} = $now{$_} - $decided{$_} for keys %now;
+    check($way, $figures, %decided);
+
+    return $figures;
+}
+
+# What the zone of a way has decided so far, by what decided it.
+sub decided($i) {
+    return if !$WAYS[$i]{zone};
+    my $zone = decode_json($nginx->get('/limits')->{body})->{zones}{$i};
+    return (passed => $zone->{passed}, %{ $zone->{sources} // {} });
+}
+
+# Dies unless requests were let pass, each by what the way stands for.  One in
+# a hundred may fail, as they do where Redis gets no CPU for a second.
+sub check($way, $figures, %decided) {
+    my ($requests, $calls) = @$figures{qw(requests calls)};
+    my $shares = sub { all { abs($_ - 1) <= 0.01 } @_ };
+
+    die "$way->{key}: $figures->{refused} of the requests were refused\n"
+        if !$shares->(1 - $figures->{refused});
+    die "$way->{key}: $calls calls a request\n"
+        if $way->{key} eq 'Lua' ? !$shares->($calls)
+            : $way->{sources} ? $calls == 0 : $calls > 0;
+    return if !$way->{zone};
+
+    die "$way->{key}: $requests requests, $decided{passed} let pass\n"
+        if !$shares->($decided{passed} / $requests);
+    return if !$way->{sources};
+
+    my @by = @decided{ @{ $way->{sources} } };
+    die "$way->{key}: $by[0] of $requests decided by $way->{sources}[0]\n"
+        if $by[0] < $requests / 2;
+    my $by = sum(@by);
+    die "$way->{key}: $by of $requests decided by @{ $way->{sources} }\n"
+        if !$shares->($by / $requests);
+}
+
+# ---- printing ----
+
+sub median_of($way, $rate, $figure) {
+    return median(@{ $results{$way}{$rate}{$figure} });
+}
+
+sub kept_up($way, $rate) {
+    return $results{$way} && median_of($way, $rate, 'achieved') >= $KEPT_UP;
+}
+
+# Of what was measured in the same round.
+sub ratio_of($own, $other, $rate, $figure) {
+    return ratio(map { $results{$_}{$rate}{$figure} } $own, $other);
+}
+
+# True if it was so in every round: else it may be chance.
+sub always_more($own, $other, $rate, $figure) {
+    my ($more, $less) = map { $results{$_}{$rate}{$figure} } $own, $other;
+    return all { $more->[$_] > $less->[$_] } 0 .. $#$more;
+}
+
+sub print_tables() {
+    print "### Limits in Redis as load rises\n\n",
+        "One worker of NGINX, one Redis on a unix socket, h2load on the same"
+        . " machine with $CONNECTIONS\nconnections, which offers a rate whether"
+        . " requests are answered or not.  Medians of\n$option{rounds} rounds"
+        . " of $option{seconds} s, [min max].  Leased (`lease=auto`) and"
+        . " coalesced are for one hot key;\nstrict, shared memory and Lua have"
+        . " a key for each connection, so that each request is a\ndecision"
+        . " of its own.\n\n";
+
+    my @beyond = grep { !kept_up('no limit', $_) } @RATES;
+
+    print 'Not even h2load and an NGINX without a limit keep up with ',
+        join(' and ', map { thousands($_) } @beyond), " a second:\nthat is not"
+        . " shown.\n" if @beyond;
+    print 'Where less than ', 100 * $KEPT_UP, '% of the rate was answered'
+        . " latencies are left out, as those of a queue that\ngrows.  How much"
+        . " each way can do at most is seen better with requests as fast as"
+        . "\nthey are answered, in the tables of `make bench-redis`.\n\n";
+
+    print_table('Answered, of what was offered', sub ($way, $rate) {
+        spread($results{$way}{$rate}{achieved}, '%.2f')
+    });
+    print_table('Latency, p50 / p99 in ms', sub ($way, $rate) {
+        kept_up($way, $rate) && sprintf '%.2f / %.2f',
+            map { median_of($way, $rate, $_) } qw(p50 p99)
+    });
+    print_table('Calls of Redis a request', sub ($way, $rate) {
+        sprintf '%.4f', median_of($way, $rate, 'calls')
+    });
+    print_table('CPU, us a request, NGINX + Redis', sub ($way, $rate) {
+        sprintf '%.1f + %.1f',
+            map { median_of($way, $rate, $_) } qw(nginx redis)
+    });
+}
+
+# A cell is (way, rate) -> text, or nothing.
+sub print_table($title, $cell) {
+    print "#### $title\n\n";
+    table([ 'requests/s offered', map { $_->{key} } @WAYS ],
+        map {
+            my $rate = $_;
+            [ thousands($rate), map { $cell->($_->{key}, $rate) || '-' } @WAYS ]
+        } @rates);
+}
+
+sub print_ratios() {
+    my $top = sub ($way) {
+        my $beyond = first { !kept_up($way, $_) } @rates;
+        max grep { !$beyond || $_ < $beyond } @rates;
+    };
+    my @own = grep { $results{$_} } qw(leased coalesced strict);
+
+    my $most = $top->('Lua');
+    say '- Highest of these rates that is kept up with: ', join(', ', map {
+        my $rate = $top->($_->{key});
+        "$_->{key} " . ($rate ? thousands($rate) : 'none')
+            . ($_->{zone} && $rate && $most
+                ? sprintf ' (%g x Lua)', $rate / $most : '')
+    } @WAYS), '.';
+
+    for my $rate ($rates[0], $rates[-1] > $rates[0] ? $rates[-1] : ()) {
+        say '- Calls a request at ', thousands($rate), ' a second: ',
+            join(', ', map { sprintf "$_ %.2g",
+                median_of($_, $rate, 'calls') } @own), '.';
+    }
+    print_lua(@own) if $results{Lua};
+    say '';
+}
+
+# Beside Lua, at the highest rate which all keep up with, and wherever that
+# answers sooner.
+sub print_lua(@own) {
+    my @common = grep { my $rate = $_; all { kept_up($_, $rate) } @own, 'Lua' }
+        @rates;
+    return if !@common;
+
+    my $rate = $common[-1];
+    say '- Beside Lua, at ', thousands($rate), ' a second: ', join('; ', map {
+        my $own = $_;
+        sprintf "$own %.2f x its p50, %.2f x its p99, %.2f x its CPU,"
+            . ' %.2g x its calls',
+            map { ratio_of($own, 'Lua', $rate, $_) } qw(p50 p99 cpu calls)
+    } @own), '.';
+
+    for my $own (@own) {
+        my @sooner = map {
+            my $rate = $_;
+            map { sprintf '%.2f x its %s at %s',
+                    1 / ratio_of($own, 'Lua', $rate, $_), $_, thousands($rate) }
+                grep { always_more($own, 'Lua', $rate, $_) } qw(p50 p99)
+        } @common;
+        say "- Lua answers sooner than $own: ", join(', ', @sooner), '. ',
+            {   coalesced => 'A request that comes while a call for its key is'
+                    . ' under way waits for that and then for its own.',
+                strict    => 'A request may wait for the turn of the event loop'
+                    . ' to end, and for others to fill its call.',
+                leased    => 'The requests that find no units wait for a call,'
+                    . ' all together.',
+            }->{$own} if @sooner;
+    }
+}
+
+# Rows of a way for gnuplot: rate, p50, p99, calls a request; NaN where there
+# is nothing to be told.
+sub block($way) {
+    return [ map {
+        my $rate = $_;
+        my $kept_up = kept_up($way, $rate);
+        [ $rate, map({ $kept_up ? median_of($way, $rate, $_) : 'NaN' }
+                qw(p50 p99)),
+            $results{$way} ? median_of($way, $rate, 'calls') : 'NaN' ]
+    } @rates ];
+}
