@@ -80,6 +80,8 @@ for my $case (@CASES) {
     print "### \u$case->{name}\n\n";
     print_table($results, @ways);
     print_ratios($case, $results, @ways);
+    say_in_short($results, @ways)
+        if $case->{keys} && $case->{workers} == 1;
     push @blocks, [ map { data_row($_, $results->{ $_->{key} }) }
         grep { $_->{own} ne $_->{key} } @ways ];
 }
@@ -312,6 +314,14 @@ sub print_ratios($case, $results, @ways) {
         : 'None is clearly ahead of limit_sliding.';
     say 'Ahead, or by chance: ', join('; ', @maybe), '.' if @maybe;
     print "\n";
+}
+
+sub say_in_short($results, @ways) {
+    print "In short: with 100,000 keys, a request takes so many times the CPU"
+        . " that it takes without a\nlimit: ", join(', ', map {
+            sprintf '%s %.2f', name($_),
+                median(@{ $results->{ $_->{key} }{times} })
+        } grep { $_->{key} ne $_->{own} } @ways), ".\n\n";
 }
 
 # In what a peer does better than limit_sliding, by a percent at least; of that,

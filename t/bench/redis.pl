@@ -114,6 +114,7 @@ for my $case (@CASES) {
 
     print_table($case, \%results);
     print_ratios($case, \%results);
+    say_in_short($case, \%results);
     print_ceilings(\%results) if $results{'ceiling-0'};
 
     next if !$case->{hot} || !$results{lease} || !$results{memory};
@@ -409,6 +410,22 @@ sub print_ratios($case, $results) {
     }
 
     say join "\n", map({ "- $_" } @lines, @behind), '' if @lines;
+}
+
+sub say_in_short($case, $results) {
+    my ($unix, $lease, $memory, $lua)
+        = @$results{qw(unix lease memory lua-unix)};
+
+    if ($case->{hot} && $unix && $lease && $memory) {
+        printf "In short: one hot key in Redis leaves %.2f times the requests"
+            . " a second of a limit in shared\nmemory, %.2f times with"
+            . " leases.\n\n", rates($unix, $memory), rates($lease, $memory);
+    } elsif ($case->{keys} > 1 && $unix && $lua) {
+        printf "In short: with a decision of Redis for each request NGINX"
+            . " answers %.1f times as many as with\na limiter in Lua, at %.2f"
+            . " times the CPU of NGINX and Redis.\n\n", rates($unix, $lua),
+            ratio(cpu($unix), cpu($lua));
+    }
 }
 
 sub print_ceilings($results) {

@@ -258,7 +258,7 @@ sub print_tables() {
     print 'Where less than ', 100 * $KEPT_UP, '% of the rate was answered'
         . " latencies are left out, as those of a queue that\ngrows.  How much"
         . " each way can do at most is seen better with requests as fast as"
-        . "\nthey are answered, in the tables of `make bench-redis`.\n\n";
+        . "\nthey are answered, above.\n\n";
 
     print_table('Answered, of what was offered', sub ($way, $rate) {
         spread($results{$way}{$rate}{achieved}, '%.2f')
