@@ -8,6 +8,7 @@ use POSIX ();
 use Test::More;
 
 use LimitSliding::Cluster;
+use LimitSliding::Exact;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -20,15 +21,7 @@ my $WORKERS     = 4;
 
 my $cluster = LimitSliding::Cluster->new->start;
 
-# name => settings, by which $LIMIT requests pass at once
-my %zones = (
-    counter   => '',
-    precision => 'precision=10',
-    log       => 'algorithm=log',
-    fixed     => 'algorithm=fixed',
-    tokens    => 'algorithm=token_bucket',
-    leaky     => 'algorithm=leaky_bucket burst=' . ($LIMIT - 1),
-);
+my %zones = zones($LIMIT);
 
 sub config() {
     my $servers = $cluster->servers;
@@ -89,20 +82,10 @@ CONF
 
 my @nginx = map { LimitSliding::Test->new->start(config()) } 1 .. 2;
 
-# Sends the requests to both. Returns how often each path had which outcome,
-# and how often it was from which source.
+# Sends the requests to both; outcomes, and how many each source decided.
 sub run($requests, %options) {
-    my (%outcomes, %sources);
-    $nginx[0]->load(connections => $CONNECTIONS, %options,
-        requests => $requests, beside => [ $nginx[1] ],
-        each => sub ($i, $status, $head) {
-            my ($outcome) = $head =~ /^X-Status: (\w+)/m;
-            my ($source) = $head =~ /^X-Source: (\w+)/m;
-            die "status $status" if !defined $outcome || $status !~ /200|429/;
-            $outcomes{ $requests->[$i] }{$outcome}++;
-            $sources{$source}++;
-        });
-    return (\%outcomes, \%sources);
+    return outcomes(\@nginx, 'X-Source', $requests,
+        connections => $CONNECTIONS, %options);
 }
 
 # Runs it in a process beside this one, until the other is done.

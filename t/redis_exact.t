@@ -6,6 +6,7 @@ use v5.36;
 use List::Util qw(max min shuffle);
 use Test::More;
 
+use LimitSliding::Exact;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -17,15 +18,7 @@ my $CONNECTIONS = 128;
 
 my $redis = LimitSliding::Redis->new->start;
 
-# name => settings, by which $LIMIT requests pass at once
-my %zones = (
-    counter   => '',
-    precision => 'precision=10',
-    log       => 'algorithm=log',
-    fixed     => 'algorithm=fixed',
-    tokens    => 'algorithm=token_bucket',
-    leaky     => 'algorithm=leaky_bucket burst=' . ($LIMIT - 1),
-);
+my %zones = zones($LIMIT);
 
 # Windows of 30 days, in which nothing comes back while the test runs; an hour
 # is for the counter that needs it least.
@@ -100,28 +93,10 @@ CONF
 
 my @nginx = map { LimitSliding::Test->new->start(config()) } 1 .. 2;
 
-# Sends the requests to both instances. Returns, for each path, how often it
-# had which outcome, { path => { PASSED => 3, ... } }, 'lost' where there was
-# no response; and how many each worker answered.
+# Sends the requests to both; outcomes, and how many each worker answered.
 sub run($requests, %options) {
-    my (%outcomes, %workers);
-    my $statuses = $nginx[0]->load(connections => $CONNECTIONS, %options,
-        requests => $requests, beside => [ $nginx[1] ],
-        each => sub ($i, $status, $head) {
-            my $request = $requests->[$i];
-            my $path = ref $request ? $request->[0] : $request;
-            my ($outcome) = $head =~ /^X-Status: (\w+)/m;
-            die "status $status: $path" if !defined $outcome
-                || ($status == 429) != ($outcome eq 'REJECTED')
-                || $status != 429 && $status != 200;
-            $outcomes{$path}{$outcome}++;
-            $workers{$1}++ if $head =~ /^X-Worker: (\d+)/m;
-        });
-    for my $i (grep { !defined $statuses->[$_] } 0 .. $#$statuses) {
-        my $request = $requests->[$i];
-        $outcomes{ ref $request ? $request->[0] : $request }{lost}++;
-    }
-    return (\%outcomes, \%workers);
+    return outcomes(\@nginx, 'X-Worker', $requests,
+        connections => $CONNECTIONS, %options);
 }
 
 sub remaining($path) {

@@ -14,12 +14,13 @@ my %of;
 
 for my $line (`'$simulate'`) {
     chomp $line;
-    my ($key, $mode, $calls, $over, $under) = split /\t/, $line;
-    $of{$key}{$mode} = { calls => $calls, over => $over, under => $under };
+    my ($key, $mode, $calls, $over, $under, $lapsed) = split /\t/, $line;
+    $of{$key}{$mode} = { calls => $calls, over => $over, under => $under,
+        lapsed => $lapsed };
 }
 
 is $?, 0, 'it has run';
-is keys %of, 6, 'keys';
+is keys %of, 8, 'keys';
 
 for my $key (sort keys %of) {
     my $mode = $of{$key};
@@ -36,10 +37,15 @@ for my $key (sort keys %of) {
         "$key, coalesced: no more calls";
     cmp_ok $mode->{leased}{calls}, '<=', $mode->{coalesced}{calls},
         "$key, leased: no more than that";
+    cmp_ok $mode->{leased}{lapsed}, '<', 1,
+        "$key, leased: less than 1% lapses";
 }
 
 cmp_ok $of{hot}{leased}{calls}, '<', 1 / 200, 'hot: a call for 200 requests';
 cmp_ok $of{'many nodes'}{leased}{calls}, '<', 1 / 4,
     'many nodes: 16 requests a second and node, a call for 4 of them';
+
+cmp_ok $of{'a few a second'}{leased}{calls}, '<', 1 / 2,
+    'a few a second: 5 requests a second and node, a call for 2 of them';
 
 done_testing;

@@ -21,22 +21,6 @@ constexpr uint64_t kRetries = 512;
 /* In one of so many a lease is taken over that is still being written. */
 constexpr uint64_t kPatience = 64;
 
-/*
- * Between two readings of NGINX's clock, which is the kernel's coarse one: each
- * is late by up to a tick, of at most 10 ms, and rounded; and clocks drift.
- */
-constexpr uint64_t kMarginMs = 12;
-
-constexpr unsigned kLimitBits = 23;
-
-/* As in the script. */
-constexpr uint64_t kEpochsPerWindow = 16;
-constexpr uint64_t kEpochMs = 1000;
-
-constexpr uint64_t kHorizonMs = 250;
-constexpr uint64_t kHorizonsPerPart = 128;
-constexpr uint64_t kShareOfRest = 32;
-
 } // namespace
 
 struct limit_sliding_leases_s {
@@ -107,100 +91,6 @@ bool find_victim(const limit_sliding_leases_t *leases, uint64_t hash,
     return found->lease != nullptr;
 }
 
-/* May units be spent without asking Redis? */
-bool is_known(const Terms &terms, uint64_t now_ms)
-{
-    return now_ms < terms.known_ms + LIMIT_SLIDING_LEASE_MS
-           && now_ms < terms.until_ms;
-}
-
-uint64_t parts(const limit_sliding_policy_t &policy)
-{
-    return policy.algorithm == LIMIT_SLIDING_COUNTER
-               ? std::max(policy.precision, 1u)
-               : 1;
-}
-
-bool is_bucket(const limit_sliding_policy_t &policy)
-{
-    return policy.algorithm == LIMIT_SLIDING_TOKEN_BUCKET;
-}
-
-/*
- * When units that Redis granted are to be spent: in the part of the window in
- * which they count, or, of a bucket, in the epoch in which they were granted
- * and the next one; so long they do not run off there.
- */
-void set_part(const limit_sliding_policy_t &policy, uint64_t now_ms,
-              uint64_t sent_ms, Terms *terms)
-{
-    uint64_t rest_ms;
-
-    if (is_bucket(policy)) {
-        uint64_t epoch_ms
-            = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
-
-        terms->part = now_ms / epoch_ms;
-        rest_ms = 2 * epoch_ms - now_ms % epoch_ms;
-
-    } else {
-        uint64_t position = now_ms * parts(policy) % policy.window_ms;
-
-        terms->part = now_ms * parts(policy) / policy.window_ms;
-        rest_ms = (policy.window_ms - position) / parts(policy);
-    }
-
-    terms->until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
-}
-
-uint64_t limit(const Terms &terms)
-{
-    return terms.numbers >> kLimitBits;
-}
-
-/* Do units of the one count as those of the other? */
-bool is_same(const Terms &a, const Terms &b)
-{
-    return a.part == b.part && limit(a) == limit(b);
-}
-
-/* The same as a number: where a claim's units were spent. */
-uint64_t origin(const Terms &terms)
-{
-    return terms.part * (uint64_t{LIMIT_SLIDING_LIMIT_MAX} + 1) + limit(terms);
-}
-
-uint64_t remaining(const Terms &terms)
-{
-    return terms.numbers & ((uint64_t{1} << kLimitBits) - 1);
-}
-
-/* How long the present part lasts, whose beginnings are a part apart. */
-uint64_t rest_ms(const Terms &terms, uint64_t part_ms, uint64_t now_ms)
-{
-    return now_ms < terms.until_ms
-               ? terms.until_ms - now_ms
-               : part_ms - (now_ms - terms.until_ms) % part_ms;
-}
-
-uint64_t demand(const limit_sliding_policy_t &policy, const Found &found,
-                uint64_t needed, uint64_t now_ms)
-{
-    const Terms &terms = found.terms;
-    uint64_t left = Lease::units(found.word);
-    uint64_t part_ms = policy.window_ms / parts(policy);
-    uint64_t elapsed_ms = now_ms > terms.known_ms ? now_ms - terms.known_ms : 1;
-    uint64_t horizon_ms = std::min(kHorizonMs, part_ms / kHorizonsPerPart);
-    uint64_t used = terms.granted - std::min(left, terms.granted) + needed;
-
-    if (!is_bucket(policy) && horizon_ms > 0) {
-        horizon_ms = std::min(horizon_ms, rest_ms(terms, part_ms, now_ms));
-    }
-
-    return std::min({used * horizon_ms / elapsed_ms, 2 * used,
-                     remaining(terms) / kShareOfRest});
-}
-
 /* Takes them: while a lease was written, another worker has found none. */
 uint64_t units_elsewhere(const limit_sliding_leases_t *leases, uint64_t hash,
                          const Lease *but, const Terms &terms)
@@ -267,7 +157,8 @@ uint32_t limit_sliding_leases_want(const limit_sliding_leases_t *leases,
     }
 
     if (size == LIMIT_SLIDING_LEASE_AUTO) {
-        wanted = demand(*claim->policy, found, needed, now_ms);
+        wanted = demand(*claim, found.terms, Lease::units(found.word), needed,
+                        now_ms);
     }
 
     uint64_t held
@@ -297,8 +188,11 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
     for (uint64_t i = 0; i < kRetries; i++) {
         Found found;
         uint64_t left = 0;
+        uint64_t since_ms = kAgesMs;
 
         if (find(leases, hash, 0, &found)) {
+            since_ms = sent_ms - std::min(sent_ms, found.terms.known_ms);
+
             if (is_same(found.terms, terms)) {
                 left = Lease::units(found.word);
 
@@ -325,7 +219,7 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
 
         held += left + units_elsewhere(leases, hash, found.lease, terms);
         held = std::min(held, kUnits);
-        terms.granted = held;
+        terms.past = std::min(since_ms, kAgesMs) << kUnitBits | held;
 
         if (found.lease->write(hash, word, terms)
             && found.lease->exchange(word, word + held)) {

@@ -49,7 +49,9 @@ int limit_sliding_leases_can(const limit_sliding_claim_t *claim);
  * is how many a lease has, or LIMIT_SLIDING_LEASE_AUTO: then those that the
  * key's demand on this node since the last time would use up in a 128th of
  * the window (or of its part), or in 250 ms; at most twice what it was, and
- * at most a 32nd of what Redis has left.
+ * at most a 32nd of what Redis has left.  A lone request, which says little,
+ * is asked as much again for if it came within twice that time of the last
+ * one, and within four times of the one before; else nothing.
  */
 uint32_t limit_sliding_leases_want(const limit_sliding_leases_t *leases,
     const limit_sliding_claim_t *claim, uint32_t size, uint32_t needed,

@@ -11,21 +11,9 @@
 
 #include "lease.h"
 #include "mix.hpp"
+#include "terms.hpp"
 
 namespace limit_sliding {
-
-/* Of 48 bits each. */
-struct Terms {
-    uint64_t part;     /* of the window, in which the units count */
-    uint64_t until_ms; /* it ends */
-    uint64_t known_ms; /* when Redis was asked */
-    uint64_t reset_ms; /* of a verdict, as a time */
-    uint64_t numbers;  /* the limit in force, and what Redis had left */
-    uint64_t granted;  /* units that were in the lease then */
-};
-
-constexpr unsigned kUnitBits = 23;
-constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
 
 constexpr size_t kTerms = sizeof(Terms) / sizeof(uint64_t);
 
@@ -77,7 +65,7 @@ public:
     {
         const uint64_t values[kTerms]
             = {terms.part,     terms.until_ms, terms.known_ms,
-               terms.reset_ms, terms.numbers,  terms.granted};
+               terms.reset_ms, terms.numbers,  terms.past};
 
         bool is_ours = replace(&check_, word, check(hash, word, values));
 
@@ -100,7 +88,8 @@ public:
     /* Of whatever key; one that was granted nothing is not worth to be kept. */
     bool is_in_use(uint64_t now_ms) const
     {
-        return load(5) > 0 && now_ms < known_ms() + LIMIT_SLIDING_LEASE_MS;
+        return units(load(5)) > 0
+               && now_ms < known_ms() + LIMIT_SLIDING_LEASE_MS;
     }
 
 private:

@@ -96,12 +96,13 @@ static void
 ngx_http_limit_sliding_json_redis(ngx_http_limit_sliding_text_t *text,
     ngx_http_limit_sliding_redis_t *redis)
 {
+    ngx_str_t                         *topology, *on_error;
     ngx_uint_t                         i;
     ngx_http_limit_sliding_server_t   *servers;
     ngx_http_limit_sliding_traffic_t   traffic;
 
-    static char  *topologies[] = { "standalone", "sentinel", "cluster" };
-    static char  *policies[] = { "local", "allow", "deny" };
+    topology = &ngx_http_limit_sliding_topology_words[redis->topology];
+    on_error = &ngx_http_limit_sliding_on_error_words[redis->on_error];
 
     ngx_http_limit_sliding_print_json(text, &redis->name);
     ngx_http_limit_sliding_print(text, ":{\"servers\":[");
@@ -115,13 +116,12 @@ ngx_http_limit_sliding_json_redis(ngx_http_limit_sliding_text_t *text,
 
     ngx_http_limit_sliding_redis_traffic(redis, &traffic);
 
-    ngx_http_limit_sliding_print(text, "],\"topology\":\"%s\","
-                                 "\"on_error\":\"%s\",\"timeout_ms\":%M,"
+    ngx_http_limit_sliding_print(text, "],\"topology\":\"%V\","
+                                 "\"on_error\":\"%V\",\"timeout_ms\":%M,"
                                  "\"breaker\":\"%s\",\"breaker_opened\":%uA,"
                                  "\"failed_calls\":%uA,"
                                  "\"leased\":%uA",
-                                 topologies[redis->topology],
-                                 policies[redis->on_error], redis->timeout,
+                                 topology, on_error, redis->timeout,
                                  limit_sliding_breaker_is_open(
                                                       &redis->shared->breaker)
                                  ? "open" : "closed",

@@ -14,9 +14,12 @@
 
 
 static ngx_int_t ngx_http_limit_sliding_leased(
-    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_wait_t *wait);
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t nlocal, ngx_uint_t nremote);
 static ngx_int_t ngx_http_limit_sliding_known(
-    ngx_http_limit_sliding_ctx_t *ctx, ngx_http_limit_sliding_wait_t *wait);
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t nlocal, ngx_uint_t nremote);
+static ngx_http_limit_sliding_wait_t *ngx_http_limit_sliding_get_wait(
+    ngx_http_request_t *r, ngx_http_limit_sliding_ctx_t *ctx,
+    ngx_uint_t nlocal, ngx_uint_t nremote);
 static ngx_int_t ngx_http_limit_sliding_await(ngx_http_request_t *r,
     ngx_http_limit_sliding_wait_t *wait);
 static void ngx_http_limit_sliding_await_handler(ngx_http_request_t *r);
@@ -57,25 +60,13 @@ ngx_int_t
 ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t n)
 {
-    size_t                            i;
-    ngx_int_t                         rc;
-    ngx_uint_t                        nlocal;
-    limit_sliding_claim_t            *claims;
-    ngx_http_limit_sliding_wait_t    *wait;
-    ngx_http_limit_sliding_remote_t  *remote;
+    size_t                          i;
+    ngx_int_t                       rc;
+    ngx_uint_t                      nlocal, nremote;
+    limit_sliding_claim_t          *claims;
+    ngx_http_limit_sliding_wait_t  *wait;
 
     claims = &ctx->claims[ctx->nclaims];
-
-    wait = ctx->wait;
-
-    if (wait == NULL) {
-        wait = ngx_pcalloc(r->pool, sizeof(ngx_http_limit_sliding_wait_t));
-        if (wait == NULL) {
-            return NGX_ERROR;
-        }
-
-        ctx->wait = wait;
-    }
 
     nlocal = 0;
 
@@ -83,21 +74,21 @@ ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
         nlocal++;
     }
 
-    remote = claims[nlocal].remote;
+    nremote = n - nlocal;
 
-    wait->redis = remote->zone->redis;
-    wait->nlocal = nlocal;
-    wait->nremote = n - nlocal;
-    wait->waiter.claims = claims + nlocal;
-
-    if (ngx_http_limit_sliding_lease(wait->waiter.claims, wait->nremote)) {
-        return ngx_http_limit_sliding_leased(ctx, wait);
+    if (ngx_http_limit_sliding_lease(claims + nlocal, nremote)) {
+        return ngx_http_limit_sliding_leased(ctx, nlocal, nremote);
     }
 
-    rc = ngx_http_limit_sliding_known(ctx, wait);
+    rc = ngx_http_limit_sliding_known(ctx, nlocal, nremote);
 
     if (rc != NGX_OK) {
         return rc;
+    }
+
+    wait = ngx_http_limit_sliding_get_wait(r, ctx, nlocal, nremote);
+    if (wait == NULL) {
+        return NGX_ERROR;
     }
 
     if (nlocal) {
@@ -108,8 +99,8 @@ ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
         }
     }
 
-    rc = ngx_http_limit_sliding_ask(wait->redis, wait->waiter.claims,
-                                    wait->nremote, &wait->waiter);
+    rc = ngx_http_limit_sliding_ask(wait->redis, wait->waiter.claims, nremote,
+                                    &wait->waiter);
 
     if (rc == NGX_OK) {
         return ngx_http_limit_sliding_await(r, wait);
@@ -123,34 +114,29 @@ ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_limit_sliding_leased(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_http_limit_sliding_wait_t *wait)
+    ngx_uint_t nlocal, ngx_uint_t nremote)
 {
     size_t                  i;
-    ngx_uint_t              n;
-    limit_sliding_claim_t  *claims;
+    limit_sliding_claim_t  *claims, *remotes;
 
     claims = &ctx->claims[ctx->nclaims];
+    remotes = claims + nlocal;
 
-    if (wait->nlocal) {
-        i = limit_sliding_acquire(claims, wait->nlocal, ctx->now_ms);
+    if (nlocal) {
+        i = limit_sliding_acquire(claims, nlocal, ctx->now_ms);
 
         if (claims[i].outcome != LIMIT_SLIDING_ADMITTED) {
-            ngx_http_limit_sliding_lease_return(wait->waiter.claims,
-                                                wait->nremote);
-            return ngx_http_limit_sliding_decided(ctx, wait->nlocal,
-                                                  &claims[i]);
+            ngx_http_limit_sliding_lease_return(remotes, nremote);
+            return ngx_http_limit_sliding_decided(ctx, nlocal, &claims[i]);
         }
     }
 
-    ngx_http_limit_sliding_keep_warm(wait->waiter.claims, wait->nremote,
-                                     ctx->now_ms);
-    ngx_http_limit_sliding_lease_tell(wait->waiter.claims, wait->nremote);
+    ngx_http_limit_sliding_keep_warm(remotes, nremote, ctx->now_ms);
+    ngx_http_limit_sliding_lease_tell(remotes, nremote);
 
-    n = wait->nlocal + wait->nremote;
+    i = limit_sliding_describing(claims, nlocal + nremote, ctx->now_ms);
 
-    i = limit_sliding_describing(claims, n, ctx->now_ms);
-
-    return ngx_http_limit_sliding_decided(ctx, n, &claims[i]);
+    return ngx_http_limit_sliding_decided(ctx, nlocal + nremote, &claims[i]);
 }
 
 
@@ -158,7 +144,7 @@ ngx_http_limit_sliding_leased(ngx_http_limit_sliding_ctx_t *ctx,
 
 static ngx_int_t
 ngx_http_limit_sliding_known(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_http_limit_sliding_wait_t *wait)
+    ngx_uint_t nlocal, ngx_uint_t nremote)
 {
     ngx_uint_t                        i, nknown;
     limit_sliding_claim_t            *claims, *claim, known;
@@ -169,8 +155,8 @@ ngx_http_limit_sliding_known(ngx_http_limit_sliding_ctx_t *ctx,
     claims = &ctx->claims[ctx->nclaims];
     nknown = 0;
 
-    for (i = 0; i < wait->nremote; i++) {
-        claim = &claims[wait->nlocal + i];
+    for (i = 0; i < nremote; i++) {
+        claim = &claims[nlocal + i];
         remote = claim->remote;
 
         if (!limit_sliding_refusals_find(remote->zone->refusals,
@@ -209,6 +195,37 @@ ngx_http_limit_sliding_known(ngx_http_limit_sliding_ctx_t *ctx,
 
     return ngx_http_limit_sliding_decided(ctx, nknown,
               &claims[limit_sliding_describing(claims, nknown, ctx->now_ms)]);
+}
+
+
+/* What is for a request that has to wait, and for its next waits. */
+
+static ngx_http_limit_sliding_wait_t *
+ngx_http_limit_sliding_get_wait(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t nlocal, ngx_uint_t nremote)
+{
+    limit_sliding_claim_t            *remotes;
+    ngx_http_limit_sliding_wait_t    *wait;
+    ngx_http_limit_sliding_remote_t  *remote;
+
+    if (ctx->wait == NULL) {
+        ctx->wait = ngx_pcalloc(r->pool,
+                                sizeof(ngx_http_limit_sliding_wait_t));
+        if (ctx->wait == NULL) {
+            return NULL;
+        }
+    }
+
+    wait = ctx->wait;
+    remotes = &ctx->claims[ctx->nclaims + nlocal];
+    remote = remotes->remote;
+
+    wait->redis = remote->zone->redis;
+    wait->nlocal = nlocal;
+    wait->nremote = nremote;
+    wait->waiter.claims = remotes;
+
+    return wait;
 }
 
 

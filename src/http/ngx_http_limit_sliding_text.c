@@ -17,6 +17,8 @@
 #define NGX_HTTP_LIMIT_SLIDING_TEXT_PRINT   1024
 
 
+static void ngx_http_limit_sliding_print_quoted(
+    ngx_http_limit_sliding_text_t *text, ngx_str_t *s, ngx_uint_t json);
 static u_char *ngx_http_limit_sliding_text_reserve(
     ngx_http_limit_sliding_text_t *text, size_t len);
 static void ngx_http_limit_sliding_text_advance(
@@ -66,6 +68,26 @@ void
 ngx_http_limit_sliding_print_json(ngx_http_limit_sliding_text_t *text,
     ngx_str_t *s)
 {
+    ngx_http_limit_sliding_print_quoted(text, s, 1);
+}
+
+
+/* As above, the value of a label of Prometheus. */
+
+void
+ngx_http_limit_sliding_print_label(ngx_http_limit_sliding_text_t *text,
+    ngx_str_t *s)
+{
+    ngx_http_limit_sliding_print_quoted(text, s, 0);
+}
+
+
+/* They differ in controls, of which a label escapes only the end of a line. */
+
+static void
+ngx_http_limit_sliding_print_quoted(ngx_http_limit_sliding_text_t *text,
+    ngx_str_t *s, ngx_uint_t json)
+{
     u_char  *p, *src, *last;
 
     src = s->data;
@@ -83,47 +105,13 @@ ngx_http_limit_sliding_print_json(ngx_http_limit_sliding_text_t *text,
             *p++ = '\\';
             *p++ = *src++;
 
-        } else if (*src < ' ' || *src == '<' || *src == 0x7f) {
+        } else if (json && (*src < ' ' || *src == '<' || *src == 0x7f)) {
 
             /* "<", so that it may stand in a page */
 
             p = ngx_sprintf(p, "\\u%04xd", *src++);
 
-        } else {
-            p = ngx_http_limit_sliding_character(p, &src, last);
-        }
-
-        ngx_http_limit_sliding_text_advance(text, p);
-    }
-
-    ngx_http_limit_sliding_print(text, "\"");
-}
-
-
-/* As above, the value of a label of Prometheus. */
-
-void
-ngx_http_limit_sliding_print_label(ngx_http_limit_sliding_text_t *text,
-    ngx_str_t *s)
-{
-    u_char  *p, *src, *last;
-
-    src = s->data;
-    last = s->data + s->len;
-
-    ngx_http_limit_sliding_print(text, "\"");
-
-    while (src < last) {
-        p = ngx_http_limit_sliding_text_reserve(text, 4);
-        if (p == NULL) {
-            return;
-        }
-
-        if (*src == '"' || *src == '\\') {
-            *p++ = '\\';
-            *p++ = *src++;
-
-        } else if (*src == LF) {
+        } else if (!json && *src == LF) {
             *p++ = '\\';
             *p++ = 'n';
             src++;

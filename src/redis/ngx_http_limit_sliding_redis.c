@@ -257,8 +257,6 @@ ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_node_t *node)
 {
     ngx_http_limit_sliding_redis_t  *redis;
 
-    static char  *policies[] = { "local", "allow", "deny" };
-
     redis = node->redis;
     redis->failed = ngx_current_msec;
 
@@ -275,8 +273,9 @@ ngx_http_limit_sliding_redis_failed(ngx_http_limit_sliding_node_t *node)
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "limit_sliding redis \"%V\" has failed repeatedly, "
-                      "\"on_error %s\" applies until it answers again",
-                      &redis->name, policies[redis->on_error]);
+                      "\"on_error %V\" applies until it answers again",
+                      &redis->name,
+                      &ngx_http_limit_sliding_on_error_words[redis->on_error]);
     }
 }
 

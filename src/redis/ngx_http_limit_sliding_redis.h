@@ -242,6 +242,11 @@ extern ngx_uint_t  ngx_http_limit_sliding_has_redis;
 /* Upper bounds, but for the last one. */
 extern uint32_t  ngx_http_limit_sliding_latencies_us[];
 
+/* By ngx_http_limit_sliding_topology_e and ngx_http_limit_sliding_on_error_e;
+ * an empty one ends them. */
+extern ngx_str_t  ngx_http_limit_sliding_topology_words[];
+extern ngx_str_t  ngx_http_limit_sliding_on_error_words[];
+
 /* block */
 char *ngx_http_limit_sliding_redis_block(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis);

@@ -72,6 +72,22 @@ static ngx_http_limit_sliding_field_t  ngx_http_limit_sliding_fields[] = {
 };
 
 
+ngx_str_t  ngx_http_limit_sliding_topology_words[] = {
+    ngx_string("standalone"),
+    ngx_string("sentinel"),
+    ngx_string("cluster"),
+    ngx_null_string
+};
+
+
+ngx_str_t  ngx_http_limit_sliding_on_error_words[] = {
+    ngx_string("local"),
+    ngx_string("allow"),
+    ngx_string("deny"),
+    ngx_null_string
+};
+
+
 char *
 ngx_http_limit_sliding_redis_field(ngx_conf_t *cf, ngx_command_t *dummy,
     void *conf)
@@ -277,16 +293,9 @@ static char *
 ngx_http_limit_sliding_set_topology(ngx_conf_t *cf, ngx_str_t *value,
     void *field)
 {
-    /* by ngx_http_limit_sliding_topology_e */
-
-    static ngx_str_t  words[] = {
-        ngx_string("standalone"),
-        ngx_string("sentinel"),
-        ngx_string("cluster"),
-        ngx_null_string
-    };
-
-    return ngx_http_limit_sliding_set_word(cf, value, words, field);
+    return ngx_http_limit_sliding_set_word(cf, value,
+                                       ngx_http_limit_sliding_topology_words,
+                                       field);
 }
 
 
@@ -294,16 +303,9 @@ static char *
 ngx_http_limit_sliding_set_on_error(ngx_conf_t *cf, ngx_str_t *value,
     void *field)
 {
-    /* by ngx_http_limit_sliding_on_error_e */
-
-    static ngx_str_t  words[] = {
-        ngx_string("local"),
-        ngx_string("allow"),
-        ngx_string("deny"),
-        ngx_null_string
-    };
-
-    return ngx_http_limit_sliding_set_word(cf, value, words, field);
+    return ngx_http_limit_sliding_set_word(cf, value,
+                                       ngx_http_limit_sliding_on_error_words,
+                                       field);
 }
 
 

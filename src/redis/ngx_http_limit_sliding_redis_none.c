@@ -14,6 +14,10 @@ ngx_uint_t  ngx_http_limit_sliding_has_redis = 0;
 
 uint32_t  ngx_http_limit_sliding_latencies_us[1];
 
+ngx_str_t  ngx_http_limit_sliding_topology_words[1];
+
+ngx_str_t  ngx_http_limit_sliding_on_error_words[1];
+
 
 char *
 ngx_http_limit_sliding_redis_block(ngx_conf_t *cf,

@@ -110,8 +110,8 @@ set origin left(1), top(2)
 set label 3 '{/:Bold leased, by nodes}: units lapsed, requests rejected' \
     at graph 0, graph 1.1
 unset logscale y
-set yrange [0:3.5]
-set ytics ('0%%' 0, '1%%' 1, '2%%' 2, '3%%' 3)
+set yrange [0:1.5]
+set ytics ('0%%' 0, '0.5%%' 0.5, '1%%' 1, '1.5%%' 1.5)
 set key at graph 0.02, graph 0.98 left top vertical samplen 2 Left reverse
 
 plot data index 6 using 1:3 with lines linewidth 2 linecolor rgb coalesced \

@@ -305,13 +305,16 @@ report_small(void)
         uint32_t     nodes;
         uint32_t     limit;
         double       rate;
+        uint64_t     runs;
     } keys[] = {
-        { "hot", 10, 4000000, 60000 },
-        { "hot, over the limit", 10, 1000000, 20000 },
-        { "many nodes", 1000, 1000000, 16000 },
-        { "at the limit", 100, 1000000, 16667 },
-        { "many nodes, over the limit", 1000, 1000000, 30000 },
-        { "a low limit", 100, 1000, 100 }
+        { "hot", 10, 4000000, 60000, 1 },
+        { "hot, over the limit", 10, 1000000, 20000, 1 },
+        { "many nodes", 1000, 1000000, 16000, 1 },
+        { "at the limit", 100, 1000000, 16667, 1 },
+        { "many nodes, over the limit", 1000, 1000000, 30000, 1 },
+        { "a low limit", 100, 1000, 100, 1 },
+        { "sparse", 100, 8000, 20, 40 },
+        { "a few a second", 10, 10000, 50, 10 }
     };
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
@@ -321,14 +324,16 @@ report_small(void)
         config.nodes = keys[i].nodes;
         config.limit = keys[i].limit;
 
-        sample(&config, keys[i].rate, 1, 1, r);
+        sample(&config, keys[i].rate, keys[i].runs, 1, r);
 
         for (way_t way = 0; way <= WAY_LEASED; way++) {
-            printf("%s\t%s\t%.6f\t%lu\t%.6f\n", keys[i].name, way_names[way],
+            printf("%s\t%s\t%.6f\t%lu\t%.6f\t%.6f\n", keys[i].name, way_names[way],
                    ratio(r[way].calls, r[way].requests),
                    (unsigned long) r[way].over,
                    less((double) r[way].admitted,
-                        (double) r[WAY_STRICT].admitted));
+                        (double) r[WAY_STRICT].admitted),
+                   PERCENT * ratio(r[way].taken - r[way].admitted,
+                                   r[way].taken));
         }
     }
 }

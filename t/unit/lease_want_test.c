@@ -9,6 +9,7 @@
 #define AUTO LIMIT_SLIDING_LEASE_AUTO
 #define LIMIT 1000
 #define KEY 7
+#define MARGIN_MS 12 /* for clocks, at the end of a part */
 
 static const told_t usual = {SERVER_MS, LIMIT, 900, 5000};
 
@@ -114,7 +115,7 @@ static void follows_demand(void **state)
     assert_int_equal(wanted(&plenty, DAY_MS, 100, 0), 200);
 
     /* slow keys */
-    assert_int_equal(wanted(&plenty, DAY_MS, 1, 251), 0);
+    assert_int_equal(wanted(&plenty, DAY_MS, 2, 501), 0);
     assert_int_equal(wanted(&plenty, DAY_MS, 3, 100000), 0);
 
     /* a 128th of a short window: 10 s have 78 ms, 100 ms have none */
@@ -131,12 +132,60 @@ static void follows_demand(void **state)
     assert_int_equal(wanted(&last, DAY_MS, 100, 125), 200);
 }
 
+/* For a request of that cost that comes alone, as the last two did. */
+static uint32_t wanted_alone(uint32_t cost, uint64_t window_ms,
+                             uint64_t before_ms, uint64_t after_ms)
+{
+    limit_sliding_leases_t *leases = make_leases(1);
+    limit_sliding_policy_t policy = fixed_of(window_ms);
+    limit_sliding_claim_t claim = lease_claim(&policy, KEY, cost);
+    told_t told = {SERVER_MS, LIMIT_MAX, LIMIT_MAX, 0};
+    uint32_t units;
+
+    lease_add(leases, &claim, told, 0, NOW_MS - before_ms, NOW_MS - before_ms);
+    lease_add(leases, &claim, told, 0, NOW_MS, NOW_MS + 1);
+    units = limit_sliding_leases_want(leases, &claim, AUTO, cost,
+                                      NOW_MS + after_ms);
+    free(leases);
+
+    return units;
+}
+
+static void needs_three_requests(void **state)
+{
+    told_t plenty = {SERVER_MS, LIMIT_MAX, LIMIT_MAX, 0};
+
+    (void)state;
+
+    /* two may come by chance */
+    assert_int_equal(wanted(&plenty, DAY_MS, 1, 1), 0);
+
+    /* three of them in a second, the last two in half of it: one more */
+    assert_int_equal(wanted_alone(1, DAY_MS, 10, 1), 1);
+    assert_int_equal(wanted_alone(1, DAY_MS, 500, 500), 1);
+    assert_int_equal(wanted_alone(1, DAY_MS, 750, 250), 1);
+    assert_int_equal(wanted_alone(1, DAY_MS, 751, 250), 0);
+    assert_int_equal(wanted_alone(1, DAY_MS, 10, 501), 0);
+    assert_int_equal(wanted_alone(1, DAY_MS, 1ull << 26, 1), 0);
+    assert_int_equal(wanted_alone(1, DAY_MS, 5, UINT64_MAX - NOW_MS), 0);
+
+    /* in shorter windows, within four times the 128th of them */
+    assert_int_equal(wanted_alone(1, 12800, 300, 100), 1);
+    assert_int_equal(wanted_alone(1, 12800, 301, 100), 0);
+    assert_int_equal(wanted_alone(1, 12800, 10, 201), 0);
+    assert_int_equal(wanted_alone(1, 100, 1, 1), 0);
+
+    /* of whatever cost */
+    assert_int_equal(wanted_alone(50, DAY_MS, 500, 500), 50);
+    assert_int_equal(wanted_alone(50, DAY_MS, 10, 501), 0);
+}
+
 /* The same bounds at random, and in numbers wide enough for all of them. */
 static void never_asks_for_too_much(void **state)
 {
     static const uint32_t sizes[] = {1, 50, LIMIT_MAX, AUTO};
     uint64_t random = 7;
-    unsigned some = 0;
+    unsigned some = 0, lone = 0;
 
     (void)state;
 
@@ -152,18 +201,26 @@ static void never_asks_for_too_much(void **state)
         told_t told = {random_next(&random) >> 20, LIMIT_MAX,
                        (uint32_t)random_scale(&random, 1, LIMIT_MAX), 0};
         uint64_t parts = 1 + random_below(&random, 60);
-        uint64_t left_ms, elapsed_ms, used, want;
+        uint64_t left_ms, elapsed_ms, used = needed, want;
 
         policy.precision = (uint32_t)parts;
         policy.algorithm = i % 3 ? LIMIT_SLIDING_COUNTER : LIMIT_SLIDING_FIXED;
         parts = i % 3 ? parts : 1;
         left_ms = part_left_ms(policy.window_ms, parts, told.now_ms);
 
+        if (i % 4 == 1) {
+            needed = used = 1;
+            units = 0;
+            lease_add(leases, &claim, told, 0, sent_ms - i % 1000,
+                      sent_ms - i % 1000);
+        }
+
         lease_add(leases, &claim, told, units, sent_ms, sent_ms);
 
         if (now_ms < sent_ms + LEASE_MS / 2 && units > 10) {
             claim.cost = units / 2;
-            units -= lease_spend(leases, &claim, now_ms) ? claim.cost : 0;
+            used += lease_spend(leases, &claim, now_ms) ? claim.cost : 0;
+            claim.cost = 1;
         }
 
         want = limit_sliding_leases_want(leases, &claim, size, needed, now_ms);
@@ -172,15 +229,19 @@ static void never_asks_for_too_much(void **state)
         if (size != AUTO) {
             assert_in_range(want, 0, size);
         } else if (want > 0) {
-            used = needed + (claim.cost > 1 ? claim.cost : 0);
             elapsed_ms = now_ms > sent_ms ? now_ms - sent_ms : 1;
-            assert_in_range(want, 1, 2 * used);
+            assert_in_range(want, 1, used > 1 ? 2 * used : 1);
             assert_in_range(want, 1, told.remaining / 32);
+
+            /* a lone request has twice the time */
+            lone += used == 1;
+            used += used == 1;
+
             assert_true((unsigned __int128)want * elapsed_ms <= used * 250);
             assert_true(want * elapsed_ms
                         <= used * (policy.window_ms / parts / 128));
 
-            if (elapsed_ms < left_ms && now_ms >= sent_ms) {
+            if (elapsed_ms + MARGIN_MS < left_ms && now_ms >= sent_ms) {
                 assert_true(want * elapsed_ms
                             <= used * (left_ms - elapsed_ms));
             }
@@ -190,6 +251,7 @@ static void never_asks_for_too_much(void **state)
     }
 
     assert_in_range(some, 30000, 300000);
+    assert_in_range(lone, 300, 300000);
 }
 
 /* Nothing but its own units is spent, whatever time it is said to be. */
@@ -229,6 +291,7 @@ int main(void)
         cmocka_unit_test(keeps_what_is_in_use),
         cmocka_unit_test(fills_up_to_a_fixed_size),
         cmocka_unit_test(follows_demand),
+        cmocka_unit_test(needs_three_requests),
         cmocka_unit_test(never_asks_for_too_much),
         cmocka_unit_test(survives_any_time),
     };
