@@ -373,8 +373,7 @@ ngx_int_t ngx_http_limit_sliding_client_variable(ngx_http_request_t *r,
 
 /* log */
 void ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
-    uint64_t now_ms);
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
 void ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
     uint64_t now_ms);

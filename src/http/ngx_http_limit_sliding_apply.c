@@ -19,7 +19,7 @@ ngx_http_limit_sliding_reject(ngx_http_request_t *r,
 {
     ctx->status = NGX_HTTP_LIMIT_SLIDING_REJECTED;
 
-    ngx_http_limit_sliding_log_rejected(r, lscf, ctx->described, ctx->now_ms);
+    ngx_http_limit_sliding_log_rejected(r, lscf, ctx);
 
     if (ngx_http_limit_sliding_add_retry_after(r, lscf->headers, ctx)
         != NGX_OK)
@@ -48,7 +48,7 @@ ngx_http_limit_sliding_would_reject(ngx_http_request_t *r,
 {
     ctx->status = NGX_HTTP_LIMIT_SLIDING_REJECTED_DRY_RUN;
 
-    ngx_http_limit_sliding_log_rejected(r, lscf, ctx->described, ctx->now_ms);
+    ngx_http_limit_sliding_log_rejected(r, lscf, ctx);
 }
 
 

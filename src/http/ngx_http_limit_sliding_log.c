@@ -27,17 +27,20 @@ static ngx_uint_t               ngx_http_limit_sliding_log_omitted;
 static ngx_http_log_handler_pt  ngx_http_limit_sliding_next_log_handler;
 
 
+/* ctx->described is the claim that rejected the request. */
+
 void
 ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
-    ngx_http_limit_sliding_conf_t *lscf, limit_sliding_claim_t *claim,
-    uint64_t now_ms)
+    ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx)
 {
     char                             *dry_run;
+    limit_sliding_claim_t            *claim;
     limit_sliding_verdict_t           verdict;
     ngx_http_limit_sliding_zone_t    *zone;
     ngx_http_limit_sliding_limit_t   *limit;
     ngx_http_limit_sliding_remote_t  *remote;
 
+    claim = ctx->described;
     limit = claim->data;
     zone = limit->zone;
 
@@ -64,7 +67,7 @@ ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
                       dry_run, &zone->redis->name, &zone->name);
 
     } else {
-        limit_sliding_claim_describe(claim, now_ms, &verdict);
+        limit_sliding_claim_describe(claim, ctx->now_ms, &verdict);
 
         ngx_log_error(lscf->log_level, r->connection->log, 0,
                       "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
