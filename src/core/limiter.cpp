@@ -45,8 +45,7 @@ Table<WordSlots> table_of(const limit_sliding_claim_t &claim,
     return History(claim, time_of(claim, now_ms));
 }
 
-using Result = Table<WordSlots>::Result;
-
+template <class Result>
 void conclude(limit_sliding_claim_t *claim, const Result &result)
 {
     claim->state = result.state;
@@ -74,7 +73,7 @@ template <class Algorithm>
                                     uint64_t now_ms)
 {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
-    Result result;
+    Table<WordSlots>::Result result;
 
     if (!table_of(*claim, algorithm)
              .update_ready(WordStep{algorithm, claim->cost}, &result)) {
@@ -85,18 +84,38 @@ template <class Algorithm>
     conclude(claim, result);
 }
 
-[[gnu::noinline]] void consume_events(limit_sliding_claim_t *claim,
-                                      uint64_t now_ms)
+[[gnu::noinline, gnu::flatten]] void consume_events_anywhere(
+    limit_sliding_claim_t *claim, uint64_t now_ms)
 {
-    History::Result result = history_of(*claim, now_ms).update(claim->cost);
+    History history(*claim, time_of(*claim, now_ms));
 
-    claim->state = result.state;
-    claim->outcome = result.outcome;
+    conclude(claim, history.update(claim->cost));
+}
+
+/* All inline, so that what is read once stays in registers. */
+[[gnu::noinline, gnu::flatten]] void consume_events(
+    limit_sliding_claim_t *claim, uint64_t now_ms)
+{
+    History history(*claim, time_of(*claim, now_ms), true);
+    History::Result result;
+
+    if (!history.update_ready(claim->cost, &result)) {
+        consume_events_anywhere(claim, now_ms);
+        return;
+    }
+
+    conclude(claim, result);
 }
 
 [[gnu::always_inline]] inline void consume(limit_sliding_claim_t *claim,
                                            uint64_t now_ms)
 {
+    /* most logs have events elsewhere, which a first attempt would not reach */
+    if (claim->policy->algorithm == LIMIT_SLIDING_LOG) {
+        consume_events_anywhere(claim, now_ms);
+        return;
+    }
+
     if (has_rings(*claim->policy)) {
         consume_events(claim, now_ms);
         return;
@@ -181,8 +200,7 @@ bool is_queued(const limit_sliding_claim_t &claim)
 }
 
 /* Looks at all, then consumes all; false if any rejected. */
-bool consume_all(limit_sliding_claim_t *claims, size_t n,
-                                   uint64_t now_ms)
+bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
 {
     bool admitted = true;
 
