@@ -180,7 +180,34 @@ private:
 
     bool fits(uint32_t cost)
     {
-        return cost <= limit_ && used() <= (limit_ - cost) * clock_.window_ms;
+        if (cost > limit_) {
+            return false;
+        }
+
+        return is_over_before(limit_ - cost)
+               || used() <= (limit_ - cost) * clock_.window_ms;
+    }
+
+    /*
+     * Are all units but the newest `room` over?  Mostly a log tells it by one
+     * event, as most are of one unit.  That must be recent: totals wrap.
+     */
+    bool is_over_before(uint32_t room)
+    {
+        if (!clock_.is_log || count_ <= room) {
+            return false;
+        }
+
+        Event event = at(count_ - 1 - room);
+
+        if (!event.is_valid()) {
+            return false;
+        }
+
+        uint64_t then = event.tick(now_.tick);
+
+        return clock_.is_over(then) && !clock_.is_over(then + clock_.span)
+               && units(event.total(), newest_.total()) <= room;
     }
 
     void describe_open(uint32_t cost, limit_sliding_verdict_t *verdict)
