@@ -44,11 +44,23 @@ public:
            uint32_t limit)
         : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
           time_bits_(time_bits(policy)), is_queue_(is_queue(policy)),
-          burst_(policy.burst), capacity_(capacity_of(policy))
+          burst_(policy.burst)
     {
     }
 
-    uint64_t capacity() const { return capacity_; }
+    /* The division is for bursts that are longer than times are told apart. */
+    uint64_t capacity() const
+    {
+        if (!is_queue_ && burst_ == 0) {
+            return limit_;
+        }
+
+        uint64_t requests = burst_ + uint64_t{is_queue_};
+        uint64_t runs_off = uint64_t{limit_} << (time_bits_ - 2);
+
+        return requests * window_ms_ <= runs_off ? requests
+                                                 : runs_off / window_ms_;
+    }
 
     /* Advances whenever a bucket that was not used since has filled. */
     uint64_t epoch() const { return now_ms_ >> (time_bits_ - 2); }
@@ -82,7 +94,7 @@ public:
         uint64_t before = then(state);
         uint64_t taken = left_of(std::min(before, full()), state);
 
-        if (cost > capacity_ || taken > full() - cost * window_ms_) {
+        if (cost > capacity() || taken > full() - cost * window_ms_) {
             return false;
         }
 
@@ -120,12 +132,12 @@ public:
         verdict->excess = wanted > fits ? thousandths(wanted - fits) : 0;
         verdict->delay_ms = 0;
         verdict->reset_ms
-            = verdict->remaining == capacity_
+            = verdict->remaining == capacity()
                   ? 0
                   : wait_ms(state, taken
-                                       - (capacity_ - verdict->remaining - 1)
+                                       - (capacity() - verdict->remaining - 1)
                                              * window_ms_);
-        verdict->retry_after_ms = cost > capacity_ ? LIMIT_SLIDING_NEVER
+        verdict->retry_after_ms = cost > capacity() ? LIMIT_SLIDING_NEVER
                                   : wanted > full()
                                       ? wait_ms(state, wanted - full())
                                       : 0;
@@ -146,6 +158,11 @@ public:
     /* How long such a request is held back: until those ahead have left. */
     uint64_t delay_ms(uint64_t state, uint32_t cost) const
     {
+        /* most found the queue empty, which takes little to tell */
+        if (requests_of(state) <= uint64_t{cost} << kFractionBits) {
+            return 0;
+        }
+
         return cost == 0 ? 0 : wait_ms(state, ahead_of(state, cost));
     }
 
@@ -173,26 +190,17 @@ private:
     static_assert(LIMIT_SLIDING_LIMIT_MAX
                       < 1u << (kStateBits - kShiftBits - kTimeBitsMax),
                   "a mantissa holds all whole requests");
+    static_assert(LIMIT_SLIDING_LIMIT_MAX <= UINT64_MAX >> kTimeBitsMax,
+                  "what runs off in the longest time fits");
 
     static bool is_queue(const limit_sliding_policy_t &policy)
     {
         return policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
     }
 
-    uint64_t capacity_of(const limit_sliding_policy_t &policy) const
-    {
-        if (!is_queue_ && policy.burst == 0) {
-            return limit_;
-        }
-
-        uint64_t runs_off = (uint64_t{limit_} << (time_bits_ - 2)) / window_ms_;
-
-        return std::min(policy.burst + uint64_t{is_queue_}, runs_off);
-    }
-
     static unsigned bits_of(uint64_t n)
     {
-        return 63 - static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
+        return 63 ^ static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
     }
 
     static unsigned time_bits(const limit_sliding_policy_t &policy)
@@ -210,7 +218,7 @@ private:
         return std::min(requests * window_ms_, uint64_t{1} << (time_bits_ - 2));
     }
 
-    uint64_t full() const { return capacity_ * window_ms_; }
+    uint64_t full() const { return capacity() * window_ms_; }
 
     unsigned mantissa_bits() const
     {
@@ -225,11 +233,18 @@ private:
         return state >> (mantissa_bits() + kShiftBits);
     }
 
+    /* What was used at the state's time, in requests x 2^32. */
+    uint64_t requests_of(uint64_t state) const
+    {
+        uint64_t shift = state >> mantissa_bits() & kShiftMask;
+
+        return (state & mantissa_mask()) << shift;
+    }
+
     /* `used` at the state's time. */
     uint64_t then(uint64_t state) const
     {
-        uint64_t shift = state >> mantissa_bits() & kShiftMask;
-        uint64_t requests = (state & mantissa_mask()) << shift;
+        uint64_t requests = requests_of(state);
         uint64_t fraction = requests & ((1ULL << kFractionBits) - 1);
 
         return (requests >> kFractionBits) * window_ms_
@@ -239,12 +254,9 @@ private:
     /* What is left now of what was used at the state's time. */
     uint64_t left_of(uint64_t taken, uint64_t state) const
     {
-        uint64_t ran_off;
+        uint64_t ran_off = elapsed_ms(state) * limit_;
 
-        return __builtin_mul_overflow(elapsed_ms(state), limit_, &ran_off)
-                       || ran_off > taken
-                   ? 0
-                   : taken - ran_off;
+        return ran_off > taken ? 0 : taken - ran_off;
     }
 
     /* Since the state's time; 0 if another's clock, ahead of ours, made it. */
@@ -275,11 +287,14 @@ private:
               + ((rest << kFractionBits) + window_ms_ - 1) / window_ms_;
         unsigned bits = bits_of(requests);
         unsigned shift = bits > mantissa_bits() ? bits - mantissa_bits() : 0;
+        uint64_t mantissa = rounded_up(requests, shift);
 
-        shift += rounded_up(requests, shift) > mantissa_mask();
+        if (mantissa > mantissa_mask()) {
+            mantissa = rounded_up(requests, ++shift);
+        }
 
-        uint64_t state = (time << kShiftBits | shift) << mantissa_bits()
-                         | rounded_up(requests, shift);
+        uint64_t state
+            = (time << kShiftBits | shift) << mantissa_bits() | mantissa;
 
         return state == 0 ? 1 : state;
     }
@@ -316,7 +331,6 @@ private:
     unsigned time_bits_;
     bool is_queue_;
     uint32_t burst_;
-    uint64_t capacity_;
 };
 
 } // namespace limit_sliding

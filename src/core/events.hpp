@@ -31,9 +31,10 @@ namespace limit_sliding {
  */
 class Events {
 protected:
-    Events(const limit_sliding_claim_t &claim, uint64_t now_ms)
+    /* `brief` to stay in the key's own ring: what is elsewhere makes it torn */
+    Events(const limit_sliding_claim_t &claim, uint64_t now_ms, bool brief)
         : zone_(claim.zone), counts_(counts_of(claim)), hash_(claim.hash),
-          now_(*claim.policy, now_ms), clock_(now_)
+          brief_(brief), now_(*claim.policy, now_ms), clock_(now_)
     {
     }
 
@@ -173,6 +174,11 @@ protected:
     {
         uint64_t number = position / length();
 
+        if (brief_) {
+            torn_ = true;
+            return false;
+        }
+
         if (old_.is_none() || old_number_ != number) {
             Copy copy = table(old_hash(number)).look();
 
@@ -310,6 +316,7 @@ protected:
     limit_sliding_zone_t *zone_;
     limit_sliding_slot_counts_t *counts_;
     uint64_t hash_;
+    bool brief_;
     Clock now_;
 
     /* The key as it was opened last. */

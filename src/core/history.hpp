@@ -31,9 +31,10 @@ namespace limit_sliding {
  */
 class History : private Events {
 public:
-    /* `now_ms` is of the zone's time. */
-    History(const limit_sliding_claim_t &claim, uint64_t now_ms)
-        : Events(claim, now_ms), limit_(claim.limit),
+    /* `now_ms` is of the zone's time; `brief` is for update_ready(). */
+    History(const limit_sliding_claim_t &claim, uint64_t now_ms,
+            bool brief = false)
+        : Events(claim, now_ms, brief), limit_(claim.limit),
           may_evict_(claim.policy->full == LIMIT_SLIDING_EVICT)
     {
     }
@@ -43,7 +44,23 @@ public:
         uint64_t state; /* ADMITTED: tick of the event; REFUSED: ms */
     };
 
-    /* Decides, and records what it admits. */
+    /*
+     * As Table's: decides, and records what it admits, if the key is in its
+     * first line and all that counts in its ring.  Else, or if another request
+     * was faster, returns false: update() does it.
+     */
+    bool update_ready(uint32_t cost, Result *result)
+    {
+        if (cost == 0 || cost > limit_) {
+            return false;
+        }
+
+        Copy copy = table(hash_).find_ready();
+
+        return copy.kind == Copy::confirmed && update_copy(copy, cost, result);
+    }
+
+    /* The same, whatever it takes. */
     Result update(uint32_t cost)
     {
         if (cost == 0 || cost > limit_) {
@@ -51,41 +68,17 @@ public:
         }
 
         for (;;) {
-            uint64_t refused_ms = 0;
-            Copy copy = table(hash_).obtain(
-                step(), may_evict_, now_.tick << kCountBits & Copy::kStateMask,
-                &refused_ms);
+            Result result = {LIMIT_SLIDING_REFUSED, 0};
+            Copy copy = table(hash_).find_ready();
 
-            if (copy.kind == Copy::none) {
-                return {LIMIT_SLIDING_REFUSED, refused_ms};
+            if (copy.kind != Copy::confirmed) {
+                copy = table(hash_).obtain(
+                    step(), may_evict_,
+                    now_.tick << kCountBits & Copy::kStateMask, &result.state);
             }
 
-            if (!open(copy)) {
-                continue;
-            }
-
-            if (is_idle()) {
-                copy_.store(Copy::kDead);
-                continue;
-            }
-
-            bool admitted = fits(cost);
-
-            if (torn_ || !is_same()) {
-                continue;
-            }
-
-            if (!admitted) {
-                return {LIMIT_SLIDING_REJECTED, 0};
-            }
-
-            switch (record(cost, &refused_ms)) {
-            case kRecorded:
-                return {LIMIT_SLIDING_ADMITTED, clock_.tick};
-            case kRefused:
-                return {LIMIT_SLIDING_REFUSED, refused_ms};
-            case kLost:
-                break;
+            if (copy.kind == Copy::none || update_copy(copy, cost, &result)) {
+                return result;
             }
         }
     }
@@ -146,11 +139,75 @@ public:
     }
 
 private:
+    /* False: it has changed meanwhile, the caller looks again. */
+    bool update_copy(Copy copy, uint32_t cost, Result *result)
+    {
+        if (!open(copy)) {
+            return false;
+        }
+
+        if (is_idle()) {
+            copy_.store(Copy::kDead);
+            return false;
+        }
+
+        bool admitted = fits(cost);
+
+        if (torn_ || !is_same()) {
+            return false;
+        }
+
+        if (!admitted) {
+            *result = {LIMIT_SLIDING_REJECTED, 0};
+            return true;
+        }
+
+        uint64_t refused_ms = 0;
+
+        switch (record(cost, &refused_ms)) {
+        case kRecorded:
+            *result = {LIMIT_SLIDING_ADMITTED, clock_.tick};
+            return true;
+        case kRefused:
+            *result = {LIMIT_SLIDING_REFUSED, refused_ms};
+            return true;
+        default:
+            return false;
+        }
+    }
+
     uint64_t full() const { return limit_ * clock_.window_ms; }
 
     bool fits(uint32_t cost)
     {
-        return cost <= limit_ && used() <= (limit_ - cost) * clock_.window_ms;
+        if (cost > limit_) {
+            return false;
+        }
+
+        return is_over_before(limit_ - cost)
+               || used() <= (limit_ - cost) * clock_.window_ms;
+    }
+
+    /*
+     * Are all units but the newest `room` over?  Mostly a log tells it by one
+     * event, as most are of one unit.  That must be recent: totals wrap.
+     */
+    bool is_over_before(uint32_t room)
+    {
+        if (!clock_.is_log || count_ <= room) {
+            return false;
+        }
+
+        Event event = at(count_ - 1 - room);
+
+        if (!event.is_valid()) {
+            return false;
+        }
+
+        uint64_t then = event.tick(now_.tick);
+
+        return clock_.is_over(then) && !clock_.is_over(then + clock_.span)
+               && units(event.total(), newest_.total()) <= room;
     }
 
     void describe_open(uint32_t cost, limit_sliding_verdict_t *verdict)
@@ -240,6 +297,10 @@ private:
 
         if (clock_.is_over(event.tick(now_.tick))) {
             return true;
+        }
+
+        if (brief_) {
+            return false;
         }
 
         Copy copy = table(old_hash(position / length()))

@@ -14,6 +14,7 @@ using limit_sliding::Bucket;
 using limit_sliding::Copy;
 using limit_sliding::Counter;
 using limit_sliding::counts_of;
+using limit_sliding::Fixed;
 using limit_sliding::has_rings;
 using limit_sliding::History;
 using limit_sliding::Table;
@@ -44,68 +45,93 @@ Table<WordSlots> table_of(const limit_sliding_claim_t &claim,
     return History(claim, time_of(claim, now_ms));
 }
 
-using Result = Table<WordSlots>::Result;
-
-/*
- * Out of line, and with everything made anew: what most requests do has its
- * values in registers then, none of them in memory for a call.
- */
-template <class Algorithm>
-[[gnu::noinline]] Result consume_anywhere(const limit_sliding_claim_t &claim,
-                                          uint64_t now_ms)
+template <class Result>
+void conclude(limit_sliding_claim_t *claim, const Result &result)
 {
-    Algorithm algorithm(*claim.policy, time_of(claim, now_ms), claim.limit);
-
-    return table_of(claim, algorithm)
-        .update(WordStep{algorithm, claim.cost},
-                claim.policy->full == LIMIT_SLIDING_EVICT);
-}
-
-template <class Algorithm>
-[[gnu::always_inline]] inline void consume_word(limit_sliding_claim_t *claim,
-                                                uint64_t now_ms,
-                                                const Algorithm &algorithm)
-{
-    Result result;
-
-    if (!table_of(*claim, algorithm)
-             .update_ready(WordStep{algorithm, claim->cost}, &result)) {
-        result = consume_anywhere<Algorithm>(*claim, now_ms);
-    }
-
     claim->state = result.state;
     claim->outcome = result.outcome;
 }
 
-/* Out of line, for the sake of the plain counter. */
-[[gnu::noinline]] void consume_other(limit_sliding_claim_t *claim,
-                                     uint64_t now_ms)
+/*
+ * Out of line, and with everything made anew: what most requests do has its
+ * values in registers then, none of them in memory for a call, nor saved.
+ */
+template <class Algorithm>
+[[gnu::noinline]] void consume_anywhere(limit_sliding_claim_t *claim,
+                                        uint64_t now_ms)
 {
-    if (has_rings(*claim->policy)) {
-        History::Result result = history_of(*claim, now_ms).update(claim->cost);
+    Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
 
-        claim->state = result.state;
-        claim->outcome = result.outcome;
+    conclude(claim, table_of(*claim, algorithm)
+                        .update(WordStep{algorithm, claim->cost},
+                                claim->policy->full == LIMIT_SLIDING_EVICT));
+}
+
+/* Each out of line: none saves registers for what another does. */
+template <class Algorithm>
+[[gnu::noinline]] void consume_word(limit_sliding_claim_t *claim,
+                                    uint64_t now_ms)
+{
+    Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
+    Table<WordSlots>::Result result;
+
+    if (!table_of(*claim, algorithm)
+             .update_ready(WordStep{algorithm, claim->cost}, &result)) {
+        consume_anywhere<Algorithm>(claim, now_ms);
         return;
     }
 
-    with_algorithm(
-        *claim->policy, time_of(*claim, now_ms), claim->limit,
-        [&](const auto &algorithm) { consume_word(claim, now_ms, algorithm); });
+    conclude(claim, result);
+}
+
+[[gnu::noinline, gnu::flatten]] void consume_events_anywhere(
+    limit_sliding_claim_t *claim, uint64_t now_ms)
+{
+    History history(*claim, time_of(*claim, now_ms));
+
+    conclude(claim, history.update(claim->cost));
+}
+
+/* All inline, so that what is read once stays in registers. */
+[[gnu::noinline, gnu::flatten]] void consume_events(
+    limit_sliding_claim_t *claim, uint64_t now_ms)
+{
+    History history(*claim, time_of(*claim, now_ms), true);
+    History::Result result;
+
+    if (!history.update_ready(claim->cost, &result)) {
+        consume_events_anywhere(claim, now_ms);
+        return;
+    }
+
+    conclude(claim, result);
 }
 
 [[gnu::always_inline]] inline void consume(limit_sliding_claim_t *claim,
                                            uint64_t now_ms)
 {
-    if (claim->policy->algorithm != LIMIT_SLIDING_COUNTER
-        || has_rings(*claim->policy)) {
-        consume_other(claim, now_ms);
+    /* most logs have events elsewhere, which a first attempt would not reach */
+    if (claim->policy->algorithm == LIMIT_SLIDING_LOG) {
+        consume_events_anywhere(claim, now_ms);
         return;
     }
 
-    consume_word(
-        claim, now_ms,
-        Counter(*claim->policy, time_of(*claim, now_ms), claim->limit));
+    if (has_rings(*claim->policy)) {
+        consume_events(claim, now_ms);
+        return;
+    }
+
+    switch (claim->policy->algorithm) {
+    case LIMIT_SLIDING_FIXED:
+        consume_word<Fixed>(claim, now_ms);
+        return;
+    case LIMIT_SLIDING_TOKEN_BUCKET:
+    case LIMIT_SLIDING_LEAKY_BUCKET:
+        consume_word<Bucket>(claim, now_ms);
+        return;
+    default:
+        consume_word<Counter>(claim, now_ms);
+    }
 }
 
 /* Decides without consuming. */
@@ -173,12 +199,8 @@ bool is_queued(const limit_sliding_claim_t &claim)
            && is_admitted(claim) && !claim.look;
 }
 
-/*
- * Looks at all, then consumes all; false if any rejected.  Out of line, as is
- * longest_wait(), for the sake of requests with one limit.
- */
-[[gnu::noinline]] bool consume_all(limit_sliding_claim_t *claims, size_t n,
-                                   uint64_t now_ms)
+/* Looks at all, then consumes all; false if any rejected. */
+bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
 {
     bool admitted = true;
 
@@ -208,8 +230,8 @@ bool is_queued(const limit_sliding_claim_t &claim)
     return admitted;
 }
 
-[[gnu::noinline]] size_t longest_wait(const limit_sliding_claim_t *claims,
-                                      size_t n, uint64_t now_ms)
+size_t longest_wait(const limit_sliding_claim_t *claims, size_t n,
+                    uint64_t now_ms)
 {
     size_t longest = n;
     uint64_t longest_ms = 0;
@@ -230,6 +252,15 @@ bool is_queued(const limit_sliding_claim_t &claim)
     return longest;
 }
 
+/* Out of line, for the sake of requests with one limit. */
+[[gnu::noinline]] size_t acquire_all(limit_sliding_claim_t *claims, size_t n,
+                                     uint64_t now_ms)
+{
+    return consume_all(claims, n, now_ms)
+               ? limit_sliding_tightest(claims, n, now_ms)
+               : longest_wait(claims, n, now_ms);
+}
+
 } // namespace
 
 size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
@@ -240,9 +271,7 @@ size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
         return 0;
     }
 
-    return consume_all(claims, n, now_ms)
-               ? limit_sliding_tightest(claims, n, now_ms)
-               : longest_wait(claims, n, now_ms);
+    return acquire_all(claims, n, now_ms);
 }
 
 size_t limit_sliding_describing(const limit_sliding_claim_t *claims, size_t n,

@@ -51,6 +51,23 @@ public:
     /* The key's state; 0 if it has none. */
     uint64_t look_state() const { return look().bare_state(); }
 
+    /* The key's copy in its first line if it needs no more than a state. */
+    Copy find_ready() const
+    {
+        uint64_t line = key_.line(0);
+
+        for (unsigned j = 0; j < Line::kSlots; j++) {
+            Slot &slot = slots_.slot(line, j);
+            uint64_t tag = slot.tag.load();
+
+            if (tag::same_time(tag, tag_)) {
+                return Copy::read(slot, tag);
+            }
+        }
+
+        return {};
+    }
+
     /* Does the slot, of whatever key, hold a state that counts? */
     template <class Step>
     bool is_live(Slot &slot, const Step &step) const
@@ -121,21 +138,6 @@ protected:
                 return copy;
             }
         }
-    }
-
-    /* The key's copy in a line if it needs no more than another state. */
-    Copy find_ready(uint64_t line) const
-    {
-        for (unsigned j = 0; j < Line::kSlots; j++) {
-            Slot &slot = slots_.slot(line, j);
-            uint64_t tag = slot.tag.load();
-
-            if (tag::same_time(tag, tag_)) {
-                return Copy::read(slot, tag);
-            }
-        }
-
-        return {};
     }
 
     /* The key's first copy. */

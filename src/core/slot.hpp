@@ -147,7 +147,10 @@ struct Copy {
     /* Replaces the state, in the tag's generation, if it is still as seen. */
     bool store(uint64_t next)
     {
-        if (!slot->state.compare_exchange_strong(state, in_generation(next))) {
+        /* of a local what was seen may stay in a register */
+        uint64_t seen = state;
+
+        if (!slot->state.compare_exchange_strong(seen, in_generation(next))) {
             return false;
         }
 
@@ -159,7 +162,9 @@ struct Copy {
     /* Replaces the tag if it is still as seen. */
     bool retag(uint64_t next)
     {
-        if (!slot->tag.compare_exchange_strong(tag, next)) {
+        uint64_t seen = tag;
+
+        if (!slot->tag.compare_exchange_strong(seen, next)) {
             return false;
         }
 

@@ -46,6 +46,7 @@ public:
     {
     }
 
+    using Places<Slots>::find_ready;
     using Places<Slots>::look;
     using Places<Slots>::look_state;
     using Places<Slots>::is_live;
@@ -64,7 +65,7 @@ public:
     template <class Step>
     [[gnu::always_inline]] bool update_ready(const Step &step, Result *result)
     {
-        Copy copy = find_ready(key_.line(0));
+        Copy copy = find_ready();
 
         if (copy.kind != Copy::confirmed) {
             return false;
@@ -120,11 +121,12 @@ public:
 
     /*
      * The key's copy, with this state if it is new.  If there is none, tells
-     * for how many ms there will be no place for it.
+     * for how many ms there will be no place for it.  Out of line: callers have
+     * found most keys before.
      */
     template <class Step>
-    Copy obtain(const Step &step, bool may_evict, uint64_t state,
-                uint64_t *refused_ms)
+    [[gnu::noinline]] Copy obtain(const Step &step, bool may_evict,
+                                  uint64_t state, uint64_t *refused_ms)
     {
         for (;;) {
             Copy copy = find();
@@ -169,7 +171,6 @@ public:
 
 private:
     using Places<Slots>::find;
-    using Places<Slots>::find_ready;
     using Places<Slots>::first_to_expire;
     using Places<Slots>::inspect;
     using Places<Slots>::key_;

@@ -132,14 +132,12 @@ ngx_http_limit_sliding_run_single(ngx_http_request_t *r,
         return ngx_http_limit_sliding_reject(r, lscf, ctx);
     }
 
-    if (group->leaky) {
+    if (group->leaky && limit_sliding_claim_delay_ms(claim, ctx->now_ms)) {
         delay = ngx_http_limit_sliding_delay(r, lscf, ctx, 0);
 
-        if (delay) {
-            ngx_http_limit_sliding_tally(group->limits->zone,
-                                         LIMIT_SLIDING_COUNT_DELAYED);
-            return ngx_http_limit_sliding_suspend(r, ctx, delay);
-        }
+        ngx_http_limit_sliding_tally(group->limits->zone,
+                                     LIMIT_SLIDING_COUNT_DELAYED);
+        return ngx_http_limit_sliding_suspend(r, ctx, delay);
     }
 
     ngx_http_limit_sliding_tally(group->limits->zone,

@@ -331,19 +331,32 @@ ngx_http_limit_sliding_limit_digits(ngx_http_request_t *r,
 }
 
 
-/* *text is of n's digits at p.  A fifth of what ngx_sprintf() takes. */
+/*
+ * *text is of n's digits at p.  Two at a time: ngx_sprintf() takes several
+ * times as many instructions.
+ */
 
 u_char *
 ngx_http_limit_sliding_number(u_char *p, uint64_t n, ngx_str_t *text)
 {
-    u_char  *digit, digits[NGX_INT64_LEN];
+    u_char             *digit, digits[NGX_INT64_LEN];
+    static const char   pairs[] =
+        "00010203040506070809" "10111213141516171819"
+        "20212223242526272829" "30313233343536373839"
+        "40414243444546474849" "50515253545556575859"
+        "60616263646566676869" "70717273747576777879"
+        "80818283848586878889" "90919293949596979899";
 
-    digit = digits + sizeof(digits);
+    digit = digits + sizeof(digits) - 2;
 
-    do {
-        *--digit = (u_char) ('0' + n % 10);
-        n /= 10;
-    } while (n);
+    while (n >= 100) {
+        ngx_memcpy(digit, &pairs[2 * (n % 100)], 2);
+        digit -= 2;
+        n /= 100;
+    }
+
+    ngx_memcpy(digit, &pairs[2 * n], 2);
+    digit += (n < 10);
 
     text->data = p;
     text->len = digits + sizeof(digits) - digit;
@@ -356,11 +369,22 @@ ngx_int_t
 ngx_http_limit_sliding_push(ngx_http_request_t *r, char *name, size_t len,
     ngx_str_t *value)
 {
+    ngx_list_t       *list;
     ngx_table_elt_t  *h;
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NGX_ERROR;
+    list = &r->headers_out.headers;
+
+    /* ngx_list_push(), without a call while there is room */
+
+    if (list->last->nelts < list->nalloc) {
+        h = list->last->elts;
+        h += list->last->nelts++;
+
+    } else {
+        h = ngx_list_push(list);
+        if (h == NULL) {
+            return NGX_ERROR;
+        }
     }
 
     h->hash = 1;
