@@ -47,6 +47,7 @@ my @OWN = (
     [ 'log of 100', 'log', 2_000, 100 ],
 );
 
+my $FEW  = 20;            # keys at a time, of many requests each
 my $KEYS = 20_000;        # in Redis, and in HAProxy
 
 # Redis's script of a limiter in Lua has no more to keep than a counter.
@@ -124,31 +125,38 @@ http {
 CONF
 }
 
-# With full=deny a key that there is no room for is rejected.  Some keys at a
-# time, whose requests are of different milliseconds as there are more keys in
-# between than NGINX serves in one.
+# With full=deny a key that there is no room for is rejected.
 sub own_keys($row, $bytes) {
     my (undef, $algorithm, $keys, $requests) = @$row;
     my $nginx = nginx("limit_sliding_zone \$uri zone=one:1m full=deny"
             . " rate=${requests}r/h algorithm=$algorithm;",
         'limit_sliding zone=one; limit_sliding_log_level off;');
-    my $at_a_time = $requests > 1 ? 200 : $keys;
+    my @paths = map { path($bytes, $_) } 1 .. $keys;
     my $held = 0;
 
-    for (my $first = 0; $first < $keys; $first += $at_a_time) {
-        my @paths = map { path($bytes, $_) } $first .. $first + $at_a_time - 1;
-        my $statuses = $nginx->load(connections => 4, pipeline => 25,
-            requests => [ (@paths) x $requests ]);
-        my %passed;
-        $passed{ $_ % @paths }++
-            for grep { $statuses->[$_] == 200 } 0 .. $#$statuses;
-        my $whole = grep { $_ == $requests } values %passed;
+    while (my @some = splice @paths, 0, $requests > 1 ? $FEW : $keys) {
+        my $whole = whole_keys($nginx, $requests, @some);
         $held += $whole;
-        last if $requests > 1 && $whole == 0;
+        last if $whole == 0;
     }
 
     $nginx->stop;
     return checked($row->[0], $held, $keys);
+}
+
+# Of these, those of which all requests passed.  A log tells requests apart by
+# their millisecond.
+sub whole_keys($nginx, $requests, @paths) {
+    my %passed;
+
+    for (1 .. $requests) {
+        my $statuses = $nginx->load(connections => 1, pipeline => 100,
+            requests => \@paths);
+        $passed{$_}++ for grep { $statuses->[$_] == 200 } 0 .. $#paths;
+        sleep 0.001 if $requests > 1;
+    }
+
+    return scalar grep { $_ == $requests } values %passed;
 }
 
 # Those that give up the key that was not used for longest: the newest keys are

@@ -126,13 +126,13 @@ sub measure($self, %opt) {
     $self->_control('-i', 'on');
     # what is done once for each connection, or after a pause
     $self->_requests($client, 3, $key, %opt);
-    $self->_control('-z');
+    # -z would leave some of it
+    $self->_dump;
     $self->_requests($client, $opt{requests}, $key, %opt);
-
-    $self->_control('-d');
+    my $total = $self->_dump;
     $self->_control('-i', 'off');
 
-    return $self->_total / $opt{requests};
+    return $total / $opt{requests};
 }
 
 sub _connect($self, $n) {
@@ -189,8 +189,9 @@ sub _control($self, @words) {
         or die "callgrind_control failed\n";
 }
 
-# What the last dump has counted.
-sub _total($self) {
+# What was counted since the last time, or since it began.
+sub _dump($self) {
+    $self->_control('-d');
     my $file = "$self->{dir}/out." . ++$self->{dumps};
 
     open my $out, '<', $file or die "$file: $!";
