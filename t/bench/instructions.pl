@@ -15,6 +15,7 @@
 use v5.36;
 
 use FindBin;
+use List::Util qw(max min);
 
 use lib "$FindBin::Bin/../lib";
 
@@ -229,11 +230,14 @@ sub say_of_passed($added) {
 sub say_of_rejected($added) {
     my $all = range($added, 'counter', 'reject');
     my $bare = range($added, 'counter, `headers off`', 'reject');
+    my @others = map { range($added, $_->{name}, 'reject') =~ /[\d.]+/g }
+        grep { $_->{own} && $_->{key} ne 'counter' } @ROWS;
 
-    say "A rejection by `counter` adds $all what one by limit_req does, as it"
-        . " comes with a\n`Retry-After` that has to be worked out; $bare with"
-        . " `limit_sliding_headers off`, as our\nlimits run in the access"
-        . " phase, limit_req's in the one before.\n";
+    printf "A rejection by `counter` adds %s what one by limit_req does, one by"
+        . " other algorithms\n%.2f to %.2f x, as it comes with a `Retry-After`"
+        . " that has to be worked out; %s with\n`limit_sliding_headers off`, as"
+        . " our limits run in the access phase, limit_req's in the\none"
+        . " before.\n\n", $all, min(@others), max(@others), $bare;
     say "In short: a limit of `counter` adds "
         . range($added, 'counter', 'pass')
         . " the instructions that limit_req adds\nto a request that passes,"

@@ -90,10 +90,11 @@ sub compare_shared() {
 
     my @behind = map { sprintf '%s %.2f x', $_->[0], $_->[1] / $standard->[1]
     } grep { $_->[1] <= $standard->[1] } @results[0 .. $#OWN];
-    print "Of a key ours keep a hash, so its length is no matter.";
-    print '  Behind limit_req: ', join(', ', @behind), ": each part of a window"
-        . " has a count,\nand a log the time of each request." if @behind;
-    print "\n\n";
+    say "Of a key ours keep a hash, so its length is no matter.";
+    say 'Behind limit_req: ', join(', ', @behind),
+        ": each part\nof a window has a count, and a log the time of each"
+        . " request." if @behind;
+    print "\n";
     printf "In short: a megabyte holds %.1f times as many keys as limit_req's"
         . " with `counter`, `fixed`,\n`token_bucket` or `leaky_bucket`.\n\n",
         median(map { $results[$_][1] / $standard->[1] } 0 .. 3);
@@ -195,7 +196,7 @@ sub checked($name, $held, $keys) {
 
 # A table has room for a number of keys, not of bytes: how much HAProxy grows.
 sub haproxy_keys($bytes) {
-    my $haproxy = start_haproxy(limit => 'pass');
+    my $haproxy = start_haproxy(limit => 'pass', bytes => $bytes);
     my $before;
 
     for my $round (0, 1) {
@@ -209,6 +210,7 @@ sub haproxy_keys($bytes) {
 
     my $grown = rss_bytes($haproxy->{pid}) - $before;
     $haproxy->{stop}->();
+    die "HAProxy keeps none of $KEYS keys\n" if $grown <= 0;
     return $MEGABYTE / ($grown / $KEYS);
 }
 

@@ -298,7 +298,7 @@ sub print_ratios() {
         my $rate = $top->($_->{key});
         "$_->{key} " . ($rate ? thousands($rate) : 'none')
             . ($_->{zone} && $rate && $most
-                ? sprintf ' (%g x Lua)', $rate / $most : '')
+                ? sprintf ' (%.3g x Lua)', $rate / $most : '')
     } @WAYS), '.';
 
     for my $rate ($rates[0], $rates[-1] > $rates[0] ? $rates[-1] : ()) {

@@ -104,14 +104,15 @@ sub haproxy_version() {
 }
 
 # HAProxy, as { port, pid, stop => sub }, with a limit `pass`, `reject` or
-# none, of `threads`; `wrapper` is what it is to be run by.  What it answers is
-# as long as what empty_gif does.
+# none, of `threads`, for keys of `bytes` at most; `wrapper` is what it is to be
+# run by.  What it answers is as long as what empty_gif does.
 sub start_haproxy(%opt) {
     my $dir = tempdir(CLEANUP => 1);
     my $reserved = LimitSliding::Test::reserve_port();
     my $at_most = ($opt{limit} // '') eq 'reject' ? 1 : 4_000_000;
+    my $bytes = ($opt{bytes} // 16) + 1;
     my $limit = $opt{limit} ? <<"CONF" : '';
-    stick-table type string len 48 size 131072 expire 1h store http_req_rate(1h)
+    stick-table type string len $bytes size 131072 expire 1h store http_req_rate(1h)
     http-request track-sc0 path
     http-request deny deny_status 429 if { sc_http_req_rate(0) gt $at_most }
 CONF
