@@ -137,10 +137,11 @@ public:
                   : wait_ms(state, taken
                                        - (capacity() - verdict->remaining - 1)
                                              * window_ms_);
-        verdict->retry_after_ms = cost > capacity() ? LIMIT_SLIDING_NEVER
-                                  : wanted > full()
-                                      ? wait_ms(state, wanted - full())
-                                      : 0;
+        verdict->retry_after_ms
+            = cost > capacity()                 ? LIMIT_SLIDING_NEVER
+              : cost == verdict->remaining + 1u ? verdict->reset_ms
+              : wanted > full() ? wait_ms(state, wanted - full())
+                                : 0;
     }
 
     /* To a request that was admitted to a queue, by the state after it. */

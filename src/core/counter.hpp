@@ -109,8 +109,10 @@ public:
         verdict->reset_ms = verdict->remaining == limit_
                                 ? 0
                                 : wait(v, limit_ - verdict->remaining - 1);
-        verdict->retry_after_ms
-            = cost > limit_ ? LIMIT_SLIDING_NEVER : wait(v, limit_ - cost);
+        verdict->retry_after_ms = cost > limit_ ? LIMIT_SLIDING_NEVER
+                                  : cost == verdict->remaining + 1u
+                                      ? verdict->reset_ms
+                                      : wait(v, limit_ - cost);
         verdict->delay_ms = 0;
     }
 

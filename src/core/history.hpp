@@ -222,7 +222,9 @@ private:
         verdict->delay_ms = 0;
         verdict->reset_ms
             = taken == 0 ? 0 : wait_ms(limit_ - verdict->remaining - 1);
-        verdict->retry_after_ms = cost > limit_     ? LIMIT_SLIDING_NEVER
+        verdict->retry_after_ms = cost > limit_ ? LIMIT_SLIDING_NEVER
+                                  : cost == verdict->remaining + 1u
+                                      ? verdict->reset_ms
                                   : wanted > full() ? wait_ms(limit_ - cost)
                                                     : 0;
     }
