@@ -189,7 +189,8 @@ simulate: $(SIMULATE)  ## 1,000 nodes, 1e9 keys: docs/scale.md
 	$< docs/scale-figures.md $<.data
 	gnuplot -c t/bench/scale.gp $<.data docs/scale.svg
 
-$(BUILD)/bench/core: $(addprefix t/bench/,peer.c peer.h table.c table.h)
+$(BUILD)/bench/core: $(addprefix t/bench/,peer.c peer.h draw.c draw.h \
+    table.c table.h)
 $(BUILD)/bench/accuracy: $(addprefix t/bench/,accuracy_measure.c \
     accuracy_plot.c accuracy.h table.c table.h)
 $(SIMULATE): $(addprefix t/bench/,zipf.c sim.c sim_redis.c \

@@ -23,26 +23,31 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "draw.h"
 #include "limiter.h"
 #include "peer.h"
 #include "table.h"
 
 #define ROUNDS     5
 #define ROUND_NS   100000000u
-#define SEQUENCE   (1u << 20)    /* keys drawn in advance, a process */
 #define BATCH      1024u         /* decisions between looks at the clock */
 #define SIZES      5
+#define PAGE       4096u
 #define SLOTS_USED 0.75          /* of the zone */
 
-typedef struct {
-    limit_sliding_zone_t *zone;
-    const uint64_t *words; /* zeros, in as much memory as the zone has */
-    size_t nwords;
-    uint64_t seen; /* 0, as far as is known once it was read */
-    peer_t *peer;
-} subject_t;
-
 enum { CORE, PEER, BASE, DECIDERS };
+
+typedef struct {
+    void *data;
+    size_t bytes;
+} memory_t;
+
+typedef struct {
+    memory_t memory[DECIDERS];
+    limit_sliding_zone_t *zone;
+    peer_t *peer;
+    uint64_t seen; /* by decide_base(): 0, as is known once it was read */
+} subject_t;
 
 typedef void (*decide_pt)(subject_t *subject, uint64_t key, uint64_t now_ms);
 
@@ -75,7 +80,7 @@ static double least_of_base = INFINITY, most_of_base;
 static shared_t *shared;
 static uint32_t *sequence[2];
 
-static void *
+static memory_t
 map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -86,7 +91,7 @@ map(size_t bytes)
         exit(1);
     }
 
-    return memory;
+    return (memory_t) { memory, bytes };
 }
 
 static uint64_t
@@ -97,18 +102,6 @@ now_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &ts);
 
     return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
-}
-
-static uint64_t
-draw(void)
-{
-    static uint64_t x = 88172645463325252;
-
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-
-    return x;
 }
 
 /* Key numbers are spread over 64 bits, as addresses or tokens would be. */
@@ -158,20 +151,35 @@ decide_base(subject_t *subject, uint64_t key, uint64_t now_ms)
 
     uint64_t hash = limit_sliding_zone_hash(subject->zone, &key, sizeof(key));
 
-    subject->seen = subject->words[hash % subject->nwords];
+    const memory_t *zeros = &subject->memory[BASE];
+    const uint64_t *words = zeros->data;
+
+    subject->seen = words[hash % (zeros->bytes / sizeof(uint64_t))];
 }
 
 static const decide_pt decide[DECIDERS] = {
     decide_core, decide_peer, decide_base
 };
 
+/* A process that was forked has yet to see its pages, which takes time. */
+
 static void
-run(decide_pt decide, subject_t *subject, unsigned process,
+touch(const memory_t *memory)
+{
+    for (size_t i = 0; i < memory->bytes; i += PAGE) {
+        atomic_fetch_or((atomic_uchar *) memory->data + i, 0);
+    }
+}
+
+static void
+run(unsigned decider, subject_t *subject, unsigned process,
     unsigned processes)
 {
     uint64_t done = 0;
     uint64_t begin, end;
     uint32_t *keys = sequence[process];
+
+    touch(&subject->memory[decider]);
 
     atomic_fetch_add(&shared->ready, 1);
     while (atomic_load(&shared->ready) < processes) {
@@ -184,7 +192,7 @@ run(decide_pt decide, subject_t *subject, unsigned process,
         uint64_t now_ms = now_ns() / 1000000;
 
         for (unsigned i = 0; i < BATCH; i++) {
-            decide(subject, key_of(keys[(done + i) % SEQUENCE]), now_ms);
+            decide[decider](subject, key_of(keys[(done + i) % SEQUENCE]), now_ms);
         }
 
         done += BATCH;
@@ -197,7 +205,7 @@ run(decide_pt decide, subject_t *subject, unsigned process,
 /* The mean over the processes. */
 
 static double
-measure(decide_pt decide, subject_t *subject, unsigned processes)
+measure(unsigned decider, subject_t *subject, unsigned processes)
 {
     double ns = 0;
 
@@ -205,7 +213,7 @@ measure(decide_pt decide, subject_t *subject, unsigned processes)
 
     for (unsigned p = 0; p < processes; p++) {
         if (fork() == 0) {
-            run(decide, subject, p, processes);
+            run(decider, subject, p, processes);
             _exit(0);
         }
     }
@@ -251,7 +259,7 @@ compare(subject_t *subject, uint64_t keys, unsigned demand, unsigned processes)
 
     for (unsigned i = 0; i < ROUNDS; i++) {
         for (unsigned d = 0; d < DECIDERS; d++) {
-            ns[d][i] = measure(decide[d], subject, processes);
+            ns[d][i] = measure(d, subject, processes);
         }
     }
 
@@ -287,59 +295,21 @@ compare(subject_t *subject, uint64_t keys, unsigned demand, unsigned processes)
 }
 
 static void
-draw_uniform(uint64_t keys)
-{
-    for (unsigned p = 0; p < 2; p++) {
-        for (unsigned i = 0; i < SEQUENCE; i++) {
-            sequence[p][i] = (uint32_t) (draw() % keys);
-        }
-    }
-}
-
-/* J. Gray et al., "Quickly generating billion-record synthetic databases". */
-
-static void
-draw_zipf(uint64_t keys, double theta)
-{
-    double zeta = 0;
-
-    for (uint64_t i = 1; i <= keys; i++) {
-        zeta += pow((double) i, -theta);
-    }
-
-    double alpha = 1 / (1 - theta);
-    double zeta2 = 1 + pow(0.5, theta);
-    double eta = (1 - pow(2 / (double) keys, 1 - theta)) / (1 - zeta2 / zeta);
-
-    for (unsigned p = 0; p < 2; p++) {
-        for (unsigned i = 0; i < SEQUENCE; i++) {
-            double u = (double) (draw() >> 11) / 9007199254740992.0;
-            double rank = u * zeta < 1 ? 0
-                          : u * zeta < zeta2 ? 1
-                          : (double) keys * pow(eta * u - eta + 1, alpha);
-
-            sequence[p][i] = (uint32_t) fmin(rank, (double) keys - 1);
-        }
-    }
-}
-
-static void
 bench(uint64_t keys)
 {
     static const uint8_t secret[LIMIT_SLIDING_SECRET_BYTES] = "core benchmark";
-    size_t zone_bytes = (size_t) ((double) keys * 16 / SLOTS_USED) + 4096;
-    void *zone_memory = map(zone_bytes);
-    void *base_memory = map(zone_bytes);
-    void *peer_memory = map(peer_bytes(keys));
+    size_t zone_bytes = (size_t) ((double) keys * 16 / SLOTS_USED) + PAGE;
     subject_t subject = {
-        .zone = limit_sliding_zone_init(zone_memory, zone_bytes, &policy, 0,
-                                        secret),
-        .words = base_memory,
-        .nwords = zone_bytes / sizeof(uint64_t),
-        .peer = peer_init(peer_memory, keys)
+        .memory = {
+            [CORE] = map(zone_bytes),
+            [PEER] = map(peer_bytes(keys)),
+            [BASE] = map(zone_bytes)
+        }
     };
 
-    memset(base_memory, 0, zone_bytes);
+    subject.zone = limit_sliding_zone_init(subject.memory[CORE].data,
+                                           zone_bytes, &policy, 0, secret);
+    subject.peer = peer_init(subject.memory[PEER].data, keys);
 
     /* all of them, in an order of no locality */
 
@@ -351,15 +321,17 @@ bench(uint64_t keys)
     }
 
     for (unsigned processes = 1; processes <= 2; processes++) {
-        draw_uniform(keys);
+        draw_uniform(sequence[0], keys);
+        draw_uniform(sequence[1], keys);
         compare(&subject, keys, UNIFORM, processes);
-        draw_zipf(keys, 0.99);
+        draw_zipf(sequence[0], keys, 0.99);
+        draw_zipf(sequence[1], keys, 0.99);
         compare(&subject, keys, ZIPF, processes);
     }
 
-    munmap(zone_memory, zone_bytes);
-    munmap(base_memory, zone_bytes);
-    munmap(peer_memory, peer_bytes(keys));
+    for (unsigned d = 0; d < DECIDERS; d++) {
+        munmap(subject.memory[d].data, subject.memory[d].bytes);
+    }
 }
 
 /* Blocks for core.gp: keys, and ns of all. */
@@ -405,9 +377,9 @@ main(int argc, char **argv)
         }
     }
 
-    shared = map(sizeof(shared_t));
-    sequence[0] = map(SEQUENCE * sizeof(uint32_t));
-    sequence[1] = map(SEQUENCE * sizeof(uint32_t));
+    shared = map(sizeof(shared_t)).data;
+    sequence[0] = map(SEQUENCE * sizeof(uint32_t)).data;
+    sequence[1] = map(SEQUENCE * sizeof(uint32_t)).data;
 
     table_cell(&table, "keys, demand, processes");
     table_cell(&table, "limit_sliding, ns");
@@ -426,8 +398,7 @@ main(int argc, char **argv)
     table_print(&table);
 
     if (behind[0]) {
-        printf("Behind the tree: %s; there all is in the nearest cache.\n\n",
-               behind);
+        printf("Behind the tree: %s.\n\n", behind);
     }
 
     printf("In short: a decision takes %.2f to %.2f times as long as one by a"
