@@ -2,8 +2,8 @@
 
 # Copyright (C) the limit_sliding authors
 
-# Keys that a megabyte of shared memory holds, that is, whose limits are still
-# kept once more keys came than it has room for; and bytes a key in Redis.
+# Keys that a megabyte of shared memory keeps, once more came than it has room
+# for; and bytes a key in Redis.
 #
 #     memory.pl --nginx PATH --module PATH [--data FILE]
 #         [--guard FILE [--renew]]
@@ -15,6 +15,7 @@
 use v5.36;
 
 use FindBin;
+use List::Util qw(min);
 
 use lib "$FindBin::Bin/../lib";
 
@@ -32,25 +33,41 @@ use LimitSliding::Redis ();
 use LimitSliding::Test;
 
 my $MEGABYTE = 1 << 20;
-my $LISTEN = 'listen 127.0.0.1:%%PORT%%';
-
-# name, algorithm, keys that are more than a megabyte has room for, requests
-# of each, which are its limit
+# Limiters: `limit` rejects a key after so many `requests`; `keys` are more than
+# a megabyte has room for.
 my @OWN = (
-    [ 'counter', 'counter', 80_000, 1 ],
-    [ 'fixed', 'fixed', 80_000, 1 ],
-    [ 'token_bucket', 'token_bucket', 80_000, 1 ],
-    [ 'leaky_bucket', 'leaky_bucket', 80_000, 1 ],
-    [ 'counter precision=10', 'counter precision=10', 20_000, 1 ],
-    [ 'counter precision=60', 'counter precision=60', 10_000, 1 ],
-    [ 'log of 10', 'log', 10_000, 10 ],
-    [ 'log of 100', 'log', 2_000, 100 ],
+    own('counter', 80_000),
+    own('fixed', 80_000),
+    own('token_bucket', 80_000),
+    own('leaky_bucket', 80_000),
+    own('counter precision=10', 12_000),
+    own('counter precision=60', 4_000),
+    own('log', 12_000, 10),
+    own('log', 1_500, 100),
+);
+my @PEERS = (
+    {   name     => 'limit_req',
+        http     => 'limit_req_zone $uri zone=one:1m rate=1r/m;'
+            . ' limit_req_status 429;',
+        limit    => 'limit_req zone=one;',
+        keys     => 80_000,
+        requests => 1,
+    },
+    lua_modules() ? {
+        name     => 'Lua, shared dict',
+        http     => "lua_package_path '$FindBin::Bin/?.lua;;';"
+            . ' lua_shared_dict one 1m;',
+        limit    => "access_by_lua_block { require('dict').limit("
+            . 'ngx.shared.one, ngx.var.uri, 3600, 1) }',
+        keys     => 80_000,
+        requests => 1,
+    } : (),
 );
 
-my $FEW  = 20;            # keys at a time, of many requests each
-my $KEYS = 20_000;        # in Redis, and in HAProxy
+my @LENGTHS = (16, 64);   # of keys, in bytes
+my $FEW     = 20;         # keys at a time, of many requests each
+my $MANY    = 20_000;     # in Redis, and in HAProxy
 
-# Redis's script of a limiter in Lua has no more to keep than a counter.
 if ($option{guard}) {
     guard_own();
 } else {
@@ -58,10 +75,22 @@ if ($option{guard}) {
     compare_redis() if LimitSliding::Redis::supported();
 }
 
+sub own($algorithm, $keys, $requests = 1) {
+    return {
+        name     => $algorithm . ($requests > 1 ? " of $requests" : ''),
+        own      => 1,
+        http     => "limit_sliding_zone \$uri zone=one:1m"
+            . " algorithm=$algorithm rate=${requests}r/d;",
+        limit    => 'limit_sliding zone=one; limit_sliding_log_level off;',
+        keys     => $keys,
+        requests => $requests,
+    };
+}
+
 # ---- shared memory ----
 
 sub guard_own() {
-    my %figures = map { $_->[0] => own_keys($_, 16) } @OWN;
+    my %figures = map { $_->{name} => kept($_, $LENGTHS[0]) } @OWN;
     my @problems = guard($option{guard}, 'keys a megabyte', \%figures,
         more => 1, renew => $option{renew});
     printf "keys a megabyte: %d figures, %d worse\n", scalar keys %figures,
@@ -70,34 +99,49 @@ sub guard_own() {
 }
 
 sub compare_shared() {
-    my @lengths = (16, 64);
-    my @results = (
-        map({ my $row = $_;
-            [ $row->[0], map { own_keys($row, $_) } @lengths ] } @OWN),
-        [ 'limit_req', map { limit_req_keys($_) } @lengths ],
-        lua_modules()
-            ? [ 'Lua, shared dict', map { lua_keys($_) } @lengths ] : (),
-        [ 'HAProxy, stick table', map { haproxy_keys($_) } @lengths ],
-    );
+    my @results = map { my $row = $_;
+        [ $row->{name}, (map { kept($row, $_) } @LENGTHS),
+            $row->{own} ? unrefused($row) : () ] } @OWN, @PEERS;
+    push @results, [ 'HAProxy, stick table', map { haproxy_keys($_) }
+        @LENGTHS ] if haproxy_version();
+
     my ($standard) = grep { $_->[0] eq 'limit_req' } @results;
+    my $cell = sub ($keys, $of) {
+        return $keys ? sprintf '%s (%.2f)', thousands($keys), $keys / $of : '';
+    };
 
     say "### Keys a megabyte\n";
-    table([ 'x limit_req', map { "keys of $_ bytes" } @lengths ],
-        map { my $result = $_; [ $result->[0], map {
-            sprintf '%s (%.2f)', thousands($result->[$_]),
-                $result->[$_] / $standard->[$_] } 1, 2 ] } @results);
+    table([ 'x limit_req', (map { "keys of $_ bytes" } @LENGTHS),
+            'before one is given up' ],
+        map { [ $_->[0], $cell->($_->[1], $standard->[1]),
+            $cell->($_->[2], $standard->[2]),
+            $cell->($_->[3], $standard->[1]) ] } @results);
     blocks($option{data}, \@results);
 
-    my @behind = map { sprintf '%s %.2f x', $_->[0], $_->[1] / $standard->[1]
-    } grep { $_->[1] <= $standard->[1] } @results[0 .. $#OWN];
-    say "Of a key ours keep a hash, so its length is no matter.";
-    say 'Behind limit_req: ', join(', ', @behind),
-        ": each part\nof a window has a count, and a log the time of each"
-        . " request." if @behind;
+    say_who_is_behind($standard, @results[0 .. $#OWN]);
+    printf "In short: a megabyte keeps %.1f times as many keys of 16 bytes as"
+        . " limit_req's with `counter`,\n`fixed`, `token_bucket` or"
+        . " `leaky_bucket`, and %.1f times as many of 64 bytes.\n\n",
+        map { my $length = $_; median(map { $results[$_][$length]
+            / $standard->[$length] } 0 .. 3) } 1, 2;
+}
+
+sub say_who_is_behind($standard, @own) {
+    my @behind = map { my $length = $_;
+        my @less = map { sprintf '%s %.2f x', $_->[0],
+            $_->[$length] / $standard->[$length] }
+            grep { $_->[$length] <= $standard->[$length] } @own;
+        @less ? "with keys of $LENGTHS[ $length - 1 ] bytes "
+            . join(', ', @less) : ();
+    } 1, 2;
+
+    say 'We store a hash of a key, so its length does not matter.  A key may be'
+        . " in some places only:\nwhere these are all taken one is given up"
+        . ' before the zone is full.';
+    say 'Behind limit_req: ', join('; ', @behind), ".  Each part of a window\n"
+        . 'has a count of its own, and a log the time of each request.'
+        if @behind;
     print "\n";
-    printf "In short: a megabyte holds %.1f times as many keys as limit_req's"
-        . " with `counter`, `fixed`,\n`token_bucket` or `leaky_bucket`.\n\n",
-        median(map { $results[$_][1] / $standard->[1] } 0 .. 3);
 }
 
 sub path($bytes, $i) {
@@ -116,7 +160,7 @@ http {
     error_log %%DIR%%/error.log crit;
     $http
     server {
-        $LISTEN;
+        listen 127.0.0.1:%%PORT%%;
         location / {
             $limit
             empty_gif;
@@ -126,72 +170,57 @@ http {
 CONF
 }
 
-# With full=deny a key that there is no room for is rejected.
-sub own_keys($row, $bytes) {
-    my (undef, $algorithm, $keys, $requests) = @$row;
-    my $nginx = nginx("limit_sliding_zone \$uri zone=one:1m full=deny"
-            . " rate=${requests}r/h algorithm=$algorithm;",
-        'limit_sliding zone=one; limit_sliding_log_level off;');
-    my @paths = map { path($bytes, $_) } 1 .. $keys;
-    my $held = 0;
+# Statuses, in the order of the keys.
+sub statuses($nginx, @paths) {
+    return @{ $nginx->load(connections => 1, pipeline => 100,
+        requests => \@paths) };
+}
 
-    while (my @some = splice @paths, 0, $requests > 1 ? $FEW : $keys) {
-        my $whole = whole_keys($nginx, $requests, @some);
-        $held += $whole;
-        last if $whole == 0;
-    }
+# Keys that are rejected once all have been used up to their limit.  The newest
+# are asked for first, so that one that was given up takes the place of another
+# only when that was asked for.
+sub kept($row, $bytes) {
+    my $nginx = nginx(@$row{qw(http limit)});
+    my @paths = map { path($bytes, $_) } 1 .. $row->{keys};
+
+    fill($nginx, $row, @paths);
+    my $kept = grep { $_ == 429 } statuses($nginx, reverse @paths);
 
     $nginx->stop;
-    return checked($row->[0], $held, $keys);
+    die "$row->{name}: $kept of $row->{keys} keys were kept\n"
+        if !$kept || $kept >= $row->{keys};
+    return $kept;
 }
 
-# Of these, those of which all requests passed.  A log tells requests apart by
-# their millisecond.
-sub whole_keys($nginx, $requests, @paths) {
-    my %passed;
-
-    for (1 .. $requests) {
-        my $statuses = $nginx->load(connections => 1, pipeline => 100,
-            requests => \@paths);
-        $passed{$_}++ for grep { $statuses->[$_] == 200 } 0 .. $#paths;
-        sleep 0.001 if $requests > 1;
-    }
-
-    return scalar grep { $_ == $requests } values %passed;
-}
-
-# Those that give up the key that was not used for longest: the newest keys are
-# asked for first, until one was forgotten.
-sub newest_keys($name, $http, $limit, $bytes) {
-    my $nginx = nginx($http, $limit);
-    my @paths = map { path($bytes, $_) } 1 .. 80_000;
-
-    for ([@paths], [ reverse @paths ]) {
-        my $statuses = $nginx->load(connections => 1, pipeline => 100,
-            requests => $_);
-        $name->{held} = grep { $_ == 429 } @$statuses;
-    }
+# Keys that a zone has taken in when it first refuses one, with full=deny.
+sub unrefused($row) {
+    my $nginx = nginx($row->{http} =~ s/;/ full=deny;/r, $row->{limit});
+    my $whole = fill($nginx, $row,
+        map { path($LENGTHS[0], $_) } 1 .. $row->{keys});
 
     $nginx->stop;
-    return checked($name->{name}, $name->{held}, scalar @paths);
+    return $whole;
 }
 
-sub limit_req_keys($bytes) {
-    return newest_keys({ name => 'limit_req' },
-        'limit_req_zone $uri zone=one:1m rate=1r/m; limit_req_status 429;',
-        'limit_req zone=one;', $bytes);
-}
+# Uses keys up to their limit; returns how many were before the first one that
+# was not admitted.  A log tells requests apart by their millisecond.
+sub fill($nginx, $row, @paths) {
+    my ($whole, $refused) = (0, 0);
 
-sub lua_keys($bytes) {
-    return newest_keys({ name => 'Lua' },
-        "lua_package_path '$FindBin::Bin/?.lua;;'; lua_shared_dict one 1m;",
-        "access_by_lua_block { require('dict').limit(ngx.shared.one,"
-            . ' ngx.var.uri, 3600, 1) }', $bytes);
-}
+    while (my @some = splice @paths, 0,
+        $row->{requests} > 1 ? $FEW : $row->{keys})
+    {
+        my $first = @some;
+        for (1 .. $row->{requests}) {
+            my @statuses = statuses($nginx, @some);
+            $first = min($first, grep { $statuses[$_] != 200 } 0 .. $#some);
+            sleep 0.001 if $row->{requests} > 1;
+        }
+        $whole += $first if !$refused;
+        $refused ||= $first < @some;
+    }
 
-sub checked($name, $held, $keys) {
-    die "$name: $held of $keys keys were held\n" if !$held || $held >= $keys;
-    return $held;
+    return $whole;
 }
 
 # A table has room for a number of keys, not of bytes: how much HAProxy grows.
@@ -200,18 +229,17 @@ sub haproxy_keys($bytes) {
     my $before;
 
     for my $round (0, 1) {
-        my $statuses = LimitSliding::Load::load(port => $haproxy->{port}, connections => 4,
-            pipeline => 1,
-            requests => [ map { path($bytes, $round * $KEYS + $_) }
-                1 .. $KEYS ]);
+        my $statuses = LimitSliding::Load::load(port => $haproxy->{port},
+            connections => 4, requests => [ map {
+                path($bytes, $round * $MANY + $_) } 1 .. $MANY ]);
         die "HAProxy rejects\n" if grep { $_ != 200 } @$statuses;
         $before //= rss_bytes($haproxy->{pid});
     }
 
     my $grown = rss_bytes($haproxy->{pid}) - $before;
     $haproxy->{stop}->();
-    die "HAProxy keeps none of $KEYS keys\n" if $grown <= 0;
-    return $MEGABYTE / ($grown / $KEYS);
+    die "HAProxy keeps none of $MANY keys\n" if $grown <= 0;
+    return $MEGABYTE / ($grown / $MANY);
 }
 
 sub rss_bytes($pid) {
@@ -226,7 +254,17 @@ sub rss_bytes($pid) {
 # key of ours is named by a digest.
 sub compare_redis() {
     my $redis = LimitSliding::Redis->new->start;
-    my @results = map { [ $_->[0], redis_bytes($redis, @$_[1, 3]) ] } @OWN;
+    my $server = $redis->server;
+    my @results = map { my $row = $_; [ $row->{name}, redis_bytes($redis,
+        $row->{name}, $row->{requests},
+        "limit_sliding_redis one { server $server; timeout 5s;"
+            . " on_error deny; } " . $row->{http} =~ s/;/ redis=one;/r,
+        $row->{limit}) ] } @OWN;
+    push @results, [ 'Lua', redis_bytes($redis, 'Lua', 1,
+        "lua_package_path '$FindBin::Bin/?.lua;;';",
+        "access_by_lua_block { require('limiter').limit({ '127.0.0.1', "
+            . $redis->port . " }, 'lua:' .. ngx.var.uri, 86400000, 1) }") ]
+        if lua_modules();
     $redis->stop;
 
     say "### Bytes a key in Redis\n";
@@ -234,30 +272,21 @@ sub compare_redis() {
         sprintf '%.0f (%.2f)', $_->[1], $_->[1] / $results[0][1] ] } @results);
 }
 
-sub redis_bytes($redis, $algorithm, $requests) {
-    my $nginx = nginx('limit_sliding_redis one { server ' . $redis->server
-            . '; timeout 5s; on_error deny; }'
-            . " limit_sliding_zone \$uri zone=one:8m redis=one"
-            . " rate=${requests}r/d algorithm=$algorithm;",
-        'limit_sliding zone=one;');
-    my $keys = $requests > 10 ? $KEYS / 20 : $KEYS;
+sub redis_bytes($redis, $name, $requests, $http, $limit) {
+    my $nginx = nginx($http, $limit);
+    my $keys = $requests > 10 ? $MANY / 20 : $MANY;
 
     $redis->ask('FLUSHALL');
-    my $before = used_bytes($redis);
+    my $before = $redis->info('memory')->{used_memory};
 
     my $statuses = $nginx->load(connections => 16, pipeline => 10, requests =>
-        [ (map { path(8, $_) } 1 .. $keys) x $requests ]);
+        [ (map { path(16, $_) } 1 .. $keys) x $requests ]);
     my $passed = grep { $_ == 200 } @$statuses;
     $nginx->stop;
 
-    die "$algorithm: $passed passed\n" if $passed != $keys * $requests;
-    die "$algorithm: ", $redis->keys, " keys\n"
+    die "$name: $passed passed\n" if $passed != $keys * $requests;
+    die "$name: ", $redis->ask('DBSIZE'), " keys\n"
         if $redis->ask('DBSIZE') != $keys;
 
-    return (used_bytes($redis) - $before) / $keys;
-}
-
-sub used_bytes($redis) {
-    return $redis->info('memory')->{used_memory_dataset}
-        + $redis->info('memory')->{used_memory_overhead};
+    return ($redis->info('memory')->{used_memory} - $before) / $keys;
 }
