@@ -261,7 +261,7 @@ help:  ## this list
 build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev) \
     $(if $(filter yes,$(WITH_REDIS)),libhiredis-dev)
 nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
-lua_PKGS   = $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
+lua_PKGS   = $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua lua-nginx-redis)
 
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
 demo-redis_PKGS = $(demo_PKGS) redis-server

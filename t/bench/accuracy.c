@@ -25,6 +25,8 @@
 
 #define LIMITS       5
 #define TEN          1           /* CLIENT_LIMIT's place in limits[] */
+#define HOUR_MS      3600000.0
+
 #define COMPARED     2           /* COUNTER and COUNTER_10 */
 
 /* What Cloudflare has published of its counter, in percent. */
@@ -211,13 +213,15 @@ static void
 report_decisions(void)
 {
     printf("### Wrong decisions\n\n"
-"A day's trace of a web server, %zu requests of %llu clients, each of which\n"
-"may send %u a minute. Percent of all requests that are decided otherwise\n"
+"%.1f hours of NASA's web server on 1 August 1995, %zu requests of %llu\n"
+"clients, pages and images alike, in whole seconds (t/data). Each client may\n"
+"send %u a minute. Percent of all requests that are decided otherwise\n"
 "than by an exact log: *admitted* should have been rejected, *rejected*\n"
 "admitted. Means over replays from each second of a minute, with the lowest\n"
 "and highest of *wrong*.\n\n"
 "The exact log has a history of its own:\n\n",
-           clients.n, senders(&clients), CLIENT_LIMIT);
+           (double) clients.request[clients.n - 1].at_ms / HOUR_MS, clients.n,
+           senders(&clients), CLIENT_LIMIT);
 
     report_judged(TRACE_OWN_HISTORY);
 
@@ -234,9 +238,9 @@ report_decisions(void)
 
     printf(
 "Clients, in the mean over all replays: those that come *above* the limit\n"
-"at all, those of them that are never rejected, by how much of the limit\n"
-"the furthest of these is above it, and those that never come above it but\n"
-"are rejected:\n\n");
+"at all, those of them that are never rejected, and those that never come\n"
+"above it but are rejected; and, of all replays, by how much of the limit\n"
+"the furthest of those that are never rejected is above it:\n\n");
 
     report_clients();
 }
@@ -264,7 +268,7 @@ report_peer(const rates_t *counter, const rates_t *counter_10)
 
     printf(
 "The rate of `counter` is off by %.1f%%, %.1f times Cloudflare's 6%%; by\n"
-"%.1f%%, %.1f times, if each request is counted itself and those that come\n"
+"%.1f%%, %.1f times, if each request counts itself as well and those that come\n"
 "alone are averaged as well. With `precision=10` it is %.1f%%, %.2f times.\n"
 "Ours is worse at `precision=1` because these clients do not send evenly,\n"
 "which is what the counter takes for granted, but a page and its images,\n"
@@ -293,7 +297,7 @@ report_peer(const rates_t *counter, const rates_t *counter_10)
     printf(
 "By clients it is worse, too: where Cloudflare missed 3 of 270,000,\n"
 "`counter` misses %.1f of the %.0f that come above %u a minute, of %llu in\n"
-"all, one of them %.0f%% above it, and rejects requests of %.1f that never\n"
+"all, in one replay one that is %.0f%% above it, and rejects requests of %.1f that never\n"
 "do. With `precision=10` these are %.1f, %.0f%% and %.1f.\n",
            ours->missed, ours->above, CLIENT_LIMIT, senders(&clients),
            ours->furthest, ours->unfounded, ours_10->missed,
@@ -314,7 +318,7 @@ report(void)
 "estimate: the mean of the difference, in percent of the real number, and\n"
 "its lowest and highest. Nothing is rejected, so that these are all of a\n"
 "client's requests. Of requests that find *others*; that find 10 or more;\n"
-"of *all*, each counted itself; *by client*, a mean of the clients' means\n"
+"of *all*, each request counting itself; *by client*, a mean of the clients' means\n"
 "of the first. Then of requests that find others if only 10 a minute are\n"
 "admitted, and these alone are counted; and if all requests were one\n"
 "client's.\n\n");
@@ -322,7 +326,7 @@ report(void)
     report_rates(&counter, &counter_10);
     report_peer(&counter, &counter_10);
 
-    printf("\nIn short: on a day's real traffic `counter` is off by %.1f%% of"
+    printf("\nIn short: on real traffic, of one server, `counter` is off by %.1f%% of"
            " a client's rate, and by %.1f%%\nwith `precision=10`; Cloudflare"
            " has published 6%% of the same algorithm, on its own traffic.\n",
            counter.of[TRACE_RATE_OTHERS].mean,

@@ -15,7 +15,7 @@
 use v5.36;
 
 use FindBin;
-use List::Util qw(max min);
+use List::Util qw(all any max min);
 
 use lib "$FindBin::Bin/../lib";
 
@@ -31,37 +31,40 @@ BEGIN {
 use LimitSliding::Callgrind;
 use LimitSliding::Peers;
 
+my $FEW  = 200;           # keys, which are as good as many without a limit
 my $MANY = 100_000;
 my $JOBS = 2;
 my @DECISIONS = qw(pass reject);
 my %STATUS = (pass => 200, reject => 429);
+my @COLUMNS = ([ 0, '1 key' ], [ 1, '100,000 keys' ]);
 
-# With `paced`, requests that pass come milliseconds apart, which a log tells
-# apart and a queue needs to be empty again; else NGINX's clock stands still.
-# `one` is the peer for a single key, `why` what makes a request that passes cost
-# more than limit_req's; `only` is the decision of which there is something to
-# be told.
-my @ROWS = grep { $_->{peer} } map { { %$_, peer => (peers($_->{key}))[0] } } (
-    { key => 'counter', own => 1 },
-    { key => 'fixed', own => 1 },
-    { key => 'token_bucket', own => 1 },
-    { key => 'leaky_bucket', own => 1, paced => 1 },
-    { key => 'counter-10', own => 1,
-      why => 'it adds up ten parts of a window' },
-    { key => 'log', own => 1, one => 'log-busy', name => 'log of 100',
-      paced => 1, why => 'its state is all requests of the window' },
-    { key => 'counter', own => 1, name => 'counter, `draft x`',
+# With `paced`, requests come some milliseconds apart, which a log tells apart
+# and a queue needs to be empty again; else NGINX's clock stands still.  `uses`:
+# of a key, before one is rejected.  `why` it costs more than limit_req to pass.
+my @OWN = (
+    { key => 'counter' },
+    { key => 'fixed' },
+    { key => 'token_bucket' },
+    { key => 'leaky_bucket', paced => ['pass'] },
+    { key => 'counter-10' },
+    { key => 'log', name => 'log of 1',
+      why => 'a ring of events takes more steps than a word' },
+    { key => 'log-busy', name => 'log of 100', paced => \@DECISIONS,
+      uses => 100, one => 1, why => 'all requests of a window are in it' },
+    { key => 'counter', name => 'counter, `draft x`',
       more => 'limit_sliding_headers draft x;',
       why => 'it writes five header fields' },
-    { key => 'counter', own => 1, name => 'counter, `headers off`',
+    { key => 'counter', name => 'counter, `headers off`',
       more => 'limit_sliding_headers off;', only => 'reject' },
-    { key => 'limit_req' },
-    { key => 'limit_conn' },
-    { key => 'lua' },
 );
+my @PEERS = map { { key => $_ } } qw(limit_req limit_conn lua);
+my $HAPROXY = 'HAProxy, stick table';
 
-for my $row (@ROWS) {
-    $row->{name} //= $row->{peer}{name};
+# of what can be had here
+for my $rows (\@OWN, \@PEERS) {
+    @$rows = grep { $_->{peer} } map { { %$_, peer => peers($_->{key}) } }
+        grep { peers($_->{key}) } @$rows;
+    $_->{name} //= $_->{peer}{name} for @$rows;
 }
 
 if ($option{guard}) {
@@ -70,98 +73,92 @@ if ($option{guard}) {
     compare_all();
 }
 
-# ---- measuring ----
+# ---- counting ----
 
-# Of a request, for one key and for many.
-sub count_nginx($http, $limits, $decision, $paced) {
-    my $server = LimitSliding::Callgrind->nginx(http => $http,
-        locations => $limits, paced => $paced);
-    my @counts = map {
-        $server->measure(
-            port     => $_ == 1 ? 0 : $#$limits,
-            keys     => $_,
-            requests => $option{requests} / ($paced ? 2 : 1),
-            status   => $STATUS{$decision})
-    } 1, $MANY;
-    $server->stop;
-    return @counts;
-}
-
-sub count_haproxy($decision, %opt) {
-    my $server = LimitSliding::Callgrind->haproxy(%opt);
-    my @counts = map {
-        $server->measure(keys => $_, requests => $option{requests},
-            status => $STATUS{$decision})
-    } 1, $MANY;
-    $server->stop;
-    return @counts;
-}
-
-# What is to be counted for a row and a decision: its name, and a sub.  Rows
-# that are paced alike, of the same modules, share the server without a limit.
-sub nginx_jobs($row, $decision) {
-    my $paced = $decision eq 'pass' && $row->{paced} || 0;
-    my @peers = map { (peers($_))[0] } $row->{one} // (), $row->{key};
-    return if ($row->{only} // $decision) ne $decision
-        || grep { !defined $_->{$decision} } @peers;
-
-    my $http = join '', map { $_->{http} } @peers;
-    my $modules = $http =~ /lua_/ ? 'lua' : 'plain';
-    my @none = map { $_->{$decision} } peers('none');
-
-    return (
-        "$modules $paced $decision" => sub {
-            count_nginx($modules eq 'lua' ? $http : '', \@none, $decision,
-                $paced);
-        },
-        "$row->{name} $decision" => sub {
-            count_nginx($http,
-                [ map { "$_->{$decision} " . ($row->{more} // '') } @peers ],
-                $decision, $paced);
-        },
+# [what is added for one key, for many] to be counted for a decision; the server
+# without the limit is the same process, at another port.
+sub count_nginx($row, $decision) {
+    my $paced = any { $_ eq $decision } @{ $row->{paced} // [] };
+    my ($none) = peers('none');
+    my $limit = "$row->{peer}{$decision} " . ($row->{more} // '');
+    my $server = LimitSliding::Callgrind->nginx(http => $row->{peer}{http},
+        locations => [ $none->{$decision}, $limit ], paced => $paced);
+    my %opt = (
+        requests => $option{requests} / ($paced ? 2 : 1),
+        status   => $STATUS{$decision},
+        uses     => $decision eq 'reject' ? $row->{uses} : 1,
     );
+
+    my @added = map {
+        my ($keys, $as_many) = @$_;
+        my $none = $server->measure(%opt, port => 0, keys => $as_many);
+        $server->measure(%opt, port => 1, keys => $keys) - $none;
+    } [ 1, 1 ], $row->{one} ? () : [ $MANY, $FEW ];
+
+    $server->stop;
+    return @added;
 }
 
-sub haproxy_jobs($decision) {
+sub count_haproxy($decision) {
     my $rule = $decision eq 'reject'
         ? 'http-request deny deny_status 429' : '';
-    return (
-        "haproxy $decision" =>
-            sub { count_haproxy($decision, rules => $rule) },
-        "HAProxy, stick table $decision" =>
-            sub { count_haproxy($decision, limit => $decision) },
-    );
+    my @counts = map {
+        my $server = LimitSliding::Callgrind->haproxy(@$_);
+        my @counts = map {
+            $server->measure(keys => $_, requests => $option{requests},
+                status => $STATUS{$decision})
+        } 1, $MANY;
+        $server->stop;
+        \@counts;
+    } [ rules => $rule ], [ limit => $decision ];
+
+    return map { $counts[1][$_] - $counts[0][$_] } 0, 1;
 }
 
-# { row => { decision => [added for one key, for many] } }, of which the names
-# of those to be subtracted are even in @jobs
-sub added(@jobs) {
-    my %job = @jobs;
-    my @names = sort keys %job;
-    my %counts;
-    @counts{@names} = in_parallel($JOBS, @job{@names});
+# What our module costs where it is loaded and there is no limit of it.
+sub count_idle() {
+    my ($with, $without) = map {
+        my $server = LimitSliding::Callgrind->nginx(
+            http => '', locations => [''], without_own => $_);
+        my $count = $server->measure(keys => 1,
+            requests => $option{requests}, status => 200);
+        $server->stop;
+        $count;
+    } 0, 1;
 
-    my %added;
-    for my $i (grep { $_ % 4 == 0 } 0 .. $#jobs) {
-        my ($none, $own) = @counts{ @jobs[ $i, $i + 2 ] };
-        my ($name, $decision) = $jobs[ $i + 2 ] =~ /^(.*) (\w+)$/;
-        $added{$name}{$decision} = [ map { $own->[$_] - $none->[$_] } 0, 1 ];
+    return $with - $without;
+}
+
+# { name => { decision => [added for one key, for many] } }
+sub added(@rows) {
+    my @jobs;
+
+    for my $row (@rows) {
+        push @jobs, map { my $decision = $_;
+            [ $row->{name}, $_, sub { count_nginx($row, $decision) } ]
+        } grep { ($row->{only} // $_) eq $_ && $row->{peer}{$_} } @DECISIONS;
     }
+    return run_jobs(@jobs);
+}
+
+sub run_jobs(@jobs) {
+    my %added;
+    my @results = in_parallel($JOBS, map { $_->[2] } @jobs);
+    $added{ $jobs[$_][0] }{ $jobs[$_][1] } = $results[$_] for 0 .. $#jobs;
     return \%added;
 }
 
 # ---- what is printed ----
 
 sub guard_own() {
-    my $added = added(map { my $row = $_;
-        map { nginx_jobs($row, $_) } @DECISIONS } grep { $_->{own} } @ROWS);
+    my $added = added(@OWN);
     my %figures;
 
     for my $name (keys %$added) {
-        for my $decision (@DECISIONS) {
-            my $counts = $added->{$name}{$decision} // next;
-            $figures{"$name, $decision, $_->[0]"} = $counts->[ $_->[1] ]
-                for [ '1 key', 0 ], [ '100,000 keys', 1 ];
+        for my $decision (keys %{ $added->{$name} }) {
+            my $counts = $added->{$name}{$decision};
+            $figures{"$name, $decision, $_->[1]"} = $counts->[ $_->[0] ]
+                for grep { defined $counts->[ $_->[0] ] } @COLUMNS;
         }
     }
 
@@ -173,49 +170,78 @@ sub guard_own() {
 }
 
 sub compare_all() {
-    my $added = added(
-        map({ my $row = $_; map { nginx_jobs($row, $_) } @DECISIONS } @ROWS),
-        map { haproxy_jobs($_) } @DECISIONS);
-    my @names = ((map { $_->{name} } @ROWS), 'HAProxy, stick table');
-    my $standard = $added->{limit_req};
+    my $added = added(@OWN, @PEERS);
+    my ($idle) = map { @$_ } in_parallel(1, \&count_idle);
+    my @names = map { $_->{name} } @OWN, @PEERS;
+
+    if (haproxy_version()) {
+        my $haproxy = run_jobs(map { my $decision = $_;
+            [ $HAPROXY, $_, sub { count_haproxy($decision) } ] } @DECISIONS);
+        %$added = (%$added, %$haproxy);
+        push @names, $HAPROXY;
+    }
 
     table([ 'added to a request, x limit_req',
-            map { ("$_, 1 key", '100,000 keys') } 'passed', 'rejected' ],
-        map { my $own = $added->{$_}; [ $_, map { my $decision = $_;
-            map { cell($own->{$decision}, $standard->{$decision}, $_) } 0, 1
-        } @DECISIONS ] } @names);
+            map { my $decision = $_; map { "$decision, $_->[1]" } @COLUMNS }
+            'passed', 'rejected' ],
+        map { my $name = $_; [ $name, map { cell($added, $name, @$_) }
+            figures_of_all() ] } @names);
 
-    blocks($option{data}, map { my $decision = $_; [ map {
-        [ $_ =~ s/`//gr, @{ $added->{$_}{$decision} // [ 'NaN', 'NaN' ] } ]
+    blocks($option{data}, map { my $decision = $_; [ map { my $name = $_;
+        my $counts = $added->{$name}{$decision} // [];
+        [ $name =~ s/`//gr, map { $counts->[$_] // 'NaN' } 0, 1 ]
     } @names ] } @DECISIONS);
 
     say_of_passed($added);
     say_of_rejected($added);
+    say_of_others($added, grep { $_ ne 'limit_req' }
+        map({ $_->{name} } @PEERS), $HAPROXY);
+    printf "Where our module is loaded a request takes %.0f more, limit or not;"
+        . " limit_req is always\nin NGINX, and what it takes without a limit of"
+        . " its own is in all of these.\n\n", $idle;
+    say "In short: a limit of `counter` adds "
+        . range($added, 'counter', 'pass') . " the instructions of limit_req to"
+        . " a request\nthat passes, and is behind with "
+        . range($added, 'counter', 'reject') . " for one that it rejects, with"
+        . " `Retry-After`.\n";
 }
 
-sub cell($own, $standard, $i) {
-    return '' if !$own;
-    return sprintf '%s (%.2f)', thousands($own->[$i]),
-        $own->[$i] / $standard->[$i];
+# [decision, column], in the order of the table
+sub figures_of_all() {
+    return map { my $decision = $_; map { [ $decision, $_->[0] ] } @COLUMNS }
+        @DECISIONS;
 }
 
-# "0.60 to 0.70 x", of limit_req's, or nothing
-sub range($added, $name, $decision) {
+sub cell($added, $name, $decision, $column) {
+    my $counts = $added->{$name}{$decision} // [];
+    my $own = $counts->[$column] // return '';
+    return sprintf '%s (%.2f)', thousands($own),
+        $own / $added->{limit_req}{$decision}[$column];
+}
+
+# Of limit_req's, from the least to the most; none if it was not counted.
+sub ratios($added, $name, $decision) {
     my ($own, $standard) = map { $added->{$_}{$decision} } $name, 'limit_req';
-    return if !$own;
-    return sprintf '%.2f to %.2f x', sort { $a <=> $b }
-        map { $own->[$_] / $standard->[$_] } 0, 1;
+    return sort { $a <=> $b } map { $own->[$_] / $standard->[$_] }
+        0 .. $#{ $own // [] };
+}
+
+sub range($added, $name, $decision) {
+    my @ratios = map { sprintf '%.2f', $_ }
+        (ratios($added, $name, $decision))[0, -1];
+    return ($ratios[0] eq $ratios[1] ? $ratios[0] : "$ratios[0] to $ratios[1]")
+        . ' x';
 }
 
 sub say_of_passed($added) {
     my (@ahead, @behind);
 
-    for my $row (grep { $_->{own} } @ROWS) {
-        my $range = range($added, $row->{name}, 'pass') // next;
-        if ($range =~ /to 0/) {
-            push @ahead, "$row->{name} $range";
+    for my $row (grep { $added->{ $_->{name} }{pass} } @OWN) {
+        my $range = "$row->{name} " . range($added, $row->{name}, 'pass');
+        if (all { $_ < 1 } ratios($added, $row->{name}, 'pass')) {
+            push @ahead, $range;
         } else {
-            push @behind, "$row->{name} $range, as "
+            push @behind, "$range, as "
                 . ($row->{why} // 'it does more');
         }
     }
@@ -228,18 +254,33 @@ sub say_of_passed($added) {
 
 # What a client is told costs more than the decision.
 sub say_of_rejected($added) {
-    my $all = range($added, 'counter', 'reject');
-    my $bare = range($added, 'counter, `headers off`', 'reject');
-    my @others = map { range($added, $_->{name}, 'reject') =~ /[\d.]+/g }
-        grep { $_->{own} && $_->{key} ne 'counter' } @ROWS;
+    my @others = map { ratios($added, $_->{name}, 'reject') }
+        grep { $_->{key} ne 'counter' } @OWN;
 
-    printf "A rejection by `counter` adds %s what one by limit_req does, one by"
-        . " other algorithms\n%.2f to %.2f x, as it comes with a `Retry-After`"
-        . " that has to be worked out; %s with\n`limit_sliding_headers off`, as"
-        . " our limits run in the access phase, limit_req's in the\none"
-        . " before.\n\n", $all, min(@others), max(@others), $bare;
-    say "In short: a limit of `counter` adds "
-        . range($added, 'counter', 'pass')
-        . " the instructions that limit_req adds\nto a request that passes,"
-        . " $all to one that it rejects.\n";
+    printf "Of requests that are rejected, all are behind limit_req: `counter`"
+        . " %s, the other\nalgorithms %.2f to %.2f x, as a `Retry-After` is"
+        . " worked out and sent.  With\n`limit_sliding_headers off`, which is"
+        . " as much as limit_req does, `counter` takes %s.\n\n",
+        range($added, 'counter', 'reject'), min(@others), max(@others),
+        range($added, 'counter, `headers off`', 'reject');
+}
+
+# Where any but limit_req adds less than one of ours.
+sub say_of_others($added, @peers) {
+    my %verb = (pass => 'passes', reject => 'is rejected');
+    my @lines;
+
+    for my $peer (grep { $added->{$_} } @peers) {
+        for my $decision (grep { $added->{$peer}{$_} } @DECISIONS) {
+            my $theirs = $added->{$peer}{$decision};
+            my @more = map { $_->{name} } grep {
+                my $own = $added->{ $_->{name} }{$decision} // [];
+                any { $own->[$_] > $theirs->[$_] } 0 .. $#$own;
+            } @OWN;
+            push @lines, "$peer adds less to what $verb{$decision} than "
+                . join(', ', @more) . '.' if @more;
+        }
+    }
+
+    say join "\n", @lines, '' if @lines;
 }

@@ -12,6 +12,7 @@
 
 use v5.36;
 
+use File::Copy qw(copy);
 use FindBin;
 use Time::HiRes ();
 
@@ -40,7 +41,10 @@ for my $part (sort keys %asked) {
     die "no part '$part', they are: @PARTS\n" if !grep { $_ eq $part } @PARTS;
 }
 
+$| = 1;
+
 my (%printed, @failed);
+my $started = time;
 
 for my $part (grep { !%asked || $asked{$_} } @PARTS) {
     my $begun = Time::HiRes::time();
@@ -49,8 +53,8 @@ for my $part (grep { !%asked || $asked{$_} } @PARTS) {
     printf "(%.0f s)\n\n", Time::HiRes::time() - $begun;
 }
 
-write_report() if !%asked;
 die map { "$_ failed\n" } @failed if @failed;
+write_report() if !%asked;
 
 # What it prints, which is shown as it comes.
 sub run($part) {
@@ -59,6 +63,7 @@ sub run($part) {
         ? ($script, '--nginx', $option{nginx}, '--module', $option{module},
             @{ $EXTRA{$part} // [] })
         : "$DATA/$part";
+    unlink "$DATA/$part.data";
     push @command, '--data', "$DATA/$part.data"
         if -e "$FindBin::Bin/$part.gp";
     my $text = '';
@@ -84,21 +89,26 @@ sub write_report() {
         $text =~ s/\s+\z//;
     }
 
-    my %texts = (%printed, short => join("\n", @short), machine => machine());
+    my %texts = (%printed, short => join("\n", @short), machine => machine(),
+        minutes => sprintf('%.0f', (time - $started) / 60));
 
     open my $frame, '<', "$FindBin::Bin/report.md" or die "report.md: $!\n";
     my $page = do { local $/; <$frame> };
-    $page =~ s/^\@(\w+)\@$/$texts{$1} \/\/ die "no part '$1'\n"/gme;
+    $page =~ s/\@(\w+)\@/$texts{$1} \/\/ die "no part '$1'\n"/ge;
+
+    # of what a build without hiredis does not measure there is no picture
+    for my $part (grep { -e "$DATA/$_.data" } @PARTS) {
+        system('gnuplot', '-c', "$FindBin::Bin/$part.gp", "$DATA/$part.data",
+            "$DATA/$part.svg") == 0 or die "the plot of $part failed\n";
+    }
+    for my $part (grep { -e "$DATA/$_.data" } @PARTS) {
+        copy("$DATA/$part.svg", "$DOCS/benchmarks-$part.svg")
+            or die "benchmarks-$part.svg: $!\n";
+    }
 
     open my $out, '>', "$DOCS/benchmarks.md" or die "benchmarks.md: $!\n";
     print $out $page;
     close $out or die "benchmarks.md: $!\n";
-
-    for my $part (grep { -e "$FindBin::Bin/$_.gp" } @PARTS) {
-        system('gnuplot', '-c', "$FindBin::Bin/$part.gp", "$DATA/$part.data",
-            "$DOCS/benchmarks-$part.svg") == 0
-            or push @failed, "the plot of $part";
-    }
 
     print "docs/benchmarks.md is written\n";
 }

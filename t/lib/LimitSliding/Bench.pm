@@ -50,6 +50,7 @@ sub in_parallel($at_a_time, @jobs) {
 # Waits for any of those that run; what it prints fits into a pipe.
 sub _finish($running, $results) {
     my $pid = wait;
+    die "wait: $!\n" if $pid < 0;
     my ($i, $pipe) = @{ delete $running->{$pid} // return };
     die "a part of it failed\n" if $?;
     $results->[$i] = [ split ' ', readline $pipe ];

@@ -11,6 +11,9 @@ package LimitSliding::Callgrind;
 # Each request has one of so many keys, paths of eight characters.  They are
 # counted after each key was used once.  With `paced` one comes every two
 # milliseconds, else NGINX's clock stands still.
+#
+# Left out is what malloc() does itself, which depends on what the heap looks
+# like: for the same requests it can be some hundred instructions more or less.
 
 use v5.36;
 
@@ -33,7 +36,8 @@ sub _valgrind($dir) {
 }
 
 # With a server on the n-th port for each of the locations, which are
-# directives; what they name is in `http`.
+# directives; what they name is in `http`.  `without_own`: our module is not
+# loaded.
 sub nginx($class, %opt) {
     my @locations = @{ $opt{locations} };
     my $self = bless {
@@ -41,7 +45,7 @@ sub nginx($class, %opt) {
         ports => [ map { LimitSliding::Test::reserve_port() } @locations ],
         paced => $opt{paced},
     }, $class;
-    my @modules = ($ENV{LIMIT_SLIDING_MODULE} || (),
+    my @modules = ($opt{without_own} ? () : $ENV{LIMIT_SLIDING_MODULE} || (),
         $opt{http} =~ /lua_/ ? lua_modules() : ());
     # else the clock is read, and costs, as often as the machine is fast
     my $resolution = $opt{paced} ? '' : 'timer_resolution 1h;';
@@ -112,7 +116,7 @@ sub DESTROY($self) {
     $self->stop;
 }
 
-# Of one request.
+# Of one request, after `uses` of each key, 1 unless given.
 sub measure($self, %opt) {
     my $client = $self->_connect($opt{port} // 0);
     my $next = 0;
@@ -122,9 +126,13 @@ sub measure($self, %opt) {
         my $n = $left < $PIPELINE ? $left : $PIPELINE;
         _exchange($client, map { $key->() } 1 .. $n);
     }
+    for (2 .. $opt{uses} // 1) {
+        sleep $PACE;
+        _exchange($client, $key->());
+    }
 
     $self->_control('-i', 'on');
-    # what is done once for each connection, or after a pause
+    # what is done once, or after a pause
     $self->_requests($client, 3, $key, %opt);
     # -z would leave some of it
     $self->_dump;
@@ -195,11 +203,28 @@ sub _dump($self) {
     my $file = "$self->{dir}/out." . ++$self->{dumps};
 
     open my $out, '<', $file or die "$file: $!";
+    my ($total, $malloc, $is_malloc, $is_call, %names) = (undef, 0);
+
+    # "fl=(number) name" at first, then "fl=(number)"; costs that follow a call
+    # are those of whom it calls, who have lines of their own
     while (my $line = <$out>) {
-        return $1 if $line =~ /^totals: (\d+)/;
+        if ($line =~ /^(c?)f[ile]=\((\d+)\)(?: (.*))?/) {
+            $names{$2} = $3 if defined $3;
+            $is_malloc = $names{$2} =~ /\bmalloc\.c$/ if !$1;
+        } elsif ($line =~ /^calls=/) {
+            $is_call = 1;
+        } elsif ($line =~ /^[-+*\d]\S* (\d+)$/) {
+            $malloc += $1 if $is_malloc && !$is_call;
+            $is_call = 0;
+        } elsif ($line =~ /^totals: (\d+)/) {
+            $total = $1;
+        }
     }
 
-    die "no totals in $file\n";
+    die "no totals in $file\n" if !defined $total;
+    die "malloc is not to be told apart: is libc6-dbg there?\n"
+        if !$malloc && !$self->{haproxy};
+    return $total - $malloc;
 }
 
 1;

@@ -35,10 +35,10 @@ my %PEERS = map { $_->{key} => $_ } (
     own('token_bucket'),
     own('leaky_bucket', 'leaky_bucket',
         'rate=4000000r/s burst=1000', 'rate=1r/h'),
-    own('log', 'log', 'rate=100r/h', 'rate=1r/h'),
+    own('log', 'log'),
     # of a hundred requests in the window, if they come every two milliseconds,
     # and never full if some come late
-    own('log-busy', 'log', 'rate=190 window=200ms', 'rate=1r/h'),
+    own('log-busy', 'log', 'rate=190 window=200ms', 'rate=100r/h'),
     {   key  => 'limit_req', name => 'limit_req',
         http => <<'CONF',
 limit_req_zone $uri zone=limit_req-pass:32m   rate=1000r/s;
@@ -96,10 +96,14 @@ sub lua_modules() {
     return @modules == grep({ -r } @modules) ? @modules : ();
 }
 
+# Where Debian has it is not in a user's PATH.
+my ($HAPROXY) = grep { -x } map { "$_/haproxy" } split(/:/, $ENV{PATH}),
+    '/usr/sbin', '/usr/local/sbin';
+
 # That of the HAProxy that is here; nothing if there is none.
 sub haproxy_version() {
-    return if !grep { -x "$_/haproxy" } split /:/, $ENV{PATH};
-    my ($version) = `haproxy -v` =~ /version ([\d.]+)/;
+    return if !$HAPROXY;
+    my ($version) = `'$HAPROXY' -v` =~ /version ([\d.]+)/;
     return $version;
 }
 
@@ -138,7 +142,7 @@ CONF
     if ($pid == 0) {
         open STDOUT, '>', "$dir/out";
         open STDERR, '>&', \*STDOUT;
-        exec @{ $opt{wrapper} // [] }, 'haproxy', '-db', '-f',
+        exec @{ $opt{wrapper} // [] }, $HAPROXY, '-db', '-f',
             "$dir/haproxy.cfg" or POSIX::_exit(127);
     }
 
@@ -149,9 +153,11 @@ CONF
         waitpid $pid, 0;
     };
 
+    my $ended;
     if (!wait_for(sub {
-        IO::Socket::INET->new(PeerAddr => "127.0.0.1:$reserved->{port}")
-    })) {
+        $ended = waitpid($pid, POSIX::WNOHANG)
+            or IO::Socket::INET->new(PeerAddr => "127.0.0.1:$reserved->{port}")
+    }) || $ended) {
         $stop->();
         die "HAProxy did not start\n";
     }
