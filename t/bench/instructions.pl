@@ -68,6 +68,7 @@ for my $rows (\@OWN, \@PEERS) {
 }
 
 if ($option{guard}) {
+    $option{requests} /= 2;
     guard_own();
 } else {
     compare_all();
