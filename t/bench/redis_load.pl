@@ -18,7 +18,7 @@ use v5.36;
 
 use File::Temp qw(tempdir);
 use FindBin;
-use List::Util qw(all first max sum);
+use List::Util qw(all max sum);
 
 use lib "$FindBin::Bin/../lib";
 
@@ -291,11 +291,9 @@ sub print_ratios() {
     say '';
 }
 
-# The highest rate that a way keeps up with, before one that it does not; 0 if
-# there is none.
+# The highest rate that a way keeps up with, 0 if there is none.
 sub top($way) {
-    my $beyond = first { !kept_up($way, $_) } @rates;
-    return max 0, grep { !$beyond || $_ < $beyond } @rates;
+    return max 0, grep { kept_up($way, $_) } @rates;
 }
 
 # Where that is the highest of all rates, it may do more.
