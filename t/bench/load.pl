@@ -37,6 +37,7 @@ BEGIN {
 
 use IO::Socket::INET;
 use List::Util qw(max min sum);
+use Text::Wrap qw(wrap);
 
 use LimitSliding::Generator;
 use LimitSliding::Peers;
@@ -322,8 +323,8 @@ sub print_ratios($case, $results, @ways) {
     my $waits = $busy{counter} < $BUSY;
     printf "- Workers and threads are busy for %.0f to %.0f%% of the time%s.\n",
         100 * min(values %busy), 100 * max(values %busy), $waits
-            ? ', and otherwise wait for wrk, or for the core that it runs on:'
-            . ' requests/s cannot tell them apart' : '';
+            ? ', and otherwise wait for wrk, or for a core: requests/s cannot'
+            . ' tell them apart' : '';
 
     my @peers = grep { $_->{key} ne 'counter' } @limited;
     print_standing($results, 'requests/s', 'rate', @peers) if !$waits;
@@ -338,7 +339,7 @@ sub print_standing($results, $name, $figure, @peers) {
     for my $peer (@peers) {
         my $standing = standing(@$results{ $peer->{key}, 'counter' }, $figure);
         push @{ $peers{ $standing->{is} } }, sprintf
-            '%s, %.2f x ours (%s in %d of %d rounds)', name($peer),
+            '%s at %.2f x ours (%s in %d of %d rounds)', name($peer),
             $standing->{ratio}, $standing->{lead} > 0 ? 'better' : 'worse',
             @$standing{qw(rounds of)};
     }
@@ -350,13 +351,13 @@ sub print_standing($results, $name, $figure, @peers) {
 }
 
 sub say_in_short($results, @ways) {
-    print 'In short: with ', thousands($KEYS), ' keys, a request takes so many'
-        . " times the CPU that it takes without a\nlimit, in the median and in"
-        . " the middle half of $option{rounds} rounds:\n",
+    print wrap('', '', 'In short: with', thousands($KEYS), 'keys, a request',
+        'takes so many times the CPU that it takes without a limit, in the',
+        "median and in the middle half of $option{rounds} rounds:",
         join(', ', map {
             sprintf '%s %.2f (%.2f to %.2f)', name($_),
                 middle_half($results->{ $_->{key} }{times})
-        } grep { $_->{key} ne $_->{own} } @ways), ".\n\n";
+        } grep { $_->{key} ne $_->{own} } @ways)), ".\n\n";
 }
 
 sub name($way) {

@@ -95,9 +95,9 @@ print "### Limits in Redis\n\n",
     . " $option{seconds} s, [min max]; CPU in us a request, `added` of NGINX to"
     . " that of\nno limit; `calls` of Redis a request.  Those with a * have a"
     . " connection to Redis for each\nrequest in flight, and make a call for"
-    . " each.  A peer whose median is better than ours by"
-    . " 1% or more is named, with the number\nof rounds in which it was better:"
-    . " a small lead, or one in some rounds only, may be chance.\n\n";
+    . " each.  A peer whose median is better than ours by 1%\nor more is named,"
+    . " with the number of rounds in which it was better: a small lead, or"
+    . " one\nin some rounds only, may be chance.\n\n";
 print "Lua is not measured: NGINX has none here, or no lua-resty-redis in"
     . " it.\n\n" if !$LUA_PATH;
 
