@@ -1,5 +1,12 @@
--- A limiter as people write it for ngx_lua: a script for each request, which
--- has one of a pool of connections to itself for as long as that takes.
+-- A limiter as people write it for ngx_lua, with lua-resty-redis: a script for
+-- each request, which has one of a pool of connections to itself for as long as
+-- that takes.
+
+-- Debian's package, lua-nginx-redis, has it by another name.
+local found, redis = pcall(require, 'resty.redis')
+if not found then
+    redis = require('nginx.redis')
+end
 
 local script = [[
 local time = redis.call('TIME')
@@ -32,44 +39,17 @@ end
 
 local digest = hex(ngx.sha1_bin(script))
 
-local function bulk(text)
-    return '$' .. #text .. '\r\n' .. text .. '\r\n'
-end
-
--- The reply, an integer, or nil and an error.
-local function call(socket, command, what, ...)
-    local words = { '*6\r\n', bulk(command), bulk(what), bulk('1') }
-    for i = 1, 3 do
-        words[4 + i] = bulk(tostring((select(i, ...))))
-    end
-
-    local sent, problem = socket:send(words)
-    if not sent then
-        return nil, problem
-    end
-
-    local line
-    line, problem = socket:receive()
-    if not line then
-        return nil, problem
-    end
-
-    return tonumber(line:match('^:(%d+)$')), line
-end
-
 -- Exits with 429 if the limit of the key is exhausted; with 500 if the server,
 -- { path of a unix socket } or { address, port }, does not say.
 local function limit(server, key, window_ms, count)
-    local socket = ngx.socket.tcp()
-    socket:settimeout(1000)
+    local client = redis:new()
+    client:set_timeout(1000)
 
-    local granted, problem = socket:connect(unpack(server))
+    local granted, problem = client:connect(unpack(server))
     if granted then
-        granted, problem = call(socket, 'EVALSHA', digest, key, window_ms,
-                                count)
-        if not granted and problem:find('^-NOSCRIPT') then
-            granted, problem = call(socket, 'EVAL', script, key, window_ms,
-                                    count)
+        granted, problem = client:evalsha(digest, 1, key, window_ms, count)
+        if granted == false and problem:find('^NOSCRIPT') then
+            granted, problem = client:eval(script, 1, key, window_ms, count)
         end
     end
     if not granted then
@@ -77,7 +57,7 @@ local function limit(server, key, window_ms, count)
         return ngx.exit(500)
     end
 
-    socket:setkeepalive(60000, 128)
+    client:set_keepalive(60000, 128)
 
     if granted == 0 then
         return ngx.exit(429)

@@ -23,6 +23,9 @@ use lib "$FindBin::Bin/../lib";
 my $CONNECTIONS = 64;
 my $KEYS        = 100_000;
 
+# Of its time, what a server that does not wait for requests is busy.
+my $BUSY = 0.9;
+
 use LimitSliding::Bench;
 
 my %option;
@@ -34,9 +37,11 @@ BEGIN {
 
 use IO::Socket::INET;
 use List::Util qw(max min sum);
+use Text::Wrap qw(wrap);
 
 use LimitSliding::Generator;
 use LimitSliding::Peers;
+use LimitSliding::Standing;
 use LimitSliding::Test;
 
 $| = 1;
@@ -260,12 +265,22 @@ sub print_head() {
         " $option{seconds} s, [min max].  Ratios are to the same server",
         " without a limit, in the same round; so is what is added to the CPU",
         " of a request.  Without a limit, a case in which all is rejected has",
-        " 429 as the answer to anything.  Who is ahead by 1% or more, but not",
-        " in more than 3 of 4 rounds, may be so by chance.\n\n",
-        "wrk, which makes the requests, shares $cores cores with the servers:",
-        " with two workers or threads it takes of their time, so that they",
-        " cannot answer twice as much as one.  Where servers wait for it,",
-        " requests/s hide what a limit costs, and CPU does not.\n\n";
+        " 429 as the answer to anything.  Neither limit_sliding",
+        " (`limit_sliding_log_level off`) nor limit_req",
+        " (`limit_req_log_level info`, under `error_log ... error`) logs",
+        " rejections; only limit_sliding's have a Retry-After.\n\n",
+        "Who is behind limit_sliding, or ahead of it, is told by ratios of the",
+        " same round: a lead of less than 1%, or seen in 3 of 4 rounds or",
+        " fewer, may be chance.\n\n",
+        "wrk, which makes the requests, is one thread and shares ",
+        $cores == 1 ? 'one core' : "$cores cores", ' with the servers: ',
+        $cores == 1 ? 'it takes of their time.'
+            : $cores == 2 ? 'with two workers or threads it takes of their'
+            . ' time, so that they cannot answer twice as much as one.'
+            : 'with two workers or threads that thread is what limits, so that'
+            . ' they may not answer twice as much as one.',
+        "  Where servers wait for it, requests/s hide what a limit costs, and",
+        " CPU does not.\n\n";
 
     print "HAProxy isn't here, and so not measured.\n\n" if !haproxy_version();
     print "NGINX has no Lua here, so that is not measured.\n\n"
@@ -285,8 +300,8 @@ sub print_table($results, @ways) {
         } @ways);
 }
 
-# In words, by ratios alone: what each limiter leaves of its own server, and who
-# is ahead of us.
+# In words, by ratios alone: what each limiter leaves of its own server, and
+# where each peer is beside us.
 sub print_ratios($case, $results, @ways) {
     my @limited = grep { $_->{key} ne $_->{own} } @ways;
     my %none = (none => 'no limiter', 'haproxy-none' => 'HAProxy without');
@@ -300,64 +315,65 @@ sub print_ratios($case, $results, @ways) {
         } @limited;
     };
 
-    say 'Requests/s: ', $list->('kept'), '.';
-    say 'CPU a request: ', $list->('times'), '.';
+    say '- Requests/s: ', $list->('kept'), '.';
+    say '- CPU a request: ', $list->('times'), '.';
 
-    my @busy = map { 100 * median(@{ $results->{ $_->{key} }{busy} }) } @ways;
-    printf "Busy were workers and threads for %.0f to %.0f%% of the time,"
-        . " or else waited for wrk.\n", min(@busy), max(@busy);
+    my %busy = map { $_->{key} => median(@{ $results->{ $_->{key} }{busy} }) }
+        @ways;
+    my $waits = $busy{counter} < $BUSY;
+    printf "- Workers and threads are busy for %.0f to %.0f%% of the time%s.\n",
+        100 * min(values %busy), 100 * max(values %busy), $waits
+            ? ', and otherwise wait for wrk, or for a core: requests/s cannot'
+            . ' tell them apart' : '';
 
     my @peers = grep { $_->{key} ne 'counter' } @limited;
-    my @ahead = map { ahead($_, $results, 0.75, 1) } @peers;
-    my @maybe = map { ahead($_, $results, 0, 0.75) } @peers;
-    say @ahead ? 'Ahead of limit_sliding: ' . join('; ', @ahead) . '.'
-        : 'None is clearly ahead of limit_sliding.';
-    say 'Ahead, or by chance: ', join('; ', @maybe), '.' if @maybe;
+    print_standing($results, 'requests/s', 'rate', @peers) if !$waits;
+    print_standing($results, 'CPU a request', 'cpu', @peers);
     print "\n";
 }
 
-sub say_in_short($results, @ways) {
-    print "In short: with 100,000 keys, a request takes so many times the CPU"
-        . " that it takes without a\nlimit: ", join(', ', map {
-            sprintf '%s %.2f', name($_),
-                median(@{ $results->{ $_->{key} }{times} })
-        } grep { $_->{key} ne $_->{own} } @ways), ".\n\n";
-}
+# Each peer is behind us, ahead of us or level with us.
+sub print_standing($results, $name, $figure, @peers) {
+    my %peers;
 
-# In what a peer does better than limit_sliding, by a percent at least; of that,
-# what it does in a share of rounds that is above `least` and up to `most`.
-sub ahead($way, $results, $least, $most) {
-    my ($peer, $own) = @$results{ $way->{key}, 'counter' };
-    my @better;
-
-    for my $figure ([ 'rate', 1, "limit_sliding's requests/s" ],
-        [ 'cpu', -1, "limit_sliding's CPU a request" ])
-    {
-        my ($of, $sign, $name) = @$figure;
-        my @ratios = map { $peer->{$of}[$_] / $own->{$of}[$_] }
-            0 .. $#{ $own->{$of} };
-        my $wins = grep { ($_ - 1) * $sign > 0 } @ratios;
-        my $share = $wins / @ratios;
-        push @better, sprintf '%.2f x %s (in %d of %d rounds)',
-            median(@ratios), $name, $wins, scalar @ratios
-            if (median(@ratios) - 1) * $sign >= 0.01
-            && $share > $least && $share <= $most;
+    for my $peer (@peers) {
+        my $standing = standing(@$results{ $peer->{key}, 'counter' }, $figure);
+        push @{ $peers{ $standing->{is} } }, sprintf
+            '%s at %.2f x ours (%s in %d of %d rounds)', name($peer),
+            $standing->{ratio}, $standing->{lead} > 0 ? 'better' : 'worse',
+            @$standing{qw(rounds of)};
     }
 
-    return @better ? name($way) . ' at ' . join(' and ', @better) : ();
+    my $those = sub ($is) { join('; ', @{ $peers{$is} // ['none'] }) . '.' };
+    say "- By $name, behind limit_sliding: ", $those->('behind'),
+        '  Ahead of it: ', $those->('ahead'),
+        '  Level with it, as far as can be seen here: ', $those->('level');
+}
+
+sub say_in_short($results, @ways) {
+    print wrap('', '', 'In short: with', thousands($KEYS), 'keys, a request',
+        'takes so many times the CPU that it takes without a limit, in the',
+        "median and in the middle half of $option{rounds} rounds:",
+        join(', ', map {
+            sprintf '%s %.2f (%.2f to %.2f)', name($_),
+                middle_half($results->{ $_->{key} }{times})
+        } grep { $_->{key} ne $_->{own} } @ways)), ".\n\n";
 }
 
 sub name($way) {
     return $NAMES{ $way->{key} } // $way->{key};
 }
 
+# The median, and between what the middle half of the rounds is.
+sub middle_half($values) {
+    my @sorted = sort { $a <=> $b } @$values;
+    my $quarter = int(@sorted / 4);
+    return (median(@sorted), @sorted[ $quarter, -1 - $quarter ]);
+}
+
 # For load.gp: a limiter, what it adds to the CPU of a request, us, and between
 # what in the middle half of the rounds; the same of the requests/s it leaves.
 sub data_row($way, $figures) {
     my $name = $way->{key} eq 'counter' ? 'limit_sliding' : $way->{name};
-    return [ $name, map {
-        my @sorted = sort { $a <=> $b } @$_;
-        my $quarter = int(@sorted / 4);
-        (median(@sorted), @sorted[ $quarter, -1 - $quarter ]);
-    } @$figures{qw(added kept)} ];
+    return [ $name, map { middle_half($_) } @$figures{qw(added kept)} ];
 }

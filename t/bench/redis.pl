@@ -19,9 +19,6 @@
 use v5.36;
 
 use FindBin;
-use IO::Select;
-use JSON::PP qw(decode_json);
-use List::Util qw(all);
 
 use lib "$FindBin::Bin/../lib";
 
@@ -34,13 +31,15 @@ use LimitSliding::Bench;
 my %option;
 
 BEGIN {
-    %option = options({ rounds => 3, seconds => 1, only => '.' }, 'peer=s',
-        'rounds=i', 'seconds=i', 'only=s');
+    %option = options({ rounds => 6, seconds => 0.5, only => '.' }, 'peer=s',
+        'rounds=i', 'seconds=f', 'only=s');
 }
 
 use LimitSliding::Generator;
-use LimitSliding::Peers qw(lua_modules);
 use LimitSliding::Redis ();
+use LimitSliding::RedisBenchmark;
+use LimitSliding::RedisLoad;
+use LimitSliding::Standing;
 use LimitSliding::Test;
 
 $| = 1;
@@ -50,7 +49,7 @@ if (!LimitSliding::Redis::supported()) {
     exit;
 }
 
-my @LUA = lua_modules();
+my ($LUA_MODULES, $LUA_PATH) = lua_limiter();
 
 # How to limit: the directives of a location.  `zone` is one of ours, `socket`
 # what leads to Redis, `each` one that makes a call for each request.
@@ -64,7 +63,7 @@ my @WAYS = (
       socket => 'unix' },
     map { each_of(@$_) } (
         $option{peer} ? [ 'ratelimit', 'peer', \&peer ] : (),
-        @LUA ? [ 'Lua', 'lua', \&lua ] : (),
+        $LUA_PATH ? [ 'Lua', 'lua', \&lua ] : (),
     ),
 );
 
@@ -86,17 +85,6 @@ my @CASES = (
     { name => 'one exhausted key', rate => 'low', keys => 1, rejected => 1 },
 );
 
-# What redis-benchmark does, for the ceiling: keys in a call, connections, and
-# commands that are sent at once on one.  The last as the module does at most.
-my @CEILINGS = (
-    { name => 'a key a call, 64 connections', keys => 1,
-      arguments => [qw(-c 64 -P 1)] },
-    { name => 'a key a call, 64 connections, 16 calls at once', keys => 1,
-      arguments => [qw(-c 64 -P 16)] },
-    { name => '16 keys a call, 1 connection, 4 calls at once', keys => 16,
-      arguments => [qw(-c 1 -P 4)] },
-);
-
 my @failed;
 my $redis = LimitSliding::Redis->new->start;
 my $nginx = LimitSliding::Test->new(worker_processes => 1)->start(config());
@@ -107,7 +95,11 @@ print "### Limits in Redis\n\n",
     . " $option{seconds} s, [min max]; CPU in us a request, `added` of NGINX to"
     . " that of\nno limit; `calls` of Redis a request.  Those with a * have a"
     . " connection to Redis for each\nrequest in flight, and make a call for"
-    . " each.\n\n";
+    . " each.  A peer whose median is better than ours by 1%\nor more is named,"
+    . " with the number of rounds in which it was better: a small lead, or"
+    . " one\nin some rounds only, may be chance.\n\n";
+print "Lua is not measured: NGINX has none here, or no lua-resty-redis in"
+    . " it.\n\n" if !$LUA_PATH;
 
 for my $case (@CASES) {
     my %results = measure($case);
@@ -115,7 +107,7 @@ for my $case (@CASES) {
     print_table($case, \%results);
     print_ratios($case, \%results);
     say_in_short($case, \%results);
-    print_ceilings(\%results) if $results{'ceiling-0'};
+    print_ceilings(\%results) if $results{ceilings};
 
     next if !$case->{hot} || !$results{lease} || !$results{memory};
 
@@ -126,10 +118,7 @@ for my $case (@CASES) {
         if $ratio < $AT_LEAST;
 }
 
-my @lines = $nginx->log_lines(qr/\[(?:error|alert|crit)\]/);
-warn "logged:\n", map { "$_\n" } @lines[0 .. (@lines > 5 ? 4 : $#lines)]
-    if @lines;
-
+complaints($nginx);
 $nginx->stop;
 $redis->stop;
 
@@ -138,9 +127,7 @@ die @failed if @failed;
 # ---- configuration ----
 
 sub config() {
-    my $load = join '', map { "load_module $_;\n" } @LUA, $option{peer} // ();
-    my $lua = @LUA
-        ? "lua_package_path '$FindBin::Bin/?.lua;;';" : '';
+    my $load = join '', map { "load_module $_;\n" } $option{peer} // ();
     my %server = (unix => 'unix:' . $redis->path, tcp => $redis->server);
     my ($upstreams, $zones, $locations) = ('') x 3;
 
@@ -167,13 +154,14 @@ sub config() {
     }
 
     return <<"CONF";
+@{[ $LUA_MODULES // '' ]}
 $load
 %%GLOBALS%%
 http {
     %%HTTP_GLOBALS%%
     error_log %%DIR%%/error.log error;
     limit_sliding_log_level off;
-    $lua
+    @{[ $LUA_PATH // '' ]}
     $upstreams
     $zones
     server {
@@ -188,8 +176,8 @@ CONF
 sub lua($socket, $rate) {
     my $server = $socket eq 'unix' ? "'unix:" . $redis->path . "'"
         : "'127.0.0.1', " . $redis->port;
-    return "access_by_lua_block { require('limiter').limit({ $server },"
-        . " 'lua:$socket:' .. ngx.var.arg_key, 3600000, $RATES{$rate}) }";
+    return lua_limit($server, "'lua:$socket:' .. ngx.var.arg_key",
+        $RATES{$rate});
 }
 
 sub peer($socket, $rate) {
@@ -209,23 +197,28 @@ sub measure($case) {
     }
 
     my @ceilings = $case->{keys} > 1 && 'unix' =~ /$option{only}/
-        ? ceilings() : ();
+        ? ceilings(nginx => $nginx, redis => $redis, path => '/unix-high',
+            keys => $KEYS, seconds => $option{seconds}) : ();
 
-    for (1 .. $option{rounds}) {
-        my $none;
-        for my $way (grep { $_->{key} eq 'none'
-                || $_->{key} =~ /$option{only}/ } @WAYS) {
-            my $figures = run($way, $case);
-            $none //= $figures;
-            $figures->{ratio} = $figures->{rate} / $none->{rate};
-            $figures->{added} = $figures->{nginx} - $none->{nginx};
-            push @{ $results{ $way->{key} }{$_} }, $figures->{$_}
-                for keys %$figures;
+    my @ways = grep { $_->{key} eq 'none' || $_->{key} =~ /$option{only}/ }
+        @WAYS;
+
+    for my $round (1 .. $option{rounds}) {
+        # forth and back, as what else the machine does may come and go
+        my %figures = map { $_->{key} => run($_, $case) }
+            $round % 2 ? @ways : reverse @ways;
+
+        for my $key (map { $_->{key} } @ways) {
+            my ($own, $none) = @figures{ $key, 'none' };
+            $own->{ratio} = $own->{rate} / $none->{rate};
+            $own->{added} = $own->{nginx} - $none->{nginx};
+            push @{ $results{$key}{$_} }, $own->{$_} for keys %$own;
         }
         for my $i (0 .. $#ceilings) {
             my $figures = redis_benchmark($ceilings[$i]);
-            push @{ $results{"ceiling-$i"}{$_} }, $figures->{$_}
+            push @{ $results{ceilings}[$i]{$_} }, $figures->{$_}
                 for keys %$figures;
+            $results{ceilings}[$i]{name} = $ceilings[$i]{name};
         }
     }
 
@@ -236,8 +229,8 @@ sub measure($case) {
 sub compare($case, @keys) {
     my %results;
 
-    for (1 .. 3 * $option{rounds}) {
-        for my $key (@keys) {
+    for my $round (1 .. 3 * $option{rounds}) {
+        for my $key ($round % 2 ? @keys : reverse @keys) {
             my ($way) = grep { $_->{key} eq $key } @WAYS;
             push @{ $results{$key}{rate} }, run($way, $case)->{rate};
         }
@@ -250,21 +243,16 @@ sub compare($case, @keys) {
 sub run($way, $case) {
     my $path = "/$way->{key}-$case->{rate}";
     my $url = 'http://127.0.0.1:' . $nginx->port;
-    my @pids = (($nginx->workers)[0], $redis->pid);
 
     my $decided = decided($way, $case);
-    my @cpu = map { cpu_us($_) } @pids;
-    my $calls = $redis->calls;
-
-    my $figures = wrk(connections => $CONNECTIONS, seconds => $option{seconds},
-        arguments => $case->{keys} > 1
-            ? [ '-s', "$FindBin::Bin/keys.lua", $url, '--', $path,
-                $case->{keys} ]
-            : ["$url$path?key=1"]);
-
-    my $requests = $figures->{requests};
-    $cpu[$_] = (cpu_us($pids[$_]) - $cpu[$_]) / $requests for 0, 1;
-    $calls = ($redis->calls - $calls) / $requests;
+    my $figures = metered($nginx, $redis, sub {
+        wrk(connections => $CONNECTIONS, seconds => $option{seconds},
+            arguments => $case->{keys} > 1
+                ? [ '-s', "$FindBin::Bin/keys.lua", $url, '--', $path,
+                    $case->{keys} ]
+                : ["$url$path?key=1"])
+    });
+    my ($requests, $calls) = @$figures{qw(requests calls)};
     $decided = (decided($way, $case) - $decided) / $requests;
 
     # those in flight in the end are none of wrk's
@@ -277,73 +265,26 @@ sub run($way, $case) {
     die "$path: $calls calls a request\n"
         if $way->{each} && abs($calls - 1) > $slack;
 
-    return { %$figures, nginx => $cpu[0], redis => $cpu[1], calls => $calls };
+    return $figures;
 }
 
 # How many requests the zone of a way has decided so far.
 sub decided($way, $case) {
     return 0 if !$way->{zone};
-    my $zones = decode_json($nginx->get('/limits')->{body})->{zones};
-    my $zone = $zones->{"$way->{key}-$case->{rate}"};
+    my $zone = zone($nginx, "$way->{key}-$case->{rate}");
     return $zone->{passed} + $zone->{rejected};
 }
 
-# @CEILINGS, with all that redis-benchmark is to be called with for a round.
-sub ceilings() {
-    my ($evalsha, $digest, undef, $key, @arguments) = sent_command();
-    my $random = '0' x 28 . '__rand_int__';
-    $key =~ s/\{[0-9a-f]{40}\}/{$random}/ or die "key $key\n";
-
-    my @ceilings = map { {
-        keys    => $_->{keys},
-        command => [ 'redis-benchmark', '--csv', '-s', $redis->path, '-r',
-            $KEYS, @{ $_->{arguments} }, '-n' ],
-        script  => [ $evalsha, $digest, $_->{keys}, ($key) x $_->{keys},
-            @arguments ],
-        calls   => 10_000,
-    } } @CEILINGS;
-
-    # how many calls take as long as a round does, once keys are there
-    redis_benchmark($ceilings[-1]);
-    for (@ceilings) {
-        my $rate = redis_benchmark($_)->{rate};
-        $_->{calls} = int $rate / $_->{keys} * $option{seconds};
-    }
-
-    return @ceilings;
-}
-
-# The words of a command that the module sends: it is what it is, arguments for
-# several keys being the same as for one.
-sub sent_command() {
-    my $socket = $redis->connect;
-    LimitSliding::Redis::send_command($socket, 'MONITOR');
-    LimitSliding::Redis::receive_reply($socket);
-    $nginx->get('/unix-high?key=monitor');
-
-    my ($text, $words) = ('');
-    while (!(($words) = $text =~ /"EVALSHA"( .*)\r\n/)) {
-        IO::Select->new($socket)->can_read(10)
-            && sysread $socket, $text, 65536, length $text
-            or die "MONITOR tells of no call:\n$text";
-    }
-    return ('EVALSHA', $words =~ /"([^"]*)"/g);
-}
-
-sub redis_benchmark($ceiling) {
-    my $cpu = cpu_us($redis->pid);
-    my $output = output(@{ $ceiling->{command} }, $ceiling->{calls},
-        @{ $ceiling->{script} });
-    my ($rate) = $output =~ /^"EVALSHA[^\n]*?","([\d.]+)"/m or die $output;
-
-    return {
-        rate  => $rate * $ceiling->{keys},
-        redis => (cpu_us($redis->pid) - $cpu)
-            / $ceiling->{calls} / $ceiling->{keys},
-    };
-}
-
 # ---- printing ----
+
+# A way of a case, and what it is there.  Redis has no part in rejecting what
+# has been rejected before.
+sub label($way, $case) {
+    return $way->{name} . ($way->{each} ? ' *' : '')
+        if !$way->{zone} || !$way->{socket} || $case->{rejected};
+    return "$way->{name} (" . ($way->{key} eq 'lease' ? 'leased'
+        : $case->{keys} > 1 ? 'strict' : 'coalesced') . ')';
+}
 
 sub print_table($case, $results) {
     say '#### ', ucfirst $case->{name}, "\n";
@@ -352,9 +293,10 @@ sub print_table($case, $results) {
             'NGINX', 'added', 'Redis', 'calls' ],
         map {
             my $figures = $results->{ $_->{key} };
-            [ $_->{name} . ($_->{each} ? ' *' : ''), spread($figures->{rate}),
-                map({ sprintf '%.2f', median(@{ $figures->{$_} }) }
-                    qw(ratio p50 p99 nginx added redis)),
+            my %spread = map { $_ => spread($figures->{$_}, '%.2f') }
+                qw(ratio p50 p99 nginx added redis);
+            [ label($_, $case), spread($figures->{rate}),
+                @spread{qw(ratio p50 p99 nginx added redis)},
                 sprintf '%.4f', median(@{ $figures->{calls} }) ];
         } grep { $results->{ $_->{key} } } @WAYS);
 }
@@ -365,47 +307,38 @@ sub rates($own, $other, $figure = 'rate') {
     return ratio($own->{$figure}, $other->{$figure});
 }
 
-# True if it was so in every round: else it may be chance.
-sub always_more($own, $other, $figure) {
-    return all { $own->{$figure}[$_] > $other->{$figure}[$_] }
-        0 .. $#{ $own->{$figure} };
-}
-
-# CPU time of NGINX and Redis, over the rounds.
-sub cpu($figures) {
-    return [ map { $figures->{nginx}[$_] + $figures->{redis}[$_] }
-        0 .. $#{ $figures->{nginx} } ];
-}
-
 sub print_ratios($case, $results) {
     my (@lines, @behind);
 
     for my $way (grep { $_->{zone} && $_->{socket} && $results->{ $_->{key} } }
         @WAYS) {
         my $own = $results->{ $way->{key} };
+        my $name = label($way, $case);
         my @ratios;
         push @ratios, sprintf '%.2f x shared memory',
             rates($own, $results->{memory}) if $results->{memory};
 
-        for my $peer (grep { $_->{each} && $_->{socket} eq $way->{socket}
-                && $results->{ $_->{key} } } @WAYS) {
+        for my $peer (grep { $results->{ $_->{key} } && $_ != $way
+                && $_->{socket} && $_->{socket} eq $way->{socket} } @WAYS) {
             my $other = $results->{ $peer->{key} };
-            my $name = $peer->{name} =~ s/,.*//r;
-            my %ratio = map { $_ => rates($own, $other, $_) } qw(rate p50 p99);
-
+            my $others = $peer->{each} ? $peer->{name} =~ s/,.*//r
+                : label($peer, $case);
             push @ratios, sprintf '%.2f x %s, with %.2f x its CPU and %.2f x'
-                . ' its p99', $ratio{rate}, $name,
-                ratio(cpu($own), cpu($other)), $ratio{p99};
-            push @behind, "$name makes more of it than $way->{name}:"
-                . sprintf ' %.2f x its requests.', 1 / $ratio{rate}
-                if always_more($other, $own, 'rate');
-            push @behind, map { "$name answers sooner than $way->{name}:"
-                . sprintf " %.2f x its %s.  There a request may wait for calls"
-                . ' under way, before its own is sent.', 1 / $ratio{$_}, $_ }
-                grep { always_more($own, $other, $_) } qw(p50 p99);
+                . ' its p99', rates($own, $other), $others,
+                map { ratio($own->{$_}, $other->{$_}) } qw(cpu p99)
+                if $peer->{each};
+
+            # of our own, what leases make worse
+            my @better = $peer->{each} || $way->{key} eq 'lease'
+                ? better($other, $own, qw(rate cpu p50 p99)) : ();
+            push @behind, "$others does better than $name: "
+                . join(', ', @better) . '.' if @better;
+            $behind[-1] .= '  Here a request may wait for calls under way,'
+                . ' before its own is sent.'
+                if $peer->{each} && grep { /p50|p99/ } @better;
         }
 
-        push @lines, "$way->{name}: requests " . join('; ', @ratios) . '.'
+        push @lines, "$name: requests " . join('; ', @ratios) . '.'
             if @ratios;
     }
 
@@ -424,13 +357,13 @@ sub say_in_short($case, $results) {
         printf "In short: with a decision of Redis for each request NGINX"
             . " answers %.1f times as many as with\na limiter in Lua, at %.2f"
             . " times the CPU of NGINX and Redis.\n\n", rates($unix, $lua),
-            ratio(cpu($unix), cpu($lua));
+            ratio($unix->{cpu}, $lua->{cpu});
     }
 }
 
 sub print_ceilings($results) {
     my $own = $results->{unix};
-    my @redis = map { $results->{"ceiling-$_"} } 0 .. $#CEILINGS;
+    my @redis = @{ $results->{ceilings} };
     my @share = map { rates($own, $_) } @redis;
 
     print "#### What one Redis can do with the script\n\n",
@@ -438,11 +371,11 @@ sub print_ceilings($results) {
         . " sends and as many\nkeys; `share` is the module's decisions/s"
         . " through those of redis-benchmark.\n\n";
     table([ 'redis-benchmark', 'decisions/s', 'share', 'Redis us a decision' ],
-        map({ [ $CEILINGS[$_]{name}, spread($redis[$_]{rate}),
+        map({ [ $redis[$_]{name}, spread($redis[$_]{rate}),
             sprintf('%.2f', $share[$_]),
-            sprintf '%.2f', median(@{ $redis[$_]{redis} }) ] } 0 .. $#redis),
+            spread($redis[$_]{redis}, '%.2f') ] } 0 .. $#redis),
         [ 'the module, unix socket', spread($own->{rate}), '1.00',
-            sprintf '%.2f', median(@{ $own->{redis} }) ]);
+            spread($own->{redis}, '%.2f') ]);
 
     printf "The module, whose calls carry %.0f keys each, makes %.2f x the"
         . " decisions of redis-benchmark\nwithout pipelining, %.2f x those with"
