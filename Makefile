@@ -261,7 +261,7 @@ help:  ## this list
 build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev) \
     $(if $(filter yes,$(WITH_REDIS)),libhiredis-dev)
 nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
-lua_PKGS   = $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua lua-nginx-redis)
+lua_PKGS   = $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
 
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
 demo-redis_PKGS = $(demo_PKGS) redis-server
@@ -271,7 +271,8 @@ unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl $(lua_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
-    redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS)
+    redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS) \
+    lua-nginx-redis
 bench-quick_PKGS = $(demo_PKGS) valgrind
 bench-figures_PKGS = $(bench-quick_PKGS)
 plots_PKGS    = g++ libhiredis-dev gnuplot-nox

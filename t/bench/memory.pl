@@ -30,6 +30,7 @@ BEGIN {
 use LimitSliding::Load ();
 use LimitSliding::Peers;
 use LimitSliding::Redis ();
+use LimitSliding::RedisLoad;
 use LimitSliding::Test;
 
 my $MEGABYTE = 1 << 20;
@@ -265,11 +266,10 @@ sub compare_redis() {
         "limit_sliding_redis one { server $server; timeout 5s;"
             . " on_error deny; } " . $row->{http} =~ s/;/ redis=one;/r,
         $row->{limit}) ] } @OWN;
-    push @results, [ 'Lua', redis_bytes($redis, 'Lua', 1,
-        "lua_package_path '$FindBin::Bin/?.lua;;';",
-        "access_by_lua_block { require('limiter').limit({ '127.0.0.1', "
-            . $redis->port . " }, 'lua:' .. ngx.var.uri, 86400000, 1) }") ]
-        if lua_modules();
+    my (undef, $lua) = lua_limiter();
+    push @results, [ 'Lua', redis_bytes($redis, 'Lua', 1, $lua,
+        lua_limit("'127.0.0.1', " . $redis->port, "'lua:' .. ngx.var.uri",
+            1)) ] if $lua;
     $redis->stop;
 
     say "### Bytes a key in Redis\n";
