@@ -56,8 +56,7 @@ my @PEERS = (
     },
     lua_modules() ? {
         name     => 'Lua, shared dict',
-        http     => "lua_package_path '$FindBin::Bin/?.lua;;';"
-            . ' lua_shared_dict one 1m;',
+        http     => "$LUA_PATH lua_shared_dict one 1m;",
         limit    => "access_by_lua_block { require('dict').limit("
             . 'ngx.shared.one, ngx.var.uri, 3600, 1) }',
         keys     => 80_000,

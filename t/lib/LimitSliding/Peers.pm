@@ -20,7 +20,10 @@ use POSIX ();
 
 use LimitSliding::Test qw(wait_for);
 
-our @EXPORT = qw(haproxy_version lua_modules peers start_haproxy);
+our @EXPORT = qw($LUA_PATH haproxy_version lua_modules peers start_haproxy);
+
+# Where Lua finds the limiters of t/bench.
+our $LUA_PATH = "lua_package_path '$FindBin::Bin/?.lua;;';";
 
 my %haproxies;            # pid => sub that stops it, at exit
 
@@ -30,7 +33,6 @@ my %PEERS = map { $_->{key} => $_ } (
     },
     own('counter'),
     own('counter-10', 'counter precision=10'),
-    own('counter-60', 'counter precision=60'),
     own('fixed'),
     own('token_bucket'),
     own('leaky_bucket', 'leaky_bucket',
@@ -56,7 +58,7 @@ CONF
         pass => 'limit_conn limit_conn 1000;',
     },
     {   key  => 'lua', name => 'Lua, shared dict',
-        http => "lua_package_path '$FindBin::Bin/?.lua;;';\n"
+        http => "$LUA_PATH\n"
             . "lua_shared_dict dict 64m;\n",
         pass   => "access_by_lua_block { require('dict').limit("
             . "ngx.shared.dict, ngx.var.uri, 3600, 4000000) }",

@@ -6,16 +6,13 @@ package LimitSliding::RedisLoad;
 use v5.36;
 
 use Exporter qw(import);
-use FindBin;
 use JSON::PP qw(decode_json);
 
 use LimitSliding::Generator;
-use LimitSliding::Peers qw(lua_modules);
+use LimitSliding::Peers qw($LUA_PATH lua_modules);
 use LimitSliding::Test;
 
 our @EXPORT = qw(complaints lua_limit lua_limiter metered zone);
-
-my $LUA_PATH = "lua_package_path '$FindBin::Bin/?.lua;;';";
 
 # What the limiter in Lua needs: directives to load modules, and of http{};
 # nothing if there is no Lua here, or no client for Redis in it.
