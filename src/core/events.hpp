@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "limiter.h"
+#include "mix.hpp"
 #include "ring.hpp"
 #include "ring_step.hpp"
 #include "table.hpp"
@@ -15,71 +16,107 @@
 
 namespace limit_sliding {
 
+/* Where events are kept, and how those who read and write them see time. */
+struct EventStore {
+    limit_sliding_zone_t *zone;
+    limit_sliding_slot_counts_t *counts;
+    bool may_evict;
+    bool is_brief; /* stay in the key's own ring: else torn */
+    Clock now;
+};
+
 /*
- * A key's events of one window, as they are read.
+ * The events of one key, of one window.
  *
- * The key's slot has a ring of its newest events; its state is their number,
- * and a name that the key has from this slot's first event on.
+ * The key's slot has a ring of its newest events.  The slot's state is their
+ * number, a name that the key has from this slot's first event on, and whether
+ * units of closed events were given back (credits.hpp).
  *
- * An event's units are its total less that of the event before it.  When the
- * latter's place in the ring is needed, an event that still counts is copied
- * to another slot, found by the key's name and the event's number, and with it
- * the one before or, if that belongs into another slot, its total: the slot's
- * state is 1 + the total before its first event.  So a key takes a slot more
- * for every ring's length of events; these slots expire, and are evicted, as
- * any other, and what is missing there is over.
+ * The units of an event are its total less the total of the event before it.
+ * When an event that still counts is about to lose the latter's place in the
+ * ring, it is copied to a page: a slot of the same table, found by the key's
+ * name and the page's number, that has `kPageEvents` events in a row and, in
+ * its first place, the event before them.  They are all in the ring at that
+ * time, closed, so a page is written as a whole before it is confirmed, and
+ * never changes: whoever writes it, however late, writes the same.  Events that
+ * are over at that time are left out: the event before the others stands in
+ * their places.  Pages expire, and are evicted, as any other slot; an event
+ * whose page is missing is over, as are all before it.
  */
 class Events {
-protected:
-    /* `brief` to stay in the key's own ring: what is elsewhere makes it torn */
-    Events(const limit_sliding_claim_t &claim, uint64_t now_ms, bool brief)
-        : zone_(claim.zone), counts_(counts_of(claim)), hash_(claim.hash),
-          brief_(brief), now_(*claim.policy, now_ms), clock_(now_)
+public:
+    Events(const EventStore &store, uint64_t hash)
+        : store_(store), hash_(hash), clock_(store.now)
     {
     }
 
-    static constexpr unsigned kCountBits = 36;
-    static constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
+    enum Recorded { kRecorded, kLost, kRefused };
 
-    Table<RingSlots> table(uint64_t hash) const
+    Table<RingSlots> table() const { return table_of(hash_); }
+
+    const EventStore &store() const { return store_; }
+
+    /* The time of the store or, if that is later, of the newest event. */
+    const Clock &clock() const { return clock_; }
+    uint64_t count() const { return count_; }
+    Event newest() const { return newest_; }
+    uint64_t name() const { return copy_.bare_state() >> kNameShift; }
+    /* Has something changed, or been left out, while the key was read? */
+    bool is_torn() const { return torn_; }
+    void tear() { torn_ = true; }
+
+    /* The first state of a key whose first event is of now. */
+    uint64_t first_state() const
     {
-        return Table<RingSlots>(RingSlots(zone_), zone_->pairs, counts_, hash,
-                                now_.epoch());
+        return store_.now.now_ms << kNameShift & Copy::kStateMask;
     }
 
-    unsigned length() const { return RingSlots(zone_).ring_length(); }
+    uint64_t tick_of(Event event) const { return event.tick(store_.now.tick); }
 
-    RingStep step() const { return RingStep(now_, length()); }
+    /*
+     * The key's copy, which is made if there is none.  If there is no place for
+     * it, tells for how many ms there will be none.
+     */
+    Copy obtain(uint64_t *refused_ms) const
+    {
+        Copy copy = table().find_ready();
+
+        if (copy.kind == Copy::confirmed) {
+            return copy;
+        }
+
+        return table().obtain(RingStep(store_.now, length()), store_.may_evict,
+                              first_state(), refused_ms);
+    }
 
     /* Opens the key, if there is one, and has `visit` look at it whole. */
     template <class Visit>
     void read(const Visit &visit)
     {
-        do {
-            Copy copy = table(hash_).look();
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = table().look();
 
             if (copy.kind == Copy::none) {
                 open_none();
             } else if (!open(copy)) {
-                torn_ = true;
                 continue;
             }
 
             visit();
-            torn_ |= copy.kind != Copy::none && !is_same();
-        } while (torn_);
+
+            if (!torn_ && (copy.kind == Copy::none || is_same())) {
+                return;
+            }
+        }
+
+        forget();
     }
 
-    void open_none()
-    {
-        clock_ = now_;
-        torn_ = false;
-        count_ = 0;
-        newest_ = {};
-        old_ = Ring();
-    }
-
-    /* False: it has changed meanwhile, the caller looks again. */
+    /*
+     * False: it has changed meanwhile, the caller looks again.  The newest
+     * event is where the state says: if it is not, while the state is still the
+     * same, then the ring is damaged, and the key begins anew.
+     */
     bool open(Copy copy)
     {
         open_none();
@@ -100,20 +137,13 @@ protected:
         newest_ = ring_.load(count_ - 1);
 
         if (!ring_.is_event(newest_, count_ - 1)) {
+            forget();
             return false;
         }
 
-        clock_.advance_to(newest_.tick(now_.tick));
+        clock_.advance_to(tick_of(newest_));
 
         return true;
-    }
-
-    /* Counts an event more. */
-    bool advance()
-    {
-        count_++;
-
-        return copy_.store(copy_.bare_state() + 1);
     }
 
     /*
@@ -129,11 +159,30 @@ protected:
         constexpr uint64_t kIdle = 1 << 20;
 
         return count_ > 0
-               && newest_.tick(now_.tick) + clock_.span + kIdle < clock_.tick;
+               && tick_of(newest_) + clock_.span + kIdle < clock_.tick;
     }
 
+    /* Forgets the key as it was opened, unless it has changed since. */
+    void forget()
+    {
+        if (copy_.slot != nullptr) {
+            copy_.store(Copy::kDead);
+        }
+    }
+
+    bool has_credits() const { return (copy_.bare_state() & kCredits) != 0; }
+
+    /* Notes that units of this key have been given back.  False: look again. */
+    bool note_credits()
+    {
+        return has_credits() || copy_.store(copy_.bare_state() | kCredits);
+    }
+
+    /* The hash of what was given back of this key's units. */
+    uint64_t credits_hash() const { return hash_of(kCountMask); }
+
     /*
-     * The event of that number, below count_; not valid if it is missing.
+     * The event of that number, below count(); not valid if it is missing.
      * The oldest one in the ring only tells the total before the next.
      */
     Event at(uint64_t position)
@@ -146,52 +195,9 @@ protected:
             return in_ring(position);
         }
 
-        return open_old(position) ? in_old(position) : Event{};
-    }
-
-    /* Sets torn_ if the event has just been replaced. */
-    Event in_ring(uint64_t position)
-    {
-        Event event = ring_.load(position);
-
-        if (!ring_.is_event(event, position)) {
-            torn_ = true;
-            return {};
-        }
-
-        return event;
-    }
-
-    Event in_old(uint64_t position) const
-    {
-        Event event = old_.load(position);
-
-        return old_.is_event(event, position) ? event : Event{};
-    }
-
-    /* Opens the slot that this event was copied to; false: there is none. */
-    bool open_old(uint64_t position)
-    {
-        uint64_t number = position / length();
-
-        if (brief_) {
-            torn_ = true;
-            return false;
-        }
-
-        if (old_.is_none() || old_number_ != number) {
-            Copy copy = table(old_hash(number)).look();
-
-            if (copy.kind == Copy::none) {
-                return false;
-            }
-
-            old_ = Ring(copy, length());
-            old_before_ = copy.bare_state() - 1;
-            old_number_ = number;
-        }
-
-        return true;
+        return open_page(position / kPageEvents)
+                   ? in_page(position % kPageEvents + 1)
+                   : Event{};
     }
 
     /* What was used before an event that is not missing. */
@@ -205,29 +211,24 @@ protected:
             return in_ring(position - 1).total();
         }
 
-        if (!open_old(position)) {
-            return 0;
-        }
+        Event before = in_page(position % kPageEvents);
 
-        return position % length() == 0 ? old_before_
-                                        : in_old(position - 1).total();
+        /* the page has gone since the event was read */
+        torn_ |= !before.is_valid();
+
+        return before.total();
     }
 
-    /* The key of a slot of older events; a finalizer of murmur's kind. */
-    uint64_t old_hash(uint64_t number) const
+    uint64_t own_units(uint64_t position)
     {
-        uint64_t name = copy_.bare_state() >> kCountBits;
-        uint64_t h = hash_ ^ (name << kCountBits | number) * 0x9e3779b97f4a7c15;
+        Event event = at(position);
 
-        h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
-        h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
-
-        return h ^ h >> 33;
+        return units(total_before(position), event.total());
     }
 
     /*
      * The number of the first event that `holds`, which then holds for all
-     * later ones; count_ if none.  A missing event is one that does not.
+     * later ones; count() if none.  A missing event is one that does not.
      */
     template <class Holds>
     uint64_t first(const Holds &holds)
@@ -250,6 +251,157 @@ protected:
         return 0;
     }
 
+    /* Units x w. */
+    uint64_t used()
+    {
+        uint64_t position = first(
+            [&](Event event) { return !clock_.is_over(tick_of(event)); });
+
+        if (position == count_) {
+            return 0;
+        }
+
+        Event event = at(position);
+        uint64_t before = total_before(position);
+
+        if (tick_of(event) + clock_.span > clock_.tick) {
+            return units(before, newest_.total()) * clock_.window_ms;
+        }
+
+        return units(event.total(), newest_.total()) * clock_.window_ms
+               + units(before, event.total()) * clock_.weight;
+    }
+
+    /* Replaces the newest event, which is not closed, as it was opened. */
+    Recorded replace_newest(Event next)
+    {
+        return ring_.replace(count_ - 1, newest_, next) ? kRecorded : kLost;
+    }
+
+    /*
+     * Closes the newest event, so that its total stands, and puts another one,
+     * of a tick not before it.
+     */
+    Recorded append(uint64_t tick, uint32_t cost, uint64_t *refused_ms)
+    {
+        Event next = ring_.make(count_, tick, newest_.total() + cost);
+
+        if (count_ > 0 && !newest_.is_closed()) {
+            Event seen = newest_;
+
+            newest_ = {seen.word | Event::kClosed};
+
+            if (!ring_.replace(count_ - 1, seen, newest_)) {
+                return kLost;
+            }
+        }
+
+        Event replaced = ring_.load(count_);
+
+        if (ring_.is_event(replaced, count_) || !is_same()) {
+            return kLost;
+        }
+
+        if (count_ + 1 >= length() && !make_room(replaced, refused_ms)) {
+            return *refused_ms == 0 ? kLost : kRefused;
+        }
+
+        if (!ring_.replace(count_, replaced, next)) {
+            return kLost;
+        }
+
+        advance();
+
+        return kRecorded;
+    }
+
+private:
+    /* The state: name 25 | has credits 1 | number of events 36. */
+    static constexpr unsigned kCountBits = 36;
+    static constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
+    static constexpr uint64_t kCredits = 1ULL << kCountBits;
+    static constexpr unsigned kNameShift = kCountBits + 1;
+
+    /* A page is there or not: its state says no more. */
+    static constexpr uint64_t kPageState = 1;
+
+    Table<RingSlots> table_of(uint64_t hash) const
+    {
+        return Table<RingSlots>(RingSlots(store_.zone), store_.zone->pairs,
+                                store_.counts, hash, store_.now.epoch());
+    }
+
+    unsigned length() const { return RingSlots(store_.zone).ring_length(); }
+
+    void open_none()
+    {
+        clock_ = store_.now;
+        copy_ = {};
+        torn_ = false;
+        count_ = 0;
+        newest_ = {};
+        page_ = Ring();
+    }
+
+    /* Counts an event more. */
+    bool advance()
+    {
+        count_++;
+
+        return copy_.store(copy_.bare_state() + 1);
+    }
+
+    /* Sets torn_ if the event has just been replaced. */
+    Event in_ring(uint64_t position)
+    {
+        Event event = ring_.load(position);
+
+        if (!ring_.is_event(event, position)) {
+            torn_ = true;
+            return {};
+        }
+
+        return event;
+    }
+
+    /* The event in this place of the page that was opened last. */
+    Event in_page(uint64_t place) const
+    {
+        Event event = page_.load(place);
+
+        return page_.is_own(event) ? event : Event{};
+    }
+
+    /* False: there is none. */
+    bool open_page(uint64_t number)
+    {
+        if (store_.is_brief) {
+            torn_ = true;
+            return false;
+        }
+
+        if (page_.is_none() || page_number_ != number) {
+            Copy copy = table_of(hash_of(number)).look();
+
+            if (copy.kind == Copy::none) {
+                return false;
+            }
+
+            page_ = Ring(copy, length());
+            page_number_ = number;
+        }
+
+        return true;
+    }
+
+    /* The key of a page of this key's events. */
+    uint64_t hash_of(uint64_t number) const
+    {
+        uint64_t page = name() << kNameShift | number;
+
+        return mixed(hash_ ^ page * 0x9e3779b97f4a7c15);
+    }
+
     template <class Holds>
     uint64_t first_between(uint64_t low, uint64_t high, const Holds &holds)
     {
@@ -267,57 +419,67 @@ protected:
         return low;
     }
 
-    /* Units x w. */
-    uint64_t used()
+    /*
+     * Makes the event that is to be replaced in the ring one that nobody needs:
+     * sees that there is a page of the one after it, the total before which it
+     * tells.  If the event to be replaced still counts, then whoever put the
+     * newest one has seen to its page, which most often is the same.
+     */
+    bool make_room(Event replaced, uint64_t *refused_ms)
     {
-        uint64_t position = first([&](Event event) {
-            return !clock_.is_over(event.tick(now_.tick));
-        });
+        uint64_t oldest = count_ + 1 - length();
 
-        if (position == count_) {
-            return 0;
+        if (oldest > 0 && !ring_.is_event(replaced, oldest - 1)) {
+            return false;
         }
 
-        Event event = at(position);
-        uint64_t before = total_before(position);
+        Event event = in_ring(oldest);
 
-        if (event.tick(now_.tick) + clock_.span > clock_.tick) {
-            return units(before, newest_.total()) * clock_.window_ms;
+        if (torn_) {
+            return false;
         }
 
-        return units(event.total(), newest_.total()) * clock_.window_ms
-               + units(before, event.total()) * clock_.weight;
+        /* a ring of parts has a place for all parts that count */
+        if (!clock_.is_log || clock_.is_over(tick_of(event))
+            || (oldest % kPageEvents != 0
+                && !clock_.is_over(tick_of(replaced)))) {
+            return true;
+        }
+
+        if (store_.is_brief) {
+            return false;
+        }
+
+        return write_page(oldest, oldest == 0 ? event.with_total(0) : replaced,
+                          refused_ms);
     }
 
     /*
-     * Milliseconds until used <= room, less than now.  What remains when the
-     * first event after which `room` units or less came begins to be forgotten
-     * is `after` + its own; it has to lose what is too much.
+     * Writes the page of the oldest event, as far as its events still count.
+     * All must be of one lap: a page of later ones would mislead a search.
      */
-    uint64_t wait_ms(uint64_t room)
+    bool write_page(uint64_t oldest, Event before, uint64_t *refused_ms)
     {
-        uint64_t total = newest_.total();
-        uint64_t position = first([&](Event event) {
-            return !clock_.is_over(event.tick(now_.tick))
-                   && units(event.total(), total) <= room;
-        });
-        Event event = at(position);
-        uint64_t own = units(total_before(position), event.total());
-        uint64_t rest = units(event.total(), total) + own;
-        uint64_t lost = clock_.window_ms;
+        Event events[kLogRing];
+        uint64_t place = oldest % kPageEvents + 1;
 
-        if (own > 0 && rest > room) {
-            lost = ((rest - room) * clock_.window_ms + own - 1) / own;
+        for (uint64_t i = 0; i < kLogRing; i++) {
+            events[i] = i < place ? before : in_ring(oldest + i - place);
         }
 
-        return clock_.until_lost_ms(event.tick(now_.tick), lost);
+        if (torn_ || !is_same()) {
+            return false;
+        }
+
+        Copy copy = table_of(hash_of(oldest / kPageEvents))
+                        .obtain(RingStep(store_.now, length(), events),
+                                store_.may_evict, kPageState, refused_ms);
+
+        return copy.kind != Copy::none;
     }
 
-    limit_sliding_zone_t *zone_;
-    limit_sliding_slot_counts_t *counts_;
+    EventStore store_;
     uint64_t hash_;
-    bool brief_;
-    Clock now_;
 
     /* The key as it was opened last. */
     Clock clock_;
@@ -325,9 +487,8 @@ protected:
     Ring ring_;
     uint64_t count_ = 0;
     Event newest_ = {};
-    Ring old_; /* the slot of older events that was opened last */
-    uint64_t old_before_ = 0;
-    uint64_t old_number_ = 0;
+    Ring page_; /* that was opened last */
+    uint64_t page_number_ = 0;
     bool torn_ = false;
 };
 

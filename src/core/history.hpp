@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "credits.hpp"
 #include "events.hpp"
 #include "limiter.h"
+#include "shared.hpp"
 
 namespace limit_sliding {
 
@@ -27,21 +29,27 @@ namespace limit_sliding {
  * the decision, and is the moment of the decision.  The number of events
  * follows; if its author died, whoever comes next adds it.
  *
+ * A closed event never changes, as later totals stand on it.  Units that are
+ * given back of it are recorded in Credits, and subtracted from what is used.
+ *
  * An object is one key at one moment, under one limit.
  */
-class History : private Events {
+class History {
 public:
     /* `now_ms` is of the zone's time; `brief` is for update_ready(). */
     History(const limit_sliding_claim_t &claim, uint64_t now_ms,
             bool brief = false)
-        : Events(claim, now_ms, brief), limit_(claim.limit),
-          may_evict_(claim.policy->full == LIMIT_SLIDING_EVICT)
+        : events_({claim.zone, counts_of(claim),
+                   claim.policy->full == LIMIT_SLIDING_EVICT, brief,
+                   Clock(*claim.policy, now_ms)},
+                  claim.hash),
+          limit_(claim.limit)
     {
     }
 
     struct Result {
         limit_sliding_outcome_t outcome;
-        uint64_t state; /* ADMITTED: tick of the event; REFUSED: ms */
+        uint64_t state; /* ADMITTED: mark of the event; REFUSED: ms */
     };
 
     /*
@@ -55,7 +63,7 @@ public:
             return false;
         }
 
-        Copy copy = table(hash_).find_ready();
+        Copy copy = events_.table().find_ready();
 
         return copy.kind == Copy::confirmed && update_copy(copy, cost, result);
     }
@@ -63,24 +71,23 @@ public:
     /* The same, whatever it takes. */
     Result update(uint32_t cost)
     {
+        Result result = {LIMIT_SLIDING_REFUSED, 0};
+
         if (cost == 0 || cost > limit_) {
             return {look(cost), 0};
         }
 
-        for (;;) {
-            Result result = {LIMIT_SLIDING_REFUSED, 0};
-            Copy copy = table(hash_).find_ready();
-
-            if (copy.kind != Copy::confirmed) {
-                copy = table(hash_).obtain(
-                    step(), may_evict_,
-                    now_.tick << kCountBits & Copy::kStateMask, &result.state);
-            }
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = events_.obtain(&result.state);
 
             if (copy.kind == Copy::none || update_copy(copy, cost, &result)) {
                 return result;
             }
         }
+
+        add(&events_.store().counts->refused, 1);
+
+        return {LIMIT_SLIDING_REFUSED, 1};
     }
 
     /* Decides only. */
@@ -88,7 +95,7 @@ public:
     {
         bool admitted = false;
 
-        read([&] { admitted = fits(cost); });
+        events_.read([&] { admitted = fits(cost); });
 
         return admitted ? LIMIT_SLIDING_ADMITTED : LIMIT_SLIDING_REJECTED;
     }
@@ -97,37 +104,30 @@ public:
     {
         uint64_t taken = 0;
 
-        read([&] { taken = used(); });
+        events_.read([&] { taken = used(); });
 
         return static_cast<double>(taken) / static_cast<double>(full());
     }
 
     void describe(uint32_t cost, limit_sliding_verdict_t *verdict)
     {
-        read([&] { describe_open(cost, verdict); });
+        events_.read([&] { describe_open(cost, verdict); });
     }
 
     /*
-     * Takes back what an admission of this moment recorded, unless later events
-     * stand on it: then it stays until it expires.
+     * Takes back, of the event that an admission left this mark of, the units
+     * that it recorded there.  Nothing if the event is over, or was forgotten.
      */
-    void refund(uint64_t tick, uint32_t cost)
+    void refund(uint64_t mark, uint32_t cost)
     {
-        for (;;) {
-            Copy copy = table(hash_).look();
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = events_.table().look();
 
             if (copy.kind == Copy::none) {
                 return;
             }
 
-            if (!open(copy)) {
-                continue;
-            }
-
-            if (count_ == 0 || newest_.is_closed()
-                || newest_.tick(now_.tick) != tick
-                || ring_.replace(count_ - 1, newest_,
-                                 newest_.with_total(newest_.total() - cost))) {
+            if (events_.open(copy) && refund_open(mark, cost)) {
                 return;
             }
         }
@@ -135,25 +135,25 @@ public:
 
     void forget()
     {
-        table(hash_).amend([](uint64_t) { return Copy::kDead; });
+        events_.table().amend([](uint64_t) { return Copy::kDead; });
     }
 
 private:
     /* False: it has changed meanwhile, the caller looks again. */
     bool update_copy(Copy copy, uint32_t cost, Result *result)
     {
-        if (!open(copy)) {
+        if (!events_.open(copy)) {
             return false;
         }
 
-        if (is_idle()) {
-            copy_.store(Copy::kDead);
+        if (events_.is_idle()) {
+            events_.forget();
             return false;
         }
 
         bool admitted = fits(cost);
 
-        if (torn_ || !is_same()) {
+        if (events_.is_torn() || !events_.is_same()) {
             return false;
         }
 
@@ -165,10 +165,10 @@ private:
         uint64_t refused_ms = 0;
 
         switch (record(cost, &refused_ms)) {
-        case kRecorded:
-            *result = {LIMIT_SLIDING_ADMITTED, clock_.tick};
+        case Events::kRecorded:
+            *result = {LIMIT_SLIDING_ADMITTED, mark()};
             return true;
-        case kRefused:
+        case Events::kRefused:
             *result = {LIMIT_SLIDING_REFUSED, refused_ms};
             return true;
         default:
@@ -176,7 +176,28 @@ private:
         }
     }
 
-    uint64_t full() const { return limit_ * clock_.window_ms; }
+    Events::Recorded record(uint32_t cost, uint64_t *refused_ms)
+    {
+        Event newest = events_.newest();
+        uint64_t tick = events_.clock().tick;
+
+        if (events_.count() > 0 && !newest.is_closed()
+            && events_.tick_of(newest) == tick) {
+            return events_.replace_newest(
+                newest.with_total(newest.total() + cost));
+        }
+
+        return events_.append(tick, cost, refused_ms);
+    }
+
+    /* The event of an admission: its tick, and the name of its history. */
+    uint64_t mark() const
+    {
+        return events_.name() << kTickBits
+               | (events_.clock().tick & Event::kTickMask);
+    }
+
+    uint64_t full() const { return limit_ * events_.clock().window_ms; }
 
     bool fits(uint32_t cost)
     {
@@ -184,8 +205,15 @@ private:
             return false;
         }
 
-        return is_over_before(limit_ - cost)
-               || used() <= (limit_ - cost) * clock_.window_ms;
+        if (is_over_before(limit_ - cost)) {
+            return true;
+        }
+
+        uint64_t room = (limit_ - cost) * events_.clock().window_ms;
+        uint64_t taken = events_.used();
+
+        return taken <= room
+               || (events_.has_credits() && less_credit(taken) <= room);
     }
 
     /*
@@ -194,30 +222,119 @@ private:
      */
     bool is_over_before(uint32_t room)
     {
-        if (!clock_.is_log || count_ <= room) {
+        const Clock &clock = events_.clock();
+        uint64_t count = events_.count();
+
+        if (!clock.is_log || count <= room) {
             return false;
         }
 
-        Event event = at(count_ - 1 - room);
+        Event event = events_.at(count - 1 - room);
 
         if (!event.is_valid()) {
             return false;
         }
 
-        uint64_t then = event.tick(now_.tick);
+        uint64_t then = events_.tick_of(event);
 
-        return clock_.is_over(then) && !clock_.is_over(then + clock_.span)
-               && units(event.total(), newest_.total()) <= room;
+        return clock.is_over(then) && !clock.is_over(then + clock.span)
+               && units(event.total(), events_.newest().total()) <= room;
+    }
+
+    /* Units x w, net of credits. */
+    uint64_t used()
+    {
+        uint64_t taken = events_.used();
+
+        return events_.has_credits() ? less_credit(taken) : taken;
+    }
+
+    /* The credits of the key as it is open. */
+    Credits credits() const
+    {
+        EventStore store = events_.store();
+
+        store.now = events_.clock();
+
+        return Credits(store, events_.credits_hash());
+    }
+
+    /* Who stays in the key's own ring does not know its credits. */
+    uint64_t less_credit(uint64_t taken)
+    {
+        if (events_.store().is_brief) {
+            events_.tear();
+            return taken;
+        }
+
+        return taken - std::min(taken, credited(credits()));
+    }
+
+    /*
+     * Out of line, as few keys have credits, and with a copy, so that the
+     * others' events stay in registers.
+     */
+    [[gnu::noinline]] static uint64_t credited(Credits credits)
+    {
+        return credits.used();
+    }
+
+    [[gnu::noinline]] static uint64_t credited_after(Credits credits,
+                                                     uint64_t tick)
+    {
+        return credits.units_after(tick);
+    }
+
+    /* False: it has changed meanwhile, the caller looks again. */
+    bool refund_open(uint64_t mark, uint32_t cost)
+    {
+        uint64_t tick = events_.tick_of({mark & Event::kTickMask});
+        uint64_t position = events_.first(
+            [&](Event event) { return events_.tick_of(event) >= tick; });
+
+        if (events_.is_torn() || !events_.is_same()) {
+            return false;
+        }
+
+        if (events_.name() != mark >> kTickBits || events_.clock().is_over(tick)
+            || position == events_.count()
+            || events_.tick_of(events_.at(position)) != tick) {
+            return true;
+        }
+
+        uint32_t given = static_cast<uint32_t>(
+            std::min<uint64_t>(events_.own_units(position), cost));
+
+        if (events_.is_torn() || !events_.is_same()) {
+            return false;
+        }
+
+        Event newest = events_.newest();
+
+        if (position + 1 == events_.count() && !newest.is_closed()) {
+            return events_.replace_newest(
+                       newest.with_total(newest.total() - given))
+                   == Events::kRecorded;
+        }
+
+        if (!events_.note_credits()) {
+            return false;
+        }
+
+        credits().add(tick, given);
+
+        return true;
     }
 
     void describe_open(uint32_t cost, limit_sliding_verdict_t *verdict)
     {
+        uint64_t window_ms = events_.clock().window_ms;
         uint64_t taken = used();
-        uint64_t wanted = taken + cost * clock_.window_ms;
+        uint64_t wanted = taken + cost * window_ms;
         uint64_t room = full() - std::min(taken, full());
 
         verdict->limit = limit_;
-        verdict->remaining = static_cast<uint32_t>(room / clock_.window_ms);
+        verdict->remaining = static_cast<uint32_t>(room / window_ms);
         verdict->excess = wanted > full() ? thousandths(wanted - full()) : 0;
         verdict->delay_ms = 0;
         verdict->reset_ms
@@ -229,102 +346,63 @@ private:
                                                     : 0;
     }
 
+    /*
+     * Milliseconds until used <= room, less than now.  What remains when the
+     * first event after which `room` units or less came begins to be forgotten
+     * is `after` + its own; it has to lose what is too much.
+     */
+    uint64_t wait_ms(uint64_t room)
+    {
+        const Clock &clock = events_.clock();
+        uint64_t total = events_.newest().total();
+        bool has_credits = events_.has_credits();
+
+        auto after = [&](Event event) {
+            uint64_t sum = units(event.total(), total);
+            uint64_t given
+                = has_credits
+                      ? credited_after(credits(), events_.tick_of(event))
+                      : 0;
+
+            return sum - std::min(sum, given);
+        };
+
+        uint64_t position = events_.first([&](Event event) {
+            return !clock.is_over(events_.tick_of(event))
+                   && after(event) <= room;
+        });
+        Event event = events_.at(position);
+        uint64_t then = events_.tick_of(event);
+        uint64_t own = events_.own_units(position);
+
+        if (has_credits) {
+            uint64_t later = credited_after(credits(), then);
+            uint64_t given
+                = std::max(credited_after(credits(), then - 1), later) - later;
+
+            own -= std::min(own, given);
+        }
+
+        uint64_t rest = after(event) + own;
+        uint64_t lost = clock.window_ms;
+
+        if (own > 0 && rest > room) {
+            lost = ((rest - room) * clock.window_ms + own - 1) / own;
+        }
+
+        return clock.until_lost_ms(then, lost);
+    }
+
     /* Requests in 1/1000, rounded up, of units x w. */
     uint64_t thousandths(uint64_t taken) const
     {
-        uint64_t w = clock_.window_ms;
+        uint64_t w = events_.clock().window_ms;
 
         return taken / w * 1000 + (taken % w * 1000 + w - 1) / w;
     }
 
-    enum Recorded { kRecorded, kLost, kRefused };
-
-    Recorded record(uint32_t cost, uint64_t *refused_ms)
-    {
-        Event next = ring_.make(count_, clock_.tick, newest_.total() + cost);
-
-        if (count_ > 0 && !newest_.is_closed()) {
-            bool is_same = newest_.tick(now_.tick) == clock_.tick;
-            Event seen = newest_;
-
-            newest_ = is_same ? seen.with_total(seen.total() + cost)
-                              : Event{seen.word | Event::kClosed};
-
-            if (!ring_.replace(count_ - 1, seen, newest_)) {
-                return kLost;
-            }
-
-            if (is_same) {
-                return kRecorded;
-            }
-        }
-
-        Event replaced = ring_.load(count_);
-
-        if (ring_.is_event(replaced, count_) || !is_same()) {
-            return kLost;
-        }
-
-        if (count_ + 1 >= length() && !make_room(replaced, refused_ms)) {
-            return *refused_ms == 0 ? kLost : kRefused;
-        }
-
-        if (!ring_.replace(count_, replaced, next)) {
-            return kLost;
-        }
-
-        advance();
-
-        return kRecorded;
-    }
-
-    /*
-     * Makes the event that is to be replaced in the ring one that nobody needs:
-     * copies the one after it, the total before which it tells.
-     */
-    bool make_room(Event replaced, uint64_t *refused_ms)
-    {
-        uint64_t position = count_ + 1 - length();
-        uint64_t before = position == 0 ? 0 : replaced.total();
-
-        if (position > 0 && !ring_.is_event(replaced, position - 1)) {
-            return false;
-        }
-
-        Event event = in_ring(position);
-
-        if (torn_ || !is_same()) {
-            return false;
-        }
-
-        if (clock_.is_over(event.tick(now_.tick))) {
-            return true;
-        }
-
-        if (brief_) {
-            return false;
-        }
-
-        Copy copy = table(old_hash(position / length()))
-                        .obtain(step(), may_evict_, 1 + before, refused_ms);
-
-        if (copy.kind == Copy::none) {
-            return false;
-        }
-
-        Ring old(copy, length());
-
-        if (position % length() != 0) {
-            old.keep(position - 1, replaced, now_.tick);
-        }
-
-        old.keep(position, event, now_.tick);
-
-        return true;
-    }
-
+    Events events_;
     uint32_t limit_;
-    bool may_evict_;
 };
 
 } // namespace limit_sliding

@@ -11,6 +11,7 @@
 
 #include "lease.h"
 #include "mix.hpp"
+#include "shared.hpp"
 #include "terms.hpp"
 
 namespace limit_sliding {
@@ -120,14 +121,19 @@ private:
     {
         uint64_t was = value->load(std::memory_order_acquire);
 
-        do {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             if (this->word() != word) {
                 return false;
             }
-        } while (!value->compare_exchange_strong(
-            was, with, std::memory_order_acq_rel, std::memory_order_acquire));
 
-        return true;
+            if (value->compare_exchange_strong(was, with,
+                                               std::memory_order_acq_rel,
+                                               std::memory_order_acquire)) {
+                return true;
+            }
+        }
+
+        return false;
     }
 
     std::atomic<uint64_t> word_;

@@ -9,6 +9,7 @@
 #include "stats.h"
 
 using limit_sliding::add;
+using limit_sliding::kAttempts;
 using limit_sliding::load;
 using limit_sliding::shared;
 
@@ -121,7 +122,7 @@ int limit_sliding_own_set(limit_sliding_own_t *own, uint64_t hash,
     /* whoever finds an entry has to find `held` set; who dies leaves it so */
     add(&own->held, 1);
 
-    for (;;) {
+    for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
         uint64_t *place = nullptr;
         uint64_t seen = 0;
         bool is_new = true;
@@ -145,8 +146,7 @@ int limit_sliding_own_set(limit_sliding_own_t *own, uint64_t hash,
         });
 
         if (place == nullptr) {
-            add(&own->held, UINT64_MAX);
-            return 0;
+            break;
         }
 
         if (shared(place).compare_exchange_strong(seen, wanted)) {
@@ -157,4 +157,8 @@ int limit_sliding_own_set(limit_sliding_own_t *own, uint64_t hash,
             return 1;
         }
     }
+
+    add(&own->held, UINT64_MAX);
+
+    return 0;
 }

@@ -125,7 +125,7 @@ protected:
     /* The key's copy in this slot, if there is one. */
     Copy inspect(Slot &slot) const
     {
-        for (;;) {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             uint64_t tag = slot.tag.load();
 
             if (!tag::same_key(tag, tag_)) {
@@ -138,6 +138,8 @@ protected:
                 return copy;
             }
         }
+
+        return {};
     }
 
     /* The key's first copy. */

@@ -16,6 +16,10 @@ namespace limit_sliding {
 /* Enough for a ring of windows of 30 d in ms. */
 constexpr unsigned kTickBits = 36;
 
+/* Events in the ring of a log, and in a page of its older events. */
+constexpr unsigned kLogRing = 14;
+constexpr unsigned kPageEvents = kLogRing - 1;
+
 /*
  * What a key used in one tick, and all that it used up to then.  One word, in
  * the ring of a slot:
@@ -91,7 +95,7 @@ public:
                == (generation_ << 2 | 2 | lap(position));
     }
 
-    /* Is this an event of the slot's owner, whatever its number? */
+    /* Is this an event of the slot's owner, whatever its number or page? */
     bool is_own(Event event) const
     {
         return event.is_valid()
@@ -111,42 +115,47 @@ public:
         return word(position).compare_exchange_strong(seen.word, next.word);
     }
 
-    /*
-     * Makes the ring of a tentative copy empty.  As soon as somebody confirms
-     * the copy, what is in the ring is no more ours to remove.
-     */
+    /* Makes the ring of a tentative copy empty. */
     void wipe(const Copy &copy) const
     {
-        Event none = {generation_ << Event::kGenerationShift};
+        write(copy, [](unsigned) { return uint64_t{0}; });
+    }
 
+    /* Makes a tentative copy a page of these events, one for each place. */
+    void fill(const Copy &copy, const Event *events) const
+    {
+        constexpr uint64_t kBits
+            = (1ULL << (kTickBits + Event::kTotalBits)) - 1;
+
+        write(copy, [&](unsigned i) {
+            return (events[i].word & kBits) | Event::kValid;
+        });
+    }
+
+private:
+    /*
+     * Writes wanted(i) into all places of a tentative copy.  Several processes
+     * may do so at once.  As soon as one of them confirms the copy, the places
+     * belong to its key: nobody else writes there, and who was about to fails,
+     * because the word that it has seen was replaced before.
+     */
+    template <class Wanted>
+    void write(const Copy &copy, const Wanted &wanted) const
+    {
         for (unsigned i = 0; i < length_; i++) {
-            for (;;) {
+            Event next = {generation_ << Event::kGenerationShift | wanted(i)};
+
+            for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
                 Event seen = load(i);
 
-                if (seen.word == none.word) {
-                    break;
-                }
-
-                if (slot_->state.load() != copy.state
-                    || replace(i, seen, none)) {
+                if (seen.word == next.word || slot_->state.load() != copy.state
+                    || replace(i, seen, next)) {
                     break;
                 }
             }
         }
     }
 
-    /* Keeps an event that another ring has no more room for. */
-    void keep(uint64_t position, Event event, uint64_t now) const
-    {
-        Event seen = load(position);
-        Event kept = make(position, event.tick(now), event.total());
-
-        if (seen.word != kept.word) {
-            replace(position, seen, kept);
-        }
-    }
-
-private:
     std::atomic<uint64_t> &word(uint64_t position) const
     {
         auto words = reinterpret_cast<std::atomic<uint64_t> *>(slot_ + 1);

@@ -64,8 +64,9 @@ struct Clock {
 /* What the table asks about slots with rings. */
 class RingStep {
 public:
-    RingStep(const Clock &clock, unsigned length)
-        : clock_(clock), length_(length)
+    /* `page` has the events of a page that is to be made, kLogRing of them. */
+    RingStep(const Clock &clock, unsigned length, const Event *page = nullptr)
+        : clock_(clock), length_(length), page_(page)
     {
     }
 
@@ -96,7 +97,16 @@ public:
         return false;
     }
 
-    void prepare(const Copy &copy) const { Ring(copy, length_).wipe(copy); }
+    void prepare(const Copy &copy) const
+    {
+        Ring ring(copy, length_);
+
+        if (page_ != nullptr) {
+            ring.fill(copy, page_);
+        } else {
+            ring.wipe(copy);
+        }
+    }
 
 private:
     struct Ends {
@@ -132,10 +142,7 @@ private:
             return {over.total(), newest};
         }
 
-        /*
-         * A ring that is not full has the key's first event.  That of older
-         * events need not: it is taken for more than it is until it is full.
-         */
+        /* a ring that is not full has the key's first event */
         return {is_full ? oldest.total() : 0, newest};
     }
 
@@ -158,6 +165,7 @@ private:
 
     Clock clock_;
     unsigned length_;
+    const Event *page_;
 };
 
 } // namespace limit_sliding

@@ -10,6 +10,13 @@
 
 namespace limit_sliding {
 
+/*
+ * A loop over shared memory begins another round only because another process
+ * has changed what was read.  Nobody loses so many races in a row; should the
+ * memory be damaged, the loop ends nevertheless.
+ */
+constexpr unsigned kAttempts = 10000;
+
 /* A word of shared memory that C knows as a plain one. */
 inline std::atomic<uint64_t> &shared(uint64_t *word)
 {

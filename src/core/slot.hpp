@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "key.hpp"
+#include "shared.hpp"
 
 namespace limit_sliding {
 

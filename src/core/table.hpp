@@ -94,7 +94,7 @@ public:
     template <class Step>
     Result update(const Step &step, bool may_evict)
     {
-        for (;;) {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = find();
             uint64_t state = live_state(copy);
             uint64_t next = state;
@@ -117,6 +117,8 @@ public:
                 return {LIMIT_SLIDING_ADMITTED, next};
             }
         }
+
+        return give_up();
     }
 
     /*
@@ -128,7 +130,7 @@ public:
     [[gnu::noinline]] Copy obtain(const Step &step, bool may_evict,
                                   uint64_t state, uint64_t *refused_ms)
     {
-        for (;;) {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = find();
             bool is_confirmed = copy.kind == Copy::confirmed;
 
@@ -153,13 +155,16 @@ public:
                 return copy;
             }
         }
+
+        *refused_ms = give_up().state;
+        return {};
     }
 
     /* Replaces the key's state by change(state), if it has one. */
     template <class Change>
     void amend(const Change &change)
     {
-        for (;;) {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = look();
             uint64_t state = copy.bare_state();
 
@@ -189,6 +194,14 @@ private:
         return {step.admit(state, &next) ? LIMIT_SLIDING_ADMITTED
                                          : LIMIT_SLIDING_REJECTED,
                 state};
+    }
+
+    /* After the last attempt: the key is refused, and may try again at once. */
+    Result give_up()
+    {
+        add(&counts_->refused, 1);
+
+        return {LIMIT_SLIDING_REFUSED, 1};
     }
 
     enum Taken { kTaken, kLost, kRefused };

@@ -10,6 +10,7 @@
 #include "shared.hpp"
 #include "siphash.hpp"
 
+using limit_sliding::kAttempts;
 using limit_sliding::load;
 using limit_sliding::shared;
 using limit_sliding::SipHash13;
@@ -50,12 +51,16 @@ void count(TopEntry *entry, uint32_t weight, uint64_t span)
 {
     uint64_t *word = &entry->counts[span % 2];
     uint64_t seen = load(word);
-    uint64_t next;
 
-    do {
-        next = seen >> kCountBits == span ? seen + weight
-                                          : span << kCountBits | weight;
-    } while (!shared(word).compare_exchange_weak(seen, next));
+    for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+        uint64_t next = seen >> kCountBits == span
+                            ? seen + weight
+                            : span << kCountBits | weight;
+
+        if (shared(word).compare_exchange_weak(seen, next)) {
+            return;
+        }
+    }
 }
 
 uint64_t check_of(uint64_t name, const TopText &text)
@@ -181,7 +186,7 @@ void limit_sliding_top_add(limit_sliding_top_t *top, uint64_t hash,
     uint64_t name = name_of(hash);
     uint64_t span = span_of(now_ms);
 
-    for (;;) {
+    for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
         TopEntry *entry = choose(top, name, span);
         uint64_t seen = load(&entry->hash);
 

@@ -15,6 +15,7 @@
 using limit_sliding::Clock;
 using limit_sliding::Event;
 using limit_sliding::has_rings;
+using limit_sliding::kLogRing;
 using limit_sliding::Line;
 using limit_sliding::load;
 using limit_sliding::RingSlots;
@@ -34,14 +35,12 @@ namespace {
  */
 uint64_t slot_bytes(const limit_sliding_policy_t &policy)
 {
-    constexpr uint64_t kLogBytes = 128;
-
     if (!has_rings(policy)) {
         return sizeof(Slot);
     }
 
     if (policy.algorithm == LIMIT_SLIDING_LOG) {
-        return kLogBytes;
+        return sizeof(Slot) + kLogRing * sizeof(Event);
     }
 
     uint64_t needed = sizeof(Slot) + (policy.precision + 2) * sizeof(Event);

@@ -3,22 +3,26 @@
  */
 
 /*
- * The protocol of a key's ring of events, that of src/core/history.hpp, as a
- * spin model in the manner of table.pml: every load and every compare-and-swap
- * of shared memory is one transition.  The key has its slot, which nobody else
- * claims, and so have its older events: table.pml is about claims.
+ * The protocol of a key's ring of events, that of src/core/events.hpp and
+ * history.hpp, as a spin model in the manner of table.pml: every load and every
+ * compare-and-swap of shared memory is one transition.  Nobody else claims the
+ * key's own slot: table.pml is about claims.  The slots of its pages may be
+ * claimed by another key, and by other pages.
  *
  * Processes make requests of one unit to an exact log.  Each is made at any
  * time, as if their clocks had nothing to do with each other.
  *
  * Parameters, all by -D.  The setting:
  *
- *   LENGTH    events in the ring, 2 or more
+ *   LENGTH    events in the ring, 2 or 3
  *   OPS1 ..   requests that each of up to three processes makes
  *   TICKS     times there are
  *   SPAN      ticks of a window
  *   LIMIT     units in a window
  *   REFUND    who was admitted may take it back
+ *   OTHER     so many times another key claims the slot of a page, writes its
+ *             own events there, and sees that they stay
+ *   PAGES     slots of pages; fewer than there are pages evict each other
  *   DIRTY     the slot was just claimed, and in its ring is what another left
  *   CRASHES   processes that may stop for good between any two steps
  *   SOLO      at any point all processes but one may stop for good; the one
@@ -51,6 +55,9 @@
 #ifndef CRASHES
 #define CRASHES  0
 #endif
+#ifndef OTHER
+#define OTHER  0
+#endif
 
 /* no more events than requests; totals and ticks fit below */
 #define EVENTS  (OPS1 + OPS2 + OPS3)
@@ -79,15 +86,41 @@
 byte state;
 short ring[LENGTH];
 
-/* the slots of older events: whether there is one, what was before it */
-bool is_kept[EVENTS];
-byte before_kept[EVENTS];
-short old[EVENTS];
+/*
+ * The slots of pages: whose each is, and its generation, which is in each of
+ * its words as well.  Page n has the events n x (LENGTH - 1) and up, and in its
+ * first place the one before them.
+ */
+#define PAGE_EVENTS  (LENGTH - 1)
+
+#ifdef PAGES
+#define FORGETS
+#else
+#define PAGES  (EVENTS / PAGE_EVENTS + 1)
+#endif
+
+#define NOBODY       0
+#define SOMEBODY     255           /* another key */
+#define OWNER(page)  ((page) + 1)
+#define SLOT(page)   ((page) % PAGES)
+
+#define WORD(generation, event)  ((generation) * 512 + (event))
+#define OTHERS                   511
+
+byte owner[PAGES];
+byte generation[PAGES];
+bool is_tentative[PAGES];
+short words[PAGES * LENGTH];
+
+#ifdef REFUND
+/* what was given back of closed events, by the time of these */
+byte credit[TICKS];
+#endif
 
 /* From here on nothing that the implementation has: the bookkeeping. */
 
 byte admitted[TICKS];            /* units, less those taken back */
-hidden byte n, all, in_window;
+hidden byte n, all, in_window, credited;
 
 #if CRASHES > 0
 byte crashed;
@@ -110,6 +143,9 @@ inline sum_up() {
     do
     :: n < TICKS ->
         all = all + admitted[n];
+#ifdef REFUND
+        all = all + credit[n];
+#endif
         if
         :: n <= clock && !IS_OVER(n) -> in_window = in_window + admitted[n]
         :: else
@@ -123,14 +159,19 @@ inline sum_up() {
 inline check_recorded(total) {
     sum_up();
     assert(all == (total));
+#ifndef FORGETS
     assert(in_window <= LIMIT)
+#endif
 }
 
-/* What others are admitted meanwhile only adds to what there was. */
+/*
+ * What others are admitted meanwhile only adds to what there was; what was
+ * forgotten does not count, nor does anything that is over.
+ */
 inline check_rejected() {
 #ifndef REFUND
     sum_up();
-    assert(in_window == LIMIT)
+    assert(in_window >= LIMIT)
 #else
     skip
 #endif
@@ -159,17 +200,20 @@ inline check_rejected() {
 #define MOVE          16
 #define CHECK_MOVED   17
 #define OBTAIN        18
-#define KEEP          19
-#define KEEP_SWAP     20
-#define PUT           21
-#define COUNT         22
-#define TAKE_BACK     23
-#define IDLE          24
+#define FILL          19
+#define FILL_CHECK    20
+#define FILL_SWAP     21
+#define CONFIRM_PAGE  22
+#define PUT           23
+#define COUNT         24
+#define CREDITS       25
+#define TAKE_BACK     26
+#define IDLE          27
 
 /* what a process will not use again must not tell states apart */
 inline forget() {
     count = 0; newest = 0; replaced = 0; event = 0; word = 0;
-    position = 0; before = 0; moving = 0
+    position = 0; before = 0; mine = 0
 }
 
 inline restart() {
@@ -240,12 +284,6 @@ inline recorded() {
 #define IS_LOADED_SAME  IS_SAME
 #endif
 
-#ifdef MUTANT_UNCHECKED_MOVE
-#define IS_MOVED_SAME  true
-#else
-#define IS_MOVED_SAME  IS_SAME
-#endif
-
 inline wipe_next() {
     event = 0;
     position++;
@@ -256,6 +294,12 @@ inline wipe_next() {
 }
 
 /* `position` is of the first event known to count; what is before it? */
+#ifdef REFUND
+#define USED_KNOWN  CREDITS
+#else
+#define USED_KNOWN  CHECK_USED
+#endif
+
 inline scan_begin() {
     if
     :: regrets -> step = TAKE_BACK
@@ -271,7 +315,7 @@ inline scan_begin() {
 
 inline scan() {
     if
-    :: position == 0 -> before = 0; step = CHECK_USED
+    :: position == 0 -> before = 0; step = USED_KNOWN
     :: position > 0 && position + LENGTH > count -> step = SCAN
     :: else -> step = SCAN_OLD
     fi
@@ -284,7 +328,7 @@ inline scan_decide() {
     :: position - 1 + LENGTH == count -> step = SCAN_OLD
     :: else ->
         if
-        :: IS_OVER(TICK(event)) -> step = CHECK_USED
+        :: IS_OVER(TICK(event)) -> step = USED_KNOWN
         :: else ->
             position--;
             scan()
@@ -293,29 +337,63 @@ inline scan_decide() {
     event = 0
 }
 
+/* The event in this place of a page, or none if it is missing. */
+#define IN_PAGE(page, place)                                                  \
+    (owner[SLOT(page)] == OWNER(page) && !is_tentative[SLOT(page)]            \
+     && words[SLOT(page) * LENGTH + (place)] / 512                            \
+        == generation[SLOT(page)]                                             \
+     -> words[SLOT(page) * LENGTH + (place)] % 512 : NONE)
+
 inline scan_old_decide() {
     if
     :: event == NONE || IS_OVER(TICK(event)) ->
+        step = USED_KNOWN;
         if
         :: position + LENGTH > count
         :: else -> tell_before_old()
-        fi;
-        step = CHECK_USED
+        fi
     :: else ->
         position--;
         if
-        :: position == 0 -> before = 0; step = CHECK_USED
+        :: position == 0 -> before = 0; step = USED_KNOWN
         :: else -> step = SCAN_OLD
         fi
     fi;
     event = 0
 }
 
+/* it is in the page of the first that counts, unless that has gone since */
 inline tell_before_old() {
+    event = IN_PAGE(position / PAGE_EVENTS, position % PAGE_EVENTS);
     if
-    :: position % LENGTH == 0 -> before = before_kept[position / LENGTH]
-    :: else -> before = TOTAL(old[position - 1])
+#ifdef MUTANT_MISSING_IS_NOTHING
+    :: event == NONE -> before = 0
+#else
+    :: event == NONE -> restart()
+#endif
+    :: else -> before = TOTAL(event)
     fi
+}
+
+inline read_credits() {
+    credited = 0;
+    n = 0;
+    do
+    :: n < TICKS ->
+        if
+#ifdef MUTANT_LASTING_CREDITS
+        :: n <= clock -> credited = credited + credit[n]
+#else
+        :: n <= clock && !IS_OVER(n) -> credited = credited + credit[n]
+#endif
+        :: else
+        fi;
+        n++
+    :: else -> break
+    od;
+    /* as if so much more was used before */
+    before = (before + credited) & 7;
+    step = CHECK_USED
 }
 
 inline decide() {
@@ -358,7 +436,7 @@ inline put(regret) {
     fi
 }
 
-/* the events to be copied are position - 1, as `replaced`, and position */
+/* the first event that is about to lose the total before it */
 #define MOVED  (count + 1 - LENGTH)
 
 inline load_decide() {
@@ -374,26 +452,64 @@ inline load_decide() {
     fi
 }
 
+/* is there a page of it already, as the event before it counts still? */
 inline move_decide() {
     if
     :: IS_OVER(TICK(event)) -> event = 0; step = PUT
+#ifdef MUTANT_ONE_PAGE
+    :: (!IS_OVER(TICK(event)) && MOVED > 0) -> event = 0; step = PUT
+#else
+    :: (!IS_OVER(TICK(event)) && MOVED % PAGE_EVENTS != 0
+        && !IS_OVER(TICK(replaced))) -> event = 0; step = PUT
+#endif
     :: else -> step = OBTAIN
     fi
 }
 
-inline keep_next() {
-    word = 0;
-    moving--;
+/* a page's slot, and what is to be in each of its places */
+#define PAGE        (MOVED / PAGE_EVENTS)
+#define PAGE_SLOT   SLOT(PAGE)
+#define PAGE_PLACE  (MOVED % PAGE_EVENTS + 1)
+#define PLACED                                                                \
+    (position > PAGE_PLACE -> newest                                          \
+     : (position == PAGE_PLACE -> event                                       \
+        : (MOVED == 0 -> EVENT(0, 0, TICK(event)) : replaced)))
+#define PAGE_WORD  WORD(mine, EVENT(0, TOTAL(PLACED), TICK(PLACED)))
+
+inline obtain() {
     if
-    :: moving == 0 -> event = 0; step = PUT
-    :: else -> step = KEEP
+    :: owner[PAGE_SLOT] == OWNER(PAGE) && !is_tentative[PAGE_SLOT] ->
+        event = 0;
+        step = PUT
+    :: owner[PAGE_SLOT] == OWNER(PAGE) && is_tentative[PAGE_SLOT] ->
+        mine = generation[PAGE_SLOT];
+        step = FILL
+    :: owner[PAGE_SLOT] != OWNER(PAGE) && is_tentative[PAGE_SLOT] ->
+        done()                     /* refused: there is no place */
+    :: else ->
+        claim(PAGE_SLOT, OWNER(PAGE));
+        mine = generation[PAGE_SLOT];
+#ifdef MUTANT_CONFIRMED_FIRST
+        is_tentative[PAGE_SLOT] = false;
+#endif
+        step = FILL
     fi
 }
 
-/* the second of two, or the only one, is `event` */
-#define KEPT_POSITION  (MOVED + 1 - moving)
-#define KEPT_EVENT     (moving == 1 -> event : replaced)
-#define KEPT_WORD      EVENT(0, TOTAL(KEPT_EVENT), TICK(KEPT_EVENT))
+inline claim(slot, who) {
+    generation[slot]++;
+    owner[slot] = who;
+    is_tentative[slot] = true
+}
+
+inline fill_next() {
+    word = 0;
+    position++;
+    if
+    :: position < LENGTH -> step = FILL
+    :: else -> position = 0; step = CONFIRM_PAGE
+    fi
+}
 
 proctype request(byte ops)
 {
@@ -401,7 +517,7 @@ proctype request(byte ops)
     byte tick, clock;            /* its own time, and the key's */
     byte count;                  /* the state, as it was opened */
     short newest, replaced, event, word;
-    byte position, before, moving;
+    byte position, before, mine;
     bool regrets;
 #ifdef SOLO
     byte restarts;
@@ -526,9 +642,13 @@ proctype request(byte ops)
         fi
     }
     :: d_step { RUNS && step == SCAN_OLD ->
-        event = (is_kept[(position - 1) / LENGTH] -> old[position - 1] : NONE);
+        event = IN_PAGE((position - 1) / PAGE_EVENTS,
+                        (position - 1) % PAGE_EVENTS + 1);
         scan_old_decide()
     }
+#ifdef REFUND
+    :: d_step { RUNS && step == CREDITS -> read_credits() }
+#endif
     :: d_step { RUNS && step == CHECK_USED ->
         if
         :: IS_USED_SAME -> decide()
@@ -581,33 +701,50 @@ proctype request(byte ops)
     }
     :: d_step { RUNS && step == CHECK_MOVED ->
         if
-        :: IS_MOVED_SAME -> move_decide()
+        :: IS_SAME -> move_decide()
         :: else -> restart()
         fi
     }
-    :: d_step { RUNS && step == OBTAIN ->
+    :: d_step { RUNS && step == OBTAIN -> obtain() }
+    :: d_step { RUNS && step == FILL ->
+        word = words[PAGE_SLOT * LENGTH + position];
         if
-        :: !is_kept[MOVED / LENGTH] ->
-            is_kept[MOVED / LENGTH] = true;
-            before_kept[MOVED / LENGTH] = (MOVED == 0 -> 0 : TOTAL(replaced))
-        :: else
-        fi;
-        moving = (MOVED % LENGTH == 0 -> 1 : 2);
-        step = KEEP
-    }
-    :: d_step { RUNS && step == KEEP ->
-        word = old[KEPT_POSITION];
-        if
-        :: word == KEPT_WORD -> keep_next()
-        :: else -> step = KEEP_SWAP
+        :: word == PAGE_WORD -> fill_next()
+        :: else -> step = FILL_CHECK
         fi
     }
-    :: d_step { RUNS && step == KEEP_SWAP ->
+    :: d_step { RUNS && step == FILL_CHECK ->
+#ifdef MUTANT_CONFIRMED_FIRST
+        step = FILL_SWAP
+#else
         if
-        :: old[KEPT_POSITION] == word -> old[KEPT_POSITION] = KEPT_WORD
-        :: else
-        fi;
-        keep_next()
+        :: generation[PAGE_SLOT] == mine && is_tentative[PAGE_SLOT] ->
+            step = FILL_SWAP
+        :: else -> fill_next()
+        fi
+#endif
+    }
+    :: d_step { RUNS && step == FILL_SWAP ->
+        if
+#ifdef MUTANT_FILL_BLINDLY
+        :: true -> words[PAGE_SLOT * LENGTH + position] = PAGE_WORD; fill_next()
+#else
+        :: words[PAGE_SLOT * LENGTH + position] == word ->
+            words[PAGE_SLOT * LENGTH + position] = PAGE_WORD;
+            fill_next()
+        :: else -> step = FILL
+#endif
+        fi
+    }
+    :: d_step { RUNS && step == CONFIRM_PAGE ->
+        mine = 0;
+        if
+        :: owner[PAGE_SLOT] == OWNER(PAGE) && is_tentative[PAGE_SLOT] ->
+            is_tentative[PAGE_SLOT] = false;
+            event = 0;
+            step = PUT
+        :: else -> step = OBTAIN
+        fi
     }
 
     :: d_step { RUNS && step == PUT -> put(false) }
@@ -623,14 +760,21 @@ proctype request(byte ops)
         recorded()
     }
 
-    /* take it back, unless later events stand on it */
+    /* take it back, or beside it if later events stand on it */
 
 #ifdef REFUND
     :: d_step { RUNS && step == TAKE_BACK ->
         if
-        :: count == 0 || TICK(newest) != tick -> done()
+        :: count == 0 || TICK(newest) < tick -> done()
+        :: count > 0 && TICK(newest) > tick ->
+            credit[tick]++;
+            admitted[tick]--;
+            done()
 #ifndef MUTANT_REFUND_CLOSED
-        :: count > 0 && TICK(newest) == tick && IS_CLOSED(newest) -> done()
+        :: count > 0 && TICK(newest) == tick && IS_CLOSED(newest) ->
+            credit[tick]++;
+            admitted[tick]--;
+            done()
 #endif
         :: else ->
             if
@@ -657,6 +801,63 @@ proctype request(byte ops)
     :: step == IDLE -> break
     od
 }
+
+
+/* ---- another key ---- */
+
+#if OTHER > 0
+active proctype other()
+{
+    byte slot, mine, place, times;
+
+    do
+    :: times < OTHER ->
+        /* any slot of a page, be it live, but for what is under way */
+        d_step {
+            if
+            :: !is_tentative[slot] ->
+                claim(slot, SOMEBODY);
+                mine = generation[slot];
+                times++
+            :: else -> mine = 0
+            fi
+        }
+        if
+        :: mine == 0
+        :: else ->
+            place = 0;
+            do
+            :: place < LENGTH ->
+                words[slot * LENGTH + place] = WORD(mine, OTHERS);
+                place++
+            :: else -> break
+            od;
+            is_tentative[slot] = false;
+
+            /* what it has written stays, as long as the slot is its own */
+            if
+            :: generation[slot] == mine ->
+                d_step {
+                    place = 0;
+                    do
+                    :: place < LENGTH ->
+                        assert(generation[slot] != mine
+                               || words[slot * LENGTH + place]
+                                  == WORD(mine, OTHERS));
+                        place++
+                    :: else -> break
+                    od;
+                    place = 0
+                }
+            :: else
+            fi
+        fi;
+        mine = 0;
+        slot = (slot + 1) % PAGES
+    :: else -> break
+    od
+}
+#endif
 
 
 /* ---- the beginning ---- */

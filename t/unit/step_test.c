@@ -23,6 +23,8 @@ typedef struct scene_s {
     void (*work)(struct scene_s *scene); /* what is stopped */
     uint64_t later_ms; /* than what was before is the work */
     unsigned others; /* requests while it stands still, each a ms later */
+    unsigned other_keys; /* that come then, too, once each */
+    uint64_t pause_ms;   /* before they come */
     uint32_t limit;  /* 0: more than they are */
 
     limit_sliding_policy_t policy;
@@ -243,10 +245,22 @@ static void check_deaths(scene_t scene)
 
 /* ---- stalls ---- */
 
+static uint64_t other_key(unsigned i)
+{
+    return 1000 + i;
+}
+
 /* What happens while the work stands still. */
 static void others(void)
 {
     scene_t *scene = run.scene;
+
+    scene->now_ms += scene->pause_ms;
+
+    for (unsigned i = 0; i < scene->other_keys; i++) {
+        admits(scene->zone, &scene->policy, other_key(i), scene->limit, 1,
+               scene->now_ms);
+    }
 
     for (unsigned i = 0; i < scene->others; i++) {
         scene->now_ms++;
@@ -276,14 +290,23 @@ static void check_times(scene_t *scene)
     }
 }
 
+/* Of a log's mark the lower bits are the tick, which is a time here. */
+static uint64_t recorded_ms(scene_t *scene, uint64_t start_ms)
+{
+    uint64_t mask = (1ull << 36) - 1;
+
+    return scene->algorithm == LIMIT_SLIDING_LOG
+               ? start_ms + ((scene->claim.state - start_ms) & mask)
+               : start_ms;
+}
+
 /* The work is done; is all that was admitted on record, and nothing else? */
 static void check_record(scene_t *scene, uint64_t start_ms)
 {
     unsigned rest;
 
     if (scene->claim.outcome == LIMIT_SLIDING_ADMITTED) {
-        note(scene, scene->algorithm == LIMIT_SLIDING_LOG ? scene->claim.state
-                                                          : start_ms);
+        note(scene, recorded_ms(scene, start_ms));
     }
 
     if (scene->algorithm == LIMIT_SLIDING_LOG) {
@@ -305,6 +328,29 @@ static void check_told(scene_t *scene, uint64_t start_ms)
     if (scene->told != scene->limit - scene->admitted
         && scene->told != scene->limit - scene->admitted + scene->others) {
         wrong(scene->told);
+    }
+}
+
+/* The work is done; do other keys have what they had, and no more? */
+static void check_other_keys(scene_t *scene, uint64_t start_ms)
+{
+    /* after the last access of all nobody came */
+    unsigned n = step.accesses >= step.stop_at ? scene->other_keys : 0;
+
+    (void)start_ms;
+
+    for (unsigned i = 0; i < n; i++) {
+        uint32_t left
+            = remaining_of(scene->zone, &scene->policy, other_key(i),
+                           scene->limit, scene->now_ms);
+
+        if (left != scene->limit - 1
+            || !admits(scene->zone, &scene->policy, other_key(i), scene->limit,
+                       left, scene->now_ms)
+            || admits(scene->zone, &scene->policy, other_key(i), scene->limit,
+                      1, scene->now_ms)) {
+            wrong(left);
+        }
     }
 }
 
@@ -456,6 +502,32 @@ static void test_stall_of_a_log(void **state)
     }
 }
 
+/*
+ * Other keys take the slots that the work is about to write to, be it that they
+ * hold nothing yet or that all they hold is over.
+ */
+static void test_stall_while_other_keys_come(void **state)
+{
+    static const uint64_t pauses_ms[] = {0, MINUTE_MS + 1000};
+    scene_t scene = {.algorithm = LIMIT_SLIDING_LOG,
+                     .bytes = RINGS_BYTES,
+                     .work = work_acquire,
+                     .later_ms = 1,
+                     .other_keys = 60};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(pauses_ms); i++) {
+        scene.pause_ms = pauses_ms[i];
+        scene.begin = begin_new;
+        check_stalls(scene, check_other_keys);
+        scene.begin = begin_long;
+        check_stalls(scene, check_other_keys);
+        scene.begin = begin_longer;
+        check_stalls(scene, check_other_keys);
+    }
+}
+
 #endif
 
 int main(void)
@@ -467,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_death_after_years),
         cmocka_unit_test(test_stall_of_a_word),
         cmocka_unit_test(test_stall_of_a_log),
+        cmocka_unit_test(test_stall_while_other_keys_come),
     };
 
     return cmocka_run_group_tests_name("step", tests, NULL, NULL);

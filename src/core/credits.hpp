@@ -1,0 +1,155 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_CREDITS_HPP
+#define LIMIT_SLIDING_CORE_CREDITS_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include "events.hpp"
+#include "mix.hpp"
+#include "ring.hpp"
+#include "ring_step.hpp"
+#include "table.hpp"
+
+namespace limit_sliding {
+
+/*
+ * What was given back of a key's closed events.
+ *
+ * Time is cut into parts, at most `kParts` of a window; units that are given
+ * back are added up by the part in which they were admitted.  A part has the
+ * tick of its beginning, so a credit ends no later than the event that it is
+ * of, and at most a 64th of a window (a log's) before it: nothing is admitted
+ * for it that should not be.
+ *
+ * Parts stand in the rings of slots of the same table, as many in a slot as a
+ * ring has places, found by the key's name and their number.  Each is one word,
+ * made as an event's is with units in the place of the total, that only grows.
+ * A slot that finds no place, or is evicted, gives nothing back.
+ *
+ * An object is the credits of one key at one moment.
+ */
+class Credits {
+public:
+    /* `hash` is Events::credits_hash(), `store.now` the key's clock. */
+    Credits(const EventStore &store, uint64_t hash)
+        : store_(store), hash_(hash),
+          length_(RingSlots(store.zone).ring_length()),
+          grain_((store.now.span + kParts - 1) / kParts)
+    {
+    }
+
+    /* Units x w that are to be subtracted from what is used now. */
+    uint64_t used() const
+    {
+        const Clock &now = store_.now;
+
+        return sum([&](uint64_t tick) {
+            return tick + now.span > now.tick ? now.window_ms : now.weight;
+        });
+    }
+
+    /* Units of all parts that begin later than a tick. */
+    uint64_t units_after(uint64_t tick) const
+    {
+        return sum([&](uint64_t begin) { return uint64_t{begin > tick}; });
+    }
+
+    /*
+     * Gives back units that were admitted at a tick.  So many as would make
+     * totals of events wrap within a window are not given back.
+     */
+    void add(uint64_t tick, uint32_t given) const
+    {
+        uint64_t number = tick / grain_;
+        uint64_t refused_ms = 0;
+
+        if (used() / store_.now.window_ms + given > kMax) {
+            return;
+        }
+
+        Copy copy = table(number / length_)
+                        .obtain(RingStep(store_.now, length_), store_.may_evict,
+                                kState, &refused_ms);
+
+        if (copy.kind == Copy::none) {
+            return;
+        }
+
+        Ring ring(copy, length_);
+
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Event seen = ring.load(number);
+            Event next = ring.is_own(seen)
+                             ? seen.with_total(seen.total() + given)
+                             : ring.make(0, number * grain_, given);
+
+            if (ring.replace(number, seen, next)) {
+                return;
+            }
+        }
+    }
+
+private:
+    static constexpr uint64_t kParts = 64;
+
+    /* Totals must not wrap: a limit is used, and as much was given back. */
+    static constexpr uint64_t kMax = Event::kTotalMask / 2;
+
+    static_assert(LIMIT_SLIDING_LIMIT_MAX + kMax <= Event::kTotalMask,
+                  "what is used and what was given back");
+
+    /* Slots are there or not: their states say no more. */
+    static constexpr uint64_t kState = 1;
+
+    Table<RingSlots> table(uint64_t slot) const
+    {
+        uint64_t hash = mixed(hash_ ^ slot * 0x9e3779b97f4a7c15);
+
+        return Table<RingSlots>(RingSlots(store_.zone), store_.zone->pairs,
+                                store_.counts, hash, store_.now.epoch());
+    }
+
+    /* The sum of units x weight(tick) of all parts that are not over. */
+    template <class Weight>
+    uint64_t sum(const Weight &weight) const
+    {
+        const Clock &now = store_.now;
+        uint64_t last = now.tick / grain_;
+        uint64_t first = (now.tick - std::min(now.tick, now.span)) / grain_;
+        uint64_t total = 0;
+
+        for (uint64_t slot = first / length_; slot <= last / length_; slot++) {
+            Copy copy = table(slot).look();
+
+            if (copy.kind == Copy::none) {
+                continue;
+            }
+
+            Ring ring(copy, length_);
+            uint64_t end = std::min(last, (slot + 1) * length_ - 1);
+
+            for (uint64_t i = std::max(first, slot * length_); i <= end; i++) {
+                Event part = ring.load(i);
+
+                if (ring.is_own(part) && !now.is_over(i * grain_)) {
+                    total += part.total() * weight(i * grain_);
+                }
+            }
+        }
+
+        return total;
+    }
+
+    EventStore store_;
+    uint64_t hash_;
+    unsigned length_;
+    uint64_t grain_; /* ticks of a part */
+};
+
+} // namespace limit_sliding
+
+#endif
