@@ -140,9 +140,8 @@ $nginx->finish_one;
 # A password, and a user that may do what docs/redis.md says and no more
 
 open my $docs, '<', 'docs/redis.md' or die "docs/redis.md: $!";
-my @acls = join('', <$docs>)
-    =~ /^    ACL SETUSER limiter (.*?)\n\n.*?In a cluster .*?^    (.*?)\n\n/ms
-    or die 'docs/redis.md has no ACL';
+my @acls = join('', <$docs>) =~ /^ACL SETUSER limiter (.*)$/mg;
+is @acls, 2, 'docs/redis.md has an ACL, and what a cluster adds to it';
 my @rules = map { s/^>password$/>secret/r } split ' ', "@acls";
 $node->command(qw(ACL SETUSER limiter), @rules);
 $node->command(qw(CONFIG SET requirepass none));
