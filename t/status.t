@@ -11,11 +11,22 @@ my %special = (
     408 => 'none', 444 => 'none', 499 => 'none',
     map { $_ => 400 } 494 .. 497,
 );
-my @codes = (400, 401, 403, 404, 405, 408, 413, 414, 418, 429, 431, 444, 451,
-    493 .. 500, 503, 504, 508, 511, 599);
+my @codes = (400 .. 599);
 
+# Whoever is rejected would have had access: NGINX must not take any code for
+# the answer of an authentication, which "satisfy any" would then overrule.
 my $codes = join "\n", map {
-    "location = /$_ { limit_sliding zone=one; limit_sliding_status $_;"
+    my $satisfy = $_;
+    map {
+        "location = /$satisfy/$_ { satisfy $satisfy; allow all;"
+        . " limit_sliding zone=one; limit_sliding_status $_; empty_gif; }"
+    } @codes;
+} qw(all any);
+
+# A limit after_auth rejects in another phase.
+my $after = join "\n", map {
+    "location = /after/$_ { satisfy any; allow all;"
+    . " limit_sliding zone=one after_auth; limit_sliding_status $_;"
     . " empty_gif; }"
 } @codes;
 
@@ -34,6 +45,7 @@ http {
 
         location = /one { limit_sliding zone=one; empty_gif; }
         $codes
+        $after
 
         # pages by an upstream that has a Retry-After of its own
 
@@ -62,6 +74,7 @@ http {
             empty_gif;
         }
 
+        location = /free-of-limits { empty_gif; }
         location = /free    { error_page 429 /upstream; return 429; }
         location /upstream  { proxy_pass http://127.0.0.1:%%PORT1%%; }
         location \@upstream { proxy_pass http://127.0.0.1:%%PORT1%%; }
@@ -78,18 +91,34 @@ CONF
 is $nginx->statuses(1, '/one'), '200', 'the only request that passes';
 
 
-for my $code (@codes) {
-    my $expected = $special{$code} // $code;
-    my $r = $nginx->get("/$code");
+for my $place (qw(all any after)) {
+    my (@wrong, @untold);
 
-    is $r->{status} // 'none', $expected, "$code: answered by $expected";
-    like header($r, 'Retry-After'), qr/^[1-9]\d+$/, "$code: Retry-After"
-        unless $expected eq 'none';
+    for my $code (@codes) {
+        my $expected = $special{$code} // $code;
+        my $r = $nginx->get("/$place/$code");
+        my $status = $r->{status} // 'none';
+
+        push @wrong, "$code: $status" if $status ne $expected;
+        push @untold, $code if $status ne 'none'
+            && (header($r, 'Retry-After') // '') !~ /^[1-9]\d+$/;
+    }
+    is "@wrong", '', "$place: each code is what a client gets";
+    is "@untold", '', "$place: each with Retry-After";
 }
 
 open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
-is scalar grep(m{^/\d+\|REJECTED$}, <$log>), @codes,
+is scalar grep(m{^/\w+/\d+\|REJECTED$}, <$log>), 3 * @codes,
     'all of them were rejected';
+
+# What was rejected goes on to be served on the same connection, whether a code
+# is finalized by the module or by NGINX makes no difference.
+for my $code (401, 403, 404, 407, 429, 503) {
+    my $socket = $nginx->connect;
+    is join(' ', map { $nginx->get($_, socket => $socket)->{status} }
+            "/any/$code", "/all/$code", '/free-of-limits'),
+        "$code $code 200", "$code on one connection, and on";
+}
 
 
 for my $case (

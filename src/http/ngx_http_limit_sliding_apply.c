@@ -11,7 +11,10 @@ static ngx_int_t ngx_http_limit_sliding_add_retry_after(ngx_http_request_t *r,
     ngx_uint_t headers, ngx_http_limit_sliding_ctx_t *ctx);
 
 
-/* ctx->described is the claim that rejected the request. */
+/*
+ * Answers the request, which must not be touched after that.  ctx->described
+ * is the claim that rejected it.
+ */
 
 ngx_int_t
 ngx_http_limit_sliding_reject(ngx_http_request_t *r,
@@ -27,16 +30,16 @@ ngx_http_limit_sliding_reject(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (lscf->status_code == NGX_HTTP_UNAUTHORIZED
-        || lscf->status_code == NGX_HTTP_FORBIDDEN)
-    {
-        /* returned, they would be taken for the answer of an authentication */
+    /*
+     * The status is not returned: with "satisfy any" NGINX takes some for the
+     * answer of an authentication, which another module may overrule, and its
+     * versions differ in which.  A phase finalizes any other status by the
+     * same call.
+     */
 
-        ngx_http_finalize_request(r, lscf->status_code);
-        return NGX_DONE;
-    }
+    ngx_http_finalize_request(r, lscf->status_code);
 
-    return lscf->status_code;
+    return NGX_DONE;
 }
 
 
