@@ -390,7 +390,7 @@ extern ngx_str_t  ngx_http_limit_sliding_sources[];
 /* api */
 char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-void ngx_http_limit_sliding_merge_api(ngx_conf_t *cf,
+ngx_uint_t ngx_http_limit_sliding_merge_api(ngx_conf_t *cf,
     ngx_http_limit_sliding_conf_t *prev, ngx_http_limit_sliding_conf_t *conf);
 
 

@@ -87,9 +87,12 @@ ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* As all handlers of a location, it is also that of "limit_except" there. */
+/*
+ * As all handlers of a location, it is also that of "limit_except" there.
+ * Returns whether the API answers in this location.
+ */
 
-void
+ngx_uint_t
 ngx_http_limit_sliding_merge_api(ngx_conf_t *cf,
     ngx_http_limit_sliding_conf_t *prev, ngx_http_limit_sliding_conf_t *conf)
 {
@@ -104,6 +107,10 @@ ngx_http_limit_sliding_merge_api(ngx_conf_t *cf,
         conf->api_write = prev->api_write;
         clcf->handler = ngx_http_limit_sliding_api_handler;
     }
+
+    /* another directive of the location may have put its own handler there */
+
+    return clcf->handler == ngx_http_limit_sliding_api_handler;
 }
 
 

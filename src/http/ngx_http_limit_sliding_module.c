@@ -13,6 +13,9 @@ static char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf,
     void *conf);
 static char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
     void *child);
+static void ngx_http_limit_sliding_merge_groups(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *prev, ngx_http_limit_sliding_conf_t *conf,
+    ngx_uint_t own);
 static ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_add_handler(ngx_conf_t *cf,
     ngx_uint_t phase, ngx_http_handler_pt handler);
@@ -193,21 +196,16 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_limit_sliding_conf_t  *prev = parent;
     ngx_http_limit_sliding_conf_t  *conf = child;
 
-    ngx_uint_t                            i;
+    ngx_uint_t                            own;
     ngx_http_core_loc_conf_t             *clcf;
-    ngx_http_limit_sliding_group_t      **groups;
     ngx_http_limit_sliding_main_conf_t   *lsmcf;
+
+    own = (conf->set != NGX_CONF_UNSET_PTR);
 
     ngx_conf_merge_ptr_value(conf->set, prev->set, NULL);
     ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
 
-    if (conf->set) {
-        groups = conf->set->groups[conf->dry_run];
-
-        for (i = 0; i < NGX_HTTP_LIMIT_SLIDING_NSTAGES; i++) {
-            conf->groups[i] = groups[i];
-        }
-    }
+    ngx_http_limit_sliding_merge_groups(cf, prev, conf, own);
 
     ngx_conf_merge_uint_value(conf->status_code, prev->status_code,
                               NGX_HTTP_TOO_MANY_REQUESTS);
@@ -223,8 +221,6 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6,
                               NGX_HTTP_LIMIT_SLIDING_IPV6);
 
-    ngx_http_limit_sliding_merge_api(cf, prev, conf);
-
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if ((conf->headers & ~NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER)
@@ -236,6 +232,41 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     return NGX_CONF_OK;
+}
+
+
+/*
+ * Sets which limits are in force; `own` tells that they are not inherited.  A
+ * location of the API has its own limits only, so that nobody is locked out of
+ * it by limits that are meant for a site, and scrapes take nothing from them.
+ * It hands on conf->set all the same: locations in it inherit as elsewhere.
+ */
+
+static void
+ngx_http_limit_sliding_merge_groups(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *prev, ngx_http_limit_sliding_conf_t *conf,
+    ngx_uint_t own)
+{
+    ngx_uint_t                        i;
+    ngx_http_core_loc_conf_t         *clcf;
+    ngx_http_limit_sliding_group_t  **groups;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    groups = conf->set ? conf->set->groups[conf->dry_run] : NULL;
+
+    if (ngx_http_limit_sliding_merge_api(cf, prev, conf) && !own) {
+        /* "limit_except" and "if" in the location are parts of it */
+        groups = clcf->noname ? prev->groups : NULL;
+    }
+
+    if (groups == NULL) {
+        return;
+    }
+
+    for (i = 0; i < NGX_HTTP_LIMIT_SLIDING_NSTAGES; i++) {
+        conf->groups[i] = groups[i];
+    }
 }
 
 
