@@ -258,4 +258,52 @@ like $errors[0] // '', qr{"?/uri\\(?:x0[aA]|n)2026/01/01 00:00:00 \[alert\]},
 is $nginx->statuses(11, '/header', @key), '200 ' x 10 . '429',
     'bad: limited as with a cost of 1';
 
+
+# What only a response has is not known when the cost is taken.
+
+sub warnings($cost, $more = '') {
+    my ($exit, $output) = $nginx->test_config(<<"CONF");
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_zone \$http_x_key zone=ten:1m rate=10 window=30d;
+    map \$http_x_cost \$status_of_plan { default 2; }
+    map \$http_x_cost \$my_bytes_sent { default 2; }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { limit_sliding zone=ten "cost=$cost" $more; }
+    }
+}
+CONF
+    is $exit, 0, "cost=$cost: is no error" or diag $output;
+    return grep { /\[warn\]/ } split /\n/, $output;
+}
+
+for my $case (
+    (map { [ "\$$_", $_ ] } qw(bytes_sent body_bytes_sent status request_time
+        upstream_response_length upstream_http_x_cost upstream_status
+        sent_http_x_cost sent_http_content_length sent_trailer_cost
+        request_completion Bytes_Sent)),
+    [ '${bytes_sent}', 'bytes_sent' ],
+    [ '1${status}', 'status' ],
+    [ '$http_x_cost$status', 'status' ],
+    [ '${http_x_cost}0${upstream_http_x}', 'upstream_http_x' ],
+) {
+    my ($cost, $name) = @$case;
+    my @warnings = warnings($cost);
+
+    is @warnings, 1, "$cost: one warning";
+    like $warnings[0] // '', qr/"\$$name" in "cost=\Q$cost\E" .* "settle=" /,
+        '... which names the variable and what it is for';
+    like $warnings[0] // '', qr/in \S+test\.conf:\d+$/, '... and the line';
+}
+
+is scalar warnings('$bytes_sent', 'count_status=4xx'), 1,
+    'with count_status: the cost is that of the way in, too';
+is scalar warnings('$status$bytes_sent'), 2, 'two of them';
+
+is_deeply [ warnings($_) ], [], "$_: no warning"
+    for '$http_x_cost', '$request_length', '$status_of_plan', '$my_bytes_sent',
+        '$http_status', '$arg_bytes_sent', '${http_x_cost}00', '1';
+
 $nginx->finish;

@@ -28,6 +28,12 @@
 #define NGX_HTTP_LIMIT_SLIDING_DRAFT        0x02
 #define NGX_HTTP_LIMIT_SLIDING_X            0x04
 
+/* A character of a variable's name. */
+
+#define ngx_http_limit_sliding_is_word(ch)                                    \
+    (((ch) >= 'a' && (ch) <= 'z') || ((ch) >= 'A' && (ch) <= 'Z')             \
+     || ((ch) >= '0' && (ch) <= '9') || (ch) == '_')
+
 /* A list member in a header, but for its name: with two numbers. */
 
 #define NGX_HTTP_LIMIT_SLIDING_MEMBER       (sizeof(";q=;w=, ")               \

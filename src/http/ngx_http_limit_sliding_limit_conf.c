@@ -17,6 +17,28 @@ static ngx_http_limit_sliding_set_t *ngx_http_limit_sliding_add_set(
 static char *ngx_http_limit_sliding_cost(ngx_conf_t *cf,
     ngx_http_limit_sliding_limit_t *limit,
     ngx_http_limit_sliding_param_t *param);
+static void ngx_http_limit_sliding_check_cost(ngx_conf_t *cf,
+    ngx_http_limit_sliding_param_t *param);
+static ngx_uint_t ngx_http_limit_sliding_is_of_response(ngx_str_t *name);
+
+
+/*
+ * Variables that have no final value before the response.  A name that ends
+ * with "_" stands for all that begin with it.
+ */
+
+static ngx_str_t  ngx_http_limit_sliding_response_variables[] = {
+    ngx_string("bytes_sent"),
+    ngx_string("body_bytes_sent"),
+    ngx_string("gzip_ratio"),
+    ngx_string("request_completion"),
+    ngx_string("request_time"),
+    ngx_string("sent_http_"),
+    ngx_string("sent_trailer_"),
+    ngx_string("status"),
+    ngx_string("upstream_"),
+    ngx_null_string
+};
 
 
 char *
@@ -219,8 +241,16 @@ ngx_http_limit_sliding_cost(ngx_conf_t *cf,
             return NGX_CONF_ERROR;
         }
 
-        return ngx_http_limit_sliding_compile(cf, &param->value,
-                                              limit->cost_value);
+        if (ngx_http_limit_sliding_compile(cf, &param->value,
+                                           limit->cost_value)
+            != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        ngx_http_limit_sliding_check_cost(cf, param);
+
+        return NGX_CONF_OK;
     }
 
     cost = ngx_atoi(param->value.data, param->value.len);
@@ -236,4 +266,71 @@ ngx_http_limit_sliding_cost(ngx_conf_t *cf,
     limit->cost = (uint32_t) cost;
 
     return NGX_CONF_OK;
+}
+
+
+/*
+ * Warns of a cost that tells of the response: it is evaluated on the way in,
+ * with "count_status=" as well, and would silently count as something else.
+ */
+
+static void
+ngx_http_limit_sliding_check_cost(ngx_conf_t *cf,
+    ngx_http_limit_sliding_param_t *param)
+{
+    u_char     *p, *last;
+    ngx_str_t   name;
+
+    last = param->value.data + param->value.len;
+
+    for (p = param->value.data; p < last; p++) {
+
+        if (*p != '$') {
+            continue;
+        }
+
+        p += (p + 1 < last && p[1] == '{') ? 2 : 1;
+
+        name.data = p;
+
+        while (p < last && ngx_http_limit_sliding_is_word(*p)) {
+            p++;
+        }
+
+        name.len = p - name.data;
+
+        /* the loop goes on with the character after the name */
+        p--;
+
+        if (ngx_http_limit_sliding_is_of_response(&name)) {
+            ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                               "\"$%V\" in \"%V\" is known only after the "
+                               "response, but \"cost=\" is evaluated before "
+                               "it, use \"settle=\"", &name, &param->word);
+        }
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_limit_sliding_is_of_response(ngx_str_t *name)
+{
+    ngx_str_t  *v;
+
+    for (v = ngx_http_limit_sliding_response_variables; v->len; v++) {
+
+        if ((v->data[v->len - 1] == '_') ? name->len < v->len
+                                         : name->len != v->len)
+        {
+            continue;
+        }
+
+        /* NGINX does not distinguish case in names of variables */
+
+        if (ngx_strncasecmp(name->data, v->data, v->len) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
 }

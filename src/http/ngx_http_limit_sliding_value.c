@@ -10,11 +10,6 @@
 #include "ngx_http_limit_sliding.h"
 
 
-#define ngx_http_limit_sliding_is_word(ch)                                    \
-    (((ch) >= 'a' && (ch) <= 'z') || ((ch) >= 'A' && (ch) <= 'Z')             \
-     || ((ch) >= '0' && (ch) <= '9') || (ch) == '_')
-
-
 static ngx_int_t ngx_http_limit_sliding_get_rate(ngx_http_request_t *r,
     ngx_http_limit_sliding_limit_t *limit, limit_sliding_claim_t *claim);
 static ngx_int_t ngx_http_limit_sliding_get_cost(ngx_http_request_t *r,
