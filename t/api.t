@@ -338,7 +338,7 @@ is state_of(key('address', '127.0.0.3')), '3 3 0', 'an address';
 is key('address', '127.0.0.3')->{key}, '127.0.0.3', '... shown so';
 is state_of(key('address', "\x7f\0\0\x03")), '3 3 0', '... or its bytes';
 is state_of(key('address', '127.0.0.4')), '0 3 3', 'another';
-is key('address', 'x')->{key}, 'x', 'none';
+is key('address', 'x')->{status}, 400, 'none';
 is state_of(key('client', '2001:db8::')), '3 3 0', 'a network of IPv6';
 is state_of(key('client', '192.0.2.7')), '3 3 0', 'an address of IPv4';
 is join(' ', map { "$_->{key}=$_->{rejected}" } map { @{ $_->{top} } }

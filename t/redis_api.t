@@ -54,6 +54,8 @@ http {
     limit_sliding_zone \$http_key zone=slow:1m rate=4r/d redis=slow;
     limit_sliding_zone \$http_key zone=dead:1m rate=1r/d redis=dead;
     limit_sliding_zone \$http_key zone=local:1m rate=4r/d;
+    limit_sliding_zone \$limit_sliding_client zone=client:1m rate=4r/d
+        redis=shared;
     $zones
     limit_sliding_log_level off;
     add_header X-Source \$limit_sliding_source always;
@@ -65,6 +67,12 @@ http {
         location /slow { limit_sliding zone=slow; empty_gif; }
         location /dead { limit_sliding zone=dead; empty_gif; }
         $locations
+        location /client {
+            set_real_ip_from 127.0.0.1;
+            limit_sliding_client ipv6=56;
+            limit_sliding zone=client;
+            empty_gif;
+        }
         location /limits { limit_sliding_api write=on; }
     }
 }
@@ -130,6 +138,27 @@ is state_of(key('variable', 'a', 'PUT', '&rate=5')), '2 5 3',
     '... a limit of its own';
 is header($nginx->get('/variable?rate=9', headers => [ 'Key: a' ]), 'X-Limit'),
     5, '... in force';
+
+# a client by any of its addresses
+sub from($address, $times) {
+    return $nginx->statuses($times, '/client',
+        headers => [ "X-Real-IP: $address" ]);
+}
+is from('2001:db8:0:1234::1', 5), '200 200 200 200 429', 'a client';
+is state_of(key('client', '2001:db8:0:12ff::2')), '4 4 0', '... used';
+is key('client', '2001:db8:0:12ff::2')->{key}, '2001:db8:0:1200::',
+    '... shown as its network';
+is state_of(key('client', '2001:db8:0:1234::2', 'DELETE')), '0 4 4',
+    '... forgotten';
+is from('2001:db8:0:1234::1', 2), '200 200', '... and not blocked any more';
+is state_of(key('client', '2001:db8:0:1234::2', 'PUT', '&rate=3r/d')), '2 3 1',
+    '... a limit of its own';
+is from('2001:db8:0:1234::1', 2), '200 429', '... at once';
+for my $method (qw(GET PUT DELETE)) {
+    my $none = key('client', 'notanip', $method, '&rate=3r/d');
+    is $none->{http}, 400, "$method of what is no address: 400";
+    like $none->{error}, qr/"key" must be an address/, '... and says so';
+}
 
 # as docs/redis.md has it
 is key('plain', 'a', 'PUT', '&rate=5r/h')->{limit}, 120, 'by the API';

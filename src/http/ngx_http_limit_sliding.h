@@ -54,6 +54,15 @@ typedef struct {
 } ngx_http_limit_sliding_value_t;
 
 
+/* What the keys of a zone are. */
+
+typedef enum {
+    NGX_HTTP_LIMIT_SLIDING_TEXTS = 0,
+    NGX_HTTP_LIMIT_SLIDING_ADDRESSES,            /* $binary_remote_addr */
+    NGX_HTTP_LIMIT_SLIDING_CLIENTS               /* $limit_sliding_client */
+} ngx_http_limit_sliding_keys_e;
+
+
 /* A zone as this configuration defines it; lives as long as its cycle. */
 
 typedef struct {
@@ -65,7 +74,7 @@ typedef struct {
     ngx_http_limit_sliding_value_t *rate;        /* NULL: limit is static */
     ngx_str_t                       rate_text;
     ngx_flag_t                      top;
-    ngx_flag_t                      addresses;   /* keys are, in binary */
+    ngx_http_limit_sliding_keys_e   keys;
 
     ngx_shm_zone_t                 *shm_zone;    /* NULL: named, not defined */
     limit_sliding_zone_t           *zone;        /* in shared memory */
@@ -79,6 +88,11 @@ typedef struct {
                                     remote;
 
     ngx_str_t                       restarted;   /* why a reload empties it */
+
+    /* the longest prefixes that any place cuts clients to, for the API */
+    ngx_uint_t                      client_ipv4;
+    ngx_uint_t                      client_ipv6;
+    unsigned                        clients:1;   /* they are known */
 
     /* this worker's */
     limit_sliding_counters_t       *counters;
@@ -376,6 +390,12 @@ char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 ngx_int_t ngx_http_limit_sliding_client_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+void ngx_http_limit_sliding_learn_prefixes(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *conf);
+ngx_uint_t ngx_http_limit_sliding_client_part(ngx_str_t *address,
+    ngx_uint_t ipv4, ngx_uint_t ipv6);
+void ngx_http_limit_sliding_cut(u_char *dst, ngx_str_t *address,
+    ngx_uint_t prefix);
 
 /* log */
 void ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,

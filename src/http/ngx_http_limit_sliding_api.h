@@ -77,8 +77,8 @@ void ngx_http_limit_sliding_print_uri(ngx_http_limit_sliding_text_t *text,
 /* address */
 void ngx_http_limit_sliding_print_key(ngx_http_limit_sliding_text_t *text,
     ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key);
-void ngx_http_limit_sliding_read_key(ngx_http_limit_sliding_zone_t *zone,
-    ngx_str_t *key);
+ngx_int_t ngx_http_limit_sliding_read_key(ngx_http_request_t *r,
+    ngx_http_limit_sliding_zone_t *zone, ngx_str_t *key);
 
 /* report */
 ngx_http_limit_sliding_report_t *ngx_http_limit_sliding_report(

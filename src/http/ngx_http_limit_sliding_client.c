@@ -10,6 +10,8 @@
 static char *ngx_http_limit_sliding_prefix(ngx_conf_t *cf,
     ngx_http_limit_sliding_param_t *param, ngx_uint_t maximum,
     ngx_uint_t *prefix);
+static ngx_uint_t ngx_http_limit_sliding_is_covered(
+    ngx_http_core_loc_conf_t *clcf);
 
 
 char *
@@ -80,14 +82,9 @@ ngx_int_t
 ngx_http_limit_sliding_client_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    u_char                         *p;
-    size_t                          len;
+    ngx_str_t                       address;
     ngx_uint_t                      prefix;
     struct sockaddr                *sa;
-    struct sockaddr_in             *sin;
-#if (NGX_HAVE_INET6)
-    struct sockaddr_in6            *sin6;
-#endif
     ngx_http_limit_sliding_conf_t  *lscf;
 
     lscf = ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_module);
@@ -102,17 +99,8 @@ ngx_http_limit_sliding_client_variable(ngx_http_request_t *r,
 
 #if (NGX_HAVE_INET6)
     case AF_INET6:
-        sin6 = (struct sockaddr_in6 *) sa;
-        p = sin6->sin6_addr.s6_addr;
-        len = 16;
-        prefix = lscf->client_ipv6;
-
-        if (IN6_IS_ADDR_V4MAPPED(&sin6->sin6_addr)) {
-            p += 12;
-            len = 4;
-            prefix = lscf->client_ipv4;
-        }
-
+        address.data = ((struct sockaddr_in6 *) sa)->sin6_addr.s6_addr;
+        address.len = 16;
         break;
 #endif
 
@@ -124,30 +112,138 @@ ngx_http_limit_sliding_client_variable(ngx_http_request_t *r,
 #endif
 
     default: /* AF_INET */
-        sin = (struct sockaddr_in *) sa;
-        p = (u_char *) &sin->sin_addr;
-        len = 4;
-        prefix = lscf->client_ipv4;
+        address.data = (u_char *) &((struct sockaddr_in *) sa)->sin_addr;
+        address.len = 4;
         break;
     }
 
-    v->len = len;
-    v->data = p;
+    prefix = ngx_http_limit_sliding_client_part(&address, lscf->client_ipv4,
+                                                lscf->client_ipv6);
 
-    if (prefix == len * 8) {
+    v->len = address.len;
+    v->data = address.data;
+
+    if (prefix == address.len * 8) {
         return NGX_OK;
     }
 
-    v->data = ngx_pcalloc(r->pool, len);
+    v->data = ngx_pnalloc(r->pool, address.len);
     if (v->data == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_memcpy(v->data, p, prefix / 8);
-
-    if (prefix % 8) {
-        v->data[prefix / 8] = p[prefix / 8] & (0xff << (8 - prefix % 8));
-    }
+    ngx_http_limit_sliding_cut(v->data, &address, prefix);
 
     return NGX_OK;
+}
+
+
+/*
+ * Leaves of an address, of 4 or 16 bytes, what tells clients apart: of one of
+ * IPv4 in IPv6's form the last 4 bytes.  Returns that one of the prefixes
+ * which it is to be cut to.
+ */
+
+ngx_uint_t
+ngx_http_limit_sliding_client_part(ngx_str_t *address, ngx_uint_t ipv4,
+    ngx_uint_t ipv6)
+{
+#if (NGX_HAVE_INET6)
+    if (address->len == 16) {
+
+        if (!IN6_IS_ADDR_V4MAPPED((struct in6_addr *) address->data)) {
+            return ipv6;
+        }
+
+        address->data += 12;
+        address->len = 4;
+    }
+#endif
+
+    return ipv4;
+}
+
+
+/* Copies an address with all bits beyond the prefix 0. */
+
+void
+ngx_http_limit_sliding_cut(u_char *dst, ngx_str_t *address, ngx_uint_t prefix)
+{
+    size_t  n;
+
+    n = prefix / 8;
+
+    ngx_memcpy(dst, address->data, n);
+    ngx_memzero(dst + n, address->len - n);
+
+    if (prefix % 8) {
+        dst[n] = address->data[n] & (0xff << (8 - prefix % 8));
+    }
+}
+
+
+/*
+ * Tells the zones of a place's limits to which prefixes their clients are cut
+ * there, for the API, which is asked for clients from elsewhere.  Of several
+ * places the longest prefixes count: they leave the shorter ones' networks
+ * as they are, so any key that a zone holds can be given.
+ */
+
+void
+ngx_http_limit_sliding_learn_prefixes(ngx_conf_t *cf,
+    ngx_http_limit_sliding_conf_t *conf)
+{
+    ngx_uint_t                       i, j;
+    ngx_http_core_loc_conf_t        *clcf;
+    ngx_http_limit_sliding_zone_t   *zone;
+    ngx_http_limit_sliding_group_t  *group;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (ngx_http_limit_sliding_is_covered(clcf)) {
+        return;
+    }
+
+    for (i = 0; i < NGX_HTTP_LIMIT_SLIDING_NSTAGES; i++) {
+        for (group = conf->groups[i]; group; group = group->next) {
+            for (j = 0; j < group->nlimits; j++) {
+                zone = group->limits[j].zone;
+
+                zone->client_ipv4 = ngx_max(zone->client_ipv4,
+                                            conf->client_ipv4);
+                zone->client_ipv6 = ngx_max(zone->client_ipv6,
+                                            conf->client_ipv6);
+                zone->clients = 1;
+            }
+        }
+    }
+}
+
+
+/* Whether it is a server with a "location /", in which all requests end up. */
+
+static ngx_uint_t
+ngx_http_limit_sliding_is_covered(ngx_http_core_loc_conf_t *clcf)
+{
+    ngx_queue_t                *q;
+    ngx_http_core_loc_conf_t   *location;
+
+    if (clcf->name.len || clcf->locations == NULL) {
+        return 0;
+    }
+
+    for (q = ngx_queue_head(clcf->locations);
+         q != ngx_queue_sentinel(clcf->locations);
+         q = ngx_queue_next(q))
+    {
+        location = ((ngx_http_location_queue_t *) q)->inclusive;
+
+        if (location
+            && location->name.len == 1 && location->name.data[0] == '/')
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }

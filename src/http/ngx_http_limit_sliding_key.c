@@ -41,6 +41,12 @@ ngx_http_limit_sliding_api_key(ngx_http_request_t *r,
                              "\"key\" must be given, and not be empty");
     }
 
+    if (ngx_http_limit_sliding_read_key(r, zone, &key->key) != NGX_OK) {
+        return ngx_http_limit_sliding_api_error(r, NGX_HTTP_BAD_REQUEST,
+                             "\"key\" must be an address, as \"192.0.2.7\" "
+                             "or \"2001:db8::1\"");
+    }
+
     if (r->method == NGX_HTTP_PUT
         && (ngx_http_limit_sliding_key_arg(r, "rate", &key->rate) != NGX_OK
             || ngx_http_limit_sliding_key_rate(key) != NGX_OK))
@@ -50,8 +56,6 @@ ngx_http_limit_sliding_api_key(ngx_http_request_t *r,
                        "in a window of %uL ms, or \"off\", or \"default\"",
                        LIMIT_SLIDING_LIMIT_MAX, zone->policy.window_ms);
     }
-
-    ngx_http_limit_sliding_read_key(zone, &key->key);
 
     claim = &key->claim;
 

@@ -221,6 +221,8 @@ ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6,
                               NGX_HTTP_LIMIT_SLIDING_IPV6);
 
+    ngx_http_limit_sliding_learn_prefixes(cf, conf);
+
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if ((conf->headers & ~NGX_HTTP_LIMIT_SLIDING_RETRY_AFTER)

@@ -17,6 +17,8 @@ static char *ngx_http_limit_sliding_zone_size(ngx_conf_t *cf,
     ngx_http_limit_sliding_param_t *param, ngx_str_t *name, size_t *size);
 static char *ngx_http_limit_sliding_zone_key(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone, ngx_str_t *value);
+static ngx_uint_t ngx_http_limit_sliding_is_variable(ngx_str_t *text,
+    char *name);
 static char *ngx_http_limit_sliding_zone_rate(ngx_conf_t *cf,
     ngx_http_limit_sliding_zone_t *zone, ngx_http_limit_sliding_param_t *param,
     ngx_http_limit_sliding_param_t *window);
@@ -186,11 +188,37 @@ ngx_http_limit_sliding_zone_key(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    zone->addresses = (ngx_strcmp(value->data, "$binary_remote_addr") == 0
-                       || ngx_strcmp(value->data, "$limit_sliding_client")
-                          == 0);
+    if (ngx_http_limit_sliding_is_variable(value, "binary_remote_addr")) {
+        zone->keys = NGX_HTTP_LIMIT_SLIDING_ADDRESSES;
+
+    } else if (ngx_http_limit_sliding_is_variable(value,
+                                                  "limit_sliding_client"))
+    {
+        zone->keys = NGX_HTTP_LIMIT_SLIDING_CLIENTS;
+    }
 
     return ngx_http_limit_sliding_compile(cf, value, &zone->key);
+}
+
+
+/* Whether a variable, as "$name" or "${name}", is all of the text. */
+
+static ngx_uint_t
+ngx_http_limit_sliding_is_variable(ngx_str_t *text, char *name)
+{
+    size_t   len;
+    u_char  *p;
+
+    len = ngx_strlen(name);
+    p = text->data;
+
+    if (text->len == len + sizeof("${}") - 1) {
+        return p[0] == '$' && p[1] == '{' && p[text->len - 1] == '}'
+               && ngx_strncasecmp(p + 2, (u_char *) name, len) == 0;
+    }
+
+    return text->len == len + 1 && p[0] == '$'
+           && ngx_strncasecmp(p + 1, (u_char *) name, len) == 0;
 }
 
 
