@@ -210,8 +210,40 @@ for my $turn (1 .. 6) {
 }
 still('turns');
 
-$nginx->finish(allow => [
+$nginx->finish_one(allow => [
     qr/\[emerg\] .* unknown directive "wrong" in /,
     qr/\[emerg\] .* bind\(\) to .* failed/,
     qr/\[emerg\] .* still could not bind/,
 ]);
+
+
+# The notice is seen at the level that logs have by default, "error", which
+# shows no others; who asks for less gets less.
+
+for my $case ([ '', 1 ], [ 'error', 1 ], [ 'warn', 1 ], [ 'notice', 1 ],
+    [ 'info', 1 ], [ 'crit', 0 ], [ 'emerg', 0 ])
+{
+    my ($level, $lines) = @$case;
+    my $name = $level || 'no level';
+
+    $nginx = LimitSliding::Test->new;
+    my $globals = $nginx->expand('%%GLOBALS%%');
+    $globals =~ s/(error_log \S+) info;/$1 $level;/ or die 'no error_log';
+
+    my @configs = map { config(%$_) =~ s/%%GLOBALS%%/$globals/r }
+        {}, { window => '20000s' };
+
+    $nginx->start($configs[0]);
+    $nginx->reload($configs[1]);
+
+    my $notice = qr/\[notice\] .* "one" starts empty: its window was /;
+    is scalar $nginx->log_lines($notice), $lines, "$name: lines of notice";
+    is scalar $nginx->log_lines(qr/\[notice\].*SIGHUP/),
+        $level =~ /notice|info/ ? 1 : 0, "... NGINX's own as before";
+
+    $nginx->reload($configs[1]);
+    is scalar $nginx->log_lines($notice), $lines, '... once';
+    $nginx->finish_one;
+}
+
+done_testing;

@@ -15,6 +15,8 @@ static ngx_int_t ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_int_t ngx_http_limit_sliding_init_remote(
     ngx_http_limit_sliding_zone_t *zone, ngx_slab_pool_t *shpool);
+static void ngx_http_limit_sliding_log_restarted(ngx_log_t *log,
+    ngx_http_limit_sliding_zone_t *zone);
 
 
 /*
@@ -294,11 +296,34 @@ ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle)
         }
 
         if (zones[i]->restarted.len) {
-            ngx_log_error(NGX_LOG_NOTICE, cycle->log, 0,
-                          "limit_sliding zone \"%V\" starts empty: %V",
-                          &zones[i]->name, &zones[i]->restarted);
+            ngx_http_limit_sliding_log_restarted(cycle->log, zones[i]);
         }
     }
 
     return NGX_OK;
+}
+
+
+/*
+ * A notice that logs of the level "error" show as well, which is NGINX's
+ * default: all clients have their whole limit again, and an operator who did
+ * not mean that would look for the reason there.  It is not itself an error,
+ * as the configuration asks for it.
+ */
+
+static void
+ngx_http_limit_sliding_log_restarted(ngx_log_t *log,
+    ngx_http_limit_sliding_zone_t *zone)
+{
+    ngx_log_t  shown;
+
+    shown = *log;
+
+    if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
+        shown.log_level = NGX_LOG_NOTICE;
+    }
+
+    ngx_log_error(NGX_LOG_NOTICE, &shown, 0,
+                  "limit_sliding zone \"%V\" starts empty: %V",
+                  &zone->name, &zone->restarted);
 }
