@@ -222,6 +222,7 @@ bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
             while (i > 0) {
                 if (!claims[--i].look) {
                     refund(claims[i], now_ms);
+                    look(&claims[i], now_ms);
                 }
             }
         }

@@ -235,6 +235,7 @@ static void test_a_refusal_consumes_nothing_elsewhere(void **state)
     limit_sliding_zone_t *first = make_zone(PAIR_BYTES);
     limit_sliding_zone_t *full = make_zone(PAIR_BYTES);
     limit_sliding_claim_t claims[3];
+    limit_sliding_verdict_t verdict;
     size_t index;
 
     (void)state;
@@ -252,6 +253,11 @@ static void test_a_refusal_consumes_nothing_elsewhere(void **state)
     assert_int_equal(remaining_of(first, &policy, 1, 5, NOW_MS), 5);
     assert_int_equal(remaining_of(first, &policy, 2, 5, NOW_MS), 5);
     assert_int_equal(count_of(first, &policy, NOW_MS), 0);
+
+    /* nor is it told to have been consumed */
+
+    limit_sliding_claim_describe(&claims[0], NOW_MS, &verdict);
+    assert_int_equal(verdict.remaining, 5);
 
     free(first);
     free(full);
