@@ -219,12 +219,7 @@ bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
         if (!is_admitted(claims[i])) {
             /* another request was faster since we looked */
             admitted = false;
-            while (i > 0) {
-                if (!claims[--i].look) {
-                    refund(claims[i], now_ms);
-                    look(&claims[i], now_ms);
-                }
-            }
+            limit_sliding_release(claims, i, now_ms);
         }
     }
 
@@ -299,12 +294,13 @@ void limit_sliding_forget(const limit_sliding_claim_t *claim, uint64_t now_ms)
                    });
 }
 
-void limit_sliding_release(const limit_sliding_claim_t *claims, size_t n,
+void limit_sliding_release(limit_sliding_claim_t *claims, size_t n,
                            uint64_t now_ms)
 {
     for (size_t i = 0; i < n; i++) {
         if (!claims[i].look) {
             refund(claims[i], now_ms);
+            look(&claims[i], now_ms);
         }
     }
 }

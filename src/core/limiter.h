@@ -256,8 +256,11 @@ size_t limit_sliding_describing(const limit_sliding_claim_t *claims, size_t n,
 void limit_sliding_forget(const limit_sliding_claim_t *claim,
     uint64_t now_ms);
 
-/* Takes back what claims that were admitted together have consumed; n >= 0. */
-void limit_sliding_release(const limit_sliding_claim_t *claims, size_t n,
+/*
+ * Takes back what claims that were admitted together have consumed; n >= 0.
+ * They are then described as of now, as if they had only looked.
+ */
+void limit_sliding_release(limit_sliding_claim_t *claims, size_t n,
     uint64_t now_ms);
 
 /* The index of the one with the least share remaining; n >= 1, all admitted. */

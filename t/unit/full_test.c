@@ -259,6 +259,13 @@ static void test_a_refusal_consumes_nothing_elsewhere(void **state)
     limit_sliding_claim_describe(&claims[0], NOW_MS, &verdict);
     assert_int_equal(verdict.remaining, 5);
 
+    /* the same if it is given back later */
+
+    claims[0] = acquire(first, &policy, 1, 5, 2, NOW_MS);
+    limit_sliding_release(claims, 1, NOW_MS);
+    limit_sliding_claim_describe(&claims[0], NOW_MS, &verdict);
+    assert_int_equal(verdict.remaining, 5);
+
     free(first);
     free(full);
 }
