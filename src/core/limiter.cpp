@@ -199,18 +199,29 @@ bool is_queued(const limit_sliding_claim_t &claim)
            && is_admitted(claim) && !claim.look;
 }
 
-/* Looks at all, then consumes all; false if any rejected. */
+bool consumes(const limit_sliding_claim_t &claim)
+{
+    return !claim.look && claim.verdict == nullptr;
+}
+
+/*
+ * Looks at all that are not decided yet, then consumes them; false if any
+ * rejected.
+ */
 bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
 {
     bool admitted = true;
 
     for (size_t i = 0; i < n; i++) {
-        look(&claims[i], now_ms);
+        if (claims[i].verdict == nullptr) {
+            look(&claims[i], now_ms);
+        }
+
         admitted &= is_admitted(claims[i]);
     }
 
     for (size_t i = 0; admitted && i < n; i++) {
-        if (claims[i].look) {
+        if (!consumes(claims[i])) {
             continue;
         }
 
@@ -298,7 +309,7 @@ void limit_sliding_release(limit_sliding_claim_t *claims, size_t n,
                            uint64_t now_ms)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!claims[i].look) {
+        if (consumes(claims[i])) {
             refund(claims[i], now_ms);
             look(&claims[i], now_ms);
         }

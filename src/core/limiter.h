@@ -241,6 +241,7 @@ typedef struct {
  * describes the request: the one to wait longest for if any rejected (so that
  * its retry time holds for all), else the one with the least share remaining.
  * The request is admitted if that claim's outcome is LIMIT_SLIDING_ADMITTED.
+ * Of several, those with a verdict keep their outcome, and consume nothing.
  */
 size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
     uint64_t now_ms);

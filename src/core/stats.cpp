@@ -37,6 +37,15 @@ T *carve(void *memory, size_t bytes, size_t *taken)
     return part;
 }
 
+constexpr size_t kCacheLeast = LIMIT_SLIDING_LIMIT_CACHE_BYTES;
+
+limit_sliding_limit_cache_t *make_cache(void *memory, size_t bytes,
+                                        size_t *taken)
+{
+    return limit_sliding_limit_cache_init(carve<char>(memory, bytes, taken),
+                                          bytes);
+}
+
 } // namespace
 
 void limit_sliding_counters_sum(const limit_sliding_counters_t *counters,
@@ -55,7 +64,7 @@ void limit_sliding_counters_sum(const limit_sliding_counters_t *counters,
     }
 }
 
-void limit_sliding_aside_init(void *memory, size_t bytes,
+void limit_sliding_aside_init(void *memory, size_t bytes, unsigned mask,
                               limit_sliding_aside_t *aside)
 {
     size_t ncounters = share_of(bytes, 8192, 1, 32);
@@ -76,4 +85,18 @@ void limit_sliding_aside_init(void *memory, size_t bytes,
     aside->top = carve<limit_sliding_top_t>(
         memory, limit_sliding_top_s::bytes_of(keys), &aside->bytes);
     aside->top->places = keys;
+
+    aside->told = nullptr;
+
+    if ((mask & LIMIT_SLIDING_ASIDE_REDIS) != 0) {
+        aside->told = make_cache(
+            memory, share_of(bytes, 32, kCacheLeast, bytes), &aside->bytes);
+    }
+
+    /* a reload may bring variables to a zone that has had none */
+    aside->last = make_cache(memory,
+                             (mask & LIMIT_SLIDING_ASIDE_VARIABLES) != 0
+                                 ? share_of(bytes, 32, kCacheLeast, bytes)
+                                 : share_of(bytes, 2048, kCacheLeast, 512),
+                             &aside->bytes);
 }

@@ -4,7 +4,8 @@
 
 /*
  * What a zone's memory holds beside the table: counters, limits of single keys,
- * and the keys rejected most.  Times, units and safety are as in limiter.h.
+ * those that were set and those that were last known, and the keys rejected
+ * most.  Times, units and safety are as in limiter.h.
  */
 
 #ifndef LIMIT_SLIDING_CORE_STATS_H
@@ -72,6 +73,36 @@ int limit_sliding_own_set(limit_sliding_own_t *own, uint64_t hash,
     uint32_t limit);
 
 
+/* ---- limits of keys as they were last known ---- */
+
+typedef struct limit_sliding_limit_cache_s  limit_sliding_limit_cache_t;
+
+/*
+ * A cache in `memory`: `bytes` long, at least LIMIT_SLIDING_LIMIT_CACHE_BYTES,
+ * zeroed, aligned to 64.  It holds a limit in 8 bytes.  When it is full it
+ * forgets limits that were stored only once first.
+ */
+#define LIMIT_SLIDING_LIMIT_CACHE_BYTES  128u
+
+limit_sliding_limit_cache_t *limit_sliding_limit_cache_init(void *memory,
+    size_t bytes);
+
+/*
+ * The limit that was stored last for the key of this hash, or
+ * LIMIT_SLIDING_OWN_OFF, or LIMIT_SLIDING_OWN_NONE if none is known.
+ */
+uint32_t limit_sliding_limit_cache_find(
+    const limit_sliding_limit_cache_t *cache, uint64_t hash);
+
+/*
+ * Stores it, or forgets what is known with LIMIT_SLIDING_OWN_NONE.  It writes
+ * nothing if that is stored already.  For a key without a limit, in a cache
+ * that has few, this reads two words.
+ */
+void limit_sliding_limit_cache_set(limit_sliding_limit_cache_t *cache,
+    uint64_t hash, uint32_t limit);
+
+
 /* ---- the keys rejected most ---- */
 
 #define LIMIT_SLIDING_TOP_KEYS     100
@@ -132,15 +163,25 @@ typedef struct {
     size_t                    ncounters;
     limit_sliding_own_t      *own;
     limit_sliding_top_t      *top;
+    limit_sliding_limit_cache_t
+                             *told;          /* keys' own limits, as Redis told
+                                                them last; NULL: no Redis */
+    limit_sliding_limit_cache_t
+                             *last;          /* limits that the last request of
+                                                a key had by a variable */
     size_t                    bytes;         /* of all; the rest is for
                                                 limit_sliding_zone_init() */
 } limit_sliding_aside_t;
 
+/* What the zone has, a mask: each takes another 32nd of the memory. */
+#define LIMIT_SLIDING_ASIDE_REDIS      0x1u  /* its limits are decided there */
+#define LIMIT_SLIDING_ASIDE_VARIABLES  0x2u  /* as rates */
+
 /*
  * Takes a part of a zone's memory, which is as limit_sliding_zone_init() wants
- * it: 5% of one of 32k, 1.6% of one of 1m.
+ * it: 5% of one of 32k, 1.6% of one of 1m, and what the mask adds.
  */
-void limit_sliding_aside_init(void *memory, size_t bytes,
+void limit_sliding_aside_init(void *memory, size_t bytes, unsigned mask,
     limit_sliding_aside_t *aside);
 
 

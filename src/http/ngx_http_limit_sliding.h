@@ -75,6 +75,7 @@ typedef struct {
     ngx_str_t                       rate_text;
     ngx_flag_t                      top;
     ngx_http_limit_sliding_keys_e   keys;
+    ngx_flag_t                      variable;    /* rates of some places are */
 
     ngx_shm_zone_t                 *shm_zone;    /* NULL: named, not defined */
     limit_sliding_zone_t           *zone;        /* in shared memory */

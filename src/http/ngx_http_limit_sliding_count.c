@@ -142,9 +142,11 @@ ngx_http_limit_sliding_count_handler(ngx_http_request_t *r)
 
         claim.verdict = NULL;
 
-        (void) limit_sliding_acquire(&claim, 1, ngx_current_msec);
-
         remote = claim.remote;
+
+        if (remote == NULL || remote->own != LIMIT_SLIDING_OWN_OFF) {
+            (void) limit_sliding_acquire(&claim, 1, ngx_current_msec);
+        }
 
         if (remote) {
             /* nobody waits for it */

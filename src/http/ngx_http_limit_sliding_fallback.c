@@ -10,7 +10,7 @@
 #include "ngx_http_limit_sliding.h"
 
 
-static void ngx_http_limit_sliding_fall_back_to(
+static ngx_uint_t ngx_http_limit_sliding_fall_back_to(
     ngx_http_limit_sliding_wait_t *wait, limit_sliding_claim_t *claims,
     ngx_uint_t on_error);
 
@@ -21,11 +21,14 @@ void
 ngx_http_limit_sliding_keep_warm(limit_sliding_claim_t *claims,
     ngx_uint_t nclaims, uint64_t now_ms)
 {
-    ngx_uint_t             i;
-    limit_sliding_claim_t  claim;
+    ngx_uint_t                        i;
+    limit_sliding_claim_t             claim;
+    ngx_http_limit_sliding_remote_t  *remote;
 
     for (i = 0; i < nclaims; i++) {
-        if (claims[i].look) {
+        remote = claims[i].remote;
+
+        if (claims[i].look || remote->own == LIMIT_SLIDING_OWN_OFF) {
             continue;
         }
 
@@ -51,9 +54,9 @@ ngx_http_limit_sliding_fall_back(ngx_http_limit_sliding_ctx_t *ctx,
     remotes = wait->waiter.claims;
     n = wait->nlocal + wait->nremote;
 
-    ngx_http_limit_sliding_fall_back_to(wait, remotes, wait->redis->on_error);
-
-    if (wait->redis->on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_LOCAL) {
+    if (ngx_http_limit_sliding_fall_back_to(wait, remotes,
+                                            wait->redis->on_error))
+    {
         ctx->now_ms = ngx_current_msec;
 
         i = limit_sliding_acquire(remotes, wait->nremote, ctx->now_ms);
@@ -72,20 +75,38 @@ ngx_http_limit_sliding_fall_back(ngx_http_limit_sliding_ctx_t *ctx,
 }
 
 
-static void
+/*
+ * Returns how many claims are left for our own memory to decide.  A key's own
+ * limit holds as Redis told it last.
+ */
+
+static ngx_uint_t
 ngx_http_limit_sliding_fall_back_to(ngx_http_limit_sliding_wait_t *wait,
     limit_sliding_claim_t *claims, ngx_uint_t on_error)
 {
-    ngx_uint_t                        i;
+    uint32_t                          own;
+    ngx_uint_t                        i, left, local;
     limit_sliding_verdict_t          *verdict;
     ngx_http_limit_sliding_remote_t  *remote;
+
+    local = (on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_LOCAL);
+    left = 0;
 
     for (i = 0; i < wait->nremote; i++) {
         remote = claims[i].remote;
         remote->source = NGX_HTTP_LIMIT_SLIDING_FALLBACK;
 
-        if (on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_LOCAL) {
+        own = limit_sliding_limit_cache_find(remote->zone->told,
+                                             claims[i].hash);
+        remote->own = own;
+
+        if (own != LIMIT_SLIDING_OWN_NONE && own != LIMIT_SLIDING_OWN_OFF) {
+            claims[i].limit = own;
+        }
+
+        if (local && own != LIMIT_SLIDING_OWN_OFF) {
             claims[i].verdict = NULL;
+            left++;
             continue;
         }
 
@@ -96,7 +117,7 @@ ngx_http_limit_sliding_fall_back_to(ngx_http_limit_sliding_wait_t *wait,
         verdict->limit = claims[i].limit;
         claims[i].verdict = verdict;
 
-        if (on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_ALLOW) {
+        if (local || on_error == NGX_HTTP_LIMIT_SLIDING_ON_ERROR_ALLOW) {
             verdict->remaining = claims[i].limit;
             claims[i].outcome = LIMIT_SLIDING_ADMITTED;
 
@@ -106,4 +127,6 @@ ngx_http_limit_sliding_fall_back_to(ngx_http_limit_sliding_wait_t *wait,
             claims[i].outcome = LIMIT_SLIDING_REJECTED;
         }
     }
+
+    return left;
 }

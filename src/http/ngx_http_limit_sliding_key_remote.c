@@ -152,16 +152,9 @@ ngx_http_limit_sliding_key_told(ngx_http_limit_sliding_key_t *key)
     }
 
     key->verdict = key->remote.verdict;
-    key->own = LIMIT_SLIDING_OWN_NONE;
+    key->own = key->remote.own;
 
-    if (key->remote.off) {
-        key->own = LIMIT_SLIDING_OWN_OFF;
-
-    } else if (key->verdict.limit != (key->zone->limit
-                                      ? key->zone->limit
-                                      : LIMIT_SLIDING_LIMIT_MAX))
-    {
-        key->own = key->verdict.limit;
+    if (key->own != LIMIT_SLIDING_OWN_NONE) {
         key->unlimited = 0;
     }
 

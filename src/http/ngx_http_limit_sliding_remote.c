@@ -44,6 +44,7 @@ ngx_http_limit_sliding_add_remote(ngx_http_request_t *r,
     remote->zone = zone;
     remote->key = *key;
     remote->source = NGX_HTTP_LIMIT_SLIDING_REDIS;
+    remote->own = LIMIT_SLIDING_OWN_NONE;
 
     claim->remote = remote;
 
@@ -131,8 +132,10 @@ ngx_http_limit_sliding_leased(ngx_http_limit_sliding_ctx_t *ctx,
         }
     }
 
-    ngx_http_limit_sliding_keep_warm(remotes, nremote, ctx->now_ms);
+    /* the limits in force are known by now */
+
     ngx_http_limit_sliding_lease_tell(remotes, nremote);
+    ngx_http_limit_sliding_keep_warm(remotes, nremote, ctx->now_ms);
 
     i = limit_sliding_describing(claims, nlocal + nremote, ctx->now_ms);
 

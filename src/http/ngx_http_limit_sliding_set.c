@@ -77,6 +77,10 @@ ngx_http_limit_sliding_init_limit(ngx_conf_t *cf,
         limit->rates[limit->rates[0] ? 1 : 0] = zone->rate;
     }
 
+    if (limit->rates[0]) {
+        zone->variable = 1;
+    }
+
     limit->evaluated = (limit->rates[0] || limit->cost_value
                         || limit->count_status);
 

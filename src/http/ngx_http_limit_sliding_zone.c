@@ -169,6 +169,7 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     size_t                          size;
     uint8_t                         secret[LIMIT_SLIDING_SECRET_BYTES];
     u_char                         *memory;
+    unsigned                        mask;
     uint64_t                        offset_ms;
     ngx_time_t                     *tp;
     ngx_slab_pool_t                *shpool;
@@ -181,6 +182,7 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
         zone->aside = ozone->aside;
         zone->remote.refusals = ozone->remote.refusals;
         zone->remote.leases = ozone->remote.leases;
+        zone->remote.told = ozone->remote.told;
         zone->remote.log_after = ozone->remote.log_after;
         return NGX_OK;
     }
@@ -221,7 +223,12 @@ ngx_http_limit_sliding_init_zone(ngx_shm_zone_t *shm_zone, void *data)
     tp = ngx_timeofday();
     offset_ms = (uint64_t) tp->sec * 1000 + tp->msec - ngx_current_msec;
 
-    limit_sliding_aside_init(memory, size, &zone->aside);
+    mask = (zone->redis ? LIMIT_SLIDING_ASIDE_REDIS : 0)
+           | (zone->variable ? LIMIT_SLIDING_ASIDE_VARIABLES : 0);
+
+    limit_sliding_aside_init(memory, size, mask, &zone->aside);
+
+    zone->remote.told = zone->aside.told;
 
     zone->zone = limit_sliding_zone_init(memory + zone->aside.bytes,
                                          size - zone->aside.bytes,

@@ -348,7 +348,7 @@ while first < keys do
           local own = floor(count * w / (units[unit] or w))
           if own >= 1 and own <= 4194302 then limit = own end
         end
-        out[o] = limit
+        out[o] = limit > 0 and limit + 4294967296 or limit
         if limit < 0 then limit = k[3] end
       end
       if limit == 0 then

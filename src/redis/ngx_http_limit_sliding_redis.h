@@ -26,6 +26,7 @@
 #include "lease.h"
 #include "limiter.h"
 #include "remote.h"
+#include "stats.h"
 
 
 /* Limits of one stage of a place, so that their asks fit into calls. */
@@ -105,6 +106,8 @@ typedef struct {
     ngx_str_t                            name;
     limit_sliding_refusals_t            *refusals; /* in the zone's memory */
     limit_sliding_leases_t              *leases;   /* this, too; NULL: none */
+    limit_sliding_limit_cache_t         *told;     /* this, too: limits of
+                                                      keys; NULL: a probe's */
     uint32_t                             lease;    /* their size */
     ngx_atomic_t                        *log_after; /* this, too: bad limits of
                                                       keys */
@@ -186,7 +189,9 @@ typedef struct {
                                         *zone;
     ngx_str_t                            key;      /* the text */
     ngx_http_limit_sliding_source_e      source;
-    ngx_uint_t                           off;      /* told: not limited */
+    uint32_t                             own;      /* told: the key's own
+                                                      limit, or
+                                                      LIMIT_SLIDING_OWN_* */
     limit_sliding_verdict_t              verdict;
     uint64_t                             taken_ms; /* as Redis tells it, if it
                                                       was taken */

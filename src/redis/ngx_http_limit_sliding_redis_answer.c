@@ -8,6 +8,7 @@
 
 
 #include "ngx_http_limit_sliding_redis_node.h"
+#include "scripts.h"
 
 
 static ngx_uint_t ngx_http_limit_sliding_is_state(
@@ -68,11 +69,17 @@ static ngx_uint_t
 ngx_http_limit_sliding_is_state(const limit_sliding_policy_t *policy,
     int64_t *number)
 {
-    int64_t     least;
+    int64_t     limit, least;
     ngx_uint_t  i;
 
-    if (*number < -(int64_t) LIMIT_SLIDING_LIMIT_MAX
-        || *number > (int64_t) LIMIT_SLIDING_LIMIT_MAX)
+    limit = *number;
+
+    if (limit > LIMIT_SLIDING_SCRIPT_OWN) {
+        limit -= LIMIT_SLIDING_SCRIPT_OWN;
+    }
+
+    if (limit < -(int64_t) LIMIT_SLIDING_LIMIT_MAX
+        || limit > (int64_t) LIMIT_SLIDING_LIMIT_MAX)
     {
         return 0;
     }
@@ -110,8 +117,14 @@ ngx_http_limit_sliding_read_answer(ngx_http_limit_sliding_ask_t *ask,
         limit = *number++;
 
         answer->off[i] = (limit == 0);
+        answer->own[i] = (limit == 0) ? LIMIT_SLIDING_OWN_OFF
+                                      : LIMIT_SLIDING_OWN_NONE;
 
-        if (limit < 0) {
+        if (limit > LIMIT_SLIDING_SCRIPT_OWN) {
+            limit -= LIMIT_SLIDING_SCRIPT_OWN;
+            answer->own[i] = (uint32_t) limit;
+
+        } else if (limit < 0) {
             ngx_http_limit_sliding_bad_limit(part->zone);
             limit = -limit;
         }

@@ -136,6 +136,9 @@ typedef struct {
     int64_t                  granted;
     limit_sliding_remote_t   remotes[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
     unsigned                 off[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
+    uint32_t                 own[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
+                                                   /* the key's own limit, or
+                                                      LIMIT_SLIDING_OWN_* */
     unsigned                 refused;              /* still, all who ask */
 } ngx_http_limit_sliding_answer_t;
 

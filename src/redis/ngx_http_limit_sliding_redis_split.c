@@ -308,6 +308,7 @@ ngx_http_limit_sliding_tell_whole(ngx_http_limit_sliding_split_t *split,
             remote = claim->remote;
             verdict = &remote->verdict;
             *verdict = split->remotes[j].verdict;
+            remote->own = split->remotes[j].own;
 
             if (rejected && piece->waiter.admitted && !told->look) {
                 /* is given back */

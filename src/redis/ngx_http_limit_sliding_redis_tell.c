@@ -162,6 +162,20 @@ static void
 ngx_http_limit_sliding_answer(ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_answer_t *answer, ngx_msec_t sent)
 {
+    ngx_uint_t                      i;
+    ngx_http_limit_sliding_part_t  *part;
+
+    /* these hold while Redis is away */
+
+    for (i = 0; i < ask->nparts; i++) {
+        part = &ask->parts[i];
+
+        if (part->zone->told) {
+            limit_sliding_limit_cache_set(part->zone->told, part->claim.hash,
+                                          answer->own[i]);
+        }
+    }
+
     if (answer->granted < (int64_t) ask->asked_units) {
         ngx_http_limit_sliding_remember(ask, answer, sent);
     }
@@ -284,7 +298,7 @@ ngx_http_limit_sliding_tell_claims(ngx_http_limit_sliding_ask_t *ask,
         ngx_http_limit_sliding_describe_part(ask, answer, i, before,
                                              waiter->admitted, verdict);
 
-        remote->off = answer->off[i];
+        remote->own = answer->own[i];
         claim->limit = verdict->limit;
         claim->verdict = verdict;
         claim->outcome = LIMIT_SLIDING_ADMITTED;

@@ -20,8 +20,9 @@
  * The reply is one flat array of integers: the server's time in ms; of each
  * ask: the units granted, 0 .. n, in order of arrival; of each of its claims:
  * the limit in force (0: the key's is "off", nothing was recorded; negative:
- * the key's is malformed, -limit is the zone's, which was in force), and the
- * values that limit_sliding_remote_describe() takes.
+ * the key's is malformed, -limit is the zone's, which was in force; above
+ * LIMIT_SLIDING_SCRIPT_OWN: less that, it is the key's own), and the values
+ * that limit_sliding_remote_describe() takes.
  *
  * In a cluster what was granted can be given back, as if it had never been
  * taken: a kind whose look is 2 has two more numbers, when it was taken, by the
@@ -46,6 +47,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Added to a limit which is the key's own, so that equal ones differ. */
+#define LIMIT_SLIDING_SCRIPT_OWN      4294967296
 
 /* It can give back, and does while a slot moves to another node. */
 #define LIMIT_SLIDING_SCRIPT_CLUSTER  0x100u

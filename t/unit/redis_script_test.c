@@ -552,14 +552,20 @@ static void limits_of_keys_override(void **state)
     (void)state;
     forget_all();
 
+    /* each more by LIMIT_SLIDING_SCRIPT_OWN */
     set("k:limit", "5r/h");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 5 0 0");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 4294967301 0 0");
 
     set("k:limit", "7");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 7 0 5");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 4294967303 0 5");
 
     set("k:limit", "1r/m");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 60 0 7");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 4294967356 0 7");
+
+    /* as large as that of the call */
+    set("k:limit", "2");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
+                        "0 4294967298 0 8");
 
     set("k:limit", "off");
     assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0 0");

@@ -22,16 +22,21 @@
 #define ZONE_BYTES MEGABYTE_ZONE_BYTES
 
 /* Of memory that processes share. */
-static limit_sliding_aside_t make_aside(size_t bytes)
+static limit_sliding_aside_t make_aside_of(size_t bytes, unsigned mask)
 {
     limit_sliding_aside_t aside;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(memory != MAP_FAILED);
-    limit_sliding_aside_init(memory, bytes, &aside);
+    limit_sliding_aside_init(memory, bytes, mask, &aside);
 
     return aside;
+}
+
+static limit_sliding_aside_t make_aside(size_t bytes)
+{
+    return make_aside_of(bytes, 0);
 }
 
 static void free_aside(limit_sliding_aside_t *aside, size_t bytes)
@@ -73,6 +78,50 @@ static void takes_a_small_part(void **state)
         assert_true(sizes[i] < ZONE_BYTES || aside.ncounters == 32);
 
         free_aside(&aside, sizes[i]);
+    }
+}
+
+/* As much again for limits that are remembered, where there are such. */
+static void has_room_for_limits_of_keys(void **state)
+{
+    static const size_t sizes[] = {16384, ZONE_BYTES, 64 << 20};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(sizes); i++) {
+        limit_sliding_aside_t none = make_aside(sizes[i]);
+        limit_sliding_aside_t both
+            = make_aside_of(sizes[i], LIMIT_SLIDING_ASIDE_REDIS
+                                          | LIMIT_SLIDING_ASIDE_VARIABLES);
+        char *end = (char *)both.counters + both.bytes;
+        uint64_t held = 0;
+
+        assert_null(none.told);
+        assert_non_null(none.last);
+        assert_true(both.bytes < none.bytes + sizes[i] / 15);
+        assert_true((char *)both.told > (char *)both.top);
+        assert_true((char *)both.last > (char *)both.told);
+
+        for (uint64_t key = 1; key <= sizes[i] / 300; key++) {
+            limit_sliding_limit_cache_set(both.told, key * SPREAD, LIMIT_MAX);
+            limit_sliding_limit_cache_set(both.last, key * SPREAD, 1);
+        }
+
+        for (uint64_t key = 1; key <= sizes[i] / 300; key++) {
+            held += limit_sliding_limit_cache_find(both.told, key * SPREAD)
+                    == LIMIT_MAX;
+            held += limit_sliding_limit_cache_find(both.last, key * SPREAD)
+                    == 1;
+        }
+
+        assert_true(held > 2 * (sizes[i] / 300) * 4 / 5);
+
+        for (char *p = end; p < (char *)both.counters + sizes[i]; p++) {
+            assert_int_equal(*p, 0);
+        }
+
+        free_aside(&none, sizes[i]);
+        free_aside(&both, sizes[i]);
     }
 }
 
@@ -659,6 +708,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_a_small_part),
+        cmocka_unit_test(has_room_for_limits_of_keys),
         cmocka_unit_test(stays_within_it),
         cmocka_unit_test(sums_counters),
         cmocka_unit_test(counts_slots_where_it_is_told),

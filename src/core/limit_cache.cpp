@@ -1,0 +1,216 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#include <cstddef>
+#include <cstdint>
+
+#include "shared.hpp"
+#include "stats.h"
+
+using limit_sliding::load;
+using limit_sliding::shared;
+
+/*
+ * A cache line is the set of places where a key may be.  Every place is one
+ * word, so a process may die at any moment:
+ *
+ *     fingerprint of the key 40 | used 1 | limit 23
+ *
+ * The line is chosen by other bits of the key's hash than the fingerprint has.
+ * 0: never used, and so are all places after it.  A limit that was taken away
+ * leaves a word without fingerprint and limit.
+ *
+ * `used` says that the limit was stored once more since it came into the cache.
+ * A new one takes the place of one that is not used; if all are, they are
+ * unused from then on, as in a cache with the policy NRU, "not recently used".
+ */
+
+namespace {
+
+constexpr size_t kPlaces = 8;
+
+/* Others may change a line so often meanwhile; then the limit is not kept. */
+constexpr unsigned kAttempts = 16;
+
+constexpr unsigned bits_of(uint64_t number)
+{
+    return number == 0 ? 0 : 1 + bits_of(number >> 1);
+}
+
+constexpr unsigned kLimitBits = bits_of(uint64_t{LIMIT_SLIDING_LIMIT_MAX} + 1);
+constexpr uint64_t kLimitMask = (uint64_t{1} << kLimitBits) - 1;
+constexpr uint64_t kOff = kLimitMask;
+constexpr uint64_t kUsed = uint64_t{1} << kLimitBits;
+constexpr uint64_t kGone = kUsed;
+
+static_assert(LIMIT_SLIDING_LIMIT_MAX < kOff, "more than any limit");
+
+uint64_t word_of(uint64_t hash, uint64_t limit)
+{
+    return hash << (kLimitBits + 1) | limit;
+}
+
+uint64_t limit_of(uint64_t word)
+{
+    return word & kLimitMask;
+}
+
+bool is_of(uint64_t word, uint64_t hash)
+{
+    return limit_of(word) != 0
+           && (word & ~(kUsed | kLimitMask)) == word_of(hash, 0);
+}
+
+bool exchange(uint64_t *place, uint64_t from, uint64_t to)
+{
+    return shared(place).compare_exchange_strong(from, to,
+                                                 std::memory_order_relaxed);
+}
+
+} // namespace
+
+struct limit_sliding_limit_cache_s {
+    uint64_t lines;
+    alignas(64) uint64_t line[1][kPlaces];
+};
+
+namespace {
+
+uint64_t *line_of(const limit_sliding_limit_cache_t *cache, uint64_t hash)
+{
+    uint64_t number = (hash >> 32) * cache->lines >> 32;
+
+    return const_cast<limit_sliding_limit_cache_t *>(cache)->line[number];
+}
+
+/* The index of the key's place, or of one that was never used, or kPlaces. */
+size_t find(const uint64_t *line, uint64_t hash, uint64_t *word)
+{
+    for (size_t i = 0; i < kPlaces; i++) {
+        *word = load(&line[i]);
+
+        if (*word == 0 || is_of(*word, hash)) {
+            return i;
+        }
+    }
+
+    return kPlaces;
+}
+
+/* The index of a place to be taken from another key, whose word is *word. */
+size_t find_victim(uint64_t *line, uint64_t hash, uint64_t *word)
+{
+    size_t first = hash % kPlaces;
+    size_t victim = kPlaces;
+
+    for (size_t i = 0; i < kPlaces; i++) {
+        size_t place = (first + i) % kPlaces;
+        uint64_t seen = load(&line[place]);
+
+        if (seen == kGone) {
+            *word = seen;
+            return place;
+        }
+
+        if (victim == kPlaces && (seen & kUsed) == 0) {
+            victim = place;
+            *word = seen;
+        }
+    }
+
+    if (victim < kPlaces) {
+        return victim;
+    }
+
+    for (size_t i = 0; i < kPlaces; i++) {
+        uint64_t seen = load(&line[i]);
+
+        if (seen != kGone) {
+            exchange(&line[i], seen, seen & ~kUsed);
+        }
+    }
+
+    *word = load(&line[first]);
+    return first;
+}
+
+/*
+ * Takes the key away from its places after one, which two processes may have
+ * given it at once.
+ */
+void take_away(uint64_t *line, uint64_t hash, size_t first)
+{
+    for (size_t i = first; i < kPlaces; i++) {
+        uint64_t seen = load(&line[i]);
+
+        if (is_of(seen, hash)) {
+            exchange(&line[i], seen, kGone);
+        }
+    }
+}
+
+} // namespace
+
+limit_sliding_limit_cache_t *limit_sliding_limit_cache_init(void *memory,
+                                                            size_t bytes)
+{
+    auto *cache = static_cast<limit_sliding_limit_cache_t *>(memory);
+
+    cache->lines = (bytes - offsetof(limit_sliding_limit_cache_t, line))
+                   / sizeof(cache->line[0]);
+
+    return cache;
+}
+
+uint32_t limit_sliding_limit_cache_find(
+    const limit_sliding_limit_cache_t *cache, uint64_t hash)
+{
+    const uint64_t *line = line_of(cache, hash);
+    uint64_t word;
+
+    if (find(line, hash, &word) == kPlaces || word == 0) {
+        return LIMIT_SLIDING_OWN_NONE;
+    }
+
+    return limit_of(word) == kOff ? LIMIT_SLIDING_OWN_OFF
+                                  : static_cast<uint32_t>(limit_of(word));
+}
+
+void limit_sliding_limit_cache_set(limit_sliding_limit_cache_t *cache,
+                                   uint64_t hash, uint32_t limit)
+{
+    uint64_t *line = line_of(cache, hash);
+    uint64_t word;
+    size_t place = find(line, hash, &word);
+    bool is_known = place < kPlaces && word != 0;
+
+    if (limit == LIMIT_SLIDING_OWN_NONE) {
+        if (is_known) {
+            take_away(line, hash, place);
+        }
+
+        return;
+    }
+
+    uint64_t wanted
+        = word_of(hash, limit == LIMIT_SLIDING_OWN_OFF ? kOff : limit);
+
+    if (is_known && word == (wanted | kUsed)) {
+        return;
+    }
+
+    for (unsigned i = 0; i < kAttempts; i++) {
+        if (place == kPlaces) {
+            place = find_victim(line, hash, &word);
+        }
+
+        if (exchange(&line[place], word, is_known ? wanted | kUsed : wanted)) {
+            take_away(line, hash, place + 1);
+            return;
+        }
+
+        place = find(line, hash, &word);
+        is_known = place < kPlaces && word != 0;
+    }
+}

@@ -1,0 +1,200 @@
+# Limits of single keys in Redis hold while it is away, on_error local: as this
+# node has seen them last.
+
+use v5.36;
+
+use JSON::PP qw(decode_json);
+use Test::More;
+
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my @ALGORITHMS = qw(counter log fixed token_bucket);
+my @ZONES = (@ALGORITHMS, 'leased');
+
+my $redis = LimitSliding::Redis->new->start;
+my $zones = join "\n", map { <<"ZONE" } @ALGORITHMS;
+    limit_sliding_zone \$arg_key zone=$_:1m rate=5 window=30d algorithm=$_
+        redis=shared;
+ZONE
+my $locations = join "\n",
+    map { "location /$_ { limit_sliding zone=$_; empty_gif; }" } @ZONES;
+
+my $CONF = <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_redis shared {
+        server ${\ $redis->server};
+        timeout 2s;
+        connect_timeout 2s;
+    }
+    limit_sliding_redis closed {
+        server ${\ $redis->server};
+        timeout 2s;
+        connect_timeout 2s;
+        on_error deny;
+    }
+    $zones
+    limit_sliding_zone \$arg_key zone=leased:1m rate=5 window=30d redis=shared
+        lease=20;
+    limit_sliding_zone \$arg_user zone=user:1m rate=3 window=30d redis=shared;
+    limit_sliding_zone \$arg_key zone=closed:1m rate=5 window=30d redis=closed;
+    limit_sliding_zone \$arg_key zone=plan:1m rate=\$arg_rate window=30d
+        redis=shared;
+    limit_sliding_log_level off;
+    add_header X-Source \$limit_sliding_source always;
+    add_header X-Limit \$limit_sliding_limit always;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        $locations
+        location /wide    { limit_sliding zone=counter rate=80; empty_gif; }
+        location /plan    { limit_sliding zone=plan; empty_gif; }
+        location /closed  { limit_sliding zone=closed; empty_gif; }
+        location /both {
+            limit_sliding zone=counter;
+            limit_sliding zone=user;
+            empty_gif;
+        }
+        location /counted { limit_sliding zone=counter count_status=404; }
+        location /limits { limit_sliding_api write=on; }
+    }
+}
+CONF
+
+my $nginx = LimitSliding::Test->new->start($CONF);
+
+sub key($zone, $key, $method = 'GET', $more = '') {
+    my $r = $nginx->get("/limits/zones/$zone/key?key=$key$more",
+        method => $method);
+    return { %{ decode_json($r->{body}) }, http => $r->{status} };
+}
+
+# { status => how many } of so many requests, one after the other.
+sub ask($place, $n, $more = '') {
+    my %got;
+    $got{$_}++ for split ' ', $nginx->statuses($n, "/$place$more");
+    return \%got;
+}
+
+sub source($place) {
+    return header($nginx->get("/$place"), 'X-Source');
+}
+
+sub wait_back($zone) {
+    my $n = 0;
+    ok wait_for(sub { source("$zone?key=back" . $n++) ne 'fallback' }),
+        "$zone: Redis is back";
+}
+
+
+# Seen before Redis dies, by requests or by an order alone
+
+for my $zone (@ZONES) {
+    is key($zone, 'gold', 'PUT', '&rate=100')->{limit}, 100, "$zone: gold";
+    is key($zone, 'vip', 'PUT', '&rate=off')->{own_limit}, 'off', '... vip';
+    is key($zone, 'bad', 'PUT', '&rate=1')->{limit}, 1, '... bad';
+    is key($zone, 'set', 'PUT', '&rate=30')->{limit}, 30, '... set only';
+    key($zone, 'was', 'PUT', '&rate=50');
+    is key($zone, 'was', 'PUT', '&rate=default')->{limit}, 5, '... no more';
+
+    is_deeply ask($zone, 10, '?key=gold'), { 200 => 10 }, '... gold asks';
+    is_deeply ask($zone, 10, '?key=vip'), { 200 => 10 }, '... vip asks';
+    is_deeply ask($zone, 3, '?key=bad'), { 200 => 1, 429 => 2 }, '... bad asks';
+}
+
+# as large as that of a place, for which it is the key's own all the same
+key('counter', 'equal', 'PUT', '&rate=5');
+ok key('counter', 'equal')->{own_limit}, 'a limit of its own, as the zone has';
+is_deeply ask('wide', 2, '?key=equal'), { 200 => 2 }, '... at a place of 80';
+is_deeply ask('counter', 1, '?key=equal'), { 200 => 1 }, '... at one of 5';
+
+# by a limit that a request brings, and by statuses
+key('plan', 'gold', 'PUT', '&rate=8');
+is_deeply ask('plan', 2, '?key=gold&rate=4'), { 200 => 2 }, 'a variable rate';
+key('counter', 'vip2', 'PUT', '&rate=off');
+ask('counted', 7, '?key=vip2');
+
+key('closed', 'vip', 'PUT', '&rate=off');
+
+# seen in Redis
+require Digest::SHA;
+$redis->command('SET', 'limit_sliding:counter:{'
+    . Digest::SHA::sha1_hex('seen') . '}:limit', 12);
+is_deeply ask('counter', 1, '?key=seen'), { 200 => 1 }, 'a limit set in Redis';
+
+
+$redis->stop;
+sleep 1.1;           # what was leased, and what is known to be exhausted, is over
+
+for my $zone (@ZONES) {
+    is_deeply ask($zone, 100, '?key=gold'), { 200 => 90, 429 => 10 },
+        "$zone, Redis is gone: gold has what it had left";
+    is_deeply ask($zone, 30, '?key=vip'), { 200 => 30 }, '... vip has no limit';
+    is_deeply ask($zone, 5, '?key=bad'), { 429 => 5 }, '... bad has used its own';
+    is_deeply ask($zone, 40, '?key=set'), { 200 => 30, 429 => 10 },
+        '... one that never came before';
+    is_deeply ask($zone, 10, '?key=was'), { 200 => 5, 429 => 5 },
+        '... one that has none any more';
+    is_deeply ask($zone, 10, '?key=other'), { 200 => 5, 429 => 5 },
+        '... and others the zone\'s';
+}
+
+is source('counter?key=gold'), 'fallback', 'decided here';
+is header($nginx->get('/counter?key=gold'), 'X-Limit'), 100, '... by its limit';
+
+is_deeply ask('wide', 10, '?key=equal'), { 200 => 2, 429 => 8 },
+    'as large as a limit of the configuration: it holds at all places';
+is_deeply ask('plan', 10, '?key=gold&rate=4'), { 200 => 6, 429 => 4 },
+    'it holds whatever a request brings';
+is_deeply ask('counter', 20, '?key=seen'), { 200 => 11, 429 => 9 },
+    'a limit that was set in Redis';
+
+is_deeply ask('both', 5, '?key=vip&user=1'), { 200 => 3, 429 => 2 },
+    'no limit for one key of two: the other\'s holds';
+is_deeply ask('both', 4, '?key=bad&user=2'), { 429 => 4 },
+    'one of two is used up: rejected';
+is_deeply ask('both', 5, '?key=set2&user=2'), { 200 => 3, 429 => 2 },
+    '... at no cost for the other';
+is_deeply ask('counted', 5, '?key=vip2'), { 404 => 5 },
+    'no limit: nothing is counted by status';
+is_deeply ask('closed', 2, '?key=vip'), { 429 => 2 },
+    'on_error deny: it is no question of limits';
+
+
+# It is kept over a reload
+
+$nginx->reload($CONF);
+is_deeply ask($_, 5, '?key=gold'), { 429 => 5 }, "$_, a reload: gold"
+    for @ZONES;
+is_deeply ask($_, 9, '?key=vip'), { 200 => 9 }, "$_, a reload: vip" for @ZONES;
+is header($nginx->get('/counter?key=bad'), 'X-Limit'), 1, 'a reload: bad';
+
+
+# When Redis answers its word counts
+
+$redis->start;       # empty
+wait_back($_) for @ZONES;
+is_deeply ask($_, 7, '?key=gold'), { 200 => 5, 429 => 2 },
+    "$_, Redis has forgotten: gold has the zone's limit" for @ZONES;
+is_deeply ask('counter', 7, '?key=vip'), { 200 => 5, 429 => 2 }, '... and vip';
+is_deeply ask('counter', 7, '?key=bad'), { 200 => 5, 429 => 2 }, '... and bad';
+$redis->stop;
+is_deeply ask('counter', 3, '?key=gold'), { 429 => 3 },
+    '... and has it when Redis is gone again';
+
+
+# It dies under requests
+
+$redis->start;
+wait_back('counter');
+key('counter', 'load', 'PUT', '&rate=1000');
+my %got;
+$got{ $_ // 'none' }++ for @{ $nginx->load(connections => 16, pipeline => 2,
+    requests => [ ('/counter?key=load') x 1500 ],
+    at => { 200 => sub { $redis->stop } }) };
+cmp_ok $got{200}, '>=', 1000, 'Redis dies under requests: all of the limit';
+cmp_ok $got{200}, '<=', 1000 + 32, '... and no more, but for those in flight';
+is $got{200} + $got{429}, 1500, '... each is answered';
+
+$nginx->finish;
