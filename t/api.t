@@ -33,6 +33,7 @@ http {
     limit_sliding_zone \$limit_sliding_client zone=client:32k rate=3r/d;
     limit_sliding_zone \$arg_key zone=tokens:32k rate=\$arg_rate window=1d
         algorithm=token_bucket;
+    limit_sliding_zone \$arg_key zone=static:1m rate=4r/d;
     $zones
     limit_sliding_log_level off;
     add_header X-Limit \$limit_sliding_limit always;
@@ -41,6 +42,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
         location /one { limit_sliding zone=one; empty_gif; }
         location /variable { limit_sliding zone=variable; empty_gif; }
+        location /plan { limit_sliding zone=static rate=\$arg_plan; empty_gif; }
         location /tokens { limit_sliding zone=tokens; empty_gif; }
         $locations
         location /limits { limit_sliding_api; }
@@ -116,7 +118,7 @@ is_deeply { map { $_ => $one->{$_} } qw(key rate limit window_ms algorithm
         refused => 0, top => [] },
     'a zone';
 cmp_ok $one->{slots}, '>', 60_000, '... and its slots';
-is keys %{ $json->{zones} }, 6 + @ALGORITHMS, 'all zones';
+is keys %{ $json->{zones} }, 7 + @ALGORITHMS, 'all zones';
 is $json->{zones}{'sl/as"h'}{full}, 'deny', 'a zone of an odd name';
 is $json->{zones}{'sl/as"h'}{window_ms}, 90 * 60 * 1000, '... its window';
 is $json->{zones}{'sl/as"h'}{top}, undef, '... without top offenders';
@@ -277,14 +279,54 @@ for (@ALGORITHMS) {
 is $json = json($nginx->get('/limits'))->{zones}{counter}{own_limits}, 0,
     'no own limit is left';
 
+# a rate that is a variable: as the last request had it
+
+is state_of(key('variable', 'a')), '0 null null',
+    'a variable rate: nothing is known of a key that never came';
+$nginx->get("/variable?key=a&rate=$_") for 9, 5;
+is state_of(key('variable', 'a')), '2 5 3', '... the limit of the last request';
+is state_of(key('variable', 'b')), '0 null null', '... which is not another\'s';
+$nginx->get('/variable?key=a&rate=off');
+is state_of(key('variable', 'a')), '2 null null', '... which had none';
+$nginx->get('/variable?key=a&rate=nonsense');
+is state_of(key('variable', 'a')), '2 null null', '... nor has this one';
+$nginx->get('/variable?key=a&rate=1');
+is state_of(key('variable', 'a')), '2 1 0', '... which was rejected';
+is state_of(key('variable', 'a', 'DELETE')), '0 1 1', '... after it is forgotten';
 $nginx->get('/variable?key=a&rate=5') for 1 .. 2;
-is state_of(key('variable', 'a')), '2 null null', 'a variable rate: what is used';
 is state_of(key('variable', 'a', 'PUT', '&rate=7')), '2 7 5',
     '... and a limit of its own';
 is header($nginx->get('/variable?key=a&rate=5'), 'X-Limit'), 7, '... in force';
 $nginx->get('/tokens?key=a&rate=5') for 1 .. 2;
-is state_of(key('tokens', 'a')), 'null null null',
-    'a bucket of a variable rate: nothing is known';
+is state_of(key('tokens', 'a')), '2 5 3', 'a bucket of a variable rate';
+cmp_ok key('tokens', 'a')->{reset}, '>', 0, '... and when more remains';
+is state_of(key('tokens', 'b')), 'null null null',
+    '... nothing is known of another';
+is state_of(key('variable', 'a', 'PUT', '&rate=default')), '3 5 2',
+    'without a limit of its own: that of the last request';
+
+$nginx->get("/plan?key=a&plan=$_") for 7, '';
+is state_of(key('static', 'a')), '2 4 2',
+    'a variable rate of a place, which is empty: the zone\'s';
+$nginx->get('/plan?key=a&plan=8');
+is state_of(key('static', 'a')), '3 8 5', '... which is not';
+is state_of(key('static', 'b')), '0 4 4', '... which never was: the zone\'s';
+$nginx->get("/plan?key=a$_&plan=$_") for 1 .. 200;
+is_deeply [ grep { key('static', "a$_")->{limit} == $_ } 1 .. 200 ],
+    [ 1 .. 200 ], 'many keys';
+
+$nginx->reload($CONF);
+is state_of(key('variable', 'a')), '3 5 2', 'a reload: it is known still';
+my $late = LimitSliding::Test->new->start(
+    $CONF =~ s/(zone=\w+:32k rate=)\$arg_rate/${1}3/gr);
+$late->reload($CONF);
+$late->get('/variable?key=a&rate=5');
+is json($late->get('/write/zones/variable/key?key=a'))->{limit}, 5,
+    'a rate that becomes a variable by a reload';
+$late->reload($CONF =~ s/(zone=\w+:32k rate=)\$arg_rate/${1}3/gr);
+is json($late->get('/write/zones/variable/key?key=a'))->{limit}, 3,
+    '... and is none any more';
+$late->finish_one;
 
 is key('sl/as%22h', 'a')->{zone}, 'sl/as"h', 'a zone of an odd name';
 

@@ -133,7 +133,10 @@ for (@ALGORITHMS) {
 }
 
 ask('variable?rate=9', 'a', 2);
-is state_of(key('variable', 'a')), '2 null null', 'a variable rate';
+is state_of(key('variable', 'a')), '2 9 7', 'a variable rate: the last one';
+is state_of(key('variable', 'b')), '0 null null', '... another key has had none';
+ask('variable?rate=off', 'c');
+is state_of(key('variable', 'c')), '0 null null', '... or was not limited';
 is state_of(key('variable', 'a', 'PUT', '&rate=5')), '2 5 3',
     '... a limit of its own';
 is header($nginx->get('/variable?rate=9', headers => [ 'Key: a' ]), 'X-Limit'),

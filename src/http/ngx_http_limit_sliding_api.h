@@ -50,8 +50,10 @@ typedef struct {
                                                      LIMIT_SLIDING_OWN_* */
     limit_sliding_claim_t            claim;       /* a look */
     limit_sliding_verdict_t          verdict;
-    ngx_uint_t                       unlimited;   /* there is no limit that is
-                                                     not a request's own */
+    uint32_t                         limit;       /* where it has none of its
+                                                     own */
+    ngx_uint_t                       unlimited;   /* that is not known, or the
+                                                     last request had none */
 
     /* in a zone of Redis */
     ngx_http_request_t              *request;

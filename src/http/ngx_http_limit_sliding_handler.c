@@ -367,14 +367,14 @@ ngx_http_limit_sliding_claim(ngx_http_request_t *r,
     claim->remote = NULL;
     claim->counts = &zone->counters->slots;
 
+    claim->hash = limit_sliding_zone_hash(zone->zone, key.data, key.len);
+
     if (limit->evaluated) {
         rc = ngx_http_limit_sliding_evaluate(r, limit, claim);
         if (rc != NGX_OK) {
             return rc;
         }
     }
-
-    claim->hash = limit_sliding_zone_hash(zone->zone, key.data, key.len);
 
     if (zone->redis) {
         return ngx_http_limit_sliding_add_remote(r, claim, &zone->remote,

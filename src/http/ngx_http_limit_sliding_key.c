@@ -14,6 +14,8 @@ static ngx_int_t ngx_http_limit_sliding_key_arg(ngx_http_request_t *r,
     char *name, ngx_str_t *value);
 static ngx_int_t ngx_http_limit_sliding_key_rate(
     ngx_http_limit_sliding_key_t *key);
+static void ngx_http_limit_sliding_key_limit(
+    ngx_http_limit_sliding_key_t *key);
 static ngx_int_t ngx_http_limit_sliding_key_local(ngx_http_request_t *r,
     ngx_http_limit_sliding_key_t *key);
 static void ngx_http_limit_sliding_key_look(
@@ -66,10 +68,7 @@ ngx_http_limit_sliding_api_key(ngx_http_request_t *r,
     claim->hash = limit_sliding_zone_hash(zone->zone, key->key.data,
                                           key->key.len);
 
-    /* what a counter has used is the same whatever the limit */
-
-    claim->limit = zone->limit ? zone->limit : LIMIT_SLIDING_LIMIT_MAX;
-    key->unlimited = (zone->limit == 0);
+    ngx_http_limit_sliding_key_limit(key);
 
     if (zone->redis) {
         return ngx_http_limit_sliding_key_remote(r, key);
@@ -142,6 +141,37 @@ ngx_http_limit_sliding_key_rate(ngx_http_limit_sliding_key_t *key)
     return ngx_http_limit_sliding_parse_rate(rate,
                                              key->zone->policy.window_ms,
                                              &key->own);
+}
+
+
+/*
+ * The limit of a key that has none of its own: that of its last request, if a
+ * variable said it, or the zone's.
+ */
+
+static void
+ngx_http_limit_sliding_key_limit(ngx_http_limit_sliding_key_t *key)
+{
+    uint32_t  last;
+
+    last = LIMIT_SLIDING_OWN_NONE;
+
+    if (key->zone->variable) {
+        last = limit_sliding_limit_cache_find(key->zone->aside.last,
+                                              key->claim.hash);
+    }
+
+    if (last == LIMIT_SLIDING_OWN_NONE) {
+        last = key->zone->limit;
+    }
+
+    key->unlimited = (last == LIMIT_SLIDING_OWN_NONE
+                      || last == LIMIT_SLIDING_OWN_OFF);
+
+    /* what a counter has used is the same whatever the limit */
+
+    key->limit = key->unlimited ? LIMIT_SLIDING_LIMIT_MAX : last;
+    key->claim.limit = key->limit;
 }
 
 

@@ -84,8 +84,7 @@ ngx_http_limit_sliding_key_ask(ngx_http_limit_sliding_key_t *key)
 
     claim = &key->claim;
 
-    claim->limit = key->zone->limit ? key->zone->limit
-                                    : LIMIT_SLIDING_LIMIT_MAX;
+    claim->limit = key->limit;
     claim->verdict = NULL;
 
     return ngx_http_limit_sliding_ask(key->zone->redis, claim, 1,
@@ -229,7 +228,7 @@ ngx_http_limit_sliding_key_believe_no_more(ngx_http_limit_sliding_key_t *key)
 
     claim = key->claim;
 
-    claim.limit = key->zone->limit;
+    claim.limit = key->limit;
     claim.cost = 1;
     claim.look = 0;
 

@@ -146,6 +146,15 @@ ngx_http_limit_sliding_evaluate(ngx_http_request_t *r,
     ngx_int_t  rc;
 
     rc = ngx_http_limit_sliding_get_rate(r, limit, claim);
+
+    /* for the API, which has no request to evaluate variables for */
+
+    if (limit->rates[0] && rc != NGX_ERROR) {
+        limit_sliding_limit_cache_set(limit->zone->aside.last, claim->hash,
+                                      rc == NGX_OK ? claim->limit
+                                                   : LIMIT_SLIDING_OWN_OFF);
+    }
+
     if (rc != NGX_OK) {
         return rc;
     }
