@@ -193,6 +193,11 @@ bool is_admitted(const limit_sliding_claim_t &claim)
     return claim.outcome == LIMIT_SLIDING_ADMITTED;
 }
 
+bool is_rejected(const limit_sliding_claim_t &claim)
+{
+    return !is_admitted(claim) && claim.outcome != LIMIT_SLIDING_UNDECIDED;
+}
+
 bool is_queued(const limit_sliding_claim_t &claim)
 {
     return claim.policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET
@@ -244,7 +249,7 @@ size_t longest_wait(const limit_sliding_claim_t *claims, size_t n,
     uint64_t longest_ms = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (!is_admitted(claims[i])) {
+        if (is_rejected(claims[i])) {
             limit_sliding_verdict_t verdict;
 
             limit_sliding_claim_describe(&claims[i], now_ms, &verdict);

@@ -211,7 +211,9 @@ uint64_t limit_sliding_zone_keys(const limit_sliding_zone_t *zone,
 typedef enum {
     LIMIT_SLIDING_ADMITTED = 0,
     LIMIT_SLIDING_REJECTED,      /* over the limit */
-    LIMIT_SLIDING_REFUSED        /* a new key, and the zone is full */
+    LIMIT_SLIDING_REFUSED,       /* a new key, and the zone is full */
+    LIMIT_SLIDING_UNDECIDED      /* set by the caller only: not asked, as
+                                    another claim rejects the request */
 } limit_sliding_outcome_t;
 
 /* One limit of a request: what to decide, and how it was decided. */

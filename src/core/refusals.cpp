@@ -19,22 +19,52 @@ namespace {
 
 constexpr size_t kEntries = 2;
 
+/* The upper bits of the times, together, are when more remains. */
+constexpr unsigned kTimeBits = 42;
+constexpr unsigned kOtherBits = 64 - kTimeBits;
+constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;
+constexpr uint64_t kOtherMask = (uint64_t{1} << kOtherBits) - 1;
+
+constexpr uint64_t kAdmits = uint64_t{1} << 63;
+
 struct Data {
-    uint64_t until_ms;
-    uint64_t known_until_ms;
-    uint64_t numbers; /* limit, remaining */
+    uint64_t until;
+    uint64_t known_until;
+    uint64_t numbers; /* admits, limit, remaining */
+
+    uint64_t until_ms() const { return until & kTimeMask; }
+
+    uint64_t known_until_ms() const { return known_until & kTimeMask; }
+
+    uint64_t reset_ms() const
+    {
+        return known_until >> kTimeBits << kOtherBits | until >> kTimeBits;
+    }
 };
+
+Data data_of(const limit_sliding_refusal_t &refusal, uint64_t now_ms)
+{
+    uint64_t known_until_ms = now_ms + LIMIT_SLIDING_REFUSAL_MS;
+    uint64_t until_ms = refusal.admits ? known_until_ms : refusal.until_ms;
+
+    return {(until_ms & kTimeMask)
+                | (refusal.reset_ms & kOtherMask) << kTimeBits,
+            (known_until_ms & kTimeMask)
+                | refusal.reset_ms >> kOtherBits << kTimeBits,
+            (refusal.admits ? kAdmits : 0) | uint64_t{refusal.limit} << 32
+                | refusal.remaining};
+}
 
 struct Entry {
     std::atomic<uint64_t> check;
-    std::atomic<uint64_t> until_ms;
-    std::atomic<uint64_t> known_until_ms;
+    std::atomic<uint64_t> until;
+    std::atomic<uint64_t> known_until;
     std::atomic<uint64_t> numbers;
 
     Data load() const
     {
-        return {until_ms.load(std::memory_order_relaxed),
-                known_until_ms.load(std::memory_order_relaxed),
+        return {until.load(std::memory_order_relaxed),
+                known_until.load(std::memory_order_relaxed),
                 numbers.load(std::memory_order_relaxed)};
     }
 
@@ -56,8 +86,8 @@ uint64_t mixed(uint64_t word, uint64_t factor)
 
 uint64_t check_of(uint64_t hash, const Data &data)
 {
-    return hash ^ mixed(data.until_ms, 0x9e3779b97f4a7c15)
-           ^ mixed(data.known_until_ms, 0xff51afd7ed558ccd)
+    return hash ^ mixed(data.until, 0x9e3779b97f4a7c15)
+           ^ mixed(data.known_until, 0xff51afd7ed558ccd)
            ^ mixed(data.numbers, 0xc4ceb9fe1a85ec53);
 }
 
@@ -69,8 +99,8 @@ bool Entry::holds(uint64_t hash, const Data &data) const
 void Entry::store(uint64_t hash, const Data &data)
 {
     check.store(check_of(hash, data), std::memory_order_relaxed);
-    until_ms.store(data.until_ms, std::memory_order_relaxed);
-    known_until_ms.store(data.known_until_ms, std::memory_order_relaxed);
+    until.store(data.until, std::memory_order_relaxed);
+    known_until.store(data.known_until, std::memory_order_relaxed);
     numbers.store(data.numbers, std::memory_order_relaxed);
 }
 
@@ -112,8 +142,7 @@ void limit_sliding_refusals_add(limit_sliding_refusals_t *refusals,
                                 uint64_t hash, uint64_t now_ms,
                                 const limit_sliding_refusal_t *refusal)
 {
-    Data data = {refusal->until_ms, now_ms + LIMIT_SLIDING_REFUSAL_MS,
-                 uint64_t{refusal->limit} << 32 | refusal->remaining};
+    Data data = data_of(*refusal, now_ms);
     Entry *victim = nullptr;
     uint64_t earliest = UINT64_MAX;
 
@@ -126,7 +155,7 @@ void limit_sliding_refusals_add(limit_sliding_refusals_t *refusals,
         }
 
         /* what is believed no longer was not asked for since */
-        uint64_t ends = other.known_until_ms <= now_ms ? 0 : other.until_ms;
+        uint64_t ends = other.known_until_ms() <= now_ms ? 0 : other.until_ms();
 
         if (ends < earliest) {
             earliest = ends;
@@ -150,13 +179,15 @@ int limit_sliding_refusals_find(const limit_sliding_refusals_t *refusals,
             continue;
         }
 
-        if (now_ms >= data.until_ms || now_ms >= data.known_until_ms) {
+        if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) {
             return 0;
         }
 
-        refusal->until_ms = data.until_ms;
-        refusal->limit = static_cast<uint32_t>(data.numbers >> 32);
+        refusal->until_ms = data.until_ms();
+        refusal->limit = static_cast<uint32_t>((data.numbers & ~kAdmits) >> 32);
         refusal->remaining = static_cast<uint32_t>(data.numbers);
+        refusal->reset_ms = data.reset_ms();
+        refusal->admits = (data.numbers & kAdmits) != 0;
 
         return 1;
     }

@@ -78,6 +78,10 @@ typedef struct {
     uint64_t  until_ms;          /* nothing is admitted before */
     uint32_t  limit;
     uint32_t  remaining;
+    uint64_t  reset_ms;          /* when more remains, below 2^42 */
+    int       admits;            /* 1: it would have been admitted, until_ms is
+                                    of no meaning; limits beside one that
+                                    rejects are known by such an entry */
 } limit_sliding_refusal_t;
 
 /*
@@ -92,7 +96,7 @@ limit_sliding_refusals_t *limit_sliding_refusals_init(void *memory,
 void limit_sliding_refusals_add(limit_sliding_refusals_t *refusals,
     uint64_t hash, uint64_t now_ms, const limit_sliding_refusal_t *refusal);
 
-/* Returns 1 and the refusal if there is one that holds, or 0. */
+/* Returns 1 and the entry if there is one that holds, or 0. */
 int limit_sliding_refusals_find(const limit_sliding_refusals_t *refusals,
     uint64_t hash, uint64_t now_ms, limit_sliding_refusal_t *refusal);
 

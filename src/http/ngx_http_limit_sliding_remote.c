@@ -13,9 +13,7 @@
 #include "ngx_http_limit_sliding.h"
 
 
-static ngx_int_t ngx_http_limit_sliding_leased(
-    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t nlocal, ngx_uint_t nremote);
-static ngx_int_t ngx_http_limit_sliding_known(
+static ngx_int_t ngx_http_limit_sliding_leased(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t nlocal, ngx_uint_t nremote);
 static ngx_http_limit_sliding_wait_t *ngx_http_limit_sliding_get_wait(
     ngx_http_request_t *r, ngx_http_limit_sliding_ctx_t *ctx,
@@ -78,10 +76,10 @@ ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
     nremote = n - nlocal;
 
     if (ngx_http_limit_sliding_lease(claims + nlocal, nremote)) {
-        return ngx_http_limit_sliding_leased(ctx, nlocal, nremote);
+        return ngx_http_limit_sliding_leased(r, ctx, nlocal, nremote);
     }
 
-    rc = ngx_http_limit_sliding_known(ctx, nlocal, nremote);
+    rc = ngx_http_limit_sliding_refuse(r, ctx, nlocal, nremote);
 
     if (rc != NGX_OK) {
         return rc;
@@ -96,7 +94,8 @@ ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
         i = limit_sliding_acquire(claims, nlocal, ctx->now_ms);
 
         if (claims[i].outcome != LIMIT_SLIDING_ADMITTED) {
-            return ngx_http_limit_sliding_decided(ctx, nlocal, &claims[i]);
+            return ngx_http_limit_sliding_refuse_local(r, ctx, nlocal,
+                                                       nremote);
         }
     }
 
@@ -114,8 +113,8 @@ ngx_http_limit_sliding_decide_remote(ngx_http_request_t *r,
 /* Claims in Redis are admitted: those of our own memory decide. */
 
 static ngx_int_t
-ngx_http_limit_sliding_leased(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_uint_t nlocal, ngx_uint_t nremote)
+ngx_http_limit_sliding_leased(ngx_http_request_t *r,
+    ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t nlocal, ngx_uint_t nremote)
 {
     size_t                  i;
     limit_sliding_claim_t  *claims, *remotes;
@@ -128,7 +127,8 @@ ngx_http_limit_sliding_leased(ngx_http_limit_sliding_ctx_t *ctx,
 
         if (claims[i].outcome != LIMIT_SLIDING_ADMITTED) {
             ngx_http_limit_sliding_lease_return(remotes, nremote);
-            return ngx_http_limit_sliding_decided(ctx, nlocal, &claims[i]);
+            return ngx_http_limit_sliding_refuse_local(r, ctx, nlocal,
+                                                       nremote);
         }
     }
 
@@ -140,64 +140,6 @@ ngx_http_limit_sliding_leased(ngx_http_limit_sliding_ctx_t *ctx,
     i = limit_sliding_describing(claims, nlocal + nremote, ctx->now_ms);
 
     return ngx_http_limit_sliding_decided(ctx, nlocal + nremote, &claims[i]);
-}
-
-
-/* Keys that are known to be exhausted.  NGX_OK: none. */
-
-static ngx_int_t
-ngx_http_limit_sliding_known(ngx_http_limit_sliding_ctx_t *ctx,
-    ngx_uint_t nlocal, ngx_uint_t nremote)
-{
-    ngx_uint_t                        i, nknown;
-    limit_sliding_claim_t            *claims, *claim, known;
-    limit_sliding_refusal_t           refusal;
-    limit_sliding_verdict_t          *verdict;
-    ngx_http_limit_sliding_remote_t  *remote;
-
-    claims = &ctx->claims[ctx->nclaims];
-    nknown = 0;
-
-    for (i = 0; i < nremote; i++) {
-        claim = &claims[nlocal + i];
-        remote = claim->remote;
-
-        if (!limit_sliding_refusals_find(remote->zone->refusals,
-                                         limit_sliding_claim_hash(claim, 1),
-                                         ctx->now_ms, &refusal))
-        {
-            continue;
-        }
-
-        verdict = &remote->verdict;
-
-        verdict->limit = refusal.limit;
-        verdict->remaining = refusal.remaining;
-        verdict->excess = ((uint64_t) claim->cost
-                           - ngx_min(claim->cost, refusal.remaining)) * 1000;
-        verdict->reset_ms = refusal.until_ms - ctx->now_ms;
-        verdict->retry_after_ms = verdict->reset_ms;
-        verdict->delay_ms = 0;
-
-        remote->source = NGX_HTTP_LIMIT_SLIDING_CACHE;
-
-        claim->limit = refusal.limit;
-        claim->verdict = verdict;
-        claim->outcome = LIMIT_SLIDING_REJECTED;
-
-        /* those come first that describe the request */
-
-        known = *claim;
-        *claim = claims[nknown];
-        claims[nknown++] = known;
-    }
-
-    if (nknown == 0) {
-        return NGX_OK;
-    }
-
-    return ngx_http_limit_sliding_decided(ctx, nknown,
-              &claims[limit_sliding_describing(claims, nknown, ctx->now_ms)]);
 }
 
 
@@ -349,7 +291,8 @@ ngx_http_limit_sliding_conclude(ngx_http_limit_sliding_ctx_t *ctx)
         ngx_http_limit_sliding_keep_warm(wait->waiter.claims, wait->nremote,
                                          ngx_current_msec);
     } else {
-        limit_sliding_release(claims, wait->nlocal, ngx_current_msec);
+        ngx_http_limit_sliding_released(claims, wait->nlocal,
+                                        ngx_current_msec);
     }
 
     i = limit_sliding_describing(claims, n, ctx->now_ms);

@@ -67,6 +67,10 @@ ngx_http_limit_sliding_account(ngx_http_request_t *r,
         limit = claim->data;
         remote = claim->remote;
 
+        if (claim->outcome == LIMIT_SLIDING_UNDECIDED) {
+            continue;
+        }
+
         if (claim->outcome != LIMIT_SLIDING_ADMITTED) {
             count = limit->dry_run ? LIMIT_SLIDING_COUNT_REJECTED_DRY_RUN
                                    : LIMIT_SLIDING_COUNT_REJECTED;

@@ -321,6 +321,9 @@ void ngx_http_limit_sliding_deadline(ngx_event_t *ev);
 void ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
+void ngx_http_limit_sliding_add_refusal(
+    ngx_http_limit_sliding_remote_zone_t *zone, limit_sliding_claim_t *claim,
+    limit_sliding_verdict_t *verdict, ngx_msec_t asked);
 void ngx_http_limit_sliding_ask_done(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_ask_t *ask);
 

@@ -48,6 +48,8 @@ static void ngx_http_limit_sliding_piece_told(ngx_event_t *ev);
 static void ngx_http_limit_sliding_tell_whole(
     ngx_http_limit_sliding_split_t *split, ngx_uint_t failed,
     ngx_uint_t rejected);
+static void ngx_http_limit_sliding_given_back(
+    ngx_http_limit_sliding_part_t *part, limit_sliding_verdict_t *verdict);
 static void ngx_http_limit_sliding_give_back(
     ngx_http_limit_sliding_split_t *split,
     ngx_http_limit_sliding_piece_t *piece);
@@ -310,10 +312,9 @@ ngx_http_limit_sliding_tell_whole(ngx_http_limit_sliding_split_t *split,
             *verdict = split->remotes[j].verdict;
             remote->own = split->remotes[j].own;
 
-            if (rejected && piece->waiter.admitted && !told->look) {
-                /* is given back */
-                verdict->remaining = ngx_min(verdict->limit,
-                                             verdict->remaining + told->cost);
+            if (rejected && piece->waiter.admitted) {
+                ngx_http_limit_sliding_given_back(&split->ask->parts[j],
+                                                  verdict);
             }
 
             claim->limit = told->limit;
@@ -328,6 +329,33 @@ ngx_http_limit_sliding_tell_whole(ngx_http_limit_sliding_split_t *split,
                          : NGX_HTTP_LIMIT_SLIDING_TOLD;
 
     ngx_post_event(&whole->event, &ngx_posted_events);
+}
+
+
+/* What a key has once its units are given back, for who comes next, too. */
+
+static void
+ngx_http_limit_sliding_given_back(ngx_http_limit_sliding_part_t *part,
+    limit_sliding_verdict_t *verdict)
+{
+    uint64_t                capacity, remaining;
+    limit_sliding_claim_t  *claim;
+
+    claim = &part->claim;
+
+    if (!claim->look) {
+        capacity = limit_sliding_capacity(claim->policy, verdict->limit);
+        remaining = (uint64_t) verdict->remaining + claim->cost;
+
+        verdict->remaining = (uint32_t) ngx_min(remaining, capacity);
+
+        if (remaining >= capacity) {
+            verdict->reset_ms = 0;
+        }
+    }
+
+    ngx_http_limit_sliding_add_refusal(part->zone, claim, verdict,
+                                       ngx_current_msec);
 }
 
 

@@ -203,39 +203,65 @@ static void
 ngx_http_limit_sliding_remember(ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_answer_t *answer, ngx_msec_t sent)
 {
-    ngx_uint_t                      i;
-    limit_sliding_claim_t          *claim;
-    limit_sliding_refusal_t         refusal;
-    limit_sliding_verdict_t         verdict;
-    ngx_http_limit_sliding_part_t  *part;
+    ngx_uint_t               i;
+    limit_sliding_verdict_t  verdicts[NGX_HTTP_LIMIT_SLIDING_CLAIMS], *verdict;
 
     for (i = 0; i < ask->nparts; i++) {
-        part = &ask->parts[i];
-        claim = &part->claim;
+        verdict = &verdicts[i];
 
         ngx_http_limit_sliding_describe_part(ask, answer, i, answer->granted,
-                                             0, &verdict);
+                                             0, verdict);
 
-        if (verdict.retry_after_ms == 0
-            || verdict.retry_after_ms == LIMIT_SLIDING_NEVER
-            || (ngx_msec_int_t) (sent + verdict.retry_after_ms
-                                 - ngx_current_msec) <= 0)
+        if (verdict->retry_after_ms == LIMIT_SLIDING_NEVER
+            || (verdict->retry_after_ms
+                && (ngx_msec_int_t) (sent + verdict->retry_after_ms
+                                     - ngx_current_msec) <= 0))
         {
-            continue;
+            verdict->retry_after_ms = 0;
         }
 
-        answer->refused = 1;
-
-        if (part->zone->refusals) {
-            refusal.until_ms = sent + verdict.retry_after_ms;
-            refusal.limit = verdict.limit;
-            refusal.remaining = verdict.remaining;
-
-            limit_sliding_refusals_add(part->zone->refusals,
-                                       limit_sliding_claim_hash(claim, 1),
-                                       ngx_current_msec, &refusal);
+        if (verdict->retry_after_ms) {
+            answer->refused = 1;
         }
     }
+
+    if (!answer->refused) {
+        return;
+    }
+
+    /* those that would admit are shown to who is rejected by the others */
+
+    for (i = 0; i < ask->nparts; i++) {
+        ngx_http_limit_sliding_add_refusal(ask->parts[i].zone,
+                                           &ask->parts[i].claim,
+                                           &verdicts[i], sent);
+    }
+}
+
+
+/* The verdict is of the time when it was asked for. */
+
+void
+ngx_http_limit_sliding_add_refusal(ngx_http_limit_sliding_remote_zone_t *zone,
+    limit_sliding_claim_t *claim, limit_sliding_verdict_t *verdict,
+    ngx_msec_t asked)
+{
+    limit_sliding_refusal_t  refusal;
+
+    if (zone->refusals == NULL) {
+        /* a probe's */
+        return;
+    }
+
+    refusal.until_ms = asked + verdict->retry_after_ms;
+    refusal.limit = verdict->limit;
+    refusal.remaining = verdict->remaining;
+    refusal.reset_ms = verdict->reset_ms ? asked + verdict->reset_ms : 0;
+    refusal.admits = (verdict->retry_after_ms == 0);
+
+    limit_sliding_refusals_add(zone->refusals,
+                               limit_sliding_claim_hash(claim, 1),
+                               ngx_current_msec, &refusal);
 }
 
 

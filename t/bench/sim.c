@@ -210,6 +210,8 @@ remember(sim_t *s, node_t *node, const limit_sliding_verdict_t *verdict,
     refusal.until_ms = node->sent_ms + wait_ms;
     refusal.limit = verdict->limit;
     refusal.remaining = verdict->remaining;
+    refusal.reset_ms = refusal.until_ms;
+    refusal.admits = 0;
 
     limit_sliding_refusals_add(refusals_of(node), s->hash, now_ms, &refusal);
 

@@ -113,7 +113,7 @@ static void refuse(limit_sliding_refusals_t *refusals, uint64_t hash,
                    uint64_t now_ms, uint64_t until_ms)
 {
     limit_sliding_refusal_t refusal
-        = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash};
+        = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash, now_ms + 1, 0};
 
     limit_sliding_refusals_add(refusals, hash, now_ms, &refusal);
 }
@@ -164,6 +164,41 @@ static void is_not_believed_for_long(void **state)
     refuse(refusals, 42, 100, YEAR_MS);
     assert_true(is_refused(refusals, 42, 99 + LIMIT_SLIDING_REFUSAL_MS));
     assert_false(is_refused(refusals, 42, 100 + LIMIT_SLIDING_REFUSAL_MS));
+
+    free(refusals);
+}
+
+/* What stands beside a refusal is told as it was, and no refusal. */
+static void tells_of_who_admits(void **state)
+{
+    limit_sliding_refusals_t *refusals = make_refusals(CACHE_BYTES);
+    limit_sliding_refusal_t admits = {0, LIMIT_MAX, UINT32_MAX, 0, 1};
+    limit_sliding_refusal_t found;
+
+    (void)state;
+
+    for (unsigned bit = 0; bit < 42; bit++) {
+        admits.reset_ms = ((uint64_t)1 << 42) - 1 - ((uint64_t)1 << bit);
+
+        limit_sliding_refusals_add(refusals, 42, YEAR_MS, &admits);
+        assert_true(limit_sliding_refusals_find(
+            refusals, 42, YEAR_MS + LIMIT_SLIDING_REFUSAL_MS - 1, &found));
+        assert_true(found.admits);
+        assert_true(found.reset_ms == admits.reset_ms);
+        assert_int_equal(found.limit, LIMIT_MAX);
+        assert_int_equal(found.remaining, UINT32_MAX);
+    }
+
+    assert_false(limit_sliding_refusals_find(
+        refusals, 42, YEAR_MS + LIMIT_SLIDING_REFUSAL_MS, &found));
+
+    /* it rejects since */
+    refuse(refusals, 42, YEAR_MS, YEAR_MS + 500);
+    assert_true(
+        limit_sliding_refusals_find(refusals, 42, YEAR_MS + 499, &found));
+    assert_false(found.admits);
+    assert_true(found.reset_ms == YEAR_MS + 1);
+    assert_true(found.until_ms == YEAR_MS + 500);
 
     free(refusals);
 }
@@ -287,6 +322,7 @@ int main(void)
         cmocka_unit_test(spreads_probes),
         cmocka_unit_test(refuses_until_its_time),
         cmocka_unit_test(is_not_believed_for_long),
+        cmocka_unit_test(tells_of_who_admits),
         cmocka_unit_test(forgets_the_least),
         cmocka_unit_test(needs_room_for_one),
         cmocka_unit_test(takes_none_for_anothers),
