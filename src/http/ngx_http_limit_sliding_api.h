@@ -59,7 +59,7 @@ typedef struct {
     ngx_http_request_t              *request;
     ngx_http_limit_sliding_remote_t  remote;
     ngx_http_limit_sliding_waiter_t  waiter;
-    ngx_http_limit_sliding_order_t   order;
+    ngx_http_limit_sliding_order_e   order;       /* that is under way */
     ngx_uint_t                       ordered;
 } ngx_http_limit_sliding_key_t;
 

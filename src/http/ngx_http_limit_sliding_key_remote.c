@@ -17,14 +17,10 @@ static ngx_int_t ngx_http_limit_sliding_key_ask(
     ngx_http_limit_sliding_key_t *key);
 static void ngx_http_limit_sliding_key_cleanup(void *data);
 static void ngx_http_limit_sliding_key_told_handler(ngx_event_t *ev);
-static void ngx_http_limit_sliding_key_go_on(
-    ngx_http_limit_sliding_key_t *key,
-    ngx_int_t (*step)(ngx_http_limit_sliding_key_t *key));
 static ngx_int_t ngx_http_limit_sliding_key_told(
     ngx_http_limit_sliding_key_t *key);
 static ngx_int_t ngx_http_limit_sliding_key_order(
     ngx_http_limit_sliding_key_t *key);
-static void ngx_http_limit_sliding_key_ordered_handler(ngx_event_t *ev);
 static ngx_int_t ngx_http_limit_sliding_key_ordered(
     ngx_http_limit_sliding_key_t *key);
 static void ngx_http_limit_sliding_key_believe_no_more(
@@ -56,10 +52,6 @@ ngx_http_limit_sliding_key_remote(ngx_http_request_t *r,
     key->waiter.event.handler = ngx_http_limit_sliding_key_told_handler;
     key->waiter.event.data = key;
     key->waiter.event.log = ngx_cycle->log;
-
-    key->order.event.handler = ngx_http_limit_sliding_key_ordered_handler;
-    key->order.event.data = key;
-    key->order.event.log = ngx_cycle->log;
 
     if (ngx_http_limit_sliding_key_ask(key) != NGX_OK) {
         return ngx_http_limit_sliding_key_unavailable(key);
@@ -98,7 +90,6 @@ ngx_http_limit_sliding_key_cleanup(void *data)
     ngx_http_limit_sliding_key_t  *key = data;
 
     ngx_http_limit_sliding_leave(&key->waiter);
-    ngx_http_limit_sliding_leave_order(&key->order);
 }
 
 
@@ -107,15 +98,8 @@ ngx_http_limit_sliding_key_cleanup(void *data)
 static void
 ngx_http_limit_sliding_key_told_handler(ngx_event_t *ev)
 {
-    ngx_http_limit_sliding_key_go_on(ev->data,
-                                     ngx_http_limit_sliding_key_told);
-}
+    ngx_http_limit_sliding_key_t  *key = ev->data;
 
-
-static void
-ngx_http_limit_sliding_key_go_on(ngx_http_limit_sliding_key_t *key,
-    ngx_int_t (*step)(ngx_http_limit_sliding_key_t *key))
-{
     ngx_int_t            rc;
     ngx_connection_t    *c;
     ngx_http_request_t  *r;
@@ -125,7 +109,8 @@ ngx_http_limit_sliding_key_go_on(ngx_http_limit_sliding_key_t *key,
 
     ngx_http_set_log_request(c->log, r);
 
-    rc = step(key);
+    rc = key->order ? ngx_http_limit_sliding_key_ordered(key)
+                    : ngx_http_limit_sliding_key_told(key);
 
     if (rc != NGX_AGAIN) {
         ngx_http_finalize_request(r, rc);
@@ -164,16 +149,14 @@ ngx_http_limit_sliding_key_told(ngx_http_limit_sliding_key_t *key)
 static ngx_int_t
 ngx_http_limit_sliding_key_order(ngx_http_limit_sliding_key_t *key)
 {
-    ngx_http_limit_sliding_order_e  what;
+    key->order = (key->request->method == NGX_HTTP_DELETE)
+                 ? NGX_HTTP_LIMIT_SLIDING_FORGET
+                 : (key->own == LIMIT_SLIDING_OWN_NONE)
+                 ? NGX_HTTP_LIMIT_SLIDING_UNSET_LIMIT
+                 : NGX_HTTP_LIMIT_SLIDING_SET_LIMIT;
 
-    what = (key->request->method == NGX_HTTP_DELETE)
-           ? NGX_HTTP_LIMIT_SLIDING_FORGET
-           : (key->own == LIMIT_SLIDING_OWN_NONE)
-           ? NGX_HTTP_LIMIT_SLIDING_UNSET_LIMIT
-           : NGX_HTTP_LIMIT_SLIDING_SET_LIMIT;
-
-    if (ngx_http_limit_sliding_order(&key->remote, what, &key->rate,
-                                     &key->order)
+    if (ngx_http_limit_sliding_order(&key->claim, key->order, &key->rate,
+                                     &key->waiter)
         != NGX_OK)
     {
         return ngx_http_limit_sliding_key_unavailable(key);
@@ -185,18 +168,14 @@ ngx_http_limit_sliding_key_order(ngx_http_limit_sliding_key_t *key)
 }
 
 
-static void
-ngx_http_limit_sliding_key_ordered_handler(ngx_event_t *ev)
-{
-    ngx_http_limit_sliding_key_go_on(ev->data,
-                                     ngx_http_limit_sliding_key_ordered);
-}
-
-
 static ngx_int_t
 ngx_http_limit_sliding_key_ordered(ngx_http_limit_sliding_key_t *key)
 {
-    if (!key->order.done) {
+    key->order = NGX_HTTP_LIMIT_SLIDING_NO_ORDER;
+
+    if (key->waiter.told == NGX_HTTP_LIMIT_SLIDING_FAILED
+        || !key->waiter.admitted)
+    {
         return ngx_http_limit_sliding_api_error(key->request,
                                          NGX_HTTP_BAD_GATEWAY,
                                          "redis did not do it, see the log");

@@ -226,20 +226,14 @@ struct ngx_http_limit_sliding_waiter_s {
 };
 
 
-/* What an administrator orders of one key, and who waits for it. */
+/* What an administrator orders of one key. */
 
 typedef enum {
-    NGX_HTTP_LIMIT_SLIDING_FORGET = 0,
+    NGX_HTTP_LIMIT_SLIDING_NO_ORDER = 0,
+    NGX_HTTP_LIMIT_SLIDING_FORGET,
     NGX_HTTP_LIMIT_SLIDING_SET_LIMIT,
     NGX_HTTP_LIMIT_SLIDING_UNSET_LIMIT
 } ngx_http_limit_sliding_order_e;
-
-typedef struct {
-    struct ngx_http_limit_sliding_call_s
-                                        *call;     /* NULL: waits no more */
-    ngx_uint_t                           done;
-    ngx_event_t                          event;    /* posted once told */
-} ngx_http_limit_sliding_order_t;
 
 
 extern ngx_uint_t  ngx_http_limit_sliding_has_redis;
@@ -285,18 +279,13 @@ void ngx_http_limit_sliding_lease_tell(limit_sliding_claim_t *claims,
 void ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter);
 
 /*
- * To be called once an ask for the key was told, as then there is a connection.
- * NGX_OK: the order's event will be posted; NGX_DECLINED: it cannot be sent.
- * `value` is that of a limit, a rate.
+ * To be called once an ask for the key was told, as then Redis answers.
+ * NGX_OK: the waiter will be told, `admitted` if it was done; NGX_DECLINED: it
+ * cannot be sent.  `value` is that of a limit, a rate.
  */
-ngx_int_t ngx_http_limit_sliding_order(
-    ngx_http_limit_sliding_remote_t *remote,
+ngx_int_t ngx_http_limit_sliding_order(limit_sliding_claim_t *claim,
     ngx_http_limit_sliding_order_e what, ngx_str_t *value,
-    ngx_http_limit_sliding_order_t *order);
-
-/* As ngx_http_limit_sliding_leave(). */
-void ngx_http_limit_sliding_leave_order(
-    ngx_http_limit_sliding_order_t *order);
+    ngx_http_limit_sliding_waiter_t *waiter);
 
 /* Adds up what all workers have counted. */
 void ngx_http_limit_sliding_redis_traffic(

@@ -107,6 +107,7 @@ ngx_http_limit_sliding_reroute(ngx_http_limit_sliding_node_t *node)
 static ngx_int_t
 ngx_http_limit_sliding_call(ngx_http_limit_sliding_node_t *node)
 {
+    ngx_int_t                       rc;
     ngx_queue_t                    *q;
     ngx_http_limit_sliding_ask_t   *ask;
     ngx_http_limit_sliding_call_t  *call;
@@ -137,7 +138,10 @@ ngx_http_limit_sliding_call(ngx_http_limit_sliding_node_t *node)
         ask->asking = 0;
     }
 
-    if (ngx_http_limit_sliding_call_script(node, call) == NGX_OK) {
+    rc = call->order ? ngx_http_limit_sliding_call_order(node, call)
+                     : ngx_http_limit_sliding_call_script(node, call);
+
+    if (rc == NGX_OK) {
         return NGX_OK;
     }
 

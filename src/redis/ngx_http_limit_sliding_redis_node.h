@@ -81,6 +81,7 @@ struct ngx_http_limit_sliding_call_s {
     unsigned                             whole:1;  /* sent as EVAL */
     unsigned                             asking:1; /* after ASKING */
     unsigned                             map:1;    /* asks for that of slots */
+    unsigned                             order:1;  /* carries one */
     ngx_http_limit_sliding_reply_handler_pt
                                          handler;
 };
@@ -122,6 +123,9 @@ struct ngx_http_limit_sliding_ask_s {
     unsigned                             in_call:1;
     unsigned                             asking:1; /* at a slot's next node */
     unsigned                             shared:1; /* is among redis->asks */
+    ngx_http_limit_sliding_order_e       order;    /* such an ask has one part,
+                                                      and a call of its own */
+    ngx_str_t                            value;    /* of the order */
     ngx_int_t                            slot;     /* of all parts, or
                                               NGX_HTTP_LIMIT_SLIDING_MIXED */
 
@@ -321,6 +325,8 @@ void ngx_http_limit_sliding_deadline(ngx_event_t *ev);
 void ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
+void ngx_http_limit_sliding_call_failed(
+    ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
 void ngx_http_limit_sliding_add_refusal(
     ngx_http_limit_sliding_remote_zone_t *zone, limit_sliding_claim_t *claim,
     limit_sliding_verdict_t *verdict, ngx_msec_t asked);
@@ -333,6 +339,10 @@ ngx_int_t ngx_http_limit_sliding_redis_script(ngx_conf_t *cf,
 ngx_uint_t ngx_http_limit_sliding_call_fits(
     ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_ask_t *ask);
 ngx_int_t ngx_http_limit_sliding_call_script(
+    ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
+
+/* order */
+ngx_int_t ngx_http_limit_sliding_call_order(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
 
 /* lease */

@@ -86,18 +86,11 @@ ngx_http_limit_sliding_leave(ngx_http_limit_sliding_waiter_t *waiter)
 
 
 ngx_int_t
-ngx_http_limit_sliding_order(ngx_http_limit_sliding_remote_t *remote,
+ngx_http_limit_sliding_order(limit_sliding_claim_t *claim,
     ngx_http_limit_sliding_order_e what, ngx_str_t *value,
-    ngx_http_limit_sliding_order_t *order)
+    ngx_http_limit_sliding_waiter_t *waiter)
 {
     return NGX_DECLINED;
-}
-
-
-void
-ngx_http_limit_sliding_leave_order(ngx_http_limit_sliding_order_t *order)
-{
-    return;
 }
 
 

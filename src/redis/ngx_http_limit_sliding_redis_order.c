@@ -4,7 +4,10 @@
  */
 
 
-/* Commands for one key, which an administrator gives. */
+/*
+ * Commands for one key, which an administrator gives.  Each is an ask of its
+ * own: so it waits for a connection, and follows a slot that has moved.
+ */
 
 
 #include "ngx_http_limit_sliding_redis_cluster.h"
@@ -12,132 +15,161 @@
 #include <hiredis/hiredis.h>
 
 
-static void ngx_http_limit_sliding_order_told(
+static void ngx_http_limit_sliding_order_answered(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
 
 
 ngx_int_t
-ngx_http_limit_sliding_order(ngx_http_limit_sliding_remote_t *remote,
+ngx_http_limit_sliding_order(limit_sliding_claim_t *claim,
     ngx_http_limit_sliding_order_e what, ngx_str_t *value,
-    ngx_http_limit_sliding_order_t *order)
+    ngx_http_limit_sliding_waiter_t *waiter)
 {
-    size_t                            len[3];
-    u_char                           *key, *p;
-    ngx_int_t                         rc;
-    const char                       *argv[3];
-    ngx_http_limit_sliding_call_t    *call;
-    ngx_http_limit_sliding_node_t    *node;
+    u_char                           *p;
+    ngx_http_limit_sliding_ask_t     *ask;
+    ngx_http_limit_sliding_part_t    *part;
     ngx_http_limit_sliding_redis_t   *redis;
+    ngx_http_limit_sliding_remote_t  *remote;
 
+    remote = claim->remote;
     redis = remote->zone->redis;
 
-    if (redis->node == NULL && redis->cluster == NULL) {
+    if (redis->node && !ngx_http_limit_sliding_node_is_usable(redis->node)) {
         return NGX_DECLINED;
     }
 
-    call = ngx_calloc(sizeof(ngx_http_limit_sliding_call_t), ngx_cycle->log);
-    if (call == NULL) {
+    ask = ngx_http_limit_sliding_alloc_ask(redis, 1,
+                      remote->zone->prefix.len + ngx_max(remote->key.len, 40)
+                      + sizeof("}:limit") + value->len);
+    if (ask == NULL) {
         return NGX_DECLINED;
     }
 
-    key = ngx_alloc(remote->zone->prefix.len + ngx_max(remote->key.len, 40)
-                    + sizeof("}:limit"), ngx_cycle->log);
-    if (key == NULL) {
-        ngx_free(call);
-        return NGX_DECLINED;
-    }
+    part = &ask->parts[0];
 
-    p = ngx_http_limit_sliding_write_key(redis, remote, key);
+    ngx_memzero(part, sizeof(ngx_http_limit_sliding_part_t));
 
-    node = ngx_http_limit_sliding_route(redis,
-                                    limit_sliding_cluster_slot(key, p - key));
+    part->claim = *claim;
+    part->zone = remote->zone;
+    part->key.data = (u_char *) &ask->parts[1];
 
-    if (node == NULL || node->state != NGX_HTTP_LIMIT_SLIDING_READY) {
-        ngx_free(key);
-        ngx_free(call);
-        return NGX_DECLINED;
+    p = ngx_http_limit_sliding_write_key(redis, remote, part->key.data);
+
+    if (redis->cluster) {
+        part->slot = limit_sliding_cluster_slot(part->key.data,
+                                                p - part->key.data);
+        ask->slot = part->slot;
     }
 
     if (what != NGX_HTTP_LIMIT_SLIDING_FORGET) {
         p = ngx_cpymem(p, ":limit", sizeof(":limit") - 1);
     }
 
-    argv[0] = (what == NGX_HTTP_LIMIT_SLIDING_SET_LIMIT) ? "SET" : "DEL";
-    len[0] = 3;
-    argv[1] = (char *) key;
-    len[1] = p - key;
+    part->key.len = p - part->key.data;
 
-    if (what == NGX_HTTP_LIMIT_SLIDING_SET_LIMIT) {
-        argv[2] = (char *) value->data;
-        len[2] = value->len;
-    }
+    ask->order = what;
+    ask->value.data = p;
+    ask->value.len = value->len;
+    ngx_memcpy(p, value->data, value->len);
 
-    ngx_queue_init(&call->asks);
-    call->handler = ngx_http_limit_sliding_order_told;
-    call->data = order;
-
-    rc = ngx_http_limit_sliding_node_command(node, call,
-                         what == NGX_HTTP_LIMIT_SLIDING_SET_LIMIT ? 3 : 2,
-                         argv, len);
-
-    ngx_free(key);
-
-    if (rc != NGX_OK) {
-        ngx_free(call);
+    if (!ngx_http_limit_sliding_is_worth(redis, ask->slot)) {
+        ngx_free(ask);
         return NGX_DECLINED;
     }
 
-    order->call = call;
-    order->done = 0;
-
-    ngx_post_event(&node->flush, &ngx_posted_events);
+    ngx_http_limit_sliding_join(redis, ask, waiter);
 
     return NGX_OK;
 }
 
 
-/* The handler of these calls. */
+/* Puts the call of an order into the node's buffer. */
+
+ngx_int_t
+ngx_http_limit_sliding_call_order(ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_call_t *call)
+{
+    int                            argc;
+    size_t                         len[3];
+    ngx_str_t                     *key;
+    const char                    *argv[3];
+    ngx_http_limit_sliding_ask_t  *ask;
+
+    ask = ngx_queue_data(ngx_queue_head(&call->asks),
+                         ngx_http_limit_sliding_ask_t, queue);
+    key = &ask->parts[0].key;
+    argc = 2;
+
+    argv[0] = "DEL";
+    len[0] = 3;
+    argv[1] = (char *) key->data;
+    len[1] = key->len;
+
+    if (ask->order == NGX_HTTP_LIMIT_SLIDING_SET_LIMIT) {
+        argv[0] = "SET";
+        argv[2] = (char *) ask->value.data;
+        len[2] = ask->value.len;
+        argc = 3;
+    }
+
+    call->handler = ngx_http_limit_sliding_order_answered;
+
+    if (call->asking && ngx_http_limit_sliding_call_asking(node) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_limit_sliding_node_command(node, call, argc, argv, len);
+}
+
+
+/* The handler of these calls.  An error is an answer, if it is no direction. */
 
 static void
-ngx_http_limit_sliding_order_told(ngx_http_limit_sliding_node_t *node,
+ngx_http_limit_sliding_order_answered(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_reply_t *reply)
 {
-    ngx_http_limit_sliding_order_t  *order;
+    ngx_uint_t                        done;
+    ngx_queue_t                      *q;
+    ngx_http_limit_sliding_ask_t     *ask;
+    ngx_http_limit_sliding_waiter_t  *waiter;
 
-    order = call->data;
+    if (reply == NULL) {
+        ngx_http_limit_sliding_call_failed(node, call);
+        return;
+    }
 
-    if (reply && reply->type == REDIS_REPLY_ERROR) {
+    done = (reply->type == REDIS_REPLY_INTEGER
+            || reply->type == REDIS_REPLY_STATUS);
+
+    if (reply->type == REDIS_REPLY_ERROR) {
+        if (node->redis->cluster
+            && ngx_http_limit_sliding_redirect(node, call, reply) == NGX_OK)
+        {
+            return;
+        }
+
         ngx_http_limit_sliding_redis_log(node->redis, 0, "%s",
                                      ngx_http_limit_sliding_reply_text(reply));
     }
 
-    if (order) {
-        order->done = (reply
-                       && (reply->type == REDIS_REPLY_INTEGER
-                           || reply->type == REDIS_REPLY_STATUS));
-        order->call = NULL;
+    q = ngx_queue_head(&call->asks);
+    ngx_queue_remove(q);
 
-        ngx_post_event(&order->event, &ngx_posted_events);
+    ask = ngx_queue_data(q, ngx_http_limit_sliding_ask_t, queue);
+
+    if (!ngx_queue_empty(&ask->asked)) {
+        waiter = ngx_queue_data(ngx_queue_head(&ask->asked),
+                                ngx_http_limit_sliding_waiter_t, queue);
+
+        waiter->admitted = done;
+        ngx_http_limit_sliding_tell(waiter, NGX_HTTP_LIMIT_SLIDING_TOLD);
     }
+
+    ngx_http_limit_sliding_ask_done(node->redis, ask);
 
     ngx_free(call);
 
     if (node->ndue) {
         ngx_post_event(&node->flush, &ngx_posted_events);
-    }
-}
-
-
-void
-ngx_http_limit_sliding_leave_order(ngx_http_limit_sliding_order_t *order)
-{
-    if (order->call) {
-        order->call->data = NULL;
-        order->call = NULL;
-    }
-
-    if (order->event.posted) {
-        ngx_delete_posted_event(&order->event);
     }
 }

@@ -119,6 +119,12 @@ ngx_http_limit_sliding_call_fits(ngx_http_limit_sliding_call_t *call,
         numbers += 1 + limit_sliding_remote_values(ask->parts[i].claim.policy);
     }
 
+    if (call->order || (ask->order && call->nasks)) {
+        return 0;
+    }
+
+    call->order = (ask->order != NGX_HTTP_LIMIT_SLIDING_NO_ORDER);
+
     if (call->nasks == (ask->redis->cluster ? 1 : NGX_HTTP_LIMIT_SLIDING_ASKS)
         || call->nclaims + ask->nparts > NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS
         || 1 + call->numbers + numbers > NGX_HTTP_LIMIT_SLIDING_NUMBERS)

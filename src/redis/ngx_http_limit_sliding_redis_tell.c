@@ -12,8 +12,6 @@
 #include <hiredis/hiredis.h>
 
 
-static void ngx_http_limit_sliding_call_failed(
-    ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
 static void ngx_http_limit_sliding_call_refused(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
@@ -87,7 +85,7 @@ ngx_http_limit_sliding_answered(ngx_http_limit_sliding_node_t *node,
 }
 
 
-static void
+void
 ngx_http_limit_sliding_call_failed(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_call_t *call)
 {
