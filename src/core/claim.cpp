@@ -21,3 +21,11 @@ uint64_t limit_sliding_claim_hash(const limit_sliding_claim_t *claims, size_t n)
 
     return hash;
 }
+
+uint64_t limit_sliding_refusal_hash(const limit_sliding_claim_t *claim)
+{
+    uint64_t lower = UINT32_MAX;
+
+    return (mixed(claim->hash) & ~lower)
+           | (limit_sliding_claim_hash(claim, 1) & lower);
+}

@@ -36,30 +36,31 @@ struct Found {
     Terms terms;
 };
 
-uint64_t hash_of(const limit_sliding_claim_t &claim)
+Owner owner_of(const limit_sliding_claim_t &claim)
 {
-    return mixed(claim.hash + claim.limit);
+    return {mixed(claim.hash), claim.limit};
 }
 
-Lease *group_of(const limit_sliding_leases_t *leases, uint64_t hash)
+/* All leases of a key are in one. */
+Lease *group_of(const limit_sliding_leases_t *leases, const Owner &owner)
 {
-    uint64_t number = (hash >> 32) * leases->groups >> 32;
+    uint64_t number = (owner.hash >> 32) * leases->groups >> 32;
 
     return const_cast<limit_sliding_leases_t *>(leases)->lease[number];
 }
 
 /* The key's lease, if it has as many units. */
-bool find(const limit_sliding_leases_t *leases, uint64_t hash, uint64_t units,
-          Found *found)
+bool find(const limit_sliding_leases_t *leases, const Owner &owner,
+          uint64_t units, Found *found)
 {
-    Lease *group = group_of(leases, hash);
+    Lease *group = group_of(leases, owner);
 
     for (size_t i = 0; i < kLeases; i++) {
         found->lease = &group[i];
         found->word = group[i].word();
 
         if (Lease::units(found->word) >= units
-            && group[i].read(hash, found->word, &found->terms)) {
+            && group[i].read(owner, found->word, &found->terms)) {
             return true;
         }
     }
@@ -68,10 +69,10 @@ bool find(const limit_sliding_leases_t *leases, uint64_t hash, uint64_t units,
 }
 
 /* Where a new key's lease goes; false if all candidates are others'. */
-bool find_victim(const limit_sliding_leases_t *leases, uint64_t hash,
+bool find_victim(const limit_sliding_leases_t *leases, const Owner &owner,
                  uint64_t now_ms, bool patient, Found *found)
 {
-    Lease *group = group_of(leases, hash);
+    Lease *group = group_of(leases, owner);
 
     found->lease = nullptr;
 
@@ -92,17 +93,18 @@ bool find_victim(const limit_sliding_leases_t *leases, uint64_t hash,
 }
 
 /* Takes them: while a lease was written, another worker has found none. */
-uint64_t units_elsewhere(const limit_sliding_leases_t *leases, uint64_t hash,
-                         const Lease *but, const Terms &terms)
+uint64_t units_elsewhere(const limit_sliding_leases_t *leases,
+                         const Owner &owner, const Lease *but,
+                         const Terms &terms)
 {
-    Lease *group = group_of(leases, hash);
+    Lease *group = group_of(leases, owner);
     uint64_t units = 0;
 
     for (size_t i = 0; i < kLeases; i++) {
         uint64_t word = group[i].word();
         Terms others;
 
-        if (&group[i] != but && group[i].read(hash, word, &others)
+        if (&group[i] != but && group[i].read(owner, word, &others)
             && is_same(others, terms)
             && group[i].exchange(word, Lease::next(word))) {
             units += Lease::units(word);
@@ -145,13 +147,13 @@ uint32_t limit_sliding_leases_want(const limit_sliding_leases_t *leases,
                                    uint32_t size, uint32_t needed,
                                    uint64_t now_ms)
 {
-    uint64_t hash = hash_of(*claim);
+    Owner owner = owner_of(*claim);
     uint64_t wanted = size - std::min(size, needed);
     Found found;
 
-    if (!find(leases, hash, 0, &found)) {
+    if (!find(leases, owner, 0, &found)) {
         return size == LIMIT_SLIDING_LEASE_AUTO
-                       || !find_victim(leases, hash, now_ms, false, &found)
+                       || !find_victim(leases, owner, now_ms, false, &found)
                    ? 0
                    : static_cast<uint32_t>(wanted);
     }
@@ -174,7 +176,7 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
                               uint32_t units, uint64_t sent_ms, uint64_t now_ms)
 {
     const limit_sliding_policy_t &policy = *claim->policy;
-    uint64_t hash = hash_of(*claim);
+    Owner owner = owner_of(*claim);
     Terms terms = {0,
                    0,
                    sent_ms,
@@ -190,7 +192,7 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
         uint64_t left = 0;
         uint64_t since_ms = kAgesMs;
 
-        if (find(leases, hash, 0, &found)) {
+        if (find(leases, owner, 0, &found)) {
             since_ms = sent_ms - std::min(sent_ms, found.terms.known_ms);
 
             if (is_same(found.terms, terms)) {
@@ -201,7 +203,7 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
                 return;
             }
 
-        } else if (!find_victim(leases, hash, now_ms,
+        } else if (!find_victim(leases, owner, now_ms,
                                 held > 0 && (i + 1) % kPatience > 0, &found)) {
             if (held == 0) {
                 return;
@@ -217,11 +219,11 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
             continue;
         }
 
-        held += left + units_elsewhere(leases, hash, found.lease, terms);
+        held += left + units_elsewhere(leases, owner, found.lease, terms);
         held = std::min(held, kUnits);
         terms.past = std::min(since_ms, kAgesMs) << kUnitBits | held;
 
-        if (found.lease->write(hash, word, terms)
+        if (found.lease->write(owner, word, terms)
             && found.lease->exchange(word, word + held)) {
             return;
         }
@@ -232,11 +234,11 @@ int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
                                limit_sliding_claim_t *claim, uint64_t now_ms,
                                limit_sliding_verdict_t *verdict)
 {
-    uint64_t hash = hash_of(*claim);
+    Owner owner = owner_of(*claim);
     Found found;
 
     for (uint64_t i = 0; i < kRetries; i++) {
-        if (!find(leases, hash, claim->cost, &found)
+        if (!find(leases, owner, claim->cost, &found)
             || !is_known(found.terms, now_ms)) {
             return 0;
         }
@@ -266,11 +268,11 @@ void limit_sliding_leases_return(limit_sliding_leases_t *leases,
                                  const limit_sliding_claim_t *claim,
                                  uint64_t now_ms)
 {
-    uint64_t hash = hash_of(*claim);
+    Owner owner = owner_of(*claim);
     Found found;
 
     for (uint64_t i = 0; i < kRetries; i++) {
-        if (!find(leases, hash, 0, &found)) {
+        if (!find(leases, owner, 0, &found)) {
             /* it may be under way */
             continue;
         }
@@ -280,6 +282,42 @@ void limit_sliding_leases_return(limit_sliding_leases_t *leases,
             || Lease::units(found.word) + claim->cost > kUnits
             || found.lease->exchange(found.word, found.word + claim->cost)) {
             return;
+        }
+    }
+}
+
+uint32_t limit_sliding_leases_held(const limit_sliding_leases_t *leases,
+                                   const limit_sliding_claim_t *claim)
+{
+    Found found;
+
+    return find(leases, owner_of(*claim), 1, &found)
+               ? static_cast<uint32_t>(Lease::units(found.word))
+               : 0;
+}
+
+void limit_sliding_leases_forget(limit_sliding_leases_t *leases,
+                                 const limit_sliding_claim_t *claim,
+                                 uint64_t until_ms)
+{
+    Owner owner = owner_of(*claim);
+    Lease *group = group_of(leases, owner);
+
+    for (size_t i = 0; i < kLeases; i++) {
+        for (uint64_t j = 0; j < kRetries; j++) {
+            uint64_t word = group[i].word();
+            uint64_t next = Lease::next(word);
+            Terms terms;
+
+            if (!group[i].read_any(owner.hash, word, &terms)
+                || terms.known_ms > until_ms) {
+                break;
+            }
+
+            if (group[i].exchange(word, next)) {
+                group[i].write(owner, next, Terms());
+                break;
+            }
         }
     }
 }

@@ -76,6 +76,18 @@ int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
     limit_sliding_claim_t *claim, uint64_t now_ms,
     limit_sliding_verdict_t *verdict);
 
+/* Units that are left of a key's lease, even if its window is over. */
+uint32_t limit_sliding_leases_held(const limit_sliding_leases_t *leases,
+    const limit_sliding_claim_t *claim);
+
+/*
+ * Redis has forgotten what the claim's key has used: all units of the key are
+ * lost, whatever limit they were asked for, unless Redis was asked about them
+ * later than at `until_ms`.
+ */
+void limit_sliding_leases_forget(limit_sliding_leases_t *leases,
+    const limit_sliding_claim_t *claim, uint64_t until_ms);
+
 /* Gives back what was just spent for a claim, unless its window is over. */
 void limit_sliding_leases_return(limit_sliding_leases_t *leases,
     const limit_sliding_claim_t *claim, uint64_t now_ms);

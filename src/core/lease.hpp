@@ -16,6 +16,12 @@
 
 namespace limit_sliding {
 
+/* Whose a lease is: the key's hash, and the limit that is asked for. */
+struct Owner {
+    uint64_t hash;
+    uint32_t limit;
+};
+
 constexpr size_t kTerms = sizeof(Terms) / sizeof(uint64_t);
 
 /*
@@ -45,30 +51,27 @@ public:
                                              std::memory_order_acq_rel);
     }
 
-    /* 1 if these are the terms of this key, and of this word. */
-    bool read(uint64_t hash, uint64_t word, Terms *terms) const
+    /* 1 if these are the terms of this owner, and of this word. */
+    bool read(const Owner &owner, uint64_t word, Terms *terms) const
     {
-        uint64_t values[kTerms];
+        return differs(owner.hash, word, terms) == owner.limit;
+    }
 
-        for (size_t i = 0; i < kTerms; i++) {
-            values[i] = load(i);
-        }
-
-        *terms = {values[0], values[1], values[2],
-                  values[3], values[4], values[5]};
-
-        return check_.load(std::memory_order_relaxed)
-               == check(hash, word, values);
+    /* The same whatever limit was asked for. */
+    bool read_any(uint64_t hash, uint64_t word, Terms *terms) const
+    {
+        return differs(hash, word, terms) <= UINT32_MAX;
     }
 
     /* By who has just begun this word; 0 if another has begun one since. */
-    bool write(uint64_t hash, uint64_t word, const Terms &terms)
+    bool write(const Owner &owner, uint64_t word, const Terms &terms)
     {
         const uint64_t values[kTerms]
             = {terms.part,     terms.until_ms, terms.known_ms,
                terms.reset_ms, terms.numbers,  terms.past};
 
-        bool is_ours = replace(&check_, word, check(hash, word, values));
+        bool is_ours = replace(&check_, word,
+                               check(owner.hash, word, values) ^ owner.limit);
 
         for (size_t i = 0; i < kTerms && is_ours; i++) {
             is_ours
@@ -98,6 +101,22 @@ private:
     static constexpr uint64_t kTag = (uint64_t{1} << kTagBits) - 1;
 
     static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
+
+    /* What is there instead of the check of a limit of 0. */
+    uint64_t differs(uint64_t hash, uint64_t word, Terms *terms) const
+    {
+        uint64_t values[kTerms];
+
+        for (size_t i = 0; i < kTerms; i++) {
+            values[i] = load(i);
+        }
+
+        *terms = {values[0], values[1], values[2],
+                  values[3], values[4], values[5]};
+
+        return check_.load(std::memory_order_relaxed)
+               ^ check(hash, word, values);
+    }
 
     static uint64_t check(uint64_t hash, uint64_t word, const uint64_t *values)
     {

@@ -19,6 +19,9 @@ namespace {
 
 constexpr size_t kEntries = 2;
 
+/* Lines of a key, whose requests may have several limits and costs. */
+constexpr uint64_t kLines = 4;
+
 /* The upper bits of the times, together, are when more remains. */
 constexpr unsigned kTimeBits = 42;
 constexpr unsigned kOtherBits = 64 - kTimeBits;
@@ -115,8 +118,12 @@ namespace {
 
 Line &line_of(const limit_sliding_refusals_t *refusals, uint64_t hash)
 {
-    /* the upper half tells enough lines apart */
-    uint64_t number = (hash >> 32) * refusals->lines >> 32;
+    /* the upper half, which is the key's, tells enough lines apart */
+    uint64_t number = ((hash >> 32) * refusals->lines >> 32) + hash % kLines;
+
+    while (number >= refusals->lines) {
+        number -= refusals->lines;
+    }
 
     return const_cast<limit_sliding_refusals_t *>(refusals)->line[number];
 }
@@ -193,4 +200,16 @@ int limit_sliding_refusals_find(const limit_sliding_refusals_t *refusals,
     }
 
     return 0;
+}
+
+void limit_sliding_refusals_forget(limit_sliding_refusals_t *refusals,
+                                   const limit_sliding_claim_t *claim)
+{
+    uint64_t hash = limit_sliding_refusal_hash(claim);
+
+    for (uint64_t i = 0; i < kLines; i++) {
+        for (Entry &entry : line_of(refusals, hash - hash % kLines + i).entry) {
+            entry.check.store(0, std::memory_order_relaxed);
+        }
+    }
 }

@@ -55,6 +55,12 @@ void limit_sliding_remote_describe(const limit_sliding_policy_t *policy,
 uint64_t limit_sliding_claim_hash(const limit_sliding_claim_t *claims,
     size_t n);
 
+/*
+ * The same of one claim, for the cache of refusals below: the upper half is of
+ * the key alone.
+ */
+uint64_t limit_sliding_refusal_hash(const limit_sliding_claim_t *claim);
+
 
 /* ---- the slots of a Redis Cluster ---- */
 
@@ -92,13 +98,17 @@ typedef struct {
 limit_sliding_refusals_t *limit_sliding_refusals_init(void *memory,
     size_t bytes);
 
-/* `hash` is limit_sliding_claim_hash() of one claim. */
+/* `hash` is limit_sliding_refusal_hash() of the claim. */
 void limit_sliding_refusals_add(limit_sliding_refusals_t *refusals,
     uint64_t hash, uint64_t now_ms, const limit_sliding_refusal_t *refusal);
 
 /* Returns 1 and the entry if there is one that holds, or 0. */
 int limit_sliding_refusals_find(const limit_sliding_refusals_t *refusals,
     uint64_t hash, uint64_t now_ms, limit_sliding_refusal_t *refusal);
+
+/* Forgets all of the claim's key, and perhaps some of others. */
+void limit_sliding_refusals_forget(limit_sliding_refusals_t *refusals,
+    const limit_sliding_claim_t *claim);
 
 
 /* ---- the circuit breaker ---- */

@@ -195,25 +195,24 @@ ngx_http_limit_sliding_key_ordered(ngx_http_limit_sliding_key_t *key)
 }
 
 
-/* That the key is exhausted; other nodes do for a second. */
+/*
+ * What this node has of the key from before the order.  Other nodes find out
+ * when they ask Redis, within a second.
+ */
 
 static void
 ngx_http_limit_sliding_key_believe_no_more(ngx_http_limit_sliding_key_t *key)
 {
-    limit_sliding_claim_t    claim;
-    limit_sliding_refusal_t  refusal;
+    ngx_http_limit_sliding_remote_zone_t  *zone;
 
-    ngx_memzero(&refusal, sizeof(limit_sliding_refusal_t));
+    zone = &key->zone->remote;
 
-    claim = key->claim;
+    limit_sliding_refusals_forget(zone->refusals, &key->claim);
 
-    claim.limit = key->limit;
-    claim.cost = 1;
-    claim.look = 0;
-
-    limit_sliding_refusals_add(key->zone->remote.refusals,
-                               limit_sliding_claim_hash(&claim, 1),
-                               ngx_current_msec, &refusal);
+    if (zone->leases) {
+        limit_sliding_leases_forget(zone->leases, &key->claim,
+                                    ngx_current_msec);
+    }
 }
 
 

@@ -50,7 +50,7 @@ ngx_http_limit_sliding_refuse(ngx_http_request_t *r,
         claim->outcome = LIMIT_SLIDING_UNDECIDED;
 
         if (!limit_sliding_refusals_find(remote->zone->refusals,
-                                         limit_sliding_claim_hash(claim, 1),
+                                         limit_sliding_refusal_hash(claim),
                                          ctx->now_ms, &refusal)
             || refusal.admits)
         {
@@ -238,7 +238,7 @@ ngx_http_limit_sliding_is_told(limit_sliding_claim_t *claim, uint64_t now_ms,
     remote = claim->remote;
 
     if (!limit_sliding_refusals_find(remote->zone->refusals,
-                                     limit_sliding_claim_hash(claim, 1),
+                                     limit_sliding_refusal_hash(claim),
                                      now_ms, &refusal))
     {
         return 0;

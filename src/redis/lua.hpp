@@ -29,6 +29,8 @@ constexpr std::string_view kClock =
  * reply is before its values.  Claims of a request that has several are decided
  * in a first pass, and once more in the second one, which records them.
  *
+ * A mark at KEY:forgotten is the time when an order deleted the key's state.
+ *
  * An algorithm is a block that writes its values and leaves in `free` what it
  * has left, and one that records g units.  A state begins with a digest of its
  * configuration, k[9]: one of another counts as none.
@@ -304,9 +306,17 @@ call('SET', key, s, 'PX', over > w and over or k[8])
 
 /* How many of the units are leased, k[13]. */
 constexpr std::string_view kLeasedKind = R"lua(
-  if look == '3' then
+  if look == '3' or look == '7' then
     kinds[i][13] = A[a] + 0
     a = a + 1
+  end
+)lua";
+
+/* The node has units of the keys left, k[14]: they have one more value. */
+constexpr std::string_view kHeldKind = R"lua(
+  if look == '4' or look == '7' then
+    kinds[i][14] = true
+    kinds[i][7] = kinds[i][7] + 1
   end
 )lua";
 
@@ -370,12 +380,26 @@ constexpr std::string_view kGrant = R"lua(
 
 constexpr std::string_view kEnd = R"lua(
       end
+      if k[14] then
+        local mark = pass == 2 and redis.pcall('MGET', key .. ':forgotten')
+        mark = mark and not mark.err and tonumber(mark[1])
+        out[o + k[7]] = mark and math.max(now - mark, 0) + 1 or 0
+      end
       o = o + k[7]
     end
   end
   out[at], at, first, a = g, o + 1, first + m, a + 2 + m
 end
 return out
+)lua";
+
+/* Deletes a key's state, and leaves a mark for so many ms. */
+constexpr std::string_view kForget = R"lua(
+redis.call('DEL', KEYS[1])
+local T = redis.call('TIME')
+local now = T[1] * 1000 + math.floor(T[2] / 1000)
+redis.pcall('SET', KEYS[1] .. ':forgotten', now, 'PX', ARGV[1])
+return 1
 )lua";
 
 } // namespace limit_sliding

@@ -56,6 +56,10 @@ ngx_http_limit_sliding_call_is_answered(ngx_http_limit_sliding_call_t *call,
 
             number += 1
                      + limit_sliding_remote_values(ask->parts[i].claim.policy);
+
+            if (ask->parts[i].held && *number++ < 0) {
+                return 0;
+            }
         }
     }
 
@@ -134,6 +138,8 @@ ngx_http_limit_sliding_read_answer(ngx_http_limit_sliding_ask_t *ask,
         remote->values = number;
 
         number += limit_sliding_remote_values(part->claim.policy);
+
+        answer->forgotten[i] = part->held ? *number++ : 0;
     }
 
     return number;

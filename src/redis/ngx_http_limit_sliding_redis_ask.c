@@ -144,6 +144,7 @@ ngx_http_limit_sliding_create_ask(ngx_http_limit_sliding_redis_t *redis,
         part->slot = 0;
         part->index = i;
         part->leased = 0;
+        part->held = 0;
 
         if (redis->cluster) {
             part->slot = limit_sliding_cluster_slot(part->key.data,

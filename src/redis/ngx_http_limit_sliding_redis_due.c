@@ -22,7 +22,7 @@ static void ngx_http_limit_sliding_reroute(
     ngx_http_limit_sliding_node_t *node);
 static ngx_int_t ngx_http_limit_sliding_call(
     ngx_http_limit_sliding_node_t *node);
-static void ngx_http_limit_sliding_take_waiters(
+static ngx_uint_t ngx_http_limit_sliding_take_waiters(
     ngx_http_limit_sliding_ask_t *ask);
 
 
@@ -132,7 +132,7 @@ ngx_http_limit_sliding_call(ngx_http_limit_sliding_node_t *node)
         node->ndue--;
         ngx_queue_insert_tail(&call->asks, q);
 
-        ngx_http_limit_sliding_take_waiters(ask);
+        call->numbers += ngx_http_limit_sliding_take_waiters(ask);
 
         call->asking = ask->asking;
         ask->asking = 0;
@@ -151,9 +151,12 @@ ngx_http_limit_sliding_call(ngx_http_limit_sliding_node_t *node)
 }
 
 
-/* Units that nobody waits for any more come after those of who does. */
+/*
+ * Units that nobody waits for any more come after those of who does.  Returns
+ * how many values the reply has beyond those of the algorithms.
+ */
 
-static void
+static ngx_uint_t
 ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
 {
     ngx_uint_t                        turn;
@@ -180,7 +183,7 @@ ngx_http_limit_sliding_take_waiters(ngx_http_limit_sliding_ask_t *ask)
     ask->units = 0;
     ask->in_call = 1;
 
-    ngx_http_limit_sliding_lease_ask(ask);
+    return ngx_http_limit_sliding_lease_ask(ask);
 }
 
 

@@ -14,18 +14,32 @@
     ((zone)->lease && limit_sliding_leases_can(claim))
 
 
-/* A call is about to ask for `asked_units`: how many more? */
+/*
+ * A call is about to ask for `asked_units`: how many more?  Returns of how many
+ * keys some are left here: of these Redis tells whether they were forgotten.
+ */
 
-void
+ngx_uint_t
 ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask)
 {
     uint64_t                        needed;
     uint32_t                        units;
-    ngx_uint_t                      i, extra;
+    ngx_uint_t                      i, extra, nheld;
     limit_sliding_claim_t          *claim;
     ngx_http_limit_sliding_part_t  *part;
 
     ask->leased_units = 0;
+    nheld = 0;
+
+    for (i = 0; i < ask->nparts; i++) {
+        part = &ask->parts[i];
+        claim = &part->claim;
+
+        part->held = (ngx_http_limit_sliding_can_lease(part->zone, claim)
+                      && limit_sliding_leases_held(part->zone->leases, claim));
+
+        nheld += part->held;
+    }
 
     extra = LIMIT_SLIDING_LIMIT_MAX;
 
@@ -34,7 +48,7 @@ ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask)
         claim = &part->claim;
 
         if (!ngx_http_limit_sliding_can_lease(part->zone, claim)) {
-            return;
+            return nheld;
         }
 
         needed = (uint64_t) ask->asked_units * claim->cost;
@@ -59,6 +73,8 @@ ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask)
             part->leased = extra;
         }
     }
+
+    return nheld;
 }
 
 
@@ -88,6 +104,16 @@ ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
             || answer->off[i])
         {
             continue;
+        }
+
+        /* of a time before this machine's began there are none */
+
+        if (answer->forgotten[i]
+            && (uint64_t) answer->forgotten[i] <= ngx_current_msec)
+        {
+            limit_sliding_leases_forget(part->zone->leases, claim,
+                                        ngx_current_msec + 1
+                                        - answer->forgotten[i]);
         }
 
         ngx_http_limit_sliding_describe_part(ask, answer, i, answer->granted,

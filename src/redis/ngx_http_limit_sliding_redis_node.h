@@ -34,6 +34,10 @@
 
 #define NGX_HTTP_LIMIT_SLIDING_LEASED     3
 
+/* Added to it if units of the key are left here. */
+
+#define NGX_HTTP_LIMIT_SLIDING_HELD       4
+
 /* Nodes that an ask is sent to before it fails. */
 
 #define NGX_HTTP_LIMIT_SLIDING_HOPS     5
@@ -96,6 +100,8 @@ typedef struct {
     ngx_int_t                            slot;     /* of a cluster */
     ngx_uint_t                           index;    /* among the request's */
     ngx_uint_t                           leased;   /* units of a bucket */
+    ngx_uint_t                           held;     /* of the call: there are
+                                                      some left here */
     uint64_t                             taken_ms; /* of what is given back, */
     uint64_t                             taken_of; /* see scripts.h */
 } ngx_http_limit_sliding_part_t;
@@ -143,6 +149,8 @@ typedef struct {
     uint32_t                 own[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
                                                    /* the key's own limit, or
                                                       LIMIT_SLIDING_OWN_* */
+    int64_t                  forgotten[NGX_HTTP_LIMIT_SLIDING_CLAIMS];
+                                                   /* ms ago, and 1; 0: not */
     unsigned                 refused;              /* still, all who ask */
 } ngx_http_limit_sliding_answer_t;
 
@@ -346,7 +354,8 @@ ngx_int_t ngx_http_limit_sliding_call_order(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call);
 
 /* lease */
-void ngx_http_limit_sliding_lease_ask(ngx_http_limit_sliding_ask_t *ask);
+ngx_uint_t ngx_http_limit_sliding_lease_ask(
+    ngx_http_limit_sliding_ask_t *ask);
 void ngx_http_limit_sliding_lease_add(ngx_http_limit_sliding_ask_t *ask,
     ngx_http_limit_sliding_answer_t *answer, ngx_msec_t sent);
 void ngx_http_limit_sliding_lease_waiters(ngx_http_limit_sliding_ask_t *ask);

@@ -11,6 +11,7 @@
 
 
 #include "ngx_http_limit_sliding_redis_cluster.h"
+#include "scripts.h"
 
 #include <hiredis/hiredis.h>
 
@@ -89,15 +90,18 @@ ngx_int_t
 ngx_http_limit_sliding_call_order(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_call_t *call)
 {
-    int                            argc;
-    size_t                         len[3];
-    ngx_str_t                     *key;
-    const char                    *argv[3];
-    ngx_http_limit_sliding_ask_t  *ask;
+    int                             argc;
+    size_t                          len[5];
+    u_char                          ms[NGX_INT64_LEN];
+    ngx_str_t                      *key;
+    const char                     *argv[5];
+    ngx_http_limit_sliding_ask_t   *ask;
+    ngx_http_limit_sliding_part_t  *part;
 
     ask = ngx_queue_data(ngx_queue_head(&call->asks),
                          ngx_http_limit_sliding_ask_t, queue);
-    key = &ask->parts[0].key;
+    part = &ask->parts[0];
+    key = &part->key;
     argc = 2;
 
     argv[0] = "DEL";
@@ -110,6 +114,24 @@ ngx_http_limit_sliding_call_order(ngx_http_limit_sliding_node_t *node,
         argv[2] = (char *) ask->value.data;
         len[2] = ask->value.len;
         argc = 3;
+
+    } else if (ask->order == NGX_HTTP_LIMIT_SLIDING_FORGET
+               && limit_sliding_leases_are_of(part->claim.policy))
+    {
+        /* some node may have leases, if this one has not */
+
+        argv[0] = "EVAL";
+        len[0] = 4;
+        argv[1] = limit_sliding_forget_script(&len[1]);
+        argv[2] = "1";
+        len[2] = 1;
+        argv[3] = (char *) key->data;
+        len[3] = key->len;
+        argv[4] = (char *) ms;
+        len[4] = ngx_sprintf(ms, "%uL", part->claim.policy->window_ms
+                                        + LIMIT_SLIDING_LEASE_MS)
+                 - ms;
+        argc = 5;
     }
 
     call->handler = ngx_http_limit_sliding_order_answered;

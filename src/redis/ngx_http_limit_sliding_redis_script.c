@@ -127,7 +127,8 @@ ngx_http_limit_sliding_call_fits(ngx_http_limit_sliding_call_t *call,
 
     if (call->nasks == (ask->redis->cluster ? 1 : NGX_HTTP_LIMIT_SLIDING_ASKS)
         || call->nclaims + ask->nparts > NGX_HTTP_LIMIT_SLIDING_CALL_CLAIMS
-        || 1 + call->numbers + numbers > NGX_HTTP_LIMIT_SLIDING_NUMBERS)
+        || 1 + call->numbers + numbers + ask->nparts
+           > NGX_HTTP_LIMIT_SLIDING_NUMBERS)
     {
         return 0;
     }
@@ -235,7 +236,7 @@ static void
 ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
     ngx_queue_t *asks)
 {
-    ngx_uint_t                     i;
+    ngx_uint_t                     i, held;
     ngx_queue_t                   *q;
     limit_sliding_claim_t         *kind;
     ngx_http_limit_sliding_ask_t  *ask;
@@ -264,15 +265,18 @@ ngx_http_limit_sliding_add_kinds(ngx_http_limit_sliding_command_t *command,
                          ? ngx_max(kind->policy->precision, 1)
                          : kind->policy->burst);
         ngx_http_limit_sliding_add_number(command, kind->cost);
+
+        held = command->kinds[i]->held ? NGX_HTTP_LIMIT_SLIDING_HELD : 0;
+
         if (command->kinds[i]->leased) {
             ngx_http_limit_sliding_add_number(command,
-                                              NGX_HTTP_LIMIT_SLIDING_LEASED);
+                                        NGX_HTTP_LIMIT_SLIDING_LEASED + held);
             ngx_http_limit_sliding_add_number(command,
                                               command->kinds[i]->leased);
             continue;
         }
 
-        ngx_http_limit_sliding_add_number(command, kind->look);
+        ngx_http_limit_sliding_add_number(command, kind->look + held);
 
         if (kind->look == NGX_HTTP_LIMIT_SLIDING_GIVE_BACK) {
             ngx_http_limit_sliding_add_number(command,
@@ -303,6 +307,7 @@ ngx_http_limit_sliding_kind(ngx_http_limit_sliding_command_t *command,
                 && kind->limit == claim->limit
                 && kind->cost == claim->cost
                 && kind->look == claim->look
+                && command->kinds[i]->held == part->held
                 && kind->look != NGX_HTTP_LIMIT_SLIDING_GIVE_BACK
                 && part->leased == 0
                 && command->kinds[i]->leased == 0))

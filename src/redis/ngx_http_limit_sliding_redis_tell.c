@@ -258,7 +258,7 @@ ngx_http_limit_sliding_add_refusal(ngx_http_limit_sliding_remote_zone_t *zone,
     refusal.admits = (verdict->retry_after_ms == 0);
 
     limit_sliding_refusals_add(zone->refusals,
-                               limit_sliding_claim_hash(claim, 1),
+                               limit_sliding_refusal_hash(claim),
                                ngx_current_msec, &refusal);
 }
 

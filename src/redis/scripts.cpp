@@ -126,6 +126,7 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
     writer.write(kBegin);
     writer.write(is_cluster ? kGiveBackKind : std::string_view{});
     writer.write(buckets ? kLeasedKind : std::string_view{});
+    writer.write(kHeldKind);
     writer.write(kLoop);
 
     if (is_cluster) {
@@ -152,4 +153,11 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
     writer.write(kEnd);
 
     return writer.finish();
+}
+
+const char *limit_sliding_forget_script(size_t *length)
+{
+    *length = kForget.size();
+
+    return kForget.data();
 }

@@ -13,7 +13,8 @@
  *         limit_sliding_algorithm_t), window in ms, limit, precision (COUNTER)
  *         or burst (buckets), cost, look (1: decide, record nothing; 2: give
  *         back, see below; 3: of n units the last ones are leased: how many
- *         is one more number, and such a kind is of one ask of a TOKEN_BUCKET);
+ *         is one more number, and such a kind is of one ask of a TOKEN_BUCKET;
+ *         4 more than 0 or 3: the caller has units left of what was leased);
  *         of each ask: units n, number of claims m, m kinds, from 1 on;
  *         those are left out, from the end, whose numbers all are 1
  *
@@ -22,7 +23,8 @@
  * the limit in force (0: the key's is "off", nothing was recorded; negative:
  * the key's is malformed, -limit is the zone's, which was in force; above
  * LIMIT_SLIDING_SCRIPT_OWN: less that, it is the key's own), and the values
- * that limit_sliding_remote_describe() takes.
+ * that limit_sliding_remote_describe() takes; if the caller has units left, one
+ * more: how many ms ago, and 1, the key was forgotten, or 0 if it was not.
  *
  * In a cluster what was granted can be given back, as if it had never been
  * taken: a kind whose look is 2 has two more numbers, when it was taken, by the
@@ -37,6 +39,9 @@
  * more than a quarter of it is leased.
  *
  * A string at KEY:limit, as a rate in nginx.conf, is the limit of that key.
+ *
+ * What was leased of a key before its state was deleted must not be spent: so
+ * limit_sliding_forget_script() leaves a mark at KEY:forgotten.
  */
 
 #ifndef LIMIT_SLIDING_REDIS_SCRIPTS_H
@@ -60,6 +65,12 @@ extern "C" {
  * final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
  */
 size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes);
+
+/*
+ * A script that deletes the state at KEYS[1], and returns 1.  ARGV[1] is how
+ * many ms its mark is to last: as long as units may be spent.
+ */
+const char *limit_sliding_forget_script(size_t *length);
 
 #ifdef __cplusplus
 }

@@ -127,6 +127,12 @@ static void act_return(limit_sliding_leases_t *leases)
     limit_sliding_leases_return(leases, &spent, NOW_MS);
 }
 
+/* Only that key's. */
+static void act_forget(limit_sliding_leases_t *leases)
+{
+    limit_sliding_leases_forget(leases, &claims[0], NOW_MS);
+}
+
 /* ---- what there was ---- */
 
 static void begin_known(limit_sliding_leases_t *leases)
@@ -256,6 +262,7 @@ static void test_deaths(void **state)
         {"one key of two", begin_both, act_add},
         {"a spend", begin_known, act_spend},
         {"a return", begin_spent, act_return},
+        {"forgotten", begin_both, act_forget},
     };
 
     (void)state;
@@ -321,6 +328,7 @@ static void test_stalls(void **state)
         {"late", act_add_late, 0},
         {"other key", act_add_other, 0},
         {"both", act_spend_of_both, 1},
+        {"forget", act_forget, 0},
     };
     static const struct {
         const char *name;

@@ -347,6 +347,44 @@ static void a_late_reply_undoes_nothing(void **state)
     free(leases);
 }
 
+/* All of a key are lost, but for those that were asked for since. */
+static void forgets_a_key(void **state)
+{
+    limit_sliding_leases_t *leases = make_leases(1);
+    limit_sliding_policy_t policy = fixed_of(DAY_MS);
+    limit_sliding_claim_t claim = lease_claim(&policy, KEY, 1);
+    limit_sliding_claim_t elsewhere = claim;
+    limit_sliding_claim_t other = lease_claim(&policy, KEY + 1, 1);
+
+    (void)state;
+    elsewhere.limit /= 2;
+
+    lease_add(leases, &claim, usual, 3, NOW_MS, NOW_MS);
+    lease_add(leases, &elsewhere, usual, 4, NOW_MS, NOW_MS);
+    assert_int_equal(limit_sliding_leases_held(leases, &claim), 3);
+    assert_int_equal(limit_sliding_leases_held(leases, &elsewhere), 4);
+    assert_int_equal(limit_sliding_leases_held(leases, &other), 0);
+
+    limit_sliding_leases_forget(leases, &other, NOW_MS);
+    limit_sliding_leases_forget(leases, &claim, NOW_MS - 1);
+    assert_int_equal(limit_sliding_leases_held(leases, &claim), 3);
+
+    limit_sliding_leases_forget(leases, &claim, NOW_MS);
+    assert_int_equal(limit_sliding_leases_held(leases, &claim), 0);
+    assert_int_equal(limit_sliding_leases_held(leases, &elsewhere), 0);
+    assert_false(lease_spend(leases, &claim, NOW_MS));
+    assert_false(lease_spend(leases, &elsewhere, NOW_MS));
+
+    /* both are free at once, and for others */
+    lease_add(leases, &claim, usual, 5, NOW_MS, NOW_MS);
+    lease_add(leases, &other, usual, 6, NOW_MS, NOW_MS);
+    assert_int_equal(lease_drain(leases, &claim, NOW_MS), 5);
+    limit_sliding_leases_forget(leases, &claim, NOW_MS);
+    assert_int_equal(lease_drain(leases, &other, NOW_MS), 6);
+
+    free(leases);
+}
+
 /* ---- whose ---- */
 
 static void spends_for_its_own_key_only(void **state)
@@ -408,6 +446,7 @@ int main(void)
         cmocka_unit_test(leftovers_lapse_with_their_part),
         cmocka_unit_test(leftovers_lapse_with_their_limit),
         cmocka_unit_test(a_late_reply_undoes_nothing),
+        cmocka_unit_test(forgets_a_key),
         cmocka_unit_test(spends_for_its_own_key_only),
     };
 

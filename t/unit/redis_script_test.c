@@ -554,13 +554,16 @@ static void limits_of_keys_override(void **state)
 
     /* each more by LIMIT_SLIDING_SCRIPT_OWN */
     set("k:limit", "5r/h");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 4294967301 0 0");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"),
+                        "5 4294967301 0 0");
 
     set("k:limit", "7");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 4294967303 0 5");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"),
+                        "2 4294967303 0 5");
 
     set("k:limit", "1r/m");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 4294967356 0 7");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
+                        "1 4294967356 0 7");
 
     /* as large as that of the call */
     set("k:limit", "2");
@@ -577,6 +580,47 @@ static void limits_of_keys_override(void **state)
         assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
                             "0 -2 0 8");
     }
+}
+
+/* A node with units of the key left is told when its state was deleted. */
+static void tells_when_it_was_forgotten(void **state)
+{
+    size_t length;
+    const char *script = limit_sliding_forget_script(&length);
+    long long ms;
+    redisReply *reply;
+
+    (void)state;
+    forget_all();
+
+    assert_string_equal(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 0 0");
+    set("k:forgotten", "nonsense");
+    assert_string_equal(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 2 0");
+
+    /* with what is asked for others, as all-or-nothing requests */
+    assert_string_equal(call("2 k l", "2 2 3600000 9 0 1 4 2 3600000 9 0 1 0 "
+                                      "1 2 1 2"),
+                        "1 9 4 0 9 0");
+
+    reply = redisCommand(server.context, "EVAL %b 1 k 5000", script, length);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    freeReplyObject(reply);
+    assert_int_equal(number("EXISTS k"), 0);
+    assert_in_range(number("PTTL k:forgotten"), 4000, 5000);
+
+    usleep(20000);
+    assert_int_equal(sscanf(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"),
+                            "2 9 0 %lld", &ms), 1);
+    assert_in_range(ms, 20, 4000);
+
+    /* of a bucket of which more units are leased, and of one without a limit */
+    set("b:forgotten", "1");
+    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"),
+                            "2 9 0 %lld", &ms), 1);
+    assert_in_range(ms, 1000000, INT64_MAX);
+    set("b:limit", "off");
+    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"),
+                            "2 0 0 %lld", &ms), 1);
 }
 
 /* What a zone left before its algorithm or window was changed. */
@@ -719,6 +763,7 @@ int main(void)
         cmocka_unit_test(consumes_all_or_none),
         cmocka_unit_test(answers_without_asks),
         cmocka_unit_test(limits_of_keys_override),
+        cmocka_unit_test(tells_when_it_was_forgotten),
         cmocka_unit_test(other_states_count_as_none),
         cmocka_unit_test(keys_are_small_and_expire),
         cmocka_unit_test(rejected_requests_write_nothing),

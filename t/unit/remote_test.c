@@ -224,6 +224,41 @@ static void forgets_the_least(void **state)
     free(refusals);
 }
 
+/* A key is refused by several limits and costs. */
+static void forgets_a_key(void **state)
+{
+    limit_sliding_refusals_t *refusals = make_refusals(CACHE_BYTES);
+    limit_sliding_refusal_t refusal = {YEAR_MS, 7, 0, 0, 0};
+    limit_sliding_policy_t policy = evicting(MINUTE_MS);
+    limit_sliding_claim_t claim = {.policy = &policy};
+
+    (void)state;
+
+    for (uint64_t key = 0; key < 1000; key++) {
+        uint64_t hashes[3];
+
+        claim.hash = key * 0x9e3779b97f4a7c15;
+
+        for (uint32_t i = 0; i < LENGTH(hashes); i++) {
+            claim.cost = i + 1;
+            claim.limit = 10 * i + 10;
+            hashes[i] = limit_sliding_refusal_hash(&claim);
+            limit_sliding_refusals_add(refusals, hashes[i], 100, &refusal);
+            assert_true(limit_sliding_refusals_find(refusals, hashes[i], 100,
+                                                    &refusal));
+        }
+
+        limit_sliding_refusals_forget(refusals, &claim);
+
+        for (uint32_t i = 0; i < LENGTH(hashes); i++) {
+            assert_false(limit_sliding_refusals_find(refusals, hashes[i], 100,
+                                                     &refusal));
+        }
+    }
+
+    free(refusals);
+}
+
 static void needs_room_for_one(void **state)
 {
     static char memory[128];
@@ -324,6 +359,7 @@ int main(void)
         cmocka_unit_test(is_not_believed_for_long),
         cmocka_unit_test(tells_of_who_admits),
         cmocka_unit_test(forgets_the_least),
+        cmocka_unit_test(forgets_a_key),
         cmocka_unit_test(needs_room_for_one),
         cmocka_unit_test(takes_none_for_anothers),
         cmocka_unit_test(tells_claims_apart),

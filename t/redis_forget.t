@@ -1,0 +1,158 @@
+# DELETE of a key by limit_sliding_api: what nodes have of it, leases and known
+# refusals, is over as well, here at once, elsewhere within a second.
+
+use v5.36;
+
+use Digest::SHA qw(sha1_hex);
+use JSON::PP qw(decode_json);
+use List::Util qw(sum0);
+use Test::More;
+
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my $LIMIT = 1000;
+my $LEASE = 200;
+my %ZONES = (
+    counter => 'algorithm=counter',
+    precise => 'algorithm=counter precision=10',
+    fixed   => 'algorithm=fixed',
+    tokens  => 'algorithm=token_bucket',
+);
+
+my $redis = LimitSliding::Redis->new->start;
+my $zones = join "\n", map { <<"ZONE" } sort keys %ZONES;
+    limit_sliding_zone \$arg_key zone=$_:1m rate=$LIMIT window=30d $ZONES{$_}
+        redis=shared lease=$LEASE;
+ZONE
+my $locations = join "\n", map { <<"LOCATION" } sort keys %ZONES;
+        location /$_ { limit_sliding zone=$_; empty_gif; }
+        location /less-$_ { limit_sliding zone=$_ rate=900; empty_gif; }
+LOCATION
+
+my $CONF = <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_redis shared {
+        server ${\ $redis->server};
+        timeout 5s;
+        connect_timeout 5s;
+    }
+    $zones
+    limit_sliding_zone \$arg_key zone=plan:1m rate=\$arg_rate window=30d
+        redis=shared;
+    limit_sliding_zone \$arg_key zone=log:1m rate=4 window=30d algorithm=log
+        redis=shared;
+    limit_sliding_log_level off;
+    add_header X-Source \$limit_sliding_source always;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        $locations
+        location /plan { limit_sliding zone=plan cost=\$arg_cost; empty_gif; }
+        location /log  { limit_sliding zone=log; empty_gif; }
+        location /limits { limit_sliding_api write=on; }
+    }
+}
+CONF
+
+my @nginx = map { LimitSliding::Test->new->start($CONF) } 1, 2;
+
+sub order($n, $zone, $key, $method = 'DELETE', $more = '') {
+    my $r = $nginx[$n]->get("/limits/zones/$zone/key?key=$key$more",
+        method => $method);
+    return $r->{status} == 200 ? decode_json($r->{body})->{used} : $r->{body};
+}
+
+sub source($n, $path) {
+    return header($nginx[$n]->get("/$path"), 'X-Source');
+}
+
+# How many of so many requests pass, of both nodes.
+sub passed($path, $requests) {
+    return scalar grep { ($_ // '') eq 200 } @{ $nginx[0]->load(
+        connections => 16, requests => [ ("/$path") x $requests ],
+        beside => [ $nginx[1] ]) };
+}
+
+# Of a limit that both nodes have together, but for what one may be left with.
+sub exact($path, $name) {
+    my $passed = passed($path, $LIMIT + 3 * $LEASE);
+    sleep 1.1;
+    $passed += passed($path, 2 * $LEASE);
+    cmp_ok $passed, '<=', $LIMIT, "$name: no more than the limit";
+    cmp_ok $passed, '>=', $LIMIT - 2 * $LEASE, '... and hardly less';
+}
+
+for my $zone (sort keys %ZONES) {
+
+    # here
+    is source(0, "$zone?key=a") . ' ' . source(0, "$zone?key=a"), 'redis lease',
+        "$zone: a lease";
+    is source(0, "less-$zone?key=a") . ' ' . source(0, "less-$zone?key=a"),
+        'redis lease', '... and one of another limit';
+    is source(0, "$zone?key=b") . ' ' . source(0, "$zone?key=b"), 'redis lease',
+        '... and one of another key';
+    is order(0, $zone, 'a'), 0, '... forgotten';
+    is source(0, "$zone?key=a"), 'redis', '... at once';
+    is source(0, "less-$zone?key=a"), 'redis', '... whatever the limit';
+    is source(0, "$zone?key=b"), 'lease', '... not that of another key';
+
+    # elsewhere
+    $nginx[$_]->get("/$zone?key=c") for 0, 0, 1, 1;
+    is order(1, $zone, 'c'), 0, "$zone: forgotten by another node";
+    sleep 1.05;
+    exact("$zone?key=c", "$zone, a second later");
+    is order(0, $zone, 'c'), 0, "$zone: forgotten by this node";
+    is $nginx[0]->statuses(3, "/$zone?key=c"), '200 200 200',
+        '... at once it may ask';
+    is order(0, $zone, 'c'), 0, '... and forgotten again';
+    sleep 1.05;
+    exact("$zone?key=c", "$zone, forgotten twice");
+
+    # others have asked since, for more than this node knew
+    $nginx[0]->get("/$zone?key=d");
+    is order(1, $zone, 'd'), 0, "$zone: forgotten, and asked for by others";
+    my $passed = grep { $_ eq 200 }
+        split ' ', $nginx[1]->statuses($LEASE + 50, "/$zone?key=d");
+    sleep 1.05;
+    is source(0, "$zone?key=d"), 'redis', '... this node asks after a second';
+    $passed += 1 + passed("$zone?key=d", $LIMIT + $LEASE);
+    cmp_ok $passed, '<=', $LIMIT, '... no more than the limit';
+
+    # its window over, nothing is left
+    my $name = "limit_sliding:$zone:{" . sha1_hex('d') . '}:forgotten';
+    cmp_ok $redis->ask('PTTL', $name), '>', 0, '... a mark that expires';
+}
+
+
+# Units are kept where nothing was forgotten.
+is passed('counter?key=kept', 10), 10, 'leases of two nodes';
+sleep 1.1;
+is source(0, 'counter?key=kept') =~ /redis|lease/, 1, '... are asked for again';
+is source(0, 'counter?key=kept'), 'lease', '... and spent';
+
+
+# What is known to be exhausted
+
+for my $more ('rate=2', 'rate=3&cost=2', 'rate=9&cost=5', 'rate=6&cost=6') {
+    $nginx[0]->get("/plan?key=full&$more") for 1 .. 4;
+    is source(0, "plan?key=full&$more"), 'cache', "$more: exhausted";
+}
+is order(0, 'plan', 'full'), 0, '... forgotten';
+for my $more ('rate=2', 'rate=3&cost=2', 'rate=9&cost=5', 'rate=6&cost=6') {
+    isnt source(0, "plan?key=full&$more"), 'cache', "$more: Redis is asked";
+}
+
+$nginx[0]->get('/counter?key=put') for 1 .. 2;
+order(0, 'counter', 'put', 'PUT', '&rate=2');
+is $nginx[0]->get('/counter?key=put')->{status}, 429,
+    'a lower limit, with units leased: it holds at once';
+
+is $nginx[0]->statuses(5, '/log?key=a'), '200 200 200 200 429', 'a log';
+is order(1, 'log', 'a'), 0, '... forgotten';
+is_deeply $redis->ask('KEYS', 'limit_sliding:log:*:forgotten'), [],
+    '... without a mark, as it has no leases';
+
+$nginx[1]->finish_one;
+$nginx[0]->finish;
