@@ -6,6 +6,7 @@ use v5.36;
 use JSON::PP qw(decode_json);
 use Test::More;
 
+use LimitSliding::Cluster;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -196,5 +197,32 @@ $got{ $_ // 'none' }++ for @{ $nginx->load(connections => 16, pipeline => 2,
 cmp_ok $got{200}, '>=', 1000, 'Redis dies under requests: all of the limit';
 cmp_ok $got{200}, '<=', 1000 + 32, '... and no more, but for those in flight';
 is $got{200} + $got{429}, 1500, '... each is answered';
+
+$nginx->finish_one;
+
+
+# Keys of several slots of a cluster, which are asked for one by one
+
+my $cluster = LimitSliding::Cluster->new(masters => 2, replicas => 0)->start;
+$nginx = LimitSliding::Test->new->start($CONF
+    =~ s/(redis shared \{).*?;/"$1 topology cluster; server "
+        . $cluster->servers . ';'/ser);
+
+for my $case ([ vip => 'off' ], [ gold => 20 ], [ bad => 1 ]) {
+    is key('counter', $case->[0], 'PUT', "&rate=$case->[1]")->{http}, 200,
+        "a cluster: $case->[0]";
+    is_deeply ask('both', 1, "?key=$case->[0]&user=$_"), { 200 => 1 },
+        "... asks with $_" for $case->[0] eq 'bad' ? 'a' : qw(a b);
+}
+$_->stop for $cluster->alive;
+sleep 1.1;
+is_deeply ask('counter', 30, '?key=vip'), { 200 => 30 },
+    'a cluster is gone: vip has no limit';
+is_deeply ask('counter', 30, '?key=gold'), { 200 => 18, 429 => 12 },
+    '... gold has what it had left';
+is_deeply ask('counter', 5, '?key=bad'), { 429 => 5 },
+    '... bad has used its own';
+is_deeply ask('both', 5, '?key=vip&user=c'), { 200 => 3, 429 => 2 },
+    '... two keys, one without a limit';
 
 $nginx->finish;

@@ -183,6 +183,10 @@ ngx_http_limit_sliding_key_ordered(ngx_http_limit_sliding_key_t *key)
 
     if (key->request->method == NGX_HTTP_DELETE) {
         ngx_http_limit_sliding_key_forget(key);
+
+    } else {
+        limit_sliding_limit_cache_set(key->zone->aside.told, key->claim.hash,
+                                      key->own);
     }
 
     ngx_http_limit_sliding_key_believe_no_more(key);
