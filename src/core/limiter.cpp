@@ -317,6 +317,8 @@ void limit_sliding_release(limit_sliding_claim_t *claims, size_t n,
         if (consumes(claims[i])) {
             refund(claims[i], now_ms);
             look(&claims[i], now_ms);
+            claims[i].look = 1;
+            claims[i].outcome = LIMIT_SLIDING_ADMITTED;
         }
     }
 }

@@ -353,8 +353,6 @@ ngx_int_t ngx_http_limit_sliding_refuse(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t nlocal, ngx_uint_t nremote);
 ngx_int_t ngx_http_limit_sliding_refuse_local(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t nlocal, ngx_uint_t nremote);
-void ngx_http_limit_sliding_released(limit_sliding_claim_t *claims,
-    ngx_uint_t nclaims, uint64_t now_ms);
 
 /* apply */
 ngx_int_t ngx_http_limit_sliding_reject(ngx_http_request_t *r,

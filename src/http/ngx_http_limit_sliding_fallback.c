@@ -66,8 +66,7 @@ ngx_http_limit_sliding_fall_back(ngx_http_limit_sliding_ctx_t *ctx,
     }
 
     if (remotes[i].outcome != LIMIT_SLIDING_ADMITTED) {
-        ngx_http_limit_sliding_released(claims, wait->nlocal,
-                                        ngx_current_msec);
+        limit_sliding_release(claims, wait->nlocal, ngx_current_msec);
     }
 
     i = limit_sliding_describing(claims, n, ctx->now_ms);

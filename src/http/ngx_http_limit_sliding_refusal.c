@@ -255,23 +255,3 @@ ngx_http_limit_sliding_is_told(limit_sliding_claim_t *claim, uint64_t now_ms,
 
     return 1;
 }
-
-
-/* What limits of our own memory show once they were given back. */
-
-void
-ngx_http_limit_sliding_released(limit_sliding_claim_t *claims,
-    ngx_uint_t nclaims, uint64_t now_ms)
-{
-    ngx_uint_t  i;
-
-    limit_sliding_release(claims, nclaims, now_ms);
-
-    for (i = 0; i < nclaims; i++) {
-        claims[i].look = 1;
-
-        (void) limit_sliding_acquire(&claims[i], 1, now_ms);
-
-        claims[i].outcome = LIMIT_SLIDING_ADMITTED;
-    }
-}

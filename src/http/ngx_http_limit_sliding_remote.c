@@ -291,8 +291,7 @@ ngx_http_limit_sliding_conclude(ngx_http_limit_sliding_ctx_t *ctx)
         ngx_http_limit_sliding_keep_warm(wait->waiter.claims, wait->nremote,
                                          ngx_current_msec);
     } else {
-        ngx_http_limit_sliding_released(claims, wait->nlocal,
-                                        ngx_current_msec);
+        limit_sliding_release(claims, wait->nlocal, ngx_current_msec);
     }
 
     i = limit_sliding_describing(claims, n, ctx->now_ms);
