@@ -38,6 +38,11 @@ limit_sliding_breaker_state_t limit_sliding_breaker_check(
                : LIMIT_SLIDING_BREAKER_OPEN;
 }
 
+uint64_t limit_sliding_breaker_probe_ms(const limit_sliding_breaker_t *breaker)
+{
+    return load(&breaker->probe_ms);
+}
+
 int limit_sliding_breaker_is_open(const limit_sliding_breaker_t *breaker)
 {
     return load(&breaker->failures) >= LIMIT_SLIDING_BREAKER_FAILURES;

@@ -113,7 +113,7 @@ void limit_sliding_refusals_forget(limit_sliding_refusals_t *refusals,
 
 /* ---- the circuit breaker ---- */
 
-/* It opens after so many failures in a row, and lets a probe pass so often. */
+/* It opens after so many failures in a row, and wants a probe so often. */
 #define LIMIT_SLIDING_BREAKER_FAILURES     5
 #define LIMIT_SLIDING_BREAKER_INTERVAL_MS  1000
 
@@ -132,6 +132,10 @@ typedef enum {
 
 limit_sliding_breaker_state_t limit_sliding_breaker_check(
     limit_sliding_breaker_t *breaker, uint64_t now_ms);
+
+/* When the next probe is due, while it is open. */
+uint64_t limit_sliding_breaker_probe_ms(
+    const limit_sliding_breaker_t *breaker);
 
 /* 1 unless it is closed; changes nothing. */
 int limit_sliding_breaker_is_open(const limit_sliding_breaker_t *breaker);

@@ -324,6 +324,8 @@ char *ngx_http_limit_sliding_zone_lease(ngx_conf_t *cf,
     ngx_http_limit_sliding_param_t *param);
 ngx_int_t ngx_http_limit_sliding_init_redises(ngx_conf_t *cf,
     ngx_http_limit_sliding_main_conf_t *lsmcf);
+void ngx_http_limit_sliding_enter_redises(
+    ngx_http_limit_sliding_main_conf_t *lsmcf);
 void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle);
 
 /* limit conf */
@@ -362,7 +364,8 @@ void ngx_http_limit_sliding_would_reject(ngx_http_request_t *r,
 void ngx_http_limit_sliding_one_retry_after(ngx_http_request_t *r);
 
 /* stats */
-ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle);
+void ngx_http_limit_sliding_init_counters(
+    ngx_http_limit_sliding_main_conf_t *lsmcf);
 void ngx_http_limit_sliding_account(ngx_http_request_t *r,
     ngx_http_limit_sliding_ctx_t *ctx, ngx_uint_t first, ngx_uint_t rejected);
 void ngx_http_limit_sliding_add_offender(ngx_http_request_t *r,

@@ -59,7 +59,7 @@ ngx_http_limit_sliding_get(ngx_http_request_t *r,
 }
 
 
-/* Nothing is lost where two workers share counters, see init_process(). */
+/* Nothing is lost where two workers share counters, see init_counters(). */
 
 static ngx_inline void
 ngx_http_limit_sliding_tally(ngx_http_limit_sliding_zone_t *zone,

@@ -19,6 +19,7 @@ static void ngx_http_limit_sliding_merge_groups(ngx_conf_t *cf,
 static ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_limit_sliding_add_handler(ngx_conf_t *cf,
     ngx_uint_t phase, ngx_http_handler_pt handler);
+static ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle);
 
 
 static ngx_command_t  ngx_http_limit_sliding_commands[] = {
@@ -334,6 +335,23 @@ ngx_http_limit_sliding_add_handler(ngx_conf_t *cf, ngx_uint_t phase,
     }
 
     *h = handler;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
+{
+    ngx_http_limit_sliding_main_conf_t  *lsmcf;
+
+    lsmcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                                ngx_http_limit_sliding_module);
+
+    if (lsmcf) {
+        ngx_http_limit_sliding_init_counters(lsmcf);
+        ngx_http_limit_sliding_enter_redises(lsmcf);
+    }
 
     return NGX_OK;
 }

@@ -237,6 +237,29 @@ ngx_http_limit_sliding_init_remote_zone(ngx_conf_t *cf,
 }
 
 
+/* nginx's helper processes decide nothing, and so do not look at breakers. */
+
+void
+ngx_http_limit_sliding_enter_redises(
+    ngx_http_limit_sliding_main_conf_t *lsmcf)
+{
+    ngx_uint_t                        i;
+    ngx_http_limit_sliding_redis_t  **redises;
+
+    if (ngx_process != NGX_PROCESS_WORKER
+        && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return;
+    }
+
+    redises = lsmcf->redises.elts;
+
+    for (i = 0; i < lsmcf->redises.nelts; i++) {
+        ngx_http_limit_sliding_redis_enter(redises[i]);
+    }
+}
+
+
 /* Connections are not left to be found open. */
 
 void

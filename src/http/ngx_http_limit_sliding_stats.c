@@ -20,19 +20,13 @@ static void ngx_http_limit_sliding_add_rejections(ngx_http_request_t *r,
  * them than counters.
  */
 
-ngx_int_t
-ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
+void
+ngx_http_limit_sliding_init_counters(
+    ngx_http_limit_sliding_main_conf_t *lsmcf)
 {
-    ngx_uint_t                            i;
-    limit_sliding_aside_t                *aside;
-    ngx_http_limit_sliding_zone_t       **zones;
-    ngx_http_limit_sliding_main_conf_t   *lsmcf;
-
-    lsmcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                                ngx_http_limit_sliding_module);
-    if (lsmcf == NULL) {
-        return NGX_OK;
-    }
+    ngx_uint_t                       i;
+    limit_sliding_aside_t           *aside;
+    ngx_http_limit_sliding_zone_t  **zones;
 
     zones = lsmcf->zones.elts;
 
@@ -42,8 +36,6 @@ ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
         zones[i]->counters = &aside->counters[ngx_process_slot
                                               % aside->ncounters];
     }
-
-    return NGX_OK;
 }
 
 

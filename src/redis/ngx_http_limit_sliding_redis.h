@@ -167,6 +167,7 @@ struct ngx_http_limit_sliding_redis_s {
     ngx_queue_t                          waiting;  /* waiters, in order of
                                                       their deadlines */
     ngx_event_t                          deadline; /* timer */
+    ngx_event_t                          look;     /* timer: at the breaker */
     ngx_msec_t                           failed;   /* last time */
     ngx_msec_t                           log_after;
     ngx_uint_t                           log_omitted;
@@ -251,6 +252,10 @@ char *ngx_http_limit_sliding_redis_block(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis);
 ngx_int_t ngx_http_limit_sliding_redis_init(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis, ngx_resolver_t *resolver);
+
+/* A worker begins, and ends. */
+void ngx_http_limit_sliding_redis_enter(
+    ngx_http_limit_sliding_redis_t *redis);
 void ngx_http_limit_sliding_redis_exit(
     ngx_http_limit_sliding_redis_t *redis);
 

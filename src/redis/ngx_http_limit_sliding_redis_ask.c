@@ -12,13 +12,6 @@
 #include <ngx_sha1.h>
 
 
-static ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_create_ask(
-    ngx_http_limit_sliding_redis_t *redis, limit_sliding_claim_t *claims,
-    ngx_uint_t nclaims);
-static void ngx_http_limit_sliding_probe(
-    ngx_http_limit_sliding_redis_t *redis);
-
-
 ngx_int_t
 ngx_http_limit_sliding_ask(ngx_http_limit_sliding_redis_t *redis,
     limit_sliding_claim_t *claims, ngx_uint_t nclaims,
@@ -33,18 +26,8 @@ ngx_http_limit_sliding_ask(ngx_http_limit_sliding_redis_t *redis,
         return NGX_DECLINED;
     }
 
-    switch (limit_sliding_breaker_check(&redis->shared->breaker,
-                                        ngx_current_msec))
-    {
-    case LIMIT_SLIDING_BREAKER_PROBE:
-        ngx_http_limit_sliding_probe(redis);
+    if (limit_sliding_breaker_is_open(&redis->shared->breaker)) {
         return NGX_DECLINED;
-
-    case LIMIT_SLIDING_BREAKER_OPEN:
-        return NGX_DECLINED;
-
-    default:
-        break;
     }
 
     if (redis->node && !ngx_http_limit_sliding_node_is_usable(redis->node)) {
@@ -104,7 +87,7 @@ ngx_http_limit_sliding_find_ask(ngx_http_limit_sliding_redis_t *redis,
 }
 
 
-static ngx_http_limit_sliding_ask_t *
+ngx_http_limit_sliding_ask_t *
 ngx_http_limit_sliding_create_ask(ngx_http_limit_sliding_redis_t *redis,
     limit_sliding_claim_t *claims, ngx_uint_t nclaims)
 {
@@ -233,59 +216,4 @@ ngx_http_limit_sliding_write_key(ngx_http_limit_sliding_redis_t *redis,
     *p++ = '}';
 
     return p;
-}
-
-
-/*
- * Asks for one key of nobody's, and so finds out whether Redis takes writes:
- * the breaker learns of it as of any other call.  Each time another key, and so
- * perhaps another node of a cluster.
- */
-
-static void
-ngx_http_limit_sliding_probe(ngx_http_limit_sliding_redis_t *redis)
-{
-    u_char                            key[sizeof("probe") + NGX_INT_T_LEN];
-    limit_sliding_claim_t             claim;
-    ngx_http_limit_sliding_ask_t     *ask;
-    ngx_http_limit_sliding_node_t    *to;
-    ngx_http_limit_sliding_remote_t   remote;
-
-    static ngx_uint_t                 n;
-
-    ngx_memzero(&claim, sizeof(limit_sliding_claim_t));
-    ngx_memzero(&remote, sizeof(ngx_http_limit_sliding_remote_t));
-
-    claim.policy = &redis->probe_policy;
-    claim.limit = LIMIT_SLIDING_LIMIT_MAX;
-    claim.cost = 1;
-    claim.remote = &remote;
-
-    remote.zone = &redis->probe_zone;
-    remote.key.data = key;
-    remote.key.len = ngx_sprintf(key, "probe%ui", redis->cluster ? n++ : 0)
-                     - key;
-
-    if (ngx_http_limit_sliding_find_ask(redis, 0)) {
-        return;
-    }
-
-    ask = ngx_http_limit_sliding_create_ask(redis, &claim, 1);
-    if (ask == NULL) {
-        return;
-    }
-
-    to = ngx_http_limit_sliding_route(redis, ask->slot);
-    if (to == NULL) {
-        ngx_free(ask);
-        return;
-    }
-
-    /* probes come at the breaker's pace */
-
-    to->failures = 0;
-
-    ngx_http_limit_sliding_share_ask(ask, 0);
-
-    ngx_http_limit_sliding_join(redis, ask, NULL);
 }

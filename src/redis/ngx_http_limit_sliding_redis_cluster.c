@@ -10,10 +10,6 @@
 #include "ngx_http_limit_sliding_redis_cluster.h"
 
 
-/* So many in a row, and a node is asked by one request at a time. */
-
-#define NGX_HTTP_LIMIT_SLIDING_FAILURES  LIMIT_SLIDING_BREAKER_FAILURES
-
 /* A redirection to one more is not believed. */
 
 #define NGX_HTTP_LIMIT_SLIDING_NODES     1024
@@ -205,6 +201,52 @@ ngx_http_limit_sliding_is_worth(ngx_http_limit_sliding_redis_t *redis,
     ngx_http_limit_sliding_map_stale(redis, NULL);
 
     return 0;
+}
+
+
+/*
+ * Connects to nodes that requests do not wait for any more; one that answers
+ * is worth waiting for again.  Returns in how many milliseconds another one is
+ * to be tried.
+ */
+
+ngx_msec_t
+ngx_http_limit_sliding_cluster_retry(ngx_http_limit_sliding_redis_t *redis)
+{
+    ngx_msec_t                         wait;
+    ngx_queue_t                       *q;
+    ngx_msec_int_t                     left;
+    ngx_http_limit_sliding_node_t     *node;
+    ngx_http_limit_sliding_cluster_t  *cluster;
+
+    cluster = redis->cluster;
+
+    wait = NGX_MAX_INT32_VALUE;
+
+    for (q = ngx_queue_head(&cluster->nodes);
+         q != ngx_queue_sentinel(&cluster->nodes);
+         q = ngx_queue_next(q))
+    {
+        node = ngx_queue_data(q, ngx_http_limit_sliding_node_t, queue);
+
+        if (node->failures < NGX_HTTP_LIMIT_SLIDING_FAILURES
+            || node->state != NGX_HTTP_LIMIT_SLIDING_CLOSED
+            || (cluster->loaded && !node->mapped))
+        {
+            continue;
+        }
+
+        left = (ngx_msec_int_t) (node->retry_at - ngx_current_msec);
+
+        if (left > 0) {
+            wait = ngx_min(wait, (ngx_msec_t) left);
+            continue;
+        }
+
+        (void) ngx_http_limit_sliding_node_open(node);
+    }
+
+    return wait;
 }
 
 

@@ -14,6 +14,11 @@
 #include "ngx_http_limit_sliding_redis_node.h"
 
 
+/* So many in a row, and a node is asked by one request at a time. */
+
+#define NGX_HTTP_LIMIT_SLIDING_FAILURES  LIMIT_SLIDING_BREAKER_FAILURES
+
+
 /* A worker's view of a cluster. */
 
 struct ngx_http_limit_sliding_cluster_s {
@@ -44,6 +49,8 @@ ngx_http_limit_sliding_node_t *ngx_http_limit_sliding_cluster_any(
     ngx_http_limit_sliding_cluster_t *cluster);
 ngx_uint_t ngx_http_limit_sliding_is_worth(
     ngx_http_limit_sliding_redis_t *redis, ngx_int_t slot);
+ngx_msec_t ngx_http_limit_sliding_cluster_retry(
+    ngx_http_limit_sliding_redis_t *redis);
 ngx_uint_t ngx_http_limit_sliding_cluster_is_alive(
     ngx_http_limit_sliding_node_t *but);
 void ngx_http_limit_sliding_cluster_forget(

@@ -21,6 +21,9 @@ static void ngx_http_limit_sliding_node_connected(
 static void ngx_http_limit_sliding_node_greeted(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
+static void ngx_http_limit_sliding_node_alive(
+    ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
+    ngx_http_limit_sliding_reply_t *reply);
 
 
 /* Names are looked up anew for every connection; nginx knows how long they are
@@ -287,6 +290,20 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
         }
     }
 
+    if (redis->cluster && node->failures >= NGX_HTTP_LIMIT_SLIDING_FAILURES) {
+
+        /* it may hang; this is a command that the script needs as well */
+
+        ngx_str_set(&args[0], "TIME");
+
+        if (ngx_http_limit_sliding_node_greeting(node, 1, args,
+                                         ngx_http_limit_sliding_node_alive)
+            != NGX_OK)
+        {
+            return;
+        }
+    }
+
     if (redis->cluster
         && ngx_http_limit_sliding_map_greeting(node) != NGX_OK)
     {
@@ -351,6 +368,27 @@ ngx_http_limit_sliding_node_greeted(ngx_http_limit_sliding_node_t *node,
         ngx_http_limit_sliding_node_blame(node, reply);
         return;
     }
+
+    if (--node->greetings == 0) {
+        ngx_http_limit_sliding_node_ready(node);
+    }
+}
+
+
+/* It answers, be it with an error: requests may wait for it.  How long it is
+ * left alone if it fails once more is as before. */
+
+static void
+ngx_http_limit_sliding_node_alive(ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_call_t *call, ngx_http_limit_sliding_reply_t *reply)
+{
+    ngx_free(call);
+
+    if (reply == NULL) {
+        return;
+    }
+
+    node->failures = NGX_HTTP_LIMIT_SLIDING_FAILURES - 1;
 
     if (--node->greetings == 0) {
         ngx_http_limit_sliding_node_ready(node);

@@ -309,6 +309,9 @@ u_char *ngx_http_limit_sliding_write_key(
     ngx_http_limit_sliding_remote_t *remote, u_char *p);
 ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_find_ask(
     ngx_http_limit_sliding_redis_t *redis, uint64_t hash);
+ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_create_ask(
+    ngx_http_limit_sliding_redis_t *redis, limit_sliding_claim_t *claims,
+    ngx_uint_t nclaims);
 ngx_http_limit_sliding_ask_t *ngx_http_limit_sliding_alloc_ask(
     ngx_http_limit_sliding_redis_t *redis, ngx_uint_t nparts, size_t len);
 void ngx_http_limit_sliding_share_ask(ngx_http_limit_sliding_ask_t *ask,

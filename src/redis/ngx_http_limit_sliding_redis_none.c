@@ -39,6 +39,13 @@ ngx_http_limit_sliding_redis_init(ngx_conf_t *cf,
 
 
 void
+ngx_http_limit_sliding_redis_enter(ngx_http_limit_sliding_redis_t *redis)
+{
+    return;
+}
+
+
+void
 ngx_http_limit_sliding_redis_exit(ngx_http_limit_sliding_redis_t *redis)
 {
     return;

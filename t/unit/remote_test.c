@@ -63,11 +63,15 @@ static void lets_one_probe_pass_an_interval(void **state)
     (void)state;
     fail_times(&breaker, FAILURES, 5000);
 
+    assert_int_equal(limit_sliding_breaker_probe_ms(&breaker),
+                     5000 + INTERVAL_MS);
     assert_int_equal(
         limit_sliding_breaker_check(&breaker, 5000 + INTERVAL_MS - 1),
         LIMIT_SLIDING_BREAKER_OPEN);
     assert_int_equal(limit_sliding_breaker_check(&breaker, 5000 + INTERVAL_MS),
                      LIMIT_SLIDING_BREAKER_PROBE);
+    assert_int_equal(limit_sliding_breaker_probe_ms(&breaker),
+                     5000 + 2 * INTERVAL_MS);
     assert_int_equal(limit_sliding_breaker_check(&breaker, 5000 + INTERVAL_MS),
                      LIMIT_SLIDING_BREAKER_OPEN);
 
