@@ -78,6 +78,7 @@ if (!LimitSliding::Redis::supported()) {
 my $server = "server $SERVER;";
 my $ca = "ssl_trusted_certificate %%DIR%%/ca.pem;";
 my $zone = 'limit_sliding_zone $arg_key';
+my $sentinel = 'topology sentinel; sentinel_master m;';
 
 my @wrong = (
     # parameters
@@ -115,6 +116,12 @@ my @wrong = (
     [ block => "$server topology sentinel;",   'sentinel_master' ],
     [ block => "$server sentinel_master m;",   'sentinel_master',
         qr/needs "topology sentinel"/ ],
+    [ block => "$server sentinel_user a; sentinel_password a;",
+        'sentinel_user', qr/needs "topology sentinel"/ ],
+    [ block => "$server sentinel_password a;", 'sentinel_password',
+        qr/needs "topology sentinel"/ ],
+    [ block => "$server sentinel_password_file password;",
+        'sentinel_password', qr/needs "topology sentinel"/ ],
     [ block => "$server server 127.0.0.2;",    'shared',
         qr/several servers, which needs "topology sentinel"/ ],
     [ block => "$server topology cluster; database 1;", 'database',
@@ -147,6 +154,17 @@ my @wrong = (
         'password_file' ],
     [ block => "$server password_file password; password a;", 'password' ],
     [ block => "$server user limiter;",        'password' ],
+    [ block => "$server $sentinel sentinel_user limiter;",
+        'sentinel_password', qr/has no/ ],
+    (map { [ block => "$server $sentinel $_", (split)[0] ] }
+        'sentinel_user a; sentinel_user a;',
+        'sentinel_password a; sentinel_password a;'),
+    [ block => "$server $sentinel sentinel_password a;"
+        . ' sentinel_password_file password;', 'sentinel_password_file' ],
+    [ block => "$server $sentinel sentinel_password_file password;"
+        . ' sentinel_password a;', 'sentinel_password' ],
+    (map { [ block => "$server $sentinel sentinel_password_file $_;",
+        "%%DIR%%/$_" ] } qw(nope directory empty blank)),
 
     # TLS
     $ssl ? () : [ block => "$server ssl on; ssl_verify off;", 'ssl on' ],
@@ -244,6 +262,12 @@ TLS
     (map { [ "on_error $_", '', "$server on_error $_;" ] }
         qw(local allow deny)),
     [ 'a password', '', "$server password 'secret';" ],
+    [ 'sentinels', '', "$server server 127.0.0.2; $sentinel" ],
+    [ 'sentinels with a password', '',
+        "$server $sentinel sentinel_password 'secret';" ],
+    [ 'sentinels with a user and a password file', '',
+        "$server $sentinel sentinel_user limiter;"
+        . ' sentinel_password_file password;' ],
     [ 'a password file without a newline', '',
         "$server password_file no-newline;" ],
     [ 'braces in a prefix', '', "$server key_prefix 'a{b}';" ],
@@ -289,11 +313,13 @@ for (@right) {
 
 # a file that others can read
 
-my ($exit, $output) = $nginx->test_config(config('',
-    "$server password_file open;"));
-is $exit, 0, 'a password file that all can read';
-like $output, qr{\[warn\].*"\S*/open"}, '... has a warning';
-unlike $output, qr/secret/, '... without the secret';
+for my $file ('password_file open;',
+    "$sentinel sentinel_password_file open;") {
+    my ($exit, $output) = $nginx->test_config(config('', "$server $file"));
+    is $exit, 0, "$file that all can read";
+    like $output, qr{\[warn\].*"\S*/open"}, '... has a warning';
+    unlike $output, qr/secret/, '... without the secret';
+}
 
 
 # nobody was asked

@@ -121,6 +121,8 @@ struct ngx_http_limit_sliding_redis_s {
     ngx_array_t                          servers;
     ngx_uint_t                           topology;
     ngx_str_t                            sentinel_master;
+    ngx_str_t                            sentinel_user;
+    ngx_str_t                            sentinel_password;
     ngx_str_t                            user;
     ngx_str_t                            password;
     ngx_uint_t                           database;

@@ -12,6 +12,8 @@
 
 static char *ngx_http_limit_sliding_check_block(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis);
+static char *ngx_http_limit_sliding_check_sentinel(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis);
 
 
 ngx_uint_t  ngx_http_limit_sliding_has_redis = 1;
@@ -95,6 +97,11 @@ ngx_http_limit_sliding_check_block(ngx_conf_t *cf,
     } else if (redis->user.len && redis->password.data == NULL) {
         missing = "password\" or \"password_file";
 
+    } else if (redis->sentinel_user.len
+               && redis->sentinel_password.data == NULL)
+    {
+        missing = "sentinel_password\" or \"sentinel_password_file";
+
     } else if (redis->ssl_certificate.len
                && redis->ssl_certificate_key.len == 0)
     {
@@ -155,14 +162,37 @@ ngx_http_limit_sliding_check_block(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (redis->sentinel_master.len
-        && redis->topology != NGX_HTTP_LIMIT_SLIDING_SENTINEL)
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"sentinel_master\" in limit_sliding_redis \"%V\" "
-                           "needs \"topology sentinel\"", &redis->name);
-        return NGX_CONF_ERROR;
+    return ngx_http_limit_sliding_check_sentinel(cf, redis);
+}
+
+
+/* What is of sentinels needs them. */
+
+static char *
+ngx_http_limit_sliding_check_sentinel(ngx_conf_t *cf,
+    ngx_http_limit_sliding_redis_t *redis)
+{
+    char  *word;
+
+    if (redis->topology == NGX_HTTP_LIMIT_SLIDING_SENTINEL) {
+        return NGX_CONF_OK;
     }
 
-    return NGX_CONF_OK;
+    if (redis->sentinel_master.len) {
+        word = "sentinel_master";
+
+    } else if (redis->sentinel_user.len) {
+        word = "sentinel_user";
+
+    } else if (redis->sentinel_password.data) {
+        word = "sentinel_password";
+
+    } else {
+        return NGX_CONF_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"%s\" in limit_sliding_redis \"%V\" "
+                       "needs \"topology sentinel\"", word, &redis->name);
+    return NGX_CONF_ERROR;
 }

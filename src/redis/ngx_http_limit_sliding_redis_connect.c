@@ -18,6 +18,9 @@ static void ngx_http_limit_sliding_node_connect(
 static void ngx_http_limit_sliding_node_connect_handler(ngx_event_t *ev);
 static void ngx_http_limit_sliding_node_connected(
     ngx_http_limit_sliding_node_t *node);
+static ngx_int_t ngx_http_limit_sliding_node_auth(
+    ngx_http_limit_sliding_node_t *node, ngx_str_t *user,
+    ngx_str_t *password);
 static void ngx_http_limit_sliding_node_greeted(
     ngx_http_limit_sliding_node_t *node, ngx_http_limit_sliding_call_t *call,
     ngx_http_limit_sliding_reply_t *reply);
@@ -239,7 +242,6 @@ ngx_http_limit_sliding_node_connected(ngx_http_limit_sliding_node_t *node)
 void
 ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
 {
-    int                              n;
     u_char                           number[NGX_INT_T_LEN];
     ngx_str_t                        args[3];
     ngx_connection_t                *c;
@@ -255,26 +257,20 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
     node->greetings = 0;
 
     if (node->finding) {
-        ngx_http_limit_sliding_node_ask_master(node);
+        if (ngx_http_limit_sliding_node_auth(node, &redis->sentinel_user,
+                                             &redis->sentinel_password)
+            == NGX_OK)
+        {
+            ngx_http_limit_sliding_node_ask_master(node);
+        }
+
         return;
     }
 
-    if (redis->password.len || redis->user.len) {
-        ngx_str_set(&args[0], "AUTH");
-        n = 1;
-
-        if (redis->user.len) {
-            args[n++] = redis->user;
-        }
-
-        args[n++] = redis->password;
-
-        if (ngx_http_limit_sliding_node_greeting(node, n, args,
-                                         ngx_http_limit_sliding_node_greeted)
-            != NGX_OK)
-        {
-            return;
-        }
+    if (ngx_http_limit_sliding_node_auth(node, &redis->user, &redis->password)
+        != NGX_OK)
+    {
+        return;
     }
 
     if (redis->database) {
@@ -316,6 +312,33 @@ ngx_http_limit_sliding_node_greet(ngx_http_limit_sliding_node_t *node)
     }
 
     ngx_http_limit_sliding_node_send(node);
+}
+
+
+/* NGX_OK also if there is nothing to authenticate with. */
+
+static ngx_int_t
+ngx_http_limit_sliding_node_auth(ngx_http_limit_sliding_node_t *node,
+    ngx_str_t *user, ngx_str_t *password)
+{
+    int        n;
+    ngx_str_t  args[3];
+
+    if (user->len == 0 && password->len == 0) {
+        return NGX_OK;
+    }
+
+    ngx_str_set(&args[0], "AUTH");
+    n = 1;
+
+    if (user->len) {
+        args[n++] = *user;
+    }
+
+    args[n++] = *password;
+
+    return ngx_http_limit_sliding_node_greeting(node, n, args,
+                                         ngx_http_limit_sliding_node_greeted);
 }
 
 

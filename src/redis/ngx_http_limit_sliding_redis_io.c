@@ -285,7 +285,12 @@ void
 ngx_http_limit_sliding_node_blame(ngx_http_limit_sliding_node_t *node,
     ngx_http_limit_sliding_reply_t *reply)
 {
-    node->broken = (reply->type == REDIS_REPLY_ERROR)
-                   ? ngx_http_limit_sliding_reply_text(reply)
-                   : "unexpected reply";
+    if (reply->type != REDIS_REPLY_ERROR) {
+        node->broken = "unexpected reply";
+        return;
+    }
+
+    node->broken = node->finding
+                   ? ngx_http_limit_sliding_sentinel_text(node, reply)
+                   : ngx_http_limit_sliding_reply_text(reply);
 }

@@ -268,6 +268,9 @@ void ngx_http_limit_sliding_node_ask_master(
 void ngx_http_limit_sliding_node_turn_to_master(
     ngx_http_limit_sliding_node_t *node);
 void ngx_http_limit_sliding_watch(ngx_http_limit_sliding_redis_t *redis);
+char *ngx_http_limit_sliding_sentinel_text(
+    ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_reply_t *reply);
 
 ngx_int_t ngx_http_limit_sliding_node_set_address(
     ngx_http_limit_sliding_node_t *node, ngx_str_t *host, ngx_int_t port);

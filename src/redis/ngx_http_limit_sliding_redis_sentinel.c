@@ -103,6 +103,26 @@ ngx_http_limit_sliding_node_found(ngx_http_limit_sliding_node_t *node,
 }
 
 
+/* A sentinel's error as a line to be logged; valid until the next one.  It says
+ * whose it is: sentinels have passwords of their own. */
+
+char *
+ngx_http_limit_sliding_sentinel_text(ngx_http_limit_sliding_node_t *node,
+    ngx_http_limit_sliding_reply_t *reply)
+{
+    u_char         *last;
+
+    static u_char   text[NGX_MAX_ERROR_STR];
+
+    last = ngx_snprintf(text, sizeof(text) - 1, "sentinel %V: %s",
+                        &node->server->text,
+                        ngx_http_limit_sliding_reply_text(reply));
+    *last = '\0';
+
+    return (char *) text;
+}
+
+
 /* An address, or a name where sentinels are told to say names. */
 
 ngx_int_t

@@ -1,0 +1,178 @@
+# Sentinels with passwords and TLS of their own: `sentinel_user`,
+# `sentinel_password`, `sentinel_password_file` and `ssl`.
+
+use v5.36;
+
+use File::Temp qw(tempdir);
+use Test::More;
+
+use LimitSliding::Faults;
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my $master = LimitSliding::Redis->new->start;
+
+# A sentinel that is enough by itself; its directives begin with `sentinel`.
+sub sentinel($redis, $port, %opt) {
+    my $config = delete $opt{config} // {};
+    return LimitSliding::Redis->new(sentinel => 1, %opt)->start(%$config,
+        sentinel => [ "monitor mymaster 127.0.0.1 $port 1",
+            'down-after-milliseconds mymaster 60000' ]);
+}
+
+# What docs/redis.md says a user of sentinels needs
+open my $docs, '<', 'docs/redis.md' or die "docs/redis.md: $!";
+my ($rules) = do { local $/; <$docs> }
+    =~ /ACL SETUSER (finder on >\S+ [^`]*?)\n\n/;
+ok $rules, 'the documentation says what a user of sentinels needs'
+    or $rules = 'finder on >password allcommands';
+$rules =~ s/>\S+/>user-word/;
+$rules =~ s/\s+/ /g;
+
+my %with_password = (password => 'sentinel-word',
+    config => { requirepass => 'sentinel-word' });
+my @guarded = map { sentinel($master, $master->port, %with_password) } 1, 2;
+my $acl = sentinel($master, $master->port,
+    password => 'sentinel-word',
+    config => { requirepass => 'sentinel-word', user => $rules });
+my $open = sentinel($master, $master->port);
+
+my $dir = tempdir(CLEANUP => 1);
+open my $file, '>', "$dir/password" or die "$dir/password: $!";
+print $file "sentinel-word\n";
+close $file;
+chmod 0600, "$dir/password";
+
+my $both = join '; server ', map { $_->server } @guarded;
+
+# name => [ servers, directives, what the log says if Redis does not decide ]
+my %blocks = (
+    password => [ $both, 'sentinel_password sentinel-word;' ],
+    file     => [ $both, "sentinel_password_file $dir/password;" ],
+    user     => [ $acl->server,
+        'sentinel_user finder; sentinel_password user-word;' ],
+    default  => [ $acl->server,
+        'sentinel_user default; sentinel_password sentinel-word;' ],
+    open     => [ $open->server, '' ],
+    mixed    => [ $open->server . '; server ' . $guarded[0]->server, '' ],
+    missing  => [ $both, '', qr/NOAUTH/ ],
+    wrong    => [ $both, 'sentinel_password other-word;', qr/WRONGPASS/ ],
+    no_user  => [ $acl->server,
+        'sentinel_user nobody; sentinel_password user-word;', qr/WRONGPASS/ ],
+    needless => [ $open->server, 'sentinel_password sentinel-word;',
+        qr/without any password configured/ ],
+);
+
+sub config($blocks) {
+    my (@zones, @locations);
+    for my $name (sort keys %$blocks) {
+        my ($server, $directives) = @{ $blocks->{$name} };
+        push @zones, <<"ZONE";
+    limit_sliding_redis $name {
+        topology sentinel;
+        sentinel_master mymaster;
+        server $server;
+        $directives
+        timeout 1s;
+        connect_timeout 1s;
+    }
+    limit_sliding_zone \$arg_key zone=$name:1m rate=3 window=30d redis=$name;
+ZONE
+        push @locations,
+            "location /$name { limit_sliding zone=$name; empty_gif; }";
+    }
+    return <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    @zones
+    add_header X-Source \$limit_sliding_source always;
+    limit_sliding_log_level off;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        @locations
+    }
+}
+CONF
+}
+
+# Several requests to each block: who decides them?
+sub check($nginx, $blocks) {
+    for my $name (sort keys %$blocks) {
+        my $log = $blocks->{$name}[2];
+        my $start = now;
+        my %sources;
+        for (1 .. 4) {
+            my $r = $nginx->get("/$name?key=a");
+            $sources{ header($r, 'X-Source') }++;
+        }
+        my $seconds = now() - $start;
+        delete $sources{cache} if !$log;
+        is join(' ', sort keys %sources), $log ? 'fallback' : 'redis',
+            "$name: " . ($log ? 'policy' : 'Redis decides');
+
+        my @lines = $nginx->log_lines(qr/redis "$name"/);
+        if (!$log) {
+            is "@lines", '', '... and there is nothing to tell';
+            next;
+        }
+        my @why = grep { /sentinel 127\.0\.0\.1:\d+: .*$log/ } @lines;
+        cmp_ok scalar(@why), '>=', 1, '... and the log tells why';
+        cmp_ok scalar(@why), '<=', 2 * (1 + $seconds), '... in few words';
+        like $why[0] // '', qr/\[error\]/, '... as an error';
+    }
+    unlike $nginx->log, qr/-word/, 'no password in the log';
+}
+
+my $nginx = LimitSliding::Test->new->start(config(\%blocks));
+check($nginx, \%blocks);
+
+is_deeply [ $guarded[0]->ask('ACL', 'WHOAMI') ], [ 'default' ],
+    'sentinels want a password indeed';
+$nginx->finish_one;
+
+
+# A password that is wrong at one sentinel only: the next one is asked.
+
+my $other = sentinel($master, $master->port, password => 'other-word',
+    config => { requirepass => 'other-word' });
+my %next = (next => [ join('; server ', map { $_->server } $other, $acl),
+    'sentinel_password sentinel-word;' ]);
+$nginx = LimitSliding::Test->new->start(config(\%next));
+is header($nginx->get('/next?key=next'), 'X-Source'), 'redis',
+    'another sentinel is asked' for 1 .. 3;
+$nginx->finish_one;
+
+
+# TLS: sentinels speak it, and so does the master.
+
+SKIP: {
+    skip 'NGINX has no TLS', 8 if !LimitSliding::Test->has_ssl;
+
+    my $tls = LimitSliding::Redis::certificates($dir);
+    my $secure = LimitSliding::Redis->new(tls => $tls,
+        config => { 'tls-replication' => 'yes' })->start;
+    my $sentinel = sentinel($secure, $secure->tls_port, tls => $tls,
+        password => 'sentinel-word', config => {
+            requirepass => 'sentinel-word', 'tls-replication' => 'yes' });
+
+    my $server = '127.0.0.1:' . $sentinel->tls_port;
+    my $word = 'sentinel_password sentinel-word; ssl on;';
+    my %secured = (
+        tls    => [ $server, "$word ssl_name redis.test;"
+            . " ssl_trusted_certificate $tls->{ca};" ],
+    );
+    $nginx = LimitSliding::Test->new->start(config({ %secured,
+        untrusted => [ $server, "$word ssl_name redis.test;"
+            . " ssl_trusted_certificate $tls->{other};" ],
+        plain     => [ $sentinel->server, "$word ssl_verify off;" ],
+    }));
+    check($nginx, \%secured);
+    for my $name (qw(untrusted plain)) {
+        is header($nginx->get("/$name?key=a"), 'X-Source'), 'fallback',
+            "TLS: $name: policy";
+    }
+    $nginx->finish_one;
+}
+
+done_testing;
