@@ -155,8 +155,15 @@ tools:
 unit: $(unit_TESTS)  ## the unit tests of the core alone
 	@$(PROVE) $(unit_TESTS)
 
-sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan
+# A report of UBSan in NGINX fails a black-box test by its error log.
+UBSAN = -fsanitize=undefined
+
+sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan; the module under UBSan
 	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
+	@$(MAKE) build BUILD=$(BUILD)/ubsan NGX_CONF_OPTS='$(NGX_CONF_OPTS) \
+	    --with-cc-opt=$(UBSAN) --with-ld-opt=$(UBSAN)'
+	@$(subst $(MODULE),$(subst $(BUILD),$(BUILD)/ubsan,$(MODULE)),$(PROVE)) \
+	    t/basic.t t/api.t t/redis.t
 
 model:  ## check models of the table, its rings and leases with spin
 	@t/model/run
@@ -268,7 +275,7 @@ demo-redis_PKGS = $(demo_PKGS) redis-server
 run_PKGS      = $(demo_PKGS)
 screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
-sanitize_PKGS = $(unit_PKGS)
+sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl $(lua_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
     redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS) \

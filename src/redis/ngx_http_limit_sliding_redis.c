@@ -64,9 +64,6 @@ ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
 
     servers = redis->servers.elts;
 
-    redis->traffic = &redis->shared->traffic[ngx_process_slot
-                                            % NGX_HTTP_LIMIT_SLIDING_NTRAFFIC];
-
     for (i = 0; i < redis->servers.nelts; i++) {
         if (servers[i].url.naddrs
             || ngx_inet_resolve_host(cf->pool, &servers[i].url) == NGX_OK)
