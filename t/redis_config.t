@@ -322,6 +322,27 @@ for my $file ('password_file open;',
 }
 
 
+# times that are long, and those that are in seconds by mistake
+
+for (['timeout 50', qr/"timeout 50" is 50 seconds, did you mean "50ms"\?/],
+    ['connect_timeout 2',
+        qr/"connect_timeout 2" is 2 seconds, did you mean "2ms"\?/],
+    ['timeout 1001ms', qr/"timeout 1001ms" is 1001 milliseconds, .* Redis/],
+    ['connect_timeout 1m',
+        qr/"connect_timeout 1m" is 60000 milliseconds, .* Redis/])
+{
+    my ($directive, $words) = @$_;
+    my ($exit, $output, $text) = $nginx->test_config(config('',
+        "$server $directive; # blamed"));
+    my ($before) = $text =~ /^(.*)# blamed/s;
+    my $line = 1 + $before =~ tr/\n//;
+    my @warn = grep { /\[warn\]/ } split /\n/, $output;
+    is $exit, 0, "$directive: is right";
+    is @warn, 1, '... with one warning';
+    like $warn[0] // '', qr{$words in \S+/test\.conf:$line$}, '... in its line';
+}
+
+
 # nobody was asked
 
 ok !$listener->accept, 'no test of a configuration has connected';

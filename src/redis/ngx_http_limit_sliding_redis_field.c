@@ -28,6 +28,8 @@ static char *ngx_http_limit_sliding_set_number(ngx_conf_t *cf,
     ngx_str_t *value, void *field);
 static char *ngx_http_limit_sliding_set_msec(ngx_conf_t *cf, ngx_str_t *value,
     void *field);
+static void ngx_http_limit_sliding_warn_msec(ngx_conf_t *cf,
+    ngx_str_t *value, ngx_int_t ms);
 static char *ngx_http_limit_sliding_set_flag(ngx_conf_t *cf, ngx_str_t *value,
     void *field);
 static char *ngx_http_limit_sliding_set_word(ngx_conf_t *cf,
@@ -225,9 +227,34 @@ ngx_http_limit_sliding_set_msec(ngx_conf_t *cf, ngx_str_t *value, void *field)
                                               "a time between 1ms and 60s");
     }
 
+    if (ms > 1000) {
+        ngx_http_limit_sliding_warn_msec(cf, value, ms);
+    }
+
     *msec = ms;
 
     return NGX_CONF_OK;
+}
+
+
+/* A time without a unit is one of seconds, which is seldom meant here: requests
+ * wait for Redis. */
+
+static void
+ngx_http_limit_sliding_warn_msec(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_int_t ms)
+{
+    if (ngx_atoi(value[1].data, value[1].len) != NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
+                           &value[0], &value[1], ms / 1000, &value[1]);
+        return;
+    }
+
+    ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                       "\"%V %V\" is %i milliseconds, "
+                       "which is long to wait for Redis",
+                       &value[0], &value[1], ms);
 }
 
 
