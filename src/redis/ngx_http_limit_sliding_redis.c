@@ -18,6 +18,11 @@ static ngx_int_t ngx_http_limit_sliding_redis_add_shared(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis);
 static ngx_int_t ngx_http_limit_sliding_redis_init_shared(
     ngx_shm_zone_t *shm_zone, void *data);
+static ngx_int_t ngx_http_limit_sliding_redis_keep_addresses(
+    ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_redis_t *oredis, ngx_log_t *log);
+static ngx_int_t ngx_http_limit_sliding_redis_copy_addresses(ngx_pool_t *pool,
+    ngx_url_t *to, ngx_url_t *from);
 
 
 static ngx_uint_t  ngx_http_limit_sliding_redis_tag;
@@ -32,6 +37,8 @@ ngx_http_limit_sliding_redis_init(ngx_conf_t *cf,
     if (resolver && resolver->connections.nelts) {
         redis->resolver = resolver;
     }
+
+    redis->pool = cf->pool;
 
     if (redis->algorithms == 0) {
         /* no zone uses it */
@@ -49,7 +56,12 @@ ngx_http_limit_sliding_redis_init(ngx_conf_t *cf,
 }
 
 
-/* Without a resolver names are looked up now, as those of upstreams are. */
+/*
+ * Without a resolver names are looked up now, as those of upstreams are.  A
+ * name that is not found is no reason not to start: its Redis is away, as one
+ * that does not answer.  It cannot be looked up again later, since that would
+ * block a worker, but it is by each reload.
+ */
 
 static ngx_int_t
 ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
@@ -71,12 +83,17 @@ ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
             continue;
         }
 
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "%s in server \"%V\" of limit_sliding_redis \"%V\"",
-                      servers[i].url.err ? servers[i].url.err
-                                         : "no address",
-                      &servers[i].text, &redis->name);
-        return NGX_ERROR;
+        if (servers[i].url.err == NULL) {
+            /* no memory */
+            return NGX_ERROR;
+        }
+
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "%s in server \"%V\" of limit_sliding_redis \"%V\", "
+                      "without a \"resolver\" it is away until a reload "
+                      "finds it, in %s:%ui",
+                      servers[i].url.err, &servers[i].text, &redis->name,
+                      servers[i].file, servers[i].line);
     }
 
     return NGX_OK;
@@ -159,7 +176,8 @@ ngx_http_limit_sliding_redis_init_shared(ngx_shm_zone_t *shm_zone, void *data)
 
     if (oredis) {
         redis->shared = oredis->shared;
-        return NGX_OK;
+        return ngx_http_limit_sliding_redis_keep_addresses(redis, oredis,
+                                                           shm_zone->shm.log);
     }
 
     shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
@@ -168,6 +186,89 @@ ngx_http_limit_sliding_redis_init_shared(ngx_shm_zone_t *shm_zone, void *data)
                                     sizeof(ngx_http_limit_sliding_shared_t));
 
     return redis->shared ? NGX_OK : NGX_ERROR;
+}
+
+
+/* What was known before is better than nothing: a reload while the name server
+ * is away loses no Redis. */
+
+static ngx_int_t
+ngx_http_limit_sliding_redis_keep_addresses(
+    ngx_http_limit_sliding_redis_t *redis,
+    ngx_http_limit_sliding_redis_t *oredis, ngx_log_t *log)
+{
+    ngx_uint_t                        i, j;
+    ngx_http_limit_sliding_server_t  *is, *was;
+
+    if (redis->resolver) {
+        return NGX_OK;
+    }
+
+    is = redis->servers.elts;
+    was = oredis->servers.elts;
+
+    for (i = 0; i < redis->servers.nelts; i++) {
+
+        for (j = 0; is[i].url.naddrs == 0 && j < oredis->servers.nelts; j++) {
+
+            if (was[j].url.naddrs == 0
+                || was[j].text.len != is[i].text.len
+                || ngx_strncmp(was[j].text.data, is[i].text.data,
+                               is[i].text.len)
+                   != 0)
+            {
+                continue;
+            }
+
+            if (ngx_http_limit_sliding_redis_copy_addresses(redis->pool,
+                                                            &is[i].url,
+                                                            &was[j].url)
+                != NGX_OK)
+            {
+                return NGX_ERROR;
+            }
+
+            ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                          "server \"%V\" of limit_sliding_redis \"%V\" "
+                          "keeps its last addresses",
+                          &is[i].text, &redis->name);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* Those of the last cycle go with it.  Names of addresses are not used. */
+
+static ngx_int_t
+ngx_http_limit_sliding_redis_copy_addresses(ngx_pool_t *pool, ngx_url_t *to,
+    ngx_url_t *from)
+{
+    ngx_uint_t   i;
+    ngx_addr_t  *addrs;
+
+    addrs = ngx_pcalloc(pool, from->naddrs * sizeof(ngx_addr_t));
+    if (addrs == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < from->naddrs; i++) {
+        addrs[i].socklen = from->addrs[i].socklen;
+
+        addrs[i].sockaddr = ngx_palloc(pool, addrs[i].socklen);
+        if (addrs[i].sockaddr == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_memcpy(addrs[i].sockaddr, from->addrs[i].sockaddr,
+                   addrs[i].socklen);
+    }
+
+    to->addrs = addrs;
+    to->naddrs = from->naddrs;
+
+    return NGX_OK;
 }
 
 

@@ -67,7 +67,10 @@ typedef enum {
 
 typedef struct {
     ngx_str_t                            text;     /* as written */
-    ngx_url_t                            url;
+    ngx_url_t                            url;      /* without an address: not
+                                                      resolved (yet) */
+    u_char                              *file;     /* where it is written */
+    ngx_uint_t                           line;
 } ngx_http_limit_sliding_server_t;
 
 
@@ -155,6 +158,7 @@ struct ngx_http_limit_sliding_redis_s {
     u_char                              *file;     /* of the first mention */
     ngx_uint_t                           line;
 
+    ngx_pool_t                          *pool;     /* of the configuration */
     ngx_shm_zone_t                      *shm_zone;
     ngx_http_limit_sliding_shared_t     *shared;
 

@@ -57,7 +57,9 @@ ngx_http_limit_sliding_node_resolve(ngx_http_limit_sliding_node_t *node)
           ? ngx_resolve_start(node->redis->resolver, NULL) : NULL;
 
     if (ctx == NULL || ctx == NGX_NO_RESOLVER) {
-        ngx_http_limit_sliding_node_fail(node, 0, "no resolver");
+        ngx_http_limit_sliding_redis_log(node->redis, 0, "%V: no resolver",
+                                         &node->server->text);
+        ngx_http_limit_sliding_node_fail(node, 0, NULL);
         return;
     }
 

@@ -165,6 +165,8 @@ ngx_http_limit_sliding_set_server(ngx_conf_t *cf, ngx_str_t *value,
 
     server->text = value[1];
     server->url = u;
+    server->file = cf->conf_file->file.name.data;
+    server->line = cf->conf_file->line;
 
     return NGX_CONF_OK;
 }
