@@ -62,6 +62,15 @@ is $redis->connections, 0, 'nothing connects while nobody asks';
 outage($nginx, "frozen $_", @frozen) for 1 .. 3;
 outage($nginx, 'refused', sub { $redis->stop }, sub { $redis->start });
 
+# Both as errors, which Debian's error_log shows.
+for my $policy (@LimitSliding::Faults::POLICIES) {
+    my ($opened, $closed) = map { scalar(() = $nginx->log_lines($_)) }
+        qr/\[error\].*redis "$policy" has failed repeatedly/,
+        qr/\[error\].*redis "$policy" answers again/;
+    cmp_ok $opened, '>=', 4, "$policy: the log tells of each outage";
+    is $closed, $opened, '... and of its end';
+}
+
 my $connections = $redis->connections;
 sleep 1.5;
 is $redis->connections, $connections, 'nothing connects once it is closed';

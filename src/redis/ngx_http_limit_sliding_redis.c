@@ -343,7 +343,10 @@ ngx_http_limit_sliding_redis_succeeded(ngx_http_limit_sliding_node_t *node)
     node->answered = 1;
 
     if (limit_sliding_breaker_succeeded(&redis->shared->breaker)) {
-        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+
+        /* as the line that it has failed: a log that shows one shows both */
+
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "limit_sliding redis \"%V\" answers again",
                       &redis->name);
     }
