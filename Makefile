@@ -168,6 +168,25 @@ sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan; the mod
 model:  ## check models of the table, its rings and leases with spin
 	@t/model/run
 
+# Each part of the torture is a program of one source, with what they share.
+TORTURE_S     ?= 60
+TORTURE_SEED  ?= 0
+TORTURE_PARTS := $(BUILD)/torture/core
+torture_OBJS  := $(patsubst t/torture/%.cpp,$(BUILD)/torture/%.o,$(wildcard \
+    t/torture/*.cpp))
+
+torture: $(TORTURE_PARTS)  ## random histories beside a model: TORTURE_S=60
+	@t/torture/run $(BUILD)/torture $(TORTURE_S) $(TORTURE_SEED)
+
+$(BUILD)/torture/%.o: t/torture/%.cpp $(BUILD)/settings
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O2 $(UNIT_FLAGS) -It/unit -c -o $@ $<
+
+$(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
+	$(CXX) -o $@ $^ -lhiredis -pthread
+
+-include $(torture_OBJS:.o=.d)
+
 
 ##@ Measure
 
@@ -286,6 +305,7 @@ plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
 model_PKGS    = gcc spin
+torture_PKGS  = g++ libhiredis-dev
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
     $($(goal)_PKGS)))
@@ -296,5 +316,5 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize model bench bench-quick bench-figures plots simulate check \
+    sanitize model torture bench bench-quick bench-figures plots simulate check \
     check-versions format page install uninstall help deps FORCE

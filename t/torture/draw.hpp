@@ -1,0 +1,161 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* Random policies, limits, costs and moments, alike for core and scripts. */
+
+#ifndef LIMIT_SLIDING_TORTURE_DRAW_HPP
+#define LIMIT_SLIDING_TORTURE_DRAW_HPP
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "limiter.h"
+#include "random.h"
+
+namespace torture {
+
+class Draw {
+public:
+    explicit Draw(uint64_t seed) : random_(seed * 0x2545f4914f6cdd1d) {}
+
+    uint64_t next() { return random_next(&random_); }
+    uint64_t below(uint64_t n) { return random_next(&random_) % n; }
+    bool one_in(uint64_t n) { return below(n) == 0; }
+
+    /* Uniform in its number of digits. */
+    uint64_t scale(uint64_t low, uint64_t high)
+    {
+        return random_scale(&random_, low, high);
+    }
+
+    /* Mostly small ones; sometimes any, and the largest. */
+    uint32_t limit()
+    {
+        switch (below(16)) {
+        case 0:
+            return LIMIT_SLIDING_LIMIT_MAX - static_cast<uint32_t>(below(3));
+        case 1:
+        case 2:
+            return static_cast<uint32_t>(scale(1, LIMIT_SLIDING_LIMIT_MAX));
+        case 3:
+        case 4:
+            return static_cast<uint32_t>(scale(1, 2000));
+        default:
+            return 1 + static_cast<uint32_t>(below(20));
+        }
+    }
+
+    uint32_t cost(uint64_t capacity)
+    {
+        switch (below(16)) {
+        case 0:
+            return 0;
+        case 1:
+            return small(capacity + below(2));
+        case 2:
+            return small(1 + below(capacity));
+        case 3:
+            return UINT32_MAX >> below(32);
+        case 4:
+        case 5:
+        case 6:
+            return small(1 + below(capacity / 4 + 1));
+        case 7:
+        case 8:
+            return small(1 + below(capacity / 64 + 1));
+        default:
+            return 1;
+        }
+    }
+
+    uint64_t window_ms() { return random_window_ms(&random_); }
+
+    limit_sliding_policy_t policy(limit_sliding_algorithm_t algorithm,
+                                  uint64_t window_ms)
+    {
+        limit_sliding_policy_t policy = {};
+
+        policy.algorithm = algorithm;
+        policy.window_ms = window_ms;
+        policy.full = LIMIT_SLIDING_EVICT;
+
+        if (algorithm == LIMIT_SLIDING_COUNTER) {
+            policy.precision = one_in(2) ? 1 : static_cast<uint32_t>(below(61));
+        }
+
+        if (algorithm >= LIMIT_SLIDING_TOKEN_BUCKET && !one_in(3)) {
+            policy.burst = limit();
+        }
+
+        return policy;
+    }
+
+    /* From one request to the next. */
+    uint64_t gap_ms(const limit_sliding_policy_t &policy, uint32_t limit,
+                    uint64_t now_ms)
+    {
+        uint64_t w = policy.window_ms;
+
+        switch (below(32)) {
+        case 0: /* many windows */
+            return one_in(4) ? std::min((w << below(18)) + below(3), kLongestMs)
+                             : below(5 * w);
+        case 1: /* about a window */
+            return w - std::min<uint64_t>(w, 2) + below(5);
+        case 2: /* about the end of a part of one */
+        case 3:
+            return to_border_ms(policy, now_ms);
+        case 4: /* about the distance of two at the rate */
+        case 5:
+        case 6:
+            return w / limit + below(3);
+        case 7:
+        case 8:
+            return below(w / limit + 2);
+        case 9:
+            return below(w);
+        case 10:
+        case 11:
+            return below(w / 8 + 1);
+        case 12:
+        case 13:
+        case 14:
+            return 1 + below(3);
+        default:
+            return 0;
+        }
+    }
+
+private:
+    static constexpr uint64_t kLongestMs = 50ull * 365 * 86400000;
+
+    static uint32_t small(uint64_t cost)
+    {
+        return static_cast<uint32_t>(std::min<uint64_t>(cost, UINT32_MAX));
+    }
+
+    uint64_t to_border_ms(const limit_sliding_policy_t &policy, uint64_t now_ms)
+    {
+        uint64_t parts = std::max(policy.precision, 1u);
+        uint64_t next = now_ms * parts / policy.window_ms + 1;
+        uint64_t at_ms = (next * policy.window_ms + parts - 1) / parts;
+
+        return at_ms - now_ms - 1 + below(3);
+    }
+
+    uint64_t random_;
+};
+
+inline const char *name_of(limit_sliding_algorithm_t algorithm)
+{
+    static const char *const names[]
+        = {"counter", "log", "fixed", "token_bucket", "leaky_bucket"};
+
+    return names[algorithm];
+}
+
+} // namespace torture
+
+#endif

@@ -1,0 +1,168 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * What one key may do under one policy, plainly by docs/algorithms.md: a list
+ * of what was admitted and when, each weighed by its age whenever somebody
+ * asks.  It shares no code with the core, nor with the model of t/unit.
+ *
+ * What is used is counted in shares: a request has as many shares as its
+ * window has milliseconds, so that all five algorithms are exact in integers.
+ */
+
+#ifndef LIMIT_SLIDING_TORTURE_MODEL_HPP
+#define LIMIT_SLIDING_TORTURE_MODEL_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "limiter.h"
+
+namespace torture {
+
+__extension__ typedef __int128 Shares;
+
+using Policy = limit_sliding_policy_t;
+
+constexpr bool is_bucket(const Policy &policy)
+{
+    return policy.algorithm == LIMIT_SLIDING_TOKEN_BUCKET
+           || policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+}
+
+/* The most requests that may be used at once. */
+uint64_t capacity(const Policy &policy, uint32_t limit);
+
+inline Shares full(const Policy &policy, uint32_t limit)
+{
+    return static_cast<Shares>(capacity(policy, limit)) * policy.window_ms;
+}
+
+/*
+ * Does a full bucket keep less than thousandths of a request?  The
+ * documentation grants that to windows above an hour.  It makes such a bucket
+ * lose a part of its rate, so the model grants thousandths to all.
+ */
+bool is_coarse(const Policy &policy, uint32_t limit);
+
+/*
+ * How many shares of a request still count, of those algorithms that are no
+ * buckets: it was admitted at `at_ms`, and the key's own time, that of its
+ * latest request, is `own_ms`.  It never grows with `now_ms`.
+ */
+uint64_t weight(const Policy &policy, uint64_t offset_ms, uint64_t at_ms,
+                uint64_t own_ms, uint64_t now_ms);
+
+/*
+ * The documentation lets a bucket round up what it records, lets units of a
+ * log that were given back count once more in the last 64th of their window,
+ * and leaves some freedom when limits change and after a bucket's refund.
+ * `least` is the truth, which nothing may be admitted against.  `most` is the
+ * most that may be taken for it.  For all else both are the same.
+ */
+enum class Side { least, most };
+
+class Model {
+public:
+    explicit Model(const Policy &policy, uint64_t offset_ms = 0)
+        : policy_(policy), offset_ms_(offset_ms)
+    {
+    }
+
+    Shares used(uint64_t now_ms, uint32_t limit, Side side) const;
+
+    /* Would a request of this cost be admitted? */
+    bool fits(uint64_t now_ms, uint32_t limit, uint32_t cost, Side side) const;
+
+    /* Whole requests that are left. */
+    uint64_t left(uint64_t now_ms, uint32_t limit, Side side) const;
+
+    /*
+     * LEAKY_BUCKET: how long a request that fits has to wait; to be asked
+     * before it is recorded.
+     */
+    uint64_t delay_ms(uint64_t now_ms, uint32_t limit, uint32_t cost,
+                      Side side) const;
+
+    /* Notes an admission, and returns what refund() takes. */
+    size_t record(uint64_t now_ms, uint32_t limit, uint32_t cost);
+
+    /*
+     * Takes an admission back, once, as if it had never been.  Precondition:
+     * the key's limit never changed and no clock stepped back.
+     */
+    void refund(size_t admission, uint64_t now_ms, uint32_t cost);
+
+    /*
+     * A bucket's state is written anew, and so may be rounded once more: twice
+     * if so much was recorded, and taken back at once.
+     */
+    void rewrite(uint64_t now_ms, uint32_t cost = 0);
+
+    void forget();
+
+    const Policy &policy() const { return policy_; }
+    uint64_t own_ms() const { return own_ms_; }
+
+private:
+    struct Event {
+        uint64_t at_ms;
+        uint64_t cost;
+        uint64_t given_back; /* of it, which may count once more in a log */
+        uint64_t kept;       /* given back, but beyond what is noted of that */
+    };
+
+    /* What a bucket had used at its own time. */
+    struct Levels {
+        uint64_t own_ms;
+        uint32_t limit; /* of the latest admission */
+        Shares least;
+        Shares most;      /* to a limit that is not above the latest one */
+        Shares unclipped; /* the most to one above it */
+    };
+
+    struct Pour {
+        uint64_t at_ms;
+        uint32_t limit;
+        uint32_t cost;
+        bool is_taken_back;
+        Levels before;
+    };
+
+    Shares run_off(Shares level, uint64_t now_ms, uint32_t limit) const;
+    void run_off_until(uint64_t now_ms);
+    Shares rounded_up(Shares level) const;
+    Shares bucket_used(uint64_t now_ms, uint32_t limit, Side side) const;
+    size_t pour(uint64_t now_ms, uint32_t limit, uint32_t cost);
+    void take_back(size_t admission, uint64_t now_ms);
+    void replay();
+    Shares sum(uint64_t now_ms, Side side) const;
+    void give_back(size_t admission, uint32_t cost);
+    bool is_late(const Event &event, uint64_t now_ms) const;
+    void drop_old();
+
+    Policy policy_;
+    uint64_t offset_ms_;
+    uint64_t own_ms_ = 0;
+    std::deque<Event> events_; /* in order of time; of one ms only one */
+    Levels levels_{};
+    std::vector<Pour> pours_;
+    size_t first_pour_ = 0; /* number of the first of them */
+};
+
+/*
+ * What is wrong with the times that a key is told of, NULL if nothing is: by
+ * definition `remaining` grows at the reset and not a millisecond before, and
+ * the same request is admitted at the retry time and not before.
+ */
+const char *reset_fault(const Model &model, uint64_t now_ms,
+                        const limit_sliding_verdict_t &verdict);
+const char *retry_fault(const Model &model, uint64_t now_ms, bool is_admitted,
+                        uint32_t cost, const limit_sliding_verdict_t &verdict);
+
+} // namespace torture
+
+#endif
