@@ -171,17 +171,18 @@ model:  ## check models of the table, its rings and leases with spin
 # Each part of the torture is a program of one source, with what they share.
 TORTURE_S     ?= 60
 TORTURE_SEED  ?= 0
-TORTURE_PARTS := $(addprefix $(BUILD)/torture/,core scripts)
+TORTURE_PARTS := $(addprefix $(BUILD)/torture/,core scripts processes)
 torture_OBJS  := $(patsubst t/torture/%.cpp,$(BUILD)/torture/%.o,$(wildcard \
     t/torture/*.cpp))
 
-torture: $(TORTURE_PARTS)  ## core and scripts beside a model: TORTURE_S=60
+torture: $(TORTURE_PARTS)  ## core, scripts, killed processes: TORTURE_S=60
 	@t/torture/run $(BUILD)/torture $(TORTURE_S) $(TORTURE_SEED)
 
 $(BUILD)/torture/%.o: t/torture/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O2 $(UNIT_FLAGS) -It/unit -c -o $@ $<
 
+$(BUILD)/torture/processes: $(addprefix $(BUILD)/torture/,witness.o workers.o)
 $(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
 	$(CXX) -o $@ $^ -lhiredis -pthread
 
@@ -305,7 +306,7 @@ plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
 model_PKGS    = gcc spin
-torture_PKGS  = g++ libhiredis-dev redis-server
+torture_PKGS  = g++ libhiredis-dev redis-server gdb
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
     $($(goal)_PKGS)))

@@ -1,0 +1,134 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * Processes that take from one zone in shared memory as fast as they can, and
+ * write down what they were told, each on a desk of its own.  They may be
+ * killed and stopped at any instruction.
+ */
+
+#ifndef LIMIT_SLIDING_TORTURE_WORKERS_HPP
+#define LIMIT_SLIDING_TORTURE_WORKERS_HPP
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "limiter.h"
+#include "model.hpp"
+
+namespace torture {
+
+/* What a round is like. */
+struct Setting {
+    std::string name;
+    Policy policy;
+    uint32_t limit;
+    uint32_t cost_max;
+    uint64_t keys;       /* whose limit is watched */
+    uint64_t other_keys; /* that crowd the zone */
+    bool evicts;         /* the zone does, having no room for all */
+    size_t zone_bytes;
+    unsigned processes;
+    unsigned kill_every_us; /* 0: never */
+    unsigned stop_every_us; /* 0: never */
+    unsigned stopped;       /* processes at a time, at most */
+    unsigned stop_us;       /* at most, each time */
+    bool is_even;           /* always the same are stopped, and so long */
+    double seconds;
+    uint64_t seed;
+};
+
+struct Note {
+    uint32_t before_ms; /* since the round began */
+    uint32_t after_ms;
+    uint32_t key;
+    uint16_t cost;
+    uint16_t is_admitted;
+};
+
+/* A process whose desk is full goes on without: see full_ms. */
+constexpr size_t kNotes = 1 << 17;
+
+/* Shared memory of one process, and of those that follow it when it dies. */
+struct Desk {
+    std::atomic<uint64_t> calls;
+    std::atomic<uint64_t> notes;
+    std::atomic<uint64_t>
+        doing; /* in a call: its number of notes before, + 1 */
+    std::atomic<uint64_t> before_ms; /* of that call */
+    std::atomic<uint64_t> key;
+    std::atomic<uint64_t> cost;
+    std::atomic<uint64_t> full_ms; /* when there was no room for notes; or 0 */
+    Note note[kNotes];
+};
+
+/* A call in which a process was killed. */
+struct Loss {
+    uint64_t before_ms;
+    uint64_t after_ms;
+    uint64_t key;
+    uint64_t cost;
+};
+
+class Workers {
+public:
+    explicit Workers(const Setting &setting);
+    ~Workers();
+
+    /* Runs the round; returns what hung, or "". */
+    std::string run();
+
+    /* To be read after it. */
+    const Desk &desk(unsigned i) const { return desks_[i]; }
+    const std::vector<Loss> &losses() const { return losses_; }
+    uint64_t calls() const;
+    uint64_t kills() const { return kills_; }
+    uint64_t stops() const { return stops_; }
+    uint64_t now_ms() const;
+    limit_sliding_zone_t *zone() { return zone_; }
+    limit_sliding_claim_t claim(uint64_t key, uint32_t cost) const;
+
+private:
+    struct Process {
+        pid_t pid = 0;
+        bool is_dying = false;
+        uint64_t stopped_until_ns = 0; /* 0: it runs */
+    };
+
+    Workers(const Workers &) = delete;
+
+    void start(unsigned i);
+    [[noreturn]] void work(unsigned i);
+    void decide(Desk *desk, uint64_t random);
+    void write_down(Desk *desk, uint64_t before_ms,
+                    const limit_sliding_claim_t &claim, bool is_admitted);
+    void bother();
+    void stop_some();
+    void go_on(uint64_t until_ns);
+    void kill_one();
+    void replace_dead();
+    void kill_all();
+    void note_loss(unsigned i);
+    std::string end();
+    std::string stack_of(const Process &process, unsigned i);
+
+    Setting setting_;
+    uint64_t base_ms_;
+    uint64_t random_;
+    limit_sliding_zone_t *zone_;
+    Desk *desks_;
+    std::atomic<bool> *is_over_;
+    std::vector<Process> processes_;
+    std::vector<Loss> losses_;
+    uint64_t kills_ = 0;
+    uint64_t stops_ = 0;
+    unsigned born_ = 0;
+};
+
+} // namespace torture
+
+#endif
