@@ -235,7 +235,8 @@ private:
         }
 
         trace("takes back", r);
-        limit_sliding_release(r.claims.data(), r.claims.size(), now_ms_);
+        std::vector<limit_sliding_claim_t> released = r.claims;
+        limit_sliding_release(released.data(), released.size(), now_ms_);
 
         for (size_t j = 0; j < r.parts.size(); j++) {
             const limit_sliding_claim_t &c = r.claims[j];
