@@ -27,7 +27,7 @@ http {
     add_header X-Remaining $limit_sliding_remaining always;
 
     server {
-        listen 127.0.0.1:%%PORT%% http2 reuseport;
+        http2_listen 127.0.0.1:%%PORT%% reuseport;
         access_log %%DIR%%/access.log streams;
 
         location /forty { limit_sliding zone=forty; empty_gif; }

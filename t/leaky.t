@@ -42,7 +42,7 @@ http {
 
     server {
         listen 127.0.0.1:%%PORT%% reuseport;
-        listen 127.0.0.1:%%PORT1%% http2;
+        http2_listen 127.0.0.1:%%PORT1%%;
 
         location /even  { limit_sliding zone=even;  empty_gif; }
         location /slow  { limit_sliding zone=slow;  empty_gif; }

@@ -41,7 +41,7 @@ http {
 
     server {
         listen 127.0.0.1:%%PORT%%;
-        listen 127.0.0.1:%%PORT1%% http2;
+        http2_listen 127.0.0.1:%%PORT1%%;
 
         limit_sliding zone=ten;
         limit_sliding_status 429;

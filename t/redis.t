@@ -122,7 +122,7 @@ http {
 
     server {
         listen 127.0.0.1:%%PORT%% reuseport;
-        listen 127.0.0.1:%%PORT2%% http2;
+        http2_listen 127.0.0.1:%%PORT2%%;
 
         location /two   { limit_sliding zone=two;   empty_gif; }
         location /fields {

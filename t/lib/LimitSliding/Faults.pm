@@ -82,7 +82,7 @@ http {
 
     server {
         listen 127.0.0.1:%%PORT%% reuseport;
-        listen 127.0.0.1:%%PORT1%% http2 reuseport;
+        http2_listen 127.0.0.1:%%PORT1%% reuseport;
         $locations
         location /big   { limit_sliding zone=big; empty_gif; }
         location /count { limit_sliding zone=big count_status=404; }
