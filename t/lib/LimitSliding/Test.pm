@@ -138,7 +138,9 @@ sub start($self, $template) {
 
 # Pids of the workers that serve, those that shut down left out.
 sub workers($self) {
-    return grep { _title($_) eq 'nginx: worker process' } $self->children;
+    # Angie adds the number of the configuration
+    return grep { _title($_) =~ /^(?:nginx|angie): worker process(?: #\d+)?$/ }
+        $self->children;
 }
 
 # Pids of all the master's children.
@@ -273,9 +275,17 @@ sub log($self) {
     return $text;
 }
 
-# Lines of the log that match.
+# Lines of the log that match, in NGINX's form.
 sub log_lines($self, $regexp) {
-    return grep { $_ =~ $regexp } split /\n/, $self->log;
+    my @lines = split /\n/, $self->log;
+    if ($self->has_log_properties) {
+        for (@lines) {
+            s/, client: "([^"]*)"/, client: $1/;
+            s/, server: "([^"]*)"/, server: $1/;
+            s/, request_line: "/, request: "/;
+        }
+    }
+    return grep { $_ =~ $regexp } @lines;
 }
 
 # `nginx -t` of a configuration, or of the running one if none is given.
@@ -302,6 +312,27 @@ sub has_ssl($self) {
     return `'$NGINX' -V 2>&1` =~ /--with-http_ssl_module/;
 }
 
+# What `nginx -v` prints: names and versions of NGINX and of its fork.
+sub _version() {
+    state $text = `'$NGINX' -v 2>&1`;
+    return $text;
+}
+
+sub _is_angie_1_12() {
+    return _version() =~ m{Angie/(\d+)\.(\d+)} && $1 * 1000 + $2 >= 1012;
+}
+
+# True if the log has names of its own for what follows a message, and quotes
+# around every text there.
+sub has_log_properties($self) {
+    return _is_angie_1_12();
+}
+
+# True if there is a resolver, by /etc/resolv.conf, where none is configured.
+sub always_resolves($self) {
+    return _is_angie_1_12() || _version() =~ /tengine/i;
+}
+
 # True if NGINX takes this configuration, without the module.
 sub _takes($self, $config) {
     state %takes;
@@ -312,6 +343,21 @@ sub _takes($self, $config) {
         system("'$NGINX' -t -p '$dir/' -c '$dir/takes.conf'"
             . ' >/dev/null 2>&1 </dev/null') ? 0 : 1;
     };
+}
+
+# Parameters of error_log that keep all lines: freenginx and Angie write 1000 a
+# second by default, and the rest is lost.
+sub _log_all($self) {
+    return '' if _version() !~ /freenginx|angie/i;
+    return $self->_takes(<<'CONF') ? ' rate=0' : '';
+error_log %%DIR%%/takes.log info rate=0;
+events { }
+CONF
+}
+
+# Tengine's own variables nearly fill the hash of the default size.
+sub _hash_size() {
+    return _version() =~ /tengine/i ? 'variables_hash_max_size 2048;' : ();
 }
 
 # NGINX 1.25 has a directive for what was a parameter of `listen`.
@@ -341,7 +387,7 @@ sub _globals($self) {
         'daemon off;',
         "worker_processes $self->{worker_processes};",
         "pid $dir/nginx.pid;",
-        "error_log $dir/error.log info;",
+        "error_log $dir/error.log info" . $self->_log_all . ';',
         "events { worker_connections $self->{worker_connections}; }";
 }
 
@@ -350,6 +396,7 @@ sub _http_globals($self) {
         "root $self->{dir}/html;",
         'access_log off;',
         'keepalive_requests 10000000;',
+        _hash_size(),
         map { "${_}_temp_path $self->{dir}/temp/$_;" }
             qw(client_body proxy fastcgi uwsgi scgi);
 }
