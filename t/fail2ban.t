@@ -65,6 +65,18 @@ http {
 }
 CONF
 
+# Fail2ban's configuration, with what the documentation adds for Angie.
+my $config = $nginx->dir . '/fail2ban';
+system('cp', '-r', "$ROOT/etc/fail2ban", $config) == 0 or die 'cp';
+unlink glob "$config/jail.d/*";
+
+open my $docs, '<', 'docs/operations.md' or die "docs/operations.md: $!";
+my $operations = do { local $/; <$docs> };
+my ($filter) = $operations =~ /```ini\n(\[Definition\].*?)```/s;
+like $filter, qr/^failregex\s*=/m, 'the documentation has a filter for Angie';
+$nginx->write_file('fail2ban/filter.d/nginx-limit-req.local', $filter)
+    if $nginx->has_log_properties;
+
 # Addresses that the filter finds in what was logged since the last call, in
 # the order of the lines.
 my $seen = 0;
@@ -74,8 +86,8 @@ sub found() {
     $seen = length $log;
 
     open my $pipe, '-|', @FAIL2BAN, "$ROOT/usr/bin/fail2ban-regex",
-        '-c', "$ROOT/etc/fail2ban", '--out', 'ip', $nginx->dir . '/part.log',
-        "$ROOT/etc/fail2ban/filter.d/nginx-limit-req.conf"
+        '-c', $config, '--out', 'ip', $nginx->dir . '/part.log',
+        "$config/filter.d/nginx-limit-req.conf"
         or die "fail2ban-regex: $!";
     chomp(my @found = <$pipe>);
     close $pipe or $? == 256 && !@found or diag "fail2ban-regex: $?";
@@ -186,12 +198,7 @@ cmp_ok $forgeries, '>', 200, 'which were in the log';
 # The jail of the documentation, by a fail2ban that runs.
 
 my $dir = $nginx->dir;
-my $config = "$dir/fail2ban";
-system('cp', '-r', "$ROOT/etc/fail2ban", $config) == 0 or die 'cp';
-unlink glob "$config/jail.d/*";
-
-open my $docs, '<', 'docs/operations.md' or die "docs/operations.md: $!";
-my ($jail) = do { local $/; <$docs> } =~ /```ini\n(\[nginx-limit-req\].*?)```/s;
+my ($jail) = $operations =~ /```ini\n(\[nginx-limit-req\].*?)```/s;
 like $jail, qr/^enabled\s*=\s*true$/m, 'the documentation has a jail';
 my ($zones) = $jail =~ /ngx_limit_req_zones="([^"]+)"/;
 is $zones, 'login|api', '... for two zones';

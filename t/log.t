@@ -2,6 +2,7 @@
 
 use v5.36;
 
+use JSON::PP qw(decode_json);
 use Test::More;
 
 use LimitSliding::Test;
@@ -200,4 +201,43 @@ is @lines, 1, 'the first rejection is written nevertheless';
 like $lines[0], qr/limiting .* "queue", client: 127\.0\.0\.1, server: /,
     'and none was left out';
 
-$nginx->finish;
+$nginx->finish_one;
+
+
+# Angie's log of JSON: the count is a number, among what is said of the request
+
+SKIP: {
+    skip 'no log of JSON', 1 if !$nginx->has_log_properties;
+
+    $nginx = LimitSliding::Test->new(worker_processes => 1)->start(<<'CONF');
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_zone $arg_key zone=one:1m rate=1 window=30d;
+    limit_sliding zone=one;
+    limit_sliding_log_level warn every=1s;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        error_log %%DIR%%/error.log warn;
+        error_log %%DIR%%/json.log warn format=json;
+        location / { empty_gif; }
+    }
+}
+CONF
+    for (1 .. 2) {
+        $nginx->get('/?key=a') for 1 .. 5;
+        sleep 1.1;
+        $nginx->get('/?key=a');
+        $nginx->reload;       # which makes the properties of the log anew
+    }
+
+    open my $file, '<', $nginx->dir . '/json.log' or die "json.log: $!";
+    my @log = map { decode_json($_) } <$file>;
+    my @omitted = map { $_->{http}{request}{omitted} // 'none' } @log;
+    is_deeply \@omitted, [ 'none', 3, 'none', 4 ], 'omitted, in JSON'
+        or diag explain \@log;
+    $nginx->finish_one;
+}
+
+done_testing;

@@ -408,6 +408,7 @@ void ngx_http_limit_sliding_cut(u_char *dst, ngx_str_t *address,
     ngx_uint_t prefix);
 
 /* log */
+ngx_int_t ngx_http_limit_sliding_init_log(ngx_conf_t *cf);
 void ngx_http_limit_sliding_log_rejected(ngx_http_request_t *r,
     ngx_http_limit_sliding_conf_t *lscf, ngx_http_limit_sliding_ctx_t *ctx);
 void ngx_http_limit_sliding_log_delayed(ngx_http_request_t *r,

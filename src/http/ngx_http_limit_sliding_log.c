@@ -7,6 +7,20 @@
 #include "ngx_http_limit_sliding.h"
 
 
+/*
+ * In Angie 1.12 and later, each value that follows the message of a line is a
+ * property with a name, and request log handlers have another signature.
+ */
+
+#if (angie_version >= 1012000)
+#define NGX_HTTP_LIMIT_SLIDING_LOG_PROPERTIES  1
+typedef ngx_log_ext_handler_pt   ngx_http_limit_sliding_log_handler_pt;
+#else
+#define NGX_HTTP_LIMIT_SLIDING_LOG_PROPERTIES  0
+typedef ngx_http_log_handler_pt  ngx_http_limit_sliding_log_handler_pt;
+#endif
+
+
 /* Of a value that a client may have sent, so many bytes are logged. */
 
 #define NGX_HTTP_LIMIT_SLIDING_SHOWN  256
@@ -17,14 +31,42 @@ static ngx_uint_t ngx_http_limit_sliding_log_begin(ngx_http_request_t *r,
     ngx_uint_t level);
 static void ngx_http_limit_sliding_log_end(ngx_http_request_t *r);
 static size_t ngx_http_limit_sliding_escape(u_char *dst, ngx_str_t *value);
+#if (NGX_HTTP_LIMIT_SLIDING_LOG_PROPERTIES)
+static u_char *ngx_http_limit_sliding_log_handler(ngx_log_t *log, u_char *buf,
+    u_char *last, void *data);
+#else
 static u_char *ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
     ngx_http_request_t *sr, u_char *buf, size_t len);
+#endif
 
 
 /* For the log handler, which has no argument for it, during one line. */
 
-static ngx_uint_t               ngx_http_limit_sliding_log_omitted;
-static ngx_http_log_handler_pt  ngx_http_limit_sliding_next_log_handler;
+static ngx_uint_t  ngx_http_limit_sliding_log_omitted;
+static ngx_http_limit_sliding_log_handler_pt
+    ngx_http_limit_sliding_next_log_handler;
+
+
+#if (NGX_HTTP_LIMIT_SLIDING_LOG_PROPERTIES)
+
+static ngx_log_property_t  ngx_http_limit_sliding_omitted_property =
+    ngx_log_prop_decl("omitted", "limit_sliding", NGX_LOG_PT_NUM);
+
+#endif
+
+
+/* Called before the configuration of http{} is read. */
+
+ngx_int_t
+ngx_http_limit_sliding_init_log(ngx_conf_t *cf)
+{
+#if (NGX_HTTP_LIMIT_SLIDING_LOG_PROPERTIES)
+    return ngx_log_add_property(cf->cycle,
+                                &ngx_http_limit_sliding_omitted_property);
+#else
+    return NGX_OK;
+#endif
+}
 
 
 /* ctx->described is the claim that rejected the request. */
@@ -161,6 +203,25 @@ ngx_http_limit_sliding_log_end(ngx_http_request_t *r)
  * that expect the client to follow the zone.
  */
 
+#if (NGX_HTTP_LIMIT_SLIDING_LOG_PROPERTIES)
+
+static u_char *
+ngx_http_limit_sliding_log_handler(ngx_log_t *log, u_char *buf, u_char *last,
+    void *data)
+{
+    u_char                  *p;
+    ngx_log_property_key_t   key;
+
+    key.id = ngx_http_limit_sliding_omitted_property.index;
+
+    p = ngx_log_property(log, buf, last, key, "%ui",
+                         ngx_http_limit_sliding_log_omitted);
+
+    return ngx_http_limit_sliding_next_log_handler(log, p, last, data);
+}
+
+#else
+
 static u_char *
 ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
     ngx_http_request_t *sr, u_char *buf, size_t len)
@@ -172,6 +233,8 @@ ngx_http_limit_sliding_log_handler(ngx_http_request_t *r,
 
     return ngx_http_limit_sliding_next_log_handler(r, sr, p, len - (p - buf));
 }
+
+#endif
 
 
 /* limit_req's words, but for the key. */

@@ -7,6 +7,7 @@
 #include "ngx_http_limit_sliding.h"
 
 
+static ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf);
 static void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf);
 static char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf,
@@ -92,7 +93,7 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
 
 
 static ngx_http_module_t  ngx_http_limit_sliding_module_ctx = {
-    ngx_http_limit_sliding_add_variables,      /* preconfiguration */
+    ngx_http_limit_sliding_preconfigure,       /* preconfiguration */
     ngx_http_limit_sliding_init,               /* postconfiguration */
 
     ngx_http_limit_sliding_create_main_conf,   /* create main configuration */
@@ -120,6 +121,17 @@ ngx_module_t  ngx_http_limit_sliding_module = {
     NULL,                                      /* exit master */
     NGX_MODULE_V1_PADDING
 };
+
+
+static ngx_int_t
+ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf)
+{
+    if (ngx_http_limit_sliding_init_log(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_limit_sliding_add_variables(cf);
+}
 
 
 static void *

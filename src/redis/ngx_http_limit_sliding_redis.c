@@ -28,13 +28,24 @@ static ngx_int_t ngx_http_limit_sliding_redis_copy_addresses(ngx_pool_t *pool,
 static ngx_uint_t  ngx_http_limit_sliding_redis_tag;
 
 
+/* NGINX has an array of name servers here, Angie a list. */
+
+#if (angie_version >= 1012000)
+#define ngx_http_limit_sliding_has_servers(resolver)                          \
+    ((resolver)->connections != NULL)
+#else
+#define ngx_http_limit_sliding_has_servers(resolver)                          \
+    ((resolver)->connections.nelts != 0)
+#endif
+
+
 /* Once all is parsed. */
 
 ngx_int_t
 ngx_http_limit_sliding_redis_init(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis, ngx_resolver_t *resolver)
 {
-    if (resolver && resolver->connections.nelts) {
+    if (resolver && ngx_http_limit_sliding_has_servers(resolver)) {
         redis->resolver = resolver;
     }
 
