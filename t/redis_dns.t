@@ -100,4 +100,13 @@ ok defined $hosts->wait_healthy, 'no resolver: found at the start';
 $hosts->exact('hosts');
 $hosts->finish_one;
 
+
+# localhost, which this name server does not know
+
+my $local = LimitSliding::Faults->new(server => "localhost:$port",
+    timeout => 1, http => 'resolver 127.0.0.1:' . $dns->port . ';');
+ok defined $local->wait_healthy, 'localhost is not asked of a resolver';
+$local->exact('localhost');
+$local->finish_one;
+
 $nginx->finish;

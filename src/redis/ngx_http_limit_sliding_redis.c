@@ -12,6 +12,7 @@
 
 static ngx_int_t ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis);
+static ngx_uint_t ngx_http_limit_sliding_is_localhost(ngx_str_t *host);
 static ngx_int_t ngx_http_limit_sliding_redis_init_probe(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis);
 static ngx_int_t ngx_http_limit_sliding_redis_add_shared(ngx_conf_t *cf,
@@ -68,33 +69,36 @@ ngx_http_limit_sliding_redis_init(ngx_conf_t *cf,
 
 
 /*
- * Without a resolver names are looked up now, as those of upstreams are.  A
- * name that is not found is no reason not to start: its Redis is away, as one
- * that does not answer.  It cannot be looked up again later, since that would
- * block a worker, but it is by each reload.
+ * Without a resolver names are looked up now, as those of upstreams are.  So is
+ * "localhost" in any case: name servers need not know it (RFC 6761), and Angie
+ * and Tengine have a resolver even where none is configured.  A name that is
+ * not found is no reason not to start: its Redis is away, as one that does not
+ * answer.  Without a resolver it cannot be looked up again later, since that
+ * would block a worker, but it is by each reload.
  */
 
 static ngx_int_t
 ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
     ngx_http_limit_sliding_redis_t *redis)
 {
+    ngx_url_t                        *url;
     ngx_uint_t                        i;
     ngx_http_limit_sliding_server_t  *servers;
-
-    if (redis->resolver) {
-        return NGX_OK;
-    }
 
     servers = redis->servers.elts;
 
     for (i = 0; i < redis->servers.nelts; i++) {
-        if (servers[i].url.naddrs
-            || ngx_inet_resolve_host(cf->pool, &servers[i].url) == NGX_OK)
+        url = &servers[i].url;
+
+        if (url->naddrs
+            || (redis->resolver
+                && !ngx_http_limit_sliding_is_localhost(&url->host))
+            || ngx_inet_resolve_host(cf->pool, url) == NGX_OK)
         {
             continue;
         }
 
-        if (servers[i].url.err == NULL) {
+        if (url->err == NULL) {
             /* no memory */
             return NGX_ERROR;
         }
@@ -103,11 +107,20 @@ ngx_http_limit_sliding_redis_init_servers(ngx_conf_t *cf,
                       "%s in server \"%V\" of limit_sliding_redis \"%V\", "
                       "without a \"resolver\" it is away until a reload "
                       "finds it, in %s:%ui",
-                      servers[i].url.err, &servers[i].text, &redis->name,
+                      url->err, &servers[i].text, &redis->name,
                       servers[i].file, servers[i].line);
     }
 
     return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_limit_sliding_is_localhost(ngx_str_t *host)
+{
+    return host->len == sizeof("localhost") - 1
+           && ngx_strncasecmp(host->data, (u_char *) "localhost", host->len)
+              == 0;
 }
 
 
