@@ -65,8 +65,8 @@ $(BUILD)/settings: export settings = CC='$(CC)' CXX='$(CXX)' SRC='$(NGX_SRC)' \
     OPTS=$(NGX_CONF_OPTS) DIR=$(CURDIR) REDIS=$(WITH_REDIS)
 $(BUILD)/settings: FORCE | deps
 	@mkdir -p $(@D)
-	@{ echo "$$settings"; grep -s VERSION $(NGX_SRC)/src/core/nginx.h || :; } \
-	    > $@.new
+	@{ echo "$$settings"; \
+	    grep -hs VERSION $(NGX_SRC)/src/core/{nginx,angie}.h || :; } > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 clean:  ## remove all that was built
