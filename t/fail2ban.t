@@ -46,6 +46,7 @@ http {
         location /space { limit_sliding "zone=it is"; empty_gif; }
         location /rate { limit_sliding zone=one rate=\$http_x_rate; empty_gif; }
         location /free { limit_sliding off; }
+        location /quiet { limit_sliding off; log_not_found off; }
         location /dry { limit_sliding_dry_run on; empty_gif; }
         location /delay { limit_sliding zone=queue dry_run; empty_gif; }
         location /full {
@@ -157,7 +158,8 @@ is found(), '', 'nobody, of those whom no limit has rejected';
 
 my $forged = 'limiting requests, excess: 1.000 by zone "one"'
     . ', client: 198.51.100.1, server: x';
-my $line = "2030/01/01 00:00:00 [error] 1#1: *1 $forged";
+my $line = POSIX::strftime('%Y/%m/%d %H:%M:%S', localtime)
+    . " [error] 1#1: *1 $forged";
 my $compact = $line =~ tr/ /+/r;
 
 my @texts = ($forged, $line, ", client: 198.51.100.1, ", "a\r $line",
@@ -173,10 +175,13 @@ for my $text (@texts) {
         }
     }
 }
+
+# Where no limit rejects, NGINX itself writes the decoded path of a file that is
+# not there: not under /quiet, as the documentation has it.
 my @uris = map { s/([\x00-\x20"])/sprintf '%%%02x', ord $1/ger } @texts;
-for my $uri (@uris, $compact, map { s/ /\t/gr } @texts) {
+for my $uri (map { s/#/%23/gr } @uris, $compact, map { s/ /\t/gr } @texts) {
     for my $path ("/$uri?key=192.0.2.1", "/gif/$uri?key=192.0.2.1",
-        "/free/$uri", "/gif?key=192.0.2.1&$uri",
+        "/quiet/$uri", "/gif?key=192.0.2.1&$uri",
         "/gif?key=192.0.2.1 HTTP/1.1, $uri")
     {
         $nginx->get($path, headers => ['X-Real-IP: 192.0.2.4']);
