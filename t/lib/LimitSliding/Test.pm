@@ -143,11 +143,18 @@ sub workers($self) {
         $self->children;
 }
 
-# Pids of all the master's children.
+# Pids of all the master's children. The kernel's list leaves out living ones
+# while another child exits, so a child that was seen once counts until its own
+# entry in /proc says that it is gone.
 sub children($self) {
     my $pid = $self->{master} // return;
     open my $file, '<', "/proc/$pid/task/$pid/children" or return;
-    return split ' ', <$file> // '';
+
+    my %seen = map { $_ => 1 } split(' ', <$file> // ''),
+        @{ $self->{children} // [] };
+    my @children = grep { _parent($_) == $pid } sort { $a <=> $b } keys %seen;
+    $self->{children} = \@children;
+    return @children;
 }
 
 sub master($self) {
@@ -233,6 +240,12 @@ sub _reap($self) {
     $self->{status} = $?;
     delete $started{ delete $self->{master} };
     return 1;
+}
+
+# 0 if there is no such process.
+sub _parent($pid) {
+    open my $file, '<', "/proc/$pid/stat" or return 0;
+    return (split ' ', (<$file> // '') =~ s/.*\) //r)[1] // 0;
 }
 
 sub _title($pid) {
