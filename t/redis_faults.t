@@ -61,13 +61,13 @@ $nginx = LimitSliding::Faults->new(server => $fake->server);
 ok defined $nginx->wait_healthy, 'through a proxy';
 $fake->forget;
 $redis->command('CONFIG', 'RESETSTAT');
-my $kills = 0;
+my ($kills, $tries) = (0, 0);
 my $statuses = $nginx->load(connections => 32,
     requests => [ map { "/big?key=killed-$_" } 1 .. 20_000 ],
     at => { map { 900 * $_ => sub {
         $kills++ % 2 ? do { $redis->kill9; $redis->start } : $fake->reset;
-        wait_for(sub { header($nginx->get('/big?key=probe-' . $kills),
-            'X-Source') eq 'redis' }, 5);
+        wait_for(sub { header($nginx->get('/big?key=probe-' . ++$tries),
+            'X-Source') eq 'redis' });
     } } 1 .. 20 });
 is scalar grep({ ($_ // '') ne '200' } @$statuses), 0,
     'killed in a loop: no request fails';

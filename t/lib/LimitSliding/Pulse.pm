@@ -18,7 +18,8 @@ package LimitSliding::Pulse;
 #
 # Between the requests it looks where workers are asleep. A worker may sleep
 # only where it does so when it is idle, which is in epoll_wait(): all other
-# places block everybody.
+# places block everybody. All that a round takes beyond what it should is time
+# in which the machine let others run, or was slow.
 
 use v5.36;
 
@@ -29,6 +30,8 @@ use LimitSliding::Client qw(header);
 use LimitSliding::Test;
 
 my $PAUSE = 0.001;        # seconds between two rounds
+my $ROUND = 0.01;         # that a round takes at most, if nobody has to wait
+my $CLOCKS = 0.002;       # two clocks are read, and both are cut to ms
 
 my %started;              # pid => object
 
@@ -68,7 +71,12 @@ sub stop($self) {
 
     open my $file, '<', $self->{file} or die "$self->{file}: $!";
     my (%signs, @elsewhere);
+    $self->{starved} = 0;
     while (<$file>) {
+        if (/^starved (\S+)/) {
+            $self->{starved} += $1;
+            next;
+        }
         my ($worker, $time, $asleep) = /(\S+)/g;
         push @{ $signs{$worker} }, $time;
         push @elsewhere, "worker $worker in system call $asleep"
@@ -81,6 +89,20 @@ sub stop($self) {
 # When the worker gave a sign for the first time at or after this moment.
 sub next($self, $worker, $time) {
     return first { $_ >= $time } @{ $self->{signs}{$worker} };
+}
+
+# True if it should have left by then, and not after its worker gave a sign, or
+# the n-th sign.
+sub late($self, $worker, $due, $left, $n = 1) {
+    for (1 .. $n) {
+        $due = $self->next($worker, $due + $CLOCKS) // return 0;
+    }
+    return $left > $due + $CLOCKS;
+}
+
+# Seconds in which the machine did not do what it was asked to.
+sub starved($self) {
+    return $self->{starved};
 }
 
 # How many signs there were, of the worker that gave the fewest, from one moment
@@ -131,6 +153,7 @@ sub _beat($self) {
         my $pending = POSIX::SigSet->new;
         POSIX::sigpending($pending);
         $last = $pending->ismember(POSIX::SIGTERM);
+        my $start = now;
         for my $worker (keys %socket) {
             my $asleep = _asleep($worker);
             my ($is, $time) = $self->_sign($socket{$worker});
@@ -138,9 +161,11 @@ sub _beat($self) {
                 . ($asleep ne '' && $idle{$worker} ne ''
                     && $asleep ne $idle{$worker} ? " $asleep" : '') . "\n";
         }
+        sleep $PAUSE;
+        my $more = now() - $start - $ROUND;
+        $text .= "starved $more\n" if $more > 0;
         print $file $text;
         $text = '';
-        sleep $PAUSE;
     }
     close $file or die "$self->{file}: $!";
 }
