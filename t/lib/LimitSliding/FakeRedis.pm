@@ -33,6 +33,7 @@ use IO::Socket::UNIX;
 use JSON::PP;
 use POSIX qw(WNOHANG);
 use Socket qw(AF_UNIX IPPROTO_TCP PF_UNSPEC SOCK_STREAM TCP_NODELAY);
+use Time::HiRes ();
 
 use LimitSliding::Resp qw(decode);
 use LimitSliding::Test;
@@ -99,6 +100,7 @@ sub reset($self) {
 #   commands   { NAME => how many }, in capital letters
 #   decided    { key => how many times its decision was asked for }, those that
 #              Redis answered by NOSCRIPT left out
+#   replied    when the last piece of a reply had been sent, in seconds of UTC
 #   first      the first bytes of the last connection
 sub stats($self) {
     return $self->_ask('stats');
@@ -161,7 +163,11 @@ sub _serve($self) {
             for my $name (qw(client server)) {
                 my $side = $c->{$name};
                 my $fd = $side->{socket} ? fileno $side->{socket} : next;
-                _flush($side) if vec $write, $fd, 1;
+                if (vec $write, $fd, 1) {
+                    _flush($side);
+                    $self->{stats}{replied} = Time::HiRes::time()
+                        if $name eq 'client';
+                }
                 $self->_read($c, $name) if vec $read, $fd, 1;
                 last if !$self->{conns}{ $c->{id} };
             }
@@ -195,7 +201,7 @@ sub _control($self) {
 
 sub _forget($self) {
     $self->{stats} = { accepted => 0, commands => {}, decided => {},
-        first => '' };
+        first => '', replied => 0 };
 }
 
 sub _accept($self) {
