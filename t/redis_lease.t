@@ -2,7 +2,7 @@
 
 use v5.36;
 
-use List::Util qw(max sum0);
+use List::Util qw(max min);
 use Test::More;
 use Time::HiRes qw(sleep time);
 
@@ -26,14 +26,16 @@ http {
     }
     limit_sliding_redis brief {
         server $server;
-        timeout 200ms;
+        timeout 5s;
+        connect_timeout 5s;
         on_error deny;
     }
-    limit_sliding_zone \$arg_key zone=much:1m rate=100000r/m redis=shared
-        lease=auto;
-    limit_sliding_zone \$arg_key zone=little:1m rate=100r/m redis=shared
-        lease=auto;
-    limit_sliding_zone \$arg_key zone=ten:1m rate=100r/m redis=shared lease=10;
+    limit_sliding_zone \$arg_key zone=much:1m rate=100000 window=30d
+        redis=shared lease=auto;
+    limit_sliding_zone \$arg_key zone=little:1m rate=100 window=30d
+        redis=shared lease=auto;
+    limit_sliding_zone \$arg_key zone=ten:1m rate=100 window=30d redis=shared
+        lease=10;
     limit_sliding_zone \$arg_key zone=counter:1m rate=1000 window=30d
         redis=shared lease=auto;
     limit_sliding_zone \$arg_key zone=precise:1m rate=1000 window=30d
@@ -57,6 +59,8 @@ http {
     add_header X-Status    \$limit_sliding_status    always;
     add_header X-Remaining \$limit_sliding_remaining always;
     add_header X-Source    \$limit_sliding_source    always;
+    add_header X-Worker    \$pid                     always;
+    add_header X-Time      \$msec                    always;
 
     server {
         listen 127.0.0.1:%%PORT%% reuseport;
@@ -92,15 +96,52 @@ http {
 CONF
 }
 
+my $LEASE = 1;            # seconds for which units are spent without asking
+my $TRIES = 30;           # until the machine was as fast as that
+
 my @nginx = map { LimitSliding::Test->new->start(config()) } 1 .. 4;
+
+# When each of them left its worker, by NGINX's clock: what depends on time is
+# told by that, as a busy machine may make anybody late.
+sub time_of($r) {
+    return header($r, 'X-Time');
+}
+
+my ($CONNECTIONS, $PIPELINE) = (64, 4);
+my @answers;              # of the latest run(): [time, worker, status], ...
 
 # Statuses of these requests, among some of the NGINXs: { status => how many }
 sub run($n, $requests, %opt) {
     my %got;
-    $got{ $_ // 'none' }++ for @{ $nginx[0]->load(connections => 64,
-        pipeline => 4, requests => $requests,
-        beside => [ @nginx[1 .. $n - 1] ], %opt) };
+    @answers = ();
+    $got{ $_ // 'none' }++ for @{ $nginx[0]->load(requests => $requests,
+        connections => $CONNECTIONS, pipeline => $PIPELINE,
+        beside => [ @nginx[1 .. $n - 1] ],
+        each => sub ($i, $status, $head) {
+            my ($worker, $time)
+                = $head =~ /^X-Worker: (\d+)\r\nX-Time: ([\d.]+)/m;
+            push @answers, [ $time, $worker, $status ];
+        }, %opt) };
     return \%got;
+}
+
+# The windows of so many seconds in which the latest run() was answered.
+sub windows($seconds) {
+    my %windows = map { int($_->[0] / $seconds) => 1 } @answers;
+    my @windows = sort { $a <=> $b } keys %windows;
+    return @windows;
+}
+
+# Seconds for which a worker that took part in the latest run() had nothing to
+# answer, at most.
+sub pause() {
+    my (%last, @pauses);
+    for my $answer (sort { $a->[0] <=> $b->[0] } @answers) {
+        my ($time, $worker) = @$answer;
+        push @pauses, $time - ($last{$worker} // $time);
+        $last{$worker} = $time;
+    }
+    return max(@pauses);
 }
 
 sub passed($n, $path, $requests, %opt) {
@@ -113,19 +154,26 @@ sub passed($n, $path, $requests, %opt) {
 
 # A key that is driven at full speed
 
-stay_in(60, 30);
 my $calls = $redis->calls;
 my $requests = 110_000;
 my $passed = passed(2, '/much?key=a', $requests);
-cmp_ok $passed, '<=', 100_000, '100,000 a minute, two nodes: never more';
+cmp_ok $passed, '<=', 100_000, '100,000, two nodes: never more';
 cmp_ok $passed, '>=', 99_000, '... and hardly less';
 note "passed: $passed";
 $calls = $redis->calls - $calls;
-cmp_ok $calls, '<=', $requests / 200, '... by one call for 200 requests';
-note "calls: $calls";
+# A lease is for 250 ms, which on a slow machine is fewer requests; near the
+# limit it is for fewer anyway.
+my $elapsed = max(map { $_->[0] } @answers) - min(map { $_->[0] } @answers);
+cmp_ok $calls, '<=', max($requests / 200, 300 + 2 * $elapsed / 0.25),
+    '... by one call for 200 requests';
+note "calls: $calls in $elapsed s";
 
+# Units of a bucket lapse, if nobody asks for a second.
 for my $path (qw(counter precise fixed tokens)) {
-    $passed = passed(2, "/$path?key=a", 5000);
+    for my $try (1 .. $TRIES) {
+        $passed = passed(2, "/$path?key=a-$try", 5000);
+        last if $path ne 'tokens' || pause() < 0.5;
+    }
     cmp_ok $passed, '<=', 1000, "$path: never above its limit";
     cmp_ok $passed, '>=', 990, '... and hardly less';
 }
@@ -134,18 +182,21 @@ for my $path (qw(counter precise fixed tokens)) {
 # Near the limit
 
 for my $path (qw(little ten)) {
-    stay_in(60, 10);
     $passed = passed(4, "/$path?key=a", 4000);
     sleep 1.1;      # what some are left with is spent
     $passed += passed(4, "/$path?key=a", 400);
-    cmp_ok $passed, '<=', 100, "$path: 100 a minute, four nodes: never more";
+    cmp_ok $passed, '<=', 100, "$path: 100, four nodes: never more";
     cmp_ok $passed, '>=', 99, '... and hardly less';
 }
 
 
 # What clients are told
 
-my @told = map { $nginx[0]->get('/hundred?key=told') } 1 .. 5;
+my @told;
+for my $try (1 .. $TRIES) {
+    @told = map { $nginx[0]->get("/hundred?key=told-$try") } 1 .. 5;
+    last if time_of($told[-1]) - time_of($told[0]) < 0.9 * $LEASE;
+}
 is join(' ', map { header($_, 'X-Source') } @told),
     'redis lease lease lease lease', 'the source is lease';
 is join(' ', map { header($_, 'X-Remaining') } @told), '999 998 997 996 995',
@@ -176,24 +227,41 @@ is $passed, 1000 - 300, 'count_status: responses are counted';
 
 # Windows that end under load: what was taken in one is not spent in the next.
 
+# Where there was demand: in how many windows this was less than it should be.
+my ($total, %asked, %admitted, @less) = (0);
 my $window = int time;
-my $first = time;
-my $total = 0;
-while (time < $first + 4) {
+my $end = now() + 60;
+my @busy;
+do {
     $total += passed(2, '/seconds?key=a', 4000);
-}
+    for my $answer (@answers) {
+        my $second = int $answer->[0];
+        $asked{$second}++;
+        $admitted{$second} += $answer->[2] == 200;
+    }
+    @busy = grep { $asked{$_} >= 600 } keys %asked;
+} while @busy < 4 && now() < $end;
 my $windows = int(time) - $window + 1;
 cmp_ok $total, '<=', 500 * $windows, "$windows windows: never above the limit";
-cmp_ok $total, '>=', 500 * ($windows - 2) * 0.9, '... and hardly less';
+cmp_ok @busy, '>=', 4, '... of which some had more to admit';
+cmp_ok $_, '>=', 500 * 0.9, '... and hardly less' for @admitted{@busy};
 
 
 # The same with units that are left over, and known to have been good just now.
 for my $n (1, 2) {
-    my $left = left_of(3) - 0.4;
-    sleep($left < 0 ? $left + 3 : $left);
-    $nginx[$_]->get('/three?key=over') for 0, 1;
-    sleep left_of(3) + 0.005;
-    $passed = passed(2, '/three?key=over', 600);
+    my @over;
+    for my $try (1 .. $TRIES) {
+        my $left = left_of(3) - 0.4;
+        sleep($left < 0 ? $left + 3 : $left);
+        @over = map { int(time_of($nginx[$_]->get("/three?key=over-$n-$try"))
+            / 3) } 0, 1;
+        my $rest = left_of(3);
+        sleep $rest + 0.005 if $rest < 0.5;
+        $passed = passed(2, "/three?key=over-$n-$try", 600);
+        last if join(' ', @over) eq join(' ', ((windows(3))[0] - 1) x 2)
+            && windows(3) == 1;
+    }
+    is scalar windows(3), 1, "$n: all in the window after that of the leases";
     cmp_ok $passed, '<=', 300, "$n: what is left over lapses with its window";
 }
 
@@ -224,10 +292,16 @@ is $nginx[0]->statuses(4, '/hundred?key=higher'), '200 200 200 429',
 
 $passed = passed(1, '/counter?key=reload', 300);
 $nginx[0]->reload;
-$passed += passed(2, '/counter?key=reload', 3000,
+my $got = run(2, [ ('/counter?key=reload') x 3000 ],
     at => { 100 => sub { $nginx[0]->hup } });
+$passed += $got->{200};
 cmp_ok $passed, '<=', 1000, 'reloads: never above the limit';
 cmp_ok $passed, '>=', 990, '... and hardly less';
+# A worker that leaves closes connections that rest, whatever is on its way.
+my $lost = $got->{none} // 0;
+is $got->{200} + $got->{429} + $lost, 3000, '... and the rest is rejected';
+cmp_ok $lost, '<=', $CONNECTIONS * $PIPELINE,
+    '... lost: no more than was under way';
 
 
 my $late = LimitSliding::Test->new->start(
@@ -244,35 +318,54 @@ $late->finish_one;
 
 # Nodes that die take their units with them, until the next window.
 
-stay_in(3, 2);
-$window = int(time / 3);
-is $nginx[1]->get('/three?key=a')->{status}, 200, 'a node has a lease';
-kill 'KILL', $nginx[1]->master, $nginx[1]->workers;
-$nginx[1]->stop;
-$passed = 1 + passed(1, '/three?key=a', 1000);
-SKIP: {
-    skip 'the window is over', 2 if int(time / 3) != $window;
+my ($dies, @all);
+for my $try (1 .. $TRIES) {
+    $nginx[1]->start(config()) if $try > 1;
+    stay_in(3, 2.5);
+    $dies = $nginx[1]->get("/three?key=dies-$try");
+    kill 'KILL', $nginx[1]->master, $nginx[1]->workers;
+    $nginx[1]->stop;
+    $passed = 1 + passed(1, "/three?key=dies-$try", 1000);
+    @all = (int(time_of($dies) / 3), windows(3));
+
+    sleep left_of(3) + 0.01;
+    my $back = passed(1, "/three?key=dies-$try", 1000);
+    next if $all[0] != $all[-1] || windows(3) > 1;
+
+    is $dies->{status}, 200, 'a node has a lease';
     cmp_ok $passed, '<=', 300, 'it dies: never above the limit';
     cmp_ok $passed, '>=', 100, '... by those that live';
+    is $back, 300, '... all are back with the next window';
+    last;
 }
-sleep left_of(3) + 0.01;
-is passed(1, '/three?key=a', 1000), 300, '... all are back with the next window';
+is $all[-1], $all[0], '... which was not over too soon';
 
 
 # Without Redis leases are spent for a second, then the policy applies.
 
-$nginx[0]->get('/hundred?key=dead');
-$redis->stop;
-my @rest = map { $nginx[0]->get('/hundred?key=dead') } 1 .. 3;
+sub back() {
+    return wait_for(sub {
+        header($nginx[0]->get('/hundred?key=back'), 'X-Source') ne 'fallback'
+    });
+}
+
+my ($leased, @rest);
+for my $try (1 .. $TRIES) {
+    $leased = $nginx[0]->get("/hundred?key=dead-$try");
+    $redis->kill9;
+    @rest = map { $nginx[0]->get("/hundred?key=dead-$try") } 1 .. 3;
+    last if time_of($rest[-1]) - time_of($leased) < 0.9 * $LEASE;
+
+    $redis->start;
+    back() or die 'Redis does not come back';
+}
 is join(' ', map { header($_, 'X-Source') } @rest), 'lease lease lease',
     'Redis is gone: what was leased is spent';
-sleep 1.1;
-is header($nginx[0]->get('/hundred?key=dead'), 'X-Source'), 'fallback',
+sleep $LEASE + 0.1;
+is header($nginx[0]->get('/hundred?key=dead-1'), 'X-Source'), 'fallback',
     '... for a second';
 $redis->start;
-ok wait_for(sub {
-    header($nginx[0]->get('/hundred?key=back'), 'X-Source') ne 'fallback'
-}), '... until it is back';
+ok back(), '... until it is back';
 
 $_->finish_one for @nginx[2, 3];
 $nginx[0]->finish;

@@ -266,6 +266,7 @@ is join(', ', map { "$_->{seconds} s" } grep {
     $pulse->late($_->{worker}, $_->{replied}, $_->{left}, 2)
 } @took), '', '... and no later';
 
+$fake->mode('pass');
 ok defined $nginx->wait_healthy, 'slower than the timeout';
 $fake->mode('delay', 5);
 $pulse = LimitSliding::Pulse->new($nginx)->start;
