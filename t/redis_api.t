@@ -35,8 +35,8 @@ http {
     }
     limit_sliding_redis impatient {
         server ${\ $redis->server};
-        timeout 100ms;
-        connect_timeout 100ms;
+        timeout 500ms;
+        connect_timeout 500ms;
         key_format plain;
         key_prefix "p:";
         password secret-word;
@@ -258,22 +258,27 @@ ok wait_for(sub { key('plain', 'a')->{http} == 200 }), 'Redis answers again';
 is all()->{redis}{impatient}{breaker}, 'closed', '... the breaker is closed';
 is key('plain', 'a')->{limit}, 120, '... and keys are as they were';
 
-# clients that leave while it does what they have ordered
+# clients that leave while it does what they have ordered: it looks, deletes and
+# looks again
 is ask('slow', 'a', 5), '200 200 200 200 429', 'a slow Redis';
-$fake->mode('delay', 0.1);
-for my $seconds (0.05, 0.15, 0.25) {
+$fake->mode('delay', 0.3);
+for my $until ([ EVALSHA => 1 ], [ DEL => 1 ], [ EVALSHA => 2 ]) {
+    my ($command, $n) = @$until;
+    $fake->forget;
     my $socket = $nginx->send_request('/limits/zones/slow/key?key=a',
         method => 'DELETE');
-    sleep $seconds;
+    ok wait_for(sub { ($fake->stats->{commands}{$command} // 0) >= $n }),
+        "... $command $n";
     close $socket;
+    wait_for(sub { !$fake->stats->{pending} });
 }
-sleep 0.3;
 $fake->mode('pass');
 is state_of(key('slow', 'a')), '0 4 4', '... it is done all the same';
-$fake->mode('delay', 0.1);
+$fake->mode('delay', 1);
+$fake->forget;
 my $socket = $nginx->send_request('/limits/zones/slow/key?key=a&rate=9',
     method => 'PUT');
-sleep 0.15;
+wait_for(sub { $fake->stats->{commands}{SET} }) or die 'nothing is set';
 $fake->reset;
 is $nginx->read_response($socket)->{status}, 502,
     'a connection that breaks meanwhile: who knows';

@@ -3,10 +3,12 @@
 
 use v5.36;
 
+use List::Util qw(sum0);
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
 
 use LimitSliding::Faults;
+use LimitSliding::Pulse;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -106,30 +108,48 @@ $nginx->finish_one(allow => [ qr/\[emerg\].*nonsense/ ]);
 $nginx = LimitSliding::Faults->new(server => $redis->server, timeout => 10);
 ok defined $nginx->wait_healthy, 'a patient NGINX';
 
-sub descriptors() {
-    my $n = 0;
-    for my $pid ($nginx->workers) {
-        $n += () = glob "/proc/$pid/fd/*";
-    }
-    return $n;
+# How many of these ports of clients the workers are connected to.
+sub held(@ports) {
+    my %is = map { $_ => 1 } $nginx->accepted;
+    return scalar grep { $is{$_} } @ports;
 }
 
-sleep 0.2;                        # what is just closing shall not be counted
-my $before = descriptors();
+sub ports(@sockets) {
+    return map { $_->sockport } @sockets;
+}
+
+# How many bytes Redis was sent and has not read.
+sub unread() {
+    my $hex = sprintf '%04X', $redis->port;
+    open my $file, '<', '/proc/net/tcp' or die "/proc/net/tcp: $!";
+    readline $file;           # the head of the table
+    return sum0(map {
+        my ($local, $queues) = (split)[1, 4];
+        $local =~ /:$hex$/ ? hex $queues =~ s/.*://r : ();
+    } <$file>);
+}
+
+# All of them are read, and Redis is asked.
+sub are_read(@sockets) {
+    my @ports = ports(@sockets);
+    my $held = wait_for(sub { held(@ports) == @ports });
+    LimitSliding::Pulse->settle($nginx);
+    return $held;
+}
+
 $redis->freeze;
 
 my @clients = map { $nginx->send_request("/local?key=gone-$_") } 1 .. 20;
 my @flood = map { $nginx->send_request("/big?key=flood-$_") } 1 .. 300;
-ok wait_for(sub { descriptors() >= $before + 320 }, 5), 'clients wait';
-sleep 0.3;                        # they are read, and Redis is asked
+ok are_read(@clients, @flood), 'clients wait';
 
+my @ports = ports(@clients, @flood);
 for (@clients, @flood) {          # by RST
     setsockopt $_, SOL_SOCKET, SO_LINGER, pack 'ii', 1, 0;
     close $_;
 }
-ok wait_for(sub { descriptors() <= $before }, 5),
-    'they are gone, and nobody waits for them'
-    or diag descriptors() . " of $before";
+ok wait_for(sub { !held(@ports) }),
+    'they are gone, and nobody waits for them' or diag held(@ports);
 
 my $free = $nginx->get('/free');
 is $free->{status}, 200, 'others are served';
@@ -142,9 +162,11 @@ is "@left", join(' ', (3) x 20), 'what they asked for is charged';
 # Every other one of many for one key
 $redis->freeze;
 @clients = map { $nginx->send_request('/big?key=same') } 1 .. 50;
-sleep 0.2;
-close $clients[$_] for grep { $_ % 2 } 0 .. $#clients;
-sleep 0.1;
+are_read(@clients) or die 'they do not come';
+my @leave = @clients[grep { $_ % 2 } 0 .. $#clients];
+@ports = ports(@leave);
+close $_ for @leave;
+wait_for(sub { !held(@ports) }) or die 'they are not gone';
 $redis->thaw;
 is join(' ', map { $nginx->read_response($clients[$_])->{status} }
     grep { $_ % 2 == 0 } 0 .. $#clients), join(' ', (200) x 25),
@@ -155,7 +177,7 @@ is $answer->{remaining}, 1_000_000 - 51, '... and all are charged, once each';
 # A worker that is killed while it waits
 $redis->freeze;
 @clients = map { $nginx->send_request("/local?key=killed-$_") } 1 .. 16;
-sleep 0.2;
+are_read(@clients) or die 'they do not come';
 my ($victim) = $nginx->workers;
 $nginx->kill_worker($victim);
 ok wait_for(sub {
@@ -178,7 +200,12 @@ SKIP: {
     skip 'no nghttp', 2 if !$nginx->has_http2;
     $redis->freeze;
     my $url = 'http://127.0.0.1:' . $nginx->port(1) . '/big?key=streams';
-    system "timeout 0.5 nghttp -n -m 50 '$url' >/dev/null 2>&1";
+    my $pid = open my $pipe, '-|', 'nghttp', '-n', '-m', 50, $url
+        or die "nghttp: $!";
+    wait_for(sub { unread() }) or die 'Redis is not asked';
+    kill 'KILL', $pid;
+    close $pipe;
+    wait_for(sub { !$nginx->accepted(1) }) or die 'it does not leave';
     $redis->thaw;
     ok defined $nginx->wait_healthy, '50 streams of HTTP/2 that are cut off';
     my ($answer) = $nginx->ask('/big?key=streams');
@@ -190,7 +217,7 @@ $nginx->finish_one;
 
 # No connection is left for Redis: the policy applies, and nobody waits.
 
-$nginx = LimitSliding::Faults->new(server => $redis->server, timeout => 5,
+$nginx = LimitSliding::Faults->new(server => $redis->server, timeout => 20,
     worker_connections => 24);
 
 # True if NGINX has closed this one.
@@ -232,7 +259,7 @@ for my $socket (@held[0 .. 19]) {
     my $r = $nginx->read_response($socket);
     $first{ header($r, 'X-Worker') } //= header($r, 'X-Source');
     push @wrong, $r->{status} // 'none' if ($r->{status} // 0) != 200;
-    push @wrong, 'slow' if now() - $start > 2;
+    push @wrong, 'slow' if now() - $start > $nginx->{timeout} / 2;
 }
 is "@wrong", '', '... requests are served, and at once';
 is_deeply [ values %first ], [ qw(fallback fallback) ],

@@ -186,7 +186,7 @@ sub fault($self, $name, $inject, $heal, %opt) {
         $self->_connections_bounded($opt{port});
         $opt{during}->($answers) if $opt{during};
 
-        my $pulse = LimitSliding::Pulse->new($self)->start;
+        my $pulse = LimitSliding::Pulse->new($self, pause => 0.02)->start;
         $heal->();
         my $seconds = $self->wait_healthy;
         $pulse->stop;
@@ -294,6 +294,22 @@ sub connections_to($self, $port) {
         ($remote // '') =~ /:$hex$/ && $state =~ /^0[128]$/
             && delete $own{ $rest[5] };
     } <$file>;
+}
+
+# The clients' ports of the connections that workers have accepted on the n-th
+# port, and not closed.
+sub accepted($self, $n = 0) {
+    my $hex = sprintf '%04X', $self->port($n);
+    open my $file, '<', '/proc/net/tcp' or die "/proc/net/tcp: $!";
+    my %ports;
+    readline $file;           # the head of the table
+    while (<$file>) {
+        # those that nobody has accepted yet, or that are closed, have no inode
+        my ($local, $remote, $inode) = (split)[1, 2, 9];
+        my $port = hex $remote =~ s/.*://r;
+        $ports{$port} = 1 if $local =~ /:$hex$/ && $port && $inode;
+    }
+    return keys %ports;
 }
 
 # The most memory that a worker ever had, in bytes: { pid => bytes }

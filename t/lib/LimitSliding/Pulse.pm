@@ -29,17 +29,22 @@ use POSIX ();
 use LimitSliding::Client qw(header);
 use LimitSliding::Test;
 
-my $PAUSE = 0.001;        # seconds between two rounds
 my $ROUND = 0.01;         # that a round takes at most, if nobody has to wait
 my $CLOCKS = 0.002;       # two clocks are read, and both are cut to ms
 
 my %started;              # pid => object
 
-# Options: path (/free), port (0).
+# Options: path (/free), port (0), pause (0.001), seconds between two rounds.
 sub new($class, $nginx, %opt) {
-    return bless { path => '/free', port => 0, %opt, nginx => $nginx,
-        owner => $$, file => $nginx->dir . '/pulse-' . ++$nginx->{pulses} },
-        $class;
+    return bless { path => '/free', port => 0, pause => 0.001, %opt,
+        nginx => $nginx, owner => $$,
+        file => $nginx->dir . '/pulse-' . ++$nginx->{pulses} }, $class;
+}
+
+# Returns once the workers have read all that they had been sent on connections
+# that they had accepted.
+sub settle($class, $nginx, %opt) {
+    $class->new($nginx, %opt)->start->stop;
 }
 
 # Returns once each worker has given a sign.
@@ -161,8 +166,8 @@ sub _beat($self) {
                 . ($asleep ne '' && $idle{$worker} ne ''
                     && $asleep ne $idle{$worker} ? " $asleep" : '') . "\n";
         }
-        sleep $PAUSE;
-        my $more = now() - $start - $ROUND;
+        sleep $self->{pause};
+        my $more = now() - $start - $self->{pause} - $ROUND;
         $text .= "starved $more\n" if $more > 0;
         print $file $text;
         $text = '';
