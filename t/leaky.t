@@ -138,9 +138,9 @@ $nginx->start(config(50));
 
 my @login = (headers => [ 'Authorization: Basic dXNlcjpzZWNyZXQ=' ]);
 
-# What NGINX's clock tells of a response, in milliseconds: when its request came,
-# and when it left. What a request waits for is known by that clock alone: how
-# long the machine then took to run anybody is not NGINX's affair.
+# What NGINX's clock tells of a response, in milliseconds: when its request
+# came, and when it left. What a request waits for is known by that clock alone:
+# how long the machine then took to run anybody is not NGINX's affair.
 sub came_and_left($r) {
     my ($left, $took) = map { sprintf '%.0f', 1000 * header($r, $_) }
         qw(X-Time X-Seconds);
