@@ -129,7 +129,10 @@ sub cost_ms($path, $socket) {
     my $TIMES = 101;
     my ($worker) = $nginx->workers;
     my $us = cpu_us($worker);
-    $nginx->get($path, socket => $socket) for 1 .. $TIMES;
+    for (1 .. $TIMES) {
+        my $status = $nginx->get($path, socket => $socket)->{status};
+        die "GET $path failed\n" if ($status // '') ne '200';
+    }
     return (cpu_us($worker) - $us) / 1000 / $TIMES;
 }
 

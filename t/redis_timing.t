@@ -144,6 +144,9 @@ while ($waited < 5 && now() < $start + 60) {
     $waited++ if waited(ask_on($one));
 }
 is $waited, 5, '... one of them waits five times';
+# A request may be told a moment before the call itself has failed.
+ok wait_for(sub { $nginx->redis('allow')->{breaker} eq 'open' }),
+    '... which opens the breaker';
 my @others = map { ask_on($other)->{seconds} } 1 .. 5;
 is scalar(grep { $_ > $CLOCKS } @others), 0,
     'the other worker has learnt of the first one\'s failures';

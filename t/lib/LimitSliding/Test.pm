@@ -409,6 +409,7 @@ sub _http_globals($self) {
         "root $self->{dir}/html;",
         'access_log off;',
         'keepalive_requests 10000000;',
+        'keepalive_timeout 1h;',
         _hash_size(),
         map { "${_}_temp_path $self->{dir}/temp/$_;" }
             qw(client_body proxy fastcgi uwsgi scgi);
