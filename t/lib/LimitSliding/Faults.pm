@@ -209,7 +209,7 @@ sub exact($self, $key) {
         my %got;
         for my $try (1 .. $TRIES) {
             my $fallback = 0;
-            my $of = $try == 1 ? $key : "$key-$try";
+            my $of = $try == 1 ? $key : "$key-again-$try";
             my $statuses = $self->load(connections => 8,
                 requests => [ ("/$policy?key=$of") x 40 ],
                 each => sub ($i, $status, $head) {
