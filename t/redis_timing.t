@@ -22,7 +22,7 @@ my $fake = LimitSliding::FakeRedis->new($redis)->start;
 
 # Limits of time are not what this one is for.
 my $patient = LimitSliding::Faults->new(server => $fake->server,
-    timeout => 20);
+    timeout => 60);
 my $nginx = LimitSliding::Faults->new(server => $redis->server,
     timeout => $TIMEOUT, connect_timeout => 0.2);
 *median = \&LimitSliding::Faults::median;
