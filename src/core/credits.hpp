@@ -71,23 +71,26 @@ public:
             return;
         }
 
-        Copy copy = table(number / length_)
-                        .obtain(RingStep(store_.now, length_), store_.may_evict,
-                                kState, &refused_ms);
-
-        if (copy.kind == Copy::none) {
-            return;
-        }
-
-        Ring ring(copy, length_);
-
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = table(number / length_)
+                            .obtain(RingStep(store_.now, length_),
+                                    store_.may_evict, kState, &refused_ms);
+
+            if (copy.kind == Copy::none) {
+                return;
+            }
+
+            /*
+             * While there is nothing in it, others may take the slot: what was
+             * read is to be replaced only if it was ours after that.
+             */
+            Ring ring(copy, length_);
             Event seen = ring.load(number);
             Event next = ring.is_own(seen)
                              ? seen.with_total(seen.total() + given)
                              : ring.make(0, number * grain_, given);
 
-            if (ring.replace(number, seen, next)) {
+            if (copy.is_same() && ring.replace(number, seen, next)) {
                 return;
             }
         }

@@ -21,6 +21,7 @@ typedef struct scene_s {
     size_t bytes;
     void (*begin)(struct scene_s *scene);
     void (*work)(struct scene_s *scene); /* what is stopped */
+    uint64_t start_ms; /* after NOW_MS */
     uint64_t later_ms; /* than what was before is the work */
     unsigned others; /* requests while it stands still, each a ms later */
     unsigned other_keys; /* that come then, too, once each */
@@ -144,6 +145,17 @@ static void begin_idle(scene_t *scene)
     scene->admitted = 0;
 }
 
+/* What is given back is a closed event's: others came since. */
+static void begin_charged_before(scene_t *scene)
+{
+    scene->claim
+        = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1,
+                  scene->now_ms);
+    assert_int_equal(scene->claim.outcome, LIMIT_SLIDING_ADMITTED);
+    scene->now_ms++;
+    admit(scene, 3, 1);
+}
+
 static void begin_charged(scene_t *scene)
 {
     begin_known(scene);
@@ -179,7 +191,7 @@ static void begin(scene_t *scene)
     scene->policy.algorithm = scene->algorithm;
     scene->zone = limit_sliding_zone_init(memory, scene->bytes, &scene->policy,
                                           0, test_secret);
-    scene->now_ms = NOW_MS;
+    scene->now_ms = NOW_MS + scene->start_ms;
     scene->admitted = 0;
     scene->limit = scene->limit != 0 ? scene->limit : TIMES_MAX;
     scene->claim
@@ -524,6 +536,17 @@ static void test_stall_while_other_keys_come(void **state)
         scene.begin = begin_long;
         check_stalls(scene, check_other_keys);
         scene.begin = begin_longer;
+        check_stalls(scene, check_other_keys);
+    }
+
+    scene.pause_ms = 0;
+    scene.begin = begin_charged_before;
+    scene.work = work_release;
+
+    /* a credit's place in its slot depends on the time */
+
+    for (unsigned i = 0; i < RING_LENGTH; i++) {
+        scene.start_ms = i * MINUTE_MS / 64;
         check_stalls(scene, check_other_keys);
     }
 }
