@@ -310,9 +310,8 @@ public:
             return kLost;
         }
 
-        advance();
-
-        return kRecorded;
+        /* a slot that was over may have been given up before: then it is not */
+        return advance() || copy_.is_kept() ? kRecorded : kLost;
     }
 
 private:

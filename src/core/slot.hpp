@@ -145,6 +145,15 @@ struct Copy {
     /* Is the state still as seen? */
     bool is_same() const { return slot->state.load() == state; }
 
+    /* Is it still the same key's, whatever its state is now? */
+    bool is_kept() const
+    {
+        uint64_t now = slot->state.load();
+
+        return (now ^ state) >> kStateBits == 0
+               && (now & kStateMask) != kDead;
+    }
+
     /* Replaces the state, in the tag's generation, if it is still as seen. */
     bool store(uint64_t next)
     {

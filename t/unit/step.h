@@ -136,6 +136,58 @@ static void step_end(void)
         step_protect(PROT_READ | PROT_WRITE);                                 \
     } while (0)
 
+static struct {
+    void *seen;     /* the memory after the last change */
+    unsigned still; /* changes to make */
+    sigjmp_buf dead;
+} step_other;
+
+static void step_count_change(void)
+{
+    if (memcmp(step_other.seen, step.memory, step.bytes) != 0) {
+        memcpy(step_other.seen, step.memory, step.bytes);
+
+        if (--step_other.still == 0) {
+            siglongjmp(step_other.dead, 1);
+        }
+    }
+}
+
+/*
+ * While something stands still: another does `work`, and dies when it has made
+ * so many changes.  Returns whether it came so far.
+ */
+static int step_other_dies(void (*work)(void), unsigned changes)
+{
+    unsigned accesses = step.accesses;
+    unsigned stop_at = step.stop_at;
+    volatile int is_dead = 1;
+    sigset_t none, old;
+
+    step_other.still = changes;
+    step_other.seen = malloc(step.bytes);
+    assert_non_null(step_other.seen);
+    memcpy(step_other.seen, step.memory, step.bytes);
+    step.after = step_count_change;
+    step.stop_at = 0;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, &old);
+
+    if (sigsetjmp(step_other.dead, 0) == 0) {
+        STEP_THROUGH(work());
+        is_dead = 0;
+    }
+
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    step_protect(PROT_READ | PROT_WRITE);
+    free(step_other.seen);
+    step.after = NULL;
+    step.accesses = accesses;
+    step.stop_at = stop_at;
+
+    return is_dead;
+}
+
 #endif
 
 #endif

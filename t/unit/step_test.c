@@ -43,6 +43,8 @@ static struct {
     scene_t *scene;
     uint8_t *memory;  /* the zone after the last one */
     unsigned deaths;  /* after which the zone was another */
+    unsigned die_at; /* another's change */
+    int is_whole;    /* was it done before? */
     unsigned wrong;
     unsigned wrong_at;
     unsigned wrong_rest;
@@ -551,6 +553,66 @@ static void test_stall_while_other_keys_come(void **state)
     }
 }
 
+static void come(void)
+{
+    scene_t *scene = run.scene;
+
+    admits(scene->zone, &scene->policy, other_key(0), scene->limit, 1,
+           scene->now_ms);
+}
+
+static void come_and_die(void)
+{
+    run.is_whole |= !step_other_dies(come, run.die_at);
+}
+
+/* Another key's worker dies after each of its changes, while ours stands. */
+static void check_stalls_and_deaths(scene_t scene)
+{
+    scene_t start;
+
+    begin(&scene);
+    start = scene;
+
+    do {
+        step.stop_at++;
+        run.die_at = 0;
+        run.is_whole = 0;
+
+        do {
+            scene = start;
+            memcpy(scene.zone, run.memory, scene.bytes);
+
+            run.scene = &scene;
+            run.die_at++;
+            step.after = NULL;
+            step.stopped = come_and_die;
+            STEP_THROUGH(scene.work(&scene));
+            assert_int_equal(stats_of(scene.zone).evicted, 0);
+            check_record(&scene, start.now_ms);
+        } while (step.accesses >= step.stop_at && !run.is_whole);
+    } while (step.accesses >= step.stop_at);
+
+    assert_true(step.stop_at > 3);
+    end(&scene);
+}
+
+/* A slot that is over may be taken, but not once it is used again. */
+static void test_stall_while_own_slot_is_taken(void **state)
+{
+    scene_t scene = {.algorithm = LIMIT_SLIDING_LOG,
+                     .bytes = RING_PAIR_BYTES,
+                     .work = work_acquire,
+                     .later_ms = 1};
+
+    (void)state;
+
+    scene.begin = begin_new;
+    check_stalls_and_deaths(scene);
+    scene.begin = begin_over;
+    check_stalls_and_deaths(scene);
+}
+
 #endif
 
 int main(void)
@@ -563,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_stall_of_a_word),
         cmocka_unit_test(test_stall_of_a_log),
         cmocka_unit_test(test_stall_while_other_keys_come),
+        cmocka_unit_test(test_stall_while_own_slot_is_taken),
     };
 
     return cmocka_run_group_tests_name("step", tests, NULL, NULL);
