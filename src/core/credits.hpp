@@ -42,14 +42,19 @@ public:
     {
     }
 
-    /* Units x w that are to be subtracted from what is used now. */
+    /*
+     * Units x w that are to be subtracted from what is used now.  So many as
+     * would make totals of events wrap within a window are not subtracted:
+     * several may give back at once, so that only who admits can tell.
+     */
     uint64_t used() const
     {
         const Clock &now = store_.now;
-
-        return sum([&](uint64_t tick) {
+        uint64_t given = sum([&](uint64_t tick) {
             return tick + now.span > now.tick ? now.window_ms : now.weight;
         });
+
+        return std::min(given, kMax * now.window_ms);
     }
 
     /* Units of all parts that begin later than a tick. */
@@ -58,18 +63,11 @@ public:
         return sum([&](uint64_t begin) { return uint64_t{begin > tick}; });
     }
 
-    /*
-     * Gives back units that were admitted at a tick.  So many as would make
-     * totals of events wrap within a window are not given back.
-     */
+    /* Gives back units that were admitted at a tick. */
     void add(uint64_t tick, uint32_t given) const
     {
         uint64_t number = tick / grain_;
         uint64_t refused_ms = 0;
-
-        if (used() / store_.now.window_ms + given > kMax) {
-            return;
-        }
 
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = table(number / length_)
@@ -87,7 +85,8 @@ public:
             Ring ring(copy, length_);
             Event seen = ring.load(number);
             Event next = ring.is_own(seen)
-                             ? seen.with_total(seen.total() + given)
+                             ? seen.with_total(std::min(seen.total() + given,
+                                                        Event::kTotalMask))
                              : ring.make(0, number * grain_, given);
 
             if (copy.is_same() && ring.replace(number, seen, next)) {
@@ -99,7 +98,7 @@ public:
 private:
     static constexpr uint64_t kParts = 64;
 
-    /* Totals must not wrap: a limit is used, and as much was given back. */
+    /* Totals do not wrap if a limit is used, and as much was given back. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
     static_assert(LIMIT_SLIDING_LIMIT_MAX + kMax <= Event::kTotalMask,

@@ -218,14 +218,15 @@ private:
 
     /*
      * Are all units but the newest `room` over?  Mostly a log tells it by one
-     * event, as most are of one unit.  That must be recent: totals wrap.
+     * event, as most are of one unit.  That must be recent, and nothing have
+     * been given back: totals wrap.
      */
     bool is_over_before(uint32_t room)
     {
         const Clock &clock = events_.clock();
         uint64_t count = events_.count();
 
-        if (!clock.is_log || count <= room) {
+        if (!clock.is_log || count <= room || events_.has_credits()) {
             return false;
         }
 

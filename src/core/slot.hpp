@@ -150,8 +150,7 @@ struct Copy {
     {
         uint64_t now = slot->state.load();
 
-        return (now ^ state) >> kStateBits == 0
-               && (now & kStateMask) != kDead;
+        return (now ^ state) >> kStateBits == 0 && (now & kStateMask) != kDead;
     }
 
     /* Replaces the state, in the tag's generation, if it is still as seen. */

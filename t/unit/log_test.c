@@ -114,6 +114,40 @@ static void test_refund_of_older_events(void **state)
     }
 }
 
+/*
+ * With what was given back, a key uses more in two windows than totals hold.
+ * A search for room must not take a total that has wrapped for little.
+ */
+static void test_refunds_until_totals_wrap(void **state)
+{
+    limit_sliding_policy_t policy = log_of(SECOND_MS);
+    limit_sliding_zone_t *zone = make_zone_for(&policy, ZONE_BYTES);
+    const uint32_t costs[] = {1, 3000000, 1, 3000000, 1};
+    const uint32_t last = (1u << 23) - 6000000 - 2;
+    limit_sliding_claim_t claims[LENGTH(costs)];
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(costs); i++) {
+        claims[i]
+            = acquire(zone, &policy, KEY, LIMIT_MAX, costs[i], NOW_MS + i);
+        assert_int_equal(claims[i].outcome, LIMIT_SLIDING_ADMITTED);
+
+        if (i == 2) {
+            limit_sliding_release(&claims[1], 1, NOW_MS + i);
+        }
+    }
+
+    assert_true(admits(zone, &policy, KEY, LIMIT_MAX, last, NOW_MS + 1005));
+
+    for (uint32_t room = 0; room < 10; room++) {
+        assert_false(admits(zone, &policy, KEY, LIMIT_MAX, LIMIT_MAX - room,
+                            NOW_MS + 1006));
+    }
+
+    free(zone);
+}
+
 #define REQUESTS 3000
 #define OPEN_MAX 40
 
@@ -323,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund_after_forget),
         cmocka_unit_test(test_refund_of_older_events),
+        cmocka_unit_test(test_refunds_until_totals_wrap),
         cmocka_unit_test(test_refunds_are_exact),
         cmocka_unit_test(test_overfull_zone),
         cmocka_unit_test(test_damage),

@@ -142,7 +142,7 @@ static struct {
     sigjmp_buf dead;
 } step_other;
 
-static void step_count_change(void)
+static inline void step_count_change(void)
 {
     if (memcmp(step_other.seen, step.memory, step.bytes) != 0) {
         memcpy(step_other.seen, step.memory, step.bytes);
@@ -157,7 +157,7 @@ static void step_count_change(void)
  * While something stands still: another does `work`, and dies when it has made
  * so many changes.  Returns whether it came so far.
  */
-static int step_other_dies(void (*work)(void), unsigned changes)
+static inline int step_other_dies(void (*work)(void), unsigned changes)
 {
     unsigned accesses = step.accesses;
     unsigned stop_at = step.stop_at;
