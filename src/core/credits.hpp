@@ -33,6 +33,8 @@ namespace limit_sliding {
  * An object is the credits of one key at one moment.
  */
 class Credits {
+    static constexpr uint64_t kParts = 64;
+
 public:
     /* `hash` is Events::credits_hash(), `store.now` the key's clock. */
     Credits(const EventStore &store, uint64_t hash)
@@ -50,18 +52,53 @@ public:
     uint64_t used() const
     {
         const Clock &now = store_.now;
-        uint64_t given = sum([&](uint64_t tick) {
-            return tick + now.span > now.tick ? now.window_ms : now.weight;
+        uint64_t given = 0;
+
+        visit([&](uint64_t begin, uint64_t units) {
+            bool is_whole = begin + now.span > now.tick;
+
+            given += units * (is_whole ? now.window_ms : now.weight);
         });
 
         return std::min(given, kMax * now.window_ms);
     }
 
-    /* Units of all parts that begin later than a tick. */
-    uint64_t units_after(uint64_t tick) const
-    {
-        return sum([&](uint64_t begin) { return uint64_t{begin > tick}; });
-    }
+    /* All parts, as they were read at once. */
+    class Parts {
+    public:
+        explicit Parts(const Credits &credits) : parts_{}
+        {
+            credits.visit([this](uint64_t begin, uint64_t given) {
+                parts_[count_++] = {begin, given};
+            });
+        }
+
+        /* Units of all that begin later than a tick. */
+        uint64_t after(uint64_t tick) const
+        {
+            uint64_t total = 0;
+
+            for (unsigned i = count_; i > 0 && begin(i - 1) > tick; i--) {
+                total += parts_[i - 1].given;
+            }
+
+            return total;
+        }
+
+        /* From the oldest on. */
+        unsigned count() const { return count_; }
+        uint64_t begin(unsigned i) const { return parts_[i].begin; }
+
+    private:
+        struct Part {
+            uint64_t begin;
+            uint64_t given;
+        };
+
+        /* at either end of a window may be a fraction of one */
+        Part parts_[kParts + 2];
+        unsigned count_ = 0;
+    };
 
     /* Gives back units that were admitted at a tick. */
     void add(uint64_t tick, uint32_t given) const
@@ -96,8 +133,6 @@ public:
     }
 
 private:
-    static constexpr uint64_t kParts = 64;
-
     /* Totals do not wrap if a limit is used, and as much was given back. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
@@ -115,14 +150,13 @@ private:
                                 store_.counts, hash, store_.now.epoch());
     }
 
-    /* The sum of units x weight(tick) of all parts that are not over. */
-    template <class Weight>
-    uint64_t sum(const Weight &weight) const
+    /* Calls visit(begin, units) for all parts that are not over, in order. */
+    template <class Visit>
+    void visit(const Visit &visit_part) const
     {
         const Clock &now = store_.now;
         uint64_t last = now.tick / grain_;
         uint64_t first = (now.tick - std::min(now.tick, now.span)) / grain_;
-        uint64_t total = 0;
 
         for (uint64_t slot = first / length_; slot <= last / length_; slot++) {
             Copy copy = table(slot).look();
@@ -138,12 +172,10 @@ private:
                 Event part = ring.load(i);
 
                 if (ring.is_own(part) && !now.is_over(i * grain_)) {
-                    total += part.total() * weight(i * grain_);
+                    visit_part(i * grain_, part.total());
                 }
             }
         }
-
-        return total;
     }
 
     EventStore store_;

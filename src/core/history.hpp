@@ -280,12 +280,6 @@ private:
         return credits.used();
     }
 
-    [[gnu::noinline]] static uint64_t credited_after(Credits credits,
-                                                     uint64_t tick)
-    {
-        return credits.units_after(tick);
-    }
-
     /* False: it has changed meanwhile, the caller looks again. */
     bool refund_open(uint64_t mark, uint32_t cost)
     {
@@ -348,41 +342,81 @@ private:
     }
 
     /*
-     * Milliseconds until used <= room, less than now.  What remains when the
-     * first event after which `room` units or less came begins to be forgotten
-     * is `after` + its own; it has to lose what is too much.
+     * Milliseconds until used <= room, less than now, from when on it stays so
+     * if nothing is admitted.
      */
     uint64_t wait_ms(uint64_t room)
     {
+        if (events_.has_credits()) {
+            return wait_with_credits_ms(room);
+        }
+
+        return wait_ms(room, 0, [](uint64_t) { return uint64_t{0}; });
+    }
+
+    [[gnu::noinline]] uint64_t wait_with_credits_ms(uint64_t room)
+    {
+        Credits::Parts parts(credits());
+
+        return wait_ms(room, last_rise(parts, room),
+                       [&](uint64_t tick) { return parts.after(tick); });
+    }
+
+    /*
+     * A credit of a log ends when its part's first tick leaves the window, and
+     * what is used rises then, until the events of that part leave as well.
+     * The tick of the last such part at whose end used > room; 0 if none.
+     */
+    uint64_t last_rise(const Credits::Parts &parts, uint64_t room)
+    {
+        for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
+            uint64_t begin = parts.begin(i - 1);
+            uint64_t position = events_.first(
+                [&](Event event) { return events_.tick_of(event) > begin; });
+
+            if (position == events_.count()) {
+                continue;
+            }
+
+            uint64_t sum = events_.own_units(position)
+                           + units(events_.at(position).total(),
+                                   events_.newest().total());
+
+            if (sum > room + parts.after(begin)) {
+                return begin;
+            }
+        }
+
+        return 0;
+    }
+
+    /*
+     * What remains when the first event after which `room` units or less came
+     * begins to be forgotten is `after` + its own; it has to lose what is too
+     * much.  given(tick) is what was given back of later ones than that.
+     */
+    template <class Given>
+    uint64_t wait_ms(uint64_t room, uint64_t from, const Given &given)
+    {
         const Clock &clock = events_.clock();
         uint64_t total = events_.newest().total();
-        bool has_credits = events_.has_credits();
 
         auto after = [&](Event event) {
             uint64_t sum = units(event.total(), total);
-            uint64_t given
-                = has_credits
-                      ? credited_after(credits(), events_.tick_of(event))
-                      : 0;
 
-            return sum - std::min(sum, given);
+            return sum - std::min(sum, given(events_.tick_of(event)));
         };
 
         uint64_t position = events_.first([&](Event event) {
-            return !clock.is_over(events_.tick_of(event))
-                   && after(event) <= room;
+            uint64_t tick = events_.tick_of(event);
+
+            return tick >= from && !clock.is_over(tick) && after(event) <= room;
         });
         Event event = events_.at(position);
         uint64_t then = events_.tick_of(event);
         uint64_t own = events_.own_units(position);
 
-        if (has_credits) {
-            uint64_t later = credited_after(credits(), then);
-            uint64_t given
-                = std::max(credited_after(credits(), then - 1), later) - later;
-
-            own -= std::min(own, given);
-        }
+        own -= std::min(own, given(then - 1) - given(then));
 
         uint64_t rest = after(event) + own;
         uint64_t lost = clock.window_ms;

@@ -170,6 +170,24 @@ static uint64_t counted(const request_t *requests, size_t n, uint64_t window_ms,
     return sum;
 }
 
+/* When a rejected request may come again, it is admitted, and stays so. */
+static void check_retry(const limit_sliding_claim_t *rejected, uint64_t now_ms)
+{
+    uint64_t window_ms = rejected->policy->window_ms;
+    limit_sliding_claim_t claim = *rejected;
+    limit_sliding_verdict_t verdict;
+
+    limit_sliding_claim_describe(rejected, now_ms, &verdict);
+    claim.look = 1;
+
+    for (uint64_t i = 0; i < 50; i++) {
+        limit_sliding_acquire(&claim, 1,
+                              now_ms + verdict.retry_after_ms
+                                  + i * (1 + window_ms / 1000));
+        assert_int_equal(claim.outcome, LIMIT_SLIDING_ADMITTED);
+    }
+}
+
 /*
  * Requests come at random times, and many are given back a little later.  A log
  * never admits more than the limit of what was not given back, and rejects no
@@ -227,6 +245,8 @@ static void test_refunds_are_exact(void **state)
                 n++;
                 continue;
             }
+
+            check_retry(&claim, now_ms);
 
             /* at most what is still counted though it was given back */
 
