@@ -474,7 +474,20 @@ private:
                         .obtain(RingStep(store_.now, length(), events),
                                 store_.may_evict, kPageState, refused_ms);
 
-        return copy.kind != Copy::none;
+        if (copy.kind == Copy::none) {
+            return false;
+        }
+
+        if (Ring(copy, length()).is_filled(place, events[place])) {
+            return true;
+        }
+
+        /* that of a former history of the same name, unless we are too late */
+        if (is_same()) {
+            copy.store(Copy::kDead);
+        }
+
+        return false;
     }
 
     EventStore store_;

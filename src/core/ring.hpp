@@ -124,15 +124,26 @@ public:
     /* Makes a tentative copy a page of these events, one for each place. */
     void fill(const Copy &copy, const Event *events) const
     {
-        constexpr uint64_t kBits
-            = (1ULL << (kTickBits + Event::kTotalBits)) - 1;
+        write(copy, [&](unsigned i) { return in_page(events[i]); });
+    }
 
-        write(copy, [&](unsigned i) {
-            return (events[i].word & kBits) | Event::kValid;
-        });
+    /* Does a page have this event in that place? */
+    bool is_filled(uint64_t place, Event event) const
+    {
+        return load(place).word
+               == (generation_ << Event::kGenerationShift | in_page(event));
     }
 
 private:
+    /* An event as it is in a page, but for the generation. */
+    static uint64_t in_page(Event event)
+    {
+        constexpr uint64_t kBits
+            = (1ULL << (kTickBits + Event::kTotalBits)) - 1;
+
+        return (event.word & kBits) | Event::kValid;
+    }
+
     /*
      * Writes wanted(i) into all places of a tentative copy.  Several processes
      * may do so at once.  As soon as one of them confirms the copy, the places

@@ -274,6 +274,33 @@ static void test_refunds_are_exact(void **state)
     }
 }
 
+/* ---- a key that comes back ---- */
+
+/*
+ * A history is named by the last 25 bits of the time it began.  One of the same
+ * name has nothing of what the former one left in its pages.
+ */
+static void test_same_name(void **state)
+{
+    limit_sliding_policy_t policy = log_of(SECOND_MS);
+    limit_sliding_zone_t *zone = make_zone_for(&policy, ZONE_BYTES);
+
+    (void)state;
+
+    for (unsigned round = 0; round < 3; round++) {
+        uint64_t now_ms = NOW_MS + round * (1ull << 25);
+        unsigned admitted = 0;
+
+        for (unsigned i = 0; i < 100; i++) {
+            admitted += admits(zone, &policy, KEY, 40, 1, now_ms + i);
+        }
+
+        assert_int_equal(admitted, 40);
+    }
+
+    free(zone);
+}
+
 /* ---- a full zone ---- */
 
 /*
@@ -379,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_refund_of_older_events),
         cmocka_unit_test(test_refunds_until_totals_wrap),
         cmocka_unit_test(test_refunds_are_exact),
+        cmocka_unit_test(test_same_name),
         cmocka_unit_test(test_overfull_zone),
         cmocka_unit_test(test_damage),
     };
