@@ -108,7 +108,7 @@ public:
 
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = table(number / length_)
-                            .obtain(RingStep(store_.now, length_),
+                            .obtain(RingStep(store_.now.behind(), length_),
                                     store_.may_evict, kState, &refused_ms);
 
             if (copy.kind == Copy::none) {

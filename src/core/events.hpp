@@ -85,8 +85,8 @@ public:
             return copy;
         }
 
-        return table().obtain(RingStep(store_.now, length()), store_.may_evict,
-                              first_state(), refused_ms);
+        return table().obtain(RingStep(store_.now.behind(), length()),
+                              store_.may_evict, first_state(), refused_ms);
     }
 
     /* Opens the key, if there is one, and has `visit` look at it whole. */
@@ -471,7 +471,7 @@ private:
         }
 
         Copy copy = table_of(hash_of(oldest / kPageEvents))
-                        .obtain(RingStep(store_.now, length(), events),
+                        .obtain(RingStep(store_.now.behind(), length(), events),
                                 store_.may_evict, kPageState, refused_ms);
 
         if (copy.kind == Copy::none) {

@@ -5,6 +5,7 @@
 #ifndef LIMIT_SLIDING_CORE_RING_STEP_HPP
 #define LIMIT_SLIDING_CORE_RING_STEP_HPP
 
+#include <algorithm>
 #include <cstdint>
 
 #include "limiter.h"
@@ -31,10 +32,30 @@ struct Clock {
         : window_ms(policy.window_ms),
           span(policy.algorithm == LIMIT_SLIDING_LOG ? policy.window_ms
                                                      : policy.precision),
-          is_log(policy.algorithm == LIMIT_SLIDING_LOG), now_ms(now),
-          tick(is_log ? now : now * span / window_ms),
-          weight(is_log ? 0 : window_ms - now * span % window_ms)
+          is_log(policy.algorithm == LIMIT_SLIDING_LOG)
     {
+        set(now);
+    }
+
+    void set(uint64_t now)
+    {
+        now_ms = now;
+        tick = is_log ? now : now * span / window_ms;
+        weight = is_log ? 0 : window_ms - now * span % window_ms;
+    }
+
+    /*
+     * As a worker may see it whose clock is behind.  For its sake nothing is
+     * taken for over before that is so by this clock.
+     */
+    Clock behind() const
+    {
+        constexpr uint64_t kBehindMs = 64;
+        Clock clock = *this;
+
+        clock.set(now_ms - std::min(now_ms, kBehindMs));
+
+        return clock;
     }
 
     /* A time that another's clock, ahead of ours, has reached. */

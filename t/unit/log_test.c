@@ -301,6 +301,48 @@ static void test_same_name(void **state)
     free(zone);
 }
 
+/* ---- clocks that differ ---- */
+
+/*
+ * A worker whose clock is a little ahead takes slots for other keys that are
+ * over for it, and not yet for a worker that is behind.
+ */
+static void test_slots_taken_by_a_clock_ahead(void **state)
+{
+    static const uint64_t ends_ms[] = {12, 25, 39};
+    const limit_sliding_policy_t policies[]
+        = {log_of(SECOND_MS), parts_of(SECOND_MS, 10)};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(policies) * LENGTH(ends_ms); i++) {
+        const limit_sliding_policy_t *policy = &policies[i % LENGTH(policies)];
+        limit_sliding_zone_t *zone
+            = make_zone_for(policy, LIMIT_SLIDING_ZONE_ALIGN + 32 * 1024);
+        uint64_t end_ms = NOW_MS + SECOND_MS + ends_ms[i / LENGTH(policies)];
+        uint32_t left;
+
+        if (policy->algorithm != LIMIT_SLIDING_LOG) {
+            end_ms = NOW_MS + SECOND_MS + SECOND_MS / 10;
+        }
+
+        for (unsigned j = 0; j < 40; j++) {
+            assert_true(admits(zone, policy, KEY, 40, 1, NOW_MS + j));
+        }
+
+        left = remaining_of(zone, policy, KEY, 40, end_ms - 2);
+
+        for (uint64_t key = 100; key < 160; key++) {
+            assert_true(admits(zone, policy, key, 40, 1, end_ms + 1));
+        }
+
+        assert_int_equal(stats_of(zone).evicted, 0);
+        assert_int_equal(remaining_of(zone, policy, KEY, 40, end_ms - 2),
+                         left);
+        free(zone);
+    }
+}
+
 /* ---- a full zone ---- */
 
 /*
@@ -407,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_refunds_until_totals_wrap),
         cmocka_unit_test(test_refunds_are_exact),
         cmocka_unit_test(test_same_name),
+        cmocka_unit_test(test_slots_taken_by_a_clock_ahead),
         cmocka_unit_test(test_overfull_zone),
         cmocka_unit_test(test_damage),
     };

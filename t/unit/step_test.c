@@ -610,6 +610,7 @@ static void test_stall_while_own_slot_is_taken(void **state)
     scene.begin = begin_new;
     check_stalls_and_deaths(scene);
     scene.begin = begin_over;
+    scene.later_ms = SECOND_MS;
     check_stalls_and_deaths(scene);
 }
 
