@@ -85,6 +85,8 @@ public:
             }
         }
 
+        /* nobody loses so often: if nothing has changed, it is damaged */
+        events_.forget();
         add(&events_.store().counts->refused, 1);
 
         return {LIMIT_SLIDING_REFUSED, 1};

@@ -401,6 +401,34 @@ static void test_overfull_zone(void **state)
 
 /* ---- damaged memory ---- */
 
+/* Nor does a key stay refused for an older event that is missing. */
+static void test_damage_of_an_older_event(void **state)
+{
+    limit_sliding_policy_t policy = log_of(MINUTE_MS);
+    limit_sliding_zone_t *zone = make_zone_for(&policy, RING_PAIR_BYTES);
+    uint64_t *words = (uint64_t *)zone;
+    uint64_t now_ms = NOW_MS;
+
+    (void)state;
+
+    for (unsigned i = 0; i < RING_LENGTH - 1; i++) {
+        assert_true(admits(zone, &policy, KEY, 100, 1, now_ms++));
+    }
+
+    for (size_t i = 0; i < RING_PAIR_BYTES / sizeof(*words); i++) {
+        if ((words[i] & 0xfffffffff) == NOW_MS) {
+            words[i] = 0; /* the first event, by its time */
+        }
+    }
+
+    for (unsigned i = 0; i < 3; i++) {
+        admits(zone, &policy, KEY, 100, 1, now_ms++);
+    }
+
+    assert_true(admits(zone, &policy, KEY, 100, 1, now_ms));
+    free(zone);
+}
+
 /* Whatever is in the zone, every call returns, and a key begins anew. */
 static void test_damage(void **state)
 {
@@ -452,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_slots_taken_by_a_clock_ahead),
         cmocka_unit_test(test_overfull_zone),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_damage_of_an_older_event),
     };
 
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);
