@@ -73,12 +73,12 @@ public:
             });
         }
 
-        /* Units of all that begin later than a tick. */
-        uint64_t after(uint64_t tick) const
+        /* Units of all that begin at a tick or later. */
+        uint64_t since(uint64_t tick) const
         {
             uint64_t total = 0;
 
-            for (unsigned i = count_; i > 0 && begin(i - 1) > tick; i--) {
+            for (unsigned i = count_; i > 0 && begin(i - 1) >= tick; i--) {
                 total += parts_[i - 1].given;
             }
 

@@ -45,8 +45,7 @@ struct EventStore {
  */
 class Events {
 public:
-    Events(const EventStore &store, uint64_t hash)
-        : store_(store), hash_(hash), clock_(store.now)
+    Events(const EventStore &store, uint64_t hash) : store_(store), hash_(hash)
     {
     }
 
@@ -185,7 +184,7 @@ public:
      * The event of that number, below count(); not valid if it is missing.
      * The oldest one in the ring only tells the total before the next.
      */
-    Event at(uint64_t position)
+    [[gnu::always_inline]] Event at(uint64_t position)
     {
         if (position + 1 == count_) {
             return newest_;

@@ -361,7 +361,7 @@ private:
         Credits::Parts parts(credits());
 
         return wait_ms(room, last_rise(parts, room),
-                       [&](uint64_t tick) { return parts.after(tick); });
+                       [&](uint64_t tick) { return parts.since(tick); });
     }
 
     /*
@@ -384,7 +384,7 @@ private:
                            + units(events_.at(position).total(),
                                    events_.newest().total());
 
-            if (sum > room + parts.after(begin)) {
+            if (sum > room + parts.since(begin + 1)) {
                 return begin;
             }
         }
@@ -395,7 +395,7 @@ private:
     /*
      * What remains when the first event after which `room` units or less came
      * begins to be forgotten is `after` + its own; it has to lose what is too
-     * much.  given(tick) is what was given back of later ones than that.
+     * much.  given(tick) is what was given back of events of that tick or later.
      */
     template <class Given>
     uint64_t wait_ms(uint64_t room, uint64_t from, const Given &given)
@@ -406,7 +406,7 @@ private:
         auto after = [&](Event event) {
             uint64_t sum = units(event.total(), total);
 
-            return sum - std::min(sum, given(events_.tick_of(event)));
+            return sum - std::min(sum, given(events_.tick_of(event) + 1));
         };
 
         uint64_t position = events_.first([&](Event event) {
@@ -416,9 +416,9 @@ private:
         });
         Event event = events_.at(position);
         uint64_t then = events_.tick_of(event);
-        uint64_t own = events_.own_units(position);
+        uint64_t own = units(events_.total_before(position), event.total());
 
-        own -= std::min(own, given(then - 1) - given(then));
+        own -= std::min(own, given(then) - given(then + 1));
 
         uint64_t rest = after(event) + own;
         uint64_t lost = clock.window_ms;

@@ -28,6 +28,8 @@ struct Clock {
     uint64_t tick;
     uint64_t weight;
 
+    Clock() = default;
+
     Clock(const limit_sliding_policy_t &policy, uint64_t now)
         : window_ms(policy.window_ms),
           span(policy.algorithm == LIMIT_SLIDING_LOG ? policy.window_ms

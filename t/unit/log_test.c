@@ -469,9 +469,35 @@ static void test_damage(void **state)
     }
 }
 
+/* Time may begin with the first event. */
+static void test_refund_in_the_first_part(void **state)
+{
+    limit_sliding_policy_t policy = parts_of(10 * SECOND_MS, 8);
+    limit_sliding_zone_t *zone = make_zone_for(&policy, ZONE_BYTES);
+    limit_sliding_claim_t first = acquire(zone, &policy, KEY, 47, 1, 1);
+    limit_sliding_claim_t look;
+    limit_sliding_verdict_t verdict;
+
+    (void)state;
+
+    assert_true(admits(zone, &policy, KEY, 47, 8, 1));
+    assert_true(admits(zone, &policy, KEY, 47, 2, 2500));
+    limit_sliding_release(&first, 1, 2600);
+
+    look = acquire(zone, &policy, KEY, 47, 0, 2600);
+    limit_sliding_claim_describe(&look, 2600, &verdict);
+    assert_int_equal(verdict.remaining, 37);
+    assert_int_equal(
+        remaining_of(zone, &policy, KEY, 47, 2600 + verdict.reset_ms), 38);
+    assert_int_equal(
+        remaining_of(zone, &policy, KEY, 47, 2600 + verdict.reset_ms - 1), 37);
+    free(zone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refund_in_the_first_part),
         cmocka_unit_test(test_refund_after_forget),
         cmocka_unit_test(test_refund_of_older_events),
         cmocka_unit_test(test_refunds_until_totals_wrap),
