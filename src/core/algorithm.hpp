@@ -6,6 +6,7 @@
 #define LIMIT_SLIDING_CORE_ALGORITHM_HPP
 
 #include <cstdint>
+#include <type_traits>
 
 #include "bucket.hpp"
 #include "counter.hpp"
@@ -44,6 +45,23 @@ struct WordStep {
         return algorithm.admit(state, cost, next);
     }
 
+    /* For most states; false: admit() has to decide. */
+    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
+                                            bool *is_admitted) const
+    {
+        if constexpr (std::is_same_v<Algorithm, Bucket>) {
+            if (!algorithm.is_plain(state, cost)) {
+                return false;
+            }
+
+            *is_admitted = algorithm.template admit<true>(state, cost, next);
+        } else {
+            *is_admitted = algorithm.admit(state, cost, next);
+        }
+
+        return true;
+    }
+
     uint64_t used(const Copy &copy) const
     {
         return algorithm.rank(copy.bare_state());
@@ -55,6 +73,19 @@ struct WordStep {
     }
 
     bool clear(Copy *copy) const { return copy->store(0); }
+};
+
+/* The same, for a state that admit_ready() leaves to admit(). */
+template <class Algorithm>
+struct AnyWordStep : WordStep<Algorithm> {
+    using WordStep<Algorithm>::WordStep;
+
+    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
+                                            bool *is_admitted) const
+    {
+        *is_admitted = this->admit(state, next);
+        return true;
+    }
 };
 
 } // namespace limit_sliding

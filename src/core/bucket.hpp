@@ -25,16 +25,32 @@ namespace limit_sliding {
  *
  * `used` is kept multiplied by w, so that all of it is exact in integers.
  *
- * State: the time of the latest admission, in 24 to 34 bits, and `used` as of
- * then, in requests and binary fractions of them, as a floating point number:
- * shift in 6 bits, mantissa in the other 22 to 32.  Whole requests are always
- * exact, fractions as far as the mantissa goes, and rounded up beyond.
+ * State: a time in 24 to 34 bits, the class of the limit in 3, a form in 2, and
+ * in the other 33 to 23 bits `used` as of that time, in that form:
+ *
+ *     kExact    `used` itself, if there is room for it
+ *     kWhole    a whole number of requests
+ *     kLine     the number of a line, see below
+ *
+ * The class is the number of octal digits of the limit, less one.
+ *
+ * While a bucket is not empty, used + limit x time grows by whole requests and
+ * is constant between.  So this sum is rounded up, to a line: a multiple of
+ * w/2^f.  As f is the same for all states of a class, the sum stays on lines
+ * from then on, and nothing is rounded again until the bucket has been empty.
+ * The number of the line is kept less limit x time, which is known.  A request
+ * under another limit finds a line of that limit, less than a 2^f-th of a
+ * request off.
  *
  * Times are told apart over four times as long as a bucket may take to fill.
  * So a burst counts only as far as it runs off in 2^32 ms, 49 days.
  *
  * The limit may differ from one request to the next: `used` is in requests, so
- * it means the same under either.
+ * it means the same under either.  A higher limit may have admitted more than
+ * this one's bucket holds.  That excess, in whole ms that it takes to run off,
+ * is set aside: the bucket is no more than empty.  What then is admitted must
+ * not shorten the excess.  So it is recorded as of the time when the bucket was
+ * empty, had it been admitted then; what has elapsed since may run off yet.
  *
  * An object is this algorithm at one moment, under one limit.
  */
@@ -67,20 +83,28 @@ public:
 
     /*
      * How much a state constrains its key; 0: as little as none.  Keys may have
-     * limits of their own: this one is over when that is so under any.
+     * limits of their own: this one is over when that is so under any.  Else it
+     * is the share of its bucket that is used, as far as its class tells.
      */
     uint64_t rank(uint64_t state) const
     {
-        return elapsed_ms(state) >= longest_ms()
-                   ? 0
-                   : 1 + left_of(then(state), state);
+        uint64_t elapsed = elapsed_ms(state);
+
+        if (elapsed >= longest_ms()) {
+            return 0;
+        }
+
+        uint64_t pace = pace_of(state);
+        uint64_t taken = then(state);
+        uint64_t left = taken - std::min(taken, elapsed * pace);
+
+        return 1 + (has_burst() ? left : left / pace);
     }
 
-    /* What is used, x w. */
+    /* What is used, x w: no bucket is more than empty. */
     uint64_t used(uint64_t state) const
     {
-        /* a bucket is never more than empty, whatever a higher limit allowed */
-        return left_of(std::min(then(state), full()), state);
+        return std::min(level(state), full());
     }
 
     double share(uint64_t state) const
@@ -88,42 +112,62 @@ public:
         return static_cast<double>(used(state)) / static_cast<double>(full());
     }
 
+    /*
+     * Is all that admit<true>() handles: `used` itself in the state, without an
+     * excess, and room for it with the request?  So it is for most.
+     */
+    [[gnu::always_inline]] bool is_plain(uint64_t state, uint32_t cost) const
+    {
+        uint64_t value = state & value_mask();
+
+        return form_of(state) == kExact && value <= full()
+               && value + cost * window_ms_ <= value_mask();
+    }
+
+    template <bool kPlain = false>
     [[gnu::always_inline]] bool admit(uint64_t state, uint32_t cost,
                                       uint64_t *next) const
     {
-        uint64_t before = then(state);
-        uint64_t taken = left_of(std::min(before, full()), state);
-
-        if (cost > capacity() || taken > full() - cost * window_ms_) {
-            return false;
-        }
-
         if (cost == 0) {
             *next = state;
             return true;
         }
 
-        if (before > full()) {
-            taken = left_of(before, state);
+        uint64_t before = kPlain ? state & value_mask() : then(state);
+        uint64_t excess = kPlain ? 0 : excess_of(before);
+        uint64_t taken = left_of(before - excess, state);
+
+        if (cost > capacity() || taken > full() - cost * window_ms_) {
+            return false;
         }
 
-        *next = pack(state, taken + cost * window_ms_);
+        uint64_t wanted = taken + cost * window_ms_;
+
+        if (kPlain) {
+            *next = pack_value(time_now(state), class_of_limit(), wanted);
+        } else if (excess == 0) {
+            *next = pack(time_now(state), class_of_limit(), wanted);
+        } else {
+            *next = pack_with_excess(state, taken, wanted);
+        }
+
         return true;
     }
 
     uint64_t refund(uint64_t state, uint64_t, uint32_t cost) const
     {
-        uint64_t taken = left_of(then(state), state);
+        uint64_t taken = then(state);
 
-        return pack(state, taken - std::min(taken, cost * window_ms_));
+        return pack(time_of(state), class_of(state),
+                    taken - std::min(taken, cost * window_ms_));
     }
 
     /* To a request that has yet to be decided, or was rejected. */
     void describe(uint64_t state, uint32_t cost,
                   limit_sliding_verdict_t *verdict) const
     {
-        uint64_t taken = used(state);
-        uint64_t wanted = taken + cost * window_ms_;
+        uint64_t taken = level(state);
+        uint64_t wanted = std::min(taken, full()) + cost * window_ms_;
         uint64_t room = full() - std::min(taken, full());
         uint64_t fits = is_queue_ ? window_ms_ : full();
 
@@ -140,8 +184,9 @@ public:
         verdict->retry_after_ms
             = cost > capacity()                 ? LIMIT_SLIDING_NEVER
               : cost == verdict->remaining + 1u ? verdict->reset_ms
-              : wanted > full() ? wait_ms(state, wanted - full())
-                                : 0;
+              : wanted > full()
+                  ? wait_ms(state, taken + cost * window_ms_ - full())
+                  : 0;
     }
 
     /* To a request that was admitted to a queue, by the state after it. */
@@ -160,7 +205,8 @@ public:
     uint64_t delay_ms(uint64_t state, uint32_t cost) const
     {
         /* most found the queue empty, which takes little to tell */
-        if (requests_of(state) <= uint64_t{cost} << kFractionBits) {
+        if (form_of(state) == kExact
+            && (state & value_mask()) <= cost * window_ms_) {
             return 0;
         }
 
@@ -177,20 +223,25 @@ public:
 
 private:
     static constexpr unsigned kStateBits = 62;
-    static constexpr unsigned kShiftBits = 6;
+    static constexpr unsigned kFormBits = 2;
+    static constexpr unsigned kClassBits = 3;
+    static constexpr unsigned kClassDigit = 3; /* octal */
     static constexpr unsigned kTimeBitsMin = 24;
     static constexpr unsigned kTimeBitsMax = 34;
-    static constexpr unsigned kFractionBits = 32;
+    static constexpr unsigned kWholeBitsMax = 22;
 
-    static constexpr uint64_t kShiftMask = (1u << kShiftBits) - 1;
+    /* None makes a state of all ones, which is the table's. */
+    enum Form : uint64_t { kExact = 0, kWhole, kLine };
 
-    static_assert(LIMIT_SLIDING_WINDOW_MAX_MS < 1ULL << kFractionBits,
-                  "a fraction tells all of w apart");
     static_assert(LIMIT_SLIDING_WINDOW_MAX_MS <= 1ULL << (kTimeBitsMax - 2),
                   "the longest window has time to fill a bucket");
-    static_assert(LIMIT_SLIDING_LIMIT_MAX
-                      < 1u << (kStateBits - kShiftBits - kTimeBitsMax),
-                  "a mantissa holds all whole requests");
+    static_assert(LIMIT_SLIDING_LIMIT_MAX + 1 < 1u << kWholeBitsMax,
+                  "and it holds no more whole requests");
+    static_assert(kWholeBitsMax
+                      < kStateBits - kTimeBitsMax - kClassBits - kFormBits,
+                  "for which there is room, and for half ones");
+    static_assert(LIMIT_SLIDING_LIMIT_MAX >> (kClassDigit << kClassBits) == 0,
+                  "a limit has no more octal digits than there are classes");
     static_assert(LIMIT_SLIDING_LIMIT_MAX <= UINT64_MAX >> kTimeBitsMax,
                   "what runs off in the longest time fits");
 
@@ -221,35 +272,164 @@ private:
 
     uint64_t full() const { return capacity() * window_ms_; }
 
-    unsigned mantissa_bits() const
+    bool has_burst() const { return burst_ != 0 || is_queue_; }
+
+    unsigned value_bits() const
     {
-        return kStateBits - kShiftBits - time_bits_;
+        return kStateBits - kFormBits - kClassBits - time_bits_;
     }
 
-    uint64_t mantissa_mask() const { return (1ULL << mantissa_bits()) - 1; }
+    uint64_t value_mask() const { return (1ULL << value_bits()) - 1; }
     uint64_t time_mask() const { return (1ULL << time_bits_) - 1; }
+
+    uint64_t form_of(uint64_t state) const
+    {
+        return state >> value_bits() & ((1u << kFormBits) - 1);
+    }
+
+    uint64_t class_of(uint64_t state) const
+    {
+        return state >> (value_bits() + kFormBits) & ((1u << kClassBits) - 1);
+    }
 
     uint64_t time_of(uint64_t state) const
     {
-        return state >> (mantissa_bits() + kShiftBits);
+        return state >> (value_bits() + kFormBits + kClassBits);
     }
 
-    /* What was used at the state's time, in requests x 2^32. */
-    uint64_t requests_of(uint64_t state) const
+    uint64_t class_of_limit() const
     {
-        uint64_t shift = state >> mantissa_bits() & kShiftMask;
+        return (bits_of(limit_) - 1) / kClassDigit;
+    }
 
-        return (state & mantissa_mask()) << shift;
+    /* The limit under which a state was made, or the least of its class. */
+    uint64_t pace_of(uint64_t state) const
+    {
+        uint64_t limit_class = class_of(state);
+
+        return limit_class == class_of_limit()
+                   ? limit_
+                   : uint64_t{1} << (limit_class * kClassDigit);
     }
 
     /* `used` at the state's time. */
     uint64_t then(uint64_t state) const
     {
-        uint64_t requests = requests_of(state);
-        uint64_t fraction = requests & ((1ULL << kFractionBits) - 1);
+        return form_of(state) == kExact ? state & value_mask()
+                                        : large_then(state);
+    }
 
-        return (requests >> kFractionBits) * window_ms_
-               + (fraction * window_ms_ >> kFractionBits);
+    /* The f of the lines of a class: its whole requests leave so many bits. */
+    unsigned line_bits(uint64_t limit_class) const
+    {
+        uint64_t digits = (limit_class + 1) * kClassDigit;
+
+        return value_bits()
+               - (has_burst() ? bits_of(burst_ + uint64_t{is_queue_})
+                              : static_cast<unsigned>(
+                                  std::min<uint64_t>(digits, kWholeBitsMax)));
+    }
+
+    /* limit x time modulo the distance of lines, in w / 2^f of it. */
+    uint64_t phase(uint64_t time, unsigned bits) const
+    {
+        return (time * limit_ % window_ms_ << bits) % window_ms_;
+    }
+
+    /* `used` at that time, on the line of this number. */
+    uint64_t on_line(uint64_t number, uint64_t time, unsigned bits) const
+    {
+        return rounded_up((number + 1) * window_ms_ - phase(time, bits), bits);
+    }
+
+    [[gnu::noinline]] uint64_t large_then(uint64_t state) const
+    {
+        uint64_t value = state & value_mask();
+
+        return form_of(state) == kWhole
+                   ? value * window_ms_
+                   : on_line(value, time_of(state), line_bits(class_of(state)));
+    }
+
+    /*
+     * The value and its form, for what is more than there is room for.  Nothing
+     * is rounded up past a whole request: a bucket that holds n admits n.
+     */
+    [[gnu::noinline]] uint64_t large_value(uint64_t time, uint64_t limit_class,
+                                           uint64_t taken) const
+    {
+        unsigned bits = line_bits(limit_class);
+        uint64_t whole = (taken + window_ms_ - 1) / window_ms_;
+
+        /* the first line that is not below it */
+        uint64_t number
+            = (((taken - 1) << bits) + phase(time, bits)) / window_ms_;
+
+        if (number > value_mask()
+            || on_line(number, time, bits) >= whole * window_ms_) {
+            return uint64_t{kWhole} << value_bits() | whole;
+        }
+
+        return uint64_t{kLine} << value_bits() | number;
+    }
+
+    uint64_t pack(uint64_t time, uint64_t limit_class, uint64_t taken) const
+    {
+        return pack_value(time, limit_class,
+                          taken <= value_mask()
+                              ? taken
+                              : large_value(time, limit_class, taken));
+    }
+
+    /* `value` with its form. */
+    uint64_t pack_value(uint64_t time, uint64_t limit_class,
+                        uint64_t value) const
+    {
+        uint64_t head = time << kClassBits | limit_class;
+        uint64_t state = head << (value_bits() + kFormBits) | value;
+
+        return state == 0 ? 1 : state;
+    }
+
+    /* More than an empty bucket, in whole ms that it takes to run off. */
+    uint64_t excess_of(uint64_t taken) const
+    {
+        return taken <= full() ? 0 : (taken - full()) / limit_ * limit_;
+    }
+
+    /*
+     * An admission to a bucket of which `taken` is used now, and `wanted` after
+     * it, but for the excess that the state has.
+     */
+    [[gnu::noinline]] uint64_t pack_with_excess(uint64_t state, uint64_t taken,
+                                                uint64_t wanted) const
+    {
+        /* none is left where the table may have forgotten the state */
+        uint64_t rest = elapsed_ms(state) >= longest_ms()
+                            ? 0
+                            : left_of(then(state), state) - taken;
+        uint64_t excess = (rest + limit_ - 1) / limit_ * limit_;
+
+        if (excess == 0) {
+            return pack(time_now(state), class_of_limit(), wanted);
+        }
+
+        uint64_t since_ms = (full() - wanted + limit_ - 1) / limit_;
+
+        return pack((time_now(state) - since_ms) & time_mask(),
+                    std::max(class_of(state), class_of_limit()),
+                    wanted + since_ms * limit_ + excess);
+    }
+
+    /*
+     * What is left now, but for the excess.  That is set aside in whole ms, so
+     * this may be a little more than full.
+     */
+    uint64_t level(uint64_t state) const
+    {
+        uint64_t before = then(state);
+
+        return left_of(before - excess_of(before), state);
     }
 
     /* What is left now of what was used at the state's time. */
@@ -265,7 +445,7 @@ private:
     {
         uint64_t elapsed = (now_ms_ - time_of(state)) & time_mask();
 
-        return elapsed <= time_mask() / 4 * 3 ? elapsed : 0;
+        return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
     }
 
     /* How far that clock is ahead. */
@@ -276,28 +456,11 @@ private:
                    : (time_of(state) - now_ms_) & time_mask();
     }
 
-    /* A state of what is used now; `before` tells if our clock is behind. */
-    uint64_t pack(uint64_t before, uint64_t taken) const
+    /* That of a new state; the old one's if our clock is behind. */
+    uint64_t time_now(uint64_t state) const
     {
-        uint64_t time = before != 0 && elapsed_ms(before) == 0
-                            ? time_of(before)
-                            : now_ms_ & time_mask();
-        uint64_t rest = taken % window_ms_;
-        uint64_t requests
-            = ((taken / window_ms_) << kFractionBits)
-              + ((rest << kFractionBits) + window_ms_ - 1) / window_ms_;
-        unsigned bits = bits_of(requests);
-        unsigned shift = bits > mantissa_bits() ? bits - mantissa_bits() : 0;
-        uint64_t mantissa = rounded_up(requests, shift);
-
-        if (mantissa > mantissa_mask()) {
-            mantissa = rounded_up(requests, ++shift);
-        }
-
-        uint64_t state
-            = (time << kShiftBits | shift) << mantissa_bits() | mantissa;
-
-        return state == 0 ? 1 : state;
+        return state != 0 && elapsed_ms(state) == 0 ? time_of(state)
+                                                    : now_ms_ & time_mask();
     }
 
     static uint64_t rounded_up(uint64_t n, unsigned shift)

@@ -3,6 +3,7 @@
  */
 
 #include <algorithm>
+#include <type_traits>
 
 #include "algorithm.hpp"
 #include "history.hpp"
@@ -10,6 +11,7 @@
 #include "table.hpp"
 #include "zone.hpp"
 
+using limit_sliding::AnyWordStep;
 using limit_sliding::Bucket;
 using limit_sliding::Copy;
 using limit_sliding::Counter;
@@ -61,6 +63,18 @@ template <class Algorithm>
                                         uint64_t now_ms)
 {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
+
+    if constexpr (std::is_same_v<Algorithm, Bucket>) {
+        Table<WordSlots>::Result result;
+
+        /* it may be its state that took more */
+        if (table_of(*claim, algorithm)
+                .update_ready(AnyWordStep<Algorithm>(algorithm, claim->cost),
+                              &result)) {
+            conclude(claim, result);
+            return;
+        }
+    }
 
     conclude(claim, table_of(*claim, algorithm)
                         .update(WordStep{algorithm, claim->cost},

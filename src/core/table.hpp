@@ -34,6 +34,9 @@ namespace limit_sliding {
  *     bool clear(&copy) const           forget what is as none; false: look
  *                                       again
  *     bool admit(state, &next) const    one decision, pure: update() only
+ *     bool admit_ready(state, &next, &is_admitted) const
+ *                                       the same of most states; false: admit()
+ *                                       has to: update_ready() only
  *     void prepare(copy) const          a copy before its first state: obtain()
  *                                       only
  */
@@ -74,7 +77,13 @@ public:
         uint64_t state = copy.bare_state();
         uint64_t next = state;
 
-        if (!step.admit(state, &next)) {
+        bool is_admitted;
+
+        if (!step.admit_ready(state, &next, &is_admitted)) {
+            return false;
+        }
+
+        if (!is_admitted) {
             *result = {LIMIT_SLIDING_REJECTED, state};
             return true;
         }

@@ -4,6 +4,8 @@
 
 #include "exact.h"
 
+#include <string.h>
+
 /* ---- time ---- */
 
 static uint64_t window_ms(const exact_t *exact)
@@ -131,24 +133,130 @@ static wide_t full(const exact_t *exact, uint32_t limit)
     return (wide_t)exact_capacity(exact->policy, limit) * window_ms(exact);
 }
 
-static wide_t run_off(const exact_t *exact, wide_t level, uint64_t now_ms,
-                      uint32_t limit)
+/* ---- buckets ---- */
+
+/* What a state has room for, as it is or in 2^-f of a request. */
+static unsigned value_bits(const limit_sliding_policy_t *policy)
 {
-    uint64_t elapsed_ms = later_of(exact, now_ms) - latest_ms(exact);
-    wide_t gone = (wide_t)limit * elapsed_ms;
+    return 57 - time_bits(policy);
+}
+
+/* The most by which a state that was made under this limit is rounded. */
+static wide_t rounding_under(const exact_t *exact, uint32_t limit)
+{
+    const limit_sliding_policy_t *policy = exact->policy;
+    unsigned queue = policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+    unsigned octal = (bits_of(limit) + 2) / 3 * 3;
+    unsigned whole = policy->burst + queue > 0 ? bits_of(policy->burst + queue)
+                     : octal > 22              ? 22
+                                               : octal;
+
+    return (window_ms(exact) >> (value_bits(policy) - whole)) + 1;
+}
+
+/* Is a state of so much not as exact as it gets? */
+static int is_large(const exact_t *exact, wide_t used)
+{
+    return used >> value_bits(exact->policy) != 0;
+}
+
+/* How long a bucket takes to fill, under any limit. */
+static uint64_t longest_ms(const exact_t *exact)
+{
+    uint64_t most = 1ull << (time_bits(exact->policy) - 2);
+    uint64_t requests
+        = exact->policy->burst
+          + (exact->policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET);
+
+    requests += requests == 0;
+
+    return requests * window_ms(exact) < most ? requests * window_ms(exact)
+                                              : most;
+}
+
+/* Is the core's state known? */
+static int is_exact(const exact_t *exact)
+{
+    const exact_level_t *least = &exact->level[EXACT_LEAST];
+    const exact_level_t *most = &exact->level[EXACT_MOST];
+
+    return least->used == most->used && least->at_ms == most->at_ms
+           && !is_large(exact, most->used);
+}
+
+/* By how much less or more a request may find used under this limit. */
+static wide_t misread(const exact_t *exact, uint32_t limit)
+{
+    return exact->n > 0 && exact->event[exact->n - 1].limit != limit
+                   && is_large(exact, exact->level[EXACT_MOST].used)
+               ? exact->rounding
+               : 0;
+}
+
+static wide_t at_level(const exact_t *exact, uint32_t limit, exact_side_t side)
+{
+    wide_t level = exact->level[side].used;
+    wide_t off = misread(exact, limit);
+
+    if (side == EXACT_MOST) {
+        return level + off;
+    }
+
+    return level > off ? level - off : 0;
+}
+
+static uint64_t elapsed_ms(const exact_t *exact, uint64_t now_ms,
+                           exact_side_t side)
+{
+    uint64_t at_ms = exact->level[side].at_ms;
+
+    return now_ms > at_ms ? now_ms - at_ms : 0;
+}
+
+static wide_t run_off(const exact_t *exact, wide_t level, uint64_t now_ms,
+                      uint32_t limit, exact_side_t side)
+{
+    wide_t gone = (wide_t)limit * elapsed_ms(exact, now_ms, side);
 
     return level > gone ? level - gone : 0;
 }
 
-/* A bucket is no more than full, whatever a higher limit has admitted. */
+/*
+ * What a higher limit has admitted beyond this one's bucket.  It is set aside
+ * in whole milliseconds, so a bucket may be empty for one more.
+ */
+static wide_t excess(const exact_t *exact, uint32_t limit, exact_side_t side)
+{
+    wide_t level = at_level(exact, limit, side);
+    wide_t above = level > full(exact, limit) ? level - full(exact, limit) : 0;
+
+    if (is_exact(exact)) {
+        return above / limit * limit;
+    }
+
+    if (side == EXACT_LEAST) {
+        return above;
+    }
+
+    return above <= exact->rounding + limit ? 0
+                                            : above - exact->rounding - limit;
+}
+
+static wide_t without_excess(const exact_t *exact, uint64_t now_ms,
+                             uint32_t limit, exact_side_t side)
+{
+    return run_off(exact,
+                   at_level(exact, limit, side) - excess(exact, limit, side),
+                   now_ms, limit, side);
+}
+
+/* A bucket is never more than empty. */
 static wide_t bucket_used(const exact_t *exact, uint64_t now_ms, uint32_t limit,
                           exact_side_t side)
 {
-    wide_t level = exact->level[side];
+    wide_t level = without_excess(exact, now_ms, limit, side);
 
-    level = level < full(exact, limit) ? level : full(exact, limit);
-
-    return run_off(exact, level, now_ms, limit);
+    return level < full(exact, limit) ? level : full(exact, limit);
 }
 
 static int is_bucket(const exact_t *exact)
@@ -208,33 +316,81 @@ uint64_t exact_excess(const exact_t *exact, uint64_t now_ms, uint32_t limit,
 
 /* ---- what is remembered ---- */
 
-/*
- * A bucket's state is a time, of as many bits as tell four times the longest
- * that it takes to run off, 24 or more, and a floating point number in the rest
- * of 56 bits.
- */
-static wide_t rounded_up(const exact_t *exact, wide_t level)
+/* With a request of this cost, which is admitted. */
+static exact_level_t level_with(const exact_t *exact, uint64_t now_ms,
+                                uint32_t limit, uint32_t cost,
+                                exact_side_t side)
 {
-    unsigned rest = 56 - time_bits(exact->policy);
+    uint64_t at_ms = now_ms > exact->level[side].at_ms
+                         ? now_ms
+                         : exact->level[side].at_ms;
+    wide_t view = without_excess(exact, now_ms, limit, side);
+    wide_t wanted = view + (wide_t)cost * window_ms(exact);
+    exact_level_t level = {wanted, at_ms};
 
-    return level >> (rest - 1) == 0 ? level : level + (level >> (rest - 1)) + 1;
-}
+    if (excess(exact, limit, side) > 0) {
+        wide_t rest = run_off(exact, at_level(exact, limit, side), now_ms,
+                              limit, side)
+                      - view;
+        uint64_t ago_ms = 0;
 
-/*
- * After an event.  A bucket that nothing was left in is as good as new: the
- * core may or may not know any more what a higher limit had admitted to it.
- */
-static wide_t level_with(const exact_t *exact, uint64_t now_ms, uint32_t limit,
-                         uint32_t cost, exact_side_t side)
-{
-    wide_t more = (wide_t)cost * window_ms(exact);
-    wide_t level = run_off(exact, exact->level[side], now_ms, limit);
+        /* after a window it has run off under the limit that admitted it */
+        if (elapsed_ms(exact, now_ms, side) >= longest_ms(exact)) {
+            rest = 0;
+        }
 
-    if (side == EXACT_MOST) {
-        return rounded_up(exact, level + more);
+        /*
+         * As of the time when it was empty, had it been admitted then.  Where
+         * the core's state is not known, neither is that time.
+         */
+        if (rest > 0 && wanted < full(exact, limit)
+            && (is_exact(exact) || side == EXACT_LEAST)) {
+            ago_ms = (uint64_t)((full(exact, limit) - wanted + limit - 1)
+                                / limit);
+            ago_ms += is_exact(exact) ? 0
+                                      : 2 + (uint64_t)exact->rounding / limit;
+        }
+
+        level.used += (rest + limit - 1) / limit * limit
+                      + (wide_t)ago_ms * limit;
+        level.at_ms -= ago_ms;
     }
 
-    return bucket_used(exact, now_ms, limit, side) == 0 ? more : level + more;
+    return level;
+}
+
+static void record_level(exact_t *exact, const exact_event_t *event,
+                         uint64_t now_ms)
+{
+    const exact_event_t *last = &exact->event[exact->n - 1];
+    wide_t rounding = rounding_under(exact, event->limit);
+    uint64_t wraps_ms = 1ull << time_bits(exact->policy);
+    exact_level_t level[2];
+
+    for (exact_side_t side = EXACT_LEAST; side <= EXACT_MOST; side++) {
+        level[side]
+            = level_with(exact, now_ms, event->limit, event->cost, side);
+    }
+
+    if (level[EXACT_MOST].used == (wide_t)event->cost * window_ms(exact)) {
+        exact->rounding = 0; /* it was empty */
+    }
+
+    if (exact->n == 0 || exact->rounding < rounding
+        || last->limit != event->limit
+        || (last->at_ms + exact->offset_ms) / wraps_ms
+               != (event->at_ms + exact->offset_ms) / wraps_ms) {
+        exact->is_rounded = 0;
+    }
+
+    exact->rounding = exact->rounding > rounding ? exact->rounding : rounding;
+
+    if (!exact->is_rounded && is_large(exact, level[EXACT_MOST].used)) {
+        level[EXACT_MOST].used += exact->rounding;
+        exact->is_rounded = 1;
+    }
+
+    memcpy(exact->level, level, sizeof(level));
 }
 
 void exact_record(exact_t *exact, uint64_t now_ms, uint32_t limit,
@@ -246,9 +402,7 @@ void exact_record(exact_t *exact, uint64_t now_ms, uint32_t limit,
         return;
     }
 
-    for (exact_side_t side = EXACT_LEAST; side <= EXACT_MOST; side++) {
-        exact->level[side] = level_with(exact, now_ms, limit, cost, side);
-    }
+    record_level(exact, &event, now_ms);
 
     exact->event[exact->n++] = event;
 }
@@ -258,7 +412,11 @@ static wide_t queue_with(const exact_t *exact, uint64_t now_ms, uint32_t limit,
                          uint32_t cost, exact_side_t side)
 {
     wide_t before = wanted(exact, now_ms, limit, cost, side);
-    wide_t after = level_with(exact, now_ms, limit, cost, side);
+    wide_t after = before;
+
+    if (side == EXACT_MOST && is_large(exact, before)) {
+        after += rounding_under(exact, limit);
+    }
 
     after = after < full(exact, limit) ? after : full(exact, limit);
 
@@ -278,7 +436,9 @@ uint64_t exact_delay_ms(const exact_t *exact, uint64_t now_ms, uint32_t limit,
     wide_t ahead = queue_with(exact, now_ms, limit, cost, side)
                    - (wide_t)cost * window_ms(exact);
 
-    return later_of(exact, now_ms) - now_ms
+    uint64_t at_ms = exact->level[side].at_ms;
+
+    return (at_ms > now_ms ? at_ms - now_ms : 0)
            + (uint64_t)((ahead + limit - 1) / limit);
 }
 
@@ -289,10 +449,14 @@ typedef struct {
     uint64_t total;    /* admitted in it, the last event included */
     uint32_t limit;    /* of the last event */
     uint32_t most;     /* largest limit in the interval */
-    uint64_t capacity; /* largest capacity in the interval */
+    uint64_t capacity; /* of all buckets in the interval, of one each limit */
+    wide_t misread;    /* at most, at changes of the limit in the interval */
 } interval_t;
 
 /*
+ * A bucket of a lower limit is refilled while that of a higher one is, so both
+ * may be used at once; but none of it faster than at the highest.
+ *
  * Precision n takes the window, to a part of it: no more than the limit in
  * (n - 1)/n of a window, and less than twice the limit in a whole one.  (All of
  * one limit at the end of a part weighs little when the part n further ends.)
@@ -322,10 +486,23 @@ static int promises(const exact_t *exact, const interval_t *i)
                || i->total <= i->limit;
     case LIMIT_SLIDING_TOKEN_BUCKET:
     case LIMIT_SLIDING_LEAKY_BUCKET:
-        return i->total * w <= i->capacity * w + (wide_t)i->most * i->span_ms;
+        return i->total * w <= i->capacity * w + (wide_t)i->most * i->span_ms
+                                   + i->misread;
     default:
         return counter_promises(exact, i);
     }
+}
+
+/* Has no later event the same limit? */
+static int is_first_of_limit(const exact_t *exact, size_t i)
+{
+    for (size_t j = i + 1; j < exact->n; j++) {
+        if (exact->event[j].limit == exact->event[i].limit) {
+            return 0;
+        }
+    }
+
+    return 1;
 }
 
 int exact_keeps_promise(const exact_t *exact)
@@ -345,11 +522,16 @@ int exact_keeps_promise(const exact_t *exact)
         interval.span_ms = latest_ms(exact) - e->at_ms;
         interval.total += e->cost;
         interval.most = e->limit > interval.most ? e->limit : interval.most;
-        interval.capacity
-            = capacity > interval.capacity ? capacity : interval.capacity;
+        interval.capacity += is_first_of_limit(exact, i) ? capacity : 0;
 
         if (!promises(exact, &interval)) {
             return 0;
+        }
+
+        if (i > 0 && e[-1].limit != e->limit
+            && is_large(exact, exact_capacity(exact->policy, interval.most)
+                                   * (wide_t)window_ms(exact))) {
+            interval.misread += rounding_under(exact, interval.most);
         }
     }
 

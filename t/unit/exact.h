@@ -24,9 +24,10 @@
 __extension__ typedef unsigned __int128 wide_t;
 
 /*
- * The core rounds what is used of a large bucket up, each time it records a
- * request.  EXACT_LEAST is the truth; EXACT_MOST is the most that the core may
- * take for it.  For all but large buckets they are the same.
+ * The core rounds what is used of a large bucket up, once until it is empty,
+ * and by as much up or down when the limit has changed.  It is between
+ * EXACT_LEAST, which is the truth while the limit stays, and EXACT_MOST.  For
+ * all but large buckets they are the same.
  */
 typedef enum { EXACT_LEAST = 0, EXACT_MOST } exact_side_t;
 
@@ -36,12 +37,20 @@ typedef struct {
     uint32_t cost;
 } exact_event_t;
 
+/* Buckets: what was used at a time. */
+typedef struct {
+    wide_t used;
+    uint64_t at_ms;
+} exact_level_t;
+
 typedef struct {
     const limit_sliding_policy_t *policy;
     uint64_t offset_ms; /* of the time that windows are cut from */
     size_t n;
     exact_event_t event[EXACT_LENGTH];
-    wide_t level[2]; /* buckets: used after the last event, by side */
+    exact_level_t level[2]; /* after the last event, by side */
+    wide_t rounding;        /* the most since the bucket was empty */
+    int is_rounded;
 } exact_t;
 
 /* What a request may use at most, in requests. */
