@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "limiter.h"
+#include "rank.hpp"
 
 namespace limit_sliding {
 
@@ -23,9 +24,9 @@ namespace limit_sliding {
  * exact: `used` is kept multiplied by w, in request-milliseconds, where the
  * largest term is 2^22 requests x 2^31.3 ms.
  *
- * State: window number modulo 2^18, previous and current in 22 bits each.  The
- * window number wraps; the zone's epochs (table.hpp) keep states from growing
- * old enough for that to matter.
+ * State: window number modulo 2^17, a bit for rank.hpp, previous and current in
+ * 22 bits each.  The window number wraps; the zone's epochs (table.hpp) keep
+ * states from growing old enough for that to matter.
  *
  * An object is this algorithm at one moment, under one limit.
  */
@@ -38,8 +39,8 @@ public:
     {
     }
 
-    /* Advances once in 2^16 windows: a state two epochs old has not wrapped. */
-    uint64_t epoch() const { return window_ >> kEpochShift; }
+    /* A state two epochs old has not wrapped. */
+    uint64_t epoch() const { return window_ / kEpochWindows; }
 
     /* How much a state constrains its key; 0: as little as none. */
     uint64_t used(uint64_t state) const { return used(view(state)); }
@@ -47,7 +48,14 @@ public:
     uint64_t capacity() const { return limit_; }
 
     /* The same of another key, whose limit is not known. */
-    uint64_t rank(uint64_t state) const { return used(state); }
+    uint64_t rank(uint64_t state) const
+    {
+        View v = view(state);
+        uint64_t all = (v.previous + v.current) * window_ms_;
+
+        /* no more so when most of it has decayed */
+        return rank_of(used(v), is_near(state) && used(v) >= all - used(v));
+    }
 
     double share(uint64_t state) const
     {
@@ -58,8 +66,9 @@ public:
     bool admit(uint64_t state, uint32_t cost, uint64_t *next) const
     {
         View v = view(state);
+        uint64_t wanted = used(v) + cost * window_ms_;
 
-        if (cost > limit_ || used(v) > (limit_ - cost) * window_ms_) {
+        if (cost > limit_ || wanted > limit_ * window_ms_) {
             return false;
         }
 
@@ -68,7 +77,8 @@ public:
             return true;
         }
 
-        *next = pack(v.window, v.previous, v.current + cost);
+        *next = pack(v.window, is_near_limit(wanted, limit_ * window_ms_),
+                     v.previous, v.current + cost);
         return true;
     }
 
@@ -89,7 +99,7 @@ public:
             break;
         }
 
-        return pack(window_of(state), previous, current);
+        return pack(window_of(state), is_near(state), previous, current);
     }
 
     void describe(uint64_t state, uint32_t cost,
@@ -120,14 +130,14 @@ public:
 
 private:
     static constexpr unsigned kCountBits = 22;
-    static constexpr unsigned kWindowBits = 18;
-    static constexpr unsigned kEpochShift = 16;
+    static constexpr unsigned kWindowBits = 17;
+    static constexpr uint64_t kEpochWindows = 64000;
 
     static constexpr uint64_t kCountMask = (1u << kCountBits) - 1;
     static constexpr uint64_t kWindowMask = (1u << kWindowBits) - 1;
 
     /* Two epochs and the two windows that a state lives on after its own. */
-    static constexpr uint64_t kOldest = (2u << kEpochShift) + 2;
+    static constexpr uint64_t kOldest = 2 * kEpochWindows + 2;
 
     static_assert(LIMIT_SLIDING_LIMIT_MAX < kCountMask,
                   "the state of all ones is the table's");
@@ -144,7 +154,12 @@ private:
 
     static uint64_t window_of(uint64_t state)
     {
-        return state >> (2 * kCountBits);
+        return state >> (2 * kCountBits + 1);
+    }
+
+    static bool is_near(uint64_t state)
+    {
+        return (state >> (2 * kCountBits) & 1) != 0;
     }
 
     static uint64_t current_of(uint64_t state) { return state & kCountMask; }
@@ -154,10 +169,12 @@ private:
         return state >> kCountBits & kCountMask;
     }
 
-    static uint64_t pack(uint64_t window, uint64_t previous, uint64_t current)
+    static uint64_t pack(uint64_t window, bool is_near, uint64_t previous,
+                         uint64_t current)
     {
-        return (window & kWindowMask) << (2 * kCountBits)
-               | previous << kCountBits | current;
+        uint64_t head = (window & kWindowMask) << 1 | uint64_t{is_near};
+
+        return head << (2 * kCountBits) | previous << kCountBits | current;
     }
 
     View view(uint64_t state) const

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "limiter.h"
+#include "rank.hpp"
 
 namespace limit_sliding {
 
@@ -15,8 +16,8 @@ namespace limit_sliding {
  * algorithm=fixed.  Time is cut into windows of w ms, and a request of cost c
  * is admitted when the present window's requests + c <= limit.
  *
- * State: window number modulo 2^18, requests in 22 bits.  The window number
- * wraps as Counter's does.
+ * State: window number modulo 2^18, a bit for rank.hpp, requests in 22 bits.
+ * The window number wraps as Counter's does.
  *
  * An object is this algorithm at one moment, under one limit.
  */
@@ -35,7 +36,10 @@ public:
     uint64_t capacity() const { return limit_; }
 
     /* The same of another key, whose limit is not known. */
-    uint64_t rank(uint64_t state) const { return used(state); }
+    uint64_t rank(uint64_t state) const
+    {
+        return rank_of(used(state), is_near(state));
+    }
 
     double share(uint64_t state) const
     {
@@ -50,21 +54,25 @@ public:
             return false;
         }
 
-        *next = cost == 0 ? state : pack(v.window, v.count + cost);
+        uint64_t wanted = v.count + cost;
+
+        *next = cost == 0
+                    ? state
+                    : pack(v.window, is_near_limit(wanted, limit_), wanted);
         return true;
     }
 
     /* `recorded` is the state as the admission left it. */
     static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost)
     {
-        uint64_t window = state >> kCountBits;
+        uint64_t window = window_of(state);
         uint64_t count = state & kCountMask;
 
-        if (window != recorded >> kCountBits) {
+        if (window != window_of(recorded)) {
             return state;
         }
 
-        return pack(window, count > cost ? count - cost : 0);
+        return pack(window, is_near(state), count > cost ? count - cost : 0);
     }
 
     void describe(uint64_t state, uint32_t cost,
@@ -115,14 +123,26 @@ private:
         uint64_t ends_ms; /* until the window ends */
     };
 
-    static uint64_t pack(uint64_t window, uint64_t count)
+    static uint64_t window_of(uint64_t state)
     {
-        return (window & kWindowMask) << kCountBits | count;
+        return state >> (kCountBits + 1);
+    }
+
+    static bool is_near(uint64_t state)
+    {
+        return (state >> kCountBits & 1) != 0;
+    }
+
+    static uint64_t pack(uint64_t window, bool is_near, uint64_t count)
+    {
+        uint64_t head = (window & kWindowMask) << 1 | uint64_t{is_near};
+
+        return head << kCountBits | count;
     }
 
     View view(uint64_t state) const
     {
-        uint64_t age = (window_ - (state >> kCountBits)) & kWindowMask;
+        uint64_t age = (window_ - window_of(state)) & kWindowMask;
 
         if (age == 0) {
             return {window_, state & kCountMask, left_ms_};

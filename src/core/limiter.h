@@ -101,7 +101,7 @@ uint64_t limit_sliding_capacity(const limit_sliding_policy_t *policy,
  * A state whose time lies ahead of now_ms, because another worker's clock is
  * ahead, is taken as of its own time: a window never moves back.
  *
- * Precondition: the state is at most 131,000 windows old; the zone sees to it.
+ * Precondition: the state is at most 128,000 windows old; the zone sees to it.
  */
 int limit_sliding_admit(const limit_sliding_policy_t *policy,
     limit_sliding_state_t state, uint64_t now_ms, uint32_t limit,

@@ -154,7 +154,7 @@ static void test_old_states_are_none(void **state)
 
     (void)state;
 
-    for (uint64_t age = 2; age <= 131000; age++) {
+    for (uint64_t age = 2; age <= 128000; age++) {
         uint64_t now_ms = (PRESENT + age) * MINUTE_MS;
 
         assert_int_equal(expires_ms(&policy, full, now_ms), 0);
@@ -219,7 +219,7 @@ static void test_clock_behind_the_state(void **state)
     /* recorded in its own window, which does not move back */
 
     assert_true(limit_sliding_admit(&policy, room, now_ms, 4, 1, &room));
-    assert_int_equal(room, history(&policy, 1, 3));
+    assert_int_equal(unranked(room), history(&policy, 1, 3));
     assert_false(limit_sliding_admit(&policy, room, now_ms, 4, 1, &room));
 }
 

@@ -143,6 +143,60 @@ static void test_heavy_keys_survive_a_flood(void **state)
     check_flood(policy, 128);
 }
 
+/*
+ * 200 keys that have used all of a limit of 10 stay, whatever use many new keys
+ * make of a small part of larger limits, and whenever these come.
+ */
+static void check_flood_of_larger_limits(limit_sliding_policy_t policy,
+                                         uint32_t flood_cost,
+                                         uint64_t flood_keys_a_ms)
+{
+    limit_sliding_zone_t *zone = make_zone_for(&policy, 1 << 18);
+    uint64_t now_ms = PRESENT * policy.window_ms + 1000;
+    uint64_t capacity = limit_sliding_capacity(&policy, 10);
+    unsigned kept = 0;
+
+    for (uint64_t key = 0; key < 200; key++) {
+        while (admits(zone, &policy, key, 10, 1, now_ms)) {
+        }
+    }
+
+    for (uint64_t i = 0; i < 40000; i++) {
+        admits(zone, &policy, 1000 + i, 1000, flood_cost,
+               now_ms + i / flood_keys_a_ms);
+    }
+
+    assert_true(stats_of(zone).evicted > 20000);
+    now_ms += 40000 / flood_keys_a_ms;
+
+    for (uint64_t key = 0; key < 200; key++) {
+        kept += remaining_of(zone, &policy, key, 10, now_ms) < capacity;
+    }
+
+    assert_in_range(kept, 190, 200);
+    free(zone);
+}
+
+static void test_small_limits_survive_a_flood_of_larger(void **state)
+{
+    static const limit_sliding_policy_t policies[] = {
+        {MINUTE_MS, LIMIT_SLIDING_COUNTER},
+        {MINUTE_MS, LIMIT_SLIDING_FIXED},
+        {MINUTE_MS, LIMIT_SLIDING_TOKEN_BUCKET},
+        {MINUTE_MS, LIMIT_SLIDING_TOKEN_BUCKET, LIMIT_SLIDING_EVICT, 0, 100},
+        {DAY_MS, LIMIT_SLIDING_TOKEN_BUCKET},
+        {MINUTE_MS, LIMIT_SLIDING_LEAKY_BUCKET, LIMIT_SLIDING_EVICT, 0, 50},
+    };
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(policies); i++) {
+        check_flood_of_larger_limits(policies[i], 1, 4);
+        check_flood_of_larger_limits(policies[i], 15, 4);
+        check_flood_of_larger_limits(policies[i], 15, 40000);
+    }
+}
+
 /* ---- full=deny ---- */
 
 static void fill(limit_sliding_zone_t *zone,
@@ -277,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_what_constrains_least_goes_next),
         cmocka_unit_test(test_eviction_weighs_what_still_counts),
         cmocka_unit_test(test_heavy_keys_survive_a_flood),
+        cmocka_unit_test(test_small_limits_survive_a_flood_of_larger),
         cmocka_unit_test(test_full_deny_refuses_new_keys),
         cmocka_unit_test(test_full_deny_goes_on_with_known_keys),
         cmocka_unit_test(test_full_deny_answers_who_needs_no_slot),

@@ -167,6 +167,12 @@ static inline int admits(limit_sliding_zone_t *zone,
            == LIMIT_SLIDING_ADMITTED;
 }
 
+/* A counter's state but for the bit by which a full zone ranks it. */
+static inline limit_sliding_state_t unranked(limit_sliding_state_t state)
+{
+    return state & ~(1ull << 44);
+}
+
 /* What is left to a key, by a look that consumes nothing. */
 static inline uint32_t remaining_of(limit_sliding_zone_t *zone,
                                     const limit_sliding_policy_t *policy,

@@ -10,6 +10,9 @@
 /* Late in a window. */
 #define NOW_MS (PRESENT * MINUTE_MS + 59000)
 
+/* As in counter.hpp. */
+#define EPOCH_WINDOWS 64000ull
+
 /* ---- capacity ---- */
 
 static void test_sixty_thousand_keys_in_a_megabyte(void **state)
@@ -85,7 +88,17 @@ static void check_idle(uint64_t start, uint64_t windows)
 static void check_idle_for_about(uint64_t windows)
 {
     static const uint64_t starts[]
-        = {0, 1, 65534, 65535, 65536, 131071, 262143, 262144, 1ull << 34};
+        = {0,
+           1,
+           65535,
+           65536,
+           131071,
+           262143,
+           262144,
+           EPOCH_WINDOWS - 2,
+           EPOCH_WINDOWS - 1,
+           EPOCH_WINDOWS,
+           1ull << 34};
 
     for (size_t i = 0; i < LENGTH(starts); i++) {
         for (int off = -3; off <= 3; off++) {
@@ -103,8 +116,8 @@ static void test_idle_keys_start_afresh(void **state)
     check_idle_for_about(5);
 
     for (size_t i = 0; i < LENGTH(epochs); i++) {
-        check_idle_for_about(epochs[i] << 16);
-        check_idle_for_about((epochs[i] << 16) + (1 << 15));
+        check_idle_for_about(epochs[i] * EPOCH_WINDOWS);
+        check_idle_for_about(epochs[i] * EPOCH_WINDOWS + EPOCH_WINDOWS / 2);
     }
 
     for (unsigned bit = 17; bit <= 33; bit++) {
@@ -115,7 +128,7 @@ static void test_idle_keys_start_afresh(void **state)
     }
 }
 
-/* Epochs wrap after 2^36 windows, of 100 ms in 218 years since boot. */
+/* Epochs wrap after 2^20 x 64,000 windows, of 100 ms in 212 years. */
 static void test_idle_for_lifetimes(void **state)
 {
     static const uint64_t windows[]
@@ -135,7 +148,7 @@ static void test_epochs_pass_over_busy_keys(void **state)
 {
     limit_sliding_policy_t policy = evicting(100);
     limit_sliding_zone_t *zone = make_zone(PAIR_BYTES);
-    uint64_t edge_ms = 65536 * 100;
+    uint64_t edge_ms = EPOCH_WINDOWS * 100;
 
     (void)state;
 
