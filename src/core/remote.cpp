@@ -104,7 +104,9 @@ void describe_bucket(const Request &request, uint32_t cost, bool admitted,
     bool is_queue = request.policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
     uint64_t full = capacity * window_ms;
     uint64_t used = value(request, 0) + request.spent * window_ms;
-    uint64_t wanted = used + request.cost * window_ms;
+    uint64_t needed = used + request.cost * window_ms;
+    /* a bucket is no more than empty, but a rest may have to run off before */
+    uint64_t wanted = std::min(used, full) + request.cost * window_ms;
     uint64_t fits = is_queue ? window_ms : full;
 
     auto wait_ms = [&](uint64_t taken) {
@@ -118,7 +120,7 @@ void describe_bucket(const Request &request, uint32_t cost, bool admitted,
         = verdict->remaining == capacity
               ? 0
               : wait_ms(used - (capacity - verdict->remaining - 1) * window_ms);
-    verdict->retry_after_ms = wanted > full ? wait_ms(wanted - full) : 0;
+    verdict->retry_after_ms = wanted > full ? wait_ms(needed - full) : 0;
 
     if (admitted && is_queue && cost > 0) {
         uint64_t ahead = used - std::min(used, cost * window_ms);

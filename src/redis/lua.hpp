@@ -221,13 +221,15 @@ local function bits(n)
 end
 
 local function capacity(k, limit)
-  local burst = k[4]
-  if k[1] == 3 and burst == 0 then return limit end
-  local time = bits(k[2]) + bits(burst) + 2
+  local burst, w = k[4], k[2]
+  if k[1] == 3 and burst == 0 then return limit, w end
+  local time = bits(w) + bits(burst) + 2
   time = time < 24 and 24 or time > 34 and 34 or time
-  local most = floor(limit * 2 ^ (time - 2) / k[2])
+  local span = 2 ^ (time - 2)
+  local most = floor(limit * span / w)
   if k[1] == 4 then burst = burst + 1 end
-  return burst < most and burst or most
+  local longest = burst * w
+  return burst < most and burst or most, longest < span and longest or span
 end
 
 local function run_off(used, from, to, limit, w, span, epoch, newer, older)
@@ -248,8 +250,17 @@ end
 )lua";
 
 /*
- * The time of the latest admission, and what was used then, x w.  It lasts a
- * window at least, in which a bucket of a lower limit, too, has run off.
+ * A time, what was used then, x w, and the lowest limit since that was nothing.
+ *
+ * What a higher limit has admitted beyond this one's bucket, `above`, is set
+ * aside, and what is admitted meanwhile is recorded as of an earlier time, as
+ * in the core: bucket.hpp explains it.
+ *
+ * A state lasts a window at least, and until it has run off under the lowest
+ * limit: a request that is refused under a lower one makes it last longer.
+ *
+ * What is free is told from `taken` alone, as capacity x w may have more than
+ * the 53 bits that are exact.
  *
  * Of n units the last k[13] are leased: nodes may spend them in this epoch and
  * the next, and so long they do not run off.  A state then has, as well, the
@@ -258,17 +269,20 @@ end
 constexpr std::string_view kBucket = R"lua(
 local time, used, ran, held, newer, older = now, 0, 0, 0, 0, 0
 local span = w < 16000 and floor(w / 16) or 1000
+local most, longest = capacity(k, limit)
+local full, above, low, since = most * w, 0, limit, 0
 local epoch
-if s and (#s == 16 or #s == 28) then
-  local configuration, then_, was = unpack_('>I2I6d', s)
+if s and (#s == 19 or #s == 31) then
+  local configuration, then_, was, lowest = unpack_('>I2I6dI3', s)
   if configuration == k[9] then
     used = was
     if then_ > now then time = then_ end
-    ran = (time - then_) * limit
+    since = time - then_
+    ran = since * limit
     epoch = (time - time % span) / span
-    if #s == 28 then
+    if #s == 31 then
       local at
-      at, newer, older = unpack_('>I6I3I3', s, 17)
+      at, newer, older = unpack_('>I6I3I3', s, 20)
       ran, held = run_off(was, then_, time, limit, w, span, at, newer, older)
       ran = was - ran
       if at + 1 == epoch then
@@ -277,31 +291,48 @@ if s and (#s == 16 or #s == 28) then
         newer, older = 0, 0
       end
     end
+    if used > full then above = (used - full) - (used - full) % limit end
+    if used > ran then low = lowest end
   end
 end
-local full = capacity(k, limit) * w
-local taken = used < full and used or full
-taken = taken > ran and taken - ran or 0
+local taken = used - above > ran and used - above - ran or 0
 used = used > ran and used - ran or 0
 if taken < held then taken = held < full and held or full end
 out[o + 1] = taken
-free = (full - taken) / w
+free = most - (taken + -taken % w) / w
+if free < 0 then free = 0 end
 if k[13] then
   epoch = (time - time % span) / span
-  local room = floor((full / w / 4 - newer - older) / cost)
+  local room = floor((most / 4 - newer - older) / cost)
   local most = n - k[13] + (room > 0 and room or 0)
   if most < g then g = most end
 end
 )lua";
 
 constexpr std::string_view kBucketRecord = R"lua(
-used = used + g * cost * w
-s = pack('>I2I6d', k[9], time, used)
+local rest = since < longest and used - taken or 0
+used = taken + g * cost * w
+if limit < low then low = limit end
+local over, at = time - now - floor(-used / low), time
+if above > 0 and rest > 0 then
+  local ago = -floor((used - full) / limit)
+  at = time - ago
+  used = used + ago * limit + rest + -rest % limit
+end
+s = pack('>I2I6dI3', k[9], at, used, low)
 if k[13] and g > n - k[13] then newer = newer + (g - n + k[13]) * cost end
 if newer + older > 0 then s = s .. pack('>I6I3I3', epoch, newer, older) end
 S[key] = s
-local over = time - now - floor(-used / limit)
 call('SET', key, s, 'PX', over > w and over or k[8])
+)lua";
+
+constexpr std::string_view kBucketRejected = R"lua(
+if limit < low then
+  s = string.sub(s, 1, 16) .. pack('>I3', limit) .. string.sub(s, 20)
+  S[key] = s
+  local over = time - now - floor(-taken / limit)
+  call('SET', key, s, 'PX', over > w and over or k[8])
+end
 )lua";
 
 /* How many of the units are leased, k[13]. */
@@ -355,7 +386,7 @@ while first < keys do
         count = count or string.match(text, '^%d+$')
         limit = text == 'off' and 0 or -limit
         if count and #count <= 18 then
-          local own = floor(count * w / (units[unit] or w))
+          local own = unit and floor(count * w / units[unit]) or count + 0
           if own >= 1 and own <= 4194302 then limit = own end
         end
         out[o] = limit > 0 and limit + 4294967296 or limit

@@ -93,14 +93,14 @@ end
  * was taken, but for that in which what there was before would have run off.
  */
 constexpr std::string_view kBucketGiveBack = R"lua(
-if s and (#s == 16 or #s == 28) then
-  local configuration, then_, used = unpack_('>I2I6d', s)
+if s and (#s == 19 or #s == 31) then
+  local configuration, then_, used, low = unpack_('>I2I6dI3', s)
   if configuration == k[9] and then_ >= taken then
     local gone = (then_ - taken) * limit - k[12]
     local back = cost * w - (gone > 0 and gone or 0)
     local held = 0
-    if #s == 28 then
-      local _, newer, older = unpack_('>I6I3I3', s, 17)
+    if #s == 31 then
+      local _, newer, older = unpack_('>I6I3I3', s, 20)
       held = (newer + older) * w
     end
     if back > used - held then back = used - held end
@@ -108,7 +108,7 @@ if s and (#s == 16 or #s == 28) then
       used = used - back
       kept = pack('>I2I6d', k[9], then_, used) .. string.sub(s, 17)
       S[key] = kept
-      local over = then_ - now - floor(-used / limit)
+      local over = then_ - now - floor(-used / low)
       call('SET', key, kept, 'PX', over > w and over or k[8])
     end
   end

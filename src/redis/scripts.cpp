@@ -104,13 +104,8 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
          kFixedRecord,
          {},
          kFixedGiveBack},
-        {buckets,
-         "k[1] > 2",
-         kBucketLocals,
-         kBucket,
-         kBucketRecord,
-         {},
-         kBucketGiveBack},
+        {buckets, "k[1] > 2", kBucketLocals, kBucket, kBucketRecord,
+         kBucketRejected, kBucketGiveBack},
     };
 
     writer.write(kClock);

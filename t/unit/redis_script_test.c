@@ -18,7 +18,7 @@
 #include "scripts.h"
 #include "support.h"
 
-#define HISTORIES 150
+#define HISTORIES 200
 #define ZONE_BYTES (64 * MEGABYTE_ZONE_BYTES / 64 / 128 * 128)
 
 /* Adding a member takes its time. */
@@ -210,7 +210,8 @@ static unsigned bits_of(uint64_t n)
 
 /*
  * Buckets in the core keep fractions of requests only so far.  Those in Redis
- * are kept only until they have run off under the limit of that time.  A log in
+ * with a burst are kept only until they have run off under the lowest limit of
+ * that time: without one, a window is enough under any.  A log in
  * Redis forgets what is over even where it rejects, for any clock.
  */
 static int is_same(const run_t *run)
@@ -226,18 +227,19 @@ static int is_same(const run_t *run)
     /* as Bucket's state divides its bits */
     unsigned time
         = bits_of(run->policy.window_ms) + bits_of(run->policy.burst) + 2;
-    unsigned mantissa = 56 - (time < 24 ? 24 : time > 34 ? 34 : time);
+    unsigned value = 57 - (time < 24 ? 24 : time > 34 ? 34 : time);
 
     for (size_t i = 0; i < HISTORY_LENGTH; i++) {
         uint64_t capacity = limit_sliding_capacity(
             &run->policy, run->history->request[i].limit);
 
-        if ((capacity + 1) * run->policy.window_ms >> mantissa != 0) {
+        if ((capacity + 1) * run->policy.window_ms >> value != 0) {
             return 0;
         }
     }
 
-    return run->history->limits < HISTORY_LIMIT_A_REQUEST;
+    return run->history->limits < HISTORY_LIMIT_A_REQUEST
+           || run->policy.burst == 0;
 }
 
 static int run_history(const history_t *history, limit_sliding_policy_t policy)
