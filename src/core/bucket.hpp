@@ -154,12 +154,24 @@ public:
         return true;
     }
 
-    uint64_t refund(uint64_t state, uint64_t, uint32_t cost) const
+    /*
+     * `recorded` is the state as the admission left it.  What has run off since
+     * is not given back: it is all the time up to the latest admission, but for
+     * the time that what was used before needed to run off.
+     */
+    uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) const
     {
+        uint64_t given = cost * window_ms_;
+        uint64_t before = then(recorded) - std::min(then(recorded), given);
+        uint64_t elapsed = (time_of(state) - time_of(recorded)) & time_mask();
+        uint64_t ran_off
+            = elapsed < 3ULL << (time_bits_ - 2) ? elapsed * limit_ : 0;
         uint64_t taken = then(state);
 
+        given -= std::min(given, ran_off - std::min(ran_off, before));
+
         return pack(time_of(state), class_of(state),
-                    taken - std::min(taken, cost * window_ms_));
+                    taken - std::min(taken, given));
     }
 
     /* To a request that has yet to be decided, or was rejected. */

@@ -347,9 +347,54 @@ static void test_a_lower_limit_between_loses_no_count(void **state)
     assert_true(admitted >= (now_ms - start_ms) / 2);
 }
 
+/* What has run off since is not given back beside what came later. */
+static void test_refund_of_what_has_run_off(void **state)
+{
+    static const limit_sliding_algorithm_t algorithms[]
+        = {LIMIT_SLIDING_TOKEN_BUCKET, LIMIT_SLIDING_LEAKY_BUCKET};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(algorithms); i++) {
+        limit_sliding_policy_t policy = evicting(SECOND_MS);
+        limit_sliding_zone_t *zone;
+        limit_sliding_claim_t first, later;
+        uint64_t now_ms = PRESENT * SECOND_MS;
+
+        policy.algorithm = algorithms[i];
+        policy.burst = 10;
+        zone = make_zone_for(&policy, PAIR_BYTES);
+
+        /* half of the first one has run off when others come */
+
+        first = acquire(zone, &policy, 1, 10, 4, now_ms);
+        later = acquire(zone, &policy, 1, 10, 3, now_ms + 200);
+        assert_int_equal(first.outcome, LIMIT_SLIDING_ADMITTED);
+        assert_int_equal(later.outcome, LIMIT_SLIDING_ADMITTED);
+
+        limit_sliding_release(&first, 1, now_ms + 200);
+        assert_int_equal(
+            remaining_of(zone, &policy, 1, 10, now_ms + 200),
+            policy.burst + (policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET)
+                - 3);
+
+        /* all of it has, long since */
+
+        first = acquire(zone, &policy, 2, 10, 4, now_ms);
+        later = acquire(zone, &policy, 2, 10, 3, now_ms + SECOND_MS);
+        limit_sliding_release(&first, 1, now_ms + SECOND_MS);
+        assert_int_equal(
+            remaining_of(zone, &policy, 2, 10, now_ms + SECOND_MS),
+            policy.burst + (policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET)
+                - 3);
+        free(zone);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refund_of_what_has_run_off),
         cmocka_unit_test(test_large_buckets_lose_no_rate),
         cmocka_unit_test(test_no_bucket_loses_rate),
         cmocka_unit_test(test_a_lowered_limit_starves_nobody),
