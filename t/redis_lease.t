@@ -2,7 +2,7 @@
 
 use v5.36;
 
-use List::Util qw(max min);
+use List::Util qw(max min sum0);
 use Test::More;
 use Time::HiRes qw(sleep time);
 
@@ -132,16 +132,27 @@ sub windows($seconds) {
     return @windows;
 }
 
-# Seconds for which a worker that took part in the latest run() had nothing to
-# answer, at most.
-sub pause() {
-    my (%last, @pauses);
-    for my $answer (sort { $a->[0] <=> $b->[0] } @answers) {
-        my ($time, $worker) = @$answer;
-        push @pauses, $time - ($last{$worker} // $time);
-        $last{$worker} = $time;
+# Was the demand on each of these NGINXs steady while the latest run() was
+# admitted? No quarter of a second may be far from the mean: a lease is as large
+# as the demand of the quarter before.
+sub steady(@nodes) {
+    my $QUARTER = 0.25;
+    my ($first, @passed) = sort { $a <=> $b }
+        map { $_->[0] } grep { $_->[2] == 200 } @answers;
+    my $quarters = int(($passed[-1] - $first) / $QUARTER);
+
+    for my $node (@nodes) {
+        my %is = map { $_ => 1 } $node->workers;
+        my @asked = (0) x $quarters;
+        for my $answer (grep { $is{ $_->[1] } } @answers) {
+            my $i = int(($answer->[0] - $first) / $QUARTER);
+            $asked[$i]++ if $i >= 0 && $i < $quarters;
+        }
+        next if !@asked;
+        my $mean = sum0(@asked) / @asked;
+        return 0 if grep { $_ < $mean / 2 || $_ > 2 * $mean } @asked;
     }
-    return max(@pauses);
+    return 1;
 }
 
 sub passed($n, $path, $requests, %opt) {
@@ -168,11 +179,12 @@ cmp_ok $calls, '<=', max($requests / 200, 300 + 2 * $elapsed / 0.25),
     '... by one call for 200 requests';
 note "calls: $calls in $elapsed s";
 
-# Units of a bucket lapse, if nobody asks for a second.
+# Units of a bucket lapse within two seconds, if the demand falls.
 for my $path (qw(counter precise fixed tokens)) {
     for my $try (1 .. $TRIES) {
         $passed = passed(2, "/$path?key=a-$try", 5000);
-        last if $path ne 'tokens' || pause() < 0.5;
+        last if $path ne 'tokens' || steady(@nginx[0, 1]);
+        note "attempt $try: the demand was not steady";
     }
     cmp_ok $passed, '<=', 1000, "$path: never above its limit";
     cmp_ok $passed, '>=', 990, '... and hardly less';
