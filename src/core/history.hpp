@@ -395,7 +395,7 @@ private:
     /*
      * What remains when the first event after which `room` units or less came
      * begins to be forgotten is `after` + its own; it has to lose what is too
-     * much.  given(tick) is what was given back of events of that tick or later.
+     * much.  given(tick) is what was given back of that tick and later ones.
      */
     template <class Given>
     uint64_t wait_ms(uint64_t room, uint64_t from, const Given &given)
