@@ -262,7 +262,7 @@ is key('plain', 'a')->{limit}, 120, '... and keys are as they were';
 # looks again
 is ask('slow', 'a', 5), '200 200 200 200 429', 'a slow Redis';
 $fake->mode('delay', 0.3);
-for my $until ([ EVALSHA => 1 ], [ DEL => 1 ], [ EVALSHA => 2 ]) {
+for my $until ([ EVALSHA => 1 ], [ EVAL => 1 ], [ EVALSHA => 2 ]) {
     my ($command, $n) = @$until;
     $fake->forget;
     my $socket = $nginx->send_request('/limits/zones/slow/key?key=a',
