@@ -112,6 +112,7 @@ sub http2($self, $path, %opt) {
         or die "nghttp: $!";
 
     my %streams;
+    local $_;
     while (<$pipe>) {
         my ($id, $name, $value) = /\brecv \(stream_id=(\d+)\) (:?[^:]+): (.*)/
             or next;

@@ -303,6 +303,7 @@ sub accepted($self, $n = 0) {
     open my $file, '<', '/proc/net/tcp' or die "/proc/net/tcp: $!";
     my %ports;
     readline $file;           # the head of the table
+    local $_;
     while (<$file>) {
         # those that nobody has accepted yet, or that are closed, have no inode
         my ($local, $remote, $inode) = (split)[1, 2, 9];

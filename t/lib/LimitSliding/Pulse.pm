@@ -77,12 +77,12 @@ sub stop($self) {
     open my $file, '<', $self->{file} or die "$self->{file}: $!";
     my (%signs, @elsewhere);
     $self->{starved} = 0;
-    while (<$file>) {
-        if (/^starved (\S+)/) {
+    while (my $line = <$file>) {
+        if ($line =~ /^starved (\S+)/) {
             $self->{starved} += $1;
             next;
         }
-        my ($worker, $time, $asleep) = /(\S+)/g;
+        my ($worker, $time, $asleep) = $line =~ /(\S+)/g;
         push @{ $signs{$worker} }, $time;
         push @elsewhere, "worker $worker in system call $asleep"
             if defined $asleep;
