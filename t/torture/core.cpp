@@ -242,8 +242,7 @@ private:
             const limit_sliding_claim_t &c = r.claims[j];
 
             if (!c.look && c.cost > 0) {
-                r.parts[j].key->model.refund(r.parts[j].admission, now_ms_,
-                                             c.cost);
+                r.parts[j].key->model.refund(r.parts[j].admission, c.cost);
             } else if (!c.look) {
                 r.parts[j].key->model.rewrite(now_ms_);
             }

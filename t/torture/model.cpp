@@ -14,12 +14,12 @@ namespace {
 constexpr uint64_t kBurstMs = 1ull << 32;
 
 /*
- * "Whole requests are always exact; fractions of one are kept to between 22
- * and 32 binary digits, and rounded up: less than a thousandth of a request
- * each time."
+ * Of a bucket, "time and `used` share a word, where `used` x w has 23 to 33
+ * binary digits, fewer the longer a bucket may take to fill."
  */
-constexpr unsigned kDigits = 22;
-constexpr uint64_t kThousandths = 1000;
+constexpr unsigned kWordDigits = 57;
+constexpr unsigned kTimeDigitsMin = 24;
+constexpr unsigned kTimeDigitsMax = 34;
 
 /* What a log was given back is kept for so many parts of a window. */
 constexpr uint64_t kCredits = 64;
@@ -27,6 +27,52 @@ constexpr uint64_t kCredits = 64;
 Shares runs_off(uint32_t limit, uint64_t elapsed_ms)
 {
     return static_cast<Shares>(limit) * elapsed_ms;
+}
+
+unsigned digits_of(uint64_t n)
+{
+    return n == 0 ? 0 : 1 + digits_of(n / 2);
+}
+
+unsigned time_digits(const Policy &policy)
+{
+    unsigned digits = digits_of(policy.window_ms) + digits_of(policy.burst) + 2;
+
+    return std::min(std::max(digits, kTimeDigitsMin), kTimeDigitsMax);
+}
+
+/* So much a bucket keeps to a share. */
+Shares exact_shares(const Policy &policy)
+{
+    return (static_cast<Shares>(1) << (kWordDigits - time_digits(policy))) - 1;
+}
+
+uint64_t bucket_size(const Policy &policy, uint32_t limit)
+{
+    bool is_queue = policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+
+    return !is_queue && policy.burst == 0 ? limit
+                                          : policy.burst + uint64_t{is_queue};
+}
+
+/*
+ * What is more is rounded up to steps of less than this: of a bucket with a
+ * burst 2^-22 or less, of one that holds the limit four times as much, as
+ * limits of as many octal digits have the same steps.
+ */
+Shares step_of(const Policy &policy, uint32_t limit)
+{
+    uint64_t size = bucket_size(policy, limit);
+    unsigned digits = kWordDigits - time_digits(policy)
+                      - (size == limit && policy.burst == 0 ? 3 : 1);
+
+    return (static_cast<Shares>(size) * policy.window_ms >> digits) + 1;
+}
+
+/* After so long a bucket is empty, whatever the limit is. */
+uint64_t longest_ms(const Policy &policy)
+{
+    return std::min(bucket_size(policy, 1) * policy.window_ms, kBurstMs);
 }
 
 struct Place {
@@ -84,8 +130,7 @@ uint64_t capacity(const Policy &policy, uint32_t limit)
 
 bool is_coarse(const Policy &policy, uint32_t limit)
 {
-    return full(policy, limit) >> (kDigits - 1)
-           > (policy.window_ms - 1) / kThousandths;
+    return full(policy, limit) > exact_shares(policy);
 }
 
 uint64_t weight(const Policy &policy, uint64_t offset_ms, uint64_t at_ms,
@@ -144,137 +189,299 @@ void Model::drop_old()
 
 /* ---- buckets ---- */
 
-/* From the bucket's own time on. */
-Shares Model::run_off(Shares level, uint64_t now_ms, uint32_t limit) const
+bool Model::is_certain(const Levels &levels)
 {
-    uint64_t since_ms = std::max(now_ms, levels_.own_ms) - levels_.own_ms;
-
-    return std::max(level - runs_off(limit, since_ms), static_cast<Shares>(0));
+    return levels.least.at_ms == levels.most.at_ms
+           && levels.least.used == levels.most.used;
 }
 
-Shares Model::rounded_up(Shares level) const
+/*
+ * "If `used` is rounded, a change of the limit may move it by one step up or
+ * down."
+ */
+Shares Model::seen(const Levels &levels, uint32_t limit, Side side) const
 {
-    Shares w = policy_.window_ms;
-    Shares more = std::min(level >> (kDigits - 1), (w - 1) / kThousandths);
-    Shares whole = (level + w - 1) / w * w;
+    Shares used = side == Side::least ? levels.least.used : levels.most.used;
 
-    return std::min(level + more, whole);
-}
-
-/* "A bucket is no more than empty, whatever a higher limit had admitted." */
-Shares Model::bucket_used(uint64_t now_ms, uint32_t limit, Side side) const
-{
-    Shares level = side == Side::least      ? levels_.least
-                   : limit <= levels_.limit ? levels_.most
-                                            : levels_.unclipped;
-
-    return run_off(std::min(level, full(policy_, limit)), now_ms, limit);
-}
-
-size_t Model::pour(uint64_t now_ms, uint32_t limit, uint32_t cost)
-{
-    Shares more = static_cast<Shares>(cost) * policy_.window_ms;
-    Levels next;
-
-    if (run_off(levels_.unclipped, now_ms, limit) == 0) {
-        /* nothing of what there was can be taken back any more */
-        first_pour_ += pours_.size();
-        pours_.clear();
+    if (limit == levels.limit || levels.most.used <= exact_shares(policy_)) {
+        return used;
     }
 
-    next.own_ms = std::max(now_ms, levels_.own_ms);
+    return side == Side::most
+               ? used + levels.step
+               : std::max(used - levels.step, static_cast<Shares>(0));
+}
+
+/*
+ * "A bucket is no more than empty, whatever a higher limit had admitted."  That
+ * is set aside in whole milliseconds.  How many these are is known if the level
+ * is.
+ */
+Shares Model::left_of(const Levels &levels, uint64_t now_ms, uint32_t limit,
+                      Side side) const
+{
+    const Level &level = side == Side::least ? levels.least : levels.most;
+    Shares all = full(policy_, limit);
+    Shares used = seen(levels, limit, side);
+    uint64_t since_ms = std::max(now_ms, level.at_ms) - level.at_ms;
+
+    if (used > all) {
+        used = is_certain(levels)
+                       && seen(levels, limit, Side::most)
+                              == seen(levels, limit, Side::least)
+                   ? all + (used - all) % limit
+               : side == Side::least ? all
+                                     : std::min(used, all + limit - 1);
+    }
+
+    return std::max(used - runs_off(limit, since_ms), static_cast<Shares>(0));
+}
+
+Shares Model::bucket_used(uint64_t now_ms, uint32_t limit, Side side) const
+{
+    Shares used = left_of(cases_[0], now_ms, limit, side);
+
+    for (const Levels &levels : cases_) {
+        Shares other = left_of(levels, now_ms, limit, side);
+
+        used = side == Side::least ? std::min(used, other)
+                                   : std::max(used, other);
+    }
+
+    return used;
+}
+
+/* What is left of what is more than an empty bucket, in whole milliseconds. */
+Shares Model::set_aside(const Levels &levels, uint64_t now_ms, uint32_t limit,
+                        Side side) const
+{
+    const Level &level = side == Side::least ? levels.least : levels.most;
+    uint64_t since_ms = std::max(now_ms, level.at_ms) - level.at_ms;
+    Shares used = seen(levels, limit, side);
+
+    if (used < full(policy_, limit) + limit
+        || since_ms >= longest_ms(policy_)) {
+        return 0;
+    }
+
+    Shares rest
+        = std::max(used - runs_off(limit, since_ms), static_cast<Shares>(0))
+          - left_of(levels, now_ms, limit, side);
+
+    if (side == Side::most
+        || (is_certain(levels) && used == seen(levels, limit, Side::most))) {
+        rest += limit - 1;
+    }
+
+    return rest > 0 ? rest / limit * limit : 0;
+}
+
+/*
+ * What is admitted beside what is set aside "must not shorten" that.  It counts
+ * as of the time when the bucket was empty, so that to a higher limit the time
+ * since "may run off yet".
+ */
+Model::Level Model::backdated(Level level, uint32_t limit, Shares aside) const
+{
+    Shares room = full(policy_, limit) - level.used;
+    Shares since_ms
+        = room > 0 ? (room + limit - 1) / limit : static_cast<Shares>(0);
+
+    since_ms = std::min(since_ms, static_cast<Shares>(level.at_ms));
+
+    return {level.at_ms - static_cast<uint64_t>(since_ms),
+            level.used + since_ms * limit + aside};
+}
+
+/*
+ * "That happens once: until the bucket has been empty, all that follows stays
+ * on such steps": it is less than a step above the truth, however often it is
+ * rounded.  It may happen once more if the truth is not known, if some of it
+ * was set aside, and when the time that is kept begins anew.  A whole request
+ * is never passed.
+ */
+void Model::round_up(Levels *levels, bool may_again) const
+{
+    Shares w = policy_.window_ms;
+    Shares most = levels->most.used;
+    Shares whole = (most + w - 1) / w * w;
+
+    if (most > exact_shares(policy_)) {
+        Shares from = may_again ? most : levels->least.used;
+
+        levels->most.used
+            = std::max(most, std::min(from + levels->step, whole));
+    }
+}
+
+/* What a request makes of it if it is recorded as now, or as of before. */
+Model::Levels Model::poured(const Levels &levels, uint64_t now_ms,
+                            uint32_t limit, uint32_t cost,
+                            bool is_backdated) const
+{
+    Shares more = static_cast<Shares>(cost) * policy_.window_ms;
+    unsigned digits = time_digits(policy_);
+    Levels next;
+
+    next.least.at_ms = std::max(now_ms, levels.least.at_ms);
+    next.most.at_ms = std::max(now_ms, levels.most.at_ms);
+    next.least.used = left_of(levels, now_ms, limit, Side::least) + more;
+    next.most.used = left_of(levels, now_ms, limit, Side::most) + more;
     next.limit = limit;
-    next.least = bucket_used(now_ms, limit, Side::least) + more;
-    next.most = rounded_up(bucket_used(now_ms, limit, Side::most) + more);
-    next.unclipped
-        = rounded_up(run_off(levels_.unclipped, now_ms, limit) + more);
+    next.step = step_of(policy_, limit);
 
-    pours_.push_back({next.own_ms, limit, cost, false, levels_});
-    levels_ = next;
+    if (is_backdated) {
+        next.step = std::max(next.step, levels.step);
+        next.least = backdated(next.least, limit,
+                               set_aside(levels, now_ms, limit, Side::least));
+        next.most = backdated(next.most, limit,
+                              set_aside(levels, now_ms, limit, Side::most));
+    }
 
-    return first_pour_ + pours_.size() - 1;
+    round_up(&next,
+             next.least.at_ms != next.most.at_ms
+                 || (levels.limit != limit && levels.limit != 0)
+                 || levels.most.used > full(policy_, limit)
+                 || next.most.at_ms >> digits != levels.most.at_ms >> digits);
+
+    return next;
+}
+
+/* What is recorded as of the same time is taken for one case. */
+void Model::add_case(std::vector<Levels> *cases, const Levels &added)
+{
+    for (Levels &c : *cases) {
+        if (c.least.at_ms == added.least.at_ms
+            && c.most.at_ms == added.most.at_ms) {
+            c.least.used = std::min(c.least.used, added.least.used);
+            c.most.used = std::max(c.most.used, added.most.used);
+            c.step = std::max(c.step, added.step);
+            return;
+        }
+    }
+
+    cases->push_back(added);
+}
+
+/*
+ * If `used` is rounded, it may not be known whether anything is set aside: then
+ * both is possible.
+ */
+size_t Model::pour(uint64_t now_ms, uint32_t limit, uint32_t cost)
+{
+    std::vector<Levels> next;
+
+    if (bucket_used(now_ms, limit, Side::most) == 0) {
+        is_loose_ = false;
+    }
+
+    for (const Levels &levels : cases_) {
+        bool least = set_aside(levels, now_ms, limit, Side::least) > 0;
+        bool most = set_aside(levels, now_ms, limit, Side::most) > 0;
+
+        if (!least || !most) {
+            add_case(&next, poured(levels, now_ms, limit, cost, false));
+        }
+
+        if (least || most) {
+            add_case(&next, poured(levels, now_ms, limit, cost, true));
+        }
+    }
+
+    cases_ = next;
+    pours_.push_back({cases_[0].most.at_ms, limit, cost, false, cases_[0]});
+
+    return pours_.size() - 1;
 }
 
 /* What the bucket had used without that which was taken back. */
-void Model::replay()
+Shares Model::replay() const
 {
-    Shares level = pours_.front().before.least;
-    uint64_t at_ms = pours_.front().before.own_ms;
-    auto pass = [&](uint64_t until_ms, uint32_t limit) {
-        level -= runs_off(limit, until_ms - at_ms);
-        level = std::max(level, static_cast<Shares>(0));
-        at_ms = until_ms;
-    };
+    Shares level = 0;
+    uint64_t at_ms = 0;
 
     for (const Pour &p : pours_) {
-        pass(p.at_ms, p.limit);
+        level -= runs_off(p.limit, p.at_ms - at_ms);
+        level = std::max(level, static_cast<Shares>(0));
+        at_ms = p.at_ms;
 
         if (!p.is_taken_back) {
             level += static_cast<Shares>(p.cost) * policy_.window_ms;
         }
     }
 
-    pass(levels_.own_ms, levels_.limit);
-    levels_.least = level;
+    return level;
 }
 
-void Model::run_off_until(uint64_t now_ms)
-{
-    levels_.least = run_off(levels_.least, now_ms, levels_.limit);
-    levels_.most = run_off(levels_.most, now_ms, levels_.limit);
-    levels_.unclipped = run_off(levels_.unclipped, now_ms, levels_.limit);
-    levels_.own_ms = std::max(now_ms, levels_.own_ms);
-}
-
+/* Precondition: the key's limit never changed. */
 void Model::rewrite(uint64_t now_ms, uint32_t cost)
 {
+    Levels &levels = cases_[0];
     Shares more = static_cast<Shares>(cost) * policy_.window_ms;
 
-    if (is_bucket(policy_)) {
-        run_off_until(now_ms);
-        levels_.most = rounded_up(rounded_up(levels_.most + more) - more);
-        levels_.unclipped
-            = rounded_up(rounded_up(levels_.unclipped + more) - more);
-    }
-}
-
-/*
- * If nothing else was admitted since, the bucket is as it was before.  Else it
- * may be fuller than if that had never been admitted.
- */
-void Model::take_back(size_t admission, uint64_t now_ms)
-{
-    if (admission < first_pour_) {
-        rewrite(now_ms);
+    if (!is_bucket(policy_) || levels.limit == 0) {
         return;
     }
 
-    run_off_until(now_ms);
+    if (cost > 0) {
+        levels.least.used = bucket_used(now_ms, levels.limit, Side::least);
+        levels.most.used = bucket_used(now_ms, levels.limit, Side::most);
+        levels.least.at_ms = std::max(now_ms, levels.least.at_ms);
+        levels.most.at_ms = std::max(now_ms, levels.most.at_ms);
+    }
 
-    Pour &pour = pours_[admission - first_pour_];
+    levels.least.used += more;
+    levels.most.used += more;
+    round_up(&levels, false);
+    levels.least.used -= more;
+    levels.most.used -= more;
+    round_up(&levels, false);
+}
+
+/*
+ * What has run off is not given back: all the time up to the latest admission,
+ * but for what was used before needed to run off.  Of what was used before, the
+ * record does not tell whether that was taken back meanwhile.  Then a refund
+ * may give back what has run off.  Else the bucket is never less full than if
+ * this had never been admitted.
+ */
+void Model::take_back(size_t admission)
+{
+    Levels &levels = cases_[0];
+    Pour &pour = pours_[admission];
+    Shares cost = static_cast<Shares>(pour.cost) * policy_.window_ms;
+    Shares ran_off = runs_off(pour.limit, pours_.back().at_ms - pour.at_ms);
+    auto given = [&](Shares with) {
+        Shares idle = std::max(ran_off - (with - cost), static_cast<Shares>(0));
+
+        return std::max(cost - idle, static_cast<Shares>(0));
+    };
+
+    for (size_t i = 0; i < admission; i++) {
+        is_loose_ |= pours_[i].is_taken_back;
+    }
 
     pour.is_taken_back = true;
 
-    if (&pour == &pours_.back()) {
-        Shares cost = static_cast<Shares>(pour.cost) * policy_.window_ms;
+    levels.least.used
+        = std::max(levels.least.used - given(pour.after.most.used),
+                   static_cast<Shares>(0));
+    levels.most.used = std::max(levels.most.used - given(pour.after.least.used),
+                                static_cast<Shares>(0));
 
-        levels_.most = std::max(levels_.most - cost, static_cast<Shares>(0));
+    if (!is_loose_) {
+        levels.least.used = std::max(levels.least.used, replay());
     }
 
-    replay();
-    levels_.most = rounded_up(std::max(levels_.most, levels_.least));
-    levels_.unclipped = levels_.most;
-
-    while (!pours_.empty() && pours_.back().is_taken_back) {
-        pours_.pop_back();
-    }
+    round_up(&levels, true);
 }
 
 /* ---- both ---- */
 
 Shares Model::used(uint64_t now_ms, uint32_t limit, Side side) const
 {
-    return is_bucket(policy_) ? bucket_used(now_ms, limit, side)
+    return is_bucket(policy_) ? std::min(bucket_used(now_ms, limit, side),
+                                         full(policy_, limit))
                               : sum(now_ms, side);
 }
 
@@ -297,15 +504,16 @@ uint64_t Model::delay_ms(uint64_t now_ms, uint32_t limit, uint32_t cost,
                          Side side) const
 {
     Shares own = static_cast<Shares>(cost) * policy_.window_ms;
-    Shares ahead = bucket_used(now_ms, limit, side);
-    uint64_t behind_ms = std::max(now_ms, levels_.own_ms) - now_ms;
+    Model after = *this;
 
-    if (side == Side::most) {
-        ahead = rounded_up(ahead + own) - own;
-    }
+    after.pour(now_ms, limit, cost);
 
-    return ahead == 0
-               ? behind_ms
+    Shares ahead = after.used(now_ms, limit, side) - own;
+    uint64_t own_ms = after.cases_[0].most.at_ms;
+    uint64_t behind_ms = std::max(now_ms, own_ms) - now_ms;
+
+    return ahead <= 0
+               ? 0
                : behind_ms + static_cast<uint64_t>((ahead + limit - 1) / limit);
 }
 
@@ -328,10 +536,10 @@ size_t Model::record(uint64_t now_ms, uint32_t limit, uint32_t cost)
     return own_ms_;
 }
 
-void Model::refund(size_t admission, uint64_t now_ms, uint32_t cost)
+void Model::refund(size_t admission, uint32_t cost)
 {
     if (is_bucket(policy_)) {
-        take_back(admission, now_ms);
+        take_back(admission);
         return;
     }
 
@@ -360,9 +568,9 @@ void Model::forget()
 {
     own_ms_ = 0;
     events_.clear();
-    levels_ = {};
-    first_pour_ += pours_.size();
+    cases_ = {Levels{}};
     pours_.clear();
+    is_loose_ = false;
 }
 
 /* ---- what is told ---- */

@@ -41,11 +41,7 @@ inline Shares full(const Policy &policy, uint32_t limit)
     return static_cast<Shares>(capacity(policy, limit)) * policy.window_ms;
 }
 
-/*
- * Does a full bucket keep less than thousandths of a request?  The
- * documentation grants that to windows above an hour.  It makes such a bucket
- * lose a part of its rate, so the model grants thousandths to all.
- */
+/* Is a full bucket too large to be kept to a share? */
 bool is_coarse(const Policy &policy, uint32_t limit);
 
 /*
@@ -94,7 +90,7 @@ public:
      * Takes an admission back, once, as if it had never been.  Precondition:
      * the key's limit never changed and no clock stepped back.
      */
-    void refund(size_t admission, uint64_t now_ms, uint32_t cost);
+    void refund(size_t admission, uint32_t cost);
 
     /*
      * A bucket's state is written anew, and so may be rounded once more: twice
@@ -115,13 +111,17 @@ private:
         uint64_t kept;       /* given back, but beyond what is noted of that */
     };
 
-    /* What a bucket had used at its own time. */
+    struct Level {
+        uint64_t at_ms;
+        Shares used; /* at that time */
+    };
+
+    /* What a bucket has used. */
     struct Levels {
-        uint64_t own_ms;
-        uint32_t limit; /* of the latest admission */
-        Shares least;
-        Shares most;      /* to a limit that is not above the latest one */
-        Shares unclipped; /* the most to one above it */
+        Level least;
+        Level most;
+        uint32_t limit; /* of the latest admission; 0: there was none */
+        Shares step;    /* to which it is rounded up */
     };
 
     struct Pour {
@@ -129,16 +129,24 @@ private:
         uint32_t limit;
         uint32_t cost;
         bool is_taken_back;
-        Levels before;
+        Levels after;
     };
 
-    Shares run_off(Shares level, uint64_t now_ms, uint32_t limit) const;
-    void run_off_until(uint64_t now_ms);
-    Shares rounded_up(Shares level) const;
+    static bool is_certain(const Levels &levels);
+    static void add_case(std::vector<Levels> *cases, const Levels &added);
+    Shares seen(const Levels &levels, uint32_t limit, Side side) const;
+    Shares left_of(const Levels &levels, uint64_t now_ms, uint32_t limit,
+                   Side side) const;
+    Shares set_aside(const Levels &levels, uint64_t now_ms, uint32_t limit,
+                     Side side) const;
+    Level backdated(Level level, uint32_t limit, Shares aside) const;
+    void round_up(Levels *levels, bool may_again) const;
+    Levels poured(const Levels &levels, uint64_t now_ms, uint32_t limit,
+                  uint32_t cost, bool is_backdated) const;
     Shares bucket_used(uint64_t now_ms, uint32_t limit, Side side) const;
     size_t pour(uint64_t now_ms, uint32_t limit, uint32_t cost);
-    void take_back(size_t admission, uint64_t now_ms);
-    void replay();
+    void take_back(size_t admission);
+    Shares replay() const;
     Shares sum(uint64_t now_ms, Side side) const;
     void give_back(size_t admission, uint32_t cost);
     bool is_late(const Event &event, uint64_t now_ms) const;
@@ -148,9 +156,9 @@ private:
     uint64_t offset_ms_;
     uint64_t own_ms_ = 0;
     std::deque<Event> events_; /* in order of time; of one ms only one */
-    Levels levels_{};
+    std::vector<Levels> cases_{Levels{}}; /* one unless limits change */
     std::vector<Pour> pours_;
-    size_t first_pour_ = 0; /* number of the first of them */
+    bool is_loose_ = false; /* may have given back what had run off */
 };
 
 /*

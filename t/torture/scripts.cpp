@@ -357,7 +357,7 @@ private:
 
     void give_back(const Claim &claim, uint64_t now_ms)
     {
-        claim.key->model.refund(claim.admission, now_ms, claim.cost);
+        claim.key->model.refund(claim.admission, claim.cost);
     }
 
     bool all_fit(const Ask &ask, uint64_t now_ms,
