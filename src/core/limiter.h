@@ -261,6 +261,8 @@ void limit_sliding_forget(const limit_sliding_claim_t *claim,
 
 /*
  * Takes back what claims that were admitted together have consumed; n >= 0.
+ * That must have been less than two hours ago: a bucket tells times apart for
+ * little longer.
  * They are then described as of now, as if they had only looked.
  */
 void limit_sliding_release(limit_sliding_claim_t *claims, size_t n,

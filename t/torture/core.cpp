@@ -29,7 +29,8 @@ namespace {
 
 constexpr size_t kZones = 3;
 constexpr uint64_t kBackMs = 20; /* how far workers' clocks may differ */
-constexpr uint64_t kRefundWindows = 100000; /* "at most 131,000 windows old" */
+/* limit_sliding_release() takes back no later. */
+constexpr uint64_t kRefundMs = 2 * 3600 * 1000;
 constexpr size_t kRemembered = 8;  /* requests that may be taken back */
 constexpr double kRounding = 1e-9; /* of a comparison of shares */
 
@@ -226,10 +227,8 @@ private:
         past_.erase(past_.begin() + static_cast<long>(i));
 
         for (const Part &p : r.parts) {
-            /* nobody takes back what was forgotten, nor after years */
-            if (p.lives != p.key->lives
-                || now_ms_ - r.at_ms
-                       > kRefundWindows * p.zone->policy().window_ms) {
+            /* nobody takes back what was forgotten, nor after hours */
+            if (p.lives != p.key->lives || now_ms_ - r.at_ms > kRefundMs) {
                 return;
             }
         }
