@@ -53,7 +53,8 @@ is scalar grep({ $_->[1] || $_->[2] } values %counts), 0, 'prepared';
 run([ map { "/tight?key=fill-$_" } 1 .. 5000 ]);
 
 # Who lives is listed while another worker dies: all that follows relies on it.
-my @missed;
+# Who was killed serves no more, be it that the kernel has yet to end it.
+my (@missed, @serving);
 for my $round (1 .. $ROUNDS / 2) {
     wait_for(sub { $nginx->workers == 2 })
         or die "round $round: the killed worker has no successor";
@@ -61,6 +62,7 @@ for my $round (1 .. $ROUNDS / 2) {
     my ($victim, $other) = shuffle $nginx->workers;
     my ($dying, $listed) = (1, 1);
     $nginx->kill_worker($victim);
+    push @serving, $round if grep { $_ == $victim } $nginx->workers;
     while ($dying) {
         my %lives = map { $_ => 1 } $nginx->children;
         $dying = $lives{$victim};
@@ -69,6 +71,7 @@ for my $round (1 .. $ROUNDS / 2) {
     push @missed, $round if !$listed;
 }
 is "@missed", '', 'a worker that lives is listed while another one dies';
+is "@serving", '', '... which is no more a worker that serves';
 
 
 # At least so many rounds must have caught requests under way. How many a round

@@ -106,7 +106,8 @@ sub new($class, %opt) {
     Test::More::note("in $dir") if $ENV{LIMIT_SLIDING_KEEP};
 
     return bless { worker_connections => 1024, worker_processes => 2, %opt,
-        dir => $dir, owner => $$, ports => [], killed => {} }, $class;
+        dir => $dir, owner => $$, ports => [], killed => {}, dying => {} },
+        $class;
 }
 
 # Starts NGINX, its master in the foreground as a child of ours, and waits
@@ -136,11 +137,12 @@ sub start($self, $template) {
     return $self;
 }
 
-# Pids of the workers that serve, those that shut down left out.
+# Pids of the workers that serve, those that shut down left out, and those that
+# were killed: they may live on until the kernel lets them run.
 sub workers($self) {
     # Angie adds the number of the configuration
-    return grep { _title($_) =~ /^(?:nginx|angie): worker process(?: #\d+)?$/ }
-        $self->children;
+    return grep { _title($_) =~ /^(?:nginx|angie): worker process(?: #\d+)?$/
+        && !$self->{dying}{$_} } $self->children;
 }
 
 # Pids of all the master's children. The kernel's list leaves out living ones
@@ -154,6 +156,9 @@ sub children($self) {
         @{ $self->{children} // [] };
     my @children = grep { _parent($_) == $pid } sort { $a <=> $b } keys %seen;
     $self->{children} = \@children;
+
+    my %lives = map { $_ => 1 } @children;
+    delete @{ $self->{dying} }{ grep { !$lives{$_} } keys %{ $self->{dying} } };
     return @children;
 }
 
@@ -184,7 +189,7 @@ sub reload($self, $template = undef) {
 # Kills a worker with SIGKILL and returns at once.
 sub kill_worker($self, $pid) {
     kill 'KILL', $pid or die "SIGKILL: $!";
-    $self->{killed}{$pid} = 1;
+    $self->{killed}{$pid} = $self->{dying}{$pid} = 1;
 }
 
 # Stops NGINX gracefully, by force if it takes longer than $PATIENCE.
