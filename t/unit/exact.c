@@ -362,7 +362,8 @@ static exact_level_t level_with(const exact_t *exact, uint64_t now_ms,
 static void record_level(exact_t *exact, const exact_event_t *event,
                          uint64_t now_ms)
 {
-    const exact_event_t *last = &exact->event[exact->n - 1];
+    const exact_event_t *last
+        = exact->n == 0 ? NULL : &exact->event[exact->n - 1];
     wide_t rounding = rounding_under(exact, event->limit);
     uint64_t wraps_ms = 1ull << time_bits(exact->policy);
     exact_level_t level[2];
@@ -376,7 +377,7 @@ static void record_level(exact_t *exact, const exact_event_t *event,
         exact->rounding = 0; /* it was empty */
     }
 
-    if (exact->n == 0 || exact->rounding < rounding
+    if (last == NULL || exact->rounding < rounding
         || last->limit != event->limit
         || (last->at_ms + exact->offset_ms) / wraps_ms
                != (event->at_ms + exact->offset_ms) / wraps_ms) {
