@@ -27,7 +27,9 @@ override BUILD := $(abspath $(BUILD))
 MODULE := $(BUILD)/ngx_http_limit_sliding_module.so
 SIMULATE := $(BUILD)/bench/simulate
 
-CORE_SRCS := $(sort $(wildcard src/core/*.cpp))
+# What knows no NGINX.
+PURE_SRCS := $(sort $(wildcard src/core/*.cpp src/redis/logic/*.cpp)) \
+    src/redis/scripts.cpp
 
 all: build  ## the same as build
 
@@ -96,8 +98,7 @@ screenshot: build  ## draw docs/dashboard.png anew, in two minutes
 # A flavour of the core and its unit tests, built in a directory of its own.
 # Linked by the C compiler, as the module is, but for clang's UBSan of C++.
 CORE_FLAGS = -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics
-UNIT_FLAGS = -g -Wall -Wextra -Wno-missing-field-initializers -Isrc/core \
-    -Isrc/redis -MMD -MP
+UNIT_FLAGS = -g -Wall -Wextra -Wno-missing-field-initializers -Isrc -MMD -MP
 
 unit_LINK = $(CC)
 tsan_LINK = $(CC)
@@ -111,16 +112,11 @@ asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
 define flavour
 $(1)_TESTS := $(patsubst t/unit/%.c,$(BUILD)/$(1)/%,$(wildcard \
     t/unit/*_test.c))
-$(1)_OBJS := $(CORE_SRCS:src/core/%.cpp=$(BUILD)/$(1)/core/%.o) \
-    $(BUILD)/$(1)/core/scripts.o \
+$(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
     $(patsubst t/unit/%.c,$(BUILD)/$(1)/%.o,$(filter-out %_test.c,$(wildcard \
     t/unit/*.c)))
 
-$(BUILD)/$(1)/core/%.o: src/core/%.cpp $(BUILD)/settings
-	@mkdir -p $$(@D)
-	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
-
-$(BUILD)/$(1)/core/%.o: src/redis/%.cpp $(BUILD)/settings
+$(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
 	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
 
@@ -224,7 +220,7 @@ $(SIMULATE): $(addprefix t/bench/,zipf.c sim.c sim_redis.c \
     simulate.h sim.h sim_events.h sim_redis.h)
 $(BUILD)/bench/%: t/bench/%.c $(unit_OBJS)
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 -O2 -Wall -Wextra -Isrc/core -It/unit -o $@ \
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -Isrc -It/unit -o $@ \
 	    $(filter %.c %.o,$^) -lhiredis -lm
 
 
@@ -241,7 +237,7 @@ check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
 	@.ci/check-versions $(BUILD)/versions $(NGX_SRCS)
 
 format:  ## format the C++
-	clang-format -i src/*/*.[ch]pp
+	clang-format -i $$(find src -name "*.[ch]pp")
 
 page:  ## renew the hashes of the dashboard's style and script
 	.ci/page-hashes --write

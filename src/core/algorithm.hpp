@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "bucket.hpp"
-#include "counter.hpp"
-#include "fixed.hpp"
-#include "limiter.h"
-#include "slot.hpp"
+#include "core/bucket.hpp"
+#include "core/counter.hpp"
+#include "core/fixed.hpp"
+#include "core/limiter.h"
+#include "core/slot.hpp"
 
 namespace limit_sliding {
 

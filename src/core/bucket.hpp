@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "limiter.h"
+#include "core/limiter.h"
 
 namespace limit_sliding {
 

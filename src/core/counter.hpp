@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "limiter.h"
-#include "rank.hpp"
+#include "core/limiter.h"
+#include "core/rank.hpp"
 
 namespace limit_sliding {
 

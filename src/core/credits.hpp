@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "events.hpp"
-#include "mix.hpp"
-#include "ring.hpp"
-#include "ring_step.hpp"
-#include "table.hpp"
+#include "core/events.hpp"
+#include "core/mix.hpp"
+#include "core/ring.hpp"
+#include "core/ring_step.hpp"
+#include "core/table.hpp"
 
 namespace limit_sliding {
 

@@ -7,12 +7,12 @@
 
 #include <cstdint>
 
-#include "limiter.h"
-#include "mix.hpp"
-#include "ring.hpp"
-#include "ring_step.hpp"
-#include "table.hpp"
-#include "zone.hpp"
+#include "core/limiter.h"
+#include "core/mix.hpp"
+#include "core/ring.hpp"
+#include "core/ring_step.hpp"
+#include "core/table.hpp"
+#include "core/zone.hpp"
 
 namespace limit_sliding {
 

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "limiter.h"
-#include "rank.hpp"
+#include "core/limiter.h"
+#include "core/rank.hpp"
 
 namespace limit_sliding {
 

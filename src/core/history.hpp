@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "credits.hpp"
-#include "events.hpp"
-#include "limiter.h"
-#include "shared.hpp"
+#include "core/credits.hpp"
+#include "core/events.hpp"
+#include "core/limiter.h"
+#include "core/atomics.hpp"
 
 namespace limit_sliding {
 

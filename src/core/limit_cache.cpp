@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shared.hpp"
-#include "stats.h"
+#include "core/atomics.hpp"
+#include "core/stats.h"
 
 using limit_sliding::load;
 using limit_sliding::shared;

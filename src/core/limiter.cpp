@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "algorithm.hpp"
-#include "history.hpp"
-#include "limiter.h"
-#include "table.hpp"
-#include "zone.hpp"
+#include "core/algorithm.hpp"
+#include "core/history.hpp"
+#include "core/limiter.h"
+#include "core/table.hpp"
+#include "core/zone.hpp"
 
 using limit_sliding::AnyWordStep;
 using limit_sliding::Bucket;

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "limiter.h"
+#include "core/limiter.h"
 
 namespace {
 

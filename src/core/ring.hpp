@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "limiter.h"
-#include "slot.hpp"
+#include "core/limiter.h"
+#include "core/slot.hpp"
 
 namespace limit_sliding {
 

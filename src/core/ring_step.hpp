@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "limiter.h"
-#include "ring.hpp"
-#include "slot.hpp"
+#include "core/limiter.h"
+#include "core/ring.hpp"
+#include "core/slot.hpp"
 
 namespace limit_sliding {
 

@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "key.hpp"
-#include "shared.hpp"
+#include "core/key.hpp"
+#include "core/atomics.hpp"
 
 namespace limit_sliding {
 

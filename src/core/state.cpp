@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "algorithm.hpp"
-#include "limiter.h"
+#include "core/algorithm.hpp"
+#include "core/limiter.h"
 
 using limit_sliding::with_algorithm;
 

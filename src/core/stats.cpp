@@ -2,13 +2,13 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "stats.h"
+#include "core/stats.h"
 
 #include <algorithm>
 #include <cstddef>
 
-#include "shared.hpp"
-#include "top.hpp"
+#include "core/atomics.hpp"
+#include "core/offenders.hpp"
 
 using limit_sliding::load;
 

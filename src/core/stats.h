@@ -11,7 +11,7 @@
 #ifndef LIMIT_SLIDING_CORE_STATS_H
 #define LIMIT_SLIDING_CORE_STATS_H
 
-#include "limiter.h"
+#include "core/limiter.h"
 
 #ifdef __cplusplus
 extern "C" {

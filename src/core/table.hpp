@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-#include "limiter.h"
-#include "places.hpp"
-#include "shared.hpp"
-#include "slot.hpp"
-#include "victim.hpp"
+#include "core/limiter.h"
+#include "core/candidates.hpp"
+#include "core/atomics.hpp"
+#include "core/slot.hpp"
+#include "core/victim.hpp"
 
 namespace limit_sliding {
 

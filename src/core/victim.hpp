@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "slot.hpp"
+#include "core/slot.hpp"
 
 namespace limit_sliding {
 

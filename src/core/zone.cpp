@@ -2,15 +2,15 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "zone.hpp"
+#include "core/zone.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-#include "algorithm.hpp"
-#include "ring_step.hpp"
-#include "shared.hpp"
-#include "siphash.hpp"
+#include "core/algorithm.hpp"
+#include "core/ring_step.hpp"
+#include "core/atomics.hpp"
+#include "core/siphash.hpp"
 
 using limit_sliding::Clock;
 using limit_sliding::Event;

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "limiter.h"
-#include "ring.hpp"
-#include "table.hpp"
+#include "core/limiter.h"
+#include "core/ring.hpp"
+#include "core/table.hpp"
 
 /*
  * The head of a zone's memory; lines of slots follow.  What every request

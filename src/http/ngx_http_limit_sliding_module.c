@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_http_limit_sliding.h"
+#include "http/http.h"
 
 
 static ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf);

@@ -2,13 +2,13 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "scripts.h"
+#include "redis/scripts.h"
 
 #include <string_view>
 
-#include "limiter.h"
-#include "lua.hpp"
-#include "lua_cluster.hpp"
+#include "core/limiter.h"
+#include "redis/lua.hpp"
+#include "redis/lua_cluster.hpp"
 
 using namespace limit_sliding;
 

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "draw.h"
-#include "limiter.h"
+#include "core/limiter.h"
 #include "peer.h"
 #include "table.h"
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lease.h"
-#include "limiter.h"
+#include "redis/logic/lease.h"
+#include "core/limiter.h"
 #include "random.h"
-#include "remote.h"
+#include "redis/logic/remote.h"
 #include "sim_events.h"
 #include "sim_redis.h"
 

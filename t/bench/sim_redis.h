@@ -10,8 +10,8 @@
 #ifndef LIMIT_SLIDING_BENCH_SIM_REDIS_H
 #define LIMIT_SLIDING_BENCH_SIM_REDIS_H
 
-#include "limiter.h"
-#include "remote.h"
+#include "core/limiter.h"
+#include "redis/logic/remote.h"
 
 typedef struct {
     const limit_sliding_policy_t *policy;

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-#include "limiter.h"
+#include "core/limiter.h"
 #include "random.h"
 
 namespace torture {

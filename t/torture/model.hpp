@@ -19,7 +19,7 @@
 #include <deque>
 #include <vector>
 
-#include "limiter.h"
+#include "core/limiter.h"
 
 namespace torture {
 

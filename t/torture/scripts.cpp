@@ -20,10 +20,10 @@
 
 #include "draw.hpp"
 #include "model.hpp"
-#include "remote.h"
+#include "redis/logic/remote.h"
 #include "report.hpp"
 #include "script_call.hpp"
-#include "scripts.h"
+#include "redis/scripts.h"
 
 extern "C" {
 #include "redis_server.h"

@@ -17,7 +17,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "limiter.h"
+#include "core/limiter.h"
 #include "model.hpp"
 
 namespace torture {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "remote.h"
+#include "redis/logic/remote.h"
 #include "support.h"
 
 static unsigned slot(const char *name)

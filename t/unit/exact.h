@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "limiter.h"
+#include "core/limiter.h"
 
 #define EXACT_LENGTH 400 /* admitted requests of a key */
 

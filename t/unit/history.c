@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "history.h"
-#include "limiter.h"
+#include "core/limiter.h"
 #include "random.h"
 
 #define YEAR_MS (365ull * 86400000)

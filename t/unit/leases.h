@@ -9,7 +9,7 @@
 
 #include "support.h"
 
-#include "lease.h"
+#include "redis/logic/lease.h"
 
 /* A table of so many groups of two leases, where a key has one of a group. */
 #define LEASES_BYTES(groups) (64 + 128 * (groups))

@@ -6,7 +6,7 @@
 
 #include "support.h"
 
-#include "stats.h"
+#include "core/stats.h"
 
 #include <limits.h>
 #include <pthread.h>

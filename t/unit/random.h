@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "limiter.h"
+#include "core/limiter.h"
 
 /* splitmix64: the same numbers on every machine. */
 static inline uint64_t random_next(uint64_t *random)

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "redis_server.h"
-#include "scripts.h"
+#include "redis/scripts.h"
 #include "support.h"
 
 #define START_MS 1700000000000ull

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "redis_server.h"
-#include "scripts.h"
+#include "redis/scripts.h"
 #include "support.h"
 
 #define RUNS 240

@@ -14,8 +14,8 @@
 
 #include "history.h"
 #include "redis_server.h"
-#include "remote.h"
-#include "scripts.h"
+#include "redis/logic/remote.h"
+#include "redis/scripts.h"
 #include "support.h"
 
 #define HISTORIES 200

@@ -3,7 +3,7 @@
  */
 
 #include "redis_server.h"
-#include "scripts.h"
+#include "redis/scripts.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "remote.h"
+#include "redis/logic/remote.h"
 #include "support.h"
 
 #define FAILURES LIMIT_SLIDING_BREAKER_FAILURES

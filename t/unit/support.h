@@ -19,7 +19,7 @@
 /* needs some of the above */
 #include <cmocka.h>
 
-#include "limiter.h"
+#include "core/limiter.h"
 #include "random.h"
 
 /* The smallest zone: one pair of lines, where every key may be anywhere. */

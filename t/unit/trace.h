@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "limiter.h"
+#include "core/limiter.h"
 
 #define TRACE_PATH "t/data/nasa-http-1995-08-01.tsv"
 

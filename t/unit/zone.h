@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limiter.h"
+#include "core/limiter.h"
 
 /* A multiple of LIMIT_SLIDING_ZONE_ALIGN bytes on the heap, for free(). */
 static inline void *zone_memory(size_t bytes)

@@ -1,0 +1,184 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_PLACES_HPP
+#define LIMIT_SLIDING_CORE_PLACES_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/key.hpp"
+#include "core/slot.hpp"
+
+namespace limit_sliding {
+
+/*
+ * The places of one key in a table, and what is there.
+ *
+ * A key takes an unused slot in the first of its lines that has fewer than
+ * three in use, else in the first that has fewer than four.  Slots of a line
+ * fill in order and are never unused again, so a search ends at the first
+ * line that has fewer than three in use.
+ *
+ * Slots is where slots are in memory: slot(line, number).  Step is described
+ * in table.hpp.
+ */
+template <class Slots>
+class Places {
+public:
+    Places(const Slots &slots, uint64_t pairs, uint64_t hash, uint64_t epoch)
+        : slots_(slots), key_(hash, pairs),
+          tag_(tag::make(key_.fingerprint(), epoch))
+    {
+    }
+
+    /* The key's copy if it may have a state that counts, else none. */
+    Copy look() const
+    {
+        Copy copy = {};
+
+        /* a tentative copy may stand before the confirmed one */
+
+        search([&](Slot &slot, bool) {
+            copy = inspect(slot);
+            return copy.kind == Copy::confirmed;
+        });
+
+        return is_recent(copy) ? copy : Copy{};
+    }
+
+    /* The key's state; 0 if it has none. */
+    uint64_t look_state() const { return look().bare_state(); }
+
+    /* The key's copy in its first line if it needs no more than a state. */
+    Copy find_ready() const
+    {
+        uint64_t line = key_.line(0);
+
+        for (unsigned j = 0; j < Line::kSlots; j++) {
+            Slot &slot = slots_.slot(line, j);
+            uint64_t tag = slot.tag.load();
+
+            if (tag::same_time(tag, tag_)) {
+                return Copy::read(slot, tag);
+            }
+        }
+
+        return {};
+    }
+
+    /* Does the slot, of whatever key, hold a state that counts? */
+    template <class Step>
+    bool is_live(Slot &slot, const Step &step) const
+    {
+        return used(step, Copy::read(slot)) != 0;
+    }
+
+protected:
+    /*
+     * Calls visit(slot, is_last_of_line) for every slot where the key may be,
+     * until it returns true.
+     */
+    template <class Visit>
+    void search(const Visit &visit) const
+    {
+        for (unsigned i = 0; i < Key::kLines; i++) {
+            uint64_t line = key_.line(i);
+
+            for (unsigned j = 0; j < Line::kSlots; j++) {
+                if (visit(slots_.slot(line, j), j == Line::kSlots - 1)) {
+                    return;
+                }
+            }
+
+            if (slots_.slot(line, Line::kSlots - 2).tag.load() == 0) {
+                return;
+            }
+        }
+    }
+
+    /* The key's tag as of now in another tag's generation. */
+    uint64_t tag_like(uint64_t other) const
+    {
+        return tag_ | tag::generation(other);
+    }
+
+    /* May the copy have a state that counts? */
+    bool is_recent(const Copy &copy) const
+    {
+        return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2;
+    }
+
+    uint64_t live_state(const Copy &copy) const
+    {
+        return is_recent(copy) ? copy.bare_state() : 0;
+    }
+
+    /* How much the copy constrains its key; 0: as little as none. */
+    template <class Step>
+    uint64_t used(const Step &step, const Copy &copy) const
+    {
+        return is_recent(copy) ? step.used(copy) : 0;
+    }
+
+    /* The key's copy in this slot, if there is one. */
+    Copy inspect(Slot &slot) const
+    {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            uint64_t tag = slot.tag.load();
+
+            if (!tag::same_key(tag, tag_)) {
+                return {};
+            }
+
+            Copy copy = Copy::read(slot, tag);
+
+            if (copy.kind != Copy::changed) {
+                return copy;
+            }
+        }
+
+        return {};
+    }
+
+    /* The key's first copy. */
+    Copy find() const
+    {
+        Copy copy = {};
+
+        search([&](Slot &slot, bool) {
+            copy = inspect(slot);
+            return copy.kind != Copy::none;
+        });
+
+        return copy;
+    }
+
+    template <class Step>
+    uint64_t first_to_expire(const Step &step) const
+    {
+        uint64_t first_ms = UINT64_MAX;
+
+        search([&](Slot &slot, bool) {
+            Copy copy = Copy::read(slot);
+            uint64_t ms = is_recent(copy) ? step.expires_ms(copy) : 0;
+
+            if (ms != 0) {
+                first_ms = std::min(first_ms, ms);
+            }
+
+            return false;
+        });
+
+        return first_ms == UINT64_MAX ? 1 : first_ms;
+    }
+
+    Slots slots_;
+    Key key_;
+    uint64_t tag_; /* the key's as of now, in generation 0 */
+};
+
+} // namespace limit_sliding
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#include "core/mix.hpp"
+#include "redis/logic/remote.h"
+
+using limit_sliding::mixed;
+
+uint64_t limit_sliding_claim_hash(const limit_sliding_claim_t *claims, size_t n)
+{
+    uint64_t hash = n;
+
+    for (size_t i = 0; i < n; i++) {
+        const limit_sliding_claim_t &claim = claims[i];
+        uint64_t numbers = uint64_t{claim.limit} << 32 | claim.cost;
+
+        hash = mixed(hash ^ claim.hash) + static_cast<uint64_t>(claim.look);
+        hash = mixed(hash ^ numbers);
+    }
+
+    return hash;
+}
+
+uint64_t limit_sliding_refusal_hash(const limit_sliding_claim_t *claim)
+{
+    uint64_t lower = UINT32_MAX;
+
+    return (mixed(claim->hash) & ~lower)
+           | (limit_sliding_claim_hash(claim, 1) & lower);
+}

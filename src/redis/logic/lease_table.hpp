@@ -1,0 +1,167 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_LEASE_HPP
+#define LIMIT_SLIDING_CORE_LEASE_HPP
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "redis/logic/lease.h"
+#include "core/mix.hpp"
+#include "core/atomics.hpp"
+#include "redis/logic/lease_terms.hpp"
+
+namespace limit_sliding {
+
+/* Whose a lease is: the key's hash, and the limit that is asked for. */
+struct Owner {
+    uint64_t hash;
+    uint32_t limit;
+};
+
+constexpr size_t kTerms = sizeof(Terms) / sizeof(uint64_t);
+
+/*
+ * A lease is one cache line.  Its word holds the units and a generation.  Who
+ * writes a lease first takes all units out of the word and begins a new
+ * generation, then writes the terms, and only then puts units in; whoever
+ * spends changes the word alone, from the generation of which the terms are.
+ *
+ * As in refusals.cpp, terms are valid if their check is: terms of mixed origin,
+ * or of another generation, are nobody's.  Who writes terms may be slow, and
+ * another may have begun a generation since: every value has some bits of its
+ * generation, and is written by compare-and-swap as long as the word is of the
+ * writer's, so that what is newer stays.
+ */
+class alignas(64) Lease {
+public:
+    static uint64_t units(uint64_t word) { return word & kUnits; }
+
+    static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
+
+    uint64_t word() const { return word_.load(std::memory_order_acquire); }
+
+    /* From the word as it was read: 1 if nobody has changed it since. */
+    bool exchange(uint64_t from, uint64_t to)
+    {
+        return word_.compare_exchange_strong(from, to,
+                                             std::memory_order_acq_rel);
+    }
+
+    /* 1 if these are the terms of this owner, and of this word. */
+    bool read(const Owner &owner, uint64_t word, Terms *terms) const
+    {
+        return differs(owner.hash, word, terms) == owner.limit;
+    }
+
+    /* The same whatever limit was asked for. */
+    bool read_any(uint64_t hash, uint64_t word, Terms *terms) const
+    {
+        return differs(hash, word, terms) <= UINT32_MAX;
+    }
+
+    /* By who has just begun this word; 0 if another has begun one since. */
+    bool write(const Owner &owner, uint64_t word, const Terms &terms)
+    {
+        const uint64_t values[kTerms]
+            = {terms.part,     terms.until_ms, terms.known_ms,
+               terms.reset_ms, terms.numbers,  terms.past};
+
+        bool is_ours = replace(&check_, word,
+                               check(owner.hash, word, values) ^ owner.limit);
+
+        for (size_t i = 0; i < kTerms && is_ours; i++) {
+            is_ours
+                = replace(&terms_[i], word, values[i] << kTagBits | tag(word));
+        }
+
+        return is_ours;
+    }
+
+    uint64_t known_ms() const { return load(2); }
+
+    /* 0 while terms are being written, or if who did so has died. */
+    bool is_whole(uint64_t word) const
+    {
+        return (terms_[5].load(std::memory_order_relaxed) & kTag) == tag(word);
+    }
+
+    /* Of whatever key; one that was granted nothing is not worth to be kept. */
+    bool is_in_use(uint64_t now_ms) const
+    {
+        return units(load(5)) > 0
+               && now_ms < known_ms() + LIMIT_SLIDING_LEASE_MS;
+    }
+
+private:
+    static constexpr unsigned kTagBits = 16;
+    static constexpr uint64_t kTag = (uint64_t{1} << kTagBits) - 1;
+
+    static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
+
+    /* What is there instead of the check of a limit of 0. */
+    uint64_t differs(uint64_t hash, uint64_t word, Terms *terms) const
+    {
+        uint64_t values[kTerms];
+
+        for (size_t i = 0; i < kTerms; i++) {
+            values[i] = load(i);
+        }
+
+        *terms = {values[0], values[1], values[2],
+                  values[3], values[4], values[5]};
+
+        return check_.load(std::memory_order_relaxed)
+               ^ check(hash, word, values);
+    }
+
+    static uint64_t check(uint64_t hash, uint64_t word, const uint64_t *values)
+    {
+        uint64_t sum = mixed(hash ^ word >> kUnitBits);
+
+        for (size_t i = 0; i < kTerms; i++) {
+            sum = (sum ^ values[i]) * 0xff51afd7ed558ccd;
+            sum ^= sum >> 32;
+        }
+
+        return sum;
+    }
+
+    uint64_t load(size_t i) const
+    {
+        return terms_[i].load(std::memory_order_relaxed) >> kTagBits;
+    }
+
+    /* What is replaced was read while the word was ours, or is not replaced. */
+    bool replace(std::atomic<uint64_t> *value, uint64_t word, uint64_t with)
+    {
+        uint64_t was = value->load(std::memory_order_acquire);
+
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            if (this->word() != word) {
+                return false;
+            }
+
+            if (value->compare_exchange_strong(was, with,
+                                               std::memory_order_acq_rel,
+                                               std::memory_order_acquire)) {
+                return true;
+            }
+        }
+
+        return false;
+    }
+
+    std::atomic<uint64_t> word_;
+    std::atomic<uint64_t> check_;
+    std::atomic<uint64_t> terms_[kTerms];
+};
+
+static_assert(sizeof(Lease) == 64);
+
+} // namespace limit_sliding
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_TERMS_HPP
+#define LIMIT_SLIDING_CORE_TERMS_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include "redis/logic/lease.h"
+
+namespace limit_sliding {
+
+/* On which units are leased, and were before.  Of 48 bits each. */
+struct Terms {
+    uint64_t part;     /* of the window, in which the units count */
+    uint64_t until_ms; /* it ends */
+    uint64_t known_ms; /* when Redis was asked */
+    uint64_t reset_ms; /* of a verdict, as a time */
+    uint64_t numbers;  /* the limit in force, and what Redis had left */
+    uint64_t past;     /* units that were in the lease when Redis was asked, and
+                          how long before that it was asked the last time */
+};
+
+constexpr unsigned kUnitBits = 23;
+constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
+
+/*
+ * Between two readings of NGINX's clock, which is the kernel's coarse one: each
+ * is late by up to a tick, of at most 10 ms, and rounded; and clocks drift.
+ */
+constexpr uint64_t kMarginMs = 12;
+
+constexpr unsigned kLimitBits = 23;
+
+/* As in the script. */
+constexpr uint64_t kEpochsPerWindow = 16;
+constexpr uint64_t kEpochMs = 1000;
+
+constexpr uint64_t kHorizonMs = 250;
+constexpr uint64_t kHorizonsPerPart = 128;
+constexpr uint64_t kShareOfRest = 32;
+constexpr uint64_t kLoneHorizons = 2;
+
+/* Since Redis was asked about a key that is seen first; no more has room. */
+constexpr uint64_t kAgesMs = (uint64_t{1} << 25) - 1;
+
+/* May units be spent without asking Redis? */
+inline bool is_known(const Terms &terms, uint64_t now_ms)
+{
+    return now_ms < terms.known_ms + LIMIT_SLIDING_LEASE_MS
+           && now_ms < terms.until_ms;
+}
+
+inline uint64_t parts(const limit_sliding_policy_t &policy)
+{
+    return policy.algorithm == LIMIT_SLIDING_COUNTER
+               ? std::max(policy.precision, 1u)
+               : 1;
+}
+
+inline bool is_bucket(const limit_sliding_policy_t &policy)
+{
+    return policy.algorithm == LIMIT_SLIDING_TOKEN_BUCKET;
+}
+
+/*
+ * When units that Redis granted are to be spent: in the part of the window in
+ * which they count, or, of a bucket, in the epoch in which they were granted
+ * and the next one; so long they do not run off there.
+ */
+inline void set_part(const limit_sliding_policy_t &policy, uint64_t now_ms,
+                     uint64_t sent_ms, Terms *terms)
+{
+    uint64_t rest_ms;
+
+    if (is_bucket(policy)) {
+        uint64_t epoch_ms
+            = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
+
+        terms->part = now_ms / epoch_ms;
+        rest_ms = 2 * epoch_ms - now_ms % epoch_ms;
+
+    } else {
+        uint64_t position = now_ms * parts(policy) % policy.window_ms;
+
+        terms->part = now_ms * parts(policy) / policy.window_ms;
+        rest_ms = (policy.window_ms - position) / parts(policy);
+    }
+
+    terms->until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
+}
+
+inline uint64_t limit(const Terms &terms)
+{
+    return terms.numbers >> kLimitBits;
+}
+
+/* Do units of the one count as those of the other? */
+inline bool is_same(const Terms &a, const Terms &b)
+{
+    return a.part == b.part && limit(a) == limit(b);
+}
+
+/* The same as a number: where a claim's units were spent. */
+inline uint64_t origin(const Terms &terms)
+{
+    return terms.part * (uint64_t{LIMIT_SLIDING_LIMIT_MAX} + 1) + limit(terms);
+}
+
+inline uint64_t remaining(const Terms &terms)
+{
+    return terms.numbers & ((uint64_t{1} << kLimitBits) - 1);
+}
+
+inline uint64_t granted(const Terms &terms)
+{
+    return terms.past & kUnits;
+}
+
+inline uint64_t before_ms(const Terms &terms)
+{
+    return terms.past >> kUnitBits;
+}
+
+/* How long the present part lasts, whose beginnings are a part apart. */
+inline uint64_t rest_ms(const Terms &terms, uint64_t part_ms, uint64_t now_ms)
+{
+    return now_ms < terms.until_ms
+               ? terms.until_ms - now_ms
+               : part_ms - (now_ms - terms.until_ms) % part_ms;
+}
+
+/*
+ * Two requests may come together by chance, of a key that is seen now and then:
+ * what is leased for more of them lapses.  Three have to.
+ */
+inline bool is_frequent(const Terms &terms, uint64_t elapsed_ms,
+                        uint64_t horizon_ms)
+{
+    uint64_t each_ms = kLoneHorizons * horizon_ms;
+
+    return elapsed_ms <= each_ms
+           && elapsed_ms + before_ms(terms) <= 2 * each_ms;
+}
+
+/* For limit_sliding_leases_want(); so many are left. */
+inline uint64_t demand(const limit_sliding_claim_t &claim, const Terms &terms,
+                       uint64_t left, uint64_t needed, uint64_t now_ms)
+{
+    const limit_sliding_policy_t &policy = *claim.policy;
+    uint64_t part_ms = policy.window_ms / parts(policy);
+    uint64_t elapsed_ms = now_ms > terms.known_ms ? now_ms - terms.known_ms : 1;
+    uint64_t horizon_ms = std::min(kHorizonMs, part_ms / kHorizonsPerPart);
+    uint64_t used = granted(terms) - std::min(left, granted(terms)) + needed;
+    uint64_t most = remaining(terms) / kShareOfRest;
+
+    if (!is_bucket(policy) && horizon_ms > 0) {
+        horizon_ms = std::min(horizon_ms, rest_ms(terms, part_ms, now_ms));
+    }
+
+    if (used <= claim.cost) {
+        return is_frequent(terms, elapsed_ms, horizon_ms) ? std::min(used, most)
+                                                          : 0;
+    }
+
+    return std::min({used * horizon_ms / elapsed_ms, 2 * used, most});
+}
+
+} // namespace limit_sliding
+
+#endif

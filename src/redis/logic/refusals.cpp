@@ -1,0 +1,215 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "redis/logic/remote.h"
+
+/*
+ * Entries are written without a lock, by several at once, and by some who die
+ * meanwhile.  What makes an entry valid is its check, the hash combined with
+ * all of its data: one of mixed origin does not have the hash that is looked
+ * for.  Two entries to a cache line are the candidates of a hash.
+ */
+
+namespace {
+
+constexpr size_t kEntries = 2;
+
+/* Lines of a key, whose requests may have several limits and costs. */
+constexpr uint64_t kLines = 4;
+
+/* The upper bits of the times, together, are when more remains. */
+constexpr unsigned kTimeBits = 42;
+constexpr unsigned kOtherBits = 64 - kTimeBits;
+constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;
+constexpr uint64_t kOtherMask = (uint64_t{1} << kOtherBits) - 1;
+
+constexpr uint64_t kAdmits = uint64_t{1} << 63;
+
+struct Data {
+    uint64_t until;
+    uint64_t known_until;
+    uint64_t numbers; /* admits, limit, remaining */
+
+    uint64_t until_ms() const { return until & kTimeMask; }
+
+    uint64_t known_until_ms() const { return known_until & kTimeMask; }
+
+    uint64_t reset_ms() const
+    {
+        return known_until >> kTimeBits << kOtherBits | until >> kTimeBits;
+    }
+};
+
+Data data_of(const limit_sliding_refusal_t &refusal, uint64_t now_ms)
+{
+    uint64_t known_until_ms = now_ms + LIMIT_SLIDING_REFUSAL_MS;
+    uint64_t until_ms = refusal.admits ? known_until_ms : refusal.until_ms;
+
+    return {(until_ms & kTimeMask)
+                | (refusal.reset_ms & kOtherMask) << kTimeBits,
+            (known_until_ms & kTimeMask)
+                | refusal.reset_ms >> kOtherBits << kTimeBits,
+            (refusal.admits ? kAdmits : 0) | uint64_t{refusal.limit} << 32
+                | refusal.remaining};
+}
+
+struct Entry {
+    std::atomic<uint64_t> check;
+    std::atomic<uint64_t> until;
+    std::atomic<uint64_t> known_until;
+    std::atomic<uint64_t> numbers;
+
+    Data load() const
+    {
+        return {until.load(std::memory_order_relaxed),
+                known_until.load(std::memory_order_relaxed),
+                numbers.load(std::memory_order_relaxed)};
+    }
+
+    bool holds(uint64_t hash, const Data &data) const;
+    void store(uint64_t hash, const Data &data);
+};
+
+struct alignas(64) Line {
+    Entry entry[kEntries];
+};
+
+/* Data of several origins must not cancel out: each word is mixed. */
+uint64_t mixed(uint64_t word, uint64_t factor)
+{
+    word = (word ^ word >> 32) * factor;
+
+    return word ^ word >> 29;
+}
+
+uint64_t check_of(uint64_t hash, const Data &data)
+{
+    return hash ^ mixed(data.until, 0x9e3779b97f4a7c15)
+           ^ mixed(data.known_until, 0xff51afd7ed558ccd)
+           ^ mixed(data.numbers, 0xc4ceb9fe1a85ec53);
+}
+
+bool Entry::holds(uint64_t hash, const Data &data) const
+{
+    return check.load(std::memory_order_relaxed) == check_of(hash, data);
+}
+
+void Entry::store(uint64_t hash, const Data &data)
+{
+    check.store(check_of(hash, data), std::memory_order_relaxed);
+    until.store(data.until, std::memory_order_relaxed);
+    known_until.store(data.known_until, std::memory_order_relaxed);
+    numbers.store(data.numbers, std::memory_order_relaxed);
+}
+
+} // namespace
+
+struct limit_sliding_refusals_s {
+    uint64_t lines;
+    alignas(64) Line line[1];
+};
+
+namespace {
+
+Line &line_of(const limit_sliding_refusals_t *refusals, uint64_t hash)
+{
+    /* the upper half, which is the key's, tells enough lines apart */
+    uint64_t number = ((hash >> 32) * refusals->lines >> 32) + hash % kLines;
+
+    while (number >= refusals->lines) {
+        number -= refusals->lines;
+    }
+
+    return const_cast<limit_sliding_refusals_t *>(refusals)->line[number];
+}
+
+} // namespace
+
+limit_sliding_refusals_t *limit_sliding_refusals_init(void *memory,
+                                                      size_t bytes)
+{
+    if (bytes < sizeof(limit_sliding_refusals_t)) {
+        return nullptr;
+    }
+
+    auto *refusals = static_cast<limit_sliding_refusals_t *>(memory);
+
+    refusals->lines
+        = (bytes - offsetof(limit_sliding_refusals_t, line)) / sizeof(Line);
+
+    return refusals;
+}
+
+void limit_sliding_refusals_add(limit_sliding_refusals_t *refusals,
+                                uint64_t hash, uint64_t now_ms,
+                                const limit_sliding_refusal_t *refusal)
+{
+    Data data = data_of(*refusal, now_ms);
+    Entry *victim = nullptr;
+    uint64_t earliest = UINT64_MAX;
+
+    for (Entry &entry : line_of(refusals, hash).entry) {
+        Data other = entry.load();
+
+        if (entry.holds(hash, other)) {
+            victim = &entry;
+            break;
+        }
+
+        /* what is believed no longer was not asked for since */
+        uint64_t ends = other.known_until_ms() <= now_ms ? 0 : other.until_ms();
+
+        if (ends < earliest) {
+            earliest = ends;
+            victim = &entry;
+        }
+    }
+
+    if (victim != nullptr) {
+        victim->store(hash, data);
+    }
+}
+
+int limit_sliding_refusals_find(const limit_sliding_refusals_t *refusals,
+                                uint64_t hash, uint64_t now_ms,
+                                limit_sliding_refusal_t *refusal)
+{
+    for (const Entry &entry : line_of(refusals, hash).entry) {
+        Data data = entry.load();
+
+        if (!entry.holds(hash, data)) {
+            continue;
+        }
+
+        if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) {
+            return 0;
+        }
+
+        refusal->until_ms = data.until_ms();
+        refusal->limit = static_cast<uint32_t>((data.numbers & ~kAdmits) >> 32);
+        refusal->remaining = static_cast<uint32_t>(data.numbers);
+        refusal->reset_ms = data.reset_ms();
+        refusal->admits = (data.numbers & kAdmits) != 0;
+
+        return 1;
+    }
+
+    return 0;
+}
+
+void limit_sliding_refusals_forget(limit_sliding_refusals_t *refusals,
+                                   const limit_sliding_claim_t *claim)
+{
+    uint64_t hash = limit_sliding_refusal_hash(claim);
+
+    for (uint64_t i = 0; i < kLines; i++) {
+        for (Entry &entry : line_of(refusals, hash - hash % kLines + i).entry) {
+            entry.check.store(0, std::memory_order_relaxed);
+        }
+    }
+}
