@@ -11,21 +11,21 @@
 #include "core/bucket.hpp"
 #include "core/counter.hpp"
 #include "core/fixed.hpp"
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "core/slot.hpp"
 
 namespace limit_sliding {
 
 /* Calls visit(algorithm), of those whose state is a word. */
 template <class Visit>
-auto with_algorithm(const limit_sliding_policy_t &policy, uint64_t now_ms,
-                    uint32_t limit, const Visit &visit)
+auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit,
+                    const Visit &visit)
 {
     switch (policy.algorithm) {
-    case LIMIT_SLIDING_FIXED:
+    case Algorithm::kFixed:
         return visit(Fixed(policy, now_ms, limit));
-    case LIMIT_SLIDING_TOKEN_BUCKET:
-    case LIMIT_SLIDING_LEAKY_BUCKET:
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
         return visit(Bucket(policy, now_ms, limit));
     default:
         return visit(Counter(policy, now_ms, limit));

@@ -2,8 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#ifndef LIMIT_SLIDING_CORE_SHARED_HPP
-#define LIMIT_SLIDING_CORE_SHARED_HPP
+#ifndef LIMIT_SLIDING_CORE_ATOMICS_HPP
+#define LIMIT_SLIDING_CORE_ATOMICS_HPP
 
 #include <atomic>
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 
 namespace limit_sliding {
 
@@ -56,8 +56,7 @@ namespace limit_sliding {
  */
 class Bucket {
 public:
-    Bucket(const limit_sliding_policy_t &policy, uint64_t now_ms,
-           uint32_t limit)
+    Bucket(const Policy &policy, uint64_t now_ms, uint32_t limit)
         : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
           time_bits_(time_bits(policy)), is_queue_(is_queue(policy)),
           burst_(policy.burst)
@@ -175,8 +174,7 @@ public:
     }
 
     /* To a request that has yet to be decided, or was rejected. */
-    void describe(uint64_t state, uint32_t cost,
-                  limit_sliding_verdict_t *verdict) const
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         uint64_t taken = level(state);
         uint64_t wanted = std::min(taken, full()) + cost * window_ms_;
@@ -194,7 +192,7 @@ public:
                                        - (capacity() - verdict->remaining - 1)
                                              * window_ms_);
         verdict->retry_after_ms
-            = cost > capacity()                 ? LIMIT_SLIDING_NEVER
+            = cost > capacity()                 ? kNever
               : cost == verdict->remaining + 1u ? verdict->reset_ms
               : wanted > full()
                   ? wait_ms(state, taken + cost * window_ms_ - full())
@@ -202,8 +200,7 @@ public:
     }
 
     /* To a request that was admitted to a queue, by the state after it. */
-    void describe_queued(uint64_t state, uint32_t cost,
-                         limit_sliding_verdict_t *verdict) const
+    void describe_queued(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         uint64_t ahead = ahead_of(state, cost);
 
@@ -245,21 +242,21 @@ private:
     /* None makes a state of all ones, which is the table's. */
     enum Form : uint64_t { kExact = 0, kWhole, kLine };
 
-    static_assert(LIMIT_SLIDING_WINDOW_MAX_MS <= 1ULL << (kTimeBitsMax - 2),
+    static_assert(kWindowMaxMs <= 1ULL << (kTimeBitsMax - 2),
                   "the longest window has time to fill a bucket");
-    static_assert(LIMIT_SLIDING_LIMIT_MAX + 1 < 1u << kWholeBitsMax,
+    static_assert(kLimitMax + 1 < 1u << kWholeBitsMax,
                   "and it holds no more whole requests");
     static_assert(kWholeBitsMax
                       < kStateBits - kTimeBitsMax - kClassBits - kFormBits,
                   "for which there is room, and for half ones");
-    static_assert(LIMIT_SLIDING_LIMIT_MAX >> (kClassDigit << kClassBits) == 0,
+    static_assert(kLimitMax >> (kClassDigit << kClassBits) == 0,
                   "a limit has no more octal digits than there are classes");
-    static_assert(LIMIT_SLIDING_LIMIT_MAX <= UINT64_MAX >> kTimeBitsMax,
+    static_assert(kLimitMax <= UINT64_MAX >> kTimeBitsMax,
                   "what runs off in the longest time fits");
 
-    static bool is_queue(const limit_sliding_policy_t &policy)
+    static bool is_queue(const Policy &policy)
     {
-        return policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+        return policy.algorithm == Algorithm::kLeakyBucket;
     }
 
     static unsigned bits_of(uint64_t n)
@@ -267,7 +264,7 @@ private:
         return 63 ^ static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
     }
 
-    static unsigned time_bits(const limit_sliding_policy_t &policy)
+    static unsigned time_bits(const Policy &policy)
     {
         unsigned bits = bits_of(policy.window_ms) + bits_of(policy.burst) + 2;
 

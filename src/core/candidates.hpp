@@ -2,8 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#ifndef LIMIT_SLIDING_CORE_PLACES_HPP
-#define LIMIT_SLIDING_CORE_PLACES_HPP
+#ifndef LIMIT_SLIDING_CORE_CANDIDATES_HPP
+#define LIMIT_SLIDING_CORE_CANDIDATES_HPP
 
 #include <algorithm>
 #include <cstdint>

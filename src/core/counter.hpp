@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "core/rank.hpp"
 
 namespace limit_sliding {
@@ -32,8 +32,7 @@ namespace limit_sliding {
  */
 class Counter {
 public:
-    Counter(const limit_sliding_policy_t &policy, uint64_t now_ms,
-            uint32_t limit)
+    Counter(const Policy &policy, uint64_t now_ms, uint32_t limit)
         : window_ms_(policy.window_ms), window_(now_ms / policy.window_ms),
           left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit)
     {
@@ -102,8 +101,7 @@ public:
         return pack(window_of(state), is_near(state), previous, current);
     }
 
-    void describe(uint64_t state, uint32_t cost,
-                  limit_sliding_verdict_t *verdict) const
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         View v = view(state);
         uint64_t taken = used(v);
@@ -119,7 +117,7 @@ public:
         verdict->reset_ms = verdict->remaining == limit_
                                 ? 0
                                 : wait(v, limit_ - verdict->remaining - 1);
-        verdict->retry_after_ms = cost > limit_ ? LIMIT_SLIDING_NEVER
+        verdict->retry_after_ms = cost > limit_ ? kNever
                                   : cost == verdict->remaining + 1u
                                       ? verdict->reset_ms
                                       : wait(v, limit_ - cost);
@@ -139,7 +137,7 @@ private:
     /* Two epochs and the two windows that a state lives on after its own. */
     static constexpr uint64_t kOldest = 2 * kEpochWindows + 2;
 
-    static_assert(LIMIT_SLIDING_LIMIT_MAX < kCountMask,
+    static_assert(kLimitMax < kCountMask,
                   "the state of all ones is the table's");
     static_assert(kOldest < kWindowMask, "a state must not wrap");
 

@@ -136,7 +136,7 @@ private:
     /* Totals do not wrap if a limit is used, and as much was given back. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
-    static_assert(LIMIT_SLIDING_LIMIT_MAX + kMax <= Event::kTotalMask,
+    static_assert(kLimitMax + kMax <= Event::kTotalMask,
                   "what is used and what was given back");
 
     /* Slots are there or not: their states say no more. */

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "core/mix.hpp"
 #include "core/ring.hpp"
 #include "core/ring_step.hpp"
@@ -18,8 +18,8 @@ namespace limit_sliding {
 
 /* Where events are kept, and how those who read and write them see time. */
 struct EventStore {
-    limit_sliding_zone_t *zone;
-    limit_sliding_slot_counts_t *counts;
+    Zone *zone;
+    SlotCounts *counts;
     bool may_evict;
     bool is_brief; /* stay in the key's own ring: else torn */
     Clock now;

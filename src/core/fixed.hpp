@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "core/rank.hpp"
 
 namespace limit_sliding {
@@ -23,7 +23,7 @@ namespace limit_sliding {
  */
 class Fixed {
 public:
-    Fixed(const limit_sliding_policy_t &policy, uint64_t now_ms, uint32_t limit)
+    Fixed(const Policy &policy, uint64_t now_ms, uint32_t limit)
         : window_ms_(policy.window_ms), window_(now_ms / policy.window_ms),
           left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit)
     {
@@ -75,8 +75,7 @@ public:
         return pack(window, is_near(state), count > cost ? count - cost : 0);
     }
 
-    void describe(uint64_t state, uint32_t cost,
-                  limit_sliding_verdict_t *verdict) const
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         View v = view(state);
         uint64_t wanted = v.count + cost;
@@ -89,7 +88,7 @@ public:
         verdict->delay_ms = 0;
 
         if (cost > limit_) {
-            verdict->retry_after_ms = LIMIT_SLIDING_NEVER;
+            verdict->retry_after_ms = kNever;
         } else {
             verdict->retry_after_ms = wanted > limit_ ? v.ends_ms : 0;
         }
@@ -113,7 +112,7 @@ private:
     /* Two epochs: a state is no older. */
     static constexpr uint64_t kOldest = 2u << kEpochShift;
 
-    static_assert(LIMIT_SLIDING_LIMIT_MAX <= kCountMask, "a limit fits");
+    static_assert(kLimitMax <= kCountMask, "a limit fits");
     static_assert(kOldest < kWindowMask, "a state must not wrap");
 
     /* A state as of this moment. */

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/atomics.hpp"
 #include "core/credits.hpp"
 #include "core/events.hpp"
-#include "core/limiter.h"
-#include "core/atomics.hpp"
+#include "core/limiter.hpp"
 
 namespace limit_sliding {
 
@@ -37,10 +37,9 @@ namespace limit_sliding {
 class History {
 public:
     /* `now_ms` is of the zone's time; `brief` is for update_ready(). */
-    History(const limit_sliding_claim_t &claim, uint64_t now_ms,
-            bool brief = false)
+    History(const Claim &claim, uint64_t now_ms, bool brief = false)
         : events_({claim.zone, counts_of(claim),
-                   claim.policy->full == LIMIT_SLIDING_EVICT, brief,
+                   claim.policy->full == WhenFull::kEvict, brief,
                    Clock(*claim.policy, now_ms)},
                   claim.hash),
           limit_(claim.limit)
@@ -48,7 +47,7 @@ public:
     }
 
     struct Result {
-        limit_sliding_outcome_t outcome;
+        Outcome outcome;
         uint64_t state; /* ADMITTED: mark of the event; REFUSED: ms */
     };
 
@@ -71,7 +70,7 @@ public:
     /* The same, whatever it takes. */
     Result update(uint32_t cost)
     {
-        Result result = {LIMIT_SLIDING_REFUSED, 0};
+        Result result = {Outcome::kRefused, 0};
 
         if (cost == 0 || cost > limit_) {
             return {look(cost), 0};
@@ -89,17 +88,17 @@ public:
         events_.forget();
         add(&events_.store().counts->refused, 1);
 
-        return {LIMIT_SLIDING_REFUSED, 1};
+        return {Outcome::kRefused, 1};
     }
 
     /* Decides only. */
-    limit_sliding_outcome_t look(uint32_t cost)
+    Outcome look(uint32_t cost)
     {
         bool admitted = false;
 
         events_.read([&] { admitted = fits(cost); });
 
-        return admitted ? LIMIT_SLIDING_ADMITTED : LIMIT_SLIDING_REJECTED;
+        return admitted ? Outcome::kAdmitted : Outcome::kRejected;
     }
 
     double share()
@@ -111,7 +110,7 @@ public:
         return static_cast<double>(taken) / static_cast<double>(full());
     }
 
-    void describe(uint32_t cost, limit_sliding_verdict_t *verdict)
+    void describe(uint32_t cost, Verdict *verdict)
     {
         events_.read([&] { describe_open(cost, verdict); });
     }
@@ -160,7 +159,7 @@ private:
         }
 
         if (!admitted) {
-            *result = {LIMIT_SLIDING_REJECTED, 0};
+            *result = {Outcome::kRejected, 0};
             return true;
         }
 
@@ -168,10 +167,10 @@ private:
 
         switch (record(cost, &refused_ms)) {
         case Events::kRecorded:
-            *result = {LIMIT_SLIDING_ADMITTED, mark()};
+            *result = {Outcome::kAdmitted, mark()};
             return true;
         case Events::kRefused:
-            *result = {LIMIT_SLIDING_REFUSED, refused_ms};
+            *result = {Outcome::kRefused, refused_ms};
             return true;
         default:
             return false;
@@ -323,7 +322,7 @@ private:
         return true;
     }
 
-    void describe_open(uint32_t cost, limit_sliding_verdict_t *verdict)
+    void describe_open(uint32_t cost, Verdict *verdict)
     {
         uint64_t window_ms = events_.clock().window_ms;
         uint64_t taken = used();
@@ -336,7 +335,7 @@ private:
         verdict->delay_ms = 0;
         verdict->reset_ms
             = taken == 0 ? 0 : wait_ms(limit_ - verdict->remaining - 1);
-        verdict->retry_after_ms = cost > limit_ ? LIMIT_SLIDING_NEVER
+        verdict->retry_after_ms = cost > limit_ ? kNever
                                   : cost == verdict->remaining + 1u
                                       ? verdict->reset_ms
                                   : wanted > full() ? wait_ms(limit_ - cost)

@@ -6,10 +6,9 @@
 #include <cstdint>
 
 #include "core/atomics.hpp"
-#include "core/stats.h"
+#include "core/stats.hpp"
 
-using limit_sliding::load;
-using limit_sliding::shared;
+namespace limit_sliding {
 
 /*
  * A cache line is the set of places where a key may be.  Every place is one
@@ -31,20 +30,20 @@ namespace {
 constexpr size_t kPlaces = 8;
 
 /* Others may change a line so often meanwhile; then the limit is not kept. */
-constexpr unsigned kAttempts = 16;
+constexpr unsigned kTries = 16;
 
 constexpr unsigned bits_of(uint64_t number)
 {
     return number == 0 ? 0 : 1 + bits_of(number >> 1);
 }
 
-constexpr unsigned kLimitBits = bits_of(uint64_t{LIMIT_SLIDING_LIMIT_MAX} + 1);
+constexpr unsigned kLimitBits = bits_of(uint64_t{kLimitMax} + 1);
 constexpr uint64_t kLimitMask = (uint64_t{1} << kLimitBits) - 1;
 constexpr uint64_t kOff = kLimitMask;
 constexpr uint64_t kUsed = uint64_t{1} << kLimitBits;
 constexpr uint64_t kGone = kUsed;
 
-static_assert(LIMIT_SLIDING_LIMIT_MAX < kOff, "more than any limit");
+static_assert(kLimitMax < kOff, "more than any limit");
 
 uint64_t word_of(uint64_t hash, uint64_t limit)
 {
@@ -70,18 +69,18 @@ bool exchange(uint64_t *place, uint64_t from, uint64_t to)
 
 } // namespace
 
-struct limit_sliding_limit_cache_s {
+struct LimitCache {
     uint64_t lines;
     alignas(64) uint64_t line[1][kPlaces];
 };
 
 namespace {
 
-uint64_t *line_of(const limit_sliding_limit_cache_t *cache, uint64_t hash)
+uint64_t *line_of(const LimitCache *cache, uint64_t hash)
 {
     uint64_t number = (hash >> 32) * cache->lines >> 32;
 
-    return const_cast<limit_sliding_limit_cache_t *>(cache)->line[number];
+    return const_cast<LimitCache *>(cache)->line[number];
 }
 
 /* The index of the key's place, or of one that was never used, or kPlaces. */
@@ -152,40 +151,37 @@ void take_away(uint64_t *line, uint64_t hash, size_t first)
 
 } // namespace
 
-limit_sliding_limit_cache_t *limit_sliding_limit_cache_init(void *memory,
-                                                            size_t bytes)
+LimitCache *limit_cache_init(void *memory, size_t bytes)
 {
-    auto *cache = static_cast<limit_sliding_limit_cache_t *>(memory);
+    auto *cache = static_cast<LimitCache *>(memory);
 
-    cache->lines = (bytes - offsetof(limit_sliding_limit_cache_t, line))
-                   / sizeof(cache->line[0]);
+    cache->lines
+        = (bytes - offsetof(LimitCache, line)) / sizeof(cache->line[0]);
 
     return cache;
 }
 
-uint32_t limit_sliding_limit_cache_find(
-    const limit_sliding_limit_cache_t *cache, uint64_t hash)
+uint32_t limit_cache_find(const LimitCache *cache, uint64_t hash)
 {
     const uint64_t *line = line_of(cache, hash);
     uint64_t word;
 
     if (find(line, hash, &word) == kPlaces || word == 0) {
-        return LIMIT_SLIDING_OWN_NONE;
+        return kOwnNone;
     }
 
-    return limit_of(word) == kOff ? LIMIT_SLIDING_OWN_OFF
+    return limit_of(word) == kOff ? kOwnOff
                                   : static_cast<uint32_t>(limit_of(word));
 }
 
-void limit_sliding_limit_cache_set(limit_sliding_limit_cache_t *cache,
-                                   uint64_t hash, uint32_t limit)
+void limit_cache_set(LimitCache *cache, uint64_t hash, uint32_t limit)
 {
     uint64_t *line = line_of(cache, hash);
     uint64_t word;
     size_t place = find(line, hash, &word);
     bool is_known = place < kPlaces && word != 0;
 
-    if (limit == LIMIT_SLIDING_OWN_NONE) {
+    if (limit == kOwnNone) {
         if (is_known) {
             take_away(line, hash, place);
         }
@@ -193,14 +189,13 @@ void limit_sliding_limit_cache_set(limit_sliding_limit_cache_t *cache,
         return;
     }
 
-    uint64_t wanted
-        = word_of(hash, limit == LIMIT_SLIDING_OWN_OFF ? kOff : limit);
+    uint64_t wanted = word_of(hash, limit == kOwnOff ? kOff : limit);
 
     if (is_known && word == (wanted | kUsed)) {
         return;
     }
 
-    for (unsigned i = 0; i < kAttempts; i++) {
+    for (unsigned i = 0; i < kTries; i++) {
         if (place == kPlaces) {
             place = find_victim(line, hash, &word);
         }
@@ -214,3 +209,5 @@ void limit_sliding_limit_cache_set(limit_sliding_limit_cache_t *cache,
         is_known = place < kPlaces && word != 0;
     }
 }
+
+} // namespace limit_sliding

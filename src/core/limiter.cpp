@@ -7,48 +7,35 @@
 
 #include "core/algorithm.hpp"
 #include "core/history.hpp"
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "core/table.hpp"
 #include "core/zone.hpp"
 
-using limit_sliding::AnyWordStep;
-using limit_sliding::Bucket;
-using limit_sliding::Copy;
-using limit_sliding::Counter;
-using limit_sliding::counts_of;
-using limit_sliding::Fixed;
-using limit_sliding::has_rings;
-using limit_sliding::History;
-using limit_sliding::Table;
-using limit_sliding::with_algorithm;
-using limit_sliding::WordSlots;
-using limit_sliding::WordStep;
+namespace limit_sliding {
 
 namespace {
 
 /* The caller's time in the claim's zone. */
-uint64_t time_of(const limit_sliding_claim_t &claim, uint64_t now_ms)
+uint64_t time_of(const Claim &claim, uint64_t now_ms)
 {
     return now_ms + claim.zone->offset_ms;
 }
 
 template <class Algorithm>
-Table<WordSlots> table_of(const limit_sliding_claim_t &claim,
-                          const Algorithm &algorithm)
+Table<WordSlots> table_of(const Claim &claim, const Algorithm &algorithm)
 {
     return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs,
                             counts_of(claim), claim.hash, algorithm.epoch());
 }
 
 /* Out of line: it is large, and beside the algorithms of one word. */
-[[gnu::noinline]] History history_of(const limit_sliding_claim_t &claim,
-                                     uint64_t now_ms)
+[[gnu::noinline]] History history_of(const Claim &claim, uint64_t now_ms)
 {
     return History(claim, time_of(claim, now_ms));
 }
 
 template <class Result>
-void conclude(limit_sliding_claim_t *claim, const Result &result)
+void conclude(Claim *claim, const Result &result)
 {
     claim->state = result.state;
     claim->outcome = result.outcome;
@@ -59,8 +46,7 @@ void conclude(limit_sliding_claim_t *claim, const Result &result)
  * values in registers then, none of them in memory for a call, nor saved.
  */
 template <class Algorithm>
-[[gnu::noinline]] void consume_anywhere(limit_sliding_claim_t *claim,
-                                        uint64_t now_ms)
+[[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms)
 {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
 
@@ -78,13 +64,12 @@ template <class Algorithm>
 
     conclude(claim, table_of(*claim, algorithm)
                         .update(WordStep{algorithm, claim->cost},
-                                claim->policy->full == LIMIT_SLIDING_EVICT));
+                                claim->policy->full == WhenFull::kEvict));
 }
 
 /* Each out of line: none saves registers for what another does. */
 template <class Algorithm>
-[[gnu::noinline]] void consume_word(limit_sliding_claim_t *claim,
-                                    uint64_t now_ms)
+[[gnu::noinline]] void consume_word(Claim *claim, uint64_t now_ms)
 {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
     Table<WordSlots>::Result result;
@@ -98,8 +83,8 @@ template <class Algorithm>
     conclude(claim, result);
 }
 
-[[gnu::noinline, gnu::flatten]] void consume_events_anywhere(
-    limit_sliding_claim_t *claim, uint64_t now_ms)
+[[gnu::noinline, gnu::flatten]] void consume_events_anywhere(Claim *claim,
+                                                             uint64_t now_ms)
 {
     History history(*claim, time_of(*claim, now_ms));
 
@@ -107,8 +92,8 @@ template <class Algorithm>
 }
 
 /* All inline, so that what is read once stays in registers. */
-[[gnu::noinline, gnu::flatten]] void consume_events(
-    limit_sliding_claim_t *claim, uint64_t now_ms)
+[[gnu::noinline, gnu::flatten]] void consume_events(Claim *claim,
+                                                    uint64_t now_ms)
 {
     History history(*claim, time_of(*claim, now_ms), true);
     History::Result result;
@@ -121,11 +106,10 @@ template <class Algorithm>
     conclude(claim, result);
 }
 
-[[gnu::always_inline]] inline void consume(limit_sliding_claim_t *claim,
-                                           uint64_t now_ms)
+[[gnu::always_inline]] inline void consume(Claim *claim, uint64_t now_ms)
 {
     /* most logs have events elsewhere, which a first attempt would not reach */
-    if (claim->policy->algorithm == LIMIT_SLIDING_LOG) {
+    if (claim->policy->algorithm == Algorithm::kLog) {
         consume_events_anywhere(claim, now_ms);
         return;
     }
@@ -136,11 +120,11 @@ template <class Algorithm>
     }
 
     switch (claim->policy->algorithm) {
-    case LIMIT_SLIDING_FIXED:
+    case Algorithm::kFixed:
         consume_word<Fixed>(claim, now_ms);
         return;
-    case LIMIT_SLIDING_TOKEN_BUCKET:
-    case LIMIT_SLIDING_LEAKY_BUCKET:
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
         consume_word<Bucket>(claim, now_ms);
         return;
     default:
@@ -149,7 +133,7 @@ template <class Algorithm>
 }
 
 /* Decides without consuming. */
-void look(limit_sliding_claim_t *claim, uint64_t now_ms)
+void look(Claim *claim, uint64_t now_ms)
 {
     if (has_rings(*claim->policy)) {
         claim->outcome = history_of(*claim, now_ms).look(claim->cost);
@@ -163,12 +147,12 @@ void look(limit_sliding_claim_t *claim, uint64_t now_ms)
                        claim->state = table_of(*claim, algorithm).look_state();
                        claim->outcome
                            = algorithm.admit(claim->state, claim->cost, &next)
-                                 ? LIMIT_SLIDING_ADMITTED
-                                 : LIMIT_SLIDING_REJECTED;
+                                 ? Outcome::kAdmitted
+                                 : Outcome::kRejected;
                    });
 }
 
-void refund(const limit_sliding_claim_t &claim, uint64_t now_ms)
+void refund(const Claim &claim, uint64_t now_ms)
 {
     if (has_rings(*claim.policy)) {
         history_of(claim, now_ms).refund(claim.state, claim.cost);
@@ -185,7 +169,7 @@ void refund(const limit_sliding_claim_t &claim, uint64_t now_ms)
 }
 
 /* What the claim has used of its limit, 1 for all. */
-double share(const limit_sliding_claim_t &claim, uint64_t now_ms)
+double share(const Claim &claim, uint64_t now_ms)
 {
     if (claim.verdict != nullptr) {
         return 1
@@ -202,23 +186,23 @@ double share(const limit_sliding_claim_t &claim, uint64_t now_ms)
         [&](const auto &algorithm) { return algorithm.share(claim.state); });
 }
 
-bool is_admitted(const limit_sliding_claim_t &claim)
+bool is_admitted(const Claim &claim)
 {
-    return claim.outcome == LIMIT_SLIDING_ADMITTED;
+    return claim.outcome == Outcome::kAdmitted;
 }
 
-bool is_rejected(const limit_sliding_claim_t &claim)
+bool is_rejected(const Claim &claim)
 {
-    return !is_admitted(claim) && claim.outcome != LIMIT_SLIDING_UNDECIDED;
+    return !is_admitted(claim) && claim.outcome != Outcome::kUndecided;
 }
 
-bool is_queued(const limit_sliding_claim_t &claim)
+bool is_queued(const Claim &claim)
 {
-    return claim.policy->algorithm == LIMIT_SLIDING_LEAKY_BUCKET
+    return claim.policy->algorithm == Algorithm::kLeakyBucket
            && is_admitted(claim) && !claim.look;
 }
 
-bool consumes(const limit_sliding_claim_t &claim)
+bool consumes(const Claim &claim)
 {
     return !claim.look && claim.verdict == nullptr;
 }
@@ -227,7 +211,7 @@ bool consumes(const limit_sliding_claim_t &claim)
  * Looks at all that are not decided yet, then consumes them; false if any
  * rejected.
  */
-bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
+bool consume_all(Claim *claims, size_t n, uint64_t now_ms)
 {
     bool admitted = true;
 
@@ -249,24 +233,23 @@ bool consume_all(limit_sliding_claim_t *claims, size_t n, uint64_t now_ms)
         if (!is_admitted(claims[i])) {
             /* another request was faster since we looked */
             admitted = false;
-            limit_sliding_release(claims, i, now_ms);
+            limit_sliding::release(claims, i, now_ms);
         }
     }
 
     return admitted;
 }
 
-size_t longest_wait(const limit_sliding_claim_t *claims, size_t n,
-                    uint64_t now_ms)
+size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms)
 {
     size_t longest = n;
     uint64_t longest_ms = 0;
 
     for (size_t i = 0; i < n; i++) {
         if (is_rejected(claims[i])) {
-            limit_sliding_verdict_t verdict;
+            Verdict verdict;
 
-            limit_sliding_claim_describe(&claims[i], now_ms, &verdict);
+            limit_sliding::claim_describe(&claims[i], now_ms, &verdict);
 
             if (longest == n || verdict.retry_after_ms > longest_ms) {
                 longest = i;
@@ -279,18 +262,16 @@ size_t longest_wait(const limit_sliding_claim_t *claims, size_t n,
 }
 
 /* Out of line, for the sake of requests with one limit. */
-[[gnu::noinline]] size_t acquire_all(limit_sliding_claim_t *claims, size_t n,
-                                     uint64_t now_ms)
+[[gnu::noinline]] size_t acquire_all(Claim *claims, size_t n, uint64_t now_ms)
 {
     return consume_all(claims, n, now_ms)
-               ? limit_sliding_tightest(claims, n, now_ms)
+               ? limit_sliding::tightest(claims, n, now_ms)
                : longest_wait(claims, n, now_ms);
 }
 
 } // namespace
 
-size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
-                             uint64_t now_ms)
+size_t acquire(Claim *claims, size_t n, uint64_t now_ms)
 {
     if (n == 1 && !claims->look) {
         consume(claims, now_ms);
@@ -300,16 +281,15 @@ size_t limit_sliding_acquire(limit_sliding_claim_t *claims, size_t n,
     return acquire_all(claims, n, now_ms);
 }
 
-size_t limit_sliding_describing(const limit_sliding_claim_t *claims, size_t n,
-                                uint64_t now_ms)
+size_t describing(const Claim *claims, size_t n, uint64_t now_ms)
 {
     bool admitted = std::all_of(claims, claims + n, is_admitted);
 
-    return admitted ? limit_sliding_tightest(claims, n, now_ms)
+    return admitted ? limit_sliding::tightest(claims, n, now_ms)
                     : longest_wait(claims, n, now_ms);
 }
 
-void limit_sliding_forget(const limit_sliding_claim_t *claim, uint64_t now_ms)
+void forget(const Claim *claim, uint64_t now_ms)
 {
     if (has_rings(*claim->policy)) {
         history_of(*claim, now_ms).forget();
@@ -324,21 +304,19 @@ void limit_sliding_forget(const limit_sliding_claim_t *claim, uint64_t now_ms)
                    });
 }
 
-void limit_sliding_release(limit_sliding_claim_t *claims, size_t n,
-                           uint64_t now_ms)
+void release(Claim *claims, size_t n, uint64_t now_ms)
 {
     for (size_t i = 0; i < n; i++) {
         if (consumes(claims[i])) {
             refund(claims[i], now_ms);
             look(&claims[i], now_ms);
             claims[i].look = 1;
-            claims[i].outcome = LIMIT_SLIDING_ADMITTED;
+            claims[i].outcome = Outcome::kAdmitted;
         }
     }
 }
 
-size_t limit_sliding_tightest(const limit_sliding_claim_t *claims, size_t n,
-                              uint64_t now_ms)
+size_t tightest(const Claim *claims, size_t n, uint64_t now_ms)
 {
     size_t least = 0;
     double most_used = -1;
@@ -355,16 +333,14 @@ size_t limit_sliding_tightest(const limit_sliding_claim_t *claims, size_t n,
     return least;
 }
 
-void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
-                                  uint64_t now_ms,
-                                  limit_sliding_verdict_t *verdict)
+void claim_describe(const Claim *claim, uint64_t now_ms, Verdict *verdict)
 {
     if (claim->verdict != nullptr) {
         *verdict = *claim->verdict;
         return;
     }
 
-    if (claim->outcome == LIMIT_SLIDING_REFUSED) {
+    if (claim->outcome == Outcome::kRefused) {
         verdict->limit = claim->limit;
         verdict->remaining = 0;
         verdict->excess = 0;
@@ -399,8 +375,7 @@ void limit_sliding_claim_describe(const limit_sliding_claim_t *claim,
     }
 }
 
-uint64_t limit_sliding_claim_delay_ms(const limit_sliding_claim_t *claim,
-                                      uint64_t now_ms)
+uint64_t claim_delay_ms(const Claim *claim, uint64_t now_ms)
 {
     if (claim->verdict != nullptr) {
         return claim->verdict->delay_ms;
@@ -413,3 +388,5 @@ uint64_t limit_sliding_claim_delay_ms(const limit_sliding_claim_t *claim,
     return Bucket(*claim->policy, time_of(*claim, now_ms), claim->limit)
         .delay_ms(claim->state, claim->cost);
 }
+
+} // namespace limit_sliding

@@ -10,12 +10,7 @@
 #include "core/atomics.hpp"
 #include "core/siphash.hpp"
 
-using limit_sliding::kAttempts;
-using limit_sliding::load;
-using limit_sliding::shared;
-using limit_sliding::SipHash13;
-using limit_sliding::TopEntry;
-using limit_sliding::TopText;
+namespace limit_sliding {
 
 namespace {
 
@@ -25,7 +20,7 @@ constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
 /* The number of the present span, modulo 2^24. */
 uint64_t span_of(uint64_t now_ms)
 {
-    return now_ms / LIMIT_SLIDING_TOP_SPAN_MS & (UINT64_MAX >> kCountBits);
+    return now_ms / kTopSpanMs & (UINT64_MAX >> kCountBits);
 }
 
 /* 0 is the hash of no entry. */
@@ -74,8 +69,7 @@ TopText make_text(uint64_t name, const void *key, size_t bytes)
     TopText text = {};
 
     text.words[1] = bytes;
-    std::memcpy(&text.words[2], key,
-                std::min<size_t>(bytes, LIMIT_SLIDING_TOP_BYTES));
+    std::memcpy(&text.words[2], key, std::min<size_t>(bytes, kTopBytes));
     text.words[0] = check_of(name, text);
 
     return text;
@@ -115,7 +109,7 @@ void wipe(T *part)
 }
 
 /* The entry of that name, else the one with the least count. */
-TopEntry *choose(limit_sliding_top_t *top, uint64_t name, uint64_t span)
+TopEntry *choose(Offenders *top, uint64_t name, uint64_t span)
 {
     TopEntry *end = top->entries + top->places;
     TopEntry *least = top->entries;
@@ -140,33 +134,32 @@ TopEntry *choose(limit_sliding_top_t *top, uint64_t name, uint64_t span)
 }
 
 /* One of every so many, at random, so that no order of keys evades it. */
-uint32_t take_sample(limit_sliding_sampler_t *sampler)
+uint32_t take_sample(Sampler *sampler)
 {
-    uint32_t weight = sampler->random == 0 ? 0 : LIMIT_SLIDING_TOP_SAMPLE;
+    uint32_t weight = sampler->random == 0 ? 0 : kTopSample;
 
     /* Knuth's generator, whose upper bits are good */
     sampler->random
         = sampler->random * 6364136223846793005 + 1442695040888963407;
 
-    uint64_t place = sampler->random >> 32 & (LIMIT_SLIDING_TOP_SAMPLE - 1);
+    uint64_t place = sampler->random >> 32 & (kTopSample - 1);
 
     sampler->skip = static_cast<uint32_t>(sampler->rest + place);
-    sampler->rest = LIMIT_SLIDING_TOP_SAMPLE - 1 - place;
+    sampler->rest = kTopSample - 1 - place;
 
     return weight;
 }
 
 } // namespace
 
-uint32_t limit_sliding_top_weight(limit_sliding_sampler_t *sampler,
-                                  uint64_t now_ms)
+uint32_t top_weight(Sampler *sampler, uint64_t now_ms)
 {
     if (sampler->now_ms != now_ms) {
         sampler->now_ms = now_ms;
         sampler->seen = 0;
     }
 
-    if (sampler->seen < LIMIT_SLIDING_TOP_ALL) {
+    if (sampler->seen < kTopAll) {
         sampler->seen++;
         return 1;
     }
@@ -179,9 +172,8 @@ uint32_t limit_sliding_top_weight(limit_sliding_sampler_t *sampler,
     return take_sample(sampler);
 }
 
-void limit_sliding_top_add(limit_sliding_top_t *top, uint64_t hash,
-                           const void *key, size_t bytes, uint32_t weight,
-                           uint64_t now_ms)
+void top_add(Offenders *top, uint64_t hash, const void *key, size_t bytes,
+             uint32_t weight, uint64_t now_ms)
 {
     uint64_t name = name_of(hash);
     uint64_t span = span_of(now_ms);
@@ -202,7 +194,7 @@ void limit_sliding_top_add(limit_sliding_top_t *top, uint64_t hash,
     }
 }
 
-void limit_sliding_top_forget(limit_sliding_top_t *top, uint64_t hash)
+void top_forget(Offenders *top, uint64_t hash)
 {
     for (size_t i = 0; i < top->places; i++) {
         if (load(&top->entries[i].hash) == name_of(hash)) {
@@ -212,7 +204,7 @@ void limit_sliding_top_forget(limit_sliding_top_t *top, uint64_t hash)
     }
 }
 
-void limit_sliding_top_clear(limit_sliding_top_t *top)
+void top_clear(Offenders *top)
 {
     for (size_t i = 0; i < top->places; i++) {
         wipe(&top->entries[i]);
@@ -220,13 +212,12 @@ void limit_sliding_top_clear(limit_sliding_top_t *top)
     }
 }
 
-size_t limit_sliding_top_read(const limit_sliding_top_t *shared_top,
-                              uint64_t now_ms,
-                              limit_sliding_offender_t *offenders)
+size_t top_read(const Offenders *shared_top, uint64_t now_ms,
+                Offender *offenders)
 {
-    auto *top = const_cast<limit_sliding_top_t *>(shared_top);
+    auto *top = const_cast<Offenders *>(shared_top);
     uint64_t span = span_of(now_ms);
-    uint64_t names[LIMIT_SLIDING_TOP_KEYS];
+    uint64_t names[kTopKeys];
     size_t n = 0;
 
     for (size_t i = 0; i < top->places; i++) {
@@ -251,7 +242,7 @@ size_t limit_sliding_top_read(const limit_sliding_top_t *shared_top,
         names[n] = name;
         offenders[n].rejected = rejected;
         offenders[n].bytes = text.words[1];
-        std::memcpy(offenders[n].key, &text.words[2], LIMIT_SLIDING_TOP_BYTES);
+        std::memcpy(offenders[n].key, &text.words[2], kTopBytes);
         n++;
     }
 
@@ -261,3 +252,5 @@ size_t limit_sliding_top_read(const limit_sliding_top_t *shared_top,
 
     return n;
 }
+
+} // namespace limit_sliding

@@ -2,13 +2,13 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#ifndef LIMIT_SLIDING_CORE_TOP_HPP
-#define LIMIT_SLIDING_CORE_TOP_HPP
+#ifndef LIMIT_SLIDING_CORE_OFFENDERS_HPP
+#define LIMIT_SLIDING_CORE_OFFENDERS_HPP
 
 #include <cstddef>
 #include <cstdint>
 
-#include "core/stats.h"
+#include "core/stats.hpp"
 
 namespace limit_sliding {
 
@@ -33,32 +33,26 @@ struct TopEntry {
 };
 
 struct TopText {
-    static constexpr size_t kWords
-        = 2 + LIMIT_SLIDING_TOP_BYTES / sizeof(uint64_t);
+    static constexpr size_t kWords = 2 + kTopBytes / sizeof(uint64_t);
 
     uint64_t words[kWords]; /* check, length, bytes */
 };
 
-} // namespace limit_sliding
-
 /* Entries, then texts. */
-struct limit_sliding_top_s {
+struct Offenders {
     uint64_t places;
     uint64_t unused;
-    limit_sliding::TopEntry entries[1];
+    TopEntry entries[1];
 
     static size_t bytes_of(size_t places)
     {
-        return offsetof(limit_sliding_top_s, entries)
-               + places
-                     * (sizeof(limit_sliding::TopEntry)
-                        + sizeof(limit_sliding::TopText));
+        return offsetof(Offenders, entries)
+               + places * (sizeof(TopEntry) + sizeof(TopText));
     }
 
-    limit_sliding::TopText *texts()
-    {
-        return reinterpret_cast<limit_sliding::TopText *>(entries + places);
-    }
+    TopText *texts() { return reinterpret_cast<TopText *>(entries + places); }
 };
+
+} // namespace limit_sliding
 
 #endif

@@ -6,12 +6,9 @@
 #include <cstdint>
 
 #include "core/atomics.hpp"
-#include "core/stats.h"
+#include "core/stats.hpp"
 
-using limit_sliding::add;
-using limit_sliding::kAttempts;
-using limit_sliding::load;
-using limit_sliding::shared;
+namespace limit_sliding {
 
 /*
  * Every entry is one word, so a process may die at any moment:
@@ -32,7 +29,7 @@ constexpr uint64_t kLimitMask = (1u << kLimitBits) - 1;
 constexpr uint64_t kOff = kLimitMask;
 constexpr uint64_t kGone = 1u << (kLimitBits - 1);
 
-static_assert(LIMIT_SLIDING_LIMIT_MAX < kGone, "more than any limit");
+static_assert(kLimitMax < kGone, "more than any limit");
 
 uint64_t word_of(uint64_t hash, uint64_t limit)
 {
@@ -73,7 +70,7 @@ void search(Own *own, uint64_t hash, const Visit &visit)
     }
 }
 
-void take_away(limit_sliding_own_t *own, uint64_t hash)
+void take_away(Overrides *own, uint64_t hash)
 {
     search(own, hash, [&](uint64_t *word) {
         uint64_t seen = load(word);
@@ -90,7 +87,7 @@ void take_away(limit_sliding_own_t *own, uint64_t hash)
 
 } // namespace
 
-uint32_t limit_sliding_own_find(const limit_sliding_own_t *own, uint64_t hash)
+uint32_t own_find(const Overrides *own, uint64_t hash)
 {
     uint64_t found = 0;
 
@@ -105,19 +102,17 @@ uint32_t limit_sliding_own_find(const limit_sliding_own_t *own, uint64_t hash)
         return true;
     });
 
-    return found == kOff ? LIMIT_SLIDING_OWN_OFF : static_cast<uint32_t>(found);
+    return found == kOff ? kOwnOff : static_cast<uint32_t>(found);
 }
 
-int limit_sliding_own_set(limit_sliding_own_t *own, uint64_t hash,
-                          uint32_t limit)
+int own_set(Overrides *own, uint64_t hash, uint32_t limit)
 {
-    if (limit == LIMIT_SLIDING_OWN_NONE) {
+    if (limit == kOwnNone) {
         take_away(own, hash);
         return 1;
     }
 
-    uint64_t wanted
-        = word_of(hash, limit == LIMIT_SLIDING_OWN_OFF ? kOff : limit);
+    uint64_t wanted = word_of(hash, limit == kOwnOff ? kOff : limit);
 
     /* whoever finds an entry has to find `held` set; who dies leaves it so */
     add(&own->held, 1);
@@ -162,3 +157,5 @@ int limit_sliding_own_set(limit_sliding_own_t *own, uint64_t hash,
 
     return 0;
 }
+
+} // namespace limit_sliding

@@ -2,7 +2,9 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
+
+namespace limit_sliding {
 
 namespace {
 
@@ -27,8 +29,7 @@ uint64_t unit_ms(char unit)
 
 } // namespace
 
-int limit_sliding_rate_parse(const char *text, size_t bytes,
-                             limit_sliding_rate_t *rate)
+int rate_parse(const char *text, size_t bytes, Rate *rate)
 {
     uint64_t count = 0;
     uint64_t per_ms = 0;
@@ -63,8 +64,7 @@ int limit_sliding_rate_parse(const char *text, size_t bytes,
     return 1;
 }
 
-uint64_t limit_sliding_rate_limit(const limit_sliding_rate_t *rate,
-                                  uint64_t window_ms)
+uint64_t rate_limit(const Rate *rate, uint64_t window_ms)
 {
     if (rate->per_ms == 0) {
         return rate->count;
@@ -79,3 +79,5 @@ uint64_t limit_sliding_rate_limit(const limit_sliding_rate_t *rate,
 
     return whole * window_ms + rest;
 }
+
+} // namespace limit_sliding

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "core/slot.hpp"
 
 namespace limit_sliding {
@@ -182,7 +182,7 @@ private:
 };
 
 static_assert(Event::kGenerationShift + tag::kGenerationBits <= 64, "a word");
-static_assert(LIMIT_SLIDING_LIMIT_MAX < Event::kTotalMask / 2 + 1,
+static_assert(kLimitMax < Event::kTotalMask / 2 + 1,
               "totals do not wrap within a window");
 
 } // namespace limit_sliding

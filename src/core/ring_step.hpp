@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "core/ring.hpp"
 #include "core/slot.hpp"
 
@@ -30,11 +30,11 @@ struct Clock {
 
     Clock() = default;
 
-    Clock(const limit_sliding_policy_t &policy, uint64_t now)
+    Clock(const Policy &policy, uint64_t now)
         : window_ms(policy.window_ms),
-          span(policy.algorithm == LIMIT_SLIDING_LOG ? policy.window_ms
-                                                     : policy.precision),
-          is_log(policy.algorithm == LIMIT_SLIDING_LOG)
+          span(policy.algorithm == Algorithm::kLog ? policy.window_ms
+                                                   : policy.precision),
+          is_log(policy.algorithm == Algorithm::kLog)
     {
         set(now);
     }

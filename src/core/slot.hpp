@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/key.hpp"
 #include "core/atomics.hpp"
+#include "core/key.hpp"
 
 namespace limit_sliding {
 

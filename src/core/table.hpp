@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "core/limiter.h"
-#include "core/candidates.hpp"
 #include "core/atomics.hpp"
+#include "core/candidates.hpp"
+#include "core/limiter.hpp"
 #include "core/slot.hpp"
 #include "core/victim.hpp"
 
@@ -43,8 +43,8 @@ namespace limit_sliding {
 template <class Slots>
 class Table : private Places<Slots> {
 public:
-    Table(const Slots &slots, uint64_t pairs,
-          limit_sliding_slot_counts_t *counts, uint64_t hash, uint64_t epoch)
+    Table(const Slots &slots, uint64_t pairs, SlotCounts *counts, uint64_t hash,
+          uint64_t epoch)
         : Places<Slots>(slots, pairs, hash, epoch), counts_(counts)
     {
     }
@@ -56,7 +56,7 @@ public:
 
     /* The state; if REFUSED the ms until the first of its places expires. */
     struct Result {
-        limit_sliding_outcome_t outcome;
+        Outcome outcome;
         uint64_t state;
     };
 
@@ -84,7 +84,7 @@ public:
         }
 
         if (!is_admitted) {
-            *result = {LIMIT_SLIDING_REJECTED, state};
+            *result = {Outcome::kRejected, state};
             return true;
         }
 
@@ -92,7 +92,7 @@ public:
             return false;
         }
 
-        *result = {LIMIT_SLIDING_ADMITTED, next};
+        *result = {Outcome::kAdmitted, next};
         return true;
     }
 
@@ -109,7 +109,7 @@ public:
             uint64_t next = state;
 
             if (!step.admit(state, &next)) {
-                return {LIMIT_SLIDING_REJECTED, state};
+                return {Outcome::kRejected, state};
             }
 
             if (next == state) {
@@ -119,11 +119,11 @@ public:
             Taken taken = take(step, may_evict, &copy);
 
             if (taken == kRefused) {
-                return {LIMIT_SLIDING_REFUSED, first_to_expire(step)};
+                return {Outcome::kRefused, first_to_expire(step)};
             }
 
             if (taken == kTaken && copy.store(next)) {
-                return {LIMIT_SLIDING_ADMITTED, next};
+                return {Outcome::kAdmitted, next};
             }
         }
 
@@ -200,8 +200,8 @@ private:
         uint64_t state = look_state();
         uint64_t next;
 
-        return {step.admit(state, &next) ? LIMIT_SLIDING_ADMITTED
-                                         : LIMIT_SLIDING_REJECTED,
+        return {step.admit(state, &next) ? Outcome::kAdmitted
+                                         : Outcome::kRejected,
                 state};
     }
 
@@ -210,7 +210,7 @@ private:
     {
         add(&counts_->refused, 1);
 
-        return {LIMIT_SLIDING_REFUSED, 1};
+        return {Outcome::kRefused, 1};
     }
 
     enum Taken { kTaken, kLost, kRefused };
@@ -377,7 +377,7 @@ private:
         return victim;
     }
 
-    limit_sliding_slot_counts_t *counts_;
+    SlotCounts *counts_;
 };
 
 } // namespace limit_sliding

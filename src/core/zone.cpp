@@ -8,24 +8,11 @@
 #include <cstring>
 
 #include "core/algorithm.hpp"
-#include "core/ring_step.hpp"
 #include "core/atomics.hpp"
+#include "core/ring_step.hpp"
 #include "core/siphash.hpp"
 
-using limit_sliding::Clock;
-using limit_sliding::Event;
-using limit_sliding::has_rings;
-using limit_sliding::kLogRing;
-using limit_sliding::Line;
-using limit_sliding::load;
-using limit_sliding::RingSlots;
-using limit_sliding::RingStep;
-using limit_sliding::SipHash13;
-using limit_sliding::Slot;
-using limit_sliding::Table;
-using limit_sliding::with_algorithm;
-using limit_sliding::WordSlots;
-using limit_sliding::WordStep;
+namespace limit_sliding {
 
 namespace {
 
@@ -33,13 +20,13 @@ namespace {
  * A counter of n parts weights one more, and needs what was used before that:
  * n + 2 events, the present one included.
  */
-uint64_t slot_bytes(const limit_sliding_policy_t &policy)
+uint64_t slot_bytes(const Policy &policy)
 {
     if (!has_rings(policy)) {
         return sizeof(Slot);
     }
 
-    if (policy.algorithm == LIMIT_SLIDING_LOG) {
+    if (policy.algorithm == Algorithm::kLog) {
         return sizeof(Slot) + kLogRing * sizeof(Event);
     }
 
@@ -59,11 +46,10 @@ struct Walk {
 };
 
 /* Counts the slots of the first so many lines. */
-Walk walk(const limit_sliding_zone_t *zone,
-          const limit_sliding_policy_t &policy, uint64_t now_ms, uint32_t limit,
-          uint64_t lines)
+Walk walk(const Zone *zone, const Policy &policy, uint64_t now_ms,
+          uint32_t limit, uint64_t lines)
 {
-    auto memory = const_cast<limit_sliding_zone_t *>(zone);
+    auto memory = const_cast<Zone *>(zone);
     uint64_t time_ms = now_ms + zone->offset_ms;
     Walk seen = {0, 0};
 
@@ -99,17 +85,16 @@ Walk walk(const limit_sliding_zone_t *zone,
 
 } // namespace
 
-limit_sliding_zone_t *limit_sliding_zone_init(
-    void *memory, size_t bytes, const limit_sliding_policy_t *policy,
-    uint64_t offset_ms, const uint8_t secret[LIMIT_SLIDING_SECRET_BYTES])
+Zone *zone_init(void *memory, size_t bytes, const Policy *policy,
+                uint64_t offset_ms, const uint8_t secret[kSecretBytes])
 {
     uint64_t pair_bytes = 2 * Line::kSlots * slot_bytes(*policy);
 
-    if (bytes < sizeof(limit_sliding_zone_t) + pair_bytes) {
+    if (bytes < sizeof(Zone) + pair_bytes) {
         return nullptr;
     }
 
-    auto zone = static_cast<limit_sliding_zone_t *>(memory);
+    auto zone = static_cast<Zone *>(memory);
 
     std::memcpy(zone->secret, secret, sizeof(zone->secret));
     zone->slot_bytes = slot_bytes(*policy);
@@ -119,14 +104,12 @@ limit_sliding_zone_t *limit_sliding_zone_init(
     return zone;
 }
 
-uint64_t limit_sliding_zone_hash(const limit_sliding_zone_t *zone,
-                                 const void *key, size_t bytes)
+uint64_t zone_hash(const Zone *zone, const void *key, size_t bytes)
 {
     return SipHash13(zone->secret[0], zone->secret[1]).hash(key, bytes);
 }
 
-void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
-                              limit_sliding_zone_stats_t *stats)
+void zone_stats(const Zone *zone, ZoneStats *stats)
 {
     stats->slots = zone->pairs * 2 * Line::kSlots;
     stats->used = load(&zone->counts.used);
@@ -134,17 +117,14 @@ void limit_sliding_zone_stats(const limit_sliding_zone_t *zone,
     stats->refused = load(&zone->counts.refused);
 }
 
-uint64_t limit_sliding_zone_count(const limit_sliding_zone_t *zone,
-                                  const limit_sliding_policy_t *policy,
-                                  uint64_t now_ms, uint32_t limit)
+uint64_t zone_count(const Zone *zone, const Policy *policy, uint64_t now_ms,
+                    uint32_t limit)
 {
     return walk(zone, *policy, now_ms, limit, 2 * zone->pairs).live;
 }
 
-uint64_t limit_sliding_zone_keys(const limit_sliding_zone_t *zone,
-                                 const limit_sliding_policy_t *policy,
-                                 uint64_t now_ms, uint32_t limit, uint64_t used,
-                                 uint64_t bytes)
+uint64_t zone_keys(const Zone *zone, const Policy *policy, uint64_t now_ms,
+                   uint32_t limit, uint64_t used, uint64_t bytes)
 {
     uint64_t all = 2 * zone->pairs;
     uint64_t lines = std::min(all, bytes / (Line::kSlots * zone->slot_bytes));
@@ -156,3 +136,5 @@ uint64_t limit_sliding_zone_keys(const limit_sliding_zone_t *zone,
 
     return seen.used == 0 ? used : used * seen.live / seen.used;
 }
+
+} // namespace limit_sliding

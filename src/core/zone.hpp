@@ -7,29 +7,29 @@
 
 #include <cstdint>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "core/ring.hpp"
 #include "core/table.hpp"
+
+namespace limit_sliding {
 
 /*
  * The head of a zone's memory; lines of slots follow.  What every request
  * reads shares no cache line with what an eviction writes.
  */
-struct limit_sliding_zone_s {
+struct Zone {
     uint64_t secret[2];
     uint64_t pairs;
     uint64_t slot_bytes;
     uint64_t offset_ms; /* of the zone's time from the caller's */
-    alignas(64) limit_sliding_slot_counts_t counts;
+    alignas(64) SlotCounts counts;
 };
 
-static_assert(sizeof(limit_sliding_zone_s) == LIMIT_SLIDING_ZONE_ALIGN,
+static_assert(sizeof(Zone) == kZoneAlign,
               "a pair of lines starts at a multiple of 128 bytes");
-static_assert(LIMIT_SLIDING_SECRET_BYTES == 16, "two words of secret");
+static_assert(kSecretBytes == 16, "two words of secret");
 
-namespace limit_sliding {
-
-inline char *memory_of(limit_sliding_zone_t *zone)
+inline char *memory_of(Zone *zone)
 {
     return reinterpret_cast<char *>(zone + 1);
 }
@@ -38,7 +38,7 @@ inline char *memory_of(limit_sliding_zone_t *zone)
 struct WordSlots {
     Line *lines;
 
-    explicit WordSlots(limit_sliding_zone_t *zone)
+    explicit WordSlots(Zone *zone)
         : lines(reinterpret_cast<Line *>(memory_of(zone)))
     {
     }
@@ -54,7 +54,7 @@ struct RingSlots {
     char *memory;
     uint64_t slot_bytes;
 
-    explicit RingSlots(limit_sliding_zone_t *zone)
+    explicit RingSlots(Zone *zone)
         : memory(memory_of(zone)), slot_bytes(zone->slot_bytes)
     {
     }
@@ -72,16 +72,15 @@ struct RingSlots {
     }
 };
 
-inline limit_sliding_slot_counts_t *counts_of(
-    const limit_sliding_claim_t &claim)
+inline SlotCounts *counts_of(const Claim &claim)
 {
     return claim.counts != nullptr ? claim.counts : &claim.zone->counts;
 }
 
 /* Does the state of a key take more than a word? */
-inline bool has_rings(const limit_sliding_policy_t &policy)
+inline bool has_rings(const Policy &policy)
 {
-    return policy.algorithm == LIMIT_SLIDING_LOG || policy.precision > 1;
+    return policy.algorithm == Algorithm::kLog || policy.precision > 1;
 }
 
 } // namespace limit_sliding

@@ -2,21 +2,21 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "redis/scripts.h"
+#include "redis/scripts.hpp"
 
 #include <string_view>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "redis/lua.hpp"
 #include "redis/lua_cluster.hpp"
 
-using namespace limit_sliding;
+namespace limit_sliding {
 
 namespace {
 
-constexpr bool has(unsigned algorithms, limit_sliding_algorithm_t algorithm)
+constexpr bool has(unsigned algorithms, Algorithm algorithm)
 {
-    return (algorithms >> algorithm & 1) != 0;
+    return (algorithms >> static_cast<unsigned>(algorithm) & 1) != 0;
 }
 
 /* Writes as far as there is room, and counts all. */
@@ -79,25 +79,25 @@ struct Block {
 
 } // namespace
 
-size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
+size_t script(unsigned algorithms, char *buffer, size_t bytes)
 {
     Writer writer(buffer, bytes);
 
-    bool is_cluster = (algorithms & LIMIT_SLIDING_SCRIPT_CLUSTER) != 0;
-    bool buckets = has(algorithms, LIMIT_SLIDING_TOKEN_BUCKET)
-                   || has(algorithms, LIMIT_SLIDING_LEAKY_BUCKET);
+    bool is_cluster = (algorithms & kScriptCluster) != 0;
+    bool buckets = has(algorithms, Algorithm::kTokenBucket)
+                   || has(algorithms, Algorithm::kLeakyBucket);
 
     const Block blocks[] = {
-        {has(algorithms, LIMIT_SLIDING_COUNTER),
+        {has(algorithms, Algorithm::kCounter),
          "k[1] == 0",
          {},
          kCounter,
          kCounterRecord,
          {},
          kCounterGiveBack},
-        {has(algorithms, LIMIT_SLIDING_LOG), "k[1] == 1", kLogLocals, kLog,
+        {has(algorithms, Algorithm::kLog), "k[1] == 1", kLogLocals, kLog,
          kLogRecord, kLogRejected, kLogGiveBack},
-        {has(algorithms, LIMIT_SLIDING_FIXED),
+        {has(algorithms, Algorithm::kFixed),
          "k[1] == 2",
          {},
          kFixed,
@@ -150,9 +150,11 @@ size_t limit_sliding_script(unsigned algorithms, char *buffer, size_t bytes)
     return writer.finish();
 }
 
-const char *limit_sliding_forget_script(size_t *length)
+const char *forget_script(size_t *length)
 {
     *length = kForget.size();
 
     return kForget.data();
 }
+
+} // namespace limit_sliding

@@ -29,7 +29,7 @@ namespace {
 
 constexpr size_t kZones = 3;
 constexpr uint64_t kBackMs = 20; /* how far workers' clocks may differ */
-/* limit_sliding_release() takes back no later. */
+/* limit_sliding::release() takes back no later. */
 constexpr uint64_t kRefundMs = 2 * 3600 * 1000;
 constexpr size_t kRemembered = 8;  /* requests that may be taken back */
 constexpr double kRounding = 1e-9; /* of a comparison of shares */
@@ -49,7 +49,7 @@ struct Part {
 struct Request {
     uint64_t at_ms;
     std::vector<Part> parts;
-    std::vector<limit_sliding_claim_t> claims;
+    std::vector<Claim> claims;
 };
 
 class Round {
@@ -142,7 +142,7 @@ private:
             r.claims[i].state = draw_.next();
         }
 
-        told = limit_sliding_acquire(r.claims.data(), n, now_ms_);
+        told = limit_sliding::acquire(r.claims.data(), n, now_ms_);
 
         if (told >= n) {
             deviates(r, 0, "the index of no claim");
@@ -151,14 +151,14 @@ private:
 
         trace("asks", r);
 
-        bool is_admitted = r.claims[told].outcome == LIMIT_SLIDING_ADMITTED;
+        bool is_admitted = r.claims[told].outcome == Outcome::kAdmitted;
 
         check_decisions(r, is_admitted);
 
         if (!has_failed_ && is_admitted) {
             record(&r);
             check_tightest(r, told);
-        } else if (r.claims[told].outcome == LIMIT_SLIDING_REFUSED) {
+        } else if (r.claims[told].outcome == Outcome::kRefused) {
             /* others were recorded, and taken back */
             for (size_t i = 0; i < n; i++) {
                 r.parts[i].key->model.rewrite(now_ms_, r.claims[i].cost);
@@ -182,7 +182,7 @@ private:
     void trace(const char *what, const Request &r)
     {
         for (size_t i = 0; is_traced && i < r.claims.size(); i++) {
-            const limit_sliding_claim_t &c = r.claims[i];
+            const Claim &c = r.claims[i];
 
             printf("step %u, at %llu ms: %s: %s %p, key %zu, limit %u, cost "
                    "%u%s: outcome %d\n",
@@ -196,7 +196,7 @@ private:
     void record(Request *r)
     {
         for (size_t i = 0; i < r->claims.size(); i++) {
-            const limit_sliding_claim_t &c = r->claims[i];
+            const Claim &c = r->claims[i];
 
             if (!c.look && c.cost > 0) {
                 Part &p = r->parts[i];
@@ -234,11 +234,11 @@ private:
         }
 
         trace("takes back", r);
-        std::vector<limit_sliding_claim_t> released = r.claims;
-        limit_sliding_release(released.data(), released.size(), now_ms_);
+        std::vector<Claim> released = r.claims;
+        limit_sliding::release(released.data(), released.size(), now_ms_);
 
         for (size_t j = 0; j < r.parts.size(); j++) {
-            const limit_sliding_claim_t &c = r.claims[j];
+            const Claim &c = r.claims[j];
 
             if (!c.look && c.cost > 0) {
                 r.parts[j].key->model.refund(r.parts[j].admission, c.cost);
@@ -265,9 +265,9 @@ private:
         Zone *zone = zones_[draw_.below(zones_.size())].get();
         size_t number = draw_.below(zone->keys());
         Key *key = &zone->key(number);
-        limit_sliding_claim_t claim = zone->claim(number, key->limit, 1);
+        Claim claim = zone->claim(number, key->limit, 1);
 
-        limit_sliding_forget(&claim, now_ms_);
+        limit_sliding::forget(&claim, now_ms_);
         key->model.forget();
         key->lives++;
     }
@@ -276,7 +276,7 @@ private:
 
     bool fits(const Request &r, size_t i, uint64_t now_ms, Side side) const
     {
-        const limit_sliding_claim_t &c = r.claims[i];
+        const Claim &c = r.claims[i];
 
         return r.parts[i].key->model.fits(now_ms, c.limit, c.cost, side);
     }
@@ -294,8 +294,8 @@ private:
 
     static bool is_any_refused(const Request &r)
     {
-        for (const limit_sliding_claim_t &c : r.claims) {
-            if (c.outcome == LIMIT_SLIDING_REFUSED) {
+        for (const Claim &c : r.claims) {
+            if (c.outcome == Outcome::kRefused) {
                 return true;
             }
         }
@@ -326,11 +326,11 @@ private:
     void check_decisions(const Request &r, bool is_admitted)
     {
         for (size_t i = 0; i < r.claims.size() && !has_failed_; i++) {
-            const limit_sliding_claim_t &c = r.claims[i];
+            const Claim &c = r.claims[i];
 
-            if (c.outcome == LIMIT_SLIDING_REFUSED) {
+            if (c.outcome == Outcome::kRefused) {
                 check_refusal(r, i);
-            } else if (c.outcome == LIMIT_SLIDING_ADMITTED) {
+            } else if (c.outcome == Outcome::kAdmitted) {
                 if (!fits(r, i, now_ms_, Side::least) && !has_evicted(r, i)) {
                     deviates(r, i, "admitted without room");
                 }
@@ -351,7 +351,7 @@ private:
     {
         const Zone &zone = *r.parts[i].zone;
 
-        if (zone.policy().full != LIMIT_SLIDING_DENY) {
+        if (zone.policy().full != WhenFull::kDeny) {
             deviates(r, i, "refused, with full=evict");
         } else if (zone.stats().used < zone.stats().slots) {
             deviates(r, i, "refused, in a zone that is not full");
@@ -365,7 +365,7 @@ private:
 
     double share(const Request &r, size_t i, Side side) const
     {
-        const limit_sliding_claim_t &c = r.claims[i];
+        const Claim &c = r.claims[i];
 
         return static_cast<double>(
                    r.parts[i].key->model.used(now_ms_, c.limit, side))
@@ -386,11 +386,11 @@ private:
 
     void check_longest(const Request &r, size_t told)
     {
-        limit_sliding_verdict_t v;
+        Verdict v;
 
-        limit_sliding_claim_describe(&r.claims[told], now_ms_, &v);
+        limit_sliding::claim_describe(&r.claims[told], now_ms_, &v);
 
-        if (v.retry_after_ms == LIMIT_SLIDING_NEVER || is_any_bounded(r)
+        if (v.retry_after_ms == kNever || is_any_bounded(r)
             || is_any_refused(r)) {
             return;
         }
@@ -404,15 +404,15 @@ private:
 
     void check_verdict(const Request &r, size_t i, bool is_admitted)
     {
-        const limit_sliding_claim_t &c = r.claims[i];
+        const Claim &c = r.claims[i];
         const Model &model = r.parts[i].key->model;
-        limit_sliding_verdict_t v;
+        Verdict v;
 
-        if (c.outcome == LIMIT_SLIDING_REFUSED) {
+        if (c.outcome == Outcome::kRefused) {
             return;
         }
 
-        limit_sliding_claim_describe(&c, now_ms_, &v);
+        limit_sliding::claim_describe(&c, now_ms_, &v);
 
         if (v.limit != c.limit) {
             deviates(r, i, "another limit is told");
@@ -436,11 +436,11 @@ private:
     }
 
     void check_times(const Request &r, size_t i,
-                     const limit_sliding_verdict_t &v)
+                     const Verdict &v)
     {
-        const limit_sliding_claim_t &c = r.claims[i];
+        const Claim &c = r.claims[i];
         const Model &model = r.parts[i].key->model;
-        bool is_admitted = c.outcome == LIMIT_SLIDING_ADMITTED;
+        bool is_admitted = c.outcome == Outcome::kAdmitted;
         const char *fault = reset_fault(model, now_ms_, v);
 
         if (fault == nullptr) {
@@ -449,7 +449,7 @@ private:
 
         if (fault != nullptr) {
             deviates(r, i, fault);
-        } else if (!is_admitted && v.retry_after_ms != LIMIT_SLIDING_NEVER
+        } else if (!is_admitted && v.retry_after_ms != kNever
                    && draw_.one_in(8)) {
             check_by_looks(r, i, now_ms_ + v.retry_after_ms);
         }
@@ -458,34 +458,34 @@ private:
     /* The same by the core alone, without any tolerance. */
     void check_by_looks(const Request &r, size_t i, uint64_t at_ms)
     {
-        limit_sliding_claim_t look = r.claims[i];
+        Claim look = r.claims[i];
 
         look.look = 1;
-        limit_sliding_acquire(&look, 1, at_ms - 1);
+        limit_sliding::acquire(&look, 1, at_ms - 1);
 
-        if (look.outcome != LIMIT_SLIDING_REJECTED) {
+        if (look.outcome != Outcome::kRejected) {
             deviates(r, i, "a look finds room before the wait");
             return;
         }
 
-        limit_sliding_acquire(&look, 1, at_ms);
+        limit_sliding::acquire(&look, 1, at_ms);
 
-        if (look.outcome != LIMIT_SLIDING_ADMITTED) {
+        if (look.outcome != Outcome::kAdmitted) {
             deviates(r, i, "a look finds no room after the wait");
         }
     }
 
     void check_delay(const Request &r, size_t i,
-                     const limit_sliding_verdict_t &v)
+                     const Verdict &v)
     {
-        if (r.claims[i].policy->algorithm != LIMIT_SLIDING_LEAKY_BUCKET) {
+        if (r.claims[i].policy->algorithm != Algorithm::kLeakyBucket) {
             if (v.delay_ms != 0) {
                 deviates(r, i, "a delay without a queue");
             }
         } else if (v.delay_ms < delays_[i][0] || v.delay_ms > delays_[i][1]) {
             deviates(r, i, text("a delay other than the queue takes"));
         } else if (v.delay_ms
-                   != limit_sliding_claim_delay_ms(&r.claims[i], now_ms_)) {
+                   != limit_sliding::claim_delay_ms(&r.claims[i], now_ms_)) {
             deviates(r, i, "two different delays");
         }
     }
@@ -505,7 +505,7 @@ private:
 
     std::string kind_of(const Policy &p, uint32_t limit) const
     {
-        bool has_parts = has_rings(p) && p.algorithm == LIMIT_SLIDING_COUNTER;
+        bool has_parts = has_rings(p) && p.algorithm == Algorithm::kCounter;
         bool is_large = is_bucket(p) && is_coarse(p, limit);
 
         return text("%s%s%s%s%s%s%s: ", name_of(p.algorithm),
@@ -520,17 +520,17 @@ private:
 
     void deviates(const Request &r, size_t i, const std::string &what)
     {
-        const limit_sliding_claim_t &c = r.claims[i];
+        const Claim &c = r.claims[i];
         const Policy &p = *c.policy;
         const Model &model = r.parts[i].key->model;
-        limit_sliding_verdict_t v;
+        Verdict v;
 
         if (has_failed_) {
             return;
         }
 
         has_failed_ = true;
-        limit_sliding_claim_describe(&c, now_ms_, &v);
+        limit_sliding::claim_describe(&c, now_ms_, &v);
 
         report_->deviates(
             kind_of(p, c.limit) + what,

@@ -13,14 +13,14 @@
 
 #include "draw.hpp"
 #include "model.hpp"
-#include "zone.h"
+#include "zone.hpp"
 
 namespace torture {
 
 inline bool has_rings(const Policy &policy)
 {
-    return policy.algorithm == LIMIT_SLIDING_LOG
-           || (policy.algorithm == LIMIT_SLIDING_COUNTER
+    return policy.algorithm == Algorithm::kLog
+           || (policy.algorithm == Algorithm::kCounter
                && policy.precision > 1);
 }
 
@@ -59,7 +59,7 @@ class Zone {
 public:
     Zone(Draw *draw, const Style &style)
         : policy_(draw_policy(draw, style)),
-          offset_ms_(policy_.algorithm == LIMIT_SLIDING_FIXED
+          offset_ms_(policy_.algorithm == Algorithm::kFixed
                          ? draw->below(1ull << 41)
                          : 0)
     {
@@ -84,22 +84,22 @@ public:
     Key &key(size_t i) { return keys_[i]; }
     size_t keys() const { return keys_.size(); }
 
-    limit_sliding_zone_stats_t stats() const
+    ZoneStats stats() const
     {
-        limit_sliding_zone_stats_t stats;
+        ZoneStats stats;
 
-        limit_sliding_zone_stats(zone_, &stats);
+        limit_sliding::zone_stats(zone_, &stats);
 
         return stats;
     }
 
-    limit_sliding_claim_t claim(size_t key, uint32_t limit, uint32_t cost) const
+    Claim claim(size_t key, uint32_t limit, uint32_t cost) const
     {
-        limit_sliding_claim_t claim = {};
+        Claim claim = {};
 
         claim.zone = zone_;
         claim.policy = &policy_;
-        claim.hash = limit_sliding_zone_hash(zone_, &key, sizeof(key));
+        claim.hash = limit_sliding::zone_hash(zone_, &key, sizeof(key));
         claim.limit = limit;
         claim.cost = cost;
 
@@ -109,12 +109,12 @@ public:
     /* Whole requests left to a key, by a look. */
     uint64_t left(size_t key, uint64_t now_ms) const
     {
-        limit_sliding_claim_t look = claim(key, keys_[key].limit, 0);
-        limit_sliding_verdict_t verdict;
+        Claim look = claim(key, keys_[key].limit, 0);
+        Verdict verdict;
 
         look.look = 1;
-        limit_sliding_acquire(&look, 1, now_ms);
-        limit_sliding_claim_describe(&look, now_ms, &verdict);
+        limit_sliding::acquire(&look, 1, now_ms);
+        limit_sliding::claim_describe(&look, now_ms, &verdict);
 
         return verdict.remaining;
     }
@@ -165,12 +165,12 @@ private:
 
     static Policy draw_policy(Draw *draw, const Style &style)
     {
-        auto algorithm = static_cast<limit_sliding_algorithm_t>(draw->below(5));
+        auto algorithm = static_cast<Algorithm>(draw->below(5));
         Policy policy
             = draw->policy(algorithm, style.is_dense ? 100 + draw->below(300)
                                                      : draw->window_ms());
 
-        policy.full = style.denies ? LIMIT_SLIDING_DENY : LIMIT_SLIDING_EVICT;
+        policy.full = style.denies ? WhenFull::kDeny : WhenFull::kEvict;
 
         return policy;
     }
@@ -178,7 +178,7 @@ private:
     /* The smallest zones that there are, or some that hold all of a round. */
     uint64_t draw_bytes(Draw *draw, const Style &style) const
     {
-        uint64_t line = LIMIT_SLIDING_ZONE_ALIGN;
+        uint64_t line = kZoneAlign;
         uint64_t bytes = line;
 
         if (!style.is_crowded && has_rings(policy_)) {
@@ -189,13 +189,13 @@ private:
             return 64 * 1024;
         }
 
-        std::vector<uint8_t> secret(LIMIT_SLIDING_SECRET_BYTES, 1);
+        std::vector<uint8_t> secret(kSecretBytes, 1);
         std::unique_ptr<void, Free> memory(zone_memory(64 * line));
 
         do {
             bytes += line;
             memset(memory.get(), 0, bytes);
-        } while (limit_sliding_zone_init(memory.get(), bytes, &policy_, 0,
+        } while (limit_sliding::zone_init(memory.get(), bytes, &policy_, 0,
                                          secret.data())
                  == nullptr);
 
@@ -208,7 +208,7 @@ private:
     uint64_t offset_ms_;
     uint64_t bytes_;
     std::unique_ptr<void, Free> memory_;
-    limit_sliding_zone_t *zone_;
+    Zone *zone_;
     std::vector<Key> keys_;
     uint64_t evicted_ = 0;
     bool is_bounded_ = false;

@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <string>
 
-#include "core/limiter.h"
-#include "random.h"
+#include "core/limiter.hpp"
+#include "random.hpp"
+
+using namespace limit_sliding;
 
 namespace torture {
 
@@ -35,10 +37,10 @@ public:
     {
         switch (below(16)) {
         case 0:
-            return LIMIT_SLIDING_LIMIT_MAX - static_cast<uint32_t>(below(3));
+            return kLimitMax - static_cast<uint32_t>(below(3));
         case 1:
         case 2:
-            return static_cast<uint32_t>(scale(1, LIMIT_SLIDING_LIMIT_MAX));
+            return static_cast<uint32_t>(scale(1, kLimitMax));
         case 3:
         case 4:
             return static_cast<uint32_t>(scale(1, 2000));
@@ -72,20 +74,20 @@ public:
 
     uint64_t window_ms() { return random_window_ms(&random_); }
 
-    limit_sliding_policy_t policy(limit_sliding_algorithm_t algorithm,
+    Policy policy(Algorithm algorithm,
                                   uint64_t window_ms)
     {
-        limit_sliding_policy_t policy = {};
+        Policy policy = {};
 
         policy.algorithm = algorithm;
         policy.window_ms = window_ms;
-        policy.full = LIMIT_SLIDING_EVICT;
+        policy.full = WhenFull::kEvict;
 
-        if (algorithm == LIMIT_SLIDING_COUNTER) {
+        if (algorithm == Algorithm::kCounter) {
             policy.precision = one_in(2) ? 1 : static_cast<uint32_t>(below(61));
         }
 
-        if (algorithm >= LIMIT_SLIDING_TOKEN_BUCKET && !one_in(3)) {
+        if (algorithm >= Algorithm::kTokenBucket && !one_in(3)) {
             policy.burst = limit();
         }
 
@@ -93,7 +95,7 @@ public:
     }
 
     /* From one request to the next. */
-    uint64_t gap_ms(const limit_sliding_policy_t &policy, uint32_t limit,
+    uint64_t gap_ms(const Policy &policy, uint32_t limit,
                     uint64_t now_ms)
     {
         uint64_t w = policy.window_ms;
@@ -136,7 +138,7 @@ private:
         return static_cast<uint32_t>(std::min<uint64_t>(cost, UINT32_MAX));
     }
 
-    uint64_t to_border_ms(const limit_sliding_policy_t &policy, uint64_t now_ms)
+    uint64_t to_border_ms(const Policy &policy, uint64_t now_ms)
     {
         uint64_t parts = std::max(policy.precision, 1u);
         uint64_t next = now_ms * parts / policy.window_ms + 1;
@@ -148,7 +150,7 @@ private:
     uint64_t random_;
 };
 
-inline const char *name_of(limit_sliding_algorithm_t algorithm)
+inline const char *name_of(Algorithm algorithm)
 {
     static const char *const names[]
         = {"counter", "log", "fixed", "token_bucket", "leaky_bucket"};

@@ -49,7 +49,7 @@ Shares exact_shares(const Policy &policy)
 
 uint64_t bucket_size(const Policy &policy, uint32_t limit)
 {
-    bool is_queue = policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+    bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
 
     return !is_queue && policy.burst == 0 ? limit
                                           : policy.burst + uint64_t{is_queue};
@@ -116,7 +116,7 @@ uint64_t capacity(const Policy &policy, uint32_t limit)
         return limit;
     }
 
-    bool is_queue = policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+    bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
 
     if (!is_queue && policy.burst == 0) {
         return limit;
@@ -140,9 +140,9 @@ uint64_t weight(const Policy &policy, uint64_t offset_ms, uint64_t at_ms,
     uint64_t later_ms = std::max(now_ms, own_ms);
 
     switch (policy.algorithm) {
-    case LIMIT_SLIDING_LOG:
+    case Algorithm::kLog:
         return later_ms - at_ms < w ? w : 0;
-    case LIMIT_SLIDING_FIXED:
+    case Algorithm::kFixed:
         return (at_ms + offset_ms) / w == (later_ms + offset_ms) / w ? w : 0;
     default:
         return counter_weight(policy, offset_ms, at_ms, own_ms, now_ms);
@@ -157,7 +157,7 @@ bool Model::is_late(const Event &event, uint64_t now_ms) const
     uint64_t left_ms
         = event.at_ms + policy_.window_ms - std::max(now_ms, own_ms_);
 
-    return policy_.algorithm == LIMIT_SLIDING_LOG
+    return policy_.algorithm == Algorithm::kLog
            && left_ms <= (policy_.window_ms + kCredits - 1) / kCredits;
 }
 
@@ -559,7 +559,7 @@ void Model::give_back(size_t admission, uint32_t cost)
         if (e.at_ms == admission) {
             e.cost -= cost;
             e.given_back += cost;
-            e.kept += noted > LIMIT_SLIDING_LIMIT_MAX ? cost : 0;
+            e.kept += noted > kLimitMax ? cost : 0;
         }
     }
 }
@@ -576,7 +576,7 @@ void Model::forget()
 /* ---- what is told ---- */
 
 const char *reset_fault(const Model &model, uint64_t now_ms,
-                        const limit_sliding_verdict_t &v)
+                        const Verdict &v)
 {
     uint64_t at_ms = now_ms + v.reset_ms;
 
@@ -595,7 +595,7 @@ const char *reset_fault(const Model &model, uint64_t now_ms,
 }
 
 const char *retry_fault(const Model &model, uint64_t now_ms, bool is_admitted,
-                        uint32_t cost, const limit_sliding_verdict_t &v)
+                        uint32_t cost, const Verdict &v)
 {
     uint64_t at_ms = now_ms + v.retry_after_ms;
 
@@ -604,18 +604,18 @@ const char *retry_fault(const Model &model, uint64_t now_ms, bool is_admitted,
         return v.retry_after_ms == 0
                        && (v.excess == 0
                            || model.policy().algorithm
-                                  == LIMIT_SLIDING_LEAKY_BUCKET)
+                                  == Algorithm::kLeakyBucket)
                    ? nullptr
                    : "a wait or an excess of what is admitted";
     }
 
     if (cost > capacity(model.policy(), v.limit)) {
-        return v.retry_after_ms == LIMIT_SLIDING_NEVER
+        return v.retry_after_ms == kNever
                    ? nullptr
                    : "a wait for what never fits";
     }
 
-    if (v.retry_after_ms == 0 || v.retry_after_ms == LIMIT_SLIDING_NEVER
+    if (v.retry_after_ms == 0 || v.retry_after_ms == kNever
         || !model.fits(at_ms, v.limit, cost, Side::least)) {
         return "not admitted after its wait";
     }

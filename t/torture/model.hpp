@@ -19,18 +19,20 @@
 #include <deque>
 #include <vector>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
+
+using namespace limit_sliding;
 
 namespace torture {
 
 __extension__ typedef __int128 Shares;
 
-using Policy = limit_sliding_policy_t;
+using Policy = Policy;
 
 constexpr bool is_bucket(const Policy &policy)
 {
-    return policy.algorithm == LIMIT_SLIDING_TOKEN_BUCKET
-           || policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+    return policy.algorithm == Algorithm::kTokenBucket
+           || policy.algorithm == Algorithm::kLeakyBucket;
 }
 
 /* The most requests that may be used at once. */
@@ -167,9 +169,9 @@ private:
  * the same request is admitted at the retry time and not before.
  */
 const char *reset_fault(const Model &model, uint64_t now_ms,
-                        const limit_sliding_verdict_t &verdict);
+                        const Verdict &verdict);
 const char *retry_fault(const Model &model, uint64_t now_ms, bool is_admitted,
-                        uint32_t cost, const limit_sliding_verdict_t &verdict);
+                        uint32_t cost, const Verdict &verdict);
 
 } // namespace torture
 

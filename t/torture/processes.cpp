@@ -45,7 +45,7 @@ Setting rings(uint64_t seed, double seconds)
     Setting s = {};
 
     s.name = "log, rings that are evicted under stopped processes";
-    s.policy.algorithm = LIMIT_SLIDING_LOG;
+    s.policy.algorithm = Algorithm::kLog;
     s.policy.window_ms = 3000;
     s.limit = 1000;
     s.cost_max = 1;
@@ -72,8 +72,8 @@ Setting draw_setting(uint64_t seed)
     auto turn = static_cast<unsigned>(seed % 6);
 
     s.policy.algorithm = turn == 5
-                             ? LIMIT_SLIDING_COUNTER
-                             : static_cast<limit_sliding_algorithm_t>(turn);
+                             ? Algorithm::kCounter
+                             : static_cast<Algorithm>(turn);
     s.policy.precision
         = turn == 5 ? 2 + static_cast<uint32_t>(draw.below(20)) : 1;
     s.policy.window_ms = 100 + draw.below(300);
@@ -180,9 +180,9 @@ private:
 
     void check()
     {
-        limit_sliding_zone_stats_t stats;
+        ZoneStats stats;
 
-        limit_sliding_zone_stats(workers_.zone(), &stats);
+        limit_sliding::zone_stats(workers_.zone(), &stats);
 
         if (stats.used > stats.slots) {
             deviates("more slots are used than there are", "");
@@ -229,14 +229,14 @@ private:
     void check_rest(uint64_t key, const std::string &place)
     {
         const Witness &witness = witnesses_[key];
-        limit_sliding_claim_t look = workers_.claim(key, 0);
-        limit_sliding_verdict_t verdict;
+        Claim look = workers_.claim(key, 0);
+        Verdict verdict;
         uint64_t now_ms = workers_.now_ms();
         Shares w = setting_.policy.window_ms;
 
         look.look = 1;
-        limit_sliding_acquire(&look, 1, now_ms);
-        limit_sliding_claim_describe(&look, now_ms, &verdict);
+        limit_sliding::acquire(&look, 1, now_ms);
+        limit_sliding::claim_describe(&look, now_ms, &verdict);
 
         Shares used = full(setting_.policy, setting_.limit)
                       - static_cast<Shares>(verdict.remaining) * w;

@@ -60,7 +60,7 @@ public:
         add(policy.algorithm);
         add(policy.window_ms);
         add(claim.limit);
-        add(policy.algorithm == LIMIT_SLIDING_COUNTER ? policy.precision
+        add(policy.algorithm == Algorithm::kCounter ? policy.precision
                                                       : policy.burst);
         add(claim.cost);
         add(static_cast<uint64_t>(claim.look));

@@ -20,13 +20,15 @@
 
 #include "draw.hpp"
 #include "model.hpp"
-#include "redis/logic/remote.h"
+#include "redis/logic/remote.hpp"
 #include "report.hpp"
 #include "script_call.hpp"
-#include "redis/scripts.h"
+#include "redis/scripts.hpp"
 
 extern "C" {
-#include "redis_server.h"
+#include "redis_server.hpp"
+
+using namespace limit_sliding;
 }
 
 namespace torture {
@@ -103,7 +105,7 @@ private:
 
     void add_policy()
     {
-        auto algorithm = static_cast<limit_sliding_algorithm_t>(draw_.below(5));
+        auto algorithm = static_cast<Algorithm>(draw_.below(5));
         uint64_t window_ms
             = style_.is_real_time ? 100 + draw_.below(300) : draw_.window_ms();
         Policy policy = draw_.policy(algorithm, window_ms);
@@ -130,7 +132,7 @@ private:
     {
         uint32_t limit = draw_.limit();
 
-        if (policy.algorithm == LIMIT_SLIDING_LOG) {
+        if (policy.algorithm == Algorithm::kLog) {
             limit = std::min(limit, kLogLimitMax);
         }
 
@@ -187,7 +189,7 @@ private:
 
         cost = draw_.cost(capacity(policy, limit));
 
-        if (policy.algorithm == LIMIT_SLIDING_LOG) {
+        if (policy.algorithm == Algorithm::kLog) {
             cost = std::min(cost, kLogCostMax);
         }
 
@@ -313,7 +315,7 @@ private:
                             const int64_t *numbers)
     {
         auto granted = static_cast<unsigned>(*numbers++);
-        std::vector<limit_sliding_remote_t> remotes;
+        std::vector<RemoteState> remotes;
 
         counted_asks++;
         counted_units += ask.units;
@@ -330,7 +332,7 @@ private:
 
             note(claim, now_ms, ask.units, granted);
             remotes.push_back({now_ms, limit, numbers + 1});
-            numbers += 1 + limit_sliding_remote_values(&policies_[key.policy]);
+            numbers += 1 + limit_sliding::remote_values(&policies_[key.policy]);
         }
 
         if (ask.claims[0].look == 2) {
@@ -363,7 +365,7 @@ private:
     }
 
     bool all_fit(const Ask &ask, uint64_t now_ms,
-                 const std::vector<limit_sliding_remote_t> &remotes,
+                 const std::vector<RemoteState> &remotes,
                  Side side) const
     {
         for (size_t i = 0; i < ask.claims.size(); i++) {
@@ -379,7 +381,7 @@ private:
     }
 
     void grant(const Ask &ask, uint64_t now_ms, unsigned granted,
-               const std::vector<limit_sliding_remote_t> &remotes)
+               const std::vector<RemoteState> &remotes)
     {
         for (unsigned unit = 0; unit < ask.units && !has_failed_; unit++) {
             bool is_granted = unit < granted;
@@ -403,7 +405,7 @@ private:
 
     /* Unit number `unit` of an ask, under its claim number i. */
     void decided(const Ask &ask, size_t i, unsigned unit, unsigned granted,
-                 const limit_sliding_remote_t &remote)
+                 const RemoteState &remote)
     {
         const Claim &claim = ask.claims[i];
         Model &model = claim.key->model;
@@ -428,7 +430,7 @@ private:
     }
 
     void remember(const Claim &claim, unsigned unit,
-                  const limit_sliding_remote_t &remote, size_t admission)
+                  const RemoteState &remote, size_t admission)
     {
         int64_t before
             = static_cast<int64_t>(claim.cost) * unit
@@ -447,15 +449,15 @@ private:
     }
 
     void check(const Claim &claim, unsigned unit, bool is_granted,
-               bool is_alone, const limit_sliding_remote_t &remote)
+               bool is_alone, const RemoteState &remote)
     {
         const Model &model = claim.key->model;
         const char *fault;
-        limit_sliding_verdict_t v;
+        Verdict v;
         bool fits
             = model.fits(remote.now_ms, remote.limit, claim.cost, Side::least);
 
-        limit_sliding_remote_describe(&policies_[claim.key->policy], &remote,
+        limit_sliding::remote_describe(&policies_[claim.key->policy], &remote,
                                       claim.cost, unit, is_granted,
                                       claim.look == 1, &v);
 
@@ -545,10 +547,10 @@ private:
 bool load_by_own_clock(redis_server_t *server, unsigned algorithms,
                        char sha[41])
 {
-    std::vector<char> script(limit_sliding_script(algorithms, nullptr, 0) + 1);
+    std::vector<char> script(limit_sliding::script(algorithms, nullptr, 0) + 1);
     bool is_loaded;
 
-    limit_sliding_script(algorithms, script.data(), script.size());
+    limit_sliding::script(algorithms, script.data(), script.size());
 
     auto *reply = static_cast<redisReply *>(
         redisCommand(server->context, "SCRIPT LOAD %s", script.data()));
@@ -568,7 +570,7 @@ bool load_all(redis_server_t *server)
 {
     for (unsigned is_cluster = 0; is_cluster < 2; is_cluster++) {
         unsigned algorithms
-            = kAllAlgorithms | (is_cluster ? LIMIT_SLIDING_SCRIPT_CLUSTER : 0);
+            = kAllAlgorithms | (is_cluster ? kScriptCluster : 0);
 
         if (!redis_server_load(server, algorithms, scripts[0][is_cluster])
             || !load_by_own_clock(server, algorithms, scripts[1][is_cluster])) {

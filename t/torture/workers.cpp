@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "random.h"
+#include "random.hpp"
 #include "report.hpp"
 
 namespace torture {
@@ -91,14 +91,14 @@ Workers::Workers(const Setting &setting)
       is_over_(static_cast<std::atomic<bool> *>(share(sizeof(*is_over_)))),
       processes_(setting.processes)
 {
-    uint8_t secret[LIMIT_SLIDING_SECRET_BYTES];
+    uint8_t secret[kSecretBytes];
     void *memory = share(setting.zone_bytes);
 
     for (uint8_t &byte : secret) {
         byte = static_cast<uint8_t>(random_next(&random_));
     }
 
-    zone_ = limit_sliding_zone_init(memory, setting.zone_bytes,
+    zone_ = limit_sliding::zone_init(memory, setting.zone_bytes,
                                     &setting_.policy, 0, secret);
 
     if (zone_ == nullptr) {
@@ -118,13 +118,13 @@ uint64_t Workers::now_ms() const
     return kEpochMs + clock_ns() / 1000000 - base_ms_;
 }
 
-limit_sliding_claim_t Workers::claim(uint64_t key, uint32_t cost) const
+Claim Workers::claim(uint64_t key, uint32_t cost) const
 {
-    limit_sliding_claim_t claim = {};
+    Claim claim = {};
 
     claim.zone = zone_;
     claim.policy = &setting_.policy;
-    claim.hash = limit_sliding_zone_hash(zone_, &key, sizeof(key));
+    claim.hash = limit_sliding::zone_hash(zone_, &key, sizeof(key));
     claim.limit = setting_.limit;
     claim.cost = cost;
 
@@ -145,7 +145,7 @@ uint64_t Workers::calls() const
 /* ---- in a worker ---- */
 
 void Workers::write_down(Desk *desk, uint64_t before_ms,
-                         const limit_sliding_claim_t &claim, bool is_admitted)
+                         const Claim &claim, bool is_admitted)
 {
     uint64_t notes = desk->notes.load(std::memory_order_relaxed);
 
@@ -167,7 +167,7 @@ void Workers::decide(Desk *desk, uint64_t random)
                        ? setting_.keys + (random >> 8) % setting_.other_keys
                        : (random >> 8) % setting_.keys;
     auto cost = static_cast<uint32_t>((random >> 40) % setting_.cost_max);
-    limit_sliding_claim_t c = claim(key, 1 + cost);
+    Claim c = claim(key, 1 + cost);
     uint64_t notes = desk->notes.load(std::memory_order_relaxed);
     uint64_t before_ms = now_ms();
 
@@ -176,9 +176,9 @@ void Workers::decide(Desk *desk, uint64_t random)
     desk->before_ms.store(before_ms, std::memory_order_relaxed);
     desk->doing.store(notes + 1, std::memory_order_release);
 
-    limit_sliding_acquire(&c, 1, before_ms);
+    limit_sliding::acquire(&c, 1, before_ms);
 
-    bool is_admitted = c.outcome == LIMIT_SLIDING_ADMITTED;
+    bool is_admitted = c.outcome == Outcome::kAdmitted;
 
     if (!is_other && (is_admitted || (random >> 48) % kRejectionsANote == 0)) {
         write_down(desk, before_ms, c, is_admitted);

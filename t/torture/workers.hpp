@@ -17,8 +17,10 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 #include "model.hpp"
+
+using namespace limit_sliding;
 
 namespace torture {
 
@@ -89,8 +91,8 @@ public:
     uint64_t kills() const { return kills_; }
     uint64_t stops() const { return stops_; }
     uint64_t now_ms() const;
-    limit_sliding_zone_t *zone() { return zone_; }
-    limit_sliding_claim_t claim(uint64_t key, uint32_t cost) const;
+    Zone *zone() { return zone_; }
+    Claim claim(uint64_t key, uint32_t cost) const;
 
 private:
     struct Process {
@@ -105,7 +107,7 @@ private:
     [[noreturn]] void work(unsigned i);
     void decide(Desk *desk, uint64_t random);
     void write_down(Desk *desk, uint64_t before_ms,
-                    const limit_sliding_claim_t &claim, bool is_admitted);
+                    const Claim &claim, bool is_admitted);
     void bother();
     void stop_some();
     void go_on(uint64_t until_ns);
@@ -119,7 +121,7 @@ private:
     Setting setting_;
     uint64_t base_ms_;
     uint64_t random_;
-    limit_sliding_zone_t *zone_;
+    Zone *zone_;
     Desk *desks_;
     std::atomic<bool> *is_over_;
     std::vector<Process> processes_;

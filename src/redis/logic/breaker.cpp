@@ -5,11 +5,10 @@
 #include <atomic>
 #include <cstdint>
 
-#include "redis/logic/remote.h"
 #include "core/atomics.hpp"
+#include "redis/logic/remote.hpp"
 
-using limit_sliding::load;
-using limit_sliding::shared;
+namespace limit_sliding {
 
 /*
  * Two words, each valid whatever the other: how many calls have failed in a
@@ -17,38 +16,36 @@ using limit_sliding::shared;
  * it; if he dies, the next one is due an interval later all the same.
  */
 
-limit_sliding_breaker_state_t limit_sliding_breaker_check(
-    limit_sliding_breaker_t *breaker, uint64_t now_ms)
+BreakerState breaker_check(Breaker *breaker, uint64_t now_ms)
 {
     if (shared(&breaker->failures).load(std::memory_order_relaxed)
-        < LIMIT_SLIDING_BREAKER_FAILURES) {
-        return LIMIT_SLIDING_BREAKER_CLOSED;
+        < kBreakerFailures) {
+        return BreakerState::kClosed;
     }
 
     uint64_t due = shared(&breaker->probe_ms).load(std::memory_order_relaxed);
 
     if (now_ms < due) {
-        return LIMIT_SLIDING_BREAKER_OPEN;
+        return BreakerState::kOpen;
     }
 
     return shared(&breaker->probe_ms)
-                   .compare_exchange_strong(
-                       due, now_ms + LIMIT_SLIDING_BREAKER_INTERVAL_MS)
-               ? LIMIT_SLIDING_BREAKER_PROBE
-               : LIMIT_SLIDING_BREAKER_OPEN;
+                   .compare_exchange_strong(due, now_ms + kBreakerIntervalMs)
+               ? BreakerState::kProbe
+               : BreakerState::kOpen;
 }
 
-uint64_t limit_sliding_breaker_probe_ms(const limit_sliding_breaker_t *breaker)
+uint64_t breaker_probe_ms(const Breaker *breaker)
 {
     return load(&breaker->probe_ms);
 }
 
-int limit_sliding_breaker_is_open(const limit_sliding_breaker_t *breaker)
+int breaker_is_open(const Breaker *breaker)
 {
-    return load(&breaker->failures) >= LIMIT_SLIDING_BREAKER_FAILURES;
+    return load(&breaker->failures) >= kBreakerFailures;
 }
 
-int limit_sliding_breaker_succeeded(limit_sliding_breaker_t *breaker)
+int breaker_succeeded(Breaker *breaker)
 {
     std::atomic<uint64_t> &failures = shared(&breaker->failures);
 
@@ -56,20 +53,19 @@ int limit_sliding_breaker_succeeded(limit_sliding_breaker_t *breaker)
         return 0;
     }
 
-    return failures.exchange(0) >= LIMIT_SLIDING_BREAKER_FAILURES;
+    return failures.exchange(0) >= kBreakerFailures;
 }
 
-int limit_sliding_breaker_failed(limit_sliding_breaker_t *breaker,
-                                 uint64_t now_ms, uint32_t random)
+int breaker_failed(Breaker *breaker, uint64_t now_ms, uint32_t random)
 {
-    constexpr uint64_t kSpread = LIMIT_SLIDING_BREAKER_INTERVAL_MS / 4;
+    constexpr uint64_t kSpread = kBreakerIntervalMs / 4;
 
-    uint64_t due
-        = now_ms + LIMIT_SLIDING_BREAKER_INTERVAL_MS - random % (kSpread + 1);
+    uint64_t due = now_ms + kBreakerIntervalMs - random % (kSpread + 1);
 
     /* first, so that whoever finds it open does not find a probe overdue */
     shared(&breaker->probe_ms).store(due);
 
-    return shared(&breaker->failures).fetch_add(1) + 1
-           == LIMIT_SLIDING_BREAKER_FAILURES;
+    return shared(&breaker->failures).fetch_add(1) + 1 == kBreakerFailures;
 }
+
+} // namespace limit_sliding

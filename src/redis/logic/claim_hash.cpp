@@ -3,16 +3,16 @@
  */
 
 #include "core/mix.hpp"
-#include "redis/logic/remote.h"
+#include "redis/logic/remote.hpp"
 
-using limit_sliding::mixed;
+namespace limit_sliding {
 
-uint64_t limit_sliding_claim_hash(const limit_sliding_claim_t *claims, size_t n)
+uint64_t claim_hash(const Claim *claims, size_t n)
 {
     uint64_t hash = n;
 
     for (size_t i = 0; i < n; i++) {
-        const limit_sliding_claim_t &claim = claims[i];
+        const Claim &claim = claims[i];
         uint64_t numbers = uint64_t{claim.limit} << 32 | claim.cost;
 
         hash = mixed(hash ^ claim.hash) + static_cast<uint64_t>(claim.look);
@@ -22,10 +22,12 @@ uint64_t limit_sliding_claim_hash(const limit_sliding_claim_t *claims, size_t n)
     return hash;
 }
 
-uint64_t limit_sliding_refusal_hash(const limit_sliding_claim_t *claim)
+uint64_t refusal_hash(const Claim *claim)
 {
     uint64_t lower = UINT32_MAX;
 
     return (mixed(claim->hash) & ~lower)
-           | (limit_sliding_claim_hash(claim, 1) & lower);
+           | (limit_sliding::claim_hash(claim, 1) & lower);
 }
+
+} // namespace limit_sliding

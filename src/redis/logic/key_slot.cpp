@@ -2,9 +2,11 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "redis/logic/remote.h"
+#include "redis/logic/remote.hpp"
 
 #include <algorithm>
+
+namespace limit_sliding {
 
 namespace {
 
@@ -26,7 +28,7 @@ unsigned crc16(const unsigned char *data, size_t length)
 
 } // namespace
 
-unsigned limit_sliding_cluster_slot(const void *key, size_t length)
+unsigned cluster_slot(const void *key, size_t length)
 {
     const auto *first = static_cast<const unsigned char *>(key);
     const unsigned char *last = first + length;
@@ -41,6 +43,7 @@ unsigned limit_sliding_cluster_slot(const void *key, size_t length)
         }
     }
 
-    return crc16(first, static_cast<size_t>(last - first))
-           % LIMIT_SLIDING_CLUSTER_SLOTS;
+    return crc16(first, static_cast<size_t>(last - first)) % kClusterSlots;
 }
+
+} // namespace limit_sliding

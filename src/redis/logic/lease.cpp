@@ -2,14 +2,16 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "redis/logic/lease.h"
+#include "redis/logic/lease.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-#include "redis/logic/lease_table.hpp"
 #include "core/mix.hpp"
+#include "redis/logic/lease_table.hpp"
+
+namespace limit_sliding {
 
 using namespace limit_sliding;
 
@@ -23,7 +25,7 @@ constexpr uint64_t kPatience = 64;
 
 } // namespace
 
-struct limit_sliding_leases_s {
+struct Leases {
     uint64_t groups;
     Lease lease[1][kLeases];
 };
@@ -36,22 +38,22 @@ struct Found {
     Terms terms;
 };
 
-Owner owner_of(const limit_sliding_claim_t &claim)
+Owner owner_of(const Claim &claim)
 {
     return {mixed(claim.hash), claim.limit};
 }
 
 /* All leases of a key are in one. */
-Lease *group_of(const limit_sliding_leases_t *leases, const Owner &owner)
+Lease *group_of(const Leases *leases, const Owner &owner)
 {
     uint64_t number = (owner.hash >> 32) * leases->groups >> 32;
 
-    return const_cast<limit_sliding_leases_t *>(leases)->lease[number];
+    return const_cast<Leases *>(leases)->lease[number];
 }
 
 /* The key's lease, if it has as many units. */
-bool find(const limit_sliding_leases_t *leases, const Owner &owner,
-          uint64_t units, Found *found)
+bool find(const Leases *leases, const Owner &owner, uint64_t units,
+          Found *found)
 {
     Lease *group = group_of(leases, owner);
 
@@ -69,8 +71,8 @@ bool find(const limit_sliding_leases_t *leases, const Owner &owner,
 }
 
 /* Where a new key's lease goes; false if all candidates are others'. */
-bool find_victim(const limit_sliding_leases_t *leases, const Owner &owner,
-                 uint64_t now_ms, bool patient, Found *found)
+bool find_victim(const Leases *leases, const Owner &owner, uint64_t now_ms,
+                 bool patient, Found *found)
 {
     Lease *group = group_of(leases, owner);
 
@@ -93,9 +95,8 @@ bool find_victim(const limit_sliding_leases_t *leases, const Owner &owner,
 }
 
 /* Takes them: while a lease was written, another worker has found none. */
-uint64_t units_elsewhere(const limit_sliding_leases_t *leases,
-                         const Owner &owner, const Lease *but,
-                         const Terms &terms)
+uint64_t units_elsewhere(const Leases *leases, const Owner &owner,
+                         const Lease *but, const Terms &terms)
 {
     Lease *group = group_of(leases, owner);
     uint64_t units = 0;
@@ -116,49 +117,47 @@ uint64_t units_elsewhere(const limit_sliding_leases_t *leases,
 
 } // namespace
 
-limit_sliding_leases_t *limit_sliding_leases_init(void *memory, size_t bytes)
+Leases *leases_init(void *memory, size_t bytes)
 {
-    if (bytes < sizeof(limit_sliding_leases_t)) {
+    if (bytes < sizeof(Leases)) {
         return nullptr;
     }
 
-    auto *leases = static_cast<limit_sliding_leases_t *>(memory);
+    auto *leases = static_cast<Leases *>(memory);
 
-    leases->groups = (bytes - offsetof(limit_sliding_leases_t, lease))
-                     / sizeof(leases->lease[0]);
+    leases->groups
+        = (bytes - offsetof(Leases, lease)) / sizeof(leases->lease[0]);
 
     return leases;
 }
 
-int limit_sliding_leases_are_of(const limit_sliding_policy_t *policy)
+int leases_are_of(const Policy *policy)
 {
-    return policy->algorithm == LIMIT_SLIDING_COUNTER
-           || policy->algorithm == LIMIT_SLIDING_FIXED
-           || policy->algorithm == LIMIT_SLIDING_TOKEN_BUCKET;
+    return policy->algorithm == Algorithm::kCounter
+           || policy->algorithm == Algorithm::kFixed
+           || policy->algorithm == Algorithm::kTokenBucket;
 }
 
-int limit_sliding_leases_can(const limit_sliding_claim_t *claim)
+int leases_can(const Claim *claim)
 {
     return !claim->look && claim->cost > 0;
 }
 
-uint32_t limit_sliding_leases_want(const limit_sliding_leases_t *leases,
-                                   const limit_sliding_claim_t *claim,
-                                   uint32_t size, uint32_t needed,
-                                   uint64_t now_ms)
+uint32_t leases_want(const Leases *leases, const Claim *claim, uint32_t size,
+                     uint32_t needed, uint64_t now_ms)
 {
     Owner owner = owner_of(*claim);
     uint64_t wanted = size - std::min(size, needed);
     Found found;
 
     if (!find(leases, owner, 0, &found)) {
-        return size == LIMIT_SLIDING_LEASE_AUTO
+        return size == kLeaseAuto
                        || !find_victim(leases, owner, now_ms, false, &found)
                    ? 0
                    : static_cast<uint32_t>(wanted);
     }
 
-    if (size == LIMIT_SLIDING_LEASE_AUTO) {
+    if (size == kLeaseAuto) {
         wanted = demand(*claim, found.terms, Lease::units(found.word), needed,
                         now_ms);
     }
@@ -169,13 +168,11 @@ uint32_t limit_sliding_leases_want(const limit_sliding_leases_t *leases,
     return static_cast<uint32_t>(wanted - std::min(held, wanted));
 }
 
-void limit_sliding_leases_add(limit_sliding_leases_t *leases,
-                              const limit_sliding_claim_t *claim,
-                              const limit_sliding_remote_t *remote,
-                              const limit_sliding_verdict_t *verdict,
-                              uint32_t units, uint64_t sent_ms, uint64_t now_ms)
+void leases_add(Leases *leases, const Claim *claim, const RemoteState *remote,
+                const Verdict *verdict, uint32_t units, uint64_t sent_ms,
+                uint64_t now_ms)
 {
-    const limit_sliding_policy_t &policy = *claim->policy;
+    const Policy &policy = *claim->policy;
     Owner owner = owner_of(*claim);
     Terms terms = {0,
                    0,
@@ -230,9 +227,8 @@ void limit_sliding_leases_add(limit_sliding_leases_t *leases,
     }
 }
 
-int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
-                               limit_sliding_claim_t *claim, uint64_t now_ms,
-                               limit_sliding_verdict_t *verdict)
+int leases_spend(Leases *leases, Claim *claim, uint64_t now_ms,
+                 Verdict *verdict)
 {
     Owner owner = owner_of(*claim);
     Found found;
@@ -264,9 +260,7 @@ int limit_sliding_leases_spend(limit_sliding_leases_t *leases,
     return 0;
 }
 
-void limit_sliding_leases_return(limit_sliding_leases_t *leases,
-                                 const limit_sliding_claim_t *claim,
-                                 uint64_t now_ms)
+void leases_return(Leases *leases, const Claim *claim, uint64_t now_ms)
 {
     Owner owner = owner_of(*claim);
     Found found;
@@ -286,8 +280,7 @@ void limit_sliding_leases_return(limit_sliding_leases_t *leases,
     }
 }
 
-uint32_t limit_sliding_leases_held(const limit_sliding_leases_t *leases,
-                                   const limit_sliding_claim_t *claim)
+uint32_t leases_held(const Leases *leases, const Claim *claim)
 {
     Found found;
 
@@ -296,9 +289,7 @@ uint32_t limit_sliding_leases_held(const limit_sliding_leases_t *leases,
                : 0;
 }
 
-void limit_sliding_leases_forget(limit_sliding_leases_t *leases,
-                                 const limit_sliding_claim_t *claim,
-                                 uint64_t until_ms)
+void leases_forget(Leases *leases, const Claim *claim, uint64_t until_ms)
 {
     Owner owner = owner_of(*claim);
     Lease *group = group_of(leases, owner);
@@ -321,3 +312,5 @@ void limit_sliding_leases_forget(limit_sliding_leases_t *leases,
         }
     }
 }
+
+} // namespace limit_sliding

@@ -2,16 +2,16 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#ifndef LIMIT_SLIDING_CORE_LEASE_HPP
-#define LIMIT_SLIDING_CORE_LEASE_HPP
+#ifndef LIMIT_SLIDING_REDIS_LOGIC_LEASE_TABLE_HPP
+#define LIMIT_SLIDING_REDIS_LOGIC_LEASE_TABLE_HPP
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "redis/logic/lease.h"
-#include "core/mix.hpp"
 #include "core/atomics.hpp"
+#include "core/mix.hpp"
+#include "redis/logic/lease.hpp"
 #include "redis/logic/lease_terms.hpp"
 
 namespace limit_sliding {
@@ -92,8 +92,7 @@ public:
     /* Of whatever key; one that was granted nothing is not worth to be kept. */
     bool is_in_use(uint64_t now_ms) const
     {
-        return units(load(5)) > 0
-               && now_ms < known_ms() + LIMIT_SLIDING_LEASE_MS;
+        return units(load(5)) > 0 && now_ms < known_ms() + kLeaseMs;
     }
 
 private:

@@ -2,13 +2,13 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#ifndef LIMIT_SLIDING_CORE_TERMS_HPP
-#define LIMIT_SLIDING_CORE_TERMS_HPP
+#ifndef LIMIT_SLIDING_REDIS_LOGIC_LEASE_TERMS_HPP
+#define LIMIT_SLIDING_REDIS_LOGIC_LEASE_TERMS_HPP
 
 #include <algorithm>
 #include <cstdint>
 
-#include "redis/logic/lease.h"
+#include "redis/logic/lease.hpp"
 
 namespace limit_sliding {
 
@@ -49,20 +49,19 @@ constexpr uint64_t kAgesMs = (uint64_t{1} << 25) - 1;
 /* May units be spent without asking Redis? */
 inline bool is_known(const Terms &terms, uint64_t now_ms)
 {
-    return now_ms < terms.known_ms + LIMIT_SLIDING_LEASE_MS
-           && now_ms < terms.until_ms;
+    return now_ms < terms.known_ms + kLeaseMs && now_ms < terms.until_ms;
 }
 
-inline uint64_t parts(const limit_sliding_policy_t &policy)
+inline uint64_t parts(const Policy &policy)
 {
-    return policy.algorithm == LIMIT_SLIDING_COUNTER
+    return policy.algorithm == Algorithm::kCounter
                ? std::max(policy.precision, 1u)
                : 1;
 }
 
-inline bool is_bucket(const limit_sliding_policy_t &policy)
+inline bool is_bucket(const Policy &policy)
 {
-    return policy.algorithm == LIMIT_SLIDING_TOKEN_BUCKET;
+    return policy.algorithm == Algorithm::kTokenBucket;
 }
 
 /*
@@ -70,8 +69,8 @@ inline bool is_bucket(const limit_sliding_policy_t &policy)
  * which they count, or, of a bucket, in the epoch in which they were granted
  * and the next one; so long they do not run off there.
  */
-inline void set_part(const limit_sliding_policy_t &policy, uint64_t now_ms,
-                     uint64_t sent_ms, Terms *terms)
+inline void set_part(const Policy &policy, uint64_t now_ms, uint64_t sent_ms,
+                     Terms *terms)
 {
     uint64_t rest_ms;
 
@@ -106,7 +105,7 @@ inline bool is_same(const Terms &a, const Terms &b)
 /* The same as a number: where a claim's units were spent. */
 inline uint64_t origin(const Terms &terms)
 {
-    return terms.part * (uint64_t{LIMIT_SLIDING_LIMIT_MAX} + 1) + limit(terms);
+    return terms.part * (uint64_t{kLimitMax} + 1) + limit(terms);
 }
 
 inline uint64_t remaining(const Terms &terms)
@@ -145,11 +144,11 @@ inline bool is_frequent(const Terms &terms, uint64_t elapsed_ms,
            && elapsed_ms + before_ms(terms) <= 2 * each_ms;
 }
 
-/* For limit_sliding_leases_want(); so many are left. */
-inline uint64_t demand(const limit_sliding_claim_t &claim, const Terms &terms,
-                       uint64_t left, uint64_t needed, uint64_t now_ms)
+/* For limit_sliding::leases_want(); so many are left. */
+inline uint64_t demand(const Claim &claim, const Terms &terms, uint64_t left,
+                       uint64_t needed, uint64_t now_ms)
 {
-    const limit_sliding_policy_t &policy = *claim.policy;
+    const Policy &policy = *claim.policy;
     uint64_t part_ms = policy.window_ms / parts(policy);
     uint64_t elapsed_ms = now_ms > terms.known_ms ? now_ms - terms.known_ms : 1;
     uint64_t horizon_ms = std::min(kHorizonMs, part_ms / kHorizonsPerPart);

@@ -2,13 +2,13 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#ifndef LIMIT_SLIDING_CORE_PARTS_HPP
-#define LIMIT_SLIDING_CORE_PARTS_HPP
+#ifndef LIMIT_SLIDING_REDIS_LOGIC_PARTS_HPP
+#define LIMIT_SLIDING_REDIS_LOGIC_PARTS_HPP
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/limiter.h"
+#include "core/limiter.hpp"
 
 namespace limit_sliding {
 
@@ -24,8 +24,8 @@ namespace limit_sliding {
  */
 class Parts {
 public:
-    Parts(const limit_sliding_policy_t &policy, uint64_t now_ms,
-          const int64_t *counts, uint64_t spent)
+    Parts(const Policy &policy, uint64_t now_ms, const int64_t *counts,
+          uint64_t spent)
         : window_ms_(policy.window_ms),
           precision_(std::max(policy.precision, 1u)), now_ms_(now_ms),
           elapsed_(now_ms * precision_ % policy.window_ms), counts_(counts),

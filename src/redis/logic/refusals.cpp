@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "redis/logic/remote.h"
+#include "redis/logic/remote.hpp"
+
+namespace limit_sliding {
 
 /*
  * Entries are written without a lock, by several at once, and by some who die
@@ -45,9 +47,9 @@ struct Data {
     }
 };
 
-Data data_of(const limit_sliding_refusal_t &refusal, uint64_t now_ms)
+Data data_of(const Refusal &refusal, uint64_t now_ms)
 {
-    uint64_t known_until_ms = now_ms + LIMIT_SLIDING_REFUSAL_MS;
+    uint64_t known_until_ms = now_ms + kRefusalMs;
     uint64_t until_ms = refusal.admits ? known_until_ms : refusal.until_ms;
 
     return {(until_ms & kTimeMask)
@@ -109,14 +111,14 @@ void Entry::store(uint64_t hash, const Data &data)
 
 } // namespace
 
-struct limit_sliding_refusals_s {
+struct Refusals {
     uint64_t lines;
     alignas(64) Line line[1];
 };
 
 namespace {
 
-Line &line_of(const limit_sliding_refusals_t *refusals, uint64_t hash)
+Line &line_of(const Refusals *refusals, uint64_t hash)
 {
     /* the upper half, which is the key's, tells enough lines apart */
     uint64_t number = ((hash >> 32) * refusals->lines >> 32) + hash % kLines;
@@ -125,29 +127,26 @@ Line &line_of(const limit_sliding_refusals_t *refusals, uint64_t hash)
         number -= refusals->lines;
     }
 
-    return const_cast<limit_sliding_refusals_t *>(refusals)->line[number];
+    return const_cast<Refusals *>(refusals)->line[number];
 }
 
 } // namespace
 
-limit_sliding_refusals_t *limit_sliding_refusals_init(void *memory,
-                                                      size_t bytes)
+Refusals *refusals_init(void *memory, size_t bytes)
 {
-    if (bytes < sizeof(limit_sliding_refusals_t)) {
+    if (bytes < sizeof(Refusals)) {
         return nullptr;
     }
 
-    auto *refusals = static_cast<limit_sliding_refusals_t *>(memory);
+    auto *refusals = static_cast<Refusals *>(memory);
 
-    refusals->lines
-        = (bytes - offsetof(limit_sliding_refusals_t, line)) / sizeof(Line);
+    refusals->lines = (bytes - offsetof(Refusals, line)) / sizeof(Line);
 
     return refusals;
 }
 
-void limit_sliding_refusals_add(limit_sliding_refusals_t *refusals,
-                                uint64_t hash, uint64_t now_ms,
-                                const limit_sliding_refusal_t *refusal)
+void refusals_add(Refusals *refusals, uint64_t hash, uint64_t now_ms,
+                  const Refusal *refusal)
 {
     Data data = data_of(*refusal, now_ms);
     Entry *victim = nullptr;
@@ -175,9 +174,8 @@ void limit_sliding_refusals_add(limit_sliding_refusals_t *refusals,
     }
 }
 
-int limit_sliding_refusals_find(const limit_sliding_refusals_t *refusals,
-                                uint64_t hash, uint64_t now_ms,
-                                limit_sliding_refusal_t *refusal)
+int refusals_find(const Refusals *refusals, uint64_t hash, uint64_t now_ms,
+                  Refusal *refusal)
 {
     for (const Entry &entry : line_of(refusals, hash).entry) {
         Data data = entry.load();
@@ -202,10 +200,9 @@ int limit_sliding_refusals_find(const limit_sliding_refusals_t *refusals,
     return 0;
 }
 
-void limit_sliding_refusals_forget(limit_sliding_refusals_t *refusals,
-                                   const limit_sliding_claim_t *claim)
+void refusals_forget(Refusals *refusals, const Claim *claim)
 {
-    uint64_t hash = limit_sliding_refusal_hash(claim);
+    uint64_t hash = limit_sliding::refusal_hash(claim);
 
     for (uint64_t i = 0; i < kLines; i++) {
         for (Entry &entry : line_of(refusals, hash - hash % kLines + i).entry) {
@@ -213,3 +210,5 @@ void limit_sliding_refusals_forget(limit_sliding_refusals_t *refusals,
         }
     }
 }
+
+} // namespace limit_sliding

@@ -2,19 +2,19 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "redis/logic/remote.h"
+#include "redis/logic/remote.hpp"
 
 #include <algorithm>
 
 #include "redis/logic/parts.hpp"
 
-using limit_sliding::Parts;
+namespace limit_sliding {
 
 namespace {
 
 struct Request {
-    const limit_sliding_policy_t &policy;
-    const limit_sliding_remote_t &remote;
+    const Policy &policy;
+    const RemoteState &remote;
     uint64_t window_ms;
     uint64_t limit;
     uint64_t cost;  /* 0 if it was admitted: what was wanted is used */
@@ -32,7 +32,7 @@ uint64_t value(const Request &request, unsigned i)
     return static_cast<uint64_t>(request.remote.values[i]);
 }
 
-void describe_counter(const Request &request, limit_sliding_verdict_t *verdict)
+void describe_counter(const Request &request, Verdict *verdict)
 {
     Parts parts(request.policy, request.remote.now_ms, request.remote.values,
                 request.spent);
@@ -56,7 +56,7 @@ void describe_counter(const Request &request, limit_sliding_verdict_t *verdict)
 
 /* Of whole requests, which are free again at the times given. */
 void describe_whole(const Request &request, uint64_t used, uint64_t reset_ms,
-                    uint64_t retry_after_ms, limit_sliding_verdict_t *verdict)
+                    uint64_t retry_after_ms, Verdict *verdict)
 {
     uint64_t wanted = used + request.cost;
 
@@ -69,7 +69,7 @@ void describe_whole(const Request &request, uint64_t used, uint64_t reset_ms,
     verdict->retry_after_ms = wanted > request.limit ? retry_after_ms : 0;
 }
 
-void describe_fixed(const Request &request, limit_sliding_verdict_t *verdict)
+void describe_fixed(const Request &request, Verdict *verdict)
 {
     uint64_t left_ms
         = request.window_ms - request.remote.now_ms % request.window_ms;
@@ -88,7 +88,7 @@ uint64_t event_wait_ms(const Request &request, int64_t time_ms)
     return end_ms > now_ms ? end_ms - now_ms : 1;
 }
 
-void describe_log(const Request &request, limit_sliding_verdict_t *verdict)
+void describe_log(const Request &request, Verdict *verdict)
 {
     describe_whole(request, value(request, 0) + request.spent,
                    event_wait_ms(request, request.remote.values[1]),
@@ -96,12 +96,12 @@ void describe_log(const Request &request, limit_sliding_verdict_t *verdict)
 }
 
 void describe_bucket(const Request &request, uint32_t cost, bool admitted,
-                     limit_sliding_verdict_t *verdict)
+                     Verdict *verdict)
 {
     uint64_t window_ms = request.window_ms;
-    uint64_t capacity = limit_sliding_capacity(
+    uint64_t capacity = limit_sliding::capacity(
         &request.policy, static_cast<uint32_t>(request.limit));
-    bool is_queue = request.policy.algorithm == LIMIT_SLIDING_LEAKY_BUCKET;
+    bool is_queue = request.policy.algorithm == Algorithm::kLeakyBucket;
     uint64_t full = capacity * window_ms;
     uint64_t used = value(request, 0) + request.spent * window_ms;
     uint64_t needed = used + request.cost * window_ms;
@@ -133,23 +133,21 @@ void describe_bucket(const Request &request, uint32_t cost, bool admitted,
 
 } // namespace
 
-unsigned limit_sliding_remote_values(const limit_sliding_policy_t *policy)
+unsigned remote_values(const Policy *policy)
 {
     switch (policy->algorithm) {
-    case LIMIT_SLIDING_COUNTER:
+    case Algorithm::kCounter:
         return std::max(policy->precision, 1u) + 1;
-    case LIMIT_SLIDING_LOG:
+    case Algorithm::kLog:
         return 3;
     default:
         return 1;
     }
 }
 
-void limit_sliding_remote_describe(const limit_sliding_policy_t *policy,
-                                   const limit_sliding_remote_t *remote,
-                                   uint32_t cost, uint32_t granted,
-                                   int admitted, int look,
-                                   limit_sliding_verdict_t *verdict)
+void remote_describe(const Policy *policy, const RemoteState *remote,
+                     uint32_t cost, uint32_t granted, int admitted, int look,
+                     Verdict *verdict)
 {
     uint64_t spent
         = look ? 0 : (granted + uint64_t{admitted != 0}) * uint64_t{cost};
@@ -161,14 +159,14 @@ void limit_sliding_remote_describe(const limit_sliding_policy_t *policy,
     verdict->limit = remote->limit;
 
     switch (policy->algorithm) {
-    case LIMIT_SLIDING_LOG:
+    case Algorithm::kLog:
         describe_log(request, verdict);
         break;
-    case LIMIT_SLIDING_FIXED:
+    case Algorithm::kFixed:
         describe_fixed(request, verdict);
         break;
-    case LIMIT_SLIDING_TOKEN_BUCKET:
-    case LIMIT_SLIDING_LEAKY_BUCKET:
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
         describe_bucket(request, cost, admitted && !look, verdict);
         break;
     default:
@@ -176,7 +174,9 @@ void limit_sliding_remote_describe(const limit_sliding_policy_t *policy,
         break;
     }
 
-    if (!admitted && cost > limit_sliding_capacity(policy, remote->limit)) {
-        verdict->retry_after_ms = LIMIT_SLIDING_NEVER;
+    if (!admitted && cost > limit_sliding::capacity(policy, remote->limit)) {
+        verdict->retry_after_ms = kNever;
     }
 }
+
+} // namespace limit_sliding

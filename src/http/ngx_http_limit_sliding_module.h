@@ -1,0 +1,54 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+
+/* What the table of directives and the module's hooks call: written in C++. */
+
+
+#ifndef _NGX_HTTP_LIMIT_SLIDING_MODULE_H_INCLUDED_
+#define _NGX_HTTP_LIMIT_SLIDING_MODULE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+
+extern ngx_module_t  ngx_http_limit_sliding_module;
+
+
+/* directives */
+char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_limit_sliding_dry_run(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* hooks */
+ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf);
+ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
+void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf);
+char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf);
+void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf);
+char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle);
+ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle);
+void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle);
+
+
+#endif /* _NGX_HTTP_LIMIT_SLIDING_MODULE_H_INCLUDED_ */

@@ -1,0 +1,34 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* NGINX's headers, which know nothing of C++. */
+
+#ifndef LIMIT_SLIDING_NGX_NGX_HPP
+#define LIMIT_SLIDING_NGX_NGX_HPP
+
+extern "C" {
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_event.h>
+#include <ngx_event_connect.h>
+#include <ngx_http.h>
+#include <ngx_sha1.h>
+}
+
+#if (NGX_PTR_SIZE < 8)
+#error "limit_sliding needs a 64-bit platform"
+#endif
+
+namespace limit_sliding {
+
+/* The number of an enumerator, for tables and masks. */
+template <class Enum>
+constexpr ngx_uint_t index_of(Enum value)
+{
+    return static_cast<ngx_uint_t>(value);
+}
+
+} // namespace limit_sliding
+
+#endif

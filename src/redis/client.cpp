@@ -1,0 +1,384 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* What a Redis is to all workers, and to each. */
+
+#include "ngx/ngx.hpp"
+#include "redis/cluster.hpp"
+
+namespace limit_sliding {
+
+static ngx_int_t redis_init_servers(ngx_conf_t *cf, Redis *redis);
+static ngx_uint_t is_localhost(ngx_str_t *host);
+static ngx_int_t redis_init_probe(ngx_conf_t *cf, Redis *redis);
+static ngx_int_t redis_add_shared(ngx_conf_t *cf, Redis *redis);
+static ngx_int_t redis_init_shared(ngx_shm_zone_t *shm_zone, void *data);
+static ngx_int_t redis_keep_addresses(Redis *redis, Redis *oredis,
+                                      ngx_log_t *log);
+static ngx_int_t redis_copy_addresses(ngx_pool_t *pool, ngx_url_t *to,
+                                      ngx_url_t *from);
+
+static ngx_uint_t redis_tag;
+
+/* NGINX has an array of name servers here, Angie a list. */
+
+#if (angie_version >= 1012000)
+#define has_servers(resolver) ((resolver)->connections != NULL)
+#else
+#define has_servers(resolver) ((resolver)->connections.nelts != 0)
+#endif
+
+/* Once all is parsed. */
+
+ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)
+{
+    if (resolver && has_servers(resolver)) {
+        redis->resolver = resolver;
+    }
+
+    redis->pool = cf->pool;
+
+    if (redis->algorithms == 0) {
+        /* no zone uses it */
+        return NGX_OK;
+    }
+
+    if (redis_init_servers(cf, redis) != NGX_OK
+        || redis_init_probe(cf, redis) != NGX_OK
+        || redis_script(cf, redis) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return redis_add_shared(cf, redis);
+}
+
+/*
+ * Without a resolver names are looked up now, as those of upstreams are.  So is
+ * "localhost" in any case: name servers need not know it (RFC 6761), and Angie
+ * and Tengine have a resolver even where none is configured.  A name that is
+ * not found is no reason not to start: its Redis is away, as one that does not
+ * answer.  Without a resolver it cannot be looked up again later, since that
+ * would block a worker, but it is by each reload.
+ */
+
+static ngx_int_t redis_init_servers(ngx_conf_t *cf, Redis *redis)
+{
+    ngx_url_t *url;
+    ngx_uint_t i;
+    Server *servers;
+
+    servers = redis->servers.elts;
+
+    for (i = 0; i < redis->servers.nelts; i++) {
+        url = &servers[i].url;
+
+        if (url->naddrs || (redis->resolver && !is_localhost(&url->host))
+            || ngx_inet_resolve_host(cf->pool, url) == NGX_OK) {
+            continue;
+        }
+
+        if (url->err == NULL) {
+            /* no memory */
+            return NGX_ERROR;
+        }
+
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "%s in server \"%V\" of limit_sliding_redis \"%V\", "
+                      "without a \"resolver\" it is away until a reload "
+                      "finds it, in %s:%ui",
+                      url->err, &servers[i].text, &redis->name, servers[i].file,
+                      servers[i].line);
+    }
+
+    return NGX_OK;
+}
+
+static ngx_uint_t is_localhost(ngx_str_t *host)
+{
+    return host->len == sizeof("localhost") - 1
+           && ngx_strncasecmp(host->data, (u_char *)"localhost", host->len)
+                  == 0;
+}
+
+/* One of the algorithms that the script knows, with a key of its own. */
+
+static ngx_int_t redis_init_probe(ngx_conf_t *cf, Redis *redis)
+{
+    ngx_str_t *prefix;
+    Policy *policy;
+
+    policy = &redis->probe_policy;
+
+    policy->window_ms = 1000;
+
+    while (!(redis->algorithms
+             & (1u << static_cast<unsigned>(policy->algorithm)))) {
+        policy->algorithm = static_cast<Algorithm>(
+            static_cast<unsigned>(policy->algorithm) + 1);
+    }
+
+    prefix = &redis->probe_zone.prefix;
+
+    prefix->len = redis->key_prefix.len + 1;
+
+    prefix->data = ngx_pnalloc(cf->pool, prefix->len);
+    if (prefix->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(prefix->data, "%V{", &redis->key_prefix);
+
+    return NGX_OK;
+}
+
+/* A little memory that all workers share, and those of the next cycle. */
+
+static ngx_int_t redis_add_shared(ngx_conf_t *cf, Redis *redis)
+{
+    ngx_str_t name;
+
+    /* no zone of a user's is called so, but for one with a blank */
+
+    name.len = sizeof("limit_sliding_redis ") - 1 + redis->name.len;
+
+    name.data = ngx_pnalloc(cf->pool, name.len);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(name.data, "limit_sliding_redis %V", &redis->name);
+
+    redis->shm_zone
+        = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize, &redis_tag);
+    if (redis->shm_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    redis->shm_zone->init = redis_init_shared;
+    redis->shm_zone->data = redis;
+
+    return NGX_OK;
+}
+
+static ngx_int_t redis_init_shared(ngx_shm_zone_t *shm_zone, void *data)
+{
+    Redis *oredis = data;
+
+    ngx_slab_pool_t *shpool;
+    Redis *redis;
+
+    redis = shm_zone->data;
+
+    if (oredis) {
+        redis->shared = oredis->shared;
+        return redis_keep_addresses(redis, oredis, shm_zone->shm.log);
+    }
+
+    shpool = (ngx_slab_pool_t *)shm_zone->shm.addr;
+
+    redis->shared = ngx_slab_calloc(shpool, sizeof(RedisShared));
+
+    return redis->shared ? NGX_OK : NGX_ERROR;
+}
+
+/* What was known before is better than nothing: a reload while the name server
+ * is away loses no Redis. */
+
+static ngx_int_t redis_keep_addresses(Redis *redis, Redis *oredis,
+                                      ngx_log_t *log)
+{
+    ngx_uint_t i, j;
+    Server *is, *was;
+
+    if (redis->resolver) {
+        return NGX_OK;
+    }
+
+    is = redis->servers.elts;
+    was = oredis->servers.elts;
+
+    for (i = 0; i < redis->servers.nelts; i++) {
+
+        for (j = 0; is[i].url.naddrs == 0 && j < oredis->servers.nelts; j++) {
+
+            if (was[j].url.naddrs == 0 || was[j].text.len != is[i].text.len
+                || ngx_strncmp(was[j].text.data, is[i].text.data,
+                               is[i].text.len)
+                       != 0) {
+                continue;
+            }
+
+            if (redis_copy_addresses(redis->pool, &is[i].url, &was[j].url)
+                != NGX_OK) {
+                return NGX_ERROR;
+            }
+
+            ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                          "server \"%V\" of limit_sliding_redis \"%V\" "
+                          "keeps its last addresses",
+                          &is[i].text, &redis->name);
+        }
+    }
+
+    return NGX_OK;
+}
+
+/* Those of the last cycle go with it.  Names of addresses are not used. */
+
+static ngx_int_t redis_copy_addresses(ngx_pool_t *pool, ngx_url_t *to,
+                                      ngx_url_t *from)
+{
+    ngx_uint_t i;
+    ngx_addr_t *addrs;
+
+    addrs = ngx_pcalloc(pool, from->naddrs * sizeof(ngx_addr_t));
+    if (addrs == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < from->naddrs; i++) {
+        addrs[i].socklen = from->addrs[i].socklen;
+
+        addrs[i].sockaddr = ngx_palloc(pool, addrs[i].socklen);
+        if (addrs[i].sockaddr == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_memcpy(addrs[i].sockaddr, from->addrs[i].sockaddr,
+                   addrs[i].socklen);
+    }
+
+    to->addrs = addrs;
+    to->naddrs = from->naddrs;
+
+    return NGX_OK;
+}
+
+/* The worker's part, when it is first needed. */
+
+ngx_int_t redis_start(Redis *redis)
+{
+    Server *servers;
+
+    servers = redis->servers.elts;
+
+    ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
+    ngx_queue_init(&redis->waiting);
+
+    /* not to be cancelled: an exiting worker still answers its requests */
+
+    redis->deadline.handler = deadline_handler;
+    redis->deadline.data = redis;
+    redis->deadline.log = ngx_cycle->log;
+
+    redis->traffic = &redis->shared->traffic[ngx_process_slot % kCallCounters];
+
+    if (redis->topology == Topology::kCluster) {
+        return cluster_start(redis);
+    }
+
+    redis->node = node_create(redis, servers);
+    if (redis->node == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (redis->topology == Topology::kSentinel) {
+        redis->watch = node_create(redis, servers);
+        if (redis->watch == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+/* The worker exits. */
+
+void redis_exit(Redis *redis)
+{
+    if (redis->node) {
+        node_close(redis->node);
+    }
+
+    if (redis->watch) {
+        node_close(redis->watch);
+    }
+
+    if (redis->cluster) {
+        cluster_exit(redis);
+    }
+}
+
+void redis_succeeded(Node *node)
+{
+    Redis *redis;
+
+    redis = node->redis;
+
+    node->failures = 0;
+    node->answered = 1;
+
+    if (limit_sliding::breaker_succeeded(&redis->shared->breaker)) {
+
+        /* as the line that it has failed: a log that shows one shows both */
+
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\" answers again", &redis->name);
+    }
+}
+
+void redis_failed(Node *node)
+{
+    Redis *redis;
+
+    redis = node->redis;
+    redis->failed = ngx_current_msec;
+
+    if (redis->cluster && cluster_is_alive(node)) {
+        /* the rest of it is no worse for that */
+        return;
+    }
+
+    if (limit_sliding::breaker_failed(&redis->shared->breaker, ngx_current_msec,
+                                      (uint32_t)ngx_random())) {
+        (void)ngx_atomic_fetch_add(&redis->traffic->opened, 1);
+
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\" has failed repeatedly, "
+                      "\"on_error %V\" applies until it answers again",
+                      &redis->name, &on_error_words[index_of(redis->on_error)]);
+    }
+}
+
+/* One line a second. */
+
+void ngx_cdecl redis_log(Redis *redis, ngx_err_t err, const char *fmt, ...)
+{
+    u_char text[NGX_MAX_ERROR_STR], *last;
+    va_list args;
+
+    if ((ngx_msec_int_t)(redis->log_after - ngx_current_msec) > 0) {
+        redis->log_omitted++;
+        return;
+    }
+
+    redis->log_after = ngx_current_msec + 1000;
+
+    va_start(args, fmt);
+    last = ngx_vslprintf(text, text + sizeof(text), fmt, args);
+    va_end(args);
+
+    if (redis->log_omitted) {
+        last = ngx_slprintf(last, text + sizeof(text),
+                            ", %ui such lines omitted", redis->log_omitted);
+        redis->log_omitted = 0;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, err,
+                  "limit_sliding redis \"%V\": %*s", &redis->name, last - text,
+                  text);
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,344 @@
+
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* topology cluster: the nodes that a worker knows, and whom it asks of what. */
+
+#include "redis/cluster.hpp"
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+/* A redirection to one more is not believed. */
+
+constexpr auto kNodesMax = 1024;
+
+static Node *cluster_add(Redis *redis, Server *server);
+static ngx_uint_t cluster_rank(Node *node);
+static void cluster_free(Cluster *cluster, Node *node);
+
+/* Seeds are nodes for as long as the worker lives: any of them may have to tell
+ * the map again. */
+
+ngx_int_t cluster_start(Redis *redis)
+{
+    ngx_uint_t i;
+    Node *node;
+    Server *servers;
+    Cluster *cluster;
+
+    cluster = ngx_calloc(sizeof(Cluster), ngx_cycle->log);
+    if (cluster == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_queue_init(&cluster->nodes);
+
+    cluster->stale = 1;
+
+    cluster->refresh.handler = map_refresh;
+    cluster->refresh.data = redis;
+    cluster->refresh.log = ngx_cycle->log;
+
+    redis->cluster = cluster;
+
+    servers = redis->servers.elts;
+
+    for (i = 0; i < redis->servers.nelts; i++) {
+        node = cluster_add(redis, &servers[i]);
+
+        if (node) {
+            node->seed = 1;
+        }
+    }
+
+    if (ngx_queue_empty(&cluster->nodes)) {
+        ngx_free(cluster);
+        redis->cluster = NULL;
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+void cluster_exit(Redis *redis)
+{
+    ngx_queue_t *q;
+
+    for (q = ngx_queue_head(&redis->cluster->nodes);
+         q != ngx_queue_sentinel(&redis->cluster->nodes);
+         q = ngx_queue_next(q)) {
+        node_close(ngx_queue_data(q, Node, queue));
+    }
+}
+
+static Node *cluster_add(Redis *redis, Server *server)
+{
+    Node *node;
+
+    node = node_create(redis, server);
+
+    if (node) {
+        ngx_queue_insert_tail(&redis->cluster->nodes, &node->queue);
+        redis->cluster->nnodes++;
+    }
+
+    return node;
+}
+
+/* The node of this address or name, perhaps a new one.  NULL: there is no
+ * memory, or it cannot be. */
+
+Node *cluster_node(Redis *redis, ngx_str_t *host, ngx_int_t port)
+{
+    ngx_str_t name;
+    ngx_queue_t *q;
+    Node *node;
+    Cluster *cluster;
+
+    cluster = redis->cluster;
+
+    for (q = ngx_queue_head(&cluster->nodes);
+         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
+        node = ngx_queue_data(q, Node, queue);
+
+        node_host(node, &name);
+
+        if (node->server->url.port == port && name.len == host->len
+            && ngx_strncmp(name.data, host->data, name.len) == 0) {
+            return node;
+        }
+    }
+
+    if (cluster->nnodes == kNodesMax) {
+        return NULL;
+    }
+
+    node = cluster_add(redis, redis->servers.elts);
+    if (node == NULL) {
+        return NULL;
+    }
+
+    if (node_set_address(node, host, port) != NGX_OK) {
+        cluster_free(cluster, node);
+        return NULL;
+    }
+
+    node_use_address(node);
+
+    return node;
+}
+
+/* Whom to ask of this slot.  While that is not known, anybody: he will tell. */
+
+Node *route(Redis *redis, ngx_int_t slot)
+{
+    Node *node;
+
+    if (redis->cluster == NULL) {
+        return redis->node;
+    }
+
+    node = redis->cluster->slots[slot];
+
+    return node ? node : cluster_any(redis->cluster);
+}
+
+/* Should a request wait for this slot's node? */
+
+ngx_uint_t is_worth(Redis *redis, ngx_int_t slot)
+{
+    Node *node;
+
+    if (redis->cluster == NULL) {
+        return 1;
+    }
+
+    node = route(redis, slot);
+
+    if (redis->cluster->stale) {
+        ngx_post_event(&redis->cluster->refresh, &ngx_posted_events);
+    }
+
+    if (node_is_usable(node)
+        && (node->failures < kFailuresMax
+            || (node->ndue == 0 && node->ncalls == 0))) {
+        return 1;
+    }
+
+    /* perhaps it has been replaced */
+
+    map_stale(redis, NULL);
+
+    return 0;
+}
+
+/*
+ * Connects to nodes that requests do not wait for any more; one that answers
+ * is worth waiting for again.  Returns in how many milliseconds another one is
+ * to be tried.
+ */
+
+ngx_msec_t cluster_retry(Redis *redis)
+{
+    ngx_msec_t wait;
+    ngx_queue_t *q;
+    ngx_msec_int_t left;
+    Node *node;
+    Cluster *cluster;
+
+    cluster = redis->cluster;
+
+    wait = NGX_MAX_INT32_VALUE;
+
+    for (q = ngx_queue_head(&cluster->nodes);
+         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
+        node = ngx_queue_data(q, Node, queue);
+
+        if (node->failures < kFailuresMax || node->state != NodeState::kClosed
+            || (cluster->loaded && !node->mapped)) {
+            continue;
+        }
+
+        left = (ngx_msec_int_t)(node->retry_at - ngx_current_msec);
+
+        if (left > 0) {
+            wait = ngx_min(wait, (ngx_msec_t)left);
+            continue;
+        }
+
+        (void)node_open(node);
+    }
+
+    return wait;
+}
+
+/* There is always one: the seeds. */
+
+Node *cluster_any(Cluster *cluster)
+{
+    ngx_uint_t rank, best;
+    ngx_queue_t *q;
+    Node *node, *any;
+
+    any = NULL;
+    best = 0;
+
+    for (q = ngx_queue_head(&cluster->nodes);
+         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
+        node = ngx_queue_data(q, Node, queue);
+
+        rank = cluster_rank(node);
+
+        if (any == NULL || rank > best) {
+            any = node;
+            best = rank;
+        }
+    }
+
+    return any;
+}
+
+/* One that answers, will soon, may, or has not done for long. */
+
+static ngx_uint_t cluster_rank(Node *node)
+{
+    if (node->state == NodeState::kReady && node->failures == 0) {
+        return NGX_MAX_INT32_VALUE;
+    }
+
+    if (!node_is_usable(node)) {
+        return 0;
+    }
+
+    return 2 * (kFailuresMax - ngx_min(node->failures, kFailuresMax))
+           + (node->state != NodeState::kClosed) + 1;
+}
+
+/* Another node than this one answers: not one that only a redirection named,
+ * which may be nobody's or the same server. */
+
+ngx_uint_t cluster_is_alive(Node *but)
+{
+    ngx_queue_t *q;
+    Node *node;
+    Cluster *cluster;
+
+    cluster = but->redis->cluster;
+
+    for (q = ngx_queue_head(&cluster->nodes);
+         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
+        node = ngx_queue_data(q, Node, queue);
+
+        if (node != but && node->failures == 0
+            && node->state == NodeState::kReady
+            && (node->mapped || node->seed)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+/* Those that have no slots any more, but for the one that has told so. */
+
+void cluster_forget(Cluster *cluster, Node *but)
+{
+    ngx_uint_t i;
+    ngx_queue_t *q, *next;
+    Node *node;
+
+    for (q = ngx_queue_head(&cluster->nodes);
+         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
+        node = ngx_queue_data(q, Node, queue);
+        node->mapped = 0;
+    }
+
+    for (i = 0; i < kClusterSlots; i++) {
+        if (cluster->slots[i]) {
+            cluster->slots[i]->mapped = 1;
+        }
+    }
+
+    for (q = ngx_queue_head(&cluster->nodes);
+         q != ngx_queue_sentinel(&cluster->nodes); q = next) {
+        next = ngx_queue_next(q);
+        node = ngx_queue_data(q, Node, queue);
+
+        if (node->mapped || node == but || node->ndue || node->ncalls) {
+            continue;
+        }
+
+        if (node->seed) {
+            node_close(node);
+            continue;
+        }
+
+        cluster_free(cluster, node);
+    }
+}
+
+static void cluster_free(Cluster *cluster, Node *node)
+{
+    node_close(node);
+
+    if (node->flush.posted) {
+        ngx_delete_posted_event(&node->flush);
+    }
+
+    if (cluster->hint == node) {
+        cluster->hint = NULL;
+    }
+
+    ngx_queue_remove(&node->queue);
+    cluster->nnodes--;
+
+    if (node->out) {
+        ngx_free(node->out);
+    }
+
+    ngx_free(node);
+}
+
+} // namespace limit_sliding

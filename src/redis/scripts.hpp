@@ -1,0 +1,75 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * The script that decides limits in Redis, and what it is called with.
+ *
+ * A call carries any number of asks: the claims of a request, to be consumed
+ * all or nothing, for n such requests at once.
+ *
+ *   KEYS  the states of all claims, in order
+ *   ARGV  the number of kinds; of each kind: algorithm (as
+ *         Algorithm), window in ms, limit, precision (COUNTER)
+ *         or burst (buckets), cost, look (1: decide, record nothing; 2: give
+ *         back, see below; 3: of n units the last ones are leased: how many
+ *         is one more number, and such a kind is of one ask of a TOKEN_BUCKET;
+ *         4 more than 0 or 3: the caller has units left of what was leased);
+ *         of each ask: units n, number of claims m, m kinds, from 1 on;
+ *         those are left out, from the end, whose numbers all are 1
+ *
+ * The reply is one flat array of integers: the server's time in ms; of each
+ * ask: the units granted, 0 .. n, in order of arrival; of each of its claims:
+ * the limit in force (0: the key's is "off", nothing was recorded; negative:
+ * the key's is malformed, -limit is the zone's, which was in force; above
+ * kScriptOwn: less that, it is the key's own), and the values
+ * that remote_describe() takes; if the caller has units left, one
+ * more: how many ms ago, and 1, the key was forgotten, or 0 if it was not.
+ *
+ * In a cluster what was granted can be given back, as if it had never been
+ * taken: a kind whose look is 2 has two more numbers, when it was taken, by the
+ * reply's time, and what a bucket's value was then, with all that the same call
+ * granted before.  Such a claim is always granted, and its values mean nothing.
+ * So long as others have taken nothing else of a bucket since, its state is the
+ * one that it would have had; else it may have less, for a while.
+ *
+ * Time is divided into epochs of a sixteenth of the window, a second at most.
+ * Leased units may be spent in that in which they were granted and the next.
+ * A bucket grants those that are asked for beyond others only so long as no
+ * more than a quarter of it is leased.
+ *
+ * A string at KEY:limit, as a rate in nginx.conf, is the limit of that key.
+ *
+ * What was leased of a key before its state was deleted must not be spent: so
+ * forget_script() leaves a mark at KEY:forgotten.
+ */
+
+#ifndef LIMIT_SLIDING_REDIS_SCRIPTS_HPP
+#define LIMIT_SLIDING_REDIS_SCRIPTS_HPP
+
+#include <stddef.h>
+
+namespace limit_sliding {
+
+/* Added to a limit which is the key's own, so that equal ones differ. */
+constexpr auto kScriptOwn = 4294967296;
+
+/* It can give back, and does while a slot moves to another node. */
+constexpr auto kScriptCluster = 0x100u;
+
+/*
+ * The script for these algorithms, a mask of 1 << Algorithm,
+ * and kScriptCluster.  Returns its length, and writes it with a
+ * final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
+ */
+size_t script(unsigned algorithms, char *buffer, size_t bytes);
+
+/*
+ * A script that deletes the state at KEYS[1], and returns 1.  ARGV[1] is how
+ * many ms its mark is to last: as long as units may be spent.
+ */
+const char *forget_script(size_t *length);
+
+} // namespace limit_sliding
+
+#endif

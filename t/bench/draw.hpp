@@ -1,0 +1,20 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* Keys as they are asked for, drawn in advance. */
+
+#ifndef LIMIT_SLIDING_BENCH_DRAW_HPP
+#define LIMIT_SLIDING_BENCH_DRAW_HPP
+
+#include <stdint.h>
+
+#define SEQUENCE (1u << 20)
+
+/* A SEQUENCE of numbers below `keys`, each as likely as the others. */
+void draw_uniform(uint32_t *sequence, uint64_t keys);
+
+/* The n-th of them as likely as n^-theta, theta in 0 .. 1. */
+void draw_zipf(uint32_t *sequence, uint64_t keys, double theta);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#include "support.hpp"
+
+#define MONTH 2592000000 /* in milliseconds */
+#define NEVER kNever
+
+struct example_t {
+    uint64_t window_ms;
+    uint32_t limit;
+    uint32_t previous;
+    uint32_t current;
+    uint64_t at_ms; /* of the present window */
+    uint32_t cost;
+
+    int admitted;
+    Verdict verdict; /* before it; limit is left out */
+};
+
+static const example_t examples[] = {
+    /* the one of the issue: 3 x 0.75 + 1 + 1 = 4.25 */
+    {60000, 4, 3, 1, 15000, 1, 0, {0, 0, 250, 5000, 5000}},
+    /* 3 x 2/3 + 1 + 1 = 4, and one millisecond earlier */
+    {60000, 4, 3, 1, 20000, 1, 1, {0, 1, 0, 20000, 0}},
+    {60000, 4, 3, 1, 19999, 1, 0, {0, 0, 1, 1, 1}},
+    {60000, 4, 3, 1, 15000, 2, 0, {0, 0, 1250, 5000, 25000}},
+    /* nothing yet */
+    {60000, 4, 0, 0, 0, 1, 1, {0, 4, 0, 0, 0}},
+    {60000, 4, 0, 0, 59999, 4, 1, {0, 4, 0, 0, 0}},
+    /* a full window ends: all of it counts at first, a trace at last */
+    {60000, 4, 4, 0, 0, 1, 0, {0, 0, 1000, 15000, 15000}},
+    {60000, 4, 4, 0, 14999, 1, 0, {0, 0, 1, 1, 1}},
+    {60000, 4, 4, 0, 15000, 1, 1, {0, 1, 0, 15000, 0}},
+    {60000, 4, 4, 0, 59999, 1, 1, {0, 3, 0, 1, 0}},
+    {60000, 4, 4, 0, 59999, 4, 0, {0, 3, 1, 1, 1}},
+    /* what is current starts to decay when the next window begins */
+    {60000, 4, 0, 4, 59999, 1, 0, {0, 0, 1000, 15001, 15001}},
+    {60000, 4, 0, 4, 0, 1, 0, {0, 0, 1000, 75000, 75000}},
+    {60000, 4, 0, 4, 0, 4, 0, {0, 0, 4000, 75000, 120000}},
+    {60000, 4, 0, 3, 0, 1, 1, {0, 1, 0, 80000, 0}},
+    {60000, 4, 1, 3, 30000, 1, 0, {0, 0, 500, 30000, 30000}},
+    {60000, 4, 2, 2, 0, 3, 0, {0, 0, 3000, 30000, 90000}},
+    /* a limit of one lets a request a window through */
+    {1000, 1, 1, 0, 500, 1, 0, {0, 0, 500, 500, 500}},
+    {1000, 1, 1, 0, 999, 1, 0, {0, 0, 1, 1, 1}},
+    {1000, 1, 0, 1, 10, 1, 0, {0, 0, 1000, 1990, 1990}},
+    /* the largest numbers: in 617 ms 4194302 decay by less than one */
+    {MONTH, 4194302, 4194302, 0, 1, 1, 0, {0, 0, 999, 617, 617}},
+    {MONTH, 4194302, 4194302, 0, 618, 1, 1, {0, 1, 0, 618, 0}},
+    {MONTH, 4194302, 4194302, 0, 0, 4194302, 0, {0, 0, 4194302000, 618, MONTH}},
+    {MONTH, 4194302, 0, 4194302, 0, 1, 0, {0, 0, 1000, 2592000618, 2592000618}},
+    {MONTH, 4194302, 0, 0, 5, 4194302, 1, {0, 4194302, 0, 0, 0}},
+    /* the shortest window: one millisecond of it is 41943 requests */
+    {100, 4194302, 0, 4194302, 99, 1, 0, {0, 0, 1000, 2, 2}},
+    {100, 4194302, 0, 4194302, 99, 4194302, 0, {0, 0, 4194302000, 2, 101}},
+    {100, 4194302, 4194302, 4152358, 99, 1, 0, {0, 0, 20, 1, 1}},
+    /* room for one of many: only the end of their last window makes it */
+    {100, 1, 0, 4000000, 0, 1, 0, {0, 0, 4000000000, 200, 200}},
+    {100, 2, 0, 4000000, 0, 1, 0, {0, 0, 3999999000, 200, 200}},
+    /* a look */
+    {60000, 4, 4, 0, 0, 0, 1, {0, 0, 0, 15000, 0}},
+    {60000, 4, 3, 2, 0, 0, 0, {0, 0, 1000, 40000, 20000}},
+    {60000, 4, 0, 0, 0, 0, 1, {0, 4, 0, 0, 0}},
+    /* more than is ever to be had */
+    {60000, 4, 0, 0, 0, 5, 0, {0, 4, 1000, 0, NEVER}},
+    {60000, 4, 0, 1, 0, UINT32_MAX, 0, {0, 3, 4294967292000, 120000, NEVER}},
+    /* the limit was lowered, or raised, since */
+    {60000, 4, 0, 10, 0, 1, 0, {0, 0, 7000, 102000, 102000}},
+    {60000, 4, 10, 4, 6000, 1, 0, {0, 0, 10000, 69000, 69000}},
+    {60000, 4, 10, 3, 6000, 1, 0, {0, 0, 9000, 54000, 54000}},
+    {60000, 20, 0, 10, 0, 10, 1, {0, 10, 0, 66000, 0}},
+};
+
+static void check_example(size_t i)
+{
+    const example_t *e = &examples[i];
+    Policy policy = evicting(e->window_ms);
+    State state = history(&policy, e->previous, e->current);
+    State next = 42;
+    uint64_t now_ms = PRESENT * e->window_ms + e->at_ms;
+    Verdict v;
+    int admitted
+        = limit_sliding::admit(&policy, state, now_ms, e->limit, e->cost, &next);
+
+    limit_sliding::describe(&policy, state, now_ms, e->limit, e->cost, &v);
+
+    if (admitted != e->admitted || v.limit != e->limit
+        || v.remaining != e->verdict.remaining || v.excess != e->verdict.excess
+        || v.reset_ms != e->verdict.reset_ms
+        || v.retry_after_ms != e->verdict.retry_after_ms) {
+        fail_msg("example %zu: admitted %d remaining %u excess %llu"
+                 " reset %llu retry %llu",
+                 i, admitted, v.remaining, (unsigned long long)v.excess,
+                 (unsigned long long)v.reset_ms,
+                 (unsigned long long)v.retry_after_ms);
+    }
+
+    if (!admitted) {
+        assert_int_equal(next, 42);
+    }
+}
+
+static void test_examples(void **state)
+{
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(examples); i++) {
+        check_example(i);
+    }
+}
+
+static void test_cost_zero_changes_nothing(void **state)
+{
+    Policy policy = evicting(MINUTE_MS);
+    State before = history(&policy, 3, 1);
+    uint64_t now_ms = PRESENT * MINUTE_MS;
+
+    (void)state;
+
+    for (unsigned windows = 0; windows < 4; windows++) {
+        State after = 42;
+
+        assert_true(limit_sliding::admit(
+            &policy, before, now_ms + windows * MINUTE_MS, 4, 0, &after));
+        assert_int_equal(after, before);
+    }
+}
+
+/* A state of no history is 0; one with a history must not be. */
+static void test_no_state_is_zero_by_accident(void **state)
+{
+    Policy policy = evicting(100);
+
+    (void)state;
+
+    for (uint64_t window = 0; window < 1 << 19; window += 1 << 16) {
+        State next = 0;
+
+        assert_true(limit_sliding::admit(&policy, 0, window * 100, 1, 1, &next));
+        assert_int_not_equal(next, 0);
+        assert_int_equal(next >> 62, 0);
+        assert_false(
+            limit_sliding::admit(&policy, next, window * 100, 1, 1, &next));
+    }
+}
+
+/* Up to the age that limiter.h promises. */
+static void test_old_states_are_none(void **state)
+{
+    Policy policy = evicting(MINUTE_MS);
+    State full = history(&policy, LIMIT_MAX - 4, 3);
+
+    (void)state;
+
+    for (uint64_t age = 2; age <= 128000; age++) {
+        uint64_t now_ms = (PRESENT + age) * MINUTE_MS;
+
+        assert_int_equal(expires_ms(&policy, full, now_ms), 0);
+        assert_true(
+            limit_sliding::admit(&policy, full, now_ms, 4, 4, &(uint64_t){0}));
+    }
+}
+
+static void test_expires(void **state)
+{
+    Policy policy = evicting(MINUTE_MS);
+    State previous = history(&policy, 3, 0);
+    State both = history(&policy, 3, 1);
+    uint64_t now_ms = PRESENT * MINUTE_MS;
+
+    (void)state;
+
+    assert_int_equal(expires_ms(&policy, 0, now_ms), 0);
+    assert_int_equal(expires_ms(&policy, 0, 0), 0);
+
+    assert_int_equal(expires_ms(&policy, previous, now_ms),
+                     60000);
+    assert_int_equal(
+        expires_ms(&policy, previous, now_ms + 59999), 1);
+    assert_int_equal(
+        expires_ms(&policy, previous, now_ms + 60000), 0);
+
+    assert_int_equal(expires_ms(&policy, both, now_ms), 120000);
+    assert_int_equal(expires_ms(&policy, both, now_ms + 119999),
+                     1);
+    assert_int_equal(expires_ms(&policy, both, now_ms + 120000),
+                     0);
+}
+
+/* Another worker's clock recorded the state 10 ms ahead of ours. */
+static void test_clock_behind_the_state(void **state)
+{
+    Policy policy = evicting(MINUTE_MS);
+    uint64_t now_ms = PRESENT * MINUTE_MS - 10;
+    State full = history(&policy, 0, 4);
+    State room = history(&policy, 1, 2);
+    Verdict verdict;
+
+    (void)state;
+
+    assert_false(
+        limit_sliding::admit(&policy, full, now_ms, 4, 1, &(uint64_t){0}));
+
+    limit_sliding::describe(&policy, full, now_ms, 4, 1, &verdict);
+    assert_int_equal(verdict.remaining, 0);
+    assert_int_equal(verdict.excess, 1000);
+    assert_int_equal(verdict.retry_after_ms, 10 + 60000 + 15000);
+    assert_int_equal(expires_ms(&policy, full, now_ms),
+                     10 + 60000 + 60000);
+
+    /* two windows further: still as of its own time */
+
+    limit_sliding::describe(&policy, full, now_ms - 2 * MINUTE_MS, 4, 1,
+                           &verdict);
+    assert_int_equal(verdict.retry_after_ms, 10 + 3 * 60000 + 15000);
+
+    /* recorded in its own window, which does not move back */
+
+    assert_true(limit_sliding::admit(&policy, room, now_ms, 4, 1, &room));
+    assert_int_equal(unranked(room), history(&policy, 1, 3));
+    assert_false(limit_sliding::admit(&policy, room, now_ms, 4, 1, &room));
+}
+
+static void test_longest_window(void **state)
+{
+    Policy policy = evicting(MONTH);
+    State full = history(&policy, 0, LIMIT_MAX);
+
+    (void)state;
+
+    assert_int_equal(expires_ms(&policy, full, PRESENT * MONTH),
+                     2 * MONTH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_examples),
+        cmocka_unit_test(test_cost_zero_changes_nothing),
+        cmocka_unit_test(test_no_state_is_zero_by_accident),
+        cmocka_unit_test(test_old_states_are_none),
+        cmocka_unit_test(test_expires),
+        cmocka_unit_test(test_clock_behind_the_state),
+        cmocka_unit_test(test_longest_window),
+    };
+
+    return cmocka_run_group_tests_name("counter", tests, NULL, NULL);
+}

@@ -1,0 +1,223 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * Processes at a few groups of leases, of which one is killed in the midst of
+ * it, in every round at another instruction.
+ */
+
+#include "exit.hpp"
+#include "leases.hpp"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROUNDS 300
+#define SURVIVORS 2
+#define VICTIM SURVIVORS
+#define PROCESSES (SURVIVORS + 1)
+#define KEYS 4
+#define OPS 3000
+#define UNITS 10
+#define LIMIT 1000
+
+/* A process that hangs is ended by this. */
+#define PATIENCE_S 60
+
+struct shared_t {
+    atomic_uint added[KEYS]; /* units, before they are */
+    atomic_uint spent[KEYS]; /* after they were, less those to be returned */
+    atomic_uint started;
+    atomic_uint is_working; /* the victim */
+};
+
+struct game_t {
+    size_t groups;
+    uint64_t spread_ms; /* clocks, and times when Redis was asked, differ */
+
+    Policy policy;
+    Leases *leases;
+    shared_t *shared;
+    unsigned round;
+    unsigned killed_at_work;
+    uint64_t spent;
+};
+
+static const told_t told = {SERVER_MS, LIMIT, 900, 0};
+
+static void *share(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(memory != MAP_FAILED);
+
+    return memory;
+}
+
+static void add_units(game_t *game, uint64_t key, uint64_t sent_ms)
+{
+    Claim claim = lease_claim(&game->policy, key, 1);
+
+    atomic_fetch_add(&game->shared->added[key], UNITS);
+    lease_add(game->leases, &claim, told, UNITS, sent_ms, sent_ms);
+}
+
+static void operate(game_t *game, uint64_t *random)
+{
+    uint64_t key = random_below(random, KEYS);
+    uint64_t now_ms = NOW_MS + random_below(random, game->spread_ms + 1);
+    Claim claim = lease_claim(&game->policy, key, 1);
+
+    if (random_below(random, 4) == 0) {
+        add_units(game, key, now_ms);
+        return;
+    }
+
+    if (!lease_spend(game->leases, &claim, now_ms)) {
+        return;
+    }
+
+    if (random_below(random, 3) == 0) {
+        limit_sliding::leases_return(game->leases, &claim, now_ms);
+        return;
+    }
+
+    atomic_fetch_add(&game->shared->spent[key], 1);
+}
+
+static void child(game_t *game, unsigned self)
+{
+    uint64_t random = 1000ull * game->round + self;
+
+    alarm(PATIENCE_S);
+    atomic_fetch_add(&game->shared->started, 1);
+
+    while (self == VICTIM) {
+        atomic_store(&game->shared->is_working, 1);
+        operate(game, &random);
+        atomic_store(&game->shared->is_working, 0);
+    }
+
+    for (unsigned i = 0; i < OPS; i++) {
+        operate(game, &random);
+    }
+
+    _exit(0);
+}
+
+/* No more than was added; and a key that comes later finds its place. */
+static void audit(game_t *game)
+{
+    shared_t *shared = game->shared;
+    uint64_t later_ms = NOW_MS + game->spread_ms + LEASE_MS;
+
+    game->killed_at_work += atomic_load(&shared->is_working);
+
+    for (uint64_t key = 0; key < KEYS; key++) {
+        Claim claim = lease_claim(&game->policy, key, 1);
+        unsigned added = atomic_load(&shared->added[key]);
+        unsigned spent = atomic_load(&shared->spent[key]);
+
+        game->spent += spent;
+        spent += lease_drain(game->leases, &claim, NOW_MS);
+
+        if (spent > added) {
+            fail_msg("round %u, key %u: %u added, %u spent", game->round,
+                     (unsigned)key, added, spent);
+        }
+    }
+
+    for (uint64_t key = 0; key < KEYS; key++, later_ms += LEASE_MS) {
+        Claim claim = lease_claim(&game->policy, key, 1);
+
+        add_units(game, key, later_ms);
+        assert_in_range(lease_drain(game->leases, &claim, later_ms), UNITS,
+                        UINT32_MAX);
+    }
+}
+
+static void play(game_t *game)
+{
+    pid_t pids[PROCESSES];
+    uint64_t random = game->round;
+    struct timespec pause = {0, (long)random_below(&random, 1000000)};
+
+    memset(game->shared, 0, sizeof(*game->shared));
+    memset(game->leases, 0, LEASES_BYTES(game->groups));
+    limit_sliding::leases_init(game->leases, LEASES_BYTES(game->groups));
+
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+
+        if (pids[i] == 0) {
+            child(game, i);
+        }
+    }
+
+    while (atomic_load(&game->shared->started) < PROCESSES) {
+        nanosleep(&(struct timespec){0, 10000}, NULL);
+    }
+
+    nanosleep(&pause, NULL);
+    assert_int_equal(kill(pids[VICTIM], SIGKILL), 0);
+
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        expect_exit(pids[i], i == VICTIM);
+    }
+
+    audit(game);
+}
+
+static void run(game_t *game)
+{
+    game->policy = evicting(DAY_MS);
+    game->shared = share(sizeof(*game->shared));
+    game->leases = share(LEASES_BYTES(game->groups));
+
+    for (game->round = 0; game->round < ROUNDS; game->round++) {
+        play(game);
+    }
+
+    munmap(game->leases, LEASES_BYTES(game->groups));
+    munmap(game->shared, sizeof(*game->shared));
+
+    /* else the rounds say nothing */
+    assert_in_range(game->killed_at_work, ROUNDS / 10, ROUNDS);
+    assert_in_range(game->spent, ROUNDS * 100, UINT32_MAX);
+}
+
+static void test_killed_with_room(void **state)
+{
+    game_t game = {.groups = 8};
+
+    (void)state;
+
+    run(&game);
+}
+
+/* More keys than leases, of which some are no longer in use. */
+static void test_killed_in_a_crowd(void **state)
+{
+    game_t game = {.groups = 1, .spread_ms = 3 * LEASE_MS / 2};
+
+    (void)state;
+
+    run(&game);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed_with_room),
+        cmocka_unit_test(test_killed_in_a_crowd),
+    };
+
+    return cmocka_run_group_tests_name("lease fork", tests, NULL, NULL);
+}

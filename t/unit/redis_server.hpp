@@ -1,0 +1,34 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* A redis-server of a test's own, on a unix socket in its own directory. */
+
+#ifndef LIMIT_SLIDING_UNIT_REDIS_SERVER_HPP
+#define LIMIT_SLIDING_UNIT_REDIS_SERVER_HPP
+
+#include <hiredis/hiredis.h>
+#include <sys/types.h>
+
+struct redis_server_t {
+    pid_t pid;
+    char directory[32];
+    char socket[48];
+    redisContext *context;
+};
+
+/* Starts it and connects; returns 0 if that takes longer than 10 s. */
+int redis_server_start(redis_server_t *server);
+
+/*
+ * Loads the script of limit_sliding::script(), whose digest goes to `sha`.  Its
+ * clock is the last argument of a call, in ms, and keys expire by it.  Returns
+ * 0 if that fails.
+ */
+int redis_server_load(redis_server_t *server, unsigned algorithms,
+                      char sha[41]);
+
+/* Stops it and removes all that it left. */
+void redis_server_stop(redis_server_t *server);
+
+#endif

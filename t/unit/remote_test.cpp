@@ -1,0 +1,375 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* The circuit breaker, and the cache of keys known to be exhausted. */
+
+#include <pthread.h>
+
+#include "redis/logic/remote.hpp"
+#include "support.hpp"
+
+using namespace limit_sliding;
+
+#define FAILURES kBreakerFailures
+#define INTERVAL_MS kBreakerIntervalMs
+
+/* ---- the breaker ---- */
+
+static int fail_times(Breaker *breaker, unsigned times,
+                uint64_t now_ms)
+{
+    int opened = 0;
+
+    for (unsigned i = 0; i < times; i++) {
+        opened += limit_sliding::breaker_failed(breaker, now_ms, 0);
+    }
+
+    return opened;
+}
+
+static void opens_after_failures_in_a_row(void **state)
+{
+    Breaker breaker = {0};
+
+    (void)state;
+    assert_int_equal(limit_sliding::breaker_check(&breaker, 0),
+                     BreakerState::kClosed);
+
+    assert_int_equal(fail_times(&breaker, FAILURES - 1, 1000), 0);
+    assert_int_equal(limit_sliding::breaker_check(&breaker, 1000),
+                     BreakerState::kClosed);
+
+    assert_int_equal(limit_sliding::breaker_succeeded(&breaker), 0);
+    assert_int_equal(fail_times(&breaker, FAILURES - 1, 1000), 0);
+    assert_int_equal(fail_times(&breaker, 1, 1000), 1);
+    assert_int_equal(fail_times(&breaker, FAILURES, 1000), 0);
+
+    assert_int_equal(limit_sliding::breaker_check(&breaker, 1000),
+                     BreakerState::kOpen);
+    assert_int_equal(limit_sliding::breaker_is_open(&breaker), 1);
+    /* another worker's clock is behind */
+    assert_int_equal(limit_sliding::breaker_check(&breaker, 990),
+                     BreakerState::kOpen);
+
+    assert_int_equal(limit_sliding::breaker_succeeded(&breaker), 1);
+    assert_int_equal(limit_sliding::breaker_check(&breaker, 1000),
+                     BreakerState::kClosed);
+    assert_int_equal(limit_sliding::breaker_is_open(&breaker), 0);
+}
+
+static void lets_one_probe_pass_an_interval(void **state)
+{
+    Breaker breaker = {0};
+
+    (void)state;
+    fail_times(&breaker, FAILURES, 5000);
+
+    assert_int_equal(limit_sliding::breaker_probe_ms(&breaker),
+                     5000 + INTERVAL_MS);
+    assert_int_equal(
+        limit_sliding::breaker_check(&breaker, 5000 + INTERVAL_MS - 1),
+        BreakerState::kOpen);
+    assert_int_equal(limit_sliding::breaker_check(&breaker, 5000 + INTERVAL_MS),
+                     BreakerState::kProbe);
+    assert_int_equal(limit_sliding::breaker_probe_ms(&breaker),
+                     5000 + 2 * INTERVAL_MS);
+    assert_int_equal(limit_sliding::breaker_check(&breaker, 5000 + INTERVAL_MS),
+                     BreakerState::kOpen);
+
+    /* whoever sent that one has died */
+    assert_int_equal(
+        limit_sliding::breaker_check(&breaker, 5000 + 2 * INTERVAL_MS),
+        BreakerState::kProbe);
+}
+
+static void spreads_probes(void **state)
+{
+    (void)state;
+
+    for (uint32_t random = 0; random < 10000; random += 7) {
+        Breaker breaker = {0};
+
+        fail_times(&breaker, FAILURES - 1, 0);
+        limit_sliding::breaker_failed(&breaker, 0, random);
+
+        assert_int_equal(
+            limit_sliding::breaker_check(&breaker, INTERVAL_MS * 3 / 4 - 1),
+            BreakerState::kOpen);
+        assert_int_equal(limit_sliding::breaker_check(&breaker, INTERVAL_MS),
+                         BreakerState::kProbe);
+    }
+}
+
+/* ---- refusals ---- */
+
+#define CACHE_BYTES (64 + 64 * 16)
+
+static Refusals *make_refusals(size_t bytes)
+{
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+    assert_non_null(memory);
+    memset(memory, 0, bytes);
+
+    return limit_sliding::refusals_init(memory, bytes);
+}
+
+static void refuse(Refusals *refusals, uint64_t hash,
+                   uint64_t now_ms, uint64_t until_ms)
+{
+    Refusal refusal
+        = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash, now_ms + 1, 0};
+
+    limit_sliding::refusals_add(refusals, hash, now_ms, &refusal);
+}
+
+static int is_refused(const Refusals *refusals, uint64_t hash,
+                      uint64_t now_ms)
+{
+    Refusal refusal;
+
+    if (!limit_sliding::refusals_find(refusals, hash, now_ms, &refusal)) {
+        return 0;
+    }
+
+    assert_int_equal(refusal.limit, (uint32_t)(hash >> 40));
+    assert_int_equal(refusal.remaining, (uint32_t)hash);
+
+    return 1;
+}
+
+static void refuses_until_its_time(void **state)
+{
+    Refusals *refusals = make_refusals(CACHE_BYTES);
+    uint64_t hash = 0x123456789abcdef0;
+
+    (void)state;
+    assert_false(is_refused(refusals, hash, 100));
+    assert_false(is_refused(refusals, 0, 100));
+
+    refuse(refusals, hash, 100, 300);
+    assert_true(is_refused(refusals, hash, 100));
+    assert_true(is_refused(refusals, hash, 299));
+    assert_false(is_refused(refusals, hash, 300));
+    assert_false(is_refused(refusals, hash ^ 1, 100));
+
+    /* again, until later */
+    refuse(refusals, hash, 200, 400);
+    assert_true(is_refused(refusals, hash, 399));
+    assert_false(is_refused(refusals, hash, 400));
+
+    free(refusals);
+}
+
+static void is_not_believed_for_long(void **state)
+{
+    Refusals *refusals = make_refusals(CACHE_BYTES);
+
+    (void)state;
+    refuse(refusals, 42, 100, YEAR_MS);
+    assert_true(is_refused(refusals, 42, 99 + kRefusalMs));
+    assert_false(is_refused(refusals, 42, 100 + kRefusalMs));
+
+    free(refusals);
+}
+
+/* What stands beside a refusal is told as it was, and no refusal. */
+static void tells_of_who_admits(void **state)
+{
+    Refusals *refusals = make_refusals(CACHE_BYTES);
+    Refusal admits = {0, LIMIT_MAX, UINT32_MAX, 0, 1};
+    Refusal found;
+
+    (void)state;
+
+    for (unsigned bit = 0; bit < 42; bit++) {
+        admits.reset_ms = ((uint64_t)1 << 42) - 1 - ((uint64_t)1 << bit);
+
+        limit_sliding::refusals_add(refusals, 42, YEAR_MS, &admits);
+        assert_true(limit_sliding::refusals_find(
+            refusals, 42, YEAR_MS + kRefusalMs - 1, &found));
+        assert_true(found.admits);
+        assert_true(found.reset_ms == admits.reset_ms);
+        assert_int_equal(found.limit, LIMIT_MAX);
+        assert_int_equal(found.remaining, UINT32_MAX);
+    }
+
+    assert_false(limit_sliding::refusals_find(
+        refusals, 42, YEAR_MS + kRefusalMs, &found));
+
+    /* it rejects since */
+    refuse(refusals, 42, YEAR_MS, YEAR_MS + 500);
+    assert_true(
+        limit_sliding::refusals_find(refusals, 42, YEAR_MS + 499, &found));
+    assert_false(found.admits);
+    assert_true(found.reset_ms == YEAR_MS + 1);
+    assert_true(found.until_ms == YEAR_MS + 500);
+
+    free(refusals);
+}
+
+/* Of two candidates, what is over goes first, then what ends first. */
+static void forgets_the_least(void **state)
+{
+    Refusals *refusals = make_refusals(64 + 64);
+
+    (void)state;
+    refuse(refusals, 1, 100, 900);
+    refuse(refusals, 2, 100, 800);
+    refuse(refusals, 3, 100, 850);
+    assert_true(is_refused(refusals, 1, 100));
+    assert_false(is_refused(refusals, 2, 100));
+    assert_true(is_refused(refusals, 3, 100));
+
+    refuse(refusals, 4, 860, 861);
+    assert_true(is_refused(refusals, 1, 860));
+    assert_false(is_refused(refusals, 3, 860));
+    assert_true(is_refused(refusals, 4, 860));
+
+    free(refusals);
+}
+
+/* A key is refused by several limits and costs. */
+static void forgets_a_key(void **state)
+{
+    Refusals *refusals = make_refusals(CACHE_BYTES);
+    Refusal refusal = {YEAR_MS, 7, 0, 0, 0};
+    Policy policy = evicting(MINUTE_MS);
+    Claim claim = {.policy = &policy};
+
+    (void)state;
+
+    for (uint64_t key = 0; key < 1000; key++) {
+        uint64_t hashes[3];
+
+        claim.hash = key * 0x9e3779b97f4a7c15;
+
+        for (uint32_t i = 0; i < LENGTH(hashes); i++) {
+            claim.cost = i + 1;
+            claim.limit = 10 * i + 10;
+            hashes[i] = limit_sliding::refusal_hash(&claim);
+            limit_sliding::refusals_add(refusals, hashes[i], 100, &refusal);
+            assert_true(limit_sliding::refusals_find(refusals, hashes[i], 100,
+                                                    &refusal));
+        }
+
+        limit_sliding::refusals_forget(refusals, &claim);
+
+        for (uint32_t i = 0; i < LENGTH(hashes); i++) {
+            assert_false(limit_sliding::refusals_find(refusals, hashes[i], 100,
+                                                     &refusal));
+        }
+    }
+
+    free(refusals);
+}
+
+static void needs_room_for_one(void **state)
+{
+    static char memory[128];
+    Refusals *refusals;
+
+    (void)state;
+    assert_null(limit_sliding::refusals_init(memory, 127));
+
+    refusals = make_refusals(128);
+    assert_non_null(refusals);
+    free(refusals);
+}
+
+#define THREADS 4
+#define ROUNDS 300000
+
+/* Every refusal says in its numbers whose it is: is_refused() checks. */
+static void *hammer(void *data)
+{
+    Refusals *refusals = data;
+    uint64_t random = (uint64_t)(uintptr_t)&random;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t hash = random_below(&random, 16) * 0x9e3779b97f4a7c15;
+
+        if (i % 2) {
+            refuse(refusals, hash, 100, 101 + random_below(&random, 1000));
+        } else {
+            is_refused(refusals, hash, 100);
+        }
+    }
+
+    return NULL;
+}
+
+static void takes_none_for_anothers(void **state)
+{
+    Refusals *refusals = make_refusals(64 + 64);
+    pthread_t thread[THREADS];
+
+    (void)state;
+
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(
+            pthread_create(&thread[i], NULL, hammer, refusals), 0);
+    }
+
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+    }
+
+    free(refusals);
+}
+
+/* ---- what is asked ---- */
+
+static void tells_claims_apart(void **state)
+{
+    Claim claims[2] = {{0}, {0}};
+    uint64_t hashes[8];
+    size_t n = 0;
+
+    (void)state;
+    claims[0].hash = 1;
+    claims[1].hash = 2;
+    claims[0].limit = claims[1].limit = 10;
+    claims[0].cost = claims[1].cost = 1;
+
+    hashes[n++] = limit_sliding::claim_hash(claims, 1);
+    hashes[n++] = limit_sliding::claim_hash(claims, 2);
+    hashes[n++] = limit_sliding::claim_hash(claims + 1, 1);
+    claims[0].cost = 2;
+    hashes[n++] = limit_sliding::claim_hash(claims, 1);
+    claims[0].limit = 11;
+    hashes[n++] = limit_sliding::claim_hash(claims, 1);
+    claims[0].look = 1;
+    hashes[n++] = limit_sliding::claim_hash(claims, 1);
+    claims[0].hash = 2, claims[1].hash = 1;
+    hashes[n++] = limit_sliding::claim_hash(claims, 2);
+
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            assert_true(hashes[i] != hashes[j]);
+        }
+    }
+
+    claims[0].data = claims;
+    assert_true(limit_sliding::claim_hash(claims, 2) == hashes[n - 1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(opens_after_failures_in_a_row),
+        cmocka_unit_test(lets_one_probe_pass_an_interval),
+        cmocka_unit_test(spreads_probes),
+        cmocka_unit_test(refuses_until_its_time),
+        cmocka_unit_test(is_not_believed_for_long),
+        cmocka_unit_test(tells_of_who_admits),
+        cmocka_unit_test(forgets_the_least),
+        cmocka_unit_test(forgets_a_key),
+        cmocka_unit_test(needs_room_for_one),
+        cmocka_unit_test(takes_none_for_anothers),
+        cmocka_unit_test(tells_claims_apart),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_UNIT_SUPPORT_HPP
+#define LIMIT_SLIDING_UNIT_SUPPORT_HPP
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* needs some of the above */
+#include <cmocka.h>
+
+#include "core/limiter.hpp"
+#include "random.hpp"
+
+using namespace limit_sliding;
+
+/* The smallest zone: one pair of lines, where every key may be anywhere. */
+#define PAIR_BYTES (kZoneAlign + 128)
+#define PAIR_SLOTS 8
+
+/* The same for an exact log, whose slots have rings of 14 events. */
+#define RING_PAIR_BYTES (kZoneAlign + 1024)
+#define RING_LENGTH 14
+
+/* What NGINX leaves to a module of a 1 MiB shared memory zone. */
+#define MEGABYTE_ZONE_BYTES 1040384
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+#define LIMIT_MAX kLimitMax
+#define SECOND_MS 1000u
+#define MINUTE_MS (60 * SECOND_MS)
+#define DAY_MS (24 * 60 * MINUTE_MS)
+#define YEAR_MS (365ull * DAY_MS)
+
+/* A window's number, large enough to have wrapped in a state. */
+#define PRESENT 1000003ull
+
+/* The bytes 0, 1, 2 ... of SipHash's published vectors. */
+static const uint8_t test_secret[kSecretBytes]
+    = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+static inline Policy evicting(uint64_t window_ms)
+{
+    Policy policy
+        = {window_ms, Algorithm::kCounter, WhenFull::kEvict};
+
+    return policy;
+}
+
+static inline Policy denying(uint64_t window_ms)
+{
+    Policy policy
+        = {window_ms, Algorithm::kCounter, WhenFull::kDeny};
+
+    return policy;
+}
+
+/* A zone of states that are a word, as a counter's are. */
+static inline Zone *init_zone(
+    void *memory, size_t bytes,
+    const uint8_t secret[kSecretBytes])
+{
+    Policy policy = evicting(MINUTE_MS);
+
+    return limit_sliding::zone_init(memory, bytes, &policy, 0, secret);
+}
+
+/* A zone on the heap, for free(). */
+static inline Zone *make_zone_for(
+    const Policy *policy, size_t bytes)
+{
+    size_t align = kZoneAlign;
+    void *memory = aligned_alloc(align, (bytes + align - 1) / align * align);
+    Zone *zone;
+
+    assert_non_null(memory);
+    memset(memory, 0, bytes);
+
+    zone = limit_sliding::zone_init(memory, bytes, policy, 0, test_secret);
+    assert_ptr_equal(zone, memory);
+
+    return zone;
+}
+
+static inline Zone *make_zone(size_t bytes)
+{
+    Policy policy = evicting(MINUTE_MS);
+
+    return make_zone_for(&policy, bytes);
+}
+
+static inline ZoneStats stats_of(
+    const Zone *zone)
+{
+    ZoneStats stats;
+
+    limit_sliding::zone_stats(zone, &stats);
+
+    return stats;
+}
+
+/* For counters, which need no limit to be told how long a state lasts. */
+static inline uint64_t expires_ms(const Policy *policy,
+                                  State state, uint64_t now_ms)
+{
+    return limit_sliding::expires_ms(policy, state, now_ms, 1);
+}
+
+static inline uint64_t count_of(const Zone *zone,
+                                const Policy *policy,
+                                uint64_t now_ms)
+{
+    return limit_sliding::zone_count(zone, policy, now_ms, 1);
+}
+
+/* For counters, to which it does not matter when that is. */
+static inline State refund(const Policy *policy,
+                                           State state,
+                                           State recorded,
+                                           uint32_t cost)
+{
+    return limit_sliding::refund(policy, state, 0, 1, recorded, cost);
+}
+
+/* Keys are numbers in these tests. */
+static inline Claim claim_of(
+    Zone *zone, const Policy *policy,
+    uint64_t key, uint32_t limit, uint32_t cost)
+{
+    Claim claim = {0};
+
+    claim.zone = zone;
+    claim.policy = policy;
+    claim.hash = limit_sliding::zone_hash(zone, &key, sizeof(key));
+    claim.limit = limit;
+    claim.cost = cost;
+
+    return claim;
+}
+
+/* Decides a request under one limit. */
+static inline Claim acquire(
+    Zone *zone, const Policy *policy,
+    uint64_t key, uint32_t limit, uint32_t cost, uint64_t now_ms)
+{
+    Claim claim = claim_of(zone, policy, key, limit, cost);
+
+    limit_sliding::acquire(&claim, 1, now_ms);
+
+    return claim;
+}
+
+static inline int admits(Zone *zone,
+                         const Policy *policy, uint64_t key,
+                         uint32_t limit, uint32_t cost, uint64_t now_ms)
+{
+    return acquire(zone, policy, key, limit, cost, now_ms).outcome
+           == Outcome::kAdmitted;
+}
+
+/* A counter's state but for the bit by which a full zone ranks it. */
+static inline State unranked(State state)
+{
+    return state & ~(1ull << 44);
+}
+
+/* What is left to a key, by a look that consumes nothing. */
+static inline uint32_t remaining_of(Zone *zone,
+                                    const Policy *policy,
+                                    uint64_t key, uint32_t limit,
+                                    uint64_t now_ms)
+{
+    Claim claim = acquire(zone, policy, key, limit, 0, now_ms);
+    Verdict verdict;
+
+    limit_sliding::claim_describe(&claim, now_ms, &verdict);
+
+    return verdict.remaining;
+}
+
+/*
+ * The state of a key that had `previous` and `current` requests, the latter in
+ * the window of number PRESENT.  They are recorded late in their windows, where
+ * the decay has made room for most.
+ */
+static inline State history(
+    const Policy *policy, uint32_t previous, uint32_t current)
+{
+    uint64_t late_ms = PRESENT * policy->window_ms + policy->window_ms - 1;
+    State state = 0;
+
+    assert_true(limit_sliding::admit(policy, state, late_ms - policy->window_ms,
+                                    LIMIT_MAX, previous, &state));
+    assert_true(limit_sliding::admit(policy, state, late_ms, LIMIT_MAX, current,
+                                    &state));
+
+    return state;
+}
+
+#endif
