@@ -5,9 +5,12 @@
 
 /* What is counted of requests that were decided. */
 
+#include "http/accounting.hpp"
+
+#include "http/configuration.hpp"
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/limit_set.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

@@ -3,9 +3,13 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/client_address.hpp"
+
+#include "http/configuration.hpp"
+#include "http/limit_set.hpp"
+#include "http/module.hpp"
+#include "http/parameter.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

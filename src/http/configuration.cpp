@@ -4,9 +4,20 @@
 
 /* The module's configuration: made, inherited, put in force. */
 
-#include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/configuration.hpp"
+
+#include "http/accounting.hpp"
+#include "http/api/api.hpp"
+#include "http/client_address.hpp"
+#include "http/count_status.hpp"
+#include "http/handler.hpp"
+#include "http/headers.hpp"
+#include "http/limit_set.hpp"
+#include "http/log.hpp"
+#include "http/module.hpp"
+#include "http/redis_directive.hpp"
+#include "http/variables.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

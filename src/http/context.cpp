@@ -4,8 +4,10 @@
  */
 
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+
+#include "http/limit_set.hpp"
+#include "http/module.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

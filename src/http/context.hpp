@@ -1,17 +1,59 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* What is called for every request, inline; a part of the header above. */
+/* What was decided for a request. */
 
 #ifndef LIMIT_SLIDING_HTTP_CONTEXT_HPP
 #define LIMIT_SLIDING_HTTP_CONTEXT_HPP
 
-#include "http/http.hpp"
+#include "http/configuration.hpp"
 #include "ngx/ngx.hpp"
+#include "redis/client.hpp"
 
 namespace limit_sliding {
+
+/* In this order: of several limits of a request the last one prevails. */
+
+enum class Status {
+    kPassed = 0,
+    kDelayedDryRun,
+    kDelayed,
+    kRejectedDryRun,
+    kRejected
+};
+
+/* A request that waits for a Redis, and what it goes on with. */
+
+struct RemoteWait {
+    Waiter waiter;
+    ngx_http_request_t *request; /* NULL: never waited */
+    Redis *redis;
+    ngx_uint_t nlocal;
+    ngx_uint_t nremote;
+    Group *group; /* NULL: does not wait */
+    ngx_msec_t delay;
+};
+
+/*
+ * What was decided for a request: every limit once, however often the request
+ * is redirected.  It outlives r->ctx in a cleanup record of the request's
+ * pool.  A claim's data is its Limit, its remote an
+ * RemoteClaim, or NULL in a zone of one node.
+ */
+
+struct Context {
+    ngx_pool_cleanup_t cleanup;
+    Status status;
+    uint32_t waiting;   /* suspended, to be resumed */
+    ngx_uint_t nclaims; /* 0: nothing accounted, and
+                                                    the rest is not set */
+    ngx_uint_t headers; /* where it was decided */
+    uint64_t now_ms;
+    RemoteWait *wait; /* NULL: none so far */
+    Claim *described;
+    Claim claims[1];
+};
 
 /* Where a call would cost as much as what it does. */
 
@@ -104,10 +146,6 @@ static ngx_inline Context *create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims)
 
     return ctx;
 }
-
-/* fallback */
-ngx_int_t fall_back(Context *ctx, RemoteWait *wait);
-void keep_warm(Claim *claims, ngx_uint_t nclaims, uint64_t now_ms);
 
 } // namespace limit_sliding
 

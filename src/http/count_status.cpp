@@ -5,9 +5,11 @@
 
 /* count_status: limits that are consumed on the way out. */
 
+#include "http/count_status.hpp"
+
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/limit_set.hpp"
+#include "http/parameter.hpp"
 
 namespace limit_sliding {
 

@@ -3,9 +3,12 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "http/delay.hpp"
+
+#include "http/configuration.hpp"
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/limit_set.hpp"
+#include "http/log.hpp"
 
 namespace limit_sliding {
 

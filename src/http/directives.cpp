@@ -3,9 +3,9 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/configuration.hpp"
+#include "http/module.hpp"
+#include "http/parameter.hpp"
 
 namespace limit_sliding {
 

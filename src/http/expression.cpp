@@ -5,9 +5,13 @@
 
 /* Values of parameters that may hold variables: keys, rates and costs. */
 
+#include "http/expression.hpp"
+
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/count_status.hpp"
+#include "http/limit_set.hpp"
+#include "http/log.hpp"
+#include "http/parameter.hpp"
 
 namespace limit_sliding {
 

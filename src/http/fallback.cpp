@@ -5,9 +5,10 @@
 
 /* When Redis does not decide. */
 
+#include "http/fallback.hpp"
+
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/handler.hpp"
 
 namespace limit_sliding {
 

@@ -17,9 +17,19 @@
  *                                        log, counters
  */
 
+#include "http/handler.hpp"
+
+#include "http/accounting.hpp"
+#include "http/apply.hpp"
+#include "http/configuration.hpp"
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/delay.hpp"
+#include "http/expression.hpp"
+#include "http/limit_set.hpp"
+#include "http/log.hpp"
+#include "http/module.hpp"
+#include "http/remote_claims.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

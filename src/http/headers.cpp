@@ -8,9 +8,13 @@
  * were when the request was decided.
  */
 
+#include "http/headers.hpp"
+
+#include "http/apply.hpp"
+#include "http/configuration.hpp"
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/limit_set.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

@@ -5,9 +5,13 @@
 
 /* The limits of a place, sorted for the handlers. */
 
-#include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/limit_set.hpp"
+
+#include "http/configuration.hpp"
+#include "http/count_status.hpp"
+#include "http/expression.hpp"
+#include "http/headers.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

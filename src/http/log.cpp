@@ -3,9 +3,12 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "http/log.hpp"
+
+#include "http/configuration.hpp"
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/limit_set.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

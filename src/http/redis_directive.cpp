@@ -5,9 +5,12 @@
 
 /* limit_sliding_redis, and zones that name one. */
 
-#include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/redis_directive.hpp"
+
+#include "http/configuration.hpp"
+#include "http/module.hpp"
+#include "http/parameter.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

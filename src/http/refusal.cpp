@@ -8,9 +8,12 @@
  * header fields say of those limits that were not asked.
  */
 
+#include "http/refusal.hpp"
+
+#include "http/configuration.hpp"
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/handler.hpp"
+#include "http/limit_set.hpp"
 
 namespace limit_sliding {
 

@@ -8,9 +8,13 @@
  * told, and goes on where it was.
  */
 
+#include "http/remote_claims.hpp"
+
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/delay.hpp"
+#include "http/fallback.hpp"
+#include "http/handler.hpp"
+#include "http/refusal.hpp"
 
 namespace limit_sliding {
 

@@ -3,9 +3,11 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "http/variables.hpp"
+
+#include "http/client_address.hpp"
 #include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/limit_set.hpp"
 
 namespace limit_sliding {
 

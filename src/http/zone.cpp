@@ -3,11 +3,13 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
-
 #include <unistd.h>
+
+#include "http/zone.hpp"
+
+#include "http/configuration.hpp"
+#include "http/module.hpp"
+#include "http/zone_reuse.hpp"
 
 namespace limit_sliding {
 

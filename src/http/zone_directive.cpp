@@ -3,9 +3,12 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/algorithm_param.hpp"
+#include "http/expression.hpp"
+#include "http/module.hpp"
+#include "http/parameter.hpp"
+#include "http/redis_directive.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

@@ -5,9 +5,10 @@
 
 /* Does a zone keep its state over a reload? */
 
-#include "http/context.hpp"
-#include "http/http.hpp"
-#include "ngx/ngx.hpp"
+#include "http/zone_reuse.hpp"
+
+#include "http/algorithm_param.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

@@ -6,7 +6,18 @@
 /* limit_sliding_api: who asks what. */
 
 #include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
+
+#include "http/api/dashboard.hpp"
+#include "http/api/json.hpp"
+#include "http/api/key.hpp"
+#include "http/api/metrics.hpp"
+#include "http/api/response.hpp"
+#include "http/api/writer.hpp"
+#include "http/configuration.hpp"
+#include "http/headers.hpp"
+#include "http/module.hpp"
+#include "http/parameter.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

@@ -8,9 +8,6 @@
  * turns into bytes.
  */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
-
 /*
  * The browser is to run and apply nothing but the page's own script and style,
  * and to ask nobody but this server.  "make page" renews the hashes, and "make
@@ -27,6 +24,11 @@
     "connect-src 'self'; base-uri 'none'; form-action 'none'; "                \
     "frame-ancestors 'none'; "                                                 \
     "require-trusted-types-for 'script'; trusted-types 'none'"
+
+#include "http/api/dashboard.hpp"
+
+#include "http/api/response.hpp"
+#include "http/api/writer.hpp"
 
 namespace limit_sliding {
 

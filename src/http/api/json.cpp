@@ -5,8 +5,16 @@
 
 /* GET of the API's root: everything, as JSON. */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
+#include "http/api/json.hpp"
+
+#include "http/algorithm_param.hpp"
+#include "http/api/key_text.hpp"
+#include "http/api/redis_report.hpp"
+#include "http/api/report.hpp"
+#include "http/api/response.hpp"
+#include "http/api/writer.hpp"
+#include "http/variables.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

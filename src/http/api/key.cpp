@@ -5,8 +5,14 @@
 
 /* One key: what it has used, forgetting that, and a limit of its own. */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
+#include "http/api/key.hpp"
+
+#include "http/api/key_in_redis.hpp"
+#include "http/api/key_text.hpp"
+#include "http/api/response.hpp"
+#include "http/api/writer.hpp"
+#include "http/expression.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

@@ -8,8 +8,10 @@
  * connection, then gives its order, if it has one, and looks again.
  */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
+#include "http/api/key_in_redis.hpp"
+
+#include "http/api/key.hpp"
+#include "http/api/response.hpp"
 
 namespace limit_sliding {
 

@@ -5,10 +5,15 @@
 
 /* Keys as the API shows and takes them: an address as its text. */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
-
 #include <arpa/inet.h>
+
+#include "http/api/key_text.hpp"
+
+#include "http/api/writer.hpp"
+#include "http/client_address.hpp"
+#include "http/configuration.hpp"
+#include "http/module.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

@@ -5,8 +5,14 @@
 
 /* GET of "metrics": numbers for Prometheus; no key is ever among them. */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
+#include "http/api/metrics.hpp"
+
+#include "http/api/redis_report.hpp"
+#include "http/api/report.hpp"
+#include "http/api/response.hpp"
+#include "http/api/writer.hpp"
+#include "http/variables.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

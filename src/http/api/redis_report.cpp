@@ -5,8 +5,13 @@
 
 /* What the API says of every Redis that a zone uses. */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
+#include "http/api/redis_report.hpp"
+
+#include "http/api/metrics.hpp"
+#include "http/api/writer.hpp"
+#include "http/configuration.hpp"
+#include "http/module.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

@@ -3,8 +3,11 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
+#include "http/api/report.hpp"
+
+#include "http/configuration.hpp"
+#include "http/module.hpp"
+#include "http/zone.hpp"
 
 namespace limit_sliding {
 

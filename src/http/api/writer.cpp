@@ -5,8 +5,7 @@
 
 /* The text of a response. */
 
-#include "http/api/api.hpp"
-#include "ngx/ngx.hpp"
+#include "http/api/writer.hpp"
 
 namespace limit_sliding {
 

@@ -1,0 +1,18 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* The dashboard. */
+
+#ifndef LIMIT_SLIDING_HTTP_API_DASHBOARD_HPP
+#define LIMIT_SLIDING_HTTP_API_DASHBOARD_HPP
+
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+ngx_int_t api_dashboard(ngx_http_request_t *r);
+
+} // namespace limit_sliding
+
+#endif

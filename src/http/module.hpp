@@ -1,0 +1,16 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* The C names of the module, for C++. */
+
+#ifndef LIMIT_SLIDING_HTTP_MODULE_HPP
+#define LIMIT_SLIDING_HTTP_MODULE_HPP
+
+#include "ngx/ngx.hpp"
+
+extern "C" {
+#include "http/ngx_http_limit_sliding_module.h"
+}
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* Variables. */
+
+#ifndef LIMIT_SLIDING_HTTP_VARIABLES_HPP
+#define LIMIT_SLIDING_HTTP_VARIABLES_HPP
+
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+ngx_int_t add_variables(ngx_conf_t *cf);
+
+extern ngx_str_t source_names[];
+
+} // namespace limit_sliding
+
+#endif
