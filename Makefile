@@ -64,7 +64,8 @@ $(BUILD)/Makefile $(BUILD)/static/Makefile: config config.make $(BUILD)/settings
 
 # Changes when a setting does, and so makes NGINX configure again.
 $(BUILD)/settings: export settings = CC='$(CC)' CXX='$(CXX)' SRC='$(NGX_SRC)' \
-    OPTS=$(NGX_CONF_OPTS) DIR=$(CURDIR) REDIS=$(WITH_REDIS)
+    OPTS=$(NGX_CONF_OPTS) DIR=$(CURDIR) REDIS=$(WITH_REDIS) \
+    FILES='$(shell find src -type f | sort | cksum)'
 $(BUILD)/settings: FORCE | deps
 	@mkdir -p $(@D)
 	@{ echo "$$settings"; \
