@@ -1,19 +1,22 @@
 package LimitSliding::Callgrind;
 
-# Instructions that one process takes for requests, counted by callgrind.
+# Instructions that one process takes for requests, counted by callgrind, and
+# the functions that it runs.
 #
 #   my $server = LimitSliding::Callgrind->nginx(http => '...',
 #       locations => ['...', ...], paced => 0);
 #   my $server = LimitSliding::Callgrind->haproxy(limit => 'pass');
 #   $server->measure(port => 0, keys => 1000, requests => 4000, status => 200)
+#   $server->functions(port => 0, keys => 1, requests => 10, status => 200)
 #   $server->stop;
 #
 # Each request has one of so many keys, paths of eight characters.  They are
 # counted after each key was used once.  With `paced` one comes every two
 # milliseconds, else NGINX's clock stands still.
 #
-# Left out is what malloc() does itself, which depends on what the heap looks
-# like: for the same requests it can be some hundred instructions more or less.
+# The count leaves out what malloc() does itself, which depends on what the heap
+# looks like: for the same requests it can be some hundred instructions more or
+# less.
 
 use v5.36;
 
@@ -118,6 +121,18 @@ sub DESTROY($self) {
 
 # Of one request, after `uses` of each key, 1 unless given.
 sub measure($self, %opt) {
+    return $self->_total($self->_run(%opt)) / $opt{requests};
+}
+
+# Returns what each of the same requests runs, as executed_in() does, without
+# what timers do now and then.
+sub functions($self, %opt) {
+    return grep { $_->{calls} >= $opt{requests} / 2 }
+        executed_in($self->_run(%opt));
+}
+
+# Returns the file of callgrind's that has what the requests took.
+sub _run($self, %opt) {
     my $client = $self->_connect($opt{port} // 0);
     my $next = 0;
     my $key = sub { return $next++ * 7919 % $opt{keys} };
@@ -137,10 +152,10 @@ sub measure($self, %opt) {
     # -z would leave some of it
     $self->_dump;
     $self->_requests($client, $opt{requests}, $key, %opt);
-    my $total = $self->_dump;
+    my $file = $self->_dump;
     $self->_control('-i', 'off');
 
-    return $total / $opt{requests};
+    return $file;
 }
 
 sub _connect($self, $n) {
@@ -197,11 +212,13 @@ sub _control($self, @words) {
         or die "callgrind_control failed\n";
 }
 
-# What was counted since the last time, or since it began.
+# Writes what was counted since the last time, or since it began, to a file.
 sub _dump($self) {
     $self->_control('-d');
-    my $file = "$self->{dir}/out." . ++$self->{dumps};
+    return "$self->{dir}/out." . ++$self->{dumps};
+}
 
+sub _total($self, $file) {
     open my $out, '<', $file or die "$file: $!";
     my ($total, $malloc, $is_malloc, $is_call, %names) = (undef, 0);
 
@@ -225,6 +242,55 @@ sub _dump($self) {
     die "malloc is not to be told apart: is libc6-dbg there?\n"
         if !$malloc && !$self->{haproxy};
     return $total - $malloc;
+}
+
+# Reads from a file of callgrind's which functions ran, a list of { name, file,
+# from => { file => 1, ... }, calls }.  `file` defines it; `from` has all files
+# whose code it ran itself, and so the headers of functions that the compiler put
+# into it.  Copies that the compiler made of a function are the same one.
+sub executed_in($path) {
+    open my $out, '<', $path or die "$path: $!";
+    my ($file, $from, $number, $called, $is_call);
+    my (%files, %functions, %calls, %executed);
+
+    # "fl=(number) name" at first, then "fl=(number)", or nothing where it is
+    # the same; "fi=" and "fe=" change the file within a function
+    while (my $line = <$out>) {
+        if ($line =~ /^(c?)f([ile])=\((\d+)\)(?: (.*))?/) {
+            $files{$3} = $4 if defined $4;
+            $from = $files{$3} if !$1;
+            $file = $from if !$1 && $2 eq 'l';
+        } elsif ($line =~ /^(c?)fn=\((\d+)\)(?: (.*))?/) {
+            $functions{$2} = $3 if defined $3;
+            if ($1) {
+                $called = $2;
+            } else {
+                ($number, $from) = ($2, $file);
+            }
+        } elsif ($line =~ /^calls=(\d+)/) {
+            $calls{$called} += $1;
+            $is_call = 1;
+        } elsif ($line =~ /^[-+*\d]\S* \d+$/) {
+            if (!$is_call) {
+                $executed{$number}{file} = $file;
+                $executed{$number}{from}{$from} = 1;
+            }
+            $is_call = 0;
+        }
+    }
+
+    my %found;
+    for my $number (keys %executed) {
+        my ($file, $from) = @{ $executed{$number} }{qw(file from)};
+        my $name = $functions{$number} =~ s/'\d+$//r =~ s/ \[clone .*//r
+            =~ s/\.(?:isra|part|constprop|cold)\b.*//r;
+        # static functions of several files may have the same name
+        my $function = $found{"$file $name"} //=
+            { file => $file, name => $name, calls => 0 };
+        $function->{from}{$_} = 1 for keys %$from;
+        $function->{calls} += $calls{$number} // 0;
+    }
+    return values %found;
 }
 
 1;
