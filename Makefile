@@ -111,19 +111,19 @@ asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
              -fno-omit-frame-pointer
 
 define flavour
-$(1)_TESTS := $(patsubst t/unit/%.c,$(BUILD)/$(1)/%,$(wildcard \
-    t/unit/*_test.c))
+$(1)_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/$(1)/%,$(wildcard \
+    t/unit/*_test.cpp))
 $(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
-    $(patsubst t/unit/%.c,$(BUILD)/$(1)/%.o,$(filter-out %_test.c,$(wildcard \
-    t/unit/*.c)))
+    $(patsubst t/unit/%.cpp,$(BUILD)/$(1)/%.o,$(filter-out \
+    %_test.cpp,$(wildcard t/unit/*.cpp)))
 
 $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
 	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
 
-$(BUILD)/$(1)/%.o: t/unit/%.c $(BUILD)/settings
+$(BUILD)/$(1)/%.o: t/unit/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
-	$(CC) -std=gnu11 $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
+	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
 
 $$($(1)_TESTS): %: %.o $$($(1)_OBJS)
 	$$($(1)_LINK) $$($(1)_FLAGS) -o $$@ $$^ -lcmocka -lhiredis -lm -pthread
@@ -213,16 +213,22 @@ simulate: $(SIMULATE)  ## 1,000 nodes, 1e9 keys: docs/scale.md
 	$< docs/scale-figures.md $<.data
 	gnuplot -c t/bench/scale.gp $<.data docs/scale.svg
 
-$(BUILD)/bench/core: $(addprefix t/bench/,peer.c peer.h draw.c draw.h \
-    table.c table.h)
-$(BUILD)/bench/accuracy: $(addprefix t/bench/,accuracy_measure.c \
-    accuracy_plot.c accuracy.h table.c table.h)
-$(SIMULATE): $(addprefix t/bench/,zipf.c sim.c sim_redis.c \
-    simulate.h sim.h sim_events.h sim_redis.h)
-$(BUILD)/bench/%: t/bench/%.c $(unit_OBJS)
+bench_OBJS := $(patsubst t/bench/%.cpp,$(BUILD)/bench/%.o,$(wildcard \
+    t/bench/*.cpp))
+BENCHES    := $(addprefix $(BUILD)/bench/,core accuracy simulate plots)
+
+$(BUILD)/bench/%.o: t/bench/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 -O2 -Wall -Wextra -Isrc -It/unit -o $@ \
-	    $(filter %.c %.o,$^) -lhiredis -lm
+	$(CXX) $(CORE_FLAGS) -O2 $(UNIT_FLAGS) -It/unit -c -o $@ $<
+
+$(BUILD)/bench/core: $(addprefix $(BUILD)/bench/,peer.o draw.o table.o)
+$(BUILD)/bench/accuracy: $(addprefix $(BUILD)/bench/,accuracy_measure.o \
+    accuracy_plot.o table.o)
+$(SIMULATE): $(addprefix $(BUILD)/bench/,zipf.o sim.o sim_redis.o)
+$(BENCHES): %: %.o $(unit_OBJS)
+	$(CC) -o $@ $^ -lhiredis -lm
+
+-include $(bench_OBJS:.o=.d)
 
 
 ##@ Check
@@ -238,7 +244,7 @@ check-versions:  ## build and demo with gcc and clang: NGX_SRCS="path path"
 	@.ci/check-versions $(BUILD)/versions $(NGX_SRCS)
 
 format:  ## format the C++
-	clang-format -i $$(find src -name "*.[ch]pp")
+	clang-format -i $$(find src t -name "*.[ch]pp")
 
 page:  ## renew the hashes of the dashboard's style and script
 	.ci/page-hashes --write

@@ -12,14 +12,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-
-static void
-spread(spread_t *s, uint64_t start_s, double part, double whole)
+static void spread(spread_t *s, uint64_t start_s, double part, double whole)
 {
-    double  percent = 100 * part / whole;
+    double percent = 100 * part / whole;
 
     if (start_s == 0) {
-        *s = (spread_t) { 0, percent, percent };
+        *s = (spread_t){0, percent, percent};
     }
 
     s->mean += percent / STARTS;
@@ -27,11 +25,9 @@ spread(spread_t *s, uint64_t start_s, double part, double whole)
     s->most = fmax(s->most, percent);
 }
 
-
-static Policy
-policy_of(const algorithm_t *a)
+static Policy policy_of(const algorithm_t *a)
 {
-    Policy  policy = {0};
+    Policy policy = {0};
 
     policy.window_ms = MINUTE_MS;
     policy.algorithm = a->algorithm;
@@ -40,57 +36,53 @@ policy_of(const algorithm_t *a)
     return policy;
 }
 
-
-decisions_t
-measure_decisions(const trace_t *trace, const algorithm_t *a, uint32_t limit,
-    trace_judge_t judge)
+decisions_t measure_decisions(const trace_t *trace, const algorithm_t *a,
+                              uint32_t limit, trace_judge_t judge)
 {
-    Policy  policy = policy_of(a);
-    decisions_t             d;
-    trace_errors_t          e;
+    Policy policy = policy_of(a);
+    decisions_t d;
+    trace_errors_t e;
 
     for (uint64_t s = 0; s < STARTS; s++) {
         trace_count_errors(trace, &policy, limit, 1000 * s, judge, &e);
 
-        spread(&d.wrong, s, (double) (e.over + e.under), (double) e.requests);
-        spread(&d.over, s, (double) e.over, (double) e.requests);
-        spread(&d.under, s, (double) e.under, (double) e.requests);
+        spread(&d.wrong, s, (double)(e.over + e.under), (double)e.requests);
+        spread(&d.over, s, (double)e.over, (double)e.requests);
+        spread(&d.under, s, (double)e.under, (double)e.requests);
     }
 
-    d.rejected = 100 * (double) e.rejected / (double) e.requests;
+    d.rejected = 100 * (double)e.rejected / (double)e.requests;
 
     return d;
 }
 
-
-rates_t
-measure_rates(const trace_t *trace, const algorithm_t *a, uint32_t limit)
+rates_t measure_rates(const trace_t *trace, const algorithm_t *a,
+                      uint32_t limit)
 {
-    Policy  policy = policy_of(a);
-    trace_rate_errors_t     e[TRACE_RATES];
-    rates_t                 r;
+    Policy policy = policy_of(a);
+    trace_rate_errors_t e[TRACE_RATES];
+    rates_t r;
 
     for (uint64_t s = 0; s < STARTS; s++) {
         trace_sum_rate_errors(trace, &policy, limit, 1000 * s, e);
 
         for (size_t i = 0; i < TRACE_RATES; i++) {
-            spread(&r.of[i], s, e[i].sum, (double) e[i].n);
+            spread(&r.of[i], s, e[i].sum, (double)e[i].n);
         }
     }
 
     return r;
 }
 
-
 /*
  * The most requests that each client has sent in a minute, whatever the policy
  * would have rejected.  The caller frees it.
  */
-static uint32_t *
-reach(const trace_t *trace, const Policy *policy)
+static uint32_t *reach(const trace_t *trace, const Policy *policy)
 {
-    uint32_t       *most = zeroed(trace->clients, sizeof(*most));
-    trace_replay_t  replay;
+    uint32_t *most
+        = static_cast<uint32_t *>(zeroed(trace->clients, sizeof(*most)));
+    trace_replay_t replay;
 
     trace_start(&replay, trace, policy, TRACE_NO_LIMIT, 0, TRACE_SAME_HISTORY);
 
@@ -107,19 +99,18 @@ reach(const trace_t *trace, const Policy *policy)
     return most;
 }
 
-
-static void
-count_clients(trace_replay_t *replay, const uint32_t *reached, clients_t *c)
+static void count_clients(trace_replay_t *replay, const uint32_t *reached,
+                          clients_t *c)
 {
-    uint64_t  n = replay->trace->clients;
-    char     *limited = zeroed(n, 1);
+    uint64_t n = replay->trace->clients;
+    char *limited = static_cast<char *>(zeroed(n, 1));
 
     while (trace_next(replay)) {
         limited[replay->client] |= !trace_decide(replay);
     }
 
     for (uint64_t i = 0; i < n; i++) {
-        double  above = 100 * ((double) reached[i] / replay->limit - 1);
+        double above = 100 * ((double)reached[i] / replay->limit - 1);
 
         c->above += above > 0;
         c->missed += above > 0 && !limited[i];
@@ -133,14 +124,13 @@ count_clients(trace_replay_t *replay, const uint32_t *reached, clients_t *c)
     free(limited);
 }
 
-
-clients_t
-measure_clients(const trace_t *trace, const algorithm_t *a, uint32_t limit)
+clients_t measure_clients(const trace_t *trace, const algorithm_t *a,
+                          uint32_t limit)
 {
-    Policy  policy = policy_of(a);
-    uint32_t               *reached = reach(trace, &policy);
-    clients_t               c = {0};
-    trace_replay_t          replay;
+    Policy policy = policy_of(a);
+    uint32_t *reached = reach(trace, &policy);
+    clients_t c = {0};
+    trace_replay_t replay;
 
     for (uint64_t s = 0; s < STARTS; s++) {
         trace_start(&replay, trace, &policy, limit, 1000 * s,
@@ -158,12 +148,10 @@ measure_clients(const trace_t *trace, const algorithm_t *a, uint32_t limit)
     return c;
 }
 
-
-unsigned long long
-senders(const trace_t *trace)
+unsigned long long senders(const trace_t *trace)
 {
-    char               *sent = zeroed(trace->clients, 1);
-    unsigned long long  n = 0;
+    char *sent = static_cast<char *>(zeroed(trace->clients, 1));
+    unsigned long long n = 0;
 
     for (size_t i = 0; i < trace->n; i++) {
         n += !sent[trace->request[i].client];
@@ -175,13 +163,12 @@ senders(const trace_t *trace)
     return n;
 }
 
-
-trace_t
-merged(const trace_t *trace)
+trace_t merged(const trace_t *trace)
 {
-    trace_t  one = { trace->n, 1, NULL };
+    trace_t one = {trace->n, 1, NULL};
 
-    one.request = zeroed(trace->n, sizeof(*one.request));
+    one.request = static_cast<trace_request_t *>(
+        zeroed(trace->n, sizeof(*one.request)));
 
     for (size_t i = 0; i < trace->n; i++) {
         one.request[i].at_ms = trace->request[i].at_ms;
@@ -190,11 +177,9 @@ merged(const trace_t *trace)
     return one;
 }
 
-
-void *
-zeroed(size_t n, size_t bytes)
+void *zeroed(size_t n, size_t bytes)
 {
-    void  *memory = calloc(n, bytes);
+    void *memory = calloc(n, bytes);
 
     if (memory == NULL) {
         abort();

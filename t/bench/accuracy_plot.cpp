@@ -24,43 +24,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WINDOW_S   (MINUTE_MS / 1000)
-#define SHOWN_S    (8 * WINDOW_S)
-#define STACKED_S  5
+#define WINDOW_S (MINUTE_MS / 1000)
+#define SHOWN_S (8 * WINDOW_S)
+#define STACKED_S 5
 
-#define REJECTED   1
-#define DIFFERENT  2
+#define REJECTED 1
+#define DIFFERENT 2
 
-static const Policy  policies[] = {
-    { .window_ms = MINUTE_MS, .algorithm = Algorithm::kLog },
-    { .window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter,
-      .precision = 1 },
-    { .window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter,
-      .precision = 10 }
-};
+static const Policy policies[] = {
+    {.window_ms = MINUTE_MS, .algorithm = Algorithm::kLog},
+    {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter, .precision = 1},
+    {.window_ms = MINUTE_MS,
+     .algorithm = Algorithm::kCounter,
+     .precision = 10}};
 
-#define POLICIES  (sizeof(policies) / sizeof(policies[0]))
+#define POLICIES (sizeof(policies) / sizeof(policies[0]))
 
 struct client_t {
-    trace_t   trace;             /* of one client */
-    uint64_t  from_s;            /* what is shown: a minute begins there */
+    trace_t trace;   /* of one client */
+    uint64_t from_s; /* what is shown: a minute begins there */
 };
-
 
 /*
  * Counts what the log rejects; a rejected request counts for more than all that
  * are admitted.
  */
-static void
-weigh(const trace_t *trace, uint64_t *of_client, uint64_t *of_second)
+static void weigh(const trace_t *trace, uint64_t *of_client,
+                  uint64_t *of_second)
 {
-    trace_replay_t  replay;
+    trace_replay_t replay;
 
     trace_start(&replay, trace, &policies[0], CLIENT_LIMIT, 0,
                 TRACE_OWN_HISTORY);
 
     while (trace_next(&replay)) {
-        uint64_t  weight = trace_decide(&replay) ? 1 : trace->n;
+        uint64_t weight = trace_decide(&replay) ? 1 : trace->n;
 
         of_client[replay.client] += weight;
         of_second[replay.now_ms / 1000] += weight;
@@ -69,11 +67,9 @@ weigh(const trace_t *trace, uint64_t *of_client, uint64_t *of_second)
     trace_stop(&replay);
 }
 
-
-static uint64_t
-sum(const uint64_t *counts, size_t n)
+static uint64_t sum(const uint64_t *counts, size_t n)
 {
-    uint64_t  total = 0;
+    uint64_t total = 0;
 
     while (n > 0) {
         total += counts[--n];
@@ -82,14 +78,13 @@ sum(const uint64_t *counts, size_t n)
     return total;
 }
 
-
 /* The trace of one client, as number 0. */
-static trace_t
-only(const trace_t *trace, uint64_t client)
+static trace_t only(const trace_t *trace, uint64_t client)
 {
-    trace_t  one = { .clients = 1 };
+    trace_t one = {.clients = 1};
 
-    one.request = zeroed(trace->n, sizeof(*one.request));
+    one.request = static_cast<trace_request_t *>(
+        zeroed(trace->n, sizeof(*one.request)));
 
     for (size_t i = 0; i < trace->n; i++) {
         if (trace->request[i].client == client) {
@@ -100,15 +95,15 @@ only(const trace_t *trace, uint64_t client)
     return one;
 }
 
-
-static client_t
-choose(const trace_t *trace)
+static client_t choose(const trace_t *trace)
 {
-    uint64_t   seconds = trace->request[trace->n - 1].at_ms / 1000 + SHOWN_S;
-    uint64_t  *of_second = zeroed(seconds, sizeof(*of_second));
-    uint64_t  *of_client = zeroed(trace->clients, sizeof(*of_client));
-    uint64_t   most = 0;
-    client_t   client = {0};
+    uint64_t seconds = trace->request[trace->n - 1].at_ms / 1000 + SHOWN_S;
+    uint64_t *of_second
+        = static_cast<uint64_t *>(zeroed(seconds, sizeof(*of_second)));
+    uint64_t *of_client
+        = static_cast<uint64_t *>(zeroed(trace->clients, sizeof(*of_client)));
+    uint64_t most = 0;
+    client_t client = {0};
 
     weigh(trace, of_client, of_second);
 
@@ -122,7 +117,7 @@ choose(const trace_t *trace)
     most = 0;
 
     for (uint64_t s = 0; s + SHOWN_S <= seconds; s += WINDOW_S) {
-        uint64_t  n = sum(&of_second[s], SHOWN_S);
+        uint64_t n = sum(&of_second[s], SHOWN_S);
 
         if (n > most) {
             most = n;
@@ -136,47 +131,43 @@ choose(const trace_t *trace)
     return client;
 }
 
-
-static void
-print_decisions(const client_t *client, const Policy *policy,
-    FILE *out)
+static void print_decisions(const client_t *client, const Policy *policy,
+                            FILE *out)
 {
-    trace_replay_t  replay;
-    uint64_t        bin = 0;
-    unsigned        place = 0;
+    trace_replay_t replay;
+    uint64_t bin = 0;
+    unsigned place = 0;
 
     trace_start(&replay, &client->trace, policy, CLIENT_LIMIT, 0,
                 TRACE_OWN_HISTORY);
 
     while (trace_next(&replay)) {
-        uint64_t  second = replay.now_ms / 1000 - client->from_s;
-        int       should_be = trace_should_admit(&replay);
-        int       admitted = trace_decide(&replay);
+        uint64_t second = replay.now_ms / 1000 - client->from_s;
+        int should_be = trace_should_admit(&replay);
+        int admitted = trace_decide(&replay);
 
         if (second >= SHOWN_S) {
-            continue;            /* before that it is a huge number */
+            continue; /* before that it is a huge number */
         }
 
         place = second / STACKED_S == bin ? place + 1 : 1;
         bin = second / STACKED_S;
 
-        fprintf(out, "%.1f %u %d\n", ((double) bin + 0.5) * STACKED_S, place,
+        fprintf(out, "%.1f %u %d\n", ((double)bin + 0.5) * STACKED_S, place,
                 (admitted ? 0 : REJECTED)
-                + (admitted == should_be ? 0 : DIFFERENT));
+                    + (admitted == should_be ? 0 : DIFFERENT));
     }
 
     trace_stop(&replay);
     fprintf(out, "\n\n");
 }
 
-
 /* A second's figures are those after its requests. */
-static void
-print_second(const trace_replay_t *replay, const uint32_t *admitted,
-    uint64_t from_s, uint64_t second, FILE *out)
+static void print_second(const trace_replay_t *replay, const uint32_t *admitted,
+                         uint64_t from_s, uint64_t second, FILE *out)
 {
-    trace_replay_t  then = *replay;
-    uint32_t        last_minute = 0;
+    trace_replay_t then = *replay;
+    uint32_t last_minute = 0;
 
     for (uint64_t s = 0; s < WINDOW_S && s <= second; s++) {
         last_minute += admitted[second - s];
@@ -185,20 +176,18 @@ print_second(const trace_replay_t *replay, const uint32_t *admitted,
     then.now_ms = 1000 * second;
 
     if (second >= from_s && second < from_s + SHOWN_S) {
-        fprintf(out, "%d %u %.3f\n", (int) (second - from_s), last_minute,
+        fprintf(out, "%d %u %.3f\n", (int)(second - from_s), last_minute,
                 trace_estimate(&then));
     }
 }
 
-
-static void
-print_rates(const client_t *client, const Policy *policy,
-    FILE *out)
+static void print_rates(const client_t *client, const Policy *policy, FILE *out)
 {
-    uint64_t        end_s = client->from_s + SHOWN_S;
-    uint32_t       *admitted = zeroed(end_s, sizeof(*admitted));
-    uint64_t        second = 0;
-    trace_replay_t  replay;
+    uint64_t end_s = client->from_s + SHOWN_S;
+    uint32_t *admitted
+        = static_cast<uint32_t *>(zeroed(end_s, sizeof(*admitted)));
+    uint64_t second = 0;
+    trace_replay_t replay;
 
     trace_start(&replay, &client->trace, policy, CLIENT_LIMIT, 0,
                 TRACE_OWN_HISTORY);
@@ -220,11 +209,9 @@ print_rates(const client_t *client, const Policy *policy,
     fprintf(out, "\n\n");
 }
 
-
-void
-plot_print(const trace_t *trace, FILE *out)
+void plot_print(const trace_t *trace, FILE *out)
 {
-    client_t  client = choose(trace);
+    client_t client = choose(trace);
 
     for (size_t i = 0; i < POLICIES; i++) {
         print_decisions(&client, &policies[i], out);

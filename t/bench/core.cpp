@@ -10,11 +10,9 @@
  *     core [--data FILE] [largest number of keys]
  */
 
-#define _GNU_SOURCE
-
+#include <atomic>
 #include <math.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,19 +21,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "draw.hpp"
 #include "core/limiter.hpp"
+#include "draw.hpp"
 #include "peer.hpp"
 #include "table.hpp"
 
 using namespace limit_sliding;
 
-#define ROUNDS     5
-#define ROUND_NS   100000000u
-#define BATCH      1024u         /* decisions between looks at the clock */
-#define SIZES      5
-#define PAGE       4096u
-#define SLOTS_USED 0.75          /* of the zone */
+#define ROUNDS 5
+#define ROUND_NS 100000000u
+#define BATCH 1024u /* decisions between looks at the clock */
+#define SIZES 5
+#define PAGE 4096u
+#define SLOTS_USED 0.75 /* of the zone */
 
 enum { CORE, PEER, BASE, DECIDERS };
 
@@ -55,7 +53,7 @@ typedef void (*decide_pt)(subject_t *subject, uint64_t key, uint64_t now_ms);
 
 enum { UNIFORM, ZIPF, DEMANDS };
 
-static const char *const demands[DEMANDS] = { "uniform", "zipf" };
+static const char *const demands[DEMANDS] = {"uniform", "zipf"};
 
 /* Medians, by number of keys. */
 struct figures_t {
@@ -65,25 +63,23 @@ struct figures_t {
 };
 
 struct shared_t {
-    atomic_uint ready;
+    std::atomic_uint ready;
     double ns[2]; /* a decision, by process */
 };
 
-static const Policy policy = {
-    .window_ms = 3600000, .algorithm = Algorithm::kCounter
-};
+static const Policy policy
+    = {.window_ms = 3600000, .algorithm = Algorithm::kCounter};
 
 static table_t table;
 static figures_t blocks[2][DEMANDS]; /* by processes - 1 */
-static char behind[512]; /* rows in which the core is */
+static char behind[512];             /* rows in which the core is */
 static double least_of_peer = INFINITY, most_of_peer;
 static double least_of_base = INFINITY, most_of_base;
 
 static shared_t *shared;
 static uint32_t *sequence[2];
 
-static memory_t
-map(size_t bytes)
+static memory_t map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -93,23 +89,21 @@ map(size_t bytes)
         exit(1);
     }
 
-    return (memory_t) { memory, bytes };
+    return (memory_t){memory, bytes};
 }
 
-static uint64_t
-now_ns(void)
+static uint64_t now_ns(void)
 {
     struct timespec ts;
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
 
-    return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
+    return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
 /* Key numbers are spread over 64 bits, as addresses or tokens would be. */
 
-static uint64_t
-key_of(uint64_t i)
+static uint64_t key_of(uint64_t i)
 {
     i ^= i >> 31;
     i *= 0x9e3779b97f4a7c15;
@@ -117,26 +111,23 @@ key_of(uint64_t i)
     return i ^ i >> 29;
 }
 
-static void
-decide_core(subject_t *subject, uint64_t key, uint64_t now_ms)
+static void decide_core(subject_t *subject, uint64_t key, uint64_t now_ms)
 {
-    Claim claim = {
-        .zone = subject->zone,
-        .policy = &policy,
-        .hash = limit_sliding::zone_hash(subject->zone, &key, sizeof(key)),
-        .limit = kLimitMax,
-        .cost = 1
-    };
+    Claim claim
+        = {.zone = subject->zone,
+           .policy = &policy,
+           .hash = limit_sliding::zone_hash(subject->zone, &key, sizeof(key)),
+           .limit = kLimitMax,
+           .cost = 1};
 
     limit_sliding::acquire(&claim, 1, now_ms);
 }
 
-static void
-decide_peer(subject_t *subject, uint64_t key, uint64_t now_ms)
+static void decide_peer(subject_t *subject, uint64_t key, uint64_t now_ms)
 {
     uint64_t hash = limit_sliding::zone_hash(subject->zone, &key, sizeof(key));
 
-    peer_decide(subject->peer, (uint32_t) hash, key, now_ms, 1000000, 1000000);
+    peer_decide(subject->peer, (uint32_t)hash, key, now_ms, 1000000, 1000000);
 }
 
 /*
@@ -144,38 +135,34 @@ decide_peer(subject_t *subject, uint64_t key, uint64_t now_ms)
  * waits for what is seen, as a worker has no other to go on with.
  */
 
-static void
-decide_base(subject_t *subject, uint64_t key, uint64_t now_ms)
+static void decide_base(subject_t *subject, uint64_t key, uint64_t now_ms)
 {
-    (void) now_ms;
+    (void)now_ms;
 
     key += subject->seen;
 
     uint64_t hash = limit_sliding::zone_hash(subject->zone, &key, sizeof(key));
 
     const memory_t *zeros = &subject->memory[BASE];
-    const uint64_t *words = zeros->data;
+    const uint64_t *words = static_cast<const uint64_t *>(zeros->data);
 
     subject->seen = words[hash % (zeros->bytes / sizeof(uint64_t))];
 }
 
-static const decide_pt decide[DECIDERS] = {
-    decide_core, decide_peer, decide_base
-};
+static const decide_pt decide[DECIDERS]
+    = {decide_core, decide_peer, decide_base};
 
 /* A process that was forked has yet to see its pages, which takes time. */
 
-static void
-touch(const memory_t *memory)
+static void touch(const memory_t *memory)
 {
     for (size_t i = 0; i < memory->bytes; i += PAGE) {
-        atomic_fetch_or((atomic_uchar *) memory->data + i, 0);
+        atomic_fetch_or((std::atomic_uchar *)memory->data + i, 0);
     }
 }
 
-static void
-run(unsigned decider, subject_t *subject, unsigned process,
-    unsigned processes)
+static void run(unsigned decider, subject_t *subject, unsigned process,
+                unsigned processes)
 {
     uint64_t done = 0;
     uint64_t begin, end;
@@ -194,20 +181,20 @@ run(unsigned decider, subject_t *subject, unsigned process,
         uint64_t now_ms = now_ns() / 1000000;
 
         for (unsigned i = 0; i < BATCH; i++) {
-            decide[decider](subject, key_of(keys[(done + i) % SEQUENCE]), now_ms);
+            decide[decider](subject, key_of(keys[(done + i) % SEQUENCE]),
+                            now_ms);
         }
 
         done += BATCH;
         end = now_ns();
     } while (end - begin < ROUND_NS);
 
-    shared->ns[process] = (double) (end - begin) / (double) done;
+    shared->ns[process] = (double)(end - begin) / (double)done;
 }
 
 /* The mean over the processes. */
 
-static double
-measure(unsigned decider, subject_t *subject, unsigned processes)
+static double measure(unsigned decider, subject_t *subject, unsigned processes)
 {
     double ns = 0;
 
@@ -231,31 +218,28 @@ measure(unsigned decider, subject_t *subject, unsigned processes)
     return ns;
 }
 
-static int
-ascending(const void *a, const void *b)
+static int ascending(const void *a, const void *b)
 {
-    double x = *(const double *) a;
-    double y = *(const double *) b;
+    double x = *(const double *)a;
+    double y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
 
-static void
-note(double ratio, double *least, double *most)
+static void note(double ratio, double *least, double *most)
 {
     *least = fmin(*least, ratio);
     *most = fmax(*most, ratio);
 }
 
-static void
-cell_spread(table_t *table, const double *ns)
+static void cell_spread(table_t *table, const double *ns)
 {
     table_cell(table, "%.0f [%.0f %.0f]", ns[ROUNDS / 2], ns[0],
                ns[ROUNDS - 1]);
 }
 
-static void
-compare(subject_t *subject, uint64_t keys, unsigned demand, unsigned processes)
+static void compare(subject_t *subject, uint64_t keys, unsigned demand,
+                    unsigned processes)
 {
     double ns[DECIDERS][ROUNDS], median[DECIDERS];
 
@@ -296,21 +280,16 @@ compare(subject_t *subject, uint64_t keys, unsigned demand, unsigned processes)
     memcpy(figures->ns[figures->n++], median, sizeof(median));
 }
 
-static void
-bench(uint64_t keys)
+static void bench(uint64_t keys)
 {
     static const uint8_t secret[kSecretBytes] = "core benchmark";
-    size_t zone_bytes = (size_t) ((double) keys * 16 / SLOTS_USED) + PAGE;
-    subject_t subject = {
-        .memory = {
-            [CORE] = map(zone_bytes),
-            [PEER] = map(peer_bytes(keys)),
-            [BASE] = map(zone_bytes)
-        }
-    };
+    size_t zone_bytes = (size_t)((double)keys * 16 / SLOTS_USED) + PAGE;
+    subject_t subject = {.memory = {[CORE] = map(zone_bytes),
+                                    [PEER] = map(peer_bytes(keys)),
+                                    [BASE] = map(zone_bytes)}};
 
     subject.zone = limit_sliding::zone_init(subject.memory[CORE].data,
-                                           zone_bytes, &policy, 0, secret);
+                                            zone_bytes, &policy, 0, secret);
     subject.peer = peer_init(subject.memory[PEER].data, keys);
 
     /* all of them, in an order of no locality */
@@ -338,8 +317,7 @@ bench(uint64_t keys)
 
 /* Blocks for core.gp: keys, and ns of all. */
 
-static void
-write_data(const char *path)
+static void write_data(const char *path)
 {
     FILE *file = fopen(path, "w");
 
@@ -352,8 +330,8 @@ write_data(const char *path)
         const figures_t *f = &blocks[i / DEMANDS][i % DEMANDS];
 
         for (unsigned k = 0; k < f->n; k++) {
-            fprintf(file, "%lu\t%.1f\t%.1f\t%.1f\n", f->keys[k],
-                    f->ns[k][CORE], f->ns[k][PEER], f->ns[k][BASE]);
+            fprintf(file, "%lu\t%.1f\t%.1f\t%.1f\n", f->keys[k], f->ns[k][CORE],
+                    f->ns[k][PEER], f->ns[k][BASE]);
         }
 
         fprintf(file, "\n\n");
@@ -362,11 +340,10 @@ write_data(const char *path)
     fclose(file);
 }
 
-int
-main(int argc, char **argv)
+int main(int argc, char **argv)
 {
     static const uint64_t sizes[SIZES]
-        = { 1000, 10000, 100000, 1000000, 10000000 };
+        = {1000, 10000, 100000, 1000000, 10000000};
     uint64_t largest = UINT64_MAX;
     const char *data = NULL;
 
@@ -379,9 +356,11 @@ main(int argc, char **argv)
         }
     }
 
-    shared = map(sizeof(shared_t)).data;
-    sequence[0] = map(SEQUENCE * sizeof(uint32_t)).data;
-    sequence[1] = map(SEQUENCE * sizeof(uint32_t)).data;
+    shared = static_cast<shared_t *>(map(sizeof(shared_t)).data);
+    sequence[0]
+        = static_cast<uint32_t *>(map(SEQUENCE * sizeof(uint32_t)).data);
+    sequence[1]
+        = static_cast<uint32_t *>(map(SEQUENCE * sizeof(uint32_t)).data);
 
     table_cell(&table, "keys, demand, processes");
     table_cell(&table, "limit_sliding, ns");

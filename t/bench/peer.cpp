@@ -4,9 +4,9 @@
 
 #include "peer.hpp"
 
+#include <atomic>
 #include <bsd/sys/tree.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <sys/queue.h>
 
 typedef struct node_s {
@@ -18,17 +18,19 @@ typedef struct node_s {
     int64_t excess; /* in 1/1000 request */
 } node_t;
 
+RB_HEAD(tree, node_s);
+TAILQ_HEAD(used, node_s);
+
 struct peer_s {
-    atomic_int lock;
-    RB_HEAD(tree, node_s) tree;
-    TAILQ_HEAD(used, node_s) used; /* the least recently used is last */
+    std::atomic_int lock;
+    struct tree tree;
+    struct used used; /* the least recently used is last */
     uint64_t taken;
     uint64_t keys;
     node_t nodes[];
 };
 
-static int
-compare(const node_t *a, const node_t *b)
+static int compare(const node_t *a, const node_t *b)
 {
     if (a->hash != b->hash) {
         return a->hash < b->hash ? -1 : 1;
@@ -41,8 +43,7 @@ RB_GENERATE(tree, node_s, tree, compare)
 
 /* Spins, and after a while yields, as nginx does with more than one CPU. */
 
-static void
-lock(peer_t *peer)
+static void lock(peer_t *peer)
 {
     for (;;) {
         int free = 0;
@@ -67,16 +68,14 @@ lock(peer_t *peer)
     }
 }
 
-size_t
-peer_bytes(uint64_t keys)
+size_t peer_bytes(uint64_t keys)
 {
     return sizeof(peer_t) + keys * sizeof(node_t);
 }
 
-peer_t *
-peer_init(void *memory, uint64_t keys)
+peer_t *peer_init(void *memory, uint64_t keys)
 {
-    peer_t *peer = memory;
+    peer_t *peer = static_cast<peer_t *>(memory);
 
     RB_INIT(&peer->tree);
     TAILQ_INIT(&peer->used);
@@ -87,8 +86,7 @@ peer_init(void *memory, uint64_t keys)
 
 /* A node for a new key: the next one, or the one unused for longest. */
 
-static node_t *
-take(peer_t *peer)
+static node_t *take(peer_t *peer)
 {
     if (peer->taken < peer->keys) {
         return &peer->nodes[peer->taken++];
@@ -102,11 +100,10 @@ take(peer_t *peer)
     return node;
 }
 
-int
-peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms,
-    uint64_t rate, uint64_t burst)
+int peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms,
+                uint64_t rate, uint64_t burst)
 {
-    node_t wanted = { .hash = hash, .key = key };
+    node_t wanted = {.hash = hash, .key = key};
     int admitted = 1;
 
     lock(peer);
@@ -124,14 +121,14 @@ peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms,
         TAILQ_REMOVE(&peer->used, node, used);
         TAILQ_INSERT_HEAD(&peer->used, node, used);
 
-        int64_t excess = node->excess
-                         - (int64_t) (rate * (now_ms - node->last_ms)) + 1000;
+        int64_t excess
+            = node->excess - (int64_t)(rate * (now_ms - node->last_ms)) + 1000;
 
         if (excess < 0) {
             excess = 0;
         }
 
-        admitted = (uint64_t) excess <= burst * 1000;
+        admitted = (uint64_t)excess <= burst * 1000;
 
         if (admitted) {
             node->excess = excess;

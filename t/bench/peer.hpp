@@ -27,6 +27,6 @@ peer_t *peer_init(void *memory, uint64_t keys);
  * within rate and burst.
  */
 int peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms,
-    uint64_t rate, uint64_t burst);
+                uint64_t rate, uint64_t burst);
 
 #endif

@@ -18,71 +18,62 @@
 
 #include "zone.hpp"
 
-#define SECONDS     300
-#define WINDOW_MS   60000u
-#define LIMIT       60
-#define BURST       30           /* LEAKY_BUCKET: requests that may wait */
-#define ZONE_BYTES  65536
+#define SECONDS 300
+#define WINDOW_MS 60000u
+#define LIMIT 60
+#define BURST 30 /* LEAKY_BUCKET: requests that may wait */
+#define ZONE_BYTES 65536
 
 /* Requests at even distances. */
 struct demand_t {
-    uint32_t  from_s;
-    uint32_t  to_s;
-    uint32_t  a_second;
+    uint32_t from_s;
+    uint32_t to_s;
+    uint32_t a_second;
 };
 
 struct plot_t {
-    Algorithm  algorithm;
-    uint32_t                   precision;
-    uint32_t                   burst;
+    Algorithm algorithm;
+    uint32_t precision;
+    uint32_t burst;
 };
 
-typedef uint32_t  counts_t[SECONDS];
+typedef uint32_t counts_t[SECONDS];
 
 /* A minute ends at 60, 120, ... */
-static const demand_t  demand[] = {
-    { 5, 45, 1 },                /* below the limit */
-    { 54, 66, 20 },              /* a burst where a minute ends */
-    { 140, 144, 40 },            /* a burst after a rest */
-    { 180, 280, 2 }              /* twice the limit, for long */
+static const demand_t demand[] = {
+    {5, 45, 1},     /* below the limit */
+    {54, 66, 20},   /* a burst where a minute ends */
+    {140, 144, 40}, /* a burst after a rest */
+    {180, 280, 2}   /* twice the limit, for long */
 };
 
-static const plot_t  plots[] = {
-    { Algorithm::kCounter, 1, 0 },
-    { Algorithm::kCounter, 10, 0 },
-    { Algorithm::kLog, 0, 0 },
-    { Algorithm::kFixed, 0, 0 },
-    { Algorithm::kTokenBucket, 0, 0 },
-    { Algorithm::kLeakyBucket, 0, BURST }
-};
+static const plot_t plots[]
+    = {{Algorithm::kCounter, 1, 0},     {Algorithm::kCounter, 10, 0},
+       {Algorithm::kLog, 0, 0},         {Algorithm::kFixed, 0, 0},
+       {Algorithm::kTokenBucket, 0, 0}, {Algorithm::kLeakyBucket, 0, BURST}};
 
-static counts_t  requests;
+static counts_t requests;
 
-
-static void
-print(const counts_t admitted)
+static void print(const counts_t admitted)
 {
-    uint32_t  last_minute = 0;
+    uint32_t last_minute = 0;
 
     for (uint32_t s = 0; s < SECONDS; s++) {
         last_minute += admitted[s];
         last_minute -= s < 60 ? 0 : admitted[s - 60];
 
-        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n",
-               s, requests[s], admitted[s], last_minute);
+        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n", s,
+               requests[s], admitted[s], last_minute);
     }
 
     printf("\n\n");
 }
 
-
 /* The millisecond in which a request is let go; SECONDS or more: never. */
-static uint64_t
-decide(Zone *zone, const Policy *policy,
-    uint64_t now_ms)
+static uint64_t decide(Zone *zone, const Policy *policy, uint64_t now_ms)
 {
-    Claim    claim = {0};
-    Verdict  verdict;
+    Claim claim = {0};
+    Verdict verdict;
 
     claim.zone = zone;
     claim.policy = policy;
@@ -94,17 +85,15 @@ decide(Zone *zone, const Policy *policy,
     limit_sliding::claim_describe(&claim, now_ms, &verdict);
 
     return claim.outcome == Outcome::kAdmitted ? now_ms + verdict.delay_ms
-                                                   : UINT64_MAX;
+                                               : UINT64_MAX;
 }
 
-
-static void
-plot(const plot_t *p, void *memory)
+static void plot(const plot_t *p, void *memory)
 {
-    Policy  policy = {0};
-    Zone   *zone;
-    counts_t                admitted = {0};
-    uint64_t                at_ms;
+    Policy policy = {0};
+    Zone *zone;
+    counts_t admitted = {0};
+    uint64_t at_ms;
 
     policy.window_ms = WINDOW_MS;
     policy.algorithm = p->algorithm;
@@ -126,11 +115,9 @@ plot(const plot_t *p, void *memory)
     print(admitted);
 }
 
-
-int
-main(void)
+int main(void)
 {
-    void  *memory = zone_memory(ZONE_BYTES);
+    void *memory = zone_memory(ZONE_BYTES);
 
     for (size_t i = 0; i < sizeof(demand) / sizeof(demand[0]); i++) {
         for (uint32_t s = demand[i].from_s; s < demand[i].to_s; s++) {

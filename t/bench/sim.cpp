@@ -8,49 +8,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "redis/logic/lease.hpp"
 #include "core/limiter.hpp"
 #include "random.hpp"
+#include "redis/logic/lease.hpp"
 #include "redis/logic/remote.hpp"
 #include "sim_events.hpp"
 #include "sim_redis.hpp"
 
 using namespace limit_sliding;
 
-#define LEASES_BYTES    192      /* of one group: only this key is there */
-#define REFUSALS_BYTES  128
-#define START           1000     /* the window before the measured one */
+#define LEASES_BYTES 192 /* of one group: only this key is there */
+#define REFUSALS_BYTES 128
+#define START 1000 /* the window before the measured one */
 
 typedef struct {
-    uint8_t         leases[LEASES_BYTES];
-    uint8_t         refusals[REFUSALS_BYTES];
-    double          offset_us;   /* of its clock */
-    uint64_t        sent_ms;
-    uint32_t        waiting;     /* requests for the next call */
-    uint32_t        needed;      /* of the call under way; 0: there is none */
-    uint32_t        asked;
-    redis_answer_t  answer;
+    uint8_t leases[LEASES_BYTES];
+    uint8_t refusals[REFUSALS_BYTES];
+    double offset_us; /* of its clock */
+    uint64_t sent_ms;
+    uint32_t waiting; /* requests for the next call */
+    uint32_t needed;  /* of the call under way; 0: there is none */
+    uint32_t asked;
+    redis_answer_t answer;
 } __attribute__((aligned(64))) node_t;
 
 struct sim_s {
-    sim_config_t            config;
-    sim_mode_t              mode;
-    Policy  policy;
-    Claim   claim;
-    uint64_t                hash;     /* of the claim */
-    redis_t                 redis;
-    double                  busy_us;  /* Redis is, until then */
-    double                  from_us;
-    double                  to_us;
-    events_t                decisions;
-    events_t                replies;
-    sim_result_t            results[3];  /* before, in and after the window */
-    node_t                  nodes[];
+    sim_config_t config;
+    sim_mode_t mode;
+    Policy policy;
+    Claim claim;
+    uint64_t hash; /* of the claim */
+    redis_t redis;
+    double busy_us; /* Redis is, until then */
+    double from_us;
+    double to_us;
+    events_t decisions;
+    events_t replies;
+    sim_result_t results[3]; /* before, in and after the window */
+    node_t nodes[];
 };
 
-
-static void *
-checked(void *memory)
+static void *checked(void *memory)
 {
     if (memory == NULL) {
         abort();
@@ -59,50 +57,42 @@ checked(void *memory)
     return memory;
 }
 
-
-sim_t *
-sim_new(const sim_config_t *config, sim_mode_t mode)
+sim_t *sim_new(const sim_config_t *config, sim_mode_t mode)
 {
-    uint32_t  nodes = config->nodes;
-    size_t    bytes = sizeof(sim_t) + nodes * sizeof(node_t);
-    size_t    events = nodes * sizeof(event_t);
-    sim_t    *s;
+    uint32_t nodes = config->nodes;
+    size_t bytes = sizeof(sim_t) + nodes * sizeof(node_t);
+    size_t events = nodes * sizeof(event_t);
+    sim_t *s;
 
     bytes = (bytes + 63) / 64 * 64;
     events = (events + 63) / 64 * 64;
 
-    s = checked(aligned_alloc(64, bytes + 2 * events));
+    s = static_cast<sim_t *>(checked(aligned_alloc(64, bytes + 2 * events)));
     memset(s, 0, bytes + 2 * events);
 
     s->config = *config;
     s->mode = mode;
     s->policy.window_ms = config->window_ms;
-    s->decisions.events = (event_t *) ((uint8_t *) s + bytes);
-    s->replies.events = (event_t *) ((uint8_t *) s + bytes + events);
+    s->decisions.events = (event_t *)((uint8_t *)s + bytes);
+    s->replies.events = (event_t *)((uint8_t *)s + bytes + events);
     s->decisions.size = s->replies.size = nodes;
 
     return s;
 }
 
-
-static uint64_t
-ms_of(double us)
+static uint64_t ms_of(double us)
 {
-    return (uint64_t) (us / 1000);
+    return (uint64_t)(us / 1000);
 }
 
-
-static sim_result_t *
-result_at(sim_t *s, double us)
+static sim_result_t *result_at(sim_t *s, double us)
 {
     return &s->results[(us >= s->from_us) + (us >= s->to_us)];
 }
 
-
-static void
-admit(sim_t *s, double us, uint32_t units)
+static void admit(sim_t *s, double us, uint32_t units)
 {
-    sim_result_t  *result = result_at(s, us);
+    sim_result_t *result = result_at(s, us);
 
     result->admitted += units;
 
@@ -111,30 +101,24 @@ admit(sim_t *s, double us, uint32_t units)
     }
 }
 
-
-static Leases *
-leases_of(node_t *node)
+static Leases *leases_of(node_t *node)
 {
-    return (Leases *) node->leases;
+    return (Leases *)node->leases;
 }
 
-
-static Refusals *
-refusals_of(node_t *node)
+static Refusals *refusals_of(node_t *node)
 {
-    return (Refusals *) node->refusals;
+    return (Refusals *)node->refusals;
 }
 
-
-static int
-spend(sim_t *s, node_t *node, double us)
+static int spend(sim_t *s, node_t *node, double us)
 {
-    Verdict  verdict;
+    Verdict verdict;
 
     if (s->mode != SIM_LEASED
         || !limit_sliding::leases_spend(leases_of(node), &s->claim,
-                                       ms_of(us + node->offset_us), &verdict))
-    {
+                                        ms_of(us + node->offset_us),
+                                        &verdict)) {
         return 0;
     }
 
@@ -144,12 +128,10 @@ spend(sim_t *s, node_t *node, double us)
     return 1;
 }
 
-
 /* ngx_http_limit_sliding_call(), with one key. */
-static void
-call(sim_t *s, node_t *node, double us)
+static void call(sim_t *s, node_t *node, double us)
 {
-    double  at_us = us + s->config.round_trip_us / 2;
+    double at_us = us + s->config.round_trip_us / 2;
 
     if (at_us < s->busy_us) {
         at_us = s->busy_us;
@@ -164,24 +146,22 @@ call(sim_t *s, node_t *node, double us)
 
     if (s->mode == SIM_LEASED) {
         node->asked += limit_sliding::leases_want(leases_of(node), &s->claim,
-                                                 kLeaseAuto,
-                                                 node->needed, node->sent_ms);
+                                                  kLeaseAuto, node->needed,
+                                                  node->sent_ms);
     }
 
     result_at(s, us)->calls++;
 
-    push(&s->decisions, at_us, (uint32_t) (node - s->nodes));
+    push(&s->decisions, at_us, (uint32_t)(node - s->nodes));
 }
 
-
-static void
-decide(sim_t *s, event_t event)
+static void decide(sim_t *s, event_t event)
 {
-    node_t    *node = &s->nodes[event.node];
-    uint32_t   granted;
+    node_t *node = &s->nodes[event.node];
+    uint32_t granted;
 
-    granted = redis_ask(&s->redis, ms_of(event.at_us), node->asked,
-                        &node->answer);
+    granted
+        = redis_ask(&s->redis, ms_of(event.at_us), node->asked, &node->answer);
 
     result_at(s, event.at_us)->taken += granted;
 
@@ -192,14 +172,12 @@ decide(sim_t *s, event_t event)
     push(&s->replies, event.at_us + s->config.round_trip_us / 2, event.node);
 }
 
-
 /* ngx_http_limit_sliding_remember(): 1 if those who wait are refused, too. */
-static int
-remember(sim_t *s, node_t *node, const Verdict *verdict,
-    uint64_t now_ms)
+static int remember(sim_t *s, node_t *node, const Verdict *verdict,
+                    uint64_t now_ms)
 {
-    uint64_t                 wait_ms = verdict->retry_after_ms;
-    Refusal  refusal;
+    uint64_t wait_ms = verdict->retry_after_ms;
+    Refusal refusal;
 
     if (wait_ms && wait_ms < s->config.refusal_ms) {
         wait_ms = s->config.refusal_ms;
@@ -220,17 +198,15 @@ remember(sim_t *s, node_t *node, const Verdict *verdict,
     return 1;
 }
 
-
 /* ngx_http_limit_sliding_answer(). */
-static void
-reply(sim_t *s, event_t event)
+static void reply(sim_t *s, event_t event)
 {
-    int                      refused = 0;
-    node_t                  *node = &s->nodes[event.node];
-    uint32_t                 granted = node->answer.granted;
-    uint32_t                 told = granted;
-    uint64_t                 now_ms = ms_of(event.at_us + node->offset_us);
-    Verdict  verdict;
+    int refused = 0;
+    node_t *node = &s->nodes[event.node];
+    uint32_t granted = node->answer.granted;
+    uint32_t told = granted;
+    uint64_t now_ms = ms_of(event.at_us + node->offset_us);
+    Verdict verdict;
 
     if (granted < node->asked || s->mode == SIM_LEASED) {
         redis_describe(&s->redis, &node->answer, &verdict);
@@ -241,11 +217,10 @@ reply(sim_t *s, event_t event)
     }
 
     if (s->mode == SIM_LEASED) {
-        limit_sliding::leases_add(leases_of(node), &s->claim,
-                                 &node->answer.remote, &verdict,
-                                 granted > node->needed
-                                 ? granted - node->needed : 0,
-                                 node->sent_ms, now_ms);
+        limit_sliding::leases_add(
+            leases_of(node), &s->claim, &node->answer.remote, &verdict,
+            granted > node->needed ? granted - node->needed : 0, node->sent_ms,
+            now_ms);
     }
 
     while (told < node->needed && spend(s, node, event.at_us)) {
@@ -268,20 +243,17 @@ reply(sim_t *s, event_t event)
     }
 }
 
-
 /* ngx_http_limit_sliding_decide_remote(). */
-static void
-arrive(sim_t *s, node_t *node, double us)
+static void arrive(sim_t *s, node_t *node, double us)
 {
-    Refusal  refusal;
+    Refusal refusal;
 
     if (spend(s, node, us)) {
         return;
     }
 
     if (limit_sliding::refusals_find(refusals_of(node), s->hash,
-                                    ms_of(us + node->offset_us), &refusal))
-    {
+                                     ms_of(us + node->offset_us), &refusal)) {
         result_at(s, us)->refused++;
         return;
     }
@@ -293,11 +265,9 @@ arrive(sim_t *s, node_t *node, double us)
     }
 }
 
-
-static void
-arrive_strictly(sim_t *s, double us)
+static void arrive_strictly(sim_t *s, double us)
 {
-    sim_result_t  *result = result_at(s, us);
+    sim_result_t *result = result_at(s, us);
 
     result->calls++;
 
@@ -307,14 +277,12 @@ arrive_strictly(sim_t *s, double us)
     }
 }
 
-
 /* All that comes of calls until then. */
-static void
-answer_until(sim_t *s, double us)
+static void answer_until(sim_t *s, double us)
 {
-    for ( ;; ) {
-        double  decision_us = next_us(&s->decisions);
-        double  reply_us = next_us(&s->replies);
+    for (;;) {
+        double decision_us = next_us(&s->decisions);
+        double reply_us = next_us(&s->replies);
 
         if ((decision_us < reply_us ? decision_us : reply_us) >= us) {
             return;
@@ -329,11 +297,9 @@ answer_until(sim_t *s, double us)
     }
 }
 
-
-static void
-begin(sim_t *s, double rate, uint64_t *random)
+static void begin(sim_t *s, double rate, uint64_t *random)
 {
-    double  window_us = 1000.0 * s->config.window_ms;
+    double window_us = 1000.0 * s->config.window_ms;
 
     s->claim.policy = &s->policy;
     s->claim.hash = random_next(random);
@@ -351,34 +317,30 @@ begin(sim_t *s, double rate, uint64_t *random)
     for (uint32_t i = 0; s->mode != SIM_STRICT && i < s->config.nodes; i++) {
         s->nodes[i].offset_us = i * 1e6 + i * 7919 % 1000;
         checked(limit_sliding::leases_init(s->nodes[i].leases, LEASES_BYTES));
-        checked(limit_sliding::refusals_init(s->nodes[i].refusals,
-                                            REFUSALS_BYTES));
+        checked(
+            limit_sliding::refusals_init(s->nodes[i].refusals, REFUSALS_BYTES));
     }
 
     redis_begin(&s->redis, &s->policy, s->config.limit, rate, START,
                 s->config.window_ms - s->config.warm_ms);
 }
 
-
 /* 0 < .. <= 1 */
-static double
-uniform(uint64_t *random)
+static double uniform(uint64_t *random)
 {
-    return (double) ((random_next(random) >> 11) + 1) / 9007199254740992.0;
+    return (double)((random_next(random) >> 11) + 1) / 9007199254740992.0;
 }
 
-
-void
-sim_run(sim_t *s, double rate, uint64_t seed, sim_result_t *result)
+void sim_run(sim_t *s, double rate, uint64_t seed, sim_result_t *result)
 {
-    double  us, mean_us = 1e6 / rate;
+    double us, mean_us = 1e6 / rate;
 
     begin(s, rate, &seed);
 
     us = s->from_us - 1000.0 * s->config.warm_ms;
 
     while ((us -= mean_us * log(uniform(&seed))) < s->to_us) {
-        uint64_t  node = (random_next(&seed) >> 32) * s->config.nodes >> 32;
+        uint64_t node = (random_next(&seed) >> 32) * s->config.nodes >> 32;
 
         answer_until(s, us);
 
@@ -395,6 +357,6 @@ sim_run(sim_t *s, double rate, uint64_t seed, sim_result_t *result)
     answer_until(s, INFINITY);
 
     for (size_t i = 0; i < sizeof(sim_result_t) / sizeof(uint64_t); i++) {
-        ((uint64_t *) result)[i] += ((uint64_t *) &s->results[1])[i];
+        ((uint64_t *)result)[i] += ((uint64_t *)&s->results[1])[i];
     }
 }

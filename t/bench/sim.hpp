@@ -14,39 +14,39 @@
 #include <stdint.h>
 
 enum sim_mode_t {
-    SIM_STRICT = 0,              /* a call for each request */
-    SIM_COALESCED,               /* calls are shared, refusals remembered */
-    SIM_LEASED,                  /* the same, with lease=auto */
+    SIM_STRICT = 0, /* a call for each request */
+    SIM_COALESCED,  /* calls are shared, refusals remembered */
+    SIM_LEASED,     /* the same, with lease=auto */
     SIM_MODES
 };
 
 struct sim_config_t {
-    uint32_t  nodes;             /* a request comes to any of them */
-    uint32_t  limit;             /* requests a window; algorithm=counter */
-    uint32_t  window_ms;
-    uint32_t  warm_ms;           /* before the window that is measured */
-    double    round_trip_us;
-    double    decision_us;       /* of a Redis that has this key alone; 0: it
+    uint32_t nodes; /* a request comes to any of them */
+    uint32_t limit; /* requests a window; algorithm=counter */
+    uint32_t window_ms;
+    uint32_t warm_ms; /* before the window that is measured */
+    double round_trip_us;
+    double decision_us; /* of a Redis that has this key alone; 0: it
                                     has no limits */
 
     /* what if; 0: as the module does it */
 
-    uint32_t  refusal_ms;        /* a refusal is believed so long at least */
+    uint32_t refusal_ms; /* a refusal is believed so long at least */
 };
 
 /* Of a window. */
 struct sim_result_t {
-    uint64_t  requests;
-    uint64_t  calls;
-    uint64_t  admitted;
-    uint64_t  spent;             /* of these, without a call */
-    uint64_t  refused;           /* without a call */
-    uint64_t  taken;             /* units that Redis has counted */
-    uint64_t  over;              /* admitted, but not by an exact limiter that
+    uint64_t requests;
+    uint64_t calls;
+    uint64_t admitted;
+    uint64_t spent;   /* of these, without a call */
+    uint64_t refused; /* without a call */
+    uint64_t taken;   /* units that Redis has counted */
+    uint64_t over;    /* admitted, but not by an exact limiter that
                                     has admitted the same before */
 };
 
-typedef struct sim_s  sim_t;
+typedef struct sim_s sim_t;
 
 /* Aborts if there is no memory; for free(). */
 sim_t *sim_new(const sim_config_t *config, sim_mode_t mode);

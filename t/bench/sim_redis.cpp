@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-
-void
-redis_begin(redis_t *redis, const Policy *policy,
-    uint32_t limit, double rate, uint64_t window, uint64_t elapsed_ms)
+void redis_begin(redis_t *redis, const Policy *policy, uint32_t limit,
+                 double rate, uint64_t window, uint64_t elapsed_ms)
 {
-    double          before = rate * (double) policy->window_ms / 1000;
-    double          since = rate * (double) elapsed_ms / 1000;
-    uint64_t        start_ms = window * policy->window_ms;
-    redis_answer_t  answer;
+    double before = rate * (double)policy->window_ms / 1000;
+    double since = rate * (double)elapsed_ms / 1000;
+    uint64_t start_ms = window * policy->window_ms;
+    redis_answer_t answer;
 
     memset(redis, 0, sizeof(redis_t));
 
@@ -23,18 +21,16 @@ redis_begin(redis_t *redis, const Policy *policy,
     redis->limit = limit;
 
     redis_ask(redis, start_ms - policy->window_ms,
-              (uint32_t) (before < limit ? before : limit), &answer);
+              (uint32_t)(before < limit ? before : limit), &answer);
     redis_ask(redis, start_ms + elapsed_ms,
-              (uint32_t) (since < limit ? since : limit), &answer);
+              (uint32_t)(since < limit ? since : limit), &answer);
 
     redis->judged = redis->state;
 }
 
-
-static void
-roll(redis_t *redis, uint64_t now_ms)
+static void roll(redis_t *redis, uint64_t now_ms)
 {
-    uint64_t  window = now_ms / redis->policy->window_ms;
+    uint64_t window = now_ms / redis->policy->window_ms;
 
     if (window == redis->window) {
         return;
@@ -45,21 +41,16 @@ roll(redis_t *redis, uint64_t now_ms)
     redis->window = window;
 }
 
-
-static int
-take(redis_t *redis, State *state, uint64_t now_ms,
-    uint32_t units)
+static int take(redis_t *redis, State *state, uint64_t now_ms, uint32_t units)
 {
     return limit_sliding::admit(redis->policy, *state, now_ms, redis->limit,
-                               units, state);
+                                units, state);
 }
 
-
-uint32_t
-redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
-    redis_answer_t *answer)
+uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
+                   redis_answer_t *answer)
 {
-    Verdict  verdict;
+    Verdict verdict;
 
     roll(redis, now_ms);
 
@@ -71,7 +62,7 @@ redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
 
     if (units && !take(redis, &redis->state, now_ms, units)) {
         limit_sliding::describe(redis->policy, redis->state, now_ms,
-                               redis->limit, units, &verdict);
+                                redis->limit, units, &verdict);
         units = verdict.remaining;
 
         if (units && !take(redis, &redis->state, now_ms, units)) {
@@ -85,25 +76,19 @@ redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
     return units;
 }
 
-
-int
-redis_ask_one(redis_t *redis, uint64_t now_ms)
+int redis_ask_one(redis_t *redis, uint64_t now_ms)
 {
     return take(redis, &redis->state, now_ms, 1);
 }
 
-
-void
-redis_describe(const redis_t *redis, const redis_answer_t *answer,
-    Verdict *verdict)
+void redis_describe(const redis_t *redis, const redis_answer_t *answer,
+                    Verdict *verdict)
 {
     limit_sliding::remote_describe(redis->policy, &answer->remote, 1,
-                                  answer->granted, 0, 0, verdict);
+                                   answer->granted, 0, 0, verdict);
 }
 
-
-int
-redis_judge(redis_t *redis, uint64_t now_ms, uint32_t units)
+int redis_judge(redis_t *redis, uint64_t now_ms, uint32_t units)
 {
     return take(redis, &redis->judged, now_ms, units);
 }

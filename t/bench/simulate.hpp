@@ -13,9 +13,9 @@
 
 /* The key of a rank has a share of the demand that goes as rank^-exponent. */
 struct demand_t {
-    double  keys;
-    double  a_second;            /* requests for all of them */
-    double  exponent;
+    double keys;
+    double a_second; /* requests for all of them */
+    double exponent;
 };
 
 /* How calls are made: as the module does it, and as it might. */
@@ -23,26 +23,26 @@ enum way_t {
     WAY_STRICT = SIM_STRICT,
     WAY_COALESCED = SIM_COALESCED,
     WAY_LEASED = SIM_LEASED,
-    WAY_PATIENT,                 /* leased, and refused for a while at least */
+    WAY_PATIENT, /* leased, and refused for a while at least */
     WAYS
 };
 
-extern const char *const  way_names[WAYS];
+extern const char *const way_names[WAYS];
 
 /* Shares of all requests. */
 struct shares_t {
-    double  requests;            /* 1, but for chance */
-    double  calls;
-    double  admitted;
-    double  spent;
-    double  refused;
-    double  taken;
-    double  over;
+    double requests; /* 1, but for chance */
+    double calls;
+    double admitted;
+    double spent;
+    double refused;
+    double taken;
+    double over;
 };
 
 struct estimate_t {
-    shares_t  shares[WAYS];
-    double    hottest[WAYS];  /* calls a second for the first key */
+    shares_t shares[WAYS];
+    double hottest[WAYS]; /* calls a second for the first key */
 };
 
 /*
@@ -50,11 +50,11 @@ struct estimate_t {
  * sample for all ways to `data` unless that is NULL.
  */
 void estimate(const sim_config_t *config, const demand_t *demand, FILE *data,
-    estimate_t *result);
+              estimate_t *result);
 
 /* Runs one key `runs` times in each way. */
 void sample(const sim_config_t *config, double rate, uint64_t runs,
-    uint64_t seed, sim_result_t results[WAYS]);
+            uint64_t seed, sim_result_t results[WAYS]);
 
 /* Requests a second for the first key. */
 double demand_hottest(const demand_t *demand);

@@ -8,21 +8,17 @@
 #include <stdio.h>
 #include <string.h>
 
-
-void
-table_cell(table_t *table, const char *format, ...)
+void table_cell(table_t *table, const char *format, ...)
 {
-    char    *cell = table->cell[table->row][table->column++];
-    va_list  values;
+    char *cell = table->cell[table->row][table->column++];
+    va_list values;
 
     va_start(values, format);
     vsnprintf(cell, sizeof(table->cell[0][0]), format, values);
     va_end(values);
 }
 
-
-void
-table_end_row(table_t *table)
+void table_end_row(table_t *table)
 {
     if (table->column > table->columns) {
         table->columns = table->column;
@@ -32,28 +28,24 @@ table_end_row(table_t *table)
     table->row++;
 }
 
-
-static int
-width_of(const table_t *table, size_t column)
+static int width_of(const table_t *table, size_t column)
 {
-    size_t  width = 0;
+    size_t width = 0;
 
     for (size_t i = 0; i < table->row; i++) {
-        size_t  length = strlen(table->cell[i][column]);
+        size_t length = strlen(table->cell[i][column]);
 
         width = length > width ? length : width;
     }
 
-    return (int) width;
+    return (int)width;
 }
 
-
 /* Under the head.  All columns but the first are aligned to the right. */
-static void
-print_rule(const table_t *table)
+static void print_rule(const table_t *table)
 {
     for (size_t c = 0; c < table->columns; c++) {
-        int  dashes = width_of(table, c) + 1;
+        int dashes = width_of(table, c) + 1;
 
         printf("|");
 
@@ -67,13 +59,11 @@ print_rule(const table_t *table)
     printf("|\n");
 }
 
-
-void
-table_print(const table_t *table)
+void table_print(const table_t *table)
 {
     for (size_t i = 0; i < table->row; i++) {
         for (size_t c = 0; c < table->columns; c++) {
-            int  width = width_of(table, c);
+            int width = width_of(table, c);
 
             printf("| %*s ", c == 0 ? -width : width, table->cell[i][c]);
         }

@@ -9,15 +9,15 @@
 
 #include <stddef.h>
 
-#define TABLE_ROWS     24
-#define TABLE_COLUMNS  8
+#define TABLE_ROWS 24
+#define TABLE_COLUMNS 8
 
 /* Zeroed at first. */
 struct table_t {
-    size_t  row;
-    size_t  column;              /* of the next cell */
-    size_t  columns;
-    char    cell[TABLE_ROWS][TABLE_COLUMNS][48];
+    size_t row;
+    size_t column; /* of the next cell */
+    size_t columns;
+    char cell[TABLE_ROWS][TABLE_COLUMNS][48];
 };
 
 /* Adds a cell to the last row; the first row is the head. */

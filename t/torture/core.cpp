@@ -39,7 +39,7 @@ bool is_traced; /* TRACE=1 in the environment prints every request */
 
 /* One limit of a request. */
 struct Part {
-    Zone *zone;
+    ModelledZone *zone;
     Key *key;
     size_t number; /* of the key */
     size_t admission;
@@ -58,7 +58,7 @@ public:
         : report_(report), seed_(seed), draw_(seed), style_(draw_style(&draw_))
     {
         for (size_t n = 1 + draw_.below(kZones); n > 0; n--) {
-            zones_.push_back(std::make_unique<Zone>(&draw_, style_));
+            zones_.push_back(std::make_unique<ModelledZone>(&draw_, style_));
         }
 
         high_ms_ = 1000 + (draw_.next() >> (24 + draw_.below(40)));
@@ -79,7 +79,7 @@ private:
 
     void step()
     {
-        const Zone &first = *zones_[0];
+        const ModelledZone &first = *zones_[0];
 
         high_ms_ += style_.is_dense && !draw_.one_in(64)
                         ? draw_.below(4)
@@ -117,7 +117,7 @@ private:
         size_t n = 1 + draw_.below(zones_.size());
 
         for (size_t i = 0; i < n; i++) {
-            Zone *zone = zones_[(first + i) % zones_.size()].get();
+            ModelledZone *zone = zones_[(first + i) % zones_.size()].get();
             size_t number = draw_.below(zone->keys());
             Key *key = &zone->key(number);
             uint32_t limit = draw_limit(key->limit);
@@ -189,7 +189,8 @@ private:
                    step_, static_cast<unsigned long long>(now_ms_), what,
                    name_of(c.policy->algorithm),
                    static_cast<void *>(r.parts[i].key), r.parts[i].number,
-                   c.limit, c.cost, c.look ? ", look" : "", c.outcome);
+                   c.limit, c.cost, c.look ? ", look" : "",
+                   static_cast<int>(c.outcome));
         }
     }
 
@@ -262,7 +263,7 @@ private:
 
     void forget()
     {
-        Zone *zone = zones_[draw_.below(zones_.size())].get();
+        ModelledZone *zone = zones_[draw_.below(zones_.size())].get();
         size_t number = draw_.below(zone->keys());
         Key *key = &zone->key(number);
         Claim claim = zone->claim(number, key->limit, 1);
@@ -317,7 +318,7 @@ private:
     /* A state may be evicted by the very request that is decided. */
     static bool has_evicted(const Request &r, size_t i)
     {
-        const Zone &zone = *r.parts[i].zone;
+        const ModelledZone &zone = *r.parts[i].zone;
 
         return zone.is_bounded()
                || (has_rings(zone.policy()) && zone.stats().evicted > 0);
@@ -349,7 +350,7 @@ private:
 
     void check_refusal(const Request &r, size_t i)
     {
-        const Zone &zone = *r.parts[i].zone;
+        const ModelledZone &zone = *r.parts[i].zone;
 
         if (zone.policy().full != WhenFull::kDeny) {
             deviates(r, i, "refused, with full=evict");
@@ -435,8 +436,7 @@ private:
         }
     }
 
-    void check_times(const Request &r, size_t i,
-                     const Verdict &v)
+    void check_times(const Request &r, size_t i, const Verdict &v)
     {
         const Claim &c = r.claims[i];
         const Model &model = r.parts[i].key->model;
@@ -475,8 +475,7 @@ private:
         }
     }
 
-    void check_delay(const Request &r, size_t i,
-                     const Verdict &v)
+    void check_delay(const Request &r, size_t i, const Verdict &v)
     {
         if (r.claims[i].policy->algorithm != Algorithm::kLeakyBucket) {
             if (v.delay_ms != 0) {
@@ -492,7 +491,7 @@ private:
 
     void check_evictions(const Request &r, size_t i)
     {
-        Zone *zone = r.parts[i].zone;
+        ModelledZone *zone = r.parts[i].zone;
 
         if (!style_.is_crowded && zone->stats().evicted > 0) {
             deviates(r, i, "evictions in a roomy zone");
@@ -541,8 +540,9 @@ private:
                  static_cast<unsigned long long>(seed_), step_, i,
                  r.claims.size(), static_cast<unsigned long long>(now_ms_),
                  static_cast<unsigned long long>(p.window_ms), p.precision,
-                 p.burst, c.limit, c.cost, c.look ? ", look" : "", c.outcome,
-                 v.remaining, static_cast<unsigned long long>(v.reset_ms),
+                 p.burst, c.limit, c.cost, c.look ? ", look" : "",
+                 static_cast<int>(c.outcome), v.remaining,
+                 static_cast<unsigned long long>(v.reset_ms),
                  static_cast<unsigned long long>(v.retry_after_ms),
                  static_cast<unsigned long long>(v.delay_ms),
                  fits(r, i, now_ms_, Side::most),
@@ -558,7 +558,7 @@ private:
     uint64_t seed_;
     Draw draw_;
     Style style_;
-    std::vector<std::unique_ptr<Zone>> zones_;
+    std::vector<std::unique_ptr<ModelledZone>> zones_;
     std::vector<Request> past_;
     uint64_t delays_[kZones][2];
     uint64_t now_ms_ = 0;

@@ -20,8 +20,7 @@ namespace torture {
 inline bool has_rings(const Policy &policy)
 {
     return policy.algorithm == Algorithm::kLog
-           || (policy.algorithm == Algorithm::kCounter
-               && policy.precision > 1);
+           || (policy.algorithm == Algorithm::kCounter && policy.precision > 1);
 }
 
 /* What is the same for a round. */
@@ -55,9 +54,9 @@ struct Key {
 };
 
 /* A zone of the core, and a model of each key. */
-class Zone {
+class ModelledZone {
 public:
-    Zone(Draw *draw, const Style &style)
+    ModelledZone(Draw *draw, const Style &style)
         : policy_(draw_policy(draw, style)),
           offset_ms_(policy_.algorithm == Algorithm::kFixed
                          ? draw->below(1ull << 41)
@@ -196,7 +195,7 @@ private:
             bytes += line;
             memset(memory.get(), 0, bytes);
         } while (limit_sliding::zone_init(memory.get(), bytes, &policy_, 0,
-                                         secret.data())
+                                          secret.data())
                  == nullptr);
 
         /* of one place alone it is known whether it is full */

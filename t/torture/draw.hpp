@@ -74,8 +74,7 @@ public:
 
     uint64_t window_ms() { return random_window_ms(&random_); }
 
-    Policy policy(Algorithm algorithm,
-                                  uint64_t window_ms)
+    Policy policy(Algorithm algorithm, uint64_t window_ms)
     {
         Policy policy = {};
 
@@ -95,8 +94,7 @@ public:
     }
 
     /* From one request to the next. */
-    uint64_t gap_ms(const Policy &policy, uint32_t limit,
-                    uint64_t now_ms)
+    uint64_t gap_ms(const Policy &policy, uint32_t limit, uint64_t now_ms)
     {
         uint64_t w = policy.window_ms;
 
@@ -155,7 +153,7 @@ inline const char *name_of(Algorithm algorithm)
     static const char *const names[]
         = {"counter", "log", "fixed", "token_bucket", "leaky_bucket"};
 
-    return names[algorithm];
+    return names[static_cast<int>(algorithm)];
 }
 
 } // namespace torture

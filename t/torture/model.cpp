@@ -575,8 +575,7 @@ void Model::forget()
 
 /* ---- what is told ---- */
 
-const char *reset_fault(const Model &model, uint64_t now_ms,
-                        const Verdict &v)
+const char *reset_fault(const Model &model, uint64_t now_ms, const Verdict &v)
 {
     uint64_t at_ms = now_ms + v.reset_ms;
 
@@ -610,9 +609,8 @@ const char *retry_fault(const Model &model, uint64_t now_ms, bool is_admitted,
     }
 
     if (cost > capacity(model.policy(), v.limit)) {
-        return v.retry_after_ms == kNever
-                   ? nullptr
-                   : "a wait for what never fits";
+        return v.retry_after_ms == kNever ? nullptr
+                                          : "a wait for what never fits";
     }
 
     if (v.retry_after_ms == 0 || v.retry_after_ms == kNever

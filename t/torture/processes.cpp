@@ -71,9 +71,8 @@ Setting draw_setting(uint64_t seed)
     /* in turn: five algorithms, and the counter in parts */
     auto turn = static_cast<unsigned>(seed % 6);
 
-    s.policy.algorithm = turn == 5
-                             ? Algorithm::kCounter
-                             : static_cast<Algorithm>(turn);
+    s.policy.algorithm
+        = turn == 5 ? Algorithm::kCounter : static_cast<Algorithm>(turn);
     s.policy.precision
         = turn == 5 ? 2 + static_cast<uint32_t>(draw.below(20)) : 1;
     s.policy.window_ms = 100 + draw.below(300);

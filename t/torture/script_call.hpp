@@ -57,11 +57,11 @@ public:
     {
         const Policy &policy = claim.key->model.policy();
 
-        add(policy.algorithm);
+        add(static_cast<uint64_t>(policy.algorithm));
         add(policy.window_ms);
         add(claim.limit);
         add(policy.algorithm == Algorithm::kCounter ? policy.precision
-                                                      : policy.burst);
+                                                    : policy.burst);
         add(claim.cost);
         add(static_cast<uint64_t>(claim.look));
 

@@ -21,15 +21,12 @@
 #include "draw.hpp"
 #include "model.hpp"
 #include "redis/logic/remote.hpp"
+#include "redis/scripts.hpp"
+#include "redis_server.hpp"
 #include "report.hpp"
 #include "script_call.hpp"
-#include "redis/scripts.hpp"
-
-extern "C" {
-#include "redis_server.hpp"
 
 using namespace limit_sliding;
-}
 
 namespace torture {
 
@@ -336,7 +333,7 @@ private:
         }
 
         if (ask.claims[0].look == 2) {
-            give_back(ask.claims[0], now_ms);
+            give_back(ask.claims[0]);
         } else {
             grant(ask, now_ms, granted, remotes);
         }
@@ -359,14 +356,13 @@ private:
         }
     }
 
-    void give_back(const Claim &claim, uint64_t now_ms)
+    void give_back(const Claim &claim)
     {
         claim.key->model.refund(claim.admission, claim.cost);
     }
 
     bool all_fit(const Ask &ask, uint64_t now_ms,
-                 const std::vector<RemoteState> &remotes,
-                 Side side) const
+                 const std::vector<RemoteState> &remotes, Side side) const
     {
         for (size_t i = 0; i < ask.claims.size(); i++) {
             const Claim &c = ask.claims[i];
@@ -429,8 +425,8 @@ private:
         check(claim, unit, is_granted, ask.claims.size() == 1, remote);
     }
 
-    void remember(const Claim &claim, unsigned unit,
-                  const RemoteState &remote, size_t admission)
+    void remember(const Claim &claim, unsigned unit, const RemoteState &remote,
+                  size_t admission)
     {
         int64_t before
             = static_cast<int64_t>(claim.cost) * unit
@@ -458,8 +454,8 @@ private:
             = model.fits(remote.now_ms, remote.limit, claim.cost, Side::least);
 
         limit_sliding::remote_describe(&policies_[claim.key->policy], &remote,
-                                      claim.cost, unit, is_granted,
-                                      claim.look == 1, &v);
+                                       claim.cost, unit, is_granted,
+                                       claim.look == 1, &v);
 
         if (v.limit != remote.limit) {
             fault = "another limit is described";

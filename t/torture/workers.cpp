@@ -99,7 +99,7 @@ Workers::Workers(const Setting &setting)
     }
 
     zone_ = limit_sliding::zone_init(memory, setting.zone_bytes,
-                                    &setting_.policy, 0, secret);
+                                     &setting_.policy, 0, secret);
 
     if (zone_ == nullptr) {
         abort();
@@ -144,8 +144,8 @@ uint64_t Workers::calls() const
 
 /* ---- in a worker ---- */
 
-void Workers::write_down(Desk *desk, uint64_t before_ms,
-                         const Claim &claim, bool is_admitted)
+void Workers::write_down(Desk *desk, uint64_t before_ms, const Claim &claim,
+                         bool is_admitted)
 {
     uint64_t notes = desk->notes.load(std::memory_order_relaxed);
 

@@ -106,8 +106,8 @@ private:
     void start(unsigned i);
     [[noreturn]] void work(unsigned i);
     void decide(Desk *desk, uint64_t random);
-    void write_down(Desk *desk, uint64_t before_ms,
-                    const Claim &claim, bool is_admitted);
+    void write_down(Desk *desk, uint64_t before_ms, const Claim &claim,
+                    bool is_admitted);
     void bother();
     void stop_some();
     void go_on(uint64_t until_ns);

@@ -27,8 +27,8 @@ struct run_t {
     Policy policy;
     Zone *zone;
     size_t bytes;
-    Zone *copy; /* where the future is tried */
-    exact_t *exact;             /* of the present request's key */
+    Zone *copy;     /* where the future is tried */
+    exact_t *exact; /* of the present request's key */
     exact_t exact_of[HISTORY_KEYS];
     struct {
         const request_t *request;
@@ -171,7 +171,7 @@ static void check_excess(const run_t *run, const Verdict *v)
     uint64_t (*excess)(const exact_t *, uint64_t, uint32_t, uint32_t,
                        exact_side_t)
         = run->policy.algorithm == Algorithm::kLeakyBucket ? exact_queued
-                                                              : exact_excess;
+                                                           : exact_excess;
 
     CHECK(run, v->excess >= excess(run->exact, r->now_ms, r->limit, r->cost,
                                    EXACT_LEAST));
@@ -289,9 +289,8 @@ static size_t bytes_for(const Policy *policy)
     return policy->precision > 1 ? PARTS_BYTES : PAIR_BYTES;
 }
 
-static void run_history(const history_t *history,
-                        Algorithm algorithm, uint32_t precision,
-                        void *memory, void *copy)
+static void run_history(const history_t *history, Algorithm algorithm,
+                        uint32_t precision, void *memory, void *copy)
 {
     static run_t run;
 
@@ -304,7 +303,7 @@ static void run_history(const history_t *history,
     run.policy.burst = history->burst;
     run.bytes = bytes_for(&run.policy);
     run.zone = zone_of(memory, run.bytes, &run.policy, history->offset_ms);
-    run.copy = copy;
+    run.copy = static_cast<Zone *>(copy);
 
     for (size_t key = 0; key < HISTORY_KEYS; key++) {
         run.exact_of[key].policy = &run.policy;
@@ -319,8 +318,7 @@ static void run_history(const history_t *history,
     CHECK(&run, stats_of(run.zone).evicted == 0);
 }
 
-static void run_histories(Algorithm algorithm, uint32_t first,
-                          uint32_t last)
+static void run_histories(Algorithm algorithm, uint32_t first, uint32_t last)
 {
     static history_t history;
     const char *seed = getenv("SEED");

@@ -10,8 +10,7 @@
 
 #define ZONE_BYTES 16384
 
-static uint64_t admitted_at_once(Zone *zone,
-                                 const Policy *policy,
+static uint64_t admitted_at_once(Zone *zone, const Policy *policy,
                                  uint32_t limit, uint64_t now_ms)
 {
     uint32_t cost = (uint32_t)(exact_capacity(policy, limit) / 1000) + 1;
@@ -30,9 +29,9 @@ static uint64_t admitted_at_once(Zone *zone,
 static void check_at_once(void *memory, uint64_t window_ms, uint32_t limit,
                           uint32_t burst)
 {
-    for (int i = Algorithm::kCounter; i <= Algorithm::kLeakyBucket; i++) {
+    for (Algorithm algorithm : algorithms) {
         Policy policy
-            = {.window_ms = window_ms, .algorithm = i, .burst = burst};
+            = {.window_ms = window_ms, .algorithm = algorithm, .burst = burst};
         Zone *zone = zone_of(memory, ZONE_BYTES, &policy, 0);
         uint64_t admitted
             = admitted_at_once(zone, &policy, limit, 1000 * DAY_MS + 1);
@@ -40,8 +39,8 @@ static void check_at_once(void *memory, uint64_t window_ms, uint32_t limit,
         if (admitted != exact_capacity(&policy, limit)) {
             fail_msg("algorithm %d, window %llu ms, limit %u, burst %u:"
                      " %llu at once",
-                     i, (unsigned long long)window_ms, limit, burst,
-                     (unsigned long long)admitted);
+                     number_of(algorithm), (unsigned long long)window_ms, limit,
+                     burst, (unsigned long long)admitted);
         }
     }
 }

@@ -77,8 +77,9 @@ static int exact_admits(const game_t *game, exact_bucket_t *bucket,
 
 static int offer(game_t *game, uint32_t cost)
 {
-    int admitted = limit_sliding::admit(&game->policy, game->state, game->now_ms,
-                                       game->limit, cost, &game->state);
+    int admitted
+        = limit_sliding::admit(&game->policy, game->state, game->now_ms,
+                               game->limit, cost, &game->state);
 
     if (admitted) {
         CHECK(game, exact_admits(game, &game->same, cost));
@@ -98,7 +99,7 @@ static uint64_t retry_after_ms(const game_t *game, uint32_t cost)
     Verdict v;
 
     limit_sliding::describe(&game->policy, game->state, game->now_ms,
-                           game->limit, cost, &v);
+                            game->limit, cost, &v);
 
     return v.retry_after_ms;
 }
@@ -148,18 +149,16 @@ static void use_up(game_t *game)
     while (game->admitted < capacity) {
         uint64_t left = capacity - game->admitted;
 
-        CHECK(game, limit_sliding::admit(&game->policy, game->state,
-                                        game->now_ms, game->limit,
-                                        left < cost ? (uint32_t)left : cost,
-                                        &game->state));
+        CHECK(game, limit_sliding::admit(
+                        &game->policy, game->state, game->now_ms, game->limit,
+                        left < cost ? (uint32_t)left : cost, &game->state));
         game->admitted += left < cost ? left : cost;
         game->now_ms += random_below(&random, 3);
     }
 }
 
-static void run_setting(Algorithm algorithm, uint32_t limit,
-                        uint64_t window_ms, uint32_t burst, uint64_t seed,
-                        unsigned steps)
+static void run_setting(Algorithm algorithm, uint32_t limit, uint64_t window_ms,
+                        uint32_t burst, uint64_t seed, unsigned steps)
 {
     uint64_t random = seed;
     game_t game = {
@@ -202,10 +201,10 @@ static void test_large_buckets_lose_no_rate(void **state)
     (void)state;
 
     for (size_t i = 0; i < LENGTH(settings); i++) {
-        for (int a = Algorithm::kTokenBucket;
-             a <= Algorithm::kLeakyBucket; a++) {
-            run_setting((Algorithm)a, settings[i].limit,
-                        settings[i].window_ms, settings[i].burst, i, 10000);
+        for (Algorithm algorithm :
+             {Algorithm::kTokenBucket, Algorithm::kLeakyBucket}) {
+            run_setting(algorithm, settings[i].limit, settings[i].window_ms,
+                        settings[i].burst, i, 10000);
         }
     }
 }
@@ -221,10 +220,9 @@ static void test_no_bucket_loses_rate(void **state)
     for (uint64_t i = from; i <= to; i++) {
         uint64_t random = i;
         uint64_t window_ms = random_window_ms(&random);
-        uint32_t burst
-            = random_below(&random, 3) == 0
-                  ? 0
-                  : (uint32_t)random_scale(&random, 1, LIMIT_MAX);
+        uint32_t burst = random_below(&random, 3) == 0
+                             ? 0
+                             : (uint32_t)random_scale(&random, 1, LIMIT_MAX);
         uint32_t limit = (uint32_t)random_scale(&random, 1, LIMIT_MAX);
 
         run_setting(random_below(&random, 2) ? Algorithm::kTokenBucket
@@ -235,15 +233,13 @@ static void test_no_bucket_loses_rate(void **state)
 
 /* ---- a limit that changes ---- */
 
-static int admit_one(const Policy *policy,
-                     State *state, uint64_t now_ms,
+static int admit_one(const Policy *policy, State *state, uint64_t now_ms,
                      uint32_t limit)
 {
     return limit_sliding::admit(policy, *state, now_ms, limit, 1, state);
 }
 
-static uint32_t remaining_in(const Policy *policy,
-                             State state, uint64_t now_ms,
+static uint32_t remaining_in(const Policy *policy, State state, uint64_t now_ms,
                              uint32_t limit)
 {
     Verdict v;
@@ -263,13 +259,12 @@ static void test_a_lowered_limit_starves_nobody(void **state)
     for (size_t i = 0; i < LENGTH(limits); i++) {
         for (uint64_t window_ms = SECOND_MS; window_ms <= DAY_MS;
              window_ms = window_ms < MINUTE_MS ? MINUTE_MS : window_ms * 24) {
-            Policy policy
-                = {window_ms, Algorithm::kTokenBucket};
+            Policy policy = {window_ms, Algorithm::kTokenBucket};
             State bucket = 0;
             uint64_t now_ms = 1234567890123;
 
             assert_true(limit_sliding::admit(&policy, 0, now_ms, limits[i],
-                                            limits[i], &bucket));
+                                             limits[i], &bucket));
             assert_false(admit_one(&policy, &bucket, now_ms, 10));
 
             for (unsigned step = 1; step <= 1000; step++) {
@@ -304,7 +299,7 @@ static void test_a_lowered_limit_is_kept(void **state)
         uint64_t admitted = 0;
 
         assert_true(limit_sliding::admit(&policy, 0, start_ms, 1000000, 1000000,
-                                        &bucket));
+                                         &bucket));
 
         for (uint64_t ms = 0; ms < 20000; ms++) {
             while (admit_one(&policy, &bucket, start_ms + ms, limit)) {
@@ -375,8 +370,7 @@ static void test_refund_of_what_has_run_off(void **state)
         limit_sliding::release(&first, 1, now_ms + 200);
         assert_int_equal(
             remaining_of(zone, &policy, 1, 10, now_ms + 200),
-            policy.burst + (policy.algorithm == Algorithm::kLeakyBucket)
-                - 3);
+            policy.burst + (policy.algorithm == Algorithm::kLeakyBucket) - 3);
 
         /* all of it has, long since */
 
@@ -385,8 +379,7 @@ static void test_refund_of_what_has_run_off(void **state)
         limit_sliding::release(&first, 1, now_ms + SECOND_MS);
         assert_int_equal(
             remaining_of(zone, &policy, 2, 10, now_ms + SECOND_MS),
-            policy.burst + (policy.algorithm == Algorithm::kLeakyBucket)
-                - 3);
+            policy.burst + (policy.algorithm == Algorithm::kLeakyBucket) - 3);
         free(zone);
     }
 }

@@ -81,8 +81,8 @@ static void check_example(size_t i)
     State next = 42;
     uint64_t now_ms = PRESENT * e->window_ms + e->at_ms;
     Verdict v;
-    int admitted
-        = limit_sliding::admit(&policy, state, now_ms, e->limit, e->cost, &next);
+    int admitted = limit_sliding::admit(&policy, state, now_ms, e->limit,
+                                        e->cost, &next);
 
     limit_sliding::describe(&policy, state, now_ms, e->limit, e->cost, &v);
 
@@ -138,7 +138,8 @@ static void test_no_state_is_zero_by_accident(void **state)
     for (uint64_t window = 0; window < 1 << 19; window += 1 << 16) {
         State next = 0;
 
-        assert_true(limit_sliding::admit(&policy, 0, window * 100, 1, 1, &next));
+        assert_true(
+            limit_sliding::admit(&policy, 0, window * 100, 1, 1, &next));
         assert_int_not_equal(next, 0);
         assert_int_equal(next >> 62, 0);
         assert_false(
@@ -151,6 +152,7 @@ static void test_old_states_are_none(void **state)
 {
     Policy policy = evicting(MINUTE_MS);
     State full = history(&policy, LIMIT_MAX - 4, 3);
+    State next = 0;
 
     (void)state;
 
@@ -158,8 +160,7 @@ static void test_old_states_are_none(void **state)
         uint64_t now_ms = (PRESENT + age) * MINUTE_MS;
 
         assert_int_equal(expires_ms(&policy, full, now_ms), 0);
-        assert_true(
-            limit_sliding::admit(&policy, full, now_ms, 4, 4, &(uint64_t){0}));
+        assert_true(limit_sliding::admit(&policy, full, now_ms, 4, 4, &next));
     }
 }
 
@@ -175,18 +176,13 @@ static void test_expires(void **state)
     assert_int_equal(expires_ms(&policy, 0, now_ms), 0);
     assert_int_equal(expires_ms(&policy, 0, 0), 0);
 
-    assert_int_equal(expires_ms(&policy, previous, now_ms),
-                     60000);
-    assert_int_equal(
-        expires_ms(&policy, previous, now_ms + 59999), 1);
-    assert_int_equal(
-        expires_ms(&policy, previous, now_ms + 60000), 0);
+    assert_int_equal(expires_ms(&policy, previous, now_ms), 60000);
+    assert_int_equal(expires_ms(&policy, previous, now_ms + 59999), 1);
+    assert_int_equal(expires_ms(&policy, previous, now_ms + 60000), 0);
 
     assert_int_equal(expires_ms(&policy, both, now_ms), 120000);
-    assert_int_equal(expires_ms(&policy, both, now_ms + 119999),
-                     1);
-    assert_int_equal(expires_ms(&policy, both, now_ms + 120000),
-                     0);
+    assert_int_equal(expires_ms(&policy, both, now_ms + 119999), 1);
+    assert_int_equal(expires_ms(&policy, both, now_ms + 120000), 0);
 }
 
 /* Another worker's clock recorded the state 10 ms ahead of ours. */
@@ -196,24 +192,23 @@ static void test_clock_behind_the_state(void **state)
     uint64_t now_ms = PRESENT * MINUTE_MS - 10;
     State full = history(&policy, 0, 4);
     State room = history(&policy, 1, 2);
+    State next = 0;
     Verdict verdict;
 
     (void)state;
 
-    assert_false(
-        limit_sliding::admit(&policy, full, now_ms, 4, 1, &(uint64_t){0}));
+    assert_false(limit_sliding::admit(&policy, full, now_ms, 4, 1, &next));
 
     limit_sliding::describe(&policy, full, now_ms, 4, 1, &verdict);
     assert_int_equal(verdict.remaining, 0);
     assert_int_equal(verdict.excess, 1000);
     assert_int_equal(verdict.retry_after_ms, 10 + 60000 + 15000);
-    assert_int_equal(expires_ms(&policy, full, now_ms),
-                     10 + 60000 + 60000);
+    assert_int_equal(expires_ms(&policy, full, now_ms), 10 + 60000 + 60000);
 
     /* two windows further: still as of its own time */
 
     limit_sliding::describe(&policy, full, now_ms - 2 * MINUTE_MS, 4, 1,
-                           &verdict);
+                            &verdict);
     assert_int_equal(verdict.retry_after_ms, 10 + 3 * 60000 + 15000);
 
     /* recorded in its own window, which does not move back */
@@ -230,8 +225,7 @@ static void test_longest_window(void **state)
 
     (void)state;
 
-    assert_int_equal(expires_ms(&policy, full, PRESENT * MONTH),
-                     2 * MONTH);
+    assert_int_equal(expires_ms(&policy, full, PRESENT * MONTH), 2 * MONTH);
 }
 
 int main(void)

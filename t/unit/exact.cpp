@@ -4,6 +4,7 @@
 
 #include "exact.hpp"
 
+#include <initializer_list>
 #include <string.h>
 
 /* ---- time ---- */
@@ -50,8 +51,7 @@ static unsigned time_bits(const Policy *policy)
 }
 
 /* What runs off while times are told apart is the most that a bucket holds. */
-static uint64_t bounded(const Policy *policy, uint64_t burst,
-                        uint32_t limit)
+static uint64_t bounded(const Policy *policy, uint64_t burst, uint32_t limit)
 {
     uint64_t most
         = ((uint64_t)limit << (time_bits(policy) - 2)) / policy->window_ms;
@@ -164,9 +164,8 @@ static int is_large(const exact_t *exact, wide_t used)
 static uint64_t longest_ms(const exact_t *exact)
 {
     uint64_t most = 1ull << (time_bits(exact->policy) - 2);
-    uint64_t requests
-        = exact->policy->burst
-          + (exact->policy->algorithm == Algorithm::kLeakyBucket);
+    uint64_t requests = exact->policy->burst
+                        + (exact->policy->algorithm == Algorithm::kLeakyBucket);
 
     requests += requests == 0;
 
@@ -321,17 +320,16 @@ static exact_level_t level_with(const exact_t *exact, uint64_t now_ms,
                                 uint32_t limit, uint32_t cost,
                                 exact_side_t side)
 {
-    uint64_t at_ms = now_ms > exact->level[side].at_ms
-                         ? now_ms
-                         : exact->level[side].at_ms;
+    uint64_t at_ms
+        = now_ms > exact->level[side].at_ms ? now_ms : exact->level[side].at_ms;
     wide_t view = without_excess(exact, now_ms, limit, side);
     wide_t wanted = view + (wide_t)cost * window_ms(exact);
     exact_level_t level = {wanted, at_ms};
 
     if (excess(exact, limit, side) > 0) {
-        wide_t rest = run_off(exact, at_level(exact, limit, side), now_ms,
-                              limit, side)
-                      - view;
+        wide_t rest
+            = run_off(exact, at_level(exact, limit, side), now_ms, limit, side)
+              - view;
         uint64_t ago_ms = 0;
 
         /* after a window it has run off under the limit that admitted it */
@@ -345,14 +343,14 @@ static exact_level_t level_with(const exact_t *exact, uint64_t now_ms,
          */
         if (rest > 0 && wanted < full(exact, limit)
             && (is_exact(exact) || side == EXACT_LEAST)) {
-            ago_ms = (uint64_t)((full(exact, limit) - wanted + limit - 1)
-                                / limit);
-            ago_ms += is_exact(exact) ? 0
-                                      : 2 + (uint64_t)exact->rounding / limit;
+            ago_ms
+                = (uint64_t)((full(exact, limit) - wanted + limit - 1) / limit);
+            ago_ms
+                += is_exact(exact) ? 0 : 2 + (uint64_t)exact->rounding / limit;
         }
 
-        level.used += (rest + limit - 1) / limit * limit
-                      + (wide_t)ago_ms * limit;
+        level.used
+            += (rest + limit - 1) / limit * limit + (wide_t)ago_ms * limit;
         level.at_ms -= ago_ms;
     }
 
@@ -368,7 +366,7 @@ static void record_level(exact_t *exact, const exact_event_t *event,
     uint64_t wraps_ms = 1ull << time_bits(exact->policy);
     exact_level_t level[2];
 
-    for (exact_side_t side = EXACT_LEAST; side <= EXACT_MOST; side++) {
+    for (exact_side_t side : {EXACT_LEAST, EXACT_MOST}) {
         level[side]
             = level_with(exact, now_ms, event->limit, event->cost, side);
     }
@@ -487,8 +485,8 @@ static int promises(const exact_t *exact, const interval_t *i)
                || i->total <= i->limit;
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
-        return i->total * w <= i->capacity * w + (wide_t)i->most * i->span_ms
-                                   + i->misread;
+        return i->total * w
+               <= i->capacity * w + (wide_t)i->most * i->span_ms + i->misread;
     default:
         return counter_promises(exact, i);
     }

@@ -10,8 +10,9 @@
 #include "exit.hpp"
 #include "support.hpp"
 
+#include <atomic>
+#include <new>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,15 +34,16 @@
 
 /* What the processes write down, of every one its own. */
 struct record_t {
-    atomic_uint admitted[KEYS];
-    atomic_uint doing; /* the key of the decision under way, plus one, or: */
+    std::atomic_uint admitted[KEYS];
+    std::atomic_uint
+        doing; /* the key of the decision under way, plus one, or: */
 #define FLOODING UINT32_MAX
 };
 
 struct shared_t {
     record_t records[PROCESSES];
-    atomic_uint started;
-    atomic_uint decided;
+    std::atomic_uint started;
+    std::atomic_uint decided;
 };
 
 typedef struct game_s {
@@ -76,10 +78,10 @@ static uint64_t name_of(const game_t *game, unsigned key)
 
 static uint64_t time_of(game_t *game)
 {
-    return game->pace == 0 ? game->now_ms
-                           : game->now_ms
-                                 + atomic_fetch_add(&game->shared->decided, 1)
-                                       / game->pace;
+    return game->pace == 0
+               ? game->now_ms
+               : game->now_ms
+                     + atomic_fetch_add(&game->shared->decided, 1) / game->pace;
 }
 
 /* One decision, and the note of it. */
@@ -167,8 +169,9 @@ static void play(game_t *game)
     pid_t pids[PROCESSES];
     uint64_t random = game->round;
     struct timespec pause = {0, (long)random_below(&random, 1000000)};
+    struct timespec moment = {0, 10000};
 
-    memset(game->shared, 0, sizeof(*game->shared));
+    new (game->shared) shared_t{};
     game->now_ms += ROUND_MS;
 
     for (unsigned i = 0; i < PROCESSES; i++) {
@@ -181,7 +184,7 @@ static void play(game_t *game)
     }
 
     while (atomic_load(&game->shared->started) < PROCESSES) {
-        nanosleep(&(struct timespec){0, 10000}, NULL);
+        nanosleep(&moment, NULL);
     }
 
     nanosleep(&pause, NULL);
@@ -199,10 +202,10 @@ static void run(game_t *game, size_t zone_bytes)
     game->policy = evicting(WINDOW_MS);
     game->policy.algorithm = game->algorithm;
     game->now_ms = PRESENT * WINDOW_MS + 1;
-    game->shared = share(sizeof(*game->shared));
-    game->zone = share(zone_bytes);
+    game->shared = static_cast<shared_t *>(share(sizeof(*game->shared)));
+    game->zone = static_cast<Zone *>(share(zone_bytes));
     limit_sliding::zone_init(game->zone, zone_bytes, &game->policy, 0,
-                            test_secret);
+                             test_secret);
 
     for (game->round = 0; game->round < ROUNDS; game->round++) {
         play(game);

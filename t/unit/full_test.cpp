@@ -91,8 +91,8 @@ static void test_eviction_weighs_what_still_counts(void **state)
 /* 64 pairs of lines; half of the heavy keys were in use long before. */
 static void check_flood(Policy policy, size_t slot_bytes)
 {
-    Zone *zone = make_zone_for(
-        &policy, kZoneAlign + 64 * PAIR_SLOTS * slot_bytes);
+    Zone *zone
+        = make_zone_for(&policy, kZoneAlign + 64 * PAIR_SLOTS * slot_bytes);
     uint64_t slots = stats_of(zone).slots;
     uint64_t flood = 1000;
 
@@ -147,8 +147,7 @@ static void test_heavy_keys_survive_a_flood(void **state)
  * 200 keys that have used all of a limit of 10 stay, whatever use many new keys
  * make of a small part of larger limits, and whenever these come.
  */
-static void check_flood_of_larger_limits(Policy policy,
-                                         uint32_t flood_cost,
+static void check_flood_of_larger_limits(Policy policy, uint32_t flood_cost,
                                          uint64_t flood_keys_a_ms)
 {
     Zone *zone = make_zone_for(&policy, 1 << 18);
@@ -199,8 +198,7 @@ static void test_small_limits_survive_a_flood_of_larger(void **state)
 
 /* ---- full=deny ---- */
 
-static void fill(Zone *zone,
-                 const Policy *policy)
+static void fill(Zone *zone, const Policy *policy)
 {
     for (uint64_t key = 0; key < PAIR_SLOTS; key++) {
         uint64_t then_ms = NOW_MS - (key == 3 ? MINUTE_MS : 0);

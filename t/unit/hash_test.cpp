@@ -6,12 +6,10 @@
 
 static uint64_t hash(const void *key, size_t bytes)
 {
-    static uint8_t memory[PAIR_BYTES]
-        __attribute__((aligned(kZoneAlign)));
+    static uint8_t memory[PAIR_BYTES] __attribute__((aligned(kZoneAlign)));
 
     return limit_sliding::zone_hash(
-        init_zone(memory, sizeof(memory), test_secret), key,
-        bytes);
+        init_zone(memory, sizeof(memory), test_secret), key, bytes);
 }
 
 static int compare(const void *a, const void *b)
@@ -66,7 +64,7 @@ static void test_every_bit_counts(void **state)
     (void)state;
 
     for (size_t bytes = 0; bytes <= 100; bytes++) {
-        uint8_t *key = calloc(1, bytes + 1);
+        uint8_t *key = static_cast<uint8_t *>(calloc(1, bytes + 1));
 
         hashes[n++] = hash(key, bytes);
 
@@ -89,7 +87,7 @@ static void test_no_byte_past_the_key_counts(void **state)
 
     for (size_t bytes = 0; bytes <= 100; bytes++) {
         uint8_t exact[101], longer[101];
-        uint8_t *copy = malloc(bytes + 1);
+        uint8_t *copy = static_cast<uint8_t *>(malloc(bytes + 1));
 
         memset(exact, 0x5a, sizeof(exact));
         memset(longer, 0x5a, sizeof(longer));
@@ -108,7 +106,7 @@ static void test_no_byte_past_the_key_counts(void **state)
 
 static void test_long_keys(void **state)
 {
-    uint8_t *key = calloc(1, 65536);
+    uint8_t *key = static_cast<uint8_t *>(calloc(1, 65536));
     uint64_t hashes[4];
 
     (void)state;
@@ -125,8 +123,7 @@ static void test_long_keys(void **state)
 
 static void test_every_bit_of_the_secret_counts(void **state)
 {
-    static uint8_t memory[PAIR_BYTES]
-        __attribute__((aligned(kZoneAlign)));
+    static uint8_t memory[PAIR_BYTES] __attribute__((aligned(kZoneAlign)));
     uint64_t hashes[8 * kSecretBytes];
 
     (void)state;
@@ -162,8 +159,8 @@ static void test_odd_hashes_are_keys(void **state)
 
         for (unsigned n = 0; n < 3; n++) {
             limit_sliding::acquire(&claim, 1, MINUTE_MS);
-            assert_int_equal(claim.outcome, n < 2 ? Outcome::kAdmitted
-                                                  : Outcome::kRejected);
+            assert_int_equal(claim.outcome,
+                             n < 2 ? Outcome::kAdmitted : Outcome::kRejected);
         }
 
         free(zone);

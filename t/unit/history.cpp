@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "history.hpp"
 #include "core/limiter.hpp"
+#include "history.hpp"
 #include "random.hpp"
 
 using namespace limit_sliding;
@@ -45,9 +45,8 @@ static uint32_t draw_limit(drawing_t *d)
         return 10 + (uint32_t)below(d, 100);
     }
 
-    return (uint32_t)(below(d, 4) == 0
-                          ? random_scale(&d->random, 1, kLimitMax)
-                          : mostly_small(d, 1, kLimitMax));
+    return (uint32_t)(below(d, 4) == 0 ? random_scale(&d->random, 1, kLimitMax)
+                                       : mostly_small(d, 1, kLimitMax));
 }
 
 /* To around where a part of the window ends, at some precision. */
@@ -189,9 +188,8 @@ void history_draw(history_t *history, uint64_t seed)
 
     history->seed = seed;
     history->is_dense = below(&d, 8) == 0;
-    history->window_ms = history->is_dense
-                             ? kWindowMinMs + below(&d, 100)
-                             : random_window_ms(&d.random);
+    history->window_ms = history->is_dense ? kWindowMinMs + below(&d, 100)
+                                           : random_window_ms(&d.random);
     history->offset_ms = below(&d, 2) ? 0 : below(&d, 50 * YEAR_MS);
     history->burst = below(&d, 2) ? 0 : draw_limit(&d);
     history->is_steady = below(&d, 4) != 0;

@@ -10,8 +10,9 @@
 #include "exit.hpp"
 #include "leases.hpp"
 
+#include <atomic>
+#include <new>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,10 +31,11 @@
 #define PATIENCE_S 60
 
 struct shared_t {
-    atomic_uint added[KEYS]; /* units, before they are */
-    atomic_uint spent[KEYS]; /* after they were, less those to be returned */
-    atomic_uint started;
-    atomic_uint is_working; /* the victim */
+    std::atomic_uint added[KEYS]; /* units, before they are */
+    std::atomic_uint
+        spent[KEYS]; /* after they were, less those to be returned */
+    std::atomic_uint started;
+    std::atomic_uint is_working; /* the victim */
 };
 
 struct game_t {
@@ -147,8 +149,9 @@ static void play(game_t *game)
     pid_t pids[PROCESSES];
     uint64_t random = game->round;
     struct timespec pause = {0, (long)random_below(&random, 1000000)};
+    struct timespec moment = {0, 10000};
 
-    memset(game->shared, 0, sizeof(*game->shared));
+    new (game->shared) shared_t{};
     memset(game->leases, 0, LEASES_BYTES(game->groups));
     limit_sliding::leases_init(game->leases, LEASES_BYTES(game->groups));
 
@@ -162,7 +165,7 @@ static void play(game_t *game)
     }
 
     while (atomic_load(&game->shared->started) < PROCESSES) {
-        nanosleep(&(struct timespec){0, 10000}, NULL);
+        nanosleep(&moment, NULL);
     }
 
     nanosleep(&pause, NULL);
@@ -178,8 +181,8 @@ static void play(game_t *game)
 static void run(game_t *game)
 {
     game->policy = evicting(DAY_MS);
-    game->shared = share(sizeof(*game->shared));
-    game->leases = share(LEASES_BYTES(game->groups));
+    game->shared = static_cast<shared_t *>(share(sizeof(*game->shared)));
+    game->leases = static_cast<Leases *>(share(LEASES_BYTES(game->groups)));
 
     for (game->round = 0; game->round < ROUNDS; game->round++) {
         play(game);

@@ -25,8 +25,8 @@ typedef void (*act_t)(Leases *leases);
 
 static Policy policy;
 static Claim claims[KEYS];
-static Claim spent; /* by begin_spent(), for act_return() */
-static balance_t balance;           /* added, and not spent */
+static Claim spent;       /* by begin_spent(), for act_return() */
+static balance_t balance; /* added, and not spent */
 
 static struct {
     act_t others;
@@ -47,8 +47,8 @@ static void wrong(const char *what)
 
 /* ---- what a worker does ---- */
 
-static void add_units(Leases *leases, unsigned key,
-                      unsigned limit, uint64_t sent_ms)
+static void add_units(Leases *leases, unsigned key, unsigned limit,
+                      uint64_t sent_ms)
 {
     told_t told = {SERVER_MS, LIMIT + limit, 900, 0};
 
@@ -56,8 +56,7 @@ static void add_units(Leases *leases, unsigned key,
     lease_add(leases, &claims[key], told, UNITS, sent_ms, sent_ms);
 }
 
-static int spend_unit(Leases *leases, unsigned key,
-                      balance_t of)
+static int spend_unit(Leases *leases, unsigned key, balance_t of)
 {
     Verdict verdict;
     Claim claim = claims[key];
@@ -191,7 +190,7 @@ static void end(const char *name)
 /* Spends all, of memory that it leaves alone; returns what is left over. */
 static int check_balance(const void *memory)
 {
-    static _Alignas(64) uint8_t copy[PAGE_BYTES];
+    alignas(64) static uint8_t copy[PAGE_BYTES];
     Leases *leases = (Leases *)copy;
     balance_t left;
     int rest = 0;
@@ -220,7 +219,7 @@ static int check_balance(const void *memory)
 /* A death is as good as any other that leaves the same memory behind. */
 static void die(void)
 {
-    static _Alignas(64) uint8_t copy[PAGE_BYTES];
+    alignas(64) static uint8_t copy[PAGE_BYTES];
     Leases *leases = (Leases *)copy;
     balance_t kept;
 
@@ -281,7 +280,7 @@ static void test_deaths(void **state)
 
 static void stopped(void)
 {
-    run.others(step.memory);
+    run.others(static_cast<Leases *>(step.memory));
 }
 
 /* `lossless`: all that was added can be spent in the end. */

@@ -49,7 +49,7 @@ static void is_for_windows_and_for_who_consumes(void **state)
 
 static void needs_room_for_a_group(void **state)
 {
-    static _Alignas(64) char memory[LEASES_BYTES(1)];
+    alignas(64) static char memory[LEASES_BYTES(1)];
 
     (void)state;
     assert_null(limit_sliding::leases_init(memory, sizeof(memory) - 1));

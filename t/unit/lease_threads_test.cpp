@@ -10,9 +10,9 @@
 
 #include "leases.hpp"
 
+#include <atomic>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <time.h>
 
 #define THREADS 4
@@ -27,18 +27,18 @@
 struct game_t {
     unsigned rounds;
     unsigned keys;
-    unsigned returns;    /* of spends, one in so many is returned; 0: none */
-    unsigned adds;       /* of operations, one in so many adds */
-    uint64_t spread_ms;  /* clocks, and times when Redis was asked, differ */
+    unsigned returns;   /* of spends, one in so many is returned; 0: none */
+    unsigned adds;      /* of operations, one in so many adds */
+    uint64_t spread_ms; /* clocks, and times when Redis was asked, differ */
 
     Policy policy;
     Leases *leases;
-    atomic_uint waiting;
-    atomic_uint turn;
-    atomic_bool enough;
+    std::atomic_uint waiting;
+    std::atomic_uint turn;
+    std::atomic_bool enough;
 
-    atomic_int balance[KEYS]; /* units added less units spent */
-    atomic_uint returned;
+    std::atomic_int balance[KEYS]; /* units added less units spent */
+    std::atomic_uint returned;
     uint64_t added; /* times, in all rounds */
     uint64_t spent; /* units */
     uint64_t lost;  /* units that nobody could spend in the end */
@@ -127,7 +127,7 @@ static void end(game_t *game)
 
 static void *play(void *data)
 {
-    player_t *player = data;
+    player_t *player = static_cast<player_t *>(data);
     game_t *game = player->game;
     uint64_t random = player->thread;
     time_t start = time(NULL);
@@ -183,8 +183,7 @@ static void run(game_t *game)
 
     print_message("# %llu adds, %llu units spent, %u returned, %llu lost\n",
                   (unsigned long long)game->added,
-                  (unsigned long long)game->spent,
-                  atomic_load(&game->returned),
+                  (unsigned long long)game->spent, atomic_load(&game->returned),
                   (unsigned long long)game->lost);
 
     if (game->wrong > 0) {
@@ -238,7 +237,7 @@ static void test_one_key_and_another(void **state)
 /* What is returned is lost if the lease is being written all the time. */
 static void test_returns(void **state)
 {
-    game_t game = {.rounds = 40000, .keys = 1, .adds = 6, .returns = 2};
+    game_t game = {.rounds = 40000, .keys = 1, .returns = 2, .adds = 6};
 
     (void)state;
 
@@ -251,8 +250,8 @@ static void test_several_keys(void **state)
 {
     game_t game = {.rounds = 40000,
                    .keys = KEYS,
-                   .adds = 3,
                    .returns = 5,
+                   .adds = 3,
                    .spread_ms = 3 * LEASE_MS / 2};
 
     (void)state;

@@ -51,28 +51,28 @@ static void fills_up_to_a_fixed_size(void **state)
 
     (void)state;
 
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS), 49);
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, 50, 50, NOW_MS), 0);
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, 50, 70, NOW_MS), 0);
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, 1, 1, NOW_MS), 0);
+    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS),
+                     49);
+    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 50, NOW_MS),
+                     0);
+    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 70, NOW_MS),
+                     0);
+    assert_int_equal(limit_sliding::leases_want(leases, &claim, 1, 1, NOW_MS),
+                     0);
 
     lease_add(leases, &claim, usual, 49, NOW_MS, NOW_MS);
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS), 0);
+    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS),
+                     0);
     assert_true(lease_spend(leases, &claim, NOW_MS));
     assert_true(lease_spend(leases, &claim, NOW_MS));
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS), 2);
+    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS),
+                     2);
 
     /* what has lapsed is not had */
     end.now_ms = PRESENT * DAY_MS - 100;
     lease_add(leases, &claim, end, 49, NOW_MS, NOW_MS);
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS), 0);
+    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS),
+                     0);
     assert_int_equal(
         limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS + 100), 49);
 
@@ -93,7 +93,7 @@ static uint32_t wanted(const told_t *told, uint64_t window_ms, uint32_t needed,
 
     lease_add(leases, &claim, *told, 0, NOW_MS, NOW_MS + 1);
     units = limit_sliding::leases_want(leases, &claim, AUTO, needed,
-                                      NOW_MS + after_ms);
+                                       NOW_MS + after_ms);
     free(leases);
 
     return units;
@@ -145,7 +145,7 @@ static uint32_t wanted_alone(uint32_t cost, uint64_t window_ms,
     lease_add(leases, &claim, told, 0, NOW_MS - before_ms, NOW_MS - before_ms);
     lease_add(leases, &claim, told, 0, NOW_MS, NOW_MS + 1);
     units = limit_sliding::leases_want(leases, &claim, AUTO, cost,
-                                      NOW_MS + after_ms);
+                                       NOW_MS + after_ms);
     free(leases);
 
     return units;
@@ -242,8 +242,7 @@ static void never_asks_for_too_much(void **state)
                         <= used * (policy.window_ms / parts / 128));
 
             if (elapsed_ms + MARGIN_MS < left_ms && now_ms >= sent_ms) {
-                assert_true(want * elapsed_ms
-                            <= used * (left_ms - elapsed_ms));
+                assert_true(want * elapsed_ms <= used * (left_ms - elapsed_ms));
             }
         }
 

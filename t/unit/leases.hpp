@@ -78,8 +78,8 @@ static inline uint64_t random_time(uint64_t *random)
     }
 }
 
-static inline Claim lease_claim(
-    const Policy *policy, uint64_t key, uint32_t cost)
+static inline Claim lease_claim(const Policy *policy, uint64_t key,
+                                uint32_t cost)
 {
     Claim claim = {0};
 
@@ -92,22 +92,19 @@ static inline Claim lease_claim(
 }
 
 /* An answer to what was asked at `sent_ms`. */
-static inline void lease_add(Leases *leases,
-                             const Claim *claim, told_t told,
+static inline void lease_add(Leases *leases, const Claim *claim, told_t told,
                              uint32_t units, uint64_t sent_ms, uint64_t now_ms)
 {
     RemoteState remote = {told.now_ms, told.limit, NULL};
-    Verdict verdict
-        = {.limit = told.limit,
-           .remaining = told.remaining,
-           .reset_ms = told.reset_ms};
+    Verdict verdict = {.limit = told.limit,
+                       .remaining = told.remaining,
+                       .reset_ms = told.reset_ms};
 
     limit_sliding::leases_add(leases, claim, &remote, &verdict, units, sent_ms,
-                             now_ms);
+                              now_ms);
 }
 
-static inline int lease_spend(Leases *leases,
-                              Claim *claim, uint64_t now_ms)
+static inline int lease_spend(Leases *leases, Claim *claim, uint64_t now_ms)
 {
     Verdict verdict;
 
@@ -115,8 +112,7 @@ static inline int lease_spend(Leases *leases,
 }
 
 /* Takes all that can be spent then. */
-static inline uint32_t lease_drain(Leases *leases,
-                                   const Claim *claim,
+static inline uint32_t lease_drain(Leases *leases, const Claim *claim,
                                    uint64_t now_ms)
 {
     Claim one = *claim;

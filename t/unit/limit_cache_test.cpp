@@ -172,8 +172,7 @@ static uint32_t limit_of(uint64_t key)
     return (uint32_t)(key * 1000 % LIMIT_MAX) + 1;
 }
 
-static void write_at_random(LimitCache *cache, uint64_t random,
-                            long rounds)
+static void write_at_random(LimitCache *cache, uint64_t random, long rounds)
 {
     for (long i = 0; i < rounds; i++) {
         uint64_t key = random_below(&random, 24);
@@ -186,7 +185,8 @@ static void write_at_random(LimitCache *cache, uint64_t random,
 
 static void *hammer(void *data)
 {
-    write_at_random(data, (uint64_t)(uintptr_t)&data, 300000);
+    write_at_random(static_cast<LimitCache *>(data), (uint64_t)(uintptr_t)&data,
+                    300000);
 
     return NULL;
 }

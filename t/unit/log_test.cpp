@@ -33,8 +33,7 @@ static Policy parts_of(uint64_t window_ms, uint32_t precision)
     return policy;
 }
 
-static uint64_t used_of(Zone *zone,
-                        const Policy *policy, uint32_t limit,
+static uint64_t used_of(Zone *zone, const Policy *policy, uint32_t limit,
                         uint64_t now_ms)
 {
     return limit - remaining_of(zone, policy, KEY, limit, now_ms);
@@ -45,8 +44,7 @@ static uint64_t used_of(Zone *zone,
 /* A key that was forgotten has nothing of what is given back. */
 static void test_refund_after_forget(void **state)
 {
-    const Policy policies[]
-        = {log_of(MINUTE_MS), parts_of(MINUTE_MS, 10)};
+    const Policy policies[] = {log_of(MINUTE_MS), parts_of(MINUTE_MS, 10)};
 
     (void)state;
 
@@ -55,8 +53,7 @@ static void test_refund_after_forget(void **state)
 
         for (uint64_t later_ms = 0; later_ms < 3; later_ms++) {
             Zone *zone = make_zone_for(policy, ZONE_BYTES);
-            Claim first
-                = acquire(zone, policy, KEY, 10, 5, NOW_MS);
+            Claim first = acquire(zone, policy, KEY, 10, 5, NOW_MS);
             Verdict verdict;
 
             limit_sliding::forget(&first, NOW_MS);
@@ -79,9 +76,8 @@ static void test_refund_after_forget(void **state)
 /* What is given back counts no more, though others came since. */
 static void test_refund_of_older_events(void **state)
 {
-    const Policy policies[]
-        = {log_of(SECOND_MS), log_of(100), parts_of(SECOND_MS, 20),
-           parts_of(100, 60)};
+    const Policy policies[] = {log_of(SECOND_MS), log_of(100),
+                               parts_of(SECOND_MS, 20), parts_of(100, 60)};
     static Claim claims[990];
 
     (void)state;
@@ -182,8 +178,8 @@ static void check_retry(const Claim *rejected, uint64_t now_ms)
 
     for (uint64_t i = 0; i < 50; i++) {
         limit_sliding::acquire(&claim, 1,
-                              now_ms + verdict.retry_after_ms
-                                  + i * (1 + window_ms / 1000));
+                               now_ms + verdict.retry_after_ms
+                                   + i * (1 + window_ms / 1000));
         assert_int_equal(claim.outcome, Outcome::kAdmitted);
     }
 }
@@ -310,15 +306,13 @@ static void test_same_name(void **state)
 static void test_slots_taken_by_a_clock_ahead(void **state)
 {
     static const uint64_t ends_ms[] = {12, 25, 39};
-    const Policy policies[]
-        = {log_of(SECOND_MS), parts_of(SECOND_MS, 10)};
+    const Policy policies[] = {log_of(SECOND_MS), parts_of(SECOND_MS, 10)};
 
     (void)state;
 
     for (size_t i = 0; i < LENGTH(policies) * LENGTH(ends_ms); i++) {
         const Policy *policy = &policies[i % LENGTH(policies)];
-        Zone *zone
-            = make_zone_for(policy, kZoneAlign + 32 * 1024);
+        Zone *zone = make_zone_for(policy, kZoneAlign + 32 * 1024);
         uint64_t end_ms = NOW_MS + SECOND_MS + ends_ms[i / LENGTH(policies)];
         uint32_t left;
 
@@ -337,8 +331,7 @@ static void test_slots_taken_by_a_clock_ahead(void **state)
         }
 
         assert_int_equal(stats_of(zone).evicted, 0);
-        assert_int_equal(remaining_of(zone, policy, KEY, 40, end_ms - 2),
-                         left);
+        assert_int_equal(remaining_of(zone, policy, KEY, 40, end_ms - 2), left);
         free(zone);
     }
 }
@@ -355,8 +348,7 @@ static void test_overfull_zone(void **state)
     static uint64_t times_ms[KEYS][TIMES];
     static size_t counts[KEYS];
     Policy policy = log_of(3000);
-    Zone *zone
-        = make_zone_for(&policy, kZoneAlign + 8 * 1024);
+    Zone *zone = make_zone_for(&policy, kZoneAlign + 8 * 1024);
     uint64_t random = 3;
     uint64_t now_ms = NOW_MS;
     unsigned rejected = 0;

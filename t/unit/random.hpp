@@ -44,14 +44,12 @@ static inline uint64_t random_scale(uint64_t *random, uint64_t low,
 static inline uint64_t random_window_ms(uint64_t *random)
 {
     static const uint64_t usual_ms[]
-        = {kWindowMinMs, 1000, 10000, 60000, 3600000, 86400000,
-           kWindowMaxMs};
+        = {kWindowMinMs, 1000, 10000, 60000, 3600000, 86400000, kWindowMaxMs};
 
     return random_below(random, 2)
                ? usual_ms[random_below(random,
                                        sizeof(usual_ms) / sizeof(usual_ms[0]))]
-               : random_scale(random, kWindowMinMs,
-                              kWindowMaxMs);
+               : random_scale(random, kWindowMinMs, kWindowMaxMs);
 }
 
 #endif

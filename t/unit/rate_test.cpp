@@ -118,7 +118,7 @@ static void test_parse_reads_no_further_than_told(void **state)
     /* on the heap, where ASan sees a byte too many */
 
     for (size_t bytes = 1; bytes <= 5; bytes++) {
-        copy = malloc(bytes);
+        copy = static_cast<char *>(malloc(bytes));
         memcpy(copy, text, bytes);
         limit_sliding::rate_parse(copy, bytes, &rate);
         free(copy);
@@ -165,8 +165,7 @@ static void test_limit_is_floor_of_rate_times_window(void **state)
 static void test_limit_saturates(void **state)
 {
     static const uint64_t windows_ms[]
-        = {kWindowMinMs, 18446, 18447, DAY_MS,
-           kWindowMaxMs};
+        = {kWindowMinMs, 18446, 18447, DAY_MS, kWindowMaxMs};
     __extension__ typedef unsigned __int128 wide_t;
 
     Rate rate;
@@ -186,9 +185,8 @@ static void test_limit_saturates(void **state)
     }
 
     assert_true(parse("999999999999999999r/s", &rate));
-    assert_int_equal(
-        limit_sliding::rate_limit(&rate, kWindowMaxMs),
-        UINT64_MAX);
+    assert_int_equal(limit_sliding::rate_limit(&rate, kWindowMaxMs),
+                     UINT64_MAX);
 }
 
 static void test_seconds_round_up(void **state)

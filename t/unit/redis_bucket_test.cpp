@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "redis_server.hpp"
 #include "redis/scripts.hpp"
+#include "redis_server.hpp"
 #include "support.hpp"
 
 using namespace limit_sliding;
@@ -53,7 +53,7 @@ static const char *call(const char *arguments, uint64_t now_ms)
 
     snprintf(command, sizeof(command), "EVALSHA %s 1 k 1 %s %llu", script_sha,
              arguments, (unsigned long long)now_ms);
-    reply = redisCommand(server.context, command);
+    reply = static_cast<redisReply *>(redisCommand(server.context, command));
     assert_non_null(reply);
 
     if (reply->type != REDIS_REPLY_ARRAY) {
@@ -73,7 +73,8 @@ static const char *call(const char *arguments, uint64_t now_ms)
 /* When the state expires, by the clock of calls. */
 static uint64_t until_ms(void)
 {
-    redisReply *reply = redisCommand(server.context, "GET until:k");
+    redisReply *reply = static_cast<redisReply *>(
+        redisCommand(server.context, "GET until:k"));
     uint64_t ms;
 
     assert_non_null(reply);
@@ -127,14 +128,13 @@ static void large_buckets_hold_their_capacity(void **state)
 
                 if (used > 0) {
                     snprintf(arguments, sizeof(arguments),
-                             "3 %llu %u 0 1 0 %u 1 1",
-                             (unsigned long long)w, limits[i], used);
+                             "3 %llu %u 0 1 0 %u 1 1", (unsigned long long)w,
+                             limits[i], used);
                     call(arguments, START_MS);
                 }
 
-                snprintf(arguments, sizeof(arguments),
-                         "3 %llu %u 0 %u 0 1 1 1", (unsigned long long)w,
-                         limits[i], limits[i] - used);
+                snprintf(arguments, sizeof(arguments), "3 %llu %u 0 %u 0 1 1 1",
+                         (unsigned long long)w, limits[i], limits[i] - used);
                 snprintf(reply, sizeof(reply), "1 %u ", limits[i]);
                 assert_memory_equal(call(arguments, START_MS), reply,
                                     strlen(reply));

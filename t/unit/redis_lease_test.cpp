@@ -10,8 +10,8 @@
 
 #include <stdio.h>
 
-#include "redis_server.hpp"
 #include "redis/scripts.hpp"
+#include "redis_server.hpp"
 #include "support.hpp"
 
 using namespace limit_sliding;
@@ -131,22 +131,24 @@ static void pass(run_t *run, uint64_t ms)
 static uint64_t call(run_t *run, uint64_t n, uint64_t leased)
 {
     char text[256];
-    char *argv[24] = {"EVALSHA", script_sha, "1", run->key, "1"};
+    const char *argv[24] = {"EVALSHA", script_sha, "1", run->key, "1"};
     int argc = 5;
     redisReply *reply;
     uint64_t granted;
 
     snprintf(text, sizeof(text), "%d %llu %llu %llu %llu 3 %llu %llu 1 1 %llu",
-             Algorithm::kTokenBucket, (unsigned long long)run->window_ms,
-             (unsigned long long)run->limit, (unsigned long long)run->burst,
-             (unsigned long long)run->cost, (unsigned long long)leased,
-             (unsigned long long)n, (unsigned long long)run->now_ms);
+             number_of(Algorithm::kTokenBucket),
+             (unsigned long long)run->window_ms, (unsigned long long)run->limit,
+             (unsigned long long)run->burst, (unsigned long long)run->cost,
+             (unsigned long long)leased, (unsigned long long)n,
+             (unsigned long long)run->now_ms);
 
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
         argv[argc++] = word;
     }
 
-    reply = redisCommandArgv(server.context, argc, (const char **)argv, NULL);
+    reply = static_cast<redisReply *>(
+        redisCommandArgv(server.context, argc, argv, NULL));
     assert_non_null(reply);
 
     if (reply->type != REDIS_REPLY_ARRAY) {

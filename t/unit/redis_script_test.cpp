@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "history.hpp"
-#include "redis_server.hpp"
 #include "redis/logic/remote.hpp"
 #include "redis/scripts.hpp"
+#include "redis_server.hpp"
 #include "support.hpp"
 
 using namespace limit_sliding;
@@ -64,8 +64,8 @@ static int start(void **state)
     assert_true(redis_server_start(&server));
 
     assert_true(redis_server_load(&server, 0x1f, script_sha[0]));
-    assert_true(redis_server_load(&server, 0x1f | kScriptCluster,
-                                  script_sha[1]));
+    assert_true(
+        redis_server_load(&server, 0x1f | kScriptCluster, script_sha[1]));
 
     return 0;
 }
@@ -109,9 +109,8 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m,
     NUMBER(run->policy.algorithm);
     NUMBER(run->policy.window_ms);
     NUMBER(r->limit);
-    NUMBER(run->policy.algorithm == Algorithm::kCounter
-               ? run->policy.precision
-               : run->policy.burst);
+    NUMBER(run->policy.algorithm == Algorithm::kCounter ? run->policy.precision
+                                                        : run->policy.burst);
     NUMBER(r->cost);
     NUMBER(look);
 
@@ -127,12 +126,13 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m,
 
     NUMBER(r->now_ms);
 
-    return redisCommandArgv(server.context, (int)argc, argv, NULL);
+    return static_cast<redisReply *>(
+        redisCommandArgv(server.context, (int)argc, argv, NULL));
 }
 
 static void check_verdict(const run_t *run, const Claim *claim,
-                          const RemoteState *remote,
-                          unsigned granted, int admitted)
+                          const RemoteState *remote, unsigned granted,
+                          int admitted)
 {
     const request_t *r = run->request;
     Verdict ours;
@@ -140,7 +140,7 @@ static void check_verdict(const run_t *run, const Claim *claim,
 
     limit_sliding::claim_describe(claim, r->now_ms, &ours);
     limit_sliding::remote_describe(&run->policy, remote, r->cost, granted,
-                                  admitted, claim->look, &theirs);
+                                   admitted, claim->look, &theirs);
 
     CHECK_SAME(run, "limit", ours.limit, theirs.limit);
     CHECK_SAME(run, "remaining", ours.remaining, theirs.remaining);
@@ -275,30 +275,30 @@ static void decides_as_the_core(void **state)
 {
     static history_t history;
     const char *seed = getenv("SEED");
-    unsigned ran[Algorithm::kLeakyBucket + 1] = {0};
+    unsigned ran[LENGTH(algorithms)] = {0};
 
     (void)state;
 
     for (uint64_t i = 0; i < (seed ? 1 : HISTORIES); i++) {
         history_draw(&history, seed ? strtoull(seed, NULL, 10) : 1000 + i);
 
-        for (int a = 0; a <= Algorithm::kLeakyBucket; a++) {
+        for (Algorithm algorithm : algorithms) {
             static const uint32_t precisions[] = {1, 2, 7, 60};
             Policy policy
-                = {history.window_ms, (Algorithm)a,
-                   WhenFull::kEvict, 0,
-                   a >= Algorithm::kTokenBucket ? history.burst : 0};
+                = {history.window_ms, algorithm, WhenFull::kEvict, 0,
+                   algorithm >= Algorithm::kTokenBucket ? history.burst : 0};
 
-            if (a == Algorithm::kCounter) {
+            if (algorithm == Algorithm::kCounter) {
                 policy.precision = precisions[i % LENGTH(precisions)];
             }
 
-            ran[a] += (unsigned)run_history(&history, policy);
+            ran[number_of(algorithm)]
+                += (unsigned)run_history(&history, policy);
         }
     }
 
-    for (int a = 0; !seed && a <= Algorithm::kLeakyBucket; a++) {
-        assert_true(ran[a] >= HISTORIES / 8);
+    for (size_t i = 0; !seed && i < LENGTH(algorithms); i++) {
+        assert_true(ran[i] >= HISTORIES / 8);
     }
 }
 
@@ -316,7 +316,7 @@ static void take(uint64_t now_ms, const char *key, const policy_text_t *policy,
 {
     redisReply *reply;
     char text[256];
-    char *argv[24] = {"EVALSHA", script_sha[1], "1", (char *)key, "1"};
+    const char *argv[24] = {"EVALSHA", script_sha[1], "1", key, "1"};
     int argc = 5;
 
     snprintf(text, sizeof(text), "%s %s %u 1 1 %llu", policy->kind, rest, units,
@@ -326,7 +326,8 @@ static void take(uint64_t now_ms, const char *key, const policy_text_t *policy,
         argv[argc++] = word;
     }
 
-    reply = redisCommandArgv(server.context, argc, (const char **)argv, NULL);
+    reply = static_cast<redisReply *>(
+        redisCommandArgv(server.context, argc, argv, NULL));
     assert_non_null(reply);
 
     if (reply->type != REDIS_REPLY_ARRAY) {
@@ -464,7 +465,7 @@ static redisReply *call_reply(const char *keys, const char *arguments)
 {
     char command[1024];
     char script[32768];
-    char *argv[64] = {"EVAL", script};
+    const char *argv[64] = {"EVAL", script};
     int argc = 2;
     redisReply *reply;
 
@@ -475,7 +476,8 @@ static redisReply *call_reply(const char *keys, const char *arguments)
         argv[argc++] = word;
     }
 
-    reply = redisCommandArgv(server.context, argc, (const char **)argv, NULL);
+    reply = static_cast<redisReply *>(
+        redisCommandArgv(server.context, argc, argv, NULL));
     assert_non_null(reply);
 
     return reply;
@@ -506,7 +508,8 @@ static const char *call(const char *keys, const char *arguments)
 
 static long long number(const char *command)
 {
-    redisReply *reply = redisCommand(server.context, command);
+    redisReply *reply
+        = static_cast<redisReply *>(redisCommand(server.context, command));
     long long value;
 
     assert_non_null(reply);
@@ -578,8 +581,8 @@ static void limits_of_keys_override(void **state)
     assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0 0");
 
     for (size_t i = 0; i < LENGTH(malformed); i++) {
-        redisReply *reply
-            = redisCommand(server.context, "SET k:limit %s", malformed[i]);
+        redisReply *reply = static_cast<redisReply *>(
+            redisCommand(server.context, "SET k:limit %s", malformed[i]));
         freeReplyObject(reply);
         assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
                             "0 -2 0 8");
@@ -606,25 +609,28 @@ static void tells_when_it_was_forgotten(void **state)
                                       "1 2 1 2"),
                         "1 9 4 0 9 0");
 
-    reply = redisCommand(server.context, "EVAL %b 1 k 5000", script, length);
+    reply = static_cast<redisReply *>(
+        redisCommand(server.context, "EVAL %b 1 k 5000", script, length));
     assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
     freeReplyObject(reply);
     assert_int_equal(number("EXISTS k"), 0);
     assert_in_range(number("PTTL k:forgotten"), 4000, 5000);
 
     usleep(20000);
-    assert_int_equal(sscanf(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"),
-                            "2 9 0 %lld", &ms), 1);
+    assert_int_equal(
+        sscanf(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 0 %lld", &ms), 1);
     assert_in_range(ms, 20, 4000);
 
     /* of a bucket of which more units are leased, and of one without a limit */
     set("b:forgotten", "1");
-    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"),
-                            "2 9 0 %lld", &ms), 1);
+    assert_int_equal(
+        sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 9 0 %lld", &ms),
+        1);
     assert_in_range(ms, 1000000, INT64_MAX);
     set("b:limit", "off");
-    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"),
-                            "2 0 0 %lld", &ms), 1);
+    assert_int_equal(
+        sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 0 0 %lld", &ms),
+        1);
 }
 
 /* What a zone left before its algorithm or window was changed. */
@@ -675,12 +681,11 @@ static void keys_are_small_and_expire(void **state)
                            "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
                     1, 150);
 
-    for (int algorithm = 0; algorithm <= Algorithm::kLeakyBucket;
-         algorithm++) {
+    for (Algorithm algorithm : algorithms) {
         char arguments[64];
 
         snprintf(arguments, sizeof(arguments), "1 %d 60000 100 1 1 0 1 1 1",
-                 algorithm);
+                 number_of(algorithm));
         call("1 k", arguments);
         ms = number("PTTL k");
         assert_in_range(ms, 1, 2 * MINUTE_MS);
@@ -695,22 +700,23 @@ static void rejected_requests_write_nothing(void **state)
     (void)state;
     forget_all();
 
-    for (int algorithm = 0; algorithm <= Algorithm::kLeakyBucket;
-         algorithm++) {
+    for (Algorithm algorithm : algorithms) {
         redisReply *reply;
 
-        snprintf(text, sizeof(text), "1 %d 3600000 1 %d 1 0 3 1 1", algorithm,
-                 algorithm == Algorithm::kCounter);
+        snprintf(text, sizeof(text), "1 %d 3600000 1 %d 1 0 3 1 1",
+                 number_of(algorithm), algorithm == Algorithm::kCounter);
         forget_all();
         call("1 k", text);
 
         dirty = number("DBSIZE");
-        reply = redisCommand(server.context, "DUMP k");
+        reply
+            = static_cast<redisReply *>(redisCommand(server.context, "DUMP k"));
         call("1 k", text);
         assert_int_equal(number("DBSIZE"), dirty);
 
         {
-            redisReply *after = redisCommand(server.context, "DUMP k");
+            redisReply *after = static_cast<redisReply *>(
+                redisCommand(server.context, "DUMP k"));
 
             assert_int_equal(after->len, reply->len);
             assert_memory_equal(after->str, reply->str, reply->len);
@@ -727,15 +733,15 @@ static void grants_nothing_without_memory(void **state)
     (void)state;
     forget_all();
 
-    for (int algorithm = 0; algorithm <= Algorithm::kLeakyBucket;
-         algorithm++) {
+    for (Algorithm algorithm : algorithms) {
         char text[64];
         redisReply *reply;
 
-        snprintf(text, sizeof(text), "1 %d 500 9 %d 1 0 1 1 1", algorithm,
+        snprintf(text, sizeof(text), "1 %d 500 9 %d 1 0 1 1 1",
+                 number_of(algorithm),
                  algorithm == Algorithm::kCounter ? 1
                  : algorithm == Algorithm::kFixed ? 0
-                                                    : 5);
+                                                  : 5);
         call("1 old", text);
 
         /* what is over would be removed by now */

@@ -97,7 +97,8 @@ int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41])
         return 0;
     }
 
-    reply = redisCommand(server->context, "SCRIPT LOAD %s%s", clock_line, rest);
+    reply = static_cast<redisReply *>(
+        redisCommand(server->context, "SCRIPT LOAD %s%s", clock_line, rest));
     is_loaded = reply != NULL && reply->type == REDIS_REPLY_STRING;
 
     if (is_loaded) {

@@ -8,14 +8,14 @@ static void test_refund(void **state)
 {
     Policy policy = evicting(MINUTE_MS);
     uint64_t now_ms = PRESENT * MINUTE_MS;
-    State recorded, later;
+    State recorded, later, next;
 
     (void)state;
 
     /* at once, and after another request */
 
     assert_true(limit_sliding::admit(&policy, history(&policy, 3, 1),
-                                    now_ms + 59999, 9, 2, &recorded));
+                                     now_ms + 59999, 9, 2, &recorded));
     assert_int_equal(unranked(refund(&policy, recorded, recorded, 2)),
                      history(&policy, 3, 1));
 
@@ -29,16 +29,14 @@ static void test_refund(void **state)
     recorded = history(&policy, 3, 4);
     assert_true(
         limit_sliding::admit(&policy, recorded, now_ms + 119999, 9, 5, &later));
-    assert_int_equal(expires_ms(
-                         &policy,
-                         refund(&policy, later, recorded, 4),
-                         now_ms + 2 * MINUTE_MS),
+    assert_int_equal(expires_ms(&policy, refund(&policy, later, recorded, 4),
+                                now_ms + 2 * MINUTE_MS),
                      60000);
     later = refund(&policy, later, recorded, 4);
-    assert_true(limit_sliding::admit(&policy, later, now_ms + MINUTE_MS, 5, 0,
-                                    &(uint64_t){0}));
-    assert_false(limit_sliding::admit(&policy, later, now_ms + MINUTE_MS, 5, 1,
-                                     &(uint64_t){0}));
+    assert_true(
+        limit_sliding::admit(&policy, later, now_ms + MINUTE_MS, 5, 0, &next));
+    assert_false(
+        limit_sliding::admit(&policy, later, now_ms + MINUTE_MS, 5, 1, &next));
 }
 
 static void test_refund_takes_no_more_than_counts(void **state)
@@ -46,27 +44,27 @@ static void test_refund_takes_no_more_than_counts(void **state)
     Policy policy = evicting(MINUTE_MS);
     State recorded = history(&policy, 3, 4);
     State later = 0;
+    State next = 0;
 
     (void)state;
 
     assert_true(limit_sliding::admit(&policy, recorded,
-                                    (PRESENT + 2) * MINUTE_MS, 9, 5, &later));
+                                     (PRESENT + 2) * MINUTE_MS, 9, 5, &later));
     assert_int_equal(refund(&policy, later, recorded, 4), later);
 
     later = refund(&policy, recorded, recorded, 9);
-    assert_int_equal(
-        expires_ms(&policy, later, PRESENT * MINUTE_MS), 60000);
-    assert_true(limit_sliding::admit(&policy, later, PRESENT * MINUTE_MS, 3, 0,
-                                    &(uint64_t){0}));
-    assert_false(limit_sliding::admit(&policy, later, PRESENT * MINUTE_MS, 3, 1,
-                                     &(uint64_t){0}));
+    assert_int_equal(expires_ms(&policy, later, PRESENT * MINUTE_MS), 60000);
+    assert_true(
+        limit_sliding::admit(&policy, later, PRESENT * MINUTE_MS, 3, 0, &next));
+    assert_false(
+        limit_sliding::admit(&policy, later, PRESENT * MINUTE_MS, 3, 1, &next));
 }
 
 /* Every window's number must do, where it wraps as well. */
 static void test_refund_across_the_wrap(void **state)
 {
     Policy policy = evicting(100);
-    State recorded = 0, later = 0;
+    State recorded = 0, later = 0, next = 0;
     uint64_t now_ms = ((1 << 18) - 1) * 100ull;
 
     (void)state;
@@ -75,10 +73,9 @@ static void test_refund_across_the_wrap(void **state)
     assert_true(
         limit_sliding::admit(&policy, recorded, now_ms + 199, 4, 1, &later));
     later = refund(&policy, later, recorded, 4);
-    assert_int_equal(expires_ms(&policy, later, now_ms + 199),
-                     101);
-    assert_true(limit_sliding::admit(&policy, later, now_ms + 100, 4, 3,
-                                    &(uint64_t){0}));
+    assert_int_equal(expires_ms(&policy, later, now_ms + 199), 101);
+    assert_true(
+        limit_sliding::admit(&policy, later, now_ms + 100, 4, 3, &next));
 }
 
 /*
@@ -92,8 +89,8 @@ static void test_refund_of_any_at_any_time(void **state)
     (void)state;
 
     for (unsigned n = 0; n < 20000; n++) {
-        Policy policy = evicting(
-            100 + (random_next(&random) >> 32) % kWindowMaxMs);
+        Policy policy
+            = evicting(100 + (random_next(&random) >> 32) % kWindowMaxMs);
         uint64_t w = policy.window_ms;
         uint64_t now_ms = random_next(&random) >> 20;
         uint32_t cost = (uint32_t)random_below(&random, 1000) + 1;
@@ -101,14 +98,14 @@ static void test_refund_of_any_at_any_time(void **state)
         Verdict refunded, expected;
 
         assert_true(limit_sliding::admit(&policy, 0, now_ms, LIMIT_MAX, cost,
-                                        &recorded));
+                                         &recorded));
         with = recorded;
 
         for (size_t i = random_below(&random, 4); i > 0; i--) {
             now_ms += random_below(&random, w);
             limit_sliding::admit(&policy, with, now_ms, LIMIT_MAX, 7, &with);
             limit_sliding::admit(&policy, without, now_ms, LIMIT_MAX, 7,
-                                &without);
+                                 &without);
         }
 
         with = refund(&policy, with, recorded, cost);

@@ -16,8 +16,7 @@ using namespace limit_sliding;
 
 /* ---- the breaker ---- */
 
-static int fail_times(Breaker *breaker, unsigned times,
-                uint64_t now_ms)
+static int fail_times(Breaker *breaker, unsigned times, uint64_t now_ms)
 {
     int opened = 0;
 
@@ -115,8 +114,8 @@ static Refusals *make_refusals(size_t bytes)
     return limit_sliding::refusals_init(memory, bytes);
 }
 
-static void refuse(Refusals *refusals, uint64_t hash,
-                   uint64_t now_ms, uint64_t until_ms)
+static void refuse(Refusals *refusals, uint64_t hash, uint64_t now_ms,
+                   uint64_t until_ms)
 {
     Refusal refusal
         = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash, now_ms + 1, 0};
@@ -124,8 +123,7 @@ static void refuse(Refusals *refusals, uint64_t hash,
     limit_sliding::refusals_add(refusals, hash, now_ms, &refusal);
 }
 
-static int is_refused(const Refusals *refusals, uint64_t hash,
-                      uint64_t now_ms)
+static int is_refused(const Refusals *refusals, uint64_t hash, uint64_t now_ms)
 {
     Refusal refusal;
 
@@ -195,8 +193,8 @@ static void tells_of_who_admits(void **state)
         assert_int_equal(found.remaining, UINT32_MAX);
     }
 
-    assert_false(limit_sliding::refusals_find(
-        refusals, 42, YEAR_MS + kRefusalMs, &found));
+    assert_false(limit_sliding::refusals_find(refusals, 42,
+                                              YEAR_MS + kRefusalMs, &found));
 
     /* it rejects since */
     refuse(refusals, 42, YEAR_MS, YEAR_MS + 500);
@@ -251,14 +249,14 @@ static void forgets_a_key(void **state)
             hashes[i] = limit_sliding::refusal_hash(&claim);
             limit_sliding::refusals_add(refusals, hashes[i], 100, &refusal);
             assert_true(limit_sliding::refusals_find(refusals, hashes[i], 100,
-                                                    &refusal));
+                                                     &refusal));
         }
 
         limit_sliding::refusals_forget(refusals, &claim);
 
         for (uint32_t i = 0; i < LENGTH(hashes); i++) {
             assert_false(limit_sliding::refusals_find(refusals, hashes[i], 100,
-                                                     &refusal));
+                                                      &refusal));
         }
     }
 
@@ -284,7 +282,7 @@ static void needs_room_for_one(void **state)
 /* Every refusal says in its numbers whose it is: is_refused() checks. */
 static void *hammer(void *data)
 {
-    Refusals *refusals = data;
+    Refusals *refusals = static_cast<Refusals *>(data);
     uint64_t random = (uint64_t)(uintptr_t)&random;
 
     for (int i = 0; i < ROUNDS; i++) {
@@ -308,8 +306,7 @@ static void takes_none_for_anothers(void **state)
     (void)state;
 
     for (int i = 0; i < THREADS; i++) {
-        assert_int_equal(
-            pthread_create(&thread[i], NULL, hammer, refusals), 0);
+        assert_int_equal(pthread_create(&thread[i], NULL, hammer, refusals), 0);
     }
 
     for (int i = 0; i < THREADS; i++) {

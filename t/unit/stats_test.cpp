@@ -92,9 +92,7 @@ static void has_room_for_limits_of_keys(void **state)
 
     for (size_t i = 0; i < LENGTH(sizes); i++) {
         Aside none = make_aside(sizes[i]);
-        Aside both
-            = make_aside_of(sizes[i], kAsideRedis
-                                          | kAsideVariables);
+        Aside both = make_aside_of(sizes[i], kAsideRedis | kAsideVariables);
         char *end = (char *)both.counters + both.bytes;
         uint64_t held = 0;
 
@@ -144,7 +142,7 @@ static void stays_within_it(void **state)
         for (uint64_t key = 1; key < 1000; key++) {
             limit_sliding::own_set(aside.own, key * SPREAD, LIMIT_MAX);
             limit_sliding::top_add(aside.top, key * SPREAD, text, sizeof(text),
-                                  UINT32_MAX, NOW_MS);
+                                   UINT32_MAX, NOW_MS);
         }
 
         memset(&aside.counters[aside.ncounters - 1], 0xff,
@@ -186,8 +184,7 @@ static void sums_counters(void **state)
 /* A claim counts where it says, and nowhere else. */
 static void counts_slots_where_it_is_told(void **state)
 {
-    Policy policies[] = {evicting(MINUTE_MS),
-                                         denying(MINUTE_MS)};
+    Policy policies[] = {evicting(MINUTE_MS), denying(MINUTE_MS)};
 
     (void)state;
 
@@ -196,8 +193,7 @@ static void counts_slots_where_it_is_told(void **state)
         SlotCounts counts = {0};
 
         for (uint64_t key = 0; key < 20; key++) {
-            Claim claim
-                = claim_of(zone, &policies[i], key, 5, 1);
+            Claim claim = claim_of(zone, &policies[i], key, 5, 1);
 
             claim.counts = &counts;
             limit_sliding::acquire(&claim, 1, NOW_MS);
@@ -231,26 +227,24 @@ static void estimates_keys(void **state)
     used = stats_of(zone).used;
     assert_int_equal(used, 40000);
 
-    assert_int_equal(limit_sliding::zone_keys(zone, &policy, NOW_MS, 1, used,
-                                             ZONE_BYTES),
-                     40000);
+    assert_int_equal(
+        limit_sliding::zone_keys(zone, &policy, NOW_MS, 1, used, ZONE_BYTES),
+        40000);
     assert_int_equal(
         limit_sliding::zone_keys(zone, &policy, NOW_MS, 1, used, bytes), 40000);
 
     for (uint64_t key = 0; key < 40000; key += 4) {
-        assert_true(
-            admits(zone, &policy, key, 5, 1, NOW_MS + 2 * MINUTE_MS));
+        assert_true(admits(zone, &policy, key, 5, 1, NOW_MS + 2 * MINUTE_MS));
     }
 
     assert_int_equal(stats_of(zone).used, used);
 
     keys = limit_sliding::zone_keys(zone, &policy, NOW_MS + 2 * MINUTE_MS, 1,
-                                   used, bytes);
+                                    used, bytes);
     assert_in_range(keys, 9000, 11000);
 
-    assert_int_equal(limit_sliding::zone_keys(zone, &policy,
-                                             NOW_MS + 9 * MINUTE_MS, 1, used,
-                                             bytes),
+    assert_int_equal(limit_sliding::zone_keys(
+                         zone, &policy, NOW_MS + 9 * MINUTE_MS, 1, used, bytes),
                      0);
     free(zone);
 }
@@ -321,8 +315,7 @@ static void keeps_limits(void **state)
     for (uint64_t hash = 0; hash < 20; hash++) {
         assert_true(limit_sliding::own_set(own, hash, kOwnNone));
         assert_true(limit_sliding::own_set(own, hash, kOwnNone));
-        assert_int_equal(limit_sliding::own_find(own, hash),
-                         kOwnNone);
+        assert_int_equal(limit_sliding::own_find(own, hash), kOwnNone);
     }
 
     assert_int_equal(own->held, 1);
@@ -341,8 +334,7 @@ static void has_room_for_what_it_holds(void **state)
     for (uint64_t key = 0; key < 100000; key++) {
         assert_true(limit_sliding::own_set(own, key * SPREAD, 7));
         if (key >= 100) {
-            limit_sliding::own_set(own, (key - 100) * SPREAD,
-                                  kOwnNone);
+            limit_sliding::own_set(own, (key - 100) * SPREAD, kOwnNone);
         }
     }
 
@@ -363,7 +355,7 @@ static void has_room_for_what_it_holds(void **state)
 /* Threads, each with limits of its own and one in common. */
 static void *set_limits(void *data)
 {
-    Overrides *own = data;
+    Overrides *own = static_cast<Overrides *>(data);
     uint64_t first = (uint64_t)(uintptr_t)&first;
 
     for (uint64_t i = 0; i < 20000; i++) {
@@ -373,8 +365,7 @@ static void *set_limits(void *data)
         assert_true(limit_sliding::own_set(own, key, 5));
         assert_int_equal(limit_sliding::own_find(own, key), 5);
         limit_sliding::own_set(own, key, kOwnNone);
-        assert_int_equal(limit_sliding::own_find(own, key),
-                         kOwnNone);
+        assert_int_equal(limit_sliding::own_find(own, key), kOwnNone);
 
         assert_true(limit_sliding::own_set(own, 42, 1 + i % 2));
         found = limit_sliding::own_find(own, 42);
@@ -412,8 +403,7 @@ static void survives_the_dead(void **state)
                 limit_sliding::own_set(aside.own, hash, 1 + i % 3);
                 limit_sliding::top_add(aside.top, hash, &hash, 8, 1, NOW_MS);
                 if (i % 3) {
-                    limit_sliding::own_set(aside.own, hash,
-                                          kOwnNone);
+                    limit_sliding::own_set(aside.own, hash, kOwnNone);
                 }
             }
         }
@@ -423,8 +413,8 @@ static void survives_the_dead(void **state)
         waitpid(pid, NULL, 0);
 
         for (uint64_t key = 0; key < 60; key++) {
-            held += limit_sliding::own_find(aside.own, key * SPREAD)
-                    != kOwnNone;
+            held
+                += limit_sliding::own_find(aside.own, key * SPREAD) != kOwnNone;
         }
 
         assert_true(aside.own->held >= held);
@@ -439,8 +429,8 @@ static void survives_the_dead(void **state)
 
 static Offender offenders[kTopKeys];
 
-static void reject(Aside *aside, const char *key,
-                   uint32_t times, uint64_t now_ms)
+static void reject(Aside *aside, const char *key, uint32_t times,
+                   uint64_t now_ms)
 {
     uint64_t hash = strlen(key) * 31;
 
@@ -454,8 +444,7 @@ static void reject(Aside *aside, const char *key,
 }
 
 /* "a=3 b=1" */
-static const char *top_of(Aside *aside, uint64_t now_ms,
-                          size_t most)
+static const char *top_of(Aside *aside, uint64_t now_ms, size_t most)
 {
     static char text[kTopKeys * 100];
     size_t n = limit_sliding::top_read(aside->top, now_ms, offenders);
@@ -496,12 +485,14 @@ static void counts_few_exactly(void **state)
         reject(&small, name, 1 + i, NOW_MS);
     }
 
-    assert_int_equal(limit_sliding::top_read(aside.top, NOW_MS, offenders), 100);
+    assert_int_equal(limit_sliding::top_read(aside.top, NOW_MS, offenders),
+                     100);
     assert_string_equal(top_of(&aside, NOW_MS, 2), "key-96=97 key-95=96");
 
     /* the next one takes the place of one with a single rejection */
     reject(&aside, "new", 1, NOW_MS);
-    assert_int_equal(limit_sliding::top_read(aside.top, NOW_MS, offenders), 100);
+    assert_int_equal(limit_sliding::top_read(aside.top, NOW_MS, offenders),
+                     100);
     assert_int_equal(limit_sliding::top_read(small.top, NOW_MS, offenders), 4);
 
     limit_sliding::top_clear(aside.top);
@@ -546,7 +537,7 @@ static void shows_no_text_in_part(void **state)
     reject(&aside, "other", 3, NOW_MS);
     reject(&aside, "some-key", 1, NOW_MS);
 
-    text = memmem(aside.top, 20000, "some-key", 8);
+    text = static_cast<char *>(memmem(aside.top, 20000, "some-key", 8));
     assert_non_null(text);
     text[3] = 'x';
 
@@ -601,7 +592,7 @@ static void finds_who_is_rejected_most(void **state)
         }
 
         limit_sliding::top_add(aside.top, key * SPREAD, &key, sizeof(key), 1,
-                              NOW_MS);
+                               NOW_MS);
     }
 
     n = limit_sliding::top_read(aside.top, NOW_MS, offenders);
@@ -623,7 +614,7 @@ static void finds_who_is_rejected_most(void **state)
 /* Texts say whose they are; none is a mixture. */
 static void *reject_many(void *data)
 {
-    Aside *aside = data;
+    Aside *aside = static_cast<Aside *>(data);
     uint64_t random = (uint64_t)(uintptr_t)&random;
     Offender seen[kTopKeys];
 
@@ -637,7 +628,7 @@ static void *reject_many(void *data)
         }
 
         limit_sliding::top_add(aside->top, (words[0] + 1) * SPREAD, words,
-                              sizeof(words), 1, NOW_MS);
+                               sizeof(words), 1, NOW_MS);
 
         if (i % 500 == 0) {
             size_t n = limit_sliding::top_read(aside->top, NOW_MS, seen);

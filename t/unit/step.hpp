@@ -24,7 +24,7 @@
 #endif
 
 /* TSan has its own idea of signals, and nothing to find in one thread */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)                      \
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)                       \
     && !__has_feature(thread_sanitizer)
 #define CAN_STEP 1
 #include <ucontext.h>
@@ -50,9 +50,8 @@ static struct {
 
 static void step_set_trap(void *context, int on)
 {
-    ucontext_t *user = context;
-    greg_t flags
-        = user->uc_mcontext.gregs[REG_EFL] & ~(greg_t)STEP_TRAP_FLAG;
+    ucontext_t *user = static_cast<ucontext_t *>(context);
+    greg_t flags = user->uc_mcontext.gregs[REG_EFL] & ~(greg_t)STEP_TRAP_FLAG;
 
     user->uc_mcontext.gregs[REG_EFL] = flags | (on ? STEP_TRAP_FLAG : 0);
 }
@@ -101,10 +100,13 @@ static void step_on_trap(int number, siginfo_t *info, void *context)
 /* New memory, and handlers until step_end(). */
 static void *step_begin(size_t bytes)
 {
-    struct sigaction fault
-        = {.sa_sigaction = step_on_fault, .sa_flags = SA_SIGINFO};
-    struct sigaction trap
-        = {.sa_sigaction = step_on_trap, .sa_flags = SA_SIGINFO};
+    struct sigaction fault = {};
+    struct sigaction trap = {};
+
+    fault.sa_sigaction = step_on_fault;
+    fault.sa_flags = SA_SIGINFO;
+    trap.sa_sigaction = step_on_trap;
+    trap.sa_flags = SA_SIGINFO;
 
     memset(&step, 0, sizeof(step));
     step.bytes = bytes;
@@ -128,12 +130,12 @@ static void step_end(void)
 }
 
 /* Before and after: step_protect() of what `work` is to be seen to access. */
-#define STEP_THROUGH(work)                                                    \
-    do {                                                                      \
-        step.accesses = 0;                                                    \
-        step_protect(PROT_NONE);                                              \
-        work;                                                                 \
-        step_protect(PROT_READ | PROT_WRITE);                                 \
+#define STEP_THROUGH(work)                                                     \
+    do {                                                                       \
+        step.accesses = 0;                                                     \
+        step_protect(PROT_NONE);                                               \
+        work;                                                                  \
+        step_protect(PROT_READ | PROT_WRITE);                                  \
     } while (0)
 
 static struct {

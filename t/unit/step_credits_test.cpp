@@ -27,9 +27,8 @@ static void give_other_back(void)
 }
 
 /* What a key still admits, of any cost. */
-static uint64_t units_left(Zone *zone,
-                           const Policy *policy,
-                           uint32_t limit, uint64_t now_ms)
+static uint64_t units_left(Zone *zone, const Policy *policy, uint32_t limit,
+                           uint64_t now_ms)
 {
     uint64_t left = 0;
 
@@ -47,7 +46,7 @@ static void test_stall_while_totals_would_wrap(void **state)
 {
     static const uint32_t costs[] = {2000000, 1, 2100000, 2000000, 1};
     Policy policy = evicting(MINUTE_MS);
-    uint8_t *start = zone_memory(RINGS_BYTES);
+    uint8_t *start = static_cast<uint8_t *>(zone_memory(RINGS_BYTES));
     Claim claims[LENGTH(costs)];
     Zone *zone;
     uint64_t most = 0;
@@ -55,7 +54,7 @@ static void test_stall_while_totals_would_wrap(void **state)
     (void)state;
     policy.algorithm = Algorithm::kLog;
     zone = limit_sliding::zone_init(step_begin(RINGS_BYTES), RINGS_BYTES,
-                                   &policy, 0, test_secret);
+                                    &policy, 0, test_secret);
 
     for (size_t i = 0; i < LENGTH(costs); i++) {
         given.now_ms = NOW_MS + i;
@@ -78,8 +77,7 @@ static void test_stall_while_totals_would_wrap(void **state)
 
         memcpy((void *)zone, start, RINGS_BYTES);
         step.stop_at++;
-        STEP_THROUGH(limit_sliding::release(&given.claims[0], 1,
-                                           given.now_ms));
+        STEP_THROUGH(limit_sliding::release(&given.claims[0], 1, given.now_ms));
         left = units_left(zone, &policy, LIMIT_MAX, given.now_ms + 1);
         most = left > most ? left : most;
     } while (step.accesses >= step.stop_at);

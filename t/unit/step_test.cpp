@@ -21,17 +21,17 @@ typedef struct scene_s {
     size_t bytes;
     void (*begin)(struct scene_s *scene);
     void (*work)(struct scene_s *scene); /* what is stopped */
-    uint64_t start_ms; /* after NOW_MS */
-    uint64_t later_ms; /* than what was before is the work */
-    unsigned others; /* requests while it stands still, each a ms later */
+    uint64_t start_ms;                   /* after NOW_MS */
+    uint64_t later_ms;                   /* than what was before is the work */
+    unsigned others;     /* requests while it stands still, each a ms later */
     unsigned other_keys; /* that come then, too, once each */
     uint64_t pause_ms;   /* before they come */
-    uint32_t limit;  /* 0: more than they are */
+    uint32_t limit;      /* 0: more than they are */
 
     Policy policy;
     Zone *zone;
-    Claim claim; /* the work's */
-    uint32_t told;               /* by it: what remains */
+    Claim claim;   /* the work's */
+    uint32_t told; /* by it: what remains */
     uint64_t now_ms;
     unsigned admitted; /* of what counts still when the work begins */
     uint64_t times_ms[TIMES_MAX];
@@ -41,8 +41,8 @@ typedef struct scene_s {
 
 static struct {
     scene_t *scene;
-    uint8_t *memory;  /* the zone after the last one */
-    unsigned deaths;  /* after which the zone was another */
+    uint8_t *memory; /* the zone after the last one */
+    unsigned deaths; /* after which the zone was another */
     unsigned die_at; /* another's change */
     int is_whole;    /* was it done before? */
     unsigned wrong;
@@ -150,9 +150,8 @@ static void begin_idle(scene_t *scene)
 /* What is given back is a closed event's: others came since. */
 static void begin_charged_before(scene_t *scene)
 {
-    scene->claim
-        = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1,
-                  scene->now_ms);
+    scene->claim = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1,
+                           scene->now_ms);
     assert_int_equal(scene->claim.outcome, Outcome::kAdmitted);
     scene->now_ms++;
     admit(scene, 3, 1);
@@ -161,9 +160,8 @@ static void begin_charged_before(scene_t *scene)
 static void begin_charged(scene_t *scene)
 {
     begin_known(scene);
-    scene->claim
-        = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1,
-                  scene->now_ms);
+    scene->claim = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1,
+                           scene->now_ms);
     assert_int_equal(scene->claim.outcome, Outcome::kAdmitted);
 }
 
@@ -192,12 +190,11 @@ static void begin(scene_t *scene)
     scene->policy = evicting(MINUTE_MS);
     scene->policy.algorithm = scene->algorithm;
     scene->zone = limit_sliding::zone_init(memory, scene->bytes, &scene->policy,
-                                          0, test_secret);
+                                           0, test_secret);
     scene->now_ms = NOW_MS + scene->start_ms;
     scene->admitted = 0;
     scene->limit = scene->limit != 0 ? scene->limit : TIMES_MAX;
-    scene->claim
-        = claim_of(scene->zone, &scene->policy, KEY, scene->limit, 1);
+    scene->claim = claim_of(scene->zone, &scene->policy, KEY, scene->limit, 1);
     scene->begin(scene);
     scene->now_ms += scene->later_ms;
 
@@ -354,9 +351,8 @@ static void check_other_keys(scene_t *scene, uint64_t start_ms)
     (void)start_ms;
 
     for (unsigned i = 0; i < n; i++) {
-        uint32_t left
-            = remaining_of(scene->zone, &scene->policy, other_key(i),
-                           scene->limit, scene->now_ms);
+        uint32_t left = remaining_of(scene->zone, &scene->policy, other_key(i),
+                                     scene->limit, scene->now_ms);
 
         if (left != scene->limit - 1
             || !admits(scene->zone, &scene->policy, other_key(i), scene->limit,
@@ -395,8 +391,7 @@ static void check_stalls(scene_t scene,
 static void test_death_of_a_word(void **state)
 {
     static const Algorithm algorithms[]
-        = {Algorithm::kCounter, Algorithm::kFixed,
-           Algorithm::kTokenBucket};
+        = {Algorithm::kCounter, Algorithm::kFixed, Algorithm::kTokenBucket};
 
     (void)state;
 

@@ -17,8 +17,11 @@
 #include <string.h>
 
 /* needs some of the above */
+extern "C" {
 #include <cmocka.h>
+}
 
+#include "algorithms.hpp"
 #include "core/limiter.hpp"
 #include "random.hpp"
 
@@ -52,24 +55,21 @@ static const uint8_t test_secret[kSecretBytes]
 
 static inline Policy evicting(uint64_t window_ms)
 {
-    Policy policy
-        = {window_ms, Algorithm::kCounter, WhenFull::kEvict};
+    Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kEvict};
 
     return policy;
 }
 
 static inline Policy denying(uint64_t window_ms)
 {
-    Policy policy
-        = {window_ms, Algorithm::kCounter, WhenFull::kDeny};
+    Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kDeny};
 
     return policy;
 }
 
 /* A zone of states that are a word, as a counter's are. */
-static inline Zone *init_zone(
-    void *memory, size_t bytes,
-    const uint8_t secret[kSecretBytes])
+static inline Zone *init_zone(void *memory, size_t bytes,
+                              const uint8_t secret[kSecretBytes])
 {
     Policy policy = evicting(MINUTE_MS);
 
@@ -77,8 +77,7 @@ static inline Zone *init_zone(
 }
 
 /* A zone on the heap, for free(). */
-static inline Zone *make_zone_for(
-    const Policy *policy, size_t bytes)
+static inline Zone *make_zone_for(const Policy *policy, size_t bytes)
 {
     size_t align = kZoneAlign;
     void *memory = aligned_alloc(align, (bytes + align - 1) / align * align);
@@ -100,8 +99,7 @@ static inline Zone *make_zone(size_t bytes)
     return make_zone_for(&policy, bytes);
 }
 
-static inline ZoneStats stats_of(
-    const Zone *zone)
+static inline ZoneStats stats_of(const Zone *zone)
 {
     ZoneStats stats;
 
@@ -111,32 +109,28 @@ static inline ZoneStats stats_of(
 }
 
 /* For counters, which need no limit to be told how long a state lasts. */
-static inline uint64_t expires_ms(const Policy *policy,
-                                  State state, uint64_t now_ms)
+static inline uint64_t expires_ms(const Policy *policy, State state,
+                                  uint64_t now_ms)
 {
     return limit_sliding::expires_ms(policy, state, now_ms, 1);
 }
 
-static inline uint64_t count_of(const Zone *zone,
-                                const Policy *policy,
+static inline uint64_t count_of(const Zone *zone, const Policy *policy,
                                 uint64_t now_ms)
 {
     return limit_sliding::zone_count(zone, policy, now_ms, 1);
 }
 
 /* For counters, to which it does not matter when that is. */
-static inline State refund(const Policy *policy,
-                                           State state,
-                                           State recorded,
-                                           uint32_t cost)
+static inline State refund(const Policy *policy, State state, State recorded,
+                           uint32_t cost)
 {
     return limit_sliding::refund(policy, state, 0, 1, recorded, cost);
 }
 
 /* Keys are numbers in these tests. */
-static inline Claim claim_of(
-    Zone *zone, const Policy *policy,
-    uint64_t key, uint32_t limit, uint32_t cost)
+static inline Claim claim_of(Zone *zone, const Policy *policy, uint64_t key,
+                             uint32_t limit, uint32_t cost)
 {
     Claim claim = {0};
 
@@ -150,9 +144,8 @@ static inline Claim claim_of(
 }
 
 /* Decides a request under one limit. */
-static inline Claim acquire(
-    Zone *zone, const Policy *policy,
-    uint64_t key, uint32_t limit, uint32_t cost, uint64_t now_ms)
+static inline Claim acquire(Zone *zone, const Policy *policy, uint64_t key,
+                            uint32_t limit, uint32_t cost, uint64_t now_ms)
 {
     Claim claim = claim_of(zone, policy, key, limit, cost);
 
@@ -161,8 +154,7 @@ static inline Claim acquire(
     return claim;
 }
 
-static inline int admits(Zone *zone,
-                         const Policy *policy, uint64_t key,
+static inline int admits(Zone *zone, const Policy *policy, uint64_t key,
                          uint32_t limit, uint32_t cost, uint64_t now_ms)
 {
     return acquire(zone, policy, key, limit, cost, now_ms).outcome
@@ -176,8 +168,7 @@ static inline State unranked(State state)
 }
 
 /* What is left to a key, by a look that consumes nothing. */
-static inline uint32_t remaining_of(Zone *zone,
-                                    const Policy *policy,
+static inline uint32_t remaining_of(Zone *zone, const Policy *policy,
                                     uint64_t key, uint32_t limit,
                                     uint64_t now_ms)
 {
@@ -194,16 +185,16 @@ static inline uint32_t remaining_of(Zone *zone,
  * the window of number PRESENT.  They are recorded late in their windows, where
  * the decay has made room for most.
  */
-static inline State history(
-    const Policy *policy, uint32_t previous, uint32_t current)
+static inline State history(const Policy *policy, uint32_t previous,
+                            uint32_t current)
 {
     uint64_t late_ms = PRESENT * policy->window_ms + policy->window_ms - 1;
     State state = 0;
 
     assert_true(limit_sliding::admit(policy, state, late_ms - policy->window_ms,
-                                    LIMIT_MAX, previous, &state));
+                                     LIMIT_MAX, previous, &state));
     assert_true(limit_sliding::admit(policy, state, late_ms, LIMIT_MAX, current,
-                                    &state));
+                                     &state));
 
     return state;
 }

@@ -46,8 +46,7 @@ static void test_a_pair_holds_eight_keys(void **state)
 
     for (uint64_t key = 0; key < PAIR_SLOTS; key++) {
         assert_true(admits(zone, &policy, key, 1, 1, NOW_MS));
-        assert_int_equal(count_of(zone, &policy, NOW_MS),
-                         key + 1);
+        assert_int_equal(count_of(zone, &policy, NOW_MS), key + 1);
     }
 
     for (uint64_t key = 0; key < PAIR_SLOTS; key++) {
@@ -87,18 +86,17 @@ static void check_idle(uint64_t start, uint64_t windows)
 
 static void check_idle_for_about(uint64_t windows)
 {
-    static const uint64_t starts[]
-        = {0,
-           1,
-           65535,
-           65536,
-           131071,
-           262143,
-           262144,
-           EPOCH_WINDOWS - 2,
-           EPOCH_WINDOWS - 1,
-           EPOCH_WINDOWS,
-           1ull << 34};
+    static const uint64_t starts[] = {0,
+                                      1,
+                                      65535,
+                                      65536,
+                                      131071,
+                                      262143,
+                                      262144,
+                                      EPOCH_WINDOWS - 2,
+                                      EPOCH_WINDOWS - 1,
+                                      EPOCH_WINDOWS,
+                                      1ull << 34};
 
     for (size_t i = 0; i < LENGTH(starts); i++) {
         for (int off = -3; off <= 3; off++) {
@@ -175,8 +173,7 @@ struct slot_t {
 
 static slot_t *first_used(Zone *zone)
 {
-    slot_t *slot
-        = (slot_t *)((uint8_t *)zone + kZoneAlign);
+    slot_t *slot = (slot_t *)((uint8_t *)zone + kZoneAlign);
 
     while (slot->tag == 0) {
         slot++;
@@ -231,8 +228,8 @@ static void test_nothing_outside_the_zone_is_touched(void **state)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t inner = 4 * page;
-    uint8_t *map = mmap(NULL, inner + 2 * page, PROT_NONE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *map = static_cast<uint8_t *>(mmap(
+        NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     uint8_t *memory = map + page;
 
     (void)state;
@@ -260,8 +257,7 @@ static void test_nothing_outside_the_zone_is_touched(void **state)
 
 static void test_init_needs_a_header_and_a_group(void **state)
 {
-    static uint8_t memory[4096]
-        __attribute__((aligned(kZoneAlign)));
+    static uint8_t memory[4096] __attribute__((aligned(kZoneAlign)));
     uint64_t slots = 0;
 
     (void)state;
@@ -283,8 +279,7 @@ static void test_init_needs_a_header_and_a_group(void **state)
         assert_int_equal(stats.evicted, 0);
         assert_int_equal(stats.refused, 0);
         assert_true(stats.slots >= slots && stats.slots >= PAIR_SLOTS);
-        assert_in_range(bytes - 16 * stats.slots, kZoneAlign,
-                        kZoneAlign + 127);
+        assert_in_range(bytes - 16 * stats.slots, kZoneAlign, kZoneAlign + 127);
         slots = stats.slots;
     }
 }
@@ -307,14 +302,10 @@ static void test_zone_count(void **state)
         admits(zone, &policy, key + 6000, 5, 6, at_ms);
     }
 
-    assert_int_equal(
-        count_of(zone, &policy, start_ms + 2 * MINUTE_MS),
-        2000);
-    assert_int_equal(
-        count_of(zone, &policy, start_ms + 4 * MINUTE_MS - 1),
-        1000);
-    assert_int_equal(
-        count_of(zone, &policy, start_ms + 4 * MINUTE_MS), 0);
+    assert_int_equal(count_of(zone, &policy, start_ms + 2 * MINUTE_MS), 2000);
+    assert_int_equal(count_of(zone, &policy, start_ms + 4 * MINUTE_MS - 1),
+                     1000);
+    assert_int_equal(count_of(zone, &policy, start_ms + 4 * MINUTE_MS), 0);
     free(zone);
 }
 

@@ -9,9 +9,9 @@
 
 #include "support.hpp"
 
+#include <atomic>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <time.h>
 
 #define THREADS_MAX 4
@@ -46,11 +46,11 @@ struct game_s {
     uint64_t key;
     unsigned round;
 
-    atomic_uint decided;
-    atomic_uint admitted;
-    atomic_uint waiting;
-    atomic_uint turn;
-    atomic_bool enough;
+    std::atomic_uint decided;
+    std::atomic_uint admitted;
+    std::atomic_uint waiting;
+    std::atomic_uint turn;
+    std::atomic_bool enough;
 
     unsigned wrong; /* rounds that did not end as they must */
     unsigned last_wrong;
@@ -78,7 +78,7 @@ static void meet(game_t *game)
 static void dawdle(uint64_t *random)
 {
     for (uint64_t i = random_below(random, 64); i > 0; i--) {
-        atomic_signal_fence(memory_order_seq_cst);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
     }
 }
 
@@ -89,7 +89,7 @@ struct player_t {
 
 static void *play(void *data)
 {
-    player_t *player = data;
+    player_t *player = static_cast<player_t *>(data);
     game_t *game = player->game;
     uint64_t random = player->thread;
     time_t start = time(NULL);
@@ -287,18 +287,26 @@ static void run_history(Algorithm algorithm, uint32_t precision)
                   .begin = begin_later,
                   .work = work_history,
                   .end = end_exact};
-    game_t fifty = one;
-    game_t fresh = one;
-
-    fifty.rounds = 3;
-    fifty.limit = 97;
-    fifty.work = work_fifty_keys;
-    fifty.end = end_fifty_keys;
-
-    fresh.rounds = 20000;
-    fresh.limit = LIMIT;
-    fresh.pace = 2;
-    fresh.work = work_new_key;
+    game_t fifty = {.threads = 2,
+                    .rounds = 3,
+                    .limit = 97,
+                    .cost = 1,
+                    .algorithm = algorithm,
+                    .precision = precision,
+                    .pace = 8,
+                    .begin = begin_later,
+                    .work = work_fifty_keys,
+                    .end = end_fifty_keys};
+    game_t fresh = {.threads = 2,
+                    .rounds = 20000,
+                    .limit = LIMIT,
+                    .cost = 1,
+                    .algorithm = algorithm,
+                    .precision = precision,
+                    .pace = 2,
+                    .begin = begin_later,
+                    .work = work_new_key,
+                    .end = end_exact};
 
     run(&one, MEGABYTE_ZONE_BYTES);
     run(&fifty, MEGABYTE_ZONE_BYTES);

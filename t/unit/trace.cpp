@@ -40,8 +40,8 @@ int trace_read(trace_t *trace, const char *path)
 
     while (fscanf(file, "%" SCNu64 " %" SCNu64 " %*u", &second, &client) == 2) {
         if ((trace->n & (trace->n + 1)) == 0) {
-            trace->request = resized(
-                trace->request, 2 * (trace->n + 1) * sizeof(*trace->request));
+            trace->request = static_cast<trace_request_t *>(resized(
+                trace->request, 2 * (trace->n + 1) * sizeof(*trace->request)));
         }
 
         trace->request[trace->n++] = (trace_request_t){1000 * second, client};
@@ -74,10 +74,12 @@ struct trace_log_s {
 
 static trace_log_t *new_log(const trace_t *trace)
 {
-    trace_log_t *log = resized(NULL, sizeof(*log));
+    trace_log_t *log = static_cast<trace_log_t *>(resized(NULL, sizeof(*log)));
 
-    log->client = calloc(trace->clients, sizeof(*log->client));
-    log->after = resized(NULL, trace->n * sizeof(*log->after));
+    log->client = static_cast<admitted_t *>(
+        calloc(trace->clients, sizeof(*log->client)));
+    log->after
+        = static_cast<size_t *>(resized(NULL, trace->n * sizeof(*log->after)));
 
     if (log->client == NULL) {
         abort();
@@ -121,8 +123,8 @@ static void record(trace_log_t *log, uint64_t client, size_t request)
 /* ---- the replay ---- */
 
 void trace_start(trace_replay_t *replay, const trace_t *trace,
-                 const Policy *policy, uint32_t limit,
-                 uint64_t start_ms, trace_judge_t judge)
+                 const Policy *policy, uint32_t limit, uint64_t start_ms,
+                 trace_judge_t judge)
 {
     *replay = (trace_replay_t){.trace = trace,
                                .policy = policy,
@@ -166,7 +168,7 @@ static Claim claim_of(const trace_replay_t *replay)
     claim.zone = replay->zone;
     claim.policy = replay->policy;
     claim.hash = limit_sliding::zone_hash(replay->zone, &replay->client,
-                                         sizeof(replay->client));
+                                          sizeof(replay->client));
     claim.limit = replay->limit;
 
     return claim;
@@ -211,9 +213,8 @@ int trace_decide(trace_replay_t *replay)
 
 /* ---- what came of it ---- */
 
-void trace_count_errors(const trace_t *trace,
-                        const Policy *policy, uint32_t limit,
-                        uint64_t start_ms, trace_judge_t judge,
+void trace_count_errors(const trace_t *trace, const Policy *policy,
+                        uint32_t limit, uint64_t start_ms, trace_judge_t judge,
                         trace_errors_t *errors)
 {
     trace_replay_t replay;
@@ -259,12 +260,12 @@ static void add_request(const trace_replay_t *replay,
     }
 }
 
-void trace_sum_rate_errors(const trace_t *trace,
-                           const Policy *policy,
+void trace_sum_rate_errors(const trace_t *trace, const Policy *policy,
                            uint32_t limit, uint64_t start_ms,
                            trace_rate_errors_t errors[TRACE_RATES])
 {
-    trace_rate_errors_t *client = calloc(trace->clients, sizeof(*client));
+    trace_rate_errors_t *client = static_cast<trace_rate_errors_t *>(
+        calloc(trace->clients, sizeof(*client)));
     trace_replay_t replay;
 
     if (client == NULL) {

@@ -73,8 +73,8 @@ struct trace_replay_t {
  * window.  What the pointers point to must outlive the replay.
  */
 void trace_start(trace_replay_t *replay, const trace_t *trace,
-                 const Policy *policy, uint32_t limit,
-                 uint64_t start_ms, trace_judge_t judge);
+                 const Policy *policy, uint32_t limit, uint64_t start_ms,
+                 trace_judge_t judge);
 
 /* Returns 0 if there are no more requests. */
 int trace_next(trace_replay_t *replay);
@@ -101,9 +101,8 @@ struct trace_errors_t {
     uint64_t under;    /* rejected, and should not have been */
 };
 
-void trace_count_errors(const trace_t *trace,
-                        const Policy *policy, uint32_t limit,
-                        uint64_t start_ms, trace_judge_t judge,
+void trace_count_errors(const trace_t *trace, const Policy *policy,
+                        uint32_t limit, uint64_t start_ms, trace_judge_t judge,
                         trace_errors_t *errors);
 
 /*
@@ -129,8 +128,7 @@ struct trace_rate_errors_t {
     double sum; /* of their errors */
 };
 
-void trace_sum_rate_errors(const trace_t *trace,
-                           const Policy *policy,
+void trace_sum_rate_errors(const trace_t *trace, const Policy *policy,
                            uint32_t limit, uint64_t start_ms,
                            trace_rate_errors_t errors[TRACE_RATES]);
 

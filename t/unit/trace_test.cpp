@@ -30,8 +30,8 @@ static int free_trace(void **state)
     return 0;
 }
 
-static trace_errors_t replay(Algorithm algorithm,
-                             uint32_t precision, trace_judge_t judge)
+static trace_errors_t replay(Algorithm algorithm, uint32_t precision,
+                             trace_judge_t judge)
 {
     Policy policy = {
         .window_ms = MINUTE_MS, .algorithm = algorithm, .precision = precision};
@@ -57,7 +57,7 @@ static void test_log(void **state)
 {
     (void)state;
 
-    for (trace_judge_t j = TRACE_OWN_HISTORY; j <= TRACE_SAME_HISTORY; j++) {
+    for (trace_judge_t j : {TRACE_OWN_HISTORY, TRACE_SAME_HISTORY}) {
         trace_errors_t errors = replay(Algorithm::kLog, 0, j);
 
         assert_int_equal(errors.over, 0);
@@ -90,8 +90,8 @@ static void test_counter_precision(void **state)
 static void check_rate(uint32_t precision, uint64_t least, uint64_t most)
 {
     Policy policy = {.window_ms = MINUTE_MS,
-                                     .algorithm = Algorithm::kCounter,
-                                     .precision = precision};
+                     .algorithm = Algorithm::kCounter,
+                     .precision = precision};
     trace_rate_errors_t errors[TRACE_RATES];
     const trace_rate_errors_t *others = &errors[TRACE_RATE_OTHERS];
 

@@ -27,9 +27,8 @@ static inline void *zone_memory(size_t bytes)
 }
 
 /* Makes a new zone of such memory, whatever it held. */
-static inline Zone *zone_of(
-    void *memory, size_t bytes, const Policy *policy,
-    uint64_t offset_ms)
+static inline Zone *zone_of(void *memory, size_t bytes, const Policy *policy,
+                            uint64_t offset_ms)
 {
     static const uint8_t secret[kSecretBytes] = {1, 2, 3};
     Zone *zone;
