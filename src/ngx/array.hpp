@@ -1,0 +1,128 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* NGINX's arrays and lists with the type of their elements. */
+
+#ifndef LIMIT_SLIDING_NGX_ARRAY_HPP
+#define LIMIT_SLIDING_NGX_ARRAY_HPP
+
+#include <new>
+#include <type_traits>
+
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+/* Adjacent elements that belong to somebody else. */
+template <class T>
+class Span {
+public:
+    constexpr Span() = default;
+    constexpr Span(T *first, size_t size) : first_(first), size_(size) {}
+
+    template <size_t N>
+    constexpr Span(T (&elements)[N]) : first_(elements), size_(N)
+    {
+    }
+
+    constexpr T *begin() const { return first_; }
+    constexpr T *end() const { return first_ + size_; }
+    constexpr size_t size() const { return size_; }
+    constexpr bool empty() const { return size_ == 0; }
+    constexpr T &operator[](size_t i) const { return first_[i]; }
+
+private:
+    T *first_ = nullptr;
+    size_t size_ = 0;
+};
+
+/* The elements of an array that NGINX declares. */
+template <class T>
+Span<T> span(const ngx_array_t &array)
+{
+    return {static_cast<T *>(array.elts), array.nelts};
+}
+
+/*
+ * An array of its own, empty when zeroed.  It grows by copying, so pointers to
+ * its elements hold until the next one is added.
+ */
+template <class T>
+class Array {
+    static_assert(std::is_trivially_copyable_v<T>, "NGINX moves elements");
+
+public:
+    /* Adds an element with its default values; nullptr: no memory. */
+    T *add(ngx_pool_t *pool)
+    {
+        if (array_.elts == nullptr
+            && ngx_array_init(&array_, pool, 2, sizeof(T)) != NGX_OK) {
+            return nullptr;
+        }
+
+        void *place = ngx_array_push(&array_);
+        return place != nullptr ? new (place) T() : nullptr;
+    }
+
+    T *begin() const { return static_cast<T *>(array_.elts); }
+    T *end() const { return begin() + array_.nelts; }
+    size_t size() const { return array_.nelts; }
+    bool empty() const { return array_.nelts == 0; }
+    T &operator[](size_t i) const { return begin()[i]; }
+
+private:
+    ngx_array_t array_ = {};
+};
+
+/* The elements of an ngx_list_t, for a range-for. */
+template <class T>
+class ListRange {
+public:
+    struct End {};
+
+    class Iterator {
+    public:
+        explicit Iterator(ngx_list_part_t *part) : part_(part) { skip(); }
+
+        T &operator*() const { return static_cast<T *>(part_->elts)[i_]; }
+        bool operator!=(End) const { return part_ != nullptr; }
+
+        Iterator &operator++()
+        {
+            i_++;
+            skip();
+            return *this;
+        }
+
+    private:
+        void skip()
+        {
+            while (part_ != nullptr && i_ >= part_->nelts) {
+                part_ = part_->next;
+                i_ = 0;
+            }
+        }
+
+        ngx_list_part_t *part_;
+        ngx_uint_t i_ = 0;
+    };
+
+    explicit ListRange(ngx_list_t &list) : part_(&list.part) {}
+
+    Iterator begin() const { return Iterator(part_); }
+    End end() const { return {}; }
+
+private:
+    ngx_list_part_t *part_;
+};
+
+template <class T>
+ListRange<T> elements(ngx_list_t &list)
+{
+    return ListRange<T>(list);
+}
+
+} // namespace limit_sliding
+
+#endif

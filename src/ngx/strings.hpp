@@ -1,0 +1,50 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* NGINX's strings as C++ sees them. */
+
+#ifndef LIMIT_SLIDING_NGX_STRINGS_HPP
+#define LIMIT_SLIDING_NGX_STRINGS_HPP
+
+#include <string_view>
+
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+inline std::string_view view(const ngx_str_t &string)
+{
+    return {reinterpret_cast<const char *>(string.data), string.len};
+}
+
+inline std::string_view view(const u_char *data, size_t len)
+{
+    return {reinterpret_cast<const char *>(data), len};
+}
+
+/* NGINX takes no constant strings, but changes none that it is given so. */
+inline u_char *bytes(std::string_view text)
+{
+    return reinterpret_cast<u_char *>(const_cast<char *>(text.data()));
+}
+
+inline ngx_str_t to_str(std::string_view text)
+{
+    return {text.size(), bytes(text)};
+}
+
+/* Appends the text, and returns where the next one goes. */
+inline u_char *append(u_char *p, std::string_view text)
+{
+    return ngx_cpymem(p, text.data(), text.size());
+}
+
+inline bool starts_with(std::string_view text, std::string_view prefix)
+{
+    return text.substr(0, prefix.size()) == prefix;
+}
+
+} // namespace limit_sliding
+
+#endif
