@@ -30,22 +30,22 @@ do
         >> $NGX_MAKEFILE
 done
 
-# The dashboard, as what stands between the braces of an array in C.  Its style
-# and scripts come after the tags of theirs.
+# A text that is compiled in: the dashboard, whose style and scripts come after
+# their tags.
 
+limit_sliding_embed=$ngx_addon_dir/src/embed.sh
 limit_sliding_api=$ngx_addon_dir/src/http/api
-limit_sliding_inc=$NGX_OBJS/limit_sliding_dashboard
+limit_sliding_inc=$NGX_OBJS/limit_sliding_dashboard.inc
 
 cat << END >> $NGX_MAKEFILE
 
-$NGX_OBJS/addon/api/dashboard.o: $limit_sliding_inc.inc
+$NGX_OBJS/addon/api/dashboard.o: $limit_sliding_inc
 
-$limit_sliding_inc.inc: `echo $limit_sliding_page`; \\
-    sed -e '/^<style>/r $limit_sliding_api/dashboard.css' \\
+$limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_page`; \\
+    sh $limit_sliding_embed \$@ \\
+        -e '/^<style>/r $limit_sliding_api/dashboard.css' \\
         -e '/^<script>/r $limit_sliding_api/dashboard_parts.js' \\
         -e '/^<script>/r $limit_sliding_api/dashboard.js' \\
-        $limit_sliding_api/dashboard.html > $limit_sliding_inc.html \\
-    && od -An -v -tx1 $limit_sliding_inc.html > $limit_sliding_inc.od \\
-    && sed 's/[0-9a-f][0-9a-f]/0x&,/g' $limit_sliding_inc.od > \$@
+        $limit_sliding_api/dashboard.html
 
 END
