@@ -30,6 +30,8 @@ SIMULATE := $(BUILD)/bench/simulate
 # What knows no NGINX.
 PURE_SRCS := $(sort $(wildcard src/core/*.cpp src/redis/logic/*.cpp)) \
     src/redis/scripts.cpp
+# The scripts for Redis, and before them what shortens them.
+LUA := src/redis/lua/strip.sed $(sort $(wildcard src/redis/lua/*.lua))
 
 all: build  ## the same as build
 
@@ -119,7 +121,14 @@ $(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
 
 $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
-	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
+	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) -I$(BUILD)/$(1) $$($(1)_FLAGS) \
+	    -c -o $$@ $$<
+
+$(BUILD)/$(1)/src/redis/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
+
+$(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/settings
+	@mkdir -p $$(@D)
+	@sh src/embed.sh $$@ -f $(LUA)
 
 $(BUILD)/$(1)/%.o: t/unit/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)

@@ -30,8 +30,8 @@ do
         >> $NGX_MAKEFILE
 done
 
-# A text that is compiled in: the dashboard, whose style and scripts come after
-# their tags.
+# Texts that are compiled in: the dashboard, whose style and scripts come after
+# their tags, and the scripts for Redis.  Each is a file that a source includes.
 
 limit_sliding_embed=$ngx_addon_dir/src/embed.sh
 limit_sliding_api=$ngx_addon_dir/src/http/api
@@ -47,5 +47,16 @@ $limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_page`; \\
         -e '/^<script>/r $limit_sliding_api/dashboard_parts.js' \\
         -e '/^<script>/r $limit_sliding_api/dashboard.js' \\
         $limit_sliding_api/dashboard.html
+
+END
+
+limit_sliding_inc=$NGX_OBJS/limit_sliding_lua.inc
+
+cat << END >> $NGX_MAKEFILE
+
+$NGX_OBJS/addon/redis/scripts.o: $limit_sliding_inc
+
+$limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_lua`; \\
+    sh $limit_sliding_embed \$@ -f `echo $limit_sliding_lua`
 
 END

@@ -4,15 +4,25 @@
 
 #include "redis/scripts.hpp"
 
+#include <algorithm>
 #include <string_view>
 
 #include "core/limiter.hpp"
-#include "redis/lua.hpp"
-#include "redis/lua_cluster.hpp"
 
 namespace limit_sliding {
 
 namespace {
+
+/* The files of src/redis/lua, one after the other; call.lua explains them. */
+constexpr char kLua[] = {
+#include "limit_sliding_lua.inc"
+};
+
+constexpr std::string_view kChunk = "--@ chunk ";
+constexpr std::string_view kInclude = "--@ include ";
+constexpr std::string_view kIf = "--@ if ";
+constexpr std::string_view kElse = "--@ else";
+constexpr std::string_view kEnd = "--@ end";
 
 constexpr bool has(unsigned algorithms, Algorithm algorithm)
 {
@@ -49,33 +59,94 @@ private:
     size_t length_ = 0;
 };
 
-/* An algorithm's part of the script. */
-struct Block {
-    bool used;
-    std::string_view condition;
-    std::string_view locals;
-    std::string_view decide;
-    std::string_view record;
-    std::string_view rejected;
-    std::string_view give_back;
+/* Takes the first line off the text, which ends in a newline. */
+std::string_view take_line(std::string_view *text)
+{
+    std::string_view line(text->data(), text->find('\n'));
 
-    void write(Writer *writer) const
-    {
-        writer->write("elseif ");
-        writer->write(condition);
-        writer->write(" then");
-        writer->write(decide);
-        writer->write(kGrant);
-        writer->write(record);
-        writer->write("end\n");
+    text->remove_prefix(line.size() + 1);
 
-        if (!rejected.empty()) {
-            writer->write("if pass == 2 and g < n then");
-            writer->write(rejected);
-            writer->write("end\n");
+    return line;
+}
+
+/* Takes `prefix` off the line, if the line begins with it. */
+bool take_prefix(std::string_view *line, std::string_view prefix)
+{
+    if (line->size() < prefix.size()
+        || std::string_view(line->data(), prefix.size()) != prefix) {
+        return false;
+    }
+
+    line->remove_prefix(prefix.size());
+
+    return true;
+}
+
+/* Returns the lines of a chunk of Lua; there is one of that name. */
+std::string_view find_chunk(std::string_view name)
+{
+    std::string_view text(kLua, sizeof(kLua));
+
+    while (!text.empty()) {
+        std::string_view line = take_line(&text);
+
+        if (take_prefix(&line, kChunk) && line == name) {
+            return {text.data(), std::min(text.find(kChunk), text.size())};
         }
     }
-};
+
+    return {};
+}
+
+/* Whether lines after "--@ if NAME" are in the script for this mask. */
+bool has_part(unsigned algorithms, std::string_view name)
+{
+    if (name == "cluster") {
+        return (algorithms & kScriptCluster) != 0;
+    }
+
+    if (name == "counter") {
+        return has(algorithms, Algorithm::kCounter);
+    }
+
+    if (name == "log") {
+        return has(algorithms, Algorithm::kLog);
+    }
+
+    if (name == "fixed") {
+        return has(algorithms, Algorithm::kFixed);
+    }
+
+    return name == "bucket"
+           && (has(algorithms, Algorithm::kTokenBucket)
+               || has(algorithms, Algorithm::kLeakyBucket));
+}
+
+/* Writes a chunk, with those that it includes. */
+void write_chunk(std::string_view name, unsigned algorithms, Writer *writer)
+{
+    std::string_view text = find_chunk(name);
+    bool is_skipped = false;
+
+    while (!text.empty()) {
+        std::string_view line = take_line(&text);
+
+        if (take_prefix(&line, kIf)) {
+            is_skipped = !has_part(algorithms, line);
+        } else if (line == kElse) {
+            is_skipped = !is_skipped;
+        } else if (line == kEnd) {
+            is_skipped = false;
+        } else if (is_skipped) {
+            continue;
+        } else if (take_prefix(&line, kInclude)) {
+            write_chunk(line, algorithms, writer);
+        } else {
+            writer->write(line);
+            writer->write("\n");
+        }
+    }
+}
 
 } // namespace
 
@@ -83,78 +154,18 @@ size_t script(unsigned algorithms, char *buffer, size_t bytes)
 {
     Writer writer(buffer, bytes);
 
-    bool is_cluster = (algorithms & kScriptCluster) != 0;
-    bool buckets = has(algorithms, Algorithm::kTokenBucket)
-                   || has(algorithms, Algorithm::kLeakyBucket);
-
-    const Block blocks[] = {
-        {has(algorithms, Algorithm::kCounter),
-         "k[1] == 0",
-         {},
-         kCounter,
-         kCounterRecord,
-         {},
-         kCounterGiveBack},
-        {has(algorithms, Algorithm::kLog), "k[1] == 1", kLogLocals, kLog,
-         kLogRecord, kLogRejected, kLogGiveBack},
-        {has(algorithms, Algorithm::kFixed),
-         "k[1] == 2",
-         {},
-         kFixed,
-         kFixedRecord,
-         {},
-         kFixedGiveBack},
-        {buckets, "k[1] > 2", kBucketLocals, kBucket, kBucketRecord,
-         kBucketRejected, kBucketGiveBack},
-    };
-
-    writer.write(kClock);
-    writer.write(kPrelude);
-    writer.write(is_cluster ? kReadInCluster : kRead);
-
-    for (const Block &block : blocks) {
-        if (block.used) {
-            writer.write(block.locals);
-        }
-    }
-
-    writer.write(kBegin);
-    writer.write(is_cluster ? kGiveBackKind : std::string_view{});
-    writer.write(buckets ? kLeasedKind : std::string_view{});
-    writer.write(kHeldKind);
-    writer.write(kLoop);
-
-    if (is_cluster) {
-        writer.write(kGiveBack);
-
-        for (const Block &block : blocks) {
-            if (block.used) {
-                writer.write("elseif ");
-                writer.write(block.condition);
-                writer.write(" then");
-                writer.write(block.give_back);
-            }
-        }
-
-        writer.write("end\n");
-    }
-
-    for (const Block &block : blocks) {
-        if (block.used) {
-            block.write(&writer);
-        }
-    }
-
-    writer.write(kEnd);
+    write_chunk("call", algorithms, &writer);
 
     return writer.finish();
 }
 
 const char *forget_script(size_t *length)
 {
-    *length = kForget.size();
+    std::string_view text = find_chunk("forget");
 
-    return kForget.data();
+    *length = text.size();
+
+    return text.data();
 }
 
 } // namespace limit_sliding

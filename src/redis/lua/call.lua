@@ -1,0 +1,147 @@
+-- Copyright (C) the limit_sliding authors
+
+-- The script that decides limits.  scripts.hpp describes its arguments and its
+-- reply.
+--
+-- The files of this directory are made of chunks, each of which is a sequence
+-- of statements.  The build takes out comments and indentation, and scripts.cpp
+-- puts the chunks together as lines like these tell it:
+--
+--   chunk NAME    begins a chunk, which ends where the next one begins
+--   include NAME  stands for that chunk
+--   if NAME       begins lines, up to "else" or "end", that are only in scripts
+--                 for this algorithm, or for a cluster; they do not nest
+--
+-- A chunk uses the locals of the place that includes it, and says which ones it
+-- leaves behind.  The chunks are not functions, as Redis would create those
+-- anew for every call.  It creates tables anew, too: they are filled in order,
+-- which costs least.  Text becomes a number by "+ 0", which costs less than
+-- tonumber().
+--
+-- A      the arguments
+-- got    the states and own limits of single keys, as they were read
+-- S      the states as they were written since
+-- out    the reply
+-- kinds  the kinds of claims, each with these fields:
+--          [1]   algorithm: 0 COUNTER, 1 LOG, 2 FIXED, 3 and 4 the buckets
+--          [2]   window, in ms
+--          [3]   limit of the zone
+--          [4]   precision of COUNTER, burst of a bucket
+--          [5]   cost
+--          [6]   whether nothing is to be recorded
+--          [7]   how many values the reply has of such a claim
+--          [8]   how long a state lasts, in ms
+--          [9]   digest of the configuration.  A state begins with it, and
+--                counts as none if its digest is another one.
+--          [10]  format of the state of COUNTER, once it was needed
+--          [11]  when the units that are given back were taken, if they are
+--          [12]  the value of the bucket from which those were taken
+--          [13]  how many of the units are leased, if any may be
+--          [14]  whether the node has units of the key left
+
+--@ chunk call
+local T = redis.call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)
+local A, S, out, got = ARGV, {}, {now}, nil
+local floor, call = math.floor, redis.call
+local pack, unpack_ = struct.pack, struct.unpack
+local keys = #KEYS
+
+--@ if cluster
+--@ include keys.in_cluster
+--@ else
+--@ include keys
+--@ end
+--@ if log
+--@ include log.functions
+--@ end
+--@ if bucket
+--@ include bucket.functions
+--@ end
+
+local kinds, a = {}, 2
+for i = 1, A[1] do
+  local algorithm, w, extra = A[a] + 0, A[a + 1] + 0, A[a + 3] + 0
+  kinds[i] = {algorithm, w, A[a + 2] + 0, extra, A[a + 4] + 0,
+    A[a + 5] == '1',
+    algorithm == 0 and extra + 1 or algorithm == 1 and 3 or 1,
+    algorithm == 0 and tostring(-floor(-w * (extra + 1) / extra)) or A[a + 1],
+    (w + algorithm * 8191 + (algorithm == 0 and extra * 131 or 0)) % 65521}
+  local look = A[a + 5]
+  a = a + 6
+
+  --@ if cluster
+  if look == '2' then
+    kinds[i][11], kinds[i][12] = tonumber(A[a]), tonumber(A[a + 1])
+    a = a + 2
+  end
+  --@ end
+  --@ if bucket
+  if look == '3' or look == '7' then
+    kinds[i][13] = A[a] + 0
+    a = a + 1
+  end
+  --@ end
+  if look == '4' or look == '7' then
+    kinds[i][14] = true
+    kinds[i][7] = kinds[i][7] + 1
+  end
+end
+
+-- Each ask is for n units of m claims, of which g are granted.  If it has
+-- several claims, a first pass decides them, and a second one decides once more
+-- and records.  The values of a claim are written behind out[o].
+local first, place = 0, 2
+while first < keys do
+  local n, m = (A[a] or 1) + 0, (A[a + 1] or 1) + 0
+  local g, o = n, place
+  out[place] = n
+  for pass = m == 1 and 2 or 1, 2 do
+    o = place
+    for j = 1, m do
+      local k, key = kinds[(A[a + 1 + j] or 1) + 0], KEYS[first + j]
+      local w, limit, cost, free = k[2], k[3], k[5], nil
+      local s, text = S[key] or got[2 * (first + j) - 1], got[2 * (first + j)]
+      o = o + 1
+      out[o] = limit
+      if text then
+        --@ include own_limit
+      end
+
+      -- An algorithm writes its values, and leaves in `free` how many units can
+      -- be taken; `grant` then tells it whether it is to record any.
+      if limit == 0 then
+        for i = 1, k[7] do out[o + i] = 0 end
+      --@ if cluster
+      elseif k[11] then
+        --@ include give_back
+      --@ end
+      --@ if counter
+      elseif k[1] == 0 then
+        --@ include counter
+      --@ end
+      --@ if log
+      elseif k[1] == 1 then
+        --@ include log
+      --@ end
+      --@ if fixed
+      elseif k[1] == 2 then
+        --@ include fixed
+      --@ end
+      --@ if bucket
+      elseif k[1] > 2 then
+        --@ include bucket
+      --@ end
+      end
+
+      -- The mark tells when forget.lua deleted the state of this key.
+      if k[14] then
+        local mark = pass == 2 and redis.pcall('MGET', key .. ':forgotten')
+        mark = mark and not mark.err and tonumber(mark[1])
+        out[o + k[7]] = mark and math.max(now - mark, 0) + 1 or 0
+      end
+      o = o + k[7]
+    end
+  end
+  out[place], place, first, a = g, o + 1, first + m, a + 2 + m
+end
+return out

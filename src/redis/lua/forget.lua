@@ -1,0 +1,12 @@
+-- Copyright (C) the limit_sliding authors
+
+-- A script of its own: it deletes the state of a key, and leaves a mark for
+-- ARGV[1] ms that tells when.  The state is deleted first, as Redis refuses no
+-- memory to a script that has written.
+
+--@ chunk forget
+redis.call('DEL', KEYS[1])
+local T = redis.call('TIME')
+local now = T[1] * 1000 + math.floor(T[2] / 1000)
+redis.pcall('SET', KEYS[1] .. ':forgotten', now, 'PX', ARGV[1])
+return 1

@@ -1,0 +1,26 @@
+-- Copyright (C) the limit_sliding authors
+
+-- Gives back a claim, which is always granted, and whose values mean nothing.
+
+--@ chunk give_back
+local taken = k[11]
+for i = 1, k[7] do out[o + i] = 0 end
+if pass == 1 then
+  -- The second pass gives back.
+--@ if counter
+elseif k[1] == 0 then
+  --@ include counter.give_back
+--@ end
+--@ if log
+elseif k[1] == 1 then
+  --@ include log.give_back
+--@ end
+--@ if fixed
+elseif k[1] == 2 then
+  --@ include fixed.give_back
+--@ end
+--@ if bucket
+elseif k[1] > 2 then
+  --@ include bucket.give_back
+--@ end
+end

@@ -1,0 +1,74 @@
+-- Copyright (C) the limit_sliding authors
+
+-- LOG.  A state is a sorted set of events, whose scores are their times.  Its
+-- members are numbered, so that no two are the same.
+
+--@ chunk log.functions
+-- Returns the time of an event by its rank, and its member.
+local function time_of(key, i)
+  local r = call('ZRANGE', key, i, i, 'WITHSCORES')
+  return tonumber(r[2] or 0), r[1]
+end
+
+-- Adds events of now, but not before `first`, with numbers from `seq` on.
+local function add_events(key, first, seq, units, window)
+  local time = now
+  if first > time then time = first end
+  for start = 0, units - 1, 1000 do
+    local args = {}
+    for i = start, math.min(start + 999, units - 1) do
+      args[#args + 1] = time
+      args[#args + 1] = pack('>I6', seq + i)
+    end
+    call('ZADD', key, unpack(args))
+  end
+  call('PEXPIRE', key, time - now + window)
+end
+
+-- The values are how many events are held, the time of the event whose end
+-- frees the first request, and that of the event whose end makes room for the
+-- first one that is rejected; -1 if there is none.  Events that are over are
+-- removed after new ones were added, as Redis refuses no memory to a script
+-- that has written.
+--@ chunk log
+local all, over = redis.pcall('ZCARD', key), 0
+if type(all) == 'table' then
+  if not string.find(all.err, 'WRONGTYPE', 1, true) then return all end
+  call('DEL', key)
+  all = 0
+end
+if all > 0 then over = call('ZCOUNT', key, '-inf', now - w) end
+local held = all - over
+free = limit - held
+out[o + 1], out[o + 2], out[o + 3] = held, -1, -1
+if held > 0 then
+  out[o + 2] = time_of(key, over + (free < 0 and -free or 0))
+end
+--@ include grant
+if records then
+  local newest, seq = 0, 0
+  if all > 0 then
+    local member
+    newest, member = time_of(key, -1)
+    seq = unpack_('>I6', member) + 1
+  end
+  add_events(key, newest, seq, g * cost, w)
+  if over > 0 then
+    call('ZREMRANGEBYSCORE', key, '-inf', now - w)
+    over = 0
+  end
+end
+if pass == 2 and g < n and cost <= limit then
+  local i = cost - free - 1
+  if not k[6] then i = i + g * cost end
+  if i >= 0 then out[o + 3] = time_of(key, over + i) end
+end
+
+-- Removes as many events of that time: events of one time are all the same.
+--@ chunk log.give_back
+local events = call('ZCOUNT', key, taken, taken)
+if events > cost then events = cost end
+if events > 0 then
+  local rank = call('ZCOUNT', key, '-inf', '(' .. taken)
+  call('ZREMRANGEBYRANK', key, rank, rank + events - 1)
+end
