@@ -316,7 +316,7 @@ bench-quick_PKGS = $(demo_PKGS) valgrind
 bench-figures_PKGS = $(bench-quick_PKGS)
 plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
-check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev
+check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
 model_PKGS    = gcc spin
 torture_PKGS  = g++ libhiredis-dev redis-server gdb
 
