@@ -49,7 +49,7 @@ ngx_int_t fall_back(Context *ctx, RemoteWait *wait)
     remotes = wait->waiter.claims;
     n = wait->nlocal + wait->nremote;
 
-    if (fall_back_to(wait, remotes, wait->redis->on_error)) {
+    if (fall_back_to(wait, remotes, wait->redis->settings.on_error)) {
         ctx->now_ms = ngx_current_msec;
 
         i = limit_sliding::acquire(remotes, wait->nremote, ctx->now_ms);

@@ -194,8 +194,8 @@ static ngx_int_t sort_limits(ngx_conf_t *cf, Group *group)
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "limits of one place are of \"redis=%V\" and "
                           "\"redis=%V\", it must be one, in %s:%ui",
-                          &limits[n].zone->redis->name,
-                          &limits[i].zone->redis->name, limits[i].file,
+                          &limits[n].zone->redis->settings.name,
+                          &limits[i].zone->redis->settings.name, limits[i].file,
                           limits[i].line);
             return NGX_ERROR;
         }

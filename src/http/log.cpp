@@ -98,7 +98,7 @@ void log_rejected(ngx_http_request_t *r, LocConf *lscf, Context *ctx)
         ngx_log_error(lscf->log_level, r->connection->log, 0,
                       "denying request%s, redis \"%V\" of zone \"%V\" "
                       "does not answer",
-                      dry_run, &zone->redis->name, &zone->name);
+                      dry_run, &zone->redis->settings.name, &zone->name);
 
     } else {
         limit_sliding::claim_describe(claim, ctx->now_ms, &verdict);

@@ -31,8 +31,10 @@ static Redis *get_redis(ngx_conf_t *cf, ngx_str_t *name)
     redises = lsmcf->redises.elts;
 
     for (i = 0; i < lsmcf->redises.nelts; i++) {
-        if (redises[i]->name.len == name->len
-            && ngx_strncmp(redises[i]->name.data, name->data, name->len) == 0) {
+        if (redises[i]->settings.name.len == name->len
+            && ngx_strncmp(redises[i]->settings.name.data, name->data,
+                           name->len)
+                   == 0) {
             return redises[i];
         }
     }
@@ -47,9 +49,9 @@ static Redis *get_redis(ngx_conf_t *cf, ngx_str_t *name)
         return NULL;
     }
 
-    redis->name = *name;
-    redis->file = cf->conf_file->file.name.data;
-    redis->line = cf->conf_file->line;
+    redis->settings.name = *name;
+    redis->settings.file = cf->conf_file->file.name.data;
+    redis->settings.line = cf->conf_file->line;
 
     *redises = redis;
 
@@ -73,13 +75,13 @@ extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (redis->defined) {
+    if (redis->settings.defined) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "duplicate limit_sliding_redis \"%V\"", &value[1]);
         return NGX_CONF_ERROR;
     }
 
-    return redis_block(cf, redis);
+    return redis_block(cf, &redis->settings);
 }
 
 /* "redis=name" */
@@ -168,11 +170,11 @@ ngx_int_t init_redises(ngx_conf_t *cf, MainConf *lsmcf)
 
     for (i = 0; i < lsmcf->redises.nelts; i++) {
 
-        if (!redises[i]->defined) {
+        if (!redises[i]->settings.defined) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "unknown limit_sliding_redis \"%V\" in %s:%ui",
-                          &redises[i]->name, redises[i]->file,
-                          redises[i]->line);
+                          &redises[i]->settings.name, redises[i]->settings.file,
+                          redises[i]->settings.line);
             return NGX_ERROR;
         }
 
@@ -204,14 +206,15 @@ static ngx_int_t init_remote_zone(ngx_conf_t *cf, ZoneConf *zone)
 
     prefix = &remote->prefix;
 
-    prefix->len = zone->redis->key_prefix.len + zone->name.len + 2;
+    prefix->len = zone->redis->settings.key_prefix.len + zone->name.len + 2;
 
     prefix->data = ngx_pnalloc(cf->pool, prefix->len);
     if (prefix->data == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_sprintf(prefix->data, "%V%V:{", &zone->redis->key_prefix, &zone->name);
+    ngx_sprintf(prefix->data, "%V%V:{", &zone->redis->settings.key_prefix,
+                &zone->name);
 
     return NGX_OK;
 }

@@ -5,8 +5,11 @@
 
 /* Asks, from the first request that needs one. */
 
+#include "redis/ask.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
+#include "redis/batch.hpp"
+#include "redis/cross_slot.hpp"
+#include "redis/deliver.hpp"
 
 namespace limit_sliding {
 
@@ -16,8 +19,7 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
     uint64_t hash;
     Ask *ask;
 
-    if (redis->node == NULL && redis->cluster == NULL
-        && redis_start(redis) != NGX_OK) {
+    if (!redis->client.nodes.is_started() && redis_start(redis) != NGX_OK) {
         return NGX_DECLINED;
     }
 
@@ -25,7 +27,7 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
         return NGX_DECLINED;
     }
 
-    if (redis->node && !node_is_usable(redis->node)) {
+    if (redis->client.nodes.is_away()) {
         return NGX_DECLINED;
     }
 
@@ -46,7 +48,7 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
         share_ask(ask, hash);
     }
 
-    if (is_worth(redis, ask->slot)) {
+    if (redis->client.nodes.is_worth(ask->slot)) {
         join_ask(redis, ask, waiter);
         return NGX_OK;
     }
@@ -64,9 +66,9 @@ Ask *find_ask(Redis *redis, uint64_t hash)
 {
     ngx_rbtree_node_t *node;
 
-    node = redis->asks.root;
+    node = redis->client.asks.root;
 
-    while (node != &redis->sentinel) {
+    while (node != &redis->client.sentinel) {
 
         if (node->key == hash) {
             return (Ask *)node;
@@ -118,7 +120,7 @@ Ask *create_ask(Redis *redis, Claim *claims, ngx_uint_t nclaims)
         part->leased = 0;
         part->held = 0;
 
-        if (redis->cluster) {
+        if (redis->client.nodes.is_cluster()) {
             part->slot
                 = limit_sliding::cluster_slot(part->key.data, part->key.len);
             if (part->slot != ask->parts[0].slot) {
@@ -150,7 +152,7 @@ Ask *alloc_ask(Redis *redis, ngx_uint_t nparts, size_t len)
     ngx_memzero(ask, offsetof(Ask, parts));
 
     ask->redis = redis;
-    ask->to = redis->node;
+    ask->to = redis->client.nodes.node;
     ask->nparts = nparts;
 
     ngx_queue_init(&ask->waiters);
@@ -165,7 +167,7 @@ void share_ask(Ask *ask, uint64_t hash)
 {
     ask->shared = 1;
     ask->node.key = hash;
-    ngx_rbtree_insert(&ask->redis->asks, &ask->node);
+    ngx_rbtree_insert(&ask->redis->client.asks, &ask->node);
 }
 
 /* "PREFIXZONE:{KEY}", which is as long as the prefix, the key or 40, and 1.  A
@@ -179,8 +181,8 @@ u_char *write_key(Redis *redis, RemoteClaim *remote, u_char *p)
 
     p = ngx_cpymem(p, remote->zone->prefix.data, remote->zone->prefix.len);
 
-    if (redis->key_format == KeyFormat::kPlain
-        && !(redis->cluster && remote->key.data[0] == '}')) {
+    if (redis->settings.key_format == KeyFormat::kPlain
+        && !(redis->client.nodes.is_cluster() && remote->key.data[0] == '}')) {
         p = ngx_cpymem(p, remote->key.data, remote->key.len);
 
     } else {

@@ -5,8 +5,13 @@
 
 /* What is due at a node, and the calls that carry it. */
 
+#include "redis/batch.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
+#include "redis/deliver.hpp"
+#include "redis/key_command.hpp"
+#include "redis/lease_units.hpp"
+#include "redis/resend.hpp"
+#include "redis/script_call.hpp"
 
 namespace limit_sliding {
 
@@ -23,19 +28,19 @@ static ngx_uint_t take_waiters(Ask *ask);
 
 /* Posted: sends what is due in this turn of the event loop. */
 
-void flush_handler(ngx_event_t *ev)
+void flush_due(Node &to)
 {
-    Node *node = ev->data;
+    Node *node = &to;
 
-    if (node->redis->cluster) {
+    if (node->redis->client.nodes.is_cluster()) {
         reroute(node);
     }
 
-    if (node->ndue == 0 && node->out_last == 0) {
+    if (node->ndue == 0 && !node->has_unsent()) {
         return;
     }
 
-    switch (node_open(node)) {
+    switch (node->open()) {
 
     case NGX_OK:
         break;
@@ -44,24 +49,23 @@ void flush_handler(ngx_event_t *ev)
         return;
 
     default:
-        fail_due(node);
+        fail_due(*node);
         return;
     }
 
     while (node->ndue >= kAsksPerCall
            || (node->ndue
-               && (node->redis->cluster || node->ncalls < kCallsUnderWay))) {
+               && (node->redis->client.nodes.is_cluster()
+                   || node->ncalls < kCallsUnderWay))) {
         if (send_call(node) != NGX_OK) {
-            node_fail(node, 0, "no memory");
+            node->fail(0, "no memory");
             return;
         }
     }
 
-    node_send(node);
+    node->send();
 
-    if (node->redis->watch) {
-        watch_sentinels(node->redis);
-    }
+    node->redis->client.nodes.sent();
 }
 
 /* To where their slots have moved, or are known to be by now. */
@@ -82,7 +86,7 @@ static void reroute(Node *node)
             continue;
         }
 
-        to = route(node->redis, ask->slot);
+        to = node->redis->client.nodes.route(ask->slot);
 
         if (to != node) {
             ngx_queue_remove(q);
@@ -97,9 +101,9 @@ static ngx_int_t send_call(Node *node)
     ngx_int_t rc;
     ngx_queue_t *q;
     Ask *ask;
-    Call *call;
+    AskCall *call;
 
-    call = ngx_calloc(sizeof(Call), ngx_cycle->log);
+    call = ngx_calloc(sizeof(AskCall), ngx_cycle->log);
     if (call == NULL) {
         return NGX_ERROR;
     }
@@ -131,7 +135,7 @@ static ngx_int_t send_call(Node *node)
         return NGX_OK;
     }
 
-    call->handler(node, call, NULL);
+    call->handler(*node, *call, NULL);
 
     return NGX_ERROR;
 }
@@ -176,13 +180,15 @@ void make_due(Ask *ask, Node *to)
     ngx_queue_insert_tail(&to->due, &ask->queue);
     to->ndue++;
 
-    ngx_post_event(&to->flush, &ngx_posted_events);
+    to->post_flush();
 }
 
 /* What waits for a connection waits in vain. */
 
-void fail_due(Node *node)
+void fail_due(Node &to)
 {
+    Node *node = &to;
+
     ngx_queue_t *q;
     Ask *ask;
 

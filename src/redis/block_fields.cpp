@@ -5,8 +5,9 @@
 
 /* The parameters of a limit_sliding_redis block. */
 
+#include "redis/block_fields.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/node.hpp"
+#include "redis/password_file.hpp"
 
 namespace limit_sliding {
 
@@ -34,32 +35,39 @@ static char *invalid_field(ngx_conf_t *cf, ngx_str_t *value,
 
 #define FIELD(name, type)                                                      \
     {                                                                          \
-        ngx_string(#name), set_##type, offsetof(Redis, name)                   \
+        ngx_string(#name), set_##type, offsetof(Settings, name)                \
     }
 
 static Field fields[] = {
-    {ngx_string("server"), set_server, offsetof(Redis, servers)},
+    {ngx_string("server"), set_server, offsetof(Settings, servers)},
     FIELD(topology, topology),
-    FIELD(sentinel_master, str),
-    FIELD(sentinel_user, str),
-    FIELD(sentinel_password, str),
+    {ngx_string("sentinel_master"), set_str,
+     offsetof(Settings, sentinel.master)},
+    {ngx_string("sentinel_user"), set_str,
+     offsetof(Settings, sentinel.credentials.user)},
+    {ngx_string("sentinel_password"), set_str,
+     offsetof(Settings, sentinel.credentials.password)},
     {ngx_string("sentinel_password_file"), set_password_file,
-     offsetof(Redis, sentinel_password)},
-    FIELD(user, str),
-    FIELD(password, str),
-    {ngx_string("password_file"), set_password_file, offsetof(Redis, password)},
+     offsetof(Settings, sentinel.credentials.password)},
+    {ngx_string("user"), set_str, offsetof(Settings, credentials.user)},
+    {ngx_string("password"), set_str, offsetof(Settings, credentials.password)},
+    {ngx_string("password_file"), set_password_file,
+     offsetof(Settings, credentials.password)},
     FIELD(database, number),
-    FIELD(ssl, flag),
-    FIELD(ssl_name, str),
-    FIELD(ssl_trusted_certificate, str),
-    FIELD(ssl_certificate, str),
-    FIELD(ssl_certificate_key, str),
-    FIELD(ssl_verify, flag),
+    {ngx_string("ssl"), set_flag, offsetof(Settings, tls.on)},
+    {ngx_string("ssl_name"), set_str, offsetof(Settings, tls.name)},
+    {ngx_string("ssl_trusted_certificate"), set_str,
+     offsetof(Settings, tls.trusted_certificate)},
+    {ngx_string("ssl_certificate"), set_str,
+     offsetof(Settings, tls.certificate)},
+    {ngx_string("ssl_certificate_key"), set_str,
+     offsetof(Settings, tls.certificate_key)},
+    {ngx_string("ssl_verify"), set_flag, offsetof(Settings, tls.verify)},
     FIELD(connect_timeout, msec),
     FIELD(timeout, msec),
     FIELD(on_error, on_error),
     FIELD(key_prefix, str),
-    {ngx_string("key_format"), set_key_format, offsetof(Redis, key_format)},
+    {ngx_string("key_format"), set_key_format, offsetof(Settings, key_format)},
     {ngx_null_string, NULL, 0}};
 
 ngx_str_t topology_words[] = {ngx_string("standalone"), ngx_string("sentinel"),
@@ -70,7 +78,7 @@ ngx_str_t on_error_words[] = {ngx_string("local"), ngx_string("allow"),
 
 char *redis_field(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
 {
-    Redis *redis = conf;
+    Settings *settings = conf;
 
     ngx_str_t *value;
     Field *field;
@@ -95,13 +103,13 @@ char *redis_field(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
             return NGX_CONF_ERROR;
         }
 
-        return field->set(cf, value, (char *)redis + field->offset);
+        return field->set(cf, value, (char *)settings + field->offset);
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "unknown parameter \"%V\" in limit_sliding_redis "
                        "\"%V\"",
-                       &value[0], &redis->name);
+                       &value[0], &settings->name);
     return NGX_CONF_ERROR;
 }
 

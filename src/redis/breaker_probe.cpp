@@ -12,7 +12,7 @@
  */
 
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
+#include "redis/client.hpp"
 
 namespace limit_sliding {
 
@@ -39,7 +39,7 @@ void redis_enter(Redis *redis)
         return;
     }
 
-    ev = &redis->look;
+    ev = &redis->client.look;
 
     ev->handler = breaker_handler;
     ev->data = redis;
@@ -64,8 +64,8 @@ static void breaker_handler(ngx_event_t *ev)
     case BreakerState::kClosed:
         wait = kLook;
 
-        if (redis->cluster) {
-            wait = ngx_min(wait, cluster_retry(redis));
+        if (redis->client.nodes.is_cluster()) {
+            wait = ngx_min(wait, redis->client.nodes.retry());
         }
 
         break;
@@ -112,8 +112,7 @@ static void send_probe(Redis *redis)
 
     static ngx_uint_t n;
 
-    if (redis->node == NULL && redis->cluster == NULL
-        && redis_start(redis) != NGX_OK) {
+    if (!redis->client.nodes.is_started() && redis_start(redis) != NGX_OK) {
         return;
     }
 
@@ -127,8 +126,9 @@ static void send_probe(Redis *redis)
 
     remote.zone = &redis->probe_zone;
     remote.key.data = key;
-    remote.key.len
-        = ngx_sprintf(key, "probe%ui", redis->cluster ? n++ : 0) - key;
+    remote.key.len = ngx_sprintf(key, "probe%ui",
+                                 redis->client.nodes.is_cluster() ? n++ : 0)
+                     - key;
 
     if (find_ask(redis, 0)) {
         return;
@@ -139,7 +139,7 @@ static void send_probe(Redis *redis)
         return;
     }
 
-    to = route(redis, ask->slot);
+    to = redis->client.nodes.route(ask->slot);
     if (to == NULL) {
         ngx_free(ask);
         return;
@@ -147,7 +147,7 @@ static void send_probe(Redis *redis)
 
     /* probes come at the breaker's pace */
 
-    to->failures = 0;
+    to->forgive();
 
     share_ask(ask, 0);
 

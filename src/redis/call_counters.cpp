@@ -5,26 +5,14 @@
 
 /* What is counted of calls: each reads the clock twice. */
 
+#include "redis/call_counters.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/node.hpp"
-
-#include <time.h>
+#include "redis/redis.hpp"
 
 namespace limit_sliding {
 
 uint32_t latencies_us[] = {250,   500,   1000,   2500,   5000,   10000,
                            25000, 50000, 100000, 250000, 1000000};
-
-/* Of a clock that is monotonic; nginx's own has milliseconds. */
-
-uint64_t redis_us(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-
-    return (uint64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
 
 /* A call that was answered. */
 
@@ -33,7 +21,7 @@ void redis_count(Redis *redis, Call *call)
     uint64_t us;
     ngx_uint_t i;
 
-    us = redis_us() - call->sent_us;
+    us = clock_us() - call->sent_us;
 
     i = 0;
 
@@ -41,8 +29,8 @@ void redis_count(Redis *redis, Call *call)
         i++;
     }
 
-    (void)ngx_atomic_fetch_add(&redis->traffic->latencies[i], 1);
-    (void)ngx_atomic_fetch_add(&redis->traffic->sum_us, us);
+    (void)ngx_atomic_fetch_add(&redis->client.traffic->latencies[i], 1);
+    (void)ngx_atomic_fetch_add(&redis->client.traffic->sum_us, us);
 }
 
 void redis_traffic(Redis *redis, CallCounters *sum)

@@ -5,8 +5,10 @@
 
 /* What a Redis is to all workers, and to each. */
 
+#include "redis/client.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
+#include "redis/batch.hpp"
+#include "redis/script_call.hpp"
 
 namespace limit_sliding {
 
@@ -19,6 +21,8 @@ static ngx_int_t redis_keep_addresses(Redis *redis, Redis *oredis,
                                       ngx_log_t *log);
 static ngx_int_t redis_copy_addresses(ngx_pool_t *pool, ngx_url_t *to,
                                       ngx_url_t *from);
+
+static const ClientEvents client_events = {flush_due, fail_due, redis_failed};
 
 static ngx_uint_t redis_tag;
 
@@ -35,7 +39,7 @@ static ngx_uint_t redis_tag;
 ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)
 {
     if (resolver && has_servers(resolver)) {
-        redis->resolver = resolver;
+        redis->settings.resolver = resolver;
     }
 
     redis->pool = cf->pool;
@@ -69,12 +73,13 @@ static ngx_int_t redis_init_servers(ngx_conf_t *cf, Redis *redis)
     ngx_uint_t i;
     Server *servers;
 
-    servers = redis->servers.elts;
+    servers = redis->settings.servers.elts;
 
-    for (i = 0; i < redis->servers.nelts; i++) {
+    for (i = 0; i < redis->settings.servers.nelts; i++) {
         url = &servers[i].url;
 
-        if (url->naddrs || (redis->resolver && !is_localhost(&url->host))
+        if (url->naddrs
+            || (redis->settings.resolver && !is_localhost(&url->host))
             || ngx_inet_resolve_host(cf->pool, url) == NGX_OK) {
             continue;
         }
@@ -88,8 +93,8 @@ static ngx_int_t redis_init_servers(ngx_conf_t *cf, Redis *redis)
                       "%s in server \"%V\" of limit_sliding_redis \"%V\", "
                       "without a \"resolver\" it is away until a reload "
                       "finds it, in %s:%ui",
-                      url->err, &servers[i].text, &redis->name, servers[i].file,
-                      servers[i].line);
+                      url->err, &servers[i].text, &redis->settings.name,
+                      servers[i].file, servers[i].line);
     }
 
     return NGX_OK;
@@ -121,14 +126,14 @@ static ngx_int_t redis_init_probe(ngx_conf_t *cf, Redis *redis)
 
     prefix = &redis->probe_zone.prefix;
 
-    prefix->len = redis->key_prefix.len + 1;
+    prefix->len = redis->settings.key_prefix.len + 1;
 
     prefix->data = ngx_pnalloc(cf->pool, prefix->len);
     if (prefix->data == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_sprintf(prefix->data, "%V{", &redis->key_prefix);
+    ngx_sprintf(prefix->data, "%V{", &redis->settings.key_prefix);
 
     return NGX_OK;
 }
@@ -141,14 +146,14 @@ static ngx_int_t redis_add_shared(ngx_conf_t *cf, Redis *redis)
 
     /* no zone of a user's is called so, but for one with a blank */
 
-    name.len = sizeof("limit_sliding_redis ") - 1 + redis->name.len;
+    name.len = sizeof("limit_sliding_redis ") - 1 + redis->settings.name.len;
 
     name.data = ngx_pnalloc(cf->pool, name.len);
     if (name.data == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_sprintf(name.data, "limit_sliding_redis %V", &redis->name);
+    ngx_sprintf(name.data, "limit_sliding_redis %V", &redis->settings.name);
 
     redis->shm_zone
         = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize, &redis_tag);
@@ -192,16 +197,17 @@ static ngx_int_t redis_keep_addresses(Redis *redis, Redis *oredis,
     ngx_uint_t i, j;
     Server *is, *was;
 
-    if (redis->resolver) {
+    if (redis->settings.resolver) {
         return NGX_OK;
     }
 
-    is = redis->servers.elts;
-    was = oredis->servers.elts;
+    is = redis->settings.servers.elts;
+    was = oredis->settings.servers.elts;
 
-    for (i = 0; i < redis->servers.nelts; i++) {
+    for (i = 0; i < redis->settings.servers.nelts; i++) {
 
-        for (j = 0; is[i].url.naddrs == 0 && j < oredis->servers.nelts; j++) {
+        for (j = 0; is[i].url.naddrs == 0 && j < oredis->settings.servers.nelts;
+             j++) {
 
             if (was[j].url.naddrs == 0 || was[j].text.len != is[i].text.len
                 || ngx_strncmp(was[j].text.data, is[i].text.data,
@@ -218,7 +224,7 @@ static ngx_int_t redis_keep_addresses(Redis *redis, Redis *oredis,
             ngx_log_error(NGX_LOG_NOTICE, log, 0,
                           "server \"%V\" of limit_sliding_redis \"%V\" "
                           "keeps its last addresses",
-                          &is[i].text, &redis->name);
+                          &is[i].text, &redis->settings.name);
         }
     }
 
@@ -260,125 +266,70 @@ static ngx_int_t redis_copy_addresses(ngx_pool_t *pool, ngx_url_t *to,
 
 ngx_int_t redis_start(Redis *redis)
 {
-    Server *servers;
-
-    servers = redis->servers.elts;
-
-    ngx_rbtree_init(&redis->asks, &redis->sentinel, ngx_rbtree_insert_value);
-    ngx_queue_init(&redis->waiting);
+    ngx_rbtree_init(&redis->client.asks, &redis->client.sentinel,
+                    ngx_rbtree_insert_value);
+    ngx_queue_init(&redis->client.waiting);
 
     /* not to be cancelled: an exiting worker still answers its requests */
 
-    redis->deadline.handler = deadline_handler;
-    redis->deadline.data = redis;
-    redis->deadline.log = ngx_cycle->log;
+    redis->client.deadline.handler = deadline_handler;
+    redis->client.deadline.data = redis;
+    redis->client.deadline.log = ngx_cycle->log;
 
-    redis->traffic = &redis->shared->traffic[ngx_process_slot % kCallCounters];
+    redis->client.traffic
+        = &redis->shared->traffic[ngx_process_slot % kCallCounters];
 
-    if (redis->topology == Topology::kCluster) {
-        return cluster_start(redis);
-    }
-
-    redis->node = node_create(redis, servers);
-    if (redis->node == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (redis->topology == Topology::kSentinel) {
-        redis->watch = node_create(redis, servers);
-        if (redis->watch == NULL) {
-            return NGX_ERROR;
-        }
-    }
-
-    return NGX_OK;
+    return redis->client.nodes.start(redis, &redis->settings, &client_events);
 }
 
 /* The worker exits. */
 
 void redis_exit(Redis *redis)
 {
-    if (redis->node) {
-        node_close(redis->node);
-    }
-
-    if (redis->watch) {
-        node_close(redis->watch);
-    }
-
-    if (redis->cluster) {
-        cluster_exit(redis);
-    }
+    redis->client.nodes.close();
 }
 
-void redis_succeeded(Node *node)
+void redis_succeeded(Node &node)
 {
     Redis *redis;
 
-    redis = node->redis;
+    redis = node.redis;
 
-    node->failures = 0;
-    node->answered = 1;
+    node.succeeded();
 
     if (limit_sliding::breaker_succeeded(&redis->shared->breaker)) {
 
         /* as the line that it has failed: a log that shows one shows both */
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "limit_sliding redis \"%V\" answers again", &redis->name);
+                      "limit_sliding redis \"%V\" answers again",
+                      &redis->settings.name);
     }
 }
 
-void redis_failed(Node *node)
+void redis_failed(Node &node)
 {
     Redis *redis;
 
-    redis = node->redis;
-    redis->failed = ngx_current_msec;
+    redis = node.redis;
+    redis->client.failed = ngx_current_msec;
 
-    if (redis->cluster && cluster_is_alive(node)) {
+    if (redis->client.nodes.is_cluster()
+        && redis->client.nodes.is_alive_without(node)) {
         /* the rest of it is no worse for that */
         return;
     }
 
     if (limit_sliding::breaker_failed(&redis->shared->breaker, ngx_current_msec,
                                       (uint32_t)ngx_random())) {
-        (void)ngx_atomic_fetch_add(&redis->traffic->opened, 1);
+        (void)ngx_atomic_fetch_add(&redis->client.traffic->opened, 1);
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "limit_sliding redis \"%V\" has failed repeatedly, "
                       "\"on_error %V\" applies until it answers again",
-                      &redis->name, &on_error_words[index_of(redis->on_error)]);
+                      &redis->settings.name,
+                      &on_error_words[index_of(redis->settings.on_error)]);
     }
-}
-
-/* One line a second. */
-
-void ngx_cdecl redis_log(Redis *redis, ngx_err_t err, const char *fmt, ...)
-{
-    u_char text[NGX_MAX_ERROR_STR], *last;
-    va_list args;
-
-    if ((ngx_msec_int_t)(redis->log_after - ngx_current_msec) > 0) {
-        redis->log_omitted++;
-        return;
-    }
-
-    redis->log_after = ngx_current_msec + 1000;
-
-    va_start(args, fmt);
-    last = ngx_vslprintf(text, text + sizeof(text), fmt, args);
-    va_end(args);
-
-    if (redis->log_omitted) {
-        last = ngx_slprintf(last, text + sizeof(text),
-                            ", %ui such lines omitted", redis->log_omitted);
-        redis->log_omitted = 0;
-    }
-
-    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, err,
-                  "limit_sliding redis \"%V\": %*s", &redis->name, last - text,
-                  text);
 }
 
 } // namespace limit_sliding

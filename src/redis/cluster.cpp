@@ -7,6 +7,7 @@
 
 #include "redis/cluster.hpp"
 #include "ngx/ngx.hpp"
+#include "redis/tls.hpp"
 
 namespace limit_sliding {
 
@@ -14,14 +15,14 @@ namespace limit_sliding {
 
 constexpr auto kNodesMax = 1024;
 
-static Node *cluster_add(Redis *redis, Server *server);
+static Node *cluster_add(Cluster *cluster, Server *server);
 static ngx_uint_t cluster_rank(Node *node);
 static void cluster_free(Cluster *cluster, Node *node);
 
 /* Seeds are nodes for as long as the worker lives: any of them may have to tell
  * the map again. */
 
-ngx_int_t cluster_start(Redis *redis)
+ngx_int_t cluster_start(Nodes *nodes)
 {
     ngx_uint_t i;
     Node *node;
@@ -38,15 +39,16 @@ ngx_int_t cluster_start(Redis *redis)
     cluster->stale = 1;
 
     cluster->refresh.handler = map_refresh;
-    cluster->refresh.data = redis;
+    cluster->owner = nodes;
+    cluster->refresh.data = cluster;
     cluster->refresh.log = ngx_cycle->log;
 
-    redis->cluster = cluster;
+    nodes->cluster = cluster;
 
-    servers = redis->servers.elts;
+    servers = nodes->settings->servers.elts;
 
-    for (i = 0; i < redis->servers.nelts; i++) {
-        node = cluster_add(redis, &servers[i]);
+    for (i = 0; i < nodes->settings->servers.nelts; i++) {
+        node = cluster_add(cluster, &servers[i]);
 
         if (node) {
             node->seed = 1;
@@ -55,33 +57,32 @@ ngx_int_t cluster_start(Redis *redis)
 
     if (ngx_queue_empty(&cluster->nodes)) {
         ngx_free(cluster);
-        redis->cluster = NULL;
+        nodes->cluster = NULL;
         return NGX_ERROR;
     }
 
     return NGX_OK;
 }
 
-void cluster_exit(Redis *redis)
+void cluster_exit(Cluster *cluster)
 {
     ngx_queue_t *q;
 
-    for (q = ngx_queue_head(&redis->cluster->nodes);
-         q != ngx_queue_sentinel(&redis->cluster->nodes);
-         q = ngx_queue_next(q)) {
+    for (q = ngx_queue_head(&cluster->nodes);
+         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
         node_close(ngx_queue_data(q, Node, queue));
     }
 }
 
-static Node *cluster_add(Redis *redis, Server *server)
+static Node *cluster_add(Cluster *cluster, Server *server)
 {
     Node *node;
 
-    node = node_create(redis, server);
+    node = node_create(cluster->owner, server);
 
     if (node) {
-        ngx_queue_insert_tail(&redis->cluster->nodes, &node->queue);
-        redis->cluster->nnodes++;
+        ngx_queue_insert_tail(&cluster->nodes, &node->queue);
+        cluster->nnodes++;
     }
 
     return node;
@@ -90,14 +91,11 @@ static Node *cluster_add(Redis *redis, Server *server)
 /* The node of this address or name, perhaps a new one.  NULL: there is no
  * memory, or it cannot be. */
 
-Node *cluster_node(Redis *redis, ngx_str_t *host, ngx_int_t port)
+Node *cluster_node(Cluster *cluster, ngx_str_t *host, ngx_int_t port)
 {
     ngx_str_t name;
     ngx_queue_t *q;
     Node *node;
-    Cluster *cluster;
-
-    cluster = redis->cluster;
 
     for (q = ngx_queue_head(&cluster->nodes);
          q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
@@ -115,7 +113,8 @@ Node *cluster_node(Redis *redis, ngx_str_t *host, ngx_int_t port)
         return NULL;
     }
 
-    node = cluster_add(redis, redis->servers.elts);
+    node = cluster_add(cluster,
+                       (Server *)cluster->owner->settings->servers.elts);
     if (node == NULL) {
         return NULL;
     }
@@ -128,90 +127,6 @@ Node *cluster_node(Redis *redis, ngx_str_t *host, ngx_int_t port)
     node_use_address(node);
 
     return node;
-}
-
-/* Whom to ask of this slot.  While that is not known, anybody: he will tell. */
-
-Node *route(Redis *redis, ngx_int_t slot)
-{
-    Node *node;
-
-    if (redis->cluster == NULL) {
-        return redis->node;
-    }
-
-    node = redis->cluster->slots[slot];
-
-    return node ? node : cluster_any(redis->cluster);
-}
-
-/* Should a request wait for this slot's node? */
-
-ngx_uint_t is_worth(Redis *redis, ngx_int_t slot)
-{
-    Node *node;
-
-    if (redis->cluster == NULL) {
-        return 1;
-    }
-
-    node = route(redis, slot);
-
-    if (redis->cluster->stale) {
-        ngx_post_event(&redis->cluster->refresh, &ngx_posted_events);
-    }
-
-    if (node_is_usable(node)
-        && (node->failures < kFailuresMax
-            || (node->ndue == 0 && node->ncalls == 0))) {
-        return 1;
-    }
-
-    /* perhaps it has been replaced */
-
-    map_stale(redis, NULL);
-
-    return 0;
-}
-
-/*
- * Connects to nodes that requests do not wait for any more; one that answers
- * is worth waiting for again.  Returns in how many milliseconds another one is
- * to be tried.
- */
-
-ngx_msec_t cluster_retry(Redis *redis)
-{
-    ngx_msec_t wait;
-    ngx_queue_t *q;
-    ngx_msec_int_t left;
-    Node *node;
-    Cluster *cluster;
-
-    cluster = redis->cluster;
-
-    wait = NGX_MAX_INT32_VALUE;
-
-    for (q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        node = ngx_queue_data(q, Node, queue);
-
-        if (node->failures < kFailuresMax || node->state != NodeState::kClosed
-            || (cluster->loaded && !node->mapped)) {
-            continue;
-        }
-
-        left = (ngx_msec_int_t)(node->retry_at - ngx_current_msec);
-
-        if (left > 0) {
-            wait = ngx_min(wait, (ngx_msec_t)left);
-            continue;
-        }
-
-        (void)node_open(node);
-    }
-
-    return wait;
 }
 
 /* There is always one: the seeds. */
@@ -248,37 +163,12 @@ static ngx_uint_t cluster_rank(Node *node)
         return NGX_MAX_INT32_VALUE;
     }
 
-    if (!node_is_usable(node)) {
+    if (!node->is_usable()) {
         return 0;
     }
 
     return 2 * (kFailuresMax - ngx_min(node->failures, kFailuresMax))
            + (node->state != NodeState::kClosed) + 1;
-}
-
-/* Another node than this one answers: not one that only a redirection named,
- * which may be nobody's or the same server. */
-
-ngx_uint_t cluster_is_alive(Node *but)
-{
-    ngx_queue_t *q;
-    Node *node;
-    Cluster *cluster;
-
-    cluster = but->redis->cluster;
-
-    for (q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        node = ngx_queue_data(q, Node, queue);
-
-        if (node != but && node->failures == 0
-            && node->state == NodeState::kReady
-            && (node->mapped || node->seed)) {
-            return 1;
-        }
-    }
-
-    return 0;
 }
 
 /* Those that have no slots any more, but for the one that has told so. */

@@ -1,4 +1,3 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
@@ -8,18 +7,18 @@
 #ifndef LIMIT_SLIDING_REDIS_CLUSTER_HPP
 #define LIMIT_SLIDING_REDIS_CLUSTER_HPP
 
-#include "ngx/ngx.hpp"
-#include "redis/node.hpp"
+#include "redis/logic/lease.hpp"
+#include "redis/logic/remote.hpp"
+#include "redis/topology.hpp"
 
 namespace limit_sliding {
 
 /* So many in a row, and a node is asked by one request at a time. */
-
 constexpr auto kFailuresMax = kBreakerFailures;
 
 /* A worker's view of a cluster. */
-
 struct Cluster {
+    Nodes *owner;
     ngx_queue_t nodes;
     ngx_uint_t nnodes;
     ngx_event_t refresh; /* posted */
@@ -34,33 +33,18 @@ struct Cluster {
 };
 
 /* cluster */
-ngx_int_t cluster_start(Redis *redis);
-void cluster_exit(Redis *redis);
-Node *cluster_node(Redis *redis, ngx_str_t *host, ngx_int_t port);
-Node *route(Redis *redis, ngx_int_t slot);
+ngx_int_t cluster_start(Nodes *nodes);
+void cluster_exit(Cluster *cluster);
+Node *cluster_node(Cluster *cluster, ngx_str_t *host, ngx_int_t port);
 Node *cluster_any(Cluster *cluster);
-ngx_uint_t is_worth(Redis *redis, ngx_int_t slot);
-ngx_msec_t cluster_retry(Redis *redis);
-ngx_uint_t cluster_is_alive(Node *but);
 void cluster_forget(Cluster *cluster, Node *but);
 
 /* map */
-void map_stale(Redis *redis, Node *hint);
+void map_stale(Cluster *cluster, Node *hint);
 void map_refresh(ngx_event_t *ev);
 ngx_int_t map_greeting(Node *node);
 void map_add(Node *node, int64_t first, int64_t last, ngx_str_t *host,
              int64_t port);
-
-/* redirect */
-ngx_int_t redirect_call(Node *node, Call *call, Reply *reply);
-ngx_uint_t redirect_due(Ask *ask, Node *node);
-ngx_int_t call_asking(Node *node);
-
-/* split */
-ngx_int_t ask_across_slots(Redis *redis, Ask *ask, Claim *claims,
-                           Waiter *waiter);
-
-void split_leave(Waiter *waiter);
 
 } // namespace limit_sliding
 

@@ -7,6 +7,7 @@
 
 #include "ngx/ngx.hpp"
 #include "redis/cluster.hpp"
+#include "redis/tls.hpp"
 
 #include <hiredis/hiredis.h>
 
@@ -16,9 +17,9 @@ static void node_resolved(ngx_resolver_ctx_t *ctx);
 static void node_connect(Node *node);
 static void node_connect_handler(ngx_event_t *ev);
 static void node_connected(Node *node);
-static ngx_int_t node_auth(Node *node, ngx_str_t *user, ngx_str_t *password);
-static void node_greeted(Node *node, Call *call, Reply *reply);
-static void node_alive(Node *node, Call *call, Reply *reply);
+static ngx_int_t node_auth(Node *node, const Credentials &credentials);
+static void node_greeted(Node &node, Call &call, Reply *reply);
+static void node_alive(Node &node, Call &call, Reply *reply);
 
 /* Names are looked up anew for every connection; nginx knows how long they are
  * valid. */
@@ -28,7 +29,7 @@ void node_resolve(Node *node)
     ngx_url_t *url;
     ngx_resolver_ctx_t *ctx;
 
-    if (node->redis->topology == Topology::kSentinel && !node->found) {
+    if (node->settings->topology == Topology::kSentinel && !node->found) {
         node_find(node);
     }
 
@@ -41,19 +42,20 @@ void node_resolve(Node *node)
 
     node->state = NodeState::kResolving;
 
-    ctx = node->redis->resolver ? ngx_resolve_start(node->redis->resolver, NULL)
-                                : NULL;
+    ctx = node->settings->resolver
+              ? ngx_resolve_start(node->settings->resolver, NULL)
+              : NULL;
 
     if (ctx == NULL || ctx == NGX_NO_RESOLVER) {
-        redis_log(node->redis, 0, "%V: no resolver", &node->server->text);
-        node_fail(node, 0, NULL);
+        node->log->write(0, "%V: no resolver", &node->server->text);
+        node->fail(0, NULL);
         return;
     }
 
     ctx->name = url->host;
     ctx->handler = node_resolved;
     ctx->data = node;
-    ctx->timeout = node->redis->connect_timeout;
+    ctx->timeout = node->settings->connect_timeout;
 
     if (node->naddrs) {
         /* leaves time to try those */
@@ -67,7 +69,7 @@ void node_resolve(Node *node)
     if (ngx_resolve_name(ctx) != NGX_OK) {
         /* it has freed the context */
         node->resolving = NULL;
-        node_fail(node, 0, "no resolving");
+        node->fail(0, "no resolving");
     }
 }
 
@@ -80,8 +82,8 @@ static void node_resolved(ngx_resolver_ctx_t *ctx)
     ngx_uint_t i;
 
     if (ctx->state) {
-        redis_log(node->redis, 0, "%V could not be resolved (%i: %s)",
-                  &ctx->name, ctx->state, ngx_resolver_strerror(ctx->state));
+        node->log->write(0, "%V could not be resolved (%i: %s)", &ctx->name,
+                         ctx->state, ngx_resolver_strerror(ctx->state));
 
     } else {
         for (i = 0; i < ctx->naddrs && i < kAddressesMax; i++) {
@@ -100,7 +102,7 @@ static void node_resolved(ngx_resolver_ctx_t *ctx)
     node->resolving = NULL;
 
     if (node->naddrs == 0) {
-        node_fail(node, 0, NULL);
+        node->fail(0, NULL);
         return;
     }
 
@@ -134,7 +136,7 @@ static void node_connect(Node *node)
 
     if (rc == NGX_ERROR || rc == NGX_DECLINED || rc == NGX_BUSY) {
         /* which it has logged */
-        node_fail(node, 0, NULL);
+        node->fail(0, NULL);
         return;
     }
 
@@ -152,7 +154,7 @@ static void node_connect(Node *node)
     node->reader = reader_create(&node->reply);
 
     if (c->pool == NULL || node->reader == NULL) {
-        node_fail(node, 0, "no memory");
+        node->fail(0, "no memory");
         return;
     }
 
@@ -184,7 +186,7 @@ static void node_connect_handler(ngx_event_t *ev)
     }
 
     if (err) {
-        node_fail(node, err, "connect() failed");
+        node->fail(err, "connect() failed");
         return;
     }
 
@@ -199,11 +201,11 @@ static void node_connected(Node *node)
 
     if (node->peer.sockaddr->sa_family != AF_UNIX
         && ngx_tcp_nodelay(c) != NGX_OK) {
-        node_fail(node, 0, "setsockopt() failed");
+        node->fail(0, "setsockopt() failed");
         return;
     }
 
-    if (node->redis->ssl) {
+    if (node->settings->tls.on) {
         node->state = NodeState::kHandshaking;
         node_handshake(node);
         return;
@@ -219,9 +221,7 @@ void node_greet(Node *node)
     u_char number[NGX_INT_T_LEN];
     ngx_str_t args[3];
     ngx_connection_t *c;
-    Redis *redis;
-
-    redis = node->redis;
+    auto *settings = node->settings;
     c = node->peer.connection;
 
     c->read->handler = node_read_handler;
@@ -231,29 +231,28 @@ void node_greet(Node *node)
     node->greetings = 0;
 
     if (node->finding) {
-        if (node_auth(node, &redis->sentinel_user, &redis->sentinel_password)
-            == NGX_OK) {
+        if (node_auth(node, settings->sentinel.credentials) == NGX_OK) {
             node_ask_master(node);
         }
 
         return;
     }
 
-    if (node_auth(node, &redis->user, &redis->password) != NGX_OK) {
+    if (node_auth(node, settings->credentials) != NGX_OK) {
         return;
     }
 
-    if (redis->database) {
+    if (settings->database) {
         ngx_str_set(&args[0], "SELECT");
         args[1].data = number;
-        args[1].len = ngx_sprintf(number, "%ui", redis->database) - number;
+        args[1].len = ngx_sprintf(number, "%ui", settings->database) - number;
 
         if (node_greeting(node, 2, args, node_greeted) != NGX_OK) {
             return;
         }
     }
 
-    if (redis->cluster && node->failures >= kFailuresMax) {
+    if (node->nodes->cluster && node->failures >= kFailuresMax) {
 
         /* it may hang; this is a command that the script needs as well */
 
@@ -264,7 +263,7 @@ void node_greet(Node *node)
         }
     }
 
-    if (redis->cluster && map_greeting(node) != NGX_OK) {
+    if (node->nodes->cluster && map_greeting(node) != NGX_OK) {
         return;
     }
 
@@ -273,13 +272,15 @@ void node_greet(Node *node)
         return;
     }
 
-    node_send(node);
+    node->send();
 }
 
 /* NGX_OK also if there is nothing to authenticate with. */
 
-static ngx_int_t node_auth(Node *node, ngx_str_t *user, ngx_str_t *password)
+static ngx_int_t node_auth(Node *node, const Credentials &credentials)
 {
+    auto *user = &credentials.user;
+    auto *password = &credentials.password;
     int n;
     ngx_str_t args[3];
 
@@ -318,10 +319,9 @@ ngx_int_t node_greeting(Node *node, int argc, ngx_str_t *args,
         call->handler = handler;
     }
 
-    if (call == NULL
-        || node_command(node, call, argc, argv, argvlen) != NGX_OK) {
+    if (call == NULL || node->command(*call, argc, argv, argvlen) != NGX_OK) {
         ngx_free(call);
-        node_fail(node, 0, "no memory");
+        node->fail(0, "no memory");
         return NGX_ERROR;
     }
 
@@ -330,16 +330,18 @@ ngx_int_t node_greeting(Node *node, int argc, ngx_str_t *args,
     return NGX_OK;
 }
 
-static void node_greeted(Node *node, Call *call, Reply *reply)
+static void node_greeted(Node &from, Call &call, Reply *reply)
 {
-    ngx_free(call);
+    Node *node = &from;
+
+    ngx_free(&call);
 
     if (reply == NULL) {
         return;
     }
 
     if (reply->type != REDIS_REPLY_STATUS) {
-        node_blame(node, reply);
+        node->blame(*reply);
         return;
     }
 
@@ -351,9 +353,11 @@ static void node_greeted(Node *node, Call *call, Reply *reply)
 /* It answers, be it with an error: requests may wait for it.  How long it is
  * left alone if it fails once more is as before. */
 
-static void node_alive(Node *node, Call *call, Reply *reply)
+static void node_alive(Node &from, Call &call, Reply *reply)
 {
-    ngx_free(call);
+    Node *node = &from;
+
+    ngx_free(&call);
 
     if (reply == NULL) {
         return;

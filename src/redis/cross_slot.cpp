@@ -10,8 +10,10 @@
  * that is gone by then, too: hence everything is ours but the one who waits.
  */
 
+#include "redis/cross_slot.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
+#include "redis/batch.hpp"
+#include "redis/deliver.hpp"
 
 namespace limit_sliding {
 
@@ -52,7 +54,7 @@ ngx_int_t ask_across_slots(Redis *redis, Ask *ask, Claim *claims,
     CrossSlot *split;
 
     for (i = 0; i < ask->nparts; i++) {
-        if (!is_worth(redis, ask->parts[i].slot)) {
+        if (!redis->client.nodes.is_worth(ask->parts[i].slot)) {
             ngx_free(ask);
             return NGX_DECLINED;
         }
@@ -239,7 +241,7 @@ static void piece_told(ngx_event_t *ev)
 
     /* a request that passes without some of them has consumed the others */
 
-    if (failed ? redis->on_error == OnError::kDeny : rejected) {
+    if (failed ? redis->settings.on_error == OnError::kDeny : rejected) {
         for (i = 0; i < split->npieces; i++) {
             piece = &split->pieces[i];
 
@@ -369,7 +371,7 @@ static void give_back(CrossSlot *split, Piece *piece)
 
     ask->units = 1;
 
-    make_due(ask, route(ask->redis, ask->slot));
+    make_due(ask, ask->redis->client.nodes.route(ask->slot));
 }
 
 } // namespace limit_sliding

@@ -5,14 +5,18 @@
 
 /* Replies to calls, and the requests that learn from them. */
 
+#include "redis/deliver.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
+#include "redis/lease_units.hpp"
+#include "redis/resend.hpp"
+#include "redis/script_call.hpp"
+#include "redis/script_reply.hpp"
 
 #include <hiredis/hiredis.h>
 
 namespace limit_sliding {
 
-static void call_refused(Node *node, Call *call, Reply *reply);
+static void call_refused(Node *node, AskCall *call, Reply *reply);
 static void handle_answer(Ask *ask, Answer *answer, ngx_msec_t sent);
 static void remember_refusals(Ask *ask, Answer *answer, ngx_msec_t sent);
 static void tell_answer(Ask *ask, ngx_queue_t *waiters, Answer *answer,
@@ -22,8 +26,11 @@ static void tell_claims(Ask *ask, Waiter *waiter, Answer *answer,
 
 /* The handler of the script's calls. */
 
-void answered(Node *node, Call *call, Reply *reply)
+void answered(Node &from, Call &base, Reply *reply)
 {
+    Node *node = &from;
+    auto *call = static_cast<AskCall *>(&base);
+
     int64_t *number;
     uint64_t now_ms;
     ngx_queue_t *q;
@@ -41,12 +48,12 @@ void answered(Node *node, Call *call, Reply *reply)
     }
 
     if (reply->type != REDIS_REPLY_ARRAY || !call_is_answered(call, reply)) {
-        node_blame(node, reply);
+        node->blame(*reply);
         call_failed(node, call);
         return;
     }
 
-    redis_succeeded(node);
+    redis_succeeded(*node);
     redis_count(node->redis, call);
 
     number = reply->numbers;
@@ -68,16 +75,16 @@ void answered(Node *node, Call *call, Reply *reply)
 
     if (node->ndue) {
         /* some wait for a call to end */
-        ngx_post_event(&node->flush, &ngx_posted_events);
+        node->post_flush();
     }
 }
 
-void call_failed(Node *node, Call *call)
+void call_failed(Node *node, AskCall *call)
 {
     ngx_queue_t *q;
     Ask *ask;
 
-    (void)ngx_atomic_fetch_add(&node->redis->traffic->failed, 1);
+    (void)ngx_atomic_fetch_add(&node->redis->client.traffic->failed, 1);
 
     while (!ngx_queue_empty(&call->asks)) {
         q = ngx_queue_head(&call->asks);
@@ -92,19 +99,20 @@ void call_failed(Node *node, Call *call)
     ngx_free(call);
 
     if (node->ndue) {
-        ngx_post_event(&node->flush, &ngx_posted_events);
+        node->post_flush();
     }
 }
 
 /* Redis answered with an error, which is not a verdict. */
 
-static void call_refused(Node *node, Call *call, Reply *reply)
+static void call_refused(Node *node, AskCall *call, Reply *reply)
 {
 #define IS_MACRO(reply, code)                                                  \
     (reply->len >= sizeof(code) - 1                                            \
      && ngx_strncmp(reply->text, code, sizeof(code) - 1) == 0)
 
-    if (node->redis->cluster && redirect_call(node, call, reply) == NGX_OK) {
+    if (node->redis->client.nodes.is_cluster()
+        && redirect_call(node, call, reply) == NGX_OK) {
         return;
     }
 
@@ -115,18 +123,18 @@ static void call_refused(Node *node, Call *call, Reply *reply)
         call->whole = 1;
 
         if (call_script(node, call) == NGX_OK) {
-            ngx_post_event(&node->flush, &ngx_posted_events);
+            node->post_flush();
             return;
         }
     }
 
-    redis_log(node->redis, 0, "%s", reply_text(reply));
-    redis_failed(node);
+    node->log->write(0, "%s", reply_text(reply));
+    redis_failed(*node);
 
     if (IS_MACRO(reply, "READONLY") || IS_MACRO(reply, "MASTERDOWN")) {
         /* the name may mean another server by now */
 
-        node->broken = "it is a replica";
+        node->set_broken("it is a replica");
     }
 
     call_failed(node, call);
@@ -309,12 +317,12 @@ void ask_done(Redis *redis, Ask *ask)
     ask->asking = 0;
 
     if (ask->units) {
-        make_due(ask, route(redis, ask->slot));
+        make_due(ask, redis->client.nodes.route(ask->slot));
         return;
     }
 
     if (ask->shared) {
-        ngx_rbtree_delete(&redis->asks, &ask->node);
+        ngx_rbtree_delete(&redis->client.asks, &ask->node);
     }
 
     ngx_free(ask);

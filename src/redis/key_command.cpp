@@ -8,15 +8,18 @@
  * own: so it waits for a connection, and follows a slot that has moved.
  */
 
+#include "redis/key_command.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
+#include "redis/batch.hpp"
+#include "redis/deliver.hpp"
+#include "redis/resend.hpp"
 #include "redis/scripts.hpp"
 
 #include <hiredis/hiredis.h>
 
 namespace limit_sliding {
 
-static void order_answered(Node *node, Call *call, Reply *reply);
+static void order_answered(Node &node, Call &call, Reply *reply);
 
 ngx_int_t send_key_command(Claim *claim, KeyCommand what, ngx_str_t *value,
                            Waiter *waiter)
@@ -30,7 +33,7 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand what, ngx_str_t *value,
     remote = claim->remote;
     redis = remote->zone->redis;
 
-    if (redis->node && !node_is_usable(redis->node)) {
+    if (redis->client.nodes.is_away()) {
         return NGX_DECLINED;
     }
 
@@ -51,7 +54,7 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand what, ngx_str_t *value,
 
     p = write_key(redis, remote, part->key.data);
 
-    if (redis->cluster) {
+    if (redis->client.nodes.is_cluster()) {
         part->slot
             = limit_sliding::cluster_slot(part->key.data, p - part->key.data);
         ask->slot = part->slot;
@@ -68,7 +71,7 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand what, ngx_str_t *value,
     ask->value.len = value->len;
     ngx_memcpy(p, value->data, value->len);
 
-    if (!is_worth(redis, ask->slot)) {
+    if (!redis->client.nodes.is_worth(ask->slot)) {
         ngx_free(ask);
         return NGX_DECLINED;
     }
@@ -80,7 +83,7 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand what, ngx_str_t *value,
 
 /* Puts the call of an order into the node's buffer. */
 
-ngx_int_t call_order(Node *node, Call *call)
+ngx_int_t call_order(Node *node, AskCall *call)
 {
     int argc;
     size_t len[5];
@@ -126,17 +129,20 @@ ngx_int_t call_order(Node *node, Call *call)
 
     call->handler = order_answered;
 
-    if (call->asking && call_asking(node) != NGX_OK) {
+    if (call->asking && send_asking(*node) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return node_command(node, call, argc, argv, len);
+    return node->command(*call, argc, argv, len);
 }
 
 /* The handler of these calls.  An error is an answer, if it is no direction. */
 
-static void order_answered(Node *node, Call *call, Reply *reply)
+static void order_answered(Node &from, Call &base, Reply *reply)
 {
+    Node *node = &from;
+    auto *call = static_cast<AskCall *>(&base);
+
     ngx_uint_t done;
     ngx_queue_t *q;
     Ask *ask;
@@ -151,12 +157,12 @@ static void order_answered(Node *node, Call *call, Reply *reply)
             || reply->type == REDIS_REPLY_STATUS);
 
     if (reply->type == REDIS_REPLY_ERROR) {
-        if (node->redis->cluster
+        if (node->redis->client.nodes.is_cluster()
             && redirect_call(node, call, reply) == NGX_OK) {
             return;
         }
 
-        redis_log(node->redis, 0, "%s", reply_text(reply));
+        node->log->write(0, "%s", reply_text(reply));
     }
 
     q = ngx_queue_head(&call->asks);
@@ -176,7 +182,7 @@ static void order_answered(Node *node, Call *call, Reply *reply)
     ngx_free(call);
 
     if (node->ndue) {
-        ngx_post_event(&node->flush, &ngx_posted_events);
+        node->post_flush();
     }
 }
 

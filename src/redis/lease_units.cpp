@@ -5,8 +5,8 @@
 
 /* Units that a call takes beyond those which requests wait for. */
 
+#include "redis/lease_units.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/node.hpp"
 
 namespace limit_sliding {
 
@@ -87,7 +87,7 @@ void lease_add(Ask *ask, Answer *answer, ngx_msec_t sent)
     units = (answer->granted > (int64_t)needed) ? answer->granted - needed : 0;
 
     if (units) {
-        (void)ngx_atomic_fetch_add(&ask->redis->traffic->leased, units);
+        (void)ngx_atomic_fetch_add(&ask->redis->client.traffic->leased, units);
     }
 
     for (i = 0; i < ask->nparts; i++) {

@@ -11,6 +11,7 @@
 
 #include "ngx/ngx.hpp"
 #include "redis/cluster.hpp"
+#include "redis/tls.hpp"
 
 namespace limit_sliding {
 
@@ -20,13 +21,14 @@ constexpr auto kRetryMin = 100;
 constexpr auto kRetryMax = 1000;
 
 static void node_timer(ngx_event_t *ev);
+static void node_flush(ngx_event_t *ev);
 static void node_take_calls(Node *node, ngx_queue_t *calls);
 static void node_drop(Node *node, ngx_queue_t *calls);
 static void node_back_off(Node *node);
 
 /* Of the worker, for as long as it lives. */
 
-Node *node_create(Redis *redis, Server *server)
+Node *node_create(Nodes *nodes, Server *server)
 {
     Node *node;
 
@@ -35,14 +37,17 @@ Node *node_create(Redis *redis, Server *server)
         return NULL;
     }
 
-    node->redis = redis;
+    node->redis = nodes->redis;
+    node->nodes = nodes;
+    node->settings = nodes->settings;
+    node->log = &nodes->log;
 
     node->timer.handler = node_timer;
     node->timer.data = node;
     node->timer.log = ngx_cycle->log;
     node->timer.cancelable = 1;
 
-    node->flush.handler = flush_handler;
+    node->flush.handler = node_flush;
     node->flush.data = node;
     node->flush.log = ngx_cycle->log;
 
@@ -76,8 +81,10 @@ void node_set_server(Node *node, Server *server)
  * failed; NGX_DECLINED: it has failed, and it is not yet time to try again.
  */
 
-ngx_int_t node_open(Node *node)
+ngx_int_t Node::open()
 {
+    Node *node = this;
+
     if (node->state == NodeState::kReady) {
         return NGX_OK;
     }
@@ -86,11 +93,11 @@ ngx_int_t node_open(Node *node)
         return NGX_AGAIN;
     }
 
-    if (!node_is_usable(node)) {
+    if (!node->is_usable()) {
         return NGX_DECLINED;
     }
 
-    ngx_add_timer(&node->timer, node->redis->connect_timeout);
+    ngx_add_timer(&node->timer, node->settings->connect_timeout);
 
     node->tries = 0;
 
@@ -101,8 +108,10 @@ ngx_int_t node_open(Node *node)
 
 /* Is it worth waiting for? */
 
-ngx_uint_t node_is_usable(Node *node)
+bool Node::is_usable() const
 {
+    auto *node = this;
+
     return node->state != NodeState::kClosed || node->failures == 0
            || (ngx_msec_int_t)(node->retry_at - ngx_current_msec) <= 0;
 }
@@ -122,6 +131,13 @@ void node_ready(Node *node)
     ngx_post_event(&node->flush, &ngx_posted_events);
 }
 
+static void node_flush(ngx_event_t *ev)
+{
+    Node *node = ev->data;
+
+    node->nodes->events->flush(*node);
+}
+
 static void node_timer(ngx_event_t *ev)
 {
     Node *node = ev->data;
@@ -131,7 +147,7 @@ static void node_timer(ngx_event_t *ev)
     Call *call;
 
     if (node->state != NodeState::kReady) {
-        node_fail(node, NGX_ETIMEDOUT, "connecting took too long");
+        node->fail(NGX_ETIMEDOUT, "connecting took too long");
         return;
     }
 
@@ -140,16 +156,16 @@ static void node_timer(ngx_event_t *ev)
     }
 
     q = ngx_queue_head(&node->calls);
-    call = ngx_queue_data(q, Call, queue);
+    call = ngx_queue_data(q, Call, link);
 
-    left = call->sent + node->redis->timeout - ngx_current_msec;
+    left = call->sent + node->settings->timeout - ngx_current_msec;
 
     if (left > 0) {
         ngx_add_timer(ev, (ngx_msec_t)left);
         return;
     }
 
-    node_fail(node, NGX_ETIMEDOUT, "no reply in time");
+    node->fail(NGX_ETIMEDOUT, "no reply in time");
 }
 
 /* nginx closes idle connections when a worker is to exit, others it does not
@@ -182,22 +198,21 @@ void node_leave(Node *node)
 
 /* Closes the connection; all calls under way have failed. */
 
-void node_fail(Node *node, ngx_err_t err, char *reason)
+void Node::fail(ngx_err_t err, const char *reason)
 {
+    Node *node = this;
+
     ngx_uint_t ready, idle;
     ngx_queue_t calls;
-    Redis *redis;
-
-    redis = node->redis;
     ready = (node->state == NodeState::kReady);
     idle = (ready && node->broken == NULL && ngx_queue_empty(&node->calls)
             && ngx_queue_empty(&node->due));
 
-    if (reason && redis->cluster) {
-        redis_log(redis, err, "%V: %s", &node->server->text, reason);
+    if (reason && nodes->cluster) {
+        node->log->write(err, "%V: %s", &node->server->text, reason);
 
     } else if (reason) {
-        redis_log(redis, err, "%s", reason);
+        node->log->write(err, "%s", reason);
     }
 
     node_take_calls(node, &calls);
@@ -211,7 +226,7 @@ void node_fail(Node *node, ngx_err_t err, char *reason)
 
     node_close(node);
 
-    if (node == redis->watch) {
+    if (node == nodes->watch) {
         /* nobody waits for it */
         node_drop(node, &calls);
         return;
@@ -221,21 +236,27 @@ void node_fail(Node *node, ngx_err_t err, char *reason)
 
     if (!idle) {
         /* one that rested may have been closed for that */
-        redis_failed(node);
+        nodes->events->failed(*node);
     }
 
     node_drop(node, &calls);
 
-    if (redis->cluster) {
-        map_stale(redis, NULL);
+    if (nodes->cluster) {
+        map_stale(nodes->cluster, NULL);
     }
 
     if (!ready) {
-        fail_due(node);
+        nodes->events->fail_due(*node);
 
     } else if (!ngx_queue_empty(&node->due)) {
         ngx_post_event(&node->flush, &ngx_posted_events);
     }
+}
+
+void Node::succeeded()
+{
+    failures = 0;
+    answered = 1;
 }
 
 /* The first time at once: a server that was restarted is there again. */
@@ -277,8 +298,8 @@ static void node_drop(Node *node, ngx_queue_t *calls)
         q = ngx_queue_head(calls);
         ngx_queue_remove(q);
 
-        call = ngx_queue_data(q, Call, queue);
-        call->handler(node, call, NULL);
+        call = ngx_queue_data(q, Call, link);
+        call->handler(*node, *call, NULL);
     }
 }
 

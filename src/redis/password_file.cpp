@@ -3,8 +3,9 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "redis/password_file.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/node.hpp"
+#include "redis/block_fields.hpp"
 
 namespace limit_sliding {
 

@@ -6,9 +6,11 @@
 /* Commands and replies of a node. */
 
 #include "ngx/ngx.hpp"
-#include "redis/node.hpp"
+#include "redis/cluster.hpp"
+#include "redis/tls.hpp"
 
 #include <hiredis/hiredis.h>
+#include <time.h>
 
 namespace limit_sliding {
 
@@ -20,11 +22,22 @@ static u_char *node_reserve(Node *node, size_t len);
 static ngx_int_t node_replies(Node *node);
 static ngx_uint_t expects_map(Node *node);
 
+uint64_t clock_us()
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return (uint64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
 /* Puts a command into the buffer; NGX_ERROR: there is no memory for it. */
 
-ngx_int_t node_command(Node *node, Call *call, int argc, const char **argv,
-                       const size_t *argvlen)
+ngx_int_t Node::command(Call &call, int argc, const char **argv,
+                        const size_t *argvlen)
 {
+    Node *node = this;
+
     int len;
     char *text;
     u_char *p;
@@ -47,9 +60,9 @@ ngx_int_t node_command(Node *node, Call *call, int argc, const char **argv,
         return NGX_ERROR;
     }
 
-    call->sent = ngx_current_msec;
-    call->sent_us = redis_us();
-    ngx_queue_insert_tail(&node->calls, &call->queue);
+    call.sent = ngx_current_msec;
+    call.sent_us = clock_us();
+    ngx_queue_insert_tail(&node->calls, &call.link);
     node->ncalls++;
 
     node->peer.connection->idle = 0;
@@ -91,8 +104,10 @@ static u_char *node_reserve(Node *node, size_t len)
 
 /* May fail the node. */
 
-void node_send(Node *node)
+void Node::send()
 {
+    Node *node = this;
+
     ssize_t n;
     ngx_connection_t *c;
 
@@ -108,7 +123,7 @@ void node_send(Node *node)
         }
 
         if (n <= 0) {
-            node_fail(node, ngx_socket_errno, "send() failed");
+            node->fail(ngx_socket_errno, "send() failed");
             return;
         }
 
@@ -127,12 +142,12 @@ void node_send(Node *node)
     }
 
     if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
-        node_fail(node, 0, "no event");
+        node->fail(0, "no event");
         return;
     }
 
     if (!node->timer.timer_set && !ngx_queue_empty(&node->calls)) {
-        ngx_add_timer(&node->timer, node->redis->timeout);
+        ngx_add_timer(&node->timer, node->settings->timeout);
     }
 }
 
@@ -145,7 +160,7 @@ void node_write_handler(ngx_event_t *wev)
         return;
     }
 
-    node_send(c->data);
+    static_cast<Node *>(c->data)->send();
 }
 
 void node_read_handler(ngx_event_t *rev)
@@ -172,14 +187,14 @@ void node_read_handler(ngx_event_t *rev)
         }
 
         if (n <= 0) {
-            node_fail(node, n == 0 ? 0 : ngx_socket_errno,
-                      n == 0 ? "it closed the connection" : "recv() failed");
+            node->fail(n == 0 ? 0 : ngx_socket_errno,
+                       n == 0 ? "it closed the connection" : "recv() failed");
             return;
         }
 
         if (reader_feed(node->reader, buf, n) != NGX_OK
             || node_replies(node) != NGX_OK) {
-            node_fail(node, 0, node->broken ? node->broken : "invalid reply");
+            node->fail(0, node->broken ? node->broken : "invalid reply");
             return;
         }
     }
@@ -190,7 +205,7 @@ void node_read_handler(ngx_event_t *rev)
     }
 
     if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-        node_fail(node, 0, "no event");
+        node->fail(0, "no event");
         return;
     }
 
@@ -215,7 +230,7 @@ static ngx_int_t node_replies(Node *node)
         }
 
         if (ngx_queue_empty(&node->calls)) {
-            node_blame(node, &node->reply);
+            node->blame(node->reply);
             return NGX_ERROR;
         }
 
@@ -223,8 +238,8 @@ static ngx_int_t node_replies(Node *node)
         ngx_queue_remove(q);
         node->ncalls--;
 
-        call = ngx_queue_data(q, Call, queue);
-        call->handler(node, call, &node->reply);
+        call = ngx_queue_data(q, Call, link);
+        call->handler(*node, *call, &node->reply);
 
         node->reply.type = 0;
 
@@ -246,15 +261,18 @@ static ngx_uint_t expects_map(Node *node)
     }
 
     q = ngx_queue_head(&node->calls);
-    call = ngx_queue_data(q, Call, queue);
+    call = ngx_queue_data(q, Call, link);
 
     return call->map;
 }
 
 /* A reply that nobody asked for, or not such a one: it may say why. */
 
-void node_blame(Node *node, Reply *reply)
+void Node::blame(Reply &answer)
 {
+    Node *node = this;
+    Reply *reply = &answer;
+
     if (reply->type != REDIS_REPLY_ERROR) {
         node->broken = "unexpected reply";
         return;

@@ -10,6 +10,7 @@
 
 #include "ngx/ngx.hpp"
 #include "redis/cluster.hpp"
+#include "redis/tls.hpp"
 
 #include <hiredis/hiredis.h>
 

@@ -5,8 +5,8 @@
 
 /* Calls of the script, whose arguments and reply scripts.h describes. */
 
+#include "redis/script_call.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
 #include "redis/scripts.hpp"
 
 namespace limit_sliding {
@@ -49,7 +49,7 @@ ngx_int_t redis_script(ngx_conf_t *cf, Redis *redis)
 
     algorithms = redis->algorithms;
 
-    if (redis->topology == Topology::kCluster) {
+    if (redis->settings.topology == Topology::kCluster) {
         algorithms |= kScriptCluster;
     }
 
@@ -88,7 +88,7 @@ ngx_int_t redis_script(ngx_conf_t *cf, Redis *redis)
  * cluster, where they lie in one slot hardly ever, one: a redirection is its.
  */
 
-ngx_uint_t call_fits(Call *call, Ask *ask)
+ngx_uint_t call_fits(AskCall *call, Ask *ask)
 {
     ngx_uint_t i, numbers;
 
@@ -104,7 +104,8 @@ ngx_uint_t call_fits(Call *call, Ask *ask)
 
     call->order = (ask->order != KeyCommand::kNone);
 
-    if (call->nasks == (ask->redis->cluster ? 1 : kAsksPerCall)
+    if (call->nasks
+            == (ask->redis->client.nodes.is_cluster() ? 1 : kAsksPerCall)
         || call->nclaims + ask->nparts > kCallClaims
         || 1 + call->numbers + numbers + ask->nparts > kReplyNumbers) {
         return 0;
@@ -119,7 +120,7 @@ ngx_uint_t call_fits(Call *call, Ask *ask)
 
 /* Puts the call of its asks into the node's buffer. */
 
-ngx_int_t call_script(Node *node, Call *call)
+ngx_int_t call_script(Node *node, AskCall *call)
 {
     Redis *redis;
     Command *command;
@@ -129,7 +130,7 @@ ngx_int_t call_script(Node *node, Call *call)
     redis = node->redis;
     command = &buffer;
 
-    if (call->asking && call_asking(node) != NGX_OK) {
+    if (call->asking && send_asking(*node) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -150,7 +151,7 @@ ngx_int_t call_script(Node *node, Call *call)
     add_kinds(command, &call->asks);
     add_asks(command, &call->asks);
 
-    return node_command(node, call, command->argc, command->argv, command->len);
+    return node->command(*call, command->argc, command->argv, command->len);
 }
 
 static void add_arg(Command *command, u_char *data, size_t len)

@@ -5,8 +5,8 @@
 
 /* What the script's replies say, as scripts.h describes. */
 
+#include "redis/script_reply.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/node.hpp"
 #include "redis/scripts.hpp"
 
 namespace limit_sliding {
@@ -17,7 +17,7 @@ static void bad_limit(RemoteZone *zone);
 /* Is this array what the script returns?  Other numbers are not for the core,
  * which divides by the limit. */
 
-ngx_uint_t call_is_answered(Call *call, Reply *reply)
+ngx_uint_t call_is_answered(AskCall *call, Reply *reply)
 {
     int64_t *number;
     ngx_uint_t i;

@@ -10,7 +10,8 @@
  */
 
 #include "ngx/ngx.hpp"
-#include "redis/node.hpp"
+#include "redis/cluster.hpp"
+#include "redis/tls.hpp"
 
 #include <hiredis/hiredis.h>
 
@@ -18,7 +19,7 @@ namespace limit_sliding {
 
 constexpr auto kWatch = 1000;
 
-static void node_found(Node *node, Call *call, Reply *reply);
+static void node_found(Node &node, Call &call, Reply *reply);
 static void watched(Node *watch);
 
 /* Turns to the next sentinel; one that fails is tried last. */
@@ -27,20 +28,20 @@ void node_find(Node *node)
 {
     Server *servers;
 
-    servers = node->redis->servers.elts;
+    servers = node->settings->servers.elts;
 
     node->finding = 1;
     node->tries++;
 
     node_set_server(node,
-                    &servers[node->sentinel++ % node->redis->servers.nelts]);
+                    &servers[node->sentinel++ % node->settings->servers.nelts]);
 }
 
 /* There is another one to ask, and still time for it. */
 
 ngx_uint_t node_may_find(Node *node)
 {
-    return node->finding && node->tries < node->redis->servers.nelts
+    return node->finding && node->tries < node->settings->servers.nelts
            && node->timer.timer_set;
 }
 
@@ -52,16 +53,18 @@ void node_ask_master(Node *node)
 
     ngx_str_set(&args[0], "SENTINEL");
     ngx_str_set(&args[1], "get-master-addr-by-name");
-    args[2] = node->redis->sentinel_master;
+    args[2] = node->settings->sentinel.master;
 
     if (node_greeting(node, 3, args, node_found) == NGX_OK) {
-        node_send(node);
+        node->send();
     }
 }
 
-static void node_found(Node *node, Call *call, Reply *reply)
+static void node_found(Node &from, Call &call, Reply *reply)
 {
-    ngx_free(call);
+    Node *node = &from;
+
+    ngx_free(&call);
 
     if (reply == NULL) {
         return;
@@ -77,7 +80,7 @@ static void node_found(Node *node, Call *call, Reply *reply)
                node, &reply->strings[0],
                ngx_atoi(reply->strings[1].data, reply->strings[1].len))
                != NGX_OK) {
-        node_blame(node, reply);
+        node->blame(*reply);
         return;
     }
 
@@ -162,7 +165,7 @@ ngx_int_t node_set_address(Node *node, ngx_str_t *host, ngx_int_t port)
 
 void node_turn_to_master(Node *node)
 {
-    if (node == node->redis->watch) {
+    if (node == node->nodes->watch) {
         watched(node);
         return;
     }
@@ -197,16 +200,16 @@ void node_host(Node *node, ngx_str_t *host)
 
 /* Called after commands have been sent. */
 
-void watch_sentinels(Redis *redis)
+void watch_sentinels(Nodes *nodes)
 {
-    if (redis->watch->state != NodeState::kClosed
-        || ngx_current_msec - redis->watched < kWatch) {
+    if (nodes->watch->state != NodeState::kClosed
+        || ngx_current_msec - nodes->watched < kWatch) {
         return;
     }
 
-    redis->watched = ngx_current_msec;
+    nodes->watched = ngx_current_msec;
 
-    (void)node_open(redis->watch);
+    (void)nodes->watch->open();
 }
 
 static void watched(Node *watch)
@@ -214,7 +217,7 @@ static void watched(Node *watch)
     ngx_str_t *is, *was;
     Node *node;
 
-    node = watch->redis->node;
+    node = watch->nodes->node;
 
     is = &watch->master.text;
     was = &node->master.text;
@@ -222,7 +225,7 @@ static void watched(Node *watch)
     if (node->state == NodeState::kReady
         && (is->len != was->len
             || ngx_strncmp(is->data, was->data, is->len) != 0)) {
-        node_fail(node, 0, "sentinel names another master");
+        node->fail(0, "sentinel names another master");
     }
 
     node_close(watch);

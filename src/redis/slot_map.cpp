@@ -8,6 +8,7 @@
 
 #include "ngx/ngx.hpp"
 #include "redis/cluster.hpp"
+#include "redis/tls.hpp"
 
 #include <hiredis/hiredis.h>
 
@@ -16,30 +17,27 @@ namespace limit_sliding {
 constexpr auto kRefresh = 1000;
 
 static ngx_int_t map_ask(Node *node);
-static void map_answered(Node *node, Call *call, Reply *reply);
+static void map_answered(Node &node, Call &call, Reply *reply);
 static void map_refused(Node *node, Reply *reply);
 static void map_changed(Node *node);
 
 /* The hint is a node that has seen it. */
 
-void map_stale(Redis *redis, Node *hint)
+void map_stale(Cluster *cluster, Node *hint)
 {
-    redis->cluster->stale = 1;
-    redis->cluster->hint = hint;
+    cluster->stale = 1;
+    cluster->hint = hint;
 
-    ngx_post_event(&redis->cluster->refresh, &ngx_posted_events);
+    ngx_post_event(&cluster->refresh, &ngx_posted_events);
 }
 
 /* Posted.  Requests that follow will post it again if it is too early. */
 
 void map_refresh(ngx_event_t *ev)
 {
-    Redis *redis = ev->data;
+    Cluster *cluster = ev->data;
 
     Node *node;
-    Cluster *cluster;
-
-    cluster = redis->cluster;
 
     if (!cluster->stale || cluster->asked
         || (cluster->loaded
@@ -57,8 +55,8 @@ void map_refresh(ngx_event_t *ev)
 
     /* if it is to be connected to, that asks */
 
-    if (node_open(node) == NGX_OK && map_ask(node) == NGX_OK) {
-        node_send(node);
+    if (node->open() == NGX_OK && map_ask(node) == NGX_OK) {
+        node->send();
     }
 }
 
@@ -68,14 +66,14 @@ ngx_int_t map_greeting(Node *node)
 {
     Cluster *cluster;
 
-    cluster = node->redis->cluster;
+    cluster = node->nodes->cluster;
 
     if (!cluster->stale || cluster->asked) {
         return NGX_OK;
     }
 
     if (map_ask(node) != NGX_OK) {
-        node_fail(node, 0, "no memory");
+        node->fail(0, "no memory");
         return NGX_ERROR;
     }
 
@@ -100,12 +98,12 @@ static ngx_int_t map_ask(Node *node)
     call->handler = map_answered;
     call->map = 1;
 
-    if (node_command(node, call, 2, argv, argvlen) != NGX_OK) {
+    if (node->command(*call, 2, argv, argvlen) != NGX_OK) {
         ngx_free(call);
         return NGX_ERROR;
     }
 
-    cluster = node->redis->cluster;
+    cluster = node->nodes->cluster;
 
     cluster->asked = node;
     cluster->asked_at = ngx_current_msec;
@@ -138,12 +136,12 @@ void map_add(Node *node, int64_t first, int64_t last, ngx_str_t *host,
         host = &own;
     }
 
-    to = cluster_node(node->redis, host, (ngx_int_t)port);
+    to = cluster_node(node->nodes->cluster, host, (ngx_int_t)port);
     if (to == NULL) {
         return;
     }
 
-    cluster = node->redis->cluster;
+    cluster = node->nodes->cluster;
 
     cluster->ranges++;
 
@@ -152,13 +150,15 @@ void map_add(Node *node, int64_t first, int64_t last, ngx_str_t *host,
     }
 }
 
-static void map_answered(Node *node, Call *call, Reply *reply)
+static void map_answered(Node &from, Call &call, Reply *reply)
 {
+    Node *node = &from;
+
     Cluster *cluster;
 
-    ngx_free(call);
+    ngx_free(&call);
 
-    cluster = node->redis->cluster;
+    cluster = node->nodes->cluster;
 
     cluster->asked = NULL;
 
@@ -195,7 +195,7 @@ static void map_refused(Node *node, Reply *reply)
         return;
     }
 
-    redis_log(node->redis, 0, "%V: %s", &node->server->text, reason);
+    node->log->write(0, "%V: %s", &node->server->text, reason);
 }
 
 static void map_changed(Node *node)
@@ -204,14 +204,14 @@ static void map_changed(Node *node)
     Node *other;
     Cluster *cluster;
 
-    cluster = node->redis->cluster;
+    cluster = node->nodes->cluster;
 
     for (q = ngx_queue_head(&cluster->nodes);
          q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
         other = ngx_queue_data(q, Node, queue);
 
         if (other->ndue) {
-            ngx_post_event(&other->flush, &ngx_posted_events);
+            other->post_flush();
         }
     }
 

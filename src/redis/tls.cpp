@@ -3,8 +3,9 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "redis/tls.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/node.hpp"
+#include "redis/cluster.hpp"
 
 namespace limit_sliding {
 
@@ -12,9 +13,9 @@ namespace limit_sliding {
 
 static void node_handshake_handler(ngx_connection_t *c);
 static ngx_int_t node_server_name(Node *node);
-static ngx_str_t *node_ssl_name(Node *node);
+static const ngx_str_t *node_ssl_name(Node *node);
 
-char *redis_ssl(ngx_conf_t *cf, Redis *redis)
+char *redis_ssl(ngx_conf_t *cf, Settings *settings)
 {
     ngx_ssl_t *ssl;
     ngx_pool_cleanup_t *cln;
@@ -44,21 +45,21 @@ char *redis_ssl(ngx_conf_t *cf, Redis *redis)
 
     SSL_CTX_set_mode(ssl->ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 
-    if (redis->ssl_certificate.len
-        && ngx_ssl_certificate(cf, ssl, &redis->ssl_certificate,
-                               &redis->ssl_certificate_key, NULL)
+    if (settings->tls.certificate.len
+        && ngx_ssl_certificate(cf, ssl, &settings->tls.certificate,
+                               &settings->tls.certificate_key, NULL)
                != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    if (redis->ssl_trusted_certificate.len
-        && ngx_ssl_trusted_certificate(cf, ssl, &redis->ssl_trusted_certificate,
-                                       1)
+    if (settings->tls.trusted_certificate.len
+        && ngx_ssl_trusted_certificate(cf, ssl,
+                                       &settings->tls.trusted_certificate, 1)
                != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    redis->ssl_ctx = ssl;
+    settings->tls.context = ssl;
 
     return NGX_CONF_OK;
 }
@@ -70,11 +71,11 @@ void node_handshake(Node *node)
 
     c = node->peer.connection;
 
-    if (ngx_ssl_create_connection(node->redis->ssl_ctx, c,
+    if (ngx_ssl_create_connection(node->settings->tls.context, c,
                                   NGX_SSL_BUFFER | NGX_SSL_CLIENT)
             != NGX_OK
         || node_server_name(node) != NGX_OK) {
-        node_fail(node, 0, "no TLS");
+        node->fail(0, "no TLS");
         return;
     }
 
@@ -92,30 +93,28 @@ static void node_handshake_handler(ngx_connection_t *c)
 {
     long rc;
     Node *node;
-    Redis *redis;
 
     node = c->data;
-    redis = node->redis;
 
     if (!c->ssl->handshaked) {
-        node_fail(node, 0, "TLS handshake failed");
+        node->fail(0, "TLS handshake failed");
         return;
     }
 
-    if (redis->ssl_verify) {
+    if (node->settings->tls.verify) {
         rc = SSL_get_verify_result(c->ssl->connection);
 
         if (rc != X509_V_OK) {
-            redis_log(redis, 0, "certificate verify error: (%l:%s)", rc,
-                      X509_verify_cert_error_string(rc));
-            node_fail(node, 0, NULL);
+            node->log->write(0, "certificate verify error: (%l:%s)", rc,
+                             X509_verify_cert_error_string(rc));
+            node->fail(0, NULL);
             return;
         }
 
         if (ngx_ssl_check_host(c, node_ssl_name(node)) != NGX_OK) {
-            redis_log(redis, 0, "certificate does not match \"%V\"",
-                      node_ssl_name(node));
-            node_fail(node, 0, NULL);
+            node->log->write(0, "certificate does not match \"%V\"",
+                             node_ssl_name(node));
+            node->fail(0, NULL);
             return;
         }
     }
@@ -123,10 +122,10 @@ static void node_handshake_handler(ngx_connection_t *c)
     node_greet(node);
 }
 
-static ngx_str_t *node_ssl_name(Node *node)
+static const ngx_str_t *node_ssl_name(Node *node)
 {
-    return node->redis->ssl_name.len ? &node->redis->ssl_name
-                                     : &node->server->url.host;
+    return node->settings->tls.name.len ? &node->settings->tls.name
+                                        : &node->server->url.host;
 }
 
 /* Literal addresses are not permitted as such, by RFC 6066. */
@@ -134,7 +133,7 @@ static ngx_str_t *node_ssl_name(Node *node)
 static ngx_int_t node_server_name(Node *node)
 {
     u_char *text;
-    ngx_str_t *name;
+    const ngx_str_t *name;
     ngx_connection_t *c;
 
     c = node->peer.connection;
@@ -163,12 +162,12 @@ static ngx_int_t node_server_name(Node *node)
 
 #else
 
-char *redis_ssl(ngx_conf_t *cf, Redis *redis)
+char *redis_ssl(ngx_conf_t *cf, Settings *settings)
 {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "\"ssl on\" in limit_sliding_redis \"%V\" needs nginx "
                        "built with SSL",
-                       &redis->name);
+                       &settings->name);
     return NGX_CONF_ERROR;
 }
 
@@ -176,7 +175,7 @@ char *redis_ssl(ngx_conf_t *cf, Redis *redis)
 
 void node_handshake(Node *node)
 {
-    node_fail(node, 0, "no TLS");
+    node->fail(0, "no TLS");
 }
 
 #endif

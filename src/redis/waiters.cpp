@@ -5,8 +5,11 @@
 
 /* Requests that wait for an ask: all equally long, so in order of arrival. */
 
+#include "redis/waiters.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
+#include "redis/batch.hpp"
+#include "redis/cross_slot.hpp"
+#include "redis/deliver.hpp"
 
 namespace limit_sliding {
 
@@ -16,21 +19,21 @@ static void unlink(Waiter *waiter);
 void join_ask(Redis *redis, Ask *ask, Waiter *waiter)
 {
     if (ask->units == 0 && !ask->in_call) {
-        make_due(ask, route(redis, ask->slot));
+        make_due(ask, redis->client.nodes.route(ask->slot));
     }
 
     if (waiter) {
         waiter->ask = ask;
         waiter->asked = 0;
-        waiter->until = ngx_current_msec + redis->timeout;
+        waiter->until = ngx_current_msec + redis->settings.timeout;
 
         ngx_queue_insert_tail(&ask->waiters, &waiter->queue);
-        ngx_queue_insert_tail(&redis->waiting, &waiter->waiting);
+        ngx_queue_insert_tail(&redis->client.waiting, &waiter->waiting);
 
-        redis->deadline.cancelable = 0;
+        redis->client.deadline.cancelable = 0;
 
-        if (!redis->deadline.timer_set) {
-            ngx_add_timer(&redis->deadline, redis->timeout);
+        if (!redis->client.deadline.timer_set) {
+            ngx_add_timer(&redis->client.deadline, redis->settings.timeout);
         }
     }
 
@@ -71,8 +74,8 @@ void deadline_handler(ngx_event_t *ev)
     ngx_msec_int_t left;
     Waiter *waiter;
 
-    while (!ngx_queue_empty(&redis->waiting)) {
-        q = ngx_queue_head(&redis->waiting);
+    while (!ngx_queue_empty(&redis->client.waiting)) {
+        q = ngx_queue_head(&redis->client.waiting);
         waiter = ngx_queue_data(q, Waiter, waiting);
 
         left = (ngx_msec_int_t)(waiter->until - ngx_current_msec);
@@ -94,11 +97,12 @@ static void time_out(Redis *redis, Waiter *waiter)
 
     ask = waiter->ask;
 
-    if (ask->to->state != NodeState::kReady
-        && (ngx_msec_int_t)(waiter->until - redis->timeout - redis->failed)
+    if (!ask->to->is_ready()
+        && (ngx_msec_int_t)(waiter->until - redis->settings.timeout
+                            - redis->client.failed)
                >= 0) {
         /* not one of many that wait for the same attempt to connect */
-        redis_failed(ask->to);
+        redis_failed(*ask->to);
     }
 
     if (!waiter->asked) {
@@ -141,8 +145,8 @@ static void unlink(Waiter *waiter)
     ngx_queue_remove(&waiter->waiting);
     waiter->ask = NULL;
 
-    if (ngx_queue_empty(&redis->waiting)) {
-        redis->deadline.cancelable = 1;
+    if (ngx_queue_empty(&redis->client.waiting)) {
+        redis->client.deadline.cancelable = 1;
     }
 }
 

@@ -18,12 +18,12 @@ ngx_str_t topology_words[1];
 
 ngx_str_t on_error_words[1];
 
-char *redis_block(ngx_conf_t *cf, Redis *redis)
+char *redis_block(ngx_conf_t *cf, Settings *settings)
 {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "limit_sliding_redis \"%V\" needs limit_sliding built "
                        "with hiredis",
-                       &redis->name);
+                       &settings->name);
     return NGX_CONF_ERROR;
 }
 

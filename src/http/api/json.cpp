@@ -119,7 +119,7 @@ static void json_settings(Writer *text, ZoneConf *zone)
     print(text, ",\"redis\":");
 
     if (zone->redis) {
-        print_json(text, &zone->redis->name);
+        print_json(text, &zone->redis->settings.name);
 
     } else {
         print(text, "null");

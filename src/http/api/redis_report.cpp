@@ -87,15 +87,15 @@ static void json_redis(Writer *text, Redis *redis)
     Server *servers;
     CallCounters traffic;
 
-    topology = &topology_words[index_of(redis->topology)];
-    on_error = &on_error_words[index_of(redis->on_error)];
+    topology = &topology_words[index_of(redis->settings.topology)];
+    on_error = &on_error_words[index_of(redis->settings.on_error)];
 
-    print_json(text, &redis->name);
+    print_json(text, &redis->settings.name);
     print(text, ":{\"servers\":[");
 
-    servers = redis->servers.elts;
+    servers = redis->settings.servers.elts;
 
-    for (i = 0; i < redis->servers.nelts; i++) {
+    for (i = 0; i < redis->settings.servers.nelts; i++) {
         print(text, i ? "," : "");
         print_json(text, &servers[i].text);
     }
@@ -108,7 +108,7 @@ static void json_redis(Writer *text, Redis *redis)
           "\"breaker\":\"%s\",\"breaker_opened\":%uA,"
           "\"failed_calls\":%uA,"
           "\"leased\":%uA",
-          topology, on_error, redis->timeout,
+          topology, on_error, redis->settings.timeout,
           limit_sliding::breaker_is_open(&redis->shared->breaker) ? "open"
                                                                   : "closed",
           traffic.opened, traffic.failed, traffic.leased);
@@ -201,7 +201,7 @@ void metrics_redises(ngx_http_request_t *r, Writer *text)
 static void metrics_redis(Writer *text, char *name, Redis *redis)
 {
     print(text, "%s{redis=", name);
-    print_label(text, &redis->name);
+    print_label(text, &redis->settings.name);
 }
 
 static void metrics_latencies(Writer *text, Redis *redis)

@@ -1,0 +1,78 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* The nodes of a Redis, and which of them is asked of what. */
+
+#ifndef LIMIT_SLIDING_REDIS_TOPOLOGY_HPP
+#define LIMIT_SLIDING_REDIS_TOPOLOGY_HPP
+
+#include "redis/node.hpp"
+
+namespace limit_sliding {
+
+struct Cluster;
+
+/* How a node of a cluster wants an ask to go on. */
+enum class Redirect {
+    kNone,  /* it is no redirection */
+    kMoved, /* the slot is another node's now */
+    kAsk,   /* this ask is for another node, after ASKING */
+    kAgain  /* the same node */
+};
+
+/* The nodes that a worker knows of one Redis. */
+struct Nodes {
+    /* NGX_ERROR: there is no memory.  The events and what they are told about
+     * last as long as the worker. */
+    ngx_int_t start(Redis *redis, Settings *settings,
+                    const ClientEvents *events);
+
+    bool is_started() const { return node || cluster; }
+    bool is_cluster() const { return cluster; }
+
+    /* Closes all connections: the worker exits. */
+    void close();
+
+    /* Is it known that Redis does not answer?  Of a cluster never. */
+    bool is_away() const { return node && !node->is_usable(); }
+
+    /* Returns whom to ask of this slot.  While that is not known, any node:
+     * it will tell. */
+    Node *route(ngx_int_t slot);
+
+    /* Should a request wait for this slot's node? */
+    bool is_worth(ngx_int_t slot);
+
+    /* Connects to nodes of a cluster that requests do not wait for any more;
+     * one that answers is worth waiting for again.  Returns in how many
+     * milliseconds another one is to be tried. */
+    ngx_msec_t retry();
+
+    /* Does another node of the cluster answer? */
+    bool is_alive_without(const Node &node) const;
+
+    /* To be called when calls were sent. */
+    void sent();
+
+    /* Reads an error of a cluster's node about this slot, and returns where to
+     * send the ask to; NULL for kNone. */
+    Node *redirect(Node &node, ngx_int_t slot, Reply &reply,
+                   Redirect *direction);
+
+    Redis *redis;
+    Settings *settings;
+    const ClientEvents *events;
+    ErrorLog log;
+    Node *node;         /* NULL in a cluster */
+    Node *watch;        /* NULL: no sentinels */
+    ngx_msec_t watched; /* last time */
+    Cluster *cluster;   /* NULL if it is none */
+};
+
+/* Puts ASKING into the buffer, which holds for the next command only. */
+ngx_int_t send_asking(Node &node);
+
+} // namespace limit_sliding
+
+#endif
