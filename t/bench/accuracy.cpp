@@ -198,42 +198,48 @@ static void report_rates(rates_t *counter, rates_t *counter_10)
 
 static void report_decisions(void)
 {
-    printf(
-        "### Wrong decisions\n\n"
-        "%.1f hours of NASA's web server on 1 August 1995, %zu requests of "
-        "%llu\n"
-        "clients, pages and images alike, in whole seconds (t/data). Each "
-        "client may\n"
-        "send %u a minute. Percent of all requests that are decided otherwise\n"
-        "than by an exact log: *admitted* should have been rejected, "
-        "*rejected*\n"
-        "admitted. Means over replays from each second of a minute, with the "
-        "lowest\n"
-        "and highest of *wrong*.\n\n"
-        "The exact log has a history of its own:\n\n",
-        (double)clients.request[clients.n - 1].at_ms / HOUR_MS, clients.n,
-        senders(&clients), CLIENT_LIMIT);
+    printf(R"(### Wrong decisions
+
+The trace covers %.1f hours of NASA's web server on 1 August 1995, with %zu
+requests of %llu clients for pages and images, in whole seconds (t/data).
+Each client may send %u a minute. The tables show how many decisions differ
+from those of an exact log, in percent of all requests. *Admitted* requests
+should have been rejected, and *rejected* requests should have been
+admitted. The values are means over replays from each second of a minute,
+with the lowest and highest values of *wrong*.
+
+In this table, the exact log has a history of its own:
+
+)",
+           (double)clients.request[clients.n - 1].at_ms / HOUR_MS, clients.n,
+           senders(&clients), CLIENT_LIMIT);
 
     report_judged(TRACE_OWN_HISTORY);
 
-    printf("It knows what the algorithm has admitted, and judges each decision"
-           " by itself:\n\n");
+    printf(
+        R"(In this table, the exact log knows what the algorithm has admitted, and
+judges each decision separately:
+
+)");
 
     report_judged(TRACE_SAME_HISTORY);
 
-    printf("By other limits, with a history of its own, *wrong* and its lowest "
-           "and\n"
-           "highest:\n\n");
+    printf(
+        R"(The next table has the values of *wrong* for other limits, with the lowest
+and highest ones. The exact log has a history of its own:
+
+)");
 
     report_limits();
 
-    printf("Clients, in the mean over all replays: those that come *above* the "
-           "limit\n"
-           "at all, those of them that are never rejected, and those that "
-           "never come\n"
-           "above it but are rejected; and, of all replays, by how much of the "
-           "limit\n"
-           "the furthest of those that are never rejected is above it:\n\n");
+    printf(
+        R"(The next table has numbers of clients, as means over all replays. *Above*
+are the clients that exceed the limit at any time. *Missed* are those of
+them that are never rejected. *Furthest above* is the largest excess of a
+missed client in any replay, in percent of the limit. *Unfounded* are the
+clients that never exceed the limit but are rejected:
+
+)");
 
     report_clients();
 }
@@ -245,72 +251,67 @@ static void report_peer(const rates_t *counter, const rates_t *counter_10)
     const clients_t *ours = &judged[TEN][0];
     const clients_t *ours_10 = &judged[TEN][1];
 
-    printf("### Beside Cloudflare's figures\n\n"
-           "Cloudflare counts as `counter` does, and has published of 400 "
-           "million\n"
-           "requests of 270,000 sources: 0.003%% of the requests wrongly "
-           "allowed or\n"
-           "limited; a mean difference of 6%% between the real and the "
-           "approximate\n"
-           "rate; 3 sources allowed that were above the threshold, by less "
-           "than 15%%;\n"
-           "none limited that was below it.\n"
-           "https://blog.cloudflare.com/"
-           "counting-things-a-lot-of-different-things/\n"
-           "(2017)\n\n"
-           "Not published: the thresholds, which are its customers', how many "
-           "requests\n"
-           "were over them, and of what the 6%% is the mean: requests or "
-           "sources, with\n"
-           "or without those that come alone.\n\n");
+    printf(R"(### Beside Cloudflare's figures
 
-    printf("The rate of `counter` is off by %.1f%%, %.1f times Cloudflare's "
-           "6%%; by\n"
-           "%.1f%%, %.1f times, if each request counts itself as well and "
-           "those that come\n"
-           "alone are averaged as well. With `precision=10` it is %.1f%%, %.2f "
-           "times.\n"
-           "Ours is worse at `precision=1` because these clients do not send "
-           "evenly,\n"
-           "which is what the counter takes for granted, but a page and its "
-           "images,\n"
-           "and then nothing for a while; nor does the server as a whole.\n\n",
-           others, others / PEER_RATE, all, all / PEER_RATE,
-           counter_10->of[TRACE_RATE_OTHERS].mean,
-           counter_10->of[TRACE_RATE_OTHERS].mean / PEER_RATE);
+Cloudflare uses the same algorithm as `counter`. In 2017 it published
+figures of 400 million requests of 270,000 sources in
+https://blog.cloudflare.com/counting-things-a-lot-of-different-things/
 
-    printf("Of decisions, `counter` gets %.0f times as many wrong as "
-           "Cloudflare's\n"
-           "0.003%% at %u a minute, where `log` rejects %.1f%% of all "
-           "requests, and\n"
-           "%.1f times at %u, where it rejects %.3f%%; `precision=10` gets "
-           "%.0f and\n"
-           "%.1f times as many wrong. Only requests of clients near the limit, "
-           "or\n"
-           "above it, can be decided wrongly, so the share depends on how many "
-           "of\n"
-           "these there are more than on the algorithm: here a client that is "
-           "above a\n"
-           "limit is little above it, since none sends more than 29 a minute, "
-           "while a\n"
-           "threshold against attacks lies far from nearly all sources. One "
-           "request of\n"
-           "the %zu is 0.003%%.\n\n",
-           found[COUNTER][TEN].wrong.mean / PEER_WRONG, limits[TEN],
-           found[LOG][TEN].rejected,
-           found[COUNTER][LIMITS - 1].wrong.mean / PEER_WRONG,
-           limits[LIMITS - 1], found[LOG][LIMITS - 1].rejected,
-           found[COUNTER_10][TEN].wrong.mean / PEER_WRONG,
-           found[COUNTER_10][LIMITS - 1].wrong.mean / PEER_WRONG, clients.n);
+- 0.003%% of the requests were wrongly allowed or limited.
+- The mean difference between the real and the approximate rate was 6%%.
+- 3 sources were allowed although they were above the threshold, by less
+  than 15%%.
+- No source below the threshold was limited.
+
+Some facts were not published: the thresholds, which its customers set; the
+number of requests above them; and whether the 6%% is a mean over requests
+or over sources, with or without those that come alone.
+
+)");
 
     printf(
-        "By clients it is worse, too: where Cloudflare missed 3 of 270,000,\n"
-        "`counter` misses %.1f of the %.0f that come above %u a minute, of "
-        "%llu in\n"
-        "all, in one replay one that is %.0f%% above it, and rejects requests "
-        "of %.1f that never\n"
-        "do. With `precision=10` these are %.1f, %.0f%% and %.1f.\n",
-        ours->missed, ours->above, CLIENT_LIMIT, senders(&clients),
+        R"(The rate of `counter` is off by %.1f%%, %.1f times Cloudflare's 6%%. If each
+request also counts itself, and requests that come alone are included in the
+mean, it is off by %.1f%%, %.1f times as much. With `precision=10` it is
+off by %.1f%%, %.2f times as much. With `precision=1` the result is worse
+than Cloudflare's because the counter assumes that requests are evenly
+distributed. These clients request a page and its images, and then nothing
+for some time. The requests to the whole server are not evenly distributed
+either.
+
+)",
+        others, others / PEER_RATE, all, all / PEER_RATE,
+        counter_10->of[TRACE_RATE_OTHERS].mean,
+        counter_10->of[TRACE_RATE_OTHERS].mean / PEER_RATE);
+
+    printf(
+        R"(At %u a minute, `log` rejects %.1f%% of all requests. There `counter` makes
+%.0f times as many wrong decisions as Cloudflare's 0.003%%, and
+`precision=10` makes %.0f times as many. At %u a minute, `log` rejects
+%.3f%%, and the two make %.1f and %.1f times as many. Only requests of
+clients near the limit, or above it, can be decided wrongly. The share of
+wrong decisions therefore depends more on the number of such clients than on
+the algorithm. Here a client above a limit is only a little above it, because
+no client sends more than 29 a minute. In contrast, a threshold against
+attacks is far from the rates of nearly all sources. One request of the %zu
+is 0.003%%.
+
+)",
+        limits[TEN], found[LOG][TEN].rejected,
+        found[COUNTER][TEN].wrong.mean / PEER_WRONG,
+        found[COUNTER_10][TEN].wrong.mean / PEER_WRONG, limits[LIMITS - 1],
+        found[LOG][LIMITS - 1].rejected,
+        found[COUNTER][LIMITS - 1].wrong.mean / PEER_WRONG,
+        found[COUNTER_10][LIMITS - 1].wrong.mean / PEER_WRONG, clients.n);
+
+    printf(
+        R"(The result by clients is also worse. Cloudflare missed 3 of 270,000 sources.
+Of the %llu clients here, %.0f exceed %u a minute, and `counter` misses %.1f
+of these. In one replay, a missed client is %.0f%% above the limit. `counter`
+also rejects requests of %.1f clients that never exceed the limit. With
+`precision=10`, these three figures are %.1f, %.0f%% and %.1f.
+)",
+        senders(&clients), ours->above, CLIENT_LIMIT, ours->missed,
         ours->furthest, ours->unfounded, ours_10->missed, ours_10->furthest,
         ours_10->unfounded);
 }
@@ -321,33 +322,35 @@ static void report(void)
 
     report_decisions();
 
-    printf(
-        "### Rate error\n\n"
-        "When a request comes, its client's requests of the last minute, not\n"
-        "counting itself, are so many in reality and so many by the "
-        "algorithm's\n"
-        "estimate: the mean of the difference, in percent of the real number, "
-        "and\n"
-        "its lowest and highest. Nothing is rejected, so that these are all of "
-        "a\n"
-        "client's requests. Of requests that find *others*; that find 10 or "
-        "more;\n"
-        "of *all*, each request counting itself; *by client*, a mean of the "
-        "clients' means\n"
-        "of the first. Then of requests that find others if only 10 a minute "
-        "are\n"
-        "admitted, and these alone are counted; and if all requests were one\n"
-        "client's.\n\n");
+    printf(R"(### Rate error
+
+When a request arrives, its client has sent a certain number of other
+requests in the last minute. The table compares this number with the
+estimate of the algorithm. It has the mean difference, in percent of the
+real number, with the lowest and highest values. Nothing is rejected, so all
+requests of a client are counted. The columns are means over these
+requests:
+
+- *others*: requests that find at least one other request
+- *10 others or more*: requests that find at least 10 others
+- *all*: all requests, where each request counts itself as well
+- *by client*: as *others*, but as a mean of the means of clients
+- *others, 10 a minute*: as *others*, but only 10 requests a minute are
+  admitted, and only these are counted
+- *others, one client*: as *others*, if all requests were from one client
+
+)");
 
     report_rates(&counter, &counter_10);
     report_peer(&counter, &counter_10);
 
-    printf("\nIn short: on real traffic, of one server, `counter` is off by "
-           "%.1f%% of"
-           " a client's rate, and by %.1f%%\nwith `precision=10`; Cloudflare"
-           " has published 6%% of the same algorithm, on its own traffic.\n",
-           counter.of[TRACE_RATE_OTHERS].mean,
-           counter_10.of[TRACE_RATE_OTHERS].mean);
+    printf(
+        "\nIn short: on the real traffic of one server, the error of `counter`"
+        " is %.1f%% of a client's rate, and\n%.1f%% with `precision=10`."
+        " Cloudflare has published 6%% for the same algorithm on its own"
+        " traffic.\n",
+        counter.of[TRACE_RATE_OTHERS].mean,
+        counter_10.of[TRACE_RATE_OTHERS].mean);
 }
 
 static int plot(const char *path)

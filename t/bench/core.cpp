@@ -379,7 +379,7 @@ int main(int argc, char **argv)
     table_print(&table);
 
     if (behind[0]) {
-        printf("Behind the tree: %s.\n\n", behind);
+        printf("The tree is faster in these cases: %s.\n\n", behind);
     }
 
     printf("In short: a decision takes %.2f to %.2f times as long as one by a"

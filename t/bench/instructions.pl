@@ -197,14 +197,14 @@ sub compare_all() {
     say_of_rejected($added);
     say_of_others($added, grep { $_ ne 'limit_req' }
         map({ $_->{name} } @PEERS), $HAPROXY);
-    printf "Where our module is loaded a request takes %.0f more, limit or not;"
-        . " limit_req is always\nin NGINX, and what it takes without a limit of"
-        . " its own is in all of these.\n\n", $idle;
+    printf "The loaded module adds %.0f instructions to every request, with or"
+        . " without a limit. limit_req is\nalways part of NGINX, so what it"
+        . " adds without a limit is part of all of these figures.\n\n", $idle;
     say "In short: a limit of `counter` adds "
         . range($added, 'counter', 'pass') . " the instructions of limit_req to"
-        . " a request\nthat passes, and is behind with "
-        . range($added, 'counter', 'reject') . " for one that it rejects, with"
-        . " `Retry-After`.\n";
+        . " a request\nthat passes. It is behind limit_req with "
+        . range($added, 'counter', 'reject') . " for a request that it"
+        . " rejects,\nwith `Retry-After`.\n";
 }
 
 # [decision, column], in the order of the table
@@ -242,14 +242,15 @@ sub say_of_passed($added) {
         if (all { $_ < 1 } ratios($added, $row->{name}, 'pass')) {
             push @ahead, $range;
         } else {
-            push @behind, "$range, as "
+            push @behind, "$range, because "
                 . ($row->{why} // 'it does more');
         }
     }
 
-    say 'Of requests that pass, ahead of limit_req: ', join('; ', @ahead), '.'
+    say 'For requests that pass, these are ahead of limit_req: ',
+        join('; ', @ahead), '.'
         if @ahead;
-    say 'Behind it: ', join('; ', @behind), '.' if @behind;
+    say 'These are behind it: ', join('; ', @behind), '.' if @behind;
     print "\n";
 }
 
@@ -258,17 +259,17 @@ sub say_of_rejected($added) {
     my @others = map { ratios($added, $_->{name}, 'reject') }
         grep { $_->{key} ne 'counter' } @OWN;
 
-    printf "Of requests that are rejected, all are behind limit_req: `counter`"
-        . " %s, the other\nalgorithms %.2f to %.2f x, as a `Retry-After` is"
-        . " worked out and sent.  With\n`limit_sliding_headers off`, which is"
-        . " as much as limit_req does, `counter` takes %s.\n\n",
+    printf "For requests that are rejected, all are behind limit_req: `counter`"
+        . " takes %s,\nthe other algorithms %.2f to %.2f x, because they"
+        . " calculate and send a `Retry-After`. With\n`limit_sliding_headers"
+        . " off`, which does as much as limit_req, `counter` takes %s.\n\n",
         range($added, 'counter', 'reject'), min(@others), max(@others),
         range($added, 'counter, `headers off`', 'reject');
 }
 
 # Where any but limit_req adds less than one of ours.
 sub say_of_others($added, @peers) {
-    my %verb = (pass => 'passes', reject => 'is rejected');
+    my %verb = (pass => 'pass', reject => 'are rejected');
     my @lines;
 
     for my $peer (grep { $added->{$_} } @peers) {
@@ -278,7 +279,8 @@ sub say_of_others($added, @peers) {
                 my $own = $added->{ $_->{name} }{$decision} // [];
                 any { $own->[$_] > $theirs->[$_] } 0 .. $#$own;
             } @OWN;
-            push @lines, "$peer adds less to what $verb{$decision} than "
+            push @lines, "For requests that $verb{$decision}, $peer adds less"
+                . ' than '
                 . join(', ', @more) . '.' if @more;
         }
     }

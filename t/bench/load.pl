@@ -261,29 +261,31 @@ sub print_head() {
     chomp(my $cores = `nproc`);
 
     print "NGINX $version", (map { " and HAProxy $_" } haproxy_version()),
-        ", $CONNECTIONS connections; medians of $option{rounds} rounds of",
-        " $option{seconds} s, [min max].  Ratios are to the same server",
-        " without a limit, in the same round; so is what is added to the CPU",
-        " of a request.  Without a limit, a case in which all is rejected has",
-        " 429 as the answer to anything.  Neither limit_sliding",
-        " (`limit_sliding_log_level off`) nor limit_req",
-        " (`limit_req_log_level info`, under `error_log ... error`) logs",
-        " rejections; only limit_sliding's have a Retry-After.\n\n",
-        "Who is behind limit_sliding, or ahead of it, is told by ratios of the",
-        " same round: a lead of less than 1%, or seen in 3 of 4 rounds or",
+        " answer requests on $CONNECTIONS connections. Figures are medians of",
+        " $option{rounds} rounds of $option{seconds} s, [min max]. Ratios, and",
+        " the CPU that is added to a request, compare with the same server",
+        " without a limit in the same round. If all requests are rejected, the",
+        " server without a limit answers every request with 429. Neither",
+        " limit_sliding (`limit_sliding_log_level off`) nor limit_req",
+        " (`limit_req_log_level info`, with `error_log ... error`) logs",
+        " rejections. Only limit_sliding sends a `Retry-After`.\n\n",
+        "Ratios in the same round tell which limiter is behind limit_sliding",
+        " or ahead of it. A lead of less than 1%, or in 3 of 4 rounds or",
         " fewer, may be chance.\n\n",
-        "wrk, which makes the requests, is one thread and shares ",
-        $cores == 1 ? 'one core' : "$cores cores", ' with the servers: ',
-        $cores == 1 ? 'it takes of their time.'
-            : $cores == 2 ? 'with two workers or threads it takes of their'
-            . ' time, so that they cannot answer twice as much as one.'
-            : 'with two workers or threads that thread is what limits, so that'
-            . ' they may not answer twice as much as one.',
-        "  Where servers wait for it, requests/s hide what a limit costs, and",
-        " CPU does not.\n\n";
+        "wrk makes the requests. It has one thread and shares ",
+        $cores == 1 ? 'one core' : "$cores cores", ' with the servers. ',
+        $cores == 1 ? 'It takes some of their time.'
+            : $cores == 2 ? 'With two workers or threads, it takes some of'
+            . ' their time, so they cannot answer twice as many requests as'
+            . ' one.'
+            : 'With two workers or threads, this thread is the limit, so they'
+            . ' may not answer twice as many requests as one.',
+        ' If servers wait for wrk, requests/s do not show the cost of a limit,',
+        " but CPU does.\n\n";
 
-    print "HAProxy isn't here, and so not measured.\n\n" if !haproxy_version();
-    print "NGINX has no Lua here, so that is not measured.\n\n"
+    print "HAProxy is not installed and was not measured.\n\n"
+        if !haproxy_version();
+    print "This NGINX has no Lua, so Lua was not measured.\n\n"
         if !lua_modules();
 }
 
@@ -323,8 +325,8 @@ sub print_ratios($case, $results, @ways) {
     my $waits = $busy{counter} < $BUSY;
     printf "- Workers and threads are busy for %.0f to %.0f%% of the time%s.\n",
         100 * min(values %busy), 100 * max(values %busy), $waits
-            ? ', and otherwise wait for wrk, or for a core: requests/s cannot'
-            . ' tell them apart' : '';
+            ? '. Otherwise they wait for wrk or for a core, so requests/s do'
+            . ' not show the differences' : '';
 
     my @peers = grep { $_->{key} ne 'counter' } @limited;
     print_standing($results, 'requests/s', 'rate', @peers) if !$waits;
@@ -351,9 +353,9 @@ sub print_standing($results, $name, $figure, @peers) {
 }
 
 sub say_in_short($results, @ways) {
-    print wrap('', '', 'In short: with', thousands($KEYS), 'keys, a request',
-        'takes so many times the CPU that it takes without a limit, in the',
-        "median and in the middle half of $option{rounds} rounds:",
+    print wrap('', '', 'In short: with', thousands($KEYS), 'keys, a limit',
+        'multiplies the CPU of a request by these factors (the median, and the',
+        "middle half of $option{rounds} rounds):",
         join(', ', map {
             sprintf '%s %.2f (%.2f to %.2f)', name($_),
                 middle_half($results->{ $_->{key} }{times})

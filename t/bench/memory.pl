@@ -121,9 +121,9 @@ sub compare_shared() {
     blocks($option{data}, \@results);
 
     say_who_is_behind($standard, @results[0 .. $#OWN]);
-    printf "In short: a megabyte keeps %.1f times as many keys of 16 bytes as"
-        . " limit_req's with `counter`,\n`fixed`, `token_bucket` or"
-        . " `leaky_bucket`, and %.1f times as many of 64 bytes.\n\n",
+    printf "In short: with `counter`, `fixed`, `token_bucket` or"
+        . " `leaky_bucket`, a megabyte holds %.1f times\nas many keys of 16 bytes as with"
+        . " limit_req, and %.1f times as many keys of 64 bytes.\n\n",
         map { my $length = $_; median(map { $results[$_][$length]
             / $standard->[$length] } 0 .. 3) } 1, 2;
 }
@@ -137,12 +137,12 @@ sub say_who_is_behind($standard, @own) {
             . join(', ', @less) : ();
     } 1, 2;
 
-    say 'We store a hash of a key, so its length does not matter.  A key may be'
-        . " in some places only:\nwhere these are all taken one is given up"
-        . ' before the zone is full.';
-    say 'Behind limit_req: ', join('; ', @behind), ".  Each part of a window\n"
-        . 'has a count of its own, and a log the time of each request.'
-        if @behind;
+    say 'limit_sliding stores a hash of a key, so the length of the key does'
+        . " not matter. A key can be in\nsome places only. If all of them are"
+        . ' taken, a key is forgotten before the zone is full.';
+    say 'These hold fewer keys than limit_req: ', join('; ', @behind), '. They'
+        . " store a count\nfor each part of a window, or the time of each"
+        . ' request.' if @behind;
     print "\n";
 }
 

@@ -90,16 +90,17 @@ my $redis = LimitSliding::Redis->new->start;
 my $nginx = LimitSliding::Test->new(worker_processes => 1)->start(config());
 
 print "### Limits in Redis\n\n",
-    "One worker of NGINX, one Redis, wrk with $CONNECTIONS connections, as fast"
-    . " as they are answered.\nMedians of $option{rounds} rounds of"
-    . " $option{seconds} s, [min max]; CPU in us a request, `added` of NGINX to"
-    . " that of\nno limit; `calls` of Redis a request.  Those with a * have a"
-    . " connection to Redis for each\nrequest in flight, and make a call for"
-    . " each.  A peer whose median is better than ours by 1%\nor more is named,"
-    . " with the number of rounds in which it was better: a small lead, or"
-    . " one\nin some rounds only, may be chance.\n\n";
-print "Lua is not measured: NGINX has none here, or no lua-resty-redis in"
-    . " it.\n\n" if !$LUA_PATH;
+    "wrk sends requests on $CONNECTIONS connections, as fast as one worker of"
+    . " NGINX and one Redis answer them.\nFigures are medians of"
+    . " $option{rounds} rounds of $option{seconds} s, [min max]. CPU is in us a"
+    . " request. `added` is the CPU of NGINX\nthat a limit adds to a request,"
+    . " and `calls` are calls of Redis a request. Limiters with a * use a"
+    . "\nconnection to Redis for each request in progress, and make a call for"
+    . " each request. If the\nmedian of another limiter is better by 1% or"
+    . " more, it is named, with the number of rounds in\nwhich it was better."
+    . " A small lead, or a lead in some rounds only, may be chance.\n\n";
+print "Lua was not measured: this NGINX has no Lua or no lua-resty-redis.\n\n"
+    if !$LUA_PATH;
 
 for my $case (@CASES) {
     my %results = measure($case);
@@ -333,8 +334,8 @@ sub print_ratios($case, $results) {
                 ? better($other, $own, qw(rate cpu p50 p99)) : ();
             push @behind, "$others does better than $name: "
                 . join(', ', @better) . '.' if @better;
-            $behind[-1] .= '  Here a request may wait for calls under way,'
-                . ' before its own is sent.'
+            $behind[-1] .= ' Here a request may wait for calls in progress'
+                . ' before its own call is sent.'
                 if $peer->{each} && grep { /p50|p99/ } @better;
         }
 
@@ -350,13 +351,14 @@ sub say_in_short($case, $results) {
         = @$results{qw(unix lease memory lua-unix)};
 
     if ($case->{hot} && $unix && $lease && $memory) {
-        printf "In short: one hot key in Redis leaves %.2f times the requests"
-            . " a second of a limit in shared\nmemory, %.2f times with"
-            . " leases.\n\n", rates($unix, $memory), rates($lease, $memory);
+        printf "In short: with one hot key, a limit in Redis answers %.2f times"
+            . " as many requests a second as a\nlimit in shared memory, and"
+            . " %.2f times as many with leases.\n\n", rates($unix, $memory),
+            rates($lease, $memory);
     } elsif ($case->{keys} > 1 && $unix && $lua) {
-        printf "In short: with a decision of Redis for each request NGINX"
-            . " answers %.1f times as many as with\na limiter in Lua, at %.2f"
-            . " times the CPU of NGINX and Redis.\n\n", rates($unix, $lua),
+        printf "In short: if Redis decides each request, NGINX answers %.1f"
+            . " times as many requests as with a\nlimiter in Lua, and NGINX and"
+            . " Redis use %.2f times as much CPU.\n\n", rates($unix, $lua),
             ratio($unix->{cpu}, $lua->{cpu});
     }
 }
@@ -367,9 +369,9 @@ sub print_ceilings($results) {
     my @share = map { rates($own, $_) } @redis;
 
     print "#### What one Redis can do with the script\n\n",
-        "redis-benchmark, with no NGINX beside it, the command that the module"
-        . " sends and as many\nkeys; `share` is the module's decisions/s"
-        . " through those of redis-benchmark.\n\n";
+        "redis-benchmark runs without NGINX, and sends the command of the"
+        . " module with as many keys.\n`share` is the decisions/s of the module"
+        . " divided by those of redis-benchmark.\n\n";
     table([ 'redis-benchmark', 'decisions/s', 'share', 'Redis us a decision' ],
         map({ [ $redis[$_]{name}, spread($redis[$_]{rate}),
             sprintf('%.2f', $share[$_]),
@@ -377,12 +379,12 @@ sub print_ceilings($results) {
         [ 'the module, unix socket', spread($own->{rate}), '1.00',
             spread($own->{redis}, '%.2f') ]);
 
-    printf "The module, whose calls carry %.0f keys each, makes %.2f x the"
-        . " decisions of redis-benchmark\nwithout pipelining, %.2f x those with"
-        . " it, and %.2f x those that Redis makes at most, in full\ncalls and"
-        . " with nothing else on the machine: here it shares cores with NGINX"
-        . " and wrk.  A\ndecision of the module's costs Redis %.2f x, %.2f x"
-        . " and %.2f x as much CPU.\n\n",
+    printf "The calls of the module carry %.0f keys each. The module makes %.2f"
+        . " x the decisions of\nredis-benchmark without pipelining, %.2f x"
+        . " those with pipelining, and %.2f x the maximum of\nRedis. Redis"
+        . " reaches its maximum with full calls and with nothing else on the machine, but"
+        . "\nhere it shares cores with NGINX and wrk. A decision of the module"
+        . " costs Redis %.2f x, %.2f x and\n%.2f x as much CPU.\n\n",
         1 / median(@{ $own->{calls} }), @share,
         map { rates($own, $_, 'redis') } @redis;
 }

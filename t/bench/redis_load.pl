@@ -228,27 +228,29 @@ sub ratio_of($own, $other, $rate, $figure) {
 
 sub print_tables() {
     print "### Limits in Redis as load rises\n\n",
-        "One worker of NGINX, one Redis on a unix socket, h2load on the same"
-        . " machine with $CONNECTIONS\nconnections, which offers a rate whether"
-        . " requests are answered or not.  Medians of\n$option{rounds} rounds"
-        . " of $option{seconds} s, [min max].  Leased (`lease=auto`) and"
-        . " coalesced are for one hot key;\nstrict, shared memory and Lua have"
-        . " a key for each connection, so that each request is a\ndecision"
-        . " of its own.  Where Lua does better by 1% or more, in the median of"
-        . " the\nratios, that is named, with the number of rounds in which it"
-        . " did; in some only, it may\nbe chance.\n\n";
-    print "Lua is not measured: NGINX has none here, or no lua-resty-redis in"
-        . " it.\n\n" if !$results{Lua};
+        "This test has one worker of NGINX and one Redis on a unix socket."
+        . " h2load runs on the same machine\nwith $CONNECTIONS connections, and"
+        . " sends requests at a fixed rate, whether they are answered or not."
+        . "\nFigures are medians of $option{rounds} rounds of"
+        . " $option{seconds} s, [min max]. Leased (`lease=auto`) and coalesced"
+        . " use one hot key.\nStrict, shared memory and Lua use a key for each"
+        . " connection, so each request needs a separate\ndecision. If Lua is"
+        . " better by 1% or more in the median of the ratios, this is said,"
+        . " with the number\nof rounds in which it was better. A lead in some"
+        . " rounds only may be chance.\n\n";
+    print "Lua was not measured: this NGINX has no Lua or no lua-resty-redis."
+        . "\n\n" if !$results{Lua};
 
     my @beyond = grep { !kept_up('no limit', $_) } @RATES;
 
-    print 'Not even h2load and an NGINX without a limit keep up with ',
-        join(' and ', map { thousands($_) } @beyond), " a second:\nthat is not"
-        . " shown.\n" if @beyond;
-    print 'Where less than ', 100 * $KEPT_UP, '% of the rate was answered'
-        . " latencies are left out, as those of a queue that\ngrows.  How much"
-        . " each way can do at most is seen better with requests as fast as"
-        . "\nthey are answered, above.\n\n";
+    print 'The tables do not show ',
+        join(' and ', map { thousands($_) } @beyond),
+        " a second, because even h2load and an NGINX\nwithout a limit do not"
+        . " reach this rate.\n" if @beyond;
+    print 'If less than ', 100 * $KEPT_UP, '% of the requests were answered,'
+        . " latencies are omitted, because they are those\nof a growing queue."
+        . " The tables above, with requests as fast as they are answered, show"
+        . " the maximum\nof each limiter better.\n\n";
 
     print_table('Answered, of what was offered', sub ($way, $rate) {
         spread($results{$way}{$rate}{achieved}, '%.2f')
@@ -335,12 +337,12 @@ sub print_lua(@own) {
         } @common;
         say "- Lua does better than $own: ", join(', ', @better), '.',
             !grep({ /p50|p99/ } @better) ? '' : {
-                coalesced => '  A request that comes while a call for its key'
-                    . ' is under way waits for that and then for its own.',
-                strict    => '  A request may wait for the turn of the event'
-                    . ' loop to end, and for others to fill its call.',
-                leased    => '  The requests that find no units wait for a'
-                    . ' call, all together.',
+                coalesced => ' A request that arrives during a call for its key'
+                    . ' waits for this call and then for its own.',
+                strict    => ' A request may wait for the end of the event loop'
+                    . ' iteration, and for other requests to fill its call.',
+                leased    => ' All requests that find no units wait for the'
+                    . ' same call.',
             }->{$own} if @better;
     }
 }
