@@ -240,8 +240,13 @@ static void report_what_ifs(FILE *out)
 
 static void report(FILE *out, FILE *data)
 {
-    fprintf(out, "# Figures of the simulation\n\nWritten by `make simulate`;"
-                 " [scale.md](scale.md) says what they mean.\n\n");
+    fprintf(out, "# Figures of the simulation
+
+"
+                 "`make simulate` writes this page."
+                 " [scale.md](scale.md) explains the figures.
+
+");
 
     report_demand(out, data, 1.0, NODES, 1000);
     report_demand(out, data, 1.0, NODES, 1000000);
