@@ -1,4 +1,3 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
@@ -6,315 +5,262 @@
 /* The parameters of a limit_sliding_redis block. */
 
 #include "redis/block_fields.hpp"
-#include "ngx/ngx.hpp"
+
+#include "ngx/conf.hpp"
+#include "ngx/strings.hpp"
 #include "redis/password_file.hpp"
 
 namespace limit_sliding {
 
-typedef char *(*FieldSetter)(ngx_conf_t *cf, ngx_str_t *value, void *field);
+namespace {
 
-struct Field {
-    ngx_str_t name;
-    FieldSetter set;
-    size_t offset;
-};
+constexpr std::string_view kFlagWords[] = {"off", "on"};
+constexpr std::string_view kKeyFormatWords[] = {"digest", "plain"};
 
-static char *set_server(ngx_conf_t *cf, ngx_str_t *value, void *field);
-static char *set_str(ngx_conf_t *cf, ngx_str_t *value, void *field);
-static char *set_number(ngx_conf_t *cf, ngx_str_t *value, void *field);
-static char *set_msec(ngx_conf_t *cf, ngx_str_t *value, void *field);
-static void warn_msec(ngx_conf_t *cf, ngx_str_t *value, ngx_int_t ms);
-static char *set_flag(ngx_conf_t *cf, ngx_str_t *value, void *field);
-static char *set_word(ngx_conf_t *cf, ngx_str_t *value, ngx_str_t *words,
-                      void *field);
-static char *set_on_error(ngx_conf_t *cf, ngx_str_t *value, void *field);
-static char *set_key_format(ngx_conf_t *cf, ngx_str_t *value, void *field);
-static char *set_topology(ngx_conf_t *cf, ngx_str_t *value, void *field);
-static char *invalid_field(ngx_conf_t *cf, ngx_str_t *value,
-                           const char *expected);
-
-#define FIELD(name, type)                                                      \
-    {                                                                          \
-        ngx_string(#name), set_##type, offsetof(Settings, name)                \
-    }
-
-static Field fields[] = {
-    {ngx_string("server"), set_server, offsetof(Settings, servers)},
-    FIELD(topology, topology),
-    {ngx_string("sentinel_master"), set_str,
-     offsetof(Settings, sentinel.master)},
-    {ngx_string("sentinel_user"), set_str,
-     offsetof(Settings, sentinel.credentials.user)},
-    {ngx_string("sentinel_password"), set_str,
-     offsetof(Settings, sentinel.credentials.password)},
-    {ngx_string("sentinel_password_file"), set_password_file,
-     offsetof(Settings, sentinel.credentials.password)},
-    {ngx_string("user"), set_str, offsetof(Settings, credentials.user)},
-    {ngx_string("password"), set_str, offsetof(Settings, credentials.password)},
-    {ngx_string("password_file"), set_password_file,
-     offsetof(Settings, credentials.password)},
-    FIELD(database, number),
-    {ngx_string("ssl"), set_flag, offsetof(Settings, tls.on)},
-    {ngx_string("ssl_name"), set_str, offsetof(Settings, tls.name)},
-    {ngx_string("ssl_trusted_certificate"), set_str,
-     offsetof(Settings, tls.trusted_certificate)},
-    {ngx_string("ssl_certificate"), set_str,
-     offsetof(Settings, tls.certificate)},
-    {ngx_string("ssl_certificate_key"), set_str,
-     offsetof(Settings, tls.certificate_key)},
-    {ngx_string("ssl_verify"), set_flag, offsetof(Settings, tls.verify)},
-    FIELD(connect_timeout, msec),
-    FIELD(timeout, msec),
-    FIELD(on_error, on_error),
-    FIELD(key_prefix, str),
-    {ngx_string("key_format"), set_key_format, offsetof(Settings, key_format)},
-    {ngx_null_string, NULL, 0}};
-
-ngx_str_t topology_words[] = {ngx_string("standalone"), ngx_string("sentinel"),
-                              ngx_string("cluster"), ngx_null_string};
-
-ngx_str_t on_error_words[] = {ngx_string("local"), ngx_string("allow"),
-                              ngx_string("deny"), ngx_null_string};
-
-char *redis_field(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
+/* A field of the settings, or of a struct in them, and so on. */
+template <auto... path>
+auto &at(Settings &settings)
 {
-    Settings *settings = conf;
-
-    ngx_str_t *value;
-    Field *field;
-
-    value = cf->args->elts;
-
-    if (ngx_strcmp(value[0].data, "include") == 0 && cf->args->nelts == 2) {
-        return ngx_conf_include(cf, dummy, conf);
-    }
-
-    for (field = fields; field->name.len; field++) {
-
-        if (field->name.len != value[0].len
-            || ngx_strncmp(field->name.data, value[0].data, value[0].len)
-                   != 0) {
-            continue;
-        }
-
-        if (cf->args->nelts != 2) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "\"%V\" must have one value", &value[0]);
-            return NGX_CONF_ERROR;
-        }
-
-        return field->set(cf, value, (char *)settings + field->offset);
-    }
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "unknown parameter \"%V\" in limit_sliding_redis "
-                       "\"%V\"",
-                       &value[0], &settings->name);
-    return NGX_CONF_ERROR;
+    return (settings.*....*path);
 }
 
-/* Looked up once it is known whether there is a resolver. */
-
-static char *set_server(ngx_conf_t *cf, ngx_str_t *value, void *field)
+char *invalid_value(ngx_conf_t *cf, ngx_str_t *args, const char *expected)
 {
-    ngx_array_t *servers = field;
+    return conf_error(cf, "invalid value \"%V\" of \"%V\", it must be %s",
+                      &args[1], &args[0], expected);
+}
 
-    ngx_url_t u;
-    Server *server;
+char *set_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+{
+    /* names are looked up once it is known whether there is a resolver */
+    ngx_url_t url{};
+    url.url = args[1];
+    url.default_port = 6379;
+    url.no_resolve = 1;
 
-    ngx_memzero(&u, sizeof(ngx_url_t));
-
-    u.url = value[1];
-    u.default_port = 6379;
-    u.no_resolve = 1;
-
-    if (ngx_parse_url(cf->pool, &u) != NGX_OK) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid server \"%V\"%s%s",
-                           &value[1], u.err ? ": " : "", u.err ? u.err : "");
-        return NGX_CONF_ERROR;
+    if (ngx_parse_url(cf->pool, &url) != NGX_OK) {
+        return conf_error(cf, "invalid server \"%V\"%s%s", &args[1],
+                          url.err ? ": " : "", url.err ? url.err : "");
     }
 
-    server = ngx_array_push(servers);
-    if (server == NULL) {
-        return NGX_CONF_ERROR;
+    auto *server = static_cast<Server *>(ngx_array_push(&settings.servers));
+    if (server == nullptr) {
+        return conf_failed();
     }
 
-    server->text = value[1];
-    server->url = u;
-    server->file = cf->conf_file->file.name.data;
-    server->line = cf->conf_file->line;
+    *server
+        = {args[1], url, cf->conf_file->file.name.data, cf->conf_file->line};
 
     return NGX_CONF_OK;
 }
 
-static char *set_str(ngx_conf_t *cf, ngx_str_t *value, void *field)
+template <auto... path>
+char *set_text(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
-    ngx_str_t *str = field;
-
-    if (str->data) {
-        return duplicate(cf, value);
-    }
-
-    *str = value[1];
-
+    at<path...>(settings) = args[1];
     return NGX_CONF_OK;
 }
 
-static char *set_number(ngx_conf_t *cf, ngx_str_t *value, void *field)
+template <auto... path>
+char *set_text_of_file(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
-    ngx_uint_t *number = field;
+    return read_password_file(cf, args[1], &at<path...>(settings));
+}
 
-    ngx_int_t n;
-
-    if (*number != NGX_CONF_UNSET_UINT) {
-        return duplicate(cf, value);
-    }
-
-    n = ngx_atoi(value[1].data, value[1].len);
+char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+{
+    ngx_int_t n = ngx_atoi(args[1].data, args[1].len);
 
     if (n == NGX_ERROR || n > NGX_MAX_INT32_VALUE) {
-        return invalid_field(cf, value, "a number");
+        return invalid_value(cf, args, "a number");
     }
 
-    *number = n;
+    settings.database = n;
 
     return NGX_CONF_OK;
 }
 
-static char *set_msec(ngx_conf_t *cf, ngx_str_t *value, void *field)
+/* Requests wait for Redis.  A time without a unit is one of seconds, which is
+ * seldom meant here. */
+void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms)
 {
-    ngx_msec_t *msec = field;
-
-    ngx_int_t ms;
-
-    if (*msec != NGX_CONF_UNSET_MSEC) {
-        return duplicate(cf, value);
-    }
-
-    ms = ngx_parse_time(&value[1], 0);
-
-    if (ms == (ngx_int_t)NGX_ERROR || ms < 1 || ms > 60000) {
-        return invalid_field(cf, value, "a time between 1ms and 60s");
-    }
-
-    if (ms > 1000) {
-        warn_msec(cf, value, ms);
-    }
-
-    *msec = ms;
-
-    return NGX_CONF_OK;
-}
-
-/* A time without a unit is one of seconds, which is seldom meant here: requests
- * wait for Redis. */
-
-static void warn_msec(ngx_conf_t *cf, ngx_str_t *value, ngx_int_t ms)
-{
-    if (ngx_atoi(value[1].data, value[1].len) != NGX_ERROR) {
+    if (ngx_atoi(args[1].data, args[1].len) != NGX_ERROR) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                            "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
-                           &value[0], &value[1], ms / 1000, &value[1]);
+                           &args[0], &args[1], ms / 1000, &args[1]);
         return;
     }
 
     ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                        "\"%V %V\" is %i milliseconds, "
                        "which is long to wait for Redis",
-                       &value[0], &value[1], ms);
+                       &args[0], &args[1], ms);
 }
 
-static char *set_flag(ngx_conf_t *cf, ngx_str_t *value, void *field)
+template <auto... path>
+char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
-    ngx_flag_t *flag = field;
+    ngx_int_t ms = ngx_parse_time(&args[1], 0);
 
-    ngx_uint_t word;
-
-    static ngx_str_t words[]
-        = {ngx_string("off"), ngx_string("on"), ngx_null_string};
-
-    word = (*flag == NGX_CONF_UNSET) ? NGX_CONF_UNSET_UINT : 0;
-
-    if (set_word(cf, value, words, &word) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
+    if (ms == NGX_ERROR || ms < 1 || ms > 60000) {
+        return invalid_value(cf, args, "a time between 1ms and 60s");
     }
 
-    *flag = word;
+    if (ms > 1000) {
+        warn_of_long_time(cf, args, ms);
+    }
+
+    at<path...>(settings) = ms;
 
     return NGX_CONF_OK;
 }
 
-/* *field becomes the number of the word. */
-
-static char *set_word(ngx_conf_t *cf, ngx_str_t *value, ngx_str_t *words,
-                      void *to)
+/* Sets the field to the number of the word. */
+template <auto &words, auto... path>
+char *set_word(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
-    auto *field = static_cast<ngx_uint_t *>(to);
+    u_char text[NGX_MAX_CONF_ERRSTR];
+    u_char *p = text;
+    size_t i = 0;
 
-    u_char text[NGX_MAX_CONF_ERRSTR], *p, *last;
-    ngx_uint_t i;
-
-    if (*field != NGX_CONF_UNSET_UINT) {
-        return duplicate(cf, value);
-    }
-
-    p = text;
-    last = text + sizeof(text) - 1;
-
-    for (i = 0; words[i].len; i++) {
-
-        if (words[i].len == value[1].len
-            && ngx_strncmp(words[i].data, value[1].data, value[1].len) == 0) {
-            *field = i;
+    for (std::string_view word : words) {
+        if (word == view(args[1])) {
+            auto &field = at<path...>(settings);
+            field = static_cast<std::remove_reference_t<decltype(field)>>(i);
             return NGX_CONF_OK;
         }
 
-        p = ngx_slprintf(p, last, "%s\"%V\"",
-                         i == 0             ? ""
-                         : words[i + 1].len ? ", "
-                                            : " or ",
-                         &words[i]);
+        p = ngx_slprintf(p, text + sizeof(text) - 1, "%s\"%*s\"",
+                         i == 0                      ? ""
+                         : i + 1 == std::size(words) ? " or "
+                                                     : ", ",
+                         word.size(), word.data());
+        i++;
     }
 
     *p = '\0';
 
-    return invalid_field(cf, value, (char *)text);
+    return invalid_value(cf, args, reinterpret_cast<char *>(text));
 }
 
-static char *set_topology(ngx_conf_t *cf, ngx_str_t *value, void *field)
+struct Field {
+    std::string_view name;
+    char *(*set)(ngx_conf_t *cf, ngx_str_t *args, Settings &settings);
+    std::string_view same = name; /* the field that it sets */
+};
+
+constexpr std::string_view kServer = "server";
+
+constexpr auto kTls = &Settings::tls;
+constexpr auto kSentinel = &Settings::sentinel;
+constexpr auto kSentinelCredentials = &SentinelSettings::credentials;
+constexpr auto kCredentials = &Settings::credentials;
+constexpr auto kUser = &Credentials::user;
+constexpr auto kPassword = &Credentials::password;
+
+constexpr Field kFields[] = {
+    {kServer, set_server},
+    {"topology", set_word<kTopologyWords, &Settings::topology>},
+    {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>},
+    {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>},
+    {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>},
+    {"sentinel_password_file",
+     set_text_of_file<kSentinel, kSentinelCredentials, kPassword>,
+     "sentinel_password"},
+    {"user", set_text<kCredentials, kUser>},
+    {"password", set_text<kCredentials, kPassword>},
+    {"password_file", set_text_of_file<kCredentials, kPassword>, "password"},
+    {"database", set_database},
+    {"ssl", set_word<kFlagWords, kTls, &TlsSettings::on>},
+    {"ssl_name", set_text<kTls, &TlsSettings::name>},
+    {"ssl_trusted_certificate",
+     set_text<kTls, &TlsSettings::trusted_certificate>},
+    {"ssl_certificate", set_text<kTls, &TlsSettings::certificate>},
+    {"ssl_certificate_key", set_text<kTls, &TlsSettings::certificate_key>},
+    {"ssl_verify", set_word<kFlagWords, kTls, &TlsSettings::verify>},
+    {"connect_timeout", set_msec<&Settings::connect_timeout>},
+    {"timeout", set_msec<&Settings::timeout>},
+    {"on_error", set_word<kOnErrorWords, &Settings::on_error>},
+    {"key_prefix", set_text<&Settings::key_prefix>},
+    {"key_format", set_word<kKeyFormatWords, &Settings::key_format>},
+};
+
+const Field *find_field(std::string_view name)
 {
-    return set_word(cf, value, topology_words, field);
+    for (const Field &field : kFields) {
+        if (field.name == name) {
+            return &field;
+        }
+    }
+
+    return nullptr;
 }
 
-static char *set_on_error(ngx_conf_t *cf, ngx_str_t *value, void *field)
+/* A block that is being read. */
+struct Block {
+    Settings &settings;
+    bool given[std::size(kFields)];
+};
+
+/* The handler of a line of the block. */
+char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
 {
-    return set_word(cf, value, on_error_words, field);
+    auto *block = static_cast<Block *>(conf);
+    auto *args = static_cast<ngx_str_t *>(cf->args->elts);
+
+    if (view(args[0]) == "include" && cf->args->nelts == 2) {
+        return ngx_conf_include(cf, dummy, conf);
+    }
+
+    const Field *field = find_field(view(args[0]));
+
+    if (field == nullptr) {
+        return conf_error(cf,
+                          "unknown parameter \"%V\" in limit_sliding_redis "
+                          "\"%V\"",
+                          &args[0], &block->settings.name);
+    }
+
+    if (cf->args->nelts != 2) {
+        return conf_error(cf, "\"%V\" must have one value", &args[0]);
+    }
+
+    bool &given = block->given[find_field(field->same) - kFields];
+
+    if (given && field->name != kServer) {
+        return conf_error(cf, "duplicate parameter \"%V\"", &args[0]);
+    }
+
+    given = true;
+
+    return field->set(cf, args, block->settings);
 }
 
-static char *set_key_format(ngx_conf_t *cf, ngx_str_t *value, void *field)
+} // namespace
+
+char *parse_block(ngx_conf_t *cf, Settings &settings)
 {
-    /* by KeyFormat */
+    settings.tls.verify = 1;
+    settings.connect_timeout = 100;
+    settings.timeout = 50;
+    settings.key_prefix = ngx_string("limit_sliding:");
 
-    static ngx_str_t words[]
-        = {ngx_string("digest"), ngx_string("plain"), ngx_null_string};
+    if (ngx_array_init(&settings.servers, cf->pool, 2, sizeof(Server))
+        != NGX_OK) {
+        return conf_failed();
+    }
 
-    return set_word(cf, value, words, field);
-}
+    Block block{settings, {}};
+    ngx_conf_t saved = *cf;
 
-char *duplicate(ngx_conf_t *cf, ngx_str_t *value)
-{
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "duplicate parameter \"%V\"",
-                       &value[0]);
-    return NGX_CONF_ERROR;
-}
+    cf->handler = read_parameter;
+    cf->handler_conf = &block;
 
-static char *invalid_field(ngx_conf_t *cf, ngx_str_t *value,
-                           const char *expected)
-{
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid value \"%V\" of \"%V\", it must be %s",
-                       &value[1], &value[0], expected);
-    return NGX_CONF_ERROR;
+    char *error = ngx_conf_parse(cf, nullptr);
+
+    *cf = saved;
+
+    return error;
 }
 
 } // namespace limit_sliding

@@ -2,8 +2,6 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The parameters of a limit_sliding_redis block. */
-
 #ifndef LIMIT_SLIDING_REDIS_BLOCK_FIELDS_HPP
 #define LIMIT_SLIDING_REDIS_BLOCK_FIELDS_HPP
 
@@ -11,8 +9,10 @@
 
 namespace limit_sliding {
 
-char *redis_field(ngx_conf_t *cf, ngx_command_t *dummy, void *conf);
-char *duplicate(ngx_conf_t *cf, ngx_str_t *value);
+/* Reads the parameters of a limit_sliding_redis block up to the closing brace;
+ * omitted parameters keep their defaults.  Returns NGX_CONF_OK, or the error
+ * once it is logged. */
+char *parse_block(ngx_conf_t *cf, Settings &settings);
 
 } // namespace limit_sliding
 

@@ -22,6 +22,8 @@ static ngx_int_t redis_keep_addresses(Redis *redis, Redis *oredis,
 static ngx_int_t redis_copy_addresses(ngx_pool_t *pool, ngx_url_t *to,
                                       ngx_url_t *from);
 
+bool has_redis = true;
+
 static const ClientEvents client_events = {flush_due, fail_due, redis_failed};
 
 static ngx_uint_t redis_tag;
@@ -326,9 +328,9 @@ void redis_failed(Node &node)
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "limit_sliding redis \"%V\" has failed repeatedly, "
-                      "\"on_error %V\" applies until it answers again",
+                      "\"on_error %s\" applies until it answers again",
                       &redis->settings.name,
-                      &on_error_words[index_of(redis->settings.on_error)]);
+                      kOnErrorWords[index_of(redis->settings.on_error)].data());
     }
 }
 

@@ -15,14 +15,13 @@
 #define LIMIT_SLIDING_REDIS_CLIENT_HPP
 
 #include "redis/ask.hpp"
+#include "redis/block_directive.hpp"
 #include "redis/lease_units.hpp"
 
 namespace limit_sliding {
 
-extern ngx_uint_t has_redis;
+extern bool has_redis;
 
-/* block */
-char *redis_block(ngx_conf_t *cf, Settings *settings);
 ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver);
 
 /* A worker begins, and ends. */

@@ -1,91 +1,44 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
 #include "redis/password_file.hpp"
-#include "ngx/ngx.hpp"
-#include "redis/block_fields.hpp"
+
+#include "ngx/conf.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-static ngx_int_t read_password(ngx_conf_t *cf, ngx_str_t *path, u_char *buf,
-                               size_t *len);
+namespace {
 
-/* The first line of the file. */
+/* The beginning of a file; it leaves no secret on the stack. */
+struct Beginning {
+    ~Beginning() { ngx_explicit_memzero(text, sizeof(text)); }
 
-char *set_password_file(ngx_conf_t *cf, ngx_str_t *value, void *field)
+    u_char text[4096];
+    size_t len = 0;
+};
+
+char *read_beginning(ngx_conf_t *cf, ngx_str_t *path, Beginning *beginning)
 {
-    ngx_str_t *password = field;
-
-    u_char buf[4096], *p;
-    size_t len;
-    ngx_str_t path;
-
-    if (password->data) {
-        return duplicate(cf, value);
-    }
-
-    path = value[1];
-    len = sizeof(buf);
-
-    if (ngx_conf_full_name(cf->cycle, &path, 1) != NGX_OK
-        || read_password(cf, &path, buf, &len) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    p = ngx_strlchr(buf, buf + len, '\n');
-
-    if (p) {
-        len = p - buf;
-    }
-
-    if (len > 0 && buf[len - 1] == '\r') {
-        len--;
-    }
-
-    if (len == 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "no password in \"%V\"",
-                           &path);
-        return NGX_CONF_ERROR;
-    }
-
-    password->data = ngx_pnalloc(cf->pool, len);
-    if (password->data == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    ngx_memcpy(password->data, buf, len);
-    password->len = len;
-
-    ngx_explicit_memzero(buf, sizeof(buf));
-
-    return NGX_CONF_OK;
-}
-
-static ngx_int_t read_password(ngx_conf_t *cf, ngx_str_t *path, u_char *buf,
-                               size_t *len)
-{
-    ssize_t n;
-    ngx_fd_t fd;
-    ngx_file_info_t fi;
-
-    fd = ngx_open_file(path->data, NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
+    ngx_fd_t fd = ngx_open_file(path->data, NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
 
     if (fd == NGX_INVALID_FILE) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
                            ngx_open_file_n " \"%V\" failed", path);
-        return NGX_ERROR;
+        return conf_failed();
     }
 
-    n = ngx_read_fd(fd, buf, *len);
+    ssize_t n = ngx_read_fd(fd, beginning->text, sizeof(beginning->text));
 
     if (n == -1) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
                            ngx_read_fd_n " \"%V\" failed", path);
     }
 
-    if (ngx_fd_info(fd, &fi) == 0 && (fi.st_mode & S_IROTH)) {
+    ngx_file_info_t info;
+
+    if (ngx_fd_info(fd, &info) == 0 && (info.st_mode & S_IROTH)) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                            "password file \"%V\" can be read by others", path);
     }
@@ -93,12 +46,44 @@ static ngx_int_t read_password(ngx_conf_t *cf, ngx_str_t *path, u_char *buf,
     (void)ngx_close_file(fd);
 
     if (n == -1) {
-        return NGX_ERROR;
+        return conf_failed();
     }
 
-    *len = n;
+    beginning->len = n;
 
-    return NGX_OK;
+    return NGX_CONF_OK;
+}
+
+} // namespace
+
+char *read_password_file(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password)
+{
+    if (ngx_conf_full_name(cf->cycle, &path, 1) != NGX_OK) {
+        return conf_failed();
+    }
+
+    Beginning beginning;
+
+    if (char *error = read_beginning(cf, &path, &beginning)) {
+        return error;
+    }
+
+    auto line = view(beginning.text, beginning.len);
+    line = line.substr(0, line.find('\n'));
+
+    if (!line.empty() && line.back() == '\r') {
+        line.remove_suffix(1);
+    }
+
+    if (line.empty()) {
+        return conf_error(cf, "no password in \"%V\"", &path);
+    }
+
+    ngx_str_t text = to_str(line);
+    password->data = ngx_pstrdup(cf->pool, &text);
+    password->len = text.len;
+
+    return password->data ? NGX_CONF_OK : conf_failed();
 }
 
 } // namespace limit_sliding

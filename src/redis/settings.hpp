@@ -7,34 +7,25 @@
 #ifndef LIMIT_SLIDING_REDIS_SETTINGS_HPP
 #define LIMIT_SLIDING_REDIS_SETTINGS_HPP
 
+#include <string_view>
+
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
-enum class Topology : ngx_uint_t {
-    kStandalone = 0,
-    kSentinel,
-    kCluster,
-    kUnset = NGX_CONF_UNSET_UINT
-};
+enum class Topology : ngx_uint_t { kStandalone = 0, kSentinel, kCluster };
 
-enum class OnError : ngx_uint_t {
-    kLocal = 0,
-    kAllow,
-    kDeny,
-    kUnset = NGX_CONF_UNSET_UINT
-};
+enum class OnError : ngx_uint_t { kLocal = 0, kAllow, kDeny };
 
 enum class KeyFormat : ngx_uint_t {
     kDigest = 0, /* SHA-1, in hex */
-    kPlain,
-    kUnset = NGX_CONF_UNSET_UINT
+    kPlain
 };
 
-/* The words of the configuration, by Topology and by OnError.  An empty one
- * ends them. */
-extern ngx_str_t topology_words[];
-extern ngx_str_t on_error_words[];
+/* The words of the configuration for them. */
+inline constexpr std::string_view kTopologyWords[]
+    = {"standalone", "sentinel", "cluster"};
+inline constexpr std::string_view kOnErrorWords[] = {"local", "allow", "deny"};
 
 /* A "server" of the block. */
 struct Server {

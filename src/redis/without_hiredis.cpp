@@ -5,26 +5,21 @@
 
 /* In place of the rest of this directory where it is built without hiredis. */
 
-#include "ngx/ngx.hpp"
+#include "ngx/conf.hpp"
 #include "redis/client.hpp"
 
 namespace limit_sliding {
 
-ngx_uint_t has_redis = 0;
+bool has_redis = false;
 
 uint32_t latencies_us[1];
 
-ngx_str_t topology_words[1];
-
-ngx_str_t on_error_words[1];
-
 char *redis_block(ngx_conf_t *cf, Settings *settings)
 {
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "limit_sliding_redis \"%V\" needs limit_sliding built "
-                       "with hiredis",
-                       &settings->name);
-    return NGX_CONF_ERROR;
+    return conf_error(cf,
+                      "limit_sliding_redis \"%V\" needs limit_sliding built "
+                      "with hiredis",
+                      &settings->name);
 }
 
 ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)

@@ -82,13 +82,9 @@ void json_redises(ngx_http_request_t *r, Writer *text)
 
 static void json_redis(Writer *text, Redis *redis)
 {
-    ngx_str_t *topology, *on_error;
     ngx_uint_t i;
     Server *servers;
     CallCounters traffic;
-
-    topology = &topology_words[index_of(redis->settings.topology)];
-    on_error = &on_error_words[index_of(redis->settings.on_error)];
 
     print_json(text, &redis->settings.name);
     print(text, ":{\"servers\":[");
@@ -103,12 +99,14 @@ static void json_redis(Writer *text, Redis *redis)
     redis_traffic(redis, &traffic);
 
     print(text,
-          "],\"topology\":\"%V\","
-          "\"on_error\":\"%V\",\"timeout_ms\":%M,"
+          "],\"topology\":\"%s\","
+          "\"on_error\":\"%s\",\"timeout_ms\":%M,"
           "\"breaker\":\"%s\",\"breaker_opened\":%uA,"
           "\"failed_calls\":%uA,"
           "\"leased\":%uA",
-          topology, on_error, redis->settings.timeout,
+          kTopologyWords[index_of(redis->settings.topology)].data(),
+          kOnErrorWords[index_of(redis->settings.on_error)].data(),
+          redis->settings.timeout,
           limit_sliding::breaker_is_open(&redis->shared->breaker) ? "open"
                                                                   : "closed",
           traffic.opened, traffic.failed, traffic.leased);
