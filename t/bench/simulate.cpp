@@ -240,13 +240,9 @@ static void report_what_ifs(FILE *out)
 
 static void report(FILE *out, FILE *data)
 {
-    fprintf(out, "# Figures of the simulation
-
-"
+    fprintf(out, "# Figures of the simulation\n\n"
                  "`make simulate` writes this page."
-                 " [scale.md](scale.md) explains the figures.
-
-");
+                 " [scale.md](scale.md) explains the figures.\n\n");
 
     report_demand(out, data, 1.0, NODES, 1000);
     report_demand(out, data, 1.0, NODES, 1000000);
