@@ -5,236 +5,22 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT key);
 
 my $nginx = LimitSliding::Test->new;
 
-$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
-$nginx->write_file('html/target', 'the target');
-$nginx->write_file('html/limited', 'be patient');
-mkdir $nginx->dir . "/html/$_" for qw(dir free-dir);
-$nginx->write_file("html/$_/index.html", 'the index') for qw(dir free-dir);
-$nginx->write_file('html/ssi.html',
-    '<!--#include virtual="/target" --> ' x 3);
-
-$nginx->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
+$nginx->common(http => <<'CONF');
     limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
     limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
-    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
-    limit_req_zone $http_x_key zone=req:1m rate=1r/m;
 
     auth_basic_user_file %%DIR%%/htpasswd;
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Zone      $limit_sliding_zone      always;
     add_header X-Remaining $limit_sliding_remaining always;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location /two { limit_sliding zone=two; empty_gif; }
-
-        # before authentication
-
-        location /auth {
-            auth_basic closed;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-
-        location /auth-403 {
-            auth_basic closed;
-            limit_sliding zone=two;
-            limit_sliding_status 403;
-            empty_gif;
-        }
-
-        location /deny {
-            deny all;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-
-        location /any {
-            satisfy any;
-            limit_sliding zone=two;
-
-            location /any/closed {
-                deny all;
-                auth_basic closed;
-                empty_gif;
-            }
-
-            location /any/deny {
-                deny all;
-                empty_gif;
-            }
-
-            location /any/open {
-                allow all;
-                auth_basic closed;
-                empty_gif;
-            }
-
-            location /any/open-401 {
-                allow all;
-                auth_basic closed;
-                limit_sliding_status 401;
-                empty_gif;
-            }
-
-            location /any/open-403 {
-                allow all;
-                auth_basic closed;
-                limit_sliding_status 403;
-                empty_gif;
-            }
-
-            location /any/closed-dry {
-                deny all;
-                auth_basic closed;
-                limit_sliding_dry_run on;
-                empty_gif;
-            }
-        }
-
-        # once
-
-        location /target { limit_sliding zone=ten; }
-
-        location /error-page {
-            limit_sliding zone=ten;
-            error_page 404 = /target;
-        }
-
-        location /error-page-named {
-            limit_sliding zone=ten;
-            error_page 404 = @named;
-        }
-
-        location /try-files {
-            limit_sliding zone=ten;
-            try_files /nonexistent /target;
-        }
-
-        location /try-files-named {
-            limit_sliding zone=ten;
-            try_files /nonexistent @named;
-        }
-
-        location @named {
-            limit_sliding zone=ten;
-            empty_gif;
-        }
-
-        location /dir/ { limit_sliding zone=ten; }
-
-        location /free-dir/ {
-            location = /free-dir/index.html { limit_sliding zone=ten; }
-        }
-
-        location /accel {
-            limit_sliding zone=ten;
-            proxy_pass http://127.0.0.1:%%PORT1%%;
-        }
-
-        location /auth-request {
-            auth_request /verify;
-            limit_sliding zone=ten;
-            empty_gif;
-        }
-
-        location /auth-request-only {
-            auth_request /verify;
-            empty_gif;
-        }
-
-        location /verify {
-            limit_sliding zone=ten;
-            empty_gif;
-        }
-
-        location /mirror {
-            mirror /verify;
-            limit_sliding zone=ten;
-            empty_gif;
-        }
-
-        location /ssi.html {
-            ssi on;
-            ssi_types *;
-            limit_sliding zone=ten;
-        }
-
-        location /to-other {
-            limit_sliding zone=ten;
-            error_page 404 = @both;
-        }
-
-        location @both {
-            limit_sliding zone=ten;
-            limit_sliding zone=other;
-            empty_gif;
-        }
-
-        location /other { limit_sliding zone=other; empty_gif; }
-
-        # a page for those who are limited
-
-        location /page {
-            limit_sliding zone=two;
-            error_page 429 /limited;
-            empty_gif;
-        }
-
-        location /limited { limit_sliding zone=two; }
-
-        location /page-named {
-            limit_sliding zone=two;
-            error_page 429 = @limited;
-            empty_gif;
-        }
-
-        location @limited {
-            limit_sliding zone=two;
-            empty_gif;
-        }
-
-        # beside others
-
-        location /return {
-            limit_sliding zone=two;
-            return 204;
-        }
-
-        location /limit-req {
-            limit_req zone=req;
-            auth_request /verify;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-        location / {
-            add_header X-Accel-Redirect /target;
-            return 200;
-        }
-    }
-}
 CONF
 
-my $unique = 0;
-
-# A key that nobody has used.
-sub key() {
-    return (headers => [ 'X-Key: ' . ++$unique ]);
-}
+$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
 
 sub statuses($n, $path, @options) {
     return join ' ', map { $nginx->get($path, @options)->{status} } 1 .. $n;
@@ -248,6 +34,27 @@ sub login(@options) {
 
 
 # before authentication
+
+$nginx->serve(server => <<'CONF');
+    location /auth {
+        auth_basic closed;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+
+    location /auth-403 {
+        auth_basic closed;
+        limit_sliding zone=two;
+        limit_sliding_status 403;
+        empty_gif;
+    }
+
+    location /deny {
+        deny all;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+CONF
 
 is statuses(4, '/auth', key()), '401 401 429 429',
     'guesses at a password are limited';
@@ -263,6 +70,51 @@ is statuses(3, '/deny', key()), '403 403 429', 'before access';
 
 
 # satisfy any: neither granted nor overruled
+
+$nginx->serve(server => <<'CONF');
+    location /any {
+        satisfy any;
+        limit_sliding zone=two;
+
+        location /any/closed {
+            deny all;
+            auth_basic closed;
+            empty_gif;
+        }
+
+        location /any/deny {
+            deny all;
+            empty_gif;
+        }
+
+        location /any/open {
+            allow all;
+            auth_basic closed;
+            empty_gif;
+        }
+
+        location /any/open-401 {
+            allow all;
+            auth_basic closed;
+            limit_sliding_status 401;
+            empty_gif;
+        }
+
+        location /any/open-403 {
+            allow all;
+            auth_basic closed;
+            limit_sliding_status 403;
+            empty_gif;
+        }
+
+        location /any/closed-dry {
+            deny all;
+            auth_basic closed;
+            limit_sliding_dry_run on;
+            empty_gif;
+        }
+    }
+CONF
 
 is statuses(3, '/any/closed', key()), '401 401 429',
     'satisfy any: to be admitted is not to have access';
@@ -295,6 +147,83 @@ is statuses(1, '/any/open-401', key(), socket => $connection), '200',
 
 # one charge for a request and zone
 
+$nginx->write_file('html/target', 'the target');
+mkdir $nginx->dir . "/html/$_" for qw(dir free-dir);
+$nginx->write_file("html/$_/index.html", 'the index') for qw(dir free-dir);
+$nginx->write_file('html/ssi.html',
+    '<!--#include virtual="/target" --> ' x 3);
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+        location / {
+            add_header X-Accel-Redirect /target;
+            return 200;
+        }
+    }
+HTTP
+    location /target { limit_sliding zone=ten; }
+
+    location /error-page {
+        limit_sliding zone=ten;
+        error_page 404 = /target;
+    }
+
+    location /error-page-named {
+        limit_sliding zone=ten;
+        error_page 404 = @named;
+    }
+
+    location /try-files {
+        limit_sliding zone=ten;
+        try_files /nonexistent /target;
+    }
+
+    location /try-files-named {
+        limit_sliding zone=ten;
+        try_files /nonexistent @named;
+    }
+
+    location @named {
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+
+    location /dir/ { limit_sliding zone=ten; }
+
+    location /free-dir/ {
+        location = /free-dir/index.html { limit_sliding zone=ten; }
+    }
+
+    location /accel {
+        limit_sliding zone=ten;
+        proxy_pass http://127.0.0.1:%%PORT1%%;
+    }
+
+    location /auth-request {
+        auth_request /verify;
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+
+    location /verify {
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+
+    location /mirror {
+        mirror /verify;
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+
+    location /ssi.html {
+        ssi on;
+        ssi_types *;
+        limit_sliding zone=ten;
+    }
+SERVER
+
 for my $case (
     [ '/error-page',         200, 'error_page' ],
     [ '/error-page-named',   200, 'error_page to a named location' ],
@@ -320,6 +249,32 @@ for my $case (
         "$name: once for each request";
 }
 
+
+# limits below others, or after a redirect to them
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
+HTTP
+    location /target { limit_sliding zone=ten;   empty_gif; }
+    location /other  { limit_sliding zone=other; empty_gif; }
+
+    location /auth-request-only {
+        auth_request /target;
+        empty_gif;
+    }
+
+    location /to-other {
+        limit_sliding zone=ten;
+        error_page 404 = @both;
+    }
+
+    location @both {
+        limit_sliding zone=ten;
+        limit_sliding zone=other;
+        empty_gif;
+    }
+SERVER
+
 @key = key();
 $r = $nginx->get('/auth-request-only', @key);
 is $r->{status}, 200, 'limit in a subrequest only: passed';
@@ -335,6 +290,31 @@ is header($nginx->get('/other', @key), 'X-Remaining'), '8',
 
 
 # a page for those who are limited
+
+$nginx->write_file('html/limited', 'be patient');
+
+$nginx->serve(server => <<'CONF');
+    location /two { limit_sliding zone=two; empty_gif; }
+
+    location /page {
+        limit_sliding zone=two;
+        error_page 429 /limited;
+        empty_gif;
+    }
+
+    location /limited { limit_sliding zone=two; }
+
+    location /page-named {
+        limit_sliding zone=two;
+        error_page 429 = @limited;
+        empty_gif;
+    }
+
+    location @limited {
+        limit_sliding zone=two;
+        empty_gif;
+    }
+CONF
 
 @key = key();
 is statuses(2, '/page', @key), '200 200', 'page: passed';
@@ -355,6 +335,29 @@ is statuses(1, '/two', @key), '429', 'which did not get anything';
 
 
 # beside others
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_req_zone $http_x_key zone=req:1m rate=1r/m;
+HTTP
+    location /two { limit_sliding zone=two; empty_gif; }
+
+    location /return {
+        limit_sliding zone=two;
+        return 204;
+    }
+
+    location /limit-req {
+        limit_req zone=req;
+        auth_request /verify;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+
+    location /verify {
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+SERVER
 
 @key = key();
 is statuses(4, '/return', @key), '204 204 204 204',

@@ -24,6 +24,26 @@ package LimitSliding::Test;
 # and %%PORT%%, %%PORT1%%, ... for free ports on 127.0.0.1. `http2_listen` is
 # a `listen` for HTTP/2, in the form that this NGINX does not warn about.
 #
+# A test of many places has sections instead, each of which begins with the
+# configuration that its assertions need:
+#
+#   my $nginx = LimitSliding::Test->new;
+#   $nginx->common(http => <<'CONF');
+#       limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
+#   CONF
+#
+#   $nginx->serve(server => <<'CONF');
+#       location /two { limit_sliding zone=two; empty_gif; }
+#   CONF
+#   is $nginx->statuses(3, '/two', key()), '200 200 429', 'limit 2';
+#
+#   $nginx->serve(http => '...', server => '...');
+#   is ...
+#
+# common() is what all sections after it share. serve() starts an NGINX of that
+# and of its own directives, in place of the one before: zones of shared memory
+# are empty again, the log goes on, and finish() tells of all of them.
+#
 # Requests are methods too: LimitSliding::Client tells which.
 #
 # Environment: LIMIT_SLIDING_NGINX, the binary (default /usr/sbin/nginx);
@@ -47,6 +67,7 @@ use LimitSliding::Client qw(header);
 use parent -norequire, 'LimitSliding::Client';
 
 our @EXPORT = qw(header left_of now sleep stay_in wait_for);
+our @EXPORT_OK = qw(key places);
 
 our $PATIENCE = 30;       # for whatever should take a moment
 
@@ -87,6 +108,32 @@ sub wait_for($condition, $seconds = $PATIENCE) {
         return $value if $value || now() > $deadline;
         sleep 0.01;
     }
+}
+
+# Options of a request for a key of its own, in X-Key, and for more headers.
+sub key(@headers) {
+    state $unique = 0;
+    return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
+}
+
+# Directives of a section, as serve() takes them: zones of these names, and for
+# each a location of its name that it limits. Options:
+#   key     of the zones, $arg_key
+#   each    settings of all zones
+#   zones   { name => more settings }
+#   limit   more parameters of limit_sliding in the locations
+sub places(%opt) {
+    my $key = $opt{key} // '$arg_key';
+    my $each = $opt{each} // '';
+    my $limit = $opt{limit} // '';
+    my @names = sort keys %{ $opt{zones} };
+
+    return (http => join('', map { <<"ZONE" } @names),
+    limit_sliding_zone $key zone=$_:1m $each $opt{zones}{$_};
+ZONE
+        server => join('', map { <<"LOCATION" } @names));
+    location /$_ { limit_sliding zone=$_ $limit; empty_gif; }
+LOCATION
 }
 
 
@@ -135,6 +182,13 @@ sub start($self, $template) {
         unless $ready && $self->{master};
 
     return $self;
+}
+
+# Starts NGINX with the directives of a section: see template(). Stops the one
+# that runs, and has finish() complain if that one did not end well.
+sub serve($self, %directives) {
+    $self->{unclean} = 1 if !$self->stop;
+    return $self->start($self->template(%directives));
 }
 
 # Pids of the workers that serve, those that shut down left out, and those that
@@ -221,7 +275,7 @@ sub finish($self, %opt) {
 sub finish_one($self, %opt) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    my $clean = $self->stop;
+    my $clean = $self->stop && !$self->{unclean};
     Test::More::ok($clean, 'NGINX stopped cleanly');
 
     my @bad;
@@ -418,6 +472,33 @@ sub _http_globals($self) {
         _hash_size(),
         map { "${_}_temp_path $self->{dir}/temp/$_;" }
             qw(client_body proxy fastcgi uwsgi scgi);
+}
+
+# Adds to what every template() has before its own directives.
+sub common($self, %directives) {
+    $self->{common}{$_} .= $directives{$_} for keys %directives;
+    return $self;
+}
+
+# A configuration of these directives, { context => text }: `http` stands in
+# http{}, `server` in its server on %%PORT%%, and `listen` is more parameters of
+# that server's `listen`.
+sub template($self, %directives) {
+    my ($http, $server, $listen) = map {
+        join "\n", $self->{common}{$_} // (), $directives{$_} // ()
+    } qw(http server listen);
+
+    return <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+$http
+    server {
+        listen 127.0.0.1:%%PORT%% $listen;
+$server
+    }
+}
+CONF
 }
 
 # Puts values in the places of a template.
