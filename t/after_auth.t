@@ -8,199 +8,30 @@ use LimitSliding::Test;
 
 my $nginx = LimitSliding::Test->new;
 
-$nginx->write_file('htpasswd', "ann:{PLAIN}secret\nbob:{PLAIN}secret\n");
-$nginx->write_file('html/page', 'a page');
-mkdir $nginx->dir . '/html/dir';
-$nginx->write_file('html/dir/index.html', 'an index');
-
-$nginx->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $remote_user$http_x_test zone=user:1m rate=2 window=30d;
-    limit_sliding_zone $remote_user$http_x_test zone=ten:1m rate=10 window=30d;
-    limit_sliding_zone $api_user$http_x_test zone=api:1m rate=2 window=30d;
-    limit_sliding_zone $api_user zone=known:1m rate=100 window=30d;
     limit_sliding_zone $http_x_key zone=key:1m rate=3 window=30d;
     limit_sliding_zone $http_x_key zone=more:1m rate=10 window=30d;
-    limit_sliding_zone $http_x_full zone=full:1m rate=1 window=30d;
-
-    map $api_plan $rate { default ''; pro 5; staff off; }
 
     auth_basic_user_file %%DIR%%/htpasswd;
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Zone      $limit_sliding_zone      always;
     add_header X-Remaining $limit_sliding_remaining always;
+HTTP
+    location /look-user { limit_sliding zone=user cost=0; empty_gif; }
+    location /look-key  { limit_sliding zone=key  cost=0; empty_gif; }
+    location /look-more { limit_sliding zone=more cost=0; empty_gif; }
+    location /plain { limit_sliding zone=key after_auth; empty_gif; }
+SERVER
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+$nginx->write_file('htpasswd', "ann:{PLAIN}secret\nbob:{PLAIN}secret\n");
 
-        location /look-user { limit_sliding zone=user cost=0; empty_gif; }
-        location /look-ten  { limit_sliding zone=ten  cost=0; empty_gif; }
-        location /look-key  { limit_sliding zone=key  cost=0; empty_gif; }
-        location /look-more { limit_sliding zone=more cost=0; empty_gif; }
-        location /full      { limit_sliding zone=full;        empty_gif; }
-
-        location /plain  { limit_sliding zone=key after_auth; empty_gif; }
-        location /static { limit_sliding zone=key after_auth; alias html/page; }
-        location /return { limit_sliding zone=key after_auth; return 204; }
-
-        # auth_basic
-
-        location /basic {
-            auth_basic closed;
-            limit_sliding zone=user after_auth;
-            empty_gif;
-
-            location /basic/403 { limit_sliding_status 403; empty_gif; }
-            location /basic/401 { limit_sliding_status 401; empty_gif; }
-            location /basic/off { limit_sliding off; empty_gif; }
-            location /basic/dry { limit_sliding_dry_run on; empty_gif; }
-        }
-
-        location /deny {
-            deny all;
-            limit_sliding zone=key after_auth;
-            empty_gif;
-        }
-
-        # satisfy
-
-        location /any {
-            satisfy any;
-            auth_basic closed;
-            limit_sliding zone=ten after_auth;
-            limit_sliding zone=key after_auth;
-
-            location /any/deny { deny all;  empty_gif; }
-            location /any/open { allow all; empty_gif; }
-            location /any/403  { allow all; limit_sliding_status 403;
-                                 empty_gif; }
-            location /any/401  { allow all; limit_sliding_status 401;
-                                 empty_gif; }
-            location /any/none { deny all;  auth_basic off; empty_gif; }
-        }
-
-        location /all {
-            satisfy all;
-            auth_basic closed;
-            limit_sliding zone=ten after_auth;
-            limit_sliding zone=key after_auth;
-
-            location /all/deny { deny all;  empty_gif; }
-            location /all/open { allow all; empty_gif; }
-        }
-
-        # auth_request
-
-        location /api {
-            auth_request /verify;
-            auth_request_set $api_user $upstream_http_x_user;
-            auth_request_set $api_plan $upstream_http_x_plan;
-            limit_sliding zone=api rate=$rate after_auth;
-            empty_gif;
-        }
-
-        location /api-early {
-            auth_request /verify;
-            auth_request_set $api_user $upstream_http_x_user;
-            limit_sliding zone=known;
-            empty_gif;
-        }
-
-        location = /verify {
-            internal;
-            proxy_pass http://127.0.0.1:%%PORT1%%/$http_x_token;
-        }
-
-        # two stages
-
-        location /stages {
-            auth_basic closed;
-            limit_sliding zone=user after_auth;
-            limit_sliding zone=key;
-            empty_gif;
-        }
-
-        location /stages-full {
-            auth_basic closed;
-            limit_sliding zone=more;
-            limit_sliding zone=ten after_auth;
-            limit_sliding zone=full after_auth;
-            empty_gif;
-        }
-
-        location /full-stages {
-            auth_basic closed;
-            limit_sliding zone=full;
-            limit_sliding zone=more;
-            limit_sliding zone=ten after_auth;
-            empty_gif;
-        }
-
-        # where it goes from there
-
-        location /try-files {
-            limit_sliding zone=key after_auth;
-            try_files /none @free;
-        }
-
-        location /try-files-code {
-            limit_sliding zone=key after_auth;
-            try_files /none =404;
-        }
-
-        location @free { limit_sliding off; empty_gif; }
-
-        location /again {
-            limit_sliding zone=more after_auth;
-            error_page 404 = @again;
-        }
-
-        location @again { limit_sliding zone=more after_auth; empty_gif; }
-
-        location /before-again {
-            limit_sliding zone=more;
-            error_page 404 = @again;
-        }
-
-        location /dir/ { limit_sliding zone=more after_auth; }
-
-        location /page {
-            limit_sliding zone=key after_auth;
-            error_page 429 = @page;
-            empty_gif;
-        }
-
-        location @page { limit_sliding zone=key after_auth; empty_gif; }
-
-        location /status {
-            auth_basic closed;
-            limit_sliding zone=user after_auth count_status=404;
-        }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-
-        location / { return 401; }
-        location /forbidden { return 403; }
-        location /ann { add_header X-User ann; return 204; }
-        location /bob {
-            add_header X-User bob;
-            add_header X-Plan pro;
-            return 200;
-        }
-        location /staff {
-            add_header X-User staff;
-            add_header X-Plan staff;
-            return 200;
-        }
-    }
-}
-CONF
+my %login = (
+    ann   => 'Authorization: Basic YW5uOnNlY3JldA==',
+    bob   => 'Authorization: Basic Ym9iOnNlY3JldA==',
+    wrong => 'Authorization: Basic YW5uOndyb25n',      # ann's, wrong password
+);
 
 my $unique = 0;
 
@@ -209,12 +40,6 @@ sub fresh(@headers) {
     $unique++;
     return ("X-Test: -$unique", "X-Key: $unique", @headers);
 }
-
-my %login = (
-    ann   => 'Authorization: Basic YW5uOnNlY3JldA==',
-    bob   => 'Authorization: Basic Ym9iOnNlY3JldA==',
-    wrong => 'Authorization: Basic YW5uOndyb25n',      # ann's, wrong password
-);
 
 sub statuses($n, $path, @headers) {
     return $nginx->statuses($n, $path, headers => \@headers);
@@ -228,6 +53,13 @@ sub remaining($zone, @headers) {
 
 
 # without authentication
+
+$nginx->write_file('html/page', 'a page');
+
+$nginx->serve(server => <<'CONF');
+    location /static { limit_sliding zone=key after_auth; alias html/page; }
+    location /return { limit_sliding zone=key after_auth; return 204; }
+CONF
 
 is statuses(3, '/plain', fresh()), '200 200 200', 'limit 3';
 my @h = fresh();
@@ -244,6 +76,25 @@ is header($r, 'X-Remaining'), '2', 'passed: remaining';
 
 
 # auth_basic
+
+$nginx->serve(server => <<'CONF');
+    location /basic {
+        auth_basic closed;
+        limit_sliding zone=user after_auth;
+        empty_gif;
+
+        location /basic/403 { limit_sliding_status 403; empty_gif; }
+        location /basic/401 { limit_sliding_status 401; empty_gif; }
+        location /basic/off { limit_sliding off; empty_gif; }
+        location /basic/dry { limit_sliding_dry_run on; empty_gif; }
+    }
+
+    location /deny {
+        deny all;
+        limit_sliding zone=key after_auth;
+        empty_gif;
+    }
+CONF
 
 @h = fresh();
 is statuses(5, '/basic', @h, $login{wrong}), '401 401 401 401 401',
@@ -288,6 +139,35 @@ is $nginx->get('/plain', headers => [ fresh() ], socket => $connection)
 
 # satisfy
 
+my $TEN = <<'CONF';
+    limit_sliding_zone $remote_user$http_x_test zone=ten:1m rate=10 window=30d;
+CONF
+
+$nginx->serve(http => $TEN, server => <<'SERVER');
+    location /any {
+        satisfy any;
+        auth_basic closed;
+        limit_sliding zone=ten after_auth;
+        limit_sliding zone=key after_auth;
+
+        location /any/deny { deny all;  empty_gif; }
+        location /any/open { allow all; empty_gif; }
+        location /any/403  { allow all; limit_sliding_status 403; empty_gif; }
+        location /any/401  { allow all; limit_sliding_status 401; empty_gif; }
+        location /any/none { deny all;  auth_basic off; empty_gif; }
+    }
+
+    location /all {
+        satisfy all;
+        auth_basic closed;
+        limit_sliding zone=ten after_auth;
+        limit_sliding zone=key after_auth;
+
+        location /all/deny { deny all;  empty_gif; }
+        location /all/open { allow all; empty_gif; }
+    }
+SERVER
+
 for my $case (
     [ '/any/deny', 'ann',   '200 200 200 429', 'any: users' ],
     [ '/any/deny', 'wrong', '401 401 401 401', 'any: wrong passwords' ],
@@ -313,6 +193,51 @@ for my $case (
 
 # auth_request
 
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $api_user$http_x_test zone=api:1m rate=2 window=30d;
+    limit_sliding_zone $api_user zone=known:1m rate=100 window=30d;
+
+    map $api_plan $rate { default ''; pro 5; staff off; }
+
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+
+        location / { return 401; }
+        location /forbidden { return 403; }
+        location /ann { add_header X-User ann; return 204; }
+        location /bob {
+            add_header X-User bob;
+            add_header X-Plan pro;
+            return 200;
+        }
+        location /staff {
+            add_header X-User staff;
+            add_header X-Plan staff;
+            return 200;
+        }
+    }
+HTTP
+    location /api {
+        auth_request /verify;
+        auth_request_set $api_user $upstream_http_x_user;
+        auth_request_set $api_plan $upstream_http_x_plan;
+        limit_sliding zone=api rate=$rate after_auth;
+        empty_gif;
+    }
+
+    location /api-early {
+        auth_request /verify;
+        auth_request_set $api_user $upstream_http_x_user;
+        limit_sliding zone=known;
+        empty_gif;
+    }
+
+    location = /verify {
+        internal;
+        proxy_pass http://127.0.0.1:%%PORT1%%/$http_x_token;
+    }
+SERVER
+
 @h = fresh();
 is statuses(3, '/api', @h), '401 401 401', 'auth_request: no token';
 is statuses(2, '/api', @h, 'X-Token: forbidden'), '403 403',
@@ -328,6 +253,36 @@ is header($nginx->get('/api-early', headers => [ 'X-Token: ann' ]),
 
 
 # two stages
+
+$nginx->serve(http => <<"HTTP", server => <<'SERVER');
+    $TEN
+    limit_sliding_zone \$http_x_full zone=full:1m rate=1 window=30d;
+HTTP
+    location /look-ten { limit_sliding zone=ten cost=0; empty_gif; }
+
+    location /stages {
+        auth_basic closed;
+        limit_sliding zone=user after_auth;
+        limit_sliding zone=key;
+        empty_gif;
+    }
+
+    location /stages-full {
+        auth_basic closed;
+        limit_sliding zone=more;
+        limit_sliding zone=ten after_auth;
+        limit_sliding zone=full after_auth;
+        empty_gif;
+    }
+
+    location /full-stages {
+        auth_basic closed;
+        limit_sliding zone=full;
+        limit_sliding zone=more;
+        limit_sliding zone=ten after_auth;
+        empty_gif;
+    }
+SERVER
 
 @h = fresh();
 is statuses(2, '/stages', @h, $login{wrong}), '401 401', 'stages: guesses';
@@ -359,6 +314,50 @@ is header($r, 'X-Remaining'), 1, 'stages: what remains of it';
 
 
 # where a request goes
+
+mkdir $nginx->dir . '/html/dir';
+$nginx->write_file('html/dir/index.html', 'an index');
+
+$nginx->serve(server => <<'CONF');
+    location /try-files {
+        limit_sliding zone=key after_auth;
+        try_files /none @free;
+    }
+
+    location /try-files-code {
+        limit_sliding zone=key after_auth;
+        try_files /none =404;
+    }
+
+    location @free { limit_sliding off; empty_gif; }
+
+    location /again {
+        limit_sliding zone=more after_auth;
+        error_page 404 = @again;
+    }
+
+    location @again { limit_sliding zone=more after_auth; empty_gif; }
+
+    location /before-again {
+        limit_sliding zone=more;
+        error_page 404 = @again;
+    }
+
+    location /dir/ { limit_sliding zone=more after_auth; }
+
+    location /page {
+        limit_sliding zone=key after_auth;
+        error_page 429 = @page;
+        empty_gif;
+    }
+
+    location @page { limit_sliding zone=key after_auth; empty_gif; }
+
+    location /status {
+        auth_basic closed;
+        limit_sliding zone=user after_auth count_status=404;
+    }
+CONF
 
 is statuses(4, '/try-files', fresh()), '200 200 200 429',
     'try_files comes after';

@@ -8,206 +8,24 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT key);
 
 my $nginx = LimitSliding::Test->new;
 
-$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
-$nginx->write_file('html/page', 'a page');
-
-$nginx->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
-    limit_sliding_zone $http_x_key zone=login:1m rate=3 window=30d;
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
-    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
-    limit_sliding_zone $http_x_full zone=full:1m rate=1 window=30d;
-
-    map $request_uri $verified { ~^/verified/(?<verdict>...) $verdict; }
 
     auth_basic_user_file %%DIR%%/htpasswd;
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Remaining $limit_sliding_remaining always;
+HTTP
+    limit_sliding zone=ten count_status=401,403,404;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    location /look { limit_sliding zone=ten cost=0; empty_gif; }
+SERVER
 
-        limit_sliding zone=ten count_status=401,403,404;
-
-        location /look       { limit_sliding zone=ten cost=0;   empty_gif; }
-        location /look-other { limit_sliding zone=other cost=0; empty_gif; }
-        location /full       { limit_sliding zone=full;         empty_gif; }
-
-        # login protection
-
-        location /login {
-            limit_sliding zone=login count_status=401,403;
-            auth_basic closed;
-            empty_gif;
-        }
-
-        location /login-look { limit_sliding zone=login cost=0; empty_gif; }
-
-        location /login-any {
-            limit_sliding zone=login count_status=401;
-            satisfy any;
-            deny all;
-            auth_basic closed;
-            empty_gif;
-        }
-
-        # answers of NGINX
-
-        location /ok        { empty_gif; }
-        location /forbidden { deny all; }
-        location /return    { return 404; }
-
-        location /verified/ {
-            auth_request /verify;
-            empty_gif;
-        }
-
-        location = /verify {
-            internal;
-            proxy_pass http://127.0.0.1:%%PORT1%%/$verified;
-        }
-
-        # answers of others
-
-        location /proxy/ { proxy_pass http://127.0.0.1:%%PORT1%%/; }
-
-        location /4xx/ {
-            limit_sliding zone=ten count_status=4xx;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        location /mixed/ {
-            limit_sliding zone=ten count_status=5xx,404;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        location /200/ {
-            limit_sliding zone=ten count_status=200;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        location /cost/ {
-            limit_sliding zone=ten count_status=404 cost=4;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        location /rate/ {
-            limit_sliding zone=ten count_status=404 rate=2;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        # pages in place of others
-
-        location /hidden/ {
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-            proxy_intercept_errors on;
-            error_page 404 =200 /page;
-        }
-
-        location /shown/ {
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-            proxy_intercept_errors on;
-            error_page 404 /page;
-        }
-
-        location /to-404 {
-            error_page 418 =404 /page;
-            try_files /none =418;
-        }
-
-        location /to-named {
-            error_page 404 = @named;
-        }
-
-        location @named { proxy_pass http://127.0.0.1:%%PORT1%%; }
-
-        location /to-free { error_page 404 = @free; }
-        location @free { limit_sliding off; return 404; }
-        location /to-free-page { error_page 404 = @free-page; }
-        location @free-page { limit_sliding off; empty_gif; }
-
-        location /accel/ { proxy_pass http://127.0.0.1:%%PORT1%%/accel/; }
-
-        location /into/ {
-            limit_sliding off;
-            rewrite ^/into/(.*) /proxy/$1;
-        }
-
-        location /try-files {
-            try_files /none /proxy/404;
-        }
-
-        # several limits
-
-        location /both/ {
-            limit_sliding zone=ten count_status=404;
-            limit_sliding zone=other;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        location /two/ {
-            limit_sliding zone=ten count_status=404;
-            limit_sliding zone=other count_status=403,404;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        location /beside-full/ {
-            limit_sliding zone=ten count_status=4xx;
-            limit_sliding zone=full;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        location /first-full/ {
-            limit_sliding zone=full;
-            limit_sliding zone=ten count_status=4xx;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-
-        location /dry/ {
-            limit_sliding zone=ten count_status=404 dry_run;
-            proxy_pass http://127.0.0.1:%%PORT1%%/;
-        }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-
-        location /200 { return 200 fine; }
-        location /302 { return 302 /elsewhere; }
-        location /400 { return 400; }
-        location /401 { add_header WWW-Authenticate Basic always; return 401; }
-        location /403 { return 403; }
-        location /404 { return 404; }
-        location /429 { return 429; }
-        location /500 { return 500; }
-        location /503 { return 503; }
-
-        location /accel/ {
-            rewrite ^/accel(.*) $1 break;
-            add_header X-Accel-Redirect /proxy$uri;
-            try_files /none =204;
-        }
-
-        location /to-named { return 404; }
-    }
-}
-CONF
-
-my $connection = $nginx->connect;
-my $unique = 0;
-
-# A key that nobody has used, and more headers.
-sub key(@headers) {
-    return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
-}
+$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
 
 # The same key, and a password.
 sub login($key, $password) {
@@ -215,13 +33,16 @@ sub login($key, $password) {
     return (headers => [ @$key, "Authorization: Basic $base64{$password}" ]);
 }
 
+my $connection;
+
 # On one connection, or after the end of one that NGINX closes, as it does after
 # a 500.
 sub get(@request) {
+    $connection //= $nginx->connect;
     my $r = $nginx->get(@request, socket => $connection);
     if (header($r, 'Connection') eq 'close') {
         1 while sysread $connection, my $rest, 4096;
-        $connection = $nginx->connect;
+        undef $connection;
     }
     return $r;
 }
@@ -236,8 +57,34 @@ sub counted($key, $look = '/look') {
     return 10 - header($r, 'X-Remaining');
 }
 
+# Starts a section's NGINX: see LimitSliding::Test.
+sub serve(%directives) {
+    undef $connection;
+    $nginx->serve(%directives);
+}
+
 
 # login protection
+
+serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=login:1m rate=3 window=30d;
+HTTP
+    location /login {
+        limit_sliding zone=login count_status=401,403;
+        auth_basic closed;
+        empty_gif;
+    }
+
+    location /login-look { limit_sliding zone=login cost=0; empty_gif; }
+
+    location /login-any {
+        limit_sliding zone=login count_status=401;
+        satisfy any;
+        deny all;
+        auth_basic closed;
+        empty_gif;
+    }
+SERVER
 
 my @key = key();
 is statuses(5, '/login', login($key[1], 'secret')), '200 200 200 200 200',
@@ -276,7 +123,119 @@ $r = get('/login', key());
 is header($r, 'X-Status'), 'PASSED', 'passed, and refused by others: status';
 
 
-# which statuses count, wherever they come from
+# which statuses count, wherever they come from: /404 of port 1 answers with
+# 404, and so on
+
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+
+        location /200 { return 200 fine; }
+        location /302 { return 302 /elsewhere; }
+        location /400 { return 400; }
+        location /401 { add_header WWW-Authenticate Basic always; return 401; }
+        location /403 { return 403; }
+        location /404 { return 404; }
+        location /429 { return 429; }
+        location /500 { return 500; }
+        location /503 { return 503; }
+
+        location /accel/ {
+            rewrite ^/accel(.*) $1 break;
+            add_header X-Accel-Redirect /proxy$uri;
+            try_files /none =204;
+        }
+
+        location /to-named { return 404; }
+    }
+HTTP
+    location /proxy/ { proxy_pass http://127.0.0.1:%%PORT1%%/; }
+SERVER
+
+$nginx->write_file('html/page', 'a page');
+
+serve(http => <<'HTTP', server => <<'SERVER');
+    map $request_uri $verified { ~^/verified/(?<verdict>...) $verdict; }
+HTTP
+    # answers of NGINX
+
+    location /ok        { empty_gif; }
+    location /forbidden { deny all; }
+    location /return    { return 404; }
+
+    location /verified/ {
+        auth_request /verify;
+        empty_gif;
+    }
+
+    location = /verify {
+        internal;
+        proxy_pass http://127.0.0.1:%%PORT1%%/$verified;
+    }
+
+    # answers of others
+
+    location /4xx/ {
+        limit_sliding zone=ten count_status=4xx;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    location /mixed/ {
+        limit_sliding zone=ten count_status=5xx,404;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    location /200/ {
+        limit_sliding zone=ten count_status=200;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    location /cost/ {
+        limit_sliding zone=ten count_status=404 cost=4;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    # pages in place of others
+
+    location /hidden/ {
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+        proxy_intercept_errors on;
+        error_page 404 =200 /page;
+    }
+
+    location /shown/ {
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+        proxy_intercept_errors on;
+        error_page 404 /page;
+    }
+
+    location /to-404 {
+        error_page 418 =404 /page;
+        try_files /none =418;
+    }
+
+    location /to-named {
+        error_page 404 = @named;
+    }
+
+    location @named { proxy_pass http://127.0.0.1:%%PORT1%%; }
+
+    location /to-free { error_page 404 = @free; }
+    location @free { limit_sliding off; return 404; }
+    location /to-free-page { error_page 404 = @free-page; }
+    location @free-page { limit_sliding off; empty_gif; }
+
+    location /accel/ { proxy_pass http://127.0.0.1:%%PORT1%%/accel/; }
+
+    location /into/ {
+        limit_sliding off;
+        rewrite ^/into/(.*) /proxy/$1;
+    }
+
+    location /try-files {
+        try_files /none /proxy/404;
+    }
+SERVER
 
 for my $case (
     [ '/ok',                 200, 0, 'inherited' ],
@@ -319,6 +278,21 @@ for my $case (
     is counted($key[1]), 2 * $count, "$name, $path: once for each request";
 }
 
+
+# rates, costs and keys
+
+serve(server => <<'CONF');
+    location /rate/ {
+        limit_sliding zone=ten count_status=404 rate=2;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    location /cost/ {
+        limit_sliding zone=ten count_status=404 cost=4;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+CONF
+
 @key = key();
 is statuses(3, '/rate/404', @key), '404 404 429', 'with a rate of the place';
 is counted($key[1]), 2, 'one state';
@@ -337,6 +311,42 @@ is counted($key[1]), 1, 'HTTP/1.0: counted';
 
 
 # several limits
+
+serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
+    limit_sliding_zone $http_x_full zone=full:1m rate=1 window=30d;
+HTTP
+    location /look-other { limit_sliding zone=other cost=0; empty_gif; }
+
+    location /both/ {
+        limit_sliding zone=ten count_status=404;
+        limit_sliding zone=other;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    location /two/ {
+        limit_sliding zone=ten count_status=404;
+        limit_sliding zone=other count_status=403,404;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    location /beside-full/ {
+        limit_sliding zone=ten count_status=4xx;
+        limit_sliding zone=full;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    location /first-full/ {
+        limit_sliding zone=full;
+        limit_sliding zone=ten count_status=4xx;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+
+    location /4xx/ {
+        limit_sliding zone=ten count_status=4xx;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+SERVER
 
 @key = key();
 is statuses(1, '/both/200', @key), '200', 'beside a plain one: passed';
@@ -370,6 +380,13 @@ is statuses(12, '/4xx/404', @key), '404 ' x 10 . '429 429', 'limited: by 4xx';
 
 
 # dry run
+
+serve(server => <<'CONF');
+    location /dry/ {
+        limit_sliding zone=ten count_status=404 dry_run;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+CONF
 
 @key = key();
 is statuses(12, '/dry/404', @key), join(' ', (404) x 12), 'dry run: passes';

@@ -4,136 +4,26 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT key);
 
 my $nginx = LimitSliding::Test->new;
 
-$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
-
-$nginx->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $http_x_key zone=one:1m rate=1 window=30d;
     limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
     limit_sliding_zone $http_x_key zone=three:1m rate=3 window=30d;
-    limit_sliding_zone $http_x_other zone=other:1m rate=10 window=30d;
 
     auth_basic_user_file %%DIR%%/htpasswd;
     limit_sliding_headers retry_after draft x;
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Zone      $limit_sliding_zone      always;
-    add_header X-Limit     $limit_sliding_limit     always;
     add_header X-Remaining $limit_sliding_remaining always;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location /look-one   { limit_sliding zone=one   cost=0; empty_gif; }
-        location /look-two   { limit_sliding zone=two   cost=0; empty_gif; }
-        location /look-three { limit_sliding zone=three cost=0; empty_gif; }
-        location /one        { limit_sliding zone=one;          empty_gif; }
-        location /two        { limit_sliding zone=two;          empty_gif; }
-
-        location /alone {
-            limit_sliding zone=two dry_run;
-            empty_gif;
-        }
-
-        location /first {
-            limit_sliding zone=one dry_run;
-            limit_sliding zone=three;
-            empty_gif;
-        }
-
-        location /last {
-            limit_sliding zone=three;
-            limit_sliding zone=one dry_run;
-            empty_gif;
-        }
-
-        location /loose {
-            limit_sliding zone=three dry_run;
-            limit_sliding zone=one;
-            empty_gif;
-        }
-
-        location /both {
-            limit_sliding zone=one dry_run;
-            limit_sliding zone=two dry_run;
-            limit_sliding zone=other;
-            empty_gif;
-        }
-
-        location /watched {
-            limit_sliding zone=one dry_run;
-            limit_sliding zone=three;
-            limit_sliding_dry_run on;
-            empty_gif;
-        }
-
-        location /costly {
-            limit_sliding zone=two cost=3 dry_run;
-            limit_sliding zone=three;
-            empty_gif;
-        }
-
-        location /rated {
-            limit_sliding zone=three rate=$http_x_rate dry_run;
-            limit_sliding zone=other;
-            empty_gif;
-        }
-
-        location /auth {
-            auth_basic closed;
-            limit_sliding zone=one dry_run;
-            empty_gif;
-        }
-
-        location /after-auth {
-            auth_basic closed;
-            limit_sliding zone=three;
-            limit_sliding zone=one dry_run after_auth;
-            empty_gif;
-        }
-
-        location /any {
-            satisfy any;
-            deny all;
-            auth_basic closed;
-            limit_sliding zone=one dry_run;
-            limit_sliding zone=two dry_run after_auth;
-            empty_gif;
-        }
-
-        location /quiet {
-            limit_sliding zone=one dry_run;
-            limit_sliding_log_level off;
-            empty_gif;
-        }
-
-        location /nested {
-            limit_sliding zone=one dry_run;
-            location /nested/as  { empty_gif; }
-            location /nested/own { limit_sliding zone=one; empty_gif; }
-        }
-    }
-}
-CONF
-
-my $unique = 0;
-
-# A key that nobody has used, and more headers.
-sub key(@headers) {
-    return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
-}
-
-sub login(@key) {
-    my $secret = 'dXNlcjpzZWNyZXQ=';
-    return (headers => [ @{ $key[1] }, "Authorization: Basic $secret" ]);
-}
+HTTP
+    location /look-one   { limit_sliding zone=one   cost=0; empty_gif; }
+    location /look-two   { limit_sliding zone=two   cost=0; empty_gif; }
+    location /look-three { limit_sliding zone=three cost=0; empty_gif; }
+SERVER
 
 # "status, verdict, zone, remaining" of a request
 sub ask($path, @options) {
@@ -164,11 +54,13 @@ sub shown($r) {
         keys %{ $r->{headers} };
 }
 
-my $HEADERS = 'ratelimit ratelimit-policy'
-    . ' x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset';
-
 
 # alone
+
+$nginx->serve(server => <<'CONF');
+    location /alone { limit_sliding zone=two dry_run; empty_gif; }
+    location /two   { limit_sliding zone=two;         empty_gif; }
+CONF
 
 my @key = key();
 is ask('/alone', @key), '200, PASSED, two, 1', 'alone: passed';
@@ -186,6 +78,23 @@ is shown($nginx->get('/alone', key())), '', 'alone: nor when below';
 
 
 # beside one that enforces, whichever is named first
+
+$nginx->serve(server => <<'CONF');
+    location /first {
+        limit_sliding zone=one dry_run;
+        limit_sliding zone=three;
+        empty_gif;
+    }
+
+    location /last {
+        limit_sliding zone=three;
+        limit_sliding zone=one dry_run;
+        empty_gif;
+    }
+CONF
+
+my $HEADERS = 'ratelimit ratelimit-policy'
+    . ' x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset';
 
 for my $place (qw(first last)) {
     @key = key();
@@ -227,6 +136,14 @@ lines();
 
 # The other way round: what rejects takes nothing from what watches.
 
+$nginx->serve(server => <<'CONF');
+    location /loose {
+        limit_sliding zone=three dry_run;
+        limit_sliding zone=one;
+        empty_gif;
+    }
+CONF
+
 @key = key();
 is ask('/loose', @key), '200, PASSED, one, 0', 'loose: passed';
 is ask('/loose', @key), '429, REJECTED, one, 0', 'loose: rejected';
@@ -236,6 +153,17 @@ is remaining('three', @key), 2, 'loose: the watched one counted one';
 
 
 # two that are watched: each by itself
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_other zone=other:1m rate=10 window=30d;
+HTTP
+    location /both {
+        limit_sliding zone=one dry_run;
+        limit_sliding zone=two dry_run;
+        limit_sliding zone=other;
+        empty_gif;
+    }
+SERVER
 
 @key = key('X-Other: b');
 is join(' ', map { (split /, /, ask('/both', @key))[0] } 1 .. 5),
@@ -252,6 +180,15 @@ lines();
 
 # limit_sliding_dry_run: all of them
 
+$nginx->serve(server => <<'CONF');
+    location /watched {
+        limit_sliding zone=one dry_run;
+        limit_sliding zone=three;
+        limit_sliding_dry_run on;
+        empty_gif;
+    }
+CONF
+
 @key = key();
 is $nginx->statuses(5, '/watched', @key), '200 200 200 200 200',
     'limit_sliding_dry_run: pass';
@@ -265,6 +202,22 @@ lines();
 
 # with other parameters
 
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_other zone=other:1m rate=10 window=30d;
+HTTP
+    location /costly {
+        limit_sliding zone=two cost=3 dry_run;
+        limit_sliding zone=three;
+        empty_gif;
+    }
+
+    location /rated {
+        limit_sliding zone=three rate=$http_x_rate dry_run;
+        limit_sliding zone=other;
+        empty_gif;
+    }
+SERVER
+
 @key = key();
 is ask('/costly', @key), '200, REJECTED_DRY_RUN, two, 2', 'cost: above it';
 is lines(), 'dry run two', 'cost: logged';
@@ -276,6 +229,40 @@ is $nginx->statuses(3, '/rated', @key), '200 200 200', 'rate: passes';
 is lines(), 'dry run three, dry run three', 'rate: watched at its own rate';
 @key = key('X-Other: r', 'X-Rate: off');
 is ask('/rated', @key), '200, PASSED, other, 6', 'rate: off';
+
+
+# with authentication
+
+$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
+
+$nginx->serve(server => <<'CONF');
+    location /auth {
+        auth_basic closed;
+        limit_sliding zone=one dry_run;
+        empty_gif;
+    }
+
+    location /after-auth {
+        auth_basic closed;
+        limit_sliding zone=three;
+        limit_sliding zone=one dry_run after_auth;
+        empty_gif;
+    }
+
+    location /any {
+        satisfy any;
+        deny all;
+        auth_basic closed;
+        limit_sliding zone=one dry_run;
+        limit_sliding zone=two dry_run after_auth;
+        empty_gif;
+    }
+CONF
+
+sub login(@key) {
+    my $secret = 'dXNlcjpzZWNyZXQ=';
+    return (headers => [ @{ $key[1] }, "Authorization: Basic $secret" ]);
+}
 
 @key = key();
 is $nginx->statuses(3, '/auth', @key), '401 401 401',
@@ -296,6 +283,23 @@ is remaining('two', @key), 2, 'satisfy any: nor comes after_auth';
 is $nginx->statuses(4, '/any', login(@key)), '200 200 200 200',
     'satisfy any: users pass';
 lines();
+
+
+# logged, inherited
+
+$nginx->serve(server => <<'CONF');
+    location /quiet {
+        limit_sliding zone=one dry_run;
+        limit_sliding_log_level off;
+        empty_gif;
+    }
+
+    location /nested {
+        limit_sliding zone=one dry_run;
+        location /nested/as  { empty_gif; }
+        location /nested/own { limit_sliding zone=one; empty_gif; }
+    }
+CONF
 
 @key = key();
 is $nginx->statuses(3, '/quiet', @key), '200 200 200', 'no log: passes';

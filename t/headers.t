@@ -4,146 +4,18 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT key);
 
 my $nginx = LimitSliding::Test->new;
 
-$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
-$nginx->write_file('html/file', 'a file');
-$nginx->write_file('html/page', 'a page');
-mkdir $nginx->dir . '/html/dir';
-$nginx->write_file('html/dir/index.html', 'an index');
-
-$nginx->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
-    map $http_x_plan $rate { staff off; }
-
+$nginx->common(http => <<'CONF');
     limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
     limit_sliding_zone $http_x_key zone=ten:1m rate=10r/h;
-    limit_sliding_zone $http_x_key zone=half:1m rate=9 window=500ms;
-    limit_sliding_zone $http_x_key zone=odd:1m rate=9 window=90s;
-    limit_sliding_zone $http_x_key "zone=quo\"te\\:1m" rate=3 window=30d;
-    limit_sliding_zone $http_x_key "zone=new\r\nline:1m" rate=3 window=30d;
-    limit_sliding_zone $http_x_key "zone=two words, and;q=1:1m" rate=3
-        window=30d;
-    limit_sliding_zone $http_x_key zone=größe:1m rate=3 window=30d;
 
     auth_basic_user_file %%DIR%%/htpasswd;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location /default { limit_sliding zone=two; empty_gif; }
-        location /free    { limit_sliding_headers retry_after draft x;
-                            empty_gif; }
-        location /ten     { limit_sliding zone=ten; empty_gif; }
-
-        location /set {
-            limit_sliding zone=two;
-
-            location /set/off   { limit_sliding_headers off;   empty_gif; }
-            location /set/retry { limit_sliding_headers retry_after;
-                                  empty_gif; }
-            location /set/draft { limit_sliding_headers draft; empty_gif; }
-            location /set/x     { limit_sliding_headers x;     empty_gif; }
-            location /set/retry-draft {
-                limit_sliding_headers retry_after draft;
-                empty_gif;
-            }
-            location /set/draft-x {
-                limit_sliding_headers draft x;
-                empty_gif;
-            }
-            location /set/all {
-                limit_sliding_headers x draft retry_after;
-                empty_gif;
-            }
-        }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-        limit_sliding_headers retry_after draft x;
-        limit_sliding zone=two;
-
-        location /all       { empty_gif; }
-        location /off       { limit_sliding_headers off; empty_gif; }
-        location /off/x     { limit_sliding_headers x;   empty_gif; }
-        location /unlimited { limit_sliding off;         empty_gif; }
-        location /plan      { limit_sliding zone=two rate=$rate; empty_gif; }
-        location /cost      { limit_sliding zone=two cost=3;     empty_gif; }
-        location /look      { limit_sliding zone=two cost=0;     empty_gif; }
-        location /half      { limit_sliding zone=half; empty_gif; }
-        location /odd       { limit_sliding zone=odd;  empty_gif; }
-        location /watched   { limit_sliding zone=two dry_run; empty_gif; }
-
-        location /quote { limit_sliding "zone=quo\"te\\"; empty_gif; }
-        location /new   { limit_sliding "zone=new\r\nline"; empty_gif; }
-        location /words { limit_sliding "zone=two words, and;q=1"; empty_gif; }
-        location /utf8  { limit_sliding zone=größe; empty_gif; }
-
-        location /several {
-            limit_sliding zone=ten;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-
-        location /stages {
-            auth_basic closed;
-            limit_sliding zone=two after_auth;
-            limit_sliding zone=ten;
-            empty_gif;
-        }
-
-        # other responses
-
-        location /file   { }
-        location /return { return 204; }
-        location /proxy/ { proxy_pass http://127.0.0.1:%%PORT2%%; }
-        location /dir/   { }
-
-        location /rejected-page {
-            error_page 429 /page;
-            empty_gif;
-        }
-
-        location /rejected-named {
-            error_page 429 = @named;
-            empty_gif;
-        }
-
-        location /to-more { error_page 404 = @more; }
-        location /to-free { error_page 404 = @free; }
-        location @named   { empty_gif; }
-        location @free    { limit_sliding off; empty_gif; }
-        location @more    { limit_sliding zone=two; limit_sliding zone=ten;
-                            empty_gif; }
-
-        location /auth {
-            auth_basic closed;
-            empty_gif;
-        }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT2%%;
-        location / { root html; try_files /file =404; }
-        location /proxy/404 { return 404; }
-        location /proxy/redirect { return 302 /elsewhere; }
-        location /proxy/accel { add_header X-Accel-Redirect /file; return 204; }
-    }
-}
 CONF
 
-my $unique = 0;
-
-# A key that nobody has used, and more headers.
-sub key(@headers) {
-    return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
-}
+$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
 
 # The headers about limits, as 'name: value', each line by itself; numbers of
 # seconds become N, since they depend on when a window began.
@@ -177,10 +49,35 @@ sub x($remaining) {
 }
 
 my $RETRY = 'retry-after: N';
-my @other = (port => 1);
 
 
 # which headers
+
+$nginx->serve(server => <<'CONF');
+    location /default { limit_sliding zone=two; empty_gif; }
+    location /free    { limit_sliding_headers retry_after draft x; empty_gif; }
+
+    location /set {
+        limit_sliding zone=two;
+
+        location /set/off   { limit_sliding_headers off;         empty_gif; }
+        location /set/retry { limit_sliding_headers retry_after; empty_gif; }
+        location /set/draft { limit_sliding_headers draft;       empty_gif; }
+        location /set/x     { limit_sliding_headers x;           empty_gif; }
+        location /set/retry-draft {
+            limit_sliding_headers retry_after draft;
+            empty_gif;
+        }
+        location /set/draft-x {
+            limit_sliding_headers draft x;
+            empty_gif;
+        }
+        location /set/all {
+            limit_sliding_headers x draft retry_after;
+            empty_gif;
+        }
+    }
+CONF
 
 for my $case (
     [ '/default',         '', $RETRY ],
@@ -206,7 +103,29 @@ for my $case (
     is told($r), $rejected, "$path: rejected, headers";
 }
 
+is told($nginx->get('/free', key())), '', 'headers without a limit: none';
+
+
 # the same, by a server{} with all of them
+
+$nginx->common(server => <<'CONF');
+    limit_sliding_headers retry_after draft x;
+    limit_sliding zone=two;
+
+    location /all { empty_gif; }
+CONF
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    map $http_x_plan $rate { staff off; }
+HTTP
+    location /off       { limit_sliding_headers off; empty_gif; }
+    location /off/x     { limit_sliding_headers x;   empty_gif; }
+    location /unlimited { limit_sliding off;         empty_gif; }
+    location /plan      { limit_sliding zone=two rate=$rate; empty_gif; }
+    location /watched   { limit_sliding zone=two dry_run;    empty_gif; }
+    location /return    { return 204; }
+SERVER
+
 my $PASSED = draft(1) . ' | ' . x(1);
 my $REJECTED = draft(0) . " | $RETRY | " . x(0);
 
@@ -220,61 +139,85 @@ for my $case (
 ) {
     my ($path, $passed, $rejected, $name) = @$case;
     my @key = key();
-    is told($nginx->get($path, @key, @other)), $passed, "$name: passed";
-    $nginx->get($path, @key, @other);
-    is told($nginx->get($path, @key, @other)), $rejected, "$name: then";
+    is told($nginx->get($path, @key)), $passed, "$name: passed";
+    $nginx->get($path, @key);
+    is told($nginx->get($path, @key)), $rejected, "$name: then";
 }
 
-is told($nginx->get('/free', key())), '', 'headers without a limit: none';
-is told($nginx->get('/all', @other)), '', 'no key: none';
-is told($nginx->get('/plan', key('X-Plan: staff'), @other)), '',
+is told($nginx->get('/all')), '', 'no key: none';
+is told($nginx->get('/plan', key('X-Plan: staff'))), '',
     'rate off: none';
 
 
 # what they say
 
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=half:1m rate=9 window=500ms;
+    limit_sliding_zone $http_x_key zone=odd:1m rate=9 window=90s;
+HTTP
+    location /cost { limit_sliding zone=two cost=3; empty_gif; }
+    location /look { limit_sliding zone=two cost=0; empty_gif; }
+    location /half { limit_sliding zone=half;       empty_gif; }
+    location /odd  { limit_sliding zone=odd;        empty_gif; }
+SERVER
+
 my @key = key();
-my $r = $nginx->get('/all', @key, @other);
+my $r = $nginx->get('/all', @key);
 my ($t) = header($r, 'RateLimit') =~ /;t=(\d+)$/;
 is header($r, 'X-RateLimit-Reset'), $t, 'passed: both resets agree';
 my $month = 30 * 86400;
 cmp_ok $t, '>=', $month, 'passed: reset, at least';
 cmp_ok $t, '<=', 2 * $month, 'passed: reset, at most';
 
-$nginx->get('/all', @key, @other);
-$r = $nginx->get('/all', @key, @other);
+$nginx->get('/all', @key);
+$r = $nginx->get('/all', @key);
 ($t) = header($r, 'RateLimit') =~ /;t=(\d+)$/;
 is header($r, 'X-RateLimit-Reset'), $t, 'rejected: both resets agree';
 cmp_ok header($r, 'Retry-After'), '>=', $t, 'rejected: Retry-After is no less';
 
-$r = $nginx->get('/cost', @key, @other);
+$r = $nginx->get('/cost', @key);
 is $r->{status}, 429, 'a cost above the limit';
 ok !exists $r->{headers}{'retry-after'}, 'no Retry-After';
 is told($r), draft(0) . ' | ' . x(0), 'but the rest';
 
-$r = $nginx->get('/look', key(), @other);
+$r = $nginx->get('/look', key());
 like header($r, 'RateLimit'), qr/^"two";r=2(?:;t=0)?$/, 'nothing used: all';
 is header($r, 'X-RateLimit-Reset'), 0, 'nothing used: reset';
 
-$r = $nginx->get('/half', key(), @other);
+$r = $nginx->get('/half', key());
 is header($r, 'RateLimit-Policy'), '"half";q=9', 'no w below one second';
 like header($r, 'RateLimit'), qr/^"half";r=8;t=1$/, 'seconds are rounded up';
-$r = $nginx->get('/odd', key(), @other);
+$r = $nginx->get('/odd', key());
 is header($r, 'RateLimit-Policy'), '"odd";q=9;w=90', 'w in seconds';
 
 
 # several limits: members of a list
 
+$nginx->serve(server => <<'CONF');
+    location /several {
+        limit_sliding zone=ten;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+
+    location /stages {
+        auth_basic closed;
+        limit_sliding zone=two after_auth;
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+CONF
+
 @key = key();
-$r = $nginx->get('/several', @key, @other);
+$r = $nginx->get('/several', @key);
 is header($r, 'RateLimit-Policy'), '"ten";q=10;w=3600, "two";q=2;w=2592000',
     'several: policies';
 like header($r, 'RateLimit'), qr/^"ten";r=9;t=\d+, "two";r=1;t=\d+$/,
     'several: what remains';
 is header($r, 'X-RateLimit-Limit'), 2, 'several: X- of the tightest';
 
-$nginx->get('/several', @key, @other);
-$r = $nginx->get('/several', @key, @other);
+$nginx->get('/several', @key);
+$r = $nginx->get('/several', @key);
 is $r->{status}, 429, 'several: rejected';
 is header($r, 'RateLimit-Policy'), '"ten";q=10;w=3600, "two";q=2;w=2592000',
     'several: rejected, policies';
@@ -285,11 +228,11 @@ my @t = header($r, 'RateLimit') =~ /;t=(\d+)/g;
 cmp_ok header($r, 'Retry-After'), '>=', $_, 'several: Retry-After >= t' for @t;
 
 my @login = key('Authorization: Basic dXNlcjpzZWNyZXQ=');
-$r = $nginx->get('/stages', @login, @other);
+$r = $nginx->get('/stages', @login);
 is join(' ', names($r, 'RateLimit')), 'ten two',
     'two stages: both';
 is header($r, 'X-RateLimit-Limit'), 2, 'two stages: X- of the tightest';
-$r = $nginx->get('/stages', key(), @other);
+$r = $nginx->get('/stages', key());
 is $r->{status}, 401, 'two stages: not granted';
 is header($r, 'RateLimit-Policy'), '"ten";q=10;w=3600',
     'two stages: the second was not reached';
@@ -297,18 +240,31 @@ is header($r, 'RateLimit-Policy'), '"ten";q=10;w=3600',
 
 # odd names
 
-$r = $nginx->get('/quote', key(), @other);
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key "zone=quo\"te\\:1m" rate=3 window=30d;
+    limit_sliding_zone $http_x_key "zone=new\r\nline:1m" rate=3 window=30d;
+    limit_sliding_zone $http_x_key "zone=two words, and;q=1:1m" rate=3
+        window=30d;
+    limit_sliding_zone $http_x_key zone=größe:1m rate=3 window=30d;
+HTTP
+    location /quote { limit_sliding "zone=quo\"te\\"; empty_gif; }
+    location /new   { limit_sliding "zone=new\r\nline"; empty_gif; }
+    location /words { limit_sliding "zone=two words, and;q=1"; empty_gif; }
+    location /utf8  { limit_sliding zone=größe; empty_gif; }
+SERVER
+
+$r = $nginx->get('/quote', key());
 is header($r, 'RateLimit-Policy'), '"quo\\"te\\\\";q=3;w=2592000',
     'quotes and backslashes are escaped';
 like header($r, 'RateLimit'), qr/^"quo\\"te\\\\";r=2;t=\d+$/,
     'and where it says what remains';
 
-$r = $nginx->get('/words', key(), @other);
+$r = $nginx->get('/words', key());
 is header($r, 'RateLimit-Policy'), '"two words, and;q=1";q=3;w=2592000',
     'separators are quoted';
 
 for my $path (qw(/new /utf8)) {
-    $r = $nginx->get($path, key(), @other);
+    $r = $nginx->get($path, key());
     is $r->{status}, 200, "$path: passed";
     is @{ $r->{headers}{ratelimit} // [] }, 1, "$path: one header";
 
@@ -322,6 +278,47 @@ for my $path (qw(/new /utf8)) {
 
 
 # other responses
+
+$nginx->write_file('html/file', 'a file');
+$nginx->write_file('html/page', 'a page');
+mkdir $nginx->dir . '/html/dir';
+$nginx->write_file('html/dir/index.html', 'an index');
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    server {
+        listen 127.0.0.1:%%PORT2%%;
+        location / { root html; try_files /file =404; }
+        location /proxy/404 { return 404; }
+        location /proxy/redirect { return 302 /elsewhere; }
+        location /proxy/accel { add_header X-Accel-Redirect /file; return 204; }
+    }
+HTTP
+    location /file   { }
+    location /proxy/ { proxy_pass http://127.0.0.1:%%PORT2%%; }
+    location /dir/   { }
+
+    location /rejected-page {
+        error_page 429 /page;
+        empty_gif;
+    }
+
+    location /rejected-named {
+        error_page 429 = @named;
+        empty_gif;
+    }
+
+    location /to-more { error_page 404 = @more; }
+    location /to-free { error_page 404 = @free; }
+    location @named   { empty_gif; }
+    location @free    { limit_sliding off; empty_gif; }
+    location @more    { limit_sliding zone=two; limit_sliding zone=ten;
+                        empty_gif; }
+
+    location /auth {
+        auth_basic closed;
+        empty_gif;
+    }
+SERVER
 
 for my $case (
     [ '/file',           200, 'a file' ],
@@ -343,25 +340,25 @@ for my $case (
     my ($path, $status, $name, %options) = @$case;
     my (undef, $headers) = key(@{ delete $options{headers} // [] });
 
-    $r = $nginx->get($path, headers => $headers, @other, %options);
+    $r = $nginx->get($path, headers => $headers, %options);
     is $r->{status}, $status, "$name: status";
     is told($r), $PASSED, "$name: passed";
 
-    $nginx->get('/all', headers => $headers, @other);
-    $r = $nginx->get($path, headers => $headers, @other, %options);
+    $nginx->get('/all', headers => $headers);
+    $r = $nginx->get($path, headers => $headers, %options);
     is $r->{status}, 429, "$name: over it";
     is told($r), $REJECTED, "$name: rejected";
 }
 
 for my $path (qw(/rejected-page /rejected-named)) {
     @key = key();
-    $nginx->get($path, @key, @other) for 1 .. 2;
-    $r = $nginx->get($path, @key, @other);
+    $nginx->get($path, @key) for 1 .. 2;
+    $r = $nginx->get($path, @key);
     is told($r), $REJECTED, "$path: once";
 }
 
 @key = key();
-$r = $nginx->get('/to-more', @key, @other);
+$r = $nginx->get('/to-more', @key);
 is_deeply [ map { scalar @{ $r->{headers}{$_} // [] } } qw(x-ratelimit-limit
     x-ratelimit-remaining x-ratelimit-reset) ], [ 1, 1, 1 ],
     'more limits after a redirect: not twice';

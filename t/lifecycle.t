@@ -5,9 +5,81 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT key);
 
 my $nginx = LimitSliding::Test->new;
+
+# Directives of http{} that a server inherits as a whole, or overrides.
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
+    limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
+    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
+
+    add_header X-Status    $limit_sliding_status    always;
+    add_header X-Remaining $limit_sliding_remaining always;
+
+    limit_sliding zone=ten cost=2;
+    limit_sliding_status 430;
+    limit_sliding_headers x;
+HTTP
+    limit_sliding zone=ten;
+    limit_sliding_status 429;
+    limit_sliding_headers retry_after;
+
+    location /look       { limit_sliding zone=ten cost=0;   empty_gif; }
+    location /look-other { limit_sliding zone=other cost=0; empty_gif; }
+    location /two        { limit_sliding zone=two;          empty_gif; }
+    location /gif        { empty_gif; }
+SERVER
+
+# What was counted of a key: '2, 0 of the other zone'.
+sub counted(@key) {
+    return join ', ', map {
+        my $r = $nginx->get("/look$_", headers => [ $key[1][0] ]);
+        (10 - header($r, 'X-Remaining')) . ($_ ? ' of the other zone' : '');
+    } '', '-other';
+}
+
+
+# Each of these counts once a request: [path, status, name, options of get].
+sub once(@cases) {
+    for (@cases) {
+        my ($path, $status, $name, @options) = @$_;
+        my @key = key();
+
+        for my $n (1 .. 2) {
+            my $r = $nginx->get($path, @key, @options);
+            is $r->{status}, $status, "$name: status";
+            is counted(@key), "$n, 0 of the other zone",
+                "$name: counted once a request";
+        }
+    }
+}
+
+
+# what a page includes
+
+my $INCLUDES = <<'CONF';
+    location /limited { }
+    location /other { limit_sliding zone=other; }
+
+    location /ssi.html    { ssi on; ssi_types *; }
+    location /nested.html { ssi on; ssi_types *; }
+
+    location /free-ssi {
+        limit_sliding off;
+        ssi on;
+        ssi_types *;
+        alias html/ssi.html;
+    }
+
+    location /addition {
+        add_before_body /limited;
+        add_after_body /other;
+        addition_types *;
+        alias html/target;
+    }
+CONF
 
 $nginx->write_file('html/target', 'the target');
 $nginx->write_file('html/ssi.html', join '', map {
@@ -16,177 +88,26 @@ $nginx->write_file('html/nested.html',
     '<!--#include virtual="/limited" --><!--#include virtual="/target" -->');
 $nginx->write_file('html/limited', 'limited');
 $nginx->write_file('html/other', 'other');
-$nginx->write_file('html/slices', 'x' x 20);
 
-$nginx->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+$nginx->serve(server => $INCLUDES);
 
-    limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
-    limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
-    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
-    limit_sliding_zone $http_x_key zone=many:1m rate=30 window=30d;
-    limit_req_zone $http_x_key zone=req:1m rate=1r/m;
-    limit_conn_zone $http_x_key zone=conn:1m;
+once(
+    [ '/ssi.html',           200, 'SSI' ],
+    [ '/nested.html',        200, 'nested SSI' ],
+    [ '/addition',           200, 'addition' ],
+);
+
+my @key = key();
+my $r = $nginx->get('/free-ssi', @key);
+like $r->{body}, qr/the target.*limited.*other/s, 'limits below: all included';
+ok !exists $r->{headers}{'x-status'}, 'limits below: not accounted';
+is counted(@key), '0, 0 of the other zone', 'limits below: not counted';
+
+
+# what is fetched from elsewhere
+
+$nginx->common(http => <<'CONF');
     proxy_cache_path %%DIR%%/temp/cache keys_zone=cache:1m;
-
-    add_header X-Status    $limit_sliding_status    always;
-    add_header X-Remaining $limit_sliding_remaining always;
-
-    # what is inherited
-    limit_sliding zone=ten cost=2;
-    limit_sliding_status 430;
-    limit_sliding_headers x;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        http2_listen 127.0.0.1:%%PORT1%%;
-
-        limit_sliding zone=ten;
-        limit_sliding_status 429;
-        limit_sliding_headers retry_after;
-
-        location /look       { limit_sliding zone=ten cost=0;   empty_gif; }
-        location /look-other { limit_sliding zone=other cost=0; empty_gif; }
-        location /two        { limit_sliding zone=two;          empty_gif; }
-        location /many       { limit_sliding zone=many;         empty_gif; }
-        location /gif        { empty_gif; }
-
-        # subrequests
-
-        location /limited { }
-        location /other { limit_sliding zone=other; }
-
-        location /ssi.html    { ssi on; ssi_types *; }
-        location /nested.html { ssi on; ssi_types *; }
-
-        location /free-ssi {
-            limit_sliding off;
-            ssi on;
-            ssi_types *;
-            alias html/ssi.html;
-        }
-
-        location /addition {
-            add_before_body /limited;
-            add_after_body /other;
-            addition_types *;
-            alias html/target;
-        }
-
-        location /slices {
-            slice 4;
-            proxy_http_version 1.1;
-            proxy_set_header Range $slice_range;
-            proxy_pass http://127.0.0.1:%%PORT2%%;
-        }
-
-        location /mirrors {
-            mirror /limited;
-            mirror /other;
-            proxy_pass http://127.0.0.1:%%PORT2%%/post;
-        }
-
-        location /cached {
-            proxy_cache cache;
-            proxy_cache_key $uri;
-            proxy_cache_valid any 1s;
-            proxy_cache_use_stale updating;
-            proxy_cache_background_update on;
-            proxy_pass http://127.0.0.1:%%PORT2%%/target;
-        }
-
-        location /auths {
-            limit_req zone=req burst=5 nodelay;
-            limit_conn conn 10;
-            auth_request /verify;
-            add_before_body /limited;
-            addition_types *;
-            alias html/target;
-        }
-
-        location = /verify {
-            limit_sliding zone=ten;
-            limit_sliding zone=other after_auth;
-            limit_req zone=req;
-            proxy_pass http://127.0.0.1:%%PORT2%%/target;
-        }
-
-        location /refused {
-            auth_request /refuse;
-            empty_gif;
-        }
-
-        location = /refuse {
-            limit_sliding zone=other;
-            error_page 404 =403 /limited;
-        }
-
-        # redirects
-
-        location /recursive {
-            recursive_error_pages on;
-            error_page 404 = @first;
-        }
-
-        location @first {
-            recursive_error_pages on;
-            try_files /none @second;
-        }
-
-        location @second {
-            recursive_error_pages on;
-            error_page 404 = /gif;
-            proxy_intercept_errors on;
-            proxy_pass http://127.0.0.1:%%PORT2%%;
-        }
-
-        location /rewrite/ {
-            rewrite ^/rewrite/a(.*) /rewrite/b$1 last;
-            rewrite ^/rewrite/b     /gif         last;
-        }
-
-        location /if {
-            if ($arg_x) { set $matched 1; }
-            if ($arg_y) { proxy_pass http://127.0.0.1:%%PORT2%%; }
-            empty_gif;
-        }
-
-        location /accel-named { proxy_pass http://127.0.0.1:%%PORT2%%; }
-        location @accel { empty_gif; }
-
-        location /says-no {
-            limit_sliding zone=two;
-            error_page 429 = @no;
-            empty_gif;
-        }
-
-        location @no { return 200 no; }
-
-        # bodies
-
-        location /upload {
-            limit_sliding zone=two;
-            client_max_body_size 1m;
-            proxy_pass http://127.0.0.1:%%PORT2%%/post;
-        }
-
-        # inheritance, as a whole
-
-        location /costly {
-            limit_sliding zone=ten cost=3;
-            empty_gif;
-
-            location /costly/as  { empty_gif; }
-            location /costly/own { limit_sliding zone=ten; empty_gif; }
-            location /costly/off {
-                limit_sliding off;
-                empty_gif;
-                location /costly/off/as { empty_gif; }
-            }
-        }
-    }
 
     server {
         listen 127.0.0.1:%%PORT2%%;
@@ -199,42 +120,132 @@ http {
             return 204;
         }
     }
-
-    server {
-        listen 127.0.0.1:%%PORT3%%;
-        location / { empty_gif; }
-        location /none { error_page 404 = @none; alias html/none; }
-        location @none { empty_gif; }
-    }
-}
 CONF
 
-my $unique = 0;
+my $FETCHED = <<'CONF';
+    location /slices {
+        slice 4;
+        proxy_http_version 1.1;
+        proxy_set_header Range $slice_range;
+        proxy_pass http://127.0.0.1:%%PORT2%%;
+    }
 
-# A key that nobody has used, and more headers.
-sub key(@headers) {
-    return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
-}
+    location /mirrors {
+        mirror /limited;
+        mirror /other;
+        proxy_pass http://127.0.0.1:%%PORT2%%/post;
+    }
 
-# What was counted of a key: '2, 0 of the other zone'.
-sub counted(@key) {
-    return join ', ', map {
-        my $r = $nginx->get("/look$_", headers => [ $key[1][0] ]);
-        (10 - header($r, 'X-Remaining')) . ($_ ? ' of the other zone' : '');
-    } '', '-other';
-}
+    location /cached {
+        proxy_cache cache;
+        proxy_cache_key $uri;
+        proxy_cache_valid any 1s;
+        proxy_cache_use_stale updating;
+        proxy_cache_background_update on;
+        proxy_pass http://127.0.0.1:%%PORT2%%/target;
+    }
+CONF
 
+$nginx->write_file('html/slices', 'x' x 20);
 
-for my $case (
-    [ '/ssi.html',           200, 'SSI' ],
-    [ '/nested.html',        200, 'nested SSI' ],
-    [ '/addition',           200, 'addition' ],
+$nginx->serve(server => $INCLUDES . $FETCHED);
+
+once(
     [ '/slices',             200, 'slices' ],
     [ '/mirrors',            200, 'mirrors' ],
     [ '/mirrors', 200, 'mirrors of a POST', method => 'POST', body => 'b' ],
     [ '/cached',             200, 'cache' ],
+);
+
+# What is stale is updated in the background, by a subrequest.
+@key = key();
+is $nginx->statuses(1, '/cached', @key), '200', 'cache: filled';
+sleep 1.2;
+is $nginx->statuses(2, '/cached', @key), '200 200', 'cache: stale';
+is counted(@key), '3, 0 of the other zone', 'cache: once a request';
+
+
+# subrequests that decide
+
+$nginx->common(http => <<'CONF');
+    limit_req_zone $http_x_key zone=req:1m rate=1r/m;
+    limit_conn_zone $http_x_key zone=conn:1m;
+CONF
+
+my $AUTHS = <<'CONF';
+    location /auths {
+        limit_req zone=req burst=5 nodelay;
+        limit_conn conn 10;
+        auth_request /verify;
+        add_before_body /limited;
+        addition_types *;
+        alias html/target;
+    }
+
+    location = /verify {
+        limit_sliding zone=ten;
+        limit_sliding zone=other after_auth;
+        limit_req zone=req;
+        proxy_pass http://127.0.0.1:%%PORT2%%/target;
+    }
+
+    location /refused {
+        auth_request /refuse;
+        empty_gif;
+    }
+
+    location = /refuse {
+        limit_sliding zone=other;
+        error_page 404 =403 /limited;
+    }
+CONF
+
+$nginx->serve(server => $INCLUDES . $AUTHS);
+
+once(
     [ '/auths',              200, 'auth_request, limit_req, limit_conn' ],
     [ '/refused',            403, 'auth_request refuses' ],
+);
+
+
+# redirects, and others
+
+my $REDIRECTS = <<'CONF';
+    location /recursive {
+        recursive_error_pages on;
+        error_page 404 = @first;
+    }
+
+    location @first {
+        recursive_error_pages on;
+        try_files /none @second;
+    }
+
+    location @second {
+        recursive_error_pages on;
+        error_page 404 = /gif;
+        proxy_intercept_errors on;
+        proxy_pass http://127.0.0.1:%%PORT2%%;
+    }
+
+    location /rewrite/ {
+        rewrite ^/rewrite/a(.*) /rewrite/b$1 last;
+        rewrite ^/rewrite/b     /gif         last;
+    }
+
+    location /if {
+        if ($arg_x) { set $matched 1; }
+        if ($arg_y) { proxy_pass http://127.0.0.1:%%PORT2%%; }
+        empty_gif;
+    }
+
+    location /accel-named { proxy_pass http://127.0.0.1:%%PORT2%%; }
+    location @accel { empty_gif; }
+CONF
+
+$nginx->serve(server => $REDIRECTS);
+
+once(
     [ '/recursive',          200, 'recursive error_page' ],
     [ '/rewrite/a/b',        200, 'rewrite' ],
     [ '/if',                 200, 'if' ],
@@ -245,30 +256,20 @@ for my $case (
     [ '/gif', 405, 'PUT', method => 'PUT', body => 'b' x 10000 ],
     [ '/gif', 200, 'HTTP/1.0 keep-alive', version => '1.0' ],
     [ 'http://localhost/gif', 200, 'a whole URI' ],
-) {
-    my ($path, $status, $name, @options) = @$case;
-    my @key = key();
+);
 
-    for my $n (1 .. 2) {
-        my $r = $nginx->get($path, @key, @options);
-        is $r->{status}, $status, "$name: status";
-        is counted(@key), "$n, 0 of the other zone",
-            "$name: counted once a request";
+
+# a page for those who are limited
+
+$nginx->serve(server => <<'CONF');
+    location /says-no {
+        limit_sliding zone=two;
+        error_page 429 = @no;
+        empty_gif;
     }
-}
 
-my @key = key();
-my $r = $nginx->get('/free-ssi', @key);
-like $r->{body}, qr/the target.*limited.*other/s, 'limits below: all included';
-ok !exists $r->{headers}{'x-status'}, 'limits below: not accounted';
-is counted(@key), '0, 0 of the other zone', 'limits below: not counted';
-
-# What is stale is updated in the background, by a subrequest.
-@key = key();
-is $nginx->statuses(1, '/cached', @key), '200', 'cache: filled';
-sleep 1.2;
-is $nginx->statuses(2, '/cached', @key), '200 200', 'cache: stale';
-is counted(@key), '3, 0 of the other zone', 'cache: once a request';
+    location @no { return 200 no; }
+CONF
 
 @key = key();
 is join(' ', map { $nginx->get('/says-no', @key)->{body} eq 'no' ? 'no' : 'gif'
@@ -276,6 +277,14 @@ is join(' ', map { $nginx->get('/says-no', @key)->{body} eq 'no' ? 'no' : 'gif'
 
 
 # bodies: what is rejected unread does not upset the connection
+
+$nginx->serve(server => <<'CONF');
+    location /upload {
+        limit_sliding zone=two;
+        client_max_body_size 1m;
+        proxy_pass http://127.0.0.1:%%PORT2%%/post;
+    }
+CONF
 
 my $connection = $nginx->connect;
 @key = key();
@@ -315,6 +324,28 @@ is join(' ', $answers =~ m{HTTP/1\.1 (\d+)}g), '200 200 429 429 429',
 
 # inheritance
 
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    server {
+        listen 127.0.0.1:%%PORT3%%;
+        location / { empty_gif; }
+        location /none { error_page 404 = @none; alias html/none; }
+        location @none { empty_gif; }
+    }
+HTTP
+    location /costly {
+        limit_sliding zone=ten cost=3;
+        empty_gif;
+
+        location /costly/as  { empty_gif; }
+        location /costly/own { limit_sliding zone=ten; empty_gif; }
+        location /costly/off {
+            limit_sliding off;
+            empty_gif;
+            location /costly/off/as { empty_gif; }
+        }
+    }
+SERVER
+
 @key = key();
 for my $case ([ '/costly', 3 ], [ '/costly/as', 6 ], [ '/costly/own', 7 ],
     [ '/costly/off', 7 ], [ '/costly/off/as', 7 ], [ '/gif', 8 ])
@@ -336,6 +367,16 @@ for my $path (qw(/ /none)) {
 
 
 # HTTP/2
+
+$nginx->serve(http => <<'HTTP', server => <<"SERVER");
+    limit_sliding_zone $http_x_key zone=many:1m rate=30 window=30d;
+HTTP
+    http2_listen 127.0.0.1:%%PORT1%%;
+
+    location /many { limit_sliding zone=many; empty_gif; }
+
+    $INCLUDES $FETCHED $AUTHS $REDIRECTS
+SERVER
 
 SKIP: {
     skip 'no nghttp', 1 unless $nginx->has_http2;
