@@ -31,17 +31,45 @@ CONF
 }
 
 
-# Wrong: [context, directives, the word to be quoted, more of the message]
+my $zone = 'limit_sliding_zone $arg_key';
+
+# Of name=value, the value alone will do if there is one; of name, name=.
+sub quoted($word) {
+    my ($value) = $word =~ /=(.+)/ or return qr/"\Q$word\E=?"/;
+    return qr/"\Q$word\E"|"\Q$value\E"/;
+}
+
+# Wrong: context, directives, the word to be quoted, more of the message.
 #
 # NGINX shall blame the line of the last directive, except where the last item
 # is 'no line', since NGINX finds unknown variables after all lines.
+sub is_wrong($context, $directives, $word, $more = undef, $no_line = undef) {
+    my ($exit, $output, $text) = $nginx->test_config(
+        config($context => "$directives # blamed"));
+    my ($before) = $text =~ /^(.*)# blamed/s;
+    my $line = 1 + $before =~ tr/\n//;
 
-my $zone = 'limit_sliding_zone $arg_key';
+    my @emerg = grep { /\[emerg\]/ } split /\n/, $output;
+    my $place = $no_line ? qr// : qr{ in \S+/test\.conf:$line$};
 
-my @wrong = (
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    subtest $directives =~ s/\n/ /gr => sub {
+        isnt $exit, 0, 'fails';
+        is @emerg, 1, 'with one line';
+        like $emerg[0], quoted($word), 'that quotes the word';
+        like $emerg[0], $place, 'and names file and line';
+        like $emerg[0], $more, 'and more' if $more;
+    } or diag $output;
+}
+
+is_wrong(@$_) for (
     [ http => "limit_sliding_zone;", 'limit_sliding_zone' ],
+);
 
-    # the zone and its size
+
+# the zone and its size
+
+is_wrong(@$_) for (
     [ http => "limit_sliding_zone zone=one:1m rate=1r/s;", 'zone=one:1m',
         qr/must have a key/ ],
     [ http => "$zone rate=1r/s;",                       'zone' ],
@@ -57,8 +85,12 @@ my @wrong = (
     [ http => "$zone zone=one:31k rate=1r/s;",          'zone=one:31k' ],
     [ http => "$zone zone=one:99999999999999999999m rate=1r/s;",
         'zone=one:99999999999999999999m' ],
+);
 
-    # the rate
+
+# the rate
+
+is_wrong(@$_) for (
     [ http => "$zone zone=one:1m;",                     'rate' ],
     [ http => "$zone zone=one:1m window=1m;",           'rate' ],
     [ http => "$zone zone=one:1m rate=;",               'rate=' ],
@@ -78,12 +110,20 @@ my @wrong = (
         'rate=99999999999999999999r/s' ],
     [ http => "$zone zone=one:1m rate=18446744073709551617r/s;",
         'rate=18446744073709551617r/s' ],
+);
 
-    # a bare number is per window
+
+# a bare number is per window
+
+is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=10;",             'rate=10' ],
     [ http => "$zone zone=one:1m rate=0 window=1m;",    'rate=0' ],
+);
 
-    # the window
+
+# the window
+
+is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=1r/s window=;",     'window=' ],
     [ http => "$zone zone=one:1m rate=1r/s window=0;",    'window=0' ],
     [ http => "$zone zone=one:1m rate=99r/s window=99ms;", 'window=99ms' ],
@@ -96,8 +136,12 @@ my @wrong = (
     [ http => "$zone zone=one:1m rate=1r/s window=10x;",  'window=10x' ],
     [ http => "$zone zone=one:1m rate=1r/s window=99999999999999999999s;",
         'window=99999999999999999999s' ],
+);
 
-    # the limit that follows from both
+
+# the limit that follows from both
+
+is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=1r/m window=1s;",   'rate=1r/m',
         qr/\b0\b.*\b1\b/ ],
     [ http => "$zone zone=one:1m rate=23r/d window=1h;",  'rate=23r/d',
@@ -108,8 +152,12 @@ my @wrong = (
         qr/\b4194303\b.*\b4194302\b/ ],
     [ http => "$zone zone=one:1m rate=2000r/s window=1h;", 'rate=2000r/s',
         qr/\b7200000\b.*\b4194302\b/ ],
+);
 
-    # other parameters of a zone
+
+# other parameters of a zone
+
+is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=1r/s full=;",       'full=' ],
     [ http => "$zone zone=one:1m rate=1r/s full=maybe;",  'full=maybe' ],
     [ http => "$zone zone=one:1m rate=1r/s full=evictor;", 'full=evictor' ],
@@ -118,8 +166,12 @@ my @wrong = (
         qr/belongs to/ ],
     [ http => "$zone zone=one:1m rate=1r/s nodelay;",     'nodelay' ],
     [ http => "$zone zone=one:1m rate=1r/s Window=1m;",   'Window=1m' ],
+);
 
-    # algorithms, and what belongs to them
+
+# algorithms, and what belongs to them
+
+is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=1r/s algorithm=;",  'algorithm=' ],
     [ http => "$zone zone=one:1m rate=1r/s algorithm=gcra;",
         'algorithm=gcra', qr/leaky_bucket/ ],
@@ -150,15 +202,23 @@ my @wrong = (
         'burst=50', qr/49 days/ ],
     [ http => "$zone zone=one:1m rate=1r/s redis=shared;", 'redis=shared' ],
     [ http => "$zone zone=one:1m rate=1r/s lease=auto;",  'lease=auto' ],
+);
 
-    # variable rates
+
+# variable rates
+
+is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=\$arg_rate;",       'rate=$arg_rate',
         qr/window=/ ],
     [ http => "$zone zone=one:1m rate=\$ window=1m;",     'rate=$',
         qr/variable/ ],
     [ http => "$zone zone=one:1m rate=off;",              'rate=off' ],
+);
 
-    # twice
+
+# twice
+
+is_wrong(@$_) for (
     [ http => "$zone zone=one:1m zone=two:1m rate=1r/s;",
         'zone=two:1m' ],
     [ http => "$zone zone=one:1m rate=1r/s rate=2r/s;",   'rate=2r/s' ],
@@ -172,14 +232,22 @@ my @wrong = (
         . "$zone zone=one:2m rate=1r/s;",                 'one' ],
     [ http => "$zone zone=req:1m rate=1r/s;",             'req' ],
     [ http => 'limit_req_zone $arg_key zone=known:1m rate=1r/s;', 'known' ],
+);
 
-    # the key
+
+# the key
+
+is_wrong(@$_) for (
     [ http => 'limit_sliding_zone $nope zone=one:1m rate=1r/s;', 'nope',
         qr/unknown/, 'no line' ],
     [ http => 'limit_sliding_zone ${arg_key zone=one:1m rate=1r/s;',
         'arg_key' ],
+);
 
-    # limit_sliding
+
+# limit_sliding
+
+is_wrong(@$_) for (
     [ location => 'limit_sliding;',                       'limit_sliding' ],
     [ location => 'limit_sliding zone=;',                 'zone=' ],
     [ location => 'limit_sliding zone=nope;',             'nope' ],
@@ -199,8 +267,12 @@ my @wrong = (
         qr/stands alone/ ],
     [ location => 'limit_sliding zone=known off;',        'off',
         qr/stands alone/ ],
+);
 
-    # its parameters
+
+# its parameters
+
+is_wrong(@$_) for (
     [ location => 'limit_sliding rate=1r/s;',             'zone' ],
     [ location => 'limit_sliding zone=known rate=;',      'rate=' ],
     [ location => 'limit_sliding zone=known rate=abc;',   'rate=abc' ],
@@ -237,8 +309,12 @@ my @wrong = (
     [ location => "limit_sliding off;\nlimit_sliding zone=known;",
         'zone=known' ],
     [ location => "limit_sliding zone=known;\nlimit_sliding off;", 'off' ],
+);
 
-    # the others
+
+# the others
+
+is_wrong(@$_) for (
     [ location => 'limit_sliding_status 399;',            '399' ],
     [ location => 'limit_sliding_status 600;',            '600' ],
     [ location => 'limit_sliding_status abc;',            'abc' ],
@@ -276,8 +352,12 @@ my @wrong = (
     [ location => 'limit_sliding_client ipv6=abc;',       'ipv6=abc' ],
     [ location => 'limit_sliding_client ipv5=8;',         'ipv5=8' ],
     [ location => 'limit_sliding_client ipv4=8 ipv4=9;',  'ipv4=9' ],
+);
 
-    # elsewhere
+
+# elsewhere
+
+is_wrong(@$_) for (
     [ main     => "$zone zone=one:1m rate=1r/s;", 'limit_sliding_zone' ],
     [ server   => "$zone zone=one:1m rate=1r/s;", 'limit_sliding_zone' ],
     [ location => "$zone zone=one:1m rate=1r/s;", 'limit_sliding_zone' ],
@@ -290,36 +370,19 @@ my @wrong = (
     [ main     => 'limit_sliding_dry_run on;',    'limit_sliding_dry_run' ],
 );
 
-# Of name=value, the value alone will do if there is one; of name, name=.
-sub quoted($word) {
-    my ($value) = $word =~ /=(.+)/ or return qr/"\Q$word\E=?"/;
-    return qr/"\Q$word\E"|"\Q$value\E"/;
-}
 
-for (@wrong) {
-    my ($context, $directives, $word, $more, $no_line) = @$_;
+# Right: a name, context => directives, ...
+sub is_right($name, %at) {
+    my ($exit, $output) = $nginx->test_config(config(%at));
 
-    my ($exit, $output, $text) = $nginx->test_config(
-        config($context => "$directives # blamed"));
-    my ($before) = $text =~ /^(.*)# blamed/s;
-    my $line = 1 + $before =~ tr/\n//;
-
-    my @emerg = grep { /\[emerg\]/ } split /\n/, $output;
-    my $place = $no_line ? qr// : qr{ in \S+/test\.conf:$line$};
-
-    subtest $directives =~ s/\n/ /gr => sub {
-        isnt $exit, 0, 'fails';
-        is @emerg, 1, 'with one line';
-        like $emerg[0], quoted($word), 'that quotes the word';
-        like $emerg[0], $place, 'and names file and line';
-        like $emerg[0], $more, 'and more' if $more;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    subtest $name => sub {
+        is $exit, 0, 'is right';
+        unlike $output, qr/\[(?!notice)\w+\]/, 'without a warning';
     } or diag $output;
 }
 
-
-# Right: [name, context => directives, ...]
-
-my @right = (
+is_right(@$_) for (
     [ 'zone after its use',
         server => 'limit_sliding zone=late;',
         http => "$zone zone=early:1m rate=1r/s; limit_sliding zone=late;"
@@ -364,15 +427,5 @@ my @right = (
         location => 'limit_sliding zone=one; limit_sliding zone=two;'
             . ' limit_sliding zone=known;' ],
 );
-
-for (@right) {
-    my ($name, %at) = @$_;
-    my ($exit, $output) = $nginx->test_config(config(%at));
-
-    subtest $name => sub {
-        is $exit, 0, 'is right';
-        unlike $output, qr/\[(?!notice)\w+\]/, 'without a warning';
-    } or diag $output;
-}
 
 $nginx->finish;
