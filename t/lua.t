@@ -28,23 +28,383 @@ my $shared = $redis
     ? "limit_sliding_redis shared { server ${\ $redis->server}; timeout 20s;"
         . ' connect_timeout 20s; on_error deny; }' : '';
 
-my $template = <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-    lua_shared_dict ran 1m;
-    access_by_lua_no_postpone %%EARLY%%;
+my $nginx;
 
+for my $last ('ours', @LUA ? 'lua' : ()) {
+    for my $early ('off', 'on') {
+        subtest "loaded last: $last; access_by_lua_no_postpone $early" =>
+            sub { try_lua($last, $early) };
+    }
+}
+done_testing;
+
+sub try_lua($last, $early) {
+    plan skip_all => 'the module is compiled in'
+        if $last eq 'lua' && !LimitSliding::Test->is_dynamic;
+
+    $nginx = LimitSliding::Test->new(
+        ($last eq 'ours' ? 'before' : 'after') => \@LUA);
+    $nginx->common(http => <<"HTTP", server => <<'SERVER');
+    access_by_lua_no_postpone $early;
+    lua_shared_dict ran 1m;
+
+    limit_sliding_log_level off;
     $shared
     limit_sliding_zone \$arg_key zone=two:1m rate=2 window=30d;
+
+    ${\ lua_functions() }
+HTTP
+    default_type text/plain;
+    set $user '';
+
+    location = /ran {
+        content_by_lua_block {
+            answer(ngx.shared.ran:get(ngx.var.arg_place
+                .. ngx.var.arg_key) or 0)
+        }
+    }
+    location /used {
+        limit_sliding zone=two cost=0;
+        limit_sliding_headers x;
+        empty_gif;
+    }
+    location /access {
+        limit_sliding zone=two;
+        access_by_lua_block { ran('access') }
+        empty_gif;
+    }
+SERVER
+    $redis->command('FLUSHALL') if $redis;
+
+    try_access();
+    try_after_access();
+    try_rewrite();
+    try_variables();
+    try_subrequests();
+    try_waiting();
+    try_many();
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    $nginx->finish_one;
+}
+
+sub get($path, $key, @request) {
+    return $nginx->get("$path?key=$key", @request)->{body};
+}
+
+sub statuses($path, $key, $n = 4) {
+    return $nginx->statuses($n, "$path?key=$key");
+}
+
+# How often Lua ran at a place for a key.
+sub ran($place, $key) {
+    return $nginx->get("/ran?place=$place&key=$key")->{body};
+}
+
+# What a key has used of its two.
+sub used($key) {
+    return 2 - header($nginx->get("/used?key=$key"), 'X-RateLimit-Remaining');
+}
+
+sub try_access() {
+    $nginx->serve(server => <<'CONF');
+    location /exit {
+        limit_sliding zone=two;
+        access_by_lua_block { ngx.exit(ngx.HTTP_FORBIDDEN) }
+        empty_gif;
+    }
+    location /exit-429 {
+        limit_sliding zone=two;
+        access_by_lua_block { ngx.exit(429) }
+        empty_gif;
+    }
+    location /granted {
+        limit_sliding zone=two;
+        satisfy any;
+        deny all;
+        access_by_lua_block { ngx.exit(ngx.OK) }
+        empty_gif;
+    }
+    location /granted-all {
+        limit_sliding zone=two;
+        access_by_lua_block { ngx.exit(ngx.OK) }
+        empty_gif;
+    }
+CONF
+
+    is statuses('/access', 'a'), '200 200 429 429', 'access_by_lua';
+    is ran('access', 'a'), 2, '... ran';
+    is statuses('/exit', 'b'), '403 403 429 429', 'ngx.exit(403)';
+    is used('b'), 2, '... counted';
+    is statuses('/exit-429', 'c'), '429 429 429 429', 'ngx.exit(429)';
+    is used('c'), 2, '... counted';
+    is statuses('/granted', 'd'), '200 200 429 429',
+        'satisfy any, ngx.exit(ngx.OK)';
+    is statuses('/granted-all', 'e'), '200 200 429 429',
+        'satisfy all, ngx.exit(ngx.OK)';
+}
+
+# What access_by_lua finds out, or answers.
+sub try_after_access() {
+    $nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $user zone=user:1m rate=2 window=30d;
+    limit_sliding_zone $user zone=plan:1m rate=$plan window=1h;
+HTTP
+    location /user {
+        limit_sliding zone=user after_auth;
+        access_by_lua_block { ngx.sleep(0.001) ngx.var.user = ngx.var.arg_key }
+        empty_gif;
+    }
+    location /plan {
+        set $plan '';
+        limit_sliding zone=plan after_auth;
+        access_by_lua_block {
+            ngx.var.user, ngx.var.plan = ngx.var.arg_key, '3r/h'
+        }
+        empty_gif;
+    }
+    location /login {
+        limit_sliding zone=two count_status=401;
+        access_by_lua_block {
+            if not ngx.var.http_authorization then ngx.exit(401) end
+        }
+        empty_gif;
+    }
+    location /said {
+        limit_sliding zone=two;
+        access_by_lua_block { ngx.say('said in access') }
+        empty_gif;
+    }
+SERVER
+
+    is statuses('/user', 'f'), '200 200 429 429',
+        'after_auth, by what access_by_lua has found';
+    is statuses('/plan', 'f'), '200 200 200 429', '... and its rate';
+    is $nginx->statuses(4, '/login?key=v', headers => ['Authorization: a']),
+        '200 200 200 200', 'count_status: what Lua lets in';
+    is statuses('/login', 'v'), '401 401 429 429', '... and does not';
+    is statuses('/said', 'g'), '200 200 429 429',
+        'answered in access';
+}
+
+# Rewrites, and redirects.
+sub try_rewrite() {
+    $nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $user zone=user:1m rate=2 window=30d;
+    limit_sliding_zone $arg_key zone=many:1m rate=50 window=30d;
+HTTP
+    location /rewrite {
+        limit_sliding zone=user;
+        rewrite_by_lua_block { ran('rewrite') ngx.var.user = ngx.var.arg_key }
+        empty_gif;
+    }
+    location /answered {
+        limit_sliding zone=two;
+        rewrite_by_lua_block { ngx.exit(204) }
+    }
+    location /exec {
+        limit_sliding zone=two;
+        access_by_lua_block {
+            ngx.sleep(0.001)
+            return ngx.exec('/access', ngx.var.args)
+        }
+    }
+    location /exec-rewrite {
+        limit_sliding zone=two;
+        rewrite_by_lua_block { return ngx.exec('/access', ngx.var.args) }
+    }
+    location /exec-content {
+        limit_sliding zone=two;
+        content_by_lua_block { return ngx.exec('@named', ngx.var.args) }
+    }
+    location @named {
+        limit_sliding zone=two;
+        limit_sliding zone=many;
+        content_by_lua_block { answer(limits()) }
+    }
+SERVER
+
+    is statuses('/rewrite', 'h'), '200 200 429 429',
+        'a key made by rewrite_by_lua';
+    is ran('rewrite', 'h'), 4, '... which runs first';
+    is statuses('/answered', 'i'), '204 204 204 204', 'answered in rewrite';
+    is used('i'), 0, '... not counted';
+    is statuses($_, "j$_"), '200 200 429 429', "$_: counted once"
+        for qw(/exec /exec-rewrite /exec-content);
+}
+
+sub try_variables() {
+    $nginx->serve(server => <<'CONF');
+    location /variables {
+        limit_sliding zone=two;
+        limit_sliding_headers off;
+        rewrite_by_lua_block { ngx.ctx.rewrite = limits() }
+        access_by_lua_block { ngx.ctx.access = limits() }
+        content_by_lua_block {
+            ngx.sleep(0)
+            answer(ngx.ctx.rewrite .. '; ' .. ngx.ctx.access .. '; '
+                .. limits())
+        }
+        header_filter_by_lua_block {
+            ngx.header['X-Limits'] = limits()
+            ngx.header['X-Client'] = #ngx.var.limit_sliding_client
+        }
+        log_by_lua_block {
+            ngx.shared.ran:set('log' .. ngx.var.arg_key, limits())
+        }
+    }
+    location /read-only {
+        limit_sliding zone=two;
+        content_by_lua_block {
+            answer(pcall(function ()
+                ngx.var.limit_sliding_remaining = 7
+            end) and 'set' or 'refused')
+        }
+    }
+CONF
+
+    my $r = $nginx->get('/variables?key=k');
+    my $passed = qr/PASSED two 2 1 \d+ local/;
+    my $none = 'nil nil nil nil nil nil';
+    like $r->{body}, qr/^$none; $passed; $passed$/, 'variables';
+    like header($r, 'X-Limits'), qr/^$passed$/, 'header_filter_by_lua';
+    is header($r, 'X-Client'), 4, 'an address, binary';
+    ok wait_for(sub { ran('log', 'k') =~ /^$passed$/ }), 'log_by_lua';
+    $nginx->get('/variables?key=k') for 1 .. 2;
+    ok wait_for(sub { ran('log', 'k') =~ /^REJECTED two 2 0 \d+ local$/ }),
+        'log_by_lua, rejected';
+    is get('/read-only', 'l'), 'refused', 'variables are read-only';
+}
+
+# Limits that may hold a request back, as directives of a section.
+sub waiting() {
+    return (http => <<"HTTP", server => <<'SERVER');
     limit_sliding_zone \$arg_key zone=far:1m rate=2 window=30d $REDIS;
     limit_sliding_zone \$arg_key zone=many:1m rate=50 window=30d;
     limit_sliding_zone \$arg_key zone=faraway:1m rate=50 window=30d $REDIS;
-    limit_sliding_zone \$user zone=user:1m rate=2 window=30d;
-    limit_sliding_zone \$user zone=plan:1m rate=\$plan window=1h;
     limit_sliding_zone \$arg_key zone=queue:1m rate=20r/s burst=9
         algorithm=leaky_bucket;
+HTTP
+    location /far {
+        limit_sliding zone=far;
+        access_by_lua_block { ran('far') ngx.sleep(0.002) ran('slept') }
+        content_by_lua_block { answer(limits()) }
+    }
+    location /faraway {
+        limit_sliding zone=faraway;
+        limit_sliding zone=many after_auth;
+        access_by_lua_block { ran('faraway') ngx.sleep(0.001) }
+        content_by_lua_block { ngx.sleep(0.001) answer('content') }
+    }
+    location /queue {
+        limit_sliding zone=queue;
+        access_by_lua_block { ran('queue') ngx.sleep(0.001) }
+        empty_gif;
+    }
+SERVER
+}
 
+sub capturing() {
+    return <<'CONF';
+    location /capture {
+        limit_sliding zone=many;
+        content_by_lua_block {
+            local args = { args = ngx.var.args }
+            local text = {}
+            for i = 1, 3 do
+                text[i] = ngx.location.capture('/access', args).status
+            end
+            local all = { ngx.location.capture_multi {
+                { '/exit-none', args }, { '/far', args },
+                { '/faraway', args }, { '/queue', args } } }
+            for _, response in ipairs(all) do
+                text[#text + 1] = response.status
+            end
+            answer(table.concat(text, ' '))
+        }
+    }
+    location /exit-none { limit_sliding zone=two; empty_gif; }
+CONF
+}
+
+sub try_subrequests() {
+    my %waiting = waiting();
+    $nginx->serve(%waiting, server => <<"CONF");
+    $waiting{server}
+    ${\ capturing() }
+    location /capture-access {
+        limit_sliding zone=far;
+        access_by_lua_block {
+            if ngx.location.capture('/access', { args = ngx.var.args }
+                ).status ~= 200 then ngx.exit(500) end
+        }
+        content_by_lua_block { answer(limits()) }
+    }
+CONF
+
+    is get('/capture', 'm'), '200 200 200 200 200 200 200',
+        'ngx.location.capture';
+    is used('m'), 0, '... is not limited';
+    is statuses('/capture-access', 'n'), '200 200 429 429',
+        'ngx.location.capture in access';
+}
+
+sub try_waiting() {
+    my %waiting = waiting();
+    $nginx->serve(%waiting, server => <<"CONF");
+    $waiting{server}
+    location /far-exit {
+        limit_sliding zone=far;
+        access_by_lua_block { ngx.sleep(0.001) ngx.exit(403) }
+        empty_gif;
+    }
+    location /body {
+        limit_sliding zone=far;
+        access_by_lua_block { ngx.req.read_body() }
+        content_by_lua_block { answer(#ngx.req.get_body_data()) }
+    }
+    location /read-in-rewrite {
+        limit_sliding zone=far;
+        rewrite_by_lua_block { ngx.req.read_body() }
+        content_by_lua_block { answer(#ngx.req.get_body_data()) }
+    }
+CONF
+
+    my $source = $redis ? 'redis' : 'local';
+    like get('/far', 'o'), qr/^PASSED far 2 1 \d+ $source$/, 'in Redis';
+    is statuses('/far', 'o'), '200 429 429 429', '... limited';
+    is ran($_, 'o'), 2, "... Lua ran: $_"
+        for qw(far slept);
+    is statuses('/far-exit', 'p'), '403 403 429 429',
+        'in Redis: ngx.exit(403)';
+    is get($_, "q$_", method => 'POST', body => 'x' x 5000), 5000,
+        "in Redis: $_" for qw(/body /read-in-rewrite);
+    is statuses('/queue', 'r'), '200 200 200 200', 'delayed';
+}
+
+# Many at once, some of whom go away.
+sub try_many() {
+    my %waiting = waiting();
+    $nginx->serve(%waiting, server => $waiting{server} . capturing());
+
+    for my $path ('/faraway', '/capture') {
+        my %count;
+        $count{ $_ // 'none' }++ for @{ $nginx->load(
+            requests => [ ("$path?key=s$path") x 400 ]) };
+        is_deeply \%count, { 200 => 50, 429 => 350 }, "$path: exactly 50";
+    }
+    is ran('faraway', 's/faraway'), 50, '... Lua ran';
+
+    for (1 .. 100) {
+        close $nginx->send_request("/faraway?key=t$_");
+        close $nginx->send_request("/queue?key=t");
+    }
+    is statuses('/faraway', 'u', 2), '200 200', 'clients went away';
+}
+
+# ran() counts, answer() is all of a response, limits() tells the variables.
+sub lua_functions() {
+    return <<'CONF';
     init_by_lua_block {
         function ran(place)
             ngx.shared.ran:incr(place .. (ngx.var.arg_key or ''), 1, 0)
@@ -62,314 +422,5 @@ http {
             return table.concat(text, ' ')
         end
     }
-    limit_sliding_log_level off;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        default_type text/plain;
-        set \$user '';
-
-        location = /ran {
-            content_by_lua_block {
-                answer(ngx.shared.ran:get(ngx.var.arg_place
-                    .. ngx.var.arg_key) or 0)
-            }
-        }
-        location /used {
-            limit_sliding zone=two cost=0;
-            limit_sliding_headers x;
-            empty_gif;
-        }
-
-        location /access {
-            limit_sliding zone=two;
-            access_by_lua_block { ran('access') }
-            empty_gif;
-        }
-        location /exit {
-            limit_sliding zone=two;
-            access_by_lua_block { ngx.exit(ngx.HTTP_FORBIDDEN) }
-            empty_gif;
-        }
-        location /exit-429 {
-            limit_sliding zone=two;
-            access_by_lua_block { ngx.exit(429) }
-            empty_gif;
-        }
-        location /granted {
-            limit_sliding zone=two;
-            satisfy any;
-            deny all;
-            access_by_lua_block { ngx.exit(ngx.OK) }
-            empty_gif;
-        }
-        location /granted-all {
-            limit_sliding zone=two;
-            access_by_lua_block { ngx.exit(ngx.OK) }
-            empty_gif;
-        }
-        location /user {
-            limit_sliding zone=user after_auth;
-            access_by_lua_block { ngx.sleep(0.001) ngx.var.user = ngx.var.arg_key }
-            empty_gif;
-        }
-        location /plan {
-            set \$plan '';
-            limit_sliding zone=plan after_auth;
-            access_by_lua_block {
-                ngx.var.user, ngx.var.plan = ngx.var.arg_key, '3r/h'
-            }
-            empty_gif;
-        }
-        location /login {
-            limit_sliding zone=two count_status=401;
-            access_by_lua_block {
-                if not ngx.var.http_authorization then ngx.exit(401) end
-            }
-            empty_gif;
-        }
-        location /said {
-            limit_sliding zone=two;
-            access_by_lua_block { ngx.say('said in access') }
-            empty_gif;
-        }
-
-        location /rewrite {
-            limit_sliding zone=user;
-            rewrite_by_lua_block { ran('rewrite') ngx.var.user = ngx.var.arg_key }
-            empty_gif;
-        }
-        location /answered {
-            limit_sliding zone=two;
-            rewrite_by_lua_block { ngx.exit(204) }
-        }
-        location /exec {
-            limit_sliding zone=two;
-            access_by_lua_block {
-                ngx.sleep(0.001)
-                return ngx.exec('/access', ngx.var.args)
-            }
-        }
-        location /exec-rewrite {
-            limit_sliding zone=two;
-            rewrite_by_lua_block { return ngx.exec('/access', ngx.var.args) }
-        }
-        location /exec-content {
-            limit_sliding zone=two;
-            content_by_lua_block { return ngx.exec('\@named', ngx.var.args) }
-        }
-        location \@named {
-            limit_sliding zone=two;
-            limit_sliding zone=many;
-            content_by_lua_block { answer(limits()) }
-        }
-
-        location /variables {
-            limit_sliding zone=two;
-            limit_sliding_headers off;
-            rewrite_by_lua_block { ngx.ctx.rewrite = limits() }
-            access_by_lua_block { ngx.ctx.access = limits() }
-            content_by_lua_block {
-                ngx.sleep(0)
-                answer(ngx.ctx.rewrite .. '; ' .. ngx.ctx.access .. '; ' .. limits())
-            }
-            header_filter_by_lua_block {
-                ngx.header['X-Limits'] = limits()
-                ngx.header['X-Client'] = #ngx.var.limit_sliding_client
-            }
-            log_by_lua_block {
-                ngx.shared.ran:set('log' .. ngx.var.arg_key, limits())
-            }
-        }
-        location /read-only {
-            limit_sliding zone=two;
-            content_by_lua_block {
-                answer(pcall(function ()
-                    ngx.var.limit_sliding_remaining = 7
-                end) and 'set' or 'refused')
-            }
-        }
-
-        location /capture {
-            limit_sliding zone=many;
-            content_by_lua_block {
-                local args = { args = ngx.var.args }
-                local text = {}
-                for i = 1, 3 do
-                    text[i] = ngx.location.capture('/access', args).status
-                end
-                local all = { ngx.location.capture_multi {
-                    { '/exit-none', args }, { '/far', args }, { '/faraway', args },
-                    { '/queue', args } } }
-                for _, response in ipairs(all) do
-                    text[#text + 1] = response.status
-                end
-                answer(table.concat(text, ' '))
-            }
-        }
-        location /exit-none { limit_sliding zone=two; empty_gif; }
-        location /capture-access {
-            limit_sliding zone=far;
-            access_by_lua_block {
-                if ngx.location.capture('/access', { args = ngx.var.args }
-                    ).status ~= 200 then ngx.exit(500) end
-            }
-            content_by_lua_block { answer(limits()) }
-        }
-
-        location /far {
-            limit_sliding zone=far;
-            access_by_lua_block { ran('far') ngx.sleep(0.002) ran('slept') }
-            content_by_lua_block { answer(limits()) }
-        }
-        location /faraway {
-            limit_sliding zone=faraway;
-            limit_sliding zone=many after_auth;
-            access_by_lua_block { ran('faraway') ngx.sleep(0.001) }
-            content_by_lua_block { ngx.sleep(0.001) answer('content') }
-        }
-        location /far-exit {
-            limit_sliding zone=far;
-            access_by_lua_block { ngx.sleep(0.001) ngx.exit(403) }
-            empty_gif;
-        }
-        location /queue {
-            limit_sliding zone=queue;
-            access_by_lua_block { ran('queue') ngx.sleep(0.001) }
-            empty_gif;
-        }
-        location /body {
-            limit_sliding zone=far;
-            access_by_lua_block { ngx.req.read_body() }
-            content_by_lua_block { answer(#ngx.req.get_body_data()) }
-        }
-        location /read-in-rewrite {
-            limit_sliding zone=far;
-            rewrite_by_lua_block { ngx.req.read_body() }
-            content_by_lua_block { answer(#ngx.req.get_body_data()) }
-        }
-    }
-}
 CONF
-
-for my $last ('ours', @LUA ? 'lua' : ()) {
-    for my $early ('off', 'on') {
-        subtest "loaded last: $last; access_by_lua_no_postpone $early" =>
-            sub { try_lua($last, $early) };
-    }
 }
-
-sub try_lua($last, $early) {
-    my $nginx = LimitSliding::Test->new;
-    my $text = $nginx->expand($template) =~ s/%%EARLY%%/$early/r;
-    my $load = join '', map { "load_module $_;\n" } @LUA;
-    if ($last eq 'ours') {
-        $text = $load . $text;
-    } else {
-        $text =~ s/^(load_module .*\n)/$1$load/
-            or plan skip_all => 'the module is compiled in';
-    }
-    $nginx->start($text);
-    $redis->command('FLUSHALL') if $redis;
-
-    my $get = sub ($path, $key, @request) {
-        return $nginx->get("$path?key=$key", @request)->{body};
-    };
-    my $statuses = sub ($path, $key, $n = 4) {
-        return $nginx->statuses($n, "$path?key=$key");
-    };
-    my $ran = sub ($place, $key) {
-        return $nginx->get("/ran?place=$place&key=$key")->{body};
-    };
-    my $used = sub ($key) {
-        return 2 - header($nginx->get("/used?key=$key"),
-            'X-RateLimit-Remaining');
-    };
-
-    # access
-
-    is $statuses->('/access', 'a'), '200 200 429 429', 'access_by_lua';
-    is $ran->('access', 'a'), 2, '... ran';
-    is $statuses->('/exit', 'b'), '403 403 429 429', 'ngx.exit(403)';
-    is $used->('b'), 2, '... counted';
-    is $statuses->('/exit-429', 'c'), '429 429 429 429', 'ngx.exit(429)';
-    is $used->('c'), 2, '... counted';
-    is $statuses->('/granted', 'd'), '200 200 429 429',
-        'satisfy any, ngx.exit(ngx.OK)';
-    is $statuses->('/granted-all', 'e'), '200 200 429 429',
-        'satisfy all, ngx.exit(ngx.OK)';
-    is $statuses->('/user', 'f'), '200 200 429 429',
-        'after_auth, by what access_by_lua has found';
-    is $statuses->('/plan', 'f'), '200 200 200 429', '... and its rate';
-    is $nginx->statuses(4, '/login?key=v', headers => ['Authorization: a']),
-        '200 200 200 200', 'count_status: what Lua lets in';
-    is $statuses->('/login', 'v'), '401 401 429 429', '... and does not';
-    is $statuses->('/said', 'g'), '200 200 429 429',
-        'answered in access';
-
-    # rewrite, redirects
-
-    is $statuses->('/rewrite', 'h'), '200 200 429 429',
-        'a key made by rewrite_by_lua';
-    is $ran->('rewrite', 'h'), 4, '... which runs first';
-    is $statuses->('/answered', 'i'), '204 204 204 204', 'answered in rewrite';
-    is $used->('i'), 0, '... not counted';
-    is $statuses->($_, "j$_"), '200 200 429 429', "$_: counted once"
-        for qw(/exec /exec-rewrite /exec-content);
-
-    # variables
-
-    my $r = $nginx->get('/variables?key=k');
-    my $passed = qr/PASSED two 2 1 \d+ local/;
-    my $none = 'nil nil nil nil nil nil';
-    like $r->{body}, qr/^$none; $passed; $passed$/, 'variables';
-    like header($r, 'X-Limits'), qr/^$passed$/, 'header_filter_by_lua';
-    is header($r, 'X-Client'), 4, 'an address, binary';
-    ok wait_for(sub { $ran->('log', 'k') =~ /^$passed$/ }), 'log_by_lua';
-    $nginx->get('/variables?key=k') for 1 .. 2;
-    ok wait_for(sub { $ran->('log', 'k') =~ /^REJECTED two 2 0 \d+ local$/ }),
-        'log_by_lua, rejected';
-    is $get->('/read-only', 'l'), 'refused', 'variables are read-only';
-
-    # subrequests
-
-    is $get->('/capture', 'm'), '200 200 200 200 200 200 200',
-        'ngx.location.capture';
-    is $used->('m'), 0, '... is not limited';
-    is $statuses->('/capture-access', 'n'), '200 200 429 429',
-        'ngx.location.capture in access';
-
-    # where requests wait
-
-    my $source = $redis ? 'redis' : 'local';
-    like $get->('/far', 'o'), qr/^PASSED far 2 1 \d+ $source$/, 'in Redis';
-    is $statuses->('/far', 'o'), '200 429 429 429', '... limited';
-    is $ran->($_, 'o'), 2, "... Lua ran: $_"
-        for qw(far slept);
-    is $statuses->('/far-exit', 'p'), '403 403 429 429',
-        'in Redis: ngx.exit(403)';
-    is $get->($_, "q$_", method => 'POST', body => 'x' x 5000), 5000,
-        "in Redis: $_" for qw(/body /read-in-rewrite);
-    is $statuses->('/queue', 'r'), '200 200 200 200', 'delayed';
-
-    # many at once, some of whom go away
-
-    for my $path ('/faraway', '/capture') {
-        my %count;
-        $count{ $_ // 'none' }++ for @{ $nginx->load(
-            requests => [ ("$path?key=s$path") x 400 ]) };
-        is_deeply \%count, { 200 => 50, 429 => 350 }, "$path: exactly 50";
-    }
-    is $ran->('faraway', 's/faraway'), 50, '... Lua ran';
-
-    for (1 .. 100) {
-        close $nginx->send_request("/faraway?key=t$_");
-        close $nginx->send_request("/queue?key=t");
-    }
-    is $statuses->('/faraway', 'u', 2), '200 200', 'clients went away';
-
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    $nginx->finish_one;
-}
-
-done_testing;

@@ -140,7 +140,7 @@ LOCATION
 # ---- life of an NGINX ----
 
 # Makes the temporary prefix. Nothing runs yet. Options: worker_connections,
-# worker_processes.
+# worker_processes; before and after, lists of modules to load beside ours.
 sub new($class, %opt) {
     my $dir = tempdir('limit-sliding-XXXXXXXX', TMPDIR => 1,
         CLEANUP => !$ENV{LIMIT_SLIDING_KEEP});
@@ -379,6 +379,11 @@ sub test_config($self, $template = undef) {
     return ($? >> 8 || $? & 127, $output, $text);
 }
 
+# True if the module is not a part of NGINX itself.
+sub is_dynamic($self) {
+    return $MODULE ne '';
+}
+
 # True if NGINX has TLS.
 sub has_ssl($self) {
     return `'$NGINX' -V 2>&1` =~ /--with-http_ssl_module/;
@@ -455,7 +460,8 @@ sub _globals($self) {
 
     # NGINX sends its stderr, and so a sanitizer's report, to this error_log
     return _user() . join "\n",
-        $MODULE eq '' ? () : "load_module $MODULE;",
+        map({ "load_module $_;" } @{ $self->{before} // [] },
+            $MODULE eq '' ? () : $MODULE, @{ $self->{after} // [] }),
         'daemon off;',
         "worker_processes $self->{worker_processes};",
         "pid $dir/nginx.pid;",
