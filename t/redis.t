@@ -9,7 +9,7 @@ use MIME::Base64 qw(encode_base64);
 use Test::More;
 
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
 srand 1;
 
@@ -20,95 +20,15 @@ my ($server, $path) = ($redis->server, $redis->path);
 
 my $nginx = LimitSliding::Test->new;
 
-$nginx->write_file('password', "word\n");
-chmod 0600, $nginx->dir . '/password';
-$nginx->write_file('htpasswd', "ann:{PLAIN}secret\n");
-$nginx->write_file('html/target', 'the target');
-$nginx->write_file('html/ssi.html',
-    '<!--#include virtual="/target" --> ' x 3);
-mkdir $nginx->dir . '/html/dir';
-$nginx->write_file('html/dir/index.html', 'the index');
-
-# The algorithms, with a bound of 10 each, beside the same in shared memory.
-my %algorithms = (
-    counter   => '',
-    precision => 'precision=10',
-    log       => 'algorithm=log',
-    fixed     => 'algorithm=fixed',
-    tokens    => 'algorithm=token_bucket',
-    few       => 'algorithm=token_bucket burst=6',
-    leaky     => 'algorithm=leaky_bucket burst=9',
-);
-
-my $zones = join "\n", map { <<"ZONES" } sort keys %algorithms;
-    limit_sliding_zone \$arg_key zone=$_:1m rate=10 window=30d
-        $algorithms{$_} redis=shared;
-    limit_sliding_zone \$arg_key zone=local-$_:1m rate=10 window=30d
-        $algorithms{$_};
-    limit_sliding_zone \$arg_key zone=short-$_:1m rate=4 window=2s
-        @{[ $algorithms{$_} =~ s/ burst=9//r ]} redis=shared;
-ZONES
-
-my $locations = join "\n", map { <<"LOCATIONS" } sort keys %algorithms;
-        location /$_ {
-            limit_sliding zone=$_ cost=\$arg_cost;
-            empty_gif;
-        }
-        location /local-$_ {
-            limit_sliding zone=local-$_ cost=\$arg_cost;
-            empty_gif;
-        }
-        location /short-$_ {
-            limit_sliding zone=short-$_ cost=\$arg_cost;
-            empty_gif;
-        }
-LOCATIONS
-
-$nginx->start(<<"CONF");
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
+$nginx->common(listen => 'reuseport', http => <<"HTTP", server => <<'SERVER');
     limit_sliding_redis shared {
         server $server;
-        timeout 5s;
-        connect_timeout 5s;
-    }
-    limit_sliding_redis plain {
-        server $server;
-        key_format plain;
-        key_prefix "p:";
-        timeout 5s;
-        connect_timeout 5s;
-    }
-    limit_sliding_redis unix {
-        server unix:$path;
-        database 3;
-        timeout 5s;
-        connect_timeout 5s;
-    }
-    limit_sliding_redis acl {
-        server $server;
-        user limiter;
-        password_file %%DIR%%/password;
-        key_prefix "acl:";
         timeout 5s;
         connect_timeout 5s;
     }
 
     limit_sliding_zone \$arg_key zone=two:1m rate=2 window=30d redis=shared;
     limit_sliding_zone \$arg_key zone=ten:1m rate=10 window=30d redis=shared;
-    limit_sliding_zone \$arg_key zone=week:1m rate=10 window=7d redis=shared;
-    limit_sliding_zone \$arg_key zone=here:1m rate=10 window=30d;
-    limit_sliding_zone \$arg_key zone=here2:1m rate=2 window=30d;
-    limit_sliding_zone \$http_x_key zone=plain:1m rate=3 window=30d redis=plain;
-    limit_sliding_zone \$arg_key zone=unix:1m rate=2 window=30d redis=unix;
-    limit_sliding_zone \$arg_key zone=acl:1m rate=2 window=30d redis=acl;
-    limit_sliding_zone \$arg_key zone=plan:1m rate=\$arg_rate window=30d
-        redis=shared;
-    limit_sliding_zone \$remote_user zone=user:1m rate=2 window=30d
-        redis=shared;
-    $zones
 
     add_header X-Status    \$limit_sliding_status    always;
     add_header X-Zone      \$limit_sliding_zone      always;
@@ -118,162 +38,11 @@ http {
     add_header X-Source    \$limit_sliding_source    always;
     add_header X-Worker    \$pid                     always;
     add_header X-Time      \$msec                    always;
-
-    auth_basic_user_file %%DIR%%/htpasswd;
-    client_max_body_size 10m;
-
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        http2_listen 127.0.0.1:%%PORT2%%;
-
-        location /two   { limit_sliding zone=two;   empty_gif; }
-        location /fields {
-            limit_sliding zone=two;
-            limit_sliding_headers draft x;
-            empty_gif;
-        }
-        location /ten   { limit_sliding zone=ten cost=\$arg_cost; empty_gif; }
-        location /plain { limit_sliding zone=plain; empty_gif; }
-        location /unix  { limit_sliding zone=unix;  empty_gif; }
-        location /acl   { limit_sliding zone=acl;   empty_gif; }
-        location /plan  { limit_sliding zone=plan;  empty_gif; }
-        location /free  { empty_gif; }
-        location /look-ten  { limit_sliding zone=ten cost=0;  empty_gif; }
-        location /look-week { limit_sliding zone=week cost=0; empty_gif; }
-        location /look-here { limit_sliding zone=here cost=0; empty_gif; }
-
-        location /headers {
-            limit_sliding zone=two;
-            limit_sliding_headers retry_after draft x;
-            empty_gif;
-        }
-        location /503 {
-            limit_sliding zone=two;
-            limit_sliding_status 503;
-            empty_gif;
-        }
-        location /403 {
-            limit_sliding zone=two;
-            limit_sliding_status 403;
-            empty_gif;
-        }
-        location /quiet {
-            limit_sliding zone=two;
-            limit_sliding_log_level off;
-            empty_gif;
-        }
-
-        # several zones
-
-        location /ten-two {
-            limit_sliding zone=ten;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-        location /two-ten {
-            limit_sliding zone=two;
-            limit_sliding zone=ten;
-            empty_gif;
-        }
-        location /three {
-            limit_sliding zone=ten;
-            limit_sliding zone=week;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-        location /here-two {
-            limit_sliding zone=here;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-        location /ten-here2 {
-            limit_sliding zone=ten;
-            limit_sliding zone=here2;
-            empty_gif;
-        }
-
-        # dry run, statuses, authentication
-
-        location /dry {
-            limit_sliding zone=two;
-            limit_sliding_dry_run on;
-            empty_gif;
-        }
-        location /watch {
-            limit_sliding zone=two dry_run;
-            limit_sliding zone=ten;
-            empty_gif;
-        }
-        location /count {
-            limit_sliding zone=two count_status=404;
-        }
-        location /count/ok {
-            limit_sliding zone=two count_status=404;
-            empty_gif;
-        }
-        location /basic {
-            auth_basic closed;
-            limit_sliding zone=user after_auth;
-            empty_gif;
-        }
-        location /early {
-            auth_basic closed;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-        location /any {
-            satisfy any;
-            auth_basic closed;
-            deny all;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-        location /verified {
-            auth_request /verify;
-            limit_sliding zone=two;
-            empty_gif;
-        }
-        location = /verify {
-            internal;
-            proxy_pass http://127.0.0.1:%%PORT1%%/length;
-            proxy_pass_request_body off;
-            proxy_set_header Content-Length '';
-        }
-
-        # ways through NGINX
-
-        location /ssi.html { limit_sliding zone=ten; ssi on; }
-        location /target   { limit_sliding zone=ten; }
-        location /dir/     { limit_sliding zone=ten; }
-        location /try {
-            limit_sliding zone=ten;
-            try_files /nope /nope2 /target;
-        }
-        location /body {
-            limit_sliding zone=ten;
-            proxy_pass http://127.0.0.1:%%PORT1%%/length;
-        }
-        location /page {
-            limit_sliding zone=two;
-            error_page 429 = \@full;
-            empty_gif;
-        }
-        location \@full {
-            limit_sliding zone=two;
-            limit_sliding zone=ten;
-            add_header X-Full 1;
-            empty_gif;
-        }
-
-        $locations
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-        location /length { return 200 "\$http_content_length"; }
-    }
-}
-CONF
+HTTP
+    location /two      { limit_sliding zone=two; empty_gif; }
+    location /ten      { limit_sliding zone=ten cost=$arg_cost; empty_gif; }
+    location /look-ten { limit_sliding zone=ten cost=0; empty_gif; }
+SERVER
 
 # "status, remaining" of a request
 sub ask($path, %opt) {
@@ -285,12 +54,21 @@ sub left($place, $key) {
     return header($nginx->get("/look-$place?key=$key"), 'X-Remaining');
 }
 
-sub basic($user) {
-    return 'Authorization: Basic ' . encode_base64($user, '');
-}
-
 
 # a limit that bites
+
+$nginx->serve(server => <<'CONF');
+    location /503 {
+        limit_sliding zone=two;
+        limit_sliding_status 503;
+        empty_gif;
+    }
+    location /403 {
+        limit_sliding zone=two;
+        limit_sliding_status 403;
+        empty_gif;
+    }
+CONF
 
 is $redis->connections, 0, 'nobody connects before there is need';
 
@@ -331,6 +109,14 @@ like((join "\n", $nginx->log_lines(qr/limiting/)),
 
 # what is known to be refused
 
+$nginx->serve(server => <<'CONF');
+    location /quiet {
+        limit_sliding zone=two;
+        limit_sliding_log_level off;
+        empty_gif;
+    }
+CONF
+
 # For a second, by NGINX's clock; then Redis is asked again.
 my ($calls, %sources, %workers, %statuses);
 for my $try (1 .. 30) {
@@ -361,6 +147,14 @@ cmp_ok $retry, '>=', 1, '... with Retry-After';
 
 # what clients are told
 
+$nginx->serve(server => <<'CONF');
+    location /headers {
+        limit_sliding zone=two;
+        limit_sliding_headers retry_after draft x;
+        empty_gif;
+    }
+CONF
+
 $nginx->get('/headers?key=h');
 $r = $nginx->get('/headers?key=h');
 is header($r, 'X-RateLimit-Limit'), 2, 'X-RateLimit-Limit';
@@ -379,6 +173,43 @@ for my $source (qw(redis cache)) {
 
 
 # keys in Redis
+
+my %blocks = (http => <<"HTTP", server => <<'SERVER');
+    limit_sliding_redis plain {
+        server $server;
+        key_format plain;
+        key_prefix "p:";
+        timeout 5s;
+        connect_timeout 5s;
+    }
+    limit_sliding_redis unix {
+        server unix:$path;
+        database 3;
+        timeout 5s;
+        connect_timeout 5s;
+    }
+    limit_sliding_redis acl {
+        server $server;
+        user limiter;
+        password_file %%DIR%%/password;
+        key_prefix "acl:";
+        timeout 5s;
+        connect_timeout 5s;
+    }
+
+    limit_sliding_zone \$http_x_key zone=plain:1m rate=3 window=30d redis=plain;
+    limit_sliding_zone \$arg_key zone=unix:1m rate=2 window=30d redis=unix;
+    limit_sliding_zone \$arg_key zone=acl:1m rate=2 window=30d redis=acl;
+HTTP
+    location /plain { limit_sliding zone=plain; empty_gif; }
+    location /unix  { limit_sliding zone=unix;  empty_gif; }
+    location /acl   { limit_sliding zone=acl;   empty_gif; }
+SERVER
+
+$nginx->write_file('password', "word\n");
+chmod 0600, $nginx->dir . '/password';
+
+$nginx->serve(%blocks);
 
 my @names = $redis->keys;
 my ($sha_a, $sha_b) = map { sha1_hex($_) } qw(a b);
@@ -412,6 +243,14 @@ ok grep({ $_->{user} eq 'limiter' } $redis->clients), '... who is connected';
 
 
 # a limit of a key's own
+
+$nginx->serve(server => <<'CONF');
+    location /fields {
+        limit_sliding zone=two;
+        limit_sliding_headers draft x;
+        empty_gif;
+    }
+CONF
 
 sub override($zone, $key, $value) {
     $redis->command('SET', "limit_sliding:$zone:{" . sha1_hex($key)
@@ -451,7 +290,14 @@ is scalar $nginx->log_lines(qr/\[error\].*invalid limit of a key of zone "two"/)
     1, '... by all workers together it is logged once a minute';
 
 
-# costs
+# costs, and rates of a request
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=plan:1m rate=$arg_rate window=30d
+        redis=shared;
+HTTP
+    location /plan { limit_sliding zone=plan; empty_gif; }
+SERVER
 
 is ask('/ten?key=c&cost=3'), '200, 7', 'a cost of 3';
 is ask('/ten?key=c&cost=0'), '200, 7', 'a look';
@@ -470,6 +316,42 @@ is header($nginx->get('/plan?key=p'), 'X-Status'), '', 'none';
 
 
 # several zones, all or nothing
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=week:1m rate=10 window=7d redis=shared;
+    limit_sliding_zone $arg_key zone=here:1m rate=10 window=30d;
+    limit_sliding_zone $arg_key zone=here2:1m rate=2 window=30d;
+HTTP
+    location /look-week { limit_sliding zone=week cost=0; empty_gif; }
+    location /look-here { limit_sliding zone=here cost=0; empty_gif; }
+
+    location /ten-two {
+        limit_sliding zone=ten;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+    location /two-ten {
+        limit_sliding zone=two;
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+    location /three {
+        limit_sliding zone=ten;
+        limit_sliding zone=week;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+    location /here-two {
+        limit_sliding zone=here;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+    location /ten-here2 {
+        limit_sliding zone=ten;
+        limit_sliding zone=here2;
+        empty_gif;
+    }
+SERVER
 
 is $nginx->statuses(5, '/ten-two?key=s1'), '200 200 429 429 429',
     'two zones: the tighter one decides';
@@ -493,6 +375,66 @@ is left('ten', 's5'), 8, '... and Redis is not charged for that';
 
 # dry run, statuses, authentication
 
+$nginx->write_file('htpasswd', "ann:{PLAIN}secret\n");
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $remote_user zone=user:1m rate=2 window=30d
+        redis=shared;
+
+    auth_basic_user_file %%DIR%%/htpasswd;
+
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+        location /verified { return 200; }
+    }
+HTTP
+    location /dry {
+        limit_sliding zone=two;
+        limit_sliding_dry_run on;
+        empty_gif;
+    }
+    location /watch {
+        limit_sliding zone=two dry_run;
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+    location /count {
+        limit_sliding zone=two count_status=404;
+    }
+    location /count/ok {
+        limit_sliding zone=two count_status=404;
+        empty_gif;
+    }
+    location /basic {
+        auth_basic closed;
+        limit_sliding zone=user after_auth;
+        empty_gif;
+    }
+    location /early {
+        auth_basic closed;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+    location /any {
+        satisfy any;
+        auth_basic closed;
+        deny all;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+    location /verified {
+        auth_request /verify;
+        limit_sliding zone=two;
+        empty_gif;
+    }
+    location = /verify {
+        internal;
+        proxy_pass http://127.0.0.1:%%PORT1%%/verified;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length '';
+    }
+SERVER
+
 is $nginx->statuses(4, '/dry?key=d'), '200 200 200 200', 'dry run';
 is header($nginx->get('/dry?key=d'), 'X-Status'), 'REJECTED_DRY_RUN',
     '... is told';
@@ -510,7 +452,7 @@ is $nginx->get('/count/ok?key=cs')->{status}, 429, '... at all';
 
 is $nginx->statuses(4, '/basic'), '401 401 401 401',
     'after_auth: nobody is not counted';
-my $ann = basic('ann:secret');
+my $ann = 'Authorization: Basic ' . encode_base64('ann:secret', '');
 is $nginx->statuses(3, '/basic', headers => [$ann]), '200 200 429',
     'after_auth: somebody is';
 is $nginx->statuses(3, '/early?key=e'), '401 401 429', 'before authentication';
@@ -524,6 +466,48 @@ is $nginx->statuses(3, '/verified?key=v'), '200 200 429', 'auth_request';
 
 
 # ways through NGINX
+
+$nginx->write_file('html/target', 'the target');
+$nginx->write_file('html/ssi.html',
+    '<!--#include virtual="/target" --> ' x 3);
+mkdir $nginx->dir . '/html/dir';
+$nginx->write_file('html/dir/index.html', 'the index');
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    client_max_body_size 10m;
+
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+        location /length { return 200 "$http_content_length"; }
+    }
+HTTP
+    http2_listen 127.0.0.1:%%PORT2%%;
+
+    location /free { empty_gif; }
+
+    location /ssi.html { limit_sliding zone=ten; ssi on; }
+    location /target   { limit_sliding zone=ten; }
+    location /dir/     { limit_sliding zone=ten; }
+    location /try {
+        limit_sliding zone=ten;
+        try_files /nope /nope2 /target;
+    }
+    location /body {
+        limit_sliding zone=ten;
+        proxy_pass http://127.0.0.1:%%PORT1%%/length;
+    }
+    location /page {
+        limit_sliding zone=two;
+        error_page 429 = @full;
+        empty_gif;
+    }
+    location @full {
+        limit_sliding zone=two;
+        limit_sliding zone=ten;
+        add_header X-Full 1;
+        empty_gif;
+    }
+SERVER
 
 is $nginx->get('/ssi.html?key=w', version => '1.0')->{body},
     'the target the target the target ', 'subrequests';
@@ -566,7 +550,24 @@ SKIP: {
 }
 
 
-# each algorithm: the same as in memory
+# each algorithm, with a bound of 10: the same as in memory
+
+my %algorithms = (
+    counter   => '',
+    precision => 'precision=10',
+    log       => 'algorithm=log',
+    fixed     => 'algorithm=fixed',
+    tokens    => 'algorithm=token_bucket',
+    few       => 'algorithm=token_bucket burst=6',
+    leaky     => 'algorithm=leaky_bucket burst=9',
+);
+
+my %redis = places(zones => \%algorithms, limit => 'cost=$arg_cost',
+    each => 'rate=10 window=30d redis=shared');
+my %memory = places(limit => 'cost=$arg_cost', each => 'rate=10 window=30d',
+    zones => { map { ("local-$_" => $algorithms{$_}) } keys %algorithms });
+
+$nginx->serve(map { ($_ => $redis{$_} . $memory{$_}) } qw(http server));
 
 for my $name (sort keys %algorithms) {
     my (@redis, @memory);
@@ -592,6 +593,10 @@ for my $name (sort keys %algorithms) {
 
 # ... and Retry-After is when it opens again
 
+$nginx->serve(places(each => 'rate=4 window=2s redis=shared', zones => {
+    map { ("short-$_" => $algorithms{$_} =~ s/ burst=9//r) } keys %algorithms
+}));
+
 my %after;
 for my $name (sort keys %algorithms) {
     my $r;
@@ -614,8 +619,12 @@ for my $name (sort { $after{$a} <=> $after{$b} } keys %algorithms) {
 
 # connections
 
-my %by_worker;
-$by_worker{ $_->{addr} }++ for $redis->clients;
+$nginx->serve(%blocks);
+$nginx->load(connections => 32, requests => [ map {
+    my $path = $_;
+    map { [ "$path?key=load-$_", "X-Key: load-$_" ] } 1 .. 50;
+} qw(/two /plain /unix /acl) ]);
+
 cmp_ok scalar($redis->clients), '<=', 2 * 4,
     'one connection at most for a worker and Redis';
 
