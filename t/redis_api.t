@@ -3,105 +3,53 @@
 
 use v5.36;
 
-use JSON::PP qw(decode_json);
 use Test::More;
 
+use LimitSliding::Api;
 use LimitSliding::FakeRedis;
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
 $ENV{MALLOC_PERTURB_} = 165;      # what is freed is not there any more
 
-my @ALGORITHMS = qw(counter log fixed token_bucket);
-
 my $redis = LimitSliding::Redis->new->start;
-my $fake = LimitSliding::FakeRedis->new($redis)->start;
-my $zones = join "\n", map { <<"ZONE" } @ALGORITHMS;
-    limit_sliding_zone \$http_key zone=$_:1m rate=4r/d algorithm=$_
-        redis=shared;
-ZONE
-my $locations = join "\n",
-    map { "location /$_ { limit_sliding zone=$_; empty_gif; }" } @ALGORITHMS;
+$redis->command(qw(CONFIG SET requirepass secret-word));
 
-my $CONF = <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my $nginx = LimitSliding::Test->new(worker_processes => 1);
+
+$nginx->common(http => <<"HTTP", server => <<'SERVER');
     limit_sliding_redis shared {
         server ${\ $redis->server};
         timeout 2s;
         connect_timeout 2s;
         password secret-word;
     }
-    limit_sliding_redis impatient {
-        server ${\ $redis->server};
-        timeout 500ms;
-        connect_timeout 500ms;
-        key_format plain;
-        key_prefix "p:";
-        password secret-word;
-    }
-    limit_sliding_redis slow {
-        server ${\ $fake->server};
-        timeout 2s;
-        password secret-word;
-    }
-    limit_sliding_redis unused { server 127.0.0.1:1; }
-    limit_sliding_redis dead { server 127.0.0.1:1; on_error allow; }
-    limit_sliding_zone \$http_key zone=plain:1m rate=4r/d redis=impatient;
-    limit_sliding_zone \$http_key zone=variable:1m rate=\$arg_rate window=1d
-        redis=shared;
-    limit_sliding_zone \$http_key zone=slow:1m rate=4r/d redis=slow;
-    limit_sliding_zone \$http_key zone=dead:1m rate=1r/d redis=dead;
-    limit_sliding_zone \$http_key zone=local:1m rate=4r/d;
-    limit_sliding_zone \$limit_sliding_client zone=client:1m rate=4r/d
-        redis=shared;
-    $zones
     limit_sliding_log_level off;
     add_header X-Source \$limit_sliding_source always;
     add_header X-Limit \$limit_sliding_limit always;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /plain { limit_sliding zone=plain; empty_gif; }
-        location /variable { limit_sliding zone=variable; empty_gif; }
-        location /slow { limit_sliding zone=slow; empty_gif; }
-        location /dead { limit_sliding zone=dead; empty_gif; }
-        $locations
-        location /client {
-            set_real_ip_from 127.0.0.1;
-            limit_sliding_client ipv6=56;
-            limit_sliding zone=client;
-            empty_gif;
-        }
-        location /limits { limit_sliding_api write=on; }
-    }
-}
-CONF
-
-$redis->command(qw(CONFIG SET requirepass secret-word));
-my $nginx = LimitSliding::Test->new(worker_processes => 1)->start($CONF);
+HTTP
+    location /limits { limit_sliding_api write=on; }
+SERVER
 
 sub all() {
-    return decode_json($nginx->get('/limits')->{body});
+    return api($nginx);
+}
+
+sub key(@key) {
+    return api_key($nginx, @key);
 }
 
 sub ask($place, $key, $times = 1) {
     return $nginx->statuses($times, "/$place", headers => [ "Key: $key" ]);
 }
 
-sub key($zone, $key, $method = 'GET', $more = '') {
-    my $r = $nginx->get("/limits/zones/$zone/key?key=$key$more",
-        method => $method);
-    my $json = decode_json($r->{body});
-    return { %$json, http => $r->{status} };
-}
-
-sub state_of($json) {
-    return join ' ', map { $_ // 'null' } @$json{qw(used limit remaining)};
-}
-
 
 # one key
+
+my %algorithms = places(key => '$http_key', each => 'rate=4r/d redis=shared',
+    zones => { map { ($_ => "algorithm=$_") } @ALGORITHMS });
+
+$nginx->serve(%algorithms);
 
 for (@ALGORITHMS) {
     is state_of(key($_, 'a')), '0 4 4', "$_: a key that never came";
@@ -132,6 +80,13 @@ for (@ALGORITHMS) {
         "$_: the zone's again";
 }
 
+
+# a variable rate
+
+$nginx->serve(places(key => '$http_key', zones => {
+    variable => 'rate=$arg_rate window=1d redis=shared',
+}));
+
 ask('variable?rate=9', 'a', 2);
 is state_of(key('variable', 'a')), '2 9 7', 'a variable rate: the last one';
 is state_of(key('variable', 'b')), '0 null null', '... another key has had none';
@@ -142,7 +97,21 @@ is state_of(key('variable', 'a', 'PUT', '&rate=5')), '2 5 3',
 is header($nginx->get('/variable?rate=9', headers => [ 'Key: a' ]), 'X-Limit'),
     5, '... in force';
 
+
 # a client by any of its addresses
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $limit_sliding_client zone=client:1m rate=4r/d
+        redis=shared;
+HTTP
+    location /client {
+        set_real_ip_from 127.0.0.1;
+        limit_sliding_client ipv6=56;
+        limit_sliding zone=client;
+        empty_gif;
+    }
+SERVER
+
 sub from($address, $times) {
     return $nginx->statuses($times, '/client',
         headers => [ "X-Real-IP: $address" ]);
@@ -163,7 +132,25 @@ for my $method (qw(GET PUT DELETE)) {
     like $none->{error}, qr/"key" must be an address/, '... and says so';
 }
 
+
 # as docs/redis.md has it
+
+my %plain = (http => <<"HTTP", server => <<'SERVER');
+    limit_sliding_redis impatient {
+        server ${\ $redis->server};
+        timeout 500ms;
+        connect_timeout 500ms;
+        key_format plain;
+        key_prefix "p:";
+        password secret-word;
+    }
+    limit_sliding_zone \$http_key zone=plain:1m rate=4r/d redis=impatient;
+HTTP
+    location /plain { limit_sliding zone=plain; empty_gif; }
+SERVER
+
+$nginx->serve(map { ($_ => $plain{$_} . $algorithms{$_}) } qw(http server));
+
 is key('plain', 'a', 'PUT', '&rate=5r/h')->{limit}, 120, 'by the API';
 is $redis->ask('GET', 'p:plain:{a}:limit'), '5r/h', '... to be read in Redis';
 $redis->command(qw(SET p:plain:{b}:limit 7r/d));
@@ -182,6 +169,29 @@ for my $case ([ PUT => 'a&rate=0' ], [ PUT => 'a' ], [ GET => '' ],
 
 
 # what was decided where
+
+my $fake = LimitSliding::FakeRedis->new($redis)->start;
+
+$nginx->serve(http => <<"HTTP", server => <<"SERVER");
+    limit_sliding_redis slow {
+        server ${\ $fake->server};
+        timeout 2s;
+        password secret-word;
+    }
+    limit_sliding_redis unused { server 127.0.0.1:1; }
+    limit_sliding_redis dead { server 127.0.0.1:1; on_error allow; }
+
+    limit_sliding_zone \$http_key zone=slow:1m rate=4r/d redis=slow;
+    limit_sliding_zone \$http_key zone=dead:1m rate=1r/d redis=dead;
+    limit_sliding_zone \$http_key zone=local:1m rate=4r/d;
+
+    $plain{http} $algorithms{http}
+HTTP
+    location /slow { limit_sliding zone=slow; empty_gif; }
+    location /dead { limit_sliding zone=dead; empty_gif; }
+
+    $plain{server} $algorithms{server}
+SERVER
 
 my $before = all()->{zones}{counter};
 is ask('counter', 'where', 7), '200 200 200 200 429 429 429', 'some requests';
@@ -230,8 +240,9 @@ unlike $nginx->get($_)->{body}, qr/secret-word/, "$_: no password"
     for '/limits', '/limits/metrics';
 
 
-# while Redis does not answer
+# while Redis does not answer, to which there is a connection
 
+ask('plain', 'warm');
 $redis->freeze;
 my $put = key('plain', 'a', 'PUT', '&rate=9');
 is $put->{http}, 503, 'frozen: no answer';
@@ -315,7 +326,7 @@ SKIP: {
 # over a reload
 
 my $kept = all()->{redis}{shared}{calls};
-$nginx->reload($CONF);
+$nginx->reload;
 is all()->{redis}{shared}{calls}, $kept, 'a reload keeps counts';
 is key('plain', 'a')->{limit}, 120, '... new workers ask';
 

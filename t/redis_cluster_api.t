@@ -3,58 +3,43 @@
 use v5.36;
 
 use Digest::SHA qw(sha1_hex);
-use JSON::PP qw(decode_json);
 use Test::More;
 
+use LimitSliding::Api;
 use LimitSliding::Cluster;
 use LimitSliding::FakeRedis;
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
-my @ALGORITHMS = qw(counter log fixed token_bucket);
+# An NGINX that knows these nodes.
+sub start($servers) {
+    my %zones = places(each => 'rate=4r/d redis=shared',
+        zones => { map { ($_ => "algorithm=$_") } @ALGORITHMS });
 
-sub config($servers) {
-    my $zones = join "\n", map { <<"ZONE" } @ALGORITHMS;
-    limit_sliding_zone \$arg_key zone=$_:1m rate=4r/d algorithm=$_ redis=shared;
-ZONE
-    my $locations = join "\n",
-        map { "location /$_ { limit_sliding zone=$_; empty_gif; }" } @ALGORITHMS;
-
-    return <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+    return LimitSliding::Test->new(worker_processes => 1)
+        ->serve(http => <<"HTTP", server => <<"SERVER");
     limit_sliding_redis shared {
         topology cluster;
         server $servers;
         timeout 5s;
         connect_timeout 5s;
     }
-    $zones
     limit_sliding_log_level off;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        $locations
-        location /limits { limit_sliding_api write=on; }
-    }
-}
-CONF
+    $zones{http}
+HTTP
+    location /limits { limit_sliding_api write=on; }
+    $zones{server}
+SERVER
 }
 
 my $nginx;
 
-sub path($zone, $key, $more = '') {
-    return "/limits/zones/$zone/key?key=$key$more";
+sub shown($json) {
+    return "$json->{http} " . state_of($json);
 }
 
-sub shown($r) {
-    my $json = decode_json($r->{body});
-    return join ' ', $r->{status}, map { $_ // 'null' }
-        $json->{error} // @$json{qw(used limit remaining)};
-}
-
-sub order($method, @key) {
-    return shown($nginx->get(path(@key), method => $method));
+sub order($method, $zone, $key, $more = '') {
+    return shown(api_key($nginx, $zone, $key, $method, $more));
 }
 
 sub ask($n, $zone, $key) {
@@ -77,8 +62,7 @@ for my $zone (@ALGORITHMS) {
     } until $slot < 8192;
 
     # workers that know the first node only
-    $nginx = LimitSliding::Test->new(worker_processes => 1)
-        ->start(config($from->server));
+    $nginx = start($from->server);
     is ask(3, $zone, $key), '200 200 200', "$zone: three of four";
 
     $cluster->move_slot($slot, $from, $to, sub ($state) {
@@ -124,8 +108,7 @@ wait_for(sub {
         $other, $behind;
 }) or die 'no cluster';
 
-$nginx = LimitSliding::Test->new(worker_processes => 1)
-    ->start(config($fake->server));
+$nginx = start($fake->server);
 
 my $k = 0;
 for my $case ([ DELETE => '', '200 0 4 4' ], [ PUT => '&rate=7r/d', '200 3 7 4' ])
@@ -136,12 +119,12 @@ for my $case ([ DELETE => '', '200 0 4 4' ], [ PUT => '&rate=7r/d', '200 3 7 4' 
     is ask(3, 'counter', $key), '200 200 200', "$method: a key";
 
     $fake->mode('delay', 0.7);
-    my $socket = $nginx->send_request(path('counter', $key, $more),
+    my $socket = $nginx->send_request(key_path('counter', $key, $more),
         method => $method);
     sleep 0.2;
     $pair->move_slot($slot, $behind, $other);
     $fake->mode('pass');
-    is shown($nginx->read_response($socket)), $expected,
+    is shown(read_key($nginx->read_response($socket))), $expected,
         "$method: the slot has moved since it was looked at";
     is ask(5, 'counter', $key), '200 200 200 200 429', '... it holds there';
 }

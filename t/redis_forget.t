@@ -4,12 +4,39 @@
 use v5.36;
 
 use Digest::SHA qw(sha1_hex);
-use JSON::PP qw(decode_json);
-use List::Util qw(sum0);
 use Test::More;
 
+use LimitSliding::Api;
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
+
+my $redis = LimitSliding::Redis->new->start;
+my @nginx = map { LimitSliding::Test->new } 1, 2;
+
+$_->common(http => <<"HTTP", server => <<'SERVER') for @nginx;
+    limit_sliding_redis shared {
+        server ${\ $redis->server};
+        timeout 5s;
+        connect_timeout 5s;
+    }
+    limit_sliding_log_level off;
+    add_header X-Source \$limit_sliding_source always;
+HTTP
+    location /limits { limit_sliding_api write=on; }
+SERVER
+
+# What a key has used, after an order to one of them.
+sub order($n, $zone, $key, $method = 'DELETE', $more = '') {
+    my $json = api_key($nginx[$n], $zone, $key, $method, $more);
+    return $json->{used} // $json->{error};
+}
+
+sub source($n, $path) {
+    return header($nginx[$n]->get("/$path"), 'X-Source');
+}
+
+
+# leases
 
 my $LIMIT = 1000;
 my $LEASE = 200;
@@ -19,54 +46,12 @@ my %ZONES = (
     fixed   => 'algorithm=fixed',
     tokens  => 'algorithm=token_bucket',
 );
+my %leases = places(zones => \%ZONES,
+    each => "rate=$LIMIT window=30d redis=shared lease=$LEASE");
+$leases{server} .= "location /less-$_ { limit_sliding zone=$_ rate=900;"
+    . " empty_gif; }\n" for keys %ZONES;
 
-my $redis = LimitSliding::Redis->new->start;
-my $zones = join "\n", map { <<"ZONE" } sort keys %ZONES;
-    limit_sliding_zone \$arg_key zone=$_:1m rate=$LIMIT window=30d $ZONES{$_}
-        redis=shared lease=$LEASE;
-ZONE
-my $locations = join "\n", map { <<"LOCATION" } sort keys %ZONES;
-        location /$_ { limit_sliding zone=$_; empty_gif; }
-        location /less-$_ { limit_sliding zone=$_ rate=900; empty_gif; }
-LOCATION
-
-my $CONF = <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-    limit_sliding_redis shared {
-        server ${\ $redis->server};
-        timeout 5s;
-        connect_timeout 5s;
-    }
-    $zones
-    limit_sliding_zone \$arg_key zone=plan:1m rate=\$arg_rate window=30d
-        redis=shared;
-    limit_sliding_zone \$arg_key zone=log:1m rate=4 window=30d algorithm=log
-        redis=shared;
-    limit_sliding_log_level off;
-    add_header X-Source \$limit_sliding_source always;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        $locations
-        location /plan { limit_sliding zone=plan cost=\$arg_cost; empty_gif; }
-        location /log  { limit_sliding zone=log; empty_gif; }
-        location /limits { limit_sliding_api write=on; }
-    }
-}
-CONF
-
-my @nginx = map { LimitSliding::Test->new->start($CONF) } 1, 2;
-
-sub order($n, $zone, $key, $method = 'DELETE', $more = '') {
-    my $r = $nginx[$n]->get("/limits/zones/$zone/key?key=$key$more",
-        method => $method);
-    return $r->{status} == 200 ? decode_json($r->{body})->{used} : $r->{body};
-}
-
-sub source($n, $path) {
-    return header($nginx[$n]->get("/$path"), 'X-Source');
-}
+$_->serve(%leases) for @nginx;
 
 # How many of so many requests pass, of both nodes.
 sub passed($path, $requests) {
@@ -132,8 +117,16 @@ sleep 1.1;
 is source(0, 'counter?key=kept') =~ /redis|lease/, 1, '... are asked for again';
 is source(0, 'counter?key=kept'), 'lease', '... and spent';
 
+$nginx[0]->get('/counter?key=put') for 1 .. 2;
+order(0, 'counter', 'put', 'PUT', '&rate=2');
+is $nginx[0]->get('/counter?key=put')->{status}, 429,
+    'a lower limit, with units leased: it holds at once';
+
 
 # What is known to be exhausted
+
+$_->serve(places(limit => 'cost=$arg_cost', each => 'window=30d redis=shared',
+    zones => { plan => 'rate=$arg_rate' })) for @nginx;
 
 for my $more ('rate=2', 'rate=3&cost=2', 'rate=9&cost=5', 'rate=6&cost=6') {
     $nginx[0]->get("/plan?key=full&$more") for 1 .. 4;
@@ -144,10 +137,11 @@ for my $more ('rate=2', 'rate=3&cost=2', 'rate=9&cost=5', 'rate=6&cost=6') {
     isnt source(0, "plan?key=full&$more"), 'cache', "$more: Redis is asked";
 }
 
-$nginx[0]->get('/counter?key=put') for 1 .. 2;
-order(0, 'counter', 'put', 'PUT', '&rate=2');
-is $nginx[0]->get('/counter?key=put')->{status}, 429,
-    'a lower limit, with units leased: it holds at once';
+
+# A log, which has no leases
+
+$_->serve(places(each => 'window=30d redis=shared',
+    zones => { log => 'rate=4 algorithm=log' })) for @nginx;
 
 is $nginx[0]->statuses(5, '/log?key=a'), '200 200 200 200 429', 'a log';
 is order(1, 'log', 'a'), 0, '... forgotten';

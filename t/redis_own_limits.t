@@ -3,72 +3,45 @@
 
 use v5.36;
 
-use JSON::PP qw(decode_json);
+use Digest::SHA qw(sha1_hex);
 use Test::More;
 
+use LimitSliding::Api;
 use LimitSliding::Cluster;
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
-my @ALGORITHMS = qw(counter log fixed token_bucket);
 my @ZONES = (@ALGORITHMS, 'leased');
 
 my $redis = LimitSliding::Redis->new->start;
-my $zones = join "\n", map { <<"ZONE" } @ALGORITHMS;
-    limit_sliding_zone \$arg_key zone=$_:1m rate=5 window=30d algorithm=$_
-        redis=shared;
-ZONE
-my $locations = join "\n",
-    map { "location /$_ { limit_sliding zone=$_; empty_gif; }" } @ZONES;
+my $nginx;
 
-my $CONF = <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+# An NGINX with a zone and a place for each algorithm and one for leases, in the
+# Redis of these directives.
+sub nginx($servers) {
+    my %zones = places(each => 'rate=5 window=30d redis=shared', zones => {
+        leased => 'lease=20', map { ($_ => "algorithm=$_") } @ALGORITHMS });
+
+    my $nginx = LimitSliding::Test->new;
+    $nginx->common(http => <<"HTTP", server => <<"SERVER");
     limit_sliding_redis shared {
-        server ${\ $redis->server};
+        $servers
         timeout 2s;
         connect_timeout 2s;
     }
-    limit_sliding_redis closed {
-        server ${\ $redis->server};
-        timeout 2s;
-        connect_timeout 2s;
-        on_error deny;
-    }
-    $zones
-    limit_sliding_zone \$arg_key zone=leased:1m rate=5 window=30d redis=shared
-        lease=20;
-    limit_sliding_zone \$arg_user zone=user:1m rate=3 window=30d redis=shared;
-    limit_sliding_zone \$arg_key zone=closed:1m rate=5 window=30d redis=closed;
-    limit_sliding_zone \$arg_key zone=plan:1m rate=\$arg_rate window=30d
-        redis=shared;
     limit_sliding_log_level off;
     add_header X-Source \$limit_sliding_source always;
     add_header X-Limit \$limit_sliding_limit always;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        $locations
-        location /wide    { limit_sliding zone=counter rate=80; empty_gif; }
-        location /plan    { limit_sliding zone=plan; empty_gif; }
-        location /closed  { limit_sliding zone=closed; empty_gif; }
-        location /both {
-            limit_sliding zone=counter;
-            limit_sliding zone=user;
-            empty_gif;
-        }
-        location /counted { limit_sliding zone=counter count_status=404; }
-        location /limits { limit_sliding_api write=on; }
-    }
+    $zones{http}
+HTTP
+    location /limits { limit_sliding_api write=on; }
+    $zones{server}
+SERVER
+    return $nginx;
 }
-CONF
 
-my $nginx = LimitSliding::Test->new->start($CONF);
-
-sub key($zone, $key, $method = 'GET', $more = '') {
-    my $r = $nginx->get("/limits/zones/$zone/key?key=$key$more",
-        method => $method);
-    return { %{ decode_json($r->{body}) }, http => $r->{status} };
+sub key(@key) {
+    return api_key($nginx, @key);
 }
 
 # { status => how many } of so many requests, one after the other.
@@ -89,7 +62,17 @@ sub wait_back($zone) {
 }
 
 
+# Redis is gone, and so is what was leased, or known to be exhausted.
+sub stop_redis() {
+    $redis->stop;
+    sleep 1.1;
+}
+
+
 # Seen before Redis dies, by requests or by an order alone
+
+$nginx = nginx("server ${\ $redis->server};");
+$nginx->serve;
 
 for my $zone (@ZONES) {
     is key($zone, 'gold', 'PUT', '&rate=100')->{limit}, 100, "$zone: gold";
@@ -104,29 +87,7 @@ for my $zone (@ZONES) {
     is_deeply ask($zone, 3, '?key=bad'), { 200 => 1, 429 => 2 }, '... bad asks';
 }
 
-# as large as that of a place, for which it is the key's own all the same
-key('counter', 'equal', 'PUT', '&rate=5');
-ok key('counter', 'equal')->{own_limit}, 'a limit of its own, as the zone has';
-is_deeply ask('wide', 2, '?key=equal'), { 200 => 2 }, '... at a place of 80';
-is_deeply ask('counter', 1, '?key=equal'), { 200 => 1 }, '... at one of 5';
-
-# by a limit that a request brings, and by statuses
-key('plan', 'gold', 'PUT', '&rate=8');
-is_deeply ask('plan', 2, '?key=gold&rate=4'), { 200 => 2 }, 'a variable rate';
-key('counter', 'vip2', 'PUT', '&rate=off');
-ask('counted', 7, '?key=vip2');
-
-key('closed', 'vip', 'PUT', '&rate=off');
-
-# seen in Redis
-require Digest::SHA;
-$redis->command('SET', 'limit_sliding:counter:{'
-    . Digest::SHA::sha1_hex('seen') . '}:limit', 12);
-is_deeply ask('counter', 1, '?key=seen'), { 200 => 1 }, 'a limit set in Redis';
-
-
-$redis->stop;
-sleep 1.1;           # what was leased, and what is known to be exhausted, is over
+stop_redis();
 
 for my $zone (@ZONES) {
     is_deeply ask($zone, 100, '?key=gold'), { 200 => 90, 429 => 10 },
@@ -143,6 +104,86 @@ for my $zone (@ZONES) {
 
 is source('counter?key=gold'), 'fallback', 'decided here';
 is header($nginx->get('/counter?key=gold'), 'X-Limit'), 100, '... by its limit';
+
+
+# It is kept over a reload
+
+$nginx->reload;
+is_deeply ask($_, 5, '?key=gold'), { 429 => 5 }, "$_, a reload: gold"
+    for @ZONES;
+is_deeply ask($_, 9, '?key=vip'), { 200 => 9 }, "$_, a reload: vip" for @ZONES;
+is header($nginx->get('/counter?key=bad'), 'X-Limit'), 1, 'a reload: bad';
+
+
+# When Redis answers its word counts
+
+$redis->start;       # empty
+wait_back($_) for @ZONES;
+is_deeply ask($_, 7, '?key=gold'), { 200 => 5, 429 => 2 },
+    "$_, Redis has forgotten: gold has the zone's limit" for @ZONES;
+is_deeply ask('counter', 7, '?key=vip'), { 200 => 5, 429 => 2 }, '... and vip';
+is_deeply ask('counter', 7, '?key=bad'), { 200 => 5, 429 => 2 }, '... and bad';
+$redis->stop;
+is_deeply ask('counter', 3, '?key=gold'), { 429 => 3 },
+    '... and has it when Redis is gone again';
+
+
+# Places with limits of their own, several limits, other policies
+
+my %both = (http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_user zone=user:1m rate=3 window=30d redis=shared;
+HTTP
+    location /both {
+        limit_sliding zone=counter;
+        limit_sliding zone=user;
+        empty_gif;
+    }
+SERVER
+
+$redis->start;
+$nginx->serve(http => <<"HTTP", server => <<"SERVER");
+    limit_sliding_redis closed {
+        server ${\ $redis->server};
+        timeout 2s;
+        connect_timeout 2s;
+        on_error deny;
+    }
+    limit_sliding_zone \$arg_key zone=closed:1m rate=5 window=30d redis=closed;
+    limit_sliding_zone \$arg_key zone=plan:1m rate=\$arg_rate window=30d
+        redis=shared;
+    $both{http}
+HTTP
+    location /wide    { limit_sliding zone=counter rate=80; empty_gif; }
+    location /plan    { limit_sliding zone=plan; empty_gif; }
+    location /closed  { limit_sliding zone=closed; empty_gif; }
+    location /counted { limit_sliding zone=counter count_status=404; }
+    $both{server}
+SERVER
+
+key('counter', 'vip', 'PUT', '&rate=off');
+key('counter', 'bad', 'PUT', '&rate=1');
+ask('counter', 1, "?key=$_") for qw(vip bad);
+
+# as large as that of a place, for which it is the key's own all the same
+key('counter', 'equal', 'PUT', '&rate=5');
+ok key('counter', 'equal')->{own_limit}, 'a limit of its own, as the zone has';
+is_deeply ask('wide', 2, '?key=equal'), { 200 => 2 }, '... at a place of 80';
+is_deeply ask('counter', 1, '?key=equal'), { 200 => 1 }, '... at one of 5';
+
+# by a limit that a request brings, and by statuses
+key('plan', 'gold', 'PUT', '&rate=8');
+is_deeply ask('plan', 2, '?key=gold&rate=4'), { 200 => 2 }, 'a variable rate';
+key('counter', 'vip2', 'PUT', '&rate=off');
+ask('counted', 7, '?key=vip2');
+
+key('closed', 'vip', 'PUT', '&rate=off');
+
+# seen in Redis
+$redis->command('SET', 'limit_sliding:counter:{' . sha1_hex('seen')
+    . '}:limit', 12);
+is_deeply ask('counter', 1, '?key=seen'), { 200 => 1 }, 'a limit set in Redis';
+
+stop_redis();
 
 is_deeply ask('wide', 10, '?key=equal'), { 200 => 2, 429 => 8 },
     'as large as a limit of the configuration: it holds at all places';
@@ -161,28 +202,6 @@ is_deeply ask('counted', 5, '?key=vip2'), { 404 => 5 },
     'no limit: nothing is counted by status';
 is_deeply ask('closed', 2, '?key=vip'), { 429 => 2 },
     'on_error deny: it is no question of limits';
-
-
-# It is kept over a reload
-
-$nginx->reload($CONF);
-is_deeply ask($_, 5, '?key=gold'), { 429 => 5 }, "$_, a reload: gold"
-    for @ZONES;
-is_deeply ask($_, 9, '?key=vip'), { 200 => 9 }, "$_, a reload: vip" for @ZONES;
-is header($nginx->get('/counter?key=bad'), 'X-Limit'), 1, 'a reload: bad';
-
-
-# When Redis answers its word counts
-
-$redis->start;       # empty
-wait_back($_) for @ZONES;
-is_deeply ask($_, 7, '?key=gold'), { 200 => 5, 429 => 2 },
-    "$_, Redis has forgotten: gold has the zone's limit" for @ZONES;
-is_deeply ask('counter', 7, '?key=vip'), { 200 => 5, 429 => 2 }, '... and vip';
-is_deeply ask('counter', 7, '?key=bad'), { 200 => 5, 429 => 2 }, '... and bad';
-$redis->stop;
-is_deeply ask('counter', 3, '?key=gold'), { 429 => 3 },
-    '... and has it when Redis is gone again';
 
 
 # It dies under requests
@@ -204,9 +223,8 @@ $nginx->finish_one;
 # Keys of several slots of a cluster, which are asked for one by one
 
 my $cluster = LimitSliding::Cluster->new(masters => 2, replicas => 0)->start;
-$nginx = LimitSliding::Test->new->start($CONF
-    =~ s/(redis shared \{).*?;/"$1 topology cluster; server "
-        . $cluster->servers . ';'/ser);
+$nginx = nginx("topology cluster; server ${\ $cluster->servers};");
+$nginx->serve(%both);
 
 for my $case ([ vip => 'off' ], [ gold => 20 ], [ bad => 1 ]) {
     is key('counter', $case->[0], 'PUT', "&rate=$case->[1]")->{http}, 200,

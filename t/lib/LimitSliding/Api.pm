@@ -1,0 +1,48 @@
+package LimitSliding::Api;
+
+# What limit_sliding_api tells of limits and of single keys, where it is at
+# /limits of an NGINX.
+#
+#   my $json = api($nginx);
+#   is state_of(api_key($nginx, 'one', 'a')), '0 4 4', 'never came';
+#   is state_of(api_key($nginx, 'one', 'a', 'PUT', '&rate=5r/d')), '0 5 5';
+
+use v5.36;
+
+use Exporter qw(import);
+use JSON::PP qw(decode_json);
+
+our @EXPORT = qw(@ALGORITHMS api api_key key_path read_key state_of);
+
+# The algorithms with which a key in Redis may have all kinds of state.
+our @ALGORITHMS = qw(counter log fixed token_bucket);
+
+# All that it tells.
+sub api($nginx) {
+    return decode_json($nginx->get('/limits')->{body});
+}
+
+# The path of a key, which is encoded, and of parameters, '&name=value'.
+sub key_path($zone, $key, $more = '') {
+    return "/limits/zones/$zone/key?key=$key$more";
+}
+
+# What it tells of a key, after the order if the method is one: its JSON, and
+# the response's status as `http`.
+sub api_key($nginx, $zone, $key, $method = 'GET', $more = '') {
+    return read_key($nginx->get(key_path($zone, $key, $more),
+        method => $method));
+}
+
+# The same of a response.
+sub read_key($r) {
+    return { %{ decode_json($r->{body}) }, http => $r->{status} };
+}
+
+# "used limit remaining" of a key, or its error.
+sub state_of($json) {
+    return $json->{error}
+        // join ' ', map { $_ // 'null' } @$json{qw(used limit remaining)};
+}
+
+1;
