@@ -3,6 +3,7 @@
 
 use v5.36;
 
+use Digest::SHA qw(sha1_hex);
 use List::Util qw(max shuffle sum0 uniq);
 use POSIX ();
 use Test::More;
@@ -10,7 +11,7 @@ use Test::More;
 use LimitSliding::Cluster;
 use LimitSliding::Exact;
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
 srand 1;
 
@@ -20,67 +21,28 @@ my $CONNECTIONS = 128;
 my $WORKERS     = 4;
 
 my $cluster = LimitSliding::Cluster->new->start;
+my @nginx = map { LimitSliding::Test->new } 1 .. 2;
 
-my %zones = zones($LIMIT);
-
-sub config() {
-    my $servers = $cluster->servers;
-    my $zones = join "\n", map { <<"ZONES" } sort keys %zones;
-    limit_sliding_zone \$arg_key zone=$_:1m rate=$LIMIT window=30d
-        $zones{$_} redis=shared;
-    limit_sliding_zone all zone=all-$_:1m rate=1000000 window=30d
-        $zones{$_} redis=shared;
-ZONES
-    my $locations = join "\n", map {
-        my $dry = /leaky/ ? 'dry_run' : '';
-        <<"LOCATIONS" } sort keys %zones;
-        location /$_ { limit_sliding zone=$_ $dry; empty_gif; }
-        location /all-$_ { limit_sliding zone=all-$_ $dry; empty_gif; }
-        location /both-$_ {
-            limit_sliding zone=all-$_;
-            limit_sliding zone=user;
-            limit_sliding zone=same;
-            empty_gif;
-        }
-LOCATIONS
-
-    return <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+$_->common(listen => 'reuseport', http => <<"CONF") for @nginx;
     limit_sliding_log_level off;
 
     limit_sliding_redis shared {
         topology cluster;
-        server $servers;
+        server ${\ $cluster->servers};
         timeout 5s;
         connect_timeout 5s;
     }
-    $zones
-    limit_sliding_zone \$arg_key zone=some:1m rate=100 window=30d
-        redis=shared;
-    limit_sliding_zone \$arg_user zone=user:1m rate=3 window=30d
-        redis=shared;
-    limit_sliding_zone \$arg_user zone=same:1m rate=1000 window=30d
-        redis=shared;
 
     add_header X-Worker    \$pid                     always;
     add_header X-Status    \$limit_sliding_status    always;
     add_header X-Remaining \$limit_sliding_remaining always;
     add_header X-Source    \$limit_sliding_source    always;
-
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        location /limits { limit_sliding_api write=on; }
-        $locations
-        location /some   { limit_sliding zone=some;   empty_gif; }
-        location /same   { limit_sliding zone=same;   empty_gif; }
-    }
-}
 CONF
-}
 
-my @nginx = map { LimitSliding::Test->new->start(config()) } 1 .. 2;
+# Starts both with the directives of a section.
+sub serve(%directives) {
+    $_->serve(%directives) for @nginx;
+}
 
 # Sends the requests to both; outcomes, and how many each source decided.
 sub run($requests, %options) {
@@ -88,52 +50,22 @@ sub run($requests, %options) {
         connections => $CONNECTIONS, %options);
 }
 
-# Runs it in a process beside this one, until the other is done.
-sub beside($other, $code) {
-    pipe my $read, my $write;
-    my $pid = fork() // die "fork: $!";
-    if (!$pid) {
-        $_->reconnect for @{ $cluster->{nodes} };
-        my $n = eval { $code->() };
-        syswrite $write, defined $n ? $n : "failed: $@";
-        POSIX::_exit(0);
-    }
-    close $write;
-    my @result = $other->();
-    my $n = do { local $/; readline $read };
-    waitpid $pid, 0;
-    return ($n, @result);
-}
-
-sub digest($key) {
-    require Digest::SHA;
-    return Digest::SHA::sha1_hex($key);
-}
-
-sub slot($key) {
-    return $cluster->slot(digest($key));
-}
-
-sub maps() {
-    return sum0(map { $_->count('cluster|slots') } $cluster->alive);
-}
-
 
 # one key
 
-my %outcomes = (PASSED => $LIMIT, REJECTED => $REQUESTS - $LIMIT);
+my %zones = zones($LIMIT);
+my %places = zone_places(\%zones, "rate=$LIMIT window=30d redis=shared");
+my %some = places(zones => { some => 'rate=100 window=30d redis=shared' });
+serve(map { ($_ => $places{$_} . $some{$_}) } qw(http server));
 
 for my $name (sort keys %zones) {
-    my $calls = $cluster->calls;
-    my ($got, $sources) = run([ ("/$name?key=a") x $REQUESTS ]);
-    is_deeply $got, { "/$name?key=a" => $name eq 'leaky' ? {
-        PASSED => 1, DELAYED_DRY_RUN => $LIMIT - 1,
-        REJECTED_DRY_RUN => $REQUESTS - $LIMIT } : \%outcomes },
-        "$name: exactly $LIMIT of $REQUESTS pass";
-    ok !$sources->{fallback}, '... by Redis';
-    $calls = $cluster->calls - $calls;
-    cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
-    note "calls: $calls";
+    one_call_for_ten($cluster, $REQUESTS, sub {
+        my ($got, $sources) = run([ ("/$name?key=a") x $REQUESTS ]);
+        is_deeply $got,
+            { "/$name?key=a" => limited($name, $LIMIT, $REQUESTS) },
+            "$name: exactly $LIMIT of $REQUESTS pass";
+        ok !$sources->{fallback}, '... by Redis';
+    });
 }
 
 
@@ -170,7 +102,27 @@ cmp_ok scalar($_->clients), '<=', $WORKERS, '... a replica has no more'
 # limits of different keys at one place: what was taken of one before another
 # one rejected is given back
 
-for my $name (grep { $_ ne 'leaky' } sort keys %zones) {
+my @names = grep { $_ ne 'leaky' } sort keys %zones;
+
+my %all = places(key => 'all', each => 'rate=1000000 window=30d redis=shared',
+    zones => { map { ("all-$_" => $zones{$_}) } @names });
+my %same = places(key => '$arg_user',
+    zones => { same => "rate=$LIMIT window=30d redis=shared" });
+my $both = join '', map { <<"LOCATION" } @names;
+    location /both-$_ {
+        limit_sliding zone=all-$_;
+        limit_sliding zone=user;
+        limit_sliding zone=same;
+        empty_gif;
+    }
+LOCATION
+
+serve(http => <<"HTTP", server => "$all{server} $same{server} $both");
+    limit_sliding_zone \$arg_user zone=user:1m rate=3 window=30d redis=shared;
+    $all{http} $same{http}
+HTTP
+
+for my $name (@names) {
     my ($got)
         = run([ map { ("/both-$name?user=$name-$_") x 10 } 1 .. 200 ]);
     my $passed = sum0(map { $_->{PASSED} // 0 } values %$got);
@@ -194,6 +146,33 @@ cmp_ok sum0(map { $_->count('zremrangebyrank') } $cluster->alive), '>', 0,
 
 
 # Slots that move, one of a hot key, and those of many
+
+serve(map { ($_ => $places{$_} . $some{$_}) } qw(http server));
+
+# Runs it in a process beside this one, until the other is done.
+sub beside($other, $code) {
+    pipe my $read, my $write;
+    my $pid = fork() // die "fork: $!";
+    if (!$pid) {
+        $_->reconnect for @{ $cluster->{nodes} };
+        my $n = eval { $code->() };
+        syswrite $write, defined $n ? $n : "failed: $@";
+        POSIX::_exit(0);
+    }
+    close $write;
+    my @result = $other->();
+    my $n = do { local $/; readline $read };
+    waitpid $pid, 0;
+    return ($n, @result);
+}
+
+sub slot($key) {
+    return $cluster->slot(sha1_hex($key));
+}
+
+sub maps() {
+    return sum0(map { $_->count('cluster|slots') } $cluster->alive);
+}
 
 my $hot = slot('hot');
 my ($moves, undef);
@@ -245,7 +224,7 @@ note "$maps in $seconds s";
 # A key that was not there when its slot began to move, and its own limit
 my $new = slot('new');
 $cluster->master_of($new)->command('SET',
-    'limit_sliding:some:{' . digest('new') . '}:limit', 7);
+    'limit_sliding:some:{' . sha1_hex('new') . '}:limit', 7);
 my @new;
 $cluster->move_slot($new, $cluster->master_of($new),
     (grep { $_ != $cluster->master_of($new) } $cluster->masters)[0],
@@ -257,6 +236,12 @@ is header($nginx[1]->get('/some?key=new'), 'X-Remaining'), 7 - 3,
 
 
 # The API knows keys wherever they are.
+
+serve(%some, server => <<"CONF");
+    $some{server}
+    location /limits { limit_sliding_api write=on; }
+CONF
+
 my $seen = 0;
 for my $n (1 .. 12) {
     my $of = "/limits/zones/some/key?key=api-$n";

@@ -8,7 +8,7 @@ use Test::More;
 
 use LimitSliding::Exact;
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
 srand 1;
 
@@ -17,83 +17,28 @@ my $REQUESTS    = 20_000;
 my $CONNECTIONS = 128;
 
 my $redis = LimitSliding::Redis->new->start;
+my @nginx = map { LimitSliding::Test->new } 1 .. 2;
 
-my %zones = zones($LIMIT);
-
-# Windows of 30 days, in which nothing comes back while the test runs; an hour
-# is for the counter that needs it least.
-sub config() {
-    my $server = $redis->server;
-    my $zones = join "\n", map { <<"ZONES" } sort keys %zones;
-    limit_sliding_zone \$arg_key zone=$_:1m rate=$LIMIT window=30d
-        $zones{$_} redis=shared;
-    limit_sliding_zone \$arg_key zone=brief-$_:1m rate=$LIMIT window=1s
-        $zones{$_} redis=shared;
-ZONES
-
-    # A bucket of leaky would hold them back for days: in a dry run it tells
-    # which would pass.
-    my $locations = join "\n", map {
-        my $dry = /leaky/ ? 'dry_run' : '';
-        "location /$_ { limit_sliding zone=$_ $dry; empty_gif; }\n"
-        . "location /brief-$_ { limit_sliding zone=brief-$_ $dry;"
-        . ' empty_gif; }';
-    } sort keys %zones;
-
-    return <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+$_->common(listen => 'reuseport', http => <<"CONF") for @nginx;
     limit_sliding_log_level off;
 
     limit_sliding_redis shared {
-        server $server;
+        server ${\ $redis->server};
         timeout 10s;
         connect_timeout 10s;
     }
-    $zones
-    limit_sliding_zone \$arg_key zone=hour:1m rate=${LIMIT}r/h redis=shared;
-    limit_sliding_zone \$arg_key zone=some:1m rate=100 window=30d
-        redis=shared;
-    limit_sliding_zone \$arg_key zone=many:4m rate=5 window=30d redis=shared;
-    limit_sliding_zone all zone=all:1m rate=1000000 window=30d redis=shared;
-    limit_sliding_zone all zone=here:1m rate=1000000 window=30d;
-    limit_sliding_zone \$arg_user zone=user:1m rate=3 window=30d
-        redis=shared;
-    limit_sliding_zone \$arg_key zone=queue:1m rate=20r/s
-        algorithm=leaky_bucket burst=10 redis=shared;
 
     add_header X-Worker    \$pid                     always;
     add_header X-Status    \$limit_sliding_status    always;
     add_header X-Remaining \$limit_sliding_remaining always;
     add_header X-Time      \$msec                    always;
     add_header X-Seconds   \$request_time            always;
-
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        $locations
-        location /hour  { limit_sliding zone=hour;  empty_gif; }
-        location /some  { limit_sliding zone=some;  empty_gif; }
-        location /many  { limit_sliding zone=many;  empty_gif; }
-        location /all   { limit_sliding zone=all;   empty_gif; }
-        location /here  { limit_sliding zone=here;  empty_gif; }
-        location /queue { limit_sliding zone=queue; empty_gif; }
-        location /both {
-            limit_sliding zone=all;
-            limit_sliding zone=user;
-            empty_gif;
-        }
-        location /mixed {
-            limit_sliding zone=here;
-            limit_sliding zone=user;
-            empty_gif;
-        }
-    }
-}
 CONF
-}
 
-my @nginx = map { LimitSliding::Test->new->start(config()) } 1 .. 2;
+# Starts both with the directives of a section.
+sub serve(%directives) {
+    $_->serve(%directives) for @nginx;
+}
 
 # Sends the requests to both; outcomes, and how many each worker answered.
 sub run($requests, %options) {
@@ -106,53 +51,55 @@ sub remaining($path) {
 }
 
 
-# one key
+# one key: an hour is for the counter that needs it least
 
-my %outcomes = (PASSED => $LIMIT, REJECTED => $REQUESTS - $LIMIT);
+my %hour = places(zones => { hour => "rate=${LIMIT}r/h redis=shared" });
+serve(%hour);
 
 stay_in(3600, 30);
-my $calls = $redis->calls;
-my ($got, $workers) = run([ ('/hour?key=a') x $REQUESTS ]);
-is_deeply $got, { '/hour?key=a' => \%outcomes },
-    "$LIMIT an hour: exactly $LIMIT of $REQUESTS pass";
-is keys %$workers, 4, '... by all workers';
-$calls = $redis->calls - $calls;
-cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
-note "calls: $calls";
+one_call_for_ten($redis, $REQUESTS, sub {
+    my ($got, $workers) = run([ ('/hour?key=a') x $REQUESTS ]);
+    is_deeply $got, { '/hour?key=a' => limited('counter', $LIMIT, $REQUESTS) },
+        "$LIMIT an hour: exactly $LIMIT of $REQUESTS pass";
+    is keys %$workers, 4, '... by all workers';
+});
 
 stay_in(3600, 30);
 my $flushed = 0;
 my $flush = sub { $redis->command(qw(SCRIPT FLUSH)); $flushed++ };
-$calls = $redis->calls;
-($got) = run([ ('/hour?key=flush') x $REQUESTS ],
-    at => { map { $_ => $flush } 1, map { 130 * $_ } 1 .. 10 });
-is_deeply $got, { '/hour?key=flush' => \%outcomes },
-    'scripts flushed in the middle: exactly as many';
-is $flushed, 11, '... flushed';
-$calls = $redis->calls - $calls;
-cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
+one_call_for_ten($redis, $REQUESTS, sub {
+    my ($got) = run([ ('/hour?key=flush') x $REQUESTS ],
+        at => { map { $_ => $flush } 1, map { 130 * $_ } 1 .. 10 });
+    is_deeply $got,
+        { '/hour?key=flush' => limited('counter', $LIMIT, $REQUESTS) },
+        'scripts flushed in the middle: exactly as many';
+    is $flushed, 11, '... flushed';
+});
+
+
+# ... by each algorithm: in windows of 30 days nothing comes back while the test
+# runs
+
+my %zones = zones($LIMIT);
+serve(zone_places(\%zones, "rate=$LIMIT window=30d redis=shared"));
 
 for my $name (sort keys %zones) {
-    $calls = $redis->calls;
-    ($got) = run([ ("/$name?key=a") x $REQUESTS ]);
-    my $of = $got->{"/$name?key=a"};
-    if ($name eq 'leaky') {
-        is_deeply $of, { PASSED => 1, DELAYED_DRY_RUN => $LIMIT - 1,
-            REJECTED_DRY_RUN => $REQUESTS - $LIMIT },
-            "$name: exactly $LIMIT of $REQUESTS would pass";
-    } else {
-        is_deeply $of, \%outcomes, "$name: exactly $LIMIT of $REQUESTS pass";
-    }
-    $calls = $redis->calls - $calls;
-    cmp_ok $calls, '<=', $REQUESTS / 10, '... and one call for 10 requests';
-    note "calls: $calls";
+    one_call_for_ten($redis, $REQUESTS, sub {
+        my ($got) = run([ ("/$name?key=a") x $REQUESTS ]);
+        is_deeply $got->{"/$name?key=a"}, limited($name, $LIMIT, $REQUESTS),
+            $name eq 'leaky'
+                ? "$name: exactly $LIMIT of $REQUESTS would pass"
+                : "$name: exactly $LIMIT of $REQUESTS pass";
+    });
 }
 
 
 # 50 keys: 4 requests for the first, 8 for the second, and so on
 
+serve(places(zones => { some => 'rate=100 window=30d redis=shared' }));
+
 my @paths = shuffle map { ("/some?key=k$_") x (4 * $_) } 1 .. 50;
-($got) = run(\@paths);
+my ($got) = run(\@paths);
 is_deeply $got, { map {
     my $passed = min(4 * $_, 100);
     ("/some?key=k$_" => { PASSED => $passed,
@@ -162,6 +109,25 @@ is_deeply $got, { map {
 
 # Two limits, all or nothing: what a request took from the first, before the
 # second rejected it, is given back, however many race.
+
+serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone all zone=all:1m rate=1000000 window=30d redis=shared;
+    limit_sliding_zone all zone=here:1m rate=1000000 window=30d;
+    limit_sliding_zone $arg_user zone=user:1m rate=3 window=30d redis=shared;
+HTTP
+    location /all   { limit_sliding zone=all;   empty_gif; }
+    location /here  { limit_sliding zone=here;  empty_gif; }
+    location /both {
+        limit_sliding zone=all;
+        limit_sliding zone=user;
+        empty_gif;
+    }
+    location /mixed {
+        limit_sliding zone=here;
+        limit_sliding zone=user;
+        empty_gif;
+    }
+SERVER
 
 for my $place (qw(both mixed)) {
     my $key = $place eq 'both' ? 'all' : 'here';
@@ -180,12 +146,14 @@ for my $place (qw(both mixed)) {
 
 # a reload in the middle
 
+serve(%hour);
+
 stay_in(3600, 30);
 my @requests = map { [ '/hour?key=reload',
     $_ % 10 ? () : 'Connection: close' ] } 1 .. $REQUESTS;
 my %old = map { $_ => 1 } map { $_->workers } @nginx;
-$calls = $redis->calls;
-($got, $workers) = run(\@requests, at => {
+my $calls = $redis->calls;
+($got, my $workers) = run(\@requests, at => {
     300 => sub { $_->hup for @nginx },
     500 => sub {
         for my $nginx (@nginx) {
@@ -215,6 +183,12 @@ ok wait_for(sub { $redis->clients <= 4 }),
 
 # distinct keys
 
+serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=many:4m rate=5 window=30d redis=shared;
+HTTP
+    location /many { limit_sliding zone=many; empty_gif; }
+SERVER
+
 my @keys = map { "/many?key=distinct-$_" } 1 .. 10_000;
 $calls = $redis->calls;
 my $most = 0;
@@ -240,6 +214,8 @@ note "bytes: $bytes";
 is scalar grep({ $redis->command('PTTL', $_) <= 0 } $redis->keys), 0,
     'all keys expire';
 
+serve(zone_places(\%zones, "rate=$LIMIT window=1s redis=shared", 'brief-'));
+
 # Twice, so that there are windows with a past; again, if some are over before we
 # look.
 my @brief;
@@ -260,6 +236,10 @@ is "@brief", '', '... are gone after two';
 # A queue of 10 that leaves at 20 a second: whoever is in it waits, the others
 # do not. The answers to them tell how long the queue was offered requests, by
 # NGINX's clock.
+
+serve(places(zones => {
+    queue => 'rate=20r/s algorithm=leaky_bucket burst=10 redis=shared',
+}));
 
 my (@came, @passed, @rejected);
 $nginx[0]->load(connections => 200, beside => [ $nginx[1] ],

@@ -3,7 +3,11 @@ package LimitSliding::Exact;
 # For tests that a limit is exact over several NGINXs.
 #
 #   my %zones = zones(1000);
-#   my ($outcomes, $workers) = outcomes(\@nginx, 'X-Worker', \@requests);
+#   $_->serve(zone_places(\%zones, 'rate=1000 window=30d')) for @nginx;
+#   one_call_for_ten($redis, 20_000, sub {
+#       my ($outcomes, $workers) = outcomes(\@nginx, 'X-Worker', \@requests);
+#       is_deeply $outcomes->{'/log?key=a'}, limited('log', 1000, 20_000);
+#   });
 #
 # In a configuration, each response has an `X-Status`, of
 # $limit_sliding_status.
@@ -11,8 +15,12 @@ package LimitSliding::Exact;
 use v5.36;
 
 use Exporter qw(import);
+use Test::More;
 
-our @EXPORT = qw(outcomes zones);
+use LimitSliding::Test qw(places);
+
+our @EXPORT = qw(hardly_less limited one_call_for_ten outcomes zone_places
+    zones);
 
 # name => settings, by which so many requests pass at once
 sub zones($limit) {
@@ -24,6 +32,24 @@ sub zones($limit) {
         tokens    => 'algorithm=token_bucket',
         leaky     => 'algorithm=leaky_bucket burst=' . ($limit - 1),
     );
+}
+
+# Directives of a section with these zones, whose names get the prefix, by
+# $arg_key, and with a place for each. A bucket of leaky would hold requests
+# back for days: it is in a dry run, which tells how many would pass.
+sub zone_places($zones, $each, $prefix = '') {
+    my %directives = places(each => $each,
+        zones => { map { ("$prefix$_" => $zones->{$_}) } keys %$zones });
+    $directives{server} =~ s/zone=${prefix}leaky/$& dry_run/;
+    return %directives;
+}
+
+# The outcomes of so many requests for one key of a zone of zones().
+sub limited($zone, $limit, $requests) {
+    return { PASSED => $limit, REJECTED => $requests - $limit }
+        if $zone ne 'leaky';
+    return { PASSED => 1, DELAYED_DRY_RUN => $limit - 1,
+        REJECTED_DRY_RUN => $requests - $limit };
 }
 
 # Sends the requests to all of these instances. Returns, for each path, how
@@ -46,6 +72,24 @@ sub outcomes($nginx, $header, $requests, %options) {
     $outcomes{ $paths[$_] }{lost}++
         for grep { !defined $statuses->[$_] } 0 .. $#$statuses;
     return (\%outcomes, \%words);
+}
+
+# Runs the code, which sends so many requests, and asserts that these servers
+# decide with one call for ten of them at most.
+sub one_call_for_ten($servers, $requests, $code) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $calls = $servers->calls;
+    $code->();
+    $calls = $servers->calls - $calls;
+    cmp_ok $calls, '<=', $requests / 10, '... and one call for 10 requests';
+    note "calls: $calls";
+}
+
+# Asserts that no more passed than the limit, and hardly less.
+sub hardly_less($passed, $limit, $least, $name) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    cmp_ok $passed, '<=', $limit, $name;
+    cmp_ok $passed, '>=', $least, '... and hardly less';
 }
 
 1;
