@@ -8,135 +8,18 @@ use Test::More;
 use Time::HiRes ();
 
 use LimitSliding::Pulse;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
 my $nginx = LimitSliding::Test->new;
 
-$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
-
-# Where this many requests may wait in the zone of reloads.
-sub config($burst) {
-    return <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
-    limit_sliding_zone \$arg_key zone=even:1m rate=50r/s
-        algorithm=leaky_bucket burst=100;
-    limit_sliding_zone \$arg_key zone=slow:1m rate=1r/h
-        algorithm=leaky_bucket burst=2;
-    limit_sliding_zone \$arg_key zone=other:1m rate=1r/h
-        algorithm=leaky_bucket burst=2;
-    limit_sliding_zone \$arg_key zone=quick:1m rate=5r/s
-        algorithm=leaky_bucket burst=5;
-    limit_sliding_zone \$arg_key zone=quicker:1m rate=100r/s
-        algorithm=leaky_bucket burst=50;
-    limit_sliding_zone \$arg_key zone=long:1m rate=20r/s
-        algorithm=leaky_bucket burst=$burst;
-    limit_sliding_zone \$arg_key zone=end:1m rate=2r/s
-        algorithm=leaky_bucket burst=50;
-    limit_sliding_zone \$arg_key zone=one:1m rate=1 window=30d;
-
-    auth_basic_user_file %%DIR%%/htpasswd;
-
-    add_header X-Status    \$limit_sliding_status    always;
-    add_header X-Zone      \$limit_sliding_zone      always;
-    add_header X-Limit     \$limit_sliding_limit     always;
-    add_header X-Remaining \$limit_sliding_remaining always;
-    add_header X-Worker    \$pid                     always;
-    add_header X-Time      \$msec                    always;
-    add_header X-Seconds   \$request_time            always;
-
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        http2_listen 127.0.0.1:%%PORT1%%;
-
-        location /even  { limit_sliding zone=even;  empty_gif; }
-        location /slow  { limit_sliding zone=slow;  empty_gif; }
-        location /quick { limit_sliding zone=quick; empty_gif; }
-        location /long  { limit_sliding zone=long;  empty_gif; }
-        location /end   { limit_sliding zone=end;   empty_gif; }
-        location /look  { limit_sliding zone=slow cost=0; empty_gif; }
-        location /dear  { limit_sliding zone=slow cost=4; empty_gif; }
-        location /full  { limit_sliding zone=one;   empty_gif; }
-        location /free  { empty_gif; }
-        location /stub  { stub_status; }
-
-        location /dry {
-            limit_sliding zone=slow;
-            limit_sliding_dry_run on;
-            empty_gif;
-        }
-
-        location /watched {
-            limit_sliding zone=slow dry_run;
-            empty_gif;
-        }
-
-        location /all-or-nothing {
-            limit_sliding zone=slow;
-            limit_sliding zone=one;
-            empty_gif;
-        }
-
-        location /two {
-            limit_sliding zone=quicker;
-            limit_sliding zone=quick;
-            empty_gif;
-        }
-
-        location /auth {
-            auth_basic closed;
-            limit_sliding zone=quick;
-            empty_gif;
-        }
-
-        location /any {
-            satisfy any;
-            deny all;
-            auth_basic closed;
-            limit_sliding zone=quick;
-            empty_gif;
-        }
-
-        location /after-auth {
-            auth_basic closed;
-            limit_sliding zone=quick after_auth;
-            empty_gif;
-        }
-
-        location /upload {
-            limit_sliding zone=quick;
-            proxy_pass http://127.0.0.1:%%PORT2%%;
-            proxy_hide_header X-Time;
-            proxy_hide_header X-Seconds;
-        }
-
-        location /page {
-            limit_sliding zone=quick;
-            error_page 404 = \@quick;
-        }
-        location \@quick { limit_sliding zone=quick; empty_gif; }
-
-        location /info { limit_sliding zone=quick;
-                         limit_sliding_log_level info;  empty_gif; }
-        location /warn { limit_sliding zone=quick;
-                         limit_sliding_log_level warn;  empty_gif; }
-        location /off  { limit_sliding zone=quick;
-                         limit_sliding_log_level off;   empty_gif; }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT2%%;
-        location / { return 200 posted; }
-    }
-}
-CONF
-}
-
-$nginx->start(config(50));
-
-my @login = (headers => [ 'Authorization: Basic dXNlcjpzZWNyZXQ=' ]);
+$nginx->common(listen => 'reuseport', http => <<'HTTP');
+    add_header X-Status    $limit_sliding_status    always;
+    add_header X-Limit     $limit_sliding_limit     always;
+    add_header X-Remaining $limit_sliding_remaining always;
+    add_header X-Worker    $pid                     always;
+    add_header X-Time      $msec                    always;
+    add_header X-Seconds   $request_time            always;
+HTTP
 
 # What NGINX's clock tells of a response, in milliseconds: when its request
 # came, and when it left. What a request waits for is known by that clock alone:
@@ -147,60 +30,30 @@ sub came_and_left($r) {
     return ($left - $took, $left);
 }
 
+my $CLOCKS = 2;           # ms: two clocks are read, and both cut to ms
+
 # The headers of a response, as get() returns them.
 sub headers_of($head) {
     my %headers = $head =~ /^([^:\r\n]+): ([^\r\n]*)/mg;
     return { map { lc $_ => [ $headers{$_} ] } keys %headers };
 }
 
-my $CLOCKS = 2;           # ms: two clocks are read, and both cut to ms
 
-# Connections that NGINX has, but for the one that asks.
-sub connections() {
-    my ($active) = $nginx->get('/stub')->{body} =~ /^Active connections: (\d+)/;
-    return $active - 1;
-}
+# 100 at once leave evenly, and nobody else is held up
 
-# Sends a request on a connection of its own, and waits until NGINX has it.
-sub send_request($path) {
-    my $before = $nginx->log_lines(qr/delaying request/);
-    my $socket = $nginx->send_request($path);
-    wait_for(sub { $nginx->log_lines(qr/delaying request/) > $before })
-        or die "not delayed: $path";
-    return $socket;
-}
-
-
-# Two requests of one key that come so close to each other, in milliseconds of
-# NGINX's clock, that the queue of 5r/s holds the second one back, on a machine
-# that may need another attempt with another key. Returns both responses, how
-# long the second one has to wait, and the key.
-
-my ($QUICK, $TRIES) = (200, 100);
-
-sub twice($path, @options) {
-    for my $try (1 .. $TRIES) {
-        my @r = map { $nginx->get("$path-$try", @options) } 1, 2;
-        my ($first, $second) = map { (came_and_left($_))[0] } @r;
-        my $waits = $QUICK - ($second - $first);
-        return (@r, $waits, "$path-$try") if $waits > $CLOCKS;
-    }
-    die "$path: this machine is too slow\n";
-}
-
-sub waited($r, $ms, $name) {
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    cmp_ok 1000 * header($r, 'X-Seconds'), '>=', $ms - $CLOCKS, $name;
-}
-
-
-# 100 at once leave evenly, and nobody else is held up. At once: they lie in
-# the sockets when the workers go on. Returns how long it took, in milliseconds
-# of NGINX's clock, until all of them were read.
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=even:1m rate=50r/s
+        algorithm=leaky_bucket burst=100;
+HTTP
+    location /even { limit_sliding zone=even; empty_gif; }
+    location /free { empty_gif; }
+SERVER
 
 my ($N, $GAP) = (100, 20);
 my $others = 0;
 
+# Sends 100 at once: they lie in the sockets when the workers go on. Returns how
+# long it took, in milliseconds of NGINX's clock, until all of them were read.
 sub even($key) {
     my (@answers, %statuses, %said, %workers);
     my $pulse = LimitSliding::Pulse->new($nginx)->start;
@@ -262,6 +115,38 @@ cmp_ok $others, '>=', 10, 'even: others are served meanwhile';
 
 # a queue that is full
 
+my $QUEUES = <<'CONF';
+    limit_sliding_zone $arg_key zone=slow:1m rate=1r/h
+        algorithm=leaky_bucket burst=2;
+    limit_sliding_zone $arg_key zone=quick:1m rate=5r/s
+        algorithm=leaky_bucket burst=5;
+CONF
+
+$nginx->serve(http => $QUEUES, server => <<'SERVER');
+    http2_listen 127.0.0.1:%%PORT1%%;
+
+    location /slow  { limit_sliding zone=slow;        empty_gif; }
+    location /look  { limit_sliding zone=slow cost=0; empty_gif; }
+    location /dear  { limit_sliding zone=slow cost=4; empty_gif; }
+    location /quick { limit_sliding zone=quick;       empty_gif; }
+    location /stub  { stub_status; }
+SERVER
+
+# Connections that NGINX has, but for the one that asks.
+sub connections() {
+    my ($active) = $nginx->get('/stub')->{body} =~ /^Active connections: (\d+)/;
+    return $active - 1;
+}
+
+# Sends a request on a connection of its own, and waits until NGINX has it.
+sub send_request($path) {
+    my $before = $nginx->log_lines(qr/delaying request/);
+    my $socket = $nginx->send_request($path);
+    wait_for(sub { $nginx->log_lines(qr/delaying request/) > $before })
+        or die "not delayed: $path";
+    return $socket;
+}
+
 my $start = now;
 is $nginx->statuses(1, '/slow?key=full'), '200', 'full: one passes';
 my @waiting = map { send_request('/slow?key=full') } 1 .. 2;
@@ -319,6 +204,11 @@ close $_ for @gone;
 ok wait_for(sub { connections() <= $before - 80 }), 'then they are gone';
 
 # an HTTP/2 stream, and its connection
+
+# A pause of the queue of 5r/s, in milliseconds of NGINX's clock, and how often
+# requests are sent until they come together within it.
+my ($QUICK, $TRIES) = (200, 100);
+
 SKIP: {
     skip 'no nghttp', 1 unless $nginx->has_http2;
 
@@ -349,6 +239,20 @@ SKIP: {
 
 # all or nothing
 
+$nginx->serve(http => <<"HTTP", server => <<'SERVER');
+    $QUEUES
+    limit_sliding_zone \$arg_key zone=one:1m rate=1 window=30d;
+HTTP
+    location /look { limit_sliding zone=slow cost=0; empty_gif; }
+    location /full { limit_sliding zone=one;         empty_gif; }
+
+    location /all-or-nothing {
+        limit_sliding zone=slow;
+        limit_sliding zone=one;
+        empty_gif;
+    }
+SERVER
+
 is $nginx->statuses(1, '/full?key=all'), '200', 'another zone is full';
 is $nginx->statuses(3, '/all-or-nothing?key=all'), '429 429 429',
     'all or nothing: rejected, not delayed';
@@ -359,6 +263,83 @@ is scalar $nginx->log_lines(qr/delaying.*all-or-nothing/), 0,
 
 
 # where a request goes after it waited
+
+$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
+my @login = (headers => [ 'Authorization: Basic dXNlcjpzZWNyZXQ=' ]);
+
+$nginx->serve(http => <<"HTTP", server => <<'SERVER');
+    $QUEUES
+    limit_sliding_zone \$arg_key zone=quicker:1m rate=100r/s
+        algorithm=leaky_bucket burst=50;
+
+    auth_basic_user_file %%DIR%%/htpasswd;
+
+    server {
+        listen 127.0.0.1:%%PORT2%%;
+        location / { return 200 posted; }
+    }
+HTTP
+    location /quick { limit_sliding zone=quick; empty_gif; }
+    location /stub  { stub_status; }
+
+    location /two {
+        limit_sliding zone=quicker;
+        limit_sliding zone=quick;
+        empty_gif;
+    }
+
+    location /auth {
+        auth_basic closed;
+        limit_sliding zone=quick;
+        empty_gif;
+    }
+
+    location /any {
+        satisfy any;
+        deny all;
+        auth_basic closed;
+        limit_sliding zone=quick;
+        empty_gif;
+    }
+
+    location /after-auth {
+        auth_basic closed;
+        limit_sliding zone=quick after_auth;
+        empty_gif;
+    }
+
+    location /upload {
+        limit_sliding zone=quick;
+        proxy_pass http://127.0.0.1:%%PORT2%%;
+        proxy_hide_header X-Time;
+        proxy_hide_header X-Seconds;
+    }
+
+    location /page {
+        limit_sliding zone=quick;
+        error_page 404 = @quick;
+    }
+    location @quick { limit_sliding zone=quick; empty_gif; }
+SERVER
+
+# Two requests of one key that come so close to each other, in milliseconds of
+# NGINX's clock, that the queue of 5r/s holds the second one back, on a machine
+# that may need another attempt with another key. Returns both responses, how
+# long the second one has to wait, and the key.
+sub twice($path, @options) {
+    for my $try (1 .. $TRIES) {
+        my @r = map { $nginx->get("$path-$try", @options) } 1, 2;
+        my ($first, $second) = map { (came_and_left($_))[0] } @r;
+        my $waits = $QUICK - ($second - $first);
+        return (@r, $waits, "$path-$try") if $waits > $CLOCKS;
+    }
+    die "$path: this machine is too slow\n";
+}
+
+sub waited($r, $ms, $name) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    cmp_ok 1000 * header($r, 'X-Seconds'), '>=', $ms - $CLOCKS, $name;
+}
 
 {
     my (undef, $second, $waits) = twice('/two?key=two');
@@ -416,6 +397,19 @@ is header($nginx->get('/after-auth?key=10', @login), 'X-Status'), 'PASSED',
 
 # dry run
 
+$nginx->serve(http => $QUEUES, server => <<'SERVER');
+    location /dry {
+        limit_sliding zone=slow;
+        limit_sliding_dry_run on;
+        empty_gif;
+    }
+
+    location /watched {
+        limit_sliding zone=slow dry_run;
+        empty_gif;
+    }
+SERVER
+
 my $quick = now;
 for my $place (qw(dry watched)) {
     is join(' ', map { header($nginx->get("/$place?key=$place"), 'X-Status') }
@@ -432,6 +426,15 @@ cmp_ok now - $quick, '<', 60, 'dry run: nobody waits an hour';
 
 # levels
 
+$nginx->serve(http => $QUEUES, server => <<'SERVER');
+    limit_sliding zone=quick;
+
+    location /quick { empty_gif; }
+    location /info  { limit_sliding_log_level info; empty_gif; }
+    location /warn  { limit_sliding_log_level warn; empty_gif; }
+    location /off   { limit_sliding_log_level off;  empty_gif; }
+SERVER
+
 for my $case ([ info => 'info' ], [ warn => 'notice' ], [ quick => 'warn' ],
     [ off => '' ])
 {
@@ -445,11 +448,21 @@ for my $case ([ info => 'info' ], [ warn => 'notice' ], [ quick => 'warn' ],
 
 # A reload drops none of those that wait, not even one that empties the zone.
 
+# Where this many requests may wait.
+sub waiting($burst) {
+    return places(each => 'algorithm=leaky_bucket', zones => {
+        long => "rate=20r/s burst=$burst",
+        end  => 'rate=2r/s burst=50',
+    });
+}
+$nginx->serve(waiting(50));
+
 for my $burst (50, 51) {
     my $statuses = $nginx->load(
         requests    => [ ("/long?key=$burst") x 20 ],
         connections => 20,
-        at          => { 3 => sub { $nginx->hup(config($burst)) } },
+        at          => { 3 => sub {
+            $nginx->hup($nginx->template(waiting($burst))) } },
     );
     is scalar grep({ ($_ // '') eq '200' } @$statuses), 20,
         'reload while 20 wait: all pass';
