@@ -6,21 +6,12 @@ use Test::More;
 
 use LimitSliding::Test;
 
-# Windows of 30 days, so that no window ends while the test runs.
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my $nginx = LimitSliding::Test->new;
 
+# Windows of 30 days, so that no window ends while the test runs.
+$nginx->common(http => <<'CONF');
     limit_sliding_zone $arg_key zone=one:1m rate=2 window=30d;
     limit_sliding_zone $arg_key zone=wide:1m rate=10 window=30d;
-    limit_sliding_zone $arg_other zone=other:1m rate=2 window=30d;
-    limit_sliding_zone $arg_key zone=week:1m rate=2 window=7d;
-    limit_sliding_zone $arg_key zone=short:1m rate=1 window=2s;
-    limit_sliding_zone text$arg_key$arg_other zone=mixed:1m rate=2 window=30d;
-
-    log_format verdict "$arg_key|$limit_sliding_status|$limit_sliding_zone|"
-        "$limit_sliding_limit|$limit_sliding_remaining|$limit_sliding_source";
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Zone      $limit_sliding_zone      always;
@@ -28,95 +19,6 @@ http {
     add_header X-Remaining $limit_sliding_remaining always;
     add_header X-Reset     $limit_sliding_reset     always;
     add_header X-Source    $limit_sliding_source    always;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location /one   { limit_sliding zone=one;   empty_gif; }
-        location /wide  { limit_sliding zone=wide;  empty_gif; }
-        location /other { limit_sliding zone=other; empty_gif; }
-        location /short { limit_sliding zone=short; empty_gif; }
-        location /mixed { limit_sliding zone=mixed; empty_gif; }
-        location /free  { empty_gif; }
-
-        location /log {
-            limit_sliding zone=one;
-            access_log %%DIR%%/access.log verdict;
-            empty_gif;
-        }
-
-        location /503 {
-            limit_sliding zone=one;
-            limit_sliding_status 503;
-            empty_gif;
-        }
-
-        location /403 {
-            limit_sliding zone=one;
-            limit_sliding_status 403;
-            empty_gif;
-        }
-
-        location /599 {
-            limit_sliding zone=one;
-            limit_sliding_status 599;
-            empty_gif;
-        }
-
-        location /last-tight {
-            limit_sliding zone=wide;
-            limit_sliding zone=one;
-            empty_gif;
-        }
-
-        location /first-tight {
-            limit_sliding zone=one;
-            limit_sliding zone=wide;
-            empty_gif;
-        }
-
-        location /week-month {
-            limit_sliding zone=week;
-            limit_sliding zone=one;
-            empty_gif;
-        }
-
-        location /month-week {
-            limit_sliding zone=one;
-            limit_sliding zone=week;
-            empty_gif;
-        }
-
-        location /two-keys {
-            limit_sliding zone=one;
-            limit_sliding zone=other;
-            empty_gif;
-        }
-
-        location /dry {
-            limit_sliding zone=one;
-            limit_sliding_dry_run on;
-            empty_gif;
-        }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-
-        limit_sliding zone=one;
-        limit_sliding_status 418;
-
-        location /inherit { empty_gif; }
-        location /off     { limit_sliding off;       empty_gif; }
-        location /own     { limit_sliding zone=wide; empty_gif; }
-
-        location /nested {
-            limit_sliding off;
-            location /nested/on { limit_sliding zone=one; empty_gif; }
-            location /nested/as { empty_gif; }
-        }
-    }
-}
 CONF
 
 sub statuses($n, @request) {
@@ -127,6 +29,33 @@ my $DAY = 86400;
 
 
 # the limit bites, for each key alone
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone text$arg_key$arg_other zone=mixed:1m rate=2 window=30d;
+HTTP
+    location /one   { limit_sliding zone=one;   empty_gif; }
+    location /wide  { limit_sliding zone=wide;  empty_gif; }
+    location /mixed { limit_sliding zone=mixed; empty_gif; }
+    location /free  { empty_gif; }
+
+    location /503 {
+        limit_sliding zone=one;
+        limit_sliding_status 503;
+        empty_gif;
+    }
+
+    location /403 {
+        limit_sliding zone=one;
+        limit_sliding_status 403;
+        empty_gif;
+    }
+
+    location /599 {
+        limit_sliding zone=one;
+        limit_sliding_status 599;
+        empty_gif;
+    }
+SERVER
 
 is statuses(4, '/one?key=a'), '200 200 429 429', 'limit 2';
 is statuses(3, '/one?key=b'), '200 200 429', 'another key';
@@ -141,6 +70,21 @@ is statuses(3, '/mixed?key=b&other=a'), '200 200 429', 'in their order';
 
 
 # what describes a request
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    log_format verdict "$arg_key|$limit_sliding_status|$limit_sliding_zone|"
+        "$limit_sliding_limit|$limit_sliding_remaining|$limit_sliding_source";
+HTTP
+    location /one  { limit_sliding zone=one;  empty_gif; }
+    location /wide { limit_sliding zone=wide; empty_gif; }
+    location /free { empty_gif; }
+
+    location /log {
+        limit_sliding zone=one;
+        access_log %%DIR%%/access.log verdict;
+        empty_gif;
+    }
+SERVER
 
 my $r = $nginx->get('/one?key=vars');
 is header($r, 'X-Status'), 'PASSED', 'passed: status';
@@ -217,6 +161,20 @@ cmp_ok abs(header($r, 'Retry-After') - $reset_of_first + 27 * $DAY), '<=',
 
 # empty keys
 
+my $OTHER = <<'CONF';
+    limit_sliding_zone $arg_other zone=other:1m rate=2 window=30d;
+CONF
+
+$nginx->serve(http => $OTHER, server => <<'SERVER');
+    location /one { limit_sliding zone=one; empty_gif; }
+
+    location /two-keys {
+        limit_sliding zone=one;
+        limit_sliding zone=other;
+        empty_gif;
+    }
+SERVER
+
 is statuses(5, '/one'), '200 200 200 200 200', 'no key, no limit';
 is statuses(5, '/one?key='), '200 200 200 200 200', 'empty key, no limit';
 
@@ -230,6 +188,45 @@ is statuses(2, '/two-keys?other=a'), '200 429', '... and limits';
 
 
 # several limits at one place: all or nothing
+
+$nginx->serve(http => <<"HTTP", server => <<'SERVER');
+    $OTHER
+    limit_sliding_zone \$arg_key zone=week:1m rate=2 window=7d;
+HTTP
+    location /one   { limit_sliding zone=one;   empty_gif; }
+    location /wide  { limit_sliding zone=wide;  empty_gif; }
+    location /other { limit_sliding zone=other; empty_gif; }
+
+    location /last-tight {
+        limit_sliding zone=wide;
+        limit_sliding zone=one;
+        empty_gif;
+    }
+
+    location /first-tight {
+        limit_sliding zone=one;
+        limit_sliding zone=wide;
+        empty_gif;
+    }
+
+    location /week-month {
+        limit_sliding zone=week;
+        limit_sliding zone=one;
+        empty_gif;
+    }
+
+    location /month-week {
+        limit_sliding zone=one;
+        limit_sliding zone=week;
+        empty_gif;
+    }
+
+    location /two-keys {
+        limit_sliding zone=one;
+        limit_sliding zone=other;
+        empty_gif;
+    }
+SERVER
 
 for my $place (qw(last-tight first-tight)) {
     $r = $nginx->get("/$place?key=$place");
@@ -263,6 +260,16 @@ is statuses(3, '/one?key=z'), '200 200 429', 'the first was not consumed';
 
 # dry run
 
+$nginx->serve(server => <<'CONF');
+    location /one { limit_sliding zone=one; empty_gif; }
+
+    location /dry {
+        limit_sliding zone=one;
+        limit_sliding_dry_run on;
+        empty_gif;
+    }
+CONF
+
 is statuses(5, '/dry?key=dry'), '200 200 200 200 200', 'dry run rejects none';
 $r = $nginx->get('/dry?key=dry');
 is header($r, 'X-Status'), 'REJECTED_DRY_RUN', 'but says what it would do';
@@ -275,20 +282,40 @@ is statuses(1, '/one?key=dry'), '429', 'dry run counts what it admits';
 
 # inheritance
 
-my @port = (port => 1);
-is statuses(3, '/inherit?key=i', @port), '200 200 418', 'inherited';
-is statuses(3, '/off?key=i', @port), '200 200 200', 'off';
-ok !exists $nginx->get('/off?key=i', @port)->{headers}{'x-status'},
+$nginx->serve(server => <<'CONF');
+    limit_sliding zone=one;
+    limit_sliding_status 418;
+
+    location /inherit { empty_gif; }
+    location /off     { limit_sliding off;       empty_gif; }
+    location /own     { limit_sliding zone=wide; empty_gif; }
+
+    location /nested {
+        limit_sliding off;
+        location /nested/on { limit_sliding zone=one; empty_gif; }
+        location /nested/as { empty_gif; }
+    }
+CONF
+
+is statuses(3, '/inherit?key=i'), '200 200 418', 'inherited';
+is statuses(3, '/off?key=i'), '200 200 200', 'off';
+ok !exists $nginx->get('/off?key=i')->{headers}{'x-status'},
     'off: not accounted';
-is header($nginx->get('/own?key=i', @port), 'X-Zone'), 'wide',
+is header($nginx->get('/own?key=i'), 'X-Zone'), 'wide',
     'own limit in place of all that would be inherited';
-is statuses(10, '/own?key=i', @port),
+is statuses(10, '/own?key=i'),
     '200 200 200 200 200 200 200 200 200 418', 'own limit, inherited status';
-is statuses(1, '/nested/on?key=i', @port), '418', 'on again below off';
-is statuses(3, '/nested/as?key=i', @port), '200 200 200', 'off is inherited';
+is statuses(1, '/nested/on?key=i'), '418', 'on again below off';
+is statuses(3, '/nested/as?key=i'), '200 200 200', 'off is inherited';
 
 
 # Retry-After is honest: limit 1 in 2 s is free again when the next window ends
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=short:1m rate=1 window=2s;
+HTTP
+    location /short { limit_sliding zone=short; empty_gif; }
+SERVER
 
 my $start = now;
 is statuses(1, '/short?key=a'), '200', 'short window: passed';

@@ -4,108 +4,18 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT key);
 
 my $nginx = LimitSliding::Test->new;
 
-# A configuration where a place and a plan have these rates.
-sub config(%is) {
-    %is = (place => '2r/h', gold => '5r/h', %is);
-    return <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+$nginx->common(http => <<'HTTP');
+    limit_sliding_zone $http_x_key zone=static:1m rate=4r/h;
 
-    map \$http_x_api_key \$plan {
-        default '';
-        free    1r/h;
-        silver  72r/d;
-        bare    3;
-        gold    $is{gold};
-        staff   off;
-        typo    banana;
-    }
-
-    limit_sliding_zone \$http_x_key zone=static:1m rate=4r/h;
-    limit_sliding_zone \$http_x_key zone=planned:1m rate=\$plan window=1h;
-    limit_sliding_zone \$http_x_key zone=day:1m rate=10 window=1d;
-    limit_sliding_zone \$http_x_other zone=other:1m rate=3r/h;
-
-    add_header X-Status    \$limit_sliding_status    always;
-    add_header X-Zone      \$limit_sliding_zone      always;
-    add_header X-Limit     \$limit_sliding_limit     always;
-    add_header X-Remaining \$limit_sliding_remaining always;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location /static  { limit_sliding zone=static;  empty_gif; }
-        location /planned { limit_sliding zone=planned; empty_gif; }
-        location /day     { limit_sliding zone=day;     empty_gif; }
-
-        location /place {
-            limit_sliding zone=static rate=$is{place};
-            empty_gif;
-        }
-
-        location /ten {
-            limit_sliding zone=static rate=10r/h;
-            empty_gif;
-        }
-
-        location /unit {
-            limit_sliding zone=static rate=130r/d;
-            empty_gif;
-        }
-
-        location /bare {
-            limit_sliding zone=static rate=6;
-            empty_gif;
-        }
-
-        location /plan {
-            limit_sliding zone=static rate=\$plan;
-            empty_gif;
-        }
-
-        location /header {
-            limit_sliding zone=static rate=\$http_x_rate;
-            empty_gif;
-        }
-
-        location /planned-header {
-            limit_sliding zone=planned rate=\$http_x_rate;
-            empty_gif;
-        }
-
-        location /planned-place {
-            limit_sliding zone=planned rate=7r/h;
-            empty_gif;
-        }
-
-        location /uri {
-            limit_sliding zone=static rate=\$uri;
-            empty_gif;
-        }
-
-        location /two {
-            limit_sliding zone=static rate=\$http_x_rate;
-            limit_sliding zone=other;
-            empty_gif;
-        }
-    }
-}
-CONF
-}
-
-$nginx->start(config());
-
-my $unique = 0;
-
-# A key that nobody has used, and more headers.
-sub key(@headers) {
-    return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
-}
+    add_header X-Status    $limit_sliding_status    always;
+    add_header X-Zone      $limit_sliding_zone      always;
+    add_header X-Limit     $limit_sliding_limit     always;
+    add_header X-Remaining $limit_sliding_remaining always;
+HTTP
 
 # "status, remaining of limit" of a request
 sub ask($path, @options) {
@@ -128,6 +38,14 @@ sub errors() {
 
 # a place has a rate of its own
 
+$nginx->serve(server => <<'CONF');
+    location /static { limit_sliding zone=static;             empty_gif; }
+    location /place  { limit_sliding zone=static rate=2r/h;   empty_gif; }
+    location /ten    { limit_sliding zone=static rate=10r/h;  empty_gif; }
+    location /unit   { limit_sliding zone=static rate=130r/d; empty_gif; }
+    location /bare   { limit_sliding zone=static rate=6;      empty_gif; }
+CONF
+
 is $nginx->statuses(5, '/static', key()), '200 200 200 200 429',
     'rate of the zone';
 is $nginx->statuses(4, '/place', key()), '200 200 429 429', 'rate of a place';
@@ -147,6 +65,41 @@ is ask('/ten', @key), '200, 5 of 10',
 
 
 # a variable, by a map
+
+# Places of rates that variables yield, where a plan has this rate.
+sub plans($gold) {
+    return (http => <<"HTTP", server => <<'SERVER');
+    map \$http_x_api_key \$plan {
+        default '';
+        free    1r/h;
+        silver  72r/d;
+        bare    3;
+        gold    $gold;
+        staff   off;
+        typo    banana;
+    }
+
+    limit_sliding_zone \$http_x_key zone=planned:1m rate=\$plan window=1h;
+HTTP
+    location /static  { limit_sliding zone=static;            empty_gif; }
+    location /plan    { limit_sliding zone=static rate=$plan; empty_gif; }
+    location /header  { limit_sliding zone=static rate=$http_x_rate;
+                        empty_gif; }
+    location /planned { limit_sliding zone=planned;           empty_gif; }
+
+    location /planned-header {
+        limit_sliding zone=planned rate=$http_x_rate;
+        empty_gif;
+    }
+
+    location /planned-place {
+        limit_sliding zone=planned rate=7r/h;
+        empty_gif;
+    }
+SERVER
+}
+
+$nginx->serve(plans('5r/h'));
 
 for my $case (
     [ free   => 1, 'a rate' ],
@@ -178,6 +131,19 @@ is_deeply [errors()], [], 'nothing to complain of';
 
 # off
 
+my %plans = plans('5r/h');
+$nginx->serve(http => <<"HTTP", server => <<"SERVER");
+    limit_sliding_zone \$http_x_other zone=other:1m rate=3r/h;
+    $plans{http}
+HTTP
+    location /two {
+        limit_sliding zone=static rate=\$http_x_rate;
+        limit_sliding zone=other;
+        empty_gif;
+    }
+    $plans{server}
+SERVER
+
 @key = key('X-API-Key: staff');
 my @same_key = (headers => [ $key[1][0] ]);
 
@@ -203,6 +169,8 @@ is_deeply [errors()], [], 'nothing to complain of';
 
 
 # what a client may send, and others than those forms
+
+$nginx->serve(%plans);
 
 is ask('/header', key('X-Rate: 3r/h')), '200, 2 of 3', 'header: r/h';
 is ask('/header', key('X-Rate: 1r/m')), '200, 59 of 60', 'header: r/m';
@@ -268,6 +236,10 @@ is scalar errors(), 1, 'malformed at a place: logged';
 # No line of the log is forged by an URI with newlines. That is also what
 # finish() looks for.
 
+$nginx->serve(server => <<'CONF');
+    location /uri { limit_sliding zone=static rate=$uri; empty_gif; }
+CONF
+
 my $forged = '2026/01/01 00:00:00 [alert] 1#1: *1 forged';
 my $path = "/uri%0a$forged%0d%0a$forged"
     =~ s/([ #])/sprintf '%%%02x', ord $1/ger;
@@ -281,18 +253,29 @@ like $errors[0] // '', qr{"?/uri\\(?:x0[aA]|n)2026/01/01 00:00:00 \[alert\]},
 
 # a reload
 
+# The plans, and a place of this rate.
+sub rates($place, $gold) {
+    my %plans = plans($gold);
+    return (%plans, server => <<"CONF");
+    location /place { limit_sliding zone=static rate=$place; empty_gif; }
+    $plans{server}
+CONF
+}
+$nginx->serve(rates('2r/h', '5r/h'));
+
 my @placed = key();
 my @gold = key('X-API-Key: gold');
 is ask('/place', @placed), '200, 1 of 2', 'before a reload: place';
 is ask('/plan', @gold), '200, 4 of 5', 'before a reload: plan';
 is ask('/planned', @gold), '200, 4 of 5', 'before a reload: plan of the zone';
 
-$nginx->reload(config(place => '9r/h', gold => '3r/h'));
+$nginx->reload($nginx->template(rates('9r/h', '3r/h')));
 is ask('/place', @placed), '200, 7 of 9', 'after a reload: place';
 is ask('/plan', @gold), '200, 1 of 3', 'after a reload: plan';
 is ask('/planned', @gold), '200, 1 of 3', 'after a reload: plan of the zone';
 
-$nginx->reload(config() =~ s/rate=\$plan window=1h/rate=8r\/h/r);
+$nginx->reload($nginx->template(rates('2r/h', '5r/h'))
+    =~ s/rate=\$plan window=1h/rate=8r\/h/r);
 is ask('/planned', @gold), '200, 5 of 8',
     'after a reload: a static rate in place of a variable';
 
