@@ -6,16 +6,10 @@ use Test::More;
 
 use LimitSliding::Test;
 
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my $nginx = LimitSliding::Test->new;
 
-    limit_sliding_zone $limit_sliding_client zone=client:1m rate=2 window=30d;
-    limit_sliding_zone $limit_sliding_client zone=pair:1m rate=2 window=30d;
+$nginx->common(http => <<'CONF');
     limit_sliding_zone $http_x_test$limit_sliding_client zone=test:1m rate=2
-        window=30d;
-    limit_sliding_zone $http_x_test$limit_sliding_client zone=more:1m rate=10
         window=30d;
 
     set_real_ip_from 127.0.0.1;
@@ -23,74 +17,6 @@ http {
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Remaining $limit_sliding_remaining always;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        limit_sliding zone=test;
-
-        location /default { empty_gif; }
-
-        location /ipv4-32 { limit_sliding_client ipv4=32; empty_gif; }
-        location /ipv4-24 { limit_sliding_client ipv4=24; empty_gif; }
-        location /ipv4-20 { limit_sliding_client ipv4=20; empty_gif; }
-        location /ipv4-9  { limit_sliding_client ipv4=9;  empty_gif; }
-        location /ipv4-1  { limit_sliding_client ipv4=1;  empty_gif; }
-
-        location /ipv6-128 { limit_sliding_client ipv6=128; empty_gif; }
-        location /ipv6-127 { limit_sliding_client ipv6=127; empty_gif; }
-        location /ipv6-64  { limit_sliding_client ipv6=64;  empty_gif; }
-        location /ipv6-60  { limit_sliding_client ipv6=60;  empty_gif; }
-        location /ipv6-48  { limit_sliding_client ipv6=48;  empty_gif; }
-        location /ipv6-32  { limit_sliding_client ipv6=32;  empty_gif; }
-        location /ipv6-3   { limit_sliding_client ipv6=3;   empty_gif; }
-
-        location /both {
-            limit_sliding_client ipv4=24 ipv6=56;
-            empty_gif;
-
-            location /both/ipv4 { limit_sliding_client ipv4=16; empty_gif; }
-            location /both/as   { empty_gif; }
-        }
-
-        # a redirect to a place with another prefix
-
-        location /redirect {
-            limit_sliding zone=test;
-            limit_sliding_client ipv4=32;
-            error_page 404 = @wide;
-        }
-
-        location @wide {
-            limit_sliding zone=more;
-            limit_sliding_client ipv4=24;
-            empty_gif;
-        }
-
-        location /look {
-            limit_sliding zone=more cost=0;
-            limit_sliding_client ipv4=24;
-            empty_gif;
-        }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-        real_ip_header X-Other;
-        location / { limit_sliding zone=client; empty_gif; }
-    }
-
-    server {
-        listen unix:%%DIR%%/plain.sock;
-        real_ip_header X-Other;
-        location / { limit_sliding zone=client; empty_gif; }
-    }
-
-    server {
-        listen unix:%%DIR%%/trusted.sock;
-        set_real_ip_from unix:;
-        location / { limit_sliding zone=pair; empty_gif; }
-    }
-}
 CONF
 
 my $unique = 0;
@@ -106,6 +32,11 @@ sub from($path, @addresses) {
 
 
 # the default: a whole IPv4 address, a /64 of IPv6
+
+$nginx->serve(server => <<'CONF');
+    limit_sliding zone=test;
+    location /default { empty_gif; }
+CONF
 
 is from('/default', ('192.0.2.1') x 3), '200 200 429', 'an IPv4 address';
 is from('/default', map { "192.0.2.$_" } 1 .. 4), '200 200 200 200',
@@ -128,6 +59,13 @@ is $passed, 2, '200 addresses of a /64 are one client';
 
 # IPv4 in IPv6 is IPv4
 
+$nginx->serve(server => <<'CONF');
+    limit_sliding zone=test;
+    location /default { empty_gif; }
+    location /ipv4-24 { limit_sliding_client ipv4=24; empty_gif; }
+    location /ipv6-3  { limit_sliding_client ipv6=3;  empty_gif; }
+CONF
+
 is from('/default', qw(192.0.2.1 ::ffff:192.0.2.1 ::ffff:c000:201)),
     '200 200 429', 'mapped addresses are those of IPv4';
 is from('/default', map { "::ffff:192.0.2.$_" } 1 .. 4), '200 200 200 200',
@@ -139,6 +77,32 @@ is from('/ipv6-3', map { "::ffff:192.0.2.$_" } 1 .. 4), '200 200 200 200',
 
 
 # prefixes: [place, addresses that are one, one that is another]
+
+$nginx->serve(server => <<'CONF');
+    limit_sliding zone=test;
+
+    location /ipv4-32 { limit_sliding_client ipv4=32; empty_gif; }
+    location /ipv4-24 { limit_sliding_client ipv4=24; empty_gif; }
+    location /ipv4-20 { limit_sliding_client ipv4=20; empty_gif; }
+    location /ipv4-9  { limit_sliding_client ipv4=9;  empty_gif; }
+    location /ipv4-1  { limit_sliding_client ipv4=1;  empty_gif; }
+
+    location /ipv6-128 { limit_sliding_client ipv6=128; empty_gif; }
+    location /ipv6-127 { limit_sliding_client ipv6=127; empty_gif; }
+    location /ipv6-64  { limit_sliding_client ipv6=64;  empty_gif; }
+    location /ipv6-60  { limit_sliding_client ipv6=60;  empty_gif; }
+    location /ipv6-48  { limit_sliding_client ipv6=48;  empty_gif; }
+    location /ipv6-32  { limit_sliding_client ipv6=32;  empty_gif; }
+    location /ipv6-3   { limit_sliding_client ipv6=3;   empty_gif; }
+
+    location /both {
+        limit_sliding_client ipv4=24 ipv6=56;
+        empty_gif;
+
+        location /both/ipv4 { limit_sliding_client ipv4=16; empty_gif; }
+        location /both/as   { empty_gif; }
+    }
+CONF
 
 for my $case (
     [ '/ipv4-32',  qw(192.0.2.1 192.0.2.1 192.0.2.1 192.0.2.0) ],
@@ -177,6 +141,29 @@ is from('/ipv6-32', qw(2001:db8::1 2001:db8::2 32.1.13.184 32.1.13.184)),
 
 # a place of a redirect has a prefix of its own
 
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_test$limit_sliding_client zone=more:1m rate=10
+        window=30d;
+HTTP
+    location /redirect {
+        limit_sliding zone=test;
+        limit_sliding_client ipv4=32;
+        error_page 404 = @wide;
+    }
+
+    location @wide {
+        limit_sliding zone=more;
+        limit_sliding_client ipv4=24;
+        empty_gif;
+    }
+
+    location /look {
+        limit_sliding zone=more cost=0;
+        limit_sliding_client ipv4=24;
+        empty_gif;
+    }
+SERVER
+
 is from('/redirect', qw(192.0.2.1 192.0.2.2 192.0.2.3 192.0.2.1 192.0.2.1)),
     '200 200 200 200 429', 'before a redirect: each by itself';
 my $look = $nginx->get('/look',
@@ -186,13 +173,32 @@ is header($look, 'X-Remaining'), 6, 'after it: all together';
 
 # addresses of connections
 
-my @other = (port => 1);
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $limit_sliding_client zone=client:1m rate=2 window=30d;
+    limit_sliding_zone $limit_sliding_client zone=pair:1m rate=2 window=30d;
+
+    server {
+        listen unix:%%DIR%%/plain.sock;
+        real_ip_header X-Other;
+        location / { limit_sliding zone=client; empty_gif; }
+    }
+
+    server {
+        listen unix:%%DIR%%/trusted.sock;
+        set_real_ip_from unix:;
+        location / { limit_sliding zone=pair; empty_gif; }
+    }
+HTTP
+    real_ip_header X-Other;
+    location / { limit_sliding zone=client; empty_gif; }
+SERVER
+
 for my $address (map { "127.0.0.$_" } 1, 2, 3) {
-    is $nginx->statuses(3, '/', from => $address, @other), '200 200 429',
+    is $nginx->statuses(3, '/', from => $address), '200 200 429',
         "without realip: $address";
 }
-is $nginx->statuses(1, '/', headers => [ 'X-Real-IP: 192.0.2.1' ], @other),
-    '429', 'without realip: a header does not help';
+is $nginx->statuses(1, '/', headers => [ 'X-Real-IP: 192.0.2.1' ]), '429',
+   , 'without realip: a header does not help';
 
 
 # Unix sockets: one client, unless realip knows better

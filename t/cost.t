@@ -4,68 +4,23 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT key);
 
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my $nginx = LimitSliding::Test->new;
 
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
-    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
-    limit_sliding_zone $http_x_key zone=largest:1m rate=4194302 window=30d;
-
-    map $http_x_plan $rate {
-        small 3;
-        none  off;
-    }
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Zone      $limit_sliding_zone      always;
     add_header X-Remaining $limit_sliding_remaining always;
     add_header X-Reset     $limit_sliding_reset     always;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location /one     { limit_sliding zone=ten;                empty_gif; }
-        location /three   { limit_sliding zone=ten cost=3;         empty_gif; }
-        location /ten     { limit_sliding zone=ten cost=10;        empty_gif; }
-        location /eleven  { limit_sliding zone=ten cost=11;        empty_gif; }
-        location /look    { limit_sliding zone=ten cost=0;         empty_gif; }
-        location /header  { limit_sliding zone=ten cost=$http_x_cost;
-                            empty_gif; }
-        location /uri     { limit_sliding zone=ten cost=$uri;      empty_gif; }
-        location /other   { limit_sliding zone=other cost=0;       empty_gif; }
-        location /largest { limit_sliding zone=largest cost=$http_x_cost;
-                            empty_gif; }
-
-        location /rate {
-            limit_sliding zone=ten rate=$rate cost=$http_x_cost;
-            empty_gif;
-        }
-
-        location /both {
-            limit_sliding zone=ten cost=4;
-            limit_sliding zone=other cost=$http_x_cost;
-            empty_gif;
-        }
-
-        location /look-and-take {
-            limit_sliding zone=ten cost=0;
-            limit_sliding zone=other;
-            empty_gif;
-        }
-    }
-}
-CONF
-
-my $unique = 0;
-
-# A key that nobody has used, and more headers.
-sub key(@headers) {
-    return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
-}
+HTTP
+    location /one    { limit_sliding zone=ten;        empty_gif; }
+    location /three  { limit_sliding zone=ten cost=3; empty_gif; }
+    location /look   { limit_sliding zone=ten cost=0; empty_gif; }
+    location /header { limit_sliding zone=ten cost=$http_x_cost; empty_gif; }
+SERVER
 
 # The same key with other headers.
 sub again($key, @headers) {
@@ -78,17 +33,11 @@ sub ask($path, @options) {
     return "$r->{status}, " . header($r, 'X-Remaining');
 }
 
-# Lines at level error, those about limiting left out, since the last call.
-my $seen = 0;
-sub errors() {
-    my @lines = grep { !/limiting requests/ } $nginx->log_lines(qr/\[error\]/);
-    my @new = @lines[$seen .. $#lines];
-    $seen = @lines;
-    return @new;
-}
-
 
 # a number
+
+my $ALL = 'location /ten { limit_sliding zone=ten cost=10; empty_gif; }';
+$nginx->serve(server => $ALL);
 
 my @key = key();
 is ask('/three', @key), '200, 7', 'cost 3';
@@ -128,6 +77,16 @@ cmp_ok abs($wait[2] - $wait[0] - 0.9 * $month), '<=', 3,
 
 # nothing: to look
 
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
+HTTP
+    location /look-and-take {
+        limit_sliding zone=ten cost=0;
+        limit_sliding zone=other;
+        empty_gif;
+    }
+SERVER
+
 @key = key();
 $r = $nginx->get('/look', @key);
 is $r->{status}, 200, 'cost 0: passes';
@@ -153,6 +112,25 @@ is ask('/one', @key), '200, 9', 'cost 0: nothing was taken beside it';
 
 # a variable
 
+my %rates = (http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=largest:1m rate=4194302 window=30d;
+
+    map $http_x_plan $rate {
+        small 3;
+        none  off;
+    }
+HTTP
+    location /largest { limit_sliding zone=largest cost=$http_x_cost;
+                        empty_gif; }
+
+    location /rate {
+        limit_sliding zone=ten rate=$rate cost=$http_x_cost;
+        empty_gif;
+    }
+SERVER
+
+$nginx->serve(%rates);
+
 @key = key();
 for my $case ([ 4, '200, 6' ], [ 0, '200, 6' ], [ 7, '429, 6' ],
     [ 6, '200, 0' ], [ 1, '429, 0' ], [ 0, '200, 0' ], [ '007', '429, 0' ])
@@ -172,6 +150,34 @@ is ask('/header', headers => [ 'X-Cost: 5' ]), '200, ', 'no key, no cost';
 
 
 # more than the limit: never, so there is no use in trying again
+
+my %both = (http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=other:1m rate=10 window=30d;
+HTTP
+    location /other { limit_sliding zone=other cost=0; empty_gif; }
+
+    location /both {
+        limit_sliding zone=ten cost=4;
+        limit_sliding zone=other cost=$http_x_cost;
+        empty_gif;
+    }
+SERVER
+
+$nginx->serve(http => $rates{http} . $both{http}, server => <<"CONF");
+    location /eleven { limit_sliding zone=ten cost=11; empty_gif; }
+    $ALL
+    $rates{server}
+    $both{server}
+CONF
+
+# Lines at level error, those about limiting left out, since the last call.
+my $seen = 0;
+sub errors() {
+    my @lines = grep { !/limiting requests/ } $nginx->log_lines(qr/\[error\]/);
+    my @new = @lines[$seen .. $#lines];
+    $seen = @lines;
+    return @new;
+}
 
 for my $case (
     [ '/eleven' ],
@@ -209,6 +215,8 @@ is_deeply [errors()], [], 'nothing to complain of';
 
 # two limits, two costs: all or nothing
 
+$nginx->serve(%both);
+
 @key = key('X-Cost: 6');
 is ask('/both', @key), '200, 4', 'two costs: the tighter describes';
 is ask('/both', @key), '429, 4', 'two costs: one rejects';
@@ -219,6 +227,10 @@ is ask('/look', again($key[1])), '200, 2', 'two costs: took from the first';
 
 
 # bad values count as 1
+
+$nginx->serve(server => <<'CONF');
+    location /uri { limit_sliding zone=ten cost=$uri; empty_gif; }
+CONF
 
 my @bad = (
     '-1', '-0', '+1', 'abc', '1x', 'x1', '1.5', '1e3', '0x1', '10^30', '1 2',

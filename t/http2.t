@@ -7,60 +7,42 @@ use Test::More;
 use LimitSliding::Test;
 
 my $nginx = LimitSliding::Test->new;
+my @PORT = (port => 1);
 
 plan skip_all => 'no nghttp' unless $nginx->has_http2;
 
-$nginx->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
     log_format streams "$request_uri $status";
-
-    limit_sliding_zone $arg_key zone=forty:1m rate=40 window=30d;
-    limit_sliding_zone $arg_key zone=slow:1m rate=1r/h burst=2
-        algorithm=leaky_bucket;
-    limit_sliding_zone $arg_key zone=quick:1m rate=2r/s burst=9
-        algorithm=leaky_bucket;
 
     limit_sliding_log_level notice;
     add_header X-Remaining $limit_sliding_remaining always;
+HTTP
+    http2_listen 127.0.0.1:%%PORT1%% reuseport;
+    access_log %%DIR%%/access.log streams;
 
-    server {
-        http2_listen 127.0.0.1:%%PORT%% reuseport;
-        access_log %%DIR%%/access.log streams;
+    location /free { empty_gif; }
+SERVER
 
-        location /forty { limit_sliding zone=forty; empty_gif; }
-        location /slow  { limit_sliding zone=slow;  empty_gif; }
-        location /look  { limit_sliding zone=slow cost=0;  empty_gif; }
-        location /quick { limit_sliding zone=quick; empty_gif; }
-        location /free  { empty_gif; }
-        location /after { limit_sliding zone=slow after_auth; empty_gif; }
 
-        location /upload {
-            limit_sliding zone=quick;
-            proxy_pass http://127.0.0.1:%%PORT1%%;
-        }
+# exact, over both workers
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=forty:1m rate=40 window=30d;
+HTTP
+    location /forty { limit_sliding zone=forty; empty_gif; }
+SERVER
+
+SKIP: {
+    skip 'no h2load', 2 unless grep { -x "$_/h2load" } split /:/, $ENV{PATH};
+
+    my $url = 'http://127.0.0.1:' . $nginx->port(1) . '/forty?key=';
+    for my $case ([ one => 1000, 64, 4 ], [ streams => 1000, 8, 100 ]) {
+        my ($key, $n, $connections, $streams) = @$case;
+        my $said = `h2load -n $n -c $connections -m $streams '$url$key'`;
+        my ($passed, $rejected) = $said =~ /(\d+) 2xx, \d+ 3xx, (\d+) 4xx/;
+        is "$passed $rejected", '40 960',
+            "$connections connections with $streams streams each: 40 pass";
     }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-        location / { add_header X-Length $http_content_length; return 200; }
-    }
-}
-CONF
-
-# Lines of the access log that match.
-sub logged($regexp) {
-    open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
-    return grep { $_ =~ $regexp } <$log>;
-}
-
-# Waits until so many requests with this URI are delayed.
-sub wait_delayed($n, $uri) {
-    return ok wait_for(sub {
-        $n <= $nginx->log_lines(qr/delaying request.*\Q$uri\E/) }),
-        "$uri: $n delayed";
 }
 
 
@@ -87,7 +69,7 @@ sub reset_stream($stream) {
 }
 
 sub connection() {
-    my $socket = $nginx->connect;
+    my $socket = $nginx->connect(@PORT);
     send_frames($socket, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         frame($SETTINGS, 0, 0));
     return $socket;
@@ -116,24 +98,37 @@ sub is_answered($socket, $stream) {
 }
 
 
-# exact, over both workers
-
-SKIP: {
-    skip 'no h2load', 2 unless grep { -x "$_/h2load" } split /:/, $ENV{PATH};
-
-    my $url = 'http://127.0.0.1:' . $nginx->port . '/forty?key=';
-    for my $case ([ one => 1000, 64, 4 ], [ streams => 1000, 8, 100 ]) {
-        my ($key, $n, $connections, $streams) = @$case;
-        my $said = `h2load -n $n -c $connections -m $streams '$url$key'`;
-        my ($passed, $rejected) = $said =~ /(\d+) 2xx, \d+ 3xx, (\d+) 4xx/;
-        is "$passed $rejected", '40 960',
-            "$connections connections with $streams streams each: 40 pass";
-    }
-}
-
-
 # A stream that is reset while it waits ends at once, others go on, and what it
 # asked for counts. Its time comes when it is gone.
+
+my $QUICK = <<'CONF';
+    limit_sliding_zone $arg_key zone=quick:1m rate=2r/s burst=9
+        algorithm=leaky_bucket;
+CONF
+
+$nginx->serve(http => <<"HTTP", server => <<'SERVER');
+    $QUICK
+    limit_sliding_zone \$arg_key zone=slow:1m rate=1r/h burst=2
+        algorithm=leaky_bucket;
+HTTP
+    location /slow  { limit_sliding zone=slow;            empty_gif; }
+    location /look  { limit_sliding zone=slow cost=0;     empty_gif; }
+    location /after { limit_sliding zone=slow after_auth; empty_gif; }
+    location /quick { limit_sliding zone=quick;           empty_gif; }
+SERVER
+
+# Lines of the access log that match.
+sub logged($regexp) {
+    open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
+    return grep { $_ =~ $regexp } <$log>;
+}
+
+# Waits until so many requests with this URI are delayed.
+sub wait_delayed($n, $uri) {
+    return ok wait_for(sub {
+        $n <= $nginx->log_lines(qr/delaying request.*\Q$uri\E/) }),
+        "$uri: $n delayed";
+}
 
 for my $path (qw(/slow?key=reset /after?key=after /quick?key=quick)) {
     my $socket = connection();
@@ -150,10 +145,10 @@ for my $path (qw(/slow?key=reset /after?key=after /quick?key=quick)) {
     ok is_answered($socket, 7), "$path: others are served";
 }
 
-is header(($nginx->http2('/look?key=reset'))[0], 'X-Remaining'), 0,
+is header(($nginx->http2('/look?key=reset', @PORT))[0], 'X-Remaining'), 0,
     'they did count';
 sleep 1.2;
-is +($nginx->http2('/free'))[0]{status}, 200, 'their time has come';
+is +($nginx->http2('/free', @PORT))[0]{status}, 200, 'their time has come';
 
 
 # the same, together with its request, or with its connection
@@ -173,6 +168,19 @@ ok wait_for(sub { 2 == logged(qr{^/slow\?key=closed 499$}) }),
 
 
 # a body that comes while its request waits
+
+$nginx->serve(http => <<"HTTP", server => <<'SERVER');
+    $QUICK
+    server {
+        listen 127.0.0.1:%%PORT2%%;
+        location / { add_header X-Length \$http_content_length; return 200; }
+    }
+HTTP
+    location /upload {
+        limit_sliding zone=quick;
+        proxy_pass http://127.0.0.1:%%PORT2%%;
+    }
+SERVER
 
 $socket = connection();
 send_frames($socket, request(1, '/upload?key=b'));

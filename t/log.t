@@ -7,63 +7,16 @@ use Test::More;
 
 use LimitSliding::Test;
 
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my $nginx = LimitSliding::Test->new;
 
+$nginx->common(listen => 'reuseport', http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $arg_key zone=one:1m rate=1 window=30d;
-    limit_sliding_zone $arg_key zone=two:1m rate=3 window=30d;
-    limit_sliding_zone $arg_key zone=queue:1m rate=1r/h burst=2
-        algorithm=leaky_bucket;
 
     add_header X-Worker $pid always;
     add_header X-Time $msec always;
-
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        limit_sliding zone=one;
-
-        location /default { empty_gif; }
-        location /info    { limit_sliding_log_level info;   empty_gif; }
-        location /notice  { limit_sliding_log_level notice; empty_gif; }
-        location /warn    { limit_sliding_log_level warn;   empty_gif; }
-        location /error   { limit_sliding_log_level error;  empty_gif; }
-        location /off     { limit_sliding_log_level off;    empty_gif; }
-
-        location /dry {
-            limit_sliding_dry_run on;
-            limit_sliding_log_level warn;
-            empty_gif;
-        }
-
-        location /both {
-            limit_sliding zone=two;
-            limit_sliding zone=one;
-            empty_gif;
-        }
-
-        location /every {
-            limit_sliding_log_level warn every=1s;
-            empty_gif;
-        }
-
-        # delays are a level lower, and not written
-        location /quiet-delays {
-            limit_sliding zone=queue dry_run;
-            limit_sliding_log_level error every=1h;
-            error_log %%DIR%%/error.log error;
-            empty_gif;
-        }
-
-        location /every-two {
-            limit_sliding zone=two;
-            limit_sliding_log_level warn every=1s;
-            empty_gif;
-        }
-    }
-}
-CONF
+HTTP
+    limit_sliding zone=one;
+SERVER
 
 # Fail2ban's nginx-limit-req, as of Debian 12, behind the date.
 my $fail2ban = '^\s*\[[a-z]+\] \d+#\d+: \*\d+ limiting requests, '
@@ -82,6 +35,29 @@ sub new_lines() {
 
 
 # words and levels
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=two:1m rate=3 window=30d;
+HTTP
+    location /default { empty_gif; }
+    location /info    { limit_sliding_log_level info;   empty_gif; }
+    location /notice  { limit_sliding_log_level notice; empty_gif; }
+    location /warn    { limit_sliding_log_level warn;   empty_gif; }
+    location /error   { limit_sliding_log_level error;  empty_gif; }
+    location /off     { limit_sliding_log_level off;    empty_gif; }
+
+    location /dry {
+        limit_sliding_dry_run on;
+        limit_sliding_log_level warn;
+        empty_gif;
+    }
+
+    location /both {
+        limit_sliding zone=two;
+        limit_sliding zone=one;
+        empty_gif;
+    }
+SERVER
 
 $nginx->get('/default?key=a');
 is_deeply [new_lines()], [], 'an admitted request is not logged';
@@ -118,6 +94,23 @@ like $lines[0], qr/by zone "one"/, 'two limits: of that which rejects';
 
 
 # every=1s
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=two:1m rate=3 window=30d;
+HTTP
+    location /every {
+        limit_sliding_log_level warn every=1s;
+        empty_gif;
+    }
+
+    location /every-two {
+        limit_sliding zone=two;
+        limit_sliding_log_level warn every=1s;
+        empty_gif;
+    }
+SERVER
+
+$nginx->get('/every?key=a');
 
 # Sends requests that are all rejected; returns how many each worker answered.
 sub flood($path, $n) {
@@ -191,6 +184,20 @@ is grep(/zone "two"/, @lines), 1, 'and one of the other';
 
 # what error_log drops does not use up the line of its time
 
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=queue:1m rate=1r/h burst=2
+        algorithm=leaky_bucket;
+HTTP
+    # delays are a level lower, and not written
+    location /quiet-delays {
+        limit_sliding zone=queue dry_run;
+        limit_sliding_log_level error every=1h;
+        error_log %%DIR%%/error.log error;
+        empty_gif;
+    }
+SERVER
+
+$connection = $nginx->connect;
 $nginx->get('/quiet-delays?key=q', socket => $connection) for 1 .. 3;
 is_deeply [ $nginx->log_lines(qr/delaying/) ], [],
     'delays below the level of error_log';
