@@ -3,96 +3,52 @@
 
 use v5.36;
 
-use JSON::PP qw(decode_json);
 use Test::More;
 
+use LimitSliding::Api qw(api api_key);
 use LimitSliding::Test;
 
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my $nginx = LimitSliding::Test->new;
 
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $limit_sliding_client zone=client:1m rate=3r/d;
     limit_sliding_zone ${limit_sliding_client} zone=wide:1m rate=3r/d;
-    limit_sliding_zone $Limit_Sliding_Client zone=several:1m rate=3r/d;
-    limit_sliding_zone $limit_sliding_client zone=catch-all:1m rate=3r/d;
-    limit_sliding_zone $limit_sliding_client zone=some:1m rate=3r/d;
-    limit_sliding_zone $limit_sliding_client zone=unused:1m rate=3r/d;
     limit_sliding_zone $binary_remote_addr zone=address:1m rate=3r/d;
-    limit_sliding_zone $http_x_real_ip zone=text:1m rate=3r/d;
 
     set_real_ip_from 127.0.0.1;
     set_real_ip_from unix:;
     limit_sliding_log_level off;
+HTTP
+    listen unix:%%DIR%%/nginx.sock;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        listen unix:%%DIR%%/nginx.sock;
+    location /client  { limit_sliding zone=client;  empty_gif; }
+    location /address { limit_sliding zone=address; empty_gif; }
 
-        location /client  { limit_sliding zone=client;  empty_gif; }
-        location /address { limit_sliding zone=address; empty_gif; }
-        location /text    { limit_sliding zone=text;    empty_gif; }
-
-        location /after {
-            limit_sliding zone=client after_auth dry_run;
-            empty_gif;
-        }
-
-        location /wide {
-            limit_sliding_client ipv4=20 ipv6=52;
-            limit_sliding zone=wide;
-            empty_gif;
-        }
-
-        location /several/48 {
-            limit_sliding_client ipv6=48;
-            limit_sliding zone=several;
-            empty_gif;
-        }
-
-        location /several/56 {
-            limit_sliding_client ipv6=56;
-            limit_sliding zone=several;
-            empty_gif;
-        }
-
-        location /limits {
-            limit_sliding_api write=on;
-            limit_sliding_client ipv4=8 ipv6=16;
-        }
+    location /after {
+        limit_sliding zone=client after_auth dry_run;
+        empty_gif;
     }
 
-    # requests of this server are all of a location
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-        limit_sliding zone=catch-all;
-        location / { limit_sliding_client ipv6=40; empty_gif; }
-        location /limits { limit_sliding_api; }
+    location /wide {
+        limit_sliding_client ipv4=20 ipv6=52;
+        limit_sliding zone=wide;
+        empty_gif;
     }
 
-    # and some of this one are not
-
-    server {
-        listen 127.0.0.1:%%PORT2%%;
-        limit_sliding zone=some;
-        location /some { limit_sliding_client ipv6=40; empty_gif; }
-        location /limits { limit_sliding_api; }
+    location /limits {
+        limit_sliding_api write=on;
+        limit_sliding_client ipv4=8 ipv6=16;
     }
-}
-CONF
+SERVER
 
 sub from($address, $path, $times = 1, %options) {
     return $nginx->statuses($times, $path, %options,
         headers => [ "X-Real-IP: $address" ]);
 }
 
-sub key($zone, $key, $method = 'GET', $more = '') {
+sub key($zone, $key, @order) {
     $key =~ s/([^\w.:])/sprintf '%%%02X', ord $1/gae;
-    my $r = $nginx->get("/limits/zones/$zone/key?key=$key$more",
-        method => $method);
-    return { %{ decode_json($r->{body}) }, http => $r->{status} };
+    return api_key($nginx, $zone, $key, @order);
 }
 
 # "key: used/limit, remaining left" of a key
@@ -103,6 +59,8 @@ sub state_of($json) {
 
 
 # an address of a network
+
+$nginx->serve;
 
 is from('2001:db8:1:2:3::7', '/client', 4), '200 200 200 429', 'a client';
 
@@ -139,6 +97,44 @@ is state_of(key('wide', $_)), '192.0.16.0: 2 of 3', "... $_ of IPv4"
 is state_of(key('wide', $_)), '2001:db8:1:1000::: 3 of 3', "... $_ of IPv6"
     for '2001:db8:1:1fff::9', '2001:db8:1:1000::';
 
+
+# ... of several places, or of all requests of a server
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $Limit_Sliding_Client zone=several:1m rate=3r/d;
+    limit_sliding_zone $limit_sliding_client zone=catch-all:1m rate=3r/d;
+    limit_sliding_zone $limit_sliding_client zone=some:1m rate=3r/d;
+    limit_sliding_zone $limit_sliding_client zone=unused:1m rate=3r/d;
+
+    # requests of this server are all of a location
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+        limit_sliding zone=catch-all;
+        location / { limit_sliding_client ipv6=40; empty_gif; }
+        location /limits { limit_sliding_api; }
+    }
+
+    # and some of this one are not
+    server {
+        listen 127.0.0.1:%%PORT2%%;
+        limit_sliding zone=some;
+        location /some { limit_sliding_client ipv6=40; empty_gif; }
+        location /limits { limit_sliding_api; }
+    }
+HTTP
+    location /several/48 {
+        limit_sliding_client ipv6=48;
+        limit_sliding zone=several;
+        empty_gif;
+    }
+
+    location /several/56 {
+        limit_sliding_client ipv6=56;
+        limit_sliding zone=several;
+        empty_gif;
+    }
+SERVER
+
 is from('2001:db8:1:234::1', "/several/$_", 2), '200 200',
     "a place with /$_" for 48, 56;
 is state_of(key('several', '2001:db8:1:234::1')), '2001:db8:1:200::: 2 of 3',
@@ -161,6 +157,14 @@ is state_of(key('unused', '2001:db8:1:2::1')), '2001::: 0 of 3',
 
 # $binary_remote_addr is not cut
 
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_real_ip zone=text:1m rate=3r/d;
+HTTP
+    location /text { limit_sliding zone=text; empty_gif; }
+SERVER
+
+from('192.0.2.7', '/client', 2);
+from('2001:db8:1:2:3::7', '/client', 4);
 is from('2001:db8:1:2::7', '/address', 2), '200 200', 'a single address';
 is state_of(key('address', '2001:db8:1:2::7')), '2001:db8:1:2::7: 2 of 3',
     '... as it is';
@@ -185,13 +189,13 @@ for my $zone (qw(client address)) {
 
 # every key that is shown can be asked for as it is shown
 
-my $zones = decode_json($nginx->get('/limits')->{body})->{zones};
+my $zones = api($nginx)->{zones};
 for my $zone (qw(client address)) {
     my @top = @{ $zones->{$zone}{top} };
     cmp_ok scalar @top, '>=', 1, "$zone: top offenders";
     for my $top (@top) {
-        my $r = $nginx->get("/limits/zones/$zone/key?key=$top->{key_uri}");
-        is decode_json($r->{body})->{key}, $top->{key}, "... $top->{key}";
+        is api_key($nginx, $zone, $top->{key_uri})->{key}, $top->{key},
+            "... $top->{key}";
     }
 }
 
@@ -214,7 +218,7 @@ for my $zone (qw(client wide address)) {
         }
     }
 }
-is decode_json($nginx->get('/limits')->{body})->{zones}{$_}{own_limits}, 0,
+is api($nginx)->{zones}{$_}{own_limits}, 0,
     "$_: and has no limit of its own" for qw(client wide address);
 is key('text', 'notanip')->{http}, 200, 'a zone of other keys takes any';
 

@@ -11,70 +11,17 @@ use List::Util qw(max min);
 use Test::More;
 use Time::HiRes ();
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my $nginx = LimitSliding::Test->new;
 
-    # what is said of the time, and no need to wait for it
-    limit_sliding_zone $arg_key zone=month:1m rate=2 window=30d
-        algorithm=fixed;
-    limit_sliding_zone $arg_key zone=tokens:1m rate=1r/h burst=5
-        algorithm=token_bucket;
-    limit_sliding_zone $arg_key zone=leaky:1m rate=1r/h
-        algorithm=leaky_bucket;
-    limit_sliding_zone $arg_key zone=log:1m rate=3r/h algorithm=log;
-    limit_sliding_zone $arg_key zone=precise:1m rate=2 window=30d
-        precision=10;
-
-    # to wait for
-    limit_sliding_zone $arg_key zone=quick-fixed:1m rate=3 window=500ms
-        algorithm=fixed;
-    limit_sliding_zone $arg_key zone=quick-tokens:1m rate=10r/s burst=5
-        algorithm=token_bucket;
-    limit_sliding_zone $arg_key zone=quick-leaky:1m rate=10r/s
-        algorithm=leaky_bucket;
-    limit_sliding_zone $arg_key zone=quick-log:1m rate=5r/s algorithm=log;
-    limit_sliding_zone $arg_key zone=quick-precise:1m rate=5r/s precision=10;
-
+$nginx->common(http => <<'CONF');
     limit_sliding_log_level off;
     add_header X-Limit     $limit_sliding_limit     always;
     add_header X-Remaining $limit_sliding_remaining always;
     add_header X-Reset     $limit_sliding_reset     always;
     add_header X-Time      $msec                    always;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location = /month   { limit_sliding zone=month;   empty_gif; }
-        location = /tokens  { limit_sliding zone=tokens;  empty_gif; }
-        location = /leaky   { limit_sliding zone=leaky;   empty_gif; }
-        location = /log     { limit_sliding zone=log;     empty_gif; }
-        location = /precise { limit_sliding zone=precise; empty_gif; }
-
-        location = /costly-tokens {
-            limit_sliding zone=tokens cost=$arg_cost;
-            empty_gif;
-        }
-
-        location = /quick-fixed   { limit_sliding zone=quick-fixed;
-                                    empty_gif; }
-        location = /quick-tokens  { limit_sliding zone=quick-tokens;
-                                    empty_gif; }
-        location = /quick-leaky   { limit_sliding zone=quick-leaky;
-                                    empty_gif; }
-        location = /quick-log     { limit_sliding zone=quick-log;
-                                    empty_gif; }
-        location = /quick-precise { limit_sliding zone=quick-precise;
-                                    empty_gif; }
-    }
-}
 CONF
-
-# Limits are kept by the monotonic clock and X-Time is UTC's. Each of them is
-# cut to milliseconds, and so a difference of times is off by one of them.
-my $SLACK = 0.002;
 
 # The number is as expected, but for the seconds that passed since `from`.
 sub about($got, $expected, $from, $name) {
@@ -96,6 +43,10 @@ my ($said, $reset, $retry);
 
 # fixed: windows are aligned to UTC
 
+$nginx->serve(places(zones => {
+    month => 'rate=2 window=30d algorithm=fixed',
+}));
+
 my $left = $MONTH - Time::HiRes::time() % $MONTH;
 my $start = now;
 ($said, $reset) = ask('/month?key=a');
@@ -109,6 +60,18 @@ about($retry, $left, $start, 'fixed: Retry-After');
 
 
 # token_bucket: one an hour
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=tokens:1m rate=1r/h burst=5
+        algorithm=token_bucket;
+HTTP
+    location /tokens { limit_sliding zone=tokens; empty_gif; }
+
+    location /costly-tokens {
+        limit_sliding zone=tokens cost=$arg_cost;
+        empty_gif;
+    }
+SERVER
 
 $start = now;
 for my $remaining (4, 3, 2, 1, 0) {
@@ -135,6 +98,8 @@ for my $key (qw(b c)) {
 
 # leaky_bucket without a queue: one an hour
 
+$nginx->serve(places(zones => { leaky => 'rate=1r/h algorithm=leaky_bucket' }));
+
 $start = now;
 ($said, $reset) = ask('/leaky?key=a');
 is $said, '200, 0 of 1', 'leaky_bucket: passed';
@@ -145,6 +110,8 @@ about($retry, 3600, $start, 'leaky_bucket: Retry-After');
 
 
 # log: what was first leaves first
+
+$nginx->serve(places(zones => { log => 'rate=3r/h algorithm=log' }));
 
 $start = now;
 ask('/log?key=a');
@@ -162,6 +129,8 @@ about($retry, 3598.5, $start + 1.5, 'log: Retry-After');
 # counter, precision=10: a request weighs one until a window after its part
 # began, and nothing a part later
 
+$nginx->serve(places(zones => { precise => 'rate=2 window=30d precision=10' }));
+
 $start = now;
 ask('/precise?key=a') for 1 .. 2;
 ($said, $reset, $retry) = ask('/precise?key=a');
@@ -172,6 +141,18 @@ cmp_ok $retry, '<=', 1.05 * $MONTH + 1, 'precision: Retry-After, at most';
 
 
 # Now the time passes: all are asked again and again.
+
+$nginx->serve(places(zones => {
+    'quick-fixed'   => 'rate=3 window=500ms algorithm=fixed',
+    'quick-tokens'  => 'rate=10r/s burst=5 algorithm=token_bucket',
+    'quick-leaky'   => 'rate=10r/s algorithm=leaky_bucket',
+    'quick-log'     => 'rate=5r/s algorithm=log',
+    'quick-precise' => 'rate=5r/s precision=10',
+}));
+
+# Limits are kept by the monotonic clock and X-Time is UTC's. Each of them is
+# cut to milliseconds, and so a difference of times is off by one of them.
+my $SLACK = 0.002;
 
 my $SECONDS = 2.5;
 my $ENOUGH = 6;           # that passed in each zone, on a busy machine later

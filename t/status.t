@@ -6,6 +6,17 @@ use Test::More;
 
 use LimitSliding::Test;
 
+my $nginx = LimitSliding::Test->new;
+
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone one zone=one:1m rate=1 window=30d;
+HTTP
+    location = /one { limit_sliding zone=one; empty_gif; }
+SERVER
+
+
+# each code
+
 # code => what a client gets, where it is not the code
 my %special = (
     408 => 'none', 444 => 'none', 499 => 'none',
@@ -30,63 +41,15 @@ my $after = join "\n", map {
     . " empty_gif; }"
 } @codes;
 
-my $nginx = LimitSliding::Test->new->start(<<"CONF");
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+$nginx->serve(http => <<'HTTP', server => <<"SERVER");
+    log_format verdict "$uri|$limit_sliding_status";
+HTTP
+    access_log %%DIR%%/access.log verdict;
 
-    log_format verdict "\$uri|\$limit_sliding_status";
-
-    limit_sliding_zone one zone=one:1m rate=1 window=30d;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        access_log %%DIR%%/access.log verdict;
-
-        location = /one { limit_sliding zone=one; empty_gif; }
-        $codes
-        $after
-
-        # pages by an upstream that has a Retry-After of its own
-
-        location = /named {
-            limit_sliding zone=one;
-            error_page 429 = \@upstream;
-            empty_gif;
-        }
-
-        location = /page {
-            limit_sliding zone=one;
-            error_page 429 /upstream;
-            empty_gif;
-        }
-
-        location = /off {
-            limit_sliding zone=one;
-            limit_sliding_headers off;
-            error_page 429 /upstream;
-            empty_gif;
-        }
-
-        location = /never {
-            limit_sliding zone=one cost=2;
-            error_page 429 /upstream;
-            empty_gif;
-        }
-
-        location = /free-of-limits { empty_gif; }
-        location = /free    { error_page 429 /upstream; return 429; }
-        location /upstream  { proxy_pass http://127.0.0.1:%%PORT1%%; }
-        location \@upstream { proxy_pass http://127.0.0.1:%%PORT1%%; }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-        add_header retry-after 5;
-        return 200 page;
-    }
-}
-CONF
+    location = /free-of-limits { empty_gif; }
+    $codes
+    $after
+SERVER
 
 is $nginx->statuses(1, '/one'), '200', 'the only request that passes';
 
@@ -120,6 +83,47 @@ for my $code (401, 403, 404, 407, 429, 503) {
         "$code $code 200", "$code on one connection, and on";
 }
 
+
+# pages by an upstream that has a Retry-After of its own
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+        add_header retry-after 5;
+        return 200 page;
+    }
+HTTP
+    location = /named {
+        limit_sliding zone=one;
+        error_page 429 = @upstream;
+        empty_gif;
+    }
+
+    location = /page {
+        limit_sliding zone=one;
+        error_page 429 /upstream;
+        empty_gif;
+    }
+
+    location = /off {
+        limit_sliding zone=one;
+        limit_sliding_headers off;
+        error_page 429 /upstream;
+        empty_gif;
+    }
+
+    location = /never {
+        limit_sliding zone=one cost=2;
+        error_page 429 /upstream;
+        empty_gif;
+    }
+
+    location = /free   { error_page 429 /upstream; return 429; }
+    location /upstream { proxy_pass http://127.0.0.1:%%PORT1%%; }
+    location @upstream { proxy_pass http://127.0.0.1:%%PORT1%%; }
+SERVER
+
+$nginx->get('/one');
 
 for my $case (
     [ '/named', 200, qr/^[1-9]\d{2,}$/, 'that of the limit' ],
