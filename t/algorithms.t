@@ -11,6 +11,20 @@ use LimitSliding::Test;
 
 srand 1;
 
+my $nginx = LimitSliding::Test->new;
+
+$nginx->common(listen => 'reuseport', http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone full zone=full:1m rate=1 window=30d;
+
+    limit_sliding_log_level off;
+    add_header X-Worker    $pid                     always;
+    add_header X-Limit     $limit_sliding_limit     always;
+    add_header X-Remaining $limit_sliding_remaining always;
+    add_header X-Status    $limit_sliding_status    always;
+HTTP
+    location = /full { limit_sliding zone=full; empty_gif; }
+SERVER
+
 # name => [what it admits at once, settings]
 my %zones = (
     counter   => [ 40, 'rate=40' ],
@@ -25,55 +39,27 @@ my %zones = (
     leaky0    => [ 1,  'rate=40 algorithm=leaky_bucket burst=0' ],
 );
 
-# Windows of 30 days: nothing comes back while the test runs.
-sub config(%change) {
-    my $zones = join "\n", map {
+# Directives of a section with these zones, some of them changed, { name =>
+# settings }. Windows of 30 days: nothing comes back while the test runs.
+sub algorithms(%change) {
+    my @names = sort keys %zones;
+    return (http => join("\n", map {
         my $settings = $change{$_} // $zones{$_}[1];
         "limit_sliding_zone \$arg_key zone=$_:1m window=30d $settings;"
-    } sort keys %zones;
-
-    my $locations = join "\n", map {
-        "location = /$_ { limit_sliding zone=$_; empty_gif; }\n"
-        . "location = /look-$_ { limit_sliding zone=$_ cost=0; empty_gif; }\n"
-        . "location = /both-$_ { limit_sliding zone=$_;"
-        . ' limit_sliding zone=full; empty_gif; }'
-    } sort keys %zones;
-
-    return <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-    limit_sliding_zone full zone=full:1m rate=1 window=30d;
-    limit_sliding_zone \$arg_key zone=queue:1m rate=40 window=30d
-        algorithm=leaky_bucket burst=39;
-    $zones
-
-    limit_sliding_log_level off;
-    add_header X-Worker    \$pid                     always;
-    add_header X-Limit     \$limit_sliding_limit     always;
-    add_header X-Remaining \$limit_sliding_remaining always;
-    add_header X-Status    \$limit_sliding_status    always;
-
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        location = /full { limit_sliding zone=full; empty_gif; }
-        $locations
-
-        # who would wait for days is told so at once
-        location /queue      { limit_sliding zone=queue dry_run; empty_gif; }
-        location /look-queue { limit_sliding zone=queue cost=0;  empty_gif; }
-        location /both-queue {
-            limit_sliding zone=queue;
-            limit_sliding zone=full;
-            limit_sliding_dry_run on;
-            empty_gif;
-        }
+    } @names), server => join("\n", map { <<"LOCATIONS" } @names));
+    location = /$_ { limit_sliding zone=$_; empty_gif; }
+    location = /look-$_ { limit_sliding zone=$_ cost=0; empty_gif; }
+    location = /both-$_ {
+        limit_sliding zone=$_;
+        limit_sliding zone=full;
+        empty_gif;
     }
-}
-CONF
+LOCATIONS
 }
 
-my $nginx = LimitSliding::Test->new->start(config());
+sub reload(%change) {
+    $nginx->reload($nginx->template(algorithms(%change)));
+}
 
 my %workers;              # what each worker answered
 
@@ -97,6 +83,8 @@ sub remaining($path) {
 sub passed($n, $path) {
     return scalar grep { $nginx->get($path)->{status} == 200 } 1 .. $n;
 }
+
+$nginx->serve(algorithms());
 
 is $nginx->statuses(2, '/full'), '200 429', 'a zone that is full';
 
@@ -148,7 +136,23 @@ for my $zone (sort keys %zones) {
 is keys %workers, 2, 'both workers took part';
 
 
-# leaky_bucket with a queue: one passes, burst wait, the rest is rejected.
+# leaky_bucket with a queue: one passes, burst wait, the rest is rejected. Who
+# would wait for days is told so at once.
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=queue:1m rate=40 window=30d
+        algorithm=leaky_bucket burst=39;
+HTTP
+    location /queue      { limit_sliding zone=queue dry_run; empty_gif; }
+    location /look-queue { limit_sliding zone=queue cost=0;  empty_gif; }
+    location /both-queue {
+        limit_sliding zone=queue;
+        limit_sliding zone=full;
+        limit_sliding_dry_run on;
+        empty_gif;
+    }
+SERVER
+$nginx->get('/full');
 
 # { path => { status => requests } }
 sub run_queue(@paths) {
@@ -183,10 +187,12 @@ is remaining('/look-queue?key=c'), 40 - $taken,
 
 # a reload
 
+$nginx->serve(algorithms());
+
 my @kept = grep { $zones{$_}[0] > 1 } sort keys %zones;
 
 passed(10, "/$_?key=kept") for sort keys %zones;
-$nginx->reload(config());
+reload();
 is remaining("/look-$_?key=kept"), $zones{$_}[0] - 10,
     "$zones{$_}[1]: kept over a reload" for @kept;
 is remaining('/look-leaky?key=kept'), 0, 'leaky: kept over a reload';
@@ -194,7 +200,7 @@ is remaining('/look-leaky?key=kept'), 0, 'leaky: kept over a reload';
 # A new rate applies at once. The capacity of a bucket stays if it is given;
 # else it follows the rate.
 my %faster = map { $_ => $zones{$_}[1] =~ s/40/50/r } keys %zones;
-$nginx->reload(config(%faster));
+reload(%faster);
 for my $zone (@kept) {
     my $r = $nginx->get("/look-$zone?key=kept");
     my $remaining = header($r, 'X-Remaining');
@@ -214,7 +220,7 @@ my $names = join '|', keys %zones;
 is_deeply [ $nginx->log_lines(qr/\[notice\].*"(?:$names)"/) ], [],
     'no notice so far';
 
-$nginx->reload(config());
+reload();
 
 
 # anything else: the zone starts empty, and says why
@@ -233,7 +239,7 @@ for my $case (
     my $regexp = qr/\[notice\].*"$zone".*\b$what\b/;
 
     passed(10, "/$zone?key=changed");
-    $nginx->reload(config($zone => $settings));
+    reload($zone => $settings);
 
     my $bound = $settings =~ /algorithm=leaky.*burst=(\d+)/ ? $1 + 1
         : $settings =~ /burst=(\d+)/ ? $1 : 40;
@@ -242,7 +248,7 @@ for my $case (
     is scalar $nginx->log_lines($regexp), 1, "$zone, $what changed: a notice";
     is remaining('/look-more?key=kept'), 50, "$zone: others are kept";
 
-    $nginx->reload(config());
+    reload();
     is scalar $nginx->log_lines($regexp), 2,
         "$zone, $what changed back: a notice";
 }
@@ -257,10 +263,10 @@ for my $case (
     $nginx->get("/$zone?key=same");
     my $remaining = remaining("/look-$zone?key=same");
 
-    $nginx->reload(config($zone => $settings));
+    reload($zone => $settings);
     is remaining("/look-$zone?key=same"), $remaining,
         "$settings: the same in other words";
-    $nginx->reload(config());
+    reload();
 }
 
 $nginx->finish;

@@ -9,7 +9,7 @@ use Test::More;
 use LimitSliding::FakeRedis;
 use LimitSliding::Faults;
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
 plan skip_all => 'NGINX has no TLS' if !LimitSliding::Test->has_ssl;
 
@@ -55,34 +55,21 @@ my %blocks = (
     no_tls    => [ address($good), '', 0 ],
 );
 
-my (@zones, @locations);
-for my $name (sort keys %blocks) {
-    my ($server, $directives) = @{ $blocks{$name} };
-    push @zones, <<"ZONE";
-    limit_sliding_redis $name {
-        server $server;
-        $directives
-        timeout 2s;
-        connect_timeout @{[ $name =~ /^(?:mute|plain)$/ ? '200ms' : '2s' ]};
-    }
-    limit_sliding_zone \$arg_key zone=$name:1m rate=3 window=30d redis=$name;
-ZONE
-    push @locations, "location /$name { limit_sliding zone=$name; empty_gif; }";
-}
-
-my $nginx = LimitSliding::Test->new->start(<<"CONF");
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-    @zones
-    add_header X-Source \$limit_sliding_source always;
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        limit_sliding_log_level off;
-        @locations
-    }
-}
+my $nginx = LimitSliding::Test->new->common(listen => 'reuseport',
+    http => <<'CONF' . join '', map { <<"BLOCK" } sort keys %blocks);
+    add_header X-Source $limit_sliding_source always;
+    limit_sliding_log_level off;
 CONF
+    limit_sliding_redis $_ {
+        server $blocks{$_}[0];
+        $blocks{$_}[1]
+        timeout 2s;
+        connect_timeout @{[ /^(?:mute|plain)$/ ? '200ms' : '2s' ]};
+    }
+BLOCK
+
+$nginx->serve(places(each => 'rate=3 window=30d',
+    zones => { map { ($_ => "redis=$_") } keys %blocks }));
 
 for my $name (sort keys %blocks) {
     my ($server, undef, $decides) = @{ $blocks{$name} };
