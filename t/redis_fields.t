@@ -3,85 +3,54 @@
 
 use v5.36;
 
-use JSON::PP qw(decode_json);
 use Test::More;
 
+use LimitSliding::Api qw(api);
 use LimitSliding::Cluster;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
-my @ALGORITHMS = ('counter', 'counter precision=10', 'log', 'fixed',
-    'token_bucket');
-my %SETS = (
-    'two-ten'    => [qw(two ten)],
-    'ten-two'    => [qw(ten two)],
-    'ten-here'   => [qw(ten here)],
-    'two-here'   => [qw(two here)],
-    'here2-ten'  => [qw(here2 ten)],
-    'all'        => [qw(here two ten week)],
-    'two-only'   => [qw(two)],
-    'ten-only'   => [qw(ten)],
-    'leased'     => [qw(here2 leased)],
-    'user-ten'   => [qw(user ten)],
-);
-
 my $redis = LimitSliding::Redis->new->start;
 my $cluster = LimitSliding::Cluster->new->start;
 
-sub config($algorithm, $servers) {
-    my $window = $algorithm =~ /token/ ? '1d' : '30d';
-    my $locations = join "\n", map {
-        my @limits = map { "limit_sliding zone=$_;" } @{ $SETS{$_} };
-        "location /$_ { @limits empty_gif; }"
-    } sort keys %SETS;
-    my $zones = join "\n", map { <<"ZONE" } [ two => 2 ], [ ten => 10 ];
-    limit_sliding_zone \$arg_key zone=$_->[0]:1m rate=$_->[1] window=$window
-        algorithm=$algorithm redis=shared;
-ZONE
+my @ALGORITHMS = ('counter', 'counter precision=10', 'log', 'fixed',
+    'token_bucket');
 
-    return <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+# An NGINX with limits of this algorithm in the Redis of these directives, and
+# with limits of its own.
+sub node($algorithm, $servers) {
+    my $window = $algorithm =~ /token/ ? '1d' : '30d';
+
+    return LimitSliding::Test->new(worker_processes => 1)
+        ->common(http => <<"HTTP");
     limit_sliding_redis shared {
         $servers
         timeout 5s;
         connect_timeout 5s;
     }
-    $zones
+    limit_sliding_zone \$arg_key zone=two:1m rate=2 window=$window
+        algorithm=$algorithm redis=shared;
+    limit_sliding_zone \$arg_key zone=ten:1m rate=10 window=$window
+        algorithm=$algorithm redis=shared;
     limit_sliding_zone \$arg_key zone=week:1m rate=9 window=7d redis=shared;
     limit_sliding_zone \$arg_user zone=user:1m rate=2 window=30d redis=shared;
-    limit_sliding_zone \$arg_key zone=leased:1m rate=100 window=30d
-        redis=shared lease=10;
     limit_sliding_zone \$arg_key zone=here:1m rate=8 window=30d;
     limit_sliding_zone \$arg_key zone=here2:1m rate=2 window=30d;
+
     limit_sliding_log_level off;
     limit_sliding_headers retry_after draft x;
     add_header X-Source \$limit_sliding_source always;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        $locations
-        location /costly {
-            limit_sliding zone=ten cost=4;
-            limit_sliding zone=week;
-            empty_gif;
-        }
-        location /x-only {
-            limit_sliding_headers x;
-            limit_sliding zone=two;
-            limit_sliding zone=ten;
-            empty_gif;
-        }
-        location /watched {
-            limit_sliding zone=two;
-            limit_sliding zone=ten dry_run;
-            limit_sliding zone=week dry_run;
-            empty_gif;
-        }
-        location /limits { limit_sliding_api write=on; }
-    }
+HTTP
 }
-CONF
+
+# Places with limits of these zones, and the API.
+sub sets(%sets) {
+    return (server => join "\n",
+        'location /limits { limit_sliding_api write=on; }',
+        map {
+            my @limits = map { "limit_sliding zone=$_;" } @{ $sets{$_} };
+            "location /$_ { @limits empty_gif; }";
+        } sort keys %sets);
 }
 
 my ($nginx, $other);
@@ -115,8 +84,7 @@ sub same($place, $expected, $name, @sources) {
 }
 
 sub stats($zone) {
-    my $zone_stats = decode_json($nginx->get('/limits')->{body})
-        ->{zones}{$zone};
+    my $zone_stats = api($nginx)->{zones}{$zone};
     return join ' ', map { $_ // '-' } @$zone_stats{qw(passed rejected)},
         $zone_stats->{sources} ? $zone_stats->{sources}{cache} : ();
 }
@@ -133,10 +101,16 @@ for my $case ((map { [ $_, 'server ' . $redis->server . ';' ] } @ALGORITHMS),
     my $name = $is_cluster ? 'a cluster' : $algorithm;
     $redis->command('FLUSHALL');
 
-    $nginx = LimitSliding::Test->new(worker_processes => 1)
-        ->start(config($algorithm, $servers));
-    $other = LimitSliding::Test->new(worker_processes => 1)
-        ->start(config($algorithm, $servers));
+    ($nginx, $other) = map { node($algorithm, $servers)->serve(sets(
+        'two-ten'    => [qw(two ten)],
+        'ten-two'    => [qw(ten two)],
+        'two-here'   => [qw(two here)],
+        'here2-ten'  => [qw(here2 ten)],
+        'all'        => [qw(here two ten week)],
+        'two-only'   => [qw(two)],
+        'ten-only'   => [qw(ten)],
+        'user-ten'   => [qw(user ten)],
+    )) } 1 .. 2;
 
     # another node has used some of it, which this one does not know
     $other->get('/ten-only?key=a') for 1 .. 3;
@@ -171,6 +145,16 @@ for my $case ((map { [ $_, 'server ' . $redis->server . ';' ] } @ALGORITHMS),
 
     next if $algorithm ne 'counter' || $is_cluster;
 
+    # with other parameters
+
+    $nginx->serve(http => <<'HTTP', sets(
+    limit_sliding_zone $arg_key zone=leased:1m rate=100 window=30d
+        redis=shared lease=10;
+HTTP
+        'costly' => ['ten cost=4', 'week'],
+        'leased' => [qw(here2 leased)],
+    ));
+
     is ask(2, 'costly?key=g'), '200 200', 'a cost: more remains than it takes';
     same('costly?key=g', 'ten=2/10 week=7/9', 'a cost', qw(redis cache));
 
@@ -178,6 +162,13 @@ for my $case ((map { [ $_, 'server ' . $redis->server . ';' ] } @ALGORITHMS),
     same('leased?key=h', 'here2=0/2 leased=98/100', 'leases', 'local', 'local');
 
     # limits of their own
+
+    $nginx->serve(sets(
+        'all'      => [qw(here two ten week)],
+        'two-only' => [qw(two)],
+        'two-ten'  => [qw(two ten)],
+    ));
+
     $nginx->get('/limits/zones/ten/key?key=i&rate=50', method => 'PUT');
     $nginx->get('/limits/zones/week/key?key=i&rate=off', method => 'PUT');
     is ask(2, 'all?key=i'), '200 200', 'limits of a key';
@@ -188,6 +179,22 @@ for my $case ((map { [ $_, 'server ' . $redis->server . ';' ] } @ALGORITHMS),
     same('two-ten?key=j', 'two=0/2 ten=50/50', 'limits of a key', 'cache');
 
     # where there is no list
+
+    $nginx->serve(server => <<'CONF');
+    location /x-only {
+        limit_sliding_headers x;
+        limit_sliding zone=two;
+        limit_sliding zone=ten;
+        empty_gif;
+    }
+    location /watched {
+        limit_sliding zone=two;
+        limit_sliding zone=ten dry_run;
+        limit_sliding zone=week dry_run;
+        empty_gif;
+    }
+CONF
+
     is ask(3, 'x-only?key=k'), '200 200 429', 'without lists';
     my $r = $nginx->get('/x-only?key=k');
     is join(' ', map { header($r, "X-RateLimit-$_") } qw(Limit Remaining)),
