@@ -12,18 +12,12 @@ use LimitSliding::Test qw(:DEFAULT key);
 
 my $nginx = LimitSliding::Test->new;
 
-$nginx->common(http => <<'HTTP', server => <<'SERVER');
-    limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
-
+$nginx->common(http => <<'CONF');
     auth_basic_user_file %%DIR%%/htpasswd;
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Remaining $limit_sliding_remaining always;
-HTTP
-    limit_sliding zone=ten count_status=401,403,404;
-
-    location /look { limit_sliding zone=ten cost=0; empty_gif; }
-SERVER
+CONF
 
 $nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
 
@@ -49,12 +43,6 @@ sub get(@request) {
 
 sub statuses($n, @request) {
     return join ' ', map { get(@request)->{status} } 1 .. $n;
-}
-
-# What remains to a key of a zone with ten, and so what was counted.
-sub counted($key, $look = '/look') {
-    my $r = get($look, headers => $key);
-    return 10 - header($r, 'X-Remaining');
 }
 
 # Starts a section's NGINX: see LimitSliding::Test.
@@ -127,6 +115,8 @@ is header($r, 'X-Status'), 'PASSED', 'passed, and refused by others: status';
 # 404, and so on
 
 $nginx->common(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
+
     server {
         listen 127.0.0.1:%%PORT1%%;
 
@@ -149,8 +139,17 @@ $nginx->common(http => <<'HTTP', server => <<'SERVER');
         location /to-named { return 404; }
     }
 HTTP
+    limit_sliding zone=ten count_status=401,403,404;
+
+    location /look   { limit_sliding zone=ten cost=0; empty_gif; }
     location /proxy/ { proxy_pass http://127.0.0.1:%%PORT1%%/; }
 SERVER
+
+# What remains to a key of a zone with ten, and so what was counted.
+sub counted($key, $look = '/look') {
+    my $r = get($look, headers => $key);
+    return 10 - header($r, 'X-Remaining');
+}
 
 $nginx->write_file('html/page', 'a page');
 

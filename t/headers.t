@@ -10,12 +10,7 @@ my $nginx = LimitSliding::Test->new;
 
 $nginx->common(http => <<'CONF');
     limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
-    limit_sliding_zone $http_x_key zone=ten:1m rate=10r/h;
-
-    auth_basic_user_file %%DIR%%/htpasswd;
 CONF
-
-$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
 
 # The headers about limits, as 'name: value', each line by itself; numbers of
 # seconds become N, since they depend on when a window began.
@@ -29,12 +24,6 @@ sub told($r) {
         s/(?<=[;]t=)[1-9]\d*\b/N/gr =~ s/(?<=^retry-after: )[1-9]\d*$/N/r
             =~ s/(?<=^x-ratelimit-reset: )[1-9]\d*$/N/r
     } @told;
-}
-
-# Names of the limits in a list.
-sub names($r, $name) {
-    my @names = header($r, $name) =~ /(?:^|, )"(\w+)";/g;
-    return sort @names;
 }
 
 my $POLICY = 'ratelimit-policy: "two";q=2;w=2592000';
@@ -193,6 +182,13 @@ is header($r, 'RateLimit-Policy'), '"odd";q=9;w=90', 'w in seconds';
 
 # several limits: members of a list
 
+$nginx->common(http => <<'CONF');
+    limit_sliding_zone $http_x_key zone=ten:1m rate=10r/h;
+    auth_basic_user_file %%DIR%%/htpasswd;
+CONF
+
+$nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
+
 $nginx->serve(server => <<'CONF');
     location /several {
         limit_sliding zone=ten;
@@ -207,6 +203,12 @@ $nginx->serve(server => <<'CONF');
         empty_gif;
     }
 CONF
+
+# Names of the limits in a list.
+sub names($r, $name) {
+    my @names = header($r, $name) =~ /(?:^|, )"(\w+)";/g;
+    return sort @names;
+}
 
 @key = key();
 $r = $nginx->get('/several', @key);
