@@ -35,7 +35,7 @@ my %login = (
 
 my $unique = 0;
 
-# Headers of a test that nobody shares.
+# Returns headers by which no other test is limited, and these.
 sub fresh(@headers) {
     $unique++;
     return ("X-Test: -$unique", "X-Key: $unique", @headers);
@@ -45,7 +45,7 @@ sub statuses($n, $path, @headers) {
     return $nginx->statuses($n, $path, headers => \@headers);
 }
 
-# What remains to these of a zone.
+# Returns what remains of a zone to a request with these headers.
 sub remaining($zone, @headers) {
     return header($nginx->get("/look-$zone", headers => \@headers),
         'X-Remaining');

@@ -25,7 +25,8 @@ HTTP
     location = /full { limit_sliding zone=full; empty_gif; }
 SERVER
 
-# name => [what it admits at once, settings]
+# Each zone has a name, the number of requests that it admits at once, and
+# settings.
 my %zones = (
     counter   => [ 40, 'rate=40' ],
     precision => [ 40, 'rate=40 algorithm=counter precision=10' ],
@@ -39,8 +40,9 @@ my %zones = (
     leaky0    => [ 1,  'rate=40 algorithm=leaky_bucket burst=0' ],
 );
 
-# Directives of a section with these zones, some of them changed, { name =>
-# settings }. Windows of 30 days: nothing comes back while the test runs.
+# Returns the directives of a section with these zones, some of which have other
+# settings, { name => settings }. No quota comes back within the test, as
+# windows are of 30 days.
 sub algorithms(%change) {
     my @names = sort keys %zones;
     return (http => join("\n", map {
@@ -79,7 +81,7 @@ sub remaining($path) {
     return header($nginx->get($path), 'X-Remaining');
 }
 
-# How many of n requests, one after the other, pass.
+# Returns how many of n requests pass, which come one after the other.
 sub passed($n, $path) {
     return scalar grep { $nginx->get($path)->{status} == 200 } 1 .. $n;
 }
@@ -136,8 +138,8 @@ for my $zone (sort keys %zones) {
 is keys %workers, 2, 'both workers took part';
 
 
-# leaky_bucket with a queue: one passes, burst wait, the rest is rejected. Who
-# would wait for days is told so at once.
+# leaky_bucket with a queue: one passes, burst wait, the rest is rejected. A dry
+# run tells those who would wait for days so at once.
 
 $nginx->serve(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $arg_key zone=queue:1m rate=40 window=30d
@@ -154,7 +156,8 @@ HTTP
 SERVER
 $nginx->get('/full');
 
-# { path => { status => requests } }
+# Sends the requests, and returns how many had which status, { path => { status
+# => requests } }.
 sub run_queue(@paths) {
     my %counts;
     $nginx->load(requests => \@paths, each => sub ($i, $status, $head) {
@@ -164,7 +167,7 @@ sub run_queue(@paths) {
     return \%counts;
 }
 
-# What n requests at once are told.
+# Returns what n requests are told that come at once.
 sub queued($n) {
     my %told = (PASSED => 1, DELAYED_DRY_RUN => min($n, 40) - 1,
         REJECTED_DRY_RUN => $n - min($n, 40));

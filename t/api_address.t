@@ -51,7 +51,7 @@ sub key($zone, $key, @order) {
     return api_key($nginx, $zone, $key, @order);
 }
 
-# "key: used/limit, remaining left" of a key
+# Returns the state of a key, "key: used of limit", or the error.
 sub state_of($json) {
     return "$json->{http} $json->{error}" if $json->{http} != 200;
     return "$json->{key}: $json->{used} of $json->{limit}";
@@ -106,7 +106,7 @@ $nginx->serve(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $limit_sliding_client zone=some:1m rate=3r/d;
     limit_sliding_zone $limit_sliding_client zone=unused:1m rate=3r/d;
 
-    # requests of this server are all of a location
+    # All requests of this server are of a location.
     server {
         listen 127.0.0.1:%%PORT1%%;
         limit_sliding zone=catch-all;
@@ -114,7 +114,7 @@ $nginx->serve(http => <<'HTTP', server => <<'SERVER');
         location /limits { limit_sliding_api; }
     }
 
-    # and some of this one are not
+    # Some requests of this server are of none.
     server {
         listen 127.0.0.1:%%PORT2%%;
         limit_sliding zone=some;

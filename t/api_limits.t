@@ -17,8 +17,8 @@ CONF
 
 my $KEY = '/zones/own/key?key=x';
 
-# Four requests for each of these: [path, what it is, method], and then for a
-# page that is limited.
+# Asserts that each of these cases, [path, name, method], has none of the limits
+# that a page has, and takes nothing from them.
 sub inherits_nothing(@cases) {
     for (@cases) {
         my ($path, $name, $method) = @$_;
@@ -78,7 +78,7 @@ HTTP
         if ($arg_if) { set $unused 1; }
         if ($arg_proxy) { proxy_pass http://127.0.0.1:%%PORT2%%; }
 
-        # no API any more: a place as any other
+        # This is a place as any other, since it has no API.
         location /limits/gif { empty_gif; }
         location /limits/api { limit_sliding_api; }
     }
@@ -139,10 +139,10 @@ for my $case (
 }
 
 
-# What is not the API inherits as it would anywhere else.
+# A place without the API inherits as it would anywhere else.
 
 $nginx->serve(server => <<'CONF');
-    # proxy_pass answers, not the API
+    # proxy_pass answers here, not the API.
     location /answered {
         limit_sliding_api;
         proxy_pass http://127.0.0.1:%%PORT2%%;

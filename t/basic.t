@@ -8,7 +8,7 @@ use LimitSliding::Test;
 
 my $nginx = LimitSliding::Test->new;
 
-# Windows of 30 days, so that no window ends while the test runs.
+# No window ends while the test runs, as windows are of 30 days.
 $nginx->common(http => <<'CONF');
     limit_sliding_zone $arg_key zone=one:1m rate=2 window=30d;
     limit_sliding_zone $arg_key zone=wide:1m rate=10 window=30d;
@@ -94,14 +94,14 @@ is header($r, 'X-Remaining'), '1', 'passed: remaining';
 is header($r, 'X-Source'), 'local', 'passed: source';
 ok !exists $r->{headers}{'retry-after'}, 'passed: no Retry-After';
 
-# one request of the present window weighs 1 until the next one ends
+# One request of the present window weighs 1 until the next one ends.
 cmp_ok header($r, 'X-Reset'), '>=', 30 * $DAY, 'passed: reset, at least';
 cmp_ok header($r, 'X-Reset'), '<=', 60 * $DAY, 'passed: reset, at most';
 
 $r = $nginx->get('/one?key=vars');
 is header($r, 'X-Remaining'), '0', 'passed again: remaining';
 
-# two of them weigh 1 in the middle of the next one
+# Two of them weigh 1 in the middle of the next one.
 cmp_ok header($r, 'X-Reset'), '>=', 15 * $DAY, 'passed again: reset, at least';
 cmp_ok header($r, 'X-Reset'), '<=', 45 * $DAY, 'passed again: reset, at most';
 
@@ -129,7 +129,7 @@ log|REJECTED|one|2|0|local
 -|-|-|-|-|-
 LOG
 
-# NGINX logs a request after its response is on the way
+# NGINX logs a request after its response is on the way.
 my $logged = '';
 wait_for(sub {
     open my $file, '<', $nginx->dir . '/access.log' or return;
@@ -330,7 +330,7 @@ cmp_ok $retry_after, '>', 1.95 - ($answered - $start),
     'short window: Retry-After, at least';
 cmp_ok $retry_after, '<=', 4, 'short window: Retry-After, at most';
 
-# It is rounded up, so in truth the time is up to a second less.
+# Retry-After is rounded up: the time is up to a second less.
 my ($early, $wrong) = (0, 0);
 while (1) {
     my $status = $nginx->get('/short?key=a')->{status};

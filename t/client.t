@@ -21,7 +21,8 @@ CONF
 
 my $unique = 0;
 
-# The statuses of one request from each address, in a test of its own.
+# Returns the statuses of one request from each address. Each call has keys of
+# its own.
 sub from($path, @addresses) {
     my $test = 't' . ++$unique;
     return join ' ', map {
@@ -134,7 +135,7 @@ for my $case (
         "$place: @same are one, $another is another";
 }
 
-# 32.1.13.184 and 2001:db8::/32 begin with the same four bytes
+# 32.1.13.184 and 2001:db8::/32 begin with the same four bytes.
 is from('/ipv6-32', qw(2001:db8::1 2001:db8::2 32.1.13.184 32.1.13.184)),
     '200 200 200 200', 'IPv4 and IPv6 do not meet';
 

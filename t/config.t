@@ -8,7 +8,8 @@ use LimitSliding::Test;
 
 my $nginx = LimitSliding::Test->new;
 
-# A place to put a directive: in main, http, server or location.
+# Returns a configuration with these directives, { context => text }, where the
+# context is main, http, server or location.
 sub config(%at) {
     my $conf = <<'CONF';
 %%GLOBALS%%
@@ -33,16 +34,17 @@ CONF
 
 my $zone = 'limit_sliding_zone $arg_key';
 
-# Of name=value, the value alone will do if there is one; of name, name=.
+# Matches a quoted word: of name=value the value alone will do, if there is one,
+# and of a name the name with "=".
 sub quoted($word) {
     my ($value) = $word =~ /=(.+)/ or return qr/"\Q$word\E=?"/;
     return qr/"\Q$word\E"|"\Q$value\E"/;
 }
 
-# Wrong: context, directives, the word to be quoted, more of the message.
-#
-# NGINX shall blame the line of the last directive, except where the last item
-# is 'no line', since NGINX finds unknown variables after all lines.
+# Asserts that directives in this context are wrong, that the message quotes the
+# word and matches `more`, and that it names the line of the last directive. It
+# names none if the last argument is 'no line', since NGINX finds unknown
+# variables after it has read all lines.
 sub is_wrong($context, $directives, $word, $more = undef, $no_line = undef) {
     my ($exit, $output, $text) = $nginx->test_config(
         config($context => "$directives # blamed"));
@@ -371,7 +373,7 @@ is_wrong(@$_) for (
 );
 
 
-# Right: a name, context => directives, ...
+# Asserts that directives, { context => text }, are right.
 sub is_right($name, %at) {
     my ($exit, $output) = $nginx->test_config(config(%at));
 

@@ -22,12 +22,12 @@ HTTP
     location /header { limit_sliding zone=ten cost=$http_x_cost; empty_gif; }
 SERVER
 
-# The same key with other headers.
+# Returns the options of a request with the same key and other headers.
 sub again($key, @headers) {
     return (headers => [ $key->[0], @headers ]);
 }
 
-# "status, remaining" of a request
+# Returns "status, remaining" of a request.
 sub ask($path, @options) {
     my $r = $nginx->get($path, @options);
     return "$r->{status}, " . header($r, 'X-Remaining');
@@ -170,7 +170,8 @@ $nginx->serve(http => $rates{http} . $both{http}, server => <<"CONF");
     $both{server}
 CONF
 
-# Lines at level error, those about limiting left out, since the last call.
+# Returns the lines at level error that came since the last call, without those
+# about limiting.
 my $seen = 0;
 sub errors() {
     my @lines = grep { !/limiting requests/ } $nginx->log_lines(qr/\[error\]/);

@@ -1,8 +1,8 @@
 # Requests that count by what they are answered with: guesses at passwords, and
 # probes for pages that don't exist.
 #
-# What is counted on the way out is seen by the next request of a connection,
-# since NGINX ends a request before it begins with the next.
+# The next request of a connection sees what was counted on the way out, since
+# NGINX ends a request before it begins with the next.
 
 use v5.36;
 
@@ -21,7 +21,7 @@ CONF
 
 $nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
 
-# The same key, and a password.
+# Returns the options of a request with the same key and a password.
 sub login($key, $password) {
     my %base64 = (secret => 'dXNlcjpzZWNyZXQ=', wrong => 'dXNlcjp3cm9uZw==');
     return (headers => [ @$key, "Authorization: Basic $base64{$password}" ]);
@@ -29,8 +29,8 @@ sub login($key, $password) {
 
 my $connection;
 
-# On one connection, or after the end of one that NGINX closes, as it does after
-# a 500.
+# Sends a request on one connection. Replaces the connection when NGINX closes
+# it, as it does after a 500.
 sub get(@request) {
     $connection //= $nginx->connect;
     my $r = $nginx->get(@request, socket => $connection);
@@ -45,7 +45,8 @@ sub statuses($n, @request) {
     return join ' ', map { get(@request)->{status} } 1 .. $n;
 }
 
-# Starts a section's NGINX: see LimitSliding::Test.
+# Starts NGINX with the directives of a section, to which there is no
+# connection.
 sub serve(%directives) {
     undef $connection;
     $nginx->serve(%directives);
@@ -145,7 +146,7 @@ HTTP
     location /proxy/ { proxy_pass http://127.0.0.1:%%PORT1%%/; }
 SERVER
 
-# What remains to a key of a zone with ten, and so what was counted.
+# Returns what was counted of a key, in a zone with ten.
 sub counted($key, $look = '/look') {
     my $r = get($look, headers => $key);
     return 10 - header($r, 'X-Remaining');

@@ -25,7 +25,7 @@ HTTP
     location /look-three { limit_sliding zone=three cost=0; empty_gif; }
 SERVER
 
-# "status, verdict, zone, remaining" of a request
+# Returns "status, verdict, zone, remaining" of a request.
 sub ask($path, @options) {
     my $r = $nginx->get($path, @options);
     return join ', ', $r->{status},
@@ -36,7 +36,8 @@ sub remaining($zone, @key) {
     return header($nginx->get("/look-$zone", @key), 'X-Remaining');
 }
 
-# Lines about limiting since the last call: 'dry run one', 'reject three'.
+# Returns the lines about limiting that came since the last call, in short:
+# 'dry run one, reject three'.
 my $seen = 0;
 sub lines() {
     my @lines = $nginx->log_lines(qr/limiting requests/);
@@ -48,7 +49,7 @@ sub lines() {
     } @new;
 }
 
-# Names of headers which clients get to see of limits.
+# Returns the names of the headers that tell a client of limits.
 sub shown($r) {
     return join ' ', sort grep { /^(?:retry-after|x-?ratelimit|ratelimit)/ }
         keys %{ $r->{headers} };

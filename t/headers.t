@@ -12,8 +12,8 @@ $nginx->common(http => <<'CONF');
     limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
 CONF
 
-# The headers about limits, as 'name: value', each line by itself; numbers of
-# seconds become N, since they depend on when a window began.
+# Returns the headers about limits, as 'name: value'. Seconds become N, since
+# they depend on when a window began.
 sub told($r) {
     my @told;
     for my $name (sort keys %{ $r->{headers} }) {
@@ -204,7 +204,7 @@ $nginx->serve(server => <<'CONF');
     }
 CONF
 
-# Names of the limits in a list.
+# Returns the sorted names of the limits in a header that is a list.
 sub names($r, $name) {
     my @names = header($r, $name) =~ /(?:^|, )"(\w+)";/g;
     return sort @names;
@@ -270,7 +270,7 @@ for my $path (qw(/new /utf8)) {
     is $r->{status}, 200, "$path: passed";
     is @{ $r->{headers}{ratelimit} // [] }, 1, "$path: one header";
 
-    # as Structured Fields have strings
+    # Structured Fields have strings of this form.
     for my $name (qw(RateLimit RateLimit-Policy)) {
         like header($r, $name),
             qr/^"(?:[ !#-\[\]-~]|\\["\\])*";(?:r=2;t=\d+|q=3;w=2592000)$/,

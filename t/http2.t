@@ -46,7 +46,7 @@ SKIP: {
 }
 
 
-# A connection that sends frames of ours, and of what comes the statuses.
+# These functions send frames of HTTP/2, and read statuses of responses.
 
 my ($DATA, $HEADERS, $RST_STREAM, $SETTINGS) = (0, 1, 3, 4);
 my ($END_STREAM, $END_HEADERS) = (1, 4);
@@ -56,7 +56,7 @@ sub frame($type, $flags, $stream, $payload = '') {
         . pack('CCN', $type, $flags, $stream) . $payload;
 }
 
-# A GET, or a POST whose body is yet to come.
+# Returns the frames of a GET, or of a POST whose body is yet to come.
 sub request($stream, $path, $method = 'GET') {
     return frame($HEADERS,
         $END_HEADERS | ($method eq 'GET' ? $END_STREAM : 0), $stream,
@@ -79,7 +79,7 @@ sub send_frames($socket, @frames) {
     syswrite $socket, join '', @frames or die "send: $!";
 }
 
-# Reads until this stream has begun to answer; true if it says 200.
+# Reads until this stream has begun to answer. Returns true if it says 200.
 sub is_answered($socket, $stream) {
     local $SIG{ALRM} = sub { die "no answer in stream $stream\n" };
     alarm 30;
@@ -98,8 +98,8 @@ sub is_answered($socket, $stream) {
 }
 
 
-# A stream that is reset while it waits ends at once, others go on, and what it
-# asked for counts. Its time comes when it is gone.
+# A stream that is reset while it waits ends at once, others go on, and its
+# request counts. Its time comes when it is gone.
 
 my $QUICK = <<'CONF';
     limit_sliding_zone $arg_key zone=quick:1m rate=2r/s burst=9
@@ -117,13 +117,13 @@ HTTP
     location /quick { limit_sliding zone=quick;           empty_gif; }
 SERVER
 
-# Lines of the access log that match.
+# Returns the lines of the access log that match.
 sub logged($regexp) {
     open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
     return grep { $_ =~ $regexp } <$log>;
 }
 
-# Waits until so many requests with this URI are delayed.
+# Asserts that n requests with this URI are delayed, for which it waits.
 sub wait_delayed($n, $uri) {
     return ok wait_for(sub {
         $n <= $nginx->log_lines(qr/delaying request.*\Q$uri\E/) }),

@@ -21,9 +21,10 @@ $nginx->common(listen => 'reuseport', http => <<'HTTP');
     add_header X-Seconds   $request_time            always;
 HTTP
 
-# What NGINX's clock tells of a response, in milliseconds: when its request
-# came, and when it left. What a request waits for is known by that clock alone:
-# how long the machine then took to run anybody is not NGINX's affair.
+# Returns when the request of a response came and when the response left, in
+# milliseconds of NGINX's clock. That clock alone tells how long a request
+# waited: NGINX does not answer for the time that the machine takes to run
+# anybody.
 sub came_and_left($r) {
     my ($left, $took) = map { sprintf '%.0f', 1000 * header($r, $_) }
         qw(X-Time X-Seconds);
@@ -32,7 +33,7 @@ sub came_and_left($r) {
 
 my $CLOCKS = 2;           # ms: two clocks are read, and both cut to ms
 
-# The headers of a response, as get() returns them.
+# Returns the headers of a response in the form of get().
 sub headers_of($head) {
     my %headers = $head =~ /^([^:\r\n]+): ([^\r\n]*)/mg;
     return { map { lc $_ => [ $headers{$_} ] } keys %headers };
@@ -90,8 +91,8 @@ sub even($key) {
         my $due = $left[0] + $GAP * $i;
         push @early, $i if $left[$i] < $due - $CLOCKS;
 
-        # Whoever is due leaves before its worker does anything else. Which of
-        # them it is in is not known.
+        # A request that is due leaves before its worker does anything else. It
+        # is not known which worker has it.
         push @late, sprintf '%d: %d ms', $i, $left[$i] - $due
             if !grep { !$pulse->late($_, $due / 1000, $left[$i] / 1000) }
                 keys %workers;
@@ -104,7 +105,8 @@ sub even($key) {
     return 0;
 }
 
-# Until the machine has let them be read at once, and others be asked meanwhile.
+# The attempts end when the machine has let them be read at once, and others be
+# asked meanwhile.
 for my $attempt (1 .. 30) {
     my $spread = even("even-$attempt");
     last if $spread == 0 && $others >= 10;
@@ -132,7 +134,7 @@ $nginx->serve(http => $QUEUES, server => <<'SERVER');
     location /stub  { stub_status; }
 SERVER
 
-# Connections that NGINX has, but for the one that asks.
+# Returns how many connections NGINX has, without the one that asks.
 sub connections() {
     my ($active) = $nginx->get('/stub')->{body} =~ /^Active connections: (\d+)/;
     return $active - 1;
@@ -205,8 +207,8 @@ ok wait_for(sub { connections() <= $before - 80 }), 'then they are gone';
 
 # an HTTP/2 stream, and its connection
 
-# A pause of the queue of 5r/s, in milliseconds of NGINX's clock, and how often
-# requests are sent until they come together within it.
+# The queue of 5r/s lets a request go every 200 ms of NGINX's clock. Requests
+# are sent 100 times at most until they come together within that.
 my ($QUICK, $TRIES) = (200, 100);
 
 SKIP: {
@@ -322,10 +324,10 @@ HTTP
     location @quick { limit_sliding zone=quick; empty_gif; }
 SERVER
 
-# Two requests of one key that come so close to each other, in milliseconds of
-# NGINX's clock, that the queue of 5r/s holds the second one back, on a machine
-# that may need another attempt with another key. Returns both responses, how
-# long the second one has to wait, and the key.
+# Sends two requests of one key, which come so close to each other that the
+# queue of 5r/s holds the second one back. A slow machine may need another
+# attempt with another key. Returns both responses, how many milliseconds of
+# NGINX's clock the second one has to wait, and the key.
 sub twice($path, @options) {
     for my $try (1 .. $TRIES) {
         my @r = map { $nginx->get("$path-$try", @options) } 1, 2;
@@ -448,7 +450,7 @@ for my $case ([ info => 'info' ], [ warn => 'notice' ], [ quick => 'warn' ],
 
 # A reload drops none of those that wait, not even one that empties the zone.
 
-# Where this many requests may wait.
+# Returns the directives of a section where this many requests may wait.
 sub waiting($burst) {
     return places(each => 'algorithm=leaky_bucket', zones => {
         long => "rate=20r/s burst=$burst",
@@ -471,7 +473,7 @@ ok wait_for(sub { $nginx->log_lines(qr/\[notice\].*"long".*burst/) }),
     'the second emptied the zone';
 is scalar $nginx->log_lines(qr/\[notice\].*"long".*burst/), 1, '... once';
 
-# Nor does the end of NGINX.
+# The end of NGINX drops none, either.
 wait_for(sub { $nginx->workers == 2 && $nginx->children == 2 })
     or die 'the reload does not end';
 @waiting = map { $nginx->send_request('/end?key=end') } 1 .. 6;

@@ -9,7 +9,7 @@ use LimitSliding::Test qw(:DEFAULT key);
 
 my $nginx = LimitSliding::Test->new;
 
-# Directives of http{} that a server inherits as a whole, or overrides.
+# A server inherits the limits of http{} as a whole, or overrides them.
 $nginx->common(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $http_x_key zone=two:1m rate=2 window=30d;
     limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
@@ -32,7 +32,7 @@ HTTP
     location /gif        { empty_gif; }
 SERVER
 
-# What was counted of a key: '2, 0 of the other zone'.
+# Returns what was counted of a key: '2, 0 of the other zone'.
 sub counted(@key) {
     return join ', ', map {
         my $r = $nginx->get("/look$_", headers => [ $key[1][0] ]);
@@ -41,7 +41,8 @@ sub counted(@key) {
 }
 
 
-# Each of these counts once a request: [path, status, name, options of get].
+# Asserts that each request of these cases, [path, status, name, options of
+# get], is counted once.
 sub once(@cases) {
     for (@cases) {
         my ($path, $status, $name, @options) = @$_;
@@ -157,7 +158,7 @@ once(
     [ '/cached',             200, 'cache' ],
 );
 
-# What is stale is updated in the background, by a subrequest.
+# A subrequest updates in the background what is stale.
 @key = key();
 is $nginx->statuses(1, '/cached', @key), '200', 'cache: filled';
 sleep 1.2;

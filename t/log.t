@@ -18,13 +18,14 @@ HTTP
     limit_sliding zone=one;
 SERVER
 
-# Fail2ban's nginx-limit-req, as of Debian 12, behind the date.
+# Fail2ban's filter nginx-limit-req of Debian 12 has this pattern behind the
+# date.
 my $fail2ban = '^\s*\[[a-z]+\] \d+#\d+: \*\d+ limiting requests, '
     . 'excess: [\d\.]+ by zone "(?:[^"]+)", client: \S+,';
 my $limiting = 'limiting requests, excess: 1.000 by zone "one"'
     . ', client: 127.0.0.1';
 
-# Lines about limiting which came since the last call.
+# Returns the lines about limiting that came since the last call.
 my $seen = 0;
 sub new_lines() {
     my @lines = $nginx->log_lines(qr/limiting/);
@@ -188,7 +189,7 @@ $nginx->serve(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $arg_key zone=queue:1m rate=1r/h burst=2
         algorithm=leaky_bucket;
 HTTP
-    # delays are a level lower, and not written
+    # Delays are logged a level lower, which is not written.
     location /quiet-delays {
         limit_sliding zone=queue dry_run;
         limit_sliding_log_level error every=1h;

@@ -14,7 +14,7 @@ my $NGINX = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
 my ($modules) = `'$NGINX' -V 2>&1` =~ /--modules-path=(\S+)/;
 my @LUA = map { ($modules // '') . "/${_}_module.so" } qw(ndk_http ngx_http_lua);
 
-# OpenResty has it built in.
+# OpenResty has Lua built in.
 my ($failed) = LimitSliding::Test->new->test_config(
     "%%GLOBALS%%\nhttp { lua_shared_dict ran 1m; }");
 @LUA = () if !$failed;
@@ -96,12 +96,12 @@ sub statuses($path, $key, $n = 4) {
     return $nginx->statuses($n, "$path?key=$key");
 }
 
-# How often Lua ran at a place for a key.
+# Returns how often Lua ran at a place for a key.
 sub ran($place, $key) {
     return $nginx->get("/ran?place=$place&key=$key")->{body};
 }
 
-# What a key has used of its two.
+# Returns what a key has used of its two.
 sub used($key) {
     return 2 - header($nginx->get("/used?key=$key"), 'X-RateLimit-Remaining');
 }
@@ -144,7 +144,7 @@ CONF
         'satisfy all, ngx.exit(ngx.OK)';
 }
 
-# What access_by_lua finds out, or answers.
+# Limits depend on what access_by_lua finds out, or answers.
 sub try_after_access() {
     $nginx->serve(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $user zone=user:1m rate=2 window=30d;
@@ -187,7 +187,7 @@ SERVER
         'answered in access';
 }
 
-# Rewrites, and redirects.
+# Lua rewrites and redirects requests.
 sub try_rewrite() {
     $nginx->serve(http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $user zone=user:1m rate=2 window=30d;
@@ -276,7 +276,7 @@ CONF
     is get('/read-only', 'l'), 'refused', 'variables are read-only';
 }
 
-# Limits that may hold a request back, as directives of a section.
+# Returns the directives of a section with limits that may hold a request back.
 sub waiting() {
     return (http => <<"HTTP", server => <<'SERVER');
     limit_sliding_zone \$arg_key zone=far:1m rate=2 window=30d $REDIS;
@@ -382,7 +382,7 @@ CONF
     is statuses('/queue', 'r'), '200 200 200 200', 'delayed';
 }
 
-# Many at once, some of whom go away.
+# Many requests come at once, and some clients go away.
 sub try_many() {
     my %waiting = waiting();
     $nginx->serve(%waiting, server => $waiting{server} . capturing());

@@ -1,7 +1,7 @@
 # When quota comes back: the pace of each algorithm.
 #
-# What is asserted holds on a machine of any speed: each response says when it
-# was decided, by NGINX's own clock. All that NGINX did in a turn of its event
+# The assertions hold on a machine of any speed: each response says when it was
+# decided, by NGINX's own clock. All that NGINX did in a turn of its event
 # loop happened at one moment of that clock, and so a decision is known to the
 # millisecond however long the machine made anybody wait.
 
@@ -23,13 +23,13 @@ $nginx->common(http => <<'CONF');
     add_header X-Time      $msec                    always;
 CONF
 
-# The number is as expected, but for the seconds that passed since `from`.
+# Asserts that a number is as expected, but for the seconds since `from`.
 sub about($got, $expected, $from, $name) {
     cmp_ok $got, '>=', $expected - 1 - (now - $from), "$name, at least";
     cmp_ok $got, '<=', $expected + 1, "$name, at most";
 }
 
-# "status, remaining of limit", the reset and Retry-After of a request
+# Returns "status, remaining of limit", the reset and Retry-After of a request.
 sub ask($path) {
     my $r = $nginx->get($path);
     return ("$r->{status}, " . header($r, 'X-Remaining') . ' of '
@@ -174,13 +174,13 @@ while (now - $begin < $SECONDS
     sleep 0.003;
 }
 
-# The times of the requests that passed.
+# Returns the times of the requests that passed.
 sub passed($zone) {
     return map { $_->[0] } grep { $_->[1] == 200 } @{ $log{$zone} };
 }
 
-# Those of any n that follow each other are this far apart, or there is
-# something to complain of.
+# Returns complaints about requests that passed less than these seconds before
+# the n-th one after them.
 sub apart($zone, $n, $seconds) {
     my @passed = passed($zone);
     return map {
@@ -189,7 +189,8 @@ sub apart($zone, $n, $seconds) {
     } 0 .. $#passed - $n;
 }
 
-# What was rejected although fewer than n had passed in these seconds before.
+# Returns complaints about requests that were rejected although fewer than n had
+# passed in these seconds before.
 sub withheld($zone, $n, $seconds) {
     my @passed = passed($zone);
     return map {

@@ -17,7 +17,7 @@ $nginx->common(http => <<'HTTP');
     add_header X-Remaining $limit_sliding_remaining always;
 HTTP
 
-# "status, remaining of limit" of a request
+# Returns "status, remaining of limit" of a request.
 sub ask($path, @options) {
     my $r = $nginx->get($path, @options);
     return "$r->{status}, " . header($r, 'X-Remaining') . ' of '
@@ -26,7 +26,8 @@ sub ask($path, @options) {
 
 my $UNLIMITED = '200,  of ';
 
-# Lines at level error that were written since the last call.
+# Returns the lines at level error that came since the last call, without those
+# about limiting.
 my $seen = 0;
 sub errors() {
     my @lines = $nginx->log_lines(qr/\[error\]/);
@@ -66,7 +67,8 @@ is ask('/ten', @key), '200, 5 of 10',
 
 # a variable, by a map
 
-# Places of rates that variables yield, where a plan has this rate.
+# Returns the directives of a section with places whose rates variables yield,
+# where the plan `gold` has this rate.
 sub plans($gold) {
     return (http => <<"HTTP", server => <<'SERVER');
     map \$http_x_api_key \$plan {
@@ -201,8 +203,8 @@ for my $value (@malformed) {
     my @errors = errors();
     is @errors, 1, "malformed: $name: one line";
 
-    # a tab, quote or byte may be escaped in one way or another, long values
-    # may be cut, but what is plain can be read
+    # A tab, quote or byte may be escaped in one way or another, and long values
+    # may be cut, but plain text can be read.
     my ($plain) = $value =~ /^([\w.+\/;,-]{1,40})/a;
     like $errors[0] // '', qr/\Q$plain\E.*, client: 127/,
         "malformed: $name: it says so" if defined $plain;
@@ -233,8 +235,8 @@ is ask('/planned-header', key('X-API-Key: gold', 'X-Rate: banana')),
 is scalar errors(), 1, 'malformed at a place: logged';
 
 
-# No line of the log is forged by an URI with newlines. That is also what
-# finish() looks for.
+# A URI with newlines forges no line of the log. finish() looks for such lines,
+# as well.
 
 $nginx->serve(server => <<'CONF');
     location /uri { limit_sliding zone=static rate=$uri; empty_gif; }
@@ -253,7 +255,7 @@ like $errors[0] // '', qr{"?/uri\\(?:x0[aA]|n)2026/01/01 00:00:00 \[alert\]},
 
 # a reload
 
-# The plans, and a place of this rate.
+# Returns the directives of a section with the plans, and a place of this rate.
 sub rates($place, $gold) {
     my %plans = plans($gold);
     return (%plans, server => <<"CONF");

@@ -44,7 +44,7 @@ HTTP
     location /look-ten { limit_sliding zone=ten cost=0; empty_gif; }
 SERVER
 
-# "status, remaining" of a request
+# Returns "status, remaining" of a request.
 sub ask($path, %opt) {
     my $r = $nginx->get($path, %opt);
     return ($r->{status} // 'none') . ', ' . header($r, 'X-Remaining');
@@ -117,7 +117,8 @@ $nginx->serve(server => <<'CONF');
     }
 CONF
 
-# For a second, by NGINX's clock; then Redis is asked again.
+# NGINX refuses from memory for a second of its clock, and then asks Redis
+# again.
 my ($calls, %sources, %workers, %statuses);
 for my $try (1 .. 30) {
     wait_for(sub {
@@ -572,7 +573,7 @@ $nginx->serve(map { ($_ => $redis{$_} . $memory{$_}) } qw(http server));
 for my $name (sort keys %algorithms) {
     my (@redis, @memory);
     for my $key (1 .. 10) {
-        # A bucket of leaky delays; what costs nothing does not
+        # A bucket of leaky delays requests, but for those that cost nothing.
         my @costs = map { $name eq 'leaky' ? (0, 11)[rand 2] : int rand 6 }
             1 .. 20;
         @costs = (1, 0, 11, 0) if $name eq 'leaky' && $key == 1;
@@ -580,7 +581,7 @@ for my $name (sort keys %algorithms) {
             my $query = "key=same-$key&cost=$cost";
             my $r = $nginx->get("/$name?$query");
             my $memory = ask("/local-$name?$query");
-            # What is refused from memory was known to be, but not by how much
+            # Memory knows what is to be refused, but not what remains.
             $memory =~ s/, .*// if header($r, 'X-Source') eq 'cache';
             push @redis,  "$key/$cost: $r->{status}"
                 . ($memory =~ /,/ ? ', ' . header($r, 'X-Remaining') : '');

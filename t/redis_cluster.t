@@ -44,7 +44,8 @@ sub serve(%directives) {
     $_->serve(%directives) for @nginx;
 }
 
-# Sends the requests to both; outcomes, and how many each source decided.
+# Sends the requests to both. Returns outcomes, and how many each source
+# decided.
 sub run($requests, %options) {
     return outcomes(\@nginx, 'X-Source', $requests,
         connections => $CONNECTIONS, %options);
@@ -135,7 +136,7 @@ for my $name (@names) {
         $used = 1_000_000 - header($r, 'X-Remaining') - $reads;
         $used == 600;
     }, 5);
-    # a bucket refills meanwhile, a unit in 2.6 s
+    # A bucket refills meanwhile, by a unit in 2.6 s.
     cmp_ok abs($used - 600), '<=', $name eq 'tokens' ? 20 : 0,
         "... the other was charged for these ($used)";
     is header($nginx[1]->get("/same?user=$name-1"), 'X-Remaining'),
@@ -149,7 +150,8 @@ cmp_ok sum0(map { $_->count('zremrangebyrank') } $cluster->alive), '>', 0,
 
 serve(map { ($_ => $places{$_} . $some{$_}) } qw(http server));
 
-# Runs it in a process beside this one, until the other is done.
+# Runs the code in a process beside this one, and `other` in this one. Returns
+# what the code returns, and what `other` does.
 sub beside($other, $code) {
     pipe my $read, my $write;
     my $pid = fork() // die "fork: $!";
@@ -221,7 +223,7 @@ cmp_ok $maps, '<=', 2 * $WORKERS * (2 + $seconds),
     '... the map was asked for once a second and worker at most';
 note "$maps in $seconds s";
 
-# A key that was not there when its slot began to move, and its own limit
+# A key comes when its slot has begun to move, and has a limit of its own.
 my $new = slot('new');
 $cluster->master_of($new)->command('SET',
     'limit_sliding:some:{' . sha1_hex('new') . '}:limit', 7);

@@ -11,7 +11,7 @@ use LimitSliding::FakeRedis;
 use LimitSliding::Redis;
 use LimitSliding::Test qw(:DEFAULT places);
 
-# An NGINX that knows these nodes.
+# Starts an NGINX that knows these nodes.
 sub start($servers) {
     my %zones = places(each => 'rate=4r/d redis=shared',
         zones => { map { ($_ => "algorithm=$_") } @ALGORITHMS });
@@ -61,7 +61,7 @@ for my $zone (@ALGORITHMS) {
         $n++;
     } until $slot < 8192;
 
-    # workers that know the first node only
+    # The workers know the first node only.
     $nginx = start($from->server);
     is ask(3, $zone, $key), '200 200 200', "$zone: three of four";
 

@@ -40,7 +40,8 @@ sub serve(%directives) {
     $_->serve(%directives) for @nginx;
 }
 
-# Sends the requests to both; outcomes, and how many each worker answered.
+# Sends the requests to both. Returns outcomes, and how many each worker
+# answered.
 sub run($requests, %options) {
     return outcomes(\@nginx, 'X-Worker', $requests,
         connections => $CONNECTIONS, %options);
@@ -137,7 +138,7 @@ for my $place (qw(both mixed)) {
         "$place: every user gets 3";
     my $left = remaining("/$key");
     my $other = header($nginx[1]->get("/$key"), 'X-Remaining');
-    # Of what is here, each instance has its own
+    # Each instance has a zone of its own in its memory.
     my $used = $key eq 'all' ? 1_000_000 - $other - 2
         : 2_000_000 - $left - $other - 2;
     is $used, 3 * 500, "$place: the other was charged for that, and no more";
@@ -216,8 +217,8 @@ is scalar grep({ $redis->command('PTTL', $_) <= 0 } $redis->keys), 0,
 
 serve(zone_places(\%zones, "rate=$LIMIT window=1s redis=shared", 'brief-'));
 
-# Twice, so that there are windows with a past; again, if some are over before we
-# look.
+# Requests come twice, so that there are windows with a past. Another attempt
+# follows if some windows are over before we look.
 my @brief;
 for my $try (1 .. 30) {
     for my $delay (0, 0.6) {

@@ -16,8 +16,8 @@ my $cluster = LimitSliding::Cluster->new->start;
 my @ALGORITHMS = ('counter', 'counter precision=10', 'log', 'fixed',
     'token_bucket');
 
-# An NGINX with limits of this algorithm in the Redis of these directives, and
-# with limits of its own.
+# Returns an NGINX, which does not run yet, with limits of this algorithm in the
+# Redis of these directives, and with limits of its own.
 sub node($algorithm, $servers) {
     my $window = $algorithm =~ /token/ ? '1d' : '30d';
 
@@ -43,7 +43,8 @@ sub node($algorithm, $servers) {
 HTTP
 }
 
-# Places with limits of these zones, and the API.
+# Returns the directives of a section: places with limits of these zones, {
+# place => [zones] }, and the API.
 sub sets(%sets) {
     return (server => join "\n",
         'location /limits { limit_sliding_api write=on; }',
@@ -55,7 +56,7 @@ sub sets(%sets) {
 
 my ($nginx, $other);
 
-# 'two=0/2 ten=8/10': what remains of which limits; and their times
+# Returns what remains of which limits, 'two=0/2 ten=8/10', and their times.
 sub fields($r) {
     my %limit = header($r, 'RateLimit-Policy') =~ /"([^"]+)";q=(\d+)/g;
     my (@told, @times);
@@ -67,7 +68,8 @@ sub fields($r) {
     return join(' ', @told), \@times;
 }
 
-# Of $n requests, of which the first one goes to Redis: all tell the same.
+# Asserts that a request for each of these sources is rejected, is decided
+# there, and lists the same limits.
 sub same($place, $expected, $name, @sources) {
     my $first;
     for my $source (@sources) {
@@ -112,7 +114,7 @@ for my $case ((map { [ $_, 'server ' . $redis->server . ';' ] } @ALGORITHMS),
         'user-ten'   => [qw(user ten)],
     )) } 1 .. 2;
 
-    # another node has used some of it, which this one does not know
+    # Another node has used some of it, which this one does not know.
     $other->get('/ten-only?key=a') for 1 .. 3;
 
     is ask(2, 'two-ten?key=a'), '200 200', "$name: two of two";
@@ -133,7 +135,7 @@ for my $case ((map { [ $_, 'server ' . $redis->server . ';' ] } @ALGORITHMS),
     is ask(2, 'here2-ten?key=d'), '200 200', "$name: of this node, used up";
     same('here2-ten?key=d', 'here2=0/2 ten=8/10', $name, 'local', 'local');
 
-    # known by a request that did not ask the other one
+    # It is known by a request that did not ask for the other limit.
     is ask(4, 'two-only?key=e'), '200 200 429 429', "$name: known elsewhere";
     same('two-ten?key=e', 'two=0/2 ten=10/10', $name, qw(cache cache));
 

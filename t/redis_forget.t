@@ -25,7 +25,7 @@ HTTP
     location /limits { limit_sliding_api write=on; }
 SERVER
 
-# What a key has used, after an order to one of them.
+# Returns what a key has used, after an order to one of them.
 sub order($n, $zone, $key, $method = 'DELETE', $more = '') {
     my $json = api_key($nginx[$n], $zone, $key, $method, $more);
     return $json->{used} // $json->{error};
@@ -53,14 +53,15 @@ $leases{server} .= "location /less-$_ { limit_sliding zone=$_ rate=900;"
 
 $_->serve(%leases) for @nginx;
 
-# How many of so many requests pass, of both nodes.
+# Returns how many requests pass of those that are sent to both nodes.
 sub passed($path, $requests) {
     return scalar grep { ($_ // '') eq 200 } @{ $nginx[0]->load(
         connections => 16, requests => [ ("/$path") x $requests ],
         beside => [ $nginx[1] ]) };
 }
 
-# Of a limit that both nodes have together, but for what one may be left with.
+# Asserts that both nodes together admit what the limit is, but for what each
+# may be left with.
 sub exact($path, $name) {
     my $passed = passed($path, $LIMIT + 3 * $LEASE);
     sleep 1.1;
@@ -95,7 +96,7 @@ for my $zone (sort keys %ZONES) {
     sleep 1.05;
     exact("$zone?key=c", "$zone, forgotten twice");
 
-    # others have asked since, for more than this node knew
+    # Others have asked since, for more than this node knew.
     $nginx[0]->get("/$zone?key=d");
     is order(1, $zone, 'd'), 0, "$zone: forgotten, and asked for by others";
     my $passed = grep { $_ eq 200 }
@@ -105,7 +106,7 @@ for my $zone (sort keys %ZONES) {
     $passed += 1 + passed("$zone?key=d", $LIMIT + $LEASE);
     cmp_ok $passed, '<=', $LIMIT, '... no more than the limit';
 
-    # its window over, nothing is left
+    # Nothing is left when its window is over.
     my $name = "limit_sliding:$zone:{" . sha1_hex('d') . '}:forgotten';
     cmp_ok $redis->ask('PTTL', $name), '>', 0, '... a mark that expires';
 }

@@ -42,8 +42,8 @@ sub serve(%directives) {
     $_->serve(%directives) for @nginx;
 }
 
-# When each of them left its worker, by NGINX's clock: what depends on time is
-# told by that, as a busy machine may make anybody late.
+# Returns when a response left its worker, by NGINX's clock. Assertions about
+# time take that, as a busy machine may make anybody late.
 sub time_of($r) {
     return header($r, 'X-Time');
 }
@@ -51,7 +51,7 @@ sub time_of($r) {
 my ($CONNECTIONS, $PIPELINE) = (64, 4);
 my @answers;              # of the latest run(): [time, worker, status], ...
 
-# Statuses of these requests, among some of the NGINXs: { status => how many }
+# Sends the requests to the first n NGINXs. Returns { status => how many }.
 sub run($n, $requests, %opt) {
     my %got;
     @answers = ();
@@ -101,9 +101,9 @@ my %algorithms = (
 serve(places(each => 'rate=1000 window=30d redis=shared lease=auto',
     zones => \%algorithms));
 
-# Was the demand on each of these NGINXs steady while the latest run() was
-# admitted? No quarter of a second may be far from the mean: a lease is as large
-# as the demand of the quarter before.
+# Returns true if the demand on each of these NGINXs was steady while requests
+# of the latest run() were admitted. No quarter of a second may be far from the
+# mean, since a lease is as large as the demand of the quarter before.
 sub steady(@nodes) {
     my $QUARTER = 0.25;
     my ($first, @passed) = sort { $a <=> $b }
@@ -236,14 +236,14 @@ my %ends = places(each => 'algorithm=fixed redis=shared', zones => {
 });
 serve(%ends);
 
-# The windows of so many seconds in which the latest run() was answered.
+# Returns the windows of so many seconds in which the latest run() was answered.
 sub windows($seconds) {
     my %windows = map { int($_->[0] / $seconds) => 1 } @answers;
     my @windows = sort { $a <=> $b } keys %windows;
     return @windows;
 }
 
-# Where there was demand: in how many windows this was less than it should be.
+# These count requests of each second, and those that were admitted.
 my ($total, %asked, %admitted, @less) = (0);
 my $window = int time;
 my $end = now() + 60;
@@ -315,7 +315,7 @@ my $got = run(2, [ ('/counter?key=reload') x 3000 ],
     at => { 100 => sub { $nginx[0]->hup } });
 $passed += $got->{200};
 hardly_less($passed, 1000, 990, 'reloads: never above the limit');
-# A worker that leaves closes connections that rest, whatever is on its way.
+# A worker that leaves closes idle connections, whatever is on its way to it.
 my $lost = $got->{none} // 0;
 is $got->{200} + $got->{429} + $lost, 3000, '... and the rest is rejected';
 cmp_ok $lost, '<=', $CONNECTIONS * $PIPELINE,

@@ -16,8 +16,8 @@ my @ZONES = (@ALGORITHMS, 'leased');
 my $redis = LimitSliding::Redis->new->start;
 my $nginx;
 
-# An NGINX with a zone and a place for each algorithm and one for leases, in the
-# Redis of these directives.
+# Returns an NGINX, which does not run yet, with a zone and a place for each
+# algorithm and one for leases, in the Redis of these directives.
 sub nginx($servers) {
     my %zones = places(each => 'rate=5 window=30d redis=shared', zones => {
         leased => 'lease=20', map { ($_ => "algorithm=$_") } @ALGORITHMS });
@@ -44,7 +44,7 @@ sub key(@key) {
     return api_key($nginx, @key);
 }
 
-# { status => how many } of so many requests, one after the other.
+# Sends n requests, one after the other. Returns { status => how many }.
 sub ask($place, $n, $more = '') {
     my %got;
     $got{$_}++ for split ' ', $nginx->statuses($n, "/$place$more");
@@ -62,7 +62,7 @@ sub wait_back($zone) {
 }
 
 
-# Redis is gone, and so is what was leased, or known to be exhausted.
+# Stops Redis, and waits until leases and known refusals are over.
 sub stop_redis() {
     $redis->stop;
     sleep 1.1;
@@ -164,13 +164,13 @@ key('counter', 'vip', 'PUT', '&rate=off');
 key('counter', 'bad', 'PUT', '&rate=1');
 ask('counter', 1, "?key=$_") for qw(vip bad);
 
-# as large as that of a place, for which it is the key's own all the same
+# A limit that is as large as that of a place is the key's own all the same.
 key('counter', 'equal', 'PUT', '&rate=5');
 ok key('counter', 'equal')->{own_limit}, 'a limit of its own, as the zone has';
 is_deeply ask('wide', 2, '?key=equal'), { 200 => 2 }, '... at a place of 80';
 is_deeply ask('counter', 1, '?key=equal'), { 200 => 1 }, '... at one of 5';
 
-# by a limit that a request brings, and by statuses
+# A request brings a limit, and another one counts by its status.
 key('plan', 'gold', 'PUT', '&rate=8');
 is_deeply ask('plan', 2, '?key=gold&rate=4'), { 200 => 2 }, 'a variable rate';
 key('counter', 'vip2', 'PUT', '&rate=off');
@@ -178,7 +178,7 @@ ask('counted', 7, '?key=vip2');
 
 key('closed', 'vip', 'PUT', '&rate=off');
 
-# seen in Redis
+# This node has seen the limit in Redis only.
 $redis->command('SET', 'limit_sliding:counter:{' . sha1_hex('seen')
     . '}:limit', 12);
 is_deeply ask('counter', 1, '?key=seen'), { 200 => 1 }, 'a limit set in Redis';

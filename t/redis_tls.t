@@ -32,7 +32,7 @@ sub address($redis) {
     return '127.0.0.1:' . $redis->tls_port;
 }
 
-# name => [server, directives, whether Redis decides]
+# Each block has a server, directives, and whether Redis decides.
 my $ca    = "ssl on; ssl_trusted_certificate $tls->{ca};";
 my $named = "$ca ssl_name redis.test;";
 my $certificate = "ssl_certificate $tls->{client};"
@@ -97,7 +97,7 @@ for my $name (sort keys %blocks) {
     is scalar(@errors), 0, "$name: nothing to tell" if $decides;
 }
 
-# Of those it does not trust, nobody heard a command.
+# No server heard a command that NGINX does not trust.
 is $_->calls, 0, 'never asked' for $expired;
 is $mute->stats->{commands}{EVALSHA} // 0, 0, 'no plain text';
 unlike $mute->stats->{first}, qr/EVAL|AUTH|^\*/, 'but a hello in TLS';

@@ -17,15 +17,15 @@ SERVER
 
 # each code
 
-# code => what a client gets, where it is not the code
+# These codes are not what a client gets.
 my %special = (
     408 => 'none', 444 => 'none', 499 => 'none',
     map { $_ => 400 } 494 .. 497,
 );
 my @codes = (400 .. 599);
 
-# Whoever is rejected would have had access: NGINX must not take any code for
-# the answer of an authentication, which "satisfy any" would then overrule.
+# Requests that are rejected would have had access: NGINX must not take any code
+# for the answer of an authentication, which "satisfy any" would then overrule.
 my $codes = join "\n", map {
     my $satisfy = $_;
     map {
@@ -74,8 +74,8 @@ open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
 is scalar grep(m{^/\w+/\d+\|REJECTED$}, <$log>), 3 * @codes,
     'all of them were rejected';
 
-# What was rejected goes on to be served on the same connection, whether a code
-# is finalized by the module or by NGINX makes no difference.
+# A connection goes on to be served after a rejection, whether the module or
+# NGINX finalizes its code.
 for my $code (401, 403, 404, 407, 429, 503) {
     my $socket = $nginx->connect;
     is join(' ', map { $nginx->get($_, socket => $socket)->{status} }
