@@ -3,10 +3,10 @@
 
 use v5.36;
 
-use JSON::PP qw(decode_json);
 use List::Util qw(sum0);
 use Test::More;
 
+use LimitSliding::Api qw(api);
 use LimitSliding::Test;
 
 my $nginx = LimitSliding::Test->new->start(<<'CONF');
@@ -47,7 +47,7 @@ http {
 CONF
 
 sub zones() {
-    return decode_json($nginx->get('/limits')->{body})->{zones};
+    return api($nginx)->{zones};
 }
 
 # What was added since $before: "passed delayed rejected", and what else is not
@@ -184,7 +184,7 @@ http {
 CONF
 
 $many->load(connections => 64, pipeline => 32, requests => [ ('/') x 200_000 ]);
-is decode_json($many->get('/limits')->{body})->{zones}{one}{passed}, 200_000,
+is api($many)->{zones}{one}{passed}, 200_000,
     'workers that share counters: all';
 
 $many->finish;

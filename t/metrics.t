@@ -3,11 +3,11 @@
 
 use v5.36;
 
-use JSON::PP qw(decode_json);
 use List::Util qw(first max);
 use Test::More;
 
 use LimitSliding::Generator qw(cpu_us);
+use LimitSliding::Api qw(api);
 use LimitSliding::Test;
 
 my $KEYS = 1_000_000;
@@ -49,7 +49,7 @@ sub metrics() {
 }
 
 sub zone($name) {
-    return decode_json($nginx->get('/limits')->{body})->{zones}{$name};
+    return api($nginx)->{zones}{$name};
 }
 
 

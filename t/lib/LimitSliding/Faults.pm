@@ -18,10 +18,10 @@ package LimitSliding::Faults;
 use v5.36;
 
 use IO::Select;
-use JSON::PP qw(decode_json);
 use List::Util qw(max);
 use Test::More;
 
+use LimitSliding::Api qw(api);
 use LimitSliding::Pulse;
 use LimitSliding::Test;
 use parent -norequire, 'LimitSliding::Test';
@@ -121,7 +121,7 @@ sub answer($r) {
 
 # What the API tells of a block.
 sub redis($self, $name) {
-    return decode_json($self->get('/limits')->{body})->{redis}{$name};
+    return api($self)->{redis}{$name};
 }
 
 # Rounds of one request to each policy, or to some of them, for one key:

@@ -6,8 +6,8 @@ package LimitSliding::RedisLoad;
 use v5.36;
 
 use Exporter qw(import);
-use JSON::PP qw(decode_json);
 
+use LimitSliding::Api qw(api);
 use LimitSliding::Generator;
 use LimitSliding::Peers qw($LUA_PATH lua_modules);
 use LimitSliding::Test;
@@ -66,7 +66,7 @@ sub metered($nginx, $redis, $load) {
 
 # What the API, at /limits, tells of a zone.
 sub zone($nginx, $name) {
-    return decode_json($nginx->get('/limits')->{body})->{zones}{$name};
+    return api($nginx)->{zones}{$name};
 }
 
 # Warns of what NGINX has logged.
