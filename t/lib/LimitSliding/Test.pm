@@ -185,9 +185,13 @@ sub start($self, $template) {
 }
 
 # Starts NGINX with the directives of a section: see template(). Stops the one
-# that runs, and has finish() complain if that one did not end well.
+# that runs, and has finish() fail if that one did not end well.
 sub serve($self, %directives) {
-    $self->{unclean} = 1 if !$self->stop;
+    if (!$self->stop) {
+        my (undef, $file, $line) = caller;
+        Test::More::diag("NGINX did not stop cleanly: $file line $line");
+        $self->{unclean} = 1;
+    }
     return $self->start($self->template(%directives));
 }
 
