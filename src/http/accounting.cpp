@@ -17,28 +17,6 @@ namespace limit_sliding {
 static void add_rejections(ngx_http_request_t *r, Claim *claim, uint32_t n);
 
 /*
- * Workers, those of the last cycle too, have slots of their own in nginx's
- * table of processes, and so counters of their own: until there are more of
- * them than counters.
- */
-
-void init_counters(MainConf *lsmcf)
-{
-    ngx_uint_t i;
-    Aside *aside;
-    ZoneConf **zones;
-
-    zones = lsmcf->zones.elts;
-
-    for (i = 0; i < lsmcf->zones.nelts; i++) {
-        aside = &zones[i]->aside;
-
-        zones[i]->counters
-            = &aside->counters[ngx_process_slot % aside->ncounters];
-    }
-}
-
-/*
  * Counts the claims from `first` on, which were decided together, each in its
  * zone; `rejected` if any of them rejected the request.
  */
@@ -77,9 +55,10 @@ void account(ngx_http_request_t *r, Context *ctx, ngx_uint_t first,
         tally(limit->zone, count);
 
         if (remote) {
-            (void)ngx_atomic_fetch_add((ngx_atomic_t *)&limit->zone->counters
-                                           ->sources[index_of(remote->source)],
-                                       1);
+            (void)ngx_atomic_fetch_add(
+                (ngx_atomic_t *)&limit->zone->worker.counters
+                    ->sources[index_of(remote->source)],
+                1);
         }
     }
 }
@@ -99,7 +78,7 @@ void add_offender(ngx_http_request_t *r, Claim *claim)
         return;
     }
 
-    n = limit_sliding::top_weight(&zone->sampler, ngx_current_msec);
+    n = limit_sliding::top_weight(&zone->worker.sampler, ngx_current_msec);
 
     if (n) {
         add_rejections(r, claim, n);
@@ -131,8 +110,8 @@ static void add_rejections(ngx_http_request_t *r, Claim *claim, uint32_t n)
         return;
     }
 
-    limit_sliding::top_add(zone->aside.top, claim->hash, key.data, key.len, n,
-                           ngx_current_msec);
+    limit_sliding::top_add(zone->memory.aside.top, claim->hash, key.data,
+                           key.len, n, ngx_current_msec);
 }
 
 /* NGX_DECLINED: the key is not limited. */

@@ -12,7 +12,6 @@
 
 namespace limit_sliding {
 
-void init_counters(MainConf *lsmcf);
 void account(ngx_http_request_t *r, Context *ctx, ngx_uint_t first,
              ngx_uint_t rejected);
 void add_offender(ngx_http_request_t *r, Claim *claim);

@@ -1,123 +1,82 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
 #include "http/algorithm_param.hpp"
 
-#include "http/parameter.hpp"
-#include "http/zone.hpp"
+#include "ngx/conf.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-static char *zone_number(ngx_conf_t *cf, Param *param, uint32_t minimum,
-                         uint32_t maximum, uint32_t *number);
+namespace {
 
-/* By Algorithm. */
+/* by Algorithm */
+const ngx_str_t names[]
+    = {ngx_string("counter"), ngx_string("log"), ngx_string("fixed"),
+       ngx_string("token_bucket"), ngx_string("leaky_bucket")};
 
-static ngx_str_t algorithm_names[] = {
-    ngx_string("counter"),      ngx_string("log"),          ngx_string("fixed"),
-    ngx_string("token_bucket"), ngx_string("leaky_bucket"), ngx_null_string};
+} // namespace
 
-/* An algorithm and what belongs to it; the zone's rate is known. */
-
-char *set_algorithm(ngx_conf_t *cf, ZoneConf *zone, Param *param,
-                    Param *precision, Param *burst)
+const ngx_str_t *algorithm_name(Algorithm algorithm)
 {
-    ngx_str_t *name;
-    Policy *policy;
-    Algorithm algorithm;
+    return &names[index_of(algorithm)];
+}
 
-    policy = &zone->policy;
-
-    if (param->word.len) {
-        name = algorithm_names;
-
-        while (name->len && ngx_strcmp(param->value.data, name->data) != 0) {
-            name++;
+bool set_algorithm(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+{
+    for (auto &name : names) {
+        if (view(param.value) == view(name)) {
+            zone.policy.algorithm = static_cast<Algorithm>(&name - names);
+            return true;
         }
-
-        if (name->len == 0) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "unknown algorithm \"%V\", it must be "
-                               "\"counter\", \"log\", \"fixed\", "
-                               "\"token_bucket\" or \"leaky_bucket\"",
-                               &param->word);
-            return NGX_CONF_ERROR;
-        }
-
-        policy->algorithm = static_cast<Algorithm>(name - algorithm_names);
     }
 
-    algorithm = policy->algorithm;
+    return conf_invalid(
+        cf,
+        "unknown algorithm \"%V\", it must be \"counter\", \"log\", "
+        "\"fixed\", \"token_bucket\" or \"leaky_bucket\"",
+        &param.word);
+}
 
-    if (precision->word.len && algorithm != Algorithm::kCounter) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" belongs to \"algorithm=counter\" only",
-                           &precision->word);
-        return NGX_CONF_ERROR;
+bool set_precision(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+{
+    if (zone.policy.algorithm != Algorithm::kCounter) {
+        return conf_invalid(cf, "\"%V\" belongs to \"algorithm=counter\" only",
+                            &param.word);
     }
 
-    if (burst->word.len && algorithm != Algorithm::kTokenBucket
-        && algorithm != Algorithm::kLeakyBucket) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" belongs to \"algorithm=token_bucket\" and "
-                           "\"algorithm=leaky_bucket\" only",
-                           &burst->word);
-        return NGX_CONF_ERROR;
-    }
+    return set_number(cf, "number", param, 1, 60, &zone.policy.precision);
+}
 
-    if (zone_number(cf, precision, 1, 60, &policy->precision) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
+bool set_burst(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+{
+    auto &policy = zone.policy;
+
+    if (policy.algorithm != Algorithm::kTokenBucket
+        && policy.algorithm != Algorithm::kLeakyBucket) {
+        return conf_invalid(cf,
+                            "\"%V\" belongs to \"algorithm=token_bucket\" and "
+                            "\"algorithm=leaky_bucket\" only",
+                            &param.word);
     }
 
     /* a bucket that holds no token would admit nobody */
-
-    if (zone_number(cf, burst, algorithm == Algorithm::kTokenBucket, kLimitMax,
-                    &policy->burst)
-        != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
+    uint32_t minimum = (policy.algorithm == Algorithm::kTokenBucket);
+    if (!set_number(cf, "number", param, minimum, kLimitMax, &policy.burst)) {
+        return false;
     }
 
-    if (policy->burst && zone->limit
-        && limit_sliding::capacity(policy, zone->limit) < policy->burst) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" is too much for this rate, at which it "
-                           "takes longer than 49 days to run off",
-                           &burst->word);
-        return NGX_CONF_ERROR;
+    if (policy.burst != 0 && zone.limit != 0
+        && capacity(&policy, zone.limit) < policy.burst) {
+        return conf_invalid(
+            cf,
+            "\"%V\" is too much for this rate, at which it takes longer "
+            "than 49 days to run off",
+            &param.word);
     }
 
-    return NGX_CONF_OK;
-}
-
-ngx_str_t *algorithm_name(Algorithm algorithm)
-{
-    return &algorithm_names[index_of(algorithm)];
-}
-
-static char *zone_number(ngx_conf_t *cf, Param *param, uint32_t minimum,
-                         uint32_t maximum, uint32_t *number)
-{
-    ngx_int_t n;
-
-    if (param->word.len == 0) {
-        return NGX_CONF_OK;
-    }
-
-    n = ngx_atoi(param->value.data, param->value.len);
-
-    if (n == NGX_ERROR || n < minimum || n > maximum) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid number \"%V\", it must be between %uD "
-                           "and %uD",
-                           &param->word, minimum, maximum);
-        return NGX_CONF_ERROR;
-    }
-
-    *number = (uint32_t)n;
-
-    return NGX_CONF_OK;
+    return true;
 }
 
 } // namespace limit_sliding

@@ -9,6 +9,7 @@
 #include "http/context.hpp"
 #include "http/headers.hpp"
 #include "http/log.hpp"
+#include "http/policy_field.hpp"
 
 namespace limit_sliding {
 

@@ -1,147 +1,130 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
 #include "http/client_address.hpp"
 
-#include "http/configuration.hpp"
-#include "http/limit_set.hpp"
-#include "http/module.hpp"
 #include "http/parameter.hpp"
-#include "http/zone.hpp"
+#include "ngx/conf.hpp"
+#include "ngx/pool.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-static char *parse_prefix(ngx_conf_t *cf, Param *param, ngx_uint_t maximum,
-                          ngx_uint_t *prefix);
-static ngx_uint_t is_covered(ngx_http_core_loc_conf_t *clcf);
+namespace {
 
-extern "C" char *ngx_http_limit_sliding_client(ngx_conf_t *cf,
-                                               ngx_command_t *cmd, void *conf)
+template <ngx_uint_t LocConf::*kPrefix, uint32_t kBits>
+bool set_prefix(ngx_conf_t *cf, const Param &param, LocConf &conf)
 {
-    LocConf *lscf = conf;
-
-    enum { IPV4, IPV6 };
-
-    Param params[] = {{ngx_string("ipv4="), ngx_null_string, ngx_null_string},
-                      {ngx_string("ipv6="), ngx_null_string, ngx_null_string},
-                      {ngx_null_string, ngx_null_string, ngx_null_string}};
-
-    if (lscf->client_ipv4 != NGX_CONF_UNSET_UINT) {
-        return "is duplicate";
+    uint32_t prefix;
+    if (!set_number(cf, "prefix", param, 0, kBits, &prefix)) {
+        return false;
     }
 
-    if (parse_params(cf, 1, params) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    /* both are set here, or both inherited */
-
-    lscf->client_ipv4 = kIpv4Prefix;
-    lscf->client_ipv6 = kIpv6Prefix;
-
-    if (parse_prefix(cf, &params[IPV4], 32, &lscf->client_ipv4)
-        != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    return parse_prefix(cf, &params[IPV6], 128, &lscf->client_ipv6);
+    conf.*kPrefix = prefix;
+    return true;
 }
 
-static char *parse_prefix(ngx_conf_t *cf, Param *param, ngx_uint_t maximum,
-                          ngx_uint_t *prefix)
+constexpr ParamRule<LocConf> rules[] = {
+    {{"ipv4="}, set_prefix<&LocConf::client_ipv4, 32>},
+    {{"ipv6="}, set_prefix<&LocConf::client_ipv6, 128>},
+};
+
+/* Whether it is a server with a "location /", in which all requests end up. */
+bool is_covered(const ngx_http_core_loc_conf_t &place)
 {
-    ngx_int_t n;
-
-    if (param->word.len == 0) {
-        return NGX_CONF_OK;
+    if (place.name.len != 0 || place.locations == nullptr) {
+        return false;
     }
 
-    n = ngx_atoi(param->value.data, param->value.len);
+    for (auto *q = ngx_queue_head(place.locations);
+         q != ngx_queue_sentinel(place.locations); q = ngx_queue_next(q)) {
+        auto *location
+            = reinterpret_cast<ngx_http_location_queue_t *>(q)->inclusive;
 
-    if (n == NGX_ERROR || n > (ngx_int_t)maximum) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid prefix \"%V\", it must be between 0 "
-                           "and %ui",
-                           &param->word, maximum);
-        return NGX_CONF_ERROR;
+        if (location != nullptr && view(location->name) == "/") {
+            return true;
+        }
     }
 
-    *prefix = n;
+    return false;
+}
 
-    return NGX_CONF_OK;
+/* The bytes of a connection's address; empty of a socket of UNIX. */
+ngx_str_t address_of(sockaddr *sa)
+{
+#if (NGX_HAVE_INET6)
+    if (sa->sa_family == AF_INET6) {
+        auto *ipv6 = reinterpret_cast<sockaddr_in6 *>(sa);
+        return {16, ipv6->sin6_addr.s6_addr};
+    }
+#endif
+
+#if (NGX_HAVE_UNIX_DOMAIN)
+    if (sa->sa_family == AF_UNIX) {
+        return {};
+    }
+#endif
+
+    auto *ipv4 = reinterpret_cast<sockaddr_in *>(sa);
+    return {4, reinterpret_cast<u_char *>(&ipv4->sin_addr)};
+}
+
+} // namespace
+
+/* "limit_sliding_client [ipv4=bits] [ipv6=bits]": sets or inherits both. */
+extern "C" char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *,
+                                               void *conf)
+{
+    auto &place = *static_cast<LocConf *>(conf);
+
+    if (place.client_ipv4 != NGX_CONF_UNSET_UINT) {
+        return conf_failed("is duplicate");
+    }
+
+    place.client_ipv4 = kIpv4Prefix;
+    place.client_ipv6 = kIpv6Prefix;
+    return conf_result(set_params(cf, 1, rules, place));
 }
 
 ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-                          uintptr_t data)
+                          uintptr_t)
 {
-    ngx_str_t address;
-    ngx_uint_t prefix;
-    struct sockaddr *sa;
-    LocConf *lscf;
-
-    lscf = ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_module);
-
     v->valid = 1;
     v->no_cacheable = 0;
     v->not_found = 0;
 
-    sa = r->connection->sockaddr;
-
-    switch (sa->sa_family) {
-
-#if (NGX_HAVE_INET6)
-    case AF_INET6:
-        address.data = ((struct sockaddr_in6 *)sa)->sin6_addr.s6_addr;
-        address.len = 16;
-        break;
-#endif
-
-#if (NGX_HAVE_UNIX_DOMAIN)
-    case AF_UNIX:
+    ngx_str_t address = address_of(r->connection->sockaddr);
+    if (address.len == 0) {
         v->len = r->connection->addr_text.len;
         v->data = r->connection->addr_text.data;
         return NGX_OK;
-#endif
-
-    default: /* AF_INET */
-        address.data = (u_char *)&((struct sockaddr_in *)sa)->sin_addr;
-        address.len = 4;
-        break;
     }
 
-    prefix = client_part(&address, lscf->client_ipv4, lscf->client_ipv6);
+    const auto &conf = loc_conf(r);
+    auto prefix = client_part(&address, conf.client_ipv4, conf.client_ipv6);
 
     v->len = address.len;
     v->data = address.data;
-
     if (prefix == address.len * 8) {
         return NGX_OK;
     }
 
-    v->data = ngx_pnalloc(r->pool, address.len);
-    if (v->data == NULL) {
+    v->data = alloc_bytes(r->pool, address.len);
+    if (v->data == nullptr) {
         return NGX_ERROR;
     }
 
     cut_to_prefix(v->data, &address, prefix);
-
     return NGX_OK;
 }
-
-/*
- * Leaves of an address, of 4 or 16 bytes, what tells clients apart: of one of
- * IPv4 in IPv6's form the last 4 bytes.  Returns that one of the prefixes
- * which it is to be cut to.
- */
 
 ngx_uint_t client_part(ngx_str_t *address, ngx_uint_t ipv4, ngx_uint_t ipv6)
 {
 #if (NGX_HAVE_INET6)
     if (address->len == 16) {
-
-        if (!IN6_IS_ADDR_V4MAPPED((struct in6_addr *)address->data)) {
+        if (!IN6_IS_ADDR_V4MAPPED(
+                reinterpret_cast<in6_addr *>(address->data))) {
             return ipv6;
         }
 
@@ -153,79 +136,33 @@ ngx_uint_t client_part(ngx_str_t *address, ngx_uint_t ipv4, ngx_uint_t ipv6)
     return ipv4;
 }
 
-/* Copies an address with all bits beyond the prefix 0. */
-
 void cut_to_prefix(u_char *dst, ngx_str_t *address, ngx_uint_t prefix)
 {
-    size_t n;
-
-    n = prefix / 8;
+    size_t n = prefix / 8;
 
     ngx_memcpy(dst, address->data, n);
     ngx_memzero(dst + n, address->len - n);
 
-    if (prefix % 8) {
+    if (prefix % 8 != 0) {
         dst[n] = address->data[n] & (0xff << (8 - prefix % 8));
     }
 }
 
-/*
- * Tells the zones of a place's limits to which prefixes their clients are cut
- * there, for the API, which is asked for clients from elsewhere.  Of several
- * places the longest prefixes count: they leave the shorter ones' networks
- * as they are, so any key that a zone holds can be given.
- */
-
-void learn_prefixes(ngx_conf_t *cf, LocConf *conf)
+void learn_prefixes(ngx_conf_t *cf, const LocConf &conf)
 {
-    ngx_uint_t i, j;
-    ngx_http_core_loc_conf_t *clcf;
-    ZoneConf *zone;
-    Group *group;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (is_covered(clcf)) {
+    if (is_covered(core_loc_conf(cf))) {
         return;
     }
 
-    for (i = 0; i < kStages; i++) {
-        for (group = conf->groups[i]; group; group = group->next) {
-            for (j = 0; j < group->nlimits; j++) {
-                zone = group->limits[j].zone;
-
-                zone->client_ipv4
-                    = ngx_max(zone->client_ipv4, conf->client_ipv4);
-                zone->client_ipv6
-                    = ngx_max(zone->client_ipv6, conf->client_ipv6);
-                zone->clients = 1;
+    for (auto *group : conf.groups) {
+        for (; group != nullptr; group = group->next) {
+            for (auto &limit : *group) {
+                auto &clients = limit.zone->clients;
+                clients = {true, ngx_max(clients.ipv4, conf.client_ipv4),
+                           ngx_max(clients.ipv6, conf.client_ipv6)};
             }
         }
     }
-}
-
-/* Whether it is a server with a "location /", in which all requests end up. */
-
-static ngx_uint_t is_covered(ngx_http_core_loc_conf_t *clcf)
-{
-    ngx_queue_t *q;
-    ngx_http_core_loc_conf_t *location;
-
-    if (clcf->name.len || clcf->locations == NULL) {
-        return 0;
-    }
-
-    for (q = ngx_queue_head(clcf->locations);
-         q != ngx_queue_sentinel(clcf->locations); q = ngx_queue_next(q)) {
-        location = ((ngx_http_location_queue_t *)q)->inclusive;
-
-        if (location && location->name.len == 1
-            && location->name.data[0] == '/') {
-            return 1;
-        }
-    }
-
-    return 0;
 }
 
 } // namespace limit_sliding

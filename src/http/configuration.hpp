@@ -2,54 +2,77 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The module's configurations: main, and of locations. */
+/* The module's configurations: of http{}, and of each location. */
 
 #ifndef LIMIT_SLIDING_HTTP_CONFIGURATION_HPP
 #define LIMIT_SLIDING_HTTP_CONFIGURATION_HPP
 
 #include "http/limit_set.hpp"
 #include "http/module.hpp"
+#include "http/zone.hpp"
+#include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
 struct MainConf {
-    ngx_array_t zones;   /* of pointers to zones */
-    ngx_array_t sets;    /* of pointers to sets */
-    ngx_array_t redises; /* of pointers to them */
+    Zones zones;
+    Array<LimitSet *> sets;
+    Array<Redis *> redises;
 
-    /* used anywhere */
-    unsigned after_auth : 1;
-    unsigned count_status : 1;
-    unsigned header_filter : 1;
+    /* whether any place uses it */
+    bool after_auth;
+    bool count_status;
+    bool header_filter;
 };
 
-/* LocConf.headers */
+/* LocConf.headers, a mask */
+constexpr ngx_uint_t kHeaderRetryAfter = 0x01;
+constexpr ngx_uint_t kHeaderDraft = 0x02;
+constexpr ngx_uint_t kHeaderX = 0x04;
 
-constexpr auto kHeaderRetryAfter = 0x01;
+/* Prefixes of $limit_sliding_client by default, in bits. */
+constexpr ngx_uint_t kIpv4Prefix = 32;
+constexpr ngx_uint_t kIpv6Prefix = 64;
 
-constexpr auto kHeaderDraft = 0x02;
-
-constexpr auto kHeaderX = 0x04;
-
-/* Prefixes of $limit_sliding_client by default. */
-
-constexpr auto kIpv4Prefix = 32;
-
-constexpr auto kIpv6Prefix = 64;
-
+/* Members keep NGINX's value for "unset" until they are set or inherited. */
 struct LocConf {
-    LimitSet *set; /* NULL: off */
-    Group *groups[kStages];
-    ngx_uint_t status_code;
-    ngx_uint_t log_level; /* 0: off */
-    ngx_msec_t log_every;
-    ngx_flag_t dry_run;
-    ngx_uint_t headers;
-    ngx_uint_t client_ipv4; /* prefix, in bits */
-    ngx_uint_t client_ipv6;
-    ngx_flag_t api_write; /* unset: no API here */
+    LimitSet *set = static_cast<LimitSet *>(NGX_CONF_UNSET_PTR); /* or none */
+    Group *groups[kStages] = {};
+    ngx_uint_t status_code = NGX_CONF_UNSET_UINT;
+    ngx_uint_t log_level = NGX_CONF_UNSET_UINT; /* 0: off */
+    ngx_msec_t log_every = NGX_CONF_UNSET_MSEC;
+    ngx_flag_t dry_run = NGX_CONF_UNSET;
+    ngx_uint_t headers = NGX_CONF_UNSET_UINT;
+    ngx_uint_t client_ipv4 = NGX_CONF_UNSET_UINT; /* prefix, in bits */
+    ngx_uint_t client_ipv6 = NGX_CONF_UNSET_UINT;
+    ngx_flag_t api_write = NGX_CONF_UNSET; /* stays unset: no API here */
 };
+
+inline MainConf &main_conf(ngx_conf_t *cf)
+{
+    return *static_cast<MainConf *>(
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_limit_sliding_module));
+}
+
+inline MainConf &main_conf(ngx_http_request_t *r)
+{
+    return *static_cast<MainConf *>(
+        ngx_http_get_module_main_conf(r, ngx_http_limit_sliding_module));
+}
+
+inline LocConf &loc_conf(ngx_http_request_t *r)
+{
+    return *static_cast<LocConf *>(
+        ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_module));
+}
+
+/* The location of NGINX's own configuration that is being read or merged. */
+inline ngx_http_core_loc_conf_t &core_loc_conf(ngx_conf_t *cf)
+{
+    return *static_cast<ngx_http_core_loc_conf_t *>(
+        ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module));
+}
 
 } // namespace limit_sliding
 

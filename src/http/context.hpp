@@ -64,41 +64,13 @@ Context *extend_ctx(ngx_http_request_t *r, Context *octx, ngx_uint_t nclaims);
 ngx_uint_t is_decided(Context *ctx, ZoneConf *zone);
 void context_cleanup(void *data);
 
-/* A single variable, as most are, is read directly.  May yield nothing. */
-
-static ngx_inline ngx_int_t get_text(ngx_http_request_t *r, Expression *value,
-                                     ngx_str_t *text)
-{
-    ngx_int_t rc;
-    ngx_str_t s;
-    ngx_http_variable_value_t *vv;
-
-    if (value->index == NGX_ERROR) {
-        rc = ngx_http_complex_value(r, &value->complex, &s);
-        *text = s;
-        return rc;
-    }
-
-    vv = ngx_http_get_flushed_variable(r, value->index);
-
-    if (vv == NULL || vv->not_found) {
-        ngx_str_null(text);
-        return NGX_OK;
-    }
-
-    text->len = vv->len;
-    text->data = vv->data;
-
-    return NGX_OK;
-}
-
-/* Nothing is lost where two workers share counters, see init_counters(). */
+/* Nothing is lost where two workers share counters, see take_counters(). */
 
 static ngx_inline void tally(ZoneConf *zone, Count count)
 {
     ngx_atomic_t *counter;
 
-    counter = (ngx_atomic_t *)&zone->counters->requests[count];
+    counter = (ngx_atomic_t *)&zone->worker.counters->requests[count];
 
     (void)ngx_atomic_fetch_add(counter, 1);
 }

@@ -1,162 +1,125 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* count_status: limits that are consumed on the way out. */
-
 #include "http/count_status.hpp"
 
 #include "http/context.hpp"
-#include "http/limit_set.hpp"
-#include "http/parameter.hpp"
+#include "ngx/conf.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-static ngx_int_t parse_statuses(ngx_str_t *text, StatusRange *statuses);
-static ngx_uint_t is_counted(ngx_array_t *statuses, ngx_uint_t status);
+namespace {
+
+/* "401" or "4xx" */
+bool parse_statuses(std::string_view text, StatusRange *range)
+{
+    if (text.size() != 3 || text[0] < '1' || text[0] > '5') {
+        return false;
+    }
+
+    if (text[1] == 'x' && text[2] == 'x') {
+        range->from = (text[0] - '0') * 100;
+        range->to = range->from + 99;
+        return true;
+    }
+
+    ngx_int_t status = ngx_atoi(bytes(text), text.size());
+    if (status == NGX_ERROR) {
+        return false;
+    }
+
+    range->from = range->to = status;
+    return true;
+}
+
+bool is_counted(const Array<StatusRange> &ranges, ngx_uint_t status)
+{
+    for (auto &range : ranges) {
+        if (status >= range.from && status <= range.to) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+} // namespace
 
 /* "count_status=401,5xx" */
-
-char *count_status(ngx_conf_t *cf, Limit *limit, Param *param)
+bool set_count_status(ngx_conf_t *cf, const Param &param, Limit &limit)
 {
-    u_char *p, *last;
-    ngx_str_t text;
-    StatusRange *statuses;
+    auto rest = view(param.value);
 
-    if (param->word.len == 0) {
-        return NGX_CONF_OK;
-    }
+    for (;;) {
+        size_t size = ngx_min(rest.find(','), rest.size());
+        std::string_view text(rest.data(), size);
 
-    limit->count_status = ngx_array_create(cf->pool, 2, sizeof(StatusRange));
-    if (limit->count_status == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    last = param->value.data + param->value.len;
-
-    for (p = param->value.data; p <= last; p = text.data + text.len + 1) {
-        text.data = p;
-        p = ngx_strlchr(p, last, ',');
-        text.len = (p ? p : last) - text.data;
-
-        statuses = ngx_array_push(limit->count_status);
-        if (statuses == NULL) {
-            return NGX_CONF_ERROR;
+        auto *range = limit.count_status.add(cf->pool);
+        if (range == nullptr) {
+            return false;
         }
 
-        if (parse_statuses(&text, statuses) != NGX_OK) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid status \"%V\" in \"%V\", it must be "
-                               "between 100 and 599, or as \"4xx\"",
-                               &text, &param->word);
-            return NGX_CONF_ERROR;
+        if (!parse_statuses(text, range)) {
+            ngx_str_t shown = to_str(text);
+            return conf_invalid(cf,
+                                "invalid status \"%V\" in \"%V\", it must be "
+                                "between 100 and 599, or as \"4xx\"",
+                                &shown, &param.word);
         }
-    }
 
-    return NGX_CONF_OK;
+        if (size == rest.size()) {
+            return true;
+        }
+
+        rest.remove_prefix(size + 1);
+    }
 }
-
-static ngx_int_t parse_statuses(ngx_str_t *text, StatusRange *statuses)
-{
-    ngx_int_t n;
-
-    if (text->len != 3 || text->data[0] < '1' || text->data[0] > '5') {
-        return NGX_ERROR;
-    }
-
-    if (text->data[1] == 'x' && text->data[2] == 'x') {
-        statuses->from = (text->data[0] - '0') * 100;
-        statuses->to = statuses->from + 99;
-        return NGX_OK;
-    }
-
-    n = ngx_atoi(text->data, text->len);
-
-    if (n == NGX_ERROR) {
-        return NGX_ERROR;
-    }
-
-    statuses->from = n;
-    statuses->to = n;
-
-    return NGX_OK;
-}
-
-/*
- * In the log phase, if any limit counts by status.  The request is over, so
- * whether the limit has room for it still makes no difference.
- */
 
 ngx_int_t count_handler(ngx_http_request_t *r)
 {
-    ngx_uint_t i, status;
-    Claim claim;
-    Context *ctx;
-    Limit *limit;
-    RemoteClaim *remote;
-
     if (r != r->main) {
         return NGX_OK;
     }
 
-    ctx = get_ctx(r);
-
-    if (ctx == NULL || ctx->status == Status::kRejected) {
+    auto *ctx = get_ctx(r);
+    if (ctx == nullptr || ctx->status == Status::kRejected) {
         return NGX_OK;
     }
 
     /* as $status */
+    ngx_uint_t status
+        = r->err_status != 0 ? r->err_status : r->headers_out.status;
 
-    status = r->err_status ? r->err_status : r->headers_out.status;
+    for (ngx_uint_t i = 0; i < ctx->nclaims; i++) {
+        Claim claim = ctx->claims[i];
+        const auto &limit = *static_cast<Limit *>(claim.data);
 
-    for (i = 0; i < ctx->nclaims; i++) {
-        claim = ctx->claims[i];
-        limit = claim.data;
-
-        if (limit->count_status == NULL
-            || !is_counted(limit->count_status, status)) {
+        if (!is_counted(limit.count_status, status)) {
             continue;
         }
 
-        if (limit->dry_run && ctx->status == Status::kRejectedDryRun) {
-            /* what the watched limits would have rejected */
+        if (limit.dry_run && ctx->status == Status::kRejectedDryRun) {
+            /* the watched limits would have rejected it */
             continue;
         }
 
+        auto *remote = static_cast<RemoteClaim *>(claim.remote);
         claim.look = 0;
+        claim.verdict = nullptr;
 
-        claim.verdict = NULL;
-
-        remote = claim.remote;
-
-        if (remote == NULL || remote->own != kOwnOff) {
-            (void)limit_sliding::acquire(&claim, 1, ngx_current_msec);
+        if (remote == nullptr || remote->own != kOwnOff) {
+            acquire(&claim, 1, ngx_current_msec);
         }
 
-        if (remote) {
+        if (remote != nullptr) {
             /* nobody waits for it */
-            (void)ask_redis(remote->zone->redis, &claim, 1, NULL);
+            ask_redis(remote->zone->redis, &claim, 1, nullptr);
         }
     }
 
     return NGX_OK;
-}
-
-static ngx_uint_t is_counted(ngx_array_t *statuses, ngx_uint_t status)
-{
-    ngx_uint_t i;
-    StatusRange *s;
-
-    s = statuses->elts;
-
-    for (i = 0; i < statuses->nelts; i++) {
-        if (status >= s[i].from && status <= s[i].to) {
-            return 1;
-        }
-    }
-
-    return 0;
 }
 
 } // namespace limit_sliding

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Limits that count responses. */
+/* count_status: limits that are consumed on the way out. */
 
 #ifndef LIMIT_SLIDING_HTTP_COUNT_STATUS_HPP
 #define LIMIT_SLIDING_HTTP_COUNT_STATUS_HPP
@@ -13,7 +13,13 @@
 
 namespace limit_sliding {
 
-char *count_status(ngx_conf_t *cf, Limit *limit, Param *param);
+/* A setter for limit_sliding. */
+bool set_count_status(ngx_conf_t *cf, const Param &param, Limit &limit);
+
+/*
+ * The handler of the log phase, if any limit counts by status.  The request is
+ * over, so whether the limit has room for it still makes no difference.
+ */
 ngx_int_t count_handler(ngx_http_request_t *r);
 
 } // namespace limit_sliding

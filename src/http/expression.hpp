@@ -2,40 +2,66 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Values with variables in them. */
+/* Text with variables in it: keys, rates and costs. */
 
 #ifndef LIMIT_SLIDING_HTTP_EXPRESSION_HPP
 #define LIMIT_SLIDING_HTTP_EXPRESSION_HPP
 
-#include "core/limiter.hpp"
-#include "http/parameter.hpp"
+#include <optional>
+#include <string_view>
+
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
-/* A character of a variable's name. */
-
-#define is_word(ch)                                                            \
-    (((ch) >= 'a' && (ch) <= 'z') || ((ch) >= 'A' && (ch) <= 'Z')              \
-     || ((ch) >= '0' && (ch) <= '9') || (ch) == '_')
-
-struct Limit;
-
-/* Text, variables and their combination. */
-
 struct Expression {
     ngx_http_complex_value_t complex;
-    ngx_int_t index; /* of the variable that is
-                                                    all of it, or NGX_ERROR */
+    ngx_int_t index; /* of the variable that is all of it, or NGX_ERROR */
 };
 
-char *compile_expression(ngx_conf_t *cf, ngx_str_t *text, Expression *value);
-char *rate_value(ngx_conf_t *cf, Param *param, Expression **value, Rate *rate);
-ngx_int_t rate_limit(ngx_conf_t *cf, ngx_str_t *word, Rate *rate,
-                     uint64_t window_ms, uint32_t *limit, u_char *file,
-                     ngx_uint_t line);
-ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit);
-ngx_int_t evaluate_claim(ngx_http_request_t *r, Limit *limit, Claim *claim);
+inline bool has_variables(const ngx_str_t &text)
+{
+    return ngx_http_script_variables_count(const_cast<ngx_str_t *>(&text)) != 0;
+}
+
+/*
+ * Cuts *text off after the name of its first variable, which it returns: empty
+ * if none follows the "$".  Without a "$" there is no value.
+ */
+std::optional<std::string_view> next_variable(std::string_view *text);
+
+/* Logs what is wrong with the text, and returns false then. */
+bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
+                        Expression *expression);
+
+/* The same in memory of the configuration; nullptr if it failed. */
+Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text);
+
+/* Evaluates it for a request; a variable that is not found is empty text. */
+[[gnu::always_inline]] inline ngx_int_t get_text(ngx_http_request_t *r,
+                                                 Expression *expression,
+                                                 ngx_str_t *text)
+{
+    if (expression->index == NGX_ERROR) {
+        ngx_str_t value;
+        ngx_int_t rc = ngx_http_complex_value(r, &expression->complex, &value);
+        *text = value;
+        return rc;
+    }
+
+    /* most are a single variable, which is read directly */
+    ngx_http_variable_value_t *vv
+        = ngx_http_get_flushed_variable(r, expression->index);
+
+    if (vv == nullptr || vv->not_found) {
+        *text = {};
+        return NGX_OK;
+    }
+
+    text->len = vv->len;
+    text->data = vv->data;
+    return NGX_OK;
+}
 
 } // namespace limit_sliding
 

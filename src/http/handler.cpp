@@ -24,7 +24,7 @@
 #include "http/configuration.hpp"
 #include "http/context.hpp"
 #include "http/delay.hpp"
-#include "http/expression.hpp"
+#include "http/evaluation.hpp"
 #include "http/limit_set.hpp"
 #include "http/log.hpp"
 #include "http/module.hpp"
@@ -335,7 +335,7 @@ static inline ngx_int_t fill_claim(ngx_http_request_t *r, Limit *limit,
         return NGX_DECLINED;
     }
 
-    claim->zone = zone->zone;
+    claim->zone = zone->memory.table;
     claim->policy = &zone->policy;
     claim->limit = limit->limit;
     claim->cost = limit->cost;
@@ -343,9 +343,10 @@ static inline ngx_int_t fill_claim(ngx_http_request_t *r, Limit *limit,
     claim->data = limit;
     claim->verdict = NULL;
     claim->remote = NULL;
-    claim->counts = &zone->counters->slots;
+    claim->counts = &zone->worker.counters->slots;
 
-    claim->hash = limit_sliding::zone_hash(zone->zone, key.data, key.len);
+    claim->hash
+        = limit_sliding::zone_hash(zone->memory.table, key.data, key.len);
 
     if (limit->evaluated) {
         rc = evaluate_claim(r, limit, claim);
@@ -358,8 +359,8 @@ static inline ngx_int_t fill_claim(ngx_http_request_t *r, Limit *limit,
         return add_remote(r, claim, &zone->remote, &key);
     }
 
-    if (zone->aside.own->held) {
-        return own_limit(claim, zone->aside.own);
+    if (zone->memory.aside.own->held) {
+        return own_limit(claim, zone->memory.aside.own);
     }
 
     return NGX_OK;

@@ -14,6 +14,7 @@
 #include "http/configuration.hpp"
 #include "http/context.hpp"
 #include "http/limit_set.hpp"
+#include "http/policy_field.hpp"
 #include "http/zone.hpp"
 
 namespace limit_sliding {
@@ -21,7 +22,6 @@ namespace limit_sliding {
 static ngx_int_t header_filter(ngx_http_request_t *r);
 static ngx_int_t add_fields(ngx_http_request_t *r, Context *ctx);
 static Claim *shown_claims(Context *ctx, ngx_uint_t *n, size_t *size);
-static u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit);
 static ngx_int_t print_policies(ngx_http_request_t *r, Context *ctx,
                                 size_t size, ngx_str_t *text);
 static ngx_int_t limit_digits(ngx_http_request_t *r, Claim *claim,
@@ -200,40 +200,6 @@ static Claim *shown_claims(Context *ctx, ngx_uint_t *n, size_t *size)
     return ctx->status == Status::kRejected ? ctx->described : shown;
 }
 
-/* What is known beforehand, where the limit is. */
-
-ngx_int_t init_fields(ngx_pool_t *pool, Limit *limit)
-{
-    u_char *p;
-
-    p = ngx_pnalloc(pool, limit->zone->quoted.len + kMember + NGX_INT32_LEN);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    limit->policy.data = p;
-    p = print_policy(p, limit->zone, limit->limit);
-    limit->policy.len = p - limit->policy.data;
-
-    (void)append_number(p, limit->limit, &limit->digits);
-
-    return NGX_OK;
-}
-
-static u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit)
-{
-    p = ngx_sprintf(p, "%V;q=%uD", &zone->quoted, limit);
-
-    /* shorter windows cannot be told */
-
-    if (zone->policy.window_ms >= 1000) {
-        p = ngx_sprintf(p, ";w=%uL",
-                        limit_sliding::seconds(zone->policy.window_ms));
-    }
-
-    return p;
-}
-
 static ngx_int_t print_policies(ngx_http_request_t *r, Context *ctx,
                                 size_t size, ngx_str_t *text)
 {
@@ -291,42 +257,6 @@ static ngx_int_t limit_digits(ngx_http_request_t *r, Claim *claim,
     (void)append_number(p, claim->limit, text);
 
     return NGX_OK;
-}
-
-/*
- * *text is of n's digits at p.  Two at a time: ngx_sprintf() takes several
- * times as many instructions.
- */
-
-u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text)
-{
-    u_char *digit, digits[NGX_INT64_LEN];
-    static const char pairs[] = "00010203040506070809"
-                                "10111213141516171819"
-                                "20212223242526272829"
-                                "30313233343536373839"
-                                "40414243444546474849"
-                                "50515253545556575859"
-                                "60616263646566676869"
-                                "70717273747576777879"
-                                "80818283848586878889"
-                                "90919293949596979899";
-
-    digit = digits + sizeof(digits) - 2;
-
-    while (n >= 100) {
-        ngx_memcpy(digit, &pairs[2 * (n % 100)], 2);
-        digit -= 2;
-        n /= 100;
-    }
-
-    ngx_memcpy(digit, &pairs[2 * n], 2);
-    digit += (n < 10);
-
-    text->data = p;
-    text->len = digits + sizeof(digits) - digit;
-
-    return ngx_cpymem(p, digit, text->len);
 }
 
 ngx_int_t push_header(ngx_http_request_t *r, char *name, size_t len,

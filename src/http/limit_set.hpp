@@ -8,66 +8,69 @@
 #define LIMIT_SLIDING_HTTP_LIMIT_SET_HPP
 
 #include "http/zone.hpp"
+#include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
+#include "ngx/place.hpp"
 
 namespace limit_sliding {
 
+/* Statuses of responses, both ends included. */
 struct StatusRange {
     ngx_uint_t from;
     ngx_uint_t to;
 };
 
 /* A limit_sliding directive. */
-
 struct Limit {
     ZoneConf *zone;
     uint32_t limit; /* 0: none that is static */
     uint32_t cost;
 
-    unsigned evaluated : 1; /* some of these are set */
-    unsigned dry_run : 1;
-    unsigned after_auth : 1;
+    bool evaluated; /* some of the next three are set */
+    bool dry_run;
+    bool after_auth;
 
-    Expression *rates[3]; /* the limit's, the zone's;
-                                                    ends with NULL */
+    Expression *rates[3]; /* the limit's, the zone's; ends with nullptr */
     Expression *cost_value;
-    ngx_array_t *count_status;
+    Array<StatusRange> count_status;
 
-    ngx_str_t policy; /* of the static limit, for
-                                                    header fields */
+    /* of the static limit, for header fields */
+    ngx_str_t policy;
     ngx_str_t digits;
 
-    /* the static rate, until zones are known */
-    Rate rate; /* of count 0: not given */
+    /* the static rate until all zones are known; a count of 0: not given */
+    Rate rate;
     ngx_str_t rate_word;
-    u_char *file;
-    ngx_uint_t line;
+    Place place;
 };
 
 enum Stage { kBeforeAuth = 0, kAfterAuth, kStages };
 
+/* Limits that are decided together: all of them enforced, or none. */
 struct Group {
     Limit *limits;
     ngx_uint_t nlimits;
-    ngx_uint_t nclaims;  /* of the next ones, too */
-    unsigned single : 1; /* one enforced limit is all */
-    unsigned dry_run : 1;
-    unsigned leaky : 1;  /* some may delay */
-    unsigned remote : 1; /* the last ones are of one
-                                                    Redis */
+    ngx_uint_t nclaims; /* of this and the next groups */
+    bool single;        /* one enforced limit of this node is all */
+    bool dry_run;
+    bool leaky;  /* some may delay */
+    bool remote; /* the last ones are of one Redis */
     Group *next;
+
+    Limit *begin() const { return limits; }
+    Limit *end() const { return limits + nlimits; }
 };
 
 /* The limits of one place of the configuration. */
-
 struct LimitSet {
-    ngx_array_t limits;
+    Array<Limit> limits;
 
-    /* by limit_sliding_dry_run; the first of a stage, or NULL */
+    /* by limit_sliding_dry_run; the first of a stage, or nullptr */
     Group *groups[2][kStages];
 };
 
-ngx_int_t init_sets(ngx_conf_t *cf, MainConf *lsmcf);
+/* Sorts the limits into groups once all zones are defined. */
+ngx_int_t init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
 
 } // namespace limit_sliding
 

@@ -154,17 +154,17 @@ static ngx_uint_t log_begin(ngx_http_request_t *r, LocConf *lscf,
 
     if (lscf->log_every) {
 
-        if ((ngx_msec_int_t)(zone->log_after - ngx_current_msec) > 0) {
-            zone->log_omitted++;
+        if ((ngx_msec_int_t)(zone->worker.log_after - ngx_current_msec) > 0) {
+            zone->worker.log_omitted++;
             return 0;
         }
 
-        zone->log_after = ngx_current_msec + lscf->log_every;
+        zone->worker.log_after = ngx_current_msec + lscf->log_every;
     }
 
-    if (zone->log_omitted) {
-        log_omitted = zone->log_omitted;
-        zone->log_omitted = 0;
+    if (zone->worker.log_omitted) {
+        log_omitted = zone->worker.log_omitted;
+        zone->worker.log_omitted = 0;
 
         next_log_handler = r->log_handler;
         r->log_handler = log_handler;

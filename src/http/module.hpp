@@ -10,7 +10,7 @@
 #include "ngx/ngx.hpp"
 
 extern "C" {
-#include "http/ngx_http_limit_sliding_module.h"
+#include "http/module.h"
 }
 
 #endif

@@ -4,10 +4,10 @@
  */
 
 
-/* The C names by which NGINX knows the module.  All else is C++. */
+/* The C names by which NGINX knows the module.  Everything else is C++. */
 
 
-#include "http/ngx_http_limit_sliding_module.h"
+#include "http/module.h"
 
 
 static ngx_command_t  ngx_http_limit_sliding_commands[] = {

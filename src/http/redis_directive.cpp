@@ -1,4 +1,3 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
@@ -8,255 +7,160 @@
 #include "http/redis_directive.hpp"
 
 #include "http/configuration.hpp"
-#include "http/module.hpp"
-#include "http/parameter.hpp"
-#include "http/zone.hpp"
+#include "ngx/conf.hpp"
+#include "ngx/pool.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-static Redis *get_redis(ngx_conf_t *cf, ngx_str_t *name);
-static ngx_int_t init_remote_zone(ngx_conf_t *cf, ZoneConf *zone);
+namespace {
 
 /* The block of this name, which may come before or after its first mention. */
-
-static Redis *get_redis(ngx_conf_t *cf, ngx_str_t *name)
+Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
 {
-    ngx_uint_t i;
-    Redis *redis, **redises;
-    MainConf *lsmcf;
+    auto &redises = main_conf(cf).redises;
 
-    lsmcf
-        = ngx_http_conf_get_module_main_conf(cf, ngx_http_limit_sliding_module);
-
-    redises = lsmcf->redises.elts;
-
-    for (i = 0; i < lsmcf->redises.nelts; i++) {
-        if (redises[i]->settings.name.len == name->len
-            && ngx_strncmp(redises[i]->settings.name.data, name->data,
-                           name->len)
-                   == 0) {
-            return redises[i];
+    for (auto *redis : redises) {
+        if (view(redis->settings.name) == view(name)) {
+            return redis;
         }
     }
 
-    redises = ngx_array_push(&lsmcf->redises);
-    if (redises == NULL) {
-        return NULL;
+    auto *redis = create<Redis>(cf->pool);
+    auto **added = redises.add(cf->pool);
+    if (redis == nullptr || added == nullptr) {
+        return nullptr;
     }
 
-    redis = ngx_pcalloc(cf->pool, sizeof(Redis));
-    if (redis == NULL) {
-        return NULL;
-    }
-
-    redis->settings.name = *name;
-    redis->settings.file = cf->conf_file->file.name.data;
-    redis->settings.line = cf->conf_file->line;
-
-    *redises = redis;
-
+    auto place = place_of(cf);
+    redis->settings.name = name;
+    redis->settings.file = place.file;
+    redis->settings.line = place.line;
+    *added = redis;
     return redis;
 }
 
-extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf,
-                                              ngx_command_t *cmd, void *conf)
+ngx_int_t init_remote_zone(ngx_conf_t *cf, ZoneConf *zone)
 {
-    ngx_str_t *value;
-    Redis *redis;
+    auto &prefix = zone->remote.prefix;
 
-    value = cf->args->elts;
+    zone->remote.redis = zone->redis;
+    zone->remote.name = zone->name;
 
-    if (value[1].len == 0) {
-        return "has an empty name";
+    prefix.len = zone->redis->settings.key_prefix.len + zone->name.len + 2;
+    prefix.data = alloc_bytes(cf->pool, prefix.len);
+    if (prefix.data == nullptr) {
+        return NGX_ERROR;
     }
 
-    redis = get_redis(cf, &value[1]);
-    if (redis == NULL) {
-        return NGX_CONF_ERROR;
+    ngx_sprintf(prefix.data, "%V%V:{", &zone->redis->settings.key_prefix,
+                &zone->name);
+    return NGX_OK;
+}
+
+} // namespace
+
+extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *,
+                                              void *)
+{
+    auto &name = words_of(cf)[1];
+
+    if (name.len == 0) {
+        return conf_failed("has an empty name");
+    }
+
+    auto *redis = get_redis(cf, name);
+    if (redis == nullptr) {
+        return conf_failed();
     }
 
     if (redis->settings.defined) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "duplicate limit_sliding_redis \"%V\"", &value[1]);
-        return NGX_CONF_ERROR;
+        return conf_error(cf, "duplicate limit_sliding_redis \"%V\"", &name);
     }
 
     return redis_block(cf, &redis->settings);
 }
 
-/* "redis=name" */
-
-char *zone_redis(ngx_conf_t *cf, ZoneConf *zone, Param *param)
+bool set_redis(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
 {
-    if (param->word.len == 0) {
-        return NGX_CONF_OK;
-    }
-
     if (!has_redis) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" needs limit_sliding built with hiredis",
-                           &param->word);
-        return NGX_CONF_ERROR;
+        return conf_invalid(cf, "\"%V\" needs limit_sliding built with hiredis",
+                            &param.word);
     }
 
-    zone->redis = get_redis(cf, &param->value);
-    if (zone->redis == NULL) {
-        return NGX_CONF_ERROR;
+    zone.redis = get_redis(cf, param.value);
+    if (zone.redis == nullptr) {
+        return false;
     }
 
-    zone->redis->algorithms |= 1u << index_of(zone->policy.algorithm);
-
-    return NGX_CONF_OK;
+    zone.redis->algorithms |= 1u << index_of(zone.policy.algorithm);
+    return true;
 }
 
 /* "lease=off|auto|n" */
-
-char *zone_lease(ngx_conf_t *cf, ZoneConf *zone, Param *param)
+bool set_lease(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
 {
-    ngx_int_t n;
+    auto value = view(param.value);
 
-    if (param->word.len == 0 || ngx_strcmp(param->value.data, "off") == 0) {
-        return NGX_CONF_OK;
+    if (value == "off") {
+        return true;
     }
 
-    if (zone->redis == NULL) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" needs the \"redis=\" parameter",
-                           &param->word);
-        return NGX_CONF_ERROR;
+    if (zone.redis == nullptr) {
+        return conf_invalid(cf, "\"%V\" needs the \"redis=\" parameter",
+                            &param.word);
     }
 
-    if (!limit_sliding::leases_are_of(&zone->policy)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" belongs to \"algorithm=counter\", "
-                           "\"algorithm=fixed\" and "
-                           "\"algorithm=token_bucket\" only",
-                           &param->word);
-        return NGX_CONF_ERROR;
+    if (!leases_are_of(&zone.policy)) {
+        return conf_invalid(
+            cf,
+            "\"%V\" belongs to \"algorithm=counter\", "
+            "\"algorithm=fixed\" and \"algorithm=token_bucket\" only",
+            &param.word);
     }
 
-    if (ngx_strcmp(param->value.data, "auto") == 0) {
-        zone->remote.lease = kLeaseAuto;
-        return NGX_CONF_OK;
+    if (value == "auto") {
+        zone.remote.lease = kLeaseAuto;
+        return true;
     }
 
-    n = ngx_atoi(param->value.data, param->value.len);
-
-    if (n < 1 || n > (ngx_int_t)kLimitMax) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid lease \"%V\", it must be \"off\", "
-                           "\"auto\" or a number between 1 and %uD",
-                           &param->word, kLimitMax);
-        return NGX_CONF_ERROR;
+    ngx_int_t n = ngx_atoi(param.value.data, param.value.len);
+    if (n < 1 || n > ngx_int_t{kLimitMax}) {
+        return conf_invalid(
+            cf,
+            "invalid lease \"%V\", it must be \"off\", \"auto\" or a "
+            "number between 1 and %uD",
+            &param.word, kLimitMax);
     }
 
-    zone->remote.lease = (uint32_t)n;
-
-    return NGX_CONF_OK;
+    zone.remote.lease = static_cast<uint32_t>(n);
+    return true;
 }
 
-/* Everything is parsed. */
-
-ngx_int_t init_redises(ngx_conf_t *cf, MainConf *lsmcf)
+ngx_int_t init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
+                       const Zones &zones)
 {
-    ngx_uint_t i;
-    ngx_http_core_loc_conf_t *clcf;
-    ZoneConf **zones;
-    Redis **redises;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    redises = lsmcf->redises.elts;
-
-    for (i = 0; i < lsmcf->redises.nelts; i++) {
-
-        if (!redises[i]->settings.defined) {
+    for (auto *redis : redises) {
+        if (!redis->settings.defined) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "unknown limit_sliding_redis \"%V\" in %s:%ui",
-                          &redises[i]->settings.name, redises[i]->settings.file,
-                          redises[i]->settings.line);
+                          &redis->settings.name, redis->settings.file,
+                          redis->settings.line);
             return NGX_ERROR;
         }
 
-        if (redis_init(cf, redises[i], clcf->resolver) != NGX_OK) {
+        if (redis_init(cf, redis, core_loc_conf(cf).resolver) != NGX_OK) {
             return NGX_ERROR;
         }
     }
 
-    zones = lsmcf->zones.elts;
-
-    for (i = 0; i < lsmcf->zones.nelts; i++) {
-        if (zones[i]->redis && init_remote_zone(cf, zones[i]) != NGX_OK) {
+    for (auto *zone : zones) {
+        if (zone->redis != nullptr && init_remote_zone(cf, zone) != NGX_OK) {
             return NGX_ERROR;
         }
     }
 
     return NGX_OK;
-}
-
-static ngx_int_t init_remote_zone(ngx_conf_t *cf, ZoneConf *zone)
-{
-    ngx_str_t *prefix;
-    RemoteZone *remote;
-
-    remote = &zone->remote;
-
-    remote->redis = zone->redis;
-    remote->name = zone->name;
-
-    prefix = &remote->prefix;
-
-    prefix->len = zone->redis->settings.key_prefix.len + zone->name.len + 2;
-
-    prefix->data = ngx_pnalloc(cf->pool, prefix->len);
-    if (prefix->data == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_sprintf(prefix->data, "%V%V:{", &zone->redis->settings.key_prefix,
-                &zone->name);
-
-    return NGX_OK;
-}
-
-/* nginx's helper processes decide nothing, and so do not look at breakers. */
-
-void enter_redises(MainConf *lsmcf)
-{
-    ngx_uint_t i;
-    Redis **redises;
-
-    if (ngx_process != NGX_PROCESS_WORKER
-        && ngx_process != NGX_PROCESS_SINGLE) {
-        return;
-    }
-
-    redises = lsmcf->redises.elts;
-
-    for (i = 0; i < lsmcf->redises.nelts; i++) {
-        redis_enter(redises[i]);
-    }
-}
-
-/* Connections are not left to be found open. */
-
-extern "C" void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle)
-{
-    ngx_uint_t i;
-    Redis **redises;
-    MainConf *lsmcf;
-
-    lsmcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                                ngx_http_limit_sliding_module);
-    if (lsmcf == NULL) {
-        return;
-    }
-
-    redises = lsmcf->redises.elts;
-
-    for (i = 0; i < lsmcf->redises.nelts; i++) {
-        redis_exit(redises[i]);
-    }
 }
 
 } // namespace limit_sliding

@@ -2,20 +2,25 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The Redis blocks of a configuration. */
+/* The Redis blocks of a configuration, and zones that name one. */
 
 #ifndef LIMIT_SLIDING_HTTP_REDIS_DIRECTIVE_HPP
 #define LIMIT_SLIDING_HTTP_REDIS_DIRECTIVE_HPP
 
+#include "http/parameter.hpp"
 #include "http/zone.hpp"
+#include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
-char *zone_redis(ngx_conf_t *cf, ZoneConf *zone, Param *param);
-char *zone_lease(ngx_conf_t *cf, ZoneConf *zone, Param *param);
-ngx_int_t init_redises(ngx_conf_t *cf, MainConf *lsmcf);
-void enter_redises(MainConf *lsmcf);
+/* Setters for limit_sliding_zone; they need the algorithm, and lease= redis. */
+bool set_redis(ngx_conf_t *cf, const Param &param, ZoneConf &zone);
+bool set_lease(ngx_conf_t *cf, const Param &param, ZoneConf &zone);
+
+/* Prepares the blocks, and the zones that are in one, once all are parsed. */
+ngx_int_t init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
+                       const Zones &zones);
 
 } // namespace limit_sliding
 

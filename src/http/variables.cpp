@@ -1,4 +1,3 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
@@ -7,182 +6,139 @@
 
 #include "http/client_address.hpp"
 #include "http/context.hpp"
-#include "http/limit_set.hpp"
+#include "ngx/pool.hpp"
 
 namespace limit_sliding {
-
-static ngx_int_t status_variable(ngx_http_request_t *r,
-                                 ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t zone_variable(ngx_http_request_t *r,
-                               ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t source_variable(ngx_http_request_t *r,
-                                 ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t number_variable(ngx_http_request_t *r,
-                                 ngx_http_variable_value_t *v, uintptr_t data);
-
-enum class NumberKind { kLimit, kRemaining, kReset };
-
-static ngx_http_variable_t variables_table[] = {
-
-    {ngx_string("limit_sliding_status"), NULL, status_variable, 0,
-     NGX_HTTP_VAR_NOCACHEABLE, 0},
-
-    {ngx_string("limit_sliding_zone"), NULL, zone_variable, 0,
-     NGX_HTTP_VAR_NOCACHEABLE, 0},
-
-    {ngx_string("limit_sliding_limit"), NULL, number_variable,
-     index_of(NumberKind::kLimit), NGX_HTTP_VAR_NOCACHEABLE, 0},
-
-    {ngx_string("limit_sliding_remaining"), NULL, number_variable,
-     index_of(NumberKind::kRemaining), NGX_HTTP_VAR_NOCACHEABLE, 0},
-
-    {ngx_string("limit_sliding_reset"), NULL, number_variable,
-     index_of(NumberKind::kReset), NGX_HTTP_VAR_NOCACHEABLE, 0},
-
-    {ngx_string("limit_sliding_source"), NULL, source_variable, 0,
-     NGX_HTTP_VAR_NOCACHEABLE, 0},
-
-    {ngx_string("limit_sliding_client"), NULL, client_variable, 0,
-     NGX_HTTP_VAR_NOCACHEABLE, 0},
-
-    ngx_http_null_variable};
-
-/* By Status. */
-
-static ngx_str_t statuses[] = {
-    ngx_string("PASSED"), ngx_string("DELAYED_DRY_RUN"), ngx_string("DELAYED"),
-    ngx_string("REJECTED_DRY_RUN"), ngx_string("REJECTED")};
-
-/* By Source. */
 
 ngx_str_t source_names[]
     = {ngx_string("local"), ngx_string("redis"), ngx_string("lease"),
        ngx_string("cache"), ngx_string("fallback")};
 
-ngx_int_t add_variables(ngx_conf_t *cf)
+namespace {
+
+/* by Status */
+const ngx_str_t status_names[] = {
+    ngx_string("PASSED"), ngx_string("DELAYED_DRY_RUN"), ngx_string("DELAYED"),
+    ngx_string("REJECTED_DRY_RUN"), ngx_string("REJECTED")};
+
+void set_text(ngx_http_variable_value_t *v, const ngx_str_t &text)
 {
-    ngx_http_variable_t *var, *v;
-
-    for (v = variables_table; v->name.len; v++) {
-        var = ngx_http_add_variable(cf, &v->name, v->flags);
-        if (var == NULL) {
-            return NGX_ERROR;
-        }
-
-        var->get_handler = v->get_handler;
-        var->data = v->data;
-    }
-
-    return NGX_OK;
+    v->len = text.len;
+    v->data = text.data;
 }
 
-/* The context if some limit was accounted, else NULL and *v is not found. */
-
-static Context *variable_ctx(ngx_http_request_t *r,
-                             ngx_http_variable_value_t *v)
+/* The context if some limit was accounted, else nullptr and *v is not found. */
+Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v)
 {
-    Context *ctx;
+    auto *ctx = get_ctx(r);
 
-    ctx = get_ctx(r);
-
-    if (ctx == NULL || ctx->nclaims == 0) {
+    if (ctx == nullptr || ctx->nclaims == 0) {
         v->not_found = 1;
-        return NULL;
+        return nullptr;
     }
 
     v->valid = 1;
     v->no_cacheable = 0;
     v->not_found = 0;
-
     return ctx;
 }
 
-static ngx_int_t status_variable(ngx_http_request_t *r,
-                                 ngx_http_variable_value_t *v, uintptr_t data)
+ngx_int_t status_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+                          uintptr_t)
 {
-    Context *ctx;
-
-    ctx = variable_ctx(r, v);
-
-    if (ctx) {
-        v->len = statuses[index_of(ctx->status)].len;
-        v->data = statuses[index_of(ctx->status)].data;
+    if (auto *ctx = variable_ctx(r, v)) {
+        set_text(v, status_names[index_of(ctx->status)]);
     }
 
     return NGX_OK;
 }
 
-static ngx_int_t zone_variable(ngx_http_request_t *r,
-                               ngx_http_variable_value_t *v, uintptr_t data)
+ngx_int_t zone_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+                        uintptr_t)
 {
-    Context *ctx;
-    Limit *limit;
-
-    ctx = variable_ctx(r, v);
-
-    if (ctx) {
-        limit = ctx->described->data;
-        v->len = limit->zone->name.len;
-        v->data = limit->zone->name.data;
+    if (auto *ctx = variable_ctx(r, v)) {
+        set_text(v, static_cast<Limit *>(ctx->described->data)->zone->name);
     }
 
     return NGX_OK;
 }
 
-static ngx_int_t source_variable(ngx_http_request_t *r,
-                                 ngx_http_variable_value_t *v, uintptr_t data)
+ngx_int_t source_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+                          uintptr_t)
 {
-    ngx_str_t *source;
-    Context *ctx;
-    RemoteClaim *remote;
-
-    ctx = variable_ctx(r, v);
-
-    if (ctx) {
-        remote = ctx->described->remote;
-        source = &source_names[remote ? index_of(remote->source) : 0];
-
-        v->len = source->len;
-        v->data = source->data;
+    if (auto *ctx = variable_ctx(r, v)) {
+        auto *remote = static_cast<RemoteClaim *>(ctx->described->remote);
+        auto source = remote != nullptr ? remote->source : Source::kLocal;
+        set_text(v, source_names[index_of(source)]);
     }
 
     return NGX_OK;
 }
 
-static ngx_int_t number_variable(ngx_http_request_t *r,
-                                 ngx_http_variable_value_t *v, uintptr_t data)
+template <uint64_t (*kNumber)(const Verdict &)>
+ngx_int_t number_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+                          uintptr_t)
 {
-    uint64_t number;
-    Verdict verdict;
-    Context *ctx;
-
-    ctx = variable_ctx(r, v);
-    if (ctx == NULL) {
+    auto *ctx = variable_ctx(r, v);
+    if (ctx == nullptr) {
         return NGX_OK;
     }
 
-    limit_sliding::claim_describe(ctx->described, ctx->now_ms, &verdict);
+    Verdict verdict;
+    claim_describe(ctx->described, ctx->now_ms, &verdict);
 
-    switch (static_cast<NumberKind>(data)) {
-    case NumberKind::kLimit:
-        number = verdict.limit;
-        break;
-
-    case NumberKind::kRemaining:
-        number = verdict.remaining;
-        break;
-
-    default: /* NumberKind::kReset */
-        number = limit_sliding::seconds(verdict.reset_ms);
-        break;
-    }
-
-    v->data = ngx_pnalloc(r->pool, NGX_INT64_LEN);
-    if (v->data == NULL) {
+    v->data = alloc_bytes(r->pool, NGX_INT64_LEN);
+    if (v->data == nullptr) {
         return NGX_ERROR;
     }
 
-    v->len = ngx_sprintf(v->data, "%uL", number) - v->data;
+    v->len = ngx_sprintf(v->data, "%uL", kNumber(verdict)) - v->data;
+    return NGX_OK;
+}
+
+uint64_t limit_of(const Verdict &verdict)
+{
+    return verdict.limit;
+}
+
+uint64_t remaining_of(const Verdict &verdict)
+{
+    return verdict.remaining;
+}
+
+uint64_t reset_of(const Verdict &verdict)
+{
+    return seconds(verdict.reset_ms);
+}
+
+struct Variable {
+    ngx_str_t name;
+    ngx_http_get_variable_pt get;
+};
+
+Variable variables[] = {
+    {ngx_string("limit_sliding_status"), status_variable},
+    {ngx_string("limit_sliding_zone"), zone_variable},
+    {ngx_string("limit_sliding_limit"), number_variable<limit_of>},
+    {ngx_string("limit_sliding_remaining"), number_variable<remaining_of>},
+    {ngx_string("limit_sliding_reset"), number_variable<reset_of>},
+    {ngx_string("limit_sliding_source"), source_variable},
+    {ngx_string("limit_sliding_client"), client_variable},
+};
+
+} // namespace
+
+ngx_int_t add_variables(ngx_conf_t *cf)
+{
+    for (auto &variable : variables) {
+        auto *added = ngx_http_add_variable(cf, &variable.name,
+                                            NGX_HTTP_VAR_NOCACHEABLE);
+        if (added == nullptr) {
+            return NGX_ERROR;
+        }
+
+        added->get_handler = variable.get;
+    }
 
     return NGX_OK;
 }

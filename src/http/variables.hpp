@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Variables. */
+/* The variables of the module. */
 
 #ifndef LIMIT_SLIDING_HTTP_VARIABLES_HPP
 #define LIMIT_SLIDING_HTTP_VARIABLES_HPP
@@ -13,6 +13,7 @@ namespace limit_sliding {
 
 ngx_int_t add_variables(ngx_conf_t *cf);
 
+/* Names of who decided, by Source. */
 extern ngx_str_t source_names[];
 
 } // namespace limit_sliding

@@ -7,18 +7,17 @@
 #ifndef LIMIT_SLIDING_HTTP_ZONE_HPP
 #define LIMIT_SLIDING_HTTP_ZONE_HPP
 
+#include <string_view>
+
 #include "core/limiter.hpp"
 #include "core/stats.hpp"
 #include "http/expression.hpp"
-#include "http/parameter.hpp"
+#include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
+#include "ngx/place.hpp"
 #include "redis/client.hpp"
 
 namespace limit_sliding {
-
-struct MainConf;
-
-/* What the keys of a zone are. */
 
 enum class KeyKind {
     kTexts = 0,
@@ -26,47 +25,66 @@ enum class KeyKind {
     kClients    /* $limit_sliding_client */
 };
 
-/* A zone as this configuration defines it; lives as long as its cycle. */
+/* The parts of a zone that lie in shared memory. */
+struct ZoneMemory {
+    Zone *table;
+    Aside aside;
+};
 
-struct ZoneConf {
-    ngx_str_t name;
-    ngx_str_t quoted; /* for a header */
-    Expression key;
-    Policy policy;
-    uint32_t limit;   /* 0: rate is a variable */
-    Expression *rate; /* NULL: limit is static */
-    ngx_str_t rate_text;
-    ngx_flag_t top;
-    KeyKind keys;
-    ngx_flag_t variable; /* rates of some places are */
-
-    ngx_shm_zone_t *shm_zone; /* NULL: named, not defined */
-    Zone *zone;               /* in shared memory */
-    Aside aside;              /* there, too */
-
-    u_char *file; /* of the first mention */
-    ngx_uint_t line;
-
-    Redis *redis; /* NULL: of one node */
-    RemoteZone remote;
-
-    ngx_str_t restarted; /* why a reload empties it */
-
-    /* the longest prefixes that any place cuts clients to, for the API */
-    ngx_uint_t client_ipv4;
-    ngx_uint_t client_ipv6;
-    unsigned clients : 1; /* they are known */
-
-    /* this worker's */
-    Counters *counters;
+/* The parts of a zone that belong to this worker. */
+struct ZoneWorker {
+    Counters *counters; /* in shared memory, but only this worker's */
     Sampler sampler;
     ngx_msec_t log_after;
     ngx_uint_t log_omitted;
 };
 
-ZoneConf *get_zone(ngx_conf_t *cf, ngx_str_t *name);
-ngx_int_t add_zone(ngx_conf_t *cf, ZoneConf *zone, size_t size);
-ngx_int_t init_zones(ngx_conf_t *cf, MainConf *lsmcf);
+/*
+ * The longest prefixes that any place cuts clients to, in bits.  The API looks
+ * for a client by them, as it is asked from elsewhere.
+ */
+struct ZoneClients {
+    bool known;
+    ngx_uint_t ipv4;
+    ngx_uint_t ipv6;
+};
+
+/* A zone as this configuration defines it; lives as long as its cycle. */
+struct ZoneConf {
+    ngx_str_t name;
+    ngx_str_t quoted; /* the name as a string of a header field */
+    Place place;      /* of the first mention */
+    size_t size;      /* of the shared memory, in bytes */
+
+    Expression key;
+    KeyKind keys;
+    Policy policy;
+    uint32_t limit;   /* 0: rate is a variable */
+    Expression *rate; /* nullptr: limit is static */
+    ngx_str_t rate_text;
+    bool variable; /* rates of some places are variables */
+    bool top;      /* the keys rejected most are counted */
+    ZoneClients clients;
+
+    Redis *redis; /* nullptr: this node decides */
+    RemoteZone remote;
+
+    ngx_shm_zone_t *shm_zone; /* nullptr: named, but not defined */
+    ngx_str_t restarted;      /* why a reload empties it; empty: it does not */
+    ZoneMemory memory;
+    ZoneWorker worker;
+};
+
+using Zones = Array<ZoneConf *>;
+
+/* The zone of this name; nullptr: there is none. */
+ZoneConf *find_zone(const Zones &zones, std::string_view name);
+
+/*
+ * The zone of this name, which is added if it is new: places may mention a zone
+ * before it is defined.  nullptr: no memory.
+ */
+ZoneConf *get_zone(ngx_conf_t *cf, Zones *zones, const ngx_str_t &name);
 
 } // namespace limit_sliding
 

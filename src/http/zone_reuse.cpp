@@ -1,147 +1,143 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* Does a zone keep its state over a reload? */
-
 #include "http/zone_reuse.hpp"
 
 #include "http/algorithm_param.hpp"
-#include "http/zone.hpp"
+#include "ngx/pool.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-static ngx_shm_zone_t *find_shm_zone(ngx_list_t *zones, ngx_str_t *name);
-static ngx_int_t compare_zones(ngx_pool_t *pool, ZoneConf *zone,
-                               ngx_shm_zone_t *oshm_zone);
+namespace {
 
 /*
- * nginx hands the memory of a zone over to the next cycle if name, size and
- * tag are the same.  Our zones have one of two tags: the same as before where
- * the state is to be kept, the other one where it is not.
+ * NGINX hands the memory of a zone over to the next cycle if name, size and
+ * tag are the same.  Our zones have one of two tags: the same as before if the
+ * state is to be kept, the other one if it is not.
  */
+char zone_tags[2];
 
-ngx_uint_t zone_tags[2];
-
-#define is_tag(tag) ((tag) == &zone_tags[0] || (tag) == &zone_tags[1])
-
-/* Says in the zone's tag whether it keeps the memory that it had. */
-
-ngx_int_t reuse_zone(ngx_conf_t *cf, ZoneConf *zone)
+bool is_ours(void *tag)
 {
-    ngx_shm_zone_t *oshm_zone;
-
-    oshm_zone
-        = find_shm_zone(&cf->cycle->old_cycle->shared_memory, &zone->name);
-
-    if (oshm_zone == NULL || !is_tag(oshm_zone->tag)) {
-        return NGX_OK;
-    }
-
-    if (compare_zones(cf->pool, zone, oshm_zone) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    zone->shm_zone->tag = oshm_zone->tag;
-
-    if (zone->restarted.len) {
-        zone->shm_zone->tag
-            = (oshm_zone->tag == &zone_tags[0]) ? &zone_tags[1] : &zone_tags[0];
-    }
-
-    return NGX_OK;
+    return tag == &zone_tags[0] || tag == &zone_tags[1];
 }
 
-static ngx_shm_zone_t *find_shm_zone(ngx_list_t *zones, ngx_str_t *name)
+ngx_shm_zone_t *find_old_memory(ngx_conf_t *cf, const ZoneConf &zone)
 {
-    ngx_uint_t i;
-    ngx_list_part_t *part;
-    ngx_shm_zone_t *shm_zone;
-
-    for (part = &zones->part; part; part = part->next) {
-        shm_zone = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-            if (shm_zone[i].shm.name.len == name->len
-                && ngx_strncmp(shm_zone[i].shm.name.data, name->data, name->len)
-                       == 0) {
-                return &shm_zone[i];
-            }
+    for (auto &memory :
+         elements<ngx_shm_zone_t>(cf->cycle->old_cycle->shared_memory)) {
+        if (view(memory.shm.name) == view(zone.name)) {
+            return &memory;
         }
     }
 
-    return NULL;
+    return nullptr;
 }
 
-/* Leaves zone->restarted empty where the states mean what they meant. */
-
-static ngx_int_t compare_zones(ngx_pool_t *pool, ZoneConf *zone,
-                               ngx_shm_zone_t *oshm_zone)
+/* Writes the first difference by which old states mean something else. */
+u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone,
+                         const ZoneConf &old)
 {
-    size_t len;
-    u_char *p;
-    ngx_str_t *key, *okey;
-    Policy *policy, *opolicy;
-    ZoneConf *ozone;
+    const auto &key = zone.key.complex.value, &old_key = old.key.complex.value;
+    const auto &policy = zone.policy, &old_policy = old.policy;
+    auto precision = ngx_max(policy.precision, 1);
+    auto old_precision = ngx_max(old_policy.precision, 1);
 
-    ozone = oshm_zone->data;
+    if (view(key) != view(old_key)) {
+        return ngx_slprintf(p, last, "its key was \"%V\", now \"%V\"", &old_key,
+                            &key);
+    }
 
-    policy = &zone->policy;
-    opolicy = &ozone->policy;
+    if (policy.window_ms != old_policy.window_ms) {
+        return ngx_slprintf(p, last, "its window was %uL ms, now %uL ms",
+                            old_policy.window_ms, policy.window_ms);
+    }
 
-    key = &zone->key.complex.value;
-    okey = &ozone->key.complex.value;
+    if (policy.algorithm != old_policy.algorithm) {
+        return ngx_slprintf(p, last, "its algorithm was %V, now %V",
+                            algorithm_name(old_policy.algorithm),
+                            algorithm_name(policy.algorithm));
+    }
 
-    len = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN + key->len
-          + okey->len;
+    if (precision != old_precision) {
+        return ngx_slprintf(p, last, "its precision was %uD, now %uD",
+                            old_precision, precision);
+    }
 
-    p = ngx_pnalloc(pool, len);
-    if (p == NULL) {
+    if (policy.burst != old_policy.burst) {
+        return ngx_slprintf(p, last, "its burst was %uD, now %uD",
+                            old_policy.burst, policy.burst);
+    }
+
+    if ((zone.redis == nullptr) != (old.redis == nullptr)) {
+        return ngx_slprintf(p, last,
+                            zone.redis != nullptr ? "it is in redis now"
+                                                  : "it was in redis");
+    }
+
+    if (zone.remote.lease != 0 && old.remote.leases == nullptr) {
+        return ngx_slprintf(p, last, "it has leases now");
+    }
+
+    if (zone.size != old.size) {
+        return ngx_slprintf(p, last, "its size was %uz, now %uz", old.size,
+                            zone.size);
+    }
+
+    return p;
+}
+
+} // namespace
+
+void *first_zone_tag()
+{
+    return &zone_tags[0];
+}
+
+ngx_int_t reuse_zone(ngx_conf_t *cf, ZoneConf *zone)
+{
+    auto *memory = find_old_memory(cf, *zone);
+    if (memory == nullptr || !is_ours(memory->tag)) {
+        return NGX_OK;
+    }
+
+    auto &old = *static_cast<ZoneConf *>(memory->data);
+
+    size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
+                  + zone->key.complex.value.len + old.key.complex.value.len;
+    auto *text = alloc_bytes(cf->pool, size);
+    if (text == nullptr) {
         return NGX_ERROR;
     }
 
-    zone->restarted.data = p;
+    auto *end = print_difference(text, text + size, *zone, old);
+    zone->restarted = {static_cast<size_t>(end - text), text};
 
-    if (key->len != okey->len
-        || ngx_strncmp(key->data, okey->data, key->len) != 0) {
-        p = ngx_slprintf(p, p + len, "its key was \"%V\", now \"%V\"", okey,
-                         key);
+    bool first = (memory->tag == &zone_tags[0]);
+    bool keep = (end == text);
+    zone->shm_zone->tag = &zone_tags[first == keep ? 0 : 1];
+    return NGX_OK;
+}
 
-    } else if (policy->window_ms != opolicy->window_ms) {
-        p = ngx_slprintf(p, p + len, "its window was %uL ms, now %uL ms",
-                         opolicy->window_ms, policy->window_ms);
+/*
+ * The notice appears in logs of the level "error" as well, which is NGINX's
+ * default: all clients have their whole limit again, and an operator who did
+ * not mean that would look for the reason there.  It is not itself an error,
+ * as the configuration asks for it.
+ */
+void log_restarted(ngx_log_t *log, ZoneConf *zone)
+{
+    ngx_log_t shown = *log;
 
-    } else if (policy->algorithm != opolicy->algorithm) {
-        p = ngx_slprintf(p, p + len, "its algorithm was %V, now %V",
-                         algorithm_name(opolicy->algorithm),
-                         algorithm_name(policy->algorithm));
-
-    } else if (ngx_max(policy->precision, 1)
-               != ngx_max(opolicy->precision, 1)) {
-        p = ngx_slprintf(p, p + len, "its precision was %uD, now %uD",
-                         ngx_max(opolicy->precision, 1),
-                         ngx_max(policy->precision, 1));
-
-    } else if (policy->burst != opolicy->burst) {
-        p = ngx_slprintf(p, p + len, "its burst was %uD, now %uD",
-                         opolicy->burst, policy->burst);
-
-    } else if ((zone->redis == NULL) != (ozone->redis == NULL)) {
-        p = ngx_slprintf(
-            p, p + len, zone->redis ? "it is in redis now" : "it was in redis");
-
-    } else if (zone->remote.lease && ozone->remote.leases == NULL) {
-        p = ngx_slprintf(p, p + len, "it has leases now");
-
-    } else if (zone->shm_zone->shm.size != oshm_zone->shm.size) {
-        p = ngx_slprintf(p, p + len, "its size was %uz, now %uz",
-                         oshm_zone->shm.size, zone->shm_zone->shm.size);
+    if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
+        shown.log_level = NGX_LOG_NOTICE;
     }
 
-    zone->restarted.len = p - zone->restarted.data;
-
-    return NGX_OK;
+    ngx_log_error(NGX_LOG_NOTICE, &shown, 0,
+                  "limit_sliding zone \"%V\" starts empty: %V", &zone->name,
+                  &zone->restarted);
 }
 
 } // namespace limit_sliding

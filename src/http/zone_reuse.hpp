@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* What a reload keeps of a zone. */
+/* Whether a reload keeps the memory of a zone. */
 
 #ifndef LIMIT_SLIDING_HTTP_ZONE_REUSE_HPP
 #define LIMIT_SLIDING_HTTP_ZONE_REUSE_HPP
@@ -12,9 +12,17 @@
 
 namespace limit_sliding {
 
+/* The tag of a zone's memory that no zone of the last cycle decides on. */
+void *first_zone_tag();
+
+/*
+ * Says in the tag of the zone's memory whether it is to be the one that the
+ * last cycle has, and in `restarted` why not.  NGX_ERROR: no memory.
+ */
 ngx_int_t reuse_zone(ngx_conf_t *cf, ZoneConf *zone);
 
-extern ngx_uint_t zone_tags[2];
+/* Logs that the zone, which the new configuration uses now, starts empty. */
+void log_restarted(ngx_log_t *log, ZoneConf *zone);
 
 } // namespace limit_sliding
 

@@ -16,12 +16,31 @@ inline char *conf_failed()
     return static_cast<char *>(NGX_CONF_ERROR);
 }
 
+/* NGINX logs the reason, as '"name" directive is duplicate'. */
+inline char *conf_failed(const char *reason)
+{
+    return const_cast<char *>(reason);
+}
+
+inline char *conf_result(bool success)
+{
+    return success ? NGX_CONF_OK : conf_failed();
+}
+
 /* Logs what is wrong, to which NGINX adds the file and the line. */
 template <class... Args>
 char *conf_error(ngx_conf_t *cf, const char *format, Args... args)
 {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, format, args...);
     return conf_failed();
+}
+
+/* The same for functions that tell success; returns false. */
+template <class... Args>
+bool conf_invalid(ngx_conf_t *cf, const char *format, Args... args)
+{
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, format, args...);
+    return false;
 }
 
 } // namespace limit_sliding

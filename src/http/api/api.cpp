@@ -18,6 +18,7 @@
 #include "http/module.hpp"
 #include "http/parameter.hpp"
 #include "http/zone.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
@@ -34,6 +35,19 @@ constexpr auto kWrite = (NGX_HTTP_PUT | NGX_HTTP_DELETE);
     ((path)->len == sizeof(text) - 1                                           \
      && ngx_strncmp((path)->data, text, sizeof(text) - 1) == 0)
 
+static bool set_write(ngx_conf_t *cf, const Param &param, LocConf &conf)
+{
+    bool on;
+    if (!set_either(cf, param, "on", "off", &on)) {
+        return false;
+    }
+
+    conf.api_write = on;
+    return true;
+}
+
+static constexpr ParamRule<LocConf> rules[] = {{{"write="}, set_write}};
+
 /* "limit_sliding_api [write=on|off]" */
 
 extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -42,11 +56,6 @@ extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
     LocConf *lscf = conf;
 
     ngx_http_core_loc_conf_t *clcf;
-
-    enum { WRITE };
-
-    Param params[] = {{ngx_string("write="), ngx_null_string, ngx_null_string},
-                      {ngx_null_string, ngx_null_string, ngx_null_string}};
 
     if (lscf->api_write != NGX_CONF_UNSET) {
         return "is duplicate";
@@ -66,24 +75,10 @@ extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
         return NGX_CONF_ERROR;
     }
 
-    if (parse_params(cf, 1, params) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
     lscf->api_write = 0;
 
-    if (params[WRITE].word.len) {
-
-        if (ngx_strcmp(params[WRITE].value.data, "on") == 0) {
-            lscf->api_write = 1;
-
-        } else if (ngx_strcmp(params[WRITE].value.data, "off") != 0) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid parameter \"%V\", it must be "
-                               "\"write=on\" or \"write=off\"",
-                               &params[WRITE].word);
-            return NGX_CONF_ERROR;
-        }
+    if (!set_params(cf, 1, rules, *lscf)) {
+        return NGX_CONF_ERROR;
     }
 
     clcf->handler = api_handler;
@@ -206,9 +201,6 @@ static ngx_int_t api_zone(ngx_http_request_t *r, ngx_str_t *path,
                           ZoneConf **zone)
 {
     ngx_str_t name;
-    ngx_uint_t i;
-    ZoneConf **zones;
-    MainConf *lsmcf;
 
     if (path->len <= sizeof("zones//key") - 1
         || ngx_strncmp(path->data, "zones/", 6) != 0
@@ -219,18 +211,7 @@ static ngx_int_t api_zone(ngx_http_request_t *r, ngx_str_t *path,
     name.data = path->data + 6;
     name.len = path->len - (sizeof("zones//key") - 1);
 
-    lsmcf = ngx_http_get_module_main_conf(r, ngx_http_limit_sliding_module);
-
-    zones = lsmcf->zones.elts;
-    *zone = NULL;
-
-    for (i = 0; i < lsmcf->zones.nelts; i++) {
-        if (zones[i]->name.len == name.len
-            && ngx_strncmp(zones[i]->name.data, name.data, name.len) == 0) {
-            *zone = zones[i];
-            break;
-        }
-    }
+    *zone = find_zone(main_conf(r).zones, view(name));
 
     return NGX_OK;
 }

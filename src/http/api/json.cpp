@@ -72,8 +72,8 @@ static void json_zone(Writer *text, ZoneReport *report)
           ",\"bytes\":%uz,\"slots\":%uL,"
           "\"slots_used\":%uL,\"keys\":%uL,"
           "\"own_limits\":%uL",
-          zone->shm_zone->shm.size, report->slots, report->counters.slots.used,
-          report->keys, zone->aside.own->held);
+          zone->size, report->slots, report->counters.slots.used, report->keys,
+          zone->memory.aside.own->held);
 
     json_counters(text, report);
 
@@ -169,7 +169,8 @@ static void json_top(Writer *text, ZoneConf *zone)
         return;
     }
 
-    n = limit_sliding::top_read(zone->aside.top, ngx_current_msec, offenders);
+    n = limit_sliding::top_read(zone->memory.aside.top, ngx_current_msec,
+                                offenders);
 
     print(text, "[");
 

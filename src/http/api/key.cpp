@@ -11,7 +11,7 @@
 #include "http/api/key_text.hpp"
 #include "http/api/response.hpp"
 #include "http/api/writer.hpp"
-#include "http/expression.hpp"
+#include "http/rate.hpp"
 #include "http/zone.hpp"
 
 namespace limit_sliding {
@@ -57,12 +57,12 @@ ngx_int_t api_key(ngx_http_request_t *r, ZoneConf *zone)
 
     claim = &key->claim;
 
-    claim->zone = zone->zone;
+    claim->zone = zone->memory.table;
     claim->policy = &zone->policy;
-    claim->counts = &zone->counters->slots;
+    claim->counts = &zone->worker.counters->slots;
     claim->look = 1;
-    claim->hash
-        = limit_sliding::zone_hash(zone->zone, key->key.data, key->key.len);
+    claim->hash = limit_sliding::zone_hash(zone->memory.table, key->key.data,
+                                           key->key.len);
 
     key_limit(key);
 
@@ -141,7 +141,7 @@ static void key_limit(KeyRequest *key)
     last = kOwnNone;
 
     if (key->zone->variable) {
-        last = limit_sliding::limit_cache_find(key->zone->aside.last,
+        last = limit_sliding::limit_cache_find(key->zone->memory.aside.last,
                                                key->claim.hash);
     }
 
@@ -161,7 +161,7 @@ static ngx_int_t key_local(ngx_http_request_t *r, KeyRequest *key)
 {
     Aside *aside;
 
-    aside = &key->zone->aside;
+    aside = &key->zone->memory.aside;
 
     if (r->method == NGX_HTTP_PUT
         && !limit_sliding::own_set(aside->own, key->claim.hash, key->own)) {
@@ -191,7 +191,7 @@ void key_forget(KeyRequest *key)
 {
     limit_sliding::forget(&key->claim, ngx_current_msec);
 
-    limit_sliding::top_forget(key->zone->aside.top, key->claim.hash);
+    limit_sliding::top_forget(key->zone->memory.aside.top, key->claim.hash);
 }
 
 static void key_look(KeyRequest *key)

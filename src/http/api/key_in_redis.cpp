@@ -156,8 +156,8 @@ static ngx_int_t key_ordered(KeyRequest *key)
         key_forget(key);
 
     } else {
-        limit_sliding::limit_cache_set(key->zone->aside.told, key->claim.hash,
-                                       key->own);
+        limit_sliding::limit_cache_set(key->zone->memory.aside.told,
+                                       key->claim.hash, key->own);
     }
 
     key_believe_no_more(key);

@@ -99,9 +99,9 @@ ngx_int_t read_key(ngx_http_request_t *r, ZoneConf *zone, ngx_str_t *key)
 
     if (zone->keys == KeyKind::kClients) {
 
-        if (zone->clients) {
+        if (zone->clients.known) {
             prefix
-                = client_part(&address, zone->client_ipv4, zone->client_ipv6);
+                = client_part(&address, zone->clients.ipv4, zone->clients.ipv6);
 
         } else {
             lscf = ngx_http_get_module_loc_conf(r,

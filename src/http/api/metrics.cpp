@@ -204,10 +204,10 @@ static uint64_t metric_value(ZoneReport *report, ngx_uint_t i)
         return counters->slots.used;
 
     case 6:
-        return report->zone->aside.own->held;
+        return report->zone->memory.aside.own->held;
 
     default:
-        return report->zone->shm_zone->shm.size;
+        return report->zone->size;
     }
 }
 

@@ -50,9 +50,9 @@ static Redis *next_redis(ngx_http_request_t *r, ngx_uint_t *i)
 
     lsmcf = ngx_http_get_module_main_conf(r, ngx_http_limit_sliding_module);
 
-    redises = lsmcf->redises.elts;
+    redises = lsmcf->redises.begin();
 
-    while (*i < lsmcf->redises.nelts) {
+    while (*i < lsmcf->redises.size()) {
 
         /* that of a block which no zone uses is NULL */
 

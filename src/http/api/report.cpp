@@ -34,8 +34,8 @@ ZoneReport *report_zones(ngx_http_request_t *r, ngx_uint_t *n)
 
     lsmcf = ngx_http_get_module_main_conf(r, ngx_http_limit_sliding_module);
 
-    zones = lsmcf->zones.elts;
-    *n = lsmcf->zones.nelts;
+    zones = lsmcf->zones.begin();
+    *n = lsmcf->zones.size();
 
     /* one more, as there may be none */
 
@@ -55,16 +55,17 @@ static void report_zone(ZoneConf *zone, uint64_t bytes, ZoneReport *report)
 {
     ZoneStats stats;
 
-    limit_sliding::zone_stats(zone->zone, &stats);
+    limit_sliding::zone_stats(zone->memory.table, &stats);
 
-    limit_sliding::counters_sum(zone->aside.counters, zone->aside.ncounters,
+    limit_sliding::counters_sum(zone->memory.aside.counters,
+                                zone->memory.aside.ncounters,
                                 &report->counters);
 
     report->zone = zone;
     report->slots = stats.slots;
     report->keys = limit_sliding::zone_keys(
-        zone->zone, &zone->policy, ngx_current_msec, ngx_max(zone->limit, 1),
-        report->counters.slots.used, bytes);
+        zone->memory.table, &zone->policy, ngx_current_msec,
+        ngx_max(zone->limit, 1), report->counters.slots.used, bytes);
 }
 
 } // namespace limit_sliding

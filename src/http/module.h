@@ -4,11 +4,11 @@
  */
 
 
-/* What the table of directives and the module's hooks call: written in C++. */
+/* The functions that the table of directives and the hooks call: all in C++. */
 
 
-#ifndef _NGX_HTTP_LIMIT_SLIDING_MODULE_H_INCLUDED_
-#define _NGX_HTTP_LIMIT_SLIDING_MODULE_H_INCLUDED_
+#ifndef LIMIT_SLIDING_HTTP_MODULE_H
+#define LIMIT_SLIDING_HTTP_MODULE_H
 
 
 #include <ngx_config.h>
@@ -51,4 +51,4 @@ ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle);
 void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle);
 
 
-#endif /* _NGX_HTTP_LIMIT_SLIDING_MODULE_H_INCLUDED_ */
+#endif /* LIMIT_SLIDING_HTTP_MODULE_H */

@@ -1,0 +1,232 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * The hooks of the module: NGINX calls them to make configurations, to let
+ * locations inherit, and when processes begin and end.
+ */
+
+#include "http/api/api.hpp"
+#include "http/client_address.hpp"
+#include "http/configuration.hpp"
+#include "http/count_status.hpp"
+#include "http/handler.hpp"
+#include "http/headers.hpp"
+#include "http/limit_set.hpp"
+#include "http/log.hpp"
+#include "http/module.hpp"
+#include "http/redis_directive.hpp"
+#include "http/variables.hpp"
+#include "http/zone_memory.hpp"
+#include "http/zone_reuse.hpp"
+#include "ngx/conf.hpp"
+#include "ngx/pool.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* The configuration of a cycle; nullptr: it has no http{}. */
+MainConf *main_conf(ngx_cycle_t *cycle)
+{
+    return static_cast<MainConf *>(ngx_http_cycle_get_module_main_conf(
+        cycle, ngx_http_limit_sliding_module));
+}
+
+bool init_zones(ngx_conf_t *cf, const Zones &zones)
+{
+    for (auto *zone : zones) {
+        if (zone->shm_zone == nullptr) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "unknown limit_sliding zone \"%V\" in %s:%ui",
+                          &zone->name, zone->place.file, zone->place.line);
+            return false;
+        }
+
+        if (reuse_zone(cf, zone) != NGX_OK) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+/*
+ * Sets which limits are in force; `own` tells that they are not inherited.  A
+ * location of the API has its own limits only, so that nobody is locked out of
+ * it by limits that are meant for a site, and scrapes take nothing from them.
+ * It hands on conf->set all the same: locations in it inherit as elsewhere.
+ */
+void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own)
+{
+    auto **groups
+        = conf->set != nullptr ? conf->set->groups[conf->dry_run] : nullptr;
+
+    if (merge_api(cf, prev, conf) && !own) {
+        /* "limit_except" and "if" in the location are parts of it */
+        groups = core_loc_conf(cf).noname ? prev->groups : nullptr;
+    }
+
+    if (groups != nullptr) {
+        std::copy(groups, groups + kStages, conf->groups);
+    }
+}
+
+bool add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler)
+{
+    auto *core = static_cast<ngx_http_core_main_conf_t *>(
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module));
+
+    auto *added = static_cast<ngx_http_handler_pt *>(
+        ngx_array_push(&core->phases[phase].handlers));
+    if (added == nullptr) {
+        return false;
+    }
+
+    *added = handler;
+    return true;
+}
+
+} // namespace
+
+extern "C" ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf)
+{
+    return init_log(cf) == NGX_OK ? add_variables(cf) : NGX_ERROR;
+}
+
+extern "C" void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf)
+{
+    return create<MainConf>(cf->pool);
+}
+
+/* Runs once everything is parsed, before anything is inherited. */
+extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf,
+                                                       void *conf)
+{
+    auto &main = *static_cast<MainConf *>(conf);
+
+    if (!init_zones(cf, main.zones)
+        || init_redises(cf, main.redises, main.zones) != NGX_OK
+        || init_sets(cf, main.sets) != NGX_OK) {
+        return conf_failed();
+    }
+
+    return NGX_CONF_OK;
+}
+
+extern "C" void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf)
+{
+    return create<LocConf>(cf->pool);
+}
+
+extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
+                                                   void *child)
+{
+    auto *prev = static_cast<LocConf *>(parent);
+    auto *conf = static_cast<LocConf *>(child);
+    bool own = (conf->set != NGX_CONF_UNSET_PTR);
+
+    ngx_conf_merge_ptr_value(conf->set, prev->set, nullptr);
+    ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
+
+    merge_groups(cf, prev, conf, own);
+
+    ngx_conf_merge_uint_value(conf->status_code, prev->status_code,
+                              NGX_HTTP_TOO_MANY_REQUESTS);
+    ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);
+    ngx_conf_merge_msec_value(conf->log_every, prev->log_every, 0);
+    ngx_conf_merge_uint_value(conf->headers, prev->headers, kHeaderRetryAfter);
+    ngx_conf_merge_uint_value(conf->client_ipv4, prev->client_ipv4,
+                              kIpv4Prefix);
+    ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6,
+                              kIpv6Prefix);
+
+    learn_prefixes(cf, *conf);
+
+    if ((conf->headers & ~kHeaderRetryAfter) != 0
+        || (conf->set != nullptr && core_loc_conf(cf).error_pages != nullptr)) {
+        main_conf(cf).header_filter = true;
+    }
+
+    return NGX_CONF_OK;
+}
+
+extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf)
+{
+    const auto &main = main_conf(cf);
+
+    /*
+     * Handlers of a phase run in the reverse order of registration, and NGINX's
+     * own authentication modules have registered before: limits run ahead of
+     * them.  All but the first handler cost nothing unless they are used.
+     */
+    bool added
+        = add_handler(cf, NGX_HTTP_ACCESS_PHASE, access_handler)
+          && (!main.after_auth
+              || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, after_auth_handler))
+          && (!main.count_status
+              || add_handler(cf, NGX_HTTP_LOG_PHASE, count_handler));
+
+    if (added && main.header_filter) {
+        init_headers();
+    }
+
+    return added ? NGX_OK : NGX_ERROR;
+}
+
+/* The new configuration is certain to be used from here on. */
+extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle)
+{
+    auto *main = main_conf(cycle);
+    if (main == nullptr) {
+        return NGX_OK;
+    }
+
+    for (auto *zone : main->zones) {
+        if (!zone->top) {
+            top_clear(zone->memory.aside.top);
+        }
+
+        if (zone->restarted.len != 0) {
+            log_restarted(cycle->log, zone);
+        }
+    }
+
+    return NGX_OK;
+}
+
+extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
+{
+    auto *main = main_conf(cycle);
+    if (main == nullptr) {
+        return NGX_OK;
+    }
+
+    take_counters(main->zones);
+
+    /* NGINX's helper processes decide nothing, and need no breakers */
+    if (ngx_process == NGX_PROCESS_WORKER
+        || ngx_process == NGX_PROCESS_SINGLE) {
+        for (auto *redis : main->redises) {
+            redis_enter(redis);
+        }
+    }
+
+    return NGX_OK;
+}
+
+/* Closes connections, so that NGINX does not report them as left open. */
+extern "C" void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle)
+{
+    auto *main = main_conf(cycle);
+    if (main == nullptr) {
+        return;
+    }
+
+    for (auto *redis : main->redises) {
+        redis_exit(redis);
+    }
+}
+
+} // namespace limit_sliding

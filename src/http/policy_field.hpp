@@ -1,0 +1,29 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* Members of header fields that the configuration knows beforehand. */
+
+#ifndef LIMIT_SLIDING_HTTP_POLICY_FIELD_HPP
+#define LIMIT_SLIDING_HTTP_POLICY_FIELD_HPP
+
+#include "http/zone.hpp"
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+/* The most bytes that a member takes beside the zone's name: two numbers. */
+constexpr auto kMember = sizeof(";q=;w=, ") + 2 * NGX_INT64_LEN;
+
+/* Sets the zone's name as a string of a structured field; false: no memory. */
+bool quote_name(ngx_pool_t *pool, ZoneConf *zone);
+
+/* Prints a member of RateLimit-Policy, as "one";q=600;w=60; returns its end. */
+u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit);
+
+/* Prints a number, which *text is then; returns its end. */
+u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text);
+
+} // namespace limit_sliding
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#include "http/rate.hpp"
+
+#include "ngx/conf.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+bool parse(const ngx_str_t &text, Rate *rate)
+{
+    return rate_parse(view(text).data(), text.len, rate);
+}
+
+bool is_limit(uint64_t n)
+{
+    return n >= 1 && n <= kLimitMax;
+}
+
+} // namespace
+
+bool set_rate(ngx_conf_t *cf, const Param &param, Expression **variable,
+              Rate *rate)
+{
+    *variable = nullptr;
+
+    if (has_variables(param.value)) {
+        *variable = create_expression(cf, param.value);
+        return *variable != nullptr;
+    }
+
+    if (!parse(param.value, rate)) {
+        return conf_invalid(
+            cf,
+            "invalid rate \"%V\", it must be a positive integer, with "
+            "\"r/s\", \"r/m\", \"r/h\", \"r/d\" or alone, or hold a "
+            "variable",
+            &param.word);
+    }
+
+    return true;
+}
+
+bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
+               uint64_t window_ms, uint32_t *limit, const Place &place)
+{
+    uint64_t n = rate_limit(&rate, window_ms);
+
+    if (!is_limit(n)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"%V\" allows %s%uL requests in a window of %uL ms, "
+                      "it must be between 1 and %uD in %s:%ui",
+                      &word, n == UINT64_MAX ? "more than " : "", n, window_ms,
+                      kLimitMax, place.file, place.line);
+        return false;
+    }
+
+    *limit = static_cast<uint32_t>(n);
+    return true;
+}
+
+ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit)
+{
+    Rate rate;
+    if (!parse(*text, &rate)) {
+        return NGX_ERROR;
+    }
+
+    uint64_t n = rate_limit(&rate, window_ms);
+    if (!is_limit(n)) {
+        return NGX_ERROR;
+    }
+
+    *limit = static_cast<uint32_t>(n);
+    return NGX_OK;
+}
+
+} // namespace limit_sliding

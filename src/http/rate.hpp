@@ -1,0 +1,37 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* Rates, as the configuration and requests give them. */
+
+#ifndef LIMIT_SLIDING_HTTP_RATE_HPP
+#define LIMIT_SLIDING_HTTP_RATE_HPP
+
+#include "core/limiter.hpp"
+#include "http/expression.hpp"
+#include "http/parameter.hpp"
+#include "ngx/ngx.hpp"
+#include "ngx/place.hpp"
+
+namespace limit_sliding {
+
+/*
+ * Sets *variable to the compiled value of the parameter if there is a variable
+ * in it, else to nullptr, and *rate.  Logs what is wrong, and returns false.
+ */
+bool set_rate(ngx_conf_t *cf, const Param &param, Expression **variable,
+              Rate *rate);
+
+/*
+ * Sets *limit to what the rate allows in a window.  Logs that it is out of
+ * bounds with the `word` and the `place` that are to blame, and returns false.
+ */
+bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
+               uint64_t window_ms, uint32_t *limit, const Place &place);
+
+/* Sets *limit to a rate of a request; NGX_ERROR: it is none, or too large. */
+ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit);
+
+} // namespace limit_sliding
+
+#endif
