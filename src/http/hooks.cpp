@@ -15,11 +15,9 @@
 #include "http/headers.hpp"
 #include "http/limit_set.hpp"
 #include "http/log.hpp"
-#include "http/module.hpp"
 #include "http/redis_directive.hpp"
 #include "http/variables.hpp"
 #include "http/zone_memory.hpp"
-#include "http/zone_reuse.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/pool.hpp"
 
@@ -27,11 +25,13 @@ namespace limit_sliding {
 
 namespace {
 
-/* The configuration of a cycle; nullptr: it has no http{}. */
-MainConf *main_conf(ngx_cycle_t *cycle)
+/* The configuration of a cycle, an empty one if it has no http{}. */
+const MainConf &main_conf(ngx_cycle_t *cycle)
 {
-    return static_cast<MainConf *>(ngx_http_cycle_get_module_main_conf(
+    static const MainConf none = {};
+    auto *main = static_cast<MainConf *>(ngx_http_cycle_get_module_main_conf(
         cycle, ngx_http_limit_sliding_module));
+    return main != nullptr ? *main : none;
 }
 
 bool init_zones(ngx_conf_t *cf, const Zones &zones)
@@ -44,7 +44,7 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones)
             return false;
         }
 
-        if (reuse_zone(cf, zone) != NGX_OK) {
+        if (!reuse_memory(cf, zone)) {
             return false;
         }
     }
@@ -80,19 +80,14 @@ bool add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler)
 
     auto *added = static_cast<ngx_http_handler_pt *>(
         ngx_array_push(&core->phases[phase].handlers));
-    if (added == nullptr) {
-        return false;
-    }
-
-    *added = handler;
-    return true;
+    return added != nullptr && (*added = handler);
 }
 
 } // namespace
 
 extern "C" ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf)
 {
-    return init_log(cf) == NGX_OK ? add_variables(cf) : NGX_ERROR;
+    return init_log(cf) == NGX_OK && add_variables(cf) ? NGX_OK : NGX_ERROR;
 }
 
 extern "C" void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf)
@@ -106,13 +101,9 @@ extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf,
 {
     auto &main = *static_cast<MainConf *>(conf);
 
-    if (!init_zones(cf, main.zones)
-        || init_redises(cf, main.redises, main.zones) != NGX_OK
-        || init_sets(cf, main.sets) != NGX_OK) {
-        return conf_failed();
-    }
-
-    return NGX_CONF_OK;
+    return conf_result(init_zones(cf, main.zones)
+                       && init_redises(cf, main.redises, main.zones)
+                       && init_sets(cf, main.sets));
 }
 
 extern "C" void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf)
@@ -175,22 +166,10 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf)
     return added ? NGX_OK : NGX_ERROR;
 }
 
-/* The new configuration is certain to be used from here on. */
 extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle)
 {
-    auto *main = main_conf(cycle);
-    if (main == nullptr) {
-        return NGX_OK;
-    }
-
-    for (auto *zone : main->zones) {
-        if (!zone->top) {
-            top_clear(zone->memory.aside.top);
-        }
-
-        if (zone->restarted.len != 0) {
-            log_restarted(cycle->log, zone);
-        }
+    for (auto *zone : main_conf(cycle).zones) {
+        enter_memory(cycle->log, *zone);
     }
 
     return NGX_OK;
@@ -198,17 +177,14 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle)
 
 extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
 {
-    auto *main = main_conf(cycle);
-    if (main == nullptr) {
-        return NGX_OK;
+    for (auto *zone : main_conf(cycle).zones) {
+        take_counters(zone);
     }
-
-    take_counters(main->zones);
 
     /* NGINX's helper processes decide nothing, and need no breakers */
     if (ngx_process == NGX_PROCESS_WORKER
         || ngx_process == NGX_PROCESS_SINGLE) {
-        for (auto *redis : main->redises) {
+        for (auto *redis : main_conf(cycle).redises) {
             redis_enter(redis);
         }
     }
@@ -219,12 +195,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
 /* Closes connections, so that NGINX does not report them as left open. */
 extern "C" void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle)
 {
-    auto *main = main_conf(cycle);
-    if (main == nullptr) {
-        return;
-    }
-
-    for (auto *redis : main->redises) {
+    for (auto *redis : main_conf(cycle).redises) {
         redis_exit(redis);
     }
 }

@@ -93,19 +93,20 @@ bool set_cost(ngx_conf_t *cf, const Param &param, Limit &limit)
     return true;
 }
 
+template <bool Limit::*kFlag>
+bool set_flag(ngx_conf_t *, const Param &, Limit &limit)
+{
+    limit.*kFlag = true;
+    return true;
+}
+
 constexpr ParamRule<Limit> rules[] = {
     {{"zone=", "zone"}, set_zone},
     {{"rate="}, set_limit_rate},
     {{"cost="}, set_cost},
     {{"count_status="}, set_count_status},
-    {{"after_auth"},
-     [](ngx_conf_t *, const Param &, Limit &limit) {
-         return limit.after_auth = true;
-     }},
-    {{"dry_run"},
-     [](ngx_conf_t *, const Param &, Limit &limit) {
-         return limit.dry_run = true;
-     }},
+    {{"after_auth"}, set_flag<&Limit::after_auth>},
+    {{"dry_run"}, set_flag<&Limit::dry_run>},
 };
 
 char *parse_off(LocConf *conf)
@@ -128,12 +129,12 @@ bool add_limit(ngx_conf_t *cf, LocConf *conf, const Limit &limit)
 {
     if (conf->set == NGX_CONF_UNSET_PTR) {
         auto *set = create<LimitSet>(cf->pool);
-        auto **added = main_conf(cf).sets.add(cf->pool);
-        if (set == nullptr || added == nullptr) {
+        if (set == nullptr
+            || main_conf(cf).sets.add(cf->pool, set) == nullptr) {
             return false;
         }
 
-        conf->set = *added = set;
+        conf->set = set;
     }
 
     for (auto &other : conf->set->limits) {
@@ -143,13 +144,7 @@ bool add_limit(ngx_conf_t *cf, LocConf *conf, const Limit &limit)
         }
     }
 
-    auto *added = conf->set->limits.add(cf->pool);
-    if (added == nullptr) {
-        return false;
-    }
-
-    *added = limit;
-    return true;
+    return conf->set->limits.add(cf->pool, limit) != nullptr;
 }
 
 } // namespace

@@ -161,21 +161,21 @@ bool init_groups(ngx_conf_t *cf, LimitSet *set, bool all_watched)
 
 } // namespace
 
-ngx_int_t init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets)
+bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets)
 {
     for (auto *set : sets) {
         for (auto &limit : set->limits) {
             if (!init_limit(cf, &limit)) {
-                return NGX_ERROR;
+                return false;
             }
         }
 
         if (!init_groups(cf, set, false) || !init_groups(cf, set, true)) {
-            return NGX_ERROR;
+            return false;
         }
     }
 
-    return NGX_OK;
+    return true;
 }
 
 } // namespace limit_sliding

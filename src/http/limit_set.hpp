@@ -69,8 +69,11 @@ struct LimitSet {
     Group *groups[2][kStages];
 };
 
-/* Sorts the limits into groups once all zones are defined. */
-ngx_int_t init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
+/*
+ * Sorts the limits into groups once all zones are defined.  Logs what is wrong,
+ * and returns false.
+ */
+bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
 
 } // namespace limit_sliding
 

@@ -19,26 +19,20 @@
 extern ngx_module_t  ngx_http_limit_sliding_module;
 
 
-/* directives */
-char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_limit_sliding_dry_run(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+typedef char *ngx_http_limit_sliding_directive_pt(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
 
-/* hooks */
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_zone;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_redis;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_status;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_log_level;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_dry_run;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_api;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_headers;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_client;
+
+
 ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf);
 ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf);
 void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf);

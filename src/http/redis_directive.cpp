@@ -27,8 +27,7 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
     }
 
     auto *redis = create<Redis>(cf->pool);
-    auto **added = redises.add(cf->pool);
-    if (redis == nullptr || added == nullptr) {
+    if (redis == nullptr || redises.add(cf->pool, redis) == nullptr) {
         return nullptr;
     }
 
@@ -36,11 +35,10 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
     redis->settings.name = name;
     redis->settings.file = place.file;
     redis->settings.line = place.line;
-    *added = redis;
     return redis;
 }
 
-ngx_int_t init_remote_zone(ngx_conf_t *cf, ZoneConf *zone)
+bool init_remote_zone(ngx_conf_t *cf, ZoneConf *zone)
 {
     auto &prefix = zone->remote.prefix;
 
@@ -50,12 +48,12 @@ ngx_int_t init_remote_zone(ngx_conf_t *cf, ZoneConf *zone)
     prefix.len = zone->redis->settings.key_prefix.len + zone->name.len + 2;
     prefix.data = alloc_bytes(cf->pool, prefix.len);
     if (prefix.data == nullptr) {
-        return NGX_ERROR;
+        return false;
     }
 
     ngx_sprintf(prefix.data, "%V%V:{", &zone->redis->settings.key_prefix,
                 &zone->name);
-    return NGX_OK;
+    return true;
 }
 
 } // namespace
@@ -137,8 +135,8 @@ bool set_lease(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
     return true;
 }
 
-ngx_int_t init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
-                       const Zones &zones)
+bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
+                  const Zones &zones)
 {
     for (auto *redis : redises) {
         if (!redis->settings.defined) {
@@ -146,21 +144,21 @@ ngx_int_t init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
                           "unknown limit_sliding_redis \"%V\" in %s:%ui",
                           &redis->settings.name, redis->settings.file,
                           redis->settings.line);
-            return NGX_ERROR;
+            return false;
         }
 
         if (redis_init(cf, redis, core_loc_conf(cf).resolver) != NGX_OK) {
-            return NGX_ERROR;
+            return false;
         }
     }
 
     for (auto *zone : zones) {
-        if (zone->redis != nullptr && init_remote_zone(cf, zone) != NGX_OK) {
-            return NGX_ERROR;
+        if (zone->redis != nullptr && !init_remote_zone(cf, zone)) {
+            return false;
         }
     }
 
-    return NGX_OK;
+    return true;
 }
 
 } // namespace limit_sliding

@@ -18,9 +18,12 @@ namespace limit_sliding {
 bool set_redis(ngx_conf_t *cf, const Param &param, ZoneConf &zone);
 bool set_lease(ngx_conf_t *cf, const Param &param, ZoneConf &zone);
 
-/* Prepares the blocks, and the zones that are in one, once all are parsed. */
-ngx_int_t init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
-                       const Zones &zones);
+/*
+ * Prepares the blocks and the zones in them once all are parsed.  Logs what is
+ * wrong, and returns false.
+ */
+bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
+                  const Zones &zones);
 
 } // namespace limit_sliding
 

@@ -21,55 +21,56 @@ const ngx_str_t status_names[] = {
     ngx_string("PASSED"), ngx_string("DELAYED_DRY_RUN"), ngx_string("DELAYED"),
     ngx_string("REJECTED_DRY_RUN"), ngx_string("REJECTED")};
 
-void set_text(ngx_http_variable_value_t *v, const ngx_str_t &text)
+const ngx_str_t &status_of(const Context &ctx)
 {
-    v->len = text.len;
-    v->data = text.data;
+    return status_names[index_of(ctx.status)];
+}
+
+const ngx_str_t &zone_of(const Context &ctx)
+{
+    return static_cast<Limit *>(ctx.described->data)->zone->name;
+}
+
+const ngx_str_t &source_of(const Context &ctx)
+{
+    auto *remote = static_cast<RemoteClaim *>(ctx.described->remote);
+    return source_names[remote != nullptr ? index_of(remote->source) : 0];
+}
+
+uint64_t limit_of(const Verdict &verdict)
+{
+    return verdict.limit;
+}
+
+uint64_t remaining_of(const Verdict &verdict)
+{
+    return verdict.remaining;
+}
+
+uint64_t reset_of(const Verdict &verdict)
+{
+    return seconds(verdict.reset_ms);
 }
 
 /* The context if some limit was accounted, else nullptr and *v is not found. */
 Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v)
 {
     auto *ctx = get_ctx(r);
+    bool found = ctx != nullptr && ctx->nclaims != 0;
 
-    if (ctx == nullptr || ctx->nclaims == 0) {
-        v->not_found = 1;
-        return nullptr;
-    }
-
-    v->valid = 1;
+    v->valid = found;
     v->no_cacheable = 0;
-    v->not_found = 0;
-    return ctx;
+    v->not_found = !found;
+    return found ? ctx : nullptr;
 }
 
-ngx_int_t status_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-                          uintptr_t)
-{
-    if (auto *ctx = variable_ctx(r, v)) {
-        set_text(v, status_names[index_of(ctx->status)]);
-    }
-
-    return NGX_OK;
-}
-
-ngx_int_t zone_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+template <const ngx_str_t &(*kText)(const Context &)>
+ngx_int_t text_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
                         uintptr_t)
 {
     if (auto *ctx = variable_ctx(r, v)) {
-        set_text(v, static_cast<Limit *>(ctx->described->data)->zone->name);
-    }
-
-    return NGX_OK;
-}
-
-ngx_int_t source_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-                          uintptr_t)
-{
-    if (auto *ctx = variable_ctx(r, v)) {
-        auto *remote = static_cast<RemoteClaim *>(ctx->described->remote);
-        auto source = remote != nullptr ? remote->source : Source::kLocal;
-        set_text(v, source_names[index_of(source)]);
+        v->len = kText(*ctx).len;
+        v->data = kText(*ctx).data;
     }
 
     return NGX_OK;
@@ -96,51 +97,36 @@ ngx_int_t number_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     return NGX_OK;
 }
 
-uint64_t limit_of(const Verdict &verdict)
-{
-    return verdict.limit;
-}
-
-uint64_t remaining_of(const Verdict &verdict)
-{
-    return verdict.remaining;
-}
-
-uint64_t reset_of(const Verdict &verdict)
-{
-    return seconds(verdict.reset_ms);
-}
-
 struct Variable {
     ngx_str_t name;
     ngx_http_get_variable_pt get;
 };
 
 Variable variables[] = {
-    {ngx_string("limit_sliding_status"), status_variable},
-    {ngx_string("limit_sliding_zone"), zone_variable},
+    {ngx_string("limit_sliding_status"), text_variable<status_of>},
+    {ngx_string("limit_sliding_zone"), text_variable<zone_of>},
     {ngx_string("limit_sliding_limit"), number_variable<limit_of>},
     {ngx_string("limit_sliding_remaining"), number_variable<remaining_of>},
     {ngx_string("limit_sliding_reset"), number_variable<reset_of>},
-    {ngx_string("limit_sliding_source"), source_variable},
+    {ngx_string("limit_sliding_source"), text_variable<source_of>},
     {ngx_string("limit_sliding_client"), client_variable},
 };
 
 } // namespace
 
-ngx_int_t add_variables(ngx_conf_t *cf)
+bool add_variables(ngx_conf_t *cf)
 {
     for (auto &variable : variables) {
         auto *added = ngx_http_add_variable(cf, &variable.name,
                                             NGX_HTTP_VAR_NOCACHEABLE);
         if (added == nullptr) {
-            return NGX_ERROR;
+            return false;
         }
 
         added->get_handler = variable.get;
     }
 
-    return NGX_OK;
+    return true;
 }
 
 } // namespace limit_sliding

@@ -11,7 +11,8 @@
 
 namespace limit_sliding {
 
-ngx_int_t add_variables(ngx_conf_t *cf);
+/* Returns false if there is no memory. */
+bool add_variables(ngx_conf_t *cf);
 
 /* Names of who decided, by Source. */
 extern ngx_str_t source_names[];

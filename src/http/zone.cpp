@@ -9,6 +9,10 @@
 
 namespace limit_sliding {
 
+const ngx_str_t algorithm_names[kAlgorithms]
+    = {ngx_string("counter"), ngx_string("log"), ngx_string("fixed"),
+       ngx_string("token_bucket"), ngx_string("leaky_bucket")};
+
 ZoneConf *find_zone(const Zones &zones, std::string_view name)
 {
     for (auto *zone : zones) {
@@ -28,14 +32,12 @@ ZoneConf *get_zone(ngx_conf_t *cf, Zones *zones, const ngx_str_t &name)
     }
 
     zone = create<ZoneConf>(cf->pool);
-    auto **added = zones->add(cf->pool);
-    if (zone == nullptr || added == nullptr) {
+    if (zone == nullptr || zones->add(cf->pool, zone) == nullptr) {
         return nullptr;
     }
 
     zone->name = name;
     zone->place = place_of(cf);
-    *added = zone;
     return zone;
 }
 

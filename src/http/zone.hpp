@@ -77,6 +77,10 @@ struct ZoneConf {
 
 using Zones = Array<ZoneConf *>;
 
+/* by Algorithm, as the configuration names them */
+constexpr size_t kAlgorithms = 5;
+extern const ngx_str_t algorithm_names[kAlgorithms];
+
 /* The zone of this name; nullptr: there is none. */
 ZoneConf *find_zone(const Zones &zones, std::string_view name);
 

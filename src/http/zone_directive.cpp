@@ -4,7 +4,6 @@
 
 /* limit_sliding_zone */
 
-#include "http/algorithm_param.hpp"
 #include "http/configuration.hpp"
 #include "http/parameter.hpp"
 #include "http/policy_field.hpp"
@@ -138,6 +137,60 @@ bool set_zone_rate(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
                         place_of(cf));
 }
 
+bool set_algorithm(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+{
+    for (size_t i = 0; i < kAlgorithms; i++) {
+        if (view(param.value) == view(algorithm_names[i])) {
+            zone.policy.algorithm = static_cast<Algorithm>(i);
+            return true;
+        }
+    }
+
+    return conf_invalid(cf,
+                        "unknown algorithm \"%V\", it must be \"counter\", "
+                        "\"log\", \"fixed\", \"token_bucket\" or "
+                        "\"leaky_bucket\"",
+                        &param.word);
+}
+
+bool set_precision(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+{
+    if (zone.policy.algorithm != Algorithm::kCounter) {
+        return conf_invalid(cf, "\"%V\" belongs to \"algorithm=counter\" only",
+                            &param.word);
+    }
+
+    return set_number(cf, "number", param, 1, 60, &zone.policy.precision);
+}
+
+bool set_burst(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+{
+    auto &policy = zone.policy;
+    bool is_token = (policy.algorithm == Algorithm::kTokenBucket);
+
+    if (!is_token && policy.algorithm != Algorithm::kLeakyBucket) {
+        return conf_invalid(cf,
+                            "\"%V\" belongs to \"algorithm=token_bucket\" and "
+                            "\"algorithm=leaky_bucket\" only",
+                            &param.word);
+    }
+
+    /* a bucket that holds no token would admit nobody */
+    if (!set_number(cf, "number", param, is_token, kLimitMax, &policy.burst)) {
+        return false;
+    }
+
+    if (policy.burst != 0 && zone.limit != 0
+        && capacity(&policy, zone.limit) < policy.burst) {
+        return conf_invalid(cf,
+                            "\"%V\" is too much for this rate, at which it "
+                            "takes longer than 49 days to run off",
+                            &param.word);
+    }
+
+    return true;
+}
+
 bool set_full(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
 {
     bool evict;
@@ -195,7 +248,7 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
 
     *defined = zone;
 
-    return conf_result(add_zone_memory(cf, defined) == NGX_OK);
+    return conf_result(order_memory(cf, defined));
 }
 
 } // namespace limit_sliding

@@ -6,11 +6,19 @@
 
 #include "http/zone_memory.hpp"
 
-#include "http/zone_reuse.hpp"
+#include "ngx/pool.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
 namespace {
+
+/*
+ * NGINX hands the memory of a zone over to the next cycle if name, size and
+ * tag are the same.  Our zones have one of two tags: the same as before if the
+ * state is to be kept, the other one if it is not.
+ */
+char tags[2];
 
 /*
  * Takes a part of the memory of a zone in Redis for the keys that are known to
@@ -19,34 +27,30 @@ namespace {
 bool init_remote(RemoteZone *remote, ngx_slab_pool_t *slab)
 {
     size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
+    void *refusals = ngx_slab_calloc(slab, size);
+    void *log_after = ngx_slab_calloc(slab, sizeof(ngx_atomic_t));
 
-    auto *memory = ngx_slab_calloc(slab, size);
-    if (memory == nullptr) {
+    if (refusals == nullptr || log_after == nullptr) {
         return false;
     }
 
-    remote->refusals = refusals_init(memory, size);
-
-    remote->log_after = static_cast<ngx_atomic_t *>(
-        ngx_slab_calloc(slab, sizeof(ngx_atomic_t)));
-    if (remote->log_after == nullptr) {
-        return false;
-    }
+    remote->refusals = refusals_init(refusals, size);
+    remote->log_after = static_cast<ngx_atomic_t *>(log_after);
 
     if (remote->lease == 0) {
         return true;
     }
 
-    memory = ngx_slab_calloc(slab, size);
-    if (memory == nullptr) {
+    void *leases = ngx_slab_calloc(slab, size);
+    if (leases == nullptr) {
         return false;
     }
 
-    remote->leases = leases_init(memory, size);
+    remote->leases = leases_init(leases, size);
     return true;
 }
 
-/* Divides the rest of the memory into the parts beside the table, and that. */
+/* Divides the rest of the memory into the table and the parts beside it. */
 bool init_table(ZoneConf *zone, u_char *memory, size_t size, ngx_log_t *log)
 {
     uint8_t secret[kSecretBytes];
@@ -65,11 +69,11 @@ bool init_table(ZoneConf *zone, u_char *memory, size_t size, ngx_log_t *log)
 
     /* NGINX's clock is monotonic; windows begin with those of UTC */
     auto *now = ngx_timeofday();
-    uint64_t offset_ms
-        = uint64_t(now->sec) * 1000 + now->msec - ngx_current_msec;
+    uint64_t utc_ms = uint64_t(now->sec) * 1000 + now->msec;
 
-    zone->memory.table = zone_init(memory + aside.bytes, size - aside.bytes,
-                                   &zone->policy, offset_ms, secret);
+    zone->memory.table
+        = zone_init(memory + aside.bytes, size - aside.bytes, &zone->policy,
+                    utc_ms - ngx_current_msec, secret);
     return zone->memory.table != nullptr;
 }
 
@@ -80,9 +84,8 @@ bool init_table(ZoneConf *zone, u_char *memory, size_t size, ngx_log_t *log)
 ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
 {
     auto *zone = static_cast<ZoneConf *>(shm_zone->data);
-    auto *old = static_cast<ZoneConf *>(data);
 
-    if (old != nullptr) {
+    if (auto *old = static_cast<ZoneConf *>(data)) {
         zone->memory = old->memory;
         zone->remote.refusals = old->remote.refusals;
         zone->remote.leases = old->remote.leases;
@@ -120,19 +123,136 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
     return NGX_OK;
 }
 
+/* The zone of this name in the last cycle; nullptr: it had none of ours. */
+ngx_shm_zone_t *find_old(ngx_conf_t *cf, std::string_view name)
+{
+    for (auto &old :
+         elements<ngx_shm_zone_t>(cf->cycle->old_cycle->shared_memory)) {
+        if (view(old.shm.name) == name) {
+            return old.tag == &tags[0] || old.tag == &tags[1] ? &old : nullptr;
+        }
+    }
+
+    return nullptr;
+}
+
+/* Prints the first difference by which old states mean something else. */
+u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone,
+                         const ZoneConf &old)
+{
+    const auto &key = zone.key.complex.value, &old_key = old.key.complex.value;
+    const auto &policy = zone.policy, &old_policy = old.policy;
+    auto precision = ngx_max(policy.precision, 1);
+    auto old_precision = ngx_max(old_policy.precision, 1);
+    auto print = [=](const char *format, auto... values) {
+        return ngx_slprintf(p, last, format, values...);
+    };
+
+    if (view(key) != view(old_key)) {
+        return print("its key was \"%V\", now \"%V\"", &old_key, &key);
+    }
+
+    if (policy.window_ms != old_policy.window_ms) {
+        return print("its window was %uL ms, now %uL ms", old_policy.window_ms,
+                     policy.window_ms);
+    }
+
+    if (policy.algorithm != old_policy.algorithm) {
+        return print("its algorithm was %V, now %V",
+                     &algorithm_names[index_of(old_policy.algorithm)],
+                     &algorithm_names[index_of(policy.algorithm)]);
+    }
+
+    if (precision != old_precision) {
+        return print("its precision was %uD, now %uD", old_precision,
+                     precision);
+    }
+
+    if (policy.burst != old_policy.burst) {
+        return print("its burst was %uD, now %uD", old_policy.burst,
+                     policy.burst);
+    }
+
+    if ((zone.redis == nullptr) != (old.redis == nullptr)) {
+        return print(zone.redis != nullptr ? "it is in redis now"
+                                           : "it was in redis");
+    }
+
+    if (zone.remote.lease != 0 && old.remote.leases == nullptr) {
+        return print("it has leases now");
+    }
+
+    if (zone.size != old.size) {
+        return print("its size was %uz, now %uz", old.size, zone.size);
+    }
+
+    return p;
+}
+
 } // namespace
 
-ngx_int_t add_zone_memory(ngx_conf_t *cf, ZoneConf *zone)
+bool order_memory(ngx_conf_t *cf, ZoneConf *zone)
 {
     zone->shm_zone
-        = ngx_shared_memory_add(cf, &zone->name, zone->size, first_zone_tag());
+        = ngx_shared_memory_add(cf, &zone->name, zone->size, &tags[0]);
     if (zone->shm_zone == nullptr) {
-        return NGX_ERROR;
+        return false;
     }
 
     zone->shm_zone->init = init_memory;
     zone->shm_zone->data = zone;
-    return NGX_OK;
+    return true;
+}
+
+bool reuse_memory(ngx_conf_t *cf, ZoneConf *zone)
+{
+    auto *shm_zone = find_old(cf, view(zone->name));
+    if (shm_zone == nullptr) {
+        return true;
+    }
+
+    const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
+    size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
+                  + zone->key.complex.value.len + old.key.complex.value.len;
+
+    auto *text = alloc_bytes(cf->pool, size);
+    if (text == nullptr) {
+        return false;
+    }
+
+    auto *end = print_difference(text, text + size, *zone, old);
+    zone->restarted = {static_cast<size_t>(end - text), text};
+
+    bool keep = (end == text);
+    bool first = (shm_zone->tag == &tags[0]);
+    zone->shm_zone->tag = &tags[first == keep ? 0 : 1];
+    return true;
+}
+
+/*
+ * A zone that starts empty is a notice that logs of the level "error" show as
+ * well, which is NGINX's default: all clients have their whole limit again, and
+ * an operator who did not mean that would look for the reason there.  It is not
+ * itself an error, as the configuration asks for it.
+ */
+void enter_memory(ngx_log_t *log, const ZoneConf &zone)
+{
+    if (!zone.top) {
+        top_clear(zone.memory.aside.top);
+    }
+
+    if (zone.restarted.len == 0) {
+        return;
+    }
+
+    ngx_log_t shown = *log;
+    if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
+        shown.log_level = NGX_LOG_NOTICE;
+    }
+
+    ngx_log_error(NGX_LOG_NOTICE, &shown, 0,
+                  "limit_sliding zone \"%V\" starts empty: %V", &zone.name,
+                  &zone.restarted);
 }
 
 /*
@@ -140,13 +260,10 @@ ngx_int_t add_zone_memory(ngx_conf_t *cf, ZoneConf *zone)
  * table of processes, and so counters of their own, until there are more
  * workers than counters.
  */
-void take_counters(const Zones &zones)
+void take_counters(ZoneConf *zone)
 {
-    for (auto *zone : zones) {
-        auto &aside = zone->memory.aside;
-        zone->worker.counters
-            = &aside.counters[ngx_process_slot % aside.ncounters];
-    }
+    const auto &aside = zone->memory.aside;
+    zone->worker.counters = &aside.counters[ngx_process_slot % aside.ncounters];
 }
 
 } // namespace limit_sliding

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The shared memory of a zone. */
+/* The shared memory of a zone, which a reload keeps if it can. */
 
 #ifndef LIMIT_SLIDING_HTTP_ZONE_MEMORY_HPP
 #define LIMIT_SLIDING_HTTP_ZONE_MEMORY_HPP
@@ -13,10 +13,19 @@
 namespace limit_sliding {
 
 /* Orders memory of zone.size bytes from NGINX, and so defines the zone. */
-ngx_int_t add_zone_memory(ngx_conf_t *cf, ZoneConf *zone);
+bool order_memory(ngx_conf_t *cf, ZoneConf *zone);
 
-/* Gives this worker counters of its own in the memory of every zone. */
-void take_counters(const Zones &zones);
+/*
+ * Decides whether the zone is to have the memory that the last cycle has, and
+ * sets `restarted` if not.  Returns false if there is no memory for that.
+ */
+bool reuse_memory(ngx_conf_t *cf, ZoneConf *zone);
+
+/* To be called once the new configuration is certain to be used. */
+void enter_memory(ngx_log_t *log, const ZoneConf &zone);
+
+/* Gives this worker counters of its own in the memory. */
+void take_counters(ZoneConf *zone);
 
 } // namespace limit_sliding
 

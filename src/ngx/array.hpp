@@ -53,8 +53,8 @@ class Array {
     static_assert(std::is_trivially_copyable_v<T>, "NGINX moves elements");
 
 public:
-    /* Adds an element with its default values; nullptr: no memory. */
-    T *add(ngx_pool_t *pool)
+    /* Adds an element; nullptr: no memory. */
+    T *add(ngx_pool_t *pool, const T &element = T())
     {
         if (array_.elts == nullptr
             && ngx_array_init(&array_, pool, 2, sizeof(T)) != NGX_OK) {
@@ -62,7 +62,7 @@ public:
         }
 
         void *place = ngx_array_push(&array_);
-        return place != nullptr ? new (place) T() : nullptr;
+        return place != nullptr ? new (place) T(element) : nullptr;
     }
 
     T *begin() const { return static_cast<T *>(array_.elts); }

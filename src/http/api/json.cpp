@@ -7,7 +7,6 @@
 
 #include "http/api/json.hpp"
 
-#include "http/algorithm_param.hpp"
 #include "http/api/key_text.hpp"
 #include "http/api/redis_report.hpp"
 #include "http/api/report.hpp"
@@ -105,7 +104,7 @@ static void json_settings(Writer *text, ZoneConf *zone)
     print(text,
           ",\"window_ms\":%uL,"
           "\"algorithm\":\"%V\",\"full\":\"%s\"",
-          policy->window_ms, algorithm_name(policy->algorithm),
+          policy->window_ms, &algorithm_names[index_of(policy->algorithm)],
           policy->full == WhenFull::kDeny ? "deny" : "evict");
 
     if (policy->algorithm == Algorithm::kCounter) {
