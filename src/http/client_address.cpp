@@ -14,10 +14,10 @@ namespace limit_sliding {
 namespace {
 
 template <ngx_uint_t LocConf::*kPrefix, uint32_t kBits>
-bool set_prefix(ngx_conf_t *cf, const Param &param, LocConf &conf)
+bool set_prefix(const Param &param, LocConf &conf)
 {
     uint32_t prefix;
-    if (!set_number(cf, "prefix", param, 0, kBits, &prefix)) {
+    if (!param.get_number("prefix", 0, kBits, &prefix)) {
         return false;
     }
 

@@ -48,22 +48,22 @@ bool is_counted(const Array<StatusRange> &ranges, ngx_uint_t status)
 } // namespace
 
 /* "count_status=401,5xx" */
-bool set_count_status(ngx_conf_t *cf, const Param &param, Limit &limit)
+bool set_count_status(const Param &param, Limit &limit)
 {
-    auto rest = view(param.value);
+    auto rest = param.value();
 
     for (;;) {
         size_t size = ngx_min(rest.find(','), rest.size());
         std::string_view text(rest.data(), size);
 
-        auto *range = limit.count_status.add(cf->pool);
+        auto *range = limit.count_status.add(param.cf->pool);
         if (range == nullptr) {
             return false;
         }
 
         if (!parse_statuses(text, range)) {
             ngx_str_t shown = to_str(text);
-            return conf_invalid(cf,
+            return conf_invalid(param.cf,
                                 "invalid status \"%V\" in \"%V\", it must be "
                                 "between 100 and 599, or as \"4xx\"",
                                 &shown, &param.word);

@@ -14,7 +14,7 @@
 namespace limit_sliding {
 
 /* A setter for limit_sliding. */
-bool set_count_status(ngx_conf_t *cf, const Param &param, Limit &limit);
+bool set_count_status(const Param &param, Limit &limit);
 
 /*
  * The handler of the log phase, if any limit counts by status.  The request is

@@ -24,13 +24,13 @@ constexpr LogLevel log_levels[] = {{"off", 0},
                                    {"warn", NGX_LOG_WARN},
                                    {"error", NGX_LOG_ERR}};
 
-bool set_log_every(ngx_conf_t *cf, const Param &param, LocConf &conf)
+bool set_log_every(const Param &param, LocConf &conf)
 {
-    ngx_str_t text = param.value;
+    ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
 
     if (ms == NGX_ERROR || ms == 0) {
-        return conf_invalid(cf, "invalid time \"%V\"", &param.word);
+        return param.invalid("invalid time \"%V\"");
     }
 
     conf.log_every = ms;
@@ -39,13 +39,13 @@ bool set_log_every(ngx_conf_t *cf, const Param &param, LocConf &conf)
 
 constexpr ParamRule<LocConf> log_rules[] = {{{"every="}, set_log_every}};
 
-bool set_no_headers(ngx_conf_t *cf, const Param &, LocConf &)
+bool set_no_headers(const Param &param, LocConf &)
 {
-    auto words = words_of(cf);
+    auto words = words_of(param.cf);
 
     if (words.size() > 2) {
         return conf_invalid(
-            cf, "\"off\" stands alone, it cannot be combined with \"%V\"",
+            param.cf, "\"off\" stands alone, it cannot be combined with \"%V\"",
             &words[view(words[1]) == "off" ? 2 : 1]);
     }
 
@@ -53,7 +53,7 @@ bool set_no_headers(ngx_conf_t *cf, const Param &, LocConf &)
 }
 
 template <ngx_uint_t kHeader>
-bool set_header(ngx_conf_t *, const Param &, LocConf &conf)
+bool set_header(const Param &, LocConf &conf)
 {
     conf.headers |= kHeader;
     return true;
@@ -79,7 +79,7 @@ extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *,
 
     auto &word = words_of(cf)[1];
     uint32_t code;
-    if (!set_number(cf, "status", {word, word}, 400, 599, &code)) {
+    if (!Param{cf, word, word}.get_number("status", 400, 599, &code)) {
         return conf_failed();
     }
 

@@ -45,14 +45,14 @@ bool is_of_response(std::string_view name)
  * Warns of a cost that tells of the response: it is evaluated on the way in,
  * with "count_status=" as well, and would silently count as something else.
  */
-void check_cost(ngx_conf_t *cf, const Param &param)
+void check_cost(const Param &param)
 {
-    auto rest = view(param.value);
+    auto rest = param.value();
 
     while (auto variable = next_variable(&rest)) {
         if (is_of_response(*variable)) {
             ngx_str_t name = to_str(*variable);
-            ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+            ngx_conf_log_error(NGX_LOG_WARN, param.cf, 0,
                                "\"$%V\" in \"%V\" is known only after the "
                                "response, but \"cost=\" is evaluated before "
                                "it, use \"settle=\"",
@@ -61,32 +61,32 @@ void check_cost(ngx_conf_t *cf, const Param &param)
     }
 }
 
-bool set_zone(ngx_conf_t *cf, const Param &param, Limit &limit)
+bool set_zone(const Param &param, Limit &limit)
 {
-    limit.zone = get_zone(cf, &main_conf(cf).zones, param.value);
+    limit.zone = get_zone(param.cf, &main_conf(param.cf).zones, param.text);
     return limit.zone != nullptr;
 }
 
-bool set_limit_rate(ngx_conf_t *cf, const Param &param, Limit &limit)
+bool set_limit_rate(const Param &param, Limit &limit)
 {
     limit.rate_word = param.word;
-    return set_rate(cf, param, &limit.rates[0], &limit.rate);
+    return set_rate(param, &limit.rates[0], &limit.rate);
 }
 
-bool set_cost(ngx_conf_t *cf, const Param &param, Limit &limit)
+bool set_cost(const Param &param, Limit &limit)
 {
-    if (has_variables(param.value)) {
-        limit.cost_value = create_expression(cf, param.value);
-        check_cost(cf, param);
+    if (has_variables(param.text)) {
+        limit.cost_value = create_expression(param.cf, param.text);
+        check_cost(param);
         return limit.cost_value != nullptr;
     }
 
-    ngx_int_t cost = ngx_atoi(param.value.data, param.value.len);
+    ngx_int_t cost = ngx_atoi(param.text.data, param.text.len);
     if (cost == NGX_ERROR || cost > ngx_int_t{NGX_MAX_UINT32_VALUE}) {
-        return conf_invalid(cf,
-                            "invalid cost \"%V\", it must be between 0 and %uD "
-                            "or hold a variable",
-                            &param.word, NGX_MAX_UINT32_VALUE);
+        return param.invalid(
+            "invalid cost \"%V\", it must be between 0 and %uD "
+            "or hold a variable",
+            NGX_MAX_UINT32_VALUE);
     }
 
     limit.cost = static_cast<uint32_t>(cost);
@@ -94,7 +94,7 @@ bool set_cost(ngx_conf_t *cf, const Param &param, Limit &limit)
 }
 
 template <bool Limit::*kFlag>
-bool set_flag(ngx_conf_t *, const Param &, Limit &limit)
+bool set_flag(const Param &, Limit &limit)
 {
     limit.*kFlag = true;
     return true;

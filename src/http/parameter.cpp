@@ -6,9 +6,6 @@
 
 #include <algorithm>
 
-#include "ngx/conf.hpp"
-#include "ngx/strings.hpp"
-
 namespace limit_sliding {
 
 namespace {
@@ -28,25 +25,22 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
     auto words = words_of(cf);
 
     for (; i < words.size(); i++) {
-        ngx_str_t word = words[i];
-
-        auto *name = std::find_if(names.begin(), names.end(),
-                                  [&](const ParamName &known) {
-                                      return gives(view(word), known.text);
-                                  });
+        auto &word = words[i];
+        auto *name = std::find_if(names.begin(), names.end(), [&](auto &known) {
+            return gives(view(word), known.text);
+        });
 
         if (name == names.end()) {
             return conf_invalid(cf, "invalid parameter \"%V\"", &word);
         }
 
-        Param &param = params[name - names.begin()];
+        auto &param = params[name - names.begin()];
         if (param.word.len != 0) {
             return conf_invalid(cf, "duplicate parameter \"%V\"", &word);
         }
 
         size_t skip = name->text.size();
-        param.word = word;
-        param.value = {word.len - skip, word.data + skip};
+        param = {cf, word, {word.len - skip, word.data + skip}};
     }
 
     for (auto &name : names) {
@@ -61,34 +55,33 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
     return true;
 }
 
-bool set_number(ngx_conf_t *cf, const char *what, const Param &param,
-                uint32_t minimum, uint32_t maximum, uint32_t *number)
+bool Param::get_number(const char *what, uint32_t minimum, uint32_t maximum,
+                       uint32_t *number) const
 {
-    ngx_int_t n = ngx_atoi(param.value.data, param.value.len);
+    ngx_int_t n = ngx_atoi(text.data, text.len);
 
     if (n == NGX_ERROR || n < minimum || n > maximum) {
         return conf_invalid(cf,
                             "invalid %s \"%V\", it must be between %uD and %uD",
-                            what, &param.word, minimum, maximum);
+                            what, &word, minimum, maximum);
     }
 
     *number = static_cast<uint32_t>(n);
     return true;
 }
 
-bool set_either(ngx_conf_t *cf, const Param &param, const char *first,
-                const char *second, bool *is_first)
+bool Param::get_either(const char *first, const char *second,
+                       bool *is_first) const
 {
-    auto value = view(param.value);
+    *is_first = (value() == first);
 
-    if (value != first && value != second) {
-        ngx_str_t name = {param.word.len - param.value.len, param.word.data};
-        return conf_invalid(
-            cf, "invalid parameter \"%V\", it must be \"%V%s\" or \"%V%s\"",
-            &param.word, &name, first, &name, second);
+    if (!*is_first && value() != second) {
+        ngx_str_t name = {word.len - text.len, word.data};
+        return invalid(
+            "invalid parameter \"%V\", it must be \"%V%s\" or \"%V%s\"", &name,
+            first, &name, second);
     }
 
-    *is_first = (value == first);
     return true;
 }
 

@@ -10,26 +10,46 @@
 #include <string_view>
 
 #include "ngx/array.hpp"
+#include "ngx/conf.hpp"
 #include "ngx/ngx.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
+/* A parameter as it is given. */
 struct Param {
-    ngx_str_t word;  /* as written, "zone=one:1m"; empty: it is not given */
-    ngx_str_t value; /* of it, "one:1m" */
+    ngx_conf_t *cf;
+    ngx_str_t word; /* "zone=one:1m" */
+    ngx_str_t text; /* "one:1m" */
+
+    std::string_view value() const { return view(text); }
+
+    /* Logs a message whose first value is the word; returns false. */
+    template <class... Args>
+    bool invalid(const char *format, Args... args) const
+    {
+        return conf_invalid(cf, format, &word, args...);
+    }
+
+    /* Sets *number; `what` says in the message what is out of bounds. */
+    bool get_number(const char *what, uint32_t minimum, uint32_t maximum,
+                    uint32_t *number) const;
+
+    /* Sets *is_first by which of two words the value is. */
+    bool get_either(const char *first, const char *second,
+                    bool *is_first) const;
 };
 
-/* A parameter that a directive knows. */
 struct ParamName {
     std::string_view text;          /* "zone=", or a word that has no value */
-    std::string_view required = {}; /* for an error if it is not given */
+    std::string_view required = {}; /* for the message that it is missing */
 };
 
-/* What its value sets; `set` logs what is wrong, and returns false then. */
+/* Tells how a directive sets its target: `set` logs why not and returns false. */
 template <class Target>
 struct ParamRule {
     ParamName name;
-    bool (*set)(ngx_conf_t *cf, const Param &param, Target &target);
+    bool (*set)(const Param &param, Target &target);
 };
 
 /* The words of the directive; the first one is its name. */
@@ -39,13 +59,14 @@ inline Span<ngx_str_t> words_of(ngx_conf_t *cf)
 }
 
 /*
- * Finds for each name the word that gives it, from the i-th on.  Logs words
- * that are unknown or given twice, and names that are missing; false then.
+ * Finds the word for each name, from the i-th word on; params without one keep
+ * an empty word.  Logs words that are unknown or given twice and names that are
+ * missing, and returns false.
  */
 bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
                  Param *params);
 
-/* Sets the parameters that are given from the i-th word on, as rules go. */
+/* Calls the setters of those that are given, in the order of the rules. */
 template <class Target, size_t N>
 bool set_params(ngx_conf_t *cf, ngx_uint_t i,
                 const ParamRule<Target> (&rules)[N], Target &target)
@@ -56,26 +77,14 @@ bool set_params(ngx_conf_t *cf, ngx_uint_t i,
     }
 
     Param params[N] = {};
-    if (!find_params(cf, i, names, params)) {
-        return false;
+    bool valid = find_params(cf, i, names, params);
+
+    for (size_t n = 0; n < N && valid; n++) {
+        valid = params[n].word.len == 0 || rules[n].set(params[n], target);
     }
 
-    for (size_t n = 0; n < N; n++) {
-        if (params[n].word.len != 0 && !rules[n].set(cf, params[n], target)) {
-            return false;
-        }
-    }
-
-    return true;
+    return valid;
 }
-
-/* Sets *number; `what` says in the error message what is out of bounds. */
-bool set_number(ngx_conf_t *cf, const char *what, const Param &param,
-                uint32_t minimum, uint32_t maximum, uint32_t *number);
-
-/* Sets *is_first by which of two words the value is. */
-bool set_either(ngx_conf_t *cf, const Param &param, const char *first,
-                const char *second, bool *is_first);
 
 } // namespace limit_sliding
 

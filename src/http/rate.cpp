@@ -23,23 +23,20 @@ bool is_limit(uint64_t n)
 
 } // namespace
 
-bool set_rate(ngx_conf_t *cf, const Param &param, Expression **variable,
-              Rate *rate)
+bool set_rate(const Param &param, Expression **variable, Rate *rate)
 {
     *variable = nullptr;
 
-    if (has_variables(param.value)) {
-        *variable = create_expression(cf, param.value);
+    if (has_variables(param.text)) {
+        *variable = create_expression(param.cf, param.text);
         return *variable != nullptr;
     }
 
-    if (!parse(param.value, rate)) {
-        return conf_invalid(
-            cf,
+    if (!parse(param.text, rate)) {
+        return param.invalid(
             "invalid rate \"%V\", it must be a positive integer, with "
             "\"r/s\", \"r/m\", \"r/h\", \"r/d\" or alone, or hold a "
-            "variable",
-            &param.word);
+            "variable");
     }
 
     return true;

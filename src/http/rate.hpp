@@ -19,8 +19,7 @@ namespace limit_sliding {
  * Sets *variable to the compiled value of the parameter if there is a variable
  * in it, else to nullptr, and *rate.  Logs what is wrong, and returns false.
  */
-bool set_rate(ngx_conf_t *cf, const Param &param, Expression **variable,
-              Rate *rate);
+bool set_rate(const Param &param, Expression **variable, Rate *rate);
 
 /*
  * Sets *limit to what the rate allows in a window.  Logs that it is out of

@@ -79,14 +79,13 @@ extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *,
     return redis_block(cf, &redis->settings);
 }
 
-bool set_redis(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_redis(const Param &param, ZoneConf &zone)
 {
     if (!has_redis) {
-        return conf_invalid(cf, "\"%V\" needs limit_sliding built with hiredis",
-                            &param.word);
+        return param.invalid("\"%V\" needs limit_sliding built with hiredis");
     }
 
-    zone.redis = get_redis(cf, param.value);
+    zone.redis = get_redis(param.cf, param.text);
     if (zone.redis == nullptr) {
         return false;
     }
@@ -96,25 +95,22 @@ bool set_redis(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
 }
 
 /* "lease=off|auto|n" */
-bool set_lease(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_lease(const Param &param, ZoneConf &zone)
 {
-    auto value = view(param.value);
+    auto value = param.value();
 
     if (value == "off") {
         return true;
     }
 
     if (zone.redis == nullptr) {
-        return conf_invalid(cf, "\"%V\" needs the \"redis=\" parameter",
-                            &param.word);
+        return param.invalid("\"%V\" needs the \"redis=\" parameter");
     }
 
     if (!leases_are_of(&zone.policy)) {
-        return conf_invalid(
-            cf,
+        return param.invalid(
             "\"%V\" belongs to \"algorithm=counter\", "
-            "\"algorithm=fixed\" and \"algorithm=token_bucket\" only",
-            &param.word);
+            "\"algorithm=fixed\" and \"algorithm=token_bucket\" only");
     }
 
     if (value == "auto") {
@@ -122,13 +118,12 @@ bool set_lease(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
         return true;
     }
 
-    ngx_int_t n = ngx_atoi(param.value.data, param.value.len);
+    ngx_int_t n = ngx_atoi(param.text.data, param.text.len);
     if (n < 1 || n > ngx_int_t{kLimitMax}) {
-        return conf_invalid(
-            cf,
+        return param.invalid(
             "invalid lease \"%V\", it must be \"off\", \"auto\" or a "
             "number between 1 and %uD",
-            &param.word, kLimitMax);
+            kLimitMax);
     }
 
     zone.remote.lease = static_cast<uint32_t>(n);

@@ -15,8 +15,8 @@
 namespace limit_sliding {
 
 /* Setters for limit_sliding_zone; they need the algorithm, and lease= redis. */
-bool set_redis(ngx_conf_t *cf, const Param &param, ZoneConf &zone);
-bool set_lease(ngx_conf_t *cf, const Param &param, ZoneConf &zone);
+bool set_redis(const Param &param, ZoneConf &zone);
+bool set_lease(const Param &param, ZoneConf &zone);
 
 /*
  * Prepares the blocks and the zones in them once all are parsed.  Logs what is

@@ -37,74 +37,72 @@ bool is_variable(const ngx_str_t &text, std::string_view name)
            && ngx_strncasecmp(bytes(rest), bytes(name), name.size()) == 0;
 }
 
-bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone)
+bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf *zone)
 {
     if (key.len == 0) {
         return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty",
-                            &zone.name);
+                            &zone->name);
     }
 
     if (is_variable(key, "binary_remote_addr")) {
-        zone.keys = KeyKind::kAddresses;
+        zone->keys = KeyKind::kAddresses;
 
     } else if (is_variable(key, "limit_sliding_client")) {
-        zone.keys = KeyKind::kClients;
+        zone->keys = KeyKind::kClients;
     }
 
-    return compile_expression(cf, key, &zone.key);
+    return compile_expression(cf, key, &zone->key);
 }
 
 /* "zone=name:size" */
-bool set_name(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_name(const Param &param, ZoneConf &zone)
 {
-    size_t colon = view(param.value).find(':');
+    size_t colon = param.value().find(':');
 
     if (colon == 0 || colon == std::string_view::npos) {
-        return conf_invalid(
-            cf, "invalid zone \"%V\", it must be \"zone=name:size\"",
-            &param.word);
+        return param.invalid(
+            "invalid zone \"%V\", it must be \"zone=name:size\"");
     }
 
-    zone.name = {colon, param.value.data};
+    zone.name = {colon, param.text.data};
 
-    ngx_str_t text
-        = {param.value.len - colon - 1, param.value.data + colon + 1};
+    ngx_str_t text = {param.text.len - colon - 1, param.text.data + colon + 1};
     ssize_t size = ngx_parse_size(&text);
     if (size == NGX_ERROR) {
-        return conf_invalid(cf, "invalid zone size \"%V\"", &param.word);
+        return param.invalid("invalid zone size \"%V\"");
     }
 
     /* the memory that NGINX itself needs depends on the page */
     size_t minimum = ngx_max(32 * 1024, 8 * ngx_pagesize);
     if (static_cast<size_t>(size) < minimum) {
-        return conf_invalid(cf, "zone \"%V\" is too small, the minimum is %uzk",
-                            &param.word, minimum / 1024);
+        return param.invalid("zone \"%V\" is too small, the minimum is %uzk",
+                             minimum / 1024);
     }
 
     zone.size = size;
 
-    auto *other = find_zone(main_conf(cf).zones, view(zone.name));
+    auto *other = find_zone(main_conf(param.cf).zones, view(zone.name));
     if (other != nullptr && other->shm_zone != nullptr) {
         return conf_invalid(
-            cf, "duplicate zone \"%V\", it is already bound to key \"%V\"",
+            param.cf,
+            "duplicate zone \"%V\", it is already bound to key \"%V\"",
             &zone.name, &other->key.complex.value);
     }
 
-    return set_key(cf, words_of(cf)[1], zone);
+    return set_key(param.cf, words_of(param.cf)[1], &zone);
 }
 
-bool set_window(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_window(const Param &param, ZoneConf &zone)
 {
-    ngx_str_t text = param.value;
+    ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
 
     if (ms == NGX_ERROR) {
-        return conf_invalid(cf, "invalid window \"%V\"", &param.word);
+        return param.invalid("invalid window \"%V\"");
     }
 
     if (ms < ngx_int_t{kWindowMinMs} || ms > ngx_int_t{kWindowMaxMs}) {
-        return conf_invalid(cf, "\"%V\" must be between 100ms and 30d",
-                            &param.word);
+        return param.invalid("\"%V\" must be between 100ms and 30d");
     }
 
     zone.policy.window_ms = ms;
@@ -112,14 +110,14 @@ bool set_window(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
 }
 
 /* The window is known if it is given, else it is the unit of the rate. */
-bool set_zone_rate(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_zone_rate(const Param &param, ZoneConf &zone)
 {
     Rate rate = {};
-    if (!set_rate(cf, param, &zone.rate, &rate)) {
+    if (!set_rate(param, &zone.rate, &rate)) {
         return false;
     }
 
-    zone.rate_text = param.value;
+    zone.rate_text = param.text;
 
     auto &window_ms = zone.policy.window_ms;
     if (window_ms == 0) {
@@ -127,74 +125,66 @@ bool set_zone_rate(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
     }
 
     if (window_ms == 0) {
-        return conf_invalid(
-            cf, "\"%V\" has no unit and needs the \"window=\" parameter",
-            &param.word);
+        return param.invalid(
+            "\"%V\" has no unit and needs the \"window=\" parameter");
     }
 
     return zone.rate != nullptr
-           || set_limit(cf, param.word, rate, window_ms, &zone.limit,
-                        place_of(cf));
+           || set_limit(param.cf, param.word, rate, window_ms, &zone.limit,
+                        place_of(param.cf));
 }
 
-bool set_algorithm(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_algorithm(const Param &param, ZoneConf &zone)
 {
     for (size_t i = 0; i < kAlgorithms; i++) {
-        if (view(param.value) == view(algorithm_names[i])) {
+        if (param.value() == view(algorithm_names[i])) {
             zone.policy.algorithm = static_cast<Algorithm>(i);
             return true;
         }
     }
 
-    return conf_invalid(cf,
-                        "unknown algorithm \"%V\", it must be \"counter\", "
-                        "\"log\", \"fixed\", \"token_bucket\" or "
-                        "\"leaky_bucket\"",
-                        &param.word);
+    return param.invalid("unknown algorithm \"%V\", it must be \"counter\", "
+                         "\"log\", \"fixed\", \"token_bucket\" or "
+                         "\"leaky_bucket\"");
 }
 
-bool set_precision(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_precision(const Param &param, ZoneConf &zone)
 {
     if (zone.policy.algorithm != Algorithm::kCounter) {
-        return conf_invalid(cf, "\"%V\" belongs to \"algorithm=counter\" only",
-                            &param.word);
+        return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
     }
 
-    return set_number(cf, "number", param, 1, 60, &zone.policy.precision);
+    return param.get_number("number", 1, 60, &zone.policy.precision);
 }
 
-bool set_burst(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_burst(const Param &param, ZoneConf &zone)
 {
     auto &policy = zone.policy;
     bool is_token = (policy.algorithm == Algorithm::kTokenBucket);
 
     if (!is_token && policy.algorithm != Algorithm::kLeakyBucket) {
-        return conf_invalid(cf,
-                            "\"%V\" belongs to \"algorithm=token_bucket\" and "
-                            "\"algorithm=leaky_bucket\" only",
-                            &param.word);
+        return param.invalid("\"%V\" belongs to \"algorithm=token_bucket\" and "
+                             "\"algorithm=leaky_bucket\" only");
     }
 
     /* a bucket that holds no token would admit nobody */
-    if (!set_number(cf, "number", param, is_token, kLimitMax, &policy.burst)) {
+    if (!param.get_number("number", is_token, kLimitMax, &policy.burst)) {
         return false;
     }
 
     if (policy.burst != 0 && zone.limit != 0
         && capacity(&policy, zone.limit) < policy.burst) {
-        return conf_invalid(cf,
-                            "\"%V\" is too much for this rate, at which it "
-                            "takes longer than 49 days to run off",
-                            &param.word);
+        return param.invalid("\"%V\" is too much for this rate, at which it "
+                             "takes longer than 49 days to run off");
     }
 
     return true;
 }
 
-bool set_full(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_full(const Param &param, ZoneConf &zone)
 {
     bool evict;
-    if (!set_either(cf, param, "evict", "deny", &evict)) {
+    if (!param.get_either("evict", "deny", &evict)) {
         return false;
     }
 
@@ -202,9 +192,9 @@ bool set_full(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
     return true;
 }
 
-bool set_top(ngx_conf_t *cf, const Param &param, ZoneConf &zone)
+bool set_top(const Param &param, ZoneConf &zone)
 {
-    return set_either(cf, param, "on", "off", &zone.top);
+    return param.get_either("on", "off", &zone.top);
 }
 
 /* in this order: the rate needs the window, and most need the algorithm */

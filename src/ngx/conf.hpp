@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* What handlers of directives return: nullptr, or that they failed. */
+/* Results of the handlers of directives: nullptr, or that they failed. */
 
 #ifndef LIMIT_SLIDING_NGX_CONF_HPP
 #define LIMIT_SLIDING_NGX_CONF_HPP

@@ -35,10 +35,10 @@ constexpr auto kWrite = (NGX_HTTP_PUT | NGX_HTTP_DELETE);
     ((path)->len == sizeof(text) - 1                                           \
      && ngx_strncmp((path)->data, text, sizeof(text) - 1) == 0)
 
-static bool set_write(ngx_conf_t *cf, const Param &param, LocConf &conf)
+static bool set_write(const Param &param, LocConf &conf)
 {
     bool on;
-    if (!set_either(cf, param, "on", "off", &on)) {
+    if (!param.get_either("on", "off", &on)) {
         return false;
     }
 
