@@ -1,131 +1,67 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* Asks, from the first request that needs one. */
-
 #include "redis/ask.hpp"
-#include "ngx/ngx.hpp"
-#include "redis/batch.hpp"
-#include "redis/cross_slot.hpp"
-#include "redis/deliver.hpp"
+
+#include <algorithm>
 
 namespace limit_sliding {
 
-ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
-                    Waiter *waiter)
-{
-    uint64_t hash;
-    Ask *ask;
+namespace {
 
-    if (!redis->client.nodes.is_started() && redis_start(redis) != NGX_OK) {
-        return NGX_DECLINED;
-    }
+constexpr size_t kDigestBytes = 20;
 
-    if (limit_sliding::breaker_is_open(&redis->shared->breaker)) {
-        return NGX_DECLINED;
-    }
-
-    if (redis->client.nodes.is_away()) {
-        return NGX_DECLINED;
-    }
-
-    hash = limit_sliding::claim_hash(claims, nclaims);
-
-    ask = find_ask(redis, hash);
-
-    if (ask == NULL) {
-        ask = create_ask(redis, claims, nclaims);
-        if (ask == NULL) {
-            return NGX_DECLINED;
-        }
-
-        if (ask->slot == kMixedSlots) {
-            return ask_across_slots(redis, ask, claims, waiter);
-        }
-
-        share_ask(ask, hash);
-    }
-
-    if (redis->client.nodes.is_worth(ask->slot)) {
-        join_ask(redis, ask, waiter);
-        return NGX_OK;
-    }
-
-    if (ask->units == 0 && !ask->in_call) {
-        ask_done(redis, ask);
-    }
-
-    return NGX_DECLINED;
-}
+} // namespace
 
 /* A hash that two asks share is as unlikely as in the zone's own memory. */
-
-Ask *find_ask(Redis *redis, uint64_t hash)
+Ask *find_ask(Redis &redis, uint64_t hash)
 {
-    ngx_rbtree_node_t *node;
+    ngx_rbtree_node_t *node = redis.client.asks.root;
 
-    node = redis->client.asks.root;
-
-    while (node != &redis->client.sentinel) {
-
+    while (node != &redis.client.sentinel) {
         if (node->key == hash) {
-            return (Ask *)node;
+            return ngx_rbtree_data(node, Ask, node);
         }
 
-        node = (hash < node->key) ? node->left : node->right;
+        node = hash < node->key ? node->left : node->right;
     }
 
-    return NULL;
+    return nullptr;
 }
 
-Ask *create_ask(Redis *redis, Claim *claims, ngx_uint_t nclaims)
+Ask *create_ask(Redis &redis, Claim *claims, size_t nclaims)
 {
-    size_t len;
-    u_char *p;
-    ngx_uint_t i;
-    Ask *ask;
-    AskPart *part;
-    RemoteClaim *remote;
+    size_t bytes = 0;
 
-    len = 0;
-
-    for (i = 0; i < nclaims; i++) {
-        remote = claims[i].remote;
-        len += remote->zone->prefix.len + 1 + ngx_max(remote->key.len, 40);
+    for (size_t i = 0; i < nclaims; i++) {
+        bytes += key_bytes(remote_of(claims[i]));
     }
 
-    ask = alloc_ask(redis, nclaims, len);
-    if (ask == NULL) {
-        return NULL;
+    Ask *ask = alloc_ask(redis, nclaims, bytes);
+    if (ask == nullptr) {
+        return nullptr;
     }
 
-    p = (u_char *)&ask->parts[nclaims];
+    auto *p = reinterpret_cast<u_char *>(ask->parts.end());
 
-    for (i = 0; i < nclaims; i++) {
-        part = &ask->parts[i];
+    for (size_t i = 0; i < nclaims; i++) {
+        const RemoteClaim &remote = remote_of(claims[i]);
+        AskPart &part = ask->parts[i];
 
-        remote = claims[i].remote;
-
-        part->claim = claims[i];
-        part->zone = remote->zone;
-        part->key.data = p;
-
+        part.claim = claims[i];
+        part.zone = remote.zone;
+        part.index = i;
+        part.leased = 0;
+        part.held = false;
+        part.gives_back = false;
+        part.key.data = p;
         p = write_key(redis, remote, p);
+        part.key.len = p - part.key.data;
+        part.slot = key_slot(redis, part.key);
 
-        part->key.len = p - part->key.data;
-        part->slot = 0;
-        part->index = i;
-        part->leased = 0;
-        part->held = 0;
-
-        if (redis->client.nodes.is_cluster()) {
-            part->slot
-                = limit_sliding::cluster_slot(part->key.data, part->key.len);
-            if (part->slot != ask->parts[0].slot) {
-                ask->slot = kMixedSlots;
-            }
+        if (part.slot != ask->parts[0].slot) {
+            ask->slot = kMixedSlots;
         }
     }
 
@@ -136,58 +72,79 @@ Ask *create_ask(Redis *redis, Claim *claims, ngx_uint_t nclaims)
     return ask;
 }
 
-/* So many parts, and bytes of their keys. */
-
-Ask *alloc_ask(Redis *redis, ngx_uint_t nparts, size_t len)
+Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes)
 {
-    Ask *ask;
-
-    len += offsetof(Ask, parts) + nparts * sizeof(AskPart);
-
-    ask = ngx_alloc(len, ngx_cycle->log);
-    if (ask == NULL) {
-        return NULL;
+    auto *ask = static_cast<Ask *>(ngx_alloc(
+        sizeof(Ask) + nparts * sizeof(AskPart) + bytes, ngx_cycle->log));
+    if (ask == nullptr) {
+        return nullptr;
     }
 
-    ngx_memzero(ask, offsetof(Ask, parts));
-
-    ask->redis = redis;
-    ask->to = redis->client.nodes.node;
-    ask->nparts = nparts;
-
-    ngx_queue_init(&ask->waiters);
-    ngx_queue_init(&ask->asked);
+    *ask = {};
+    ask->redis = &redis;
+    ask->to = redis.client.nodes.node;
+    ask->parts = {reinterpret_cast<AskPart *>(ask + 1), nparts};
+    ask->waiters.init();
+    ask->asked.init();
 
     return ask;
 }
 
-/* With all requests that claim the same. */
-
-void share_ask(Ask *ask, uint64_t hash)
+Ask *copy_ask(const Ask &ask, size_t first, size_t nparts)
 {
-    ask->shared = 1;
-    ask->node.key = hash;
-    ngx_rbtree_insert(&ask->redis->client.asks, &ask->node);
+    Span<AskPart> parts{&ask.parts[first], nparts};
+    size_t bytes = 0;
+
+    for (const AskPart &part : parts) {
+        bytes += part.key.len;
+    }
+
+    Ask *copy = alloc_ask(*ask.redis, nparts, bytes);
+    if (copy == nullptr) {
+        return nullptr;
+    }
+
+    copy->slot = parts[0].slot;
+
+    auto *p = reinterpret_cast<u_char *>(copy->parts.end());
+
+    for (size_t i = 0; i < nparts; i++) {
+        copy->parts[i] = parts[i];
+        copy->parts[i].key.data = p;
+        p = ngx_cpymem(p, parts[i].key.data, parts[i].key.len);
+    }
+
+    return copy;
 }
 
-/* "PREFIXZONE:{KEY}", which is as long as the prefix, the key or 40, and 1.  A
- * cluster takes braces with nothing in between for none, and would not keep the
- * key's state and its limit together. */
-
-u_char *write_key(Redis *redis, RemoteClaim *remote, u_char *p)
+ngx_int_t key_slot(const Redis &redis, const ngx_str_t &key)
 {
-    u_char digest[20];
-    ngx_sha1_t sha;
+    return redis.client.nodes.is_cluster() ? cluster_slot(key.data, key.len)
+                                           : 0;
+}
 
-    p = ngx_cpymem(p, remote->zone->prefix.data, remote->zone->prefix.len);
+size_t key_bytes(const RemoteClaim &remote)
+{
+    return remote.zone->prefix.len + 1
+           + std::max(remote.key.len, 2 * kDigestBytes);
+}
 
-    if (redis->settings.key_format == KeyFormat::kPlain
-        && !(redis->client.nodes.is_cluster() && remote->key.data[0] == '}')) {
-        p = ngx_cpymem(p, remote->key.data, remote->key.len);
+/* "PREFIXZONE:{KEY}".  A cluster takes braces with nothing in between for none,
+ * and would not keep the key's state and its limit together. */
+u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p)
+{
+    p = ngx_cpymem(p, remote.zone->prefix.data, remote.zone->prefix.len);
+
+    if (redis.settings.key_format == KeyFormat::kPlain
+        && !(redis.client.nodes.is_cluster() && remote.key.data[0] == '}')) {
+        p = ngx_cpymem(p, remote.key.data, remote.key.len);
 
     } else {
+        u_char digest[kDigestBytes];
+        ngx_sha1_t sha;
+
         ngx_sha1_init(&sha);
-        ngx_sha1_update(&sha, remote->key.data, remote->key.len);
+        ngx_sha1_update(&sha, remote.key.data, remote.key.len);
         ngx_sha1_final(digest, &sha);
 
         p = ngx_hex_dump(p, digest, sizeof(digest));
@@ -196,6 +153,51 @@ u_char *write_key(Redis *redis, RemoteClaim *remote, u_char *p)
     *p++ = '}';
 
     return p;
+}
+
+void share_ask(Ask &ask, uint64_t hash)
+{
+    ask.shared = true;
+    ask.node.key = hash;
+    ngx_rbtree_insert(&ask.redis->client.asks, &ask.node);
+}
+
+void make_due(Ask &ask, Node &to)
+{
+    ask.to = &to;
+    due_at(to).push_back(ask);
+    to.ndue++;
+
+    to.post_flush();
+}
+
+void make_due(Ask &ask)
+{
+    make_due(ask, *ask.redis->client.nodes.route(ask.slot));
+}
+
+void remove_due(Ask &ask)
+{
+    AskList::remove(ask);
+    ask.to->ndue--;
+}
+
+void ask_done(Ask &ask)
+{
+    ask.in_call = false;
+    ask.hops = 0;
+    ask.asking = false;
+
+    if (ask.units) {
+        make_due(ask);
+        return;
+    }
+
+    if (ask.shared) {
+        ngx_rbtree_delete(&ask.redis->client.asks, &ask.node);
+    }
+
+    ngx_free(&ask);
 }
 
 } // namespace limit_sliding

@@ -7,9 +7,8 @@
 #ifndef LIMIT_SLIDING_REDIS_ASK_HPP
 #define LIMIT_SLIDING_REDIS_ASK_HPP
 
-#include "redis/key_command.hpp"
+#include "ngx/array.hpp"
 #include "redis/redis.hpp"
-#include "redis/waiters.hpp"
 
 namespace limit_sliding {
 
@@ -19,58 +18,92 @@ constexpr auto kMixedSlots = -1;
 /* Nodes that an ask is sent to before it fails. */
 constexpr auto kHopsMax = 5;
 
+/* What an administrator orders of one key. */
+enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit };
+
 /* What is asked of one key. */
 struct AskPart {
     Claim claim;
     RemoteZone *zone;
     ngx_str_t key;     /* in Redis */
-    ngx_int_t slot;    /* of a cluster */
-    ngx_uint_t index;  /* among the request's */
-    ngx_uint_t leased; /* units of a bucket */
-    ngx_uint_t held;   /* of the call: there are some left here */
-    uint64_t taken_ms; /* of what is given back, */
-    uint64_t taken_of; /* see scripts.h */
-};
-
-/* A request's claims, and who waits for them.  Is in `due`, in a call, or, if
- * it became due while in a call, in that one until its reply. */
-struct Ask {
-    ngx_rbtree_node_t node; /* key: what is claimed */
-    Redis *redis;
-    Node *to;                /* where it is due, or was asked */
-    ngx_queue_t queue;       /* due, or of a call */
-    ngx_queue_t waiters;     /* for the next call */
-    ngx_queue_t asked;       /* for the one under way */
-    ngx_uint_t units;        /* for the next call, those nobody waits for too */
-    ngx_uint_t asked_units;  /* of the call under way, with these: */
-    ngx_uint_t leased_units; /* beyond what is waited for */
-    ngx_msec_t since;        /* asked first */
-    ngx_uint_t hops;         /* since then */
-    unsigned in_call : 1;
-    unsigned asking : 1; /* at a slot's next node */
-    unsigned shared : 1; /* is among the client's asks */
-    KeyCommand order;    /* such an ask has one part, and a call of its own */
-    ngx_str_t value;     /* of the order */
-    ngx_int_t slot;      /* of all parts, or kMixedSlots */
-
-    ngx_uint_t nparts;
-    AskPart parts[1];
+    ngx_int_t slot;    /* in a cluster */
+    size_t index;      /* among the request's claims */
+    ngx_uint_t leased; /* units of a bucket, beyond what is waited for */
+    bool held;         /* when the call left, units of it were left here */
+    bool gives_back;   /* what was taken, see scripts.hpp; its claim looks */
+    uint64_t taken_ms;
+    uint64_t taken_of;
 };
 
 /*
- * Asks for all of the claims or none, once they are not refused as they are
- * known to be.  NGX_OK: the waiter, if there is one, will be told;
- * NGX_DECLINED: Redis is known not to answer.  Claims of one Redis, 1 to
- * kClaimsMax, each with its RemoteClaim.
+ * Claims that are decided together, and who waits for them.  An ask is due at
+ * a node, or in a call under way; one that is in a call and has units anew
+ * becomes due with its reply.
  */
-ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
-                    Waiter *waiter);
+struct Ask {
+    ngx_rbtree_node_t node; /* its key is the hash of what is claimed */
+    ngx_queue_t link;       /* of what is due at a node, or of a call */
+    Redis *redis;
+    Node *to;                /* where it is due, or was asked */
+    WaiterList waiters;      /* for the next call */
+    WaiterList asked;        /* for the one under way */
+    ngx_uint_t units;        /* for the next call; nobody may wait for some */
+    ngx_uint_t asked_units;  /* of the call under way, with the next ones */
+    ngx_uint_t leased_units; /* beyond what is waited for */
+    ngx_msec_t since;        /* when it was asked first, */
+    ngx_uint_t hops;         /* and how often since then */
+    bool in_call;
+    bool asking;        /* to be sent after ASKING */
+    bool shared;        /* is among the client's asks */
+    KeyCommand command; /* if it is one, it has a part and a call for itself */
+    ngx_str_t value;    /* of the command */
+    ngx_int_t slot;     /* of all parts, or kMixedSlots */
+    Span<AskPart> parts;
+};
 
-u_char *write_key(Redis *redis, RemoteClaim *remote, u_char *p);
-Ask *find_ask(Redis *redis, uint64_t hash);
-Ask *create_ask(Redis *redis, Claim *claims, ngx_uint_t nclaims);
-Ask *alloc_ask(Redis *redis, ngx_uint_t nparts, size_t len);
-void share_ask(Ask *ask, uint64_t hash);
+using AskList = List<Ask, &Ask::link>;
+
+/* What is due at the node. */
+inline AskList &due_at(Node &node)
+{
+    return reinterpret_cast<AskList &>(node.due);
+}
+
+/* Returns the ask for the same claims that is not over yet, or NULL. */
+Ask *find_ask(Redis &redis, uint64_t hash);
+
+/* The next ones return NULL if there is no memory. */
+Ask *create_ask(Redis &redis, Claim *claims, size_t nclaims);
+
+/* Makes an ask with parts that are not set, and bytes at the end of it, which
+ * follow the parts. */
+Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes);
+
+/* The same with copies of some parts of another ask, which are of one slot. */
+Ask *copy_ask(const Ask &ask, size_t first, size_t nparts);
+
+/* Writes the name of the claim's key in Redis, and returns its end.  It has at
+ * most as many bytes as key_bytes() tells. */
+u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p);
+size_t key_bytes(const RemoteClaim &remote);
+
+/* The slot of a key in a cluster, else 0. */
+ngx_int_t key_slot(const Redis &redis, const ngx_str_t &key);
+
+/* Lets all requests that claim the same find it. */
+void share_ask(Ask &ask, uint64_t hash);
+
+/* Has the ask sent to the node, or to that of its slot, in this turn of the
+ * event loop. */
+void make_due(Ask &ask, Node &to);
+void make_due(Ask &ask);
+
+/* Takes the ask from where it is due. */
+void remove_due(Ask &ask);
+
+/* The ask is in no list any more: makes it due again if it has units, else
+ * frees it. */
+void ask_done(Ask &ask);
 
 } // namespace limit_sliding
 

@@ -7,26 +7,14 @@
 #ifndef LIMIT_SLIDING_REDIS_BATCH_HPP
 #define LIMIT_SLIDING_REDIS_BATCH_HPP
 
-#include "redis/ask.hpp"
+#include "redis/node.hpp"
 
 namespace limit_sliding {
 
-/* Asks a call: more of them gain little, and make others wait for Redis. */
-constexpr auto kAsksPerCall = 16;
-
-/* A call of the script, or of an order. */
-struct AskCall : Call {
-    ngx_queue_t asks;
-    ngx_uint_t nasks;
-    ngx_uint_t nclaims;
-    ngx_uint_t numbers;  /* that it returns */
-    unsigned whole : 1;  /* sent as EVAL */
-    unsigned asking : 1; /* after ASKING */
-    unsigned order : 1;  /* carries one */
-};
-
+/* Sends what is due. */
 void flush_due(Node &node);
-void make_due(Ask *ask, Node *to);
+
+/* Fails what is due, if it cannot be sent to another node. */
 void fail_due(Node &node);
 
 } // namespace limit_sliding

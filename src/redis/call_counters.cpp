@@ -1,57 +1,42 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* What is counted of calls: each reads the clock twice. */
-
 #include "redis/call_counters.hpp"
-#include "ngx/ngx.hpp"
-#include "redis/redis.hpp"
+
+#include "redis/pipeline.hpp"
 
 namespace limit_sliding {
 
-uint32_t latencies_us[] = {250,   500,   1000,   2500,   5000,   10000,
-                           25000, 50000, 100000, 250000, 1000000};
-
-/* A call that was answered. */
-
-void redis_count(Redis *redis, Call *call)
+void count_call(CallCounters &counters, uint64_t sent_us)
 {
-    uint64_t us;
-    ngx_uint_t i;
+    uint64_t us = clock_us() - sent_us;
+    size_t i = 0;
 
-    us = clock_us() - call->sent_us;
-
-    i = 0;
-
-    while (i < kLatencies - 1 && us > latencies_us[i]) {
+    while (i < kLatencies - 1 && us > kLatenciesUs[i]) {
         i++;
     }
 
-    (void)ngx_atomic_fetch_add(&redis->client.traffic->latencies[i], 1);
-    (void)ngx_atomic_fetch_add(&redis->client.traffic->sum_us, us);
+    (void)ngx_atomic_fetch_add(&counters.latencies[i], 1);
+    (void)ngx_atomic_fetch_add(&counters.sum_us, us);
 }
 
-void redis_traffic(Redis *redis, CallCounters *sum)
+CallCounters sum_of(const CallCounters (&workers)[kCallCounters])
 {
-    ngx_uint_t i, j;
-    CallCounters *traffic;
+    CallCounters sum{};
 
-    ngx_memzero(sum, sizeof(CallCounters));
+    for (const CallCounters &worker : workers) {
+        sum.failed += worker.failed;
+        sum.opened += worker.opened;
+        sum.sum_us += worker.sum_us;
+        sum.leased += worker.leased;
 
-    for (i = 0; i < kCallCounters; i++) {
-        traffic = &redis->shared->traffic[i];
-
-        sum->failed += traffic->failed;
-        sum->opened += traffic->opened;
-        sum->sum_us += traffic->sum_us;
-        sum->leased += traffic->leased;
-
-        for (j = 0; j < kLatencies; j++) {
-            sum->latencies[j] += traffic->latencies[j];
+        for (size_t i = 0; i < kLatencies; i++) {
+            sum.latencies[i] += worker.latencies[i];
         }
     }
+
+    return sum;
 }
 
 } // namespace limit_sliding

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* What the workers count of their calls. */
+/* What the workers count of their calls; each call reads the clock twice. */
 
 #ifndef LIMIT_SLIDING_REDIS_CALL_COUNTERS_HPP
 #define LIMIT_SLIDING_REDIS_CALL_COUNTERS_HPP
@@ -11,16 +11,14 @@
 
 namespace limit_sliding {
 
-struct Redis;
-struct Call;
+/* Upper bounds of the latencies, in microseconds; those of the last ones have
+ * none. */
+inline constexpr uint32_t kLatenciesUs[] = {
+    250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000};
 
-/* The last one has no bound. */
-constexpr auto kLatencies = 12;
+constexpr size_t kLatencies = sizeof(kLatenciesUs) / sizeof(uint32_t) + 1;
 
-/* Upper bounds, but for the last one. */
-extern uint32_t latencies_us[];
-
-/* What a worker counts of its calls. */
+/* Of one worker; those of several numbers may share one. */
 struct CallCounters {
     ngx_atomic_t failed;
     ngx_atomic_t opened; /* the breaker */
@@ -29,11 +27,14 @@ struct CallCounters {
     ngx_atomic_t latencies[kLatencies];
 };
 
-/* Adds up what all workers have counted. */
-void redis_traffic(Redis *redis, CallCounters *sum);
+constexpr size_t kCallCounters = 64;
 
-/* A call was answered. */
-void redis_count(Redis *redis, Call *call);
+/* Counts a call that was answered, which was sent at this time of
+ * clock_us(). */
+void count_call(CallCounters &counters, uint64_t sent_us);
+
+/* Adds up what all workers have counted. */
+CallCounters sum_of(const CallCounters (&workers)[kCallCounters]);
 
 } // namespace limit_sliding
 

@@ -14,19 +14,33 @@
 #ifndef LIMIT_SLIDING_REDIS_CLIENT_HPP
 #define LIMIT_SLIDING_REDIS_CLIENT_HPP
 
-#include "redis/ask.hpp"
 #include "redis/block_directive.hpp"
+#include "redis/key_command.hpp"
 #include "redis/lease_units.hpp"
+#include "redis/redis.hpp"
+#include "redis/waiters.hpp"
 
 namespace limit_sliding {
 
+/* Is the module built with hiredis?  Without it nothing else works. */
 extern bool has_redis;
 
+/* To be called once all is parsed, if the block is defined.  The resolver may
+ * be NULL.  Returns NGX_ERROR once the error is logged. */
 ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver);
 
 /* A worker begins, and ends. */
 void redis_enter(Redis *redis);
 void redis_exit(Redis *redis);
+
+/*
+ * Asks for all of the claims or none, once they are not refused as they are
+ * known to be.  NGX_OK: the waiter, if there is one, will be told;
+ * NGX_DECLINED: Redis is known not to answer.  Claims of one Redis, 1 to
+ * kClaimsMax, each with its RemoteClaim.
+ */
+ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
+                    Waiter *waiter);
 
 } // namespace limit_sliding
 

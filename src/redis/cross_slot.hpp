@@ -2,7 +2,11 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Requests whose keys lie in several slots of a cluster. */
+/*
+ * A request whose keys lie in several slots of a cluster: no script can decide
+ * them all, so they are asked at once, each slot by an ask of its own.  What
+ * was granted is given back if another one rejected.
+ */
 
 #ifndef LIMIT_SLIDING_REDIS_CROSS_SLOT_HPP
 #define LIMIT_SLIDING_REDIS_CROSS_SLOT_HPP
@@ -11,9 +15,8 @@
 
 namespace limit_sliding {
 
-ngx_int_t ask_across_slots(Redis *redis, Ask *ask, Claim *claims,
-                           Waiter *waiter);
-void split_leave(Waiter *waiter);
+/* Asks as ask_redis() does; takes over the ask, whose slot is kMixedSlots. */
+ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter);
 
 } // namespace limit_sliding
 

@@ -7,15 +7,23 @@
 #ifndef LIMIT_SLIDING_REDIS_DELIVER_HPP
 #define LIMIT_SLIDING_REDIS_DELIVER_HPP
 
-#include "redis/batch.hpp"
+#include "redis/ask_call.hpp"
 
 namespace limit_sliding {
 
-void answered(Node &node, Call &call, Reply *reply);
-void call_failed(Node *node, AskCall *call);
-void add_refusal(RemoteZone *zone, Claim *claim, Verdict *verdict,
-                 ngx_msec_t asked);
-void ask_done(Redis *redis, Ask *ask);
+/* The handler of the script's calls. */
+void script_answered(Node &node, Call &call, Reply *reply);
+
+/* Fails the call's asks, and frees it. */
+void fail_call(Node &node, AskCall &call);
+
+/* Frees a call whose asks are done, and sends those that waited for its end. */
+void end_call(Node &node, AskCall &call);
+
+/* Remembers what was told of a claim at a time, for those who ask until its
+ * retry time; if it has none, for those whom another limit rejects. */
+void add_refusal(const RemoteZone &zone, const Claim &claim,
+                 const Verdict &verdict, ngx_msec_t asked);
 
 } // namespace limit_sliding
 

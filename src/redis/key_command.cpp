@@ -1,189 +1,152 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/*
- * Commands for one key, which an administrator gives.  Each is an ask of its
- * own: so it waits for a connection, and follows a slot that has moved.
- */
-
 #include "redis/key_command.hpp"
-#include "ngx/ngx.hpp"
-#include "redis/batch.hpp"
-#include "redis/deliver.hpp"
-#include "redis/resend.hpp"
-#include "redis/scripts.hpp"
 
 #include <hiredis/hiredis.h>
 
+#include "ngx/strings.hpp"
+#include "redis/deliver.hpp"
+#include "redis/resend.hpp"
+#include "redis/scripts.hpp"
+#include "redis/waiters.hpp"
+
 namespace limit_sliding {
 
-static void order_answered(Node &node, Call &call, Reply *reply);
+namespace {
 
-ngx_int_t send_key_command(Claim *claim, KeyCommand what, ngx_str_t *value,
+constexpr std::string_view kLimitSuffix = ":limit";
+
+/* The handler of these calls.  An error is an answer, if it is no
+ * redirection. */
+void command_answered(Node &node, Call &to, Reply *reply)
+{
+    auto &call = static_cast<AskCall &>(to);
+
+    if (reply == nullptr) {
+        fail_call(node, call);
+        return;
+    }
+
+    if (reply->type == REDIS_REPLY_ERROR) {
+        if (resend_call(node, call, *reply)) {
+            return;
+        }
+
+        node.log->write(0, "%s", reply_text(reply));
+    }
+
+    Ask &ask = call.asks.pop_front();
+
+    if (!ask.asked.empty()) {
+        Waiter &waiter = ask.asked.front();
+
+        waiter.admitted = reply->type == REDIS_REPLY_INTEGER
+                          || reply->type == REDIS_REPLY_STATUS;
+        tell_waiter(waiter, Told::kTold);
+    }
+
+    ask_done(ask);
+    end_call(node, call);
+}
+
+} // namespace
+
+ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
                            Waiter *waiter)
 {
-    u_char *p;
-    Ask *ask;
-    AskPart *part;
-    Redis *redis;
-    RemoteClaim *remote;
+    const RemoteClaim &remote = remote_of(*claim);
+    Redis &redis = *remote.zone->redis;
+    Nodes &nodes = redis.client.nodes;
 
-    remote = claim->remote;
-    redis = remote->zone->redis;
-
-    if (redis->client.nodes.is_away()) {
+    if (nodes.is_away()) {
         return NGX_DECLINED;
     }
 
-    ask = alloc_ask(redis, 1,
-                    remote->zone->prefix.len + ngx_max(remote->key.len, 40)
-                        + sizeof("}:limit") + value->len);
-    if (ask == NULL) {
+    Ask *ask = alloc_ask(redis, 1,
+                         key_bytes(remote) + kLimitSuffix.size() + value->len);
+    if (ask == nullptr) {
         return NGX_DECLINED;
     }
 
-    part = &ask->parts[0];
+    AskPart &part = ask->parts[0];
+    ngx_str_t &key = part.key;
 
-    ngx_memzero(part, sizeof(AskPart));
+    part = {};
+    part.claim = *claim;
+    part.zone = remote.zone;
 
-    part->claim = *claim;
-    part->zone = remote->zone;
-    part->key.data = (u_char *)&ask->parts[1];
+    key.data = reinterpret_cast<u_char *>(ask->parts.end());
+    u_char *p = write_key(redis, remote, key.data);
+    key.len = p - key.data;
 
-    p = write_key(redis, remote, part->key.data);
+    part.slot = key_slot(redis, key);
+    ask->slot = part.slot;
 
-    if (redis->client.nodes.is_cluster()) {
-        part->slot
-            = limit_sliding::cluster_slot(part->key.data, p - part->key.data);
-        ask->slot = part->slot;
+    if (command != KeyCommand::kForget) {
+        p = append(p, kLimitSuffix);
+        key.len += kLimitSuffix.size();
     }
 
-    if (what != KeyCommand::kForget) {
-        p = ngx_cpymem(p, ":limit", sizeof(":limit") - 1);
-    }
-
-    part->key.len = p - part->key.data;
-
-    ask->order = what;
-    ask->value.data = p;
-    ask->value.len = value->len;
+    ask->command = command;
+    ask->value = {value->len, p};
     ngx_memcpy(p, value->data, value->len);
 
-    if (!redis->client.nodes.is_worth(ask->slot)) {
+    if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
         return NGX_DECLINED;
     }
 
-    join_ask(redis, ask, waiter);
+    join_ask(*ask, waiter);
 
     return NGX_OK;
 }
 
-/* Puts the call of an order into the node's buffer. */
-
-ngx_int_t call_order(Node *node, AskCall *call)
+ngx_int_t call_key_command(Node &node, AskCall &call)
 {
-    int argc;
-    size_t len[5];
+    const Ask &ask = call.asks.front();
+    const AskPart &part = ask.parts[0];
+    const Policy *policy = part.claim.policy;
+    std::string_view key = view(part.key);
     u_char ms[NGX_INT64_LEN];
-    ngx_str_t *key;
-    const char *argv[5];
-    Ask *ask;
-    AskPart *part;
+    std::string_view args[5] = {"DEL", key};
+    int argc = 2;
 
-    ask = ngx_queue_data(ngx_queue_head(&call->asks), Ask, queue);
-    part = &ask->parts[0];
-    key = &part->key;
-    argc = 2;
-
-    argv[0] = "DEL";
-    len[0] = 3;
-    argv[1] = (char *)key->data;
-    len[1] = key->len;
-
-    if (ask->order == KeyCommand::kSetLimit) {
-        argv[0] = "SET";
-        argv[2] = (char *)ask->value.data;
-        len[2] = ask->value.len;
+    if (ask.command == KeyCommand::kSetLimit) {
+        args[0] = "SET";
+        args[2] = view(ask.value);
         argc = 3;
 
-    } else if (ask->order == KeyCommand::kForget
-               && limit_sliding::leases_are_of(part->claim.policy)) {
+    } else if (ask.command == KeyCommand::kForget && leases_are_of(policy)) {
         /* some node may have leases, if this one has not */
+        size_t bytes;
+        const char *script = forget_script(&bytes);
+        u_char *end = ngx_sprintf(ms, "%uL", policy->window_ms + kLeaseMs);
 
-        argv[0] = "EVAL";
-        len[0] = 4;
-        argv[1] = limit_sliding::forget_script(&len[1]);
-        argv[2] = "1";
-        len[2] = 1;
-        argv[3] = (char *)key->data;
-        len[3] = key->len;
-        argv[4] = (char *)ms;
-        len[4]
-            = ngx_sprintf(ms, "%uL", part->claim.policy->window_ms + kLeaseMs)
-              - ms;
+        args[0] = "EVAL";
+        args[1] = {script, bytes};
+        args[2] = "1";
+        args[3] = key;
+        args[4] = view(ms, end - ms);
         argc = 5;
     }
 
-    call->handler = order_answered;
+    const char *argv[5];
+    size_t bytes[5];
 
-    if (call->asking && send_asking(*node) != NGX_OK) {
+    for (int i = 0; i < argc; i++) {
+        argv[i] = args[i].data();
+        bytes[i] = args[i].size();
+    }
+
+    call.handler = command_answered;
+
+    if (call.asking && send_asking(node) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return node->command(*call, argc, argv, len);
-}
-
-/* The handler of these calls.  An error is an answer, if it is no direction. */
-
-static void order_answered(Node &from, Call &base, Reply *reply)
-{
-    Node *node = &from;
-    auto *call = static_cast<AskCall *>(&base);
-
-    ngx_uint_t done;
-    ngx_queue_t *q;
-    Ask *ask;
-    Waiter *waiter;
-
-    if (reply == NULL) {
-        call_failed(node, call);
-        return;
-    }
-
-    done = (reply->type == REDIS_REPLY_INTEGER
-            || reply->type == REDIS_REPLY_STATUS);
-
-    if (reply->type == REDIS_REPLY_ERROR) {
-        if (node->redis->client.nodes.is_cluster()
-            && redirect_call(node, call, reply) == NGX_OK) {
-            return;
-        }
-
-        node->log->write(0, "%s", reply_text(reply));
-    }
-
-    q = ngx_queue_head(&call->asks);
-    ngx_queue_remove(q);
-
-    ask = ngx_queue_data(q, Ask, queue);
-
-    if (!ngx_queue_empty(&ask->asked)) {
-        waiter = ngx_queue_data(ngx_queue_head(&ask->asked), Waiter, queue);
-
-        waiter->admitted = done;
-        tell_waiter(waiter, Told::kTold);
-    }
-
-    ask_done(node->redis, ask);
-
-    ngx_free(call);
-
-    if (node->ndue) {
-        node->post_flush();
-    }
+    return node.command(call, argc, argv, bytes);
 }
 
 } // namespace limit_sliding

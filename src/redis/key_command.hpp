@@ -2,29 +2,28 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* What an administrator orders of one key. */
+/*
+ * Commands for one key, which an administrator gives.  Each is an ask of its
+ * own: so it waits for a connection, and follows a slot that has moved.
+ */
 
 #ifndef LIMIT_SLIDING_REDIS_KEY_COMMAND_HPP
 #define LIMIT_SLIDING_REDIS_KEY_COMMAND_HPP
 
-#include "redis/waiters.hpp"
+#include "redis/ask_call.hpp"
 
 namespace limit_sliding {
 
-struct AskCall;
-struct Node;
-
-enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit };
-
 /*
- * To be called once an ask for the key was told, as then Redis answers.
- * NGX_OK: the waiter will be told, `admitted` if it was done; NGX_DECLINED: it
- * cannot be sent.  `value` is that of a limit, a rate.
+ * To be called once an ask for the claim's key was told, as then Redis answers.
+ * The value is that of a limit to be set, a rate.  NGX_OK: the waiter will be
+ * told, `admitted` if it was done; NGX_DECLINED: it cannot be sent.
  */
-ngx_int_t send_key_command(Claim *claim, KeyCommand what, ngx_str_t *value,
+ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
                            Waiter *waiter);
 
-ngx_int_t call_order(Node *node, AskCall *call);
+/* Puts the call of a command into the node's buffer, see call_script(). */
+ngx_int_t call_key_command(Node &node, AskCall &call);
 
 } // namespace limit_sliding
 

@@ -1,191 +1,155 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* Units that a call takes beyond those which requests wait for. */
-
 #include "redis/lease_units.hpp"
-#include "ngx/ngx.hpp"
+
+#include <algorithm>
+
+#include "redis/waiters.hpp"
 
 namespace limit_sliding {
 
-#define can_lease(zone, claim)                                                 \
-    ((zone)->lease && limit_sliding::leases_can(claim))
+namespace {
 
-/*
- * A call is about to ask for `asked_units`: how many more?  Returns of how many
- * keys some are left here: of these Redis tells whether they were forgotten.
- */
-
-ngx_uint_t lease_ask(Ask *ask)
+bool can_lease(const RemoteZone &zone, const Claim &claim)
 {
-    uint64_t needed;
-    uint32_t units;
-    ngx_uint_t i, extra, nheld;
-    Claim *claim;
-    AskPart *part;
+    return zone.lease && leases_can(&claim);
+}
 
-    ask->leased_units = 0;
-    nheld = 0;
+/* How many such requests more a call may ask for. */
+uint32_t wanted(const Ask &ask)
+{
+    uint32_t extra = kLimitMax;
 
-    for (i = 0; i < ask->nparts; i++) {
-        part = &ask->parts[i];
-        claim = &part->claim;
+    for (const AskPart &part : ask.parts) {
+        const Claim &claim = part.claim;
 
-        part->held = (can_lease(part->zone, claim)
-                      && limit_sliding::leases_held(part->zone->leases, claim));
-
-        nheld += part->held;
-    }
-
-    extra = kLimitMax;
-
-    for (i = 0; i < ask->nparts; i++) {
-        part = &ask->parts[i];
-        claim = &part->claim;
-
-        if (!can_lease(part->zone, claim)) {
-            return nheld;
+        if (!can_lease(*part.zone, claim)) {
+            return 0;
         }
 
-        needed = (uint64_t)ask->asked_units * claim->cost;
+        uint64_t needed = static_cast<uint64_t>(ask.asked_units) * claim.cost;
+        uint32_t units = leases_want(
+            part.zone->leases, &claim, part.zone->lease,
+            std::min<uint64_t>(needed, kLimitMax), ngx_current_msec);
 
-        units = limit_sliding::leases_want(
-            part->zone->leases, claim, part->zone->lease,
-            ngx_min(needed, kLimitMax), ngx_current_msec);
-
-        extra = ngx_min(extra, units / claim->cost);
+        extra = std::min(extra, units / claim.cost);
     }
 
-    ask->leased_units = extra;
-    ask->asked_units += extra;
+    return extra;
+}
+
+} // namespace
+
+bool spend_leases(Claim *claims, size_t nclaims)
+{
+    for (size_t i = 0; i < nclaims; i++) {
+        RemoteClaim &remote = remote_of(claims[i]);
+
+        if (!can_lease(*remote.zone, claims[i])
+            || !leases_spend(remote.zone->leases, &claims[i], ngx_current_msec,
+                             &remote.verdict)) {
+            return_leases(claims, i);
+            return false;
+        }
+    }
+
+    return true;
+}
+
+void return_leases(Claim *claims, size_t nclaims)
+{
+    for (size_t i = 0; i < nclaims; i++) {
+        leases_return(remote_of(claims[i]).zone->leases, &claims[i],
+                      ngx_current_msec);
+    }
+}
+
+void describe_leases(Claim *claims, size_t nclaims)
+{
+    for (size_t i = 0; i < nclaims; i++) {
+        remote_of(claims[i]).source = Source::kLease;
+        set_told(claims[i], Outcome::kAdmitted);
+    }
+}
+
+size_t take_leases(Ask &ask)
+{
+    size_t nheld = 0;
+
+    for (AskPart &part : ask.parts) {
+        part.held = can_lease(*part.zone, part.claim)
+                    && leases_held(part.zone->leases, &part.claim);
+
+        nheld += part.held;
+    }
+
+    ask.leased_units = wanted(ask);
+    ask.asked_units += ask.leased_units;
 
     /* what is leased of a bucket must not run off before it is spent */
 
-    for (i = 0; i < ask->nparts; i++) {
-        part = &ask->parts[i];
-
-        if (part->claim.policy->algorithm == Algorithm::kTokenBucket) {
-            part->leased = extra;
+    for (AskPart &part : ask.parts) {
+        if (part.claim.policy->algorithm == Algorithm::kTokenBucket) {
+            part.leased = ask.leased_units;
         }
     }
 
     return nheld;
 }
 
-/* Those that were granted; if none were, the leases learn of the key. */
-
-void lease_add(Ask *ask, Answer *answer, ngx_msec_t sent)
+void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent)
 {
-    ngx_uint_t i, needed, units;
-    Claim *claim;
-    Verdict verdict;
-    AskPart *part;
-
-    needed = ask->asked_units - ask->leased_units;
-    units = (answer->granted > (int64_t)needed) ? answer->granted - needed : 0;
+    auto needed = static_cast<int64_t>(ask.asked_units - ask.leased_units);
+    auto units
+        = static_cast<uint32_t>(std::max<int64_t>(answer.granted - needed, 0));
 
     if (units) {
-        (void)ngx_atomic_fetch_add(&ask->redis->client.traffic->leased, units);
+        (void)ngx_atomic_fetch_add(&ask.redis->client.calls->leased, units);
     }
 
-    for (i = 0; i < ask->nparts; i++) {
-        part = &ask->parts[i];
-        claim = &part->claim;
+    const PartAnswer *told = answer.parts;
 
-        if (!can_lease(part->zone, claim) || answer->off[i]) {
+    for (const AskPart &part : ask.parts) {
+        const PartAnswer &part_told = *told++;
+        const Claim &claim = part.claim;
+
+        if (!can_lease(*part.zone, claim) || part_told.off) {
             continue;
         }
 
-        /* of a time before this machine's began there are none */
+        auto forgotten = static_cast<uint64_t>(part_told.forgotten);
 
-        if (answer->forgotten[i]
-            && (uint64_t)answer->forgotten[i] <= ngx_current_msec) {
-            limit_sliding::leases_forget(part->zone->leases, claim,
-                                         ngx_current_msec + 1
-                                             - answer->forgotten[i]);
+        if (forgotten && forgotten <= ngx_current_msec) {
+            /* of a time before this machine's began there are none */
+            leases_forget(part.zone->leases, &claim,
+                          ngx_current_msec + 1 - forgotten);
         }
 
-        describe_part(ask, answer, i, answer->granted, 0, &verdict);
+        Verdict verdict;
 
-        limit_sliding::leases_add(part->zone->leases, claim,
-                                  &answer->remotes[i], &verdict,
-                                  units * claim->cost, sent, ngx_current_msec);
+        describe_part(part, part_told, static_cast<uint32_t>(answer.granted),
+                      false, &verdict);
+
+        leases_add(part.zone->leases, &claim, &part_told.state, &verdict,
+                   units * claim.cost, sent, ngx_current_msec);
     }
 }
 
-/* Who came while the call was under way need not ask for what it brought. */
-
-void lease_waiters(Ask *ask)
+void admit_by_leases(Ask &ask)
 {
-    ngx_queue_t *q;
-    Waiter *waiter;
-
-    while (!ngx_queue_empty(&ask->waiters)) {
-        q = ngx_queue_head(&ask->waiters);
-        waiter = ngx_queue_data(q, Waiter, queue);
-
-        if (!spend_leases(waiter->claims, ask->nparts)) {
+    for (Waiter &waiter : ask.waiters) {
+        if (!spend_leases(waiter.claims, ask.parts.size())) {
             break;
         }
 
-        describe_leases(waiter->claims, ask->nparts);
+        describe_leases(waiter.claims, ask.parts.size());
 
-        waiter->admitted = 1;
-        ask->units--;
+        waiter.admitted = true;
+        ask.units--;
 
         tell_waiter(waiter, Told::kTold);
-    }
-}
-
-ngx_uint_t spend_leases(Claim *claims, ngx_uint_t nclaims)
-{
-    ngx_uint_t i;
-    Claim *claim;
-    RemoteClaim *remote;
-
-    for (i = 0; i < nclaims; i++) {
-        claim = &claims[i];
-        remote = claim->remote;
-
-        if (!can_lease(remote->zone, claim)
-            || !limit_sliding::leases_spend(remote->zone->leases, claim,
-                                            ngx_current_msec,
-                                            &remote->verdict)) {
-            return_leases(claims, i);
-            return 0;
-        }
-    }
-
-    return 1;
-}
-
-void describe_leases(Claim *claims, ngx_uint_t nclaims)
-{
-    ngx_uint_t i;
-    RemoteClaim *remote;
-
-    for (i = 0; i < nclaims; i++) {
-        remote = claims[i].remote;
-        remote->source = Source::kLease;
-
-        claims[i].limit = remote->verdict.limit;
-        claims[i].verdict = &remote->verdict;
-        claims[i].outcome = Outcome::kAdmitted;
-    }
-}
-
-void return_leases(Claim *claims, ngx_uint_t nclaims)
-{
-    ngx_uint_t i;
-    RemoteClaim *remote;
-
-    for (i = 0; i < nclaims; i++) {
-        remote = claims[i].remote;
-
-        limit_sliding::leases_return(remote->zone->leases, &claims[i],
-                                     ngx_current_msec);
     }
 }
 

@@ -2,7 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Units that a call takes beyond those which requests wait for. */
+/* Units that a call takes beyond those which requests wait for, and requests
+ * that spend them. */
 
 #ifndef LIMIT_SLIDING_REDIS_LEASE_UNITS_HPP
 #define LIMIT_SLIDING_REDIS_LEASE_UNITS_HPP
@@ -11,17 +12,28 @@
 
 namespace limit_sliding {
 
-/*
- * Spends leased units for all of the claims, and returns 1, or for none, and
- * returns 0.  What was spent is either given back, or decides the claims.
- */
-ngx_uint_t spend_leases(Claim *claims, ngx_uint_t nclaims);
-void return_leases(Claim *claims, ngx_uint_t nclaims);
-void describe_leases(Claim *claims, ngx_uint_t nclaims);
+/* Spends leased units for all of the claims, and returns true, or for none.
+ * What was spent is then either given back, or decides the claims. */
+bool spend_leases(Claim *claims, size_t nclaims);
 
-ngx_uint_t lease_ask(Ask *ask);
-void lease_add(Ask *ask, Answer *answer, ngx_msec_t sent);
-void lease_waiters(Ask *ask);
+/* Gives back what was spent for the claims. */
+void return_leases(Claim *claims, size_t nclaims);
+
+/* Decides the claims by what was spent. */
+void describe_leases(Claim *claims, size_t nclaims);
+
+/* A call is about to ask for the ask's `asked_units`: adds how many are to be
+ * leased.  Returns of how many keys some are left here: of these Redis tells
+ * whether they were forgotten. */
+size_t take_leases(Ask &ask);
+
+/* Adds the units that were granted to the leases, or lets those learn of the
+ * keys if none were.  The call was sent at that time. */
+void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent);
+
+/* Admits those who came while the call was under way, as long as there are
+ * leased units: they need not ask. */
+void admit_by_leases(Ask &ask);
 
 } // namespace limit_sliding
 

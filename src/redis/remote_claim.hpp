@@ -14,26 +14,34 @@ namespace limit_sliding {
 /* Limits of one stage of a place, so that their asks fit into calls. */
 constexpr auto kClaimsMax = 32;
 
-/* A claim's look of what is given back. */
-constexpr auto kLookGiveBack = 2;
-
-/* And of a bucket of which some units are leased. */
-constexpr auto kLookLeased = 3;
-
-/* Added to it if units of the key are left here. */
-constexpr auto kLookHeld = 4;
-
+/* What decided a claim. */
 enum class Source { kLocal = 0, kRedis, kLease, kCache, kFallback };
 
 struct RemoteClaim {
     RemoteZone *zone;
     ngx_str_t key; /* the text */
     Source source;
-    uint32_t own; /* told: the key's own limit, or LIMIT_SLIDING_OWN_* */
+    uint32_t own; /* told: the key's own limit, or kOwnNone, or kOwnOff */
     Verdict verdict;
-    uint64_t taken_ms; /* as Redis tells it, if it was taken */
+    uint64_t taken_ms; /* when it was taken, by the clock of Redis */
     uint64_t taken_of; /* the value before, of a bucket */
 };
+
+/* Of a claim that Redis decides. */
+inline RemoteClaim &remote_of(const Claim &claim)
+{
+    return *static_cast<RemoteClaim *>(claim.remote);
+}
+
+/* Decides the claim by the verdict that was told. */
+inline void set_told(Claim &claim, Outcome outcome)
+{
+    const Verdict &verdict = remote_of(claim).verdict;
+
+    claim.limit = verdict.limit;
+    claim.verdict = &verdict;
+    claim.outcome = outcome;
+}
 
 } // namespace limit_sliding
 

@@ -2,22 +2,23 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Asks that did not run where they were sent to. */
+/* Asks of a cluster that did not run where they were sent to: they become due
+ * elsewhere, so often and so long that whoever waits for them still does. */
 
 #ifndef LIMIT_SLIDING_REDIS_RESEND_HPP
 #define LIMIT_SLIDING_REDIS_RESEND_HPP
 
-#include "redis/batch.hpp"
+#include "redis/ask_call.hpp"
 
 namespace limit_sliding {
 
-/* NGX_OK: the call's ask is due elsewhere, and the call is gone; NGX_DECLINED:
- * the error is no redirection, or has been followed far enough. */
-ngx_int_t redirect_call(Node *node, AskCall *call, Reply *reply);
+/* Returns true if the error is a redirection that is followed; the call is gone
+ * then. */
+bool resend_call(Node &node, AskCall &call, Reply &reply);
 
-/* For what was due at a node that could not be connected to, before it was
- * known who has its slot.  Returns 1 if another one is tried. */
-ngx_uint_t redirect_due(Ask *ask, Node *node);
+/* The same for what was due at a node that could not be connected to, before
+ * it was known who has the slot.  The ask is in no list. */
+bool resend_due(Ask &ask, Node &node);
 
 } // namespace limit_sliding
 

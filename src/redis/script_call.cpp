@@ -1,294 +1,272 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* Calls of the script, whose arguments and reply scripts.h describes. */
-
 #include "redis/script_call.hpp"
-#include "ngx/ngx.hpp"
+
+#include <algorithm>
+
+#include "ngx/strings.hpp"
 #include "redis/scripts.hpp"
 
 namespace limit_sliding {
 
-/* Claims of a call. */
+namespace {
 
-constexpr auto kCallClaims = 2 * kClaimsMax;
+constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
-constexpr auto kArgs = 4 + kCallClaims * (1 + 8 + 1) + kAsksPerCall * 2;
+/* EVALSHA, a script, the numbers of keys and of kinds; each claim's key, kind
+ * and its number; each ask's two numbers. */
+constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 8 + 1) + kAsksPerCall * 2;
+
+constexpr auto kNumberBytes = 16;
+
+/* The "look" of a kind, which tells what the script is to do. */
+uint64_t look_of(const AskPart &part)
+{
+    constexpr uint64_t kDecide = 0;
+    constexpr uint64_t kLook = 1;
+    constexpr uint64_t kGiveBack = 2;
+    constexpr uint64_t kLease = 3;
+    constexpr uint64_t kHeld = 4;
+
+    uint64_t look = part.leased       ? kLease
+                    : part.gives_back ? kGiveBack
+                    : part.claim.look ? kLook
+                                      : kDecide;
+
+    return look + (part.held ? kHeld : 0);
+}
 
 /* The command that is being made. */
+class Command {
+public:
+    void begin()
+    {
+        argc_ = 0;
+        nkinds_ = 0;
+        last_ = text_;
+    }
 
-struct Command {
-    ngx_uint_t argc;
-    const char *argv[kArgs];
-    size_t len[kArgs];
+    /* The argument is not copied. */
+    void add(std::string_view arg)
+    {
+        argv_[argc_] = arg.data();
+        bytes_[argc_] = arg.size();
+        argc_++;
+    }
 
-    ngx_uint_t nkinds;
-    AskPart *kinds[kCallClaims];
+    void add(uint64_t number)
+    {
+        u_char *p = last_;
 
-    u_char *last;
-    u_char text[kArgs * 16];
+        last_ = ngx_sprintf(p, "%uL", number);
+        add(view(p, last_ - p));
+    }
+
+    /* Returns the number of the part's kind, from 1 on; a new one is
+     * remembered. */
+    size_t kind(const AskPart &part)
+    {
+        for (size_t i = 0; i < nkinds_; i++) {
+            if (kinds_[i] == &part || is_same(kinds_[i], part)) {
+                return i + 1;
+            }
+        }
+
+        kinds_[nkinds_++] = &part;
+
+        return nkinds_;
+    }
+
+    void add_kinds();
+
+    ngx_int_t put(Node &node, Call &call)
+    {
+        return node.command(call, argc_, argv_, bytes_);
+    }
+
+private:
+    static bool is_same(const AskPart *kind, const AskPart &part)
+    {
+        const Claim &a = kind->claim;
+        const Claim &b = part.claim;
+
+        return a.policy == b.policy && a.limit == b.limit && a.cost == b.cost
+               && a.look == b.look && kind->held == part.held
+               && !kind->gives_back && !part.gives_back && part.leased == 0
+               && kind->leased == 0;
+    }
+
+    int argc_;
+    const char *argv_[kArgs];
+    size_t bytes_[kArgs];
+
+    size_t nkinds_;
+    const AskPart *kinds_[kClaimsPerCall];
+
+    u_char *last_;
+    u_char text_[kArgs * kNumberBytes];
 };
 
-static void add_arg(Command *command, u_char *data, size_t len);
-static void add_number(Command *command, uint64_t number);
-static void add_keys(Command *command, ngx_queue_t *asks);
-static void add_kinds(Command *command, ngx_queue_t *asks);
-static void add_asks(Command *command, ngx_queue_t *asks);
-static ngx_uint_t print_kind(Command *command, AskPart *part);
-
-/* What the zones of a Redis need, in one script. */
-
-ngx_int_t redis_script(ngx_conf_t *cf, Redis *redis)
+/* What claims have in common is sent once. */
+void Command::add_kinds()
 {
-    u_char digest[20];
-    ngx_str_t *script, *sha1;
-    ngx_sha1_t sha;
-    ngx_uint_t algorithms;
+    add(nkinds_);
 
-    algorithms = redis->algorithms;
+    for (size_t i = 0; i < nkinds_; i++) {
+        const AskPart &part = *kinds_[i];
+        const Claim &claim = part.claim;
+        const Policy &policy = *claim.policy;
 
-    if (redis->settings.topology == Topology::kCluster) {
+        add(index_of(policy.algorithm));
+        add(policy.window_ms);
+        add(claim.limit);
+        add(policy.algorithm == Algorithm::kCounter
+                ? std::max(policy.precision, 1u)
+                : policy.burst);
+        add(claim.cost);
+
+        add(look_of(part));
+
+        if (part.leased) {
+            add(part.leased);
+
+        } else if (part.gives_back) {
+            add(part.taken_ms);
+            add(part.taken_of);
+        }
+    }
+}
+
+/* Is it one of those that the script knows without being told? */
+bool is_plain(Command &command, const Ask &ask)
+{
+    return ask.asked_units == 1 && ask.parts.size() == 1
+           && command.kind(ask.parts[0]) == 1;
+}
+
+void add_asks(Command &command, AskList &asks)
+{
+    /* most calls have nothing but plain asks at their end */
+    const Ask *last = nullptr;
+
+    for (const Ask &ask : asks) {
+        if (!is_plain(command, ask)) {
+            last = &ask;
+        }
+    }
+
+    if (last == nullptr) {
+        return;
+    }
+
+    for (const Ask &ask : asks) {
+        command.add(ask.asked_units);
+        command.add(ask.parts.size());
+
+        for (const AskPart &part : ask.parts) {
+            command.add(command.kind(part));
+        }
+
+        if (&ask == last) {
+            break;
+        }
+    }
+}
+
+} // namespace
+
+ngx_int_t make_script(ngx_conf_t *cf, Redis &redis)
+{
+    auto algorithms = static_cast<unsigned>(redis.algorithms);
+
+    if (redis.settings.topology == Topology::kCluster) {
         algorithms |= kScriptCluster;
     }
 
-    script = &redis->script;
+    u_char digest[20];
+    ngx_str_t &text = redis.script;
+    ngx_str_t &sha1 = redis.script_sha1;
 
-    script->len = limit_sliding::script(algorithms, NULL, 0);
+    text.len = script(algorithms, nullptr, 0);
+    text.data = static_cast<u_char *>(ngx_pnalloc(cf->pool, text.len + 1));
+    sha1.len = 2 * sizeof(digest);
+    sha1.data = static_cast<u_char *>(ngx_pnalloc(cf->pool, sha1.len));
 
-    script->data = ngx_pnalloc(cf->pool, script->len + 1);
-    if (script->data == NULL) {
+    if (text.data == nullptr || sha1.data == nullptr) {
         return NGX_ERROR;
     }
 
-    (void)limit_sliding::script(algorithms, (char *)script->data,
-                                script->len + 1);
+    (void)script(algorithms, reinterpret_cast<char *>(text.data), text.len + 1);
 
-    sha1 = &redis->script_sha1;
-
-    sha1->len = 2 * sizeof(digest);
-
-    sha1->data = ngx_pnalloc(cf->pool, sha1->len);
-    if (sha1->data == NULL) {
-        return NGX_ERROR;
-    }
+    ngx_sha1_t sha;
 
     ngx_sha1_init(&sha);
-    ngx_sha1_update(&sha, script->data, script->len);
+    ngx_sha1_update(&sha, text.data, text.len);
     ngx_sha1_final(digest, &sha);
 
-    ngx_hex_dump(sha1->data, digest, sizeof(digest));
+    ngx_hex_dump(sha1.data, digest, sizeof(digest));
 
     return NGX_OK;
 }
 
-/*
- * As many as a call takes; each takes a part of what the reply may hold.  In a
- * cluster, where they lie in one slot hardly ever, one: a redirection is its.
- */
-
-ngx_uint_t call_fits(AskCall *call, Ask *ask)
+/* Each ask takes a part of what the reply may hold.  In a cluster, where asks
+ * lie in one slot hardly ever, a call has one: a redirection is its. */
+bool call_takes(AskCall &call, const Ask &ask)
 {
-    ngx_uint_t i, numbers;
+    bool is_command = ask.command != KeyCommand::kNone;
+    size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
+    size_t numbers = 1;
 
-    numbers = 1;
-
-    for (i = 0; i < ask->nparts; i++) {
-        numbers += 1 + limit_sliding::remote_values(ask->parts[i].claim.policy);
+    for (const AskPart &part : ask.parts) {
+        numbers += 1 + remote_values(part.claim.policy);
     }
 
-    if (call->order || (ask->order != KeyCommand::kNone && call->nasks)) {
-        return 0;
+    if (call.command || (is_command && call.nasks) || call.nasks == most
+        || call.nclaims + ask.parts.size() > kClaimsPerCall
+        || 1 + call.numbers + numbers + ask.parts.size() > kReplyNumbers) {
+        return false;
     }
 
-    call->order = (ask->order != KeyCommand::kNone);
+    call.command = is_command;
+    call.nasks++;
+    call.nclaims += ask.parts.size();
+    call.numbers += numbers;
 
-    if (call->nasks
-            == (ask->redis->client.nodes.is_cluster() ? 1 : kAsksPerCall)
-        || call->nclaims + ask->nparts > kCallClaims
-        || 1 + call->numbers + numbers + ask->nparts > kReplyNumbers) {
-        return 0;
-    }
-
-    call->nasks++;
-    call->nclaims += ask->nparts;
-    call->numbers += numbers;
-
-    return 1;
+    return true;
 }
 
-/* Puts the call of its asks into the node's buffer. */
-
-ngx_int_t call_script(Node *node, AskCall *call)
+ngx_int_t call_script(Node &node, AskCall &call)
 {
-    Redis *redis;
-    Command *command;
+    static Command command;
+    const Redis &redis = *node.redis;
 
-    static Command buffer;
-
-    redis = node->redis;
-    command = &buffer;
-
-    if (call->asking && send_asking(*node) != NGX_OK) {
+    if (call.asking && send_asking(node) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    command->argc = 0;
-    command->nkinds = 0;
-    command->last = command->text;
+    command.begin();
+    command.add(call.whole ? "EVAL" : "EVALSHA");
+    command.add(view(call.whole ? redis.script : redis.script_sha1));
+    command.add(call.nclaims);
 
-    if (call->whole) {
-        add_arg(command, (u_char *)"EVAL", 4);
-        add_arg(command, redis->script.data, redis->script.len);
-    } else {
-        add_arg(command, (u_char *)"EVALSHA", 7);
-        add_arg(command, redis->script_sha1.data, redis->script_sha1.len);
-    }
-
-    add_number(command, call->nclaims);
-    add_keys(command, &call->asks);
-    add_kinds(command, &call->asks);
-    add_asks(command, &call->asks);
-
-    return node->command(*call, command->argc, command->argv, command->len);
-}
-
-static void add_arg(Command *command, u_char *data, size_t len)
-{
-    command->argv[command->argc] = (char *)data;
-    command->len[command->argc] = len;
-    command->argc++;
-}
-
-static void add_number(Command *command, uint64_t number)
-{
-    u_char *p;
-
-    p = command->last;
-    command->last = ngx_sprintf(p, "%uL", number);
-
-    add_arg(command, p, command->last - p);
-}
-
-static void add_keys(Command *command, ngx_queue_t *asks)
-{
-    ngx_uint_t i;
-    ngx_queue_t *q;
-    Ask *ask;
-
-    for (q = ngx_queue_head(asks); q != ngx_queue_sentinel(asks);
-         q = ngx_queue_next(q)) {
-        ask = ngx_queue_data(q, Ask, queue);
-
-        for (i = 0; i < ask->nparts; i++) {
-            add_arg(command, ask->parts[i].key.data, ask->parts[i].key.len);
-        }
-    }
-}
-
-/* What claims have in common is sent once. */
-
-static void add_kinds(Command *command, ngx_queue_t *asks)
-{
-    ngx_uint_t i, held;
-    ngx_queue_t *q;
-    Claim *kind;
-    Ask *ask;
-
-    for (q = ngx_queue_head(asks); q != ngx_queue_sentinel(asks);
-         q = ngx_queue_next(q)) {
-        ask = ngx_queue_data(q, Ask, queue);
-
-        for (i = 0; i < ask->nparts; i++) {
-            (void)print_kind(command, &ask->parts[i]);
+    for (const Ask &ask : call.asks) {
+        for (const AskPart &part : ask.parts) {
+            command.add(view(part.key));
         }
     }
 
-    add_number(command, command->nkinds);
-
-    for (i = 0; i < command->nkinds; i++) {
-        kind = &command->kinds[i]->claim;
-
-        add_number(command, static_cast<uint64_t>(kind->policy->algorithm));
-        add_number(command, kind->policy->window_ms);
-        add_number(command, kind->limit);
-        add_number(command, kind->policy->algorithm == Algorithm::kCounter
-                                ? ngx_max(kind->policy->precision, 1)
-                                : kind->policy->burst);
-        add_number(command, kind->cost);
-
-        held = command->kinds[i]->held ? kLookHeld : 0;
-
-        if (command->kinds[i]->leased) {
-            add_number(command, kLookLeased + held);
-            add_number(command, command->kinds[i]->leased);
-            continue;
-        }
-
-        add_number(command, kind->look + held);
-
-        if (kind->look == kLookGiveBack) {
-            add_number(command, command->kinds[i]->taken_ms);
-            add_number(command, command->kinds[i]->taken_of);
-        }
-    }
-}
-
-/* The number of the claim's kind, from 1 on; a new one is remembered. */
-
-static ngx_uint_t print_kind(Command *command, AskPart *part)
-{
-    ngx_uint_t i;
-    Claim *claim, *kind;
-
-    claim = &part->claim;
-
-    for (i = 0; i < command->nkinds; i++) {
-        kind = &command->kinds[i]->claim;
-
-        if (command->kinds[i] == part
-            || (kind->policy == claim->policy && kind->limit == claim->limit
-                && kind->cost == claim->cost && kind->look == claim->look
-                && command->kinds[i]->held == part->held
-                && kind->look != kLookGiveBack && part->leased == 0
-                && command->kinds[i]->leased == 0)) {
-            return i + 1;
+    for (const Ask &ask : call.asks) {
+        for (const AskPart &part : ask.parts) {
+            (void)command.kind(part);
         }
     }
 
-    command->kinds[command->nkinds++] = part;
+    command.add_kinds();
+    add_asks(command, call.asks);
 
-    return command->nkinds;
-}
-
-/* But for plain ones at the end, which are most: the script knows them. */
-
-static void add_asks(Command *command, ngx_queue_t *asks)
-{
-    ngx_uint_t i;
-    ngx_queue_t *q, *end;
-    Ask *ask;
-
-    for (end = asks; ngx_queue_prev(end) != asks; end = ngx_queue_prev(end)) {
-        ask = ngx_queue_data(ngx_queue_prev(end), Ask, queue);
-
-        if (ask->asked_units != 1 || ask->nparts != 1
-            || print_kind(command, &ask->parts[0]) != 1) {
-            break;
-        }
-    }
-
-    for (q = ngx_queue_head(asks); q != end; q = ngx_queue_next(q)) {
-        ask = ngx_queue_data(q, Ask, queue);
-
-        add_number(command, ask->asked_units);
-        add_number(command, ask->nparts);
-
-        for (i = 0; i < ask->nparts; i++) {
-            add_number(command, print_kind(command, &ask->parts[i]));
-        }
-    }
+    return command.put(node, call);
 }
 
 } // namespace limit_sliding

@@ -2,18 +2,25 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Calls of the script. */
+/* Calls of the script, whose arguments scripts.hpp describes. */
 
 #ifndef LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
 #define LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
 
-#include "redis/batch.hpp"
+#include "redis/ask_call.hpp"
 
 namespace limit_sliding {
 
-ngx_int_t redis_script(ngx_conf_t *cf, Redis *redis);
-ngx_uint_t call_fits(AskCall *call, Ask *ask);
-ngx_int_t call_script(Node *node, AskCall *call);
+/* Makes the script that the zones of a Redis need.  NGX_ERROR: there is no
+ * memory. */
+ngx_int_t make_script(ngx_conf_t *cf, Redis &redis);
+
+/* Counts the ask among those of the call, if the call can take it. */
+bool call_takes(AskCall &call, const Ask &ask);
+
+/* Puts the call of its asks into the node's buffer.  NGX_ERROR: there is no
+ * memory. */
+ngx_int_t call_script(Node &node, AskCall &call);
 
 } // namespace limit_sliding
 

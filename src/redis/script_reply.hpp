@@ -2,31 +2,51 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* What the script's replies say. */
+/* What the script's replies say, as scripts.hpp describes. */
 
 #ifndef LIMIT_SLIDING_REDIS_SCRIPT_REPLY_HPP
 #define LIMIT_SLIDING_REDIS_SCRIPT_REPLY_HPP
 
-#include "redis/batch.hpp"
+#include "redis/ask_call.hpp"
 
 namespace limit_sliding {
 
-/* What a reply says of an ask. */
-struct Answer {
-    int64_t granted;
-    RemoteState remotes[kClaimsMax];
-    unsigned off[kClaimsMax];
-    uint32_t own[kClaimsMax];      /* the key's own limit, or
-                                      LIMIT_SLIDING_OWN_* */
-    int64_t forgotten[kClaimsMax]; /* ms ago, and 1; 0: not */
-    unsigned refused;              /* still, all who ask */
+/* What is said of one key. */
+struct PartAnswer {
+    RemoteState state;
+    bool off;          /* the key has no limit */
+    uint32_t own;      /* the key's own limit, or kOwnNone, or kOwnOff */
+    int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
 };
 
-ngx_uint_t call_is_answered(AskCall *call, Reply *reply);
-int64_t *read_answer(Ask *ask, uint64_t now_ms, int64_t *number,
-                     Answer *answer);
-void describe_part(Ask *ask, Answer *answer, ngx_uint_t i, uint32_t before,
-                   ngx_uint_t admitted, Verdict *verdict);
+struct Answer {
+    int64_t granted; /* units */
+    PartAnswer parts[kClaimsMax];
+};
+
+/* Is this array what the script returns?  Other numbers are not for the core,
+ * which divides by the limit. */
+bool is_script_reply(AskCall &call, const Reply &reply);
+
+/* Reads such an array, for the call's asks in their order. */
+class ScriptReply {
+public:
+    explicit ScriptReply(const Reply &reply)
+        : now_ms_(reply.numbers[0]), next_(reply.numbers + 1)
+    {
+    }
+
+    void read(const Ask &ask, Answer *answer);
+
+private:
+    uint64_t now_ms_;
+    const int64_t *next_;
+};
+
+/* Describes a key to a request after `before` units of the call, and which was
+ * admitted or not. */
+void describe_part(const AskPart &part, const PartAnswer &answer,
+                   uint32_t before, bool admitted, Verdict *verdict);
 
 } // namespace limit_sliding
 

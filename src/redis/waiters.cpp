@@ -1,152 +1,130 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* Requests that wait for an ask: all equally long, so in order of arrival. */
-
 #include "redis/waiters.hpp"
-#include "ngx/ngx.hpp"
-#include "redis/batch.hpp"
-#include "redis/cross_slot.hpp"
-#include "redis/deliver.hpp"
+
+#include "redis/outage.hpp"
 
 namespace limit_sliding {
 
-static void time_out(Redis *redis, Waiter *waiter);
-static void unlink(Waiter *waiter);
+namespace {
 
-void join_ask(Redis *redis, Ask *ask, Waiter *waiter)
+void unlink(Waiter &waiter)
 {
-    if (ask->units == 0 && !ask->in_call) {
-        make_due(ask, redis->client.nodes.route(ask->slot));
-    }
+    Client &client = waiter.ask->redis->client;
 
-    if (waiter) {
-        waiter->ask = ask;
-        waiter->asked = 0;
-        waiter->until = ngx_current_msec + redis->settings.timeout;
+    WaiterList::remove(waiter);
+    WaitingList::remove(waiter);
+    waiter.ask = nullptr;
 
-        ngx_queue_insert_tail(&ask->waiters, &waiter->queue);
-        ngx_queue_insert_tail(&redis->client.waiting, &waiter->waiting);
-
-        redis->client.deadline.cancelable = 0;
-
-        if (!redis->client.deadline.timer_set) {
-            ngx_add_timer(&redis->client.deadline, redis->settings.timeout);
-        }
-    }
-
-    ask->units++;
-}
-
-void fail_waiters(ngx_queue_t *waiters)
-{
-    ngx_queue_t *q;
-    Waiter *waiter;
-
-    while (!ngx_queue_empty(waiters)) {
-        q = ngx_queue_head(waiters);
-        waiter = ngx_queue_data(q, Waiter, queue);
-
-        tell_waiter(waiter, Told::kFailed);
-    }
-}
-
-/* The request goes on once we are done. */
-
-void tell_waiter(Waiter *waiter, Told told)
-{
-    waiter->told = told;
-
-    unlink(waiter);
-
-    ngx_post_event(&waiter->event, &ngx_posted_events);
-}
-
-/* The timer of the first who waits; all wait equally long. */
-
-void deadline_handler(ngx_event_t *ev)
-{
-    Redis *redis = ev->data;
-
-    ngx_queue_t *q;
-    ngx_msec_int_t left;
-    Waiter *waiter;
-
-    while (!ngx_queue_empty(&redis->client.waiting)) {
-        q = ngx_queue_head(&redis->client.waiting);
-        waiter = ngx_queue_data(q, Waiter, waiting);
-
-        left = (ngx_msec_int_t)(waiter->until - ngx_current_msec);
-
-        if (left > 0) {
-            ngx_add_timer(ev, (ngx_msec_t)left);
-            return;
-        }
-
-        time_out(redis, waiter);
+    if (client.waiting.empty()) {
+        /* a worker that exits need not wait for the timer */
+        client.deadline.cancelable = 1;
     }
 }
 
 /* What was not asked yet will not be: it is decided otherwise. */
-
-static void time_out(Redis *redis, Waiter *waiter)
+void time_out(Waiter &waiter)
 {
-    Ask *ask;
+    Ask &ask = *waiter.ask;
+    const Redis &redis = *ask.redis;
+    ngx_msec_t since = waiter.until - redis.settings.timeout;
 
-    ask = waiter->ask;
-
-    if (!ask->to->is_ready()
-        && (ngx_msec_int_t)(waiter->until - redis->settings.timeout
-                            - redis->client.failed)
-               >= 0) {
+    if (!ask.to->is_ready()
+        && static_cast<ngx_msec_int_t>(since - redis.client.failed) >= 0) {
         /* not one of many that wait for the same attempt to connect */
-        redis_failed(*ask->to);
+        node_failed(*ask.to);
     }
 
-    if (!waiter->asked) {
-        ask->units--;
+    if (!waiter.asked) {
+        ask.units--;
     }
 
     tell_waiter(waiter, Told::kFailed);
 
-    if (ask->units == 0 && !ask->in_call) {
-        ngx_queue_remove(&ask->queue);
-        ask->to->ndue--;
-        ask_done(redis, ask);
+    if (ask.units == 0 && !ask.in_call) {
+        remove_due(ask);
+        ask_done(ask);
+    }
+}
+
+} // namespace
+
+void join_ask(Ask &ask, Waiter *waiter)
+{
+    Redis &redis = *ask.redis;
+    Client &client = redis.client;
+
+    if (ask.units == 0 && !ask.in_call) {
+        make_due(ask);
+    }
+
+    if (waiter) {
+        waiter->ask = &ask;
+        waiter->asked = false;
+        waiter->until = ngx_current_msec + redis.settings.timeout;
+
+        ask.waiters.push_back(*waiter);
+        client.waiting.push_back(*waiter);
+
+        client.deadline.cancelable = 0;
+
+        if (!client.deadline.timer_set) {
+            ngx_add_timer(&client.deadline, redis.settings.timeout);
+        }
+    }
+
+    ask.units++;
+}
+
+void tell_waiter(Waiter &waiter, Told told)
+{
+    waiter.told = told;
+
+    unlink(waiter);
+
+    ngx_post_event(&waiter.event, &ngx_posted_events);
+}
+
+void fail_waiters(WaiterList &waiters)
+{
+    while (!waiters.empty()) {
+        tell_waiter(waiters.front(), Told::kFailed);
+    }
+}
+
+void deadline_handler(ngx_event_t *ev)
+{
+    auto *redis = static_cast<Redis *>(ev->data);
+
+    while (!redis->client.waiting.empty()) {
+        Waiter &waiter = redis->client.waiting.front();
+        auto left
+            = static_cast<ngx_msec_int_t>(waiter.until - ngx_current_msec);
+
+        if (left > 0) {
+            ngx_add_timer(ev, static_cast<ngx_msec_t>(left));
+            return;
+        }
+
+        time_out(waiter);
     }
 }
 
 void leave_ask(Waiter *waiter)
 {
     if (waiter->ask) {
-        unlink(waiter);
+        unlink(*waiter);
     }
 
-    if (waiter->split) {
-        split_leave(waiter);
+    if (waiter->part) {
+        *waiter->part = nullptr;
+        waiter->part = nullptr;
     }
 
     if (waiter->event.posted) {
         ngx_delete_posted_event(&waiter->event);
-    }
-}
-
-/* A worker that exits waits for the timer as long as anyone else does. */
-
-static void unlink(Waiter *waiter)
-{
-    Redis *redis;
-
-    redis = waiter->ask->redis;
-
-    ngx_queue_remove(&waiter->queue);
-    ngx_queue_remove(&waiter->waiting);
-    waiter->ask = NULL;
-
-    if (ngx_queue_empty(&redis->client.waiting)) {
-        redis->client.deadline.cancelable = 1;
     }
 }
 

@@ -2,47 +2,30 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Requests that wait for an ask. */
+/* Requests that wait for an ask: all equally long, so in order of arrival. */
 
 #ifndef LIMIT_SLIDING_REDIS_WAITERS_HPP
 #define LIMIT_SLIDING_REDIS_WAITERS_HPP
 
-#include "redis/remote_claim.hpp"
+#include "redis/ask.hpp"
 
 namespace limit_sliding {
 
-struct Ask;
-struct CrossSlot;
+/* Adds a unit to the ask, which becomes due; the waiter, if there is one, will
+ * be told. */
+void join_ask(Ask &ask, Waiter *waiter);
 
-enum class Told {
-    kFailed = 0,
-    kTold /* claims have their outcomes */
-};
+/* Ends the wait: the request goes on in this turn of the event loop, but after
+ * the caller is done. */
+void tell_waiter(Waiter &waiter, Told told);
 
-/* Who waits for an ask: a request.  Memory and claims are its own. */
-struct Waiter {
-    ngx_queue_t queue;   /* of the ask */
-    ngx_queue_t waiting; /* of the Redis */
-    Ask *ask;            /* NULL: waits no more */
-    CrossSlot *split;    /* waits for several asks; NULL: does not */
-    ngx_msec_t until;
-    ngx_uint_t turn;    /* of the ask's units */
-    unsigned asked : 1; /* by a call under way */
+void fail_waiters(WaiterList &waiters);
 
-    Claim *claims; /* as many as the ask's */
-    Told told;
-    ngx_uint_t admitted;
-
-    ngx_event_t event; /* posted once told */
-};
+/* The handler of the client's timer, which is that of who waits longest. */
+void deadline_handler(ngx_event_t *ev);
 
 /* The request is gone; its charge stays.  Safe to call at any time. */
 void leave_ask(Waiter *waiter);
-
-void join_ask(Redis *redis, Ask *ask, Waiter *waiter);
-void tell_waiter(Waiter *waiter, Told told);
-void fail_waiters(ngx_queue_t *waiters);
-void deadline_handler(ngx_event_t *ev);
 
 } // namespace limit_sliding
 

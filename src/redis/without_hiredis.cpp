@@ -1,4 +1,3 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
@@ -11,8 +10,6 @@
 namespace limit_sliding {
 
 bool has_redis = false;
-
-uint32_t latencies_us[1];
 
 char *redis_block(ngx_conf_t *cf, Settings *settings)
 {
@@ -27,15 +24,9 @@ ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)
     return NGX_OK;
 }
 
-void redis_enter(Redis *redis)
-{
-    return;
-}
+void redis_enter(Redis *redis) {}
 
-void redis_exit(Redis *redis)
-{
-    return;
-}
+void redis_exit(Redis *redis) {}
 
 ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
                     Waiter *waiter)
@@ -43,35 +34,26 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
     return NGX_DECLINED;
 }
 
-ngx_uint_t spend_leases(Claim *claims, ngx_uint_t nclaims)
+bool spend_leases(Claim *claims, size_t nclaims)
 {
-    return 0;
+    return false;
 }
 
-void return_leases(Claim *claims, ngx_uint_t nclaims)
-{
-    return;
-}
+void return_leases(Claim *claims, size_t nclaims) {}
 
-void describe_leases(Claim *claims, ngx_uint_t nclaims)
-{
-    return;
-}
+void describe_leases(Claim *claims, size_t nclaims) {}
 
-void leave_ask(Waiter *waiter)
-{
-    return;
-}
+void leave_ask(Waiter *waiter) {}
 
-ngx_int_t send_key_command(Claim *claim, KeyCommand what, ngx_str_t *value,
+ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
                            Waiter *waiter)
 {
     return NGX_DECLINED;
 }
 
-void redis_traffic(Redis *redis, CallCounters *sum)
+CallCounters sum_of(const CallCounters (&workers)[kCallCounters])
 {
-    ngx_memzero(sum, sizeof(CallCounters));
+    return {};
 }
 
 } // namespace limit_sliding

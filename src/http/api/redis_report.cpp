@@ -96,7 +96,7 @@ static void json_redis(Writer *text, Redis *redis)
         print_json(text, &servers[i].text);
     }
 
-    redis_traffic(redis, &traffic);
+    traffic = sum_of(redis->shared->calls);
 
     print(text,
           "],\"topology\":\"%s\","
@@ -130,7 +130,7 @@ static void json_latencies(Writer *text, CallCounters *traffic)
         calls += traffic->latencies[i];
 
         print(text, "%s{\"le_us\":%uD,\"calls\":%uL}", i ? "," : "",
-              latencies_us[i], calls);
+              kLatenciesUs[i], calls);
     }
 
     calls += traffic->latencies[i];
@@ -172,7 +172,7 @@ void metrics_redises(ngx_http_request_t *r, Writer *text)
         i = 0;
 
         while ((redis = next_redis(r, &i)) != NULL) {
-            redis_traffic(redis, &traffic);
+            traffic = sum_of(redis->shared->calls);
 
             values[0] = traffic.failed;
             values[1] = traffic.opened;
@@ -209,12 +209,12 @@ static void metrics_latencies(Writer *text, Redis *redis)
     ngx_uint_t i;
     CallCounters traffic;
 
-    redis_traffic(redis, &traffic);
+    traffic = sum_of(redis->shared->calls);
 
     calls = 0;
 
     for (i = 0; i < kLatencies - 1; i++) {
-        us = latencies_us[i];
+        us = kLatenciesUs[i];
         calls += traffic.latencies[i];
 
         metrics_redis(text, "limit_sliding_redis_call_duration_seconds_bucket",
