@@ -45,6 +45,26 @@ inline bool starts_with(std::string_view text, std::string_view prefix)
     return text.substr(0, prefix.size()) == prefix;
 }
 
+/* Cuts a part off the text's beginning, or end; false: it does not have it. */
+inline bool cut_prefix(std::string_view *text, std::string_view prefix)
+{
+    const bool found = starts_with(*text, prefix);
+    text->remove_prefix(found ? prefix.size() : 0);
+    return found;
+}
+
+inline bool cut_suffix(std::string_view *text, std::string_view suffix)
+{
+    if (text->size() < suffix.size()) {
+        return false;
+    }
+
+    std::string_view end = *text;
+    end.remove_prefix(text->size() - suffix.size());
+    text->remove_suffix(end == suffix ? suffix.size() : 0);
+    return end == suffix;
+}
+
 } // namespace limit_sliding
 
 #endif
