@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The dashboard. */
+/* A page that shows the API's figures live. */
 
 #ifndef LIMIT_SLIDING_HTTP_API_DASHBOARD_HPP
 #define LIMIT_SLIDING_HTTP_API_DASHBOARD_HPP
@@ -11,7 +11,7 @@
 
 namespace limit_sliding {
 
-ngx_int_t api_dashboard(ngx_http_request_t *r);
+ngx_int_t send_dashboard(ngx_http_request_t *r);
 
 } // namespace limit_sliding
 

@@ -1,261 +1,357 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* One key: what it has used, forgetting that, and a limit of its own. */
-
 #include "http/api/key.hpp"
 
-#include "http/api/key_in_redis.hpp"
-#include "http/api/key_text.hpp"
+#include <algorithm>
+
+#include "http/api/key_address.hpp"
 #include "http/api/response.hpp"
-#include "http/api/writer.hpp"
 #include "http/rate.hpp"
-#include "http/zone.hpp"
+#include "ngx/pool.hpp"
 
 namespace limit_sliding {
 
-static ngx_int_t key_arg(ngx_http_request_t *r, char *name, ngx_str_t *value);
-static ngx_int_t key_rate(KeyRequest *key);
-static void key_limit(KeyRequest *key);
-static ngx_int_t key_local(ngx_http_request_t *r, KeyRequest *key);
-static void key_look(KeyRequest *key);
-static void key_json(Writer *text, KeyRequest *key);
+namespace {
 
-ngx_int_t api_key(ngx_http_request_t *r, ZoneConf *zone)
+struct KeyRequest {
+    ngx_http_request_t *request;
+    ZoneConf *zone;
+    ngx_str_t key;
+    ngx_str_t rate; /* PUT: as given */
+
+    /* The key's own limit, kOwnNone or kOwnOff: first that which PUT sets, then
+     * that which it has. */
+    uint32_t own;
+
+    uint32_t limit; /* if it has none of its own; kLimitMax if unlimited */
+    bool unlimited; /* its last request had no limit, or that is not known */
+
+    Claim claim; /* consumes nothing */
+    Verdict verdict;
+};
+
+/* A request for a key in Redis, where it waits for an answer. */
+struct RedisKeyRequest : KeyRequest {
+    RemoteClaim remote;
+    Waiter waiter;
+    enum { kLooks, kCommands, kLooksAgain } step;
+};
+
+/*
+ * Reads an argument as it was before it was encoded for the request line.
+ * False: it is not there, empty, or encoded wrongly.
+ */
+bool read_arg(ngx_http_request_t *r, std::string_view name, ngx_str_t *value)
 {
-    Claim *claim;
-    KeyRequest *key;
-
-    key = ngx_pcalloc(r->pool, sizeof(KeyRequest));
-    if (key == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    key->zone = zone;
-
-    if (key_arg(r, "key", &key->key) != NGX_OK) {
-        return api_error(r, NGX_HTTP_BAD_REQUEST,
-                         "\"key\" must be given, and not be empty");
-    }
-
-    if (read_key(r, zone, &key->key) != NGX_OK) {
-        return api_error(r, NGX_HTTP_BAD_REQUEST,
-                         "\"key\" must be an address, as \"192.0.2.7\" "
-                         "or \"2001:db8::1\"");
-    }
-
-    if (r->method == NGX_HTTP_PUT
-        && (key_arg(r, "rate", &key->rate) != NGX_OK
-            || key_rate(key) != NGX_OK)) {
-        return api_error(r, NGX_HTTP_BAD_REQUEST,
-                         "\"rate\" must be as \"10r/s\", of 1 to %uD requests "
-                         "in a window of %uL ms, or \"off\", or \"default\"",
-                         kLimitMax, zone->policy.window_ms);
-    }
-
-    claim = &key->claim;
-
-    claim->zone = zone->memory.table;
-    claim->policy = &zone->policy;
-    claim->counts = &zone->worker.counters->slots;
-    claim->look = 1;
-    claim->hash = limit_sliding::zone_hash(zone->memory.table, key->key.data,
-                                           key->key.len);
-
-    key_limit(key);
-
-    if (zone->redis) {
-        return key_remote(r, key);
-    }
-
-    return key_local(r, key);
-}
-
-/* As it was before it was encoded for the request line. */
-
-static ngx_int_t key_arg(ngx_http_request_t *r, char *name, ngx_str_t *value)
-{
-    u_char *p, *src, *dst, *last;
     ngx_str_t arg;
 
-    if (ngx_http_arg(r, (u_char *)name, ngx_strlen(name), &arg) != NGX_OK
+    if (ngx_http_arg(r, bytes(name), name.size(), &arg) != NGX_OK
         || arg.len == 0) {
-        return NGX_DECLINED;
+        return false;
     }
 
-    last = arg.data + arg.len;
+    const u_char *last = arg.data + arg.len;
 
-    for (p = arg.data; p < last; p++) {
+    for (u_char *p = arg.data; p < last; p++) {
         if (*p == '%' && (last - p < 3 || ngx_hextoi(p + 1, 2) == NGX_ERROR)) {
-            return NGX_DECLINED;
+            return false;
         }
     }
 
     /* an address may take the place of its text */
-
-    dst = ngx_pnalloc(r->pool, ngx_max(arg.len, 16));
-    if (dst == NULL) {
-        return NGX_ERROR;
+    u_char *dst = alloc_bytes(r->pool, std::max<size_t>(arg.len, 16));
+    if (dst == nullptr) {
+        return false;
     }
 
     value->data = dst;
-    src = arg.data;
-
-    ngx_unescape_uri(&dst, &src, arg.len, 0);
-
+    ngx_unescape_uri(&dst, &arg.data, arg.len, 0);
     value->len = dst - value->data;
-
-    return NGX_OK;
+    return true;
 }
 
-static ngx_int_t key_rate(KeyRequest *key)
+bool read_rate(KeyRequest &key)
 {
-    ngx_str_t *rate;
-
-    rate = &key->rate;
-
-    if (rate->len == 3 && ngx_strncmp(rate->data, "off", 3) == 0) {
-        key->own = kOwnOff;
-        return NGX_OK;
+    if (!read_arg(key.request, "rate", &key.rate)) {
+        return false;
     }
 
-    if (rate->len == 7 && ngx_strncmp(rate->data, "default", 7) == 0) {
-        key->own = kOwnNone;
-        return NGX_OK;
+    const std::string_view rate = view(key.rate);
+
+    if (rate == "off" || rate == "default") {
+        key.own = rate == "off" ? kOwnOff : kOwnNone;
+        return true;
     }
 
-    return parse_rate(rate, key->zone->policy.window_ms, &key->own);
+    return parse_rate(&key.rate, key.zone->policy.window_ms, &key.own)
+           == NGX_OK;
 }
 
 /*
- * The limit of a key that has none of its own: that of its last request, if a
- * variable said it, or the zone's.
+ * Makes the claim with the limit of a key that has none of its own: that of its
+ * last request, if a variable said it, or the zone's.
  */
-
-static void key_limit(KeyRequest *key)
+void init_claim(KeyRequest &key)
 {
-    uint32_t last;
+    ZoneConf &zone = *key.zone;
+    Claim &claim = key.claim;
 
-    last = kOwnNone;
+    claim.zone = zone.memory.table;
+    claim.policy = &zone.policy;
+    claim.counts = &zone.worker.counters->slots;
+    claim.look = 1;
+    claim.hash = zone_hash(zone.memory.table, key.key.data, key.key.len);
 
-    if (key->zone->variable) {
-        last = limit_sliding::limit_cache_find(key->zone->memory.aside.last,
-                                               key->claim.hash);
-    }
+    uint32_t last = zone.variable
+                        ? limit_cache_find(zone.memory.aside.last, claim.hash)
+                        : kOwnNone;
 
     if (last == kOwnNone) {
-        last = key->zone->limit;
+        last = zone.limit;
     }
 
-    key->unlimited = (last == kOwnNone || last == kOwnOff);
-
-    /* what a counter has used is the same whatever the limit */
-
-    key->limit = key->unlimited ? kLimitMax : last;
-    key->claim.limit = key->limit;
+    /* a counter has used as much whatever the limit */
+    key.unlimited = last == kOwnNone || last == kOwnOff;
+    key.limit = key.unlimited ? kLimitMax : last;
+    claim.limit = key.limit;
 }
 
-static ngx_int_t key_local(ngx_http_request_t *r, KeyRequest *key)
+/* Forgets the key's state in this node's memory. */
+void forget_here(const KeyRequest &key)
 {
-    Aside *aside;
-
-    aside = &key->zone->memory.aside;
-
-    if (r->method == NGX_HTTP_PUT
-        && !limit_sliding::own_set(aside->own, key->claim.hash, key->own)) {
-        return api_error(r, NGX_HTTP_INSUFFICIENT_STORAGE,
-                         "no room for another limit of a key");
-    }
-
-    key->own = limit_sliding::own_find(aside->own, key->claim.hash);
-
-    if (key->own != kOwnNone && key->own != kOwnOff) {
-        key->claim.limit = key->own;
-        key->unlimited = 0;
-    }
-
-    if (r->method == NGX_HTTP_DELETE) {
-        key_forget(key);
-    }
-
-    key_look(key);
-
-    return key_send(r, key);
+    forget(&key.claim, ngx_current_msec);
+    top_forget(key.zone->memory.aside.top, key.claim.hash);
 }
 
-/* In this node's memory. */
-
-void key_forget(KeyRequest *key)
+ngx_int_t send_key(const KeyRequest &key)
 {
-    limit_sliding::forget(&key->claim, ngx_current_msec);
+    return send_json(key.request, NGX_HTTP_OK, [&](Json &json) {
+        const auto known_field
+            = [&](const char *name, bool is_known, uint64_t value) {
+                  json.field(name, is_known ? &value : nullptr);
+              };
 
-    limit_sliding::top_forget(key->zone->memory.aside.top, key->claim.hash);
-}
+        const Policy &policy = key.zone->policy;
+        const Verdict &verdict = key.verdict;
+        const bool has_limit = !key.unlimited && key.own != kOwnOff;
 
-static void key_look(KeyRequest *key)
-{
-    (void)limit_sliding::acquire(&key->claim, 1, ngx_current_msec);
-
-    limit_sliding::claim_describe(&key->claim, ngx_current_msec, &key->verdict);
-}
-
-ngx_int_t key_send(ngx_http_request_t *r, KeyRequest *key)
-{
-    Writer text;
-
-    text_init(&text, r->pool);
-
-    key_json(&text, key);
-
-    return api_send(r, NGX_HTTP_OK, "application/json", &text);
-}
-
-static void key_json(Writer *text, KeyRequest *key)
-{
-    Claim *claim;
-    Verdict *verdict;
-
-    claim = &key->claim;
-    verdict = &key->verdict;
-
-    print(text, "{\"zone\":");
-    print_json(text, &key->zone->name);
-    print(text, ",");
-    print_key(text, key->zone, &key->key);
-
-    print(text, ",\"own_limit\":%s",
-          key->own == kOwnNone  ? "false"
-          : key->own == kOwnOff ? "\"off\""
-                                : "true");
-
-    if (!key->unlimited && key->own != kOwnOff) {
-        print(text,
-              ",\"limit\":%uD,"
-              "\"remaining\":%uD",
-              claim->limit, verdict->remaining);
-
-    } else {
-        print(text, ",\"limit\":null,"
-                    "\"remaining\":null");
-    }
-
-    if (key->unlimited
-        && (claim->policy->algorithm == Algorithm::kTokenBucket
-            || claim->policy->algorithm == Algorithm::kLeakyBucket)) {
         /* a bucket fills at a rate that only a request knows */
+        const bool is_known
+            = !key.unlimited
+              || (policy.algorithm != Algorithm::kTokenBucket
+                  && policy.algorithm != Algorithm::kLeakyBucket);
 
-        print(text, ",\"used\":null,\"reset\":null,"
-                    "\"reset_ms\":null}\n");
-        return;
+        json.field("zone", key.zone->name);
+        write_key(json, *key.zone, view(key.key));
+
+        if (key.own == kOwnOff) {
+            json.field("own_limit", "off");
+        } else {
+            json.field("own_limit", key.own != kOwnNone);
+        }
+
+        known_field("limit", has_limit, key.claim.limit);
+        known_field("remaining", has_limit, verdict.remaining);
+        known_field("used", is_known, used(&policy, verdict.limit, &verdict));
+        known_field("reset", is_known, seconds(verdict.reset_ms));
+        known_field("reset_ms", is_known, verdict.reset_ms);
+    });
+}
+
+/* ---- in shared memory ---- */
+
+ngx_int_t handle_local(KeyRequest &key)
+{
+    Overrides *own = key.zone->memory.aside.own;
+    Claim &claim = key.claim;
+
+    if (key.request->method == NGX_HTTP_PUT
+        && !own_set(own, claim.hash, key.own)) {
+        return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE,
+                          "no room for another limit of a key");
     }
 
-    print(text,
-          ",\"used\":%uL,\"reset\":%uL,"
-          "\"reset_ms\":%uL}\n",
-          limit_sliding::used(claim->policy, verdict->limit, verdict),
-          limit_sliding::seconds(verdict->reset_ms), verdict->reset_ms);
+    key.own = own_find(own, claim.hash);
+
+    if (key.own != kOwnNone && key.own != kOwnOff) {
+        claim.limit = key.own;
+        key.unlimited = false;
+    }
+
+    if (key.request->method == NGX_HTTP_DELETE) {
+        forget_here(key);
+    }
+
+    acquire(&claim, 1, ngx_current_msec);
+    claim_describe(&claim, ngx_current_msec, &key.verdict);
+    return send_key(key);
+}
+
+/*
+ * ---- in Redis ----
+ *
+ * The request looks at the key, which makes sure of a connection.  If it is to
+ * change the key, it then sends a command and looks again.  These functions
+ * return NGX_AGAIN while it goes on to wait.
+ */
+
+ngx_int_t wait_or_fail(const KeyRequest &key, bool waits)
+{
+    return waits ? NGX_AGAIN
+                 : send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE,
+                              "redis does not answer");
+}
+
+ngx_int_t look(RedisKeyRequest &key)
+{
+    key.claim.limit = key.limit;
+    key.claim.verdict = nullptr;
+
+    return wait_or_fail(
+        key, ask_redis(key.zone->redis, &key.claim, 1, &key.waiter) == NGX_OK);
+}
+
+ngx_int_t end_look(RedisKeyRequest &key)
+{
+    const ngx_uint_t method = key.request->method;
+
+    if (key.waiter.told == Told::kFailed) {
+        return wait_or_fail(key, false);
+    }
+
+    if (key.step == key.kLooks
+        && (method & (NGX_HTTP_PUT | NGX_HTTP_DELETE)) != 0) {
+        const KeyCommand command
+            = method == NGX_HTTP_DELETE ? KeyCommand::kForget
+              : key.own == kOwnNone     ? KeyCommand::kUnsetLimit
+                                        : KeyCommand::kSetLimit;
+        key.step = key.kCommands;
+
+        return wait_or_fail(
+            key, send_key_command(&key.claim, command, &key.rate, &key.waiter)
+                     == NGX_OK);
+    }
+
+    key.verdict = key.remote.verdict;
+    key.own = key.remote.own;
+    key.unlimited = key.unlimited && key.own == kOwnNone;
+    return send_key(key);
+}
+
+ngx_int_t end_command(RedisKeyRequest &key)
+{
+    if (key.waiter.told == Told::kFailed || !key.waiter.admitted) {
+        return send_error(key.request, NGX_HTTP_BAD_GATEWAY,
+                          "redis did not do it, see the log");
+    }
+
+    if (key.request->method == NGX_HTTP_DELETE) {
+        forget_here(key);
+    } else {
+        limit_cache_set(key.zone->memory.aside.told, key.claim.hash, key.own);
+    }
+
+    /* This node knows the key from before the command.  Others find out when
+     * they ask Redis, within a second. */
+    RemoteZone &zone = key.zone->remote;
+    refusals_forget(zone.refusals, &key.claim);
+
+    if (zone.leases != nullptr) {
+        leases_forget(zone.leases, &key.claim, ngx_current_msec);
+    }
+
+    key.step = key.kLooksAgain;
+    return look(key);
+}
+
+/* Posted.  Nothing of the request may be touched once it is finalized. */
+void told_handler(ngx_event_t *ev)
+{
+    auto &key = *static_cast<RedisKeyRequest *>(ev->data);
+    ngx_http_request_t *r = key.request;
+    ngx_connection_t *c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    const ngx_int_t rc
+        = key.step == key.kCommands ? end_command(key) : end_look(key);
+
+    if (rc != NGX_AGAIN) {
+        ngx_http_finalize_request(r, rc);
+    }
+
+    ngx_http_run_posted_requests(c);
+}
+
+ngx_int_t handle_in_redis(const KeyRequest &request)
+{
+    ngx_http_request_t *r = request.request;
+    auto *key = create<RedisKeyRequest>(r->pool);
+    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(r, 0);
+
+    if (key == nullptr || cln == nullptr) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    cln->handler = [](void *data) {
+        leave_ask(&static_cast<RedisKeyRequest *>(data)->waiter);
+    };
+    cln->data = key;
+
+    static_cast<KeyRequest &>(*key) = request;
+    key->remote.zone = &key->zone->remote;
+    key->remote.key = key->key;
+    key->claim.remote = &key->remote;
+    key->waiter.claims = &key->claim;
+    key->waiter.event.handler = told_handler;
+    key->waiter.event.data = key;
+    key->waiter.event.log = ngx_cycle->log;
+
+    const ngx_int_t rc = look(*key);
+    if (rc != NGX_AGAIN) {
+        return rc;
+    }
+
+    r->main->count++;
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    if (!r->discard_body) {
+        r->read_event_handler = ngx_http_test_reading;
+    }
+
+    return NGX_DONE;
+}
+
+} // namespace
+
+ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone)
+{
+    KeyRequest key = {};
+    key.request = r;
+    key.zone = &zone;
+
+    if (!read_arg(r, "key", &key.key)) {
+        return send_error(r, NGX_HTTP_BAD_REQUEST,
+                          "\"key\" must be given, and not be empty");
+    }
+
+    if (!read_key(r, zone, &key.key)) {
+        return send_error(r, NGX_HTTP_BAD_REQUEST,
+                          "\"key\" must be an address, as \"192.0.2.7\" "
+                          "or \"2001:db8::1\"");
+    }
+
+    if (r->method == NGX_HTTP_PUT && !read_rate(key)) {
+        return send_error(r, NGX_HTTP_BAD_REQUEST,
+                          "\"rate\" must be as \"10r/s\", of 1 to %uD requests "
+                          "in a window of %uL ms, or \"off\", or \"default\"",
+                          kLimitMax, zone.policy.window_ms);
+    }
+
+    init_claim(key);
+    return zone.redis != nullptr ? handle_in_redis(key) : handle_local(key);
 }
 
 } // namespace limit_sliding

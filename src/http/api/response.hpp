@@ -7,18 +7,43 @@
 #ifndef LIMIT_SLIDING_HTTP_API_RESPONSE_HPP
 #define LIMIT_SLIDING_HTTP_API_RESPONSE_HPP
 
-#include "http/api/writer.hpp"
+#include <string_view>
+
+#include "http/api/json.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
-constexpr char kVersion[] = "0.1.0";
+/* Adds a field to the header; false: no memory.  Texts are not copied. */
+bool add_field(ngx_http_request_t *r, std::string_view name,
+               std::string_view value);
 
-ngx_int_t api_header(ngx_http_request_t *r, char *name, char *value);
-ngx_int_t api_send(ngx_http_request_t *r, ngx_uint_t status, char *type,
-                   Writer *text);
-ngx_int_t ngx_cdecl api_error(ngx_http_request_t *r, ngx_uint_t status,
-                              const char *fmt, ...);
+/*
+ * Sends a response that is not to be stored.  This and those below return what
+ * the handler of the location has to.
+ */
+ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status,
+                    std::string_view type, Writer &text);
+
+/* Sends the fields of an object that a function writes. */
+template <class Function>
+ngx_int_t send_json(ngx_http_request_t *r, ngx_uint_t status, Function function)
+{
+    Writer text(r->pool);
+    Json json(text);
+
+    {
+        auto object = json.object();
+        function(json);
+    }
+
+    text.append("\n");
+    return send_text(r, status, "application/json", text);
+}
+
+/* Sends an error as JSON, with a message of 256 bytes at most. */
+ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status,
+                               const char *format, ...);
 
 } // namespace limit_sliding
 

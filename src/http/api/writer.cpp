@@ -1,232 +1,145 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* The text of a response. */
-
 #include "http/api/writer.hpp"
+
+#include <algorithm>
+
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-constexpr auto kTextBuffer = 4096;
+namespace {
 
-/* What one print() writes at most. */
+constexpr size_t kBufferBytes = 4096;
+constexpr size_t kPrintBytes = 1024;
 
-constexpr auto kTextPrint = 1024;
-
-static void print_quoted(Writer *text, ngx_str_t *s, ngx_uint_t json);
-static u_char *text_reserve(Writer *text, size_t len);
-static void text_advance(Writer *text, u_char *last);
-static u_char *character(u_char *dst, u_char **src, u_char *last);
-static size_t utf8_len(u_char *p, u_char *last);
-
-void text_init(Writer *text, ngx_pool_t *pool)
+/* Whether a character stands for itself. */
+bool is_plain(u_char ch, Quotes quotes)
 {
-    ngx_memzero(text, sizeof(Writer));
-
-    text->pool = pool;
-    text->next = &text->first;
-}
-
-/* A bounded text: strings in it are no user's. */
-
-void ngx_cdecl print(Writer *text, const char *fmt, ...)
-{
-    u_char *p;
-    va_list args;
-
-    p = text_reserve(text, kTextPrint);
-    if (p == NULL) {
-        return;
+    if (quotes == Quotes::kUri) {
+        return ngx_escape_uri(nullptr, &ch, 1, NGX_ESCAPE_URI_COMPONENT) == 0;
     }
 
-    va_start(args, fmt);
-    p = ngx_vslprintf(p, p + kTextPrint, fmt, args);
-    va_end(args);
-
-    text_advance(text, p);
+    return ch >= ' ' && ch < 0x7f && ch != '"' && ch != '\\' && ch != '<';
 }
 
-/* A string with its quotes; what is no UTF-8 is replaced. */
-
-void print_json(Writer *text, ngx_str_t *s)
+/*
+ * Returns the bytes of the text's first character; 0: it is not UTF-8, of which
+ * NGINX's decoder checks neither all bytes nor surrogates.
+ */
+size_t character_bytes(std::string_view text)
 {
-    print_quoted(text, s, 1);
-}
-
-/* As above, the value of a label of Prometheus. */
-
-void print_label(Writer *text, ngx_str_t *s)
-{
-    print_quoted(text, s, 0);
-}
-
-/* They differ in controls, of which a label escapes only the end of a line. */
-
-static void print_quoted(Writer *text, ngx_str_t *s, ngx_uint_t json)
-{
-    u_char *p, *src, *last;
-
-    src = s->data;
-    last = s->data + s->len;
-
-    print(text, "\"");
-
-    while (src < last) {
-        p = text_reserve(text, sizeof("\\u0000"));
-        if (p == NULL) {
-            return;
-        }
-
-        if (*src == '"' || *src == '\\') {
-            *p++ = '\\';
-            *p++ = *src++;
-
-        } else if (json && (*src < ' ' || *src == '<' || *src == 0x7f)) {
-
-            /* "<", so that it may stand in a page */
-
-            p = ngx_sprintf(p, "\\u%04xd", *src++);
-
-        } else if (!json && *src == LF) {
-            *p++ = '\\';
-            *p++ = 'n';
-            src++;
-
-        } else {
-            p = character(p, &src, last);
-        }
-
-        text_advance(text, p);
-    }
-
-    print(text, "\"");
-}
-
-/* As it may stand in an argument of a request, in quotes. */
-
-void print_uri(Writer *text, ngx_str_t *s)
-{
-    u_char *p, *src, *last, ch;
-
-    last = s->data + s->len;
-
-    print(text, "\"");
-
-    for (src = s->data; src < last; src++) {
-        p = text_reserve(text, 3);
-        if (p == NULL) {
-            return;
-        }
-
-        ch = *src;
-
-        if ((ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z')
-            || (ch >= '0' && ch <= '9') || ch == '-' || ch == '.' || ch == '_'
-            || ch == '~') {
-            *p++ = ch;
-
-        } else {
-            p = ngx_sprintf(p, "%%%02Xd", ch);
-        }
-
-        text_advance(text, p);
-    }
-
-    print(text, "\"");
-}
-
-static u_char *text_reserve(Writer *text, size_t len)
-{
-    ngx_buf_t *b;
-    ngx_chain_t *cl;
-
-    b = text->buf;
-
-    if (b && (size_t)(b->end - b->last) >= len) {
-        return b->last;
-    }
-
-    if (text->failed) {
-        return NULL;
-    }
-
-    b = ngx_create_temp_buf(text->pool, kTextBuffer);
-    cl = ngx_alloc_chain_link(text->pool);
-
-    if (b == NULL || cl == NULL) {
-        text->failed = 1;
-        text->buf = NULL;
-        return NULL;
-    }
-
-    cl->buf = b;
-    cl->next = NULL;
-
-    *text->next = cl;
-    text->next = &cl->next;
-    text->buf = b;
-
-    return b->last;
-}
-
-static void text_advance(Writer *text, u_char *last)
-{
-    text->len += last - text->buf->last;
-    text->buf->last = last;
-}
-
-/* Copies a character, or writes U+FFFD for a byte that is none. */
-
-static u_char *character(u_char *dst, u_char **src, u_char *last)
-{
-    size_t len;
-
-    len = utf8_len(*src, last);
-
-    if (len == 0) {
-        (*src)++;
-        return ngx_cpymem(dst, "\xef\xbf\xbd", 3);
-    }
-
-    dst = ngx_cpymem(dst, *src, len);
-    *src += len;
-
-    return dst;
-}
-
-/* 0: not UTF-8.  nginx's decoder takes surrogates, too. */
-
-static size_t utf8_len(u_char *p, u_char *last)
-{
-    size_t i, len;
-    uint32_t n;
-
-    static uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-
-    if (*p < 0x80) {
+    u_char *first = bytes(text);
+    if (*first < 0x80) {
         return 1;
     }
 
-    len = (*p >= 0xf0) ? 4 : (*p >= 0xe0) ? 3 : 2;
+    u_char *last = first;
+    const uint32_t code = ngx_utf8_decode(&last, text.size());
+    const bool is_valid
+        = *first <= 0xf4 && code <= 0x10ffff && (code & ~0x7ff) != 0xd800
+          && std::all_of(first + 1, last,
+                         [](u_char ch) { return (ch & 0xc0) == 0x80; });
 
-    if (*p < 0xc2 || *p > 0xf4 || (size_t)(last - p) < len) {
-        return 0;
-    }
+    return is_valid ? last - first : 0;
+}
 
-    n = *p & (0x7f >> len);
+} // namespace
 
-    for (i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
+void Writer::append(std::string_view text)
+{
+    while (!text.empty() && !failed_) {
+        if (buf_ == nullptr || buf_->last == buf_->end) {
+            add_buffer();
+            continue;
         }
 
-        n = (n << 6) | (p[i] & 0x3f);
+        const size_t n = std::min<size_t>(text.size(), buf_->end - buf_->last);
+        buf_->last = ngx_cpymem(buf_->last, text.data(), n);
+        size_ += n;
+        text.remove_prefix(n);
+    }
+}
+
+void ngx_cdecl Writer::print(const char *format, ...)
+{
+    u_char text[kPrintBytes];
+    va_list args;
+
+    va_start(args, format);
+    const u_char *last = ngx_vslprintf(text, text + sizeof(text), format, args);
+    va_end(args);
+
+    append(view(text, last - text));
+}
+
+void Writer::quote(std::string_view text, Quotes quotes)
+{
+    append("\"");
+
+    while (!text.empty()) {
+        const auto special
+            = std::find_if_not(text.begin(), text.end(), [quotes](u_char ch) {
+                  return is_plain(ch, quotes);
+              });
+        const size_t plain = special - text.begin();
+
+        append({text.data(), plain});
+        text.remove_prefix(plain);
+
+        if (!text.empty()) {
+            text.remove_prefix(escape(text, quotes));
+        }
     }
 
-    return n < least[len] || n > 0x10ffff || (n >= 0xd800 && n <= 0xdfff) ? 0
-                                                                          : len;
+    append("\"");
+}
+
+ngx_chain_t *Writer::finish(bool last_of_request)
+{
+    buf_->last_buf = last_of_request;
+    buf_->last_in_chain = 1;
+    return first_;
+}
+
+void Writer::add_buffer()
+{
+    buf_ = ngx_create_temp_buf(pool_, kBufferBytes);
+    ngx_chain_t *link = ngx_alloc_chain_link(pool_);
+
+    if (buf_ == nullptr || link == nullptr) {
+        failed_ = true;
+        return;
+    }
+
+    *link = {buf_, nullptr};
+    *next_ = link;
+    next_ = &link->next;
+}
+
+/* Appends the text's first character, and returns its bytes. */
+size_t Writer::escape(std::string_view text, Quotes quotes)
+{
+    const auto ch = static_cast<u_char>(text[0]);
+
+    if (quotes == Quotes::kUri) {
+        print("%%%02Xd", ch);
+    } else if (ch == '"' || ch == '\\') {
+        print("\\%c", ch);
+    } else if (quotes == Quotes::kLabel && ch == LF) {
+        append("\\n");
+    } else if (quotes == Quotes::kJson && ch < 0x80) {
+        print("\\u%04xd", ch);
+    } else if (const size_t len = character_bytes(text)) {
+        append({text.data(), len});
+        return len;
+    } else {
+        append("\xef\xbf\xbd"); /* U+FFFD */
+    }
+
+    return 1;
 }
 
 } // namespace limit_sliding
