@@ -17,8 +17,8 @@ namespace {
  */
 constexpr char kPolicy[]
     = "default-src 'none'; "
-      "style-src 'sha256-n5qPrMYkqWEP6Umq3qn2A4bv3RqvH4OwuYAXk0Zzb9M='; "
-      "script-src 'sha256-TlSr+5heyCbkcQyUK/44l6ysu6xpA+WrLdt3uv2Ouak='; "
+      "style-src 'sha256-tL7Cn4rhr3+OT7MwJxT2qC5L7UFcAfzYExIeKpLOJHE='; "
+      "script-src 'sha256-nfitoxnOfjUltkLAoj29xPORhOxjgBqZOzpG+dBmLgU='; "
       "connect-src 'self'; base-uri 'none'; form-action 'none'; "
       "frame-ancestors 'none'; "
       "require-trusted-types-for 'script'; trusted-types 'none'";

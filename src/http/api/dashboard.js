@@ -1,16 +1,16 @@
 // The dashboard's script, second part: the cards, and what keeps them alive.
 
 const PERIOD_MS = 2000, TIMEOUT_MS = 5000;
-const OFFENDERS = 10;                      // shown unless asked for all
+const OFFENDERS = 10;                      // shown until all are asked for
 
 const RARE = ["delayed_dry_run", "rejected_dry_run", "errors", "refused"];
 const COUNTERS = ["passed", "delayed", "rejected", "evicted", ...RARE];
 
-// Without the name and password that this page's address may have.
+// The name and password that this page's address may have are left out.
 const api = location.origin + location.pathname.replace(/[^/]*$/, "");
 const main = document.querySelector("main");
-const cards = new Map();
-let told;                                  // of the last problem
+let cards = new Map();
+let told;                                  // the last problem, or ""
 
 
 // ---- top offenders ----
@@ -90,15 +90,16 @@ class Zone {
     }
 
     set(zone, time) {
-        this.facts.set("limit", zone.limit === null ? zone.rate
-            : count(zone.limit));
-        this.facts.set("window", duration(zone.window_ms));
-        this.facts.set("burst", zone.burst && count(zone.burst));
-        this.facts.set("algorithm", zone.algorithm);
-        this.facts.set("key", zone.key);
-        this.facts.set("when full", zone.full);
-        this.facts.set("size", bytes(zone.bytes));
-        this.facts.set("own limits", count(zone.own_limits));
+        this.facts.set({
+            "limit": zone.limit === null ? zone.rate : count(zone.limit),
+            "window": duration(zone.window_ms),
+            "burst": zone.burst && count(zone.burst),
+            "algorithm": zone.algorithm,
+            "key": zone.key,
+            "when full": zone.full,
+            "size": bytes(zone.bytes),
+            "own limits": count(zone.own_limits)
+        });
         this.counters.set(zone, time);
         if (zone.redis !== null) {
             this.setRedis(zone, time);
@@ -113,29 +114,27 @@ class Zone {
     }
 
     setRedis(zone, time) {
-        this.facts.set("Redis", zone.redis);
-        if (!this.bySource) {
-            this.bySource = new Counters(this.sources.body,
-                Object.keys(zone.sources));
-            this.sources.node.hidden = false;
-        }
-        this.bySource.set(zone.sources, time);
+        this.facts.set({ "Redis": zone.redis });
         for (const [name, value] of Object.entries(zone.leases || {})) {
-            this.facts.set("leases " + name.replaceAll("_", " "),
-                typeof value === "number" ? count(value) : String(value));
+            this.facts.set({ ["leases " + name.replaceAll("_", " ")]:
+                typeof value === "number" ? count(value) : String(value) });
         }
+        this.bySource ??= new Counters(this.sources.body,
+            Object.keys(zone.sources));
+        this.bySource.set(zone.sources, time);
+        this.sources.node.hidden = false;
     }
 }
 
 
-// What lies between two answers, or since when a histogram can be compared.
+// The times of the calls since the first answer that is not too old.
 class Latency {
     constructor() {
         this.past = [];
     }
 
-    // Sets `mean`, `half`, `most`: microseconds, null where there were none.
-    // The latter are bounds: of buckets that hold as many.
+    // Sets `mean`, `half`, `most`: microseconds, null if there were no calls.
+    // The last two are bounds of buckets.
     set({ calls, latency }, time) {
         this.past = this.past.filter(then => then.calls <= calls
             && then.time <= time && then.time > time - SPAN_MS);
@@ -176,15 +175,19 @@ class Redis {
         const open = redis.breaker !== "closed";
         put(this.breaker, "breaker " + redis.breaker);
         this.breaker.classList.toggle("bad", open);
-        this.facts.set("servers", redis.servers.join(", "));
-        this.facts.set("topology", redis.topology);
-        this.facts.set("timeout", duration(redis.timeout_ms));
-        this.facts.set("on error", redis.on_error);
+        this.facts.set({
+            "servers": redis.servers.join(", "),
+            "topology": redis.topology,
+            "timeout": duration(redis.timeout_ms),
+            "on error": redis.on_error
+        });
         this.calls.set(redis, time);
         this.latency.set(redis, time);
-        this.times.set("mean", milliseconds(this.latency.mean));
-        this.times.set("half within", milliseconds(this.latency.half));
-        this.times.set("99% within", milliseconds(this.latency.most));
+        this.times.set({
+            "mean": milliseconds(this.latency.mean),
+            "half within": milliseconds(this.latency.half),
+            "99% within": milliseconds(this.latency.most)
+        });
     }
 }
 
@@ -192,35 +195,28 @@ class Redis {
 // ---- the page ----
 
 function show({ version, nginx, time_ms, zones, redis }) {
-    const wanted = [
-        ...Object.entries(zones).map(([name, zone]) => [Zone, name, zone]),
-        ...Object.entries(redis).map(([name, one]) => [Redis, name, one])
-    ].map(([Card, name, values]) =>
-        ({ id: Card.name + " " + name, Card, name, values }));
-
+    const before = cards;
+    cards = new Map();
     put(document.getElementById("version"), version + ", NGINX " + nginx);
 
-    for (const { id, Card, name, values } of wanted) {
-        if (!cards.has(id)) {
-            cards.set(id, new Card(name));
+    for (const [Card, all] of [[Zone, zones], [Redis, redis]]) {
+        for (const [name, values] of Object.entries(all)) {
+            const id = Card.name + " " + name;
+            const card = before.get(id) ?? new Card(name);
+            cards.set(id, card);
+            card.set(values, time_ms);
         }
-        cards.get(id).set(values, time_ms);
     }
 
-    const nodes = wanted.map(({ id }) => cards.get(id).node);
-    if (nodes.some((node, i) => node !== main.children[i])
-        || nodes.length !== main.children.length)
+    const nodes = [...cards.values()].map(card => card.node);
+    if (nodes.length !== main.children.length
+        || nodes.some((node, i) => node !== main.children[i]))
     {
         main.replaceChildren(...nodes);
     }
-    for (const [id, card] of cards) {
-        if (!card.node.isConnected) {
-            cards.delete(id);
-        }
-    }
 }
 
-// Says what is wrong, or "", once: screen readers read all that is new.
+// Says once what is wrong, or "": screen readers read all that is new.
 function tell(problem) {
     if (problem === told) {
         return;
@@ -247,7 +243,7 @@ async function poll() {
     setTimeout(next, PERIOD_MS);
 }
 
-// Nobody looks at a hidden page: it goes on when it is seen again.
+// Nobody looks at a hidden page, so it goes on when it is seen again.
 function next() {
     if (document.hidden) {
         document.addEventListener("visibilitychange", next, { once: true });

@@ -5,7 +5,7 @@
 // Names and keys are text that others chose.  It is never taken for markup:
 // all goes through textContent and append().
 
-const SPAN_MS = 180000;                    // of the lines
+const SPAN_MS = 180000;                    // the width of the lines
 const NONE = "\u2013";
 
 function element(tag, name, ...children) {
@@ -17,7 +17,7 @@ function element(tag, name, ...children) {
     return node;
 }
 
-// Writes what has changed only, so that a selection stays.
+// Writes only what has changed, so that a selection stays.
 function put(node, text) {
     if (node.textContent !== text) {
         node.textContent = text;
@@ -31,13 +31,12 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const large = new Intl.NumberFormat("en", { notation: "compact" });
 
-function count(n) {
-    return (n < 1e7 ? whole : large).format(n);
+function count(n, most = 1e7) {
+    return (n < most ? whole : large).format(n);
 }
 
 function perSecond(n) {
-    return n === null ? NONE : (n < 10 ? tenth : n < 1e5 ? whole : large)
-        .format(n);
+    return n === null ? NONE : n < 10 ? tenth.format(n) : count(n, 1e5);
 }
 
 function duration(ms) {
@@ -63,21 +62,22 @@ function bytes(n) {
 class Facts {
     constructor() {
         this.node = element("dl");
-        this.facts = new Map();
+        this.values = {};
     }
 
-    // What is undefined does not appear.
-    set(name, text) {
-        if (text === undefined) {
-            return;
+    // Shows each member of an object, but those that are undefined.
+    set(facts) {
+        for (const [name, text] of Object.entries(facts)) {
+            if (text === undefined) {
+                continue;
+            }
+            if (!this.values[name]) {
+                this.values[name] = element("bdi");
+                this.node.append(element("div", "", element("dt", "", name),
+                    element("dd", "", this.values[name])));
+            }
+            put(this.values[name], text);
         }
-        if (!this.facts.has(name)) {
-            const value = element("bdi");
-            this.node.append(element("div", "", element("dt", "", name),
-                element("dd", "", value)));
-            this.facts.set(name, value);
-        }
-        put(this.facts.get(name), text);
     }
 }
 
@@ -96,7 +96,7 @@ function counterTable(title, what) {
     return table(title, what, "per second", "last 3 minutes", "total");
 }
 
-// A row of a table: a counter, how fast it goes now and went of late.
+// A row of a table: a counter, how fast it goes now and has gone lately.
 class Counter {
     constructor(body, name, rare) {
         const svg = "http://www.w3.org/2000/svg";
@@ -118,7 +118,7 @@ class Counter {
         body.append(this.row);
     }
 
-    // `step`: seconds since its last value, 0 if that is not to be compared.
+    // `step` is in seconds since the last value; 0: they do not compare.
     set(total, time, step) {
         const rate = step > 0 ? (total - this.last) / step : null;
         this.last = total;
@@ -149,7 +149,7 @@ class Counter {
     }
 }
 
-// Counters by name.  One that has gone back was started anew, and with it all.
+// Counters by name.  If one has gone back, all of them were started anew.
 class Counters {
     constructor(body, names, rare = []) {
         this.rows = new Map(names.map(name =>
