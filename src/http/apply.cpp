@@ -1,33 +1,88 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
 #include "http/apply.hpp"
 
-#include "http/configuration.hpp"
-#include "http/context.hpp"
+#include <algorithm>
+
+#include "http/expression.hpp"
 #include "http/headers.hpp"
 #include "http/log.hpp"
 #include "http/policy_field.hpp"
+#include "ngx/pool.hpp"
 
 namespace limit_sliding {
 
-static ngx_int_t add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
-                                 Context *ctx);
+namespace {
 
-/*
- * Answers the request, which must not be touched after that.  ctx->described
- * is the claim that rejected it.
- */
-
-ngx_int_t reject(ngx_http_request_t *r, LocConf *lscf, Context *ctx)
+ngx_int_t add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
+                          const Context &ctx)
 {
-    ctx->status = Status::kRejected;
+    if ((headers & kHeaderRetryAfter) == 0) {
+        return NGX_OK;
+    }
 
-    log_rejected(r, lscf, ctx);
+    Verdict verdict;
+    claim_describe(ctx.described, ctx.now_ms, &verdict);
 
-    if (add_retry_after(r, lscf->headers, ctx) != NGX_OK) {
+    uint64_t ms = verdict.retry_after_ms;
+    if (ms == kNever) {
+        return NGX_OK;
+    }
+
+    /* a request that only looks may be admitted before anything remains */
+    if ((headers & kHeaderDraft) != 0) {
+        ms = std::max(ms, verdict.reset_ms);
+    }
+
+    auto *p = alloc_bytes(r->pool, NGX_INT64_LEN);
+    if (p == nullptr) {
+        return NGX_ERROR;
+    }
+
+    ngx_str_t value;
+    (void)append_number(p, seconds(ms), &value);
+    return push_header(r, kRetryAfter, value);
+}
+
+} // namespace
+
+void add_offender(ngx_http_request_t *r, const Claim &claim)
+{
+    auto &zone = *limit_of(claim).zone;
+    if (!zone.top) {
+        return;
+    }
+
+    /* most end here when there are many */
+    const auto n = top_weight(&zone.worker.sampler, ngx_current_msec);
+    if (n == 0) {
+        return;
+    }
+
+    /* who meets a full zone, or no Redis, is not over its limit */
+    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) {
+        return;
+    }
+
+    ngx_str_t key;
+    if (claim.remote != nullptr) {
+        key = remote_of(claim).key;
+    } else if (get_text(r, &zone.key, &key) != NGX_OK) {
+        return;
+    }
+
+    top_add(zone.memory.aside.top, claim.hash, key.data, key.len, n,
+            ngx_current_msec);
+}
+
+ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
+{
+    ctx.status = Status::kRejected;
+    log_rejected(r, conf, ctx);
+
+    if (add_retry_after(r, conf.headers, ctx) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -37,86 +92,24 @@ ngx_int_t reject(ngx_http_request_t *r, LocConf *lscf, Context *ctx)
      * versions differ in which.  A phase finalizes any other status by the
      * same call.
      */
-
-    ngx_http_finalize_request(r, lscf->status_code);
-
+    ngx_http_finalize_request(r, static_cast<ngx_int_t>(conf.status_code));
     return NGX_DONE;
 }
 
-/* As above, of a limit in dry run. */
-
-void would_reject(ngx_http_request_t *r, LocConf *lscf, Context *ctx)
+void would_reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
 {
-    ctx->status = Status::kRejectedDryRun;
-
-    log_rejected(r, lscf, ctx);
+    ctx.status = Status::kRejectedDryRun;
+    log_rejected(r, conf, ctx);
 }
 
-static ngx_int_t add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
-                                 Context *ctx)
+void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx,
+                const Claim &claim)
 {
-    u_char *p;
-    uint64_t ms;
-    ngx_str_t value;
-    Verdict verdict;
+    const Status status
+        = limit_of(claim).dry_run ? Status::kDelayedDryRun : Status::kDelayed;
 
-    if (!(headers & kHeaderRetryAfter)) {
-        return NGX_OK;
-    }
-
-    limit_sliding::claim_describe(ctx->described, ctx->now_ms, &verdict);
-
-    ms = verdict.retry_after_ms;
-
-    if (ms == kNever) {
-        return NGX_OK;
-    }
-
-    /* what looks without consuming may be admitted before anything remains */
-
-    if (headers & kHeaderDraft) {
-        ms = ngx_max(ms, verdict.reset_ms);
-    }
-
-    p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    (void)append_number(p, limit_sliding::seconds(ms), &value);
-
-    return push_header(r, "Retry-After", sizeof("Retry-After") - 1, &value);
-}
-
-/* Ours is the first; the upstream of an error_page may have sent another. */
-
-void one_retry_after(ngx_http_request_t *r)
-{
-    ngx_uint_t i, found;
-    ngx_list_part_t *part;
-    ngx_table_elt_t *h;
-
-    found = 0;
-
-    for (part = &r->headers_out.headers.part; part; part = part->next) {
-        h = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-
-            if (h[i].hash == 0 || h[i].key.len != sizeof("Retry-After") - 1
-                || ngx_strncasecmp(h[i].key.data, (u_char *)"Retry-After",
-                                   sizeof("Retry-After") - 1)
-                       != 0) {
-                continue;
-            }
-
-            if (found) {
-                h[i].hash = 0;
-            }
-
-            found = 1;
-        }
-    }
+    ctx.status = std::max(ctx.status, status);
+    log_delayed(r, conf, claim, ctx.now_ms);
 }
 
 } // namespace limit_sliding

@@ -2,19 +2,32 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Verdicts put in force. */
+/* Verdicts put in force: what becomes of a request, and what the log says. */
 
 #ifndef LIMIT_SLIDING_HTTP_APPLY_HPP
 #define LIMIT_SLIDING_HTTP_APPLY_HPP
 
+#include "http/configuration.hpp"
 #include "http/context.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
-ngx_int_t reject(ngx_http_request_t *r, LocConf *lscf, Context *ctx);
-void would_reject(ngx_http_request_t *r, LocConf *lscf, Context *ctx);
-void one_retry_after(ngx_http_request_t *r);
+/* Adds the key of a claim that rejected to its zone's offenders, if any. */
+void add_offender(ngx_http_request_t *r, const Claim &claim);
+
+/*
+ * Answers the request, which must not be touched after that; returns what the
+ * handler of a phase is to return.  ctx.described is the claim that rejected.
+ */
+ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx);
+
+/* Notes the same for limits in dry run. */
+void would_reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx);
+
+/* Notes that a claim holds the request back, or would do so. */
+void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx,
+                const Claim &claim);
 
 } // namespace limit_sliding
 

@@ -2,19 +2,21 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* What was decided for a request. */
+/* Decisions about a request, kept as long as it lives. */
 
 #ifndef LIMIT_SLIDING_HTTP_CONTEXT_HPP
 #define LIMIT_SLIDING_HTTP_CONTEXT_HPP
 
-#include "http/configuration.hpp"
+#include "core/limiter.hpp"
+#include "http/limit_set.hpp"
+#include "http/module.hpp"
+#include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
-#include "redis/client.hpp"
+#include "redis/remote_claim.hpp"
 
 namespace limit_sliding {
 
 /* In this order: of several limits of a request the last one prevails. */
-
 enum class Status {
     kPassed = 0,
     kDelayedDryRun,
@@ -23,99 +25,131 @@ enum class Status {
     kRejected
 };
 
-/* A request that waits for a Redis, and what it goes on with. */
-
-struct RemoteWait {
-    Waiter waiter;
-    ngx_http_request_t *request; /* NULL: never waited */
-    Redis *redis;
-    ngx_uint_t nlocal;
-    ngx_uint_t nremote;
-    Group *group; /* NULL: does not wait */
-    ngx_msec_t delay;
+/* How the limits of a group were decided. */
+enum class Decision {
+    kNone, /* no limit is accounted */
+    kAdmitted,
+    kRejected,
+    kAsked, /* not yet: the request waits for a Redis */
+    kFailed /* memory is exhausted, or a variable failed */
 };
 
-/*
- * What was decided for a request: every limit once, however often the request
- * is redirected.  It outlives r->ctx in a cleanup record of the request's
- * pool.  A claim's data is its Limit, its remote an
- * RemoteClaim, or NULL in a zone of one node.
- */
+struct RemoteWait;
 
+inline Limit &limit_of(const Claim &claim)
+{
+    return *static_cast<Limit *>(claim.data);
+}
+
+/* Was it decided by on_error, as Redis does not answer? */
+inline bool is_fallback(const Claim &claim)
+{
+    return claim.remote != nullptr && claim.verdict != nullptr
+           && remote_of(claim).source == Source::kFallback;
+}
+
+inline bool is_admitted(const Claim &claim)
+{
+    return claim.outcome == Outcome::kAdmitted;
+}
+
+/*
+ * Every limit is decided once, however often the request is redirected, so
+ * this outlives r->ctx in a cleanup record of the request's pool.
+ */
 struct Context {
     ngx_pool_cleanup_t cleanup;
     Status status;
-    uint32_t waiting;   /* suspended, to be resumed */
-    ngx_uint_t nclaims; /* 0: nothing accounted, and
-                                                    the rest is not set */
-    ngx_uint_t headers; /* where it was decided */
+    bool waiting;       /* delayed, to be resumed */
+    ngx_uint_t nclaims; /* 0: nothing is accounted, and the rest is not set */
+    ngx_uint_t headers; /* those of the place where it was decided */
     uint64_t now_ms;
-    RemoteWait *wait; /* NULL: none so far */
-    Claim *described;
-    Claim claims[1];
+    RemoteWait *wait; /* nullptr: it has not waited for a Redis so far */
+    Claim *described; /* the one that headers and variables describe */
+    Claim claims[1];  /* nclaims, and room for those that are being decided */
+
+    Span<Claim> decided() { return {claims, nclaims}; }
+
+    /* Those that are being decided begin here. */
+    Claim *next() { return claims + nclaims; }
+
+    /*
+     * Accounts the next claims, which were decided together and are described
+     * by the i-th of them.  Among all claims of a request, one that rejected is
+     * described, else the tightest.
+     */
+    Decision add_decided(Span<Claim> joint, size_t i)
+    {
+        auto *claim = &joint[i];
+        nclaims = joint.end() - claims;
+
+        if (joint.begin() == claims || !is_admitted(*claim)) {
+            described = claim;
+        } else if (is_admitted(*described)) {
+            described = &claims[tightest(claims, nclaims, now_ms)];
+        }
+
+        return is_admitted(*claim) ? Decision::kAdmitted : Decision::kRejected;
+    }
 };
 
-/* Where a call would cost as much as what it does. */
-
-#define inline inline __attribute__((always_inline))
-
+/* Finds the context of a request whose redirect has cleared r->ctx. */
 Context *find_ctx(ngx_http_request_t *r);
-Context *extend_ctx(ngx_http_request_t *r, Context *octx, ngx_uint_t nclaims);
-ngx_uint_t is_decided(Context *ctx, ZoneConf *zone);
+
+/*
+ * Returns a context with room for so many more claims, which begins with what
+ * the old one has; nullptr if memory is exhausted.
+ */
+Context *extend_ctx(ngx_http_request_t *r, const Context &old,
+                    ngx_uint_t nclaims);
+
+/* Marks the cleanup record of a context, and has nothing to clean up. */
 void context_cleanup(void *data);
 
-/* Nothing is lost where two workers share counters, see take_counters(). */
-
-static ngx_inline void tally(ZoneConf *zone, Count count)
+/* Two workers may share the counters, see take_counters(). */
+inline void add_atomically(uint64_t &counter)
 {
-    ngx_atomic_t *counter;
-
-    counter = (ngx_atomic_t *)&zone->worker.counters->requests[count];
-
-    (void)ngx_atomic_fetch_add(counter, 1);
+    (void)ngx_atomic_fetch_add(reinterpret_cast<ngx_atomic_t *>(&counter), 1);
 }
 
-/* NULL: nothing was decided for the request yet. */
-
-static ngx_inline Context *get_ctx(ngx_http_request_t *r)
+inline void tally(const ZoneConf &zone, Count count)
 {
-    Context *ctx;
+    add_atomically(zone.worker.counters->requests[count]);
+}
 
+/* Returns nullptr if nothing was decided for the request yet. */
+inline Context *get_ctx(ngx_http_request_t *r)
+{
     r = r->main;
+    auto *ctx = static_cast<Context *>(
+        ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module));
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module);
-
-    if (ctx == NULL && (r->internal || r->filter_finalize)) {
-        return find_ctx(r);
-    }
-
-    return ctx;
+    return ctx == nullptr && (r->internal || r->filter_finalize) ? find_ctx(r)
+                                                                 : ctx;
 }
 
-static ngx_inline Context *create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims)
+/* Returns nullptr if memory is exhausted.  Inlined: a call costs as much. */
+[[gnu::always_inline]] inline Context *create_ctx(ngx_http_request_t *r,
+                                                  ngx_uint_t nclaims)
 {
-    Context *ctx;
-
-    ctx = ngx_palloc(r->pool,
-                     offsetof(Context, claims) + nclaims * sizeof(Claim));
-    if (ctx == NULL) {
-        return NULL;
+    auto *ctx = static_cast<Context *>(ngx_palloc(
+        r->pool, offsetof(Context, claims) + nclaims * sizeof(Claim)));
+    if (ctx == nullptr) {
+        return nullptr;
     }
 
     /* as ngx_pool_cleanup_add() does, in one allocation */
-
     ctx->cleanup.handler = context_cleanup;
     ctx->cleanup.data = ctx;
     ctx->cleanup.next = r->pool->cleanup;
     r->pool->cleanup = &ctx->cleanup;
 
     ctx->status = Status::kPassed;
-    ctx->waiting = 0;
+    ctx->waiting = false;
     ctx->nclaims = 0;
-    ctx->wait = NULL;
+    ctx->wait = nullptr;
 
     ngx_http_set_ctx(r, ctx, ngx_http_limit_sliding_module);
-
     return ctx;
 }
 

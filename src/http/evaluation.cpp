@@ -34,7 +34,7 @@ ngx_int_t get_rate(ngx_http_request_t *r, Limit *limit, Claim *claim)
             return NGX_OK;
         }
 
-        log_bad_value(r, limit->zone, const_cast<char *>("rate"), &text);
+        log_bad_value(r, *limit->zone, "rate", text);
     }
 
     return claim->limit != 0 ? NGX_OK : NGX_DECLINED;
@@ -58,7 +58,7 @@ ngx_int_t get_cost(ngx_http_request_t *r, Limit *limit, Claim *claim)
 
     ngx_int_t cost = ngx_atoi(text.data, text.len);
     if (cost == NGX_ERROR || cost > ngx_int_t{NGX_MAX_UINT32_VALUE}) {
-        log_bad_value(r, limit->zone, const_cast<char *>("cost"), &text);
+        log_bad_value(r, *limit->zone, "cost", text);
         return NGX_OK;
     }
 

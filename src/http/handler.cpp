@@ -1,4 +1,3 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
@@ -19,351 +18,318 @@
 
 #include "http/handler.hpp"
 
-#include "http/accounting.hpp"
+#include <algorithm>
+
 #include "http/apply.hpp"
 #include "http/configuration.hpp"
 #include "http/context.hpp"
-#include "http/delay.hpp"
 #include "http/evaluation.hpp"
-#include "http/limit_set.hpp"
 #include "http/log.hpp"
-#include "http/module.hpp"
 #include "http/remote_claims.hpp"
-#include "http/zone.hpp"
+#include "http/suspend.hpp"
 
 namespace limit_sliding {
 
-static ngx_int_t run_stage(ngx_http_request_t *r, Stage stage);
-static ngx_inline ngx_int_t run_single(ngx_http_request_t *r, LocConf *lscf,
-                                       Group *group);
-static ngx_int_t run_groups(ngx_http_request_t *r, LocConf *lscf, Group *group,
-                            Context *octx);
-static ngx_int_t decide_claims(ngx_http_request_t *r, LocConf *lscf,
-                               Context *ctx, Group *group);
-static ngx_int_t collect_claims(ngx_http_request_t *r, Context *ctx,
-                                Group *group);
-static inline ngx_int_t fill_claim(ngx_http_request_t *r, Limit *limit,
-                                   Claim *claim);
+namespace {
 
-/* In the access phase, which nginx runs for main requests only. */
+/*
+ * Runs the limits of a stage, group by group.  With kSingle nothing was decided
+ * for the request before, and one enforced limit of this node is all, as for
+ * nearly all requests: the compiler leaves out what only others need, which is
+ * a third of the instructions.
+ */
+template <bool kSingle>
+class Run {
+public:
+    Run(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
+        : r_(r), conf_(conf), ctx_(ctx)
+    {
+    }
+
+    ngx_int_t begin(const Group *group)
+    {
+        group_ = group;
+        return run(false);
+    }
+
+    /* Goes on with the group that has waited for a Redis. */
+    ngx_int_t go_on(RemoteWait &wait)
+    {
+        group_ = wait.group;
+        delay_ms_ = wait.delay_ms;
+        wait.group = nullptr;
+        return run(true);
+    }
+
+private:
+    Claim *next() const { return kSingle ? ctx_.claims : ctx_.next(); }
+    bool is_dry_run() const { return !kSingle && group_->dry_run; }
+
+    bool is_decided(const ZoneConf *zone) const
+    {
+        return std::any_of(ctx_.claims, next(), [&](const Claim &claim) {
+            return limit_of(claim).zone == zone;
+        });
+    }
+
+    /* NGX_DECLINED: the request is not accounted. */
+    ngx_int_t fill(Limit &limit, Claim &claim) const
+    {
+        auto &zone = *limit.zone;
+        ngx_str_t key;
+        if (get_text(r_, &zone.key, &key) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        if (key.len == 0) {
+            return NGX_DECLINED;
+        }
+
+        if (key.len > 65535) {
+            log_long_key(r_, zone, key);
+            return NGX_DECLINED;
+        }
+
+        claim.zone = zone.memory.table;
+        claim.policy = &zone.policy;
+        claim.limit = limit.limit;
+        claim.cost = limit.cost;
+        claim.look = 0;
+        claim.data = &limit;
+        claim.verdict = nullptr;
+        claim.remote = nullptr;
+        claim.counts = &zone.worker.counters->slots;
+        claim.hash = zone_hash(claim.zone, key.data, key.len);
+
+        if (limit.evaluated) {
+            const auto rc = evaluate_claim(r_, &limit, &claim);
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+
+        if (!kSingle && zone.redis != nullptr) {
+            return add_remote(r_, claim, zone.remote, key);
+        }
+
+        if (zone.memory.aside.own->held != 0) {
+            const auto own = own_find(zone.memory.aside.own, claim.hash);
+            if (own == kOwnOff) {
+                return NGX_DECLINED;
+            }
+
+            claim.limit = own == kOwnNone ? claim.limit : own;
+        }
+
+        return NGX_OK;
+    }
+
+    /*
+     * Makes claims of the limits of the group, as far as they are accounted and
+     * were not decided before a redirect.  Returns their number, or NGX_ERROR.
+     */
+    ngx_int_t collect() const
+    {
+        ngx_int_t n = 0;
+
+        for (auto &limit :
+             Span(group_->limits, kSingle ? 1 : group_->nlimits)) {
+            if (!kSingle && is_decided(limit.zone)) {
+                continue;
+            }
+
+            const auto rc = fill(limit, next()[n]);
+            if (rc == NGX_ERROR) {
+                return NGX_ERROR;
+            }
+
+            n += rc == NGX_OK;
+        }
+
+        return n;
+    }
+
+    Decision decide() const
+    {
+        const auto collected = collect();
+        if (collected <= 0) {
+            return collected == 0 ? Decision::kNone : Decision::kFailed;
+        }
+
+        const size_t n = collected;
+        auto *claims = next();
+        ctx_.headers = conf_.headers;
+        ctx_.now_ms = ngx_current_msec;
+
+        if (!kSingle && group_->remote && claims[n - 1].remote != nullptr) {
+            return decide_remote(r_, ctx_, {claims, n});
+        }
+
+        const auto i = acquire(claims, n, ctx_.now_ms);
+        return ctx_.add_decided({claims, n}, kSingle ? 0 : i);
+    }
+
+    /* Counts a claim in its zone; it delays the request if delay_ms is set. */
+    void account(const Claim &claim, uint64_t delay_ms) const
+    {
+        if (claim.outcome == Outcome::kUndecided) {
+            return;
+        }
+
+        const auto &zone = *limit_of(claim).zone;
+        auto count = kCountPassed;
+
+        if (!is_admitted(claim)) {
+            count = is_dry_run() ? kCountRejectedDryRun : kCountRejected;
+            add_offender(r_, claim);
+        } else if (delay_ms > 0) {
+            count = is_dry_run() ? kCountDelayedDryRun : kCountDelayed;
+        }
+
+        tally(zone, count);
+
+        if (!kSingle && claim.remote != nullptr) {
+            const auto source = index_of(remote_of(claim).source);
+            add_atomically(zone.worker.counters->sources[source]);
+        }
+    }
+
+    /*
+     * Puts the decision about the group's claims in force.  NGX_OK: the request
+     * goes on; else the handler returns that.
+     */
+    ngx_int_t apply(Span<Claim> claims, Decision decision)
+    {
+        const bool may_delay = group_->leaky && decision == Decision::kAdmitted;
+        const Claim *longest = nullptr;
+        uint64_t longest_ms = 0;
+
+        for (const auto &claim : claims) {
+            const auto ms = may_delay ? claim_delay_ms(&claim, ctx_.now_ms) : 0;
+            account(claim, ms);
+
+            if (ms > longest_ms) {
+                longest = &claim;
+                longest_ms = ms;
+            }
+        }
+
+        if (decision == Decision::kRejected) {
+            if (!is_dry_run()) {
+                return reject(r_, conf_, ctx_);
+            }
+
+            would_reject(r_, conf_, ctx_);
+        }
+
+        if (longest != nullptr) {
+            note_delay(r_, conf_, ctx_, *longest);
+            delay_ms_ = is_dry_run() ? delay_ms_ : longest_ms;
+        }
+
+        return NGX_OK;
+    }
+
+    /* Runs the groups from the present one on, which a Redis may have told. */
+    ngx_int_t run(bool told)
+    {
+        for (; group_ != nullptr; group_ = kSingle ? nullptr : group_->next) {
+            auto *claims = next();
+            const auto decision = told ? decide_told(ctx_) : decide();
+            told = false;
+
+            if (decision == Decision::kNone) {
+                continue;
+            }
+
+            if (decision == Decision::kFailed) {
+                return NGX_HTTP_INTERNAL_SERVER_ERROR;
+            }
+
+            if (decision == Decision::kAsked) {
+                ctx_.wait->group = group_;
+                ctx_.wait->delay_ms = delay_ms_;
+                return NGX_AGAIN;
+            }
+
+            const size_t n = kSingle ? 1 : ctx_.next() - claims;
+            const auto rc = apply({claims, n}, decision);
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+
+        return delay_ms_ != 0 ? delay() : NGX_DECLINED;
+    }
+
+    /* The handler runs again once the request has waited. */
+    ngx_int_t delay() const
+    {
+        const auto rc = suspend_for(r_, delay_ms_);
+        ctx_.waiting = rc == NGX_AGAIN;
+        return rc;
+    }
+
+    ngx_http_request_t *r_;
+    const LocConf &conf_;
+    Context &ctx_;
+    const Group *group_ = nullptr;
+    ngx_msec_t delay_ms_ = 0; /* by the groups so far */
+};
+
+/* Runs limits of which some are of Redis, in dry run, or were decided before. */
+[[gnu::noinline]] ngx_int_t run_any(ngx_http_request_t *r, const LocConf &conf,
+                                    const Group *group, Context *ctx)
+{
+    if (ctx == nullptr) {
+        ctx = create_ctx(r, group->nclaims);
+
+    } else if (ctx->status == Status::kRejected) {
+        return NGX_DECLINED;
+
+    } else if (ctx->waiting) {
+        ctx->waiting = false;
+        return NGX_DECLINED;
+
+    } else if (ctx->wait != nullptr && ctx->wait->group != nullptr) {
+        return Run<false>(r, conf, *ctx).go_on(*ctx->wait);
+
+    } else {
+        ctx = extend_ctx(r, *ctx, group->nclaims);
+    }
+
+    return ctx != nullptr ? Run<false>(r, conf, *ctx).begin(group)
+                          : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+ngx_int_t run_stage(ngx_http_request_t *r, Stage stage)
+{
+    const auto &conf = loc_conf(r);
+    const Group *group = conf.groups[stage];
+    if (group == nullptr) {
+        return NGX_DECLINED;
+    }
+
+    auto *ctx = get_ctx(r);
+    if (ctx != nullptr || !group->single) {
+        return run_any(r, conf, group, ctx);
+    }
+
+    ctx = create_ctx(r, 1);
+    return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group)
+                          : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+} // namespace
 
 ngx_int_t access_handler(ngx_http_request_t *r)
 {
     return run_stage(r, kBeforeAuth);
 }
 
-/* In the precontent phase, if any limit is after_auth. */
-
 ngx_int_t after_auth_handler(ngx_http_request_t *r)
 {
-    if (r != r->main) {
-        return NGX_DECLINED;
-    }
-
-    return run_stage(r, kAfterAuth);
-}
-
-static ngx_int_t run_stage(ngx_http_request_t *r, Stage stage)
-{
-    Context *octx;
-    LocConf *lscf;
-    Group *group;
-
-    lscf = ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_module);
-
-    group = lscf->groups[stage];
-
-    if (group == NULL) {
-        return NGX_DECLINED;
-    }
-
-    octx = get_ctx(r);
-
-    if (octx == NULL && group->single) {
-        return run_single(r, lscf, group);
-    }
-
-    return run_groups(r, lscf, group, octx);
-}
-
-/*
- * The same as below, for nearly all requests: a plain case, which takes fewer
- * instructions by a third.
- */
-
-static ngx_inline ngx_int_t run_single(ngx_http_request_t *r, LocConf *lscf,
-                                       Group *group)
-{
-    ngx_int_t rc;
-    ngx_msec_t delay;
-    Claim *claim;
-    Context *ctx;
-
-    ctx = create_ctx(r, 1);
-    if (ctx == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    claim = ctx->claims;
-
-    rc = fill_claim(r, group->limits, claim);
-
-    if (rc != NGX_OK) {
-        return rc == NGX_DECLINED ? NGX_DECLINED
-                                  : NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    ctx->headers = lscf->headers;
-    ctx->now_ms = ngx_current_msec;
-    ctx->described = claim;
-    ctx->nclaims = 1;
-
-    (void)limit_sliding::acquire(claim, 1, ctx->now_ms);
-
-    if (claim->outcome != Outcome::kAdmitted) {
-        tally(group->limits->zone, kCountRejected);
-        add_offender(r, claim);
-        return reject(r, lscf, ctx);
-    }
-
-    if (group->leaky && limit_sliding::claim_delay_ms(claim, ctx->now_ms)) {
-        delay = queue_delay_ms(r, lscf, ctx, 0);
-
-        tally(group->limits->zone, kCountDelayed);
-        return suspend(r, ctx, delay);
-    }
-
-    tally(group->limits->zone, kCountPassed);
-
-    return NGX_DECLINED;
-}
-
-static ngx_int_t run_groups(ngx_http_request_t *r, LocConf *lscf, Group *group,
-                            Context *octx)
-{
-    ngx_int_t rc;
-    ngx_uint_t first, told;
-    ngx_msec_t delay, ms;
-    Context *ctx;
-
-    delay = 0;
-    told = 0;
-
-    if (octx == NULL) {
-        ctx = create_ctx(r, group->nclaims);
-
-    } else if (octx->status == Status::kRejected) {
-        return NGX_DECLINED;
-
-    } else if (octx->waiting) {
-        octx->waiting = 0;
-        return NGX_DECLINED;
-
-    } else if (octx->wait && octx->wait->group) {
-        ctx = octx;
-        group = ctx->wait->group;
-        delay = ctx->wait->delay;
-        ctx->wait->group = NULL;
-        told = 1;
-
-    } else {
-        ctx = extend_ctx(r, octx, group->nclaims);
-    }
-
-    if (ctx == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    do {
-        first = ctx->nclaims;
-
-        if (told) {
-            told = 0;
-            rc = conclude(ctx);
-
-        } else {
-            rc = decide_claims(r, lscf, ctx, group);
-        }
-
-        if (rc == NGX_ERROR) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        if (rc == NGX_AGAIN) {
-            ctx->wait->group = group;
-            ctx->wait->delay = delay;
-            return NGX_AGAIN;
-        }
-
-        account(r, ctx, first, rc == NGX_BUSY);
-
-        if (rc == NGX_BUSY) {
-
-            if (!group->dry_run) {
-                return reject(r, lscf, ctx);
-            }
-
-            would_reject(r, lscf, ctx);
-
-        } else if (group->leaky) {
-            ms = queue_delay_ms(r, lscf, ctx, first);
-
-            if (!group->dry_run) {
-                delay = ms;
-            }
-        }
-
-        group = group->next;
-
-    } while (group);
-
-    if (delay) {
-        return suspend(r, ctx, delay);
-    }
-
-    return NGX_DECLINED;
-}
-
-/*
- * Decides the limits of a group, as far as they are accounted and were not
- * decided before a redirect.  NGX_OK: admitted; NGX_BUSY: rejected.
- */
-
-static ngx_int_t decide_claims(ngx_http_request_t *r, LocConf *lscf,
-                               Context *ctx, Group *group)
-{
-    ngx_int_t n;
-    Claim *claims;
-
-    n = collect_claims(r, ctx, group);
-
-    if (n <= 0) {
-        return n;
-    }
-
-    claims = &ctx->claims[ctx->nclaims];
-
-    ctx->headers = lscf->headers;
-    ctx->now_ms = ngx_current_msec;
-
-    if (group->remote && claims[n - 1].remote) {
-        return decide_remote(r, ctx, n);
-    }
-
-    return decided(ctx, n,
-                   &claims[limit_sliding::acquire(claims, n, ctx->now_ms)]);
-}
-
-/* The next n claims are, and `claim` is that of them which describes them. */
-
-ngx_int_t decided(Context *ctx, ngx_uint_t n, Claim *claim)
-{
-    Claim *claims;
-
-    claims = &ctx->claims[ctx->nclaims];
-
-    ctx->nclaims += n;
-
-    if (claims == ctx->claims) {
-        ctx->described = claim;
-
-    } else if (claim->outcome != Outcome::kAdmitted) {
-        ctx->described = claim;
-
-    } else if (ctx->described->outcome == Outcome::kAdmitted) {
-        ctx->described = &ctx->claims[limit_sliding::tightest(
-            ctx->claims, ctx->nclaims, ctx->now_ms)];
-    }
-
-    return claim->outcome == Outcome::kAdmitted ? NGX_OK : NGX_BUSY;
-}
-
-/* Makes a claim of every limit that is to be decided; returns their number. */
-
-static ngx_int_t collect_claims(ngx_http_request_t *r, Context *ctx,
-                                Group *group)
-{
-    ngx_int_t rc;
-    Claim *claims, *claim;
-    Limit *limit, *last;
-
-    claims = &ctx->claims[ctx->nclaims];
-    claim = claims;
-
-    limit = group->limits;
-
-    for (last = limit + group->nlimits; limit != last; limit++) {
-        if (is_decided(ctx, limit->zone)) {
-            continue;
-        }
-
-        rc = fill_claim(r, limit, claim);
-
-        if (rc == NGX_ERROR) {
-            return NGX_ERROR;
-        }
-
-        if (rc == NGX_OK) {
-            claim++;
-        }
-    }
-
-    return claim - claims;
-}
-
-/* NGX_DECLINED: not accounted. */
-
-static inline ngx_int_t fill_claim(ngx_http_request_t *r, Limit *limit,
-                                   Claim *claim)
-{
-    ngx_int_t rc;
-    ngx_str_t key;
-    ZoneConf *zone;
-
-    zone = limit->zone;
-
-    if (get_text(r, &zone->key, &key) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    if (key.len == 0) {
-        return NGX_DECLINED;
-    }
-
-    if (key.len > 65535) {
-        log_long_key(r, zone, key);
-        return NGX_DECLINED;
-    }
-
-    claim->zone = zone->memory.table;
-    claim->policy = &zone->policy;
-    claim->limit = limit->limit;
-    claim->cost = limit->cost;
-    claim->look = 0;
-    claim->data = limit;
-    claim->verdict = NULL;
-    claim->remote = NULL;
-    claim->counts = &zone->worker.counters->slots;
-
-    claim->hash
-        = limit_sliding::zone_hash(zone->memory.table, key.data, key.len);
-
-    if (limit->evaluated) {
-        rc = evaluate_claim(r, limit, claim);
-        if (rc != NGX_OK) {
-            return rc;
-        }
-    }
-
-    if (zone->redis) {
-        return add_remote(r, claim, &zone->remote, &key);
-    }
-
-    if (zone->memory.aside.own->held) {
-        return own_limit(claim, zone->memory.aside.own);
-    }
-
-    return NGX_OK;
+    return r == r->main ? run_stage(r, kAfterAuth) : NGX_DECLINED;
 }
 
 } // namespace limit_sliding

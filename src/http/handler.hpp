@@ -7,15 +7,15 @@
 #ifndef LIMIT_SLIDING_HTTP_HANDLER_HPP
 #define LIMIT_SLIDING_HTTP_HANDLER_HPP
 
-#include "http/context.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
+/* Runs in the access phase, which NGINX runs for main requests only. */
 ngx_int_t access_handler(ngx_http_request_t *r);
-ngx_int_t after_auth_handler(ngx_http_request_t *r);
 
-ngx_int_t decided(Context *ctx, ngx_uint_t n, Claim *claim);
+/* Runs in the precontent phase, if any limit is after_auth. */
+ngx_int_t after_auth_handler(ngx_http_request_t *r);
 
 } // namespace limit_sliding
 

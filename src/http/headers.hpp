@@ -7,14 +7,24 @@
 #ifndef LIMIT_SLIDING_HTTP_HEADERS_HPP
 #define LIMIT_SLIDING_HTTP_HEADERS_HPP
 
-#include "http/limit_set.hpp"
+#include <string_view>
+
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
-void init_headers(void);
-ngx_int_t push_header(ngx_http_request_t *r, char *name, size_t len,
-                      ngx_str_t *value);
+constexpr std::string_view kRetryAfter = "Retry-After";
+
+/*
+ * Installs the filter that tells a client its limits, as they were when the
+ * request was decided.  Called if some place wants that, or may replace a
+ * rejection by a page.
+ */
+void init_headers();
+
+/* Adds a field; name and value must live as long as the request. */
+ngx_int_t push_header(ngx_http_request_t *r, std::string_view name,
+                      const ngx_str_t &value);
 
 } // namespace limit_sliding
 

@@ -2,23 +2,31 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The error log. */
+/* Lines of the error log about requests. */
 
 #ifndef LIMIT_SLIDING_HTTP_LOG_HPP
 #define LIMIT_SLIDING_HTTP_LOG_HPP
 
+#include "http/configuration.hpp"
 #include "http/context.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
+/* Called before the configuration of http{} is read. */
 ngx_int_t init_log(ngx_conf_t *cf);
-void log_rejected(ngx_http_request_t *r, LocConf *lscf, Context *ctx);
-void log_delayed(ngx_http_request_t *r, LocConf *lscf, Claim *claim,
+
+/* ctx.described is the claim that rejected the request. */
+void log_rejected(ngx_http_request_t *r, const LocConf &conf,
+                  const Context &ctx);
+void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
                  uint64_t now_ms);
-void log_long_key(ngx_http_request_t *r, ZoneConf *zone, ngx_str_t key);
-void log_bad_value(ngx_http_request_t *r, ZoneConf *zone, char *name,
-                   ngx_str_t *value);
+
+/* Both count as an error of the zone, too.  `name` is "rate" or "cost". */
+void log_long_key(ngx_http_request_t *r, const ZoneConf &zone,
+                  const ngx_str_t &key);
+void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone,
+                   const char *name, const ngx_str_t &value);
 
 } // namespace limit_sliding
 

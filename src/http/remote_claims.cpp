@@ -1,279 +1,377 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
 /*
- * Groups with limits that Redis decides: a request is suspended until they are
- * told, and goes on where it was.
+ * Groups with limits that Redis decides.  Units that were leased, and refusals
+ * that are known, decide at once; else the request is suspended until Redis has
+ * told, and goes on where it was.  Where Redis does not answer, on_error does.
  */
 
 #include "http/remote_claims.hpp"
 
-#include "http/context.hpp"
-#include "http/delay.hpp"
-#include "http/fallback.hpp"
-#include "http/handler.hpp"
-#include "http/refusal.hpp"
+#include <algorithm>
+#include <new>
+
+#include "http/configuration.hpp"
+#include "http/suspend.hpp"
+#include "ngx/pool.hpp"
 
 namespace limit_sliding {
 
-static ngx_int_t decide_by_leases(ngx_http_request_t *r, Context *ctx,
-                                  ngx_uint_t nlocal, ngx_uint_t nremote);
-static RemoteWait *get_wait(ngx_http_request_t *r, Context *ctx,
-                            ngx_uint_t nlocal, ngx_uint_t nremote);
-static ngx_int_t await(ngx_http_request_t *r, RemoteWait *wait);
-static void await_handler(ngx_http_request_t *r);
-static void await_cleanup(void *data);
-static void told_handler(ngx_event_t *ev);
+namespace {
 
-/* Makes a claim one of Redis. */
-
-ngx_int_t add_remote(ngx_http_request_t *r, Claim *claim, RemoteZone *zone,
-                     ngx_str_t *key)
+/* Accounts the next claims, all of which have their outcomes. */
+Decision account_all(Context &ctx, Span<Claim> claims)
 {
-    RemoteClaim *remote;
+    return ctx.add_decided(
+        claims, describing(claims.begin(), claims.size(), ctx.now_ms));
+}
 
-    remote = ngx_palloc(r->pool, sizeof(RemoteClaim));
-    if (remote == NULL) {
-        return NGX_ERROR;
+/* Consumes all of the claims, or none and returns false. */
+bool acquire_all(Span<Claim> claims, uint64_t now_ms)
+{
+    return claims.empty()
+           || is_admitted(
+               claims[acquire(claims.begin(), claims.size(), now_ms)]);
+}
+
+void release_all(Span<Claim> claims)
+{
+    release(claims.begin(), claims.size(), ngx_current_msec);
+}
+
+/* Counts what Redis admitted in our own memory, too, for when it fails. */
+void keep_warm(Span<Claim> remotes, uint64_t now_ms)
+{
+    for (auto claim : remotes) {
+        if (!claim.look && remote_of(claim).own != kOwnOff) {
+            claim.verdict = nullptr;
+            (void)acquire(&claim, 1, now_ms);
+        }
     }
-
-    remote->zone = zone;
-    remote->key = *key;
-    remote->source = Source::kRedis;
-    remote->own = kOwnNone;
-
-    claim->remote = remote;
-
-    return NGX_OK;
 }
 
 /*
- * Decides n claims of which the last ones are for one Redis.  NGX_AGAIN: it was
- * asked; conclude() goes on once it has answered.
+ * Describes a claim that was not decided, as another one rejects: as Redis told
+ * its key up to a second ago, else as this node has counted it.
  */
-
-ngx_int_t decide_remote(ngx_http_request_t *r, Context *ctx, ngx_uint_t n)
+void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict)
 {
-    size_t i;
-    ngx_int_t rc;
-    ngx_uint_t nlocal, nremote;
-    Claim *claims;
-    RemoteWait *wait;
+    auto look = claim;
 
-    claims = &ctx->claims[ctx->nclaims];
+    if (claim.remote != nullptr) {
+        const auto &zone = *remote_of(claim).zone;
+        *verdict = {};
 
-    nlocal = 0;
-
-    while (claims[nlocal].remote == NULL) {
-        nlocal++;
-    }
-
-    nremote = n - nlocal;
-
-    if (spend_leases(claims + nlocal, nremote)) {
-        return decide_by_leases(r, ctx, nlocal, nremote);
-    }
-
-    rc = refuse(r, ctx, nlocal, nremote);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    wait = get_wait(r, ctx, nlocal, nremote);
-    if (wait == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (nlocal) {
-        i = limit_sliding::acquire(claims, nlocal, ctx->now_ms);
-
-        if (claims[i].outcome != Outcome::kAdmitted) {
-            return refuse_local(r, ctx, nlocal, nremote);
+        Refusal refusal;
+        if (refusals_find(zone.refusals, refusal_hash(&claim), now_ms,
+                          &refusal)) {
+            verdict->limit = refusal.limit;
+            verdict->remaining = refusal.remaining;
+            verdict->reset_ms = std::max(refusal.reset_ms, now_ms) - now_ms;
+            return;
         }
+
+        const auto own = limit_cache_find(zone.told, claim.hash);
+        if (own == kOwnOff) {
+            verdict->limit = claim.limit;
+            verdict->remaining = claim.limit;
+            return;
+        }
+
+        look.limit = own == kOwnNone ? claim.limit : own;
     }
 
-    rc = ask_redis(wait->redis, wait->waiter.claims, nremote, &wait->waiter);
-
-    if (rc == NGX_OK) {
-        return await(r, wait);
-    }
-
-    return fall_back(ctx, wait);
+    look.look = 1;
+    look.verdict = nullptr;
+    (void)acquire(&look, 1, now_ms);
+    claim_describe(&look, now_ms, verdict);
 }
 
-/* Claims in Redis are admitted: those of our own memory decide. */
-
-static ngx_int_t decide_by_leases(ngx_http_request_t *r, Context *ctx,
-                                  ngx_uint_t nlocal, ngx_uint_t nremote)
+/* Rejects a claim if its key is known to be exhausted, else leaves it open. */
+bool reject_known(Claim &claim, uint64_t now_ms)
 {
-    size_t i;
-    Claim *claims, *remotes;
+    auto &remote = remote_of(claim);
+    auto &verdict = remote.verdict;
+    claim.outcome = Outcome::kUndecided;
 
-    claims = &ctx->claims[ctx->nclaims];
-    remotes = claims + nlocal;
+    Refusal refusal;
+    if (!refusals_find(remote.zone->refusals, refusal_hash(&claim), now_ms,
+                       &refusal)
+        || refusal.admits) {
+        return false;
+    }
 
-    if (nlocal) {
-        i = limit_sliding::acquire(claims, nlocal, ctx->now_ms);
+    const auto over = claim.cost - std::min(claim.cost, refusal.remaining);
+    verdict = {};
+    verdict.limit = refusal.limit;
+    verdict.remaining = refusal.remaining;
+    verdict.excess = uint64_t{over} * 1000;
+    verdict.retry_after_ms = refusal.until_ms - now_ms;
+    verdict.reset_ms = refusal.reset_ms > now_ms ? refusal.reset_ms - now_ms
+                                                 : verdict.retry_after_ms;
 
-        if (claims[i].outcome != Outcome::kAdmitted) {
-            return_leases(remotes, nremote);
-            return refuse_local(r, ctx, nlocal, nremote);
+    remote.source = Source::kCache;
+    set_told(claim, Outcome::kRejected);
+    return true;
+}
+
+/* Rejects those of the claims; false: there are none. */
+bool reject_all_known(Span<Claim> remotes, uint64_t now_ms)
+{
+    bool any = false;
+
+    for (auto &claim : remotes) {
+        any |= reject_known(claim, now_ms);
+    }
+
+    return any;
+}
+
+/* Some claims reject the request, so nobody is asked to decide the open ones. */
+Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all,
+                Span<Claim> open)
+{
+    size_t n = all.size();
+
+    for (auto &claim : open) {
+        claim.outcome = Outcome::kUndecided;
+    }
+
+    /* only these fields tell more of a rejection than when to try again */
+    if ((ctx.headers & kHeaderDraft) == 0 || limit_of(all[0]).dry_run) {
+        n = 0;
+
+        for (auto &claim : all) {
+            if (claim.outcome != Outcome::kUndecided) {
+                std::swap(claim, all[n++]);
+            }
         }
+    }
+
+    for (auto &claim : Span(all.begin(), n)) {
+        if (claim.outcome != Outcome::kUndecided) {
+            continue;
+        }
+
+        auto *verdict = claim.remote != nullptr ? &remote_of(claim).verdict
+                                                : alloc<Verdict>(r->pool);
+        if (verdict == nullptr) {
+            return Decision::kFailed;
+        }
+
+        describe_undecided(claim, ctx.now_ms, verdict);
+        claim.limit = verdict->limit;
+        claim.verdict = verdict;
+    }
+
+    return account_all(ctx, {all.begin(), n});
+}
+
+/* Claims of Redis are admitted by leases: those of our own memory decide. */
+Decision decide_by_leases(ngx_http_request_t *r, Context &ctx,
+                          const JointClaims &claims)
+{
+    const auto remote = claims.remote;
+
+    if (!acquire_all(claims.local, ctx.now_ms)) {
+        return_leases(remote.begin(), remote.size());
+        return refuse(r, ctx, claims.all, claims.remote);
     }
 
     /* the limits in force are known by now */
-
-    describe_leases(remotes, nremote);
-    keep_warm(remotes, nremote, ctx->now_ms);
-
-    i = limit_sliding::describing(claims, nlocal + nremote, ctx->now_ms);
-
-    return decided(ctx, nlocal + nremote, &claims[i]);
+    describe_leases(remote.begin(), remote.size());
+    keep_warm(remote, ctx.now_ms);
+    return account_all(ctx, claims.all);
 }
 
-/* What is for a request that has to wait, and for its next waits. */
-
-static RemoteWait *get_wait(ngx_http_request_t *r, Context *ctx,
-                            ngx_uint_t nlocal, ngx_uint_t nremote)
+/* Decides a claim as on_error says; false: our own memory is to decide it. */
+bool decide_unasked(Claim &claim, OnError on_error)
 {
-    Claim *remotes;
-    RemoteWait *wait;
-    RemoteClaim *remote;
+    auto &remote = remote_of(claim);
+    auto &verdict = remote.verdict;
+    remote.source = Source::kFallback;
 
-    if (ctx->wait == NULL) {
-        ctx->wait = ngx_pcalloc(r->pool, sizeof(RemoteWait));
-        if (ctx->wait == NULL) {
-            return NULL;
-        }
+    /* a key's own limit holds as Redis told it last */
+    remote.own = limit_cache_find(remote.zone->told, claim.hash);
+
+    const bool off = remote.own == kOwnOff;
+    if (!off && remote.own != kOwnNone) {
+        claim.limit = remote.own;
     }
 
-    wait = ctx->wait;
-    remotes = &ctx->claims[ctx->nclaims + nlocal];
-    remote = remotes->remote;
+    if (on_error == OnError::kLocal && !off) {
+        claim.verdict = nullptr;
+        return false;
+    }
 
-    wait->redis = remote->zone->redis;
-    wait->nlocal = nlocal;
-    wait->nremote = nremote;
-    wait->waiter.claims = remotes;
+    verdict = {};
+    verdict.limit = claim.limit;
 
-    return wait;
+    const bool admits = off || on_error == OnError::kAllow;
+    if (admits) {
+        verdict.remaining = claim.limit;
+    } else {
+        verdict.retry_after_ms = kBreakerIntervalMs;
+        verdict.reset_ms = kBreakerIntervalMs;
+    }
+
+    set_told(claim, admits ? Outcome::kAdmitted : Outcome::kRejected);
+    return true;
 }
 
-/* As a delayed request is, but for the timer, which is our Redis's. */
-
-static ngx_int_t await(ngx_http_request_t *r, RemoteWait *wait)
+/* Decides by on_error, as if it were an answer of the Redis. */
+Decision fall_back(Context &ctx, const RemoteWait &wait)
 {
-    ngx_event_t *rev;
-    ngx_http_cleanup_t *cln;
+    const auto &claims = wait.claims;
+    bool decided = true;
 
-    if (wait->request == NULL) {
-        cln = ngx_http_cleanup_add(r, 0);
-        if (cln == NULL) {
-            leave_ask(&wait->waiter);
-            return NGX_ERROR;
-        }
-
-        cln->handler = await_cleanup;
-        cln->data = wait;
-
-        wait->request = r;
-        wait->waiter.event.handler = told_handler;
-        wait->waiter.event.data = wait;
-        wait->waiter.event.log = ngx_cycle->log;
+    for (auto &claim : claims.remote) {
+        decided &= decide_unasked(claim, wait.redis->settings.on_error);
     }
 
-    rev = r->connection->read;
-
-    if (rev->ready) {
-        ngx_post_event(rev, &ngx_posted_events);
-
-    } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-        leave_ask(&wait->waiter);
-        return NGX_ERROR;
+    if (!decided) {
+        ctx.now_ms = ngx_current_msec;
+        (void)acquire_all(claims.remote, ctx.now_ms);
     }
 
-    r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = await_handler;
+    if (!std::all_of(claims.remote.begin(), claims.remote.end(), is_admitted)) {
+        release_all(claims.local);
+    }
 
-    return NGX_AGAIN;
+    return account_all(ctx, claims.all);
 }
 
-static void await_handler(ngx_http_request_t *r)
+/* The waiter is told, and its event posted. */
+void told_handler(ngx_event_t *ev)
 {
-    RemoteWait *wait;
+    auto *r = static_cast<RemoteWait *>(ev->data)->request;
+    auto *c = r->connection;
 
+    ngx_http_set_log_request(c->log, r);
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0, "limit_sliding told");
+
+    resume(r);
+    ngx_http_run_posted_requests(c);
+}
+
+void write_handler(ngx_http_request_t *r)
+{
     if (ngx_handle_write_event(r->connection->write, 0) == NGX_OK) {
         return;
     }
 
     /* an error page may have limits of its own, and wait for them anew */
-
-    wait = get_ctx(r)->wait;
-
+    auto *wait = get_ctx(r)->wait;
     leave_ask(&wait->waiter);
-    wait->group = NULL;
+    wait->group = nullptr;
 
     ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
 }
 
-static void await_cleanup(void *data)
+/* Makes what a request waits with, whenever it does. */
+RemoteWait *create_wait(ngx_http_request_t *r)
 {
-    RemoteWait *wait = data;
+    auto *cln = ngx_http_cleanup_add(r, sizeof(RemoteWait));
+    if (cln == nullptr) {
+        return nullptr;
+    }
 
-    leave_ask(&wait->waiter);
+    cln->handler = [](void *data) {
+        leave_ask(&static_cast<RemoteWait *>(data)->waiter);
+    };
+
+    auto *wait = new (cln->data) RemoteWait();
+    wait->request = r;
+    wait->waiter.event.handler = told_handler;
+    wait->waiter.event.data = wait;
+    wait->waiter.event.log = ngx_cycle->log;
+    return wait;
 }
 
-/* Posted.  Nothing of the request may be touched once it has run. */
-
-static void told_handler(ngx_event_t *ev)
+/* Asks the Redis for the remote claims, and suspends the request. */
+Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims)
 {
-    RemoteWait *wait = ev->data;
+    auto &wait = *ctx.wait;
+    wait.claims = claims;
+    wait.redis = remote_of(claims.remote[0]).zone->redis;
+    wait.waiter.claims = claims.remote.begin();
 
-    ngx_connection_t *c;
-    ngx_http_request_t *r;
-
-    r = wait->request;
-    c = r->connection;
-
-    ngx_http_set_log_request(c->log, r);
-
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0, "limit_sliding told");
-
-    continue_request(r);
-
-    ngx_http_run_posted_requests(c);
-}
-
-/* The Redis has answered, or has not: the rest of decide_remote(). */
-
-ngx_int_t conclude(Context *ctx)
-{
-    size_t i;
-    ngx_uint_t n;
-    Claim *claims;
-    RemoteWait *wait;
-
-    wait = ctx->wait;
-
-    if (wait->waiter.told == Told::kFailed) {
+    if (ask_redis(wait.redis, claims.remote.begin(), claims.remote.size(),
+                  &wait.waiter)
+        != NGX_OK) {
         return fall_back(ctx, wait);
     }
 
-    claims = &ctx->claims[ctx->nclaims];
-    n = wait->nlocal + wait->nremote;
-
-    if (wait->waiter.admitted) {
-        keep_warm(wait->waiter.claims, wait->nremote, ngx_current_msec);
-    } else {
-        limit_sliding::release(claims, wait->nlocal, ngx_current_msec);
+    /* the Redis has the timer */
+    if (!suspend(r, write_handler)) {
+        leave_ask(&wait.waiter);
+        return Decision::kFailed;
     }
 
-    i = limit_sliding::describing(claims, n, ctx->now_ms);
+    return Decision::kAsked;
+}
 
-    return decided(ctx, n, &claims[i]);
+} // namespace
+
+ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone,
+                     const ngx_str_t &key)
+{
+    auto *remote = alloc<RemoteClaim>(r->pool);
+    if (remote == nullptr) {
+        return NGX_ERROR;
+    }
+
+    remote->zone = &zone;
+    remote->key = key;
+    remote->source = Source::kRedis;
+    remote->own = kOwnNone;
+    claim.remote = remote;
+    return NGX_OK;
+}
+
+Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all)
+{
+    auto *first = std::find_if(all.begin(), all.end(), [](const Claim &claim) {
+        return claim.remote != nullptr;
+    });
+    const size_t nlocal = first - all.begin();
+    const JointClaims claims
+        = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
+
+    if (spend_leases(first, claims.remote.size())) {
+        return decide_by_leases(r, ctx, claims);
+    }
+
+    if (reject_all_known(claims.remote, ctx.now_ms)) {
+        return refuse(r, ctx, claims.all, claims.local);
+    }
+
+    if (ctx.wait == nullptr && (ctx.wait = create_wait(r)) == nullptr) {
+        return Decision::kFailed;
+    }
+
+    return acquire_all(claims.local, ctx.now_ms)
+               ? ask(r, ctx, claims)
+               : refuse(r, ctx, claims.all, claims.remote);
+}
+
+Decision decide_told(Context &ctx)
+{
+    const auto &wait = *ctx.wait;
+
+    if (wait.waiter.told == Told::kFailed) {
+        return fall_back(ctx, wait);
+    }
+
+    if (wait.waiter.admitted) {
+        keep_warm(wait.claims.remote, ngx_current_msec);
+    } else {
+        release_all(wait.claims.local);
+    }
+
+    return account_all(ctx, wait.claims.all);
 }
 
 } // namespace limit_sliding

@@ -8,14 +8,39 @@
 #define LIMIT_SLIDING_HTTP_REMOTE_CLAIMS_HPP
 
 #include "http/context.hpp"
+#include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
+#include "redis/client.hpp"
 
 namespace limit_sliding {
 
-ngx_int_t add_remote(ngx_http_request_t *r, Claim *claim, RemoteZone *zone,
-                     ngx_str_t *key);
-ngx_int_t decide_remote(ngx_http_request_t *r, Context *ctx, ngx_uint_t n);
-ngx_int_t conclude(Context *ctx);
+/* Claims that are decided together: those of this node come first. */
+struct JointClaims {
+    Span<Claim> all;
+    Span<Claim> local;
+    Span<Claim> remote; /* of one Redis */
+};
+
+/* A request that waits for a Redis, and what it goes on with. */
+struct RemoteWait {
+    Waiter waiter;
+    ngx_http_request_t *request;
+    Redis *redis;
+    JointClaims claims;
+    const Group *group;  /* nullptr: it does not wait */
+    ngx_msec_t delay_ms; /* by the groups before */
+};
+
+/* Makes a claim one of Redis. */
+ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone,
+                     const ngx_str_t &key);
+
+/*
+ * Decides the next claims, of which the last ones are for one Redis.  If it was
+ * asked, decide_told() goes on once it has answered or failed.
+ */
+Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
+Decision decide_told(Context &ctx);
 
 } // namespace limit_sliding
 

@@ -12,10 +12,7 @@ namespace limit_sliding {
 bool add_field(ngx_http_request_t *r, std::string_view name,
                std::string_view value)
 {
-    ngx_str_t text = to_str(value);
-
-    return push_header(r, const_cast<char *>(name.data()), name.size(), &text)
-           == NGX_OK;
+    return push_header(r, name, to_str(value)) == NGX_OK;
 }
 
 ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status,
