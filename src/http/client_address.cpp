@@ -16,13 +16,7 @@ namespace {
 template <ngx_uint_t LocConf::*kPrefix, uint32_t kBits>
 bool set_prefix(const Param &param, LocConf &conf)
 {
-    uint32_t prefix;
-    if (!param.get_number("prefix", 0, kBits, &prefix)) {
-        return false;
-    }
-
-    conf.*kPrefix = prefix;
-    return true;
+    return param.get_number("prefix", 0, kBits, &(conf.*kPrefix));
 }
 
 constexpr ParamRule<LocConf> rules[] = {

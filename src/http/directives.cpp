@@ -78,13 +78,9 @@ extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *,
     }
 
     auto &word = words_of(cf)[1];
-    uint32_t code;
-    if (!Param{cf, word, word}.get_number("status", 400, 599, &code)) {
-        return conf_failed();
-    }
-
-    place.status_code = code;
-    return NGX_CONF_OK;
+    Param param = {cf, word, word};
+    return conf_result(
+        param.get_number("status", 400, 599, &place.status_code));
 }
 
 extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf,

@@ -38,10 +38,9 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones)
 {
     for (auto *zone : zones) {
         if (zone->shm_zone == nullptr) {
-            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "unknown limit_sliding zone \"%V\" in %s:%ui",
-                          &zone->name, zone->place.file, zone->place.line);
-            return false;
+            return invalid_at(cf, zone->place,
+                              "unknown limit_sliding zone \"%V\" in %s:%ui",
+                              &zone->name);
         }
 
         if (!reuse_memory(cf, zone)) {

@@ -73,21 +73,18 @@ bool sort_limits(ngx_conf_t *cf, Group *group)
 
     for (auto *limit = first; limit != group->end(); limit++) {
         if (limit->zone->redis != first->zone->redis) {
-            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "limits of one place are of \"redis=%V\" and "
-                          "\"redis=%V\", it must be one, in %s:%ui",
-                          &first->zone->redis->settings.name,
-                          &limit->zone->redis->settings.name, limit->place.file,
-                          limit->place.line);
-            return false;
+            return invalid_at(cf, limit->place,
+                              "limits of one place are of \"redis=%V\" and "
+                              "\"redis=%V\", it must be one, in %s:%ui",
+                              &first->zone->redis->settings.name,
+                              &limit->zone->redis->settings.name);
         }
     }
 
     if (group->end() - first > kClaimsMax) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "more than %d limits of redis at one place in %s:%ui",
-                      kClaimsMax, first->place.file, first->place.line);
-        return false;
+        return invalid_at(cf, first->place,
+                          "more than %d limits of redis at one place in %s:%ui",
+                          kClaimsMax);
     }
 
     return true;

@@ -55,21 +55,6 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
     return true;
 }
 
-bool Param::get_number(const char *what, uint32_t minimum, uint32_t maximum,
-                       uint32_t *number) const
-{
-    ngx_int_t n = ngx_atoi(text.data, text.len);
-
-    if (n == NGX_ERROR || n < minimum || n > maximum) {
-        return conf_invalid(cf,
-                            "invalid %s \"%V\", it must be between %uD and %uD",
-                            what, &word, minimum, maximum);
-    }
-
-    *number = static_cast<uint32_t>(n);
-    return true;
-}
-
 bool Param::get_either(const char *first, const char *second,
                        bool *is_first) const
 {

@@ -32,8 +32,21 @@ struct Param {
     }
 
     /* Sets *number; `what` says in the message what is out of bounds. */
+    template <class Number>
     bool get_number(const char *what, uint32_t minimum, uint32_t maximum,
-                    uint32_t *number) const;
+                    Number *number) const
+    {
+        ngx_int_t n = ngx_atoi(text.data, text.len);
+
+        if (n == NGX_ERROR || n < minimum || n > maximum) {
+            return conf_invalid(
+                cf, "invalid %s \"%V\", it must be between %uD and %uD", what,
+                &word, minimum, maximum);
+        }
+
+        *number = static_cast<Number>(n);
+        return true;
+    }
 
     /* Sets *is_first by which of two words the value is. */
     bool get_either(const char *first, const char *second,

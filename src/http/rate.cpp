@@ -48,12 +48,12 @@ bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
     uint64_t n = rate_limit(&rate, window_ms);
 
     if (!is_limit(n)) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"%V\" allows %s%uL requests in a window of %uL ms, "
-                      "it must be between 1 and %uD in %s:%ui",
-                      &word, n == UINT64_MAX ? "more than " : "", n, window_ms,
-                      kLimitMax, place.file, place.line);
-        return false;
+        return invalid_at(
+            cf, place,
+            "\"%V\" allows %s%uL requests in a window of %uL ms, it must be "
+            "between 1 and %uD in %s:%ui",
+            &word, n == UINT64_MAX ? "more than " : "", n, window_ms,
+            kLimitMax);
     }
 
     *limit = static_cast<uint32_t>(n);

@@ -31,10 +31,9 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
         return nullptr;
     }
 
-    auto place = place_of(cf);
     redis->settings.name = name;
-    redis->settings.file = place.file;
-    redis->settings.line = place.line;
+    redis->settings.file = place_of(cf).file;
+    redis->settings.line = place_of(cf).line;
     return redis;
 }
 
@@ -135,11 +134,9 @@ bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
 {
     for (auto *redis : redises) {
         if (!redis->settings.defined) {
-            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "unknown limit_sliding_redis \"%V\" in %s:%ui",
-                          &redis->settings.name, redis->settings.file,
-                          redis->settings.line);
-            return false;
+            return invalid_at(cf, {redis->settings.file, redis->settings.line},
+                              "unknown limit_sliding_redis \"%V\" in %s:%ui",
+                              &redis->settings.name);
         }
 
         if (redis_init(cf, redis, core_loc_conf(cf).resolver) != NGX_OK) {
