@@ -12,66 +12,37 @@ namespace {
 
 constexpr size_t kDigestBytes = 20;
 
-} // namespace
-
-/* A hash that two asks share is as unlikely as in the zone's own memory. */
-Ask *find_ask(Redis &redis, uint64_t hash)
+/* As many bytes as write_key() may write. */
+size_t key_bytes(const RemoteClaim &remote)
 {
-    ngx_rbtree_node_t *node = redis.client.asks.root;
-
-    while (node != &redis.client.sentinel) {
-        if (node->key == hash) {
-            return ngx_rbtree_data(node, Ask, node);
-        }
-
-        node = hash < node->key ? node->left : node->right;
-    }
-
-    return nullptr;
+    return remote.zone->prefix.len + 1
+           + std::max(remote.key.len, 2 * kDigestBytes);
 }
 
-Ask *create_ask(Redis &redis, Claim *claims, size_t nclaims)
+/* Writes the name of the claim's key in Redis, and returns its end:
+ * "PREFIXZONE:{KEY}".  A cluster takes braces with nothing in between for none,
+ * and would not keep the key's state and its limit together. */
+u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p)
 {
-    size_t bytes = 0;
+    p = ngx_cpymem(p, remote.zone->prefix.data, remote.zone->prefix.len);
+    if (redis.settings.key_format == KeyFormat::kPlain
+        && !(redis.client.nodes.is_cluster() && remote.key.data[0] == '}')) {
+        p = ngx_cpymem(p, remote.key.data, remote.key.len);
+    } else {
+        u_char digest[kDigestBytes];
+        ngx_sha1_t sha;
+        ngx_sha1_init(&sha);
+        ngx_sha1_update(&sha, remote.key.data, remote.key.len);
+        ngx_sha1_final(digest, &sha);
 
-    for (size_t i = 0; i < nclaims; i++) {
-        bytes += key_bytes(remote_of(claims[i]));
+        p = ngx_hex_dump(p, digest, sizeof(digest));
     }
 
-    Ask *ask = alloc_ask(redis, nclaims, bytes);
-    if (ask == nullptr) {
-        return nullptr;
-    }
-
-    auto *p = reinterpret_cast<u_char *>(ask->parts.end());
-
-    for (size_t i = 0; i < nclaims; i++) {
-        const RemoteClaim &remote = remote_of(claims[i]);
-        AskPart &part = ask->parts[i];
-
-        part.claim = claims[i];
-        part.zone = remote.zone;
-        part.index = i;
-        part.leased = 0;
-        part.held = false;
-        part.gives_back = false;
-        part.key.data = p;
-        p = write_key(redis, remote, p);
-        part.key.len = p - part.key.data;
-        part.slot = key_slot(redis, part.key);
-
-        if (part.slot != ask->parts[0].slot) {
-            ask->slot = kMixedSlots;
-        }
-    }
-
-    if (ask->slot != kMixedSlots) {
-        ask->slot = ask->parts[0].slot;
-    }
-
-    return ask;
+    *p++ = '}';
+    return p;
 }
 
+/* The parts are not set; so many bytes follow them. */
 Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes)
 {
     auto *ask = static_cast<Ask *>(ngx_alloc(
@@ -86,7 +57,97 @@ Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes)
     ask->parts = {reinterpret_cast<AskPart *>(ask + 1), nparts};
     ask->waiters.init();
     ask->asked.init();
+    return ask;
+}
 
+void unlink(Waiter &waiter)
+{
+    Client &client = waiter.ask->redis->client;
+    WaiterList::remove(waiter);
+    WaitingList::remove(waiter);
+    waiter.ask = nullptr;
+    if (client.waiting.empty()) {
+        /* a worker that exits need not wait for the timer */
+        client.deadline.cancelable = 1;
+    }
+}
+
+/* What was not asked yet will not be: it is decided otherwise. */
+void time_out(Waiter &waiter)
+{
+    Ask &ask = *waiter.ask;
+    const Redis &redis = *ask.redis;
+    ngx_msec_t since = waiter.until - redis.settings.timeout;
+    if (!ask.to->is_ready()
+        && static_cast<ngx_msec_int_t>(since - redis.client.failed) >= 0) {
+        /* not one of many that wait for the same attempt to connect */
+        node_failed(*ask.to);
+    }
+
+    if (!waiter.asked) {
+        ask.units--;
+    }
+
+    tell_waiter(waiter, Told::kFailed);
+    if (ask.units == 0 && !ask.in_call) {
+        remove_due(ask);
+        ask_done(ask);
+    }
+}
+
+} // namespace
+
+/* A hash that two asks share is as unlikely as in the zone's own memory. */
+Ask *find_ask(Redis &redis, uint64_t hash)
+{
+    ngx_rbtree_node_t *node = redis.client.asks.root;
+    while (node != &redis.client.sentinel) {
+        if (node->key == hash) {
+            return ngx_rbtree_data(node, Ask, node);
+        }
+
+        node = hash < node->key ? node->left : node->right;
+    }
+    return nullptr;
+}
+
+Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes)
+{
+    const Nodes &nodes = redis.client.nodes;
+    for (size_t i = 0; i < nclaims; i++) {
+        bytes += key_bytes(remote_of(claims[i]));
+    }
+
+    Ask *ask = alloc_ask(redis, nclaims, bytes);
+    if (ask == nullptr) {
+        return nullptr;
+    }
+
+    auto *p = reinterpret_cast<u_char *>(ask->parts.end());
+    for (size_t i = 0; i < nclaims; i++) {
+        const RemoteClaim &remote = remote_of(claims[i]);
+        AskPart &part = ask->parts[i];
+        part.claim = claims[i];
+        part.zone = remote.zone;
+        part.index = i;
+        part.leased = 0;
+        part.held = false;
+        part.gives_back = false;
+        part.key.data = p;
+        p = write_key(redis, remote, p);
+        part.key.len = p - part.key.data;
+        part.slot = nodes.is_cluster()
+                        ? cluster_slot(part.key.data, part.key.len)
+                        : 0;
+
+        if (part.slot != ask->parts[0].slot) {
+            ask->slot = kMixedSlots;
+        }
+    }
+
+    if (ask->slot != kMixedSlots) {
+        ask->slot = ask->parts[0].slot;
+    }
     return ask;
 }
 
@@ -94,7 +155,6 @@ Ask *copy_ask(const Ask &ask, size_t first, size_t nparts)
 {
     Span<AskPart> parts{&ask.parts[first], nparts};
     size_t bytes = 0;
-
     for (const AskPart &part : parts) {
         bytes += part.key.len;
     }
@@ -105,54 +165,13 @@ Ask *copy_ask(const Ask &ask, size_t first, size_t nparts)
     }
 
     copy->slot = parts[0].slot;
-
     auto *p = reinterpret_cast<u_char *>(copy->parts.end());
-
     for (size_t i = 0; i < nparts; i++) {
         copy->parts[i] = parts[i];
         copy->parts[i].key.data = p;
         p = ngx_cpymem(p, parts[i].key.data, parts[i].key.len);
     }
-
     return copy;
-}
-
-ngx_int_t key_slot(const Redis &redis, const ngx_str_t &key)
-{
-    return redis.client.nodes.is_cluster() ? cluster_slot(key.data, key.len)
-                                           : 0;
-}
-
-size_t key_bytes(const RemoteClaim &remote)
-{
-    return remote.zone->prefix.len + 1
-           + std::max(remote.key.len, 2 * kDigestBytes);
-}
-
-/* "PREFIXZONE:{KEY}".  A cluster takes braces with nothing in between for none,
- * and would not keep the key's state and its limit together. */
-u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p)
-{
-    p = ngx_cpymem(p, remote.zone->prefix.data, remote.zone->prefix.len);
-
-    if (redis.settings.key_format == KeyFormat::kPlain
-        && !(redis.client.nodes.is_cluster() && remote.key.data[0] == '}')) {
-        p = ngx_cpymem(p, remote.key.data, remote.key.len);
-
-    } else {
-        u_char digest[kDigestBytes];
-        ngx_sha1_t sha;
-
-        ngx_sha1_init(&sha);
-        ngx_sha1_update(&sha, remote.key.data, remote.key.len);
-        ngx_sha1_final(digest, &sha);
-
-        p = ngx_hex_dump(p, digest, sizeof(digest));
-    }
-
-    *p++ = '}';
-
-    return p;
 }
 
 void share_ask(Ask &ask, uint64_t hash)
@@ -187,7 +206,6 @@ void ask_done(Ask &ask)
     ask.in_call = false;
     ask.hops = 0;
     ask.asking = false;
-
     if (ask.units) {
         make_due(ask);
         return;
@@ -198,6 +216,76 @@ void ask_done(Ask &ask)
     }
 
     ngx_free(&ask);
+}
+
+void join_ask(Ask &ask, Waiter *waiter)
+{
+    const Redis &redis = *ask.redis;
+    Client &client = ask.redis->client;
+    if (ask.units == 0 && !ask.in_call) {
+        make_due(ask);
+    }
+
+    ask.units++;
+    if (waiter == nullptr) {
+        return;
+    }
+
+    waiter->ask = &ask;
+    waiter->asked = false;
+    waiter->until = ngx_current_msec + redis.settings.timeout;
+
+    ask.waiters.push_back(*waiter);
+    client.waiting.push_back(*waiter);
+    client.deadline.cancelable = 0;
+    if (!client.deadline.timer_set) {
+        ngx_add_timer(&client.deadline, redis.settings.timeout);
+    }
+}
+
+void tell_waiter(Waiter &waiter, Told told)
+{
+    waiter.told = told;
+    unlink(waiter);
+    ngx_post_event(&waiter.event, &ngx_posted_events);
+}
+
+void fail_waiters(WaiterList &waiters)
+{
+    for (Waiter &waiter : waiters) {
+        tell_waiter(waiter, Told::kFailed);
+    }
+}
+
+void deadline_handler(ngx_event_t *ev)
+{
+    WaitingList &waiting = static_cast<Redis *>(ev->data)->client.waiting;
+    while (!waiting.empty()) {
+        Waiter &first = waiting.front();
+        auto left = static_cast<ngx_msec_int_t>(first.until - ngx_current_msec);
+        if (left > 0) {
+            ngx_add_timer(ev, static_cast<ngx_msec_t>(left));
+            return;
+        }
+
+        time_out(first);
+    }
+}
+
+void leave_ask(Waiter *waiter)
+{
+    if (waiter->ask) {
+        unlink(*waiter);
+    }
+
+    if (waiter->part) {
+        *waiter->part = nullptr;
+        waiter->part = nullptr;
+    }
+
+    if (waiter->event.posted) {
+        ngx_delete_posted_event(&waiter->event);
+    }
 }
 
 } // namespace limit_sliding

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* What requests ask Redis. */
+/* What requests ask Redis, and how they wait for it. */
 
 #ifndef LIMIT_SLIDING_REDIS_ASK_HPP
 #define LIMIT_SLIDING_REDIS_ASK_HPP
@@ -72,23 +72,13 @@ inline AskList &due_at(Node &node)
 /* Returns the ask for the same claims that is not over yet, or NULL. */
 Ask *find_ask(Redis &redis, uint64_t hash);
 
-/* The next ones return NULL if there is no memory. */
-Ask *create_ask(Redis &redis, Claim *claims, size_t nclaims);
-
-/* Makes an ask with parts that are not set, and bytes at the end of it, which
- * follow the parts. */
-Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes);
+/* Makes an ask for the claims, with so many bytes more after the last key.
+ * Returns NULL if there is no memory. */
+Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims,
+                size_t bytes = 0);
 
 /* The same with copies of some parts of another ask, which are of one slot. */
 Ask *copy_ask(const Ask &ask, size_t first, size_t nparts);
-
-/* Writes the name of the claim's key in Redis, and returns its end.  It has at
- * most as many bytes as key_bytes() tells. */
-u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p);
-size_t key_bytes(const RemoteClaim &remote);
-
-/* The slot of a key in a cluster, else 0. */
-ngx_int_t key_slot(const Redis &redis, const ngx_str_t &key);
 
 /* Lets all requests that claim the same find it. */
 void share_ask(Ask &ask, uint64_t hash);
@@ -104,6 +94,22 @@ void remove_due(Ask &ask);
 /* The ask is in no list any more: makes it due again if it has units, else
  * frees it. */
 void ask_done(Ask &ask);
+
+/* Adds a unit to the ask, which becomes due; the waiter, if there is one, will
+ * be told. */
+void join_ask(Ask &ask, Waiter *waiter);
+
+/* Ends a wait: the request goes on in this turn of the event loop, but after
+ * the caller is done. */
+void tell_waiter(Waiter &waiter, Told told);
+
+void fail_waiters(WaiterList &waiters);
+
+/* The handler of the client's timer, which is that of who waits longest. */
+void deadline_handler(ngx_event_t *ev);
+
+/* The request is gone; its charge stays.  Safe to call at any time. */
+void leave_ask(Waiter *waiter);
 
 } // namespace limit_sliding
 

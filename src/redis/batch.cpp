@@ -7,9 +7,7 @@
 #include "redis/deliver.hpp"
 #include "redis/key_command.hpp"
 #include "redis/lease_units.hpp"
-#include "redis/resend.hpp"
 #include "redis/script_call.hpp"
-#include "redis/waiters.hpp"
 
 namespace limit_sliding {
 
@@ -24,7 +22,6 @@ void reroute(Node &node)
 {
     for (Ask &ask : due_at(node)) {
         Node *to = node.redis->client.nodes.route(ask.slot);
-
         if (to != &node && !ask.asking) {
             remove_due(ask);
             make_due(ask, *to);
@@ -40,10 +37,8 @@ void reroute(Node &node)
 size_t take_waiters(Ask &ask)
 {
     ngx_uint_t turn = 0;
-
     while (!ask.waiters.empty()) {
         Waiter &waiter = ask.waiters.pop_front();
-
         ask.asked.push_back(waiter);
         waiter.asked = true;
         waiter.turn = turn++;
@@ -56,7 +51,6 @@ size_t take_waiters(Ask &ask)
     ask.asked_units = ask.units;
     ask.units = 0;
     ask.in_call = true;
-
     return take_leases(ask);
 }
 
@@ -72,7 +66,6 @@ ngx_int_t send_call(Node &node)
 
     call->handler = script_answered;
     call->asks.init();
-
     for (Ask &ask : due_at(node)) {
         if (!call_takes(*call, ask)) {
             break;
@@ -80,7 +73,6 @@ ngx_int_t send_call(Node &node)
 
         remove_due(ask);
         call->asks.push_back(ask);
-
         call->numbers += take_waiters(ask);
         call->asking = ask.asking;
         ask.asking = false;
@@ -92,7 +84,6 @@ ngx_int_t send_call(Node &node)
     if (rc != NGX_OK) {
         call->handler(node, *call, nullptr);
     }
-
     return rc;
 }
 
@@ -101,7 +92,6 @@ ngx_int_t send_call(Node &node)
 void flush_due(Node &node)
 {
     Nodes &nodes = node.redis->client.nodes;
-
     if (nodes.is_cluster()) {
         reroute(node);
     }
@@ -111,7 +101,6 @@ void flush_due(Node &node)
     }
 
     ngx_int_t rc = node.open();
-
     if (rc == NGX_AGAIN) {
         return;
     }
@@ -131,7 +120,6 @@ void flush_due(Node &node)
     }
 
     node.send();
-
     nodes.sent();
 }
 
@@ -139,7 +127,6 @@ void fail_due(Node &node)
 {
     for (Ask &ask : due_at(node)) {
         remove_due(ask);
-
         if (resend_due(ask, node)) {
             continue;
         }

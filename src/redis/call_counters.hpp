@@ -11,15 +11,25 @@
 
 namespace limit_sliding {
 
-/* Upper bounds of the latencies, in microseconds; those of the last ones have
- * none. */
+/* Upper bounds of the latencies, in microseconds; the last one has none. */
 inline constexpr uint32_t kLatenciesUs[] = {
     250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000};
-
 constexpr size_t kLatencies = sizeof(kLatenciesUs) / sizeof(uint32_t) + 1;
 
-/* Of one worker; those of several numbers may share one. */
+/* Of one worker, or of the few whose numbers are the same modulo 64. */
 struct CallCounters {
+    /* Counts a call that was answered. */
+    void add_latency(uint64_t us)
+    {
+        size_t i = 0;
+        while (i < kLatencies - 1 && us > kLatenciesUs[i]) {
+            i++;
+        }
+
+        (void)ngx_atomic_fetch_add(&latencies[i], 1);
+        (void)ngx_atomic_fetch_add(&sum_us, us);
+    }
+
     ngx_atomic_t failed;
     ngx_atomic_t opened; /* the breaker */
     ngx_atomic_t sum_us;
@@ -27,14 +37,25 @@ struct CallCounters {
     ngx_atomic_t latencies[kLatencies];
 };
 
-constexpr size_t kCallCounters = 64;
-
-/* Counts a call that was answered, which was sent at this time of
- * clock_us(). */
-void count_call(CallCounters &counters, uint64_t sent_us);
+using AllCallCounters = CallCounters[64];
 
 /* Adds up what all workers have counted. */
-CallCounters sum_of(const CallCounters (&workers)[kCallCounters]);
+inline CallCounters sum_of(const AllCallCounters &workers)
+{
+    CallCounters sum{};
+
+    for (const CallCounters &worker : workers) {
+        sum.failed += worker.failed;
+        sum.opened += worker.opened;
+        sum.sum_us += worker.sum_us;
+        sum.leased += worker.leased;
+
+        for (size_t i = 0; i < kLatencies; i++) {
+            sum.latencies[i] += worker.latencies[i];
+        }
+    }
+    return sum;
+}
 
 } // namespace limit_sliding
 

@@ -4,12 +4,10 @@
 
 #include "redis/client.hpp"
 
-#include "ngx/pool.hpp"
-#include "redis/addresses.hpp"
-#include "redis/breaker_probe.hpp"
+#include <algorithm>
+
+#include "redis/batch.hpp"
 #include "redis/cross_slot.hpp"
-#include "redis/script_call.hpp"
-#include "redis/start.hpp"
 
 namespace limit_sliding {
 
@@ -17,121 +15,130 @@ bool has_redis = true;
 
 namespace {
 
-/* The address tells our shared memory from that of others. */
-ngx_uint_t redis_tag;
+/* How often to look at the breaker.  At a closed one: before a probe can be
+ * due, if it opens right after that.  At an open one: another worker's probe
+ * may have closed it. */
+constexpr ngx_msec_t kLookMs = kBreakerIntervalMs * 3 / 4;
+constexpr ngx_msec_int_t kLookOpenMs = 100;
 
-/* Does it have name servers?  NGINX has an array of them, Angie a list. */
-bool has_servers(const ngx_resolver_t &resolver)
+/* Makes this worker's part of a Redis; connections are made later. */
+ngx_int_t make_client(Redis &redis)
 {
-#if (angie_version >= 1012000)
-    return resolver.connections != nullptr;
-#else
-    return resolver.connections.nelts != 0;
-#endif
+    static constexpr ClientEvents kEvents = {flush_due, fail_due, node_failed};
+    Client &client = redis.client;
+    ngx_rbtree_init(&client.asks, &client.sentinel, ngx_rbtree_insert_value);
+    client.waiting.init();
+
+    /* not to be cancelled: an exiting worker still answers its requests */
+    client.deadline.handler = deadline_handler;
+    client.deadline.data = &redis;
+    client.deadline.log = ngx_cycle->log;
+
+    client.calls
+        = &redis.shared
+               ->calls[ngx_process_slot % std::size(redis.shared->calls)];
+    return client.nodes.start(&redis, &redis.settings, &kEvents);
 }
 
-/* Probes are of the first algorithm that the script knows, with keys of their
- * own. */
-ngx_int_t init_probe(ngx_conf_t *cf, Redis &redis)
+bool is_started(Redis &redis)
 {
-    unsigned algorithm = 0;
-
-    while (!(redis.algorithms >> algorithm & 1)) {
-        algorithm++;
-    }
-
-    redis.probe_policy.window_ms = 1000;
-    redis.probe_policy.algorithm = static_cast<Algorithm>(algorithm);
-
-    ngx_str_t &prefix = redis.probe_zone.prefix;
-
-    prefix.len = redis.settings.key_prefix.len + 1;
-    prefix.data = alloc_bytes(cf->pool, prefix.len);
-    if (prefix.data == nullptr) {
-        return NGX_ERROR;
-    }
-
-    ngx_sprintf(prefix.data, "%V{", &redis.settings.key_prefix);
-
-    return NGX_OK;
+    return redis.client.nodes.is_started() || make_client(redis) == NGX_OK;
 }
 
-ngx_int_t init_shared(ngx_shm_zone_t *shm_zone, void *data)
+/*
+ * Asks for one key of nobody's, and so finds out whether Redis takes writes:
+ * the breaker learns of it as of any other call.  Each time another key, and so
+ * perhaps another node of a cluster.
+ */
+void send_probe(Redis &redis)
 {
-    auto &redis = *static_cast<Redis *>(shm_zone->data);
-
-    if (data) {
-        auto &last = *static_cast<Redis *>(data);
-
-        redis.shared = last.shared;
-
-        return keep_addresses(redis.pool, redis.settings, last.settings,
-                              shm_zone->shm.log);
+    static ngx_uint_t n;
+    if (!is_started(redis) || find_ask(redis, 0)) {
+        return;
     }
 
-    auto *pool = reinterpret_cast<ngx_slab_pool_t *>(shm_zone->shm.addr);
+    Nodes &nodes = redis.client.nodes;
+    u_char key[sizeof("probe") + NGX_INT_T_LEN];
+    u_char *end = ngx_sprintf(key, "probe%ui", nodes.is_cluster() ? n++ : 0);
 
-    redis.shared = static_cast<RedisShared *>(
-        ngx_slab_calloc(pool, sizeof(RedisShared)));
+    RemoteClaim remote{};
+    remote.zone = &redis.probe_zone;
+    remote.key = {static_cast<size_t>(end - key), key};
 
-    return redis.shared ? NGX_OK : NGX_ERROR;
+    Claim claim{};
+    claim.policy = &redis.probe_policy;
+    claim.limit = kLimitMax;
+    claim.cost = 1;
+    claim.remote = &remote;
+
+    Ask *ask = create_ask(redis, &claim, 1);
+    if (ask == nullptr) {
+        return;
+    }
+
+    Node *to = nodes.route(ask->slot);
+    if (to == nullptr) {
+        ngx_free(ask);
+        return;
+    }
+
+    to->forgive(); /* probes come at the breaker's pace */
+    share_ask(*ask, 0);
+    join_ask(*ask, nullptr);
 }
 
-/* Adds a little memory that all workers share, and those of the next cycle. */
-ngx_int_t add_shared(ngx_conf_t *cf, Redis &redis)
+/* Returns how long to wait until the breaker is to be looked at again. */
+ngx_msec_t look_at_breaker(Redis &redis)
 {
-    /* no zone of a user's is called so, but for one with a blank */
-    ngx_str_t name;
-
-    name.len = sizeof("limit_sliding_redis ") - 1 + redis.settings.name.len;
-    name.data = alloc_bytes(cf->pool, name.len);
-    if (name.data == nullptr) {
-        return NGX_ERROR;
+    Breaker *breaker = &redis.shared->breaker;
+    Nodes &nodes = redis.client.nodes;
+    switch (breaker_check(breaker, ngx_current_msec)) {
+    case BreakerState::kClosed:
+        return nodes.is_cluster() ? std::min(kLookMs, nodes.retry()) : kLookMs;
+    case BreakerState::kProbe:
+        send_probe(redis);
+        break;
+    case BreakerState::kOpen:
+        break;
     }
 
-    ngx_sprintf(name.data, "limit_sliding_redis %V", &redis.settings.name);
+    auto left = static_cast<ngx_msec_int_t>(breaker_probe_ms(breaker)
+                                            - ngx_current_msec);
+    /* a worker whose clock is behind shall not spin */
+    return std::clamp<ngx_msec_int_t>(left, 1, kLookOpenMs);
+}
 
-    redis.shm_zone
-        = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize, &redis_tag);
-    if (redis.shm_zone == nullptr) {
-        return NGX_ERROR;
+void look_handler(ngx_event_t *ev)
+{
+    if (!ngx_exiting) {
+        ngx_add_timer(ev, look_at_breaker(*static_cast<Redis *>(ev->data)));
     }
-
-    redis.shm_zone->init = init_shared;
-    redis.shm_zone->data = &redis;
-
-    return NGX_OK;
 }
 
 } // namespace
 
-ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)
-{
-    if (resolver && has_servers(*resolver)) {
-        redis->settings.resolver = resolver;
-    }
-
-    redis->pool = cf->pool;
-
-    if (redis->algorithms == 0) {
-        /* no zone uses it */
-        return NGX_OK;
-    }
-
-    if (look_up_servers(cf, redis->settings) != NGX_OK
-        || init_probe(cf, *redis) != NGX_OK
-        || make_script(cf, *redis) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return add_shared(cf, *redis);
-}
-
+/*
+ * The end of an outage is found out by timer, so that the first requests after
+ * it are decided by Redis, however long none came.  Every worker looks at the
+ * breaker, which is in shared memory: whoever has opened it may be dead, and a
+ * worker may be younger than the outage.  The breaker lets one of them send a
+ * probe.
+ */
 void redis_enter(Redis *redis)
 {
-    if (redis->shared) {
-        start_probes(*redis);
+    if (redis->shared == nullptr) {
+        /* no zone uses it */
+        return;
     }
+
+    ngx_event_t *ev = &redis->client.look;
+    ev->handler = look_handler;
+    ev->data = redis;
+    ev->log = ngx_cycle->log;
+    ev->cancelable = 1; /* a worker that is to exit does not wait for it */
+
+    /* workers look at different times */
+    ngx_add_timer(ev, 1 + ngx_random() % kLookMs);
 }
 
 void redis_exit(Redis *redis)
@@ -143,15 +150,13 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
                     Waiter *waiter)
 {
     Nodes &nodes = redis->client.nodes;
-
-    if (start_client(*redis) != NGX_OK
-        || breaker_is_open(&redis->shared->breaker) || nodes.is_away()) {
+    if (!is_started(*redis) || breaker_is_open(&redis->shared->breaker)
+        || nodes.is_away()) {
         return NGX_DECLINED;
     }
 
     uint64_t hash = claim_hash(claims, nclaims);
     Ask *ask = find_ask(*redis, hash);
-
     if (ask == nullptr) {
         ask = create_ask(*redis, claims, nclaims);
         if (ask == nullptr) {
@@ -173,7 +178,6 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
     if (ask->units == 0 && !ask->in_call) {
         ask_done(*ask);
     }
-
     return NGX_DECLINED;
 }
 

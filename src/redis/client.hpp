@@ -14,20 +14,15 @@
 #ifndef LIMIT_SLIDING_REDIS_CLIENT_HPP
 #define LIMIT_SLIDING_REDIS_CLIENT_HPP
 
-#include "redis/block_directive.hpp"
+#include "redis/block.hpp"
 #include "redis/key_command.hpp"
 #include "redis/lease_units.hpp"
-#include "redis/redis.hpp"
-#include "redis/waiters.hpp"
+#include "redis/setup.hpp"
 
 namespace limit_sliding {
 
 /* Is the module built with hiredis?  Without it nothing else works. */
 extern bool has_redis;
-
-/* To be called once all is parsed, if the block is defined.  The resolver may
- * be NULL.  Returns NGX_ERROR once the error is logged. */
-ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver);
 
 /* A worker begins, and ends. */
 void redis_enter(Redis *redis);

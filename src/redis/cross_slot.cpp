@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "redis/deliver.hpp"
-#include "redis/waiters.hpp"
 
 namespace limit_sliding {
 
@@ -15,10 +14,6 @@ namespace {
 
 /* The parts of one slot. */
 struct Piece {
-    bool has_failed() const { return waiter.told == Told::kFailed; }
-
-    bool is_admitted() const { return !has_failed() && waiter.admitted; }
-
     Waiter waiter;
     size_t first;
     size_t n;
@@ -39,13 +34,10 @@ struct CrossSlot {
 void describe_given_back(const AskPart &part, Verdict &verdict)
 {
     const Claim &claim = part.claim;
-
     if (!claim.look) {
         uint64_t most = capacity(claim.policy, verdict.limit);
         uint64_t remaining = uint64_t{verdict.remaining} + claim.cost;
-
         verdict.remaining = static_cast<uint32_t>(std::min(remaining, most));
-
         if (remaining >= most) {
             verdict.reset_ms = 0;
         }
@@ -63,11 +55,9 @@ void give_back(CrossSlot &split, const Piece &piece)
     }
 
     size_t n = 0;
-
     for (size_t i = 0; i < piece.n; i++) {
         AskPart &part = ask->parts[i];
         const RemoteClaim &remote = split.remotes[piece.first + i];
-
         if (part.claim.look || part.claim.cost == 0) {
             continue;
         }
@@ -93,7 +83,6 @@ void give_back(CrossSlot &split, const Piece &piece)
 
     ask->parts = {ask->parts.begin(), n};
     ask->units = 1;
-
     make_due(*ask);
 }
 
@@ -107,7 +96,6 @@ void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected)
 
         remote.verdict = split.remotes[i].verdict;
         remote.own = split.remotes[i].own;
-
         if (rejected && piece.waiter.admitted) {
             describe_given_back(part, remote.verdict);
         }
@@ -121,7 +109,6 @@ void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected)
 void tell_whole(CrossSlot &split, bool failed, bool rejected)
 {
     Waiter &whole = *split.whole;
-
     if (!failed) {
         for (const Piece &piece : split.pieces) {
             tell_piece(split, piece, rejected);
@@ -139,17 +126,16 @@ void tell_whole(CrossSlot &split, bool failed, bool rejected)
 void piece_told(ngx_event_t *ev)
 {
     auto &split = *static_cast<CrossSlot *>(ev->data);
-
     if (++split.ntold < split.pieces.size()) {
         return;
     }
 
     bool failed = false;
     bool rejected = false;
-
     for (const Piece &piece : split.pieces) {
-        failed = failed || piece.has_failed();
-        rejected = rejected || !(piece.has_failed() || piece.waiter.admitted);
+        bool piece_failed = piece.waiter.told == Told::kFailed;
+        failed = failed || piece_failed;
+        rejected = rejected || !(piece_failed || piece.waiter.admitted);
     }
 
     if (split.whole) {
@@ -159,10 +145,9 @@ void piece_told(ngx_event_t *ev)
     OnError on_error = split.ask->redis->settings.on_error;
 
     /* a request that passes without some of them has consumed the others */
-
     if (failed ? on_error == OnError::kDeny : rejected) {
         for (const Piece &piece : split.pieces) {
-            if (piece.is_admitted()) {
+            if (piece.waiter.admitted) {
                 give_back(split, piece);
             }
         }
@@ -186,21 +171,17 @@ CrossSlot *create_split(Ask &ask, const Claim *claims)
 
     auto *pieces = reinterpret_cast<Piece *>(split + 1);
     size_t npieces = 0;
-
     split->ask = &ask;
     split->claims = {reinterpret_cast<Claim *>(pieces + n), n};
     split->remotes = {reinterpret_cast<RemoteClaim *>(split->claims.end()), n};
 
     for (size_t i = 0; i < n; i++) {
         const AskPart &part = ask.parts[i];
-
         split->remotes[i].zone = remote_of(claims[part.index]).zone;
         split->claims[i] = part.claim;
         split->claims[i].remote = &split->remotes[i];
-
         if (i == 0 || part.slot != ask.parts[i - 1].slot) {
             Piece &piece = pieces[npieces++];
-
             piece.first = i;
             piece.waiter.claims = &split->claims[i];
             piece.waiter.event.handler = piece_told;
@@ -212,7 +193,6 @@ CrossSlot *create_split(Ask &ask, const Claim *claims)
     }
 
     split->pieces = {pieces, npieces};
-
     return split;
 }
 
@@ -221,7 +201,6 @@ void ask_piece(const CrossSlot &split, Piece &piece)
     Redis &redis = *split.ask->redis;
     uint64_t hash = claim_hash(piece.waiter.claims, piece.n);
     Ask *ask = find_ask(redis, hash);
-
     if (ask == nullptr) {
         ask = copy_ask(*split.ask, piece.first, piece.n);
         if (ask == nullptr) {
@@ -242,7 +221,6 @@ void sort_parts(Span<AskPart> parts)
     for (size_t i = 1; i < parts.size(); i++) {
         AskPart part = parts[i];
         size_t j = i;
-
         for (; j > 0 && parts[j - 1].slot > part.slot; j--) {
             parts[j] = parts[j - 1];
         }
@@ -265,7 +243,6 @@ bool is_worth(const Ask &ask)
 ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter)
 {
     CrossSlot *split = nullptr;
-
     if (is_worth(ask)) {
         sort_parts(ask.parts);
         split = create_split(ask, claims);
@@ -277,7 +254,6 @@ ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter)
     }
 
     split->whole = waiter;
-
     if (waiter) {
         waiter->part = &split->whole;
     }
@@ -285,7 +261,6 @@ ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter)
     for (Piece &piece : split->pieces) {
         ask_piece(*split, piece);
     }
-
     return NGX_OK;
 }
 

@@ -8,11 +8,8 @@
 
 #include "ngx/strings.hpp"
 #include "redis/lease_units.hpp"
-#include "redis/outage.hpp"
-#include "redis/resend.hpp"
 #include "redis/script_call.hpp"
 #include "redis/script_reply.hpp"
-#include "redis/waiters.hpp"
 
 namespace limit_sliding {
 
@@ -26,11 +23,9 @@ void call_refused(Node &node, AskCall &call, Reply &reply)
     }
 
     auto error = view(reply.text, reply.len);
-
     if (starts_with(error, "NOSCRIPT") && !call.whole) {
         /* the one command that is known not to have run */
         call.whole = true;
-
         if (call_script(node, call) == NGX_OK) {
             node.post_flush();
             return;
@@ -39,7 +34,6 @@ void call_refused(Node &node, AskCall &call, Reply &reply)
 
     node.log->write(0, "%s", reply_text(&reply));
     node_failed(node);
-
     if (starts_with(error, "READONLY") || starts_with(error, "MASTERDOWN")) {
         /* the name may mean another server by now */
         node.set_broken("it is a replica");
@@ -55,7 +49,6 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent)
 {
     Verdict verdicts[kClaimsMax];
     bool refused = false;
-
     for (size_t i = 0; i < ask.parts.size(); i++) {
         uint64_t &wait_ms = verdicts[i].retry_after_ms;
 
@@ -77,11 +70,9 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent)
     }
 
     /* those that would admit are shown to who is rejected by the others */
-
     for (size_t i = 0; i < ask.parts.size(); i++) {
         add_refusal(*ask.parts[i].zone, ask.parts[i].claim, verdicts[i], sent);
     }
-
     return true;
 }
 
@@ -90,7 +81,6 @@ void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer,
                  uint32_t before)
 {
     bool rejected = false;
-
     for (size_t i = 0; i < ask.parts.size(); i++) {
         Claim &claim = waiter.claims[i];
         RemoteClaim &remote = remote_of(claim);
@@ -106,7 +96,6 @@ void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer,
                       &remote.verdict);
 
         bool rejects = !waiter.admitted && remote.verdict.retry_after_ms;
-
         set_told(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted);
         rejected = rejected || rejects;
     }
@@ -132,7 +121,6 @@ void tell_answer(const Ask &ask, WaiterList &waiters, const Answer &answer,
 
         if (waiter.admitted && !granted) {
             describe_leases(waiter.claims, ask.parts.size());
-
         } else {
             tell_claims(
                 ask, waiter, answer,
@@ -146,10 +134,8 @@ void tell_answer(const Ask &ask, WaiterList &waiters, const Answer &answer,
 void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent)
 {
     /* these hold while Redis is away */
-
     for (size_t i = 0; i < ask.parts.size(); i++) {
         const AskPart &part = ask.parts[i];
-
         if (part.zone->told) {
             limit_cache_set(part.zone->told, part.claim.hash,
                             answer.parts[i].own);
@@ -160,9 +146,7 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent)
                    && remember_refusals(ask, answer, sent);
 
     add_leases(ask, answer, sent);
-
     tell_answer(ask, ask.asked, answer, true);
-
     if (ask.leased_units) {
         admit_by_leases(ask);
     }
@@ -179,7 +163,6 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent)
 void script_answered(Node &node, Call &to, Reply *reply)
 {
     auto &call = static_cast<AskCall &>(to);
-
     if (reply == nullptr) {
         fail_call(node, call);
         return;
@@ -197,43 +180,17 @@ void script_answered(Node &node, Call &to, Reply *reply)
     }
 
     node_answered(node);
-    count_call(*node.redis->client.calls, call.sent_us);
-
+    node.redis->client.calls->add_latency(clock_us() - call.sent_us);
     ScriptReply script_reply(*reply);
     Answer answer;
-
     while (!call.asks.empty()) {
         Ask &ask = call.asks.pop_front();
-
         script_reply.read(ask, &answer);
         handle_answer(ask, answer, call.sent);
         ask_done(ask);
     }
 
     end_call(node, call);
-}
-
-void fail_call(Node &node, AskCall &call)
-{
-    (void)ngx_atomic_fetch_add(&node.redis->client.calls->failed, 1);
-
-    while (!call.asks.empty()) {
-        Ask &ask = call.asks.pop_front();
-
-        fail_waiters(ask.asked);
-        ask_done(ask);
-    }
-
-    end_call(node, call);
-}
-
-void end_call(Node &node, AskCall &call)
-{
-    ngx_free(&call);
-
-    if (node.ndue) {
-        node.post_flush();
-    }
 }
 
 void add_refusal(const RemoteZone &zone, const Claim &claim,
@@ -245,7 +202,6 @@ void add_refusal(const RemoteZone &zone, const Claim &claim,
     }
 
     Refusal refusal;
-
     refusal.until_ms = asked + verdict.retry_after_ms;
     refusal.limit = verdict.limit;
     refusal.remaining = verdict.remaining;

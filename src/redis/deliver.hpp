@@ -7,18 +7,12 @@
 #ifndef LIMIT_SLIDING_REDIS_DELIVER_HPP
 #define LIMIT_SLIDING_REDIS_DELIVER_HPP
 
-#include "redis/ask_call.hpp"
+#include "redis/call.hpp"
 
 namespace limit_sliding {
 
 /* The handler of the script's calls. */
 void script_answered(Node &node, Call &call, Reply *reply);
-
-/* Fails the call's asks, and frees it. */
-void fail_call(Node &node, AskCall &call);
-
-/* Frees a call whose asks are done, and sends those that waited for its end. */
-void end_call(Node &node, AskCall &call);
 
 /* Remembers what was told of a claim at a time, for those who ask until its
  * retry time; if it has none, for those whom another limit rejects. */

@@ -7,10 +7,8 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/strings.hpp"
-#include "redis/deliver.hpp"
-#include "redis/resend.hpp"
+#include "redis/call.hpp"
 #include "redis/scripts.hpp"
-#include "redis/waiters.hpp"
 
 namespace limit_sliding {
 
@@ -23,7 +21,6 @@ constexpr std::string_view kLimitSuffix = ":limit";
 void command_answered(Node &node, Call &to, Reply *reply)
 {
     auto &call = static_cast<AskCall &>(to);
-
     if (reply == nullptr) {
         fail_call(node, call);
         return;
@@ -38,7 +35,6 @@ void command_answered(Node &node, Call &to, Reply *reply)
     }
 
     Ask &ask = call.asks.pop_front();
-
     if (!ask.asked.empty()) {
         Waiter &waiter = ask.asked.front();
 
@@ -56,34 +52,19 @@ void command_answered(Node &node, Call &to, Reply *reply)
 ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
                            Waiter *waiter)
 {
-    const RemoteClaim &remote = remote_of(*claim);
-    Redis &redis = *remote.zone->redis;
+    Redis &redis = *remote_of(*claim).zone->redis;
     Nodes &nodes = redis.client.nodes;
-
     if (nodes.is_away()) {
         return NGX_DECLINED;
     }
 
-    Ask *ask = alloc_ask(redis, 1,
-                         key_bytes(remote) + kLimitSuffix.size() + value->len);
+    Ask *ask = create_ask(redis, claim, 1, kLimitSuffix.size() + value->len);
     if (ask == nullptr) {
         return NGX_DECLINED;
     }
 
-    AskPart &part = ask->parts[0];
-    ngx_str_t &key = part.key;
-
-    part = {};
-    part.claim = *claim;
-    part.zone = remote.zone;
-
-    key.data = reinterpret_cast<u_char *>(ask->parts.end());
-    u_char *p = write_key(redis, remote, key.data);
-    key.len = p - key.data;
-
-    part.slot = key_slot(redis, key);
-    ask->slot = part.slot;
-
+    ngx_str_t &key = ask->parts[0].key;
+    u_char *p = key.data + key.len;
     if (command != KeyCommand::kForget) {
         p = append(p, kLimitSuffix);
         key.len += kLimitSuffix.size();
@@ -92,14 +73,12 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
     ask->command = command;
     ask->value = {value->len, p};
     ngx_memcpy(p, value->data, value->len);
-
     if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
         return NGX_DECLINED;
     }
 
     join_ask(*ask, waiter);
-
     return NGX_OK;
 }
 
@@ -117,7 +96,6 @@ ngx_int_t call_key_command(Node &node, AskCall &call)
         args[0] = "SET";
         args[2] = view(ask.value);
         argc = 3;
-
     } else if (ask.command == KeyCommand::kForget && leases_are_of(policy)) {
         /* some node may have leases, if this one has not */
         size_t bytes;
@@ -134,18 +112,15 @@ ngx_int_t call_key_command(Node &node, AskCall &call)
 
     const char *argv[5];
     size_t bytes[5];
-
     for (int i = 0; i < argc; i++) {
         argv[i] = args[i].data();
         bytes[i] = args[i].size();
     }
 
     call.handler = command_answered;
-
     if (call.asking && send_asking(node) != NGX_OK) {
         return NGX_ERROR;
     }
-
     return node.command(call, argc, argv, bytes);
 }
 

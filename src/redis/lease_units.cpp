@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "redis/waiters.hpp"
-
 namespace limit_sliding {
 
 namespace {
@@ -21,10 +19,8 @@ bool can_lease(const RemoteZone &zone, const Claim &claim)
 uint32_t wanted(const Ask &ask)
 {
     uint32_t extra = kLimitMax;
-
     for (const AskPart &part : ask.parts) {
         const Claim &claim = part.claim;
-
         if (!can_lease(*part.zone, claim)) {
             return 0;
         }
@@ -36,7 +32,6 @@ uint32_t wanted(const Ask &ask)
 
         extra = std::min(extra, units / claim.cost);
     }
-
     return extra;
 }
 
@@ -46,7 +41,6 @@ bool spend_leases(Claim *claims, size_t nclaims)
 {
     for (size_t i = 0; i < nclaims; i++) {
         RemoteClaim &remote = remote_of(claims[i]);
-
         if (!can_lease(*remote.zone, claims[i])
             || !leases_spend(remote.zone->leases, &claims[i], ngx_current_msec,
                              &remote.verdict)) {
@@ -54,7 +48,6 @@ bool spend_leases(Claim *claims, size_t nclaims)
             return false;
         }
     }
-
     return true;
 }
 
@@ -77,7 +70,6 @@ void describe_leases(Claim *claims, size_t nclaims)
 size_t take_leases(Ask &ask)
 {
     size_t nheld = 0;
-
     for (AskPart &part : ask.parts) {
         part.held = can_lease(*part.zone, part.claim)
                     && leases_held(part.zone->leases, &part.claim);
@@ -89,13 +81,11 @@ size_t take_leases(Ask &ask)
     ask.asked_units += ask.leased_units;
 
     /* what is leased of a bucket must not run off before it is spent */
-
     for (AskPart &part : ask.parts) {
         if (part.claim.policy->algorithm == Algorithm::kTokenBucket) {
             part.leased = ask.leased_units;
         }
     }
-
     return nheld;
 }
 
@@ -110,17 +100,14 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent)
     }
 
     const PartAnswer *told = answer.parts;
-
     for (const AskPart &part : ask.parts) {
         const PartAnswer &part_told = *told++;
         const Claim &claim = part.claim;
-
         if (!can_lease(*part.zone, claim) || part_told.off) {
             continue;
         }
 
         auto forgotten = static_cast<uint64_t>(part_told.forgotten);
-
         if (forgotten && forgotten <= ngx_current_msec) {
             /* of a time before this machine's began there are none */
             leases_forget(part.zone->leases, &claim,
@@ -145,7 +132,6 @@ void admit_by_leases(Ask &ask)
         }
 
         describe_leases(waiter.claims, ask.parts.size());
-
         waiter.admitted = true;
         ask.units--;
 

@@ -9,15 +9,15 @@
 #define LIMIT_SLIDING_REDIS_REDIS_HPP
 
 #include "redis/call_counters.hpp"
+#include "redis/remote_claim.hpp"
 #include "redis/settings.hpp"
 #include "redis/topology.hpp"
-#include "redis/waiter.hpp"
 
 namespace limit_sliding {
 
 /* Of the workers of all cycles. */
 struct RedisShared {
-    CallCounters calls[kCallCounters];
+    AllCallCounters calls;
     Breaker breaker;
 };
 
@@ -49,6 +49,12 @@ struct Redis {
 
     Client client;
 };
+
+/* The node has answered a call. */
+void node_answered(Node &node);
+
+/* The node has not answered, or with an error that is no verdict. */
+void node_failed(Node &node);
 
 } // namespace limit_sliding
 

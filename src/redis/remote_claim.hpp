@@ -2,14 +2,32 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* A claim of a zone in Redis: what to ask, and what was told. */
+/* Claims of zones in Redis: what to ask, what was told, and who waits for it. */
 
 #ifndef LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
 #define LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
 
-#include "redis/remote_zone.hpp"
+#include "core/stats.hpp"
+#include "ngx/list.hpp"
+#include "redis/logic/lease.hpp"
+#include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
+
+struct Ask;
+struct Redis;
+
+/* A zone as its Redis sees it. */
+struct RemoteZone {
+    Redis *redis;
+    ngx_str_t prefix; /* of keys, to the brace */
+    ngx_str_t name;
+    Refusals *refusals;      /* in the zone's memory */
+    Leases *leases;          /* this, too; NULL: none */
+    LimitCache *told;        /* this, too: limits of keys; NULL: a probe's */
+    uint32_t lease;          /* their size */
+    ngx_atomic_t *log_after; /* this, too: bad limits of keys */
+};
 
 /* Limits of one stage of a place, so that their asks fit into calls. */
 constexpr auto kClaimsMax = 32;
@@ -42,6 +60,34 @@ inline void set_told(Claim &claim, Outcome outcome)
     claim.verdict = &verdict;
     claim.outcome = outcome;
 }
+
+enum class Told {
+    kFailed = 0,
+    kTold /* claims have their outcomes */
+};
+
+/* A request, or a part of one.  Memory and claims are its own; zeroed it waits
+ * for nothing. */
+struct Waiter {
+    Claim *claims;     /* as many as the ask's */
+    ngx_event_t event; /* its handler is called once it is told */
+
+    /* what it was told */
+    Told told;
+    ngx_uint_t admitted;
+
+    ngx_queue_t link;    /* of the ask */
+    ngx_queue_t waiting; /* of the client */
+    Ask *ask;            /* NULL: waits no more */
+    Waiter **part;       /* who waits for it in parts has it here, and is to
+                            find NULL there if it leaves; NULL: nobody */
+    ngx_msec_t until;
+    ngx_uint_t turn; /* its place among the ask's units */
+    bool asked;      /* by a call under way */
+};
+
+using WaiterList = List<Waiter, &Waiter::link>;
+using WaitingList = List<Waiter, &Waiter::waiting>;
 
 } // namespace limit_sliding
 

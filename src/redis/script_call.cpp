@@ -34,7 +34,6 @@ uint64_t look_of(const AskPart &part)
                     : part.gives_back ? kGiveBack
                     : part.claim.look ? kLook
                                       : kDecide;
-
     return look + (part.held ? kHeld : 0);
 }
 
@@ -59,7 +58,6 @@ public:
     void add(uint64_t number)
     {
         u_char *p = last_;
-
         last_ = ngx_sprintf(p, "%uL", number);
         add(view(p, last_ - p));
     }
@@ -75,7 +73,6 @@ public:
         }
 
         kinds_[nkinds_++] = &part;
-
         return nkinds_;
     }
 
@@ -104,7 +101,6 @@ private:
 
     size_t nkinds_;
     const AskPart *kinds_[kClaimsPerCall];
-
     u_char *last_;
     u_char text_[kArgs * kNumberBytes];
 };
@@ -113,7 +109,6 @@ private:
 void Command::add_kinds()
 {
     add(nkinds_);
-
     for (size_t i = 0; i < nkinds_; i++) {
         const AskPart &part = *kinds_[i];
         const Claim &claim = part.claim;
@@ -128,10 +123,8 @@ void Command::add_kinds()
         add(claim.cost);
 
         add(look_of(part));
-
         if (part.leased) {
             add(part.leased);
-
         } else if (part.gives_back) {
             add(part.taken_ms);
             add(part.taken_of);
@@ -150,7 +143,6 @@ void add_asks(Command &command, AskList &asks)
 {
     /* most calls have nothing but plain asks at their end */
     const Ask *last = nullptr;
-
     for (const Ask &ask : asks) {
         if (!is_plain(command, ask)) {
             last = &ask;
@@ -164,7 +156,6 @@ void add_asks(Command &command, AskList &asks)
     for (const Ask &ask : asks) {
         command.add(ask.asked_units);
         command.add(ask.parts.size());
-
         for (const AskPart &part : ask.parts) {
             command.add(command.kind(part));
         }
@@ -177,40 +168,6 @@ void add_asks(Command &command, AskList &asks)
 
 } // namespace
 
-ngx_int_t make_script(ngx_conf_t *cf, Redis &redis)
-{
-    auto algorithms = static_cast<unsigned>(redis.algorithms);
-
-    if (redis.settings.topology == Topology::kCluster) {
-        algorithms |= kScriptCluster;
-    }
-
-    u_char digest[20];
-    ngx_str_t &text = redis.script;
-    ngx_str_t &sha1 = redis.script_sha1;
-
-    text.len = script(algorithms, nullptr, 0);
-    text.data = static_cast<u_char *>(ngx_pnalloc(cf->pool, text.len + 1));
-    sha1.len = 2 * sizeof(digest);
-    sha1.data = static_cast<u_char *>(ngx_pnalloc(cf->pool, sha1.len));
-
-    if (text.data == nullptr || sha1.data == nullptr) {
-        return NGX_ERROR;
-    }
-
-    (void)script(algorithms, reinterpret_cast<char *>(text.data), text.len + 1);
-
-    ngx_sha1_t sha;
-
-    ngx_sha1_init(&sha);
-    ngx_sha1_update(&sha, text.data, text.len);
-    ngx_sha1_final(digest, &sha);
-
-    ngx_hex_dump(sha1.data, digest, sizeof(digest));
-
-    return NGX_OK;
-}
-
 /* Each ask takes a part of what the reply may hold.  In a cluster, where asks
  * lie in one slot hardly ever, a call has one: a redirection is its. */
 bool call_takes(AskCall &call, const Ask &ask)
@@ -218,7 +175,6 @@ bool call_takes(AskCall &call, const Ask &ask)
     bool is_command = ask.command != KeyCommand::kNone;
     size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
     size_t numbers = 1;
-
     for (const AskPart &part : ask.parts) {
         numbers += 1 + remote_values(part.claim.policy);
     }
@@ -233,7 +189,6 @@ bool call_takes(AskCall &call, const Ask &ask)
     call.nasks++;
     call.nclaims += ask.parts.size();
     call.numbers += numbers;
-
     return true;
 }
 
@@ -241,7 +196,6 @@ ngx_int_t call_script(Node &node, AskCall &call)
 {
     static Command command;
     const Redis &redis = *node.redis;
-
     if (call.asking && send_asking(node) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -250,22 +204,15 @@ ngx_int_t call_script(Node &node, AskCall &call)
     command.add(call.whole ? "EVAL" : "EVALSHA");
     command.add(view(call.whole ? redis.script : redis.script_sha1));
     command.add(call.nclaims);
-
     for (const Ask &ask : call.asks) {
         for (const AskPart &part : ask.parts) {
             command.add(view(part.key));
-        }
-    }
-
-    for (const Ask &ask : call.asks) {
-        for (const AskPart &part : ask.parts) {
             (void)command.kind(part);
         }
     }
 
     command.add_kinds();
     add_asks(command, call.asks);
-
     return command.put(node, call);
 }
 

@@ -7,13 +7,9 @@
 #ifndef LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
 #define LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
 
-#include "redis/ask_call.hpp"
+#include "redis/call.hpp"
 
 namespace limit_sliding {
-
-/* Makes the script that the zones of a Redis need.  NGX_ERROR: there is no
- * memory. */
-ngx_int_t make_script(ngx_conf_t *cf, Redis &redis);
 
 /* Counts the ask among those of the call, if the call can take it. */
 bool call_takes(AskCall &call, const Ask &ask);

@@ -19,7 +19,6 @@ void log_bad_limit(const RemoteZone &zone)
     }
 
     ngx_atomic_uint_t after = *zone.log_after;
-
     if ((after && static_cast<ngx_msec_int_t>(after - ngx_current_msec) > 0)
         || !ngx_atomic_cmp_set(zone.log_after, after,
                                ngx_current_msec + 60 * 1000)) {
@@ -37,7 +36,6 @@ bool is_state(const Policy *policy, const int64_t *numbers)
 {
     constexpr int64_t kMost = kLimitMax;
     int64_t limit = numbers[0];
-
     if (limit > kScriptOwn) {
         limit -= kScriptOwn;
     }
@@ -47,13 +45,11 @@ bool is_state(const Policy *policy, const int64_t *numbers)
     }
 
     int64_t least = policy->algorithm == Algorithm::kLog ? -1 : 0;
-
     for (unsigned i = 1; i <= remote_values(policy); i++) {
         if (numbers[i] < least) {
             return false;
         }
     }
-
     return true;
 }
 
@@ -62,14 +58,12 @@ bool is_state(const Policy *policy, const int64_t *numbers)
 bool is_script_reply(AskCall &call, const Reply &reply)
 {
     const int64_t *next = reply.numbers;
-
     if (reply.n != 1 + call.numbers || *next++ < 0) {
         return false;
     }
 
     for (const Ask &ask : call.asks) {
         int64_t granted = *next++;
-
         if (granted < 0 || granted > static_cast<int64_t>(ask.asked_units)) {
             return false;
         }
@@ -80,32 +74,25 @@ bool is_script_reply(AskCall &call, const Reply &reply)
             }
 
             next += 1 + remote_values(part.claim.policy);
-
             if (part.held && *next++ < 0) {
                 return false;
             }
         }
     }
-
     return true;
 }
 
 void ScriptReply::read(const Ask &ask, Answer *answer)
 {
     answer->granted = *next_++;
-
     PartAnswer *told = answer->parts;
-
     for (const AskPart &part : ask.parts) {
         int64_t limit = *next_++;
-
         told->off = limit == 0;
         told->own = limit == 0 ? kOwnOff : kOwnNone;
-
         if (limit > kScriptOwn) {
             limit -= kScriptOwn;
             told->own = static_cast<uint32_t>(limit);
-
         } else if (limit < 0) {
             log_bad_limit(*part.zone);
             limit = -limit;
@@ -116,7 +103,6 @@ void ScriptReply::read(const Ask &ask, Answer *answer)
                next_};
 
         next_ += remote_values(part.claim.policy);
-
         told->forgotten = part.held ? *next_++ : 0;
         told++;
     }
@@ -126,7 +112,6 @@ void describe_part(const AskPart &part, const PartAnswer &answer,
                    uint32_t before, bool admitted, Verdict *verdict)
 {
     const Claim &claim = part.claim;
-
     if (answer.off) {
         *verdict = {};
         verdict->limit = claim.limit;

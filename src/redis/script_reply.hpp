@@ -7,7 +7,7 @@
 #ifndef LIMIT_SLIDING_REDIS_SCRIPT_REPLY_HPP
 #define LIMIT_SLIDING_REDIS_SCRIPT_REPLY_HPP
 
-#include "redis/ask_call.hpp"
+#include "redis/call.hpp"
 
 namespace limit_sliding {
 

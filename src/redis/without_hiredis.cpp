@@ -51,9 +51,4 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
     return NGX_DECLINED;
 }
 
-CallCounters sum_of(const CallCounters (&workers)[kCallCounters])
-{
-    return {};
-}
-
 } // namespace limit_sliding

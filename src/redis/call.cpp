@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "redis/resend.hpp"
+#include "redis/call.hpp"
 
 namespace limit_sliding {
 
@@ -14,7 +14,6 @@ void unask(Ask &ask)
 {
     while (!ask.asked.empty()) {
         Waiter &waiter = ask.asked.pop_back();
-
         waiter.asked = false;
         ask.waiters.push_front(waiter);
     }
@@ -27,10 +26,29 @@ void unask(Ask &ask)
 
 } // namespace
 
+void fail_call(Node &node, AskCall &call)
+{
+    (void)ngx_atomic_fetch_add(&node.redis->client.calls->failed, 1);
+    while (!call.asks.empty()) {
+        Ask &ask = call.asks.pop_front();
+        fail_waiters(ask.asked);
+        ask_done(ask);
+    }
+
+    end_call(node, call);
+}
+
+void end_call(Node &node, AskCall &call)
+{
+    ngx_free(&call);
+    if (node.ndue) {
+        node.post_flush();
+    }
+}
+
 bool resend_call(Node &node, AskCall &call, Reply &reply)
 {
     Redis &redis = *node.redis;
-
     if (!redis.client.nodes.is_cluster()) {
         return false;
     }
@@ -39,35 +57,28 @@ bool resend_call(Node &node, AskCall &call, Reply &reply)
     Ask &ask = call.asks.front();
     Redirect redirect;
     Node *to = redis.client.nodes.redirect(node, ask.slot, reply, &redirect);
-
     if (to == nullptr || ask.hops >= kHopsMax
         || ngx_current_msec - ask.since >= redis.settings.timeout) {
         return false;
     }
 
-    ask.hops++;
-
     AskList::remove(ask);
     ngx_free(&call);
-
     unask(ask);
-
+    ask.hops++;
     ask.asking = redirect == Redirect::kAsk;
     make_due(ask, *to);
-
     return true;
 }
 
 bool resend_due(Ask &ask, Node &node)
 {
     Nodes &nodes = node.redis->client.nodes;
-
     if (!nodes.is_cluster() || ask.asking || ask.hops >= kHopsMax) {
         return false;
     }
 
     Node *to = nodes.route(ask.slot);
-
     if (to == &node || !to->is_usable()) {
         return false;
     }
@@ -77,7 +88,6 @@ bool resend_due(Ask &ask, Node &node)
     }
 
     make_due(ask, *to);
-
     return true;
 }
 

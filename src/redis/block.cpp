@@ -2,13 +2,14 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The parameters of a limit_sliding_redis block. */
+/* limit_sliding_redis name { ... } */
 
-#include "redis/block_fields.hpp"
+#include "redis/block.hpp"
 
 #include "ngx/conf.hpp"
 #include "ngx/strings.hpp"
 #include "redis/password_file.hpp"
+#include "redis/tls.hpp"
 
 namespace limit_sliding {
 
@@ -30,13 +31,12 @@ char *invalid_value(ngx_conf_t *cf, ngx_str_t *args, const char *expected)
                       &args[1], &args[0], expected);
 }
 
-char *set_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+char *add_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
-    /* names are looked up once it is known whether there is a resolver */
     ngx_url_t url{};
     url.url = args[1];
     url.default_port = 6379;
-    url.no_resolve = 1;
+    url.no_resolve = 1; /* until it is known whether there is a resolver */
 
     if (ngx_parse_url(cf->pool, &url) != NGX_OK) {
         return conf_error(cf, "invalid server \"%V\"%s%s", &args[1],
@@ -50,19 +50,18 @@ char *set_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 
     *server
         = {args[1], url, cf->conf_file->file.name.data, cf->conf_file->line};
-
     return NGX_CONF_OK;
 }
 
 template <auto... path>
-char *set_text(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+char *set_text(ngx_conf_t *, ngx_str_t *args, Settings &settings)
 {
     at<path...>(settings) = args[1];
     return NGX_CONF_OK;
 }
 
 template <auto... path>
-char *set_text_of_file(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+char *set_password(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
     return read_password_file(cf, args[1], &at<path...>(settings));
 }
@@ -70,13 +69,11 @@ char *set_text_of_file(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
     ngx_int_t n = ngx_atoi(args[1].data, args[1].len);
-
     if (n == NGX_ERROR || n > NGX_MAX_INT32_VALUE) {
         return invalid_value(cf, args, "a number");
     }
 
     settings.database = n;
-
     return NGX_CONF_OK;
 }
 
@@ -101,7 +98,6 @@ template <auto... path>
 char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
     ngx_int_t ms = ngx_parse_time(&args[1], 0);
-
     if (ms == NGX_ERROR || ms < 1 || ms > 60000) {
         return invalid_value(cf, args, "a time between 1ms and 60s");
     }
@@ -111,7 +107,6 @@ char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
     }
 
     at<path...>(settings) = ms;
-
     return NGX_CONF_OK;
 }
 
@@ -122,7 +117,6 @@ char *set_word(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
     u_char text[NGX_MAX_CONF_ERRSTR];
     u_char *p = text;
     size_t i = 0;
-
     for (std::string_view word : words) {
         if (word == view(args[1])) {
             auto &field = at<path...>(settings);
@@ -130,26 +124,23 @@ char *set_word(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
             return NGX_CONF_OK;
         }
 
-        p = ngx_slprintf(p, text + sizeof(text) - 1, "%s\"%*s\"",
-                         i == 0                      ? ""
-                         : i + 1 == std::size(words) ? " or "
-                                                     : ", ",
+        const char *separator = i == 0                      ? ""
+                                : i + 1 == std::size(words) ? " or "
+                                                            : ", ";
+        p = ngx_slprintf(p, text + sizeof(text) - 1, "%s\"%*s\"", separator,
                          word.size(), word.data());
         i++;
     }
 
     *p = '\0';
-
     return invalid_value(cf, args, reinterpret_cast<char *>(text));
 }
 
-struct Field {
+struct Parameter {
     std::string_view name;
     char *(*set)(ngx_conf_t *cf, ngx_str_t *args, Settings &settings);
-    std::string_view same = name; /* the field that it sets */
+    std::string_view same = name; /* the parameter that sets the same */
 };
-
-constexpr std::string_view kServer = "server";
 
 constexpr auto kTls = &Settings::tls;
 constexpr auto kSentinel = &Settings::sentinel;
@@ -158,18 +149,18 @@ constexpr auto kCredentials = &Settings::credentials;
 constexpr auto kUser = &Credentials::user;
 constexpr auto kPassword = &Credentials::password;
 
-constexpr Field kFields[] = {
-    {kServer, set_server},
+constexpr Parameter kParameters[] = {
+    {"server", add_server},
     {"topology", set_word<kTopologyWords, &Settings::topology>},
     {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>},
     {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>},
     {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>},
     {"sentinel_password_file",
-     set_text_of_file<kSentinel, kSentinelCredentials, kPassword>,
+     set_password<kSentinel, kSentinelCredentials, kPassword>,
      "sentinel_password"},
     {"user", set_text<kCredentials, kUser>},
     {"password", set_text<kCredentials, kPassword>},
-    {"password_file", set_text_of_file<kCredentials, kPassword>, "password"},
+    {"password_file", set_password<kCredentials, kPassword>, "password"},
     {"database", set_database},
     {"ssl", set_word<kFlagWords, kTls, &TlsSettings::on>},
     {"ssl_name", set_text<kTls, &TlsSettings::name>},
@@ -185,21 +176,20 @@ constexpr Field kFields[] = {
     {"key_format", set_word<kKeyFormatWords, &Settings::key_format>},
 };
 
-const Field *find_field(std::string_view name)
+const Parameter *find_parameter(std::string_view name)
 {
-    for (const Field &field : kFields) {
-        if (field.name == name) {
-            return &field;
+    for (const Parameter &parameter : kParameters) {
+        if (parameter.name == name) {
+            return &parameter;
         }
     }
-
     return nullptr;
 }
 
 /* A block that is being read. */
 struct Block {
     Settings &settings;
-    bool given[std::size(kFields)];
+    bool given[std::size(kParameters)];
 };
 
 /* The handler of a line of the block. */
@@ -207,14 +197,12 @@ char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
 {
     auto *block = static_cast<Block *>(conf);
     auto *args = static_cast<ngx_str_t *>(cf->args->elts);
-
     if (view(args[0]) == "include" && cf->args->nelts == 2) {
         return ngx_conf_include(cf, dummy, conf);
     }
 
-    const Field *field = find_field(view(args[0]));
-
-    if (field == nullptr) {
+    const Parameter *parameter = find_parameter(view(args[0]));
+    if (parameter == nullptr) {
         return conf_error(cf,
                           "unknown parameter \"%V\" in limit_sliding_redis "
                           "\"%V\"",
@@ -225,26 +213,21 @@ char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
         return conf_error(cf, "\"%V\" must have one value", &args[0]);
     }
 
-    bool &given = block->given[find_field(field->same) - kFields];
-
-    if (given && field->name != kServer) {
+    bool &given = block->given[find_parameter(parameter->same) - kParameters];
+    if (given && parameter->set != add_server) {
         return conf_error(cf, "duplicate parameter \"%V\"", &args[0]);
     }
 
     given = true;
-
-    return field->set(cf, args, block->settings);
+    return parameter->set(cf, args, block->settings);
 }
 
-} // namespace
-
-char *parse_block(ngx_conf_t *cf, Settings &settings)
+char *read_parameters(ngx_conf_t *cf, Settings &settings)
 {
     settings.tls.verify = 1;
     settings.connect_timeout = 100;
     settings.timeout = 50;
     settings.key_prefix = ngx_string("limit_sliding:");
-
     if (ngx_array_init(&settings.servers, cf->pool, 2, sizeof(Server))
         != NGX_OK) {
         return conf_failed();
@@ -252,15 +235,110 @@ char *parse_block(ngx_conf_t *cf, Settings &settings)
 
     Block block{settings, {}};
     ngx_conf_t saved = *cf;
-
     cf->handler = read_parameter;
-    cf->handler_conf = &block;
-
+    /* it is a void *, or a char * in an old NGINX */
+    cf->handler_conf = reinterpret_cast<decltype(cf->handler_conf)>(&block);
     char *error = ngx_conf_parse(cf, nullptr);
-
     *cf = saved;
-
     return error;
+}
+
+/* The first parameter that others need and that was not given. */
+const char *missing_parameter(const Settings &settings)
+{
+    const Credentials &sentinel = settings.sentinel.credentials;
+    const Credentials &credentials = settings.credentials;
+    const TlsSettings &tls = settings.tls;
+    if (settings.topology == Topology::kSentinel
+        && settings.sentinel.master.len == 0) {
+        return "sentinel_master";
+    }
+    if (settings.servers.nelts == 0) {
+        return "server";
+    }
+    if (credentials.user.len && credentials.password.data == nullptr) {
+        return "password\" or \"password_file";
+    }
+    if (sentinel.user.len && sentinel.password.data == nullptr) {
+        return "sentinel_password\" or \"sentinel_password_file";
+    }
+    if (tls.certificate.len && tls.certificate_key.len == 0) {
+        return "ssl_certificate_key";
+    }
+    if (tls.certificate_key.len && tls.certificate.len == 0) {
+        return "ssl_certificate";
+    }
+    if (tls.on && tls.verify && tls.trusted_certificate.len == 0) {
+        return "ssl_trusted_certificate";
+    }
+    return nullptr;
+}
+
+/* The first parameter that belongs to sentinels alone. */
+const char *sentinel_parameter(const SentinelSettings &sentinel)
+{
+    return sentinel.master.len                  ? "sentinel_master"
+           : sentinel.credentials.user.len      ? "sentinel_user"
+           : sentinel.credentials.password.data ? "sentinel_password"
+                                                : nullptr;
+}
+
+char *check_block(ngx_conf_t *cf, Settings &settings)
+{
+    if (const char *missing = missing_parameter(settings)) {
+        return conf_error(cf, "limit_sliding_redis \"%V\" has no \"%s\"",
+                          &settings.name, missing);
+    }
+
+    if (settings.topology == Topology::kStandalone
+        && settings.servers.nelts > 1) {
+        return conf_error(cf,
+                          "limit_sliding_redis \"%V\" has several servers, "
+                          "which needs \"topology sentinel\" or "
+                          "\"topology cluster\"",
+                          &settings.name);
+    }
+
+    if (settings.topology == Topology::kCluster) {
+        if (settings.database) {
+            return conf_error(cf,
+                              "\"database\" in limit_sliding_redis \"%V\" must "
+                              "be 0 with \"topology cluster\"",
+                              &settings.name);
+        }
+
+        if (view(settings.key_prefix).find('{') != std::string_view::npos) {
+            return conf_error(cf,
+                              "\"key_prefix\" \"%V\" in limit_sliding_redis "
+                              "\"%V\" must have no \"{\" with "
+                              "\"topology cluster\"",
+                              &settings.key_prefix, &settings.name);
+        }
+    }
+
+    const char *word = sentinel_parameter(settings.sentinel);
+    if (word && settings.topology != Topology::kSentinel) {
+        return conf_error(cf,
+                          "\"%s\" in limit_sliding_redis \"%V\" "
+                          "needs \"topology sentinel\"",
+                          word, &settings.name);
+    }
+    return NGX_CONF_OK;
+}
+
+} // namespace
+
+char *redis_block(ngx_conf_t *cf, Settings *settings)
+{
+    if (char *error = read_parameters(cf, *settings)) {
+        return error;
+    }
+
+    settings->defined = true;
+    if (char *error = check_block(cf, *settings)) {
+        return error;
+    }
+    return settings->tls.on ? redis_ssl(cf, settings) : NGX_CONF_OK;
 }
 
 } // namespace limit_sliding
