@@ -69,11 +69,11 @@ inline AskList &due_at(Node &node)
     return reinterpret_cast<AskList &>(node.due);
 }
 
-/* Returns the ask for the same claims that is not over yet, or NULL. */
+/* Returns the ask for the same claims that is not over yet, or nullptr. */
 Ask *find_ask(Redis &redis, uint64_t hash);
 
 /* Makes an ask for the claims, with so many bytes more after the last key.
- * Returns NULL if there is no memory. */
+ * Returns nullptr if there is no memory. */
 Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims,
                 size_t bytes = 0);
 

@@ -8,7 +8,6 @@
 
 #include "ngx/conf.hpp"
 #include "ngx/strings.hpp"
-#include "redis/password_file.hpp"
 #include "redis/tls.hpp"
 
 namespace limit_sliding {
@@ -60,10 +59,77 @@ char *set_text(ngx_conf_t *, ngx_str_t *args, Settings &settings)
     return NGX_CONF_OK;
 }
 
+/* The beginning of a file; it leaves no secret on the stack. */
+struct Beginning {
+    ~Beginning() { ngx_explicit_memzero(text, sizeof(text)); }
+
+    u_char text[4096];
+    size_t len = 0;
+};
+
+char *read_beginning(ngx_conf_t *cf, ngx_str_t *path, Beginning *beginning)
+{
+    ngx_fd_t fd = ngx_open_file(path->data, NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
+    if (fd == NGX_INVALID_FILE) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           ngx_open_file_n " \"%V\" failed", path);
+        return conf_failed();
+    }
+
+    ssize_t n = ngx_read_fd(fd, beginning->text, sizeof(beginning->text));
+    if (n == -1) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           ngx_read_fd_n " \"%V\" failed", path);
+    }
+
+    ngx_file_info_t info;
+    if (ngx_fd_info(fd, &info) == 0 && (info.st_mode & S_IROTH)) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "password file \"%V\" can be read by others", path);
+    }
+
+    (void)ngx_close_file(fd);
+    if (n == -1) {
+        return conf_failed();
+    }
+
+    beginning->len = n;
+    return NGX_CONF_OK;
+}
+
+/* Sets the password to the first line of a file, whose path begins in the
+ * folder of nginx.conf if it has no slash at its head. */
+char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password)
+{
+    if (ngx_conf_full_name(cf->cycle, &path, 1) != NGX_OK) {
+        return conf_failed();
+    }
+
+    Beginning beginning;
+    if (char *error = read_beginning(cf, &path, &beginning)) {
+        return error;
+    }
+
+    auto line = view(beginning.text, beginning.len);
+    line = line.substr(0, line.find('\n'));
+    if (!line.empty() && line.back() == '\r') {
+        line.remove_suffix(1);
+    }
+
+    if (line.empty()) {
+        return conf_error(cf, "no password in \"%V\"", &path);
+    }
+
+    ngx_str_t text = to_str(line);
+    password->data = ngx_pstrdup(cf->pool, &text);
+    password->len = text.len;
+    return password->data ? NGX_CONF_OK : conf_failed();
+}
+
 template <auto... path>
 char *set_password(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 {
-    return read_password_file(cf, args[1], &at<path...>(settings));
+    return read_password(cf, args[1], &at<path...>(settings));
 }
 
 char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
@@ -243,38 +309,41 @@ char *read_parameters(ngx_conf_t *cf, Settings &settings)
     return error;
 }
 
-/* The first parameter that others need and that was not given. */
+/* The first parameter that others need and that was not given, or nullptr. */
 const char *missing_parameter(const Settings &settings)
 {
     const Credentials &sentinel = settings.sentinel.credentials;
     const Credentials &credentials = settings.credentials;
     const TlsSettings &tls = settings.tls;
-    if (settings.topology == Topology::kSentinel
-        && settings.sentinel.master.len == 0) {
-        return "sentinel_master";
-    }
-    if (settings.servers.nelts == 0) {
-        return "server";
-    }
-    if (credentials.user.len && credentials.password.data == nullptr) {
-        return "password\" or \"password_file";
-    }
-    if (sentinel.user.len && sentinel.password.data == nullptr) {
-        return "sentinel_password\" or \"sentinel_password_file";
-    }
-    if (tls.certificate.len && tls.certificate_key.len == 0) {
-        return "ssl_certificate_key";
-    }
-    if (tls.certificate_key.len && tls.certificate.len == 0) {
-        return "ssl_certificate";
-    }
-    if (tls.on && tls.verify && tls.trusted_certificate.len == 0) {
-        return "ssl_trusted_certificate";
+    const struct {
+        bool is_missing;
+        const char *name;
+    } needed[] = {
+        {settings.topology == Topology::kSentinel
+             && settings.sentinel.master.len == 0,
+         "sentinel_master"},
+        {settings.servers.nelts == 0, "server"},
+        {credentials.user.len && credentials.password.data == nullptr,
+         "password\" or \"password_file"},
+        {sentinel.user.len && sentinel.password.data == nullptr,
+         "sentinel_password\" or \"sentinel_password_file"},
+        {tls.certificate.len && tls.certificate_key.len == 0,
+         "ssl_certificate_key"},
+        {tls.certificate_key.len && tls.certificate.len == 0,
+         "ssl_certificate"},
+        {tls.on && tls.verify && tls.trusted_certificate.len == 0,
+         "ssl_trusted_certificate"},
+    };
+
+    for (const auto &[is_missing, name] : needed) {
+        if (is_missing) {
+            return name;
+        }
     }
     return nullptr;
 }
 
-/* The first parameter that belongs to sentinels alone. */
+/* The first parameter that belongs to sentinels alone, or nullptr. */
 const char *sentinel_parameter(const SentinelSettings &sentinel)
 {
     return sentinel.master.len                  ? "sentinel_master"

@@ -22,7 +22,7 @@ struct Piece {
 /* It outlives a request that is gone: hence all of it is its own, but for who
  * waits. */
 struct CrossSlot {
-    Waiter *whole;      /* NULL: nobody waits */
+    Waiter *whole;      /* nullptr: nobody waits */
     Ask *ask;           /* is never due itself; its parts are sorted by slot */
     Span<Claim> claims; /* as its parts are */
     Span<RemoteClaim> remotes;
@@ -157,7 +157,7 @@ void piece_told(ngx_event_t *ev)
     ngx_free(&split);
 }
 
-/* Returns NULL if there is no memory. */
+/* Returns nullptr if there is no memory. */
 CrossSlot *create_split(Ask &ask, const Claim *claims)
 {
     size_t n = ask.parts.size();

@@ -45,7 +45,7 @@ struct Redis {
 
     ngx_pool_t *pool; /* of the configuration */
     ngx_shm_zone_t *shm_zone;
-    RedisShared *shared; /* NULL: no zone uses it */
+    RedisShared *shared; /* nullptr: no zone uses it */
 
     Client client;
 };

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Claims of zones in Redis: what to ask, what was told, and who waits for it. */
+/* Claims of zones in Redis: what to ask, what was told, and who waits. */
 
 #ifndef LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
 #define LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
@@ -23,8 +23,8 @@ struct RemoteZone {
     ngx_str_t prefix; /* of keys, to the brace */
     ngx_str_t name;
     Refusals *refusals;      /* in the zone's memory */
-    Leases *leases;          /* this, too; NULL: none */
-    LimitCache *told;        /* this, too: limits of keys; NULL: a probe's */
+    Leases *leases;          /* this, too; nullptr: none */
+    LimitCache *told;        /* this, too: limits of keys; nullptr: a probe's */
     uint32_t lease;          /* their size */
     ngx_atomic_t *log_after; /* this, too: bad limits of keys */
 };
@@ -74,13 +74,13 @@ struct Waiter {
 
     /* what it was told */
     Told told;
-    ngx_uint_t admitted;
+    bool admitted;
 
     ngx_queue_t link;    /* of the ask */
     ngx_queue_t waiting; /* of the client */
-    Ask *ask;            /* NULL: waits no more */
+    Ask *ask;            /* nullptr: waits no more */
     Waiter **part;       /* who waits for it in parts has it here, and is to
-                            find NULL there if it leaves; NULL: nobody */
+                            find nullptr there if it leaves; nullptr: nobody */
     ngx_msec_t until;
     ngx_uint_t turn; /* its place among the ask's units */
     bool asked;      /* by a call under way */

@@ -70,7 +70,7 @@ struct Settings {
     ngx_str_t key_prefix;
     KeyFormat key_format;
     TlsSettings tls;
-    ngx_resolver_t *resolver; /* NULL: names are looked up at start only */
+    ngx_resolver_t *resolver; /* nullptr: names are looked up at start only */
 
     bool defined;
     u_char *file; /* of the first mention */

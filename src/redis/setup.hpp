@@ -10,7 +10,7 @@
 namespace limit_sliding {
 
 /* Makes a Redis ready whose block and zones are parsed: its servers' addresses,
- * its script and its shared memory.  The resolver may be NULL.  Returns
+ * its script and its shared memory.  The resolver may be nullptr.  Returns
  * NGX_ERROR if there is no memory. */
 ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver);
 
