@@ -1,234 +1,198 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* topology cluster: the nodes that a worker knows, and whom it asks of what. */
-
 #include "redis/cluster.hpp"
-#include "ngx/ngx.hpp"
-#include "redis/tls.hpp"
+
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-/* A redirection to one more is not believed. */
+namespace {
 
-constexpr auto kNodesMax = 1024;
-
-static Node *cluster_add(Cluster *cluster, Server *server);
-static ngx_uint_t cluster_rank(Node *node);
-static void cluster_free(Cluster *cluster, Node *node);
-
-/* Seeds are nodes for as long as the worker lives: any of them may have to tell
- * the map again. */
-
-ngx_int_t cluster_start(Nodes *nodes)
+ClusterNode &cluster_node(Node &node)
 {
-    ngx_uint_t i;
-    Node *node;
-    Server *servers;
-    Cluster *cluster;
-
-    cluster = ngx_calloc(sizeof(Cluster), ngx_cycle->log);
-    if (cluster == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_queue_init(&cluster->nodes);
-
-    cluster->stale = 1;
-
-    cluster->refresh.handler = map_refresh;
-    cluster->owner = nodes;
-    cluster->refresh.data = cluster;
-    cluster->refresh.log = ngx_cycle->log;
-
-    nodes->cluster = cluster;
-
-    servers = nodes->settings->servers.elts;
-
-    for (i = 0; i < nodes->settings->servers.nelts; i++) {
-        node = cluster_add(cluster, &servers[i]);
-
-        if (node) {
-            node->seed = 1;
-        }
-    }
-
-    if (ngx_queue_empty(&cluster->nodes)) {
-        ngx_free(cluster);
-        nodes->cluster = NULL;
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
+    return static_cast<ClusterNode &>(node);
 }
 
-void cluster_exit(Cluster *cluster)
+/* The node answers, be it with an error: requests may wait for it.  If it fails
+ * once more it is left alone for as long as before. */
+void time_received(Node &node, Call &call, Reply *reply)
 {
-    ngx_queue_t *q;
+    ngx_free(&call);
 
-    for (q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        node_close(ngx_queue_data(q, Node, queue));
+    if (reply != nullptr) {
+        node.failures = kFailuresMax - 1;
+        node.greeted();
     }
 }
 
-static Node *cluster_add(Cluster *cluster, Server *server)
+/* Returns the node in "slot host:port", whose host may have colons.  The slot is
+ * the one that was asked of. */
+ClusterNode *find_target(ClusterNodes &nodes, const ClusterNode &teller,
+                         std::string_view target)
 {
-    Node *node;
+    size_t blank = target.find(' ');
+    size_t colon = target.rfind(':');
 
-    node = node_create(cluster->owner, server);
-
-    if (node) {
-        ngx_queue_insert_tail(&cluster->nodes, &node->queue);
-        cluster->nnodes++;
+    if (blank == target.npos || colon == target.npos || colon < blank) {
+        return nullptr;
     }
 
-    return node;
+    u_char *host = bytes(target) + blank + 1;
+    u_char *port = bytes(target) + colon + 1;
+
+    return nodes.find(teller, view(host, port - 1 - host),
+                      ngx_atoi(port, target.size() - colon - 1));
 }
 
-/* The node of this address or name, perhaps a new one.  NULL: there is no
- * memory, or it cannot be. */
+} // namespace
 
-Node *cluster_node(Cluster *cluster, ngx_str_t *host, ngx_int_t port)
+const NodeRole Cluster::role = {greet, nullptr, nullptr, nullptr, failed};
+
+Cluster *Cluster::create(const NodeContext &context)
 {
-    ngx_str_t name;
-    ngx_queue_t *q;
-    Node *node;
+    auto *cluster = create_on_heap<Cluster>();
 
-    for (q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        node = ngx_queue_data(q, Node, queue);
-
-        node_host(node, &name);
-
-        if (node->server->url.port == port && name.len == host->len
-            && ngx_strncmp(name.data, host->data, name.len) == 0) {
-            return node;
-        }
+    if (cluster == nullptr) {
+        return nullptr;
     }
 
-    if (cluster->nnodes == kNodesMax) {
-        return NULL;
+    cluster->nodes_.start(cluster, context, &role);
+    cluster->map_.start(&cluster->nodes_);
+
+    if (cluster->nodes_.empty()) {
+        destroy_on_heap(cluster);
+        return nullptr;
     }
 
-    node = cluster_add(cluster,
-                       (Server *)cluster->owner->settings->servers.elts);
-    if (node == NULL) {
-        return NULL;
-    }
-
-    if (node_set_address(node, host, port) != NGX_OK) {
-        cluster_free(cluster, node);
-        return NULL;
-    }
-
-    node_use_address(node);
-
-    return node;
+    return cluster;
 }
 
-/* There is always one: the seeds. */
-
-Node *cluster_any(Cluster *cluster)
+void Cluster::close()
 {
-    ngx_uint_t rank, best;
-    ngx_queue_t *q;
-    Node *node, *any;
-
-    any = NULL;
-    best = 0;
-
-    for (q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        node = ngx_queue_data(q, Node, queue);
-
-        rank = cluster_rank(node);
-
-        if (any == NULL || rank > best) {
-            any = node;
-            best = rank;
-        }
+    for (ClusterNode &node : nodes_) {
+        node.close();
     }
-
-    return any;
 }
 
-/* One that answers, will soon, may, or has not done for long. */
-
-static ngx_uint_t cluster_rank(Node *node)
+bool Cluster::greet(Node &greeted)
 {
-    if (node->state == NodeState::kReady && node->failures == 0) {
-        return NGX_MAX_INT32_VALUE;
-    }
+    constexpr std::string_view time[] = {"TIME"};
 
-    if (!node->is_usable()) {
-        return 0;
-    }
+    ClusterNode &node = cluster_node(greeted);
 
-    return 2 * (kFailuresMax - ngx_min(node->failures, kFailuresMax))
-           + (node->state != NodeState::kClosed) + 1;
+    /* A node that failed often may hang; the script needs TIME, too. */
+
+    return node.greet_server()
+           && (!node.has_failed()
+               || node.greet(create_call(time_received), time))
+           && node.cluster->map_.greet(node);
 }
 
-/* Those that have no slots any more, but for the one that has told so. */
-
-void cluster_forget(Cluster *cluster, Node *but)
+void Cluster::failed(Node &node)
 {
-    ngx_uint_t i;
-    ngx_queue_t *q, *next;
-    Node *node;
+    cluster_node(node).cluster->map_.set_stale(nullptr);
+}
 
-    for (q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        node = ngx_queue_data(q, Node, queue);
-        node->mapped = 0;
+ClusterNode &Cluster::route(ngx_int_t slot)
+{
+    ClusterNode *node = map_.slots[slot];
+
+    return node != nullptr ? *node : nodes_.any();
+}
+
+bool Cluster::is_worth(ngx_int_t slot)
+{
+    ClusterNode &node = route(slot);
+
+    if (map_.is_stale()) {
+        map_.refresh_soon();
     }
 
-    for (i = 0; i < kClusterSlots; i++) {
-        if (cluster->slots[i]) {
-            cluster->slots[i]->mapped = 1;
-        }
+    if (node.is_usable() && (!node.has_failed() || node.is_unused())) {
+        return true;
     }
 
-    for (q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = next) {
-        next = ngx_queue_next(q);
-        node = ngx_queue_data(q, Node, queue);
+    /* perhaps it has been replaced */
 
-        if (node->mapped || node == but || node->ndue || node->ncalls) {
+    map_.set_stale(nullptr);
+
+    return false;
+}
+
+ngx_msec_t Cluster::retry()
+{
+    ngx_msec_t wait = NGX_MAX_INT32_VALUE;
+
+    for (ClusterNode &node : nodes_) {
+        if (!node.has_failed() || !node.is_closed()
+            || (map_.is_loaded() && !node.mapped)) {
             continue;
         }
 
-        if (node->seed) {
-            node_close(node);
-            continue;
+        if (node.is_usable()) {
+            (void)node.open();
+        } else {
+            wait = ngx_min(wait, node.retry_at - ngx_current_msec);
         }
-
-        cluster_free(cluster, node);
     }
+
+    return wait;
 }
 
-static void cluster_free(Cluster *cluster, Node *node)
+/* A node that only a redirection named may be nobody's, or the same server. */
+bool Cluster::is_alive_without(const Node &failed)
 {
-    node_close(node);
-
-    if (node->flush.posted) {
-        ngx_delete_posted_event(&node->flush);
+    for (ClusterNode &node : nodes_) {
+        if (&node != &failed && node.failures == 0 && node.is_ready()
+            && (node.mapped || node.seed)) {
+            return true;
+        }
     }
 
-    if (cluster->hint == node) {
-        cluster->hint = NULL;
+    return false;
+}
+
+Node *Cluster::redirect(Node &from, ngx_int_t slot, std::string_view error,
+                        Redirect *kind)
+{
+    ClusterNode &node = cluster_node(from);
+    u_char *text = bytes(error);
+
+    if (cut_prefix(&error, "MOVED ")) {
+        ClusterNode *to = find_target(nodes_, node, error);
+
+        if (to != nullptr) {
+            map_.slots[slot] = to;
+            map_.set_stale(&node);
+        }
+
+        *kind = Redirect::kMoved;
+        return to;
     }
 
-    ngx_queue_remove(&node->queue);
-    cluster->nnodes--;
-
-    if (node->out) {
-        ngx_free(node->out);
+    if (cut_prefix(&error, "ASK ")) {
+        *kind = Redirect::kAsk;
+        return find_target(nodes_, node, error);
     }
 
-    ngx_free(node);
+    /* The slot is moving: the script's first command expired the last event of a
+     * log, and a key that no longer exists is asked elsewhere. */
+
+    if (ngx_strlcasestrn(text, text + error.size(), bytes("non local key"),
+                         13 - 1)
+        != nullptr) {
+        *kind = Redirect::kAgain;
+        return &node;
+    }
+
+    if (starts_with(error, "CLUSTERDOWN")) {
+        map_.set_stale(&node);
+    }
+
+    *kind = Redirect::kNone;
+    return nullptr;
 }
 
 } // namespace limit_sliding

@@ -2,49 +2,46 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Nodes of a cluster, and which of them has which slot. */
+/* "topology cluster": which node is asked of what. */
 
 #ifndef LIMIT_SLIDING_REDIS_CLUSTER_HPP
 #define LIMIT_SLIDING_REDIS_CLUSTER_HPP
 
-#include "redis/logic/lease.hpp"
-#include "redis/logic/remote.hpp"
-#include "redis/topology.hpp"
+#include "redis/slot_map.hpp"
 
 namespace limit_sliding {
 
-/* So many in a row, and a node is asked by one request at a time. */
-constexpr auto kFailuresMax = kBreakerFailures;
-
-/* A worker's view of a cluster. */
-struct Cluster {
-    Nodes *owner;
-    ngx_queue_t nodes;
-    ngx_uint_t nnodes;
-    ngx_event_t refresh; /* posted */
-    Node *hint;          /* whom to ask best */
-    Node *asked;         /* for the map; or NULL */
-    ngx_msec_t asked_at;
-    ngx_uint_t ranges; /* of the map told so far */
-    unsigned loaded : 1;
-    unsigned stale : 1;
-
-    Node *slots[kClusterSlots];
+/* What a node's error means for an ask. */
+enum class Redirect {
+    kNone,  /* it is no redirection */
+    kMoved, /* the slot is another node's now */
+    kAsk,   /* this ask is for another node, after ASKING */
+    kAgain  /* the same node is to be asked again */
 };
 
-/* cluster */
-ngx_int_t cluster_start(Nodes *nodes);
-void cluster_exit(Cluster *cluster);
-Node *cluster_node(Cluster *cluster, ngx_str_t *host, ngx_int_t port);
-Node *cluster_any(Cluster *cluster);
-void cluster_forget(Cluster *cluster, Node *but);
+/* Class Nodes describes the functions. */
+class Cluster {
+public:
+    /* Returns a new one, or nullptr if there is no memory. */
+    static Cluster *create(const NodeContext &context);
 
-/* map */
-void map_stale(Cluster *cluster, Node *hint);
-void map_refresh(ngx_event_t *ev);
-ngx_int_t map_greeting(Node *node);
-void map_add(Node *node, int64_t first, int64_t last, ngx_str_t *host,
-             int64_t port);
+    void close();
+    ClusterNode &route(ngx_int_t slot);
+    bool is_worth(ngx_int_t slot);
+    ngx_msec_t retry();
+    bool is_alive_without(const Node &failed);
+    Node *redirect(Node &from, ngx_int_t slot, std::string_view error,
+                   Redirect *kind);
+
+private:
+    static bool greet(Node &node);
+    static void failed(Node &node);
+
+    static const NodeRole role;
+
+    ClusterNodes nodes_;
+    SlotMap map_;
+};
 
 } // namespace limit_sliding
 

@@ -1,324 +1,300 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/*
- * A worker's connection to a server: commands leave in order, and so do their
- * replies come back.  What goes wrong closes it, and everything under way has
- * failed: a late reply must never be another's.
- */
+#include "redis/node.hpp"
 
-#include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
-#include "redis/tls.hpp"
+#include <hiredis/hiredis.h>
+
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-/* Attempts to connect are so far apart, the more of them have failed. */
+namespace {
 
-constexpr auto kRetryMin = 100;
-constexpr auto kRetryMax = 1000;
+/* Milliseconds between attempts to connect, which grow with the failures. */
+constexpr ngx_msec_t kRetryMin = 100;
+constexpr ngx_msec_t kRetryMax = 1000;
 
-static void node_timer(ngx_event_t *ev);
-static void node_flush(ngx_event_t *ev);
-static void node_take_calls(Node *node, ngx_queue_t *calls);
-static void node_drop(Node *node, ngx_queue_t *calls);
-static void node_back_off(Node *node);
-
-/* Of the worker, for as long as it lives. */
-
-Node *node_create(Nodes *nodes, Server *server)
+void status_received(Node &node, Call &call, Reply *reply)
 {
-    Node *node;
+    ngx_free(&call);
 
-    node = ngx_calloc(sizeof(Node), ngx_cycle->log);
-    if (node == NULL) {
-        return NULL;
+    if (reply == nullptr) {
+        return;
     }
 
-    node->redis = nodes->redis;
-    node->nodes = nodes;
-    node->settings = nodes->settings;
-    node->log = &nodes->log;
-
-    node->timer.handler = node_timer;
-    node->timer.data = node;
-    node->timer.log = ngx_cycle->log;
-    node->timer.cancelable = 1;
-
-    node->flush.handler = node_flush;
-    node->flush.data = node;
-    node->flush.log = ngx_cycle->log;
-
-    ngx_queue_init(&node->due);
-    ngx_queue_init(&node->calls);
-
-    node_set_server(node, server);
-
-    return node;
-}
-
-/* To connect to next. */
-
-void node_set_server(Node *node, Server *server)
-{
-    ngx_uint_t i;
-
-    node->server = server;
-
-    for (i = 0; i < server->url.naddrs && i < kAddressesMax; i++) {
-        ngx_memcpy(&node->sockaddrs[i], server->url.addrs[i].sockaddr,
-                   server->url.addrs[i].socklen);
-        node->socklens[i] = server->url.addrs[i].socklen;
+    if (reply->type == REDIS_REPLY_STATUS) {
+        node.greeted();
+    } else {
+        node.blame(*reply);
     }
-
-    node->naddrs = i;
 }
 
-/*
- * NGX_OK: commands may be sent; NGX_AGAIN: soon, or the flush is told that it
- * failed; NGX_DECLINED: it has failed, and it is not yet time to try again.
- */
+} // namespace
+
+const ConnectionEvents Node::node_events
+    = {Node::opened, Pipeline::received, Node::drained, Node::failed,
+       Node::unwanted};
+
+void Node::init(const NodeContext &context, const NodeRole *node_role,
+                Endpoint *server)
+{
+    Pipeline::init(this);
+
+    connection_events = &node_events;
+    settings = context.settings;
+    log = context.log;
+    redis = context.redis;
+    events = context.events;
+    topology = node_role;
+    endpoint = server;
+
+    ngx_queue_init(&due);
+
+    flush.handler = [](ngx_event_t *ev) {
+        auto &node = *static_cast<Node *>(ev->data);
+        node.events->flush(node);
+    };
+    flush.data = this;
+    flush.log = ngx_cycle->log;
+}
 
 ngx_int_t Node::open()
 {
-    Node *node = this;
-
-    if (node->state == NodeState::kReady) {
+    if (is_ready()) {
         return NGX_OK;
     }
 
-    if (node->state != NodeState::kClosed) {
+    if (!is_closed()) {
         return NGX_AGAIN;
     }
 
-    if (!node->is_usable()) {
+    if (!is_usable()) {
         return NGX_DECLINED;
     }
 
-    ngx_add_timer(&node->timer, node->settings->connect_timeout);
+    start_timer();
 
-    node->tries = 0;
+    if (topology->opening != nullptr) {
+        topology->opening(*this);
+    }
 
-    node_resolve(node);
+    connect();
 
     return NGX_AGAIN;
 }
 
-/* Is it worth waiting for? */
-
 bool Node::is_usable() const
 {
-    auto *node = this;
-
-    return node->state != NodeState::kClosed || node->failures == 0
-           || (ngx_msec_int_t)(node->retry_at - ngx_current_msec) <= 0;
+    return !is_closed() || failures == 0
+           || static_cast<ngx_msec_int_t>(retry_at - ngx_current_msec) <= 0;
 }
 
-/* Once connected; from now on the timer is that of the oldest call. */
-
-void node_ready(Node *node)
+/* Nothing else is sent until the greetings have succeeded. */
+void Node::opened(Connection &connection)
 {
-    node->state = NodeState::kReady;
+    auto &node = static_cast<Node &>(connection);
 
-    if (node->timer.timer_set) {
-        ngx_del_timer(&node->timer);
-    }
+    node.greetings_ = 0;
 
-    node->peer.connection->idle = 1;
-
-    ngx_post_event(&node->flush, &ngx_posted_events);
-}
-
-static void node_flush(ngx_event_t *ev)
-{
-    Node *node = ev->data;
-
-    node->nodes->events->flush(*node);
-}
-
-static void node_timer(ngx_event_t *ev)
-{
-    Node *node = ev->data;
-
-    ngx_queue_t *q;
-    ngx_msec_int_t left;
-    Call *call;
-
-    if (node->state != NodeState::kReady) {
-        node->fail(NGX_ETIMEDOUT, "connecting took too long");
+    if (!node.start_reader()) {
+        node.fail(0, "no memory");
         return;
     }
 
-    if (ngx_queue_empty(&node->calls)) {
+    if (!node.topology->greet(node)) {
         return;
     }
 
-    q = ngx_queue_head(&node->calls);
-    call = ngx_queue_data(q, Call, link);
-
-    left = call->sent + node->settings->timeout - ngx_current_msec;
-
-    if (left > 0) {
-        ngx_add_timer(ev, (ngx_msec_t)left);
+    if (node.greetings_ != 0) {
+        node.send();
         return;
     }
 
-    node->fail(NGX_ETIMEDOUT, "no reply in time");
+    node.greetings_ = 1;
+    node.greeted();
 }
 
-/* nginx closes idle connections when a worker is to exit, others it does not
- * wait for. */
-
-void node_rest(Node *node)
+bool Node::greet(Call *call, Span<const std::string_view> args)
 {
-    if (node->state != NodeState::kReady || !ngx_queue_empty(&node->calls)) {
-        return;
+    if (call == nullptr || command(*call, args) != NGX_OK) {
+        ngx_free(call);
+        fail(0, "no memory");
+        return false;
     }
 
-    if (ngx_exiting && ngx_queue_empty(&node->due)) {
-        node_close(node);
-        return;
-    }
+    greetings_++;
 
-    node->peer.connection->idle = 1;
+    return true;
 }
 
-/* The worker exits. */
-
-void node_leave(Node *node)
+bool Node::greet_with(const Credentials &credentials)
 {
-    ngx_queue_t calls;
+    std::string_view args[kArgsMax] = {"AUTH"};
+    size_t argc = 1;
 
-    node_take_calls(node, &calls);
-    node_close(node);
-    node_drop(node, &calls);
+    if (credentials.user.len != 0) {
+        args[argc++] = view(credentials.user);
+    }
+
+    if (argc == 1 && credentials.password.len == 0) {
+        return true;
+    }
+
+    args[argc++] = view(credentials.password);
+
+    return greet(create_call(status_received), {args, argc});
 }
 
-/* Closes the connection; all calls under way have failed. */
+bool Node::greet_server()
+{
+    if (!greet_with(settings->credentials)) {
+        return false;
+    }
+
+    if (settings->database == 0) {
+        return true;
+    }
+
+    u_char number[NGX_INT_T_LEN];
+    u_char *end = ngx_sprintf(number, "%ui", settings->database);
+    std::string_view args[] = {"SELECT", view(number, end - number)};
+
+    return greet(create_call(status_received), args);
+}
+
+void Node::greeted()
+{
+    if (--greetings_ != 0) {
+        return;
+    }
+
+    set_ready();
+    set_idle(true);
+    post_flush();
+}
+
+void Node::drained(Connection &connection)
+{
+    auto &node = static_cast<Node &>(connection);
+
+    if (node.topology->drained == nullptr || !node.topology->drained(node)) {
+        node.rest();
+    }
+}
+
+void Node::rest()
+{
+    if (!is_resting()) {
+        return;
+    }
+
+    if (ngx_exiting && ngx_queue_empty(&due)) {
+        close();
+        return;
+    }
+
+    set_idle(true);
+}
+
+void Node::failed(Connection &connection, ngx_err_t err, const char *reason)
+{
+    static_cast<Node &>(connection).fail(err, reason);
+}
 
 void Node::fail(ngx_err_t err, const char *reason)
 {
-    Node *node = this;
+    bool was_ready = is_ready();
+    bool rested = is_resting() && !is_broken() && ngx_queue_empty(&due);
+    CallList calls;
 
-    ngx_uint_t ready, idle;
-    ngx_queue_t calls;
-    ready = (node->state == NodeState::kReady);
-    idle = (ready && node->broken == NULL && ngx_queue_empty(&node->calls)
-            && ngx_queue_empty(&node->due));
+    if (reason != nullptr && settings->topology == Topology::kCluster) {
+        log->write(err, "%V: %s", &endpoint->text, reason);
 
-    if (reason && nodes->cluster) {
-        node->log->write(err, "%V: %s", &node->server->text, reason);
-
-    } else if (reason) {
-        node->log->write(err, "%s", reason);
+    } else if (reason != nullptr) {
+        log->write(err, "%s", reason);
     }
 
-    node_take_calls(node, &calls);
+    take_calls(calls);
 
-    if (node_may_find(node)) {
-        node_disconnect(node);
-        node_drop(node, &calls);
-        node_resolve(node);
+    if (topology->try_next != nullptr && topology->try_next(*this)) {
+        disconnect();
+        drop_calls(*this, calls);
+        connect();
         return;
     }
 
-    node_close(node);
+    close();
 
-    if (node == nodes->watch) {
-        /* nobody waits for it */
-        node_drop(node, &calls);
+    if (events == nullptr) {
+        drop_calls(*this, calls);
         return;
     }
 
-    node_back_off(node);
+    back_off();
 
-    if (!idle) {
-        /* one that rested may have been closed for that */
-        nodes->events->failed(*node);
+    if (!rested) {
+        /* a connection that rested may have been closed for that */
+        events->failed(*this);
     }
 
-    node_drop(node, &calls);
+    drop_calls(*this, calls);
 
-    if (nodes->cluster) {
-        map_stale(nodes->cluster, NULL);
+    if (topology->failed != nullptr) {
+        topology->failed(*this);
     }
 
-    if (!ready) {
-        nodes->events->fail_due(*node);
+    if (!was_ready) {
+        events->fail_due(*this);
 
-    } else if (!ngx_queue_empty(&node->due)) {
-        ngx_post_event(&node->flush, &ngx_posted_events);
+    } else if (!ngx_queue_empty(&due)) {
+        post_flush();
     }
+}
+
+/* Leaves the server alone for a while, but not after the first failure: one that
+ * was restarted is there again. */
+void Node::back_off()
+{
+    if (failures++ == 0 && answered_) {
+        retry_at = ngx_current_msec;
+        answered_ = false;
+        return;
+    }
+
+    ngx_msec_t delay = kRetryMin << ngx_min(failures - 1, 4);
+
+    delay = ngx_min(delay, kRetryMax);
+    retry_at = ngx_current_msec + delay / 2 + ngx_random() % (delay / 2);
 }
 
 void Node::succeeded()
 {
     failures = 0;
-    answered = 1;
+    answered_ = true;
 }
 
-/* The first time at once: a server that was restarted is there again. */
-
-static void node_back_off(Node *node)
+void Node::close()
 {
-    ngx_msec_t delay;
-
-    if (node->failures++ == 0 && node->answered) {
-        node->retry_at = ngx_current_msec;
-        node->answered = 0;
-        return;
-    }
-
-    delay = kRetryMin << ngx_min(node->failures - 1, 4);
-    delay = ngx_min(delay, kRetryMax);
-
-    node->retry_at = ngx_current_msec + delay / 2 + ngx_random() % (delay / 2);
+    stop_timer();
+    disconnect();
 }
 
-static void node_take_calls(Node *node, ngx_queue_t *calls)
+void Node::reconnect()
 {
-    ngx_queue_init(calls);
-
-    if (!ngx_queue_empty(&node->calls)) {
-        ngx_queue_add(calls, &node->calls);
-        ngx_queue_init(&node->calls);
-    }
-
-    node->ncalls = 0;
+    disconnect();
+    connect();
 }
 
-static void node_drop(Node *node, ngx_queue_t *calls)
+void Node::unwanted(Connection &connection)
 {
-    ngx_queue_t *q;
-    Call *call;
+    auto &node = static_cast<Node &>(connection);
+    CallList calls;
 
-    while (!ngx_queue_empty(calls)) {
-        q = ngx_queue_head(calls);
-        ngx_queue_remove(q);
-
-        call = ngx_queue_data(q, Call, link);
-        call->handler(*node, *call, NULL);
-    }
-}
-
-void node_close(Node *node)
-{
-    node->state = NodeState::kClosed;
-    node->finding = 0;
-    node->found = 0;
-
-    if (node->timer.timer_set) {
-        ngx_del_timer(&node->timer);
-    }
-
-    if (node->resolving) {
-        ngx_resolve_name_done(node->resolving);
-        node->resolving = NULL;
-    }
-
-    node_disconnect(node);
+    node.take_calls(calls);
+    node.close();
+    drop_calls(node, calls);
 }
 
 } // namespace limit_sliding

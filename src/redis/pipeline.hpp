@@ -2,11 +2,17 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Commands under way over one connection. */
+/* Commands under way over one connection, whose replies come in their order. */
 
 #ifndef LIMIT_SLIDING_REDIS_PIPELINE_HPP
 #define LIMIT_SLIDING_REDIS_PIPELINE_HPP
 
+#include <string_view>
+
+#include "ngx/array.hpp"
+#include "ngx/heap.hpp"
+#include "ngx/list.hpp"
+#include "redis/connection.hpp"
 #include "redis/reply.hpp"
 
 namespace limit_sliding {
@@ -14,21 +20,112 @@ namespace limit_sliding {
 struct Node;
 struct Call;
 
-/* Is called once, without a reply if the call failed on the way.  Frees the
- * call. */
-typedef void (*ReplyHandler)(Node &node, Call &call, Reply *reply);
+/* Is called once, without a reply if the call failed on the way, and frees the
+ * call.  It leaves the node open; Pipeline::set_broken() closes it later. */
+using ReplyHandler = void (*)(Node &node, Call &call, Reply *reply);
 
-/* A command under way.  Larger ones derive from it. */
+/* A command under way.  Types with more state derive from it. */
 struct Call {
-    ngx_queue_t link; /* among those of the node */
+    ngx_queue_t link; /* among those of the pipeline */
     ngx_msec_t sent;
     uint64_t sent_us; /* of clock_us() */
     ReplyHandler handler;
-    bool map; /* asks for the map of slots */
+    SlotRangeSink *slots; /* nullptr unless the command is CLUSTER SLOTS */
 };
+
+/* Allocates a zeroed call, which its handler frees; nullptr: no memory. */
+template <class T = Call>
+T *create_call(ReplyHandler handler)
+{
+    auto *call = create_on_heap<T>();
+
+    if (call != nullptr) {
+        call->handler = handler;
+    }
+
+    return call;
+}
+
+using CallList = List<Call, &Call::link>;
 
 /* Returns the microseconds of a monotonic clock. */
 uint64_t clock_us();
+
+class Pipeline : public Connection {
+public:
+    static constexpr size_t kArgsMax = 3;
+
+    /* Prepares a zeroed one, of which handlers of calls are given the node. */
+    void init(Node *node);
+
+    /* Limits the time until set_ready(). */
+    void start_timer() { ngx_add_timer(&timer_, settings->connect_timeout); }
+
+    /* Is there time left to connect? */
+    bool has_time() const { return timer_.timer_set; }
+
+    /* Puts a command into the buffer.  NGX_ERROR: there is no memory, and the
+     * call is still the caller's. */
+    ngx_int_t command(Call &call, int argc, const char **argv,
+                      const size_t *argvlen);
+
+    /* The same, of kArgsMax arguments at most. */
+    ngx_int_t command(Call &call, Span<const std::string_view> args);
+
+    /* Sends what is in the buffer, which may fail the connection. */
+    void send();
+
+    /* Takes an error that nobody expects, or an unexpected reply: it says why
+     * the connection is to be closed. */
+    void blame(const Reply &reply);
+
+    /* Closes the connection for this reason once the handler of the present
+     * reply has returned. */
+    void set_broken(const char *reason) { broken_ = reason; }
+
+    /* May calls be sent? */
+    bool is_ready() const { return ready_; }
+
+    size_t ncalls;    /* under way */
+    const char *role; /* of the server, for the log; nullptr: none */
+
+protected:
+    /* The timer is that of the oldest call from now on. */
+    void set_ready();
+
+    /* Puts the calls under way into the list. */
+    void take_calls(CallList &calls);
+
+    /* Closes the connection.  Calls under way stay. */
+    void disconnect();
+
+    void stop_timer();
+
+    /* Is it ready, and nothing under way? */
+    bool is_resting() const { return ready_ && ncalls == 0; }
+
+    bool is_broken() const { return broken_ != nullptr; }
+
+    bool start_reader() { return reader_.start(); }
+
+    static const char *received(Connection &connection, u_char *data,
+                                size_t len);
+
+private:
+    const char *read_replies();
+
+    static void timer_handler(ngx_event_t *ev);
+
+    Node *node_;
+    CallList calls_; /* in order of sending */
+    Reader reader_;
+    ngx_event_t timer_; /* of connecting, then of the oldest call */
+    const char *broken_;
+    bool ready_;
+};
+
+/* Fails each of the calls. */
+void drop_calls(Node &node, CallList &calls);
 
 } // namespace limit_sliding
 

@@ -1,288 +1,233 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/*
- * Replies, as hiredis's reader finds them: nothing is allocated for one, and
- * none may be larger than any that was asked for.
- */
-
-#include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
-#include "redis/tls.hpp"
+#include "redis/reply.hpp"
 
 #include <hiredis/hiredis.h>
 
+#include "ngx/strings.hpp"
+#include "redis/logic/remote.hpp"
+
 namespace limit_sliding {
 
-#if (HIREDIS_MAJOR >= 1)
-typedef size_t Elements;
-#else
-typedef int Elements;
-#endif
+/* Bytes received which make no whole reply yet. */
+constexpr size_t kUnfinishedMax = 128 * 1024;
 
-/* Of bytes received which make no whole reply yet. */
-
-constexpr auto kUnfinished = (128 * 1024);
-
-static void *create_string(const redisReadTask *task, char *str, size_t len);
-static void *create_element(Reply *reply, int i, char *str, size_t len);
-static void *create_array(const redisReadTask *task, Elements elements);
-static void *create_integer(const redisReadTask *task, long long value);
-static void *create_nil(const redisReadTask *task);
-static void create_range(const redisReadTask *task, int64_t value);
-static void *create_host(const redisReadTask *task, char *str, size_t len);
-static ngx_uint_t depth_of(const redisReadTask *task);
-static void free_object(void *object);
-
-/* What else hiredis 1 has is not of the protocol that we speak. */
-
-static redisReplyObjectFunctions reply_functions
-    = {.createString = create_string,
-       .createArray = create_array,
-       .createInteger = create_integer,
-       .createNil = create_nil,
-       .freeObject = free_object};
-
-void *reader_create(Reply *reply)
+const char *Reply::log_text() const
 {
-    redisReader *reader;
+    static char line[sizeof(text) + 1];
 
-    reader = redisReaderCreateWithFunctions(&reply_functions);
-    if (reader == NULL) {
-        return NULL;
+    for (size_t i = 0; i < len; i++) {
+        line[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
     }
 
-    reader->privdata = reply;
+    line[len] = '\0';
 
-    return reader;
+    /* Redis repeats the arguments of an unknown command, and AUTH may be one:
+     * passwords are not logged */
+
+    if (char *args = strstr(line, ", with args")) {
+        *args = '\0';
+    }
+
+    return line;
 }
 
-void reader_free(void *reader)
+/* The functions that hiredis calls while it reads.  Each returns an object, or
+ * nullptr if the reply is refused; the reply stands for all of them. */
+struct ReaderCallbacks {
+    static void *string(const redisReadTask *task, char *data, size_t len);
+    static void *integer(const redisReadTask *task, long long value);
+    static void *nil(const redisReadTask *task);
+
+    /* The type of the number depends on the version of hiredis. */
+    template <class Size>
+    static void *array(const redisReadTask *task, Size size);
+
+    static void free(void *) {}
+
+private:
+    static Reader &reader(const redisReadTask *task)
+    {
+        return *static_cast<Reader *>(task->privdata);
+    }
+
+    /* 0 for the reply itself. */
+    static int depth(const redisReadTask *task)
+    {
+        int n = 0;
+
+        while ((task = task->parent) != nullptr) {
+            n++;
+        }
+
+        return n;
+    }
+
+    /* A range is [first, last, [host, port, ...], replicas...].  Is this an
+     * element of its master? */
+    static bool is_of_master(const redisReadTask *task)
+    {
+        return depth(task) == 3 && task->parent->idx == 2;
+    }
+
+    static void *element(Reply &reply, int i, std::string_view text);
+};
+
+/* The bytes may move once this returns, so they are copied. */
+void *ReaderCallbacks::string(const redisReadTask *task, char *data, size_t len)
+{
+    Reader &to = reader(task);
+    Reply &reply = to.reply;
+
+    if (task->parent == nullptr) {
+        reply.type = task->type;
+        reply.len = ngx_min(len, sizeof(reply.text));
+        ngx_memcpy(reply.text, data, reply.len);
+        return &reply;
+    }
+
+    if (to.sink_ == nullptr) {
+        reply.numbers[task->idx] = 0;
+        return element(reply, task->idx, {data, len});
+    }
+
+    if (is_of_master(task) && task->idx == 0) {
+        return element(reply, 0, {data, len});
+    }
+
+    return &reply;
+}
+
+/* Strings come in pairs only, as a host and a port. */
+void *ReaderCallbacks::element(Reply &reply, int i, std::string_view text)
+{
+    if (i >= 2 || text.size() > kReplyString) {
+        return nullptr;
+    }
+
+    ngx_memcpy(reply.string_text[i], text.data(), text.size());
+    reply.strings[i] = {reply.string_text[i], text.size()};
+
+    return &reply;
+}
+
+template <class Size>
+void *ReaderCallbacks::array(const redisReadTask *task, Size size)
+{
+    Reader &to = reader(task);
+    Reply &reply = to.reply;
+    size_t max = to.sink_ != nullptr ? kClusterSlots : kReplyNumbers;
+
+    if ((task->parent != nullptr && to.sink_ == nullptr)
+        || static_cast<size_t>(size) > max) {
+        return nullptr;
+    }
+
+    if (task->parent == nullptr) {
+        reply.type = task->type;
+        reply.n = size;
+        reply.strings[0] = reply.strings[1] = {};
+
+    } else if (depth(task) == 1) {
+        reply.strings[0] = {};
+        reply.numbers[0] = -1;
+        reply.numbers[1] = -1;
+    }
+
+    return &reply;
+}
+
+void *ReaderCallbacks::integer(const redisReadTask *task, long long value)
+{
+    Reader &to = reader(task);
+    Reply &reply = to.reply;
+
+    if (task->parent == nullptr) {
+        reply.type = task->type;
+
+    } else if (to.sink_ == nullptr || (depth(task) == 2 && task->idx < 2)) {
+        reply.numbers[task->idx] = value;
+
+    } else if (is_of_master(task) && task->idx == 1) {
+        to.sink_->add(*to.sink_, {reply.numbers[0], reply.numbers[1],
+                                  reply.strings[0], value});
+    }
+
+    return &reply;
+}
+
+/* Only the map of slots may have a nil in it, which is a host that the node does
+ * not know. */
+void *ReaderCallbacks::nil(const redisReadTask *task)
+{
+    Reader &to = reader(task);
+
+    if (task->parent != nullptr) {
+        return to.sink_ != nullptr ? &to.reply : nullptr;
+    }
+
+    /* the type of the task is that of the missing object */
+
+    to.reply.type = REDIS_REPLY_NIL;
+
+    return &to.reply;
+}
+
+void Reader::Free::operator()(redisReader *reader) const
 {
     redisReaderFree(reader);
 }
 
-ngx_int_t reader_feed(void *reader, u_char *data, size_t len)
+bool Reader::start()
 {
-    return redisReaderFeed(reader, (char *)data, len) == REDIS_OK ? NGX_OK
-                                                                  : NGX_ERROR;
+    /* hiredis 1 has more, which are not of the protocol that we speak */
+
+    static redisReplyObjectFunctions functions = [] {
+        redisReplyObjectFunctions made = {};
+
+        made.createString = ReaderCallbacks::string;
+        made.createArray = ReaderCallbacks::array;
+        made.createInteger = ReaderCallbacks::integer;
+        made.createNil = ReaderCallbacks::nil;
+        made.freeObject = ReaderCallbacks::free;
+
+        return made;
+    }();
+
+    reader_.reset(redisReaderCreateWithFunctions(&functions));
+
+    if (!reader_) {
+        return false;
+    }
+
+    reader_->privdata = this;
+
+    return true;
 }
 
-/* NGX_OK: the reply is in what the reader was created with; NGX_AGAIN: there
- * is no whole one. */
-
-ngx_int_t reader_next(void *data)
+bool Reader::feed(u_char *data, size_t len)
 {
-    redisReader *reader = data;
+    return redisReaderFeed(reader_.get(), reinterpret_cast<char *>(data), len)
+           == REDIS_OK;
+}
 
-    void *object;
+ngx_int_t Reader::next(SlotRangeSink *sink)
+{
+    void *object = nullptr;
 
-    object = NULL;
+    sink_ = sink;
 
-    if (redisReaderGetReply(reader, &object) != REDIS_OK) {
+    if (redisReaderGetReply(reader_.get(), &object) != REDIS_OK) {
         return NGX_ERROR;
     }
 
-    if (object) {
+    if (object != nullptr) {
         return NGX_OK;
     }
 
-    if (reader->len - reader->pos > kUnfinished) {
-        return NGX_ERROR;
-    }
-
-    return NGX_AGAIN;
-}
-
-/*
- * An error as a line to be logged; valid until the next one.  Of a command that
- * it does not know Redis repeats what it was called with: of AUTH, a password.
- */
-
-char *reply_text(Reply *reply)
-{
-    char *args;
-    size_t i;
-
-    static char text[sizeof(reply->text) + 1];
-
-    for (i = 0; i < reply->len; i++) {
-        text[i] = (reply->text[i] < ' ' || reply->text[i] > '~')
-                      ? '?'
-                      : reply->text[i];
-    }
-
-    text[i] = '\0';
-
-    args = ngx_strstr(text, ", with args");
-
-    if (args) {
-        *args = '\0';
-    }
-
-    return text;
-}
-
-/* The bytes are the reader's, and may have moved when it returns. */
-
-static void *create_string(const redisReadTask *task, char *str, size_t len)
-{
-    Reply *reply = task->privdata;
-
-    if (reply->map && task->parent) {
-        return create_host(task, str, len);
-    }
-
-    if (task->parent) {
-        return create_element(reply, task->idx, str, len);
-    }
-
-    reply->type = task->type;
-    reply->len = ngx_min(len, sizeof(reply->text));
-
-    ngx_memcpy(reply->text, str, reply->len);
-
-    return reply;
-}
-
-/* Strings come in pairs only, as a host and a port. */
-
-static void *create_element(Reply *reply, int i, char *str, size_t len)
-{
-    ngx_str_t *string;
-
-    if (i >= 2 || len > kReplyString) {
-        return NULL;
-    }
-
-    string = &reply->strings[i];
-
-    string->data = reply->string_text[i];
-    string->len = len;
-
-    ngx_memcpy(string->data, str, len);
-
-    if (reply->map == NULL) {
-        reply->numbers[i] = 0;
-    }
-
-    return reply;
-}
-
-static void *create_array(const redisReadTask *task, Elements elements)
-{
-    Reply *reply = task->privdata;
-
-    if (reply->map && task->parent) {
-
-        if (depth_of(task) == 1) {
-            reply->strings[0].len = 0;
-            reply->numbers[0] = -1;
-            reply->numbers[1] = -1;
-        }
-
-        return elements > kClusterSlots ? NULL : reply;
-    }
-
-    if (task->parent
-        || elements > (reply->map ? kClusterSlots : kReplyNumbers)) {
-        return NULL;
-    }
-
-    reply->strings[0].len = 0;
-    reply->strings[1].len = 0;
-
-    reply->type = task->type;
-    reply->n = elements;
-
-    return reply;
-}
-
-static void *create_integer(const redisReadTask *task, long long value)
-{
-    Reply *reply = task->privdata;
-
-    if (reply->map && task->parent) {
-        create_range(task, value);
-
-    } else if (task->parent) {
-        reply->numbers[task->idx] = value;
-
-    } else {
-        reply->type = task->type;
-    }
-
-    return reply;
-}
-
-static void *create_nil(const redisReadTask *task)
-{
-    Reply *reply = task->privdata;
-
-    if (task->parent) {
-        return reply->map ? reply : NULL;
-    }
-
-    /* the task's is that of what is missing */
-
-    reply->type = REDIS_REPLY_NIL;
-
-    return reply;
-}
-
-/*
- * Of CLUSTER SLOTS: [[first, last, [host, port, ...], replicas...], ...].  A
- * range is told as soon as its master's port is there, so that nothing of the
- * reply is kept; a host that is not known is nil.
- */
-
-static void create_range(const redisReadTask *task, int64_t value)
-{
-    ngx_uint_t depth;
-    Reply *reply = task->privdata;
-
-    depth = depth_of(task);
-
-    if (depth == 2 && task->idx < 2) {
-        reply->numbers[task->idx] = value;
-        return;
-    }
-
-    if (depth == 3 && task->parent->idx == 2 && task->idx == 1) {
-        map_add(reply->map, reply->numbers[0], reply->numbers[1],
-                &reply->strings[0], value);
-    }
-}
-
-static void *create_host(const redisReadTask *task, char *str, size_t len)
-{
-    Reply *reply = task->privdata;
-
-    if (depth_of(task) == 3 && task->parent->idx == 2 && task->idx == 0) {
-        return create_element(reply, 0, str, len);
-    }
-
-    return reply;
-}
-
-/* 0 for the reply itself. */
-
-static ngx_uint_t depth_of(const redisReadTask *task)
-{
-    ngx_uint_t depth;
-
-    for (depth = 0; task->parent; depth++) {
-        task = task->parent;
-    }
-
-    return depth;
-}
-
-static void free_object(void *object)
-{
-    return;
+    return reader_->len - reader_->pos > kUnfinishedMax ? NGX_ERROR : NGX_AGAIN;
 }
 
 } // namespace limit_sliding

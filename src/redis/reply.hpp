@@ -7,36 +7,85 @@
 #ifndef LIMIT_SLIDING_REDIS_REPLY_HPP
 #define LIMIT_SLIDING_REDIS_REPLY_HPP
 
+#include <memory>
+#include <string_view>
+
 #include "ngx/ngx.hpp"
+
+struct redisReader;
 
 namespace limit_sliding {
 
-struct Node;
-
-/* Bytes of a string in a reply, as names of hosts are. */
-constexpr auto kReplyString = 256;
+/* Bytes of a string in an array, such as the name of a host. */
+constexpr size_t kReplyString = 256;
 
 /* Numbers in a reply. */
-constexpr auto kReplyNumbers = 4096;
+constexpr size_t kReplyNumbers = 4096;
 
 struct Reply {
-    int type;     /* REDIS_REPLY_* */
-    ngx_uint_t n; /* elements of an array */
+    /* Returns the text of an error as a line to be logged, which is valid until
+     * the next one. */
+    const char *log_text() const;
+
+    int type; /* REDIS_REPLY_* */
+    size_t n; /* elements of an array */
     int64_t numbers[kReplyNumbers];
-    Node *map;            /* the map of slots is expected, of this node */
-    ngx_str_t strings[2]; /* of its first ones */
-    u_char string_text[2][kReplyString];
-    size_t len; /* of any other */
+    std::string_view strings[2]; /* the first elements, if these are strings */
+    size_t len;                  /* of any text but these, cut to fit */
     u_char text[256];
+
+    char string_text[2][kReplyString];
 };
 
-void *reader_create(Reply *reply);
-void reader_free(void *reader);
-ngx_int_t reader_feed(void *reader, u_char *data, size_t len);
-ngx_int_t reader_next(void *reader);
+/* As Reply::log_text(). */
+inline const char *reply_text(const Reply *reply)
+{
+    return reply->log_text();
+}
 
-/* Returns an error as a line to be logged, valid until the next one. */
-char *reply_text(Reply *reply);
+/* Slots of a cluster, and their master. */
+struct SlotRange {
+    int64_t first;
+    int64_t last;
+    std::string_view host; /* empty: the node that tells does not know */
+    int64_t port;
+};
+
+/* Takes the ranges in a reply to CLUSTER SLOTS while it is being read, as the
+ * whole of it would need much memory.  Types with more state derive from it. */
+struct SlotRangeSink {
+    void (*add)(SlotRangeSink &sink, const SlotRange &range);
+};
+
+/* Finds replies in a stream of bytes.  It allocates nothing for one, and takes
+ * none that is larger than any that was asked for. */
+class Reader {
+public:
+    /* Begins a new stream.  Returns false if there is no memory. */
+    bool start();
+
+    void stop() { reader_.reset(); }
+
+    /* Returns false if there is no memory. */
+    bool feed(u_char *data, size_t len);
+
+    /* NGX_OK: `reply` holds the next one; NGX_AGAIN: there is no whole one yet;
+     * NGX_ERROR: it is none of Redis's, or too large.  Ranges of slots go to the
+     * sink, which is nullptr if the reply is not to CLUSTER SLOTS. */
+    ngx_int_t next(SlotRangeSink *sink);
+
+    Reply reply;
+
+private:
+    struct Free {
+        void operator()(redisReader *reader) const;
+    };
+
+    friend struct ReaderCallbacks;
+
+    std::unique_ptr<redisReader, Free> reader_;
+    SlotRangeSink *sink_;
+};
 
 } // namespace limit_sliding
 

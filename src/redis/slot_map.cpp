@@ -1,221 +1,207 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* Which node has which slots: asked at first, and when that is seen to have
- * changed, but not once for every request that sees it. */
-
-#include "ngx/ngx.hpp"
-#include "redis/cluster.hpp"
-#include "redis/tls.hpp"
+#include "redis/slot_map.hpp"
 
 #include <hiredis/hiredis.h>
 
 namespace limit_sliding {
 
-constexpr auto kRefresh = 1000;
+namespace {
 
-static ngx_int_t map_ask(Node *node);
-static void map_answered(Node &node, Call &call, Reply *reply);
-static void map_refused(Node *node, Reply *reply);
-static void map_changed(Node *node);
+/* Milliseconds between the times that it is asked. */
+constexpr ngx_msec_t kRefreshInterval = 1000;
 
-/* The hint is a node that has seen it. */
+constexpr std::string_view kCommand[] = {"CLUSTER", "SLOTS"};
 
-void map_stale(Cluster *cluster, Node *hint)
+} // namespace
+
+struct SlotMap::MapCall : Call, SlotRangeSink {
+    SlotMap *map;
+};
+
+void SlotMap::start(ClusterNodes *nodes)
 {
-    cluster->stale = 1;
-    cluster->hint = hint;
+    nodes_ = nodes;
+    stale_ = true;
 
-    ngx_post_event(&cluster->refresh, &ngx_posted_events);
+    refresh_.handler
+        = [](ngx_event_t *ev) { static_cast<SlotMap *>(ev->data)->refresh(); };
+    refresh_.data = this;
+    refresh_.log = ngx_cycle->log;
 }
 
-/* Posted.  Requests that follow will post it again if it is too early. */
-
-void map_refresh(ngx_event_t *ev)
+void SlotMap::set_stale(ClusterNode *hint)
 {
-    Cluster *cluster = ev->data;
+    stale_ = true;
+    hint_ = hint;
+    refresh_soon();
+}
 
-    Node *node;
-
-    if (!cluster->stale || cluster->asked
-        || (cluster->loaded
-            && ngx_current_msec - cluster->asked_at < kRefresh)) {
+void SlotMap::refresh()
+{
+    if (!stale_ || asked_ != nullptr
+        || (loaded_ && ngx_current_msec - asked_at_ < kRefreshInterval)) {
         return;
     }
 
-    node = cluster->hint;
+    ClusterNode &node
+        = hint_ != nullptr && hint_->is_ready() ? *hint_ : nodes_->any();
 
-    if (node == NULL || node->state != NodeState::kReady) {
-        node = cluster_any(cluster);
+    hint_ = nullptr;
+
+    /* a node that is to be connected to is asked by greet() */
+
+    if (node.open() != NGX_OK) {
+        return;
     }
 
-    cluster->hint = NULL;
+    MapCall *call = create();
 
-    /* if it is to be connected to, that asks */
-
-    if (node->open() == NGX_OK && map_ask(node) == NGX_OK) {
-        node->send();
-    }
-}
-
-/* Before a new connection is used: so the first requests wait for it. */
-
-ngx_int_t map_greeting(Node *node)
-{
-    Cluster *cluster;
-
-    cluster = node->nodes->cluster;
-
-    if (!cluster->stale || cluster->asked) {
-        return NGX_OK;
-    }
-
-    if (map_ask(node) != NGX_OK) {
-        node->fail(0, "no memory");
-        return NGX_ERROR;
-    }
-
-    node->greetings++;
-
-    return NGX_OK;
-}
-
-static ngx_int_t map_ask(Node *node)
-{
-    Call *call;
-    Cluster *cluster;
-
-    static const char *argv[] = {"CLUSTER", "SLOTS"};
-    static const size_t argvlen[] = {7, 5};
-
-    call = ngx_calloc(sizeof(Call), ngx_cycle->log);
-    if (call == NULL) {
-        return NGX_ERROR;
-    }
-
-    call->handler = map_answered;
-    call->map = 1;
-
-    if (node->command(*call, 2, argv, argvlen) != NGX_OK) {
+    if (call == nullptr || node.command(*call, kCommand) != NGX_OK) {
         ngx_free(call);
-        return NGX_ERROR;
-    }
-
-    cluster = node->nodes->cluster;
-
-    cluster->asked = node;
-    cluster->asked_at = ngx_current_msec;
-    cluster->ranges = 0;
-
-    /* the next one, another time */
-
-    ngx_queue_remove(&node->queue);
-    ngx_queue_insert_tail(&cluster->nodes, &node->queue);
-
-    return NGX_OK;
-}
-
-/* A range of the reply, while that is being read. */
-
-void map_add(Node *node, int64_t first, int64_t last, ngx_str_t *host,
-             int64_t port)
-{
-    ngx_str_t own;
-    Node *to;
-    Cluster *cluster;
-
-    if (first < 0 || last >= kClusterSlots || port < 1 || port > 65535) {
         return;
     }
 
-    if (host->len == 0 || host->data[0] == '?') {
-        /* it does not know by which name we know it */
-        node_host(node, &own);
-        host = &own;
+    note_asked(node);
+    node.send();
+}
+
+bool SlotMap::greet(ClusterNode &node)
+{
+    if (!stale_ || asked_ != nullptr) {
+        return true;
     }
 
-    to = cluster_node(node->nodes->cluster, host, (ngx_int_t)port);
-    if (to == NULL) {
+    if (!node.greet(create(), kCommand)) {
+        return false;
+    }
+
+    note_asked(node);
+
+    return true;
+}
+
+SlotMap::MapCall *SlotMap::create()
+{
+    auto *call = create_call<MapCall>(answered);
+
+    if (call != nullptr) {
+        call->map = this;
+        call->slots = call;
+        call->add = [](SlotRangeSink &sink, const SlotRange &range) {
+            static_cast<MapCall &>(sink).map->add(range);
+        };
+    }
+
+    return call;
+}
+
+/* The next time another node is asked, if it is as good. */
+void SlotMap::note_asked(ClusterNode &node)
+{
+    asked_ = &node;
+    asked_at_ = ngx_current_msec;
+    ranges_ = 0;
+
+    nodes_->remove(node);
+    nodes_->push_back(node);
+}
+
+/* Takes a range of the reply while that is being read. */
+void SlotMap::add(const SlotRange &range)
+{
+    if (range.first < 0 || range.last >= kClusterSlots || range.port < 1
+        || range.port > 65535) {
         return;
     }
 
-    cluster = node->nodes->cluster;
+    ClusterNode *node = nodes_->find(*asked_, range.host, range.port);
 
-    cluster->ranges++;
+    if (node == nullptr) {
+        return;
+    }
 
-    while (first <= last) {
-        cluster->slots[first++] = to;
+    ranges_++;
+
+    for (int64_t slot = range.first; slot <= range.last; slot++) {
+        slots[slot] = node;
     }
 }
 
-static void map_answered(Node &from, Call &call, Reply *reply)
+void SlotMap::answered(Node &from, Call &call, Reply *reply)
 {
-    Node *node = &from;
-
-    Cluster *cluster;
+    auto &node = static_cast<ClusterNode &>(from);
+    SlotMap &map = *static_cast<MapCall &>(call).map;
 
     ngx_free(&call);
+    map.asked_ = nullptr;
 
-    cluster = node->nodes->cluster;
-
-    cluster->asked = NULL;
-
-    if (reply == NULL) {
+    if (reply == nullptr) {
         return;
     }
 
-    if (reply->type != REDIS_REPLY_ARRAY || cluster->ranges == 0) {
-        map_refused(node, reply);
+    if (reply->type == REDIS_REPLY_ARRAY && map.ranges_ != 0) {
+        map.changed(node);
+
+        if (!node.is_ready()) {
+            node.greeted();
+        }
+
         return;
     }
 
-    cluster->loaded = 1;
-    cluster->stale = 0;
+    /* another node may know better */
 
-    map_changed(node);
+    const char *reason = reply->type == REDIS_REPLY_ERROR
+                             ? reply->log_text()
+                             : "it knows of no slots";
 
-    if (node->state == NodeState::kGreeting && --node->greetings == 0) {
-        node_ready(node);
+    if (node.is_ready()) {
+        node.log->write(0, "%V: %s", &node.endpoint->text, reason);
+    } else {
+        node.set_broken(reason);
     }
 }
 
-/* Another node may know better. */
-
-static void map_refused(Node *node, Reply *reply)
+/* Lets what is due go to where it belongs now, and forgets unused nodes without
+ * slots, but for the one that has told so. */
+void SlotMap::changed(ClusterNode &teller)
 {
-    char *reason;
+    loaded_ = true;
+    stale_ = false;
 
-    reason = (reply->type == REDIS_REPLY_ERROR) ? reply_text(reply)
-                                                : "it knows of no slots";
+    for (ClusterNode &node : *nodes_) {
+        node.mapped = false;
 
-    if (node->state == NodeState::kGreeting) {
-        node->broken = reason;
-        return;
-    }
-
-    node->log->write(0, "%V: %s", &node->server->text, reason);
-}
-
-static void map_changed(Node *node)
-{
-    ngx_queue_t *q;
-    Node *other;
-    Cluster *cluster;
-
-    cluster = node->nodes->cluster;
-
-    for (q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        other = ngx_queue_data(q, Node, queue);
-
-        if (other->ndue) {
-            other->post_flush();
+        if (node.ndue != 0) {
+            node.post_flush();
         }
     }
 
-    cluster_forget(cluster, node);
+    for (ClusterNode *node : slots) {
+        if (node != nullptr) {
+            node->mapped = true;
+        }
+    }
+
+    for (ClusterNode &node : *nodes_) {
+        if (node.mapped || &node == &teller || !node.is_unused()) {
+            continue;
+        }
+
+        if (node.seed) {
+            node.close();
+            continue;
+        }
+
+        if (hint_ == &node) {
+            hint_ = nullptr;
+        }
+
+        nodes_->free(node);
+    }
 }
 
 } // namespace limit_sliding

@@ -1,145 +1,135 @@
-
 /*
  * Copyright (C) the limit_sliding authors
  */
 
-/* The nodes of a Redis, and which of them is asked of what. */
+#include "redis/topology.hpp"
 
-#include "redis/cluster.hpp"
+#include "ngx/array.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
-ngx_int_t Nodes::start(Redis *client, Settings *configured,
-                       const ClientEvents *told)
+namespace {
+
+/* The one server of "topology standalone". */
+struct StandaloneNode : Node {
+    Endpoint server;
+};
+
+bool greet(Node &node)
 {
-    redis = client;
-    settings = configured;
-    events = told;
+    return node.greet_server();
+}
+
+const NodeRole standalone = {greet, nullptr, nullptr, nullptr, nullptr};
+
+Node *create_standalone_node(const NodeContext &context)
+{
+    auto *node = create_on_heap<StandaloneNode>();
+
+    if (node != nullptr) {
+        node->server.set(span<Server>(context.settings->servers)[0]);
+        node->init(context, &standalone, &node->server);
+    }
+
+    return node;
+}
+
+} // namespace
+
+ngx_int_t Nodes::start(Redis *redis, const Settings *settings,
+                       const ClientEvents *events)
+{
+    NodeContext context = {redis, settings, &log, events};
+    bool complete = false;
+
     log.set_name(settings->name);
 
     if (settings->topology == Topology::kCluster) {
-        return cluster_start(this);
-    }
+        cluster = Cluster::create(context);
+        complete = cluster != nullptr;
 
-    auto *servers = static_cast<Server *>(settings->servers.elts);
+    } else if (settings->topology == Topology::kSentinel) {
+        SentinelNode *used = create_sentinel_node(context, nullptr);
 
-    node = node_create(this, servers);
-
-    if (node == nullptr) {
-        return NGX_ERROR;
-    }
-
-    if (settings->topology == Topology::kSentinel) {
-        watch = node_create(this, servers);
-
-        if (watch == nullptr) {
-            return NGX_ERROR;
+        if (used != nullptr) {
+            context.events = nullptr;
+            watch = create_sentinel_node(context, used);
         }
+
+        node = used;
+        complete = watch != nullptr;
+
+    } else {
+        node = create_standalone_node(context);
+        complete = node != nullptr;
     }
 
-    return NGX_OK;
+    return complete ? NGX_OK : NGX_ERROR;
 }
 
 void Nodes::close()
 {
-    if (node) {
-        node_close(node);
+    if (node != nullptr) {
+        node->close();
     }
 
-    if (watch) {
-        node_close(watch);
+    if (watch != nullptr) {
+        watch->close();
     }
 
-    if (cluster) {
-        cluster_exit(cluster);
+    if (cluster != nullptr) {
+        cluster->close();
     }
 }
 
 void Nodes::sent()
 {
-    if (watch) {
-        watch_sentinels(this);
+    if (watch != nullptr) {
+        watch_master(*watch, &watched);
     }
 }
 
 Node *Nodes::route(ngx_int_t slot)
 {
-    if (cluster == nullptr) {
-        return node;
-    }
-
-    Node *to = cluster->slots[slot];
-
-    return to ? to : cluster_any(cluster);
+    return is_cluster() ? &cluster->route(slot) : node;
 }
 
 bool Nodes::is_worth(ngx_int_t slot)
 {
-    if (cluster == nullptr) {
-        return true;
-    }
-
-    Node *to = route(slot);
-
-    if (cluster->stale) {
-        ngx_post_event(&cluster->refresh, &ngx_posted_events);
-    }
-
-    if (to->is_usable()
-        && (to->failures < kFailuresMax
-            || (to->ndue == 0 && to->ncalls == 0))) {
-        return true;
-    }
-
-    /* perhaps it has been replaced */
-
-    map_stale(cluster, nullptr);
-
-    return false;
+    return !is_cluster() || cluster->is_worth(slot);
 }
 
 ngx_msec_t Nodes::retry()
 {
-    ngx_msec_t wait = NGX_MAX_INT32_VALUE;
-
-    for (ngx_queue_t *q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        Node *to = ngx_queue_data(q, Node, queue);
-
-        if (to->failures < kFailuresMax || to->state != NodeState::kClosed
-            || (cluster->loaded && !to->mapped)) {
-            continue;
-        }
-
-        auto left = (ngx_msec_int_t)(to->retry_at - ngx_current_msec);
-
-        if (left > 0) {
-            wait = ngx_min(wait, (ngx_msec_t)left);
-            continue;
-        }
-
-        (void)to->open();
-    }
-
-    return wait;
+    return cluster->retry();
 }
 
-/* A node that only a redirection named does not count: it may be nobody's, or
- * the same server. */
-
-bool Nodes::is_alive_without(const Node &but) const
+bool Nodes::is_alive_without(const Node &failed) const
 {
-    for (ngx_queue_t *q = ngx_queue_head(&cluster->nodes);
-         q != ngx_queue_sentinel(&cluster->nodes); q = ngx_queue_next(q)) {
-        Node *other = ngx_queue_data(q, Node, queue);
+    return cluster->is_alive_without(failed);
+}
 
-        if (other != &but && other->failures == 0 && other->is_ready()
-            && (other->mapped || other->seed)) {
-            return true;
-        }
+Node *Nodes::redirect(Node &from, ngx_int_t slot, Reply &reply, Redirect *kind)
+{
+    return cluster->redirect(from, slot, view(reply.text, reply.len), kind);
+}
+
+/* If ASKING was refused, so will be the command that follows. */
+ngx_int_t send_asking(Node &node)
+{
+    static const std::string_view args[] = {"ASKING"};
+
+    Call *call = create_call(
+        [](Node &, Call &answered, Reply *) { ngx_free(&answered); });
+
+    if (call != nullptr && node.command(*call, args) == NGX_OK) {
+        return NGX_OK;
     }
 
-    return false;
+    ngx_free(call);
+
+    return NGX_ERROR;
 }
 
 } // namespace limit_sliding

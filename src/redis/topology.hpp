@@ -7,38 +7,29 @@
 #ifndef LIMIT_SLIDING_REDIS_TOPOLOGY_HPP
 #define LIMIT_SLIDING_REDIS_TOPOLOGY_HPP
 
-#include "redis/node.hpp"
+#include "redis/cluster.hpp"
+#include "redis/sentinel.hpp"
 
 namespace limit_sliding {
 
-struct Cluster;
-
-/* How a node of a cluster wants an ask to go on. */
-enum class Redirect {
-    kNone,  /* it is no redirection */
-    kMoved, /* the slot is another node's now */
-    kAsk,   /* this ask is for another node, after ASKING */
-    kAgain  /* the same node */
-};
-
-/* The nodes that a worker knows of one Redis. */
+/* The nodes that a worker knows of one Redis, whatever its topology is. */
 struct Nodes {
     /* NGX_ERROR: there is no memory.  The events and what they are told about
      * last as long as the worker. */
-    ngx_int_t start(Redis *redis, Settings *settings,
+    ngx_int_t start(Redis *redis, const Settings *settings,
                     const ClientEvents *events);
 
-    bool is_started() const { return node || cluster; }
-    bool is_cluster() const { return cluster; }
+    bool is_started() const { return node != nullptr || is_cluster(); }
+    bool is_cluster() const { return cluster != nullptr; }
 
     /* Closes all connections: the worker exits. */
     void close();
 
     /* Is it known that Redis does not answer?  Of a cluster never. */
-    bool is_away() const { return node && !node->is_usable(); }
+    bool is_away() const { return node != nullptr && !node->is_usable(); }
 
-    /* Returns whom to ask of this slot.  While that is not known, any node:
-     * it will tell. */
+    /* Returns whom to ask of this slot, never nullptr.  While that is not known it
+     * is any node, which will tell. */
     Node *route(ngx_int_t slot);
 
     /* Should a request wait for this slot's node? */
@@ -50,24 +41,20 @@ struct Nodes {
     ngx_msec_t retry();
 
     /* Does another node of the cluster answer? */
-    bool is_alive_without(const Node &node) const;
+    bool is_alive_without(const Node &failed) const;
 
     /* To be called when calls were sent. */
     void sent();
 
     /* Reads an error of a cluster's node about this slot, and returns where to
-     * send the ask to; NULL for kNone. */
-    Node *redirect(Node &node, ngx_int_t slot, Reply &reply,
-                   Redirect *direction);
+     * send the ask to; nullptr: it is no redirection, or leads nowhere. */
+    Node *redirect(Node &from, ngx_int_t slot, Reply &reply, Redirect *kind);
 
-    Redis *redis;
-    Settings *settings;
-    const ClientEvents *events;
     ErrorLog log;
-    Node *node;         /* NULL in a cluster */
-    Node *watch;        /* NULL: no sentinels */
-    ngx_msec_t watched; /* last time */
-    Cluster *cluster;   /* NULL if it is none */
+    Node *node;          /* nullptr in a cluster */
+    SentinelNode *watch; /* nullptr: no sentinels */
+    ngx_msec_t watched;  /* last time */
+    Cluster *cluster;    /* nullptr if it is none */
 };
 
 /* Puts ASKING into the buffer, which holds for the next command only. */

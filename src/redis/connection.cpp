@@ -1,0 +1,387 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#include "redis/connection.hpp"
+
+#include "redis/tls.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* A larger buffer is not kept once all of it is sent. */
+constexpr size_t kBufferKept = 64 * 1024;
+
+Connection &owner(ngx_connection_t *c)
+{
+    return *static_cast<Connection *>(c->data);
+}
+
+ngx_connection_t *connection_of(ngx_event_t *ev)
+{
+    return static_cast<ngx_connection_t *>(ev->data);
+}
+
+/* The error of a socket that is to be connected by now. */
+ngx_err_t socket_error(ngx_socket_t fd)
+{
+    int err = 0;
+    socklen_t len = sizeof(int);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == -1) {
+        return ngx_socket_errno;
+    }
+
+    return err;
+}
+
+} // namespace
+
+void Connection::fail(const char *reason, ngx_err_t err)
+{
+    connection_events->failed(*this, err, reason);
+}
+
+void Connection::connect()
+{
+    state_ = State::kConnecting;
+
+    if (endpoint->is_name) {
+        resolve();
+    } else {
+        connect_to_address();
+    }
+}
+
+void Connection::resolve()
+{
+    ngx_resolver_ctx_t *ctx
+        = settings->resolver != nullptr
+              ? ngx_resolve_start(settings->resolver, nullptr)
+              : nullptr;
+
+    if (ctx == nullptr || ctx == NGX_NO_RESOLVER) {
+        log->write(0, "%V: no resolver", &endpoint->text);
+        fail(nullptr);
+        return;
+    }
+
+    ctx->name = endpoint->host;
+    ctx->handler = resolve_handler;
+    ctx->data = this;
+    ctx->cancelable = 1;
+    ctx->timeout = settings->connect_timeout;
+
+    if (endpoint->naddrs != 0) {
+        /* leaves time to try the last known ones */
+        ctx->timeout /= 2;
+    }
+
+    resolving_ = ctx;
+
+    if (ngx_resolve_name(ctx) != NGX_OK) {
+        /* it has freed the context */
+        resolving_ = nullptr;
+        fail("no resolving");
+    }
+}
+
+void Connection::resolve_handler(ngx_resolver_ctx_t *ctx)
+{
+    auto &self = *static_cast<Connection *>(ctx->data);
+
+    if (ctx->state != 0) {
+        self.log->write(0, "%V could not be resolved (%i: %s)", &ctx->name,
+                        ctx->state, ngx_resolver_strerror(ctx->state));
+    } else {
+        self.endpoint->set_addresses(*ctx);
+    }
+
+    ngx_resolve_name_done(ctx);
+    self.resolving_ = nullptr;
+
+    /* the last known addresses are better than none */
+
+    if (self.endpoint->naddrs == 0) {
+        self.fail(nullptr);
+        return;
+    }
+
+    self.connect_to_address();
+}
+
+void Connection::connect_to_address()
+{
+    size_t i = attempts_++ % endpoint->naddrs;
+
+    peer_ = {};
+    peer_.sockaddr = &endpoint->addrs[i].sockaddr;
+    peer_.socklen = endpoint->lens[i];
+    peer_.name = &endpoint->text;
+    peer_.get = ngx_event_get_peer;
+    peer_.log = ngx_cycle->log;
+    peer_.log_error = NGX_ERROR_INFO;
+    peer_.so_keepalive = 1;
+
+    ngx_int_t rc = ngx_event_connect_peer(&peer_);
+
+    if (rc == NGX_ERROR || rc == NGX_DECLINED || rc == NGX_BUSY) {
+        /* it has logged that */
+        fail(nullptr);
+        return;
+    }
+
+    ngx_connection_t *c = peer_.connection;
+
+    c->data = this;
+    c->log = ngx_cycle->log;
+    c->read->log = c->log;
+    c->write->log = c->log;
+    c->read->handler = connect_handler;
+    c->write->handler = connect_handler;
+    c->pool = ngx_create_pool(512, c->log);
+
+    if (c->pool == nullptr) {
+        fail("no memory");
+        return;
+    }
+
+    if (rc == NGX_OK) {
+        shake_hands();
+    }
+}
+
+void Connection::connect_handler(ngx_event_t *ev)
+{
+    ngx_connection_t *c = connection_of(ev);
+    Connection &self = owner(c);
+
+    if (c->close) {
+        self.connection_events->unwanted(self);
+        return;
+    }
+
+    if (ngx_err_t err = socket_error(c->fd)) {
+        self.fail("connect() failed", err);
+        return;
+    }
+
+    self.shake_hands();
+}
+
+void Connection::shake_hands()
+{
+    ngx_connection_t *c = peer_.connection;
+
+    if (peer_.sockaddr->sa_family != AF_UNIX && ngx_tcp_nodelay(c) != NGX_OK) {
+        fail("setsockopt() failed");
+        return;
+    }
+
+    if (!settings->tls.on) {
+        opened();
+        return;
+    }
+
+    ngx_int_t rc
+        = tls_handshake({c, settings->tls, endpoint->host}, handshake_handler);
+
+    if (rc == NGX_ERROR) {
+        fail("no TLS");
+
+    } else if (rc == NGX_OK) {
+        handshake_handler(c);
+    }
+}
+
+void Connection::handshake_handler(ngx_connection_t *c)
+{
+    Connection &self = owner(c);
+
+    if (!tls_is_up(c)) {
+        self.fail("TLS handshake failed");
+        return;
+    }
+
+    if (!tls_verify({c, self.settings->tls, self.endpoint->host}, *self.log)) {
+        self.fail(nullptr);
+        return;
+    }
+
+    self.opened();
+}
+
+void Connection::opened()
+{
+    peer_.connection->read->handler = read_handler;
+    peer_.connection->write->handler = write_handler;
+
+    state_ = State::kOpen;
+    connection_events->opened(*this);
+}
+
+bool Connection::write(const char *data, size_t len)
+{
+    if (out_size_ - out_last_ < len && !reserve(len)) {
+        return false;
+    }
+
+    ngx_memcpy(out_ + out_last_, data, len);
+    out_last_ += len;
+
+    return true;
+}
+
+/* Moves what is not sent yet to a larger buffer.  Its size grows with that, and
+ * not with what was sent before, as a link that is always busy never sends all
+ * there is. */
+bool Connection::reserve(size_t len)
+{
+    size_t unsent = out_last_ - out_sent_;
+    size_t size = ngx_max(2 * unsent + len, out_size_);
+    auto *larger = static_cast<u_char *>(ngx_alloc(size, ngx_cycle->log));
+
+    if (larger == nullptr) {
+        return false;
+    }
+
+    if (out_ != nullptr) {
+        ngx_memcpy(larger, out_ + out_sent_, unsent);
+        ngx_free(out_);
+    }
+
+    out_ = larger;
+    out_size_ = size;
+    out_sent_ = 0;
+    out_last_ = unsent;
+
+    return true;
+}
+
+bool Connection::flush()
+{
+    ngx_connection_t *c = peer_.connection;
+
+    while (out_sent_ < out_last_) {
+        ssize_t n = c->send(c, out_ + out_sent_, out_last_ - out_sent_);
+
+        if (n == NGX_AGAIN) {
+            break;
+        }
+
+        if (n <= 0) {
+            fail("send() failed", ngx_socket_errno);
+            return false;
+        }
+
+        out_sent_ += n;
+    }
+
+    if (out_sent_ == out_last_) {
+        out_sent_ = 0;
+        out_last_ = 0;
+
+        if (out_size_ > kBufferKept) {
+            ngx_free(out_);
+            out_ = nullptr;
+            out_size_ = 0;
+        }
+    }
+
+    if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
+        fail("no event");
+        return false;
+    }
+
+    return true;
+}
+
+void Connection::write_handler(ngx_event_t *ev)
+{
+    ngx_connection_t *c = connection_of(ev);
+    Connection &self = owner(c);
+
+    if (c->close) {
+        self.connection_events->unwanted(self);
+        return;
+    }
+
+    (void)self.flush();
+}
+
+void Connection::read_handler(ngx_event_t *ev)
+{
+    static u_char buffer[16 * 1024];
+
+    ngx_connection_t *c = connection_of(ev);
+    Connection &self = owner(c);
+
+    if (c->close) {
+        self.connection_events->unwanted(self);
+        return;
+    }
+
+    for (;;) {
+        ssize_t n = c->recv(c, buffer, sizeof(buffer));
+
+        if (n == NGX_AGAIN) {
+            break;
+        }
+
+        if (n == 0) {
+            self.fail("it closed the connection");
+            return;
+        }
+
+        if (n < 0) {
+            self.fail("recv() failed", ngx_socket_errno);
+            return;
+        }
+
+        if (const char *reason
+            = self.connection_events->received(self, buffer, n)) {
+            self.fail(reason);
+            return;
+        }
+    }
+
+    if (ngx_handle_read_event(ev, 0) != NGX_OK) {
+        self.fail("no event");
+        return;
+    }
+
+    self.connection_events->drained(self);
+}
+
+void Connection::close()
+{
+    state_ = State::kClosed;
+    out_sent_ = 0;
+    out_last_ = 0;
+
+    if (resolving_ != nullptr) {
+        ngx_resolve_name_done(resolving_);
+        resolving_ = nullptr;
+    }
+
+    ngx_connection_t *c = peer_.connection;
+
+    if (c == nullptr) {
+        return;
+    }
+
+    peer_.connection = nullptr;
+
+    tls_shutdown(c);
+
+    ngx_pool_t *pool = c->pool;
+
+    ngx_close_connection(c);
+
+    if (pool != nullptr) {
+        ngx_destroy_pool(pool);
+    }
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,93 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* A worker's connection to a server: from its name to bytes in and out. */
+
+#ifndef LIMIT_SLIDING_REDIS_CONNECTION_HPP
+#define LIMIT_SLIDING_REDIS_CONNECTION_HPP
+
+#include "redis/endpoint.hpp"
+#include "redis/error_log.hpp"
+
+namespace limit_sliding {
+
+class Connection;
+
+/* What the owner of a connection is told. */
+struct ConnectionEvents {
+    /* It is open, with TLS if that is configured. */
+    void (*opened)(Connection &connection);
+
+    /* Bytes have come.  Returns nullptr, or why it is to fail. */
+    const char *(*received)(Connection &connection, u_char *data, size_t len);
+
+    /* All that had come was received. */
+    void (*drained)(Connection &connection);
+
+    /* It failed, and is to be closed.  The reason is nullptr if the log has it
+     * already. */
+    void (*failed)(Connection &connection, ngx_err_t err, const char *reason);
+
+    /* NGINX wants it closed, as the worker exits. */
+    void (*unwanted)(Connection &connection);
+};
+
+class Connection {
+public:
+    ~Connection() { ngx_free(out_); }
+
+    /* Connects a closed one to the endpoint.  The owner is told how it went,
+     * perhaps at once; it limits the time. */
+    void connect();
+
+    void close();
+    bool is_closed() const { return state_ == State::kClosed; }
+
+    /* Puts bytes into the buffer.  Returns false if there is no memory. */
+    bool write(const char *data, size_t len);
+
+    /* Sends what is in the buffer.  Returns false if that failed. */
+    bool flush();
+
+    bool has_unsent() const { return out_last_ != 0; }
+
+    /* NGINX closes idle connections when a worker is to exit; for others it does
+     * not wait. */
+    void set_idle(bool idle) { peer_.connection->idle = idle; }
+
+    const ConnectionEvents *connection_events;
+    const Settings *settings;
+    ErrorLog *log;
+    Endpoint *endpoint;
+
+private:
+    enum class State { kClosed, kConnecting, kOpen };
+
+    void fail(const char *reason, ngx_err_t err = 0);
+    void resolve();
+    void connect_to_address();
+    void shake_hands();
+    void opened();
+    bool reserve(size_t len);
+
+    static void resolve_handler(ngx_resolver_ctx_t *ctx);
+    static void connect_handler(ngx_event_t *ev);
+    static void handshake_handler(ngx_connection_t *c);
+    static void read_handler(ngx_event_t *ev);
+    static void write_handler(ngx_event_t *ev);
+
+    State state_;
+    size_t attempts_; /* each takes the next address */
+    ngx_resolver_ctx_t *resolving_;
+    ngx_peer_connection_t peer_;
+
+    u_char *out_;
+    size_t out_sent_;
+    size_t out_last_;
+    size_t out_size_;
+};
+
+} // namespace limit_sliding
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* A server to connect to: its name, and what is known of its addresses. */
+
+#ifndef LIMIT_SLIDING_REDIS_ENDPOINT_HPP
+#define LIMIT_SLIDING_REDIS_ENDPOINT_HPP
+
+#include "redis/reply.hpp"
+#include "redis/settings.hpp"
+
+namespace limit_sliding {
+
+struct Endpoint {
+    /* Sets a server of the configuration. */
+    void set(const Server &server);
+
+    /* Sets a server that Redis has named, by its address or a name.  Returns
+     * false, and changes nothing, if it cannot be one. */
+    bool set(std::string_view host, int64_t port);
+
+    /* Sets the addresses that the name was resolved to. */
+    void set_addresses(const ngx_resolver_ctx_t &resolved);
+
+    /* Returns the host as others may know it: without the brackets of a URL. */
+    std::string_view bare_host() const;
+
+    static constexpr size_t kAddressesMax = 8;
+
+    ngx_str_t text; /* "host:port", or as it is configured */
+    ngx_str_t host;
+    in_port_t port;
+    bool is_name; /* NGINX resolves it, and knows how long that is valid */
+    size_t naddrs;
+    ngx_sockaddr_t addrs[kAddressesMax];
+    socklen_t lens[kAddressesMax];
+
+private:
+    template <class Address>
+    void copy_addresses(const Address *from, size_t n);
+
+    u_char named_[kReplyString + sizeof(":65535")];
+};
+
+} // namespace limit_sliding
+
+#endif

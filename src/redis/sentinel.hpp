@@ -1,0 +1,42 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/*
+ * "topology sentinel": which server is the master is asked for every connection,
+ * so that a failover is found out as a broken connection is.  It is asked again
+ * every second of traffic, as a master that was replaced may go on for a while.
+ */
+
+#ifndef LIMIT_SLIDING_REDIS_SENTINEL_HPP
+#define LIMIT_SLIDING_REDIS_SENTINEL_HPP
+
+#include "redis/node.hpp"
+
+namespace limit_sliding {
+
+/* A node that asks sentinels for its server. */
+struct SentinelNode : Node {
+    /* The node whose master this one is to watch; nullptr: it is used itself. */
+    SentinelNode *watched;
+
+    Endpoint sentinel; /* the present one */
+    Endpoint master;   /* as it was named last */
+    size_t next;       /* of the sentinels to ask */
+    size_t tries;      /* of sentinels, by this attempt to connect */
+    bool finding;      /* is connected to a sentinel, or will be */
+    bool found;        /* by this attempt */
+};
+
+/* Returns a new node, or nullptr if there is no memory.  One that watches another
+ * closes that when it has another master. */
+SentinelNode *create_sentinel_node(const NodeContext &context,
+                                   SentinelNode *watched);
+
+/* Lets the watching node look, if it is time to.  To be called when calls have
+ * been sent. */
+void watch_master(SentinelNode &watching, ngx_msec_t *last);
+
+} // namespace limit_sliding
+
+#endif
