@@ -53,7 +53,6 @@ const NodeRole Cluster::role = {greet, nullptr, nullptr, nullptr, failed};
 Cluster *Cluster::create(const NodeContext &context)
 {
     auto *cluster = create_on_heap<Cluster>();
-
     if (cluster == nullptr) {
         return nullptr;
     }

@@ -49,7 +49,6 @@ void ClusterNodes::start(Cluster *owner, const NodeContext &common,
 ClusterNode *ClusterNodes::add()
 {
     auto *node = create_on_heap<ClusterNode>();
-
     if (node != nullptr) {
         node->init(context, node_role, &node->server);
         node->cluster = cluster;
@@ -88,7 +87,6 @@ ClusterNode *ClusterNodes::find(const ClusterNode &teller,
     }
 
     ClusterNode *node = size < kNodesMax ? add() : nullptr;
-
     if (node != nullptr && !node->server.set(host, port)) {
         free(*node);
         return nullptr;

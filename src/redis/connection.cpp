@@ -18,24 +18,6 @@ Connection &owner(ngx_connection_t *c)
     return *static_cast<Connection *>(c->data);
 }
 
-ngx_connection_t *connection_of(ngx_event_t *ev)
-{
-    return static_cast<ngx_connection_t *>(ev->data);
-}
-
-/* The error of a socket that is to be connected by now. */
-ngx_err_t socket_error(ngx_socket_t fd)
-{
-    int err = 0;
-    socklen_t len = sizeof(int);
-
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) == -1) {
-        return ngx_socket_errno;
-    }
-
-    return err;
-}
-
 } // namespace
 
 void Connection::fail(const char *reason, ngx_err_t err)
@@ -45,7 +27,7 @@ void Connection::fail(const char *reason, ngx_err_t err)
 
 void Connection::connect()
 {
-    state_ = State::kConnecting;
+    active_ = true;
 
     if (endpoint->is_name) {
         resolve();
@@ -125,7 +107,6 @@ void Connection::connect_to_address()
     peer_.so_keepalive = 1;
 
     ngx_int_t rc = ngx_event_connect_peer(&peer_);
-
     if (rc == NGX_ERROR || rc == NGX_DECLINED || rc == NGX_BUSY) {
         /* it has logged that */
         fail(nullptr);
@@ -138,8 +119,8 @@ void Connection::connect_to_address()
     c->log = ngx_cycle->log;
     c->read->log = c->log;
     c->write->log = c->log;
-    c->read->handler = connect_handler;
-    c->write->handler = connect_handler;
+    c->read->handler = on_event<&Connection::check_connected>;
+    c->write->handler = c->read->handler;
     c->pool = ngx_create_pool(512, c->log);
 
     if (c->pool == nullptr) {
@@ -152,28 +133,40 @@ void Connection::connect_to_address()
     }
 }
 
-void Connection::connect_handler(ngx_event_t *ev)
+template <void (Connection::*handle)()>
+void Connection::on_event(ngx_event_t *ev)
 {
-    ngx_connection_t *c = connection_of(ev);
+    auto *c = static_cast<ngx_connection_t *>(ev->data);
     Connection &self = owner(c);
 
     if (c->close) {
         self.connection_events->unwanted(self);
+    } else {
+        (self.*handle)();
+    }
+}
+
+void Connection::check_connected()
+{
+    int err = 0;
+    socklen_t len = sizeof(int);
+
+    if (getsockopt(peer_.connection->fd, SOL_SOCKET, SO_ERROR, &err, &len)
+        == -1) {
+        err = ngx_socket_errno;
+    }
+
+    if (err != 0) {
+        fail("connect() failed", err);
         return;
     }
 
-    if (ngx_err_t err = socket_error(c->fd)) {
-        self.fail("connect() failed", err);
-        return;
-    }
-
-    self.shake_hands();
+    shake_hands();
 }
 
 void Connection::shake_hands()
 {
     ngx_connection_t *c = peer_.connection;
-
     if (peer_.sockaddr->sa_family != AF_UNIX && ngx_tcp_nodelay(c) != NGX_OK) {
         fail("setsockopt() failed");
         return;
@@ -185,7 +178,7 @@ void Connection::shake_hands()
     }
 
     ngx_int_t rc
-        = tls_handshake({c, settings->tls, endpoint->host}, handshake_handler);
+        = tls_handshake(c, settings->tls, endpoint->host, handshake_handler);
 
     if (rc == NGX_ERROR) {
         fail("no TLS");
@@ -204,7 +197,7 @@ void Connection::handshake_handler(ngx_connection_t *c)
         return;
     }
 
-    if (!tls_verify({c, self.settings->tls, self.endpoint->host}, *self.log)) {
+    if (!tls_verify(c, self.settings->tls, self.endpoint->host, *self.log)) {
         self.fail(nullptr);
         return;
     }
@@ -214,10 +207,9 @@ void Connection::handshake_handler(ngx_connection_t *c)
 
 void Connection::opened()
 {
-    peer_.connection->read->handler = read_handler;
-    peer_.connection->write->handler = write_handler;
+    peer_.connection->read->handler = on_event<&Connection::receive>;
+    peer_.connection->write->handler = on_event<&Connection::flush>;
 
-    state_ = State::kOpen;
     connection_events->opened(*this);
 }
 
@@ -259,7 +251,7 @@ bool Connection::reserve(size_t len)
     return true;
 }
 
-bool Connection::flush()
+void Connection::flush()
 {
     ngx_connection_t *c = peer_.connection;
 
@@ -272,7 +264,7 @@ bool Connection::flush()
 
         if (n <= 0) {
             fail("send() failed", ngx_socket_errno);
-            return false;
+            return;
         }
 
         out_sent_ += n;
@@ -291,36 +283,14 @@ bool Connection::flush()
 
     if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
         fail("no event");
-        return false;
     }
-
-    return true;
 }
 
-void Connection::write_handler(ngx_event_t *ev)
-{
-    ngx_connection_t *c = connection_of(ev);
-    Connection &self = owner(c);
-
-    if (c->close) {
-        self.connection_events->unwanted(self);
-        return;
-    }
-
-    (void)self.flush();
-}
-
-void Connection::read_handler(ngx_event_t *ev)
+void Connection::receive()
 {
     static u_char buffer[16 * 1024];
 
-    ngx_connection_t *c = connection_of(ev);
-    Connection &self = owner(c);
-
-    if (c->close) {
-        self.connection_events->unwanted(self);
-        return;
-    }
+    ngx_connection_t *c = peer_.connection;
 
     for (;;) {
         ssize_t n = c->recv(c, buffer, sizeof(buffer));
@@ -329,34 +299,28 @@ void Connection::read_handler(ngx_event_t *ev)
             break;
         }
 
-        if (n == 0) {
-            self.fail("it closed the connection");
-            return;
-        }
+        const char *reason
+            = n == 0  ? "it closed the connection"
+              : n < 0 ? "recv() failed"
+                      : connection_events->received(*this, buffer, n);
 
-        if (n < 0) {
-            self.fail("recv() failed", ngx_socket_errno);
-            return;
-        }
-
-        if (const char *reason
-            = self.connection_events->received(self, buffer, n)) {
-            self.fail(reason);
+        if (reason != nullptr) {
+            fail(reason, n < 0 ? ngx_socket_errno : 0);
             return;
         }
     }
 
-    if (ngx_handle_read_event(ev, 0) != NGX_OK) {
-        self.fail("no event");
+    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+        fail("no event");
         return;
     }
 
-    self.connection_events->drained(self);
+    connection_events->drained(*this);
 }
 
 void Connection::close()
 {
-    state_ = State::kClosed;
+    active_ = false;
     out_sent_ = 0;
     out_last_ = 0;
 
@@ -366,7 +330,6 @@ void Connection::close()
     }
 
     ngx_connection_t *c = peer_.connection;
-
     if (c == nullptr) {
         return;
     }

@@ -42,13 +42,13 @@ public:
     void connect();
 
     void close();
-    bool is_closed() const { return state_ == State::kClosed; }
+    bool is_closed() const { return !active_; }
 
     /* Puts bytes into the buffer.  Returns false if there is no memory. */
     bool write(const char *data, size_t len);
 
-    /* Sends what is in the buffer.  Returns false if that failed. */
-    bool flush();
+    /* Sends what is in the buffer.  May fail. */
+    void flush();
 
     bool has_unsent() const { return out_last_ != 0; }
 
@@ -62,22 +62,23 @@ public:
     Endpoint *endpoint;
 
 private:
-    enum class State { kClosed, kConnecting, kOpen };
-
     void fail(const char *reason, ngx_err_t err = 0);
     void resolve();
     void connect_to_address();
+    void check_connected();
     void shake_hands();
     void opened();
+    void receive();
     bool reserve(size_t len);
 
     static void resolve_handler(ngx_resolver_ctx_t *ctx);
-    static void connect_handler(ngx_event_t *ev);
     static void handshake_handler(ngx_connection_t *c);
-    static void read_handler(ngx_event_t *ev);
-    static void write_handler(ngx_event_t *ev);
 
-    State state_;
+    /* Handles an event, unless NGINX wants the connection closed. */
+    template <void (Connection::*handle)()>
+    static void on_event(ngx_event_t *ev);
+
+    bool active_;
     size_t attempts_; /* each takes the next address */
     ngx_resolver_ctx_t *resolving_;
     ngx_peer_connection_t peer_;

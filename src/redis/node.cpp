@@ -16,6 +16,11 @@ namespace {
 constexpr ngx_msec_t kRetryMin = 100;
 constexpr ngx_msec_t kRetryMax = 1000;
 
+Node &node_of(Connection &connection)
+{
+    return static_cast<Node &>(connection);
+}
+
 void status_received(Node &node, Call &call, Reply *reply)
 {
     ngx_free(&call);
@@ -33,9 +38,58 @@ void status_received(Node &node, Call &call, Reply *reply)
 
 } // namespace
 
-const ConnectionEvents Node::node_events
-    = {Node::opened, Pipeline::received, Node::drained, Node::failed,
-       Node::unwanted};
+const ConnectionEvents Node::node_events = {
+    /* opened: nothing else is sent until the greetings have succeeded */
+    [](Connection &connection) {
+        Node &node = node_of(connection);
+
+        if (!node.start()) {
+            node.fail(0, "no memory");
+            return;
+        }
+
+        /* one more than there are, so that none is the last before all are sent */
+        node.greetings_ = 1;
+
+        if (node.topology->greet(node)) {
+            node.greeted();
+            node.send();
+        }
+    },
+
+    /* received */
+    Pipeline::received,
+
+    /* drained */
+    [](Connection &connection) {
+        Node &node = node_of(connection);
+
+        if ((node.topology->drained != nullptr && node.topology->drained(node))
+            || !node.is_ready() || node.ncalls != 0) {
+            return;
+        }
+
+        if (ngx_exiting && ngx_queue_empty(&node.due)) {
+            node.close();
+        } else {
+            node.set_idle(true);
+        }
+    },
+
+    /* failed */
+    [](Connection &connection, ngx_err_t err, const char *reason) {
+        node_of(connection).fail(err, reason);
+    },
+
+    /* unwanted */
+    [](Connection &connection) {
+        Node &node = node_of(connection);
+        CallList calls;
+
+        node.take_calls(calls);
+        node.close();
+        drop_calls(node, calls);
+    }};
 
 void Node::init(const NodeContext &context, const NodeRole *node_role,
                 Endpoint *server)
@@ -52,12 +106,12 @@ void Node::init(const NodeContext &context, const NodeRole *node_role,
 
     ngx_queue_init(&due);
 
+    flush.data = this;
+    flush.log = ngx_cycle->log;
     flush.handler = [](ngx_event_t *ev) {
         auto &node = *static_cast<Node *>(ev->data);
         node.events->flush(node);
     };
-    flush.data = this;
-    flush.log = ngx_cycle->log;
 }
 
 ngx_int_t Node::open()
@@ -74,46 +128,31 @@ ngx_int_t Node::open()
         return NGX_DECLINED;
     }
 
-    start_timer();
-
     if (topology->opening != nullptr) {
         topology->opening(*this);
     }
 
-    connect();
+    Pipeline::open();
 
     return NGX_AGAIN;
+}
+
+void Node::close()
+{
+    stop_timer();
+    disconnect();
+}
+
+void Node::reconnect()
+{
+    disconnect();
+    connect();
 }
 
 bool Node::is_usable() const
 {
     return !is_closed() || failures == 0
            || static_cast<ngx_msec_int_t>(retry_at - ngx_current_msec) <= 0;
-}
-
-/* Nothing else is sent until the greetings have succeeded. */
-void Node::opened(Connection &connection)
-{
-    auto &node = static_cast<Node &>(connection);
-
-    node.greetings_ = 0;
-
-    if (!node.start_reader()) {
-        node.fail(0, "no memory");
-        return;
-    }
-
-    if (!node.topology->greet(node)) {
-        return;
-    }
-
-    if (node.greetings_ != 0) {
-        node.send();
-        return;
-    }
-
-    node.greetings_ = 1;
-    node.greeted();
 }
 
 bool Node::greet(Call *call, Span<const std::string_view> args)
@@ -131,20 +170,17 @@ bool Node::greet(Call *call, Span<const std::string_view> args)
 
 bool Node::greet_with(const Credentials &credentials)
 {
-    std::string_view args[kArgsMax] = {"AUTH"};
-    size_t argc = 1;
+    const auto &[user, password] = credentials;
 
-    if (credentials.user.len != 0) {
-        args[argc++] = view(credentials.user);
-    }
-
-    if (argc == 1 && credentials.password.len == 0) {
+    if (user.len == 0 && password.len == 0) {
         return true;
     }
 
-    args[argc++] = view(credentials.password);
+    std::string_view all[] = {"AUTH", view(user), view(password)};
+    std::string_view some[] = {"AUTH", view(password)};
+    Call *call = create_call(status_received);
 
-    return greet(create_call(status_received), {args, argc});
+    return user.len != 0 ? greet(call, all) : greet(call, some);
 }
 
 bool Node::greet_server()
@@ -166,47 +202,18 @@ bool Node::greet_server()
 
 void Node::greeted()
 {
-    if (--greetings_ != 0) {
-        return;
+    if (--greetings_ == 0) {
+        set_ready();
+        set_idle(true);
+        post_flush();
     }
-
-    set_ready();
-    set_idle(true);
-    post_flush();
-}
-
-void Node::drained(Connection &connection)
-{
-    auto &node = static_cast<Node &>(connection);
-
-    if (node.topology->drained == nullptr || !node.topology->drained(node)) {
-        node.rest();
-    }
-}
-
-void Node::rest()
-{
-    if (!is_resting()) {
-        return;
-    }
-
-    if (ngx_exiting && ngx_queue_empty(&due)) {
-        close();
-        return;
-    }
-
-    set_idle(true);
-}
-
-void Node::failed(Connection &connection, ngx_err_t err, const char *reason)
-{
-    static_cast<Node &>(connection).fail(err, reason);
 }
 
 void Node::fail(ngx_err_t err, const char *reason)
 {
     bool was_ready = is_ready();
-    bool rested = is_resting() && !is_broken() && ngx_queue_empty(&due);
+    bool rested
+        = was_ready && !is_broken() && ncalls == 0 && ngx_queue_empty(&due);
     CallList calls;
 
     if (reason != nullptr && settings->topology == Topology::kCluster) {
@@ -273,28 +280,6 @@ void Node::succeeded()
 {
     failures = 0;
     answered_ = true;
-}
-
-void Node::close()
-{
-    stop_timer();
-    disconnect();
-}
-
-void Node::reconnect()
-{
-    disconnect();
-    connect();
-}
-
-void Node::unwanted(Connection &connection)
-{
-    auto &node = static_cast<Node &>(connection);
-    CallList calls;
-
-    node.take_calls(calls);
-    node.close();
-    drop_calls(node, calls);
 }
 
 } // namespace limit_sliding

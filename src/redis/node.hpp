@@ -8,8 +8,6 @@
 #ifndef LIMIT_SLIDING_REDIS_NODE_HPP
 #define LIMIT_SLIDING_REDIS_NODE_HPP
 
-#include <string_view>
-
 #include "redis/pipeline.hpp"
 
 namespace limit_sliding {
@@ -28,8 +26,7 @@ struct ClientEvents {
     void (*failed)(Node &node);
 };
 
-/* What the topology makes of its nodes.  Those that are nullptr are not called,
- * but for greet(). */
+/* What the topology makes of its nodes.  All but greet() may be nullptr. */
 struct NodeRole {
     /* Puts the first commands into the buffer.  Returns false if the node has
      * failed by that. */
@@ -55,11 +52,10 @@ struct NodeContext {
     Redis *redis;
     const Settings *settings;
     ErrorLog *log;
-    const ClientEvents *events;
+    const ClientEvents *events; /* nullptr: the client sends nothing to them */
 };
 
 struct Node : Pipeline {
-    /* The events are nullptr if the client sends nothing to it. */
     void init(const NodeContext &context, const NodeRole *node_role,
               Endpoint *server);
 
@@ -68,15 +64,18 @@ struct Node : Pipeline {
      * yet time to try again. */
     ngx_int_t open();
 
-    /* Is it worth waiting for? */
-    bool is_usable() const;
+    /* Closes the connection when there are no calls under way. */
+    void close();
 
     /* Closes the connection and fails all calls under way.  The reason is logged,
      * unless it is nullptr. */
     void fail(ngx_err_t err, const char *reason);
 
-    /* Closes the connection when there are no calls under way. */
-    void close();
+    /* Connects to another server, which is the endpoint now. */
+    void reconnect();
+
+    /* Is it worth waiting for? */
+    bool is_usable() const;
 
     /* It has answered. */
     void succeeded();
@@ -87,21 +86,18 @@ struct Node : Pipeline {
     /* Lets the client flush it in this turn of the event loop. */
     void post_flush() { ngx_post_event(&flush, &ngx_posted_events); }
 
-    /* Greets with a command, which the handler lets greeted() know of.  Returns
-     * false if there is no memory, and so the node has failed. */
+    /* Greets with a command whose handler calls greeted().  Returns false if
+     * there is no memory, and so the node has failed. */
     bool greet(Call *call, Span<const std::string_view> args);
 
     /* Greets with AUTH, if there is anything to authenticate with. */
     bool greet_with(const Credentials &credentials);
 
-    /* Greets with what a server needs that keys lie on. */
+    /* Greets a server that has the keys. */
     bool greet_server();
 
-    /* A greeting was answered; after the last one the node is ready. */
+    /* Notes an answer to a greeting; after the last one the node is ready. */
     void greeted();
-
-    /* Connects to the endpoint, in place of the server that it was. */
-    void reconnect();
 
     Redis *redis;
     const ClientEvents *events;
@@ -116,13 +112,6 @@ struct Node : Pipeline {
 
 private:
     void back_off();
-    void rest();
-
-    static void opened(Connection &connection);
-    static void drained(Connection &connection);
-    static void failed(Connection &connection, ngx_err_t err,
-                       const char *reason);
-    static void unwanted(Connection &connection);
 
     static const ConnectionEvents node_events;
 

@@ -82,7 +82,9 @@ ngx_int_t Pipeline::command(Call &call, Span<const std::string_view> args)
 
 void Pipeline::send()
 {
-    if (flush() && !timer_.timer_set && !calls_.empty()) {
+    flush();
+
+    if (!timer_.timer_set && !calls_.empty()) {
         ngx_add_timer(&timer_, settings->timeout);
     }
 }
@@ -90,7 +92,6 @@ void Pipeline::send()
 void Pipeline::timer_handler(ngx_event_t *ev)
 {
     auto &self = *static_cast<Pipeline *>(ev->data);
-
     if (!self.ready_) {
         self.connection_events->failed(self, NGX_ETIMEDOUT,
                                        "connecting took too long");
@@ -158,14 +159,20 @@ void Pipeline::blame(const Reply &reply)
         return;
     }
 
-    set_broken(reply.log_text());
+    broken_ = reply_text(&reply);
 
     if (role != nullptr) {
         *ngx_snprintf(text, sizeof(text) - 1, "%s %V: %s", role,
                       &endpoint->text, broken_)
             = '\0';
-        set_broken(reinterpret_cast<char *>(text));
+        broken_ = reinterpret_cast<char *>(text);
     }
+}
+
+void Pipeline::open()
+{
+    ngx_add_timer(&timer_, settings->connect_timeout);
+    connect();
 }
 
 void Pipeline::set_ready()

@@ -7,8 +7,6 @@
 #ifndef LIMIT_SLIDING_REDIS_PIPELINE_HPP
 #define LIMIT_SLIDING_REDIS_PIPELINE_HPP
 
-#include <string_view>
-
 #include "ngx/array.hpp"
 #include "ngx/heap.hpp"
 #include "ngx/list.hpp"
@@ -33,20 +31,21 @@ struct Call {
     SlotRangeSink *slots; /* nullptr unless the command is CLUSTER SLOTS */
 };
 
-/* Allocates a zeroed call, which its handler frees; nullptr: no memory. */
+using CallList = List<Call, &Call::link>;
+
+/* Returns a zeroed call but for its handler; nullptr: there is no memory. */
 template <class T = Call>
 T *create_call(ReplyHandler handler)
 {
     auto *call = create_on_heap<T>();
-
     if (call != nullptr) {
         call->handler = handler;
     }
-
     return call;
 }
 
-using CallList = List<Call, &Call::link>;
+/* Fails each of the calls. */
+void drop_calls(Node &node, CallList &calls);
 
 /* Returns the microseconds of a monotonic clock. */
 uint64_t clock_us();
@@ -54,15 +53,6 @@ uint64_t clock_us();
 class Pipeline : public Connection {
 public:
     static constexpr size_t kArgsMax = 3;
-
-    /* Prepares a zeroed one, of which handlers of calls are given the node. */
-    void init(Node *node);
-
-    /* Limits the time until set_ready(). */
-    void start_timer() { ngx_add_timer(&timer_, settings->connect_timeout); }
-
-    /* Is there time left to connect? */
-    bool has_time() const { return timer_.timer_set; }
 
     /* Puts a command into the buffer.  NGX_ERROR: there is no memory, and the
      * call is still the caller's. */
@@ -75,45 +65,51 @@ public:
     /* Sends what is in the buffer, which may fail the connection. */
     void send();
 
-    /* Takes an error that nobody expects, or an unexpected reply: it says why
-     * the connection is to be closed. */
+    /* Says by an error that nobody expects, or an unexpected reply, why the
+     * connection is to be closed. */
     void blame(const Reply &reply);
 
-    /* Closes the connection for this reason once the handler of the present
+    /* Has the connection closed for this reason once the handler of the present
      * reply has returned. */
     void set_broken(const char *reason) { broken_ = reason; }
 
     /* May calls be sent? */
     bool is_ready() const { return ready_; }
 
+    /* Is there time left to connect? */
+    bool has_time() const { return timer_.timer_set; }
+
     size_t ncalls;    /* under way */
     const char *role; /* of the server, for the log; nullptr: none */
 
 protected:
-    /* The timer is that of the oldest call from now on. */
+    /* Prepares a zeroed one, of which handlers of calls are given the node. */
+    void init(Node *node);
+
+    /* Begins to connect, which is to end with set_ready() in time. */
+    void open();
+
+    /* Begins to read replies.  Returns false if there is no memory. */
+    bool start() { return reader_.start(); }
+
+    /* Lets calls be sent. */
     void set_ready();
 
-    /* Puts the calls under way into the list. */
+    /* Moves the calls under way to a list that is to be initialised. */
     void take_calls(CallList &calls);
 
-    /* Closes the connection.  Calls under way stay. */
+    /* Closes the connection, without calls under way. */
     void disconnect();
 
     void stop_timer();
 
-    /* Is it ready, and nothing under way? */
-    bool is_resting() const { return ready_ && ncalls == 0; }
-
     bool is_broken() const { return broken_ != nullptr; }
-
-    bool start_reader() { return reader_.start(); }
 
     static const char *received(Connection &connection, u_char *data,
                                 size_t len);
 
 private:
     const char *read_replies();
-
     static void timer_handler(ngx_event_t *ev);
 
     Node *node_;
@@ -123,9 +119,6 @@ private:
     const char *broken_;
     bool ready_;
 };
-
-/* Fails each of the calls. */
-void drop_calls(Node &node, CallList &calls);
 
 } // namespace limit_sliding
 

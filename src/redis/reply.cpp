@@ -6,80 +6,47 @@
 
 #include <hiredis/hiredis.h>
 
-#include "ngx/strings.hpp"
 #include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
 
+namespace {
+
+#if (HIREDIS_MAJOR >= 1)
+using Elements = size_t;
+#else
+using Elements = int;
+#endif
+
 /* Bytes received which make no whole reply yet. */
 constexpr size_t kUnfinishedMax = 128 * 1024;
 
-const char *Reply::log_text() const
+Reader &reader_of(const redisReadTask *task)
 {
-    static char line[sizeof(text) + 1];
-
-    for (size_t i = 0; i < len; i++) {
-        line[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
-    }
-
-    line[len] = '\0';
-
-    /* Redis repeats the arguments of an unknown command, and AUTH may be one:
-     * passwords are not logged */
-
-    if (char *args = strstr(line, ", with args")) {
-        *args = '\0';
-    }
-
-    return line;
+    return *static_cast<Reader *>(task->privdata);
 }
 
-/* The functions that hiredis calls while it reads.  Each returns an object, or
- * nullptr if the reply is refused; the reply stands for all of them. */
-struct ReaderCallbacks {
-    static void *string(const redisReadTask *task, char *data, size_t len);
-    static void *integer(const redisReadTask *task, long long value);
-    static void *nil(const redisReadTask *task);
-
-    /* The type of the number depends on the version of hiredis. */
-    template <class Size>
-    static void *array(const redisReadTask *task, Size size);
-
-    static void free(void *) {}
-
-private:
-    static Reader &reader(const redisReadTask *task)
-    {
-        return *static_cast<Reader *>(task->privdata);
-    }
-
-    /* 0 for the reply itself. */
-    static int depth(const redisReadTask *task)
-    {
-        int n = 0;
-
-        while ((task = task->parent) != nullptr) {
-            n++;
-        }
-
-        return n;
-    }
-
-    /* A range is [first, last, [host, port, ...], replicas...].  Is this an
-     * element of its master? */
-    static bool is_of_master(const redisReadTask *task)
-    {
-        return depth(task) == 3 && task->parent->idx == 2;
-    }
-
-    static void *element(Reply &reply, int i, std::string_view text);
-};
-
-/* The bytes may move once this returns, so they are copied. */
-void *ReaderCallbacks::string(const redisReadTask *task, char *data, size_t len)
+/* Returns 0 for the reply itself. */
+int depth(const redisReadTask *task)
 {
-    Reader &to = reader(task);
-    Reply &reply = to.reply;
+    return task->parent != nullptr ? 1 + depth(task->parent) : 0;
+}
+
+/* The map of slots is [[first, last, [host, port, ...], replicas...], ...].  Is
+ * this the i-th element of a master? */
+bool is_of_master(const redisReadTask *task, int i)
+{
+    return depth(task) == 3 && task->parent->idx == 2 && task->idx == i;
+}
+
+/* hiredis calls the functions that follow.  Each returns the reply for whatever
+ * object was found in it, or nullptr if that is refused. */
+
+/* The bytes may move once this returns.  Strings in an array come in pairs only,
+ * as a host and a port. */
+void *create_string(const redisReadTask *task, char *data, size_t len)
+{
+    auto &[reply, sink, reader] = reader_of(task);
 
     if (task->parent == nullptr) {
         reply.type = task->type;
@@ -88,138 +55,148 @@ void *ReaderCallbacks::string(const redisReadTask *task, char *data, size_t len)
         return &reply;
     }
 
-    if (to.sink_ == nullptr) {
-        reply.numbers[task->idx] = 0;
-        return element(reply, task->idx, {data, len});
+    if (sink != nullptr && !is_of_master(task, 0)) {
+        return &reply;
     }
 
-    if (is_of_master(task) && task->idx == 0) {
-        return element(reply, 0, {data, len});
-    }
-
-    return &reply;
-}
-
-/* Strings come in pairs only, as a host and a port. */
-void *ReaderCallbacks::element(Reply &reply, int i, std::string_view text)
-{
-    if (i >= 2 || text.size() > kReplyString) {
+    int i = sink != nullptr ? 0 : task->idx;
+    if (i >= 2 || len > kReplyString) {
         return nullptr;
     }
 
-    ngx_memcpy(reply.string_text[i], text.data(), text.size());
-    reply.strings[i] = {reply.string_text[i], text.size()};
+    if (sink == nullptr) {
+        reply.numbers[i] = 0;
+    }
+
+    ngx_memcpy(reply.string_text[i], data, len);
+    reply.strings[i] = {reply.string_text[i], len};
 
     return &reply;
 }
 
-template <class Size>
-void *ReaderCallbacks::array(const redisReadTask *task, Size size)
+void *create_array(const redisReadTask *task, Elements elements)
 {
-    Reader &to = reader(task);
-    Reply &reply = to.reply;
-    size_t max = to.sink_ != nullptr ? kClusterSlots : kReplyNumbers;
+    auto &[reply, sink, reader] = reader_of(task);
+    size_t max = sink != nullptr ? kClusterSlots : kReplyNumbers;
 
-    if ((task->parent != nullptr && to.sink_ == nullptr)
-        || static_cast<size_t>(size) > max) {
+    if ((task->parent != nullptr && sink == nullptr)
+        || static_cast<size_t>(elements) > max) {
         return nullptr;
     }
 
     if (task->parent == nullptr) {
         reply.type = task->type;
-        reply.n = size;
+        reply.n = elements;
         reply.strings[0] = reply.strings[1] = {};
 
     } else if (depth(task) == 1) {
         reply.strings[0] = {};
-        reply.numbers[0] = -1;
-        reply.numbers[1] = -1;
+        reply.numbers[0] = reply.numbers[1] = -1;
     }
 
     return &reply;
 }
 
-void *ReaderCallbacks::integer(const redisReadTask *task, long long value)
+void *create_integer(const redisReadTask *task, long long value)
 {
-    Reader &to = reader(task);
-    Reply &reply = to.reply;
+    auto &[reply, sink, reader] = reader_of(task);
 
     if (task->parent == nullptr) {
         reply.type = task->type;
 
-    } else if (to.sink_ == nullptr || (depth(task) == 2 && task->idx < 2)) {
+    } else if (sink == nullptr || (depth(task) == 2 && task->idx < 2)) {
         reply.numbers[task->idx] = value;
 
-    } else if (is_of_master(task) && task->idx == 1) {
-        to.sink_->add(*to.sink_, {reply.numbers[0], reply.numbers[1],
-                                  reply.strings[0], value});
+    } else if (is_of_master(task, 1)) {
+        sink->add(*sink, {reply.numbers[0], reply.numbers[1], reply.strings[0],
+                          value});
     }
 
     return &reply;
 }
 
-/* Only the map of slots may have a nil in it, which is a host that the node does
- * not know. */
-void *ReaderCallbacks::nil(const redisReadTask *task)
+/* Only a host in the map of slots may be nil, as one that is not known. */
+void *create_nil(const redisReadTask *task)
 {
-    Reader &to = reader(task);
+    auto &[reply, sink, reader] = reader_of(task);
 
     if (task->parent != nullptr) {
-        return to.sink_ != nullptr ? &to.reply : nullptr;
+        return sink != nullptr ? &reply : nullptr;
     }
 
     /* the type of the task is that of the missing object */
+    reply.type = REDIS_REPLY_NIL;
 
-    to.reply.type = REDIS_REPLY_NIL;
-
-    return &to.reply;
+    return &reply;
 }
 
-void Reader::Free::operator()(redisReader *reader) const
+/* hiredis 1 has more types, which are not of the protocol that we speak. */
+redisReplyObjectFunctions reply_functions()
 {
-    redisReaderFree(reader);
+    redisReplyObjectFunctions functions = {};
+
+    functions.createString = create_string;
+    functions.createArray = create_array;
+    functions.createInteger = create_integer;
+    functions.createNil = create_nil;
+    functions.freeObject = [](void *) {};
+
+    return functions;
+}
+
+} // namespace
+
+/* Redis repeats the arguments of an unknown command, which may be AUTH: passwords
+ * are not logged. */
+const char *reply_text(const Reply *reply)
+{
+    static char line[sizeof(reply->text) + 1];
+
+    for (size_t i = 0; i < reply->len; i++) {
+        u_char c = reply->text[i];
+        line[i] = c < ' ' || c > '~' ? '?' : c;
+    }
+
+    line[reply->len] = '\0';
+
+    if (char *args = strstr(line, ", with args")) {
+        *args = '\0';
+    }
+
+    return line;
+}
+
+void Reader::Free::operator()(redisReader *freed) const
+{
+    redisReaderFree(freed);
 }
 
 bool Reader::start()
 {
-    /* hiredis 1 has more, which are not of the protocol that we speak */
+    static redisReplyObjectFunctions functions = reply_functions();
 
-    static redisReplyObjectFunctions functions = [] {
-        redisReplyObjectFunctions made = {};
+    reader.reset(redisReaderCreateWithFunctions(&functions));
 
-        made.createString = ReaderCallbacks::string;
-        made.createArray = ReaderCallbacks::array;
-        made.createInteger = ReaderCallbacks::integer;
-        made.createNil = ReaderCallbacks::nil;
-        made.freeObject = ReaderCallbacks::free;
-
-        return made;
-    }();
-
-    reader_.reset(redisReaderCreateWithFunctions(&functions));
-
-    if (!reader_) {
-        return false;
+    if (reader) {
+        reader->privdata = this;
     }
 
-    reader_->privdata = this;
-
-    return true;
+    return reader != nullptr;
 }
 
 bool Reader::feed(u_char *data, size_t len)
 {
-    return redisReaderFeed(reader_.get(), reinterpret_cast<char *>(data), len)
+    return redisReaderFeed(reader.get(), reinterpret_cast<char *>(data), len)
            == REDIS_OK;
 }
 
-ngx_int_t Reader::next(SlotRangeSink *sink)
+ngx_int_t Reader::next(SlotRangeSink *to)
 {
     void *object = nullptr;
 
-    sink_ = sink;
+    sink = to;
 
-    if (redisReaderGetReply(reader_.get(), &object) != REDIS_OK) {
+    if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) {
         return NGX_ERROR;
     }
 
@@ -227,7 +204,7 @@ ngx_int_t Reader::next(SlotRangeSink *sink)
         return NGX_OK;
     }
 
-    return reader_->len - reader_->pos > kUnfinishedMax ? NGX_ERROR : NGX_AGAIN;
+    return reader->len - reader->pos > kUnfinishedMax ? NGX_ERROR : NGX_AGAIN;
 }
 
 } // namespace limit_sliding

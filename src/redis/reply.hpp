@@ -23,25 +23,18 @@ constexpr size_t kReplyString = 256;
 constexpr size_t kReplyNumbers = 4096;
 
 struct Reply {
-    /* Returns the text of an error as a line to be logged, which is valid until
-     * the next one. */
-    const char *log_text() const;
-
     int type; /* REDIS_REPLY_* */
     size_t n; /* elements of an array */
     int64_t numbers[kReplyNumbers];
-    std::string_view strings[2]; /* the first elements, if these are strings */
-    size_t len;                  /* of any text but these, cut to fit */
+    std::string_view strings[2]; /* of an array, in `string_text` */
+    size_t len;                  /* of an error or another text, cut to fit */
     u_char text[256];
-
     char string_text[2][kReplyString];
 };
 
-/* As Reply::log_text(). */
-inline const char *reply_text(const Reply *reply)
-{
-    return reply->log_text();
-}
+/* Returns the text of an error as a line to be logged, which is valid until the
+ * next one. */
+const char *reply_text(const Reply *reply);
 
 /* Slots of a cluster, and their master. */
 struct SlotRange {
@@ -51,7 +44,7 @@ struct SlotRange {
     int64_t port;
 };
 
-/* Takes the ranges in a reply to CLUSTER SLOTS while it is being read, as the
+/* Takes the ranges of a reply to CLUSTER SLOTS while it is being read, as the
  * whole of it would need much memory.  Types with more state derive from it. */
 struct SlotRangeSink {
     void (*add)(SlotRangeSink &sink, const SlotRange &range);
@@ -59,32 +52,26 @@ struct SlotRangeSink {
 
 /* Finds replies in a stream of bytes.  It allocates nothing for one, and takes
  * none that is larger than any that was asked for. */
-class Reader {
-public:
+struct Reader {
     /* Begins a new stream.  Returns false if there is no memory. */
     bool start();
-
-    void stop() { reader_.reset(); }
+    void stop() { reader.reset(); }
 
     /* Returns false if there is no memory. */
     bool feed(u_char *data, size_t len);
 
     /* NGX_OK: `reply` holds the next one; NGX_AGAIN: there is no whole one yet;
-     * NGX_ERROR: it is none of Redis's, or too large.  Ranges of slots go to the
-     * sink, which is nullptr if the reply is not to CLUSTER SLOTS. */
-    ngx_int_t next(SlotRangeSink *sink);
+     * NGX_ERROR: it is invalid, or too large.  The sink is nullptr unless the
+     * reply is to CLUSTER SLOTS. */
+    ngx_int_t next(SlotRangeSink *to);
 
-    Reply reply;
-
-private:
     struct Free {
-        void operator()(redisReader *reader) const;
+        void operator()(redisReader *freed) const;
     };
 
-    friend struct ReaderCallbacks;
-
-    std::unique_ptr<redisReader, Free> reader_;
-    SlotRangeSink *sink_;
+    Reply reply;
+    SlotRangeSink *sink;
+    std::unique_ptr<redisReader, Free> reader;
 };
 
 } // namespace limit_sliding

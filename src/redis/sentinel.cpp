@@ -43,7 +43,6 @@ void opening(Node &node)
 bool try_next(Node &failed)
 {
     SentinelNode &node = sentinel_node(failed);
-
     if (!node.finding || node.tries >= node.settings->servers.nelts
         || !node.has_time()) {
         return false;
@@ -84,7 +83,6 @@ void master_named(Node &from, Call &call, Reply *reply)
 bool greet(Node &greeted)
 {
     SentinelNode &node = sentinel_node(greeted);
-
     if (!node.finding) {
         return node.greet_server();
     }
@@ -100,7 +98,6 @@ bool greet(Node &greeted)
 void compare(SentinelNode &watching)
 {
     SentinelNode &node = *watching.watched;
-
     if (node.is_ready()
         && view(node.master.text) != view(watching.master.text)) {
         node.fail(0, "sentinel names another master");
@@ -113,7 +110,6 @@ void compare(SentinelNode &watching)
 bool drained(Node &answered)
 {
     SentinelNode &node = sentinel_node(answered);
-
     if (!node.finding || !node.found) {
         return false;
     }
@@ -139,7 +135,6 @@ SentinelNode *create_sentinel_node(const NodeContext &context,
                                    SentinelNode *watched)
 {
     auto *node = create_on_heap<SentinelNode>();
-
     if (node != nullptr) {
         node->init(context, &sentinel_role, &node->sentinel);
         node->watched = watched;

@@ -58,7 +58,6 @@ void SlotMap::refresh()
     }
 
     MapCall *call = create();
-
     if (call == nullptr || node.command(*call, kCommand) != NGX_OK) {
         ngx_free(call);
         return;
@@ -86,7 +85,6 @@ bool SlotMap::greet(ClusterNode &node)
 SlotMap::MapCall *SlotMap::create()
 {
     auto *call = create_call<MapCall>(answered);
-
     if (call != nullptr) {
         call->map = this;
         call->slots = call;
@@ -118,7 +116,6 @@ void SlotMap::add(const SlotRange &range)
     }
 
     ClusterNode *node = nodes_->find(*asked_, range.host, range.port);
-
     if (node == nullptr) {
         return;
     }
@@ -155,7 +152,7 @@ void SlotMap::answered(Node &from, Call &call, Reply *reply)
     /* another node may know better */
 
     const char *reason = reply->type == REDIS_REPLY_ERROR
-                             ? reply->log_text()
+                             ? reply_text(reply)
                              : "it knows of no slots";
 
     if (node.is_ready()) {

@@ -12,6 +12,43 @@ namespace limit_sliding {
 
 #if (NGX_HTTP_SSL)
 
+namespace {
+
+ngx_str_t name_of(const TlsSettings &settings, const ngx_str_t &host)
+{
+    return settings.name.len != 0 ? settings.name : host;
+}
+
+/* Tells the host which name it is called by.  RFC 6066 does not permit literal
+ * addresses. */
+bool send_name(ngx_connection_t *c, ngx_str_t name)
+{
+    if (name.len == 0 || view(name).find(':') != std::string_view::npos
+        || ngx_inet_addr(name.data, name.len) != INADDR_NONE) {
+        return true;
+    }
+
+    u_char *text = alloc_bytes(c->pool, name.len + 1);
+    if (text == nullptr) {
+        return false;
+    }
+
+    *append(text, view(name)) = '\0';
+
+    if (SSL_set_tlsext_host_name(c->ssl->connection,
+                                 reinterpret_cast<char *>(text))
+        != 0) {
+        return true;
+    }
+
+    char error[] = "SSL_set_tlsext_host_name(\"%s\") failed";
+    ngx_ssl_error(NGX_LOG_ERR, c->log, 0, error, text);
+
+    return false;
+}
+
+} // namespace
+
 char *redis_ssl(ngx_conf_t *cf, Settings *settings)
 {
     TlsSettings &tls = settings->tls;
@@ -29,7 +66,6 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings)
     }
 
     ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(cf->pool, 0);
-
     if (cleanup == nullptr) {
         ngx_ssl_cleanup_ctx(ssl);
         return conf_failed();
@@ -39,19 +75,15 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings)
     cleanup->data = ssl;
 
     /* the buffer may grow while OpenSSL waits to write what is in it */
-
     SSL_CTX_set_mode(ssl->ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 
-    if (tls.certificate.len != 0
-        && ngx_ssl_certificate(cf, ssl, &tls.certificate, &tls.certificate_key,
-                               nullptr)
-               != NGX_OK) {
-        return conf_failed();
-    }
-
-    if (tls.trusted_certificate.len != 0
-        && ngx_ssl_trusted_certificate(cf, ssl, &tls.trusted_certificate, 1)
-               != NGX_OK) {
+    if ((tls.certificate.len != 0
+         && ngx_ssl_certificate(cf, ssl, &tls.certificate, &tls.certificate_key,
+                                nullptr)
+                != NGX_OK)
+        || (tls.trusted_certificate.len != 0
+            && ngx_ssl_trusted_certificate(cf, ssl, &tls.trusted_certificate, 1)
+                   != NGX_OK)) {
         return conf_failed();
     }
 
@@ -60,71 +92,52 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings)
     return NGX_CONF_OK;
 }
 
-namespace {
-
-ngx_str_t name_of(const TlsPeer &peer)
-{
-    return peer.settings.name.len != 0 ? peer.settings.name : peer.name;
-}
-
-/* Tells the peer which name it is called by.  RFC 6066 does not permit literal
- * addresses. */
-bool send_name(const TlsPeer &peer)
-{
-    ngx_connection_t *c = peer.connection;
-    ngx_str_t name = name_of(peer);
-
-    if (name.len == 0 || view(name).find(':') != std::string_view::npos
-        || ngx_inet_addr(name.data, name.len) != INADDR_NONE) {
-        return true;
-    }
-
-    u_char *text = alloc_bytes(c->pool, name.len + 1);
-
-    if (text == nullptr) {
-        return false;
-    }
-
-    *append(text, view(name)) = '\0';
-
-    if (SSL_set_tlsext_host_name(c->ssl->connection,
-                                 reinterpret_cast<char *>(text))
-        == 0) {
-        ngx_ssl_error(
-            NGX_LOG_ERR, c->log, 0,
-            const_cast<char *>("SSL_set_tlsext_host_name(\"%s\") failed"),
-            text);
-        return false;
-    }
-
-    return true;
-}
-
-} // namespace
-
-ngx_int_t tls_handshake(const TlsPeer &peer,
+ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings,
+                        const ngx_str_t &host,
                         void (*handler)(ngx_connection_t *c))
 {
-    ngx_connection_t *c = peer.connection;
-
-    if (ngx_ssl_create_connection(peer.settings.context, c,
+    if (ngx_ssl_create_connection(settings.context, c,
                                   NGX_SSL_BUFFER | NGX_SSL_CLIENT)
             != NGX_OK
-        || !send_name(peer)) {
+        || !send_name(c, name_of(settings, host))) {
         return NGX_ERROR;
     }
 
-    if (ngx_ssl_handshake(c) == NGX_AGAIN) {
-        c->ssl->handler = handler;
-        return NGX_AGAIN;
+    if (ngx_ssl_handshake(c) != NGX_AGAIN) {
+        return NGX_OK;
     }
 
-    return NGX_OK;
+    c->ssl->handler = handler;
+
+    return NGX_AGAIN;
 }
 
 bool tls_is_up(const ngx_connection_t *c)
 {
     return c->ssl->handshaked;
+}
+
+bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
+                const ngx_str_t &host, ErrorLog &log)
+{
+    if (!settings.verify) {
+        return true;
+    }
+
+    long result = SSL_get_verify_result(c->ssl->connection);
+    if (result != X509_V_OK) {
+        log.write(0, "certificate verify error: (%l:%s)", result,
+                  X509_verify_cert_error_string(result));
+        return false;
+    }
+
+    ngx_str_t name = name_of(settings, host);
+    if (ngx_ssl_check_host(c, &name) != NGX_OK) {
+        log.write(0, "certificate does not match \"%V\"", &name);
+        return false;
+    }
+
+    return true;
 }
 
 void tls_shutdown(ngx_connection_t *c)
@@ -134,32 +147,6 @@ void tls_shutdown(ngx_connection_t *c)
         c->ssl->no_send_shutdown = 1;
         (void)ngx_ssl_shutdown(c);
     }
-}
-
-bool tls_verify(const TlsPeer &peer, ErrorLog &log)
-{
-    ngx_connection_t *c = peer.connection;
-
-    if (!peer.settings.verify) {
-        return true;
-    }
-
-    long result = SSL_get_verify_result(c->ssl->connection);
-
-    if (result != X509_V_OK) {
-        log.write(0, "certificate verify error: (%l:%s)", result,
-                  X509_verify_cert_error_string(result));
-        return false;
-    }
-
-    ngx_str_t name = name_of(peer);
-
-    if (ngx_ssl_check_host(c, &name) != NGX_OK) {
-        log.write(0, "certificate does not match \"%V\"", &name);
-        return false;
-    }
-
-    return true;
 }
 
 #else
@@ -172,8 +159,10 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings)
                       &settings->name);
 }
 
-/* Not reached: nothing is configured so. */
-ngx_int_t tls_handshake(const TlsPeer &, void (*)(ngx_connection_t *))
+/* The others are not reached: nothing is configured so. */
+
+ngx_int_t tls_handshake(ngx_connection_t *, const TlsSettings &,
+                        const ngx_str_t &, void (*)(ngx_connection_t *))
 {
     return NGX_ERROR;
 }
@@ -183,12 +172,13 @@ bool tls_is_up(const ngx_connection_t *)
     return false;
 }
 
-void tls_shutdown(ngx_connection_t *) {}
-
-bool tls_verify(const TlsPeer &, ErrorLog &)
+bool tls_verify(ngx_connection_t *, const TlsSettings &, const ngx_str_t &,
+                ErrorLog &)
 {
     return false;
 }
+
+void tls_shutdown(ngx_connection_t *) {}
 
 #endif
 

@@ -16,27 +16,21 @@ namespace limit_sliding {
  * NGX_CONF_OK, or logs why not. */
 char *redis_ssl(ngx_conf_t *cf, Settings *settings);
 
-/* The peer of a connection. */
-struct TlsPeer {
-    ngx_connection_t *connection;
-    const TlsSettings &settings;
-    const ngx_str_t
-        &name; /* in its certificate, unless another is configured */
-};
-
-/* Shakes hands.  NGX_OK: it is over, see tls_is_up(); NGX_AGAIN: the handler
- * will be called once it is; NGX_ERROR: it cannot begin. */
-ngx_int_t tls_handshake(const TlsPeer &peer,
+/* Shakes hands with a host.  NGX_OK: it is over; NGX_AGAIN: the handler will be
+ * called once it is; NGX_ERROR: it cannot begin. */
+ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings,
+                        const ngx_str_t &host,
                         void (*handler)(ngx_connection_t *c));
 
 /* Has the handshake succeeded, now that it is over? */
 bool tls_is_up(const ngx_connection_t *c);
 
-/* Closes the connection without waiting for the peer. */
-void tls_shutdown(ngx_connection_t *c);
+/* Is the host the one that its certificate is of?  Logs why not. */
+bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
+                const ngx_str_t &host, ErrorLog &log);
 
-/* May the peer be trusted, once the handshake has succeeded?  Logs why not. */
-bool tls_verify(const TlsPeer &peer, ErrorLog &log);
+/* Closes the connection without waiting for the host. */
+void tls_shutdown(ngx_connection_t *c);
 
 } // namespace limit_sliding
 

@@ -26,7 +26,6 @@ const NodeRole standalone = {greet, nullptr, nullptr, nullptr, nullptr};
 Node *create_standalone_node(const NodeContext &context)
 {
     auto *node = create_on_heap<StandaloneNode>();
-
     if (node != nullptr) {
         node->server.set(span<Server>(context.settings->servers)[0]);
         node->init(context, &standalone, &node->server);
