@@ -27,9 +27,30 @@ void time_received(Node &node, Call &call, Reply *reply)
     }
 }
 
+bool greet(Node &greeted)
+{
+    constexpr std::string_view time[] = {"TIME"};
+
+    ClusterNode &node = cluster_node(greeted);
+
+    /* A node that failed often may hang; the script needs TIME, too. */
+
+    return node.greet_server()
+           && (!node.has_failed()
+               || node.greet(create_call(time_received), time))
+           && node.map->greet(node);
+}
+
+void failed(Node &node)
+{
+    cluster_node(node).map->set_stale(nullptr);
+}
+
+const NodeRole role = {greet, nullptr, nullptr, failed};
+
 /* Returns the node in "slot host:port", whose host may have colons.  The slot is
  * the one that was asked of. */
-ClusterNode *find_target(ClusterNodes &nodes, const ClusterNode &teller,
+ClusterNode *find_target(SlotMap &map, const ClusterNode &teller,
                          std::string_view target)
 {
     size_t blank = target.find(' ');
@@ -42,13 +63,11 @@ ClusterNode *find_target(ClusterNodes &nodes, const ClusterNode &teller,
     u_char *host = bytes(target) + blank + 1;
     u_char *port = bytes(target) + colon + 1;
 
-    return nodes.find(teller, view(host, port - 1 - host),
-                      ngx_atoi(port, target.size() - colon - 1));
+    return map.find(teller, view(host, port - 1 - host),
+                    ngx_atoi(port, target.size() - colon - 1));
 }
 
 } // namespace
-
-const NodeRole Cluster::role = {greet, nullptr, nullptr, nullptr, failed};
 
 Cluster *Cluster::create(const NodeContext &context)
 {
@@ -57,10 +76,7 @@ Cluster *Cluster::create(const NodeContext &context)
         return nullptr;
     }
 
-    cluster->nodes_.start(cluster, context, &role);
-    cluster->map_.start(&cluster->nodes_);
-
-    if (cluster->nodes_.empty()) {
+    if (!cluster->map_.start(context, &role)) {
         destroy_on_heap(cluster);
         return nullptr;
     }
@@ -70,35 +86,16 @@ Cluster *Cluster::create(const NodeContext &context)
 
 void Cluster::close()
 {
-    for (ClusterNode &node : nodes_) {
+    for (ClusterNode &node : map_.nodes) {
         node.close();
     }
-}
-
-bool Cluster::greet(Node &greeted)
-{
-    constexpr std::string_view time[] = {"TIME"};
-
-    ClusterNode &node = cluster_node(greeted);
-
-    /* A node that failed often may hang; the script needs TIME, too. */
-
-    return node.greet_server()
-           && (!node.has_failed()
-               || node.greet(create_call(time_received), time))
-           && node.cluster->map_.greet(node);
-}
-
-void Cluster::failed(Node &node)
-{
-    cluster_node(node).cluster->map_.set_stale(nullptr);
 }
 
 ClusterNode &Cluster::route(ngx_int_t slot)
 {
     ClusterNode *node = map_.slots[slot];
 
-    return node != nullptr ? *node : nodes_.any();
+    return node != nullptr ? *node : map_.any();
 }
 
 bool Cluster::is_worth(ngx_int_t slot)
@@ -124,7 +121,7 @@ ngx_msec_t Cluster::retry()
 {
     ngx_msec_t wait = NGX_MAX_INT32_VALUE;
 
-    for (ClusterNode &node : nodes_) {
+    for (ClusterNode &node : map_.nodes) {
         if (!node.has_failed() || !node.is_closed()
             || (map_.is_loaded() && !node.mapped)) {
             continue;
@@ -143,7 +140,7 @@ ngx_msec_t Cluster::retry()
 /* A node that only a redirection named may be nobody's, or the same server. */
 bool Cluster::is_alive_without(const Node &failed)
 {
-    for (ClusterNode &node : nodes_) {
+    for (ClusterNode &node : map_.nodes) {
         if (&node != &failed && node.failures == 0 && node.is_ready()
             && (node.mapped || node.seed)) {
             return true;
@@ -153,14 +150,14 @@ bool Cluster::is_alive_without(const Node &failed)
     return false;
 }
 
-Node *Cluster::redirect(Node &from, ngx_int_t slot, std::string_view error,
+Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply,
                         Redirect *kind)
 {
     ClusterNode &node = cluster_node(from);
-    u_char *text = bytes(error);
+    std::string_view error = view(reply.text, reply.len);
 
     if (cut_prefix(&error, "MOVED ")) {
-        ClusterNode *to = find_target(nodes_, node, error);
+        ClusterNode *to = find_target(map_, node, error);
 
         if (to != nullptr) {
             map_.slots[slot] = to;
@@ -173,14 +170,14 @@ Node *Cluster::redirect(Node &from, ngx_int_t slot, std::string_view error,
 
     if (cut_prefix(&error, "ASK ")) {
         *kind = Redirect::kAsk;
-        return find_target(nodes_, node, error);
+        return find_target(map_, node, error);
     }
 
     /* The slot is moving: the script's first command expired the last event of a
      * log, and a key that no longer exists is asked elsewhere. */
 
-    if (ngx_strlcasestrn(text, text + error.size(), bytes("non local key"),
-                         13 - 1)
+    if (ngx_strlcasestrn(bytes(error), bytes(error) + error.size(),
+                         bytes("non local key"), 13 - 1)
         != nullptr) {
         *kind = Redirect::kAgain;
         return &node;

@@ -30,16 +30,10 @@ public:
     bool is_worth(ngx_int_t slot);
     ngx_msec_t retry();
     bool is_alive_without(const Node &failed);
-    Node *redirect(Node &from, ngx_int_t slot, std::string_view error,
+    Node *redirect(Node &from, ngx_int_t slot, const Reply &reply,
                    Redirect *kind);
 
 private:
-    static bool greet(Node &node);
-    static void failed(Node &node);
-
-    static const NodeRole role;
-
-    ClusterNodes nodes_;
     SlotMap map_;
 };
 

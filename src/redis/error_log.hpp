@@ -11,18 +11,39 @@
 
 namespace limit_sliding {
 
-class ErrorLog {
-public:
-    void set_name(const ngx_str_t &name) { name_ = name; }
-
+struct ErrorLog {
     /* Writes a line that names the Redis, and how many were left out since the
      * last one.  The format is that of ngx_log_error(). */
-    void write(ngx_err_t err, const char *fmt, ...);
+    void write(ngx_err_t err, const char *fmt, ...)
+    {
+        if (static_cast<ngx_msec_int_t>(after - ngx_current_msec) > 0) {
+            omitted++;
+            return;
+        }
 
-private:
-    ngx_str_t name_;
-    ngx_msec_t after_;
-    ngx_uint_t omitted_;
+        u_char text[NGX_MAX_ERROR_STR];
+        u_char *end = text + sizeof(text);
+        va_list args;
+
+        va_start(args, fmt);
+        u_char *last = ngx_vslprintf(text, end, fmt, args);
+        va_end(args);
+
+        if (omitted != 0) {
+            last = ngx_slprintf(last, end, ", %ui such lines omitted", omitted);
+        }
+
+        after = ngx_current_msec + 1000;
+        omitted = 0;
+
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, err,
+                      "limit_sliding redis \"%V\": %*s", &name, last - text,
+                      text);
+    }
+
+    ngx_str_t name;
+    ngx_msec_t after;
+    ngx_uint_t omitted;
 };
 
 } // namespace limit_sliding

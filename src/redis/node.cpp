@@ -91,8 +91,7 @@ const ConnectionEvents Node::node_events = {
         drop_calls(node, calls);
     }};
 
-void Node::init(const NodeContext &context, const NodeRole *node_role,
-                Endpoint *server)
+void Node::init(const NodeContext &context, const NodeRole *role_of_node)
 {
     Pipeline::init(this);
 
@@ -101,8 +100,8 @@ void Node::init(const NodeContext &context, const NodeRole *node_role,
     log = context.log;
     redis = context.redis;
     events = context.events;
-    topology = node_role;
-    endpoint = server;
+    topology = role_of_node;
+    endpoint = &server;
 
     ngx_queue_init(&due);
 
@@ -128,8 +127,8 @@ ngx_int_t Node::open()
         return NGX_DECLINED;
     }
 
-    if (topology->opening != nullptr) {
-        topology->opening(*this);
+    if (topology->next_server != nullptr) {
+        (void)topology->next_server(*this, true);
     }
 
     Pipeline::open();
@@ -225,7 +224,8 @@ void Node::fail(ngx_err_t err, const char *reason)
 
     take_calls(calls);
 
-    if (topology->try_next != nullptr && topology->try_next(*this)) {
+    if (topology->next_server != nullptr
+        && topology->next_server(*this, false)) {
         disconnect();
         drop_calls(*this, calls);
         connect();

@@ -32,12 +32,9 @@ struct NodeRole {
      * failed by that. */
     bool (*greet)(Node &node);
 
-    /* A closed node is about to connect. */
-    void (*opening)(Node &node);
-
-    /* The attempt to connect failed.  Returns true if it is to go on with another
-     * server, which is the endpoint now. */
-    bool (*try_next)(Node &node);
+    /* Sets the endpoint of a closed node that is about to connect, at `first` or
+     * as the attempt has failed.  Returns false if there is no other server. */
+    bool (*next_server)(Node &node, bool first);
 
     /* All replies that had come were handled.  Returns true if the connection
      * was closed by that. */
@@ -56,8 +53,8 @@ struct NodeContext {
 };
 
 struct Node : Pipeline {
-    void init(const NodeContext &context, const NodeRole *node_role,
-              Endpoint *server);
+    /* Prepares a zeroed one. */
+    void init(const NodeContext &context, const NodeRole *role_of_node);
 
     /* Opens the connection if need be.  NGX_OK: commands may be sent;
      * NGX_AGAIN: soon, or it fails; NGX_DECLINED: it has failed, and it is not
@@ -99,6 +96,7 @@ struct Node : Pipeline {
     /* Notes an answer to a greeting; after the last one the node is ready. */
     void greeted();
 
+    Endpoint server; /* the endpoint, unless the topology has another */
     Redis *redis;
     const ClientEvents *events;
     const NodeRole *topology;

@@ -22,33 +22,25 @@ SentinelNode &sentinel_node(Node &node)
 }
 
 /* Turns to the next sentinel; one that fails is tried last. */
-void find(SentinelNode &node)
+bool next_sentinel(Node &closed, bool first)
 {
-    Span<Server> servers = span<Server>(node.settings->servers);
+    SentinelNode &node = sentinel_node(closed);
+    Span<Server> sentinels = span<Server>(node.settings->servers);
+
+    if (first) {
+        node.tries = 0;
+
+    } else if (!node.finding || node.tries == sentinels.size()
+               || !node.has_time()) {
+        return false;
+    }
 
     node.finding = true;
     node.found = false;
     node.tries++;
     node.role = "sentinel";
-    node.sentinel.set(servers[node.next++ % servers.size()]);
-    node.endpoint = &node.sentinel;
-}
-
-void opening(Node &node)
-{
-    sentinel_node(node).tries = 0;
-    find(sentinel_node(node));
-}
-
-bool try_next(Node &failed)
-{
-    SentinelNode &node = sentinel_node(failed);
-    if (!node.finding || node.tries >= node.settings->servers.nelts
-        || !node.has_time()) {
-        return false;
-    }
-
-    find(node);
+    node.server.set(sentinels[node.next++ % sentinels.size()]);
+    node.endpoint = &node.server;
 
     return true;
 }
@@ -127,7 +119,7 @@ bool drained(Node &answered)
     return true;
 }
 
-const NodeRole sentinel_role = {greet, opening, try_next, drained, nullptr};
+const NodeRole sentinel_role = {greet, next_sentinel, drained, nullptr};
 
 } // namespace
 
@@ -136,22 +128,20 @@ SentinelNode *create_sentinel_node(const NodeContext &context,
 {
     auto *node = create_on_heap<SentinelNode>();
     if (node != nullptr) {
-        node->init(context, &sentinel_role, &node->sentinel);
+        node->init(context, &sentinel_role);
         node->watched = watched;
     }
 
     return node;
 }
 
-void watch_master(SentinelNode &watching, ngx_msec_t *last)
+void watch_master(SentinelNode &watching)
 {
-    if (!watching.is_closed() || ngx_current_msec - *last < kWatchInterval) {
-        return;
+    if (watching.is_closed()
+        && ngx_current_msec - watching.looked >= kWatchInterval) {
+        watching.looked = ngx_current_msec;
+        (void)watching.open();
     }
-
-    *last = ngx_current_msec;
-
-    (void)watching.open();
 }
 
 } // namespace limit_sliding

@@ -20,12 +20,12 @@ struct SentinelNode : Node {
     /* The node whose master this one is to watch; nullptr: it is used itself. */
     SentinelNode *watched;
 
-    Endpoint sentinel; /* the present one */
     Endpoint master;   /* as it was named last */
     size_t next;       /* of the sentinels to ask */
     size_t tries;      /* of sentinels, by this attempt to connect */
     bool finding;      /* is connected to a sentinel, or will be */
     bool found;        /* by this attempt */
+    ngx_msec_t looked; /* last time, if it watches */
 };
 
 /* Returns a new node, or nullptr if there is no memory.  One that watches another
@@ -35,7 +35,7 @@ SentinelNode *create_sentinel_node(const NodeContext &context,
 
 /* Lets the watching node look, if it is time to.  To be called when calls have
  * been sent. */
-void watch_master(SentinelNode &watching, ngx_msec_t *last);
+void watch_master(SentinelNode &watching);
 
 } // namespace limit_sliding
 

@@ -10,26 +10,125 @@ namespace limit_sliding {
 
 namespace {
 
-/* Milliseconds between the times that it is asked. */
+/* Milliseconds between the times that the map is asked. */
 constexpr ngx_msec_t kRefreshInterval = 1000;
+
+/* A redirection to one more is not believed. */
+constexpr size_t kNodesMax = 1024;
 
 constexpr std::string_view kCommand[] = {"CLUSTER", "SLOTS"};
 
+/* The highest for a node that answers, then one that soon will, then one that
+ * may; 0 for one that has not for long. */
+ngx_uint_t rank(const ClusterNode &node)
+{
+    if (node.is_ready() && node.failures == 0) {
+        return NGX_MAX_INT32_VALUE;
+    }
+
+    if (!node.is_usable()) {
+        return 0;
+    }
+
+    return 2 * (kFailuresMax - ngx_min(node.failures, kFailuresMax))
+           + !node.is_closed() + 1;
+}
+
 } // namespace
 
-struct SlotMap::MapCall : Call, SlotRangeSink {
-    SlotMap *map;
-};
-
-void SlotMap::start(ClusterNodes *nodes)
+bool SlotMap::start(const NodeContext &context, const NodeRole *role)
 {
-    nodes_ = nodes;
+    nodes.init();
+
+    context_ = context;
+    role_ = role;
     stale_ = true;
 
-    refresh_.handler
-        = [](ngx_event_t *ev) { static_cast<SlotMap *>(ev->data)->refresh(); };
+    add = [](SlotRangeSink &map, const SlotRange &range) {
+        static_cast<SlotMap &>(map).add_range(range);
+    };
+
     refresh_.data = this;
     refresh_.log = ngx_cycle->log;
+    refresh_.handler
+        = [](ngx_event_t *ev) { static_cast<SlotMap *>(ev->data)->refresh(); };
+
+    for (const Server &server : span<Server>(context.settings->servers)) {
+        if (ClusterNode *node = add_node()) {
+            node->server.set(server);
+            node->seed = true;
+        }
+    }
+
+    return !nodes.empty();
+}
+
+ClusterNode *SlotMap::add_node()
+{
+    auto *node = create_on_heap<ClusterNode>();
+
+    if (node != nullptr) {
+        node->init(context_, role_);
+        node->map = this;
+        nodes.push_back(*node);
+        nnodes_++;
+    }
+
+    return node;
+}
+
+void SlotMap::free_node(ClusterNode &node)
+{
+    node.close();
+
+    if (node.flush.posted) {
+        ngx_delete_posted_event(&node.flush);
+    }
+
+    if (hint_ == &node) {
+        hint_ = nullptr;
+    }
+
+    nodes.remove(node);
+    nnodes_--;
+    destroy_on_heap(&node);
+}
+
+ClusterNode *SlotMap::find(const ClusterNode &teller, std::string_view host,
+                           int64_t port)
+{
+    if (host.empty() || host[0] == '?') {
+        host = teller.server.bare_host();
+    }
+
+    for (ClusterNode &node : nodes) {
+        if (node.server.port == port && node.server.bare_host() == host) {
+            return &node;
+        }
+    }
+
+    ClusterNode *node = nnodes_ < kNodesMax ? add_node() : nullptr;
+
+    if (node != nullptr && !node->server.set(host, port)) {
+        free_node(*node);
+        return nullptr;
+    }
+
+    return node;
+}
+
+ClusterNode &SlotMap::any()
+{
+    /* there is always one: the seeds stay */
+    ClusterNode *best = &nodes.front();
+
+    for (ClusterNode &node : nodes) {
+        if (rank(node) > rank(*best)) {
+            best = &node;
+        }
+    }
+
+    return *best;
 }
 
 void SlotMap::set_stale(ClusterNode *hint)
@@ -46,8 +145,7 @@ void SlotMap::refresh()
         return;
     }
 
-    ClusterNode &node
-        = hint_ != nullptr && hint_->is_ready() ? *hint_ : nodes_->any();
+    ClusterNode &node = hint_ != nullptr && hint_->is_ready() ? *hint_ : any();
 
     hint_ = nullptr;
 
@@ -57,7 +155,8 @@ void SlotMap::refresh()
         return;
     }
 
-    MapCall *call = create();
+    Call *call = create_map_call();
+
     if (call == nullptr || node.command(*call, kCommand) != NGX_OK) {
         ngx_free(call);
         return;
@@ -73,7 +172,7 @@ bool SlotMap::greet(ClusterNode &node)
         return true;
     }
 
-    if (!node.greet(create(), kCommand)) {
+    if (!node.greet(create_map_call(), kCommand)) {
         return false;
     }
 
@@ -82,15 +181,12 @@ bool SlotMap::greet(ClusterNode &node)
     return true;
 }
 
-SlotMap::MapCall *SlotMap::create()
+Call *SlotMap::create_map_call()
 {
-    auto *call = create_call<MapCall>(answered);
+    Call *call = create_call(answered);
+
     if (call != nullptr) {
-        call->map = this;
-        call->slots = call;
-        call->add = [](SlotRangeSink &sink, const SlotRange &range) {
-            static_cast<MapCall &>(sink).map->add(range);
-        };
+        call->slots = this;
     }
 
     return call;
@@ -103,34 +199,31 @@ void SlotMap::note_asked(ClusterNode &node)
     asked_at_ = ngx_current_msec;
     ranges_ = 0;
 
-    nodes_->remove(node);
-    nodes_->push_back(node);
+    nodes.remove(node);
+    nodes.push_back(node);
 }
 
 /* Takes a range of the reply while that is being read. */
-void SlotMap::add(const SlotRange &range)
+void SlotMap::add_range(const SlotRange &range)
 {
     if (range.first < 0 || range.last >= kClusterSlots || range.port < 1
         || range.port > 65535) {
         return;
     }
 
-    ClusterNode *node = nodes_->find(*asked_, range.host, range.port);
-    if (node == nullptr) {
-        return;
-    }
+    if (ClusterNode *node = find(*asked_, range.host, range.port)) {
+        ranges_++;
 
-    ranges_++;
-
-    for (int64_t slot = range.first; slot <= range.last; slot++) {
-        slots[slot] = node;
+        for (int64_t slot = range.first; slot <= range.last; slot++) {
+            slots[slot] = node;
+        }
     }
 }
 
 void SlotMap::answered(Node &from, Call &call, Reply *reply)
 {
     auto &node = static_cast<ClusterNode &>(from);
-    SlotMap &map = *static_cast<MapCall &>(call).map;
+    SlotMap &map = *node.map;
 
     ngx_free(&call);
     map.asked_ = nullptr;
@@ -169,7 +262,7 @@ void SlotMap::changed(ClusterNode &teller)
     loaded_ = true;
     stale_ = false;
 
-    for (ClusterNode &node : *nodes_) {
+    for (ClusterNode &node : nodes) {
         node.mapped = false;
 
         if (node.ndue != 0) {
@@ -183,21 +276,16 @@ void SlotMap::changed(ClusterNode &teller)
         }
     }
 
-    for (ClusterNode &node : *nodes_) {
+    for (ClusterNode &node : nodes) {
         if (node.mapped || &node == &teller || !node.is_unused()) {
             continue;
         }
 
         if (node.seed) {
             node.close();
-            continue;
+        } else {
+            free_node(node);
         }
-
-        if (hint_ == &node) {
-            hint_ = nullptr;
-        }
-
-        nodes_->free(node);
     }
 }
 

@@ -30,30 +30,47 @@ struct Nodes {
 
     /* Returns whom to ask of this slot, never nullptr.  While that is not known it
      * is any node, which will tell. */
-    Node *route(ngx_int_t slot);
+    Node *route(ngx_int_t slot)
+    {
+        return is_cluster() ? &cluster->route(slot) : node;
+    }
 
     /* Should a request wait for this slot's node? */
-    bool is_worth(ngx_int_t slot);
+    bool is_worth(ngx_int_t slot)
+    {
+        return !is_cluster() || cluster->is_worth(slot);
+    }
 
     /* Connects to nodes of a cluster that requests do not wait for any more;
      * one that answers is worth waiting for again.  Returns in how many
      * milliseconds another one is to be tried. */
-    ngx_msec_t retry();
+    ngx_msec_t retry() { return cluster->retry(); }
 
     /* Does another node of the cluster answer? */
-    bool is_alive_without(const Node &failed) const;
-
-    /* To be called when calls were sent. */
-    void sent();
+    bool is_alive_without(const Node &failed) const
+    {
+        return cluster->is_alive_without(failed);
+    }
 
     /* Reads an error of a cluster's node about this slot, and returns where to
      * send the ask to; nullptr: it is no redirection, or leads nowhere. */
-    Node *redirect(Node &from, ngx_int_t slot, Reply &reply, Redirect *kind);
+    Node *redirect(Node &from, ngx_int_t slot, const Reply &reply,
+                   Redirect *kind)
+    {
+        return cluster->redirect(from, slot, reply, kind);
+    }
+
+    /* To be called when calls were sent. */
+    void sent()
+    {
+        if (watch != nullptr) {
+            watch_master(*watch);
+        }
+    }
 
     ErrorLog log;
     Node *node;          /* nullptr in a cluster */
     SentinelNode *watch; /* nullptr: no sentinels */
-    ngx_msec_t watched;  /* last time */
     Cluster *cluster;    /* nullptr if it is none */
 };
 
