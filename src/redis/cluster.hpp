@@ -11,7 +11,7 @@
 
 namespace limit_sliding {
 
-/* What a node's error means for an ask. */
+/* The meaning of a node's error for an ask. */
 enum class Redirect {
     kNone,  /* it is no redirection */
     kMoved, /* the slot is another node's now */

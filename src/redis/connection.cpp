@@ -172,38 +172,42 @@ void Connection::shake_hands()
         return;
     }
 
-    if (!settings->tls.on) {
-        opened();
+#if (NGX_HTTP_SSL)
+    if (settings->tls.on) {
+        ngx_int_t rc = tls_handshake(c, settings->tls, endpoint->host,
+                                     handshake_handler);
+
+        if (rc == NGX_ERROR) {
+            fail("no TLS");
+
+        } else if (rc == NGX_OK) {
+            handshake_handler(c);
+        }
+
         return;
     }
+#endif
 
-    ngx_int_t rc
-        = tls_handshake(c, settings->tls, endpoint->host, handshake_handler);
-
-    if (rc == NGX_ERROR) {
-        fail("no TLS");
-
-    } else if (rc == NGX_OK) {
-        handshake_handler(c);
-    }
+    opened();
 }
 
+#if (NGX_HTTP_SSL)
 void Connection::handshake_handler(ngx_connection_t *c)
 {
     Connection &self = owner(c);
 
-    if (!tls_is_up(c)) {
+    if (!c->ssl->handshaked) {
         self.fail("TLS handshake failed");
-        return;
-    }
 
-    if (!tls_verify(c, self.settings->tls, self.endpoint->host, *self.log)) {
+    } else if (!tls_verify(c, self.settings->tls, self.endpoint->host,
+                           *self.log)) {
         self.fail(nullptr);
-        return;
-    }
 
-    self.opened();
+    } else {
+        self.opened();
+    }
 }
+#endif
 
 void Connection::opened()
 {
@@ -213,40 +217,32 @@ void Connection::opened()
     connection_events->opened(*this);
 }
 
+/* A larger buffer grows with what is not sent yet, and not with what was sent
+ * before, as a link that is always busy never sends all there is. */
 bool Connection::write(const char *data, size_t len)
 {
-    if (out_size_ - out_last_ < len && !reserve(len)) {
-        return false;
+    if (out_size_ - out_last_ < len) {
+        size_t unsent = out_last_ - out_sent_;
+        size_t size = ngx_max(2 * unsent + len, out_size_);
+        auto *larger = static_cast<u_char *>(ngx_alloc(size, ngx_cycle->log));
+
+        if (larger == nullptr) {
+            return false;
+        }
+
+        if (out_ != nullptr) {
+            ngx_memcpy(larger, out_ + out_sent_, unsent);
+            ngx_free(out_);
+        }
+
+        out_ = larger;
+        out_size_ = size;
+        out_sent_ = 0;
+        out_last_ = unsent;
     }
 
     ngx_memcpy(out_ + out_last_, data, len);
     out_last_ += len;
-
-    return true;
-}
-
-/* Moves what is not sent yet to a larger buffer.  Its size grows with that, and
- * not with what was sent before, as a link that is always busy never sends all
- * there is. */
-bool Connection::reserve(size_t len)
-{
-    size_t unsent = out_last_ - out_sent_;
-    size_t size = ngx_max(2 * unsent + len, out_size_);
-    auto *larger = static_cast<u_char *>(ngx_alloc(size, ngx_cycle->log));
-
-    if (larger == nullptr) {
-        return false;
-    }
-
-    if (out_ != nullptr) {
-        ngx_memcpy(larger, out_ + out_sent_, unsent);
-        ngx_free(out_);
-    }
-
-    out_ = larger;
-    out_size_ = size;
-    out_sent_ = 0;
-    out_last_ = unsent;
 
     return true;
 }
@@ -336,7 +332,13 @@ void Connection::close()
 
     peer_.connection = nullptr;
 
-    tls_shutdown(c);
+#if (NGX_HTTP_SSL)
+    if (c->ssl != nullptr) {
+        c->ssl->no_wait_shutdown = 1;
+        c->ssl->no_send_shutdown = 1;
+        (void)ngx_ssl_shutdown(c);
+    }
+#endif
 
     ngx_pool_t *pool = c->pool;
 

@@ -14,7 +14,7 @@ namespace limit_sliding {
 
 class Connection;
 
-/* What the owner of a connection is told. */
+/* A connection calls these functions of its owner. */
 struct ConnectionEvents {
     /* It is open, with TLS if that is configured. */
     void (*opened)(Connection &connection);
@@ -69,7 +69,6 @@ private:
     void shake_hands();
     void opened();
     void receive();
-    bool reserve(size_t len);
 
     static void resolve_handler(ngx_resolver_ctx_t *ctx);
     static void handshake_handler(ngx_connection_t *c);

@@ -84,11 +84,9 @@ const ConnectionEvents Node::node_events = {
     /* unwanted */
     [](Connection &connection) {
         Node &node = node_of(connection);
-        CallList calls;
 
-        node.take_calls(calls);
         node.close();
-        drop_calls(node, calls);
+        node.drop_calls();
     }};
 
 void Node::init(const NodeContext &context, const NodeRole *role_of_node)
@@ -213,7 +211,6 @@ void Node::fail(ngx_err_t err, const char *reason)
     bool was_ready = is_ready();
     bool rested
         = was_ready && !is_broken() && ncalls == 0 && ngx_queue_empty(&due);
-    CallList calls;
 
     if (reason != nullptr && settings->topology == Topology::kCluster) {
         log->write(err, "%V: %s", &endpoint->text, reason);
@@ -222,12 +219,10 @@ void Node::fail(ngx_err_t err, const char *reason)
         log->write(err, "%s", reason);
     }
 
-    take_calls(calls);
-
     if (topology->next_server != nullptr
         && topology->next_server(*this, false)) {
         disconnect();
-        drop_calls(*this, calls);
+        drop_calls();
         connect();
         return;
     }
@@ -235,7 +230,7 @@ void Node::fail(ngx_err_t err, const char *reason)
     close();
 
     if (events == nullptr) {
-        drop_calls(*this, calls);
+        drop_calls();
         return;
     }
 
@@ -246,7 +241,7 @@ void Node::fail(ngx_err_t err, const char *reason)
         events->failed(*this);
     }
 
-    drop_calls(*this, calls);
+    drop_calls();
 
     if (topology->failed != nullptr) {
         topology->failed(*this);

@@ -14,7 +14,7 @@ namespace limit_sliding {
 
 struct Redis;
 
-/* What the client is told of its nodes. */
+/* Nodes call these functions of the client. */
 struct ClientEvents {
     /* Sends what is due at the node.  Posted, see Node::post_flush(). */
     void (*flush)(Node &node);
@@ -26,7 +26,8 @@ struct ClientEvents {
     void (*failed)(Node &node);
 };
 
-/* What the topology makes of its nodes.  All but greet() may be nullptr. */
+/* Nodes call these functions of their topology.  All but greet() may be
+ * nullptr. */
 struct NodeRole {
     /* Puts the first commands into the buffer.  Returns false if the node has
      * failed by that. */
@@ -44,7 +45,7 @@ struct NodeRole {
     void (*failed)(Node &node);
 };
 
-/* What nodes of one Redis have in common. */
+/* Nodes of one Redis have this in common. */
 struct NodeContext {
     Redis *redis;
     const Settings *settings;

@@ -19,15 +19,6 @@ uint64_t clock_us()
     return static_cast<uint64_t>(ts.tv_sec) * 1000000 + ts.tv_nsec / 1000;
 }
 
-void drop_calls(Node &node, CallList &calls)
-{
-    while (!calls.empty()) {
-        Call &call = calls.pop_front();
-
-        call.handler(node, call, nullptr);
-    }
-}
-
 void Pipeline::init(Node *node)
 {
     node_ = node;
@@ -116,38 +107,33 @@ void Pipeline::timer_handler(ngx_event_t *ev)
 const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
 {
     auto &self = static_cast<Pipeline &>(connection);
+    Reply &reply = self.reader_.reply;
 
-    return self.reader_.feed(data, len) ? self.read_replies() : "invalid reply";
-}
+    if (!self.reader_.feed(data, len)) {
+        return "invalid reply";
+    }
 
-/* Returns nullptr, or why the connection is to be closed. */
-const char *Pipeline::read_replies()
-{
-    Reply &reply = reader_.reply;
-
-    for (;;) {
-        SlotRangeSink *sink = calls_.empty() ? nullptr : calls_.front().slots;
-        ngx_int_t rc = reader_.next(sink);
+    while (self.broken_ == nullptr) {
+        Call *call = self.calls_.empty() ? nullptr : &self.calls_.front();
+        ngx_int_t rc
+            = self.reader_.next(call != nullptr ? call->slots : nullptr);
 
         if (rc != NGX_OK) {
             return rc == NGX_AGAIN ? nullptr : "invalid reply";
         }
 
-        if (calls_.empty()) {
-            blame(reply);
-            return broken_;
+        if (call == nullptr) {
+            self.blame(reply);
+            break;
         }
 
-        Call &call = calls_.pop_front();
-
-        ncalls--;
-        call.handler(*node_, call, &reply);
+        self.calls_.remove(*call);
+        self.ncalls--;
+        call->handler(*self.node_, *call, &reply);
         reply.type = 0;
-
-        if (broken_ != nullptr) {
-            return broken_;
-        }
     }
+
+    return self.broken_;
 }
 
 void Pipeline::blame(const Reply &reply)
@@ -188,13 +174,13 @@ void Pipeline::stop_timer()
     }
 }
 
-void Pipeline::take_calls(CallList &calls)
+void Pipeline::drop_calls()
 {
-    calls.init();
-    ncalls = 0;
-
     while (!calls_.empty()) {
-        calls.push_back(calls_.pop_front());
+        Call &call = calls_.pop_front();
+
+        ncalls--;
+        call.handler(*node_, call, nullptr);
     }
 }
 

@@ -31,8 +31,6 @@ struct Call {
     SlotRangeSink *slots; /* nullptr unless the command is CLUSTER SLOTS */
 };
 
-using CallList = List<Call, &Call::link>;
-
 /* Returns a zeroed call but for its handler; nullptr: there is no memory. */
 template <class T = Call>
 T *create_call(ReplyHandler handler)
@@ -43,9 +41,6 @@ T *create_call(ReplyHandler handler)
     }
     return call;
 }
-
-/* Fails each of the calls. */
-void drop_calls(Node &node, CallList &calls);
 
 /* Returns the microseconds of a monotonic clock. */
 uint64_t clock_us();
@@ -95,11 +90,11 @@ protected:
     /* Lets calls be sent. */
     void set_ready();
 
-    /* Moves the calls under way to a list that is to be initialised. */
-    void take_calls(CallList &calls);
-
-    /* Closes the connection, without calls under way. */
+    /* Closes the connection.  Calls under way are left to drop_calls(). */
     void disconnect();
+
+    /* Fails all calls under way. */
+    void drop_calls();
 
     void stop_timer();
 
@@ -109,11 +104,10 @@ protected:
                                 size_t len);
 
 private:
-    const char *read_replies();
     static void timer_handler(ngx_event_t *ev);
 
     Node *node_;
-    CallList calls_; /* in order of sending */
+    List<Call, &Call::link> calls_; /* in order of sending */
     Reader reader_;
     ngx_event_t timer_; /* of connecting, then of the oldest call */
     const char *broken_;

@@ -66,7 +66,6 @@ bool SlotMap::start(const NodeContext &context, const NodeRole *role)
 ClusterNode *SlotMap::add_node()
 {
     auto *node = create_on_heap<ClusterNode>();
-
     if (node != nullptr) {
         node->init(context_, role_);
         node->map = this;
@@ -108,7 +107,6 @@ ClusterNode *SlotMap::find(const ClusterNode &teller, std::string_view host,
     }
 
     ClusterNode *node = nnodes_ < kNodesMax ? add_node() : nullptr;
-
     if (node != nullptr && !node->server.set(host, port)) {
         free_node(*node);
         return nullptr;
@@ -156,7 +154,6 @@ void SlotMap::refresh()
     }
 
     Call *call = create_map_call();
-
     if (call == nullptr || node.command(*call, kCommand) != NGX_OK) {
         ngx_free(call);
         return;
@@ -184,7 +181,6 @@ bool SlotMap::greet(ClusterNode &node)
 Call *SlotMap::create_map_call()
 {
     Call *call = create_call(answered);
-
     if (call != nullptr) {
         call->slots = this;
     }

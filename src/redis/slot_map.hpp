@@ -3,8 +3,8 @@
  */
 
 /* The nodes of a cluster that a worker knows, and which of them has which slots.
- * That is asked at first, and when it is seen to have changed, but not once for
- * every request that sees it. */
+ * They are asked at first, and when the map is seen to have changed, but not once
+ * for every request that sees it. */
 
 #ifndef LIMIT_SLIDING_REDIS_SLOT_MAP_HPP
 #define LIMIT_SLIDING_REDIS_SLOT_MAP_HPP

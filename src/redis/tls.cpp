@@ -112,11 +112,6 @@ ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings,
     return NGX_AGAIN;
 }
 
-bool tls_is_up(const ngx_connection_t *c)
-{
-    return c->ssl->handshaked;
-}
-
 bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
                 const ngx_str_t &host, ErrorLog &log)
 {
@@ -140,15 +135,6 @@ bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
     return true;
 }
 
-void tls_shutdown(ngx_connection_t *c)
-{
-    if (c->ssl != nullptr) {
-        c->ssl->no_wait_shutdown = 1;
-        c->ssl->no_send_shutdown = 1;
-        (void)ngx_ssl_shutdown(c);
-    }
-}
-
 #else
 
 char *redis_ssl(ngx_conf_t *cf, Settings *settings)
@@ -158,27 +144,6 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings)
                       "built with SSL",
                       &settings->name);
 }
-
-/* The others are not reached: nothing is configured so. */
-
-ngx_int_t tls_handshake(ngx_connection_t *, const TlsSettings &,
-                        const ngx_str_t &, void (*)(ngx_connection_t *))
-{
-    return NGX_ERROR;
-}
-
-bool tls_is_up(const ngx_connection_t *)
-{
-    return false;
-}
-
-bool tls_verify(ngx_connection_t *, const TlsSettings &, const ngx_str_t &,
-                ErrorLog &)
-{
-    return false;
-}
-
-void tls_shutdown(ngx_connection_t *) {}
 
 #endif
 

@@ -16,21 +16,18 @@ namespace limit_sliding {
  * NGX_CONF_OK, or logs why not. */
 char *redis_ssl(ngx_conf_t *cf, Settings *settings);
 
+/* The others are there only if NGINX is built with SSL. */
+
 /* Shakes hands with a host.  NGX_OK: it is over; NGX_AGAIN: the handler will be
  * called once it is; NGX_ERROR: it cannot begin. */
 ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings,
                         const ngx_str_t &host,
                         void (*handler)(ngx_connection_t *c));
 
-/* Has the handshake succeeded, now that it is over? */
-bool tls_is_up(const ngx_connection_t *c);
-
-/* Is the host the one that its certificate is of?  Logs why not. */
+/* Is the host, after the handshake, the one that its certificate is of?  Logs why
+ * not. */
 bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
                 const ngx_str_t &host, ErrorLog &log);
-
-/* Closes the connection without waiting for the host. */
-void tls_shutdown(ngx_connection_t *c);
 
 } // namespace limit_sliding
 

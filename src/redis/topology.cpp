@@ -14,7 +14,6 @@ const NodeRole standalone = {[](Node &node) { return node.greet_server(); },
 Node *create_standalone_node(const NodeContext &context)
 {
     auto *node = create_on_heap<Node>();
-
     if (node != nullptr) {
         node->init(context, &standalone);
         node->server.set(span<Server>(context.settings->servers)[0]);
@@ -43,7 +42,6 @@ ngx_int_t Nodes::start(Redis *redis, const Settings *settings,
     }
 
     SentinelNode *used = create_sentinel_node(context, nullptr);
-
     if (used != nullptr) {
         context.events = nullptr;
         watch = create_sentinel_node(context, used);
