@@ -25,8 +25,7 @@ struct Nodes {
     /* Closes all connections: the worker exits. */
     void close();
 
-    /* Is it known that Redis does not answer?  That is never known of a
-     * cluster. */
+    /* Is it known that Redis does not answer?  False for a cluster. */
     bool is_away() const { return node != nullptr && !node->is_usable(); }
 
     /* Returns whom to ask of this slot, never nullptr.  While that is not known it
