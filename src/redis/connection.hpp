@@ -17,20 +17,19 @@ class Connection;
 /* A connection calls these functions of its owner. */
 struct ConnectionEvents {
     /* It is open, with TLS if that is configured. */
-    void (*opened)(Connection &connection);
+    void (*opened)(Connection &open);
 
     /* Bytes have come.  Returns nullptr, or why it is to fail. */
-    const char *(*received)(Connection &connection, u_char *data, size_t len);
+    const char *(*received)(Connection &open, u_char *data, size_t len);
 
     /* All that had come was received. */
-    void (*drained)(Connection &connection);
+    void (*drained)(Connection &open);
 
-    /* It failed, and is to be closed.  The reason is nullptr if the log has it
-     * already. */
-    void (*failed)(Connection &connection, ngx_err_t err, const char *reason);
+    /* It failed, and is to be closed.  The log has a reason of nullptr. */
+    void (*failed)(Connection &broken, ngx_err_t err, const char *reason);
 
     /* NGINX wants it closed, as the worker exits. */
-    void (*unwanted)(Connection &connection);
+    void (*unwanted)(Connection &open);
 };
 
 class Connection {

@@ -43,7 +43,7 @@ const ConnectionEvents Node::node_events = {
     [](Connection &connection) {
         Node &node = node_of(connection);
 
-        if (!node.start()) {
+        if (!node.start_reader()) {
             node.fail(0, "no memory");
             return;
         }
@@ -129,21 +129,10 @@ ngx_int_t Node::open()
         (void)topology->next_server(*this, true);
     }
 
-    Pipeline::open();
+    start_timer();
+    connect();
 
     return NGX_AGAIN;
-}
-
-void Node::close()
-{
-    stop_timer();
-    disconnect();
-}
-
-void Node::reconnect()
-{
-    disconnect();
-    connect();
 }
 
 bool Node::is_usable() const
@@ -269,12 +258,6 @@ void Node::back_off()
 
     delay = ngx_min(delay, kRetryMax);
     retry_at = ngx_current_msec + delay / 2 + ngx_random() % (delay / 2);
-}
-
-void Node::succeeded()
-{
-    failures = 0;
-    answered_ = true;
 }
 
 } // namespace limit_sliding

@@ -63,20 +63,32 @@ struct Node : Pipeline {
     ngx_int_t open();
 
     /* Closes the connection when there are no calls under way. */
-    void close();
+    void close()
+    {
+        stop_timer();
+        disconnect();
+    }
 
     /* Closes the connection and fails all calls under way.  The reason is logged,
      * unless it is nullptr. */
     void fail(ngx_err_t err, const char *reason);
 
     /* Connects to another server, which is the endpoint now. */
-    void reconnect();
+    void reconnect()
+    {
+        disconnect();
+        connect();
+    }
 
     /* Is it worth waiting for? */
     bool is_usable() const;
 
     /* It has answered. */
-    void succeeded();
+    void succeeded()
+    {
+        failures = 0;
+        answered_ = true;
+    }
 
     /* Requests may wait for it again. */
     void forgive() { failures = 0; }

@@ -155,25 +155,6 @@ void Pipeline::blame(const Reply &reply)
     }
 }
 
-void Pipeline::open()
-{
-    ngx_add_timer(&timer_, settings->connect_timeout);
-    connect();
-}
-
-void Pipeline::set_ready()
-{
-    ready_ = true;
-    stop_timer();
-}
-
-void Pipeline::stop_timer()
-{
-    if (timer_.timer_set) {
-        ngx_del_timer(&timer_);
-    }
-}
-
 void Pipeline::drop_calls()
 {
     while (!calls_.empty()) {

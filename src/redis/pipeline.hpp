@@ -81,22 +81,31 @@ protected:
     /* Prepares a zeroed one, of which handlers of calls are given the node. */
     void init(Node *node);
 
-    /* Begins to connect, which is to end with set_ready() in time. */
-    void open();
+    /* Limits the time until set_ready(). */
+    void start_timer() { ngx_add_timer(&timer_, settings->connect_timeout); }
+
+    void stop_timer()
+    {
+        if (timer_.timer_set) {
+            ngx_del_timer(&timer_);
+        }
+    }
 
     /* Begins to read replies.  Returns false if there is no memory. */
-    bool start() { return reader_.start(); }
+    bool start_reader() { return reader_.start(); }
 
     /* Lets calls be sent. */
-    void set_ready();
+    void set_ready()
+    {
+        ready_ = true;
+        stop_timer();
+    }
 
     /* Closes the connection.  Calls under way are left to drop_calls(). */
     void disconnect();
 
     /* Fails all calls under way. */
     void drop_calls();
-
-    void stop_timer();
 
     bool is_broken() const { return broken_ != nullptr; }
 
