@@ -209,7 +209,7 @@ bool decide_unasked(Claim &claim, OnError on_error)
     verdict = {};
     verdict.limit = claim.limit;
 
-    const bool admits = off || on_error == OnError::kAllow;
+    const bool admits = on_error != OnError::kDeny;
     if (admits) {
         verdict.remaining = claim.limit;
     } else {
