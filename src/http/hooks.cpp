@@ -7,6 +7,8 @@
  * locations inherit, and when processes begin and end.
  */
 
+#include <algorithm>
+
 #include "http/api/api.hpp"
 #include "http/client_address.hpp"
 #include "http/configuration.hpp"
@@ -38,7 +40,7 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones)
 {
     for (auto *zone : zones) {
         if (zone->shm_zone == nullptr) {
-            return invalid_at(cf, zone->place,
+            return invalid_at(cf, zone->where,
                               "unknown limit_sliding zone \"%V\" in %s:%ui",
                               &zone->name);
         }

@@ -171,7 +171,7 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *,
 
     Limit limit = {};
     limit.cost = 1;
-    limit.place = place_of(cf);
+    limit.where = file_line_of(cf);
 
     if (!set_params(cf, 1, rules, limit) || !add_limit(cf, place, limit)) {
         return conf_failed();

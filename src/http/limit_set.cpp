@@ -39,7 +39,7 @@ bool init_limit(ngx_conf_t *cf, Limit *limit)
 
     } else if (!set_limit(cf, limit->rate_word, limit->rate,
                           zone->policy.window_ms, &limit->limit,
-                          limit->place)) {
+                          limit->where)) {
         return false;
     }
 
@@ -73,7 +73,7 @@ bool sort_limits(ngx_conf_t *cf, Group *group)
 
     for (auto *limit = first; limit != group->end(); limit++) {
         if (limit->zone->redis != first->zone->redis) {
-            return invalid_at(cf, limit->place,
+            return invalid_at(cf, limit->where,
                               "limits of one place are of \"redis=%V\" and "
                               "\"redis=%V\", it must be one, in %s:%ui",
                               &first->zone->redis->settings.name,
@@ -82,7 +82,7 @@ bool sort_limits(ngx_conf_t *cf, Group *group)
     }
 
     if (group->end() - first > kClaimsMax) {
-        return invalid_at(cf, first->place,
+        return invalid_at(cf, first->where,
                           "more than %d limits of redis at one place in %s:%ui",
                           kClaimsMax);
     }

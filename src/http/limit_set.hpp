@@ -9,8 +9,8 @@
 
 #include "http/zone.hpp"
 #include "ngx/array.hpp"
+#include "ngx/file_line.hpp"
 #include "ngx/ngx.hpp"
-#include "ngx/place.hpp"
 
 namespace limit_sliding {
 
@@ -41,7 +41,7 @@ struct Limit {
     /* the static rate until all zones are known; a count of 0: not given */
     Rate rate;
     ngx_str_t rate_word;
-    Place place;
+    FileLine where;
 };
 
 enum Stage { kBeforeAuth = 0, kAfterAuth, kStages };

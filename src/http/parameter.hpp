@@ -58,7 +58,7 @@ struct ParamName {
     std::string_view required = {}; /* for the message that it is missing */
 };
 
-/* Tells how a directive sets its target: `set` logs why not and returns false. */
+/* How a parameter sets the target; `set` logs why not, and returns false. */
 template <class Target>
 struct ParamRule {
     ParamName name;

@@ -43,13 +43,13 @@ bool set_rate(const Param &param, Expression **variable, Rate *rate)
 }
 
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
-               uint64_t window_ms, uint32_t *limit, const Place &place)
+               uint64_t window_ms, uint32_t *limit, const FileLine &where)
 {
     uint64_t n = rate_limit(&rate, window_ms);
 
     if (!is_limit(n)) {
         return invalid_at(
-            cf, place,
+            cf, where,
             "\"%V\" allows %s%uL requests in a window of %uL ms, it must be "
             "between 1 and %uD in %s:%ui",
             &word, n == UINT64_MAX ? "more than " : "", n, window_ms,

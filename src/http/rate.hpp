@@ -10,8 +10,8 @@
 #include "core/limiter.hpp"
 #include "http/expression.hpp"
 #include "http/parameter.hpp"
+#include "ngx/file_line.hpp"
 #include "ngx/ngx.hpp"
-#include "ngx/place.hpp"
 
 namespace limit_sliding {
 
@@ -23,10 +23,10 @@ bool set_rate(const Param &param, Expression **variable, Rate *rate);
 
 /*
  * Sets *limit to what the rate allows in a window.  Logs that it is out of
- * bounds with the `word` and the `place` that are to blame, and returns false.
+ * bounds with the `word` and `where` that are to blame, and returns false.
  */
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
-               uint64_t window_ms, uint32_t *limit, const Place &place);
+               uint64_t window_ms, uint32_t *limit, const FileLine &where);
 
 /* Sets *limit to a rate of a request; NGX_ERROR: it is none, or too large. */
 ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit);

@@ -32,8 +32,8 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
     }
 
     redis->settings.name = name;
-    redis->settings.file = place_of(cf).file;
-    redis->settings.line = place_of(cf).line;
+    redis->settings.file = file_line_of(cf).file;
+    redis->settings.line = file_line_of(cf).line;
     return redis;
 }
 

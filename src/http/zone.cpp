@@ -37,7 +37,7 @@ ZoneConf *get_zone(ngx_conf_t *cf, Zones *zones, const ngx_str_t &name)
     }
 
     zone->name = name;
-    zone->place = place_of(cf);
+    zone->where = file_line_of(cf);
     return zone;
 }
 

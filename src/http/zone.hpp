@@ -13,8 +13,8 @@
 #include "core/stats.hpp"
 #include "http/expression.hpp"
 #include "ngx/array.hpp"
+#include "ngx/file_line.hpp"
 #include "ngx/ngx.hpp"
-#include "ngx/place.hpp"
 #include "redis/client.hpp"
 
 namespace limit_sliding {
@@ -53,7 +53,7 @@ struct ZoneClients {
 struct ZoneConf {
     ngx_str_t name;
     ngx_str_t quoted; /* the name as a string of a header field */
-    Place place;      /* of the first mention */
+    FileLine where;   /* of the first mention */
     size_t size;      /* of the shared memory, in bytes */
 
     Expression key;

@@ -131,7 +131,7 @@ bool set_zone_rate(const Param &param, ZoneConf &zone)
 
     return zone.rate != nullptr
            || set_limit(param.cf, param.word, rate, window_ms, &zone.limit,
-                        place_of(param.cf));
+                        file_line_of(param.cf));
 }
 
 bool set_algorithm(const Param &param, ZoneConf &zone)
@@ -224,7 +224,7 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     ZoneConf zone = {};
-    zone.place = place_of(cf);
+    zone.where = file_line_of(cf);
     zone.top = true;
 
     if (!set_params(cf, 2, rules, zone)) {

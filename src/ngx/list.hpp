@@ -29,7 +29,10 @@ public:
             return *this;
         }
 
-        bool operator!=(const Iterator &other) const { return at_ != other.at_; }
+        bool operator!=(const Iterator &other) const
+        {
+            return at_ != other.at_;
+        }
 
     private:
         ngx_queue_t *at_;
@@ -46,10 +49,7 @@ public:
 
     T &back() { return item(head_.prev); }
 
-    void push_front(T &added)
-    {
-        ngx_queue_insert_head(&head_, &(added.*link));
-    }
+    void push_front(T &added) { ngx_queue_insert_head(&head_, &(added.*link)); }
 
     void push_back(T &added) { ngx_queue_insert_tail(&head_, &(added.*link)); }
 
@@ -74,8 +74,8 @@ public:
 private:
     static T &item(ngx_queue_t *at)
     {
-        auto offset = reinterpret_cast<size_t>(
-            &(static_cast<T *>(nullptr)->*link));
+        auto offset
+            = reinterpret_cast<size_t>(&(static_cast<T *>(nullptr)->*link));
 
         return *reinterpret_cast<T *>(reinterpret_cast<u_char *>(at) - offset);
     }
