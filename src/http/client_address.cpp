@@ -16,7 +16,7 @@ namespace {
 template <ngx_uint_t LocConf::*kPrefix, uint32_t kBits>
 bool set_prefix(const Param &param, LocConf &conf)
 {
-    return param.get_number("prefix", 0, kBits, &(conf.*kPrefix));
+    return param.get_number("prefix", 0, kBits, conf.*kPrefix);
 }
 
 constexpr ParamRule<LocConf> rules[] = {

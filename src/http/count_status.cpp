@@ -13,15 +13,15 @@ namespace limit_sliding {
 namespace {
 
 /* "401" or "4xx" */
-bool parse_statuses(std::string_view text, StatusRange *range)
+bool parse_statuses(std::string_view text, StatusRange &range)
 {
     if (text.size() != 3 || text[0] < '1' || text[0] > '5') {
         return false;
     }
 
     if (text[1] == 'x' && text[2] == 'x') {
-        range->from = (text[0] - '0') * 100;
-        range->to = range->from + 99;
+        range.from = (text[0] - '0') * 100;
+        range.to = range.from + 99;
         return true;
     }
 
@@ -30,7 +30,7 @@ bool parse_statuses(std::string_view text, StatusRange *range)
         return false;
     }
 
-    range->from = range->to = status;
+    range.from = range.to = status;
     return true;
 }
 
@@ -61,7 +61,7 @@ bool set_count_status(const Param &param, Limit &limit)
             return false;
         }
 
-        if (!parse_statuses(text, range)) {
+        if (!parse_statuses(text, *range)) {
             ngx_str_t shown = to_str(text);
             return conf_invalid(param.cf,
                                 "invalid status \"%V\" in \"%V\", it must be "

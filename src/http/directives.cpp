@@ -79,8 +79,7 @@ extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *,
 
     auto &word = words_of(cf)[1];
     Param param = {cf, word, word};
-    return conf_result(
-        param.get_number("status", 400, 599, &place.status_code));
+    return conf_result(param.get_number("status", 400, 599, place.status_code));
 }
 
 extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf,

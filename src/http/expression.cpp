@@ -20,34 +20,34 @@ constexpr bool is_name_char(char ch)
 
 } // namespace
 
-std::optional<std::string_view> next_variable(std::string_view *text)
+std::optional<std::string_view> next_variable(std::string_view &text)
 {
-    size_t dollar = text->find('$');
-    if (dollar == text->npos) {
+    size_t dollar = text.find('$');
+    if (dollar == text.npos) {
         return std::nullopt;
     }
 
-    text->remove_prefix(dollar + 1);
-    if (starts_with(*text, "{")) {
-        text->remove_prefix(1);
+    text.remove_prefix(dollar + 1);
+    if (starts_with(text, "{")) {
+        text.remove_prefix(1);
     }
 
     size_t size = 0;
-    while (size < text->size() && is_name_char((*text)[size])) {
+    while (size < text.size() && is_name_char(text[size])) {
         size++;
     }
 
-    std::string_view name(text->data(), size);
-    text->remove_prefix(size);
+    std::string_view name(text.data(), size);
+    text.remove_prefix(size);
     return name;
 }
 
 bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
-                        Expression *expression)
+                        Expression &expression)
 {
     /* NGINX would not say which name is invalid */
     auto rest = view(text);
-    while (auto name = next_variable(&rest)) {
+    while (auto name = next_variable(rest)) {
         if (name->empty()) {
             return conf_invalid(cf, "invalid variable name in \"%V\"", &text);
         }
@@ -57,32 +57,32 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
     ngx_http_compile_complex_value_t ccv = {};
     ccv.cf = cf;
     ccv.value = &value;
-    ccv.complex_value = &expression->complex;
+    ccv.complex_value = &expression.complex;
 
     if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
         return false;
     }
 
-    expression->index = NGX_ERROR;
+    expression.index = NGX_ERROR;
 
     /* captures of regular expressions are not variables with an index */
     rest = view(text);
-    auto name = next_variable(&rest);
+    auto name = next_variable(rest);
     if (!name || !rest.empty() || name->size() + 1 != text.len
         || ((*name)[0] >= '0' && (*name)[0] <= '9')) {
         return true;
     }
 
     ngx_str_t variable = to_str(*name);
-    expression->index = ngx_http_get_variable_index(cf, &variable);
-    return expression->index != NGX_ERROR;
+    expression.index = ngx_http_get_variable_index(cf, &variable);
+    return expression.index != NGX_ERROR;
 }
 
 Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text)
 {
     auto *expression = create<Expression>(cf->pool);
 
-    return expression != nullptr && compile_expression(cf, text, expression)
+    return expression != nullptr && compile_expression(cf, text, *expression)
                ? expression
                : nullptr;
 }

@@ -25,14 +25,14 @@ inline bool has_variables(const ngx_str_t &text)
 }
 
 /*
- * Cuts *text off after the name of its first variable, which it returns: empty
+ * Cuts `text` off after the name of its first variable, which it returns: empty
  * if none follows the "$".  Without a "$" there is no value.
  */
-std::optional<std::string_view> next_variable(std::string_view *text);
+std::optional<std::string_view> next_variable(std::string_view &text);
 
 /* Logs what is wrong with the text, and returns false then. */
 bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
-                        Expression *expression);
+                        Expression &expression);
 
 /* The same in memory of the configuration; nullptr if it failed. */
 Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text);

@@ -45,7 +45,7 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones)
                               &zone->name);
         }
 
-        if (!reuse_memory(cf, zone)) {
+        if (!reuse_memory(cf, *zone)) {
             return false;
         }
     }
@@ -179,7 +179,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle)
 extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
 {
     for (auto *zone : main_conf(cycle).zones) {
-        take_counters(zone);
+        take_counters(*zone);
     }
 
     /* NGINX's helper processes decide nothing, and need no breakers */

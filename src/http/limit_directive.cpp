@@ -49,7 +49,7 @@ void check_cost(const Param &param)
 {
     auto rest = param.value();
 
-    while (auto variable = next_variable(&rest)) {
+    while (auto variable = next_variable(rest)) {
         if (is_of_response(*variable)) {
             ngx_str_t name = to_str(*variable);
             ngx_conf_log_error(NGX_LOG_WARN, param.cf, 0,
@@ -63,14 +63,14 @@ void check_cost(const Param &param)
 
 bool set_zone(const Param &param, Limit &limit)
 {
-    limit.zone = get_zone(param.cf, &main_conf(param.cf).zones, param.text);
+    limit.zone = get_zone(param.cf, main_conf(param.cf).zones, param.text);
     return limit.zone != nullptr;
 }
 
 bool set_limit_rate(const Param &param, Limit &limit)
 {
     limit.rate_word = param.word;
-    return set_rate(param, &limit.rates[0], &limit.rate);
+    return set_rate(param, limit.rates[0], limit.rate);
 }
 
 bool set_cost(const Param &param, Limit &limit)
@@ -109,42 +109,42 @@ constexpr ParamRule<Limit> rules[] = {
     {{"dry_run"}, set_flag<&Limit::dry_run>},
 };
 
-char *parse_off(LocConf *conf)
+char *parse_off(LocConf &conf)
 {
-    if (conf->set == nullptr) {
+    if (conf.set == nullptr) {
         return conf_failed("\"off\" is duplicate");
     }
 
-    if (conf->set != NGX_CONF_UNSET_PTR) {
+    if (conf.set != NGX_CONF_UNSET_PTR) {
         return conf_failed(
             "\"off\" stands alone, it cannot be combined with a zone");
     }
 
-    conf->set = nullptr;
+    conf.set = nullptr;
     return NGX_CONF_OK;
 }
 
 /* Adds the limit to those of the place. */
-bool add_limit(ngx_conf_t *cf, LocConf *conf, const Limit &limit)
+bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit)
 {
-    if (conf->set == NGX_CONF_UNSET_PTR) {
+    if (conf.set == NGX_CONF_UNSET_PTR) {
         auto *set = create<LimitSet>(cf->pool);
         if (set == nullptr
             || main_conf(cf).sets.add(cf->pool, set) == nullptr) {
             return false;
         }
 
-        conf->set = set;
+        conf.set = set;
     }
 
-    for (auto &other : conf->set->limits) {
+    for (auto &other : conf.set->limits) {
         if (other.zone == limit.zone) {
             return conf_invalid(cf, "duplicate limit \"zone=%V\"",
                                 &limit.zone->name);
         }
     }
 
-    return conf->set->limits.add(cf->pool, limit) != nullptr;
+    return conf.set->limits.add(cf->pool, limit) != nullptr;
 }
 
 } // namespace
@@ -152,7 +152,7 @@ bool add_limit(ngx_conf_t *cf, LocConf *conf, const Limit &limit)
 extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *,
                                         void *conf)
 {
-    auto *place = static_cast<LocConf *>(conf);
+    auto &place = *static_cast<LocConf *>(conf);
     auto words = words_of(cf);
 
     if (words.size() == 2 && view(words[1]) == "off") {
@@ -160,8 +160,8 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *,
     }
 
     for (size_t i = 1; i < words.size(); i++) {
-        if (place->set == nullptr || view(words[i]) == "off") {
-            bool first = (i == 1 && place->set != nullptr);
+        if (place.set == nullptr || view(words[i]) == "off") {
+            bool first = (i == 1 && place.set != nullptr);
             return conf_error(cf,
                               "\"off\" of limit_sliding stands alone, it "
                               "cannot be combined with \"%V\"",

@@ -15,41 +15,39 @@ namespace limit_sliding {
 namespace {
 
 /* Prints the texts of the static limit. */
-bool init_policy(ngx_pool_t *pool, Limit *limit)
+bool init_policy(ngx_pool_t *pool, Limit &limit)
 {
     auto *p
-        = alloc_bytes(pool, limit->zone->quoted.len + kMember + NGX_INT32_LEN);
+        = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT32_LEN);
     if (p == nullptr) {
         return false;
     }
 
-    auto *end = print_policy(p, limit->zone, limit->limit);
-    limit->policy = {static_cast<size_t>(end - p), p};
-    append_number(end, limit->limit, &limit->digits);
+    auto *end = print_policy(p, limit.zone, limit.limit);
+    limit.policy = {static_cast<size_t>(end - p), p};
+    append_number(end, limit.limit, &limit.digits);
     return true;
 }
 
-bool init_limit(ngx_conf_t *cf, Limit *limit)
+bool init_limit(ngx_conf_t *cf, Limit &limit)
 {
-    auto *zone = limit->zone;
+    auto *zone = limit.zone;
 
-    if (limit->rate.count == 0) {
-        limit->limit = zone->limit;
-        limit->rates[limit->rates[0] != nullptr ? 1 : 0] = zone->rate;
+    if (limit.rate.count == 0) {
+        limit.limit = zone->limit;
+        limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
 
-    } else if (!set_limit(cf, limit->rate_word, limit->rate,
-                          zone->policy.window_ms, &limit->limit,
-                          limit->where)) {
+    } else if (!set_limit(cf, limit.rate_word, limit.rate,
+                          zone->policy.window_ms, limit.limit, limit.where)) {
         return false;
     }
 
-    if (limit->rates[0] != nullptr) {
+    if (limit.rates[0] != nullptr) {
         zone->variable = true;
     }
 
-    limit->evaluated = limit->rates[0] != nullptr
-                       || limit->cost_value != nullptr
-                       || !limit->count_status.empty();
+    limit.evaluated = limit.rates[0] != nullptr || limit.cost_value != nullptr
+                      || !limit.count_status.empty();
 
     return init_policy(cf->pool, limit);
 }
@@ -58,20 +56,20 @@ bool init_limit(ngx_conf_t *cf, Limit *limit)
  * Moves limits of this node to the front, in order: what they reject is not
  * asked of Redis.  The others have to be of one Redis, which takes as many.
  */
-bool sort_limits(ngx_conf_t *cf, Group *group)
+bool sort_limits(ngx_conf_t *cf, Group &group)
 {
-    auto *first = group->begin(); /* of those in Redis */
+    auto *first = group.begin(); /* of those in Redis */
 
-    for (auto &limit : *group) {
+    for (auto &limit : group) {
         if (limit.zone->redis == nullptr) {
             std::rotate(first, &limit, &limit + 1);
             first++;
         }
     }
 
-    group->remote = (first != group->end());
+    group.remote = (first != group.end());
 
-    for (auto *limit = first; limit != group->end(); limit++) {
+    for (auto *limit = first; limit != group.end(); limit++) {
         if (limit->zone->redis != first->zone->redis) {
             return invalid_at(cf, limit->where,
                               "limits of one place are of \"redis=%V\" and "
@@ -81,7 +79,7 @@ bool sort_limits(ngx_conf_t *cf, Group *group)
         }
     }
 
-    if (group->end() - first > kClaimsMax) {
+    if (group.end() - first > kClaimsMax) {
         return invalid_at(cf, first->where,
                           "more than %d limits of redis at one place in %s:%ui",
                           kClaimsMax);
@@ -91,11 +89,11 @@ bool sort_limits(ngx_conf_t *cf, Group *group)
 }
 
 /*
- * Puts a group before *next of the limits of the set that `belongs` chooses, if
- * there are any; `watched`: they only log and count what they would do.
+ * Puts a group before `next` of those limits of the set that `belongs` chooses,
+ * if there are any; `watched`: they only log and count what they would do.
  */
 template <class Belongs>
-bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group **next,
+bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next,
                Belongs belongs)
 {
     auto *group = create<Group>(cf->pool);
@@ -118,7 +116,7 @@ bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group **next,
         }
     }
 
-    if (!sort_limits(cf, group)) {
+    if (!sort_limits(cf, *group)) {
         return false;
     }
 
@@ -127,19 +125,19 @@ bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group **next,
     }
 
     group->single
-        = group->nlimits == 1 && *next == nullptr && !watched && !group->remote;
+        = group->nlimits == 1 && next == nullptr && !watched && !group->remote;
     group->dry_run = watched;
-    group->next = *next;
-    group->nclaims = group->nlimits + (*next != nullptr ? (*next)->nclaims : 0);
-    *next = group;
+    group->next = next;
+    group->nclaims = group->nlimits + (next != nullptr ? next->nclaims : 0);
+    next = group;
     return true;
 }
 
 /* Makes the groups of a set for places where all limits are watched, or not. */
-bool init_groups(ngx_conf_t *cf, LimitSet *set, bool all_watched)
+bool init_groups(ngx_conf_t *cf, LimitSet &set, bool all_watched)
 {
     for (int stage = 0; stage < kStages; stage++) {
-        auto **first = &set->groups[all_watched][stage];
+        auto *&first = set.groups[all_watched][stage];
 
         for (bool watched : {true, false}) {
             auto belongs = [&](const Limit &limit) {
@@ -147,7 +145,7 @@ bool init_groups(ngx_conf_t *cf, LimitSet *set, bool all_watched)
                        && (all_watched || limit.dry_run) == watched;
             };
 
-            if (!add_group(cf, *set, watched, first, belongs)) {
+            if (!add_group(cf, set, watched, first, belongs)) {
                 return false;
             }
         }
@@ -162,12 +160,12 @@ bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets)
 {
     for (auto *set : sets) {
         for (auto &limit : set->limits) {
-            if (!init_limit(cf, &limit)) {
+            if (!init_limit(cf, limit)) {
                 return false;
             }
         }
 
-        if (!init_groups(cf, set, false) || !init_groups(cf, set, true)) {
+        if (!init_groups(cf, *set, false) || !init_groups(cf, *set, true)) {
             return false;
         }
     }

@@ -56,11 +56,11 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
 }
 
 bool Param::get_either(const char *first, const char *second,
-                       bool *is_first) const
+                       bool &is_first) const
 {
-    *is_first = (value() == first);
+    is_first = (value() == first);
 
-    if (!*is_first && value() != second) {
+    if (!is_first && value() != second) {
         ngx_str_t name = {word.len - text.len, word.data};
         return invalid(
             "invalid parameter \"%V\", it must be \"%V%s\" or \"%V%s\"", &name,

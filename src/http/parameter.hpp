@@ -31,10 +31,10 @@ struct Param {
         return conf_invalid(cf, format, &word, args...);
     }
 
-    /* Sets *number; `what` says in the message what is out of bounds. */
+    /* Sets `number`; `what` says in the message what is out of bounds. */
     template <class Number>
     bool get_number(const char *what, uint32_t minimum, uint32_t maximum,
-                    Number *number) const
+                    Number &number) const
     {
         ngx_int_t n = ngx_atoi(text.data, text.len);
 
@@ -44,13 +44,13 @@ struct Param {
                 &word, minimum, maximum);
         }
 
-        *number = static_cast<Number>(n);
+        number = static_cast<Number>(n);
         return true;
     }
 
-    /* Sets *is_first by which of two words the value is. */
+    /* Sets `is_first` by which of two words the value is. */
     bool get_either(const char *first, const char *second,
-                    bool *is_first) const;
+                    bool &is_first) const;
 };
 
 struct ParamName {

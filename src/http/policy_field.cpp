@@ -10,17 +10,17 @@
 namespace limit_sliding {
 
 /* Strings hold printable ASCII only; other bytes are shown as %XX. */
-bool quote_name(ngx_pool_t *pool, ZoneConf *zone)
+bool quote_name(ngx_pool_t *pool, ZoneConf &zone)
 {
-    auto *p = alloc_bytes(pool, 3 * zone->name.len + 2);
+    auto *p = alloc_bytes(pool, 3 * zone.name.len + 2);
     if (p == nullptr) {
         return false;
     }
 
-    zone->quoted.data = p;
+    zone.quoted.data = p;
     *p++ = '"';
 
-    for (unsigned char ch : view(zone->name)) {
+    for (unsigned char ch : view(zone.name)) {
         if (ch < ' ' || ch > '~') {
             p = ngx_sprintf(p, "%%%02Xd", ch);
             continue;
@@ -34,7 +34,7 @@ bool quote_name(ngx_pool_t *pool, ZoneConf *zone)
     }
 
     *p++ = '"';
-    zone->quoted.len = p - zone->quoted.data;
+    zone.quoted.len = p - zone.quoted.data;
     return true;
 }
 

@@ -16,7 +16,7 @@ namespace limit_sliding {
 constexpr auto kMember = sizeof(";q=;w=, ") + 2 * NGX_INT64_LEN;
 
 /* Sets the zone's name as a string of a structured field; false: no memory. */
-bool quote_name(ngx_pool_t *pool, ZoneConf *zone);
+bool quote_name(ngx_pool_t *pool, ZoneConf &zone);
 
 /* Prints a member of RateLimit-Policy, as "one";q=600;w=60; returns its end. */
 u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit);

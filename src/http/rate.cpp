@@ -11,9 +11,9 @@ namespace limit_sliding {
 
 namespace {
 
-bool parse(const ngx_str_t &text, Rate *rate)
+bool parse(const ngx_str_t &text, Rate &rate)
 {
-    return rate_parse(view(text).data(), text.len, rate);
+    return rate_parse(view(text).data(), text.len, &rate);
 }
 
 bool is_limit(uint64_t n)
@@ -23,13 +23,13 @@ bool is_limit(uint64_t n)
 
 } // namespace
 
-bool set_rate(const Param &param, Expression **variable, Rate *rate)
+bool set_rate(const Param &param, Expression *&variable, Rate &rate)
 {
-    *variable = nullptr;
+    variable = nullptr;
 
     if (has_variables(param.text)) {
-        *variable = create_expression(param.cf, param.text);
-        return *variable != nullptr;
+        variable = create_expression(param.cf, param.text);
+        return variable != nullptr;
     }
 
     if (!parse(param.text, rate)) {
@@ -43,7 +43,7 @@ bool set_rate(const Param &param, Expression **variable, Rate *rate)
 }
 
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
-               uint64_t window_ms, uint32_t *limit, const FileLine &where)
+               uint64_t window_ms, uint32_t &limit, const FileLine &where)
 {
     uint64_t n = rate_limit(&rate, window_ms);
 
@@ -56,14 +56,14 @@ bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
             kLimitMax);
     }
 
-    *limit = static_cast<uint32_t>(n);
+    limit = static_cast<uint32_t>(n);
     return true;
 }
 
 ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit)
 {
     Rate rate;
-    if (!parse(*text, &rate)) {
+    if (!parse(*text, rate)) {
         return NGX_ERROR;
     }
 

@@ -16,17 +16,17 @@
 namespace limit_sliding {
 
 /*
- * Sets *variable to the compiled value of the parameter if there is a variable
- * in it, else to nullptr, and *rate.  Logs what is wrong, and returns false.
+ * Sets `variable` to the compiled value of the parameter if there is a variable
+ * in it, else to nullptr, and `rate`.  Logs what is wrong, and returns false.
  */
-bool set_rate(const Param &param, Expression **variable, Rate *rate);
+bool set_rate(const Param &param, Expression *&variable, Rate &rate);
 
 /*
- * Sets *limit to what the rate allows in a window.  Logs that it is out of
+ * Sets `limit` to what the rate allows in a window.  Logs that it is out of
  * bounds with the `word` and `where` that are to blame, and returns false.
  */
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
-               uint64_t window_ms, uint32_t *limit, const FileLine &where);
+               uint64_t window_ms, uint32_t &limit, const FileLine &where);
 
 /* Sets *limit to a rate of a request; NGX_ERROR: it is none, or too large. */
 ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit);

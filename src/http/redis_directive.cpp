@@ -37,21 +37,21 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
     return redis;
 }
 
-bool init_remote_zone(ngx_conf_t *cf, ZoneConf *zone)
+bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone)
 {
-    auto &prefix = zone->remote.prefix;
+    auto &prefix = zone.remote.prefix;
 
-    zone->remote.redis = zone->redis;
-    zone->remote.name = zone->name;
+    zone.remote.redis = zone.redis;
+    zone.remote.name = zone.name;
 
-    prefix.len = zone->redis->settings.key_prefix.len + zone->name.len + 2;
+    prefix.len = zone.redis->settings.key_prefix.len + zone.name.len + 2;
     prefix.data = alloc_bytes(cf->pool, prefix.len);
     if (prefix.data == nullptr) {
         return false;
     }
 
-    ngx_sprintf(prefix.data, "%V%V:{", &zone->redis->settings.key_prefix,
-                &zone->name);
+    ngx_sprintf(prefix.data, "%V%V:{", &zone.redis->settings.key_prefix,
+                &zone.name);
     return true;
 }
 
@@ -145,7 +145,7 @@ bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
     }
 
     for (auto *zone : zones) {
-        if (zone->redis != nullptr && !init_remote_zone(cf, zone)) {
+        if (zone->redis != nullptr && !init_remote_zone(cf, *zone)) {
             return false;
         }
     }

@@ -24,15 +24,15 @@ ZoneConf *find_zone(const Zones &zones, std::string_view name)
     return nullptr;
 }
 
-ZoneConf *get_zone(ngx_conf_t *cf, Zones *zones, const ngx_str_t &name)
+ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name)
 {
-    auto *zone = find_zone(*zones, view(name));
+    auto *zone = find_zone(zones, view(name));
     if (zone != nullptr) {
         return zone;
     }
 
     zone = create<ZoneConf>(cf->pool);
-    if (zone == nullptr || zones->add(cf->pool, zone) == nullptr) {
+    if (zone == nullptr || zones.add(cf->pool, zone) == nullptr) {
         return nullptr;
     }
 

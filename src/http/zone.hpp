@@ -88,7 +88,7 @@ ZoneConf *find_zone(const Zones &zones, std::string_view name);
  * The zone of this name, which is added if it is new: places may mention a zone
  * before it is defined.  nullptr: no memory.
  */
-ZoneConf *get_zone(ngx_conf_t *cf, Zones *zones, const ngx_str_t &name);
+ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name);
 
 } // namespace limit_sliding
 

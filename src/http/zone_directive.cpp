@@ -37,21 +37,21 @@ bool is_variable(const ngx_str_t &text, std::string_view name)
            && ngx_strncasecmp(bytes(rest), bytes(name), name.size()) == 0;
 }
 
-bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf *zone)
+bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone)
 {
     if (key.len == 0) {
         return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty",
-                            &zone->name);
+                            &zone.name);
     }
 
     if (is_variable(key, "binary_remote_addr")) {
-        zone->keys = KeyKind::kAddresses;
+        zone.keys = KeyKind::kAddresses;
 
     } else if (is_variable(key, "limit_sliding_client")) {
-        zone->keys = KeyKind::kClients;
+        zone.keys = KeyKind::kClients;
     }
 
-    return compile_expression(cf, key, &zone->key);
+    return compile_expression(cf, key, zone.key);
 }
 
 /* "zone=name:size" */
@@ -89,7 +89,7 @@ bool set_name(const Param &param, ZoneConf &zone)
             &zone.name, &other->key.complex.value);
     }
 
-    return set_key(param.cf, words_of(param.cf)[1], &zone);
+    return set_key(param.cf, words_of(param.cf)[1], zone);
 }
 
 bool set_window(const Param &param, ZoneConf &zone)
@@ -113,7 +113,7 @@ bool set_window(const Param &param, ZoneConf &zone)
 bool set_zone_rate(const Param &param, ZoneConf &zone)
 {
     Rate rate = {};
-    if (!set_rate(param, &zone.rate, &rate)) {
+    if (!set_rate(param, zone.rate, rate)) {
         return false;
     }
 
@@ -130,7 +130,7 @@ bool set_zone_rate(const Param &param, ZoneConf &zone)
     }
 
     return zone.rate != nullptr
-           || set_limit(param.cf, param.word, rate, window_ms, &zone.limit,
+           || set_limit(param.cf, param.word, rate, window_ms, zone.limit,
                         file_line_of(param.cf));
 }
 
@@ -154,7 +154,7 @@ bool set_precision(const Param &param, ZoneConf &zone)
         return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
     }
 
-    return param.get_number("number", 1, 60, &zone.policy.precision);
+    return param.get_number("number", 1, 60, zone.policy.precision);
 }
 
 bool set_burst(const Param &param, ZoneConf &zone)
@@ -168,7 +168,7 @@ bool set_burst(const Param &param, ZoneConf &zone)
     }
 
     /* a bucket that holds no token would admit nobody */
-    if (!param.get_number("number", is_token, kLimitMax, &policy.burst)) {
+    if (!param.get_number("number", is_token, kLimitMax, policy.burst)) {
         return false;
     }
 
@@ -184,7 +184,7 @@ bool set_burst(const Param &param, ZoneConf &zone)
 bool set_full(const Param &param, ZoneConf &zone)
 {
     bool evict;
-    if (!param.get_either("evict", "deny", &evict)) {
+    if (!param.get_either("evict", "deny", evict)) {
         return false;
     }
 
@@ -194,7 +194,7 @@ bool set_full(const Param &param, ZoneConf &zone)
 
 bool set_top(const Param &param, ZoneConf &zone)
 {
-    return param.get_either("on", "off", &zone.top);
+    return param.get_either("on", "off", zone.top);
 }
 
 /* in this order: the rate needs the window, and most need the algorithm */
@@ -231,14 +231,14 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
         return conf_failed();
     }
 
-    auto *defined = get_zone(cf, &main_conf(cf).zones, zone.name);
-    if (defined == nullptr || !quote_name(cf->pool, &zone)) {
+    auto *defined = get_zone(cf, main_conf(cf).zones, zone.name);
+    if (defined == nullptr || !quote_name(cf->pool, zone)) {
         return conf_failed();
     }
 
     *defined = zone;
 
-    return conf_result(order_memory(cf, defined));
+    return conf_result(order_memory(cf, *defined));
 }
 
 } // namespace limit_sliding

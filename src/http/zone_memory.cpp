@@ -24,7 +24,7 @@ char tags[2];
  * Takes a part of the memory of a zone in Redis for the keys that are known to
  * be exhausted, and another one for leases if it has any.
  */
-bool init_remote(RemoteZone *remote, ngx_slab_pool_t *slab)
+bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab)
 {
     size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
     void *refusals = ngx_slab_calloc(slab, size);
@@ -34,10 +34,10 @@ bool init_remote(RemoteZone *remote, ngx_slab_pool_t *slab)
         return false;
     }
 
-    remote->refusals = refusals_init(refusals, size);
-    remote->log_after = static_cast<ngx_atomic_t *>(log_after);
+    remote.refusals = refusals_init(refusals, size);
+    remote.log_after = static_cast<ngx_atomic_t *>(log_after);
 
-    if (remote->lease == 0) {
+    if (remote.lease == 0) {
         return true;
     }
 
@@ -46,35 +46,35 @@ bool init_remote(RemoteZone *remote, ngx_slab_pool_t *slab)
         return false;
     }
 
-    remote->leases = leases_init(leases, size);
+    remote.leases = leases_init(leases, size);
     return true;
 }
 
 /* Divides the rest of the memory into the table and the parts beside it. */
-bool init_table(ZoneConf *zone, u_char *memory, size_t size, ngx_log_t *log)
+bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log)
 {
     uint8_t secret[kSecretBytes];
     if (getentropy(secret, sizeof(secret)) != 0) {
         ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
                       "getentropy() for limit_sliding zone \"%V\" failed",
-                      &zone->name);
+                      &zone.name);
         return false;
     }
 
-    auto &aside = zone->memory.aside;
-    unsigned mask = (zone->redis != nullptr ? kAsideRedis : 0)
-                    | (zone->variable ? kAsideVariables : 0);
+    auto &aside = zone.memory.aside;
+    unsigned mask = (zone.redis != nullptr ? kAsideRedis : 0)
+                    | (zone.variable ? kAsideVariables : 0);
     aside_init(memory, size, mask, &aside);
-    zone->remote.told = aside.told;
+    zone.remote.told = aside.told;
 
     /* NGINX's clock is monotonic; windows begin with those of UTC */
     auto *now = ngx_timeofday();
     uint64_t utc_ms = uint64_t(now->sec) * 1000 + now->msec;
 
-    zone->memory.table
-        = zone_init(memory + aside.bytes, size - aside.bytes, &zone->policy,
+    zone.memory.table
+        = zone_init(memory + aside.bytes, size - aside.bytes, &zone.policy,
                     utc_ms - ngx_current_msec, secret);
-    return zone->memory.table != nullptr;
+    return zone.memory.table != nullptr;
 }
 
 /*
@@ -83,14 +83,14 @@ bool init_table(ZoneConf *zone, u_char *memory, size_t size, ngx_log_t *log)
  */
 ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
 {
-    auto *zone = static_cast<ZoneConf *>(shm_zone->data);
+    auto &zone = *static_cast<ZoneConf *>(shm_zone->data);
 
     if (auto *old = static_cast<ZoneConf *>(data)) {
-        zone->memory = old->memory;
-        zone->remote.refusals = old->remote.refusals;
-        zone->remote.leases = old->remote.leases;
-        zone->remote.told = old->remote.told;
-        zone->remote.log_after = old->remote.log_after;
+        zone.memory = old->memory;
+        zone.remote.refusals = old->remote.refusals;
+        zone.remote.leases = old->remote.leases;
+        zone.remote.told = old->remote.told;
+        zone.remote.log_after = old->remote.log_after;
         return NGX_OK;
     }
 
@@ -98,7 +98,7 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
     auto *log = shm_zone->shm.log;
     slab->log_nomem = 0;
 
-    if (zone->redis != nullptr && !init_remote(&zone->remote, slab)) {
+    if (zone.redis != nullptr && !init_remote(zone.remote, slab)) {
         return NGX_ERROR;
     }
 
@@ -106,7 +106,7 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
     auto *memory = static_cast<u_char *>(ngx_slab_alloc(slab, size));
     if (memory == nullptr) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
-                      "limit_sliding zone \"%V\" is too small", &zone->name);
+                      "limit_sliding zone \"%V\" is too small", &zone.name);
         return NGX_ERROR;
     }
 
@@ -119,7 +119,7 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_ERROR;
     }
 
-    slab->data = zone->memory.table;
+    slab->data = zone.memory.table;
     return NGX_OK;
 }
 
@@ -191,41 +191,40 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone,
 
 } // namespace
 
-bool order_memory(ngx_conf_t *cf, ZoneConf *zone)
+bool order_memory(ngx_conf_t *cf, ZoneConf &zone)
 {
-    zone->shm_zone
-        = ngx_shared_memory_add(cf, &zone->name, zone->size, &tags[0]);
-    if (zone->shm_zone == nullptr) {
+    zone.shm_zone = ngx_shared_memory_add(cf, &zone.name, zone.size, &tags[0]);
+    if (zone.shm_zone == nullptr) {
         return false;
     }
 
-    zone->shm_zone->init = init_memory;
-    zone->shm_zone->data = zone;
+    zone.shm_zone->init = init_memory;
+    zone.shm_zone->data = &zone;
     return true;
 }
 
-bool reuse_memory(ngx_conf_t *cf, ZoneConf *zone)
+bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone)
 {
-    auto *shm_zone = find_old(cf, view(zone->name));
+    auto *shm_zone = find_old(cf, view(zone.name));
     if (shm_zone == nullptr) {
         return true;
     }
 
     const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
     size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
-                  + zone->key.complex.value.len + old.key.complex.value.len;
+                  + zone.key.complex.value.len + old.key.complex.value.len;
 
     auto *text = alloc_bytes(cf->pool, size);
     if (text == nullptr) {
         return false;
     }
 
-    auto *end = print_difference(text, text + size, *zone, old);
-    zone->restarted = {static_cast<size_t>(end - text), text};
+    auto *end = print_difference(text, text + size, zone, old);
+    zone.restarted = {static_cast<size_t>(end - text), text};
 
     bool keep = (end == text);
     bool first = (shm_zone->tag == &tags[0]);
-    zone->shm_zone->tag = &tags[first == keep ? 0 : 1];
+    zone.shm_zone->tag = &tags[first == keep ? 0 : 1];
     return true;
 }
 
@@ -260,10 +259,10 @@ void enter_memory(ngx_log_t *log, const ZoneConf &zone)
  * table of processes, and so counters of their own, until there are more
  * workers than counters.
  */
-void take_counters(ZoneConf *zone)
+void take_counters(ZoneConf &zone)
 {
-    const auto &aside = zone->memory.aside;
-    zone->worker.counters = &aside.counters[ngx_process_slot % aside.ncounters];
+    const auto &aside = zone.memory.aside;
+    zone.worker.counters = &aside.counters[ngx_process_slot % aside.ncounters];
 }
 
 } // namespace limit_sliding

@@ -13,19 +13,19 @@
 namespace limit_sliding {
 
 /* Orders memory of zone.size bytes from NGINX, and so defines the zone. */
-bool order_memory(ngx_conf_t *cf, ZoneConf *zone);
+bool order_memory(ngx_conf_t *cf, ZoneConf &zone);
 
 /*
  * Decides whether the zone is to have the memory that the last cycle has, and
  * sets `restarted` if not.  Returns false if there is no memory for that.
  */
-bool reuse_memory(ngx_conf_t *cf, ZoneConf *zone);
+bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone);
 
 /* To be called once the new configuration is certain to be used. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 
 /* Gives this worker counters of its own in the memory. */
-void take_counters(ZoneConf *zone);
+void take_counters(ZoneConf &zone);
 
 } // namespace limit_sliding
 

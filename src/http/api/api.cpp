@@ -109,7 +109,7 @@ ngx_int_t api_handler(ngx_http_request_t *r)
 bool set_write(const Param &param, LocConf &conf)
 {
     bool is_on;
-    if (!param.get_either("on", "off", &is_on)) {
+    if (!param.get_either("on", "off", is_on)) {
         return false;
     }
 
