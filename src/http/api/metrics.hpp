@@ -7,11 +7,11 @@
 #ifndef LIMIT_SLIDING_HTTP_API_METRICS_HPP
 #define LIMIT_SLIDING_HTTP_API_METRICS_HPP
 
-#include <initializer_list>
 #include <iterator>
 #include <string_view>
 
 #include "http/api/writer.hpp"
+#include "ngx/array.hpp"
 
 namespace limit_sliding {
 
@@ -59,17 +59,21 @@ public:
                    head.name, head.type);
     }
 
+    /* Sets the first label of the samples that follow. */
+    void set_owner(const Label &owner) { owner_ = owner; }
+
+    void sample(const Number &value) { sample({}, value); }
+
     /* The suffix belongs to the metric's name, as "_sum" of a histogram. */
-    void sample(std::initializer_list<Label> labels, const Number &value,
+    void sample(const Label &label, const Number &value,
                 const char *suffix = "")
     {
         out_.print("%s%s{", name_, suffix);
+        write(owner_);
 
-        for (const Label &label : labels) {
-            out_.append(&label != labels.begin() ? "," : "");
-            out_.append(label.name);
-            out_.append("=");
-            out_.quote(label.value, Quotes::kLabel);
+        if (!label.name.empty()) {
+            out_.append(",");
+            write(label);
         }
 
         out_.append("} ");
@@ -78,9 +82,39 @@ public:
     }
 
 private:
+    void write(const Label &label)
+    {
+        out_.append(label.name);
+        out_.append("=");
+        out_.quote(label.value, Quotes::kLabel);
+    }
+
     Writer &out_;
     const char *name_;
+    Label owner_;
 };
+
+/* A metric and what writes its samples of a report. */
+template <class Report>
+struct MetricRow {
+    MetricHead head;
+    void (*write)(Metric &metric, const Report &report);
+};
+
+/* Writes the metrics of a table for all reports, each with its label(). */
+template <class Report, size_t N>
+void write_metrics(Writer &out, const MetricRow<Report> (&table)[N],
+                   const Array<Report> &reports)
+{
+    for (const auto &row : table) {
+        Metric metric(out, row.head);
+
+        for (const Report &report : reports) {
+            metric.set_owner(report.label());
+            row.write(metric, report);
+        }
+    }
+}
 
 } // namespace limit_sliding
 

@@ -30,6 +30,12 @@ constexpr const char *kCountNames[]
     = {"passed",          "delayed",          "rejected",
        "delayed_dry_run", "rejected_dry_run", "errors"};
 
+/* All sources of decisions but the local one follow. */
+constexpr size_t kFirstSource = index_of(Source::kRedis);
+
+/* The latency without a bound. */
+constexpr size_t kLast = kLatencies - 1;
+
 /* The numbers of a zone at one moment. */
 struct ZoneReport {
     const ZoneConf *conf;
@@ -38,13 +44,14 @@ struct ZoneReport {
     uint64_t keys;
 
     Label label() const { return {"zone", view(conf->name)}; }
+    uint64_t own_limits() const { return conf->memory.aside.own->held; }
 };
 
 /* The numbers of a Redis that a zone uses. */
 struct RedisReport {
     const Redis *redis;
-    CallCounters traffic;
-    uint64_t is_open; /* its breaker, 0 or 1 */
+    CallCounters calls; /* its latencies are summed up: so long or less */
+    bool is_open;       /* its breaker */
 
     Label label() const { return {"redis", view(redis->settings.name)}; }
 };
@@ -56,49 +63,91 @@ struct Report {
     bool collect(ngx_http_request_t *r);
 };
 
-/* A metric of which each sample is one number. */
-template <class T>
-struct SimpleMetric {
-    MetricHead head;
-    uint64_t (*value)(const T &report);
-};
-
-constexpr SimpleMetric<ZoneReport> kZoneMetrics[] = {
+constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
+    {{"limit_sliding_requests_total", "counter",
+      "Requests that the zone decided."},
+     [](auto &metric, auto &zone) {
+         for (size_t i = 0; i < kCountErrors; i++) {
+             metric.sample({"status", kCountNames[i]},
+                           zone.counters.requests[i]);
+         }
+     }},
     {{"limit_sliding_errors_total", "counter",
       "Keys, rates and costs of requests that could not be used."},
-     [](auto &zone) { return zone.counters.requests[kCountErrors]; }},
+     [](auto &metric, auto &zone) {
+         metric.sample(zone.counters.requests[kCountErrors]);
+     }},
     {{"limit_sliding_evicted_total", "counter",
       "Unexpired states given up for new keys."},
-     [](auto &zone) { return zone.counters.slots.evicted; }},
+     [](auto &metric, auto &zone) {
+         metric.sample(zone.counters.slots.evicted);
+     }},
     {{"limit_sliding_refused_total", "counter",
       "New keys refused because the zone was full."},
-     [](auto &zone) { return zone.counters.slots.refused; }},
+     [](auto &metric, auto &zone) {
+         metric.sample(zone.counters.slots.refused);
+     }},
     {{"limit_sliding_keys", "gauge",
       "Unexpired states, estimated in a large zone."},
-     [](auto &zone) { return zone.keys; }},
+     [](auto &metric, auto &zone) { metric.sample(zone.keys); }},
     {{"limit_sliding_slots", "gauge", "States that the zone has room for."},
-     [](auto &zone) { return zone.slots; }},
+     [](auto &metric, auto &zone) { metric.sample(zone.slots); }},
     {{"limit_sliding_slots_used", "gauge", "Slots that have ever been used."},
-     [](auto &zone) { return zone.counters.slots.used; }},
+     [](auto &metric, auto &zone) { metric.sample(zone.counters.slots.used); }},
     {{"limit_sliding_own_limits", "gauge", "Keys with a limit of their own."},
-     [](auto &zone) { return zone.conf->memory.aside.own->held; }},
+     [](auto &metric, auto &zone) { metric.sample(zone.own_limits()); }},
     {{"limit_sliding_zone_bytes", "gauge", "Size of the zone."},
-     [](auto &zone) { return zone.conf->size; }},
+     [](auto &metric, auto &zone) { metric.sample(zone.conf->size); }},
+    {{"limit_sliding_limit", "gauge",
+      "Requests a window, where that is the same for all keys."},
+     [](auto &metric, auto &zone) {
+         if (zone.conf->limit != 0) {
+             metric.sample(zone.conf->limit);
+         }
+     }},
+    {{"limit_sliding_window_seconds", "gauge", "Length of the window."},
+     [](auto &metric, auto &zone) {
+         metric.sample({zone.conf->policy.window_ms, 3});
+     }},
 };
 
-constexpr SimpleMetric<RedisReport> kRedisMetrics[] = {
+/* Those of a build with hiredis. */
+constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
+    {{"limit_sliding_decisions_total", "counter",
+      "Where requests of a zone in Redis were decided."},
+     [](auto &metric, auto &zone) {
+         for (size_t i = kFirstSource; zone.conf->redis && i < kNsources; i++) {
+             metric.sample({"source", view(source_names[i])},
+                           zone.counters.sources[i]);
+         }
+     }},
+};
+
+constexpr MetricRow<RedisReport> kRedisMetrics[] = {
     {{"limit_sliding_redis_failed_calls_total", "counter",
       "Calls without an answer, or answered by an error."},
-     [](auto &redis) { return redis.traffic.failed; }},
+     [](auto &metric, auto &redis) { metric.sample(redis.calls.failed); }},
     {{"limit_sliding_redis_breaker_opened_total", "counter",
       "How often the circuit breaker has opened."},
-     [](auto &redis) { return redis.traffic.opened; }},
+     [](auto &metric, auto &redis) { metric.sample(redis.calls.opened); }},
     {{"limit_sliding_redis_leased_total", "counter",
       "Requests whose units calls have taken in advance."},
-     [](auto &redis) { return redis.traffic.leased; }},
+     [](auto &metric, auto &redis) { metric.sample(redis.calls.leased); }},
     {{"limit_sliding_redis_breaker_open", "gauge",
       "1 while the circuit breaker is open, so that Redis is not asked."},
-     [](auto &redis) { return redis.is_open; }},
+     [](auto &metric, auto &redis) { metric.sample(redis.is_open); }},
+    {{"limit_sliding_redis_call_duration_seconds", "histogram",
+      "Round trips of calls that Redis answered."},
+     [](auto &metric, auto &redis) {
+         for (size_t i = 0; i < kLast; i++) {
+             metric.sample({"le", Number(kLatenciesUs[i], 6).text()},
+                           redis.calls.latencies[i], "_bucket");
+         }
+
+         metric.sample({"le", "+Inf"}, redis.calls.latencies[kLast], "_bucket");
+         metric.sample({}, {redis.calls.sum_us, 6}, "_sum");
+         metric.sample({}, redis.calls.latencies[kLast], "_count");
+     }},
 };
 
 /* False: no memory. */
@@ -137,36 +186,14 @@ bool Report::collect(ngx_http_request_t *r)
 
         report->redis = redis;
         report->is_open = breaker_is_open(&redis->shared->breaker);
-        report->traffic = sum_of(redis->shared->calls);
+        report->calls = sum_of(redis->shared->calls);
+
+        for (size_t i = 0; i < kLast; i++) {
+            report->calls.latencies[i + 1] += report->calls.latencies[i];
+        }
     }
 
     return true;
-}
-
-/* Calls it with the name and the number of each source but the local one. */
-template <class Function>
-void each_source(const Counters &counters, Function function)
-{
-    for (size_t i = index_of(Source::kRedis); i < kNsources; i++) {
-        function(view(source_names[i]), counters.sources[i]);
-    }
-}
-
-/*
- * Calls it for each bound with how many calls took so many microseconds or
- * less.  Returns how many there were in all.
- */
-template <class Function>
-uint64_t each_latency(const CallCounters &traffic, Function function)
-{
-    uint64_t calls = 0;
-
-    for (size_t i = 0; i < kLatencies - 1; i++) {
-        calls += traffic.latencies[i];
-        function(kLatenciesUs[i], calls);
-    }
-
-    return calls + traffic.latencies[kLatencies - 1];
 }
 
 void write_settings(Json &json, const ZoneConf &zone)
@@ -241,7 +268,7 @@ void write_zone(Json &json, const ZoneReport &zone)
     json.field("slots", zone.slots);
     json.field("slots_used", counters.slots.used);
     json.field("keys", zone.keys);
-    json.field("own_limits", zone.conf->memory.aside.own->held);
+    json.field("own_limits", zone.own_limits());
 
     for (size_t i = 0; i < kNrequests; i++) {
         json.field(kCountNames[i], counters.requests[i]);
@@ -253,8 +280,10 @@ void write_zone(Json &json, const ZoneReport &zone)
     if (zone.conf->redis != nullptr) {
         {
             auto sources = json.object("sources");
-            each_source(counters,
-                        [&](auto name, auto n) { json.field(name, n); });
+
+            for (size_t i = kFirstSource; i < kNsources; i++) {
+                json.field(view(source_names[i]), counters.sources[i]);
+            }
         }
 
         write_leases(json, zone.conf->remote.lease);
@@ -263,30 +292,26 @@ void write_zone(Json &json, const ZoneReport &zone)
     write_offenders(json, *zone.conf);
 }
 
-/* Returns how many calls there were. */
-uint64_t write_latency(Json &json, const CallCounters &traffic)
+void write_latency(Json &json, const CallCounters &calls)
 {
     auto latency = json.object("latency");
-    uint64_t calls;
 
     {
         auto buckets = json.array("buckets");
 
-        calls = each_latency(traffic, [&](uint32_t us, uint64_t n) {
+        for (size_t i = 0; i < kLast; i++) {
             auto bucket = json.object();
-            json.field("le_us", us);
-            json.field("calls", n);
-        });
+            json.field("le_us", kLatenciesUs[i]);
+            json.field("calls", calls.latencies[i]);
+        }
     }
 
-    json.field("sum_us", traffic.sum_us);
-    return calls;
+    json.field("sum_us", calls.sum_us);
 }
 
 void write_redis(Json &json, const RedisReport &redis)
 {
     const Settings &settings = redis.redis->settings;
-    const CallCounters &traffic = redis.traffic;
     auto object = json.object(view(settings.name));
 
     {
@@ -301,96 +326,11 @@ void write_redis(Json &json, const RedisReport &redis)
     json.field("on_error", kOnErrorWords[index_of(settings.on_error)]);
     json.field("timeout_ms", settings.timeout);
     json.field("breaker", redis.is_open ? "open" : "closed");
-    json.field("breaker_opened", traffic.opened);
-    json.field("failed_calls", traffic.failed);
-    json.field("leased", traffic.leased);
-    json.field("calls", write_latency(json, traffic));
-}
-
-template <class T, size_t N>
-void write_metrics(Writer &out, const SimpleMetric<T> (&table)[N],
-                   const Array<T> &reports)
-{
-    for (const auto &row : table) {
-        Metric metric(out, row.head);
-
-        for (const T &report : reports) {
-            metric.sample({report.label()}, row.value(report));
-        }
-    }
-}
-
-void write_zone_metrics(Writer &out, const Array<ZoneReport> &zones)
-{
-    Metric requests(out, {"limit_sliding_requests_total", "counter",
-                          "Requests that the zone decided."});
-
-    for (const ZoneReport &zone : zones) {
-        for (size_t i = 0; i < kCountErrors; i++) {
-            requests.sample({zone.label(), {"status", kCountNames[i]}},
-                            zone.counters.requests[i]);
-        }
-    }
-
-    write_metrics(out, kZoneMetrics, zones);
-
-    Metric limit(out,
-                 {"limit_sliding_limit", "gauge",
-                  "Requests a window, where that is the same for all keys."});
-
-    for (const ZoneReport &zone : zones) {
-        if (zone.conf->limit != 0) {
-            limit.sample({zone.label()}, zone.conf->limit);
-        }
-    }
-
-    Metric window(out, {"limit_sliding_window_seconds", "gauge",
-                        "Length of the window."});
-
-    for (const ZoneReport &zone : zones) {
-        window.sample({zone.label()}, {zone.conf->policy.window_ms, 3});
-    }
-
-    if (!has_redis) {
-        return;
-    }
-
-    Metric decisions(out, {"limit_sliding_decisions_total", "counter",
-                           "Where requests of a zone in Redis were decided."});
-
-    for (const ZoneReport &zone : zones) {
-        if (zone.conf->redis != nullptr) {
-            each_source(zone.counters, [&](auto name, auto n) {
-                decisions.sample({zone.label(), {"source", name}}, n);
-            });
-        }
-    }
-}
-
-void write_redis_metrics(Writer &out, const Array<RedisReport> &redises)
-{
-    if (redises.empty()) {
-        return;
-    }
-
-    write_metrics(out, kRedisMetrics, redises);
-
-    Metric duration(out,
-                    {"limit_sliding_redis_call_duration_seconds", "histogram",
-                     "Round trips of calls that Redis answered."});
-
-    for (const RedisReport &redis : redises) {
-        const Label label = redis.label();
-        const uint64_t calls
-            = each_latency(redis.traffic, [&](uint32_t us, uint64_t n) {
-                  duration.sample({label, {"le", Number(us, 6).text()}}, n,
-                                  "_bucket");
-              });
-
-        duration.sample({label, {"le", "+Inf"}}, calls, "_bucket");
-        duration.sample({label}, {redis.traffic.sum_us, 6}, "_sum");
-        duration.sample({label}, calls, "_count");
-    }
+    json.field("breaker_opened", redis.calls.opened);
+    json.field("failed_calls", redis.calls.failed);
+    json.field("leased", redis.calls.leased);
+    write_latency(json, redis.calls);
+    json.field("calls", redis.calls.latencies[kLast]);
 }
 
 } // namespace
@@ -439,10 +379,20 @@ ngx_int_t send_metrics(ngx_http_request_t *r)
 
     Writer text(r->pool);
 
-    Metric(text, {"limit_sliding_build_info", "gauge", "Versions, as labels."})
-        .sample({{"version", kVersion}, {"nginx", NGINX_VERSION}}, 1);
-    write_zone_metrics(text, report.zones);
-    write_redis_metrics(text, report.redises);
+    Metric build(text,
+                 {"limit_sliding_build_info", "gauge", "Versions, as labels."});
+    build.set_owner({"version", kVersion});
+    build.sample({"nginx", NGINX_VERSION}, 1);
+
+    write_metrics(text, kZoneMetrics, report.zones);
+
+    if (has_redis) {
+        write_metrics(text, kSourceMetrics, report.zones);
+    }
+
+    if (!report.redises.empty()) {
+        write_metrics(text, kRedisMetrics, report.redises);
+    }
 
     return send_text(r, NGX_HTTP_OK, "text/plain; version=0.0.4", text);
 }
