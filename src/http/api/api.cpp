@@ -8,6 +8,7 @@
 #include "http/api/key.hpp"
 #include "http/api/report.hpp"
 #include "http/api/response.hpp"
+#include "http/headers.hpp"
 #include "http/parameter.hpp"
 
 namespace limit_sliding {
@@ -65,9 +66,10 @@ ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods)
                                    "\"write=on\"");
     }
 
-    if (!add_field(r, "Allow",
-                   writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE"
-                                                : "GET, HEAD")) {
+    const char *allow
+        = writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";
+
+    if (push_header(r, "Allow", to_str(allow)) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -129,7 +131,7 @@ extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
     auto &location = core_loc_conf(cf);
 
     if (conf.api_write != NGX_CONF_UNSET) {
-        return const_cast<char *>("is duplicate");
+        return conf_failed("is duplicate");
     }
 
     bool is_named = location.named;
@@ -147,7 +149,7 @@ extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
     conf.api_write = 0;
     location.handler = api_handler;
 
-    return set_params(cf, 1, kRules, conf) ? NGX_CONF_OK : conf_failed();
+    return conf_result(set_params(cf, 1, kRules, conf));
 }
 
 bool merge_api(ngx_conf_t *cf, const LocConf *prev, LocConf *conf)

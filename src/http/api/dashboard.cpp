@@ -5,6 +5,7 @@
 #include "http/api/dashboard.hpp"
 
 #include "http/api/response.hpp"
+#include "http/headers.hpp"
 
 namespace limit_sliding {
 
@@ -35,8 +36,9 @@ ngx_int_t send_dashboard(ngx_http_request_t *r)
     Writer text(r->pool);
     text.append(view(kPage, sizeof(kPage)));
 
-    if (!add_field(r, "Content-Security-Policy", kPolicy)
-        || !add_field(r, "X-Content-Type-Options", "nosniff")) {
+    if (push_header(r, "Content-Security-Policy", to_str(kPolicy)) != NGX_OK
+        || push_header(r, "X-Content-Type-Options", to_str("nosniff"))
+               != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

@@ -25,7 +25,7 @@ constexpr char kVersion[] = "0.1.0";
  */
 constexpr uint64_t kWalkBytes = 1024 * 1024;
 
-/* By Count. */
+/* The names of numbers of requests, by Count. */
 constexpr const char *kCountNames[]
     = {"passed",          "delayed",          "rejected",
        "delayed_dry_run", "rejected_dry_run", "errors"};

@@ -9,16 +9,11 @@
 
 namespace limit_sliding {
 
-bool add_field(ngx_http_request_t *r, std::string_view name,
-               std::string_view value)
-{
-    return push_header(r, name, to_str(value)) == NGX_OK;
-}
-
 ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status,
                     std::string_view type, Writer &text)
 {
-    if (text.failed() || !add_field(r, "Cache-Control", "no-store")) {
+    if (text.failed()
+        || push_header(r, "Cache-Control", to_str("no-store")) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

@@ -14,10 +14,6 @@
 
 namespace limit_sliding {
 
-/* Adds a field to the header; false: no memory.  Texts are not copied. */
-bool add_field(ngx_http_request_t *r, std::string_view name,
-               std::string_view value);
-
 /*
  * Sends a response that is not to be stored.  This and those below return what
  * the handler of the location has to.
