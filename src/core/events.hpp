@@ -12,7 +12,7 @@
 #include "core/ring.hpp"
 #include "core/ring_step.hpp"
 #include "core/table.hpp"
-#include "core/zone.hpp"
+#include "core/zone_slots.hpp"
 
 namespace limit_sliding {
 

@@ -2,28 +2,11 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include <cstddef>
-#include <cstdint>
+#include "core/limit_cache.hpp"
 
 #include "core/atomics.hpp"
-#include "core/stats.hpp"
 
 namespace limit_sliding {
-
-/*
- * A cache line is the set of places where a key may be.  Every place is one
- * word, so a process may die at any moment:
- *
- *     fingerprint of the key 40 | used 1 | limit 23
- *
- * The line is chosen by other bits of the key's hash than the fingerprint has.
- * 0: never used, and so are all places after it.  A limit that was taken away
- * leaves a word without fingerprint and limit.
- *
- * `used` says that the limit was stored once more since it came into the cache.
- * A new one takes the place of one that is not used; if all are, they are
- * unused from then on, as in a cache with the policy NRU, "not recently used".
- */
 
 namespace {
 
@@ -67,24 +50,8 @@ bool exchange(uint64_t *place, uint64_t from, uint64_t to)
                                                  std::memory_order_relaxed);
 }
 
-} // namespace
-
-struct LimitCache {
-    uint64_t lines;
-    alignas(64) uint64_t line[1][kPlaces];
-};
-
-namespace {
-
-uint64_t *line_of(const LimitCache *cache, uint64_t hash)
-{
-    uint64_t number = (hash >> 32) * cache->lines >> 32;
-
-    return const_cast<LimitCache *>(cache)->line[number];
-}
-
 /* The index of the key's place, or of one that was never used, or kPlaces. */
-size_t find(const uint64_t *line, uint64_t hash, uint64_t *word)
+size_t find_place(const uint64_t *line, uint64_t hash, uint64_t *word)
 {
     for (size_t i = 0; i < kPlaces; i++) {
         *word = load(&line[i]);
@@ -151,37 +118,45 @@ void take_away(uint64_t *line, uint64_t hash, size_t first)
 
 } // namespace
 
-LimitCache *limit_cache_init(void *memory, size_t bytes)
+LimitCache *LimitCache::init(void *memory, size_t bytes)
 {
     auto *cache = static_cast<LimitCache *>(memory);
 
-    cache->lines
-        = (bytes - offsetof(LimitCache, line)) / sizeof(cache->line[0]);
+    cache->lines_ = (bytes - sizeof(LimitCache)) / (kPlaces * sizeof(uint64_t));
 
     return cache;
 }
 
-uint32_t limit_cache_find(const LimitCache *cache, uint64_t hash)
+/* Returns the first of the places where the key may be. */
+uint64_t *LimitCache::line_of(uint64_t hash) const
 {
-    const uint64_t *line = line_of(cache, hash);
+    uint64_t number = (hash >> 32) * lines_ >> 32;
+
+    return reinterpret_cast<uint64_t *>(const_cast<LimitCache *>(this) + 1)
+           + number * kPlaces;
+}
+
+uint32_t LimitCache::find(uint64_t hash) const
+{
+    const uint64_t *line = line_of(hash);
     uint64_t word;
 
-    if (find(line, hash, &word) == kPlaces || word == 0) {
-        return kOwnNone;
+    if (find_place(line, hash, &word) == kPlaces || word == 0) {
+        return kLimitUnset;
     }
 
-    return limit_of(word) == kOff ? kOwnOff
+    return limit_of(word) == kOff ? kUnlimited
                                   : static_cast<uint32_t>(limit_of(word));
 }
 
-void limit_cache_set(LimitCache *cache, uint64_t hash, uint32_t limit)
+void LimitCache::set(uint64_t hash, uint32_t limit)
 {
-    uint64_t *line = line_of(cache, hash);
+    uint64_t *line = line_of(hash);
     uint64_t word;
-    size_t place = find(line, hash, &word);
+    size_t place = find_place(line, hash, &word);
     bool is_known = place < kPlaces && word != 0;
 
-    if (limit == kOwnNone) {
+    if (limit == kLimitUnset) {
         if (is_known) {
             take_away(line, hash, place);
         }
@@ -189,7 +164,7 @@ void limit_cache_set(LimitCache *cache, uint64_t hash, uint32_t limit)
         return;
     }
 
-    uint64_t wanted = word_of(hash, limit == kOwnOff ? kOff : limit);
+    uint64_t wanted = word_of(hash, limit == kUnlimited ? kOff : limit);
 
     if (is_known && word == (wanted | kUsed)) {
         return;
@@ -205,7 +180,7 @@ void limit_cache_set(LimitCache *cache, uint64_t hash, uint32_t limit)
             return;
         }
 
-        place = find(line, hash, &word);
+        place = find_place(line, hash, &word);
         is_known = place < kPlaces && word != 0;
     }
 }

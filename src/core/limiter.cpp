@@ -10,6 +10,7 @@
 #include "core/limiter.hpp"
 #include "core/table.hpp"
 #include "core/zone.hpp"
+#include "core/zone_slots.hpp"
 
 namespace limit_sliding {
 
@@ -114,7 +115,7 @@ template <class Algorithm>
         return;
     }
 
-    if (has_rings(*claim->policy)) {
+    if (claim->policy->has_rings()) {
         consume_events(claim, now_ms);
         return;
     }
@@ -135,7 +136,7 @@ template <class Algorithm>
 /* Decides without consuming. */
 void look(Claim *claim, uint64_t now_ms)
 {
-    if (has_rings(*claim->policy)) {
+    if (claim->policy->has_rings()) {
         claim->outcome = history_of(*claim, now_ms).look(claim->cost);
         return;
     }
@@ -154,7 +155,7 @@ void look(Claim *claim, uint64_t now_ms)
 
 void refund(const Claim &claim, uint64_t now_ms)
 {
-    if (has_rings(*claim.policy)) {
+    if (claim.policy->has_rings()) {
         history_of(claim, now_ms).refund(claim.state, claim.cost);
         return;
     }
@@ -177,7 +178,7 @@ double share(const Claim &claim, uint64_t now_ms)
                      / claim.verdict->limit;
     }
 
-    if (has_rings(*claim.policy)) {
+    if (claim.policy->has_rings()) {
         return history_of(claim, now_ms).share();
     }
 
@@ -199,12 +200,12 @@ bool is_rejected(const Claim &claim)
 bool is_queued(const Claim &claim)
 {
     return claim.policy->algorithm == Algorithm::kLeakyBucket
-           && is_admitted(claim) && !claim.look;
+           && is_admitted(claim) && claim.purpose == Purpose::kConsume;
 }
 
 bool consumes(const Claim &claim)
 {
-    return !claim.look && claim.verdict == nullptr;
+    return claim.purpose == Purpose::kConsume && claim.verdict == nullptr;
 }
 
 /*
@@ -247,13 +248,11 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms)
 
     for (size_t i = 0; i < n; i++) {
         if (is_rejected(claims[i])) {
-            Verdict verdict;
+            uint64_t wait_ms = claims[i].describe(now_ms).retry_after_ms;
 
-            limit_sliding::claim_describe(&claims[i], now_ms, &verdict);
-
-            if (longest == n || verdict.retry_after_ms > longest_ms) {
+            if (longest == n || wait_ms > longest_ms) {
                 longest = i;
-                longest_ms = verdict.retry_after_ms;
+                longest_ms = wait_ms;
             }
         }
     }
@@ -273,7 +272,7 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms)
 
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms)
 {
-    if (n == 1 && !claims->look) {
+    if (n == 1 && claims->purpose == Purpose::kConsume) {
         consume(claims, now_ms);
         return 0;
     }
@@ -289,28 +288,13 @@ size_t describing(const Claim *claims, size_t n, uint64_t now_ms)
                     : longest_wait(claims, n, now_ms);
 }
 
-void forget(const Claim *claim, uint64_t now_ms)
-{
-    if (has_rings(*claim->policy)) {
-        history_of(*claim, now_ms).forget();
-        return;
-    }
-
-    with_algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit,
-                   [&](const auto &algorithm) {
-                       table_of(*claim, algorithm).amend([](uint64_t) {
-                           return Copy::kDead;
-                       });
-                   });
-}
-
 void release(Claim *claims, size_t n, uint64_t now_ms)
 {
     for (size_t i = 0; i < n; i++) {
         if (consumes(claims[i])) {
             refund(claims[i], now_ms);
             look(&claims[i], now_ms);
-            claims[i].look = 1;
+            claims[i].purpose = Purpose::kLook;
             claims[i].outcome = Outcome::kAdmitted;
         }
     }
@@ -333,60 +317,94 @@ size_t tightest(const Claim *claims, size_t n, uint64_t now_ms)
     return least;
 }
 
-void claim_describe(const Claim *claim, uint64_t now_ms, Verdict *verdict)
+Verdict Claim::describe(uint64_t now_ms) const
 {
-    if (claim->verdict != nullptr) {
-        *verdict = *claim->verdict;
-        return;
+    if (verdict != nullptr) {
+        return *verdict;
     }
 
-    if (claim->outcome == Outcome::kRefused) {
-        verdict->limit = claim->limit;
-        verdict->remaining = 0;
-        verdict->excess = 0;
-        verdict->retry_after_ms = claim->state;
-        verdict->reset_ms = claim->state;
-        verdict->delay_ms = 0;
-        return;
+    Verdict result = {};
+
+    if (outcome == Outcome::kRefused) {
+        result.limit = limit;
+        result.retry_after_ms = state;
+        result.reset_ms = state;
+        return result;
     }
 
-    bool admitted = is_admitted(*claim);
-    uint32_t cost = admitted ? 0 : claim->cost;
+    bool admitted = is_admitted(*this);
+    uint32_t wanted = admitted ? 0 : cost;
 
-    if (has_rings(*claim->policy)) {
-        history_of(*claim, now_ms).describe(cost, verdict);
+    if (policy->has_rings()) {
+        history_of(*this, now_ms).describe(wanted, &result);
 
-        if (!admitted && verdict->retry_after_ms == 0) {
+        if (!admitted && result.retry_after_ms == 0) {
             /* others have expired, or were evicted, since the decision */
-            verdict->retry_after_ms = 1;
+            result.retry_after_ms = 1;
         }
 
-        return;
+        return result;
     }
 
-    with_algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit,
+    with_algorithm(*policy, time_of(*this, now_ms), limit,
                    [&](const auto &algorithm) {
-                       algorithm.describe(claim->state, cost, verdict);
+                       algorithm.describe(state, wanted, &result);
                    });
 
-    if (is_queued(*claim)) {
-        Bucket(*claim->policy, time_of(*claim, now_ms), claim->limit)
-            .describe_queued(claim->state, claim->cost, verdict);
+    if (is_queued(*this)) {
+        Bucket(*policy, time_of(*this, now_ms), limit)
+            .describe_queued(state, cost, &result);
     }
+
+    return result;
 }
 
-uint64_t claim_delay_ms(const Claim *claim, uint64_t now_ms)
+uint64_t Claim::delay_ms(uint64_t now_ms) const
 {
-    if (claim->verdict != nullptr) {
-        return claim->verdict->delay_ms;
+    if (verdict != nullptr) {
+        return verdict->delay_ms;
     }
 
-    if (!is_queued(*claim)) {
+    if (!is_queued(*this)) {
         return 0;
     }
 
-    return Bucket(*claim->policy, time_of(*claim, now_ms), claim->limit)
-        .delay_ms(claim->state, claim->cost);
+    return Bucket(*policy, time_of(*this, now_ms), limit).delay_ms(state, cost);
+}
+
+void Claim::forget(uint64_t now_ms) const
+{
+    if (policy->has_rings()) {
+        history_of(*this, now_ms).forget();
+        return;
+    }
+
+    with_algorithm(*policy, time_of(*this, now_ms), limit,
+                   [&](const auto &algorithm) {
+                       table_of(*this, algorithm).amend([](uint64_t) {
+                           return Copy::kDead;
+                       });
+                   });
+}
+
+uint64_t Policy::capacity(uint32_t limit) const
+{
+    return with_algorithm(*this, 0, limit, [](const auto &algorithm_now) {
+        return algorithm_now.capacity();
+    });
+}
+
+uint64_t Policy::used(const Verdict &verdict) const
+{
+    uint64_t most = capacity(verdict.limit);
+    uint64_t taken = most - std::min<uint64_t>(most, verdict.remaining);
+
+    /* that of a queue is what waits in it */
+    if (algorithm == Algorithm::kLeakyBucket) {
+        return taken;
+    }
+
+    return taken + (verdict.excess + 999) / 1000;
 }
 
 } // namespace limit_sliding

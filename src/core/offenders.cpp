@@ -20,7 +20,7 @@ constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
 /* The number of the present span, modulo 2^24. */
 uint64_t span_of(uint64_t now_ms)
 {
-    return now_ms / kTopSpanMs & (UINT64_MAX >> kCountBits);
+    return now_ms / kOffenderSpanMs & (UINT64_MAX >> kCountBits);
 }
 
 /* 0 is the hash of no entry. */
@@ -29,22 +29,71 @@ uint64_t name_of(uint64_t hash)
     return hash + (hash == 0);
 }
 
-/* Of the present span, the one before, or one that another's clock is in. */
+/* Counts of the present span, the one before, or of another's clock's. */
 uint64_t count_of(uint64_t word, uint64_t span)
 {
     return span + 1 - (word >> kCountBits) <= 2 ? word & kCountMask : 0;
 }
 
-[[gnu::always_inline]] inline uint64_t total_of(const TopEntry &entry,
-                                                uint64_t span)
+/* Clears an entry or a text. */
+template <class T>
+void wipe_words(T *part)
 {
-    return count_of(load(&entry.counts[0]), span)
-           + count_of(load(&entry.counts[1]), span);
+    auto *words = reinterpret_cast<uint64_t *>(part);
+
+    for (size_t i = 0; i < sizeof(T) / sizeof(uint64_t); i++) {
+        shared(&words[i]).store(0, std::memory_order_relaxed);
+    }
 }
 
-void count(TopEntry *entry, uint32_t weight, uint64_t span)
+/* One of every so many, at random, so that no order of keys evades it. */
+uint32_t take_sample(Sampler *sampler)
 {
-    uint64_t *word = &entry->counts[span % 2];
+    uint32_t weight = sampler->random == 0 ? 0 : kRejectionsSampled;
+
+    /* Knuth's generator, whose upper bits are good */
+    sampler->random
+        = sampler->random * 6364136223846793005 + 1442695040888963407;
+
+    uint64_t place = sampler->random >> 32 & (kRejectionsSampled - 1);
+
+    sampler->skip = static_cast<uint32_t>(sampler->rest + place);
+    sampler->rest = kRejectionsSampled - 1 - place;
+
+    return weight;
+}
+
+} // namespace
+
+uint32_t Sampler::weight(uint64_t time_ms)
+{
+    if (now_ms != time_ms) {
+        now_ms = time_ms;
+        seen = 0;
+    }
+
+    if (seen < kRejectionsCounted) {
+        seen++;
+        return 1;
+    }
+
+    if (skip > 0) {
+        skip--;
+        return 0;
+    }
+
+    return take_sample(this);
+}
+
+[[gnu::always_inline]] inline uint64_t Offenders::Entry::total(
+    uint64_t span) const
+{
+    return count_of(load(&counts[0]), span) + count_of(load(&counts[1]), span);
+}
+
+void Offenders::Entry::count(uint32_t weight, uint64_t span)
+{
+    uint64_t *word = &counts[span % 2];
     uint64_t seen = load(word);
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
@@ -58,71 +107,59 @@ void count(TopEntry *entry, uint32_t weight, uint64_t span)
     }
 }
 
-uint64_t check_of(uint64_t name, const TopText &text)
+uint64_t Offenders::Text::check_of(uint64_t name) const
 {
-    return SipHash13(name, 0).hash(&text.words[1],
-                                   sizeof(text) - sizeof(text.words[0]));
+    return SipHash13(name, 0).hash(&words[1], sizeof(words) - sizeof(words[0]));
 }
 
-TopText make_text(uint64_t name, const void *key, size_t bytes)
+Offenders::Text Offenders::Text::make(uint64_t name, std::string_view key)
 {
-    TopText text = {};
+    Text text = {};
 
-    text.words[1] = bytes;
-    std::memcpy(&text.words[2], key, std::min<size_t>(bytes, kTopBytes));
-    text.words[0] = check_of(name, text);
+    text.words[1] = key.size();
+    std::memcpy(&text.words[2], key.data(),
+                std::min<size_t>(key.size(), kOffenderKeyBytes));
+    text.words[0] = text.check_of(name);
 
     return text;
 }
 
-TopText load_text(const TopText &text)
+Offenders::Text Offenders::Text::read() const
 {
-    TopText copy;
+    Text copy;
 
-    for (size_t i = 0; i < TopText::kWords; i++) {
-        copy.words[i] = load(&text.words[i]);
+    for (size_t i = 0; i < kWords; i++) {
+        copy.words[i] = load(&words[i]);
     }
 
     return copy;
 }
 
 /* Writes what is not there yet: a key's text is the same every time. */
-void keep_text(TopText *text, const TopText &wanted)
+void Offenders::Text::keep(const Text &wanted)
 {
-    for (size_t i = 0; i < TopText::kWords; i++) {
-        if (load(&text->words[i]) != wanted.words[i]) {
-            shared(&text->words[i])
-                .store(wanted.words[i], std::memory_order_relaxed);
+    for (size_t i = 0; i < kWords; i++) {
+        if (load(&words[i]) != wanted.words[i]) {
+            shared(&words[i]).store(wanted.words[i], std::memory_order_relaxed);
         }
     }
 }
 
-/* An entry or a text. */
-template <class T>
-void wipe(T *part)
+/* Returns the entry of that name, else the one with the least count. */
+Offenders::Entry *Offenders::choose(uint64_t name, uint64_t span) const
 {
-    auto *words = reinterpret_cast<uint64_t *>(part);
-
-    for (size_t i = 0; i < sizeof(T) / sizeof(uint64_t); i++) {
-        shared(&words[i]).store(0, std::memory_order_relaxed);
-    }
-}
-
-/* The entry of that name, else the one with the least count. */
-TopEntry *choose(Offenders *top, uint64_t name, uint64_t span)
-{
-    TopEntry *end = top->entries + top->places;
-    TopEntry *least = top->entries;
+    Entry *end = entries() + places_;
+    Entry *least = entries();
     uint64_t least_total = UINT64_MAX;
 
-    for (TopEntry *entry = top->entries; entry != end; entry++) {
+    for (Entry *entry = entries(); entry != end; entry++) {
         if (load(&entry->hash) == name) {
             return entry;
         }
     }
 
-    for (TopEntry *entry = top->entries; entry != end; entry++) {
-        uint64_t total = total_of(*entry, span);
+    for (Entry *entry = entries(); entry != end; entry++) {
+        uint64_t total = entry->total(span);
 
         if (total < least_total) {
             least = entry;
@@ -133,53 +170,20 @@ TopEntry *choose(Offenders *top, uint64_t name, uint64_t span)
     return least;
 }
 
-/* One of every so many, at random, so that no order of keys evades it. */
-uint32_t take_sample(Sampler *sampler)
+void Offenders::wipe(size_t place)
 {
-    uint32_t weight = sampler->random == 0 ? 0 : kTopSample;
-
-    /* Knuth's generator, whose upper bits are good */
-    sampler->random
-        = sampler->random * 6364136223846793005 + 1442695040888963407;
-
-    uint64_t place = sampler->random >> 32 & (kTopSample - 1);
-
-    sampler->skip = static_cast<uint32_t>(sampler->rest + place);
-    sampler->rest = kTopSample - 1 - place;
-
-    return weight;
+    wipe_words(&entries()[place]);
+    wipe_words(&texts()[place]);
 }
 
-} // namespace
-
-uint32_t top_weight(Sampler *sampler, uint64_t now_ms)
-{
-    if (sampler->now_ms != now_ms) {
-        sampler->now_ms = now_ms;
-        sampler->seen = 0;
-    }
-
-    if (sampler->seen < kTopAll) {
-        sampler->seen++;
-        return 1;
-    }
-
-    if (sampler->skip > 0) {
-        sampler->skip--;
-        return 0;
-    }
-
-    return take_sample(sampler);
-}
-
-void top_add(Offenders *top, uint64_t hash, const void *key, size_t bytes,
-             uint32_t weight, uint64_t now_ms)
+void Offenders::add(uint64_t hash, std::string_view key, uint32_t weight,
+                    uint64_t now_ms)
 {
     uint64_t name = name_of(hash);
     uint64_t span = span_of(now_ms);
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-        TopEntry *entry = choose(top, name, span);
+        Entry *entry = choose(name, span);
         uint64_t seen = load(&entry->hash);
 
         if (seen != name
@@ -187,46 +191,41 @@ void top_add(Offenders *top, uint64_t hash, const void *key, size_t bytes,
             continue;
         }
 
-        count(entry, weight, span);
-        keep_text(&top->texts()[entry - top->entries],
-                  make_text(name, key, bytes));
+        entry->count(weight, span);
+        texts()[entry - entries()].keep(Text::make(name, key));
         return;
     }
 }
 
-void top_forget(Offenders *top, uint64_t hash)
+void Offenders::forget(uint64_t hash)
 {
-    for (size_t i = 0; i < top->places; i++) {
-        if (load(&top->entries[i].hash) == name_of(hash)) {
-            wipe(&top->entries[i]);
-            wipe(&top->texts()[i]);
+    for (size_t i = 0; i < places_; i++) {
+        if (load(&entries()[i].hash) == name_of(hash)) {
+            wipe(i);
         }
     }
 }
 
-void top_clear(Offenders *top)
+void Offenders::clear()
 {
-    for (size_t i = 0; i < top->places; i++) {
-        wipe(&top->entries[i]);
-        wipe(&top->texts()[i]);
+    for (size_t i = 0; i < places_; i++) {
+        wipe(i);
     }
 }
 
-size_t top_read(const Offenders *shared_top, uint64_t now_ms,
-                Offender *offenders)
+size_t Offenders::read(uint64_t now_ms, Offender *offenders) const
 {
-    auto *top = const_cast<Offenders *>(shared_top);
     uint64_t span = span_of(now_ms);
-    uint64_t names[kTopKeys];
+    uint64_t names[kOffendersMax];
     size_t n = 0;
 
-    for (size_t i = 0; i < top->places; i++) {
-        uint64_t name = load(&top->entries[i].hash);
-        uint64_t rejected = total_of(top->entries[i], span);
-        TopText text = load_text(top->texts()[i]);
+    for (size_t i = 0; i < places_; i++) {
+        uint64_t name = load(&entries()[i].hash);
+        uint64_t rejected = entries()[i].total(span);
+        Text text = texts()[i].read();
 
         if (name == 0 || rejected == 0
-            || text.words[0] != check_of(name, text)) {
+            || text.words[0] != text.check_of(name)) {
             continue;
         }
 
@@ -242,7 +241,7 @@ size_t top_read(const Offenders *shared_top, uint64_t now_ms,
         names[n] = name;
         offenders[n].rejected = rejected;
         offenders[n].bytes = text.words[1];
-        std::memcpy(offenders[n].key, &text.words[2], kTopBytes);
+        std::memcpy(offenders[n].key, &text.words[2], kOffenderKeyBytes);
         n++;
     }
 

@@ -2,23 +2,13 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "core/overrides.hpp"
+
 #include <algorithm>
-#include <cstdint>
 
 #include "core/atomics.hpp"
-#include "core/stats.hpp"
 
 namespace limit_sliding {
-
-/*
- * Every entry is one word, so a process may die at any moment:
- *
- *     fingerprint of the key 41 | limit 23
- *
- * 0: never used.  An entry of a limit that was taken away keeps its place, for
- * the next one.  Places are probed one after the other, up to so many: that is
- * what a request costs at most.
- */
 
 namespace {
 
@@ -46,23 +36,25 @@ uint64_t limit_of(uint64_t word)
     return word & kLimitMask;
 }
 
-/* Of a limit that was taken away, whatever key's. */
+/* True for a limit that was taken away, whatever key's. */
 bool is_gone(uint64_t word)
 {
     return limit_of(word) == kGone;
 }
 
+} // namespace
+
 /*
  * Calls visit(&word) for the hash's places, until it returns true or one was
  * never used.
  */
-template <class Own, class Visit>
-void search(Own *own, uint64_t hash, const Visit &visit)
+template <class Visit>
+void Overrides::search(uint64_t hash, const Visit &visit) const
 {
-    uint64_t first = (hash >> 32) * own->places >> 32;
+    uint64_t first = (hash >> 32) * places_ >> 32;
 
-    for (uint64_t i = 0; i < std::min(kProbes, own->places); i++) {
-        auto *word = &own->words[(first + i) % own->places];
+    for (uint64_t i = 0; i < std::min(kProbes, places_); i++) {
+        uint64_t *word = &words()[(first + i) % places_];
 
         if (visit(word) || load(word) == 0) {
             return;
@@ -70,28 +62,26 @@ void search(Own *own, uint64_t hash, const Visit &visit)
     }
 }
 
-void take_away(Overrides *own, uint64_t hash)
+void Overrides::remove(uint64_t hash)
 {
-    search(own, hash, [&](uint64_t *word) {
+    search(hash, [&](uint64_t *word) {
         uint64_t seen = load(word);
 
         if (is_of(seen, hash) && !is_gone(seen)
             && shared(word).compare_exchange_strong(seen,
                                                     word_of(hash, kGone))) {
-            add(&own->held, UINT64_MAX);
+            add(&count_, UINT64_MAX);
         }
 
         return false;
     });
 }
 
-} // namespace
-
-uint32_t own_find(const Overrides *own, uint64_t hash)
+uint32_t Overrides::find(uint64_t hash) const
 {
-    uint64_t found = 0;
+    uint64_t found = kLimitUnset;
 
-    search(own, hash, [&](const uint64_t *word) {
+    search(hash, [&](const uint64_t *word) {
         uint64_t seen = load(word);
 
         if (!is_of(seen, hash) || is_gone(seen)) {
@@ -102,27 +92,27 @@ uint32_t own_find(const Overrides *own, uint64_t hash)
         return true;
     });
 
-    return found == kOff ? kOwnOff : static_cast<uint32_t>(found);
+    return found == kOff ? kUnlimited : static_cast<uint32_t>(found);
 }
 
-int own_set(Overrides *own, uint64_t hash, uint32_t limit)
+bool Overrides::set(uint64_t hash, uint32_t limit)
 {
-    if (limit == kOwnNone) {
-        take_away(own, hash);
-        return 1;
+    if (limit == kLimitUnset) {
+        remove(hash);
+        return true;
     }
 
-    uint64_t wanted = word_of(hash, limit == kOwnOff ? kOff : limit);
+    uint64_t wanted = word_of(hash, limit == kUnlimited ? kOff : limit);
 
-    /* whoever finds an entry has to find `held` set; who dies leaves it so */
-    add(&own->held, 1);
+    /* whoever finds an entry has to find it counted; who dies leaves it so */
+    add(&count_, 1);
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
         uint64_t *place = nullptr;
         uint64_t seen = 0;
         bool is_new = true;
 
-        search(own, hash, [&](uint64_t *word) {
+        search(hash, [&](uint64_t *word) {
             uint64_t other = load(word);
 
             if (is_of(other, hash) && !is_gone(other)) {
@@ -146,16 +136,16 @@ int own_set(Overrides *own, uint64_t hash, uint32_t limit)
 
         if (shared(place).compare_exchange_strong(seen, wanted)) {
             if (!is_new) {
-                add(&own->held, UINT64_MAX);
+                add(&count_, UINT64_MAX);
             }
 
-            return 1;
+            return true;
         }
     }
 
-    add(&own->held, UINT64_MAX);
+    add(&count_, UINT64_MAX);
 
-    return 0;
+    return false;
 }
 
 } // namespace limit_sliding

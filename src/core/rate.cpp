@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include "core/limiter.hpp"
+#include "core/rate.hpp"
 
 namespace limit_sliding {
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kDigitsMax = 18;
 
-/* The length of the unit that "/s" and its like name; 0: no such unit. */
+/* Returns the length of the unit that "/s" and its like name; 0: no unit. */
 uint64_t unit_ms(char unit)
 {
     switch (unit) {
@@ -29,49 +29,50 @@ uint64_t unit_ms(char unit)
 
 } // namespace
 
-int rate_parse(const char *text, size_t bytes, Rate *rate)
+bool Rate::parse(std::string_view text)
 {
-    uint64_t count = 0;
-    uint64_t per_ms = 0;
+    Rate parsed = {0, 0};
     size_t digits = 0;
 
-    while (digits < bytes && text[digits] >= '0' && text[digits] <= '9') {
+    while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') {
         if (digits == kDigitsMax) {
-            return 0;
-        }
-        count = count * 10 + static_cast<uint64_t>(text[digits++] - '0');
-    }
-
-    if (count == 0) {
-        return 0;
-    }
-
-    if (digits != bytes) {
-        if (bytes - digits != 3 || text[digits] != 'r'
-            || text[digits + 1] != '/') {
-            return 0;
+            return false;
         }
 
-        per_ms = unit_ms(text[digits + 2]);
-        if (per_ms == 0) {
-            return 0;
+        parsed.count
+            = parsed.count * 10 + static_cast<uint64_t>(text[digits++] - '0');
+    }
+
+    if (parsed.count == 0) {
+        return false;
+    }
+
+    text.remove_prefix(digits);
+
+    if (!text.empty()) {
+        if (text.size() != 3 || text[0] != 'r' || text[1] != '/') {
+            return false;
+        }
+
+        parsed.per_ms = unit_ms(text[2]);
+        if (parsed.per_ms == 0) {
+            return false;
         }
     }
 
-    rate->count = count;
-    rate->per_ms = per_ms;
+    *this = parsed;
 
-    return 1;
+    return true;
 }
 
-uint64_t rate_limit(const Rate *rate, uint64_t window_ms)
+uint64_t Rate::limit(uint64_t window_ms) const
 {
-    if (rate->per_ms == 0) {
-        return rate->count;
+    if (per_ms == 0) {
+        return count;
     }
 
-    uint64_t whole = rate->count / rate->per_ms;
-    uint64_t rest = rate->count % rate->per_ms * window_ms / rate->per_ms;
+    uint64_t whole = count / per_ms;
+    uint64_t rest = count % per_ms * window_ms / per_ms;
 
     if (whole > (UINT64_MAX - rest) / window_ms) {
         return UINT64_MAX;

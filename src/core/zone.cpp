@@ -11,6 +11,8 @@
 #include "core/atomics.hpp"
 #include "core/ring_step.hpp"
 #include "core/siphash.hpp"
+#include "core/table.hpp"
+#include "core/zone_slots.hpp"
 
 namespace limit_sliding {
 
@@ -20,9 +22,9 @@ namespace {
  * A counter of n parts weights one more, and needs what was used before that:
  * n + 2 events, the present one included.
  */
-uint64_t slot_bytes(const Policy &policy)
+uint64_t slot_bytes_of(const Policy &policy)
 {
-    if (!has_rings(policy)) {
+    if (!policy.has_rings()) {
         return sizeof(Slot);
     }
 
@@ -46,16 +48,16 @@ struct Walk {
 };
 
 /* Counts the slots of the first so many lines. */
-Walk walk(const Zone *zone, const Policy &policy, uint64_t now_ms,
+Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms,
           uint32_t limit, uint64_t lines)
 {
-    auto memory = const_cast<Zone *>(zone);
+    auto *zone = const_cast<Zone *>(&walked);
     uint64_t time_ms = now_ms + zone->offset_ms;
     Walk seen = {0, 0};
 
     auto walk_slots = [&](const auto &slots, uint64_t epoch, const auto &step) {
         /* any key's will do */
-        Table table(slots, zone->pairs, &memory->counts, 0, epoch);
+        Table table(slots, zone->pairs, &zone->counts, 0, epoch);
 
         for (uint64_t i = 0; i < lines; i++) {
             for (unsigned j = 0; j < Line::kSlots; j++) {
@@ -67,8 +69,8 @@ Walk walk(const Zone *zone, const Policy &policy, uint64_t now_ms,
         }
     };
 
-    if (has_rings(policy)) {
-        RingSlots slots(memory);
+    if (policy.has_rings()) {
+        RingSlots slots(zone);
         Clock clock(policy, time_ms);
 
         walk_slots(slots, clock.epoch(), RingStep(clock, slots.ring_length()));
@@ -76,8 +78,7 @@ Walk walk(const Zone *zone, const Policy &policy, uint64_t now_ms,
     }
 
     with_algorithm(policy, time_ms, limit, [&](const auto &algorithm) {
-        walk_slots(WordSlots(memory), algorithm.epoch(),
-                   WordStep(algorithm, 0));
+        walk_slots(WordSlots(zone), algorithm.epoch(), WordStep(algorithm, 0));
     });
 
     return seen;
@@ -85,50 +86,43 @@ Walk walk(const Zone *zone, const Policy &policy, uint64_t now_ms,
 
 } // namespace
 
-Zone *zone_init(void *memory, size_t bytes, const Policy *policy,
-                uint64_t offset_ms, const uint8_t secret[kSecretBytes])
+Zone *Zone::init(void *memory, size_t bytes, const Policy &policy,
+                 uint64_t offset_ms, const uint8_t secret[kSecretBytes])
 {
-    uint64_t pair_bytes = 2 * Line::kSlots * slot_bytes(*policy);
+    uint64_t slot_bytes = slot_bytes_of(policy);
+    uint64_t pair_bytes = 2 * Line::kSlots * slot_bytes;
 
     if (bytes < sizeof(Zone) + pair_bytes) {
         return nullptr;
     }
 
-    auto zone = static_cast<Zone *>(memory);
+    auto *zone = static_cast<Zone *>(memory);
 
     std::memcpy(zone->secret, secret, sizeof(zone->secret));
-    zone->slot_bytes = slot_bytes(*policy);
+    zone->slot_bytes = slot_bytes;
     zone->pairs = (bytes - sizeof(*zone)) / pair_bytes;
     zone->offset_ms = offset_ms;
 
     return zone;
 }
 
-uint64_t zone_hash(const Zone *zone, const void *key, size_t bytes)
+uint64_t Zone::hash(std::string_view key) const
 {
-    return SipHash13(zone->secret[0], zone->secret[1]).hash(key, bytes);
+    return SipHash13(secret[0], secret[1]).hash(key.data(), key.size());
 }
 
-void zone_stats(const Zone *zone, ZoneStats *stats)
+ZoneStats Zone::stats() const
 {
-    stats->slots = zone->pairs * 2 * Line::kSlots;
-    stats->used = load(&zone->counts.used);
-    stats->evicted = load(&zone->counts.evicted);
-    stats->refused = load(&zone->counts.refused);
+    return {pairs * 2 * Line::kSlots, load(&counts.used), load(&counts.evicted),
+            load(&counts.refused)};
 }
 
-uint64_t zone_count(const Zone *zone, const Policy *policy, uint64_t now_ms,
-                    uint32_t limit)
+uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint32_t limit,
+                    uint64_t used, uint64_t bytes) const
 {
-    return walk(zone, *policy, now_ms, limit, 2 * zone->pairs).live;
-}
-
-uint64_t zone_keys(const Zone *zone, const Policy *policy, uint64_t now_ms,
-                   uint32_t limit, uint64_t used, uint64_t bytes)
-{
-    uint64_t all = 2 * zone->pairs;
-    uint64_t lines = std::min(all, bytes / (Line::kSlots * zone->slot_bytes));
-    Walk seen = walk(zone, *policy, now_ms, limit, lines);
+    uint64_t all = 2 * pairs;
+    uint64_t lines = std::min(all, bytes / (Line::kSlots * slot_bytes));
+    Walk seen = walk(*this, policy, now_ms, limit, lines);
 
     if (lines == all) {
         return seen.live;

@@ -6,16 +6,26 @@
 #define LIMIT_SLIDING_CORE_ZONE_HPP
 
 #include <cstdint>
+#include <string_view>
 
 #include "core/limiter.hpp"
-#include "core/ring.hpp"
-#include "core/table.hpp"
 
 namespace limit_sliding {
 
+constexpr auto kSecretBytes = 16;
+constexpr auto kZoneAlign = 128; /* bytes */
+
+struct ZoneStats {
+    uint64_t slots; /* states the zone can hold */
+    uint64_t used;
+    uint64_t evicted;
+    uint64_t refused;
+};
+
 /*
- * The head of a zone's memory; lines of slots follow.  What every request
- * reads shares no cache line with what an eviction writes.
+ * All keys' states in shared memory.  This is the head of that memory; lines of
+ * slots follow.  What every request reads shares no cache line with what an
+ * eviction writes.
  */
 struct Zone {
     uint64_t secret[2];
@@ -23,65 +33,41 @@ struct Zone {
     uint64_t slot_bytes;
     uint64_t offset_ms; /* of the zone's time from the caller's */
     alignas(64) SlotCounts counts;
+
+    /*
+     * Makes a zone of `memory`: `bytes` long, zeroed, aligned to kZoneAlign.
+     * The zone is all of it and needs no destruction.  Returns null if `bytes`
+     * is too small for a header and one group of slots.  Not safe against
+     * concurrent use of the same memory.
+     */
+    static Zone *init(void *memory, size_t bytes, const Policy &policy,
+                      uint64_t offset_ms, const uint8_t secret[kSecretBytes]);
+
+    /* Returns the keyed hash of a key, for claims and what is known of keys. */
+    uint64_t hash(std::string_view key) const;
+
+    /*
+     * Reads the counts of claims that named none of their own; each is exact,
+     * together they are of no one instant.
+     */
+    ZoneStats stats() const;
+
+    /*
+     * Counts slots that hold an unexpired key by a walk over `bytes` of slots
+     * at most: exact if the zone has no more.  Else returns the share of those
+     * in use, `used` in the whole zone, that is live in its first so many
+     * slots, which are as good as any as keys are hashed.  A walk over a
+     * gigabyte takes a good part of a second.
+     */
+    uint64_t keys(const Policy &policy, uint64_t now_ms, uint32_t limit,
+                  uint64_t used, uint64_t bytes) const;
+
+    char *slots() { return reinterpret_cast<char *>(this + 1); }
 };
 
 static_assert(sizeof(Zone) == kZoneAlign,
               "a pair of lines starts at a multiple of 128 bytes");
 static_assert(kSecretBytes == 16, "two words of secret");
-
-inline char *memory_of(Zone *zone)
-{
-    return reinterpret_cast<char *>(zone + 1);
-}
-
-/* Slots of 16 bytes, of algorithms whose state is one word. */
-struct WordSlots {
-    Line *lines;
-
-    explicit WordSlots(Zone *zone)
-        : lines(reinterpret_cast<Line *>(memory_of(zone)))
-    {
-    }
-
-    Slot &slot(uint64_t line, unsigned number) const
-    {
-        return lines[line].slot[number];
-    }
-};
-
-/* Slots with a ring behind each. */
-struct RingSlots {
-    char *memory;
-    uint64_t slot_bytes;
-
-    explicit RingSlots(Zone *zone)
-        : memory(memory_of(zone)), slot_bytes(zone->slot_bytes)
-    {
-    }
-
-    Slot &slot(uint64_t line, unsigned number) const
-    {
-        return *reinterpret_cast<Slot *>(
-            memory + (line * Line::kSlots + number) * slot_bytes);
-    }
-
-    unsigned ring_length() const
-    {
-        return static_cast<unsigned>((slot_bytes - sizeof(Slot))
-                                     / sizeof(Event));
-    }
-};
-
-inline SlotCounts *counts_of(const Claim &claim)
-{
-    return claim.counts != nullptr ? claim.counts : &claim.zone->counts;
-}
-
-/* Does the state of a key take more than a word? */
-inline bool has_rings(const Policy &policy)
-{
-    return policy.algorithm == Algorithm::kLog || policy.precision > 1;
-}
 
 } // namespace limit_sliding
 

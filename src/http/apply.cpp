@@ -11,6 +11,7 @@
 #include "http/log.hpp"
 #include "http/policy_field.hpp"
 #include "ngx/pool.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
@@ -24,7 +25,7 @@ ngx_int_t add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
     }
 
     Verdict verdict;
-    claim_describe(ctx.described, ctx.now_ms, &verdict);
+    verdict = ctx.described->describe(ctx.now_ms);
 
     uint64_t ms = verdict.retry_after_ms;
     if (ms == kNever) {
@@ -56,7 +57,7 @@ void add_offender(ngx_http_request_t *r, const Claim &claim)
     }
 
     /* most end here when there are many */
-    const auto n = top_weight(&zone.worker.sampler, ngx_current_msec);
+    const auto n = zone.worker.sampler.weight(ngx_current_msec);
     if (n == 0) {
         return;
     }
@@ -73,8 +74,8 @@ void add_offender(ngx_http_request_t *r, const Claim &claim)
         return;
     }
 
-    top_add(zone.memory.aside.top, claim.hash, key.data, key.len, n,
-            ngx_current_msec);
+    zone.memory.aside.offenders->add(claim.hash, view(key), n,
+                                     ngx_current_msec);
 }
 
 ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)

@@ -38,7 +38,7 @@ struct RemoteWait;
 
 inline Limit &limit_of(const Claim &claim)
 {
-    return *static_cast<Limit *>(claim.data);
+    return *static_cast<Limit *>(claim.directive);
 }
 
 /* Was it decided by on_error, as Redis does not answer? */

@@ -94,7 +94,7 @@ ngx_int_t count_handler(ngx_http_request_t *r)
 
     for (ngx_uint_t i = 0; i < ctx->nclaims; i++) {
         Claim claim = ctx->claims[i];
-        const auto &limit = *static_cast<Limit *>(claim.data);
+        const auto &limit = *static_cast<Limit *>(claim.directive);
 
         if (!is_counted(limit.count_status, status)) {
             continue;
@@ -106,10 +106,10 @@ ngx_int_t count_handler(ngx_http_request_t *r)
         }
 
         auto *remote = static_cast<RemoteClaim *>(claim.remote);
-        claim.look = 0;
+        claim.purpose = Purpose::kConsume;
         claim.verdict = nullptr;
 
-        if (remote == nullptr || remote->own != kOwnOff) {
+        if (remote == nullptr || remote->own != kUnlimited) {
             acquire(&claim, 1, ngx_current_msec);
         }
 

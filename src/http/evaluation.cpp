@@ -74,15 +74,16 @@ ngx_int_t evaluate_claim(ngx_http_request_t *r, Limit *limit, Claim *claim)
 
     /* for the API, which has no request to evaluate variables for */
     if (limit->rates[0] != nullptr && rc != NGX_ERROR) {
-        limit_cache_set(limit->zone->memory.aside.last, claim->hash,
-                        rc == NGX_OK ? claim->limit : kOwnOff);
+        limit->zone->memory.aside.variable_limits->set(
+            claim->hash, rc == NGX_OK ? claim->limit : kUnlimited);
     }
 
     if (rc != NGX_OK) {
         return rc;
     }
 
-    claim->look = !limit->count_status.empty();
+    claim->purpose
+        = limit->count_status.empty() ? Purpose::kConsume : Purpose::kLook;
 
     return get_cost(r, limit, claim);
 }

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 
+#include "core/zone.hpp"
 #include "http/apply.hpp"
 #include "http/configuration.hpp"
 #include "http/context.hpp"
@@ -27,6 +28,7 @@
 #include "http/log.hpp"
 #include "http/remote_claims.hpp"
 #include "http/suspend.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
@@ -94,12 +96,12 @@ private:
         claim.policy = &zone.policy;
         claim.limit = limit.limit;
         claim.cost = limit.cost;
-        claim.look = 0;
-        claim.data = &limit;
+        claim.purpose = Purpose::kConsume;
+        claim.directive = &limit;
         claim.verdict = nullptr;
         claim.remote = nullptr;
         claim.counts = &zone.worker.counters->slots;
-        claim.hash = zone_hash(claim.zone, key.data, key.len);
+        claim.hash = claim.zone->hash(view(key));
 
         if (limit.evaluated) {
             const auto rc = evaluate_claim(r_, &limit, &claim);
@@ -112,13 +114,13 @@ private:
             return add_remote(r_, claim, zone.remote, key);
         }
 
-        if (zone.memory.aside.own->held != 0) {
-            const auto own = own_find(zone.memory.aside.own, claim.hash);
-            if (own == kOwnOff) {
+        if (zone.memory.aside.overrides->count() != 0) {
+            const auto own = zone.memory.aside.overrides->find(claim.hash);
+            if (own == kUnlimited) {
                 return NGX_DECLINED;
             }
 
-            claim.limit = own == kOwnNone ? claim.limit : own;
+            claim.limit = own == kLimitUnset ? claim.limit : own;
         }
 
         return NGX_OK;
@@ -205,7 +207,7 @@ private:
         uint64_t longest_ms = 0;
 
         for (const auto &claim : claims) {
-            const auto ms = may_delay ? claim_delay_ms(&claim, ctx_.now_ms) : 0;
+            const auto ms = may_delay ? claim.delay_ms(ctx_.now_ms) : 0;
             account(claim, ms);
 
             if (ms > longest_ms) {

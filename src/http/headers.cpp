@@ -116,7 +116,7 @@ ngx_int_t print_states(ngx_http_request_t *r, Context &ctx, Told &told,
 {
     return print_list(r, ctx, told, text, [&](u_char *p, const Claim &claim) {
         Verdict verdict;
-        claim_describe(&claim, ctx.now_ms, &verdict);
+        verdict = claim.describe(ctx.now_ms);
 
         ngx_str_t remaining, reset;
         p = append(p, view(limit_of(claim).zone->quoted));

@@ -7,6 +7,7 @@
 #ifndef LIMIT_SLIDING_HTTP_LIMIT_SET_HPP
 #define LIMIT_SLIDING_HTTP_LIMIT_SET_HPP
 
+#include "core/rate.hpp"
 #include "http/zone.hpp"
 #include "ngx/array.hpp"
 #include "ngx/file_line.hpp"

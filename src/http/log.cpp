@@ -158,7 +158,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf,
 
     } else {
         Verdict verdict;
-        claim_describe(&claim, ctx.now_ms, &verdict);
+        verdict = claim.describe(ctx.now_ms);
 
         log_line(r, zone.worker, level,
                  "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
@@ -181,7 +181,7 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
     }
 
     Verdict verdict;
-    claim_describe(&claim, now_ms, &verdict);
+    verdict = claim.describe(now_ms);
 
     log_line(r, zone.worker, level,
              "delaying request%s, excess: %uL.%03uL, by zone \"%V\"",

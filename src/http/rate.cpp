@@ -4,6 +4,7 @@
 
 #include "http/rate.hpp"
 
+#include "core/rate.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/strings.hpp"
 
@@ -13,7 +14,7 @@ namespace {
 
 bool parse(const ngx_str_t &text, Rate &rate)
 {
-    return rate_parse(view(text).data(), text.len, &rate);
+    return rate.parse(view(view(text).data(), text.len));
 }
 
 bool is_limit(uint64_t n)
@@ -45,7 +46,7 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate)
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
                uint64_t window_ms, uint32_t &limit, const FileLine &where)
 {
-    uint64_t n = rate_limit(&rate, window_ms);
+    uint64_t n = rate.limit(window_ms);
 
     if (!is_limit(n)) {
         return invalid_at(
@@ -67,7 +68,7 @@ ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit)
         return NGX_ERROR;
     }
 
-    uint64_t n = rate_limit(&rate, window_ms);
+    uint64_t n = rate.limit(window_ms);
     if (!is_limit(n)) {
         return NGX_ERROR;
     }

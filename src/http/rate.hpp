@@ -8,6 +8,7 @@
 #define LIMIT_SLIDING_HTTP_RATE_HPP
 
 #include "core/limiter.hpp"
+#include "core/rate.hpp"
 #include "http/expression.hpp"
 #include "http/parameter.hpp"
 #include "ngx/file_line.hpp"

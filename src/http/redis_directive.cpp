@@ -10,6 +10,7 @@
 #include "ngx/conf.hpp"
 #include "ngx/pool.hpp"
 #include "ngx/strings.hpp"
+#include "redis/logic/lease.hpp"
 
 namespace limit_sliding {
 
@@ -106,7 +107,7 @@ bool set_lease(const Param &param, ZoneConf &zone)
         return param.invalid("\"%V\" needs the \"redis=\" parameter");
     }
 
-    if (!leases_are_of(&zone.policy)) {
+    if (!Leases::can_serve(zone.policy)) {
         return param.invalid(
             "\"%V\" belongs to \"algorithm=counter\", "
             "\"algorithm=fixed\" and \"algorithm=token_bucket\" only");

@@ -16,6 +16,9 @@
 #include "http/configuration.hpp"
 #include "http/suspend.hpp"
 #include "ngx/pool.hpp"
+#include "redis/logic/breaker.hpp"
+#include "redis/logic/claim_hash.hpp"
+#include "redis/logic/refusals.hpp"
 
 namespace limit_sliding {
 
@@ -45,7 +48,8 @@ void release_all(Span<Claim> claims)
 void keep_warm(Span<Claim> remotes, uint64_t now_ms)
 {
     for (auto claim : remotes) {
-        if (!claim.look && remote_of(claim).own != kOwnOff) {
+        if (claim.purpose == Purpose::kConsume
+            && remote_of(claim).own != kUnlimited) {
             claim.verdict = nullptr;
             (void)acquire(&claim, 1, now_ms);
         }
@@ -65,28 +69,27 @@ void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict)
         *verdict = {};
 
         Refusal refusal;
-        if (refusals_find(zone.refusals, refusal_hash(&claim), now_ms,
-                          &refusal)) {
+        if (zone.refusals->find(refusal_hash(claim), now_ms, &refusal)) {
             verdict->limit = refusal.limit;
             verdict->remaining = refusal.remaining;
             verdict->reset_ms = std::max(refusal.reset_ms, now_ms) - now_ms;
             return;
         }
 
-        const auto own = limit_cache_find(zone.told, claim.hash);
-        if (own == kOwnOff) {
+        const auto own = zone.told->find(claim.hash);
+        if (own == kUnlimited) {
             verdict->limit = claim.limit;
             verdict->remaining = claim.limit;
             return;
         }
 
-        look.limit = own == kOwnNone ? claim.limit : own;
+        look.limit = own == kLimitUnset ? claim.limit : own;
     }
 
-    look.look = 1;
+    look.purpose = Purpose::kLook;
     look.verdict = nullptr;
     (void)acquire(&look, 1, now_ms);
-    claim_describe(&look, now_ms, verdict);
+    *verdict = look.describe(now_ms);
 }
 
 /* Rejects a claim if its key is known to be exhausted, else leaves it open. */
@@ -97,8 +100,7 @@ bool reject_known(Claim &claim, uint64_t now_ms)
     claim.outcome = Outcome::kUndecided;
 
     Refusal refusal;
-    if (!refusals_find(remote.zone->refusals, refusal_hash(&claim), now_ms,
-                       &refusal)
+    if (!remote.zone->refusals->find(refusal_hash(claim), now_ms, &refusal)
         || refusal.admits) {
         return false;
     }
@@ -194,10 +196,10 @@ bool decide_unasked(Claim &claim, OnError on_error)
     remote.source = Source::kFallback;
 
     /* a key's own limit holds as Redis told it last */
-    remote.own = limit_cache_find(remote.zone->told, claim.hash);
+    remote.own = remote.zone->told->find(claim.hash);
 
-    const bool off = remote.own == kOwnOff;
-    if (!off && remote.own != kOwnNone) {
+    const bool off = remote.own == kUnlimited;
+    if (!off && remote.own != kLimitUnset) {
         claim.limit = remote.own;
     }
 
@@ -326,7 +328,7 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone,
     remote->zone = &zone;
     remote->key = key;
     remote->source = Source::kRedis;
-    remote->own = kOwnNone;
+    remote->own = kLimitUnset;
     claim.remote = remote;
     return NGX_OK;
 }

@@ -28,7 +28,7 @@ const ngx_str_t &status_of(const Context &ctx)
 
 const ngx_str_t &zone_of(const Context &ctx)
 {
-    return static_cast<Limit *>(ctx.described->data)->zone->name;
+    return static_cast<Limit *>(ctx.described->directive)->zone->name;
 }
 
 const ngx_str_t &source_of(const Context &ctx)
@@ -86,7 +86,7 @@ ngx_int_t number_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     }
 
     Verdict verdict;
-    claim_describe(ctx->described, ctx->now_ms, &verdict);
+    verdict = ctx->described->describe(ctx->now_ms);
 
     v->data = alloc_bytes(r->pool, NGX_INT64_LEN);
     if (v->data == nullptr) {

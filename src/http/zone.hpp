@@ -9,8 +9,10 @@
 
 #include <string_view>
 
+#include "core/counters.hpp"
 #include "core/limiter.hpp"
-#include "core/stats.hpp"
+#include "core/offenders.hpp"
+#include "core/zone_memory.hpp"
 #include "http/expression.hpp"
 #include "ngx/array.hpp"
 #include "ngx/file_line.hpp"
@@ -26,9 +28,9 @@ enum class KeyKind {
 };
 
 /* The parts of a zone that lie in shared memory. */
-struct ZoneMemory {
+struct SharedZone {
     Zone *table;
-    Aside aside;
+    ZoneMemory aside;
 };
 
 /* The parts of a zone that belong to this worker. */
@@ -71,7 +73,7 @@ struct ZoneConf {
 
     ngx_shm_zone_t *shm_zone; /* nullptr: named, but not defined */
     ngx_str_t restarted;      /* why a reload empties it; empty: it does not */
-    ZoneMemory memory;
+    SharedZone memory;
     ZoneWorker worker;
 };
 

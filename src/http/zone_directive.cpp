@@ -4,6 +4,7 @@
 
 /* limit_sliding_zone */
 
+#include "core/rate.hpp"
 #include "http/configuration.hpp"
 #include "http/parameter.hpp"
 #include "http/policy_field.hpp"
@@ -173,7 +174,7 @@ bool set_burst(const Param &param, ZoneConf &zone)
     }
 
     if (policy.burst != 0 && zone.limit != 0
-        && capacity(&policy, zone.limit) < policy.burst) {
+        && policy.capacity(zone.limit) < policy.burst) {
         return param.invalid("\"%V\" is too much for this rate, at which it "
                              "takes longer than 49 days to run off");
     }

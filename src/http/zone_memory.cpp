@@ -6,8 +6,12 @@
 
 #include "http/zone_memory.hpp"
 
+#include "core/zone.hpp"
+#include "core/zone_memory.hpp"
 #include "ngx/pool.hpp"
 #include "ngx/strings.hpp"
+#include "redis/logic/lease.hpp"
+#include "redis/logic/refusals.hpp"
 
 namespace limit_sliding {
 
@@ -34,7 +38,7 @@ bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab)
         return false;
     }
 
-    remote.refusals = refusals_init(refusals, size);
+    remote.refusals = Refusals::init(refusals, size);
     remote.log_after = static_cast<ngx_atomic_t *>(log_after);
 
     if (remote.lease == 0) {
@@ -46,7 +50,7 @@ bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab)
         return false;
     }
 
-    remote.leases = leases_init(leases, size);
+    remote.leases = Leases::init(leases, size);
     return true;
 }
 
@@ -62,18 +66,18 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log)
     }
 
     auto &aside = zone.memory.aside;
-    unsigned mask = (zone.redis != nullptr ? kAsideRedis : 0)
-                    | (zone.variable ? kAsideVariables : 0);
-    aside_init(memory, size, mask, &aside);
-    zone.remote.told = aside.told;
+    unsigned mask = (zone.redis != nullptr ? ZoneMemory::kRedis : 0)
+                    | (zone.variable ? ZoneMemory::kVariables : 0);
+    aside.init(memory, size, mask);
+    zone.remote.told = aside.redis_limits;
 
     /* NGINX's clock is monotonic; windows begin with those of UTC */
     auto *now = ngx_timeofday();
     uint64_t utc_ms = uint64_t(now->sec) * 1000 + now->msec;
 
     zone.memory.table
-        = zone_init(memory + aside.bytes, size - aside.bytes, &zone.policy,
-                    utc_ms - ngx_current_msec, secret);
+        = Zone::init(memory + aside.bytes, size - aside.bytes, zone.policy,
+                     utc_ms - ngx_current_msec, secret);
     return zone.memory.table != nullptr;
 }
 
@@ -237,7 +241,7 @@ bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone)
 void enter_memory(ngx_log_t *log, const ZoneConf &zone)
 {
     if (!zone.top) {
-        top_clear(zone.memory.aside.top);
+        zone.memory.aside.offenders->clear();
     }
 
     if (zone.restarted.len == 0) {

@@ -3,6 +3,8 @@
  */
 
 #include "redis/ask.hpp"
+#include "ngx/strings.hpp"
+#include "redis/logic/key_slot.hpp"
 
 #include <algorithm>
 
@@ -136,9 +138,7 @@ Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes)
         part.key.data = p;
         p = write_key(redis, remote, p);
         part.key.len = p - part.key.data;
-        part.slot = nodes.is_cluster()
-                        ? cluster_slot(part.key.data, part.key.len)
-                        : 0;
+        part.slot = nodes.is_cluster() ? key_slot(view(part.key)) : 0;
 
         if (part.slot != ask->parts[0].slot) {
             ask->slot = kMixedSlots;

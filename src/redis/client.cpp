@@ -8,6 +8,8 @@
 
 #include "redis/batch.hpp"
 #include "redis/cross_slot.hpp"
+#include "redis/logic/breaker.hpp"
+#include "redis/logic/claim_hash.hpp"
 
 namespace limit_sliding {
 
@@ -92,7 +94,7 @@ ngx_msec_t look_at_breaker(Redis &redis)
 {
     Breaker *breaker = &redis.shared->breaker;
     Nodes &nodes = redis.client.nodes;
-    switch (breaker_check(breaker, ngx_current_msec)) {
+    switch (breaker->check(ngx_current_msec)) {
     case BreakerState::kClosed:
         return nodes.is_cluster() ? std::min(kLookMs, nodes.retry()) : kLookMs;
     case BreakerState::kProbe:
@@ -102,8 +104,8 @@ ngx_msec_t look_at_breaker(Redis &redis)
         break;
     }
 
-    auto left = static_cast<ngx_msec_int_t>(breaker_probe_ms(breaker)
-                                            - ngx_current_msec);
+    auto left
+        = static_cast<ngx_msec_int_t>(breaker->probe_ms() - ngx_current_msec);
     /* a worker whose clock is behind shall not spin */
     return std::clamp<ngx_msec_int_t>(left, 1, kLookOpenMs);
 }
@@ -150,7 +152,7 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
                     Waiter *waiter)
 {
     Nodes &nodes = redis->client.nodes;
-    if (!is_started(*redis) || breaker_is_open(&redis->shared->breaker)
+    if (!is_started(*redis) || redis->shared->breaker.is_open()
         || nodes.is_away()) {
         return NGX_DECLINED;
     }

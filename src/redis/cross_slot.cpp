@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "redis/deliver.hpp"
+#include "redis/logic/claim_hash.hpp"
 
 namespace limit_sliding {
 
@@ -34,8 +35,8 @@ struct CrossSlot {
 void describe_given_back(const AskPart &part, Verdict &verdict)
 {
     const Claim &claim = part.claim;
-    if (!claim.look) {
-        uint64_t most = capacity(claim.policy, verdict.limit);
+    if (claim.purpose == Purpose::kConsume) {
+        uint64_t most = claim.policy->capacity(verdict.limit);
         uint64_t remaining = uint64_t{verdict.remaining} + claim.cost;
         verdict.remaining = static_cast<uint32_t>(std::min(remaining, most));
         if (remaining >= most) {
@@ -58,17 +59,17 @@ void give_back(CrossSlot &split, const Piece &piece)
     for (size_t i = 0; i < piece.n; i++) {
         AskPart &part = ask->parts[i];
         const RemoteClaim &remote = split.remotes[piece.first + i];
-        if (part.claim.look || part.claim.cost == 0) {
+        if (part.claim.purpose != Purpose::kConsume || part.claim.cost == 0) {
             continue;
         }
 
         if (remote.source == Source::kLease) {
             part.claim.state = split.claims[piece.first + i].state;
-            leases_return(part.zone->leases, &part.claim, ngx_current_msec);
+            part.zone->leases->give_back(part.claim, ngx_current_msec);
             continue;
         }
 
-        part.claim.look = 1;
+        part.claim.purpose = Purpose::kLook;
         part.gives_back = true;
         part.taken_ms = remote.taken_ms;
         part.taken_of = remote.taken_of;

@@ -8,6 +8,8 @@
 
 #include "ngx/strings.hpp"
 #include "redis/lease_units.hpp"
+#include "redis/logic/claim_hash.hpp"
+#include "redis/logic/refusals.hpp"
 #include "redis/script_call.hpp"
 #include "redis/script_reply.hpp"
 
@@ -137,8 +139,7 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent)
     for (size_t i = 0; i < ask.parts.size(); i++) {
         const AskPart &part = ask.parts[i];
         if (part.zone->told) {
-            limit_cache_set(part.zone->told, part.claim.hash,
-                            answer.parts[i].own);
+            part.zone->told->set(part.claim.hash, answer.parts[i].own);
         }
     }
 
@@ -208,8 +209,7 @@ void add_refusal(const RemoteZone &zone, const Claim &claim,
     refusal.reset_ms = verdict.reset_ms ? asked + verdict.reset_ms : 0;
     refusal.admits = verdict.retry_after_ms == 0;
 
-    refusals_add(zone.refusals, refusal_hash(&claim), ngx_current_msec,
-                 &refusal);
+    zone.refusals->add(refusal_hash(claim), ngx_current_msec, refusal);
 }
 
 } // namespace limit_sliding

@@ -8,6 +8,7 @@
 
 #include "ngx/strings.hpp"
 #include "redis/call.hpp"
+#include "redis/logic/lease.hpp"
 #include "redis/scripts.hpp"
 
 namespace limit_sliding {
@@ -96,7 +97,8 @@ ngx_int_t call_key_command(Node &node, AskCall &call)
         args[0] = "SET";
         args[2] = view(ask.value);
         argc = 3;
-    } else if (ask.command == KeyCommand::kForget && leases_are_of(policy)) {
+    } else if (ask.command == KeyCommand::kForget
+               && Leases::can_serve(*policy)) {
         /* some node may have leases, if this one has not */
         size_t bytes;
         const char *script = forget_script(&bytes);

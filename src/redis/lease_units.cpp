@@ -3,6 +3,7 @@
  */
 
 #include "redis/lease_units.hpp"
+#include "redis/logic/lease.hpp"
 
 #include <algorithm>
 
@@ -12,7 +13,7 @@ namespace {
 
 bool can_lease(const RemoteZone &zone, const Claim &claim)
 {
-    return zone.lease && leases_can(&claim);
+    return zone.lease && Leases::can_serve(claim);
 }
 
 /* How many such requests more a call may ask for. */
@@ -26,9 +27,9 @@ uint32_t wanted(const Ask &ask)
         }
 
         uint64_t needed = static_cast<uint64_t>(ask.asked_units) * claim.cost;
-        uint32_t units = leases_want(
-            part.zone->leases, &claim, part.zone->lease,
-            std::min<uint64_t>(needed, kLimitMax), ngx_current_msec);
+        uint32_t units = part.zone->leases->want(
+            claim, part.zone->lease, std::min<uint64_t>(needed, kLimitMax),
+            ngx_current_msec);
 
         extra = std::min(extra, units / claim.cost);
     }
@@ -42,8 +43,8 @@ bool spend_leases(Claim *claims, size_t nclaims)
     for (size_t i = 0; i < nclaims; i++) {
         RemoteClaim &remote = remote_of(claims[i]);
         if (!can_lease(*remote.zone, claims[i])
-            || !leases_spend(remote.zone->leases, &claims[i], ngx_current_msec,
-                             &remote.verdict)) {
+            || !remote.zone->leases->spend(&claims[i], ngx_current_msec,
+                                           &remote.verdict)) {
             return_leases(claims, i);
             return false;
         }
@@ -54,8 +55,8 @@ bool spend_leases(Claim *claims, size_t nclaims)
 void return_leases(Claim *claims, size_t nclaims)
 {
     for (size_t i = 0; i < nclaims; i++) {
-        leases_return(remote_of(claims[i]).zone->leases, &claims[i],
-                      ngx_current_msec);
+        remote_of(claims[i]).zone->leases->give_back(claims[i],
+                                                     ngx_current_msec);
     }
 }
 
@@ -72,7 +73,7 @@ size_t take_leases(Ask &ask)
     size_t nheld = 0;
     for (AskPart &part : ask.parts) {
         part.held = can_lease(*part.zone, part.claim)
-                    && leases_held(part.zone->leases, &part.claim);
+                    && part.zone->leases->held(part.claim);
 
         nheld += part.held;
     }
@@ -110,8 +111,7 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent)
         auto forgotten = static_cast<uint64_t>(part_told.forgotten);
         if (forgotten && forgotten <= ngx_current_msec) {
             /* of a time before this machine's began there are none */
-            leases_forget(part.zone->leases, &claim,
-                          ngx_current_msec + 1 - forgotten);
+            part.zone->leases->forget(claim, ngx_current_msec + 1 - forgotten);
         }
 
         Verdict verdict;
@@ -119,8 +119,8 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent)
         describe_part(part, part_told, static_cast<uint32_t>(answer.granted),
                       false, &verdict);
 
-        leases_add(part.zone->leases, &claim, &part_told.state, &verdict,
-                   units * claim.cost, sent, ngx_current_msec);
+        part.zone->leases->add(claim, part_told.state, verdict,
+                               units * claim.cost, sent, ngx_current_msec);
     }
 }
 

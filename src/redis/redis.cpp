@@ -10,7 +10,7 @@ void node_answered(Node &node)
 {
     Redis &redis = *node.redis;
     node.succeeded();
-    if (breaker_succeeded(&redis.shared->breaker)) {
+    if (redis.shared->breaker.succeeded()) {
         /* of the same level as the line that it has failed: a log that shows
          * one shows both */
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
@@ -29,8 +29,8 @@ void node_failed(Node &node)
         return;
     }
 
-    if (breaker_failed(&redis.shared->breaker, ngx_current_msec,
-                       static_cast<uint32_t>(ngx_random()))) {
+    if (redis.shared->breaker.failed(ngx_current_msec,
+                                     static_cast<uint32_t>(ngx_random()))) {
         (void)ngx_atomic_fetch_add(&client.calls->opened, 1);
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "limit_sliding redis \"%V\" has failed repeatedly, "

@@ -9,6 +9,7 @@
 #define LIMIT_SLIDING_REDIS_REDIS_HPP
 
 #include "redis/call_counters.hpp"
+#include "redis/logic/breaker.hpp"
 #include "redis/remote_claim.hpp"
 #include "redis/settings.hpp"
 #include "redis/topology.hpp"

@@ -7,9 +7,11 @@
 #ifndef LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
 #define LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
 
-#include "core/stats.hpp"
+#include "core/limit_cache.hpp"
+#include "core/zone_memory.hpp"
 #include "ngx/list.hpp"
 #include "redis/logic/lease.hpp"
+#include "redis/logic/refusals.hpp"
 #include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
@@ -39,7 +41,7 @@ struct RemoteClaim {
     RemoteZone *zone;
     ngx_str_t key; /* the text */
     Source source;
-    uint32_t own; /* told: the key's own limit, or kOwnNone, or kOwnOff */
+    uint32_t own; /* told: the key's own limit, or kLimitUnset, or kUnlimited */
     Verdict verdict;
     uint64_t taken_ms; /* when it was taken, by the clock of Redis */
     uint64_t taken_of; /* the value before, of a bucket */

@@ -6,6 +6,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "redis/logic/key_slot.hpp"
 #include "redis/logic/remote.hpp"
 
 namespace limit_sliding {

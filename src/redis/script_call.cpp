@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ngx/strings.hpp"
+#include "redis/logic/remote.hpp"
 #include "redis/scripts.hpp"
 
 namespace limit_sliding {
@@ -30,10 +31,10 @@ uint64_t look_of(const AskPart &part)
     constexpr uint64_t kLease = 3;
     constexpr uint64_t kHeld = 4;
 
-    uint64_t look = part.leased       ? kLease
-                    : part.gives_back ? kGiveBack
-                    : part.claim.look ? kLook
-                                      : kDecide;
+    uint64_t look = part.leased                            ? kLease
+                    : part.gives_back                      ? kGiveBack
+                    : part.claim.purpose == Purpose::kLook ? kLook
+                                                           : kDecide;
     return look + (part.held ? kHeld : 0);
 }
 
@@ -90,7 +91,7 @@ private:
         const Claim &b = part.claim;
 
         return a.policy == b.policy && a.limit == b.limit && a.cost == b.cost
-               && a.look == b.look && kind->held == part.held
+               && a.purpose == b.purpose && kind->held == part.held
                && !kind->gives_back && !part.gives_back && part.leased == 0
                && kind->leased == 0;
     }
@@ -176,7 +177,7 @@ bool call_takes(AskCall &call, const Ask &ask)
     size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
     size_t numbers = 1;
     for (const AskPart &part : ask.parts) {
-        numbers += 1 + remote_values(part.claim.policy);
+        numbers += 1 + remote_values(*part.claim.policy);
     }
 
     if (call.command || (is_command && call.nasks) || call.nasks == most

@@ -45,7 +45,7 @@ bool is_state(const Policy *policy, const int64_t *numbers)
     }
 
     int64_t least = policy->algorithm == Algorithm::kLog ? -1 : 0;
-    for (unsigned i = 1; i <= remote_values(policy); i++) {
+    for (unsigned i = 1; i <= remote_values(*policy); i++) {
         if (numbers[i] < least) {
             return false;
         }
@@ -73,7 +73,7 @@ bool is_script_reply(AskCall &call, const Reply &reply)
                 return false;
             }
 
-            next += 1 + remote_values(part.claim.policy);
+            next += 1 + remote_values(*part.claim.policy);
             if (part.held && *next++ < 0) {
                 return false;
             }
@@ -89,7 +89,7 @@ void ScriptReply::read(const Ask &ask, Answer *answer)
     for (const AskPart &part : ask.parts) {
         int64_t limit = *next_++;
         told->off = limit == 0;
-        told->own = limit == 0 ? kOwnOff : kOwnNone;
+        told->own = limit == 0 ? kUnlimited : kLimitUnset;
         if (limit > kScriptOwn) {
             limit -= kScriptOwn;
             told->own = static_cast<uint32_t>(limit);
@@ -102,7 +102,7 @@ void ScriptReply::read(const Ask &ask, Answer *answer)
             = {now_ms_, limit ? static_cast<uint32_t>(limit) : part.claim.limit,
                next_};
 
-        next_ += remote_values(part.claim.policy);
+        next_ += remote_values(*part.claim.policy);
         told->forgotten = part.held ? *next_++ : 0;
         told++;
     }
@@ -119,8 +119,8 @@ void describe_part(const AskPart &part, const PartAnswer &answer,
         return;
     }
 
-    remote_describe(claim.policy, &answer.state, claim.cost, before, admitted,
-                    claim.look, verdict);
+    *verdict = answer.state.describe(*claim.policy, claim.cost, before,
+                                     admitted, claim.purpose == Purpose::kLook);
 }
 
 } // namespace limit_sliding

@@ -8,6 +8,7 @@
 #define LIMIT_SLIDING_REDIS_SCRIPT_REPLY_HPP
 
 #include "redis/call.hpp"
+#include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
 
@@ -15,7 +16,7 @@ namespace limit_sliding {
 struct PartAnswer {
     RemoteState state;
     bool off;          /* the key has no limit */
-    uint32_t own;      /* the key's own limit, or kOwnNone, or kOwnOff */
+    uint32_t own;      /* the key's own limit, or kLimitUnset, or kUnlimited */
     int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
 };
 

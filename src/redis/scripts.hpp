@@ -23,7 +23,7 @@
  * the limit in force (0: the key's is "off", nothing was recorded; negative:
  * the key's is malformed, -limit is the zone's, which was in force; above
  * kScriptOwn: less that, it is the key's own), and the values
- * that remote_describe() takes; if the caller has units left, one
+ * that RemoteState::describe() takes; if the caller has units left, one
  * more: how many ms ago, and 1, the key was forgotten, or 0 if it was not.
  *
  * In a cluster what was granted can be given back, as if it had never been

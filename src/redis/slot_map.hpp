@@ -9,6 +9,8 @@
 #ifndef LIMIT_SLIDING_REDIS_SLOT_MAP_HPP
 #define LIMIT_SLIDING_REDIS_SLOT_MAP_HPP
 
+#include "redis/logic/breaker.hpp"
+#include "redis/logic/key_slot.hpp"
 #include "redis/logic/remote.hpp"
 #include "redis/node.hpp"
 

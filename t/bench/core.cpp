@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "core/limiter.hpp"
+#include "core/zone.hpp"
 #include "draw.hpp"
 #include "peer.hpp"
 #include "table.hpp"
@@ -116,7 +117,7 @@ static void decide_core(subject_t *subject, uint64_t key, uint64_t now_ms)
     Claim claim
         = {.zone = subject->zone,
            .policy = &policy,
-           .hash = limit_sliding::zone_hash(subject->zone, &key, sizeof(key)),
+           .hash = subject->zone->hash({(const char *)&key, sizeof(key)}),
            .limit = kLimitMax,
            .cost = 1};
 
@@ -125,7 +126,7 @@ static void decide_core(subject_t *subject, uint64_t key, uint64_t now_ms)
 
 static void decide_peer(subject_t *subject, uint64_t key, uint64_t now_ms)
 {
-    uint64_t hash = limit_sliding::zone_hash(subject->zone, &key, sizeof(key));
+    uint64_t hash = subject->zone->hash({(const char *)&key, sizeof(key)});
 
     peer_decide(subject->peer, (uint32_t)hash, key, now_ms, 1000000, 1000000);
 }
@@ -141,7 +142,7 @@ static void decide_base(subject_t *subject, uint64_t key, uint64_t now_ms)
 
     key += subject->seen;
 
-    uint64_t hash = limit_sliding::zone_hash(subject->zone, &key, sizeof(key));
+    uint64_t hash = subject->zone->hash({(const char *)&key, sizeof(key)});
 
     const memory_t *zeros = &subject->memory[BASE];
     const uint64_t *words = static_cast<const uint64_t *>(zeros->data);
@@ -288,8 +289,8 @@ static void bench(uint64_t keys)
                                     [PEER] = map(peer_bytes(keys)),
                                     [BASE] = map(zone_bytes)}};
 
-    subject.zone = limit_sliding::zone_init(subject.memory[CORE].data,
-                                            zone_bytes, &policy, 0, secret);
+    subject.zone
+        = Zone::init(subject.memory[CORE].data, zone_bytes, policy, 0, secret);
     subject.peer = peer_init(subject.memory[PEER].data, keys);
 
     /* all of them, in an order of no locality */

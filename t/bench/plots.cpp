@@ -77,12 +77,12 @@ static uint64_t decide(Zone *zone, const Policy *policy, uint64_t now_ms)
 
     claim.zone = zone;
     claim.policy = policy;
-    claim.hash = limit_sliding::zone_hash(zone, "key", 3);
+    claim.hash = zone->hash({(const char *)"key", 3});
     claim.limit = LIMIT;
     claim.cost = 1;
 
     limit_sliding::acquire(&claim, 1, now_ms);
-    limit_sliding::claim_describe(&claim, now_ms, &verdict);
+    verdict = claim.describe(now_ms);
 
     return claim.outcome == Outcome::kAdmitted ? now_ms + verdict.delay_ms
                                                : UINT64_MAX;

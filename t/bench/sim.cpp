@@ -10,8 +10,9 @@
 
 #include "core/limiter.hpp"
 #include "random.hpp"
+#include "redis/logic/claim_hash.hpp"
 #include "redis/logic/lease.hpp"
-#include "redis/logic/remote.hpp"
+#include "redis/logic/refusals.hpp"
 #include "sim_events.hpp"
 #include "sim_redis.hpp"
 
@@ -116,9 +117,8 @@ static int spend(sim_t *s, node_t *node, double us)
     Verdict verdict;
 
     if (s->mode != SIM_LEASED
-        || !limit_sliding::leases_spend(leases_of(node), &s->claim,
-                                        ms_of(us + node->offset_us),
-                                        &verdict)) {
+        || !leases_of(node)->spend(&s->claim, ms_of(us + node->offset_us),
+                                   &verdict)) {
         return 0;
     }
 
@@ -145,9 +145,8 @@ static void call(sim_t *s, node_t *node, double us)
     node->waiting = 0;
 
     if (s->mode == SIM_LEASED) {
-        node->asked += limit_sliding::leases_want(leases_of(node), &s->claim,
-                                                  kLeaseAuto, node->needed,
-                                                  node->sent_ms);
+        node->asked += leases_of(node)->want(s->claim, kLeaseAuto, node->needed,
+                                             node->sent_ms);
     }
 
     result_at(s, us)->calls++;
@@ -193,7 +192,7 @@ static int remember(sim_t *s, node_t *node, const Verdict *verdict,
     refusal.reset_ms = refusal.until_ms;
     refusal.admits = 0;
 
-    limit_sliding::refusals_add(refusals_of(node), s->hash, now_ms, &refusal);
+    refusals_of(node)->add(s->hash, now_ms, refusal);
 
     return 1;
 }
@@ -217,10 +216,10 @@ static void reply(sim_t *s, event_t event)
     }
 
     if (s->mode == SIM_LEASED) {
-        limit_sliding::leases_add(
-            leases_of(node), &s->claim, &node->answer.remote, &verdict,
-            granted > node->needed ? granted - node->needed : 0, node->sent_ms,
-            now_ms);
+        leases_of(node)->add(s->claim, node->answer.remote, verdict,
+                             granted > node->needed ? granted - node->needed
+                                                    : 0,
+                             node->sent_ms, now_ms);
     }
 
     while (told < node->needed && spend(s, node, event.at_us)) {
@@ -252,8 +251,8 @@ static void arrive(sim_t *s, node_t *node, double us)
         return;
     }
 
-    if (limit_sliding::refusals_find(refusals_of(node), s->hash,
-                                     ms_of(us + node->offset_us), &refusal)) {
+    if (refusals_of(node)->find(s->hash, ms_of(us + node->offset_us),
+                                &refusal)) {
         result_at(s, us)->refused++;
         return;
     }
@@ -316,9 +315,8 @@ static void begin(sim_t *s, double rate, uint64_t *random)
 
     for (uint32_t i = 0; s->mode != SIM_STRICT && i < s->config.nodes; i++) {
         s->nodes[i].offset_us = i * 1e6 + i * 7919 % 1000;
-        checked(limit_sliding::leases_init(s->nodes[i].leases, LEASES_BYTES));
-        checked(
-            limit_sliding::refusals_init(s->nodes[i].refusals, REFUSALS_BYTES));
+        checked(Leases::init(s->nodes[i].leases, LEASES_BYTES));
+        checked(Refusals::init(s->nodes[i].refusals, REFUSALS_BYTES));
     }
 
     redis_begin(&s->redis, &s->policy, s->config.limit, rate, START,

@@ -4,6 +4,8 @@
 
 #include "sim_redis.hpp"
 
+#include "pure.hpp"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +45,8 @@ static void roll(redis_t *redis, uint64_t now_ms)
 
 static int take(redis_t *redis, State *state, uint64_t now_ms, uint32_t units)
 {
-    return limit_sliding::admit(redis->policy, *state, now_ms, redis->limit,
-                                units, state);
+    return pure::admit(*redis->policy, *state, now_ms, redis->limit, units,
+                       state);
 }
 
 uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
@@ -61,8 +63,8 @@ uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
     answer->values[1] = redis->counts[1];
 
     if (units && !take(redis, &redis->state, now_ms, units)) {
-        limit_sliding::describe(redis->policy, redis->state, now_ms,
-                                redis->limit, units, &verdict);
+        verdict = pure::describe(*redis->policy, redis->state, now_ms,
+                                 redis->limit, units);
         units = verdict.remaining;
 
         if (units && !take(redis, &redis->state, now_ms, units)) {
@@ -84,8 +86,8 @@ int redis_ask_one(redis_t *redis, uint64_t now_ms)
 void redis_describe(const redis_t *redis, const redis_answer_t *answer,
                     Verdict *verdict)
 {
-    limit_sliding::remote_describe(redis->policy, &answer->remote, 1,
-                                   answer->granted, 0, 0, verdict);
+    *verdict
+        = answer->remote.describe(*redis->policy, 1, answer->granted, 0, 0);
 }
 
 int redis_judge(redis_t *redis, uint64_t now_ms, uint32_t units)

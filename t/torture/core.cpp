@@ -125,7 +125,8 @@ private:
 
             r.parts.push_back({zone, key, number, 0, key->lives});
             r.claims.push_back(zone->claim(number, limit, cost));
-            r.claims.back().look = draw_.one_in(16);
+            r.claims.back().purpose
+                = draw_.one_in(16) ? Purpose::kLook : Purpose::kConsume;
         }
 
         return r;
@@ -189,7 +190,7 @@ private:
                    step_, static_cast<unsigned long long>(now_ms_), what,
                    name_of(c.policy->algorithm),
                    static_cast<void *>(r.parts[i].key), r.parts[i].number,
-                   c.limit, c.cost, c.look ? ", look" : "",
+                   c.limit, c.cost, c.purpose == Purpose::kLook ? ", look" : "",
                    static_cast<int>(c.outcome));
         }
     }
@@ -199,7 +200,7 @@ private:
         for (size_t i = 0; i < r->claims.size(); i++) {
             const Claim &c = r->claims[i];
 
-            if (!c.look && c.cost > 0) {
+            if (c.purpose == Purpose::kConsume && c.cost > 0) {
                 Part &p = r->parts[i];
 
                 delays_[i][0] = p.key->model.delay_ms(now_ms_, c.limit, c.cost,
@@ -241,9 +242,9 @@ private:
         for (size_t j = 0; j < r.parts.size(); j++) {
             const Claim &c = r.claims[j];
 
-            if (!c.look && c.cost > 0) {
+            if (c.purpose == Purpose::kConsume && c.cost > 0) {
                 r.parts[j].key->model.refund(r.parts[j].admission, c.cost);
-            } else if (!c.look) {
+            } else if (c.purpose == Purpose::kConsume) {
                 r.parts[j].key->model.rewrite(now_ms_);
             }
         }
@@ -268,7 +269,7 @@ private:
         Key *key = &zone->key(number);
         Claim claim = zone->claim(number, key->limit, 1);
 
-        limit_sliding::forget(&claim, now_ms_);
+        claim.forget(now_ms_);
         key->model.forget();
         key->lives++;
     }
@@ -389,7 +390,7 @@ private:
     {
         Verdict v;
 
-        limit_sliding::claim_describe(&r.claims[told], now_ms_, &v);
+        v = r.claims[told].describe(now_ms_);
 
         if (v.retry_after_ms == kNever || is_any_bounded(r)
             || is_any_refused(r)) {
@@ -413,7 +414,7 @@ private:
             return;
         }
 
-        limit_sliding::claim_describe(&c, now_ms_, &v);
+        v = c.describe(now_ms_);
 
         if (v.limit != c.limit) {
             deviates(r, i, "another limit is told");
@@ -431,7 +432,7 @@ private:
             check_times(r, i, v);
         }
 
-        if (is_admitted && !c.look && c.cost > 0) {
+        if (is_admitted && c.purpose == Purpose::kConsume && c.cost > 0) {
             check_delay(r, i, v);
         }
     }
@@ -460,7 +461,7 @@ private:
     {
         Claim look = r.claims[i];
 
-        look.look = 1;
+        look.purpose = Purpose::kLook;
         limit_sliding::acquire(&look, 1, at_ms - 1);
 
         if (look.outcome != Outcome::kRejected) {
@@ -483,8 +484,7 @@ private:
             }
         } else if (v.delay_ms < delays_[i][0] || v.delay_ms > delays_[i][1]) {
             deviates(r, i, text("a delay other than the queue takes"));
-        } else if (v.delay_ms
-                   != limit_sliding::claim_delay_ms(&r.claims[i], now_ms_)) {
+        } else if (v.delay_ms != r.claims[i].delay_ms(now_ms_)) {
             deviates(r, i, "two different delays");
         }
     }
@@ -529,7 +529,7 @@ private:
         }
 
         has_failed_ = true;
-        limit_sliding::claim_describe(&c, now_ms_, &v);
+        v = c.describe(now_ms_);
 
         report_->deviates(
             kind_of(p, c.limit) + what,
@@ -540,7 +540,8 @@ private:
                  static_cast<unsigned long long>(seed_), step_, i,
                  r.claims.size(), static_cast<unsigned long long>(now_ms_),
                  static_cast<unsigned long long>(p.window_ms), p.precision,
-                 p.burst, c.limit, c.cost, c.look ? ", look" : "",
+                 p.burst, c.limit, c.cost,
+                 c.purpose == Purpose::kLook ? ", look" : "",
                  static_cast<int>(c.outcome), v.remaining,
                  static_cast<unsigned long long>(v.reset_ms),
                  static_cast<unsigned long long>(v.retry_after_ms),

@@ -87,7 +87,7 @@ public:
     {
         ZoneStats stats;
 
-        limit_sliding::zone_stats(zone_, &stats);
+        stats = zone_->stats();
 
         return stats;
     }
@@ -98,7 +98,7 @@ public:
 
         claim.zone = zone_;
         claim.policy = &policy_;
-        claim.hash = limit_sliding::zone_hash(zone_, &key, sizeof(key));
+        claim.hash = zone_->hash({(const char *)&key, sizeof(key)});
         claim.limit = limit;
         claim.cost = cost;
 
@@ -111,9 +111,9 @@ public:
         Claim look = claim(key, keys_[key].limit, 0);
         Verdict verdict;
 
-        look.look = 1;
+        look.purpose = Purpose::kLook;
         limit_sliding::acquire(&look, 1, now_ms);
-        limit_sliding::claim_describe(&look, now_ms, &verdict);
+        verdict = look.describe(now_ms);
 
         return verdict.remaining;
     }
@@ -194,8 +194,7 @@ private:
         do {
             bytes += line;
             memset(memory.get(), 0, bytes);
-        } while (limit_sliding::zone_init(memory.get(), bytes, &policy_, 0,
-                                          secret.data())
+        } while (Zone::init(memory.get(), bytes, policy_, 0, secret.data())
                  == nullptr);
 
         /* of one place alone it is known whether it is full */

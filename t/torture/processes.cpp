@@ -181,7 +181,7 @@ private:
     {
         ZoneStats stats;
 
-        limit_sliding::zone_stats(workers_.zone(), &stats);
+        stats = workers_.zone()->stats();
 
         if (stats.used > stats.slots) {
             deviates("more slots are used than there are", "");
@@ -233,9 +233,9 @@ private:
         uint64_t now_ms = workers_.now_ms();
         Shares w = setting_.policy.window_ms;
 
-        look.look = 1;
+        look.purpose = Purpose::kLook;
         limit_sliding::acquire(&look, 1, now_ms);
-        limit_sliding::claim_describe(&look, now_ms, &verdict);
+        verdict = look.describe(now_ms);
 
         Shares used = full(setting_.policy, setting_.limit)
                       - static_cast<Shares>(verdict.remaining) * w;

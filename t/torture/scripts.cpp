@@ -329,7 +329,7 @@ private:
 
             note(claim, now_ms, ask.units, granted);
             remotes.push_back({now_ms, limit, numbers + 1});
-            numbers += 1 + limit_sliding::remote_values(&policies_[key.policy]);
+            numbers += 1 + remote_values(policies_[key.policy]);
         }
 
         if (ask.claims[0].look == 2) {
@@ -453,9 +453,8 @@ private:
         bool fits
             = model.fits(remote.now_ms, remote.limit, claim.cost, Side::least);
 
-        limit_sliding::remote_describe(&policies_[claim.key->policy], &remote,
-                                       claim.cost, unit, is_granted,
-                                       claim.look == 1, &v);
+        v = remote.describe(policies_[claim.key->policy], claim.cost, unit,
+                            is_granted, claim.look == 1);
 
         if (v.limit != remote.limit) {
             fault = "another limit is described";

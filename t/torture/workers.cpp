@@ -98,8 +98,7 @@ Workers::Workers(const Setting &setting)
         byte = static_cast<uint8_t>(random_next(&random_));
     }
 
-    zone_ = limit_sliding::zone_init(memory, setting.zone_bytes,
-                                     &setting_.policy, 0, secret);
+    zone_ = Zone::init(memory, setting.zone_bytes, setting_.policy, 0, secret);
 
     if (zone_ == nullptr) {
         abort();
@@ -124,7 +123,7 @@ Claim Workers::claim(uint64_t key, uint32_t cost) const
 
     claim.zone = zone_;
     claim.policy = &setting_.policy;
-    claim.hash = limit_sliding::zone_hash(zone_, &key, sizeof(key));
+    claim.hash = zone_->hash({(const char *)&key, sizeof(key)});
     claim.limit = setting_.limit;
     claim.cost = cost;
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/limiter.hpp"
+#include "core/zone.hpp"
 #include "model.hpp"
 
 using namespace limit_sliding;

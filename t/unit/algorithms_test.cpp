@@ -76,7 +76,7 @@ static Outcome look(const run_t *run)
 {
     Claim c = claim(run, run->zone);
 
-    c.look = 1;
+    c.purpose = Purpose::kLook;
     limit_sliding::acquire(&c, 1, run->request->now_ms);
 
     return c.outcome;
@@ -268,8 +268,8 @@ static void step(run_t *run)
     run->exact = &run->exact_of[r->key];
 
     limit_sliding::acquire(&c, 1, r->now_ms);
-    limit_sliding::claim_describe(&c, r->now_ms, &v);
-    CHECK(run, limit_sliding::claim_delay_ms(&c, r->now_ms) == v.delay_ms);
+    v = c.describe(r->now_ms);
+    CHECK(run, c.delay_ms(r->now_ms) == v.delay_ms);
     CHECK(run, c.outcome == seen);
     CHECK(run, c.outcome != Outcome::kRefused);
 

@@ -62,7 +62,7 @@ static int exact_admits(const game_t *game, exact_bucket_t *bucket,
                         uint32_t cost)
 {
     wide_t w = game->policy.window_ms;
-    uint64_t capacity = limit_sliding::capacity(&game->policy, game->limit);
+    uint64_t capacity = game->policy.capacity(game->limit);
 
     run_off(bucket, game->now_ms, game->limit);
 
@@ -77,8 +77,7 @@ static int exact_admits(const game_t *game, exact_bucket_t *bucket,
 
 static int offer(game_t *game, uint32_t cost)
 {
-    int admitted
-        = limit_sliding::admit(&game->policy, game->state, game->now_ms,
+    int admitted = pure::admit(game->policy, game->state, game->now_ms,
                                game->limit, cost, &game->state);
 
     if (admitted) {
@@ -98,8 +97,8 @@ static uint64_t retry_after_ms(const game_t *game, uint32_t cost)
 {
     Verdict v;
 
-    limit_sliding::describe(&game->policy, game->state, game->now_ms,
-                            game->limit, cost, &v);
+    v = pure::describe(game->policy, game->state, game->now_ms, game->limit,
+                       cost);
 
     return v.retry_after_ms;
 }
@@ -107,7 +106,7 @@ static uint64_t retry_after_ms(const game_t *game, uint32_t cost)
 /* Fills the bucket, then asks for more than there is, for so many steps. */
 static void demand(game_t *game, unsigned steps)
 {
-    uint64_t capacity = limit_sliding::capacity(&game->policy, game->limit);
+    uint64_t capacity = game->policy.capacity(game->limit);
     uint64_t random = game->seed;
 
     game->same.at_ms = game->greedy.at_ms = game->now_ms;
@@ -139,7 +138,7 @@ static void demand(game_t *game, unsigned steps)
 /* A bucket that holds n admits n, though it begins to run off meanwhile. */
 static void use_up(game_t *game)
 {
-    uint64_t capacity = limit_sliding::capacity(&game->policy, game->limit);
+    uint64_t capacity = game->policy.capacity(game->limit);
     uint32_t cost = (uint32_t)(capacity / 1000 + 1);
     uint64_t random = game->seed;
 
@@ -149,9 +148,9 @@ static void use_up(game_t *game)
     while (game->admitted < capacity) {
         uint64_t left = capacity - game->admitted;
 
-        CHECK(game, limit_sliding::admit(
-                        &game->policy, game->state, game->now_ms, game->limit,
-                        left < cost ? (uint32_t)left : cost, &game->state));
+        CHECK(game,
+              pure::admit(game->policy, game->state, game->now_ms, game->limit,
+                          left < cost ? (uint32_t)left : cost, &game->state));
         game->admitted += left < cost ? left : cost;
         game->now_ms += random_below(&random, 3);
     }
@@ -236,7 +235,7 @@ static void test_no_bucket_loses_rate(void **state)
 static int admit_one(const Policy *policy, State *state, uint64_t now_ms,
                      uint32_t limit)
 {
-    return limit_sliding::admit(policy, *state, now_ms, limit, 1, state);
+    return pure::admit(*policy, *state, now_ms, limit, 1, state);
 }
 
 static uint32_t remaining_in(const Policy *policy, State state, uint64_t now_ms,
@@ -244,7 +243,7 @@ static uint32_t remaining_in(const Policy *policy, State state, uint64_t now_ms,
 {
     Verdict v;
 
-    limit_sliding::describe(policy, state, now_ms, limit, 0, &v);
+    v = pure::describe(*policy, state, now_ms, limit, 0);
 
     return v.remaining;
 }
@@ -263,8 +262,8 @@ static void test_a_lowered_limit_starves_nobody(void **state)
             State bucket = 0;
             uint64_t now_ms = 1234567890123;
 
-            assert_true(limit_sliding::admit(&policy, 0, now_ms, limits[i],
-                                             limits[i], &bucket));
+            assert_true(
+                pure::admit(policy, 0, now_ms, limits[i], limits[i], &bucket));
             assert_false(admit_one(&policy, &bucket, now_ms, 10));
 
             for (unsigned step = 1; step <= 1000; step++) {
@@ -298,8 +297,8 @@ static void test_a_lowered_limit_is_kept(void **state)
         uint64_t start_ms = 1000000;
         uint64_t admitted = 0;
 
-        assert_true(limit_sliding::admit(&policy, 0, start_ms, 1000000, 1000000,
-                                         &bucket));
+        assert_true(
+            pure::admit(policy, 0, start_ms, 1000000, 1000000, &bucket));
 
         for (uint64_t ms = 0; ms < 20000; ms++) {
             while (admit_one(&policy, &bucket, start_ms + ms, limit)) {

@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-#include "redis/logic/remote.hpp"
+#include "redis/logic/key_slot.hpp"
 #include "support.hpp"
 
 using namespace limit_sliding;
 
 static unsigned slot(const char *name)
 {
-    return limit_sliding::cluster_slot(name, strlen(name));
+    return key_slot({(const char *)name, strlen(name)});
 }
 
 static void slots_are_redis_own(void **state)
@@ -26,8 +26,8 @@ static void slots_are_redis_own(void **state)
     assert_int_equal(slot("limit_sliding:api:{aaf4c61ddcc5e8a2dabede0f3b482cd9"
                           "aea9434d}:limit"),
                      slot("aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"));
-    assert_int_equal(limit_sliding::cluster_slot("\xff\x00\x80", 3),
-                     limit_sliding::cluster_slot("a{\xff\x00\x80}", 6));
+    assert_int_equal(key_slot({(const char *)"\xff\x00\x80", 3}),
+                     key_slot({(const char *)"a{\xff\x00\x80}", 6}));
 }
 
 static void first_braces_count(void **state)

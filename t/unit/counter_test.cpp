@@ -81,10 +81,9 @@ static void check_example(size_t i)
     State next = 42;
     uint64_t now_ms = PRESENT * e->window_ms + e->at_ms;
     Verdict v;
-    int admitted = limit_sliding::admit(&policy, state, now_ms, e->limit,
-                                        e->cost, &next);
+    int admitted = pure::admit(policy, state, now_ms, e->limit, e->cost, &next);
 
-    limit_sliding::describe(&policy, state, now_ms, e->limit, e->cost, &v);
+    v = pure::describe(policy, state, now_ms, e->limit, e->cost);
 
     if (admitted != e->admitted || v.limit != e->limit
         || v.remaining != e->verdict.remaining || v.excess != e->verdict.excess
@@ -122,8 +121,8 @@ static void test_cost_zero_changes_nothing(void **state)
     for (unsigned windows = 0; windows < 4; windows++) {
         State after = 42;
 
-        assert_true(limit_sliding::admit(
-            &policy, before, now_ms + windows * MINUTE_MS, 4, 0, &after));
+        assert_true(pure::admit(policy, before, now_ms + windows * MINUTE_MS, 4,
+                                0, &after));
         assert_int_equal(after, before);
     }
 }
@@ -138,12 +137,10 @@ static void test_no_state_is_zero_by_accident(void **state)
     for (uint64_t window = 0; window < 1 << 19; window += 1 << 16) {
         State next = 0;
 
-        assert_true(
-            limit_sliding::admit(&policy, 0, window * 100, 1, 1, &next));
+        assert_true(pure::admit(policy, 0, window * 100, 1, 1, &next));
         assert_int_not_equal(next, 0);
         assert_int_equal(next >> 62, 0);
-        assert_false(
-            limit_sliding::admit(&policy, next, window * 100, 1, 1, &next));
+        assert_false(pure::admit(policy, next, window * 100, 1, 1, &next));
     }
 }
 
@@ -160,7 +157,7 @@ static void test_old_states_are_none(void **state)
         uint64_t now_ms = (PRESENT + age) * MINUTE_MS;
 
         assert_int_equal(expires_ms(&policy, full, now_ms), 0);
-        assert_true(limit_sliding::admit(&policy, full, now_ms, 4, 4, &next));
+        assert_true(pure::admit(policy, full, now_ms, 4, 4, &next));
     }
 }
 
@@ -197,9 +194,9 @@ static void test_clock_behind_the_state(void **state)
 
     (void)state;
 
-    assert_false(limit_sliding::admit(&policy, full, now_ms, 4, 1, &next));
+    assert_false(pure::admit(policy, full, now_ms, 4, 1, &next));
 
-    limit_sliding::describe(&policy, full, now_ms, 4, 1, &verdict);
+    verdict = pure::describe(policy, full, now_ms, 4, 1);
     assert_int_equal(verdict.remaining, 0);
     assert_int_equal(verdict.excess, 1000);
     assert_int_equal(verdict.retry_after_ms, 10 + 60000 + 15000);
@@ -207,15 +204,14 @@ static void test_clock_behind_the_state(void **state)
 
     /* two windows further: still as of its own time */
 
-    limit_sliding::describe(&policy, full, now_ms - 2 * MINUTE_MS, 4, 1,
-                            &verdict);
+    verdict = pure::describe(policy, full, now_ms - 2 * MINUTE_MS, 4, 1);
     assert_int_equal(verdict.retry_after_ms, 10 + 3 * 60000 + 15000);
 
     /* recorded in its own window, which does not move back */
 
-    assert_true(limit_sliding::admit(&policy, room, now_ms, 4, 1, &room));
+    assert_true(pure::admit(policy, room, now_ms, 4, 1, &room));
     assert_int_equal(unranked(room), history(&policy, 1, 3));
-    assert_false(limit_sliding::admit(&policy, room, now_ms, 4, 1, &room));
+    assert_false(pure::admit(policy, room, now_ms, 4, 1, &room));
 }
 
 static void test_longest_window(void **state)

@@ -204,8 +204,7 @@ static void run(game_t *game, size_t zone_bytes)
     game->now_ms = PRESENT * WINDOW_MS + 1;
     game->shared = static_cast<shared_t *>(share(sizeof(*game->shared)));
     game->zone = static_cast<Zone *>(share(zone_bytes));
-    limit_sliding::zone_init(game->zone, zone_bytes, &game->policy, 0,
-                             test_secret);
+    Zone::init(game->zone, zone_bytes, game->policy, 0, test_secret);
 
     for (game->round = 0; game->round < ROUNDS; game->round++) {
         play(game);

@@ -152,7 +152,7 @@ static void check_flood_of_larger_limits(Policy policy, uint32_t flood_cost,
 {
     Zone *zone = make_zone_for(&policy, 1 << 18);
     uint64_t now_ms = PRESENT * policy.window_ms + 1000;
-    uint64_t capacity = limit_sliding::capacity(&policy, 10);
+    uint64_t capacity = policy.capacity(10);
     unsigned kept = 0;
 
     for (uint64_t key = 0; key < 200; key++) {
@@ -225,7 +225,7 @@ static void test_full_deny_refuses_new_keys(void **state)
     assert_int_equal(stats_of(zone).refused, 1);
     assert_int_equal(stats_of(zone).evicted, 0);
 
-    limit_sliding::claim_describe(&claim, NOW_MS, &v);
+    v = claim.describe(NOW_MS);
     assert_int_equal(v.limit, 10);
     assert_int_equal(v.remaining, 0);
     assert_int_equal(v.retry_after_ms, 1000);
@@ -236,7 +236,7 @@ static void test_full_deny_refuses_new_keys(void **state)
 
     claim = acquire(zone, &policy, 101, 10, 1, NOW_MS + 1000);
     assert_int_equal(claim.outcome, Outcome::kRefused);
-    limit_sliding::claim_describe(&claim, NOW_MS + 1000, &v);
+    v = claim.describe(NOW_MS + 1000);
     assert_int_equal(v.retry_after_ms, MINUTE_MS);
     free(zone);
 }
@@ -308,14 +308,14 @@ static void test_a_refusal_consumes_nothing_elsewhere(void **state)
 
     /* nor is it told to have been consumed */
 
-    limit_sliding::claim_describe(&claims[0], NOW_MS, &verdict);
+    verdict = claims[0].describe(NOW_MS);
     assert_int_equal(verdict.remaining, 5);
 
     /* the same if it is given back later */
 
     claims[0] = acquire(first, &policy, 1, 5, 2, NOW_MS);
     limit_sliding::release(claims, 1, NOW_MS);
-    limit_sliding::claim_describe(&claims[0], NOW_MS, &verdict);
+    verdict = claims[0].describe(NOW_MS);
     assert_int_equal(verdict.remaining, 5);
 
     free(first);

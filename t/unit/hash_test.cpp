@@ -8,8 +8,8 @@ static uint64_t hash(const void *key, size_t bytes)
 {
     static uint8_t memory[PAIR_BYTES] __attribute__((aligned(kZoneAlign)));
 
-    return limit_sliding::zone_hash(
-        init_zone(memory, sizeof(memory), test_secret), key, bytes);
+    return init_zone(memory, sizeof(memory), test_secret)
+        ->hash({(const char *)key, bytes});
 }
 
 static int compare(const void *a, const void *b)
@@ -135,7 +135,7 @@ static void test_every_bit_of_the_secret_counts(void **state)
         secret[bit / 8] = (uint8_t)(1u << bit % 8);
         memset(memory, 0, sizeof(memory));
         zone = init_zone(memory, sizeof(memory), secret);
-        hashes[bit] = limit_sliding::zone_hash(zone, "key", 3);
+        hashes[bit] = zone->hash({(const char *)"key", 3});
     }
 
     assert_all_differ(hashes, LENGTH(hashes));

@@ -86,7 +86,7 @@ static void operate(game_t *game, uint64_t *random)
     }
 
     if (random_below(random, 3) == 0) {
-        limit_sliding::leases_return(game->leases, &claim, now_ms);
+        game->leases->give_back(claim, now_ms);
         return;
     }
 
@@ -153,7 +153,7 @@ static void play(game_t *game)
 
     new (game->shared) shared_t{};
     memset(game->leases, 0, LEASES_BYTES(game->groups));
-    limit_sliding::leases_init(game->leases, LEASES_BYTES(game->groups));
+    Leases::init(game->leases, LEASES_BYTES(game->groups));
 
     for (unsigned i = 0; i < PROCESSES; i++) {
         pids[i] = fork();

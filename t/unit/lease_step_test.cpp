@@ -61,7 +61,7 @@ static int spend_unit(Leases *leases, unsigned key, balance_t of)
     Verdict verdict;
     Claim claim = claims[key];
 
-    if (!limit_sliding::leases_spend(leases, &claim, NOW_MS, &verdict)) {
+    if (!leases->spend(&claim, NOW_MS, &verdict)) {
         return 0;
     }
 
@@ -123,13 +123,13 @@ static void act_spend_of_both(Leases *leases)
 static void act_return(Leases *leases)
 {
     balance[0][0]++;
-    limit_sliding::leases_return(leases, &spent, NOW_MS);
+    leases->give_back(spent, NOW_MS);
 }
 
 /* Only that key's. */
 static void act_forget(Leases *leases)
 {
-    limit_sliding::leases_forget(leases, &claims[0], NOW_MS);
+    leases->forget(claims[0], NOW_MS);
 }
 
 /* ---- what there was ---- */
@@ -151,14 +151,13 @@ static void begin_spent(Leases *leases)
 
     begin_known(leases);
     spent = claims[0];
-    assert_true(limit_sliding::leases_spend(leases, &spent, NOW_MS, &verdict));
+    assert_true(leases->spend(&spent, NOW_MS, &verdict));
     balance[0][0]--;
 }
 
 static Leases *begin(act_t before)
 {
-    Leases *leases
-        = limit_sliding::leases_init(step_begin(PAGE_BYTES), LEASES_BYTES(1));
+    Leases *leases = Leases::init(step_begin(PAGE_BYTES), LEASES_BYTES(1));
 
     policy = evicting(DAY_MS);
     policy.algorithm = Algorithm::kFixed;

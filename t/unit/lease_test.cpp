@@ -36,15 +36,14 @@ static void is_for_windows_and_for_who_consumes(void **state)
 
     for (size_t i = 0; i < LENGTH(algorithms); i++) {
         policy.algorithm = algorithms[i].algorithm;
-        assert_int_equal(limit_sliding::leases_are_of(&policy),
-                         algorithms[i].leased);
+        assert_int_equal(Leases::can_serve(policy), algorithms[i].leased);
     }
 
-    assert_true(limit_sliding::leases_can(&claim));
-    claim.look = 1;
-    assert_false(limit_sliding::leases_can(&claim));
-    claim.look = 0, claim.cost = 0;
-    assert_false(limit_sliding::leases_can(&claim));
+    assert_true(Leases::can_serve(claim));
+    claim.purpose = Purpose::kLook;
+    assert_false(Leases::can_serve(claim));
+    claim.purpose = Purpose::kConsume, claim.cost = 0;
+    assert_false(Leases::can_serve(claim));
 }
 
 static void needs_room_for_a_group(void **state)
@@ -52,8 +51,8 @@ static void needs_room_for_a_group(void **state)
     alignas(64) static char memory[LEASES_BYTES(1)];
 
     (void)state;
-    assert_null(limit_sliding::leases_init(memory, sizeof(memory) - 1));
-    assert_non_null(limit_sliding::leases_init(memory, sizeof(memory)));
+    assert_null(Leases::init(memory, sizeof(memory) - 1));
+    assert_non_null(Leases::init(memory, sizeof(memory)));
 }
 
 static void spends_what_was_added(void **state)
@@ -75,8 +74,7 @@ static void spends_what_was_added(void **state)
     assert_false(lease_spend(leases, &elsewhere, NOW_MS + 2));
 
     memset(&verdict, 0xff, sizeof(verdict));
-    assert_true(
-        limit_sliding::leases_spend(leases, &claim, NOW_MS + 11, &verdict));
+    assert_true(leases->spend(&claim, NOW_MS + 11, &verdict));
     assert_int_equal(verdict.limit, LIMIT);
     assert_int_equal(verdict.remaining, 900 + 4);
     assert_int_equal(verdict.reset_ms, 5000 - 10);
@@ -102,7 +100,7 @@ static void spends_what_was_returned(void **state)
 
     lease_add(leases, &claim, usual, 3, NOW_MS, NOW_MS);
     assert_true(lease_spend(leases, &claim, NOW_MS));
-    limit_sliding::leases_return(leases, &claim, NOW_MS);
+    leases->give_back(claim, NOW_MS);
     assert_int_equal(lease_drain(leases, &claim, NOW_MS), 3);
 
     free(leases);
@@ -123,20 +121,20 @@ static void returns_to_where_it_was_spent(void **state)
     lease_add(leases, &claim, usual, 1, NOW_MS, NOW_MS);
     assert_true(lease_spend(leases, &claim, NOW_MS));
     lease_add(leases, &claim, next, 5, NOW_MS + 1, NOW_MS + 1);
-    limit_sliding::leases_return(leases, &claim, NOW_MS + 1);
+    leases->give_back(claim, NOW_MS + 1);
     assert_int_equal(lease_drain(leases, &claim, NOW_MS + 1), 5);
 
     lease_add(leases, &claim, usual, 1, NOW_MS + 2, NOW_MS + 2);
     assert_true(lease_spend(leases, &claim, NOW_MS + 2));
     lease_add(leases, &claim, changed, 5, NOW_MS + 3, NOW_MS + 3);
-    limit_sliding::leases_return(leases, &claim, NOW_MS + 3);
+    leases->give_back(claim, NOW_MS + 3);
     assert_int_equal(lease_drain(leases, &claim, NOW_MS + 3), 5);
 
     /* in the same one it is, whoever has asked meanwhile */
     lease_add(leases, &claim, usual, 1, NOW_MS + 4, NOW_MS + 4);
     assert_true(lease_spend(leases, &claim, NOW_MS + 4));
     lease_add(leases, &claim, usual, 5, NOW_MS + 5, NOW_MS + 5);
-    limit_sliding::leases_return(leases, &claim, NOW_MS + 5);
+    leases->give_back(claim, NOW_MS + 5);
     assert_int_equal(lease_drain(leases, &claim, NOW_MS + 5), 6);
 
     free(leases);
@@ -157,7 +155,7 @@ static void is_not_spent_for_long_without_asking(void **state)
     lease_add(leases, &claim, usual, 10, NOW_MS, NOW_MS + 300);
     assert_true(lease_spend(leases, &claim, NOW_MS + LEASE_MS - 1));
     assert_false(lease_spend(leases, &claim, NOW_MS + LEASE_MS));
-    limit_sliding::leases_return(leases, &claim, NOW_MS + LEASE_MS);
+    leases->give_back(claim, NOW_MS + LEASE_MS);
 
     /* another call in the same window: what is left is as good as before */
     lease_add(leases, &claim, usual, 5, later_ms, later_ms);
@@ -361,17 +359,17 @@ static void forgets_a_key(void **state)
 
     lease_add(leases, &claim, usual, 3, NOW_MS, NOW_MS);
     lease_add(leases, &elsewhere, usual, 4, NOW_MS, NOW_MS);
-    assert_int_equal(limit_sliding::leases_held(leases, &claim), 3);
-    assert_int_equal(limit_sliding::leases_held(leases, &elsewhere), 4);
-    assert_int_equal(limit_sliding::leases_held(leases, &other), 0);
+    assert_int_equal(leases->held(claim), 3);
+    assert_int_equal(leases->held(elsewhere), 4);
+    assert_int_equal(leases->held(other), 0);
 
-    limit_sliding::leases_forget(leases, &other, NOW_MS);
-    limit_sliding::leases_forget(leases, &claim, NOW_MS - 1);
-    assert_int_equal(limit_sliding::leases_held(leases, &claim), 3);
+    leases->forget(other, NOW_MS);
+    leases->forget(claim, NOW_MS - 1);
+    assert_int_equal(leases->held(claim), 3);
 
-    limit_sliding::leases_forget(leases, &claim, NOW_MS);
-    assert_int_equal(limit_sliding::leases_held(leases, &claim), 0);
-    assert_int_equal(limit_sliding::leases_held(leases, &elsewhere), 0);
+    leases->forget(claim, NOW_MS);
+    assert_int_equal(leases->held(claim), 0);
+    assert_int_equal(leases->held(elsewhere), 0);
     assert_false(lease_spend(leases, &claim, NOW_MS));
     assert_false(lease_spend(leases, &elsewhere, NOW_MS));
 
@@ -379,7 +377,7 @@ static void forgets_a_key(void **state)
     lease_add(leases, &claim, usual, 5, NOW_MS, NOW_MS);
     lease_add(leases, &other, usual, 6, NOW_MS, NOW_MS);
     assert_int_equal(lease_drain(leases, &claim, NOW_MS), 5);
-    limit_sliding::leases_forget(leases, &claim, NOW_MS);
+    leases->forget(claim, NOW_MS);
     assert_int_equal(lease_drain(leases, &other, NOW_MS), 6);
 
     free(leases);
@@ -418,7 +416,7 @@ static void spends_for_its_own_key_only(void **state)
                 spent_all++;
 
                 if (i % 5 == 0) {
-                    limit_sliding::leases_return(leases, &claim, now_ms);
+                    leases->give_back(claim, now_ms);
                     spent[key] -= units;
                 }
             }

@@ -93,7 +93,7 @@ static void operate(game_t *game, player_t *player, uint64_t *random)
     }
 
     if (game->returns > 0 && random_below(random, game->returns) == 0) {
-        limit_sliding::leases_return(game->leases, &claim, now_ms);
+        game->leases->give_back(claim, now_ms);
         atomic_fetch_add(&game->returned, 1);
         return;
     }
@@ -105,7 +105,7 @@ static void operate(game_t *game, player_t *player, uint64_t *random)
 static void begin(game_t *game)
 {
     memset(game->leases, 0, LEASES_BYTES(1));
-    limit_sliding::leases_init(game->leases, LEASES_BYTES(1));
+    Leases::init(game->leases, LEASES_BYTES(1));
 
     for (unsigned key = 0; key < game->keys; key++) {
         atomic_store(&game->balance[key], 0);

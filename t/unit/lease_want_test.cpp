@@ -30,8 +30,7 @@ static void keeps_what_is_in_use(void **state)
     assert_true(lease_spend(leases, &claims[0], NOW_MS + 10));
     assert_true(lease_spend(leases, &claims[1], NOW_MS + 10));
     assert_false(lease_spend(leases, &claims[2], NOW_MS + 10));
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claims[2], 50, 1, NOW_MS + 10), 0);
+    assert_int_equal(leases->want(claims[2], 50, 1, NOW_MS + 10), 0);
 
     lease_add(leases, &claims[2], usual, 10, NOW_MS + LEASE_MS,
               NOW_MS + LEASE_MS);
@@ -51,30 +50,22 @@ static void fills_up_to_a_fixed_size(void **state)
 
     (void)state;
 
-    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS),
-                     49);
-    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 50, NOW_MS),
-                     0);
-    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 70, NOW_MS),
-                     0);
-    assert_int_equal(limit_sliding::leases_want(leases, &claim, 1, 1, NOW_MS),
-                     0);
+    assert_int_equal(leases->want(claim, 50, 1, NOW_MS), 49);
+    assert_int_equal(leases->want(claim, 50, 50, NOW_MS), 0);
+    assert_int_equal(leases->want(claim, 50, 70, NOW_MS), 0);
+    assert_int_equal(leases->want(claim, 1, 1, NOW_MS), 0);
 
     lease_add(leases, &claim, usual, 49, NOW_MS, NOW_MS);
-    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS),
-                     0);
+    assert_int_equal(leases->want(claim, 50, 1, NOW_MS), 0);
     assert_true(lease_spend(leases, &claim, NOW_MS));
     assert_true(lease_spend(leases, &claim, NOW_MS));
-    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS),
-                     2);
+    assert_int_equal(leases->want(claim, 50, 1, NOW_MS), 2);
 
     /* what has lapsed is not had */
     end.now_ms = PRESENT * DAY_MS - 100;
     lease_add(leases, &claim, end, 49, NOW_MS, NOW_MS);
-    assert_int_equal(limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS),
-                     0);
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, 50, 1, NOW_MS + 100), 49);
+    assert_int_equal(leases->want(claim, 50, 1, NOW_MS), 0);
+    assert_int_equal(leases->want(claim, 50, 1, NOW_MS + 100), 49);
 
     free(leases);
 }
@@ -88,12 +79,10 @@ static uint32_t wanted(const told_t *told, uint64_t window_ms, uint32_t needed,
     uint32_t units;
 
     /* of a key seen first nothing is known */
-    assert_int_equal(
-        limit_sliding::leases_want(leases, &claim, AUTO, needed, NOW_MS), 0);
+    assert_int_equal(leases->want(claim, AUTO, needed, NOW_MS), 0);
 
     lease_add(leases, &claim, *told, 0, NOW_MS, NOW_MS + 1);
-    units = limit_sliding::leases_want(leases, &claim, AUTO, needed,
-                                       NOW_MS + after_ms);
+    units = leases->want(claim, AUTO, needed, NOW_MS + after_ms);
     free(leases);
 
     return units;
@@ -144,8 +133,7 @@ static uint32_t wanted_alone(uint32_t cost, uint64_t window_ms,
 
     lease_add(leases, &claim, told, 0, NOW_MS - before_ms, NOW_MS - before_ms);
     lease_add(leases, &claim, told, 0, NOW_MS, NOW_MS + 1);
-    units = limit_sliding::leases_want(leases, &claim, AUTO, cost,
-                                       NOW_MS + after_ms);
+    units = leases->want(claim, AUTO, cost, NOW_MS + after_ms);
     free(leases);
 
     return units;
@@ -223,7 +211,7 @@ static void never_asks_for_too_much(void **state)
             claim.cost = 1;
         }
 
-        want = limit_sliding::leases_want(leases, &claim, size, needed, now_ms);
+        want = leases->want(claim, size, needed, now_ms);
         some += want > 0;
 
         if (size != AUTO) {

@@ -39,7 +39,7 @@ static inline Leases *make_leases(size_t groups)
     assert_non_null(memory);
     memset(memory, 0, LEASES_BYTES(groups));
 
-    leases = limit_sliding::leases_init(memory, LEASES_BYTES(groups));
+    leases = Leases::init(memory, LEASES_BYTES(groups));
     assert_ptr_equal(leases, memory);
 
     return leases;
@@ -100,15 +100,14 @@ static inline void lease_add(Leases *leases, const Claim *claim, told_t told,
                        .remaining = told.remaining,
                        .reset_ms = told.reset_ms};
 
-    limit_sliding::leases_add(leases, claim, &remote, &verdict, units, sent_ms,
-                              now_ms);
+    leases->add(*claim, remote, verdict, units, sent_ms, now_ms);
 }
 
 static inline int lease_spend(Leases *leases, Claim *claim, uint64_t now_ms)
 {
     Verdict verdict;
 
-    return limit_sliding::leases_spend(leases, claim, now_ms, &verdict);
+    return leases->spend(claim, now_ms, &verdict);
 }
 
 /* Takes all that can be spent then. */

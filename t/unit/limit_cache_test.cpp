@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-#include "core/stats.hpp"
+#include "core/zone_memory.hpp"
 
 #include <limits.h>
 #include <pthread.h>
@@ -19,8 +19,8 @@ using namespace limit_sliding;
 
 #define THREADS 4
 #define SPREAD 0x9e3779b97f4a7c15ull
-#define NONE kOwnNone
-#define OFF kOwnOff
+#define NONE kLimitUnset
+#define OFF kUnlimited
 
 /* Of so many lines, 8 limits each, in memory that processes share. */
 static LimitCache *make_cache(size_t lines)
@@ -31,7 +31,7 @@ static LimitCache *make_cache(size_t lines)
 
     assert_true(memory != MAP_FAILED);
 
-    return limit_sliding::limit_cache_init(memory, bytes);
+    return LimitCache::init(memory, bytes);
 }
 
 static void free_cache(LimitCache *cache, size_t lines)
@@ -39,8 +39,15 @@ static void free_cache(LimitCache *cache, size_t lines)
     munmap(cache, 64 + 64 * lines);
 }
 
-#define set limit_sliding::limit_cache_set
-#define find limit_sliding::limit_cache_find
+static void set(LimitCache *cache, uint64_t hash, uint32_t limit)
+{
+    cache->set(hash, limit);
+}
+
+static uint32_t find(const LimitCache *cache, uint64_t hash)
+{
+    return cache->find(hash);
+}
 
 static void remembers_the_last_one(void **state)
 {

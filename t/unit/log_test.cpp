@@ -56,7 +56,7 @@ static void test_refund_after_forget(void **state)
             Claim first = acquire(zone, policy, KEY, 10, 5, NOW_MS);
             Verdict verdict;
 
-            limit_sliding::forget(&first, NOW_MS);
+            first.forget(NOW_MS);
             assert_true(admits(zone, policy, KEY, 10, 1, NOW_MS + later_ms));
             limit_sliding::release(&first, 1, NOW_MS + later_ms);
 
@@ -65,7 +65,7 @@ static void test_refund_after_forget(void **state)
                             later_ms > 0, 1);
 
             first = acquire(zone, policy, KEY, 10, 11, NOW_MS + later_ms);
-            limit_sliding::claim_describe(&first, NOW_MS + later_ms, &verdict);
+            verdict = first.describe(NOW_MS + later_ms);
             assert_in_range(verdict.excess, 1000, 2000);
             assert_true(verdict.reset_ms <= MINUTE_MS + MINUTE_MS / 10);
             free(zone);
@@ -173,8 +173,8 @@ static void check_retry(const Claim *rejected, uint64_t now_ms)
     Claim claim = *rejected;
     Verdict verdict;
 
-    limit_sliding::claim_describe(rejected, now_ms, &verdict);
-    claim.look = 1;
+    verdict = rejected->describe(now_ms);
+    claim.purpose = Purpose::kLook;
 
     for (uint64_t i = 0; i < 50; i++) {
         limit_sliding::acquire(&claim, 1,
@@ -477,7 +477,7 @@ static void test_refund_in_the_first_part(void **state)
     limit_sliding::release(&first, 1, 2600);
 
     look = acquire(zone, &policy, KEY, 47, 0, 2600);
-    limit_sliding::claim_describe(&look, 2600, &verdict);
+    verdict = look.describe(2600);
     assert_int_equal(verdict.remaining, 37);
     assert_int_equal(
         remaining_of(zone, &policy, KEY, 47, 2600 + verdict.reset_ms), 38);

@@ -253,7 +253,7 @@ static void check_rejection(history_t *h, const request_t *r, size_t i)
     Verdict v;
     uint64_t retry_at_ms;
 
-    limit_sliding::claim_describe(c, r->now_ms, &v);
+    v = c->describe(r->now_ms);
 
     CHECK(h, v.excess
                  == exact_excess(r->log[i], r->now_ms, c->limit, c->cost,
@@ -294,7 +294,7 @@ static void check_rejected(history_t *h, const request_t *r, size_t worst)
         }
     }
 
-    limit_sliding::claim_describe(&r->claim[worst], r->now_ms, &v);
+    v = r->claim[worst].describe(r->now_ms);
 
     if (v.retry_after_ms != kNever) {
         CHECK(h, all_fit(r, r->now_ms + v.retry_after_ms));
@@ -323,7 +323,7 @@ static void check_admitted(history_t *h, const request_t *r, size_t tightest)
         CHECK(h, c->outcome == Outcome::kAdmitted);
 
         exact_record(r->log[i], r->now_ms, c->limit, c->cost);
-        limit_sliding::claim_describe(c, r->now_ms, &v);
+        v = c->describe(r->now_ms);
 
         CHECK(h, v.retry_after_ms == 0);
         CHECK(h, v.excess == 0);

@@ -2,11 +2,12 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "core/rate.hpp"
 #include "support.hpp"
 
 static int parse(const char *text, Rate *rate)
 {
-    return limit_sliding::rate_parse(text, strlen(text), rate);
+    return rate->parse({(const char *)text, strlen(text)});
 }
 
 static void test_parse_accepts_every_form(void **state)
@@ -104,23 +105,23 @@ static void test_parse_reads_no_further_than_told(void **state)
 
     (void)state;
 
-    assert_true(limit_sliding::rate_parse(text, 2, &rate));
+    assert_true(rate.parse({(const char *)text, 2}));
     assert_int_equal(rate.count, 12);
     assert_int_equal(rate.per_ms, 0);
 
-    assert_false(limit_sliding::rate_parse(text, 3, &rate));
-    assert_false(limit_sliding::rate_parse(text, 4, &rate));
-    assert_false(limit_sliding::rate_parse(text, 6, &rate));
-    assert_false(limit_sliding::rate_parse(text, 0, &rate));
-    assert_false(limit_sliding::rate_parse(NULL, 0, &rate));
-    assert_false(limit_sliding::rate_parse("1\0r/s", 5, &rate));
+    assert_false(rate.parse({(const char *)text, 3}));
+    assert_false(rate.parse({(const char *)text, 4}));
+    assert_false(rate.parse({(const char *)text, 6}));
+    assert_false(rate.parse({(const char *)text, 0}));
+    assert_false(rate.parse({(const char *)NULL, 0}));
+    assert_false(rate.parse({(const char *)"1\0r/s", 5}));
 
     /* on the heap, where ASan sees a byte too many */
 
     for (size_t bytes = 1; bytes <= 5; bytes++) {
         copy = static_cast<char *>(malloc(bytes));
         memcpy(copy, text, bytes);
-        limit_sliding::rate_parse(copy, bytes, &rate);
+        rate.parse({(const char *)copy, bytes});
         free(copy);
     }
 }
@@ -157,8 +158,7 @@ static void test_limit_is_floor_of_rate_times_window(void **state)
         Rate rate;
 
         assert_true(parse(cases[i].rate, &rate));
-        assert_int_equal(limit_sliding::rate_limit(&rate, cases[i].window_ms),
-                         cases[i].limit);
+        assert_int_equal(rate.limit(cases[i].window_ms), cases[i].limit);
     }
 }
 
@@ -179,14 +179,13 @@ static void test_limit_saturates(void **state)
             rate.count = count * 9;
             rate.per_ms = 1000;
 
-            assert_int_equal(limit_sliding::rate_limit(&rate, windows_ms[i]),
+            assert_int_equal(rate.limit(windows_ms[i]),
                              exact > UINT64_MAX ? UINT64_MAX : (uint64_t)exact);
         }
     }
 
     assert_true(parse("999999999999999999r/s", &rate));
-    assert_int_equal(limit_sliding::rate_limit(&rate, kWindowMaxMs),
-                     UINT64_MAX);
+    assert_int_equal(rate.limit(kWindowMaxMs), UINT64_MAX);
 }
 
 static void test_seconds_round_up(void **state)

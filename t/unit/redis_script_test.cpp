@@ -138,9 +138,9 @@ static void check_verdict(const run_t *run, const Claim *claim,
     Verdict ours;
     Verdict theirs;
 
-    limit_sliding::claim_describe(claim, r->now_ms, &ours);
-    limit_sliding::remote_describe(&run->policy, remote, r->cost, granted,
-                                   admitted, claim->look, &theirs);
+    ours = claim->describe(r->now_ms);
+    theirs = remote->describe(run->policy, r->cost, granted, admitted,
+                              claim->purpose != Purpose::kConsume);
 
     CHECK_SAME(run, "limit", ours.limit, theirs.limit);
     CHECK_SAME(run, "remaining", ours.remaining, theirs.remaining);
@@ -153,7 +153,7 @@ static void check_verdict(const run_t *run, const Claim *claim,
 static void run_request(run_t *run)
 {
     const request_t *r = run->request;
-    unsigned values = limit_sliding::remote_values(&run->policy);
+    unsigned values = remote_values(run->policy);
     unsigned units = random_below(&run->random, 4)
                          ? 1
                          : 1 + (unsigned)random_below(&run->random, 5);
@@ -191,7 +191,7 @@ static void run_request(run_t *run)
             = claim_of(run->zone, &run->policy, r->key, r->limit, r->cost);
         int admitted;
 
-        claim.look = look;
+        claim.purpose = look ? Purpose::kLook : Purpose::kConsume;
         limit_sliding::acquire(&claim, 1, r->now_ms);
         admitted = claim.outcome == Outcome::kAdmitted;
 
@@ -232,8 +232,8 @@ static int is_same(const run_t *run)
     unsigned value = 57 - (time < 24 ? 24 : time > 34 ? 34 : time);
 
     for (size_t i = 0; i < HISTORY_LENGTH; i++) {
-        uint64_t capacity = limit_sliding::capacity(
-            &run->policy, run->history->request[i].limit);
+        uint64_t capacity
+            = run->policy.capacity(run->history->request[i].limit);
 
         if ((capacity + 1) * run->policy.window_ms >> value != 0) {
             return 0;

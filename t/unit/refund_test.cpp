@@ -14,29 +14,25 @@ static void test_refund(void **state)
 
     /* at once, and after another request */
 
-    assert_true(limit_sliding::admit(&policy, history(&policy, 3, 1),
-                                     now_ms + 59999, 9, 2, &recorded));
+    assert_true(pure::admit(policy, history(&policy, 3, 1), now_ms + 59999, 9,
+                            2, &recorded));
     assert_int_equal(unranked(refund(&policy, recorded, recorded, 2)),
                      history(&policy, 3, 1));
 
-    assert_true(
-        limit_sliding::admit(&policy, recorded, now_ms + 59999, 9, 3, &later));
+    assert_true(pure::admit(policy, recorded, now_ms + 59999, 9, 3, &later));
     assert_int_equal(unranked(refund(&policy, later, recorded, 2)),
                      history(&policy, 3, 4));
 
     /* the next window has begun: it is the previous one's count */
 
     recorded = history(&policy, 3, 4);
-    assert_true(
-        limit_sliding::admit(&policy, recorded, now_ms + 119999, 9, 5, &later));
+    assert_true(pure::admit(policy, recorded, now_ms + 119999, 9, 5, &later));
     assert_int_equal(expires_ms(&policy, refund(&policy, later, recorded, 4),
                                 now_ms + 2 * MINUTE_MS),
                      60000);
     later = refund(&policy, later, recorded, 4);
-    assert_true(
-        limit_sliding::admit(&policy, later, now_ms + MINUTE_MS, 5, 0, &next));
-    assert_false(
-        limit_sliding::admit(&policy, later, now_ms + MINUTE_MS, 5, 1, &next));
+    assert_true(pure::admit(policy, later, now_ms + MINUTE_MS, 5, 0, &next));
+    assert_false(pure::admit(policy, later, now_ms + MINUTE_MS, 5, 1, &next));
 }
 
 static void test_refund_takes_no_more_than_counts(void **state)
@@ -48,16 +44,14 @@ static void test_refund_takes_no_more_than_counts(void **state)
 
     (void)state;
 
-    assert_true(limit_sliding::admit(&policy, recorded,
-                                     (PRESENT + 2) * MINUTE_MS, 9, 5, &later));
+    assert_true(
+        pure::admit(policy, recorded, (PRESENT + 2) * MINUTE_MS, 9, 5, &later));
     assert_int_equal(refund(&policy, later, recorded, 4), later);
 
     later = refund(&policy, recorded, recorded, 9);
     assert_int_equal(expires_ms(&policy, later, PRESENT * MINUTE_MS), 60000);
-    assert_true(
-        limit_sliding::admit(&policy, later, PRESENT * MINUTE_MS, 3, 0, &next));
-    assert_false(
-        limit_sliding::admit(&policy, later, PRESENT * MINUTE_MS, 3, 1, &next));
+    assert_true(pure::admit(policy, later, PRESENT * MINUTE_MS, 3, 0, &next));
+    assert_false(pure::admit(policy, later, PRESENT * MINUTE_MS, 3, 1, &next));
 }
 
 /* Every window's number must do, where it wraps as well. */
@@ -69,13 +63,11 @@ static void test_refund_across_the_wrap(void **state)
 
     (void)state;
 
-    assert_true(limit_sliding::admit(&policy, 0, now_ms, 4, 4, &recorded));
-    assert_true(
-        limit_sliding::admit(&policy, recorded, now_ms + 199, 4, 1, &later));
+    assert_true(pure::admit(policy, 0, now_ms, 4, 4, &recorded));
+    assert_true(pure::admit(policy, recorded, now_ms + 199, 4, 1, &later));
     later = refund(&policy, later, recorded, 4);
     assert_int_equal(expires_ms(&policy, later, now_ms + 199), 101);
-    assert_true(
-        limit_sliding::admit(&policy, later, now_ms + 100, 4, 3, &next));
+    assert_true(pure::admit(policy, later, now_ms + 100, 4, 3, &next));
 }
 
 /*
@@ -97,20 +89,18 @@ static void test_refund_of_any_at_any_time(void **state)
         State with = 0, without = 0, recorded;
         Verdict refunded, expected;
 
-        assert_true(limit_sliding::admit(&policy, 0, now_ms, LIMIT_MAX, cost,
-                                         &recorded));
+        assert_true(pure::admit(policy, 0, now_ms, LIMIT_MAX, cost, &recorded));
         with = recorded;
 
         for (size_t i = random_below(&random, 4); i > 0; i--) {
             now_ms += random_below(&random, w);
-            limit_sliding::admit(&policy, with, now_ms, LIMIT_MAX, 7, &with);
-            limit_sliding::admit(&policy, without, now_ms, LIMIT_MAX, 7,
-                                 &without);
+            pure::admit(policy, with, now_ms, LIMIT_MAX, 7, &with);
+            pure::admit(policy, without, now_ms, LIMIT_MAX, 7, &without);
         }
 
         with = refund(&policy, with, recorded, cost);
-        limit_sliding::describe(&policy, with, now_ms, 5000, 1, &refunded);
-        limit_sliding::describe(&policy, without, now_ms, 5000, 1, &expected);
+        refunded = pure::describe(policy, with, now_ms, 5000, 1);
+        expected = pure::describe(policy, without, now_ms, 5000, 1);
         assert_true(memcmp(&refunded, &expected, sizeof(expected)) == 0);
     }
 }

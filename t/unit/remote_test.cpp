@@ -6,6 +6,9 @@
 
 #include <pthread.h>
 
+#include "redis/logic/breaker.hpp"
+#include "redis/logic/claim_hash.hpp"
+#include "redis/logic/refusals.hpp"
 #include "redis/logic/remote.hpp"
 #include "support.hpp"
 
@@ -21,7 +24,7 @@ static int fail_times(Breaker *breaker, unsigned times, uint64_t now_ms)
     int opened = 0;
 
     for (unsigned i = 0; i < times; i++) {
-        opened += limit_sliding::breaker_failed(breaker, now_ms, 0);
+        opened += breaker->failed(now_ms, 0);
     }
 
     return opened;
@@ -29,57 +32,46 @@ static int fail_times(Breaker *breaker, unsigned times, uint64_t now_ms)
 
 static void opens_after_failures_in_a_row(void **state)
 {
-    Breaker breaker = {0};
+    Breaker breaker = {};
 
     (void)state;
-    assert_int_equal(limit_sliding::breaker_check(&breaker, 0),
-                     BreakerState::kClosed);
+    assert_int_equal(breaker.check(0), BreakerState::kClosed);
 
     assert_int_equal(fail_times(&breaker, FAILURES - 1, 1000), 0);
-    assert_int_equal(limit_sliding::breaker_check(&breaker, 1000),
-                     BreakerState::kClosed);
+    assert_int_equal(breaker.check(1000), BreakerState::kClosed);
 
-    assert_int_equal(limit_sliding::breaker_succeeded(&breaker), 0);
+    assert_int_equal(breaker.succeeded(), 0);
     assert_int_equal(fail_times(&breaker, FAILURES - 1, 1000), 0);
     assert_int_equal(fail_times(&breaker, 1, 1000), 1);
     assert_int_equal(fail_times(&breaker, FAILURES, 1000), 0);
 
-    assert_int_equal(limit_sliding::breaker_check(&breaker, 1000),
-                     BreakerState::kOpen);
-    assert_int_equal(limit_sliding::breaker_is_open(&breaker), 1);
+    assert_int_equal(breaker.check(1000), BreakerState::kOpen);
+    assert_int_equal(breaker.is_open(), 1);
     /* another worker's clock is behind */
-    assert_int_equal(limit_sliding::breaker_check(&breaker, 990),
-                     BreakerState::kOpen);
+    assert_int_equal(breaker.check(990), BreakerState::kOpen);
 
-    assert_int_equal(limit_sliding::breaker_succeeded(&breaker), 1);
-    assert_int_equal(limit_sliding::breaker_check(&breaker, 1000),
-                     BreakerState::kClosed);
-    assert_int_equal(limit_sliding::breaker_is_open(&breaker), 0);
+    assert_int_equal(breaker.succeeded(), 1);
+    assert_int_equal(breaker.check(1000), BreakerState::kClosed);
+    assert_int_equal(breaker.is_open(), 0);
 }
 
 static void lets_one_probe_pass_an_interval(void **state)
 {
-    Breaker breaker = {0};
+    Breaker breaker = {};
 
     (void)state;
     fail_times(&breaker, FAILURES, 5000);
 
-    assert_int_equal(limit_sliding::breaker_probe_ms(&breaker),
-                     5000 + INTERVAL_MS);
-    assert_int_equal(
-        limit_sliding::breaker_check(&breaker, 5000 + INTERVAL_MS - 1),
-        BreakerState::kOpen);
-    assert_int_equal(limit_sliding::breaker_check(&breaker, 5000 + INTERVAL_MS),
-                     BreakerState::kProbe);
-    assert_int_equal(limit_sliding::breaker_probe_ms(&breaker),
-                     5000 + 2 * INTERVAL_MS);
-    assert_int_equal(limit_sliding::breaker_check(&breaker, 5000 + INTERVAL_MS),
+    assert_int_equal(breaker.probe_ms(), 5000 + INTERVAL_MS);
+    assert_int_equal(breaker.check(5000 + INTERVAL_MS - 1),
                      BreakerState::kOpen);
+    assert_int_equal(breaker.check(5000 + INTERVAL_MS), BreakerState::kProbe);
+    assert_int_equal(breaker.probe_ms(), 5000 + 2 * INTERVAL_MS);
+    assert_int_equal(breaker.check(5000 + INTERVAL_MS), BreakerState::kOpen);
 
     /* whoever sent that one has died */
-    assert_int_equal(
-        limit_sliding::breaker_check(&breaker, 5000 + 2 * INTERVAL_MS),
-        BreakerState::kProbe);
+    assert_int_equal(breaker.check(5000 + 2 * INTERVAL_MS),
+                     BreakerState::kProbe);
 }
 
 static void spreads_probes(void **state)
@@ -87,16 +79,14 @@ static void spreads_probes(void **state)
     (void)state;
 
     for (uint32_t random = 0; random < 10000; random += 7) {
-        Breaker breaker = {0};
+        Breaker breaker = {};
 
         fail_times(&breaker, FAILURES - 1, 0);
-        limit_sliding::breaker_failed(&breaker, 0, random);
+        breaker.failed(0, random);
 
-        assert_int_equal(
-            limit_sliding::breaker_check(&breaker, INTERVAL_MS * 3 / 4 - 1),
-            BreakerState::kOpen);
-        assert_int_equal(limit_sliding::breaker_check(&breaker, INTERVAL_MS),
-                         BreakerState::kProbe);
+        assert_int_equal(breaker.check(INTERVAL_MS * 3 / 4 - 1),
+                         BreakerState::kOpen);
+        assert_int_equal(breaker.check(INTERVAL_MS), BreakerState::kProbe);
     }
 }
 
@@ -111,7 +101,7 @@ static Refusals *make_refusals(size_t bytes)
     assert_non_null(memory);
     memset(memory, 0, bytes);
 
-    return limit_sliding::refusals_init(memory, bytes);
+    return Refusals::init(memory, bytes);
 }
 
 static void refuse(Refusals *refusals, uint64_t hash, uint64_t now_ms,
@@ -120,14 +110,14 @@ static void refuse(Refusals *refusals, uint64_t hash, uint64_t now_ms,
     Refusal refusal
         = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash, now_ms + 1, 0};
 
-    limit_sliding::refusals_add(refusals, hash, now_ms, &refusal);
+    refusals->add(hash, now_ms, refusal);
 }
 
 static int is_refused(const Refusals *refusals, uint64_t hash, uint64_t now_ms)
 {
     Refusal refusal;
 
-    if (!limit_sliding::refusals_find(refusals, hash, now_ms, &refusal)) {
+    if (!refusals->find(hash, now_ms, &refusal)) {
         return 0;
     }
 
@@ -184,22 +174,19 @@ static void tells_of_who_admits(void **state)
     for (unsigned bit = 0; bit < 42; bit++) {
         admits.reset_ms = ((uint64_t)1 << 42) - 1 - ((uint64_t)1 << bit);
 
-        limit_sliding::refusals_add(refusals, 42, YEAR_MS, &admits);
-        assert_true(limit_sliding::refusals_find(
-            refusals, 42, YEAR_MS + kRefusalMs - 1, &found));
+        refusals->add(42, YEAR_MS, admits);
+        assert_true(refusals->find(42, YEAR_MS + kRefusalMs - 1, &found));
         assert_true(found.admits);
         assert_true(found.reset_ms == admits.reset_ms);
         assert_int_equal(found.limit, LIMIT_MAX);
         assert_int_equal(found.remaining, UINT32_MAX);
     }
 
-    assert_false(limit_sliding::refusals_find(refusals, 42,
-                                              YEAR_MS + kRefusalMs, &found));
+    assert_false(refusals->find(42, YEAR_MS + kRefusalMs, &found));
 
     /* it rejects since */
     refuse(refusals, 42, YEAR_MS, YEAR_MS + 500);
-    assert_true(
-        limit_sliding::refusals_find(refusals, 42, YEAR_MS + 499, &found));
+    assert_true(refusals->find(42, YEAR_MS + 499, &found));
     assert_false(found.admits);
     assert_true(found.reset_ms == YEAR_MS + 1);
     assert_true(found.until_ms == YEAR_MS + 500);
@@ -246,17 +233,15 @@ static void forgets_a_key(void **state)
         for (uint32_t i = 0; i < LENGTH(hashes); i++) {
             claim.cost = i + 1;
             claim.limit = 10 * i + 10;
-            hashes[i] = limit_sliding::refusal_hash(&claim);
-            limit_sliding::refusals_add(refusals, hashes[i], 100, &refusal);
-            assert_true(limit_sliding::refusals_find(refusals, hashes[i], 100,
-                                                     &refusal));
+            hashes[i] = limit_sliding::refusal_hash(claim);
+            refusals->add(hashes[i], 100, refusal);
+            assert_true(refusals->find(hashes[i], 100, &refusal));
         }
 
-        limit_sliding::refusals_forget(refusals, &claim);
+        refusals->forget(claim);
 
         for (uint32_t i = 0; i < LENGTH(hashes); i++) {
-            assert_false(limit_sliding::refusals_find(refusals, hashes[i], 100,
-                                                      &refusal));
+            assert_false(refusals->find(hashes[i], 100, &refusal));
         }
     }
 
@@ -269,7 +254,7 @@ static void needs_room_for_one(void **state)
     Refusals *refusals;
 
     (void)state;
-    assert_null(limit_sliding::refusals_init(memory, 127));
+    assert_null(Refusals::init(memory, 127));
 
     refusals = make_refusals(128);
     assert_non_null(refusals);
@@ -337,7 +322,7 @@ static void tells_claims_apart(void **state)
     hashes[n++] = limit_sliding::claim_hash(claims, 1);
     claims[0].limit = 11;
     hashes[n++] = limit_sliding::claim_hash(claims, 1);
-    claims[0].look = 1;
+    claims[0].purpose = Purpose::kLook;
     hashes[n++] = limit_sliding::claim_hash(claims, 1);
     claims[0].hash = 2, claims[1].hash = 1;
     hashes[n++] = limit_sliding::claim_hash(claims, 2);
@@ -348,7 +333,7 @@ static void tells_claims_apart(void **state)
         }
     }
 
-    claims[0].data = claims;
+    claims[0].directive = (Limit *)claims;
     assert_true(limit_sliding::claim_hash(claims, 2) == hashes[n - 1]);
 }
 

@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-#include "core/stats.hpp"
+#include "core/zone_memory.hpp"
 
 #include <pthread.h>
 #include <signal.h>
@@ -19,29 +19,29 @@ using namespace limit_sliding;
 
 #define THREADS 4
 #define NOW_MS (PRESENT * MINUTE_MS + 1)
-#define SPAN_MS kTopSpanMs
+#define SPAN_MS kOffenderSpanMs
 #define SPREAD 0x9e3779b97f4a7c15ull
 #define ZONE_BYTES MEGABYTE_ZONE_BYTES
 
 /* Of memory that processes share. */
-static Aside make_aside_of(size_t bytes, unsigned mask)
+static ZoneMemory make_aside_of(size_t bytes, unsigned mask)
 {
-    Aside aside;
+    ZoneMemory aside;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(memory != MAP_FAILED);
-    limit_sliding::aside_init(memory, bytes, mask, &aside);
+    aside.init(memory, bytes, mask);
 
     return aside;
 }
 
-static Aside make_aside(size_t bytes)
+static ZoneMemory make_aside(size_t bytes)
 {
     return make_aside_of(bytes, 0);
 }
 
-static void free_aside(Aside *aside, size_t bytes)
+static void free_aside(ZoneMemory *aside, size_t bytes)
 {
     munmap(aside->counters, bytes);
 }
@@ -68,12 +68,12 @@ static void takes_a_small_part(void **state)
     (void)state;
 
     for (size_t i = 0; i < LENGTH(sizes); i++) {
-        Aside aside = make_aside(sizes[i]);
+        ZoneMemory aside = make_aside(sizes[i]);
         char *memory = (char *)aside.counters;
 
-        assert_true((char *)aside.own >= memory + aside.ncounters * 128);
-        assert_true((char *)aside.top > (char *)aside.own);
-        assert_true((char *)aside.top < memory + aside.bytes);
+        assert_true((char *)aside.overrides >= memory + aside.ncounters * 128);
+        assert_true((char *)aside.offenders > (char *)aside.overrides);
+        assert_true((char *)aside.offenders < memory + aside.bytes);
         assert_int_equal(aside.bytes % kZoneAlign, 0);
         assert_true(aside.bytes < sizes[i] / 14);
         assert_true(sizes[i] < ZONE_BYTES || aside.bytes < sizes[i] / 60);
@@ -91,27 +91,26 @@ static void has_room_for_limits_of_keys(void **state)
     (void)state;
 
     for (size_t i = 0; i < LENGTH(sizes); i++) {
-        Aside none = make_aside(sizes[i]);
-        Aside both = make_aside_of(sizes[i], kAsideRedis | kAsideVariables);
+        ZoneMemory none = make_aside(sizes[i]);
+        ZoneMemory both = make_aside_of(sizes[i], ZoneMemory::kRedis
+                                                      | ZoneMemory::kVariables);
         char *end = (char *)both.counters + both.bytes;
         uint64_t held = 0;
 
-        assert_null(none.told);
-        assert_non_null(none.last);
+        assert_null(none.redis_limits);
+        assert_non_null(none.variable_limits);
         assert_true(both.bytes < none.bytes + sizes[i] / 15);
-        assert_true((char *)both.told > (char *)both.top);
-        assert_true((char *)both.last > (char *)both.told);
+        assert_true((char *)both.redis_limits > (char *)both.offenders);
+        assert_true((char *)both.variable_limits > (char *)both.redis_limits);
 
         for (uint64_t key = 1; key <= sizes[i] / 300; key++) {
-            limit_sliding::limit_cache_set(both.told, key * SPREAD, LIMIT_MAX);
-            limit_sliding::limit_cache_set(both.last, key * SPREAD, 1);
+            both.redis_limits->set(key * SPREAD, LIMIT_MAX);
+            both.variable_limits->set(key * SPREAD, 1);
         }
 
         for (uint64_t key = 1; key <= sizes[i] / 300; key++) {
-            held += limit_sliding::limit_cache_find(both.told, key * SPREAD)
-                    == LIMIT_MAX;
-            held += limit_sliding::limit_cache_find(both.last, key * SPREAD)
-                    == 1;
+            held += both.redis_limits->find(key * SPREAD) == LIMIT_MAX;
+            held += both.variable_limits->find(key * SPREAD) == 1;
         }
 
         assert_true(held > 2 * (sizes[i] / 300) * 4 / 5);
@@ -133,22 +132,23 @@ static void stays_within_it(void **state)
     (void)state;
 
     for (size_t i = 0; i < LENGTH(sizes); i++) {
-        Aside aside = make_aside(sizes[i]);
+        ZoneMemory aside = make_aside(sizes[i]);
         char *end = (char *)aside.counters + aside.bytes;
-        char text[kTopBytes];
+        char text[kOffenderKeyBytes];
 
         memset(text, 0xff, sizeof(text));
 
         for (uint64_t key = 1; key < 1000; key++) {
-            limit_sliding::own_set(aside.own, key * SPREAD, LIMIT_MAX);
-            limit_sliding::top_add(aside.top, key * SPREAD, text, sizeof(text),
-                                   UINT32_MAX, NOW_MS);
+            aside.overrides->set(key * SPREAD, LIMIT_MAX);
+            aside.offenders->add(key * SPREAD,
+                                 {(const char *)text, sizeof(text)}, UINT32_MAX,
+                                 NOW_MS);
         }
 
         memset(&aside.counters[aside.ncounters - 1], 0xff,
                sizeof(*aside.counters));
 
-        assert_int_equal(limit_sliding::own_find(aside.own, SPREAD), LIMIT_MAX);
+        assert_int_equal(aside.overrides->find(SPREAD), LIMIT_MAX);
 
         for (char *p = end; p < (char *)aside.counters + sizes[i]; p++) {
             assert_int_equal(*p, 0);
@@ -160,22 +160,22 @@ static void stays_within_it(void **state)
 
 static void sums_counters(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
     Counters sum;
 
     (void)state;
 
     for (size_t i = 0; i < aside.ncounters; i++) {
         aside.counters[i].requests[kCountPassed] = i;
-        aside.counters[i].sources[kNsources - 1] = 2;
+        aside.counters[i].sources[kSources - 1] = 2;
         aside.counters[i].slots.refused = 1;
     }
 
-    limit_sliding::counters_sum(aside.counters, aside.ncounters, &sum);
+    sum = Counters::sum(aside.counters, aside.ncounters);
 
     assert_int_equal(sum.requests[kCountPassed], 31 * 32 / 2);
     assert_int_equal(sum.requests[kCountDelayed], 0);
-    assert_int_equal(sum.sources[kNsources - 1], 64);
+    assert_int_equal(sum.sources[kSources - 1], 64);
     assert_int_equal(sum.slots.refused, 32);
 
     free_aside(&aside, ZONE_BYTES);
@@ -227,11 +227,8 @@ static void estimates_keys(void **state)
     used = stats_of(zone).used;
     assert_int_equal(used, 40000);
 
-    assert_int_equal(
-        limit_sliding::zone_keys(zone, &policy, NOW_MS, 1, used, ZONE_BYTES),
-        40000);
-    assert_int_equal(
-        limit_sliding::zone_keys(zone, &policy, NOW_MS, 1, used, bytes), 40000);
+    assert_int_equal(zone->keys(policy, NOW_MS, 1, used, ZONE_BYTES), 40000);
+    assert_int_equal(zone->keys(policy, NOW_MS, 1, used, bytes), 40000);
 
     for (uint64_t key = 0; key < 40000; key += 4) {
         assert_true(admits(zone, &policy, key, 5, 1, NOW_MS + 2 * MINUTE_MS));
@@ -239,12 +236,10 @@ static void estimates_keys(void **state)
 
     assert_int_equal(stats_of(zone).used, used);
 
-    keys = limit_sliding::zone_keys(zone, &policy, NOW_MS + 2 * MINUTE_MS, 1,
-                                    used, bytes);
+    keys = zone->keys(policy, NOW_MS + 2 * MINUTE_MS, 1, used, bytes);
     assert_in_range(keys, 9000, 11000);
 
-    assert_int_equal(limit_sliding::zone_keys(
-                         zone, &policy, NOW_MS + 9 * MINUTE_MS, 1, used, bytes),
+    assert_int_equal(zone->keys(policy, NOW_MS + 9 * MINUTE_MS, 1, used, bytes),
                      0);
     free(zone);
 }
@@ -266,7 +261,7 @@ static void forgets_a_key(void **state)
         Zone *zone = make_zone_for(&policies[i], ZONE_BYTES);
         Claim claim = claim_of(zone, &policies[i], 1, 5, 1);
 
-        limit_sliding::forget(&claim, NOW_MS);
+        claim.forget(NOW_MS);
 
         for (int turn = 0; turn < 3; turn++) {
             for (int n = 0; n < 5; n++) {
@@ -274,7 +269,7 @@ static void forgets_a_key(void **state)
             }
             assert_false(admits(zone, &policies[i], 1, 5, 1, NOW_MS));
 
-            limit_sliding::forget(&claim, NOW_MS);
+            claim.forget(NOW_MS);
             assert_int_equal(count_of(zone, &policies[i], NOW_MS), 0);
         }
 
@@ -287,68 +282,68 @@ static void forgets_a_key(void **state)
 
 static void keeps_limits(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
-    Overrides *own = aside.own;
+    ZoneMemory aside = make_aside(ZONE_BYTES);
+    Overrides *own = aside.overrides;
 
     (void)state;
 
-    assert_int_equal(own->held, 0);
-    assert_int_equal(limit_sliding::own_find(own, 1), kOwnNone);
+    assert_int_equal(own->count(), 0);
+    assert_int_equal(own->find(1), kLimitUnset);
 
     /* a hash of zeroes, and neighbours */
     for (uint64_t hash = 0; hash < 20; hash++) {
-        assert_true(limit_sliding::own_set(own, hash, (uint32_t)hash + 1));
+        assert_true(own->set(hash, (uint32_t)hash + 1));
     }
 
-    assert_true(limit_sliding::own_set(own, UINT64_MAX, LIMIT_MAX));
-    assert_true(limit_sliding::own_set(own, 3, kOwnOff));
-    assert_true(limit_sliding::own_set(own, 4, LIMIT_MAX));
-    assert_int_equal(own->held, 21);
+    assert_true(own->set(UINT64_MAX, LIMIT_MAX));
+    assert_true(own->set(3, kUnlimited));
+    assert_true(own->set(4, LIMIT_MAX));
+    assert_int_equal(own->count(), 21);
 
-    assert_int_equal(limit_sliding::own_find(own, 0), 1);
-    assert_int_equal(limit_sliding::own_find(own, 3), kOwnOff);
-    assert_int_equal(limit_sliding::own_find(own, 4), LIMIT_MAX);
-    assert_int_equal(limit_sliding::own_find(own, 19), 20);
-    assert_int_equal(limit_sliding::own_find(own, 20), kOwnNone);
-    assert_int_equal(limit_sliding::own_find(own, UINT64_MAX), LIMIT_MAX);
+    assert_int_equal(own->find(0), 1);
+    assert_int_equal(own->find(3), kUnlimited);
+    assert_int_equal(own->find(4), LIMIT_MAX);
+    assert_int_equal(own->find(19), 20);
+    assert_int_equal(own->find(20), kLimitUnset);
+    assert_int_equal(own->find(UINT64_MAX), LIMIT_MAX);
 
     for (uint64_t hash = 0; hash < 20; hash++) {
-        assert_true(limit_sliding::own_set(own, hash, kOwnNone));
-        assert_true(limit_sliding::own_set(own, hash, kOwnNone));
-        assert_int_equal(limit_sliding::own_find(own, hash), kOwnNone);
+        assert_true(own->set(hash, kLimitUnset));
+        assert_true(own->set(hash, kLimitUnset));
+        assert_int_equal(own->find(hash), kLimitUnset);
     }
 
-    assert_int_equal(own->held, 1);
+    assert_int_equal(own->count(), 1);
     free_aside(&aside, ZONE_BYTES);
 }
 
 /* Places are used again, so nothing leaks however long it goes on. */
 static void has_room_for_what_it_holds(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
-    Overrides *own = aside.own;
+    ZoneMemory aside = make_aside(ZONE_BYTES);
+    Overrides *own = aside.overrides;
     uint64_t held = 0;
 
     (void)state;
 
     for (uint64_t key = 0; key < 100000; key++) {
-        assert_true(limit_sliding::own_set(own, key * SPREAD, 7));
+        assert_true(own->set(key * SPREAD, 7));
         if (key >= 100) {
-            limit_sliding::own_set(own, (key - 100) * SPREAD, kOwnNone);
+            own->set((key - 100) * SPREAD, kLimitUnset);
         }
     }
 
-    assert_int_equal(own->held, 100);
+    assert_int_equal(own->count(), 100);
 
     for (uint64_t key = 100000; key < 101000; key++) {
-        held += (uint64_t)limit_sliding::own_set(own, key * SPREAD, 8);
+        held += (uint64_t)own->set(key * SPREAD, 8);
     }
 
     assert_in_range(held, 100, 154);
-    assert_int_equal(own->held, 100 + held);
-    assert_int_equal(limit_sliding::own_find(own, 99999 * SPREAD), 7);
-    assert_true(limit_sliding::own_set(own, 99999 * SPREAD, 9));
-    assert_int_equal(limit_sliding::own_find(own, 99999 * SPREAD), 9);
+    assert_int_equal(own->count(), 100 + held);
+    assert_int_equal(own->find(99999 * SPREAD), 7);
+    assert_true(own->set(99999 * SPREAD, 9));
+    assert_int_equal(own->find(99999 * SPREAD), 9);
     free_aside(&aside, ZONE_BYTES);
 }
 
@@ -362,13 +357,13 @@ static void *set_limits(void *data)
         uint64_t key = (first + i % 30) * SPREAD;
         uint32_t found;
 
-        assert_true(limit_sliding::own_set(own, key, 5));
-        assert_int_equal(limit_sliding::own_find(own, key), 5);
-        limit_sliding::own_set(own, key, kOwnNone);
-        assert_int_equal(limit_sliding::own_find(own, key), kOwnNone);
+        assert_true(own->set(key, 5));
+        assert_int_equal(own->find(key), 5);
+        own->set(key, kLimitUnset);
+        assert_int_equal(own->find(key), kLimitUnset);
 
-        assert_true(limit_sliding::own_set(own, 42, 1 + i % 2));
-        found = limit_sliding::own_find(own, 42);
+        assert_true(own->set(42, 1 + i % 2));
+        found = own->find(42);
         assert_in_range(found, 1, 2);
     }
 
@@ -377,18 +372,18 @@ static void *set_limits(void *data)
 
 static void keeps_limits_of_many(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
 
     (void)state;
-    in_threads(set_limits, aside.own);
-    assert_int_equal(aside.own->held, 1);
+    in_threads(set_limits, aside.overrides);
+    assert_int_equal(aside.overrides->count(), 1);
     free_aside(&aside, ZONE_BYTES);
 }
 
 /* Who dies leaves `held` no less than there are. */
 static void survives_the_dead(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
 
     (void)state;
 
@@ -400,10 +395,10 @@ static void survives_the_dead(void **state)
             for (uint64_t i = 0;; i++) {
                 uint64_t hash = i % 60 * SPREAD;
 
-                limit_sliding::own_set(aside.own, hash, 1 + i % 3);
-                limit_sliding::top_add(aside.top, hash, &hash, 8, 1, NOW_MS);
+                aside.overrides->set(hash, 1 + i % 3);
+                aside.offenders->add(hash, {(const char *)&hash, 8}, 1, NOW_MS);
                 if (i % 3) {
-                    limit_sliding::own_set(aside.own, hash, kOwnNone);
+                    aside.overrides->set(hash, kLimitUnset);
                 }
             }
         }
@@ -413,13 +408,12 @@ static void survives_the_dead(void **state)
         waitpid(pid, NULL, 0);
 
         for (uint64_t key = 0; key < 60; key++) {
-            held
-                += limit_sliding::own_find(aside.own, key * SPREAD) != kOwnNone;
+            held += aside.overrides->find(key * SPREAD) != kLimitUnset;
         }
 
-        assert_true(aside.own->held >= held);
-        assert_true(limit_sliding::own_set(aside.own, 12345, 6));
-        assert_int_equal(limit_sliding::own_find(aside.own, 12345), 6);
+        assert_true(aside.overrides->count() >= held);
+        assert_true(aside.overrides->set(12345, 6));
+        assert_int_equal(aside.overrides->find(12345), 6);
     }
 
     free_aside(&aside, ZONE_BYTES);
@@ -427,9 +421,9 @@ static void survives_the_dead(void **state)
 
 /* ---- the keys rejected most ---- */
 
-static Offender offenders[kTopKeys];
+static Offender offenders[kOffendersMax];
 
-static void reject(Aside *aside, const char *key, uint32_t times,
+static void reject(ZoneMemory *aside, const char *key, uint32_t times,
                    uint64_t now_ms)
 {
     uint64_t hash = strlen(key) * 31;
@@ -439,15 +433,16 @@ static void reject(Aside *aside, const char *key, uint32_t times,
     }
 
     for (uint32_t i = 0; i < times; i++) {
-        limit_sliding::top_add(aside->top, hash, key, strlen(key), 1, now_ms);
+        aside->offenders->add(hash, {(const char *)key, strlen(key)}, 1,
+                              now_ms);
     }
 }
 
 /* "a=3 b=1" */
-static const char *top_of(Aside *aside, uint64_t now_ms, size_t most)
+static const char *top_of(ZoneMemory *aside, uint64_t now_ms, size_t most)
 {
-    static char text[kTopKeys * 100];
-    size_t n = limit_sliding::top_read(aside->top, now_ms, offenders);
+    static char text[kOffendersMax * 100];
+    size_t n = aside->offenders->read(now_ms, offenders);
     size_t length = 0;
 
     text[0] = '\0';
@@ -465,8 +460,8 @@ static const char *top_of(Aside *aside, uint64_t now_ms, size_t most)
 
 static void counts_few_exactly(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
-    Aside small = make_aside(16384);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
+    ZoneMemory small = make_aside(16384);
     char name[20];
 
     (void)state;
@@ -485,17 +480,15 @@ static void counts_few_exactly(void **state)
         reject(&small, name, 1 + i, NOW_MS);
     }
 
-    assert_int_equal(limit_sliding::top_read(aside.top, NOW_MS, offenders),
-                     100);
+    assert_int_equal(aside.offenders->read(NOW_MS, offenders), 100);
     assert_string_equal(top_of(&aside, NOW_MS, 2), "key-96=97 key-95=96");
 
     /* the next one takes the place of one with a single rejection */
     reject(&aside, "new", 1, NOW_MS);
-    assert_int_equal(limit_sliding::top_read(aside.top, NOW_MS, offenders),
-                     100);
-    assert_int_equal(limit_sliding::top_read(small.top, NOW_MS, offenders), 4);
+    assert_int_equal(aside.offenders->read(NOW_MS, offenders), 100);
+    assert_int_equal(small.offenders->read(NOW_MS, offenders), 4);
 
-    limit_sliding::top_clear(aside.top);
+    aside.offenders->clear();
     assert_string_equal(top_of(&aside, NOW_MS, 100), "");
 
     free_aside(&aside, ZONE_BYTES);
@@ -504,32 +497,32 @@ static void counts_few_exactly(void **state)
 
 static void keeps_the_first_bytes(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
     char key[300];
 
     (void)state;
 
     memset(key, 'x', sizeof(key));
-    limit_sliding::top_add(aside.top, 3, key, 64, 1, NOW_MS);
-    limit_sliding::top_add(aside.top, 2, key, 300, 2, NOW_MS);
-    limit_sliding::top_add(aside.top, 0, "\0\xff", 2, 3, NOW_MS);
+    aside.offenders->add(3, {(const char *)key, 64}, 1, NOW_MS);
+    aside.offenders->add(2, {(const char *)key, 300}, 2, NOW_MS);
+    aside.offenders->add(0, {(const char *)"\0\xff", 2}, 3, NOW_MS);
 
-    assert_int_equal(limit_sliding::top_read(aside.top, NOW_MS, offenders), 3);
+    assert_int_equal(aside.offenders->read(NOW_MS, offenders), 3);
     assert_int_equal(offenders[0].bytes, 2);
     assert_memory_equal(offenders[0].key, "\0\xff", 2);
     assert_int_equal(offenders[1].bytes, 300);
     assert_memory_equal(offenders[1].key, key, 64);
     assert_int_equal(offenders[2].bytes, 64);
 
-    limit_sliding::top_forget(aside.top, 2);
-    assert_int_equal(limit_sliding::top_read(aside.top, NOW_MS, offenders), 2);
+    aside.offenders->forget(2);
+    assert_int_equal(aside.offenders->read(NOW_MS, offenders), 2);
     free_aside(&aside, ZONE_BYTES);
 }
 
 /* A text whose author died: not shown, until it is written anew. */
 static void shows_no_text_in_part(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
     char *text;
 
     (void)state;
@@ -537,7 +530,7 @@ static void shows_no_text_in_part(void **state)
     reject(&aside, "other", 3, NOW_MS);
     reject(&aside, "some-key", 1, NOW_MS);
 
-    text = static_cast<char *>(memmem(aside.top, 20000, "some-key", 8));
+    text = static_cast<char *>(memmem(aside.offenders, 20000, "some-key", 8));
     assert_non_null(text);
     text[3] = 'x';
 
@@ -549,7 +542,7 @@ static void shows_no_text_in_part(void **state)
 
 static void forgets_with_time(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
     uint64_t start_ms = NOW_MS - NOW_MS % SPAN_MS;
 
     (void)state;
@@ -574,7 +567,7 @@ static void forgets_with_time(void **state)
 /* Whoever has more than 1/100 of all rejections is there. */
 static void finds_who_is_rejected_most(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
     uint64_t random = 1;
     uint64_t counts[10] = {0};
     unsigned all = 200000;
@@ -591,12 +584,12 @@ static void finds_who_is_rejected_most(void **state)
             counts[key]++;
         }
 
-        limit_sliding::top_add(aside.top, key * SPREAD, &key, sizeof(key), 1,
-                               NOW_MS);
+        aside.offenders->add(key * SPREAD, {(const char *)&key, sizeof(key)}, 1,
+                             NOW_MS);
     }
 
-    n = limit_sliding::top_read(aside.top, NOW_MS, offenders);
-    assert_int_equal(n, kTopKeys);
+    n = aside.offenders->read(NOW_MS, offenders);
+    assert_int_equal(n, kOffendersMax);
 
     for (size_t i = 0; i < 10; i++) {
         uint64_t key;
@@ -614,9 +607,9 @@ static void finds_who_is_rejected_most(void **state)
 /* Texts say whose they are; none is a mixture. */
 static void *reject_many(void *data)
 {
-    Aside *aside = static_cast<Aside *>(data);
+    ZoneMemory *aside = static_cast<ZoneMemory *>(data);
     uint64_t random = (uint64_t)(uintptr_t)&random;
-    Offender seen[kTopKeys];
+    Offender seen[kOffendersMax];
 
     for (int i = 0; i < 50000; i++) {
         uint64_t words[8];
@@ -627,11 +620,11 @@ static void *reject_many(void *data)
             words[j] = words[0];
         }
 
-        limit_sliding::top_add(aside->top, (words[0] + 1) * SPREAD, words,
-                               sizeof(words), 1, NOW_MS);
+        aside->offenders->add((words[0] + 1) * SPREAD,
+                              {(const char *)words, sizeof(words)}, 1, NOW_MS);
 
         if (i % 500 == 0) {
-            size_t n = limit_sliding::top_read(aside->top, NOW_MS, seen);
+            size_t n = aside->offenders->read(NOW_MS, seen);
 
             for (size_t j = 0; j < n; j++) {
                 memcpy(words, seen[j].key, sizeof(words));
@@ -647,8 +640,8 @@ static void *reject_many(void *data)
 
 static void loses_none_of_many(void **state)
 {
-    Aside aside = make_aside(ZONE_BYTES);
-    Aside small = make_aside(28672);
+    ZoneMemory aside = make_aside(ZONE_BYTES);
+    ZoneMemory small = make_aside(28672);
     uint64_t sum = 0;
     size_t n;
 
@@ -656,7 +649,7 @@ static void loses_none_of_many(void **state)
 
     /* there is room for all: exact */
     in_threads(reject_many, &aside);
-    n = limit_sliding::top_read(aside.top, NOW_MS, offenders);
+    n = aside.offenders->read(NOW_MS, offenders);
     for (size_t i = 0; i < n; i++) {
         sum += offenders[i].rejected;
     }
@@ -665,8 +658,7 @@ static void loses_none_of_many(void **state)
 
     /* and where they drive each other out */
     in_threads(reject_many, &small);
-    assert_in_range(limit_sliding::top_read(small.top, NOW_MS, offenders), 1,
-                    7);
+    assert_in_range(small.offenders->read(NOW_MS, offenders), 1, 7);
 
     free_aside(&aside, ZONE_BYTES);
     free_aside(&small, 28672);
@@ -681,20 +673,20 @@ static void samples_what_are_many(void **state)
     (void)state;
 
     for (uint64_t ms = 1; ms <= 10; ms++) {
-        for (unsigned i = 0; i < kTopAll; i++) {
-            assert_int_equal(limit_sliding::top_weight(&sampler, ms), 1);
+        for (unsigned i = 0; i < kRejectionsCounted; i++) {
+            assert_int_equal(sampler.weight(ms), 1);
         }
     }
 
     for (unsigned i = 0; i < 1000000; i++) {
-        uint32_t weight = limit_sliding::top_weight(&sampler, 10);
+        uint32_t weight = sampler.weight(10);
 
         sum += weight;
         added += weight != 0;
     }
 
     assert_in_range(sum, 999000, 1001000);
-    assert_int_equal(added, sum / kTopSample);
+    assert_int_equal(added, sum / kRejectionsSampled);
 }
 
 int main(void)

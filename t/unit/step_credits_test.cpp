@@ -53,8 +53,8 @@ static void test_stall_while_totals_would_wrap(void **state)
 
     (void)state;
     policy.algorithm = Algorithm::kLog;
-    zone = limit_sliding::zone_init(step_begin(RINGS_BYTES), RINGS_BYTES,
-                                    &policy, 0, test_secret);
+    zone = Zone::init(step_begin(RINGS_BYTES), RINGS_BYTES, policy, 0,
+                      test_secret);
 
     for (size_t i = 0; i < LENGTH(costs); i++) {
         given.now_ms = NOW_MS + i;

@@ -179,7 +179,7 @@ static void work_describe(scene_t *scene)
 {
     Verdict verdict;
 
-    limit_sliding::claim_describe(&scene->claim, scene->now_ms, &verdict);
+    verdict = scene->claim.describe(scene->now_ms);
     scene->told = verdict.remaining;
 }
 
@@ -189,8 +189,8 @@ static void begin(scene_t *scene)
 
     scene->policy = evicting(MINUTE_MS);
     scene->policy.algorithm = scene->algorithm;
-    scene->zone = limit_sliding::zone_init(memory, scene->bytes, &scene->policy,
-                                           0, test_secret);
+    scene->zone
+        = Zone::init(memory, scene->bytes, scene->policy, 0, test_secret);
     scene->now_ms = NOW_MS + scene->start_ms;
     scene->admitted = 0;
     scene->limit = scene->limit != 0 ? scene->limit : TIMES_MAX;

@@ -23,6 +23,8 @@ extern "C" {
 
 #include "algorithms.hpp"
 #include "core/limiter.hpp"
+#include "core/zone.hpp"
+#include "pure.hpp"
 #include "random.hpp"
 
 using namespace limit_sliding;
@@ -73,7 +75,7 @@ static inline Zone *init_zone(void *memory, size_t bytes,
 {
     Policy policy = evicting(MINUTE_MS);
 
-    return limit_sliding::zone_init(memory, bytes, &policy, 0, secret);
+    return Zone::init(memory, bytes, policy, 0, secret);
 }
 
 /* A zone on the heap, for free(). */
@@ -86,7 +88,7 @@ static inline Zone *make_zone_for(const Policy *policy, size_t bytes)
     assert_non_null(memory);
     memset(memory, 0, bytes);
 
-    zone = limit_sliding::zone_init(memory, bytes, policy, 0, test_secret);
+    zone = Zone::init(memory, bytes, *policy, 0, test_secret);
     assert_ptr_equal(zone, memory);
 
     return zone;
@@ -103,7 +105,7 @@ static inline ZoneStats stats_of(const Zone *zone)
 {
     ZoneStats stats;
 
-    limit_sliding::zone_stats(zone, &stats);
+    stats = zone->stats();
 
     return stats;
 }
@@ -112,20 +114,20 @@ static inline ZoneStats stats_of(const Zone *zone)
 static inline uint64_t expires_ms(const Policy *policy, State state,
                                   uint64_t now_ms)
 {
-    return limit_sliding::expires_ms(policy, state, now_ms, 1);
+    return pure::expires_ms(*policy, state, now_ms, 1);
 }
 
 static inline uint64_t count_of(const Zone *zone, const Policy *policy,
                                 uint64_t now_ms)
 {
-    return limit_sliding::zone_count(zone, policy, now_ms, 1);
+    return zone->keys(*policy, now_ms, 1, 0, UINT64_MAX);
 }
 
 /* For counters, to which it does not matter when that is. */
 static inline State refund(const Policy *policy, State state, State recorded,
                            uint32_t cost)
 {
-    return limit_sliding::refund(policy, state, 0, 1, recorded, cost);
+    return pure::refund(*policy, state, 0, 1, recorded, cost);
 }
 
 /* Keys are numbers in these tests. */
@@ -136,7 +138,7 @@ static inline Claim claim_of(Zone *zone, const Policy *policy, uint64_t key,
 
     claim.zone = zone;
     claim.policy = policy;
-    claim.hash = limit_sliding::zone_hash(zone, &key, sizeof(key));
+    claim.hash = zone->hash({(const char *)&key, sizeof(key)});
     claim.limit = limit;
     claim.cost = cost;
 
@@ -175,7 +177,7 @@ static inline uint32_t remaining_of(Zone *zone, const Policy *policy,
     Claim claim = acquire(zone, policy, key, limit, 0, now_ms);
     Verdict verdict;
 
-    limit_sliding::claim_describe(&claim, now_ms, &verdict);
+    verdict = claim.describe(now_ms);
 
     return verdict.remaining;
 }
@@ -191,10 +193,10 @@ static inline State history(const Policy *policy, uint32_t previous,
     uint64_t late_ms = PRESENT * policy->window_ms + policy->window_ms - 1;
     State state = 0;
 
-    assert_true(limit_sliding::admit(policy, state, late_ms - policy->window_ms,
-                                     LIMIT_MAX, previous, &state));
-    assert_true(limit_sliding::admit(policy, state, late_ms, LIMIT_MAX, current,
-                                     &state));
+    assert_true(pure::admit(*policy, state, late_ms - policy->window_ms,
+                            LIMIT_MAX, previous, &state));
+    assert_true(
+        pure::admit(*policy, state, late_ms, LIMIT_MAX, current, &state));
 
     return state;
 }

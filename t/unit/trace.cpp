@@ -167,8 +167,8 @@ static Claim claim_of(const trace_replay_t *replay)
 
     claim.zone = replay->zone;
     claim.policy = replay->policy;
-    claim.hash = limit_sliding::zone_hash(replay->zone, &replay->client,
-                                          sizeof(replay->client));
+    claim.hash = replay->zone->hash(
+        {(const char *)&replay->client, sizeof(replay->client)});
     claim.limit = replay->limit;
 
     return claim;
@@ -180,11 +180,11 @@ double trace_estimate(const trace_replay_t *replay)
     Claim claim = claim_of(replay);
     Verdict verdict;
 
-    claim.look = 1;
+    claim.purpose = Purpose::kLook;
     claim.cost = replay->limit;
 
     limit_sliding::acquire(&claim, 1, replay->now_ms);
-    limit_sliding::claim_describe(&claim, replay->now_ms, &verdict);
+    verdict = claim.describe(replay->now_ms);
 
     return (double)verdict.excess / 1000;
 }

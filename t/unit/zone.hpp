@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/limiter.hpp"
+#include "core/zone.hpp"
 
 using namespace limit_sliding;
 
@@ -34,7 +35,7 @@ static inline Zone *zone_of(void *memory, size_t bytes, const Policy *policy,
     Zone *zone;
 
     memset(memory, 0, bytes);
-    zone = limit_sliding::zone_init(memory, bytes, policy, offset_ms, secret);
+    zone = Zone::init(memory, bytes, *policy, offset_ms, secret);
 
     if (zone == NULL) {
         abort();

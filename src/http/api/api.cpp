@@ -10,6 +10,7 @@
 #include "http/api/response.hpp"
 #include "http/headers.hpp"
 #include "http/parameter.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 

@@ -27,6 +27,7 @@ constexpr char kPolicy[]
 /* dashboard.html with its style and scripts, of which the build makes bytes. */
 constexpr u_char kPage[] = {
 #include "limit_sliding_dashboard.inc"
+#include "ngx/strings.hpp"
 };
 
 } // namespace

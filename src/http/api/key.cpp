@@ -6,10 +6,13 @@
 
 #include <algorithm>
 
+#include "core/overrides.hpp"
+#include "core/zone.hpp"
 #include "http/api/key_address.hpp"
 #include "http/api/response.hpp"
 #include "http/rate.hpp"
 #include "ngx/pool.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
@@ -21,7 +24,7 @@ struct KeyRequest {
     ngx_str_t key;
     ngx_str_t rate; /* PUT: as given */
 
-    /* The key's own limit, kOwnNone or kOwnOff: first that which PUT sets, then
+    /* The key's own limit, kLimitUnset or kUnlimited: first that which PUT sets, then
      * that which it has. */
     uint32_t own;
 
@@ -81,7 +84,7 @@ bool read_rate(KeyRequest &key)
     const std::string_view rate = view(key.rate);
 
     if (rate == "off" || rate == "default") {
-        key.own = rate == "off" ? kOwnOff : kOwnNone;
+        key.own = rate == "off" ? kUnlimited : kLimitUnset;
         return true;
     }
 
@@ -101,19 +104,19 @@ void init_claim(KeyRequest &key)
     claim.zone = zone.memory.table;
     claim.policy = &zone.policy;
     claim.counts = &zone.worker.counters->slots;
-    claim.look = 1;
-    claim.hash = zone_hash(zone.memory.table, key.key.data, key.key.len);
+    claim.purpose = Purpose::kLook;
+    claim.hash = zone.memory.table->hash(view(key.key));
 
     uint32_t last = zone.variable
-                        ? limit_cache_find(zone.memory.aside.last, claim.hash)
-                        : kOwnNone;
+                        ? zone.memory.aside.variable_limits->find(claim.hash)
+                        : kLimitUnset;
 
-    if (last == kOwnNone) {
+    if (last == kLimitUnset) {
         last = zone.limit;
     }
 
     /* a counter has used as much whatever the limit */
-    key.unlimited = last == kOwnNone || last == kOwnOff;
+    key.unlimited = last == kLimitUnset || last == kUnlimited;
     key.limit = key.unlimited ? kLimitMax : last;
     claim.limit = key.limit;
 }
@@ -121,8 +124,8 @@ void init_claim(KeyRequest &key)
 /* Forgets the key's state in this node's memory. */
 void forget_here(const KeyRequest &key)
 {
-    forget(&key.claim, ngx_current_msec);
-    top_forget(key.zone->memory.aside.top, key.claim.hash);
+    key.claim.forget(ngx_current_msec);
+    key.zone->memory.aside.offenders->forget(key.claim.hash);
 }
 
 ngx_int_t send_key(const KeyRequest &key)
@@ -135,7 +138,7 @@ ngx_int_t send_key(const KeyRequest &key)
 
         const Policy &policy = key.zone->policy;
         const Verdict &verdict = key.verdict;
-        const bool has_limit = !key.unlimited && key.own != kOwnOff;
+        const bool has_limit = !key.unlimited && key.own != kUnlimited;
 
         /* a bucket fills at a rate that only a request knows */
         const bool is_known
@@ -146,15 +149,15 @@ ngx_int_t send_key(const KeyRequest &key)
         json.field("zone", key.zone->name);
         write_key(json, *key.zone, view(key.key));
 
-        if (key.own == kOwnOff) {
+        if (key.own == kUnlimited) {
             json.field("own_limit", "off");
         } else {
-            json.field("own_limit", key.own != kOwnNone);
+            json.field("own_limit", key.own != kLimitUnset);
         }
 
         known_field("limit", has_limit, key.claim.limit);
         known_field("remaining", has_limit, verdict.remaining);
-        known_field("used", is_known, used(&policy, verdict.limit, &verdict));
+        known_field("used", is_known, policy.used(verdict));
         known_field("reset", is_known, seconds(verdict.reset_ms));
         known_field("reset_ms", is_known, verdict.reset_ms);
     });
@@ -164,18 +167,17 @@ ngx_int_t send_key(const KeyRequest &key)
 
 ngx_int_t handle_local(KeyRequest &key)
 {
-    Overrides *own = key.zone->memory.aside.own;
+    Overrides *own = key.zone->memory.aside.overrides;
     Claim &claim = key.claim;
 
-    if (key.request->method == NGX_HTTP_PUT
-        && !own_set(own, claim.hash, key.own)) {
+    if (key.request->method == NGX_HTTP_PUT && !own->set(claim.hash, key.own)) {
         return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE,
                           "no room for another limit of a key");
     }
 
-    key.own = own_find(own, claim.hash);
+    key.own = own->find(claim.hash);
 
-    if (key.own != kOwnNone && key.own != kOwnOff) {
+    if (key.own != kLimitUnset && key.own != kUnlimited) {
         claim.limit = key.own;
         key.unlimited = false;
     }
@@ -185,7 +187,7 @@ ngx_int_t handle_local(KeyRequest &key)
     }
 
     acquire(&claim, 1, ngx_current_msec);
-    claim_describe(&claim, ngx_current_msec, &key.verdict);
+    key.verdict = claim.describe(ngx_current_msec);
     return send_key(key);
 }
 
@@ -225,7 +227,7 @@ ngx_int_t end_look(RedisKeyRequest &key)
         && (method & (NGX_HTTP_PUT | NGX_HTTP_DELETE)) != 0) {
         const KeyCommand command
             = method == NGX_HTTP_DELETE ? KeyCommand::kForget
-              : key.own == kOwnNone     ? KeyCommand::kUnsetLimit
+              : key.own == kLimitUnset  ? KeyCommand::kUnsetLimit
                                         : KeyCommand::kSetLimit;
         key.step = key.kCommands;
 
@@ -236,7 +238,7 @@ ngx_int_t end_look(RedisKeyRequest &key)
 
     key.verdict = key.remote.verdict;
     key.own = key.remote.own;
-    key.unlimited = key.unlimited && key.own == kOwnNone;
+    key.unlimited = key.unlimited && key.own == kLimitUnset;
     return send_key(key);
 }
 
@@ -250,16 +252,16 @@ ngx_int_t end_command(RedisKeyRequest &key)
     if (key.request->method == NGX_HTTP_DELETE) {
         forget_here(key);
     } else {
-        limit_cache_set(key.zone->memory.aside.told, key.claim.hash, key.own);
+        key.zone->memory.aside.redis_limits->set(key.claim.hash, key.own);
     }
 
     /* This node knows the key from before the command.  Others find out when
      * they ask Redis, within a second. */
     RemoteZone &zone = key.zone->remote;
-    refusals_forget(zone.refusals, &key.claim);
+    zone.refusals->forget(key.claim);
 
     if (zone.leases != nullptr) {
-        leases_forget(zone.leases, &key.claim, ngx_current_msec);
+        zone.leases->forget(key.claim, ngx_current_msec);
     }
 
     key.step = key.kLooksAgain;

@@ -10,6 +10,7 @@
 
 #include "http/client_address.hpp"
 #include "http/configuration.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 

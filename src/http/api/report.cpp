@@ -6,12 +6,17 @@
 
 #include <algorithm>
 
+#include "core/counters.hpp"
+#include "core/offenders.hpp"
+#include "core/zone.hpp"
 #include "http/api/key_address.hpp"
 #include "http/api/metrics.hpp"
 #include "http/api/response.hpp"
 #include "http/configuration.hpp"
 #include "http/variables.hpp"
 #include "ngx/array.hpp"
+#include "ngx/strings.hpp"
+#include "redis/logic/lease.hpp"
 
 namespace limit_sliding {
 
@@ -44,7 +49,10 @@ struct ZoneReport {
     uint64_t keys;
 
     Label label() const { return {"zone", view(conf->name)}; }
-    uint64_t own_limits() const { return conf->memory.aside.own->held; }
+    uint64_t own_limits() const
+    {
+        return conf->memory.aside.overrides->count();
+    }
 };
 
 /* The numbers of a Redis that a zone uses. */
@@ -116,7 +124,7 @@ constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
     {{"limit_sliding_decisions_total", "counter",
       "Where requests of a zone in Redis were decided."},
      [](auto &metric, auto &zone) {
-         for (size_t i = kFirstSource; zone.conf->redis && i < kNsources; i++) {
+         for (size_t i = kFirstSource; zone.conf->redis && i < kSources; i++) {
              metric.sample({"source", view(source_names[i])},
                            zone.counters.sources[i]);
          }
@@ -162,16 +170,15 @@ bool Report::collect(ngx_http_request_t *r)
         }
 
         ZoneStats stats;
-        zone_stats(conf->memory.table, &stats);
-        counters_sum(conf->memory.aside.counters, conf->memory.aside.ncounters,
-                     &zone->counters);
+        stats = conf->memory.table->stats();
+        zone->counters = Counters::sum(conf->memory.aside.counters,
+                                       conf->memory.aside.ncounters);
 
         zone->conf = conf;
         zone->slots = stats.slots;
-        zone->keys
-            = zone_keys(conf->memory.table, &conf->policy, ngx_current_msec,
-                        std::max(conf->limit, 1u), zone->counters.slots.used,
-                        kWalkBytes / main.zones.size());
+        zone->keys = conf->memory.table->keys(
+            conf->policy, ngx_current_msec, std::max(conf->limit, 1u),
+            zone->counters.slots.used, kWalkBytes / main.zones.size());
     }
 
     for (Redis *redis : main.redises) {
@@ -185,7 +192,7 @@ bool Report::collect(ngx_http_request_t *r)
         }
 
         report->redis = redis;
-        report->is_open = breaker_is_open(&redis->shared->breaker);
+        report->is_open = redis->shared->breaker.is_open();
         report->calls = sum_of(redis->shared->calls);
 
         for (size_t i = 0; i < kLast; i++) {
@@ -243,13 +250,13 @@ void write_offenders(Json &json, const ZoneConf &zone)
         return;
     }
 
-    Offender offenders[kTopKeys];
+    Offender offenders[kOffendersMax];
     const size_t n
-        = top_read(zone.memory.aside.top, ngx_current_msec, offenders);
+        = zone.memory.aside.offenders->read(ngx_current_msec, offenders);
     auto top = json.array("top");
 
     for (const Offender &offender : Span(offenders, n)) {
-        const size_t len = std::min<size_t>(offender.bytes, kTopBytes);
+        const size_t len = std::min<size_t>(offender.bytes, kOffenderKeyBytes);
         auto object = json.object();
 
         write_key(json, zone, view(offender.key, len));
@@ -270,7 +277,7 @@ void write_zone(Json &json, const ZoneReport &zone)
     json.field("keys", zone.keys);
     json.field("own_limits", zone.own_limits());
 
-    for (size_t i = 0; i < kNrequests; i++) {
+    for (size_t i = 0; i < kCounts; i++) {
         json.field(kCountNames[i], counters.requests[i]);
     }
 
@@ -281,7 +288,7 @@ void write_zone(Json &json, const ZoneReport &zone)
         {
             auto sources = json.object("sources");
 
-            for (size_t i = kFirstSource; i < kNsources; i++) {
+            for (size_t i = kFirstSource; i < kSources; i++) {
                 json.field(view(source_names[i]), counters.sources[i]);
             }
         }

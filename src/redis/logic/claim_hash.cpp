@@ -2,8 +2,9 @@
  * Copyright (C) the limit_sliding authors
  */
 
+#include "redis/logic/claim_hash.hpp"
+
 #include "core/mix.hpp"
-#include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
 
@@ -15,19 +16,11 @@ uint64_t claim_hash(const Claim *claims, size_t n)
         const Claim &claim = claims[i];
         uint64_t numbers = uint64_t{claim.limit} << 32 | claim.cost;
 
-        hash = mixed(hash ^ claim.hash) + static_cast<uint64_t>(claim.look);
+        hash = mixed(hash ^ claim.hash) + static_cast<uint64_t>(claim.purpose);
         hash = mixed(hash ^ numbers);
     }
 
     return hash;
-}
-
-uint64_t refusal_hash(const Claim *claim)
-{
-    uint64_t lower = UINT32_MAX;
-
-    return (mixed(claim->hash) & ~lower)
-           | (limit_sliding::claim_hash(claim, 1) & lower);
 }
 
 } // namespace limit_sliding

@@ -5,15 +5,11 @@
 #include "redis/logic/lease.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 
 #include "core/mix.hpp"
 #include "redis/logic/lease_table.hpp"
 
 namespace limit_sliding {
-
-using namespace limit_sliding;
 
 namespace {
 
@@ -23,39 +19,32 @@ constexpr uint64_t kRetries = 512;
 /* In one of so many a lease is taken over that is still being written. */
 constexpr uint64_t kPatience = 64;
 
-} // namespace
-
-struct Leases {
-    uint64_t groups;
-    Lease lease[1][kLeases];
-};
-
-namespace {
-
-struct Found {
-    Lease *lease;
-    uint64_t word;
-    Terms terms;
-};
-
-Owner owner_of(const Claim &claim)
+LeaseOwner owner_of(const Claim &claim)
 {
     return {mixed(claim.hash), claim.limit};
 }
 
-/* All leases of a key are in one. */
-Lease *group_of(const Leases *leases, const Owner &owner)
-{
-    uint64_t number = (owner.hash >> 32) * leases->groups >> 32;
+} // namespace
 
-    return const_cast<Leases *>(leases)->lease[number];
+struct Leases::Found {
+    Lease *lease;
+    uint64_t word;
+    LeaseTerms terms;
+};
+
+/* All leases of a key are in one group of kLeases. */
+Lease *Leases::group_of(const LeaseOwner &owner) const
+{
+    uint64_t number = (owner.hash >> 32) * groups_ >> 32;
+
+    return reinterpret_cast<Lease *>(const_cast<Leases *>(this) + 1)
+           + number * kLeases;
 }
 
-/* The key's lease, if it has as many units. */
-bool find(const Leases *leases, const Owner &owner, uint64_t units,
-          Found *found)
+/* Finds the key's lease, if it has as many units. */
+bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const
 {
-    Lease *group = group_of(leases, owner);
+    Lease *group = group_of(owner);
 
     for (size_t i = 0; i < kLeases; i++) {
         found->lease = &group[i];
@@ -70,11 +59,11 @@ bool find(const Leases *leases, const Owner &owner, uint64_t units,
     return false;
 }
 
-/* Where a new key's lease goes; false if all candidates are others'. */
-bool find_victim(const Leases *leases, const Owner &owner, uint64_t now_ms,
-                 bool patient, Found *found)
+/* Finds where a new key's lease goes; false if all candidates are others'. */
+bool Leases::find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient,
+                         Found *found) const
 {
-    Lease *group = group_of(leases, owner);
+    Lease *group = group_of(owner);
 
     found->lease = nullptr;
 
@@ -94,19 +83,22 @@ bool find_victim(const Leases *leases, const Owner &owner, uint64_t now_ms,
     return found->lease != nullptr;
 }
 
-/* Takes them: while a lease was written, another worker has found none. */
-uint64_t units_elsewhere(const Leases *leases, const Owner &owner,
-                         const Lease *but, const Terms &terms)
+/*
+ * Takes the units of other leases of the key: while one was written, another
+ * worker has found none, and made another.
+ */
+uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but,
+                             const LeaseTerms &terms)
 {
-    Lease *group = group_of(leases, owner);
+    Lease *group = group_of(owner);
     uint64_t units = 0;
 
     for (size_t i = 0; i < kLeases; i++) {
         uint64_t word = group[i].word();
-        Terms others;
+        LeaseTerms others;
 
         if (&group[i] != but && group[i].read(owner, word, &others)
-            && is_same(others, terms)
+            && others.is_same(terms)
             && group[i].exchange(word, Lease::next(word))) {
             units += Lease::units(word);
         }
@@ -115,51 +107,47 @@ uint64_t units_elsewhere(const Leases *leases, const Owner &owner,
     return units;
 }
 
-} // namespace
-
-Leases *leases_init(void *memory, size_t bytes)
+Leases *Leases::init(void *memory, size_t bytes)
 {
-    if (bytes < sizeof(Leases)) {
+    if (bytes < sizeof(Leases) + kLeases * sizeof(Lease)) {
         return nullptr;
     }
 
     auto *leases = static_cast<Leases *>(memory);
 
-    leases->groups
-        = (bytes - offsetof(Leases, lease)) / sizeof(leases->lease[0]);
+    leases->groups_ = (bytes - sizeof(Leases)) / (kLeases * sizeof(Lease));
 
     return leases;
 }
 
-int leases_are_of(const Policy *policy)
+bool Leases::can_serve(const Policy &policy)
 {
-    return policy->algorithm == Algorithm::kCounter
-           || policy->algorithm == Algorithm::kFixed
-           || policy->algorithm == Algorithm::kTokenBucket;
+    return policy.algorithm == Algorithm::kCounter
+           || policy.algorithm == Algorithm::kFixed
+           || policy.algorithm == Algorithm::kTokenBucket;
 }
 
-int leases_can(const Claim *claim)
+bool Leases::can_serve(const Claim &claim)
 {
-    return !claim->look && claim->cost > 0;
+    return claim.purpose == Purpose::kConsume && claim.cost > 0;
 }
 
-uint32_t leases_want(const Leases *leases, const Claim *claim, uint32_t size,
-                     uint32_t needed, uint64_t now_ms)
+uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed,
+                      uint64_t now_ms) const
 {
-    Owner owner = owner_of(*claim);
+    LeaseOwner owner = owner_of(claim);
     uint64_t wanted = size - std::min(size, needed);
     Found found;
 
-    if (!find(leases, owner, 0, &found)) {
-        return size == kLeaseAuto
-                       || !find_victim(leases, owner, now_ms, false, &found)
+    if (!find(owner, 0, &found)) {
+        return size == kLeaseAuto || !find_victim(owner, now_ms, false, &found)
                    ? 0
                    : static_cast<uint32_t>(wanted);
     }
 
     if (size == kLeaseAuto) {
-        wanted = demand(*claim, found.terms, Lease::units(found.word), needed,
-                        now_ms);
+        wanted = found.terms.demand(claim, Lease::units(found.word), needed,
+                                    now_ms);
     }
 
     uint64_t held
@@ -168,31 +156,31 @@ uint32_t leases_want(const Leases *leases, const Claim *claim, uint32_t size,
     return static_cast<uint32_t>(wanted - std::min(held, wanted));
 }
 
-void leases_add(Leases *leases, const Claim *claim, const RemoteState *remote,
-                const Verdict *verdict, uint32_t units, uint64_t sent_ms,
-                uint64_t now_ms)
+void Leases::add(const Claim &claim, const RemoteState &remote,
+                 const Verdict &verdict, uint32_t units, uint64_t sent_ms,
+                 uint64_t now_ms)
 {
-    const Policy &policy = *claim->policy;
-    Owner owner = owner_of(*claim);
-    Terms terms = {0,
-                   0,
-                   sent_ms,
-                   now_ms + verdict->reset_ms,
-                   uint64_t{remote->limit} << kLimitBits | verdict->remaining,
-                   0};
+    LeaseOwner owner = owner_of(claim);
+    LeaseTerms terms
+        = {0,
+           0,
+           sent_ms,
+           now_ms + verdict.reset_ms,
+           uint64_t{remote.limit} << kLimitBits | verdict.remaining,
+           0};
     uint64_t held = units;
 
-    set_part(policy, remote->now_ms, sent_ms, &terms);
+    terms.set_part(*claim.policy, remote.now_ms, sent_ms);
 
     for (uint64_t i = 0; i < kRetries; i++) {
         Found found;
         uint64_t left = 0;
         uint64_t since_ms = kAgesMs;
 
-        if (find(leases, owner, 0, &found)) {
+        if (find(owner, 0, &found)) {
             since_ms = sent_ms - std::min(sent_ms, found.terms.known_ms);
 
-            if (is_same(found.terms, terms)) {
+            if (found.terms.is_same(terms)) {
                 left = Lease::units(found.word);
 
             } else if (found.terms.known_ms > terms.known_ms) {
@@ -200,7 +188,7 @@ void leases_add(Leases *leases, const Claim *claim, const RemoteState *remote,
                 return;
             }
 
-        } else if (!find_victim(leases, owner, now_ms,
+        } else if (!find_victim(owner, now_ms,
                                 held > 0 && (i + 1) % kPatience > 0, &found)) {
             if (held == 0) {
                 return;
@@ -216,7 +204,7 @@ void leases_add(Leases *leases, const Claim *claim, const RemoteState *remote,
             continue;
         }
 
-        held += left + units_elsewhere(leases, owner, found.lease, terms);
+        held += left + take_others(owner, found.lease, terms);
         held = std::min(held, kUnits);
         terms.past = std::min(since_ms, kAgesMs) << kUnitBits | held;
 
@@ -227,16 +215,15 @@ void leases_add(Leases *leases, const Claim *claim, const RemoteState *remote,
     }
 }
 
-int leases_spend(Leases *leases, Claim *claim, uint64_t now_ms,
-                 Verdict *verdict)
+bool Leases::spend(Claim *claim, uint64_t now_ms, Verdict *verdict)
 {
-    Owner owner = owner_of(*claim);
+    LeaseOwner owner = owner_of(*claim);
     Found found;
 
     for (uint64_t i = 0; i < kRetries; i++) {
-        if (!find(leases, owner, claim->cost, &found)
-            || !is_known(found.terms, now_ms)) {
-            return 0;
+        if (!find(owner, claim->cost, &found)
+            || !found.terms.is_known(now_ms)) {
+            return false;
         }
 
         uint64_t word = found.word - claim->cost;
@@ -245,60 +232,59 @@ int leases_spend(Leases *leases, Claim *claim, uint64_t now_ms,
             continue;
         }
 
-        claim->state = origin(found.terms);
+        claim->state = found.terms.origin();
 
         *verdict = {};
-        verdict->limit = static_cast<uint32_t>(limit(found.terms));
+        verdict->limit = static_cast<uint32_t>(found.terms.limit());
         verdict->remaining = static_cast<uint32_t>(std::min(
-            remaining(found.terms) + Lease::units(word), limit(found.terms)));
+            found.terms.remaining() + Lease::units(word), found.terms.limit()));
         verdict->reset_ms
             = found.terms.reset_ms - std::min(now_ms, found.terms.reset_ms);
 
-        return 1;
+        return true;
     }
 
-    return 0;
+    return false;
 }
 
-void leases_return(Leases *leases, const Claim *claim, uint64_t now_ms)
+void Leases::give_back(const Claim &claim, uint64_t now_ms)
 {
-    Owner owner = owner_of(*claim);
+    LeaseOwner owner = owner_of(claim);
     Found found;
 
     for (uint64_t i = 0; i < kRetries; i++) {
-        if (!find(leases, owner, 0, &found)) {
+        if (!find(owner, 0, &found)) {
             /* it may be under way */
             continue;
         }
 
-        if (!is_known(found.terms, now_ms)
-            || claim->state != origin(found.terms)
-            || Lease::units(found.word) + claim->cost > kUnits
-            || found.lease->exchange(found.word, found.word + claim->cost)) {
+        if (!found.terms.is_known(now_ms) || claim.state != found.terms.origin()
+            || Lease::units(found.word) + claim.cost > kUnits
+            || found.lease->exchange(found.word, found.word + claim.cost)) {
             return;
         }
     }
 }
 
-uint32_t leases_held(const Leases *leases, const Claim *claim)
+uint32_t Leases::held(const Claim &claim) const
 {
     Found found;
 
-    return find(leases, owner_of(*claim), 1, &found)
+    return find(owner_of(claim), 1, &found)
                ? static_cast<uint32_t>(Lease::units(found.word))
                : 0;
 }
 
-void leases_forget(Leases *leases, const Claim *claim, uint64_t until_ms)
+void Leases::forget(const Claim &claim, uint64_t until_ms)
 {
-    Owner owner = owner_of(*claim);
-    Lease *group = group_of(leases, owner);
+    LeaseOwner owner = owner_of(claim);
+    Lease *group = group_of(owner);
 
     for (size_t i = 0; i < kLeases; i++) {
         for (uint64_t j = 0; j < kRetries; j++) {
             uint64_t word = group[i].word();
             uint64_t next = Lease::next(word);
-            Terms terms;
+            LeaseTerms terms;
 
             if (!group[i].read_any(owner.hash, word, &terms)
                 || terms.known_ms > until_ms) {
@@ -306,7 +292,7 @@ void leases_forget(Leases *leases, const Claim *claim, uint64_t until_ms)
             }
 
             if (group[i].exchange(word, next)) {
-                group[i].write(owner, next, Terms());
+                group[i].write(owner, next, LeaseTerms());
                 break;
             }
         }

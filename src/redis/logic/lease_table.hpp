@@ -17,12 +17,12 @@
 namespace limit_sliding {
 
 /* Whose a lease is: the key's hash, and the limit that is asked for. */
-struct Owner {
+struct LeaseOwner {
     uint64_t hash;
     uint32_t limit;
 };
 
-constexpr size_t kTerms = sizeof(Terms) / sizeof(uint64_t);
+constexpr size_t kTerms = sizeof(LeaseTerms) / sizeof(uint64_t);
 
 /*
  * A lease is one cache line.  Its word holds the units and a generation.  Who
@@ -44,27 +44,27 @@ public:
 
     uint64_t word() const { return word_.load(std::memory_order_acquire); }
 
-    /* From the word as it was read: 1 if nobody has changed it since. */
+    /* From the word as it was read: false if anybody has changed it since. */
     bool exchange(uint64_t from, uint64_t to)
     {
         return word_.compare_exchange_strong(from, to,
                                              std::memory_order_acq_rel);
     }
 
-    /* 1 if these are the terms of this owner, and of this word. */
-    bool read(const Owner &owner, uint64_t word, Terms *terms) const
+    /* True if these are the terms of this owner, and of this word. */
+    bool read(const LeaseOwner &owner, uint64_t word, LeaseTerms *terms) const
     {
         return differs(owner.hash, word, terms) == owner.limit;
     }
 
     /* The same whatever limit was asked for. */
-    bool read_any(uint64_t hash, uint64_t word, Terms *terms) const
+    bool read_any(uint64_t hash, uint64_t word, LeaseTerms *terms) const
     {
         return differs(hash, word, terms) <= UINT32_MAX;
     }
 
-    /* By who has just begun this word; 0 if another has begun one since. */
-    bool write(const Owner &owner, uint64_t word, const Terms &terms)
+    /* By who has just begun this word; false if another has begun one since. */
+    bool write(const LeaseOwner &owner, uint64_t word, const LeaseTerms &terms)
     {
         const uint64_t values[kTerms]
             = {terms.part,     terms.until_ms, terms.known_ms,
@@ -83,7 +83,7 @@ public:
 
     uint64_t known_ms() const { return load(2); }
 
-    /* 0 while terms are being written, or if who did so has died. */
+    /* False while terms are being written, or if who did so has died. */
     bool is_whole(uint64_t word) const
     {
         return (terms_[5].load(std::memory_order_relaxed) & kTag) == tag(word);
@@ -102,7 +102,7 @@ private:
     static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
 
     /* What is there instead of the check of a limit of 0. */
-    uint64_t differs(uint64_t hash, uint64_t word, Terms *terms) const
+    uint64_t differs(uint64_t hash, uint64_t word, LeaseTerms *terms) const
     {
         uint64_t values[kTerms];
 

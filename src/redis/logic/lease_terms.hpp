@@ -12,19 +12,10 @@
 
 namespace limit_sliding {
 
-/* On which units are leased, and were before.  Of 48 bits each. */
-struct Terms {
-    uint64_t part;     /* of the window, in which the units count */
-    uint64_t until_ms; /* it ends */
-    uint64_t known_ms; /* when Redis was asked */
-    uint64_t reset_ms; /* of a verdict, as a time */
-    uint64_t numbers;  /* the limit in force, and what Redis had left */
-    uint64_t past;     /* units that were in the lease when Redis was asked, and
-                          how long before that it was asked the last time */
-};
-
 constexpr unsigned kUnitBits = 23;
 constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
+
+constexpr unsigned kLimitBits = 23;
 
 /*
  * Between two readings of NGINX's clock, which is the kernel's coarse one: each
@@ -32,9 +23,7 @@ constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
  */
 constexpr uint64_t kMarginMs = 12;
 
-constexpr unsigned kLimitBits = 23;
-
-/* As in the script. */
+/* The epochs of a bucket's leases, as in the script. */
 constexpr uint64_t kEpochsPerWindow = 16;
 constexpr uint64_t kEpochMs = 1000;
 
@@ -46,13 +35,8 @@ constexpr uint64_t kLoneHorizons = 2;
 /* Since Redis was asked about a key that is seen first; no more has room. */
 constexpr uint64_t kAgesMs = (uint64_t{1} << 25) - 1;
 
-/* May units be spent without asking Redis? */
-inline bool is_known(const Terms &terms, uint64_t now_ms)
-{
-    return now_ms < terms.known_ms + kLeaseMs && now_ms < terms.until_ms;
-}
-
-inline uint64_t parts(const Policy &policy)
+/* A counter's parts of a window; others have one. */
+inline uint64_t parts_of(const Policy &policy)
 {
     return policy.algorithm == Algorithm::kCounter
                ? std::max(policy.precision, 1u)
@@ -65,107 +49,114 @@ inline bool is_bucket(const Policy &policy)
 }
 
 /*
- * When units that Redis granted are to be spent: in the part of the window in
- * which they count, or, of a bucket, in the epoch in which they were granted
- * and the next one; so long they do not run off there.
+ * The terms on which units are leased, and how many were before.  Each word has
+ * 48 bits.
  */
-inline void set_part(const Policy &policy, uint64_t now_ms, uint64_t sent_ms,
-                     Terms *terms)
-{
-    uint64_t rest_ms;
+struct LeaseTerms {
+    uint64_t part;     /* of the window, in which the units count */
+    uint64_t until_ms; /* it ends */
+    uint64_t known_ms; /* when Redis was asked */
+    uint64_t reset_ms; /* of a verdict, as a time */
+    uint64_t numbers;  /* the limit in force, and what Redis had left */
+    uint64_t past;     /* units that were in the lease when Redis was asked, and
+                          how long before that it was asked the last time */
 
-    if (is_bucket(policy)) {
-        uint64_t epoch_ms
-            = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
+    uint64_t limit() const { return numbers >> kLimitBits; }
 
-        terms->part = now_ms / epoch_ms;
-        rest_ms = 2 * epoch_ms - now_ms % epoch_ms;
-
-    } else {
-        uint64_t position = now_ms * parts(policy) % policy.window_ms;
-
-        terms->part = now_ms * parts(policy) / policy.window_ms;
-        rest_ms = (policy.window_ms - position) / parts(policy);
+    uint64_t remaining() const
+    {
+        return numbers & ((uint64_t{1} << kLimitBits) - 1);
     }
 
-    terms->until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
-}
+    uint64_t granted() const { return past & kUnits; }
 
-inline uint64_t limit(const Terms &terms)
-{
-    return terms.numbers >> kLimitBits;
-}
+    uint64_t before_ms() const { return past >> kUnitBits; }
 
-/* Do units of the one count as those of the other? */
-inline bool is_same(const Terms &a, const Terms &b)
-{
-    return a.part == b.part && limit(a) == limit(b);
-}
-
-/* The same as a number: where a claim's units were spent. */
-inline uint64_t origin(const Terms &terms)
-{
-    return terms.part * (uint64_t{kLimitMax} + 1) + limit(terms);
-}
-
-inline uint64_t remaining(const Terms &terms)
-{
-    return terms.numbers & ((uint64_t{1} << kLimitBits) - 1);
-}
-
-inline uint64_t granted(const Terms &terms)
-{
-    return terms.past & kUnits;
-}
-
-inline uint64_t before_ms(const Terms &terms)
-{
-    return terms.past >> kUnitBits;
-}
-
-/* How long the present part lasts, whose beginnings are a part apart. */
-inline uint64_t rest_ms(const Terms &terms, uint64_t part_ms, uint64_t now_ms)
-{
-    return now_ms < terms.until_ms
-               ? terms.until_ms - now_ms
-               : part_ms - (now_ms - terms.until_ms) % part_ms;
-}
-
-/*
- * Two requests may come together by chance, of a key that is seen now and then:
- * what is leased for more of them lapses.  Three have to.
- */
-inline bool is_frequent(const Terms &terms, uint64_t elapsed_ms,
-                        uint64_t horizon_ms)
-{
-    uint64_t each_ms = kLoneHorizons * horizon_ms;
-
-    return elapsed_ms <= each_ms
-           && elapsed_ms + before_ms(terms) <= 2 * each_ms;
-}
-
-/* For limit_sliding::leases_want(); so many are left. */
-inline uint64_t demand(const Claim &claim, const Terms &terms, uint64_t left,
-                       uint64_t needed, uint64_t now_ms)
-{
-    const Policy &policy = *claim.policy;
-    uint64_t part_ms = policy.window_ms / parts(policy);
-    uint64_t elapsed_ms = now_ms > terms.known_ms ? now_ms - terms.known_ms : 1;
-    uint64_t horizon_ms = std::min(kHorizonMs, part_ms / kHorizonsPerPart);
-    uint64_t used = granted(terms) - std::min(left, granted(terms)) + needed;
-    uint64_t most = remaining(terms) / kShareOfRest;
-
-    if (!is_bucket(policy) && horizon_ms > 0) {
-        horizon_ms = std::min(horizon_ms, rest_ms(terms, part_ms, now_ms));
+    /* True while units may be spent without asking Redis. */
+    bool is_known(uint64_t now_ms) const
+    {
+        return now_ms < known_ms + kLeaseMs && now_ms < until_ms;
     }
 
-    if (used <= claim.cost) {
-        return is_frequent(terms, elapsed_ms, horizon_ms) ? std::min(used, most)
-                                                          : 0;
+    /* True if units of these terms count as those of the others. */
+    bool is_same(const LeaseTerms &other) const
+    {
+        return part == other.part && limit() == other.limit();
     }
 
-    return std::min({used * horizon_ms / elapsed_ms, 2 * used, most});
-}
+    /* The same as a number: where a claim's units were spent. */
+    uint64_t origin() const
+    {
+        return part * (uint64_t{kLimitMax} + 1) + limit();
+    }
+
+    /*
+     * Sets when units that Redis granted are to be spent: in the part of the
+     * window in which they count, or, of a bucket, in the epoch in which they
+     * were granted and the next one; so long they do not run off there.
+     */
+    void set_part(const Policy &policy, uint64_t now_ms, uint64_t sent_ms)
+    {
+        uint64_t rest_ms;
+
+        if (is_bucket(policy)) {
+            uint64_t epoch_ms
+                = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
+
+            part = now_ms / epoch_ms;
+            rest_ms = 2 * epoch_ms - now_ms % epoch_ms;
+
+        } else {
+            uint64_t position = now_ms * parts_of(policy) % policy.window_ms;
+
+            part = now_ms * parts_of(policy) / policy.window_ms;
+            rest_ms = (policy.window_ms - position) / parts_of(policy);
+        }
+
+        until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
+    }
+
+    /* How long the present part lasts, whose beginnings are a part apart. */
+    uint64_t rest_ms(uint64_t part_ms, uint64_t now_ms) const
+    {
+        return now_ms < until_ms ? until_ms - now_ms
+                                 : part_ms - (now_ms - until_ms) % part_ms;
+    }
+
+    /*
+     * Two requests may come together by chance, of a key that is seen now and
+     * then: what is leased for more of them lapses.  Three have to.
+     */
+    bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const
+    {
+        uint64_t each_ms = kLoneHorizons * horizon_ms;
+
+        return elapsed_ms <= each_ms && elapsed_ms + before_ms() <= 2 * each_ms;
+    }
+
+    /* Returns what Leases::want() is by demand, if so many units are left. */
+    uint64_t demand(const Claim &claim, uint64_t left, uint64_t needed,
+                    uint64_t now_ms) const
+    {
+        const Policy &policy = *claim.policy;
+        uint64_t part_ms = policy.window_ms / parts_of(policy);
+        uint64_t elapsed_ms = now_ms > known_ms ? now_ms - known_ms : 1;
+        uint64_t horizon_ms = std::min(kHorizonMs, part_ms / kHorizonsPerPart);
+        uint64_t used = granted() - std::min(left, granted()) + needed;
+        uint64_t most = remaining() / kShareOfRest;
+
+        if (!is_bucket(policy) && horizon_ms > 0) {
+            horizon_ms = std::min(horizon_ms, rest_ms(part_ms, now_ms));
+        }
+
+        if (used <= claim.cost) {
+            return is_frequent(elapsed_ms, horizon_ms) ? std::min(used, most)
+                                                       : 0;
+        }
+
+        return std::min({used * horizon_ms / elapsed_ms, 2 * used, most});
+    }
+};
 
 } // namespace limit_sliding
 

@@ -2,11 +2,12 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
+#include "redis/logic/refusals.hpp"
 
-#include "redis/logic/remote.hpp"
+#include <atomic>
+
+#include "core/mix.hpp"
+#include "redis/logic/claim_hash.hpp"
 
 namespace limit_sliding {
 
@@ -60,7 +61,24 @@ Data data_of(const Refusal &refusal, uint64_t now_ms)
                 | refusal.remaining};
 }
 
-struct Entry {
+/* Data of several origins must not cancel out: each word is mixed. */
+uint64_t mixed_by(uint64_t word, uint64_t factor)
+{
+    word = (word ^ word >> 32) * factor;
+
+    return word ^ word >> 29;
+}
+
+uint64_t check_of(uint64_t hash, const Data &data)
+{
+    return hash ^ mixed_by(data.until, 0x9e3779b97f4a7c15)
+           ^ mixed_by(data.known_until, 0xff51afd7ed558ccd)
+           ^ mixed_by(data.numbers, 0xc4ceb9fe1a85ec53);
+}
+
+} // namespace
+
+struct Refusals::Entry {
     std::atomic<uint64_t> check;
     std::atomic<uint64_t> until;
     std::atomic<uint64_t> known_until;
@@ -73,86 +91,63 @@ struct Entry {
                 numbers.load(std::memory_order_relaxed)};
     }
 
-    bool holds(uint64_t hash, const Data &data) const;
-    void store(uint64_t hash, const Data &data);
+    bool holds(uint64_t hash, const Data &data) const
+    {
+        return check.load(std::memory_order_relaxed) == check_of(hash, data);
+    }
+
+    void store(uint64_t hash, const Data &data)
+    {
+        check.store(check_of(hash, data), std::memory_order_relaxed);
+        until.store(data.until, std::memory_order_relaxed);
+        known_until.store(data.known_until, std::memory_order_relaxed);
+        numbers.store(data.numbers, std::memory_order_relaxed);
+    }
 };
 
-struct alignas(64) Line {
+struct alignas(64) Refusals::Line {
     Entry entry[kEntries];
 };
 
-/* Data of several origins must not cancel out: each word is mixed. */
-uint64_t mixed(uint64_t word, uint64_t factor)
+Refusals *Refusals::init(void *memory, size_t bytes)
 {
-    word = (word ^ word >> 32) * factor;
-
-    return word ^ word >> 29;
-}
-
-uint64_t check_of(uint64_t hash, const Data &data)
-{
-    return hash ^ mixed(data.until, 0x9e3779b97f4a7c15)
-           ^ mixed(data.known_until, 0xff51afd7ed558ccd)
-           ^ mixed(data.numbers, 0xc4ceb9fe1a85ec53);
-}
-
-bool Entry::holds(uint64_t hash, const Data &data) const
-{
-    return check.load(std::memory_order_relaxed) == check_of(hash, data);
-}
-
-void Entry::store(uint64_t hash, const Data &data)
-{
-    check.store(check_of(hash, data), std::memory_order_relaxed);
-    until.store(data.until, std::memory_order_relaxed);
-    known_until.store(data.known_until, std::memory_order_relaxed);
-    numbers.store(data.numbers, std::memory_order_relaxed);
-}
-
-} // namespace
-
-struct Refusals {
-    uint64_t lines;
-    alignas(64) Line line[1];
-};
-
-namespace {
-
-Line &line_of(const Refusals *refusals, uint64_t hash)
-{
-    /* the upper half, which is the key's, tells enough lines apart */
-    uint64_t number = ((hash >> 32) * refusals->lines >> 32) + hash % kLines;
-
-    while (number >= refusals->lines) {
-        number -= refusals->lines;
-    }
-
-    return const_cast<Refusals *>(refusals)->line[number];
-}
-
-} // namespace
-
-Refusals *refusals_init(void *memory, size_t bytes)
-{
-    if (bytes < sizeof(Refusals)) {
+    if (bytes < sizeof(Refusals) + sizeof(Line)) {
         return nullptr;
     }
 
     auto *refusals = static_cast<Refusals *>(memory);
 
-    refusals->lines = (bytes - offsetof(Refusals, line)) / sizeof(Line);
+    refusals->lines_ = (bytes - sizeof(Refusals)) / sizeof(Line);
 
     return refusals;
 }
 
-void refusals_add(Refusals *refusals, uint64_t hash, uint64_t now_ms,
-                  const Refusal *refusal)
+uint64_t refusal_hash(const Claim &claim)
 {
-    Data data = data_of(*refusal, now_ms);
+    uint64_t lower = UINT32_MAX;
+
+    return (mixed(claim.hash) & ~lower) | (claim_hash(&claim, 1) & lower);
+}
+
+Refusals::Line &Refusals::line_of(uint64_t hash) const
+{
+    /* the upper half, which is the key's, tells enough lines apart */
+    uint64_t number = ((hash >> 32) * lines_ >> 32) + hash % kLines;
+
+    while (number >= lines_) {
+        number -= lines_;
+    }
+
+    return reinterpret_cast<Line *>(const_cast<Refusals *>(this) + 1)[number];
+}
+
+void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal)
+{
+    Data data = data_of(refusal, now_ms);
     Entry *victim = nullptr;
     uint64_t earliest = UINT64_MAX;
 
-    for (Entry &entry : line_of(refusals, hash).entry) {
+    for (Entry &entry : line_of(hash).entry) {
         Data other = entry.load();
 
         if (entry.holds(hash, other)) {
@@ -174,10 +169,9 @@ void refusals_add(Refusals *refusals, uint64_t hash, uint64_t now_ms,
     }
 }
 
-int refusals_find(const Refusals *refusals, uint64_t hash, uint64_t now_ms,
-                  Refusal *refusal)
+bool Refusals::find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const
 {
-    for (const Entry &entry : line_of(refusals, hash).entry) {
+    for (const Entry &entry : line_of(hash).entry) {
         Data data = entry.load();
 
         if (!entry.holds(hash, data)) {
@@ -185,7 +179,7 @@ int refusals_find(const Refusals *refusals, uint64_t hash, uint64_t now_ms,
         }
 
         if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) {
-            return 0;
+            return false;
         }
 
         refusal->until_ms = data.until_ms();
@@ -194,18 +188,18 @@ int refusals_find(const Refusals *refusals, uint64_t hash, uint64_t now_ms,
         refusal->reset_ms = data.reset_ms();
         refusal->admits = (data.numbers & kAdmits) != 0;
 
-        return 1;
+        return true;
     }
 
-    return 0;
+    return false;
 }
 
-void refusals_forget(Refusals *refusals, const Claim *claim)
+void Refusals::forget(const Claim &claim)
 {
-    uint64_t hash = limit_sliding::refusal_hash(claim);
+    uint64_t hash = refusal_hash(claim);
 
     for (uint64_t i = 0; i < kLines; i++) {
-        for (Entry &entry : line_of(refusals, hash - hash % kLines + i).entry) {
+        for (Entry &entry : line_of(hash - hash % kLines + i).entry) {
             entry.check.store(0, std::memory_order_relaxed);
         }
     }

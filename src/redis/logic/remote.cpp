@@ -99,8 +99,8 @@ void describe_bucket(const Request &request, uint32_t cost, bool admitted,
                      Verdict *verdict)
 {
     uint64_t window_ms = request.window_ms;
-    uint64_t capacity = limit_sliding::capacity(
-        &request.policy, static_cast<uint32_t>(request.limit));
+    uint64_t capacity
+        = request.policy.capacity(static_cast<uint32_t>(request.limit));
     bool is_queue = request.policy.algorithm == Algorithm::kLeakyBucket;
     uint64_t full = capacity * window_ms;
     uint64_t used = value(request, 0) + request.spent * window_ms;
@@ -133,11 +133,11 @@ void describe_bucket(const Request &request, uint32_t cost, bool admitted,
 
 } // namespace
 
-unsigned remote_values(const Policy *policy)
+unsigned remote_values(const Policy &policy)
 {
-    switch (policy->algorithm) {
+    switch (policy.algorithm) {
     case Algorithm::kCounter:
-        return std::max(policy->precision, 1u) + 1;
+        return std::max(policy.precision, 1u) + 1;
     case Algorithm::kLog:
         return 3;
     default:
@@ -145,38 +145,37 @@ unsigned remote_values(const Policy *policy)
     }
 }
 
-void remote_describe(const Policy *policy, const RemoteState *remote,
-                     uint32_t cost, uint32_t granted, int admitted, int look,
-                     Verdict *verdict)
+Verdict RemoteState::describe(const Policy &policy, uint32_t cost,
+                              uint32_t granted, bool admitted, bool look) const
 {
-    uint64_t spent
-        = look ? 0 : (granted + uint64_t{admitted != 0}) * uint64_t{cost};
-    Request request = {
-        *policy, *remote, policy->window_ms, remote->limit, admitted ? 0 : cost,
-        spent};
+    uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * uint64_t{cost};
+    Request request
+        = {policy, *this, policy.window_ms, limit, admitted ? 0 : cost, spent};
+    Verdict verdict = {};
 
-    *verdict = {};
-    verdict->limit = remote->limit;
+    verdict.limit = limit;
 
-    switch (policy->algorithm) {
+    switch (policy.algorithm) {
     case Algorithm::kLog:
-        describe_log(request, verdict);
+        describe_log(request, &verdict);
         break;
     case Algorithm::kFixed:
-        describe_fixed(request, verdict);
+        describe_fixed(request, &verdict);
         break;
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
-        describe_bucket(request, cost, admitted && !look, verdict);
+        describe_bucket(request, cost, admitted && !look, &verdict);
         break;
     default:
-        describe_counter(request, verdict);
+        describe_counter(request, &verdict);
         break;
     }
 
-    if (!admitted && cost > limit_sliding::capacity(policy, remote->limit)) {
-        verdict->retry_after_ms = kNever;
+    if (!admitted && cost > policy.capacity(limit)) {
+        verdict.retry_after_ms = kNever;
     }
+
+    return verdict;
 }
 
 } // namespace limit_sliding

@@ -1,0 +1,41 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_ZONE_MEMORY_HPP
+#define LIMIT_SLIDING_CORE_ZONE_MEMORY_HPP
+
+#include <cstddef>
+
+#include "core/counters.hpp"
+#include "core/limit_cache.hpp"
+#include "core/offenders.hpp"
+#include "core/overrides.hpp"
+
+namespace limit_sliding {
+
+/* What a zone's memory holds beside the table of its keys. */
+struct ZoneMemory {
+    Counters *counters;
+    size_t ncounters;
+    Overrides *overrides;
+    Offenders *offenders;
+    LimitCache *redis_limits;    /* keys' own limits, as Redis told them last;
+                                    null: no Redis */
+    LimitCache *variable_limits; /* limits that the last request of a key had
+                                    by a variable */
+    size_t bytes;                /* of all; the rest is for Zone::init() */
+
+    /* What the zone has, a mask: each takes another 32nd of the memory. */
+    enum { kRedis = 1, kVariables = 2 };
+
+    /*
+     * Takes a part of a zone's memory, which is as Zone::init() wants it: 5% of
+     * one of 32k, 1.6% of one of 1m, and what the mask adds.
+     */
+    void init(void *memory, size_t size, unsigned mask);
+};
+
+} // namespace limit_sliding
+
+#endif

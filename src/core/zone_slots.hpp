@@ -1,0 +1,61 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_ZONE_SLOTS_HPP
+#define LIMIT_SLIDING_CORE_ZONE_SLOTS_HPP
+
+#include <cstdint>
+
+#include "core/ring.hpp"
+#include "core/slot.hpp"
+#include "core/zone.hpp"
+
+namespace limit_sliding {
+
+/* Slots of 16 bytes, of algorithms whose state is one word. */
+struct WordSlots {
+    Line *lines;
+
+    explicit WordSlots(Zone *zone)
+        : lines(reinterpret_cast<Line *>(zone->slots()))
+    {
+    }
+
+    Slot &slot(uint64_t line, unsigned number) const
+    {
+        return lines[line].slot[number];
+    }
+};
+
+/* Slots with a ring behind each. */
+struct RingSlots {
+    char *memory;
+    uint64_t slot_bytes;
+
+    explicit RingSlots(Zone *zone)
+        : memory(zone->slots()), slot_bytes(zone->slot_bytes)
+    {
+    }
+
+    Slot &slot(uint64_t line, unsigned number) const
+    {
+        return *reinterpret_cast<Slot *>(
+            memory + (line * Line::kSlots + number) * slot_bytes);
+    }
+
+    unsigned ring_length() const
+    {
+        return static_cast<unsigned>((slot_bytes - sizeof(Slot))
+                                     / sizeof(Event));
+    }
+};
+
+inline SlotCounts *counts_of(const Claim &claim)
+{
+    return claim.counts != nullptr ? claim.counts : &claim.zone->counts;
+}
+
+} // namespace limit_sliding
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_REDIS_LOGIC_CLAIM_HASH_HPP
+#define LIMIT_SLIDING_REDIS_LOGIC_CLAIM_HASH_HPP
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/limiter.hpp"
+
+namespace limit_sliding {
+
+/*
+ * Returns a hash of what n >= 1 claims ask: keys, limits, costs, in this order.
+ * Equal claims have equal ones, in all workers and over reloads.
+ */
+uint64_t claim_hash(const Claim *claims, size_t n);
+
+} // namespace limit_sliding
+
+#endif

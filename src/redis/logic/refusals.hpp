@@ -1,0 +1,66 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_REDIS_LOGIC_REFUSALS_HPP
+#define LIMIT_SLIDING_REDIS_LOGIC_REFUSALS_HPP
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/limiter.hpp"
+
+namespace limit_sliding {
+
+/*
+ * A refusal is believed for so long, then Redis is asked again: the limit of a
+ * key may have been changed there.
+ */
+constexpr auto kRefusalMs = 1000;
+
+struct Refusal {
+    uint64_t until_ms; /* nothing is admitted before */
+    uint32_t limit;
+    uint32_t remaining;
+    uint64_t reset_ms; /* when more remains, below 2^42 */
+    bool admits;       /* it would have been admitted, and until_ms is of no
+                          meaning: limits beside one that rejects are known by
+                          such an entry */
+};
+
+/* Returns the claim's hash here, of which the upper half is the key's. */
+uint64_t refusal_hash(const Claim &claim);
+
+/*
+ * A cache of keys known to be exhausted.  It forgets some refusals when there
+ * are many; one is never taken for another key's, but for equal 64-bit hashes.
+ */
+class alignas(64) Refusals {
+public:
+    /*
+     * Makes a cache of `memory`: `bytes` long, zeroed, aligned to 64.  Returns
+     * null if there is no room for any.
+     */
+    static Refusals *init(void *memory, size_t bytes);
+
+    /* `hash` is refusal_hash() of the claim. */
+    void add(uint64_t hash, uint64_t now_ms, const Refusal &refusal);
+
+    /* True, and the entry in *refusal, if there is one that holds. */
+    bool find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const;
+
+    /* Forgets all of the claim's key, and perhaps some of others. */
+    void forget(const Claim &claim);
+
+private:
+    struct Entry;
+    struct Line;
+
+    Line &line_of(uint64_t hash) const;
+
+    uint64_t lines_;
+};
+
+} // namespace limit_sliding
+
+#endif
