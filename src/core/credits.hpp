@@ -144,10 +144,7 @@ private:
 
     Table<RingSlots> table(uint64_t slot) const
     {
-        uint64_t hash = mixed(hash_ ^ slot * 0x9e3779b97f4a7c15);
-
-        return Table<RingSlots>(RingSlots(store_.zone), store_.zone->pairs,
-                                store_.counts, hash, store_.now.epoch());
+        return store_.table_of(mixed(hash_, slot));
     }
 
     /* Calls visit(begin, units) for all parts that are not over, in order. */

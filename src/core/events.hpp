@@ -23,6 +23,12 @@ struct EventStore {
     bool may_evict;
     bool is_brief; /* stay in the key's own ring: else torn */
     Clock now;
+
+    /* The table as it is seen by what has this hash. */
+    Table<RingSlots> table_of(uint64_t hash) const
+    {
+        return {RingSlots(zone), zone->pairs, counts, hash, now.epoch()};
+    }
 };
 
 /*
@@ -51,7 +57,7 @@ public:
 
     enum Recorded { kRecorded, kLost, kRefused };
 
-    Table<RingSlots> table() const { return table_of(hash_); }
+    Table<RingSlots> table() const { return store_.table_of(hash_); }
 
     const EventStore &store() const { return store_; }
 
@@ -323,12 +329,6 @@ private:
     /* A page is there or not: its state says no more. */
     static constexpr uint64_t kPageState = 1;
 
-    Table<RingSlots> table_of(uint64_t hash) const
-    {
-        return Table<RingSlots>(RingSlots(store_.zone), store_.zone->pairs,
-                                store_.counts, hash, store_.now.epoch());
-    }
-
     unsigned length() const { return RingSlots(store_.zone).ring_length(); }
 
     void open_none()
@@ -379,7 +379,7 @@ private:
         }
 
         if (page_.is_none() || page_number_ != number) {
-            Copy copy = table_of(hash_of(number)).look();
+            Copy copy = store_.table_of(hash_of(number)).look();
 
             if (copy.kind == Copy::none) {
                 return false;
@@ -397,7 +397,7 @@ private:
     {
         uint64_t page = name() << kNameShift | number;
 
-        return mixed(hash_ ^ page * 0x9e3779b97f4a7c15);
+        return mixed(hash_, page);
     }
 
     template <class Holds>
@@ -469,7 +469,7 @@ private:
             return false;
         }
 
-        Copy copy = table_of(hash_of(oldest / kPageEvents))
+        Copy copy = store_.table_of(hash_of(oldest / kPageEvents))
                         .obtain(RingStep(store_.now.behind(), length(), events),
                                 store_.may_evict, kPageState, refused_ms);
 

@@ -18,6 +18,12 @@ inline uint64_t mixed(uint64_t h)
     return h ^ h >> 33;
 }
 
+/* The hash of what has a number, of something that has a hash. */
+inline uint64_t mixed(uint64_t hash, uint64_t number)
+{
+    return mixed(hash ^ number * 0x9e3779b97f4a7c15);
+}
+
 } // namespace limit_sliding
 
 #endif
