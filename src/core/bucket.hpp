@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/describe.hpp"
 #include "core/limiter.hpp"
 
 namespace limit_sliding {
@@ -162,9 +163,8 @@ public:
     {
         uint64_t given = cost * window_ms_;
         uint64_t before = then(recorded) - std::min(then(recorded), given);
-        uint64_t elapsed = (time_of(state) - time_of(recorded)) & time_mask();
         uint64_t ran_off
-            = elapsed < 3ULL << (time_bits_ - 2) ? elapsed * limit_ : 0;
+            = between_ms(time_of(recorded), time_of(state)) * limit_;
         uint64_t taken = then(state);
 
         given -= std::min(given, ran_off - std::min(ran_off, before));
@@ -174,29 +174,15 @@ public:
     }
 
     /* To a request that has yet to be decided, or was rejected. */
-    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
+    Verdict describe(uint64_t state, uint32_t cost) const
     {
         uint64_t taken = level(state);
-        uint64_t wanted = std::min(taken, full()) + cost * window_ms_;
-        uint64_t room = full() - std::min(taken, full());
-        uint64_t fits = is_queue_ ? window_ms_ : full();
+        Usage usage = {limit_, capacity(), window_ms_, std::min(taken, full()),
+                       is_queue_ ? window_ms_ : full()};
 
-        verdict->limit = limit_;
-        verdict->remaining = static_cast<uint32_t>(room / window_ms_);
-        verdict->excess = wanted > fits ? thousandths(wanted - fits) : 0;
-        verdict->delay_ms = 0;
-        verdict->reset_ms
-            = verdict->remaining == capacity()
-                  ? 0
-                  : wait_ms(state, taken
-                                       - (capacity() - verdict->remaining - 1)
-                                             * window_ms_);
-        verdict->retry_after_ms
-            = cost > capacity()                 ? kNever
-              : cost == verdict->remaining + 1u ? verdict->reset_ms
-              : wanted > full()
-                  ? wait_ms(state, taken + cost * window_ms_ - full())
-                  : 0;
+        return describe_usage(usage, cost, [&](uint64_t room) {
+            return wait_ms(state, taken - room * window_ms_);
+        });
     }
 
     /* To a request that was admitted to a queue, by the state after it. */
@@ -206,7 +192,8 @@ public:
 
         if (is_queue_ && cost > 0) {
             verdict->delay_ms = delay_ms(state, cost);
-            verdict->excess = thousandths(ahead + (cost - 1) * window_ms_);
+            verdict->excess
+                = thousandths(ahead + (cost - 1) * window_ms_, window_ms_);
         }
     }
 
@@ -449,12 +436,18 @@ private:
         return ran_off > taken ? 0 : taken - ran_off;
     }
 
+    /* From one time to a later one; 0 if it is earlier. */
+    uint64_t between_ms(uint64_t from, uint64_t to) const
+    {
+        uint64_t elapsed = (to - from) & time_mask();
+
+        return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
+    }
+
     /* Since the state's time; 0 if another's clock, ahead of ours, made it. */
     uint64_t elapsed_ms(uint64_t state) const
     {
-        uint64_t elapsed = (now_ms_ - time_of(state)) & time_mask();
-
-        return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
+        return between_ms(time_of(state), now_ms_);
     }
 
     /* How far that clock is ahead. */
@@ -489,13 +482,6 @@ private:
     uint64_t wait_ms(uint64_t state, uint64_t taken) const
     {
         return taken == 0 ? 0 : ahead_ms(state) + (taken + limit_ - 1) / limit_;
-    }
-
-    /* Requests in 1/1000, rounded up, of `used`. */
-    uint64_t thousandths(uint64_t taken) const
-    {
-        return taken / window_ms_ * 1000
-               + (taken % window_ms_ * 1000 + window_ms_ - 1) / window_ms_;
     }
 
     uint64_t window_ms_;

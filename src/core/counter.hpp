@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/describe.hpp"
 #include "core/limiter.hpp"
 #include "core/rank.hpp"
 
@@ -101,27 +102,13 @@ public:
         return pack(window_of(state), is_near(state), previous, current);
     }
 
-    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
+    Verdict describe(uint64_t state, uint32_t cost) const
     {
         View v = view(state);
-        uint64_t taken = used(v);
         uint64_t full = limit_ * window_ms_;
-        uint64_t wanted = taken + cost * window_ms_;
 
-        verdict->limit = limit_;
-        verdict->remaining
-            = taken >= full
-                  ? 0
-                  : static_cast<uint32_t>((full - taken) / window_ms_);
-        verdict->excess = wanted > full ? thousandths(wanted - full) : 0;
-        verdict->reset_ms = verdict->remaining == limit_
-                                ? 0
-                                : wait(v, limit_ - verdict->remaining - 1);
-        verdict->retry_after_ms = cost > limit_ ? kNever
-                                  : cost == verdict->remaining + 1u
-                                      ? verdict->reset_ms
-                                      : wait(v, limit_ - cost);
-        verdict->delay_ms = 0;
+        return describe_usage({limit_, limit_, window_ms_, used(v), full}, cost,
+                              [&](uint64_t room) { return wait(v, room); });
     }
 
     uint64_t expires_ms(uint64_t state) const { return wait(view(state), 0); }
@@ -227,13 +214,6 @@ private:
             = v.current > room ? room * window_ms_ / v.current : window_ms_;
 
         return v.ahead_ms + v.left_ms + window_ms_ - left;
-    }
-
-    /* Requests in 1/1000, rounded up, of request-milliseconds. */
-    uint64_t thousandths(uint64_t request_ms) const
-    {
-        return request_ms / window_ms_ * 1000
-               + (request_ms % window_ms_ * 1000 + window_ms_ - 1) / window_ms_;
     }
 
     uint64_t window_ms_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "core/describe.hpp"
 #include "core/limiter.hpp"
 #include "core/rank.hpp"
 
@@ -75,23 +76,12 @@ public:
         return pack(window, is_near(state), count > cost ? count - cost : 0);
     }
 
-    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
+    Verdict describe(uint64_t state, uint32_t cost) const
     {
         View v = view(state);
-        uint64_t wanted = v.count + cost;
 
-        verdict->limit = limit_;
-        verdict->remaining
-            = v.count < limit_ ? static_cast<uint32_t>(limit_ - v.count) : 0;
-        verdict->excess = wanted > limit_ ? (wanted - limit_) * 1000 : 0;
-        verdict->reset_ms = v.count == 0 ? 0 : v.ends_ms;
-        verdict->delay_ms = 0;
-
-        if (cost > limit_) {
-            verdict->retry_after_ms = kNever;
-        } else {
-            verdict->retry_after_ms = wanted > limit_ ? v.ends_ms : 0;
-        }
+        return describe_usage({limit_, limit_, 1, v.count, limit_}, cost,
+                              [&](uint64_t) { return v.ends_ms; });
     }
 
     uint64_t expires_ms(uint64_t state) const

@@ -10,6 +10,7 @@
 
 #include "core/atomics.hpp"
 #include "core/credits.hpp"
+#include "core/describe.hpp"
 #include "core/events.hpp"
 #include "core/limiter.hpp"
 
@@ -110,9 +111,13 @@ public:
         return static_cast<double>(taken) / static_cast<double>(full());
     }
 
-    void describe(uint32_t cost, Verdict *verdict)
+    Verdict describe(uint32_t cost)
     {
-        events_.read([&] { describe_open(cost, verdict); });
+        Verdict verdict = {};
+
+        events_.read([&] { verdict = describe_open(cost); });
+
+        return verdict;
     }
 
     /*
@@ -322,24 +327,12 @@ private:
         return true;
     }
 
-    void describe_open(uint32_t cost, Verdict *verdict)
+    Verdict describe_open(uint32_t cost)
     {
         uint64_t window_ms = events_.clock().window_ms;
-        uint64_t taken = used();
-        uint64_t wanted = taken + cost * window_ms;
-        uint64_t room = full() - std::min(taken, full());
 
-        verdict->limit = limit_;
-        verdict->remaining = static_cast<uint32_t>(room / window_ms);
-        verdict->excess = wanted > full() ? thousandths(wanted - full()) : 0;
-        verdict->delay_ms = 0;
-        verdict->reset_ms
-            = taken == 0 ? 0 : wait_ms(limit_ - verdict->remaining - 1);
-        verdict->retry_after_ms = cost > limit_ ? kNever
-                                  : cost == verdict->remaining + 1u
-                                      ? verdict->reset_ms
-                                  : wanted > full() ? wait_ms(limit_ - cost)
-                                                    : 0;
+        return describe_usage({limit_, limit_, window_ms, used(), full()}, cost,
+                              [&](uint64_t room) { return wait_ms(room); });
     }
 
     /*
@@ -427,14 +420,6 @@ private:
         }
 
         return clock.until_lost_ms(then, lost);
-    }
-
-    /* Requests in 1/1000, rounded up, of units x w. */
-    uint64_t thousandths(uint64_t taken) const
-    {
-        uint64_t w = events_.clock().window_ms;
-
-        return taken / w * 1000 + (taken % w * 1000 + w - 1) / w;
     }
 
     Events events_;

@@ -323,20 +323,15 @@ Verdict Claim::describe(uint64_t now_ms) const
         return *verdict;
     }
 
-    Verdict result = {};
-
     if (outcome == Outcome::kRefused) {
-        result.limit = limit;
-        result.retry_after_ms = state;
-        result.reset_ms = state;
-        return result;
+        return {limit, 0, 0, state, state, 0};
     }
 
     bool admitted = is_admitted(*this);
     uint32_t wanted = admitted ? 0 : cost;
 
     if (policy->has_rings()) {
-        history_of(*this, now_ms).describe(wanted, &result);
+        Verdict result = history_of(*this, now_ms).describe(wanted);
 
         if (!admitted && result.retry_after_ms == 0) {
             /* others have expired, or were evicted, since the decision */
@@ -346,10 +341,10 @@ Verdict Claim::describe(uint64_t now_ms) const
         return result;
     }
 
-    with_algorithm(*policy, time_of(*this, now_ms), limit,
-                   [&](const auto &algorithm) {
-                       algorithm.describe(state, wanted, &result);
-                   });
+    Verdict result = with_algorithm(
+        *policy, time_of(*this, now_ms), limit, [&](const auto &algorithm) {
+            return algorithm.describe(state, wanted);
+        });
 
     if (is_queued(*this)) {
         Bucket(*policy, time_of(*this, now_ms), limit)

@@ -6,129 +6,96 @@
 
 #include <algorithm>
 
+#include "core/describe.hpp"
 #include "redis/logic/parts.hpp"
 
 namespace limit_sliding {
 
 namespace {
 
+/* One request's view of a key, in Redis's time. */
 struct Request {
     const Policy &policy;
     const RemoteState &remote;
-    uint64_t window_ms;
     uint64_t limit;
-    uint64_t cost;  /* 0 if it was admitted: what was wanted is used */
+    uint32_t cost;  /* 0 if it was admitted: what was wanted is used */
     uint64_t spent; /* of this call */
+
+    uint64_t window_ms() const { return policy.window_ms; }
+
+    uint64_t value() const { return static_cast<uint64_t>(remote.values[0]); }
+
+    /* How long until an event of that time is over; negative: one of now. */
+    uint64_t event_wait_ms(int64_t time_ms) const
+    {
+        uint64_t then_ms
+            = time_ms < 0 ? remote.now_ms : static_cast<uint64_t>(time_ms);
+        uint64_t end_ms = then_ms + window_ms();
+
+        return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
+    }
+
+    Verdict describe_counter() const;
+    Verdict describe_fixed() const;
+    Verdict describe_log() const;
+    Verdict describe_bucket(uint32_t queued) const;
 };
 
-uint64_t thousandths(uint64_t request_ms, uint64_t window_ms)
+Verdict Request::describe_counter() const
 {
-    return request_ms / window_ms * 1000
-           + (request_ms % window_ms * 1000 + window_ms - 1) / window_ms;
+    Parts parts(policy, remote.now_ms, remote.values, spent);
+
+    return describe_usage(
+        {remote.limit, limit, window_ms(), parts.used(), limit * window_ms()},
+        cost, [&](uint64_t room) { return parts.wait_ms(room); });
 }
 
-uint64_t value(const Request &request, unsigned i)
+Verdict Request::describe_fixed() const
 {
-    return static_cast<uint64_t>(request.remote.values[i]);
+    uint64_t left_ms = window_ms() - remote.now_ms % window_ms();
+
+    return describe_usage({remote.limit, limit, 1, value() + spent, limit},
+                          cost, [&](uint64_t) { return left_ms; });
 }
 
-void describe_counter(const Request &request, Verdict *verdict)
+Verdict Request::describe_log() const
 {
-    Parts parts(request.policy, request.remote.now_ms, request.remote.values,
-                request.spent);
-    uint64_t used = parts.used();
-    uint64_t full = request.limit * request.window_ms;
-    uint64_t wanted = used + request.cost * request.window_ms;
+    uint64_t used = value() + spent;
 
-    verdict->remaining
-        = used >= full
-              ? 0
-              : static_cast<uint32_t>((full - used) / request.window_ms);
-    verdict->excess
-        = wanted > full ? thousandths(wanted - full, request.window_ms) : 0;
-    verdict->reset_ms
-        = verdict->remaining == request.limit
-              ? 0
-              : parts.wait_ms(request.limit - verdict->remaining - 1);
-    verdict->retry_after_ms
-        = parts.wait_ms(request.limit - std::min(request.cost, request.limit));
+    return describe_usage(
+        {remote.limit, limit, 1, used, limit}, cost, [&](uint64_t room) {
+            bool is_first = room + 1 == std::min(used, limit);
+
+            return event_wait_ms(remote.values[is_first ? 1 : 2]);
+        });
 }
 
-/* Of whole requests, which are free again at the times given. */
-void describe_whole(const Request &request, uint64_t used, uint64_t reset_ms,
-                    uint64_t retry_after_ms, Verdict *verdict)
+/* `queued` is the cost of a request that was admitted to a queue, else 0. */
+Verdict Request::describe_bucket(uint32_t queued) const
 {
-    uint64_t wanted = used + request.cost;
+    uint64_t capacity = policy.capacity(remote.limit);
+    uint64_t full = capacity * window_ms();
+    uint64_t used = value() + spent * window_ms();
+    bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
 
-    verdict->remaining = used < request.limit
-                             ? static_cast<uint32_t>(request.limit - used)
-                             : 0;
-    verdict->excess
-        = wanted > request.limit ? (wanted - request.limit) * 1000 : 0;
-    verdict->reset_ms = used == 0 ? 0 : reset_ms;
-    verdict->retry_after_ms = wanted > request.limit ? retry_after_ms : 0;
-}
+    auto wait_ms = [&](uint64_t taken) { return (taken + limit - 1) / limit; };
 
-void describe_fixed(const Request &request, Verdict *verdict)
-{
-    uint64_t left_ms
-        = request.window_ms - request.remote.now_ms % request.window_ms;
-
-    describe_whole(request, value(request, 0) + request.spent, left_ms, left_ms,
-                   verdict);
-}
-
-/* Until an event has expired; without one, one of now. */
-uint64_t event_wait_ms(const Request &request, int64_t time_ms)
-{
-    uint64_t now_ms = request.remote.now_ms;
-    uint64_t end_ms = (time_ms < 0 ? now_ms : static_cast<uint64_t>(time_ms))
-                      + request.window_ms;
-
-    return end_ms > now_ms ? end_ms - now_ms : 1;
-}
-
-void describe_log(const Request &request, Verdict *verdict)
-{
-    describe_whole(request, value(request, 0) + request.spent,
-                   event_wait_ms(request, request.remote.values[1]),
-                   event_wait_ms(request, request.remote.values[2]), verdict);
-}
-
-void describe_bucket(const Request &request, uint32_t cost, bool admitted,
-                     Verdict *verdict)
-{
-    uint64_t window_ms = request.window_ms;
-    uint64_t capacity
-        = request.policy.capacity(static_cast<uint32_t>(request.limit));
-    bool is_queue = request.policy.algorithm == Algorithm::kLeakyBucket;
-    uint64_t full = capacity * window_ms;
-    uint64_t used = value(request, 0) + request.spent * window_ms;
-    uint64_t needed = used + request.cost * window_ms;
     /* a bucket is no more than empty, but a rest may have to run off before */
-    uint64_t wanted = std::min(used, full) + request.cost * window_ms;
-    uint64_t fits = is_queue ? window_ms : full;
+    Usage usage = {remote.limit, capacity, window_ms(), std::min(used, full),
+                   is_queue ? window_ms() : full};
+    Verdict verdict = describe_usage(usage, cost, [&](uint64_t room) {
+        return wait_ms(used - room * window_ms());
+    });
 
-    auto wait_ms = [&](uint64_t taken) {
-        return (taken + request.limit - 1) / request.limit;
-    };
+    if (is_queue && queued > 0) {
+        uint64_t ahead = used - std::min(used, queued * window_ms());
 
-    verdict->remaining
-        = static_cast<uint32_t>((full - std::min(used, full)) / window_ms);
-    verdict->excess = wanted > fits ? thousandths(wanted - fits, window_ms) : 0;
-    verdict->reset_ms
-        = verdict->remaining == capacity
-              ? 0
-              : wait_ms(used - (capacity - verdict->remaining - 1) * window_ms);
-    verdict->retry_after_ms = wanted > full ? wait_ms(needed - full) : 0;
-
-    if (admitted && is_queue && cost > 0) {
-        uint64_t ahead = used - std::min(used, cost * window_ms);
-
-        verdict->delay_ms = wait_ms(ahead);
-        verdict->excess
-            = thousandths(ahead + (cost - 1) * window_ms, window_ms);
+        verdict.delay_ms = wait_ms(ahead);
+        verdict.excess
+            = thousandths(ahead + (queued - 1) * window_ms(), window_ms());
     }
+
+    return verdict;
 }
 
 } // namespace
@@ -149,33 +116,19 @@ Verdict RemoteState::describe(const Policy &policy, uint32_t cost,
                               uint32_t granted, bool admitted, bool look) const
 {
     uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * uint64_t{cost};
-    Request request
-        = {policy, *this, policy.window_ms, limit, admitted ? 0 : cost, spent};
-    Verdict verdict = {};
-
-    verdict.limit = limit;
+    Request request = {policy, *this, limit, admitted ? 0 : cost, spent};
 
     switch (policy.algorithm) {
     case Algorithm::kLog:
-        describe_log(request, &verdict);
-        break;
+        return request.describe_log();
     case Algorithm::kFixed:
-        describe_fixed(request, &verdict);
-        break;
+        return request.describe_fixed();
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
-        describe_bucket(request, cost, admitted && !look, &verdict);
-        break;
+        return request.describe_bucket(admitted && !look ? cost : 0);
     default:
-        describe_counter(request, &verdict);
-        break;
+        return request.describe_counter();
     }
-
-    if (!admitted && cost > policy.capacity(limit)) {
-        verdict.retry_after_ms = kNever;
-    }
-
-    return verdict;
 }
 
 } // namespace limit_sliding

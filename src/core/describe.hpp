@@ -1,0 +1,73 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_DESCRIBE_HPP
+#define LIMIT_SLIDING_CORE_DESCRIBE_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/limiter.hpp"
+
+namespace limit_sliding {
+
+/* Requests in 1/1000, rounded up; `request` is one in the unit of `used`. */
+constexpr uint64_t thousandths(uint64_t used, uint64_t request)
+{
+    return used / request * 1000
+           + (used % request * 1000 + request - 1) / request;
+}
+
+/* What a key has used, in any unit of which a request is a whole number. */
+struct Usage {
+    uint32_t limit;    /* requests a window */
+    uint64_t capacity; /* requests that may be used at once */
+    uint64_t request;  /* one, in units */
+    uint64_t used;     /* units */
+    uint64_t fitting;  /* units: more than that is excess */
+};
+
+/*
+ * Describes a key to a request of this cost that has yet to be decided, or was
+ * rejected.  For one that was admitted the cost is 0, and only limit, remaining
+ * and reset_ms have a meaning.
+ *
+ * wait_ms(room) is how long it takes until no more than so many requests are
+ * used if nothing is admitted.  It is called only if that takes some time.
+ */
+template <class WaitMs>
+[[gnu::always_inline]] inline Verdict describe_usage(const Usage &usage,
+                                                     uint32_t cost,
+                                                     const WaitMs &wait_ms)
+{
+    uint64_t full = usage.capacity * usage.request;
+    uint64_t wanted = usage.used + cost * usage.request;
+    uint64_t room = full - std::min(usage.used, full);
+    Verdict verdict = {};
+
+    verdict.limit = usage.limit;
+    verdict.remaining = static_cast<uint32_t>(room / usage.request);
+
+    if (wanted > usage.fitting) {
+        verdict.excess = thousandths(wanted - usage.fitting, usage.request);
+    }
+
+    if (verdict.remaining < usage.capacity) {
+        verdict.reset_ms = wait_ms(usage.capacity - verdict.remaining - 1);
+    }
+
+    if (cost > usage.capacity) {
+        verdict.retry_after_ms = kNever;
+    } else if (cost == verdict.remaining + 1u) {
+        verdict.retry_after_ms = verdict.reset_ms;
+    } else if (wanted > full) {
+        verdict.retry_after_ms = wait_ms(usage.capacity - cost);
+    }
+
+    return verdict;
+}
+
+} // namespace limit_sliding
+
+#endif
