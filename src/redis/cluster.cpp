@@ -48,8 +48,8 @@ void failed(Node &node)
 
 const NodeRole role = {greet, nullptr, nullptr, failed};
 
-/* Returns the node in "slot host:port", whose host may have colons.  The slot is
- * the one that was asked of. */
+/* Returns the node in "slot host:port", whose host may have colons.  The slot
+ * is the one that was asked of. */
 ClusterNode *find_target(SlotMap &map, const ClusterNode &teller,
                          std::string_view target)
 {
@@ -173,8 +173,8 @@ Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply,
         return find_target(map_, node, error);
     }
 
-    /* The slot is moving: the script's first command expired the last event of a
-     * log, and a key that no longer exists is asked elsewhere. */
+    /* The slot is moving: the script's first command expired the last event of
+     * a log, and a key that no longer exists is asked elsewhere. */
 
     if (ngx_strlcasestrn(bytes(error), bytes(error) + error.size(),
                          bytes("non local key"), 13 - 1)

@@ -51,8 +51,8 @@ public:
 
     bool has_unsent() const { return out_last_ != 0; }
 
-    /* NGINX closes idle connections when a worker is to exit; for others it does
-     * not wait. */
+    /* NGINX closes idle connections when a worker is to exit; for others it
+     * does not wait. */
     void set_idle(bool idle) { peer_.connection->idle = idle; }
 
     const ConnectionEvents *connection_events;

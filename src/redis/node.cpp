@@ -48,7 +48,8 @@ const ConnectionEvents Node::node_events = {
             return;
         }
 
-        /* one more than there are, so that none is the last before all are sent */
+        /* one more than there are, so that none is the last before all are
+         * sent */
         node.greetings_ = 1;
 
         if (node.topology->greet(node)) {
@@ -244,8 +245,8 @@ void Node::fail(ngx_err_t err, const char *reason)
     }
 }
 
-/* Leaves the server alone for a while, but not after the first failure: one that
- * was restarted is there again. */
+/* Leaves the server alone for a while, but not after the first failure: one
+ * that was restarted is there again. */
 void Node::back_off()
 {
     if (failures++ == 0 && answered_) {

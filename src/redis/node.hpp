@@ -33,8 +33,9 @@ struct NodeRole {
      * failed by that. */
     bool (*greet)(Node &node);
 
-    /* Sets the endpoint of a closed node that is about to connect, at `first` or
-     * as the attempt has failed.  Returns false if there is no other server. */
+    /* Sets the endpoint of a closed node that is about to connect, at
+     * `first` or as the attempt has failed.  Returns false if there is no
+     * other server. */
     bool (*next_server)(Node &node, bool first);
 
     /* All replies that had come were handled.  Returns true if the connection
@@ -69,8 +70,8 @@ struct Node : Pipeline {
         disconnect();
     }
 
-    /* Closes the connection and fails all calls under way.  The reason is logged,
-     * unless it is nullptr. */
+    /* Closes the connection and fails all calls under way.  The reason is
+     * logged, unless it is nullptr. */
     void fail(ngx_err_t err, const char *reason);
 
     /* Connects to another server, which is the endpoint now. */

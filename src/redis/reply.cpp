@@ -43,8 +43,8 @@ bool is_of_master(const redisReadTask *task, int i)
 /* hiredis calls the functions that follow.  Each returns the reply for whatever
  * object was found in it, or nullptr if that is refused. */
 
-/* The bytes may move once this returns.  Strings in an array come in pairs only,
- * as a host and a port. */
+/* The bytes may move once this returns.  Strings in an array come in pairs
+ * only, as a host and a port. */
 void *create_string(const redisReadTask *task, char *data, size_t len)
 {
     auto &[reply, sink, reader] = reader_of(task);
@@ -147,8 +147,8 @@ redisReplyObjectFunctions reply_functions()
 
 } // namespace
 
-/* Redis repeats the arguments of an unknown command, which may be AUTH: passwords
- * are not logged. */
+/* Redis repeats the arguments of an unknown command, which may be AUTH:
+ * passwords are not logged. */
 const char *reply_text(const Reply *reply)
 {
     static char line[sizeof(reply->text) + 1];

@@ -2,11 +2,10 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/*
- * "topology sentinel": which server is the master is asked for every connection,
- * so that a failover is found out as a broken connection is.  It is asked again
- * every second of traffic, as a master that was replaced may go on for a while.
- */
+/* "topology sentinel": which server is the master is asked for every
+ * connection, so that a failover is found out as a broken connection is.  It is
+ * asked again every second of traffic, as a master that was replaced may go on
+ * for a while. */
 
 #ifndef LIMIT_SLIDING_REDIS_SENTINEL_HPP
 #define LIMIT_SLIDING_REDIS_SENTINEL_HPP
@@ -17,7 +16,8 @@ namespace limit_sliding {
 
 /* A node that asks sentinels for its server. */
 struct SentinelNode : Node {
-    /* The node whose master this one is to watch; nullptr: it is used itself. */
+    /* The node whose master this one is to watch; nullptr: it is used
+     * itself. */
     SentinelNode *watched;
 
     Endpoint master;   /* as it was named last */
@@ -28,8 +28,8 @@ struct SentinelNode : Node {
     ngx_msec_t looked; /* last time, if it watches */
 };
 
-/* Returns a new node, or nullptr if there is no memory.  One that watches another
- * closes that when it has another master. */
+/* Returns a new node, or nullptr if there is no memory.  One that watches
+ * another closes that when it has another master. */
 SentinelNode *create_sentinel_node(const NodeContext &context,
                                    SentinelNode *watched);
 

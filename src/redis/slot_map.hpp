@@ -2,9 +2,9 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The nodes of a cluster that a worker knows, and which of them has which slots.
- * They are asked at first, and when the map is seen to have changed, but not once
- * for every request that sees it. */
+/* The nodes of a cluster that a worker knows, and which of them has which
+ * slots.  They are asked at first, and when the map is seen to have changed,
+ * but not once for every request that sees it. */
 
 #ifndef LIMIT_SLIDING_REDIS_SLOT_MAP_HPP
 #define LIMIT_SLIDING_REDIS_SLOT_MAP_HPP
@@ -54,16 +54,17 @@ public:
     /* Has it been told once? */
     bool is_loaded() const { return loaded_; }
 
-    /* Lets it be asked anew, best of the node that has seen a change, if that is
-     * not nullptr. */
+    /* Lets it be asked anew, best of the node that has seen a change, if that
+     * is not nullptr. */
     void set_stale(ClusterNode *hint);
 
-    /* Asks if it is stale, and not too early; requests that follow will have that
-     * tried again. */
+    /* Asks if it is stale, and not too early; requests that follow will have
+     * that tried again. */
     void refresh_soon() { ngx_post_event(&refresh_, &ngx_posted_events); }
 
-    /* Asks the new connection of a node, so that the first requests wait for the
-     * answer.  Returns false if there is no memory, and so the node has failed. */
+    /* Asks the new connection of a node, so that the first requests wait for
+     * the answer.  Returns false if there is no memory, and so the node has
+     * failed. */
     bool greet(ClusterNode &node);
 
     ClusterNode *slots[kClusterSlots]; /* nullptr: its node is not known */

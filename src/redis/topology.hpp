@@ -28,8 +28,8 @@ struct Nodes {
     /* Is it known that Redis does not answer?  False for a cluster. */
     bool is_away() const { return node != nullptr && !node->is_usable(); }
 
-    /* Returns whom to ask of this slot, never nullptr.  While that is not known it
-     * is any node, which will tell. */
+    /* Returns whom to ask of this slot, never nullptr.  While that is not known
+     * it is any node, which will tell. */
     Node *route(ngx_int_t slot)
     {
         return is_cluster() ? &cluster->route(slot) : node;
