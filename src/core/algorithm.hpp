@@ -16,7 +16,10 @@
 
 namespace limit_sliding {
 
-/* Calls visit(algorithm), of those whose state is a word. */
+/*
+ * Calls visit() with the policy's algorithm, which must be one whose state is a
+ * word.
+ */
 template <class Visit>
 auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit,
                     const Visit &visit)
@@ -32,7 +35,10 @@ auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit,
     }
 }
 
-/* One request before such an algorithm: what the table asks about states. */
+/*
+ * Answers what the table asks about states, for one request to such an
+ * algorithm.
+ */
 template <class Algorithm>
 struct WordStep {
     Algorithm algorithm;
@@ -45,7 +51,7 @@ struct WordStep {
         return algorithm.admit(state, cost, next);
     }
 
-    /* For most states; false: admit() has to decide. */
+    /* Decides for most states; false: admit() has to. */
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
                                             bool *is_admitted) const
     {
@@ -75,7 +81,9 @@ struct WordStep {
     bool clear(Copy *copy) const { return copy->store(0); }
 };
 
-/* The same, for a state that admit_ready() leaves to admit(). */
+/*
+ * Decides for the states that WordStep::admit_ready() leaves to admit(), too.
+ */
 template <class Algorithm>
 struct AnyWordStep : WordStep<Algorithm> {
     using WordStep<Algorithm>::WordStep;

@@ -17,7 +17,7 @@ namespace limit_sliding {
  */
 constexpr unsigned kAttempts = 10000;
 
-/* A word of shared memory that C knows as a plain one. */
+/* Returns a word of shared memory as an atomic one. */
 inline std::atomic<uint64_t> &shared(uint64_t *word)
 {
     static_assert(std::atomic<uint64_t>::is_always_lock_free
@@ -27,7 +27,10 @@ inline std::atomic<uint64_t> &shared(uint64_t *word)
     return *reinterpret_cast<std::atomic<uint64_t> *>(word);
 }
 
-/* Such words as counters: exact whoever else adds, in no order to anything. */
+/*
+ * Adds to a counter in shared memory: exact whoever else adds, in no order to
+ * anything else.
+ */
 inline void add(uint64_t *word, uint64_t n)
 {
     shared(word).fetch_add(n, std::memory_order_relaxed);

@@ -64,7 +64,10 @@ public:
     {
     }
 
-    /* The division is for bursts that are longer than times are told apart. */
+    /*
+     * Returns the requests that it holds.  The division is for bursts that take
+     * longer to run off than times are told apart.
+     */
     uint64_t capacity() const
     {
         if (!is_queue_ && burst_ == 0) {
@@ -78,13 +81,17 @@ public:
                                                  : runs_off / window_ms_;
     }
 
-    /* Advances whenever a bucket that was not used since has filled. */
+    /*
+     * Returns a number that advances by the time in which any bucket that is
+     * not used becomes empty.
+     */
     uint64_t epoch() const { return now_ms_ >> (time_bits_ - 2); }
 
     /*
-     * How much a state constrains its key; 0: as little as none.  Keys may have
-     * limits of their own: this one is over when that is so under any.  Else it
-     * is the share of its bucket that is used, as far as its class tells.
+     * Returns how much a state constrains its key; 0: as little as no state.
+     * Keys may have limits of their own, so a state is over only when it is so
+     * under any limit.  Otherwise the rank is the share of the bucket that is
+     * used, as far as the class of its limit tells.
      */
     uint64_t rank(uint64_t state) const
     {
@@ -101,7 +108,10 @@ public:
         return 1 + (has_burst() ? left : left / pace);
     }
 
-    /* What is used, x w: no bucket is more than empty. */
+    /*
+     * Returns what is used, x w.  An excess is left out: no bucket is more than
+     * empty.
+     */
     uint64_t used(uint64_t state) const
     {
         return std::min(level(state), full());
@@ -113,8 +123,8 @@ public:
     }
 
     /*
-     * Is all that admit<true>() handles: `used` itself in the state, without an
-     * excess, and room for it with the request?  So it is for most.
+     * True if admit<true>() can decide, as for most states: the state has
+     * `used` itself, without an excess, and has room for it with the request.
      */
     [[gnu::always_inline]] bool is_plain(uint64_t state, uint32_t cost) const
     {
@@ -155,9 +165,10 @@ public:
     }
 
     /*
-     * `recorded` is the state as the admission left it.  What has run off since
-     * is not given back: it is all the time up to the latest admission, but for
-     * the time that what was used before needed to run off.
+     * Takes back a cost; `recorded` is the state as its admission left it.
+     * What has run off since is not given back: all of the time up to the
+     * latest admission counts, but for the time in which what was used before
+     * had to run off.
      */
     uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) const
     {
@@ -173,19 +184,24 @@ public:
                     taken - std::min(taken, given));
     }
 
-    /* To a request that has yet to be decided, or was rejected. */
-    Verdict describe(uint64_t state, uint32_t cost) const
+    /* Describes the state as describe_usage() does. */
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         uint64_t taken = level(state);
         Usage usage = {limit_, capacity(), window_ms_, std::min(taken, full()),
                        is_queue_ ? window_ms_ : full()};
 
-        return describe_usage(usage, cost, [&](uint64_t room) {
+        auto wait = [&](uint64_t room) {
             return wait_ms(state, taken - room * window_ms_);
-        });
+        };
+
+        describe_usage(usage, cost, wait, verdict);
     }
 
-    /* To a request that was admitted to a queue, by the state after it. */
+    /*
+     * Adds what a request that was admitted to a queue has to wait, by the
+     * state after it.
+     */
     void describe_queued(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         uint64_t ahead = ahead_of(state, cost);
@@ -197,7 +213,10 @@ public:
         }
     }
 
-    /* How long such a request is held back: until those ahead have left. */
+    /*
+     * Returns how long such a request is held back: until those ahead of it
+     * have left.
+     */
     uint64_t delay_ms(uint64_t state, uint32_t cost) const
     {
         /* most found the queue empty, which takes little to tell */
@@ -209,7 +228,7 @@ public:
         return cost == 0 ? 0 : wait_ms(state, ahead_of(state, cost));
     }
 
-    /* Of any key, whatever its limit. */
+    /* Returns when the state is over, of whatever key under whatever limit. */
     uint64_t expires_ms(uint64_t state) const
     {
         uint64_t elapsed = elapsed_ms(state);
@@ -226,7 +245,7 @@ private:
     static constexpr unsigned kTimeBitsMax = 34;
     static constexpr unsigned kWholeBitsMax = 22;
 
-    /* None makes a state of all ones, which is the table's. */
+    /* No form makes a state of all ones, which is reserved for the table. */
     enum Form : uint64_t { kExact = 0, kWhole, kLine };
 
     static_assert(kWindowMaxMs <= 1ULL << (kTimeBitsMax - 2),
@@ -258,7 +277,9 @@ private:
         return std::min(std::max(bits, kTimeBitsMin), kTimeBitsMax);
     }
 
-    /* That a bucket takes to fill, under any limit. */
+    /*
+     * Returns the time in which a full bucket becomes empty, under any limit.
+     */
     uint64_t longest_ms() const
     {
         uint64_t requests = std::max(burst_ + uint64_t{is_queue_}, uint64_t{1});
@@ -298,7 +319,10 @@ private:
         return (bits_of(limit_) - 1) / kClassDigit;
     }
 
-    /* The limit under which a state was made, or the least of its class. */
+    /*
+     * Returns the limit under which a state was made, or the least of its class
+     * if that is another class than the present limit's.
+     */
     uint64_t pace_of(uint64_t state) const
     {
         uint64_t limit_class = class_of(state);
@@ -308,14 +332,17 @@ private:
                    : uint64_t{1} << (limit_class * kClassDigit);
     }
 
-    /* `used` at the state's time. */
+    /* Returns what was used at the state's time. */
     uint64_t then(uint64_t state) const
     {
         return form_of(state) == kExact ? state & value_mask()
                                         : large_then(state);
     }
 
-    /* The f of the lines of a class: its whole requests leave so many bits. */
+    /*
+     * Returns the f of the lines of a class: the bits that its whole requests
+     * leave.
+     */
     unsigned line_bits(uint64_t limit_class) const
     {
         uint64_t digits = (limit_class + 1) * kClassDigit;
@@ -326,13 +353,15 @@ private:
                                   std::min<uint64_t>(digits, kWholeBitsMax)));
     }
 
-    /* limit x time modulo the distance of lines, in w / 2^f of it. */
+    /*
+     * Returns limit x time modulo the distance of lines, in units of w / 2^f.
+     */
     uint64_t phase(uint64_t time, unsigned bits) const
     {
         return (time * limit_ % window_ms_ << bits) % window_ms_;
     }
 
-    /* `used` at that time, on the line of this number. */
+    /* Returns what is used at that time, on the line of this number. */
     uint64_t on_line(uint64_t number, uint64_t time, unsigned bits) const
     {
         return rounded_up((number + 1) * window_ms_ - phase(time, bits), bits);
@@ -348,8 +377,9 @@ private:
     }
 
     /*
-     * The value and its form, for what is more than there is room for.  Nothing
-     * is rounded up past a whole request: a bucket that holds n admits n.
+     * Returns a value with its form, for more than there is room for exactly.
+     * Nothing is rounded up past a whole request, so a bucket that holds n
+     * requests admits n.
      */
     [[gnu::noinline]] uint64_t large_value(uint64_t time, uint64_t limit_class,
                                            uint64_t taken) const
@@ -377,7 +407,7 @@ private:
                               : large_value(time, limit_class, taken));
     }
 
-    /* `value` with its form. */
+    /* Makes a state; `value` includes its form. */
     uint64_t pack_value(uint64_t time, uint64_t limit_class,
                         uint64_t value) const
     {
@@ -387,20 +417,23 @@ private:
         return state == 0 ? 1 : state;
     }
 
-    /* More than an empty bucket, in whole ms that it takes to run off. */
+    /*
+     * Returns what is used beyond a full bucket, in whole ms that it takes to
+     * run off.
+     */
     uint64_t excess_of(uint64_t taken) const
     {
         return taken <= full() ? 0 : (taken - full()) / limit_ * limit_;
     }
 
     /*
-     * An admission to a bucket of which `taken` is used now, and `wanted` after
-     * it, but for the excess that the state has.
+     * Records an admission to a bucket whose state has an excess.  `taken` is
+     * what is used now without it, `wanted` what is used after the admission.
      */
     [[gnu::noinline]] uint64_t pack_with_excess(uint64_t state, uint64_t taken,
                                                 uint64_t wanted) const
     {
-        /* none is left where the table may have forgotten the state */
+        /* no excess is left where the table may have forgotten the state */
         uint64_t rest = elapsed_ms(state) >= longest_ms()
                             ? 0
                             : left_of(then(state), state) - taken;
@@ -418,8 +451,8 @@ private:
     }
 
     /*
-     * What is left now, but for the excess.  That is set aside in whole ms, so
-     * this may be a little more than full.
+     * Returns what is left now without the excess.  That is set aside in whole
+     * ms, so the rest may be a little more than a full bucket.
      */
     uint64_t level(uint64_t state) const
     {
@@ -428,7 +461,7 @@ private:
         return left_of(before - excess_of(before), state);
     }
 
-    /* What is left now of what was used at the state's time. */
+    /* Returns what is left now of what was used at the state's time. */
     uint64_t left_of(uint64_t taken, uint64_t state) const
     {
         uint64_t ran_off = elapsed_ms(state) * limit_;
@@ -436,7 +469,7 @@ private:
         return ran_off > taken ? 0 : taken - ran_off;
     }
 
-    /* From one time to a later one; 0 if it is earlier. */
+    /* Returns the ms from one time to a later one; 0 if that is earlier. */
     uint64_t between_ms(uint64_t from, uint64_t to) const
     {
         uint64_t elapsed = (to - from) & time_mask();
@@ -444,13 +477,16 @@ private:
         return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
     }
 
-    /* Since the state's time; 0 if another's clock, ahead of ours, made it. */
+    /*
+     * Returns the ms since the state's time; 0 if a worker made it whose clock
+     * is ahead of ours.
+     */
     uint64_t elapsed_ms(uint64_t state) const
     {
         return between_ms(time_of(state), now_ms_);
     }
 
-    /* How far that clock is ahead. */
+    /* Returns by how many ms that clock is ahead. */
     uint64_t ahead_ms(uint64_t state) const
     {
         return state == 0 || elapsed_ms(state) != 0
@@ -458,7 +494,10 @@ private:
                    : (time_of(state) - now_ms_) & time_mask();
     }
 
-    /* That of a new state; the old one's if our clock is behind. */
+    /*
+     * Returns the time of a new state: that of the old one if our clock is
+     * behind.
+     */
     uint64_t time_now(uint64_t state) const
     {
         return state != 0 && elapsed_ms(state) == 0 ? time_of(state)
@@ -470,7 +509,10 @@ private:
         return (n + (1ULL << shift) - 1) >> shift;
     }
 
-    /* What was in the queue before a request of this cost, which is in now. */
+    /*
+     * Returns what was in the queue before a request of this cost, which has
+     * joined it.
+     */
     uint64_t ahead_of(uint64_t state, uint32_t cost) const
     {
         uint64_t taken = used(state);
@@ -478,7 +520,7 @@ private:
         return taken - std::min(taken, cost * window_ms_);
     }
 
-    /* Milliseconds, rounded up, until so much has run off a state. */
+    /* Returns the ms, rounded up, until so much has run off a state. */
     uint64_t wait_ms(uint64_t state, uint64_t taken) const
     {
         return taken == 0 ? 0 : ahead_ms(state) + (taken + limit_ - 1) / limit_;

@@ -14,26 +14,27 @@
 namespace limit_sliding {
 
 /*
- * The places of one key in a table, and what is there.
+ * The slots of a table where one key may be, and what they hold.
  *
  * A key takes an unused slot in the first of its lines that has fewer than
  * three in use, else in the first that has fewer than four.  Slots of a line
- * fill in order and are never unused again, so a search ends at the first
- * line that has fewer than three in use.
+ * fill in order and are never unused again, so a search ends at the first line
+ * that has fewer than three in use.
  *
- * Slots is where slots are in memory: slot(line, number).  Step is described
- * in table.hpp.
+ * Slots tells where slots are in memory: slot(line, number). table.hpp
+ * describes Step.
  */
 template <class Slots>
-class Places {
+class Candidates {
 public:
-    Places(const Slots &slots, uint64_t pairs, uint64_t hash, uint64_t epoch)
+    Candidates(const Slots &slots, uint64_t pairs, uint64_t hash,
+               uint64_t epoch)
         : slots_(slots), key_(hash, pairs),
           tag_(tag::make(key_.fingerprint(), epoch))
     {
     }
 
-    /* The key's copy if it may have a state that counts, else none. */
+    /* Returns the key's copy if it may have a state that counts, else none. */
     Copy look() const
     {
         Copy copy = {};
@@ -48,10 +49,13 @@ public:
         return is_recent(copy) ? copy : Copy{};
     }
 
-    /* The key's state; 0 if it has none. */
+    /* Returns the key's state; 0 if it has none. */
     uint64_t look_state() const { return look().bare_state(); }
 
-    /* The key's copy in its first line if it needs no more than a state. */
+    /*
+     * Returns the key's copy in its first line if it needs no more than a
+     * state.
+     */
     Copy find_ready() const
     {
         uint64_t line = key_.line(0);
@@ -68,7 +72,7 @@ public:
         return {};
     }
 
-    /* Does the slot, of whatever key, hold a state that counts? */
+    /* True if the slot, of whatever key, holds a state that counts. */
     template <class Step>
     bool is_live(Slot &slot, const Step &step) const
     {
@@ -98,13 +102,13 @@ protected:
         }
     }
 
-    /* The key's tag as of now in another tag's generation. */
+    /* Returns the key's tag as of now, in another tag's generation. */
     uint64_t tag_like(uint64_t other) const
     {
         return tag_ | tag::generation(other);
     }
 
-    /* May the copy have a state that counts? */
+    /* True if the copy may have a state that counts. */
     bool is_recent(const Copy &copy) const
     {
         return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2;
@@ -115,14 +119,16 @@ protected:
         return is_recent(copy) ? copy.bare_state() : 0;
     }
 
-    /* How much the copy constrains its key; 0: as little as none. */
+    /*
+     * Returns how much the copy constrains its key; 0: as little as no state.
+     */
     template <class Step>
     uint64_t used(const Step &step, const Copy &copy) const
     {
         return is_recent(copy) ? step.used(copy) : 0;
     }
 
-    /* The key's copy in this slot, if there is one. */
+    /* Returns the key's copy in this slot, if there is one. */
     Copy inspect(Slot &slot) const
     {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
@@ -142,7 +148,7 @@ protected:
         return {};
     }
 
-    /* The key's first copy. */
+    /* Returns the key's first copy. */
     Copy find() const
     {
         Copy copy = {};

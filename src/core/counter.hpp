@@ -39,21 +39,21 @@ public:
     {
     }
 
-    /* A state two epochs old has not wrapped. */
+    /* Returns the epoch; a state two epochs old has not wrapped. */
     uint64_t epoch() const { return window_ / kEpochWindows; }
 
-    /* How much a state constrains its key; 0: as little as none. */
+    /* Returns how much a state constrains its key; 0: as little as no state. */
     uint64_t used(uint64_t state) const { return used(view(state)); }
 
     uint64_t capacity() const { return limit_; }
 
-    /* The same of another key, whose limit is not known. */
+    /* Returns the same for another key, whose limit is not known. */
     uint64_t rank(uint64_t state) const
     {
         View v = view(state);
         uint64_t all = (v.previous + v.current) * window_ms_;
 
-        /* no more so when most of it has decayed */
+        /* a state is no longer near when most of it has decayed */
         return rank_of(used(v), is_near(state) && used(v) >= all - used(v));
     }
 
@@ -82,7 +82,7 @@ public:
         return true;
     }
 
-    /* `recorded` is the state as the admission left it. */
+    /* Takes back a cost; `recorded` is the state as its admission left it. */
     static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost)
     {
         uint64_t previous = previous_of(state);
@@ -102,13 +102,14 @@ public:
         return pack(window_of(state), is_near(state), previous, current);
     }
 
-    Verdict describe(uint64_t state, uint32_t cost) const
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         View v = view(state);
         uint64_t full = limit_ * window_ms_;
 
-        return describe_usage({limit_, limit_, window_ms_, used(v), full}, cost,
-                              [&](uint64_t room) { return wait(v, room); });
+        describe_usage(
+            {limit_, limit_, window_ms_, used(v), full}, cost,
+            [&](uint64_t room) { return wait(v, room); }, verdict);
     }
 
     uint64_t expires_ms(uint64_t state) const { return wait(view(state), 0); }
@@ -121,14 +122,14 @@ private:
     static constexpr uint64_t kCountMask = (1u << kCountBits) - 1;
     static constexpr uint64_t kWindowMask = (1u << kWindowBits) - 1;
 
-    /* Two epochs and the two windows that a state lives on after its own. */
+    /* A state lives for two epochs, and for the two windows after its own. */
     static constexpr uint64_t kOldest = 2 * kEpochWindows + 2;
 
     static_assert(kLimitMax < kCountMask,
                   "the state of all ones is the table's");
     static_assert(kOldest < kWindowMask, "a state must not wrap");
 
-    /* A state as of this moment. */
+    /* A state, seen at this moment. */
     struct View {
         uint64_t window;
         uint64_t previous;
@@ -191,10 +192,10 @@ private:
     }
 
     /*
-     * Milliseconds until used <= room, the requests that may still count.
+     * Returns the ms until used <= room, the requests that may still count.
      * `used` only falls while nothing is admitted, so the first such moment is
-     * found by solving previous x left' + current x w <= room x w for left',
-     * in this window, then in the next, where current has become previous.
+     * found by solving previous x left' + current x w <= room x w for left', in
+     * this window, then in the next, where current has become previous.
      */
     uint64_t wait(const View &v, uint64_t room) const
     {

@@ -17,18 +17,18 @@
 namespace limit_sliding {
 
 /*
- * What was given back of a key's closed events.
+ * The units that were given back of a key's closed events.
  *
  * Time is cut into parts, at most `kParts` of a window; units that are given
  * back are added up by the part in which they were admitted.  A part has the
- * tick of its beginning, so a credit ends no later than the event that it is
- * of, and at most a 64th of a window (a log's) before it: nothing is admitted
- * for it that should not be.
+ * tick of its beginning, so a credit ends no later than its event, and at most
+ * a 64th of a window (a log's) before it: nothing is admitted for it that
+ * should not be.
  *
  * Parts stand in the rings of slots of the same table, as many in a slot as a
- * ring has places, found by the key's name and their number.  Each is one word,
- * made as an event's is with units in the place of the total, that only grows.
- * A slot that finds no place, or is evicted, gives nothing back.
+ * ring has places, found by the key's name and their number.  Each is one word
+ * like an event's, with units instead of the total, and only grows.  If a slot
+ * finds no place, or is evicted, nothing is given back.
  *
  * An object is the credits of one key at one moment.
  */
@@ -45,9 +45,10 @@ public:
     }
 
     /*
-     * Units x w that are to be subtracted from what is used now.  So many as
-     * would make totals of events wrap within a window are not subtracted:
-     * several may give back at once, so that only who admits can tell.
+     * Returns units x w that are to be subtracted from what is used now.  No
+     * more are subtracted than let totals of events wrap within a window:
+     * several workers may give back at once, so only the one who admits can
+     * tell how many they are.
      */
     uint64_t used() const
     {
@@ -63,17 +64,17 @@ public:
         return std::min(given, kMax * now.window_ms);
     }
 
-    /* All parts, as they were read at once. */
-    class Parts {
+    /* All parts that count, as they were read at once. */
+    class Snapshot {
     public:
-        explicit Parts(const Credits &credits) : parts_{}
+        explicit Snapshot(const Credits &credits) : parts_{}
         {
             credits.visit([this](uint64_t begin, uint64_t given) {
                 parts_[count_++] = {begin, given};
             });
         }
 
-        /* Units of all that begin at a tick or later. */
+        /* Returns the units of all that begin at a tick or later. */
         uint64_t since(uint64_t tick) const
         {
             uint64_t total = 0;
@@ -85,7 +86,7 @@ public:
             return total;
         }
 
-        /* From the oldest on. */
+        /* Parts are numbered from the oldest on. */
         unsigned count() const { return count_; }
         uint64_t begin(unsigned i) const { return parts_[i].begin; }
 
@@ -95,7 +96,7 @@ public:
             uint64_t given;
         };
 
-        /* at either end of a window may be a fraction of one */
+        /* a window may have a fraction of a part at either end */
         Part parts_[kParts + 2];
         unsigned count_ = 0;
     };
@@ -116,8 +117,8 @@ public:
             }
 
             /*
-             * While there is nothing in it, others may take the slot: what was
-             * read is to be replaced only if it was ours after that.
+             * Others may take the slot while there is nothing in it: what was
+             * read may be replaced only if the slot was ours after that.
              */
             Ring ring(copy, length_);
             Event seen = ring.load(number);
@@ -133,13 +134,13 @@ public:
     }
 
 private:
-    /* Totals do not wrap if a limit is used, and as much was given back. */
+    /* So totals do not wrap if a limit is used, and as much was given back. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
     static_assert(kLimitMax + kMax <= Event::kTotalMask,
                   "what is used and what was given back");
 
-    /* Slots are there or not: their states say no more. */
+    /* The state of such a slot says only that it is there. */
     static constexpr uint64_t kState = 1;
 
     Table<RingSlots> table(uint64_t slot) const

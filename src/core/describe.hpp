@@ -37,35 +37,29 @@ struct Usage {
  * used if nothing is admitted.  It is called only if that takes some time.
  */
 template <class WaitMs>
-[[gnu::always_inline]] inline Verdict describe_usage(const Usage &usage,
-                                                     uint32_t cost,
-                                                     const WaitMs &wait_ms)
+[[gnu::always_inline]] inline void describe_usage(const Usage &usage,
+                                                  uint32_t cost,
+                                                  const WaitMs &wait_ms,
+                                                  Verdict *verdict)
 {
     uint64_t full = usage.capacity * usage.request;
     uint64_t wanted = usage.used + cost * usage.request;
     uint64_t room = full - std::min(usage.used, full);
-    Verdict verdict = {};
 
-    verdict.limit = usage.limit;
-    verdict.remaining = static_cast<uint32_t>(room / usage.request);
-
-    if (wanted > usage.fitting) {
-        verdict.excess = thousandths(wanted - usage.fitting, usage.request);
-    }
-
-    if (verdict.remaining < usage.capacity) {
-        verdict.reset_ms = wait_ms(usage.capacity - verdict.remaining - 1);
-    }
-
-    if (cost > usage.capacity) {
-        verdict.retry_after_ms = kNever;
-    } else if (cost == verdict.remaining + 1u) {
-        verdict.retry_after_ms = verdict.reset_ms;
-    } else if (wanted > full) {
-        verdict.retry_after_ms = wait_ms(usage.capacity - cost);
-    }
-
-    return verdict;
+    verdict->limit = usage.limit;
+    verdict->remaining = static_cast<uint32_t>(room / usage.request);
+    verdict->excess = wanted > usage.fitting
+                          ? thousandths(wanted - usage.fitting, usage.request)
+                          : 0;
+    verdict->delay_ms = 0;
+    verdict->reset_ms = verdict->remaining == usage.capacity
+                            ? 0
+                            : wait_ms(usage.capacity - verdict->remaining - 1);
+    verdict->retry_after_ms = cost > usage.capacity ? kNever
+                              : cost == verdict->remaining + 1u
+                                  ? verdict->reset_ms
+                              : wanted > full ? wait_ms(usage.capacity - cost)
+                                              : 0;
 }
 
 } // namespace limit_sliding

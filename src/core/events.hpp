@@ -16,7 +16,10 @@
 
 namespace limit_sliding {
 
-/* Where events are kept, and how those who read and write them see time. */
+/*
+ * The place where events are kept, and the time of those who read and write
+ * them.
+ */
 struct EventStore {
     Zone *zone;
     SlotCounts *counts;
@@ -24,7 +27,7 @@ struct EventStore {
     bool is_brief; /* stay in the key's own ring: else torn */
     Clock now;
 
-    /* The table as it is seen by what has this hash. */
+    /* Returns the table as seen by a key, or one of its pages, of this hash. */
     Table<RingSlots> table_of(uint64_t hash) const
     {
         return {RingSlots(zone), zone->pairs, counts, hash, now.epoch()};
@@ -61,16 +64,20 @@ public:
 
     const EventStore &store() const { return store_; }
 
-    /* The time of the store or, if that is later, of the newest event. */
+    /*
+     * Returns the time of the store or, if that is later, of the newest event.
+     */
     const Clock &clock() const { return clock_; }
     uint64_t count() const { return count_; }
     Event newest() const { return newest_; }
     uint64_t name() const { return copy_.bare_state() >> kNameShift; }
-    /* Has something changed, or been left out, while the key was read? */
+    /*
+     * True if something has changed, or been left out, while the key was read.
+     */
     bool is_torn() const { return torn_; }
     void tear() { torn_ = true; }
 
-    /* The first state of a key whose first event is of now. */
+    /* Returns the first state of a key whose first event is of now. */
     uint64_t first_state() const
     {
         return store_.now.now_ms << kNameShift & Copy::kStateMask;
@@ -79,8 +86,8 @@ public:
     uint64_t tick_of(Event event) const { return event.tick(store_.now.tick); }
 
     /*
-     * The key's copy, which is made if there is none.  If there is no place for
-     * it, tells for how many ms there will be none.
+     * Returns the key's copy, and makes one if there is none.  If there is no
+     * place for it, tells for how many ms there will be none.
      */
     Copy obtain(uint64_t *refused_ms) const
     {
@@ -94,7 +101,7 @@ public:
                               store_.may_evict, first_state(), refused_ms);
     }
 
-    /* Opens the key, if there is one, and has `visit` look at it whole. */
+    /* Opens the key, and calls visit() until that has seen it at one moment. */
     template <class Visit>
     void read(const Visit &visit)
     {
@@ -118,9 +125,10 @@ public:
     }
 
     /*
-     * False: it has changed meanwhile, the caller looks again.  The newest
-     * event is where the state says: if it is not, while the state is still the
-     * same, then the ring is damaged, and the key begins anew.
+     * Opens a copy of the key.  False: it has changed meanwhile, and the caller
+     * looks again.  The newest event is where the state says: if it is not,
+     * while the state is still the same, then the ring is damaged, and the key
+     * begins anew.
      */
     bool open(Copy copy)
     {
@@ -152,13 +160,16 @@ public:
     }
 
     /*
-     * Is no event more counted than when the key was opened?  Then all that was
-     * read until now is of that lap: at most the next one has taken its place.
-     * Two laps later the events themselves would look the same.
+     * True if no event more is counted than when the key was opened.  Then all
+     * that was read until now is of that lap: at most the next event has been
+     * put.  Two laps later the events themselves would look the same.
      */
     bool is_same() const { return copy_.is_same(); }
 
-    /* For so long that the ring is not worth keeping, nor safe to. */
+    /*
+     * True if the key was idle for so long that its ring is neither worth
+     * keeping nor safe to keep.
+     */
     bool is_idle() const
     {
         constexpr uint64_t kIdle = 1 << 20;
@@ -183,12 +194,13 @@ public:
         return has_credits() || copy_.store(copy_.bare_state() | kCredits);
     }
 
-    /* The hash of what was given back of this key's units. */
+    /* Returns the hash of this key's credits. */
     uint64_t credits_hash() const { return hash_of(kCountMask); }
 
     /*
-     * The event of that number, below count(); not valid if it is missing.
-     * The oldest one in the ring only tells the total before the next.
+     * Returns the event of that number, below count(); it is not valid if it is
+     * missing.  The oldest one in the ring only tells the total before the
+     * next.
      */
     [[gnu::always_inline]] Event at(uint64_t position)
     {
@@ -205,7 +217,7 @@ public:
                    : Event{};
     }
 
-    /* What was used before an event that is not missing. */
+    /* Returns what was used before an event that is not missing. */
     uint64_t total_before(uint64_t position)
     {
         if (position == 0) {
@@ -232,8 +244,9 @@ public:
     }
 
     /*
-     * The number of the first event that `holds`, which then holds for all
-     * later ones; count() if none.  A missing event is one that does not.
+     * Returns the number of the first event for which holds(event) is true, as
+     * it then is for all later ones; count() if there is none.  It is false for
+     * a missing event.
      */
     template <class Holds>
     uint64_t first(const Holds &holds)
@@ -256,7 +269,7 @@ public:
         return 0;
     }
 
-    /* Units x w. */
+    /* Returns the units x w that are used. */
     uint64_t used()
     {
         uint64_t position = first(
@@ -315,7 +328,7 @@ public:
             return kLost;
         }
 
-        /* a slot that was over may have been given up before: then it is not */
+        /* a slot whose events were over may have been given up before */
         return advance() || copy_.is_kept() ? kRecorded : kLost;
     }
 
@@ -326,7 +339,7 @@ private:
     static constexpr uint64_t kCredits = 1ULL << kCountBits;
     static constexpr unsigned kNameShift = kCountBits + 1;
 
-    /* A page is there or not: its state says no more. */
+    /* The state of a page says only that it is there. */
     static constexpr uint64_t kPageState = 1;
 
     unsigned length() const { return RingSlots(store_.zone).ring_length(); }
@@ -362,7 +375,7 @@ private:
         return event;
     }
 
-    /* The event in this place of the page that was opened last. */
+    /* Returns the event in this place of the page that was opened last. */
     Event in_page(uint64_t place) const
     {
         Event event = page_.load(place);
@@ -370,7 +383,7 @@ private:
         return page_.is_own(event) ? event : Event{};
     }
 
-    /* False: there is none. */
+    /* Opens a page. False: there is none. */
     bool open_page(uint64_t number)
     {
         if (store_.is_brief) {
@@ -392,7 +405,7 @@ private:
         return true;
     }
 
-    /* The key of a page of this key's events. */
+    /* Returns the hash of a page of this key's events. */
     uint64_t hash_of(uint64_t number) const
     {
         uint64_t page = name() << kNameShift | number;
@@ -418,10 +431,11 @@ private:
     }
 
     /*
-     * Makes the event that is to be replaced in the ring one that nobody needs:
-     * sees that there is a page of the one after it, the total before which it
-     * tells.  If the event to be replaced still counts, then whoever put the
-     * newest one has seen to its page, which most often is the same.
+     * Sees that nobody needs the event that is to be replaced in the ring any
+     * more: that there is a page with the event after it, as the replaced one
+     * tells the total before that.  If the event to be replaced still counts,
+     * then whoever put the newest one has written its page, which most often is
+     * the same.
      */
     bool make_room(Event replaced, uint64_t *refused_ms)
     {
@@ -437,7 +451,7 @@ private:
             return false;
         }
 
-        /* a ring of parts has a place for all parts that count */
+        /* a counter's ring has a place for all parts that count */
         if (!clock_.is_log || clock_.is_over(tick_of(event))
             || (oldest % kPageEvents != 0
                 && !clock_.is_over(tick_of(replaced)))) {
@@ -481,7 +495,7 @@ private:
             return true;
         }
 
-        /* that of a former history of the same name, unless we are too late */
+        /* it is of a former history of the same name, unless we are too late */
         if (is_same()) {
             copy.store(Copy::kDead);
         }
@@ -492,7 +506,7 @@ private:
     EventStore store_;
     uint64_t hash_;
 
-    /* The key as it was opened last. */
+    /* These are of the key as it was opened last. */
     Clock clock_;
     Copy copy_ = {};
     Ring ring_;

@@ -36,7 +36,10 @@ public:
 
     uint64_t capacity() const { return limit_; }
 
-    /* The same of another key, whose limit is not known. */
+    /*
+     * Returns how much a state constrains another key, whose limit is not
+     * known.
+     */
     uint64_t rank(uint64_t state) const
     {
         return rank_of(used(state), is_near(state));
@@ -63,7 +66,7 @@ public:
         return true;
     }
 
-    /* `recorded` is the state as the admission left it. */
+    /* Takes back a cost; `recorded` is the state as its admission left it. */
     static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost)
     {
         uint64_t window = window_of(state);
@@ -76,12 +79,13 @@ public:
         return pack(window, is_near(state), count > cost ? count - cost : 0);
     }
 
-    Verdict describe(uint64_t state, uint32_t cost) const
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         View v = view(state);
 
-        return describe_usage({limit_, limit_, 1, v.count, limit_}, cost,
-                              [&](uint64_t) { return v.ends_ms; });
+        describe_usage(
+            {limit_, limit_, 1, v.count, limit_}, cost,
+            [&](uint64_t) { return v.ends_ms; }, verdict);
     }
 
     uint64_t expires_ms(uint64_t state) const
@@ -99,13 +103,13 @@ private:
     static constexpr uint64_t kCountMask = (1u << kCountBits) - 1;
     static constexpr uint64_t kWindowMask = (1u << kWindowBits) - 1;
 
-    /* Two epochs: a state is no older. */
+    /* No state is older than two epochs. */
     static constexpr uint64_t kOldest = 2u << kEpochShift;
 
     static_assert(kLimitMax <= kCountMask, "a limit fits");
     static_assert(kOldest < kWindowMask, "a state must not wrap");
 
-    /* A state as of this moment. */
+    /* A state, seen at this moment. */
     struct View {
         uint64_t window;
         uint64_t count;

@@ -53,9 +53,9 @@ public:
     };
 
     /*
-     * As Table's: decides, and records what it admits, if the key is in its
-     * first line and all that counts in its ring.  Else, or if another request
-     * was faster, returns false: update() does it.
+     * Decides, and records what is admitted, if the key is in its first line
+     * and all that counts in its ring, as Table::update_ready() does.  Else, or
+     * if another request was faster, returns false: update() does it.
      */
     bool update_ready(uint32_t cost, Result *result)
     {
@@ -68,7 +68,7 @@ public:
         return copy.kind == Copy::confirmed && update_copy(copy, cost, result);
     }
 
-    /* The same, whatever it takes. */
+    /* Decides and records, whatever that takes. */
     Result update(uint32_t cost)
     {
         Result result = {Outcome::kRefused, 0};
@@ -85,7 +85,7 @@ public:
             }
         }
 
-        /* nobody loses so often: if nothing has changed, it is damaged */
+        /* nobody loses so often: the key is damaged, if it has not changed */
         events_.forget();
         add(&events_.store().counts->refused, 1);
 
@@ -111,18 +111,14 @@ public:
         return static_cast<double>(taken) / static_cast<double>(full());
     }
 
-    Verdict describe(uint32_t cost)
+    void describe(uint32_t cost, Verdict *verdict)
     {
-        Verdict verdict = {};
-
-        events_.read([&] { verdict = describe_open(cost); });
-
-        return verdict;
+        events_.read([&] { describe_open(cost, verdict); });
     }
 
     /*
-     * Takes back, of the event that an admission left this mark of, the units
-     * that it recorded there.  Nothing if the event is over, or was forgotten.
+     * Takes back the units that an admission recorded in the event of this
+     * mark.  Does nothing if the event is over, or was forgotten.
      */
     void refund(uint64_t mark, uint32_t cost)
     {
@@ -145,7 +141,7 @@ public:
     }
 
 private:
-    /* False: it has changed meanwhile, the caller looks again. */
+    /* False: the key has changed meanwhile, and the caller looks again. */
     bool update_copy(Copy copy, uint32_t cost, Result *result)
     {
         if (!events_.open(copy)) {
@@ -196,7 +192,10 @@ private:
         return events_.append(tick, cost, refused_ms);
     }
 
-    /* The event of an admission: its tick, and the name of its history. */
+    /*
+     * Returns what an admission is found by again: the tick of its event, and
+     * the name of its history.
+     */
     uint64_t mark() const
     {
         return events_.name() << kTickBits
@@ -223,9 +222,9 @@ private:
     }
 
     /*
-     * Are all units but the newest `room` over?  Mostly a log tells it by one
-     * event, as most are of one unit.  That must be recent, and nothing have
-     * been given back: totals wrap.
+     * True if all units but the newest `room` are known to be over.  Mostly one
+     * event of a log tells it, as most events are of one unit.  It must be
+     * recent, and nothing may have been given back, as totals wrap.
      */
     bool is_over_before(uint32_t room)
     {
@@ -248,7 +247,7 @@ private:
                && units(event.total(), events_.newest().total()) <= room;
     }
 
-    /* Units x w, net of credits. */
+    /* Returns the units x w that are used, less credits. */
     uint64_t used()
     {
         uint64_t taken = events_.used();
@@ -256,7 +255,7 @@ private:
         return events_.has_credits() ? less_credit(taken) : taken;
     }
 
-    /* The credits of the key as it is open. */
+    /* Returns the credits of the key as it is open. */
     Credits credits() const
     {
         EventStore store = events_.store();
@@ -266,7 +265,10 @@ private:
         return Credits(store, events_.credits_hash());
     }
 
-    /* Who stays in the key's own ring does not know its credits. */
+    /*
+     * Subtracts credits, which are not known to those who stay in the key's own
+     * ring.
+     */
     uint64_t less_credit(uint64_t taken)
     {
         if (events_.store().is_brief) {
@@ -278,15 +280,15 @@ private:
     }
 
     /*
-     * Out of line, as few keys have credits, and with a copy, so that the
-     * others' events stay in registers.
+     * Sums credits up.  It is out of line, as few keys have credits, and takes
+     * a copy, so that the others' events stay in registers.
      */
     [[gnu::noinline]] static uint64_t credited(Credits credits)
     {
         return credits.used();
     }
 
-    /* False: it has changed meanwhile, the caller looks again. */
+    /* False: the key has changed meanwhile, and the caller looks again. */
     bool refund_open(uint64_t mark, uint32_t cost)
     {
         uint64_t tick = events_.tick_of({mark & Event::kTickMask});
@@ -327,17 +329,18 @@ private:
         return true;
     }
 
-    Verdict describe_open(uint32_t cost)
+    void describe_open(uint32_t cost, Verdict *verdict)
     {
         uint64_t window_ms = events_.clock().window_ms;
 
-        return describe_usage({limit_, limit_, window_ms, used(), full()}, cost,
-                              [&](uint64_t room) { return wait_ms(room); });
+        describe_usage(
+            {limit_, limit_, window_ms, used(), full()}, cost,
+            [&](uint64_t room) { return wait_ms(room); }, verdict);
     }
 
     /*
-     * Milliseconds until used <= room, less than now, from when on it stays so
-     * if nothing is admitted.
+     * Returns the ms until used <= room, which is less than now, from when on
+     * it stays so if nothing is admitted.
      */
     uint64_t wait_ms(uint64_t room)
     {
@@ -350,18 +353,19 @@ private:
 
     [[gnu::noinline]] uint64_t wait_with_credits_ms(uint64_t room)
     {
-        Credits::Parts parts(credits());
+        Credits::Snapshot parts(credits());
 
         return wait_ms(room, last_rise(parts, room),
                        [&](uint64_t tick) { return parts.since(tick); });
     }
 
     /*
-     * A credit of a log ends when its part's first tick leaves the window, and
-     * what is used rises then, until the events of that part leave as well.
-     * The tick of the last such part at whose end used > room; 0 if none.
+     * Returns the tick of the last part at whose end used > room; 0 if there is
+     * none.  A credit of a log ends when its part's first tick leaves the
+     * window, and what is used rises then, until the events of that part leave
+     * as well.
      */
-    uint64_t last_rise(const Credits::Parts &parts, uint64_t room)
+    uint64_t last_rise(const Credits::Snapshot &parts, uint64_t room)
     {
         for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
             uint64_t begin = parts.begin(i - 1);
@@ -385,9 +389,10 @@ private:
     }
 
     /*
-     * What remains when the first event after which `room` units or less came
-     * begins to be forgotten is `after` + its own; it has to lose what is too
-     * much.  given(tick) is what was given back of that tick and later ones.
+     * Waits for the first event after which `room` units or less came.  When it
+     * begins to be forgotten, after(event) and its own units remain; of these
+     * it has to lose what is too much.  given(tick) is what was given back of
+     * that tick and later ones.
      */
     template <class Given>
     uint64_t wait_ms(uint64_t room, uint64_t from, const Given &given)

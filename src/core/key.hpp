@@ -32,10 +32,13 @@ public:
         fingerprint_ += fingerprint_ == 0;
     }
 
-    /* Never 0: that is the tag of a slot never used. */
+    /*
+     * Returns the fingerprint, which is never 0: that is the tag of a slot
+     * never used.
+     */
     uint64_t fingerprint() const { return fingerprint_; }
 
-    /* The i-th line in the key's order. */
+    /* Returns the i-th line in the key's order. */
     uint64_t line(unsigned i) const
     {
         uint64_t h = mixed(i % 3);
@@ -44,11 +47,17 @@ public:
         return 2 * pair + ((h >> 31 ^ i / 3) & 1);
     }
 
-    /* Differs from key to key: breaks ties between equal victims. */
+    /*
+     * Returns a number that differs from key to key, to break ties between
+     * equal victims.
+     */
     uint64_t salt() const { return mixed(1) >> 8; }
 
 private:
-    /* Three hashes of one; the multipliers are odd and otherwise arbitrary. */
+    /*
+     * Makes three hashes of one; the multipliers are odd and otherwise
+     * arbitrary.
+     */
     uint64_t mixed(unsigned which) const
     {
         switch (which) {

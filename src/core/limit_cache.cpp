@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kPlaces = 8;
 
-/* Others may change a line so often meanwhile; then the limit is not kept. */
+/* Others may change a line so often meanwhile before the limit is given up. */
 constexpr unsigned kTries = 16;
 
 constexpr unsigned bits_of(uint64_t number)
@@ -50,7 +50,10 @@ bool exchange(uint64_t *place, uint64_t from, uint64_t to)
                                                  std::memory_order_relaxed);
 }
 
-/* The index of the key's place, or of one that was never used, or kPlaces. */
+/*
+ * Returns the index of the key's place, or of one that was never used, or
+ * kPlaces.
+ */
 size_t find_place(const uint64_t *line, uint64_t hash, uint64_t *word)
 {
     for (size_t i = 0; i < kPlaces; i++) {
@@ -64,7 +67,10 @@ size_t find_place(const uint64_t *line, uint64_t hash, uint64_t *word)
     return kPlaces;
 }
 
-/* The index of a place to be taken from another key, whose word is *word. */
+/*
+ * Returns the index of a place to be taken from another key, whose word is
+ * *word.
+ */
 size_t find_victim(uint64_t *line, uint64_t hash, uint64_t *word)
 {
     size_t first = hash % kPlaces;

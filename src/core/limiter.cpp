@@ -16,7 +16,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* The caller's time in the claim's zone. */
+/* Returns the caller's time as that of the claim's zone. */
 uint64_t time_of(const Claim &claim, uint64_t now_ms)
 {
     return now_ms + claim.zone->offset_ms;
@@ -29,7 +29,10 @@ Table<WordSlots> table_of(const Claim &claim, const Algorithm &algorithm)
                             counts_of(claim), claim.hash, algorithm.epoch());
 }
 
-/* Out of line: it is large, and beside the algorithms of one word. */
+/*
+ * Opens the history of a key.  It is out of line as it is large, and not needed
+ * by the algorithms of one word.
+ */
 [[gnu::noinline]] History history_of(const Claim &claim, uint64_t now_ms)
 {
     return History(claim, time_of(claim, now_ms));
@@ -43,8 +46,9 @@ void conclude(Claim *claim, const Result &result)
 }
 
 /*
- * Out of line, and with everything made anew: what most requests do has its
- * values in registers then, none of them in memory for a call, nor saved.
+ * Consumes, whatever that takes.  It is out of line, and makes everything anew,
+ * so that the values of what most requests do stay in registers, and none is
+ * saved for a call.
  */
 template <class Algorithm>
 [[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms)
@@ -54,7 +58,7 @@ template <class Algorithm>
     if constexpr (std::is_same_v<Algorithm, Bucket>) {
         Table<WordSlots>::Result result;
 
-        /* it may be its state that took more */
+        /* the state may be all that admit_ready() could not decide on */
         if (table_of(*claim, algorithm)
                 .update_ready(AnyWordStep<Algorithm>(algorithm, claim->cost),
                               &result)) {
@@ -68,7 +72,10 @@ template <class Algorithm>
                                 claim->policy->full == WhenFull::kEvict));
 }
 
-/* Each out of line: none saves registers for what another does. */
+/*
+ * Consumes as most requests do.  Each of these is out of line, so that none
+ * saves registers for what another does.
+ */
 template <class Algorithm>
 [[gnu::noinline]] void consume_word(Claim *claim, uint64_t now_ms)
 {
@@ -92,7 +99,10 @@ template <class Algorithm>
     conclude(claim, history.update(claim->cost));
 }
 
-/* All inline, so that what is read once stays in registers. */
+/*
+ * Consumes from a ring.  All is inline, so that what is read once stays in
+ * registers.
+ */
 [[gnu::noinline, gnu::flatten]] void consume_events(Claim *claim,
                                                     uint64_t now_ms)
 {
@@ -109,7 +119,7 @@ template <class Algorithm>
 
 [[gnu::always_inline]] inline void consume(Claim *claim, uint64_t now_ms)
 {
-    /* most logs have events elsewhere, which a first attempt would not reach */
+    /* most logs have events in pages, which a first attempt would not reach */
     if (claim->policy->algorithm == Algorithm::kLog) {
         consume_events_anywhere(claim, now_ms);
         return;
@@ -169,7 +179,7 @@ void refund(const Claim &claim, uint64_t now_ms)
                    });
 }
 
-/* What the claim has used of its limit, 1 for all. */
+/* Returns the share of its limit that the claim has used, 1 for all. */
 double share(const Claim &claim, uint64_t now_ms)
 {
     if (claim.verdict != nullptr) {
@@ -260,7 +270,6 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms)
     return longest;
 }
 
-/* Out of line, for the sake of requests with one limit. */
 [[gnu::noinline]] size_t acquire_all(Claim *claims, size_t n, uint64_t now_ms)
 {
     return consume_all(claims, n, now_ms)
@@ -319,19 +328,23 @@ size_t tightest(const Claim *claims, size_t n, uint64_t now_ms)
 
 Verdict Claim::describe(uint64_t now_ms) const
 {
+    Verdict result;
+
     if (verdict != nullptr) {
-        return *verdict;
+        result = *verdict;
+        return result;
     }
 
     if (outcome == Outcome::kRefused) {
-        return {limit, 0, 0, state, state, 0};
+        result = {limit, 0, 0, state, state, 0};
+        return result;
     }
 
     bool admitted = is_admitted(*this);
     uint32_t wanted = admitted ? 0 : cost;
 
     if (policy->has_rings()) {
-        Verdict result = history_of(*this, now_ms).describe(wanted);
+        history_of(*this, now_ms).describe(wanted, &result);
 
         if (!admitted && result.retry_after_ms == 0) {
             /* others have expired, or were evicted, since the decision */
@@ -341,10 +354,10 @@ Verdict Claim::describe(uint64_t now_ms) const
         return result;
     }
 
-    Verdict result = with_algorithm(
-        *policy, time_of(*this, now_ms), limit, [&](const auto &algorithm) {
-            return algorithm.describe(state, wanted);
-        });
+    with_algorithm(*policy, time_of(*this, now_ms), limit,
+                   [&](const auto &algorithm) {
+                       algorithm.describe(state, wanted, &result);
+                   });
 
     if (is_queued(*this)) {
         Bucket(*policy, time_of(*this, now_ms), limit)
@@ -394,7 +407,7 @@ uint64_t Policy::used(const Verdict &verdict) const
     uint64_t most = capacity(verdict.limit);
     uint64_t taken = most - std::min<uint64_t>(most, verdict.remaining);
 
-    /* that of a queue is what waits in it */
+    /* what a queue has used is what waits in it */
     if (algorithm == Algorithm::kLeakyBucket) {
         return taken;
     }

@@ -9,7 +9,7 @@
 
 namespace limit_sliding {
 
-/* The finalizer of MurmurHash3. */
+/* Mixes a hash, as the finalizer of MurmurHash3 does. */
 inline uint64_t mixed(uint64_t h)
 {
     h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
@@ -18,7 +18,7 @@ inline uint64_t mixed(uint64_t h)
     return h ^ h >> 33;
 }
 
-/* The hash of what has a number, of something that has a hash. */
+/* Returns the hash of the part of this number, of something that has a hash. */
 inline uint64_t mixed(uint64_t hash, uint64_t number)
 {
     return mixed(hash ^ number * 0x9e3779b97f4a7c15);

@@ -17,19 +17,22 @@ namespace {
 constexpr unsigned kCountBits = 40;
 constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
 
-/* The number of the present span, modulo 2^24. */
+/* Returns the number of the present span, modulo 2^24. */
 uint64_t span_of(uint64_t now_ms)
 {
     return now_ms / kOffenderSpanMs & (UINT64_MAX >> kCountBits);
 }
 
-/* 0 is the hash of no entry. */
+/* Returns the hash of an entry, which is never 0. */
 uint64_t name_of(uint64_t hash)
 {
     return hash + (hash == 0);
 }
 
-/* Counts of the present span, the one before, or of another's clock's. */
+/*
+ * Returns a count if it is of the present span, of the one before, or of one
+ * that another worker's clock has reached; else 0.
+ */
 uint64_t count_of(uint64_t word, uint64_t span)
 {
     return span + 1 - (word >> kCountBits) <= 2 ? word & kCountMask : 0;
@@ -46,7 +49,7 @@ void wipe_words(T *part)
     }
 }
 
-/* One of every so many, at random, so that no order of keys evades it. */
+/* Takes one of every so many, at random, so that no order of keys evades it. */
 uint32_t take_sample(Sampler *sampler)
 {
     uint32_t weight = sampler->random == 0 ? 0 : kRejectionsSampled;
@@ -229,7 +232,7 @@ size_t Offenders::read(uint64_t now_ms, Offender *offenders) const
             continue;
         }
 
-        /* two may have added a key at once */
+        /* two workers may have added a key at once */
         auto same
             = static_cast<size_t>(std::find(names, names + n, name) - names);
 

@@ -36,7 +36,7 @@ uint64_t limit_of(uint64_t word)
     return word & kLimitMask;
 }
 
-/* True for a limit that was taken away, whatever key's. */
+/* True if the limit was taken away, whatever key's it was. */
 bool is_gone(uint64_t word)
 {
     return limit_of(word) == kGone;
@@ -104,7 +104,7 @@ bool Overrides::set(uint64_t hash, uint32_t limit)
 
     uint64_t wanted = word_of(hash, limit == kUnlimited ? kOff : limit);
 
-    /* whoever finds an entry has to find it counted; who dies leaves it so */
+    /* whoever finds an entry has to find it counted: if we die it stays so */
     add(&count_, 1);
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {

@@ -10,11 +10,12 @@
 namespace limit_sliding {
 
 /*
- * How much a state constrains its key, to whoever needs a place for another one
- * and does not know the limit of this one: what is used alone would let keys
- * with large limits, hardly used, push out others that are close to small ones.
- * So a state has a bit that says whether half of the limit was used when it was
- * made.  All that have it rank above all that do not, and both by what is used.
+ * The rank of a state tells how much it constrains its key to a request that
+ * needs a slot for another key, and does not know the limit of this one.  By
+ * what is used alone, keys with large limits, hardly used, would push out
+ * others that are close to small ones.  So a state has a bit that says whether
+ * half of the limit was used when it was made.  States with that bit rank above
+ * all that have it not, and both by what is used.
  */
 constexpr uint64_t kNearLimit = 1ULL << 56;
 

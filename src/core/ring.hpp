@@ -21,8 +21,8 @@ constexpr unsigned kLogRing = 14;
 constexpr unsigned kPageEvents = kLogRing - 1;
 
 /*
- * What a key used in one tick, and all that it used up to then.  One word, in
- * the ring of a slot:
+ * A tick in which a key used something, and all that the key used up to then.
+ * An event is one word, in the ring of a slot:
  *
  *     generation 2 | valid 1 | lap 1 | closed 1 | total 23 | tick 36
  *
@@ -47,8 +47,8 @@ struct Event {
     uint64_t total() const { return word >> kTickBits & kTotalMask; }
 
     /*
-     * The tick, which is at most a little later than `now`.  It wraps, but not
-     * within a ring: a key that was idle for long gets a new one.
+     * Returns the tick, which is at most a little later than `now`. It wraps,
+     * but not within a ring: a key that was idle for long gets a new one.
      */
     uint64_t tick(uint64_t now) const
     {
@@ -58,7 +58,7 @@ struct Event {
         return now + kAhead - age;
     }
 
-    /* The same event with another total. */
+    /* Returns the same event with another total. */
     Event with_total(uint64_t total) const
     {
         return {(word & ~(kTotalMask << kTickBits))
@@ -66,7 +66,7 @@ struct Event {
     }
 };
 
-/* The units from one total to a later one. */
+/* Returns the units from one total to a later one. */
 inline uint64_t units(uint64_t from, uint64_t to)
 {
     return (to - from) & Event::kTotalMask;
@@ -88,14 +88,17 @@ public:
 
     Event load(uint64_t position) const { return {word(position).load()}; }
 
-    /* Is this the event of that number? */
+    /* True if this is the event of that number. */
     bool is_event(Event event, uint64_t position) const
     {
         return event.word >> Event::kLapShift
                == (generation_ << 2 | 2 | lap(position));
     }
 
-    /* Is this an event of the slot's owner, whatever its number or page? */
+    /*
+     * True if this is an event of the slot's owner, whatever its number or
+     * page.
+     */
     bool is_own(Event event) const
     {
         return event.is_valid()
@@ -127,7 +130,7 @@ public:
         write(copy, [&](unsigned i) { return in_page(events[i]); });
     }
 
-    /* Does a page have this event in that place? */
+    /* True if a page has this event in that place. */
     bool is_filled(uint64_t place, Event event) const
     {
         return load(place).word
@@ -135,7 +138,7 @@ public:
     }
 
 private:
-    /* An event as it is in a page, but for the generation. */
+    /* Returns an event as it is in a page, without the generation. */
     static uint64_t in_page(Event event)
     {
         constexpr uint64_t kBits

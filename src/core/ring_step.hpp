@@ -15,10 +15,10 @@
 namespace limit_sliding {
 
 /*
- * How algorithm=log and counter with precision=n see time, at one moment.  Time
- * is cut into ticks: of one ms, or of w/n.  An event counts fully while it is
- * less than `span` ticks old.  At that age a log forgets it, and a counter
- * forgets it little by little, by `weight` / w.
+ * One moment, as algorithm=log and counter with precision=n see it.  Time is
+ * cut into ticks: of one ms, or of w/n.  An event counts fully while it is less
+ * than `span` ticks old.  At that age a log forgets it, and a counter forgets
+ * it little by little, by `weight` / w.
  */
 struct Clock {
     uint64_t window_ms;
@@ -47,8 +47,8 @@ struct Clock {
     }
 
     /*
-     * As a worker may see it whose clock is behind.  For its sake nothing is
-     * taken for over before that is so by this clock.
+     * Returns the time of a worker whose clock may be behind.  For its sake
+     * nothing is taken for over before it is so by that time.
      */
     Clock behind() const
     {
@@ -60,7 +60,7 @@ struct Clock {
         return clock;
     }
 
-    /* A time that another's clock, ahead of ours, has reached. */
+    /* Advances to a time that the clock of another worker has reached. */
     void advance_to(uint64_t other)
     {
         if (other > tick) {
@@ -73,7 +73,7 @@ struct Clock {
 
     uint64_t epoch() const { return tick >> (kTickBits - 2); }
 
-    /* Milliseconds until an event has lost lost / w of its weight. */
+    /* Returns the ms until an event has lost lost / w of its weight. */
     uint64_t until_lost_ms(uint64_t then, uint64_t lost) const
     {
         if (is_log) {
@@ -84,7 +84,7 @@ struct Clock {
     }
 };
 
-/* What the table asks about slots with rings. */
+/* Answers what the table asks about slots with rings. */
 class RingStep {
 public:
     /* `page` has the events of a page that is to be made, kLogRing of them. */
@@ -113,7 +113,10 @@ public:
         return clock_.until_lost_ms(newest.tick(clock_.tick), clock_.window_ms);
     }
 
-    /* A ring is not emptied in use: the copy goes, its slot is claimed anew. */
+    /*
+     * Withdraws the copy, as a ring is not emptied in use: its slot is claimed
+     * anew.
+     */
     bool clear(Copy *copy) const
     {
         copy->store(Copy::kDead);
@@ -169,7 +172,7 @@ private:
         return {is_full ? oldest.total() : 0, newest};
     }
 
-    /* Of two events of a key, or of one. */
+    /* Returns the later one of two events, of which one may be missing. */
     Event later(Event a, Event b) const
     {
         if (!a.is_valid() || !b.is_valid()) {

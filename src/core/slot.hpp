@@ -50,7 +50,7 @@ struct alignas(64) Line {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "64-bit atomics");
 static_assert(sizeof(Slot) == 16 && sizeof(Line) == 64, "16 bytes a key");
 
-/* A tag's parts, and how to make one.  Epochs are compared modulo 2^20. */
+/* Functions on tags. Epochs are compared modulo 2^20. */
 namespace tag {
 
 constexpr unsigned kGenerationBits = 2;
@@ -62,7 +62,7 @@ constexpr uint64_t kEpochMask = (1u << kEpochBits) - 1;
 
 static_assert(Key::kFingerprintBits + kFingerprintShift == 64, "one word");
 
-/* A key's tag in generation 0. */
+/* Makes a key's tag in generation 0. */
 inline uint64_t make(uint64_t fingerprint, uint64_t epoch)
 {
     return fingerprint << kFingerprintShift
@@ -79,15 +79,15 @@ inline bool same_key(uint64_t a, uint64_t b)
     return (a ^ b) >> kFingerprintShift == 0;
 }
 
-/* The same key and the same epoch? */
+/* True if both have the same key and the same epoch. */
 inline bool same_time(uint64_t a, uint64_t b)
 {
     return (a ^ b) <= kGenerationMask;
 }
 
 /*
- * Epochs from one tag to a later one; 0 if it is a little earlier, as a
- * worker's clock may be behind another's.
+ * Returns the epochs from one tag to a later one; 0 if that is a little
+ * earlier, as a worker's clock may be behind another's.
  */
 inline uint64_t age(uint64_t then, uint64_t now)
 {
@@ -107,7 +107,7 @@ struct Copy {
     static constexpr unsigned kStateBits = 64 - tag::kGenerationBits;
     static constexpr uint64_t kStateMask = (1ULL << kStateBits) - 1;
 
-    /* No algorithm makes this state: a copy that was withdrawn. */
+    /* The state of a copy that was withdrawn; no algorithm makes it. */
     static constexpr uint64_t kDead = kStateMask;
 
     Slot *slot;
@@ -142,10 +142,10 @@ struct Copy {
 
     uint64_t bare_state() const { return state & kStateMask; }
 
-    /* Is the state still as seen? */
+    /* True if the state is still as seen. */
     bool is_same() const { return slot->state.load() == state; }
 
-    /* Is it still the same key's, whatever its state is now? */
+    /* True if the slot is still the same key's, whatever its state is now. */
     bool is_kept() const
     {
         uint64_t now = slot->state.load();
@@ -156,7 +156,7 @@ struct Copy {
     /* Replaces the state, in the tag's generation, if it is still as seen. */
     bool store(uint64_t next)
     {
-        /* of a local what was seen may stay in a register */
+        /* of a local variable, what was seen may stay in a register */
         uint64_t seen = state;
 
         if (!slot->state.compare_exchange_strong(seen, in_generation(next))) {
@@ -188,7 +188,7 @@ private:
         return tag::generation(tag) << kStateBits | next;
     }
 
-    /* Generations that the state is behind the tag. */
+    /* Returns by how many generations the state is behind the tag. */
     uint64_t lag() const
     {
         return tag::generation(tag - (state >> kStateBits));

@@ -41,20 +41,23 @@ namespace limit_sliding {
  *                                       only
  */
 template <class Slots>
-class Table : private Places<Slots> {
+class Table : private Candidates<Slots> {
 public:
     Table(const Slots &slots, uint64_t pairs, SlotCounts *counts, uint64_t hash,
           uint64_t epoch)
-        : Places<Slots>(slots, pairs, hash, epoch), counts_(counts)
+        : Candidates<Slots>(slots, pairs, hash, epoch), counts_(counts)
     {
     }
 
-    using Places<Slots>::find_ready;
-    using Places<Slots>::look;
-    using Places<Slots>::look_state;
-    using Places<Slots>::is_live;
+    using Candidates<Slots>::find_ready;
+    using Candidates<Slots>::look;
+    using Candidates<Slots>::look_state;
+    using Candidates<Slots>::is_live;
 
-    /* The state; if REFUSED the ms until the first of its places expires. */
+    /*
+     * `state` is the key's, or how many ms it takes until the first slot where
+     * a refused key may be expires.
+     */
     struct Result {
         Outcome outcome;
         uint64_t state;
@@ -97,8 +100,8 @@ public:
     }
 
     /*
-     * The same, whatever it takes.  A full table gives up the state that
-     * constrains least or, with `may_evict` false, refuses the key.
+     * Decides and records, whatever that takes.  A full table gives up the
+     * state that constrains least or, with `may_evict` false, refuses the key.
      */
     template <class Step>
     Result update(const Step &step, bool may_evict)
@@ -131,9 +134,9 @@ public:
     }
 
     /*
-     * The key's copy, with this state if it is new.  If there is none, tells
-     * for how many ms there will be no place for it.  Out of line: callers have
-     * found most keys before.
+     * Returns the key's copy, which gets this state if it is new.  If there is
+     * none, tells for how many ms there will be no slot for it.  It is out of
+     * line, as callers have found most keys before.
      */
     template <class Step>
     [[gnu::noinline]] Copy obtain(const Step &step, bool may_evict,
@@ -184,15 +187,15 @@ public:
     }
 
 private:
-    using Places<Slots>::find;
-    using Places<Slots>::first_to_expire;
-    using Places<Slots>::inspect;
-    using Places<Slots>::key_;
-    using Places<Slots>::live_state;
-    using Places<Slots>::search;
-    using Places<Slots>::tag_;
-    using Places<Slots>::tag_like;
-    using Places<Slots>::used;
+    using Candidates<Slots>::find;
+    using Candidates<Slots>::first_to_expire;
+    using Candidates<Slots>::inspect;
+    using Candidates<Slots>::key_;
+    using Candidates<Slots>::live_state;
+    using Candidates<Slots>::search;
+    using Candidates<Slots>::tag_;
+    using Candidates<Slots>::tag_like;
+    using Candidates<Slots>::used;
 
     template <class Step>
     Result decide_only(const Step &step) const
@@ -205,7 +208,7 @@ private:
                 state};
     }
 
-    /* After the last attempt: the key is refused, and may try again at once. */
+    /* Refuses the key after the last attempt; it may try again at once. */
     Result give_up()
     {
         add(&counts_->refused, 1);
@@ -216,8 +219,8 @@ private:
     enum Taken { kTaken, kLost, kRefused };
 
     /*
-     * Makes of what find() found a copy that may be given a state.  Lost:
-     * another was faster, the caller looks again.
+     * Makes of what find() found a copy that may be given a state.  kLost:
+     * another request was faster, and the caller looks again.
      */
     template <class Step>
     Taken take(const Step &step, bool may_evict, Copy *copy)
@@ -233,7 +236,10 @@ private:
         return make_ready(step, copy) ? kTaken : kLost;
     }
 
-    /* A place for a new key.  Out of line, for the sake of those that are. */
+    /*
+     * Claims a slot for a new key.  It is out of line for the sake of known
+     * keys.
+     */
     template <class Step>
     [[gnu::noinline]] Taken take_place(const Step &step, bool may_evict,
                                        Copy *copy)
@@ -284,8 +290,8 @@ private:
     }
 
     /*
-     * Is this tentative copy the only one?  If not, one copy too many is
-     * withdrawn, and the caller looks again.
+     * True if this tentative copy is the only one.  If not, one copy too many
+     * is withdrawn, and the caller looks again.
      */
     bool is_alone(Copy copy) const
     {
@@ -311,7 +317,7 @@ private:
         return alone;
     }
 
-    /* Claims a slot.  False: another was faster. */
+    /* Claims a slot. False: another request was faster. */
     bool claim(Copy *copy) const
     {
         /*
@@ -350,7 +356,7 @@ private:
         return taken == 0 ? Victim::kOver : Victim::kLive + taken;
     }
 
-    /* Finds the slot to claim.  If there is none the caller looks again. */
+    /* Finds the slot to claim. If there is none, the caller looks again. */
     template <class Step>
     Victim choose(const Step &step) const
     {
@@ -361,7 +367,7 @@ private:
             Copy copy = Copy::read(slot);
 
             if (copy.kind != Copy::none && tag::same_key(copy.tag, tag_)) {
-                /* it came since the caller looked */
+                /* the key came since the caller looked */
                 victim.forget();
                 return true;
             }

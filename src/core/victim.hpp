@@ -19,9 +19,9 @@ namespace limit_sliding {
 class Victim {
 public:
     /*
-     * Ranks.  Tentative copies come last, else two keys could take each other's
-     * for ever, but for those that a dead process has left behind: these are
-     * over.
+     * Ranks, the lowest first.  Tentative copies come last, else two keys could
+     * take each other's for ever.  Those that a dead process has left behind
+     * are over.
      */
     static constexpr uint64_t kOver = 0;
     static constexpr uint64_t kUnused = 1;
@@ -48,7 +48,10 @@ public:
 
     bool is_found() const { return copy_.slot != nullptr; }
 
-    /* Must a state that counts go, or may its owner still give it one? */
+    /*
+     * True if a state that counts has to go, or a copy whose owner may still
+     * give it one.
+     */
     bool is_live() const { return is_found() && order_ >= kLive * kPlaces; }
 
     const Copy &copy() const { return copy_; }

@@ -19,8 +19,8 @@ namespace limit_sliding {
 namespace {
 
 /*
- * A counter of n parts weights one more, and needs what was used before that:
- * n + 2 events, the present one included.
+ * Returns the bytes of a slot.  A counter of n parts weighs one more, and needs
+ * what was used before that: n + 2 events, the present one included.
  */
 uint64_t slot_bytes_of(const Policy &policy)
 {

@@ -43,9 +43,13 @@ inline State refund(const Policy &policy, State state, uint64_t now_ms,
 inline Verdict describe(const Policy &policy, State state, uint64_t now_ms,
                         uint32_t limit, uint32_t cost)
 {
-    return with_algorithm(policy, now_ms, limit, [&](const auto &algorithm) {
-        return algorithm.describe(state, cost);
+    Verdict verdict;
+
+    with_algorithm(policy, now_ms, limit, [&](const auto &algorithm) {
+        algorithm.describe(state, cost, &verdict);
     });
+
+    return verdict;
 }
 
 /* Milliseconds until the state is as good as none; 0: it is already. */

@@ -10,7 +10,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* CRC-16/XMODEM, four bits at a time. */
+/* Computes CRC-16/XMODEM, four bits at a time. */
 unsigned crc16(std::string_view text)
 {
     static constexpr uint16_t table[]

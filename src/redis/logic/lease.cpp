@@ -16,7 +16,10 @@ namespace {
 constexpr size_t kLeases = 2; /* candidates of a key */
 constexpr uint64_t kRetries = 512;
 
-/* In one of so many a lease is taken over that is still being written. */
+/*
+ * In one of so many attempts a lease is taken over that is still being written:
+ * its writer may have died.
+ */
 constexpr uint64_t kPatience = 64;
 
 LeaseOwner owner_of(const Claim &claim)
@@ -59,7 +62,9 @@ bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const
     return false;
 }
 
-/* Finds where a new key's lease goes; false if all candidates are others'. */
+/*
+ * Finds where a new key's lease goes; false if other keys use all candidates.
+ */
 bool Leases::find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient,
                          Found *found) const
 {
@@ -184,7 +189,7 @@ void Leases::add(const Claim &claim, const RemoteState &remote,
                 left = Lease::units(found.word);
 
             } else if (found.terms.known_ms > terms.known_ms) {
-                /* what we were told is over */
+                /* what we were told is out of date */
                 return;
             }
 
@@ -194,7 +199,7 @@ void Leases::add(const Claim &claim, const RemoteState &remote,
                 return;
             }
 
-            /* that of this key may be under way */
+            /* another worker may be writing this key's lease */
             continue;
         }
 
@@ -254,7 +259,7 @@ void Leases::give_back(const Claim &claim, uint64_t now_ms)
 
     for (uint64_t i = 0; i < kRetries; i++) {
         if (!find(owner, 0, &found)) {
-            /* it may be under way */
+            /* another worker may be writing it */
             continue;
         }
 

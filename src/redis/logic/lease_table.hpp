@@ -16,7 +16,7 @@
 
 namespace limit_sliding {
 
-/* Whose a lease is: the key's hash, and the limit that is asked for. */
+/* The owner of a lease: the key's hash, and the limit that is asked for. */
 struct LeaseOwner {
     uint64_t hash;
     uint32_t limit;
@@ -25,16 +25,16 @@ struct LeaseOwner {
 constexpr size_t kTerms = sizeof(LeaseTerms) / sizeof(uint64_t);
 
 /*
- * A lease is one cache line.  Its word holds the units and a generation.  Who
- * writes a lease first takes all units out of the word and begins a new
- * generation, then writes the terms, and only then puts units in; whoever
- * spends changes the word alone, from the generation of which the terms are.
+ * A lease is one cache line.  Its word holds the units and a generation.  A
+ * writer first takes all units out of the word and begins a new generation,
+ * then writes the terms, and only then puts units in.  A spender changes the
+ * word alone, and only if the terms are of its generation.
  *
  * As in refusals.cpp, terms are valid if their check is: terms of mixed origin,
- * or of another generation, are nobody's.  Who writes terms may be slow, and
- * another may have begun a generation since: every value has some bits of its
- * generation, and is written by compare-and-swap as long as the word is of the
- * writer's, so that what is newer stays.
+ * or of another generation, are nobody's.  A writer may be slow, and another
+ * may have begun a generation since.  So every value has some bits of its
+ * generation, and is written by compare-and-swap only while the word is still
+ * the writer's: what is newer stays.
  */
 class alignas(64) Lease {
 public:
@@ -44,7 +44,9 @@ public:
 
     uint64_t word() const { return word_.load(std::memory_order_acquire); }
 
-    /* From the word as it was read: false if anybody has changed it since. */
+    /*
+     * Replaces the word as it was read; false if anybody has changed it since.
+     */
     bool exchange(uint64_t from, uint64_t to)
     {
         return word_.compare_exchange_strong(from, to,
@@ -57,13 +59,16 @@ public:
         return differs(owner.hash, word, terms) == owner.limit;
     }
 
-    /* The same whatever limit was asked for. */
+    /* True if these are terms of the key, whatever limit was asked for. */
     bool read_any(uint64_t hash, uint64_t word, LeaseTerms *terms) const
     {
         return differs(hash, word, terms) <= UINT32_MAX;
     }
 
-    /* By who has just begun this word; false if another has begun one since. */
+    /*
+     * Writes terms, for a caller that has just begun this word; false if
+     * another worker has begun one since.
+     */
     bool write(const LeaseOwner &owner, uint64_t word, const LeaseTerms &terms)
     {
         const uint64_t values[kTerms]
@@ -83,13 +88,16 @@ public:
 
     uint64_t known_ms() const { return load(2); }
 
-    /* False while terms are being written, or if who did so has died. */
+    /* False while terms are being written, or if their writer has died. */
     bool is_whole(uint64_t word) const
     {
         return (terms_[5].load(std::memory_order_relaxed) & kTag) == tag(word);
     }
 
-    /* Of whatever key; one that was granted nothing is not worth to be kept. */
+    /*
+     * True if the lease is worth keeping, whatever its key: it was granted
+     * units, and may still be spent.
+     */
     bool is_in_use(uint64_t now_ms) const
     {
         return units(load(5)) > 0 && now_ms < known_ms() + kLeaseMs;
@@ -101,7 +109,10 @@ private:
 
     static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
 
-    /* What is there instead of the check of a limit of 0. */
+    /*
+     * Returns how the check differs from that of a limit of 0: the limit, if
+     * these are terms of the key.
+     */
     uint64_t differs(uint64_t hash, uint64_t word, LeaseTerms *terms) const
     {
         uint64_t values[kTerms];
@@ -134,7 +145,7 @@ private:
         return terms_[i].load(std::memory_order_relaxed) >> kTagBits;
     }
 
-    /* What is replaced was read while the word was ours, or is not replaced. */
+    /* Replaces a value only if it was read while the word was ours. */
     bool replace(std::atomic<uint64_t> *value, uint64_t word, uint64_t with)
     {
         uint64_t was = value->load(std::memory_order_acquire);

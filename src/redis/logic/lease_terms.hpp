@@ -18,8 +18,9 @@ constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
 constexpr unsigned kLimitBits = 23;
 
 /*
- * Between two readings of NGINX's clock, which is the kernel's coarse one: each
- * is late by up to a tick, of at most 10 ms, and rounded; and clocks drift.
+ * The difference of two readings of NGINX's clock may be wrong by this: it is
+ * the kernel's coarse clock, each reading is late by up to a tick, of at most
+ * 10 ms, and rounded; and clocks drift.
  */
 constexpr uint64_t kMarginMs = 12;
 
@@ -32,10 +33,13 @@ constexpr uint64_t kHorizonsPerPart = 128;
 constexpr uint64_t kShareOfRest = 32;
 constexpr uint64_t kLoneHorizons = 2;
 
-/* Since Redis was asked about a key that is seen first; no more has room. */
+/*
+ * The time since Redis was asked about a key that is seen for the first time;
+ * there is no room for more.
+ */
 constexpr uint64_t kAgesMs = (uint64_t{1} << 25) - 1;
 
-/* A counter's parts of a window; others have one. */
+/* Returns the parts of a counter's window; other algorithms have one. */
 inline uint64_t parts_of(const Policy &policy)
 {
     return policy.algorithm == Algorithm::kCounter
@@ -49,8 +53,8 @@ inline bool is_bucket(const Policy &policy)
 }
 
 /*
- * The terms on which units are leased, and how many were before.  Each word has
- * 48 bits.
+ * The terms on which units are leased, and how many were leased before.  Each
+ * word has 48 bits.
  */
 struct LeaseTerms {
     uint64_t part;     /* of the window, in which the units count */
@@ -84,7 +88,10 @@ struct LeaseTerms {
         return part == other.part && limit() == other.limit();
     }
 
-    /* The same as a number: where a claim's units were spent. */
+    /*
+     * Returns the part and the limit as a number, by which a claim's units are
+     * given back.
+     */
     uint64_t origin() const
     {
         return part * (uint64_t{kLimitMax} + 1) + limit();
@@ -116,7 +123,7 @@ struct LeaseTerms {
         until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
     }
 
-    /* How long the present part lasts, whose beginnings are a part apart. */
+    /* Returns how long the present part lasts; parts follow one another. */
     uint64_t rest_ms(uint64_t part_ms, uint64_t now_ms) const
     {
         return now_ms < until_ms ? until_ms - now_ms
@@ -124,8 +131,8 @@ struct LeaseTerms {
     }
 
     /*
-     * Two requests may come together by chance, of a key that is seen now and
-     * then: what is leased for more of them lapses.  Three have to.
+     * True if three requests came close together.  Two of a key that is seen
+     * now and then may do so by chance: what is leased for more of them lapses.
      */
     bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const
     {
@@ -134,7 +141,10 @@ struct LeaseTerms {
         return elapsed_ms <= each_ms && elapsed_ms + before_ms() <= 2 * each_ms;
     }
 
-    /* Returns what Leases::want() is by demand, if so many units are left. */
+    /*
+     * Returns the units that Leases::want() asks for by demand, if so many are
+     * left.
+     */
     uint64_t demand(const Claim &claim, uint64_t left, uint64_t needed,
                     uint64_t now_ms) const
     {

@@ -12,20 +12,26 @@
 namespace limit_sliding {
 
 /*
- * Entries are written without a lock, by several at once, and by some who die
- * meanwhile.  What makes an entry valid is its check, the hash combined with
- * all of its data: one of mixed origin does not have the hash that is looked
- * for.  Two entries to a cache line are the candidates of a hash.
+ * Entries are written without a lock, by several processes at once, of which
+ * some may die meanwhile.  What makes an entry valid is its check, the hash
+ * combined with all of its data: an entry of mixed origin does not have the
+ * hash that is looked for.  The candidates of a hash are the two entries of a
+ * cache line.
  */
 
 namespace {
 
 constexpr size_t kEntries = 2;
 
-/* Lines of a key, whose requests may have several limits and costs. */
+/*
+ * A key has so many lines, as its requests may have several limits and costs.
+ */
 constexpr uint64_t kLines = 4;
 
-/* The upper bits of the times, together, are when more remains. */
+/*
+ * Times have so many bits; the upper ones of two together tell when more
+ * remains.
+ */
 constexpr unsigned kTimeBits = 42;
 constexpr unsigned kOtherBits = 64 - kTimeBits;
 constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;
@@ -61,7 +67,7 @@ Data data_of(const Refusal &refusal, uint64_t now_ms)
                 | refusal.remaining};
 }
 
-/* Data of several origins must not cancel out: each word is mixed. */
+/* Mixes a word, so that data of several origins does not cancel out. */
 uint64_t mixed_by(uint64_t word, uint64_t factor)
 {
     word = (word ^ word >> 32) * factor;
@@ -155,7 +161,7 @@ void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal)
             break;
         }
 
-        /* what is believed no longer was not asked for since */
+        /* an entry that is believed no longer was not asked for since */
         uint64_t ends = other.known_until_ms() <= now_ms ? 0 : other.until_ms();
 
         if (ends < earliest) {

@@ -7,13 +7,13 @@
 #include <algorithm>
 
 #include "core/describe.hpp"
-#include "redis/logic/parts.hpp"
+#include "redis/logic/counter_parts.hpp"
 
 namespace limit_sliding {
 
 namespace {
 
-/* One request's view of a key, in Redis's time. */
+/* One request for a key, as the script has found it. */
 struct Request {
     const Policy &policy;
     const RemoteState &remote;
@@ -25,7 +25,9 @@ struct Request {
 
     uint64_t value() const { return static_cast<uint64_t>(remote.values[0]); }
 
-    /* How long until an event of that time is over; negative: one of now. */
+    /*
+     * Returns the ms until an event of that time is over; negative: one of now.
+     */
     uint64_t event_wait_ms(int64_t time_ms) const
     {
         uint64_t then_ms
@@ -35,43 +37,46 @@ struct Request {
         return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
     }
 
-    Verdict describe_counter() const;
-    Verdict describe_fixed() const;
-    Verdict describe_log() const;
-    Verdict describe_bucket(uint32_t queued) const;
+    void describe_counter(Verdict *verdict) const;
+    void describe_fixed(Verdict *verdict) const;
+    void describe_log(Verdict *verdict) const;
+    void describe_bucket(uint32_t queued, Verdict *verdict) const;
 };
 
-Verdict Request::describe_counter() const
+void Request::describe_counter(Verdict *verdict) const
 {
-    Parts parts(policy, remote.now_ms, remote.values, spent);
+    CounterParts parts(policy, remote.now_ms, remote.values, spent);
 
-    return describe_usage(
+    describe_usage(
         {remote.limit, limit, window_ms(), parts.used(), limit * window_ms()},
-        cost, [&](uint64_t room) { return parts.wait_ms(room); });
+        cost, [&](uint64_t room) { return parts.wait_ms(room); }, verdict);
 }
 
-Verdict Request::describe_fixed() const
+void Request::describe_fixed(Verdict *verdict) const
 {
     uint64_t left_ms = window_ms() - remote.now_ms % window_ms();
 
-    return describe_usage({remote.limit, limit, 1, value() + spent, limit},
-                          cost, [&](uint64_t) { return left_ms; });
+    describe_usage(
+        {remote.limit, limit, 1, value() + spent, limit}, cost,
+        [&](uint64_t) { return left_ms; }, verdict);
 }
 
-Verdict Request::describe_log() const
+void Request::describe_log(Verdict *verdict) const
 {
     uint64_t used = value() + spent;
 
-    return describe_usage(
-        {remote.limit, limit, 1, used, limit}, cost, [&](uint64_t room) {
-            bool is_first = room + 1 == std::min(used, limit);
+    auto wait_ms = [&](uint64_t room) {
+        bool is_first = room + 1 == std::min(used, limit);
 
-            return event_wait_ms(remote.values[is_first ? 1 : 2]);
-        });
+        return event_wait_ms(remote.values[is_first ? 1 : 2]);
+    };
+
+    describe_usage({remote.limit, limit, 1, used, limit}, cost, wait_ms,
+                   verdict);
 }
 
 /* `queued` is the cost of a request that was admitted to a queue, else 0. */
-Verdict Request::describe_bucket(uint32_t queued) const
+void Request::describe_bucket(uint32_t queued, Verdict *verdict) const
 {
     uint64_t capacity = policy.capacity(remote.limit);
     uint64_t full = capacity * window_ms();
@@ -80,22 +85,23 @@ Verdict Request::describe_bucket(uint32_t queued) const
 
     auto wait_ms = [&](uint64_t taken) { return (taken + limit - 1) / limit; };
 
-    /* a bucket is no more than empty, but a rest may have to run off before */
+    /*
+     * a bucket is no more than empty, but an excess may have to run off first
+     */
     Usage usage = {remote.limit, capacity, window_ms(), std::min(used, full),
                    is_queue ? window_ms() : full};
-    Verdict verdict = describe_usage(usage, cost, [&](uint64_t room) {
-        return wait_ms(used - room * window_ms());
-    });
+    auto wait_for
+        = [&](uint64_t room) { return wait_ms(used - room * window_ms()); };
+
+    describe_usage(usage, cost, wait_for, verdict);
 
     if (is_queue && queued > 0) {
         uint64_t ahead = used - std::min(used, queued * window_ms());
 
-        verdict.delay_ms = wait_ms(ahead);
-        verdict.excess
+        verdict->delay_ms = wait_ms(ahead);
+        verdict->excess
             = thousandths(ahead + (queued - 1) * window_ms(), window_ms());
     }
-
-    return verdict;
 }
 
 } // namespace
@@ -118,17 +124,24 @@ Verdict RemoteState::describe(const Policy &policy, uint32_t cost,
     uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * uint64_t{cost};
     Request request = {policy, *this, limit, admitted ? 0 : cost, spent};
 
+    Verdict verdict;
+
     switch (policy.algorithm) {
     case Algorithm::kLog:
-        return request.describe_log();
+        request.describe_log(&verdict);
+        break;
     case Algorithm::kFixed:
-        return request.describe_fixed();
+        request.describe_fixed(&verdict);
+        break;
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
-        return request.describe_bucket(admitted && !look ? cost : 0);
+        request.describe_bucket(admitted && !look ? cost : 0, &verdict);
+        break;
     default:
-        return request.describe_counter();
+        request.describe_counter(&verdict);
     }
+
+    return verdict;
 }
 
 } // namespace limit_sliding

@@ -2,8 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_PARTS_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_PARTS_HPP
+#ifndef LIMIT_SLIDING_REDIS_LOGIC_COUNTER_PARTS_HPP
+#define LIMIT_SLIDING_REDIS_LOGIC_COUNTER_PARTS_HPP
 
 #include <algorithm>
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace limit_sliding {
  * `spent` has been added to the newest since.  As in Counter, `used` is kept
  * multiplied by w, and all of it is exact.
  */
-class Parts {
+class CounterParts {
 public:
-    Parts(const Policy &policy, uint64_t now_ms, const int64_t *counts,
-          uint64_t spent)
+    CounterParts(const Policy &policy, uint64_t now_ms, const int64_t *counts,
+                 uint64_t spent)
         : window_ms_(policy.window_ms),
           precision_(std::max(policy.precision, 1u)), now_ms_(now_ms),
           elapsed_(now_ms * precision_ % policy.window_ms), counts_(counts),
@@ -38,14 +38,14 @@ public:
         return count(0) * (window_ms_ - elapsed_) + after(0) * window_ms_;
     }
 
-    /* Milliseconds until used <= room requests, if nothing is admitted. */
+    /* Returns the ms until used <= room requests, if nothing is admitted. */
     uint64_t wait_ms(uint64_t room) const
     {
         if (used() <= room * window_ms_) {
             return 0;
         }
 
-        /* in which part's time, as the oldest one, does that happen? */
+        /* it happens while part i is the oldest one */
         uint64_t i = 0;
         uint64_t rest = after(0);
 
