@@ -4,7 +4,7 @@
 
 /*
  * What Redis knows of one key, by the core's own decisions, which are those of
- * the script (t/unit/redis_script_test.c).
+ * the script (t/unit/redis_script_test.cpp).
  */
 
 #ifndef LIMIT_SLIDING_BENCH_SIM_REDIS_HPP

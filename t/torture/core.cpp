@@ -6,7 +6,7 @@
  * usage: core SECONDS [SEED]
  *
  * The core beside the model, in one process: random histories of random
- * policies through limiter.h.  Every decision and all that is told of it has
+ * policies through limiter.hpp.  Every decision and all that is told of it has
  * to be what the model says.
  *
  * A round has up to three zones, whose limits a request takes all or nothing.

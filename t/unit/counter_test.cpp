@@ -144,7 +144,7 @@ static void test_no_state_is_zero_by_accident(void **state)
     }
 }
 
-/* Up to the age that limiter.h promises. */
+/* Up to the age that a state may have. */
 static void test_old_states_are_none(void **state)
 {
     Policy policy = evicting(MINUTE_MS);

@@ -7,30 +7,14 @@
  * round at another instruction.
  */
 
-#include "exit.hpp"
-#include "support.hpp"
+#include "processes.hpp"
 
-#include <atomic>
-#include <new>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#define ROUNDS 300
-#define SURVIVORS 2
-#define VICTIM SURVIVORS
-#define PROCESSES (SURVIVORS + 1)
 #define KEYS 4
 #define WINDOW_MS ((uint64_t)DAY_MS)
 #define LIMIT 2000
 
 /* Longer than any tentative slot of a dead process is respected. */
 #define ROUND_MS (WINDOW_MS << 18)
-
-/* A process that hangs is ended by this. */
-#define PATIENCE_S 60
 
 /* What the processes write down, of every one its own. */
 struct record_t {
@@ -60,16 +44,6 @@ typedef struct game_s {
     unsigned round;
     unsigned killed_at_work;
 } game_t;
-
-static void *share(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(memory != MAP_FAILED);
-
-    return memory;
-}
 
 static uint64_t name_of(const game_t *game, unsigned key)
 {
@@ -117,9 +91,6 @@ static void child(game_t *game, unsigned self)
     record_t *record = &game->shared->records[self];
     uint64_t random = 1000ull * game->round + self;
 
-    alarm(PATIENCE_S);
-    atomic_fetch_add(&game->shared->started, 1);
-
     while (self == VICTIM) {
         game->work(game, record, &random);
     }
@@ -135,8 +106,6 @@ static void child(game_t *game, unsigned self)
             demand(game, record, key);
         }
     }
-
-    _exit(0);
 }
 
 /* All is admitted and on record, but for what the dead process was about. */
@@ -166,33 +135,11 @@ static void audit(game_t *game)
 
 static void play(game_t *game)
 {
-    pid_t pids[PROCESSES];
-    uint64_t random = game->round;
-    struct timespec pause = {0, (long)random_below(&random, 1000000)};
-    struct timespec moment = {0, 10000};
-
     new (game->shared) shared_t{};
     game->now_ms += ROUND_MS;
 
-    for (unsigned i = 0; i < PROCESSES; i++) {
-        pids[i] = fork();
-        assert_true(pids[i] >= 0);
-
-        if (pids[i] == 0) {
-            child(game, i);
-        }
-    }
-
-    while (atomic_load(&game->shared->started) < PROCESSES) {
-        nanosleep(&moment, NULL);
-    }
-
-    nanosleep(&pause, NULL);
-    assert_int_equal(kill(pids[VICTIM], SIGKILL), 0);
-
-    for (unsigned i = 0; i < PROCESSES; i++) {
-        expect_exit(pids[i], i == VICTIM);
-    }
+    kill_one(game->round, &game->shared->started,
+             [&](unsigned self) { child(game, self); });
 
     audit(game);
 }
@@ -202,8 +149,8 @@ static void run(game_t *game, size_t zone_bytes)
     game->policy = evicting(WINDOW_MS);
     game->policy.algorithm = game->algorithm;
     game->now_ms = PRESENT * WINDOW_MS + 1;
-    game->shared = static_cast<shared_t *>(share(sizeof(*game->shared)));
-    game->zone = static_cast<Zone *>(share(zone_bytes));
+    game->shared = share<shared_t>(sizeof(*game->shared));
+    game->zone = share<Zone>(zone_bytes);
     Zone::init(game->zone, zone_bytes, game->policy, 0, test_secret);
 
     for (game->round = 0; game->round < ROUNDS; game->round++) {

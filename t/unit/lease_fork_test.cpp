@@ -7,28 +7,13 @@
  * it, in every round at another instruction.
  */
 
-#include "exit.hpp"
 #include "leases.hpp"
+#include "processes.hpp"
 
-#include <atomic>
-#include <new>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#define ROUNDS 300
-#define SURVIVORS 2
-#define VICTIM SURVIVORS
-#define PROCESSES (SURVIVORS + 1)
 #define KEYS 4
 #define OPS 3000
 #define UNITS 10
 #define LIMIT 1000
-
-/* A process that hangs is ended by this. */
-#define PATIENCE_S 60
 
 struct shared_t {
     std::atomic_uint added[KEYS]; /* units, before they are */
@@ -51,16 +36,6 @@ struct game_t {
 };
 
 static const told_t told = {SERVER_MS, LIMIT, 900, 0};
-
-static void *share(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(memory != MAP_FAILED);
-
-    return memory;
-}
 
 static void add_units(game_t *game, uint64_t key, uint64_t sent_ms)
 {
@@ -97,9 +72,6 @@ static void child(game_t *game, unsigned self)
 {
     uint64_t random = 1000ull * game->round + self;
 
-    alarm(PATIENCE_S);
-    atomic_fetch_add(&game->shared->started, 1);
-
     while (self == VICTIM) {
         atomic_store(&game->shared->is_working, 1);
         operate(game, &random);
@@ -109,8 +81,6 @@ static void child(game_t *game, unsigned self)
     for (unsigned i = 0; i < OPS; i++) {
         operate(game, &random);
     }
-
-    _exit(0);
 }
 
 /* No more than was added; and a key that comes later finds its place. */
@@ -146,34 +116,12 @@ static void audit(game_t *game)
 
 static void play(game_t *game)
 {
-    pid_t pids[PROCESSES];
-    uint64_t random = game->round;
-    struct timespec pause = {0, (long)random_below(&random, 1000000)};
-    struct timespec moment = {0, 10000};
-
     new (game->shared) shared_t{};
     memset(game->leases, 0, LEASES_BYTES(game->groups));
     Leases::init(game->leases, LEASES_BYTES(game->groups));
 
-    for (unsigned i = 0; i < PROCESSES; i++) {
-        pids[i] = fork();
-        assert_true(pids[i] >= 0);
-
-        if (pids[i] == 0) {
-            child(game, i);
-        }
-    }
-
-    while (atomic_load(&game->shared->started) < PROCESSES) {
-        nanosleep(&moment, NULL);
-    }
-
-    nanosleep(&pause, NULL);
-    assert_int_equal(kill(pids[VICTIM], SIGKILL), 0);
-
-    for (unsigned i = 0; i < PROCESSES; i++) {
-        expect_exit(pids[i], i == VICTIM);
-    }
+    kill_one(game->round, &game->shared->started,
+             [&](unsigned self) { child(game, self); });
 
     audit(game);
 }
@@ -181,8 +129,8 @@ static void play(game_t *game)
 static void run(game_t *game)
 {
     game->policy = evicting(DAY_MS);
-    game->shared = static_cast<shared_t *>(share(sizeof(*game->shared)));
-    game->leases = static_cast<Leases *>(share(LEASES_BYTES(game->groups)));
+    game->shared = share<shared_t>(sizeof(*game->shared));
+    game->leases = share<Leases>(LEASES_BYTES(game->groups));
 
     for (game->round = 0; game->round < ROUNDS; game->round++) {
         play(game);

@@ -9,11 +9,7 @@
  */
 
 #include "leases.hpp"
-
-#include <atomic>
-#include <pthread.h>
-#include <sched.h>
-#include <time.h>
+#include "rounds.hpp"
 
 #define THREADS 4
 #define KEYS 5
@@ -21,8 +17,13 @@
 #define UNITS 10
 #define LIMIT 1000
 
-/* On a busy machine a round takes a thousand times as long. */
 #define ENOUGH_S 4
+
+/* What a thread has done, in all rounds. */
+struct player_t {
+    uint64_t added; /* times */
+    uint64_t spent; /* units */
+};
 
 struct game_t {
     unsigned rounds;
@@ -33,9 +34,7 @@ struct game_t {
 
     Policy policy;
     Leases *leases;
-    std::atomic_uint waiting;
-    std::atomic_uint turn;
-    std::atomic_bool enough;
+    player_t players[THREADS];
 
     std::atomic_int balance[KEYS]; /* units added less units spent */
     std::atomic_uint returned;
@@ -43,30 +42,12 @@ struct game_t {
     uint64_t spent; /* units */
     uint64_t lost;  /* units that nobody could spend in the end */
     unsigned wrong; /* rounds in which there were more than added */
+
+    /* as in rounds.hpp */
+    void begin(unsigned round);
+    void work(unsigned thread, uint64_t *random);
+    void end();
 };
-
-struct player_t {
-    game_t *game;
-    unsigned thread;
-    uint64_t added;
-    uint64_t spent;
-};
-
-/* Spins: to wake up from a lock takes longer than a whole round. */
-static void meet(game_t *game)
-{
-    unsigned turn = atomic_load(&game->turn);
-
-    if (atomic_fetch_add(&game->waiting, 1) == THREADS - 1) {
-        atomic_store(&game->waiting, 0);
-        atomic_store(&game->turn, turn + 1);
-        return;
-    }
-
-    while (atomic_load(&game->turn) == turn) {
-        sched_yield();
-    }
-}
 
 static uint64_t time_of(const game_t *game, uint64_t *random)
 {
@@ -102,81 +83,47 @@ static void operate(game_t *game, player_t *player, uint64_t *random)
     player->spent++;
 }
 
-static void begin(game_t *game)
+void game_t::begin(unsigned)
 {
-    memset(game->leases, 0, LEASES_BYTES(1));
-    Leases::init(game->leases, LEASES_BYTES(1));
+    memset(leases, 0, LEASES_BYTES(1));
+    Leases::init(leases, LEASES_BYTES(1));
 
-    for (unsigned key = 0; key < game->keys; key++) {
-        atomic_store(&game->balance[key], 0);
+    for (unsigned key = 0; key < keys; key++) {
+        atomic_store(&balance[key], 0);
     }
 }
 
 /* All at most once. */
-static void end(game_t *game)
+void game_t::end()
 {
-    for (unsigned key = 0; key < game->keys; key++) {
-        Claim claim = lease_claim(&game->policy, key, 1);
-        int left = atomic_load(&game->balance[key])
-                   - (int)lease_drain(game->leases, &claim, NOW_MS);
+    for (unsigned key = 0; key < keys; key++) {
+        Claim claim = lease_claim(&policy, key, 1);
+        int left = atomic_load(&balance[key])
+                   - (int)lease_drain(leases, &claim, NOW_MS);
 
-        game->wrong += left < 0;
-        game->lost += left > 0 ? (unsigned)left : 0;
+        wrong += left < 0;
+        lost += left > 0 ? (unsigned)left : 0;
     }
 }
 
-static void *play(void *data)
+void game_t::work(unsigned thread, uint64_t *random)
 {
-    player_t *player = static_cast<player_t *>(data);
-    game_t *game = player->game;
-    uint64_t random = player->thread;
-    time_t start = time(NULL);
-
-    for (unsigned round = 0; round < game->rounds; round++) {
-        if (player->thread == 0) {
-            begin(game);
-            atomic_store(&game->enough, time(NULL) > start + ENOUGH_S);
-        }
-
-        meet(game);
-
-        if (atomic_load(&game->enough)) {
-            break;
-        }
-
-        for (unsigned i = 0; i < OPS; i++) {
-            operate(game, player, &random);
-        }
-
-        meet(game);
-
-        if (player->thread == 0) {
-            end(game);
-        }
+    for (unsigned i = 0; i < OPS; i++) {
+        operate(this, &players[thread], random);
     }
-
-    return NULL;
 }
 
 static void run(game_t *game)
 {
-    pthread_t threads[THREADS];
-    player_t players[THREADS];
-
     game->policy = evicting(DAY_MS);
     game->policy.algorithm = Algorithm::kFixed;
     game->leases = make_leases(1);
 
-    for (unsigned i = 0; i < THREADS; i++) {
-        players[i] = (player_t){game, i, 0, 0};
-        assert_int_equal(pthread_create(&threads[i], NULL, play, &players[i]),
-                         0);
-    }
+    Rounds<game_t>::play(game, THREADS, game->rounds, ENOUGH_S);
 
-    for (unsigned i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
-        game->added += players[i].added;
-        game->spent += players[i].spent;
+    for (const player_t &player : game->players) {
+        game->added += player.added;
+        game->spent += player.spent;
     }
 
     free(game->leases);

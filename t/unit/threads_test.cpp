@@ -3,27 +3,18 @@
  */
 
 /*
- * Threads at one zone.  A test is many short rounds, each begun by all at the
- * same moment, as what it looks for lasts nanoseconds.
+ * Threads at one zone, in short rounds that all begin at once, as what a test
+ * looks for lasts nanoseconds.
  */
 
-#include "support.hpp"
+#include "rounds.hpp"
 
-#include <atomic>
-#include <pthread.h>
-#include <sched.h>
-#include <time.h>
-
-#define THREADS_MAX 4
 #define WINDOW_MS (60 * MINUTE_MS)
 #define LIMIT 8
 
-/* On a busy machine a round takes a thousand times as long. */
 #define ENOUGH_S 6
 
-typedef struct game_s game_t;
-
-struct game_s {
+struct game_t {
     unsigned threads;
     unsigned rounds;
     uint32_t limit;
@@ -33,7 +24,7 @@ struct game_s {
     uint32_t precision;
     unsigned pace; /* decisions in a millisecond; 0: time stands still */
 
-    /* begin and end run alone, work in each thread in between */
+    /* as in rounds.hpp */
     void (*begin)(game_t *game);
     void (*work)(game_t *game, unsigned thread);
     void (*end)(game_t *game);
@@ -48,31 +39,10 @@ struct game_s {
 
     std::atomic_uint decided;
     std::atomic_uint admitted;
-    std::atomic_uint waiting;
-    std::atomic_uint turn;
-    std::atomic_bool enough;
 
     unsigned wrong; /* rounds that did not end as they must */
     unsigned last_wrong;
 };
-
-/* Spins: to wake up from a lock takes longer than a whole round. */
-static void meet(game_t *game)
-{
-    unsigned turn = atomic_load(&game->turn);
-
-    if (atomic_fetch_add(&game->waiting, 1) == game->threads - 1) {
-        atomic_store(&game->waiting, 0);
-        atomic_store(&game->turn, turn + 1);
-        return;
-    }
-
-    for (unsigned spins = 1; atomic_load(&game->turn) == turn; spins++) {
-        if (game->threads > 2 || spins % 100 == 0) {
-            sched_yield();
-        }
-    }
-}
 
 /* Of another length in every round, so that all steps meet all others. */
 static void dawdle(uint64_t *random)
@@ -82,48 +52,29 @@ static void dawdle(uint64_t *random)
     }
 }
 
+/* One round, for Rounds. */
 struct player_t {
     game_t *game;
-    unsigned thread;
-};
 
-static void *play(void *data)
-{
-    player_t *player = static_cast<player_t *>(data);
-    game_t *game = player->game;
-    uint64_t random = player->thread;
-    time_t start = time(NULL);
-
-    for (unsigned round = 0; round < game->rounds; round++) {
-        if (player->thread == 0) {
-            game->round = round;
-            atomic_store(&game->admitted, 0);
-            atomic_store(&game->enough, time(NULL) > start + ENOUGH_S);
-            game->begin(game);
-        }
-
-        meet(game);
-
-        if (atomic_load(&game->enough)) {
-            break;
-        }
-
-        dawdle(&random);
-        game->work(game, player->thread);
-        meet(game);
-
-        if (player->thread == 0) {
-            game->end(game);
-        }
+    void begin(unsigned round)
+    {
+        game->round = round;
+        game->admitted = 0;
+        game->begin(game);
     }
 
-    return NULL;
-}
+    void work(unsigned thread, uint64_t *random)
+    {
+        dawdle(random);
+        game->work(game, thread);
+    }
+
+    void end() { game->end(game); }
+};
 
 static void run(game_t *game, size_t zone_bytes)
 {
-    pthread_t threads[THREADS_MAX];
-    player_t players[THREADS_MAX];
+    player_t player = {game};
 
     game->policy = evicting(WINDOW_MS);
     game->policy.algorithm = game->algorithm;
@@ -133,15 +84,7 @@ static void run(game_t *game, size_t zone_bytes)
     game->full = make_zone(PAIR_BYTES);
     game->now_ms = PRESENT * WINDOW_MS + 1;
 
-    for (unsigned i = 0; i < game->threads; i++) {
-        players[i] = (player_t){game, i};
-        assert_int_equal(pthread_create(&threads[i], NULL, play, &players[i]),
-                         0);
-    }
-
-    for (unsigned i = 0; i < game->threads; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    Rounds<player_t>::play(&player, game->threads, game->rounds, ENOUGH_S);
 
     free(game->zone);
     free(game->full);

@@ -1,0 +1,335 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* Calls of the script that were worked out by hand, by Redis's own clock. */
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "redis_script.hpp"
+
+using namespace limit_sliding;
+
+#define HOUR_LIMIT_2 "0 3600000 2 1 1 0"
+
+/* The script of all algorithms. */
+static redisReply *call_reply(const char *keys, const char *arguments)
+{
+    char command[1024];
+    char script[32768];
+    const char *argv[64] = {"EVAL", script};
+    int argc = 2;
+    redisReply *reply;
+
+    limit_sliding::script(0x1f, script, sizeof(script));
+    snprintf(command, sizeof(command), "%s %s", keys, arguments);
+
+    for (char *word = strtok(command, " "); word; word = strtok(NULL, " ")) {
+        argv[argc++] = word;
+    }
+
+    reply = static_cast<redisReply *>(
+        redisCommandArgv(server.context, argc, argv, NULL));
+    assert_non_null(reply);
+
+    return reply;
+}
+
+/* The reply as text, but for its time. */
+static const char *call(const char *keys, const char *arguments)
+{
+    static char text[512];
+    redisReply *reply = call_reply(keys, arguments);
+    size_t n = 0;
+
+    if (reply->type != REDIS_REPLY_ARRAY) {
+        fail_msg("%s", reply->str);
+    }
+
+    text[0] = '\0';
+
+    for (size_t i = 1; i < reply->elements; i++) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld",
+                              i > 1 ? " " : "", reply->element[i]->integer);
+    }
+
+    freeReplyObject(reply);
+
+    return text;
+}
+
+static long long number(const char *command)
+{
+    redisReply *reply
+        = static_cast<redisReply *>(redisCommand(server.context, command));
+    long long value;
+
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    value = reply->integer;
+    freeReplyObject(reply);
+
+    return value;
+}
+
+static void set(const char *key, const char *value)
+{
+    freeReplyObject(redisCommand(server.context, "SET %s %s", key, value));
+}
+
+static void consumes_all_or_none(void **state)
+{
+    (void)state;
+    forget_all();
+
+    /* the second claim's limit is 1: of three, one is granted, of both */
+    assert_string_equal(
+        call("2 a b", "2 2 3600000 5 0 1 0 2 3600000 1 0 1 0 3 2 1 2"),
+        "1 5 0 1 0");
+    assert_string_equal(
+        call("2 a b", "2 2 3600000 5 0 1 0 2 3600000 1 0 1 0 3 2 1 2"),
+        "0 5 1 1 1");
+
+    /* a later ask of the same call sees what an earlier one consumed */
+    assert_string_equal(call("2 c c", "1 2 3600000 5 0 3 0 1 1 1 1 1 1"),
+                        "1 5 0 0 5 3");
+}
+
+static void answers_without_asks(void **state)
+{
+    (void)state;
+    assert_string_equal(call("0", "0"), "");
+}
+
+static void limits_of_keys_override(void **state)
+{
+    static const char *const malformed[]
+        = {"banana", "0",      "0r/s",    "-1r/s",
+           "1r/w",   "10r/s ", "4194303", "99999999999999999999",
+           "1r/",    "r/s",    "1.5r/s"};
+
+    (void)state;
+    forget_all();
+
+    /* each more by kScriptOwn */
+    set("k:limit", "5r/h");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"),
+                        "5 4294967301 0 0");
+
+    set("k:limit", "7");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"),
+                        "2 4294967303 0 5");
+
+    set("k:limit", "1r/m");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
+                        "1 4294967356 0 7");
+
+    /* as large as that of the call */
+    set("k:limit", "2");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
+                        "0 4294967298 0 8");
+
+    set("k:limit", "off");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0 0");
+
+    for (size_t i = 0; i < LENGTH(malformed); i++) {
+        redisReply *reply = static_cast<redisReply *>(
+            redisCommand(server.context, "SET k:limit %s", malformed[i]));
+        freeReplyObject(reply);
+        assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
+                            "0 -2 0 8");
+    }
+}
+
+/* A node with units of the key left is told when its state was deleted. */
+static void tells_when_it_was_forgotten(void **state)
+{
+    size_t length;
+    const char *script = limit_sliding::forget_script(&length);
+    long long ms;
+    redisReply *reply;
+
+    (void)state;
+    forget_all();
+
+    assert_string_equal(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 0 0");
+    set("k:forgotten", "nonsense");
+    assert_string_equal(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 2 0");
+
+    /* with what is asked for others, as all-or-nothing requests */
+    assert_string_equal(call("2 k l", "2 2 3600000 9 0 1 4 2 3600000 9 0 1 0 "
+                                      "1 2 1 2"),
+                        "1 9 4 0 9 0");
+
+    reply = static_cast<redisReply *>(
+        redisCommand(server.context, "EVAL %b 1 k 5000", script, length));
+    assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+    freeReplyObject(reply);
+    assert_int_equal(number("EXISTS k"), 0);
+    assert_in_range(number("PTTL k:forgotten"), 4000, 5000);
+
+    usleep(20000);
+    assert_int_equal(
+        sscanf(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 0 %lld", &ms), 1);
+    assert_in_range(ms, 20, 4000);
+
+    /* of a bucket of which more units are leased, and of one without a limit */
+    set("b:forgotten", "1");
+    assert_int_equal(
+        sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 9 0 %lld", &ms),
+        1);
+    assert_in_range(ms, 1000000, INT64_MAX);
+    set("b:limit", "off");
+    assert_int_equal(
+        sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 0 0 %lld", &ms),
+        1);
+}
+
+/* What a zone left before its algorithm or window was changed. */
+static void other_states_count_as_none(void **state)
+{
+    static const char *const kinds[]
+        = {"0 3600000 2 1 1 0", "0 60000 2 1 1 0",   "0 3600000 2 3 1 0",
+           "1 3600000 2 0 1 0", "2 3600000 2 0 1 0", "2 60000 2 0 1 0",
+           "3 3600000 2 0 1 0", "4 3600000 2 1 1 0", "4 60000 2 1 1 0"};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        for (size_t j = 0; j < LENGTH(kinds); j++) {
+            char arguments[64];
+
+            forget_all();
+            snprintf(arguments, sizeof(arguments), "1 %s 1 1 1", kinds[i]);
+            call("1 k", arguments);
+
+            snprintf(arguments, sizeof(arguments), "1 %s 3 1 1", kinds[j]);
+            assert_int_equal(call("1 k", arguments)[0],
+                             /* of the same log a window later, of the same
+                                state */
+                             kinds[i][0] == '1' && kinds[j][0] == '1' ? '1'
+                             : i == j                                 ? '1'
+                                                                      : '2');
+        }
+    }
+
+    forget_all();
+    freeReplyObject(redisCommand(server.context, "SADD k x"));
+    assert_string_equal(call("1 k", "1 1 3600000 2 0 1 0 2 1 1"),
+                        "2 2 0 -1 -1");
+}
+
+static void keys_are_small_and_expire(void **state)
+{
+    long long ms;
+
+    (void)state;
+    forget_all();
+
+    call("1 limit_sliding:api:{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}",
+         "1 0 60000 100 1 1 0 1 1 1");
+
+    assert_in_range(number("MEMORY USAGE limit_sliding:api:"
+                           "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
+                    1, 150);
+
+    for (Algorithm algorithm : algorithms) {
+        char arguments[64];
+
+        snprintf(arguments, sizeof(arguments), "1 %d 60000 100 1 1 0 1 1 1",
+                 number_of(algorithm));
+        call("1 k", arguments);
+        ms = number("PTTL k");
+        assert_in_range(ms, 1, 2 * MINUTE_MS);
+    }
+}
+
+static void rejected_requests_write_nothing(void **state)
+{
+    char text[64];
+    long long dirty;
+
+    (void)state;
+    forget_all();
+
+    for (Algorithm algorithm : algorithms) {
+        redisReply *reply;
+
+        snprintf(text, sizeof(text), "1 %d 3600000 1 %d 1 0 3 1 1",
+                 number_of(algorithm), algorithm == Algorithm::kCounter);
+        forget_all();
+        call("1 k", text);
+
+        dirty = number("DBSIZE");
+        reply
+            = static_cast<redisReply *>(redisCommand(server.context, "DUMP k"));
+        call("1 k", text);
+        assert_int_equal(number("DBSIZE"), dirty);
+
+        {
+            redisReply *after = static_cast<redisReply *>(
+                redisCommand(server.context, "DUMP k"));
+
+            assert_int_equal(after->len, reply->len);
+            assert_memory_equal(after->str, reply->str, reply->len);
+            freeReplyObject(after);
+        }
+
+        freeReplyObject(reply);
+    }
+}
+
+/* Where memory is missing nothing is granted, old keys or new. */
+static void grants_nothing_without_memory(void **state)
+{
+    (void)state;
+    forget_all();
+
+    for (Algorithm algorithm : algorithms) {
+        char text[64];
+        redisReply *reply;
+
+        snprintf(text, sizeof(text), "1 %d 500 9 %d 1 0 1 1 1",
+                 number_of(algorithm),
+                 algorithm == Algorithm::kCounter ? 1
+                 : algorithm == Algorithm::kFixed ? 0
+                                                  : 5);
+        call("1 old", text);
+
+        /* what is over would be removed by now */
+        usleep(algorithm == Algorithm::kLog ? 300000 : 0);
+        call("1 old", text);
+        usleep(algorithm == Algorithm::kLog ? 300000 : 0);
+
+        freeReplyObject(redisCommand(server.context, "CONFIG SET maxmemory 1"));
+
+        reply = call_reply("1 old", text);
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        assert_non_null(strstr(reply->str, "OOM"));
+        freeReplyObject(reply);
+
+        reply = call_reply("1 new", text);
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+        freeReplyObject(reply);
+
+        freeReplyObject(redisCommand(server.context, "CONFIG SET maxmemory 0"));
+        forget_all();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(consumes_all_or_none),
+        cmocka_unit_test(answers_without_asks),
+        cmocka_unit_test(limits_of_keys_override),
+        cmocka_unit_test(tells_when_it_was_forgotten),
+        cmocka_unit_test(other_states_count_as_none),
+        cmocka_unit_test(keys_are_small_and_expire),
+        cmocka_unit_test(rejected_requests_write_nothing),
+        cmocka_unit_test(grants_nothing_without_memory),
+    };
+
+    return cmocka_run_group_tests_name("redis call", tests, start, stop);
+}

@@ -1,0 +1,115 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* What a zone's memory has room for beside the table. */
+
+#include "zone_memory.hpp"
+
+static void takes_a_small_part(void **state)
+{
+    static const size_t sizes[] = {16384, 28672, 61440, ZONE_BYTES, 64 << 20};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(sizes); i++) {
+        ZoneMemory memory = make_memory(sizes[i]);
+        char *begin = (char *)memory.counters;
+
+        assert_true((char *)memory.overrides >= begin + memory.ncounters * 128);
+        assert_true((char *)memory.offenders > (char *)memory.overrides);
+        assert_true((char *)memory.offenders < begin + memory.bytes);
+        assert_int_equal(memory.bytes % kZoneAlign, 0);
+        assert_true(memory.bytes < sizes[i] / 14);
+        assert_true(sizes[i] < ZONE_BYTES || memory.bytes < sizes[i] / 60);
+        assert_true(sizes[i] < ZONE_BYTES || memory.ncounters == 32);
+
+        free_memory(&memory, sizes[i]);
+    }
+}
+
+/* As much again for limits that are remembered, where there are such. */
+static void has_room_for_limits_of_keys(void **state)
+{
+    static const size_t sizes[] = {16384, ZONE_BYTES, 64 << 20};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(sizes); i++) {
+        ZoneMemory none = make_memory(sizes[i]);
+        ZoneMemory both = make_memory_of(
+            sizes[i], ZoneMemory::kRedis | ZoneMemory::kVariables);
+        char *end = (char *)both.counters + both.bytes;
+        uint64_t held = 0;
+
+        assert_null(none.redis_limits);
+        assert_non_null(none.variable_limits);
+        assert_true(both.bytes < none.bytes + sizes[i] / 15);
+        assert_true((char *)both.redis_limits > (char *)both.offenders);
+        assert_true((char *)both.variable_limits > (char *)both.redis_limits);
+
+        for (uint64_t key = 1; key <= sizes[i] / 300; key++) {
+            both.redis_limits->set(key * SPREAD, LIMIT_MAX);
+            both.variable_limits->set(key * SPREAD, 1);
+        }
+
+        for (uint64_t key = 1; key <= sizes[i] / 300; key++) {
+            held += both.redis_limits->find(key * SPREAD) == LIMIT_MAX;
+            held += both.variable_limits->find(key * SPREAD) == 1;
+        }
+
+        assert_true(held > 2 * (sizes[i] / 300) * 4 / 5);
+
+        for (char *p = end; p < (char *)both.counters + sizes[i]; p++) {
+            assert_int_equal(*p, 0);
+        }
+
+        free_memory(&none, sizes[i]);
+        free_memory(&both, sizes[i]);
+    }
+}
+
+/* All entries, texts and limits are used, and nothing after them. */
+static void stays_within_it(void **state)
+{
+    static const size_t sizes[] = {16384, 28672, ZONE_BYTES};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(sizes); i++) {
+        ZoneMemory memory = make_memory(sizes[i]);
+        char *end = (char *)memory.counters + memory.bytes;
+        char text[kOffenderKeyBytes];
+
+        memset(text, 0xff, sizeof(text));
+
+        for (uint64_t key = 1; key < 1000; key++) {
+            memory.overrides->set(key * SPREAD, LIMIT_MAX);
+            memory.offenders->add(key * SPREAD,
+                                  {(const char *)text, sizeof(text)},
+                                  UINT32_MAX, NOW_MS);
+        }
+
+        memset(&memory.counters[memory.ncounters - 1], 0xff,
+               sizeof(*memory.counters));
+
+        assert_int_equal(memory.overrides->find(SPREAD), LIMIT_MAX);
+
+        for (char *p = end; p < (char *)memory.counters + sizes[i]; p++) {
+            assert_int_equal(*p, 0);
+        }
+
+        free_memory(&memory, sizes[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_a_small_part),
+        cmocka_unit_test(has_room_for_limits_of_keys),
+        cmocka_unit_test(stays_within_it),
+    };
+
+    return cmocka_run_group_tests_name("zone memory", tests, NULL, NULL);
+}
