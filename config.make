@@ -11,7 +11,7 @@ case " $NGX_CC_OPT" in
 esac
 
 # The link is by the C compiler, without libstdc++: nothing here may need it.
-limit_sliding_cxx="-std=c++17 -fno-exceptions -fno-rtti -fpermissive -w"
+limit_sliding_cxx="-std=c++17 -fno-exceptions -fno-rtti"
 limit_sliding_cxx="$limit_sliding_cxx -fno-threadsafe-statics"
 
 # NGINX names an object by the last folder and the stem of its source.

@@ -14,7 +14,7 @@ namespace {
 
 bool parse(const ngx_str_t &text, Rate &rate)
 {
-    return rate.parse(view(view(text).data(), text.len));
+    return rate.parse(view(text));
 }
 
 bool is_limit(uint64_t n)
