@@ -58,13 +58,11 @@ size_t take_waiters(Ask &ask)
  * memory. */
 ngx_int_t send_call(Node &node)
 {
-    auto *call
-        = static_cast<AskCall *>(ngx_calloc(sizeof(AskCall), ngx_cycle->log));
+    auto *call = create_call<AskCall>(script_answered);
     if (call == nullptr) {
         return NGX_ERROR;
     }
 
-    call->handler = script_answered;
     call->asks.init();
     for (Ask &ask : due_at(node)) {
         if (!call_takes(*call, ask)) {

@@ -42,14 +42,9 @@ char *add_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
                           url.err ? ": " : "", url.err ? url.err : "");
     }
 
-    auto *server = static_cast<Server *>(ngx_array_push(&settings.servers));
-    if (server == nullptr) {
-        return conf_failed();
-    }
-
-    *server
-        = {args[1], url, cf->conf_file->file.name.data, cf->conf_file->line};
-    return NGX_CONF_OK;
+    return conf_result(settings.servers.add(
+        cf->pool,
+        {args[1], url, cf->conf_file->file.name.data, cf->conf_file->line}));
 }
 
 template <auto... path>
@@ -123,7 +118,7 @@ char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password)
     ngx_str_t text = to_str(line);
     password->data = ngx_pstrdup(cf->pool, &text);
     password->len = text.len;
-    return password->data ? NGX_CONF_OK : conf_failed();
+    return conf_result(password->data);
 }
 
 template <auto... path>
@@ -294,11 +289,6 @@ char *read_parameters(ngx_conf_t *cf, Settings &settings)
     settings.connect_timeout = 100;
     settings.timeout = 50;
     settings.key_prefix = ngx_string("limit_sliding:");
-    if (ngx_array_init(&settings.servers, cf->pool, 2, sizeof(Server))
-        != NGX_OK) {
-        return conf_failed();
-    }
-
     Block block{settings, {}};
     ngx_conf_t saved = *cf;
     cf->handler = read_parameter;
@@ -322,7 +312,7 @@ const char *missing_parameter(const Settings &settings)
         {settings.topology == Topology::kSentinel
              && settings.sentinel.master.len == 0,
          "sentinel_master"},
-        {settings.servers.nelts == 0, "server"},
+        {settings.servers.empty(), "server"},
         {credentials.user.len && credentials.password.data == nullptr,
          "password\" or \"password_file"},
         {sentinel.user.len && sentinel.password.data == nullptr,
@@ -360,7 +350,7 @@ char *check_block(ngx_conf_t *cf, Settings &settings)
     }
 
     if (settings.topology == Topology::kStandalone
-        && settings.servers.nelts > 1) {
+        && settings.servers.size() > 1) {
         return conf_error(cf,
                           "limit_sliding_redis \"%V\" has several servers, "
                           "which needs \"topology sentinel\" or "

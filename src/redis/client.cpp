@@ -78,13 +78,8 @@ void send_probe(Redis &redis)
         return;
     }
 
-    Node *to = nodes.route(ask->slot);
-    if (to == nullptr) {
-        ngx_free(ask);
-        return;
-    }
-
-    to->forgive(); /* probes come at the breaker's pace */
+    /* probes come at the breaker's pace */
+    nodes.route(ask->slot)->forgive();
     share_ask(*ask, 0);
     join_ask(*ask, nullptr);
 }

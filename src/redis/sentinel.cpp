@@ -25,7 +25,7 @@ SentinelNode &sentinel_node(Node &node)
 bool next_sentinel(Node &closed, bool first)
 {
     SentinelNode &node = sentinel_node(closed);
-    Span<Server> sentinels = span<Server>(node.settings->servers);
+    const Array<Server> &sentinels = node.settings->servers;
 
     if (first) {
         node.tries = 0;

@@ -9,7 +9,7 @@
 
 #include <string_view>
 
-#include "ngx/ngx.hpp"
+#include "ngx/array.hpp"
 
 namespace limit_sliding {
 
@@ -59,7 +59,7 @@ struct TlsSettings {
 
 struct Settings {
     ngx_str_t name;
-    ngx_array_t servers; /* of Server */
+    Array<Server> servers;
     Topology topology;
     SentinelSettings sentinel;
     Credentials credentials;

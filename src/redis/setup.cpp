@@ -4,7 +4,6 @@
 
 #include "redis/setup.hpp"
 
-#include "ngx/array.hpp"
 #include "ngx/pool.hpp"
 #include "ngx/strings.hpp"
 #include "redis/scripts.hpp"
@@ -44,7 +43,7 @@ bool is_localhost(const ngx_str_t &host)
  */
 ngx_int_t look_up_servers(ngx_conf_t *cf, Settings &settings)
 {
-    for (Server &server : span<Server>(settings.servers)) {
+    for (Server &server : settings.servers) {
         ngx_url_t &url = server.url;
         if (url.naddrs || (settings.resolver && !is_localhost(url.host))
             || ngx_inet_resolve_host(cf->pool, &url) == NGX_OK) {
@@ -119,7 +118,7 @@ ngx_int_t init_script(ngx_conf_t *cf, Redis &redis)
 /* The server as it was in the last cycle, if it had addresses. */
 const Server *find_known(const Settings &last, const ngx_str_t &text)
 {
-    for (const Server &server : span<Server>(last.servers)) {
+    for (const Server &server : last.servers) {
         if (server.url.naddrs && view(server.text) == view(text)) {
             return &server;
         }
@@ -157,7 +156,7 @@ ngx_int_t copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from)
 ngx_int_t keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log)
 {
     Settings &settings = redis.settings;
-    for (Server &server : span<Server>(settings.servers)) {
+    for (Server &server : settings.servers) {
         const Server *known = find_known(last, server.text);
         if (settings.resolver || server.url.naddrs || known == nullptr) {
             continue;

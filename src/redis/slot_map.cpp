@@ -53,7 +53,7 @@ bool SlotMap::start(const NodeContext &context, const NodeRole *role)
     refresh_.handler
         = [](ngx_event_t *ev) { static_cast<SlotMap *>(ev->data)->refresh(); };
 
-    for (const Server &server : span<Server>(context.settings->servers)) {
+    for (const Server &server : context.settings->servers) {
         if (ClusterNode *node = add_node()) {
             node->server.set(server);
             node->seed = true;

@@ -16,7 +16,7 @@ Node *create_standalone_node(const NodeContext &context)
     auto *node = create_on_heap<Node>();
     if (node != nullptr) {
         node->init(context, &standalone);
-        node->server.set(span<Server>(context.settings->servers)[0]);
+        node->server.set(context.settings->servers[0]);
     }
 
     return node;

@@ -324,7 +324,7 @@ void write_redis(Json &json, const RedisReport &redis)
     {
         auto servers = json.array("servers");
 
-        for (const Server &server : span<Server>(settings.servers)) {
+        for (const Server &server : settings.servers) {
             json.field({}, server.text);
         }
     }
