@@ -134,7 +134,6 @@ Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes)
         part.index = i;
         part.leased = 0;
         part.held = false;
-        part.gives_back = false;
         part.key.data = p;
         p = write_key(redis, remote, p);
         part.key.len = p - part.key.data;

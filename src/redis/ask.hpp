@@ -30,8 +30,7 @@ struct AskPart {
     size_t index;      /* among the request's claims */
     ngx_uint_t leased; /* units of a bucket, beyond what is waited for */
     bool held;         /* when the call left, units of it were left here */
-    bool gives_back;   /* what was taken, see scripts.hpp; its claim looks */
-    uint64_t taken_ms;
+    uint64_t taken_ms; /* of what is given back, see scripts.hpp */
     uint64_t taken_of;
 };
 

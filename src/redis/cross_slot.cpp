@@ -69,8 +69,7 @@ void give_back(CrossSlot &split, const Piece &piece)
             continue;
         }
 
-        part.claim.purpose = Purpose::kLook;
-        part.gives_back = true;
+        part.claim.purpose = Purpose::kGiveBack;
         part.taken_ms = remote.taken_ms;
         part.taken_of = remote.taken_of;
 

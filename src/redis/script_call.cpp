@@ -22,20 +22,14 @@ constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 8 + 1) + kAsksPerCall * 2;
 
 constexpr auto kNumberBytes = 16;
 
-/* The "look" of a kind, which tells what the script is to do. */
-uint64_t look_of(const AskPart &part)
-{
-    constexpr uint64_t kDecide = 0;
-    constexpr uint64_t kLook = 1;
-    constexpr uint64_t kGiveBack = 2;
-    constexpr uint64_t kLease = 3;
-    constexpr uint64_t kHeld = 4;
+/* Added to the number of a purpose if units of the key are left here. */
+constexpr auto kHeldHere = 4;
 
-    uint64_t look = part.leased                            ? kLease
-                    : part.gives_back                      ? kGiveBack
-                    : part.claim.purpose == Purpose::kLook ? kLook
-                                                           : kDecide;
-    return look + (part.held ? kHeld : 0);
+/* What the script is to do with a kind. */
+uint64_t purpose_of(const AskPart &part)
+{
+    Purpose purpose = part.leased ? Purpose::kLease : part.claim.purpose;
+    return index_of(purpose) + (part.held ? kHeldHere : 0);
 }
 
 /* The command that is being made. */
@@ -92,7 +86,7 @@ private:
 
         return a.policy == b.policy && a.limit == b.limit && a.cost == b.cost
                && a.purpose == b.purpose && kind->held == part.held
-               && !kind->gives_back && !part.gives_back && part.leased == 0
+               && a.purpose != Purpose::kGiveBack && part.leased == 0
                && kind->leased == 0;
     }
 
@@ -123,10 +117,10 @@ void Command::add_kinds()
                 : policy.burst);
         add(claim.cost);
 
-        add(look_of(part));
+        add(purpose_of(part));
         if (part.leased) {
             add(part.leased);
-        } else if (part.gives_back) {
+        } else if (claim.purpose == Purpose::kGiveBack) {
             add(part.taken_ms);
             add(part.taken_of);
         }

@@ -119,8 +119,9 @@ void describe_part(const AskPart &part, const PartAnswer &answer,
         return;
     }
 
-    *verdict = answer.state.describe(*claim.policy, claim.cost, before,
-                                     admitted, claim.purpose == Purpose::kLook);
+    *verdict
+        = answer.state.describe(*claim.policy, claim.cost, before, admitted,
+                                claim.purpose != Purpose::kConsume);
 }
 
 } // namespace limit_sliding
