@@ -11,7 +11,7 @@
 #include "core/bucket.hpp"
 #include "core/counter.hpp"
 #include "core/fixed.hpp"
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 #include "core/slot.hpp"
 
 namespace limit_sliding {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/limiter.hpp"
+#include "core/claim.hpp"
 #include "core/mix.hpp"
 #include "core/ring.hpp"
 #include "core/ring_step.hpp"

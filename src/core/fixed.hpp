@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "core/describe.hpp"
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 #include "core/rank.hpp"
 
 namespace limit_sliding {

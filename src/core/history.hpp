@@ -9,10 +9,10 @@
 #include <cstdint>
 
 #include "core/atomics.hpp"
+#include "core/claim.hpp"
 #include "core/credits.hpp"
 #include "core/describe.hpp"
 #include "core/events.hpp"
-#include "core/limiter.hpp"
 
 namespace limit_sliding {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 
 namespace limit_sliding {
 

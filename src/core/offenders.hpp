@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 
 namespace limit_sliding {
 

@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 #include "core/slot.hpp"
 
 namespace limit_sliding {

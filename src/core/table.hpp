@@ -9,7 +9,7 @@
 
 #include "core/atomics.hpp"
 #include "core/candidates.hpp"
-#include "core/limiter.hpp"
+#include "core/claim.hpp"
 #include "core/slot.hpp"
 #include "core/victim.hpp"
 

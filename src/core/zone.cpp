@@ -4,15 +4,12 @@
 
 #include "core/zone.hpp"
 
-#include <algorithm>
 #include <cstring>
 
-#include "core/algorithm.hpp"
 #include "core/atomics.hpp"
-#include "core/ring_step.hpp"
+#include "core/ring.hpp"
 #include "core/siphash.hpp"
-#include "core/table.hpp"
-#include "core/zone_slots.hpp"
+#include "core/slot.hpp"
 
 namespace limit_sliding {
 
@@ -40,48 +37,6 @@ uint64_t slot_bytes_of(const Policy &policy)
     }
 
     return bytes;
-}
-
-struct Walk {
-    uint64_t used; /* slots */
-    uint64_t live; /* of them */
-};
-
-/* Counts the slots of the first so many lines. */
-Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms,
-          uint32_t limit, uint64_t lines)
-{
-    auto *zone = const_cast<Zone *>(&walked);
-    uint64_t time_ms = now_ms + zone->offset_ms;
-    Walk seen = {0, 0};
-
-    auto walk_slots = [&](const auto &slots, uint64_t epoch, const auto &step) {
-        /* any key's will do */
-        Table table(slots, zone->pairs, &zone->counts, 0, epoch);
-
-        for (uint64_t i = 0; i < lines; i++) {
-            for (unsigned j = 0; j < Line::kSlots; j++) {
-                Slot &slot = slots.slot(i, j);
-
-                seen.used += slot.tag.load() != 0;
-                seen.live += table.is_live(slot, step);
-            }
-        }
-    };
-
-    if (policy.has_rings()) {
-        RingSlots slots(zone);
-        Clock clock(policy, time_ms);
-
-        walk_slots(slots, clock.epoch(), RingStep(clock, slots.ring_length()));
-        return seen;
-    }
-
-    with_algorithm(policy, time_ms, limit, [&](const auto &algorithm) {
-        walk_slots(WordSlots(zone), algorithm.epoch(), WordStep(algorithm, 0));
-    });
-
-    return seen;
 }
 
 } // namespace
@@ -115,20 +70,6 @@ ZoneStats Zone::stats() const
 {
     return {pairs * 2 * Line::kSlots, load(&counts.used), load(&counts.evicted),
             load(&counts.refused)};
-}
-
-uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint32_t limit,
-                    uint64_t used, uint64_t bytes) const
-{
-    uint64_t all = 2 * pairs;
-    uint64_t lines = std::min(all, bytes / (Line::kSlots * slot_bytes));
-    Walk seen = walk(*this, policy, now_ms, limit, lines);
-
-    if (lines == all) {
-        return seen.live;
-    }
-
-    return seen.used == 0 ? used : used * seen.live / seen.used;
 }
 
 } // namespace limit_sliding

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/limiter.hpp"
+#include "core/claim.hpp"
 
 namespace limit_sliding {
 

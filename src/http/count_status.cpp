@@ -3,6 +3,7 @@
  */
 
 #include "http/count_status.hpp"
+#include "core/limiter.hpp"
 
 #include "http/context.hpp"
 #include "ngx/conf.hpp"

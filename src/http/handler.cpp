@@ -17,6 +17,7 @@
  */
 
 #include "http/handler.hpp"
+#include "core/limiter.hpp"
 
 #include <algorithm>
 

@@ -3,6 +3,7 @@
  */
 
 #include "http/headers.hpp"
+#include "core/limiter.hpp"
 
 #include "http/configuration.hpp"
 #include "http/context.hpp"

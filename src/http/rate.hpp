@@ -7,7 +7,7 @@
 #ifndef LIMIT_SLIDING_HTTP_RATE_HPP
 #define LIMIT_SLIDING_HTTP_RATE_HPP
 
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 #include "core/rate.hpp"
 #include "http/expression.hpp"
 #include "http/parameter.hpp"

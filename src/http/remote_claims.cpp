@@ -9,6 +9,7 @@
  */
 
 #include "http/remote_claims.hpp"
+#include "core/limiter.hpp"
 
 #include <algorithm>
 #include <new>

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "core/counters.hpp"
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 #include "core/offenders.hpp"
 #include "core/zone_memory.hpp"
 #include "http/expression.hpp"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 
 namespace limit_sliding {
 

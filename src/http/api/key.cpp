@@ -3,6 +3,7 @@
  */
 
 #include "http/api/key.hpp"
+#include "core/limiter.hpp"
 
 #include <algorithm>
 

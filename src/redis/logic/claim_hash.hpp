@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/limiter.hpp"
+#include "core/claim.hpp"
 
 namespace limit_sliding {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 
 namespace limit_sliding {
 

@@ -15,23 +15,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/limiter.hpp"
+#include "core/claim.hpp"
+#include "redis/logic/lease_terms.hpp"
 #include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
-
-/*
- * So long after Redis was asked its units are spent, then one request asks
- * whether the key has still the same limit.
- */
-constexpr auto kLeaseMs = 1000;
 
 /* The size of a lease that goes by demand. */
 constexpr auto kLeaseAuto = UINT32_MAX;
 
 class Lease;
 struct LeaseOwner;
-struct LeaseTerms;
 
 /*
  * Units that Redis granted beyond what was asked for, to be spent here.  A unit

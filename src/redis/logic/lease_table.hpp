@@ -11,7 +11,6 @@
 
 #include "core/atomics.hpp"
 #include "core/mix.hpp"
-#include "redis/logic/lease.hpp"
 #include "redis/logic/lease_terms.hpp"
 
 namespace limit_sliding {

@@ -8,9 +8,16 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "redis/logic/lease.hpp"
+#include "core/claim.hpp"
+#include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
+
+/*
+ * So long after Redis was asked its units are spent, then one request asks
+ * whether the key has still the same limit.
+ */
+constexpr auto kLeaseMs = 1000;
 
 constexpr unsigned kUnitBits = 23;
 constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/limiter.hpp"
+#include "core/policy.hpp"
 
 namespace limit_sliding {
 

@@ -1,0 +1,86 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+#ifndef LIMIT_SLIDING_CORE_CLAIM_HPP
+#define LIMIT_SLIDING_CORE_CLAIM_HPP
+
+#include <cstdint>
+
+#include "core/policy.hpp"
+
+namespace limit_sliding {
+
+/*
+ * What becomes of a zone's slots.  These counters may be split over the
+ * workers, so that none writes where another does.
+ */
+struct SlotCounts {
+    uint64_t used;    /* slots taken into use, which is for good */
+    uint64_t evicted; /* live states given up for new keys */
+    uint64_t refused; /* new keys refused by WhenFull::kDeny */
+};
+
+enum class Outcome {
+    kAdmitted = 0,
+    kRejected, /* over the limit */
+    kRefused,  /* a new key, and the zone is full */
+    kUndecided /* set by the caller only: not asked, as another claim rejects
+                  the request */
+};
+
+/*
+ * What a claim is made for.  The core knows the first two; the numbers are
+ * those of the script that runs in Redis.
+ */
+enum class Purpose {
+    kConsume = 0,
+    kLook = 1,     /* decide, and consume nothing */
+    kGiveBack = 2, /* what was consumed */
+    kLease = 3     /* consume, and lease units beyond that */
+};
+
+struct Zone;
+
+/* The structs of the module's that a claim leads to. */
+struct Limit;
+struct RemoteClaim;
+
+/* One limit of a request: what to decide, and how it was decided. */
+struct Claim {
+    Zone *zone;
+    const Policy *policy;
+    uint64_t hash; /* of the key, by this zone's Zone::hash() */
+    uint32_t limit;
+    uint32_t cost;
+    Purpose purpose;
+    const Verdict *verdict; /* of Redis, if it has decided; else null */
+    Limit *directive;       /* the caller's: the core does not look at it */
+    RemoteClaim *remote;    /* the same; null: Redis is not asked */
+    SlotCounts *counts;     /* where to count what becomes of slots; null: in
+                               the zone */
+
+    Outcome outcome; /* set by the call */
+    State state;     /* the key's, after the call; if the key was refused that
+                        of the key which expires first in its place */
+
+    /*
+     * Describes a decided claim: to a request that was rejected, or what an
+     * admitted one has left.
+     */
+    Verdict describe(uint64_t now_ms) const;
+
+    /*
+     * Returns the verdict's delay_ms alone, at little cost: how long a decided
+     * claim holds its request back.  0 if it was not admitted to a queue, or
+     * consumed nothing.
+     */
+    uint64_t delay_ms(uint64_t now_ms) const;
+
+    /* Forgets the history of the claim's key. */
+    void forget(uint64_t now_ms) const;
+};
+
+} // namespace limit_sliding
+
+#endif

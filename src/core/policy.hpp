@@ -1,0 +1,91 @@
+/*
+ * Copyright (C) the limit_sliding authors
+ */
+
+/* What a zone's keys have in common, and how a key is described. */
+
+#ifndef LIMIT_SLIDING_CORE_POLICY_HPP
+#define LIMIT_SLIDING_CORE_POLICY_HPP
+
+#include <cstdint>
+
+namespace limit_sliding {
+
+constexpr auto kLimitMax = 4194302u; /* requests a window */
+constexpr auto kWindowMinMs = 100u;
+constexpr auto kWindowMaxMs = 2592000000u; /* 30 d */
+
+/* These stand where a limit is expected that a single key may have. */
+constexpr auto kLimitUnset = 0u;
+constexpr auto kUnlimited = UINT32_MAX;
+
+constexpr auto kNever = UINT64_MAX;
+
+/* Whole seconds, rounded up: what clients are told of _ms times. */
+constexpr uint64_t seconds(uint64_t ms)
+{
+    return ms / 1000 + (ms % 1000 != 0);
+}
+
+struct Verdict {
+    uint32_t limit;          /* requests a window */
+    uint32_t remaining;      /* whole requests left, 0 .. limit */
+    uint64_t excess;         /* over the limit if the request were admitted, in
+                                1/1000 request; 0: it fits */
+    uint64_t reset_ms;       /* until `remaining` grows; 0: it is full */
+    uint64_t retry_after_ms; /* until the request would be admitted if nobody
+                                else consumed; 0: it would be now.  kNever:
+                                cost > limit */
+    uint64_t delay_ms;       /* of a leaky bucket, if the request is admitted:
+                                for how long it is to be held back */
+};
+
+enum class Algorithm {
+    kCounter = 0, /* sliding window counter */
+    kLog,         /* exact sliding window */
+    kFixed,       /* fixed windows */
+    kTokenBucket, /* refilled at the limit a window */
+    kLeakyBucket  /* a queue that leaves at that rate */
+};
+
+enum class WhenFull {
+    kEvict = 0, /* a full zone forgets the least used key */
+    kDeny       /* a full zone refuses new keys */
+};
+
+/* What a zone's keys have in common.  It lives in the caller's memory. */
+struct Policy {
+    uint64_t window_ms;
+    Algorithm algorithm;
+    WhenFull full;
+    uint32_t precision; /* of a counter: parts of a window, 1 .. 60; 0 is as 1
+                         */
+    uint32_t burst;     /* of a token bucket: its capacity, 0: the limit; of a
+                           leaky bucket: requests that may wait */
+
+    /*
+     * Returns the most that may be used at once: the limit, 1 .. kLimitMax, or
+     * what a bucket holds.  Only so much of a burst counts as runs off in 2^32
+     * ms, 49 days.
+     */
+    uint64_t capacity(uint32_t limit) const;
+
+    /*
+     * Returns the whole requests used, rounded up, by the description of a
+     * request of cost 0.  More than the limit if that was lowered since.
+     */
+    uint64_t used(const Verdict &verdict) const;
+
+    /* True if the state of a key takes more than a word. */
+    bool has_rings() const
+    {
+        return algorithm == Algorithm::kLog || precision > 1;
+    }
+};
+
+/* A key's history in 62 bits, meaningful to its algorithm; 0: none. */
+using State = uint64_t;
+
+} // namespace limit_sliding
+
+#endif
