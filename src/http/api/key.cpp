@@ -25,7 +25,7 @@ struct KeyRequest {
     ngx_str_t key;
     ngx_str_t rate; /* PUT: as given */
 
-    /* The key's own limit, kLimitUnset or kUnlimited: first that which PUT sets, then
+    /* The key's own limit, kLimitUnset or kUnlimited: first what PUT sets, then
      * that which it has. */
     uint32_t own;
 
