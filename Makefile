@@ -245,6 +245,8 @@ $(BENCHES): %: %.o $(unit_OBJS)
 check: build  ## strict warnings, what the binary needs and shows, layout
 	@$(MAKE) -s build BUILD=$(BUILD)/no-redis WITH_REDIS=no > /dev/null
 	@failed=0; .ci/check-sources $(BUILD) || failed=1; \
+	.ci/check-layers $(BUILD) || failed=1; \
+	.ci/check-shape || failed=1; \
 	.ci/check-binary $(BUILD) || failed=1; \
 	.ci/check-binary $(BUILD)/no-redis || failed=1; \
 	.ci/check-no-redis $(BUILD)/no-redis $(NGINX) || failed=1; exit $$failed
