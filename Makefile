@@ -206,9 +206,11 @@ GUARD = --nginx $(NGINX) --module $(MODULE) --guard t/bench/figures.tsv
 bench: build $(BUILD)/bench/core $(BUILD)/bench/accuracy  ## beside peers: writes docs/benchmarks.md
 	@$(REPORT)
 
-bench-quick: build  ## fails if instructions or memory got worse by 5%
+bench-quick: build  ## fails if instructions or memory got worse by 5%, or paths too long
 	@failed=0; t/bench/instructions.pl $(GUARD) || failed=1; \
-	t/bench/memory.pl $(GUARD) || failed=1; exit $$failed
+	t/bench/memory.pl $(GUARD) || failed=1; \
+	t/bench/path.pl --nginx $(NGINX) --module $(MODULE) || failed=1; \
+	exit $$failed
 
 bench-figures: build  ## what bench-quick is to compare with from now on
 	@t/bench/instructions.pl $(GUARD) --renew
@@ -314,7 +316,7 @@ test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl $(lua_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
     redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS) \
     lua-nginx-redis
-bench-quick_PKGS = $(demo_PKGS) valgrind
+bench-quick_PKGS = $(demo_PKGS) valgrind redis-server
 bench-figures_PKGS = $(bench-quick_PKGS)
 plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
