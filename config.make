@@ -27,7 +27,7 @@ do
     esac
 
     echo "$limit_sliding_obj: override CFLAGS += $limit_sliding_opt" \
-        >> $NGX_MAKEFILE
+        "\$(LIMIT_SLIDING_CFLAGS)" >> $NGX_MAKEFILE
 done
 
 # Texts that are compiled in: the dashboard, whose style and scripts come after
