@@ -127,8 +127,37 @@ sub measure($self, %opt) {
 # Returns what each of the same requests runs, as executed_in() does, without
 # what timers do now and then.
 sub functions($self, %opt) {
-    return grep { $_->{calls} >= $opt{requests} / 2 }
+    my $files = defined_in($ENV{LIMIT_SLIDING_MODULE});
+    my @functions = grep { $_->{calls} >= $opt{requests} / 2 }
         executed_in($self->_run(%opt));
+
+    # callgrind names the file of a function's first instruction, which is a
+    # header's if the function begins with a call that was inlined
+    for my $function (@functions) {
+        my @of_name = keys %{ $files->{ $function->{name} } // {} };
+        $function->{file} = $of_name[0] if @of_name == 1;
+    }
+    return @functions;
+}
+
+# Returns { name => { file => 1, ... } }, the files that define the functions of
+# a module, by its debug information.
+sub defined_in($module) {
+    my %files;
+
+    open my $nm, '-|', qw(nm -C -l --defined-only), $module or die "nm: $!";
+    while (my $line = <$nm>) {
+        $files{ plain_name($1) }{$2} = 1
+            if $line =~ /^\S+ [tTwW] (.*)\t(.*):\d+$/;
+    }
+    close $nm or die "nm failed\n";
+    return \%files;
+}
+
+# Returns the name of a function without what the compiler adds to its copies.
+sub plain_name($name) {
+    return $name =~ s/'\d+$//r =~ s/ \[clone .*//r
+        =~ s/\.(?:isra|part|constprop|cold)\b.*//r;
 }
 
 # Returns the file of callgrind's that has what the requests took.
@@ -282,8 +311,7 @@ sub executed_in($path) {
     my %found;
     for my $number (keys %executed) {
         my ($file, $from) = @{ $executed{$number} }{qw(file from)};
-        my $name = $functions{$number} =~ s/'\d+$//r =~ s/ \[clone .*//r
-            =~ s/\.(?:isra|part|constprop|cold)\b.*//r;
+        my $name = plain_name($functions{$number});
         # static functions of several files may have the same name
         my $function = $found{"$file $name"} //=
             { file => $file, name => $name, calls => 0 };
