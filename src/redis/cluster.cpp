@@ -4,15 +4,45 @@
 
 #include "redis/cluster.hpp"
 
+#include <algorithm>
+
+#include <hiredis/hiredis.h>
+
 #include "ngx/strings.hpp"
+#include "redis/logic/breaker.hpp"
 
 namespace limit_sliding {
 
 namespace {
 
+/* Milliseconds between the times that the slots are asked for. */
+constexpr ngx_msec_t kRefreshInterval = 1000;
+
+/* A redirection to one more is not believed. */
+constexpr size_t kNodesMax = 1024;
+
+/* After this many failures in a row a node has failed. */
+constexpr ngx_uint_t kFailuresMax = kBreakerFailures;
+
+constexpr std::string_view kSlotsCommand[] = {"CLUSTER", "SLOTS"};
+
 ClusterNode &cluster_node(Node &node)
 {
     return static_cast<ClusterNode &>(node);
+}
+
+/* Returns the highest for a node that answers, then one that soon will, then
+ * one that may; 0 for one that has not for long. */
+ngx_uint_t rank(const ClusterNode &node)
+{
+    if (node.is_ready() && node.failures == 0) {
+        return NGX_MAX_INT32_VALUE;
+    }
+
+    return node.is_usable()
+               ? 2 * (kFailuresMax - std::min(node.failures, kFailuresMax))
+                     + !node.is_closed() + 1
+               : 0;
 }
 
 /* The node answers, be it with an error: requests may wait for it.  If it fails
@@ -20,90 +50,166 @@ ClusterNode &cluster_node(Node &node)
 void time_received(Node &node, Call &call, Reply *reply)
 {
     ngx_free(&call);
-
     if (reply != nullptr) {
         node.failures = kFailuresMax - 1;
         node.greeted();
     }
 }
 
+/* A node that failed often may hang; the script needs TIME, too. */
 bool greet(Node &greeted)
 {
-    constexpr std::string_view time[] = {"TIME"};
-
+    constexpr std::string_view kTime[] = {"TIME"};
     ClusterNode &node = cluster_node(greeted);
-
-    /* A node that failed often may hang; the script needs TIME, too. */
-
     return node.greet_server()
            && (!node.has_failed()
-               || node.greet(create_call(time_received), time))
-           && node.map->greet(node);
+               || node.greet(create_call(time_received), kTime))
+           && node.cluster->ask_new(node);
 }
 
-void failed(Node &node)
+const NodeRole role = {greet, nullptr, nullptr, [](Node &failed) {
+                           cluster_node(failed).cluster->set_stale(nullptr);
+                       }};
+
+} // namespace
+
+bool ClusterNode::has_failed() const
 {
-    cluster_node(node).map->set_stale(nullptr);
+    return failures >= kFailuresMax;
 }
 
-const NodeRole role = {greet, nullptr, nullptr, failed};
+Cluster *Cluster::create(const NodeContext &context)
+{
+    auto *cluster = create_on_heap<Cluster>();
+    if (cluster != nullptr && !cluster->start(context)) {
+        destroy_on_heap(cluster);
+        return nullptr;
+    }
+    return cluster;
+}
+
+bool Cluster::start(const NodeContext &context)
+{
+    nodes_.init();
+    context_ = context;
+    stale_ = true;
+    add = [](SlotRangeSink &cluster, const SlotRange &range) {
+        static_cast<Cluster &>(cluster).add_range(range);
+    };
+    refresh_.data = this;
+    refresh_.log = ngx_cycle->log;
+    refresh_.handler
+        = [](ngx_event_t *ev) { static_cast<Cluster *>(ev->data)->refresh(); };
+
+    for (const Server &server : context.settings->servers) {
+        if (ClusterNode *node = add_node()) {
+            node->server.set(server);
+            node->seed = true;
+        }
+    }
+    return !nodes_.empty();
+}
+
+void Cluster::close()
+{
+    for (ClusterNode &node : nodes_) {
+        node.close();
+    }
+}
+
+ClusterNode *Cluster::add_node()
+{
+    auto *node = create_on_heap<ClusterNode>();
+    if (node != nullptr) {
+        node->init(context_, &role);
+        node->cluster = this;
+        nodes_.push_back(*node);
+        nnodes_++;
+    }
+    return node;
+}
+
+void Cluster::free_node(ClusterNode &node)
+{
+    node.close();
+    if (node.flush.posted) {
+        ngx_delete_posted_event(&node.flush);
+    }
+
+    if (hint_ == &node) {
+        hint_ = nullptr;
+    }
+
+    nodes_.remove(node);
+    nnodes_--;
+    destroy_on_heap(&node);
+}
+
+/* Returns the node that another one tells of, perhaps a new one; nullptr: there
+ * is no memory, or it cannot be one.  No host, or "?", means the host of the
+ * one that tells. */
+ClusterNode *Cluster::find(const ClusterNode &teller, std::string_view host,
+                           int64_t port)
+{
+    if (host.empty() || host[0] == '?') {
+        host = teller.server.bare_host();
+    }
+
+    for (ClusterNode &node : nodes_) {
+        if (node.server.port == port && node.server.bare_host() == host) {
+            return &node;
+        }
+    }
+
+    ClusterNode *node = nnodes_ < kNodesMax ? add_node() : nullptr;
+    if (node != nullptr && !node->server.set(host, port)) {
+        free_node(*node);
+        return nullptr;
+    }
+    return node;
+}
 
 /* Returns the node in "slot host:port", whose host may have colons.  The slot
  * is the one that was asked of. */
-ClusterNode *find_target(SlotMap &map, const ClusterNode &teller,
-                         std::string_view target)
+ClusterNode *Cluster::find_target(const ClusterNode &teller,
+                                  std::string_view target)
 {
     size_t blank = target.find(' ');
     size_t colon = target.rfind(':');
-
     if (blank == target.npos || colon == target.npos || colon < blank) {
         return nullptr;
     }
 
     u_char *host = bytes(target) + blank + 1;
     u_char *port = bytes(target) + colon + 1;
-
-    return map.find(teller, view(host, port - 1 - host),
-                    ngx_atoi(port, target.size() - colon - 1));
+    return find(teller, view(host, port - 1 - host),
+                ngx_atoi(port, target.size() - colon - 1));
 }
 
-} // namespace
-
-Cluster *Cluster::create(const NodeContext &context)
+/* Returns the node that is likeliest to answer.  There is always one: the seeds
+ * stay. */
+ClusterNode &Cluster::any()
 {
-    auto *cluster = create_on_heap<Cluster>();
-    if (cluster == nullptr) {
-        return nullptr;
+    ClusterNode *best = &nodes_.front();
+    for (ClusterNode &node : nodes_) {
+        if (rank(node) > rank(*best)) {
+            best = &node;
+        }
     }
-
-    if (!cluster->map_.start(context, &role)) {
-        destroy_on_heap(cluster);
-        return nullptr;
-    }
-
-    return cluster;
-}
-
-void Cluster::close()
-{
-    for (ClusterNode &node : map_.nodes) {
-        node.close();
-    }
+    return *best;
 }
 
 ClusterNode &Cluster::route(ngx_int_t slot)
 {
-    ClusterNode *node = map_.slots[slot];
-
-    return node != nullptr ? *node : map_.any();
+    ClusterNode *node = slots_[slot];
+    return node != nullptr ? *node : any();
 }
 
 bool Cluster::is_worth(ngx_int_t slot)
 {
     ClusterNode &node = route(slot);
-
-    if (map_.is_stale()) {
-        map_.refresh_soon();
+    if (stale_) {
+        refresh_soon();
     }
 
     if (node.is_usable() && (!node.has_failed() || node.is_unused())) {
@@ -111,42 +217,37 @@ bool Cluster::is_worth(ngx_int_t slot)
     }
 
     /* perhaps it has been replaced */
-
-    map_.set_stale(nullptr);
-
+    set_stale(nullptr);
     return false;
 }
 
 ngx_msec_t Cluster::retry()
 {
     ngx_msec_t wait = NGX_MAX_INT32_VALUE;
-
-    for (ClusterNode &node : map_.nodes) {
+    for (ClusterNode &node : nodes_) {
         if (!node.has_failed() || !node.is_closed()
-            || (map_.is_loaded() && !node.mapped)) {
+            || (loaded_ && !node.mapped)) {
             continue;
         }
 
         if (node.is_usable()) {
             (void)node.open();
         } else {
-            wait = ngx_min(wait, node.retry_at - ngx_current_msec);
+            wait = std::min(wait, node.retry_at - ngx_current_msec);
         }
     }
-
     return wait;
 }
 
 /* A node that only a redirection named may be nobody's, or the same server. */
 bool Cluster::is_alive_without(const Node &failed)
 {
-    for (ClusterNode &node : map_.nodes) {
+    for (ClusterNode &node : nodes_) {
         if (&node != &failed && node.failures == 0 && node.is_ready()
             && (node.mapped || node.seed)) {
             return true;
         }
     }
-
     return false;
 }
 
@@ -155,13 +256,11 @@ Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply,
 {
     ClusterNode &node = cluster_node(from);
     std::string_view error = view(reply.text, reply.len);
-
     if (cut_prefix(&error, "MOVED ")) {
-        ClusterNode *to = find_target(map_, node, error);
-
+        ClusterNode *to = find_target(node, error);
         if (to != nullptr) {
-            map_.slots[slot] = to;
-            map_.set_stale(&node);
+            slots_[slot] = to;
+            set_stale(&node);
         }
 
         *kind = Redirect::kMoved;
@@ -170,12 +269,11 @@ Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply,
 
     if (cut_prefix(&error, "ASK ")) {
         *kind = Redirect::kAsk;
-        return find_target(map_, node, error);
+        return find_target(node, error);
     }
 
     /* The slot is moving: the script's first command expired the last event of
      * a log, and a key that no longer exists is asked elsewhere. */
-
     if (ngx_strlcasestrn(bytes(error), bytes(error) + error.size(),
                          bytes("non local key"), 13 - 1)
         != nullptr) {
@@ -184,11 +282,154 @@ Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply,
     }
 
     if (starts_with(error, "CLUSTERDOWN")) {
-        map_.set_stale(&node);
+        set_stale(&node);
     }
 
     *kind = Redirect::kNone;
     return nullptr;
+}
+
+void Cluster::set_stale(ClusterNode *hint)
+{
+    stale_ = true;
+    hint_ = hint;
+    refresh_soon();
+}
+
+/* Asks for the slots if they are stale, and not too early; requests that follow
+ * will have that tried again. */
+void Cluster::refresh()
+{
+    if (!stale_ || asked_ != nullptr
+        || (loaded_ && ngx_current_msec - asked_at_ < kRefreshInterval)) {
+        return;
+    }
+
+    ClusterNode &node = hint_ != nullptr && hint_->is_ready() ? *hint_ : any();
+    hint_ = nullptr;
+    if (node.open() != NGX_OK) {
+        /* ask_new() asks a node that is to be connected to */
+        return;
+    }
+
+    Call *call = create_slots_call();
+    if (call == nullptr || node.command(*call, kSlotsCommand) != NGX_OK) {
+        ngx_free(call);
+        return;
+    }
+
+    note_asked(node);
+    node.send();
+}
+
+bool Cluster::ask_new(ClusterNode &node)
+{
+    if (!stale_ || asked_ != nullptr) {
+        return true;
+    }
+
+    if (!node.greet(create_slots_call(), kSlotsCommand)) {
+        return false;
+    }
+
+    note_asked(node);
+    return true;
+}
+
+Call *Cluster::create_slots_call()
+{
+    Call *call = create_call(answered);
+    if (call != nullptr) {
+        call->slots = this;
+    }
+    return call;
+}
+
+/* The next time another node is asked, if it is as good. */
+void Cluster::note_asked(ClusterNode &node)
+{
+    asked_ = &node;
+    asked_at_ = ngx_current_msec;
+    ranges_ = 0;
+    nodes_.remove(node);
+    nodes_.push_back(node);
+}
+
+/* Takes a range of the reply while that is being read. */
+void Cluster::add_range(const SlotRange &range)
+{
+    if (range.first < 0 || range.last >= kClusterSlots || range.port < 1
+        || range.port > 65535) {
+        return;
+    }
+
+    if (ClusterNode *node = find(*asked_, range.host, range.port)) {
+        ranges_++;
+        for (int64_t slot = range.first; slot <= range.last; slot++) {
+            slots_[slot] = node;
+        }
+    }
+}
+
+void Cluster::answered(Node &from, Call &call, Reply *reply)
+{
+    ClusterNode &node = cluster_node(from);
+    Cluster &cluster = *node.cluster;
+    ngx_free(&call);
+    cluster.asked_ = nullptr;
+    if (reply == nullptr) {
+        return;
+    }
+
+    if (reply->type == REDIS_REPLY_ARRAY && cluster.ranges_ != 0) {
+        cluster.changed(node);
+        if (!node.is_ready()) {
+            node.greeted();
+        }
+        return;
+    }
+
+    /* another node may know better */
+    const char *reason = reply->type == REDIS_REPLY_ERROR
+                             ? reply_text(reply)
+                             : "it knows of no slots";
+    if (node.is_ready()) {
+        node.log->write(0, "%V: %s", &node.endpoint->text, reason);
+    } else {
+        node.set_broken(reason);
+    }
+}
+
+/* Lets what is due go to where it belongs now, and forgets unused nodes without
+ * slots, but for the one that has told so. */
+void Cluster::changed(ClusterNode &teller)
+{
+    loaded_ = true;
+    stale_ = false;
+    for (ClusterNode &node : nodes_) {
+        node.mapped = false;
+        if (node.ndue != 0) {
+            node.post_flush();
+        }
+    }
+
+    for (ClusterNode *node : slots_) {
+        if (node != nullptr) {
+            node->mapped = true;
+        }
+    }
+
+    for (ClusterNode &node : nodes_) {
+        if (node.mapped || &node == &teller || !node.is_unused()) {
+            continue;
+        }
+
+        if (node.seed) {
+            node.close();
+        } else {
+            free_node(node);
+        }
+    }
 }
 
 } // namespace limit_sliding

@@ -2,14 +2,19 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* "topology cluster": which node is asked of what. */
+/* "topology cluster": the nodes that a worker knows, and which of them has
+ * which slots.  They are asked at first, and when the map is seen to have
+ * changed, but not once for every request that sees it. */
 
 #ifndef LIMIT_SLIDING_REDIS_CLUSTER_HPP
 #define LIMIT_SLIDING_REDIS_CLUSTER_HPP
 
-#include "redis/slot_map.hpp"
+#include "redis/logic/key_slot.hpp"
+#include "redis/node.hpp"
 
 namespace limit_sliding {
+
+class Cluster;
 
 /* The meaning of a node's error for an ask. */
 enum class Redirect {
@@ -19,8 +24,21 @@ enum class Redirect {
     kAgain  /* the same node is to be asked again */
 };
 
-/* Class Nodes describes the functions. */
-class Cluster {
+struct ClusterNode : Node {
+    /* Returns true if it is asked by one request at a time. */
+    bool has_failed() const;
+
+    /* Returns true if the client has nothing to do with it at present. */
+    bool is_unused() const { return ndue == 0 && ncalls == 0; }
+
+    ngx_queue_t link; /* among the nodes */
+    Cluster *cluster;
+    bool seed;   /* is configured, and so stays */
+    bool mapped; /* has slots */
+};
+
+/* Class Nodes describes the functions without a comment. */
+class Cluster : SlotRangeSink {
 public:
     /* Returns a new one, or nullptr if there is no memory. */
     static Cluster *create(const NodeContext &context);
@@ -33,8 +51,43 @@ public:
     Node *redirect(Node &from, ngx_int_t slot, const Reply &reply,
                    Redirect *kind);
 
+    /* Lets the slots be asked for anew, best of the node that has seen a
+     * change, if that is not nullptr. */
+    void set_stale(ClusterNode *hint);
+
+    /* Asks the new connection of a node for the slots if they are not known, so
+     * that the first requests wait for the answer.  Returns false if there is
+     * no memory, and so the node has failed. */
+    bool ask_new(ClusterNode &node);
+
 private:
-    SlotMap map_;
+    bool start(const NodeContext &context);
+    ClusterNode *add_node();
+    void free_node(ClusterNode &node);
+    ClusterNode *find(const ClusterNode &teller, std::string_view host,
+                      int64_t port);
+    ClusterNode *find_target(const ClusterNode &teller,
+                             std::string_view target);
+    ClusterNode &any();
+    Call *create_slots_call();
+    void refresh_soon() { ngx_post_event(&refresh_, &ngx_posted_events); }
+    void refresh();
+    void note_asked(ClusterNode &node);
+    void add_range(const SlotRange &range);
+    void changed(ClusterNode &teller);
+    static void answered(Node &node, Call &call, Reply *reply);
+
+    ClusterNode *slots_[kClusterSlots]; /* nullptr: its node is not known */
+    List<ClusterNode, &ClusterNode::link> nodes_;
+    size_t nnodes_;
+    NodeContext context_;
+    ngx_event_t refresh_; /* posted */
+    ClusterNode *hint_;   /* whom to ask best */
+    ClusterNode *asked_;  /* at present; or nullptr */
+    ngx_msec_t asked_at_;
+    size_t ranges_; /* in the reply so far */
+    bool loaded_;   /* the slots have been told once */
+    bool stale_;    /* they have changed since then, or were not told */
 };
 
 } // namespace limit_sliding
