@@ -28,7 +28,6 @@ void Connection::fail(const char *reason, ngx_err_t err)
 void Connection::connect()
 {
     active_ = true;
-
     if (endpoint->is_name) {
         resolve();
     } else {
@@ -61,7 +60,6 @@ void Connection::resolve()
     }
 
     resolving_ = ctx;
-
     if (ngx_resolve_name(ctx) != NGX_OK) {
         /* it has freed the context */
         resolving_ = nullptr;
@@ -72,7 +70,6 @@ void Connection::resolve()
 void Connection::resolve_handler(ngx_resolver_ctx_t *ctx)
 {
     auto &self = *static_cast<Connection *>(ctx->data);
-
     if (ctx->state != 0) {
         self.log->write(0, "%V could not be resolved (%i: %s)", &ctx->name,
                         ctx->state, ngx_resolver_strerror(ctx->state));
@@ -84,7 +81,6 @@ void Connection::resolve_handler(ngx_resolver_ctx_t *ctx)
     self.resolving_ = nullptr;
 
     /* the last known addresses are better than none */
-
     if (self.endpoint->naddrs == 0) {
         self.fail(nullptr);
         return;
@@ -96,7 +92,6 @@ void Connection::resolve_handler(ngx_resolver_ctx_t *ctx)
 void Connection::connect_to_address()
 {
     size_t i = attempts_++ % endpoint->naddrs;
-
     peer_ = {};
     peer_.sockaddr = &endpoint->addrs[i].sockaddr;
     peer_.socklen = endpoint->lens[i];
@@ -114,7 +109,6 @@ void Connection::connect_to_address()
     }
 
     ngx_connection_t *c = peer_.connection;
-
     c->data = this;
     c->log = ngx_cycle->log;
     c->read->log = c->log;
@@ -138,7 +132,6 @@ void Connection::on_event(ngx_event_t *ev)
 {
     auto *c = static_cast<ngx_connection_t *>(ev->data);
     Connection &self = owner(c);
-
     if (c->close) {
         self.connection_events->unwanted(self);
     } else {
@@ -150,7 +143,6 @@ void Connection::check_connected()
 {
     int err = 0;
     socklen_t len = sizeof(int);
-
     if (getsockopt(peer_.connection->fd, SOL_SOCKET, SO_ERROR, &err, &len)
         == -1) {
         err = ngx_socket_errno;
@@ -179,7 +171,6 @@ void Connection::shake_hands()
 
         if (rc == NGX_ERROR) {
             fail("no TLS");
-
         } else if (rc == NGX_OK) {
             handshake_handler(c);
         }
@@ -195,14 +186,11 @@ void Connection::shake_hands()
 void Connection::handshake_handler(ngx_connection_t *c)
 {
     Connection &self = owner(c);
-
     if (!c->ssl->handshaked) {
         self.fail("TLS handshake failed");
-
     } else if (!tls_verify(c, self.settings->tls, self.endpoint->host,
                            *self.log)) {
         self.fail(nullptr);
-
     } else {
         self.opened();
     }
@@ -213,7 +201,6 @@ void Connection::opened()
 {
     peer_.connection->read->handler = on_event<&Connection::receive>;
     peer_.connection->write->handler = on_event<&Connection::flush>;
-
     connection_events->opened(*this);
 }
 
@@ -225,7 +212,6 @@ bool Connection::write(const char *data, size_t len)
         size_t unsent = out_last_ - out_sent_;
         size_t size = ngx_max(2 * unsent + len, out_size_);
         auto *larger = static_cast<u_char *>(ngx_alloc(size, ngx_cycle->log));
-
         if (larger == nullptr) {
             return false;
         }
@@ -243,17 +229,14 @@ bool Connection::write(const char *data, size_t len)
 
     ngx_memcpy(out_ + out_last_, data, len);
     out_last_ += len;
-
     return true;
 }
 
 void Connection::flush()
 {
     ngx_connection_t *c = peer_.connection;
-
     while (out_sent_ < out_last_) {
         ssize_t n = c->send(c, out_ + out_sent_, out_last_ - out_sent_);
-
         if (n == NGX_AGAIN) {
             break;
         }
@@ -269,7 +252,6 @@ void Connection::flush()
     if (out_sent_ == out_last_) {
         out_sent_ = 0;
         out_last_ = 0;
-
         if (out_size_ > kBufferKept) {
             ngx_free(out_);
             out_ = nullptr;
@@ -285,12 +267,9 @@ void Connection::flush()
 void Connection::receive()
 {
     static u_char buffer[16 * 1024];
-
     ngx_connection_t *c = peer_.connection;
-
     for (;;) {
         ssize_t n = c->recv(c, buffer, sizeof(buffer));
-
         if (n == NGX_AGAIN) {
             break;
         }
@@ -319,7 +298,6 @@ void Connection::close()
     active_ = false;
     out_sent_ = 0;
     out_last_ = 0;
-
     if (resolving_ != nullptr) {
         ngx_resolve_name_done(resolving_);
         resolving_ = nullptr;
@@ -341,9 +319,7 @@ void Connection::close()
 #endif
 
     ngx_pool_t *pool = c->pool;
-
     ngx_close_connection(c);
-
     if (pool != nullptr) {
         ngx_destroy_pool(pool);
     }

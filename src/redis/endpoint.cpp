@@ -14,9 +14,7 @@ namespace {
 socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address)
 {
     in_addr_t ipv4 = ngx_inet_addr(host.data, host.len);
-
     *address = {};
-
     if (ipv4 != INADDR_NONE) {
         address->sockaddr_in.sin_family = AF_INET;
         address->sockaddr_in.sin_addr.s_addr = ipv4;
@@ -25,7 +23,6 @@ socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address)
 
 #if (NGX_HAVE_INET6)
     sockaddr_in6 &ipv6 = address->sockaddr_in6;
-
     if (ngx_inet6_addr(host.data, host.len, ipv6.sin6_addr.s6_addr) == NGX_OK) {
         ipv6.sin6_family = AF_INET6;
         return sizeof(sockaddr_in6);
@@ -41,7 +38,6 @@ template <class Address>
 void Endpoint::copy_addresses(const Address *from, size_t n)
 {
     naddrs = ngx_min(n, kAddressesMax);
-
     for (size_t i = 0; i < naddrs; i++) {
         ngx_memcpy(&addrs[i], from[i].sockaddr, from[i].socklen);
         ngx_inet_set_port(&addrs[i].sockaddr, port);
@@ -66,7 +62,6 @@ bool Endpoint::set(std::string_view name, int64_t number)
     }
 
     u_char *end = ngx_sprintf(append(named_, name), ":%L", number);
-
     text = to_str(view(named_, end - named_));
     host = to_str(view(named_, name.size()));
     port = static_cast<in_port_t>(number);
@@ -74,11 +69,9 @@ bool Endpoint::set(std::string_view name, int64_t number)
     lens[0] = parse_address(host, &addrs[0]);
     is_name = lens[0] == 0;
     naddrs = is_name ? 0 : 1;
-
     if (!is_name) {
         ngx_inet_set_port(&addrs[0].sockaddr, port);
     }
-
     return true;
 }
 

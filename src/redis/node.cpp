@@ -24,7 +24,6 @@ Node &node_of(Connection &connection)
 void status_received(Node &node, Call &call, Reply *reply)
 {
     ngx_free(&call);
-
     if (reply == nullptr) {
         return;
     }
@@ -42,7 +41,6 @@ const ConnectionEvents Node::node_events = {
     /* opened: nothing else is sent until the greetings have succeeded */
     [](Connection &connection) {
         Node &node = node_of(connection);
-
         if (!node.start_reader()) {
             node.fail(0, "no memory");
             return;
@@ -51,7 +49,6 @@ const ConnectionEvents Node::node_events = {
         /* one more than there are, so that none is the last before all are
          * sent */
         node.greetings_ = 1;
-
         if (node.topology->greet(node)) {
             node.greeted();
             node.send();
@@ -64,7 +61,6 @@ const ConnectionEvents Node::node_events = {
     /* drained */
     [](Connection &connection) {
         Node &node = node_of(connection);
-
         if ((node.topology->drained != nullptr && node.topology->drained(node))
             || !node.is_ready() || node.ncalls != 0) {
             return;
@@ -85,7 +81,6 @@ const ConnectionEvents Node::node_events = {
     /* unwanted */
     [](Connection &connection) {
         Node &node = node_of(connection);
-
         node.close();
         node.drop_calls();
     }};
@@ -93,7 +88,6 @@ const ConnectionEvents Node::node_events = {
 void Node::init(const NodeContext &context, const NodeRole *role_of_node)
 {
     Pipeline::init(this);
-
     connection_events = &node_events;
     settings = context.settings;
     log = context.log;
@@ -103,7 +97,6 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node)
     endpoint = &server;
 
     ngx_queue_init(&due);
-
     flush.data = this;
     flush.log = ngx_cycle->log;
     flush.handler = [](ngx_event_t *ev) {
@@ -132,7 +125,6 @@ ngx_int_t Node::open()
 
     start_timer();
     connect();
-
     return NGX_AGAIN;
 }
 
@@ -151,14 +143,12 @@ bool Node::greet(Call *call, Span<const std::string_view> args)
     }
 
     greetings_++;
-
     return true;
 }
 
 bool Node::greet_with(const Credentials &credentials)
 {
     const auto &[user, password] = credentials;
-
     if (user.len == 0 && password.len == 0) {
         return true;
     }
@@ -166,7 +156,6 @@ bool Node::greet_with(const Credentials &credentials)
     std::string_view all[] = {"AUTH", view(user), view(password)};
     std::string_view some[] = {"AUTH", view(password)};
     Call *call = create_call(status_received);
-
     return user.len != 0 ? greet(call, all) : greet(call, some);
 }
 
@@ -183,7 +172,6 @@ bool Node::greet_server()
     u_char number[NGX_INT_T_LEN];
     u_char *end = ngx_sprintf(number, "%ui", settings->database);
     std::string_view args[] = {"SELECT", view(number, end - number)};
-
     return greet(create_call(status_received), args);
 }
 
@@ -204,7 +192,6 @@ void Node::fail(ngx_err_t err, const char *reason)
 
     if (reason != nullptr && settings->topology == Topology::kCluster) {
         log->write(err, "%V: %s", &endpoint->text, reason);
-
     } else if (reason != nullptr) {
         log->write(err, "%s", reason);
     }
@@ -218,28 +205,24 @@ void Node::fail(ngx_err_t err, const char *reason)
     }
 
     close();
-
     if (events == nullptr) {
         drop_calls();
         return;
     }
 
     back_off();
-
     if (!rested) {
         /* a connection that rested may have been closed for that */
         events->failed(*this);
     }
 
     drop_calls();
-
     if (topology->failed != nullptr) {
         topology->failed(*this);
     }
 
     if (!was_ready) {
         events->fail_due(*this);
-
     } else if (!ngx_queue_empty(&due)) {
         post_flush();
     }
@@ -256,7 +239,6 @@ void Node::back_off()
     }
 
     ngx_msec_t delay = kRetryMin << ngx_min(failures - 1, 4);
-
     delay = ngx_min(delay, kRetryMax);
     retry_at = ngx_current_msec + delay / 2 + ngx_random() % (delay / 2);
 }

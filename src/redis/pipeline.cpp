@@ -13,9 +13,7 @@ namespace limit_sliding {
 uint64_t clock_us()
 {
     timespec ts;
-
     clock_gettime(CLOCK_MONOTONIC, &ts);
-
     return static_cast<uint64_t>(ts.tv_sec) * 1000000 + ts.tv_nsec / 1000;
 }
 
@@ -23,7 +21,6 @@ void Pipeline::init(Node *node)
 {
     node_ = node;
     calls_.init();
-
     timer_.handler = timer_handler;
     timer_.data = this;
     timer_.log = ngx_cycle->log;
@@ -35,15 +32,12 @@ ngx_int_t Pipeline::command(Call &call, int argc, const char **argv,
 {
     char *text;
     int len = redisFormatCommandArgv(&text, argc, argv, argvlen);
-
     if (len < 0) {
         return NGX_ERROR;
     }
 
     bool written = write(text, len);
-
     redisFreeCommand(text);
-
     if (!written) {
         return NGX_ERROR;
     }
@@ -54,7 +48,6 @@ ngx_int_t Pipeline::command(Call &call, int argc, const char **argv,
     ncalls++;
 
     set_idle(false);
-
     return NGX_OK;
 }
 
@@ -62,19 +55,16 @@ ngx_int_t Pipeline::command(Call &call, Span<const std::string_view> args)
 {
     const char *argv[kArgsMax];
     size_t argvlen[kArgsMax];
-
     for (size_t i = 0; i < args.size(); i++) {
         argv[i] = args[i].data();
         argvlen[i] = args[i].size();
     }
-
     return command(call, static_cast<int>(args.size()), argv, argvlen);
 }
 
 void Pipeline::send()
 {
     flush();
-
     if (!timer_.timer_set && !calls_.empty()) {
         ngx_add_timer(&timer_, settings->timeout);
     }
@@ -108,7 +98,6 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
 {
     auto &self = static_cast<Pipeline &>(connection);
     Reply &reply = self.reader_.reply;
-
     if (!self.reader_.feed(data, len)) {
         return "invalid reply";
     }
@@ -132,21 +121,18 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
         call->handler(*self.node_, *call, &reply);
         reply.type = 0;
     }
-
     return self.broken_;
 }
 
 void Pipeline::blame(const Reply &reply)
 {
     static u_char text[NGX_MAX_ERROR_STR];
-
     if (reply.type != REDIS_REPLY_ERROR) {
         set_broken("unexpected reply");
         return;
     }
 
     broken_ = reply_text(&reply);
-
     if (role != nullptr) {
         *ngx_snprintf(text, sizeof(text) - 1, "%s %V: %s", role,
                       &endpoint->text, broken_)
@@ -159,7 +145,6 @@ void Pipeline::drop_calls()
 {
     while (!calls_.empty()) {
         Call &call = calls_.pop_front();
-
         ncalls--;
         call.handler(*node_, call, nullptr);
     }

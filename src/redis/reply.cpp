@@ -48,7 +48,6 @@ bool is_of_master(const redisReadTask *task, int i)
 void *create_string(const redisReadTask *task, char *data, size_t len)
 {
     auto &[reply, sink, reader] = reader_of(task);
-
     if (task->parent == nullptr) {
         reply.type = task->type;
         reply.len = ngx_min(len, sizeof(reply.text));
@@ -71,7 +70,6 @@ void *create_string(const redisReadTask *task, char *data, size_t len)
 
     ngx_memcpy(reply.string_text[i], data, len);
     reply.strings[i] = {reply.string_text[i], len};
-
     return &reply;
 }
 
@@ -79,7 +77,6 @@ void *create_array(const redisReadTask *task, Elements elements)
 {
     auto &[reply, sink, reader] = reader_of(task);
     size_t max = sink != nullptr ? kClusterSlots : kReplyNumbers;
-
     if ((task->parent != nullptr && sink == nullptr)
         || static_cast<size_t>(elements) > max) {
         return nullptr;
@@ -89,30 +86,24 @@ void *create_array(const redisReadTask *task, Elements elements)
         reply.type = task->type;
         reply.n = elements;
         reply.strings[0] = reply.strings[1] = {};
-
     } else if (depth(task) == 1) {
         reply.strings[0] = {};
         reply.numbers[0] = reply.numbers[1] = -1;
     }
-
     return &reply;
 }
 
 void *create_integer(const redisReadTask *task, long long value)
 {
     auto &[reply, sink, reader] = reader_of(task);
-
     if (task->parent == nullptr) {
         reply.type = task->type;
-
     } else if (sink == nullptr || (depth(task) == 2 && task->idx < 2)) {
         reply.numbers[task->idx] = value;
-
     } else if (is_of_master(task, 1)) {
         sink->add(*sink, {reply.numbers[0], reply.numbers[1], reply.strings[0],
                           value});
     }
-
     return &reply;
 }
 
@@ -120,14 +111,12 @@ void *create_integer(const redisReadTask *task, long long value)
 void *create_nil(const redisReadTask *task)
 {
     auto &[reply, sink, reader] = reader_of(task);
-
     if (task->parent != nullptr) {
         return sink != nullptr ? &reply : nullptr;
     }
 
     /* the type of the task is that of the missing object */
     reply.type = REDIS_REPLY_NIL;
-
     return &reply;
 }
 
@@ -135,13 +124,11 @@ void *create_nil(const redisReadTask *task)
 redisReplyObjectFunctions reply_functions()
 {
     redisReplyObjectFunctions functions = {};
-
     functions.createString = create_string;
     functions.createArray = create_array;
     functions.createInteger = create_integer;
     functions.createNil = create_nil;
     functions.freeObject = [](void *) {};
-
     return functions;
 }
 
@@ -152,18 +139,15 @@ redisReplyObjectFunctions reply_functions()
 const char *reply_text(const Reply *reply)
 {
     static char line[sizeof(reply->text) + 1];
-
     for (size_t i = 0; i < reply->len; i++) {
         u_char c = reply->text[i];
         line[i] = c < ' ' || c > '~' ? '?' : c;
     }
 
     line[reply->len] = '\0';
-
     if (char *args = strstr(line, ", with args")) {
         *args = '\0';
     }
-
     return line;
 }
 
@@ -175,13 +159,10 @@ void Reader::Free::operator()(redisReader *freed) const
 bool Reader::start()
 {
     static redisReplyObjectFunctions functions = reply_functions();
-
     reader.reset(redisReaderCreateWithFunctions(&functions));
-
     if (reader) {
         reader->privdata = this;
     }
-
     return reader != nullptr;
 }
 
@@ -194,9 +175,7 @@ bool Reader::feed(u_char *data, size_t len)
 ngx_int_t Reader::next(SlotRangeSink *to)
 {
     void *object = nullptr;
-
     sink = to;
-
     if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) {
         return NGX_ERROR;
     }
@@ -204,7 +183,6 @@ ngx_int_t Reader::next(SlotRangeSink *to)
     if (object != nullptr) {
         return NGX_OK;
     }
-
     return reader->len - reader->pos > kUnfinishedMax ? NGX_ERROR : NGX_AGAIN;
 }
 

@@ -26,10 +26,8 @@ bool next_sentinel(Node &closed, bool first)
 {
     SentinelNode &node = sentinel_node(closed);
     const Array<Server> &sentinels = node.settings->servers;
-
     if (first) {
         node.tries = 0;
-
     } else if (!node.finding || node.tries == sentinels.size()
                || !node.has_time()) {
         return false;
@@ -41,16 +39,13 @@ bool next_sentinel(Node &closed, bool first)
     node.role = "sentinel";
     node.server.set(sentinels[node.next++ % sentinels.size()]);
     node.endpoint = &node.server;
-
     return true;
 }
 
 void master_named(Node &from, Call &call, Reply *reply)
 {
     SentinelNode &node = sentinel_node(from);
-
     ngx_free(&call);
-
     if (reply == nullptr) {
         return;
     }
@@ -61,7 +56,6 @@ void master_named(Node &from, Call &call, Reply *reply)
     }
 
     std::string_view port = reply->strings[1];
-
     if (reply->type != REDIS_REPLY_ARRAY || reply->n != 2
         || !node.master.set(reply->strings[0],
                             ngx_atoi(bytes(port), port.size()))) {
@@ -115,7 +109,6 @@ bool drained(Node &answered)
     node.role = nullptr;
     node.endpoint = &node.master;
     node.reconnect();
-
     return true;
 }
 
@@ -131,7 +124,6 @@ SentinelNode *create_sentinel_node(const NodeContext &context,
         node->init(context, &sentinel_role);
         node->watched = watched;
     }
-
     return node;
 }
 

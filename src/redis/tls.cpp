@@ -34,7 +34,6 @@ bool send_name(ngx_connection_t *c, ngx_str_t name)
     }
 
     *append(text, view(name)) = '\0';
-
     if (SSL_set_tlsext_host_name(c->ssl->connection,
                                  reinterpret_cast<char *>(text))
         != 0) {
@@ -43,7 +42,6 @@ bool send_name(ngx_connection_t *c, ngx_str_t name)
 
     char error[] = "SSL_set_tlsext_host_name(\"%s\") failed";
     ngx_ssl_error(NGX_LOG_ERR, c->log, 0, error, text);
-
     return false;
 }
 
@@ -53,13 +51,11 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings)
 {
     TlsSettings &tls = settings->tls;
     auto *ssl = create<ngx_ssl_t>(cf->pool);
-
     if (ssl == nullptr) {
         return conf_failed();
     }
 
     ssl->log = cf->log;
-
     if (ngx_ssl_create(ssl, NGX_SSL_TLSv1_2 | NGX_SSL_TLSv1_3, nullptr)
         != NGX_OK) {
         return conf_failed();
@@ -76,7 +72,6 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings)
 
     /* the buffer may grow while OpenSSL waits to write what is in it */
     SSL_CTX_set_mode(ssl->ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-
     if ((tls.certificate.len != 0
          && ngx_ssl_certificate(cf, ssl, &tls.certificate, &tls.certificate_key,
                                 nullptr)
@@ -88,7 +83,6 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings)
     }
 
     tls.context = ssl;
-
     return NGX_CONF_OK;
 }
 
@@ -108,7 +102,6 @@ ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings,
     }
 
     c->ssl->handler = handler;
-
     return NGX_AGAIN;
 }
 
@@ -131,7 +124,6 @@ bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
         log.write(0, "certificate does not match \"%V\"", &name);
         return false;
     }
-
     return true;
 }
 

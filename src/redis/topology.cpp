@@ -18,7 +18,6 @@ Node *create_standalone_node(const NodeContext &context)
         node->init(context, &standalone);
         node->server.set(context.settings->servers[0]);
     }
-
     return node;
 }
 
@@ -28,9 +27,7 @@ ngx_int_t Nodes::start(Redis *redis, const Settings *settings,
                        const ClientEvents *events)
 {
     NodeContext context = {redis, settings, &log, events};
-
     log.name = settings->name;
-
     if (settings->topology == Topology::kCluster) {
         cluster = Cluster::create(context);
         return is_started() ? NGX_OK : NGX_ERROR;
@@ -48,7 +45,6 @@ ngx_int_t Nodes::start(Redis *redis, const Settings *settings,
     }
 
     node = used;
-
     return watch != nullptr ? NGX_OK : NGX_ERROR;
 }
 
@@ -80,7 +76,6 @@ ngx_int_t send_asking(Node &node)
     }
 
     ngx_free(call);
-
     return NGX_ERROR;
 }
 
