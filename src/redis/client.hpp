@@ -14,7 +14,6 @@
 #ifndef LIMIT_SLIDING_REDIS_CLIENT_HPP
 #define LIMIT_SLIDING_REDIS_CLIENT_HPP
 
-#include "redis/block.hpp"
 #include "redis/key_command.hpp"
 #include "redis/lease_units.hpp"
 #include "redis/setup.hpp"

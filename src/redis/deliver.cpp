@@ -11,7 +11,6 @@
 #include "redis/logic/claim_hash.hpp"
 #include "redis/logic/refusals.hpp"
 #include "redis/script_call.hpp"
-#include "redis/script_reply.hpp"
 
 namespace limit_sliding {
 

@@ -7,7 +7,7 @@
 #ifndef LIMIT_SLIDING_REDIS_DELIVER_HPP
 #define LIMIT_SLIDING_REDIS_DELIVER_HPP
 
-#include "redis/call.hpp"
+#include "redis/ask.hpp"
 
 namespace limit_sliding {
 

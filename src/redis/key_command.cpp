@@ -7,7 +7,7 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/strings.hpp"
-#include "redis/call.hpp"
+#include "redis/ask.hpp"
 #include "redis/logic/lease.hpp"
 #include "redis/scripts.hpp"
 

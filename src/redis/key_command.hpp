@@ -10,7 +10,7 @@
 #ifndef LIMIT_SLIDING_REDIS_KEY_COMMAND_HPP
 #define LIMIT_SLIDING_REDIS_KEY_COMMAND_HPP
 
-#include "redis/call.hpp"
+#include "redis/ask.hpp"
 
 namespace limit_sliding {
 

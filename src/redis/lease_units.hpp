@@ -8,7 +8,7 @@
 #ifndef LIMIT_SLIDING_REDIS_LEASE_UNITS_HPP
 #define LIMIT_SLIDING_REDIS_LEASE_UNITS_HPP
 
-#include "redis/script_reply.hpp"
+#include "redis/script_call.hpp"
 
 namespace limit_sliding {
 

@@ -8,13 +8,56 @@
 #ifndef LIMIT_SLIDING_REDIS_REDIS_HPP
 #define LIMIT_SLIDING_REDIS_REDIS_HPP
 
-#include "redis/call_counters.hpp"
 #include "redis/logic/breaker.hpp"
 #include "redis/remote_claim.hpp"
 #include "redis/settings.hpp"
 #include "redis/topology.hpp"
 
 namespace limit_sliding {
+
+/* Upper bounds of the latencies, in microseconds; the last one has none. */
+inline constexpr uint32_t kLatenciesUs[] = {
+    250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000};
+constexpr size_t kLatencies = sizeof(kLatenciesUs) / sizeof(uint32_t) + 1;
+
+/* Of one worker, or of the few whose numbers are the same modulo 64. */
+struct CallCounters {
+    /* Counts a call that was answered. */
+    void add_latency(uint64_t us)
+    {
+        size_t i = 0;
+        while (i < kLatencies - 1 && us > kLatenciesUs[i]) {
+            i++;
+        }
+
+        (void)ngx_atomic_fetch_add(&latencies[i], 1);
+        (void)ngx_atomic_fetch_add(&sum_us, us);
+    }
+
+    ngx_atomic_t failed;
+    ngx_atomic_t opened; /* the breaker */
+    ngx_atomic_t sum_us;
+    ngx_atomic_t leased; /* requests, in advance */
+    ngx_atomic_t latencies[kLatencies];
+};
+
+using AllCallCounters = CallCounters[64];
+
+/* Adds up what all workers have counted. */
+inline CallCounters sum_of(const AllCallCounters &workers)
+{
+    CallCounters sum{};
+    for (const CallCounters &worker : workers) {
+        sum.failed += worker.failed;
+        sum.opened += worker.opened;
+        sum.sum_us += worker.sum_us;
+        sum.leased += worker.leased;
+        for (size_t i = 0; i < kLatencies; i++) {
+            sum.latencies[i] += worker.latencies[i];
+        }
+    }
+    return sum;
+}
 
 /* Of the workers of all cycles. */
 struct RedisShared {

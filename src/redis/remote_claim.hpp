@@ -57,7 +57,6 @@ inline RemoteClaim &remote_of(const Claim &claim)
 inline void set_told(Claim &claim, Outcome outcome)
 {
     const Verdict &verdict = remote_of(claim).verdict;
-
     claim.limit = verdict.limit;
     claim.verdict = &verdict;
     claim.outcome = outcome;

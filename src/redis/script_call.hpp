@@ -7,7 +7,7 @@
 #ifndef LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
 #define LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
 
-#include "redis/call.hpp"
+#include "redis/ask.hpp"
 
 namespace limit_sliding {
 
@@ -17,6 +17,43 @@ bool call_takes(AskCall &call, const Ask &ask);
 /* Puts the call of its asks into the node's buffer.  NGX_ERROR: there is no
  * memory. */
 ngx_int_t call_script(Node &node, AskCall &call);
+
+/* What is said of one key. */
+struct PartAnswer {
+    RemoteState state;
+    bool off;          /* the key has no limit */
+    uint32_t own;      /* the key's own limit, or kLimitUnset, or kUnlimited */
+    int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
+};
+
+struct Answer {
+    int64_t granted; /* units */
+    PartAnswer parts[kClaimsMax];
+};
+
+/* Is this array what the script returns?  Other numbers are not for the core,
+ * which divides by the limit. */
+bool is_script_reply(AskCall &call, const Reply &reply);
+
+/* Reads such an array, for the call's asks in their order. */
+class ScriptReply {
+public:
+    explicit ScriptReply(const Reply &reply)
+        : now_ms_(reply.numbers[0]), next_(reply.numbers + 1)
+    {
+    }
+
+    void read(const Ask &ask, Answer *answer);
+
+private:
+    uint64_t now_ms_;
+    const int64_t *next_;
+};
+
+/* Describes a key to a request after `before` units of the call, and which was
+ * admitted or not. */
+void describe_part(const AskPart &part, const PartAnswer &answer,
+                   uint32_t before, bool admitted, Verdict *verdict);
 
 } // namespace limit_sliding
 

@@ -4,13 +4,386 @@
 
 #include "redis/setup.hpp"
 
+#include "ngx/conf.hpp"
 #include "ngx/pool.hpp"
 #include "ngx/strings.hpp"
 #include "redis/scripts.hpp"
+#include "redis/tls.hpp"
 
 namespace limit_sliding {
 
 namespace {
+
+constexpr std::string_view kFlagWords[] = {"off", "on"};
+constexpr std::string_view kKeyFormatWords[] = {"digest", "plain"};
+
+/* A field of the settings, or of a struct in them, and so on. */
+template <auto... path>
+auto &at(Settings &settings)
+{
+    return (settings.*....*path);
+}
+
+char *invalid_value(ngx_conf_t *cf, ngx_str_t *args, const char *expected)
+{
+    return conf_error(cf, "invalid value \"%V\" of \"%V\", it must be %s",
+                      &args[1], &args[0], expected);
+}
+
+char *add_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+{
+    ngx_url_t url{};
+    url.url = args[1];
+    url.default_port = 6379;
+    url.no_resolve = 1; /* until it is known whether there is a resolver */
+
+    if (ngx_parse_url(cf->pool, &url) != NGX_OK) {
+        return conf_error(cf, "invalid server \"%V\"%s%s", &args[1],
+                          url.err ? ": " : "", url.err ? url.err : "");
+    }
+
+    return conf_result(settings.servers.add(
+        cf->pool,
+        {args[1], url, cf->conf_file->file.name.data, cf->conf_file->line}));
+}
+
+template <auto... path>
+char *set_text(ngx_conf_t *, ngx_str_t *args, Settings &settings)
+{
+    at<path...>(settings) = args[1];
+    return NGX_CONF_OK;
+}
+
+/* The beginning of a file; it leaves no secret on the stack. */
+struct Beginning {
+    ~Beginning() { ngx_explicit_memzero(text, sizeof(text)); }
+
+    u_char text[4096];
+    size_t len = 0;
+};
+
+char *read_beginning(ngx_conf_t *cf, ngx_str_t *path, Beginning *beginning)
+{
+    ngx_fd_t fd = ngx_open_file(path->data, NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
+    if (fd == NGX_INVALID_FILE) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           ngx_open_file_n " \"%V\" failed", path);
+        return conf_failed();
+    }
+
+    ssize_t n = ngx_read_fd(fd, beginning->text, sizeof(beginning->text));
+    if (n == -1) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           ngx_read_fd_n " \"%V\" failed", path);
+    }
+
+    ngx_file_info_t info;
+    if (ngx_fd_info(fd, &info) == 0 && (info.st_mode & S_IROTH)) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "password file \"%V\" can be read by others", path);
+    }
+
+    (void)ngx_close_file(fd);
+    if (n == -1) {
+        return conf_failed();
+    }
+
+    beginning->len = n;
+    return NGX_CONF_OK;
+}
+
+/* Sets the password to the first line of a file, whose path begins in the
+ * folder of nginx.conf if it has no slash at its head. */
+char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password)
+{
+    if (ngx_conf_full_name(cf->cycle, &path, 1) != NGX_OK) {
+        return conf_failed();
+    }
+
+    Beginning beginning;
+    if (char *error = read_beginning(cf, &path, &beginning)) {
+        return error;
+    }
+
+    auto line = view(beginning.text, beginning.len);
+    line = line.substr(0, line.find('\n'));
+    if (!line.empty() && line.back() == '\r') {
+        line.remove_suffix(1);
+    }
+
+    if (line.empty()) {
+        return conf_error(cf, "no password in \"%V\"", &path);
+    }
+
+    ngx_str_t text = to_str(line);
+    password->data = ngx_pstrdup(cf->pool, &text);
+    password->len = text.len;
+    return conf_result(password->data);
+}
+
+template <auto... path>
+char *set_password(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+{
+    return read_password(cf, args[1], &at<path...>(settings));
+}
+
+char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+{
+    ngx_int_t n = ngx_atoi(args[1].data, args[1].len);
+    if (n == NGX_ERROR || n > NGX_MAX_INT32_VALUE) {
+        return invalid_value(cf, args, "a number");
+    }
+
+    settings.database = n;
+    return NGX_CONF_OK;
+}
+
+/* Requests wait for Redis.  A time without a unit is one of seconds, which is
+ * seldom meant here. */
+void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms)
+{
+    if (ngx_atoi(args[1].data, args[1].len) != NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
+                           &args[0], &args[1], ms / 1000, &args[1]);
+        return;
+    }
+
+    ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                       "\"%V %V\" is %i milliseconds, "
+                       "which is long to wait for Redis",
+                       &args[0], &args[1], ms);
+}
+
+template <auto... path>
+char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+{
+    ngx_int_t ms = ngx_parse_time(&args[1], 0);
+    if (ms == NGX_ERROR || ms < 1 || ms > 60000) {
+        return invalid_value(cf, args, "a time between 1ms and 60s");
+    }
+
+    if (ms > 1000) {
+        warn_of_long_time(cf, args, ms);
+    }
+
+    at<path...>(settings) = ms;
+    return NGX_CONF_OK;
+}
+
+/* Sets the field to the number of the word. */
+template <auto &words, auto... path>
+char *set_word(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
+{
+    u_char text[NGX_MAX_CONF_ERRSTR];
+    u_char *p = text;
+    size_t i = 0;
+    for (std::string_view word : words) {
+        if (word == view(args[1])) {
+            auto &field = at<path...>(settings);
+            field = static_cast<std::remove_reference_t<decltype(field)>>(i);
+            return NGX_CONF_OK;
+        }
+
+        const char *separator = i == 0                      ? ""
+                                : i + 1 == std::size(words) ? " or "
+                                                            : ", ";
+        p = ngx_slprintf(p, text + sizeof(text) - 1, "%s\"%*s\"", separator,
+                         word.size(), word.data());
+        i++;
+    }
+
+    *p = '\0';
+    return invalid_value(cf, args, reinterpret_cast<char *>(text));
+}
+
+struct Parameter {
+    std::string_view name;
+    char *(*set)(ngx_conf_t *cf, ngx_str_t *args, Settings &settings);
+    std::string_view same = name; /* the parameter that sets the same */
+};
+
+constexpr auto kTls = &Settings::tls;
+constexpr auto kSentinel = &Settings::sentinel;
+constexpr auto kSentinelCredentials = &SentinelSettings::credentials;
+constexpr auto kCredentials = &Settings::credentials;
+constexpr auto kUser = &Credentials::user;
+constexpr auto kPassword = &Credentials::password;
+
+constexpr Parameter kParameters[] = {
+    {"server", add_server},
+    {"topology", set_word<kTopologyWords, &Settings::topology>},
+    {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>},
+    {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>},
+    {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>},
+    {"sentinel_password_file",
+     set_password<kSentinel, kSentinelCredentials, kPassword>,
+     "sentinel_password"},
+    {"user", set_text<kCredentials, kUser>},
+    {"password", set_text<kCredentials, kPassword>},
+    {"password_file", set_password<kCredentials, kPassword>, "password"},
+    {"database", set_database},
+    {"ssl", set_word<kFlagWords, kTls, &TlsSettings::on>},
+    {"ssl_name", set_text<kTls, &TlsSettings::name>},
+    {"ssl_trusted_certificate",
+     set_text<kTls, &TlsSettings::trusted_certificate>},
+    {"ssl_certificate", set_text<kTls, &TlsSettings::certificate>},
+    {"ssl_certificate_key", set_text<kTls, &TlsSettings::certificate_key>},
+    {"ssl_verify", set_word<kFlagWords, kTls, &TlsSettings::verify>},
+    {"connect_timeout", set_msec<&Settings::connect_timeout>},
+    {"timeout", set_msec<&Settings::timeout>},
+    {"on_error", set_word<kOnErrorWords, &Settings::on_error>},
+    {"key_prefix", set_text<&Settings::key_prefix>},
+    {"key_format", set_word<kKeyFormatWords, &Settings::key_format>},
+};
+
+const Parameter *find_parameter(std::string_view name)
+{
+    for (const Parameter &parameter : kParameters) {
+        if (parameter.name == name) {
+            return &parameter;
+        }
+    }
+    return nullptr;
+}
+
+/* A block that is being read. */
+struct Block {
+    Settings &settings;
+    bool given[std::size(kParameters)];
+};
+
+/* The handler of a line of the block. */
+char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
+{
+    auto *block = static_cast<Block *>(conf);
+    auto *args = static_cast<ngx_str_t *>(cf->args->elts);
+    if (view(args[0]) == "include" && cf->args->nelts == 2) {
+        return ngx_conf_include(cf, dummy, conf);
+    }
+
+    const Parameter *parameter = find_parameter(view(args[0]));
+    if (parameter == nullptr) {
+        return conf_error(cf,
+                          "unknown parameter \"%V\" in limit_sliding_redis "
+                          "\"%V\"",
+                          &args[0], &block->settings.name);
+    }
+
+    if (cf->args->nelts != 2) {
+        return conf_error(cf, "\"%V\" must have one value", &args[0]);
+    }
+
+    bool &given = block->given[find_parameter(parameter->same) - kParameters];
+    if (given && parameter->set != add_server) {
+        return conf_error(cf, "duplicate parameter \"%V\"", &args[0]);
+    }
+
+    given = true;
+    return parameter->set(cf, args, block->settings);
+}
+
+char *read_parameters(ngx_conf_t *cf, Settings &settings)
+{
+    settings.tls.verify = 1;
+    settings.connect_timeout = 100;
+    settings.timeout = 50;
+    settings.key_prefix = ngx_string("limit_sliding:");
+    Block block{settings, {}};
+    ngx_conf_t saved = *cf;
+    cf->handler = read_parameter;
+    /* it is a void *, or a char * in an old NGINX */
+    cf->handler_conf = reinterpret_cast<decltype(cf->handler_conf)>(&block);
+    char *error = ngx_conf_parse(cf, nullptr);
+    *cf = saved;
+    return error;
+}
+
+/* The first parameter that others need and that was not given, or nullptr. */
+const char *missing_parameter(const Settings &settings)
+{
+    const Credentials &sentinel = settings.sentinel.credentials;
+    const Credentials &credentials = settings.credentials;
+    const TlsSettings &tls = settings.tls;
+    const struct {
+        bool is_missing;
+        const char *name;
+    } needed[] = {
+        {settings.topology == Topology::kSentinel
+             && settings.sentinel.master.len == 0,
+         "sentinel_master"},
+        {settings.servers.empty(), "server"},
+        {credentials.user.len && credentials.password.data == nullptr,
+         "password\" or \"password_file"},
+        {sentinel.user.len && sentinel.password.data == nullptr,
+         "sentinel_password\" or \"sentinel_password_file"},
+        {tls.certificate.len && tls.certificate_key.len == 0,
+         "ssl_certificate_key"},
+        {tls.certificate_key.len && tls.certificate.len == 0,
+         "ssl_certificate"},
+        {tls.on && tls.verify && tls.trusted_certificate.len == 0,
+         "ssl_trusted_certificate"},
+    };
+
+    for (const auto &[is_missing, name] : needed) {
+        if (is_missing) {
+            return name;
+        }
+    }
+    return nullptr;
+}
+
+/* The first parameter that belongs to sentinels alone, or nullptr. */
+const char *sentinel_parameter(const SentinelSettings &sentinel)
+{
+    return sentinel.master.len                  ? "sentinel_master"
+           : sentinel.credentials.user.len      ? "sentinel_user"
+           : sentinel.credentials.password.data ? "sentinel_password"
+                                                : nullptr;
+}
+
+char *check_block(ngx_conf_t *cf, Settings &settings)
+{
+    if (const char *missing = missing_parameter(settings)) {
+        return conf_error(cf, "limit_sliding_redis \"%V\" has no \"%s\"",
+                          &settings.name, missing);
+    }
+
+    if (settings.topology == Topology::kStandalone
+        && settings.servers.size() > 1) {
+        return conf_error(cf,
+                          "limit_sliding_redis \"%V\" has several servers, "
+                          "which needs \"topology sentinel\" or "
+                          "\"topology cluster\"",
+                          &settings.name);
+    }
+
+    if (settings.topology == Topology::kCluster) {
+        if (settings.database) {
+            return conf_error(cf,
+                              "\"database\" in limit_sliding_redis \"%V\" must "
+                              "be 0 with \"topology cluster\"",
+                              &settings.name);
+        }
+
+        if (view(settings.key_prefix).find('{') != std::string_view::npos) {
+            return conf_error(cf,
+                              "\"key_prefix\" \"%V\" in limit_sliding_redis "
+                              "\"%V\" must have no \"{\" with "
+                              "\"topology cluster\"",
+                              &settings.key_prefix, &settings.name);
+        }
+    }
+
+    const char *word = sentinel_parameter(settings.sentinel);
+    if (word && settings.topology != Topology::kSentinel) {
+        return conf_error(cf,
+                          "\"%s\" in limit_sliding_redis \"%V\" "
+                          "needs \"topology sentinel\"",
+                          word, &settings.name);
+    }
+    return NGX_CONF_OK;
+}
 
 /* Its address tells our shared memory from that of others. */
 ngx_uint_t redis_tag;
@@ -216,6 +589,19 @@ ngx_int_t add_shared(ngx_conf_t *cf, Redis &redis)
 }
 
 } // namespace
+
+char *redis_block(ngx_conf_t *cf, Settings *settings)
+{
+    if (char *error = read_parameters(cf, *settings)) {
+        return error;
+    }
+
+    settings->defined = true;
+    if (char *error = check_block(cf, *settings)) {
+        return error;
+    }
+    return settings->tls.on ? redis_ssl(cf, settings) : NGX_CONF_OK;
+}
 
 ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)
 {
