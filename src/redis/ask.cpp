@@ -26,10 +26,10 @@ size_t key_bytes(const RemoteClaim &remote)
  * and would not keep the key's state and its limit together. */
 u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p)
 {
-    p = ngx_cpymem(p, remote.zone->prefix.data, remote.zone->prefix.len);
+    p = append(p, view(remote.zone->prefix));
     if (redis.settings.key_format == KeyFormat::kPlain
         && !(redis.client.nodes.is_cluster() && remote.key.data[0] == '}')) {
-        p = ngx_cpymem(p, remote.key.data, remote.key.len);
+        p = append(p, view(remote.key));
     } else {
         u_char digest[kDigestBytes];
         ngx_sha1_t sha;
@@ -115,6 +115,41 @@ void unask(Ask &ask)
 
 } // namespace
 
+void node_answered(Node &node)
+{
+    Redis &redis = *node.redis;
+    node.succeeded();
+    if (redis.shared->breaker.succeeded()) {
+        /* of the same level as the line that it has failed: a log that shows
+         * one shows both */
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\" answers again",
+                      &redis.settings.name);
+    }
+}
+
+void node_failed(Node &node)
+{
+    Redis &redis = *node.redis;
+    Client &client = redis.client;
+    client.failed = ngx_current_msec;
+    if (client.nodes.is_cluster()
+        && client.nodes.cluster->is_alive_without(node)) {
+        /* the rest of it is no worse for that */
+        return;
+    }
+
+    if (redis.shared->breaker.failed(ngx_current_msec,
+                                     static_cast<uint32_t>(ngx_random()))) {
+        (void)ngx_atomic_fetch_add(&client.calls->opened, 1);
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                      "limit_sliding redis \"%V\" has failed repeatedly, "
+                      "\"on_error %s\" applies until it answers again",
+                      &redis.settings.name,
+                      kOnErrorWords[index_of(redis.settings.on_error)].data());
+    }
+}
+
 /* A hash that two asks share is as unlikely as in the zone's own memory. */
 Ask *find_ask(Redis &redis, uint64_t hash)
 {
@@ -145,12 +180,7 @@ Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes)
     for (size_t i = 0; i < nclaims; i++) {
         const RemoteClaim &remote = remote_of(claims[i]);
         AskPart &part = ask->parts[i];
-        part.claim = claims[i];
-        part.zone = remote.zone;
-        part.index = i;
-        part.leased = 0;
-        part.held = false;
-        part.key.data = p;
+        part = {claims[i], remote.zone, {0, p}, 0, i};
         p = write_key(redis, remote, p);
         part.key.len = p - part.key.data;
         part.slot = nodes.is_cluster() ? key_slot(view(part.key)) : 0;
@@ -184,7 +214,7 @@ Ask *copy_ask(const Ask &ask, size_t first, size_t nparts)
     for (size_t i = 0; i < nparts; i++) {
         copy->parts[i] = parts[i];
         copy->parts[i].key.data = p;
-        p = ngx_cpymem(p, parts[i].key.data, parts[i].key.len);
+        p = append(p, view(parts[i].key));
     }
     return copy;
 }
@@ -333,7 +363,8 @@ bool resend_call(Node &node, AskCall &call, Reply &reply)
     /* in a cluster a call has one ask */
     Ask &ask = call.asks.front();
     Redirect redirect;
-    Node *to = redis.client.nodes.redirect(node, ask.slot, reply, &redirect);
+    Node *to = redis.client.nodes.cluster->redirect(node, ask.slot, reply,
+                                                    &redirect);
     if (to == nullptr || ask.hops >= kHopsMax
         || ngx_current_msec - ask.since >= redis.settings.timeout) {
         return false;

@@ -2,7 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* What requests ask Redis, and how they wait for it. */
+/* Asks of requests to Redis, how they wait for them, and the calls that carry
+ * asks. */
 
 #ifndef LIMIT_SLIDING_REDIS_ASK_HPP
 #define LIMIT_SLIDING_REDIS_ASK_HPP
@@ -12,33 +13,31 @@
 
 namespace limit_sliding {
 
-/* In place of the slot of keys that have several. */
+/* Stands for the slot of keys that have several. */
 constexpr auto kMixedSlots = -1;
 
 /* Nodes that an ask is sent to before it fails. */
 constexpr auto kHopsMax = 5;
 
-/* What an administrator orders of one key. */
+/* The orders of an administrator for one key. */
 enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit };
 
-/* What is asked of one key. */
+/* One key of an ask. */
 struct AskPart {
     Claim claim;
     RemoteZone *zone;
-    ngx_str_t key;     /* in Redis */
-    ngx_int_t slot;    /* in a cluster */
-    size_t index;      /* among the request's claims */
-    ngx_uint_t leased; /* units of a bucket, beyond what is waited for */
-    bool held;         /* when the call left, units of it were left here */
-    uint64_t taken_ms; /* of what is given back, see scripts.hpp */
-    uint64_t taken_of;
+    ngx_str_t key;         /* in Redis */
+    ngx_int_t slot;        /* in a cluster */
+    size_t index;          /* among the request's claims */
+    ngx_uint_t leased = 0; /* units of a bucket, beyond what is waited for */
+    bool held = false;     /* when the call left, units of it were left here */
+    uint64_t taken_ms = 0; /* of what is given back, see scripts.hpp */
+    uint64_t taken_of = 0;
 };
 
-/*
- * Claims that are decided together, and who waits for them.  An ask is due at
+/* Claims that are decided together, and who waits for them.  An ask is due at
  * a node, or in a call under way; one that is in a call and has units anew
- * becomes due with its reply.
- */
+ * becomes due with its reply. */
 struct Ask {
     ngx_rbtree_node_t node; /* its key is the hash of what is claimed */
     ngx_queue_t link;       /* of what is due at a node, or of a call */
@@ -62,11 +61,17 @@ struct Ask {
 
 using AskList = List<Ask, &Ask::link>;
 
-/* What is due at the node. */
+/* Returns the asks that are due at the node. */
 inline AskList &due_at(Node &node)
 {
     return reinterpret_cast<AskList &>(node.due);
 }
+
+/* Notes for the breaker that the node has answered a call. */
+void node_answered(Node &node);
+
+/* Notes that it has not, or with an error that is no verdict. */
+void node_failed(Node &node);
 
 /* Returns the ask for the same claims that is not over yet, or nullptr. */
 Ask *find_ask(Redis &redis, uint64_t hash);
@@ -130,11 +135,9 @@ void fail_call(Node &node, AskCall &call);
 /* Frees a call whose asks are done, and sends those that waited for its end. */
 void end_call(Node &node, AskCall &call);
 
-/*
- * In a cluster an ask that did not run where it was sent to becomes due
+/* In a cluster an ask that did not run where it was sent to becomes due
  * elsewhere, so often and so long that whoever waits for it still does.
- * Returns true if the error is such a redirection; the call is gone then.
- */
+ * Returns true if the error is such a redirection; the call is gone then. */
 bool resend_call(Node &node, AskCall &call, Reply &reply);
 
 /* The same for what was due at a node that could not be connected to, before

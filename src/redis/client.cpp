@@ -40,11 +40,9 @@ void reroute(Node &node)
     }
 }
 
-/*
- * Makes the waiters and units of the ask those of a call.  Units that nobody
+/* Makes the waiters and units of the ask those of a call.  Units that nobody
  * waits for any more come after those of who does.  Returns how many values the
- * reply has beyond those of the algorithms.
- */
+ * reply has beyond those of the algorithms. */
 size_t take_waiters(Ask &ask)
 {
     ngx_uint_t turn = 0;
@@ -170,11 +168,9 @@ bool is_started(Redis &redis)
     return redis.client.nodes.is_started() || make_client(redis) == NGX_OK;
 }
 
-/*
- * Asks for one key of nobody's, and so finds out whether Redis takes writes:
+/* Asks for one key of nobody's, and so finds out whether Redis takes writes:
  * the breaker learns of it as of any other call.  Each time another key, and so
- * perhaps another node of a cluster.
- */
+ * perhaps another node of a cluster. */
 void send_probe(Redis &redis)
 {
     static ngx_uint_t n;
@@ -201,8 +197,8 @@ void send_probe(Redis &redis)
         return;
     }
 
-    /* probes come at the breaker's pace */
-    nodes.route(ask->slot)->forgive();
+    /* the node may be asked at once: probes come at the breaker's pace */
+    nodes.route(ask->slot)->failures = 0;
     share_ask(*ask, 0);
     join_ask(*ask, nullptr);
 }
@@ -214,7 +210,8 @@ ngx_msec_t look_at_breaker(Redis &redis)
     Nodes &nodes = redis.client.nodes;
     switch (breaker->check(ngx_current_msec)) {
     case BreakerState::kClosed:
-        return nodes.is_cluster() ? std::min(kLookMs, nodes.retry()) : kLookMs;
+        return nodes.is_cluster() ? std::min(kLookMs, nodes.cluster->retry())
+                                  : kLookMs;
     case BreakerState::kProbe:
         send_probe(redis);
         break;
@@ -237,13 +234,11 @@ void look_handler(ngx_event_t *ev)
 
 } // namespace
 
-/*
- * The end of an outage is found out by timer, so that the first requests after
+/* The end of an outage is found out by timer, so that the first requests after
  * it are decided by Redis, however long none came.  Every worker looks at the
  * breaker, which is in shared memory: whoever has opened it may be dead, and a
  * worker may be younger than the outage.  The breaker lets one of them send a
- * probe.
- */
+ * probe. */
 void redis_enter(Redis *redis)
 {
     if (redis->shared == nullptr) {

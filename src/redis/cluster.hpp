@@ -37,17 +37,26 @@ struct ClusterNode : Node {
     bool mapped; /* has slots */
 };
 
-/* Class Nodes describes the functions without a comment. */
 class Cluster : SlotRangeSink {
 public:
     /* Returns a new one, or nullptr if there is no memory. */
     static Cluster *create(const NodeContext &context);
 
+    /* Class Nodes describes these. */
     void close();
     ClusterNode &route(ngx_int_t slot);
     bool is_worth(ngx_int_t slot);
+
+    /* Connects to nodes that requests do not wait for any more; one that
+     * answers is worth waiting for again.  Returns in how many milliseconds
+     * another one is to be tried. */
     ngx_msec_t retry();
+
+    /* Returns true if another node answers. */
     bool is_alive_without(const Node &failed);
+
+    /* Reads an error of a node about this slot, and returns where to send the
+     * ask to; nullptr: it is no redirection, or leads nowhere. */
     Node *redirect(Node &from, ngx_int_t slot, const Reply &reply,
                    Redirect *kind);
 

@@ -2,11 +2,9 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/*
- * A request whose keys lie in several slots of a cluster: no script can decide
+/* A request whose keys lie in several slots of a cluster: no script can decide
  * them all, so they are asked at once, each slot by an ask of its own.  What
- * was granted is given back if another one rejected.
- */
+ * was granted is given back if another one rejected. */
 
 #ifndef LIMIT_SLIDING_REDIS_CROSS_SLOT_HPP
 #define LIMIT_SLIDING_REDIS_CROSS_SLOT_HPP

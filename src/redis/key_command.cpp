@@ -7,7 +7,6 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/strings.hpp"
-#include "redis/ask.hpp"
 #include "redis/logic/lease.hpp"
 #include "redis/scripts.hpp"
 
@@ -90,8 +89,8 @@ ngx_int_t call_key_command(Node &node, AskCall &call)
     const Policy *policy = part.claim.policy;
     std::string_view key = view(part.key);
     u_char ms[NGX_INT64_LEN];
-    std::string_view args[5] = {"DEL", key};
-    int argc = 2;
+    std::string_view args[Pipeline::kArgsMax] = {"DEL", key};
+    size_t argc = 2;
 
     if (ask.command == KeyCommand::kSetLimit) {
         args[0] = "SET";
@@ -112,18 +111,11 @@ ngx_int_t call_key_command(Node &node, AskCall &call)
         argc = 5;
     }
 
-    const char *argv[5];
-    size_t bytes[5];
-    for (int i = 0; i < argc; i++) {
-        argv[i] = args[i].data();
-        bytes[i] = args[i].size();
-    }
-
     call.handler = command_answered;
     if (call.asking && send_asking(node) != NGX_OK) {
         return NGX_ERROR;
     }
-    return node.command(call, argc, argv, bytes);
+    return node.command(call, {args, argc});
 }
 
 } // namespace limit_sliding

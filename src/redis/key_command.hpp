@@ -2,10 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/*
- * Commands for one key, which an administrator gives.  Each is an ask of its
- * own: so it waits for a connection, and follows a slot that has moved.
- */
+/* Commands for one key, which an administrator gives.  Each is an ask of its
+ * own: so it waits for a connection, and follows a slot that has moved. */
 
 #ifndef LIMIT_SLIDING_REDIS_KEY_COMMAND_HPP
 #define LIMIT_SLIDING_REDIS_KEY_COMMAND_HPP
@@ -14,11 +12,9 @@
 
 namespace limit_sliding {
 
-/*
- * To be called once an ask for the claim's key was told, as then Redis answers.
+/* To be called once an ask for the claim's key was told, as then Redis answers.
  * The value is that of a limit to be set, a rate.  NGX_OK: the waiter will be
- * told, `admitted` if it was done; NGX_DECLINED: it cannot be sent.
- */
+ * told, `admitted` if it was done; NGX_DECLINED: it cannot be sent. */
 ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
                            Waiter *waiter);
 

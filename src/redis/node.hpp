@@ -91,9 +91,6 @@ struct Node : Pipeline {
         answered_ = true;
     }
 
-    /* Requests may wait for it again. */
-    void forgive() { failures = 0; }
-
     /* Lets the client flush it in this turn of the event loop. */
     void post_flush() { ngx_post_event(&flush, &ngx_posted_events); }
 

@@ -47,7 +47,7 @@ uint64_t clock_us();
 
 class Pipeline : public Connection {
 public:
-    static constexpr size_t kArgsMax = 3;
+    static constexpr size_t kArgsMax = 5;
 
     /* Puts a command into the buffer.  NGX_ERROR: there is no memory, and the
      * call is still the caller's. */

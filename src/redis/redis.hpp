@@ -94,12 +94,6 @@ struct Redis {
     Client client;
 };
 
-/* The node has answered a call. */
-void node_answered(Node &node);
-
-/* The node has not answered, or with an error that is no verdict. */
-void node_failed(Node &node);
-
 } // namespace limit_sliding
 
 #endif

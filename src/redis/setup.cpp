@@ -406,14 +406,12 @@ bool is_localhost(const ngx_str_t &host)
            && ngx_strncasecmp(host.data, bytes(kLocalhost), host.len) == 0;
 }
 
-/*
- * Without a resolver names are looked up now, as those of upstreams are.  So is
+/* Without a resolver names are looked up now, as those of upstreams are.  So is
  * "localhost" in any case: name servers need not know it (RFC 6761), and Angie
  * and Tengine have a resolver even where none is configured.  A name that is
  * not found is no reason not to start: its Redis is away, as one that does not
  * answer.  Without a resolver it cannot be looked up again later, since that
- * would block a worker, but it is by each reload.
- */
+ * would block a worker, but it is by each reload. */
 ngx_int_t look_up_servers(ngx_conf_t *cf, Settings &settings)
 {
     for (Server &server : settings.servers) {

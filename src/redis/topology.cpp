@@ -11,16 +11,6 @@ namespace {
 const NodeRole standalone = {[](Node &node) { return node.greet_server(); },
                              nullptr, nullptr, nullptr};
 
-Node *create_standalone_node(const NodeContext &context)
-{
-    auto *node = create_on_heap<Node>();
-    if (node != nullptr) {
-        node->init(context, &standalone);
-        node->server.set(context.settings->servers[0]);
-    }
-    return node;
-}
-
 } // namespace
 
 ngx_int_t Nodes::start(Redis *redis, const Settings *settings,
@@ -28,24 +18,24 @@ ngx_int_t Nodes::start(Redis *redis, const Settings *settings,
 {
     NodeContext context = {redis, settings, &log, events};
     log.name = settings->name;
+    if (settings->topology == Topology::kSentinel) {
+        SentinelNode *used = create_sentinel_node(context, nullptr);
+        if (used != nullptr) {
+            context.events = nullptr;
+            watch = create_sentinel_node(context, used);
+        }
+
+        node = used;
+        return watch != nullptr ? NGX_OK : NGX_ERROR;
+    }
+
     if (settings->topology == Topology::kCluster) {
         cluster = Cluster::create(context);
-        return is_started() ? NGX_OK : NGX_ERROR;
+    } else if ((node = create_on_heap<Node>()) != nullptr) {
+        node->init(context, &standalone);
+        node->server.set(settings->servers[0]);
     }
-
-    if (settings->topology == Topology::kStandalone) {
-        node = create_standalone_node(context);
-        return is_started() ? NGX_OK : NGX_ERROR;
-    }
-
-    SentinelNode *used = create_sentinel_node(context, nullptr);
-    if (used != nullptr) {
-        context.events = nullptr;
-        watch = create_sentinel_node(context, used);
-    }
-
-    node = used;
-    return watch != nullptr ? NGX_OK : NGX_ERROR;
+    return is_started() ? NGX_OK : NGX_ERROR;
 }
 
 void Nodes::close()

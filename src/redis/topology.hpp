@@ -41,25 +41,6 @@ struct Nodes {
         return !is_cluster() || cluster->is_worth(slot);
     }
 
-    /* Connects to nodes of a cluster that requests do not wait for any more;
-     * one that answers is worth waiting for again.  Returns in how many
-     * milliseconds another one is to be tried. */
-    ngx_msec_t retry() { return cluster->retry(); }
-
-    /* Does another node of the cluster answer? */
-    bool is_alive_without(const Node &failed) const
-    {
-        return cluster->is_alive_without(failed);
-    }
-
-    /* Reads an error of a cluster's node about this slot, and returns where to
-     * send the ask to; nullptr: it is no redirection, or leads nowhere. */
-    Node *redirect(Node &from, ngx_int_t slot, const Reply &reply,
-                   Redirect *kind)
-    {
-        return cluster->redirect(from, slot, reply, kind);
-    }
-
     /* To be called when calls were sent. */
     void sent()
     {
