@@ -10,7 +10,7 @@
 #include "http/headers.hpp"
 #include "http/log.hpp"
 #include "http/policy_field.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

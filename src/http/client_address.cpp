@@ -6,7 +6,7 @@
 
 #include "http/parameter.hpp"
 #include "ngx/conf.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

@@ -8,7 +8,7 @@
 #define LIMIT_SLIDING_HTTP_CONFIGURATION_HPP
 
 #include "http/limit_set.hpp"
-#include "http/module.hpp"
+#include "http/module.h"
 #include "http/zone.hpp"
 #include "ngx/array.hpp"
 #include "ngx/ngx.hpp"

@@ -9,7 +9,7 @@
 
 #include "core/limiter.hpp"
 #include "http/limit_set.hpp"
-#include "http/module.hpp"
+#include "http/module.h"
 #include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/remote_claim.hpp"

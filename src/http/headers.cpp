@@ -9,7 +9,7 @@
 #include "http/context.hpp"
 #include "http/policy_field.hpp"
 #include "ngx/array.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -205,15 +205,12 @@ ngx_int_t add_fields(ngx_http_request_t *r, Context &ctx)
 void keep_one_retry_after(ngx_http_request_t *r)
 {
     bool found = false;
-
-    for (auto &h : elements<ngx_table_elt_t>(r->headers_out.headers)) {
-        if (h.hash != 0 && h.key.len == kRetryAfter.size()
-            && ngx_strncasecmp(h.key.data, bytes(kRetryAfter), h.key.len)
-                   == 0) {
+    for_each<ngx_table_elt_t>(r->headers_out.headers, [&](auto &h) {
+        if (h.hash != 0 && is_same_name(view(h.key), kRetryAfter)) {
             h.hash = found ? 0 : h.hash;
             found = true;
         }
-    }
+    });
 }
 
 ngx_int_t header_filter(ngx_http_request_t *r)

@@ -21,7 +21,7 @@
 #include "http/variables.hpp"
 #include "http/zone_memory.hpp"
 #include "ngx/conf.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 
 namespace limit_sliding {
 

@@ -9,7 +9,7 @@
 #include "http/parameter.hpp"
 #include "http/rate.hpp"
 #include "ngx/conf.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -28,12 +28,10 @@ constexpr std::string_view response_variables[]
 bool is_of_response(std::string_view name)
 {
     for (auto known : response_variables) {
-        bool fits = known.back() == '_' ? name.size() >= known.size()
-                                        : name.size() == known.size();
-
-        /* NGINX does not distinguish case in names of variables */
-        if (fits
-            && ngx_strncasecmp(bytes(name), bytes(known), known.size()) == 0) {
+        const bool is_prefix
+            = known.back() == '_' && name.size() > known.size();
+        if (is_same_name({name.data(), is_prefix ? known.size() : name.size()},
+                         known)) {
             return true;
         }
     }

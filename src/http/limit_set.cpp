@@ -8,7 +8,7 @@
 
 #include "http/policy_field.hpp"
 #include "http/rate.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 
 namespace limit_sliding {
 

@@ -10,7 +10,7 @@
 #include "core/rate.hpp"
 #include "http/zone.hpp"
 #include "ngx/array.hpp"
-#include "ngx/file_line.hpp"
+#include "ngx/conf.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

@@ -11,6 +11,11 @@
 #define LIMIT_SLIDING_HTTP_MODULE_H
 
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+
 #include <ngx_config.h>
 #include <ngx_core.h>
 #include <ngx_http.h>
@@ -43,6 +48,11 @@ char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle);
 ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle);
 void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle);
+
+
+#ifdef __cplusplus
+}
+#endif
 
 
 #endif /* LIMIT_SLIDING_HTTP_MODULE_H */

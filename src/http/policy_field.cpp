@@ -4,7 +4,7 @@
 
 #include "http/policy_field.hpp"
 
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

@@ -11,7 +11,7 @@
 #include "core/rate.hpp"
 #include "http/expression.hpp"
 #include "http/parameter.hpp"
-#include "ngx/file_line.hpp"
+#include "ngx/conf.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {

@@ -8,7 +8,7 @@
 
 #include "http/configuration.hpp"
 #include "ngx/conf.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 #include "redis/logic/lease.hpp"
 

@@ -16,7 +16,7 @@
 
 #include "http/configuration.hpp"
 #include "http/suspend.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "redis/logic/breaker.hpp"
 #include "redis/logic/claim_hash.hpp"
 #include "redis/logic/refusals.hpp"

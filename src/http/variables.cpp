@@ -6,7 +6,7 @@
 
 #include "http/client_address.hpp"
 #include "http/context.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 
 namespace limit_sliding {
 

@@ -15,7 +15,7 @@
 #include "core/zone_memory.hpp"
 #include "http/expression.hpp"
 #include "ngx/array.hpp"
-#include "ngx/file_line.hpp"
+#include "ngx/conf.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/client.hpp"
 

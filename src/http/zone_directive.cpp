@@ -33,9 +33,7 @@ bool is_variable(const ngx_str_t &text, std::string_view name)
         return false;
     }
 
-    /* NGINX does not distinguish case in names of variables */
-    return rest.size() == name.size()
-           && ngx_strncasecmp(bytes(rest), bytes(name), name.size()) == 0;
+    return is_same_name(rest, name);
 }
 
 bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone)

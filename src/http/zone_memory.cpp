@@ -8,7 +8,8 @@
 
 #include "core/zone.hpp"
 #include "core/zone_memory.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/array.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 #include "redis/logic/lease.hpp"
 #include "redis/logic/refusals.hpp"
@@ -130,14 +131,13 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
 /* The zone of this name in the last cycle; nullptr: it had none of ours. */
 ngx_shm_zone_t *find_old(ngx_conf_t *cf, std::string_view name)
 {
-    for (auto &old :
-         elements<ngx_shm_zone_t>(cf->cycle->old_cycle->shared_memory)) {
-        if (view(old.shm.name) == name) {
-            return old.tag == &tags[0] || old.tag == &tags[1] ? &old : nullptr;
-        }
-    }
-
-    return nullptr;
+    ngx_shm_zone_t *found = nullptr;
+    auto &zones = cf->cycle->old_cycle->shared_memory;
+    for_each<ngx_shm_zone_t>(zones, [&](auto &old) {
+        bool ours = old.tag == &tags[0] || old.tag == &tags[1];
+        found = ours && view(old.shm.name) == name ? &old : found;
+    });
+    return found;
 }
 
 /* Prints the first difference by which old states mean something else. */

@@ -75,52 +75,15 @@ private:
     ngx_array_t array_ = {};
 };
 
-/* The elements of an ngx_list_t, for a range-for. */
-template <class T>
-class ListRange {
-public:
-    struct End {};
-
-    class Iterator {
-    public:
-        explicit Iterator(ngx_list_part_t *part) : part_(part) { skip(); }
-
-        T &operator*() const { return static_cast<T *>(part_->elts)[i_]; }
-        bool operator!=(End) const { return part_ != nullptr; }
-
-        Iterator &operator++()
-        {
-            i_++;
-            skip();
-            return *this;
-        }
-
-    private:
-        void skip()
-        {
-            while (part_ != nullptr && i_ >= part_->nelts) {
-                part_ = part_->next;
-                i_ = 0;
-            }
-        }
-
-        ngx_list_part_t *part_;
-        ngx_uint_t i_ = 0;
-    };
-
-    explicit ListRange(ngx_list_t &list) : part_(&list.part) {}
-
-    Iterator begin() const { return Iterator(part_); }
-    End end() const { return {}; }
-
-private:
-    ngx_list_part_t *part_;
-};
-
-template <class T>
-ListRange<T> elements(ngx_list_t &list)
+/* Calls a function with each element of a list that NGINX declares. */
+template <class T, class Function>
+void for_each(ngx_list_t &list, Function function)
 {
-    return ListRange<T>(list);
+    for (auto *part = &list.part; part != nullptr; part = part->next) {
+        for (auto &element : Span(static_cast<T *>(part->elts), part->nelts)) {
+            function(element);
+        }
+    }
 }
 
 } // namespace limit_sliding

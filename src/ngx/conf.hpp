@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Results of the handlers of directives: nullptr, or that they failed. */
+/* Handlers of directives: their results, and what they log. */
 
 #ifndef LIMIT_SLIDING_NGX_CONF_HPP
 #define LIMIT_SLIDING_NGX_CONF_HPP
@@ -40,6 +40,28 @@ template <class... Args>
 bool conf_invalid(ngx_conf_t *cf, const char *format, Args... args)
 {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, format, args...);
+    return false;
+}
+
+/* Where something is written in the configuration, to blame it later. */
+struct FileLine {
+    u_char *file; /* ends with a null byte */
+    ngx_uint_t line;
+};
+
+/* The directive that is being read. */
+inline FileLine file_line_of(ngx_conf_t *cf)
+{
+    return {cf->conf_file->file.name.data, cf->conf_file->line};
+}
+
+/* Logs what is wrong, with the place for "%s:%ui" at its end; returns false. */
+template <class... Args>
+bool invalid_at(ngx_conf_t *cf, const FileLine &where, const char *format,
+                Args... args)
+{
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0, format, args..., where.file,
+                  where.line);
     return false;
 }
 

@@ -55,14 +55,19 @@ inline bool cut_prefix(std::string_view *text, std::string_view prefix)
 
 inline bool cut_suffix(std::string_view *text, std::string_view suffix)
 {
-    if (text->size() < suffix.size()) {
-        return false;
-    }
+    const bool found
+        = text->size() >= suffix.size()
+          && std::string_view(text->end() - suffix.size(), suffix.size())
+                 == suffix;
+    text->remove_suffix(found ? suffix.size() : 0);
+    return found;
+}
 
-    std::string_view end = *text;
-    end.remove_prefix(text->size() - suffix.size());
-    text->remove_suffix(end == suffix ? suffix.size() : 0);
-    return end == suffix;
+/* NGINX does not distinguish case in names, of variables and header fields. */
+inline bool is_same_name(std::string_view a, std::string_view b)
+{
+    return a.size() == b.size()
+           && ngx_strncasecmp(bytes(a), bytes(b), a.size()) == 0;
 }
 
 } // namespace limit_sliding

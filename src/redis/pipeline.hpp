@@ -8,7 +8,7 @@
 #define LIMIT_SLIDING_REDIS_PIPELINE_HPP
 
 #include "ngx/array.hpp"
-#include "ngx/heap.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/list.hpp"
 #include "redis/connection.hpp"
 #include "redis/reply.hpp"

@@ -5,7 +5,7 @@
 #include "redis/setup.hpp"
 
 #include "ngx/conf.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 #include "redis/scripts.hpp"
 #include "redis/tls.hpp"

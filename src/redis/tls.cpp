@@ -5,7 +5,7 @@
 #include "redis/tls.hpp"
 
 #include "ngx/conf.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

@@ -12,7 +12,7 @@
 #include "http/api/key_address.hpp"
 #include "http/api/response.hpp"
 #include "http/rate.hpp"
-#include "ngx/pool.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

@@ -2,10 +2,10 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Typed memory of NGINX's pools, which is never freed on its own. */
+/* Typed memory.  Objects begin with their default values, or zeroed. */
 
-#ifndef LIMIT_SLIDING_NGX_POOL_HPP
-#define LIMIT_SLIDING_NGX_POOL_HPP
+#ifndef LIMIT_SLIDING_NGX_MEMORY_HPP
+#define LIMIT_SLIDING_NGX_MEMORY_HPP
 
 #include <new>
 #include <type_traits>
@@ -14,7 +14,7 @@
 
 namespace limit_sliding {
 
-/* Room for n of T, not initialised; nullptr if memory is exhausted. */
+/* Room for n of T in a pool, not initialised; nullptr: no memory. */
 template <class T>
 T *alloc(ngx_pool_t *pool, size_t n = 1)
 {
@@ -29,12 +29,27 @@ inline u_char *alloc_bytes(ngx_pool_t *pool, size_t n)
     return static_cast<u_char *>(ngx_pnalloc(pool, n));
 }
 
-/* One T with its default values, or zeroed; nullptr if memory is exhausted. */
+/* One T in a pool, which lives as long as that; nullptr: no memory. */
 template <class T>
 T *create(ngx_pool_t *pool)
 {
     T *object = alloc<T>(pool);
     return object != nullptr ? new (object) T() : nullptr;
+}
+
+/* One T that lives until destroy_on_heap(); nullptr: no memory. */
+template <class T>
+T *create_on_heap()
+{
+    void *place = ngx_alloc(sizeof(T), ngx_cycle->log);
+    return place != nullptr ? new (place) T() : nullptr;
+}
+
+template <class T>
+void destroy_on_heap(T *object)
+{
+    object->~T();
+    ngx_free(object);
 }
 
 } // namespace limit_sliding
