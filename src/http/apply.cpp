@@ -17,19 +17,18 @@ namespace limit_sliding {
 
 namespace {
 
-ngx_int_t add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
-                          const Context &ctx)
+bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
+                     const Context &ctx)
 {
     if ((headers & kHeaderRetryAfter) == 0) {
-        return NGX_OK;
+        return true;
     }
 
-    Verdict verdict;
-    verdict = ctx.described->describe(ctx.now_ms);
+    const auto verdict = ctx.described->describe(ctx.now_ms);
 
     uint64_t ms = verdict.retry_after_ms;
     if (ms == kNever) {
-        return NGX_OK;
+        return true;
     }
 
     /* a request that only looks may be admitted before anything remains */
@@ -39,7 +38,7 @@ ngx_int_t add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
 
     auto *p = alloc_bytes(r->pool, NGX_INT64_LEN);
     if (p == nullptr) {
-        return NGX_ERROR;
+        return false;
     }
 
     ngx_str_t value;
@@ -83,7 +82,7 @@ ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
     ctx.status = Status::kRejected;
     log_rejected(r, conf, ctx);
 
-    if (add_retry_after(r, conf.headers, ctx) != NGX_OK) {
+    if (!add_retry_after(r, conf.headers, ctx)) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

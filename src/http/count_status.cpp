@@ -5,6 +5,8 @@
 #include "http/count_status.hpp"
 #include "core/limiter.hpp"
 
+#include <algorithm>
+
 #include "http/context.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/strings.hpp"
@@ -33,17 +35,6 @@ bool parse_statuses(std::string_view text, StatusRange &range)
 
     range.from = range.to = status;
     return true;
-}
-
-bool is_counted(const Array<StatusRange> &ranges, ngx_uint_t status)
-{
-    for (auto &range : ranges) {
-        if (status >= range.from && status <= range.to) {
-            return true;
-        }
-    }
-
-    return false;
 }
 
 } // namespace
@@ -93,30 +84,30 @@ ngx_int_t count_handler(ngx_http_request_t *r)
     ngx_uint_t status
         = r->err_status != 0 ? r->err_status : r->headers_out.status;
 
-    for (ngx_uint_t i = 0; i < ctx->nclaims; i++) {
-        Claim claim = ctx->claims[i];
-        const auto &limit = *static_cast<Limit *>(claim.directive);
+    for (auto claim : ctx->decided()) {
+        const auto &limit = limit_of(claim);
+        const bool is_counted
+            = std::any_of(limit.count_status.begin(), limit.count_status.end(),
+                          [&](auto &range) {
+                              return status >= range.from && status <= range.to;
+                          });
 
-        if (!is_counted(limit.count_status, status)) {
+        /* limits that are watched would have rejected the request */
+        if (!is_counted
+            || (limit.dry_run && ctx->status == Status::kRejectedDryRun)) {
             continue;
         }
 
-        if (limit.dry_run && ctx->status == Status::kRejectedDryRun) {
-            /* the watched limits would have rejected it */
-            continue;
-        }
-
-        auto *remote = static_cast<RemoteClaim *>(claim.remote);
         claim.purpose = Purpose::kConsume;
         claim.verdict = nullptr;
 
-        if (remote == nullptr || remote->own != kUnlimited) {
+        if (claim.remote == nullptr || remote_of(claim).own != kUnlimited) {
             acquire(&claim, 1, ngx_current_msec);
         }
 
-        if (remote != nullptr) {
-            /* nobody waits for it */
-            ask_redis(remote->zone->redis, &claim, 1, nullptr);
+        /* nobody waits for the answer */
+        if (claim.remote != nullptr) {
+            ask_redis(remote_of(claim).zone->redis, &claim, 1, nullptr);
         }
     }
 

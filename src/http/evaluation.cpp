@@ -29,8 +29,7 @@ ngx_int_t get_rate(ngx_http_request_t *r, Limit *limit, Claim *claim)
             return NGX_DECLINED;
         }
 
-        if (parse_rate(&text, claim->policy->window_ms, &claim->limit)
-            == NGX_OK) {
+        if (parse_rate(text, claim->policy->window_ms, &claim->limit)) {
             return NGX_OK;
         }
 

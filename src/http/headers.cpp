@@ -14,8 +14,8 @@
 
 namespace limit_sliding {
 
-ngx_int_t push_header(ngx_http_request_t *r, std::string_view name,
-                      const ngx_str_t &value)
+bool push_header(ngx_http_request_t *r, std::string_view name,
+                 const ngx_str_t &value)
 {
     auto &list = r->headers_out.headers;
     ngx_table_elt_t *h;
@@ -27,7 +27,7 @@ ngx_int_t push_header(ngx_http_request_t *r, std::string_view name,
     } else {
         h = static_cast<ngx_table_elt_t *>(ngx_list_push(&list));
         if (h == nullptr) {
-            return NGX_ERROR;
+            return false;
         }
     }
 
@@ -37,7 +37,7 @@ ngx_int_t push_header(ngx_http_request_t *r, std::string_view name,
 #endif
     h->key = to_str(name);
     h->value = value;
-    return NGX_OK;
+    return true;
 }
 
 namespace {
@@ -88,14 +88,15 @@ Told told_claims(Context &ctx)
     return told;
 }
 
-/* Sets *text to what print(p, claim) prints of each, with commas between. */
+/* Sets *text to what print(p, claim) prints of each, with commas between;
+ * false: no memory. */
 template <class Print>
-ngx_int_t print_list(ngx_http_request_t *r, Context &ctx, const Told &told,
-                     ngx_str_t *text, Print print)
+bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told,
+                ngx_str_t *text, Print print)
 {
     auto *p = alloc_bytes(r->pool, told.bytes);
     if (p == nullptr) {
-        return NGX_ERROR;
+        return false;
     }
 
     text->data = p;
@@ -108,16 +109,15 @@ ngx_int_t print_list(ngx_http_request_t *r, Context &ctx, const Told &told,
     }
 
     text->len = p - text->data;
-    return NGX_OK;
+    return true;
 }
 
 /* "one";r=599;t=1 */
-ngx_int_t print_states(ngx_http_request_t *r, Context &ctx, Told &told,
-                       ngx_str_t *text)
+bool print_states(ngx_http_request_t *r, Context &ctx, Told &told,
+                  ngx_str_t *text)
 {
     return print_list(r, ctx, told, text, [&](u_char *p, const Claim &claim) {
-        Verdict verdict;
-        verdict = claim.describe(ctx.now_ms);
+        const auto verdict = claim.describe(ctx.now_ms);
 
         ngx_str_t remaining, reset;
         p = append(p, view(limit_of(claim).zone->quoted));
@@ -139,8 +139,8 @@ ngx_int_t print_states(ngx_http_request_t *r, Context &ctx, Told &told,
  * RateLimit-Policy: "one";q=600;w=60
  * RateLimit: "one";r=599;t=1
  */
-ngx_int_t add_draft(ngx_http_request_t *r, Context &ctx, const Told &told,
-                    const ngx_str_t &states)
+bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told,
+               const ngx_str_t &states)
 {
     const auto &limit = limit_of(*told.shown);
     auto policy = limit.policy;
@@ -150,17 +150,16 @@ ngx_int_t add_draft(ngx_http_request_t *r, Context &ctx, const Told &told,
             return print_policy(p, limit_of(claim).zone, claim.limit);
         };
 
-        if (print_list(r, ctx, told, &policy, print) != NGX_OK) {
-            return NGX_ERROR;
+        if (!print_list(r, ctx, told, &policy, print)) {
+            return false;
         }
     }
 
-    return push_header(r, "RateLimit-Policy", policy) == NGX_OK
-               ? push_header(r, "RateLimit", states)
-               : NGX_ERROR;
+    return push_header(r, "RateLimit-Policy", policy)
+           && push_header(r, "RateLimit", states);
 }
 
-ngx_int_t add_x(ngx_http_request_t *r, const Told &told)
+bool add_x(ngx_http_request_t *r, const Told &told)
 {
     const auto &limit = limit_of(*told.shown);
     auto digits = limit.digits;
@@ -168,37 +167,29 @@ ngx_int_t add_x(ngx_http_request_t *r, const Told &told)
     if (told.shown->limit != limit.limit) {
         auto *p = alloc_bytes(r->pool, NGX_INT32_LEN);
         if (p == nullptr) {
-            return NGX_ERROR;
+            return false;
         }
 
         (void)append_number(p, told.shown->limit, &digits);
     }
 
-    return push_header(r, "X-RateLimit-Limit", digits) == NGX_OK
-                   && push_header(r, "X-RateLimit-Remaining", told.remaining)
-                          == NGX_OK
-               ? push_header(r, "X-RateLimit-Reset", told.reset)
-               : NGX_ERROR;
+    return push_header(r, "X-RateLimit-Limit", digits)
+           && push_header(r, "X-RateLimit-Remaining", told.remaining)
+           && push_header(r, "X-RateLimit-Reset", told.reset);
 }
 
-ngx_int_t add_fields(ngx_http_request_t *r, Context &ctx)
+bool add_fields(ngx_http_request_t *r, Context &ctx)
 {
     auto told = told_claims(ctx);
     if (told.shown == nullptr) {
-        return NGX_OK;
+        return true;
     }
 
     ngx_str_t states;
-    if (print_states(r, ctx, told, &states) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    if ((ctx.headers & kHeaderDraft) != 0
-        && add_draft(r, ctx, told, states) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return (ctx.headers & kHeaderX) != 0 ? add_x(r, told) : NGX_OK;
+    return print_states(r, ctx, told, &states)
+           && ((ctx.headers & kHeaderDraft) == 0
+               || add_draft(r, ctx, told, states))
+           && ((ctx.headers & kHeaderX) == 0 || add_x(r, told));
 }
 
 /* Ours is the first; the upstream of an error_page may have sent another. */
@@ -227,7 +218,7 @@ ngx_int_t header_filter(ngx_http_request_t *r)
         keep_one_retry_after(r);
     }
 
-    if ((headers & ~kHeaderRetryAfter) != 0 && add_fields(r, *ctx) != NGX_OK) {
+    if ((headers & ~kHeaderRetryAfter) != 0 && !add_fields(r, *ctx)) {
         return NGX_ERROR;
     }
 

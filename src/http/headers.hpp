@@ -22,9 +22,10 @@ constexpr std::string_view kRetryAfter = "Retry-After";
  */
 void init_headers();
 
-/* Adds a field; name and value must live as long as the request. */
-ngx_int_t push_header(ngx_http_request_t *r, std::string_view name,
-                      const ngx_str_t &value);
+/* Adds a field, of a name and value that live as long as the request; false:
+ * no memory. */
+bool push_header(ngx_http_request_t *r, std::string_view name,
+                 const ngx_str_t &value);
 
 } // namespace limit_sliding
 

@@ -157,8 +157,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf,
                  dry_run_words(limit), &zone.redis->settings.name, &zone.name);
 
     } else {
-        Verdict verdict;
-        verdict = claim.describe(ctx.now_ms);
+        const auto verdict = claim.describe(ctx.now_ms);
 
         log_line(r, zone.worker, level,
                  "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
@@ -180,8 +179,7 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
         return;
     }
 
-    Verdict verdict;
-    verdict = claim.describe(now_ms);
+    const auto verdict = claim.describe(now_ms);
 
     log_line(r, zone.worker, level,
              "delaying request%s, excess: %uL.%03uL, by zone \"%V\"",

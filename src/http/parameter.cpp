@@ -8,17 +8,6 @@
 
 namespace limit_sliding {
 
-namespace {
-
-bool gives(std::string_view word, std::string_view name)
-{
-    return name.back() == '='
-               ? word.size() > name.size() && starts_with(word, name)
-               : word == name;
-}
-
-} // namespace
-
 bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
                  Param *params)
 {
@@ -27,7 +16,10 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
     for (; i < words.size(); i++) {
         auto &word = words[i];
         auto *name = std::find_if(names.begin(), names.end(), [&](auto &known) {
-            return gives(view(word), known.text);
+            return known.text.back() == '='
+                       ? word.len > known.text.size()
+                             && starts_with(view(word), known.text)
+                       : view(word) == known.text;
         });
 
         if (name == names.end()) {
@@ -50,21 +42,6 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
             return conf_invalid(cf, "\"%V\" must have \"%V\" parameter",
                                 &words[0], &required);
         }
-    }
-
-    return true;
-}
-
-bool Param::get_either(const char *first, const char *second,
-                       bool &is_first) const
-{
-    is_first = (value() == first);
-
-    if (!is_first && value() != second) {
-        ngx_str_t name = {word.len - text.len, word.data};
-        return invalid(
-            "invalid parameter \"%V\", it must be \"%V%s\" or \"%V%s\"", &name,
-            first, &name, second);
     }
 
     return true;

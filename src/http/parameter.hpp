@@ -49,8 +49,20 @@ struct Param {
     }
 
     /* Sets `is_first` by which of two words the value is. */
-    bool get_either(const char *first, const char *second,
-                    bool &is_first) const;
+    template <class Flag>
+    bool get_either(const char *first, const char *second, Flag &is_first) const
+    {
+        is_first = value() == first;
+
+        if (!is_first && value() != second) {
+            ngx_str_t name = {word.len - text.len, word.data};
+            return invalid(
+                "invalid parameter \"%V\", it must be \"%V%s\" or \"%V%s\"",
+                &name, first, &name, second);
+        }
+
+        return true;
+    }
 };
 
 struct ParamName {

@@ -12,11 +12,6 @@ namespace limit_sliding {
 
 namespace {
 
-bool parse(const ngx_str_t &text, Rate &rate)
-{
-    return rate.parse(view(text));
-}
-
 bool is_limit(uint64_t n)
 {
     return n >= 1 && n <= kLimitMax;
@@ -33,7 +28,7 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate)
         return variable != nullptr;
     }
 
-    if (!parse(param.text, rate)) {
+    if (!rate.parse(param.value())) {
         return param.invalid(
             "invalid rate \"%V\", it must be a positive integer, with "
             "\"r/s\", \"r/m\", \"r/h\", \"r/d\" or alone, or hold a "
@@ -61,20 +56,12 @@ bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
     return true;
 }
 
-ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit)
+bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t *limit)
 {
     Rate rate;
-    if (!parse(*text, rate)) {
-        return NGX_ERROR;
-    }
-
-    uint64_t n = rate.limit(window_ms);
-    if (!is_limit(n)) {
-        return NGX_ERROR;
-    }
-
-    *limit = static_cast<uint32_t>(n);
-    return NGX_OK;
+    uint64_t n = rate.parse(view(text)) ? rate.limit(window_ms) : 0;
+    *limit = is_limit(n) ? static_cast<uint32_t>(n) : *limit;
+    return is_limit(n);
 }
 
 } // namespace limit_sliding

@@ -29,8 +29,8 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate);
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
                uint64_t window_ms, uint32_t &limit, const FileLine &where);
 
-/* Sets *limit to a rate of a request; NGX_ERROR: it is none, or too large. */
-ngx_int_t parse_rate(ngx_str_t *text, uint64_t window_ms, uint32_t *limit);
+/* Sets *limit to a rate of a request; false: it is none, or too large. */
+bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t *limit);
 
 } // namespace limit_sliding
 

@@ -28,7 +28,7 @@ const ngx_str_t &status_of(const Context &ctx)
 
 const ngx_str_t &zone_of(const Context &ctx)
 {
-    return static_cast<Limit *>(ctx.described->directive)->zone->name;
+    return limit_of(*ctx.described).zone->name;
 }
 
 const ngx_str_t &source_of(const Context &ctx)
@@ -37,20 +37,11 @@ const ngx_str_t &source_of(const Context &ctx)
     return source_names[remote != nullptr ? index_of(remote->source) : 0];
 }
 
-uint64_t limit_of(const Verdict &verdict)
-{
-    return verdict.limit;
-}
-
-uint64_t remaining_of(const Verdict &verdict)
-{
-    return verdict.remaining;
-}
-
-uint64_t reset_of(const Verdict &verdict)
-{
-    return seconds(verdict.reset_ms);
-}
+struct Numbers {
+    static uint64_t limit(const Verdict &v) { return v.limit; }
+    static uint64_t remaining(const Verdict &v) { return v.remaining; }
+    static uint64_t reset(const Verdict &v) { return seconds(v.reset_ms); }
+};
 
 /* The context if some limit was accounted, else nullptr and *v is not found. */
 Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v)
@@ -85,8 +76,7 @@ ngx_int_t number_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         return NGX_OK;
     }
 
-    Verdict verdict;
-    verdict = ctx->described->describe(ctx->now_ms);
+    const auto verdict = ctx->described->describe(ctx->now_ms);
 
     v->data = alloc_bytes(r->pool, NGX_INT64_LEN);
     if (v->data == nullptr) {
@@ -105,9 +95,10 @@ struct Variable {
 Variable variables[] = {
     {ngx_string("limit_sliding_status"), text_variable<status_of>},
     {ngx_string("limit_sliding_zone"), text_variable<zone_of>},
-    {ngx_string("limit_sliding_limit"), number_variable<limit_of>},
-    {ngx_string("limit_sliding_remaining"), number_variable<remaining_of>},
-    {ngx_string("limit_sliding_reset"), number_variable<reset_of>},
+    {ngx_string("limit_sliding_limit"), number_variable<Numbers::limit>},
+    {ngx_string("limit_sliding_remaining"),
+     number_variable<Numbers::remaining>},
+    {ngx_string("limit_sliding_reset"), number_variable<Numbers::reset>},
     {ngx_string("limit_sliding_source"), text_variable<source_of>},
     {ngx_string("limit_sliding_client"), client_variable},
 };

@@ -70,7 +70,7 @@ ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods)
     const char *allow
         = writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";
 
-    if (push_header(r, "Allow", to_str(allow)) != NGX_OK) {
+    if (!push_header(r, "Allow", to_str(allow))) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -111,13 +111,7 @@ ngx_int_t api_handler(ngx_http_request_t *r)
 
 bool set_write(const Param &param, LocConf &conf)
 {
-    bool is_on;
-    if (!param.get_either("on", "off", is_on)) {
-        return false;
-    }
-
-    conf.api_write = is_on;
-    return true;
+    return param.get_either("on", "off", conf.api_write);
 }
 
 constexpr ParamRule<LocConf> kRules[] = {{{"write="}, set_write}};

@@ -6,6 +6,7 @@
 
 #include "http/api/response.hpp"
 #include "http/headers.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
@@ -27,7 +28,6 @@ constexpr char kPolicy[]
 /* dashboard.html with its style and scripts, of which the build makes bytes. */
 constexpr u_char kPage[] = {
 #include "limit_sliding_dashboard.inc"
-#include "ngx/strings.hpp"
 };
 
 } // namespace
@@ -37,9 +37,8 @@ ngx_int_t send_dashboard(ngx_http_request_t *r)
     Writer text(r->pool);
     text.append(view(kPage, sizeof(kPage)));
 
-    if (push_header(r, "Content-Security-Policy", to_str(kPolicy)) != NGX_OK
-        || push_header(r, "X-Content-Type-Options", to_str("nosniff"))
-               != NGX_OK) {
+    if (!push_header(r, "Content-Security-Policy", to_str(kPolicy))
+        || !push_header(r, "X-Content-Type-Options", to_str("nosniff"))) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

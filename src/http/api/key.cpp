@@ -89,8 +89,7 @@ bool read_rate(KeyRequest &key)
         return true;
     }
 
-    return parse_rate(&key.rate, key.zone->policy.window_ms, &key.own)
-           == NGX_OK;
+    return parse_rate(key.rate, key.zone->policy.window_ms, &key.own);
 }
 
 /*

@@ -12,8 +12,7 @@ namespace limit_sliding {
 ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status,
                     std::string_view type, Writer &text)
 {
-    if (text.failed()
-        || push_header(r, "Cache-Control", to_str("no-store")) != NGX_OK) {
+    if (text.failed() || !push_header(r, "Cache-Control", to_str("no-store"))) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
