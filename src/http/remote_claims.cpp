@@ -120,18 +120,6 @@ bool reject_known(Claim &claim, uint64_t now_ms)
     return true;
 }
 
-/* Rejects those of the claims; false: there are none. */
-bool reject_all_known(Span<Claim> remotes, uint64_t now_ms)
-{
-    bool any = false;
-
-    for (auto &claim : remotes) {
-        any |= reject_known(claim, now_ms);
-    }
-
-    return any;
-}
-
 /* Some claims reject the request, so nobody is asked to decide the open ones. */
 Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all,
                 Span<Claim> open)
@@ -347,7 +335,12 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all)
         return decide_by_leases(r, ctx, claims);
     }
 
-    if (reject_all_known(claims.remote, ctx.now_ms)) {
+    bool known = false;
+    for (auto &claim : claims.remote) {
+        known |= reject_known(claim, ctx.now_ms);
+    }
+
+    if (known) {
         return refuse(r, ctx, claims.all, claims.local);
     }
 

@@ -95,13 +95,11 @@ bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key)
     ngx_uint_t prefix = address.len * 8;
 
     if (zone.keys == KeyKind::kClients) {
-        const LocConf &conf = loc_conf(r);
-        const ZoneClients &clients = zone.clients;
-
+        const auto &[known, ipv4, ipv6] = zone.clients;
+        const auto &conf = loc_conf(r);
         prefix
-            = clients.known
-                  ? client_part(&address, clients.ipv4, clients.ipv6)
-                  : client_part(&address, conf.client_ipv4, conf.client_ipv6);
+            = known ? client_part(&address, ipv4, ipv6)
+                    : client_part(&address, conf.client_ipv4, conf.client_ipv6);
     }
 
     cut_to_prefix(key->data, &address, prefix);

@@ -74,48 +74,43 @@ struct Report {
 constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
     {{"limit_sliding_requests_total", "counter",
       "Requests that the zone decided."},
-     [](auto &metric, auto &zone) {
+     [](auto &out, auto &zone) {
          for (size_t i = 0; i < kCountErrors; i++) {
-             metric.sample({"status", kCountNames[i]},
-                           zone.counters.requests[i]);
+             out.sample({"status", kCountNames[i]}, zone.counters.requests[i]);
          }
      }},
     {{"limit_sliding_errors_total", "counter",
       "Keys, rates and costs of requests that could not be used."},
-     [](auto &metric, auto &zone) {
-         metric.sample(zone.counters.requests[kCountErrors]);
+     [](auto &out, auto &zone) {
+         out.sample(zone.counters.requests[kCountErrors]);
      }},
     {{"limit_sliding_evicted_total", "counter",
       "Unexpired states given up for new keys."},
-     [](auto &metric, auto &zone) {
-         metric.sample(zone.counters.slots.evicted);
-     }},
+     [](auto &out, auto &zone) { out.sample(zone.counters.slots.evicted); }},
     {{"limit_sliding_refused_total", "counter",
       "New keys refused because the zone was full."},
-     [](auto &metric, auto &zone) {
-         metric.sample(zone.counters.slots.refused);
-     }},
+     [](auto &out, auto &zone) { out.sample(zone.counters.slots.refused); }},
     {{"limit_sliding_keys", "gauge",
       "Unexpired states, estimated in a large zone."},
-     [](auto &metric, auto &zone) { metric.sample(zone.keys); }},
+     [](auto &out, auto &zone) { out.sample(zone.keys); }},
     {{"limit_sliding_slots", "gauge", "States that the zone has room for."},
-     [](auto &metric, auto &zone) { metric.sample(zone.slots); }},
+     [](auto &out, auto &zone) { out.sample(zone.slots); }},
     {{"limit_sliding_slots_used", "gauge", "Slots that have ever been used."},
-     [](auto &metric, auto &zone) { metric.sample(zone.counters.slots.used); }},
+     [](auto &out, auto &zone) { out.sample(zone.counters.slots.used); }},
     {{"limit_sliding_own_limits", "gauge", "Keys with a limit of their own."},
-     [](auto &metric, auto &zone) { metric.sample(zone.own_limits()); }},
+     [](auto &out, auto &zone) { out.sample(zone.own_limits()); }},
     {{"limit_sliding_zone_bytes", "gauge", "Size of the zone."},
-     [](auto &metric, auto &zone) { metric.sample(zone.conf->size); }},
+     [](auto &out, auto &zone) { out.sample(zone.conf->size); }},
     {{"limit_sliding_limit", "gauge",
       "Requests a window, where that is the same for all keys."},
-     [](auto &metric, auto &zone) {
+     [](auto &out, auto &zone) {
          if (zone.conf->limit != 0) {
-             metric.sample(zone.conf->limit);
+             out.sample(zone.conf->limit);
          }
      }},
     {{"limit_sliding_window_seconds", "gauge", "Length of the window."},
-     [](auto &metric, auto &zone) {
-         metric.sample({zone.conf->policy.window_ms, 3});
+     [](auto &out, auto &zone) {
+         out.sample({zone.conf->policy.window_ms, 3});
      }},
 };
 
@@ -123,10 +118,10 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
 constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
     {{"limit_sliding_decisions_total", "counter",
       "Where requests of a zone in Redis were decided."},
-     [](auto &metric, auto &zone) {
+     [](auto &out, auto &zone) {
          for (size_t i = kFirstSource; zone.conf->redis && i < kSources; i++) {
-             metric.sample({"source", view(source_names[i])},
-                           zone.counters.sources[i]);
+             out.sample({"source", view(source_names[i])},
+                        zone.counters.sources[i]);
          }
      }},
 };
@@ -134,27 +129,27 @@ constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
 constexpr MetricRow<RedisReport> kRedisMetrics[] = {
     {{"limit_sliding_redis_failed_calls_total", "counter",
       "Calls without an answer, or answered by an error."},
-     [](auto &metric, auto &redis) { metric.sample(redis.calls.failed); }},
+     [](auto &out, auto &redis) { out.sample(redis.calls.failed); }},
     {{"limit_sliding_redis_breaker_opened_total", "counter",
       "How often the circuit breaker has opened."},
-     [](auto &metric, auto &redis) { metric.sample(redis.calls.opened); }},
+     [](auto &out, auto &redis) { out.sample(redis.calls.opened); }},
     {{"limit_sliding_redis_leased_total", "counter",
       "Requests whose units calls have taken in advance."},
-     [](auto &metric, auto &redis) { metric.sample(redis.calls.leased); }},
+     [](auto &out, auto &redis) { out.sample(redis.calls.leased); }},
     {{"limit_sliding_redis_breaker_open", "gauge",
       "1 while the circuit breaker is open, so that Redis is not asked."},
-     [](auto &metric, auto &redis) { metric.sample(redis.is_open); }},
+     [](auto &out, auto &redis) { out.sample(redis.is_open); }},
     {{"limit_sliding_redis_call_duration_seconds", "histogram",
       "Round trips of calls that Redis answered."},
-     [](auto &metric, auto &redis) {
+     [](auto &out, auto &redis) {
          for (size_t i = 0; i < kLast; i++) {
-             metric.sample({"le", Number(kLatenciesUs[i], 6).text()},
-                           redis.calls.latencies[i], "_bucket");
+             out.sample({"le", Number(kLatenciesUs[i], 6).text()},
+                        redis.calls.latencies[i], "_bucket");
          }
 
-         metric.sample({"le", "+Inf"}, redis.calls.latencies[kLast], "_bucket");
-         metric.sample({}, {redis.calls.sum_us, 6}, "_sum");
-         metric.sample({}, redis.calls.latencies[kLast], "_count");
+         out.sample({"le", "+Inf"}, redis.calls.latencies[kLast], "_bucket");
+         out.sample({}, {redis.calls.sum_us, 6}, "_sum");
+         out.sample({}, redis.calls.latencies[kLast], "_count");
      }},
 };
 
@@ -169,13 +164,11 @@ bool Report::collect(ngx_http_request_t *r)
             return false;
         }
 
-        ZoneStats stats;
-        stats = conf->memory.table->stats();
         zone->counters = Counters::sum(conf->memory.aside.counters,
                                        conf->memory.aside.ncounters);
 
         zone->conf = conf;
-        zone->slots = stats.slots;
+        zone->slots = conf->memory.table->stats().slots;
         zone->keys = conf->memory.table->keys(
             conf->policy, ngx_current_msec, std::max(conf->limit, 1u),
             zone->counters.slots.used, kWalkBytes / main.zones.size());
