@@ -5,12 +5,15 @@
 #include "http/api/key.hpp"
 #include "core/limiter.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 
 #include "core/overrides.hpp"
 #include "core/zone.hpp"
-#include "http/api/key_address.hpp"
 #include "http/api/response.hpp"
+#include "http/client_address.hpp"
+#include "http/configuration.hpp"
 #include "http/rate.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
@@ -18,6 +21,91 @@
 namespace limit_sliding {
 
 namespace {
+
+/* ---- keys as text ---- */
+
+/* Clients behind a Unix socket have its name instead of an address. */
+bool is_address(const ZoneConf &zone, std::string_view key)
+{
+    return zone.keys != KeyKind::kTexts && !starts_with(key, "unix:");
+}
+
+/* The family of an address of so many bytes; AF_UNSPEC: it is none. */
+int family_of(size_t bytes)
+{
+#if (NGX_HAVE_INET6)
+    if (bytes == 16) {
+        return AF_INET6;
+    }
+#endif
+    return bytes == 4 ? AF_INET : AF_UNSPEC;
+}
+
+/* Reads an address, as text or as its bytes; returns how many these are, or 0.
+ * inet_pton() is strict, where NGINX's own functions take "1..2" for one. */
+size_t read_address(std::string_view text, u_char *address)
+{
+    const bool is_text = std::all_of(text.begin(), text.end(), [](u_char ch) {
+        return ch >= ' ' && ch <= '~';
+    });
+
+    if (!is_text && (text.size() == 4 || text.size() == 16)) {
+        append(address, text);
+        return text.size();
+    }
+
+    char string[NGX_INET6_ADDRSTRLEN + 1] = {};
+
+    if (!is_text || text.size() >= sizeof(string)) {
+        return 0;
+    }
+
+    ngx_memcpy(string, text.data(), text.size());
+
+    for (size_t len : {4, 16}) {
+        if (family_of(len) != AF_UNSPEC
+            && inet_pton(family_of(len), string, address) == 1) {
+            return len;
+        }
+    }
+
+    return 0;
+}
+
+/*
+ * Where keys are addresses, makes of a text the key that requests from that
+ * address have, in place: there is room for 16 bytes.  The bytes of an address
+ * are taken as well.  False: it is no address.
+ */
+bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key)
+{
+    if (!is_address(zone, view(*key))) {
+        return true;
+    }
+
+    alignas(in6_addr) u_char buf[sizeof(in6_addr)];
+    ngx_str_t address = {read_address(view(*key), buf), buf};
+
+    if (address.len == 0) {
+        return false;
+    }
+
+    ngx_uint_t prefix = address.len * 8;
+
+    if (zone.keys == KeyKind::kClients) {
+        const auto &[known, ipv4, ipv6] = zone.clients;
+        const auto &conf = loc_conf(r);
+        prefix
+            = known ? client_part(&address, ipv4, ipv6)
+                    : client_part(&address, conf.client_ipv4, conf.client_ipv6);
+    }
+
+    cut_to_prefix(key->data, &address, prefix);
+    key->len = address.len;
+    return true;
+}
+
+/* ---- requests ---- */
 
 struct KeyRequest {
     ngx_http_request_t *request;
@@ -327,6 +415,19 @@ ngx_int_t handle_in_redis(const KeyRequest &request)
 }
 
 } // namespace
+
+void write_key(Json &json, const ZoneConf &zone, std::string_view key)
+{
+    u_char buf[NGX_INET6_ADDRSTRLEN];
+    const int family = family_of(key.size());
+
+    if (is_address(zone, key) && family != AF_UNSPEC) {
+        key = view(buf, ngx_inet_ntop(family, bytes(key), buf, sizeof(buf)));
+    }
+
+    json.field("key", key);
+    json.uri_field("key_uri", key);
+}
 
 ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone)
 {

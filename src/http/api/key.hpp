@@ -2,14 +2,21 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Requests for one key: its state, forgetting that, and its own limit. */
+/* Keys: how the API shows them, and requests for the state and limit of one. */
 
 #ifndef LIMIT_SLIDING_HTTP_API_KEY_HPP
 #define LIMIT_SLIDING_HTTP_API_KEY_HPP
 
+#include <string_view>
+
+#include "http/api/json.hpp"
 #include "http/zone.hpp"
 
 namespace limit_sliding {
+
+/* Writes two fields: the key as text, an address as its own, and as the text may
+ * stand in an argument. */
+void write_key(Json &json, const ZoneConf &zone, std::string_view key);
 
 /* Answers GET, PUT and DELETE of a key of the zone. */
 ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone);

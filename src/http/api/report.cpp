@@ -9,7 +9,7 @@
 #include "core/counters.hpp"
 #include "core/offenders.hpp"
 #include "core/zone.hpp"
-#include "http/api/key_address.hpp"
+#include "http/api/key.hpp"
 #include "http/api/metrics.hpp"
 #include "http/api/response.hpp"
 #include "http/configuration.hpp"
