@@ -31,7 +31,7 @@ bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
         return true;
     }
 
-    /* a request that only looks may be admitted before anything remains */
+    /* A request that only looks may be admitted before anything remains. */
     if ((headers & kHeaderDraft) != 0) {
         ms = std::max(ms, verdict.reset_ms);
     }
@@ -55,13 +55,13 @@ void add_offender(ngx_http_request_t *r, const Claim &claim)
         return;
     }
 
-    /* most end here when there are many */
+    /* Most rejections end here when there are many of them. */
     const auto n = zone.worker.sampler.weight(ngx_current_msec);
     if (n == 0) {
         return;
     }
 
-    /* who meets a full zone, or no Redis, is not over its limit */
+    /* A key that meets a full zone, or no Redis, is not over its limit. */
     if (claim.outcome != Outcome::kRejected || is_fallback(claim)) {
         return;
     }

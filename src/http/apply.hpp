@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Verdicts put in force: what becomes of a request, and what the log says. */
+/* Puts verdicts in force: answers requests, and logs. */
 
 #ifndef LIMIT_SLIDING_HTTP_APPLY_HPP
 #define LIMIT_SLIDING_HTTP_APPLY_HPP
@@ -22,10 +22,10 @@ void add_offender(ngx_http_request_t *r, const Claim &claim);
  */
 ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx);
 
-/* Notes the same for limits in dry run. */
+/* Logs the same of limits in dry run, which let the request pass. */
 void would_reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx);
 
-/* Notes that a claim holds the request back, or would do so. */
+/* Logs that a claim holds the request back, or would do so. */
 void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx,
                 const Claim &claim);
 

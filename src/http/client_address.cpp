@@ -24,7 +24,8 @@ constexpr ParamRule<LocConf> rules[] = {
     {{"ipv6="}, set_prefix<&LocConf::client_ipv6, 128>},
 };
 
-/* Whether it is a server with a "location /", in which all requests end up. */
+/* Tells whether a place is a server whose requests all end up in locations, as
+ * one of them is "location /". */
 bool is_covered(const ngx_http_core_loc_conf_t &place)
 {
     if (place.name.len != 0 || place.locations == nullptr) {
@@ -44,7 +45,7 @@ bool is_covered(const ngx_http_core_loc_conf_t &place)
     return false;
 }
 
-/* The bytes of a connection's address; empty of a socket of UNIX. */
+/* Returns the bytes of a peer's address; none if it is a UNIX socket. */
 ngx_str_t address_of(sockaddr *sa)
 {
 #if (NGX_HAVE_INET6)

@@ -16,19 +16,19 @@ ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
                           uintptr_t data);
 
 /*
- * Tells the zones of a place's limits to which prefixes their clients are cut
- * there.  The longest prefixes of several places count: they leave the shorter
- * ones' networks as they are, so the API can be given any key of a zone.
+ * Tells the zones of a place's limits the prefixes of $limit_sliding_client
+ * there.  A zone keeps the longest ones of all places, since these leave keys
+ * with shorter prefixes as they are when the API is asked for them.
  */
 void learn_prefixes(ngx_conf_t *cf, const LocConf &conf);
 
 /*
- * Leaves the last 4 bytes of an address of IPv4 in IPv6's form; others, of 4 or
- * 16 bytes, stay.  Returns that one of the prefixes which it is to be cut to.
+ * Returns the prefix that applies to an address of 4 or 16 bytes.  An IPv4
+ * address in IPv6's form is reduced to its last 4 bytes before.
  */
 ngx_uint_t client_part(ngx_str_t *address, ngx_uint_t ipv4, ngx_uint_t ipv6);
 
-/* Copies an address with all bits beyond the prefix 0. */
+/* Copies an address, and clears the bits beyond the prefix. */
 void cut_to_prefix(u_char *dst, ngx_str_t *address, ngx_uint_t prefix);
 
 } // namespace limit_sliding

@@ -20,22 +20,22 @@ struct MainConf {
     Array<LimitSet *> sets;
     Array<Redis *> redises;
 
-    /* whether any place uses it */
+    /* These are set if any place needs them. */
     bool after_auth;
     bool count_status;
     bool header_filter;
 };
 
-/* LocConf.headers, a mask */
+/* Bits of LocConf::headers. */
 constexpr ngx_uint_t kHeaderRetryAfter = 0x01;
 constexpr ngx_uint_t kHeaderDraft = 0x02;
 constexpr ngx_uint_t kHeaderX = 0x04;
 
-/* Prefixes of $limit_sliding_client by default, in bits. */
+/* Default prefixes of $limit_sliding_client, in bits. */
 constexpr ngx_uint_t kIpv4Prefix = 32;
 constexpr ngx_uint_t kIpv6Prefix = 64;
 
-/* Members keep NGINX's value for "unset" until they are set or inherited. */
+/* Members have NGINX's value for "unset" until they are set or inherited. */
 struct LocConf {
     LimitSet *set = static_cast<LimitSet *>(NGX_CONF_UNSET_PTR); /* or none */
     Group *groups[kStages] = {};

@@ -16,7 +16,7 @@
 
 namespace limit_sliding {
 
-/* In this order: of several limits of a request the last one prevails. */
+/* The order matters: the highest status of a request's limits prevails. */
 enum class Status {
     kPassed = 0,
     kDelayedDryRun,
@@ -41,7 +41,7 @@ inline Limit &limit_of(const Claim &claim)
     return *static_cast<Limit *>(claim.directive);
 }
 
-/* Was it decided by on_error, as Redis does not answer? */
+/* Tells whether on_error decided the claim, as Redis did not answer. */
 inline bool is_fallback(const Claim &claim)
 {
     return claim.remote != nullptr && claim.verdict != nullptr
@@ -70,7 +70,7 @@ struct Context {
 
     Span<Claim> decided() { return {claims, nclaims}; }
 
-    /* Those that are being decided begin here. */
+    /* Returns the first of the claims that are being decided. */
     Claim *next() { return claims + nclaims; }
 
     /*
@@ -128,7 +128,7 @@ inline Context *get_ctx(ngx_http_request_t *r)
                                                                  : ctx;
 }
 
-/* Returns nullptr if memory is exhausted.  Inlined: a call costs as much. */
+/* Returns nullptr if memory is exhausted.  A call would cost as much. */
 [[gnu::always_inline]] inline Context *create_ctx(ngx_http_request_t *r,
                                                   ngx_uint_t nclaims)
 {
@@ -138,7 +138,7 @@ inline Context *get_ctx(ngx_http_request_t *r)
         return nullptr;
     }
 
-    /* as ngx_pool_cleanup_add() does, in one allocation */
+    /* ngx_pool_cleanup_add() does the same with another allocation. */
     ctx->cleanup.handler = context_cleanup;
     ctx->cleanup.data = ctx;
     ctx->cleanup.next = r->pool->cleanup;

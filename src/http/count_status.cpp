@@ -80,7 +80,7 @@ ngx_int_t count_handler(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    /* as $status */
+    /* $status prefers the first one, too. */
     ngx_uint_t status
         = r->err_status != 0 ? r->err_status : r->headers_out.status;
 
@@ -92,7 +92,7 @@ ngx_int_t count_handler(ngx_http_request_t *r)
                               return status >= range.from && status <= range.to;
                           });
 
-        /* limits that are watched would have rejected the request */
+        /* Limits in dry run would have rejected the request before. */
         if (!is_counted
             || (limit.dry_run && ctx->status == Status::kRejectedDryRun)) {
             continue;
@@ -105,7 +105,7 @@ ngx_int_t count_handler(ngx_http_request_t *r)
             acquire(&claim, 1, ngx_current_msec);
         }
 
-        /* nobody waits for the answer */
+        /* Nobody waits for the answer. */
         if (claim.remote != nullptr) {
             ask_redis(remote_of(claim).zone->redis, &claim, 1, nullptr);
         }

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* count_status: limits that are consumed on the way out. */
+/* count_status: limits that are consumed after the response. */
 
 #ifndef LIMIT_SLIDING_HTTP_COUNT_STATUS_HPP
 #define LIMIT_SLIDING_HTTP_COUNT_STATUS_HPP
@@ -13,7 +13,7 @@
 
 namespace limit_sliding {
 
-/* A setter for limit_sliding. */
+/* Sets the parameter of limit_sliding. */
 bool set_count_status(const Param &param, Limit &limit);
 
 /*

@@ -71,7 +71,7 @@ ngx_int_t evaluate_claim(ngx_http_request_t *r, Limit *limit, Claim *claim)
 {
     ngx_int_t rc = get_rate(r, limit, claim);
 
-    /* for the API, which has no request to evaluate variables for */
+    /* The API has no request to evaluate variables for. */
     if (limit->rates[0] != nullptr && rc != NGX_ERROR) {
         limit->zone->memory.aside.variable_limits->set(
             claim->hash, rc == NGX_OK ? claim->limit : kUnlimited);

@@ -45,7 +45,7 @@ std::optional<std::string_view> next_variable(std::string_view &text)
 bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
                         Expression &expression)
 {
-    /* NGINX would not say which name is invalid */
+    /* NGINX would not say which name is invalid. */
     auto rest = view(text);
     while (auto name = next_variable(rest)) {
         if (name->empty()) {
@@ -65,7 +65,7 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
 
     expression.index = NGX_ERROR;
 
-    /* captures of regular expressions are not variables with an index */
+    /* Captures of regular expressions are not variables with an index. */
     rest = view(text);
     auto name = next_variable(rest);
     if (!name || !rest.empty() || name->size() + 1 != text.len

@@ -25,8 +25,8 @@ inline bool has_variables(const ngx_str_t &text)
 }
 
 /*
- * Cuts `text` off after the name of its first variable, which it returns: empty
- * if none follows the "$".  Without a "$" there is no value.
+ * Returns the name of the text's first variable, and removes the text up to its
+ * end.  The name is empty if none follows the "$"; without a "$" there is none.
  */
 std::optional<std::string_view> next_variable(std::string_view &text);
 
@@ -49,7 +49,7 @@ Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text);
         return rc;
     }
 
-    /* most are a single variable, which is read directly */
+    /* Most texts are a single variable, which is read directly. */
     ngx_http_variable_value_t *vv
         = ngx_http_get_flushed_variable(r, expression->index);
 

@@ -280,7 +280,7 @@ private:
     ngx_msec_t delay_ms_ = 0; /* by the groups so far */
 };
 
-/* Runs limits of which some are of Redis, in dry run, or were decided before. */
+/* Runs limits if some are of Redis, in dry run, or were decided before. */
 [[gnu::noinline]] ngx_int_t run_any(ngx_http_request_t *r, const LocConf &conf,
                                     const Group *group, Context *ctx)
 {

@@ -20,7 +20,7 @@ bool push_header(ngx_http_request_t *r, std::string_view name,
     auto &list = r->headers_out.headers;
     ngx_table_elt_t *h;
 
-    /* ngx_list_push(), without a call while there is room */
+    /* ngx_list_push() would do the same by a call. */
     if (list.last->nelts < list.nalloc) {
         h = static_cast<ngx_table_elt_t *>(list.last->elts);
         h += list.last->nelts++;
@@ -53,7 +53,7 @@ struct Told {
     ngx_str_t reset;
 };
 
-/* Limits in dry run are not a client's business. */
+/* Clients are not told of limits in dry run. */
 bool is_told(const Claim &claim)
 {
     return !limit_of(claim).dry_run;
@@ -192,7 +192,8 @@ bool add_fields(ngx_http_request_t *r, Context &ctx)
            && ((ctx.headers & kHeaderX) == 0 || add_x(r, told));
 }
 
-/* Ours is the first; the upstream of an error_page may have sent another. */
+/* Keeps the first field, which is ours: the upstream of an error_page may have
+ * sent another one. */
 void keep_one_retry_after(ngx_http_request_t *r)
 {
     bool found = false;

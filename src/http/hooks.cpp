@@ -65,7 +65,7 @@ void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own)
         = conf->set != nullptr ? conf->set->groups[conf->dry_run] : nullptr;
 
     if (merge_api(cf, prev, conf) && !own) {
-        /* "limit_except" and "if" in the location are parts of it */
+        /* "limit_except" and "if" in the location are parts of it. */
         groups = core_loc_conf(cf).noname ? prev->groups : nullptr;
     }
 
@@ -182,7 +182,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
         take_counters(*zone);
     }
 
-    /* NGINX's helper processes decide nothing, and need no breakers */
+    /* NGINX's helper processes decide nothing, and need no breakers. */
     if (ngx_process == NGX_PROCESS_WORKER
         || ngx_process == NGX_PROCESS_SINGLE) {
         for (auto *redis : main_conf(cycle).redises) {

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* limit_sliding */
+/* The directive limit_sliding. */
 
 #include "http/configuration.hpp"
 #include "http/count_status.hpp"

@@ -35,11 +35,12 @@ struct Limit {
     Expression *cost_value;
     Array<StatusRange> count_status;
 
-    /* of the static limit, for header fields */
+    /* Texts of the static limit for header fields. */
     ngx_str_t policy;
     ngx_str_t digits;
 
-    /* the static rate until all zones are known; a count of 0: not given */
+    /* The static rate, which is kept until all zones are known.  A count of 0:
+     * not given. */
     Rate rate;
     ngx_str_t rate_word;
     FileLine where;
@@ -66,7 +67,7 @@ struct Group {
 struct LimitSet {
     Array<Limit> limits;
 
-    /* by limit_sliding_dry_run; the first of a stage, or nullptr */
+    /* By limit_sliding_dry_run, the first group of each stage, or nullptr. */
     Group *groups[2][kStages];
 };
 

@@ -12,7 +12,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* The log handler writes it, and has no argument for it; set for one line. */
+/* The lines omitted before the present one, for the log handler. */
 ngx_uint_t omitted;
 
 /*
@@ -49,11 +49,11 @@ u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf,
 
 #endif
 
-/* Is there to be a line about the zone, now or at all? */
+/* Tells whether a line about the zone is due now. */
 bool is_wanted(ngx_http_request_t *r, const LocConf &conf, ZoneWorker &zone,
                ngx_uint_t level)
 {
-    /* a line that error_log drops must not pass for the one of this time */
+    /* A line that error_log drops must not count as the one of this period. */
     if (conf.log_level == 0 || r->connection->log->log_level < level) {
         return false;
     }
@@ -96,8 +96,8 @@ const char *dry_run_words(const Limit &limit)
 }
 
 /*
- * The text of a value that a client may have sent: it could forge lines, or
- * fill the log.
+ * Text of a value that a client may have sent: escaped, so that it cannot forge
+ * lines, and cut, so that it cannot fill the log.
  */
 struct Escaped {
     static constexpr size_t kShown = 256; /* bytes of the value */
@@ -150,7 +150,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf,
                  dry_run_words(limit), &zone.name);
 
     } else if (is_fallback(claim)) {
-        /* no word of a limit: the client is not to blame */
+        /* The client is not to blame, so the line does not name a limit. */
         log_line(r, zone.worker, level,
                  "denying request%s, redis \"%V\" of zone \"%V\" "
                  "does not answer",
@@ -172,7 +172,7 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
     const auto &limit = limit_of(claim);
     auto &zone = *limit.zone;
 
-    /* one level lower than rejections, as limit_req */
+    /* Delays are one level below rejections, as those of limit_req. */
     const auto level = std::min<ngx_uint_t>(conf.log_level + 1, NGX_LOG_INFO);
 
     if (!is_wanted(r, conf, zone.worker, level)) {

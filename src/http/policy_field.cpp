@@ -42,7 +42,7 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit)
 {
     p = ngx_sprintf(p, "%V;q=%uD", &zone->quoted, limit);
 
-    /* shorter windows cannot be told */
+    /* The field has whole seconds, and cannot tell shorter windows. */
     if (zone->policy.window_ms >= 1000) {
         p = ngx_sprintf(p, ";w=%uL", seconds(zone->policy.window_ms));
     }

@@ -2,8 +2,6 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* limit_sliding_redis, and zones that name one. */
-
 #include "http/redis_directive.hpp"
 
 #include "http/configuration.hpp"

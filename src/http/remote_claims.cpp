@@ -120,7 +120,7 @@ bool reject_known(Claim &claim, uint64_t now_ms)
     return true;
 }
 
-/* Some claims reject the request, so nobody is asked to decide the open ones. */
+/* Some claims reject the request, so nobody is asked about the open ones. */
 Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all,
                 Span<Claim> open)
 {
@@ -130,7 +130,7 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all,
         claim.outcome = Outcome::kUndecided;
     }
 
-    /* only these fields tell more of a rejection than when to try again */
+    /* Only these fields tell more of a rejection than when to try again. */
     if ((ctx.headers & kHeaderDraft) == 0 || limit_of(all[0]).dry_run) {
         n = 0;
 
@@ -171,7 +171,7 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx,
         return refuse(r, ctx, claims.all, claims.remote);
     }
 
-    /* the limits in force are known by now */
+    /* The limits in force are known by now. */
     describe_leases(remote.begin(), remote.size());
     keep_warm(remote, ctx.now_ms);
     return account_all(ctx, claims.all);
@@ -184,7 +184,7 @@ bool decide_unasked(Claim &claim, OnError on_error)
     auto &verdict = remote.verdict;
     remote.source = Source::kFallback;
 
-    /* a key's own limit holds as Redis told it last */
+    /* A key's own limit holds as Redis told it last. */
     remote.own = remote.zone->told->find(claim.hash);
 
     const bool off = remote.own == kUnlimited;
@@ -253,7 +253,7 @@ void write_handler(ngx_http_request_t *r)
         return;
     }
 
-    /* an error page may have limits of its own, and wait for them anew */
+    /* An error page may have limits of its own, and wait for them anew. */
     auto *wait = get_ctx(r)->wait;
     leave_ask(&wait->waiter);
     wait->group = nullptr;
@@ -261,7 +261,7 @@ void write_handler(ngx_http_request_t *r)
     ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
 }
 
-/* Makes what a request waits with, whenever it does. */
+/* Creates the one record with which a request waits, however often. */
 RemoteWait *create_wait(ngx_http_request_t *r)
 {
     auto *cln = ngx_http_cleanup_add(r, sizeof(RemoteWait));
@@ -295,7 +295,7 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims)
         return fall_back(ctx, wait);
     }
 
-    /* the Redis has the timer */
+    /* The Redis has the timer. */
     if (!suspend(r, write_handler)) {
         leave_ask(&wait.waiter);
         return Decision::kFailed;

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Requests that are held back, and go on with the phase that they were in. */
+/* Holds requests back, and lets them go on in the phase that they were in. */
 
 #ifndef LIMIT_SLIDING_HTTP_SUSPEND_HPP
 #define LIMIT_SLIDING_HTTP_SUSPEND_HPP
@@ -12,8 +12,8 @@
 namespace limit_sliding {
 
 /*
- * Suspends a request until somebody calls resume().  The handler is called
- * meanwhile when its client can be written to.  False: events are broken.
+ * Suspends a request until somebody calls resume().  Until then, the handler is
+ * called when the client can be written to.  Returns false if events fail.
  */
 bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler);
 

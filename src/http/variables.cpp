@@ -16,7 +16,7 @@ ngx_str_t source_names[]
 
 namespace {
 
-/* by Status */
+/* Texts by Status. */
 const ngx_str_t status_names[] = {
     ngx_string("PASSED"), ngx_string("DELAYED_DRY_RUN"), ngx_string("DELAYED"),
     ngx_string("REJECTED_DRY_RUN"), ngx_string("REJECTED")};
@@ -43,7 +43,7 @@ struct Numbers {
     static uint64_t reset(const Verdict &v) { return seconds(v.reset_ms); }
 };
 
-/* The context if some limit was accounted, else nullptr and *v is not found. */
+/* Returns the context; nullptr if no limit was accounted, and *v is not found. */
 Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v)
 {
     auto *ctx = get_ctx(r);

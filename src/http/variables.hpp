@@ -14,7 +14,7 @@ namespace limit_sliding {
 /* Returns false if there is no memory. */
 bool add_variables(ngx_conf_t *cf);
 
-/* Names of who decided, by Source. */
+/* Texts by Source. */
 extern ngx_str_t source_names[];
 
 } // namespace limit_sliding

@@ -79,16 +79,16 @@ struct ZoneConf {
 
 using Zones = Array<ZoneConf *>;
 
-/* by Algorithm, as the configuration names them */
+/* Words of the configuration by Algorithm. */
 constexpr size_t kAlgorithms = 5;
 extern const ngx_str_t algorithm_names[kAlgorithms];
 
-/* The zone of this name; nullptr: there is none. */
+/* Returns the zone of this name; nullptr: there is none. */
 ZoneConf *find_zone(const Zones &zones, std::string_view name);
 
 /*
- * The zone of this name, which is added if it is new: places may mention a zone
- * before it is defined.  nullptr: no memory.
+ * Returns the zone of this name, after adding it if there is none: places may
+ * mention a zone before it is defined.  nullptr: no memory.
  */
 ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name);
 

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* limit_sliding_zone */
+/* The directive limit_sliding_zone. */
 
 #include "core/rate.hpp"
 #include "http/configuration.hpp"
@@ -18,7 +18,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* Whether a variable, as "$name" or "${name}", is all of the text. */
+/* Tells whether a variable, as "$name" or "${name}", is all of the text. */
 bool is_variable(const ngx_str_t &text, std::string_view name)
 {
     auto rest = view(text);
@@ -71,7 +71,7 @@ bool set_name(const Param &param, ZoneConf &zone)
         return param.invalid("invalid zone size \"%V\"");
     }
 
-    /* the memory that NGINX itself needs depends on the page */
+    /* The memory that NGINX itself needs depends on the page. */
     size_t minimum = ngx_max(32 * 1024, 8 * ngx_pagesize);
     if (static_cast<size_t>(size) < minimum) {
         return param.invalid("zone \"%V\" is too small, the minimum is %uzk",
@@ -166,7 +166,7 @@ bool set_burst(const Param &param, ZoneConf &zone)
                              "\"algorithm=leaky_bucket\" only");
     }
 
-    /* a bucket that holds no token would admit nobody */
+    /* A bucket that holds no token would admit nobody. */
     if (!param.get_number("number", is_token, kLimitMax, policy.burst)) {
         return false;
     }
@@ -196,7 +196,7 @@ bool set_top(const Param &param, ZoneConf &zone)
     return param.get_either("on", "off", zone.top);
 }
 
-/* in this order: the rate needs the window, and most need the algorithm */
+/* The order matters: the rate needs the window, most need the algorithm. */
 constexpr ParamRule<ZoneConf> rules[] = {
     {{"zone=", "zone="}, set_name},
     {{"window="}, set_window},

@@ -72,7 +72,7 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log)
     aside.init(memory, size, mask);
     zone.remote.told = aside.redis_limits;
 
-    /* NGINX's clock is monotonic; windows begin with those of UTC */
+    /* NGINX's clock is monotonic; windows begin with those of UTC. */
     auto *now = ngx_timeofday();
     uint64_t utc_ms = uint64_t(now->sec) * 1000 + now->msec;
 
@@ -116,7 +116,7 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
     }
 
 #if (NGX_DEBUG_MALLOC)
-    /* else pages come zeroed, and are not in memory until they are used */
+    /* Pages come zeroed otherwise, and take no memory until they are used. */
     ngx_memzero(memory, size);
 #endif
 
@@ -128,7 +128,7 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
     return NGX_OK;
 }
 
-/* The zone of this name in the last cycle; nullptr: it had none of ours. */
+/* Returns the zone in the last cycle; nullptr: it had none of ours. */
 ngx_shm_zone_t *find_old(ngx_conf_t *cf, std::string_view name)
 {
     ngx_shm_zone_t *found = nullptr;

@@ -21,7 +21,7 @@ bool order_memory(ngx_conf_t *cf, ZoneConf &zone);
  */
 bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone);
 
-/* To be called once the new configuration is certain to be used. */
+/* Empties and logs what has to be once the new configuration is in use. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 
 /* Gives this worker counters of its own in the memory. */

@@ -30,8 +30,8 @@ constexpr Page kPages[] = {{"", send_report},
                            {"dashboard", send_dashboard}};
 
 /*
- * The path after the location's name, without a slash between them; "/", where
- * nothing is, if they do not fit.
+ * Returns the path after the location's name, without a slash between them.  If
+ * they do not fit: "/", which is the path of nothing.
  */
 std::string_view path_of(ngx_http_request_t *r)
 {
@@ -151,14 +151,14 @@ bool merge_api(ngx_conf_t *cf, const LocConf *prev, LocConf *conf)
 {
     auto &location = core_loc_conf(cf);
 
-    /* the handler of a location is also that of "limit_except" there */
+    /* The handler of a location is also that of "limit_except" there. */
     if (location.noname && location.handler == nullptr
         && prev->api_write != NGX_CONF_UNSET) {
         conf->api_write = prev->api_write;
         location.handler = api_handler;
     }
 
-    /* another directive of the location may have put its own handler there */
+    /* Another directive of the location may have put its own handler there. */
     return location.handler == api_handler;
 }
 

@@ -13,8 +13,8 @@ namespace limit_sliding {
 namespace {
 
 /*
- * The browser is to run and apply nothing but the page's own script and style,
- * and to ask nobody but this server.  "make page" renews the hashes, and "make
+ * Has the browser run and apply nothing but the page's own script and style, and
+ * ask nobody but this server.  "make page" renews the hashes, and "make
  * check" tells when they are wrong.
  */
 constexpr char kPolicy[]
@@ -25,7 +25,7 @@ constexpr char kPolicy[]
       "frame-ancestors 'none'; "
       "require-trusted-types-for 'script'; trusted-types 'none'";
 
-/* dashboard.html with its style and scripts, of which the build makes bytes. */
+/* The bytes of dashboard.html with its style and scripts, made by the build. */
 constexpr u_char kPage[] = {
 #include "limit_sliding_dashboard.inc"
 };

@@ -102,7 +102,7 @@ private:
     }
 
     Writer &out_;
-    bool is_first_ = true; /* no comma is due */
+    bool is_first_ = true; /* no comma before the next field */
     bool begins_line_ = false;
 };
 

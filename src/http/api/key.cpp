@@ -30,7 +30,7 @@ bool is_address(const ZoneConf &zone, std::string_view key)
     return zone.keys != KeyKind::kTexts && !starts_with(key, "unix:");
 }
 
-/* The family of an address of so many bytes; AF_UNSPEC: it is none. */
+/* Returns the family of an address by its size; AF_UNSPEC: it is none. */
 int family_of(size_t bytes)
 {
 #if (NGX_HAVE_INET6)
@@ -73,9 +73,9 @@ size_t read_address(std::string_view text, u_char *address)
 }
 
 /*
- * Where keys are addresses, makes of a text the key that requests from that
- * address have, in place: there is room for 16 bytes.  The bytes of an address
- * are taken as well.  False: it is no address.
+ * Replaces an address by the key that requests from there have, if the zone's
+ * keys are addresses.  It may be text or bytes; there must be room for 16 bytes.
+ * Returns false if it is no address.
  */
 bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key)
 {
@@ -113,8 +113,8 @@ struct KeyRequest {
     ngx_str_t key;
     ngx_str_t rate; /* PUT: as given */
 
-    /* The key's own limit, kLimitUnset or kUnlimited: first what PUT sets, then
-     * that which it has. */
+    /* The key's own limit, kLimitUnset or kUnlimited: the one that PUT sets, and
+     * later the one that the key has. */
     uint32_t own;
 
     uint32_t limit; /* if it has none of its own; kLimitMax if unlimited */
@@ -152,7 +152,7 @@ bool read_arg(ngx_http_request_t *r, std::string_view name, ngx_str_t *value)
         }
     }
 
-    /* an address may take the place of its text */
+    /* An address may take the place of its text. */
     u_char *dst = alloc_bytes(r->pool, std::max<size_t>(arg.len, 16));
     if (dst == nullptr) {
         return false;
@@ -203,7 +203,7 @@ void init_claim(KeyRequest &key)
         last = zone.limit;
     }
 
-    /* a counter has used as much whatever the limit */
+    /* A counter has used as much whatever the limit. */
     key.unlimited = last == kLimitUnset || last == kUnlimited;
     key.limit = key.unlimited ? kLimitMax : last;
     claim.limit = key.limit;
@@ -228,7 +228,7 @@ ngx_int_t send_key(const KeyRequest &key)
         const Verdict &verdict = key.verdict;
         const bool has_limit = !key.unlimited && key.own != kUnlimited;
 
-        /* a bucket fills at a rate that only a request knows */
+        /* A bucket fills at a rate that only a request knows. */
         const bool is_known
             = !key.unlimited
               || (policy.algorithm != Algorithm::kTokenBucket
@@ -356,7 +356,7 @@ ngx_int_t end_command(RedisKeyRequest &key)
     return look(key);
 }
 
-/* Posted.  Nothing of the request may be touched once it is finalized. */
+/* Goes on with a request, which must not be touched once it is finalized. */
 void told_handler(ngx_event_t *ev)
 {
     auto &key = *static_cast<RedisKeyRequest *>(ev->data);

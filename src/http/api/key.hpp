@@ -14,8 +14,8 @@
 
 namespace limit_sliding {
 
-/* Writes two fields: the key as text, an address as its own, and as the text may
- * stand in an argument. */
+/* Writes two fields: the key as text, also if it is an address, and the same as
+ * it may stand in an argument. */
 void write_key(Json &json, const ZoneConf &zone, std::string_view key);
 
 /* Answers GET, PUT and DELETE of a key of the zone. */

@@ -35,7 +35,7 @@ constexpr const char *kCountNames[]
     = {"passed",          "delayed",          "rejected",
        "delayed_dry_run", "rejected_dry_run", "errors"};
 
-/* All sources of decisions but the local one follow. */
+/* The first source of decisions that is not local. */
 constexpr size_t kFirstSource = index_of(Source::kRedis);
 
 /* The latency without a bound. */
@@ -114,7 +114,7 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
      }},
 };
 
-/* Those of a build with hiredis. */
+/* Metrics of zones in a build with hiredis. */
 constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
     {{"limit_sliding_decisions_total", "counter",
       "Where requests of a zone in Redis were decided."},
@@ -153,7 +153,7 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
      }},
 };
 
-/* False: no memory. */
+/* Returns false if memory is exhausted. */
 bool Report::collect(ngx_http_request_t *r)
 {
     const MainConf &main = main_conf(r);

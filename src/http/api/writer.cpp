@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kBufferBytes = 4096;
 constexpr size_t kPrintBytes = 1024;
 
-/* Whether a character stands for itself. */
+/* Tells whether a character stands for itself. */
 bool is_plain(u_char ch, Quotes quotes)
 {
     if (quotes == Quotes::kUri) {
