@@ -67,7 +67,7 @@ struct Group {
 struct LimitSet {
     Array<Limit> limits;
 
-    /* By limit_sliding_dry_run, the first group of each stage, or nullptr. */
+    /* The first group of each stage, or nullptr, by limit_sliding_dry_run. */
     Group *groups[2][kStages];
 };
 

@@ -43,7 +43,7 @@ struct Numbers {
     static uint64_t reset(const Verdict &v) { return seconds(v.reset_ms); }
 };
 
-/* Returns the context; nullptr if no limit was accounted, and *v is not found. */
+/* Returns the context; nullptr, and *v is not found: no limit was accounted. */
 Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v)
 {
     auto *ctx = get_ctx(r);

@@ -13,8 +13,8 @@ namespace limit_sliding {
 namespace {
 
 /*
- * Has the browser run and apply nothing but the page's own script and style, and
- * ask nobody but this server.  "make page" renews the hashes, and "make
+ * Has the browser run and apply nothing but the page's own script and style,
+ * and ask nobody but this server.  "make page" renews the hashes, and "make
  * check" tells when they are wrong.
  */
 constexpr char kPolicy[]

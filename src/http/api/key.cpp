@@ -73,8 +73,8 @@ size_t read_address(std::string_view text, u_char *address)
 }
 
 /*
- * Replaces an address by the key that requests from there have, if the zone's
- * keys are addresses.  It may be text or bytes; there must be room for 16 bytes.
+ * Replaces an address, as text or bytes, by the key that requests from there
+ * have, if the zone's keys are addresses.  There must be room for 16 bytes.
  * Returns false if it is no address.
  */
 bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key)
@@ -113,8 +113,8 @@ struct KeyRequest {
     ngx_str_t key;
     ngx_str_t rate; /* PUT: as given */
 
-    /* The key's own limit, kLimitUnset or kUnlimited: the one that PUT sets, and
-     * later the one that the key has. */
+    /* The key's own limit, kLimitUnset or kUnlimited: the one that PUT sets,
+     * and later the one that the key has. */
     uint32_t own;
 
     uint32_t limit; /* if it has none of its own; kLimitMax if unlimited */
