@@ -14,7 +14,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,

@@ -10,7 +10,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 template <ngx_uint_t LocConf::*kPrefix, uint32_t kBits>
@@ -72,7 +71,6 @@ extern "C" char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *,
                                                void *conf)
 {
     auto &place = *static_cast<LocConf *>(conf);
-
     if (place.client_ipv4 != NGX_CONF_UNSET_UINT) {
         return conf_failed("is duplicate");
     }

@@ -123,7 +123,6 @@ inline Context *get_ctx(ngx_http_request_t *r)
     r = r->main;
     auto *ctx = static_cast<Context *>(
         ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module));
-
     return ctx == nullptr && (r->internal || r->filter_finalize) ? find_ctx(r)
                                                                  : ctx;
 }

@@ -12,7 +12,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* "401" or "4xx" */
@@ -43,7 +42,6 @@ bool parse_statuses(std::string_view text, StatusRange &range)
 bool set_count_status(const Param &param, Limit &limit)
 {
     auto rest = param.value();
-
     for (;;) {
         size_t size = ngx_min(rest.find(','), rest.size());
         std::string_view text(rest.data(), size);

@@ -10,7 +10,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 struct LogLevel {
@@ -28,7 +27,6 @@ bool set_log_every(const Param &param, LocConf &conf)
 {
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
-
     if (ms == NGX_ERROR || ms == 0) {
         return param.invalid("invalid time \"%V\"");
     }
@@ -42,7 +40,6 @@ constexpr ParamRule<LocConf> log_rules[] = {{{"every="}, set_log_every}};
 bool set_no_headers(const Param &param, LocConf &)
 {
     auto words = words_of(param.cf);
-
     if (words.size() > 2) {
         return conf_invalid(
             param.cf, "\"off\" stands alone, it cannot be combined with \"%V\"",
@@ -72,7 +69,6 @@ extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *,
                                                void *conf)
 {
     auto &place = *static_cast<LocConf *>(conf);
-
     if (place.status_code != NGX_CONF_UNSET_UINT) {
         return conf_failed("is duplicate");
     }
@@ -86,13 +82,11 @@ extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf,
                                                   ngx_command_t *, void *conf)
 {
     auto &place = *static_cast<LocConf *>(conf);
-
     if (place.log_level != NGX_CONF_UNSET_UINT) {
         return conf_failed("is duplicate");
     }
 
     auto &word = words_of(cf)[1];
-
     for (auto &known : log_levels) {
         if (view(word) == known.name) {
             place.log_level = known.level;
@@ -111,7 +105,6 @@ extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *,
                                                 void *conf)
 {
     auto &place = *static_cast<LocConf *>(conf);
-
     if (place.headers != NGX_CONF_UNSET_UINT) {
         return conf_failed("is duplicate");
     }

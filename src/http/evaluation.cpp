@@ -9,7 +9,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* Takes the first value that is neither empty nor invalid. */
@@ -83,7 +82,6 @@ ngx_int_t evaluate_claim(ngx_http_request_t *r, Limit *limit, Claim *claim)
 
     claim->purpose
         = limit->count_status.empty() ? Purpose::kConsume : Purpose::kLook;
-
     return get_cost(r, limit, claim);
 }
 

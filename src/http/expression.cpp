@@ -9,7 +9,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 constexpr bool is_name_char(char ch)
@@ -81,7 +80,6 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
 Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text)
 {
     auto *expression = create<Expression>(cf->pool);
-
     return expression != nullptr && compile_expression(cf, text, *expression)
                ? expression
                : nullptr;

@@ -32,7 +32,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /*
@@ -181,7 +180,6 @@ private:
 
         const auto &zone = *limit_of(claim).zone;
         auto count = kCountPassed;
-
         if (!is_admitted(claim)) {
             count = is_dry_run() ? kCountRejectedDryRun : kCountRejected;
             add_offender(r_, claim);
@@ -286,17 +284,13 @@ private:
 {
     if (ctx == nullptr) {
         ctx = create_ctx(r, group->nclaims);
-
     } else if (ctx->status == Status::kRejected) {
         return NGX_DECLINED;
-
     } else if (ctx->waiting) {
         ctx->waiting = false;
         return NGX_DECLINED;
-
     } else if (ctx->wait != nullptr && ctx->wait->group != nullptr) {
         return Run<false>(r, conf, *ctx).go_on(*ctx->wait);
-
     } else {
         ctx = extend_ctx(r, *ctx, group->nclaims);
     }

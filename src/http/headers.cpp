@@ -213,7 +213,6 @@ ngx_int_t header_filter(ngx_http_request_t *r)
     }
 
     const auto headers = ctx->headers;
-
     if (ctx->status == Status::kRejected && (headers & kHeaderRetryAfter) != 0
         && r->upstream != nullptr) {
         keep_one_retry_after(r);

@@ -24,7 +24,6 @@
 #include "ngx/memory.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* The configuration of a cycle, an empty one if it has no http{}. */
@@ -101,7 +100,6 @@ extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf,
                                                        void *conf)
 {
     auto &main = *static_cast<MainConf *>(conf);
-
     return conf_result(init_zones(cf, main.zones)
                        && init_redises(cf, main.redises, main.zones)
                        && init_sets(cf, main.sets));

@@ -13,7 +13,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /*
@@ -46,7 +45,6 @@ bool is_of_response(std::string_view name)
 void check_cost(const Param &param)
 {
     auto rest = param.value();
-
     while (auto variable = next_variable(rest)) {
         if (is_of_response(*variable)) {
             ngx_str_t name = to_str(*variable);
@@ -152,7 +150,6 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *,
 {
     auto &place = *static_cast<LocConf *>(conf);
     auto words = words_of(cf);
-
     if (words.size() == 2 && view(words[1]) == "off") {
         return parse_off(place);
     }

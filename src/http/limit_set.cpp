@@ -11,7 +11,6 @@
 #include "ngx/memory.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* Prints the texts of the static limit. */
@@ -32,11 +31,9 @@ bool init_policy(ngx_pool_t *pool, Limit &limit)
 bool init_limit(ngx_conf_t *cf, Limit &limit)
 {
     auto *zone = limit.zone;
-
     if (limit.rate.count == 0) {
         limit.limit = zone->limit;
         limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
-
     } else if (!set_limit(cf, limit.rate_word, limit.rate,
                           zone->policy.window_ms, limit.limit, limit.where)) {
         return false;
@@ -48,7 +45,6 @@ bool init_limit(ngx_conf_t *cf, Limit &limit)
 
     limit.evaluated = limit.rates[0] != nullptr || limit.cost_value != nullptr
                       || !limit.count_status.empty();
-
     return init_policy(cf->pool, limit);
 }
 

@@ -9,7 +9,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* The lines omitted before the present one, for the log handler. */
@@ -139,7 +138,6 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf,
     const auto &limit = limit_of(claim);
     auto &zone = *limit.zone;
     const auto level = conf.log_level;
-
     if (!is_wanted(r, conf, zone.worker, level)) {
         return;
     }
@@ -148,14 +146,12 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf,
         log_line(r, zone.worker, level,
                  "refusing new keys%s, zone \"%V\" is full",
                  dry_run_words(limit), &zone.name);
-
     } else if (is_fallback(claim)) {
         /* The client is not to blame, so the line does not name a limit. */
         log_line(r, zone.worker, level,
                  "denying request%s, redis \"%V\" of zone \"%V\" "
                  "does not answer",
                  dry_run_words(limit), &zone.redis->settings.name, &zone.name);
-
     } else {
         const auto verdict = claim.describe(ctx.now_ms);
 
@@ -174,7 +170,6 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
 
     /* Delays are one level below rejections, as those of limit_req. */
     const auto level = std::min<ngx_uint_t>(conf.log_level + 1, NGX_LOG_INFO);
-
     if (!is_wanted(r, conf, zone.worker, level)) {
         return;
     }

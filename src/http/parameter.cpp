@@ -12,7 +12,6 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
                  Param *params)
 {
     auto words = words_of(cf);
-
     for (; i < words.size(); i++) {
         auto &word = words[i];
         auto *name = std::find_if(names.begin(), names.end(), [&](auto &known) {

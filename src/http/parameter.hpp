@@ -37,7 +37,6 @@ struct Param {
                     Number &number) const
     {
         ngx_int_t n = ngx_atoi(text.data, text.len);
-
         if (n == NGX_ERROR || n < minimum || n > maximum) {
             return conf_invalid(
                 cf, "invalid %s \"%V\", it must be between %uD and %uD", what,
@@ -53,7 +52,6 @@ struct Param {
     bool get_either(const char *first, const char *second, Flag &is_first) const
     {
         is_first = value() == first;
-
         if (!is_first && value() != second) {
             ngx_str_t name = {word.len - text.len, word.data};
             return invalid(
@@ -103,7 +101,6 @@ bool set_params(ngx_conf_t *cf, ngx_uint_t i,
 
     Param params[N] = {};
     bool valid = find_params(cf, i, names, params);
-
     for (size_t n = 0; n < N && valid; n++) {
         valid = params[n].word.len == 0 || rules[n].set(params[n], target);
     }

@@ -66,7 +66,6 @@ u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text)
 
     u_char digits[NGX_INT64_LEN];
     auto *digit = digits + sizeof(digits) - 2;
-
     while (n >= 100) {
         ngx_memcpy(digit, &pairs[2 * (n % 100)], 2);
         digit -= 2;

@@ -9,7 +9,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 bool is_limit(uint64_t n)
@@ -22,7 +21,6 @@ bool is_limit(uint64_t n)
 bool set_rate(const Param &param, Expression *&variable, Rate &rate)
 {
     variable = nullptr;
-
     if (has_variables(param.text)) {
         variable = create_expression(param.cf, param.text);
         return variable != nullptr;
@@ -42,7 +40,6 @@ bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
                uint64_t window_ms, uint32_t &limit, const FileLine &where)
 {
     uint64_t n = rate.limit(window_ms);
-
     if (!is_limit(n)) {
         return invalid_at(
             cf, where,

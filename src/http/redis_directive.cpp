@@ -11,14 +11,12 @@
 #include "redis/logic/lease.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* The block of this name, which may come before or after its first mention. */
 Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
 {
     auto &redises = main_conf(cf).redises;
-
     for (auto *redis : redises) {
         if (view(redis->settings.name) == view(name)) {
             return redis;
@@ -60,7 +58,6 @@ extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *,
                                               void *)
 {
     auto &name = words_of(cf)[1];
-
     if (name.len == 0) {
         return conf_failed("has an empty name");
     }
@@ -96,7 +93,6 @@ bool set_redis(const Param &param, ZoneConf &zone)
 bool set_lease(const Param &param, ZoneConf &zone)
 {
     auto value = param.value();
-
     if (value == "off") {
         return true;
     }

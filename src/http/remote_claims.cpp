@@ -22,7 +22,6 @@
 #include "redis/logic/refusals.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* Accounts the next claims, all of which have their outcomes. */
@@ -165,7 +164,6 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx,
                           const JointClaims &claims)
 {
     const auto remote = claims.remote;
-
     if (!acquire_all(claims.local, ctx.now_ms)) {
         return_leases(remote.begin(), remote.size());
         return refuse(r, ctx, claims.all, claims.remote);
@@ -217,7 +215,6 @@ Decision fall_back(Context &ctx, const RemoteWait &wait)
 {
     const auto &claims = wait.claims;
     bool decided = true;
-
     for (auto &claim : claims.remote) {
         decided &= decide_unasked(claim, wait.redis->settings.on_error);
     }
@@ -288,7 +285,6 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims)
     wait.claims = claims;
     wait.redis = remote_of(claims.remote[0]).zone->redis;
     wait.waiter.claims = claims.remote.begin();
-
     if (ask_redis(wait.redis, claims.remote.begin(), claims.remote.size(),
                   &wait.waiter)
         != NGX_OK) {
@@ -356,7 +352,6 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all)
 Decision decide_told(Context &ctx)
 {
     const auto &wait = *ctx.wait;
-
     if (wait.waiter.told == Told::kFailed) {
         return fall_back(ctx, wait);
     }

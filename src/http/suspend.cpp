@@ -5,7 +5,6 @@
 #include "http/suspend.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 void delayed_handler(ngx_http_request_t *r)
@@ -14,7 +13,6 @@ void delayed_handler(ngx_http_request_t *r)
                    "limit_sliding resume");
 
     ngx_event_t *wev = r->connection->write;
-
     if (!wev->delayed) {
         resume(r);
         return;
@@ -30,10 +28,8 @@ void delayed_handler(ngx_http_request_t *r)
 bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler)
 {
     ngx_event_t *rev = r->connection->read;
-
     if (rev->ready) {
         ngx_post_event(rev, &ngx_posted_events);
-
     } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
         return false;
     }

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "core/counters.hpp"
-#include "core/policy.hpp"
 #include "core/offenders.hpp"
+#include "core/policy.hpp"
 #include "core/zone_memory.hpp"
 #include "http/expression.hpp"
 #include "ngx/array.hpp"

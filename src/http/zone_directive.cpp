@@ -15,20 +15,16 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* Tells whether a variable, as "$name" or "${name}", is all of the text. */
 bool is_variable(const ngx_str_t &text, std::string_view name)
 {
     auto rest = view(text);
-
     if (starts_with(rest, "${") && rest.back() == '}') {
         rest = {rest.data() + 2, rest.size() - 3};
-
     } else if (starts_with(rest, "$")) {
         rest.remove_prefix(1);
-
     } else {
         return false;
     }
@@ -45,7 +41,6 @@ bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone)
 
     if (is_variable(key, "binary_remote_addr")) {
         zone.keys = KeyKind::kAddresses;
-
     } else if (is_variable(key, "limit_sliding_client")) {
         zone.keys = KeyKind::kClients;
     }
@@ -57,7 +52,6 @@ bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone)
 bool set_name(const Param &param, ZoneConf &zone)
 {
     size_t colon = param.value().find(':');
-
     if (colon == 0 || colon == std::string_view::npos) {
         return param.invalid(
             "invalid zone \"%V\", it must be \"zone=name:size\"");
@@ -95,7 +89,6 @@ bool set_window(const Param &param, ZoneConf &zone)
 {
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
-
     if (ms == NGX_ERROR) {
         return param.invalid("invalid window \"%V\"");
     }
@@ -160,7 +153,6 @@ bool set_burst(const Param &param, ZoneConf &zone)
 {
     auto &policy = zone.policy;
     bool is_token = (policy.algorithm == Algorithm::kTokenBucket);
-
     if (!is_token && policy.algorithm != Algorithm::kLeakyBucket) {
         return param.invalid("\"%V\" belongs to \"algorithm=token_bucket\" and "
                              "\"algorithm=leaky_bucket\" only");
@@ -216,7 +208,6 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
                                              void *)
 {
     auto words = words_of(cf);
-
     if (starts_with(view(words[1]), "zone=")) {
         return conf_error(cf, "\"%V\" must have a key before \"%V\"",
                           &cmd->name, &words[1]);
@@ -236,7 +227,6 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     *defined = zone;
-
     return conf_result(order_memory(cf, *defined));
 }
 

@@ -15,7 +15,6 @@
 #include "redis/logic/refusals.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /*
@@ -34,7 +33,6 @@ bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab)
     size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
     void *refusals = ngx_slab_calloc(slab, size);
     void *log_after = ngx_slab_calloc(slab, sizeof(ngx_atomic_t));
-
     if (refusals == nullptr || log_after == nullptr) {
         return false;
     }
@@ -89,7 +87,6 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log)
 ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
 {
     auto &zone = *static_cast<ZoneConf *>(shm_zone->data);
-
     if (auto *old = static_cast<ZoneConf *>(data)) {
         zone.memory = old->memory;
         zone.remote.refusals = old->remote.refusals;

@@ -42,15 +42,10 @@ public:
     static void remove(T &removed) { ngx_queue_remove(&(removed.*link)); }
 
     void init() { ngx_queue_init(&head_); }
-
     bool empty() const { return head_.next == &head_; }
-
     T &front() { return item(head_.next); }
-
     T &back() { return item(head_.prev); }
-
     void push_front(T &added) { ngx_queue_insert_head(&head_, &(added.*link)); }
-
     void push_back(T &added) { ngx_queue_insert_tail(&head_, &(added.*link)); }
 
     T &pop_front()
@@ -68,7 +63,6 @@ public:
     }
 
     Iterator begin() { return Iterator(head_.next); }
-
     Iterator end() { return Iterator(&head_); }
 
 private:
@@ -76,7 +70,6 @@ private:
     {
         auto offset
             = reinterpret_cast<size_t>(&(static_cast<T *>(nullptr)->*link));
-
         return *reinterpret_cast<T *>(reinterpret_cast<u_char *>(at) - offset);
     }
 

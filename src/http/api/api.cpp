@@ -13,7 +13,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 constexpr ngx_uint_t kRead = NGX_HTTP_GET | NGX_HTTP_HEAD;
@@ -85,7 +84,6 @@ ngx_int_t api_handler(ngx_http_request_t *r)
     }
 
     std::string_view path = path_of(r);
-
     for (const Page &page : kPages) {
         if (path == page.path) {
             rc = check_method(r, kRead);
@@ -104,7 +102,6 @@ ngx_int_t api_handler(ngx_http_request_t *r)
     }
 
     ZoneConf *zone = find_zone(main_conf(r).zones, path);
-
     return zone != nullptr ? handle_key(r, *zone)
                            : send_error(r, NGX_HTTP_NOT_FOUND, "no such zone");
 }
@@ -143,7 +140,6 @@ extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
 
     conf.api_write = 0;
     location.handler = api_handler;
-
     return conf_result(set_params(cf, 1, kRules, conf));
 }
 

@@ -9,7 +9,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /*

@@ -19,7 +19,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 /* ---- keys as text ---- */
@@ -55,7 +54,6 @@ size_t read_address(std::string_view text, u_char *address)
     }
 
     char string[NGX_INET6_ADDRSTRLEN + 1] = {};
-
     if (!is_text || text.size() >= sizeof(string)) {
         return 0;
     }
@@ -85,7 +83,6 @@ bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key)
 
     alignas(in6_addr) u_char buf[sizeof(in6_addr)];
     ngx_str_t address = {read_address(view(*key), buf), buf};
-
     if (address.len == 0) {
         return false;
     }
@@ -138,14 +135,12 @@ struct RedisKeyRequest : KeyRequest {
 bool read_arg(ngx_http_request_t *r, std::string_view name, ngx_str_t *value)
 {
     ngx_str_t arg;
-
     if (ngx_http_arg(r, bytes(name), name.size(), &arg) != NGX_OK
         || arg.len == 0) {
         return false;
     }
 
     const u_char *last = arg.data + arg.len;
-
     for (u_char *p = arg.data; p < last; p++) {
         if (*p == '%' && (last - p < 3 || ngx_hextoi(p + 1, 2) == NGX_ERROR)) {
             return false;
@@ -171,7 +166,6 @@ bool read_rate(KeyRequest &key)
     }
 
     const std::string_view rate = view(key.rate);
-
     if (rate == "off" || rate == "default") {
         key.own = rate == "off" ? kUnlimited : kLimitUnset;
         return true;
@@ -198,7 +192,6 @@ void init_claim(KeyRequest &key)
     uint32_t last = zone.variable
                         ? zone.memory.aside.variable_limits->find(claim.hash)
                         : kLimitUnset;
-
     if (last == kLimitUnset) {
         last = zone.limit;
     }
@@ -257,14 +250,12 @@ ngx_int_t handle_local(KeyRequest &key)
 {
     Overrides *own = key.zone->memory.aside.overrides;
     Claim &claim = key.claim;
-
     if (key.request->method == NGX_HTTP_PUT && !own->set(claim.hash, key.own)) {
         return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE,
                           "no room for another limit of a key");
     }
 
     key.own = own->find(claim.hash);
-
     if (key.own != kLimitUnset && key.own != kUnlimited) {
         claim.limit = key.own;
         key.unlimited = false;
@@ -298,7 +289,6 @@ ngx_int_t look(RedisKeyRequest &key)
 {
     key.claim.limit = key.limit;
     key.claim.verdict = nullptr;
-
     return wait_or_fail(
         key, ask_redis(key.zone->redis, &key.claim, 1, &key.waiter) == NGX_OK);
 }
@@ -318,7 +308,6 @@ ngx_int_t end_look(RedisKeyRequest &key)
               : key.own == kLimitUnset  ? KeyCommand::kUnsetLimit
                                         : KeyCommand::kSetLimit;
         key.step = key.kCommands;
-
         return wait_or_fail(
             key, send_key_command(&key.claim, command, &key.rate, &key.waiter)
                      == NGX_OK);
@@ -380,7 +369,6 @@ ngx_int_t handle_in_redis(const KeyRequest &request)
     ngx_http_request_t *r = request.request;
     auto *key = create<RedisKeyRequest>(r->pool);
     ngx_http_cleanup_t *cln = ngx_http_cleanup_add(r, 0);
-
     if (key == nullptr || cln == nullptr) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -420,7 +408,6 @@ void write_key(Json &json, const ZoneConf &zone, std::string_view key)
 {
     u_char buf[NGX_INET6_ADDRSTRLEN];
     const int family = family_of(key.size());
-
     if (is_address(zone, key) && family != AF_UNSPEC) {
         key = view(buf, ngx_inet_ntop(family, bytes(key), buf, sizeof(buf)));
     }

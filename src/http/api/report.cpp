@@ -19,7 +19,6 @@
 #include "redis/logic/lease.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 constexpr char kVersion[] = "0.1.0";
@@ -157,7 +156,6 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
 bool Report::collect(ngx_http_request_t *r)
 {
     const MainConf &main = main_conf(r);
-
     for (const ZoneConf *conf : main.zones) {
         ZoneReport *zone = zones.add(r->pool);
         if (zone == nullptr) {
@@ -187,7 +185,6 @@ bool Report::collect(ngx_http_request_t *r)
         report->redis = redis;
         report->is_open = redis->shared->breaker.is_open();
         report->calls = sum_of(redis->shared->calls);
-
         for (size_t i = 0; i < kLast; i++) {
             report->calls.latencies[i + 1] += report->calls.latencies[i];
         }
@@ -280,7 +277,6 @@ void write_zone(Json &json, const ZoneReport &zone)
     if (zone.conf->redis != nullptr) {
         {
             auto sources = json.object("sources");
-
             for (size_t i = kFirstSource; i < kSources; i++) {
                 json.field(view(source_names[i]), counters.sources[i]);
             }
@@ -316,7 +312,6 @@ void write_redis(Json &json, const RedisReport &redis)
 
     {
         auto servers = json.array("servers");
-
         for (const Server &server : settings.servers) {
             json.field({}, server.text);
         }
@@ -338,7 +333,6 @@ void write_redis(Json &json, const RedisReport &redis)
 ngx_int_t send_report(ngx_http_request_t *r)
 {
     Report report;
-
     if (!report.collect(r)) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -352,7 +346,6 @@ ngx_int_t send_report(ngx_http_request_t *r)
 
         {
             auto zones = json.object("zones");
-
             for (const ZoneReport &zone : report.zones) {
                 json.line();
                 write_zone(json, zone);
@@ -361,7 +354,6 @@ ngx_int_t send_report(ngx_http_request_t *r)
 
         json.line();
         auto redises = json.object("redis");
-
         for (const RedisReport &redis : report.redises) {
             json.line();
             write_redis(json, redis);
@@ -372,7 +364,6 @@ ngx_int_t send_report(ngx_http_request_t *r)
 ngx_int_t send_metrics(ngx_http_request_t *r)
 {
     Report report;
-
     if (!report.collect(r)) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

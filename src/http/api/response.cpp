@@ -25,7 +25,6 @@ ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status,
     out.content_type_lowcase = nullptr;
 
     const ngx_int_t rc = ngx_http_send_header(r);
-
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
         return rc;
     }
@@ -43,7 +42,6 @@ ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status,
     const u_char *end
         = ngx_vslprintf(message, message + sizeof(message), format, args);
     va_end(args);
-
     return send_json(r, status, [&](Json &json) {
         json.field("status", status);
         json.field("error", view(message, end - message));

@@ -9,7 +9,6 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
 namespace {
 
 constexpr size_t kBufferBytes = 4096;
@@ -42,7 +41,6 @@ size_t character_bytes(std::string_view text)
         = *first <= 0xf4 && code <= 0x10ffff && (code & ~0x7ff) != 0xd800
           && std::all_of(first + 1, last,
                          [](u_char ch) { return (ch & 0xc0) == 0x80; });
-
     return is_valid ? last - first : 0;
 }
 
@@ -108,7 +106,6 @@ void Writer::add_buffer()
 {
     buf_ = ngx_create_temp_buf(pool_, kBufferBytes);
     ngx_chain_t *link = ngx_alloc_chain_link(pool_);
-
     if (buf_ == nullptr || link == nullptr) {
         failed_ = true;
         return;
@@ -123,7 +120,6 @@ void Writer::add_buffer()
 size_t Writer::escape(std::string_view text, Quotes quotes)
 {
     const auto ch = static_cast<u_char>(text[0]);
-
     if (quotes == Quotes::kUri) {
         print("%%%02Xd", ch);
     } else if (ch == '"' || ch == '\\') {
