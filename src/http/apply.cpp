@@ -85,12 +85,10 @@ ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    /*
-     * The status is not returned: with "satisfy any" NGINX takes some for the
+    /* The status is not returned: with "satisfy any" NGINX takes some for the
      * answer of an authentication, which another module may overrule, and its
      * versions differ in which.  A phase finalizes any other status by the
-     * same call.
-     */
+     * same call. */
     ngx_http_finalize_request(r, static_cast<ngx_int_t>(conf.status_code));
     return NGX_DONE;
 }

@@ -53,10 +53,8 @@ inline bool is_admitted(const Claim &claim)
     return claim.outcome == Outcome::kAdmitted;
 }
 
-/*
- * Every limit is decided once, however often the request is redirected, so
- * this outlives r->ctx in a cleanup record of the request's pool.
- */
+/* Every limit is decided once, however often the request is redirected, so
+ * this outlives r->ctx in a cleanup record of the request's pool. */
 struct Context {
     ngx_pool_cleanup_t cleanup;
     Status status;
@@ -73,11 +71,9 @@ struct Context {
     /* Returns the first of the claims that are being decided. */
     Claim *next() { return claims + nclaims; }
 
-    /*
-     * Accounts the next claims, which were decided together and are described
+    /* Accounts the next claims, which were decided together and are described
      * by the i-th of them.  Among all claims of a request, one that rejected is
-     * described, else the tightest.
-     */
+     * described, else the tightest. */
     Decision add_decided(Span<Claim> joint, size_t i)
     {
         auto *claim = &joint[i];
@@ -96,10 +92,8 @@ struct Context {
 /* Finds the context of a request whose redirect has cleared r->ctx. */
 Context *find_ctx(ngx_http_request_t *r);
 
-/*
- * Returns a context with room for so many more claims, which begins with what
- * the old one has; nullptr if memory is exhausted.
- */
+/* Returns a context with room for so many more claims, which begins with what
+ * the old one has; nullptr if memory is exhausted. */
 Context *extend_ctx(ngx_http_request_t *r, const Context &old,
                     ngx_uint_t nclaims);
 

@@ -12,11 +12,9 @@
 
 namespace limit_sliding {
 
-/*
- * Completes the claim of a limit with `evaluated` set, whose rate, cost or time
+/* Completes the claim of a limit with `evaluated` set, whose rate, cost or time
  * of counting is not that of a plain one.  NGX_DECLINED: the request is not
- * limited.
- */
+ * limited. */
 ngx_int_t evaluate_claim(ngx_http_request_t *r, Limit *limit, Claim *claim);
 
 } // namespace limit_sliding

@@ -34,12 +34,10 @@
 namespace limit_sliding {
 namespace {
 
-/*
- * Runs the limits of a stage, group by group.  With kSingle nothing was decided
+/* Runs the limits of a stage, group by group.  With kSingle nothing was decided
  * for the request before, and one enforced limit of this node is all, as for
  * nearly all requests: the compiler leaves out what only others need, which is
- * a third of the instructions.
- */
+ * a third of the instructions. */
 template <bool kSingle>
 class Run {
 public:
@@ -195,10 +193,8 @@ private:
         }
     }
 
-    /*
-     * Puts the decision about the group's claims in force.  NGX_OK: the request
-     * goes on; else the handler returns that.
-     */
+    /* Puts the decision about the group's claims in force.  NGX_OK: the request
+     * goes on; else the handler returns that. */
     ngx_int_t apply(Span<Claim> claims, Decision decision)
     {
         const bool may_delay = group_->leaky && decision == Decision::kAdmitted;

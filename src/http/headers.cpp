@@ -135,10 +135,8 @@ bool print_states(ngx_http_request_t *r, Context &ctx, Told &told,
     });
 }
 
-/*
- * RateLimit-Policy: "one";q=600;w=60
- * RateLimit: "one";r=599;t=1
- */
+/* RateLimit-Policy: "one";q=600;w=60
+ * RateLimit: "one";r=599;t=1 */
 bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told,
                const ngx_str_t &states)
 {

@@ -15,11 +15,9 @@ namespace limit_sliding {
 
 constexpr std::string_view kRetryAfter = "Retry-After";
 
-/*
- * Installs the filter that tells a client its limits, as they were when the
+/* Installs the filter that tells a client its limits, as they were when the
  * request was decided.  Called if some place wants that, or may replace a
- * rejection by a page.
- */
+ * rejection by a page. */
 void init_headers();
 
 /* Adds a field, of a name and value that live as long as the request; false:

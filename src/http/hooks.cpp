@@ -2,10 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/*
- * The hooks of the module: NGINX calls them to make configurations, to let
- * locations inherit, and when processes begin and end.
- */
+/* The hooks of the module: NGINX calls them to make configurations, to let
+ * locations inherit, and when processes begin and end. */
 
 #include <algorithm>
 
@@ -52,12 +50,10 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones)
     return true;
 }
 
-/*
- * Sets which limits are in force; `own` tells that they are not inherited.  A
+/* Sets which limits are in force; `own` tells that they are not inherited.  A
  * location of the API has its own limits only, so that nobody is locked out of
  * it by limits that are meant for a site, and scrapes take nothing from them.
- * It hands on conf->set all the same: locations in it inherit as elsewhere.
- */
+ * It hands on conf->set all the same: locations in it inherit as elsewhere. */
 void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own)
 {
     auto **groups
@@ -146,11 +142,9 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf)
 {
     const auto &main = main_conf(cf);
 
-    /*
-     * Handlers of a phase run in the reverse order of registration, and NGINX's
+    /* Handlers of a phase run in the reverse order of registration, and NGINX's
      * own authentication modules have registered before: limits run ahead of
-     * them.  All but the first handler cost nothing unless they are used.
-     */
+     * them.  All but the first handler cost nothing unless they are used. */
     bool added
         = add_handler(cf, NGX_HTTP_ACCESS_PHASE, access_handler)
           && (!main.after_auth

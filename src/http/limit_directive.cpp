@@ -15,10 +15,8 @@
 namespace limit_sliding {
 namespace {
 
-/*
- * Variables that have no final value before the response.  A name that ends
- * with "_" stands for all that begin with it.
- */
+/* Variables that have no final value before the response.  A name that ends
+ * with "_" stands for all that begin with it. */
 constexpr std::string_view response_variables[]
     = {"bytes_sent",         "body_bytes_sent", "gzip_ratio",
        "request_completion", "request_time",    "sent_http_",
@@ -38,10 +36,8 @@ bool is_of_response(std::string_view name)
     return false;
 }
 
-/*
- * Warns of a cost that tells of the response: it is evaluated on the way in,
- * with "count_status=" as well, and would silently count as something else.
- */
+/* Warns of a cost that tells of the response: it is evaluated on the way in,
+ * with "count_status=" as well, and would silently count as something else. */
 void check_cost(const Param &param)
 {
     auto rest = param.value();

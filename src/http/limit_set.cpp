@@ -48,10 +48,8 @@ bool init_limit(ngx_conf_t *cf, Limit &limit)
     return init_policy(cf->pool, limit);
 }
 
-/*
- * Moves limits of this node to the front, in order: what they reject is not
- * asked of Redis.  The others have to be of one Redis, which takes as many.
- */
+/* Moves limits of this node to the front, in order: what they reject is not
+ * asked of Redis.  The others have to be of one Redis, which takes as many. */
 bool sort_limits(ngx_conf_t *cf, Group &group)
 {
     auto *first = group.begin(); /* of those in Redis */
@@ -84,10 +82,8 @@ bool sort_limits(ngx_conf_t *cf, Group &group)
     return true;
 }
 
-/*
- * Puts a group before `next` of those limits of the set that `belongs` chooses,
- * if there are any; `watched`: they only log and count what they would do.
- */
+/* Puts a group before `next` of those limits of the set that `belongs` chooses,
+ * if there are any; `watched`: they only log and count what they would do. */
 template <class Belongs>
 bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next,
                Belongs belongs)

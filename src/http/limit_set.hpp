@@ -71,10 +71,8 @@ struct LimitSet {
     Group *groups[2][kStages];
 };
 
-/*
- * Sorts the limits into groups once all zones are defined.  Logs what is wrong,
- * and returns false.
- */
+/* Sorts the limits into groups once all zones are defined.  Logs what is wrong,
+ * and returns false. */
 bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
 
 } // namespace limit_sliding

@@ -14,12 +14,10 @@ namespace {
 /* The lines omitted before the present one, for the log handler. */
 ngx_uint_t omitted;
 
-/*
- * Puts the count right after the client, where it does not disturb filters that
+/* Puts the count right after the client, where it does not disturb filters that
  * expect the client to follow the zone.  In Angie 1.12 and later, each value
  * that follows the message of a line is a property with a name, and request log
- * handlers have another signature.
- */
+ * handlers have another signature. */
 #if (angie_version >= 1012000)
 
 ngx_log_property_t omitted_property
@@ -94,10 +92,8 @@ const char *dry_run_words(const Limit &limit)
     return limit.dry_run ? ", dry run" : "";
 }
 
-/*
- * Text of a value that a client may have sent: escaped, so that it cannot forge
- * lines, and cut, so that it cannot fill the log.
- */
+/* Text of a value that a client may have sent: escaped, so that it cannot forge
+ * lines, and cut, so that it cannot fill the log. */
 struct Escaped {
     static constexpr size_t kShown = 256; /* bytes of the value */
 

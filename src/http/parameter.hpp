@@ -81,11 +81,9 @@ inline Span<ngx_str_t> words_of(ngx_conf_t *cf)
     return span<ngx_str_t>(*cf->args);
 }
 
-/*
- * Finds the word for each name, from the i-th word on; params without one keep
+/* Finds the word for each name, from the i-th word on; params without one keep
  * an empty word.  Logs words that are unknown or given twice and names that are
- * missing, and returns false.
- */
+ * missing, and returns false. */
 bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
                  Param *params);
 

@@ -18,10 +18,8 @@ namespace limit_sliding {
 bool set_redis(const Param &param, ZoneConf &zone);
 bool set_lease(const Param &param, ZoneConf &zone);
 
-/*
- * Prepares the blocks and the zones in them once all are parsed.  Logs what is
- * wrong, and returns false.
- */
+/* Prepares the blocks and the zones in them once all are parsed.  Logs what is
+ * wrong, and returns false. */
 bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
                   const Zones &zones);
 

@@ -56,10 +56,8 @@ void keep_warm(Span<Claim> remotes, uint64_t now_ms)
     }
 }
 
-/*
- * Describes a claim that was not decided, as another one rejects: as Redis told
- * its key up to a second ago, else as this node has counted it.
- */
+/* Describes a claim that was not decided, as another one rejects: as Redis told
+ * its key up to a second ago, else as this node has counted it. */
 void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict)
 {
     auto look = claim;

@@ -35,10 +35,8 @@ struct RemoteWait {
 ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone,
                      const ngx_str_t &key);
 
-/*
- * Decides the next claims, of which the last ones are for one Redis.  If it was
- * asked, decide_told() goes on once it has answered or failed.
- */
+/* Decides the next claims, of which the last ones are for one Redis.  If it was
+ * asked, decide_told() goes on once it has answered or failed. */
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
 Decision decide_told(Context &ctx);
 

@@ -39,10 +39,8 @@ bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler)
     return true;
 }
 
-/*
- * Only the timer, which belongs to the connection, and the client know the
- * request from here on, so there is nothing to undo when it is closed.
- */
+/* Only the timer, which belongs to the connection, and the client know the
+ * request from here on, so there is nothing to undo when it is closed. */
 ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms)
 {
     if (!suspend(r, delayed_handler)) {

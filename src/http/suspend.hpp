@@ -11,10 +11,8 @@
 
 namespace limit_sliding {
 
-/*
- * Suspends a request until somebody calls resume().  Until then, the handler is
- * called when the client can be written to.  Returns false if events fail.
- */
+/* Suspends a request until somebody calls resume().  Until then, the handler is
+ * called when the client can be written to.  Returns false if events fail. */
 bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler);
 
 /* Suspends it for so long; returns what the handler of a phase is to return. */

@@ -41,10 +41,8 @@ struct ZoneWorker {
     ngx_uint_t log_omitted;
 };
 
-/*
- * The longest prefixes that any place cuts clients to, in bits.  The API looks
- * for a client by them, as it is asked from elsewhere.
- */
+/* The longest prefixes that any place cuts clients to, in bits.  The API looks
+ * for a client by them, as it is asked from elsewhere. */
 struct ZoneClients {
     bool known;
     ngx_uint_t ipv4;
@@ -86,10 +84,8 @@ extern const ngx_str_t algorithm_names[kAlgorithms];
 /* Returns the zone of this name; nullptr: there is none. */
 ZoneConf *find_zone(const Zones &zones, std::string_view name);
 
-/*
- * Returns the zone of this name, after adding it if there is none: places may
- * mention a zone before it is defined.  nullptr: no memory.
- */
+/* Returns the zone of this name, after adding it if there is none: places may
+ * mention a zone before it is defined.  nullptr: no memory. */
 ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name);
 
 } // namespace limit_sliding

@@ -17,17 +17,13 @@
 namespace limit_sliding {
 namespace {
 
-/*
- * NGINX hands the memory of a zone over to the next cycle if name, size and
+/* NGINX hands the memory of a zone over to the next cycle if name, size and
  * tag are the same.  Our zones have one of two tags: the same as before if the
- * state is to be kept, the other one if it is not.
- */
+ * state is to be kept, the other one if it is not. */
 char tags[2];
 
-/*
- * Takes a part of the memory of a zone in Redis for the keys that are known to
- * be exhausted, and another one for leases if it has any.
- */
+/* Takes a part of the memory of a zone in Redis for the keys that are known to
+ * be exhausted, and another one for leases if it has any. */
 bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab)
 {
     size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
@@ -80,10 +76,8 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log)
     return zone.memory.table != nullptr;
 }
 
-/*
- * NGINX calls this before it is certain that the new configuration will be
- * used: so the memory of a running zone is taken over, and not changed.
- */
+/* NGINX calls this before it is certain that the new configuration will be
+ * used: so the memory of a running zone is taken over, and not changed. */
 ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data)
 {
     auto &zone = *static_cast<ZoneConf *>(shm_zone->data);
@@ -229,12 +223,10 @@ bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone)
     return true;
 }
 
-/*
- * A zone that starts empty is a notice that logs of the level "error" show as
+/* A zone that starts empty is a notice that logs of the level "error" show as
  * well, which is NGINX's default: all clients have their whole limit again, and
  * an operator who did not mean that would look for the reason there.  It is not
- * itself an error, as the configuration asks for it.
- */
+ * itself an error, as the configuration asks for it. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone)
 {
     if (!zone.top) {
@@ -255,11 +247,9 @@ void enter_memory(ngx_log_t *log, const ZoneConf &zone)
                   &zone.restarted);
 }
 
-/*
- * Workers, those of the last cycle too, have slots of their own in NGINX's
+/* Workers, those of the last cycle too, have slots of their own in NGINX's
  * table of processes, and so counters of their own, until there are more
- * workers than counters.
- */
+ * workers than counters. */
 void take_counters(ZoneConf &zone)
 {
     const auto &aside = zone.memory.aside;

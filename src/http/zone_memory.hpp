@@ -15,10 +15,8 @@ namespace limit_sliding {
 /* Orders memory of zone.size bytes from NGINX, and so defines the zone. */
 bool order_memory(ngx_conf_t *cf, ZoneConf &zone);
 
-/*
- * Decides whether the zone is to have the memory that the last cycle has, and
- * sets `restarted` if not.  Returns false if there is no memory for that.
- */
+/* Decides whether the zone is to have the memory that the last cycle has, and
+ * sets `restarted` if not.  Returns false if there is no memory for that. */
 bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone);
 
 /* Empties and logs what has to be once the new configuration is in use. */

@@ -44,10 +44,8 @@ Span<T> span(const ngx_array_t &array)
     return {static_cast<T *>(array.elts), array.nelts};
 }
 
-/*
- * An array of its own, empty when zeroed.  It grows by copying, so pointers to
- * its elements hold until the next one is added.
- */
+/* An array of its own, empty when zeroed.  It grows by copying, so pointers to
+ * its elements hold until the next one is added. */
 template <class T>
 class Array {
     static_assert(std::is_trivially_copyable_v<T>, "NGINX moves elements");

@@ -9,10 +9,8 @@
 
 namespace limit_sliding {
 
-/*
- * A list of items that have their links within them; the list owns none.  It
- * is a queue of NGINX's, must be given init() before use, and must not move.
- */
+/* A list of items that have their links within them; the list owns none.  It
+ * is a queue of NGINX's, must be given init() before use, and must not move. */
 template <class T, ngx_queue_t T::*link>
 class List {
 public:

@@ -28,10 +28,8 @@ constexpr Page kPages[] = {{"", send_report},
                            {"metrics", send_metrics},
                            {"dashboard", send_dashboard}};
 
-/*
- * Returns the path after the location's name, without a slash between them.  If
- * they do not fit: "/", which is the path of nothing.
- */
+/* Returns the path after the location's name, without a slash between them.  If
+ * they do not fit: "/", which is the path of nothing. */
 std::string_view path_of(ngx_http_request_t *r)
 {
     const auto *location = static_cast<ngx_http_core_loc_conf_t *>(

@@ -11,11 +11,9 @@
 namespace limit_sliding {
 namespace {
 
-/*
- * Has the browser run and apply nothing but the page's own script and style,
+/* Has the browser run and apply nothing but the page's own script and style,
  * and ask nobody but this server.  "make page" renews the hashes, and "make
- * check" tells when they are wrong.
- */
+ * check" tells when they are wrong. */
 constexpr char kPolicy[]
     = "default-src 'none'; "
       "style-src 'sha256-tL7Cn4rhr3+OT7MwJxT2qC5L7UFcAfzYExIeKpLOJHE='; "

@@ -70,11 +70,9 @@ size_t read_address(std::string_view text, u_char *address)
     return 0;
 }
 
-/*
- * Replaces an address, as text or bytes, by the key that requests from there
+/* Replaces an address, as text or bytes, by the key that requests from there
  * have, if the zone's keys are addresses.  There must be room for 16 bytes.
- * Returns false if it is no address.
- */
+ * Returns false if it is no address. */
 bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key)
 {
     if (!is_address(zone, view(*key))) {
@@ -128,10 +126,8 @@ struct RedisKeyRequest : KeyRequest {
     enum { kLooks, kCommands, kLooksAgain } step;
 };
 
-/*
- * Reads an argument as it was before it was encoded for the request line.
- * False: it is not there, empty, or encoded wrongly.
- */
+/* Reads an argument as it was before it was encoded for the request line.
+ * False: it is not there, empty, or encoded wrongly. */
 bool read_arg(ngx_http_request_t *r, std::string_view name, ngx_str_t *value)
 {
     ngx_str_t arg;
@@ -174,10 +170,8 @@ bool read_rate(KeyRequest &key)
     return parse_rate(key.rate, key.zone->policy.window_ms, &key.own);
 }
 
-/*
- * Makes the claim with the limit of a key that has none of its own: that of its
- * last request, if a variable said it, or the zone's.
- */
+/* Makes the claim with the limit of a key that has none of its own: that of its
+ * last request, if a variable said it, or the zone's. */
 void init_claim(KeyRequest &key)
 {
     ZoneConf &zone = *key.zone;

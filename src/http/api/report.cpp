@@ -23,10 +23,8 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
-/*
- * The bytes of all zones' slots that are looked at to tell how many keys live:
- * less than a millisecond's work.
- */
+/* The bytes of all zones' slots that are looked at to tell how many keys live:
+ * less than a millisecond's work. */
 constexpr uint64_t kWalkBytes = 1024 * 1024;
 
 /* The names of numbers of requests, by Count. */

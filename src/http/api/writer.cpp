@@ -24,10 +24,8 @@ bool is_plain(u_char ch, Quotes quotes)
     return ch >= ' ' && ch < 0x7f && ch != '"' && ch != '\\' && ch != '<';
 }
 
-/*
- * Returns the bytes of the text's first character; 0: it is not UTF-8, of which
- * NGINX's decoder checks neither all bytes nor surrogates.
- */
+/* Returns the bytes of the text's first character; 0: it is not UTF-8, of which
+ * NGINX's decoder checks neither all bytes nor surrogates. */
 size_t character_bytes(std::string_view text)
 {
     u_char *first = bytes(text);
