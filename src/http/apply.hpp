@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Puts verdicts in force: answers requests, and logs. */
 
-#ifndef LIMIT_SLIDING_HTTP_APPLY_HPP
-#define LIMIT_SLIDING_HTTP_APPLY_HPP
+#pragma once
 
 #include "http/configuration.hpp"
 #include "http/context.hpp"
@@ -30,5 +27,3 @@ void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx,
                 const Claim &claim);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* $limit_sliding_client: the part of an address that tells clients apart. */
 
-#ifndef LIMIT_SLIDING_HTTP_CLIENT_ADDRESS_HPP
-#define LIMIT_SLIDING_HTTP_CLIENT_ADDRESS_HPP
+#pragma once
 
 #include "http/configuration.hpp"
 #include "ngx/ngx.hpp"
@@ -28,5 +25,3 @@ ngx_uint_t client_part(ngx_str_t *address, ngx_uint_t ipv4, ngx_uint_t ipv6);
 void cut_to_prefix(u_char *dst, ngx_str_t *address, ngx_uint_t prefix);
 
 } // namespace limit_sliding
-
-#endif

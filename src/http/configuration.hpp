@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The module's configurations: of http{}, and of each location. */
 
-#ifndef LIMIT_SLIDING_HTTP_CONFIGURATION_HPP
-#define LIMIT_SLIDING_HTTP_CONFIGURATION_HPP
+#pragma once
 
 #include "http/limit_set.hpp"
 #include "http/module.h"
@@ -75,5 +72,3 @@ inline ngx_http_core_loc_conf_t &core_loc_conf(ngx_conf_t *cf)
 }
 
 } // namespace limit_sliding
-
-#endif

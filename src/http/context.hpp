@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Decisions about a request, kept as long as it lives. */
 
-#ifndef LIMIT_SLIDING_HTTP_CONTEXT_HPP
-#define LIMIT_SLIDING_HTTP_CONTEXT_HPP
+#pragma once
 
 #include "core/limiter.hpp"
 #include "http/limit_set.hpp"
@@ -147,5 +144,3 @@ inline Context *get_ctx(ngx_http_request_t *r)
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* count_status: limits that are consumed after the response. */
 
-#ifndef LIMIT_SLIDING_HTTP_COUNT_STATUS_HPP
-#define LIMIT_SLIDING_HTTP_COUNT_STATUS_HPP
+#pragma once
 
 #include "http/limit_set.hpp"
 #include "http/parameter.hpp"
@@ -21,5 +18,3 @@ bool set_count_status(const Param &param, Limit &limit);
 ngx_int_t count_handler(ngx_http_request_t *r);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Rates and costs that depend on the request. */
 
-#ifndef LIMIT_SLIDING_HTTP_EVALUATION_HPP
-#define LIMIT_SLIDING_HTTP_EVALUATION_HPP
+#pragma once
 
 #include "http/limit_set.hpp"
 #include "ngx/ngx.hpp"
@@ -18,5 +15,3 @@ namespace limit_sliding {
 ngx_int_t evaluate_claim(ngx_http_request_t *r, Limit *limit, Claim *claim);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Text with variables in it: keys, rates and costs. */
 
-#ifndef LIMIT_SLIDING_HTTP_EXPRESSION_HPP
-#define LIMIT_SLIDING_HTTP_EXPRESSION_HPP
+#pragma once
 
 #include <optional>
 #include <string_view>
@@ -64,5 +61,3 @@ Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text);
 }
 
 } // namespace limit_sliding
-
-#endif

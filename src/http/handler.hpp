@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The handlers of phases. */
 
-#ifndef LIMIT_SLIDING_HTTP_HANDLER_HPP
-#define LIMIT_SLIDING_HTTP_HANDLER_HPP
+#pragma once
 
 #include "ngx/ngx.hpp"
 
@@ -18,5 +15,3 @@ ngx_int_t access_handler(ngx_http_request_t *r);
 ngx_int_t after_auth_handler(ngx_http_request_t *r);
 
 } // namespace limit_sliding
-
-#endif

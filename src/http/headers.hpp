@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Header fields of responses. */
 
-#ifndef LIMIT_SLIDING_HTTP_HEADERS_HPP
-#define LIMIT_SLIDING_HTTP_HEADERS_HPP
+#pragma once
 
 #include <string_view>
 
@@ -26,5 +23,3 @@ bool push_header(ngx_http_request_t *r, std::string_view name,
                  const ngx_str_t &value);
 
 } // namespace limit_sliding
-
-#endif

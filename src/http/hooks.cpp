@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The hooks of the module: NGINX calls them to make configurations, to let
  * locations inherit, and when processes begin and end. */

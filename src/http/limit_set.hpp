@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The limits of a place, in groups that are decided together. */
 
-#ifndef LIMIT_SLIDING_HTTP_LIMIT_SET_HPP
-#define LIMIT_SLIDING_HTTP_LIMIT_SET_HPP
+#pragma once
 
 #include "core/rate.hpp"
 #include "http/zone.hpp"
@@ -76,5 +73,3 @@ struct LimitSet {
 bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Lines of the error log about requests. */
 
-#ifndef LIMIT_SLIDING_HTTP_LOG_HPP
-#define LIMIT_SLIDING_HTTP_LOG_HPP
+#pragma once
 
 #include "http/configuration.hpp"
 #include "http/context.hpp"
@@ -29,5 +26,3 @@ void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone,
                    const char *name, const ngx_str_t &value);
 
 } // namespace limit_sliding
-
-#endif

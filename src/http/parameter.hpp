@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Parameters of a directive, "name=value" or a word alone. */
 
-#ifndef LIMIT_SLIDING_HTTP_PARAMETER_HPP
-#define LIMIT_SLIDING_HTTP_PARAMETER_HPP
+#pragma once
 
 #include <string_view>
 
@@ -107,5 +104,3 @@ bool set_params(ngx_conf_t *cf, ngx_uint_t i,
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Members of header fields that the configuration knows beforehand. */
 
-#ifndef LIMIT_SLIDING_HTTP_POLICY_FIELD_HPP
-#define LIMIT_SLIDING_HTTP_POLICY_FIELD_HPP
+#pragma once
 
 #include "http/zone.hpp"
 #include "ngx/ngx.hpp"
@@ -25,5 +22,3 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit);
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text);
 
 } // namespace limit_sliding
-
-#endif

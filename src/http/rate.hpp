@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Rates, as the configuration and requests give them. */
 
-#ifndef LIMIT_SLIDING_HTTP_RATE_HPP
-#define LIMIT_SLIDING_HTTP_RATE_HPP
+#pragma once
 
 #include "core/policy.hpp"
 #include "core/rate.hpp"
@@ -31,5 +28,3 @@ bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
 bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t *limit);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The Redis blocks of a configuration, and zones that name one. */
 
-#ifndef LIMIT_SLIDING_HTTP_REDIS_DIRECTIVE_HPP
-#define LIMIT_SLIDING_HTTP_REDIS_DIRECTIVE_HPP
+#pragma once
 
 #include "http/parameter.hpp"
 #include "http/zone.hpp"
@@ -24,5 +21,3 @@ bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
                   const Zones &zones);
 
 } // namespace limit_sliding
-
-#endif

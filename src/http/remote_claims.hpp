@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Limits of a request that Redis decides. */
 
-#ifndef LIMIT_SLIDING_HTTP_REMOTE_CLAIMS_HPP
-#define LIMIT_SLIDING_HTTP_REMOTE_CLAIMS_HPP
+#pragma once
 
 #include "http/context.hpp"
 #include "ngx/array.hpp"
@@ -41,5 +38,3 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
 Decision decide_told(Context &ctx);
 
 } // namespace limit_sliding
-
-#endif

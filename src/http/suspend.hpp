@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Holds requests back, and lets them go on in the phase that they were in. */
 
-#ifndef LIMIT_SLIDING_HTTP_SUSPEND_HPP
-#define LIMIT_SLIDING_HTTP_SUSPEND_HPP
+#pragma once
 
 #include "ngx/ngx.hpp"
 
@@ -22,5 +19,3 @@ ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms);
 void resume(ngx_http_request_t *r);
 
 } // namespace limit_sliding
-
-#endif

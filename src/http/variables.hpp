@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The variables of the module. */
 
-#ifndef LIMIT_SLIDING_HTTP_VARIABLES_HPP
-#define LIMIT_SLIDING_HTTP_VARIABLES_HPP
+#pragma once
 
 #include "ngx/ngx.hpp"
 
@@ -18,5 +15,3 @@ bool add_variables(ngx_conf_t *cf);
 extern ngx_str_t source_names[];
 
 } // namespace limit_sliding
-
-#endif

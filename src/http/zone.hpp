@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The zones of a configuration. */
 
-#ifndef LIMIT_SLIDING_HTTP_ZONE_HPP
-#define LIMIT_SLIDING_HTTP_ZONE_HPP
+#pragma once
 
 #include <string_view>
 
@@ -89,5 +86,3 @@ ZoneConf *find_zone(const Zones &zones, std::string_view name);
 ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name);
 
 } // namespace limit_sliding
-
-#endif

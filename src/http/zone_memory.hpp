@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The shared memory of a zone, which a reload keeps if it can. */
 
-#ifndef LIMIT_SLIDING_HTTP_ZONE_MEMORY_HPP
-#define LIMIT_SLIDING_HTTP_ZONE_MEMORY_HPP
+#pragma once
 
 #include "http/zone.hpp"
 #include "ngx/ngx.hpp"
@@ -26,5 +23,3 @@ void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 void take_counters(ZoneConf &zone);
 
 } // namespace limit_sliding
-
-#endif

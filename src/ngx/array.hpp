@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* NGINX's arrays and lists with the type of their elements. */
 
-#ifndef LIMIT_SLIDING_NGX_ARRAY_HPP
-#define LIMIT_SLIDING_NGX_ARRAY_HPP
+#pragma once
 
 #include <new>
 #include <type_traits>
@@ -85,5 +82,3 @@ void for_each(ngx_list_t &list, Function function)
 }
 
 } // namespace limit_sliding
-
-#endif

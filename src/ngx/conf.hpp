@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Handlers of directives: their results, and what they log. */
 
-#ifndef LIMIT_SLIDING_NGX_CONF_HPP
-#define LIMIT_SLIDING_NGX_CONF_HPP
+#pragma once
 
 #include "ngx/ngx.hpp"
 
@@ -66,5 +63,3 @@ bool invalid_at(ngx_conf_t *cf, const FileLine &where, const char *format,
 }
 
 } // namespace limit_sliding
-
-#endif

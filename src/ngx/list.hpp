@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_NGX_LIST_HPP
-#define LIMIT_SLIDING_NGX_LIST_HPP
+#pragma once
 
 #include "ngx/ngx.hpp"
 
@@ -75,5 +72,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

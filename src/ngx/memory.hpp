@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Typed memory.  Objects begin with their default values, or zeroed. */
 
-#ifndef LIMIT_SLIDING_NGX_MEMORY_HPP
-#define LIMIT_SLIDING_NGX_MEMORY_HPP
+#pragma once
 
 #include <new>
 #include <type_traits>
@@ -53,5 +50,3 @@ void destroy_on_heap(T *object)
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* NGINX's headers, which know nothing of C++. */
 
-#ifndef LIMIT_SLIDING_NGX_NGX_HPP
-#define LIMIT_SLIDING_NGX_NGX_HPP
+#pragma once
 
 extern "C" {
 #include <ngx_config.h>
@@ -30,5 +27,3 @@ constexpr ngx_uint_t index_of(Enum value)
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* NGINX's strings as C++ sees them. */
 
-#ifndef LIMIT_SLIDING_NGX_STRINGS_HPP
-#define LIMIT_SLIDING_NGX_STRINGS_HPP
+#pragma once
 
 #include <string_view>
 
@@ -71,5 +68,3 @@ inline bool is_same_name(std::string_view a, std::string_view b)
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* limit_sliding_api: the handler of a location. */
 
-#ifndef LIMIT_SLIDING_HTTP_API_API_HPP
-#define LIMIT_SLIDING_HTTP_API_API_HPP
+#pragma once
 
 #include "http/configuration.hpp"
 
@@ -15,5 +12,3 @@ namespace limit_sliding {
 bool merge_api(ngx_conf_t *cf, const LocConf *prev, LocConf *conf);
 
 } // namespace limit_sliding
-
-#endif

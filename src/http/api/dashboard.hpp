@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A page that shows the API's figures live. */
 
-#ifndef LIMIT_SLIDING_HTTP_API_DASHBOARD_HPP
-#define LIMIT_SLIDING_HTTP_API_DASHBOARD_HPP
+#pragma once
 
 #include "ngx/ngx.hpp"
 
@@ -14,5 +11,3 @@ namespace limit_sliding {
 ngx_int_t send_dashboard(ngx_http_request_t *r);
 
 } // namespace limit_sliding
-
-#endif

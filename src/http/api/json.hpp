@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* JSON: commas, quotes and nesting. */
 
-#ifndef LIMIT_SLIDING_HTTP_API_JSON_HPP
-#define LIMIT_SLIDING_HTTP_API_JSON_HPP
+#pragma once
 
 #include <string_view>
 #include <type_traits>
@@ -107,5 +104,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Keys: how the API shows them, and requests for the state and limit of one. */
 
-#ifndef LIMIT_SLIDING_HTTP_API_KEY_HPP
-#define LIMIT_SLIDING_HTTP_API_KEY_HPP
+#pragma once
 
 #include <string_view>
 
@@ -22,5 +19,3 @@ void write_key(Json &json, const ZoneConf &zone, std::string_view key);
 ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Metrics in the text format of Prometheus. */
 
-#ifndef LIMIT_SLIDING_HTTP_API_METRICS_HPP
-#define LIMIT_SLIDING_HTTP_API_METRICS_HPP
+#pragma once
 
 #include <iterator>
 #include <string_view>
@@ -117,5 +114,3 @@ void write_metrics(Writer &out, const MetricRow<Report> (&table)[N],
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* All figures at once. */
 
-#ifndef LIMIT_SLIDING_HTTP_API_REPORT_HPP
-#define LIMIT_SLIDING_HTTP_API_REPORT_HPP
+#pragma once
 
 #include "ngx/ngx.hpp"
 
@@ -16,5 +13,3 @@ ngx_int_t send_report(ngx_http_request_t *r);  /* in JSON */
 ngx_int_t send_metrics(ngx_http_request_t *r); /* for Prometheus */
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Responses of the API. */
 
-#ifndef LIMIT_SLIDING_HTTP_API_RESPONSE_HPP
-#define LIMIT_SLIDING_HTTP_API_RESPONSE_HPP
+#pragma once
 
 #include <string_view>
 
@@ -40,5 +37,3 @@ ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status,
                                const char *format, ...);
 
 } // namespace limit_sliding
-
-#endif

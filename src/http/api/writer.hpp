@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A text that grows, in buffers that NGINX sends: the body of a response. */
 
-#ifndef LIMIT_SLIDING_HTTP_API_WRITER_HPP
-#define LIMIT_SLIDING_HTTP_API_WRITER_HPP
+#pragma once
 
 #include <string_view>
 
@@ -53,5 +50,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif
