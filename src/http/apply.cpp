@@ -91,12 +91,6 @@ ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
     return NGX_DONE;
 }
 
-void would_reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
-{
-    ctx.status = Status::kRejectedDryRun;
-    log_rejected(r, conf, ctx);
-}
-
 void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx,
                 const Claim &claim)
 {

@@ -19,9 +19,6 @@ void add_offender(ngx_http_request_t *r, const Claim &claim);
  */
 ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx);
 
-/* Logs the same of limits in dry run, which let the request pass. */
-void would_reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx);
-
 /* Logs that a claim holds the request back, or would do so. */
 void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx,
                 const Claim &claim);

@@ -19,19 +19,12 @@ bool parse_statuses(std::string_view text, StatusRange &range)
         return false;
     }
 
-    if (text[1] == 'x' && text[2] == 'x') {
-        range.from = (text[0] - '0') * 100;
-        range.to = range.from + 99;
-        return true;
-    }
-
-    ngx_int_t status = ngx_atoi(bytes(text), text.size());
-    if (status == NGX_ERROR) {
-        return false;
-    }
-
-    range.from = range.to = status;
-    return true;
+    const bool is_class = text[1] == 'x' && text[2] == 'x';
+    const ngx_int_t status
+        = is_class ? (text[0] - '0') * 100 : ngx_atoi(bytes(text), text.size());
+    range.from = status;
+    range.to = status + (is_class ? 99 : 0);
+    return status != NGX_ERROR;
 }
 
 } // namespace

@@ -214,7 +214,8 @@ private:
                 return reject(r_, conf_, ctx_);
             }
 
-            would_reject(r_, conf_, ctx_);
+            ctx_.status = Status::kRejectedDryRun;
+            log_rejected(r_, conf_, ctx_);
         }
 
         if (longest != nullptr) {

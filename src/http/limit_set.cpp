@@ -37,11 +37,9 @@ bool init_limit(ngx_conf_t *cf, Limit &limit)
         return false;
     }
 
-    if (limit.rates[0] != nullptr) {
-        zone->variable = true;
-    }
-
-    limit.evaluated = limit.rates[0] != nullptr || limit.cost_value != nullptr
+    const bool is_variable = limit.rates[0] != nullptr;
+    zone->variable |= is_variable;
+    limit.evaluated = is_variable || limit.cost_value != nullptr
                       || !limit.count_status.empty();
     return init_policy(cf->pool, limit);
 }
@@ -87,15 +85,12 @@ bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next,
                Belongs belongs)
 {
     auto *group = create<Group>(cf->pool);
-    if (group == nullptr) {
+    auto *limits = alloc<Limit>(cf->pool, set.limits.size());
+    if (group == nullptr || limits == nullptr) {
         return false;
     }
 
-    group->limits = alloc<Limit>(cf->pool, set.limits.size());
-    if (group->limits == nullptr) {
-        return false;
-    }
-
+    group->limits = limits;
     for (auto &limit : set.limits) {
         if (belongs(limit)) {
             auto &own = group->limits[group->nlimits++];

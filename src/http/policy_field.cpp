@@ -51,16 +51,11 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit)
 /* Two digits at a time: ngx_sprintf() takes several times as many steps. */
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text)
 {
-    static const char pairs[] = "00010203040506070809"
-                                "10111213141516171819"
-                                "20212223242526272829"
-                                "30313233343536373839"
-                                "40414243444546474849"
-                                "50515253545556575859"
-                                "60616263646566676869"
-                                "70717273747576777879"
-                                "80818283848586878889"
-                                "90919293949596979899";
+    static const char pairs[] = "0001020304050607080910111213141516171819"
+                                "2021222324252627282930313233343536373839"
+                                "4041424344454647484950515253545556575859"
+                                "6061626364656667686970717273747576777879"
+                                "8081828384858687888990919293949596979899";
 
     u_char digits[NGX_INT64_LEN];
     auto *digit = digits + sizeof(digits) - 2;

@@ -39,12 +39,8 @@ bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab)
     }
 
     void *leases = ngx_slab_calloc(slab, size);
-    if (leases == nullptr) {
-        return false;
-    }
-
-    remote.leases = Leases::init(leases, size);
-    return true;
+    remote.leases = leases != nullptr ? Leases::init(leases, size) : nullptr;
+    return leases != nullptr;
 }
 
 /* Divides the rest of the memory into the table and the parts beside it. */
