@@ -99,7 +99,7 @@ struct Escaped {
     {
         auto *p = data;
 
-        for (unsigned char ch : view(value).substr(0, kShown)) {
+        for (unsigned char ch : first(view(value), kShown)) {
             if (ch < ' ' || ch > '~' || ch == '"' || ch == '\\') {
                 p = ngx_sprintf(p, "\\x%02Xd", ch);
             } else {

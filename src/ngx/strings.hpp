@@ -31,6 +31,15 @@ inline ngx_str_t to_str(std::string_view text)
     return {text.size(), bytes(text)};
 }
 
+/*
+ * Returns at most so many bytes from the text's beginning.  substr() would do,
+ * but it may throw, which needs libstdc++ where the compiler does not optimize.
+ */
+inline std::string_view first(std::string_view text, size_t bytes)
+{
+    return {text.data(), bytes < text.size() ? bytes : text.size()};
+}
+
 /* Appends the text, and returns where the next one goes. */
 inline u_char *append(u_char *p, std::string_view text)
 {
@@ -39,7 +48,7 @@ inline u_char *append(u_char *p, std::string_view text)
 
 inline bool starts_with(std::string_view text, std::string_view prefix)
 {
-    return text.substr(0, prefix.size()) == prefix;
+    return first(text, prefix.size()) == prefix;
 }
 
 /* Cuts a part off the text's beginning, or end; false: it does not have it. */

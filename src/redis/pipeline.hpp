@@ -8,8 +8,8 @@
 #define LIMIT_SLIDING_REDIS_PIPELINE_HPP
 
 #include "ngx/array.hpp"
-#include "ngx/memory.hpp"
 #include "ngx/list.hpp"
+#include "ngx/memory.hpp"
 #include "redis/connection.hpp"
 #include "redis/reply.hpp"
 

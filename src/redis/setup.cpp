@@ -106,7 +106,7 @@ char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password)
     }
 
     auto line = view(beginning.text, beginning.len);
-    line = line.substr(0, line.find('\n'));
+    line = first(line, line.find('\n'));
     if (!line.empty() && line.back() == '\r') {
         line.remove_suffix(1);
     }

@@ -19,7 +19,7 @@ ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status,
     out.status = status;
     out.content_length_n = text.size();
     out.content_type = to_str(type);
-    out.content_type_len = type.substr(0, type.find(';')).size();
+    out.content_type_len = first(type, type.find(';')).size();
     out.content_type_lowcase = nullptr;
 
     const ngx_int_t rc = ngx_http_send_header(r);

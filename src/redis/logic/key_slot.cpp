@@ -38,7 +38,7 @@ unsigned key_slot(std::string_view key)
         size_t close = key.find('}', open + 1);
 
         if (close != key.npos && close != open + 1) {
-            key = key.substr(open + 1, close - open - 1);
+            key = {key.data() + open + 1, close - open - 1};
         }
     }
 
