@@ -4,10 +4,11 @@
 
 limit_sliding_c="-I$ngx_addon_dir/src -fvisibility=hidden"
 
-# NGINX compiles at -O.  A level given with --with-cc-opt stands.
+# NGINX compiles at -O.  A level given with --with-cc-opt stands.  What runs at
+# the start, or for the API, is to be small.
 case " $NGX_CC_OPT" in
-    *" -O"*) ;;
-    *)       limit_sliding_c="$limit_sliding_c -O2" ;;
+    *" -O"*) limit_sliding_fast= limit_sliding_small= ;;
+    *)       limit_sliding_fast=-O2 limit_sliding_small=-Os ;;
 esac
 
 # The link is by the C compiler, without libstdc++: nothing here may need it.
@@ -24,6 +25,14 @@ do
     case $limit_sliding_file in
         *.cpp) limit_sliding_opt="$limit_sliding_c $limit_sliding_cxx" ;;
         *)     limit_sliding_opt=$limit_sliding_c ;;
+    esac
+
+    case $limit_sliding_file in
+        */http/api/* | */http/*directive* | */http/limit_set.* | \
+        */http/zone* | */http/parameter.* | */redis/setup.* | */redis/cluster.*)
+            limit_sliding_opt="$limit_sliding_opt $limit_sliding_small" ;;
+        *)
+            limit_sliding_opt="$limit_sliding_opt $limit_sliding_fast" ;;
     esac
 
     echo "$limit_sliding_obj: override CFLAGS += $limit_sliding_opt" \

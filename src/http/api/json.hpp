@@ -20,7 +20,7 @@ public:
     public:
         Scope(Json &json, const char *end) : json_(json), end_(end) {}
 
-        ~Scope()
+        [[gnu::noinline]] ~Scope()
         {
             json_.out_.append(end_);
             json_.is_first_ = false;
@@ -84,7 +84,8 @@ public:
 
 private:
     /* Writes all of a field that comes before its value, and then `text`. */
-    void begin(std::string_view name, std::string_view text = {})
+    [[gnu::noinline]] void begin(std::string_view name,
+                                 std::string_view text = {})
     {
         out_.append(is_first_ ? "" : ",");
         out_.append(begins_line_ ? "\n" : "");

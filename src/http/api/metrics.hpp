@@ -20,7 +20,7 @@ struct Label {
 /* A number as text, with so many of its last digits after the point. */
 class Number {
 public:
-    Number(uint64_t n, int decimals = 0)
+    [[gnu::noinline]] Number(uint64_t n, int decimals = 0)
     {
         for (int i = 0; n != 0 || i <= decimals; i++) {
             if (i != 0 && i == decimals) {
@@ -50,7 +50,8 @@ struct MetricHead {
 /* A metric: its head, which the constructor writes, and then its samples. */
 class Metric {
 public:
-    Metric(Writer &out, const MetricHead &head) : out_(out), name_(head.name)
+    [[gnu::noinline]] Metric(Writer &out, const MetricHead &head)
+        : out_(out), name_(head.name)
     {
         out_.print("# HELP %s %s\n# TYPE %s %s\n", head.name, head.help,
                    head.name, head.type);
@@ -62,8 +63,8 @@ public:
     void sample(const Number &value) { sample({}, value); }
 
     /* The suffix belongs to the metric's name, as "_sum" of a histogram. */
-    void sample(const Label &label, const Number &value,
-                const char *suffix = "")
+    [[gnu::noinline]] void sample(const Label &label, const Number &value,
+                                  const char *suffix = "")
     {
         out_.print("%s%s{", name_, suffix);
         write(owner_);
