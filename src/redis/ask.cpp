@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kDigestBytes = 20;
 
-/* As many bytes as write_key() may write. */
+/* Returns how many bytes write_key() may write. */
 size_t key_bytes(const RemoteClaim &remote)
 {
     return remote.zone->prefix.len + 1
@@ -44,7 +44,8 @@ u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p)
     return p;
 }
 
-/* The parts are not set; so many bytes follow them. */
+/* Returns an ask whose parts are not set, with room for `bytes` after them;
+ * nullptr: there is no memory. */
 Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes)
 {
     auto *ask = static_cast<Ask *>(ngx_alloc(
@@ -74,7 +75,8 @@ void unlink(Waiter &waiter)
     }
 }
 
-/* What was not asked yet will not be: it is decided otherwise. */
+/* Ends a wait that took too long.  A unit that was not asked for yet is not
+ * asked for any more: it is decided otherwise. */
 void time_out(Waiter &waiter)
 {
     Ask &ask = *waiter.ask;
@@ -82,7 +84,7 @@ void time_out(Waiter &waiter)
     ngx_msec_t since = waiter.until - redis.settings.timeout;
     if (!ask.to->is_ready()
         && static_cast<ngx_msec_int_t>(since - redis.client.failed) >= 0) {
-        /* not one of many that wait for the same attempt to connect */
+        /* those that wait for the same attempt to connect count once */
         node_failed(*ask.to);
     }
 
@@ -97,8 +99,8 @@ void time_out(Waiter &waiter)
     }
 }
 
-/* As if it had not been asked: those who came meanwhile are behind the
- * others. */
+/* Makes the ask one that was not asked.  Those who came meanwhile are behind
+ * the others. */
 void unask(Ask &ask)
 {
     while (!ask.asked.empty()) {

@@ -24,11 +24,11 @@ namespace {
 constexpr ngx_msec_t kLookMs = kBreakerIntervalMs * 3 / 4;
 constexpr ngx_msec_int_t kLookOpenMs = 100;
 
-/* So many calls may be under way before others wait to be filled: while Redis
- * is busy one call of many asks costs it less than many calls. */
+/* Calls that may be under way before others wait to be filled: while Redis is
+ * busy one call of many asks costs it less than many calls. */
 constexpr auto kCallsUnderWay = 4;
 
-/* Sends asks to where their slots have moved, or are known to be by now. */
+/* Makes asks due where their slots are by now. */
 void reroute(Node &node)
 {
     for (Ask &ask : due_at(node)) {
@@ -41,8 +41,8 @@ void reroute(Node &node)
 }
 
 /* Makes the waiters and units of the ask those of a call.  Units that nobody
- * waits for any more come after those of who does.  Returns how many values the
- * reply has beyond those of the algorithms. */
+ * waits for any more come last.  Returns how many values the reply has beyond
+ * those of the algorithms. */
 size_t take_waiters(Ask &ask)
 {
     ngx_uint_t turn = 0;

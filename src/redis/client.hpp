@@ -20,10 +20,10 @@
 
 namespace limit_sliding {
 
-/* Is the module built with hiredis?  Without it nothing else works. */
+/* True if the module is built with hiredis.  Without it nothing else works. */
 extern bool has_redis;
 
-/* A worker begins, and ends. */
+/* To be called when a worker begins, and when it ends. */
 void redis_enter(Redis *redis);
 void redis_exit(Redis *redis);
 

@@ -13,15 +13,15 @@ namespace limit_sliding {
 
 namespace {
 
-/* The parts of one slot. */
+/* The parts of one slot, which lie beside each other. */
 struct Piece {
     Waiter waiter;
     size_t first;
     size_t n;
 };
 
-/* It outlives a request that is gone: hence all of it is its own, but for who
- * waits. */
+/* A request that was divided.  It outlives a request that is gone, and so owns
+ * all of it but the waiter. */
 struct CrossSlot {
     Waiter *whole;      /* nullptr: nobody waits */
     Ask *ask;           /* is never due itself; its parts are sorted by slot */
@@ -31,7 +31,8 @@ struct CrossSlot {
     size_t ntold;
 };
 
-/* What a key has once its units are given back, for who comes next, too. */
+/* Describes a key once its units are given back, also to requests that come
+ * next. */
 void describe_given_back(const AskPart &part, Verdict &verdict)
 {
     const Claim &claim = part.claim;
@@ -47,7 +48,8 @@ void describe_given_back(const AskPart &part, Verdict &verdict)
     add_refusal(*part.zone, claim, verdict, ngx_current_msec);
 }
 
-/* If that fails the units are back with their window. */
+/* Gives back the units of a piece.  If that fails they are back with their
+ * window. */
 void give_back(CrossSlot &split, const Piece &piece)
 {
     Ask *ask = copy_ask(*split.ask, piece.first, piece.n);
@@ -86,7 +88,7 @@ void give_back(CrossSlot &split, const Piece &piece)
     make_due(*ask);
 }
 
-/* Tells the claims of a piece to those of the request. */
+/* Copies the outcomes of a piece to the claims of the request. */
 void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected)
 {
     for (size_t i = piece.first; i < piece.first + piece.n; i++) {
@@ -215,18 +217,13 @@ void ask_piece(const CrossSlot &split, Piece &piece)
     join_ask(*ask, &piece.waiter);
 }
 
-/* By slot, and else in their order. */
+/* Sorts by slot; parts of the same slot keep their order. */
 void sort_parts(Span<AskPart> parts)
 {
-    for (size_t i = 1; i < parts.size(); i++) {
-        AskPart part = parts[i];
-        size_t j = i;
-        for (; j > 0 && parts[j - 1].slot > part.slot; j--) {
-            parts[j] = parts[j - 1];
-        }
-
-        parts[j] = part;
-    }
+    std::sort(parts.begin(), parts.end(),
+              [](const AskPart &a, const AskPart &b) {
+                  return a.slot != b.slot ? a.slot < b.slot : a.index < b.index;
+              });
 }
 
 bool is_worth(const Ask &ask)

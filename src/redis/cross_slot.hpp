@@ -3,8 +3,8 @@
  */
 
 /* A request whose keys lie in several slots of a cluster: no script can decide
- * them all, so they are asked at once, each slot by an ask of its own.  What
- * was granted is given back if another one rejected. */
+ * them all, so they are asked at once, each slot by an ask of its own.  Granted
+ * units are given back if another slot rejected. */
 
 #ifndef LIMIT_SLIDING_REDIS_CROSS_SLOT_HPP
 #define LIMIT_SLIDING_REDIS_CROSS_SLOT_HPP

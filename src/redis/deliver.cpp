@@ -16,7 +16,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* Redis answered with an error, which is not a verdict. */
+/* Handles an error of Redis, which is not a verdict. */
 void call_refused(Node &node, AskCall &call, Reply &reply)
 {
     if (resend_call(node, call, reply)) {
@@ -43,9 +43,9 @@ void call_refused(Node &node, AskCall &call, Reply &reply)
     fail_call(node, call);
 }
 
-/* Until when will whoever asks be rejected?  The time counts from when it was
- * asked, which is before it was decided.  Returns true if it is still to come:
- * nobody is admitted before. */
+/* Remembers until when whoever asks will be rejected, counted from when it was
+ * asked, which is before it was decided.  Returns true if that time is still to
+ * come: nobody is admitted before. */
 bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent)
 {
     Verdict verdicts[kClaimsMax];
@@ -77,7 +77,7 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent)
     return true;
 }
 
-/* Tells the claims of a waiter what they are after `before` units. */
+/* Decides the claims of a waiter by their state after `before` units. */
 void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer,
                  uint32_t before)
 {

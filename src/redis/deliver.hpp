@@ -14,8 +14,8 @@ namespace limit_sliding {
 /* The handler of the script's calls. */
 void script_answered(Node &node, Call &call, Reply *reply);
 
-/* Remembers what was told of a claim at a time, for those who ask until its
- * retry time; if it has none, for those whom another limit rejects. */
+/* Remembers the verdict of a claim, asked for at that time, for those who ask
+ * until its retry time; without one, for those whom another limit rejects. */
 void add_refusal(const RemoteZone &zone, const Claim &claim,
                  const Verdict &verdict, ngx_msec_t asked);
 

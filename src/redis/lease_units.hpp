@@ -2,8 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Units that a call takes beyond those which requests wait for, and requests
- * that spend them. */
+/* Leases: units that a call takes beyond those which requests wait for, and
+ * requests that spend them. */
 
 #ifndef LIMIT_SLIDING_REDIS_LEASE_UNITS_HPP
 #define LIMIT_SLIDING_REDIS_LEASE_UNITS_HPP
@@ -13,7 +13,7 @@
 namespace limit_sliding {
 
 /* Spends leased units for all of the claims, and returns true, or for none.
- * What was spent is then either given back, or decides the claims. */
+ * Units that were spent are then either given back, or decide the claims. */
 bool spend_leases(Claim *claims, size_t nclaims);
 
 /* Gives back what was spent for the claims. */
@@ -23,8 +23,8 @@ void return_leases(Claim *claims, size_t nclaims);
 void describe_leases(Claim *claims, size_t nclaims);
 
 /* A call is about to ask for the ask's `asked_units`: adds how many are to be
- * leased.  Returns of how many keys some are left here: of these Redis tells
- * whether they were forgotten. */
+ * leased.  Returns how many keys have some left here: Redis tells whether those
+ * keys were forgotten. */
 size_t take_leases(Ask &ask);
 
 /* Adds the units that were granted to the leases, or lets those learn of the

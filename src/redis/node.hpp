@@ -81,10 +81,10 @@ struct Node : Pipeline {
         connect();
     }
 
-    /* Is it worth waiting for? */
+    /* Returns true if it is worth waiting for. */
     bool is_usable() const;
 
-    /* It has answered. */
+    /* Notes that it has answered. */
     void succeeded()
     {
         failures = 0;

@@ -18,8 +18,9 @@ namespace limit_sliding {
 struct Node;
 struct Call;
 
-/* Is called once, without a reply if the call failed on the way, and frees the
- * call.  It leaves the node open; Pipeline::set_broken() closes it later. */
+/* A handler is called once, without a reply if the call failed on the way, and
+ * frees the call.  It leaves the node open; Pipeline::set_broken() closes it
+ * later. */
 using ReplyHandler = void (*)(Node &node, Call &call, Reply *reply);
 
 /* A command under way.  Types with more state derive from it. */
@@ -68,10 +69,10 @@ public:
      * reply has returned. */
     void set_broken(const char *reason) { broken_ = reason; }
 
-    /* May calls be sent? */
+    /* Returns true if calls may be sent. */
     bool is_ready() const { return ready_; }
 
-    /* Is there time left to connect? */
+    /* Returns true if there is time left to connect. */
     bool has_time() const { return timer_.timer_set; }
 
     size_t ncalls;    /* under way */

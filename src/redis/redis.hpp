@@ -20,7 +20,7 @@ inline constexpr uint32_t kLatenciesUs[] = {
     250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000};
 constexpr size_t kLatencies = sizeof(kLatenciesUs) / sizeof(uint32_t) + 1;
 
-/* Of one worker, or of the few whose numbers are the same modulo 64. */
+/* Counters of one worker, or of the few whose numbers are equal modulo 64. */
 struct CallCounters {
     /* Counts a call that was answered. */
     void add_latency(uint64_t us)
@@ -59,13 +59,13 @@ inline CallCounters sum_of(const AllCallCounters &workers)
     return sum;
 }
 
-/* Of the workers of all cycles. */
+/* The workers of all cycles share this. */
 struct RedisShared {
     AllCallCounters calls;
     Breaker breaker;
 };
 
-/* Of this worker. */
+/* This worker's part of a Redis. */
 struct Client {
     Nodes nodes;
     CallCounters *calls;

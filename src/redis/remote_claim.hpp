@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Claims of zones in Redis: what to ask, what was told, and who waits. */
+/* Claims of zones in Redis: the question, the answer, and who waits. */
 
 #ifndef LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
 #define LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
@@ -31,10 +31,10 @@ struct RemoteZone {
     ngx_atomic_t *log_after; /* this, too: bad limits of keys */
 };
 
-/* Limits of one stage of a place, so that their asks fit into calls. */
+/* One stage of a place may have this many limits: so asks fit into calls. */
 constexpr auto kClaimsMax = 32;
 
-/* What decided a claim. */
+/* Sources of the decision of a claim. */
 enum class Source { kLocal = 0, kRedis, kLease, kCache, kFallback };
 
 struct RemoteClaim {
@@ -47,7 +47,7 @@ struct RemoteClaim {
     uint64_t taken_of; /* the value before, of a bucket */
 };
 
-/* Of a claim that Redis decides. */
+/* Returns the remote part of a claim, which Redis decides. */
 inline RemoteClaim &remote_of(const Claim &claim)
 {
     return *static_cast<RemoteClaim *>(claim.remote);

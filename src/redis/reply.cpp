@@ -33,8 +33,8 @@ int depth(const redisReadTask *task)
     return task->parent != nullptr ? 1 + depth(task->parent) : 0;
 }
 
-/* The map of slots is [[first, last, [host, port, ...], replicas...], ...].  Is
- * this the i-th element of a master? */
+/* Returns true if this is the i-th element of a master in the map of slots,
+ * [[first, last, [host, port, ...], replicas...], ...]. */
 bool is_of_master(const redisReadTask *task, int i)
 {
     return depth(task) == 3 && task->parent->idx == 2 && task->idx == i;

@@ -25,7 +25,7 @@ constexpr auto kNumberBytes = 16;
 /* Added to the number of a purpose if units of the key are left here. */
 constexpr auto kHeldHere = 4;
 
-/* What the script is to do with a kind. */
+/* Returns the number that tells the script what to do with a kind. */
 uint64_t purpose_of(const AskPart &part)
 {
     Purpose purpose = part.leased ? Purpose::kLease : part.claim.purpose;
@@ -100,7 +100,7 @@ private:
     u_char text_[kArgs * kNumberBytes];
 };
 
-/* What claims have in common is sent once. */
+/* Adds the values that claims have in common, each kind once. */
 void Command::add_kinds()
 {
     add(nkinds_);
@@ -127,7 +127,7 @@ void Command::add_kinds()
     }
 }
 
-/* Is it one of those that the script knows without being told? */
+/* Returns true if the script knows the ask without its numbers. */
 bool is_plain(Command &command, const Ask &ask)
 {
     return ask.asked_units == 1 && ask.parts.size() == 1
@@ -182,7 +182,7 @@ void log_bad_limit(const RemoteZone &zone)
                   &zone.name);
 }
 
-/* Are these a limit, and the values of an algorithm? */
+/* Returns true if these are a limit, and the values of an algorithm. */
 bool is_state(const Policy *policy, const int64_t *numbers)
 {
     constexpr int64_t kMost = kLimitMax;
@@ -206,8 +206,8 @@ bool is_state(const Policy *policy, const int64_t *numbers)
 
 } // namespace
 
-/* Each ask takes a part of what the reply may hold.  In a cluster, where asks
- * lie in one slot hardly ever, a call has one: a redirection is its. */
+/* Each ask takes a part of the room for the reply.  In a cluster, where asks
+ * lie in one slot hardly ever, a call has one, which a redirection is about. */
 bool call_takes(AskCall &call, const Ask &ask)
 {
     bool is_command = ask.command != KeyCommand::kNone;

@@ -2,7 +2,8 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* Calls of the script, whose arguments scripts.hpp describes. */
+/* Calls of the script: its arguments and its replies, which scripts.hpp
+ * describes. */
 
 #ifndef LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
 #define LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
@@ -18,7 +19,7 @@ bool call_takes(AskCall &call, const Ask &ask);
  * memory. */
 ngx_int_t call_script(Node &node, AskCall &call);
 
-/* What is said of one key. */
+/* The answer about one key. */
 struct PartAnswer {
     RemoteState state;
     bool off;          /* the key has no limit */
@@ -31,8 +32,8 @@ struct Answer {
     PartAnswer parts[kClaimsMax];
 };
 
-/* Is this array what the script returns?  Other numbers are not for the core,
- * which divides by the limit. */
+/* Returns true if this array is a reply of the script.  Other numbers are not
+ * for the core, which divides by the limit. */
 bool is_script_reply(AskCall &call, const Reply &reply);
 
 /* Reads such an array, for the call's asks in their order. */
@@ -50,8 +51,8 @@ private:
     const int64_t *next_;
 };
 
-/* Describes a key to a request after `before` units of the call, and which was
- * admitted or not. */
+/* Describes a key to a request, admitted or not, after `before` units of the
+ * call. */
 void describe_part(const AskPart &part, const PartAnswer &answer,
                    uint32_t before, bool admitted, Verdict *verdict);
 

@@ -299,7 +299,7 @@ char *read_parameters(ngx_conf_t *cf, Settings &settings)
     return error;
 }
 
-/* The first parameter that others need and that was not given, or nullptr. */
+/* Returns the first missing parameter that others need, or nullptr. */
 const char *missing_parameter(const Settings &settings)
 {
     const Credentials &sentinel = settings.sentinel.credentials;
@@ -333,7 +333,7 @@ const char *missing_parameter(const Settings &settings)
     return nullptr;
 }
 
-/* The first parameter that belongs to sentinels alone, or nullptr. */
+/* Returns the first parameter that belongs to sentinels alone, or nullptr. */
 const char *sentinel_parameter(const SentinelSettings &sentinel)
 {
     return sentinel.master.len                  ? "sentinel_master"
@@ -385,10 +385,11 @@ char *check_block(ngx_conf_t *cf, Settings &settings)
     return NGX_CONF_OK;
 }
 
-/* Its address tells our shared memory from that of others. */
+/* The address of this tells our shared memory from that of others. */
 ngx_uint_t redis_tag;
 
-/* Does it have name servers?  NGINX has an array of them, Angie a list. */
+/* Returns true if it has name servers.  NGINX has an array of them, Angie a
+ * list. */
 bool has_servers(const ngx_resolver_t &resolver)
 {
 #if (angie_version >= 1012000)
@@ -486,7 +487,7 @@ ngx_int_t init_script(ngx_conf_t *cf, Redis &redis)
     return NGX_OK;
 }
 
-/* The server as it was in the last cycle, if it had addresses. */
+/* Returns the server of the last cycle, if it had addresses, or nullptr. */
 const Server *find_known(const Settings &last, const ngx_str_t &text)
 {
     for (const Server &server : last.servers) {
@@ -497,7 +498,8 @@ const Server *find_known(const Settings &last, const ngx_str_t &text)
     return nullptr;
 }
 
-/* The addresses of the last cycle go with it.  Their names are not used. */
+/* Copies addresses, as those of the last cycle go with it, but not their
+ * names, which nobody uses. */
 ngx_int_t copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from)
 {
     auto *addrs = static_cast<ngx_addr_t *>(
@@ -522,8 +524,8 @@ ngx_int_t copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from)
     return NGX_OK;
 }
 
-/* What was known before is better than nothing: a reload while the name server
- * is away loses no Redis. */
+/* Keeps addresses of the last cycle for names that were not found: a reload
+ * while the name server is away loses no Redis. */
 ngx_int_t keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log)
 {
     Settings &settings = redis.settings;

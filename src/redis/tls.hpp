@@ -24,8 +24,8 @@ ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings,
                         const ngx_str_t &host,
                         void (*handler)(ngx_connection_t *c));
 
-/* Is the host, after the handshake, the one that its certificate is of?  Logs
- * why not. */
+/* Returns true if the certificate that the handshake has shown is the host's,
+ * else logs why not. */
 bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
                 const ngx_str_t &host, ErrorLog &log);
 

@@ -2,7 +2,7 @@
  * Copyright (C) the limit_sliding authors
  */
 
-/* The nodes of a Redis, and which of them is asked of what. */
+/* The nodes of a Redis, and the choice of one for a slot. */
 
 #ifndef LIMIT_SLIDING_REDIS_TOPOLOGY_HPP
 #define LIMIT_SLIDING_REDIS_TOPOLOGY_HPP
@@ -25,17 +25,17 @@ struct Nodes {
     /* Closes all connections: the worker exits. */
     void close();
 
-    /* Is it known that Redis does not answer?  False for a cluster. */
+    /* Returns true if Redis is known not to answer; never for a cluster. */
     bool is_away() const { return node != nullptr && !node->is_usable(); }
 
-    /* Returns whom to ask of this slot, never nullptr.  While that is not known
-     * it is any node, which will tell. */
+    /* Returns the node to ask about this slot, never nullptr.  While it is not
+     * known, this is any node, which will tell. */
     Node *route(ngx_int_t slot)
     {
         return is_cluster() ? &cluster->route(slot) : node;
     }
 
-    /* Should a request wait for this slot's node? */
+    /* Returns true if a request should wait for this slot's node. */
     bool is_worth(ngx_int_t slot)
     {
         return !is_cluster() || cluster->is_worth(slot);
