@@ -70,7 +70,7 @@ private:
         });
     }
 
-    /* NGX_DECLINED: the request is not accounted. */
+    /* Fills the claim of a limit.  NGX_DECLINED: the limit does not apply. */
     ngx_int_t fill(Limit &limit, Claim &claim) const
     {
         auto &zone = *limit.zone;
@@ -226,7 +226,7 @@ private:
         return NGX_OK;
     }
 
-    /* Runs the groups from the present one on, which a Redis may have told. */
+    /* Runs the present group, which a Redis may have told, and the next. */
     ngx_int_t run(bool told)
     {
         for (; group_ != nullptr; group_ = kSingle ? nullptr : group_->next) {
@@ -258,7 +258,7 @@ private:
         return delay_ms_ != 0 ? delay() : NGX_DECLINED;
     }
 
-    /* The handler runs again once the request has waited. */
+    /* Suspends the request, after which the handler runs again. */
     ngx_int_t delay() const
     {
         const auto rc = suspend_for(r_, delay_ms_);

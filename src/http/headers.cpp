@@ -57,7 +57,7 @@ bool is_told(const Claim &claim)
     return !limit_of(claim).dry_run;
 }
 
-/* The X- fields show the claim that rejected the request, or the tightest. */
+/* Chooses for the X- fields the claim that rejected, or the tightest one. */
 Told told_claims(Context &ctx)
 {
     Told told = {};

@@ -22,7 +22,7 @@
 namespace limit_sliding {
 namespace {
 
-/* The configuration of a cycle, an empty one if it has no http{}. */
+/* Returns the configuration of a cycle, an empty one if it has no http{}. */
 const MainConf &main_conf(ngx_cycle_t *cycle)
 {
     static const MainConf none = {};

@@ -44,7 +44,7 @@ struct Param {
         return true;
     }
 
-    /* Sets `is_first` by which of two words the value is. */
+    /* Tells by `is_first` which of two words the value is; false: neither. */
     template <class Flag>
     bool get_either(const char *first, const char *second, Flag &is_first) const
     {
@@ -72,7 +72,7 @@ struct ParamRule {
     bool (*set)(const Param &param, Target &target);
 };
 
-/* The words of the directive; the first one is its name. */
+/* Returns the words of the directive; the first one is its name. */
 inline Span<ngx_str_t> words_of(ngx_conf_t *cf)
 {
     return span<ngx_str_t>(*cf->args);

@@ -48,7 +48,7 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit)
     return p;
 }
 
-/* Two digits at a time: ngx_sprintf() takes several times as many steps. */
+/* Prints two digits a step; ngx_sprintf() takes several times as long. */
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text)
 {
     static const char pairs[] = "0001020304050607080910111213141516171819"

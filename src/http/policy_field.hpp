@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Members of header fields that the configuration knows beforehand. */
+/* Parts of header fields that do not depend on the request. */
 
 #pragma once
 
@@ -18,7 +18,7 @@ bool quote_name(ngx_pool_t *pool, ZoneConf &zone);
 /* Prints a member of RateLimit-Policy, as "one";q=600;w=60; returns its end. */
 u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit);
 
-/* Prints a number, which *text is then; returns its end. */
+/* Prints a number, and sets *text to its digits; returns their end. */
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text);
 
 } // namespace limit_sliding

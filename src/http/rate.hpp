@@ -13,10 +13,8 @@
 
 namespace limit_sliding {
 
-/*
- * Sets `variable` to the compiled value of the parameter if there is a variable
- * in it, else to nullptr, and `rate`.  Logs what is wrong, and returns false.
- */
+/* Sets `variable` if there is a variable in the parameter, else `rate`, and
+ * `variable` to nullptr.  Logs what is wrong, and returns false. */
 bool set_rate(const Param &param, Expression *&variable, Rate &rate);
 
 /* Sets `limit` to what the rate allows in a window.  Logs that it is out of
@@ -24,7 +22,7 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate);
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
                uint64_t window_ms, uint32_t &limit, const FileLine &where);
 
-/* Sets *limit to a rate of a request; false: it is none, or too large. */
+/* Sets *limit to the rate of a request; false: it is invalid, or too large. */
 bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t *limit);
 
 } // namespace limit_sliding

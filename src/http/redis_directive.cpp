@@ -11,7 +11,7 @@
 namespace limit_sliding {
 namespace {
 
-/* The block of this name, which may come before or after its first mention. */
+/* Returns the block of this name, which may follow its first mention. */
 Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
 {
     auto &redises = main_conf(cf).redises;

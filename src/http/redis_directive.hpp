@@ -11,7 +11,8 @@
 
 namespace limit_sliding {
 
-/* Setters for limit_sliding_zone; they need the algorithm, and lease= redis. */
+/* Set parameters of limit_sliding_zone once the algorithm is set; lease= also
+ * needs redis=. */
 bool set_redis(const Param &param, ZoneConf &zone);
 bool set_lease(const Param &param, ZoneConf &zone);
 

@@ -29,7 +29,7 @@ Decision account_all(Context &ctx, Span<Claim> claims)
         claims, describing(claims.begin(), claims.size(), ctx.now_ms));
 }
 
-/* Consumes all of the claims, or none and returns false. */
+/* Consumes all of the claims, or none of them: returns false. */
 bool acquire_all(Span<Claim> claims, uint64_t now_ms)
 {
     return claims.empty()
@@ -42,7 +42,7 @@ void release_all(Span<Claim> claims)
     release(claims.begin(), claims.size(), ngx_current_msec);
 }
 
-/* Counts what Redis admitted in our own memory, too, for when it fails. */
+/* Counts what Redis admits in our own memory, too, in case Redis fails. */
 void keep_warm(Span<Claim> remotes, uint64_t now_ms)
 {
     for (auto claim : remotes) {
@@ -54,8 +54,8 @@ void keep_warm(Span<Claim> remotes, uint64_t now_ms)
     }
 }
 
-/* Describes a claim that was not decided, as another one rejects: as Redis told
- * its key up to a second ago, else as this node has counted it. */
+/* Describes a claim that was not decided because another one rejects: by what
+ * Redis told of its key up to a second ago, else by this node's count. */
 void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict)
 {
     auto look = claim;
@@ -155,7 +155,7 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all,
     return account_all(ctx, {all.begin(), n});
 }
 
-/* Claims of Redis are admitted by leases: those of our own memory decide. */
+/* Leases admit the claims of Redis, so those of our own memory decide. */
 Decision decide_by_leases(ngx_http_request_t *r, Context &ctx,
                           const JointClaims &claims)
 {
@@ -171,7 +171,7 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx,
     return account_all(ctx, claims.all);
 }
 
-/* Decides a claim as on_error says; false: our own memory is to decide it. */
+/* Decides a claim by on_error; false: our own memory is to decide it. */
 bool decide_unasked(Claim &claim, OnError on_error)
 {
     auto &remote = remote_of(claim);
@@ -227,7 +227,7 @@ Decision fall_back(Context &ctx, const RemoteWait &wait)
     return account_all(ctx, claims.all);
 }
 
-/* The waiter is told, and its event posted. */
+/* Goes on with a request whose waiter was told. */
 void told_handler(ngx_event_t *ev)
 {
     auto *r = static_cast<RemoteWait *>(ev->data)->request;

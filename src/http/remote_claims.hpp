@@ -28,7 +28,7 @@ struct RemoteWait {
     ngx_msec_t delay_ms; /* by the groups before */
 };
 
-/* Makes a claim one of Redis. */
+/* Makes a claim one that Redis decides. */
 ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone,
                      const ngx_str_t &key);
 

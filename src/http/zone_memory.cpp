@@ -125,7 +125,7 @@ ngx_shm_zone_t *find_old(ngx_conf_t *cf, std::string_view name)
     return found;
 }
 
-/* Prints the first difference by which old states mean something else. */
+/* Prints the first difference that gives old states another meaning. */
 u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone,
                          const ZoneConf &old)
 {

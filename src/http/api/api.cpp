@@ -45,8 +45,8 @@ std::string_view path_of(ngx_http_request_t *r)
     return path.empty() || cut_prefix(&path, "/") ? path : "/";
 }
 
-/* Returns NGX_DECLINED if the method is allowed, else what the handler has to,
- * once it has sent an error. */
+/* Returns NGX_DECLINED if the method is allowed, else sends an error, and
+ * returns what the handler is to return. */
 ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods)
 {
     const bool writes = loc_conf(r).api_write;

@@ -25,7 +25,7 @@ constexpr char kVersion[] = "0.1.0";
  * less than a millisecond's work. */
 constexpr uint64_t kWalkBytes = 1024 * 1024;
 
-/* The names of numbers of requests, by Count. */
+/* Words for the counts of requests, by Count. */
 constexpr const char *kCountNames[]
     = {"passed",          "delayed",          "rejected",
        "delayed_dry_run", "rejected_dry_run", "errors"};
@@ -53,7 +53,7 @@ struct ZoneReport {
 /* The numbers of a Redis that a zone uses. */
 struct RedisReport {
     const Redis *redis;
-    CallCounters calls; /* its latencies are summed up: so long or less */
+    CallCounters calls; /* the latencies are cumulative */
     bool is_open;       /* its breaker */
 
     Label label() const { return {"redis", view(redis->settings.name)}; }

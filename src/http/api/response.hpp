@@ -11,8 +11,8 @@
 
 namespace limit_sliding {
 
-/* Sends a response that is not to be stored.  This and those below return what
- * the handler of the location has to. */
+/* Sends a response that is not to be stored.  This and the functions below
+ * return what the handler of the location is to return. */
 ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status,
                     std::string_view type, Writer &text);
 

@@ -27,8 +27,8 @@ public:
     /* Appends what the format of ngx_sprintf() yields, 1024 bytes at most. */
     void ngx_cdecl print(const char *format, ...);
 
-    /* Appends a text of any bytes in quotes.  Those that are not of UTF-8 are
-     * replaced, but in a URI. */
+    /* Appends a text of any bytes in quotes.  Except in a URI, those
+     * that are not of UTF-8 are replaced. */
     void quote(std::string_view text, Quotes quotes);
 
     bool failed() const { return failed_; }
