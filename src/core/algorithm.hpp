@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_ALGORITHM_HPP
-#define LIMIT_SLIDING_CORE_ALGORITHM_HPP
+#pragma once
 
 #include <cstdint>
 #include <type_traits>
@@ -16,10 +13,8 @@
 
 namespace limit_sliding {
 
-/*
- * Calls visit() with the policy's algorithm, which must be one whose state is a
- * word.
- */
+/* Calls visit() with the policy's algorithm, which must be one whose state is a
+ * word. */
 template <class Visit>
 auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit,
                     const Visit &visit)
@@ -35,10 +30,8 @@ auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit,
     }
 }
 
-/*
- * Answers what the table asks about states, for one request to such an
- * algorithm.
- */
+/* Answers what the table asks about states, for one request to such an
+ * algorithm. */
 template <class Algorithm>
 struct WordStep {
     Algorithm algorithm;
@@ -97,5 +90,3 @@ struct AnyWordStep : WordStep<Algorithm> {
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,20 +1,15 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_ATOMICS_HPP
-#define LIMIT_SLIDING_CORE_ATOMICS_HPP
+#pragma once
 
 #include <atomic>
 #include <cstdint>
 
 namespace limit_sliding {
 
-/*
- * A loop over shared memory begins another round only because another process
+/* A loop over shared memory begins another round only because another process
  * has changed what was read.  Nobody loses so many races in a row; should the
- * memory be damaged, the loop ends nevertheless.
- */
+ * memory be damaged, the loop ends nevertheless. */
 constexpr unsigned kAttempts = 10000;
 
 /* Returns a word of shared memory as an atomic one. */
@@ -27,10 +22,8 @@ inline std::atomic<uint64_t> &shared(uint64_t *word)
     return *reinterpret_cast<std::atomic<uint64_t> *>(word);
 }
 
-/*
- * Adds to a counter in shared memory: exact whoever else adds, in no order to
- * anything else.
- */
+/* Adds to a counter in shared memory: exact whoever else adds, in no order to
+ * anything else. */
 inline void add(uint64_t *word, uint64_t n)
 {
     shared(word).fetch_add(n, std::memory_order_relaxed);
@@ -42,5 +35,3 @@ inline uint64_t load(const uint64_t *word)
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_BUCKET_HPP
-#define LIMIT_SLIDING_CORE_BUCKET_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -64,10 +61,8 @@ public:
     {
     }
 
-    /*
-     * Returns the requests that it holds.  The division is for bursts that take
-     * longer to run off than times are told apart.
-     */
+    /* Returns the requests that it holds.  The division is for bursts that take
+     * longer to run off than times are told apart. */
     uint64_t capacity() const
     {
         if (!is_queue_ && burst_ == 0) {
@@ -81,18 +76,14 @@ public:
                                                  : runs_off / window_ms_;
     }
 
-    /*
-     * Returns a number that advances by the time in which any bucket that is
-     * not used becomes empty.
-     */
+    /* Returns a number that advances by the time in which any bucket that is
+     * not used becomes empty. */
     uint64_t epoch() const { return now_ms_ >> (time_bits_ - 2); }
 
-    /*
-     * Returns how much a state constrains its key; 0: as little as no state.
+    /* Returns how much a state constrains its key; 0: as little as no state.
      * Keys may have limits of their own, so a state is over only when it is so
      * under any limit.  Otherwise the rank is the share of the bucket that is
-     * used, as far as the class of its limit tells.
-     */
+     * used, as far as the class of its limit tells. */
     uint64_t rank(uint64_t state) const
     {
         uint64_t elapsed = elapsed_ms(state);
@@ -108,10 +99,8 @@ public:
         return 1 + (has_burst() ? left : left / pace);
     }
 
-    /*
-     * Returns what is used, x w.  An excess is left out: no bucket is more than
-     * empty.
-     */
+    /* Returns what is used, x w.  An excess is left out: no bucket is more than
+     * empty. */
     uint64_t used(uint64_t state) const
     {
         return std::min(level(state), full());
@@ -164,12 +153,10 @@ public:
         return true;
     }
 
-    /*
-     * Takes back a cost; `recorded` is the state as its admission left it.
+    /* Takes back a cost; `recorded` is the state as its admission left it.
      * What has run off since is not given back: all of the time up to the
      * latest admission counts, but for the time in which what was used before
-     * had to run off.
-     */
+     * had to run off. */
     uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) const
     {
         uint64_t given = cost * window_ms_;
@@ -198,10 +185,8 @@ public:
         describe_usage(usage, cost, wait, verdict);
     }
 
-    /*
-     * Adds what a request that was admitted to a queue has to wait, by the
-     * state after it.
-     */
+    /* Adds what a request that was admitted to a queue has to wait, by the
+     * state after it. */
     void describe_queued(uint64_t state, uint32_t cost, Verdict *verdict) const
     {
         uint64_t ahead = ahead_of(state, cost);
@@ -213,10 +198,8 @@ public:
         }
     }
 
-    /*
-     * Returns how long such a request is held back: until those ahead of it
-     * have left.
-     */
+    /* Returns how long such a request is held back: until those ahead of it
+     * have left. */
     uint64_t delay_ms(uint64_t state, uint32_t cost) const
     {
         /* most found the queue empty, which takes little to tell */
@@ -319,10 +302,8 @@ private:
         return (bits_of(limit_) - 1) / kClassDigit;
     }
 
-    /*
-     * Returns the limit under which a state was made, or the least of its class
-     * if that is another class than the present limit's.
-     */
+    /* Returns the limit under which a state was made, or the least of its class
+     * if that is another class than the present limit's. */
     uint64_t pace_of(uint64_t state) const
     {
         uint64_t limit_class = class_of(state);
@@ -339,10 +320,8 @@ private:
                                         : large_then(state);
     }
 
-    /*
-     * Returns the f of the lines of a class: the bits that its whole requests
-     * leave.
-     */
+    /* Returns the f of the lines of a class: the bits that its whole requests
+     * leave. */
     unsigned line_bits(uint64_t limit_class) const
     {
         uint64_t digits = (limit_class + 1) * kClassDigit;
@@ -376,11 +355,9 @@ private:
                    : on_line(value, time_of(state), line_bits(class_of(state)));
     }
 
-    /*
-     * Returns a value with its form, for more than there is room for exactly.
+    /* Returns a value with its form, for more than there is room for exactly.
      * Nothing is rounded up past a whole request, so a bucket that holds n
-     * requests admits n.
-     */
+     * requests admits n. */
     [[gnu::noinline]] uint64_t large_value(uint64_t time, uint64_t limit_class,
                                            uint64_t taken) const
     {
@@ -417,10 +394,8 @@ private:
         return state == 0 ? 1 : state;
     }
 
-    /*
-     * Returns what is used beyond a full bucket, in whole ms that it takes to
-     * run off.
-     */
+    /* Returns what is used beyond a full bucket, in whole ms that it takes to
+     * run off. */
     uint64_t excess_of(uint64_t taken) const
     {
         return taken <= full() ? 0 : (taken - full()) / limit_ * limit_;
@@ -450,10 +425,8 @@ private:
                     wanted + since_ms * limit_ + excess);
     }
 
-    /*
-     * Returns what is left now without the excess.  That is set aside in whole
-     * ms, so the rest may be a little more than a full bucket.
-     */
+    /* Returns what is left now without the excess.  That is set aside in whole
+     * ms, so the rest may be a little more than a full bucket. */
     uint64_t level(uint64_t state) const
     {
         uint64_t before = then(state);
@@ -477,10 +450,8 @@ private:
         return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
     }
 
-    /*
-     * Returns the ms since the state's time; 0 if a worker made it whose clock
-     * is ahead of ours.
-     */
+    /* Returns the ms since the state's time; 0 if a worker made it whose clock
+     * is ahead of ours. */
     uint64_t elapsed_ms(uint64_t state) const
     {
         return between_ms(time_of(state), now_ms_);
@@ -494,10 +465,8 @@ private:
                    : (time_of(state) - now_ms_) & time_mask();
     }
 
-    /*
-     * Returns the time of a new state: that of the old one if our clock is
-     * behind.
-     */
+    /* Returns the time of a new state: that of the old one if our clock is
+     * behind. */
     uint64_t time_now(uint64_t state) const
     {
         return state != 0 && elapsed_ms(state) == 0 ? time_of(state)
@@ -509,10 +478,8 @@ private:
         return (n + (1ULL << shift) - 1) >> shift;
     }
 
-    /*
-     * Returns what was in the queue before a request of this cost, which has
-     * joined it.
-     */
+    /* Returns what was in the queue before a request of this cost, which has
+     * joined it. */
     uint64_t ahead_of(uint64_t state, uint32_t cost) const
     {
         uint64_t taken = used(state);
@@ -535,5 +502,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

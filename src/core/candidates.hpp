@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_CANDIDATES_HPP
-#define LIMIT_SLIDING_CORE_CANDIDATES_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -52,10 +49,8 @@ public:
     /* Returns the key's state; 0 if it has none. */
     uint64_t look_state() const { return look().bare_state(); }
 
-    /*
-     * Returns the key's copy in its first line if it needs no more than a
-     * state.
-     */
+    /* Returns the key's copy in its first line if it needs no more than a
+     * state. */
     Copy find_ready() const
     {
         uint64_t line = key_.line(0);
@@ -80,10 +75,8 @@ public:
     }
 
 protected:
-    /*
-     * Calls visit(slot, is_last_of_line) for every slot where the key may be,
-     * until it returns true.
-     */
+    /* Calls visit(slot, is_last_of_line) for every slot where the key may be,
+     * until it returns true. */
     template <class Visit>
     void search(const Visit &visit) const
     {
@@ -186,5 +179,3 @@ protected:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_CLAIM_HPP
-#define LIMIT_SLIDING_CORE_CLAIM_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -11,10 +8,8 @@
 
 namespace limit_sliding {
 
-/*
- * What becomes of a zone's slots.  These counters may be split over the
- * workers, so that none writes where another does.
- */
+/* What becomes of a zone's slots.  These counters may be split over the
+ * workers, so that none writes where another does. */
 struct SlotCounts {
     uint64_t used;    /* slots taken into use, which is for good */
     uint64_t evicted; /* live states given up for new keys */
@@ -29,10 +24,8 @@ enum class Outcome {
                   the request */
 };
 
-/*
- * What a claim is made for.  The core knows the first two; the numbers are
- * those of the script that runs in Redis.
- */
+/* What a claim is made for.  The core knows the first two; the numbers are
+ * those of the script that runs in Redis. */
 enum class Purpose {
     kConsume = 0,
     kLook = 1,     /* decide, and consume nothing */
@@ -64,17 +57,13 @@ struct Claim {
     State state;     /* the key's, after the call; if the key was refused that
                         of the key which expires first in its place */
 
-    /*
-     * Describes a decided claim: to a request that was rejected, or what an
-     * admitted one has left.
-     */
+    /* Describes a decided claim: to a request that was rejected, or what an
+     * admitted one has left. */
     Verdict describe(uint64_t now_ms) const;
 
-    /*
-     * Returns the verdict's delay_ms alone, at little cost: how long a decided
+    /* Returns the verdict's delay_ms alone, at little cost: how long a decided
      * claim holds its request back.  0 if it was not admitted to a queue, or
-     * consumed nothing.
-     */
+     * consumed nothing. */
     uint64_t delay_ms(uint64_t now_ms) const;
 
     /* Forgets the history of the claim's key. */
@@ -82,5 +71,3 @@ struct Claim {
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_COUNTER_HPP
-#define LIMIT_SLIDING_CORE_COUNTER_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -191,12 +188,10 @@ private:
         return v.previous * v.left_ms + v.current * window_ms_;
     }
 
-    /*
-     * Returns the ms until used <= room, the requests that may still count.
+    /* Returns the ms until used <= room, the requests that may still count.
      * `used` only falls while nothing is admitted, so the first such moment is
      * found by solving previous x left' + current x w <= room x w for left', in
-     * this window, then in the next, where current has become previous.
-     */
+     * this window, then in the next, where current has become previous. */
     uint64_t wait(const View &v, uint64_t room) const
     {
         if (used(v) <= room * window_ms_) {
@@ -224,5 +219,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_COUNTERS_HPP
-#define LIMIT_SLIDING_CORE_COUNTERS_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -42,5 +39,3 @@ static_assert(sizeof(Counters) == 128,
               "two cache lines, which processors fetch together");
 
 } // namespace limit_sliding
-
-#endif

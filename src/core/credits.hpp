@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_CREDITS_HPP
-#define LIMIT_SLIDING_CORE_CREDITS_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -44,12 +41,10 @@ public:
     {
     }
 
-    /*
-     * Returns units x w that are to be subtracted from what is used now.  No
+    /* Returns units x w that are to be subtracted from what is used now.  No
      * more are subtracted than let totals of events wrap within a window:
      * several workers may give back at once, so only the one who admits can
-     * tell how many they are.
-     */
+     * tell how many they are. */
     uint64_t used() const
     {
         const Clock &now = store_.now;
@@ -116,10 +111,8 @@ public:
                 return;
             }
 
-            /*
-             * Others may take the slot while there is nothing in it: what was
-             * read may be replaced only if the slot was ours after that.
-             */
+            /* Others may take the slot while there is nothing in it: what was
+             * read may be replaced only if the slot was ours after that. */
             Ring ring(copy, length_);
             Event seen = ring.load(number);
             Event next = ring.is_own(seen)
@@ -183,5 +176,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

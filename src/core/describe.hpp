@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_DESCRIBE_HPP
-#define LIMIT_SLIDING_CORE_DESCRIBE_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -63,5 +60,3 @@ template <class WaitMs>
 }
 
 } // namespace limit_sliding
-
-#endif

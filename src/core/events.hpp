@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_EVENTS_HPP
-#define LIMIT_SLIDING_CORE_EVENTS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -16,10 +13,8 @@
 
 namespace limit_sliding {
 
-/*
- * The place where events are kept, and the time of those who read and write
- * them.
- */
+/* The place where events are kept, and the time of those who read and write
+ * them. */
 struct EventStore {
     Zone *zone;
     SlotCounts *counts;
@@ -85,10 +80,8 @@ public:
 
     uint64_t tick_of(Event event) const { return event.tick(store_.now.tick); }
 
-    /*
-     * Returns the key's copy, and makes one if there is none.  If there is no
-     * place for it, tells for how many ms there will be none.
-     */
+    /* Returns the key's copy, and makes one if there is none.  If there is no
+     * place for it, tells for how many ms there will be none. */
     Copy obtain(uint64_t *refused_ms) const
     {
         Copy copy = table().find_ready();
@@ -124,12 +117,10 @@ public:
         forget();
     }
 
-    /*
-     * Opens a copy of the key.  False: it has changed meanwhile, and the caller
+    /* Opens a copy of the key.  False: it has changed meanwhile, and the caller
      * looks again.  The newest event is where the state says: if it is not,
      * while the state is still the same, then the ring is damaged, and the key
-     * begins anew.
-     */
+     * begins anew. */
     bool open(Copy copy)
     {
         open_none();
@@ -159,17 +150,13 @@ public:
         return true;
     }
 
-    /*
-     * True if no event more is counted than when the key was opened.  Then all
+    /* True if no event more is counted than when the key was opened.  Then all
      * that was read until now is of that lap: at most the next event has been
-     * put.  Two laps later the events themselves would look the same.
-     */
+     * put.  Two laps later the events themselves would look the same. */
     bool is_same() const { return copy_.is_same(); }
 
-    /*
-     * True if the key was idle for so long that its ring is neither worth
-     * keeping nor safe to keep.
-     */
+    /* True if the key was idle for so long that its ring is neither worth
+     * keeping nor safe to keep. */
     bool is_idle() const
     {
         constexpr uint64_t kIdle = 1 << 20;
@@ -197,11 +184,9 @@ public:
     /* Returns the hash of this key's credits. */
     uint64_t credits_hash() const { return hash_of(kCountMask); }
 
-    /*
-     * Returns the event of that number, below count(); it is not valid if it is
+    /* Returns the event of that number, below count(); it is not valid if it is
      * missing.  The oldest one in the ring only tells the total before the
-     * next.
-     */
+     * next. */
     [[gnu::always_inline]] Event at(uint64_t position)
     {
         if (position + 1 == count_) {
@@ -243,11 +228,9 @@ public:
         return units(total_before(position), event.total());
     }
 
-    /*
-     * Returns the number of the first event for which holds(event) is true, as
+    /* Returns the number of the first event for which holds(event) is true, as
      * it then is for all later ones; count() if there is none.  It is false for
-     * a missing event.
-     */
+     * a missing event. */
     template <class Holds>
     uint64_t first(const Holds &holds)
     {
@@ -296,10 +279,8 @@ public:
         return ring_.replace(count_ - 1, newest_, next) ? kRecorded : kLost;
     }
 
-    /*
-     * Closes the newest event, so that its total stands, and puts another one,
-     * of a tick not before it.
-     */
+    /* Closes the newest event, so that its total stands, and puts another one,
+     * of a tick not before it. */
     Recorded append(uint64_t tick, uint32_t cost, uint64_t *refused_ms)
     {
         Event next = ring_.make(count_, tick, newest_.total() + cost);
@@ -466,10 +447,8 @@ private:
                           refused_ms);
     }
 
-    /*
-     * Writes the page of the oldest event, as far as its events still count.
-     * All must be of one lap: a page of later ones would mislead a search.
-     */
+    /* Writes the page of the oldest event, as far as its events still count.
+     * All must be of one lap: a page of later ones would mislead a search. */
     bool write_page(uint64_t oldest, Event before, uint64_t *refused_ms)
     {
         Event events[kLogRing];
@@ -518,5 +497,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_FIXED_HPP
-#define LIMIT_SLIDING_CORE_FIXED_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -36,10 +33,8 @@ public:
 
     uint64_t capacity() const { return limit_; }
 
-    /*
-     * Returns how much a state constrains another key, whose limit is not
-     * known.
-     */
+    /* Returns how much a state constrains another key, whose limit is not
+     * known. */
     uint64_t rank(uint64_t state) const
     {
         return rank_of(used(state), is_near(state));
@@ -158,5 +153,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_HISTORY_HPP
-#define LIMIT_SLIDING_CORE_HISTORY_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -52,11 +49,9 @@ public:
         uint64_t state; /* ADMITTED: mark of the event; REFUSED: ms */
     };
 
-    /*
-     * Decides, and records what is admitted, if the key is in its first line
+    /* Decides, and records what is admitted, if the key is in its first line
      * and all that counts in its ring, as Table::update_ready() does.  Else, or
-     * if another request was faster, returns false: update() does it.
-     */
+     * if another request was faster, returns false: update() does it. */
     bool update_ready(uint32_t cost, Result *result)
     {
         if (cost == 0 || cost > limit_) {
@@ -116,10 +111,8 @@ public:
         events_.read([&] { describe_open(cost, verdict); });
     }
 
-    /*
-     * Takes back the units that an admission recorded in the event of this
-     * mark.  Does nothing if the event is over, or was forgotten.
-     */
+    /* Takes back the units that an admission recorded in the event of this
+     * mark.  Does nothing if the event is over, or was forgotten. */
     void refund(uint64_t mark, uint32_t cost)
     {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
@@ -192,10 +185,8 @@ private:
         return events_.append(tick, cost, refused_ms);
     }
 
-    /*
-     * Returns what an admission is found by again: the tick of its event, and
-     * the name of its history.
-     */
+    /* Returns what an admission is found by again: the tick of its event, and
+     * the name of its history. */
     uint64_t mark() const
     {
         return events_.name() << kTickBits
@@ -221,11 +212,9 @@ private:
                || (events_.has_credits() && less_credit(taken) <= room);
     }
 
-    /*
-     * True if all units but the newest `room` are known to be over.  Mostly one
+    /* True if all units but the newest `room` are known to be over.  Mostly one
      * event of a log tells it, as most events are of one unit.  It must be
-     * recent, and nothing may have been given back, as totals wrap.
-     */
+     * recent, and nothing may have been given back, as totals wrap. */
     bool is_over_before(uint32_t room)
     {
         const Clock &clock = events_.clock();
@@ -265,10 +254,8 @@ private:
         return Credits(store, events_.credits_hash());
     }
 
-    /*
-     * Subtracts credits, which are not known to those who stay in the key's own
-     * ring.
-     */
+    /* Subtracts credits, which are not known to those who stay in the key's own
+     * ring. */
     uint64_t less_credit(uint64_t taken)
     {
         if (events_.store().is_brief) {
@@ -279,10 +266,8 @@ private:
         return taken - std::min(taken, credited(credits()));
     }
 
-    /*
-     * Sums credits up.  It is out of line, as few keys have credits, and takes
-     * a copy, so that the others' events stay in registers.
-     */
+    /* Sums credits up.  It is out of line, as few keys have credits, and takes
+     * a copy, so that the others' events stay in registers. */
     [[gnu::noinline]] static uint64_t credited(Credits credits)
     {
         return credits.used();
@@ -338,10 +323,8 @@ private:
             [&](uint64_t room) { return wait_ms(room); }, verdict);
     }
 
-    /*
-     * Returns the ms until used <= room, which is less than now, from when on
-     * it stays so if nothing is admitted.
-     */
+    /* Returns the ms until used <= room, which is less than now, from when on
+     * it stays so if nothing is admitted. */
     uint64_t wait_ms(uint64_t room)
     {
         if (events_.has_credits()) {
@@ -359,12 +342,10 @@ private:
                        [&](uint64_t tick) { return parts.since(tick); });
     }
 
-    /*
-     * Returns the tick of the last part at whose end used > room; 0 if there is
+    /* Returns the tick of the last part at whose end used > room; 0 if there is
      * none.  A credit of a log ends when its part's first tick leaves the
      * window, and what is used rises then, until the events of that part leave
-     * as well.
-     */
+     * as well. */
     uint64_t last_rise(const Credits::Snapshot &parts, uint64_t room)
     {
         for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
@@ -388,12 +369,10 @@ private:
         return 0;
     }
 
-    /*
-     * Waits for the first event after which `room` units or less came.  When it
+    /* Waits for the first event after which `room` units or less came.  When it
      * begins to be forgotten, after(event) and its own units remain; of these
      * it has to lose what is too much.  given(tick) is what was given back of
-     * that tick and later ones.
-     */
+     * that tick and later ones. */
     template <class Given>
     uint64_t wait_ms(uint64_t room, uint64_t from, const Given &given)
     {
@@ -432,5 +411,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_KEY_HPP
-#define LIMIT_SLIDING_CORE_KEY_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -32,10 +29,8 @@ public:
         fingerprint_ += fingerprint_ == 0;
     }
 
-    /*
-     * Returns the fingerprint, which is never 0: that is the tag of a slot
-     * never used.
-     */
+    /* Returns the fingerprint, which is never 0: that is the tag of a slot
+     * never used. */
     uint64_t fingerprint() const { return fingerprint_; }
 
     /* Returns the i-th line in the key's order. */
@@ -47,17 +42,13 @@ public:
         return 2 * pair + ((h >> 31 ^ i / 3) & 1);
     }
 
-    /*
-     * Returns a number that differs from key to key, to break ties between
-     * equal victims.
-     */
+    /* Returns a number that differs from key to key, to break ties between
+     * equal victims. */
     uint64_t salt() const { return mixed(1) >> 8; }
 
 private:
-    /*
-     * Makes three hashes of one; the multipliers are odd and otherwise
-     * arbitrary.
-     */
+    /* Makes three hashes of one; the multipliers are odd and otherwise
+     * arbitrary. */
     uint64_t mixed(unsigned which) const
     {
         switch (which) {
@@ -76,5 +67,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 #include "core/limit_cache.hpp"
 
@@ -50,10 +48,8 @@ bool exchange(uint64_t *place, uint64_t from, uint64_t to)
                                                  std::memory_order_relaxed);
 }
 
-/*
- * Returns the index of the key's place, or of one that was never used, or
- * kPlaces.
- */
+/* Returns the index of the key's place, or of one that was never used, or
+ * kPlaces. */
 size_t find_place(const uint64_t *line, uint64_t hash, uint64_t *word)
 {
     for (size_t i = 0; i < kPlaces; i++) {
@@ -67,10 +63,8 @@ size_t find_place(const uint64_t *line, uint64_t hash, uint64_t *word)
     return kPlaces;
 }
 
-/*
- * Returns the index of a place to be taken from another key, whose word is
- * *word.
- */
+/* Returns the index of a place to be taken from another key, whose word is
+ * *word. */
 size_t find_victim(uint64_t *line, uint64_t hash, uint64_t *word)
 {
     size_t first = hash % kPlaces;
@@ -107,10 +101,8 @@ size_t find_victim(uint64_t *line, uint64_t hash, uint64_t *word)
     return first;
 }
 
-/*
- * Takes the key away from its places after one, which two processes may have
- * given it at once.
- */
+/* Takes the key away from its places after one, which two processes may have
+ * given it at once. */
 void take_away(uint64_t *line, uint64_t hash, size_t first)
 {
     for (size_t i = first; i < kPlaces; i++) {

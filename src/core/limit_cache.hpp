@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_LIMIT_CACHE_HPP
-#define LIMIT_SLIDING_CORE_LIMIT_CACHE_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -33,23 +30,17 @@ class alignas(64) LimitCache {
 public:
     static constexpr size_t kBytesMin = 128;
 
-    /*
-     * Makes a cache of `memory`: `bytes` long, at least kBytesMin, zeroed,
-     * aligned to 64.
-     */
+    /* Makes a cache of `memory`: `bytes` long, at least kBytesMin, zeroed,
+     * aligned to 64. */
     static LimitCache *init(void *memory, size_t bytes);
 
-    /*
-     * Returns the limit that was stored last for the key of this hash, or
-     * kUnlimited, or kLimitUnset if none is known.
-     */
+    /* Returns the limit that was stored last for the key of this hash, or
+     * kUnlimited, or kLimitUnset if none is known. */
     uint32_t find(uint64_t hash) const;
 
-    /*
-     * Stores it, or forgets what is known with kLimitUnset.  It writes nothing
+    /* Stores it, or forgets what is known with kLimitUnset.  It writes nothing
      * if that is stored already.  For a key without a limit, in a cache that
-     * has few, this reads two words.
-     */
+     * has few, this reads two words. */
     void set(uint64_t hash, uint32_t limit);
 
 private:
@@ -59,5 +50,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 #include <algorithm>
 #include <type_traits>
@@ -29,10 +27,8 @@ Table<WordSlots> table_of(const Claim &claim, const Algorithm &algorithm)
                             counts_of(claim), claim.hash, algorithm.epoch());
 }
 
-/*
- * Opens the history of a key.  It is out of line as it is large, and not needed
- * by the algorithms of one word.
- */
+/* Opens the history of a key.  It is out of line as it is large, and not needed
+ * by the algorithms of one word. */
 [[gnu::noinline]] History history_of(const Claim &claim, uint64_t now_ms)
 {
     return History(claim, time_of(claim, now_ms));
@@ -45,11 +41,9 @@ void conclude(Claim *claim, const Result &result)
     claim->outcome = result.outcome;
 }
 
-/*
- * Consumes, whatever that takes.  It is out of line, and makes everything anew,
+/* Consumes, whatever that takes.  It is out of line, and makes everything anew,
  * so that the values of what most requests do stay in registers, and none is
- * saved for a call.
- */
+ * saved for a call. */
 template <class Algorithm>
 [[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms)
 {
@@ -72,10 +66,8 @@ template <class Algorithm>
                                 claim->policy->full == WhenFull::kEvict));
 }
 
-/*
- * Consumes as most requests do.  Each of these is out of line, so that none
- * saves registers for what another does.
- */
+/* Consumes as most requests do.  Each of these is out of line, so that none
+ * saves registers for what another does. */
 template <class Algorithm>
 [[gnu::noinline]] void consume_word(Claim *claim, uint64_t now_ms)
 {
@@ -99,10 +91,8 @@ template <class Algorithm>
     conclude(claim, history.update(claim->cost));
 }
 
-/*
- * Consumes from a ring.  All is inline, so that what is read once stays in
- * registers.
- */
+/* Consumes from a ring.  All is inline, so that what is read once stays in
+ * registers. */
 [[gnu::noinline, gnu::flatten]] void consume_events(Claim *claim,
                                                     uint64_t now_ms)
 {
@@ -218,10 +208,8 @@ bool consumes(const Claim &claim)
     return claim.purpose == Purpose::kConsume && claim.verdict == nullptr;
 }
 
-/*
- * Looks at all that are not decided yet, then consumes them; false if any
- * rejected.
- */
+/* Looks at all that are not decided yet, then consumes them; false if any
+ * rejected. */
 bool consume_all(Claim *claims, size_t n, uint64_t now_ms)
 {
     bool admitted = true;

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * The decisions of the core.  It knows neither NGINX nor Redis: it reads no
@@ -12,8 +10,7 @@
  * processes on the same zone unless they say otherwise.
  */
 
-#ifndef LIMIT_SLIDING_CORE_LIMITER_HPP
-#define LIMIT_SLIDING_CORE_LIMITER_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -36,26 +33,18 @@ namespace limit_sliding {
  */
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms);
 
-/*
- * Returns the index of the claim that describes a request, of n >= 1 decided
- * ones, as acquire() does.
- */
+/* Returns the index of the claim that describes a request, of n >= 1 decided
+ * ones, as acquire() does. */
 size_t describing(const Claim *claims, size_t n, uint64_t now_ms);
 
-/*
- * Returns the index of the one with the least share remaining; n >= 1, all
- * admitted.
- */
+/* Returns the index of the one with the least share remaining; n >= 1, all
+ * admitted. */
 size_t tightest(const Claim *claims, size_t n, uint64_t now_ms);
 
-/*
- * Takes back what claims that were admitted together have consumed; n >= 0.
+/* Takes back what claims that were admitted together have consumed; n >= 0.
  * That must have been less than two hours ago: a bucket tells times apart for
  * little longer.  They are then described as of now, as if they had only
- * looked.
- */
+ * looked. */
 void release(Claim *claims, size_t n, uint64_t now_ms);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_MIX_HPP
-#define LIMIT_SLIDING_CORE_MIX_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -25,5 +22,3 @@ inline uint64_t mixed(uint64_t hash, uint64_t number)
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 #include "core/offenders.hpp"
 
@@ -29,10 +27,8 @@ uint64_t name_of(uint64_t hash)
     return hash + (hash == 0);
 }
 
-/*
- * Returns a count if it is of the present span, of the one before, or of one
- * that another worker's clock has reached; else 0.
- */
+/* Returns a count if it is of the present span, of the one before, or of one
+ * that another worker's clock has reached; else 0. */
 uint64_t count_of(uint64_t word, uint64_t span)
 {
     return span + 1 - (word >> kCountBits) <= 2 ? word & kCountMask : 0;

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_OFFENDERS_HPP
-#define LIMIT_SLIDING_CORE_OFFENDERS_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -29,11 +26,9 @@ struct Sampler {
     uint64_t rest; /* after that one, of those it stands for */
     uint64_t random;
 
-    /*
-     * Returns for how many rejections this one is to be added, 0: not at all.
+    /* Returns for how many rejections this one is to be added, 0: not at all.
      * To be called for every rejection: each counts while there are few, in an
-     * attack an unbiased sample.
-     */
+     * attack an unbiased sample. */
     uint32_t weight(uint64_t now_ms);
 };
 
@@ -79,11 +74,9 @@ public:
     /* Forgets all. */
     void clear();
 
-    /*
-     * Writes them, the most rejected first; returns how many.  Any key with
+    /* Writes them, the most rejected first; returns how many.  Any key with
      * more than 1/100 of all rejections is among them, with a count that is too
-     * high by no more than the least count here.
-     */
+     * high by no more than the least count here. */
     size_t read(uint64_t now_ms, Offender offenders[kOffendersMax]) const;
 
 private:
@@ -125,5 +118,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 #include "core/overrides.hpp"
 
@@ -44,10 +42,8 @@ bool is_gone(uint64_t word)
 
 } // namespace
 
-/*
- * Calls visit(&word) for the hash's places, until it returns true or one was
- * never used.
- */
+/* Calls visit(&word) for the hash's places, until it returns true or one was
+ * never used. */
 template <class Visit>
 void Overrides::search(uint64_t hash, const Visit &visit) const
 {

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_OVERRIDES_HPP
-#define LIMIT_SLIDING_CORE_OVERRIDES_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -41,10 +38,8 @@ public:
     /* Returns the key's limit, or kLimitUnset or kUnlimited. */
     uint32_t find(uint64_t hash) const;
 
-    /*
-     * Sets it: 1 .. kLimitMax, or one of these two.  Returns false if there is
-     * no room for another one.
-     */
+    /* Sets it: 1 .. kLimitMax, or one of these two.  Returns false if there is
+     * no room for another one. */
     bool set(uint64_t hash, uint32_t limit);
 
 private:
@@ -62,5 +57,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* What a zone's keys have in common, and how a key is described. */
 
-#ifndef LIMIT_SLIDING_CORE_POLICY_HPP
-#define LIMIT_SLIDING_CORE_POLICY_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -63,17 +60,13 @@ struct Policy {
     uint32_t burst;     /* of a token bucket: its capacity, 0: the limit; of a
                            leaky bucket: requests that may wait */
 
-    /*
-     * Returns the most that may be used at once: the limit, 1 .. kLimitMax, or
+    /* Returns the most that may be used at once: the limit, 1 .. kLimitMax, or
      * what a bucket holds.  Only so much of a burst counts as runs off in 2^32
-     * ms, 49 days.
-     */
+     * ms, 49 days. */
     uint64_t capacity(uint32_t limit) const;
 
-    /*
-     * Returns the whole requests used, rounded up, by the description of a
-     * request of cost 0.  More than the limit if that was lowered since.
-     */
+    /* Returns the whole requests used, rounded up, by the description of a
+     * request of cost 0.  More than the limit if that was lowered since. */
     uint64_t used(const Verdict &verdict) const;
 
     /* True if the state of a key takes more than a word. */
@@ -87,5 +80,3 @@ struct Policy {
 using State = uint64_t;
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_RANK_HPP
-#define LIMIT_SLIDING_CORE_RANK_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -30,5 +27,3 @@ constexpr uint64_t rank_of(uint64_t used, bool is_near)
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_RING_HPP
-#define LIMIT_SLIDING_CORE_RING_HPP
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -46,10 +43,8 @@ struct Event {
     bool is_closed() const { return (word & kClosed) != 0; }
     uint64_t total() const { return word >> kTickBits & kTotalMask; }
 
-    /*
-     * Returns the tick, which is at most a little later than `now`. It wraps,
-     * but not within a ring: a key that was idle for long gets a new one.
-     */
+    /* Returns the tick, which is at most a little later than `now`. It wraps,
+     * but not within a ring: a key that was idle for long gets a new one. */
     uint64_t tick(uint64_t now) const
     {
         constexpr uint64_t kAhead = 1 << 20;
@@ -95,10 +90,8 @@ public:
                == (generation_ << 2 | 2 | lap(position));
     }
 
-    /*
-     * True if this is an event of the slot's owner, whatever its number or
-     * page.
-     */
+    /* True if this is an event of the slot's owner, whatever its number or
+     * page. */
     bool is_own(Event event) const
     {
         return event.is_valid()
@@ -147,12 +140,10 @@ private:
         return (event.word & kBits) | Event::kValid;
     }
 
-    /*
-     * Writes wanted(i) into all places of a tentative copy.  Several processes
+    /* Writes wanted(i) into all places of a tentative copy.  Several processes
      * may do so at once.  As soon as one of them confirms the copy, the places
      * belong to its key: nobody else writes there, and who was about to fails,
-     * because the word that it has seen was replaced before.
-     */
+     * because the word that it has seen was replaced before. */
     template <class Wanted>
     void write(const Copy &copy, const Wanted &wanted) const
     {
@@ -189,5 +180,3 @@ static_assert(kLimitMax < Event::kTotalMask / 2 + 1,
               "totals do not wrap within a window");
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_RING_STEP_HPP
-#define LIMIT_SLIDING_CORE_RING_STEP_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -14,12 +11,10 @@
 
 namespace limit_sliding {
 
-/*
- * One moment, as algorithm=log and counter with precision=n see it.  Time is
+/* One moment, as algorithm=log and counter with precision=n see it.  Time is
  * cut into ticks: of one ms, or of w/n.  An event counts fully while it is less
  * than `span` ticks old.  At that age a log forgets it, and a counter forgets
- * it little by little, by `weight` / w.
- */
+ * it little by little, by `weight` / w. */
 struct Clock {
     uint64_t window_ms;
     uint64_t span;
@@ -46,10 +41,8 @@ struct Clock {
         weight = is_log ? 0 : window_ms - now * span % window_ms;
     }
 
-    /*
-     * Returns the time of a worker whose clock may be behind.  For its sake
-     * nothing is taken for over before it is so by that time.
-     */
+    /* Returns the time of a worker whose clock may be behind.  For its sake
+     * nothing is taken for over before it is so by that time. */
     Clock behind() const
     {
         constexpr uint64_t kBehindMs = 64;
@@ -113,10 +106,8 @@ public:
         return clock_.until_lost_ms(newest.tick(clock_.tick), clock_.window_ms);
     }
 
-    /*
-     * Withdraws the copy, as a ring is not emptied in use: its slot is claimed
-     * anew.
-     */
+    /* Withdraws the copy, as a ring is not emptied in use: its slot is claimed
+     * anew. */
     bool clear(Copy *copy) const
     {
         copy->store(Copy::kDead);
@@ -195,5 +186,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_SIPHASH_HPP
-#define LIMIT_SLIDING_CORE_SIPHASH_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -11,12 +8,10 @@
 
 namespace limit_sliding {
 
-/*
- * SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF"; one
+/* SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF"; one
  * round a word and three at the end, as hash tables use it).  The result is
  * the same on machines of either byte order only for a secret of the same
- * words; nobody compares hashes across machines.
- */
+ * words; nobody compares hashes across machines. */
 class SipHash13 {
 public:
     SipHash13(uint64_t secret0, uint64_t secret1)
@@ -103,5 +98,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_SLOT_HPP
-#define LIMIT_SLIDING_CORE_SLOT_HPP
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -85,10 +82,8 @@ inline bool same_time(uint64_t a, uint64_t b)
     return (a ^ b) <= kGenerationMask;
 }
 
-/*
- * Returns the epochs from one tag to a later one; 0 if that is a little
- * earlier, as a worker's clock may be behind another's.
- */
+/* Returns the epochs from one tag to a later one; 0 if that is a little
+ * earlier, as a worker's clock may be behind another's. */
 inline uint64_t age(uint64_t then, uint64_t now)
 {
     constexpr uint64_t kAhead = 1024;
@@ -196,5 +191,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

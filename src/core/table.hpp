@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_TABLE_HPP
-#define LIMIT_SLIDING_CORE_TABLE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -54,10 +51,8 @@ public:
     using Candidates<Slots>::look_state;
     using Candidates<Slots>::is_live;
 
-    /*
-     * `state` is the key's, or how many ms it takes until the first slot where
-     * a refused key may be expires.
-     */
+    /* `state` is the key's, or how many ms it takes until the first slot where
+     * a refused key may be expires. */
     struct Result {
         Outcome outcome;
         uint64_t state;
@@ -133,11 +128,9 @@ public:
         return give_up();
     }
 
-    /*
-     * Returns the key's copy, which gets this state if it is new.  If there is
+    /* Returns the key's copy, which gets this state if it is new.  If there is
      * none, tells for how many ms there will be no slot for it.  It is out of
-     * line, as callers have found most keys before.
-     */
+     * line, as callers have found most keys before. */
     template <class Step>
     [[gnu::noinline]] Copy obtain(const Step &step, bool may_evict,
                                   uint64_t state, uint64_t *refused_ms)
@@ -218,10 +211,8 @@ private:
 
     enum Taken { kTaken, kLost, kRefused };
 
-    /*
-     * Makes of what find() found a copy that may be given a state.  kLost:
-     * another request was faster, and the caller looks again.
-     */
+    /* Makes of what find() found a copy that may be given a state.  kLost:
+     * another request was faster, and the caller looks again. */
     template <class Step>
     Taken take(const Step &step, bool may_evict, Copy *copy)
     {
@@ -236,10 +227,8 @@ private:
         return make_ready(step, copy) ? kTaken : kLost;
     }
 
-    /*
-     * Claims a slot for a new key.  It is out of line for the sake of known
-     * keys.
-     */
+    /* Claims a slot for a new key.  It is out of line for the sake of known
+     * keys. */
     template <class Step>
     [[gnu::noinline]] Taken take_place(const Step &step, bool may_evict,
                                        Copy *copy)
@@ -266,12 +255,10 @@ private:
         return kTaken;
     }
 
-    /*
-     * Makes a copy ready to be given a state: brings its epoch up to date and
+    /* Makes a copy ready to be given a state: brings its epoch up to date and
      * sees that it is the only one.  A state that is over goes first, so that
      * its time stamp is never compared again.  False: the copy has changed or
-     * is one of two; the caller looks again.
-     */
+     * is one of two; the caller looks again. */
     template <class Step>
     bool make_ready(const Step &step, Copy *copy) const
     {
@@ -289,10 +276,8 @@ private:
         return copy->kind == Copy::confirmed || is_alone(*copy);
     }
 
-    /*
-     * True if this tentative copy is the only one.  If not, one copy too many
-     * is withdrawn, and the caller looks again.
-     */
+    /* True if this tentative copy is the only one.  If not, one copy too many
+     * is withdrawn, and the caller looks again. */
     bool is_alone(Copy copy) const
     {
         bool alone = true;
@@ -320,11 +305,9 @@ private:
     /* Claims a slot. False: another request was faster. */
     bool claim(Copy *copy) const
     {
-        /*
-         * Whoever is about to give the victim a state must fail: it was chosen
+        /* Whoever is about to give the victim a state must fail: it was chosen
          * for the one it has.  Nor may a tentative state fall two generations
-         * behind.
-         */
+         * behind. */
         if (copy->tag != 0 && copy->kind != Copy::none
             && !copy->store(Copy::kDead)) {
             return false;
@@ -387,5 +370,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

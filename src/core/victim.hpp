@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_VICTIM_HPP
-#define LIMIT_SLIDING_CORE_VICTIM_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -11,18 +8,14 @@
 
 namespace limit_sliding {
 
-/*
- * The slot to claim for a new key: the first of the lowest rank, but among live
+/* The slot to claim for a new key: the first of the lowest rank, but among live
  * states one at random, so that in a flood of new keys each lasts about as long
- * as the others.
- */
+ * as the others. */
 class Victim {
 public:
-    /*
-     * Ranks, the lowest first.  Tentative copies come last, else two keys could
+    /* Ranks, the lowest first.  Tentative copies come last, else two keys could
      * take each other's for ever.  Those that a dead process has left behind
-     * are over.
-     */
+     * are over. */
     static constexpr uint64_t kOver = 0;
     static constexpr uint64_t kUnused = 1;
     static constexpr uint64_t kUnusedLast = 2; /* the last of its line */
@@ -48,10 +41,8 @@ public:
 
     bool is_found() const { return copy_.slot != nullptr; }
 
-    /*
-     * True if a state that counts has to go, or a copy whose owner may still
-     * give it one.
-     */
+    /* True if a state that counts has to go, or a copy whose owner may still
+     * give it one. */
     bool is_live() const { return is_found() && order_ >= kLive * kPlaces; }
 
     const Copy &copy() const { return copy_; }
@@ -66,5 +57,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 #include "core/zone.hpp"
 
@@ -15,10 +13,8 @@ namespace limit_sliding {
 
 namespace {
 
-/*
- * Returns the bytes of a slot.  A counter of n parts weighs one more, and needs
- * what was used before that: n + 2 events, the present one included.
- */
+/* Returns the bytes of a slot.  A counter of n parts weighs one more, and needs
+ * what was used before that: n + 2 events, the present one included. */
 uint64_t slot_bytes_of(const Policy &policy)
 {
     if (!policy.has_rings()) {

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_ZONE_HPP
-#define LIMIT_SLIDING_CORE_ZONE_HPP
+#pragma once
 
 #include <cstdint>
 #include <string_view>
@@ -22,11 +19,9 @@ struct ZoneStats {
     uint64_t refused;
 };
 
-/*
- * All keys' states in shared memory.  This is the head of that memory; lines of
+/* All keys' states in shared memory.  This is the head of that memory; lines of
  * slots follow.  What every request reads shares no cache line with what an
- * eviction writes.
- */
+ * eviction writes. */
 struct Zone {
     uint64_t secret[2];
     uint64_t pairs;
@@ -34,22 +29,18 @@ struct Zone {
     uint64_t offset_ms; /* of the zone's time from the caller's */
     alignas(64) SlotCounts counts;
 
-    /*
-     * Makes a zone of `memory`: `bytes` long, zeroed, aligned to kZoneAlign.
+    /* Makes a zone of `memory`: `bytes` long, zeroed, aligned to kZoneAlign.
      * The zone is all of it and needs no destruction.  Returns null if `bytes`
      * is too small for a header and one group of slots.  Not safe against
-     * concurrent use of the same memory.
-     */
+     * concurrent use of the same memory. */
     static Zone *init(void *memory, size_t bytes, const Policy &policy,
                       uint64_t offset_ms, const uint8_t secret[kSecretBytes]);
 
     /* Returns the keyed hash of a key, for claims and what is known of keys. */
     uint64_t hash(std::string_view key) const;
 
-    /*
-     * Reads the counts of claims that named none of their own; each is exact,
-     * together they are of no one instant.
-     */
+    /* Reads the counts of claims that named none of their own; each is exact,
+     * together they are of no one instant. */
     ZoneStats stats() const;
 
     /*
@@ -70,5 +61,3 @@ static_assert(sizeof(Zone) == kZoneAlign,
 static_assert(kSecretBytes == 16, "two words of secret");
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_ZONE_MEMORY_HPP
-#define LIMIT_SLIDING_CORE_ZONE_MEMORY_HPP
+#pragma once
 
 #include <cstddef>
 
@@ -29,13 +26,9 @@ struct ZoneMemory {
     /* What the zone has, a mask: each takes another 32nd of the memory. */
     enum { kRedis = 1, kVariables = 2 };
 
-    /*
-     * Takes a part of a zone's memory, which is as Zone::init() wants it: 5% of
-     * one of 32k, 1.6% of one of 1m, and what the mask adds.
-     */
+    /* Takes a part of a zone's memory, which is as Zone::init() wants it: 5% of
+     * one of 32k, 1.6% of one of 1m, and what the mask adds. */
     void init(void *memory, size_t size, unsigned mask);
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_CORE_ZONE_SLOTS_HPP
-#define LIMIT_SLIDING_CORE_ZONE_SLOTS_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -57,5 +54,3 @@ inline SlotCounts *counts_of(const Claim &claim)
 }
 
 } // namespace limit_sliding
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Counts the keys of a zone by a walk over its slots. */
 

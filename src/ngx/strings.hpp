@@ -43,7 +43,7 @@ inline std::string_view first(std::string_view text, size_t bytes)
 /* Appends the text, and returns where the next one goes. */
 inline u_char *append(u_char *p, std::string_view text)
 {
-    return ngx_cpymem(p, text.data(), text.size());
+    return text.empty() ? p : ngx_cpymem(p, text.data(), text.size());
 }
 
 inline bool starts_with(std::string_view text, std::string_view prefix)

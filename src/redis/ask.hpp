@@ -1,12 +1,9 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Asks of requests to Redis, how they wait for them, and the calls that carry
  * asks. */
 
-#ifndef LIMIT_SLIDING_REDIS_ASK_HPP
-#define LIMIT_SLIDING_REDIS_ASK_HPP
+#pragma once
 
 #include "ngx/array.hpp"
 #include "redis/redis.hpp"
@@ -145,5 +142,3 @@ bool resend_call(Node &node, AskCall &call, Reply &reply);
 bool resend_due(Ask &ask, Node &node);
 
 } // namespace limit_sliding
-
-#endif

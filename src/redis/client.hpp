@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * Limits that Redis decides.
@@ -11,8 +9,7 @@
  * Calls are pipelined over a "node", the connection of this worker to a server.
  */
 
-#ifndef LIMIT_SLIDING_REDIS_CLIENT_HPP
-#define LIMIT_SLIDING_REDIS_CLIENT_HPP
+#pragma once
 
 #include "redis/key_command.hpp"
 #include "redis/lease_units.hpp"
@@ -35,5 +32,3 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
                     Waiter *waiter);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,13 +1,10 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* "topology cluster": the nodes that a worker knows, and which of them has
  * which slots.  They are asked at first, and when the map is seen to have
  * changed, but not once for every request that sees it. */
 
-#ifndef LIMIT_SLIDING_REDIS_CLUSTER_HPP
-#define LIMIT_SLIDING_REDIS_CLUSTER_HPP
+#pragma once
 
 #include "redis/logic/key_slot.hpp"
 #include "redis/node.hpp"
@@ -100,5 +97,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A worker's connection to a server: from its name to bytes in and out. */
 
-#ifndef LIMIT_SLIDING_REDIS_CONNECTION_HPP
-#define LIMIT_SLIDING_REDIS_CONNECTION_HPP
+#pragma once
 
 #include "redis/endpoint.hpp"
 #include "redis/error_log.hpp"
@@ -88,5 +85,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,13 +1,10 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A request whose keys lie in several slots of a cluster: no script can decide
  * them all, so they are asked at once, each slot by an ask of its own.  Granted
  * units are given back if another slot rejected. */
 
-#ifndef LIMIT_SLIDING_REDIS_CROSS_SLOT_HPP
-#define LIMIT_SLIDING_REDIS_CROSS_SLOT_HPP
+#pragma once
 
 #include "redis/ask.hpp"
 
@@ -17,5 +14,3 @@ namespace limit_sliding {
 ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Replies to calls, and the requests that learn from them. */
 
-#ifndef LIMIT_SLIDING_REDIS_DELIVER_HPP
-#define LIMIT_SLIDING_REDIS_DELIVER_HPP
+#pragma once
 
 #include "redis/ask.hpp"
 
@@ -20,5 +17,3 @@ void add_refusal(const RemoteZone &zone, const Claim &claim,
                  const Verdict &verdict, ngx_msec_t asked);
 
 } // namespace limit_sliding
-
-#endif

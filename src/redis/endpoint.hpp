@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A server to connect to: its name, and what is known of its addresses. */
 
-#ifndef LIMIT_SLIDING_REDIS_ENDPOINT_HPP
-#define LIMIT_SLIDING_REDIS_ENDPOINT_HPP
+#pragma once
 
 #include "redis/reply.hpp"
 #include "redis/settings.hpp"
@@ -44,5 +41,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

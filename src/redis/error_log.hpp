@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Lines about one Redis in the error log, at most one a second. */
 
-#ifndef LIMIT_SLIDING_REDIS_ERROR_LOG_HPP
-#define LIMIT_SLIDING_REDIS_ERROR_LOG_HPP
+#pragma once
 
 #include "ngx/ngx.hpp"
 
@@ -47,5 +44,3 @@ struct ErrorLog {
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 #include "redis/key_command.hpp"
 
@@ -72,7 +70,7 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
 
     ask->command = command;
     ask->value = {value->len, p};
-    ngx_memcpy(p, value->data, value->len);
+    append(p, view(*value));
     if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
         return NGX_DECLINED;

@@ -1,12 +1,9 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Commands for one key, which an administrator gives.  Each is an ask of its
  * own: so it waits for a connection, and follows a slot that has moved. */
 
-#ifndef LIMIT_SLIDING_REDIS_KEY_COMMAND_HPP
-#define LIMIT_SLIDING_REDIS_KEY_COMMAND_HPP
+#pragma once
 
 #include "redis/ask.hpp"
 
@@ -22,5 +19,3 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
 ngx_int_t call_key_command(Node &node, AskCall &call);
 
 } // namespace limit_sliding
-
-#endif

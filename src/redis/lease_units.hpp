@@ -1,12 +1,9 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Leases: units that a call takes beyond those which requests wait for, and
  * requests that spend them. */
 
-#ifndef LIMIT_SLIDING_REDIS_LEASE_UNITS_HPP
-#define LIMIT_SLIDING_REDIS_LEASE_UNITS_HPP
+#pragma once
 
 #include "redis/script_call.hpp"
 
@@ -36,5 +33,3 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent);
 void admit_by_leases(Ask &ask);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,12 +1,9 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A server of a Redis as a worker sees it: its pipeline, what is due there, and
  * how often it has failed. */
 
-#ifndef LIMIT_SLIDING_REDIS_NODE_HPP
-#define LIMIT_SLIDING_REDIS_NODE_HPP
+#pragma once
 
 #include "redis/pipeline.hpp"
 
@@ -129,5 +126,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Commands under way over one connection, whose replies come in their order. */
 
-#ifndef LIMIT_SLIDING_REDIS_PIPELINE_HPP
-#define LIMIT_SLIDING_REDIS_PIPELINE_HPP
+#pragma once
 
 #include "ngx/array.hpp"
 #include "ngx/list.hpp"
@@ -125,5 +122,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

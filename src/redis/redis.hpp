@@ -1,12 +1,9 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A Redis: how it is configured, what all workers share, and what this worker
  * has of it. */
 
-#ifndef LIMIT_SLIDING_REDIS_REDIS_HPP
-#define LIMIT_SLIDING_REDIS_REDIS_HPP
+#pragma once
 
 #include "redis/logic/breaker.hpp"
 #include "redis/remote_claim.hpp"
@@ -95,5 +92,3 @@ struct Redis {
 };
 
 } // namespace limit_sliding
-
-#endif

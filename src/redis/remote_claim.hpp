@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Claims of zones in Redis: the question, the answer, and who waits. */
 
-#ifndef LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
-#define LIMIT_SLIDING_REDIS_REMOTE_CLAIM_HPP
+#pragma once
 
 #include "core/limit_cache.hpp"
 #include "core/zone_memory.hpp"
@@ -91,5 +88,3 @@ using WaiterList = List<Waiter, &Waiter::link>;
 using WaitingList = List<Waiter, &Waiter::waiting>;
 
 } // namespace limit_sliding
-
-#endif

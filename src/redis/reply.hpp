@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Replies of Redis, and the reader that finds them in what was received. */
 
-#ifndef LIMIT_SLIDING_REDIS_REPLY_HPP
-#define LIMIT_SLIDING_REDIS_REPLY_HPP
+#pragma once
 
 #include <memory>
 #include <string_view>
@@ -75,5 +72,3 @@ struct Reader {
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,12 +1,9 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Calls of the script: its arguments and its replies, which scripts.hpp
  * describes. */
 
-#ifndef LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
-#define LIMIT_SLIDING_REDIS_SCRIPT_CALL_HPP
+#pragma once
 
 #include "redis/ask.hpp"
 
@@ -57,5 +54,3 @@ void describe_part(const AskPart &part, const PartAnswer &answer,
                    uint32_t before, bool admitted, Verdict *verdict);
 
 } // namespace limit_sliding
-
-#endif

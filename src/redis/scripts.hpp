@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * The script that decides limits in Redis, and what it is called with.
@@ -44,8 +42,7 @@
  * forget_script() leaves a mark at KEY:forgotten.
  */
 
-#ifndef LIMIT_SLIDING_REDIS_SCRIPTS_HPP
-#define LIMIT_SLIDING_REDIS_SCRIPTS_HPP
+#pragma once
 
 #include <stddef.h>
 
@@ -64,12 +61,8 @@ constexpr auto kScriptCluster = 0x100u;
  */
 size_t script(unsigned algorithms, char *buffer, size_t bytes);
 
-/*
- * A script that deletes the state at KEYS[1], and returns 1.  ARGV[1] is how
- * many ms its mark is to last: as long as units may be spent.
- */
+/* A script that deletes the state at KEYS[1], and returns 1.  ARGV[1] is how
+ * many ms its mark is to last: as long as units may be spent. */
 const char *forget_script(size_t *length);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,14 +1,11 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* "topology sentinel": which server is the master is asked for every
  * connection, so that a failover is found out as a broken connection is.  It is
  * asked again every second of traffic, as a master that was replaced may go on
  * for a while. */
 
-#ifndef LIMIT_SLIDING_REDIS_SENTINEL_HPP
-#define LIMIT_SLIDING_REDIS_SENTINEL_HPP
+#pragma once
 
 #include "redis/node.hpp"
 
@@ -38,5 +35,3 @@ SentinelNode *create_sentinel_node(const NodeContext &context,
 void watch_master(SentinelNode &watching);
 
 } // namespace limit_sliding
-
-#endif

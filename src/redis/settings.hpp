@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The settings of a limit_sliding_redis block, as they were configured. */
 
-#ifndef LIMIT_SLIDING_REDIS_SETTINGS_HPP
-#define LIMIT_SLIDING_REDIS_SETTINGS_HPP
+#pragma once
 
 #include <string_view>
 
@@ -78,5 +75,3 @@ struct Settings {
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_REDIS_SETUP_HPP
-#define LIMIT_SLIDING_REDIS_SETUP_HPP
+#pragma once
 
 #include "redis/redis.hpp"
 
@@ -20,5 +17,3 @@ char *redis_block(ngx_conf_t *cf, Settings *settings);
 ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* TLS of connections to Redis. */
 
-#ifndef LIMIT_SLIDING_REDIS_TLS_HPP
-#define LIMIT_SLIDING_REDIS_TLS_HPP
+#pragma once
 
 #include "redis/error_log.hpp"
 #include "redis/settings.hpp"
@@ -30,5 +27,3 @@ bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
                 const ngx_str_t &host, ErrorLog &log);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The nodes of a Redis, and the choice of one for a slot. */
 
-#ifndef LIMIT_SLIDING_REDIS_TOPOLOGY_HPP
-#define LIMIT_SLIDING_REDIS_TOPOLOGY_HPP
+#pragma once
 
 #include "redis/cluster.hpp"
 #include "redis/sentinel.hpp"
@@ -59,5 +56,3 @@ struct Nodes {
 ngx_int_t send_asking(Node &node);
 
 } // namespace limit_sliding
-
-#endif

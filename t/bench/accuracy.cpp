@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * How often each algorithm decides otherwise than an exact sliding window

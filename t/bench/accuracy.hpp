@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* The parts of accuracy.c. */
 
-#ifndef LIMIT_SLIDING_BENCH_ACCURACY_HPP
-#define LIMIT_SLIDING_BENCH_ACCURACY_HPP
+#pragma once
 
 #include <stdio.h>
 
@@ -73,5 +70,3 @@ void *zeroed(size_t n, size_t bytes);
 /* ---- accuracy_plot.c: blocks of figures for accuracy.gp ---- */
 
 void plot_print(const trace_t *trace, FILE *out);
-
-#endif

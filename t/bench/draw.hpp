@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Keys as they are asked for, drawn in advance. */
 
-#ifndef LIMIT_SLIDING_BENCH_DRAW_HPP
-#define LIMIT_SLIDING_BENCH_DRAW_HPP
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +13,3 @@ void draw_uniform(uint32_t *sequence, uint64_t keys);
 
 /* The n-th of them as likely as n^-theta, theta in 0 .. 1. */
 void draw_zipf(uint32_t *sequence, uint64_t keys, double theta);
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * What the core is measured against: a leaky bucket a key in a red-black tree
@@ -8,8 +6,7 @@
  * used, the way limit_req keeps its zone.
  */
 
-#ifndef LIMIT_SLIDING_BENCH_PEER_HPP
-#define LIMIT_SLIDING_BENCH_PEER_HPP
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +25,3 @@ peer_t *peer_init(void *memory, uint64_t keys);
  */
 int peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms,
                 uint64_t rate, uint64_t burst);
-
-#endif

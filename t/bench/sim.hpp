@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * One key of a zone in Redis, and the nodes that see its requests, in the order
@@ -8,8 +6,7 @@
  * offset of its own.
  */
 
-#ifndef LIMIT_SLIDING_BENCH_SIM_HPP
-#define LIMIT_SLIDING_BENCH_SIM_HPP
+#pragma once
 
 #include <stdint.h>
 
@@ -56,5 +53,3 @@ sim_t *sim_new(const sim_config_t *config, sim_mode_t mode);
  * modes see the same ones for the same seed.
  */
 void sim_run(sim_t *sim, double rate, uint64_t seed, sim_result_t *result);
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* What is on its way between nodes and Redis. */
 
-#ifndef LIMIT_SLIDING_BENCH_SIM_EVENTS_HPP
-#define LIMIT_SLIDING_BENCH_SIM_EVENTS_HPP
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -45,5 +42,3 @@ static inline double next_us(const events_t *events)
 {
     return events->n ? events->events[events->first].at_us : INFINITY;
 }
-
-#endif

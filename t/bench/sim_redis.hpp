@@ -1,14 +1,11 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * What Redis knows of one key, by the core's own decisions, which are those of
  * the script (t/unit/redis_script_test.cpp).
  */
 
-#ifndef LIMIT_SLIDING_BENCH_SIM_REDIS_HPP
-#define LIMIT_SLIDING_BENCH_SIM_REDIS_HPP
+#pragma once
 
 #include "core/limiter.hpp"
 #include "redis/logic/remote.hpp"
@@ -53,5 +50,3 @@ void redis_describe(const redis_t *redis, const redis_answer_t *answer,
  * were before, when they were.
  */
 int redis_judge(redis_t *redis, uint64_t now_ms, uint32_t units);
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * Limits in Redis at a scale that no test bed has: docs/scale.md.

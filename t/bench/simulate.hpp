@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* What a zone's keys ask of Redis, by samples of them. */
 
-#ifndef LIMIT_SLIDING_BENCH_SIMULATE_HPP
-#define LIMIT_SLIDING_BENCH_SIMULATE_HPP
+#pragma once
 
 #include <stdio.h>
 
@@ -61,5 +58,3 @@ double demand_hottest(const demand_t *demand);
 
 /* How many keys have a state in Redis, of algorithm=counter. */
 double demand_live(const demand_t *demand, double window_s);
-
-#endif

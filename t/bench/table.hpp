@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Tables in Markdown that read well as it is. */
 
-#ifndef LIMIT_SLIDING_BENCH_TABLE_HPP
-#define LIMIT_SLIDING_BENCH_TABLE_HPP
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +24,3 @@ void table_cell(table_t *table, const char *format, ...)
 void table_end_row(table_t *table);
 
 void table_print(const table_t *table);
-
-#endif

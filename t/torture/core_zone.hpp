@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A zone of the core beside models of its keys, and what a round is like. */
 
-#ifndef LIMIT_SLIDING_TORTURE_CORE_ZONE_HPP
-#define LIMIT_SLIDING_TORTURE_CORE_ZONE_HPP
+#pragma once
 
 #include <cstring>
 #include <memory>
@@ -213,5 +210,3 @@ private:
 };
 
 } // namespace torture
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Random policies, limits, costs and moments, alike for core and scripts. */
 
-#ifndef LIMIT_SLIDING_TORTURE_DRAW_HPP
-#define LIMIT_SLIDING_TORTURE_DRAW_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -157,5 +154,3 @@ inline const char *name_of(Algorithm algorithm)
 }
 
 } // namespace torture
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * What one key may do under one policy, plainly by docs/algorithms.md: a list
@@ -11,8 +9,7 @@
  * window has milliseconds, so that all five algorithms are exact in integers.
  */
 
-#ifndef LIMIT_SLIDING_TORTURE_MODEL_HPP
-#define LIMIT_SLIDING_TORTURE_MODEL_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -174,5 +171,3 @@ const char *retry_fault(const Model &model, uint64_t now_ms, bool is_admitted,
                         uint32_t cost, const Verdict &verdict);
 
 } // namespace torture
-
-#endif

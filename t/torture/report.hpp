@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * How a part of the torture is told how long to run and from which seed, and
@@ -13,8 +11,7 @@
  * that a deviation can be replayed by the seed it was told with.
  */
 
-#ifndef LIMIT_SLIDING_TORTURE_REPORT_HPP
-#define LIMIT_SLIDING_TORTURE_REPORT_HPP
+#pragma once
 
 #include <cstdarg>
 #include <cstdint>
@@ -129,5 +126,3 @@ private:
 };
 
 } // namespace torture
-
-#endif

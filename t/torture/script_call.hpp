@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A call of the script, as scripts.h has it, and the keys that it is about. */
 
-#ifndef LIMIT_SLIDING_TORTURE_SCRIPT_CALL_HPP
-#define LIMIT_SLIDING_TORTURE_SCRIPT_CALL_HPP
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -134,5 +131,3 @@ inline void send_call(redisContext *context, const char *sha, const Call &call)
 }
 
 } // namespace torture
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * What many processes did to one key, and whether its limit held.
@@ -23,8 +21,7 @@
  * Both hold for any order of events, so no deviation is a matter of chance.
  */
 
-#ifndef LIMIT_SLIDING_TORTURE_WITNESS_HPP
-#define LIMIT_SLIDING_TORTURE_WITNESS_HPP
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -86,5 +83,3 @@ private:
 };
 
 } // namespace torture
-
-#endif

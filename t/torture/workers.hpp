@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * Processes that take from one zone in shared memory as fast as they can, and
@@ -8,8 +6,7 @@
  * killed and stopped at any instruction.
  */
 
-#ifndef LIMIT_SLIDING_TORTURE_WORKERS_HPP
-#define LIMIT_SLIDING_TORTURE_WORKERS_HPP
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -133,5 +130,3 @@ private:
 };
 
 } // namespace torture
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_UNIT_ALGORITHMS_HPP
-#define LIMIT_SLIDING_UNIT_ALGORITHMS_HPP
+#pragma once
 
 #include <initializer_list>
 
@@ -21,5 +18,3 @@ static inline int number_of(Algorithm algorithm)
 {
     return static_cast<int>(algorithm);
 }
-
-#endif

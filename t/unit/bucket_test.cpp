@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * Buckets whose burst x window is large, and limits that change, against exact

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * The algorithms the naive way, one key under one policy: they keep what the
@@ -11,8 +9,7 @@
  * w being the window in milliseconds.  In that unit all five are integers.
  */
 
-#ifndef LIMIT_SLIDING_UNIT_EXACT_HPP
-#define LIMIT_SLIDING_UNIT_EXACT_HPP
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -90,5 +87,3 @@ uint64_t exact_delay_ms(const exact_t *exact, uint64_t now_ms, uint32_t limit,
  * ends with it?  Looks at nothing but times, costs and limits.
  */
 int exact_keeps_promise(const exact_t *exact);
-
-#endif

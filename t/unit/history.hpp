@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Random histories of requests, the same for every algorithm. */
 
-#ifndef LIMIT_SLIDING_UNIT_HISTORY_HPP
-#define LIMIT_SLIDING_UNIT_HISTORY_HPP
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +36,3 @@ struct history_t {
 
 /* The same history for the same seed. */
 void history_draw(history_t *history, uint64_t seed);
-
-#endif

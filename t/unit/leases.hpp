@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Leases of keys that are numbers, for the tests of leases. */
 
-#ifndef LIMIT_SLIDING_UNIT_LEASES_HPP
-#define LIMIT_SLIDING_UNIT_LEASES_HPP
+#pragma once
 
 #include "support.hpp"
 
@@ -125,5 +122,3 @@ static inline uint32_t lease_drain(Leases *leases, const Claim *claim,
 
     return units;
 }
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Processes at shared memory, of which one is killed in the midst of it. */
 
-#ifndef LIMIT_SLIDING_UNIT_PROCESSES_HPP
-#define LIMIT_SLIDING_UNIT_PROCESSES_HPP
+#pragma once
 
 #include "support.hpp"
 
@@ -98,5 +95,3 @@ static void kill_one(unsigned round, std::atomic<unsigned> *started,
         expect_exit(pids[i], i == VICTIM);
     }
 }
-
-#endif

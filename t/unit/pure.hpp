@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Pure functions of one key's state, by algorithms whose state is a word. */
 
-#ifndef LIMIT_SLIDING_UNIT_PURE_HPP
-#define LIMIT_SLIDING_UNIT_PURE_HPP
+#pragma once
 
 #include "core/algorithm.hpp"
 #include "core/limiter.hpp"
@@ -62,5 +59,3 @@ inline uint64_t expires_ms(const Policy &policy, State state, uint64_t now_ms,
 }
 
 } // namespace pure
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_UNIT_RANDOM_HPP
-#define LIMIT_SLIDING_UNIT_RANDOM_HPP
+#pragma once
 
 #include <stdint.h>
 
@@ -51,5 +48,3 @@ static inline uint64_t random_window_ms(uint64_t *random)
                                        sizeof(usual_ms) / sizeof(usual_ms[0]))]
                : random_scale(random, kWindowMinMs, kWindowMaxMs);
 }
-
-#endif

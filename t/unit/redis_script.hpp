@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A Redis that has loaded the script, for the tests of that. */
 
-#ifndef LIMIT_SLIDING_UNIT_REDIS_SCRIPT_HPP
-#define LIMIT_SLIDING_UNIT_REDIS_SCRIPT_HPP
+#pragma once
 
 #include "redis/scripts.hpp"
 #include "redis_server.hpp"
@@ -39,5 +36,3 @@ static inline void forget_all(void)
 {
     freeReplyObject(redisCommand(server.context, "FLUSHALL"));
 }
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A redis-server of a test's own, on a unix socket in its own directory. */
 
-#ifndef LIMIT_SLIDING_UNIT_REDIS_SERVER_HPP
-#define LIMIT_SLIDING_UNIT_REDIS_SERVER_HPP
+#pragma once
 
 #include <hiredis/hiredis.h>
 #include <sys/types.h>
@@ -30,5 +27,3 @@ int redis_server_load(redis_server_t *server, unsigned algorithms,
 
 /* Stops it and removes all that it left. */
 void redis_server_stop(redis_server_t *server);
-
-#endif

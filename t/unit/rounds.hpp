@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Threads that play many short rounds, each begun by all at the same moment. */
 
-#ifndef LIMIT_SLIDING_UNIT_ROUNDS_HPP
-#define LIMIT_SLIDING_UNIT_ROUNDS_HPP
+#pragma once
 
 #include "support.hpp"
 
@@ -117,5 +114,3 @@ private:
     std::atomic<unsigned> turn_{0};
     std::atomic<bool> is_enough_{false};
 };
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /*
  * Stops a function at each one of its accesses to some memory.  The memory is
@@ -9,8 +7,7 @@
  * handler.
  */
 
-#ifndef LIMIT_SLIDING_UNIT_STEP_HPP
-#define LIMIT_SLIDING_UNIT_STEP_HPP
+#pragma once
 
 #include "support.hpp"
 
@@ -189,7 +186,5 @@ static inline int step_other_dies(void (*work)(void), unsigned changes)
 
     return is_dead;
 }
-
-#endif
 
 #endif

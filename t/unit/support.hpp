@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_UNIT_SUPPORT_HPP
-#define LIMIT_SLIDING_UNIT_SUPPORT_HPP
+#pragma once
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -200,5 +197,3 @@ static inline State history(const Policy *policy, uint32_t previous,
 
     return state;
 }
-
-#endif

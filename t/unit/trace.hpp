@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* A day of real traffic (t/data/README.md) through the core. */
 
-#ifndef LIMIT_SLIDING_UNIT_TRACE_HPP
-#define LIMIT_SLIDING_UNIT_TRACE_HPP
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -131,5 +128,3 @@ struct trace_rate_errors_t {
 void trace_sum_rate_errors(const trace_t *trace, const Policy *policy,
                            uint32_t limit, uint64_t start_ms,
                            trace_rate_errors_t errors[TRACE_RATES]);
-
-#endif

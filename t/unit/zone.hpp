@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* Zones for tests and tools that need no cmocka. */
 
-#ifndef LIMIT_SLIDING_UNIT_ZONE_HPP
-#define LIMIT_SLIDING_UNIT_ZONE_HPP
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,5 +40,3 @@ static inline Zone *zone_of(void *memory, size_t bytes, const Policy *policy,
 
     return zone;
 }
-
-#endif

@@ -1,11 +1,8 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 /* What a zone's memory holds beside its table, for the tests of that. */
 
-#ifndef LIMIT_SLIDING_UNIT_ZONE_MEMORY_HPP
-#define LIMIT_SLIDING_UNIT_ZONE_MEMORY_HPP
+#pragma once
 
 #include "support.hpp"
 
@@ -55,5 +52,3 @@ static inline void in_threads(void *(*work)(void *), void *data)
         pthread_join(thread[i], NULL);
     }
 }
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_BREAKER_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_BREAKER_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -20,11 +17,9 @@ enum class BreakerState {
               interval */
 };
 
-/*
- * A circuit breaker in shared memory, closed if zeroed.  It is two words, each
+/* A circuit breaker in shared memory, closed if zeroed.  It is two words, each
  * valid whatever the other.  Whoever moves the time of the next probe forward
- * sends it; if he dies, the next one is due an interval later all the same.
- */
+ * sends it; if he dies, the next one is due an interval later all the same. */
 class Breaker {
 public:
     BreakerState check(uint64_t now_ms);
@@ -37,10 +32,8 @@ public:
     /* Returns true if that closed it. */
     bool succeeded();
 
-    /*
-     * Returns true if that opened it.  `random`, any number, spreads the probes
-     * of many servers over the last quarter of the interval.
-     */
+    /* Returns true if that opened it.  `random`, any number, spreads the probes
+     * of many servers over the last quarter of the interval. */
     bool failed(uint64_t now_ms, uint32_t random);
 
 private:
@@ -49,5 +42,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_CLAIM_HASH_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_CLAIM_HASH_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -12,12 +9,8 @@
 
 namespace limit_sliding {
 
-/*
- * Returns a hash of what n >= 1 claims ask: keys, limits, costs, in this order.
- * Equal claims have equal ones, in all workers and over reloads.
- */
+/* Returns a hash of what n >= 1 claims ask: keys, limits, costs, in this order.
+ * Equal claims have equal ones, in all workers and over reloads. */
 uint64_t claim_hash(const Claim *claims, size_t n);
 
 } // namespace limit_sliding
-
-#endif

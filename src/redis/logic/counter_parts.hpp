@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_COUNTER_PARTS_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_COUNTER_PARTS_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -91,5 +88,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

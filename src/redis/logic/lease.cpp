@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 #include "redis/logic/lease.hpp"
 
@@ -16,10 +14,8 @@ namespace {
 constexpr size_t kLeases = 2; /* candidates of a key */
 constexpr uint64_t kRetries = 512;
 
-/*
- * In one of so many attempts a lease is taken over that is still being written:
- * its writer may have died.
- */
+/* In one of so many attempts a lease is taken over that is still being written:
+ * its writer may have died. */
 constexpr uint64_t kPatience = 64;
 
 LeaseOwner owner_of(const Claim &claim)
@@ -88,10 +84,8 @@ bool Leases::find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient,
     return found->lease != nullptr;
 }
 
-/*
- * Takes the units of other leases of the key: while one was written, another
- * worker has found none, and made another.
- */
+/* Takes the units of other leases of the key: while one was written, another
+ * worker has found none, and made another. */
 uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but,
                              const LeaseTerms &terms)
 {

@@ -1,16 +1,11 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-/*
- * Leases: units of a key's quota that were taken from Redis in advance, to be
+/* Leases: units of a key's quota that were taken from Redis in advance, to be
  * spent by all workers of this node without asking.  A unit is a request of
  * cost 1.  Times, units and safety are as in limiter.hpp; docs/redis.md proves
- * that no window admits more than it would without leases.
- */
+ * that no window admits more than it would without leases. */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_LEASE_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_LEASE_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -27,17 +22,13 @@ constexpr auto kLeaseAuto = UINT32_MAX;
 class Lease;
 struct LeaseOwner;
 
-/*
- * Units that Redis granted beyond what was asked for, to be spent here.  A unit
+/* Units that Redis granted beyond what was asked for, to be spent here.  A unit
  * is spent once, and for its own key, whatever processes die on the way; some
- * may be lost then.
- */
+ * may be lost then. */
 class alignas(64) Leases {
 public:
-    /*
-     * Makes a table of `memory`: `bytes` long, zeroed, aligned to 64.  Returns
-     * null if there is no room for any.
-     */
+    /* Makes a table of `memory`: `bytes` long, zeroed, aligned to 64.  Returns
+     * null if there is no room for any. */
     static Leases *init(void *memory, size_t bytes);
 
     /* True if keys of such a zone can have leases. */
@@ -58,20 +49,16 @@ public:
     uint32_t want(const Claim &claim, uint32_t size, uint32_t needed,
                   uint64_t now_ms) const;
 
-    /*
-     * Redis, asked at `sent_ms`, had this key as told, granted `needed` units
+    /* Redis, asked at `sent_ms`, had this key as told, granted `needed` units
      * to requests and `units` beyond them.  They are added to what is left of
-     * units of the same window, if the key's limit has not changed.
-     */
+     * units of the same window, if the key's limit has not changed. */
     void add(const Claim &claim, const RemoteState &remote,
              const Verdict &verdict, uint32_t units, uint64_t sent_ms,
              uint64_t now_ms);
 
-    /*
-     * Spends the claim's cost.  Returns true and describes the key in *verdict,
+    /* Spends the claim's cost.  Returns true and describes the key in *verdict,
      * or false if there are not as many units.  The window that they were of is
-     * noted in the claim's state.
-     */
+     * noted in the claim's state. */
     bool spend(Claim *claim, uint64_t now_ms, Verdict *verdict);
 
     /* Gives back what was just spent for a claim, unless its window is over. */
@@ -80,11 +67,9 @@ public:
     /* Returns the units that are left, even if their window is over. */
     uint32_t held(const Claim &claim) const;
 
-    /*
-     * Redis has forgotten what the claim's key has used: all units of the key
+    /* Redis has forgotten what the claim's key has used: all units of the key
      * are lost, whatever limit they were asked for, unless Redis was asked
-     * about them later than at `until_ms`.
-     */
+     * about them later than at `until_ms`. */
     void forget(const Claim &claim, uint64_t until_ms);
 
 private:
@@ -101,5 +86,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_LEASE_TABLE_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_LEASE_TABLE_HPP
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -64,10 +61,8 @@ public:
         return differs(hash, word, terms) <= UINT32_MAX;
     }
 
-    /*
-     * Writes terms, for a caller that has just begun this word; false if
-     * another worker has begun one since.
-     */
+    /* Writes terms, for a caller that has just begun this word; false if
+     * another worker has begun one since. */
     bool write(const LeaseOwner &owner, uint64_t word, const LeaseTerms &terms)
     {
         const uint64_t values[kTerms]
@@ -93,10 +88,8 @@ public:
         return (terms_[5].load(std::memory_order_relaxed) & kTag) == tag(word);
     }
 
-    /*
-     * True if the lease is worth keeping, whatever its key: it was granted
-     * units, and may still be spent.
-     */
+    /* True if the lease is worth keeping, whatever its key: it was granted
+     * units, and may still be spent. */
     bool is_in_use(uint64_t now_ms) const
     {
         return units(load(5)) > 0 && now_ms < known_ms() + kLeaseMs;
@@ -108,10 +101,8 @@ private:
 
     static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
 
-    /*
-     * Returns how the check differs from that of a limit of 0: the limit, if
-     * these are terms of the key.
-     */
+    /* Returns how the check differs from that of a limit of 0: the limit, if
+     * these are terms of the key. */
     uint64_t differs(uint64_t hash, uint64_t word, LeaseTerms *terms) const
     {
         uint64_t values[kTerms];
@@ -172,5 +163,3 @@ private:
 static_assert(sizeof(Lease) == 64);
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_LEASE_TERMS_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_LEASE_TERMS_HPP
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -13,10 +10,8 @@
 
 namespace limit_sliding {
 
-/*
- * So long after Redis was asked its units are spent, then one request asks
- * whether the key has still the same limit.
- */
+/* So long after Redis was asked its units are spent, then one request asks
+ * whether the key has still the same limit. */
 constexpr auto kLeaseMs = 1000;
 
 constexpr unsigned kUnitBits = 23;
@@ -24,11 +19,9 @@ constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
 
 constexpr unsigned kLimitBits = 23;
 
-/*
- * The difference of two readings of NGINX's clock may be wrong by this: it is
+/* The difference of two readings of NGINX's clock may be wrong by this: it is
  * the kernel's coarse clock, each reading is late by up to a tick, of at most
- * 10 ms, and rounded; and clocks drift.
- */
+ * 10 ms, and rounded; and clocks drift. */
 constexpr uint64_t kMarginMs = 12;
 
 /* The epochs of a bucket's leases, as in the script. */
@@ -40,10 +33,8 @@ constexpr uint64_t kHorizonsPerPart = 128;
 constexpr uint64_t kShareOfRest = 32;
 constexpr uint64_t kLoneHorizons = 2;
 
-/*
- * The time since Redis was asked about a key that is seen for the first time;
- * there is no room for more.
- */
+/* The time since Redis was asked about a key that is seen for the first time;
+ * there is no room for more. */
 constexpr uint64_t kAgesMs = (uint64_t{1} << 25) - 1;
 
 /* Returns the parts of a counter's window; other algorithms have one. */
@@ -59,10 +50,8 @@ inline bool is_bucket(const Policy &policy)
     return policy.algorithm == Algorithm::kTokenBucket;
 }
 
-/*
- * The terms on which units are leased, and how many were leased before.  Each
- * word has 48 bits.
- */
+/* The terms on which units are leased, and how many were leased before.  Each
+ * word has 48 bits. */
 struct LeaseTerms {
     uint64_t part;     /* of the window, in which the units count */
     uint64_t until_ms; /* it ends */
@@ -95,20 +84,16 @@ struct LeaseTerms {
         return part == other.part && limit() == other.limit();
     }
 
-    /*
-     * Returns the part and the limit as a number, by which a claim's units are
-     * given back.
-     */
+    /* Returns the part and the limit as a number, by which a claim's units are
+     * given back. */
     uint64_t origin() const
     {
         return part * (uint64_t{kLimitMax} + 1) + limit();
     }
 
-    /*
-     * Sets when units that Redis granted are to be spent: in the part of the
+    /* Sets when units that Redis granted are to be spent: in the part of the
      * window in which they count, or, of a bucket, in the epoch in which they
-     * were granted and the next one; so long they do not run off there.
-     */
+     * were granted and the next one; so long they do not run off there. */
     void set_part(const Policy &policy, uint64_t now_ms, uint64_t sent_ms)
     {
         uint64_t rest_ms;
@@ -148,10 +133,8 @@ struct LeaseTerms {
         return elapsed_ms <= each_ms && elapsed_ms + before_ms() <= 2 * each_ms;
     }
 
-    /*
-     * Returns the units that Leases::want() asks for by demand, if so many are
-     * left.
-     */
+    /* Returns the units that Leases::want() asks for by demand, if so many are
+     * left. */
     uint64_t demand(const Claim &claim, uint64_t left, uint64_t needed,
                     uint64_t now_ms) const
     {
@@ -176,5 +159,3 @@ struct LeaseTerms {
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,6 +1,4 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
 #include "redis/logic/refusals.hpp"
 
@@ -28,10 +26,8 @@ constexpr size_t kEntries = 2;
  */
 constexpr uint64_t kLines = 4;
 
-/*
- * Times have so many bits; the upper ones of two together tell when more
- * remains.
- */
+/* Times have so many bits; the upper ones of two together tell when more
+ * remains. */
 constexpr unsigned kTimeBits = 42;
 constexpr unsigned kOtherBits = 64 - kTimeBits;
 constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;

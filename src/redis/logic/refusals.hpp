@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_REFUSALS_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_REFUSALS_HPP
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +9,8 @@
 
 namespace limit_sliding {
 
-/*
- * A refusal is believed for so long, then Redis is asked again: the limit of a
- * key may have been changed there.
- */
+/* A refusal is believed for so long, then Redis is asked again: the limit of a
+ * key may have been changed there. */
 constexpr auto kRefusalMs = 1000;
 
 struct Refusal {
@@ -37,10 +32,8 @@ uint64_t refusal_hash(const Claim &claim);
  */
 class alignas(64) Refusals {
 public:
-    /*
-     * Makes a cache of `memory`: `bytes` long, zeroed, aligned to 64.  Returns
-     * null if there is no room for any.
-     */
+    /* Makes a cache of `memory`: `bytes` long, zeroed, aligned to 64.  Returns
+     * null if there is no room for any. */
     static Refusals *init(void *memory, size_t bytes);
 
     /* `hash` is refusal_hash() of the claim. */
@@ -62,5 +55,3 @@ private:
 };
 
 } // namespace limit_sliding
-
-#endif

@@ -1,9 +1,6 @@
-/*
- * Copyright (C) the limit_sliding authors
- */
+/* Copyright (C) the limit_sliding authors */
 
-#ifndef LIMIT_SLIDING_REDIS_LOGIC_REMOTE_HPP
-#define LIMIT_SLIDING_REDIS_LOGIC_REMOTE_HPP
+#pragma once
 
 #include <cstdint>
 
@@ -26,12 +23,10 @@ struct RemoteState {
      */
     const int64_t *values;
 
-    /*
-     * Describes the key to a request of this cost, as Claim::describe() would
+    /* Describes the key to a request of this cost, as Claim::describe() would
      * after the same history.  `granted` is how many requests of the same cost
      * the call had granted before this one, `admitted` whether this one was,
-     * too, `look` that none consumed anything.
-     */
+     * too, `look` that none consumed anything. */
     Verdict describe(const Policy &policy, uint32_t cost, uint32_t granted,
                      bool admitted, bool look) const;
 };
@@ -40,5 +35,3 @@ struct RemoteState {
 unsigned remote_values(const Policy &policy);
 
 } // namespace limit_sliding
-
-#endif
