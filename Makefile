@@ -177,17 +177,15 @@ SANITIZED_TESTS ?= $(sort $(wildcard t/*.t))
 SANITIZED_SKIP  = t/browser.t t/docs.t t/guard.t t/simulate.t t/upgrade.t \
     t/check_layers.t t/check_shape.t t/callgrind.t
 
-sanitize: $(tsan_TESTS) $(asan_TESTS) sanitized-nginx  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan, the module under UBSan
+sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
 	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
-	@ASAN_OPTIONS=detect_leaks=0 LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
-	    LIMIT_SLIDING_MODULE= prove -j$(JOBS) -It/lib \
-	    $(filter-out $(SANITIZED_SKIP),$(SANITIZED_TESTS))
-
-sanitized-nginx: | deps
 	@.ci/get-nginx $(BUILD)/nginx-source
 	@LIMIT_SLIDING_CFLAGS=-fsanitize=undefined $(MAKE) static \
 	    BUILD=$(SANITIZED) NGX_SRC=$(BUILD)/nginx-source \
-	    NGX_CONF_OPTS='$(SANITIZED_OPTS)'
+	    NGX_CONF_OPTS='$(SANITIZED_OPTS)' > /dev/null
+	@ASAN_OPTIONS=detect_leaks=0 LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
+	    LIMIT_SLIDING_MODULE= prove -j$(JOBS) -It/lib \
+	    $(filter-out $(SANITIZED_SKIP),$(SANITIZED_TESTS))
 
 model:  ## check models of the table, its rings and leases with spin
 	@t/model/run
@@ -351,5 +349,5 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize sanitized-nginx model torture bench bench-quick bench-figures plots simulate check \
+    sanitize model torture bench bench-quick bench-figures plots simulate check \
     check-versions format page install uninstall help deps FORCE
