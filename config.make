@@ -29,7 +29,9 @@ do
 
     case $limit_sliding_file in
         */http/api/* | */http/*directive* | */http/limit_set.* | \
-        */http/zone* | */http/parameter.* | */redis/setup.* | */redis/cluster.*)
+        */http/zone* | */http/parameter.* | */http/hooks.* | \
+        */redis/setup.* | */redis/cluster.* | */redis/sentinel.* | \
+        */redis/tls.* | */redis/endpoint.*)
             limit_sliding_opt="$limit_sliding_opt $limit_sliding_small" ;;
         *)
             limit_sliding_opt="$limit_sliding_opt $limit_sliding_fast" ;;
