@@ -59,8 +59,6 @@ struct Policy {
                          */
     uint32_t burst;     /* of a token bucket: its capacity, 0: the limit; of a
                            leaky bucket: requests that may wait */
-    bool strict;        /* of PartCounter: the oldest part counts in full */
-    uint64_t window_inverse; /* Divisor::inverse_of(window_ms), or 0 */
 
     /* Returns the most that may be used at once: the limit, 1 .. kLimitMax, or
      * what a bucket holds.  Only so much of a burst counts as runs off in 2^32
