@@ -142,6 +142,10 @@ endef
 
 $(foreach f,unit tsan asan,$(eval $(call flavour,$f)))
 
+# Where there is one thread, TSan has nothing to find.
+tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
+    'pthread_create|"(rounds|zone_memory).hpp"' t/unit/*_test.cpp))
+
 # Unit tests print TAP, as t/*.t do, so that one prove runs all.
 PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_MODULE=$(MODULE) \
