@@ -156,7 +156,8 @@ Ask *find_ask(Redis &redis, uint64_t hash)
     ngx_rbtree_node_t *node = redis.client.asks.root;
     while (node != &redis.client.sentinel) {
         if (node->key == hash) {
-            return ngx_rbtree_data(node, Ask, node);
+            return reinterpret_cast<Ask *>(reinterpret_cast<u_char *>(node)
+                                           - offsetof(Ask, node));
         }
 
         node = hash < node->key ? node->left : node->right;
