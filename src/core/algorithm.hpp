@@ -16,9 +16,7 @@ namespace limit_sliding {
 /* Calls visit() with the policy's algorithm, which must be one whose state is a
  * word. */
 template <class Visit>
-auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit,
-                    const Visit &visit)
-{
+auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit, const Visit &visit) {
     switch (policy.algorithm) {
     case Algorithm::kFixed:
         return visit(Fixed(policy, now_ms, limit));
@@ -39,19 +37,15 @@ struct WordStep {
 
     WordStep(const Algorithm &a, uint32_t c) : algorithm(a), cost(c) {}
 
-    [[gnu::always_inline]] bool admit(uint64_t state, uint64_t *next) const
-    {
+    [[gnu::always_inline]] bool admit(uint64_t state, uint64_t *next) const {
         return algorithm.admit(state, cost, next);
     }
 
     /* Decides for most states; false: admit() has to. */
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
-                                            bool *is_admitted) const
-    {
+                                            bool *is_admitted) const {
         if constexpr (std::is_same_v<Algorithm, Bucket>) {
-            if (!algorithm.is_plain(state, cost)) {
-                return false;
-            }
+            if (!algorithm.is_plain(state, cost)) { return false; }
 
             *is_admitted = algorithm.template admit<true>(state, cost, next);
         } else {
@@ -61,15 +55,9 @@ struct WordStep {
         return true;
     }
 
-    uint64_t used(const Copy &copy) const
-    {
-        return algorithm.rank(copy.bare_state());
-    }
+    uint64_t used(const Copy &copy) const { return algorithm.rank(copy.bare_state()); }
 
-    uint64_t expires_ms(const Copy &copy) const
-    {
-        return algorithm.expires_ms(copy.bare_state());
-    }
+    uint64_t expires_ms(const Copy &copy) const { return algorithm.expires_ms(copy.bare_state()); }
 
     bool clear(Copy *copy) const { return copy->store(0); }
 };
@@ -82,8 +70,7 @@ struct AnyWordStep : WordStep<Algorithm> {
     using WordStep<Algorithm>::WordStep;
 
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
-                                            bool *is_admitted) const
-    {
+                                            bool *is_admitted) const {
         *is_admitted = this->admit(state, next);
         return true;
     }

@@ -13,8 +13,7 @@ namespace limit_sliding {
 constexpr unsigned kAttempts = 10000;
 
 /* Returns a word of shared memory as an atomic one. */
-inline std::atomic<uint64_t> &shared(uint64_t *word)
-{
+inline std::atomic<uint64_t> &shared(uint64_t *word) {
     static_assert(std::atomic<uint64_t>::is_always_lock_free
                       && sizeof(std::atomic<uint64_t>) == sizeof(uint64_t),
                   "a word is as good as an atomic one");
@@ -24,13 +23,11 @@ inline std::atomic<uint64_t> &shared(uint64_t *word)
 
 /* Adds to a counter in shared memory: exact whoever else adds, in no order to
  * anything else. */
-inline void add(uint64_t *word, uint64_t n)
-{
+inline void add(uint64_t *word, uint64_t n) {
     shared(word).fetch_add(n, std::memory_order_relaxed);
 }
 
-inline uint64_t load(const uint64_t *word)
-{
+inline uint64_t load(const uint64_t *word) {
     return shared(const_cast<uint64_t *>(word)).load(std::memory_order_relaxed);
 }
 

@@ -56,24 +56,17 @@ class Bucket {
 public:
     Bucket(const Policy &policy, uint64_t now_ms, uint32_t limit)
         : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
-          time_bits_(time_bits(policy)), is_queue_(is_queue(policy)),
-          burst_(policy.burst)
-    {
-    }
+          time_bits_(time_bits(policy)), is_queue_(is_queue(policy)), burst_(policy.burst) {}
 
     /* Returns the requests that it holds.  The division is for bursts that take
      * longer to run off than times are told apart. */
-    uint64_t capacity() const
-    {
-        if (!is_queue_ && burst_ == 0) {
-            return limit_;
-        }
+    uint64_t capacity() const {
+        if (!is_queue_ && burst_ == 0) { return limit_; }
 
         uint64_t requests = burst_ + uint64_t{is_queue_};
         uint64_t runs_off = uint64_t{limit_} << (time_bits_ - 2);
 
-        return requests * window_ms_ <= runs_off ? requests
-                                                 : runs_off / window_ms_;
+        return requests * window_ms_ <= runs_off ? requests : runs_off / window_ms_;
     }
 
     /* Returns a number that advances by the time in which any bucket that is
@@ -84,13 +77,10 @@ public:
      * Keys may have limits of their own, so a state is over only when it is so
      * under any limit.  Otherwise the rank is the share of the bucket that is
      * used, as far as the class of its limit tells. */
-    uint64_t rank(uint64_t state) const
-    {
+    uint64_t rank(uint64_t state) const {
         uint64_t elapsed = elapsed_ms(state);
 
-        if (elapsed >= longest_ms()) {
-            return 0;
-        }
+        if (elapsed >= longest_ms()) { return 0; }
 
         uint64_t pace = pace_of(state);
         uint64_t taken = then(state);
@@ -101,13 +91,9 @@ public:
 
     /* Returns what is used, x w.  An excess is left out: no bucket is more than
      * empty. */
-    uint64_t used(uint64_t state) const
-    {
-        return std::min(level(state), full());
-    }
+    uint64_t used(uint64_t state) const { return std::min(level(state), full()); }
 
-    double share(uint64_t state) const
-    {
+    double share(uint64_t state) const {
         return static_cast<double>(used(state)) / static_cast<double>(full());
     }
 
@@ -115,8 +101,7 @@ public:
      * True if admit<true>() can decide, as for most states: the state has
      * `used` itself, without an excess, and has room for it with the request.
      */
-    [[gnu::always_inline]] bool is_plain(uint64_t state, uint32_t cost) const
-    {
+    [[gnu::always_inline]] bool is_plain(uint64_t state, uint32_t cost) const {
         uint64_t value = state & value_mask();
 
         return form_of(state) == kExact && value <= full()
@@ -124,9 +109,7 @@ public:
     }
 
     template <bool kPlain = false>
-    [[gnu::always_inline]] bool admit(uint64_t state, uint32_t cost,
-                                      uint64_t *next) const
-    {
+    [[gnu::always_inline]] bool admit(uint64_t state, uint32_t cost, uint64_t *next) const {
         if (cost == 0) {
             *next = state;
             return true;
@@ -136,9 +119,7 @@ public:
         uint64_t excess = kPlain ? 0 : excess_of(before);
         uint64_t taken = left_of(before - excess, state);
 
-        if (cost > capacity() || taken > full() - cost * window_ms_) {
-            return false;
-        }
+        if (cost > capacity() || taken > full() - cost * window_ms_) { return false; }
 
         uint64_t wanted = taken + cost * window_ms_;
 
@@ -157,63 +138,50 @@ public:
      * What has run off since is not given back: all of the time up to the
      * latest admission counts, but for the time in which what was used before
      * had to run off. */
-    uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) const
-    {
+    uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) const {
         uint64_t given = cost * window_ms_;
         uint64_t before = then(recorded) - std::min(then(recorded), given);
-        uint64_t ran_off
-            = between_ms(time_of(recorded), time_of(state)) * limit_;
+        uint64_t ran_off = between_ms(time_of(recorded), time_of(state)) * limit_;
         uint64_t taken = then(state);
 
         given -= std::min(given, ran_off - std::min(ran_off, before));
 
-        return pack(time_of(state), class_of(state),
-                    taken - std::min(taken, given));
+        return pack(time_of(state), class_of(state), taken - std::min(taken, given));
     }
 
     /* Describes the state as describe_usage() does. */
-    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
-    {
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const {
         uint64_t taken = level(state);
         Usage usage = {limit_, capacity(), window_ms_, std::min(taken, full()),
                        is_queue_ ? window_ms_ : full()};
 
-        auto wait = [&](uint64_t room) {
-            return wait_ms(state, taken - room * window_ms_);
-        };
+        auto wait = [&](uint64_t room) { return wait_ms(state, taken - room * window_ms_); };
 
         describe_usage(usage, cost, wait, verdict);
     }
 
     /* Adds what a request that was admitted to a queue has to wait, by the
      * state after it. */
-    void describe_queued(uint64_t state, uint32_t cost, Verdict *verdict) const
-    {
+    void describe_queued(uint64_t state, uint32_t cost, Verdict *verdict) const {
         uint64_t ahead = ahead_of(state, cost);
 
         if (is_queue_ && cost > 0) {
             verdict->delay_ms = delay_ms(state, cost);
-            verdict->excess
-                = thousandths(ahead + (cost - 1) * window_ms_, window_ms_);
+            verdict->excess = thousandths(ahead + (cost - 1) * window_ms_, window_ms_);
         }
     }
 
     /* Returns how long such a request is held back: until those ahead of it
      * have left. */
-    uint64_t delay_ms(uint64_t state, uint32_t cost) const
-    {
+    uint64_t delay_ms(uint64_t state, uint32_t cost) const {
         /* most found the queue empty, which takes little to tell */
-        if (form_of(state) == kExact
-            && (state & value_mask()) <= cost * window_ms_) {
-            return 0;
-        }
+        if (form_of(state) == kExact && (state & value_mask()) <= cost * window_ms_) { return 0; }
 
         return cost == 0 ? 0 : wait_ms(state, ahead_of(state, cost));
     }
 
     /* Returns when the state is over, of whatever key under whatever limit. */
-    uint64_t expires_ms(uint64_t state) const
-    {
+    uint64_t expires_ms(uint64_t state) const {
         uint64_t elapsed = elapsed_ms(state);
 
         return longest_ms() - std::min(elapsed, longest_ms());
@@ -233,28 +201,23 @@ private:
 
     static_assert(kWindowMaxMs <= 1ULL << (kTimeBitsMax - 2),
                   "the longest window has time to fill a bucket");
-    static_assert(kLimitMax + 1 < 1u << kWholeBitsMax,
-                  "and it holds no more whole requests");
-    static_assert(kWholeBitsMax
-                      < kStateBits - kTimeBitsMax - kClassBits - kFormBits,
+    static_assert(kLimitMax + 1 < 1u << kWholeBitsMax, "and it holds no more whole requests");
+    static_assert(kWholeBitsMax < kStateBits - kTimeBitsMax - kClassBits - kFormBits,
                   "for which there is room, and for half ones");
     static_assert(kLimitMax >> (kClassDigit << kClassBits) == 0,
                   "a limit has no more octal digits than there are classes");
     static_assert(kLimitMax <= UINT64_MAX >> kTimeBitsMax,
                   "what runs off in the longest time fits");
 
-    static bool is_queue(const Policy &policy)
-    {
+    static bool is_queue(const Policy &policy) {
         return policy.algorithm == Algorithm::kLeakyBucket;
     }
 
-    static unsigned bits_of(uint64_t n)
-    {
+    static unsigned bits_of(uint64_t n) {
         return 63 ^ static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
     }
 
-    static unsigned time_bits(const Policy &policy)
-    {
+    static unsigned time_bits(const Policy &policy) {
         unsigned bits = bits_of(policy.window_ms) + bits_of(policy.burst) + 2;
 
         return std::min(std::max(bits, kTimeBitsMin), kTimeBitsMax);
@@ -263,8 +226,7 @@ private:
     /*
      * Returns the time in which a full bucket becomes empty, under any limit.
      */
-    uint64_t longest_ms() const
-    {
+    uint64_t longest_ms() const {
         uint64_t requests = std::max(burst_ + uint64_t{is_queue_}, uint64_t{1});
 
         return std::min(requests * window_ms_, uint64_t{1} << (time_bits_ - 2));
@@ -274,80 +236,62 @@ private:
 
     bool has_burst() const { return burst_ != 0 || is_queue_; }
 
-    unsigned value_bits() const
-    {
-        return kStateBits - kFormBits - kClassBits - time_bits_;
-    }
+    unsigned value_bits() const { return kStateBits - kFormBits - kClassBits - time_bits_; }
 
     uint64_t value_mask() const { return (1ULL << value_bits()) - 1; }
     uint64_t time_mask() const { return (1ULL << time_bits_) - 1; }
 
-    uint64_t form_of(uint64_t state) const
-    {
+    uint64_t form_of(uint64_t state) const {
         return state >> value_bits() & ((1u << kFormBits) - 1);
     }
 
-    uint64_t class_of(uint64_t state) const
-    {
+    uint64_t class_of(uint64_t state) const {
         return state >> (value_bits() + kFormBits) & ((1u << kClassBits) - 1);
     }
 
-    uint64_t time_of(uint64_t state) const
-    {
+    uint64_t time_of(uint64_t state) const {
         return state >> (value_bits() + kFormBits + kClassBits);
     }
 
-    uint64_t class_of_limit() const
-    {
-        return (bits_of(limit_) - 1) / kClassDigit;
-    }
+    uint64_t class_of_limit() const { return (bits_of(limit_) - 1) / kClassDigit; }
 
     /* Returns the limit under which a state was made, or the least of its class
      * if that is another class than the present limit's. */
-    uint64_t pace_of(uint64_t state) const
-    {
+    uint64_t pace_of(uint64_t state) const {
         uint64_t limit_class = class_of(state);
 
-        return limit_class == class_of_limit()
-                   ? limit_
-                   : uint64_t{1} << (limit_class * kClassDigit);
+        return limit_class == class_of_limit() ? limit_
+                                               : uint64_t{1} << (limit_class * kClassDigit);
     }
 
     /* Returns what was used at the state's time. */
-    uint64_t then(uint64_t state) const
-    {
-        return form_of(state) == kExact ? state & value_mask()
-                                        : large_then(state);
+    uint64_t then(uint64_t state) const {
+        return form_of(state) == kExact ? state & value_mask() : large_then(state);
     }
 
     /* Returns the f of the lines of a class: the bits that its whole requests
      * leave. */
-    unsigned line_bits(uint64_t limit_class) const
-    {
+    unsigned line_bits(uint64_t limit_class) const {
         uint64_t digits = (limit_class + 1) * kClassDigit;
 
         return value_bits()
                - (has_burst() ? bits_of(burst_ + uint64_t{is_queue_})
-                              : static_cast<unsigned>(
-                                  std::min<uint64_t>(digits, kWholeBitsMax)));
+                              : static_cast<unsigned>(std::min<uint64_t>(digits, kWholeBitsMax)));
     }
 
     /*
      * Returns limit x time modulo the distance of lines, in units of w / 2^f.
      */
-    uint64_t phase(uint64_t time, unsigned bits) const
-    {
+    uint64_t phase(uint64_t time, unsigned bits) const {
         return (time * limit_ % window_ms_ << bits) % window_ms_;
     }
 
     /* Returns what is used at that time, on the line of this number. */
-    uint64_t on_line(uint64_t number, uint64_t time, unsigned bits) const
-    {
+    uint64_t on_line(uint64_t number, uint64_t time, unsigned bits) const {
         return rounded_up((number + 1) * window_ms_ - phase(time, bits), bits);
     }
 
-    [[gnu::noinline]] uint64_t large_then(uint64_t state) const
-    {
+    [[gnu::noinline]] uint64_t large_then(uint64_t state) const {
         uint64_t value = state & value_mask();
 
         return form_of(state) == kWhole
@@ -359,35 +303,27 @@ private:
      * Nothing is rounded up past a whole request, so a bucket that holds n
      * requests admits n. */
     [[gnu::noinline]] uint64_t large_value(uint64_t time, uint64_t limit_class,
-                                           uint64_t taken) const
-    {
+                                           uint64_t taken) const {
         unsigned bits = line_bits(limit_class);
         uint64_t whole = (taken + window_ms_ - 1) / window_ms_;
 
         /* the first line that is not below it */
-        uint64_t number
-            = (((taken - 1) << bits) + phase(time, bits)) / window_ms_;
+        uint64_t number = (((taken - 1) << bits) + phase(time, bits)) / window_ms_;
 
-        if (number > value_mask()
-            || on_line(number, time, bits) >= whole * window_ms_) {
+        if (number > value_mask() || on_line(number, time, bits) >= whole * window_ms_) {
             return uint64_t{kWhole} << value_bits() | whole;
         }
 
         return uint64_t{kLine} << value_bits() | number;
     }
 
-    uint64_t pack(uint64_t time, uint64_t limit_class, uint64_t taken) const
-    {
+    uint64_t pack(uint64_t time, uint64_t limit_class, uint64_t taken) const {
         return pack_value(time, limit_class,
-                          taken <= value_mask()
-                              ? taken
-                              : large_value(time, limit_class, taken));
+                          taken <= value_mask() ? taken : large_value(time, limit_class, taken));
     }
 
     /* Makes a state; `value` includes its form. */
-    uint64_t pack_value(uint64_t time, uint64_t limit_class,
-                        uint64_t value) const
-    {
+    uint64_t pack_value(uint64_t time, uint64_t limit_class, uint64_t value) const {
         uint64_t head = time << kClassBits | limit_class;
         uint64_t state = head << (value_bits() + kFormBits) | value;
 
@@ -396,8 +332,7 @@ private:
 
     /* Returns what is used beyond a full bucket, in whole ms that it takes to
      * run off. */
-    uint64_t excess_of(uint64_t taken) const
-    {
+    uint64_t excess_of(uint64_t taken) const {
         return taken <= full() ? 0 : (taken - full()) / limit_ * limit_;
     }
 
@@ -406,17 +341,12 @@ private:
      * what is used now without it, `wanted` what is used after the admission.
      */
     [[gnu::noinline]] uint64_t pack_with_excess(uint64_t state, uint64_t taken,
-                                                uint64_t wanted) const
-    {
+                                                uint64_t wanted) const {
         /* no excess is left where the table may have forgotten the state */
-        uint64_t rest = elapsed_ms(state) >= longest_ms()
-                            ? 0
-                            : left_of(then(state), state) - taken;
+        uint64_t rest = elapsed_ms(state) >= longest_ms() ? 0 : left_of(then(state), state) - taken;
         uint64_t excess = (rest + limit_ - 1) / limit_ * limit_;
 
-        if (excess == 0) {
-            return pack(time_now(state), class_of_limit(), wanted);
-        }
+        if (excess == 0) { return pack(time_now(state), class_of_limit(), wanted); }
 
         uint64_t since_ms = (full() - wanted + limit_ - 1) / limit_;
 
@@ -427,24 +357,21 @@ private:
 
     /* Returns what is left now without the excess.  That is set aside in whole
      * ms, so the rest may be a little more than a full bucket. */
-    uint64_t level(uint64_t state) const
-    {
+    uint64_t level(uint64_t state) const {
         uint64_t before = then(state);
 
         return left_of(before - excess_of(before), state);
     }
 
     /* Returns what is left now of what was used at the state's time. */
-    uint64_t left_of(uint64_t taken, uint64_t state) const
-    {
+    uint64_t left_of(uint64_t taken, uint64_t state) const {
         uint64_t ran_off = elapsed_ms(state) * limit_;
 
         return ran_off > taken ? 0 : taken - ran_off;
     }
 
     /* Returns the ms from one time to a later one; 0 if that is earlier. */
-    uint64_t between_ms(uint64_t from, uint64_t to) const
-    {
+    uint64_t between_ms(uint64_t from, uint64_t to) const {
         uint64_t elapsed = (to - from) & time_mask();
 
         return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
@@ -452,44 +379,33 @@ private:
 
     /* Returns the ms since the state's time; 0 if a worker made it whose clock
      * is ahead of ours. */
-    uint64_t elapsed_ms(uint64_t state) const
-    {
-        return between_ms(time_of(state), now_ms_);
-    }
+    uint64_t elapsed_ms(uint64_t state) const { return between_ms(time_of(state), now_ms_); }
 
     /* Returns by how many ms that clock is ahead. */
-    uint64_t ahead_ms(uint64_t state) const
-    {
-        return state == 0 || elapsed_ms(state) != 0
-                   ? 0
-                   : (time_of(state) - now_ms_) & time_mask();
+    uint64_t ahead_ms(uint64_t state) const {
+        return state == 0 || elapsed_ms(state) != 0 ? 0 : (time_of(state) - now_ms_) & time_mask();
     }
 
     /* Returns the time of a new state: that of the old one if our clock is
      * behind. */
-    uint64_t time_now(uint64_t state) const
-    {
-        return state != 0 && elapsed_ms(state) == 0 ? time_of(state)
-                                                    : now_ms_ & time_mask();
+    uint64_t time_now(uint64_t state) const {
+        return state != 0 && elapsed_ms(state) == 0 ? time_of(state) : now_ms_ & time_mask();
     }
 
-    static uint64_t rounded_up(uint64_t n, unsigned shift)
-    {
+    static uint64_t rounded_up(uint64_t n, unsigned shift) {
         return (n + (1ULL << shift) - 1) >> shift;
     }
 
     /* Returns what was in the queue before a request of this cost, which has
      * joined it. */
-    uint64_t ahead_of(uint64_t state, uint32_t cost) const
-    {
+    uint64_t ahead_of(uint64_t state, uint32_t cost) const {
         uint64_t taken = used(state);
 
         return taken - std::min(taken, cost * window_ms_);
     }
 
     /* Returns the ms, rounded up, until so much has run off a state. */
-    uint64_t wait_ms(uint64_t state, uint64_t taken) const
-    {
+    uint64_t wait_ms(uint64_t state, uint64_t taken) const {
         return taken == 0 ? 0 : ahead_ms(state) + (taken + limit_ - 1) / limit_;
     }
 

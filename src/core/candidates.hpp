@@ -24,16 +24,11 @@ namespace limit_sliding {
 template <class Slots>
 class Candidates {
 public:
-    Candidates(const Slots &slots, uint64_t pairs, uint64_t hash,
-               uint64_t epoch)
-        : slots_(slots), key_(hash, pairs),
-          tag_(tag::make(key_.fingerprint(), epoch))
-    {
-    }
+    Candidates(const Slots &slots, uint64_t pairs, uint64_t hash, uint64_t epoch)
+        : slots_(slots), key_(hash, pairs), tag_(tag::make(key_.fingerprint(), epoch)) {}
 
     /* Returns the key's copy if it may have a state that counts, else none. */
-    Copy look() const
-    {
+    Copy look() const {
         Copy copy = {};
 
         /* a tentative copy may stand before the confirmed one */
@@ -51,17 +46,14 @@ public:
 
     /* Returns the key's copy in its first line if it needs no more than a
      * state. */
-    Copy find_ready() const
-    {
+    Copy find_ready() const {
         uint64_t line = key_.line(0);
 
         for (unsigned j = 0; j < Line::kSlots; j++) {
             Slot &slot = slots_.slot(line, j);
             uint64_t tag = slot.tag.load();
 
-            if (tag::same_time(tag, tag_)) {
-                return Copy::read(slot, tag);
-            }
+            if (tag::same_time(tag, tag_)) { return Copy::read(slot, tag); }
         }
 
         return {};
@@ -69,8 +61,7 @@ public:
 
     /* True if the slot, of whatever key, holds a state that counts. */
     template <class Step>
-    bool is_live(Slot &slot, const Step &step) const
-    {
+    bool is_live(Slot &slot, const Step &step) const {
         return used(step, Copy::read(slot)) != 0;
     }
 
@@ -78,72 +69,53 @@ protected:
     /* Calls visit(slot, is_last_of_line) for every slot where the key may be,
      * until it returns true. */
     template <class Visit>
-    void search(const Visit &visit) const
-    {
+    void search(const Visit &visit) const {
         for (unsigned i = 0; i < Key::kLines; i++) {
             uint64_t line = key_.line(i);
 
             for (unsigned j = 0; j < Line::kSlots; j++) {
-                if (visit(slots_.slot(line, j), j == Line::kSlots - 1)) {
-                    return;
-                }
+                if (visit(slots_.slot(line, j), j == Line::kSlots - 1)) { return; }
             }
 
-            if (slots_.slot(line, Line::kSlots - 2).tag.load() == 0) {
-                return;
-            }
+            if (slots_.slot(line, Line::kSlots - 2).tag.load() == 0) { return; }
         }
     }
 
     /* Returns the key's tag as of now, in another tag's generation. */
-    uint64_t tag_like(uint64_t other) const
-    {
-        return tag_ | tag::generation(other);
-    }
+    uint64_t tag_like(uint64_t other) const { return tag_ | tag::generation(other); }
 
     /* True if the copy may have a state that counts. */
-    bool is_recent(const Copy &copy) const
-    {
+    bool is_recent(const Copy &copy) const {
         return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2;
     }
 
-    uint64_t live_state(const Copy &copy) const
-    {
-        return is_recent(copy) ? copy.bare_state() : 0;
-    }
+    uint64_t live_state(const Copy &copy) const { return is_recent(copy) ? copy.bare_state() : 0; }
 
     /*
      * Returns how much the copy constrains its key; 0: as little as no state.
      */
     template <class Step>
-    uint64_t used(const Step &step, const Copy &copy) const
-    {
+    uint64_t used(const Step &step, const Copy &copy) const {
         return is_recent(copy) ? step.used(copy) : 0;
     }
 
     /* Returns the key's copy in this slot, if there is one. */
-    Copy inspect(Slot &slot) const
-    {
+    Copy inspect(Slot &slot) const {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             uint64_t tag = slot.tag.load();
 
-            if (!tag::same_key(tag, tag_)) {
-                return {};
-            }
+            if (!tag::same_key(tag, tag_)) { return {}; }
 
             Copy copy = Copy::read(slot, tag);
 
-            if (copy.kind != Copy::changed) {
-                return copy;
-            }
+            if (copy.kind != Copy::changed) { return copy; }
         }
 
         return {};
     }
 
     /* Returns the key's first copy. */
-    Copy find() const
-    {
+    Copy find() const {
         Copy copy = {};
 
         search([&](Slot &slot, bool) {
@@ -155,17 +127,14 @@ protected:
     }
 
     template <class Step>
-    uint64_t first_to_expire(const Step &step) const
-    {
+    uint64_t first_to_expire(const Step &step) const {
         uint64_t first_ms = UINT64_MAX;
 
         search([&](Slot &slot, bool) {
             Copy copy = Copy::read(slot);
             uint64_t ms = is_recent(copy) ? step.expires_ms(copy) : 0;
 
-            if (ms != 0) {
-                first_ms = std::min(first_ms, ms);
-            }
+            if (ms != 0) { first_ms = std::min(first_ms, ms); }
 
             return false;
         });

@@ -32,9 +32,7 @@ class Counter {
 public:
     Counter(const Policy &policy, uint64_t now_ms, uint32_t limit)
         : window_ms_(policy.window_ms), window_(now_ms / policy.window_ms),
-          left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit)
-    {
-    }
+          left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit) {}
 
     /* Returns the epoch; a state two epochs old has not wrapped. */
     uint64_t epoch() const { return window_ / kEpochWindows; }
@@ -45,8 +43,7 @@ public:
     uint64_t capacity() const { return limit_; }
 
     /* Returns the same for another key, whose limit is not known. */
-    uint64_t rank(uint64_t state) const
-    {
+    uint64_t rank(uint64_t state) const {
         View v = view(state);
         uint64_t all = (v.previous + v.current) * window_ms_;
 
@@ -54,34 +51,28 @@ public:
         return rank_of(used(v), is_near(state) && used(v) >= all - used(v));
     }
 
-    double share(uint64_t state) const
-    {
-        return static_cast<double>(used(state))
-               / static_cast<double>(limit_ * window_ms_);
+    double share(uint64_t state) const {
+        return static_cast<double>(used(state)) / static_cast<double>(limit_ * window_ms_);
     }
 
-    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const
-    {
+    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const {
         View v = view(state);
         uint64_t wanted = used(v) + cost * window_ms_;
 
-        if (cost > limit_ || wanted > limit_ * window_ms_) {
-            return false;
-        }
+        if (cost > limit_ || wanted > limit_ * window_ms_) { return false; }
 
         if (cost == 0) {
             *next = state;
             return true;
         }
 
-        *next = pack(v.window, is_near_limit(wanted, limit_ * window_ms_),
-                     v.previous, v.current + cost);
+        *next = pack(v.window, is_near_limit(wanted, limit_ * window_ms_), v.previous,
+                     v.current + cost);
         return true;
     }
 
     /* Takes back a cost; `recorded` is the state as its admission left it. */
-    static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost)
-    {
+    static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) {
         uint64_t previous = previous_of(state);
         uint64_t current = current_of(state);
 
@@ -99,8 +90,7 @@ public:
         return pack(window_of(state), is_near(state), previous, current);
     }
 
-    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
-    {
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const {
         View v = view(state);
         uint64_t full = limit_ * window_ms_;
 
@@ -122,8 +112,7 @@ private:
     /* A state lives for two epochs, and for the two windows after its own. */
     static constexpr uint64_t kOldest = 2 * kEpochWindows + 2;
 
-    static_assert(kLimitMax < kCountMask,
-                  "the state of all ones is the table's");
+    static_assert(kLimitMax < kCountMask, "the state of all ones is the table's");
     static_assert(kOldest < kWindowMask, "a state must not wrap");
 
     /* A state, seen at this moment. */
@@ -135,79 +124,51 @@ private:
         uint64_t ahead_ms; /* how far its clock runs ahead of ours */
     };
 
-    static uint64_t window_of(uint64_t state)
-    {
-        return state >> (2 * kCountBits + 1);
-    }
+    static uint64_t window_of(uint64_t state) { return state >> (2 * kCountBits + 1); }
 
-    static bool is_near(uint64_t state)
-    {
-        return (state >> (2 * kCountBits) & 1) != 0;
-    }
+    static bool is_near(uint64_t state) { return (state >> (2 * kCountBits) & 1) != 0; }
 
     static uint64_t current_of(uint64_t state) { return state & kCountMask; }
 
-    static uint64_t previous_of(uint64_t state)
-    {
-        return state >> kCountBits & kCountMask;
-    }
+    static uint64_t previous_of(uint64_t state) { return state >> kCountBits & kCountMask; }
 
-    static uint64_t pack(uint64_t window, bool is_near, uint64_t previous,
-                         uint64_t current)
-    {
+    static uint64_t pack(uint64_t window, bool is_near, uint64_t previous, uint64_t current) {
         uint64_t head = (window & kWindowMask) << 1 | uint64_t{is_near};
 
         return head << (2 * kCountBits) | previous << kCountBits | current;
     }
 
-    View view(uint64_t state) const
-    {
+    View view(uint64_t state) const {
         uint64_t age = (window_ - window_of(state)) & kWindowMask;
 
-        if (age == 0) {
-            return {window_, previous_of(state), current_of(state), left_ms_,
-                    0};
-        }
+        if (age == 0) { return {window_, previous_of(state), current_of(state), left_ms_, 0}; }
 
-        if (age == 1) {
-            return {window_, current_of(state), 0, left_ms_, 0};
-        }
+        if (age == 1) { return {window_, current_of(state), 0, left_ms_, 0}; }
 
-        if (age <= kOldest || state == 0) {
-            return {window_, 0, 0, left_ms_, 0};
-        }
+        if (age <= kOldest || state == 0) { return {window_, 0, 0, left_ms_, 0}; }
 
         uint64_t ahead = kWindowMask + 1 - age;
 
-        return {window_ + ahead, previous_of(state), current_of(state),
-                window_ms_, (ahead - 1) * window_ms_ + left_ms_};
+        return {window_ + ahead, previous_of(state), current_of(state), window_ms_,
+                (ahead - 1) * window_ms_ + left_ms_};
     }
 
-    uint64_t used(const View &v) const
-    {
-        return v.previous * v.left_ms + v.current * window_ms_;
-    }
+    uint64_t used(const View &v) const { return v.previous * v.left_ms + v.current * window_ms_; }
 
     /* Returns the ms until used <= room, the requests that may still count.
      * `used` only falls while nothing is admitted, so the first such moment is
      * found by solving previous x left' + current x w <= room x w for left', in
      * this window, then in the next, where current has become previous. */
-    uint64_t wait(const View &v, uint64_t room) const
-    {
-        if (used(v) <= room * window_ms_) {
-            return 0;
-        }
+    uint64_t wait(const View &v, uint64_t room) const {
+        if (used(v) <= room * window_ms_) { return 0; }
 
         if (v.current < room) {
             uint64_t left = (room - v.current) * window_ms_ / v.previous;
 
-            if (left > 0) {
-                return v.ahead_ms + v.left_ms - left;
-            }
+            if (left > 0) { return v.ahead_ms + v.left_ms - left; }
         }
 
-        uint64_t left
-            = v.current > room ? room * window_ms_ / v.current : window_ms_;
+        uint64_t left = v.current > room ? room * window_ms_ / v.current : window_ms_;
 
         return v.ahead_ms + v.left_ms + window_ms_ - left;
     }

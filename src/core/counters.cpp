@@ -6,8 +6,7 @@
 
 namespace limit_sliding {
 
-Counters Counters::sum(const Counters *counters, size_t n)
-{
+Counters Counters::sum(const Counters *counters, size_t n) {
     constexpr size_t kWords = sizeof(Counters) / sizeof(uint64_t);
 
     Counters sum = {};

@@ -35,7 +35,6 @@ struct Counters {
     static Counters sum(const Counters *counters, size_t n);
 };
 
-static_assert(sizeof(Counters) == 128,
-              "two cache lines, which processors fetch together");
+static_assert(sizeof(Counters) == 128, "two cache lines, which processors fetch together");
 
 } // namespace limit_sliding

@@ -35,18 +35,14 @@ class Credits {
 public:
     /* `hash` is Events::credits_hash(), `store.now` the key's clock. */
     Credits(const EventStore &store, uint64_t hash)
-        : store_(store), hash_(hash),
-          length_(RingSlots(store.zone).ring_length()),
-          grain_((store.now.span + kParts - 1) / kParts)
-    {
-    }
+        : store_(store), hash_(hash), length_(RingSlots(store.zone).ring_length()),
+          grain_((store.now.span + kParts - 1) / kParts) {}
 
     /* Returns units x w that are to be subtracted from what is used now.  No
      * more are subtracted than let totals of events wrap within a window:
      * several workers may give back at once, so only the one who admits can
      * tell how many they are. */
-    uint64_t used() const
-    {
+    uint64_t used() const {
         const Clock &now = store_.now;
         uint64_t given = 0;
 
@@ -62,16 +58,14 @@ public:
     /* All parts that count, as they were read at once. */
     class Snapshot {
     public:
-        explicit Snapshot(const Credits &credits) : parts_{}
-        {
+        explicit Snapshot(const Credits &credits) : parts_{} {
             credits.visit([this](uint64_t begin, uint64_t given) {
                 parts_[count_++] = {begin, given};
             });
         }
 
         /* Returns the units of all that begin at a tick or later. */
-        uint64_t since(uint64_t tick) const
-        {
+        uint64_t since(uint64_t tick) const {
             uint64_t total = 0;
 
             for (unsigned i = count_; i > 0 && begin(i - 1) >= tick; i--) {
@@ -97,32 +91,26 @@ public:
     };
 
     /* Gives back units that were admitted at a tick. */
-    void add(uint64_t tick, uint32_t given) const
-    {
+    void add(uint64_t tick, uint32_t given) const {
         uint64_t number = tick / grain_;
         uint64_t refused_ms = 0;
 
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = table(number / length_)
-                            .obtain(RingStep(store_.now.behind(), length_),
-                                    store_.may_evict, kState, &refused_ms);
+                            .obtain(RingStep(store_.now.behind(), length_), store_.may_evict,
+                                    kState, &refused_ms);
 
-            if (copy.kind == Copy::none) {
-                return;
-            }
+            if (copy.kind == Copy::none) { return; }
 
             /* Others may take the slot while there is nothing in it: what was
              * read may be replaced only if the slot was ours after that. */
             Ring ring(copy, length_);
             Event seen = ring.load(number);
             Event next = ring.is_own(seen)
-                             ? seen.with_total(std::min(seen.total() + given,
-                                                        Event::kTotalMask))
+                             ? seen.with_total(std::min(seen.total() + given, Event::kTotalMask))
                              : ring.make(0, number * grain_, given);
 
-            if (copy.is_same() && ring.replace(number, seen, next)) {
-                return;
-            }
+            if (copy.is_same() && ring.replace(number, seen, next)) { return; }
         }
     }
 
@@ -130,21 +118,16 @@ private:
     /* So totals do not wrap if a limit is used, and as much was given back. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
-    static_assert(kLimitMax + kMax <= Event::kTotalMask,
-                  "what is used and what was given back");
+    static_assert(kLimitMax + kMax <= Event::kTotalMask, "what is used and what was given back");
 
     /* The state of such a slot says only that it is there. */
     static constexpr uint64_t kState = 1;
 
-    Table<RingSlots> table(uint64_t slot) const
-    {
-        return store_.table_of(mixed(hash_, slot));
-    }
+    Table<RingSlots> table(uint64_t slot) const { return store_.table_of(mixed(hash_, slot)); }
 
     /* Calls visit(begin, units) for all parts that are not over, in order. */
     template <class Visit>
-    void visit(const Visit &visit_part) const
-    {
+    void visit(const Visit &visit_part) const {
         const Clock &now = store_.now;
         uint64_t last = now.tick / grain_;
         uint64_t first = (now.tick - std::min(now.tick, now.span)) / grain_;
@@ -152,9 +135,7 @@ private:
         for (uint64_t slot = first / length_; slot <= last / length_; slot++) {
             Copy copy = table(slot).look();
 
-            if (copy.kind == Copy::none) {
-                continue;
-            }
+            if (copy.kind == Copy::none) { continue; }
 
             Ring ring(copy, length_);
             uint64_t end = std::min(last, (slot + 1) * length_ - 1);

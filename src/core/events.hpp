@@ -23,8 +23,7 @@ struct EventStore {
     Clock now;
 
     /* Returns the table as seen by a key, or one of its pages, of this hash. */
-    Table<RingSlots> table_of(uint64_t hash) const
-    {
+    Table<RingSlots> table_of(uint64_t hash) const {
         return {RingSlots(zone), zone->pairs, counts, hash, now.epoch()};
     }
 };
@@ -49,9 +48,7 @@ struct EventStore {
  */
 class Events {
 public:
-    Events(const EventStore &store, uint64_t hash) : store_(store), hash_(hash)
-    {
-    }
+    Events(const EventStore &store, uint64_t hash) : store_(store), hash_(hash) {}
 
     enum Recorded { kRecorded, kLost, kRefused };
 
@@ -73,31 +70,24 @@ public:
     void tear() { torn_ = true; }
 
     /* Returns the first state of a key whose first event is of now. */
-    uint64_t first_state() const
-    {
-        return store_.now.now_ms << kNameShift & Copy::kStateMask;
-    }
+    uint64_t first_state() const { return store_.now.now_ms << kNameShift & Copy::kStateMask; }
 
     uint64_t tick_of(Event event) const { return event.tick(store_.now.tick); }
 
     /* Returns the key's copy, and makes one if there is none.  If there is no
      * place for it, tells for how many ms there will be none. */
-    Copy obtain(uint64_t *refused_ms) const
-    {
+    Copy obtain(uint64_t *refused_ms) const {
         Copy copy = table().find_ready();
 
-        if (copy.kind == Copy::confirmed) {
-            return copy;
-        }
+        if (copy.kind == Copy::confirmed) { return copy; }
 
-        return table().obtain(RingStep(store_.now.behind(), length()),
-                              store_.may_evict, first_state(), refused_ms);
+        return table().obtain(RingStep(store_.now.behind(), length()), store_.may_evict,
+                              first_state(), refused_ms);
     }
 
     /* Opens the key, and calls visit() until that has seen it at one moment. */
     template <class Visit>
-    void read(const Visit &visit)
-    {
+    void read(const Visit &visit) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = table().look();
 
@@ -109,9 +99,7 @@ public:
 
             visit();
 
-            if (!torn_ && (copy.kind == Copy::none || is_same())) {
-                return;
-            }
+            if (!torn_ && (copy.kind == Copy::none || is_same())) { return; }
         }
 
         forget();
@@ -121,22 +109,17 @@ public:
      * looks again.  The newest event is where the state says: if it is not,
      * while the state is still the same, then the ring is damaged, and the key
      * begins anew. */
-    bool open(Copy copy)
-    {
+    bool open(Copy copy) {
         open_none();
         copy_ = copy;
         ring_ = Ring(copy, length());
         count_ = copy.bare_state() & kCountMask;
 
         while (ring_.is_event(ring_.load(count_), count_)) {
-            if (!advance()) {
-                return false;
-            }
+            if (!advance()) { return false; }
         }
 
-        if (count_ == 0) {
-            return true;
-        }
+        if (count_ == 0) { return true; }
 
         newest_ = ring_.load(count_ - 1);
 
@@ -157,29 +140,21 @@ public:
 
     /* True if the key was idle for so long that its ring is neither worth
      * keeping nor safe to keep. */
-    bool is_idle() const
-    {
+    bool is_idle() const {
         constexpr uint64_t kIdle = 1 << 20;
 
-        return count_ > 0
-               && tick_of(newest_) + clock_.span + kIdle < clock_.tick;
+        return count_ > 0 && tick_of(newest_) + clock_.span + kIdle < clock_.tick;
     }
 
     /* Forgets the key as it was opened, unless it has changed since. */
-    void forget()
-    {
-        if (copy_.slot != nullptr) {
-            copy_.store(Copy::kDead);
-        }
+    void forget() {
+        if (copy_.slot != nullptr) { copy_.store(Copy::kDead); }
     }
 
     bool has_credits() const { return (copy_.bare_state() & kCredits) != 0; }
 
     /* Notes that units of this key have been given back.  False: look again. */
-    bool note_credits()
-    {
-        return has_credits() || copy_.store(copy_.bare_state() | kCredits);
-    }
+    bool note_credits() { return has_credits() || copy_.store(copy_.bare_state() | kCredits); }
 
     /* Returns the hash of this key's credits. */
     uint64_t credits_hash() const { return hash_of(kCountMask); }
@@ -187,31 +162,19 @@ public:
     /* Returns the event of that number, below count(); it is not valid if it is
      * missing.  The oldest one in the ring only tells the total before the
      * next. */
-    [[gnu::always_inline]] Event at(uint64_t position)
-    {
-        if (position + 1 == count_) {
-            return newest_;
-        }
+    [[gnu::always_inline]] Event at(uint64_t position) {
+        if (position + 1 == count_) { return newest_; }
 
-        if (position + length() > count_) {
-            return in_ring(position);
-        }
+        if (position + length() > count_) { return in_ring(position); }
 
-        return open_page(position / kPageEvents)
-                   ? in_page(position % kPageEvents + 1)
-                   : Event{};
+        return open_page(position / kPageEvents) ? in_page(position % kPageEvents + 1) : Event{};
     }
 
     /* Returns what was used before an event that is not missing. */
-    uint64_t total_before(uint64_t position)
-    {
-        if (position == 0) {
-            return 0;
-        }
+    uint64_t total_before(uint64_t position) {
+        if (position == 0) { return 0; }
 
-        if (position + length() > count_) {
-            return in_ring(position - 1).total();
-        }
+        if (position + length() > count_) { return in_ring(position - 1).total(); }
 
         Event before = in_page(position % kPageEvents);
 
@@ -221,8 +184,7 @@ public:
         return before.total();
     }
 
-    uint64_t own_units(uint64_t position)
-    {
+    uint64_t own_units(uint64_t position) {
         Event event = at(position);
 
         return units(total_before(position), event.total());
@@ -232,8 +194,7 @@ public:
      * it then is for all later ones; count() if there is none.  It is false for
      * a missing event. */
     template <class Holds>
-    uint64_t first(const Holds &holds)
-    {
+    uint64_t first(const Holds &holds) {
         uint64_t high = count_;
         uint64_t step = length() - 1;
 
@@ -241,9 +202,7 @@ public:
             uint64_t low = high > step ? high - step : 0;
             Event event = at(low);
 
-            if (!event.is_valid() || !holds(event)) {
-                return first_between(low + 1, high, holds);
-            }
+            if (!event.is_valid() || !holds(event)) { return first_between(low + 1, high, holds); }
 
             high = low;
             step *= 2;
@@ -253,14 +212,10 @@ public:
     }
 
     /* Returns the units x w that are used. */
-    uint64_t used()
-    {
-        uint64_t position = first(
-            [&](Event event) { return !clock_.is_over(tick_of(event)); });
+    uint64_t used() {
+        uint64_t position = first([&](Event event) { return !clock_.is_over(tick_of(event)); });
 
-        if (position == count_) {
-            return 0;
-        }
+        if (position == count_) { return 0; }
 
         Event event = at(position);
         uint64_t before = total_before(position);
@@ -274,15 +229,13 @@ public:
     }
 
     /* Replaces the newest event, which is not closed, as it was opened. */
-    Recorded replace_newest(Event next)
-    {
+    Recorded replace_newest(Event next) {
         return ring_.replace(count_ - 1, newest_, next) ? kRecorded : kLost;
     }
 
     /* Closes the newest event, so that its total stands, and puts another one,
      * of a tick not before it. */
-    Recorded append(uint64_t tick, uint32_t cost, uint64_t *refused_ms)
-    {
+    Recorded append(uint64_t tick, uint32_t cost, uint64_t *refused_ms) {
         Event next = ring_.make(count_, tick, newest_.total() + cost);
 
         if (count_ > 0 && !newest_.is_closed()) {
@@ -290,24 +243,18 @@ public:
 
             newest_ = {seen.word | Event::kClosed};
 
-            if (!ring_.replace(count_ - 1, seen, newest_)) {
-                return kLost;
-            }
+            if (!ring_.replace(count_ - 1, seen, newest_)) { return kLost; }
         }
 
         Event replaced = ring_.load(count_);
 
-        if (ring_.is_event(replaced, count_) || !is_same()) {
-            return kLost;
-        }
+        if (ring_.is_event(replaced, count_) || !is_same()) { return kLost; }
 
         if (count_ + 1 >= length() && !make_room(replaced, refused_ms)) {
             return *refused_ms == 0 ? kLost : kRefused;
         }
 
-        if (!ring_.replace(count_, replaced, next)) {
-            return kLost;
-        }
+        if (!ring_.replace(count_, replaced, next)) { return kLost; }
 
         /* a slot whose events were over may have been given up before */
         return advance() || copy_.is_kept() ? kRecorded : kLost;
@@ -325,8 +272,7 @@ private:
 
     unsigned length() const { return RingSlots(store_.zone).ring_length(); }
 
-    void open_none()
-    {
+    void open_none() {
         clock_ = store_.now;
         copy_ = {};
         torn_ = false;
@@ -336,16 +282,14 @@ private:
     }
 
     /* Counts an event more. */
-    bool advance()
-    {
+    bool advance() {
         count_++;
 
         return copy_.store(copy_.bare_state() + 1);
     }
 
     /* Sets torn_ if the event has just been replaced. */
-    Event in_ring(uint64_t position)
-    {
+    Event in_ring(uint64_t position) {
         Event event = ring_.load(position);
 
         if (!ring_.is_event(event, position)) {
@@ -357,16 +301,14 @@ private:
     }
 
     /* Returns the event in this place of the page that was opened last. */
-    Event in_page(uint64_t place) const
-    {
+    Event in_page(uint64_t place) const {
         Event event = page_.load(place);
 
         return page_.is_own(event) ? event : Event{};
     }
 
     /* Opens a page. False: there is none. */
-    bool open_page(uint64_t number)
-    {
+    bool open_page(uint64_t number) {
         if (store_.is_brief) {
             torn_ = true;
             return false;
@@ -375,9 +317,7 @@ private:
         if (page_.is_none() || page_number_ != number) {
             Copy copy = store_.table_of(hash_of(number)).look();
 
-            if (copy.kind == Copy::none) {
-                return false;
-            }
+            if (copy.kind == Copy::none) { return false; }
 
             page_ = Ring(copy, length());
             page_number_ = number;
@@ -387,16 +327,14 @@ private:
     }
 
     /* Returns the hash of a page of this key's events. */
-    uint64_t hash_of(uint64_t number) const
-    {
+    uint64_t hash_of(uint64_t number) const {
         uint64_t page = name() << kNameShift | number;
 
         return mixed(hash_, page);
     }
 
     template <class Holds>
-    uint64_t first_between(uint64_t low, uint64_t high, const Holds &holds)
-    {
+    uint64_t first_between(uint64_t low, uint64_t high, const Holds &holds) {
         while (low < high) {
             uint64_t middle = low + (high - low) / 2;
             Event event = at(middle);
@@ -418,39 +356,29 @@ private:
      * then whoever put the newest one has written its page, which most often is
      * the same.
      */
-    bool make_room(Event replaced, uint64_t *refused_ms)
-    {
+    bool make_room(Event replaced, uint64_t *refused_ms) {
         uint64_t oldest = count_ + 1 - length();
 
-        if (oldest > 0 && !ring_.is_event(replaced, oldest - 1)) {
-            return false;
-        }
+        if (oldest > 0 && !ring_.is_event(replaced, oldest - 1)) { return false; }
 
         Event event = in_ring(oldest);
 
-        if (torn_) {
-            return false;
-        }
+        if (torn_) { return false; }
 
         /* a counter's ring has a place for all parts that count */
         if (!clock_.is_log || clock_.is_over(tick_of(event))
-            || (oldest % kPageEvents != 0
-                && !clock_.is_over(tick_of(replaced)))) {
+            || (oldest % kPageEvents != 0 && !clock_.is_over(tick_of(replaced)))) {
             return true;
         }
 
-        if (store_.is_brief) {
-            return false;
-        }
+        if (store_.is_brief) { return false; }
 
-        return write_page(oldest, oldest == 0 ? event.with_total(0) : replaced,
-                          refused_ms);
+        return write_page(oldest, oldest == 0 ? event.with_total(0) : replaced, refused_ms);
     }
 
     /* Writes the page of the oldest event, as far as its events still count.
      * All must be of one lap: a page of later ones would mislead a search. */
-    bool write_page(uint64_t oldest, Event before, uint64_t *refused_ms)
-    {
+    bool write_page(uint64_t oldest, Event before, uint64_t *refused_ms) {
         Event events[kLogRing];
         uint64_t place = oldest % kPageEvents + 1;
 
@@ -458,26 +386,18 @@ private:
             events[i] = i < place ? before : in_ring(oldest + i - place);
         }
 
-        if (torn_ || !is_same()) {
-            return false;
-        }
+        if (torn_ || !is_same()) { return false; }
 
         Copy copy = store_.table_of(hash_of(oldest / kPageEvents))
-                        .obtain(RingStep(store_.now.behind(), length(), events),
-                                store_.may_evict, kPageState, refused_ms);
+                        .obtain(RingStep(store_.now.behind(), length(), events), store_.may_evict,
+                                kPageState, refused_ms);
 
-        if (copy.kind == Copy::none) {
-            return false;
-        }
+        if (copy.kind == Copy::none) { return false; }
 
-        if (Ring(copy, length()).is_filled(place, events[place])) {
-            return true;
-        }
+        if (Ring(copy, length()).is_filled(place, events[place])) { return true; }
 
         /* it is of a former history of the same name, unless we are too late */
-        if (is_same()) {
-            copy.store(Copy::kDead);
-        }
+        if (is_same()) { copy.store(Copy::kDead); }
 
         return false;
     }

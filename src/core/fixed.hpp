@@ -23,9 +23,7 @@ class Fixed {
 public:
     Fixed(const Policy &policy, uint64_t now_ms, uint32_t limit)
         : window_ms_(policy.window_ms), window_(now_ms / policy.window_ms),
-          left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit)
-    {
-    }
+          left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit) {}
 
     uint64_t epoch() const { return window_ >> kEpochShift; }
 
@@ -35,56 +33,40 @@ public:
 
     /* Returns how much a state constrains another key, whose limit is not
      * known. */
-    uint64_t rank(uint64_t state) const
-    {
-        return rank_of(used(state), is_near(state));
-    }
+    uint64_t rank(uint64_t state) const { return rank_of(used(state), is_near(state)); }
 
-    double share(uint64_t state) const
-    {
-        return static_cast<double>(used(state)) / limit_;
-    }
+    double share(uint64_t state) const { return static_cast<double>(used(state)) / limit_; }
 
-    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const
-    {
+    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const {
         View v = view(state);
 
-        if (cost > limit_ || v.count > limit_ - cost) {
-            return false;
-        }
+        if (cost > limit_ || v.count > limit_ - cost) { return false; }
 
         uint64_t wanted = v.count + cost;
 
-        *next = cost == 0
-                    ? state
-                    : pack(v.window, is_near_limit(wanted, limit_), wanted);
+        *next = cost == 0 ? state : pack(v.window, is_near_limit(wanted, limit_), wanted);
         return true;
     }
 
     /* Takes back a cost; `recorded` is the state as its admission left it. */
-    static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost)
-    {
+    static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) {
         uint64_t window = window_of(state);
         uint64_t count = state & kCountMask;
 
-        if (window != window_of(recorded)) {
-            return state;
-        }
+        if (window != window_of(recorded)) { return state; }
 
         return pack(window, is_near(state), count > cost ? count - cost : 0);
     }
 
-    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const
-    {
+    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const {
         View v = view(state);
 
         describe_usage(
-            {limit_, limit_, 1, v.count, limit_}, cost,
-            [&](uint64_t) { return v.ends_ms; }, verdict);
+            {limit_, limit_, 1, v.count, limit_}, cost, [&](uint64_t) { return v.ends_ms; },
+            verdict);
     }
 
-    uint64_t expires_ms(uint64_t state) const
-    {
+    uint64_t expires_ms(uint64_t state) const {
         View v = view(state);
 
         return v.count == 0 ? 0 : v.ends_ms;
@@ -111,39 +93,26 @@ private:
         uint64_t ends_ms; /* until the window ends */
     };
 
-    static uint64_t window_of(uint64_t state)
-    {
-        return state >> (kCountBits + 1);
-    }
+    static uint64_t window_of(uint64_t state) { return state >> (kCountBits + 1); }
 
-    static bool is_near(uint64_t state)
-    {
-        return (state >> kCountBits & 1) != 0;
-    }
+    static bool is_near(uint64_t state) { return (state >> kCountBits & 1) != 0; }
 
-    static uint64_t pack(uint64_t window, bool is_near, uint64_t count)
-    {
+    static uint64_t pack(uint64_t window, bool is_near, uint64_t count) {
         uint64_t head = (window & kWindowMask) << 1 | uint64_t{is_near};
 
         return head << kCountBits | count;
     }
 
-    View view(uint64_t state) const
-    {
+    View view(uint64_t state) const {
         uint64_t age = (window_ - window_of(state)) & kWindowMask;
 
-        if (age == 0) {
-            return {window_, state & kCountMask, left_ms_};
-        }
+        if (age == 0) { return {window_, state & kCountMask, left_ms_}; }
 
-        if (age <= kOldest || state == 0) {
-            return {window_, 0, left_ms_};
-        }
+        if (age <= kOldest || state == 0) { return {window_, 0, left_ms_}; }
 
         uint64_t ahead = kWindowMask + 1 - age;
 
-        return {window_ + ahead, state & kCountMask,
-                ahead * window_ms_ + left_ms_};
+        return {window_ + ahead, state & kCountMask, ahead * window_ms_ + left_ms_};
     }
 
     uint64_t window_ms_;

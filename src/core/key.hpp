@@ -23,9 +23,7 @@ public:
 
     /* `pairs` of lines are in the table, 1 .. 2^32 - 1. */
     Key(uint64_t hash, uint64_t pairs)
-        : fingerprint_(hash & ((1ULL << kFingerprintBits) - 1)), hash_(hash),
-          pairs_(pairs)
-    {
+        : fingerprint_(hash & ((1ULL << kFingerprintBits) - 1)), hash_(hash), pairs_(pairs) {
         fingerprint_ += fingerprint_ == 0;
     }
 
@@ -34,8 +32,7 @@ public:
     uint64_t fingerprint() const { return fingerprint_; }
 
     /* Returns the i-th line in the key's order. */
-    uint64_t line(unsigned i) const
-    {
+    uint64_t line(unsigned i) const {
         uint64_t h = mixed(i % 3);
         uint64_t pair = (h >> 32) * pairs_ >> 32;
 
@@ -49,8 +46,7 @@ public:
 private:
     /* Makes three hashes of one; the multipliers are odd and otherwise
      * arbitrary. */
-    uint64_t mixed(unsigned which) const
-    {
+    uint64_t mixed(unsigned which) const {
         switch (which) {
         case 0:
             return hash_;

@@ -15,28 +15,22 @@ namespace limit_sliding {
 namespace {
 
 /* Returns the caller's time as that of the claim's zone. */
-uint64_t time_of(const Claim &claim, uint64_t now_ms)
-{
-    return now_ms + claim.zone->offset_ms;
-}
+uint64_t time_of(const Claim &claim, uint64_t now_ms) { return now_ms + claim.zone->offset_ms; }
 
 template <class Algorithm>
-Table<WordSlots> table_of(const Claim &claim, const Algorithm &algorithm)
-{
-    return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs,
-                            counts_of(claim), claim.hash, algorithm.epoch());
+Table<WordSlots> table_of(const Claim &claim, const Algorithm &algorithm) {
+    return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs, counts_of(claim), claim.hash,
+                            algorithm.epoch());
 }
 
 /* Opens the history of a key.  It is out of line as it is large, and not needed
  * by the algorithms of one word. */
-[[gnu::noinline]] History history_of(const Claim &claim, uint64_t now_ms)
-{
+[[gnu::noinline]] History history_of(const Claim &claim, uint64_t now_ms) {
     return History(claim, time_of(claim, now_ms));
 }
 
 template <class Result>
-void conclude(Claim *claim, const Result &result)
-{
+void conclude(Claim *claim, const Result &result) {
     claim->state = result.state;
     claim->outcome = result.outcome;
 }
@@ -45,8 +39,7 @@ void conclude(Claim *claim, const Result &result)
  * so that the values of what most requests do stay in registers, and none is
  * saved for a call. */
 template <class Algorithm>
-[[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms)
-{
+[[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
 
     if constexpr (std::is_same_v<Algorithm, Bucket>) {
@@ -54,8 +47,7 @@ template <class Algorithm>
 
         /* the state may be all that admit_ready() could not decide on */
         if (table_of(*claim, algorithm)
-                .update_ready(AnyWordStep<Algorithm>(algorithm, claim->cost),
-                              &result)) {
+                .update_ready(AnyWordStep<Algorithm>(algorithm, claim->cost), &result)) {
             conclude(claim, result);
             return;
         }
@@ -69,13 +61,11 @@ template <class Algorithm>
 /* Consumes as most requests do.  Each of these is out of line, so that none
  * saves registers for what another does. */
 template <class Algorithm>
-[[gnu::noinline]] void consume_word(Claim *claim, uint64_t now_ms)
-{
+[[gnu::noinline]] void consume_word(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
     Table<WordSlots>::Result result;
 
-    if (!table_of(*claim, algorithm)
-             .update_ready(WordStep{algorithm, claim->cost}, &result)) {
+    if (!table_of(*claim, algorithm).update_ready(WordStep{algorithm, claim->cost}, &result)) {
         consume_anywhere<Algorithm>(claim, now_ms);
         return;
     }
@@ -83,9 +73,7 @@ template <class Algorithm>
     conclude(claim, result);
 }
 
-[[gnu::noinline, gnu::flatten]] void consume_events_anywhere(Claim *claim,
-                                                             uint64_t now_ms)
-{
+[[gnu::noinline, gnu::flatten]] void consume_events_anywhere(Claim *claim, uint64_t now_ms) {
     History history(*claim, time_of(*claim, now_ms));
 
     conclude(claim, history.update(claim->cost));
@@ -93,9 +81,7 @@ template <class Algorithm>
 
 /* Consumes from a ring.  All is inline, so that what is read once stays in
  * registers. */
-[[gnu::noinline, gnu::flatten]] void consume_events(Claim *claim,
-                                                    uint64_t now_ms)
-{
+[[gnu::noinline, gnu::flatten]] void consume_events(Claim *claim, uint64_t now_ms) {
     History history(*claim, time_of(*claim, now_ms), true);
     History::Result result;
 
@@ -107,8 +93,7 @@ template <class Algorithm>
     conclude(claim, result);
 }
 
-[[gnu::always_inline]] inline void consume(Claim *claim, uint64_t now_ms)
-{
+[[gnu::always_inline]] inline void consume(Claim *claim, uint64_t now_ms) {
     /* most logs have events in pages, which a first attempt would not reach */
     if (claim->policy->algorithm == Algorithm::kLog) {
         consume_events_anywhere(claim, now_ms);
@@ -134,98 +119,75 @@ template <class Algorithm>
 }
 
 /* Decides without consuming. */
-void look(Claim *claim, uint64_t now_ms)
-{
+void look(Claim *claim, uint64_t now_ms) {
     if (claim->policy->has_rings()) {
         claim->outcome = history_of(*claim, now_ms).look(claim->cost);
         return;
     }
 
-    with_algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit,
-                   [&](const auto &algorithm) {
-                       uint64_t next;
+    with_algorithm(
+        *claim->policy, time_of(*claim, now_ms), claim->limit, [&](const auto &algorithm) {
+            uint64_t next;
 
-                       claim->state = table_of(*claim, algorithm).look_state();
-                       claim->outcome
-                           = algorithm.admit(claim->state, claim->cost, &next)
-                                 ? Outcome::kAdmitted
-                                 : Outcome::kRejected;
-                   });
+            claim->state = table_of(*claim, algorithm).look_state();
+            claim->outcome = algorithm.admit(claim->state, claim->cost, &next) ? Outcome::kAdmitted
+                                                                               : Outcome::kRejected;
+        });
 }
 
-void refund(const Claim &claim, uint64_t now_ms)
-{
+void refund(const Claim &claim, uint64_t now_ms) {
     if (claim.policy->has_rings()) {
         history_of(claim, now_ms).refund(claim.state, claim.cost);
         return;
     }
 
-    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit,
-                   [&](const auto &algorithm) {
-                       table_of(claim, algorithm).amend([&](uint64_t state) {
-                           return algorithm.refund(state, claim.state,
-                                                   claim.cost);
-                       });
-                   });
+    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+        table_of(claim, algorithm).amend([&](uint64_t state) {
+            return algorithm.refund(state, claim.state, claim.cost);
+        });
+    });
 }
 
 /* Returns the share of its limit that the claim has used, 1 for all. */
-double share(const Claim &claim, uint64_t now_ms)
-{
+double share(const Claim &claim, uint64_t now_ms) {
     if (claim.verdict != nullptr) {
-        return 1
-               - static_cast<double>(claim.verdict->remaining)
-                     / claim.verdict->limit;
+        return 1 - static_cast<double>(claim.verdict->remaining) / claim.verdict->limit;
     }
 
-    if (claim.policy->has_rings()) {
-        return history_of(claim, now_ms).share();
-    }
+    if (claim.policy->has_rings()) { return history_of(claim, now_ms).share(); }
 
-    return with_algorithm(
-        *claim.policy, time_of(claim, now_ms), claim.limit,
-        [&](const auto &algorithm) { return algorithm.share(claim.state); });
+    return with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit,
+                          [&](const auto &algorithm) { return algorithm.share(claim.state); });
 }
 
-bool is_admitted(const Claim &claim)
-{
-    return claim.outcome == Outcome::kAdmitted;
-}
+bool is_admitted(const Claim &claim) { return claim.outcome == Outcome::kAdmitted; }
 
-bool is_rejected(const Claim &claim)
-{
+bool is_rejected(const Claim &claim) {
     return !is_admitted(claim) && claim.outcome != Outcome::kUndecided;
 }
 
-bool is_queued(const Claim &claim)
-{
-    return claim.policy->algorithm == Algorithm::kLeakyBucket
-           && is_admitted(claim) && claim.purpose == Purpose::kConsume;
+bool is_queued(const Claim &claim) {
+    return claim.policy->algorithm == Algorithm::kLeakyBucket && is_admitted(claim)
+           && claim.purpose == Purpose::kConsume;
 }
 
-bool consumes(const Claim &claim)
-{
+bool consumes(const Claim &claim) {
     return claim.purpose == Purpose::kConsume && claim.verdict == nullptr;
 }
 
 /* Looks at all that are not decided yet, then consumes them; false if any
  * rejected. */
-bool consume_all(Claim *claims, size_t n, uint64_t now_ms)
-{
+bool consume_all(Claim *claims, size_t n, uint64_t now_ms) {
     bool admitted = true;
 
     for (size_t i = 0; i < n; i++) {
-        if (claims[i].verdict == nullptr) {
-            look(&claims[i], now_ms);
-        }
+        if (claims[i].verdict == nullptr) { look(&claims[i], now_ms); }
 
         admitted &= is_admitted(claims[i]);
     }
 
     for (size_t i = 0; admitted && i < n; i++) {
-        if (!consumes(claims[i])) {
-            continue;
-        }
+        if (!consumes(claims[i])) { continue; }
 
         consume(&claims[i], now_ms);
 
@@ -239,8 +201,7 @@ bool consume_all(Claim *claims, size_t n, uint64_t now_ms)
     return admitted;
 }
 
-size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms)
-{
+size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms) {
     size_t longest = n;
     uint64_t longest_ms = 0;
 
@@ -258,17 +219,14 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms)
     return longest;
 }
 
-[[gnu::noinline]] size_t acquire_all(Claim *claims, size_t n, uint64_t now_ms)
-{
-    return consume_all(claims, n, now_ms)
-               ? limit_sliding::tightest(claims, n, now_ms)
-               : longest_wait(claims, n, now_ms);
+[[gnu::noinline]] size_t acquire_all(Claim *claims, size_t n, uint64_t now_ms) {
+    return consume_all(claims, n, now_ms) ? limit_sliding::tightest(claims, n, now_ms)
+                                          : longest_wait(claims, n, now_ms);
 }
 
 } // namespace
 
-size_t acquire(Claim *claims, size_t n, uint64_t now_ms)
-{
+size_t acquire(Claim *claims, size_t n, uint64_t now_ms) {
     if (n == 1 && claims->purpose == Purpose::kConsume) {
         consume(claims, now_ms);
         return 0;
@@ -277,16 +235,13 @@ size_t acquire(Claim *claims, size_t n, uint64_t now_ms)
     return acquire_all(claims, n, now_ms);
 }
 
-size_t describing(const Claim *claims, size_t n, uint64_t now_ms)
-{
+size_t describing(const Claim *claims, size_t n, uint64_t now_ms) {
     bool admitted = std::all_of(claims, claims + n, is_admitted);
 
-    return admitted ? limit_sliding::tightest(claims, n, now_ms)
-                    : longest_wait(claims, n, now_ms);
+    return admitted ? limit_sliding::tightest(claims, n, now_ms) : longest_wait(claims, n, now_ms);
 }
 
-void release(Claim *claims, size_t n, uint64_t now_ms)
-{
+void release(Claim *claims, size_t n, uint64_t now_ms) {
     for (size_t i = 0; i < n; i++) {
         if (consumes(claims[i])) {
             refund(claims[i], now_ms);
@@ -297,8 +252,7 @@ void release(Claim *claims, size_t n, uint64_t now_ms)
     }
 }
 
-size_t tightest(const Claim *claims, size_t n, uint64_t now_ms)
-{
+size_t tightest(const Claim *claims, size_t n, uint64_t now_ms) {
     size_t least = 0;
     double most_used = -1;
 
@@ -314,8 +268,7 @@ size_t tightest(const Claim *claims, size_t n, uint64_t now_ms)
     return least;
 }
 
-Verdict Claim::describe(uint64_t now_ms) const
-{
+Verdict Claim::describe(uint64_t now_ms) const {
     Verdict result;
 
     if (verdict != nullptr) {
@@ -343,62 +296,45 @@ Verdict Claim::describe(uint64_t now_ms) const
     }
 
     with_algorithm(*policy, time_of(*this, now_ms), limit,
-                   [&](const auto &algorithm) {
-                       algorithm.describe(state, wanted, &result);
-                   });
+                   [&](const auto &algorithm) { algorithm.describe(state, wanted, &result); });
 
     if (is_queued(*this)) {
-        Bucket(*policy, time_of(*this, now_ms), limit)
-            .describe_queued(state, cost, &result);
+        Bucket(*policy, time_of(*this, now_ms), limit).describe_queued(state, cost, &result);
     }
 
     return result;
 }
 
-uint64_t Claim::delay_ms(uint64_t now_ms) const
-{
-    if (verdict != nullptr) {
-        return verdict->delay_ms;
-    }
+uint64_t Claim::delay_ms(uint64_t now_ms) const {
+    if (verdict != nullptr) { return verdict->delay_ms; }
 
-    if (!is_queued(*this)) {
-        return 0;
-    }
+    if (!is_queued(*this)) { return 0; }
 
     return Bucket(*policy, time_of(*this, now_ms), limit).delay_ms(state, cost);
 }
 
-void Claim::forget(uint64_t now_ms) const
-{
+void Claim::forget(uint64_t now_ms) const {
     if (policy->has_rings()) {
         history_of(*this, now_ms).forget();
         return;
     }
 
-    with_algorithm(*policy, time_of(*this, now_ms), limit,
-                   [&](const auto &algorithm) {
-                       table_of(*this, algorithm).amend([](uint64_t) {
-                           return Copy::kDead;
-                       });
-                   });
-}
-
-uint64_t Policy::capacity(uint32_t limit) const
-{
-    return with_algorithm(*this, 0, limit, [](const auto &algorithm_now) {
-        return algorithm_now.capacity();
+    with_algorithm(*policy, time_of(*this, now_ms), limit, [&](const auto &algorithm) {
+        table_of(*this, algorithm).amend([](uint64_t) { return Copy::kDead; });
     });
 }
 
-uint64_t Policy::used(const Verdict &verdict) const
-{
+uint64_t Policy::capacity(uint32_t limit) const {
+    return with_algorithm(*this, 0, limit,
+                          [](const auto &algorithm_now) { return algorithm_now.capacity(); });
+}
+
+uint64_t Policy::used(const Verdict &verdict) const {
     uint64_t most = capacity(verdict.limit);
     uint64_t taken = most - std::min<uint64_t>(most, verdict.remaining);
 
     /* what a queue has used is what waits in it */
-    if (algorithm == Algorithm::kLeakyBucket) {
-        return taken;
-    }
+    if (algorithm == Algorithm::kLeakyBucket) { return taken; }
 
     return taken + (verdict.excess + 999) / 1000;
 }

@@ -7,8 +7,7 @@
 namespace limit_sliding {
 
 /* Mixes a hash, as the finalizer of MurmurHash3 does. */
-inline uint64_t mixed(uint64_t h)
-{
+inline uint64_t mixed(uint64_t h) {
     h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
     h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
 
@@ -16,8 +15,7 @@ inline uint64_t mixed(uint64_t h)
 }
 
 /* Returns the hash of the part of this number, of something that has a hash. */
-inline uint64_t mixed(uint64_t hash, uint64_t number)
-{
+inline uint64_t mixed(uint64_t hash, uint64_t number) {
     return mixed(hash ^ number * 0x9e3779b97f4a7c15);
 }
 

@@ -16,28 +16,20 @@ constexpr unsigned kCountBits = 40;
 constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
 
 /* Returns the number of the present span, modulo 2^24. */
-uint64_t span_of(uint64_t now_ms)
-{
-    return now_ms / kOffenderSpanMs & (UINT64_MAX >> kCountBits);
-}
+uint64_t span_of(uint64_t now_ms) { return now_ms / kOffenderSpanMs & (UINT64_MAX >> kCountBits); }
 
 /* Returns the hash of an entry, which is never 0. */
-uint64_t name_of(uint64_t hash)
-{
-    return hash + (hash == 0);
-}
+uint64_t name_of(uint64_t hash) { return hash + (hash == 0); }
 
 /* Returns a count if it is of the present span, of the one before, or of one
  * that another worker's clock has reached; else 0. */
-uint64_t count_of(uint64_t word, uint64_t span)
-{
+uint64_t count_of(uint64_t word, uint64_t span) {
     return span + 1 - (word >> kCountBits) <= 2 ? word & kCountMask : 0;
 }
 
 /* Clears an entry or a text. */
 template <class T>
-void wipe_words(T *part)
-{
+void wipe_words(T *part) {
     auto *words = reinterpret_cast<uint64_t *>(part);
 
     for (size_t i = 0; i < sizeof(T) / sizeof(uint64_t); i++) {
@@ -46,13 +38,11 @@ void wipe_words(T *part)
 }
 
 /* Takes one of every so many, at random, so that no order of keys evades it. */
-uint32_t take_sample(Sampler *sampler)
-{
+uint32_t take_sample(Sampler *sampler) {
     uint32_t weight = sampler->random == 0 ? 0 : kRejectionsSampled;
 
     /* Knuth's generator, whose upper bits are good */
-    sampler->random
-        = sampler->random * 6364136223846793005 + 1442695040888963407;
+    sampler->random = sampler->random * 6364136223846793005 + 1442695040888963407;
 
     uint64_t place = sampler->random >> 32 & (kRejectionsSampled - 1);
 
@@ -64,8 +54,7 @@ uint32_t take_sample(Sampler *sampler)
 
 } // namespace
 
-uint32_t Sampler::weight(uint64_t time_ms)
-{
+uint32_t Sampler::weight(uint64_t time_ms) {
     if (now_ms != time_ms) {
         now_ms = time_ms;
         seen = 0;
@@ -84,47 +73,36 @@ uint32_t Sampler::weight(uint64_t time_ms)
     return take_sample(this);
 }
 
-[[gnu::always_inline]] inline uint64_t Offenders::Entry::total(
-    uint64_t span) const
-{
+[[gnu::always_inline]] inline uint64_t Offenders::Entry::total(uint64_t span) const {
     return count_of(load(&counts[0]), span) + count_of(load(&counts[1]), span);
 }
 
-void Offenders::Entry::count(uint32_t weight, uint64_t span)
-{
+void Offenders::Entry::count(uint32_t weight, uint64_t span) {
     uint64_t *word = &counts[span % 2];
     uint64_t seen = load(word);
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-        uint64_t next = seen >> kCountBits == span
-                            ? seen + weight
-                            : span << kCountBits | weight;
+        uint64_t next = seen >> kCountBits == span ? seen + weight : span << kCountBits | weight;
 
-        if (shared(word).compare_exchange_weak(seen, next)) {
-            return;
-        }
+        if (shared(word).compare_exchange_weak(seen, next)) { return; }
     }
 }
 
-uint64_t Offenders::Text::check_of(uint64_t name) const
-{
+uint64_t Offenders::Text::check_of(uint64_t name) const {
     return SipHash13(name, 0).hash(&words[1], sizeof(words) - sizeof(words[0]));
 }
 
-Offenders::Text Offenders::Text::make(uint64_t name, std::string_view key)
-{
+Offenders::Text Offenders::Text::make(uint64_t name, std::string_view key) {
     Text text = {};
 
     text.words[1] = key.size();
-    std::memcpy(&text.words[2], key.data(),
-                std::min<size_t>(key.size(), kOffenderKeyBytes));
+    std::memcpy(&text.words[2], key.data(), std::min<size_t>(key.size(), kOffenderKeyBytes));
     text.words[0] = text.check_of(name);
 
     return text;
 }
 
-Offenders::Text Offenders::Text::read() const
-{
+Offenders::Text Offenders::Text::read() const {
     Text copy;
 
     for (size_t i = 0; i < kWords; i++) {
@@ -135,8 +113,7 @@ Offenders::Text Offenders::Text::read() const
 }
 
 /* Writes what is not there yet: a key's text is the same every time. */
-void Offenders::Text::keep(const Text &wanted)
-{
+void Offenders::Text::keep(const Text &wanted) {
     for (size_t i = 0; i < kWords; i++) {
         if (load(&words[i]) != wanted.words[i]) {
             shared(&words[i]).store(wanted.words[i], std::memory_order_relaxed);
@@ -145,16 +122,13 @@ void Offenders::Text::keep(const Text &wanted)
 }
 
 /* Returns the entry of that name, else the one with the least count. */
-Offenders::Entry *Offenders::choose(uint64_t name, uint64_t span) const
-{
+Offenders::Entry *Offenders::choose(uint64_t name, uint64_t span) const {
     Entry *end = entries() + places_;
     Entry *least = entries();
     uint64_t least_total = UINT64_MAX;
 
     for (Entry *entry = entries(); entry != end; entry++) {
-        if (load(&entry->hash) == name) {
-            return entry;
-        }
+        if (load(&entry->hash) == name) { return entry; }
     }
 
     for (Entry *entry = entries(); entry != end; entry++) {
@@ -169,15 +143,12 @@ Offenders::Entry *Offenders::choose(uint64_t name, uint64_t span) const
     return least;
 }
 
-void Offenders::wipe(size_t place)
-{
+void Offenders::wipe(size_t place) {
     wipe_words(&entries()[place]);
     wipe_words(&texts()[place]);
 }
 
-void Offenders::add(uint64_t hash, std::string_view key, uint32_t weight,
-                    uint64_t now_ms)
-{
+void Offenders::add(uint64_t hash, std::string_view key, uint32_t weight, uint64_t now_ms) {
     uint64_t name = name_of(hash);
     uint64_t span = span_of(now_ms);
 
@@ -185,10 +156,7 @@ void Offenders::add(uint64_t hash, std::string_view key, uint32_t weight,
         Entry *entry = choose(name, span);
         uint64_t seen = load(&entry->hash);
 
-        if (seen != name
-            && !shared(&entry->hash).compare_exchange_strong(seen, name)) {
-            continue;
-        }
+        if (seen != name && !shared(&entry->hash).compare_exchange_strong(seen, name)) { continue; }
 
         entry->count(weight, span);
         texts()[entry - entries()].keep(Text::make(name, key));
@@ -196,24 +164,19 @@ void Offenders::add(uint64_t hash, std::string_view key, uint32_t weight,
     }
 }
 
-void Offenders::forget(uint64_t hash)
-{
+void Offenders::forget(uint64_t hash) {
     for (size_t i = 0; i < places_; i++) {
-        if (load(&entries()[i].hash) == name_of(hash)) {
-            wipe(i);
-        }
+        if (load(&entries()[i].hash) == name_of(hash)) { wipe(i); }
     }
 }
 
-void Offenders::clear()
-{
+void Offenders::clear() {
     for (size_t i = 0; i < places_; i++) {
         wipe(i);
     }
 }
 
-size_t Offenders::read(uint64_t now_ms, Offender *offenders) const
-{
+size_t Offenders::read(uint64_t now_ms, Offender *offenders) const {
     uint64_t span = span_of(now_ms);
     uint64_t names[kOffendersMax];
     size_t n = 0;
@@ -223,14 +186,10 @@ size_t Offenders::read(uint64_t now_ms, Offender *offenders) const
         uint64_t rejected = entries()[i].total(span);
         Text text = texts()[i].read();
 
-        if (name == 0 || rejected == 0
-            || text.words[0] != text.check_of(name)) {
-            continue;
-        }
+        if (name == 0 || rejected == 0 || text.words[0] != text.check_of(name)) { continue; }
 
         /* two workers may have added a key at once */
-        auto same
-            = static_cast<size_t>(std::find(names, names + n, name) - names);
+        auto same = static_cast<size_t>(std::find(names, names + n, name) - names);
 
         if (same < n) {
             offenders[same].rejected += rejected;
@@ -244,9 +203,8 @@ size_t Offenders::read(uint64_t now_ms, Offender *offenders) const
         n++;
     }
 
-    std::sort(offenders, offenders + n, [](const auto &a, const auto &b) {
-        return a.rejected > b.rejected;
-    });
+    std::sort(offenders, offenders + n,
+              [](const auto &a, const auto &b) { return a.rejected > b.rejected; });
 
     return n;
 }

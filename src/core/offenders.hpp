@@ -56,8 +56,7 @@ struct Offender {
 class Offenders {
 public:
     /* The bytes of a table of so many keys. */
-    static constexpr size_t bytes_for(size_t places)
-    {
+    static constexpr size_t bytes_for(size_t places) {
         return sizeof(Offenders) + places * (sizeof(Entry) + sizeof(Text));
     }
 
@@ -65,8 +64,7 @@ public:
     void init(size_t places) { places_ = places; }
 
     /* Adds so many rejections of a key. */
-    void add(uint64_t hash, std::string_view key, uint32_t weight,
-             uint64_t now_ms);
+    void add(uint64_t hash, std::string_view key, uint32_t weight, uint64_t now_ms);
 
     /* Forgets a key. */
     void forget(uint64_t hash);
@@ -89,8 +87,7 @@ private:
     };
 
     struct Text {
-        static constexpr size_t kWords
-            = 2 + kOffenderKeyBytes / sizeof(uint64_t);
+        static constexpr size_t kWords = 2 + kOffenderKeyBytes / sizeof(uint64_t);
 
         uint64_t words[kWords]; /* check, length, bytes */
 
@@ -100,16 +97,10 @@ private:
         uint64_t check_of(uint64_t name) const;
     };
 
-    Entry *entries() const
-    {
-        return reinterpret_cast<Entry *>(const_cast<Offenders *>(this) + 1);
-    }
+    Entry *entries() const { return reinterpret_cast<Entry *>(const_cast<Offenders *>(this) + 1); }
 
     /* Texts follow entries. */
-    Text *texts() const
-    {
-        return reinterpret_cast<Text *>(entries() + places_);
-    }
+    Text *texts() const { return reinterpret_cast<Text *>(entries() + places_); }
 
     Entry *choose(uint64_t name, uint64_t span) const;
     void wipe(size_t place);

@@ -19,53 +19,38 @@ constexpr uint64_t kGone = 1u << (kLimitBits - 1);
 
 static_assert(kLimitMax < kGone, "more than any limit");
 
-uint64_t word_of(uint64_t hash, uint64_t limit)
-{
-    return hash << kLimitBits | limit;
-}
+uint64_t word_of(uint64_t hash, uint64_t limit) { return hash << kLimitBits | limit; }
 
-bool is_of(uint64_t word, uint64_t hash)
-{
+bool is_of(uint64_t word, uint64_t hash) {
     return word != 0 && (word ^ word_of(hash, 0)) <= kLimitMask;
 }
 
-uint64_t limit_of(uint64_t word)
-{
-    return word & kLimitMask;
-}
+uint64_t limit_of(uint64_t word) { return word & kLimitMask; }
 
 /* True if the limit was taken away, whatever key's it was. */
-bool is_gone(uint64_t word)
-{
-    return limit_of(word) == kGone;
-}
+bool is_gone(uint64_t word) { return limit_of(word) == kGone; }
 
 } // namespace
 
 /* Calls visit(&word) for the hash's places, until it returns true or one was
  * never used. */
 template <class Visit>
-void Overrides::search(uint64_t hash, const Visit &visit) const
-{
+void Overrides::search(uint64_t hash, const Visit &visit) const {
     uint64_t first = (hash >> 32) * places_ >> 32;
 
     for (uint64_t i = 0; i < std::min(kProbes, places_); i++) {
         uint64_t *word = &words()[(first + i) % places_];
 
-        if (visit(word) || load(word) == 0) {
-            return;
-        }
+        if (visit(word) || load(word) == 0) { return; }
     }
 }
 
-void Overrides::remove(uint64_t hash)
-{
+void Overrides::remove(uint64_t hash) {
     search(hash, [&](uint64_t *word) {
         uint64_t seen = load(word);
 
         if (is_of(seen, hash) && !is_gone(seen)
-            && shared(word).compare_exchange_strong(seen,
-                                                    word_of(hash, kGone))) {
+            && shared(word).compare_exchange_strong(seen, word_of(hash, kGone))) {
             add(&count_, UINT64_MAX);
         }
 
@@ -73,16 +58,13 @@ void Overrides::remove(uint64_t hash)
     });
 }
 
-uint32_t Overrides::find(uint64_t hash) const
-{
+uint32_t Overrides::find(uint64_t hash) const {
     uint64_t found = kLimitUnset;
 
     search(hash, [&](const uint64_t *word) {
         uint64_t seen = load(word);
 
-        if (!is_of(seen, hash) || is_gone(seen)) {
-            return false;
-        }
+        if (!is_of(seen, hash) || is_gone(seen)) { return false; }
 
         found = limit_of(seen);
         return true;
@@ -91,8 +73,7 @@ uint32_t Overrides::find(uint64_t hash) const
     return found == kOff ? kUnlimited : static_cast<uint32_t>(found);
 }
 
-bool Overrides::set(uint64_t hash, uint32_t limit)
-{
+bool Overrides::set(uint64_t hash, uint32_t limit) {
     if (limit == kLimitUnset) {
         remove(hash);
         return true;
@@ -126,14 +107,10 @@ bool Overrides::set(uint64_t hash, uint32_t limit)
             return false;
         });
 
-        if (place == nullptr) {
-            break;
-        }
+        if (place == nullptr) { break; }
 
         if (shared(place).compare_exchange_strong(seen, wanted)) {
-            if (!is_new) {
-                add(&count_, UINT64_MAX);
-            }
+            if (!is_new) { add(&count_, UINT64_MAX); }
 
             return true;
         }

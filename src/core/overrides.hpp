@@ -24,8 +24,7 @@ namespace limit_sliding {
 class Overrides {
 public:
     /* The bytes of a table with room for so many, or nearly. */
-    static constexpr size_t bytes_for(size_t places)
-    {
+    static constexpr size_t bytes_for(size_t places) {
         return sizeof(Overrides) + places * sizeof(uint64_t);
     }
 
@@ -43,8 +42,7 @@ public:
     bool set(uint64_t hash, uint32_t limit);
 
 private:
-    uint64_t *words() const
-    {
+    uint64_t *words() const {
         return reinterpret_cast<uint64_t *>(const_cast<Overrides *>(this) + 1);
     }
 

@@ -19,10 +19,7 @@ constexpr auto kUnlimited = UINT32_MAX;
 constexpr auto kNever = UINT64_MAX;
 
 /* Whole seconds, rounded up: what clients are told of _ms times. */
-constexpr uint64_t seconds(uint64_t ms)
-{
-    return ms / 1000 + (ms % 1000 != 0);
-}
+constexpr uint64_t seconds(uint64_t ms) { return ms / 1000 + (ms % 1000 != 0); }
 
 struct Verdict {
     uint32_t limit;          /* requests a window */
@@ -70,10 +67,7 @@ struct Policy {
     uint64_t used(const Verdict &verdict) const;
 
     /* True if the state of a key takes more than a word. */
-    bool has_rings() const
-    {
-        return algorithm == Algorithm::kLog || precision > 1;
-    }
+    bool has_rings() const { return algorithm == Algorithm::kLog || precision > 1; }
 };
 
 /* A key's history in 62 bits, meaningful to its algorithm; 0: none. */

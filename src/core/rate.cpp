@@ -9,8 +9,7 @@ namespace {
 constexpr size_t kDigitsMax = 18;
 
 /* Returns the length of the unit that "/s" and its like name; 0: no unit. */
-uint64_t unit_ms(char unit)
-{
+uint64_t unit_ms(char unit) {
     switch (unit) {
     case 's':
         return 1000;
@@ -27,35 +26,25 @@ uint64_t unit_ms(char unit)
 
 } // namespace
 
-bool Rate::parse(std::string_view text)
-{
+bool Rate::parse(std::string_view text) {
     Rate parsed = {0, 0};
     size_t digits = 0;
 
     while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') {
-        if (digits == kDigitsMax) {
-            return false;
-        }
+        if (digits == kDigitsMax) { return false; }
 
-        parsed.count
-            = parsed.count * 10 + static_cast<uint64_t>(text[digits++] - '0');
+        parsed.count = parsed.count * 10 + static_cast<uint64_t>(text[digits++] - '0');
     }
 
-    if (parsed.count == 0) {
-        return false;
-    }
+    if (parsed.count == 0) { return false; }
 
     text.remove_prefix(digits);
 
     if (!text.empty()) {
-        if (text.size() != 3 || text[0] != 'r' || text[1] != '/') {
-            return false;
-        }
+        if (text.size() != 3 || text[0] != 'r' || text[1] != '/') { return false; }
 
         parsed.per_ms = unit_ms(text[2]);
-        if (parsed.per_ms == 0) {
-            return false;
-        }
+        if (parsed.per_ms == 0) { return false; }
     }
 
     *this = parsed;
@@ -63,18 +52,13 @@ bool Rate::parse(std::string_view text)
     return true;
 }
 
-uint64_t Rate::limit(uint64_t window_ms) const
-{
-    if (per_ms == 0) {
-        return count;
-    }
+uint64_t Rate::limit(uint64_t window_ms) const {
+    if (per_ms == 0) { return count; }
 
     uint64_t whole = count / per_ms;
     uint64_t rest = count % per_ms * window_ms / per_ms;
 
-    if (whole > (UINT64_MAX - rest) / window_ms) {
-        return UINT64_MAX;
-    }
+    if (whole > (UINT64_MAX - rest) / window_ms) { return UINT64_MAX; }
 
     return whole * window_ms + rest;
 }

@@ -45,8 +45,7 @@ struct Event {
 
     /* Returns the tick, which is at most a little later than `now`. It wraps,
      * but not within a ring: a key that was idle for long gets a new one. */
-    uint64_t tick(uint64_t now) const
-    {
+    uint64_t tick(uint64_t now) const {
         constexpr uint64_t kAhead = 1 << 20;
         uint64_t age = (now + kAhead - word) & kTickMask;
 
@@ -54,18 +53,13 @@ struct Event {
     }
 
     /* Returns the same event with another total. */
-    Event with_total(uint64_t total) const
-    {
-        return {(word & ~(kTotalMask << kTickBits))
-                | (total & kTotalMask) << kTickBits};
+    Event with_total(uint64_t total) const {
+        return {(word & ~(kTotalMask << kTickBits)) | (total & kTotalMask) << kTickBits};
     }
 };
 
 /* Returns the units from one total to a later one. */
-inline uint64_t units(uint64_t from, uint64_t to)
-{
-    return (to - from) & Event::kTotalMask;
-}
+inline uint64_t units(uint64_t from, uint64_t to) { return (to - from) & Event::kTotalMask; }
 
 /* The words behind a slot whose copy is the key's. */
 class Ring {
@@ -73,10 +67,7 @@ public:
     Ring() : slot_(nullptr), generation_(0), length_(0) {}
 
     Ring(const Copy &copy, unsigned length)
-        : slot_(copy.slot), generation_(tag::generation(copy.tag)),
-          length_(length)
-    {
-    }
+        : slot_(copy.slot), generation_(tag::generation(copy.tag)), length_(length) {}
 
     bool is_none() const { return slot_ == nullptr; }
     unsigned length() const { return length_; }
@@ -84,58 +75,45 @@ public:
     Event load(uint64_t position) const { return {word(position).load()}; }
 
     /* True if this is the event of that number. */
-    bool is_event(Event event, uint64_t position) const
-    {
-        return event.word >> Event::kLapShift
-               == (generation_ << 2 | 2 | lap(position));
+    bool is_event(Event event, uint64_t position) const {
+        return event.word >> Event::kLapShift == (generation_ << 2 | 2 | lap(position));
     }
 
     /* True if this is an event of the slot's owner, whatever its number or
      * page. */
-    bool is_own(Event event) const
-    {
-        return event.is_valid()
-               && event.word >> Event::kGenerationShift == generation_;
+    bool is_own(Event event) const {
+        return event.is_valid() && event.word >> Event::kGenerationShift == generation_;
     }
 
-    Event make(uint64_t position, uint64_t tick, uint64_t total) const
-    {
+    Event make(uint64_t position, uint64_t tick, uint64_t total) const {
         return {(generation_ << 2 | 2 | lap(position)) << Event::kLapShift
-                | (total & Event::kTotalMask) << kTickBits
-                | (tick & Event::kTickMask)};
+                | (total & Event::kTotalMask) << kTickBits | (tick & Event::kTickMask)};
     }
 
     /* Replaces what load() has returned. */
-    bool replace(uint64_t position, Event seen, Event next) const
-    {
+    bool replace(uint64_t position, Event seen, Event next) const {
         return word(position).compare_exchange_strong(seen.word, next.word);
     }
 
     /* Makes the ring of a tentative copy empty. */
-    void wipe(const Copy &copy) const
-    {
+    void wipe(const Copy &copy) const {
         write(copy, [](unsigned) { return uint64_t{0}; });
     }
 
     /* Makes a tentative copy a page of these events, one for each place. */
-    void fill(const Copy &copy, const Event *events) const
-    {
+    void fill(const Copy &copy, const Event *events) const {
         write(copy, [&](unsigned i) { return in_page(events[i]); });
     }
 
     /* True if a page has this event in that place. */
-    bool is_filled(uint64_t place, Event event) const
-    {
-        return load(place).word
-               == (generation_ << Event::kGenerationShift | in_page(event));
+    bool is_filled(uint64_t place, Event event) const {
+        return load(place).word == (generation_ << Event::kGenerationShift | in_page(event));
     }
 
 private:
     /* Returns an event as it is in a page, without the generation. */
-    static uint64_t in_page(Event event)
-    {
-        constexpr uint64_t kBits
-            = (1ULL << (kTickBits + Event::kTotalBits)) - 1;
+    static uint64_t in_page(Event event) {
+        constexpr uint64_t kBits = (1ULL << (kTickBits + Event::kTotalBits)) - 1;
 
         return (event.word & kBits) | Event::kValid;
     }
@@ -145,8 +123,7 @@ private:
      * belong to its key: nobody else writes there, and who was about to fails,
      * because the word that it has seen was replaced before. */
     template <class Wanted>
-    void write(const Copy &copy, const Wanted &wanted) const
-    {
+    void write(const Copy &copy, const Wanted &wanted) const {
         for (unsigned i = 0; i < length_; i++) {
             Event next = {generation_ << Event::kGenerationShift | wanted(i)};
 
@@ -161,8 +138,7 @@ private:
         }
     }
 
-    std::atomic<uint64_t> &word(uint64_t position) const
-    {
+    std::atomic<uint64_t> &word(uint64_t position) const {
         auto words = reinterpret_cast<std::atomic<uint64_t> *>(slot_ + 1);
 
         return words[position % length_];
@@ -176,7 +152,6 @@ private:
 };
 
 static_assert(Event::kGenerationShift + tag::kGenerationBits <= 64, "a word");
-static_assert(kLimitMax < Event::kTotalMask / 2 + 1,
-              "totals do not wrap within a window");
+static_assert(kLimitMax < Event::kTotalMask / 2 + 1, "totals do not wrap within a window");
 
 } // namespace limit_sliding

@@ -27,15 +27,12 @@ struct Clock {
 
     Clock(const Policy &policy, uint64_t now)
         : window_ms(policy.window_ms),
-          span(policy.algorithm == Algorithm::kLog ? policy.window_ms
-                                                   : policy.precision),
-          is_log(policy.algorithm == Algorithm::kLog)
-    {
+          span(policy.algorithm == Algorithm::kLog ? policy.window_ms : policy.precision),
+          is_log(policy.algorithm == Algorithm::kLog) {
         set(now);
     }
 
-    void set(uint64_t now)
-    {
+    void set(uint64_t now) {
         now_ms = now;
         tick = is_log ? now : now * span / window_ms;
         weight = is_log ? 0 : window_ms - now * span % window_ms;
@@ -43,8 +40,7 @@ struct Clock {
 
     /* Returns the time of a worker whose clock may be behind.  For its sake
      * nothing is taken for over before it is so by that time. */
-    Clock behind() const
-    {
+    Clock behind() const {
         constexpr uint64_t kBehindMs = 64;
         Clock clock = *this;
 
@@ -54,8 +50,7 @@ struct Clock {
     }
 
     /* Advances to a time that the clock of another worker has reached. */
-    void advance_to(uint64_t other)
-    {
+    void advance_to(uint64_t other) {
         if (other > tick) {
             tick = other;
             weight = is_log ? 0 : window_ms;
@@ -67,11 +62,8 @@ struct Clock {
     uint64_t epoch() const { return tick >> (kTickBits - 2); }
 
     /* Returns the ms until an event has lost lost / w of its weight. */
-    uint64_t until_lost_ms(uint64_t then, uint64_t lost) const
-    {
-        if (is_log) {
-            return then + span - now_ms;
-        }
+    uint64_t until_lost_ms(uint64_t then, uint64_t lost) const {
+        if (is_log) { return then + span - now_ms; }
 
         return ((then + span) * window_ms + lost + span - 1) / span - now_ms;
     }
@@ -82,40 +74,30 @@ class RingStep {
 public:
     /* `page` has the events of a page that is to be made, kLogRing of them. */
     RingStep(const Clock &clock, unsigned length, const Event *page = nullptr)
-        : clock_(clock), length_(length), page_(page)
-    {
-    }
+        : clock_(clock), length_(length), page_(page) {}
 
-    uint64_t used(const Copy &copy) const
-    {
+    uint64_t used(const Copy &copy) const {
         Ends ends = find_ends(copy);
 
-        return ends.newest.is_valid()
-                   ? 1 + units(ends.before, ends.newest.total())
-                   : 0;
+        return ends.newest.is_valid() ? 1 + units(ends.before, ends.newest.total()) : 0;
     }
 
-    uint64_t expires_ms(const Copy &copy) const
-    {
+    uint64_t expires_ms(const Copy &copy) const {
         Event newest = find_ends(copy).newest;
 
-        if (!newest.is_valid()) {
-            return 0;
-        }
+        if (!newest.is_valid()) { return 0; }
 
         return clock_.until_lost_ms(newest.tick(clock_.tick), clock_.window_ms);
     }
 
     /* Withdraws the copy, as a ring is not emptied in use: its slot is claimed
      * anew. */
-    bool clear(Copy *copy) const
-    {
+    bool clear(Copy *copy) const {
         copy->store(Copy::kDead);
         return false;
     }
 
-    void prepare(const Copy &copy) const
-    {
+    void prepare(const Copy &copy) const {
         Ring ring(copy, length_);
 
         if (page_ != nullptr) {
@@ -131,8 +113,7 @@ private:
         Event newest;    /* not valid: none counts */
     };
 
-    Ends find_ends(const Copy &copy) const
-    {
+    Ends find_ends(const Copy &copy) const {
         Ring ring(copy, length_);
         Event over = {};
         Event oldest = {};
@@ -147,35 +128,27 @@ private:
             } else if (clock_.is_over(event.tick(clock_.tick))) {
                 over = later(over, event);
             } else {
-                bool is_first = !oldest.is_valid()
-                                || later(oldest, event).word == oldest.word;
+                bool is_first = !oldest.is_valid() || later(oldest, event).word == oldest.word;
 
                 newest = later(newest, event);
                 oldest = is_first ? event : oldest;
             }
         }
 
-        if (over.is_valid()) {
-            return {over.total(), newest};
-        }
+        if (over.is_valid()) { return {over.total(), newest}; }
 
         /* a ring that is not full has the key's first event */
         return {is_full ? oldest.total() : 0, newest};
     }
 
     /* Returns the later one of two events, of which one may be missing. */
-    Event later(Event a, Event b) const
-    {
-        if (!a.is_valid() || !b.is_valid()) {
-            return a.is_valid() ? a : b;
-        }
+    Event later(Event a, Event b) const {
+        if (!a.is_valid() || !b.is_valid()) { return a.is_valid() ? a : b; }
 
         uint64_t a_tick = a.tick(clock_.tick);
         uint64_t b_tick = b.tick(clock_.tick);
 
-        if (a_tick != b_tick) {
-            return a_tick > b_tick ? a : b;
-        }
+        if (a_tick != b_tick) { return a_tick > b_tick ? a : b; }
 
         return units(a.total(), b.total()) <= Event::kTotalMask / 2 ? b : a;
     }

@@ -16,12 +16,9 @@ class SipHash13 {
 public:
     SipHash13(uint64_t secret0, uint64_t secret1)
         : v0_(secret0 ^ 0x736f6d6570736575), v1_(secret1 ^ 0x646f72616e646f6d),
-          v2_(secret0 ^ 0x6c7967656e657261), v3_(secret1 ^ 0x7465646279746573)
-    {
-    }
+          v2_(secret0 ^ 0x6c7967656e657261), v3_(secret1 ^ 0x7465646279746573) {}
 
-    uint64_t hash(const void *data, size_t bytes)
-    {
+    uint64_t hash(const void *data, size_t bytes) {
         auto p = static_cast<const unsigned char *>(data);
         size_t left = bytes;
 
@@ -40,13 +37,9 @@ public:
     }
 
 private:
-    static uint64_t rotate(uint64_t x, unsigned bits)
-    {
-        return x << bits | x >> (64 - bits);
-    }
+    static uint64_t rotate(uint64_t x, unsigned bits) { return x << bits | x >> (64 - bits); }
 
-    static uint64_t load(const unsigned char *p, size_t bytes)
-    {
+    static uint64_t load(const unsigned char *p, size_t bytes) {
         uint64_t x = 0;
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -73,15 +66,13 @@ private:
         return x;
     }
 
-    void word(uint64_t m)
-    {
+    void word(uint64_t m) {
         v3_ ^= m;
         round();
         v0_ ^= m;
     }
 
-    void round()
-    {
+    void round() {
         v0_ += v1_;
         v1_ = rotate(v1_, 13) ^ v0_;
         v0_ = rotate(v0_, 32);

@@ -60,35 +60,22 @@ constexpr uint64_t kEpochMask = (1u << kEpochBits) - 1;
 static_assert(Key::kFingerprintBits + kFingerprintShift == 64, "one word");
 
 /* Makes a key's tag in generation 0. */
-inline uint64_t make(uint64_t fingerprint, uint64_t epoch)
-{
-    return fingerprint << kFingerprintShift
-           | (epoch & kEpochMask) << kGenerationBits;
+inline uint64_t make(uint64_t fingerprint, uint64_t epoch) {
+    return fingerprint << kFingerprintShift | (epoch & kEpochMask) << kGenerationBits;
 }
 
-inline uint64_t generation(uint64_t tag)
-{
-    return tag & kGenerationMask;
-}
+inline uint64_t generation(uint64_t tag) { return tag & kGenerationMask; }
 
-inline bool same_key(uint64_t a, uint64_t b)
-{
-    return (a ^ b) >> kFingerprintShift == 0;
-}
+inline bool same_key(uint64_t a, uint64_t b) { return (a ^ b) >> kFingerprintShift == 0; }
 
 /* True if both have the same key and the same epoch. */
-inline bool same_time(uint64_t a, uint64_t b)
-{
-    return (a ^ b) <= kGenerationMask;
-}
+inline bool same_time(uint64_t a, uint64_t b) { return (a ^ b) <= kGenerationMask; }
 
 /* Returns the epochs from one tag to a later one; 0 if that is a little
  * earlier, as a worker's clock may be behind another's. */
-inline uint64_t age(uint64_t then, uint64_t now)
-{
+inline uint64_t age(uint64_t then, uint64_t now) {
     constexpr uint64_t kAhead = 1024;
-    uint64_t passed
-        = ((now | kGenerationMask) - then) >> kGenerationBits & kEpochMask;
+    uint64_t passed = ((now | kGenerationMask) - then) >> kGenerationBits & kEpochMask;
 
     return passed <= kEpochMask - kAhead ? passed : 0;
 }
@@ -112,8 +99,7 @@ struct Copy {
 
     static Copy read(Slot &slot) { return read(slot, slot.tag.load()); }
 
-    static Copy read(Slot &slot, uint64_t tag)
-    {
+    static Copy read(Slot &slot, uint64_t tag) {
         Copy copy = {&slot, tag, slot.state.load(), confirmed};
 
         if (copy.lag() == 0) {
@@ -141,22 +127,18 @@ struct Copy {
     bool is_same() const { return slot->state.load() == state; }
 
     /* True if the slot is still the same key's, whatever its state is now. */
-    bool is_kept() const
-    {
+    bool is_kept() const {
         uint64_t now = slot->state.load();
 
         return (now ^ state) >> kStateBits == 0 && (now & kStateMask) != kDead;
     }
 
     /* Replaces the state, in the tag's generation, if it is still as seen. */
-    bool store(uint64_t next)
-    {
+    bool store(uint64_t next) {
         /* of a local variable, what was seen may stay in a register */
         uint64_t seen = state;
 
-        if (!slot->state.compare_exchange_strong(seen, in_generation(next))) {
-            return false;
-        }
+        if (!slot->state.compare_exchange_strong(seen, in_generation(next))) { return false; }
 
         state = in_generation(next);
 
@@ -164,13 +146,10 @@ struct Copy {
     }
 
     /* Replaces the tag if it is still as seen. */
-    bool retag(uint64_t next)
-    {
+    bool retag(uint64_t next) {
         uint64_t seen = tag;
 
-        if (!slot->tag.compare_exchange_strong(seen, next)) {
-            return false;
-        }
+        if (!slot->tag.compare_exchange_strong(seen, next)) { return false; }
 
         tag = next;
 
@@ -178,16 +157,12 @@ struct Copy {
     }
 
 private:
-    uint64_t in_generation(uint64_t next) const
-    {
+    uint64_t in_generation(uint64_t next) const {
         return tag::generation(tag) << kStateBits | next;
     }
 
     /* Returns by how many generations the state is behind the tag. */
-    uint64_t lag() const
-    {
-        return tag::generation(tag - (state >> kStateBits));
-    }
+    uint64_t lag() const { return tag::generation(tag - (state >> kStateBits)); }
 };
 
 } // namespace limit_sliding

@@ -40,11 +40,8 @@ namespace limit_sliding {
 template <class Slots>
 class Table : private Candidates<Slots> {
 public:
-    Table(const Slots &slots, uint64_t pairs, SlotCounts *counts, uint64_t hash,
-          uint64_t epoch)
-        : Candidates<Slots>(slots, pairs, hash, epoch), counts_(counts)
-    {
-    }
+    Table(const Slots &slots, uint64_t pairs, SlotCounts *counts, uint64_t hash, uint64_t epoch)
+        : Candidates<Slots>(slots, pairs, hash, epoch), counts_(counts) {}
 
     using Candidates<Slots>::find_ready;
     using Candidates<Slots>::look;
@@ -64,31 +61,24 @@ public:
      * Else, or if another request was faster, returns false: update() does it.
      */
     template <class Step>
-    [[gnu::always_inline]] bool update_ready(const Step &step, Result *result)
-    {
+    [[gnu::always_inline]] bool update_ready(const Step &step, Result *result) {
         Copy copy = find_ready();
 
-        if (copy.kind != Copy::confirmed) {
-            return false;
-        }
+        if (copy.kind != Copy::confirmed) { return false; }
 
         uint64_t state = copy.bare_state();
         uint64_t next = state;
 
         bool is_admitted;
 
-        if (!step.admit_ready(state, &next, &is_admitted)) {
-            return false;
-        }
+        if (!step.admit_ready(state, &next, &is_admitted)) { return false; }
 
         if (!is_admitted) {
             *result = {Outcome::kRejected, state};
             return true;
         }
 
-        if (next != state && !copy.store(next)) {
-            return false;
-        }
+        if (next != state && !copy.store(next)) { return false; }
 
         *result = {Outcome::kAdmitted, next};
         return true;
@@ -99,30 +89,21 @@ public:
      * state that constrains least or, with `may_evict` false, refuses the key.
      */
     template <class Step>
-    Result update(const Step &step, bool may_evict)
-    {
+    Result update(const Step &step, bool may_evict) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = find();
             uint64_t state = live_state(copy);
             uint64_t next = state;
 
-            if (!step.admit(state, &next)) {
-                return {Outcome::kRejected, state};
-            }
+            if (!step.admit(state, &next)) { return {Outcome::kRejected, state}; }
 
-            if (next == state) {
-                return decide_only(step);
-            }
+            if (next == state) { return decide_only(step); }
 
             Taken taken = take(step, may_evict, &copy);
 
-            if (taken == kRefused) {
-                return {Outcome::kRefused, first_to_expire(step)};
-            }
+            if (taken == kRefused) { return {Outcome::kRefused, first_to_expire(step)}; }
 
-            if (taken == kTaken && copy.store(next)) {
-                return {Outcome::kAdmitted, next};
-            }
+            if (taken == kTaken && copy.store(next)) { return {Outcome::kAdmitted, next}; }
         }
 
         return give_up();
@@ -132,9 +113,8 @@ public:
      * none, tells for how many ms there will be no slot for it.  It is out of
      * line, as callers have found most keys before. */
     template <class Step>
-    [[gnu::noinline]] Copy obtain(const Step &step, bool may_evict,
-                                  uint64_t state, uint64_t *refused_ms)
-    {
+    [[gnu::noinline]] Copy obtain(const Step &step, bool may_evict, uint64_t state,
+                                  uint64_t *refused_ms) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = find();
             bool is_confirmed = copy.kind == Copy::confirmed;
@@ -149,9 +129,7 @@ public:
                 break;
             }
 
-            if (is_confirmed) {
-                return copy;
-            }
+            if (is_confirmed) { return copy; }
 
             step.prepare(copy);
 
@@ -167,15 +145,12 @@ public:
 
     /* Replaces the key's state by change(state), if it has one. */
     template <class Change>
-    void amend(const Change &change)
-    {
+    void amend(const Change &change) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = look();
             uint64_t state = copy.bare_state();
 
-            if (state == 0 || copy.store(change(state))) {
-                return;
-            }
+            if (state == 0 || copy.store(change(state))) { return; }
         }
     }
 
@@ -191,19 +166,15 @@ private:
     using Candidates<Slots>::used;
 
     template <class Step>
-    Result decide_only(const Step &step) const
-    {
+    Result decide_only(const Step &step) const {
         uint64_t state = look_state();
         uint64_t next;
 
-        return {step.admit(state, &next) ? Outcome::kAdmitted
-                                         : Outcome::kRejected,
-                state};
+        return {step.admit(state, &next) ? Outcome::kAdmitted : Outcome::kRejected, state};
     }
 
     /* Refuses the key after the last attempt; it may try again at once. */
-    Result give_up()
-    {
+    Result give_up() {
         add(&counts_->refused, 1);
 
         return {Outcome::kRefused, 1};
@@ -214,14 +185,11 @@ private:
     /* Makes of what find() found a copy that may be given a state.  kLost:
      * another request was faster, and the caller looks again. */
     template <class Step>
-    Taken take(const Step &step, bool may_evict, Copy *copy)
-    {
+    Taken take(const Step &step, bool may_evict, Copy *copy) {
         if (copy->kind == Copy::none) {
             Taken taken = take_place(step, may_evict, copy);
 
-            if (taken != kTaken) {
-                return taken;
-            }
+            if (taken != kTaken) { return taken; }
         }
 
         return make_ready(step, copy) ? kTaken : kLost;
@@ -230,9 +198,7 @@ private:
     /* Claims a slot for a new key.  It is out of line for the sake of known
      * keys. */
     template <class Step>
-    [[gnu::noinline]] Taken take_place(const Step &step, bool may_evict,
-                                       Copy *copy)
-    {
+    [[gnu::noinline]] Taken take_place(const Step &step, bool may_evict, Copy *copy) {
         Victim victim = choose(step);
 
         if (victim.is_live() && !may_evict) {
@@ -242,9 +208,7 @@ private:
 
         *copy = victim.copy();
 
-        if (!victim.is_found() || !claim(copy)) {
-            return kLost;
-        }
+        if (!victim.is_found() || !claim(copy)) { return kLost; }
 
         if (victim.is_live()) {
             add(&counts_->evicted, 1);
@@ -260,17 +224,13 @@ private:
      * its time stamp is never compared again.  False: the copy has changed or
      * is one of two; the caller looks again. */
     template <class Step>
-    bool make_ready(const Step &step, Copy *copy) const
-    {
+    bool make_ready(const Step &step, Copy *copy) const {
         if (tag::age(copy->tag, tag_) != 0) {
-            if (copy->kind == Copy::confirmed && used(step, *copy) == 0
-                && !step.clear(copy)) {
+            if (copy->kind == Copy::confirmed && used(step, *copy) == 0 && !step.clear(copy)) {
                 return false;
             }
 
-            if (!copy->retag(tag_like(copy->tag))) {
-                return false;
-            }
+            if (!copy->retag(tag_like(copy->tag))) { return false; }
         }
 
         return copy->kind == Copy::confirmed || is_alone(*copy);
@@ -278,21 +238,17 @@ private:
 
     /* True if this tentative copy is the only one.  If not, one copy too many
      * is withdrawn, and the caller looks again. */
-    bool is_alone(Copy copy) const
-    {
+    bool is_alone(Copy copy) const {
         bool alone = true;
 
         search([&](Slot &slot, bool) {
             Copy other = &slot == copy.slot ? Copy{} : inspect(slot);
 
-            if (other.kind == Copy::none) {
-                return false;
-            }
+            if (other.kind == Copy::none) { return false; }
 
             /* of two tentative copies everybody must withdraw the same one */
 
-            bool is_later
-                = other.kind == Copy::tentative && other.slot > copy.slot;
+            bool is_later = other.kind == Copy::tentative && other.slot > copy.slot;
 
             (is_later ? other : copy).store(Copy::kDead);
             alone = false;
@@ -303,19 +259,15 @@ private:
     }
 
     /* Claims a slot. False: another request was faster. */
-    bool claim(Copy *copy) const
-    {
+    bool claim(Copy *copy) const {
         /* Whoever is about to give the victim a state must fail: it was chosen
          * for the one it has.  Nor may a tentative state fall two generations
          * behind. */
-        if (copy->tag != 0 && copy->kind != Copy::none
-            && !copy->store(Copy::kDead)) {
+        if (copy->tag != 0 && copy->kind != Copy::none && !copy->store(Copy::kDead)) {
             return false;
         }
 
-        if (!copy->retag(tag_like(copy->tag + 1))) {
-            return false;
-        }
+        if (!copy->retag(tag_like(copy->tag + 1))) { return false; }
 
         copy->kind = Copy::tentative;
 
@@ -323,15 +275,11 @@ private:
     }
 
     template <class Step>
-    uint64_t rank(const Step &step, const Copy &copy, bool is_last) const
-    {
-        if (copy.tag == 0) {
-            return is_last ? Victim::kUnusedLast : Victim::kUnused;
-        }
+    uint64_t rank(const Step &step, const Copy &copy, bool is_last) const {
+        if (copy.tag == 0) { return is_last ? Victim::kUnusedLast : Victim::kUnused; }
 
         if (copy.kind == Copy::tentative) {
-            return tag::age(copy.tag, tag_) < 2 ? Victim::kTentative
-                                                : Victim::kOver;
+            return tag::age(copy.tag, tag_) < 2 ? Victim::kTentative : Victim::kOver;
         }
 
         uint64_t taken = used(step, copy);
@@ -341,8 +289,7 @@ private:
 
     /* Finds the slot to claim. If there is none, the caller looks again. */
     template <class Step>
-    Victim choose(const Step &step) const
-    {
+    Victim choose(const Step &step) const {
         Victim victim(key_.salt());
         uint64_t place = 0;
 

@@ -26,8 +26,7 @@ public:
     explicit Victim(uint64_t salt) : copy_{}, order_(UINT64_MAX), salt_(salt) {}
 
     /* `place` is the number of the copy's slot in the search, below kPlaces. */
-    void consider(const Copy &copy, uint64_t rank, uint64_t place)
-    {
+    void consider(const Copy &copy, uint64_t rank, uint64_t place) {
         uint64_t turn = (rank >= kLive ? salt_ + place : place) % kPlaces;
         uint64_t order = rank * kPlaces + turn;
 

@@ -15,15 +15,10 @@ namespace {
 
 /* Returns the bytes of a slot.  A counter of n parts weighs one more, and needs
  * what was used before that: n + 2 events, the present one included. */
-uint64_t slot_bytes_of(const Policy &policy)
-{
-    if (!policy.has_rings()) {
-        return sizeof(Slot);
-    }
+uint64_t slot_bytes_of(const Policy &policy) {
+    if (!policy.has_rings()) { return sizeof(Slot); }
 
-    if (policy.algorithm == Algorithm::kLog) {
-        return sizeof(Slot) + kLogRing * sizeof(Event);
-    }
+    if (policy.algorithm == Algorithm::kLog) { return sizeof(Slot) + kLogRing * sizeof(Event); }
 
     uint64_t needed = sizeof(Slot) + (policy.precision + 2) * sizeof(Event);
     uint64_t bytes = sizeof(Line);
@@ -37,15 +32,12 @@ uint64_t slot_bytes_of(const Policy &policy)
 
 } // namespace
 
-Zone *Zone::init(void *memory, size_t bytes, const Policy &policy,
-                 uint64_t offset_ms, const uint8_t secret[kSecretBytes])
-{
+Zone *Zone::init(void *memory, size_t bytes, const Policy &policy, uint64_t offset_ms,
+                 const uint8_t secret[kSecretBytes]) {
     uint64_t slot_bytes = slot_bytes_of(policy);
     uint64_t pair_bytes = 2 * Line::kSlots * slot_bytes;
 
-    if (bytes < sizeof(Zone) + pair_bytes) {
-        return nullptr;
-    }
+    if (bytes < sizeof(Zone) + pair_bytes) { return nullptr; }
 
     auto *zone = static_cast<Zone *>(memory);
 
@@ -57,13 +49,11 @@ Zone *Zone::init(void *memory, size_t bytes, const Policy &policy,
     return zone;
 }
 
-uint64_t Zone::hash(std::string_view key) const
-{
+uint64_t Zone::hash(std::string_view key) const {
     return SipHash13(secret[0], secret[1]).hash(key.data(), key.size());
 }
 
-ZoneStats Zone::stats() const
-{
+ZoneStats Zone::stats() const {
     return {pairs * 2 * Line::kSlots, load(&counts.used), load(&counts.evicted),
             load(&counts.refused)};
 }

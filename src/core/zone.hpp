@@ -33,8 +33,8 @@ struct Zone {
      * The zone is all of it and needs no destruction.  Returns null if `bytes`
      * is too small for a header and one group of slots.  Not safe against
      * concurrent use of the same memory. */
-    static Zone *init(void *memory, size_t bytes, const Policy &policy,
-                      uint64_t offset_ms, const uint8_t secret[kSecretBytes]);
+    static Zone *init(void *memory, size_t bytes, const Policy &policy, uint64_t offset_ms,
+                      const uint8_t secret[kSecretBytes]);
 
     /* Returns the keyed hash of a key, for claims and what is known of keys. */
     uint64_t hash(std::string_view key) const;
@@ -50,14 +50,13 @@ struct Zone {
      * slots, which are as good as any as keys are hashed.  A walk over a
      * gigabyte takes a good part of a second.
      */
-    uint64_t keys(const Policy &policy, uint64_t now_ms, uint32_t limit,
-                  uint64_t used, uint64_t bytes) const;
+    uint64_t keys(const Policy &policy, uint64_t now_ms, uint32_t limit, uint64_t used,
+                  uint64_t bytes) const;
 
     char *slots() { return reinterpret_cast<char *>(this + 1); }
 };
 
-static_assert(sizeof(Zone) == kZoneAlign,
-              "a pair of lines starts at a multiple of 128 bytes");
+static_assert(sizeof(Zone) == kZoneAlign, "a pair of lines starts at a multiple of 128 bytes");
 static_assert(kSecretBytes == 16, "two words of secret");
 
 } // namespace limit_sliding

@@ -11,15 +11,13 @@ namespace limit_sliding {
 namespace {
 
 /* Returns what a zone of that size can spare, and no more than is of use. */
-size_t share_of(size_t size, size_t part, size_t least, size_t most)
-{
+size_t share_of(size_t size, size_t part, size_t least, size_t most) {
     return std::min(std::max(size / part, least), most);
 }
 
 } // namespace
 
-void ZoneMemory::init(void *memory, size_t size, unsigned mask)
-{
+void ZoneMemory::init(void *memory, size_t size, unsigned mask) {
     /* Takes so many bytes, rounded up to whole lines. */
     auto carve = [&](size_t wanted) {
         void *part = static_cast<char *>(memory) + bytes;
@@ -29,9 +27,7 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask)
         return part;
     };
 
-    auto make_cache = [&](size_t wanted) {
-        return LimitCache::init(carve(wanted), wanted);
-    };
+    auto make_cache = [&](size_t wanted) { return LimitCache::init(carve(wanted), wanted); };
 
     constexpr size_t kCacheMin = LimitCache::kBytesMin;
     size_t places = share_of(size, 4096, 8, 256);
@@ -47,14 +43,11 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask)
     offenders = static_cast<Offenders *>(carve(Offenders::bytes_for(keys)));
     offenders->init(keys);
 
-    redis_limits = (mask & kRedis) != 0
-                       ? make_cache(share_of(size, 32, kCacheMin, size))
-                       : nullptr;
+    redis_limits = (mask & kRedis) != 0 ? make_cache(share_of(size, 32, kCacheMin, size)) : nullptr;
 
     /* a reload may bring variables to a zone that has had none */
-    variable_limits = make_cache((mask & kVariables) != 0
-                                     ? share_of(size, 32, kCacheMin, size)
-                                     : share_of(size, 2048, kCacheMin, 512));
+    variable_limits = make_cache((mask & kVariables) != 0 ? share_of(size, 32, kCacheMin, size)
+                                                          : share_of(size, 2048, kCacheMin, 512));
 }
 
 } // namespace limit_sliding

@@ -14,15 +14,9 @@ namespace limit_sliding {
 struct WordSlots {
     Line *lines;
 
-    explicit WordSlots(Zone *zone)
-        : lines(reinterpret_cast<Line *>(zone->slots()))
-    {
-    }
+    explicit WordSlots(Zone *zone) : lines(reinterpret_cast<Line *>(zone->slots())) {}
 
-    Slot &slot(uint64_t line, unsigned number) const
-    {
-        return lines[line].slot[number];
-    }
+    Slot &slot(uint64_t line, unsigned number) const { return lines[line].slot[number]; }
 };
 
 /* Slots with a ring behind each. */
@@ -30,26 +24,18 @@ struct RingSlots {
     char *memory;
     uint64_t slot_bytes;
 
-    explicit RingSlots(Zone *zone)
-        : memory(zone->slots()), slot_bytes(zone->slot_bytes)
-    {
+    explicit RingSlots(Zone *zone) : memory(zone->slots()), slot_bytes(zone->slot_bytes) {}
+
+    Slot &slot(uint64_t line, unsigned number) const {
+        return *reinterpret_cast<Slot *>(memory + (line * Line::kSlots + number) * slot_bytes);
     }
 
-    Slot &slot(uint64_t line, unsigned number) const
-    {
-        return *reinterpret_cast<Slot *>(
-            memory + (line * Line::kSlots + number) * slot_bytes);
-    }
-
-    unsigned ring_length() const
-    {
-        return static_cast<unsigned>((slot_bytes - sizeof(Slot))
-                                     / sizeof(Event));
+    unsigned ring_length() const {
+        return static_cast<unsigned>((slot_bytes - sizeof(Slot)) / sizeof(Event));
     }
 };
 
-inline SlotCounts *counts_of(const Claim &claim)
-{
+inline SlotCounts *counts_of(const Claim &claim) {
     return claim.counts != nullptr ? claim.counts : &claim.zone->counts;
 }
 

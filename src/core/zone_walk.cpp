@@ -20,9 +20,8 @@ struct Walk {
 };
 
 /* Counts the slots of the first so many lines. */
-Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms,
-          uint32_t limit, uint64_t lines)
-{
+Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms, uint32_t limit,
+          uint64_t lines) {
     auto *zone = const_cast<Zone *>(&walked);
     uint64_t time_ms = now_ms + zone->offset_ms;
     Walk seen = {0, 0};
@@ -58,16 +57,13 @@ Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms,
 
 } // namespace
 
-uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint32_t limit,
-                    uint64_t used, uint64_t bytes) const
-{
+uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint32_t limit, uint64_t used,
+                    uint64_t bytes) const {
     uint64_t all = 2 * pairs;
     uint64_t lines = std::min(all, bytes / (Line::kSlots * slot_bytes));
     Walk seen = walk(*this, policy, now_ms, limit, lines);
 
-    if (lines == all) {
-        return seen.live;
-    }
+    if (lines == all) { return seen.live; }
 
     return seen.used == 0 ? used : used * seen.live / seen.used;
 }

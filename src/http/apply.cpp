@@ -14,29 +14,19 @@
 namespace limit_sliding {
 namespace {
 
-bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
-                     const Context &ctx)
-{
-    if ((headers & kHeaderRetryAfter) == 0) {
-        return true;
-    }
+bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers, const Context &ctx) {
+    if ((headers & kHeaderRetryAfter) == 0) { return true; }
 
     const auto verdict = ctx.described->describe(ctx.now_ms);
 
     uint64_t ms = verdict.retry_after_ms;
-    if (ms == kNever) {
-        return true;
-    }
+    if (ms == kNever) { return true; }
 
     /* A request that only looks may be admitted before anything remains. */
-    if ((headers & kHeaderDraft) != 0) {
-        ms = std::max(ms, verdict.reset_ms);
-    }
+    if ((headers & kHeaderDraft) != 0) { ms = std::max(ms, verdict.reset_ms); }
 
     auto *p = alloc_bytes(r->pool, NGX_INT64_LEN);
-    if (p == nullptr) {
-        return false;
-    }
+    if (p == nullptr) { return false; }
 
     ngx_str_t value;
     (void)append_number(p, seconds(ms), &value);
@@ -45,23 +35,16 @@ bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers,
 
 } // namespace
 
-void add_offender(ngx_http_request_t *r, const Claim &claim)
-{
+void add_offender(ngx_http_request_t *r, const Claim &claim) {
     auto &zone = *limit_of(claim).zone;
-    if (!zone.top) {
-        return;
-    }
+    if (!zone.top) { return; }
 
     /* Most rejections end here when there are many of them. */
     const auto n = zone.worker.sampler.weight(ngx_current_msec);
-    if (n == 0) {
-        return;
-    }
+    if (n == 0) { return; }
 
     /* A key that meets a full zone, or no Redis, is not over its limit. */
-    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) {
-        return;
-    }
+    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
 
     ngx_str_t key;
     if (claim.remote != nullptr) {
@@ -70,18 +53,14 @@ void add_offender(ngx_http_request_t *r, const Claim &claim)
         return;
     }
 
-    zone.memory.aside.offenders->add(claim.hash, view(key), n,
-                                     ngx_current_msec);
+    zone.memory.aside.offenders->add(claim.hash, view(key), n, ngx_current_msec);
 }
 
-ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
-{
+ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx) {
     ctx.status = Status::kRejected;
     log_rejected(r, conf, ctx);
 
-    if (!add_retry_after(r, conf.headers, ctx)) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    if (!add_retry_after(r, conf.headers, ctx)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
     /* The status is not returned: with "satisfy any" NGINX takes some for the
      * answer of an authentication, which another module may overrule, and its
@@ -91,11 +70,8 @@ ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
     return NGX_DONE;
 }
 
-void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx,
-                const Claim &claim)
-{
-    const Status status
-        = limit_of(claim).dry_run ? Status::kDelayedDryRun : Status::kDelayed;
+void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx, const Claim &claim) {
+    const Status status = limit_of(claim).dry_run ? Status::kDelayedDryRun : Status::kDelayed;
 
     ctx.status = std::max(ctx.status, status);
     log_delayed(r, conf, claim, ctx.now_ms);

@@ -20,7 +20,6 @@ void add_offender(ngx_http_request_t *r, const Claim &claim);
 ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx);
 
 /* Logs that a claim holds the request back, or would do so. */
-void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx,
-                const Claim &claim);
+void note_delay(ngx_http_request_t *r, const LocConf &conf, Context &ctx, const Claim &claim);
 
 } // namespace limit_sliding

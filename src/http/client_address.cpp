@@ -11,8 +11,7 @@ namespace limit_sliding {
 namespace {
 
 template <ngx_uint_t LocConf::*kPrefix, uint32_t kBits>
-bool set_prefix(const Param &param, LocConf &conf)
-{
+bool set_prefix(const Param &param, LocConf &conf) {
     return param.get_number("prefix", 0, kBits, conf.*kPrefix);
 }
 
@@ -23,28 +22,21 @@ constexpr ParamRule<LocConf> rules[] = {
 
 /* Tells whether a place is a server whose requests all end up in locations, as
  * one of them is "location /". */
-bool is_covered(const ngx_http_core_loc_conf_t &place)
-{
-    if (place.name.len != 0 || place.locations == nullptr) {
-        return false;
-    }
+bool is_covered(const ngx_http_core_loc_conf_t &place) {
+    if (place.name.len != 0 || place.locations == nullptr) { return false; }
 
-    for (auto *q = ngx_queue_head(place.locations);
-         q != ngx_queue_sentinel(place.locations); q = ngx_queue_next(q)) {
-        auto *location
-            = reinterpret_cast<ngx_http_location_queue_t *>(q)->inclusive;
+    for (auto *q = ngx_queue_head(place.locations); q != ngx_queue_sentinel(place.locations);
+         q = ngx_queue_next(q)) {
+        auto *location = reinterpret_cast<ngx_http_location_queue_t *>(q)->inclusive;
 
-        if (location != nullptr && view(location->name) == "/") {
-            return true;
-        }
+        if (location != nullptr && view(location->name) == "/") { return true; }
     }
 
     return false;
 }
 
 /* Returns the bytes of a peer's address; none if it is a UNIX socket. */
-ngx_str_t address_of(sockaddr *sa)
-{
+ngx_str_t address_of(sockaddr *sa) {
 #if (NGX_HAVE_INET6)
     if (sa->sa_family == AF_INET6) {
         auto *ipv6 = reinterpret_cast<sockaddr_in6 *>(sa);
@@ -53,9 +45,7 @@ ngx_str_t address_of(sockaddr *sa)
 #endif
 
 #if (NGX_HAVE_UNIX_DOMAIN)
-    if (sa->sa_family == AF_UNIX) {
-        return {};
-    }
+    if (sa->sa_family == AF_UNIX) { return {}; }
 #endif
 
     auto *ipv4 = reinterpret_cast<sockaddr_in *>(sa);
@@ -65,22 +55,16 @@ ngx_str_t address_of(sockaddr *sa)
 } // namespace
 
 /* "limit_sliding_client [ipv4=bits] [ipv6=bits]": sets or inherits both. */
-extern "C" char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *,
-                                               void *conf)
-{
+extern "C" char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
-    if (place.client_ipv4 != NGX_CONF_UNSET_UINT) {
-        return conf_failed("is duplicate");
-    }
+    if (place.client_ipv4 != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
     place.client_ipv4 = kIpv4Prefix;
     place.client_ipv6 = kIpv6Prefix;
     return conf_result(set_params(cf, 1, rules, place));
 }
 
-ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-                          uintptr_t)
-{
+ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t) {
     v->valid = 1;
     v->no_cacheable = 0;
     v->not_found = 0;
@@ -97,27 +81,19 @@ ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     v->len = address.len;
     v->data = address.data;
-    if (prefix == address.len * 8) {
-        return NGX_OK;
-    }
+    if (prefix == address.len * 8) { return NGX_OK; }
 
     v->data = alloc_bytes(r->pool, address.len);
-    if (v->data == nullptr) {
-        return NGX_ERROR;
-    }
+    if (v->data == nullptr) { return NGX_ERROR; }
 
     cut_to_prefix(v->data, &address, prefix);
     return NGX_OK;
 }
 
-ngx_uint_t client_part(ngx_str_t *address, ngx_uint_t ipv4, ngx_uint_t ipv6)
-{
+ngx_uint_t client_part(ngx_str_t *address, ngx_uint_t ipv4, ngx_uint_t ipv6) {
 #if (NGX_HAVE_INET6)
     if (address->len == 16) {
-        if (!IN6_IS_ADDR_V4MAPPED(
-                reinterpret_cast<in6_addr *>(address->data))) {
-            return ipv6;
-        }
+        if (!IN6_IS_ADDR_V4MAPPED(reinterpret_cast<in6_addr *>(address->data))) { return ipv6; }
 
         address->data += 12;
         address->len = 4;
@@ -127,23 +103,17 @@ ngx_uint_t client_part(ngx_str_t *address, ngx_uint_t ipv4, ngx_uint_t ipv6)
     return ipv4;
 }
 
-void cut_to_prefix(u_char *dst, ngx_str_t *address, ngx_uint_t prefix)
-{
+void cut_to_prefix(u_char *dst, ngx_str_t *address, ngx_uint_t prefix) {
     size_t n = prefix / 8;
 
     ngx_memcpy(dst, address->data, n);
     ngx_memzero(dst + n, address->len - n);
 
-    if (prefix % 8 != 0) {
-        dst[n] = address->data[n] & (0xff << (8 - prefix % 8));
-    }
+    if (prefix % 8 != 0) { dst[n] = address->data[n] & (0xff << (8 - prefix % 8)); }
 }
 
-void learn_prefixes(ngx_conf_t *cf, const LocConf &conf)
-{
-    if (is_covered(core_loc_conf(cf))) {
-        return;
-    }
+void learn_prefixes(ngx_conf_t *cf, const LocConf &conf) {
+    if (is_covered(core_loc_conf(cf))) { return; }
 
     for (auto *group : conf.groups) {
         for (; group != nullptr; group = group->next) {

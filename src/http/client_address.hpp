@@ -9,8 +9,7 @@
 
 namespace limit_sliding {
 
-ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-                          uintptr_t data);
+ngx_int_t client_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 
 /* Tells the zones of a place's limits the prefixes of $limit_sliding_client
  * there.  A zone keeps the longest ones of all places, since these leave keys

@@ -46,27 +46,22 @@ struct LocConf {
     ngx_flag_t api_write = NGX_CONF_UNSET; /* stays unset: no API here */
 };
 
-inline MainConf &main_conf(ngx_conf_t *cf)
-{
+inline MainConf &main_conf(ngx_conf_t *cf) {
     return *static_cast<MainConf *>(
         ngx_http_conf_get_module_main_conf(cf, ngx_http_limit_sliding_module));
 }
 
-inline MainConf &main_conf(ngx_http_request_t *r)
-{
+inline MainConf &main_conf(ngx_http_request_t *r) {
     return *static_cast<MainConf *>(
         ngx_http_get_module_main_conf(r, ngx_http_limit_sliding_module));
 }
 
-inline LocConf &loc_conf(ngx_http_request_t *r)
-{
-    return *static_cast<LocConf *>(
-        ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_module));
+inline LocConf &loc_conf(ngx_http_request_t *r) {
+    return *static_cast<LocConf *>(ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_module));
 }
 
 /* The location of NGINX's own configuration that is being read or merged. */
-inline ngx_http_core_loc_conf_t &core_loc_conf(ngx_conf_t *cf)
-{
+inline ngx_http_core_loc_conf_t &core_loc_conf(ngx_conf_t *cf) {
     return *static_cast<ngx_http_core_loc_conf_t *>(
         ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module));
 }

@@ -6,8 +6,7 @@
 
 namespace limit_sliding {
 
-Context *find_ctx(ngx_http_request_t *r)
-{
+Context *find_ctx(ngx_http_request_t *r) {
     for (auto *cln = r->pool->cleanup; cln != nullptr; cln = cln->next) {
         if (cln->handler == context_cleanup) {
             ngx_http_set_ctx(r, cln->data, ngx_http_limit_sliding_module);
@@ -18,13 +17,9 @@ Context *find_ctx(ngx_http_request_t *r)
     return nullptr;
 }
 
-Context *extend_ctx(ngx_http_request_t *r, const Context &old,
-                    ngx_uint_t nclaims)
-{
+Context *extend_ctx(ngx_http_request_t *r, const Context &old, ngx_uint_t nclaims) {
     Context *ctx = create_ctx(r, old.nclaims + nclaims);
-    if (ctx == nullptr) {
-        return nullptr;
-    }
+    if (ctx == nullptr) { return nullptr; }
 
     ctx->wait = old.wait;
     if (old.nclaims > 0) {

@@ -14,13 +14,7 @@
 namespace limit_sliding {
 
 /* The order matters: the highest status of a request's limits prevails. */
-enum class Status {
-    kPassed = 0,
-    kDelayedDryRun,
-    kDelayed,
-    kRejectedDryRun,
-    kRejected
-};
+enum class Status { kPassed = 0, kDelayedDryRun, kDelayed, kRejectedDryRun, kRejected };
 
 /* How the limits of a group were decided. */
 enum class Decision {
@@ -33,22 +27,15 @@ enum class Decision {
 
 struct RemoteWait;
 
-inline Limit &limit_of(const Claim &claim)
-{
-    return *static_cast<Limit *>(claim.directive);
-}
+inline Limit &limit_of(const Claim &claim) { return *static_cast<Limit *>(claim.directive); }
 
 /* Tells whether on_error decided the claim, as Redis did not answer. */
-inline bool is_fallback(const Claim &claim)
-{
+inline bool is_fallback(const Claim &claim) {
     return claim.remote != nullptr && claim.verdict != nullptr
            && remote_of(claim).source == Source::kFallback;
 }
 
-inline bool is_admitted(const Claim &claim)
-{
-    return claim.outcome == Outcome::kAdmitted;
-}
+inline bool is_admitted(const Claim &claim) { return claim.outcome == Outcome::kAdmitted; }
 
 /* Every limit is decided once, however often the request is redirected, so
  * this outlives r->ctx in a cleanup record of the request's pool. */
@@ -71,8 +58,7 @@ struct Context {
     /* Accounts the next claims, which were decided together and are described
      * by the i-th of them.  Among all claims of a request, one that rejected is
      * described, else the tightest. */
-    Decision add_decided(Span<Claim> joint, size_t i)
-    {
+    Decision add_decided(Span<Claim> joint, size_t i) {
         auto *claim = &joint[i];
         nclaims = joint.end() - claims;
 
@@ -91,42 +77,32 @@ Context *find_ctx(ngx_http_request_t *r);
 
 /* Returns a context with room for so many more claims, which begins with what
  * the old one has; nullptr if memory is exhausted. */
-Context *extend_ctx(ngx_http_request_t *r, const Context &old,
-                    ngx_uint_t nclaims);
+Context *extend_ctx(ngx_http_request_t *r, const Context &old, ngx_uint_t nclaims);
 
 /* Marks the cleanup record of a context, and has nothing to clean up. */
 void context_cleanup(void *data);
 
 /* Two workers may share the counters, see take_counters(). */
-inline void add_atomically(uint64_t &counter)
-{
+inline void add_atomically(uint64_t &counter) {
     (void)ngx_atomic_fetch_add(reinterpret_cast<ngx_atomic_t *>(&counter), 1);
 }
 
-inline void tally(const ZoneConf &zone, Count count)
-{
+inline void tally(const ZoneConf &zone, Count count) {
     add_atomically(zone.worker.counters->requests[count]);
 }
 
 /* Returns nullptr if nothing was decided for the request yet. */
-inline Context *get_ctx(ngx_http_request_t *r)
-{
+inline Context *get_ctx(ngx_http_request_t *r) {
     r = r->main;
-    auto *ctx = static_cast<Context *>(
-        ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module));
-    return ctx == nullptr && (r->internal || r->filter_finalize) ? find_ctx(r)
-                                                                 : ctx;
+    auto *ctx = static_cast<Context *>(ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module));
+    return ctx == nullptr && (r->internal || r->filter_finalize) ? find_ctx(r) : ctx;
 }
 
 /* Returns nullptr if memory is exhausted.  A call would cost as much. */
-[[gnu::always_inline]] inline Context *create_ctx(ngx_http_request_t *r,
-                                                  ngx_uint_t nclaims)
-{
-    auto *ctx = static_cast<Context *>(ngx_palloc(
-        r->pool, offsetof(Context, claims) + nclaims * sizeof(Claim)));
-    if (ctx == nullptr) {
-        return nullptr;
-    }
+[[gnu::always_inline]] inline Context *create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims) {
+    auto *ctx = static_cast<Context *>(
+        ngx_palloc(r->pool, offsetof(Context, claims) + nclaims * sizeof(Claim)));
+    if (ctx == nullptr) { return nullptr; }
 
     /* ngx_pool_cleanup_add() does the same with another allocation. */
     ctx->cleanup.handler = context_cleanup;

@@ -13,15 +13,11 @@ namespace limit_sliding {
 namespace {
 
 /* "401" or "4xx" */
-bool parse_statuses(std::string_view text, StatusRange &range)
-{
-    if (text.size() != 3 || text[0] < '1' || text[0] > '5') {
-        return false;
-    }
+bool parse_statuses(std::string_view text, StatusRange &range) {
+    if (text.size() != 3 || text[0] < '1' || text[0] > '5') { return false; }
 
     const bool is_class = text[1] == 'x' && text[2] == 'x';
-    const ngx_int_t status
-        = is_class ? (text[0] - '0') * 100 : ngx_atoi(bytes(text), text.size());
+    const ngx_int_t status = is_class ? (text[0] - '0') * 100 : ngx_atoi(bytes(text), text.size());
     range.from = status;
     range.to = status + (is_class ? 99 : 0);
     return status != NGX_ERROR;
@@ -30,17 +26,14 @@ bool parse_statuses(std::string_view text, StatusRange &range)
 } // namespace
 
 /* "count_status=401,5xx" */
-bool set_count_status(const Param &param, Limit &limit)
-{
+bool set_count_status(const Param &param, Limit &limit) {
     auto rest = param.value();
     for (;;) {
         size_t size = ngx_min(rest.find(','), rest.size());
         std::string_view text(rest.data(), size);
 
         auto *range = limit.count_status.add(param.cf->pool);
-        if (range == nullptr) {
-            return false;
-        }
+        if (range == nullptr) { return false; }
 
         if (!parse_statuses(text, *range)) {
             ngx_str_t shown = to_str(text);
@@ -50,42 +43,29 @@ bool set_count_status(const Param &param, Limit &limit)
                                 &shown, &param.word);
         }
 
-        if (size == rest.size()) {
-            return true;
-        }
+        if (size == rest.size()) { return true; }
 
         rest.remove_prefix(size + 1);
     }
 }
 
-ngx_int_t count_handler(ngx_http_request_t *r)
-{
-    if (r != r->main) {
-        return NGX_OK;
-    }
+ngx_int_t count_handler(ngx_http_request_t *r) {
+    if (r != r->main) { return NGX_OK; }
 
     auto *ctx = get_ctx(r);
-    if (ctx == nullptr || ctx->status == Status::kRejected) {
-        return NGX_OK;
-    }
+    if (ctx == nullptr || ctx->status == Status::kRejected) { return NGX_OK; }
 
     /* $status prefers the first one, too. */
-    ngx_uint_t status
-        = r->err_status != 0 ? r->err_status : r->headers_out.status;
+    ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
 
     for (auto claim : ctx->decided()) {
         const auto &limit = limit_of(claim);
         const bool is_counted
             = std::any_of(limit.count_status.begin(), limit.count_status.end(),
-                          [&](auto &range) {
-                              return status >= range.from && status <= range.to;
-                          });
+                          [&](auto &range) { return status >= range.from && status <= range.to; });
 
         /* Limits in dry run would have rejected the request before. */
-        if (!is_counted
-            || (limit.dry_run && ctx->status == Status::kRejectedDryRun)) {
-            continue;
-        }
+        if (!is_counted || (limit.dry_run && ctx->status == Status::kRejectedDryRun)) { continue; }
 
         claim.purpose = Purpose::kConsume;
         claim.verdict = nullptr;

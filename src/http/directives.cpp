@@ -21,13 +21,10 @@ constexpr LogLevel log_levels[] = {{"off", 0},
                                    {"warn", NGX_LOG_WARN},
                                    {"error", NGX_LOG_ERR}};
 
-bool set_log_every(const Param &param, LocConf &conf)
-{
+bool set_log_every(const Param &param, LocConf &conf) {
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
-    if (ms == NGX_ERROR || ms == 0) {
-        return param.invalid("invalid time \"%V\"");
-    }
+    if (ms == NGX_ERROR || ms == 0) { return param.invalid("invalid time \"%V\""); }
 
     conf.log_every = ms;
     return true;
@@ -35,21 +32,18 @@ bool set_log_every(const Param &param, LocConf &conf)
 
 constexpr ParamRule<LocConf> log_rules[] = {{{"every="}, set_log_every}};
 
-bool set_no_headers(const Param &param, LocConf &)
-{
+bool set_no_headers(const Param &param, LocConf &) {
     auto words = words_of(param.cf);
     if (words.size() > 2) {
-        return conf_invalid(
-            param.cf, "\"off\" stands alone, it cannot be combined with \"%V\"",
-            &words[view(words[1]) == "off" ? 2 : 1]);
+        return conf_invalid(param.cf, "\"off\" stands alone, it cannot be combined with \"%V\"",
+                            &words[view(words[1]) == "off" ? 2 : 1]);
     }
 
     return true;
 }
 
 template <ngx_uint_t kHeader>
-bool set_header(const Param &, LocConf &conf)
-{
+bool set_header(const Param &, LocConf &conf) {
     conf.headers |= kHeader;
     return true;
 }
@@ -63,26 +57,18 @@ constexpr ParamRule<LocConf> header_rules[] = {
 
 } // namespace
 
-extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *,
-                                               void *conf)
-{
+extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
-    if (place.status_code != NGX_CONF_UNSET_UINT) {
-        return conf_failed("is duplicate");
-    }
+    if (place.status_code != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
     auto &word = words_of(cf)[1];
     Param param = {cf, word, word};
     return conf_result(param.get_number("status", 400, 599, place.status_code));
 }
 
-extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf,
-                                                  ngx_command_t *, void *conf)
-{
+extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
-    if (place.log_level != NGX_CONF_UNSET_UINT) {
-        return conf_failed("is duplicate");
-    }
+    if (place.log_level != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
     auto &word = words_of(cf)[1];
     for (auto &known : log_levels) {
@@ -99,21 +85,15 @@ extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf,
                       &word);
 }
 
-extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *,
-                                                void *conf)
-{
+extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
-    if (place.headers != NGX_CONF_UNSET_UINT) {
-        return conf_failed("is duplicate");
-    }
+    if (place.headers != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
     place.headers = 0;
     return conf_result(set_params(cf, 1, header_rules, place));
 }
 
-extern "C" char *ngx_http_limit_sliding_dry_run(ngx_conf_t *cf,
-                                                ngx_command_t *cmd, void *conf)
-{
+extern "C" char *ngx_http_limit_sliding_dry_run(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     ngx_command_t slot = *cmd;
     slot.offset = offsetof(LocConf, dry_run);
     return ngx_conf_set_flag_slot(cf, &slot, conf);

@@ -10,25 +10,16 @@ namespace limit_sliding {
 namespace {
 
 /* Takes the first value that is neither empty nor invalid. */
-ngx_int_t get_rate(ngx_http_request_t *r, Limit *limit, Claim *claim)
-{
+ngx_int_t get_rate(ngx_http_request_t *r, Limit *limit, Claim *claim) {
     for (Expression **rate = limit->rates; *rate != nullptr; rate++) {
         ngx_str_t text;
-        if (get_text(r, *rate, &text) != NGX_OK) {
-            return NGX_ERROR;
-        }
+        if (get_text(r, *rate, &text) != NGX_OK) { return NGX_ERROR; }
 
-        if (text.len == 0) {
-            continue;
-        }
+        if (text.len == 0) { continue; }
 
-        if (view(text) == "off") {
-            return NGX_DECLINED;
-        }
+        if (view(text) == "off") { return NGX_DECLINED; }
 
-        if (parse_rate(text, claim->policy->window_ms, &claim->limit)) {
-            return NGX_OK;
-        }
+        if (parse_rate(text, claim->policy->window_ms, &claim->limit)) { return NGX_OK; }
 
         log_bad_value(r, *limit->zone, "rate", text);
     }
@@ -37,20 +28,13 @@ ngx_int_t get_rate(ngx_http_request_t *r, Limit *limit, Claim *claim)
 }
 
 /* Leaves the claim its cost where the value is empty or invalid. */
-ngx_int_t get_cost(ngx_http_request_t *r, Limit *limit, Claim *claim)
-{
-    if (limit->cost_value == nullptr) {
-        return NGX_OK;
-    }
+ngx_int_t get_cost(ngx_http_request_t *r, Limit *limit, Claim *claim) {
+    if (limit->cost_value == nullptr) { return NGX_OK; }
 
     ngx_str_t text;
-    if (get_text(r, limit->cost_value, &text) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    if (get_text(r, limit->cost_value, &text) != NGX_OK) { return NGX_ERROR; }
 
-    if (text.len == 0) {
-        return NGX_OK;
-    }
+    if (text.len == 0) { return NGX_OK; }
 
     ngx_int_t cost = ngx_atoi(text.data, text.len);
     if (cost == NGX_ERROR || cost > ngx_int_t{NGX_MAX_UINT32_VALUE}) {
@@ -64,22 +48,18 @@ ngx_int_t get_cost(ngx_http_request_t *r, Limit *limit, Claim *claim)
 
 } // namespace
 
-ngx_int_t evaluate_claim(ngx_http_request_t *r, Limit *limit, Claim *claim)
-{
+ngx_int_t evaluate_claim(ngx_http_request_t *r, Limit *limit, Claim *claim) {
     ngx_int_t rc = get_rate(r, limit, claim);
 
     /* The API has no request to evaluate variables for. */
     if (limit->rates[0] != nullptr && rc != NGX_ERROR) {
-        limit->zone->memory.aside.variable_limits->set(
-            claim->hash, rc == NGX_OK ? claim->limit : kUnlimited);
+        limit->zone->memory.aside.variable_limits->set(claim->hash,
+                                                       rc == NGX_OK ? claim->limit : kUnlimited);
     }
 
-    if (rc != NGX_OK) {
-        return rc;
-    }
+    if (rc != NGX_OK) { return rc; }
 
-    claim->purpose
-        = limit->count_status.empty() ? Purpose::kConsume : Purpose::kLook;
+    claim->purpose = limit->count_status.empty() ? Purpose::kConsume : Purpose::kLook;
     return get_cost(r, limit, claim);
 }
 

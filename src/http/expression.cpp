@@ -9,25 +9,19 @@
 namespace limit_sliding {
 namespace {
 
-constexpr bool is_name_char(char ch)
-{
-    return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z')
-           || (ch >= '0' && ch <= '9') || ch == '_';
+constexpr bool is_name_char(char ch) {
+    return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9')
+           || ch == '_';
 }
 
 } // namespace
 
-std::optional<std::string_view> next_variable(std::string_view &text)
-{
+std::optional<std::string_view> next_variable(std::string_view &text) {
     size_t dollar = text.find('$');
-    if (dollar == text.npos) {
-        return std::nullopt;
-    }
+    if (dollar == text.npos) { return std::nullopt; }
 
     text.remove_prefix(dollar + 1);
-    if (starts_with(text, "{")) {
-        text.remove_prefix(1);
-    }
+    if (starts_with(text, "{")) { text.remove_prefix(1); }
 
     size_t size = 0;
     while (size < text.size() && is_name_char(text[size])) {
@@ -39,15 +33,11 @@ std::optional<std::string_view> next_variable(std::string_view &text)
     return name;
 }
 
-bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
-                        Expression &expression)
-{
+bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expression) {
     /* NGINX would not say which name is invalid. */
     auto rest = view(text);
     while (auto name = next_variable(rest)) {
-        if (name->empty()) {
-            return conf_invalid(cf, "invalid variable name in \"%V\"", &text);
-        }
+        if (name->empty()) { return conf_invalid(cf, "invalid variable name in \"%V\"", &text); }
     }
 
     ngx_str_t value = text;
@@ -56,9 +46,7 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
     ccv.value = &value;
     ccv.complex_value = &expression.complex;
 
-    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
-        return false;
-    }
+    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) { return false; }
 
     expression.index = NGX_ERROR;
 
@@ -75,12 +63,10 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
     return expression.index != NGX_ERROR;
 }
 
-Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text)
-{
+Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text) {
     auto *expression = create<Expression>(cf->pool);
-    return expression != nullptr && compile_expression(cf, text, *expression)
-               ? expression
-               : nullptr;
+    return expression != nullptr && compile_expression(cf, text, *expression) ? expression
+                                                                              : nullptr;
 }
 
 } // namespace limit_sliding

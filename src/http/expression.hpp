@@ -16,8 +16,7 @@ struct Expression {
     ngx_int_t index; /* of the variable that is all of it, or NGX_ERROR */
 };
 
-inline bool has_variables(const ngx_str_t &text)
-{
+inline bool has_variables(const ngx_str_t &text) {
     return ngx_http_script_variables_count(const_cast<ngx_str_t *>(&text)) != 0;
 }
 
@@ -28,17 +27,14 @@ inline bool has_variables(const ngx_str_t &text)
 std::optional<std::string_view> next_variable(std::string_view &text);
 
 /* Logs what is wrong with the text, and returns false then. */
-bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text,
-                        Expression &expression);
+bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expression);
 
 /* The same in memory of the configuration; nullptr if it failed. */
 Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text);
 
 /* Evaluates it for a request; a variable that is not found is empty text. */
-[[gnu::always_inline]] inline ngx_int_t get_text(ngx_http_request_t *r,
-                                                 Expression *expression,
-                                                 ngx_str_t *text)
-{
+[[gnu::always_inline]] inline ngx_int_t get_text(ngx_http_request_t *r, Expression *expression,
+                                                 ngx_str_t *text) {
     if (expression->index == NGX_ERROR) {
         ngx_str_t value;
         ngx_int_t rc = ngx_http_complex_value(r, &expression->complex, &value);
@@ -47,8 +43,7 @@ Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text);
     }
 
     /* Most texts are a single variable, which is read directly. */
-    ngx_http_variable_value_t *vv
-        = ngx_http_get_flushed_variable(r, expression->index);
+    ngx_http_variable_value_t *vv = ngx_http_get_flushed_variable(r, expression->index);
 
     if (vv == nullptr || vv->not_found) {
         *text = {};

@@ -39,20 +39,15 @@ namespace {
 template <bool kSingle>
 class Run {
 public:
-    Run(ngx_http_request_t *r, const LocConf &conf, Context &ctx)
-        : r_(r), conf_(conf), ctx_(ctx)
-    {
-    }
+    Run(ngx_http_request_t *r, const LocConf &conf, Context &ctx) : r_(r), conf_(conf), ctx_(ctx) {}
 
-    ngx_int_t begin(const Group *group)
-    {
+    ngx_int_t begin(const Group *group) {
         group_ = group;
         return run(false);
     }
 
     /* Goes on with the group that has waited for a Redis. */
-    ngx_int_t go_on(RemoteWait &wait)
-    {
+    ngx_int_t go_on(RemoteWait &wait) {
         group_ = wait.group;
         delay_ms_ = wait.delay_ms;
         wait.group = nullptr;
@@ -63,25 +58,18 @@ private:
     Claim *next() const { return kSingle ? ctx_.claims : ctx_.next(); }
     bool is_dry_run() const { return !kSingle && group_->dry_run; }
 
-    bool is_decided(const ZoneConf *zone) const
-    {
-        return std::any_of(ctx_.claims, next(), [&](const Claim &claim) {
-            return limit_of(claim).zone == zone;
-        });
+    bool is_decided(const ZoneConf *zone) const {
+        return std::any_of(ctx_.claims, next(),
+                           [&](const Claim &claim) { return limit_of(claim).zone == zone; });
     }
 
     /* Fills the claim of a limit.  NGX_DECLINED: the limit does not apply. */
-    ngx_int_t fill(Limit &limit, Claim &claim) const
-    {
+    ngx_int_t fill(Limit &limit, Claim &claim) const {
         auto &zone = *limit.zone;
         ngx_str_t key;
-        if (get_text(r_, &zone.key, &key) != NGX_OK) {
-            return NGX_ERROR;
-        }
+        if (get_text(r_, &zone.key, &key) != NGX_OK) { return NGX_ERROR; }
 
-        if (key.len == 0) {
-            return NGX_DECLINED;
-        }
+        if (key.len == 0) { return NGX_DECLINED; }
 
         if (key.len > 65535) {
             log_long_key(r_, zone, key);
@@ -101,20 +89,14 @@ private:
 
         if (limit.evaluated) {
             const auto rc = evaluate_claim(r_, &limit, &claim);
-            if (rc != NGX_OK) {
-                return rc;
-            }
+            if (rc != NGX_OK) { return rc; }
         }
 
-        if (!kSingle && zone.redis != nullptr) {
-            return add_remote(r_, claim, zone.remote, key);
-        }
+        if (!kSingle && zone.redis != nullptr) { return add_remote(r_, claim, zone.remote, key); }
 
         if (zone.memory.aside.overrides->count() != 0) {
             const auto own = zone.memory.aside.overrides->find(claim.hash);
-            if (own == kUnlimited) {
-                return NGX_DECLINED;
-            }
+            if (own == kUnlimited) { return NGX_DECLINED; }
 
             claim.limit = own == kLimitUnset ? claim.limit : own;
         }
@@ -126,20 +108,14 @@ private:
      * Makes claims of the limits of the group, as far as they are accounted and
      * were not decided before a redirect.  Returns their number, or NGX_ERROR.
      */
-    ngx_int_t collect() const
-    {
+    ngx_int_t collect() const {
         ngx_int_t n = 0;
 
-        for (auto &limit :
-             Span(group_->limits, kSingle ? 1 : group_->nlimits)) {
-            if (!kSingle && is_decided(limit.zone)) {
-                continue;
-            }
+        for (auto &limit : Span(group_->limits, kSingle ? 1 : group_->nlimits)) {
+            if (!kSingle && is_decided(limit.zone)) { continue; }
 
             const auto rc = fill(limit, next()[n]);
-            if (rc == NGX_ERROR) {
-                return NGX_ERROR;
-            }
+            if (rc == NGX_ERROR) { return NGX_ERROR; }
 
             n += rc == NGX_OK;
         }
@@ -147,12 +123,9 @@ private:
         return n;
     }
 
-    Decision decide() const
-    {
+    Decision decide() const {
         const auto collected = collect();
-        if (collected <= 0) {
-            return collected == 0 ? Decision::kNone : Decision::kFailed;
-        }
+        if (collected <= 0) { return collected == 0 ? Decision::kNone : Decision::kFailed; }
 
         const size_t n = collected;
         auto *claims = next();
@@ -168,11 +141,8 @@ private:
     }
 
     /* Counts a claim in its zone; it delays the request if delay_ms is set. */
-    void account(const Claim &claim, uint64_t delay_ms) const
-    {
-        if (claim.outcome == Outcome::kUndecided) {
-            return;
-        }
+    void account(const Claim &claim, uint64_t delay_ms) const {
+        if (claim.outcome == Outcome::kUndecided) { return; }
 
         const auto &zone = *limit_of(claim).zone;
         auto count = kCountPassed;
@@ -193,8 +163,7 @@ private:
 
     /* Puts the decision about the group's claims in force.  NGX_OK: the request
      * goes on; else the handler returns that. */
-    ngx_int_t apply(Span<Claim> claims, Decision decision)
-    {
+    ngx_int_t apply(Span<Claim> claims, Decision decision) {
         const bool may_delay = group_->leaky && decision == Decision::kAdmitted;
         const Claim *longest = nullptr;
         uint64_t longest_ms = 0;
@@ -210,9 +179,7 @@ private:
         }
 
         if (decision == Decision::kRejected) {
-            if (!is_dry_run()) {
-                return reject(r_, conf_, ctx_);
-            }
+            if (!is_dry_run()) { return reject(r_, conf_, ctx_); }
 
             ctx_.status = Status::kRejectedDryRun;
             log_rejected(r_, conf_, ctx_);
@@ -227,20 +194,15 @@ private:
     }
 
     /* Runs the present group, which a Redis may have told, and the next. */
-    ngx_int_t run(bool told)
-    {
+    ngx_int_t run(bool told) {
         for (; group_ != nullptr; group_ = kSingle ? nullptr : group_->next) {
             auto *claims = next();
             const auto decision = told ? decide_told(ctx_) : decide();
             told = false;
 
-            if (decision == Decision::kNone) {
-                continue;
-            }
+            if (decision == Decision::kNone) { continue; }
 
-            if (decision == Decision::kFailed) {
-                return NGX_HTTP_INTERNAL_SERVER_ERROR;
-            }
+            if (decision == Decision::kFailed) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
             if (decision == Decision::kAsked) {
                 ctx_.wait->group = group_;
@@ -250,17 +212,14 @@ private:
 
             const size_t n = kSingle ? 1 : ctx_.next() - claims;
             const auto rc = apply({claims, n}, decision);
-            if (rc != NGX_OK) {
-                return rc;
-            }
+            if (rc != NGX_OK) { return rc; }
         }
 
         return delay_ms_ != 0 ? delay() : NGX_DECLINED;
     }
 
     /* Suspends the request, after which the handler runs again. */
-    ngx_int_t delay() const
-    {
+    ngx_int_t delay() const {
         const auto rc = suspend_for(r_, delay_ms_);
         ctx_.waiting = rc == NGX_AGAIN;
         return rc;
@@ -274,9 +233,8 @@ private:
 };
 
 /* Runs limits if some are of Redis, in dry run, or were decided before. */
-[[gnu::noinline]] ngx_int_t run_any(ngx_http_request_t *r, const LocConf &conf,
-                                    const Group *group, Context *ctx)
-{
+[[gnu::noinline]] ngx_int_t run_any(ngx_http_request_t *r, const LocConf &conf, const Group *group,
+                                    Context *ctx) {
     if (ctx == nullptr) {
         ctx = create_ctx(r, group->nclaims);
     } else if (ctx->status == Status::kRejected) {
@@ -290,37 +248,26 @@ private:
         ctx = extend_ctx(r, *ctx, group->nclaims);
     }
 
-    return ctx != nullptr ? Run<false>(r, conf, *ctx).begin(group)
-                          : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return ctx != nullptr ? Run<false>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-ngx_int_t run_stage(ngx_http_request_t *r, Stage stage)
-{
+ngx_int_t run_stage(ngx_http_request_t *r, Stage stage) {
     const auto &conf = loc_conf(r);
     const Group *group = conf.groups[stage];
-    if (group == nullptr) {
-        return NGX_DECLINED;
-    }
+    if (group == nullptr) { return NGX_DECLINED; }
 
     auto *ctx = get_ctx(r);
-    if (ctx != nullptr || !group->single) {
-        return run_any(r, conf, group, ctx);
-    }
+    if (ctx != nullptr || !group->single) { return run_any(r, conf, group, ctx); }
 
     ctx = create_ctx(r, 1);
-    return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group)
-                          : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 } // namespace
 
-ngx_int_t access_handler(ngx_http_request_t *r)
-{
-    return run_stage(r, kBeforeAuth);
-}
+ngx_int_t access_handler(ngx_http_request_t *r) { return run_stage(r, kBeforeAuth); }
 
-ngx_int_t after_auth_handler(ngx_http_request_t *r)
-{
+ngx_int_t after_auth_handler(ngx_http_request_t *r) {
     return r == r->main ? run_stage(r, kAfterAuth) : NGX_DECLINED;
 }
 

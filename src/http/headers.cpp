@@ -12,9 +12,7 @@
 
 namespace limit_sliding {
 
-bool push_header(ngx_http_request_t *r, std::string_view name,
-                 const ngx_str_t &value)
-{
+bool push_header(ngx_http_request_t *r, std::string_view name, const ngx_str_t &value) {
     auto &list = r->headers_out.headers;
     ngx_table_elt_t *h;
 
@@ -24,9 +22,7 @@ bool push_header(ngx_http_request_t *r, std::string_view name,
         h += list.last->nelts++;
     } else {
         h = static_cast<ngx_table_elt_t *>(ngx_list_push(&list));
-        if (h == nullptr) {
-            return false;
-        }
+        if (h == nullptr) { return false; }
     }
 
     h->hash = 1;
@@ -52,20 +48,14 @@ struct Told {
 };
 
 /* Clients are not told of limits in dry run. */
-bool is_told(const Claim &claim)
-{
-    return !limit_of(claim).dry_run;
-}
+bool is_told(const Claim &claim) { return !limit_of(claim).dry_run; }
 
 /* Chooses for the X- fields the claim that rejected, or the tightest one. */
-Told told_claims(Context &ctx)
-{
+Told told_claims(Context &ctx) {
     Told told = {};
 
     for (auto &claim : ctx.decided()) {
-        if (!is_told(claim)) {
-            continue;
-        }
+        if (!is_told(claim)) { continue; }
 
         told.n++;
         told.bytes += limit_of(claim).zone->quoted.len + kMember;
@@ -74,14 +64,11 @@ Told told_claims(Context &ctx)
             told.shown = &claim;
         } else if (ctx.status != Status::kRejected) {
             const Claim two[] = {*told.shown, claim};
-            told.shown
-                = tightest(two, 2, ctx.now_ms) == 1 ? &claim : told.shown;
+            told.shown = tightest(two, 2, ctx.now_ms) == 1 ? &claim : told.shown;
         }
     }
 
-    if (ctx.status == Status::kRejected) {
-        told.shown = ctx.described;
-    }
+    if (ctx.status == Status::kRejected) { told.shown = ctx.described; }
 
     return told;
 }
@@ -89,13 +76,10 @@ Told told_claims(Context &ctx)
 /* Sets *text to what print(p, claim) prints of each, with commas between;
  * false: no memory. */
 template <class Print>
-bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told,
-                ngx_str_t *text, Print print)
-{
+bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told, ngx_str_t *text,
+                Print print) {
     auto *p = alloc_bytes(r->pool, told.bytes);
-    if (p == nullptr) {
-        return false;
-    }
+    if (p == nullptr) { return false; }
 
     text->data = p;
 
@@ -111,9 +95,7 @@ bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told,
 }
 
 /* "one";r=599;t=1 */
-bool print_states(ngx_http_request_t *r, Context &ctx, Told &told,
-                  ngx_str_t *text)
-{
+bool print_states(ngx_http_request_t *r, Context &ctx, Told &told, ngx_str_t *text) {
     return print_list(r, ctx, told, text, [&](u_char *p, const Claim &claim) {
         const auto verdict = claim.describe(ctx.now_ms);
 
@@ -135,9 +117,7 @@ bool print_states(ngx_http_request_t *r, Context &ctx, Told &told,
 
 /* RateLimit-Policy: "one";q=600;w=60
  * RateLimit: "one";r=599;t=1 */
-bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told,
-               const ngx_str_t &states)
-{
+bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_str_t &states) {
     const auto &limit = limit_of(*told.shown);
     auto policy = limit.policy;
 
@@ -146,25 +126,19 @@ bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told,
             return print_policy(p, limit_of(claim).zone, claim.limit);
         };
 
-        if (!print_list(r, ctx, told, &policy, print)) {
-            return false;
-        }
+        if (!print_list(r, ctx, told, &policy, print)) { return false; }
     }
 
-    return push_header(r, "RateLimit-Policy", policy)
-           && push_header(r, "RateLimit", states);
+    return push_header(r, "RateLimit-Policy", policy) && push_header(r, "RateLimit", states);
 }
 
-bool add_x(ngx_http_request_t *r, const Told &told)
-{
+bool add_x(ngx_http_request_t *r, const Told &told) {
     const auto &limit = limit_of(*told.shown);
     auto digits = limit.digits;
 
     if (told.shown->limit != limit.limit) {
         auto *p = alloc_bytes(r->pool, NGX_INT32_LEN);
-        if (p == nullptr) {
-            return false;
-        }
+        if (p == nullptr) { return false; }
 
         (void)append_number(p, told.shown->limit, &digits);
     }
@@ -174,24 +148,19 @@ bool add_x(ngx_http_request_t *r, const Told &told)
            && push_header(r, "X-RateLimit-Reset", told.reset);
 }
 
-bool add_fields(ngx_http_request_t *r, Context &ctx)
-{
+bool add_fields(ngx_http_request_t *r, Context &ctx) {
     auto told = told_claims(ctx);
-    if (told.shown == nullptr) {
-        return true;
-    }
+    if (told.shown == nullptr) { return true; }
 
     ngx_str_t states;
     return print_states(r, ctx, told, &states)
-           && ((ctx.headers & kHeaderDraft) == 0
-               || add_draft(r, ctx, told, states))
+           && ((ctx.headers & kHeaderDraft) == 0 || add_draft(r, ctx, told, states))
            && ((ctx.headers & kHeaderX) == 0 || add_x(r, told));
 }
 
 /* Keeps the first field, which is ours: the upstream of an error_page may have
  * sent another one. */
-void keep_one_retry_after(ngx_http_request_t *r)
-{
+void keep_one_retry_after(ngx_http_request_t *r) {
     bool found = false;
     for_each<ngx_table_elt_t>(r->headers_out.headers, [&](auto &h) {
         if (h.hash != 0 && is_same_name(view(h.key), kRetryAfter)) {
@@ -201,12 +170,9 @@ void keep_one_retry_after(ngx_http_request_t *r)
     });
 }
 
-ngx_int_t header_filter(ngx_http_request_t *r)
-{
+ngx_int_t header_filter(ngx_http_request_t *r) {
     auto *ctx = r == r->main ? get_ctx(r) : nullptr;
-    if (ctx == nullptr || ctx->nclaims == 0) {
-        return next_header_filter(r);
-    }
+    if (ctx == nullptr || ctx->nclaims == 0) { return next_header_filter(r); }
 
     const auto headers = ctx->headers;
     if (ctx->status == Status::kRejected && (headers & kHeaderRetryAfter) != 0
@@ -214,17 +180,14 @@ ngx_int_t header_filter(ngx_http_request_t *r)
         keep_one_retry_after(r);
     }
 
-    if ((headers & ~kHeaderRetryAfter) != 0 && !add_fields(r, *ctx)) {
-        return NGX_ERROR;
-    }
+    if ((headers & ~kHeaderRetryAfter) != 0 && !add_fields(r, *ctx)) { return NGX_ERROR; }
 
     return next_header_filter(r);
 }
 
 } // namespace
 
-void init_headers()
-{
+void init_headers() {
     next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = header_filter;
 }

@@ -19,7 +19,6 @@ void init_headers();
 
 /* Adds a field, of a name and value that live as long as the request; false:
  * no memory. */
-bool push_header(ngx_http_request_t *r, std::string_view name,
-                 const ngx_str_t &value);
+bool push_header(ngx_http_request_t *r, std::string_view name, const ngx_str_t &value);
 
 } // namespace limit_sliding

@@ -23,26 +23,21 @@ namespace limit_sliding {
 namespace {
 
 /* Returns the configuration of a cycle, an empty one if it has no http{}. */
-const MainConf &main_conf(ngx_cycle_t *cycle)
-{
+const MainConf &main_conf(ngx_cycle_t *cycle) {
     static const MainConf none = {};
-    auto *main = static_cast<MainConf *>(ngx_http_cycle_get_module_main_conf(
-        cycle, ngx_http_limit_sliding_module));
+    auto *main = static_cast<MainConf *>(
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_limit_sliding_module));
     return main != nullptr ? *main : none;
 }
 
-bool init_zones(ngx_conf_t *cf, const Zones &zones)
-{
+bool init_zones(ngx_conf_t *cf, const Zones &zones) {
     for (auto *zone : zones) {
         if (zone->shm_zone == nullptr) {
-            return invalid_at(cf, zone->where,
-                              "unknown limit_sliding zone \"%V\" in %s:%ui",
+            return invalid_at(cf, zone->where, "unknown limit_sliding zone \"%V\" in %s:%ui",
                               &zone->name);
         }
 
-        if (!reuse_memory(cf, *zone)) {
-            return false;
-        }
+        if (!reuse_memory(cf, *zone)) { return false; }
     }
 
     return true;
@@ -52,61 +47,47 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones)
  * location of the API has its own limits only, so that nobody is locked out of
  * it by limits that are meant for a site, and scrapes take nothing from them.
  * It hands on conf->set all the same: locations in it inherit as elsewhere. */
-void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own)
-{
-    auto **groups
-        = conf->set != nullptr ? conf->set->groups[conf->dry_run] : nullptr;
+void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own) {
+    auto **groups = conf->set != nullptr ? conf->set->groups[conf->dry_run] : nullptr;
 
     if (merge_api(cf, prev, conf) && !own) {
         /* "limit_except" and "if" in the location are parts of it. */
         groups = core_loc_conf(cf).noname ? prev->groups : nullptr;
     }
 
-    if (groups != nullptr) {
-        std::copy(groups, groups + kStages, conf->groups);
-    }
+    if (groups != nullptr) { std::copy(groups, groups + kStages, conf->groups); }
 }
 
-bool add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler)
-{
+bool add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler) {
     auto *core = static_cast<ngx_http_core_main_conf_t *>(
         ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module));
 
-    auto *added = static_cast<ngx_http_handler_pt *>(
-        ngx_array_push(&core->phases[phase].handlers));
+    auto *added = static_cast<ngx_http_handler_pt *>(ngx_array_push(&core->phases[phase].handlers));
     return added != nullptr && (*added = handler);
 }
 
 } // namespace
 
-extern "C" ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf)
-{
+extern "C" ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf) {
     return init_log(cf) == NGX_OK && add_variables(cf) ? NGX_OK : NGX_ERROR;
 }
 
-extern "C" void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf)
-{
+extern "C" void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf) {
     return create<MainConf>(cf->pool);
 }
 
 /* Runs once everything is parsed, before anything is inherited. */
-extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf,
-                                                       void *conf)
-{
+extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf) {
     auto &main = *static_cast<MainConf *>(conf);
-    return conf_result(init_zones(cf, main.zones)
-                       && init_redises(cf, main.redises, main.zones)
+    return conf_result(init_zones(cf, main.zones) && init_redises(cf, main.redises, main.zones)
                        && init_sets(cf, main.sets));
 }
 
-extern "C" void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf)
-{
+extern "C" void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf) {
     return create<LocConf>(cf->pool);
 }
 
-extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
-                                                   void *child)
-{
+extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child) {
     auto *prev = static_cast<LocConf *>(parent);
     auto *conf = static_cast<LocConf *>(child);
     bool own = (conf->set != NGX_CONF_UNSET_PTR);
@@ -116,15 +97,12 @@ extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
 
     merge_groups(cf, prev, conf, own);
 
-    ngx_conf_merge_uint_value(conf->status_code, prev->status_code,
-                              NGX_HTTP_TOO_MANY_REQUESTS);
+    ngx_conf_merge_uint_value(conf->status_code, prev->status_code, NGX_HTTP_TOO_MANY_REQUESTS);
     ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);
     ngx_conf_merge_msec_value(conf->log_every, prev->log_every, 0);
     ngx_conf_merge_uint_value(conf->headers, prev->headers, kHeaderRetryAfter);
-    ngx_conf_merge_uint_value(conf->client_ipv4, prev->client_ipv4,
-                              kIpv4Prefix);
-    ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6,
-                              kIpv6Prefix);
+    ngx_conf_merge_uint_value(conf->client_ipv4, prev->client_ipv4, kIpv4Prefix);
+    ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6, kIpv6Prefix);
 
     learn_prefixes(cf, *conf);
 
@@ -136,8 +114,7 @@ extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
     return NGX_CONF_OK;
 }
 
-extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf)
-{
+extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
     const auto &main = main_conf(cf);
 
     /* Handlers of a phase run in the reverse order of registration, and NGINX's
@@ -145,20 +122,15 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf)
      * them.  All but the first handler cost nothing unless they are used. */
     bool added
         = add_handler(cf, NGX_HTTP_ACCESS_PHASE, access_handler)
-          && (!main.after_auth
-              || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, after_auth_handler))
-          && (!main.count_status
-              || add_handler(cf, NGX_HTTP_LOG_PHASE, count_handler));
+          && (!main.after_auth || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, after_auth_handler))
+          && (!main.count_status || add_handler(cf, NGX_HTTP_LOG_PHASE, count_handler));
 
-    if (added && main.header_filter) {
-        init_headers();
-    }
+    if (added && main.header_filter) { init_headers(); }
 
     return added ? NGX_OK : NGX_ERROR;
 }
 
-extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle)
-{
+extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
     for (auto *zone : main_conf(cycle).zones) {
         enter_memory(cycle->log, *zone);
     }
@@ -166,15 +138,13 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle)
     return NGX_OK;
 }
 
-extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
-{
+extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
     for (auto *zone : main_conf(cycle).zones) {
         take_counters(*zone);
     }
 
     /* NGINX's helper processes decide nothing, and need no breakers. */
-    if (ngx_process == NGX_PROCESS_WORKER
-        || ngx_process == NGX_PROCESS_SINGLE) {
+    if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
         for (auto *redis : main_conf(cycle).redises) {
             redis_enter(redis);
         }
@@ -184,8 +154,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle)
 }
 
 /* Closes connections, so that NGINX does not report them as left open. */
-extern "C" void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle)
-{
+extern "C" void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle) {
     for (auto *redis : main_conf(cycle).redises) {
         redis_exit(redis);
     }

@@ -16,17 +16,13 @@ namespace {
 /* Variables that have no final value before the response.  A name that ends
  * with "_" stands for all that begin with it. */
 constexpr std::string_view response_variables[]
-    = {"bytes_sent",         "body_bytes_sent", "gzip_ratio",
-       "request_completion", "request_time",    "sent_http_",
-       "sent_trailer_",      "status",          "upstream_"};
+    = {"bytes_sent", "body_bytes_sent", "gzip_ratio", "request_completion", "request_time",
+       "sent_http_", "sent_trailer_",   "status",     "upstream_"};
 
-bool is_of_response(std::string_view name)
-{
+bool is_of_response(std::string_view name) {
     for (auto known : response_variables) {
-        const bool is_prefix
-            = known.back() == '_' && name.size() > known.size();
-        if (is_same_name({name.data(), is_prefix ? known.size() : name.size()},
-                         known)) {
+        const bool is_prefix = known.back() == '_' && name.size() > known.size();
+        if (is_same_name({name.data(), is_prefix ? known.size() : name.size()}, known)) {
             return true;
         }
     }
@@ -36,8 +32,7 @@ bool is_of_response(std::string_view name)
 
 /* Warns of a cost that tells of the response: it is evaluated on the way in,
  * with "count_status=" as well, and would silently count as something else. */
-void check_cost(const Param &param)
-{
+void check_cost(const Param &param) {
     auto rest = param.value();
     while (auto variable = next_variable(rest)) {
         if (is_of_response(*variable)) {
@@ -51,20 +46,17 @@ void check_cost(const Param &param)
     }
 }
 
-bool set_zone(const Param &param, Limit &limit)
-{
+bool set_zone(const Param &param, Limit &limit) {
     limit.zone = get_zone(param.cf, main_conf(param.cf).zones, param.text);
     return limit.zone != nullptr;
 }
 
-bool set_limit_rate(const Param &param, Limit &limit)
-{
+bool set_limit_rate(const Param &param, Limit &limit) {
     limit.rate_word = param.word;
     return set_rate(param, limit.rates[0], limit.rate);
 }
 
-bool set_cost(const Param &param, Limit &limit)
-{
+bool set_cost(const Param &param, Limit &limit) {
     if (has_variables(param.text)) {
         limit.cost_value = create_expression(param.cf, param.text);
         check_cost(param);
@@ -73,10 +65,9 @@ bool set_cost(const Param &param, Limit &limit)
 
     ngx_int_t cost = ngx_atoi(param.text.data, param.text.len);
     if (cost == NGX_ERROR || cost > ngx_int_t{NGX_MAX_UINT32_VALUE}) {
-        return param.invalid(
-            "invalid cost \"%V\", it must be between 0 and %uD "
-            "or hold a variable",
-            NGX_MAX_UINT32_VALUE);
+        return param.invalid("invalid cost \"%V\", it must be between 0 and %uD "
+                             "or hold a variable",
+                             NGX_MAX_UINT32_VALUE);
     }
 
     limit.cost = static_cast<uint32_t>(cost);
@@ -84,8 +75,7 @@ bool set_cost(const Param &param, Limit &limit)
 }
 
 template <bool Limit::*kFlag>
-bool set_flag(const Param &, Limit &limit)
-{
+bool set_flag(const Param &, Limit &limit) {
     limit.*kFlag = true;
     return true;
 }
@@ -99,15 +89,11 @@ constexpr ParamRule<Limit> rules[] = {
     {{"dry_run"}, set_flag<&Limit::dry_run>},
 };
 
-char *parse_off(LocConf &conf)
-{
-    if (conf.set == nullptr) {
-        return conf_failed("\"off\" is duplicate");
-    }
+char *parse_off(LocConf &conf) {
+    if (conf.set == nullptr) { return conf_failed("\"off\" is duplicate"); }
 
     if (conf.set != NGX_CONF_UNSET_PTR) {
-        return conf_failed(
-            "\"off\" stands alone, it cannot be combined with a zone");
+        return conf_failed("\"off\" stands alone, it cannot be combined with a zone");
     }
 
     conf.set = nullptr;
@@ -115,22 +101,17 @@ char *parse_off(LocConf &conf)
 }
 
 /* Adds the limit to those of the place. */
-bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit)
-{
+bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit) {
     if (conf.set == NGX_CONF_UNSET_PTR) {
         auto *set = create<LimitSet>(cf->pool);
-        if (set == nullptr
-            || main_conf(cf).sets.add(cf->pool, set) == nullptr) {
-            return false;
-        }
+        if (set == nullptr || main_conf(cf).sets.add(cf->pool, set) == nullptr) { return false; }
 
         conf.set = set;
     }
 
     for (auto &other : conf.set->limits) {
         if (other.zone == limit.zone) {
-            return conf_invalid(cf, "duplicate limit \"zone=%V\"",
-                                &limit.zone->name);
+            return conf_invalid(cf, "duplicate limit \"zone=%V\"", &limit.zone->name);
         }
     }
 
@@ -139,14 +120,10 @@ bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit)
 
 } // namespace
 
-extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *,
-                                        void *conf)
-{
+extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     auto words = words_of(cf);
-    if (words.size() == 2 && view(words[1]) == "off") {
-        return parse_off(place);
-    }
+    if (words.size() == 2 && view(words[1]) == "off") { return parse_off(place); }
 
     for (size_t i = 1; i < words.size(); i++) {
         if (place.set == nullptr || view(words[i]) == "off") {
@@ -162,9 +139,7 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *,
     limit.cost = 1;
     limit.where = file_line_of(cf);
 
-    if (!set_params(cf, 1, rules, limit) || !add_limit(cf, place, limit)) {
-        return conf_failed();
-    }
+    if (!set_params(cf, 1, rules, limit) || !add_limit(cf, place, limit)) { return conf_failed(); }
 
     auto &main = main_conf(cf);
     main.after_auth |= limit.after_auth;

@@ -12,13 +12,9 @@ namespace limit_sliding {
 namespace {
 
 /* Prints the texts of the static limit. */
-bool init_policy(ngx_pool_t *pool, Limit &limit)
-{
-    auto *p
-        = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT32_LEN);
-    if (p == nullptr) {
-        return false;
-    }
+bool init_policy(ngx_pool_t *pool, Limit &limit) {
+    auto *p = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT32_LEN);
+    if (p == nullptr) { return false; }
 
     auto *end = print_policy(p, limit.zone, limit.limit);
     limit.policy = {static_cast<size_t>(end - p), p};
@@ -26,28 +22,25 @@ bool init_policy(ngx_pool_t *pool, Limit &limit)
     return true;
 }
 
-bool init_limit(ngx_conf_t *cf, Limit &limit)
-{
+bool init_limit(ngx_conf_t *cf, Limit &limit) {
     auto *zone = limit.zone;
     if (limit.rate.count == 0) {
         limit.limit = zone->limit;
         limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
-    } else if (!set_limit(cf, limit.rate_word, limit.rate,
-                          zone->policy.window_ms, limit.limit, limit.where)) {
+    } else if (!set_limit(cf, limit.rate_word, limit.rate, zone->policy.window_ms, limit.limit,
+                          limit.where)) {
         return false;
     }
 
     const bool is_variable = limit.rates[0] != nullptr;
     zone->variable |= is_variable;
-    limit.evaluated = is_variable || limit.cost_value != nullptr
-                      || !limit.count_status.empty();
+    limit.evaluated = is_variable || limit.cost_value != nullptr || !limit.count_status.empty();
     return init_policy(cf->pool, limit);
 }
 
 /* Moves limits of this node to the front, in order: what they reject is not
  * asked of Redis.  The others have to be of one Redis, which takes as many. */
-bool sort_limits(ngx_conf_t *cf, Group &group)
-{
+bool sort_limits(ngx_conf_t *cf, Group &group) {
     auto *first = group.begin(); /* of those in Redis */
 
     for (auto &limit : group) {
@@ -70,8 +63,7 @@ bool sort_limits(ngx_conf_t *cf, Group &group)
     }
 
     if (group.end() - first > kClaimsMax) {
-        return invalid_at(cf, first->where,
-                          "more than %d limits of redis at one place in %s:%ui",
+        return invalid_at(cf, first->where, "more than %d limits of redis at one place in %s:%ui",
                           kClaimsMax);
     }
 
@@ -81,14 +73,10 @@ bool sort_limits(ngx_conf_t *cf, Group &group)
 /* Puts a group before `next` of those limits of the set that `belongs` chooses,
  * if there are any; `watched`: they only log and count what they would do. */
 template <class Belongs>
-bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next,
-               Belongs belongs)
-{
+bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next, Belongs belongs) {
     auto *group = create<Group>(cf->pool);
     auto *limits = alloc<Limit>(cf->pool, set.limits.size());
-    if (group == nullptr || limits == nullptr) {
-        return false;
-    }
+    if (group == nullptr || limits == nullptr) { return false; }
 
     group->limits = limits;
     for (auto &limit : set.limits) {
@@ -96,21 +84,15 @@ bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next,
             auto &own = group->limits[group->nlimits++];
             own = limit;
             own.dry_run = watched;
-            group->leaky
-                |= (own.zone->policy.algorithm == Algorithm::kLeakyBucket);
+            group->leaky |= (own.zone->policy.algorithm == Algorithm::kLeakyBucket);
         }
     }
 
-    if (!sort_limits(cf, *group)) {
-        return false;
-    }
+    if (!sort_limits(cf, *group)) { return false; }
 
-    if (group->nlimits == 0) {
-        return true;
-    }
+    if (group->nlimits == 0) { return true; }
 
-    group->single
-        = group->nlimits == 1 && next == nullptr && !watched && !group->remote;
+    group->single = group->nlimits == 1 && next == nullptr && !watched && !group->remote;
     group->dry_run = watched;
     group->next = next;
     group->nclaims = group->nlimits + (next != nullptr ? next->nclaims : 0);
@@ -119,8 +101,7 @@ bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next,
 }
 
 /* Makes the groups of a set for places where all limits are watched, or not. */
-bool init_groups(ngx_conf_t *cf, LimitSet &set, bool all_watched)
-{
+bool init_groups(ngx_conf_t *cf, LimitSet &set, bool all_watched) {
     for (int stage = 0; stage < kStages; stage++) {
         auto *&first = set.groups[all_watched][stage];
 
@@ -130,9 +111,7 @@ bool init_groups(ngx_conf_t *cf, LimitSet &set, bool all_watched)
                        && (all_watched || limit.dry_run) == watched;
             };
 
-            if (!add_group(cf, set, watched, first, belongs)) {
-                return false;
-            }
+            if (!add_group(cf, set, watched, first, belongs)) { return false; }
         }
     }
 
@@ -141,18 +120,13 @@ bool init_groups(ngx_conf_t *cf, LimitSet &set, bool all_watched)
 
 } // namespace
 
-bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets)
-{
+bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets) {
     for (auto *set : sets) {
         for (auto &limit : set->limits) {
-            if (!init_limit(cf, limit)) {
-                return false;
-            }
+            if (!init_limit(cf, limit)) { return false; }
         }
 
-        if (!init_groups(cf, *set, false) || !init_groups(cf, *set, true)) {
-            return false;
-        }
+        if (!init_groups(cf, *set, false) || !init_groups(cf, *set, true)) { return false; }
     }
 
     return true;

@@ -18,12 +18,10 @@ ngx_uint_t omitted;
  * handlers have another signature. */
 #if (angie_version >= 1012000)
 
-ngx_log_property_t omitted_property
-    = ngx_log_prop_decl("omitted", "limit_sliding", NGX_LOG_PT_NUM);
+ngx_log_property_t omitted_property = ngx_log_prop_decl("omitted", "limit_sliding", NGX_LOG_PT_NUM);
 ngx_log_ext_handler_pt next_log_handler;
 
-u_char *log_handler(ngx_log_t *log, u_char *buf, u_char *last, void *data)
-{
+u_char *log_handler(ngx_log_t *log, u_char *buf, u_char *last, void *data) {
     ngx_log_property_key_t key;
     key.id = omitted_property.index;
 
@@ -35,9 +33,7 @@ u_char *log_handler(ngx_log_t *log, u_char *buf, u_char *last, void *data)
 
 ngx_http_log_handler_pt next_log_handler;
 
-u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf,
-                    size_t len)
-{
+u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf, size_t len) {
     auto *p = ngx_snprintf(buf, len, ", omitted: %ui", omitted);
     return next_log_handler(r, sr, p, len - (p - buf));
 }
@@ -45,17 +41,11 @@ u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf,
 #endif
 
 /* Tells whether a line about the zone is due now. */
-bool is_wanted(ngx_http_request_t *r, const LocConf &conf, ZoneWorker &zone,
-               ngx_uint_t level)
-{
+bool is_wanted(ngx_http_request_t *r, const LocConf &conf, ZoneWorker &zone, ngx_uint_t level) {
     /* A line that error_log drops must not count as the one of this period. */
-    if (conf.log_level == 0 || r->connection->log->log_level < level) {
-        return false;
-    }
+    if (conf.log_level == 0 || r->connection->log->log_level < level) { return false; }
 
-    if (conf.log_every == 0) {
-        return true;
-    }
+    if (conf.log_every == 0) { return true; }
 
     if (static_cast<ngx_msec_int_t>(zone.log_after - ngx_current_msec) > 0) {
         zone.log_omitted++;
@@ -68,9 +58,8 @@ bool is_wanted(ngx_http_request_t *r, const LocConf &conf, ZoneWorker &zone,
 
 /* Logs a line about the zone, and how many were left out before. */
 template <class... Args>
-void log_line(ngx_http_request_t *r, ZoneWorker &zone, ngx_uint_t level,
-              const char *format, Args... args)
-{
+void log_line(ngx_http_request_t *r, ZoneWorker &zone, ngx_uint_t level, const char *format,
+              Args... args) {
     const auto handler = r->log_handler;
 
     if (zone.log_omitted != 0) {
@@ -85,18 +74,14 @@ void log_line(ngx_http_request_t *r, ZoneWorker &zone, ngx_uint_t level,
     r->log_handler = handler;
 }
 
-const char *dry_run_words(const Limit &limit)
-{
-    return limit.dry_run ? ", dry run" : "";
-}
+const char *dry_run_words(const Limit &limit) { return limit.dry_run ? ", dry run" : ""; }
 
 /* Text of a value that a client may have sent: escaped, so that it cannot forge
  * lines, and cut, so that it cannot fill the log. */
 struct Escaped {
     static constexpr size_t kShown = 256; /* bytes of the value */
 
-    explicit Escaped(const ngx_str_t &value)
-    {
+    explicit Escaped(const ngx_str_t &value) {
         auto *p = data;
 
         for (unsigned char ch : first(view(value), kShown)) {
@@ -116,8 +101,7 @@ struct Escaped {
 
 } // namespace
 
-ngx_int_t init_log([[maybe_unused]] ngx_conf_t *cf)
-{
+ngx_int_t init_log([[maybe_unused]] ngx_conf_t *cf) {
 #if (angie_version >= 1012000)
     return ngx_log_add_property(cf->cycle, &omitted_property);
 #else
@@ -125,20 +109,15 @@ ngx_int_t init_log([[maybe_unused]] ngx_conf_t *cf)
 #endif
 }
 
-void log_rejected(ngx_http_request_t *r, const LocConf &conf,
-                  const Context &ctx)
-{
+void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Context &ctx) {
     const auto &claim = *ctx.described;
     const auto &limit = limit_of(claim);
     auto &zone = *limit.zone;
     const auto level = conf.log_level;
-    if (!is_wanted(r, conf, zone.worker, level)) {
-        return;
-    }
+    if (!is_wanted(r, conf, zone.worker, level)) { return; }
 
     if (claim.outcome == Outcome::kRefused) {
-        log_line(r, zone.worker, level,
-                 "refusing new keys%s, zone \"%V\" is full",
+        log_line(r, zone.worker, level, "refusing new keys%s, zone \"%V\" is full",
                  dry_run_words(limit), &zone.name);
     } else if (is_fallback(claim)) {
         /* The client is not to blame, so the line does not name a limit. */
@@ -149,37 +128,27 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf,
     } else {
         const auto verdict = claim.describe(ctx.now_ms);
 
-        log_line(r, zone.worker, level,
-                 "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
-                 dry_run_words(limit), verdict.excess / 1000,
-                 verdict.excess % 1000, &zone.name);
+        log_line(r, zone.worker, level, "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
+                 dry_run_words(limit), verdict.excess / 1000, verdict.excess % 1000, &zone.name);
     }
 }
 
-void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
-                 uint64_t now_ms)
-{
+void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim, uint64_t now_ms) {
     const auto &limit = limit_of(claim);
     auto &zone = *limit.zone;
 
     /* Delays are one level below rejections, as those of limit_req. */
     const auto level = std::min<ngx_uint_t>(conf.log_level + 1, NGX_LOG_INFO);
-    if (!is_wanted(r, conf, zone.worker, level)) {
-        return;
-    }
+    if (!is_wanted(r, conf, zone.worker, level)) { return; }
 
     const auto verdict = claim.describe(now_ms);
 
-    log_line(r, zone.worker, level,
-             "delaying request%s, excess: %uL.%03uL, by zone \"%V\"",
-             dry_run_words(limit), verdict.excess / 1000, verdict.excess % 1000,
-             &zone.name);
+    log_line(r, zone.worker, level, "delaying request%s, excess: %uL.%03uL, by zone \"%V\"",
+             dry_run_words(limit), verdict.excess / 1000, verdict.excess % 1000, &zone.name);
 }
 
 /* These are limit_req's words, but for the key. */
-void log_long_key(ngx_http_request_t *r, const ZoneConf &zone,
-                  const ngx_str_t &key)
-{
+void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, const ngx_str_t &key) {
     tally(zone, kCountErrors);
 
     const Escaped text(key);
@@ -189,16 +158,14 @@ void log_long_key(ngx_http_request_t *r, const ZoneConf &zone,
                   &zone.key.complex.value, text.len, text.data);
 }
 
-void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone,
-                   const char *name, const ngx_str_t &value)
-{
+void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone, const char *name,
+                   const ngx_str_t &value) {
     tally(zone, kCountErrors);
 
     const Escaped text(value);
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "invalid %s \"%*s%s\" of a request in zone \"%V\"", name,
-                  text.len, text.data, value.len > Escaped::kShown ? "..." : "",
-                  &zone.name);
+                  "invalid %s \"%*s%s\" of a request in zone \"%V\"", name, text.len, text.data,
+                  value.len > Escaped::kShown ? "..." : "", &zone.name);
 }
 
 } // namespace limit_sliding

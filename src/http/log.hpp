@@ -14,15 +14,12 @@ namespace limit_sliding {
 ngx_int_t init_log(ngx_conf_t *cf);
 
 /* ctx.described is the claim that rejected the request. */
-void log_rejected(ngx_http_request_t *r, const LocConf &conf,
-                  const Context &ctx);
-void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
-                 uint64_t now_ms);
+void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Context &ctx);
+void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim, uint64_t now_ms);
 
 /* Both count as an error of the zone, too.  `name` is "rate" or "cost". */
-void log_long_key(ngx_http_request_t *r, const ZoneConf &zone,
-                  const ngx_str_t &key);
-void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone,
-                   const char *name, const ngx_str_t &value);
+void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, const ngx_str_t &key);
+void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone, const char *name,
+                   const ngx_str_t &value);
 
 } // namespace limit_sliding

@@ -23,21 +23,17 @@ struct Param {
 
     /* Logs a message whose first value is the word; returns false. */
     template <class... Args>
-    bool invalid(const char *format, Args... args) const
-    {
+    bool invalid(const char *format, Args... args) const {
         return conf_invalid(cf, format, &word, args...);
     }
 
     /* Sets `number`; `what` says in the message what is out of bounds. */
     template <class Number>
-    bool get_number(const char *what, uint32_t minimum, uint32_t maximum,
-                    Number &number) const
-    {
+    bool get_number(const char *what, uint32_t minimum, uint32_t maximum, Number &number) const {
         ngx_int_t n = ngx_atoi(text.data, text.len);
         if (n == NGX_ERROR || n < minimum || n > maximum) {
-            return conf_invalid(
-                cf, "invalid %s \"%V\", it must be between %uD and %uD", what,
-                &word, minimum, maximum);
+            return conf_invalid(cf, "invalid %s \"%V\", it must be between %uD and %uD", what,
+                                &word, minimum, maximum);
         }
 
         number = static_cast<Number>(n);
@@ -46,14 +42,12 @@ struct Param {
 
     /* Tells by `is_first` which of two words the value is; false: neither. */
     template <class Flag>
-    bool get_either(const char *first, const char *second, Flag &is_first) const
-    {
+    bool get_either(const char *first, const char *second, Flag &is_first) const {
         is_first = value() == first;
         if (!is_first && value() != second) {
             ngx_str_t name = {word.len - text.len, word.data};
-            return invalid(
-                "invalid parameter \"%V\", it must be \"%V%s\" or \"%V%s\"",
-                &name, first, &name, second);
+            return invalid("invalid parameter \"%V\", it must be \"%V%s\" or \"%V%s\"", &name,
+                           first, &name, second);
         }
 
         return true;
@@ -73,22 +67,16 @@ struct ParamRule {
 };
 
 /* Returns the words of the directive; the first one is its name. */
-inline Span<ngx_str_t> words_of(ngx_conf_t *cf)
-{
-    return span<ngx_str_t>(*cf->args);
-}
+inline Span<ngx_str_t> words_of(ngx_conf_t *cf) { return span<ngx_str_t>(*cf->args); }
 
 /* Finds the word for each name, from the i-th word on; params without one keep
  * an empty word.  Logs words that are unknown or given twice and names that are
  * missing, and returns false. */
-bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
-                 Param *params);
+bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names, Param *params);
 
 /* Calls the setters of those that are given, in the order of the rules. */
 template <class Target, size_t N>
-bool set_params(ngx_conf_t *cf, ngx_uint_t i,
-                const ParamRule<Target> (&rules)[N], Target &target)
-{
+bool set_params(ngx_conf_t *cf, ngx_uint_t i, const ParamRule<Target> (&rules)[N], Target &target) {
     ParamName names[N];
     for (size_t n = 0; n < N; n++) {
         names[n] = rules[n].name;

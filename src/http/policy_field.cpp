@@ -8,12 +8,9 @@
 namespace limit_sliding {
 
 /* Strings hold printable ASCII only; other bytes are shown as %XX. */
-bool quote_name(ngx_pool_t *pool, ZoneConf &zone)
-{
+bool quote_name(ngx_pool_t *pool, ZoneConf &zone) {
     auto *p = alloc_bytes(pool, 3 * zone.name.len + 2);
-    if (p == nullptr) {
-        return false;
-    }
+    if (p == nullptr) { return false; }
 
     zone.quoted.data = p;
     *p++ = '"';
@@ -24,9 +21,7 @@ bool quote_name(ngx_pool_t *pool, ZoneConf &zone)
             continue;
         }
 
-        if (ch == '"' || ch == '\\') {
-            *p++ = '\\';
-        }
+        if (ch == '"' || ch == '\\') { *p++ = '\\'; }
 
         *p++ = ch;
     }
@@ -36,8 +31,7 @@ bool quote_name(ngx_pool_t *pool, ZoneConf &zone)
     return true;
 }
 
-u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit)
-{
+u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit) {
     p = ngx_sprintf(p, "%V;q=%uD", &zone->quoted, limit);
 
     /* The field has whole seconds, and cannot tell shorter windows. */
@@ -49,8 +43,7 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit)
 }
 
 /* Prints two digits a step; ngx_sprintf() takes several times as long. */
-u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text)
-{
+u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text) {
     static const char pairs[] = "0001020304050607080910111213141516171819"
                                 "2021222324252627282930313233343536373839"
                                 "4041424344454647484950515253545556575859"

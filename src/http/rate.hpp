@@ -19,8 +19,8 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate);
 
 /* Sets `limit` to what the rate allows in a window.  Logs that it is out of
  * bounds with the `word` and `where` that are to blame, and returns false. */
-bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate,
-               uint64_t window_ms, uint32_t &limit, const FileLine &where);
+bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t window_ms,
+               uint32_t &limit, const FileLine &where);
 
 /* Sets *limit to the rate of a request; false: it is invalid, or too large. */
 bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t *limit);

@@ -12,19 +12,14 @@ namespace limit_sliding {
 namespace {
 
 /* Returns the block of this name, which may follow its first mention. */
-Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
-{
+Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
     auto &redises = main_conf(cf).redises;
     for (auto *redis : redises) {
-        if (view(redis->settings.name) == view(name)) {
-            return redis;
-        }
+        if (view(redis->settings.name) == view(name)) { return redis; }
     }
 
     auto *redis = create<Redis>(cf->pool);
-    if (redis == nullptr || redises.add(cf->pool, redis) == nullptr) {
-        return nullptr;
-    }
+    if (redis == nullptr || redises.add(cf->pool, redis) == nullptr) { return nullptr; }
 
     redis->settings.name = name;
     redis->settings.file = file_line_of(cf).file;
@@ -32,8 +27,7 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name)
     return redis;
 }
 
-bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone)
-{
+bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
     auto &prefix = zone.remote.prefix;
 
     zone.remote.redis = zone.redis;
@@ -41,29 +35,20 @@ bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone)
 
     prefix.len = zone.redis->settings.key_prefix.len + zone.name.len + 2;
     prefix.data = alloc_bytes(cf->pool, prefix.len);
-    if (prefix.data == nullptr) {
-        return false;
-    }
+    if (prefix.data == nullptr) { return false; }
 
-    ngx_sprintf(prefix.data, "%V%V:{", &zone.redis->settings.key_prefix,
-                &zone.name);
+    ngx_sprintf(prefix.data, "%V%V:{", &zone.redis->settings.key_prefix, &zone.name);
     return true;
 }
 
 } // namespace
 
-extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *,
-                                              void *)
-{
+extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *, void *) {
     auto &name = words_of(cf)[1];
-    if (name.len == 0) {
-        return conf_failed("has an empty name");
-    }
+    if (name.len == 0) { return conf_failed("has an empty name"); }
 
     auto *redis = get_redis(cf, name);
-    if (redis == nullptr) {
-        return conf_failed();
-    }
+    if (redis == nullptr) { return conf_failed(); }
 
     if (redis->settings.defined) {
         return conf_error(cf, "duplicate limit_sliding_redis \"%V\"", &name);
@@ -72,37 +57,26 @@ extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *,
     return redis_block(cf, &redis->settings);
 }
 
-bool set_redis(const Param &param, ZoneConf &zone)
-{
-    if (!has_redis) {
-        return param.invalid("\"%V\" needs limit_sliding built with hiredis");
-    }
+bool set_redis(const Param &param, ZoneConf &zone) {
+    if (!has_redis) { return param.invalid("\"%V\" needs limit_sliding built with hiredis"); }
 
     zone.redis = get_redis(param.cf, param.text);
-    if (zone.redis == nullptr) {
-        return false;
-    }
+    if (zone.redis == nullptr) { return false; }
 
     zone.redis->algorithms |= 1u << index_of(zone.policy.algorithm);
     return true;
 }
 
 /* "lease=off|auto|n" */
-bool set_lease(const Param &param, ZoneConf &zone)
-{
+bool set_lease(const Param &param, ZoneConf &zone) {
     auto value = param.value();
-    if (value == "off") {
-        return true;
-    }
+    if (value == "off") { return true; }
 
-    if (zone.redis == nullptr) {
-        return param.invalid("\"%V\" needs the \"redis=\" parameter");
-    }
+    if (zone.redis == nullptr) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
 
     if (!Leases::can_serve(zone.policy)) {
-        return param.invalid(
-            "\"%V\" belongs to \"algorithm=counter\", "
-            "\"algorithm=fixed\" and \"algorithm=token_bucket\" only");
+        return param.invalid("\"%V\" belongs to \"algorithm=counter\", "
+                             "\"algorithm=fixed\" and \"algorithm=token_bucket\" only");
     }
 
     if (value == "auto") {
@@ -112,19 +86,16 @@ bool set_lease(const Param &param, ZoneConf &zone)
 
     ngx_int_t n = ngx_atoi(param.text.data, param.text.len);
     if (n < 1 || n > ngx_int_t{kLimitMax}) {
-        return param.invalid(
-            "invalid lease \"%V\", it must be \"off\", \"auto\" or a "
-            "number between 1 and %uD",
-            kLimitMax);
+        return param.invalid("invalid lease \"%V\", it must be \"off\", \"auto\" or a "
+                             "number between 1 and %uD",
+                             kLimitMax);
     }
 
     zone.remote.lease = static_cast<uint32_t>(n);
     return true;
 }
 
-bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
-                  const Zones &zones)
-{
+bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones) {
     for (auto *redis : redises) {
         if (!redis->settings.defined) {
             return invalid_at(cf, {redis->settings.file, redis->settings.line},
@@ -132,15 +103,11 @@ bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
                               &redis->settings.name);
         }
 
-        if (redis_init(cf, redis, core_loc_conf(cf).resolver) != NGX_OK) {
-            return false;
-        }
+        if (redis_init(cf, redis, core_loc_conf(cf).resolver) != NGX_OK) { return false; }
     }
 
     for (auto *zone : zones) {
-        if (zone->redis != nullptr && !init_remote_zone(cf, *zone)) {
-            return false;
-        }
+        if (zone->redis != nullptr && !init_remote_zone(cf, *zone)) { return false; }
     }
 
     return true;

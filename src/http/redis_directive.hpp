@@ -18,7 +18,6 @@ bool set_lease(const Param &param, ZoneConf &zone);
 
 /* Prepares the blocks and the zones in them once all are parsed.  Logs what is
  * wrong, and returns false. */
-bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises,
-                  const Zones &zones);
+bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones);
 
 } // namespace limit_sliding

@@ -23,31 +23,21 @@ namespace limit_sliding {
 namespace {
 
 /* Accounts the next claims, all of which have their outcomes. */
-Decision account_all(Context &ctx, Span<Claim> claims)
-{
-    return ctx.add_decided(
-        claims, describing(claims.begin(), claims.size(), ctx.now_ms));
+Decision account_all(Context &ctx, Span<Claim> claims) {
+    return ctx.add_decided(claims, describing(claims.begin(), claims.size(), ctx.now_ms));
 }
 
 /* Consumes all of the claims, or none of them: returns false. */
-bool acquire_all(Span<Claim> claims, uint64_t now_ms)
-{
-    return claims.empty()
-           || is_admitted(
-               claims[acquire(claims.begin(), claims.size(), now_ms)]);
+bool acquire_all(Span<Claim> claims, uint64_t now_ms) {
+    return claims.empty() || is_admitted(claims[acquire(claims.begin(), claims.size(), now_ms)]);
 }
 
-void release_all(Span<Claim> claims)
-{
-    release(claims.begin(), claims.size(), ngx_current_msec);
-}
+void release_all(Span<Claim> claims) { release(claims.begin(), claims.size(), ngx_current_msec); }
 
 /* Counts what Redis admits in our own memory, too, in case Redis fails. */
-void keep_warm(Span<Claim> remotes, uint64_t now_ms)
-{
+void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
     for (auto claim : remotes) {
-        if (claim.purpose == Purpose::kConsume
-            && remote_of(claim).own != kUnlimited) {
+        if (claim.purpose == Purpose::kConsume && remote_of(claim).own != kUnlimited) {
             claim.verdict = nullptr;
             (void)acquire(&claim, 1, now_ms);
         }
@@ -56,8 +46,7 @@ void keep_warm(Span<Claim> remotes, uint64_t now_ms)
 
 /* Describes a claim that was not decided because another one rejects: by what
  * Redis told of its key up to a second ago, else by this node's count. */
-void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict)
-{
+void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict) {
     auto look = claim;
 
     if (claim.remote != nullptr) {
@@ -89,15 +78,13 @@ void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict)
 }
 
 /* Rejects a claim if its key is known to be exhausted, else leaves it open. */
-bool reject_known(Claim &claim, uint64_t now_ms)
-{
+bool reject_known(Claim &claim, uint64_t now_ms) {
     auto &remote = remote_of(claim);
     auto &verdict = remote.verdict;
     claim.outcome = Outcome::kUndecided;
 
     Refusal refusal;
-    if (!remote.zone->refusals->find(refusal_hash(claim), now_ms, &refusal)
-        || refusal.admits) {
+    if (!remote.zone->refusals->find(refusal_hash(claim), now_ms, &refusal) || refusal.admits) {
         return false;
     }
 
@@ -107,8 +94,8 @@ bool reject_known(Claim &claim, uint64_t now_ms)
     verdict.remaining = refusal.remaining;
     verdict.excess = uint64_t{over} * 1000;
     verdict.retry_after_ms = refusal.until_ms - now_ms;
-    verdict.reset_ms = refusal.reset_ms > now_ms ? refusal.reset_ms - now_ms
-                                                 : verdict.retry_after_ms;
+    verdict.reset_ms
+        = refusal.reset_ms > now_ms ? refusal.reset_ms - now_ms : verdict.retry_after_ms;
 
     remote.source = Source::kCache;
     set_told(claim, Outcome::kRejected);
@@ -116,9 +103,7 @@ bool reject_known(Claim &claim, uint64_t now_ms)
 }
 
 /* Some claims reject the request, so nobody is asked about the open ones. */
-Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all,
-                Span<Claim> open)
-{
+Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim> open) {
     size_t n = all.size();
 
     for (auto &claim : open) {
@@ -130,22 +115,16 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all,
         n = 0;
 
         for (auto &claim : all) {
-            if (claim.outcome != Outcome::kUndecided) {
-                std::swap(claim, all[n++]);
-            }
+            if (claim.outcome != Outcome::kUndecided) { std::swap(claim, all[n++]); }
         }
     }
 
     for (auto &claim : Span(all.begin(), n)) {
-        if (claim.outcome != Outcome::kUndecided) {
-            continue;
-        }
+        if (claim.outcome != Outcome::kUndecided) { continue; }
 
-        auto *verdict = claim.remote != nullptr ? &remote_of(claim).verdict
-                                                : alloc<Verdict>(r->pool);
-        if (verdict == nullptr) {
-            return Decision::kFailed;
-        }
+        auto *verdict
+            = claim.remote != nullptr ? &remote_of(claim).verdict : alloc<Verdict>(r->pool);
+        if (verdict == nullptr) { return Decision::kFailed; }
 
         describe_undecided(claim, ctx.now_ms, verdict);
         claim.limit = verdict->limit;
@@ -156,9 +135,7 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all,
 }
 
 /* Leases admit the claims of Redis, so those of our own memory decide. */
-Decision decide_by_leases(ngx_http_request_t *r, Context &ctx,
-                          const JointClaims &claims)
-{
+Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     const auto remote = claims.remote;
     if (!acquire_all(claims.local, ctx.now_ms)) {
         return_leases(remote.begin(), remote.size());
@@ -172,8 +149,7 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx,
 }
 
 /* Decides a claim by on_error; false: our own memory is to decide it. */
-bool decide_unasked(Claim &claim, OnError on_error)
-{
+bool decide_unasked(Claim &claim, OnError on_error) {
     auto &remote = remote_of(claim);
     auto &verdict = remote.verdict;
     remote.source = Source::kFallback;
@@ -182,9 +158,7 @@ bool decide_unasked(Claim &claim, OnError on_error)
     remote.own = remote.zone->told->find(claim.hash);
 
     const bool off = remote.own == kUnlimited;
-    if (!off && remote.own != kLimitUnset) {
-        claim.limit = remote.own;
-    }
+    if (!off && remote.own != kLimitUnset) { claim.limit = remote.own; }
 
     if (on_error == OnError::kLocal && !off) {
         claim.verdict = nullptr;
@@ -207,8 +181,7 @@ bool decide_unasked(Claim &claim, OnError on_error)
 }
 
 /* Decides by on_error, as if it were an answer of the Redis. */
-Decision fall_back(Context &ctx, const RemoteWait &wait)
-{
+Decision fall_back(Context &ctx, const RemoteWait &wait) {
     const auto &claims = wait.claims;
     bool decided = true;
     for (auto &claim : claims.remote) {
@@ -228,8 +201,7 @@ Decision fall_back(Context &ctx, const RemoteWait &wait)
 }
 
 /* Goes on with a request whose waiter was told. */
-void told_handler(ngx_event_t *ev)
-{
+void told_handler(ngx_event_t *ev) {
     auto *r = static_cast<RemoteWait *>(ev->data)->request;
     auto *c = r->connection;
 
@@ -240,11 +212,8 @@ void told_handler(ngx_event_t *ev)
     ngx_http_run_posted_requests(c);
 }
 
-void write_handler(ngx_http_request_t *r)
-{
-    if (ngx_handle_write_event(r->connection->write, 0) == NGX_OK) {
-        return;
-    }
+void write_handler(ngx_http_request_t *r) {
+    if (ngx_handle_write_event(r->connection->write, 0) == NGX_OK) { return; }
 
     /* An error page may have limits of its own, and wait for them anew. */
     auto *wait = get_ctx(r)->wait;
@@ -255,16 +224,11 @@ void write_handler(ngx_http_request_t *r)
 }
 
 /* Creates the one record with which a request waits, however often. */
-RemoteWait *create_wait(ngx_http_request_t *r)
-{
+RemoteWait *create_wait(ngx_http_request_t *r) {
     auto *cln = ngx_http_cleanup_add(r, sizeof(RemoteWait));
-    if (cln == nullptr) {
-        return nullptr;
-    }
+    if (cln == nullptr) { return nullptr; }
 
-    cln->handler = [](void *data) {
-        leave_ask(&static_cast<RemoteWait *>(data)->waiter);
-    };
+    cln->handler = [](void *data) { leave_ask(&static_cast<RemoteWait *>(data)->waiter); };
 
     auto *wait = new (cln->data) RemoteWait();
     wait->request = r;
@@ -275,14 +239,12 @@ RemoteWait *create_wait(ngx_http_request_t *r)
 }
 
 /* Asks the Redis for the remote claims, and suspends the request. */
-Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims)
-{
+Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     auto &wait = *ctx.wait;
     wait.claims = claims;
     wait.redis = remote_of(claims.remote[0]).zone->redis;
     wait.waiter.claims = claims.remote.begin();
-    if (ask_redis(wait.redis, claims.remote.begin(), claims.remote.size(),
-                  &wait.waiter)
+    if (ask_redis(wait.redis, claims.remote.begin(), claims.remote.size(), &wait.waiter)
         != NGX_OK) {
         return fall_back(ctx, wait);
     }
@@ -298,13 +260,9 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims)
 
 } // namespace
 
-ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone,
-                     const ngx_str_t &key)
-{
+ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, const ngx_str_t &key) {
     auto *remote = alloc<RemoteClaim>(r->pool);
-    if (remote == nullptr) {
-        return NGX_ERROR;
-    }
+    if (remote == nullptr) { return NGX_ERROR; }
 
     remote->zone = &zone;
     remote->key = key;
@@ -314,43 +272,30 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone,
     return NGX_OK;
 }
 
-Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all)
-{
-    auto *first = std::find_if(all.begin(), all.end(), [](const Claim &claim) {
-        return claim.remote != nullptr;
-    });
+Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
+    auto *first = std::find_if(all.begin(), all.end(),
+                               [](const Claim &claim) { return claim.remote != nullptr; });
     const size_t nlocal = first - all.begin();
-    const JointClaims claims
-        = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
+    const JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
 
-    if (spend_leases(first, claims.remote.size())) {
-        return decide_by_leases(r, ctx, claims);
-    }
+    if (spend_leases(first, claims.remote.size())) { return decide_by_leases(r, ctx, claims); }
 
     bool known = false;
     for (auto &claim : claims.remote) {
         known |= reject_known(claim, ctx.now_ms);
     }
 
-    if (known) {
-        return refuse(r, ctx, claims.all, claims.local);
-    }
+    if (known) { return refuse(r, ctx, claims.all, claims.local); }
 
-    if (ctx.wait == nullptr && (ctx.wait = create_wait(r)) == nullptr) {
-        return Decision::kFailed;
-    }
+    if (ctx.wait == nullptr && (ctx.wait = create_wait(r)) == nullptr) { return Decision::kFailed; }
 
-    return acquire_all(claims.local, ctx.now_ms)
-               ? ask(r, ctx, claims)
-               : refuse(r, ctx, claims.all, claims.remote);
+    return acquire_all(claims.local, ctx.now_ms) ? ask(r, ctx, claims)
+                                                 : refuse(r, ctx, claims.all, claims.remote);
 }
 
-Decision decide_told(Context &ctx)
-{
+Decision decide_told(Context &ctx) {
     const auto &wait = *ctx.wait;
-    if (wait.waiter.told == Told::kFailed) {
-        return fall_back(ctx, wait);
-    }
+    if (wait.waiter.told == Told::kFailed) { return fall_back(ctx, wait); }
 
     if (wait.waiter.admitted) {
         keep_warm(wait.claims.remote, ngx_current_msec);

@@ -29,8 +29,7 @@ struct RemoteWait {
 };
 
 /* Makes a claim one that Redis decides. */
-ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone,
-                     const ngx_str_t &key);
+ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, const ngx_str_t &key);
 
 /* Decides the next claims, of which the last ones are for one Redis.  If it was
  * asked, decide_told() goes on once it has answered or failed. */

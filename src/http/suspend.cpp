@@ -5,10 +5,8 @@
 namespace limit_sliding {
 namespace {
 
-void delayed_handler(ngx_http_request_t *r)
-{
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "limit_sliding resume");
+void delayed_handler(ngx_http_request_t *r) {
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0, "limit_sliding resume");
 
     ngx_event_t *wev = r->connection->write;
     if (!wev->delayed) {
@@ -23,8 +21,7 @@ void delayed_handler(ngx_http_request_t *r)
 
 } // namespace
 
-bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler)
-{
+bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler) {
     ngx_event_t *rev = r->connection->read;
     if (rev->ready) {
         ngx_post_event(rev, &ngx_posted_events);
@@ -39,11 +36,8 @@ bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler)
 
 /* Only the timer, which belongs to the connection, and the client know the
  * request from here on, so there is nothing to undo when it is closed. */
-ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms)
-{
-    if (!suspend(r, delayed_handler)) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms) {
+    if (!suspend(r, delayed_handler)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
     ngx_event_t *wev = r->connection->write;
 
@@ -52,8 +46,7 @@ ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms)
     return NGX_AGAIN;
 }
 
-void resume(ngx_http_request_t *r)
-{
+void resume(ngx_http_request_t *r) {
     if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
         ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
         return;

@@ -8,29 +8,21 @@
 
 namespace limit_sliding {
 
-ngx_str_t source_names[]
-    = {ngx_string("local"), ngx_string("redis"), ngx_string("lease"),
-       ngx_string("cache"), ngx_string("fallback")};
+ngx_str_t source_names[] = {ngx_string("local"), ngx_string("redis"), ngx_string("lease"),
+                            ngx_string("cache"), ngx_string("fallback")};
 
 namespace {
 
 /* Texts by Status. */
-const ngx_str_t status_names[] = {
-    ngx_string("PASSED"), ngx_string("DELAYED_DRY_RUN"), ngx_string("DELAYED"),
-    ngx_string("REJECTED_DRY_RUN"), ngx_string("REJECTED")};
+const ngx_str_t status_names[]
+    = {ngx_string("PASSED"), ngx_string("DELAYED_DRY_RUN"), ngx_string("DELAYED"),
+       ngx_string("REJECTED_DRY_RUN"), ngx_string("REJECTED")};
 
-const ngx_str_t &status_of(const Context &ctx)
-{
-    return status_names[index_of(ctx.status)];
-}
+const ngx_str_t &status_of(const Context &ctx) { return status_names[index_of(ctx.status)]; }
 
-const ngx_str_t &zone_of(const Context &ctx)
-{
-    return limit_of(*ctx.described).zone->name;
-}
+const ngx_str_t &zone_of(const Context &ctx) { return limit_of(*ctx.described).zone->name; }
 
-const ngx_str_t &source_of(const Context &ctx)
-{
+const ngx_str_t &source_of(const Context &ctx) {
     auto *remote = static_cast<RemoteClaim *>(ctx.described->remote);
     return source_names[remote != nullptr ? index_of(remote->source) : 0];
 }
@@ -42,8 +34,7 @@ struct Numbers {
 };
 
 /* Returns the context; nullptr, and *v is not found: no limit was accounted. */
-Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v)
-{
+Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v) {
     auto *ctx = get_ctx(r);
     bool found = ctx != nullptr && ctx->nclaims != 0;
 
@@ -54,9 +45,7 @@ Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v)
 }
 
 template <const ngx_str_t &(*kText)(const Context &)>
-ngx_int_t text_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-                        uintptr_t)
-{
+ngx_int_t text_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t) {
     if (auto *ctx = variable_ctx(r, v)) {
         v->len = kText(*ctx).len;
         v->data = kText(*ctx).data;
@@ -66,20 +55,14 @@ ngx_int_t text_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 template <uint64_t (*kNumber)(const Verdict &)>
-ngx_int_t number_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-                          uintptr_t)
-{
+ngx_int_t number_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t) {
     auto *ctx = variable_ctx(r, v);
-    if (ctx == nullptr) {
-        return NGX_OK;
-    }
+    if (ctx == nullptr) { return NGX_OK; }
 
     const auto verdict = ctx->described->describe(ctx->now_ms);
 
     v->data = alloc_bytes(r->pool, NGX_INT64_LEN);
-    if (v->data == nullptr) {
-        return NGX_ERROR;
-    }
+    if (v->data == nullptr) { return NGX_ERROR; }
 
     v->len = ngx_sprintf(v->data, "%uL", kNumber(verdict)) - v->data;
     return NGX_OK;
@@ -94,8 +77,7 @@ Variable variables[] = {
     {ngx_string("limit_sliding_status"), text_variable<status_of>},
     {ngx_string("limit_sliding_zone"), text_variable<zone_of>},
     {ngx_string("limit_sliding_limit"), number_variable<Numbers::limit>},
-    {ngx_string("limit_sliding_remaining"),
-     number_variable<Numbers::remaining>},
+    {ngx_string("limit_sliding_remaining"), number_variable<Numbers::remaining>},
     {ngx_string("limit_sliding_reset"), number_variable<Numbers::reset>},
     {ngx_string("limit_sliding_source"), text_variable<source_of>},
     {ngx_string("limit_sliding_client"), client_variable},
@@ -103,14 +85,10 @@ Variable variables[] = {
 
 } // namespace
 
-bool add_variables(ngx_conf_t *cf)
-{
+bool add_variables(ngx_conf_t *cf) {
     for (auto &variable : variables) {
-        auto *added = ngx_http_add_variable(cf, &variable.name,
-                                            NGX_HTTP_VAR_NOCACHEABLE);
-        if (added == nullptr) {
-            return false;
-        }
+        auto *added = ngx_http_add_variable(cf, &variable.name, NGX_HTTP_VAR_NOCACHEABLE);
+        if (added == nullptr) { return false; }
 
         added->get_handler = variable.get;
     }

@@ -8,31 +8,23 @@
 namespace limit_sliding {
 
 const ngx_str_t algorithm_names[kAlgorithms]
-    = {ngx_string("counter"), ngx_string("log"), ngx_string("fixed"),
-       ngx_string("token_bucket"), ngx_string("leaky_bucket")};
+    = {ngx_string("counter"), ngx_string("log"), ngx_string("fixed"), ngx_string("token_bucket"),
+       ngx_string("leaky_bucket")};
 
-ZoneConf *find_zone(const Zones &zones, std::string_view name)
-{
+ZoneConf *find_zone(const Zones &zones, std::string_view name) {
     for (auto *zone : zones) {
-        if (view(zone->name) == name) {
-            return zone;
-        }
+        if (view(zone->name) == name) { return zone; }
     }
 
     return nullptr;
 }
 
-ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name)
-{
+ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name) {
     auto *zone = find_zone(zones, view(name));
-    if (zone != nullptr) {
-        return zone;
-    }
+    if (zone != nullptr) { return zone; }
 
     zone = create<ZoneConf>(cf->pool);
-    if (zone == nullptr || zones.add(cf->pool, zone) == nullptr) {
-        return nullptr;
-    }
+    if (zone == nullptr || zones.add(cf->pool, zone) == nullptr) { return nullptr; }
 
     zone->name = name;
     zone->where = file_line_of(cf);

@@ -16,8 +16,7 @@ namespace limit_sliding {
 namespace {
 
 /* Tells whether a variable, as "$name" or "${name}", is all of the text. */
-bool is_variable(const ngx_str_t &text, std::string_view name)
-{
+bool is_variable(const ngx_str_t &text, std::string_view name) {
     auto rest = view(text);
     if (starts_with(rest, "${") && rest.back() == '}') {
         rest = {rest.data() + 2, rest.size() - 3};
@@ -30,11 +29,9 @@ bool is_variable(const ngx_str_t &text, std::string_view name)
     return is_same_name(rest, name);
 }
 
-bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone)
-{
+bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone) {
     if (key.len == 0) {
-        return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty",
-                            &zone.name);
+        return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty", &zone.name);
     }
 
     if (is_variable(key, "binary_remote_addr")) {
@@ -47,49 +44,39 @@ bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone)
 }
 
 /* "zone=name:size" */
-bool set_name(const Param &param, ZoneConf &zone)
-{
+bool set_name(const Param &param, ZoneConf &zone) {
     size_t colon = param.value().find(':');
     if (colon == 0 || colon == std::string_view::npos) {
-        return param.invalid(
-            "invalid zone \"%V\", it must be \"zone=name:size\"");
+        return param.invalid("invalid zone \"%V\", it must be \"zone=name:size\"");
     }
 
     zone.name = {colon, param.text.data};
 
     ngx_str_t text = {param.text.len - colon - 1, param.text.data + colon + 1};
     ssize_t size = ngx_parse_size(&text);
-    if (size == NGX_ERROR) {
-        return param.invalid("invalid zone size \"%V\"");
-    }
+    if (size == NGX_ERROR) { return param.invalid("invalid zone size \"%V\""); }
 
     /* The memory that NGINX itself needs depends on the page. */
     size_t minimum = ngx_max(32 * 1024, 8 * ngx_pagesize);
     if (static_cast<size_t>(size) < minimum) {
-        return param.invalid("zone \"%V\" is too small, the minimum is %uzk",
-                             minimum / 1024);
+        return param.invalid("zone \"%V\" is too small, the minimum is %uzk", minimum / 1024);
     }
 
     zone.size = size;
 
     auto *other = find_zone(main_conf(param.cf).zones, view(zone.name));
     if (other != nullptr && other->shm_zone != nullptr) {
-        return conf_invalid(
-            param.cf,
-            "duplicate zone \"%V\", it is already bound to key \"%V\"",
-            &zone.name, &other->key.complex.value);
+        return conf_invalid(param.cf, "duplicate zone \"%V\", it is already bound to key \"%V\"",
+                            &zone.name, &other->key.complex.value);
     }
 
     return set_key(param.cf, words_of(param.cf)[1], zone);
 }
 
-bool set_window(const Param &param, ZoneConf &zone)
-{
+bool set_window(const Param &param, ZoneConf &zone) {
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
-    if (ms == NGX_ERROR) {
-        return param.invalid("invalid window \"%V\"");
-    }
+    if (ms == NGX_ERROR) { return param.invalid("invalid window \"%V\""); }
 
     if (ms < ngx_int_t{kWindowMinMs} || ms > ngx_int_t{kWindowMaxMs}) {
         return param.invalid("\"%V\" must be between 100ms and 30d");
@@ -100,32 +87,24 @@ bool set_window(const Param &param, ZoneConf &zone)
 }
 
 /* The window is known if it is given, else it is the unit of the rate. */
-bool set_zone_rate(const Param &param, ZoneConf &zone)
-{
+bool set_zone_rate(const Param &param, ZoneConf &zone) {
     Rate rate = {};
-    if (!set_rate(param, zone.rate, rate)) {
-        return false;
-    }
+    if (!set_rate(param, zone.rate, rate)) { return false; }
 
     zone.rate_text = param.text;
 
     auto &window_ms = zone.policy.window_ms;
-    if (window_ms == 0) {
-        window_ms = rate.per_ms;
-    }
+    if (window_ms == 0) { window_ms = rate.per_ms; }
 
     if (window_ms == 0) {
-        return param.invalid(
-            "\"%V\" has no unit and needs the \"window=\" parameter");
+        return param.invalid("\"%V\" has no unit and needs the \"window=\" parameter");
     }
 
     return zone.rate != nullptr
-           || set_limit(param.cf, param.word, rate, window_ms, zone.limit,
-                        file_line_of(param.cf));
+           || set_limit(param.cf, param.word, rate, window_ms, zone.limit, file_line_of(param.cf));
 }
 
-bool set_algorithm(const Param &param, ZoneConf &zone)
-{
+bool set_algorithm(const Param &param, ZoneConf &zone) {
     for (size_t i = 0; i < kAlgorithms; i++) {
         if (param.value() == view(algorithm_names[i])) {
             zone.policy.algorithm = static_cast<Algorithm>(i);
@@ -138,8 +117,7 @@ bool set_algorithm(const Param &param, ZoneConf &zone)
                          "\"leaky_bucket\"");
 }
 
-bool set_precision(const Param &param, ZoneConf &zone)
-{
+bool set_precision(const Param &param, ZoneConf &zone) {
     if (zone.policy.algorithm != Algorithm::kCounter) {
         return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
     }
@@ -147,8 +125,7 @@ bool set_precision(const Param &param, ZoneConf &zone)
     return param.get_number("number", 1, 60, zone.policy.precision);
 }
 
-bool set_burst(const Param &param, ZoneConf &zone)
-{
+bool set_burst(const Param &param, ZoneConf &zone) {
     auto &policy = zone.policy;
     bool is_token = (policy.algorithm == Algorithm::kTokenBucket);
     if (!is_token && policy.algorithm != Algorithm::kLeakyBucket) {
@@ -157,12 +134,9 @@ bool set_burst(const Param &param, ZoneConf &zone)
     }
 
     /* A bucket that holds no token would admit nobody. */
-    if (!param.get_number("number", is_token, kLimitMax, policy.burst)) {
-        return false;
-    }
+    if (!param.get_number("number", is_token, kLimitMax, policy.burst)) { return false; }
 
-    if (policy.burst != 0 && zone.limit != 0
-        && policy.capacity(zone.limit) < policy.burst) {
+    if (policy.burst != 0 && zone.limit != 0 && policy.capacity(zone.limit) < policy.burst) {
         return param.invalid("\"%V\" is too much for this rate, at which it "
                              "takes longer than 49 days to run off");
     }
@@ -170,21 +144,15 @@ bool set_burst(const Param &param, ZoneConf &zone)
     return true;
 }
 
-bool set_full(const Param &param, ZoneConf &zone)
-{
+bool set_full(const Param &param, ZoneConf &zone) {
     bool evict;
-    if (!param.get_either("evict", "deny", evict)) {
-        return false;
-    }
+    if (!param.get_either("evict", "deny", evict)) { return false; }
 
     zone.policy.full = evict ? WhenFull::kEvict : WhenFull::kDeny;
     return true;
 }
 
-bool set_top(const Param &param, ZoneConf &zone)
-{
-    return param.get_either("on", "off", zone.top);
-}
+bool set_top(const Param &param, ZoneConf &zone) { return param.get_either("on", "off", zone.top); }
 
 /* The order matters: the rate needs the window, most need the algorithm. */
 constexpr ParamRule<ZoneConf> rules[] = {
@@ -202,27 +170,20 @@ constexpr ParamRule<ZoneConf> rules[] = {
 
 } // namespace
 
-extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
-                                             void *)
-{
+extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
     auto words = words_of(cf);
     if (starts_with(view(words[1]), "zone=")) {
-        return conf_error(cf, "\"%V\" must have a key before \"%V\"",
-                          &cmd->name, &words[1]);
+        return conf_error(cf, "\"%V\" must have a key before \"%V\"", &cmd->name, &words[1]);
     }
 
     ZoneConf zone = {};
     zone.where = file_line_of(cf);
     zone.top = true;
 
-    if (!set_params(cf, 2, rules, zone)) {
-        return conf_failed();
-    }
+    if (!set_params(cf, 2, rules, zone)) { return conf_failed(); }
 
     auto *defined = get_zone(cf, main_conf(cf).zones, zone.name);
-    if (defined == nullptr || !quote_name(cf->pool, zone)) {
-        return conf_failed();
-    }
+    if (defined == nullptr || !quote_name(cf->pool, zone)) { return conf_failed(); }
 
     *defined = zone;
     return conf_result(order_memory(cf, *defined));

@@ -19,9 +19,7 @@ public:
     constexpr Span(T *first, size_t size) : first_(first), size_(size) {}
 
     template <size_t N>
-    constexpr Span(T (&elements)[N]) : first_(elements), size_(N)
-    {
-    }
+    constexpr Span(T (&elements)[N]) : first_(elements), size_(N) {}
 
     constexpr T *begin() const { return first_; }
     constexpr T *end() const { return first_ + size_; }
@@ -36,8 +34,7 @@ private:
 
 /* The elements of an array that NGINX declares. */
 template <class T>
-Span<T> span(const ngx_array_t &array)
-{
+Span<T> span(const ngx_array_t &array) {
     return {static_cast<T *>(array.elts), array.nelts};
 }
 
@@ -49,10 +46,8 @@ class Array {
 
 public:
     /* Adds an element; nullptr: no memory. */
-    T *add(ngx_pool_t *pool, const T &element = T())
-    {
-        if (array_.elts == nullptr
-            && ngx_array_init(&array_, pool, 2, sizeof(T)) != NGX_OK) {
+    T *add(ngx_pool_t *pool, const T &element = T()) {
+        if (array_.elts == nullptr && ngx_array_init(&array_, pool, 2, sizeof(T)) != NGX_OK) {
             return nullptr;
         }
 
@@ -72,8 +67,7 @@ private:
 
 /* Calls a function with each element of a list that NGINX declares. */
 template <class T, class Function>
-void for_each(ngx_list_t &list, Function function)
-{
+void for_each(ngx_list_t &list, Function function) {
     for (auto *part = &list.part; part != nullptr; part = part->next) {
         for (auto &element : Span(static_cast<T *>(part->elts), part->nelts)) {
             function(element);

@@ -8,34 +8,23 @@
 
 namespace limit_sliding {
 
-inline char *conf_failed()
-{
-    return static_cast<char *>(NGX_CONF_ERROR);
-}
+inline char *conf_failed() { return static_cast<char *>(NGX_CONF_ERROR); }
 
 /* NGINX logs the reason, as '"name" directive is duplicate'. */
-inline char *conf_failed(const char *reason)
-{
-    return const_cast<char *>(reason);
-}
+inline char *conf_failed(const char *reason) { return const_cast<char *>(reason); }
 
-inline char *conf_result(bool success)
-{
-    return success ? NGX_CONF_OK : conf_failed();
-}
+inline char *conf_result(bool success) { return success ? NGX_CONF_OK : conf_failed(); }
 
 /* Logs what is wrong, to which NGINX adds the file and the line. */
 template <class... Args>
-char *conf_error(ngx_conf_t *cf, const char *format, Args... args)
-{
+char *conf_error(ngx_conf_t *cf, const char *format, Args... args) {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, format, args...);
     return conf_failed();
 }
 
 /* The same for functions that tell success; returns false. */
 template <class... Args>
-bool conf_invalid(ngx_conf_t *cf, const char *format, Args... args)
-{
+bool conf_invalid(ngx_conf_t *cf, const char *format, Args... args) {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, format, args...);
     return false;
 }
@@ -47,18 +36,14 @@ struct FileLine {
 };
 
 /* The directive that is being read. */
-inline FileLine file_line_of(ngx_conf_t *cf)
-{
+inline FileLine file_line_of(ngx_conf_t *cf) {
     return {cf->conf_file->file.name.data, cf->conf_file->line};
 }
 
 /* Logs what is wrong, with the place for "%s:%ui" at its end; returns false. */
 template <class... Args>
-bool invalid_at(ngx_conf_t *cf, const FileLine &where, const char *format,
-                Args... args)
-{
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0, format, args..., where.file,
-                  where.line);
+bool invalid_at(ngx_conf_t *cf, const FileLine &where, const char *format, Args... args) {
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0, format, args..., where.file, where.line);
     return false;
 }
 

@@ -18,16 +18,12 @@ public:
 
         T &operator*() const { return item(at_); }
 
-        Iterator &operator++()
-        {
+        Iterator &operator++() {
             *this = Iterator(next_);
             return *this;
         }
 
-        bool operator!=(const Iterator &other) const
-        {
-            return at_ != other.at_;
-        }
+        bool operator!=(const Iterator &other) const { return at_ != other.at_; }
 
     private:
         ngx_queue_t *at_;
@@ -43,15 +39,13 @@ public:
     void push_front(T &added) { ngx_queue_insert_head(&head_, &(added.*link)); }
     void push_back(T &added) { ngx_queue_insert_tail(&head_, &(added.*link)); }
 
-    T &pop_front()
-    {
+    T &pop_front() {
         T &first = front();
         remove(first);
         return first;
     }
 
-    T &pop_back()
-    {
+    T &pop_back() {
         T &last = back();
         remove(last);
         return last;
@@ -61,10 +55,8 @@ public:
     Iterator end() { return Iterator(&head_); }
 
 private:
-    static T &item(ngx_queue_t *at)
-    {
-        auto offset
-            = reinterpret_cast<size_t>(&(static_cast<T *>(nullptr)->*link));
+    static T &item(ngx_queue_t *at) {
+        auto offset = reinterpret_cast<size_t>(&(static_cast<T *>(nullptr)->*link));
         return *reinterpret_cast<T *>(reinterpret_cast<u_char *>(at) - offset);
     }
 

@@ -13,38 +13,32 @@ namespace limit_sliding {
 
 /* Room for n of T in a pool, not initialised; nullptr: no memory. */
 template <class T>
-T *alloc(ngx_pool_t *pool, size_t n = 1)
-{
-    static_assert(std::is_trivially_destructible_v<T>,
-                  "pools run no destructors");
+T *alloc(ngx_pool_t *pool, size_t n = 1) {
+    static_assert(std::is_trivially_destructible_v<T>, "pools run no destructors");
     return static_cast<T *>(ngx_palloc(pool, n * sizeof(T)));
 }
 
 /* The same for bytes, which need no alignment. */
-inline u_char *alloc_bytes(ngx_pool_t *pool, size_t n)
-{
+inline u_char *alloc_bytes(ngx_pool_t *pool, size_t n) {
     return static_cast<u_char *>(ngx_pnalloc(pool, n));
 }
 
 /* One T in a pool, which lives as long as that; nullptr: no memory. */
 template <class T>
-T *create(ngx_pool_t *pool)
-{
+T *create(ngx_pool_t *pool) {
     T *object = alloc<T>(pool);
     return object != nullptr ? new (object) T() : nullptr;
 }
 
 /* One T that lives until destroy_on_heap(); nullptr: no memory. */
 template <class T>
-T *create_on_heap()
-{
+T *create_on_heap() {
     void *place = ngx_alloc(sizeof(T), ngx_cycle->log);
     return place != nullptr ? new (place) T() : nullptr;
 }
 
 template <class T>
-void destroy_on_heap(T *object)
-{
+void destroy_on_heap(T *object) {
     object->~T();
     ngx_free(object);
 }

@@ -21,8 +21,7 @@ namespace limit_sliding {
 
 /* The number of an enumerator, for tables and masks. */
 template <class Enum>
-constexpr ngx_uint_t index_of(Enum value)
-{
+constexpr ngx_uint_t index_of(Enum value) {
     return static_cast<ngx_uint_t>(value);
 }
 

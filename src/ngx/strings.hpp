@@ -10,70 +10,55 @@
 
 namespace limit_sliding {
 
-inline std::string_view view(const ngx_str_t &string)
-{
+inline std::string_view view(const ngx_str_t &string) {
     return {reinterpret_cast<const char *>(string.data), string.len};
 }
 
-inline std::string_view view(const u_char *data, size_t len)
-{
+inline std::string_view view(const u_char *data, size_t len) {
     return {reinterpret_cast<const char *>(data), len};
 }
 
 /* NGINX takes no constant strings, but changes none that it is given so. */
-inline u_char *bytes(std::string_view text)
-{
+inline u_char *bytes(std::string_view text) {
     return reinterpret_cast<u_char *>(const_cast<char *>(text.data()));
 }
 
-inline ngx_str_t to_str(std::string_view text)
-{
-    return {text.size(), bytes(text)};
-}
+inline ngx_str_t to_str(std::string_view text) { return {text.size(), bytes(text)}; }
 
 /*
  * Returns at most so many bytes from the text's beginning.  substr() would do,
  * but it may throw, which needs libstdc++ where the compiler does not optimize.
  */
-inline std::string_view first(std::string_view text, size_t bytes)
-{
+inline std::string_view first(std::string_view text, size_t bytes) {
     return {text.data(), bytes < text.size() ? bytes : text.size()};
 }
 
 /* Appends the text, and returns where the next one goes. */
-inline u_char *append(u_char *p, std::string_view text)
-{
+inline u_char *append(u_char *p, std::string_view text) {
     return text.empty() ? p : ngx_cpymem(p, text.data(), text.size());
 }
 
-inline bool starts_with(std::string_view text, std::string_view prefix)
-{
+inline bool starts_with(std::string_view text, std::string_view prefix) {
     return first(text, prefix.size()) == prefix;
 }
 
 /* Cuts a part off the text's beginning, or end; false: it does not have it. */
-inline bool cut_prefix(std::string_view *text, std::string_view prefix)
-{
+inline bool cut_prefix(std::string_view *text, std::string_view prefix) {
     const bool found = starts_with(*text, prefix);
     text->remove_prefix(found ? prefix.size() : 0);
     return found;
 }
 
-inline bool cut_suffix(std::string_view *text, std::string_view suffix)
-{
-    const bool found
-        = text->size() >= suffix.size()
-          && std::string_view(text->end() - suffix.size(), suffix.size())
-                 == suffix;
+inline bool cut_suffix(std::string_view *text, std::string_view suffix) {
+    const bool found = text->size() >= suffix.size()
+                       && std::string_view(text->end() - suffix.size(), suffix.size()) == suffix;
     text->remove_suffix(found ? suffix.size() : 0);
     return found;
 }
 
 /* NGINX does not distinguish case in names, of variables and header fields. */
-inline bool is_same_name(std::string_view a, std::string_view b)
-{
-    return a.size() == b.size()
-           && ngx_strncasecmp(bytes(a), bytes(b), a.size()) == 0;
+inline bool is_same_name(std::string_view a, std::string_view b) {
+    return a.size() == b.size() && ngx_strncasecmp(bytes(a), bytes(b), a.size()) == 0;
 }
 
 } // namespace limit_sliding

@@ -13,17 +13,14 @@ namespace {
 constexpr size_t kDigestBytes = 20;
 
 /* Returns how many bytes write_key() may write. */
-size_t key_bytes(const RemoteClaim &remote)
-{
-    return remote.zone->prefix.len + 1
-           + std::max(remote.key.len, 2 * kDigestBytes);
+size_t key_bytes(const RemoteClaim &remote) {
+    return remote.zone->prefix.len + 1 + std::max(remote.key.len, 2 * kDigestBytes);
 }
 
 /* Writes the name of the claim's key in Redis, and returns its end:
  * "PREFIXZONE:{KEY}".  A cluster takes braces with nothing in between for none,
  * and would not keep the key's state and its limit together. */
-u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p)
-{
+u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p) {
     p = append(p, view(remote.zone->prefix));
     if (redis.settings.key_format == KeyFormat::kPlain
         && !(redis.client.nodes.is_cluster() && remote.key.data[0] == '}')) {
@@ -44,13 +41,10 @@ u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p)
 
 /* Returns an ask whose parts are not set, with room for `bytes` after them;
  * nullptr: there is no memory. */
-Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes)
-{
-    auto *ask = static_cast<Ask *>(ngx_alloc(
-        sizeof(Ask) + nparts * sizeof(AskPart) + bytes, ngx_cycle->log));
-    if (ask == nullptr) {
-        return nullptr;
-    }
+Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes) {
+    auto *ask = static_cast<Ask *>(
+        ngx_alloc(sizeof(Ask) + nparts * sizeof(AskPart) + bytes, ngx_cycle->log));
+    if (ask == nullptr) { return nullptr; }
 
     *ask = {};
     ask->redis = &redis;
@@ -61,8 +55,7 @@ Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes)
     return ask;
 }
 
-void unlink(Waiter &waiter)
-{
+void unlink(Waiter &waiter) {
     Client &client = waiter.ask->redis->client;
     WaiterList::remove(waiter);
     WaitingList::remove(waiter);
@@ -75,20 +68,16 @@ void unlink(Waiter &waiter)
 
 /* Ends a wait that took too long.  A unit that was not asked for yet is not
  * asked for any more: it is decided otherwise. */
-void time_out(Waiter &waiter)
-{
+void time_out(Waiter &waiter) {
     Ask &ask = *waiter.ask;
     const Redis &redis = *ask.redis;
     ngx_msec_t since = waiter.until - redis.settings.timeout;
-    if (!ask.to->is_ready()
-        && static_cast<ngx_msec_int_t>(since - redis.client.failed) >= 0) {
+    if (!ask.to->is_ready() && static_cast<ngx_msec_int_t>(since - redis.client.failed) >= 0) {
         /* those that wait for the same attempt to connect count once */
         node_failed(*ask.to);
     }
 
-    if (!waiter.asked) {
-        ask.units--;
-    }
+    if (!waiter.asked) { ask.units--; }
 
     tell_waiter(waiter, Told::kFailed);
     if (ask.units == 0 && !ask.in_call) {
@@ -99,8 +88,7 @@ void time_out(Waiter &waiter)
 
 /* Makes the ask one that was not asked.  Those who came meanwhile are behind
  * the others. */
-void unask(Ask &ask)
-{
+void unask(Ask &ask) {
     while (!ask.asked.empty()) {
         Waiter &waiter = ask.asked.pop_back();
         waiter.asked = false;
@@ -115,32 +103,27 @@ void unask(Ask &ask)
 
 } // namespace
 
-void node_answered(Node &node)
-{
+void node_answered(Node &node) {
     Redis &redis = *node.redis;
     node.succeeded();
     if (redis.shared->breaker.succeeded()) {
         /* of the same level as the line that it has failed: a log that shows
          * one shows both */
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "limit_sliding redis \"%V\" answers again",
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "limit_sliding redis \"%V\" answers again",
                       &redis.settings.name);
     }
 }
 
-void node_failed(Node &node)
-{
+void node_failed(Node &node) {
     Redis &redis = *node.redis;
     Client &client = redis.client;
     client.failed = ngx_current_msec;
-    if (client.nodes.is_cluster()
-        && client.nodes.cluster->is_alive_without(node)) {
+    if (client.nodes.is_cluster() && client.nodes.cluster->is_alive_without(node)) {
         /* the rest of it is no worse for that */
         return;
     }
 
-    if (redis.shared->breaker.failed(ngx_current_msec,
-                                     static_cast<uint32_t>(ngx_random()))) {
+    if (redis.shared->breaker.failed(ngx_current_msec, static_cast<uint32_t>(ngx_random()))) {
         (void)ngx_atomic_fetch_add(&client.calls->opened, 1);
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "limit_sliding redis \"%V\" has failed repeatedly, "
@@ -151,13 +134,11 @@ void node_failed(Node &node)
 }
 
 /* A hash that two asks share is as unlikely as in the zone's own memory. */
-Ask *find_ask(Redis &redis, uint64_t hash)
-{
+Ask *find_ask(Redis &redis, uint64_t hash) {
     ngx_rbtree_node_t *node = redis.client.asks.root;
     while (node != &redis.client.sentinel) {
         if (node->key == hash) {
-            return reinterpret_cast<Ask *>(reinterpret_cast<u_char *>(node)
-                                           - offsetof(Ask, node));
+            return reinterpret_cast<Ask *>(reinterpret_cast<u_char *>(node) - offsetof(Ask, node));
         }
 
         node = hash < node->key ? node->left : node->right;
@@ -165,17 +146,14 @@ Ask *find_ask(Redis &redis, uint64_t hash)
     return nullptr;
 }
 
-Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes)
-{
+Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes) {
     const Nodes &nodes = redis.client.nodes;
     for (size_t i = 0; i < nclaims; i++) {
         bytes += key_bytes(remote_of(claims[i]));
     }
 
     Ask *ask = alloc_ask(redis, nclaims, bytes);
-    if (ask == nullptr) {
-        return nullptr;
-    }
+    if (ask == nullptr) { return nullptr; }
 
     auto *p = reinterpret_cast<u_char *>(ask->parts.end());
     for (size_t i = 0; i < nclaims; i++) {
@@ -186,19 +164,14 @@ Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes)
         part.key.len = p - part.key.data;
         part.slot = nodes.is_cluster() ? key_slot(view(part.key)) : 0;
 
-        if (part.slot != ask->parts[0].slot) {
-            ask->slot = kMixedSlots;
-        }
+        if (part.slot != ask->parts[0].slot) { ask->slot = kMixedSlots; }
     }
 
-    if (ask->slot != kMixedSlots) {
-        ask->slot = ask->parts[0].slot;
-    }
+    if (ask->slot != kMixedSlots) { ask->slot = ask->parts[0].slot; }
     return ask;
 }
 
-Ask *copy_ask(const Ask &ask, size_t first, size_t nparts)
-{
+Ask *copy_ask(const Ask &ask, size_t first, size_t nparts) {
     Span<AskPart> parts{&ask.parts[first], nparts};
     size_t bytes = 0;
     for (const AskPart &part : parts) {
@@ -206,9 +179,7 @@ Ask *copy_ask(const Ask &ask, size_t first, size_t nparts)
     }
 
     Ask *copy = alloc_ask(*ask.redis, nparts, bytes);
-    if (copy == nullptr) {
-        return nullptr;
-    }
+    if (copy == nullptr) { return nullptr; }
 
     copy->slot = parts[0].slot;
     auto *p = reinterpret_cast<u_char *>(copy->parts.end());
@@ -220,15 +191,13 @@ Ask *copy_ask(const Ask &ask, size_t first, size_t nparts)
     return copy;
 }
 
-void share_ask(Ask &ask, uint64_t hash)
-{
+void share_ask(Ask &ask, uint64_t hash) {
     ask.shared = true;
     ask.node.key = hash;
     ngx_rbtree_insert(&ask.redis->client.asks, &ask.node);
 }
 
-void make_due(Ask &ask, Node &to)
-{
+void make_due(Ask &ask, Node &to) {
     ask.to = &to;
     due_at(to).push_back(ask);
     to.ndue++;
@@ -236,19 +205,14 @@ void make_due(Ask &ask, Node &to)
     to.post_flush();
 }
 
-void make_due(Ask &ask)
-{
-    make_due(ask, *ask.redis->client.nodes.route(ask.slot));
-}
+void make_due(Ask &ask) { make_due(ask, *ask.redis->client.nodes.route(ask.slot)); }
 
-void remove_due(Ask &ask)
-{
+void remove_due(Ask &ask) {
     AskList::remove(ask);
     ask.to->ndue--;
 }
 
-void ask_done(Ask &ask)
-{
+void ask_done(Ask &ask) {
     ask.in_call = false;
     ask.hops = 0;
     ask.asking = false;
@@ -257,25 +221,18 @@ void ask_done(Ask &ask)
         return;
     }
 
-    if (ask.shared) {
-        ngx_rbtree_delete(&ask.redis->client.asks, &ask.node);
-    }
+    if (ask.shared) { ngx_rbtree_delete(&ask.redis->client.asks, &ask.node); }
 
     ngx_free(&ask);
 }
 
-void join_ask(Ask &ask, Waiter *waiter)
-{
+void join_ask(Ask &ask, Waiter *waiter) {
     const Redis &redis = *ask.redis;
     Client &client = ask.redis->client;
-    if (ask.units == 0 && !ask.in_call) {
-        make_due(ask);
-    }
+    if (ask.units == 0 && !ask.in_call) { make_due(ask); }
 
     ask.units++;
-    if (waiter == nullptr) {
-        return;
-    }
+    if (waiter == nullptr) { return; }
 
     waiter->ask = &ask;
     waiter->asked = false;
@@ -284,27 +241,22 @@ void join_ask(Ask &ask, Waiter *waiter)
     ask.waiters.push_back(*waiter);
     client.waiting.push_back(*waiter);
     client.deadline.cancelable = 0;
-    if (!client.deadline.timer_set) {
-        ngx_add_timer(&client.deadline, redis.settings.timeout);
-    }
+    if (!client.deadline.timer_set) { ngx_add_timer(&client.deadline, redis.settings.timeout); }
 }
 
-void tell_waiter(Waiter &waiter, Told told)
-{
+void tell_waiter(Waiter &waiter, Told told) {
     waiter.told = told;
     unlink(waiter);
     ngx_post_event(&waiter.event, &ngx_posted_events);
 }
 
-void fail_waiters(WaiterList &waiters)
-{
+void fail_waiters(WaiterList &waiters) {
     for (Waiter &waiter : waiters) {
         tell_waiter(waiter, Told::kFailed);
     }
 }
 
-void deadline_handler(ngx_event_t *ev)
-{
+void deadline_handler(ngx_event_t *ev) {
     WaitingList &waiting = static_cast<Redis *>(ev->data)->client.waiting;
     while (!waiting.empty()) {
         Waiter &first = waiting.front();
@@ -318,24 +270,18 @@ void deadline_handler(ngx_event_t *ev)
     }
 }
 
-void leave_ask(Waiter *waiter)
-{
-    if (waiter->ask) {
-        unlink(*waiter);
-    }
+void leave_ask(Waiter *waiter) {
+    if (waiter->ask) { unlink(*waiter); }
 
     if (waiter->part) {
         *waiter->part = nullptr;
         waiter->part = nullptr;
     }
 
-    if (waiter->event.posted) {
-        ngx_delete_posted_event(&waiter->event);
-    }
+    if (waiter->event.posted) { ngx_delete_posted_event(&waiter->event); }
 }
 
-void fail_call(Node &node, AskCall &call)
-{
+void fail_call(Node &node, AskCall &call) {
     (void)ngx_atomic_fetch_add(&node.redis->client.calls->failed, 1);
     while (!call.asks.empty()) {
         Ask &ask = call.asks.pop_front();
@@ -346,26 +292,19 @@ void fail_call(Node &node, AskCall &call)
     end_call(node, call);
 }
 
-void end_call(Node &node, AskCall &call)
-{
+void end_call(Node &node, AskCall &call) {
     ngx_free(&call);
-    if (node.ndue) {
-        node.post_flush();
-    }
+    if (node.ndue) { node.post_flush(); }
 }
 
-bool resend_call(Node &node, AskCall &call, Reply &reply)
-{
+bool resend_call(Node &node, AskCall &call, Reply &reply) {
     Redis &redis = *node.redis;
-    if (!redis.client.nodes.is_cluster()) {
-        return false;
-    }
+    if (!redis.client.nodes.is_cluster()) { return false; }
 
     /* in a cluster a call has one ask */
     Ask &ask = call.asks.front();
     Redirect redirect;
-    Node *to = redis.client.nodes.cluster->redirect(node, ask.slot, reply,
-                                                    &redirect);
+    Node *to = redis.client.nodes.cluster->redirect(node, ask.slot, reply, &redirect);
     if (to == nullptr || ask.hops >= kHopsMax
         || ngx_current_msec - ask.since >= redis.settings.timeout) {
         return false;
@@ -380,21 +319,14 @@ bool resend_call(Node &node, AskCall &call, Reply &reply)
     return true;
 }
 
-bool resend_due(Ask &ask, Node &node)
-{
+bool resend_due(Ask &ask, Node &node) {
     Nodes &nodes = node.redis->client.nodes;
-    if (!nodes.is_cluster() || ask.asking || ask.hops >= kHopsMax) {
-        return false;
-    }
+    if (!nodes.is_cluster() || ask.asking || ask.hops >= kHopsMax) { return false; }
 
     Node *to = nodes.route(ask.slot);
-    if (to == &node || !to->is_usable()) {
-        return false;
-    }
+    if (to == &node || !to->is_usable()) { return false; }
 
-    if (ask.hops++ == 0) {
-        ask.since = ngx_current_msec;
-    }
+    if (ask.hops++ == 0) { ask.since = ngx_current_msec; }
 
     make_due(ask, *to);
     return true;

@@ -27,8 +27,7 @@ constexpr ngx_msec_int_t kLookOpenMs = 100;
 constexpr auto kCallsUnderWay = 4;
 
 /* Makes asks due where their slots are by now. */
-void reroute(Node &node)
-{
+void reroute(Node &node) {
     for (Ask &ask : due_at(node)) {
         Node *to = node.redis->client.nodes.route(ask.slot);
         if (to != &node && !ask.asking) {
@@ -41,8 +40,7 @@ void reroute(Node &node)
 /* Makes the waiters and units of the ask those of a call.  Units that nobody
  * waits for any more come last.  Returns how many values the reply has beyond
  * those of the algorithms. */
-size_t take_waiters(Ask &ask)
-{
+size_t take_waiters(Ask &ask) {
     ngx_uint_t turn = 0;
     while (!ask.waiters.empty()) {
         Waiter &waiter = ask.waiters.pop_front();
@@ -51,9 +49,7 @@ size_t take_waiters(Ask &ask)
         waiter.turn = turn++;
     }
 
-    if (ask.hops == 0) {
-        ask.since = ngx_current_msec;
-    }
+    if (ask.hops == 0) { ask.since = ngx_current_msec; }
 
     ask.asked_units = ask.units;
     ask.units = 0;
@@ -63,18 +59,13 @@ size_t take_waiters(Ask &ask)
 
 /* Puts a call of what is due into the node's buffer.  NGX_ERROR: there is no
  * memory. */
-ngx_int_t send_call(Node &node)
-{
+ngx_int_t send_call(Node &node) {
     auto *call = create_call<AskCall>(script_answered);
-    if (call == nullptr) {
-        return NGX_ERROR;
-    }
+    if (call == nullptr) { return NGX_ERROR; }
 
     call->asks.init();
     for (Ask &ask : due_at(node)) {
-        if (!call_takes(*call, ask)) {
-            break;
-        }
+        if (!call_takes(*call, ask)) { break; }
 
         remove_due(ask);
         call->asks.push_back(ask);
@@ -83,23 +74,17 @@ ngx_int_t send_call(Node &node)
         ask.asking = false;
     }
 
-    ngx_int_t rc = call->command ? call_key_command(node, *call)
-                                 : call_script(node, *call);
+    ngx_int_t rc = call->command ? call_key_command(node, *call) : call_script(node, *call);
 
-    if (rc != NGX_OK) {
-        call->handler(node, *call, nullptr);
-    }
+    if (rc != NGX_OK) { call->handler(node, *call, nullptr); }
     return rc;
 }
 
 /* Fails what is due, if it cannot be sent to another node. */
-void fail_due(Node &node)
-{
+void fail_due(Node &node) {
     for (Ask &ask : due_at(node)) {
         remove_due(ask);
-        if (resend_due(ask, node)) {
-            continue;
-        }
+        if (resend_due(ask, node)) { continue; }
 
         ask.units = 0;
         fail_waiters(ask.waiters);
@@ -108,21 +93,14 @@ void fail_due(Node &node)
 }
 
 /* Sends what is due. */
-void flush_due(Node &node)
-{
+void flush_due(Node &node) {
     Nodes &nodes = node.redis->client.nodes;
-    if (nodes.is_cluster()) {
-        reroute(node);
-    }
+    if (nodes.is_cluster()) { reroute(node); }
 
-    if (node.ndue == 0 && !node.has_unsent()) {
-        return;
-    }
+    if (node.ndue == 0 && !node.has_unsent()) { return; }
 
     ngx_int_t rc = node.open();
-    if (rc == NGX_AGAIN) {
-        return;
-    }
+    if (rc == NGX_AGAIN) { return; }
 
     if (rc != NGX_OK) {
         fail_due(node);
@@ -130,8 +108,7 @@ void flush_due(Node &node)
     }
 
     while (node.ndue >= kAsksPerCall
-           || (node.ndue
-               && (nodes.is_cluster() || node.ncalls < kCallsUnderWay))) {
+           || (node.ndue && (nodes.is_cluster() || node.ncalls < kCallsUnderWay))) {
         if (send_call(node) != NGX_OK) {
             node.fail(0, "no memory");
             return;
@@ -143,8 +120,7 @@ void flush_due(Node &node)
 }
 
 /* Makes this worker's part of a Redis; connections are made later. */
-ngx_int_t make_client(Redis &redis)
-{
+ngx_int_t make_client(Redis &redis) {
     static constexpr ClientEvents kEvents = {flush_due, fail_due, node_failed};
     Client &client = redis.client;
     ngx_rbtree_init(&client.asks, &client.sentinel, ngx_rbtree_insert_value);
@@ -155,26 +131,20 @@ ngx_int_t make_client(Redis &redis)
     client.deadline.data = &redis;
     client.deadline.log = ngx_cycle->log;
 
-    client.calls
-        = &redis.shared
-               ->calls[ngx_process_slot % std::size(redis.shared->calls)];
+    client.calls = &redis.shared->calls[ngx_process_slot % std::size(redis.shared->calls)];
     return client.nodes.start(&redis, &redis.settings, &kEvents);
 }
 
-bool is_started(Redis &redis)
-{
+bool is_started(Redis &redis) {
     return redis.client.nodes.is_started() || make_client(redis) == NGX_OK;
 }
 
 /* Asks for one key of nobody's, and so finds out whether Redis takes writes:
  * the breaker learns of it as of any other call.  Each time another key, and so
  * perhaps another node of a cluster. */
-void send_probe(Redis &redis)
-{
+void send_probe(Redis &redis) {
     static ngx_uint_t n;
-    if (!is_started(redis) || find_ask(redis, 0)) {
-        return;
-    }
+    if (!is_started(redis) || find_ask(redis, 0)) { return; }
 
     Nodes &nodes = redis.client.nodes;
     u_char key[sizeof("probe") + NGX_INT_T_LEN];
@@ -191,9 +161,7 @@ void send_probe(Redis &redis)
     claim.remote = &remote;
 
     Ask *ask = create_ask(redis, &claim, 1);
-    if (ask == nullptr) {
-        return;
-    }
+    if (ask == nullptr) { return; }
 
     /* the node may be asked at once: probes come at the breaker's pace */
     nodes.route(ask->slot)->failures = 0;
@@ -202,14 +170,12 @@ void send_probe(Redis &redis)
 }
 
 /* Returns how long to wait until the breaker is to be looked at again. */
-ngx_msec_t look_at_breaker(Redis &redis)
-{
+ngx_msec_t look_at_breaker(Redis &redis) {
     Breaker *breaker = &redis.shared->breaker;
     Nodes &nodes = redis.client.nodes;
     switch (breaker->check(ngx_current_msec)) {
     case BreakerState::kClosed:
-        return nodes.is_cluster() ? std::min(kLookMs, nodes.cluster->retry())
-                                  : kLookMs;
+        return nodes.is_cluster() ? std::min(kLookMs, nodes.cluster->retry()) : kLookMs;
     case BreakerState::kProbe:
         send_probe(redis);
         break;
@@ -217,17 +183,13 @@ ngx_msec_t look_at_breaker(Redis &redis)
         break;
     }
 
-    auto left
-        = static_cast<ngx_msec_int_t>(breaker->probe_ms() - ngx_current_msec);
+    auto left = static_cast<ngx_msec_int_t>(breaker->probe_ms() - ngx_current_msec);
     /* a worker whose clock is behind shall not spin */
     return std::clamp<ngx_msec_int_t>(left, 1, kLookOpenMs);
 }
 
-void look_handler(ngx_event_t *ev)
-{
-    if (!ngx_exiting) {
-        ngx_add_timer(ev, look_at_breaker(*static_cast<Redis *>(ev->data)));
-    }
+void look_handler(ngx_event_t *ev) {
+    if (!ngx_exiting) { ngx_add_timer(ev, look_at_breaker(*static_cast<Redis *>(ev->data))); }
 }
 
 } // namespace
@@ -237,8 +199,7 @@ void look_handler(ngx_event_t *ev)
  * breaker, which is in shared memory: whoever has opened it may be dead, and a
  * worker may be younger than the outage.  The breaker lets one of them send a
  * probe. */
-void redis_enter(Redis *redis)
-{
+void redis_enter(Redis *redis) {
     if (redis->shared == nullptr) {
         /* no zone uses it */
         return;
@@ -254,17 +215,11 @@ void redis_enter(Redis *redis)
     ngx_add_timer(ev, 1 + ngx_random() % kLookMs);
 }
 
-void redis_exit(Redis *redis)
-{
-    redis->client.nodes.close();
-}
+void redis_exit(Redis *redis) { redis->client.nodes.close(); }
 
-ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
-                    Waiter *waiter)
-{
+ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter) {
     Nodes &nodes = redis->client.nodes;
-    if (!is_started(*redis) || redis->shared->breaker.is_open()
-        || nodes.is_away()) {
+    if (!is_started(*redis) || redis->shared->breaker.is_open() || nodes.is_away()) {
         return NGX_DECLINED;
     }
 
@@ -272,13 +227,9 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
     Ask *ask = find_ask(*redis, hash);
     if (ask == nullptr) {
         ask = create_ask(*redis, claims, nclaims);
-        if (ask == nullptr) {
-            return NGX_DECLINED;
-        }
+        if (ask == nullptr) { return NGX_DECLINED; }
 
-        if (ask->slot == kMixedSlots) {
-            return ask_across_slots(*ask, claims, waiter);
-        }
+        if (ask->slot == kMixedSlots) { return ask_across_slots(*ask, claims, waiter); }
 
         share_ask(*ask, hash);
     }
@@ -288,9 +239,7 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
         return NGX_OK;
     }
 
-    if (ask->units == 0 && !ask->in_call) {
-        ask_done(*ask);
-    }
+    if (ask->units == 0 && !ask->in_call) { ask_done(*ask); }
     return NGX_DECLINED;
 }
 

@@ -28,7 +28,6 @@ void redis_exit(Redis *redis);
  * known to be.  NGX_OK: the waiter, if there is one, will be told;
  * NGX_DECLINED: Redis is known not to answer.  Claims of one Redis, 1 to
  * kClaimsMax, each with its RemoteClaim. */
-ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
-                    Waiter *waiter);
+ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter);
 
 } // namespace limit_sliding

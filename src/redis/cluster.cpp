@@ -24,29 +24,21 @@ constexpr ngx_uint_t kFailuresMax = kBreakerFailures;
 
 constexpr std::string_view kSlotsCommand[] = {"CLUSTER", "SLOTS"};
 
-ClusterNode &cluster_node(Node &node)
-{
-    return static_cast<ClusterNode &>(node);
-}
+ClusterNode &cluster_node(Node &node) { return static_cast<ClusterNode &>(node); }
 
 /* Returns the highest for a node that answers, then one that soon will, then
  * one that may; 0 for one that has not for long. */
-ngx_uint_t rank(const ClusterNode &node)
-{
-    if (node.is_ready() && node.failures == 0) {
-        return NGX_MAX_INT32_VALUE;
-    }
+ngx_uint_t rank(const ClusterNode &node) {
+    if (node.is_ready() && node.failures == 0) { return NGX_MAX_INT32_VALUE; }
 
     return node.is_usable()
-               ? 2 * (kFailuresMax - std::min(node.failures, kFailuresMax))
-                     + !node.is_closed() + 1
+               ? 2 * (kFailuresMax - std::min(node.failures, kFailuresMax)) + !node.is_closed() + 1
                : 0;
 }
 
 /* The node answers, be it with an error: requests may wait for it.  If it fails
  * once more it is left alone for as long as before. */
-void time_received(Node &node, Call &call, Reply *reply)
-{
+void time_received(Node &node, Call &call, Reply *reply) {
     ngx_free(&call);
     if (reply != nullptr) {
         node.failures = kFailuresMax - 1;
@@ -55,29 +47,22 @@ void time_received(Node &node, Call &call, Reply *reply)
 }
 
 /* A node that failed often may hang; the script needs TIME, too. */
-bool greet(Node &greeted)
-{
+bool greet(Node &greeted) {
     constexpr std::string_view kTime[] = {"TIME"};
     ClusterNode &node = cluster_node(greeted);
     return node.greet_server()
-           && (!node.has_failed()
-               || node.greet(create_call(time_received), kTime))
+           && (!node.has_failed() || node.greet(create_call(time_received), kTime))
            && node.cluster->ask_new(node);
 }
 
-const NodeRole role = {greet, nullptr, nullptr, [](Node &failed) {
-                           cluster_node(failed).cluster->set_stale(nullptr);
-                       }};
+const NodeRole role = {greet, nullptr, nullptr,
+                       [](Node &failed) { cluster_node(failed).cluster->set_stale(nullptr); }};
 
 } // namespace
 
-bool ClusterNode::has_failed() const
-{
-    return failures >= kFailuresMax;
-}
+bool ClusterNode::has_failed() const { return failures >= kFailuresMax; }
 
-Cluster *Cluster::create(const NodeContext &context)
-{
+Cluster *Cluster::create(const NodeContext &context) {
     auto *cluster = create_on_heap<Cluster>();
     if (cluster != nullptr && !cluster->start(context)) {
         destroy_on_heap(cluster);
@@ -86,8 +71,7 @@ Cluster *Cluster::create(const NodeContext &context)
     return cluster;
 }
 
-bool Cluster::start(const NodeContext &context)
-{
+bool Cluster::start(const NodeContext &context) {
     nodes_.init();
     context_ = context;
     stale_ = true;
@@ -96,8 +80,7 @@ bool Cluster::start(const NodeContext &context)
     };
     refresh_.data = this;
     refresh_.log = ngx_cycle->log;
-    refresh_.handler
-        = [](ngx_event_t *ev) { static_cast<Cluster *>(ev->data)->refresh(); };
+    refresh_.handler = [](ngx_event_t *ev) { static_cast<Cluster *>(ev->data)->refresh(); };
 
     for (const Server &server : context.settings->servers) {
         if (ClusterNode *node = add_node()) {
@@ -108,15 +91,13 @@ bool Cluster::start(const NodeContext &context)
     return !nodes_.empty();
 }
 
-void Cluster::close()
-{
+void Cluster::close() {
     for (ClusterNode &node : nodes_) {
         node.close();
     }
 }
 
-ClusterNode *Cluster::add_node()
-{
+ClusterNode *Cluster::add_node() {
     auto *node = create_on_heap<ClusterNode>();
     if (node != nullptr) {
         node->init(context_, &role);
@@ -127,16 +108,11 @@ ClusterNode *Cluster::add_node()
     return node;
 }
 
-void Cluster::free_node(ClusterNode &node)
-{
+void Cluster::free_node(ClusterNode &node) {
     node.close();
-    if (node.flush.posted) {
-        ngx_delete_posted_event(&node.flush);
-    }
+    if (node.flush.posted) { ngx_delete_posted_event(&node.flush); }
 
-    if (hint_ == &node) {
-        hint_ = nullptr;
-    }
+    if (hint_ == &node) { hint_ = nullptr; }
 
     nodes_.remove(node);
     nnodes_--;
@@ -146,17 +122,11 @@ void Cluster::free_node(ClusterNode &node)
 /* Returns the node that another one tells of, perhaps a new one; nullptr: there
  * is no memory, or it cannot be one.  No host, or "?", means the host of the
  * one that tells. */
-ClusterNode *Cluster::find(const ClusterNode &teller, std::string_view host,
-                           int64_t port)
-{
-    if (host.empty() || host[0] == '?') {
-        host = teller.server.bare_host();
-    }
+ClusterNode *Cluster::find(const ClusterNode &teller, std::string_view host, int64_t port) {
+    if (host.empty() || host[0] == '?') { host = teller.server.bare_host(); }
 
     for (ClusterNode &node : nodes_) {
-        if (node.server.port == port && node.server.bare_host() == host) {
-            return &node;
-        }
+        if (node.server.port == port && node.server.bare_host() == host) { return &node; }
     }
 
     ClusterNode *node = nnodes_ < kNodesMax ? add_node() : nullptr;
@@ -169,64 +139,46 @@ ClusterNode *Cluster::find(const ClusterNode &teller, std::string_view host,
 
 /* Returns the node in "slot host:port", whose host may have colons.  The slot
  * is the one that was asked of. */
-ClusterNode *Cluster::find_target(const ClusterNode &teller,
-                                  std::string_view target)
-{
+ClusterNode *Cluster::find_target(const ClusterNode &teller, std::string_view target) {
     size_t blank = target.find(' ');
     size_t colon = target.rfind(':');
-    if (blank == target.npos || colon == target.npos || colon < blank) {
-        return nullptr;
-    }
+    if (blank == target.npos || colon == target.npos || colon < blank) { return nullptr; }
 
     u_char *host = bytes(target) + blank + 1;
     u_char *port = bytes(target) + colon + 1;
-    return find(teller, view(host, port - 1 - host),
-                ngx_atoi(port, target.size() - colon - 1));
+    return find(teller, view(host, port - 1 - host), ngx_atoi(port, target.size() - colon - 1));
 }
 
 /* Returns the node that is likeliest to answer.  There is always one: the seeds
  * stay. */
-ClusterNode &Cluster::any()
-{
+ClusterNode &Cluster::any() {
     ClusterNode *best = &nodes_.front();
     for (ClusterNode &node : nodes_) {
-        if (rank(node) > rank(*best)) {
-            best = &node;
-        }
+        if (rank(node) > rank(*best)) { best = &node; }
     }
     return *best;
 }
 
-ClusterNode &Cluster::route(ngx_int_t slot)
-{
+ClusterNode &Cluster::route(ngx_int_t slot) {
     ClusterNode *node = slots_[slot];
     return node != nullptr ? *node : any();
 }
 
-bool Cluster::is_worth(ngx_int_t slot)
-{
+bool Cluster::is_worth(ngx_int_t slot) {
     ClusterNode &node = route(slot);
-    if (stale_) {
-        refresh_soon();
-    }
+    if (stale_) { refresh_soon(); }
 
-    if (node.is_usable() && (!node.has_failed() || node.is_unused())) {
-        return true;
-    }
+    if (node.is_usable() && (!node.has_failed() || node.is_unused())) { return true; }
 
     /* perhaps it has been replaced */
     set_stale(nullptr);
     return false;
 }
 
-ngx_msec_t Cluster::retry()
-{
+ngx_msec_t Cluster::retry() {
     ngx_msec_t wait = NGX_MAX_INT32_VALUE;
     for (ClusterNode &node : nodes_) {
-        if (!node.has_failed() || !node.is_closed()
-            || (loaded_ && !node.mapped)) {
-            continue;
-        }
+        if (!node.has_failed() || !node.is_closed() || (loaded_ && !node.mapped)) { continue; }
 
         if (node.is_usable()) {
             (void)node.open();
@@ -238,8 +190,7 @@ ngx_msec_t Cluster::retry()
 }
 
 /* A node that only a redirection named may be nobody's, or the same server. */
-bool Cluster::is_alive_without(const Node &failed)
-{
+bool Cluster::is_alive_without(const Node &failed) {
     for (ClusterNode &node : nodes_) {
         if (&node != &failed && node.failures == 0 && node.is_ready()
             && (node.mapped || node.seed)) {
@@ -249,9 +200,7 @@ bool Cluster::is_alive_without(const Node &failed)
     return false;
 }
 
-Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply,
-                        Redirect *kind)
-{
+Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply, Redirect *kind) {
     ClusterNode &node = cluster_node(from);
     std::string_view error = view(reply.text, reply.len);
     if (cut_prefix(&error, "MOVED ")) {
@@ -272,23 +221,19 @@ Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply,
 
     /* The slot is moving: the script's first command expired the last event of
      * a log, and a key that no longer exists is asked elsewhere. */
-    if (ngx_strlcasestrn(bytes(error), bytes(error) + error.size(),
-                         bytes("non local key"), 13 - 1)
+    if (ngx_strlcasestrn(bytes(error), bytes(error) + error.size(), bytes("non local key"), 13 - 1)
         != nullptr) {
         *kind = Redirect::kAgain;
         return &node;
     }
 
-    if (starts_with(error, "CLUSTERDOWN")) {
-        set_stale(&node);
-    }
+    if (starts_with(error, "CLUSTERDOWN")) { set_stale(&node); }
 
     *kind = Redirect::kNone;
     return nullptr;
 }
 
-void Cluster::set_stale(ClusterNode *hint)
-{
+void Cluster::set_stale(ClusterNode *hint) {
     stale_ = true;
     hint_ = hint;
     refresh_soon();
@@ -296,8 +241,7 @@ void Cluster::set_stale(ClusterNode *hint)
 
 /* Asks for the slots if they are stale, and not too early; requests that follow
  * will have that tried again. */
-void Cluster::refresh()
-{
+void Cluster::refresh() {
     if (!stale_ || asked_ != nullptr
         || (loaded_ && ngx_current_msec - asked_at_ < kRefreshInterval)) {
         return;
@@ -320,32 +264,23 @@ void Cluster::refresh()
     node.send();
 }
 
-bool Cluster::ask_new(ClusterNode &node)
-{
-    if (!stale_ || asked_ != nullptr) {
-        return true;
-    }
+bool Cluster::ask_new(ClusterNode &node) {
+    if (!stale_ || asked_ != nullptr) { return true; }
 
-    if (!node.greet(create_slots_call(), kSlotsCommand)) {
-        return false;
-    }
+    if (!node.greet(create_slots_call(), kSlotsCommand)) { return false; }
 
     note_asked(node);
     return true;
 }
 
-Call *Cluster::create_slots_call()
-{
+Call *Cluster::create_slots_call() {
     Call *call = create_call(answered);
-    if (call != nullptr) {
-        call->slots = this;
-    }
+    if (call != nullptr) { call->slots = this; }
     return call;
 }
 
 /* The next time another node is asked, if it is as good. */
-void Cluster::note_asked(ClusterNode &node)
-{
+void Cluster::note_asked(ClusterNode &node) {
     asked_ = &node;
     asked_at_ = ngx_current_msec;
     ranges_ = 0;
@@ -354,10 +289,8 @@ void Cluster::note_asked(ClusterNode &node)
 }
 
 /* Takes a range of the reply while that is being read. */
-void Cluster::add_range(const SlotRange &range)
-{
-    if (range.first < 0 || range.last >= kClusterSlots || range.port < 1
-        || range.port > 65535) {
+void Cluster::add_range(const SlotRange &range) {
+    if (range.first < 0 || range.last >= kClusterSlots || range.port < 1 || range.port > 65535) {
         return;
     }
 
@@ -369,28 +302,22 @@ void Cluster::add_range(const SlotRange &range)
     }
 }
 
-void Cluster::answered(Node &from, Call &call, Reply *reply)
-{
+void Cluster::answered(Node &from, Call &call, Reply *reply) {
     ClusterNode &node = cluster_node(from);
     Cluster &cluster = *node.cluster;
     ngx_free(&call);
     cluster.asked_ = nullptr;
-    if (reply == nullptr) {
-        return;
-    }
+    if (reply == nullptr) { return; }
 
     if (reply->type == REDIS_REPLY_ARRAY && cluster.ranges_ != 0) {
         cluster.changed(node);
-        if (!node.is_ready()) {
-            node.greeted();
-        }
+        if (!node.is_ready()) { node.greeted(); }
         return;
     }
 
     /* another node may know better */
-    const char *reason = reply->type == REDIS_REPLY_ERROR
-                             ? reply_text(reply)
-                             : "it knows of no slots";
+    const char *reason
+        = reply->type == REDIS_REPLY_ERROR ? reply_text(reply) : "it knows of no slots";
     if (node.is_ready()) {
         node.log->write(0, "%V: %s", &node.endpoint->text, reason);
     } else {
@@ -400,27 +327,20 @@ void Cluster::answered(Node &from, Call &call, Reply *reply)
 
 /* Lets what is due go to where it belongs now, and forgets unused nodes without
  * slots, but for the one that has told so. */
-void Cluster::changed(ClusterNode &teller)
-{
+void Cluster::changed(ClusterNode &teller) {
     loaded_ = true;
     stale_ = false;
     for (ClusterNode &node : nodes_) {
         node.mapped = false;
-        if (node.ndue != 0) {
-            node.post_flush();
-        }
+        if (node.ndue != 0) { node.post_flush(); }
     }
 
     for (ClusterNode *node : slots_) {
-        if (node != nullptr) {
-            node->mapped = true;
-        }
+        if (node != nullptr) { node->mapped = true; }
     }
 
     for (ClusterNode &node : nodes_) {
-        if (node.mapped || &node == &teller || !node.is_unused()) {
-            continue;
-        }
+        if (node.mapped || &node == &teller || !node.is_unused()) { continue; }
 
         if (node.seed) {
             node.close();

@@ -54,8 +54,7 @@ public:
 
     /* Reads an error of a node about this slot, and returns where to send the
      * ask to; nullptr: it is no redirection, or leads nowhere. */
-    Node *redirect(Node &from, ngx_int_t slot, const Reply &reply,
-                   Redirect *kind);
+    Node *redirect(Node &from, ngx_int_t slot, const Reply &reply, Redirect *kind);
 
     /* Lets the slots be asked for anew, best of the node that has seen a
      * change, if that is not nullptr. */
@@ -70,10 +69,8 @@ private:
     bool start(const NodeContext &context);
     ClusterNode *add_node();
     void free_node(ClusterNode &node);
-    ClusterNode *find(const ClusterNode &teller, std::string_view host,
-                      int64_t port);
-    ClusterNode *find_target(const ClusterNode &teller,
-                             std::string_view target);
+    ClusterNode *find(const ClusterNode &teller, std::string_view host, int64_t port);
+    ClusterNode *find_target(const ClusterNode &teller, std::string_view target);
     ClusterNode &any();
     Call *create_slots_call();
     void refresh_soon() { ngx_post_event(&refresh_, &ngx_posted_events); }

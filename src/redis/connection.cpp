@@ -11,20 +11,15 @@ namespace {
 /* A larger buffer is not kept once all of it is sent. */
 constexpr size_t kBufferKept = 64 * 1024;
 
-Connection &owner(ngx_connection_t *c)
-{
-    return *static_cast<Connection *>(c->data);
-}
+Connection &owner(ngx_connection_t *c) { return *static_cast<Connection *>(c->data); }
 
 } // namespace
 
-void Connection::fail(const char *reason, ngx_err_t err)
-{
+void Connection::fail(const char *reason, ngx_err_t err) {
     connection_events->failed(*this, err, reason);
 }
 
-void Connection::connect()
-{
+void Connection::connect() {
     active_ = true;
     if (endpoint->is_name) {
         resolve();
@@ -33,12 +28,9 @@ void Connection::connect()
     }
 }
 
-void Connection::resolve()
-{
+void Connection::resolve() {
     ngx_resolver_ctx_t *ctx
-        = settings->resolver != nullptr
-              ? ngx_resolve_start(settings->resolver, nullptr)
-              : nullptr;
+        = settings->resolver != nullptr ? ngx_resolve_start(settings->resolver, nullptr) : nullptr;
 
     if (ctx == nullptr || ctx == NGX_NO_RESOLVER) {
         log->write(0, "%V: no resolver", &endpoint->text);
@@ -65,12 +57,11 @@ void Connection::resolve()
     }
 }
 
-void Connection::resolve_handler(ngx_resolver_ctx_t *ctx)
-{
+void Connection::resolve_handler(ngx_resolver_ctx_t *ctx) {
     auto &self = *static_cast<Connection *>(ctx->data);
     if (ctx->state != 0) {
-        self.log->write(0, "%V could not be resolved (%i: %s)", &ctx->name,
-                        ctx->state, ngx_resolver_strerror(ctx->state));
+        self.log->write(0, "%V could not be resolved (%i: %s)", &ctx->name, ctx->state,
+                        ngx_resolver_strerror(ctx->state));
     } else {
         self.endpoint->set_addresses(*ctx);
     }
@@ -87,8 +78,7 @@ void Connection::resolve_handler(ngx_resolver_ctx_t *ctx)
     self.connect_to_address();
 }
 
-void Connection::connect_to_address()
-{
+void Connection::connect_to_address() {
     size_t i = attempts_++ % endpoint->naddrs;
     peer_ = {};
     peer_.sockaddr = &endpoint->addrs[i].sockaddr;
@@ -120,14 +110,11 @@ void Connection::connect_to_address()
         return;
     }
 
-    if (rc == NGX_OK) {
-        shake_hands();
-    }
+    if (rc == NGX_OK) { shake_hands(); }
 }
 
 template <void (Connection::*handle)()>
-void Connection::on_event(ngx_event_t *ev)
-{
+void Connection::on_event(ngx_event_t *ev) {
     auto *c = static_cast<ngx_connection_t *>(ev->data);
     Connection &self = owner(c);
     if (c->close) {
@@ -137,12 +124,10 @@ void Connection::on_event(ngx_event_t *ev)
     }
 }
 
-void Connection::check_connected()
-{
+void Connection::check_connected() {
     int err = 0;
     socklen_t len = sizeof(int);
-    if (getsockopt(peer_.connection->fd, SOL_SOCKET, SO_ERROR, &err, &len)
-        == -1) {
+    if (getsockopt(peer_.connection->fd, SOL_SOCKET, SO_ERROR, &err, &len) == -1) {
         err = ngx_socket_errno;
     }
 
@@ -154,8 +139,7 @@ void Connection::check_connected()
     shake_hands();
 }
 
-void Connection::shake_hands()
-{
+void Connection::shake_hands() {
     ngx_connection_t *c = peer_.connection;
     if (peer_.sockaddr->sa_family != AF_UNIX && ngx_tcp_nodelay(c) != NGX_OK) {
         fail("setsockopt() failed");
@@ -164,8 +148,7 @@ void Connection::shake_hands()
 
 #if (NGX_HTTP_SSL)
     if (settings->tls.on) {
-        ngx_int_t rc = tls_handshake(c, settings->tls, endpoint->host,
-                                     handshake_handler);
+        ngx_int_t rc = tls_handshake(c, settings->tls, endpoint->host, handshake_handler);
 
         if (rc == NGX_ERROR) {
             fail("no TLS");
@@ -181,13 +164,11 @@ void Connection::shake_hands()
 }
 
 #if (NGX_HTTP_SSL)
-void Connection::handshake_handler(ngx_connection_t *c)
-{
+void Connection::handshake_handler(ngx_connection_t *c) {
     Connection &self = owner(c);
     if (!c->ssl->handshaked) {
         self.fail("TLS handshake failed");
-    } else if (!tls_verify(c, self.settings->tls, self.endpoint->host,
-                           *self.log)) {
+    } else if (!tls_verify(c, self.settings->tls, self.endpoint->host, *self.log)) {
         self.fail(nullptr);
     } else {
         self.opened();
@@ -195,8 +176,7 @@ void Connection::handshake_handler(ngx_connection_t *c)
 }
 #endif
 
-void Connection::opened()
-{
+void Connection::opened() {
     peer_.connection->read->handler = on_event<&Connection::receive>;
     peer_.connection->write->handler = on_event<&Connection::flush>;
     connection_events->opened(*this);
@@ -204,15 +184,12 @@ void Connection::opened()
 
 /* A larger buffer grows with what is not sent yet, and not with what was sent
  * before, as a link that is always busy never sends all there is. */
-bool Connection::write(const char *data, size_t len)
-{
+bool Connection::write(const char *data, size_t len) {
     if (out_size_ - out_last_ < len) {
         size_t unsent = out_last_ - out_sent_;
         size_t size = ngx_max(2 * unsent + len, out_size_);
         auto *larger = static_cast<u_char *>(ngx_alloc(size, ngx_cycle->log));
-        if (larger == nullptr) {
-            return false;
-        }
+        if (larger == nullptr) { return false; }
 
         if (out_ != nullptr) {
             ngx_memcpy(larger, out_ + out_sent_, unsent);
@@ -230,14 +207,11 @@ bool Connection::write(const char *data, size_t len)
     return true;
 }
 
-void Connection::flush()
-{
+void Connection::flush() {
     ngx_connection_t *c = peer_.connection;
     while (out_sent_ < out_last_) {
         ssize_t n = c->send(c, out_ + out_sent_, out_last_ - out_sent_);
-        if (n == NGX_AGAIN) {
-            break;
-        }
+        if (n == NGX_AGAIN) { break; }
 
         if (n <= 0) {
             fail("send() failed", ngx_socket_errno);
@@ -257,25 +231,19 @@ void Connection::flush()
         }
     }
 
-    if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
-        fail("no event");
-    }
+    if (ngx_handle_write_event(c->write, 0) != NGX_OK) { fail("no event"); }
 }
 
-void Connection::receive()
-{
+void Connection::receive() {
     static u_char buffer[16 * 1024];
     ngx_connection_t *c = peer_.connection;
     for (;;) {
         ssize_t n = c->recv(c, buffer, sizeof(buffer));
-        if (n == NGX_AGAIN) {
-            break;
-        }
+        if (n == NGX_AGAIN) { break; }
 
-        const char *reason
-            = n == 0  ? "it closed the connection"
-              : n < 0 ? "recv() failed"
-                      : connection_events->received(*this, buffer, n);
+        const char *reason = n == 0  ? "it closed the connection"
+                             : n < 0 ? "recv() failed"
+                                     : connection_events->received(*this, buffer, n);
 
         if (reason != nullptr) {
             fail(reason, n < 0 ? ngx_socket_errno : 0);
@@ -291,8 +259,7 @@ void Connection::receive()
     connection_events->drained(*this);
 }
 
-void Connection::close()
-{
+void Connection::close() {
     active_ = false;
     out_sent_ = 0;
     out_last_ = 0;
@@ -302,9 +269,7 @@ void Connection::close()
     }
 
     ngx_connection_t *c = peer_.connection;
-    if (c == nullptr) {
-        return;
-    }
+    if (c == nullptr) { return; }
 
     peer_.connection = nullptr;
 
@@ -318,9 +283,7 @@ void Connection::close()
 
     ngx_pool_t *pool = c->pool;
     ngx_close_connection(c);
-    if (pool != nullptr) {
-        ngx_destroy_pool(pool);
-    }
+    if (pool != nullptr) { ngx_destroy_pool(pool); }
 }
 
 } // namespace limit_sliding

@@ -31,16 +31,13 @@ struct CrossSlot {
 
 /* Describes a key once its units are given back, also to requests that come
  * next. */
-void describe_given_back(const AskPart &part, Verdict &verdict)
-{
+void describe_given_back(const AskPart &part, Verdict &verdict) {
     const Claim &claim = part.claim;
     if (claim.purpose == Purpose::kConsume) {
         uint64_t most = claim.policy->capacity(verdict.limit);
         uint64_t remaining = uint64_t{verdict.remaining} + claim.cost;
         verdict.remaining = static_cast<uint32_t>(std::min(remaining, most));
-        if (remaining >= most) {
-            verdict.reset_ms = 0;
-        }
+        if (remaining >= most) { verdict.reset_ms = 0; }
     }
 
     add_refusal(*part.zone, claim, verdict, ngx_current_msec);
@@ -48,20 +45,15 @@ void describe_given_back(const AskPart &part, Verdict &verdict)
 
 /* Gives back the units of a piece.  If that fails they are back with their
  * window. */
-void give_back(CrossSlot &split, const Piece &piece)
-{
+void give_back(CrossSlot &split, const Piece &piece) {
     Ask *ask = copy_ask(*split.ask, piece.first, piece.n);
-    if (ask == nullptr) {
-        return;
-    }
+    if (ask == nullptr) { return; }
 
     size_t n = 0;
     for (size_t i = 0; i < piece.n; i++) {
         AskPart &part = ask->parts[i];
         const RemoteClaim &remote = split.remotes[piece.first + i];
-        if (part.claim.purpose != Purpose::kConsume || part.claim.cost == 0) {
-            continue;
-        }
+        if (part.claim.purpose != Purpose::kConsume || part.claim.cost == 0) { continue; }
 
         if (remote.source == Source::kLease) {
             part.claim.state = split.claims[piece.first + i].state;
@@ -87,8 +79,7 @@ void give_back(CrossSlot &split, const Piece &piece)
 }
 
 /* Copies the outcomes of a piece to the claims of the request. */
-void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected)
-{
+void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected) {
     for (size_t i = piece.first; i < piece.first + piece.n; i++) {
         const AskPart &part = split.ask->parts[i];
         Claim &claim = split.whole->claims[part.index];
@@ -96,9 +87,7 @@ void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected)
 
         remote.verdict = split.remotes[i].verdict;
         remote.own = split.remotes[i].own;
-        if (rejected && piece.waiter.admitted) {
-            describe_given_back(part, remote.verdict);
-        }
+        if (rejected && piece.waiter.admitted) { describe_given_back(part, remote.verdict); }
 
         claim.limit = split.claims[i].limit;
         claim.verdict = &remote.verdict;
@@ -106,8 +95,7 @@ void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected)
     }
 }
 
-void tell_whole(CrossSlot &split, bool failed, bool rejected)
-{
+void tell_whole(CrossSlot &split, bool failed, bool rejected) {
     Waiter &whole = *split.whole;
     if (!failed) {
         for (const Piece &piece : split.pieces) {
@@ -123,12 +111,9 @@ void tell_whole(CrossSlot &split, bool failed, bool rejected)
 }
 
 /* The handler of a piece that was told.  The last one tells the request. */
-void piece_told(ngx_event_t *ev)
-{
+void piece_told(ngx_event_t *ev) {
     auto &split = *static_cast<CrossSlot *>(ev->data);
-    if (++split.ntold < split.pieces.size()) {
-        return;
-    }
+    if (++split.ntold < split.pieces.size()) { return; }
 
     bool failed = false;
     bool rejected = false;
@@ -138,18 +123,14 @@ void piece_told(ngx_event_t *ev)
         rejected = rejected || !(piece_failed || piece.waiter.admitted);
     }
 
-    if (split.whole) {
-        tell_whole(split, failed, rejected);
-    }
+    if (split.whole) { tell_whole(split, failed, rejected); }
 
     OnError on_error = split.ask->redis->settings.on_error;
 
     /* a request that passes without some of them has consumed the others */
     if (failed ? on_error == OnError::kDeny : rejected) {
         for (const Piece &piece : split.pieces) {
-            if (piece.waiter.admitted) {
-                give_back(split, piece);
-            }
+            if (piece.waiter.admitted) { give_back(split, piece); }
         }
     }
 
@@ -158,16 +139,12 @@ void piece_told(ngx_event_t *ev)
 }
 
 /* Returns nullptr if there is no memory. */
-CrossSlot *create_split(Ask &ask, const Claim *claims)
-{
+CrossSlot *create_split(Ask &ask, const Claim *claims) {
     size_t n = ask.parts.size();
-    auto *split = static_cast<CrossSlot *>(ngx_calloc(
-        sizeof(CrossSlot)
-            + n * (sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim)),
-        ngx_cycle->log));
-    if (split == nullptr) {
-        return nullptr;
-    }
+    auto *split = static_cast<CrossSlot *>(
+        ngx_calloc(sizeof(CrossSlot) + n * (sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim)),
+                   ngx_cycle->log));
+    if (split == nullptr) { return nullptr; }
 
     auto *pieces = reinterpret_cast<Piece *>(split + 1);
     size_t npieces = 0;
@@ -196,8 +173,7 @@ CrossSlot *create_split(Ask &ask, const Claim *claims)
     return split;
 }
 
-void ask_piece(const CrossSlot &split, Piece &piece)
-{
+void ask_piece(const CrossSlot &split, Piece &piece) {
     Redis &redis = *split.ask->redis;
     uint64_t hash = claim_hash(piece.waiter.claims, piece.n);
     Ask *ask = find_ask(redis, hash);
@@ -216,27 +192,22 @@ void ask_piece(const CrossSlot &split, Piece &piece)
 }
 
 /* Sorts by slot; parts of the same slot keep their order. */
-void sort_parts(Span<AskPart> parts)
-{
-    std::sort(parts.begin(), parts.end(),
-              [](const AskPart &a, const AskPart &b) {
-                  return a.slot != b.slot ? a.slot < b.slot : a.index < b.index;
-              });
+void sort_parts(Span<AskPart> parts) {
+    std::sort(parts.begin(), parts.end(), [](const AskPart &a, const AskPart &b) {
+        return a.slot != b.slot ? a.slot < b.slot : a.index < b.index;
+    });
 }
 
-bool is_worth(const Ask &ask)
-{
+bool is_worth(const Ask &ask) {
     Nodes &nodes = ask.redis->client.nodes;
 
-    return std::all_of(
-        ask.parts.begin(), ask.parts.end(),
-        [&](const AskPart &part) { return nodes.is_worth(part.slot); });
+    return std::all_of(ask.parts.begin(), ask.parts.end(),
+                       [&](const AskPart &part) { return nodes.is_worth(part.slot); });
 }
 
 } // namespace
 
-ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter)
-{
+ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter) {
     CrossSlot *split = nullptr;
     if (is_worth(ask)) {
         sort_parts(ask.parts);
@@ -249,9 +220,7 @@ ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter)
     }
 
     split->whole = waiter;
-    if (waiter) {
-        waiter->part = &split->whole;
-    }
+    if (waiter) { waiter->part = &split->whole; }
 
     for (Piece &piece : split->pieces) {
         ask_piece(*split, piece);

@@ -15,11 +15,8 @@ namespace limit_sliding {
 namespace {
 
 /* Handles an error of Redis, which is not a verdict. */
-void call_refused(Node &node, AskCall &call, Reply &reply)
-{
-    if (resend_call(node, call, reply)) {
-        return;
-    }
+void call_refused(Node &node, AskCall &call, Reply &reply) {
+    if (resend_call(node, call, reply)) { return; }
 
     auto error = view(reply.text, reply.len);
     if (starts_with(error, "NOSCRIPT") && !call.whole) {
@@ -44,29 +41,24 @@ void call_refused(Node &node, AskCall &call, Reply &reply)
 /* Remembers until when whoever asks will be rejected, counted from when it was
  * asked, which is before it was decided.  Returns true if that time is still to
  * come: nobody is admitted before. */
-bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent)
-{
+bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     Verdict verdicts[kClaimsMax];
     bool refused = false;
     for (size_t i = 0; i < ask.parts.size(); i++) {
         uint64_t &wait_ms = verdicts[i].retry_after_ms;
 
-        describe_part(ask.parts[i], answer.parts[i],
-                      static_cast<uint32_t>(answer.granted), false,
+        describe_part(ask.parts[i], answer.parts[i], static_cast<uint32_t>(answer.granted), false,
                       &verdicts[i]);
 
         if (wait_ms == kNever
-            || static_cast<ngx_msec_int_t>(sent + wait_ms - ngx_current_msec)
-                   <= 0) {
+            || static_cast<ngx_msec_int_t>(sent + wait_ms - ngx_current_msec) <= 0) {
             wait_ms = 0;
         }
 
         refused = refused || wait_ms;
     }
 
-    if (!refused) {
-        return false;
-    }
+    if (!refused) { return false; }
 
     /* those that would admit are shown to who is rejected by the others */
     for (size_t i = 0; i < ask.parts.size(); i++) {
@@ -76,9 +68,7 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent)
 }
 
 /* Decides the claims of a waiter by their state after `before` units. */
-void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer,
-                 uint32_t before)
-{
+void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer, uint32_t before) {
     bool rejected = false;
     for (size_t i = 0; i < ask.parts.size(); i++) {
         Claim &claim = waiter.claims[i];
@@ -87,12 +77,10 @@ void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer,
 
         remote.taken_ms = told.state.now_ms;
         remote.taken_of = told.state.values[0]
-                          + static_cast<uint64_t>(before) * claim.cost
-                                * claim.policy->window_ms;
+                          + static_cast<uint64_t>(before) * claim.cost * claim.policy->window_ms;
         remote.own = told.own;
 
-        describe_part(ask.parts[i], told, before, waiter.admitted,
-                      &remote.verdict);
+        describe_part(ask.parts[i], told, before, waiter.admitted, &remote.verdict);
 
         bool rejects = !waiter.admitted && remote.verdict.retry_after_ms;
         set_told(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted);
@@ -108,36 +96,28 @@ void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer,
 
 /* Tells those who wait, in order of arrival; admits none but by leases if the
  * answer is not to them. */
-void tell_answer(const Ask &ask, WaiterList &waiters, const Answer &answer,
-                 bool to_them)
-{
+void tell_answer(const Ask &ask, WaiterList &waiters, const Answer &answer, bool to_them) {
     for (Waiter &waiter : waiters) {
-        bool granted
-            = to_them && static_cast<int64_t>(waiter.turn) < answer.granted;
+        bool granted = to_them && static_cast<int64_t>(waiter.turn) < answer.granted;
 
-        waiter.admitted
-            = granted || spend_leases(waiter.claims, ask.parts.size());
+        waiter.admitted = granted || spend_leases(waiter.claims, ask.parts.size());
 
         if (waiter.admitted && !granted) {
             describe_leases(waiter.claims, ask.parts.size());
         } else {
-            tell_claims(
-                ask, waiter, answer,
-                static_cast<uint32_t>(granted ? waiter.turn : answer.granted));
+            tell_claims(ask, waiter, answer,
+                        static_cast<uint32_t>(granted ? waiter.turn : answer.granted));
         }
 
         tell_waiter(waiter, Told::kTold);
     }
 }
 
-void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent)
-{
+void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     /* these hold while Redis is away */
     for (size_t i = 0; i < ask.parts.size(); i++) {
         const AskPart &part = ask.parts[i];
-        if (part.zone->told) {
-            part.zone->told->set(part.claim.hash, answer.parts[i].own);
-        }
+        if (part.zone->told) { part.zone->told->set(part.claim.hash, answer.parts[i].own); }
     }
 
     bool refused = answer.granted < static_cast<int64_t>(ask.asked_units)
@@ -145,9 +125,7 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent)
 
     add_leases(ask, answer, sent);
     tell_answer(ask, ask.asked, answer, true);
-    if (ask.leased_units) {
-        admit_by_leases(ask);
-    }
+    if (ask.leased_units) { admit_by_leases(ask); }
 
     if (refused) {
         /* who came since then need not ask */
@@ -158,8 +136,7 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent)
 
 } // namespace
 
-void script_answered(Node &node, Call &to, Reply *reply)
-{
+void script_answered(Node &node, Call &to, Reply *reply) {
     auto &call = static_cast<AskCall &>(to);
     if (reply == nullptr) {
         fail_call(node, call);
@@ -191,9 +168,8 @@ void script_answered(Node &node, Call &to, Reply *reply)
     end_call(node, call);
 }
 
-void add_refusal(const RemoteZone &zone, const Claim &claim,
-                 const Verdict &verdict, ngx_msec_t asked)
-{
+void add_refusal(const RemoteZone &zone, const Claim &claim, const Verdict &verdict,
+                 ngx_msec_t asked) {
     if (zone.refusals == nullptr) {
         /* a probe's */
         return;

@@ -9,8 +9,7 @@ namespace limit_sliding {
 namespace {
 
 /* Returns the length of a literal address, or 0 if the host is none. */
-socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address)
-{
+socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address) {
     in_addr_t ipv4 = ngx_inet_addr(host.data, host.len);
     *address = {};
     if (ipv4 != INADDR_NONE) {
@@ -33,8 +32,7 @@ socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address)
 } // namespace
 
 template <class Address>
-void Endpoint::copy_addresses(const Address *from, size_t n)
-{
+void Endpoint::copy_addresses(const Address *from, size_t n) {
     naddrs = ngx_min(n, kAddressesMax);
     for (size_t i = 0; i < naddrs; i++) {
         ngx_memcpy(&addrs[i], from[i].sockaddr, from[i].socklen);
@@ -43,8 +41,7 @@ void Endpoint::copy_addresses(const Address *from, size_t n)
     }
 }
 
-void Endpoint::set(const Server &server)
-{
+void Endpoint::set(const Server &server) {
     text = server.text;
     host = server.url.host;
     port = server.url.port;
@@ -52,10 +49,8 @@ void Endpoint::set(const Server &server)
     copy_addresses(server.url.addrs, server.url.naddrs);
 }
 
-bool Endpoint::set(std::string_view name, int64_t number)
-{
-    if (number < 1 || number > 65535 || name.empty()
-        || name.size() > kReplyString) {
+bool Endpoint::set(std::string_view name, int64_t number) {
+    if (number < 1 || number > 65535 || name.empty() || name.size() > kReplyString) {
         return false;
     }
 
@@ -67,22 +62,16 @@ bool Endpoint::set(std::string_view name, int64_t number)
     lens[0] = parse_address(host, &addrs[0]);
     is_name = lens[0] == 0;
     naddrs = is_name ? 0 : 1;
-    if (!is_name) {
-        ngx_inet_set_port(&addrs[0].sockaddr, port);
-    }
+    if (!is_name) { ngx_inet_set_port(&addrs[0].sockaddr, port); }
     return true;
 }
 
-void Endpoint::set_addresses(const ngx_resolver_ctx_t &resolved)
-{
+void Endpoint::set_addresses(const ngx_resolver_ctx_t &resolved) {
     copy_addresses(resolved.addrs, resolved.naddrs);
 }
 
-std::string_view Endpoint::bare_host() const
-{
-    return host.len > 2 && host.data[0] == '['
-               ? view(host.data + 1, host.len - 2)
-               : view(host);
+std::string_view Endpoint::bare_host() const {
+    return host.len > 2 && host.data[0] == '[' ? view(host.data + 1, host.len - 2) : view(host);
 }
 
 } // namespace limit_sliding

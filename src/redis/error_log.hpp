@@ -11,8 +11,7 @@ namespace limit_sliding {
 struct ErrorLog {
     /* Writes a line that names the Redis, and how many were left out since the
      * last one.  The format is that of ngx_log_error(). */
-    void write(ngx_err_t err, const char *fmt, ...)
-    {
+    void write(ngx_err_t err, const char *fmt, ...) {
         if (static_cast<ngx_msec_int_t>(after - ngx_current_msec) > 0) {
             omitted++;
             return;
@@ -26,16 +25,13 @@ struct ErrorLog {
         u_char *last = ngx_vslprintf(text, end, fmt, args);
         va_end(args);
 
-        if (omitted != 0) {
-            last = ngx_slprintf(last, end, ", %ui such lines omitted", omitted);
-        }
+        if (omitted != 0) { last = ngx_slprintf(last, end, ", %ui such lines omitted", omitted); }
 
         after = ngx_current_msec + 1000;
         omitted = 0;
 
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, err,
-                      "limit_sliding redis \"%V\": %*s", &name, last - text,
-                      text);
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, err, "limit_sliding redis \"%V\": %*s", &name,
+                      last - text, text);
     }
 
     ngx_str_t name;

@@ -16,8 +16,7 @@ constexpr std::string_view kLimitSuffix = ":limit";
 
 /* The handler of these calls.  An error is an answer, if it is no
  * redirection. */
-void command_answered(Node &node, Call &to, Reply *reply)
-{
+void command_answered(Node &node, Call &to, Reply *reply) {
     auto &call = static_cast<AskCall &>(to);
     if (reply == nullptr) {
         fail_call(node, call);
@@ -25,9 +24,7 @@ void command_answered(Node &node, Call &to, Reply *reply)
     }
 
     if (reply->type == REDIS_REPLY_ERROR) {
-        if (resend_call(node, call, *reply)) {
-            return;
-        }
+        if (resend_call(node, call, *reply)) { return; }
 
         node.log->write(0, "%s", reply_text(reply));
     }
@@ -36,8 +33,7 @@ void command_answered(Node &node, Call &to, Reply *reply)
     if (!ask.asked.empty()) {
         Waiter &waiter = ask.asked.front();
 
-        waiter.admitted = reply->type == REDIS_REPLY_INTEGER
-                          || reply->type == REDIS_REPLY_STATUS;
+        waiter.admitted = reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_STATUS;
         tell_waiter(waiter, Told::kTold);
     }
 
@@ -47,19 +43,13 @@ void command_answered(Node &node, Call &to, Reply *reply)
 
 } // namespace
 
-ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
-                           Waiter *waiter)
-{
+ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter) {
     Redis &redis = *remote_of(*claim).zone->redis;
     Nodes &nodes = redis.client.nodes;
-    if (nodes.is_away()) {
-        return NGX_DECLINED;
-    }
+    if (nodes.is_away()) { return NGX_DECLINED; }
 
     Ask *ask = create_ask(redis, claim, 1, kLimitSuffix.size() + value->len);
-    if (ask == nullptr) {
-        return NGX_DECLINED;
-    }
+    if (ask == nullptr) { return NGX_DECLINED; }
 
     ngx_str_t &key = ask->parts[0].key;
     u_char *p = key.data + key.len;
@@ -80,8 +70,7 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
     return NGX_OK;
 }
 
-ngx_int_t call_key_command(Node &node, AskCall &call)
-{
+ngx_int_t call_key_command(Node &node, AskCall &call) {
     const Ask &ask = call.asks.front();
     const AskPart &part = ask.parts[0];
     const Policy *policy = part.claim.policy;
@@ -94,8 +83,7 @@ ngx_int_t call_key_command(Node &node, AskCall &call)
         args[0] = "SET";
         args[2] = view(ask.value);
         argc = 3;
-    } else if (ask.command == KeyCommand::kForget
-               && Leases::can_serve(*policy)) {
+    } else if (ask.command == KeyCommand::kForget && Leases::can_serve(*policy)) {
         /* some node may have leases, if this one has not */
         size_t bytes;
         const char *script = forget_script(&bytes);
@@ -110,9 +98,7 @@ ngx_int_t call_key_command(Node &node, AskCall &call)
     }
 
     call.handler = command_answered;
-    if (call.asking && send_asking(node) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    if (call.asking && send_asking(node) != NGX_OK) { return NGX_ERROR; }
     return node.command(call, {args, argc});
 }
 

@@ -9,25 +9,20 @@ namespace limit_sliding {
 
 namespace {
 
-bool can_lease(const RemoteZone &zone, const Claim &claim)
-{
+bool can_lease(const RemoteZone &zone, const Claim &claim) {
     return zone.lease && Leases::can_serve(claim);
 }
 
 /* How many such requests more a call may ask for. */
-uint32_t wanted(const Ask &ask)
-{
+uint32_t wanted(const Ask &ask) {
     uint32_t extra = kLimitMax;
     for (const AskPart &part : ask.parts) {
         const Claim &claim = part.claim;
-        if (!can_lease(*part.zone, claim)) {
-            return 0;
-        }
+        if (!can_lease(*part.zone, claim)) { return 0; }
 
         uint64_t needed = static_cast<uint64_t>(ask.asked_units) * claim.cost;
         uint32_t units = part.zone->leases->want(
-            claim, part.zone->lease, std::min<uint64_t>(needed, kLimitMax),
-            ngx_current_msec);
+            claim, part.zone->lease, std::min<uint64_t>(needed, kLimitMax), ngx_current_msec);
 
         extra = std::min(extra, units / claim.cost);
     }
@@ -36,13 +31,11 @@ uint32_t wanted(const Ask &ask)
 
 } // namespace
 
-bool spend_leases(Claim *claims, size_t nclaims)
-{
+bool spend_leases(Claim *claims, size_t nclaims) {
     for (size_t i = 0; i < nclaims; i++) {
         RemoteClaim &remote = remote_of(claims[i]);
         if (!can_lease(*remote.zone, claims[i])
-            || !remote.zone->leases->spend(&claims[i], ngx_current_msec,
-                                           &remote.verdict)) {
+            || !remote.zone->leases->spend(&claims[i], ngx_current_msec, &remote.verdict)) {
             return_leases(claims, i);
             return false;
         }
@@ -50,28 +43,23 @@ bool spend_leases(Claim *claims, size_t nclaims)
     return true;
 }
 
-void return_leases(Claim *claims, size_t nclaims)
-{
+void return_leases(Claim *claims, size_t nclaims) {
     for (size_t i = 0; i < nclaims; i++) {
-        remote_of(claims[i]).zone->leases->give_back(claims[i],
-                                                     ngx_current_msec);
+        remote_of(claims[i]).zone->leases->give_back(claims[i], ngx_current_msec);
     }
 }
 
-void describe_leases(Claim *claims, size_t nclaims)
-{
+void describe_leases(Claim *claims, size_t nclaims) {
     for (size_t i = 0; i < nclaims; i++) {
         remote_of(claims[i]).source = Source::kLease;
         set_told(claims[i], Outcome::kAdmitted);
     }
 }
 
-size_t take_leases(Ask &ask)
-{
+size_t take_leases(Ask &ask) {
     size_t nheld = 0;
     for (AskPart &part : ask.parts) {
-        part.held = can_lease(*part.zone, part.claim)
-                    && part.zone->leases->held(part.claim);
+        part.held = can_lease(*part.zone, part.claim) && part.zone->leases->held(part.claim);
 
         nheld += part.held;
     }
@@ -88,23 +76,17 @@ size_t take_leases(Ask &ask)
     return nheld;
 }
 
-void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent)
-{
+void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     auto needed = static_cast<int64_t>(ask.asked_units - ask.leased_units);
-    auto units
-        = static_cast<uint32_t>(std::max<int64_t>(answer.granted - needed, 0));
+    auto units = static_cast<uint32_t>(std::max<int64_t>(answer.granted - needed, 0));
 
-    if (units) {
-        (void)ngx_atomic_fetch_add(&ask.redis->client.calls->leased, units);
-    }
+    if (units) { (void)ngx_atomic_fetch_add(&ask.redis->client.calls->leased, units); }
 
     const PartAnswer *told = answer.parts;
     for (const AskPart &part : ask.parts) {
         const PartAnswer &part_told = *told++;
         const Claim &claim = part.claim;
-        if (!can_lease(*part.zone, claim) || part_told.off) {
-            continue;
-        }
+        if (!can_lease(*part.zone, claim) || part_told.off) { continue; }
 
         auto forgotten = static_cast<uint64_t>(part_told.forgotten);
         if (forgotten && forgotten <= ngx_current_msec) {
@@ -114,20 +96,16 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent)
 
         Verdict verdict;
 
-        describe_part(part, part_told, static_cast<uint32_t>(answer.granted),
-                      false, &verdict);
+        describe_part(part, part_told, static_cast<uint32_t>(answer.granted), false, &verdict);
 
-        part.zone->leases->add(claim, part_told.state, verdict,
-                               units * claim.cost, sent, ngx_current_msec);
+        part.zone->leases->add(claim, part_told.state, verdict, units * claim.cost, sent,
+                               ngx_current_msec);
     }
 }
 
-void admit_by_leases(Ask &ask)
-{
+void admit_by_leases(Ask &ask) {
     for (Waiter &waiter : ask.waiters) {
-        if (!spend_leases(waiter.claims, ask.parts.size())) {
-            break;
-        }
+        if (!spend_leases(waiter.claims, ask.parts.size())) { break; }
 
         describe_leases(waiter.claims, ask.parts.size());
         waiter.admitted = true;

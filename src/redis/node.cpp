@@ -14,17 +14,11 @@ namespace {
 constexpr ngx_msec_t kRetryMin = 100;
 constexpr ngx_msec_t kRetryMax = 1000;
 
-Node &node_of(Connection &connection)
-{
-    return static_cast<Node &>(connection);
-}
+Node &node_of(Connection &connection) { return static_cast<Node &>(connection); }
 
-void status_received(Node &node, Call &call, Reply *reply)
-{
+void status_received(Node &node, Call &call, Reply *reply) {
     ngx_free(&call);
-    if (reply == nullptr) {
-        return;
-    }
+    if (reply == nullptr) { return; }
 
     if (reply->type == REDIS_REPLY_STATUS) {
         node.greeted();
@@ -59,8 +53,8 @@ const ConnectionEvents Node::node_events = {
     /* drained */
     [](Connection &connection) {
         Node &node = node_of(connection);
-        if ((node.topology->drained != nullptr && node.topology->drained(node))
-            || !node.is_ready() || node.ncalls != 0) {
+        if ((node.topology->drained != nullptr && node.topology->drained(node)) || !node.is_ready()
+            || node.ncalls != 0) {
             return;
         }
 
@@ -83,8 +77,7 @@ const ConnectionEvents Node::node_events = {
         node.drop_calls();
     }};
 
-void Node::init(const NodeContext &context, const NodeRole *role_of_node)
-{
+void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     Pipeline::init(this);
     connection_events = &node_events;
     settings = context.settings;
@@ -103,37 +96,26 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node)
     };
 }
 
-ngx_int_t Node::open()
-{
-    if (is_ready()) {
-        return NGX_OK;
-    }
+ngx_int_t Node::open() {
+    if (is_ready()) { return NGX_OK; }
 
-    if (!is_closed()) {
-        return NGX_AGAIN;
-    }
+    if (!is_closed()) { return NGX_AGAIN; }
 
-    if (!is_usable()) {
-        return NGX_DECLINED;
-    }
+    if (!is_usable()) { return NGX_DECLINED; }
 
-    if (topology->next_server != nullptr) {
-        (void)topology->next_server(*this, true);
-    }
+    if (topology->next_server != nullptr) { (void)topology->next_server(*this, true); }
 
     start_timer();
     connect();
     return NGX_AGAIN;
 }
 
-bool Node::is_usable() const
-{
+bool Node::is_usable() const {
     return !is_closed() || failures == 0
            || static_cast<ngx_msec_int_t>(retry_at - ngx_current_msec) <= 0;
 }
 
-bool Node::greet(Call *call, Span<const std::string_view> args)
-{
+bool Node::greet(Call *call, Span<const std::string_view> args) {
     if (call == nullptr || command(*call, args) != NGX_OK) {
         ngx_free(call);
         fail(0, "no memory");
@@ -144,12 +126,9 @@ bool Node::greet(Call *call, Span<const std::string_view> args)
     return true;
 }
 
-bool Node::greet_with(const Credentials &credentials)
-{
+bool Node::greet_with(const Credentials &credentials) {
     const auto &[user, password] = credentials;
-    if (user.len == 0 && password.len == 0) {
-        return true;
-    }
+    if (user.len == 0 && password.len == 0) { return true; }
 
     std::string_view all[] = {"AUTH", view(user), view(password)};
     std::string_view some[] = {"AUTH", view(password)};
@@ -157,15 +136,10 @@ bool Node::greet_with(const Credentials &credentials)
     return user.len != 0 ? greet(call, all) : greet(call, some);
 }
 
-bool Node::greet_server()
-{
-    if (!greet_with(settings->credentials)) {
-        return false;
-    }
+bool Node::greet_server() {
+    if (!greet_with(settings->credentials)) { return false; }
 
-    if (settings->database == 0) {
-        return true;
-    }
+    if (settings->database == 0) { return true; }
 
     u_char number[NGX_INT_T_LEN];
     u_char *end = ngx_sprintf(number, "%ui", settings->database);
@@ -173,8 +147,7 @@ bool Node::greet_server()
     return greet(create_call(status_received), args);
 }
 
-void Node::greeted()
-{
+void Node::greeted() {
     if (--greetings_ == 0) {
         set_ready();
         set_idle(true);
@@ -182,11 +155,9 @@ void Node::greeted()
     }
 }
 
-void Node::fail(ngx_err_t err, const char *reason)
-{
+void Node::fail(ngx_err_t err, const char *reason) {
     bool was_ready = is_ready();
-    bool rested
-        = was_ready && !is_broken() && ncalls == 0 && ngx_queue_empty(&due);
+    bool rested = was_ready && !is_broken() && ncalls == 0 && ngx_queue_empty(&due);
 
     if (reason != nullptr && settings->topology == Topology::kCluster) {
         log->write(err, "%V: %s", &endpoint->text, reason);
@@ -194,8 +165,7 @@ void Node::fail(ngx_err_t err, const char *reason)
         log->write(err, "%s", reason);
     }
 
-    if (topology->next_server != nullptr
-        && topology->next_server(*this, false)) {
+    if (topology->next_server != nullptr && topology->next_server(*this, false)) {
         disconnect();
         drop_calls();
         connect();
@@ -215,9 +185,7 @@ void Node::fail(ngx_err_t err, const char *reason)
     }
 
     drop_calls();
-    if (topology->failed != nullptr) {
-        topology->failed(*this);
-    }
+    if (topology->failed != nullptr) { topology->failed(*this); }
 
     if (!was_ready) {
         events->fail_due(*this);
@@ -228,8 +196,7 @@ void Node::fail(ngx_err_t err, const char *reason)
 
 /* Leaves the server alone for a while, but not after the first failure: one
  * that was restarted is there again. */
-void Node::back_off()
-{
+void Node::back_off() {
     if (failures++ == 0 && answered_) {
         retry_at = ngx_current_msec;
         answered_ = false;

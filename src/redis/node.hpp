@@ -61,8 +61,7 @@ struct Node : Pipeline {
     ngx_int_t open();
 
     /* Closes the connection when there are no calls under way. */
-    void close()
-    {
+    void close() {
         stop_timer();
         disconnect();
     }
@@ -72,8 +71,7 @@ struct Node : Pipeline {
     void fail(ngx_err_t err, const char *reason);
 
     /* Connects to another server, which is the endpoint now. */
-    void reconnect()
-    {
+    void reconnect() {
         disconnect();
         connect();
     }
@@ -82,8 +80,7 @@ struct Node : Pipeline {
     bool is_usable() const;
 
     /* Notes that it has answered. */
-    void succeeded()
-    {
+    void succeeded() {
         failures = 0;
         answered_ = true;
     }

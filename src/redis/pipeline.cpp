@@ -8,15 +8,13 @@
 
 namespace limit_sliding {
 
-uint64_t clock_us()
-{
+uint64_t clock_us() {
     timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return static_cast<uint64_t>(ts.tv_sec) * 1000000 + ts.tv_nsec / 1000;
 }
 
-void Pipeline::init(Node *node)
-{
+void Pipeline::init(Node *node) {
     node_ = node;
     calls_.init();
     timer_.handler = timer_handler;
@@ -25,20 +23,14 @@ void Pipeline::init(Node *node)
     timer_.cancelable = 1;
 }
 
-ngx_int_t Pipeline::command(Call &call, int argc, const char **argv,
-                            const size_t *argvlen)
-{
+ngx_int_t Pipeline::command(Call &call, int argc, const char **argv, const size_t *argvlen) {
     char *text;
     int len = redisFormatCommandArgv(&text, argc, argv, argvlen);
-    if (len < 0) {
-        return NGX_ERROR;
-    }
+    if (len < 0) { return NGX_ERROR; }
 
     bool written = write(text, len);
     redisFreeCommand(text);
-    if (!written) {
-        return NGX_ERROR;
-    }
+    if (!written) { return NGX_ERROR; }
 
     call.sent = ngx_current_msec;
     call.sent_us = clock_us();
@@ -49,8 +41,7 @@ ngx_int_t Pipeline::command(Call &call, int argc, const char **argv,
     return NGX_OK;
 }
 
-ngx_int_t Pipeline::command(Call &call, Span<const std::string_view> args)
-{
+ngx_int_t Pipeline::command(Call &call, Span<const std::string_view> args) {
     const char *argv[kArgsMax];
     size_t argvlen[kArgsMax];
     for (size_t i = 0; i < args.size(); i++) {
@@ -60,29 +51,22 @@ ngx_int_t Pipeline::command(Call &call, Span<const std::string_view> args)
     return command(call, static_cast<int>(args.size()), argv, argvlen);
 }
 
-void Pipeline::send()
-{
+void Pipeline::send() {
     flush();
-    if (!timer_.timer_set && !calls_.empty()) {
-        ngx_add_timer(&timer_, settings->timeout);
-    }
+    if (!timer_.timer_set && !calls_.empty()) { ngx_add_timer(&timer_, settings->timeout); }
 }
 
-void Pipeline::timer_handler(ngx_event_t *ev)
-{
+void Pipeline::timer_handler(ngx_event_t *ev) {
     auto &self = *static_cast<Pipeline *>(ev->data);
     if (!self.ready_) {
-        self.connection_events->failed(self, NGX_ETIMEDOUT,
-                                       "connecting took too long");
+        self.connection_events->failed(self, NGX_ETIMEDOUT, "connecting took too long");
         return;
     }
 
-    if (self.calls_.empty()) {
-        return;
-    }
+    if (self.calls_.empty()) { return; }
 
-    auto left = static_cast<ngx_msec_int_t>(
-        self.calls_.front().sent + self.settings->timeout - ngx_current_msec);
+    auto left = static_cast<ngx_msec_int_t>(self.calls_.front().sent + self.settings->timeout
+                                            - ngx_current_msec);
 
     if (left > 0) {
         ngx_add_timer(ev, static_cast<ngx_msec_t>(left));
@@ -92,22 +76,16 @@ void Pipeline::timer_handler(ngx_event_t *ev)
     self.connection_events->failed(self, NGX_ETIMEDOUT, "no reply in time");
 }
 
-const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
-{
+const char *Pipeline::received(Connection &connection, u_char *data, size_t len) {
     auto &self = static_cast<Pipeline &>(connection);
     Reply &reply = self.reader_.reply;
-    if (!self.reader_.feed(data, len)) {
-        return "invalid reply";
-    }
+    if (!self.reader_.feed(data, len)) { return "invalid reply"; }
 
     while (self.broken_ == nullptr) {
         Call *call = self.calls_.empty() ? nullptr : &self.calls_.front();
-        ngx_int_t rc
-            = self.reader_.next(call != nullptr ? call->slots : nullptr);
+        ngx_int_t rc = self.reader_.next(call != nullptr ? call->slots : nullptr);
 
-        if (rc != NGX_OK) {
-            return rc == NGX_AGAIN ? nullptr : "invalid reply";
-        }
+        if (rc != NGX_OK) { return rc == NGX_AGAIN ? nullptr : "invalid reply"; }
 
         if (call == nullptr) {
             self.blame(reply);
@@ -122,8 +100,7 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
     return self.broken_;
 }
 
-void Pipeline::blame(const Reply &reply)
-{
+void Pipeline::blame(const Reply &reply) {
     static u_char text[NGX_MAX_ERROR_STR];
     if (reply.type != REDIS_REPLY_ERROR) {
         set_broken("unexpected reply");
@@ -132,15 +109,12 @@ void Pipeline::blame(const Reply &reply)
 
     broken_ = reply_text(&reply);
     if (role != nullptr) {
-        *ngx_snprintf(text, sizeof(text) - 1, "%s %V: %s", role,
-                      &endpoint->text, broken_)
-            = '\0';
+        *ngx_snprintf(text, sizeof(text) - 1, "%s %V: %s", role, &endpoint->text, broken_) = '\0';
         broken_ = reinterpret_cast<char *>(text);
     }
 }
 
-void Pipeline::drop_calls()
-{
+void Pipeline::drop_calls() {
     while (!calls_.empty()) {
         Call &call = calls_.pop_front();
         ncalls--;
@@ -148,8 +122,7 @@ void Pipeline::drop_calls()
     }
 }
 
-void Pipeline::disconnect()
-{
+void Pipeline::disconnect() {
     ready_ = false;
     broken_ = nullptr;
     reader_.stop();

@@ -31,12 +31,9 @@ struct Call {
 
 /* Returns a zeroed call but for its handler; nullptr: there is no memory. */
 template <class T = Call>
-T *create_call(ReplyHandler handler)
-{
+T *create_call(ReplyHandler handler) {
     auto *call = create_on_heap<T>();
-    if (call != nullptr) {
-        call->handler = handler;
-    }
+    if (call != nullptr) { call->handler = handler; }
     return call;
 }
 
@@ -49,8 +46,7 @@ public:
 
     /* Puts a command into the buffer.  NGX_ERROR: there is no memory, and the
      * call is still the caller's. */
-    ngx_int_t command(Call &call, int argc, const char **argv,
-                      const size_t *argvlen);
+    ngx_int_t command(Call &call, int argc, const char **argv, const size_t *argvlen);
 
     /* The same, of kArgsMax arguments at most. */
     ngx_int_t command(Call &call, Span<const std::string_view> args);
@@ -82,19 +78,15 @@ protected:
     /* Limits the time until set_ready(). */
     void start_timer() { ngx_add_timer(&timer_, settings->connect_timeout); }
 
-    void stop_timer()
-    {
-        if (timer_.timer_set) {
-            ngx_del_timer(&timer_);
-        }
+    void stop_timer() {
+        if (timer_.timer_set) { ngx_del_timer(&timer_); }
     }
 
     /* Begins to read replies.  Returns false if there is no memory. */
     bool start_reader() { return reader_.start(); }
 
     /* Lets calls be sent. */
-    void set_ready()
-    {
+    void set_ready() {
         ready_ = true;
         stop_timer();
     }
@@ -107,8 +99,7 @@ protected:
 
     bool is_broken() const { return broken_ != nullptr; }
 
-    static const char *received(Connection &connection, u_char *data,
-                                size_t len);
+    static const char *received(Connection &connection, u_char *data, size_t len);
 
 private:
     static void timer_handler(ngx_event_t *ev);

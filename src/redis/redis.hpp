@@ -13,15 +13,14 @@
 namespace limit_sliding {
 
 /* Upper bounds of the latencies, in microseconds; the last one has none. */
-inline constexpr uint32_t kLatenciesUs[] = {
-    250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000};
+inline constexpr uint32_t kLatenciesUs[]
+    = {250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000};
 constexpr size_t kLatencies = sizeof(kLatenciesUs) / sizeof(uint32_t) + 1;
 
 /* Counters of one worker, or of the few whose numbers are equal modulo 64. */
 struct CallCounters {
     /* Counts a call that was answered. */
-    void add_latency(uint64_t us)
-    {
+    void add_latency(uint64_t us) {
         size_t i = 0;
         while (i < kLatencies - 1 && us > kLatenciesUs[i]) {
             i++;
@@ -41,8 +40,7 @@ struct CallCounters {
 using AllCallCounters = CallCounters[64];
 
 /* Adds up what all workers have counted. */
-inline CallCounters sum_of(const AllCallCounters &workers)
-{
+inline CallCounters sum_of(const AllCallCounters &workers) {
     CallCounters sum{};
     for (const CallCounters &worker : workers) {
         sum.failed += worker.failed;

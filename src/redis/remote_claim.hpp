@@ -45,14 +45,12 @@ struct RemoteClaim {
 };
 
 /* Returns the remote part of a claim, which Redis decides. */
-inline RemoteClaim &remote_of(const Claim &claim)
-{
+inline RemoteClaim &remote_of(const Claim &claim) {
     return *static_cast<RemoteClaim *>(claim.remote);
 }
 
 /* Decides the claim by the verdict that was told. */
-inline void set_told(Claim &claim, Outcome outcome)
-{
+inline void set_told(Claim &claim, Outcome outcome) {
     const Verdict &verdict = remote_of(claim).verdict;
     claim.limit = verdict.limit;
     claim.verdict = &verdict;

@@ -20,21 +20,16 @@ using Elements = int;
 /* Bytes received which make no whole reply yet. */
 constexpr size_t kUnfinishedMax = 128 * 1024;
 
-Reader &reader_of(const redisReadTask *task)
-{
-    return *static_cast<Reader *>(task->privdata);
-}
+Reader &reader_of(const redisReadTask *task) { return *static_cast<Reader *>(task->privdata); }
 
 /* Returns 0 for the reply itself. */
-int depth(const redisReadTask *task)
-{
+int depth(const redisReadTask *task) {
     return task->parent != nullptr ? 1 + depth(task->parent) : 0;
 }
 
 /* Returns true if this is the i-th element of a master in the map of slots,
  * [[first, last, [host, port, ...], replicas...], ...]. */
-bool is_of_master(const redisReadTask *task, int i)
-{
+bool is_of_master(const redisReadTask *task, int i) {
     return depth(task) == 3 && task->parent->idx == 2 && task->idx == i;
 }
 
@@ -43,8 +38,7 @@ bool is_of_master(const redisReadTask *task, int i)
 
 /* The bytes may move once this returns.  Strings in an array come in pairs
  * only, as a host and a port. */
-void *create_string(const redisReadTask *task, char *data, size_t len)
-{
+void *create_string(const redisReadTask *task, char *data, size_t len) {
     auto &[reply, sink, reader] = reader_of(task);
     if (task->parent == nullptr) {
         reply.type = task->type;
@@ -53,30 +47,22 @@ void *create_string(const redisReadTask *task, char *data, size_t len)
         return &reply;
     }
 
-    if (sink != nullptr && !is_of_master(task, 0)) {
-        return &reply;
-    }
+    if (sink != nullptr && !is_of_master(task, 0)) { return &reply; }
 
     int i = sink != nullptr ? 0 : task->idx;
-    if (i >= 2 || len > kReplyString) {
-        return nullptr;
-    }
+    if (i >= 2 || len > kReplyString) { return nullptr; }
 
-    if (sink == nullptr) {
-        reply.numbers[i] = 0;
-    }
+    if (sink == nullptr) { reply.numbers[i] = 0; }
 
     ngx_memcpy(reply.string_text[i], data, len);
     reply.strings[i] = {reply.string_text[i], len};
     return &reply;
 }
 
-void *create_array(const redisReadTask *task, Elements elements)
-{
+void *create_array(const redisReadTask *task, Elements elements) {
     auto &[reply, sink, reader] = reader_of(task);
     size_t max = sink != nullptr ? kClusterSlots : kReplyNumbers;
-    if ((task->parent != nullptr && sink == nullptr)
-        || static_cast<size_t>(elements) > max) {
+    if ((task->parent != nullptr && sink == nullptr) || static_cast<size_t>(elements) > max) {
         return nullptr;
     }
 
@@ -91,27 +77,22 @@ void *create_array(const redisReadTask *task, Elements elements)
     return &reply;
 }
 
-void *create_integer(const redisReadTask *task, long long value)
-{
+void *create_integer(const redisReadTask *task, long long value) {
     auto &[reply, sink, reader] = reader_of(task);
     if (task->parent == nullptr) {
         reply.type = task->type;
     } else if (sink == nullptr || (depth(task) == 2 && task->idx < 2)) {
         reply.numbers[task->idx] = value;
     } else if (is_of_master(task, 1)) {
-        sink->add(*sink, {reply.numbers[0], reply.numbers[1], reply.strings[0],
-                          value});
+        sink->add(*sink, {reply.numbers[0], reply.numbers[1], reply.strings[0], value});
     }
     return &reply;
 }
 
 /* Only a host in the map of slots may be nil, as one that is not known. */
-void *create_nil(const redisReadTask *task)
-{
+void *create_nil(const redisReadTask *task) {
     auto &[reply, sink, reader] = reader_of(task);
-    if (task->parent != nullptr) {
-        return sink != nullptr ? &reply : nullptr;
-    }
+    if (task->parent != nullptr) { return sink != nullptr ? &reply : nullptr; }
 
     /* the type of the task is that of the missing object */
     reply.type = REDIS_REPLY_NIL;
@@ -119,8 +100,7 @@ void *create_nil(const redisReadTask *task)
 }
 
 /* hiredis 1 has more types, which are not of the protocol that we speak. */
-redisReplyObjectFunctions reply_functions()
-{
+redisReplyObjectFunctions reply_functions() {
     redisReplyObjectFunctions functions = {};
     functions.createString = create_string;
     functions.createArray = create_array;
@@ -134,8 +114,7 @@ redisReplyObjectFunctions reply_functions()
 
 /* Redis repeats the arguments of an unknown command, which may be AUTH:
  * passwords are not logged. */
-const char *reply_text(const Reply *reply)
-{
+const char *reply_text(const Reply *reply) {
     static char line[sizeof(reply->text) + 1];
     for (size_t i = 0; i < reply->len; i++) {
         u_char c = reply->text[i];
@@ -143,44 +122,29 @@ const char *reply_text(const Reply *reply)
     }
 
     line[reply->len] = '\0';
-    if (char *args = strstr(line, ", with args")) {
-        *args = '\0';
-    }
+    if (char *args = strstr(line, ", with args")) { *args = '\0'; }
     return line;
 }
 
-void Reader::Free::operator()(redisReader *freed) const
-{
-    redisReaderFree(freed);
-}
+void Reader::Free::operator()(redisReader *freed) const { redisReaderFree(freed); }
 
-bool Reader::start()
-{
+bool Reader::start() {
     static redisReplyObjectFunctions functions = reply_functions();
     reader.reset(redisReaderCreateWithFunctions(&functions));
-    if (reader) {
-        reader->privdata = this;
-    }
+    if (reader) { reader->privdata = this; }
     return reader != nullptr;
 }
 
-bool Reader::feed(u_char *data, size_t len)
-{
-    return redisReaderFeed(reader.get(), reinterpret_cast<char *>(data), len)
-           == REDIS_OK;
+bool Reader::feed(u_char *data, size_t len) {
+    return redisReaderFeed(reader.get(), reinterpret_cast<char *>(data), len) == REDIS_OK;
 }
 
-ngx_int_t Reader::next(SlotRangeSink *to)
-{
+ngx_int_t Reader::next(SlotRangeSink *to) {
     void *object = nullptr;
     sink = to;
-    if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) {
-        return NGX_ERROR;
-    }
+    if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) { return NGX_ERROR; }
 
-    if (object != nullptr) {
-        return NGX_OK;
-    }
+    if (object != nullptr) { return NGX_OK; }
     return reader->len - reader->pos > kUnfinishedMax ? NGX_ERROR : NGX_AGAIN;
 }
 

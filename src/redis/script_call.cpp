@@ -24,8 +24,7 @@ constexpr auto kNumberBytes = 16;
 constexpr auto kHeldHere = 4;
 
 /* Returns the number that tells the script what to do with a kind. */
-uint64_t purpose_of(const AskPart &part)
-{
+uint64_t purpose_of(const AskPart &part) {
     Purpose purpose = part.leased ? Purpose::kLease : part.claim.purpose;
     return index_of(purpose) + (part.held ? kHeldHere : 0);
 }
@@ -33,23 +32,20 @@ uint64_t purpose_of(const AskPart &part)
 /* The command that is being made. */
 class Command {
 public:
-    void begin()
-    {
+    void begin() {
         argc_ = 0;
         nkinds_ = 0;
         last_ = text_;
     }
 
     /* The argument is not copied. */
-    void add(std::string_view arg)
-    {
+    void add(std::string_view arg) {
         argv_[argc_] = arg.data();
         bytes_[argc_] = arg.size();
         argc_++;
     }
 
-    void add(uint64_t number)
-    {
+    void add(uint64_t number) {
         u_char *p = last_;
         last_ = ngx_sprintf(p, "%uL", number);
         add(view(p, last_ - p));
@@ -57,12 +53,9 @@ public:
 
     /* Returns the number of the part's kind, from 1 on; a new one is
      * remembered. */
-    size_t kind(const AskPart &part)
-    {
+    size_t kind(const AskPart &part) {
         for (size_t i = 0; i < nkinds_; i++) {
-            if (kinds_[i] == &part || is_same(kinds_[i], part)) {
-                return i + 1;
-            }
+            if (kinds_[i] == &part || is_same(kinds_[i], part)) { return i + 1; }
         }
 
         kinds_[nkinds_++] = &part;
@@ -71,21 +64,16 @@ public:
 
     void add_kinds();
 
-    ngx_int_t put(Node &node, Call &call)
-    {
-        return node.command(call, argc_, argv_, bytes_);
-    }
+    ngx_int_t put(Node &node, Call &call) { return node.command(call, argc_, argv_, bytes_); }
 
 private:
-    static bool is_same(const AskPart *kind, const AskPart &part)
-    {
+    static bool is_same(const AskPart *kind, const AskPart &part) {
         const Claim &a = kind->claim;
         const Claim &b = part.claim;
 
         return a.policy == b.policy && a.limit == b.limit && a.cost == b.cost
                && a.purpose == b.purpose && kind->held == part.held
-               && a.purpose != Purpose::kGiveBack && part.leased == 0
-               && kind->leased == 0;
+               && a.purpose != Purpose::kGiveBack && part.leased == 0 && kind->leased == 0;
     }
 
     int argc_;
@@ -99,8 +87,7 @@ private:
 };
 
 /* Adds the values that claims have in common, each kind once. */
-void Command::add_kinds()
-{
+void Command::add_kinds() {
     add(nkinds_);
     for (size_t i = 0; i < nkinds_; i++) {
         const AskPart &part = *kinds_[i];
@@ -110,9 +97,8 @@ void Command::add_kinds()
         add(index_of(policy.algorithm));
         add(policy.window_ms);
         add(claim.limit);
-        add(policy.algorithm == Algorithm::kCounter
-                ? std::max(policy.precision, 1u)
-                : policy.burst);
+        add(policy.algorithm == Algorithm::kCounter ? std::max(policy.precision, 1u)
+                                                    : policy.burst);
         add(claim.cost);
 
         add(purpose_of(part));
@@ -126,25 +112,18 @@ void Command::add_kinds()
 }
 
 /* Returns true if the script knows the ask without its numbers. */
-bool is_plain(Command &command, const Ask &ask)
-{
-    return ask.asked_units == 1 && ask.parts.size() == 1
-           && command.kind(ask.parts[0]) == 1;
+bool is_plain(Command &command, const Ask &ask) {
+    return ask.asked_units == 1 && ask.parts.size() == 1 && command.kind(ask.parts[0]) == 1;
 }
 
-void add_asks(Command &command, AskList &asks)
-{
+void add_asks(Command &command, AskList &asks) {
     /* most calls have nothing but plain asks at their end */
     const Ask *last = nullptr;
     for (const Ask &ask : asks) {
-        if (!is_plain(command, ask)) {
-            last = &ask;
-        }
+        if (!is_plain(command, ask)) { last = &ask; }
     }
 
-    if (last == nullptr) {
-        return;
-    }
+    if (last == nullptr) { return; }
 
     for (const Ask &ask : asks) {
         command.add(ask.asked_units);
@@ -153,15 +132,12 @@ void add_asks(Command &command, AskList &asks)
             command.add(command.kind(part));
         }
 
-        if (&ask == last) {
-            break;
-        }
+        if (&ask == last) { break; }
     }
 }
 
 /* Logs that a key has a limit which is none, once a minute for all workers. */
-void log_bad_limit(const RemoteZone &zone)
-{
+void log_bad_limit(const RemoteZone &zone) {
     if (zone.log_after == nullptr) {
         /* a probe's */
         return;
@@ -169,8 +145,7 @@ void log_bad_limit(const RemoteZone &zone)
 
     ngx_atomic_uint_t after = *zone.log_after;
     if ((after && static_cast<ngx_msec_int_t>(after - ngx_current_msec) > 0)
-        || !ngx_atomic_cmp_set(zone.log_after, after,
-                               ngx_current_msec + 60 * 1000)) {
+        || !ngx_atomic_cmp_set(zone.log_after, after, ngx_current_msec + 60 * 1000)) {
         return;
     }
 
@@ -181,23 +156,16 @@ void log_bad_limit(const RemoteZone &zone)
 }
 
 /* Returns true if these are a limit, and the values of an algorithm. */
-bool is_state(const Policy *policy, const int64_t *numbers)
-{
+bool is_state(const Policy *policy, const int64_t *numbers) {
     constexpr int64_t kMost = kLimitMax;
     int64_t limit = numbers[0];
-    if (limit > kScriptOwn) {
-        limit -= kScriptOwn;
-    }
+    if (limit > kScriptOwn) { limit -= kScriptOwn; }
 
-    if (limit < -kMost || limit > kMost) {
-        return false;
-    }
+    if (limit < -kMost || limit > kMost) { return false; }
 
     int64_t least = policy->algorithm == Algorithm::kLog ? -1 : 0;
     for (unsigned i = 1; i <= remote_values(*policy); i++) {
-        if (numbers[i] < least) {
-            return false;
-        }
+        if (numbers[i] < least) { return false; }
     }
     return true;
 }
@@ -206,8 +174,7 @@ bool is_state(const Policy *policy, const int64_t *numbers)
 
 /* Each ask takes a part of the room for the reply.  In a cluster, where asks
  * lie in one slot hardly ever, a call has one, which a redirection is about. */
-bool call_takes(AskCall &call, const Ask &ask)
-{
+bool call_takes(AskCall &call, const Ask &ask) {
     bool is_command = ask.command != KeyCommand::kNone;
     size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
     size_t numbers = 1;
@@ -228,13 +195,10 @@ bool call_takes(AskCall &call, const Ask &ask)
     return true;
 }
 
-ngx_int_t call_script(Node &node, AskCall &call)
-{
+ngx_int_t call_script(Node &node, AskCall &call) {
     static Command command;
     const Redis &redis = *node.redis;
-    if (call.asking && send_asking(node) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    if (call.asking && send_asking(node) != NGX_OK) { return NGX_ERROR; }
 
     command.begin();
     command.add(call.whole ? "EVAL" : "EVALSHA");
@@ -252,35 +216,25 @@ ngx_int_t call_script(Node &node, AskCall &call)
     return command.put(node, call);
 }
 
-bool is_script_reply(AskCall &call, const Reply &reply)
-{
+bool is_script_reply(AskCall &call, const Reply &reply) {
     const int64_t *next = reply.numbers;
-    if (reply.n != 1 + call.numbers || *next++ < 0) {
-        return false;
-    }
+    if (reply.n != 1 + call.numbers || *next++ < 0) { return false; }
 
     for (const Ask &ask : call.asks) {
         int64_t granted = *next++;
-        if (granted < 0 || granted > static_cast<int64_t>(ask.asked_units)) {
-            return false;
-        }
+        if (granted < 0 || granted > static_cast<int64_t>(ask.asked_units)) { return false; }
 
         for (const AskPart &part : ask.parts) {
-            if (!is_state(part.claim.policy, next)) {
-                return false;
-            }
+            if (!is_state(part.claim.policy, next)) { return false; }
 
             next += 1 + remote_values(*part.claim.policy);
-            if (part.held && *next++ < 0) {
-                return false;
-            }
+            if (part.held && *next++ < 0) { return false; }
         }
     }
     return true;
 }
 
-void ScriptReply::read(const Ask &ask, Answer *answer)
-{
+void ScriptReply::read(const Ask &ask, Answer *answer) {
     answer->granted = *next_++;
     PartAnswer *told = answer->parts;
     for (const AskPart &part : ask.parts) {
@@ -295,9 +249,7 @@ void ScriptReply::read(const Ask &ask, Answer *answer)
             limit = -limit;
         }
 
-        told->state
-            = {now_ms_, limit ? static_cast<uint32_t>(limit) : part.claim.limit,
-               next_};
+        told->state = {now_ms_, limit ? static_cast<uint32_t>(limit) : part.claim.limit, next_};
 
         next_ += remote_values(*part.claim.policy);
         told->forgotten = part.held ? *next_++ : 0;
@@ -305,9 +257,8 @@ void ScriptReply::read(const Ask &ask, Answer *answer)
     }
 }
 
-void describe_part(const AskPart &part, const PartAnswer &answer,
-                   uint32_t before, bool admitted, Verdict *verdict)
-{
+void describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before, bool admitted,
+                   Verdict *verdict) {
     const Claim &claim = part.claim;
     if (answer.off) {
         *verdict = {};
@@ -316,9 +267,8 @@ void describe_part(const AskPart &part, const PartAnswer &answer,
         return;
     }
 
-    *verdict
-        = answer.state.describe(*claim.policy, claim.cost, before, admitted,
-                                claim.purpose != Purpose::kConsume);
+    *verdict = answer.state.describe(*claim.policy, claim.cost, before, admitted,
+                                     claim.purpose != Purpose::kConsume);
 }
 
 } // namespace limit_sliding

@@ -37,9 +37,7 @@ bool is_script_reply(AskCall &call, const Reply &reply);
 class ScriptReply {
 public:
     explicit ScriptReply(const Reply &reply)
-        : now_ms_(reply.numbers[0]), next_(reply.numbers + 1)
-    {
-    }
+        : now_ms_(reply.numbers[0]), next_(reply.numbers + 1) {}
 
     void read(const Ask &ask, Answer *answer);
 
@@ -50,7 +48,7 @@ private:
 
 /* Describes a key to a request, admitted or not, after `before` units of the
  * call. */
-void describe_part(const AskPart &part, const PartAnswer &answer,
-                   uint32_t before, bool admitted, Verdict *verdict);
+void describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before, bool admitted,
+                   Verdict *verdict);
 
 } // namespace limit_sliding

@@ -22,8 +22,7 @@ constexpr std::string_view kIf = "--@ if ";
 constexpr std::string_view kElse = "--@ else";
 constexpr std::string_view kEnd = "--@ end";
 
-constexpr bool has(unsigned algorithms, Algorithm algorithm)
-{
+constexpr bool has(unsigned algorithms, Algorithm algorithm) {
     return (algorithms >> static_cast<unsigned>(algorithm) & 1) != 0;
 }
 
@@ -32,21 +31,15 @@ class Writer {
 public:
     Writer(char *buffer, size_t bytes) : buffer_(buffer), bytes_(bytes) {}
 
-    void write(std::string_view text)
-    {
+    void write(std::string_view text) {
         for (char c : text) {
-            if (length_ < bytes_) {
-                buffer_[length_] = c;
-            }
+            if (length_ < bytes_) { buffer_[length_] = c; }
             length_++;
         }
     }
 
-    size_t finish()
-    {
-        if (length_ < bytes_) {
-            buffer_[length_] = '\0';
-        }
+    size_t finish() {
+        if (length_ < bytes_) { buffer_[length_] = '\0'; }
 
         return length_;
     }
@@ -58,8 +51,7 @@ private:
 };
 
 /* Takes the first line off the text, which ends in a newline. */
-std::string_view take_line(std::string_view *text)
-{
+std::string_view take_line(std::string_view *text) {
     std::string_view line(text->data(), text->find('\n'));
 
     text->remove_prefix(line.size() + 1);
@@ -68,10 +60,8 @@ std::string_view take_line(std::string_view *text)
 }
 
 /* Takes `prefix` off the line, if the line begins with it. */
-bool take_prefix(std::string_view *line, std::string_view prefix)
-{
-    if (line->size() < prefix.size()
-        || std::string_view(line->data(), prefix.size()) != prefix) {
+bool take_prefix(std::string_view *line, std::string_view prefix) {
+    if (line->size() < prefix.size() || std::string_view(line->data(), prefix.size()) != prefix) {
         return false;
     }
 
@@ -81,8 +71,7 @@ bool take_prefix(std::string_view *line, std::string_view prefix)
 }
 
 /* Returns the lines of a chunk of Lua; there is one of that name. */
-std::string_view find_chunk(std::string_view name)
-{
+std::string_view find_chunk(std::string_view name) {
     std::string_view text(kLua, sizeof(kLua));
 
     while (!text.empty()) {
@@ -97,23 +86,14 @@ std::string_view find_chunk(std::string_view name)
 }
 
 /* Whether lines after "--@ if NAME" are in the script for this mask. */
-bool has_part(unsigned algorithms, std::string_view name)
-{
-    if (name == "cluster") {
-        return (algorithms & kScriptCluster) != 0;
-    }
+bool has_part(unsigned algorithms, std::string_view name) {
+    if (name == "cluster") { return (algorithms & kScriptCluster) != 0; }
 
-    if (name == "counter") {
-        return has(algorithms, Algorithm::kCounter);
-    }
+    if (name == "counter") { return has(algorithms, Algorithm::kCounter); }
 
-    if (name == "log") {
-        return has(algorithms, Algorithm::kLog);
-    }
+    if (name == "log") { return has(algorithms, Algorithm::kLog); }
 
-    if (name == "fixed") {
-        return has(algorithms, Algorithm::kFixed);
-    }
+    if (name == "fixed") { return has(algorithms, Algorithm::kFixed); }
 
     return name == "bucket"
            && (has(algorithms, Algorithm::kTokenBucket)
@@ -121,8 +101,7 @@ bool has_part(unsigned algorithms, std::string_view name)
 }
 
 /* Writes a chunk, with those that it includes. */
-void write_chunk(std::string_view name, unsigned algorithms, Writer *writer)
-{
+void write_chunk(std::string_view name, unsigned algorithms, Writer *writer) {
     std::string_view text = find_chunk(name);
     bool is_skipped = false;
 
@@ -148,8 +127,7 @@ void write_chunk(std::string_view name, unsigned algorithms, Writer *writer)
 
 } // namespace
 
-size_t script(unsigned algorithms, char *buffer, size_t bytes)
-{
+size_t script(unsigned algorithms, char *buffer, size_t bytes) {
     Writer writer(buffer, bytes);
 
     write_chunk("call", algorithms, &writer);
@@ -157,8 +135,7 @@ size_t script(unsigned algorithms, char *buffer, size_t bytes)
     return writer.finish();
 }
 
-const char *forget_script(size_t *length)
-{
+const char *forget_script(size_t *length) {
     std::string_view text = find_chunk("forget");
 
     *length = text.size();

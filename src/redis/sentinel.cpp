@@ -14,20 +14,15 @@ namespace {
 /* Milliseconds between looks at the master. */
 constexpr ngx_msec_t kWatchInterval = 1000;
 
-SentinelNode &sentinel_node(Node &node)
-{
-    return static_cast<SentinelNode &>(node);
-}
+SentinelNode &sentinel_node(Node &node) { return static_cast<SentinelNode &>(node); }
 
 /* Turns to the next sentinel; one that fails is tried last. */
-bool next_sentinel(Node &closed, bool first)
-{
+bool next_sentinel(Node &closed, bool first) {
     SentinelNode &node = sentinel_node(closed);
     const Array<Server> &sentinels = node.settings->servers;
     if (first) {
         node.tries = 0;
-    } else if (!node.finding || node.tries == sentinels.size()
-               || !node.has_time()) {
+    } else if (!node.finding || node.tries == sentinels.size() || !node.has_time()) {
         return false;
     }
 
@@ -40,13 +35,10 @@ bool next_sentinel(Node &closed, bool first)
     return true;
 }
 
-void master_named(Node &from, Call &call, Reply *reply)
-{
+void master_named(Node &from, Call &call, Reply *reply) {
     SentinelNode &node = sentinel_node(from);
     ngx_free(&call);
-    if (reply == nullptr) {
-        return;
-    }
+    if (reply == nullptr) { return; }
 
     if (reply->type == REDIS_REPLY_NIL) {
         node.set_broken("sentinel knows no such master");
@@ -55,8 +47,7 @@ void master_named(Node &from, Call &call, Reply *reply)
 
     std::string_view port = reply->strings[1];
     if (reply->type != REDIS_REPLY_ARRAY || reply->n != 2
-        || !node.master.set(reply->strings[0],
-                            ngx_atoi(bytes(port), port.size()))) {
+        || !node.master.set(reply->strings[0], ngx_atoi(bytes(port), port.size()))) {
         node.blame(*reply);
         return;
     }
@@ -64,26 +55,21 @@ void master_named(Node &from, Call &call, Reply *reply)
     node.found = true;
 }
 
-bool greet(Node &greeted)
-{
+bool greet(Node &greeted) {
     SentinelNode &node = sentinel_node(greeted);
-    if (!node.finding) {
-        return node.greet_server();
-    }
+    if (!node.finding) { return node.greet_server(); }
 
-    std::string_view args[] = {"SENTINEL", "get-master-addr-by-name",
-                               view(node.settings->sentinel.master)};
+    std::string_view args[]
+        = {"SENTINEL", "get-master-addr-by-name", view(node.settings->sentinel.master)};
 
     return node.greet_with(node.settings->sentinel.credentials)
            && node.greet(create_call(master_named), args);
 }
 
 /* Closes the watched node if it has another master than the watching one. */
-void compare(SentinelNode &watching)
-{
+void compare(SentinelNode &watching) {
     SentinelNode &node = *watching.watched;
-    if (node.is_ready()
-        && view(node.master.text) != view(watching.master.text)) {
+    if (node.is_ready() && view(node.master.text) != view(watching.master.text)) {
         node.fail(0, "sentinel names another master");
     }
 
@@ -91,12 +77,9 @@ void compare(SentinelNode &watching)
 }
 
 /* Leaves the sentinel for the master that it has named. */
-bool drained(Node &answered)
-{
+bool drained(Node &answered) {
     SentinelNode &node = sentinel_node(answered);
-    if (!node.finding || !node.found) {
-        return false;
-    }
+    if (!node.finding || !node.found) { return false; }
 
     if (node.watched != nullptr) {
         compare(node);
@@ -114,9 +97,7 @@ const NodeRole sentinel_role = {greet, next_sentinel, drained, nullptr};
 
 } // namespace
 
-SentinelNode *create_sentinel_node(const NodeContext &context,
-                                   SentinelNode *watched)
-{
+SentinelNode *create_sentinel_node(const NodeContext &context, SentinelNode *watched) {
     auto *node = create_on_heap<SentinelNode>();
     if (node != nullptr) {
         node->init(context, &sentinel_role);
@@ -125,10 +106,8 @@ SentinelNode *create_sentinel_node(const NodeContext &context,
     return node;
 }
 
-void watch_master(SentinelNode &watching)
-{
-    if (watching.is_closed()
-        && ngx_current_msec - watching.looked >= kWatchInterval) {
+void watch_master(SentinelNode &watching) {
+    if (watching.is_closed() && ngx_current_msec - watching.looked >= kWatchInterval) {
         watching.looked = ngx_current_msec;
         (void)watching.open();
     }

@@ -27,8 +27,7 @@ struct SentinelNode : Node {
 
 /* Returns a new node, or nullptr if there is no memory.  One that watches
  * another closes that when it has another master. */
-SentinelNode *create_sentinel_node(const NodeContext &context,
-                                   SentinelNode *watched);
+SentinelNode *create_sentinel_node(const NodeContext &context, SentinelNode *watched);
 
 /* Lets the watching node look, if it is time to.  To be called when calls have
  * been sent. */

@@ -20,8 +20,7 @@ enum class KeyFormat : ngx_uint_t {
 };
 
 /* The words of the configuration for them. */
-inline constexpr std::string_view kTopologyWords[]
-    = {"standalone", "sentinel", "cluster"};
+inline constexpr std::string_view kTopologyWords[] = {"standalone", "sentinel", "cluster"};
 inline constexpr std::string_view kOnErrorWords[] = {"local", "allow", "deny"};
 
 /* A "server" of the block. */

@@ -17,37 +17,32 @@ constexpr std::string_view kKeyFormatWords[] = {"digest", "plain"};
 
 /* A field of the settings, or of a struct in them, and so on. */
 template <auto... path>
-auto &at(Settings &settings)
-{
+auto &at(Settings &settings) {
     return (settings.*....*path);
 }
 
-char *invalid_value(ngx_conf_t *cf, ngx_str_t *args, const char *expected)
-{
-    return conf_error(cf, "invalid value \"%V\" of \"%V\", it must be %s",
-                      &args[1], &args[0], expected);
+char *invalid_value(ngx_conf_t *cf, ngx_str_t *args, const char *expected) {
+    return conf_error(cf, "invalid value \"%V\" of \"%V\", it must be %s", &args[1], &args[0],
+                      expected);
 }
 
-char *add_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
-{
+char *add_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     ngx_url_t url{};
     url.url = args[1];
     url.default_port = 6379;
     url.no_resolve = 1; /* until it is known whether there is a resolver */
 
     if (ngx_parse_url(cf->pool, &url) != NGX_OK) {
-        return conf_error(cf, "invalid server \"%V\"%s%s", &args[1],
-                          url.err ? ": " : "", url.err ? url.err : "");
+        return conf_error(cf, "invalid server \"%V\"%s%s", &args[1], url.err ? ": " : "",
+                          url.err ? url.err : "");
     }
 
     return conf_result(settings.servers.add(
-        cf->pool,
-        {args[1], url, cf->conf_file->file.name.data, cf->conf_file->line}));
+        cf->pool, {args[1], url, cf->conf_file->file.name.data, cf->conf_file->line}));
 }
 
 template <auto... path>
-char *set_text(ngx_conf_t *, ngx_str_t *args, Settings &settings)
-{
+char *set_text(ngx_conf_t *, ngx_str_t *args, Settings &settings) {
     at<path...>(settings) = args[1];
     return NGX_CONF_OK;
 }
@@ -60,31 +55,25 @@ struct Beginning {
     size_t len = 0;
 };
 
-char *read_beginning(ngx_conf_t *cf, ngx_str_t *path, Beginning *beginning)
-{
+char *read_beginning(ngx_conf_t *cf, ngx_str_t *path, Beginning *beginning) {
     ngx_fd_t fd = ngx_open_file(path->data, NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
     if (fd == NGX_INVALID_FILE) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           ngx_open_file_n " \"%V\" failed", path);
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno, ngx_open_file_n " \"%V\" failed", path);
         return conf_failed();
     }
 
     ssize_t n = ngx_read_fd(fd, beginning->text, sizeof(beginning->text));
     if (n == -1) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           ngx_read_fd_n " \"%V\" failed", path);
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno, ngx_read_fd_n " \"%V\" failed", path);
     }
 
     ngx_file_info_t info;
     if (ngx_fd_info(fd, &info) == 0 && (info.st_mode & S_IROTH)) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "password file \"%V\" can be read by others", path);
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "password file \"%V\" can be read by others", path);
     }
 
     (void)ngx_close_file(fd);
-    if (n == -1) {
-        return conf_failed();
-    }
+    if (n == -1) { return conf_failed(); }
 
     beginning->len = n;
     return NGX_CONF_OK;
@@ -92,26 +81,17 @@ char *read_beginning(ngx_conf_t *cf, ngx_str_t *path, Beginning *beginning)
 
 /* Sets the password to the first line of a file, whose path begins in the
  * folder of nginx.conf if it has no slash at its head. */
-char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password)
-{
-    if (ngx_conf_full_name(cf->cycle, &path, 1) != NGX_OK) {
-        return conf_failed();
-    }
+char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password) {
+    if (ngx_conf_full_name(cf->cycle, &path, 1) != NGX_OK) { return conf_failed(); }
 
     Beginning beginning;
-    if (char *error = read_beginning(cf, &path, &beginning)) {
-        return error;
-    }
+    if (char *error = read_beginning(cf, &path, &beginning)) { return error; }
 
     auto line = view(beginning.text, beginning.len);
     line = first(line, line.find('\n'));
-    if (!line.empty() && line.back() == '\r') {
-        line.remove_suffix(1);
-    }
+    if (!line.empty() && line.back() == '\r') { line.remove_suffix(1); }
 
-    if (line.empty()) {
-        return conf_error(cf, "no password in \"%V\"", &path);
-    }
+    if (line.empty()) { return conf_error(cf, "no password in \"%V\"", &path); }
 
     ngx_str_t text = to_str(line);
     password->data = ngx_pstrdup(cf->pool, &text);
@@ -120,17 +100,13 @@ char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password)
 }
 
 template <auto... path>
-char *set_password(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
-{
+char *set_password(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     return read_password(cf, args[1], &at<path...>(settings));
 }
 
-char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
-{
+char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     ngx_int_t n = ngx_atoi(args[1].data, args[1].len);
-    if (n == NGX_ERROR || n > NGX_MAX_INT32_VALUE) {
-        return invalid_value(cf, args, "a number");
-    }
+    if (n == NGX_ERROR || n > NGX_MAX_INT32_VALUE) { return invalid_value(cf, args, "a number"); }
 
     settings.database = n;
     return NGX_CONF_OK;
@@ -138,11 +114,9 @@ char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 
 /* Requests wait for Redis.  A time without a unit is one of seconds, which is
  * seldom meant here. */
-void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms)
-{
+void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms) {
     if (ngx_atoi(args[1].data, args[1].len) != NGX_ERROR) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
                            &args[0], &args[1], ms / 1000, &args[1]);
         return;
     }
@@ -154,16 +128,13 @@ void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms)
 }
 
 template <auto... path>
-char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
-{
+char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     ngx_int_t ms = ngx_parse_time(&args[1], 0);
     if (ms == NGX_ERROR || ms < 1 || ms > 60000) {
         return invalid_value(cf, args, "a time between 1ms and 60s");
     }
 
-    if (ms > 1000) {
-        warn_of_long_time(cf, args, ms);
-    }
+    if (ms > 1000) { warn_of_long_time(cf, args, ms); }
 
     at<path...>(settings) = ms;
     return NGX_CONF_OK;
@@ -171,8 +142,7 @@ char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
 
 /* Sets the field to the number of the word. */
 template <auto &words, auto... path>
-char *set_word(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
-{
+char *set_word(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     u_char text[NGX_MAX_CONF_ERRSTR];
     u_char *p = text;
     size_t i = 0;
@@ -183,11 +153,9 @@ char *set_word(ngx_conf_t *cf, ngx_str_t *args, Settings &settings)
             return NGX_CONF_OK;
         }
 
-        const char *separator = i == 0                      ? ""
-                                : i + 1 == std::size(words) ? " or "
-                                                            : ", ";
-        p = ngx_slprintf(p, text + sizeof(text) - 1, "%s\"%*s\"", separator,
-                         word.size(), word.data());
+        const char *separator = i == 0 ? "" : i + 1 == std::size(words) ? " or " : ", ";
+        p = ngx_slprintf(p, text + sizeof(text) - 1, "%s\"%*s\"", separator, word.size(),
+                         word.data());
         i++;
     }
 
@@ -214,8 +182,7 @@ constexpr Parameter kParameters[] = {
     {"sentinel_master", set_text<kSentinel, &SentinelSettings::master>},
     {"sentinel_user", set_text<kSentinel, kSentinelCredentials, kUser>},
     {"sentinel_password", set_text<kSentinel, kSentinelCredentials, kPassword>},
-    {"sentinel_password_file",
-     set_password<kSentinel, kSentinelCredentials, kPassword>,
+    {"sentinel_password_file", set_password<kSentinel, kSentinelCredentials, kPassword>,
      "sentinel_password"},
     {"user", set_text<kCredentials, kUser>},
     {"password", set_text<kCredentials, kPassword>},
@@ -223,8 +190,7 @@ constexpr Parameter kParameters[] = {
     {"database", set_database},
     {"ssl", set_word<kFlagWords, kTls, &TlsSettings::on>},
     {"ssl_name", set_text<kTls, &TlsSettings::name>},
-    {"ssl_trusted_certificate",
-     set_text<kTls, &TlsSettings::trusted_certificate>},
+    {"ssl_trusted_certificate", set_text<kTls, &TlsSettings::trusted_certificate>},
     {"ssl_certificate", set_text<kTls, &TlsSettings::certificate>},
     {"ssl_certificate_key", set_text<kTls, &TlsSettings::certificate_key>},
     {"ssl_verify", set_word<kFlagWords, kTls, &TlsSettings::verify>},
@@ -235,12 +201,9 @@ constexpr Parameter kParameters[] = {
     {"key_format", set_word<kKeyFormatWords, &Settings::key_format>},
 };
 
-const Parameter *find_parameter(std::string_view name)
-{
+const Parameter *find_parameter(std::string_view name) {
     for (const Parameter &parameter : kParameters) {
-        if (parameter.name == name) {
-            return &parameter;
-        }
+        if (parameter.name == name) { return &parameter; }
     }
     return nullptr;
 }
@@ -252,8 +215,7 @@ struct Block {
 };
 
 /* The handler of a line of the block. */
-char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
-{
+char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf) {
     auto *block = static_cast<Block *>(conf);
     auto *args = static_cast<ngx_str_t *>(cf->args->elts);
     if (view(args[0]) == "include" && cf->args->nelts == 2) {
@@ -268,9 +230,7 @@ char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
                           &args[0], &block->settings.name);
     }
 
-    if (cf->args->nelts != 2) {
-        return conf_error(cf, "\"%V\" must have one value", &args[0]);
-    }
+    if (cf->args->nelts != 2) { return conf_error(cf, "\"%V\" must have one value", &args[0]); }
 
     bool &given = block->given[find_parameter(parameter->same) - kParameters];
     if (given && parameter->set != add_server) {
@@ -281,8 +241,7 @@ char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
     return parameter->set(cf, args, block->settings);
 }
 
-char *read_parameters(ngx_conf_t *cf, Settings &settings)
-{
+char *read_parameters(ngx_conf_t *cf, Settings &settings) {
     settings.tls.verify = 1;
     settings.connect_timeout = 100;
     settings.timeout = 50;
@@ -298,8 +257,7 @@ char *read_parameters(ngx_conf_t *cf, Settings &settings)
 }
 
 /* Returns the first missing parameter that others need, or nullptr. */
-const char *missing_parameter(const Settings &settings)
-{
+const char *missing_parameter(const Settings &settings) {
     const Credentials &sentinel = settings.sentinel.credentials;
     const Credentials &credentials = settings.credentials;
     const TlsSettings &tls = settings.tls;
@@ -307,48 +265,38 @@ const char *missing_parameter(const Settings &settings)
         bool is_missing;
         const char *name;
     } needed[] = {
-        {settings.topology == Topology::kSentinel
-             && settings.sentinel.master.len == 0,
+        {settings.topology == Topology::kSentinel && settings.sentinel.master.len == 0,
          "sentinel_master"},
         {settings.servers.empty(), "server"},
         {credentials.user.len && credentials.password.data == nullptr,
          "password\" or \"password_file"},
         {sentinel.user.len && sentinel.password.data == nullptr,
          "sentinel_password\" or \"sentinel_password_file"},
-        {tls.certificate.len && tls.certificate_key.len == 0,
-         "ssl_certificate_key"},
-        {tls.certificate_key.len && tls.certificate.len == 0,
-         "ssl_certificate"},
-        {tls.on && tls.verify && tls.trusted_certificate.len == 0,
-         "ssl_trusted_certificate"},
+        {tls.certificate.len && tls.certificate_key.len == 0, "ssl_certificate_key"},
+        {tls.certificate_key.len && tls.certificate.len == 0, "ssl_certificate"},
+        {tls.on && tls.verify && tls.trusted_certificate.len == 0, "ssl_trusted_certificate"},
     };
 
     for (const auto &[is_missing, name] : needed) {
-        if (is_missing) {
-            return name;
-        }
+        if (is_missing) { return name; }
     }
     return nullptr;
 }
 
 /* Returns the first parameter that belongs to sentinels alone, or nullptr. */
-const char *sentinel_parameter(const SentinelSettings &sentinel)
-{
+const char *sentinel_parameter(const SentinelSettings &sentinel) {
     return sentinel.master.len                  ? "sentinel_master"
            : sentinel.credentials.user.len      ? "sentinel_user"
            : sentinel.credentials.password.data ? "sentinel_password"
                                                 : nullptr;
 }
 
-char *check_block(ngx_conf_t *cf, Settings &settings)
-{
+char *check_block(ngx_conf_t *cf, Settings &settings) {
     if (const char *missing = missing_parameter(settings)) {
-        return conf_error(cf, "limit_sliding_redis \"%V\" has no \"%s\"",
-                          &settings.name, missing);
+        return conf_error(cf, "limit_sliding_redis \"%V\" has no \"%s\"", &settings.name, missing);
     }
 
-    if (settings.topology == Topology::kStandalone
-        && settings.servers.size() > 1) {
+    if (settings.topology == Topology::kStandalone && settings.servers.size() > 1) {
         return conf_error(cf,
                           "limit_sliding_redis \"%V\" has several servers, "
                           "which needs \"topology sentinel\" or "
@@ -388,8 +336,7 @@ ngx_uint_t redis_tag;
 
 /* Returns true if it has name servers.  NGINX has an array of them, Angie a
  * list. */
-bool has_servers(const ngx_resolver_t &resolver)
-{
+bool has_servers(const ngx_resolver_t &resolver) {
 #if (angie_version >= 1012000)
     return resolver.connections != nullptr;
 #else
@@ -397,8 +344,7 @@ bool has_servers(const ngx_resolver_t &resolver)
 #endif
 }
 
-bool is_localhost(const ngx_str_t &host)
-{
+bool is_localhost(const ngx_str_t &host) {
     constexpr std::string_view kLocalhost = "localhost";
 
     return host.len == kLocalhost.size()
@@ -411,8 +357,7 @@ bool is_localhost(const ngx_str_t &host)
  * not found is no reason not to start: its Redis is away, as one that does not
  * answer.  Without a resolver it cannot be looked up again later, since that
  * would block a worker, but it is by each reload. */
-ngx_int_t look_up_servers(ngx_conf_t *cf, Settings &settings)
-{
+ngx_int_t look_up_servers(ngx_conf_t *cf, Settings &settings) {
     for (Server &server : settings.servers) {
         ngx_url_t &url = server.url;
         if (url.naddrs || (settings.resolver && !is_localhost(url.host))
@@ -420,24 +365,20 @@ ngx_int_t look_up_servers(ngx_conf_t *cf, Settings &settings)
             continue;
         }
 
-        if (url.err == nullptr) {
-            return NGX_ERROR;
-        }
+        if (url.err == nullptr) { return NGX_ERROR; }
 
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "%s in server \"%V\" of limit_sliding_redis \"%V\", "
                       "without a \"resolver\" it is away until a reload "
                       "finds it, in %s:%ui",
-                      url.err, &server.text, &settings.name, server.file,
-                      server.line);
+                      url.err, &server.text, &settings.name, server.file, server.line);
     }
     return NGX_OK;
 }
 
 /* Probes are of the first algorithm that the script knows, with keys of their
  * own. */
-ngx_int_t init_probe(ngx_conf_t *cf, Redis &redis)
-{
+ngx_int_t init_probe(ngx_conf_t *cf, Redis &redis) {
     unsigned algorithm = 0;
     while (!(redis.algorithms >> algorithm & 1)) {
         algorithm++;
@@ -448,21 +389,16 @@ ngx_int_t init_probe(ngx_conf_t *cf, Redis &redis)
     ngx_str_t &prefix = redis.probe_zone.prefix;
     prefix.len = redis.settings.key_prefix.len + 1;
     prefix.data = alloc_bytes(cf->pool, prefix.len);
-    if (prefix.data == nullptr) {
-        return NGX_ERROR;
-    }
+    if (prefix.data == nullptr) { return NGX_ERROR; }
 
     ngx_sprintf(prefix.data, "%V{", &redis.settings.key_prefix);
     return NGX_OK;
 }
 
 /* Makes the script that the zones need. */
-ngx_int_t init_script(ngx_conf_t *cf, Redis &redis)
-{
+ngx_int_t init_script(ngx_conf_t *cf, Redis &redis) {
     auto algorithms = static_cast<unsigned>(redis.algorithms);
-    if (redis.settings.topology == Topology::kCluster) {
-        algorithms |= kScriptCluster;
-    }
+    if (redis.settings.topology == Topology::kCluster) { algorithms |= kScriptCluster; }
 
     u_char digest[20];
     ngx_str_t &text = redis.script;
@@ -472,9 +408,7 @@ ngx_int_t init_script(ngx_conf_t *cf, Redis &redis)
     text.data = alloc_bytes(cf->pool, text.len + 1);
     sha1.len = 2 * sizeof(digest);
     sha1.data = alloc_bytes(cf->pool, sha1.len);
-    if (text.data == nullptr || sha1.data == nullptr) {
-        return NGX_ERROR;
-    }
+    if (text.data == nullptr || sha1.data == nullptr) { return NGX_ERROR; }
 
     (void)script(algorithms, reinterpret_cast<char *>(text.data), text.len + 1);
     ngx_sha1_t sha;
@@ -486,33 +420,24 @@ ngx_int_t init_script(ngx_conf_t *cf, Redis &redis)
 }
 
 /* Returns the server of the last cycle, if it had addresses, or nullptr. */
-const Server *find_known(const Settings &last, const ngx_str_t &text)
-{
+const Server *find_known(const Settings &last, const ngx_str_t &text) {
     for (const Server &server : last.servers) {
-        if (server.url.naddrs && view(server.text) == view(text)) {
-            return &server;
-        }
+        if (server.url.naddrs && view(server.text) == view(text)) { return &server; }
     }
     return nullptr;
 }
 
 /* Copies addresses, as those of the last cycle go with it, but not their
  * names, which nobody uses. */
-ngx_int_t copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from)
-{
-    auto *addrs = static_cast<ngx_addr_t *>(
-        ngx_pcalloc(pool, from.naddrs * sizeof(ngx_addr_t)));
-    if (addrs == nullptr) {
-        return NGX_ERROR;
-    }
+ngx_int_t copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from) {
+    auto *addrs = static_cast<ngx_addr_t *>(ngx_pcalloc(pool, from.naddrs * sizeof(ngx_addr_t)));
+    if (addrs == nullptr) { return NGX_ERROR; }
 
     for (ngx_uint_t i = 0; i < from.naddrs; i++) {
         socklen_t len = from.addrs[i].socklen;
         addrs[i].socklen = len;
         addrs[i].sockaddr = static_cast<sockaddr *>(ngx_palloc(pool, len));
-        if (addrs[i].sockaddr == nullptr) {
-            return NGX_ERROR;
-        }
+        if (addrs[i].sockaddr == nullptr) { return NGX_ERROR; }
 
         ngx_memcpy(addrs[i].sockaddr, from.addrs[i].sockaddr, len);
     }
@@ -524,18 +449,13 @@ ngx_int_t copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from)
 
 /* Keeps addresses of the last cycle for names that were not found: a reload
  * while the name server is away loses no Redis. */
-ngx_int_t keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log)
-{
+ngx_int_t keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log) {
     Settings &settings = redis.settings;
     for (Server &server : settings.servers) {
         const Server *known = find_known(last, server.text);
-        if (settings.resolver || server.url.naddrs || known == nullptr) {
-            continue;
-        }
+        if (settings.resolver || server.url.naddrs || known == nullptr) { continue; }
 
-        if (copy_addresses(redis.pool, server.url, known->url) != NGX_OK) {
-            return NGX_ERROR;
-        }
+        if (copy_addresses(redis.pool, server.url, known->url) != NGX_OK) { return NGX_ERROR; }
 
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
                       "server \"%V\" of limit_sliding_redis \"%V\" "
@@ -546,8 +466,7 @@ ngx_int_t keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log)
 }
 
 /* The handler of the shared memory; `data` is the Redis of the last cycle. */
-ngx_int_t init_shared(ngx_shm_zone_t *shm_zone, void *data)
-{
+ngx_int_t init_shared(ngx_shm_zone_t *shm_zone, void *data) {
     auto &redis = *static_cast<Redis *>(shm_zone->data);
     if (data) {
         const auto &last = *static_cast<Redis *>(data);
@@ -556,30 +475,23 @@ ngx_int_t init_shared(ngx_shm_zone_t *shm_zone, void *data)
     }
 
     auto *pool = reinterpret_cast<ngx_slab_pool_t *>(shm_zone->shm.addr);
-    redis.shared = static_cast<RedisShared *>(
-        ngx_slab_calloc(pool, sizeof(RedisShared)));
+    redis.shared = static_cast<RedisShared *>(ngx_slab_calloc(pool, sizeof(RedisShared)));
     return redis.shared ? NGX_OK : NGX_ERROR;
 }
 
 /* Adds a little memory that all workers share, and those of the next cycle. */
-ngx_int_t add_shared(ngx_conf_t *cf, Redis &redis)
-{
+ngx_int_t add_shared(ngx_conf_t *cf, Redis &redis) {
     /* no zone of a user's is called so, but for one with a blank */
     constexpr std::string_view kPrefix = "limit_sliding_redis ";
     ngx_str_t name;
     name.len = kPrefix.size() + redis.settings.name.len;
     name.data = alloc_bytes(cf->pool, name.len);
-    if (name.data == nullptr) {
-        return NGX_ERROR;
-    }
+    if (name.data == nullptr) { return NGX_ERROR; }
 
     append(append(name.data, kPrefix), view(redis.settings.name));
 
-    redis.shm_zone
-        = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize, &redis_tag);
-    if (redis.shm_zone == nullptr) {
-        return NGX_ERROR;
-    }
+    redis.shm_zone = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize, &redis_tag);
+    if (redis.shm_zone == nullptr) { return NGX_ERROR; }
 
     redis.shm_zone->init = init_shared;
     redis.shm_zone->data = &redis;
@@ -588,24 +500,16 @@ ngx_int_t add_shared(ngx_conf_t *cf, Redis &redis)
 
 } // namespace
 
-char *redis_block(ngx_conf_t *cf, Settings *settings)
-{
-    if (char *error = read_parameters(cf, *settings)) {
-        return error;
-    }
+char *redis_block(ngx_conf_t *cf, Settings *settings) {
+    if (char *error = read_parameters(cf, *settings)) { return error; }
 
     settings->defined = true;
-    if (char *error = check_block(cf, *settings)) {
-        return error;
-    }
+    if (char *error = check_block(cf, *settings)) { return error; }
     return settings->tls.on ? redis_ssl(cf, settings) : NGX_CONF_OK;
 }
 
-ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)
-{
-    if (resolver && has_servers(*resolver)) {
-        redis->settings.resolver = resolver;
-    }
+ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver) {
+    if (resolver && has_servers(*resolver)) { redis->settings.resolver = resolver; }
 
     redis->pool = cf->pool;
     if (redis->algorithms == 0) {
@@ -613,8 +517,7 @@ ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)
         return NGX_OK;
     }
 
-    if (look_up_servers(cf, redis->settings) != NGX_OK
-        || init_probe(cf, *redis) != NGX_OK
+    if (look_up_servers(cf, redis->settings) != NGX_OK || init_probe(cf, *redis) != NGX_OK
         || init_script(cf, *redis) != NGX_OK) {
         return NGX_ERROR;
     }

@@ -17,13 +17,12 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings);
 
 /* Shakes hands with a host.  NGX_OK: it is over; NGX_AGAIN: the handler will be
  * called once it is; NGX_ERROR: it cannot begin. */
-ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings,
-                        const ngx_str_t &host,
+ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
                         void (*handler)(ngx_connection_t *c));
 
 /* Returns true if the certificate that the handshake has shown is the host's,
  * else logs why not. */
-bool tls_verify(ngx_connection_t *c, const TlsSettings &settings,
-                const ngx_str_t &host, ErrorLog &log);
+bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
+                ErrorLog &log);
 
 } // namespace limit_sliding

@@ -6,14 +6,12 @@ namespace limit_sliding {
 
 namespace {
 
-const NodeRole standalone = {[](Node &node) { return node.greet_server(); },
-                             nullptr, nullptr, nullptr};
+const NodeRole standalone
+    = {[](Node &node) { return node.greet_server(); }, nullptr, nullptr, nullptr};
 
 } // namespace
 
-ngx_int_t Nodes::start(Redis *redis, const Settings *settings,
-                       const ClientEvents *events)
-{
+ngx_int_t Nodes::start(Redis *redis, const Settings *settings, const ClientEvents *events) {
     NodeContext context = {redis, settings, &log, events};
     log.name = settings->name;
     if (settings->topology == Topology::kSentinel) {
@@ -36,32 +34,21 @@ ngx_int_t Nodes::start(Redis *redis, const Settings *settings,
     return is_started() ? NGX_OK : NGX_ERROR;
 }
 
-void Nodes::close()
-{
-    if (node != nullptr) {
-        node->close();
-    }
+void Nodes::close() {
+    if (node != nullptr) { node->close(); }
 
-    if (watch != nullptr) {
-        watch->close();
-    }
+    if (watch != nullptr) { watch->close(); }
 
-    if (cluster != nullptr) {
-        cluster->close();
-    }
+    if (cluster != nullptr) { cluster->close(); }
 }
 
 /* If ASKING was refused, so will be the command that follows. */
-ngx_int_t send_asking(Node &node)
-{
+ngx_int_t send_asking(Node &node) {
     static const std::string_view args[] = {"ASKING"};
 
-    Call *call = create_call(
-        [](Node &, Call &answered, Reply *) { ngx_free(&answered); });
+    Call *call = create_call([](Node &, Call &answered, Reply *) { ngx_free(&answered); });
 
-    if (call != nullptr && node.command(*call, args) == NGX_OK) {
-        return NGX_OK;
-    }
+    if (call != nullptr && node.command(*call, args) == NGX_OK) { return NGX_OK; }
 
     ngx_free(call);
     return NGX_ERROR;

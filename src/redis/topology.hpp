@@ -13,8 +13,7 @@ namespace limit_sliding {
 struct Nodes {
     /* NGX_ERROR: there is no memory.  The events and what they are told about
      * last as long as the worker. */
-    ngx_int_t start(Redis *redis, const Settings *settings,
-                    const ClientEvents *events);
+    ngx_int_t start(Redis *redis, const Settings *settings, const ClientEvents *events);
 
     bool is_started() const { return node != nullptr || is_cluster(); }
     bool is_cluster() const { return cluster != nullptr; }
@@ -27,23 +26,14 @@ struct Nodes {
 
     /* Returns the node to ask about this slot, never nullptr.  While it is not
      * known, this is any node, which will tell. */
-    Node *route(ngx_int_t slot)
-    {
-        return is_cluster() ? &cluster->route(slot) : node;
-    }
+    Node *route(ngx_int_t slot) { return is_cluster() ? &cluster->route(slot) : node; }
 
     /* Returns true if a request should wait for this slot's node. */
-    bool is_worth(ngx_int_t slot)
-    {
-        return !is_cluster() || cluster->is_worth(slot);
-    }
+    bool is_worth(ngx_int_t slot) { return !is_cluster() || cluster->is_worth(slot); }
 
     /* To be called when calls were sent. */
-    void sent()
-    {
-        if (watch != nullptr) {
-            watch_master(*watch);
-        }
+    void sent() {
+        if (watch != nullptr) { watch_master(*watch); }
     }
 
     ErrorLog log;

@@ -9,33 +9,24 @@ namespace limit_sliding {
 
 bool has_redis = false;
 
-char *redis_block(ngx_conf_t *cf, Settings *settings)
-{
+char *redis_block(ngx_conf_t *cf, Settings *settings) {
     return conf_error(cf,
                       "limit_sliding_redis \"%V\" needs limit_sliding built "
                       "with hiredis",
                       &settings->name);
 }
 
-ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver)
-{
-    return NGX_OK;
-}
+ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver) { return NGX_OK; }
 
 void redis_enter(Redis *redis) {}
 
 void redis_exit(Redis *redis) {}
 
-ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims,
-                    Waiter *waiter)
-{
+ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter) {
     return NGX_DECLINED;
 }
 
-bool spend_leases(Claim *claims, size_t nclaims)
-{
-    return false;
-}
+bool spend_leases(Claim *claims, size_t nclaims) { return false; }
 
 void return_leases(Claim *claims, size_t nclaims) {}
 
@@ -43,9 +34,7 @@ void describe_leases(Claim *claims, size_t nclaims) {}
 
 void leave_ask(Waiter *waiter) {}
 
-ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value,
-                           Waiter *waiter)
-{
+ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter) {
     return NGX_DECLINED;
 }
 

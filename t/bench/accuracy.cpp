@@ -51,8 +51,7 @@ static clients_t judged[LIMITS][COMPARED];
 
 /* ---- tables ---- */
 
-static void head(table_t *table, const char *const *columns, size_t n)
-{
+static void head(table_t *table, const char *const *columns, size_t n) {
     for (size_t i = 0; i < n; i++) {
         table_cell(table, "%s", columns[i]);
     }
@@ -60,22 +59,18 @@ static void head(table_t *table, const char *const *columns, size_t n)
     table_end_row(table);
 }
 
-static void cell_spread(table_t *table, const spread_t *s)
-{
+static void cell_spread(table_t *table, const spread_t *s) {
     table_cell(table, "%.3f (%.3f .. %.3f)", s->mean, s->least, s->most);
 }
 
-static void report_judged(trace_judge_t judge)
-{
-    static const char *const columns[]
-        = {"", "wrong", "admitted", "rejected", "lowest", "highest"};
+static void report_judged(trace_judge_t judge) {
+    static const char *const columns[] = {"", "wrong", "admitted", "rejected", "lowest", "highest"};
     table_t table = {0};
 
     head(&table, columns, 6);
 
     for (size_t i = 0; i < ALGORITHMS; i++) {
-        decisions_t d
-            = measure_decisions(&clients, &algorithms[i], CLIENT_LIMIT, judge);
+        decisions_t d = measure_decisions(&clients, &algorithms[i], CLIENT_LIMIT, judge);
 
         table_cell(&table, "`%s`", algorithms[i].name);
         table_cell(&table, "%.3f", d.wrong.mean);
@@ -90,14 +85,12 @@ static void report_judged(trace_judge_t judge)
 }
 
 /* Leaves what it has found to report_decisions(). */
-static void report_limits(void)
-{
+static void report_limits(void) {
     table_t table = {0};
 
     for (size_t a = 0; a < ALGORITHMS; a++) {
         for (size_t i = 0; i < LIMITS; i++) {
-            found[a][i] = measure_decisions(&clients, &algorithms[a], limits[i],
-                                            TRACE_OWN_HISTORY);
+            found[a][i] = measure_decisions(&clients, &algorithms[a], limits[i], TRACE_OWN_HISTORY);
         }
     }
 
@@ -129,10 +122,8 @@ static void report_limits(void)
     table_print(&table);
 }
 
-static void report_clients(void)
-{
-    static const char *const columns[]
-        = {"", "above", "missed", "furthest above", "unfounded"};
+static void report_clients(void) {
+    static const char *const columns[] = {"", "above", "missed", "furthest above", "unfounded"};
     static const size_t compared[] = {COUNTER, COUNTER_10};
     table_t table = {0};
 
@@ -157,8 +148,7 @@ static void report_clients(void)
 }
 
 /* The rates of the plain counter and of precision=10 go to the caller, too. */
-static void report_rates(rates_t *counter, rates_t *counter_10)
-{
+static void report_rates(rates_t *counter, rates_t *counter_10) {
     static const char *const columns[] = {"",
                                           "others",
                                           "10 others or more",
@@ -194,8 +184,7 @@ static void report_rates(rates_t *counter, rates_t *counter_10)
 
 /* ---- what they say ---- */
 
-static void report_decisions(void)
-{
+static void report_decisions(void) {
     printf(R"(### Wrong decisions
 
 The trace covers %.1f hours of NASA's web server on 1 August 1995, with %zu
@@ -209,8 +198,8 @@ with the lowest and highest values of *wrong*.
 In this table, the exact log has a history of its own:
 
 )",
-           (double)clients.request[clients.n - 1].at_ms / HOUR_MS, clients.n,
-           senders(&clients), CLIENT_LIMIT);
+           (double)clients.request[clients.n - 1].at_ms / HOUR_MS, clients.n, senders(&clients),
+           CLIENT_LIMIT);
 
     report_judged(TRACE_OWN_HISTORY);
 
@@ -242,8 +231,7 @@ clients that never exceed the limit but are rejected:
     report_clients();
 }
 
-static void report_peer(const rates_t *counter, const rates_t *counter_10)
-{
+static void report_peer(const rates_t *counter, const rates_t *counter_10) {
     double others = counter->of[TRACE_RATE_OTHERS].mean;
     double all = counter->of[TRACE_RATE_ALL].mean;
     const clients_t *ours = &judged[TEN][0];
@@ -278,8 +266,7 @@ for some time. The requests to the whole server are not evenly distributed
 either.
 
 )",
-        others, others / PEER_RATE, all, all / PEER_RATE,
-        counter_10->of[TRACE_RATE_OTHERS].mean,
+        others, others / PEER_RATE, all, all / PEER_RATE, counter_10->of[TRACE_RATE_OTHERS].mean,
         counter_10->of[TRACE_RATE_OTHERS].mean / PEER_RATE);
 
     printf(
@@ -295,11 +282,9 @@ attacks is far from the rates of nearly all sources. One request of the %zu
 is 0.003%%.
 
 )",
-        limits[TEN], found[LOG][TEN].rejected,
-        found[COUNTER][TEN].wrong.mean / PEER_WRONG,
+        limits[TEN], found[LOG][TEN].rejected, found[COUNTER][TEN].wrong.mean / PEER_WRONG,
         found[COUNTER_10][TEN].wrong.mean / PEER_WRONG, limits[LIMITS - 1],
-        found[LOG][LIMITS - 1].rejected,
-        found[COUNTER][LIMITS - 1].wrong.mean / PEER_WRONG,
+        found[LOG][LIMITS - 1].rejected, found[COUNTER][LIMITS - 1].wrong.mean / PEER_WRONG,
         found[COUNTER_10][LIMITS - 1].wrong.mean / PEER_WRONG, clients.n);
 
     printf(
@@ -309,13 +294,11 @@ of these. In one replay, a missed client is %.0f%% above the limit. `counter`
 also rejects requests of %.1f clients that never exceed the limit. With
 `precision=10`, these three figures are %.1f, %.0f%% and %.1f.
 )",
-        senders(&clients), ours->above, CLIENT_LIMIT, ours->missed,
-        ours->furthest, ours->unfounded, ours_10->missed, ours_10->furthest,
-        ours_10->unfounded);
+        senders(&clients), ours->above, CLIENT_LIMIT, ours->missed, ours->furthest, ours->unfounded,
+        ours_10->missed, ours_10->furthest, ours_10->unfounded);
 }
 
-static void report(void)
-{
+static void report(void) {
     rates_t counter, counter_10;
 
     report_decisions();
@@ -342,17 +325,14 @@ requests:
     report_rates(&counter, &counter_10);
     report_peer(&counter, &counter_10);
 
-    printf(
-        "\nIn short: on the real traffic of one server, the error of `counter`"
-        " is %.1f%% of a client's rate, and\n%.1f%% with `precision=10`."
-        " Cloudflare has published 6%% for the same algorithm on its own"
-        " traffic.\n",
-        counter.of[TRACE_RATE_OTHERS].mean,
-        counter_10.of[TRACE_RATE_OTHERS].mean);
+    printf("\nIn short: on the real traffic of one server, the error of `counter`"
+           " is %.1f%% of a client's rate, and\n%.1f%% with `precision=10`."
+           " Cloudflare has published 6%% for the same algorithm on its own"
+           " traffic.\n",
+           counter.of[TRACE_RATE_OTHERS].mean, counter_10.of[TRACE_RATE_OTHERS].mean);
 }
 
-static int plot(const char *path)
-{
+static int plot(const char *path) {
     FILE *file = fopen(path, "w");
 
     if (file == NULL) {
@@ -365,8 +345,7 @@ static int plot(const char *path)
     return fclose(file) != 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int failed = 0;
 
     if (!trace_read(&clients, TRACE_PATH)) {
@@ -378,9 +357,7 @@ int main(int argc, char **argv)
     report();
     trace_free(&server);
 
-    if (argc == 3 && strcmp(argv[1], "--data") == 0) {
-        failed = plot(argv[2]);
-    }
+    if (argc == 3 && strcmp(argv[1], "--data") == 0) { failed = plot(argv[2]); }
 
     trace_free(&clients);
 

@@ -49,14 +49,12 @@ struct clients_t {
     double unfounded; /* never above it, but rejected */
 };
 
-decisions_t measure_decisions(const trace_t *trace, const algorithm_t *a,
-                              uint32_t limit, trace_judge_t judge);
+decisions_t measure_decisions(const trace_t *trace, const algorithm_t *a, uint32_t limit,
+                              trace_judge_t judge);
 
-rates_t measure_rates(const trace_t *trace, const algorithm_t *a,
-                      uint32_t limit);
+rates_t measure_rates(const trace_t *trace, const algorithm_t *a, uint32_t limit);
 
-clients_t measure_clients(const trace_t *trace, const algorithm_t *a,
-                          uint32_t limit);
+clients_t measure_clients(const trace_t *trace, const algorithm_t *a, uint32_t limit);
 
 /* Clients that send anything. */
 unsigned long long senders(const trace_t *trace);

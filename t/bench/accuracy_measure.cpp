@@ -10,21 +10,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void spread(spread_t *s, uint64_t start_s, double part, double whole)
-{
+static void spread(spread_t *s, uint64_t start_s, double part, double whole) {
     double percent = 100 * part / whole;
 
-    if (start_s == 0) {
-        *s = (spread_t){0, percent, percent};
-    }
+    if (start_s == 0) { *s = (spread_t){0, percent, percent}; }
 
     s->mean += percent / STARTS;
     s->least = fmin(s->least, percent);
     s->most = fmax(s->most, percent);
 }
 
-static Policy policy_of(const algorithm_t *a)
-{
+static Policy policy_of(const algorithm_t *a) {
     Policy policy = {0};
 
     policy.window_ms = MINUTE_MS;
@@ -34,9 +30,8 @@ static Policy policy_of(const algorithm_t *a)
     return policy;
 }
 
-decisions_t measure_decisions(const trace_t *trace, const algorithm_t *a,
-                              uint32_t limit, trace_judge_t judge)
-{
+decisions_t measure_decisions(const trace_t *trace, const algorithm_t *a, uint32_t limit,
+                              trace_judge_t judge) {
     Policy policy = policy_of(a);
     decisions_t d;
     trace_errors_t e;
@@ -54,9 +49,7 @@ decisions_t measure_decisions(const trace_t *trace, const algorithm_t *a,
     return d;
 }
 
-rates_t measure_rates(const trace_t *trace, const algorithm_t *a,
-                      uint32_t limit)
-{
+rates_t measure_rates(const trace_t *trace, const algorithm_t *a, uint32_t limit) {
     Policy policy = policy_of(a);
     trace_rate_errors_t e[TRACE_RATES];
     rates_t r;
@@ -76,18 +69,14 @@ rates_t measure_rates(const trace_t *trace, const algorithm_t *a,
  * The most requests that each client has sent in a minute, whatever the policy
  * would have rejected.  The caller frees it.
  */
-static uint32_t *reach(const trace_t *trace, const Policy *policy)
-{
-    uint32_t *most
-        = static_cast<uint32_t *>(zeroed(trace->clients, sizeof(*most)));
+static uint32_t *reach(const trace_t *trace, const Policy *policy) {
+    uint32_t *most = static_cast<uint32_t *>(zeroed(trace->clients, sizeof(*most)));
     trace_replay_t replay;
 
     trace_start(&replay, trace, policy, TRACE_NO_LIMIT, 0, TRACE_SAME_HISTORY);
 
     while (trace_next(&replay)) {
-        if (replay.real + 1 > most[replay.client]) {
-            most[replay.client] = replay.real + 1;
-        }
+        if (replay.real + 1 > most[replay.client]) { most[replay.client] = replay.real + 1; }
 
         trace_decide(&replay);
     }
@@ -97,9 +86,7 @@ static uint32_t *reach(const trace_t *trace, const Policy *policy)
     return most;
 }
 
-static void count_clients(trace_replay_t *replay, const uint32_t *reached,
-                          clients_t *c)
-{
+static void count_clients(trace_replay_t *replay, const uint32_t *reached, clients_t *c) {
     uint64_t n = replay->trace->clients;
     char *limited = static_cast<char *>(zeroed(n, 1));
 
@@ -114,25 +101,20 @@ static void count_clients(trace_replay_t *replay, const uint32_t *reached,
         c->missed += above > 0 && !limited[i];
         c->unfounded += above <= 0 && limited[i];
 
-        if (!limited[i]) {
-            c->furthest = fmax(c->furthest, above);
-        }
+        if (!limited[i]) { c->furthest = fmax(c->furthest, above); }
     }
 
     free(limited);
 }
 
-clients_t measure_clients(const trace_t *trace, const algorithm_t *a,
-                          uint32_t limit)
-{
+clients_t measure_clients(const trace_t *trace, const algorithm_t *a, uint32_t limit) {
     Policy policy = policy_of(a);
     uint32_t *reached = reach(trace, &policy);
     clients_t c = {0};
     trace_replay_t replay;
 
     for (uint64_t s = 0; s < STARTS; s++) {
-        trace_start(&replay, trace, &policy, limit, 1000 * s,
-                    TRACE_SAME_HISTORY);
+        trace_start(&replay, trace, &policy, limit, 1000 * s, TRACE_SAME_HISTORY);
         count_clients(&replay, reached, &c);
         trace_stop(&replay);
     }
@@ -146,8 +128,7 @@ clients_t measure_clients(const trace_t *trace, const algorithm_t *a,
     return c;
 }
 
-unsigned long long senders(const trace_t *trace)
-{
+unsigned long long senders(const trace_t *trace) {
     char *sent = static_cast<char *>(zeroed(trace->clients, 1));
     unsigned long long n = 0;
 
@@ -161,12 +142,10 @@ unsigned long long senders(const trace_t *trace)
     return n;
 }
 
-trace_t merged(const trace_t *trace)
-{
+trace_t merged(const trace_t *trace) {
     trace_t one = {trace->n, 1, NULL};
 
-    one.request = static_cast<trace_request_t *>(
-        zeroed(trace->n, sizeof(*one.request)));
+    one.request = static_cast<trace_request_t *>(zeroed(trace->n, sizeof(*one.request)));
 
     for (size_t i = 0; i < trace->n; i++) {
         one.request[i].at_ms = trace->request[i].at_ms;
@@ -175,13 +154,10 @@ trace_t merged(const trace_t *trace)
     return one;
 }
 
-void *zeroed(size_t n, size_t bytes)
-{
+void *zeroed(size_t n, size_t bytes) {
     void *memory = calloc(n, bytes);
 
-    if (memory == NULL) {
-        abort();
-    }
+    if (memory == NULL) { abort(); }
 
     return memory;
 }

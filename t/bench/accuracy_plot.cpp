@@ -29,12 +29,10 @@
 #define REJECTED 1
 #define DIFFERENT 2
 
-static const Policy policies[] = {
-    {.window_ms = MINUTE_MS, .algorithm = Algorithm::kLog},
-    {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter, .precision = 1},
-    {.window_ms = MINUTE_MS,
-     .algorithm = Algorithm::kCounter,
-     .precision = 10}};
+static const Policy policies[]
+    = {{.window_ms = MINUTE_MS, .algorithm = Algorithm::kLog},
+       {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter, .precision = 1},
+       {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter, .precision = 10}};
 
 #define POLICIES (sizeof(policies) / sizeof(policies[0]))
 
@@ -47,13 +45,10 @@ struct client_t {
  * Counts what the log rejects; a rejected request counts for more than all that
  * are admitted.
  */
-static void weigh(const trace_t *trace, uint64_t *of_client,
-                  uint64_t *of_second)
-{
+static void weigh(const trace_t *trace, uint64_t *of_client, uint64_t *of_second) {
     trace_replay_t replay;
 
-    trace_start(&replay, trace, &policies[0], CLIENT_LIMIT, 0,
-                TRACE_OWN_HISTORY);
+    trace_start(&replay, trace, &policies[0], CLIENT_LIMIT, 0, TRACE_OWN_HISTORY);
 
     while (trace_next(&replay)) {
         uint64_t weight = trace_decide(&replay) ? 1 : trace->n;
@@ -65,8 +60,7 @@ static void weigh(const trace_t *trace, uint64_t *of_client,
     trace_stop(&replay);
 }
 
-static uint64_t sum(const uint64_t *counts, size_t n)
-{
+static uint64_t sum(const uint64_t *counts, size_t n) {
     uint64_t total = 0;
 
     while (n > 0) {
@@ -77,12 +71,10 @@ static uint64_t sum(const uint64_t *counts, size_t n)
 }
 
 /* The trace of one client, as number 0. */
-static trace_t only(const trace_t *trace, uint64_t client)
-{
+static trace_t only(const trace_t *trace, uint64_t client) {
     trace_t one = {.clients = 1};
 
-    one.request = static_cast<trace_request_t *>(
-        zeroed(trace->n, sizeof(*one.request)));
+    one.request = static_cast<trace_request_t *>(zeroed(trace->n, sizeof(*one.request)));
 
     for (size_t i = 0; i < trace->n; i++) {
         if (trace->request[i].client == client) {
@@ -93,13 +85,10 @@ static trace_t only(const trace_t *trace, uint64_t client)
     return one;
 }
 
-static client_t choose(const trace_t *trace)
-{
+static client_t choose(const trace_t *trace) {
     uint64_t seconds = trace->request[trace->n - 1].at_ms / 1000 + SHOWN_S;
-    uint64_t *of_second
-        = static_cast<uint64_t *>(zeroed(seconds, sizeof(*of_second)));
-    uint64_t *of_client
-        = static_cast<uint64_t *>(zeroed(trace->clients, sizeof(*of_client)));
+    uint64_t *of_second = static_cast<uint64_t *>(zeroed(seconds, sizeof(*of_second)));
+    uint64_t *of_client = static_cast<uint64_t *>(zeroed(trace->clients, sizeof(*of_client)));
     uint64_t most = 0;
     client_t client = {0};
 
@@ -129,31 +118,25 @@ static client_t choose(const trace_t *trace)
     return client;
 }
 
-static void print_decisions(const client_t *client, const Policy *policy,
-                            FILE *out)
-{
+static void print_decisions(const client_t *client, const Policy *policy, FILE *out) {
     trace_replay_t replay;
     uint64_t bin = 0;
     unsigned place = 0;
 
-    trace_start(&replay, &client->trace, policy, CLIENT_LIMIT, 0,
-                TRACE_OWN_HISTORY);
+    trace_start(&replay, &client->trace, policy, CLIENT_LIMIT, 0, TRACE_OWN_HISTORY);
 
     while (trace_next(&replay)) {
         uint64_t second = replay.now_ms / 1000 - client->from_s;
         int should_be = trace_should_admit(&replay);
         int admitted = trace_decide(&replay);
 
-        if (second >= SHOWN_S) {
-            continue; /* before that it is a huge number */
-        }
+        if (second >= SHOWN_S) { continue; /* before that it is a huge number */ }
 
         place = second / STACKED_S == bin ? place + 1 : 1;
         bin = second / STACKED_S;
 
         fprintf(out, "%.1f %u %d\n", ((double)bin + 0.5) * STACKED_S, place,
-                (admitted ? 0 : REJECTED)
-                    + (admitted == should_be ? 0 : DIFFERENT));
+                (admitted ? 0 : REJECTED) + (admitted == should_be ? 0 : DIFFERENT));
     }
 
     trace_stop(&replay);
@@ -161,9 +144,8 @@ static void print_decisions(const client_t *client, const Policy *policy,
 }
 
 /* A second's figures are those after its requests. */
-static void print_second(const trace_replay_t *replay, const uint32_t *admitted,
-                         uint64_t from_s, uint64_t second, FILE *out)
-{
+static void print_second(const trace_replay_t *replay, const uint32_t *admitted, uint64_t from_s,
+                         uint64_t second, FILE *out) {
     trace_replay_t then = *replay;
     uint32_t last_minute = 0;
 
@@ -174,21 +156,17 @@ static void print_second(const trace_replay_t *replay, const uint32_t *admitted,
     then.now_ms = 1000 * second;
 
     if (second >= from_s && second < from_s + SHOWN_S) {
-        fprintf(out, "%d %u %.3f\n", (int)(second - from_s), last_minute,
-                trace_estimate(&then));
+        fprintf(out, "%d %u %.3f\n", (int)(second - from_s), last_minute, trace_estimate(&then));
     }
 }
 
-static void print_rates(const client_t *client, const Policy *policy, FILE *out)
-{
+static void print_rates(const client_t *client, const Policy *policy, FILE *out) {
     uint64_t end_s = client->from_s + SHOWN_S;
-    uint32_t *admitted
-        = static_cast<uint32_t *>(zeroed(end_s, sizeof(*admitted)));
+    uint32_t *admitted = static_cast<uint32_t *>(zeroed(end_s, sizeof(*admitted)));
     uint64_t second = 0;
     trace_replay_t replay;
 
-    trace_start(&replay, &client->trace, policy, CLIENT_LIMIT, 0,
-                TRACE_OWN_HISTORY);
+    trace_start(&replay, &client->trace, policy, CLIENT_LIMIT, 0, TRACE_OWN_HISTORY);
 
     while (trace_next(&replay) && replay.now_ms < 1000 * end_s) {
         for (; second < replay.now_ms / 1000; second++) {
@@ -207,8 +185,7 @@ static void print_rates(const client_t *client, const Policy *policy, FILE *out)
     fprintf(out, "\n\n");
 }
 
-void plot_print(const trace_t *trace, FILE *out)
-{
+void plot_print(const trace_t *trace, FILE *out) {
     client_t client = choose(trace);
 
     for (size_t i = 0; i < POLICIES; i++) {

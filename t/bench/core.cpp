@@ -66,8 +66,7 @@ struct shared_t {
     double ns[2]; /* a decision, by process */
 };
 
-static const Policy policy
-    = {.window_ms = 3600000, .algorithm = Algorithm::kCounter};
+static const Policy policy = {.window_ms = 3600000, .algorithm = Algorithm::kCounter};
 
 static table_t table;
 static figures_t blocks[2][DEMANDS]; /* by processes - 1 */
@@ -78,10 +77,8 @@ static double least_of_base = INFINITY, most_of_base;
 static shared_t *shared;
 static uint32_t *sequence[2];
 
-static memory_t map(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+static memory_t map(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED) {
         perror("mmap");
@@ -91,8 +88,7 @@ static memory_t map(size_t bytes)
     return (memory_t){memory, bytes};
 }
 
-static uint64_t now_ns(void)
-{
+static uint64_t now_ns(void) {
     struct timespec ts;
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -102,28 +98,24 @@ static uint64_t now_ns(void)
 
 /* Key numbers are spread over 64 bits, as addresses or tokens would be. */
 
-static uint64_t key_of(uint64_t i)
-{
+static uint64_t key_of(uint64_t i) {
     i ^= i >> 31;
     i *= 0x9e3779b97f4a7c15;
 
     return i ^ i >> 29;
 }
 
-static void decide_core(subject_t *subject, uint64_t key, uint64_t now_ms)
-{
-    Claim claim
-        = {.zone = subject->zone,
-           .policy = &policy,
-           .hash = subject->zone->hash({(const char *)&key, sizeof(key)}),
-           .limit = kLimitMax,
-           .cost = 1};
+static void decide_core(subject_t *subject, uint64_t key, uint64_t now_ms) {
+    Claim claim = {.zone = subject->zone,
+                   .policy = &policy,
+                   .hash = subject->zone->hash({(const char *)&key, sizeof(key)}),
+                   .limit = kLimitMax,
+                   .cost = 1};
 
     limit_sliding::acquire(&claim, 1, now_ms);
 }
 
-static void decide_peer(subject_t *subject, uint64_t key, uint64_t now_ms)
-{
+static void decide_peer(subject_t *subject, uint64_t key, uint64_t now_ms) {
     uint64_t hash = subject->zone->hash({(const char *)&key, sizeof(key)});
 
     peer_decide(subject->peer, (uint32_t)hash, key, now_ms, 1000000, 1000000);
@@ -134,8 +126,7 @@ static void decide_peer(subject_t *subject, uint64_t key, uint64_t now_ms)
  * waits for what is seen, as a worker has no other to go on with.
  */
 
-static void decide_base(subject_t *subject, uint64_t key, uint64_t now_ms)
-{
+static void decide_base(subject_t *subject, uint64_t key, uint64_t now_ms) {
     (void)now_ms;
 
     key += subject->seen;
@@ -148,21 +139,17 @@ static void decide_base(subject_t *subject, uint64_t key, uint64_t now_ms)
     subject->seen = words[hash % (zeros->bytes / sizeof(uint64_t))];
 }
 
-static const decide_pt decide[DECIDERS]
-    = {decide_core, decide_peer, decide_base};
+static const decide_pt decide[DECIDERS] = {decide_core, decide_peer, decide_base};
 
 /* A process that was forked has yet to see its pages, which takes time. */
 
-static void touch(const memory_t *memory)
-{
+static void touch(const memory_t *memory) {
     for (size_t i = 0; i < memory->bytes; i += PAGE) {
         atomic_fetch_or((std::atomic_uchar *)memory->data + i, 0);
     }
 }
 
-static void run(unsigned decider, subject_t *subject, unsigned process,
-                unsigned processes)
-{
+static void run(unsigned decider, subject_t *subject, unsigned process, unsigned processes) {
     uint64_t done = 0;
     uint64_t begin, end;
     uint32_t *keys = sequence[process];
@@ -180,8 +167,7 @@ static void run(unsigned decider, subject_t *subject, unsigned process,
         uint64_t now_ms = now_ns() / 1000000;
 
         for (unsigned i = 0; i < BATCH; i++) {
-            decide[decider](subject, key_of(keys[(done + i) % SEQUENCE]),
-                            now_ms);
+            decide[decider](subject, key_of(keys[(done + i) % SEQUENCE]), now_ms);
         }
 
         done += BATCH;
@@ -193,8 +179,7 @@ static void run(unsigned decider, subject_t *subject, unsigned process,
 
 /* The mean over the processes. */
 
-static double measure(unsigned decider, subject_t *subject, unsigned processes)
-{
+static double measure(unsigned decider, subject_t *subject, unsigned processes) {
     double ns = 0;
 
     atomic_store(&shared->ready, 0);
@@ -217,29 +202,23 @@ static double measure(unsigned decider, subject_t *subject, unsigned processes)
     return ns;
 }
 
-static int ascending(const void *a, const void *b)
-{
+static int ascending(const void *a, const void *b) {
     double x = *(const double *)a;
     double y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
 
-static void note(double ratio, double *least, double *most)
-{
+static void note(double ratio, double *least, double *most) {
     *least = fmin(*least, ratio);
     *most = fmax(*most, ratio);
 }
 
-static void cell_spread(table_t *table, const double *ns)
-{
-    table_cell(table, "%.0f [%.0f %.0f]", ns[ROUNDS / 2], ns[0],
-               ns[ROUNDS - 1]);
+static void cell_spread(table_t *table, const double *ns) {
+    table_cell(table, "%.0f [%.0f %.0f]", ns[ROUNDS / 2], ns[0], ns[ROUNDS - 1]);
 }
 
-static void compare(subject_t *subject, uint64_t keys, unsigned demand,
-                    unsigned processes)
-{
+static void compare(subject_t *subject, uint64_t keys, unsigned demand, unsigned processes) {
     double ns[DECIDERS][ROUNDS], median[DECIDERS];
 
     for (unsigned i = 0; i < ROUNDS; i++) {
@@ -266,8 +245,8 @@ static void compare(subject_t *subject, uint64_t keys, unsigned demand,
     if (median[CORE] > median[PEER]) {
         size_t used = strlen(behind);
 
-        snprintf(behind + used, sizeof(behind) - used, "%s%lu keys, %s, %u",
-                 used ? "; " : "", keys, demands[demand], processes);
+        snprintf(behind + used, sizeof(behind) - used, "%s%lu keys, %s, %u", used ? "; " : "", keys,
+                 demands[demand], processes);
     }
 
     note(median[CORE] / median[PEER], &least_of_peer, &most_of_peer);
@@ -279,16 +258,14 @@ static void compare(subject_t *subject, uint64_t keys, unsigned demand,
     memcpy(figures->ns[figures->n++], median, sizeof(median));
 }
 
-static void bench(uint64_t keys)
-{
+static void bench(uint64_t keys) {
     static const uint8_t secret[kSecretBytes] = "core benchmark";
     size_t zone_bytes = (size_t)((double)keys * 16 / SLOTS_USED) + PAGE;
-    subject_t subject = {.memory = {[CORE] = map(zone_bytes),
-                                    [PEER] = map(peer_bytes(keys)),
-                                    [BASE] = map(zone_bytes)}};
+    subject_t subject
+        = {.memory
+           = {[CORE] = map(zone_bytes), [PEER] = map(peer_bytes(keys)), [BASE] = map(zone_bytes)}};
 
-    subject.zone
-        = Zone::init(subject.memory[CORE].data, zone_bytes, policy, 0, secret);
+    subject.zone = Zone::init(subject.memory[CORE].data, zone_bytes, policy, 0, secret);
     subject.peer = peer_init(subject.memory[PEER].data, keys);
 
     /* all of them, in an order of no locality */
@@ -316,8 +293,7 @@ static void bench(uint64_t keys)
 
 /* Blocks for core.gp: keys, and ns of all. */
 
-static void write_data(const char *path)
-{
+static void write_data(const char *path) {
     FILE *file = fopen(path, "w");
 
     if (file == NULL) {
@@ -329,8 +305,8 @@ static void write_data(const char *path)
         const figures_t *f = &blocks[i / DEMANDS][i % DEMANDS];
 
         for (unsigned k = 0; k < f->n; k++) {
-            fprintf(file, "%lu\t%.1f\t%.1f\t%.1f\n", f->keys[k], f->ns[k][CORE],
-                    f->ns[k][PEER], f->ns[k][BASE]);
+            fprintf(file, "%lu\t%.1f\t%.1f\t%.1f\n", f->keys[k], f->ns[k][CORE], f->ns[k][PEER],
+                    f->ns[k][BASE]);
         }
 
         fprintf(file, "\n\n");
@@ -339,10 +315,8 @@ static void write_data(const char *path)
     fclose(file);
 }
 
-int main(int argc, char **argv)
-{
-    static const uint64_t sizes[SIZES]
-        = {1000, 10000, 100000, 1000000, 10000000};
+int main(int argc, char **argv) {
+    static const uint64_t sizes[SIZES] = {1000, 10000, 100000, 1000000, 10000000};
     uint64_t largest = UINT64_MAX;
     const char *data = NULL;
 
@@ -356,10 +330,8 @@ int main(int argc, char **argv)
     }
 
     shared = static_cast<shared_t *>(map(sizeof(shared_t)).data);
-    sequence[0]
-        = static_cast<uint32_t *>(map(SEQUENCE * sizeof(uint32_t)).data);
-    sequence[1]
-        = static_cast<uint32_t *>(map(SEQUENCE * sizeof(uint32_t)).data);
+    sequence[0] = static_cast<uint32_t *>(map(SEQUENCE * sizeof(uint32_t)).data);
+    sequence[1] = static_cast<uint32_t *>(map(SEQUENCE * sizeof(uint32_t)).data);
 
     table_cell(&table, "keys, demand, processes");
     table_cell(&table, "limit_sliding, ns");
@@ -370,25 +342,19 @@ int main(int argc, char **argv)
     table_end_row(&table);
 
     for (unsigned i = 0; i < SIZES; i++) {
-        if (sizes[i] <= largest) {
-            bench(sizes[i]);
-        }
+        if (sizes[i] <= largest) { bench(sizes[i]); }
     }
 
     table_print(&table);
 
-    if (behind[0]) {
-        printf("The tree is faster in these cases: %s.\n\n", behind);
-    }
+    if (behind[0]) { printf("The tree is faster in these cases: %s.\n\n", behind); }
 
     printf("In short: a decision takes %.2f to %.2f times as long as one by a"
            " red-black tree and an LRU\nlist under a lock, and %.1f to %.1f"
            " times as long as SipHash and one look at memory.\n",
            least_of_peer, most_of_peer, least_of_base, most_of_base);
 
-    if (data) {
-        write_data(data);
-    }
+    if (data) { write_data(data); }
 
     return 0;
 }

@@ -4,8 +4,7 @@
 
 #include <math.h>
 
-static uint64_t draw(void)
-{
+static uint64_t draw(void) {
     static uint64_t x = 88172645463325252;
 
     x ^= x << 13;
@@ -15,8 +14,7 @@ static uint64_t draw(void)
     return x;
 }
 
-void draw_uniform(uint32_t *sequence, uint64_t keys)
-{
+void draw_uniform(uint32_t *sequence, uint64_t keys) {
     for (unsigned i = 0; i < SEQUENCE; i++) {
         sequence[i] = (uint32_t)(draw() % keys);
     }
@@ -24,8 +22,7 @@ void draw_uniform(uint32_t *sequence, uint64_t keys)
 
 /* J. Gray et al., "Quickly generating billion-record synthetic databases". */
 
-void draw_zipf(uint32_t *sequence, uint64_t keys, double theta)
-{
+void draw_zipf(uint32_t *sequence, uint64_t keys, double theta) {
     double zeta = 0;
 
     for (uint64_t i = 1; i <= keys; i++) {
@@ -38,10 +35,9 @@ void draw_zipf(uint32_t *sequence, uint64_t keys, double theta)
 
     for (unsigned i = 0; i < SEQUENCE; i++) {
         double u = (double)(draw() >> 11) / 9007199254740992.0;
-        double rank = u * zeta < 1 ? 0
-                      : u * zeta < zeta2
-                          ? 1
-                          : (double)keys * pow(eta * u - eta + 1, alpha);
+        double rank = u * zeta < 1       ? 0
+                      : u * zeta < zeta2 ? 1
+                                         : (double)keys * pow(eta * u - eta + 1, alpha);
 
         sequence[i] = (uint32_t)fmin(rank, (double)keys - 1);
     }

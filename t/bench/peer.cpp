@@ -28,11 +28,8 @@ struct peer_s {
     node_t nodes[];
 };
 
-static int compare(const node_t *a, const node_t *b)
-{
-    if (a->hash != b->hash) {
-        return a->hash < b->hash ? -1 : 1;
-    }
+static int compare(const node_t *a, const node_t *b) {
+    if (a->hash != b->hash) { return a->hash < b->hash ? -1 : 1; }
 
     return a->key < b->key ? -1 : a->key > b->key;
 }
@@ -41,14 +38,11 @@ RB_GENERATE(tree, node_s, tree, compare)
 
 /* Spins, and after a while yields, as nginx does with more than one CPU. */
 
-static void lock(peer_t *peer)
-{
+static void lock(peer_t *peer) {
     for (;;) {
         int free = 0;
 
-        if (atomic_compare_exchange_strong(&peer->lock, &free, 1)) {
-            return;
-        }
+        if (atomic_compare_exchange_strong(&peer->lock, &free, 1)) { return; }
 
         for (unsigned n = 1; n < 2048; n <<= 1) {
             for (unsigned i = 0; i < n; i++) {
@@ -66,13 +60,9 @@ static void lock(peer_t *peer)
     }
 }
 
-size_t peer_bytes(uint64_t keys)
-{
-    return sizeof(peer_t) + keys * sizeof(node_t);
-}
+size_t peer_bytes(uint64_t keys) { return sizeof(peer_t) + keys * sizeof(node_t); }
 
-peer_t *peer_init(void *memory, uint64_t keys)
-{
+peer_t *peer_init(void *memory, uint64_t keys) {
     peer_t *peer = static_cast<peer_t *>(memory);
 
     RB_INIT(&peer->tree);
@@ -84,11 +74,8 @@ peer_t *peer_init(void *memory, uint64_t keys)
 
 /* A node for a new key: the next one, or the one unused for longest. */
 
-static node_t *take(peer_t *peer)
-{
-    if (peer->taken < peer->keys) {
-        return &peer->nodes[peer->taken++];
-    }
+static node_t *take(peer_t *peer) {
+    if (peer->taken < peer->keys) { return &peer->nodes[peer->taken++]; }
 
     node_t *node = TAILQ_LAST(&peer->used, used);
 
@@ -98,9 +85,8 @@ static node_t *take(peer_t *peer)
     return node;
 }
 
-int peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms,
-                uint64_t rate, uint64_t burst)
-{
+int peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms, uint64_t rate,
+                uint64_t burst) {
     node_t wanted = {.hash = hash, .key = key};
     int admitted = 1;
 
@@ -119,12 +105,9 @@ int peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms,
         TAILQ_REMOVE(&peer->used, node, used);
         TAILQ_INSERT_HEAD(&peer->used, node, used);
 
-        int64_t excess
-            = node->excess - (int64_t)(rate * (now_ms - node->last_ms)) + 1000;
+        int64_t excess = node->excess - (int64_t)(rate * (now_ms - node->last_ms)) + 1000;
 
-        if (excess < 0) {
-            excess = 0;
-        }
+        if (excess < 0) { excess = 0; }
 
         admitted = (uint64_t)excess <= burst * 1000;
 

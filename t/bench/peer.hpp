@@ -23,5 +23,5 @@ peer_t *peer_init(void *memory, uint64_t keys);
  * Accounts a request; `rate` is in requests a second.  Returns 1 if it is
  * within rate and burst.
  */
-int peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms,
-                uint64_t rate, uint64_t burst);
+int peer_decide(peer_t *peer, uint32_t hash, uint64_t key, uint64_t now_ms, uint64_t rate,
+                uint64_t burst);

@@ -52,24 +52,22 @@ static const plot_t plots[]
 
 static counts_t requests;
 
-static void print(const counts_t admitted)
-{
+static void print(const counts_t admitted) {
     uint32_t last_minute = 0;
 
     for (uint32_t s = 0; s < SECONDS; s++) {
         last_minute += admitted[s];
         last_minute -= s < 60 ? 0 : admitted[s - 60];
 
-        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n", s,
-               requests[s], admitted[s], last_minute);
+        printf("%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n", s, requests[s], admitted[s],
+               last_minute);
     }
 
     printf("\n\n");
 }
 
 /* The millisecond in which a request is let go; SECONDS or more: never. */
-static uint64_t decide(Zone *zone, const Policy *policy, uint64_t now_ms)
-{
+static uint64_t decide(Zone *zone, const Policy *policy, uint64_t now_ms) {
     Claim claim = {0};
     Verdict verdict;
 
@@ -82,12 +80,10 @@ static uint64_t decide(Zone *zone, const Policy *policy, uint64_t now_ms)
     limit_sliding::acquire(&claim, 1, now_ms);
     verdict = claim.describe(now_ms);
 
-    return claim.outcome == Outcome::kAdmitted ? now_ms + verdict.delay_ms
-                                               : UINT64_MAX;
+    return claim.outcome == Outcome::kAdmitted ? now_ms + verdict.delay_ms : UINT64_MAX;
 }
 
-static void plot(const plot_t *p, void *memory)
-{
+static void plot(const plot_t *p, void *memory) {
     Policy policy = {0};
     Zone *zone;
     counts_t admitted = {0};
@@ -104,17 +100,14 @@ static void plot(const plot_t *p, void *memory)
         for (uint32_t i = 0; i < requests[s]; i++) {
             at_ms = decide(zone, &policy, 1000 * s + 1000 * i / requests[s]);
 
-            if (at_ms < 1000 * SECONDS) {
-                admitted[at_ms / 1000]++;
-            }
+            if (at_ms < 1000 * SECONDS) { admitted[at_ms / 1000]++; }
         }
     }
 
     print(admitted);
 }
 
-int main(void)
-{
+int main(void) {
     void *memory = zone_memory(ZONE_BYTES);
 
     for (size_t i = 0; i < sizeof(demand) / sizeof(demand[0]); i++) {

@@ -47,17 +47,13 @@ struct sim_s {
     node_t nodes[];
 };
 
-static void *checked(void *memory)
-{
-    if (memory == NULL) {
-        abort();
-    }
+static void *checked(void *memory) {
+    if (memory == NULL) { abort(); }
 
     return memory;
 }
 
-sim_t *sim_new(const sim_config_t *config, sim_mode_t mode)
-{
+sim_t *sim_new(const sim_config_t *config, sim_mode_t mode) {
     uint32_t nodes = config->nodes;
     size_t bytes = sizeof(sim_t) + nodes * sizeof(node_t);
     size_t events = nodes * sizeof(event_t);
@@ -79,44 +75,29 @@ sim_t *sim_new(const sim_config_t *config, sim_mode_t mode)
     return s;
 }
 
-static uint64_t ms_of(double us)
-{
-    return (uint64_t)(us / 1000);
-}
+static uint64_t ms_of(double us) { return (uint64_t)(us / 1000); }
 
-static sim_result_t *result_at(sim_t *s, double us)
-{
+static sim_result_t *result_at(sim_t *s, double us) {
     return &s->results[(us >= s->from_us) + (us >= s->to_us)];
 }
 
-static void admit(sim_t *s, double us, uint32_t units)
-{
+static void admit(sim_t *s, double us, uint32_t units) {
     sim_result_t *result = result_at(s, us);
 
     result->admitted += units;
 
-    if (!redis_judge(&s->redis, ms_of(us), units)) {
-        result->over += units;
-    }
+    if (!redis_judge(&s->redis, ms_of(us), units)) { result->over += units; }
 }
 
-static Leases *leases_of(node_t *node)
-{
-    return (Leases *)node->leases;
-}
+static Leases *leases_of(node_t *node) { return (Leases *)node->leases; }
 
-static Refusals *refusals_of(node_t *node)
-{
-    return (Refusals *)node->refusals;
-}
+static Refusals *refusals_of(node_t *node) { return (Refusals *)node->refusals; }
 
-static int spend(sim_t *s, node_t *node, double us)
-{
+static int spend(sim_t *s, node_t *node, double us) {
     Verdict verdict;
 
     if (s->mode != SIM_LEASED
-        || !leases_of(node)->spend(&s->claim, ms_of(us + node->offset_us),
-                                   &verdict)) {
+        || !leases_of(node)->spend(&s->claim, ms_of(us + node->offset_us), &verdict)) {
         return 0;
     }
 
@@ -127,13 +108,10 @@ static int spend(sim_t *s, node_t *node, double us)
 }
 
 /* ngx_http_limit_sliding_call(), with one key. */
-static void call(sim_t *s, node_t *node, double us)
-{
+static void call(sim_t *s, node_t *node, double us) {
     double at_us = us + s->config.round_trip_us / 2;
 
-    if (at_us < s->busy_us) {
-        at_us = s->busy_us;
-    }
+    if (at_us < s->busy_us) { at_us = s->busy_us; }
 
     s->busy_us = at_us + s->config.decision_us;
 
@@ -143,8 +121,7 @@ static void call(sim_t *s, node_t *node, double us)
     node->waiting = 0;
 
     if (s->mode == SIM_LEASED) {
-        node->asked += leases_of(node)->want(s->claim, kLeaseAuto, node->needed,
-                                             node->sent_ms);
+        node->asked += leases_of(node)->want(s->claim, kLeaseAuto, node->needed, node->sent_ms);
     }
 
     result_at(s, us)->calls++;
@@ -152,37 +129,27 @@ static void call(sim_t *s, node_t *node, double us)
     push(&s->decisions, at_us, (uint32_t)(node - s->nodes));
 }
 
-static void decide(sim_t *s, event_t event)
-{
+static void decide(sim_t *s, event_t event) {
     node_t *node = &s->nodes[event.node];
     uint32_t granted;
 
-    granted
-        = redis_ask(&s->redis, ms_of(event.at_us), node->asked, &node->answer);
+    granted = redis_ask(&s->redis, ms_of(event.at_us), node->asked, &node->answer);
 
     result_at(s, event.at_us)->taken += granted;
 
-    if (granted) {
-        admit(s, event.at_us, granted < node->needed ? granted : node->needed);
-    }
+    if (granted) { admit(s, event.at_us, granted < node->needed ? granted : node->needed); }
 
     push(&s->replies, event.at_us + s->config.round_trip_us / 2, event.node);
 }
 
 /* ngx_http_limit_sliding_remember(): 1 if those who wait are refused, too. */
-static int remember(sim_t *s, node_t *node, const Verdict *verdict,
-                    uint64_t now_ms)
-{
+static int remember(sim_t *s, node_t *node, const Verdict *verdict, uint64_t now_ms) {
     uint64_t wait_ms = verdict->retry_after_ms;
     Refusal refusal;
 
-    if (wait_ms && wait_ms < s->config.refusal_ms) {
-        wait_ms = s->config.refusal_ms;
-    }
+    if (wait_ms && wait_ms < s->config.refusal_ms) { wait_ms = s->config.refusal_ms; }
 
-    if (wait_ms == 0 || node->sent_ms + wait_ms <= now_ms) {
-        return 0;
-    }
+    if (wait_ms == 0 || node->sent_ms + wait_ms <= now_ms) { return 0; }
 
     refusal.until_ms = node->sent_ms + wait_ms;
     refusal.limit = verdict->limit;
@@ -196,8 +163,7 @@ static int remember(sim_t *s, node_t *node, const Verdict *verdict,
 }
 
 /* ngx_http_limit_sliding_answer(). */
-static void reply(sim_t *s, event_t event)
-{
+static void reply(sim_t *s, event_t event) {
     int refused = 0;
     node_t *node = &s->nodes[event.node];
     uint32_t granted = node->answer.granted;
@@ -209,15 +175,12 @@ static void reply(sim_t *s, event_t event)
         redis_describe(&s->redis, &node->answer, &verdict);
     }
 
-    if (granted < node->asked) {
-        refused = remember(s, node, &verdict, now_ms);
-    }
+    if (granted < node->asked) { refused = remember(s, node, &verdict, now_ms); }
 
     if (s->mode == SIM_LEASED) {
         leases_of(node)->add(s->claim, node->answer.remote, verdict,
-                             granted > node->needed ? granted - node->needed
-                                                    : 0,
-                             node->sent_ms, now_ms);
+                             granted > node->needed ? granted - node->needed : 0, node->sent_ms,
+                             now_ms);
     }
 
     while (told < node->needed && spend(s, node, event.at_us)) {
@@ -235,35 +198,26 @@ static void reply(sim_t *s, event_t event)
 
     node->needed = 0;
 
-    if (node->waiting) {
-        call(s, node, event.at_us);
-    }
+    if (node->waiting) { call(s, node, event.at_us); }
 }
 
 /* ngx_http_limit_sliding_decide_remote(). */
-static void arrive(sim_t *s, node_t *node, double us)
-{
+static void arrive(sim_t *s, node_t *node, double us) {
     Refusal refusal;
 
-    if (spend(s, node, us)) {
-        return;
-    }
+    if (spend(s, node, us)) { return; }
 
-    if (refusals_of(node)->find(s->hash, ms_of(us + node->offset_us),
-                                &refusal)) {
+    if (refusals_of(node)->find(s->hash, ms_of(us + node->offset_us), &refusal)) {
         result_at(s, us)->refused++;
         return;
     }
 
     node->waiting++;
 
-    if (node->needed == 0) {
-        call(s, node, us);
-    }
+    if (node->needed == 0) { call(s, node, us); }
 }
 
-static void arrive_strictly(sim_t *s, double us)
-{
+static void arrive_strictly(sim_t *s, double us) {
     sim_result_t *result = result_at(s, us);
 
     result->calls++;
@@ -275,15 +229,12 @@ static void arrive_strictly(sim_t *s, double us)
 }
 
 /* All that comes of calls until then. */
-static void answer_until(sim_t *s, double us)
-{
+static void answer_until(sim_t *s, double us) {
     for (;;) {
         double decision_us = next_us(&s->decisions);
         double reply_us = next_us(&s->replies);
 
-        if ((decision_us < reply_us ? decision_us : reply_us) >= us) {
-            return;
-        }
+        if ((decision_us < reply_us ? decision_us : reply_us) >= us) { return; }
 
         if (decision_us < reply_us) {
             decide(s, pop(&s->decisions));
@@ -294,8 +245,7 @@ static void answer_until(sim_t *s, double us)
     }
 }
 
-static void begin(sim_t *s, double rate, uint64_t *random)
-{
+static void begin(sim_t *s, double rate, uint64_t *random) {
     double window_us = 1000.0 * s->config.window_ms;
 
     s->claim.policy = &s->policy;
@@ -322,13 +272,11 @@ static void begin(sim_t *s, double rate, uint64_t *random)
 }
 
 /* 0 < .. <= 1 */
-static double uniform(uint64_t *random)
-{
+static double uniform(uint64_t *random) {
     return (double)((random_next(random) >> 11) + 1) / 9007199254740992.0;
 }
 
-void sim_run(sim_t *s, double rate, uint64_t seed, sim_result_t *result)
-{
+void sim_run(sim_t *s, double rate, uint64_t seed, sim_result_t *result) {
     double us, mean_us = 1e6 / rate;
 
     begin(s, rate, &seed);

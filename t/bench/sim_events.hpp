@@ -20,16 +20,13 @@ struct events_t {
     uint32_t n;
 };
 
-static inline void push(events_t *events, double at_us, uint32_t node)
-{
+static inline void push(events_t *events, double at_us, uint32_t node) {
     uint32_t last = events->first + events->n++;
 
-    events->events[last < events->size ? last : last - events->size]
-        = (event_t){at_us, node};
+    events->events[last < events->size ? last : last - events->size] = (event_t){at_us, node};
 }
 
-static inline event_t pop(events_t *events)
-{
+static inline event_t pop(events_t *events) {
     event_t event = events->events[events->first];
 
     events->n--;
@@ -38,7 +35,6 @@ static inline event_t pop(events_t *events)
     return event;
 }
 
-static inline double next_us(const events_t *events)
-{
+static inline double next_us(const events_t *events) {
     return events->n ? events->events[events->first].at_us : INFINITY;
 }

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void redis_begin(redis_t *redis, const Policy *policy, uint32_t limit,
-                 double rate, uint64_t window, uint64_t elapsed_ms)
-{
+void redis_begin(redis_t *redis, const Policy *policy, uint32_t limit, double rate, uint64_t window,
+                 uint64_t elapsed_ms) {
     double before = rate * (double)policy->window_ms / 1000;
     double since = rate * (double)elapsed_ms / 1000;
     uint64_t start_ms = window * policy->window_ms;
@@ -20,36 +19,28 @@ void redis_begin(redis_t *redis, const Policy *policy, uint32_t limit,
     redis->policy = policy;
     redis->limit = limit;
 
-    redis_ask(redis, start_ms - policy->window_ms,
-              (uint32_t)(before < limit ? before : limit), &answer);
-    redis_ask(redis, start_ms + elapsed_ms,
-              (uint32_t)(since < limit ? since : limit), &answer);
+    redis_ask(redis, start_ms - policy->window_ms, (uint32_t)(before < limit ? before : limit),
+              &answer);
+    redis_ask(redis, start_ms + elapsed_ms, (uint32_t)(since < limit ? since : limit), &answer);
 
     redis->judged = redis->state;
 }
 
-static void roll(redis_t *redis, uint64_t now_ms)
-{
+static void roll(redis_t *redis, uint64_t now_ms) {
     uint64_t window = now_ms / redis->policy->window_ms;
 
-    if (window == redis->window) {
-        return;
-    }
+    if (window == redis->window) { return; }
 
     redis->counts[0] = window == redis->window + 1 ? redis->counts[1] : 0;
     redis->counts[1] = 0;
     redis->window = window;
 }
 
-static int take(redis_t *redis, State *state, uint64_t now_ms, uint32_t units)
-{
-    return pure::admit(*redis->policy, *state, now_ms, redis->limit, units,
-                       state);
+static int take(redis_t *redis, State *state, uint64_t now_ms, uint32_t units) {
+    return pure::admit(*redis->policy, *state, now_ms, redis->limit, units, state);
 }
 
-uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
-                   redis_answer_t *answer)
-{
+uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units, redis_answer_t *answer) {
     Verdict verdict;
 
     roll(redis, now_ms);
@@ -61,13 +52,10 @@ uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
     answer->values[1] = redis->counts[1];
 
     if (units && !take(redis, &redis->state, now_ms, units)) {
-        verdict = pure::describe(*redis->policy, redis->state, now_ms,
-                                 redis->limit, units);
+        verdict = pure::describe(*redis->policy, redis->state, now_ms, redis->limit, units);
         units = verdict.remaining;
 
-        if (units && !take(redis, &redis->state, now_ms, units)) {
-            abort();
-        }
+        if (units && !take(redis, &redis->state, now_ms, units)) { abort(); }
     }
 
     redis->counts[1] += units;
@@ -76,19 +64,12 @@ uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
     return units;
 }
 
-int redis_ask_one(redis_t *redis, uint64_t now_ms)
-{
-    return take(redis, &redis->state, now_ms, 1);
+int redis_ask_one(redis_t *redis, uint64_t now_ms) { return take(redis, &redis->state, now_ms, 1); }
+
+void redis_describe(const redis_t *redis, const redis_answer_t *answer, Verdict *verdict) {
+    *verdict = answer->remote.describe(*redis->policy, 1, answer->granted, 0, 0);
 }
 
-void redis_describe(const redis_t *redis, const redis_answer_t *answer,
-                    Verdict *verdict)
-{
-    *verdict
-        = answer->remote.describe(*redis->policy, 1, answer->granted, 0, 0);
-}
-
-int redis_judge(redis_t *redis, uint64_t now_ms, uint32_t units)
-{
+int redis_judge(redis_t *redis, uint64_t now_ms, uint32_t units) {
     return take(redis, &redis->judged, now_ms, units);
 }

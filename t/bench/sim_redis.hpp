@@ -31,19 +31,17 @@ struct redis_answer_t {
  * A key that has had so many requests a second for long, in a window as of that
  * number, after so many milliseconds of it.
  */
-void redis_begin(redis_t *redis, const Policy *policy, uint32_t limit,
-                 double rate, uint64_t window, uint64_t elapsed_ms);
+void redis_begin(redis_t *redis, const Policy *policy, uint32_t limit, double rate, uint64_t window,
+                 uint64_t elapsed_ms);
 
 /* Grants as many units as fit, and returns them. */
-uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units,
-                   redis_answer_t *answer);
+uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units, redis_answer_t *answer);
 
 /* The same of one unit, without an answer to describe. */
 int redis_ask_one(redis_t *redis, uint64_t now_ms);
 
 /* Describes the key to a request that comes after all that were granted. */
-void redis_describe(const redis_t *redis, const redis_answer_t *answer,
-                    Verdict *verdict);
+void redis_describe(const redis_t *redis, const redis_answer_t *answer, Verdict *verdict);
 
 /*
  * So many requests are admitted: 1 if a limiter does, too, that knows all that

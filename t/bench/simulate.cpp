@@ -29,19 +29,14 @@ static const sim_config_t defaults = {.nodes = NODES,
                                       .warm_ms = 2000,
                                       .round_trip_us = ROUND_TRIP_US};
 
-static double less(double part, double whole)
-{
+static double less(double part, double whole) {
     return whole > part ? PERCENT * (whole - part) / whole : 0;
 }
 
-static double ratio(uint64_t part, uint64_t whole)
-{
-    return (double)part / (double)whole;
-}
+static double ratio(uint64_t part, uint64_t whole) { return (double)part / (double)whole; }
 
 /* With 1,000 apart. */
-static void print_count(FILE *out, double count)
-{
+static void print_count(FILE *out, double count) {
     double thousands = floor(count / 1000);
 
     if (thousands > 0) {
@@ -53,15 +48,12 @@ static void print_count(FILE *out, double count)
     }
 }
 
-static void print_cell(FILE *out, double count)
-{
+static void print_cell(FILE *out, double count) {
     fprintf(out, " | ");
     print_count(out, floor(count + 0.5));
 }
 
-static void report_demand(FILE *out, FILE *data, double exponent,
-                          uint32_t nodes, uint32_t limit)
-{
+static void report_demand(FILE *out, FILE *data, double exponent, uint32_t nodes, uint32_t limit) {
     demand_t demand = {1e9, 1e7, exponent};
     double live = demand_live(&demand, MINUTE_MS / 1000.0);
     estimate_t e;
@@ -80,13 +72,11 @@ static void report_demand(FILE *out, FILE *data, double exponent,
     print_count(out, round(demand_hottest(&demand)));
     fprintf(out, " requests a second. ");
     print_count(out, round(live / 1e6));
-    fprintf(out, " million keys are in Redis, in %.1f GB.\n\n",
-            live * BYTES_A_KEY / 1e9);
-    fprintf(out,
-            "| | calls a request | decisions a second | Redis, 130,000"
-            " each | Redis, 474,000 each | for the hottest key | by leases |"
-            " from the cache | over | under | lapsed |\n"
-            "|---|---|---|---|---|---|---|---|---|---|---|\n");
+    fprintf(out, " million keys are in Redis, in %.1f GB.\n\n", live * BYTES_A_KEY / 1e9);
+    fprintf(out, "| | calls a request | decisions a second | Redis, 130,000"
+                 " each | Redis, 474,000 each | for the hottest key | by leases |"
+                 " from the cache | over | under | lapsed |\n"
+                 "|---|---|---|---|---|---|---|---|---|---|---|\n");
 
     for (int way = 0; way < WAYS; way++) {
         const shares_t *share = &e.shares[way];
@@ -98,9 +88,8 @@ static void report_demand(FILE *out, FILE *data, double exponent,
         print_cell(out, ceil(calls / A_SECOND_ALONE));
         print_cell(out, ceil(calls / A_SECOND_SHARED));
         print_cell(out, e.hottest[way]);
-        fprintf(out, " | %.1f%% | %.1f%% | %.3g | %.3f%% | %.3f%% |\n",
-                PERCENT * share->spent, PERCENT * share->refused, share->over,
-                less(share->admitted, strict),
+        fprintf(out, " | %.1f%% | %.1f%% | %.3g | %.3f%% | %.3f%% |\n", PERCENT * share->spent,
+                PERCENT * share->refused, share->over, less(share->admitted, strict),
                 PERCENT * (share->taken - share->admitted) / strict);
     }
 
@@ -108,13 +97,11 @@ static void report_demand(FILE *out, FILE *data, double exponent,
     fflush(out);
 }
 
-static void report_row(FILE *out, const sim_result_t r[WAYS])
-{
+static void report_row(FILE *out, const sim_result_t r[WAYS]) {
     const sim_result_t *strict = &r[WAY_STRICT];
     const sim_result_t *leased = &r[WAY_LEASED];
 
-    fprintf(out, " | %.4f | %.4f",
-            ratio(r[WAY_COALESCED].calls, strict->requests),
+    fprintf(out, " | %.4f | %.4f", ratio(r[WAY_COALESCED].calls, strict->requests),
             ratio(leased->calls, leased->requests));
     fprintf(out, " | %.3f%% | %.3f%% | %lu |\n",
             less((double)leased->admitted, (double)strict->admitted),
@@ -123,8 +110,7 @@ static void report_row(FILE *out, const sim_result_t r[WAYS])
     fflush(out);
 }
 
-static void report_nodes(FILE *out, FILE *data, uint32_t limit, double of_limit)
-{
+static void report_nodes(FILE *out, FILE *data, uint32_t limit, double of_limit) {
     static const uint32_t nodes[] = {1, 3, 10, 30, 100, 300, 1000, 3000};
 
     double rate = of_limit * limit / (MINUTE_MS / 1000);
@@ -141,25 +127,21 @@ static void report_nodes(FILE *out, FILE *data, uint32_t limit, double of_limit)
         print_count(out, limit);
         fprintf(out, " | %.0f%%", PERCENT * of_limit);
         print_cell(out, nodes[i]);
-        fprintf(out, rate < 100 * nodes[i] ? " | %.3g" : " | %.0f",
-                rate / nodes[i]);
+        fprintf(out, rate < 100 * nodes[i] ? " | %.3g" : " | %.0f", rate / nodes[i]);
         report_row(out, r);
 
         fprintf(data, "%u %.4g %.4g %.4g\n", nodes[i],
                 ratio(r[WAY_LEASED].calls, r[WAY_LEASED].requests),
                 PERCENT
-                    * ratio(r[WAY_LEASED].taken - r[WAY_LEASED].admitted,
-                            r[WAY_STRICT].admitted),
-                less((double)r[WAY_LEASED].admitted,
-                     (double)r[WAY_STRICT].admitted));
+                    * ratio(r[WAY_LEASED].taken - r[WAY_LEASED].admitted, r[WAY_STRICT].admitted),
+                less((double)r[WAY_LEASED].admitted, (double)r[WAY_STRICT].admitted));
     }
 
     fprintf(data, "\n\n");
 }
 
 /* From a hundredth of the limit to more than five times as much. */
-static void report_ratios(FILE *data, uint32_t nodes, uint32_t limit)
-{
+static void report_ratios(FILE *data, uint32_t nodes, uint32_t limit) {
     sim_config_t config = defaults;
     sim_result_t r[WAYS];
 
@@ -193,8 +175,7 @@ struct what_if_t {
     double decision_us;
 };
 
-static void report_what_if(FILE *out, const what_if_t *what_if)
-{
+static void report_what_if(FILE *out, const what_if_t *what_if) {
     sim_config_t config = defaults;
     sim_result_t r[WAYS];
 
@@ -213,12 +194,11 @@ static void report_what_if(FILE *out, const what_if_t *what_if)
     report_row(out, r);
 }
 
-static void report_what_ifs(FILE *out)
-{
+static void report_what_ifs(FILE *out) {
     static const what_if_t what_ifs[]
         = {{"as it is", NODES, 1000000, 150000, 0, 0},
-           {"as it is, of a Redis that decides 130,000 a second", NODES,
-            1000000, 150000, 0, 1e6 / A_SECOND_ALONE},
+           {"as it is, of a Redis that decides 130,000 a second", NODES, 1000000, 150000, 0,
+            1e6 / A_SECOND_ALONE},
            {"refused for 250 ms at least", NODES, 1000000, 150000, 250, 0},
            {"refused for 1 s at least", NODES, 1000000, 150000, 1000, 0},
            {"as it is", NODES, 1000, 10000, 0, 0},
@@ -236,8 +216,7 @@ static void report_what_ifs(FILE *out)
     }
 }
 
-static void report(FILE *out, FILE *data)
-{
+static void report(FILE *out, FILE *data) {
     fprintf(out, "# Figures of the simulation\n\n"
                  "`make simulate` writes this page."
                  " [scale.md](scale.md) explains the figures.\n\n");
@@ -252,28 +231,25 @@ static void report(FILE *out, FILE *data)
     report_ratios(data, 10, 1000000);
     report_ratios(data, NODES, 1000000);
 
-    fprintf(out,
-            "### One key, by nodes\n\n| limit a minute | demand | nodes |"
-            " requests a second and node | calls a request, coalesced | leased"
-            " | under | lapsed | over |\n"
-            "|---|---|---|---|---|---|---|---|---|\n");
+    fprintf(out, "### One key, by nodes\n\n| limit a minute | demand | nodes |"
+                 " requests a second and node | calls a request, coalesced | leased"
+                 " | under | lapsed | over |\n"
+                 "|---|---|---|---|---|---|---|---|---|\n");
 
     report_nodes(out, data, 1000000, 0.9);
     report_nodes(out, data, 1000000, 1);
     report_nodes(out, data, 1000, 0.9);
     report_nodes(out, data, 1000, 1);
 
-    fprintf(out,
-            "\n### One key, if calls were made otherwise\n\n| nodes |"
-            " limit a minute | requests a second | | calls a request, coalesced"
-            " | leased | under | lapsed | over |\n"
-            "|---|---|---|---|---|---|---|---|---|\n");
+    fprintf(out, "\n### One key, if calls were made otherwise\n\n| nodes |"
+                 " limit a minute | requests a second | | calls a request, coalesced"
+                 " | leased | under | lapsed | over |\n"
+                 "|---|---|---|---|---|---|---|---|---|\n");
 
     report_what_ifs(out);
 }
 
-static void report_small(void)
-{
+static void report_small(void) {
     static const struct {
         const char *name;
         uint32_t nodes;
@@ -299,18 +275,15 @@ static void report_small(void)
         sample(&config, keys[i].rate, keys[i].runs, 1, r);
 
         for (int way = 0; way <= WAY_LEASED; way++) {
-            printf(
-                "%s\t%s\t%.6f\t%lu\t%.6f\t%.6f\n", keys[i].name, way_names[way],
-                ratio(r[way].calls, r[way].requests),
-                (unsigned long)r[way].over,
-                less((double)r[way].admitted, (double)r[WAY_STRICT].admitted),
-                PERCENT * ratio(r[way].taken - r[way].admitted, r[way].taken));
+            printf("%s\t%s\t%.6f\t%lu\t%.6f\t%.6f\n", keys[i].name, way_names[way],
+                   ratio(r[way].calls, r[way].requests), (unsigned long)r[way].over,
+                   less((double)r[way].admitted, (double)r[WAY_STRICT].admitted),
+                   PERCENT * ratio(r[way].taken - r[way].admitted, r[way].taken));
         }
     }
 }
 
-static FILE *opened(const char *path)
-{
+static FILE *opened(const char *path) {
     FILE *file = fopen(path, "w");
 
     if (file == NULL) {
@@ -321,8 +294,7 @@ static FILE *opened(const char *path)
     return file;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     FILE *out, *data;
 
     if (argc != 3) {

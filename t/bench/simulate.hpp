@@ -46,12 +46,11 @@ struct estimate_t {
  * Samples keys of all ranks, and writes "rank calls-per-request..." of each
  * sample for all ways to `data` unless that is NULL.
  */
-void estimate(const sim_config_t *config, const demand_t *demand, FILE *data,
-              estimate_t *result);
+void estimate(const sim_config_t *config, const demand_t *demand, FILE *data, estimate_t *result);
 
 /* Runs one key `runs` times in each way. */
-void sample(const sim_config_t *config, double rate, uint64_t runs,
-            uint64_t seed, sim_result_t results[WAYS]);
+void sample(const sim_config_t *config, double rate, uint64_t runs, uint64_t seed,
+            sim_result_t results[WAYS]);
 
 /* Requests a second for the first key. */
 double demand_hottest(const demand_t *demand);

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void table_cell(table_t *table, const char *format, ...)
-{
+void table_cell(table_t *table, const char *format, ...) {
     char *cell = table->cell[table->row][table->column++];
     va_list values;
 
@@ -16,18 +15,14 @@ void table_cell(table_t *table, const char *format, ...)
     va_end(values);
 }
 
-void table_end_row(table_t *table)
-{
-    if (table->column > table->columns) {
-        table->columns = table->column;
-    }
+void table_end_row(table_t *table) {
+    if (table->column > table->columns) { table->columns = table->column; }
 
     table->column = 0;
     table->row++;
 }
 
-static int width_of(const table_t *table, size_t column)
-{
+static int width_of(const table_t *table, size_t column) {
     size_t width = 0;
 
     for (size_t i = 0; i < table->row; i++) {
@@ -40,8 +35,7 @@ static int width_of(const table_t *table, size_t column)
 }
 
 /* Under the head.  All columns but the first are aligned to the right. */
-static void print_rule(const table_t *table)
-{
+static void print_rule(const table_t *table) {
     for (size_t c = 0; c < table->columns; c++) {
         int dashes = width_of(table, c) + 1;
 
@@ -57,8 +51,7 @@ static void print_rule(const table_t *table)
     printf("|\n");
 }
 
-void table_print(const table_t *table)
-{
+void table_print(const table_t *table) {
     for (size_t i = 0; i < table->row; i++) {
         for (size_t c = 0; c < table->columns; c++) {
             int width = width_of(table, c);
@@ -68,9 +61,7 @@ void table_print(const table_t *table)
 
         printf("|\n");
 
-        if (i == 0) {
-            print_rule(table);
-        }
+        if (i == 0) { print_rule(table); }
     }
 
     printf("\n");

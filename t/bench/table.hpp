@@ -18,8 +18,7 @@ struct table_t {
 };
 
 /* Adds a cell to the last row; the first row is the head. */
-void table_cell(table_t *table, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void table_cell(table_t *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 void table_end_row(table_t *table);
 

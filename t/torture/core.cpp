@@ -53,8 +53,7 @@ struct Request {
 class Round {
 public:
     Round(Report *report, uint64_t seed)
-        : report_(report), seed_(seed), draw_(seed), style_(draw_style(&draw_))
-    {
+        : report_(report), seed_(seed), draw_(seed), style_(draw_style(&draw_)) {
         for (size_t n = 1 + draw_.below(kZones); n > 0; n--) {
             zones_.push_back(std::make_unique<ModelledZone>(&draw_, style_));
         }
@@ -62,8 +61,7 @@ public:
         high_ms_ = 1000 + (draw_.next() >> (24 + draw_.below(40)));
     }
 
-    void run()
-    {
+    void run() {
         unsigned steps = 200 + static_cast<unsigned>(draw_.below(1800));
 
         for (step_ = 0; step_ < steps && !has_failed_; step_++) {
@@ -75,19 +73,15 @@ public:
 private:
     /* ---- what happens ---- */
 
-    void step()
-    {
+    void step() {
         const ModelledZone &first = *zones_[0];
 
         high_ms_ += style_.is_dense && !draw_.one_in(64)
                         ? draw_.below(4)
-                        : draw_.gap_ms(first.policy(), zones_[0]->key(0).limit,
-                                       high_ms_);
+                        : draw_.gap_ms(first.policy(), zones_[0]->key(0).limit, high_ms_);
         now_ms_ = high_ms_;
 
-        if (style_.goes_back && draw_.one_in(4)) {
-            now_ms_ -= draw_.below(kBackMs);
-        }
+        if (style_.goes_back && draw_.one_in(4)) { now_ms_ -= draw_.below(kBackMs); }
 
         if (style_.refunds && !past_.empty() && draw_.one_in(5)) {
             take_back();
@@ -98,18 +92,13 @@ private:
         }
     }
 
-    uint32_t draw_limit(uint32_t usual)
-    {
-        if (!style_.varies || !draw_.one_in(3)) {
-            return usual;
-        }
+    uint32_t draw_limit(uint32_t usual) {
+        if (!style_.varies || !draw_.one_in(3)) { return usual; }
 
-        return draw_.one_in(2) ? 1 + static_cast<uint32_t>(draw_.below(usual))
-                               : draw_.limit();
+        return draw_.one_in(2) ? 1 + static_cast<uint32_t>(draw_.below(usual)) : draw_.limit();
     }
 
-    Request draw_request()
-    {
+    Request draw_request() {
         Request r = {now_ms_, {}, {}};
         size_t first = draw_.below(zones_.size());
         size_t n = 1 + draw_.below(zones_.size());
@@ -123,15 +112,13 @@ private:
 
             r.parts.push_back({zone, key, number, 0, key->lives});
             r.claims.push_back(zone->claim(number, limit, cost));
-            r.claims.back().purpose
-                = draw_.one_in(16) ? Purpose::kLook : Purpose::kConsume;
+            r.claims.back().purpose = draw_.one_in(16) ? Purpose::kLook : Purpose::kConsume;
         }
 
         return r;
     }
 
-    void request()
-    {
+    void request() {
         Request r = draw_request();
         size_t n = r.claims.size();
         size_t told;
@@ -168,9 +155,7 @@ private:
             check_verdict(r, i, is_admitted);
         }
 
-        if (!has_failed_ && !is_admitted) {
-            check_longest(r, told);
-        }
+        if (!has_failed_ && !is_admitted) { check_longest(r, told); }
 
         for (size_t i = 0; i < n && !has_failed_; i++) {
             check_evictions(r, i);
@@ -178,59 +163,46 @@ private:
     }
 
     /* For a replay. */
-    void trace(const char *what, const Request &r)
-    {
+    void trace(const char *what, const Request &r) {
         for (size_t i = 0; is_traced && i < r.claims.size(); i++) {
             const Claim &c = r.claims[i];
 
             printf("step %u, at %llu ms: %s: %s %p, key %zu, limit %u, cost "
                    "%u%s: outcome %d\n",
                    step_, static_cast<unsigned long long>(now_ms_), what,
-                   name_of(c.policy->algorithm),
-                   static_cast<void *>(r.parts[i].key), r.parts[i].number,
-                   c.limit, c.cost, c.purpose == Purpose::kLook ? ", look" : "",
+                   name_of(c.policy->algorithm), static_cast<void *>(r.parts[i].key),
+                   r.parts[i].number, c.limit, c.cost, c.purpose == Purpose::kLook ? ", look" : "",
                    static_cast<int>(c.outcome));
         }
     }
 
-    void record(Request *r)
-    {
+    void record(Request *r) {
         for (size_t i = 0; i < r->claims.size(); i++) {
             const Claim &c = r->claims[i];
 
             if (c.purpose == Purpose::kConsume && c.cost > 0) {
                 Part &p = r->parts[i];
 
-                delays_[i][0] = p.key->model.delay_ms(now_ms_, c.limit, c.cost,
-                                                      Side::least);
-                delays_[i][1] = p.key->model.delay_ms(now_ms_, c.limit, c.cost,
-                                                      Side::most);
+                delays_[i][0] = p.key->model.delay_ms(now_ms_, c.limit, c.cost, Side::least);
+                delays_[i][1] = p.key->model.delay_ms(now_ms_, c.limit, c.cost, Side::most);
                 p.admission = p.key->model.record(now_ms_, c.limit, c.cost);
             }
         }
 
-        if (style_.refunds) {
-            past_.push_back(*r);
-        }
+        if (style_.refunds) { past_.push_back(*r); }
 
-        if (past_.size() > kRemembered) {
-            past_.erase(past_.begin());
-        }
+        if (past_.size() > kRemembered) { past_.erase(past_.begin()); }
     }
 
-    void take_back()
-    {
-        size_t i
-            = draw_.one_in(2) ? past_.size() - 1 : draw_.below(past_.size());
+    void take_back() {
+        size_t i = draw_.one_in(2) ? past_.size() - 1 : draw_.below(past_.size());
         Request r = past_[i];
 
         past_.erase(past_.begin() + static_cast<long>(i));
 
         for (const Part &p : r.parts) {
             /* nobody takes back what was forgotten, nor after hours */
-            if (p.lives != p.key->lives || now_ms_ - r.at_ms > kRefundMs) {
-                return;
-            }
+            if (p.lives != p.key->lives || now_ms_ - r.at_ms > kRefundMs) { return; }
         }
 
         trace("takes back", r);
@@ -260,8 +232,7 @@ private:
         }
     }
 
-    void forget()
-    {
+    void forget() {
         ModelledZone *zone = zones_[draw_.below(zones_.size())].get();
         size_t number = draw_.below(zone->keys());
         Key *key = &zone->key(number);
@@ -274,57 +245,44 @@ private:
 
     /* ---- what must hold ---- */
 
-    bool fits(const Request &r, size_t i, uint64_t now_ms, Side side) const
-    {
+    bool fits(const Request &r, size_t i, uint64_t now_ms, Side side) const {
         const Claim &c = r.claims[i];
 
         return r.parts[i].key->model.fits(now_ms, c.limit, c.cost, side);
     }
 
-    bool all_fit(const Request &r, uint64_t now_ms, Side side) const
-    {
+    bool all_fit(const Request &r, uint64_t now_ms, Side side) const {
         for (size_t i = 0; i < r.claims.size(); i++) {
-            if (!fits(r, i, now_ms, side)) {
-                return false;
-            }
+            if (!fits(r, i, now_ms, side)) { return false; }
         }
 
         return true;
     }
 
-    static bool is_any_refused(const Request &r)
-    {
+    static bool is_any_refused(const Request &r) {
         for (const Claim &c : r.claims) {
-            if (c.outcome == Outcome::kRefused) {
-                return true;
-            }
+            if (c.outcome == Outcome::kRefused) { return true; }
         }
 
         return false;
     }
 
-    static bool is_any_bounded(const Request &r)
-    {
+    static bool is_any_bounded(const Request &r) {
         for (const Part &p : r.parts) {
-            if (p.zone->is_bounded()) {
-                return true;
-            }
+            if (p.zone->is_bounded()) { return true; }
         }
 
         return false;
     }
 
     /* A state may be evicted by the very request that is decided. */
-    static bool has_evicted(const Request &r, size_t i)
-    {
+    static bool has_evicted(const Request &r, size_t i) {
         const ModelledZone &zone = *r.parts[i].zone;
 
-        return zone.is_bounded()
-               || (has_rings(zone.policy()) && zone.stats().evicted > 0);
+        return zone.is_bounded() || (has_rings(zone.policy()) && zone.stats().evicted > 0);
     }
 
-    void check_decisions(const Request &r, bool is_admitted)
-    {
+    void check_decisions(const Request &r, bool is_admitted) {
         for (size_t i = 0; i < r.claims.size() && !has_failed_; i++) {
             const Claim &c = r.claims[i];
 
@@ -340,15 +298,13 @@ private:
                          "admitted");
             } else if (fits(r, i, now_ms_, Side::most)) {
                 deviates(r, i,
-                         r.parts[i].zone->is_bounded()
-                             ? "rejected with room, in a full zone"
-                             : "rejected with room");
+                         r.parts[i].zone->is_bounded() ? "rejected with room, in a full zone"
+                                                       : "rejected with room");
             }
         }
     }
 
-    void check_refusal(const Request &r, size_t i)
-    {
+    void check_refusal(const Request &r, size_t i) {
         const ModelledZone &zone = *r.parts[i].zone;
 
         if (zone.policy().full != WhenFull::kDeny) {
@@ -356,24 +312,20 @@ private:
         } else if (zone.stats().used < zone.stats().slots) {
             deviates(r, i, "refused, in a zone that is not full");
         } else if (!has_rings(zone.policy())
-                   && r.parts[i].key->model.left(now_ms_, r.claims[i].limit,
-                                                 Side::most)
+                   && r.parts[i].key->model.left(now_ms_, r.claims[i].limit, Side::most)
                           < capacity(zone.policy(), r.claims[i].limit)) {
             deviates(r, i, "a known key is refused");
         }
     }
 
-    double share(const Request &r, size_t i, Side side) const
-    {
+    double share(const Request &r, size_t i, Side side) const {
         const Claim &c = r.claims[i];
 
-        return static_cast<double>(
-                   r.parts[i].key->model.used(now_ms_, c.limit, side))
+        return static_cast<double>(r.parts[i].key->model.used(now_ms_, c.limit, side))
                / static_cast<double>(full(*c.policy, c.limit));
     }
 
-    void check_tightest(const Request &r, size_t told)
-    {
+    void check_tightest(const Request &r, size_t told) {
         for (size_t i = 0; i < r.claims.size(); i++) {
             if (!has_evicted(r, i) && !has_evicted(r, told)
                 && share(r, told, Side::most) * (1 + kRounding) + kRounding
@@ -384,16 +336,12 @@ private:
         }
     }
 
-    void check_longest(const Request &r, size_t told)
-    {
+    void check_longest(const Request &r, size_t told) {
         Verdict v;
 
         v = r.claims[told].describe(now_ms_);
 
-        if (v.retry_after_ms == kNever || is_any_bounded(r)
-            || is_any_refused(r)) {
-            return;
-        }
+        if (v.retry_after_ms == kNever || is_any_bounded(r) || is_any_refused(r)) { return; }
 
         if (!all_fit(r, now_ms_ + v.retry_after_ms, Side::least)) {
             deviates(r, told, "the request is not admitted after its wait");
@@ -402,15 +350,12 @@ private:
         }
     }
 
-    void check_verdict(const Request &r, size_t i, bool is_admitted)
-    {
+    void check_verdict(const Request &r, size_t i, bool is_admitted) {
         const Claim &c = r.claims[i];
         const Model &model = r.parts[i].key->model;
         Verdict v;
 
-        if (c.outcome == Outcome::kRefused) {
-            return;
-        }
+        if (c.outcome == Outcome::kRefused) { return; }
 
         v = c.describe(now_ms_);
 
@@ -418,10 +363,9 @@ private:
             deviates(r, i, "another limit is told");
         } else if (v.remaining < model.left(now_ms_, c.limit, Side::most)) {
             deviates(r, i,
-                     is_any_refused(r)
-                         ? "told as consumed, of a request that another "
-                           "limit refused"
-                         : "too little remains");
+                     is_any_refused(r) ? "told as consumed, of a request that another "
+                                         "limit refused"
+                                       : "too little remains");
         } else if (has_evicted(r, i)) {
             return;
         } else if (v.remaining > model.left(now_ms_, c.limit, Side::least)) {
@@ -430,33 +374,26 @@ private:
             check_times(r, i, v);
         }
 
-        if (is_admitted && c.purpose == Purpose::kConsume && c.cost > 0) {
-            check_delay(r, i, v);
-        }
+        if (is_admitted && c.purpose == Purpose::kConsume && c.cost > 0) { check_delay(r, i, v); }
     }
 
-    void check_times(const Request &r, size_t i, const Verdict &v)
-    {
+    void check_times(const Request &r, size_t i, const Verdict &v) {
         const Claim &c = r.claims[i];
         const Model &model = r.parts[i].key->model;
         bool is_admitted = c.outcome == Outcome::kAdmitted;
         const char *fault = reset_fault(model, now_ms_, v);
 
-        if (fault == nullptr) {
-            fault = retry_fault(model, now_ms_, is_admitted, c.cost, v);
-        }
+        if (fault == nullptr) { fault = retry_fault(model, now_ms_, is_admitted, c.cost, v); }
 
         if (fault != nullptr) {
             deviates(r, i, fault);
-        } else if (!is_admitted && v.retry_after_ms != kNever
-                   && draw_.one_in(8)) {
+        } else if (!is_admitted && v.retry_after_ms != kNever && draw_.one_in(8)) {
             check_by_looks(r, i, now_ms_ + v.retry_after_ms);
         }
     }
 
     /* The same by the core alone, without any tolerance. */
-    void check_by_looks(const Request &r, size_t i, uint64_t at_ms)
-    {
+    void check_by_looks(const Request &r, size_t i, uint64_t at_ms) {
         Claim look = r.claims[i];
 
         look.purpose = Purpose::kLook;
@@ -474,12 +411,9 @@ private:
         }
     }
 
-    void check_delay(const Request &r, size_t i, const Verdict &v)
-    {
+    void check_delay(const Request &r, size_t i, const Verdict &v) {
         if (r.claims[i].policy->algorithm != Algorithm::kLeakyBucket) {
-            if (v.delay_ms != 0) {
-                deviates(r, i, "a delay without a queue");
-            }
+            if (v.delay_ms != 0) { deviates(r, i, "a delay without a queue"); }
         } else if (v.delay_ms < delays_[i][0] || v.delay_ms > delays_[i][1]) {
             deviates(r, i, text("a delay other than the queue takes"));
         } else if (v.delay_ms != r.claims[i].delay_ms(now_ms_)) {
@@ -487,8 +421,7 @@ private:
         }
     }
 
-    void check_evictions(const Request &r, size_t i)
-    {
+    void check_evictions(const Request &r, size_t i) {
         ModelledZone *zone = r.parts[i].zone;
 
         if (!style_.is_crowded && zone->stats().evicted > 0) {
@@ -500,31 +433,25 @@ private:
         }
     }
 
-    std::string kind_of(const Policy &p, uint32_t limit) const
-    {
+    std::string kind_of(const Policy &p, uint32_t limit) const {
         bool has_parts = has_rings(p) && p.algorithm == Algorithm::kCounter;
         bool is_large = is_bucket(p) && is_coarse(p, limit);
 
-        return text("%s%s%s%s%s%s%s: ", name_of(p.algorithm),
-                    has_parts ? " precision=n" : "", is_large ? ", large" : "",
-                    style_.varies ? ", limits change" : "",
-                    style_.goes_back ? ", clock steps back" : "",
-                    style_.refunds ? ", refunds" : "",
+        return text("%s%s%s%s%s%s%s: ", name_of(p.algorithm), has_parts ? " precision=n" : "",
+                    is_large ? ", large" : "", style_.varies ? ", limits change" : "",
+                    style_.goes_back ? ", clock steps back" : "", style_.refunds ? ", refunds" : "",
                     style_.denies       ? ", full=deny"
                     : style_.is_crowded ? ", full zone"
                                         : "");
     }
 
-    void deviates(const Request &r, size_t i, const std::string &what)
-    {
+    void deviates(const Request &r, size_t i, const std::string &what) {
         const Claim &c = r.claims[i];
         const Policy &p = *c.policy;
         const Model &model = r.parts[i].key->model;
         Verdict v;
 
-        if (has_failed_) {
-            return;
-        }
+        if (has_failed_) { return; }
 
         has_failed_ = true;
         v = c.describe(now_ms_);
@@ -535,21 +462,16 @@ private:
                  "%llu ms, precision %u, burst %u, limit %u, cost %u%s, "
                  "outcome %d, remaining %u, reset %llu, retry %llu, delay "
                  "%llu; model: room %d..%d, left %llu..%llu, own time %llu",
-                 static_cast<unsigned long long>(seed_), step_, i,
-                 r.claims.size(), static_cast<unsigned long long>(now_ms_),
-                 static_cast<unsigned long long>(p.window_ms), p.precision,
-                 p.burst, c.limit, c.cost,
-                 c.purpose == Purpose::kLook ? ", look" : "",
-                 static_cast<int>(c.outcome), v.remaining,
-                 static_cast<unsigned long long>(v.reset_ms),
+                 static_cast<unsigned long long>(seed_), step_, i, r.claims.size(),
+                 static_cast<unsigned long long>(now_ms_),
+                 static_cast<unsigned long long>(p.window_ms), p.precision, p.burst, c.limit,
+                 c.cost, c.purpose == Purpose::kLook ? ", look" : "", static_cast<int>(c.outcome),
+                 v.remaining, static_cast<unsigned long long>(v.reset_ms),
                  static_cast<unsigned long long>(v.retry_after_ms),
-                 static_cast<unsigned long long>(v.delay_ms),
-                 fits(r, i, now_ms_, Side::most),
+                 static_cast<unsigned long long>(v.delay_ms), fits(r, i, now_ms_, Side::most),
                  fits(r, i, now_ms_, Side::least),
-                 static_cast<unsigned long long>(
-                     model.left(now_ms_, c.limit, Side::most)),
-                 static_cast<unsigned long long>(
-                     model.left(now_ms_, c.limit, Side::least)),
+                 static_cast<unsigned long long>(model.left(now_ms_, c.limit, Side::most)),
+                 static_cast<unsigned long long>(model.left(now_ms_, c.limit, Side::least)),
                  static_cast<unsigned long long>(model.own_ms())));
     }
 
@@ -566,8 +488,7 @@ private:
     bool has_failed_ = false;
 };
 
-int torture_core(int argc, char **argv)
-{
+int torture_core(int argc, char **argv) {
     Report report("core", argc, argv);
 
     is_traced = getenv("TRACE") != nullptr;
@@ -576,15 +497,11 @@ int torture_core(int argc, char **argv)
         Round(&report, report.next_seed()).run();
     }
 
-    return report.finish(
-        text("%llu steps", static_cast<unsigned long long>(counted_steps)));
+    return report.finish(text("%llu steps", static_cast<unsigned long long>(counted_steps)));
 }
 
 } // namespace
 
 } // namespace torture
 
-int main(int argc, char **argv)
-{
-    return torture::torture_core(argc, argv);
-}
+int main(int argc, char **argv) { return torture::torture_core(argc, argv); }

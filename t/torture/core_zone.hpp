@@ -14,8 +14,7 @@
 
 namespace torture {
 
-inline bool has_rings(const Policy &policy)
-{
+inline bool has_rings(const Policy &policy) {
     return policy.algorithm == Algorithm::kLog
            || (policy.algorithm == Algorithm::kCounter && policy.precision > 1);
 }
@@ -30,8 +29,7 @@ struct Style {
     bool denies;   /* a full zone refuses new keys */
 };
 
-inline Style draw_style(Draw *draw)
-{
+inline Style draw_style(Draw *draw) {
     Style style = {};
 
     style.is_crowded = draw->one_in(5);
@@ -55,10 +53,7 @@ class ModelledZone {
 public:
     ModelledZone(Draw *draw, const Style &style)
         : policy_(draw_policy(draw, style)),
-          offset_ms_(policy_.algorithm == Algorithm::kFixed
-                         ? draw->below(1ull << 41)
-                         : 0)
-    {
+          offset_ms_(policy_.algorithm == Algorithm::kFixed ? draw->below(1ull << 41) : 0) {
         bytes_ = draw_bytes(draw, style);
         memory_.reset(zone_memory(bytes_));
         zone_ = zone_of(memory_.get(), bytes_, &policy_, offset_ms_);
@@ -68,9 +63,8 @@ public:
                                         : 1 + draw->below(4);
 
         for (size_t i = 0; i < keys; i++) {
-            uint32_t limit = style.is_dense
-                                 ? 10 + static_cast<uint32_t>(draw->below(100))
-                                 : draw->limit();
+            uint32_t limit
+                = style.is_dense ? 10 + static_cast<uint32_t>(draw->below(100)) : draw->limit();
 
             keys_.push_back({Model(policy_, offset_ms_), limit, 0});
         }
@@ -80,8 +74,7 @@ public:
     Key &key(size_t i) { return keys_[i]; }
     size_t keys() const { return keys_.size(); }
 
-    ZoneStats stats() const
-    {
+    ZoneStats stats() const {
         ZoneStats stats;
 
         stats = zone_->stats();
@@ -89,8 +82,7 @@ public:
         return stats;
     }
 
-    Claim claim(size_t key, uint32_t limit, uint32_t cost) const
-    {
+    Claim claim(size_t key, uint32_t limit, uint32_t cost) const {
         Claim claim = {};
 
         claim.zone = zone_;
@@ -103,8 +95,7 @@ public:
     }
 
     /* Whole requests left to a key, by a look. */
-    uint64_t left(size_t key, uint64_t now_ms) const
-    {
+    uint64_t left(size_t key, uint64_t now_ms) const {
         Claim look = claim(key, keys_[key].limit, 0);
         Verdict verdict;
 
@@ -122,13 +113,10 @@ public:
      * After a request: a state that was evicted is one of a key that has
      * everything left.  Returns false if more keys have than were evicted.
      */
-    bool follow_evictions(uint64_t now_ms)
-    {
+    bool follow_evictions(uint64_t now_ms) {
         uint64_t evicted = stats().evicted - evicted_;
 
-        if (evicted == 0) {
-            return true;
-        }
+        if (evicted == 0) { return true; }
 
         evicted_ += evicted;
 
@@ -141,13 +129,10 @@ public:
             Key &k = keys_[i];
             uint64_t all = capacity(policy_, k.limit);
 
-            if (k.model.left(now_ms, k.limit, Side::least) < all
-                && left(i, now_ms) == all) {
+            if (k.model.left(now_ms, k.limit, Side::least) < all && left(i, now_ms) == all) {
                 k.model.forget();
 
-                if (evicted-- == 0) {
-                    return false;
-                }
+                if (evicted-- == 0) { return false; }
             }
         }
 
@@ -159,12 +144,10 @@ private:
         void operator()(void *memory) const { free(memory); }
     };
 
-    static Policy draw_policy(Draw *draw, const Style &style)
-    {
+    static Policy draw_policy(Draw *draw, const Style &style) {
         auto algorithm = static_cast<Algorithm>(draw->below(5));
         Policy policy
-            = draw->policy(algorithm, style.is_dense ? 100 + draw->below(300)
-                                                     : draw->window_ms());
+            = draw->policy(algorithm, style.is_dense ? 100 + draw->below(300) : draw->window_ms());
 
         policy.full = style.denies ? WhenFull::kDeny : WhenFull::kEvict;
 
@@ -172,18 +155,13 @@ private:
     }
 
     /* The smallest zones that there are, or some that hold all of a round. */
-    uint64_t draw_bytes(Draw *draw, const Style &style) const
-    {
+    uint64_t draw_bytes(Draw *draw, const Style &style) const {
         uint64_t line = kZoneAlign;
         uint64_t bytes = line;
 
-        if (!style.is_crowded && has_rings(policy_)) {
-            return 512 * 1024;
-        }
+        if (!style.is_crowded && has_rings(policy_)) { return 512 * 1024; }
 
-        if (!style.is_crowded && draw->one_in(2)) {
-            return 64 * 1024;
-        }
+        if (!style.is_crowded && draw->one_in(2)) { return 64 * 1024; }
 
         std::vector<uint8_t> secret(kSecretBytes, 1);
         std::unique_ptr<void, Free> memory(zone_memory(64 * line));
@@ -191,12 +169,10 @@ private:
         do {
             bytes += line;
             memset(memory.get(), 0, bytes);
-        } while (Zone::init(memory.get(), bytes, policy_, 0, secret.data())
-                 == nullptr);
+        } while (Zone::init(memory.get(), bytes, policy_, 0, secret.data()) == nullptr);
 
         /* of one place alone it is known whether it is full */
-        return style.is_crowded && !style.denies ? bytes + draw->below(4) * line
-                                                 : bytes;
+        return style.is_crowded && !style.denies ? bytes + draw->below(4) * line : bytes;
     }
 
     Policy policy_;

@@ -24,14 +24,10 @@ public:
     bool one_in(uint64_t n) { return below(n) == 0; }
 
     /* Uniform in its number of digits. */
-    uint64_t scale(uint64_t low, uint64_t high)
-    {
-        return random_scale(&random_, low, high);
-    }
+    uint64_t scale(uint64_t low, uint64_t high) { return random_scale(&random_, low, high); }
 
     /* Mostly small ones; sometimes any, and the largest. */
-    uint32_t limit()
-    {
+    uint32_t limit() {
         switch (below(16)) {
         case 0:
             return kLimitMax - static_cast<uint32_t>(below(3));
@@ -46,8 +42,7 @@ public:
         }
     }
 
-    uint32_t cost(uint64_t capacity)
-    {
+    uint32_t cost(uint64_t capacity) {
         switch (below(16)) {
         case 0:
             return 0;
@@ -71,8 +66,7 @@ public:
 
     uint64_t window_ms() { return random_window_ms(&random_); }
 
-    Policy policy(Algorithm algorithm, uint64_t window_ms)
-    {
+    Policy policy(Algorithm algorithm, uint64_t window_ms) {
         Policy policy = {};
 
         policy.algorithm = algorithm;
@@ -83,22 +77,18 @@ public:
             policy.precision = one_in(2) ? 1 : static_cast<uint32_t>(below(61));
         }
 
-        if (algorithm >= Algorithm::kTokenBucket && !one_in(3)) {
-            policy.burst = limit();
-        }
+        if (algorithm >= Algorithm::kTokenBucket && !one_in(3)) { policy.burst = limit(); }
 
         return policy;
     }
 
     /* From one request to the next. */
-    uint64_t gap_ms(const Policy &policy, uint32_t limit, uint64_t now_ms)
-    {
+    uint64_t gap_ms(const Policy &policy, uint32_t limit, uint64_t now_ms) {
         uint64_t w = policy.window_ms;
 
         switch (below(32)) {
         case 0: /* many windows */
-            return one_in(4) ? std::min((w << below(18)) + below(3), kLongestMs)
-                             : below(5 * w);
+            return one_in(4) ? std::min((w << below(18)) + below(3), kLongestMs) : below(5 * w);
         case 1: /* about a window */
             return w - std::min<uint64_t>(w, 2) + below(5);
         case 2: /* about the end of a part of one */
@@ -128,13 +118,11 @@ public:
 private:
     static constexpr uint64_t kLongestMs = 50ull * 365 * 86400000;
 
-    static uint32_t small(uint64_t cost)
-    {
+    static uint32_t small(uint64_t cost) {
         return static_cast<uint32_t>(std::min<uint64_t>(cost, UINT32_MAX));
     }
 
-    uint64_t to_border_ms(const Policy &policy, uint64_t now_ms)
-    {
+    uint64_t to_border_ms(const Policy &policy, uint64_t now_ms) {
         uint64_t parts = std::max(policy.precision, 1u);
         uint64_t next = now_ms * parts / policy.window_ms + 1;
         uint64_t at_ms = (next * policy.window_ms + parts - 1) / parts;
@@ -145,10 +133,8 @@ private:
     uint64_t random_;
 };
 
-inline const char *name_of(Algorithm algorithm)
-{
-    static const char *const names[]
-        = {"counter", "log", "fixed", "token_bucket", "leaky_bucket"};
+inline const char *name_of(Algorithm algorithm) {
+    static const char *const names[] = {"counter", "log", "fixed", "token_bucket", "leaky_bucket"};
 
     return names[static_cast<int>(algorithm)];
 }

@@ -26,8 +26,7 @@ __extension__ typedef __int128 Shares;
 
 using Policy = Policy;
 
-constexpr bool is_bucket(const Policy &policy)
-{
+constexpr bool is_bucket(const Policy &policy) {
     return policy.algorithm == Algorithm::kTokenBucket
            || policy.algorithm == Algorithm::kLeakyBucket;
 }
@@ -35,8 +34,7 @@ constexpr bool is_bucket(const Policy &policy)
 /* The most requests that may be used at once. */
 uint64_t capacity(const Policy &policy, uint32_t limit);
 
-inline Shares full(const Policy &policy, uint32_t limit)
-{
+inline Shares full(const Policy &policy, uint32_t limit) {
     return static_cast<Shares>(capacity(policy, limit)) * policy.window_ms;
 }
 
@@ -48,8 +46,8 @@ bool is_coarse(const Policy &policy, uint32_t limit);
  * buckets: it was admitted at `at_ms`, and the key's own time, that of its
  * latest request, is `own_ms`.  It never grows with `now_ms`.
  */
-uint64_t weight(const Policy &policy, uint64_t offset_ms, uint64_t at_ms,
-                uint64_t own_ms, uint64_t now_ms);
+uint64_t weight(const Policy &policy, uint64_t offset_ms, uint64_t at_ms, uint64_t own_ms,
+                uint64_t now_ms);
 
 /*
  * The documentation lets a bucket round up what it records, lets units of a
@@ -63,9 +61,7 @@ enum class Side { least, most };
 class Model {
 public:
     explicit Model(const Policy &policy, uint64_t offset_ms = 0)
-        : policy_(policy), offset_ms_(offset_ms)
-    {
-    }
+        : policy_(policy), offset_ms_(offset_ms) {}
 
     Shares used(uint64_t now_ms, uint32_t limit, Side side) const;
 
@@ -79,8 +75,7 @@ public:
      * LEAKY_BUCKET: how long a request that fits has to wait; to be asked
      * before it is recorded.
      */
-    uint64_t delay_ms(uint64_t now_ms, uint32_t limit, uint32_t cost,
-                      Side side) const;
+    uint64_t delay_ms(uint64_t now_ms, uint32_t limit, uint32_t cost, Side side) const;
 
     /* Notes an admission, and returns what refund() takes. */
     size_t record(uint64_t now_ms, uint32_t limit, uint32_t cost);
@@ -134,14 +129,12 @@ private:
     static bool is_certain(const Levels &levels);
     static void add_case(std::vector<Levels> *cases, const Levels &added);
     Shares seen(const Levels &levels, uint32_t limit, Side side) const;
-    Shares left_of(const Levels &levels, uint64_t now_ms, uint32_t limit,
-                   Side side) const;
-    Shares set_aside(const Levels &levels, uint64_t now_ms, uint32_t limit,
-                     Side side) const;
+    Shares left_of(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const;
+    Shares set_aside(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const;
     Level backdated(Level level, uint32_t limit, Shares aside) const;
     void round_up(Levels *levels, bool may_again) const;
-    Levels poured(const Levels &levels, uint64_t now_ms, uint32_t limit,
-                  uint32_t cost, bool is_backdated) const;
+    Levels poured(const Levels &levels, uint64_t now_ms, uint32_t limit, uint32_t cost,
+                  bool is_backdated) const;
     Shares bucket_used(uint64_t now_ms, uint32_t limit, Side side) const;
     size_t pour(uint64_t now_ms, uint32_t limit, uint32_t cost);
     void take_back(size_t admission);
@@ -154,7 +147,7 @@ private:
     Policy policy_;
     uint64_t offset_ms_;
     uint64_t own_ms_ = 0;
-    std::deque<Event> events_; /* in order of time; of one ms only one */
+    std::deque<Event> events_;            /* in order of time; of one ms only one */
     std::vector<Levels> cases_{Levels{}}; /* one unless limits change */
     std::vector<Pour> pours_;
     bool is_loose_ = false; /* may have given back what had run off */
@@ -165,9 +158,8 @@ private:
  * definition `remaining` grows at the reset and not a millisecond before, and
  * the same request is admitted at the retry time and not before.
  */
-const char *reset_fault(const Model &model, uint64_t now_ms,
+const char *reset_fault(const Model &model, uint64_t now_ms, const Verdict &verdict);
+const char *retry_fault(const Model &model, uint64_t now_ms, bool is_admitted, uint32_t cost,
                         const Verdict &verdict);
-const char *retry_fault(const Model &model, uint64_t now_ms, bool is_admitted,
-                        uint32_t cost, const Verdict &verdict);
 
 } // namespace torture

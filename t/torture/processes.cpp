@@ -38,8 +38,7 @@ struct Totals {
 };
 
 /* A log's worker was once seen to hang in this one, within a minute. */
-Setting rings(uint64_t seed, double seconds)
-{
+Setting rings(uint64_t seed, double seconds) {
     Setting s = {};
 
     s.name = "log, rings that are evicted under stopped processes";
@@ -61,18 +60,15 @@ Setting rings(uint64_t seed, double seconds)
     return s;
 }
 
-Setting draw_setting(uint64_t seed)
-{
+Setting draw_setting(uint64_t seed) {
     Draw draw(seed);
     Setting s = {};
 
     /* in turn: five algorithms, and the counter in parts */
     auto turn = static_cast<unsigned>(seed % 6);
 
-    s.policy.algorithm
-        = turn == 5 ? Algorithm::kCounter : static_cast<Algorithm>(turn);
-    s.policy.precision
-        = turn == 5 ? 2 + static_cast<uint32_t>(draw.below(20)) : 1;
+    s.policy.algorithm = turn == 5 ? Algorithm::kCounter : static_cast<Algorithm>(turn);
+    s.policy.precision = turn == 5 ? 2 + static_cast<uint32_t>(draw.below(20)) : 1;
     s.policy.window_ms = 100 + draw.below(300);
     s.limit = static_cast<uint32_t>(draw.scale(1, 200));
     s.cost_max = std::min(s.limit, 3u);
@@ -103,46 +99,36 @@ Setting draw_setting(uint64_t seed)
 class Round {
 public:
     Round(Report *report, Totals *totals, const Setting &setting)
-        : report_(report), totals_(totals), setting_(setting), workers_(setting)
-    {
-    }
+        : report_(report), totals_(totals), setting_(setting), workers_(setting) {}
 
-    void run()
-    {
+    void run() {
         std::string hung = workers_.run();
 
         totals_->calls += workers_.calls();
         totals_->kills += workers_.kills();
         totals_->stops += workers_.stops();
 
-        if (!hung.empty()) {
-            deviates("a process hangs", hung);
-        }
+        if (!hung.empty()) { deviates("a process hangs", hung); }
 
         gather();
         check();
     }
 
 private:
-    void deviates(const std::string &what, const std::string &where)
-    {
-        report_->deviates(
-            setting_.name + ": " + what,
-            text("seed %llu: ", static_cast<unsigned long long>(setting_.seed))
-                + where);
+    void deviates(const std::string &what, const std::string &where) {
+        report_->deviates(setting_.name + ": " + what,
+                          text("seed %llu: ", static_cast<unsigned long long>(setting_.seed))
+                              + where);
     }
 
-    void gather()
-    {
-        witnesses_.assign(setting_.keys,
-                          Witness(setting_.policy, setting_.limit));
+    void gather() {
+        witnesses_.assign(setting_.keys, Witness(setting_.policy, setting_.limit));
 
         for (unsigned i = 0; i < setting_.processes; i++) {
             const Desk &desk = workers_.desk(i);
 
             if (desk.full_ms.load() != 0) {
-                known_until_ms_
-                    = std::min(known_until_ms_, desk.full_ms.load());
+                known_until_ms_ = std::min(known_until_ms_, desk.full_ms.load());
             }
         }
 
@@ -156,14 +142,12 @@ private:
 
         for (const Loss &loss : workers_.losses()) {
             if (loss.key < setting_.keys) {
-                witnesses_[loss.key].admitted(
-                    {loss.before_ms, loss.after_ms, loss.cost, false});
+                witnesses_[loss.key].admitted({loss.before_ms, loss.after_ms, loss.cost, false});
             }
         }
     }
 
-    void note(const Note &note)
-    {
+    void note(const Note &note) {
         Span span = {note.before_ms, note.after_ms, note.cost, true};
 
         if (note.is_admitted) {
@@ -175,20 +159,16 @@ private:
         }
     }
 
-    void check()
-    {
+    void check() {
         ZoneStats stats;
 
         stats = workers_.zone()->stats();
 
-        if (stats.used > stats.slots) {
-            deviates("more slots are used than there are", "");
-        }
+        if (stats.used > stats.slots) { deviates("more slots are used than there are", ""); }
 
         if (!setting_.evicts && stats.evicted > 0) {
-            deviates(
-                "evictions in a zone that has room",
-                text("%llu", static_cast<unsigned long long>(stats.evicted)));
+            deviates("evictions in a zone that has room",
+                     text("%llu", static_cast<unsigned long long>(stats.evicted)));
         }
 
         for (uint64_t key = 0; key < setting_.keys; key++) {
@@ -196,11 +176,9 @@ private:
         }
     }
 
-    void check_key(uint64_t key)
-    {
+    void check_key(uint64_t key) {
         Witness &witness = witnesses_[key];
-        std::string place
-            = text("key %llu, ", static_cast<unsigned long long>(key));
+        std::string place = text("key %llu, ", static_cast<unsigned long long>(key));
         std::string wrong;
 
         witness.sort();
@@ -208,23 +186,18 @@ private:
         if (!setting_.evicts) {
             wrong = witness.check_never_over();
 
-            if (!wrong.empty()) {
-                deviates("over the limit", place + wrong);
-            }
+            if (!wrong.empty()) { deviates("over the limit", place + wrong); }
 
             check_rest(key, place);
         }
 
         wrong = witness.check_rejections();
 
-        if (!wrong.empty()) {
-            deviates("rejected with room", place + wrong);
-        }
+        if (!wrong.empty()) { deviates("rejected with room", place + wrong); }
     }
 
     /* What the zone says of a key when all have ended. */
-    void check_rest(uint64_t key, const std::string &place)
-    {
+    void check_rest(uint64_t key, const std::string &place) {
         const Witness &witness = witnesses_[key];
         Claim look = workers_.claim(key, 0);
         Verdict verdict;
@@ -235,18 +208,15 @@ private:
         limit_sliding::acquire(&look, 1, now_ms);
         verdict = look.describe(now_ms);
 
-        Shares used = full(setting_.policy, setting_.limit)
-                      - static_cast<Shares>(verdict.remaining) * w;
+        Shares used
+            = full(setting_.policy, setting_.limit) - static_cast<Shares>(verdict.remaining) * w;
 
         if (used < witness.least_used(now_ms)) {
-            deviates("a count was lost",
-                     place + text("%u remain", verdict.remaining));
+            deviates("a count was lost", place + text("%u remain", verdict.remaining));
         }
 
-        if (known_until_ms_ == UINT64_MAX && used > 0
-            && used - w >= witness.most_used(now_ms)) {
-            deviates("a count that was never made",
-                     place + text("%u remain", verdict.remaining));
+        if (known_until_ms_ == UINT64_MAX && used > 0 && used - w >= witness.most_used(now_ms)) {
+            deviates("a count that was never made", place + text("%u remain", verdict.remaining));
         }
     }
 
@@ -258,8 +228,7 @@ private:
     uint64_t known_until_ms_ = UINT64_MAX; /* a desk was full then */
 };
 
-int torture_processes(int argc, char **argv)
-{
+int torture_processes(int argc, char **argv) {
     Report report("processes", argc, argv);
     Totals totals;
     auto count = [](uint64_t n) { return static_cast<unsigned long long>(n); };
@@ -269,8 +238,7 @@ int torture_processes(int argc, char **argv)
     /* a third of the time, at once: what is rare takes long to happen */
     if (report.seconds() > 0) {
         Round(&report, &totals,
-              rings(report.next_seed(),
-                    is_rings ? report.seconds() : report.seconds() / 3))
+              rings(report.next_seed(), is_rings ? report.seconds() : report.seconds() / 3))
             .run();
     }
 
@@ -278,18 +246,14 @@ int torture_processes(int argc, char **argv)
         Round(&report, &totals, draw_setting(report.next_seed())).run();
     }
 
-    return report.finish(text(
-        "%llu requests, %llu admissions and %llu rejections checked, %llu "
-        "kills, %llu stops",
-        count(totals.calls), count(totals.admissions), count(totals.rejections),
-        count(totals.kills), count(totals.stops)));
+    return report.finish(text("%llu requests, %llu admissions and %llu rejections checked, %llu "
+                              "kills, %llu stops",
+                              count(totals.calls), count(totals.admissions),
+                              count(totals.rejections), count(totals.kills), count(totals.stops)));
 }
 
 } // namespace
 
 } // namespace torture
 
-int main(int argc, char **argv)
-{
-    return torture::torture_processes(argc, argv);
-}
+int main(int argc, char **argv) { return torture::torture_processes(argc, argv); }

@@ -23,18 +23,15 @@
 
 namespace torture {
 
-inline uint64_t clock_ns()
-{
+inline uint64_t clock_ns() {
     timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
 
-    return static_cast<uint64_t>(now.tv_sec) * 1000000000
-           + static_cast<uint64_t>(now.tv_nsec);
+    return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-[[gnu::format(printf, 1, 2)]] inline std::string text(const char *format, ...)
-{
+[[gnu::format(printf, 1, 2)]] inline std::string text(const char *format, ...) {
     char buffer[2048];
     va_list arguments;
 
@@ -47,8 +44,7 @@ inline uint64_t clock_ns()
 
 class Report {
 public:
-    Report(const char *part, int argc, char **argv) : part_(part)
-    {
+    Report(const char *part, int argc, char **argv) : part_(part) {
         seconds_ = argc > 1 ? strtod(argv[1], nullptr) : 20;
         seed_ = argc > 2 ? strtoull(argv[2], nullptr, 10) : 0;
 
@@ -58,8 +54,7 @@ public:
         }
 
         begun_ns_ = clock_ns();
-        printf("%s: seed %llu, %g s\n", part_,
-               static_cast<unsigned long long>(seed_), seconds_);
+        printf("%s: seed %llu, %g s\n", part_, static_cast<unsigned long long>(seed_), seconds_);
         fflush(stdout);
     }
 
@@ -70,25 +65,19 @@ public:
 
     double seconds() const { return seconds_; }
 
-    double elapsed_s() const
-    {
-        return static_cast<double>(clock_ns() - begun_ns_) / 1e9;
-    }
+    double elapsed_s() const { return static_cast<double>(clock_ns() - begun_ns_) / 1e9; }
 
     uint64_t rounds() const { return rounds_; }
 
     /* `kind` is what one cause has in common; `where` begins with the seed. */
-    void deviates(const std::string &kind, const std::string &where)
-    {
+    void deviates(const std::string &kind, const std::string &where) {
         if (kinds_[kind]++ == 0) {
-            printf("%s: DEVIATION: %s\n    %s\n", part_, kind.c_str(),
-                   where.c_str());
+            printf("%s: DEVIATION: %s\n    %s\n", part_, kind.c_str(), where.c_str());
             fflush(stdout);
         }
     }
 
-    uint64_t deviations() const
-    {
+    uint64_t deviations() const {
         uint64_t sum = 0;
 
         for (const auto &kind : kinds_) {
@@ -99,19 +88,16 @@ public:
     }
 
     /* Prints the result; returns the exit status. */
-    int finish(const std::string &counts) const
-    {
+    int finish(const std::string &counts) const {
         for (const auto &kind : kinds_) {
-            printf("%s: %llu x %s\n", part_,
-                   static_cast<unsigned long long>(kind.second),
+            printf("%s: %llu x %s\n", part_, static_cast<unsigned long long>(kind.second),
                    kind.first.c_str());
         }
 
-        printf("%s: %s: seed %llu, %llu rounds, %s, %.1f s, %llu deviations\n",
-               part_, kinds_.empty() ? "ok" : "FAILED",
-               static_cast<unsigned long long>(seed_),
-               static_cast<unsigned long long>(rounds_), counts.c_str(),
-               elapsed_s(), static_cast<unsigned long long>(deviations()));
+        printf("%s: %s: seed %llu, %llu rounds, %s, %.1f s, %llu deviations\n", part_,
+               kinds_.empty() ? "ok" : "FAILED", static_cast<unsigned long long>(seed_),
+               static_cast<unsigned long long>(rounds_), counts.c_str(), elapsed_s(),
+               static_cast<unsigned long long>(deviations()));
 
         return kinds_.empty() ? 0 : 1;
     }

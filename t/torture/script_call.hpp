@@ -19,7 +19,7 @@ struct Key {
     std::string name;
     Model model;
     uint32_t limit;
-    bool is_own; /* `limit` is what the key's string says; 0: off */
+    bool is_own;                   /* `limit` is what the key's string says; 0: off */
     std::deque<std::string> lines; /* of its history */
 };
 
@@ -50,15 +50,13 @@ public:
     void add(const std::string &word) { words_.push_back(word); }
     void add(uint64_t number) { words_.push_back(std::to_string(number)); }
 
-    void add_kind(const Claim &claim)
-    {
+    void add_kind(const Claim &claim) {
         const Policy &policy = claim.key->model.policy();
 
         add(static_cast<uint64_t>(policy.algorithm));
         add(policy.window_ms);
         add(claim.limit);
-        add(policy.algorithm == Algorithm::kCounter ? policy.precision
-                                                    : policy.burst);
+        add(policy.algorithm == Algorithm::kCounter ? policy.precision : policy.burst);
         add(claim.cost);
         add(static_cast<uint64_t>(claim.look));
 
@@ -68,8 +66,7 @@ public:
         }
     }
 
-    void append_to(redisContext *context) const
-    {
+    void append_to(redisContext *context) const {
         std::vector<const char *> argv;
         std::vector<size_t> lengths;
 
@@ -78,8 +75,7 @@ public:
             lengths.push_back(word.size());
         }
 
-        redisAppendCommandArgv(context, static_cast<int>(argv.size()),
-                               argv.data(), lengths.data());
+        redisAppendCommandArgv(context, static_cast<int>(argv.size()), argv.data(), lengths.data());
     }
 
 private:
@@ -87,8 +83,7 @@ private:
 };
 
 /* Sends it, by the script's SHA-1, or keeps it to be sent with others. */
-inline void send_call(redisContext *context, const char *sha, const Call &call)
-{
+inline void send_call(redisContext *context, const char *sha, const Call &call) {
     Command command;
     std::vector<const Claim *> claims;
     size_t kind = 1;
@@ -123,9 +118,7 @@ inline void send_call(redisContext *context, const char *sha, const Call &call)
         }
     }
 
-    if (call.now_ms != 0) {
-        command.add(call.now_ms);
-    }
+    if (call.now_ms != 0) { command.add(call.now_ms); }
 
     command.append_to(context);
 }

@@ -66,8 +66,7 @@ struct Taken {
 class Round {
 public:
     Round(Report *report, uint64_t seed, redisContext *context)
-        : report_(report), seed_(seed), draw_(seed), context_(context)
-    {
+        : report_(report), seed_(seed), draw_(seed), context_(context) {
         style_.is_real_time = seed % 2 == 0;
         style_.is_cluster = draw_.one_in(2);
         style_.gives_back = style_.is_cluster && draw_.one_in(2);
@@ -79,17 +78,14 @@ public:
         }
     }
 
-    void run()
-    {
+    void run() {
         unsigned turns = 10 + static_cast<unsigned>(draw_.below(30));
 
         freeReplyObject(redisCommand(context_, "FLUSHALL"));
         set_limits();
 
         for (turn_ = 0; turn_ < turns && !has_failed_; turn_++) {
-            if (style_.is_real_time) {
-                pause();
-            }
+            if (style_.is_real_time) { pause(); }
 
             turn();
         }
@@ -98,11 +94,9 @@ public:
 private:
     /* ---- what there is ---- */
 
-    void add_policy()
-    {
+    void add_policy() {
         auto algorithm = static_cast<Algorithm>(draw_.below(5));
-        uint64_t window_ms
-            = style_.is_real_time ? 100 + draw_.below(300) : draw_.window_ms();
+        uint64_t window_ms = style_.is_real_time ? 100 + draw_.below(300) : draw_.window_ms();
         Policy policy = draw_.policy(algorithm, window_ms);
         size_t number = policies_.size();
 
@@ -118,18 +112,15 @@ private:
         for (size_t n = 1 + draw_.below(6); n > 0; n--) {
             std::string name = text("torture:%zu:{%zu}", number, n);
 
-            keys_.push_back(std::make_unique<Key>(Key{
-                number, name, Model(policy), limit_for(policy), false, {}}));
+            keys_.push_back(std::make_unique<Key>(
+                Key{number, name, Model(policy), limit_for(policy), false, {}}));
         }
     }
 
-    uint32_t limit_for(const Policy &policy)
-    {
+    uint32_t limit_for(const Policy &policy) {
         uint32_t limit = draw_.limit();
 
-        if (policy.algorithm == Algorithm::kLog) {
-            limit = std::min(limit, kLogLimitMax);
-        }
+        if (policy.algorithm == Algorithm::kLog) { limit = std::min(limit, kLogLimitMax); }
 
         while (static_cast<uint64_t>(full(policy, limit)) >= kSharesMax / 2) {
             limit = limit / 2;
@@ -139,27 +130,23 @@ private:
     }
 
     /* Of some keys, with limits of their own. */
-    void set_limits()
-    {
+    void set_limits() {
         for (auto &key : keys_) {
-            if (style_.varies || !draw_.one_in(6)) {
-                continue;
-            }
+            if (style_.varies || !draw_.one_in(6)) { continue; }
 
             bool is_off = draw_.one_in(4);
             std::string limit = is_off ? "off" : std::to_string(key->limit);
 
             key->is_own = true;
             key->limit = is_off ? 0 : key->limit;
-            freeReplyObject(redisCommand(context_, "SET %s:limit %s",
-                                         key->name.c_str(), limit.c_str()));
+            freeReplyObject(
+                redisCommand(context_, "SET %s:limit %s", key->name.c_str(), limit.c_str()));
         }
     }
 
     /* ---- what is asked ---- */
 
-    void pause()
-    {
+    void pause() {
         uint64_t window_ms = policies_[0].window_ms;
         uint64_t ms = draw_.one_in(16)  ? draw_.below(2 * window_ms)
                       : draw_.one_in(4) ? draw_.below(window_ms / 8 + 1)
@@ -168,8 +155,7 @@ private:
         usleep(static_cast<unsigned>(ms * 1000));
     }
 
-    Claim draw_claim(Key *key)
-    {
+    Claim draw_claim(Key *key) {
         const Policy &policy = policies_[key->policy];
         uint32_t limit = key->limit;
         uint32_t cost;
@@ -177,22 +163,18 @@ private:
         if (key->is_own) {
             limit = limit_for(policy);
         } else if (style_.varies && draw_.one_in(3)) {
-            limit = draw_.one_in(2)
-                        ? 1 + static_cast<uint32_t>(draw_.below(limit))
-                        : limit_for(policy);
+            limit = draw_.one_in(2) ? 1 + static_cast<uint32_t>(draw_.below(limit))
+                                    : limit_for(policy);
         }
 
         cost = draw_.cost(capacity(policy, limit));
 
-        if (policy.algorithm == Algorithm::kLog) {
-            cost = std::min(cost, kLogCostMax);
-        }
+        if (policy.algorithm == Algorithm::kLog) { cost = std::min(cost, kLogCostMax); }
 
         return {key, limit, cost, draw_.one_in(16), 0, 0, 0};
     }
 
-    Ask draw_ask()
-    {
+    Ask draw_ask() {
         Ask ask = {};
 
         if (!taken_.empty() && draw_.one_in(6)) {
@@ -209,12 +191,10 @@ private:
             return ask;
         }
 
-        ask.units
-            = draw_.one_in(4) ? 1 + static_cast<unsigned>(draw_.below(5)) : 1;
+        ask.units = draw_.one_in(4) ? 1 + static_cast<unsigned>(draw_.below(5)) : 1;
 
         for (const auto &key : keys_) {
-            bool is_new = ask.claims.empty()
-                          || ask.claims.back().key->policy != key->policy;
+            bool is_new = ask.claims.empty() || ask.claims.back().key->policy != key->policy;
 
             if (is_new && draw_.one_in(ask.claims.empty() ? 4 : 12)) {
                 ask.claims.push_back(draw_claim(key.get()));
@@ -222,20 +202,17 @@ private:
         }
 
         if (ask.claims.empty()) {
-            ask.claims.push_back(
-                draw_claim(keys_[draw_.below(keys_.size())].get()));
+            ask.claims.push_back(draw_claim(keys_[draw_.below(keys_.size())].get()));
         }
 
         return ask;
     }
 
-    Call draw_call()
-    {
+    Call draw_call() {
         Call call = {};
 
         if (!style_.is_real_time) {
-            now_ms_ += draw_.gap_ms(policies_[0], std::max(keys_[0]->limit, 1u),
-                                    now_ms_);
+            now_ms_ += draw_.gap_ms(policies_[0], std::max(keys_[0]->limit, 1u), now_ms_);
             call.now_ms = now_ms_;
         }
 
@@ -247,14 +224,12 @@ private:
     }
 
     /* Some calls at a time. */
-    void turn()
-    {
+    void turn() {
         std::vector<Call> calls(1 + draw_.below(kCallsAtATime));
 
         for (Call &call : calls) {
             call = draw_call();
-            send_call(context_, scripts[style_.is_real_time][style_.is_cluster],
-                      call);
+            send_call(context_, scripts[style_.is_real_time][style_.is_cluster], call);
         }
 
         for (const Call &call : calls) {
@@ -265,9 +240,7 @@ private:
                 exit(2);
             }
 
-            if (!has_failed_) {
-                read(call, static_cast<redisReply *>(reply));
-            }
+            if (!has_failed_) { read(call, static_cast<redisReply *>(reply)); }
 
             freeReplyObject(reply);
         }
@@ -275,13 +248,11 @@ private:
 
     /* ---- what is answered ---- */
 
-    void read(const Call &call, const redisReply *reply)
-    {
+    void read(const Call &call, const redisReply *reply) {
         std::vector<int64_t> numbers;
 
         if (reply->type != REDIS_REPLY_ARRAY) {
-            deviates(call.asks[0].claims[0], 0,
-                     text("an error: %s", reply->str));
+            deviates(call.asks[0].claims[0], 0, text("an error: %s", reply->str));
             return;
         }
 
@@ -296,9 +267,7 @@ private:
         const int64_t *next = &numbers[1];
 
         for (const Ask &ask : call.asks) {
-            if (!has_failed_) {
-                next = read_ask(ask, now_ms, next);
-            }
+            if (!has_failed_) { next = read_ask(ask, now_ms, next); }
         }
 
         if (!has_failed_ && next != numbers.data() + reply->elements) {
@@ -306,9 +275,7 @@ private:
         }
     }
 
-    const int64_t *read_ask(const Ask &ask, uint64_t now_ms,
-                            const int64_t *numbers)
-    {
+    const int64_t *read_ask(const Ask &ask, uint64_t now_ms, const int64_t *numbers) {
         auto granted = static_cast<unsigned>(*numbers++);
         std::vector<RemoteState> remotes;
 
@@ -321,9 +288,7 @@ private:
             /* a limit of the key's own is told as 2^32 more, but for "off" */
             int64_t told = limit + (key.is_own && limit != 0 ? 1LL << 32 : 0);
 
-            if (numbers[0] != told) {
-                deviates(claim, now_ms, "another limit is told");
-            }
+            if (numbers[0] != told) { deviates(claim, now_ms, "another limit is told"); }
 
             note(claim, now_ms, ask.units, granted);
             remotes.push_back({now_ms, limit, numbers + 1});
@@ -339,29 +304,20 @@ private:
         return numbers;
     }
 
-    void note(const Claim &claim, uint64_t now_ms, unsigned units,
-              unsigned granted)
-    {
+    void note(const Claim &claim, uint64_t now_ms, unsigned units, unsigned granted) {
         std::deque<std::string> &lines = claim.key->lines;
 
         lines.push_back(text("at %llu: limit %u, cost %u, look %d: %u of %u",
-                             static_cast<unsigned long long>(now_ms),
-                             claim.limit, claim.cost, claim.look, granted,
-                             units));
+                             static_cast<unsigned long long>(now_ms), claim.limit, claim.cost,
+                             claim.look, granted, units));
 
-        if (lines.size() > kToldLines) {
-            lines.pop_front();
-        }
+        if (lines.size() > kToldLines) { lines.pop_front(); }
     }
 
-    void give_back(const Claim &claim)
-    {
-        claim.key->model.refund(claim.admission, claim.cost);
-    }
+    void give_back(const Claim &claim) { claim.key->model.refund(claim.admission, claim.cost); }
 
-    bool all_fit(const Ask &ask, uint64_t now_ms,
-                 const std::vector<RemoteState> &remotes, Side side) const
-    {
+    bool all_fit(const Ask &ask, uint64_t now_ms, const std::vector<RemoteState> &remotes,
+                 Side side) const {
         for (size_t i = 0; i < ask.claims.size(); i++) {
             const Claim &c = ask.claims[i];
 
@@ -375,15 +331,13 @@ private:
     }
 
     void grant(const Ask &ask, uint64_t now_ms, unsigned granted,
-               const std::vector<RemoteState> &remotes)
-    {
+               const std::vector<RemoteState> &remotes) {
         for (unsigned unit = 0; unit < ask.units && !has_failed_; unit++) {
             bool is_granted = unit < granted;
 
             if (is_granted && !all_fit(ask, now_ms, remotes, Side::least)) {
                 deviates(ask.claims[0], now_ms, "granted without room");
-            } else if (!is_granted
-                       && all_fit(ask, now_ms, remotes, Side::most)) {
+            } else if (!is_granted && all_fit(ask, now_ms, remotes, Side::most)) {
                 deviates(ask.claims[0], now_ms, "rejected with room");
             }
 
@@ -391,31 +345,24 @@ private:
                 decided(ask, i, unit, granted, remotes[i]);
             }
 
-            if (!is_granted) {
-                return; /* so are all others */
-            }
+            if (!is_granted) { return; /* so are all others */ }
         }
     }
 
     /* Unit number `unit` of an ask, under its claim number i. */
     void decided(const Ask &ask, size_t i, unsigned unit, unsigned granted,
-                 const RemoteState &remote)
-    {
+                 const RemoteState &remote) {
         const Claim &claim = ask.claims[i];
         Model &model = claim.key->model;
         bool is_granted = unit < granted;
         bool is_last = unit + 1 == granted;
 
-        if (remote.limit == 0) {
-            return;
-        }
+        if (remote.limit == 0) { return; }
 
         if (is_granted && claim.look == 0 && claim.cost > 0) {
-            size_t admission
-                = model.record(remote.now_ms, remote.limit, claim.cost);
+            size_t admission = model.record(remote.now_ms, remote.limit, claim.cost);
 
-            if (style_.gives_back && is_last && !claim.key->is_own
-                && ask.claims.size() == 1) {
+            if (style_.gives_back && is_last && !claim.key->is_own && ask.claims.size() == 1) {
                 remember(claim, unit, remote, admission);
             }
         }
@@ -423,44 +370,35 @@ private:
         check(claim, unit, is_granted, ask.claims.size() == 1, remote);
     }
 
-    void remember(const Claim &claim, unsigned unit, const RemoteState &remote,
-                  size_t admission)
-    {
-        int64_t before
-            = static_cast<int64_t>(claim.cost) * unit
-              * static_cast<int64_t>(policies_[claim.key->policy].window_ms);
+    void remember(const Claim &claim, unsigned unit, const RemoteState &remote, size_t admission) {
+        int64_t before = static_cast<int64_t>(claim.cost) * unit
+                         * static_cast<int64_t>(policies_[claim.key->policy].window_ms);
         bool is_level = is_bucket(policies_[claim.key->policy]);
 
         /* one a key: the next turn may give it back, in any order */
         for (const Taken &taken : taken_) {
-            if (taken.claim.key == claim.key) {
-                return;
-            }
+            if (taken.claim.key == claim.key) { return; }
         }
 
-        taken_.push_back({claim, remote.now_ms,
-                          is_level ? remote.values[0] + before : 0, admission});
+        taken_.push_back(
+            {claim, remote.now_ms, is_level ? remote.values[0] + before : 0, admission});
     }
 
-    void check(const Claim &claim, unsigned unit, bool is_granted,
-               bool is_alone, const RemoteState &remote)
-    {
+    void check(const Claim &claim, unsigned unit, bool is_granted, bool is_alone,
+               const RemoteState &remote) {
         const Model &model = claim.key->model;
         const char *fault;
         Verdict v;
-        bool fits
-            = model.fits(remote.now_ms, remote.limit, claim.cost, Side::least);
+        bool fits = model.fits(remote.now_ms, remote.limit, claim.cost, Side::least);
 
-        v = remote.describe(policies_[claim.key->policy], claim.cost, unit,
-                            is_granted, claim.look == 1);
+        v = remote.describe(policies_[claim.key->policy], claim.cost, unit, is_granted,
+                            claim.look == 1);
 
         if (v.limit != remote.limit) {
             fault = "another limit is described";
-        } else if (v.remaining
-                   < model.left(remote.now_ms, remote.limit, Side::most)) {
+        } else if (v.remaining < model.left(remote.now_ms, remote.limit, Side::most)) {
             fault = "too little remains";
-        } else if (v.remaining
-                   > model.left(remote.now_ms, remote.limit, Side::least)) {
+        } else if (v.remaining > model.left(remote.now_ms, remote.limit, Side::least)) {
             fault = "too much remains";
         } else {
             fault = reset_fault(model, remote.now_ms, v);
@@ -468,59 +406,49 @@ private:
 
         if (fault == nullptr && (is_granted || is_alone || !fits)) {
             /* else another limit may have rejected */
-            fault
-                = retry_fault(model, remote.now_ms, is_granted, claim.cost, v);
+            fault = retry_fault(model, remote.now_ms, is_granted, claim.cost, v);
         }
 
         if (fault != nullptr) {
-            deviates(
-                claim, remote.now_ms,
-                fault
-                    + text("; remaining %u, reset %llu, retry %llu",
-                           v.remaining,
-                           static_cast<unsigned long long>(v.reset_ms),
-                           static_cast<unsigned long long>(v.retry_after_ms)));
+            deviates(claim, remote.now_ms,
+                     fault
+                         + text("; remaining %u, reset %llu, retry %llu", v.remaining,
+                                static_cast<unsigned long long>(v.reset_ms),
+                                static_cast<unsigned long long>(v.retry_after_ms)));
         }
     }
 
-    void deviates(const Claim &claim, uint64_t now_ms, const std::string &what)
-    {
+    void deviates(const Claim &claim, uint64_t now_ms, const std::string &what) {
         const Policy &p = policies_[claim.key->policy];
         const Model &model = claim.key->model;
         std::string where;
 
-        if (has_failed_) {
-            return;
-        }
+        if (has_failed_) { return; }
 
         has_failed_ = true;
         where = text("seed %llu, turn %u, %s at %llu: window %llu ms, "
                      "precision %u, burst %u, limit %u, cost %u; model: left "
                      "%llu..%llu; the key's latest asks:",
-                     static_cast<unsigned long long>(seed_), turn_,
-                     claim.key->name.c_str(),
+                     static_cast<unsigned long long>(seed_), turn_, claim.key->name.c_str(),
                      static_cast<unsigned long long>(now_ms),
-                     static_cast<unsigned long long>(p.window_ms), p.precision,
-                     p.burst, claim.limit, claim.cost,
-                     static_cast<unsigned long long>(
-                         model.left(now_ms, claim.limit, Side::most)),
-                     static_cast<unsigned long long>(
-                         model.left(now_ms, claim.limit, Side::least)));
+                     static_cast<unsigned long long>(p.window_ms), p.precision, p.burst,
+                     claim.limit, claim.cost,
+                     static_cast<unsigned long long>(model.left(now_ms, claim.limit, Side::most)),
+                     static_cast<unsigned long long>(model.left(now_ms, claim.limit, Side::least)));
 
         for (const std::string &line : claim.key->lines) {
             where += "\n      " + line;
         }
 
-        report_->deviates(
-            text("%s%s%s%s: ", name_of(p.algorithm),
-                 style_.varies ? ", limits change" : "",
-                 style_.gives_back ? ", gives back" : "",
-                 style_.is_real_time ? ", Redis's time" : "")
-                + what.substr(0, what.find(';')),
-            where
-                + (what.find(';') == std::string::npos
-                       ? ""
-                       : "\n    told" + what.substr(what.find(';') + 1)));
+        report_->deviates(text("%s%s%s%s: ", name_of(p.algorithm),
+                               style_.varies ? ", limits change" : "",
+                               style_.gives_back ? ", gives back" : "",
+                               style_.is_real_time ? ", Redis's time" : "")
+                              + what.substr(0, what.find(';')),
+                          where
+                              + (what.find(';') == std::string::npos
+                                     ? ""
+                                     : "\n    told" + what.substr(what.find(';') + 1)));
     }
 
     Report *report_;
@@ -537,33 +465,27 @@ private:
 };
 
 /* As the module does it: with the clock that the script reads itself. */
-bool load_by_own_clock(redis_server_t *server, unsigned algorithms,
-                       char sha[41])
-{
+bool load_by_own_clock(redis_server_t *server, unsigned algorithms, char sha[41]) {
     std::vector<char> script(limit_sliding::script(algorithms, nullptr, 0) + 1);
     bool is_loaded;
 
     limit_sliding::script(algorithms, script.data(), script.size());
 
-    auto *reply = static_cast<redisReply *>(
-        redisCommand(server->context, "SCRIPT LOAD %s", script.data()));
+    auto *reply
+        = static_cast<redisReply *>(redisCommand(server->context, "SCRIPT LOAD %s", script.data()));
 
     is_loaded = reply != nullptr && reply->type == REDIS_REPLY_STRING;
 
-    if (is_loaded) {
-        snprintf(sha, 41, "%s", reply->str);
-    }
+    if (is_loaded) { snprintf(sha, 41, "%s", reply->str); }
 
     freeReplyObject(reply);
 
     return is_loaded;
 }
 
-bool load_all(redis_server_t *server)
-{
+bool load_all(redis_server_t *server) {
     for (unsigned is_cluster = 0; is_cluster < 2; is_cluster++) {
-        unsigned algorithms
-            = kAllAlgorithms | (is_cluster ? kScriptCluster : 0);
+        unsigned algorithms = kAllAlgorithms | (is_cluster ? kScriptCluster : 0);
 
         if (!redis_server_load(server, algorithms, scripts[0][is_cluster])
             || !load_by_own_clock(server, algorithms, scripts[1][is_cluster])) {
@@ -574,8 +496,7 @@ bool load_all(redis_server_t *server)
     return true;
 }
 
-int torture_scripts(int argc, char **argv)
-{
+int torture_scripts(int argc, char **argv) {
     Report report("scripts", argc, argv);
     redis_server_t server;
 
@@ -599,7 +520,4 @@ int torture_scripts(int argc, char **argv)
 
 } // namespace torture
 
-int main(int argc, char **argv)
-{
-    return torture::torture_scripts(argc, argv);
-}
+int main(int argc, char **argv) { return torture::torture_scripts(argc, argv); }

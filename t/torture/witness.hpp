@@ -41,10 +41,7 @@ struct Span {
 
 class Witness {
 public:
-    Witness(const Policy &policy, uint32_t limit)
-        : policy_(policy), limit_(limit)
-    {
-    }
+    Witness(const Policy &policy, uint32_t limit) : policy_(policy), limit_(limit) {}
 
     void admitted(const Span &span) { admitted_.push_back(span); }
     void rejected(const Span &span) { rejected_.push_back(span); }
@@ -68,8 +65,7 @@ public:
 private:
     std::string check_windows() const;
     std::string check_bucket() const;
-    Shares shares(const Span &span) const
-    {
+    Shares shares(const Span &span) const {
         return static_cast<Shares>(span.cost) * policy_.window_ms;
     }
     Shares weighed(const Span &span, uint64_t at_ms, uint64_t now_ms) const;

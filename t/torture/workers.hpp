@@ -57,8 +57,7 @@ constexpr size_t kNotes = 1 << 17;
 struct Desk {
     std::atomic<uint64_t> calls;
     std::atomic<uint64_t> notes;
-    std::atomic<uint64_t>
-        doing; /* in a call: its number of notes before, + 1 */
+    std::atomic<uint64_t> doing;     /* in a call: its number of notes before, + 1 */
     std::atomic<uint64_t> before_ms; /* of that call */
     std::atomic<uint64_t> key;
     std::atomic<uint64_t> cost;
@@ -104,8 +103,7 @@ private:
     void start(unsigned i);
     [[noreturn]] void work(unsigned i);
     void decide(Desk *desk, uint64_t random);
-    void write_down(Desk *desk, uint64_t before_ms, const Claim &claim,
-                    bool is_admitted);
+    void write_down(Desk *desk, uint64_t before_ms, const Claim &claim, bool is_admitted);
     void bother();
     void stop_some();
     void go_on(uint64_t until_ns);

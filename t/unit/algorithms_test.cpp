@@ -38,40 +38,33 @@ struct run_t {
     } queued[HISTORY_KEYS]; /* LEAKY_BUCKET */
 };
 
-#define CHECK(run, condition)                                                  \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fail_run(run, #condition, __LINE__);                               \
-        }                                                                      \
+#define CHECK(run, condition)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) { fail_run(run, #condition, __LINE__); }                                 \
     } while (0)
 
-static void fail_run(const run_t *run, const char *condition, int line)
-{
+static void fail_run(const run_t *run, const char *condition, int line) {
     const request_t *r = run->request;
 
     fail_msg("SEED=%llu, algorithm %d, precision %u, burst %u, window %llu ms,"
              " clock %s, limits %d, request %ld (at %llu, key %llu, limit %u, "
              "cost %u), line %d: %s",
-             (unsigned long long)run->history->seed, run->policy.algorithm,
-             run->policy.precision, run->policy.burst,
-             (unsigned long long)run->policy.window_ms,
-             run->history->is_steady ? "steady" : "unsteady",
-             run->history->limits, (long)(r - run->history->request),
-             (unsigned long long)r->now_ms, (unsigned long long)r->key,
-             r->limit, r->cost, line, condition);
+             (unsigned long long)run->history->seed, run->policy.algorithm, run->policy.precision,
+             run->policy.burst, (unsigned long long)run->policy.window_ms,
+             run->history->is_steady ? "steady" : "unsteady", run->history->limits,
+             (long)(r - run->history->request), (unsigned long long)r->now_ms,
+             (unsigned long long)r->key, r->limit, r->cost, line, condition);
 }
 
 /* ---- the core ---- */
 
-static Claim claim(const run_t *run, Zone *zone)
-{
+static Claim claim(const run_t *run, Zone *zone) {
     const request_t *r = run->request;
 
     return claim_of(zone, &run->policy, r->key, r->limit, r->cost);
 }
 
-static Outcome look(const run_t *run)
-{
+static Outcome look(const run_t *run) {
     Claim c = claim(run, run->zone);
 
     c.purpose = Purpose::kLook;
@@ -81,8 +74,7 @@ static Outcome look(const run_t *run)
 }
 
 /* The present request at another time, if nobody else consumes until then. */
-static Outcome outcome_at(const run_t *run, uint64_t at_ms)
-{
+static Outcome outcome_at(const run_t *run, uint64_t at_ms) {
     Claim c = claim(run, run->copy);
 
     memcpy(run->copy, run->zone, run->bytes);
@@ -91,8 +83,7 @@ static Outcome outcome_at(const run_t *run, uint64_t at_ms)
     return c.outcome;
 }
 
-static uint32_t remaining_at(const run_t *run, uint64_t at_ms)
-{
+static uint32_t remaining_at(const run_t *run, uint64_t at_ms) {
     const request_t *r = run->request;
 
     memcpy(run->copy, run->zone, run->bytes);
@@ -102,34 +93,29 @@ static uint32_t remaining_at(const run_t *run, uint64_t at_ms)
 
 /* ---- the oracle, between whose two sides the core has to be ---- */
 
-static int surely_fits(const run_t *run, uint64_t at_ms)
-{
+static int surely_fits(const run_t *run, uint64_t at_ms) {
     const request_t *r = run->request;
 
     return exact_fits(run->exact, at_ms, r->limit, r->cost, EXACT_MOST);
 }
 
-static int perhaps_fits(const run_t *run, uint64_t at_ms)
-{
+static int perhaps_fits(const run_t *run, uint64_t at_ms) {
     const request_t *r = run->request;
 
     return exact_fits(run->exact, at_ms, r->limit, r->cost, EXACT_LEAST);
 }
 
-static uint64_t left_at_least(const run_t *run, uint64_t at_ms)
-{
+static uint64_t left_at_least(const run_t *run, uint64_t at_ms) {
     return exact_left(run->exact, at_ms, run->request->limit, EXACT_MOST);
 }
 
-static uint64_t left_at_most(const run_t *run, uint64_t at_ms)
-{
+static uint64_t left_at_most(const run_t *run, uint64_t at_ms) {
     return exact_left(run->exact, at_ms, run->request->limit, EXACT_LEAST);
 }
 
 /* ---- what must hold ---- */
 
-static void check_reset(const run_t *run, const Verdict *v)
-{
+static void check_reset(const run_t *run, const Verdict *v) {
     const request_t *r = run->request;
     uint64_t reset_at_ms = r->now_ms + v->reset_ms;
 
@@ -144,8 +130,7 @@ static void check_reset(const run_t *run, const Verdict *v)
     CHECK(run, remaining_at(run, reset_at_ms) > v->remaining);
 }
 
-static void check_remaining(run_t *run, const Verdict *v)
-{
+static void check_remaining(run_t *run, const Verdict *v) {
     const request_t *r = run->request;
     const request_t *last = run->last[r->key].request;
 
@@ -163,22 +148,16 @@ static void check_remaining(run_t *run, const Verdict *v)
     check_reset(run, v);
 }
 
-static void check_excess(const run_t *run, const Verdict *v)
-{
+static void check_excess(const run_t *run, const Verdict *v) {
     const request_t *r = run->request;
-    uint64_t (*excess)(const exact_t *, uint64_t, uint32_t, uint32_t,
-                       exact_side_t)
-        = run->policy.algorithm == Algorithm::kLeakyBucket ? exact_queued
-                                                           : exact_excess;
+    uint64_t (*excess)(const exact_t *, uint64_t, uint32_t, uint32_t, exact_side_t)
+        = run->policy.algorithm == Algorithm::kLeakyBucket ? exact_queued : exact_excess;
 
-    CHECK(run, v->excess >= excess(run->exact, r->now_ms, r->limit, r->cost,
-                                   EXACT_LEAST));
-    CHECK(run, v->excess <= excess(run->exact, r->now_ms, r->limit, r->cost,
-                                   EXACT_MOST));
+    CHECK(run, v->excess >= excess(run->exact, r->now_ms, r->limit, r->cost, EXACT_LEAST));
+    CHECK(run, v->excess <= excess(run->exact, r->now_ms, r->limit, r->cost, EXACT_MOST));
 }
 
-static void check_rejected(run_t *run, const Verdict *v)
-{
+static void check_rejected(run_t *run, const Verdict *v) {
     const request_t *r = run->request;
     uint64_t retry_at_ms = r->now_ms + v->retry_after_ms;
 
@@ -202,8 +181,7 @@ static void check_rejected(run_t *run, const Verdict *v)
 }
 
 /* Requests leave the queue at the limit's pace, to a millisecond. */
-static void check_pace(run_t *run, uint64_t leaves_ms)
-{
+static void check_pace(run_t *run, uint64_t leaves_ms) {
     const request_t *r = run->request;
     const request_t *before = run->queued[r->key].request;
 
@@ -211,16 +189,14 @@ static void check_pace(run_t *run, uint64_t leaves_ms)
         uint64_t gap_ms = leaves_ms - run->queued[r->key].leaves_ms;
 
         CHECK(run, leaves_ms >= run->queued[r->key].leaves_ms);
-        CHECK(run, (wide_t)r->limit * (gap_ms + 1)
-                       > (wide_t)before->cost * run->policy.window_ms);
+        CHECK(run, (wide_t)r->limit * (gap_ms + 1) > (wide_t)before->cost * run->policy.window_ms);
     }
 
     run->queued[r->key].request = r;
     run->queued[r->key].leaves_ms = leaves_ms;
 }
 
-static void check_delay(run_t *run, const Verdict *v)
-{
+static void check_delay(run_t *run, const Verdict *v) {
     const request_t *r = run->request;
 
     if (r->cost == 0) {
@@ -228,15 +204,13 @@ static void check_delay(run_t *run, const Verdict *v)
         return;
     }
 
-    CHECK(run, v->delay_ms >= exact_delay_ms(run->exact, r->now_ms, r->limit,
-                                             r->cost, EXACT_LEAST));
-    CHECK(run, v->delay_ms <= exact_delay_ms(run->exact, r->now_ms, r->limit,
-                                             r->cost, EXACT_MOST));
+    CHECK(run,
+          v->delay_ms >= exact_delay_ms(run->exact, r->now_ms, r->limit, r->cost, EXACT_LEAST));
+    CHECK(run, v->delay_ms <= exact_delay_ms(run->exact, r->now_ms, r->limit, r->cost, EXACT_MOST));
     check_pace(run, r->now_ms + v->delay_ms);
 }
 
-static void check_admitted(run_t *run, const Verdict *v)
-{
+static void check_admitted(run_t *run, const Verdict *v) {
     const request_t *r = run->request;
 
     CHECK(run, perhaps_fits(run, r->now_ms));
@@ -256,8 +230,7 @@ static void check_admitted(run_t *run, const Verdict *v)
     check_remaining(run, v);
 }
 
-static void step(run_t *run)
-{
+static void step(run_t *run) {
     const request_t *r = run->request;
     Outcome seen = look(run);
     Claim c = claim(run, run->zone);
@@ -278,18 +251,14 @@ static void step(run_t *run)
     }
 }
 
-static size_t bytes_for(const Policy *policy)
-{
-    if (policy->algorithm == Algorithm::kLog) {
-        return LOG_BYTES;
-    }
+static size_t bytes_for(const Policy *policy) {
+    if (policy->algorithm == Algorithm::kLog) { return LOG_BYTES; }
 
     return policy->precision > 1 ? PARTS_BYTES : PAIR_BYTES;
 }
 
-static void run_history(const history_t *history, Algorithm algorithm,
-                        uint32_t precision, void *memory, void *copy)
-{
+static void run_history(const history_t *history, Algorithm algorithm, uint32_t precision,
+                        void *memory, void *copy) {
     static run_t run;
 
     memset(&run, 0, sizeof(run));
@@ -316,8 +285,7 @@ static void run_history(const history_t *history, Algorithm algorithm,
     CHECK(&run, stats_of(run.zone).evicted == 0);
 }
 
-static void run_histories(Algorithm algorithm, uint32_t first, uint32_t last)
-{
+static void run_histories(Algorithm algorithm, uint32_t first, uint32_t last) {
     static history_t history;
     const char *seed = getenv("SEED");
     uint64_t from = seed == NULL ? 1 : strtoull(seed, NULL, 10);
@@ -339,57 +307,47 @@ static void run_histories(Algorithm algorithm, uint32_t first, uint32_t last)
 
 /* ---- the tests ---- */
 
-static void test_counter(void **state)
-{
+static void test_counter(void **state) {
     (void)state;
 
     run_histories(Algorithm::kCounter, 1, 1);
 }
 
-static void test_counter_precisions(void **state)
-{
+static void test_counter_precisions(void **state) {
     (void)state;
 
     run_histories(Algorithm::kCounter, 2, 60);
 }
 
-static void test_log(void **state)
-{
+static void test_log(void **state) {
     (void)state;
 
     run_histories(Algorithm::kLog, 0, 0);
 }
 
-static void test_fixed(void **state)
-{
+static void test_fixed(void **state) {
     (void)state;
 
     run_histories(Algorithm::kFixed, 0, 0);
 }
 
-static void test_token_bucket(void **state)
-{
+static void test_token_bucket(void **state) {
     (void)state;
 
     run_histories(Algorithm::kTokenBucket, 0, 0);
 }
 
-static void test_leaky_bucket(void **state)
-{
+static void test_leaky_bucket(void **state) {
     (void)state;
 
     run_histories(Algorithm::kLeakyBucket, 0, 0);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counter),
-        cmocka_unit_test(test_counter_precisions),
-        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_fixed),
-        cmocka_unit_test(test_token_bucket),
-        cmocka_unit_test(test_leaky_bucket),
+        cmocka_unit_test(test_counter),      cmocka_unit_test(test_counter_precisions),
+        cmocka_unit_test(test_log),          cmocka_unit_test(test_fixed),
+        cmocka_unit_test(test_token_bucket), cmocka_unit_test(test_leaky_bucket),
     };
 
     return cmocka_run_group_tests_name("algorithms", tests, NULL, NULL);

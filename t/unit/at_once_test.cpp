@@ -8,9 +8,8 @@
 
 #define ZONE_BYTES 16384
 
-static uint64_t admitted_at_once(Zone *zone, const Policy *policy,
-                                 uint32_t limit, uint64_t now_ms)
-{
+static uint64_t admitted_at_once(Zone *zone, const Policy *policy, uint32_t limit,
+                                 uint64_t now_ms) {
     uint32_t cost = (uint32_t)(exact_capacity(policy, limit) / 1000) + 1;
     uint64_t total = 0;
 
@@ -24,27 +23,22 @@ static uint64_t admitted_at_once(Zone *zone, const Policy *policy,
 }
 
 /* Of all algorithms; whole requests are never rounded. */
-static void check_at_once(void *memory, uint64_t window_ms, uint32_t limit,
-                          uint32_t burst)
-{
+static void check_at_once(void *memory, uint64_t window_ms, uint32_t limit, uint32_t burst) {
     for (Algorithm algorithm : algorithms) {
-        Policy policy
-            = {.window_ms = window_ms, .algorithm = algorithm, .burst = burst};
+        Policy policy = {.window_ms = window_ms, .algorithm = algorithm, .burst = burst};
         Zone *zone = zone_of(memory, ZONE_BYTES, &policy, 0);
-        uint64_t admitted
-            = admitted_at_once(zone, &policy, limit, 1000 * DAY_MS + 1);
+        uint64_t admitted = admitted_at_once(zone, &policy, limit, 1000 * DAY_MS + 1);
 
         if (admitted != exact_capacity(&policy, limit)) {
             fail_msg("algorithm %d, window %llu ms, limit %u, burst %u:"
                      " %llu at once",
-                     number_of(algorithm), (unsigned long long)window_ms, limit,
-                     burst, (unsigned long long)admitted);
+                     number_of(algorithm), (unsigned long long)window_ms, limit, burst,
+                     (unsigned long long)admitted);
         }
     }
 }
 
-static void test_at_once(void **state)
-{
+static void test_at_once(void **state) {
     static const uint64_t windows_ms[]
         = {100, SECOND_MS, MINUTE_MS, 60 * MINUTE_MS, DAY_MS, 30ull * DAY_MS};
     static const uint32_t limits[] = {1, 3, 100, 12345, LIMIT_MAX};
@@ -64,8 +58,7 @@ static void test_at_once(void **state)
     free(memory);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_at_once),
     };

@@ -9,11 +9,9 @@
 
 #define SETTINGS 2000
 
-#define CHECK(game, condition)                                                 \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fail_game(game, #condition, __LINE__);                             \
-        }                                                                      \
+#define CHECK(game, condition)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) { fail_game(game, #condition, __LINE__); }                               \
     } while (0)
 
 __extension__ typedef unsigned __int128 wide_t;
@@ -37,46 +35,38 @@ struct game_t {
     uint64_t due;
 };
 
-static void fail_game(const game_t *game, const char *condition, int line)
-{
+static void fail_game(const game_t *game, const char *condition, int line) {
     fail_msg("SEED=%llu, algorithm %d, burst %u, window %llu ms, limit %u, at "
              "%llu ms, admitted %llu, due %llu, line %d: %s",
-             (unsigned long long)game->seed, game->policy.algorithm,
-             game->policy.burst, (unsigned long long)game->policy.window_ms,
-             game->limit, (unsigned long long)game->now_ms,
-             (unsigned long long)game->admitted, (unsigned long long)game->due,
-             line, condition);
+             (unsigned long long)game->seed, game->policy.algorithm, game->policy.burst,
+             (unsigned long long)game->policy.window_ms, game->limit,
+             (unsigned long long)game->now_ms, (unsigned long long)game->admitted,
+             (unsigned long long)game->due, line, condition);
 }
 
-static void run_off(exact_bucket_t *bucket, uint64_t now_ms, uint32_t limit)
-{
+static void run_off(exact_bucket_t *bucket, uint64_t now_ms, uint32_t limit) {
     wide_t gone = (wide_t)(now_ms - bucket->at_ms) * limit;
 
     bucket->used = bucket->used > gone ? bucket->used - gone : 0;
     bucket->at_ms = now_ms;
 }
 
-static int exact_admits(const game_t *game, exact_bucket_t *bucket,
-                        uint32_t cost)
-{
+static int exact_admits(const game_t *game, exact_bucket_t *bucket, uint32_t cost) {
     wide_t w = game->policy.window_ms;
     uint64_t capacity = game->policy.capacity(game->limit);
 
     run_off(bucket, game->now_ms, game->limit);
 
-    if (bucket->used + cost * w > capacity * w) {
-        return 0;
-    }
+    if (bucket->used + cost * w > capacity * w) { return 0; }
 
     bucket->used += cost * w;
 
     return 1;
 }
 
-static int offer(game_t *game, uint32_t cost)
-{
-    int admitted = pure::admit(game->policy, game->state, game->now_ms,
-                               game->limit, cost, &game->state);
+static int offer(game_t *game, uint32_t cost) {
+    int admitted
+        = pure::admit(game->policy, game->state, game->now_ms, game->limit, cost, &game->state);
 
     if (admitted) {
         CHECK(game, exact_admits(game, &game->same, cost));
@@ -91,19 +81,16 @@ static int offer(game_t *game, uint32_t cost)
     return admitted;
 }
 
-static uint64_t retry_after_ms(const game_t *game, uint32_t cost)
-{
+static uint64_t retry_after_ms(const game_t *game, uint32_t cost) {
     Verdict v;
 
-    v = pure::describe(game->policy, game->state, game->now_ms, game->limit,
-                       cost);
+    v = pure::describe(game->policy, game->state, game->now_ms, game->limit, cost);
 
     return v.retry_after_ms;
 }
 
 /* Fills the bucket, then asks for more than there is, for so many steps. */
-static void demand(game_t *game, unsigned steps)
-{
+static void demand(game_t *game, unsigned steps) {
     uint64_t capacity = game->policy.capacity(game->limit);
     uint64_t random = game->seed;
 
@@ -114,9 +101,7 @@ static void demand(game_t *game, unsigned steps)
     for (unsigned i = 0; i < steps; i++) {
         /* a few requests a millisecond at most */
         uint64_t most = game->limit / game->policy.window_ms / 4 + 1;
-        uint64_t cost = random_below(&random, 64) == 0
-                            ? most + random_below(&random, 10)
-                            : most;
+        uint64_t cost = random_below(&random, 64) == 0 ? most + random_below(&random, 10) : most;
         uint64_t wait_ms;
 
         cost = cost < capacity ? cost : capacity;
@@ -125,17 +110,14 @@ static void demand(game_t *game, unsigned steps)
                             ? wait_ms + random_below(&random, 2)
                             : random_below(&random, wait_ms);
 
-        while (offer(game, (uint32_t)cost)) {
-        }
+        while (offer(game, (uint32_t)cost)) {}
 
-        CHECK(game, (game->due - capacity) * 0.9995
-                        <= (double)(game->admitted - capacity + cost));
+        CHECK(game, (game->due - capacity) * 0.9995 <= (double)(game->admitted - capacity + cost));
     }
 }
 
 /* A bucket that holds n admits n, though it begins to run off meanwhile. */
-static void use_up(game_t *game)
-{
+static void use_up(game_t *game) {
     uint64_t capacity = game->policy.capacity(game->limit);
     uint32_t cost = (uint32_t)(capacity / 1000 + 1);
     uint64_t random = game->seed;
@@ -146,17 +128,15 @@ static void use_up(game_t *game)
     while (game->admitted < capacity) {
         uint64_t left = capacity - game->admitted;
 
-        CHECK(game,
-              pure::admit(game->policy, game->state, game->now_ms, game->limit,
-                          left < cost ? (uint32_t)left : cost, &game->state));
+        CHECK(game, pure::admit(game->policy, game->state, game->now_ms, game->limit,
+                                left < cost ? (uint32_t)left : cost, &game->state));
         game->admitted += left < cost ? left : cost;
         game->now_ms += random_below(&random, 3);
     }
 }
 
-static void run_setting(Algorithm algorithm, uint32_t limit, uint64_t window_ms,
-                        uint32_t burst, uint64_t seed, unsigned steps)
-{
+static void run_setting(Algorithm algorithm, uint32_t limit, uint64_t window_ms, uint32_t burst,
+                        uint64_t seed, unsigned steps) {
     uint64_t random = seed;
     game_t game = {
         .seed = seed,
@@ -173,8 +153,7 @@ static void run_setting(Algorithm algorithm, uint32_t limit, uint64_t window_ms,
     demand(&game, steps);
 }
 
-static void test_large_buckets_lose_no_rate(void **state)
-{
+static void test_large_buckets_lose_no_rate(void **state) {
     static const struct {
         uint32_t limit;
         uint64_t window_ms;
@@ -198,16 +177,14 @@ static void test_large_buckets_lose_no_rate(void **state)
     (void)state;
 
     for (size_t i = 0; i < LENGTH(settings); i++) {
-        for (Algorithm algorithm :
-             {Algorithm::kTokenBucket, Algorithm::kLeakyBucket}) {
-            run_setting(algorithm, settings[i].limit, settings[i].window_ms,
-                        settings[i].burst, i, 10000);
+        for (Algorithm algorithm : {Algorithm::kTokenBucket, Algorithm::kLeakyBucket}) {
+            run_setting(algorithm, settings[i].limit, settings[i].window_ms, settings[i].burst, i,
+                        10000);
         }
     }
 }
 
-static void test_no_bucket_loses_rate(void **state)
-{
+static void test_no_bucket_loses_rate(void **state) {
     const char *seed = getenv("SEED");
     uint64_t from = seed == NULL ? 1 : strtoull(seed, NULL, 10);
     uint64_t to = seed == NULL ? SETTINGS : from;
@@ -217,28 +194,22 @@ static void test_no_bucket_loses_rate(void **state)
     for (uint64_t i = from; i <= to; i++) {
         uint64_t random = i;
         uint64_t window_ms = random_window_ms(&random);
-        uint32_t burst = random_below(&random, 3) == 0
-                             ? 0
-                             : (uint32_t)random_scale(&random, 1, LIMIT_MAX);
+        uint32_t burst
+            = random_below(&random, 3) == 0 ? 0 : (uint32_t)random_scale(&random, 1, LIMIT_MAX);
         uint32_t limit = (uint32_t)random_scale(&random, 1, LIMIT_MAX);
 
-        run_setting(random_below(&random, 2) ? Algorithm::kTokenBucket
-                                             : Algorithm::kLeakyBucket,
+        run_setting(random_below(&random, 2) ? Algorithm::kTokenBucket : Algorithm::kLeakyBucket,
                     limit, window_ms, burst, i, 500);
     }
 }
 
 /* ---- a limit that changes ---- */
 
-static int admit_one(const Policy *policy, State *state, uint64_t now_ms,
-                     uint32_t limit)
-{
+static int admit_one(const Policy *policy, State *state, uint64_t now_ms, uint32_t limit) {
     return pure::admit(*policy, *state, now_ms, limit, 1, state);
 }
 
-static uint32_t remaining_in(const Policy *policy, State state, uint64_t now_ms,
-                             uint32_t limit)
-{
+static uint32_t remaining_in(const Policy *policy, State state, uint64_t now_ms, uint32_t limit) {
     Verdict v;
 
     v = pure::describe(*policy, state, now_ms, limit, 0);
@@ -247,8 +218,7 @@ static uint32_t remaining_in(const Policy *policy, State state, uint64_t now_ms,
 }
 
 /* A bucket is no more than empty under a lower limit, and refilled at once. */
-static void test_a_lowered_limit_starves_nobody(void **state)
-{
+static void test_a_lowered_limit_starves_nobody(void **state) {
     static const uint32_t limits[] = {1000, 100000, LIMIT_MAX};
 
     (void)state;
@@ -260,8 +230,7 @@ static void test_a_lowered_limit_starves_nobody(void **state)
             State bucket = 0;
             uint64_t now_ms = 1234567890123;
 
-            assert_true(
-                pure::admit(policy, 0, now_ms, limits[i], limits[i], &bucket));
+            assert_true(pure::admit(policy, 0, now_ms, limits[i], limits[i], &bucket));
             assert_false(admit_one(&policy, &bucket, now_ms, 10));
 
             for (unsigned step = 1; step <= 1000; step++) {
@@ -284,8 +253,7 @@ static void test_a_lowered_limit_starves_nobody(void **state)
 }
 
 /* At the lower limit a bucket gets its rate, and no more, to a millisecond. */
-static void test_a_lowered_limit_is_kept(void **state)
-{
+static void test_a_lowered_limit_is_kept(void **state) {
     Policy policy = {SECOND_MS, Algorithm::kTokenBucket};
 
     (void)state;
@@ -295,24 +263,21 @@ static void test_a_lowered_limit_is_kept(void **state)
         uint64_t start_ms = 1000000;
         uint64_t admitted = 0;
 
-        assert_true(
-            pure::admit(policy, 0, start_ms, 1000000, 1000000, &bucket));
+        assert_true(pure::admit(policy, 0, start_ms, 1000000, 1000000, &bucket));
 
         for (uint64_t ms = 0; ms < 20000; ms++) {
             while (admit_one(&policy, &bucket, start_ms + ms, limit)) {
                 admitted++;
             }
 
-            assert_in_range(admitted,
-                            ms == 0 ? 0 : (ms - 1) * limit / SECOND_MS,
+            assert_in_range(admitted, ms == 0 ? 0 : (ms - 1) * limit / SECOND_MS,
                             ms * limit / SECOND_MS);
         }
     }
 }
 
 /* What a lower limit admits between makes a higher one's bucket no fuller. */
-static void test_a_lower_limit_between_loses_no_count(void **state)
-{
+static void test_a_lower_limit_between_loses_no_count(void **state) {
     Policy policy = {SECOND_MS, Algorithm::kTokenBucket};
     State bucket = 0;
     uint64_t random = 1;
@@ -332,18 +297,15 @@ static void test_a_lower_limit_between_loses_no_count(void **state)
         }
 
         assert_true(admitted <= 1010 + (now_ms - start_ms));
-        assert_true(limit == 10
-                    || remaining_in(&policy, bucket, now_ms, limit) == 0);
+        assert_true(limit == 10 || remaining_in(&policy, bucket, now_ms, limit) == 0);
     }
 
     assert_true(admitted >= (now_ms - start_ms) / 2);
 }
 
 /* What has run off since is not given back beside what came later. */
-static void test_refund_of_what_has_run_off(void **state)
-{
-    static const Algorithm algorithms[]
-        = {Algorithm::kTokenBucket, Algorithm::kLeakyBucket};
+static void test_refund_of_what_has_run_off(void **state) {
+    static const Algorithm algorithms[] = {Algorithm::kTokenBucket, Algorithm::kLeakyBucket};
 
     (void)state;
 
@@ -365,24 +327,21 @@ static void test_refund_of_what_has_run_off(void **state)
         assert_int_equal(later.outcome, Outcome::kAdmitted);
 
         limit_sliding::release(&first, 1, now_ms + 200);
-        assert_int_equal(
-            remaining_of(zone, &policy, 1, 10, now_ms + 200),
-            policy.burst + (policy.algorithm == Algorithm::kLeakyBucket) - 3);
+        assert_int_equal(remaining_of(zone, &policy, 1, 10, now_ms + 200),
+                         policy.burst + (policy.algorithm == Algorithm::kLeakyBucket) - 3);
 
         /* all of it has, long since */
 
         first = acquire(zone, &policy, 2, 10, 4, now_ms);
         later = acquire(zone, &policy, 2, 10, 3, now_ms + SECOND_MS);
         limit_sliding::release(&first, 1, now_ms + SECOND_MS);
-        assert_int_equal(
-            remaining_of(zone, &policy, 2, 10, now_ms + SECOND_MS),
-            policy.burst + (policy.algorithm == Algorithm::kLeakyBucket) - 3);
+        assert_int_equal(remaining_of(zone, &policy, 2, 10, now_ms + SECOND_MS),
+                         policy.burst + (policy.algorithm == Algorithm::kLeakyBucket) - 3);
         free(zone);
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund_of_what_has_run_off),
         cmocka_unit_test(test_large_buckets_lose_no_rate),

@@ -9,13 +9,9 @@
 
 using namespace limit_sliding;
 
-static unsigned slot(const char *name)
-{
-    return key_slot({(const char *)name, strlen(name)});
-}
+static unsigned slot(const char *name) { return key_slot({(const char *)name, strlen(name)}); }
 
-static void slots_are_redis_own(void **state)
-{
+static void slots_are_redis_own(void **state) {
     (void)state;
 
     assert_int_equal(slot("123456789"), 0x31c3);
@@ -28,8 +24,7 @@ static void slots_are_redis_own(void **state)
                      key_slot({(const char *)"a{\xff\x00\x80}", 6}));
 }
 
-static void first_braces_count(void **state)
-{
+static void first_braces_count(void **state) {
     (void)state;
 
     assert_int_equal(slot("{user1000}.following"), slot("user1000"));
@@ -43,8 +38,7 @@ static void first_braces_count(void **state)
     assert_int_not_equal(slot("foo{bar"), slot("bar"));
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_are_redis_own),
         cmocka_unit_test(first_braces_count),

@@ -71,8 +71,7 @@ static const example_t examples[] = {
     {60000, 20, 0, 10, 0, 10, 1, {0, 10, 0, 66000, 0}},
 };
 
-static void check_example(size_t i)
-{
+static void check_example(size_t i) {
     const example_t *e = &examples[i];
     Policy policy = evicting(e->window_ms);
     State state = history(&policy, e->previous, e->current);
@@ -83,24 +82,19 @@ static void check_example(size_t i)
 
     v = pure::describe(policy, state, now_ms, e->limit, e->cost);
 
-    if (admitted != e->admitted || v.limit != e->limit
-        || v.remaining != e->verdict.remaining || v.excess != e->verdict.excess
-        || v.reset_ms != e->verdict.reset_ms
+    if (admitted != e->admitted || v.limit != e->limit || v.remaining != e->verdict.remaining
+        || v.excess != e->verdict.excess || v.reset_ms != e->verdict.reset_ms
         || v.retry_after_ms != e->verdict.retry_after_ms) {
         fail_msg("example %zu: admitted %d remaining %u excess %llu"
                  " reset %llu retry %llu",
                  i, admitted, v.remaining, (unsigned long long)v.excess,
-                 (unsigned long long)v.reset_ms,
-                 (unsigned long long)v.retry_after_ms);
+                 (unsigned long long)v.reset_ms, (unsigned long long)v.retry_after_ms);
     }
 
-    if (!admitted) {
-        assert_int_equal(next, 42);
-    }
+    if (!admitted) { assert_int_equal(next, 42); }
 }
 
-static void test_examples(void **state)
-{
+static void test_examples(void **state) {
     (void)state;
 
     for (size_t i = 0; i < LENGTH(examples); i++) {
@@ -108,8 +102,7 @@ static void test_examples(void **state)
     }
 }
 
-static void test_cost_zero_changes_nothing(void **state)
-{
+static void test_cost_zero_changes_nothing(void **state) {
     Policy policy = evicting(MINUTE_MS);
     State before = history(&policy, 3, 1);
     uint64_t now_ms = PRESENT * MINUTE_MS;
@@ -119,15 +112,13 @@ static void test_cost_zero_changes_nothing(void **state)
     for (unsigned windows = 0; windows < 4; windows++) {
         State after = 42;
 
-        assert_true(pure::admit(policy, before, now_ms + windows * MINUTE_MS, 4,
-                                0, &after));
+        assert_true(pure::admit(policy, before, now_ms + windows * MINUTE_MS, 4, 0, &after));
         assert_int_equal(after, before);
     }
 }
 
 /* A state of no history is 0; one with a history must not be. */
-static void test_no_state_is_zero_by_accident(void **state)
-{
+static void test_no_state_is_zero_by_accident(void **state) {
     Policy policy = evicting(100);
 
     (void)state;
@@ -143,8 +134,7 @@ static void test_no_state_is_zero_by_accident(void **state)
 }
 
 /* Up to the age that a state may have. */
-static void test_old_states_are_none(void **state)
-{
+static void test_old_states_are_none(void **state) {
     Policy policy = evicting(MINUTE_MS);
     State full = history(&policy, LIMIT_MAX - 4, 3);
     State next = 0;
@@ -159,8 +149,7 @@ static void test_old_states_are_none(void **state)
     }
 }
 
-static void test_expires(void **state)
-{
+static void test_expires(void **state) {
     Policy policy = evicting(MINUTE_MS);
     State previous = history(&policy, 3, 0);
     State both = history(&policy, 3, 1);
@@ -181,8 +170,7 @@ static void test_expires(void **state)
 }
 
 /* Another worker's clock recorded the state 10 ms ahead of ours. */
-static void test_clock_behind_the_state(void **state)
-{
+static void test_clock_behind_the_state(void **state) {
     Policy policy = evicting(MINUTE_MS);
     uint64_t now_ms = PRESENT * MINUTE_MS - 10;
     State full = history(&policy, 0, 4);
@@ -212,8 +200,7 @@ static void test_clock_behind_the_state(void **state)
     assert_false(pure::admit(policy, room, now_ms, 4, 1, &room));
 }
 
-static void test_longest_window(void **state)
-{
+static void test_longest_window(void **state) {
     Policy policy = evicting(MONTH);
     State full = history(&policy, 0, LIMIT_MAX);
 
@@ -222,8 +209,7 @@ static void test_longest_window(void **state)
     assert_int_equal(expires_ms(&policy, full, PRESENT * MONTH), 2 * MONTH);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_examples),
         cmocka_unit_test(test_cost_zero_changes_nothing),

@@ -4,8 +4,7 @@
 
 #include "zone_memory.hpp"
 
-static void sums_counters(void **state)
-{
+static void sums_counters(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     Counters sum;
 
@@ -28,8 +27,7 @@ static void sums_counters(void **state)
 }
 
 /* A claim counts where it says, and nowhere else. */
-static void counts_slots_where_it_is_told(void **state)
-{
+static void counts_slots_where_it_is_told(void **state) {
     Policy policies[] = {evicting(MINUTE_MS), denying(MINUTE_MS)};
 
     (void)state;
@@ -57,8 +55,7 @@ static void counts_slots_where_it_is_told(void **state)
     }
 }
 
-static void estimates_keys(void **state)
-{
+static void estimates_keys(void **state) {
     Policy policy = evicting(MINUTE_MS);
     Zone *zone = make_zone(ZONE_BYTES);
     uint64_t bytes = ZONE_BYTES / 8;
@@ -85,13 +82,11 @@ static void estimates_keys(void **state)
     keys = zone->keys(policy, NOW_MS + 2 * MINUTE_MS, 1, used, bytes);
     assert_in_range(keys, 9000, 11000);
 
-    assert_int_equal(zone->keys(policy, NOW_MS + 9 * MINUTE_MS, 1, used, bytes),
-                     0);
+    assert_int_equal(zone->keys(policy, NOW_MS + 9 * MINUTE_MS, 1, used, bytes), 0);
     free(zone);
 }
 
-static void forgets_a_key(void **state)
-{
+static void forgets_a_key(void **state) {
     static const Policy policies[] = {
         {MINUTE_MS, Algorithm::kCounter, WhenFull::kEvict, 0, 0},
         {MINUTE_MS, Algorithm::kCounter, WhenFull::kEvict, 10, 0},
@@ -124,8 +119,7 @@ static void forgets_a_key(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_counters),
         cmocka_unit_test(counts_slots_where_it_is_told),

@@ -56,31 +56,28 @@ struct exact_t {
 uint64_t exact_capacity(const Policy *policy, uint32_t limit);
 
 /* A clock that is behind the last event takes things as of that event. */
-wide_t exact_used(const exact_t *exact, uint64_t now_ms, uint32_t limit,
-                  exact_side_t side);
+wide_t exact_used(const exact_t *exact, uint64_t now_ms, uint32_t limit, exact_side_t side);
 
-int exact_fits(const exact_t *exact, uint64_t now_ms, uint32_t limit,
-               uint32_t cost, exact_side_t side);
+int exact_fits(const exact_t *exact, uint64_t now_ms, uint32_t limit, uint32_t cost,
+               exact_side_t side);
 
 /* Whole requests left, 0 .. capacity. */
-uint64_t exact_left(const exact_t *exact, uint64_t now_ms, uint32_t limit,
-                    exact_side_t side);
+uint64_t exact_left(const exact_t *exact, uint64_t now_ms, uint32_t limit, exact_side_t side);
 
 /* Over the capacity if a request of this cost came in, in 1/1000 request. */
-uint64_t exact_excess(const exact_t *exact, uint64_t now_ms, uint32_t limit,
-                      uint32_t cost, exact_side_t side);
+uint64_t exact_excess(const exact_t *exact, uint64_t now_ms, uint32_t limit, uint32_t cost,
+                      exact_side_t side);
 
 /* LEAKY_BUCKET: what would be in the queue but for one, in 1/1000 request. */
-uint64_t exact_queued(const exact_t *exact, uint64_t now_ms, uint32_t limit,
-                      uint32_t cost, exact_side_t side);
+uint64_t exact_queued(const exact_t *exact, uint64_t now_ms, uint32_t limit, uint32_t cost,
+                      exact_side_t side);
 
 /* An admitted request; one of cost 0 leaves no trace. */
-void exact_record(exact_t *exact, uint64_t now_ms, uint32_t limit,
-                  uint32_t cost);
+void exact_record(exact_t *exact, uint64_t now_ms, uint32_t limit, uint32_t cost);
 
 /* LEAKY_BUCKET: until what is ahead of such a request has left. */
-uint64_t exact_delay_ms(const exact_t *exact, uint64_t now_ms, uint32_t limit,
-                        uint32_t cost, exact_side_t side);
+uint64_t exact_delay_ms(const exact_t *exact, uint64_t now_ms, uint32_t limit, uint32_t cost,
+                        exact_side_t side);
 
 /*
  * Is the last event within what its algorithm promises of any interval that

@@ -17,8 +17,7 @@
 /* What the processes write down, of every one its own. */
 struct record_t {
     std::atomic_uint admitted[KEYS];
-    std::atomic_uint
-        doing; /* the key of the decision under way, plus one, or: */
+    std::atomic_uint doing; /* the key of the decision under way, plus one, or: */
 #define FLOODING UINT32_MAX
 };
 
@@ -43,49 +42,39 @@ typedef struct game_s {
     unsigned killed_at_work;
 } game_t;
 
-static uint64_t name_of(const game_t *game, unsigned key)
-{
-    return 1000ull * game->round + key;
-}
+static uint64_t name_of(const game_t *game, unsigned key) { return 1000ull * game->round + key; }
 
-static uint64_t time_of(game_t *game)
-{
+static uint64_t time_of(game_t *game) {
     return game->pace == 0
                ? game->now_ms
-               : game->now_ms
-                     + atomic_fetch_add(&game->shared->decided, 1) / game->pace;
+               : game->now_ms + atomic_fetch_add(&game->shared->decided, 1) / game->pace;
 }
 
 /* One decision, and the note of it. */
-static void demand(game_t *game, record_t *record, unsigned key)
-{
+static void demand(game_t *game, record_t *record, unsigned key) {
     int admitted;
 
     atomic_store(&record->doing, key + 1);
 
-    admitted = admits(game->zone, &game->policy, name_of(game, key), LIMIT,
-                      game->cost, time_of(game));
+    admitted
+        = admits(game->zone, &game->policy, name_of(game, key), LIMIT, game->cost, time_of(game));
 
     atomic_fetch_add(&record->admitted[key], admitted);
     atomic_store(&record->doing, 0);
 }
 
-static void work_with_room(game_t *game, record_t *record, uint64_t *random)
-{
+static void work_with_room(game_t *game, record_t *record, uint64_t *random) {
     demand(game, record, (unsigned)random_below(random, KEYS));
 }
 
 /* Every other request is of a new key, for which another has to go. */
-static void work_in_a_flood(game_t *game, record_t *record, uint64_t *random)
-{
+static void work_in_a_flood(game_t *game, record_t *record, uint64_t *random) {
     atomic_store(&record->doing, FLOODING);
-    admits(game->zone, &game->policy, random_next(random), LIMIT, 1,
-           time_of(game));
+    admits(game->zone, &game->policy, random_next(random), LIMIT, 1, time_of(game));
     demand(game, record, 0);
 }
 
-static void child(game_t *game, unsigned self)
-{
+static void child(game_t *game, unsigned self) {
     record_t *record = &game->shared->records[self];
     uint64_t random = 1000ull * game->round + self;
 
@@ -107,8 +96,7 @@ static void child(game_t *game, unsigned self)
 }
 
 /* All is admitted and on record, but for what the dead process was about. */
-static void audit(game_t *game)
-{
+static void audit(game_t *game) {
     unsigned doing = atomic_load(&game->shared->records[VICTIM].doing);
 
     game->killed_at_work += doing != 0;
@@ -117,33 +105,30 @@ static void audit(game_t *game)
         unsigned unsure = doing == key + 1;
         unsigned fit = LIMIT / game->cost;
         unsigned admitted = 0;
-        uint32_t left = remaining_of(game->zone, &game->policy,
-                                     name_of(game, key), LIMIT, time_of(game));
+        uint32_t left
+            = remaining_of(game->zone, &game->policy, name_of(game, key), LIMIT, time_of(game));
 
         for (unsigned i = 0; i < PROCESSES; i++) {
             admitted += atomic_load(&game->shared->records[i].admitted[key]);
         }
 
         if (admitted > fit || admitted + unsure < fit || left != 0) {
-            fail_msg("round %u, key %u: %u of %u admitted, %u unsure, %u left",
-                     game->round, key, admitted, fit, unsure, left);
+            fail_msg("round %u, key %u: %u of %u admitted, %u unsure, %u left", game->round, key,
+                     admitted, fit, unsure, left);
         }
     }
 }
 
-static void play(game_t *game)
-{
+static void play(game_t *game) {
     new (game->shared) shared_t{};
     game->now_ms += ROUND_MS;
 
-    kill_one(game->round, &game->shared->started,
-             [&](unsigned self) { child(game, self); });
+    kill_one(game->round, &game->shared->started, [&](unsigned self) { child(game, self); });
 
     audit(game);
 }
 
-static void run(game_t *game, size_t zone_bytes)
-{
+static void run(game_t *game, size_t zone_bytes) {
     game->policy = evicting(WINDOW_MS);
     game->policy.algorithm = game->algorithm;
     game->now_ms = PRESENT * WINDOW_MS + 1;
@@ -162,8 +147,7 @@ static void run(game_t *game, size_t zone_bytes)
     assert_in_range(game->killed_at_work, ROUNDS / 10, ROUNDS);
 }
 
-static void test_killed_with_room(void **state)
-{
+static void test_killed_with_room(void **state) {
     game_t game = {.work = work_with_room, .keys = KEYS, .cost = 1};
 
     (void)state;
@@ -171,8 +155,7 @@ static void test_killed_with_room(void **state)
     run(&game, MEGABYTE_ZONE_BYTES);
 }
 
-static void test_killed_in_a_flood(void **state)
-{
+static void test_killed_in_a_flood(void **state) {
     game_t game = {.work = work_in_a_flood, .keys = 1, .cost = 2};
 
     (void)state;
@@ -181,13 +164,9 @@ static void test_killed_in_a_flood(void **state)
 }
 
 /* Time passes, so that a log has more events than a ring holds. */
-static void test_log_killed_with_room(void **state)
-{
-    game_t game = {.work = work_with_room,
-                   .keys = KEYS,
-                   .cost = 5,
-                   .algorithm = Algorithm::kLog,
-                   .pace = 1};
+static void test_log_killed_with_room(void **state) {
+    game_t game = {
+        .work = work_with_room, .keys = KEYS, .cost = 5, .algorithm = Algorithm::kLog, .pace = 1};
 
     (void)state;
 
@@ -195,20 +174,15 @@ static void test_log_killed_with_room(void **state)
 }
 
 /* What is left of a log of one event after a flood is all of it. */
-static void test_log_killed_in_a_flood(void **state)
-{
-    game_t game = {.work = work_in_a_flood,
-                   .keys = 1,
-                   .cost = 2,
-                   .algorithm = Algorithm::kLog};
+static void test_log_killed_in_a_flood(void **state) {
+    game_t game = {.work = work_in_a_flood, .keys = 1, .cost = 2, .algorithm = Algorithm::kLog};
 
     (void)state;
 
     run(&game, RING_PAIR_BYTES);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_with_room),
         cmocka_unit_test(test_killed_in_a_flood),

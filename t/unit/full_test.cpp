@@ -7,8 +7,7 @@
 
 /* ---- eviction ---- */
 
-static void test_expired_keys_go_first(void **state)
-{
+static void test_expired_keys_go_first(void **state) {
     Policy policy = evicting(MINUTE_MS);
     Zone *zone = make_zone(PAIR_BYTES);
     uint64_t later_ms = NOW_MS + 2 * MINUTE_MS;
@@ -18,8 +17,8 @@ static void test_expired_keys_go_first(void **state)
     /* keys 0 and 1, the heaviest, are over when the others come */
 
     for (uint64_t key = 0; key < PAIR_SLOTS; key++) {
-        assert_true(admits(zone, &policy, key, 100, key < 2 ? 100 : 1,
-                           key < 2 ? NOW_MS : later_ms));
+        assert_true(
+            admits(zone, &policy, key, 100, key < 2 ? 100 : 1, key < 2 ? NOW_MS : later_ms));
     }
 
     assert_true(admits(zone, &policy, 100, 100, 1, later_ms));
@@ -35,8 +34,7 @@ static void test_expired_keys_go_first(void **state)
     free(zone);
 }
 
-static void test_what_constrains_least_goes_next(void **state)
-{
+static void test_what_constrains_least_goes_next(void **state) {
     Policy policy = evicting(MINUTE_MS);
     Zone *zone = make_zone(PAIR_BYTES);
 
@@ -60,8 +58,7 @@ static void test_what_constrains_least_goes_next(void **state)
 }
 
 /* What decays is compared as of now. */
-static void test_eviction_weighs_what_still_counts(void **state)
-{
+static void test_eviction_weighs_what_still_counts(void **state) {
     Policy policy = evicting(MINUTE_MS);
     Zone *zone = make_zone(PAIR_BYTES);
     uint64_t later_ms = NOW_MS + MINUTE_MS;
@@ -87,10 +84,8 @@ static void test_eviction_weighs_what_still_counts(void **state)
 }
 
 /* 64 pairs of lines; half of the heavy keys were in use long before. */
-static void check_flood(Policy policy, size_t slot_bytes)
-{
-    Zone *zone
-        = make_zone_for(&policy, kZoneAlign + 64 * PAIR_SLOTS * slot_bytes);
+static void check_flood(Policy policy, size_t slot_bytes) {
+    Zone *zone = make_zone_for(&policy, kZoneAlign + 64 * PAIR_SLOTS * slot_bytes);
     uint64_t slots = stats_of(zone).slots;
     uint64_t flood = 1000;
 
@@ -99,8 +94,7 @@ static void check_flood(Policy policy, size_t slot_bytes)
     for (uint64_t i = 0; i < 70; i++) {
         for (uint64_t key = 0; key < 20; key += 2) {
             assert_true(admits(zone, &policy, key, 100, 1,
-                               NOW_MS - 3 * policy.window_ms
-                                   + i * policy.window_ms / 60));
+                               NOW_MS - 3 * policy.window_ms + i * policy.window_ms / 60));
         }
     }
 
@@ -125,8 +119,7 @@ static void check_flood(Policy policy, size_t slot_bytes)
     free(zone);
 }
 
-static void test_heavy_keys_survive_a_flood(void **state)
-{
+static void test_heavy_keys_survive_a_flood(void **state) {
     Policy policy = evicting(60 * MINUTE_MS);
 
     (void)state;
@@ -146,21 +139,18 @@ static void test_heavy_keys_survive_a_flood(void **state)
  * make of a small part of larger limits, and whenever these come.
  */
 static void check_flood_of_larger_limits(Policy policy, uint32_t flood_cost,
-                                         uint64_t flood_keys_a_ms)
-{
+                                         uint64_t flood_keys_a_ms) {
     Zone *zone = make_zone_for(&policy, 1 << 18);
     uint64_t now_ms = PRESENT * policy.window_ms + 1000;
     uint64_t capacity = policy.capacity(10);
     unsigned kept = 0;
 
     for (uint64_t key = 0; key < 200; key++) {
-        while (admits(zone, &policy, key, 10, 1, now_ms)) {
-        }
+        while (admits(zone, &policy, key, 10, 1, now_ms)) {}
     }
 
     for (uint64_t i = 0; i < 40000; i++) {
-        admits(zone, &policy, 1000 + i, 1000, flood_cost,
-               now_ms + i / flood_keys_a_ms);
+        admits(zone, &policy, 1000 + i, 1000, flood_cost, now_ms + i / flood_keys_a_ms);
     }
 
     assert_true(stats_of(zone).evicted > 20000);
@@ -174,8 +164,7 @@ static void check_flood_of_larger_limits(Policy policy, uint32_t flood_cost,
     free(zone);
 }
 
-static void test_small_limits_survive_a_flood_of_larger(void **state)
-{
+static void test_small_limits_survive_a_flood_of_larger(void **state) {
     static const Policy policies[] = {
         {MINUTE_MS, Algorithm::kCounter},
         {MINUTE_MS, Algorithm::kFixed},
@@ -196,8 +185,7 @@ static void test_small_limits_survive_a_flood_of_larger(void **state)
 
 /* ---- full=deny ---- */
 
-static void fill(Zone *zone, const Policy *policy)
-{
+static void fill(Zone *zone, const Policy *policy) {
     for (uint64_t key = 0; key < PAIR_SLOTS; key++) {
         uint64_t then_ms = NOW_MS - (key == 3 ? MINUTE_MS : 0);
 
@@ -205,8 +193,7 @@ static void fill(Zone *zone, const Policy *policy)
     }
 }
 
-static void test_full_deny_refuses_new_keys(void **state)
-{
+static void test_full_deny_refuses_new_keys(void **state) {
     Policy policy = denying(MINUTE_MS);
     Zone *zone = make_zone(PAIR_BYTES);
     Claim claim;
@@ -239,8 +226,7 @@ static void test_full_deny_refuses_new_keys(void **state)
     free(zone);
 }
 
-static void test_full_deny_goes_on_with_known_keys(void **state)
-{
+static void test_full_deny_goes_on_with_known_keys(void **state) {
     Policy policy = denying(MINUTE_MS);
     Zone *zone = make_zone(PAIR_BYTES);
 
@@ -253,8 +239,7 @@ static void test_full_deny_goes_on_with_known_keys(void **state)
             assert_false(admits(zone, &policy, 100 + i, 10, 1, NOW_MS));
             assert_true(admits(zone, &policy, key, 10, 1, NOW_MS));
         }
-        assert_int_equal(acquire(zone, &policy, key, 10, 1, NOW_MS).outcome,
-                         Outcome::kRejected);
+        assert_int_equal(acquire(zone, &policy, key, 10, 1, NOW_MS).outcome, Outcome::kRejected);
     }
 
     assert_int_equal(stats_of(zone).refused, 9 * PAIR_SLOTS);
@@ -262,8 +247,7 @@ static void test_full_deny_goes_on_with_known_keys(void **state)
 }
 
 /* Neither a look nor what is never admitted needs a place. */
-static void test_full_deny_answers_who_needs_no_slot(void **state)
-{
+static void test_full_deny_answers_who_needs_no_slot(void **state) {
     Policy policy = denying(MINUTE_MS);
     Zone *zone = make_zone(PAIR_BYTES);
 
@@ -271,16 +255,13 @@ static void test_full_deny_answers_who_needs_no_slot(void **state)
 
     fill(zone, &policy);
 
-    assert_int_equal(acquire(zone, &policy, 100, 10, 0, NOW_MS).outcome,
-                     Outcome::kAdmitted);
-    assert_int_equal(acquire(zone, &policy, 100, 10, 11, NOW_MS).outcome,
-                     Outcome::kRejected);
+    assert_int_equal(acquire(zone, &policy, 100, 10, 0, NOW_MS).outcome, Outcome::kAdmitted);
+    assert_int_equal(acquire(zone, &policy, 100, 10, 11, NOW_MS).outcome, Outcome::kRejected);
     assert_int_equal(stats_of(zone).refused, 0);
     free(zone);
 }
 
-static void test_a_refusal_consumes_nothing_elsewhere(void **state)
-{
+static void test_a_refusal_consumes_nothing_elsewhere(void **state) {
     Policy policy = denying(MINUTE_MS);
     Zone *first = make_zone(PAIR_BYTES);
     Zone *full = make_zone(PAIR_BYTES);
@@ -320,8 +301,7 @@ static void test_a_refusal_consumes_nothing_elsewhere(void **state)
     free(full);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_expired_keys_go_first),
         cmocka_unit_test(test_what_constrains_least_goes_next),

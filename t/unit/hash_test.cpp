@@ -2,24 +2,20 @@
 
 #include "support.hpp"
 
-static uint64_t hash(const void *key, size_t bytes)
-{
+static uint64_t hash(const void *key, size_t bytes) {
     static uint8_t memory[PAIR_BYTES] __attribute__((aligned(kZoneAlign)));
 
-    return init_zone(memory, sizeof(memory), test_secret)
-        ->hash({(const char *)key, bytes});
+    return init_zone(memory, sizeof(memory), test_secret)->hash({(const char *)key, bytes});
 }
 
-static int compare(const void *a, const void *b)
-{
+static int compare(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return (x > y) - (x < y);
 }
 
 /* No two alike: of a million 64-bit hashes that is one chance in 2^25. */
-static void assert_all_differ(uint64_t *hashes, size_t n)
-{
+static void assert_all_differ(uint64_t *hashes, size_t n) {
     qsort(hashes, n, sizeof(*hashes), compare);
 
     for (size_t i = 1; i < n; i++) {
@@ -28,15 +24,13 @@ static void assert_all_differ(uint64_t *hashes, size_t n)
 }
 
 /* SipHash-1-3 of the bytes 0, 1, 2 ... n - 1 under the key 0, 1, 2 ... 15. */
-static void test_siphash_vectors(void **state)
-{
+static void test_siphash_vectors(void **state) {
     static const uint64_t vectors[] = {
-        0xabac0158050fc4dc, 0xc9f49bf37d57ca93, 0x82cb9b024dc7d44d,
-        0x8bf80ab8e7ddf7fb, 0xcf75576088d38328, 0xdef9d52f49533b67,
-        0xc50d2b50c59f22a7, 0xd3927d989bb11140, 0x369095118d299a8e,
-        0x25a48eb36c063de4, 0x79de85ee92ff097f, 0x70c118c1f94dc352,
-        0x78a384b157b4d9a2, 0x306f760c1229ffa7, 0x605aa111c0f95d34,
-        0xd320d86d2a519956, 0xcc4fdd1a7d908b66, 0x9cf2689063dbd80c,
+        0xabac0158050fc4dc, 0xc9f49bf37d57ca93, 0x82cb9b024dc7d44d, 0x8bf80ab8e7ddf7fb,
+        0xcf75576088d38328, 0xdef9d52f49533b67, 0xc50d2b50c59f22a7, 0xd3927d989bb11140,
+        0x369095118d299a8e, 0x25a48eb36c063de4, 0x79de85ee92ff097f, 0x70c118c1f94dc352,
+        0x78a384b157b4d9a2, 0x306f760c1229ffa7, 0x605aa111c0f95d34, 0xd320d86d2a519956,
+        0xcc4fdd1a7d908b66, 0x9cf2689063dbd80c,
     };
     uint8_t bytes[64];
 
@@ -54,8 +48,7 @@ static void test_siphash_vectors(void **state)
 }
 
 /* Of each length, and with each bit of it turned. */
-static void test_every_bit_counts(void **state)
-{
+static void test_every_bit_counts(void **state) {
     static uint64_t hashes[101 * 401];
     size_t n = 0;
 
@@ -79,8 +72,7 @@ static void test_every_bit_counts(void **state)
     assert_all_differ(hashes, n);
 }
 
-static void test_no_byte_past_the_key_counts(void **state)
-{
+static void test_no_byte_past_the_key_counts(void **state) {
     (void)state;
 
     for (size_t bytes = 0; bytes <= 100; bytes++) {
@@ -102,8 +94,7 @@ static void test_no_byte_past_the_key_counts(void **state)
     assert_int_equal(hash(NULL, 0), hash("", 0));
 }
 
-static void test_long_keys(void **state)
-{
+static void test_long_keys(void **state) {
     uint8_t *key = static_cast<uint8_t *>(calloc(1, 65536));
     uint64_t hashes[4];
 
@@ -119,8 +110,7 @@ static void test_long_keys(void **state)
     free(key);
 }
 
-static void test_every_bit_of_the_secret_counts(void **state)
-{
+static void test_every_bit_of_the_secret_counts(void **state) {
     static uint8_t memory[PAIR_BYTES] __attribute__((aligned(kZoneAlign)));
     uint64_t hashes[8 * kSecretBytes];
 
@@ -140,8 +130,7 @@ static void test_every_bit_of_the_secret_counts(void **state)
 }
 
 /* Whatever the hash, 0 and all ones among them, the key has its own count. */
-static void test_odd_hashes_are_keys(void **state)
-{
+static void test_odd_hashes_are_keys(void **state) {
     static const uint64_t hashes[]
         = {0,          2,          UINT64_MAX, 1ull << 63, 1ull << 44,
            1ull << 31, 1ull << 32, 3ull << 31, 0xfffffffe, (1ull << 44) - 1};
@@ -157,16 +146,14 @@ static void test_odd_hashes_are_keys(void **state)
 
         for (unsigned n = 0; n < 3; n++) {
             limit_sliding::acquire(&claim, 1, MINUTE_MS);
-            assert_int_equal(claim.outcome,
-                             n < 2 ? Outcome::kAdmitted : Outcome::kRejected);
+            assert_int_equal(claim.outcome, n < 2 ? Outcome::kAdmitted : Outcome::kRejected);
         }
 
         free(zone);
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_siphash_vectors),
         cmocka_unit_test(test_every_bit_counts),

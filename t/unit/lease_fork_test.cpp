@@ -15,8 +15,7 @@
 
 struct shared_t {
     std::atomic_uint added[KEYS]; /* units, before they are */
-    std::atomic_uint
-        spent[KEYS]; /* after they were, less those to be returned */
+    std::atomic_uint spent[KEYS]; /* after they were, less those to be returned */
     std::atomic_uint started;
     std::atomic_uint is_working; /* the victim */
 };
@@ -35,16 +34,14 @@ struct game_t {
 
 static const told_t told = {SERVER_MS, LIMIT, 900, 0};
 
-static void add_units(game_t *game, uint64_t key, uint64_t sent_ms)
-{
+static void add_units(game_t *game, uint64_t key, uint64_t sent_ms) {
     Claim claim = lease_claim(&game->policy, key, 1);
 
     atomic_fetch_add(&game->shared->added[key], UNITS);
     lease_add(game->leases, &claim, told, UNITS, sent_ms, sent_ms);
 }
 
-static void operate(game_t *game, uint64_t *random)
-{
+static void operate(game_t *game, uint64_t *random) {
     uint64_t key = random_below(random, KEYS);
     uint64_t now_ms = NOW_MS + random_below(random, game->spread_ms + 1);
     Claim claim = lease_claim(&game->policy, key, 1);
@@ -54,9 +51,7 @@ static void operate(game_t *game, uint64_t *random)
         return;
     }
 
-    if (!lease_spend(game->leases, &claim, now_ms)) {
-        return;
-    }
+    if (!lease_spend(game->leases, &claim, now_ms)) { return; }
 
     if (random_below(random, 3) == 0) {
         game->leases->give_back(claim, now_ms);
@@ -66,8 +61,7 @@ static void operate(game_t *game, uint64_t *random)
     atomic_fetch_add(&game->shared->spent[key], 1);
 }
 
-static void child(game_t *game, unsigned self)
-{
+static void child(game_t *game, unsigned self) {
     uint64_t random = 1000ull * game->round + self;
 
     while (self == VICTIM) {
@@ -82,8 +76,7 @@ static void child(game_t *game, unsigned self)
 }
 
 /* No more than was added; and a key that comes later finds its place. */
-static void audit(game_t *game)
-{
+static void audit(game_t *game) {
     shared_t *shared = game->shared;
     uint64_t later_ms = NOW_MS + game->spread_ms + LEASE_MS;
 
@@ -98,8 +91,8 @@ static void audit(game_t *game)
         spent += lease_drain(game->leases, &claim, NOW_MS);
 
         if (spent > added) {
-            fail_msg("round %u, key %u: %u added, %u spent", game->round,
-                     (unsigned)key, added, spent);
+            fail_msg("round %u, key %u: %u added, %u spent", game->round, (unsigned)key, added,
+                     spent);
         }
     }
 
@@ -107,25 +100,21 @@ static void audit(game_t *game)
         Claim claim = lease_claim(&game->policy, key, 1);
 
         add_units(game, key, later_ms);
-        assert_in_range(lease_drain(game->leases, &claim, later_ms), UNITS,
-                        UINT32_MAX);
+        assert_in_range(lease_drain(game->leases, &claim, later_ms), UNITS, UINT32_MAX);
     }
 }
 
-static void play(game_t *game)
-{
+static void play(game_t *game) {
     new (game->shared) shared_t{};
     memset(game->leases, 0, LEASES_BYTES(game->groups));
     Leases::init(game->leases, LEASES_BYTES(game->groups));
 
-    kill_one(game->round, &game->shared->started,
-             [&](unsigned self) { child(game, self); });
+    kill_one(game->round, &game->shared->started, [&](unsigned self) { child(game, self); });
 
     audit(game);
 }
 
-static void run(game_t *game)
-{
+static void run(game_t *game) {
     game->policy = evicting(DAY_MS);
     game->shared = share<shared_t>(sizeof(*game->shared));
     game->leases = share<Leases>(LEASES_BYTES(game->groups));
@@ -142,8 +131,7 @@ static void run(game_t *game)
     assert_in_range(game->spent, ROUNDS * 100, UINT32_MAX);
 }
 
-static void test_killed_with_room(void **state)
-{
+static void test_killed_with_room(void **state) {
     game_t game = {.groups = 8};
 
     (void)state;
@@ -152,8 +140,7 @@ static void test_killed_with_room(void **state)
 }
 
 /* More keys than leases, of which some are no longer in use. */
-static void test_killed_in_a_crowd(void **state)
-{
+static void test_killed_in_a_crowd(void **state) {
     game_t game = {.groups = 1, .spread_ms = 3 * LEASE_MS / 2};
 
     (void)state;
@@ -161,8 +148,7 @@ static void test_killed_in_a_crowd(void **state)
     run(&game);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_with_room),
         cmocka_unit_test(test_killed_in_a_crowd),

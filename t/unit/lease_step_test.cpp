@@ -36,8 +36,7 @@ static struct {
     const char *what;
 } run;
 
-static void wrong(const char *what)
-{
+static void wrong(const char *what) {
     run.wrong++;
     run.wrong_at = step.accesses;
     run.what = what;
@@ -45,106 +44,71 @@ static void wrong(const char *what)
 
 /* ---- what a worker does ---- */
 
-static void add_units(Leases *leases, unsigned key, unsigned limit,
-                      uint64_t sent_ms)
-{
+static void add_units(Leases *leases, unsigned key, unsigned limit, uint64_t sent_ms) {
     told_t told = {SERVER_MS, LIMIT + limit, 900, 0};
 
     balance[key][limit] += UNITS;
     lease_add(leases, &claims[key], told, UNITS, sent_ms, sent_ms);
 }
 
-static int spend_unit(Leases *leases, unsigned key, balance_t of)
-{
+static int spend_unit(Leases *leases, unsigned key, balance_t of) {
     Verdict verdict;
     Claim claim = claims[key];
 
-    if (!leases->spend(&claim, NOW_MS, &verdict)) {
-        return 0;
-    }
+    if (!leases->spend(&claim, NOW_MS, &verdict)) { return 0; }
 
     of[key][verdict.limit - LIMIT]--;
 
     return 1;
 }
 
-static void act_nothing(Leases *leases)
-{
-    (void)leases;
-}
+static void act_nothing(Leases *leases) { (void)leases; }
 
-static void act_add(Leases *leases)
-{
-    add_units(leases, 0, 0, NOW_MS);
-}
+static void act_add(Leases *leases) { add_units(leases, 0, 0, NOW_MS); }
 
-static void act_add_twice(Leases *leases)
-{
+static void act_add_twice(Leases *leases) {
     act_add(leases);
     act_add(leases);
 }
 
 /* Of a limit that was changed, so that what there is lapses. */
-static void act_add_changed(Leases *leases)
-{
-    add_units(leases, 0, 1, NOW_MS + 1);
-}
+static void act_add_changed(Leases *leases) { add_units(leases, 0, 1, NOW_MS + 1); }
 
-static void act_add_late(Leases *leases)
-{
-    add_units(leases, 0, 1, NOW_MS - 1);
-}
+static void act_add_late(Leases *leases) { add_units(leases, 0, 1, NOW_MS - 1); }
 
 /* When other leases are no longer in use. */
-static void act_add_other(Leases *leases)
-{
-    add_units(leases, 1, 0, NOW_MS + LEASE_MS);
-}
+static void act_add_other(Leases *leases) { add_units(leases, 1, 0, NOW_MS + LEASE_MS); }
 
-static void act_spend(Leases *leases)
-{
-    spend_unit(leases, 0, balance);
-}
+static void act_spend(Leases *leases) { spend_unit(leases, 0, balance); }
 
-static void act_spend_and_add(Leases *leases)
-{
+static void act_spend_and_add(Leases *leases) {
     act_spend(leases);
     act_add(leases);
 }
 
-static void act_spend_of_both(Leases *leases)
-{
+static void act_spend_of_both(Leases *leases) {
     spend_unit(leases, 0, balance);
     spend_unit(leases, 1, balance);
 }
 
-static void act_return(Leases *leases)
-{
+static void act_return(Leases *leases) {
     balance[0][0]++;
     leases->give_back(spent, NOW_MS);
 }
 
 /* Only that key's. */
-static void act_forget(Leases *leases)
-{
-    leases->forget(claims[0], NOW_MS);
-}
+static void act_forget(Leases *leases) { leases->forget(claims[0], NOW_MS); }
 
 /* ---- what there was ---- */
 
-static void begin_known(Leases *leases)
-{
-    add_units(leases, 0, 0, NOW_MS - 10);
-}
+static void begin_known(Leases *leases) { add_units(leases, 0, 0, NOW_MS - 10); }
 
-static void begin_both(Leases *leases)
-{
+static void begin_both(Leases *leases) {
     begin_known(leases);
     add_units(leases, 1, 0, NOW_MS - 10);
 }
 
-static void begin_spent(Leases *leases)
-{
+static void begin_spent(Leases *leases) {
     Verdict verdict;
 
     begin_known(leases);
@@ -153,8 +117,7 @@ static void begin_spent(Leases *leases)
     balance[0][0]--;
 }
 
-static Leases *begin(act_t before)
-{
+static Leases *begin(act_t before) {
     Leases *leases = Leases::init(step_begin(PAGE_BYTES), LEASES_BYTES(1));
 
     policy = evicting(DAY_MS);
@@ -174,19 +137,16 @@ static Leases *begin(act_t before)
     return leases;
 }
 
-static void end(const char *name)
-{
+static void end(const char *name) {
     step_end();
 
     if (run.wrong > 0) {
-        fail_msg("%s: %u times %s, the last at access %u", name, run.wrong,
-                 run.what, run.wrong_at);
+        fail_msg("%s: %u times %s, the last at access %u", name, run.wrong, run.what, run.wrong_at);
     }
 }
 
 /* Spends all, of memory that it leaves alone; returns what is left over. */
-static int check_balance(const void *memory)
-{
+static int check_balance(const void *memory) {
     alignas(64) static uint8_t copy[PAGE_BYTES];
     Leases *leases = (Leases *)copy;
     balance_t left;
@@ -196,15 +156,12 @@ static int check_balance(const void *memory)
     memcpy(left, balance, sizeof(balance));
 
     for (unsigned key = 0; key < KEYS; key++) {
-        while (spend_unit(leases, key, left)) {
-        }
+        while (spend_unit(leases, key, left)) {}
 
         for (unsigned limit = 0; limit < LIMITS; limit++) {
             rest += left[key][limit];
 
-            if (left[key][limit] < 0) {
-                wrong("more was spent than added");
-            }
+            if (left[key][limit] < 0) { wrong("more was spent than added"); }
         }
     }
 
@@ -214,15 +171,12 @@ static int check_balance(const void *memory)
 /* ---- deaths ---- */
 
 /* A death is as good as any other that leaves the same memory behind. */
-static void die(void)
-{
+static void die(void) {
     alignas(64) static uint8_t copy[PAGE_BYTES];
     Leases *leases = (Leases *)copy;
     balance_t kept;
 
-    if (memcmp(run.last, step.memory, PAGE_BYTES) == 0) {
-        return;
-    }
+    if (memcmp(run.last, step.memory, PAGE_BYTES) == 0) { return; }
 
     run.deaths++;
     memcpy(run.last, step.memory, PAGE_BYTES);
@@ -238,15 +192,12 @@ static void die(void)
     add_units(leases, 0, 1, NOW_MS + 2);
     add_units(leases, 1, 1, NOW_MS + 1 + LEASE_MS);
 
-    if (check_balance(leases) != 0) {
-        wrong("not all was spent after a death");
-    }
+    if (check_balance(leases) != 0) { wrong("not all was spent after a death"); }
 
     memcpy(balance, kept, sizeof(balance));
 }
 
-static void test_deaths(void **state)
-{
+static void test_deaths(void **state) {
     static const struct {
         const char *name;
         act_t before, work;
@@ -275,15 +226,10 @@ static void test_deaths(void **state)
 
 /* ---- stalls ---- */
 
-static void stopped(void)
-{
-    run.others(static_cast<Leases *>(step.memory));
-}
+static void stopped(void) { run.others(static_cast<Leases *>(step.memory)); }
 
 /* `lossless`: all that was added can be spent in the end. */
-static void check_stalls(const char *name, act_t before, act_t work,
-                         act_t others, int lossless)
-{
+static void check_stalls(const char *name, act_t before, act_t work, act_t others, int lossless) {
     Leases *leases = begin(before);
     balance_t start;
     int rest;
@@ -300,17 +246,14 @@ static void check_stalls(const char *name, act_t before, act_t work,
         STEP_THROUGH(work(leases));
         rest = check_balance(leases);
 
-        if (lossless && rest > 0) {
-            wrong("units were lost");
-        }
+        if (lossless && rest > 0) { wrong("units were lost"); }
     } while (step.accesses >= step.stop_at);
 
     assert_true(step.stop_at > 3);
     end(name);
 }
 
-static void test_stalls(void **state)
-{
+static void test_stalls(void **state) {
     static const struct {
         const char *name;
         act_t act;
@@ -346,8 +289,7 @@ static void test_stalls(void **state)
 
     for (size_t i = 0; i < LENGTH(scenes); i++) {
         for (size_t j = 0; j < LENGTH(others); j++) {
-            snprintf(name, sizeof(name), "%s / %s", scenes[i].name,
-                     others[j].name);
+            snprintf(name, sizeof(name), "%s / %s", scenes[i].name, others[j].name);
             check_stalls(name, scenes[i].before, scenes[i].work, others[j].act,
                          scenes[i].lossless && others[j].lossless);
         }
@@ -356,8 +298,7 @@ static void test_stalls(void **state)
 
 #endif
 
-int main(void)
-{
+int main(void) {
 #if CAN_STEP
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deaths),

@@ -17,8 +17,7 @@ static const told_t usual = {SERVER_MS, LIMIT, 900, 5000};
 
 /* ---- spending ---- */
 
-static void is_for_windows_and_for_who_consumes(void **state)
-{
+static void is_for_windows_and_for_who_consumes(void **state) {
     static const struct {
         Algorithm algorithm;
         int leased;
@@ -44,8 +43,7 @@ static void is_for_windows_and_for_who_consumes(void **state)
     assert_false(Leases::can_serve(claim));
 }
 
-static void needs_room_for_a_group(void **state)
-{
+static void needs_room_for_a_group(void **state) {
     alignas(64) static char memory[LEASES_BYTES(1)];
 
     (void)state;
@@ -53,8 +51,7 @@ static void needs_room_for_a_group(void **state)
     assert_non_null(Leases::init(memory, sizeof(memory)));
 }
 
-static void spends_what_was_added(void **state)
-{
+static void spends_what_was_added(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 3);
@@ -88,8 +85,7 @@ static void spends_what_was_added(void **state)
     free(leases);
 }
 
-static void spends_what_was_returned(void **state)
-{
+static void spends_what_was_returned(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 3);
@@ -105,8 +101,7 @@ static void spends_what_was_returned(void **state)
 }
 
 /* What was spent in one window or part is not given back to the next one. */
-static void returns_to_where_it_was_spent(void **state)
-{
+static void returns_to_where_it_was_spent(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 1);
@@ -140,8 +135,7 @@ static void returns_to_where_it_was_spent(void **state)
 
 /* ---- until when ---- */
 
-static void is_not_spent_for_long_without_asking(void **state)
-{
+static void is_not_spent_for_long_without_asking(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 1);
@@ -162,15 +156,12 @@ static void is_not_spent_for_long_without_asking(void **state)
     free(leases);
 }
 
-static void check_end(const Policy *policy, uint64_t server_ms)
-{
+static void check_end(const Policy *policy, uint64_t server_ms) {
     Leases *leases = make_leases(1);
     Claim claim = lease_claim(policy, KEY, 1);
     told_t told = {server_ms, LIMIT, 900, 5000};
     uint64_t parts
-        = policy->algorithm == Algorithm::kCounter && policy->precision > 0
-              ? policy->precision
-              : 1;
+        = policy->algorithm == Algorithm::kCounter && policy->precision > 0 ? policy->precision : 1;
     uint64_t left_ms = part_left_ms(policy->window_ms, parts, server_ms);
     uint64_t early_ms = left_ms > TICK_MS ? left_ms - TICK_MS : 0;
 
@@ -191,8 +182,7 @@ static void check_end(const Policy *policy, uint64_t server_ms)
 }
 
 /* Nor after the end of the part in which the server has counted it. */
-static void is_not_spent_after_the_end(void **state)
-{
+static void is_not_spent_after_the_end(void **state) {
     static const uint64_t windows_ms[] = {100, 101, 333, 997, 1000, 1009};
     static const uint32_t precisions[] = {0, 1, 7, 10, 60};
     uint64_t server_ms = 1700000000123;
@@ -220,8 +210,7 @@ static void is_not_spent_after_the_end(void **state)
 
 /* Units of a bucket are spent in this epoch and the next, as the script has it,
  * a sixteenth of the window each. */
-static void of_a_bucket_lasts_two_epochs(void **state)
-{
+static void of_a_bucket_lasts_two_epochs(void **state) {
     static const uint64_t windows[] = {800, 1600, 7777, 16000, DAY_MS};
 
     (void)state;
@@ -241,27 +230,22 @@ static void of_a_bucket_lasts_two_epochs(void **state)
             told.now_ms = SERVER_MS / epoch_ms * epoch_ms + offset;
             left_ms = 2 * epoch_ms - offset;
 
-            if (left_ms > LEASE_MS) {
-                left_ms = LEASE_MS;
-            }
+            if (left_ms > LEASE_MS) { left_ms = LEASE_MS; }
 
             lease_add(leases, &claim, told, 2, NOW_MS, NOW_MS);
 
             if (left_ms > EARLY_MS) {
-                assert_true(
-                    lease_spend(leases, &claim, NOW_MS + left_ms - EARLY_MS));
+                assert_true(lease_spend(leases, &claim, NOW_MS + left_ms - EARLY_MS));
             }
 
-            assert_false(lease_spend(leases, &claim,
-                                     NOW_MS + left_ms
-                                         - (left_ms < LEASE_MS ? TICK_MS : 0)));
+            assert_false(
+                lease_spend(leases, &claim, NOW_MS + left_ms - (left_ms < LEASE_MS ? TICK_MS : 0)));
             free(leases);
         }
     }
 }
 
-static void leftovers_lapse_with_their_part(void **state)
-{
+static void leftovers_lapse_with_their_part(void **state) {
     static const uint32_t precisions[] = {1, 10};
     Policy policy = evicting(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 1);
@@ -296,8 +280,7 @@ static void leftovers_lapse_with_their_part(void **state)
     }
 }
 
-static void leftovers_lapse_with_their_limit(void **state)
-{
+static void leftovers_lapse_with_their_limit(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 1);
@@ -315,8 +298,7 @@ static void leftovers_lapse_with_their_limit(void **state)
     free(leases);
 }
 
-static void a_late_reply_undoes_nothing(void **state)
-{
+static void a_late_reply_undoes_nothing(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 1);
@@ -344,8 +326,7 @@ static void a_late_reply_undoes_nothing(void **state)
 }
 
 /* All of a key are lost, but for those that were asked for since. */
-static void forgets_a_key(void **state)
-{
+static void forgets_a_key(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 1);
@@ -383,8 +364,7 @@ static void forgets_a_key(void **state)
 
 /* ---- whose ---- */
 
-static void spends_for_its_own_key_only(void **state)
-{
+static void spends_for_its_own_key_only(void **state) {
     Policy policy = fixed_of(DAY_MS);
     uint64_t random = 1;
     unsigned spent_all = 0;
@@ -428,8 +408,7 @@ static void spends_for_its_own_key_only(void **state)
     assert_in_range(spent_all, 20000, UINT32_MAX);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_for_windows_and_for_who_consumes),
         cmocka_unit_test(needs_room_for_a_group),

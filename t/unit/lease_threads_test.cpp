@@ -47,13 +47,11 @@ struct game_t {
     void end();
 };
 
-static uint64_t time_of(const game_t *game, uint64_t *random)
-{
+static uint64_t time_of(const game_t *game, uint64_t *random) {
     return NOW_MS + random_below(random, game->spread_ms + 1);
 }
 
-static void operate(game_t *game, player_t *player, uint64_t *random)
-{
+static void operate(game_t *game, player_t *player, uint64_t *random) {
     static const told_t told = {SERVER_MS, LIMIT, 900, 0};
     uint64_t key = random_below(random, game->keys);
     uint64_t now_ms = time_of(game, random);
@@ -61,15 +59,12 @@ static void operate(game_t *game, player_t *player, uint64_t *random)
 
     if (random_below(random, game->adds) == 0) {
         atomic_fetch_add(&game->balance[key], UNITS);
-        lease_add(game->leases, &claim, told, UNITS, time_of(game, random),
-                  now_ms);
+        lease_add(game->leases, &claim, told, UNITS, time_of(game, random), now_ms);
         player->added++;
         return;
     }
 
-    if (!lease_spend(game->leases, &claim, now_ms)) {
-        return;
-    }
+    if (!lease_spend(game->leases, &claim, now_ms)) { return; }
 
     if (game->returns > 0 && random_below(random, game->returns) == 0) {
         game->leases->give_back(claim, now_ms);
@@ -81,8 +76,7 @@ static void operate(game_t *game, player_t *player, uint64_t *random)
     player->spent++;
 }
 
-void game_t::begin(unsigned)
-{
+void game_t::begin(unsigned) {
     memset(leases, 0, LEASES_BYTES(1));
     Leases::init(leases, LEASES_BYTES(1));
 
@@ -92,27 +86,23 @@ void game_t::begin(unsigned)
 }
 
 /* All at most once. */
-void game_t::end()
-{
+void game_t::end() {
     for (unsigned key = 0; key < keys; key++) {
         Claim claim = lease_claim(&policy, key, 1);
-        int left = atomic_load(&balance[key])
-                   - (int)lease_drain(leases, &claim, NOW_MS);
+        int left = atomic_load(&balance[key]) - (int)lease_drain(leases, &claim, NOW_MS);
 
         wrong += left < 0;
         lost += left > 0 ? (unsigned)left : 0;
     }
 }
 
-void game_t::work(unsigned thread, uint64_t *random)
-{
+void game_t::work(unsigned thread, uint64_t *random) {
     for (unsigned i = 0; i < OPS; i++) {
         operate(this, &players[thread], random);
     }
 }
 
-static void run(game_t *game)
-{
+static void run(game_t *game) {
     game->policy = evicting(DAY_MS);
     game->policy.algorithm = Algorithm::kFixed;
     game->leases = make_leases(1);
@@ -127,13 +117,10 @@ static void run(game_t *game)
     free(game->leases);
 
     print_message("# %llu adds, %llu units spent, %u returned, %llu lost\n",
-                  (unsigned long long)game->added,
-                  (unsigned long long)game->spent, atomic_load(&game->returned),
-                  (unsigned long long)game->lost);
+                  (unsigned long long)game->added, (unsigned long long)game->spent,
+                  atomic_load(&game->returned), (unsigned long long)game->lost);
 
-    if (game->wrong > 0) {
-        fail_msg("%u times more was spent than added", game->wrong);
-    }
+    if (game->wrong > 0) { fail_msg("%u times more was spent than added", game->wrong); }
 
     /* else the rounds say nothing */
     assert_in_range(game->spent, game->added / 10, UINT32_MAX);
@@ -143,14 +130,10 @@ static void run(game_t *game)
  * None, as a rule: whoever was in others' way 512 times gives up what he
  * has, which may be of some adds.
  */
-static void check_losses(const game_t *game)
-{
-    assert_in_range(game->lost, 0, 10 * UNITS);
-}
+static void check_losses(const game_t *game) { assert_in_range(game->lost, 0, 10 * UNITS); }
 
 /* Without deaths all is spendable in the end, whoever asks at once. */
-static void test_one_key(void **state)
-{
+static void test_one_key(void **state) {
     game_t game = {.rounds = 40000, .keys = 1, .adds = 4};
 
     (void)state;
@@ -159,8 +142,7 @@ static void test_one_key(void **state)
     check_losses(&game);
 }
 
-static void test_adds_of_one_key(void **state)
-{
+static void test_adds_of_one_key(void **state) {
     game_t game = {.rounds = 40000, .keys = 1, .adds = 2};
 
     (void)state;
@@ -170,8 +152,7 @@ static void test_adds_of_one_key(void **state)
 }
 
 /* There is a lease for each, but one may have both for a moment. */
-static void test_one_key_and_another(void **state)
-{
+static void test_one_key_and_another(void **state) {
     game_t game = {.rounds = 40000, .keys = 2, .adds = 4};
 
     (void)state;
@@ -180,8 +161,7 @@ static void test_one_key_and_another(void **state)
 }
 
 /* What is returned is lost if the lease is being written all the time. */
-static void test_returns(void **state)
-{
+static void test_returns(void **state) {
     game_t game = {.rounds = 40000, .keys = 1, .returns = 2, .adds = 6};
 
     (void)state;
@@ -191,21 +171,16 @@ static void test_returns(void **state)
 }
 
 /* Keys that evict each other: some of their leases are no longer in use. */
-static void test_several_keys(void **state)
-{
-    game_t game = {.rounds = 40000,
-                   .keys = KEYS,
-                   .returns = 5,
-                   .adds = 3,
-                   .spread_ms = 3 * LEASE_MS / 2};
+static void test_several_keys(void **state) {
+    game_t game
+        = {.rounds = 40000, .keys = KEYS, .returns = 5, .adds = 3, .spread_ms = 3 * LEASE_MS / 2};
 
     (void)state;
 
     run(&game);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_key),
         cmocka_unit_test(test_adds_of_one_key),

@@ -12,8 +12,7 @@
 static const told_t usual = {SERVER_MS, LIMIT, 900, 5000};
 
 /* A group has two leases; who asked within LEASE_MS keeps his. */
-static void keeps_what_is_in_use(void **state)
-{
+static void keeps_what_is_in_use(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claims[4];
@@ -30,8 +29,7 @@ static void keeps_what_is_in_use(void **state)
     assert_false(lease_spend(leases, &claims[2], NOW_MS + 10));
     assert_int_equal(leases->want(claims[2], 50, 1, NOW_MS + 10), 0);
 
-    lease_add(leases, &claims[2], usual, 10, NOW_MS + LEASE_MS,
-              NOW_MS + LEASE_MS);
+    lease_add(leases, &claims[2], usual, 10, NOW_MS + LEASE_MS, NOW_MS + LEASE_MS);
     assert_true(lease_spend(leases, &claims[2], NOW_MS + LEASE_MS));
     assert_false(lease_spend(leases, &claims[0], NOW_MS + LEASE_MS));
     assert_true(lease_spend(leases, &claims[1], NOW_MS + LEASE_MS));
@@ -39,8 +37,7 @@ static void keeps_what_is_in_use(void **state)
     free(leases);
 }
 
-static void fills_up_to_a_fixed_size(void **state)
-{
+static void fills_up_to_a_fixed_size(void **state) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(DAY_MS);
     Claim claim = lease_claim(&policy, KEY, 1);
@@ -68,9 +65,7 @@ static void fills_up_to_a_fixed_size(void **state)
     free(leases);
 }
 
-static uint32_t wanted(const told_t *told, uint64_t window_ms, uint32_t needed,
-                       uint64_t after_ms)
-{
+static uint32_t wanted(const told_t *told, uint64_t window_ms, uint32_t needed, uint64_t after_ms) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(window_ms);
     Claim claim = lease_claim(&policy, KEY, 1);
@@ -86,8 +81,7 @@ static uint32_t wanted(const told_t *told, uint64_t window_ms, uint32_t needed,
     return units;
 }
 
-static void follows_demand(void **state)
-{
+static void follows_demand(void **state) {
     told_t plenty = {SERVER_MS, LIMIT_MAX, LIMIT_MAX, 0};
     told_t near_end = {SERVER_MS, LIMIT, 319, 0};
     told_t single = {SERVER_MS, LIMIT, 31, 0};
@@ -120,9 +114,8 @@ static void follows_demand(void **state)
 }
 
 /* For a request of that cost that comes alone, as the last two did. */
-static uint32_t wanted_alone(uint32_t cost, uint64_t window_ms,
-                             uint64_t before_ms, uint64_t after_ms)
-{
+static uint32_t wanted_alone(uint32_t cost, uint64_t window_ms, uint64_t before_ms,
+                             uint64_t after_ms) {
     Leases *leases = make_leases(1);
     Policy policy = fixed_of(window_ms);
     Claim claim = lease_claim(&policy, KEY, cost);
@@ -137,8 +130,7 @@ static uint32_t wanted_alone(uint32_t cost, uint64_t window_ms,
     return units;
 }
 
-static void needs_three_requests(void **state)
-{
+static void needs_three_requests(void **state) {
     told_t plenty = {SERVER_MS, LIMIT_MAX, LIMIT_MAX, 0};
 
     (void)state;
@@ -167,8 +159,7 @@ static void needs_three_requests(void **state)
 }
 
 /* The same bounds at random, and in numbers wide enough for all of them. */
-static void never_asks_for_too_much(void **state)
-{
+static void never_asks_for_too_much(void **state) {
     static const uint32_t sizes[] = {1, 50, LIMIT_MAX, AUTO};
     uint64_t random = 7;
     unsigned some = 0, lone = 0;
@@ -197,8 +188,7 @@ static void never_asks_for_too_much(void **state)
         if (i % 4 == 1) {
             needed = used = 1;
             units = 0;
-            lease_add(leases, &claim, told, 0, sent_ms - i % 1000,
-                      sent_ms - i % 1000);
+            lease_add(leases, &claim, told, 0, sent_ms - i % 1000, sent_ms - i % 1000);
         }
 
         lease_add(leases, &claim, told, units, sent_ms, sent_ms);
@@ -224,8 +214,7 @@ static void never_asks_for_too_much(void **state)
             used += used == 1;
 
             assert_true((unsigned __int128)want * elapsed_ms <= used * 250);
-            assert_true(want * elapsed_ms
-                        <= used * (policy.window_ms / parts / 128));
+            assert_true(want * elapsed_ms <= used * (policy.window_ms / parts / 128));
 
             if (elapsed_ms + MARGIN_MS < left_ms && now_ms >= sent_ms) {
                 assert_true(want * elapsed_ms <= used * (left_ms - elapsed_ms));
@@ -240,8 +229,7 @@ static void never_asks_for_too_much(void **state)
 }
 
 /* Nothing but its own units is spent, whatever time it is said to be. */
-static void survives_any_time(void **state)
-{
+static void survives_any_time(void **state) {
     uint64_t random = 3;
 
     (void)state;
@@ -251,8 +239,7 @@ static void survives_any_time(void **state)
         Policy policy = fixed_of(random_window_ms(&random));
         Claim claim = lease_claim(&policy, KEY, 1);
         uint64_t sent_ms = random_time(&random), spent = 0;
-        told_t told = {random_time(&random), LIMIT_MAX, LIMIT_MAX,
-                       random_window_ms(&random)};
+        told_t told = {random_time(&random), LIMIT_MAX, LIMIT_MAX, random_window_ms(&random)};
 
         lease_add(leases, &claim, told, 3, sent_ms, random_time(&random));
 
@@ -261,8 +248,7 @@ static void survives_any_time(void **state)
             int is_spent = lease_spend(leases, &claim, now_ms);
 
             spent += is_spent != 0;
-            assert_false(is_spent && now_ms >= sent_ms
-                         && now_ms - sent_ms >= LEASE_MS);
+            assert_false(is_spent && now_ms >= sent_ms && now_ms - sent_ms >= LEASE_MS);
         }
 
         assert_in_range(spent, 0, 3);
@@ -270,15 +256,11 @@ static void survives_any_time(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_what_is_in_use),
-        cmocka_unit_test(fills_up_to_a_fixed_size),
-        cmocka_unit_test(follows_demand),
-        cmocka_unit_test(needs_three_requests),
-        cmocka_unit_test(never_asks_for_too_much),
-        cmocka_unit_test(survives_any_time),
+        cmocka_unit_test(keeps_what_is_in_use),    cmocka_unit_test(fills_up_to_a_fixed_size),
+        cmocka_unit_test(follows_demand),          cmocka_unit_test(needs_three_requests),
+        cmocka_unit_test(never_asks_for_too_much), cmocka_unit_test(survives_any_time),
     };
 
     return cmocka_run_group_tests_name("lease want", tests, NULL, NULL);

@@ -28,8 +28,7 @@ struct told_t {
     uint64_t reset_ms;
 };
 
-static inline Leases *make_leases(size_t groups)
-{
+static inline Leases *make_leases(size_t groups) {
     void *memory = aligned_alloc(64, LEASES_BYTES(groups));
     Leases *leases;
 
@@ -42,8 +41,7 @@ static inline Leases *make_leases(size_t groups)
     return leases;
 }
 
-static inline Policy fixed_of(uint64_t window_ms)
-{
+static inline Policy fixed_of(uint64_t window_ms) {
     Policy policy = evicting(window_ms);
 
     policy.algorithm = Algorithm::kFixed;
@@ -52,17 +50,14 @@ static inline Policy fixed_of(uint64_t window_ms)
 }
 
 /* By the server's clock: from then, in how many ms another part begins. */
-static inline uint64_t part_left_ms(uint64_t window_ms, uint64_t parts,
-                                    uint64_t now_ms)
-{
+static inline uint64_t part_left_ms(uint64_t window_ms, uint64_t parts, uint64_t now_ms) {
     uint64_t next = now_ms * parts / window_ms + 1;
 
     return (next * window_ms + parts - 1) / parts - now_ms;
 }
 
 /* Any time, most often near NOW_MS. */
-static inline uint64_t random_time(uint64_t *random)
-{
+static inline uint64_t random_time(uint64_t *random) {
     switch (random_below(random, 4)) {
     case 0:
         return NOW_MS - random_below(random, 3000);
@@ -75,9 +70,7 @@ static inline uint64_t random_time(uint64_t *random)
     }
 }
 
-static inline Claim lease_claim(const Policy *policy, uint64_t key,
-                                uint32_t cost)
-{
+static inline Claim lease_claim(const Policy *policy, uint64_t key, uint32_t cost) {
     Claim claim = {0};
 
     claim.policy = policy;
@@ -89,28 +82,22 @@ static inline Claim lease_claim(const Policy *policy, uint64_t key,
 }
 
 /* An answer to what was asked at `sent_ms`. */
-static inline void lease_add(Leases *leases, const Claim *claim, told_t told,
-                             uint32_t units, uint64_t sent_ms, uint64_t now_ms)
-{
+static inline void lease_add(Leases *leases, const Claim *claim, told_t told, uint32_t units,
+                             uint64_t sent_ms, uint64_t now_ms) {
     RemoteState remote = {told.now_ms, told.limit, NULL};
-    Verdict verdict = {.limit = told.limit,
-                       .remaining = told.remaining,
-                       .reset_ms = told.reset_ms};
+    Verdict verdict = {.limit = told.limit, .remaining = told.remaining, .reset_ms = told.reset_ms};
 
     leases->add(*claim, remote, verdict, units, sent_ms, now_ms);
 }
 
-static inline int lease_spend(Leases *leases, Claim *claim, uint64_t now_ms)
-{
+static inline int lease_spend(Leases *leases, Claim *claim, uint64_t now_ms) {
     Verdict verdict;
 
     return leases->spend(claim, now_ms, &verdict);
 }
 
 /* Takes all that can be spent then. */
-static inline uint32_t lease_drain(Leases *leases, const Claim *claim,
-                                   uint64_t now_ms)
-{
+static inline uint32_t lease_drain(Leases *leases, const Claim *claim, uint64_t now_ms) {
     Claim one = *claim;
     uint32_t units = 0;
 

@@ -21,34 +21,22 @@ using namespace limit_sliding;
 #define OFF kUnlimited
 
 /* Of so many lines, 8 limits each, in memory that processes share. */
-static LimitCache *make_cache(size_t lines)
-{
+static LimitCache *make_cache(size_t lines) {
     size_t bytes = 64 + 64 * lines;
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(memory != MAP_FAILED);
 
     return LimitCache::init(memory, bytes);
 }
 
-static void free_cache(LimitCache *cache, size_t lines)
-{
-    munmap(cache, 64 + 64 * lines);
-}
+static void free_cache(LimitCache *cache, size_t lines) { munmap(cache, 64 + 64 * lines); }
 
-static void set(LimitCache *cache, uint64_t hash, uint32_t limit)
-{
-    cache->set(hash, limit);
-}
+static void set(LimitCache *cache, uint64_t hash, uint32_t limit) { cache->set(hash, limit); }
 
-static uint32_t find(const LimitCache *cache, uint64_t hash)
-{
-    return cache->find(hash);
-}
+static uint32_t find(const LimitCache *cache, uint64_t hash) { return cache->find(hash); }
 
-static void remembers_the_last_one(void **state)
-{
+static void remembers_the_last_one(void **state) {
     LimitCache *cache = make_cache(64);
 
     (void)state;
@@ -78,8 +66,7 @@ static void remembers_the_last_one(void **state)
 }
 
 /* What was taken away makes room, however often. */
-static void uses_places_again(void **state)
-{
+static void uses_places_again(void **state) {
     LimitCache *cache = make_cache(1);
 
     (void)state;
@@ -104,8 +91,7 @@ static void uses_places_again(void **state)
 }
 
 /* Keys that came once give way before those that came again. */
-static void forgets_what_came_once(void **state)
-{
+static void forgets_what_came_once(void **state) {
     LimitCache *cache = make_cache(1);
 
     (void)state;
@@ -128,8 +114,7 @@ static void forgets_what_came_once(void **state)
 }
 
 /* Where all came again, those that came again long ago. */
-static void forgets_what_was_used_long_ago(void **state)
-{
+static void forgets_what_was_used_long_ago(void **state) {
     LimitCache *cache = make_cache(1);
 
     (void)state;
@@ -147,8 +132,7 @@ static void forgets_what_was_used_long_ago(void **state)
 }
 
 /* Of as many keys as half of it has places for, hardly one is forgotten. */
-static void holds_as_many_as_it_says(void **state)
-{
+static void holds_as_many_as_it_says(void **state) {
     LimitCache *cache = make_cache(1024);
     uint64_t random = 1, held = 0;
     uint64_t keys[4096];
@@ -172,13 +156,9 @@ static void holds_as_many_as_it_says(void **state)
 }
 
 /* A limit is that of its key, whoever writes meanwhile, and whoever dies. */
-static uint32_t limit_of(uint64_t key)
-{
-    return (uint32_t)(key * 1000 % LIMIT_MAX) + 1;
-}
+static uint32_t limit_of(uint64_t key) { return (uint32_t)(key * 1000 % LIMIT_MAX) + 1; }
 
-static void write_at_random(LimitCache *cache, uint64_t random, long rounds)
-{
+static void write_at_random(LimitCache *cache, uint64_t random, long rounds) {
     for (long i = 0; i < rounds; i++) {
         uint64_t key = random_below(&random, 24);
         uint32_t limit = find(cache, key * SPREAD);
@@ -188,16 +168,13 @@ static void write_at_random(LimitCache *cache, uint64_t random, long rounds)
     }
 }
 
-static void *hammer(void *data)
-{
-    write_at_random(static_cast<LimitCache *>(data), (uint64_t)(uintptr_t)&data,
-                    300000);
+static void *hammer(void *data) {
+    write_at_random(static_cast<LimitCache *>(data), (uint64_t)(uintptr_t)&data, 300000);
 
     return NULL;
 }
 
-static void takes_none_for_anothers(void **state)
-{
+static void takes_none_for_anothers(void **state) {
     LimitCache *cache = make_cache(2);
     pthread_t thread[THREADS];
 
@@ -214,8 +191,7 @@ static void takes_none_for_anothers(void **state)
     free_cache(cache, 2);
 }
 
-static void survives_deaths(void **state)
-{
+static void survives_deaths(void **state) {
     LimitCache *cache = make_cache(2);
 
     (void)state;
@@ -246,8 +222,7 @@ static void survives_deaths(void **state)
     free_cache(cache, 2);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(remembers_the_last_one),
         cmocka_unit_test(uses_places_again),

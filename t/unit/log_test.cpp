@@ -13,8 +13,7 @@
 #define NOW_MS (PRESENT * MINUTE_MS)
 #define ZONE_BYTES (kZoneAlign + 256 * 1024)
 
-static Policy log_of(uint64_t window_ms)
-{
+static Policy log_of(uint64_t window_ms) {
     Policy policy = evicting(window_ms);
 
     policy.algorithm = Algorithm::kLog;
@@ -22,8 +21,7 @@ static Policy log_of(uint64_t window_ms)
     return policy;
 }
 
-static Policy parts_of(uint64_t window_ms, uint32_t precision)
-{
+static Policy parts_of(uint64_t window_ms, uint32_t precision) {
     Policy policy = evicting(window_ms);
 
     policy.precision = precision;
@@ -31,17 +29,14 @@ static Policy parts_of(uint64_t window_ms, uint32_t precision)
     return policy;
 }
 
-static uint64_t used_of(Zone *zone, const Policy *policy, uint32_t limit,
-                        uint64_t now_ms)
-{
+static uint64_t used_of(Zone *zone, const Policy *policy, uint32_t limit, uint64_t now_ms) {
     return limit - remaining_of(zone, policy, KEY, limit, now_ms);
 }
 
 /* ---- what is given back ---- */
 
 /* A key that was forgotten has nothing of what is given back. */
-static void test_refund_after_forget(void **state)
-{
+static void test_refund_after_forget(void **state) {
     const Policy policies[] = {log_of(MINUTE_MS), parts_of(MINUTE_MS, 10)};
 
     (void)state;
@@ -59,8 +54,7 @@ static void test_refund_after_forget(void **state)
             limit_sliding::release(&first, 1, NOW_MS + later_ms);
 
             /* of a history of the same millisecond it may be that one unit */
-            assert_in_range(used_of(zone, policy, 10, NOW_MS + later_ms),
-                            later_ms > 0, 1);
+            assert_in_range(used_of(zone, policy, 10, NOW_MS + later_ms), later_ms > 0, 1);
 
             first = acquire(zone, policy, KEY, 10, 11, NOW_MS + later_ms);
             verdict = first.describe(NOW_MS + later_ms);
@@ -72,10 +66,9 @@ static void test_refund_after_forget(void **state)
 }
 
 /* What is given back counts no more, though others came since. */
-static void test_refund_of_older_events(void **state)
-{
-    const Policy policies[] = {log_of(SECOND_MS), log_of(100),
-                               parts_of(SECOND_MS, 20), parts_of(100, 60)};
+static void test_refund_of_older_events(void **state) {
+    const Policy policies[]
+        = {log_of(SECOND_MS), log_of(100), parts_of(SECOND_MS, 20), parts_of(100, 60)};
     static Claim claims[990];
 
     (void)state;
@@ -94,16 +87,13 @@ static void test_refund_of_older_events(void **state)
         now_ms += 2;
 
         for (size_t j = 0; j < LENGTH(claims); j++) {
-            if (j % 11 != 0) {
-                limit_sliding::release(&claims[j], 1, now_ms);
-            }
+            if (j % 11 != 0) { limit_sliding::release(&claims[j], 1, now_ms); }
         }
 
         assert_int_equal(used_of(zone, policy, 1000, now_ms), 90);
         assert_true(admits(zone, policy, KEY, 1000, 910, now_ms));
         assert_false(admits(zone, policy, KEY, 1000, 1, now_ms));
-        assert_int_equal(used_of(zone, policy, 1000, now_ms + 2 * SECOND_MS),
-                         0);
+        assert_int_equal(used_of(zone, policy, 1000, now_ms + 2 * SECOND_MS), 0);
         free(zone);
     }
 }
@@ -112,8 +102,7 @@ static void test_refund_of_older_events(void **state)
  * With what was given back, a key uses more in two windows than totals hold.
  * A search for room must not take a total that has wrapped for little.
  */
-static void test_refunds_until_totals_wrap(void **state)
-{
+static void test_refunds_until_totals_wrap(void **state) {
     Policy policy = log_of(SECOND_MS);
     Zone *zone = make_zone_for(&policy, ZONE_BYTES);
     const uint32_t costs[] = {1, 3000000, 1, 3000000, 1};
@@ -123,20 +112,16 @@ static void test_refunds_until_totals_wrap(void **state)
     (void)state;
 
     for (size_t i = 0; i < LENGTH(costs); i++) {
-        claims[i]
-            = acquire(zone, &policy, KEY, LIMIT_MAX, costs[i], NOW_MS + i);
+        claims[i] = acquire(zone, &policy, KEY, LIMIT_MAX, costs[i], NOW_MS + i);
         assert_int_equal(claims[i].outcome, Outcome::kAdmitted);
 
-        if (i == 2) {
-            limit_sliding::release(&claims[1], 1, NOW_MS + i);
-        }
+        if (i == 2) { limit_sliding::release(&claims[1], 1, NOW_MS + i); }
     }
 
     assert_true(admits(zone, &policy, KEY, LIMIT_MAX, last, NOW_MS + 1005));
 
     for (uint32_t room = 0; room < 10; room++) {
-        assert_false(admits(zone, &policy, KEY, LIMIT_MAX, LIMIT_MAX - room,
-                            NOW_MS + 1006));
+        assert_false(admits(zone, &policy, KEY, LIMIT_MAX, LIMIT_MAX - room, NOW_MS + 1006));
     }
 
     free(zone);
@@ -152,9 +137,7 @@ struct request_t {
 };
 
 /* What counts of those requests in the window that ends now. */
-static uint64_t counted(const request_t *requests, size_t n, uint64_t window_ms,
-                        uint64_t now_ms)
-{
+static uint64_t counted(const request_t *requests, size_t n, uint64_t window_ms, uint64_t now_ms) {
     uint64_t sum = 0;
 
     while (n-- > 0 && requests[n].time_ms + window_ms > now_ms) {
@@ -165,8 +148,7 @@ static uint64_t counted(const request_t *requests, size_t n, uint64_t window_ms,
 }
 
 /* When a rejected request may come again, it is admitted, and stays so. */
-static void check_retry(const Claim *rejected, uint64_t now_ms)
-{
+static void check_retry(const Claim *rejected, uint64_t now_ms) {
     uint64_t window_ms = rejected->policy->window_ms;
     Claim claim = *rejected;
     Verdict verdict;
@@ -176,8 +158,7 @@ static void check_retry(const Claim *rejected, uint64_t now_ms)
 
     for (uint64_t i = 0; i < 50; i++) {
         limit_sliding::acquire(&claim, 1,
-                               now_ms + verdict.retry_after_ms
-                                   + i * (1 + window_ms / 1000));
+                               now_ms + verdict.retry_after_ms + i * (1 + window_ms / 1000));
         assert_int_equal(claim.outcome, Outcome::kAdmitted);
     }
 }
@@ -187,8 +168,7 @@ static void check_retry(const Claim *rejected, uint64_t now_ms)
  * never admits more than the limit of what was not given back, and rejects no
  * more than what its credits end too early: a 64th of the window.
  */
-static void test_refunds_are_exact(void **state)
-{
+static void test_refunds_are_exact(void **state) {
     static request_t requests[REQUESTS];
     uint64_t random = 7;
 
@@ -220,9 +200,7 @@ static void test_refunds_are_exact(void **state)
                 which[k] = which[n_open];
             }
 
-            if (cost > limit) {
-                continue;
-            }
+            if (cost > limit) { continue; }
 
             used = counted(requests, n, w, now_ms);
             claim = acquire(zone, &policy, KEY, limit, cost, now_ms);
@@ -250,12 +228,9 @@ static void test_refunds_are_exact(void **state)
                 for (size_t k = n; k-- > 0;) {
                     uint64_t end_ms = requests[k].time_ms + w;
 
-                    if (end_ms <= now_ms) {
-                        break;
-                    }
+                    if (end_ms <= now_ms) { break; }
 
-                    if (requests[k].is_given_back
-                        && end_ms - now_ms <= w / 64 + 1) {
+                    if (requests[k].is_given_back && end_ms - now_ms <= w / 64 + 1) {
                         early += requests[k].cost;
                     }
                 }
@@ -274,8 +249,7 @@ static void test_refunds_are_exact(void **state)
  * A history is named by the last 25 bits of the time it began.  One of the same
  * name has nothing of what the former one left in its pages.
  */
-static void test_same_name(void **state)
-{
+static void test_same_name(void **state) {
     Policy policy = log_of(SECOND_MS);
     Zone *zone = make_zone_for(&policy, ZONE_BYTES);
 
@@ -301,8 +275,7 @@ static void test_same_name(void **state)
  * A worker whose clock is a little ahead takes slots for other keys that are
  * over for it, and not yet for a worker that is behind.
  */
-static void test_slots_taken_by_a_clock_ahead(void **state)
-{
+static void test_slots_taken_by_a_clock_ahead(void **state) {
     static const uint64_t ends_ms[] = {12, 25, 39};
     const Policy policies[] = {log_of(SECOND_MS), parts_of(SECOND_MS, 10)};
 
@@ -314,9 +287,7 @@ static void test_slots_taken_by_a_clock_ahead(void **state)
         uint64_t end_ms = NOW_MS + SECOND_MS + ends_ms[i / LENGTH(policies)];
         uint32_t left;
 
-        if (policy->algorithm != Algorithm::kLog) {
-            end_ms = NOW_MS + SECOND_MS + SECOND_MS / 10;
-        }
+        if (policy->algorithm != Algorithm::kLog) { end_ms = NOW_MS + SECOND_MS + SECOND_MS / 10; }
 
         for (unsigned j = 0; j < 40; j++) {
             assert_true(admits(zone, policy, KEY, 40, 1, NOW_MS + j));
@@ -340,8 +311,7 @@ static void test_slots_taken_by_a_clock_ahead(void **state)
  * Many keys in a small zone take each other's events.  What is forgotten counts
  * no more; nothing that is over counts again.
  */
-static void test_overfull_zone(void **state)
-{
+static void test_overfull_zone(void **state) {
     enum { KEYS = 40, TIMES = 4096 };
     static uint64_t times_ms[KEYS][TIMES];
     static size_t counts[KEYS];
@@ -368,10 +338,7 @@ static void test_overfull_zone(void **state)
         now_ms += random_below(&random, 20000) == 0 ? 2900 : 0;
 
         for (size_t n = counts[key]; n-- > 0;) {
-            if (n + TIMES < counts[key]
-                || times[n % TIMES] + policy.window_ms <= now_ms) {
-                break;
-            }
+            if (n + TIMES < counts[key] || times[n % TIMES] + policy.window_ms <= now_ms) { break; }
 
             used++;
         }
@@ -392,8 +359,7 @@ static void test_overfull_zone(void **state)
 /* ---- damaged memory ---- */
 
 /* Nor does a key stay refused for an older event that is missing. */
-static void test_damage_of_an_older_event(void **state)
-{
+static void test_damage_of_an_older_event(void **state) {
     Policy policy = log_of(MINUTE_MS);
     Zone *zone = make_zone_for(&policy, RING_PAIR_BYTES);
     uint64_t *words = (uint64_t *)zone;
@@ -406,9 +372,7 @@ static void test_damage_of_an_older_event(void **state)
     }
 
     for (size_t i = 0; i < RING_PAIR_BYTES / sizeof(*words); i++) {
-        if ((words[i] & 0xfffffffff) == NOW_MS) {
-            words[i] = 0; /* the first event, by its time */
-        }
+        if ((words[i] & 0xfffffffff) == NOW_MS) { words[i] = 0; /* the first event, by its time */ }
     }
 
     for (unsigned i = 0; i < 3; i++) {
@@ -420,17 +384,14 @@ static void test_damage_of_an_older_event(void **state)
 }
 
 /* Whatever is in the zone, every call returns, and a key begins anew. */
-static void test_damage(void **state)
-{
-    const Policy policies[]
-        = {log_of(SECOND_MS), parts_of(SECOND_MS, 10), evicting(SECOND_MS)};
+static void test_damage(void **state) {
+    const Policy policies[] = {log_of(SECOND_MS), parts_of(SECOND_MS, 10), evicting(SECOND_MS)};
     uint64_t random = 5;
 
     (void)state;
 
     for (unsigned round = 0; round < 3000; round++) {
-        const Policy *policy
-            = &policies[random_below(&random, LENGTH(policies))];
+        const Policy *policy = &policies[random_below(&random, LENGTH(policies))];
         size_t bytes = kZoneAlign + 8 * 1024;
         Zone *zone = make_zone_for(policy, bytes);
         uint64_t *words = (uint64_t *)zone;
@@ -444,9 +405,7 @@ static void test_damage(void **state)
         for (unsigned i = 0; i < 40; i++) {
             size_t n = first + random_below(&random, 1024);
 
-            if (words[n] != 0) {
-                words[n] ^= 1ull << random_below(&random, 64);
-            }
+            if (words[n] != 0) { words[n] ^= 1ull << random_below(&random, 64); }
 
             words[first + random_below(&random, 1024)]
                 ^= random_below(&random, 40) == 0 ? random_next(&random) : 0;
@@ -460,8 +419,7 @@ static void test_damage(void **state)
 }
 
 /* Time may begin with the first event. */
-static void test_refund_in_the_first_part(void **state)
-{
+static void test_refund_in_the_first_part(void **state) {
     Policy policy = parts_of(10 * SECOND_MS, 8);
     Zone *zone = make_zone_for(&policy, ZONE_BYTES);
     Claim first = acquire(zone, &policy, KEY, 47, 1, 1);
@@ -477,15 +435,12 @@ static void test_refund_in_the_first_part(void **state)
     look = acquire(zone, &policy, KEY, 47, 0, 2600);
     verdict = look.describe(2600);
     assert_int_equal(verdict.remaining, 37);
-    assert_int_equal(
-        remaining_of(zone, &policy, KEY, 47, 2600 + verdict.reset_ms), 38);
-    assert_int_equal(
-        remaining_of(zone, &policy, KEY, 47, 2600 + verdict.reset_ms - 1), 37);
+    assert_int_equal(remaining_of(zone, &policy, KEY, 47, 2600 + verdict.reset_ms), 38);
+    assert_int_equal(remaining_of(zone, &policy, KEY, 47, 2600 + verdict.reset_ms - 1), 37);
     free(zone);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund_in_the_first_part),
         cmocka_unit_test(test_refund_after_forget),

@@ -13,9 +13,7 @@
 
 static Offender offenders[kOffendersMax];
 
-static void reject(ZoneMemory *memory, const char *key, uint32_t times,
-                   uint64_t now_ms)
-{
+static void reject(ZoneMemory *memory, const char *key, uint32_t times, uint64_t now_ms) {
     uint64_t hash = strlen(key) * 31;
 
     for (const char *p = key; *p != '\0'; p++) {
@@ -23,14 +21,12 @@ static void reject(ZoneMemory *memory, const char *key, uint32_t times,
     }
 
     for (uint32_t i = 0; i < times; i++) {
-        memory->offenders->add(hash, {(const char *)key, strlen(key)}, 1,
-                               now_ms);
+        memory->offenders->add(hash, {(const char *)key, strlen(key)}, 1, now_ms);
     }
 }
 
 /* "a=3 b=1" */
-static const char *top_of(ZoneMemory *memory, uint64_t now_ms, size_t most)
-{
+static const char *top_of(ZoneMemory *memory, uint64_t now_ms, size_t most) {
     static char text[kOffendersMax * 100];
     size_t n = memory->offenders->read(now_ms, offenders);
     size_t length = 0;
@@ -38,18 +34,16 @@ static const char *top_of(ZoneMemory *memory, uint64_t now_ms, size_t most)
     text[0] = '\0';
 
     for (size_t i = 0; i < n && i < most; i++) {
-        length += (size_t)sprintf(
-            text + length, "%s%.*s=%llu", i ? " " : "",
-            (int)(offenders[i].bytes < 64 ? offenders[i].bytes : 64),
-            (const char *)offenders[i].key,
-            (unsigned long long)offenders[i].rejected);
+        length += (size_t)sprintf(text + length, "%s%.*s=%llu", i ? " " : "",
+                                  (int)(offenders[i].bytes < 64 ? offenders[i].bytes : 64),
+                                  (const char *)offenders[i].key,
+                                  (unsigned long long)offenders[i].rejected);
     }
 
     return text;
 }
 
-static void counts_few_exactly(void **state)
-{
+static void counts_few_exactly(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     ZoneMemory small = make_memory(16384);
     char name[20];
@@ -85,8 +79,7 @@ static void counts_few_exactly(void **state)
     free_memory(&small, 16384);
 }
 
-static void keeps_the_first_bytes(void **state)
-{
+static void keeps_the_first_bytes(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     char key[300];
 
@@ -110,8 +103,7 @@ static void keeps_the_first_bytes(void **state)
 }
 
 /* A text whose author died: not shown, until it is written anew. */
-static void shows_no_text_in_part(void **state)
-{
+static void shows_no_text_in_part(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     char *text;
 
@@ -130,8 +122,7 @@ static void shows_no_text_in_part(void **state)
     free_memory(&memory, ZONE_BYTES);
 }
 
-static void forgets_with_time(void **state)
-{
+static void forgets_with_time(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     uint64_t start_ms = NOW_MS - NOW_MS % SPAN_MS;
 
@@ -145,8 +136,7 @@ static void forgets_with_time(void **state)
     assert_string_equal(top_of(&memory, start_ms + SPAN_MS - 1, 9), "a=3 b=2");
 
     reject(&memory, "a", 1, start_ms + SPAN_MS);
-    assert_string_equal(top_of(&memory, start_ms + 2 * SPAN_MS - 1, 9),
-                        "a=4 b=2");
+    assert_string_equal(top_of(&memory, start_ms + 2 * SPAN_MS - 1, 9), "a=4 b=2");
     assert_string_equal(top_of(&memory, start_ms + 2 * SPAN_MS, 9), "b=2 a=1");
     reject(&memory, "c", 1, start_ms + 2 * SPAN_MS);
     assert_string_equal(top_of(&memory, start_ms + 3 * SPAN_MS, 9), "c=1");
@@ -155,8 +145,7 @@ static void forgets_with_time(void **state)
 }
 
 /* Whoever has more than 1/100 of all rejections is there. */
-static void finds_who_is_rejected_most(void **state)
-{
+static void finds_who_is_rejected_most(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     uint64_t random = 1;
     uint64_t counts[10] = {0};
@@ -166,16 +155,12 @@ static void finds_who_is_rejected_most(void **state)
     (void)state;
 
     for (unsigned i = 0; i < all; i++) {
-        uint64_t key = random_below(&random, 8) == 0
-                           ? random_below(&random, 10)
-                           : 100 + random_below(&random, 1000000);
+        uint64_t key = random_below(&random, 8) == 0 ? random_below(&random, 10)
+                                                     : 100 + random_below(&random, 1000000);
 
-        if (key < 10) {
-            counts[key]++;
-        }
+        if (key < 10) { counts[key]++; }
 
-        memory.offenders->add(key * SPREAD, {(const char *)&key, sizeof(key)},
-                              1, NOW_MS);
+        memory.offenders->add(key * SPREAD, {(const char *)&key, sizeof(key)}, 1, NOW_MS);
     }
 
     n = memory.offenders->read(NOW_MS, offenders);
@@ -195,8 +180,7 @@ static void finds_who_is_rejected_most(void **state)
 }
 
 /* Texts say whose they are; none is a mixture. */
-static void *reject_many(void *data)
-{
+static void *reject_many(void *data) {
     ZoneMemory *memory = static_cast<ZoneMemory *>(data);
     uint64_t random = (uint64_t)(uintptr_t)&random;
     Offender seen[kOffendersMax];
@@ -210,8 +194,8 @@ static void *reject_many(void *data)
             words[j] = words[0];
         }
 
-        memory->offenders->add((words[0] + 1) * SPREAD,
-                               {(const char *)words, sizeof(words)}, 1, NOW_MS);
+        memory->offenders->add((words[0] + 1) * SPREAD, {(const char *)words, sizeof(words)}, 1,
+                               NOW_MS);
 
         if (i % 500 == 0) {
             size_t n = memory->offenders->read(NOW_MS, seen);
@@ -228,8 +212,7 @@ static void *reject_many(void *data)
     return NULL;
 }
 
-static void loses_none_of_many(void **state)
-{
+static void loses_none_of_many(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     ZoneMemory small = make_memory(28672);
     uint64_t sum = 0;
@@ -254,8 +237,7 @@ static void loses_none_of_many(void **state)
     free_memory(&small, 28672);
 }
 
-static void samples_what_are_many(void **state)
-{
+static void samples_what_are_many(void **state) {
     Sampler sampler = {0};
     uint64_t sum = 0;
     unsigned added = 0;
@@ -279,15 +261,11 @@ static void samples_what_are_many(void **state)
     assert_int_equal(added, sum / kRejectionsSampled);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_few_exactly),
-        cmocka_unit_test(keeps_the_first_bytes),
-        cmocka_unit_test(shows_no_text_in_part),
-        cmocka_unit_test(forgets_with_time),
-        cmocka_unit_test(finds_who_is_rejected_most),
-        cmocka_unit_test(loses_none_of_many),
+        cmocka_unit_test(counts_few_exactly),         cmocka_unit_test(keeps_the_first_bytes),
+        cmocka_unit_test(shows_no_text_in_part),      cmocka_unit_test(forgets_with_time),
+        cmocka_unit_test(finds_who_is_rejected_most), cmocka_unit_test(loses_none_of_many),
         cmocka_unit_test(samples_what_are_many),
     };
 

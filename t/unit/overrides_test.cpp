@@ -8,8 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void keeps_limits(void **state)
-{
+static void keeps_limits(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     Overrides *own = memory.overrides;
 
@@ -46,8 +45,7 @@ static void keeps_limits(void **state)
 }
 
 /* Places are used again, so nothing leaks however long it goes on. */
-static void has_room_for_what_it_holds(void **state)
-{
+static void has_room_for_what_it_holds(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
     Overrides *own = memory.overrides;
     uint64_t held = 0;
@@ -56,9 +54,7 @@ static void has_room_for_what_it_holds(void **state)
 
     for (uint64_t key = 0; key < 100000; key++) {
         assert_true(own->set(key * SPREAD, 7));
-        if (key >= 100) {
-            own->set((key - 100) * SPREAD, kLimitUnset);
-        }
+        if (key >= 100) { own->set((key - 100) * SPREAD, kLimitUnset); }
     }
 
     assert_int_equal(own->count(), 100);
@@ -76,8 +72,7 @@ static void has_room_for_what_it_holds(void **state)
 }
 
 /* Threads, each with limits of its own and one in common. */
-static void *set_limits(void *data)
-{
+static void *set_limits(void *data) {
     Overrides *own = static_cast<Overrides *>(data);
     uint64_t first = (uint64_t)(uintptr_t)&first;
 
@@ -98,8 +93,7 @@ static void *set_limits(void *data)
     return NULL;
 }
 
-static void keeps_limits_of_many(void **state)
-{
+static void keeps_limits_of_many(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
 
     (void)state;
@@ -109,8 +103,7 @@ static void keeps_limits_of_many(void **state)
 }
 
 /* Who dies leaves `held` no less than there are. */
-static void survives_the_dead(void **state)
-{
+static void survives_the_dead(void **state) {
     ZoneMemory memory = make_memory(ZONE_BYTES);
 
     (void)state;
@@ -124,11 +117,8 @@ static void survives_the_dead(void **state)
                 uint64_t hash = i % 60 * SPREAD;
 
                 memory.overrides->set(hash, 1 + i % 3);
-                memory.offenders->add(hash, {(const char *)&hash, 8}, 1,
-                                      NOW_MS);
-                if (i % 3) {
-                    memory.overrides->set(hash, kLimitUnset);
-                }
+                memory.offenders->add(hash, {(const char *)&hash, 8}, 1, NOW_MS);
+                if (i % 3) { memory.overrides->set(hash, kLimitUnset); }
             }
         }
 
@@ -148,8 +138,7 @@ static void survives_the_dead(void **state)
     free_memory(&memory, ZONE_BYTES);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_limits),
         cmocka_unit_test(has_room_for_what_it_holds),

@@ -26,10 +26,8 @@
 
 /* Returns zeroed memory that children share. */
 template <class T>
-static T *share(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+static T *share(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(memory != MAP_FAILED);
 
@@ -37,8 +35,7 @@ static T *share(size_t bytes)
 }
 
 /* Waits for the end of a process, by SIGKILL or with exit code 0. */
-static inline void expect_exit(pid_t pid, bool killed)
-{
+static inline void expect_exit(pid_t pid, bool killed) {
     int status;
 
     while (waitpid(pid, &status, 0) == -1) {
@@ -51,9 +48,7 @@ static inline void expect_exit(pid_t pid, bool killed)
         return;
     }
 
-    if (WIFSIGNALED(status)) {
-        fail_msg("a survivor was ended by signal %d", WTERMSIG(status));
-    }
+    if (WIFSIGNALED(status)) { fail_msg("a survivor was ended by signal %d", WTERMSIG(status)); }
 
     assert_int_equal(WEXITSTATUS(status), 0);
 }
@@ -64,9 +59,7 @@ static inline void expect_exit(pid_t pid, bool killed)
  * `started` is shared, and 0.
  */
 template <class Work>
-static void kill_one(unsigned round, std::atomic<unsigned> *started,
-                     const Work &work)
-{
+static void kill_one(unsigned round, std::atomic<unsigned> *started, const Work &work) {
     pid_t pids[PROCESSES];
     uint64_t random = round;
     struct timespec pause = {0, (long)random_below(&random, 1000000)};

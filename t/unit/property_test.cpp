@@ -49,35 +49,30 @@ struct request_t {
     Claim claim[LIMITS];
 };
 
-#define CHECK(h, condition)                                                    \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fail_msg("SEED=%llu, step %u: %s", (unsigned long long)(h)->seed,  \
-                     (h)->step, #condition);                                   \
-        }                                                                      \
+#define CHECK(h, condition)                                                                        \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fail_msg("SEED=%llu, step %u: %s", (unsigned long long)(h)->seed, (h)->step,           \
+                     #condition);                                                                  \
+        }                                                                                          \
     } while (0)
 
 /* Of those that are exact in any state. */
-static Policy random_policy(history_t *h)
-{
+static Policy random_policy(history_t *h) {
     static const Algorithm algorithms[]
-        = {Algorithm::kCounter, Algorithm::kCounter, Algorithm::kFixed,
-           Algorithm::kLog};
+        = {Algorithm::kCounter, Algorithm::kCounter, Algorithm::kFixed, Algorithm::kLog};
     Policy policy = evicting(random_window_ms(&h->random));
 
     policy.algorithm = algorithms[random_below(&h->random, LENGTH(algorithms))];
 
     if (policy.algorithm == Algorithm::kCounter) {
-        policy.precision = random_below(&h->random, 2)
-                               ? 1
-                               : (uint32_t)random_below(&h->random, 61);
+        policy.precision = random_below(&h->random, 2) ? 1 : (uint32_t)random_below(&h->random, 61);
     }
 
     return policy;
 }
 
-static uint32_t random_cost(history_t *h, uint32_t limit)
-{
+static uint32_t random_cost(history_t *h, uint32_t limit) {
     switch (random_below(&h->random, 16)) {
     case 0:
         return 0;
@@ -94,8 +89,7 @@ static uint32_t random_cost(history_t *h, uint32_t limit)
 }
 
 /* From none to 50 years, most often a part of a window. */
-static uint64_t random_gap_ms(history_t *h)
-{
+static uint64_t random_gap_ms(history_t *h) {
     uint64_t w = h->subject[0].policy.window_ms;
     uint64_t gap_ms;
 
@@ -107,8 +101,7 @@ static uint64_t random_gap_ms(history_t *h)
         gap_ms = w - h->now_ms % w;
         break;
     case 2:
-        gap_ms = (random_next(&h->random) >> random_below(&h->random, 64))
-                 % (50 * YEAR_MS);
+        gap_ms = (random_next(&h->random) >> random_below(&h->random, 64)) % (50 * YEAR_MS);
         break;
     case 3:
         /* where a window's or an epoch's number might wrap */
@@ -126,30 +119,26 @@ static uint64_t random_gap_ms(history_t *h)
 }
 
 /* A log takes what is further ahead than some minutes for long gone. */
-static uint64_t longest_back_ms(const history_t *h)
-{
+static uint64_t longest_back_ms(const history_t *h) {
     uint64_t longest_ms = 2 * h->shortest_ms;
 
     return h->has_log && longest_ms > MINUTE_MS ? MINUTE_MS : longest_ms;
 }
 
 /* Also back, as between workers whose clocks differ. */
-static void tick(history_t *h)
-{
+static void tick(history_t *h) {
     uint64_t back_ms = 0;
 
     h->now_ms += random_gap_ms(h);
 
     if (!h->is_steady && random_below(&h->random, 8) == 0) {
-        back_ms = random_below(
-            &h->random, random_below(&h->random, 2) ? 20 : longest_back_ms(h));
+        back_ms = random_below(&h->random, random_below(&h->random, 2) ? 20 : longest_back_ms(h));
     }
 
     h->now_ms -= back_ms < h->now_ms ? back_ms : h->now_ms;
 }
 
-static void begin(history_t *h, uint64_t seed)
-{
+static void begin(history_t *h, uint64_t seed) {
     memset(h, 0, sizeof(*h));
 
     h->seed = seed;
@@ -170,9 +159,7 @@ static void begin(history_t *h, uint64_t seed)
         h->has_log |= s->policy.algorithm == Algorithm::kLog;
         s->zone = make_zone_for(&s->policy, ZONE_BYTES);
 
-        if (s->policy.window_ms < h->shortest_ms) {
-            h->shortest_ms = s->policy.window_ms;
-        }
+        if (s->policy.window_ms < h->shortest_ms) { h->shortest_ms = s->policy.window_ms; }
 
         for (size_t key = 0; key < KEYS; key++) {
             s->log[key].policy = &s->policy;
@@ -180,16 +167,14 @@ static void begin(history_t *h, uint64_t seed)
     }
 }
 
-static void end(history_t *h)
-{
+static void end(history_t *h) {
     for (size_t i = 0; i < h->limits; i++) {
         assert_int_equal(stats_of(h->subject[i].zone).evicted, 0);
         free(h->subject[i].zone);
     }
 }
 
-static void draw(history_t *h, request_t *r)
-{
+static void draw(history_t *h, request_t *r) {
     size_t start = random_below(&h->random, h->limits);
 
     r->n = 1 + random_below(&h->random, h->limits);
@@ -205,18 +190,15 @@ static void draw(history_t *h, request_t *r)
         }
 
         r->log[i] = &s->log[key];
-        r->claim[i]
-            = claim_of(s->zone, &s->policy, key, limit, random_cost(h, limit));
+        r->claim[i] = claim_of(s->zone, &s->policy, key, limit, random_cost(h, limit));
     }
 }
 
 /* ---- what must hold ---- */
 
-static int all_fit(const request_t *r, uint64_t now_ms)
-{
+static int all_fit(const request_t *r, uint64_t now_ms) {
     for (size_t i = 0; i < r->n; i++) {
-        if (!exact_fits(r->log[i], now_ms, r->claim[i].limit, r->claim[i].cost,
-                        EXACT_LEAST)) {
+        if (!exact_fits(r->log[i], now_ms, r->claim[i].limit, r->claim[i].cost, EXACT_LEAST)) {
             return 0;
         }
     }
@@ -224,9 +206,7 @@ static int all_fit(const request_t *r, uint64_t now_ms)
     return 1;
 }
 
-static void check_remaining(history_t *h, const request_t *r, size_t i,
-                            const Verdict *v)
-{
+static void check_remaining(history_t *h, const request_t *r, size_t i, const Verdict *v) {
     const exact_t *log = r->log[i];
     uint32_t limit = r->claim[i].limit;
     uint64_t reset_at_ms = r->now_ms + v->reset_ms;
@@ -239,23 +219,19 @@ static void check_remaining(history_t *h, const request_t *r, size_t i,
         return;
     }
 
-    CHECK(h,
-          exact_left(log, reset_at_ms - 1, limit, EXACT_LEAST) == v->remaining);
+    CHECK(h, exact_left(log, reset_at_ms - 1, limit, EXACT_LEAST) == v->remaining);
     CHECK(h, exact_left(log, reset_at_ms, limit, EXACT_LEAST) > v->remaining);
 }
 
 /* Of one limit's state before it was consumed. */
-static void check_rejection(history_t *h, const request_t *r, size_t i)
-{
+static void check_rejection(history_t *h, const request_t *r, size_t i) {
     const Claim *c = &r->claim[i];
     Verdict v;
     uint64_t retry_at_ms;
 
     v = c->describe(r->now_ms);
 
-    CHECK(h, v.excess
-                 == exact_excess(r->log[i], r->now_ms, c->limit, c->cost,
-                                 EXACT_LEAST));
+    CHECK(h, v.excess == exact_excess(r->log[i], r->now_ms, c->limit, c->cost, EXACT_LEAST));
     CHECK(h, v.excess > 0);
     check_remaining(h, r, i, &v);
 
@@ -269,14 +245,11 @@ static void check_rejection(history_t *h, const request_t *r, size_t i)
 
     retry_at_ms = r->now_ms + v.retry_after_ms;
 
-    CHECK(h, !exact_fits(r->log[i], retry_at_ms - 1, c->limit, c->cost,
-                         EXACT_LEAST));
-    CHECK(h,
-          exact_fits(r->log[i], retry_at_ms, c->limit, c->cost, EXACT_LEAST));
+    CHECK(h, !exact_fits(r->log[i], retry_at_ms - 1, c->limit, c->cost, EXACT_LEAST));
+    CHECK(h, exact_fits(r->log[i], retry_at_ms, c->limit, c->cost, EXACT_LEAST));
 }
 
-static void check_rejected(history_t *h, const request_t *r, size_t worst)
-{
+static void check_rejected(history_t *h, const request_t *r, size_t worst) {
     Verdict v;
 
     CHECK(h, r->claim[worst].outcome == Outcome::kRejected);
@@ -285,11 +258,9 @@ static void check_rejected(history_t *h, const request_t *r, size_t worst)
         int is_admitted = r->claim[i].outcome == Outcome::kAdmitted;
 
         CHECK(h, is_admitted
-                     == exact_fits(r->log[i], r->now_ms, r->claim[i].limit,
-                                   r->claim[i].cost, EXACT_LEAST));
-        if (!is_admitted) {
-            check_rejection(h, r, i);
-        }
+                     == exact_fits(r->log[i], r->now_ms, r->claim[i].limit, r->claim[i].cost,
+                                   EXACT_LEAST));
+        if (!is_admitted) { check_rejection(h, r, i); }
     }
 
     v = r->claim[worst].describe(r->now_ms);
@@ -302,20 +273,15 @@ static void check_rejected(history_t *h, const request_t *r, size_t worst)
     }
 }
 
-static double share(const request_t *r, size_t i)
-{
-    return (double)exact_used(r->log[i], r->now_ms, r->claim[i].limit,
-                              EXACT_LEAST)
-           / ((double)r->claim[i].limit
-              * (double)r->claim[i].policy->window_ms);
+static double share(const request_t *r, size_t i) {
+    return (double)exact_used(r->log[i], r->now_ms, r->claim[i].limit, EXACT_LEAST)
+           / ((double)r->claim[i].limit * (double)r->claim[i].policy->window_ms);
 }
 
-static void check_admitted(history_t *h, const request_t *r, size_t tightest)
-{
+static void check_admitted(history_t *h, const request_t *r, size_t tightest) {
     for (size_t i = 0; i < r->n; i++) {
         const Claim *c = &r->claim[i];
-        uint32_t before
-            = exact_left(r->log[i], r->now_ms, c->limit, EXACT_LEAST);
+        uint32_t before = exact_left(r->log[i], r->now_ms, c->limit, EXACT_LEAST);
         Verdict v;
 
         CHECK(h, c->outcome == Outcome::kAdmitted);
@@ -337,8 +303,7 @@ static void check_admitted(history_t *h, const request_t *r, size_t tightest)
     }
 }
 
-static void step(history_t *h)
-{
+static void step(history_t *h) {
     request_t r;
     size_t index;
     int expected;
@@ -359,8 +324,7 @@ static void step(history_t *h)
     }
 }
 
-static void run_history(uint64_t seed)
-{
+static void run_history(uint64_t seed) {
     static history_t h;
 
     begin(&h, seed);
@@ -372,8 +336,7 @@ static void run_history(uint64_t seed)
     end(&h);
 }
 
-static void test_histories(void **state)
-{
+static void test_histories(void **state) {
     const char *seed = getenv("SEED");
 
     (void)state;
@@ -388,8 +351,7 @@ static void test_histories(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histories),
     };

@@ -3,13 +3,11 @@
 #include "core/rate.hpp"
 #include "support.hpp"
 
-static int parse(const char *text, Rate *rate)
-{
+static int parse(const char *text, Rate *rate) {
     return rate->parse({(const char *)text, strlen(text)});
 }
 
-static void test_parse_accepts_every_form(void **state)
-{
+static void test_parse_accepts_every_form(void **state) {
     static const struct {
         const char *text;
         uint64_t count;
@@ -38,8 +36,7 @@ static void test_parse_accepts_every_form(void **state)
     }
 }
 
-static void test_parse_rejects_all_else(void **state)
-{
+static void test_parse_rejects_all_else(void **state) {
     static const char *const words[] = {
         "",
         "0",
@@ -85,9 +82,7 @@ static void test_parse_rejects_all_else(void **state)
     for (size_t i = 0; i < LENGTH(words); i++) {
         Rate rate = {123, 456};
 
-        if (parse(words[i], &rate)) {
-            fail_msg("\"%s\" was accepted", words[i]);
-        }
+        if (parse(words[i], &rate)) { fail_msg("\"%s\" was accepted", words[i]); }
 
         assert_int_equal(rate.count, 123);
         assert_int_equal(rate.per_ms, 456);
@@ -95,8 +90,7 @@ static void test_parse_rejects_all_else(void **state)
 }
 
 /* NGINX's strings have a length and no end. */
-static void test_parse_reads_no_further_than_told(void **state)
-{
+static void test_parse_reads_no_further_than_told(void **state) {
     static const char *const text = "12r/m";
     Rate rate;
     char *copy;
@@ -124,8 +118,7 @@ static void test_parse_reads_no_further_than_told(void **state)
     }
 }
 
-static void test_limit_is_floor_of_rate_times_window(void **state)
-{
+static void test_limit_is_floor_of_rate_times_window(void **state) {
     static const struct {
         const char *rate;
         uint64_t window_ms;
@@ -160,10 +153,8 @@ static void test_limit_is_floor_of_rate_times_window(void **state)
     }
 }
 
-static void test_limit_saturates(void **state)
-{
-    static const uint64_t windows_ms[]
-        = {kWindowMinMs, 18446, 18447, DAY_MS, kWindowMaxMs};
+static void test_limit_saturates(void **state) {
+    static const uint64_t windows_ms[] = {kWindowMinMs, 18446, 18447, DAY_MS, kWindowMaxMs};
     __extension__ typedef unsigned __int128 wide_t;
 
     Rate rate;
@@ -186,8 +177,7 @@ static void test_limit_saturates(void **state)
     assert_int_equal(rate.limit(kWindowMaxMs), UINT64_MAX);
 }
 
-static void test_seconds_round_up(void **state)
-{
+static void test_seconds_round_up(void **state) {
     (void)state;
 
     assert_int_equal(limit_sliding::seconds(0), 0);
@@ -198,8 +188,7 @@ static void test_seconds_round_up(void **state)
     assert_int_equal(limit_sliding::seconds(UINT64_MAX), UINT64_MAX / 1000 + 1);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse_accepts_every_form),
         cmocka_unit_test(test_parse_rejects_all_else),

@@ -15,8 +15,7 @@ using namespace limit_sliding;
 static redis_server_t server;
 static char script_sha[41];
 
-static int start(void **state)
-{
+static int start(void **state) {
     (void)state;
     assert_true(redis_server_start(&server));
     assert_true(redis_server_load(&server, 0x1f, script_sha));
@@ -24,43 +23,35 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
-{
+static int stop(void **state) {
     (void)state;
     redis_server_stop(&server);
     return 0;
 }
 
-static void forget(void)
-{
-    freeReplyObject(redisCommand(server.context, "FLUSHALL"));
-}
+static void forget(void) { freeReplyObject(redisCommand(server.context, "FLUSHALL")); }
 
-static void set_limit(const char *value)
-{
+static void set_limit(const char *value) {
     freeReplyObject(redisCommand(server.context, "SET k:limit %s", value));
 }
 
 /* One kind and what follows it, for the key k; the reply but for its time. */
-static const char *call(const char *arguments, uint64_t now_ms)
-{
+static const char *call(const char *arguments, uint64_t now_ms) {
     static char text[256];
     char command[256];
     redisReply *reply;
     size_t n = 0;
 
-    snprintf(command, sizeof(command), "EVALSHA %s 1 k 1 %s %llu", script_sha,
-             arguments, (unsigned long long)now_ms);
+    snprintf(command, sizeof(command), "EVALSHA %s 1 k 1 %s %llu", script_sha, arguments,
+             (unsigned long long)now_ms);
     reply = static_cast<redisReply *>(redisCommand(server.context, command));
     assert_non_null(reply);
 
-    if (reply->type != REDIS_REPLY_ARRAY) {
-        fail_msg("%s", reply->str);
-    }
+    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
 
     for (size_t i = 1; i < reply->elements; i++) {
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld",
-                              i > 1 ? " " : "", reply->element[i]->integer);
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld", i > 1 ? " " : "",
+                              reply->element[i]->integer);
     }
 
     freeReplyObject(reply);
@@ -69,10 +60,8 @@ static const char *call(const char *arguments, uint64_t now_ms)
 }
 
 /* When the state expires, by the clock of calls. */
-static uint64_t until_ms(void)
-{
-    redisReply *reply = static_cast<redisReply *>(
-        redisCommand(server.context, "GET until:k"));
+static uint64_t until_ms(void) {
+    redisReply *reply = static_cast<redisReply *>(redisCommand(server.context, "GET until:k"));
     uint64_t ms;
 
     assert_non_null(reply);
@@ -84,8 +73,7 @@ static uint64_t until_ms(void)
 }
 
 /* The whole of a bare number, whatever the window; and of any rate. */
-static void limits_of_keys_are_exact(void **state)
-{
+static void limits_of_keys_are_exact(void **state) {
     static const struct {
         const char *own;
         const char *kind;
@@ -109,10 +97,8 @@ static void limits_of_keys_are_exact(void **state)
 }
 
 /* Whose limit x window takes more than 53 bits. */
-static void large_buckets_hold_their_capacity(void **state)
-{
-    static const uint32_t limits[]
-        = {LIMIT_MAX, LIMIT_MAX - 1, 4194299, 4000001, 3500001};
+static void large_buckets_hold_their_capacity(void **state) {
+    static const uint32_t limits[] = {LIMIT_MAX, LIMIT_MAX - 1, 4194299, 4000001, 3500001};
 
     (void)state;
 
@@ -125,63 +111,52 @@ static void large_buckets_hold_their_capacity(void **state)
                 forget();
 
                 if (used > 0) {
-                    snprintf(arguments, sizeof(arguments),
-                             "3 %llu %u 0 1 0 %u 1 1", (unsigned long long)w,
-                             limits[i], used);
+                    snprintf(arguments, sizeof(arguments), "3 %llu %u 0 1 0 %u 1 1",
+                             (unsigned long long)w, limits[i], used);
                     call(arguments, START_MS);
                 }
 
                 snprintf(arguments, sizeof(arguments), "3 %llu %u 0 %u 0 1 1 1",
                          (unsigned long long)w, limits[i], limits[i] - used);
                 snprintf(reply, sizeof(reply), "1 %u ", limits[i]);
-                assert_memory_equal(call(arguments, START_MS), reply,
-                                    strlen(reply));
+                assert_memory_equal(call(arguments, START_MS), reply, strlen(reply));
             }
         }
     }
 }
 
 /* A lower limit has to wait longer than the one that made the state. */
-static void states_outlast_every_wait(void **state)
-{
+static void states_outlast_every_wait(void **state) {
     (void)state;
     forget();
 
     /* 100 of a burst of 100 at 100 a second, then 50 at 1 and at 2 */
-    assert_string_equal(call("3 1000 100 100 1 0 100 1 1", START_MS),
-                        "100 100 0");
+    assert_string_equal(call("3 1000 100 100 1 0 100 1 1", START_MS), "100 100 0");
     assert_int_equal(until_ms(), START_MS + 1000);
 
-    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS),
-                        "0 1 100000");
+    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS), "0 1 100000");
     assert_int_equal(until_ms(), START_MS + 100000);
 
-    assert_string_equal(call("3 1000 2 100 50 0 1 1 1", START_MS),
-                        "0 2 100000");
+    assert_string_equal(call("3 1000 2 100 50 0 1 1 1", START_MS), "0 2 100000");
     assert_int_equal(until_ms(), START_MS + 100000);
 
     /* what is recorded later does not make it forget sooner */
-    assert_string_equal(call("3 1000 100 100 1 0 1 1 1", START_MS + 50),
-                        "1 100 95000");
+    assert_string_equal(call("3 1000 100 100 1 0 1 1 1", START_MS + 50), "1 100 95000");
     assert_int_equal(until_ms(), START_MS + 50 + 96000);
 
     /* as told, and not a millisecond before */
-    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS + 46049),
-                        "0 1 50001");
-    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS + 46050),
-                        "1 1 50000");
+    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS + 46049), "0 1 50001");
+    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS + 46050), "1 1 50000");
 }
 
 /* As in bucket_test.c: 5 a second pass under 10 from the first one on. */
-static void a_lowered_limit_starves_nobody(void **state)
-{
+static void a_lowered_limit_starves_nobody(void **state) {
     uint64_t now_ms = START_MS;
 
     (void)state;
     forget();
 
-    assert_string_equal(call("3 1000 1000 0 1 0 1000 1 1", now_ms),
-                        "1000 1000 0");
+    assert_string_equal(call("3 1000 1000 0 1 0 1000 1 1", now_ms), "1000 1000 0");
 
     for (unsigned i = 0; i < 60; i++) {
         now_ms += 1000;
@@ -200,20 +175,16 @@ static void a_lowered_limit_starves_nobody(void **state)
 }
 
 /* What it admits is not taken for what the higher limit had admitted. */
-static void a_lower_limit_between_loses_no_count(void **state)
-{
+static void a_lower_limit_between_loses_no_count(void **state) {
     (void)state;
     forget();
 
     call("3 1000 1000 0 1 0 1000 1 1", START_MS);
-    assert_string_equal(call("3 1000 10 0 1 0 1 1 1", START_MS + 100),
-                        "1 10 9000");
-    assert_string_equal(call("3 1000 1000 0 1 0 1000 1 1", START_MS + 200),
-                        "100 1000 900000");
+    assert_string_equal(call("3 1000 10 0 1 0 1 1 1", START_MS + 100), "1 10 9000");
+    assert_string_equal(call("3 1000 1000 0 1 0 1000 1 1", START_MS + 200), "100 1000 900000");
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_of_keys_are_exact),
         cmocka_unit_test(large_buckets_hold_their_capacity),

@@ -12,8 +12,7 @@ using namespace limit_sliding;
 #define HOUR_LIMIT_2 "0 3600000 2 1 1 0"
 
 /* The script of all algorithms. */
-static redisReply *call_reply(const char *keys, const char *arguments)
-{
+static redisReply *call_reply(const char *keys, const char *arguments) {
     char command[1024];
     char script[32768];
     const char *argv[64] = {"EVAL", script};
@@ -27,29 +26,25 @@ static redisReply *call_reply(const char *keys, const char *arguments)
         argv[argc++] = word;
     }
 
-    reply = static_cast<redisReply *>(
-        redisCommandArgv(server.context, argc, argv, NULL));
+    reply = static_cast<redisReply *>(redisCommandArgv(server.context, argc, argv, NULL));
     assert_non_null(reply);
 
     return reply;
 }
 
 /* The reply as text, but for its time. */
-static const char *call(const char *keys, const char *arguments)
-{
+static const char *call(const char *keys, const char *arguments) {
     static char text[512];
     redisReply *reply = call_reply(keys, arguments);
     size_t n = 0;
 
-    if (reply->type != REDIS_REPLY_ARRAY) {
-        fail_msg("%s", reply->str);
-    }
+    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
 
     text[0] = '\0';
 
     for (size_t i = 1; i < reply->elements; i++) {
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld",
-                              i > 1 ? " " : "", reply->element[i]->integer);
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld", i > 1 ? " " : "",
+                              reply->element[i]->integer);
     }
 
     freeReplyObject(reply);
@@ -57,10 +52,8 @@ static const char *call(const char *keys, const char *arguments)
     return text;
 }
 
-static long long number(const char *command)
-{
-    redisReply *reply
-        = static_cast<redisReply *>(redisCommand(server.context, command));
+static long long number(const char *command) {
+    redisReply *reply = static_cast<redisReply *>(redisCommand(server.context, command));
     long long value;
 
     assert_non_null(reply);
@@ -71,62 +64,50 @@ static long long number(const char *command)
     return value;
 }
 
-static void set(const char *key, const char *value)
-{
+static void set(const char *key, const char *value) {
     freeReplyObject(redisCommand(server.context, "SET %s %s", key, value));
 }
 
-static void consumes_all_or_none(void **state)
-{
+static void consumes_all_or_none(void **state) {
     (void)state;
     forget_all();
 
     /* the second claim's limit is 1: of three, one is granted, of both */
-    assert_string_equal(
-        call("2 a b", "2 2 3600000 5 0 1 0 2 3600000 1 0 1 0 3 2 1 2"),
-        "1 5 0 1 0");
-    assert_string_equal(
-        call("2 a b", "2 2 3600000 5 0 1 0 2 3600000 1 0 1 0 3 2 1 2"),
-        "0 5 1 1 1");
+    assert_string_equal(call("2 a b", "2 2 3600000 5 0 1 0 2 3600000 1 0 1 0 3 2 1 2"),
+                        "1 5 0 1 0");
+    assert_string_equal(call("2 a b", "2 2 3600000 5 0 1 0 2 3600000 1 0 1 0 3 2 1 2"),
+                        "0 5 1 1 1");
 
     /* a later ask of the same call sees what an earlier one consumed */
-    assert_string_equal(call("2 c c", "1 2 3600000 5 0 3 0 1 1 1 1 1 1"),
-                        "1 5 0 0 5 3");
+    assert_string_equal(call("2 c c", "1 2 3600000 5 0 3 0 1 1 1 1 1 1"), "1 5 0 0 5 3");
 }
 
-static void answers_without_asks(void **state)
-{
+static void answers_without_asks(void **state) {
     (void)state;
     assert_string_equal(call("0", "0"), "");
 }
 
-static void limits_of_keys_override(void **state)
-{
+static void limits_of_keys_override(void **state) {
     static const char *const malformed[]
-        = {"banana", "0",      "0r/s",    "-1r/s",
-           "1r/w",   "10r/s ", "4194303", "99999999999999999999",
-           "1r/",    "r/s",    "1.5r/s"};
+        = {"banana", "0",   "0r/s",  "-1r/s", "1r/w", "10r/s ", "4194303", "99999999999999999999",
+           "1r/",    "r/s", "1.5r/s"};
 
     (void)state;
     forget_all();
 
     /* each more by kScriptOwn */
     set("k:limit", "5r/h");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"),
-                        "5 4294967301 0 0");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 4294967301 0 0");
 
     set("k:limit", "7");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"),
-                        "2 4294967303 0 5");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 4294967303 0 5");
 
     set("k:limit", "1r/m");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
-                        "1 4294967356 0 7");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 4294967356 0 7");
 
     /* as large as that of the call */
     set("k:limit", "2");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
-                        "0 4294967298 0 8");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 4294967298 0 8");
 
     set("k:limit", "off");
     assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0 0");
@@ -135,14 +116,12 @@ static void limits_of_keys_override(void **state)
         redisReply *reply = static_cast<redisReply *>(
             redisCommand(server.context, "SET k:limit %s", malformed[i]));
         freeReplyObject(reply);
-        assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"),
-                            "0 -2 0 8");
+        assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 -2 0 8");
     }
 }
 
 /* A node with units of the key left is told when its state was deleted. */
-static void tells_when_it_was_forgotten(void **state)
-{
+static void tells_when_it_was_forgotten(void **state) {
     size_t length;
     const char *script = limit_sliding::forget_script(&length);
     long long ms;
@@ -168,25 +147,19 @@ static void tells_when_it_was_forgotten(void **state)
     assert_in_range(number("PTTL k:forgotten"), 4000, 5000);
 
     usleep(20000);
-    assert_int_equal(
-        sscanf(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 0 %lld", &ms), 1);
+    assert_int_equal(sscanf(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 0 %lld", &ms), 1);
     assert_in_range(ms, 20, 4000);
 
     /* of a bucket of which more units are leased, and of one without a limit */
     set("b:forgotten", "1");
-    assert_int_equal(
-        sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 9 0 %lld", &ms),
-        1);
+    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 9 0 %lld", &ms), 1);
     assert_in_range(ms, 1000000, INT64_MAX);
     set("b:limit", "off");
-    assert_int_equal(
-        sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 0 0 %lld", &ms),
-        1);
+    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 0 0 %lld", &ms), 1);
 }
 
 /* What a zone left before its algorithm or window was changed. */
-static void other_states_count_as_none(void **state)
-{
+static void other_states_count_as_none(void **state) {
     static const char *const kinds[]
         = {"0 3600000 2 1 1 0", "0 60000 2 1 1 0",   "0 3600000 2 3 1 0",
            "1 3600000 2 0 1 0", "2 3600000 2 0 1 0", "2 60000 2 0 1 0",
@@ -214,12 +187,10 @@ static void other_states_count_as_none(void **state)
 
     forget_all();
     freeReplyObject(redisCommand(server.context, "SADD k x"));
-    assert_string_equal(call("1 k", "1 1 3600000 2 0 1 0 2 1 1"),
-                        "2 2 0 -1 -1");
+    assert_string_equal(call("1 k", "1 1 3600000 2 0 1 0 2 1 1"), "2 2 0 -1 -1");
 }
 
-static void keys_are_small_and_expire(void **state)
-{
+static void keys_are_small_and_expire(void **state) {
     long long ms;
 
     (void)state;
@@ -235,16 +206,14 @@ static void keys_are_small_and_expire(void **state)
     for (Algorithm algorithm : algorithms) {
         char arguments[64];
 
-        snprintf(arguments, sizeof(arguments), "1 %d 60000 100 1 1 0 1 1 1",
-                 number_of(algorithm));
+        snprintf(arguments, sizeof(arguments), "1 %d 60000 100 1 1 0 1 1 1", number_of(algorithm));
         call("1 k", arguments);
         ms = number("PTTL k");
         assert_in_range(ms, 1, 2 * MINUTE_MS);
     }
 }
 
-static void rejected_requests_write_nothing(void **state)
-{
+static void rejected_requests_write_nothing(void **state) {
     char text[64];
     long long dirty;
 
@@ -254,20 +223,18 @@ static void rejected_requests_write_nothing(void **state)
     for (Algorithm algorithm : algorithms) {
         redisReply *reply;
 
-        snprintf(text, sizeof(text), "1 %d 3600000 1 %d 1 0 3 1 1",
-                 number_of(algorithm), algorithm == Algorithm::kCounter);
+        snprintf(text, sizeof(text), "1 %d 3600000 1 %d 1 0 3 1 1", number_of(algorithm),
+                 algorithm == Algorithm::kCounter);
         forget_all();
         call("1 k", text);
 
         dirty = number("DBSIZE");
-        reply
-            = static_cast<redisReply *>(redisCommand(server.context, "DUMP k"));
+        reply = static_cast<redisReply *>(redisCommand(server.context, "DUMP k"));
         call("1 k", text);
         assert_int_equal(number("DBSIZE"), dirty);
 
         {
-            redisReply *after = static_cast<redisReply *>(
-                redisCommand(server.context, "DUMP k"));
+            redisReply *after = static_cast<redisReply *>(redisCommand(server.context, "DUMP k"));
 
             assert_int_equal(after->len, reply->len);
             assert_memory_equal(after->str, reply->str, reply->len);
@@ -279,8 +246,7 @@ static void rejected_requests_write_nothing(void **state)
 }
 
 /* Where memory is missing nothing is granted, old keys or new. */
-static void grants_nothing_without_memory(void **state)
-{
+static void grants_nothing_without_memory(void **state) {
     (void)state;
     forget_all();
 
@@ -288,8 +254,7 @@ static void grants_nothing_without_memory(void **state)
         char text[64];
         redisReply *reply;
 
-        snprintf(text, sizeof(text), "1 %d 500 9 %d 1 0 1 1 1",
-                 number_of(algorithm),
+        snprintf(text, sizeof(text), "1 %d 500 9 %d 1 0 1 1 1", number_of(algorithm),
                  algorithm == Algorithm::kCounter ? 1
                  : algorithm == Algorithm::kFixed ? 0
                                                   : 5);
@@ -316,8 +281,7 @@ static void grants_nothing_without_memory(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(consumes_all_or_none),
         cmocka_unit_test(answers_without_asks),

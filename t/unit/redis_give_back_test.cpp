@@ -15,9 +15,8 @@ struct policy_text_t {
 };
 
 /* The reply to one ask of n units at this time, but for its first number. */
-static void take(uint64_t now_ms, const char *key, const policy_text_t *policy,
-                 const char *rest, unsigned units, long long numbers[64])
-{
+static void take(uint64_t now_ms, const char *key, const policy_text_t *policy, const char *rest,
+                 unsigned units, long long numbers[64]) {
     redisReply *reply;
     char text[256];
     const char *argv[24] = {"EVALSHA", script_sha[1], "1", key, "1"};
@@ -30,13 +29,10 @@ static void take(uint64_t now_ms, const char *key, const policy_text_t *policy,
         argv[argc++] = word;
     }
 
-    reply = static_cast<redisReply *>(
-        redisCommandArgv(server.context, argc, argv, NULL));
+    reply = static_cast<redisReply *>(redisCommandArgv(server.context, argc, argv, NULL));
     assert_non_null(reply);
 
-    if (reply->type != REDIS_REPLY_ARRAY) {
-        fail_msg("%s", reply->str);
-    }
+    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
 
     memset(numbers, 0xff, 64 * sizeof(numbers[0]));
     assert_int_equal(reply->element[0]->integer, now_ms);
@@ -49,9 +45,8 @@ static void take(uint64_t now_ms, const char *key, const policy_text_t *policy,
 }
 
 /* The same for both keys, and both are told the same. */
-static void take_both(uint64_t now_ms, const policy_text_t *policy,
-                      const char *rest, unsigned units, uint64_t step)
-{
+static void take_both(uint64_t now_ms, const policy_text_t *policy, const char *rest,
+                      unsigned units, uint64_t step) {
     long long one[64];
     long long other[64];
 
@@ -61,15 +56,13 @@ static void take_both(uint64_t now_ms, const policy_text_t *policy,
     if (memcmp(one, other, sizeof(one)) != 0) {
         fail_msg("%s, step %llu (at %llu): %lld %lld %lld %lld, and after a "
                  "unit was given back %lld %lld %lld %lld",
-                 policy->name, (unsigned long long)step,
-                 (unsigned long long)now_ms, one[0], one[1], one[2], one[3],
-                 other[0], other[1], other[2], other[3]);
+                 policy->name, (unsigned long long)step, (unsigned long long)now_ms, one[0], one[1],
+                 one[2], one[3], other[0], other[1], other[2], other[3]);
     }
 }
 
 /* A third consumes between the two, if that makes no difference to it. */
-static void third_takes(uint64_t now_ms, const policy_text_t *policy)
-{
+static void third_takes(uint64_t now_ms, const policy_text_t *policy) {
     long long one[64];
     long long other[64];
 
@@ -82,8 +75,7 @@ static void third_takes(uint64_t now_ms, const policy_text_t *policy)
     }
 }
 
-static unsigned run_given_back(const policy_text_t *policy, uint64_t seed)
-{
+static unsigned run_given_back(const policy_text_t *policy, uint64_t seed) {
     uint64_t random = seed;
     uint64_t now_ms = 1700000000000 + random_below(&random, 100000);
     unsigned given = 0;
@@ -97,23 +89,17 @@ static unsigned run_given_back(const policy_text_t *policy, uint64_t seed)
         char rest[96];
 
         now_ms += random_below(&random, policy->window_ms / 4);
-        snprintf(rest, sizeof(rest), "%u %d", cost,
-                 random_below(&random, 8) == 0);
+        snprintf(rest, sizeof(rest), "%u %d", cost, random_below(&random, 8) == 0);
         take_both(now_ms, policy, rest, 1 + before, step);
 
-        if (random_below(&random, 2)) {
-            continue;
-        }
+        if (random_below(&random, 2)) { continue; }
 
         snprintf(rest, sizeof(rest), "%u 0", cost);
         take(now_ms, "other", policy, rest, 1, taken);
 
-        if (taken[0] == 0) {
-            continue;
-        }
+        if (taken[0] == 0) { continue; }
 
-        snprintf(rest, sizeof(rest), "%u 2 %llu %lld", cost,
-                 (unsigned long long)now_ms, taken[2]);
+        snprintf(rest, sizeof(rest), "%u 2 %llu %lld", cost, (unsigned long long)now_ms, taken[2]);
 
         if (random_below(&random, 2)) {
             now_ms += random_below(&random, policy->window_ms / 3);
@@ -132,8 +118,7 @@ static unsigned run_given_back(const policy_text_t *policy, uint64_t seed)
     return given;
 }
 
-static void given_back_is_never_taken(void **state)
-{
+static void given_back_is_never_taken(void **state) {
     static const policy_text_t policies[] = {
         {"counter", "0 1000 5 1", 1000},
         {"counter of many", "0 60000 100 1", 60000},
@@ -160,8 +145,7 @@ static void given_back_is_never_taken(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(given_back_is_never_taken),
     };

@@ -45,28 +45,24 @@ struct run_t {
 static redis_server_t server;
 static char script_sha[41];
 
-static int start(void **state)
-{
+static int start(void **state) {
     (void)state;
     assert_true(redis_server_start(&server));
     assert_true(redis_server_load(&server, 0x1f, script_sha));
     return 0;
 }
 
-static int stop(void **state)
-{
+static int stop(void **state) {
     (void)state;
     redis_server_stop(&server);
     return 0;
 }
 
-static uint64_t epoch_ms(const run_t *run)
-{
+static uint64_t epoch_ms(const run_t *run) {
     return run->window_ms < 16000 ? run->window_ms / 16 : 1000;
 }
 
-static void admit(run_t *run, uint64_t n)
-{
+static void admit(run_t *run, uint64_t n) {
     uint64_t capacity = (run->burst ? run->burst : run->limit) * run->window_ms;
     uint64_t gone = (run->now_ms - run->level_ms) * run->limit;
 
@@ -77,14 +73,13 @@ static void admit(run_t *run, uint64_t n)
 
     if (run->level > capacity) {
         fail_msg("%s: at %llu the bucket has %llu of %llu", run->key,
-                 (unsigned long long)run->now_ms,
-                 (unsigned long long)run->level, (unsigned long long)capacity);
+                 (unsigned long long)run->now_ms, (unsigned long long)run->level,
+                 (unsigned long long)capacity);
     }
 }
 
 /* What nodes do at a moment that is, or is not, the last one of an epoch. */
-static void spend(run_t *run, int is_last)
-{
+static void spend(run_t *run, int is_last) {
     for (unsigned i = 0; i < 2; i++) {
         uint64_t n = 0;
 
@@ -94,17 +89,14 @@ static void spend(run_t *run, int is_last)
             n = random_below(&run->random, run->leased[i] + 1);
         }
 
-        if (run->strategy == HALF) {
-            n /= 2;
-        }
+        if (run->strategy == HALF) { n /= 2; }
 
         admit(run, n);
         run->leased[i] -= n;
     }
 }
 
-static void pass(run_t *run, uint64_t ms)
-{
+static void pass(run_t *run, uint64_t ms) {
     uint64_t end_ms = run->now_ms + ms;
 
     while (run->now_ms < end_ms) {
@@ -126,8 +118,7 @@ static void pass(run_t *run, uint64_t ms)
 }
 
 /* Returns how many of n requests were granted, of which the last are leased. */
-static uint64_t call(run_t *run, uint64_t n, uint64_t leased)
-{
+static uint64_t call(run_t *run, uint64_t n, uint64_t leased) {
     char text[256];
     const char *argv[24] = {"EVALSHA", script_sha, "1", run->key, "1"};
     int argc = 5;
@@ -135,23 +126,19 @@ static uint64_t call(run_t *run, uint64_t n, uint64_t leased)
     uint64_t granted;
 
     snprintf(text, sizeof(text), "%d %llu %llu %llu %llu 3 %llu %llu 1 1 %llu",
-             number_of(Algorithm::kTokenBucket),
-             (unsigned long long)run->window_ms, (unsigned long long)run->limit,
-             (unsigned long long)run->burst, (unsigned long long)run->cost,
-             (unsigned long long)leased, (unsigned long long)n,
+             number_of(Algorithm::kTokenBucket), (unsigned long long)run->window_ms,
+             (unsigned long long)run->limit, (unsigned long long)run->burst,
+             (unsigned long long)run->cost, (unsigned long long)leased, (unsigned long long)n,
              (unsigned long long)run->now_ms);
 
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
         argv[argc++] = word;
     }
 
-    reply = static_cast<redisReply *>(
-        redisCommandArgv(server.context, argc, argv, NULL));
+    reply = static_cast<redisReply *>(redisCommandArgv(server.context, argc, argv, NULL));
     assert_non_null(reply);
 
-    if (reply->type != REDIS_REPLY_ARRAY) {
-        fail_msg("%s", reply->str);
-    }
+    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
 
     granted = (uint64_t)reply->element[1]->integer;
     freeReplyObject(reply);
@@ -161,8 +148,7 @@ static uint64_t call(run_t *run, uint64_t n, uint64_t leased)
     return granted;
 }
 
-static void ask(run_t *run, uint64_t needed, uint64_t leased)
-{
+static void ask(run_t *run, uint64_t needed, uint64_t leased) {
     uint64_t granted = call(run, needed + leased, leased);
     uint64_t extra = granted > needed ? granted - needed : 0;
 
@@ -174,8 +160,7 @@ static void ask(run_t *run, uint64_t needed, uint64_t leased)
     spend(run, 0);
 }
 
-static void draw(run_t *run, uint64_t seed)
-{
+static void draw(run_t *run, uint64_t seed) {
     static const uint64_t windows[] = {100, 1000, 7777, 60000, 3600000};
 
     memset(run, 0, sizeof(*run));
@@ -183,19 +168,15 @@ static void draw(run_t *run, uint64_t seed)
     run->strategy = (strategy_t)(seed % STRATEGIES);
     run->window_ms = windows[random_below(&run->random, LENGTH(windows))];
     run->limit = random_scale(&run->random, 1, 100000);
-    run->burst = random_below(&run->random, 2)
-                     ? random_scale(&run->random, 1, 2 * run->limit)
-                     : 0;
+    run->burst = random_below(&run->random, 2) ? random_scale(&run->random, 1, 2 * run->limit) : 0;
     run->cost = random_below(&run->random, 4) ? 1 : 3;
     run->now_ms = START_MS + random_below(&run->random, 100000);
     run->level_ms = run->now_ms;
     run->epoch = run->now_ms / epoch_ms(run);
-    snprintf(run->key, sizeof(run->key), "run:{%llu}",
-             (unsigned long long)seed);
+    snprintf(run->key, sizeof(run->key), "run:{%llu}", (unsigned long long)seed);
 }
 
-static void never_more_than_a_bucket(void **state)
-{
+static void never_more_than_a_bucket(void **state) {
     uint64_t leases = 0;
 
     (void)state;
@@ -210,10 +191,7 @@ static void never_more_than_a_bucket(void **state)
 
             /* or all that there is, while leases are out */
             ask(&run,
-                1
-                    + random_below(&run.random, random_below(&run.random, 3)
-                                                    ? 3
-                                                    : capacity + 3),
+                1 + random_below(&run.random, random_below(&run.random, 3) ? 3 : capacity + 3),
                 random_below(&run.random, capacity / 3 + 2));
             pass(&run, random_below(&run.random, 3) == 0
                            ? random_below(&run.random, run.window_ms)
@@ -227,8 +205,7 @@ static void never_more_than_a_bucket(void **state)
 }
 
 /* At three quarters of its rate a bucket of a window never rejects. */
-static void leases_do_not_reject(void **state)
-{
+static void leases_do_not_reject(void **state) {
     run_t run;
     uint64_t n = 0;
 
@@ -256,8 +233,7 @@ static void leases_do_not_reject(void **state)
     assert_true(n > 600 * 10);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_more_than_a_bucket),
         cmocka_unit_test(leases_do_not_reject),

@@ -13,26 +13,20 @@ static redis_server_t server;
 /* For one server, and in a cluster. */
 static char script_sha[2][41];
 
-static inline int start(void **state)
-{
+static inline int start(void **state) {
     (void)state;
     assert_true(redis_server_start(&server));
 
     assert_true(redis_server_load(&server, 0x1f, script_sha[0]));
-    assert_true(
-        redis_server_load(&server, 0x1f | kScriptCluster, script_sha[1]));
+    assert_true(redis_server_load(&server, 0x1f | kScriptCluster, script_sha[1]));
 
     return 0;
 }
 
-static inline int stop(void **state)
-{
+static inline int stop(void **state) {
     (void)state;
     redis_server_stop(&server);
     return 0;
 }
 
-static inline void forget_all(void)
-{
-    freeReplyObject(redisCommand(server.context, "FLUSHALL"));
-}
+static inline void forget_all(void) { freeReplyObject(redisCommand(server.context, "FLUSHALL")); }

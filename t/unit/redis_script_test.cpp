@@ -30,39 +30,35 @@ struct run_t {
     char name[64]; /* of this run's keys */
 };
 
-#define CHECK_SAME(run, what, ours, theirs)                                    \
-    do {                                                                       \
-        if ((ours) != (theirs)) {                                              \
-            const request_t *r_ = (run)->request;                              \
-            fail_msg("SEED=%llu, algorithm %d, precision %u, burst %u, window" \
-                     " %llu ms, request %ld (at %llu, limit %u, cost %u), "    \
-                     "line %d: %s is %llu in the core, %llu in Redis",         \
-                     (unsigned long long)(run)->history->seed,                 \
-                     (run)->policy.algorithm, (run)->policy.precision,         \
-                     (run)->policy.burst,                                      \
-                     (unsigned long long)(run)->policy.window_ms,              \
-                     (long)(r_ - (run)->history->request),                     \
-                     (unsigned long long)r_->now_ms, r_->limit, r_->cost,      \
-                     __LINE__, what, (unsigned long long)(ours),               \
-                     (unsigned long long)(theirs));                            \
-        }                                                                      \
+#define CHECK_SAME(run, what, ours, theirs)                                                        \
+    do {                                                                                           \
+        if ((ours) != (theirs)) {                                                                  \
+            const request_t *r_ = (run)->request;                                                  \
+            fail_msg("SEED=%llu, algorithm %d, precision %u, burst %u, window"                     \
+                     " %llu ms, request %ld (at %llu, limit %u, cost %u), "                        \
+                     "line %d: %s is %llu in the core, %llu in Redis",                             \
+                     (unsigned long long)(run)->history->seed, (run)->policy.algorithm,            \
+                     (run)->policy.precision, (run)->policy.burst,                                 \
+                     (unsigned long long)(run)->policy.window_ms,                                  \
+                     (long)(r_ - (run)->history->request), (unsigned long long)r_->now_ms,         \
+                     r_->limit, r_->cost, __LINE__, what, (unsigned long long)(ours),              \
+                     (unsigned long long)(theirs));                                                \
+        }                                                                                          \
     } while (0)
 
 /* One ask of m claims that differ in their keys. */
-static redisReply *ask(const run_t *run, const char *const *keys, unsigned m,
-                       unsigned units, int look)
-{
+static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, unsigned units,
+                       int look) {
     const request_t *r = run->request;
     char text[20][32];
     const char *argv[40] = {"EVALSHA", script_sha[run->history->seed % 2]};
     unsigned argc = 2;
     unsigned n = 0;
 
-#define NUMBER(value)                                                          \
-    do {                                                                       \
-        snprintf(text[n], sizeof(text[n]), "%llu",                             \
-                 (unsigned long long)(value));                                 \
-        argv[argc++] = text[n++];                                              \
+#define NUMBER(value)                                                                              \
+    do {                                                                                           \
+        snprintf(text[n], sizeof(text[n]), "%llu", (unsigned long long)(value));                   \
+        argv[argc++] = text[n++];                                                                  \
     } while (0)
 
     NUMBER(m);
@@ -92,14 +88,11 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m,
 
     NUMBER(r->now_ms);
 
-    return static_cast<redisReply *>(
-        redisCommandArgv(server.context, (int)argc, argv, NULL));
+    return static_cast<redisReply *>(redisCommandArgv(server.context, (int)argc, argv, NULL));
 }
 
-static void check_verdict(const run_t *run, const Claim *claim,
-                          const RemoteState *remote, unsigned granted,
-                          int admitted)
-{
+static void check_verdict(const run_t *run, const Claim *claim, const RemoteState *remote,
+                          unsigned granted, int admitted) {
     const request_t *r = run->request;
     Verdict ours;
     Verdict theirs;
@@ -116,13 +109,11 @@ static void check_verdict(const run_t *run, const Claim *claim,
     CHECK_SAME(run, "retry after", ours.retry_after_ms, theirs.retry_after_ms);
 }
 
-static void run_request(run_t *run)
-{
+static void run_request(run_t *run) {
     const request_t *r = run->request;
     unsigned values = remote_values(run->policy);
-    unsigned units = random_below(&run->random, 4)
-                         ? 1
-                         : 1 + (unsigned)random_below(&run->random, 5);
+    unsigned units
+        = random_below(&run->random, 4) ? 1 : 1 + (unsigned)random_below(&run->random, 5);
     int look = random_below(&run->random, 16) == 0;
     char text[96];
     const char *key = text;
@@ -131,15 +122,12 @@ static void run_request(run_t *run)
     redisReply *reply;
     unsigned granted;
 
-    snprintf(text, sizeof(text), "%s:{%llu}", run->name,
-             (unsigned long long)r->key);
+    snprintf(text, sizeof(text), "%s:{%llu}", run->name, (unsigned long long)r->key);
 
     reply = ask(run, &key, 1, units, look);
     assert_non_null(reply);
 
-    if (reply->type != REDIS_REPLY_ARRAY) {
-        fail_msg("%s", reply->str);
-    }
+    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
 
     assert_int_equal(reply->elements, 3 + values);
     CHECK_SAME(run, "limit", r->limit, reply->element[2]->integer);
@@ -153,8 +141,7 @@ static void run_request(run_t *run)
     freeReplyObject(reply);
 
     for (unsigned i = 0; i < units; i++) {
-        Claim claim
-            = claim_of(run->zone, &run->policy, r->key, r->limit, r->cost);
+        Claim claim = claim_of(run->zone, &run->policy, r->key, r->limit, r->cost);
         int admitted;
 
         claim.purpose = look ? Purpose::kLook : Purpose::kConsume;
@@ -165,16 +152,12 @@ static void run_request(run_t *run)
 
         if (run->history->is_steady) {
             /* else the core tells times as of the latest that it knows */
-            check_verdict(run, &claim, &remote, admitted ? i : granted,
-                          admitted);
+            check_verdict(run, &claim, &remote, admitted ? i : granted, admitted);
         }
     }
 }
 
-static unsigned bits_of(uint64_t n)
-{
-    return n == 0 ? 0 : 64 - (unsigned)__builtin_clzll(n);
-}
+static unsigned bits_of(uint64_t n) { return n == 0 ? 0 : 64 - (unsigned)__builtin_clzll(n); }
 
 /*
  * Buckets in the core keep fractions of requests only so far.  Those in Redis
@@ -182,42 +165,29 @@ static unsigned bits_of(uint64_t n)
  * that time: without one, a window is enough under any.  A log in
  * Redis forgets what is over even where it rejects, for any clock.
  */
-static int is_same(const run_t *run)
-{
-    if (run->policy.algorithm == Algorithm::kLog) {
-        return run->history->is_steady;
-    }
+static int is_same(const run_t *run) {
+    if (run->policy.algorithm == Algorithm::kLog) { return run->history->is_steady; }
 
-    if (run->policy.algorithm < Algorithm::kTokenBucket) {
-        return 1;
-    }
+    if (run->policy.algorithm < Algorithm::kTokenBucket) { return 1; }
 
     /* as Bucket's state divides its bits */
-    unsigned time
-        = bits_of(run->policy.window_ms) + bits_of(run->policy.burst) + 2;
+    unsigned time = bits_of(run->policy.window_ms) + bits_of(run->policy.burst) + 2;
     unsigned value = 57 - (time < 24 ? 24 : time > 34 ? 34 : time);
 
     for (size_t i = 0; i < HISTORY_LENGTH; i++) {
-        uint64_t capacity
-            = run->policy.capacity(run->history->request[i].limit);
+        uint64_t capacity = run->policy.capacity(run->history->request[i].limit);
 
-        if ((capacity + 1) * run->policy.window_ms >> value != 0) {
-            return 0;
-        }
+        if ((capacity + 1) * run->policy.window_ms >> value != 0) { return 0; }
     }
 
-    return run->history->limits < HISTORY_LIMIT_A_REQUEST
-           || run->policy.burst == 0;
+    return run->history->limits < HISTORY_LIMIT_A_REQUEST || run->policy.burst == 0;
 }
 
-static int run_history(const history_t *history, Policy policy)
-{
+static int run_history(const history_t *history, Policy policy) {
     static unsigned runs;
     run_t run = {.history = history, .policy = policy};
 
-    if (!is_same(&run)) {
-        return 0;
-    }
+    if (!is_same(&run)) { return 0; }
 
     run.zone = make_zone_for(&policy, ZONE_BYTES);
     run.random = history->seed;
@@ -226,8 +196,7 @@ static int run_history(const history_t *history, Policy policy)
     for (size_t i = 0; i < HISTORY_LENGTH; i++) {
         run.request = &history->request[i];
 
-        if (policy.algorithm != Algorithm::kLog
-            || run.request->cost <= LOG_COST_MAX) {
+        if (policy.algorithm != Algorithm::kLog || run.request->cost <= LOG_COST_MAX) {
             run_request(&run);
         }
     }
@@ -237,8 +206,7 @@ static int run_history(const history_t *history, Policy policy)
     return 1;
 }
 
-static void decides_as_the_core(void **state)
-{
+static void decides_as_the_core(void **state) {
     static history_t history;
     const char *seed = getenv("SEED");
     unsigned ran[LENGTH(algorithms)] = {0};
@@ -250,16 +218,14 @@ static void decides_as_the_core(void **state)
 
         for (Algorithm algorithm : algorithms) {
             static const uint32_t precisions[] = {1, 2, 7, 60};
-            Policy policy
-                = {history.window_ms, algorithm, WhenFull::kEvict, 0,
-                   algorithm >= Algorithm::kTokenBucket ? history.burst : 0};
+            Policy policy = {history.window_ms, algorithm, WhenFull::kEvict, 0,
+                             algorithm >= Algorithm::kTokenBucket ? history.burst : 0};
 
             if (algorithm == Algorithm::kCounter) {
                 policy.precision = precisions[i % LENGTH(precisions)];
             }
 
-            ran[number_of(algorithm)]
-                += (unsigned)run_history(&history, policy);
+            ran[number_of(algorithm)] += (unsigned)run_history(&history, policy);
         }
     }
 
@@ -268,8 +234,7 @@ static void decides_as_the_core(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decides_as_the_core),
     };

@@ -14,16 +14,12 @@
 
 using namespace limit_sliding;
 
-int redis_server_start(redis_server_t *server)
-{
+int redis_server_start(redis_server_t *server) {
     strcpy(server->directory, "/tmp/limit_sliding.XXXXXX");
 
-    if (mkdtemp(server->directory) == NULL) {
-        return 0;
-    }
+    if (mkdtemp(server->directory) == NULL) { return 0; }
 
-    snprintf(server->socket, sizeof(server->socket), "%s/redis",
-             server->directory);
+    snprintf(server->socket, sizeof(server->socket), "%s/redis", server->directory);
 
     server->pid = fork();
 
@@ -35,17 +31,15 @@ int redis_server_start(redis_server_t *server)
         dup2(null, 0);
         dup2(null, 1);
         dup2(null, 2);
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket",
-               server->socket, "--save", "", "--dir", server->directory, NULL);
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", server->socket,
+               "--save", "", "--dir", server->directory, NULL);
         _exit(127);
     }
 
     for (int i = 0; i < 500; i++) {
         server->context = redisConnectUnix(server->socket);
 
-        if (server->context != NULL && server->context->err == 0) {
-            return 1;
-        }
+        if (server->context != NULL && server->context->err == 0) { return 1; }
 
         redisFree(server->context);
         usleep(20000);
@@ -58,58 +52,49 @@ int redis_server_start(redis_server_t *server)
  * In place of the line that reads the clock.  A key's expiry is kept by its
  * side, in the history's time.
  */
-static const char clock_line[]
-    = "local now, real = tonumber(ARGV[#ARGV]), redis "
-      "ARGV[#ARGV] = nil "
-      "local function forget(key) "
-      "local at = real.call('GET', 'until:' .. key) "
-      "if at and tonumber(at) <= now then real.call('DEL', key) end end "
-      "local function expire(key, ms) "
-      "real.call('SET', 'until:' .. key, "
-      "string.format('%.0f', now + tonumber(ms))) end "
-      "local redis = {} "
-      "redis.call = function(name, ...) local a = {...} "
-      "if name == 'SET' then expire(a[1], a[4]) "
-      "return real.call('SET', a[1], a[2]) end "
-      "if name == 'PEXPIRE' then return expire(a[1], a[2]) end "
-      "if name == 'MGET' then for i = 1, #a, 2 do forget(a[i]) end end "
-      "return real.call(name, ...) end "
-      "redis.pcall = function(name, key, ...) forget(key) "
-      "return real.pcall(name, key, ...) end ";
+static const char clock_line[] = "local now, real = tonumber(ARGV[#ARGV]), redis "
+                                 "ARGV[#ARGV] = nil "
+                                 "local function forget(key) "
+                                 "local at = real.call('GET', 'until:' .. key) "
+                                 "if at and tonumber(at) <= now then real.call('DEL', key) end end "
+                                 "local function expire(key, ms) "
+                                 "real.call('SET', 'until:' .. key, "
+                                 "string.format('%.0f', now + tonumber(ms))) end "
+                                 "local redis = {} "
+                                 "redis.call = function(name, ...) local a = {...} "
+                                 "if name == 'SET' then expire(a[1], a[4]) "
+                                 "return real.call('SET', a[1], a[2]) end "
+                                 "if name == 'PEXPIRE' then return expire(a[1], a[2]) end "
+                                 "if name == 'MGET' then for i = 1, #a, 2 do forget(a[i]) end end "
+                                 "return real.call(name, ...) end "
+                                 "redis.pcall = function(name, key, ...) forget(key) "
+                                 "return real.pcall(name, key, ...) end ";
 
-int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41])
-{
+int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]) {
     char script[32768];
     const char *rest;
     redisReply *reply;
     size_t bytes = limit_sliding::script(algorithms, script, sizeof(script));
     int is_loaded;
 
-    if (bytes >= sizeof(script) || strstr(script, "'TIME'") == NULL) {
-        return 0;
-    }
+    if (bytes >= sizeof(script) || strstr(script, "'TIME'") == NULL) { return 0; }
 
     rest = strchr(script, '\n');
 
-    if (rest == NULL || strstr(rest, "'TIME'") != NULL) {
-        return 0;
-    }
+    if (rest == NULL || strstr(rest, "'TIME'") != NULL) { return 0; }
 
     reply = static_cast<redisReply *>(
         redisCommand(server->context, "SCRIPT LOAD %s%s", clock_line, rest));
     is_loaded = reply != NULL && reply->type == REDIS_REPLY_STRING;
 
-    if (is_loaded) {
-        snprintf(sha, 41, "%s", reply->str);
-    }
+    if (is_loaded) { snprintf(sha, 41, "%s", reply->str); }
 
     freeReplyObject(reply);
 
     return is_loaded;
 }
 
-void redis_server_stop(redis_server_t *server)
-{
+void redis_server_stop(redis_server_t *server) {
     redisFree(server->context);
     kill(server->pid, SIGKILL);
     waitpid(server->pid, NULL, 0);

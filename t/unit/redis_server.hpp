@@ -22,8 +22,7 @@ int redis_server_start(redis_server_t *server);
  * clock is the last argument of a call, in ms, and keys expire by it.  Returns
  * 0 if that fails.
  */
-int redis_server_load(redis_server_t *server, unsigned algorithms,
-                      char sha[41]);
+int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]);
 
 /* Stops it and removes all that it left. */
 void redis_server_stop(redis_server_t *server);

@@ -2,8 +2,7 @@
 
 #include "support.hpp"
 
-static void test_refund(void **state)
-{
+static void test_refund(void **state) {
     Policy policy = evicting(MINUTE_MS);
     uint64_t now_ms = PRESENT * MINUTE_MS;
     State recorded, later, next;
@@ -12,29 +11,24 @@ static void test_refund(void **state)
 
     /* at once, and after another request */
 
-    assert_true(pure::admit(policy, history(&policy, 3, 1), now_ms + 59999, 9,
-                            2, &recorded));
-    assert_int_equal(unranked(refund(&policy, recorded, recorded, 2)),
-                     history(&policy, 3, 1));
+    assert_true(pure::admit(policy, history(&policy, 3, 1), now_ms + 59999, 9, 2, &recorded));
+    assert_int_equal(unranked(refund(&policy, recorded, recorded, 2)), history(&policy, 3, 1));
 
     assert_true(pure::admit(policy, recorded, now_ms + 59999, 9, 3, &later));
-    assert_int_equal(unranked(refund(&policy, later, recorded, 2)),
-                     history(&policy, 3, 4));
+    assert_int_equal(unranked(refund(&policy, later, recorded, 2)), history(&policy, 3, 4));
 
     /* the next window has begun: it is the previous one's count */
 
     recorded = history(&policy, 3, 4);
     assert_true(pure::admit(policy, recorded, now_ms + 119999, 9, 5, &later));
-    assert_int_equal(expires_ms(&policy, refund(&policy, later, recorded, 4),
-                                now_ms + 2 * MINUTE_MS),
-                     60000);
+    assert_int_equal(
+        expires_ms(&policy, refund(&policy, later, recorded, 4), now_ms + 2 * MINUTE_MS), 60000);
     later = refund(&policy, later, recorded, 4);
     assert_true(pure::admit(policy, later, now_ms + MINUTE_MS, 5, 0, &next));
     assert_false(pure::admit(policy, later, now_ms + MINUTE_MS, 5, 1, &next));
 }
 
-static void test_refund_takes_no_more_than_counts(void **state)
-{
+static void test_refund_takes_no_more_than_counts(void **state) {
     Policy policy = evicting(MINUTE_MS);
     State recorded = history(&policy, 3, 4);
     State later = 0;
@@ -42,8 +36,7 @@ static void test_refund_takes_no_more_than_counts(void **state)
 
     (void)state;
 
-    assert_true(
-        pure::admit(policy, recorded, (PRESENT + 2) * MINUTE_MS, 9, 5, &later));
+    assert_true(pure::admit(policy, recorded, (PRESENT + 2) * MINUTE_MS, 9, 5, &later));
     assert_int_equal(refund(&policy, later, recorded, 4), later);
 
     later = refund(&policy, recorded, recorded, 9);
@@ -53,8 +46,7 @@ static void test_refund_takes_no_more_than_counts(void **state)
 }
 
 /* Every window's number must do, where it wraps as well. */
-static void test_refund_across_the_wrap(void **state)
-{
+static void test_refund_across_the_wrap(void **state) {
     Policy policy = evicting(100);
     State recorded = 0, later = 0, next = 0;
     uint64_t now_ms = ((1 << 18) - 1) * 100ull;
@@ -72,15 +64,13 @@ static void test_refund_across_the_wrap(void **state)
  * A refund leaves what would have been there without the request, whenever it
  * comes and whatever was admitted since.
  */
-static void test_refund_of_any_at_any_time(void **state)
-{
+static void test_refund_of_any_at_any_time(void **state) {
     uint64_t random = 1;
 
     (void)state;
 
     for (unsigned n = 0; n < 20000; n++) {
-        Policy policy
-            = evicting(100 + (random_next(&random) >> 32) % kWindowMaxMs);
+        Policy policy = evicting(100 + (random_next(&random) >> 32) % kWindowMaxMs);
         uint64_t w = policy.window_ms;
         uint64_t now_ms = random_next(&random) >> 20;
         uint32_t cost = (uint32_t)random_below(&random, 1000) + 1;
@@ -103,8 +93,7 @@ static void test_refund_of_any_at_any_time(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund),
         cmocka_unit_test(test_refund_takes_no_more_than_counts),

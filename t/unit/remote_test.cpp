@@ -17,8 +17,7 @@ using namespace limit_sliding;
 
 /* ---- the breaker ---- */
 
-static int fail_times(Breaker *breaker, unsigned times, uint64_t now_ms)
-{
+static int fail_times(Breaker *breaker, unsigned times, uint64_t now_ms) {
     int opened = 0;
 
     for (unsigned i = 0; i < times; i++) {
@@ -28,8 +27,7 @@ static int fail_times(Breaker *breaker, unsigned times, uint64_t now_ms)
     return opened;
 }
 
-static void opens_after_failures_in_a_row(void **state)
-{
+static void opens_after_failures_in_a_row(void **state) {
     Breaker breaker = {};
 
     (void)state;
@@ -53,27 +51,23 @@ static void opens_after_failures_in_a_row(void **state)
     assert_int_equal(breaker.is_open(), 0);
 }
 
-static void lets_one_probe_pass_an_interval(void **state)
-{
+static void lets_one_probe_pass_an_interval(void **state) {
     Breaker breaker = {};
 
     (void)state;
     fail_times(&breaker, FAILURES, 5000);
 
     assert_int_equal(breaker.probe_ms(), 5000 + INTERVAL_MS);
-    assert_int_equal(breaker.check(5000 + INTERVAL_MS - 1),
-                     BreakerState::kOpen);
+    assert_int_equal(breaker.check(5000 + INTERVAL_MS - 1), BreakerState::kOpen);
     assert_int_equal(breaker.check(5000 + INTERVAL_MS), BreakerState::kProbe);
     assert_int_equal(breaker.probe_ms(), 5000 + 2 * INTERVAL_MS);
     assert_int_equal(breaker.check(5000 + INTERVAL_MS), BreakerState::kOpen);
 
     /* whoever sent that one has died */
-    assert_int_equal(breaker.check(5000 + 2 * INTERVAL_MS),
-                     BreakerState::kProbe);
+    assert_int_equal(breaker.check(5000 + 2 * INTERVAL_MS), BreakerState::kProbe);
 }
 
-static void spreads_probes(void **state)
-{
+static void spreads_probes(void **state) {
     (void)state;
 
     for (uint32_t random = 0; random < 10000; random += 7) {
@@ -82,8 +76,7 @@ static void spreads_probes(void **state)
         fail_times(&breaker, FAILURES - 1, 0);
         breaker.failed(0, random);
 
-        assert_int_equal(breaker.check(INTERVAL_MS * 3 / 4 - 1),
-                         BreakerState::kOpen);
+        assert_int_equal(breaker.check(INTERVAL_MS * 3 / 4 - 1), BreakerState::kOpen);
         assert_int_equal(breaker.check(INTERVAL_MS), BreakerState::kProbe);
     }
 }
@@ -92,8 +85,7 @@ static void spreads_probes(void **state)
 
 #define CACHE_BYTES (64 + 64 * 16)
 
-static Refusals *make_refusals(size_t bytes)
-{
+static Refusals *make_refusals(size_t bytes) {
     void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
 
     assert_non_null(memory);
@@ -102,22 +94,16 @@ static Refusals *make_refusals(size_t bytes)
     return Refusals::init(memory, bytes);
 }
 
-static void refuse(Refusals *refusals, uint64_t hash, uint64_t now_ms,
-                   uint64_t until_ms)
-{
-    Refusal refusal
-        = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash, now_ms + 1, 0};
+static void refuse(Refusals *refusals, uint64_t hash, uint64_t now_ms, uint64_t until_ms) {
+    Refusal refusal = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash, now_ms + 1, 0};
 
     refusals->add(hash, now_ms, refusal);
 }
 
-static int is_refused(const Refusals *refusals, uint64_t hash, uint64_t now_ms)
-{
+static int is_refused(const Refusals *refusals, uint64_t hash, uint64_t now_ms) {
     Refusal refusal;
 
-    if (!refusals->find(hash, now_ms, &refusal)) {
-        return 0;
-    }
+    if (!refusals->find(hash, now_ms, &refusal)) { return 0; }
 
     assert_int_equal(refusal.limit, (uint32_t)(hash >> 40));
     assert_int_equal(refusal.remaining, (uint32_t)hash);
@@ -125,8 +111,7 @@ static int is_refused(const Refusals *refusals, uint64_t hash, uint64_t now_ms)
     return 1;
 }
 
-static void refuses_until_its_time(void **state)
-{
+static void refuses_until_its_time(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
     uint64_t hash = 0x123456789abcdef0;
 
@@ -148,8 +133,7 @@ static void refuses_until_its_time(void **state)
     free(refusals);
 }
 
-static void is_not_believed_for_long(void **state)
-{
+static void is_not_believed_for_long(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
 
     (void)state;
@@ -161,8 +145,7 @@ static void is_not_believed_for_long(void **state)
 }
 
 /* What stands beside a refusal is told as it was, and no refusal. */
-static void tells_of_who_admits(void **state)
-{
+static void tells_of_who_admits(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
     Refusal admits = {0, LIMIT_MAX, UINT32_MAX, 0, 1};
     Refusal found;
@@ -193,8 +176,7 @@ static void tells_of_who_admits(void **state)
 }
 
 /* Of two candidates, what is over goes first, then what ends first. */
-static void forgets_the_least(void **state)
-{
+static void forgets_the_least(void **state) {
     Refusals *refusals = make_refusals(64 + 64);
 
     (void)state;
@@ -214,8 +196,7 @@ static void forgets_the_least(void **state)
 }
 
 /* A key is refused by several limits and costs. */
-static void forgets_a_key(void **state)
-{
+static void forgets_a_key(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
     Refusal refusal = {YEAR_MS, 7, 0, 0, 0};
     Policy policy = evicting(MINUTE_MS);
@@ -246,8 +227,7 @@ static void forgets_a_key(void **state)
     free(refusals);
 }
 
-static void needs_room_for_one(void **state)
-{
+static void needs_room_for_one(void **state) {
     static char memory[128];
     Refusals *refusals;
 
@@ -263,8 +243,7 @@ static void needs_room_for_one(void **state)
 #define ROUNDS 300000
 
 /* Every refusal says in its numbers whose it is: is_refused() checks. */
-static void *hammer(void *data)
-{
+static void *hammer(void *data) {
     Refusals *refusals = static_cast<Refusals *>(data);
     uint64_t random = (uint64_t)(uintptr_t)&random;
 
@@ -281,8 +260,7 @@ static void *hammer(void *data)
     return NULL;
 }
 
-static void takes_none_for_anothers(void **state)
-{
+static void takes_none_for_anothers(void **state) {
     Refusals *refusals = make_refusals(64 + 64);
     pthread_t thread[THREADS];
 
@@ -301,8 +279,7 @@ static void takes_none_for_anothers(void **state)
 
 /* ---- what is asked ---- */
 
-static void tells_claims_apart(void **state)
-{
+static void tells_claims_apart(void **state) {
     Claim claims[2] = {{0}, {0}};
     uint64_t hashes[8];
     size_t n = 0;
@@ -335,8 +312,7 @@ static void tells_claims_apart(void **state)
     assert_true(limit_sliding::claim_hash(claims, 2) == hashes[n - 1]);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opens_after_failures_in_a_row),
         cmocka_unit_test(lets_one_probe_pass_an_interval),

@@ -24,17 +24,14 @@ public:
      * Plays so many rounds, or fewer if they take longer than `enough_s`: on a
      * busy machine a round takes a thousand times as long.
      */
-    static void play(Game *game, unsigned threads, unsigned rounds,
-                     time_t enough_s)
-    {
+    static void play(Game *game, unsigned threads, unsigned rounds, time_t enough_s) {
         Rounds all(game, threads, rounds, enough_s);
         pthread_t ids[THREADS_MAX];
         Player players[THREADS_MAX];
 
         for (unsigned i = 0; i < threads; i++) {
             players[i] = {&all, i};
-            assert_int_equal(
-                pthread_create(&ids[i], NULL, play_all, &players[i]), 0);
+            assert_int_equal(pthread_create(&ids[i], NULL, play_all, &players[i]), 0);
         }
 
         for (unsigned i = 0; i < threads; i++) {
@@ -49,12 +46,9 @@ private:
     };
 
     Rounds(Game *game, unsigned threads, unsigned rounds, time_t enough_s)
-        : game_(game), threads_(threads), rounds_(rounds), enough_s_(enough_s)
-    {
-    }
+        : game_(game), threads_(threads), rounds_(rounds), enough_s_(enough_s) {}
 
-    static void *play_all(void *data)
-    {
+    static void *play_all(void *data) {
         const Player *player = static_cast<const Player *>(data);
 
         player->all->play_as(player->thread);
@@ -62,8 +56,7 @@ private:
         return NULL;
     }
 
-    void play_as(unsigned thread)
-    {
+    void play_as(unsigned thread) {
         uint64_t random = thread;
         time_t start = time(NULL);
 
@@ -75,22 +68,17 @@ private:
 
             meet();
 
-            if (is_enough_) {
-                break;
-            }
+            if (is_enough_) { break; }
 
             game_->work(thread, &random);
             meet();
 
-            if (thread == 0) {
-                game_->end();
-            }
+            if (thread == 0) { game_->end(); }
         }
     }
 
     /* Spins: to wake up from a lock takes longer than a whole round. */
-    void meet()
-    {
+    void meet() {
         unsigned turn = turn_;
 
         if (waiting_.fetch_add(1) == threads_ - 1) {
@@ -100,9 +88,7 @@ private:
         }
 
         for (unsigned spins = 1; turn_ == turn; spins++) {
-            if (threads_ > 2 || spins % 100 == 0) {
-                sched_yield();
-            }
+            if (threads_ > 2 || spins % 100 == 0) { sched_yield(); }
         }
     }
 

@@ -21,8 +21,7 @@
 #endif
 
 /* TSan has its own idea of signals, and nothing to find in one thread */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)                       \
-    && !__has_feature(thread_sanitizer)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !__has_feature(thread_sanitizer)
 #define CAN_STEP 1
 #include <ucontext.h>
 #else
@@ -45,23 +44,18 @@ static struct {
 
 #define STEP_TRAP_FLAG 0x100u
 
-static void step_set_trap(void *context, int on)
-{
+static void step_set_trap(void *context, int on) {
     ucontext_t *user = static_cast<ucontext_t *>(context);
     greg_t flags = user->uc_mcontext.gregs[REG_EFL] & ~(greg_t)STEP_TRAP_FLAG;
 
     user->uc_mcontext.gregs[REG_EFL] = flags | (on ? STEP_TRAP_FLAG : 0);
 }
 
-static void step_protect(int protection)
-{
-    if (mprotect(step.memory, step.bytes, protection) != 0) {
-        abort();
-    }
+static void step_protect(int protection) {
+    if (mprotect(step.memory, step.bytes, protection) != 0) { abort(); }
 }
 
-static void step_on_fault(int number, siginfo_t *info, void *context)
-{
+static void step_on_fault(int number, siginfo_t *info, void *context) {
     uintptr_t at = (uintptr_t)info->si_addr - (uintptr_t)step.memory;
 
     if (at >= step.bytes) {
@@ -80,23 +74,19 @@ static void step_on_fault(int number, siginfo_t *info, void *context)
     step_set_trap(context, 1);
 }
 
-static void step_on_trap(int number, siginfo_t *info, void *context)
-{
+static void step_on_trap(int number, siginfo_t *info, void *context) {
     (void)number;
     (void)info;
 
     step_set_trap(context, 0);
 
-    if (step.after != NULL) {
-        step.after();
-    }
+    if (step.after != NULL) { step.after(); }
 
     step_protect(PROT_NONE);
 }
 
 /* New memory, and handlers until step_end(). */
-static void *step_begin(size_t bytes)
-{
+static void *step_begin(size_t bytes) {
     struct sigaction fault = {};
     struct sigaction trap = {};
 
@@ -107,8 +97,7 @@ static void *step_begin(size_t bytes)
 
     memset(&step, 0, sizeof(step));
     step.bytes = bytes;
-    step.memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    step.memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     assert_true(step.memory != MAP_FAILED);
     assert_int_equal(sigaction(SIGSEGV, &fault, NULL), 0);
@@ -118,8 +107,7 @@ static void *step_begin(size_t bytes)
     return step.memory;
 }
 
-static void step_end(void)
-{
+static void step_end(void) {
     alarm(0);
     signal(SIGSEGV, SIG_DFL);
     signal(SIGTRAP, SIG_DFL);
@@ -127,12 +115,12 @@ static void step_end(void)
 }
 
 /* Before and after: step_protect() of what `work` is to be seen to access. */
-#define STEP_THROUGH(work)                                                     \
-    do {                                                                       \
-        step.accesses = 0;                                                     \
-        step_protect(PROT_NONE);                                               \
-        work;                                                                  \
-        step_protect(PROT_READ | PROT_WRITE);                                  \
+#define STEP_THROUGH(work)                                                                         \
+    do {                                                                                           \
+        step.accesses = 0;                                                                         \
+        step_protect(PROT_NONE);                                                                   \
+        work;                                                                                      \
+        step_protect(PROT_READ | PROT_WRITE);                                                      \
     } while (0)
 
 static struct {
@@ -141,14 +129,11 @@ static struct {
     sigjmp_buf dead;
 } step_other;
 
-static inline void step_count_change(void)
-{
+static inline void step_count_change(void) {
     if (memcmp(step_other.seen, step.memory, step.bytes) != 0) {
         memcpy(step_other.seen, step.memory, step.bytes);
 
-        if (--step_other.still == 0) {
-            siglongjmp(step_other.dead, 1);
-        }
+        if (--step_other.still == 0) { siglongjmp(step_other.dead, 1); }
     }
 }
 
@@ -156,8 +141,7 @@ static inline void step_count_change(void)
  * While something stands still: another does `work`, and dies when it has made
  * so many changes.  Returns whether it came so far.
  */
-static inline int step_other_dies(void (*work)(void), unsigned changes)
-{
+static inline int step_other_dies(void (*work)(void), unsigned changes) {
     unsigned accesses = step.accesses;
     unsigned stop_at = step.stop_at;
     volatile int is_dead = 1;

@@ -19,15 +19,10 @@ static struct {
     uint64_t now_ms;
 } given;
 
-static void give_other_back(void)
-{
-    limit_sliding::release(&given.claims[1], 1, given.now_ms);
-}
+static void give_other_back(void) { limit_sliding::release(&given.claims[1], 1, given.now_ms); }
 
 /* What a key still admits, of any cost. */
-static uint64_t units_left(Zone *zone, const Policy *policy, uint32_t limit,
-                           uint64_t now_ms)
-{
+static uint64_t units_left(Zone *zone, const Policy *policy, uint32_t limit, uint64_t now_ms) {
     uint64_t left = 0;
 
     for (uint32_t cost = 1u << 22; cost > 0; cost /= 2) {
@@ -40,8 +35,7 @@ static uint64_t units_left(Zone *zone, const Policy *policy, uint32_t limit,
 }
 
 /* Two may give back together what neither alone would be too much. */
-static void test_stall_while_totals_would_wrap(void **state)
-{
+static void test_stall_while_totals_would_wrap(void **state) {
     static const uint32_t costs[] = {2000000, 1, 2100000, 2000000, 1};
     Policy policy = evicting(MINUTE_MS);
     uint8_t *start = static_cast<uint8_t *>(zone_memory(RINGS_BYTES));
@@ -51,18 +45,14 @@ static void test_stall_while_totals_would_wrap(void **state)
 
     (void)state;
     policy.algorithm = Algorithm::kLog;
-    zone = Zone::init(step_begin(RINGS_BYTES), RINGS_BYTES, policy, 0,
-                      test_secret);
+    zone = Zone::init(step_begin(RINGS_BYTES), RINGS_BYTES, policy, 0, test_secret);
 
     for (size_t i = 0; i < LENGTH(costs); i++) {
         given.now_ms = NOW_MS + i;
-        claims[i]
-            = acquire(zone, &policy, KEY, LIMIT_MAX, costs[i], given.now_ms);
+        claims[i] = acquire(zone, &policy, KEY, LIMIT_MAX, costs[i], given.now_ms);
         assert_int_equal(claims[i].outcome, Outcome::kAdmitted);
 
-        if (i == 1) {
-            limit_sliding::release(&claims[0], 1, given.now_ms);
-        }
+        if (i == 1) { limit_sliding::release(&claims[0], 1, given.now_ms); }
     }
 
     given.claims[0] = claims[2];
@@ -87,8 +77,7 @@ static void test_stall_while_totals_would_wrap(void **state)
 
 #endif
 
-int main(void)
-{
+int main(void) {
 #if CAN_STEP
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stall_while_totals_would_wrap),

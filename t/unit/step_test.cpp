@@ -21,10 +21,10 @@ typedef struct scene_s {
     void (*work)(struct scene_s *scene); /* what is stopped */
     uint64_t start_ms;                   /* after NOW_MS */
     uint64_t later_ms;                   /* than what was before is the work */
-    unsigned others;     /* requests while it stands still, each a ms later */
-    unsigned other_keys; /* that come then, too, once each */
-    uint64_t pause_ms;   /* before they come */
-    uint32_t limit;      /* 0: more than they are */
+    unsigned others;                     /* requests while it stands still, each a ms later */
+    unsigned other_keys;                 /* that come then, too, once each */
+    uint64_t pause_ms;                   /* before they come */
+    uint32_t limit;                      /* 0: more than they are */
 
     Policy policy;
     Zone *zone;
@@ -48,8 +48,7 @@ static struct {
     unsigned wrong_rest;
 } run;
 
-static void wrong(unsigned rest)
-{
+static void wrong(unsigned rest) {
     run.wrong++;
     run.wrong_at = step.accesses;
     run.wrong_rest = rest;
@@ -57,8 +56,7 @@ static void wrong(unsigned rest)
 
 static void others(void);
 
-static void work_in_steps(scene_t *scene, void (*after)(void))
-{
+static void work_in_steps(scene_t *scene, void (*after)(void)) {
     step.after = after;
     step.stopped = others;
     STEP_THROUGH(scene->work(scene));
@@ -66,14 +64,12 @@ static void work_in_steps(scene_t *scene, void (*after)(void))
 
 /* ---- scenes ---- */
 
-static int demand(scene_t *scene, Zone *zone, uint64_t now_ms)
-{
+static int demand(scene_t *scene, Zone *zone, uint64_t now_ms) {
     return admits(zone, &scene->policy, KEY, scene->limit, 1, now_ms);
 }
 
 /* What the zone still admits, one unit each; time stands still. */
-static unsigned rest_of(scene_t *scene, Zone *zone)
-{
+static unsigned rest_of(scene_t *scene, Zone *zone) {
     unsigned rest = 0;
 
     while (rest <= scene->limit && demand(scene, zone, scene->now_ms)) {
@@ -83,17 +79,13 @@ static unsigned rest_of(scene_t *scene, Zone *zone)
     return rest;
 }
 
-static void note(scene_t *scene, uint64_t time_ms)
-{
-    if (scene->admitted < TIMES_MAX) {
-        scene->times_ms[scene->admitted] = time_ms;
-    }
+static void note(scene_t *scene, uint64_t time_ms) {
+    if (scene->admitted < TIMES_MAX) { scene->times_ms[scene->admitted] = time_ms; }
 
     scene->admitted++;
 }
 
-static void admit(scene_t *scene, unsigned n, unsigned gap_ms)
-{
+static void admit(scene_t *scene, unsigned n, unsigned gap_ms) {
     while (n-- > 0) {
         assert_true(demand(scene, scene->zone, scene->now_ms));
         note(scene, scene->now_ms);
@@ -101,94 +93,70 @@ static void admit(scene_t *scene, unsigned n, unsigned gap_ms)
     }
 }
 
-static void begin_new(scene_t *scene)
-{
-    (void)scene;
-}
+static void begin_new(scene_t *scene) { (void)scene; }
 
 /* A full table, where the key has to evict another. */
-static void begin_full(scene_t *scene)
-{
+static void begin_full(scene_t *scene) {
     for (uint64_t key = 100; key < 200; key++) {
         admits(scene->zone, &scene->policy, key, 1, 1, scene->now_ms);
     }
 }
 
-static void begin_known(scene_t *scene)
-{
-    admit(scene, 3, 0);
-}
+static void begin_known(scene_t *scene) { admit(scene, 3, 0); }
 
 /* The ring has one place left, or none. */
-static void begin_long(scene_t *scene)
-{
-    admit(scene, RING_LENGTH - 1, 1);
-}
+static void begin_long(scene_t *scene) { admit(scene, RING_LENGTH - 1, 1); }
 
-static void begin_longer(scene_t *scene)
-{
-    admit(scene, RING_LENGTH + 1, 1);
-}
+static void begin_longer(scene_t *scene) { admit(scene, RING_LENGTH + 1, 1); }
 
 /* The same, but all of it is over when the work begins. */
-static void begin_over(scene_t *scene)
-{
+static void begin_over(scene_t *scene) {
     begin_longer(scene);
     scene->admitted = 0;
     scene->now_ms += MINUTE_MS;
 }
 
 /* A used up key, whose time stamp wraps until `later_ms` are over. */
-static void begin_idle(scene_t *scene)
-{
+static void begin_idle(scene_t *scene) {
     admit(scene, scene->limit, 0);
     scene->admitted = 0;
 }
 
 /* What is given back is a closed event's: others came since. */
-static void begin_charged_before(scene_t *scene)
-{
-    scene->claim = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1,
-                           scene->now_ms);
+static void begin_charged_before(scene_t *scene) {
+    scene->claim = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1, scene->now_ms);
     assert_int_equal(scene->claim.outcome, Outcome::kAdmitted);
     scene->now_ms++;
     admit(scene, 3, 1);
 }
 
-static void begin_charged(scene_t *scene)
-{
+static void begin_charged(scene_t *scene) {
     begin_known(scene);
-    scene->claim = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1,
-                           scene->now_ms);
+    scene->claim = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1, scene->now_ms);
     assert_int_equal(scene->claim.outcome, Outcome::kAdmitted);
 }
 
-static void work_acquire(scene_t *scene)
-{
+static void work_acquire(scene_t *scene) {
     limit_sliding::acquire(&scene->claim, 1, scene->now_ms);
 }
 
-static void work_release(scene_t *scene)
-{
+static void work_release(scene_t *scene) {
     limit_sliding::release(&scene->claim, 1, scene->now_ms);
 }
 
-static void work_describe(scene_t *scene)
-{
+static void work_describe(scene_t *scene) {
     Verdict verdict;
 
     verdict = scene->claim.describe(scene->now_ms);
     scene->told = verdict.remaining;
 }
 
-static void begin(scene_t *scene)
-{
+static void begin(scene_t *scene) {
     void *memory = step_begin(scene->bytes);
 
     scene->policy = evicting(MINUTE_MS);
     scene->policy.algorithm = scene->algorithm;
-    scene->zone
-        = Zone::init(memory, scene->bytes, scene->policy, 0, test_secret);
+    scene->zone = Zone::init(memory, scene->bytes, scene->policy, 0, test_secret);
     scene->now_ms = NOW_MS + scene->start_ms;
     scene->admitted = 0;
     scene->limit = scene->limit != 0 ? scene->limit : TIMES_MAX;
@@ -202,31 +170,26 @@ static void begin(scene_t *scene)
     memcpy(run.memory, scene->zone, scene->bytes);
 }
 
-static void end(scene_t *scene)
-{
+static void end(scene_t *scene) {
     step_end();
     free(run.memory);
 
     if (run.wrong != 0) {
-        fail_msg("wrong %u times, the last at access %u, %u left, %u before",
-                 run.wrong, run.wrong_at, run.wrong_rest,
-                 scene->limit - scene->admitted);
+        fail_msg("wrong %u times, the last at access %u, %u left, %u before", run.wrong,
+                 run.wrong_at, run.wrong_rest, scene->limit - scene->admitted);
     }
 }
 
 /* ---- deaths ---- */
 
 /* A death is as good as any other that leaves the same memory behind. */
-static void die(void)
-{
+static void die(void) {
     scene_t *scene = run.scene;
     size_t bytes = scene->bytes;
     Zone *left;
     unsigned rest;
 
-    if (memcmp(run.memory, scene->zone, bytes) == 0) {
-        return;
-    }
+    if (memcmp(run.memory, scene->zone, bytes) == 0) { return; }
 
     memcpy(run.memory, scene->zone, bytes);
     run.deaths++;
@@ -238,14 +201,12 @@ static void die(void)
 
     /* whether the work is done nobody knows */
 
-    if (rest + scene->admitted > scene->limit
-        || rest + scene->admitted + 1 < scene->limit) {
+    if (rest + scene->admitted > scene->limit || rest + scene->admitted + 1 < scene->limit) {
         wrong(rest);
     }
 }
 
-static void check_deaths(scene_t scene)
-{
+static void check_deaths(scene_t scene) {
     begin(&scene);
     work_in_steps(&scene, die);
     assert_true(run.deaths > 0);
@@ -254,35 +215,27 @@ static void check_deaths(scene_t scene)
 
 /* ---- stalls ---- */
 
-static uint64_t other_key(unsigned i)
-{
-    return 1000 + i;
-}
+static uint64_t other_key(unsigned i) { return 1000 + i; }
 
 /* What happens while the work stands still. */
-static void others(void)
-{
+static void others(void) {
     scene_t *scene = run.scene;
 
     scene->now_ms += scene->pause_ms;
 
     for (unsigned i = 0; i < scene->other_keys; i++) {
-        admits(scene->zone, &scene->policy, other_key(i), scene->limit, 1,
-               scene->now_ms);
+        admits(scene->zone, &scene->policy, other_key(i), scene->limit, 1, scene->now_ms);
     }
 
     for (unsigned i = 0; i < scene->others; i++) {
         scene->now_ms++;
 
-        if (demand(scene, scene->zone, scene->now_ms)) {
-            note(scene, scene->now_ms);
-        }
+        if (demand(scene, scene->zone, scene->now_ms)) { note(scene, scene->now_ms); }
     }
 }
 
 /* A log forgets each unit a window after it came, whatever became of it. */
-static void check_times(scene_t *scene)
-{
+static void check_times(scene_t *scene) {
     for (unsigned i = 0; i < scene->admitted; i++) {
         uint64_t then_ms = scene->times_ms[i];
         uint32_t left = scene->limit;
@@ -291,8 +244,7 @@ static void check_times(scene_t *scene)
             left -= scene->times_ms[j] > then_ms;
         }
 
-        if (remaining_of(scene->zone, &scene->policy, KEY, scene->limit,
-                         then_ms + MINUTE_MS)
+        if (remaining_of(scene->zone, &scene->policy, KEY, scene->limit, then_ms + MINUTE_MS)
             != left) {
             wrong(left);
         }
@@ -300,38 +252,28 @@ static void check_times(scene_t *scene)
 }
 
 /* Of a log's mark the lower bits are the tick, which is a time here. */
-static uint64_t recorded_ms(scene_t *scene, uint64_t start_ms)
-{
+static uint64_t recorded_ms(scene_t *scene, uint64_t start_ms) {
     uint64_t mask = (1ull << 36) - 1;
 
-    return scene->algorithm == Algorithm::kLog
-               ? start_ms + ((scene->claim.state - start_ms) & mask)
-               : start_ms;
+    return scene->algorithm == Algorithm::kLog ? start_ms + ((scene->claim.state - start_ms) & mask)
+                                               : start_ms;
 }
 
 /* The work is done; is all that was admitted on record, and nothing else? */
-static void check_record(scene_t *scene, uint64_t start_ms)
-{
+static void check_record(scene_t *scene, uint64_t start_ms) {
     unsigned rest;
 
-    if (scene->claim.outcome == Outcome::kAdmitted) {
-        note(scene, recorded_ms(scene, start_ms));
-    }
+    if (scene->claim.outcome == Outcome::kAdmitted) { note(scene, recorded_ms(scene, start_ms)); }
 
-    if (scene->algorithm == Algorithm::kLog) {
-        check_times(scene);
-    }
+    if (scene->algorithm == Algorithm::kLog) { check_times(scene); }
 
     rest = rest_of(scene, scene->zone);
 
-    if (rest + scene->admitted != scene->limit) {
-        wrong(rest);
-    }
+    if (rest + scene->admitted != scene->limit) { wrong(rest); }
 }
 
 /* What was told must have been so before the others or after them. */
-static void check_told(scene_t *scene, uint64_t start_ms)
-{
+static void check_told(scene_t *scene, uint64_t start_ms) {
     (void)start_ms;
 
     if (scene->told != scene->limit - scene->admitted
@@ -341,30 +283,25 @@ static void check_told(scene_t *scene, uint64_t start_ms)
 }
 
 /* The work is done; do other keys have what they had, and no more? */
-static void check_other_keys(scene_t *scene, uint64_t start_ms)
-{
+static void check_other_keys(scene_t *scene, uint64_t start_ms) {
     /* after the last access of all nobody came */
     unsigned n = step.accesses >= step.stop_at ? scene->other_keys : 0;
 
     (void)start_ms;
 
     for (unsigned i = 0; i < n; i++) {
-        uint32_t left = remaining_of(scene->zone, &scene->policy, other_key(i),
-                                     scene->limit, scene->now_ms);
+        uint32_t left
+            = remaining_of(scene->zone, &scene->policy, other_key(i), scene->limit, scene->now_ms);
 
         if (left != scene->limit - 1
-            || !admits(scene->zone, &scene->policy, other_key(i), scene->limit,
-                       left, scene->now_ms)
-            || admits(scene->zone, &scene->policy, other_key(i), scene->limit,
-                      1, scene->now_ms)) {
+            || !admits(scene->zone, &scene->policy, other_key(i), scene->limit, left, scene->now_ms)
+            || admits(scene->zone, &scene->policy, other_key(i), scene->limit, 1, scene->now_ms)) {
             wrong(left);
         }
     }
 }
 
-static void check_stalls(scene_t scene,
-                         void (*check)(scene_t *scene, uint64_t start_ms))
-{
+static void check_stalls(scene_t scene, void (*check)(scene_t *scene, uint64_t start_ms)) {
     scene_t start;
 
     begin(&scene);
@@ -386,17 +323,14 @@ static void check_stalls(scene_t scene,
 
 /* ---- what is stopped ---- */
 
-static void test_death_of_a_word(void **state)
-{
+static void test_death_of_a_word(void **state) {
     static const Algorithm algorithms[]
         = {Algorithm::kCounter, Algorithm::kFixed, Algorithm::kTokenBucket};
 
     (void)state;
 
     for (size_t i = 0; i < LENGTH(algorithms); i++) {
-        scene_t scene = {.algorithm = algorithms[i],
-                         .bytes = PAIR_BYTES,
-                         .work = work_acquire};
+        scene_t scene = {.algorithm = algorithms[i], .bytes = PAIR_BYTES, .work = work_acquire};
 
         scene.begin = begin_new;
         check_deaths(scene);
@@ -410,8 +344,7 @@ static void test_death_of_a_word(void **state)
     }
 }
 
-static void test_death_of_a_log(void **state)
-{
+static void test_death_of_a_log(void **state) {
     scene_t scene = {.algorithm = Algorithm::kLog, .work = work_acquire};
 
     (void)state;
@@ -439,8 +372,7 @@ static void test_death_of_a_log(void **state)
 }
 
 /* Whoever brings a slot up to date must not leave an old time stamp in it. */
-static void test_death_after_years(void **state)
-{
+static void test_death_after_years(void **state) {
     scene_t scene = {.bytes = PAIR_BYTES,
                      .begin = begin_idle,
                      .work = work_acquire,
@@ -457,12 +389,9 @@ static void test_death_after_years(void **state)
     check_deaths(scene);
 }
 
-static void test_stall_of_a_word(void **state)
-{
-    scene_t scene = {.algorithm = Algorithm::kCounter,
-                     .bytes = PAIR_BYTES,
-                     .work = work_acquire,
-                     .others = 2};
+static void test_stall_of_a_word(void **state) {
+    scene_t scene = {
+        .algorithm = Algorithm::kCounter, .bytes = PAIR_BYTES, .work = work_acquire, .others = 2};
 
     (void)state;
 
@@ -475,14 +404,10 @@ static void test_stall_of_a_word(void **state)
 }
 
 /* Others may put so many events that the ring is the same but for its laps. */
-static void test_stall_of_a_log(void **state)
-{
-    static const unsigned others[]
-        = {1, RING_LENGTH + 4, 2 * RING_LENGTH, 2 * RING_LENGTH + 4};
-    scene_t scene = {.algorithm = Algorithm::kLog,
-                     .bytes = RINGS_BYTES,
-                     .work = work_acquire,
-                     .later_ms = 1};
+static void test_stall_of_a_log(void **state) {
+    static const unsigned others[] = {1, RING_LENGTH + 4, 2 * RING_LENGTH, 2 * RING_LENGTH + 4};
+    scene_t scene
+        = {.algorithm = Algorithm::kLog, .bytes = RINGS_BYTES, .work = work_acquire, .later_ms = 1};
 
     (void)state;
 
@@ -513,8 +438,7 @@ static void test_stall_of_a_log(void **state)
  * Other keys take the slots that the work is about to write to, be it that they
  * hold nothing yet or that all they hold is over.
  */
-static void test_stall_while_other_keys_come(void **state)
-{
+static void test_stall_while_other_keys_come(void **state) {
     static const uint64_t pauses_ms[] = {0, MINUTE_MS + 1000};
     scene_t scene = {.algorithm = Algorithm::kLog,
                      .bytes = RINGS_BYTES,
@@ -546,22 +470,16 @@ static void test_stall_while_other_keys_come(void **state)
     }
 }
 
-static void come(void)
-{
+static void come(void) {
     scene_t *scene = run.scene;
 
-    admits(scene->zone, &scene->policy, other_key(0), scene->limit, 1,
-           scene->now_ms);
+    admits(scene->zone, &scene->policy, other_key(0), scene->limit, 1, scene->now_ms);
 }
 
-static void come_and_die(void)
-{
-    run.is_whole |= !step_other_dies(come, run.die_at);
-}
+static void come_and_die(void) { run.is_whole |= !step_other_dies(come, run.die_at); }
 
 /* Another key's worker dies after each of its changes, while ours stands. */
-static void check_stalls_and_deaths(scene_t scene)
-{
+static void check_stalls_and_deaths(scene_t scene) {
     scene_t start;
 
     begin(&scene);
@@ -591,8 +509,7 @@ static void check_stalls_and_deaths(scene_t scene)
 }
 
 /* A slot that is over may be taken, but not once it is used again. */
-static void test_stall_while_own_slot_is_taken(void **state)
-{
+static void test_stall_while_own_slot_is_taken(void **state) {
     scene_t scene = {.algorithm = Algorithm::kLog,
                      .bytes = RING_PAIR_BYTES,
                      .work = work_acquire,
@@ -609,8 +526,7 @@ static void test_stall_while_own_slot_is_taken(void **state)
 
 #endif
 
-int main(void)
-{
+int main(void) {
 #if CAN_STEP
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_death_of_a_word),

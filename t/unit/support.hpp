@@ -52,32 +52,27 @@ using namespace limit_sliding;
 static const uint8_t test_secret[kSecretBytes]
     = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-static inline Policy evicting(uint64_t window_ms)
-{
+static inline Policy evicting(uint64_t window_ms) {
     Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kEvict};
 
     return policy;
 }
 
-static inline Policy denying(uint64_t window_ms)
-{
+static inline Policy denying(uint64_t window_ms) {
     Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kDeny};
 
     return policy;
 }
 
 /* A zone of states that are a word, as a counter's are. */
-static inline Zone *init_zone(void *memory, size_t bytes,
-                              const uint8_t secret[kSecretBytes])
-{
+static inline Zone *init_zone(void *memory, size_t bytes, const uint8_t secret[kSecretBytes]) {
     Policy policy = evicting(MINUTE_MS);
 
     return Zone::init(memory, bytes, policy, 0, secret);
 }
 
 /* A zone on the heap, for free(). */
-static inline Zone *make_zone_for(const Policy *policy, size_t bytes)
-{
+static inline Zone *make_zone_for(const Policy *policy, size_t bytes) {
     size_t align = kZoneAlign;
     void *memory = aligned_alloc(align, (bytes + align - 1) / align * align);
     Zone *zone;
@@ -91,15 +86,13 @@ static inline Zone *make_zone_for(const Policy *policy, size_t bytes)
     return zone;
 }
 
-static inline Zone *make_zone(size_t bytes)
-{
+static inline Zone *make_zone(size_t bytes) {
     Policy policy = evicting(MINUTE_MS);
 
     return make_zone_for(&policy, bytes);
 }
 
-static inline ZoneStats stats_of(const Zone *zone)
-{
+static inline ZoneStats stats_of(const Zone *zone) {
     ZoneStats stats;
 
     stats = zone->stats();
@@ -108,29 +101,22 @@ static inline ZoneStats stats_of(const Zone *zone)
 }
 
 /* For counters, which need no limit to be told how long a state lasts. */
-static inline uint64_t expires_ms(const Policy *policy, State state,
-                                  uint64_t now_ms)
-{
+static inline uint64_t expires_ms(const Policy *policy, State state, uint64_t now_ms) {
     return pure::expires_ms(*policy, state, now_ms, 1);
 }
 
-static inline uint64_t count_of(const Zone *zone, const Policy *policy,
-                                uint64_t now_ms)
-{
+static inline uint64_t count_of(const Zone *zone, const Policy *policy, uint64_t now_ms) {
     return zone->keys(*policy, now_ms, 1, 0, UINT64_MAX);
 }
 
 /* For counters, to which it does not matter when that is. */
-static inline State refund(const Policy *policy, State state, State recorded,
-                           uint32_t cost)
-{
+static inline State refund(const Policy *policy, State state, State recorded, uint32_t cost) {
     return pure::refund(*policy, state, 0, 1, recorded, cost);
 }
 
 /* Keys are numbers in these tests. */
-static inline Claim claim_of(Zone *zone, const Policy *policy, uint64_t key,
-                             uint32_t limit, uint32_t cost)
-{
+static inline Claim claim_of(Zone *zone, const Policy *policy, uint64_t key, uint32_t limit,
+                             uint32_t cost) {
     Claim claim = {0};
 
     claim.zone = zone;
@@ -143,9 +129,8 @@ static inline Claim claim_of(Zone *zone, const Policy *policy, uint64_t key,
 }
 
 /* Decides a request under one limit. */
-static inline Claim acquire(Zone *zone, const Policy *policy, uint64_t key,
-                            uint32_t limit, uint32_t cost, uint64_t now_ms)
-{
+static inline Claim acquire(Zone *zone, const Policy *policy, uint64_t key, uint32_t limit,
+                            uint32_t cost, uint64_t now_ms) {
     Claim claim = claim_of(zone, policy, key, limit, cost);
 
     limit_sliding::acquire(&claim, 1, now_ms);
@@ -153,24 +138,17 @@ static inline Claim acquire(Zone *zone, const Policy *policy, uint64_t key,
     return claim;
 }
 
-static inline int admits(Zone *zone, const Policy *policy, uint64_t key,
-                         uint32_t limit, uint32_t cost, uint64_t now_ms)
-{
-    return acquire(zone, policy, key, limit, cost, now_ms).outcome
-           == Outcome::kAdmitted;
+static inline int admits(Zone *zone, const Policy *policy, uint64_t key, uint32_t limit,
+                         uint32_t cost, uint64_t now_ms) {
+    return acquire(zone, policy, key, limit, cost, now_ms).outcome == Outcome::kAdmitted;
 }
 
 /* A counter's state but for the bit by which a full zone ranks it. */
-static inline State unranked(State state)
-{
-    return state & ~(1ull << 44);
-}
+static inline State unranked(State state) { return state & ~(1ull << 44); }
 
 /* What is left to a key, by a look that consumes nothing. */
-static inline uint32_t remaining_of(Zone *zone, const Policy *policy,
-                                    uint64_t key, uint32_t limit,
-                                    uint64_t now_ms)
-{
+static inline uint32_t remaining_of(Zone *zone, const Policy *policy, uint64_t key, uint32_t limit,
+                                    uint64_t now_ms) {
     Claim claim = acquire(zone, policy, key, limit, 0, now_ms);
     Verdict verdict;
 
@@ -184,16 +162,13 @@ static inline uint32_t remaining_of(Zone *zone, const Policy *policy,
  * the window of number PRESENT.  They are recorded late in their windows, where
  * the decay has made room for most.
  */
-static inline State history(const Policy *policy, uint32_t previous,
-                            uint32_t current)
-{
+static inline State history(const Policy *policy, uint32_t previous, uint32_t current) {
     uint64_t late_ms = PRESENT * policy->window_ms + policy->window_ms - 1;
     State state = 0;
 
-    assert_true(pure::admit(*policy, state, late_ms - policy->window_ms,
-                            LIMIT_MAX, previous, &state));
     assert_true(
-        pure::admit(*policy, state, late_ms, LIMIT_MAX, current, &state));
+        pure::admit(*policy, state, late_ms - policy->window_ms, LIMIT_MAX, previous, &state));
+    assert_true(pure::admit(*policy, state, late_ms, LIMIT_MAX, current, &state));
 
     return state;
 }

@@ -13,8 +13,7 @@
 
 /* ---- capacity ---- */
 
-static void test_sixty_thousand_keys_in_a_megabyte(void **state)
-{
+static void test_sixty_thousand_keys_in_a_megabyte(void **state) {
     Policy policy = evicting(60 * MINUTE_MS);
     Zone *zone = make_zone(MEGABYTE_ZONE_BYTES);
     unsigned rejected = 0;
@@ -33,8 +32,7 @@ static void test_sixty_thousand_keys_in_a_megabyte(void **state)
     free(zone);
 }
 
-static void test_a_pair_holds_eight_keys(void **state)
-{
+static void test_a_pair_holds_eight_keys(void **state) {
     Policy policy = denying(MINUTE_MS);
     Zone *zone = make_zone(PAIR_BYTES);
 
@@ -60,8 +58,7 @@ static void test_a_pair_holds_eight_keys(void **state)
  * `windows` after it was used up a key is as new, on the way to which nobody
  * may have come by.
  */
-static void check_idle(uint64_t start, uint64_t windows)
-{
+static void check_idle(uint64_t start, uint64_t windows) {
     Policy policy = evicting(100);
     Zone *zone = make_zone(PAIR_BYTES);
     uint64_t now_ms = start * 100 + 99;
@@ -71,19 +68,17 @@ static void check_idle(uint64_t start, uint64_t windows)
 
     now_ms += windows * 100;
 
-    if (remaining_of(zone, &policy, 1, 7, now_ms) != 7
-        || count_of(zone, &policy, now_ms) != 0
+    if (remaining_of(zone, &policy, 1, 7, now_ms) != 7 || count_of(zone, &policy, now_ms) != 0
         || !admits(zone, &policy, 1, 7, 7, now_ms)) {
-        fail_msg("idle for %llu windows after window %llu",
-                 (unsigned long long)windows, (unsigned long long)start);
+        fail_msg("idle for %llu windows after window %llu", (unsigned long long)windows,
+                 (unsigned long long)start);
     }
 
     assert_false(admits(zone, &policy, 1, 7, 1, now_ms));
     free(zone);
 }
 
-static void check_idle_for_about(uint64_t windows)
-{
+static void check_idle_for_about(uint64_t windows) {
     static const uint64_t starts[] = {0,
                                       1,
                                       65535,
@@ -103,8 +98,7 @@ static void check_idle_for_about(uint64_t windows)
     }
 }
 
-static void test_idle_keys_start_afresh(void **state)
-{
+static void test_idle_keys_start_afresh(void **state) {
     static const uint64_t epochs[] = {1, 2, 3, 4, 5, 7, 8, 16};
 
     (void)state;
@@ -125,8 +119,7 @@ static void test_idle_keys_start_afresh(void **state)
 }
 
 /* Epochs wrap after 2^20 x 64,000 windows, of 100 ms in 212 years. */
-static void test_idle_for_lifetimes(void **state)
-{
+static void test_idle_for_lifetimes(void **state) {
     static const uint64_t windows[]
         = {1ull << 34, 1ull << 35, 3ull << 34, (1ull << 36) - (1ull << 27)};
 
@@ -140,8 +133,7 @@ static void test_idle_for_lifetimes(void **state)
 }
 
 /* Used now and then a key never forgets a window too early. */
-static void test_epochs_pass_over_busy_keys(void **state)
-{
+static void test_epochs_pass_over_busy_keys(void **state) {
     Policy policy = evicting(100);
     Zone *zone = make_zone(PAIR_BYTES);
     uint64_t edge_ms = EPOCH_WINDOWS * 100;
@@ -154,8 +146,7 @@ static void test_epochs_pass_over_busy_keys(void **state)
         assert_true(admits(zone, &policy, epoch % 2, 100, 60, now_ms));
         assert_true(admits(zone, &policy, epoch % 2, 100, 40, now_ms + 1));
         assert_false(admits(zone, &policy, epoch % 2, 100, 1, now_ms + 1));
-        assert_int_equal(
-            remaining_of(zone, &policy, epoch % 2, 100, now_ms + 51), 30);
+        assert_int_equal(remaining_of(zone, &policy, epoch % 2, 100, now_ms + 51), 30);
     }
 
     free(zone);
@@ -169,8 +160,7 @@ struct slot_t {
     uint64_t state;
 };
 
-static slot_t *first_used(Zone *zone)
-{
+static slot_t *first_used(Zone *zone) {
     slot_t *slot = (slot_t *)((uint8_t *)zone + kZoneAlign);
 
     while (slot->tag == 0) {
@@ -185,8 +175,7 @@ static slot_t *first_used(Zone *zone)
  * state in a third one meanwhile.  Who withdraws one of the claims has not seen
  * what stands behind it.
  */
-static void test_claims_of_the_dead_before_the_key(void **state)
-{
+static void test_claims_of_the_dead_before_the_key(void **state) {
     Policy policy = evicting(MINUTE_MS);
     Zone *zone = make_zone(PAIR_BYTES);
     slot_t *slots;
@@ -209,8 +198,7 @@ static void test_claims_of_the_dead_before_the_key(void **state)
 
 /* ---- memory ---- */
 
-static void flood(Zone *zone)
-{
+static void flood(Zone *zone) {
     Policy policy = evicting(MINUTE_MS);
     uint64_t keys = 4 * stats_of(zone).slots;
 
@@ -222,12 +210,11 @@ static void flood(Zone *zone)
 }
 
 /* Whatever the size, no byte outside is touched: neighbours are guarded. */
-static void test_nothing_outside_the_zone_is_touched(void **state)
-{
+static void test_nothing_outside_the_zone_is_touched(void **state) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t inner = 4 * page;
-    uint8_t *map = static_cast<uint8_t *>(mmap(
-        NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    uint8_t *map = static_cast<uint8_t *>(
+        mmap(NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     uint8_t *memory = map + page;
 
     (void)state;
@@ -253,8 +240,7 @@ static void test_nothing_outside_the_zone_is_touched(void **state)
     munmap(map, inner + 2 * page);
 }
 
-static void test_init_needs_a_header_and_a_group(void **state)
-{
+static void test_init_needs_a_header_and_a_group(void **state) {
     static uint8_t memory[4096] __attribute__((aligned(kZoneAlign)));
     uint64_t slots = 0;
 
@@ -282,8 +268,7 @@ static void test_init_needs_a_header_and_a_group(void **state)
     }
 }
 
-static void test_zone_count(void **state)
-{
+static void test_zone_count(void **state) {
     Policy policy = evicting(MINUTE_MS);
     Zone *zone = make_zone(MEGABYTE_ZONE_BYTES);
     uint64_t start_ms = NOW_MS - NOW_MS % MINUTE_MS;
@@ -301,14 +286,12 @@ static void test_zone_count(void **state)
     }
 
     assert_int_equal(count_of(zone, &policy, start_ms + 2 * MINUTE_MS), 2000);
-    assert_int_equal(count_of(zone, &policy, start_ms + 4 * MINUTE_MS - 1),
-                     1000);
+    assert_int_equal(count_of(zone, &policy, start_ms + 4 * MINUTE_MS - 1), 1000);
     assert_int_equal(count_of(zone, &policy, start_ms + 4 * MINUTE_MS), 0);
     free(zone);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sixty_thousand_keys_in_a_megabyte),
         cmocka_unit_test(test_a_pair_holds_eight_keys),

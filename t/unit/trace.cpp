@@ -13,33 +13,27 @@
 
 /* ---- the file ---- */
 
-static void *resized(void *memory, size_t bytes)
-{
+static void *resized(void *memory, size_t bytes) {
     memory = realloc(memory, bytes);
 
-    if (memory == NULL) {
-        abort();
-    }
+    if (memory == NULL) { abort(); }
 
     return memory;
 }
 
-int trace_read(trace_t *trace, const char *path)
-{
+int trace_read(trace_t *trace, const char *path) {
     FILE *file = fopen(path, "r");
     uint64_t second;
     uint64_t client;
 
     *trace = (trace_t){0};
 
-    if (file == NULL) {
-        return 0;
-    }
+    if (file == NULL) { return 0; }
 
     while (fscanf(file, "%" SCNu64 " %" SCNu64 " %*u", &second, &client) == 2) {
         if ((trace->n & (trace->n + 1)) == 0) {
-            trace->request = static_cast<trace_request_t *>(resized(
-                trace->request, 2 * (trace->n + 1) * sizeof(*trace->request)));
+            trace->request = static_cast<trace_request_t *>(
+                resized(trace->request, 2 * (trace->n + 1) * sizeof(*trace->request)));
         }
 
         trace->request[trace->n++] = (trace_request_t){1000 * second, client};
@@ -51,10 +45,7 @@ int trace_read(trace_t *trace, const char *path)
     return 1;
 }
 
-void trace_free(trace_t *trace)
-{
-    free(trace->request);
-}
+void trace_free(trace_t *trace) { free(trace->request); }
 
 /* ---- the exact log ---- */
 
@@ -70,43 +61,34 @@ struct trace_log_s {
     size_t *after; /* a request: the client's next one that was admitted */
 };
 
-static trace_log_t *new_log(const trace_t *trace)
-{
+static trace_log_t *new_log(const trace_t *trace) {
     trace_log_t *log = static_cast<trace_log_t *>(resized(NULL, sizeof(*log)));
 
-    log->client = static_cast<admitted_t *>(
-        calloc(trace->clients, sizeof(*log->client)));
-    log->after
-        = static_cast<size_t *>(resized(NULL, trace->n * sizeof(*log->after)));
+    log->client = static_cast<admitted_t *>(calloc(trace->clients, sizeof(*log->client)));
+    log->after = static_cast<size_t *>(resized(NULL, trace->n * sizeof(*log->after)));
 
-    if (log->client == NULL) {
-        abort();
-    }
+    if (log->client == NULL) { abort(); }
 
     return log;
 }
 
-static void free_log(trace_log_t *log)
-{
+static void free_log(trace_log_t *log) {
     free(log->client);
     free(log->after);
     free(log);
 }
 
-static void forget_old(trace_log_t *log, const trace_t *trace,
-                       const trace_request_t *now, uint64_t window_ms)
-{
+static void forget_old(trace_log_t *log, const trace_t *trace, const trace_request_t *now,
+                       uint64_t window_ms) {
     admitted_t *a = &log->client[now->client];
 
-    while (a->n > 0
-           && now->at_ms - trace->request[a->oldest].at_ms >= window_ms) {
+    while (a->n > 0 && now->at_ms - trace->request[a->oldest].at_ms >= window_ms) {
         a->oldest = log->after[a->oldest];
         a->n--;
     }
 }
 
-static void record(trace_log_t *log, uint64_t client, size_t request)
-{
+static void record(trace_log_t *log, uint64_t client, size_t request) {
     admitted_t *a = &log->client[client];
 
     if (a->n++ == 0) {
@@ -120,34 +102,25 @@ static void record(trace_log_t *log, uint64_t client, size_t request)
 
 /* ---- the replay ---- */
 
-void trace_start(trace_replay_t *replay, const trace_t *trace,
-                 const Policy *policy, uint32_t limit, uint64_t start_ms,
-                 trace_judge_t judge)
-{
-    *replay = (trace_replay_t){.trace = trace,
-                               .policy = policy,
-                               .limit = limit,
-                               .judge = judge,
-                               .start_ms = start_ms};
+void trace_start(trace_replay_t *replay, const trace_t *trace, const Policy *policy, uint32_t limit,
+                 uint64_t start_ms, trace_judge_t judge) {
+    *replay = (trace_replay_t){
+        .trace = trace, .policy = policy, .limit = limit, .judge = judge, .start_ms = start_ms};
 
     replay->log = new_log(trace);
     replay->memory = zone_memory(ZONE_BYTES);
     replay->zone = zone_of(replay->memory, ZONE_BYTES, policy, 0);
 }
 
-void trace_stop(trace_replay_t *replay)
-{
+void trace_stop(trace_replay_t *replay) {
     free_log(replay->log);
     free(replay->memory);
 }
 
-int trace_next(trace_replay_t *replay)
-{
+int trace_next(trace_replay_t *replay) {
     const trace_request_t *r = &replay->trace->request[replay->n];
 
-    if (replay->n == replay->trace->n) {
-        return 0;
-    }
+    if (replay->n == replay->trace->n) { return 0; }
 
     forget_old(replay->log, replay->trace, r, replay->policy->window_ms);
 
@@ -159,22 +132,19 @@ int trace_next(trace_replay_t *replay)
     return 1;
 }
 
-static Claim claim_of(const trace_replay_t *replay)
-{
+static Claim claim_of(const trace_replay_t *replay) {
     Claim claim = {0};
 
     claim.zone = replay->zone;
     claim.policy = replay->policy;
-    claim.hash = replay->zone->hash(
-        {(const char *)&replay->client, sizeof(replay->client)});
+    claim.hash = replay->zone->hash({(const char *)&replay->client, sizeof(replay->client)});
     claim.limit = replay->limit;
 
     return claim;
 }
 
 /* A request for all of the limit exceeds it by what has been used. */
-double trace_estimate(const trace_replay_t *replay)
-{
+double trace_estimate(const trace_replay_t *replay) {
     Claim claim = claim_of(replay);
     Verdict verdict;
 
@@ -187,13 +157,9 @@ double trace_estimate(const trace_replay_t *replay)
     return (double)verdict.excess / 1000;
 }
 
-int trace_should_admit(const trace_replay_t *replay)
-{
-    return replay->real < replay->limit;
-}
+int trace_should_admit(const trace_replay_t *replay) { return replay->real < replay->limit; }
 
-int trace_decide(trace_replay_t *replay)
-{
+int trace_decide(trace_replay_t *replay) {
     Claim claim = claim_of(replay);
     int admitted;
 
@@ -201,8 +167,7 @@ int trace_decide(trace_replay_t *replay)
     limit_sliding::acquire(&claim, 1, replay->now_ms);
     admitted = claim.outcome == Outcome::kAdmitted;
 
-    if (replay->judge == TRACE_OWN_HISTORY ? trace_should_admit(replay)
-                                           : admitted) {
+    if (replay->judge == TRACE_OWN_HISTORY ? trace_should_admit(replay) : admitted) {
         record(replay->log, replay->client, replay->n - 1);
     }
 
@@ -211,10 +176,8 @@ int trace_decide(trace_replay_t *replay)
 
 /* ---- what came of it ---- */
 
-void trace_count_errors(const trace_t *trace, const Policy *policy,
-                        uint32_t limit, uint64_t start_ms, trace_judge_t judge,
-                        trace_errors_t *errors)
-{
+void trace_count_errors(const trace_t *trace, const Policy *policy, uint32_t limit,
+                        uint64_t start_ms, trace_judge_t judge, trace_errors_t *errors) {
     trace_replay_t replay;
 
     *errors = (trace_errors_t){0};
@@ -233,16 +196,13 @@ void trace_count_errors(const trace_t *trace, const Policy *policy,
     trace_stop(&replay);
 }
 
-static void add(trace_rate_errors_t *errors, double error)
-{
+static void add(trace_rate_errors_t *errors, double error) {
     errors->n++;
     errors->sum += error;
 }
 
-static void add_request(const trace_replay_t *replay,
-                        trace_rate_errors_t errors[TRACE_RATES],
-                        trace_rate_errors_t *client)
-{
+static void add_request(const trace_replay_t *replay, trace_rate_errors_t errors[TRACE_RATES],
+                        trace_rate_errors_t *client) {
     double real = replay->real;
     double difference = fabs(trace_estimate(replay) - real);
 
@@ -253,22 +213,16 @@ static void add_request(const trace_replay_t *replay,
         add(client, difference / real);
     }
 
-    if (replay->real >= TRACE_BUSY) {
-        add(&errors[TRACE_RATE_BUSY], difference / real);
-    }
+    if (replay->real >= TRACE_BUSY) { add(&errors[TRACE_RATE_BUSY], difference / real); }
 }
 
-void trace_sum_rate_errors(const trace_t *trace, const Policy *policy,
-                           uint32_t limit, uint64_t start_ms,
-                           trace_rate_errors_t errors[TRACE_RATES])
-{
-    trace_rate_errors_t *client = static_cast<trace_rate_errors_t *>(
-        calloc(trace->clients, sizeof(*client)));
+void trace_sum_rate_errors(const trace_t *trace, const Policy *policy, uint32_t limit,
+                           uint64_t start_ms, trace_rate_errors_t errors[TRACE_RATES]) {
+    trace_rate_errors_t *client
+        = static_cast<trace_rate_errors_t *>(calloc(trace->clients, sizeof(*client)));
     trace_replay_t replay;
 
-    if (client == NULL) {
-        abort();
-    }
+    if (client == NULL) { abort(); }
 
     memset(errors, 0, TRACE_RATES * sizeof(*errors));
     trace_start(&replay, trace, policy, limit, start_ms, TRACE_SAME_HISTORY);
@@ -282,8 +236,7 @@ void trace_sum_rate_errors(const trace_t *trace, const Policy *policy,
 
     for (uint64_t i = 0; i < trace->clients; i++) {
         if (client[i].n > 0) {
-            add(&errors[TRACE_RATE_CLIENTS],
-                client[i].sum / (double)client[i].n);
+            add(&errors[TRACE_RATE_CLIENTS], client[i].sum / (double)client[i].n);
         }
     }
 

@@ -69,9 +69,8 @@ struct trace_replay_t {
  * The trace's first request is at start_ms, and each client may do `limit` a
  * window.  What the pointers point to must outlive the replay.
  */
-void trace_start(trace_replay_t *replay, const trace_t *trace,
-                 const Policy *policy, uint32_t limit, uint64_t start_ms,
-                 trace_judge_t judge);
+void trace_start(trace_replay_t *replay, const trace_t *trace, const Policy *policy, uint32_t limit,
+                 uint64_t start_ms, trace_judge_t judge);
 
 /* Returns 0 if there are no more requests. */
 int trace_next(trace_replay_t *replay);
@@ -98,9 +97,8 @@ struct trace_errors_t {
     uint64_t under;    /* rejected, and should not have been */
 };
 
-void trace_count_errors(const trace_t *trace, const Policy *policy,
-                        uint32_t limit, uint64_t start_ms, trace_judge_t judge,
-                        trace_errors_t *errors);
+void trace_count_errors(const trace_t *trace, const Policy *policy, uint32_t limit,
+                        uint64_t start_ms, trace_judge_t judge, trace_errors_t *errors);
 
 /*
  * |estimate - real| / real, both of what the core has admitted in a client's
@@ -125,6 +123,5 @@ struct trace_rate_errors_t {
     double sum; /* of their errors */
 };
 
-void trace_sum_rate_errors(const trace_t *trace, const Policy *policy,
-                           uint32_t limit, uint64_t start_ms,
-                           trace_rate_errors_t errors[TRACE_RATES]);
+void trace_sum_rate_errors(const trace_t *trace, const Policy *policy, uint32_t limit,
+                           uint64_t start_ms, trace_rate_errors_t errors[TRACE_RATES]);

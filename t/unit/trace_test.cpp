@@ -12,15 +12,13 @@
 
 static trace_t trace;
 
-static int read_trace(void **state)
-{
+static int read_trace(void **state) {
     (void)state;
 
     return trace_read(&trace, TRACE_PATH) ? 0 : -1;
 }
 
-static int free_trace(void **state)
-{
+static int free_trace(void **state) {
     (void)state;
 
     trace_free(&trace);
@@ -28,11 +26,8 @@ static int free_trace(void **state)
     return 0;
 }
 
-static trace_errors_t replay(Algorithm algorithm, uint32_t precision,
-                             trace_judge_t judge)
-{
-    Policy policy = {
-        .window_ms = MINUTE_MS, .algorithm = algorithm, .precision = precision};
+static trace_errors_t replay(Algorithm algorithm, uint32_t precision, trace_judge_t judge) {
+    Policy policy = {.window_ms = MINUTE_MS, .algorithm = algorithm, .precision = precision};
     trace_errors_t errors;
 
     trace_count_errors(&trace, &policy, CLIENT_LIMIT, 0, judge, &errors);
@@ -42,17 +37,14 @@ static trace_errors_t replay(Algorithm algorithm, uint32_t precision,
 }
 
 /* Bounds in 1/10000 of all requests. */
-static void check(uint32_t precision, trace_judge_t judge, uint64_t over,
-                  uint64_t under)
-{
+static void check(uint32_t precision, trace_judge_t judge, uint64_t over, uint64_t under) {
     trace_errors_t e = replay(Algorithm::kCounter, precision, judge);
 
     assert_in_range(10000 * e.over, 0, over * e.requests);
     assert_in_range(10000 * e.under, 0, under * e.requests);
 }
 
-static void test_log(void **state)
-{
+static void test_log(void **state) {
     (void)state;
 
     for (trace_judge_t j : {TRACE_OWN_HISTORY, TRACE_SAME_HISTORY}) {
@@ -64,16 +56,14 @@ static void test_log(void **state)
     }
 }
 
-static void test_counter(void **state)
-{
+static void test_counter(void **state) {
     (void)state;
 
     check(1, TRACE_OWN_HISTORY, 100, 60);
     check(1, TRACE_SAME_HISTORY, 100, 70);
 }
 
-static void test_counter_precision(void **state)
-{
+static void test_counter_precision(void **state) {
     (void)state;
 
     check(10, TRACE_OWN_HISTORY, 12, 24);
@@ -85,11 +75,9 @@ static void test_counter_precision(void **state)
  * In 1/10000 of the real rate.  One much below the least would be too good to
  * be true: then it is not the counter's estimate that is measured.
  */
-static void check_rate(uint32_t precision, uint64_t least, uint64_t most)
-{
-    Policy policy = {.window_ms = MINUTE_MS,
-                     .algorithm = Algorithm::kCounter,
-                     .precision = precision};
+static void check_rate(uint32_t precision, uint64_t least, uint64_t most) {
+    Policy policy
+        = {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter, .precision = precision};
     trace_rate_errors_t errors[TRACE_RATES];
     const trace_rate_errors_t *others = &errors[TRACE_RATE_OTHERS];
 
@@ -100,16 +88,14 @@ static void check_rate(uint32_t precision, uint64_t least, uint64_t most)
     assert_in_range(10000 * others->sum / (double)others->n, least, most);
 }
 
-static void test_rate(void **state)
-{
+static void test_rate(void **state) {
     (void)state;
 
     check_rate(1, 1000, 1070);
     check_rate(10, 130, 150);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_counter),

@@ -17,11 +17,9 @@
 #define ZONE_BYTES MEGABYTE_ZONE_BYTES
 
 /* Memory of a zone that processes share. */
-static inline ZoneMemory make_memory_of(size_t bytes, unsigned mask)
-{
+static inline ZoneMemory make_memory_of(size_t bytes, unsigned mask) {
     ZoneMemory memory;
-    void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(shared != MAP_FAILED);
     memory.init(shared, bytes, mask);
@@ -29,19 +27,14 @@ static inline ZoneMemory make_memory_of(size_t bytes, unsigned mask)
     return memory;
 }
 
-static inline ZoneMemory make_memory(size_t bytes)
-{
-    return make_memory_of(bytes, 0);
-}
+static inline ZoneMemory make_memory(size_t bytes) { return make_memory_of(bytes, 0); }
 
-static inline void free_memory(ZoneMemory *memory, size_t bytes)
-{
+static inline void free_memory(ZoneMemory *memory, size_t bytes) {
     munmap(memory->counters, bytes);
 }
 
 /* Runs work(data) in all threads at once. */
-static inline void in_threads(void *(*work)(void *), void *data)
-{
+static inline void in_threads(void *(*work)(void *), void *data) {
     pthread_t thread[THREADS];
 
     for (int i = 0; i < THREADS; i++) {

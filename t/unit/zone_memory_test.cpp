@@ -4,8 +4,7 @@
 
 #include "zone_memory.hpp"
 
-static void takes_a_small_part(void **state)
-{
+static void takes_a_small_part(void **state) {
     static const size_t sizes[] = {16384, 28672, 61440, ZONE_BYTES, 64 << 20};
 
     (void)state;
@@ -27,16 +26,14 @@ static void takes_a_small_part(void **state)
 }
 
 /* As much again for limits that are remembered, where there are such. */
-static void has_room_for_limits_of_keys(void **state)
-{
+static void has_room_for_limits_of_keys(void **state) {
     static const size_t sizes[] = {16384, ZONE_BYTES, 64 << 20};
 
     (void)state;
 
     for (size_t i = 0; i < LENGTH(sizes); i++) {
         ZoneMemory none = make_memory(sizes[i]);
-        ZoneMemory both = make_memory_of(
-            sizes[i], ZoneMemory::kRedis | ZoneMemory::kVariables);
+        ZoneMemory both = make_memory_of(sizes[i], ZoneMemory::kRedis | ZoneMemory::kVariables);
         char *end = (char *)both.counters + both.bytes;
         uint64_t held = 0;
 
@@ -68,8 +65,7 @@ static void has_room_for_limits_of_keys(void **state)
 }
 
 /* All entries, texts and limits are used, and nothing after them. */
-static void stays_within_it(void **state)
-{
+static void stays_within_it(void **state) {
     static const size_t sizes[] = {16384, 28672, ZONE_BYTES};
 
     (void)state;
@@ -83,13 +79,11 @@ static void stays_within_it(void **state)
 
         for (uint64_t key = 1; key < 1000; key++) {
             memory.overrides->set(key * SPREAD, LIMIT_MAX);
-            memory.offenders->add(key * SPREAD,
-                                  {(const char *)text, sizeof(text)},
-                                  UINT32_MAX, NOW_MS);
+            memory.offenders->add(key * SPREAD, {(const char *)text, sizeof(text)}, UINT32_MAX,
+                                  NOW_MS);
         }
 
-        memset(&memory.counters[memory.ncounters - 1], 0xff,
-               sizeof(*memory.counters));
+        memset(&memory.counters[memory.ncounters - 1], 0xff, sizeof(*memory.counters));
 
         assert_int_equal(memory.overrides->find(SPREAD), LIMIT_MAX);
 
@@ -101,8 +95,7 @@ static void stays_within_it(void **state)
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_a_small_part),
         cmocka_unit_test(has_room_for_limits_of_keys),

@@ -22,14 +22,12 @@ struct Page {
     ngx_int_t (*handler)(ngx_http_request_t *r);
 };
 
-constexpr Page kPages[] = {{"", send_report},
-                           {"metrics", send_metrics},
-                           {"dashboard", send_dashboard}};
+constexpr Page kPages[]
+    = {{"", send_report}, {"metrics", send_metrics}, {"dashboard", send_dashboard}};
 
 /* Returns the path after the location's name, without a slash between them.  If
  * they do not fit: "/", which is the path of nothing. */
-std::string_view path_of(ngx_http_request_t *r)
-{
+std::string_view path_of(ngx_http_request_t *r) {
     const auto *location = static_cast<ngx_http_core_loc_conf_t *>(
         ngx_http_get_module_loc_conf(r, ngx_http_core_module));
 
@@ -37,9 +35,7 @@ std::string_view path_of(ngx_http_request_t *r)
     std::string_view path = view(r->uri);
     cut_suffix(&name, "/");
 
-    if (path.size() < name.size()) {
-        return "/";
-    }
+    if (path.size() < name.size()) { return "/"; }
 
     path.remove_prefix(name.size());
     return path.empty() || cut_prefix(&path, "/") ? path : "/";
@@ -47,13 +43,10 @@ std::string_view path_of(ngx_http_request_t *r)
 
 /* Returns NGX_DECLINED if the method is allowed, else sends an error, and
  * returns what the handler is to return. */
-ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods)
-{
+ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods) {
     const bool writes = loc_conf(r).api_write;
 
-    if (r->method & methods & kRead) {
-        return NGX_DECLINED;
-    }
+    if (r->method & methods & kRead) { return NGX_DECLINED; }
 
     if (r->method & methods) {
         return writes ? NGX_DECLINED
@@ -62,22 +55,16 @@ ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods)
                                    "\"write=on\"");
     }
 
-    const char *allow
-        = writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";
+    const char *allow = writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";
 
-    if (!push_header(r, "Allow", to_str(allow))) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    if (!push_header(r, "Allow", to_str(allow))) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
     return send_error(r, NGX_HTTP_NOT_ALLOWED, "method not allowed");
 }
 
-ngx_int_t api_handler(ngx_http_request_t *r)
-{
+ngx_int_t api_handler(ngx_http_request_t *r) {
     ngx_int_t rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        return rc;
-    }
+    if (rc != NGX_OK) { return rc; }
 
     std::string_view path = path_of(r);
     for (const Page &page : kPages) {
@@ -87,23 +74,19 @@ ngx_int_t api_handler(ngx_http_request_t *r)
         }
     }
 
-    if (!cut_prefix(&path, "zones/") || !cut_suffix(&path, "/key")
-        || path.empty()) {
+    if (!cut_prefix(&path, "zones/") || !cut_suffix(&path, "/key") || path.empty()) {
         return send_error(r, NGX_HTTP_NOT_FOUND, "no such path");
     }
 
     rc = check_method(r, kRead | kWrite);
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
+    if (rc != NGX_DECLINED) { return rc; }
 
     ZoneConf *zone = find_zone(main_conf(r).zones, path);
     return zone != nullptr ? handle_key(r, *zone)
                            : send_error(r, NGX_HTTP_NOT_FOUND, "no such zone");
 }
 
-bool set_write(const Param &param, LocConf &conf)
-{
+bool set_write(const Param &param, LocConf &conf) {
     return param.get_either("on", "off", conf.api_write);
 }
 
@@ -112,15 +95,11 @@ constexpr ParamRule<LocConf> kRules[] = {{{"write="}, set_write}};
 } // namespace
 
 /* "limit_sliding_api [write=on|off]" */
-extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
-                                            void *data)
-{
+extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd, void *data) {
     auto &conf = *static_cast<LocConf *>(data);
     auto &location = core_loc_conf(cf);
 
-    if (conf.api_write != NGX_CONF_UNSET) {
-        return conf_failed("is duplicate");
-    }
+    if (conf.api_write != NGX_CONF_UNSET) { return conf_failed("is duplicate"); }
 
     bool is_named = location.named;
 #if (NGX_PCRE)
@@ -139,13 +118,11 @@ extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd,
     return conf_result(set_params(cf, 1, kRules, conf));
 }
 
-bool merge_api(ngx_conf_t *cf, const LocConf *prev, LocConf *conf)
-{
+bool merge_api(ngx_conf_t *cf, const LocConf *prev, LocConf *conf) {
     auto &location = core_loc_conf(cf);
 
     /* The handler of a location is also that of "limit_except" there. */
-    if (location.noname && location.handler == nullptr
-        && prev->api_write != NGX_CONF_UNSET) {
+    if (location.noname && location.handler == nullptr && prev->api_write != NGX_CONF_UNSET) {
         conf->api_write = prev->api_write;
         location.handler = api_handler;
     }

@@ -12,13 +12,12 @@ namespace {
 /* Has the browser run and apply nothing but the page's own script and style,
  * and ask nobody but this server.  "make page" renews the hashes, and "make
  * check" tells when they are wrong. */
-constexpr char kPolicy[]
-    = "default-src 'none'; "
-      "style-src 'sha256-tL7Cn4rhr3+OT7MwJxT2qC5L7UFcAfzYExIeKpLOJHE='; "
-      "script-src 'sha256-nfitoxnOfjUltkLAoj29xPORhOxjgBqZOzpG+dBmLgU='; "
-      "connect-src 'self'; base-uri 'none'; form-action 'none'; "
-      "frame-ancestors 'none'; "
-      "require-trusted-types-for 'script'; trusted-types 'none'";
+constexpr char kPolicy[] = "default-src 'none'; "
+                           "style-src 'sha256-tL7Cn4rhr3+OT7MwJxT2qC5L7UFcAfzYExIeKpLOJHE='; "
+                           "script-src 'sha256-nfitoxnOfjUltkLAoj29xPORhOxjgBqZOzpG+dBmLgU='; "
+                           "connect-src 'self'; base-uri 'none'; form-action 'none'; "
+                           "frame-ancestors 'none'; "
+                           "require-trusted-types-for 'script'; trusted-types 'none'";
 
 /* The bytes of dashboard.html with its style and scripts, made by the build. */
 constexpr u_char kPage[] = {
@@ -27,8 +26,7 @@ constexpr u_char kPage[] = {
 
 } // namespace
 
-ngx_int_t send_dashboard(ngx_http_request_t *r)
-{
+ngx_int_t send_dashboard(ngx_http_request_t *r) {
     Writer text(r->pool);
     text.append(view(kPage, sizeof(kPage)));
 

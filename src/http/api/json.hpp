@@ -20,8 +20,7 @@ public:
     public:
         Scope(Json &json, const char *end) : json_(json), end_(end) {}
 
-        [[gnu::noinline]] ~Scope()
-        {
+        [[gnu::noinline]] ~Scope() {
             json_.out_.append(end_);
             json_.is_first_ = false;
         }
@@ -36,14 +35,12 @@ public:
 
     explicit Json(Writer &out) : out_(out) {}
 
-    [[nodiscard]] Scope object(std::string_view name = {})
-    {
+    [[nodiscard]] Scope object(std::string_view name = {}) {
         begin(name, "{");
         return {*this, "}"};
     }
 
-    [[nodiscard]] Scope array(std::string_view name = {})
-    {
+    [[nodiscard]] Scope array(std::string_view name = {}) {
         begin(name, "[");
         return {*this, "]"};
     }
@@ -51,8 +48,7 @@ public:
     /* A number, a bool, a text, or what a pointer points to: null if that is
      * nothing. */
     template <class T>
-    void field(std::string_view name, const T &value)
-    {
+    void field(std::string_view name, const T &value) {
         if constexpr (std::is_null_pointer_v<T>) {
             begin(name, "null");
         } else if constexpr (std::is_same_v<T, bool>) {
@@ -73,8 +69,7 @@ public:
     }
 
     /* A text as it may stand in an argument of a request. */
-    void uri_field(std::string_view name, std::string_view text)
-    {
+    void uri_field(std::string_view name, std::string_view text) {
         begin(name);
         out_.quote(text, Quotes::kUri);
     }
@@ -84,9 +79,7 @@ public:
 
 private:
     /* Writes all of a field that comes before its value, and then `text`. */
-    [[gnu::noinline]] void begin(std::string_view name,
-                                 std::string_view text = {})
-    {
+    [[gnu::noinline]] void begin(std::string_view name, std::string_view text = {}) {
         out_.append(is_first_ ? "" : ",");
         out_.append(begins_line_ ? "\n" : "");
         if (!name.empty()) {

@@ -22,29 +22,23 @@ namespace {
 /* ---- keys as text ---- */
 
 /* Clients behind a Unix socket have its name instead of an address. */
-bool is_address(const ZoneConf &zone, std::string_view key)
-{
+bool is_address(const ZoneConf &zone, std::string_view key) {
     return zone.keys != KeyKind::kTexts && !starts_with(key, "unix:");
 }
 
 /* Returns the family of an address by its size; AF_UNSPEC: it is none. */
-int family_of(size_t bytes)
-{
+int family_of(size_t bytes) {
 #if (NGX_HAVE_INET6)
-    if (bytes == 16) {
-        return AF_INET6;
-    }
+    if (bytes == 16) { return AF_INET6; }
 #endif
     return bytes == 4 ? AF_INET : AF_UNSPEC;
 }
 
 /* Reads an address, as text or as its bytes; returns how many these are, or 0.
  * inet_pton() is strict, where NGINX's own functions take "1..2" for one. */
-size_t read_address(std::string_view text, u_char *address)
-{
-    const bool is_text = std::all_of(text.begin(), text.end(), [](u_char ch) {
-        return ch >= ' ' && ch <= '~';
-    });
+size_t read_address(std::string_view text, u_char *address) {
+    const bool is_text
+        = std::all_of(text.begin(), text.end(), [](u_char ch) { return ch >= ' ' && ch <= '~'; });
 
     if (!is_text && (text.size() == 4 || text.size() == 16)) {
         append(address, text);
@@ -52,15 +46,12 @@ size_t read_address(std::string_view text, u_char *address)
     }
 
     char string[NGX_INET6_ADDRSTRLEN + 1] = {};
-    if (!is_text || text.size() >= sizeof(string)) {
-        return 0;
-    }
+    if (!is_text || text.size() >= sizeof(string)) { return 0; }
 
     ngx_memcpy(string, text.data(), text.size());
 
     for (size_t len : {4, 16}) {
-        if (family_of(len) != AF_UNSPEC
-            && inet_pton(family_of(len), string, address) == 1) {
+        if (family_of(len) != AF_UNSPEC && inet_pton(family_of(len), string, address) == 1) {
             return len;
         }
     }
@@ -71,26 +62,20 @@ size_t read_address(std::string_view text, u_char *address)
 /* Replaces an address, as text or bytes, by the key that requests from there
  * have, if the zone's keys are addresses.  There must be room for 16 bytes.
  * Returns false if it is no address. */
-bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key)
-{
-    if (!is_address(zone, view(*key))) {
-        return true;
-    }
+bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key) {
+    if (!is_address(zone, view(*key))) { return true; }
 
     alignas(in6_addr) u_char buf[sizeof(in6_addr)];
     ngx_str_t address = {read_address(view(*key), buf), buf};
-    if (address.len == 0) {
-        return false;
-    }
+    if (address.len == 0) { return false; }
 
     ngx_uint_t prefix = address.len * 8;
 
     if (zone.keys == KeyKind::kClients) {
         const auto &[known, ipv4, ipv6] = zone.clients;
         const auto &conf = loc_conf(r);
-        prefix
-            = known ? client_part(&address, ipv4, ipv6)
-                    : client_part(&address, conf.client_ipv4, conf.client_ipv6);
+        prefix = known ? client_part(&address, ipv4, ipv6)
+                       : client_part(&address, conf.client_ipv4, conf.client_ipv6);
     }
 
     cut_to_prefix(key->data, &address, prefix);
@@ -126,26 +111,18 @@ struct RedisKeyRequest : KeyRequest {
 
 /* Reads an argument as it was before it was encoded for the request line.
  * False: it is not there, empty, or encoded wrongly. */
-bool read_arg(ngx_http_request_t *r, std::string_view name, ngx_str_t *value)
-{
+bool read_arg(ngx_http_request_t *r, std::string_view name, ngx_str_t *value) {
     ngx_str_t arg;
-    if (ngx_http_arg(r, bytes(name), name.size(), &arg) != NGX_OK
-        || arg.len == 0) {
-        return false;
-    }
+    if (ngx_http_arg(r, bytes(name), name.size(), &arg) != NGX_OK || arg.len == 0) { return false; }
 
     const u_char *last = arg.data + arg.len;
     for (u_char *p = arg.data; p < last; p++) {
-        if (*p == '%' && (last - p < 3 || ngx_hextoi(p + 1, 2) == NGX_ERROR)) {
-            return false;
-        }
+        if (*p == '%' && (last - p < 3 || ngx_hextoi(p + 1, 2) == NGX_ERROR)) { return false; }
     }
 
     /* An address may take the place of its text. */
     u_char *dst = alloc_bytes(r->pool, std::max<size_t>(arg.len, 16));
-    if (dst == nullptr) {
-        return false;
-    }
+    if (dst == nullptr) { return false; }
 
     value->data = dst;
     ngx_unescape_uri(&dst, &arg.data, arg.len, 0);
@@ -153,11 +130,8 @@ bool read_arg(ngx_http_request_t *r, std::string_view name, ngx_str_t *value)
     return true;
 }
 
-bool read_rate(KeyRequest &key)
-{
-    if (!read_arg(key.request, "rate", &key.rate)) {
-        return false;
-    }
+bool read_rate(KeyRequest &key) {
+    if (!read_arg(key.request, "rate", &key.rate)) { return false; }
 
     const std::string_view rate = view(key.rate);
     if (rate == "off" || rate == "default") {
@@ -170,8 +144,7 @@ bool read_rate(KeyRequest &key)
 
 /* Makes the claim with the limit of a key that has none of its own: that of its
  * last request, if a variable said it, or the zone's. */
-void init_claim(KeyRequest &key)
-{
+void init_claim(KeyRequest &key) {
     ZoneConf &zone = *key.zone;
     Claim &claim = key.claim;
 
@@ -181,12 +154,9 @@ void init_claim(KeyRequest &key)
     claim.purpose = Purpose::kLook;
     claim.hash = zone.memory.table->hash(view(key.key));
 
-    uint32_t last = zone.variable
-                        ? zone.memory.aside.variable_limits->find(claim.hash)
-                        : kLimitUnset;
-    if (last == kLimitUnset) {
-        last = zone.limit;
-    }
+    uint32_t last
+        = zone.variable ? zone.memory.aside.variable_limits->find(claim.hash) : kLimitUnset;
+    if (last == kLimitUnset) { last = zone.limit; }
 
     /* A counter has used as much whatever the limit. */
     key.unlimited = last == kLimitUnset || last == kUnlimited;
@@ -195,29 +165,25 @@ void init_claim(KeyRequest &key)
 }
 
 /* Forgets the key's state in this node's memory. */
-void forget_here(const KeyRequest &key)
-{
+void forget_here(const KeyRequest &key) {
     key.claim.forget(ngx_current_msec);
     key.zone->memory.aside.offenders->forget(key.claim.hash);
 }
 
-ngx_int_t send_key(const KeyRequest &key)
-{
+ngx_int_t send_key(const KeyRequest &key) {
     return send_json(key.request, NGX_HTTP_OK, [&](Json &json) {
-        const auto known_field
-            = [&](const char *name, bool is_known, uint64_t value) {
-                  json.field(name, is_known ? &value : nullptr);
-              };
+        const auto known_field = [&](const char *name, bool is_known, uint64_t value) {
+            json.field(name, is_known ? &value : nullptr);
+        };
 
         const Policy &policy = key.zone->policy;
         const Verdict &verdict = key.verdict;
         const bool has_limit = !key.unlimited && key.own != kUnlimited;
 
         /* A bucket fills at a rate that only a request knows. */
-        const bool is_known
-            = !key.unlimited
-              || (policy.algorithm != Algorithm::kTokenBucket
-                  && policy.algorithm != Algorithm::kLeakyBucket);
+        const bool is_known = !key.unlimited
+                              || (policy.algorithm != Algorithm::kTokenBucket
+                                  && policy.algorithm != Algorithm::kLeakyBucket);
 
         json.field("zone", key.zone->name);
         write_key(json, *key.zone, view(key.key));
@@ -238,8 +204,7 @@ ngx_int_t send_key(const KeyRequest &key)
 
 /* ---- in shared memory ---- */
 
-ngx_int_t handle_local(KeyRequest &key)
-{
+ngx_int_t handle_local(KeyRequest &key) {
     Overrides *own = key.zone->memory.aside.overrides;
     Claim &claim = key.claim;
     if (key.request->method == NGX_HTTP_PUT && !own->set(claim.hash, key.own)) {
@@ -253,9 +218,7 @@ ngx_int_t handle_local(KeyRequest &key)
         key.unlimited = false;
     }
 
-    if (key.request->method == NGX_HTTP_DELETE) {
-        forget_here(key);
-    }
+    if (key.request->method == NGX_HTTP_DELETE) { forget_here(key); }
 
     acquire(&claim, 1, ngx_current_msec);
     key.verdict = claim.describe(ngx_current_msec);
@@ -270,39 +233,29 @@ ngx_int_t handle_local(KeyRequest &key)
  * return NGX_AGAIN while it goes on to wait.
  */
 
-ngx_int_t wait_or_fail(const KeyRequest &key, bool waits)
-{
+ngx_int_t wait_or_fail(const KeyRequest &key, bool waits) {
     return waits ? NGX_AGAIN
-                 : send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE,
-                              "redis does not answer");
+                 : send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
 }
 
-ngx_int_t look(RedisKeyRequest &key)
-{
+ngx_int_t look(RedisKeyRequest &key) {
     key.claim.limit = key.limit;
     key.claim.verdict = nullptr;
-    return wait_or_fail(
-        key, ask_redis(key.zone->redis, &key.claim, 1, &key.waiter) == NGX_OK);
+    return wait_or_fail(key, ask_redis(key.zone->redis, &key.claim, 1, &key.waiter) == NGX_OK);
 }
 
-ngx_int_t end_look(RedisKeyRequest &key)
-{
+ngx_int_t end_look(RedisKeyRequest &key) {
     const ngx_uint_t method = key.request->method;
 
-    if (key.waiter.told == Told::kFailed) {
-        return wait_or_fail(key, false);
-    }
+    if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
 
-    if (key.step == key.kLooks
-        && (method & (NGX_HTTP_PUT | NGX_HTTP_DELETE)) != 0) {
-        const KeyCommand command
-            = method == NGX_HTTP_DELETE ? KeyCommand::kForget
-              : key.own == kLimitUnset  ? KeyCommand::kUnsetLimit
-                                        : KeyCommand::kSetLimit;
+    if (key.step == key.kLooks && (method & (NGX_HTTP_PUT | NGX_HTTP_DELETE)) != 0) {
+        const KeyCommand command = method == NGX_HTTP_DELETE ? KeyCommand::kForget
+                                   : key.own == kLimitUnset  ? KeyCommand::kUnsetLimit
+                                                             : KeyCommand::kSetLimit;
         key.step = key.kCommands;
-        return wait_or_fail(
-            key, send_key_command(&key.claim, command, &key.rate, &key.waiter)
-                     == NGX_OK);
+        return wait_or_fail(key, send_key_command(&key.claim, command, &key.rate, &key.waiter)
+                                     == NGX_OK);
     }
 
     key.verdict = key.remote.verdict;
@@ -311,11 +264,9 @@ ngx_int_t end_look(RedisKeyRequest &key)
     return send_key(key);
 }
 
-ngx_int_t end_command(RedisKeyRequest &key)
-{
+ngx_int_t end_command(RedisKeyRequest &key) {
     if (key.waiter.told == Told::kFailed || !key.waiter.admitted) {
-        return send_error(key.request, NGX_HTTP_BAD_GATEWAY,
-                          "redis did not do it, see the log");
+        return send_error(key.request, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
     }
 
     if (key.request->method == NGX_HTTP_DELETE) {
@@ -329,45 +280,34 @@ ngx_int_t end_command(RedisKeyRequest &key)
     RemoteZone &zone = key.zone->remote;
     zone.refusals->forget(key.claim);
 
-    if (zone.leases != nullptr) {
-        zone.leases->forget(key.claim, ngx_current_msec);
-    }
+    if (zone.leases != nullptr) { zone.leases->forget(key.claim, ngx_current_msec); }
 
     key.step = key.kLooksAgain;
     return look(key);
 }
 
 /* Goes on with a request, which must not be touched once it is finalized. */
-void told_handler(ngx_event_t *ev)
-{
+void told_handler(ngx_event_t *ev) {
     auto &key = *static_cast<RedisKeyRequest *>(ev->data);
     ngx_http_request_t *r = key.request;
     ngx_connection_t *c = r->connection;
 
     ngx_http_set_log_request(c->log, r);
 
-    const ngx_int_t rc
-        = key.step == key.kCommands ? end_command(key) : end_look(key);
+    const ngx_int_t rc = key.step == key.kCommands ? end_command(key) : end_look(key);
 
-    if (rc != NGX_AGAIN) {
-        ngx_http_finalize_request(r, rc);
-    }
+    if (rc != NGX_AGAIN) { ngx_http_finalize_request(r, rc); }
 
     ngx_http_run_posted_requests(c);
 }
 
-ngx_int_t handle_in_redis(const KeyRequest &request)
-{
+ngx_int_t handle_in_redis(const KeyRequest &request) {
     ngx_http_request_t *r = request.request;
     auto *key = create<RedisKeyRequest>(r->pool);
     ngx_http_cleanup_t *cln = ngx_http_cleanup_add(r, 0);
-    if (key == nullptr || cln == nullptr) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    if (key == nullptr || cln == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
-    cln->handler = [](void *data) {
-        leave_ask(&static_cast<RedisKeyRequest *>(data)->waiter);
-    };
+    cln->handler = [](void *data) { leave_ask(&static_cast<RedisKeyRequest *>(data)->waiter); };
     cln->data = key;
 
     static_cast<KeyRequest &>(*key) = request;
@@ -380,24 +320,19 @@ ngx_int_t handle_in_redis(const KeyRequest &request)
     key->waiter.event.log = ngx_cycle->log;
 
     const ngx_int_t rc = look(*key);
-    if (rc != NGX_AGAIN) {
-        return rc;
-    }
+    if (rc != NGX_AGAIN) { return rc; }
 
     r->main->count++;
     r->write_event_handler = ngx_http_request_empty_handler;
 
-    if (!r->discard_body) {
-        r->read_event_handler = ngx_http_test_reading;
-    }
+    if (!r->discard_body) { r->read_event_handler = ngx_http_test_reading; }
 
     return NGX_DONE;
 }
 
 } // namespace
 
-void write_key(Json &json, const ZoneConf &zone, std::string_view key)
-{
+void write_key(Json &json, const ZoneConf &zone, std::string_view key) {
     u_char buf[NGX_INET6_ADDRSTRLEN];
     const int family = family_of(key.size());
     if (is_address(zone, key) && family != AF_UNSPEC) {
@@ -408,15 +343,13 @@ void write_key(Json &json, const ZoneConf &zone, std::string_view key)
     json.uri_field("key_uri", key);
 }
 
-ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone)
-{
+ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
     KeyRequest key = {};
     key.request = r;
     key.zone = &zone;
 
     if (!read_arg(r, "key", &key.key)) {
-        return send_error(r, NGX_HTTP_BAD_REQUEST,
-                          "\"key\" must be given, and not be empty");
+        return send_error(r, NGX_HTTP_BAD_REQUEST, "\"key\" must be given, and not be empty");
     }
 
     if (!read_key(r, zone, &key.key)) {

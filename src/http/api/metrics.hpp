@@ -20,19 +20,15 @@ struct Label {
 /* A number as text, with so many of its last digits after the point. */
 class Number {
 public:
-    [[gnu::noinline]] Number(uint64_t n, int decimals = 0)
-    {
+    [[gnu::noinline]] Number(uint64_t n, int decimals = 0) {
         for (int i = 0; n != 0 || i <= decimals; i++) {
-            if (i != 0 && i == decimals) {
-                *--first_ = '.';
-            }
+            if (i != 0 && i == decimals) { *--first_ = '.'; }
             *--first_ = static_cast<char>('0' + n % 10);
             n /= 10;
         }
     }
 
-    std::string_view text() const
-    {
+    std::string_view text() const {
         return {first_, static_cast<size_t>(std::end(digits_) - first_)};
     }
 
@@ -50,11 +46,8 @@ struct MetricHead {
 /* A metric: its head, which the constructor writes, and then its samples. */
 class Metric {
 public:
-    [[gnu::noinline]] Metric(Writer &out, const MetricHead &head)
-        : out_(out), name_(head.name)
-    {
-        out_.print("# HELP %s %s\n# TYPE %s %s\n", head.name, head.help,
-                   head.name, head.type);
+    [[gnu::noinline]] Metric(Writer &out, const MetricHead &head) : out_(out), name_(head.name) {
+        out_.print("# HELP %s %s\n# TYPE %s %s\n", head.name, head.help, head.name, head.type);
     }
 
     /* Sets the first label of the samples that follow. */
@@ -64,8 +57,7 @@ public:
 
     /* The suffix belongs to the metric's name, as "_sum" of a histogram. */
     [[gnu::noinline]] void sample(const Label &label, const Number &value,
-                                  const char *suffix = "")
-    {
+                                  const char *suffix = "") {
         out_.print("%s%s{", name_, suffix);
         write(owner_);
 
@@ -80,8 +72,7 @@ public:
     }
 
 private:
-    void write(const Label &label)
-    {
+    void write(const Label &label) {
         out_.append(label.name);
         out_.append("=");
         out_.quote(label.value, Quotes::kLabel);
@@ -101,9 +92,7 @@ struct MetricRow {
 
 /* Writes the metrics of a table for all reports, each with its label(). */
 template <class Report, size_t N>
-void write_metrics(Writer &out, const MetricRow<Report> (&table)[N],
-                   const Array<Report> &reports)
-{
+void write_metrics(Writer &out, const MetricRow<Report> (&table)[N], const Array<Report> &reports) {
     for (const auto &row : table) {
         Metric metric(out, row.head);
 

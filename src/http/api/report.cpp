@@ -27,8 +27,7 @@ constexpr uint64_t kWalkBytes = 1024 * 1024;
 
 /* Words for the counts of requests, by Count. */
 constexpr const char *kCountNames[]
-    = {"passed",          "delayed",          "rejected",
-       "delayed_dry_run", "rejected_dry_run", "errors"};
+    = {"passed", "delayed", "rejected", "delayed_dry_run", "rejected_dry_run", "errors"};
 
 /* The first source of decisions that is not local. */
 constexpr size_t kFirstSource = index_of(Source::kRedis);
@@ -44,10 +43,7 @@ struct ZoneReport {
     uint64_t keys;
 
     Label label() const { return {"zone", view(conf->name)}; }
-    uint64_t own_limits() const
-    {
-        return conf->memory.aside.overrides->count();
-    }
+    uint64_t own_limits() const { return conf->memory.aside.overrides->count(); }
 };
 
 /* The numbers of a Redis that a zone uses. */
@@ -67,8 +63,7 @@ struct Report {
 };
 
 constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
-    {{"limit_sliding_requests_total", "counter",
-      "Requests that the zone decided."},
+    {{"limit_sliding_requests_total", "counter", "Requests that the zone decided."},
      [](auto &out, auto &zone) {
          for (size_t i = 0; i < kCountErrors; i++) {
              out.sample({"status", kCountNames[i]}, zone.counters.requests[i]);
@@ -76,17 +71,12 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
      }},
     {{"limit_sliding_errors_total", "counter",
       "Keys, rates and costs of requests that could not be used."},
-     [](auto &out, auto &zone) {
-         out.sample(zone.counters.requests[kCountErrors]);
-     }},
-    {{"limit_sliding_evicted_total", "counter",
-      "Unexpired states given up for new keys."},
+     [](auto &out, auto &zone) { out.sample(zone.counters.requests[kCountErrors]); }},
+    {{"limit_sliding_evicted_total", "counter", "Unexpired states given up for new keys."},
      [](auto &out, auto &zone) { out.sample(zone.counters.slots.evicted); }},
-    {{"limit_sliding_refused_total", "counter",
-      "New keys refused because the zone was full."},
+    {{"limit_sliding_refused_total", "counter", "New keys refused because the zone was full."},
      [](auto &out, auto &zone) { out.sample(zone.counters.slots.refused); }},
-    {{"limit_sliding_keys", "gauge",
-      "Unexpired states, estimated in a large zone."},
+    {{"limit_sliding_keys", "gauge", "Unexpired states, estimated in a large zone."},
      [](auto &out, auto &zone) { out.sample(zone.keys); }},
     {{"limit_sliding_slots", "gauge", "States that the zone has room for."},
      [](auto &out, auto &zone) { out.sample(zone.slots); }},
@@ -96,12 +86,9 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
      [](auto &out, auto &zone) { out.sample(zone.own_limits()); }},
     {{"limit_sliding_zone_bytes", "gauge", "Size of the zone."},
      [](auto &out, auto &zone) { out.sample(zone.conf->size); }},
-    {{"limit_sliding_limit", "gauge",
-      "Requests a window, where that is the same for all keys."},
+    {{"limit_sliding_limit", "gauge", "Requests a window, where that is the same for all keys."},
      [](auto &out, auto &zone) {
-         if (zone.conf->limit != 0) {
-             out.sample(zone.conf->limit);
-         }
+         if (zone.conf->limit != 0) { out.sample(zone.conf->limit); }
      }},
     {{"limit_sliding_window_seconds", "gauge", "Length of the window."},
      [](auto &out, auto &zone) {
@@ -115,8 +102,7 @@ constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
       "Where requests of a zone in Redis were decided."},
      [](auto &out, auto &zone) {
          for (size_t i = kFirstSource; zone.conf->redis && i < kSources; i++) {
-             out.sample({"source", view(source_names[i])},
-                        zone.counters.sources[i]);
+             out.sample({"source", view(source_names[i])}, zone.counters.sources[i]);
          }
      }},
 };
@@ -138,8 +124,8 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
       "Round trips of calls that Redis answered."},
      [](auto &out, auto &redis) {
          for (size_t i = 0; i < kLast; i++) {
-             out.sample({"le", Number(kLatenciesUs[i], 6).text()},
-                        redis.calls.latencies[i], "_bucket");
+             out.sample({"le", Number(kLatenciesUs[i], 6).text()}, redis.calls.latencies[i],
+                        "_bucket");
          }
 
          out.sample({"le", "+Inf"}, redis.calls.latencies[kLast], "_bucket");
@@ -149,34 +135,26 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
 };
 
 /* Returns false if memory is exhausted. */
-bool Report::collect(ngx_http_request_t *r)
-{
+bool Report::collect(ngx_http_request_t *r) {
     const MainConf &main = main_conf(r);
     for (const ZoneConf *conf : main.zones) {
         ZoneReport *zone = zones.add(r->pool);
-        if (zone == nullptr) {
-            return false;
-        }
+        if (zone == nullptr) { return false; }
 
-        zone->counters = Counters::sum(conf->memory.aside.counters,
-                                       conf->memory.aside.ncounters);
+        zone->counters = Counters::sum(conf->memory.aside.counters, conf->memory.aside.ncounters);
 
         zone->conf = conf;
         zone->slots = conf->memory.table->stats().slots;
-        zone->keys = conf->memory.table->keys(
-            conf->policy, ngx_current_msec, std::max(conf->limit, 1u),
-            zone->counters.slots.used, kWalkBytes / main.zones.size());
+        zone->keys
+            = conf->memory.table->keys(conf->policy, ngx_current_msec, std::max(conf->limit, 1u),
+                                       zone->counters.slots.used, kWalkBytes / main.zones.size());
     }
 
     for (Redis *redis : main.redises) {
-        if (redis->shared == nullptr) {
-            continue; /* no zone uses it */
-        }
+        if (redis->shared == nullptr) { continue; /* no zone uses it */ }
 
         RedisReport *report = redises.add(r->pool);
-        if (report == nullptr) {
-            return false;
-        }
+        if (report == nullptr) { return false; }
 
         report->redis = redis;
         report->is_open = redis->shared->breaker.is_open();
@@ -189,8 +167,7 @@ bool Report::collect(ngx_http_request_t *r)
     return true;
 }
 
-void write_settings(Json &json, const ZoneConf &zone)
-{
+void write_settings(Json &json, const ZoneConf &zone) {
     const Policy &policy = zone.policy;
 
     json.field("key", zone.key.complex.value);
@@ -208,12 +185,10 @@ void write_settings(Json &json, const ZoneConf &zone)
         json.field("burst", policy.burst);
     }
 
-    json.field("redis",
-               zone.redis != nullptr ? &zone.redis->settings.name : nullptr);
+    json.field("redis", zone.redis != nullptr ? &zone.redis->settings.name : nullptr);
 }
 
-void write_leases(Json &json, uint32_t lease)
-{
+void write_leases(Json &json, uint32_t lease) {
     if (lease == 0) {
         json.field("leases", nullptr);
         return;
@@ -229,16 +204,14 @@ void write_leases(Json &json, uint32_t lease)
 }
 
 /* Keys are what clients sent: any bytes. */
-void write_offenders(Json &json, const ZoneConf &zone)
-{
+void write_offenders(Json &json, const ZoneConf &zone) {
     if (!zone.top) {
         json.field("top", nullptr);
         return;
     }
 
     Offender offenders[kOffendersMax];
-    const size_t n
-        = zone.memory.aside.offenders->read(ngx_current_msec, offenders);
+    const size_t n = zone.memory.aside.offenders->read(ngx_current_msec, offenders);
     auto top = json.array("top");
 
     for (const Offender &offender : Span(offenders, n)) {
@@ -251,8 +224,7 @@ void write_offenders(Json &json, const ZoneConf &zone)
     }
 }
 
-void write_zone(Json &json, const ZoneReport &zone)
-{
+void write_zone(Json &json, const ZoneReport &zone) {
     const Counters &counters = zone.counters;
     auto object = json.object(view(zone.conf->name));
 
@@ -284,8 +256,7 @@ void write_zone(Json &json, const ZoneReport &zone)
     write_offenders(json, *zone.conf);
 }
 
-void write_latency(Json &json, const CallCounters &calls)
-{
+void write_latency(Json &json, const CallCounters &calls) {
     auto latency = json.object("latency");
 
     {
@@ -301,8 +272,7 @@ void write_latency(Json &json, const CallCounters &calls)
     json.field("sum_us", calls.sum_us);
 }
 
-void write_redis(Json &json, const RedisReport &redis)
-{
+void write_redis(Json &json, const RedisReport &redis) {
     const Settings &settings = redis.redis->settings;
     auto object = json.object(view(settings.name));
 
@@ -326,12 +296,9 @@ void write_redis(Json &json, const RedisReport &redis)
 
 } // namespace
 
-ngx_int_t send_report(ngx_http_request_t *r)
-{
+ngx_int_t send_report(ngx_http_request_t *r) {
     Report report;
-    if (!report.collect(r)) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    if (!report.collect(r)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
     return send_json(r, NGX_HTTP_OK, [&](Json &json) {
         const ngx_time_t *now = ngx_timeofday();
@@ -357,29 +324,21 @@ ngx_int_t send_report(ngx_http_request_t *r)
     });
 }
 
-ngx_int_t send_metrics(ngx_http_request_t *r)
-{
+ngx_int_t send_metrics(ngx_http_request_t *r) {
     Report report;
-    if (!report.collect(r)) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    if (!report.collect(r)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
     Writer text(r->pool);
 
-    Metric build(text,
-                 {"limit_sliding_build_info", "gauge", "Versions, as labels."});
+    Metric build(text, {"limit_sliding_build_info", "gauge", "Versions, as labels."});
     build.set_owner({"version", kVersion});
     build.sample({"nginx", NGINX_VERSION}, 1);
 
     write_metrics(text, kZoneMetrics, report.zones);
 
-    if (has_redis) {
-        write_metrics(text, kSourceMetrics, report.zones);
-    }
+    if (has_redis) { write_metrics(text, kSourceMetrics, report.zones); }
 
-    if (!report.redises.empty()) {
-        write_metrics(text, kRedisMetrics, report.redises);
-    }
+    if (!report.redises.empty()) { write_metrics(text, kRedisMetrics, report.redises); }
 
     return send_text(r, NGX_HTTP_OK, "text/plain; version=0.0.4", text);
 }

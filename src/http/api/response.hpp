@@ -13,13 +13,11 @@ namespace limit_sliding {
 
 /* Sends a response that is not to be stored.  This and the functions below
  * return what the handler of the location is to return. */
-ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status,
-                    std::string_view type, Writer &text);
+ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status, std::string_view type, Writer &text);
 
 /* Sends the fields of an object that a function writes. */
 template <class Function>
-ngx_int_t send_json(ngx_http_request_t *r, ngx_uint_t status, Function function)
-{
+ngx_int_t send_json(ngx_http_request_t *r, ngx_uint_t status, Function function) {
     Writer text(r->pool);
     Json json(text);
 
@@ -33,7 +31,6 @@ ngx_int_t send_json(ngx_http_request_t *r, ngx_uint_t status, Function function)
 }
 
 /* Sends an error as JSON, with a message of 256 bytes at most. */
-ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status,
-                               const char *format, ...);
+ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status, const char *format, ...);
 
 } // namespace limit_sliding

@@ -13,8 +13,7 @@ constexpr size_t kBufferBytes = 4096;
 constexpr size_t kPrintBytes = 1024;
 
 /* Tells whether a character stands for itself. */
-bool is_plain(u_char ch, Quotes quotes)
-{
+bool is_plain(u_char ch, Quotes quotes) {
     if (quotes == Quotes::kUri) {
         return ngx_escape_uri(nullptr, &ch, 1, NGX_ESCAPE_URI_COMPONENT) == 0;
     }
@@ -24,26 +23,21 @@ bool is_plain(u_char ch, Quotes quotes)
 
 /* Returns the bytes of the text's first character; 0: it is not UTF-8, of which
  * NGINX's decoder checks neither all bytes nor surrogates. */
-size_t character_bytes(std::string_view text)
-{
+size_t character_bytes(std::string_view text) {
     u_char *first = bytes(text);
-    if (*first < 0x80) {
-        return 1;
-    }
+    if (*first < 0x80) { return 1; }
 
     u_char *last = first;
     const uint32_t code = ngx_utf8_decode(&last, text.size());
     const bool is_valid
         = *first <= 0xf4 && code <= 0x10ffff && (code & ~0x7ff) != 0xd800
-          && std::all_of(first + 1, last,
-                         [](u_char ch) { return (ch & 0xc0) == 0x80; });
+          && std::all_of(first + 1, last, [](u_char ch) { return (ch & 0xc0) == 0x80; });
     return is_valid ? last - first : 0;
 }
 
 } // namespace
 
-void Writer::append(std::string_view text)
-{
+void Writer::append(std::string_view text) {
     while (!text.empty() && !failed_) {
         if (buf_ == nullptr || buf_->last == buf_->end) {
             add_buffer();
@@ -57,8 +51,7 @@ void Writer::append(std::string_view text)
     }
 }
 
-void ngx_cdecl Writer::print(const char *format, ...)
-{
+void ngx_cdecl Writer::print(const char *format, ...) {
     u_char text[kPrintBytes];
     va_list args;
 
@@ -69,37 +62,30 @@ void ngx_cdecl Writer::print(const char *format, ...)
     append(view(text, last - text));
 }
 
-void Writer::quote(std::string_view text, Quotes quotes)
-{
+void Writer::quote(std::string_view text, Quotes quotes) {
     append("\"");
 
     while (!text.empty()) {
-        const auto special
-            = std::find_if_not(text.begin(), text.end(), [quotes](u_char ch) {
-                  return is_plain(ch, quotes);
-              });
+        const auto special = std::find_if_not(text.begin(), text.end(),
+                                              [quotes](u_char ch) { return is_plain(ch, quotes); });
         const size_t plain = special - text.begin();
 
         append({text.data(), plain});
         text.remove_prefix(plain);
 
-        if (!text.empty()) {
-            text.remove_prefix(escape(text, quotes));
-        }
+        if (!text.empty()) { text.remove_prefix(escape(text, quotes)); }
     }
 
     append("\"");
 }
 
-ngx_chain_t *Writer::finish(bool last_of_request)
-{
+ngx_chain_t *Writer::finish(bool last_of_request) {
     buf_->last_buf = last_of_request;
     buf_->last_in_chain = 1;
     return first_;
 }
 
-void Writer::add_buffer()
-{
+void Writer::add_buffer() {
     buf_ = ngx_create_temp_buf(pool_, kBufferBytes);
     ngx_chain_t *link = ngx_alloc_chain_link(pool_);
     if (buf_ == nullptr || link == nullptr) {
@@ -113,8 +99,7 @@ void Writer::add_buffer()
 }
 
 /* Appends the text's first character, and returns its bytes. */
-size_t Writer::escape(std::string_view text, Quotes quotes)
-{
+size_t Writer::escape(std::string_view text, Quotes quotes) {
     const auto ch = static_cast<u_char>(text[0]);
     if (quotes == Quotes::kUri) {
         print("%%%02Xd", ch);

@@ -6,42 +6,27 @@
 
 namespace limit_sliding {
 
-BreakerState Breaker::check(uint64_t now_ms)
-{
-    if (!is_open()) {
-        return BreakerState::kClosed;
-    }
+BreakerState Breaker::check(uint64_t now_ms) {
+    if (!is_open()) { return BreakerState::kClosed; }
 
     uint64_t due = load(&probe_ms_);
 
-    if (now_ms < due) {
-        return BreakerState::kOpen;
-    }
+    if (now_ms < due) { return BreakerState::kOpen; }
 
-    return shared(&probe_ms_)
-                   .compare_exchange_strong(due, now_ms + kBreakerIntervalMs)
+    return shared(&probe_ms_).compare_exchange_strong(due, now_ms + kBreakerIntervalMs)
                ? BreakerState::kProbe
                : BreakerState::kOpen;
 }
 
-uint64_t Breaker::probe_ms() const
-{
-    return load(&probe_ms_);
+uint64_t Breaker::probe_ms() const { return load(&probe_ms_); }
+
+bool Breaker::is_open() const { return load(&failures_) >= kBreakerFailures; }
+
+bool Breaker::succeeded() {
+    return load(&failures_) != 0 && shared(&failures_).exchange(0) >= kBreakerFailures;
 }
 
-bool Breaker::is_open() const
-{
-    return load(&failures_) >= kBreakerFailures;
-}
-
-bool Breaker::succeeded()
-{
-    return load(&failures_) != 0
-           && shared(&failures_).exchange(0) >= kBreakerFailures;
-}
-
-bool Breaker::failed(uint64_t now_ms, uint32_t random)
-{
+bool Breaker::failed(uint64_t now_ms, uint32_t random) {
     constexpr uint64_t kSpread = kBreakerIntervalMs / 4;
 
     uint64_t due = now_ms + kBreakerIntervalMs - random % (kSpread + 1);

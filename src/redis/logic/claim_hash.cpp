@@ -6,8 +6,7 @@
 
 namespace limit_sliding {
 
-uint64_t claim_hash(const Claim *claims, size_t n)
-{
+uint64_t claim_hash(const Claim *claims, size_t n) {
     uint64_t hash = n;
 
     for (size_t i = 0; i < n; i++) {

@@ -9,8 +9,7 @@ namespace limit_sliding {
 namespace {
 
 /* Computes CRC-16/XMODEM, four bits at a time. */
-unsigned crc16(std::string_view text)
-{
+unsigned crc16(std::string_view text) {
     static constexpr uint16_t table[]
         = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
            0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
@@ -28,8 +27,7 @@ unsigned crc16(std::string_view text)
 
 } // namespace
 
-unsigned key_slot(std::string_view key)
-{
+unsigned key_slot(std::string_view key) {
     size_t open = key.find('{');
 
     if (open != key.npos) {

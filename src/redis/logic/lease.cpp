@@ -18,10 +18,7 @@ constexpr uint64_t kRetries = 512;
  * its writer may have died. */
 constexpr uint64_t kPatience = 64;
 
-LeaseOwner owner_of(const Claim &claim)
-{
-    return {mixed(claim.hash), claim.limit};
-}
+LeaseOwner owner_of(const Claim &claim) { return {mixed(claim.hash), claim.limit}; }
 
 } // namespace
 
@@ -32,17 +29,14 @@ struct Leases::Found {
 };
 
 /* All leases of a key are in one group of kLeases. */
-Lease *Leases::group_of(const LeaseOwner &owner) const
-{
+Lease *Leases::group_of(const LeaseOwner &owner) const {
     uint64_t number = (owner.hash >> 32) * groups_ >> 32;
 
-    return reinterpret_cast<Lease *>(const_cast<Leases *>(this) + 1)
-           + number * kLeases;
+    return reinterpret_cast<Lease *>(const_cast<Leases *>(this) + 1) + number * kLeases;
 }
 
 /* Finds the key's lease, if it has as many units. */
-bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const
-{
+bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const {
     Lease *group = group_of(owner);
 
     for (size_t i = 0; i < kLeases; i++) {
@@ -62,20 +56,17 @@ bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const
  * Finds where a new key's lease goes; false if other keys use all candidates.
  */
 bool Leases::find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient,
-                         Found *found) const
-{
+                         Found *found) const {
     Lease *group = group_of(owner);
 
     found->lease = nullptr;
 
     for (size_t i = 0; i < kLeases; i++) {
         uint64_t word = group[i].word();
-        bool is_others
-            = group[i].is_whole(word) ? group[i].is_in_use(now_ms) : patient;
+        bool is_others = group[i].is_whole(word) ? group[i].is_in_use(now_ms) : patient;
 
         if (!is_others
-            && (found->lease == nullptr
-                || group[i].known_ms() < found->lease->known_ms())) {
+            && (found->lease == nullptr || group[i].known_ms() < found->lease->known_ms())) {
             found->lease = &group[i];
             found->word = word;
         }
@@ -86,9 +77,7 @@ bool Leases::find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient,
 
 /* Takes the units of other leases of the key: while one was written, another
  * worker has found none, and made another. */
-uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but,
-                             const LeaseTerms &terms)
-{
+uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but, const LeaseTerms &terms) {
     Lease *group = group_of(owner);
     uint64_t units = 0;
 
@@ -96,8 +85,7 @@ uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but,
         uint64_t word = group[i].word();
         LeaseTerms others;
 
-        if (&group[i] != but && group[i].read(owner, word, &others)
-            && others.is_same(terms)
+        if (&group[i] != but && group[i].read(owner, word, &others) && others.is_same(terms)
             && group[i].exchange(word, Lease::next(word))) {
             units += Lease::units(word);
         }
@@ -106,11 +94,8 @@ uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but,
     return units;
 }
 
-Leases *Leases::init(void *memory, size_t bytes)
-{
-    if (bytes < sizeof(Leases) + kLeases * sizeof(Lease)) {
-        return nullptr;
-    }
+Leases *Leases::init(void *memory, size_t bytes) {
+    if (bytes < sizeof(Leases) + kLeases * sizeof(Lease)) { return nullptr; }
 
     auto *leases = static_cast<Leases *>(memory);
 
@@ -119,21 +104,16 @@ Leases *Leases::init(void *memory, size_t bytes)
     return leases;
 }
 
-bool Leases::can_serve(const Policy &policy)
-{
-    return policy.algorithm == Algorithm::kCounter
-           || policy.algorithm == Algorithm::kFixed
+bool Leases::can_serve(const Policy &policy) {
+    return policy.algorithm == Algorithm::kCounter || policy.algorithm == Algorithm::kFixed
            || policy.algorithm == Algorithm::kTokenBucket;
 }
 
-bool Leases::can_serve(const Claim &claim)
-{
+bool Leases::can_serve(const Claim &claim) {
     return claim.purpose == Purpose::kConsume && claim.cost > 0;
 }
 
-uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed,
-                      uint64_t now_ms) const
-{
+uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed, uint64_t now_ms) const {
     LeaseOwner owner = owner_of(claim);
     uint64_t wanted = size - std::min(size, needed);
     Found found;
@@ -145,28 +125,23 @@ uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed,
     }
 
     if (size == kLeaseAuto) {
-        wanted = found.terms.demand(claim, Lease::units(found.word), needed,
-                                    now_ms);
+        wanted = found.terms.demand(claim, Lease::units(found.word), needed, now_ms);
     }
 
-    uint64_t held
-        = now_ms < found.terms.until_ms ? Lease::units(found.word) : 0;
+    uint64_t held = now_ms < found.terms.until_ms ? Lease::units(found.word) : 0;
 
     return static_cast<uint32_t>(wanted - std::min(held, wanted));
 }
 
-void Leases::add(const Claim &claim, const RemoteState &remote,
-                 const Verdict &verdict, uint32_t units, uint64_t sent_ms,
-                 uint64_t now_ms)
-{
+void Leases::add(const Claim &claim, const RemoteState &remote, const Verdict &verdict,
+                 uint32_t units, uint64_t sent_ms, uint64_t now_ms) {
     LeaseOwner owner = owner_of(claim);
-    LeaseTerms terms
-        = {0,
-           0,
-           sent_ms,
-           now_ms + verdict.reset_ms,
-           uint64_t{remote.limit} << kLimitBits | verdict.remaining,
-           0};
+    LeaseTerms terms = {0,
+                        0,
+                        sent_ms,
+                        now_ms + verdict.reset_ms,
+                        uint64_t{remote.limit} << kLimitBits | verdict.remaining,
+                        0};
     uint64_t held = units;
 
     terms.set_part(*claim.policy, remote.now_ms, sent_ms);
@@ -187,11 +162,8 @@ void Leases::add(const Claim &claim, const RemoteState &remote,
                 return;
             }
 
-        } else if (!find_victim(owner, now_ms,
-                                held > 0 && (i + 1) % kPatience > 0, &found)) {
-            if (held == 0) {
-                return;
-            }
+        } else if (!find_victim(owner, now_ms, held > 0 && (i + 1) % kPatience > 0, &found)) {
+            if (held == 0) { return; }
 
             /* another worker may be writing this key's lease */
             continue;
@@ -199,46 +171,36 @@ void Leases::add(const Claim &claim, const RemoteState &remote,
 
         uint64_t word = Lease::next(found.word);
 
-        if (!found.lease->exchange(found.word, word)) {
-            continue;
-        }
+        if (!found.lease->exchange(found.word, word)) { continue; }
 
         held += left + take_others(owner, found.lease, terms);
         held = std::min(held, kUnits);
         terms.past = std::min(since_ms, kAgesMs) << kUnitBits | held;
 
-        if (found.lease->write(owner, word, terms)
-            && found.lease->exchange(word, word + held)) {
+        if (found.lease->write(owner, word, terms) && found.lease->exchange(word, word + held)) {
             return;
         }
     }
 }
 
-bool Leases::spend(Claim *claim, uint64_t now_ms, Verdict *verdict)
-{
+bool Leases::spend(Claim *claim, uint64_t now_ms, Verdict *verdict) {
     LeaseOwner owner = owner_of(*claim);
     Found found;
 
     for (uint64_t i = 0; i < kRetries; i++) {
-        if (!find(owner, claim->cost, &found)
-            || !found.terms.is_known(now_ms)) {
-            return false;
-        }
+        if (!find(owner, claim->cost, &found) || !found.terms.is_known(now_ms)) { return false; }
 
         uint64_t word = found.word - claim->cost;
 
-        if (!found.lease->exchange(found.word, word)) {
-            continue;
-        }
+        if (!found.lease->exchange(found.word, word)) { continue; }
 
         claim->state = found.terms.origin();
 
         *verdict = {};
         verdict->limit = static_cast<uint32_t>(found.terms.limit());
-        verdict->remaining = static_cast<uint32_t>(std::min(
-            found.terms.remaining() + Lease::units(word), found.terms.limit()));
-        verdict->reset_ms
-            = found.terms.reset_ms - std::min(now_ms, found.terms.reset_ms);
+        verdict->remaining = static_cast<uint32_t>(
+            std::min(found.terms.remaining() + Lease::units(word), found.terms.limit()));
+        verdict->reset_ms = found.terms.reset_ms - std::min(now_ms, found.terms.reset_ms);
 
         return true;
     }
@@ -246,8 +208,7 @@ bool Leases::spend(Claim *claim, uint64_t now_ms, Verdict *verdict)
     return false;
 }
 
-void Leases::give_back(const Claim &claim, uint64_t now_ms)
-{
+void Leases::give_back(const Claim &claim, uint64_t now_ms) {
     LeaseOwner owner = owner_of(claim);
     Found found;
 
@@ -265,17 +226,13 @@ void Leases::give_back(const Claim &claim, uint64_t now_ms)
     }
 }
 
-uint32_t Leases::held(const Claim &claim) const
-{
+uint32_t Leases::held(const Claim &claim) const {
     Found found;
 
-    return find(owner_of(claim), 1, &found)
-               ? static_cast<uint32_t>(Lease::units(found.word))
-               : 0;
+    return find(owner_of(claim), 1, &found) ? static_cast<uint32_t>(Lease::units(found.word)) : 0;
 }
 
-void Leases::forget(const Claim &claim, uint64_t until_ms)
-{
+void Leases::forget(const Claim &claim, uint64_t until_ms) {
     LeaseOwner owner = owner_of(claim);
     Lease *group = group_of(owner);
 
@@ -285,8 +242,7 @@ void Leases::forget(const Claim &claim, uint64_t until_ms)
             uint64_t next = Lease::next(word);
             LeaseTerms terms;
 
-            if (!group[i].read_any(owner.hash, word, &terms)
-                || terms.known_ms > until_ms) {
+            if (!group[i].read_any(owner.hash, word, &terms) || terms.known_ms > until_ms) {
                 break;
             }
 

@@ -46,15 +46,13 @@ public:
      * little, is asked as much again for if it came within twice that time of
      * the last one, and within four times of the one before; else nothing.
      */
-    uint32_t want(const Claim &claim, uint32_t size, uint32_t needed,
-                  uint64_t now_ms) const;
+    uint32_t want(const Claim &claim, uint32_t size, uint32_t needed, uint64_t now_ms) const;
 
     /* Redis, asked at `sent_ms`, had this key as told, granted `needed` units
      * to requests and `units` beyond them.  They are added to what is left of
      * units of the same window, if the key's limit has not changed. */
-    void add(const Claim &claim, const RemoteState &remote,
-             const Verdict &verdict, uint32_t units, uint64_t sent_ms,
-             uint64_t now_ms);
+    void add(const Claim &claim, const RemoteState &remote, const Verdict &verdict, uint32_t units,
+             uint64_t sent_ms, uint64_t now_ms);
 
     /* Spends the claim's cost.  Returns true and describes the key in *verdict,
      * or false if there are not as many units.  The window that they were of is
@@ -77,10 +75,8 @@ private:
 
     Lease *group_of(const LeaseOwner &owner) const;
     bool find(const LeaseOwner &owner, uint64_t units, Found *found) const;
-    bool find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient,
-                     Found *found) const;
-    uint64_t take_others(const LeaseOwner &owner, const Lease *but,
-                         const LeaseTerms &terms);
+    bool find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient, Found *found) const;
+    uint64_t take_others(const LeaseOwner &owner, const Lease *but, const LeaseTerms &terms);
 
     uint64_t groups_;
 };

@@ -38,17 +38,11 @@ constexpr uint64_t kLoneHorizons = 2;
 constexpr uint64_t kAgesMs = (uint64_t{1} << 25) - 1;
 
 /* Returns the parts of a counter's window; other algorithms have one. */
-inline uint64_t parts_of(const Policy &policy)
-{
-    return policy.algorithm == Algorithm::kCounter
-               ? std::max(policy.precision, 1u)
-               : 1;
+inline uint64_t parts_of(const Policy &policy) {
+    return policy.algorithm == Algorithm::kCounter ? std::max(policy.precision, 1u) : 1;
 }
 
-inline bool is_bucket(const Policy &policy)
-{
-    return policy.algorithm == Algorithm::kTokenBucket;
-}
+inline bool is_bucket(const Policy &policy) { return policy.algorithm == Algorithm::kTokenBucket; }
 
 /* The terms on which units are leased, and how many were leased before.  Each
  * word has 48 bits. */
@@ -63,44 +57,34 @@ struct LeaseTerms {
 
     uint64_t limit() const { return numbers >> kLimitBits; }
 
-    uint64_t remaining() const
-    {
-        return numbers & ((uint64_t{1} << kLimitBits) - 1);
-    }
+    uint64_t remaining() const { return numbers & ((uint64_t{1} << kLimitBits) - 1); }
 
     uint64_t granted() const { return past & kUnits; }
 
     uint64_t before_ms() const { return past >> kUnitBits; }
 
     /* True while units may be spent without asking Redis. */
-    bool is_known(uint64_t now_ms) const
-    {
+    bool is_known(uint64_t now_ms) const {
         return now_ms < known_ms + kLeaseMs && now_ms < until_ms;
     }
 
     /* True if units of these terms count as those of the others. */
-    bool is_same(const LeaseTerms &other) const
-    {
+    bool is_same(const LeaseTerms &other) const {
         return part == other.part && limit() == other.limit();
     }
 
     /* Returns the part and the limit as a number, by which a claim's units are
      * given back. */
-    uint64_t origin() const
-    {
-        return part * (uint64_t{kLimitMax} + 1) + limit();
-    }
+    uint64_t origin() const { return part * (uint64_t{kLimitMax} + 1) + limit(); }
 
     /* Sets when units that Redis granted are to be spent: in the part of the
      * window in which they count, or, of a bucket, in the epoch in which they
      * were granted and the next one; so long they do not run off there. */
-    void set_part(const Policy &policy, uint64_t now_ms, uint64_t sent_ms)
-    {
+    void set_part(const Policy &policy, uint64_t now_ms, uint64_t sent_ms) {
         uint64_t rest_ms;
 
         if (is_bucket(policy)) {
-            uint64_t epoch_ms
-                = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
+            uint64_t epoch_ms = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
 
             part = now_ms / epoch_ms;
             rest_ms = 2 * epoch_ms - now_ms % epoch_ms;
@@ -116,18 +100,15 @@ struct LeaseTerms {
     }
 
     /* Returns how long the present part lasts; parts follow one another. */
-    uint64_t rest_ms(uint64_t part_ms, uint64_t now_ms) const
-    {
-        return now_ms < until_ms ? until_ms - now_ms
-                                 : part_ms - (now_ms - until_ms) % part_ms;
+    uint64_t rest_ms(uint64_t part_ms, uint64_t now_ms) const {
+        return now_ms < until_ms ? until_ms - now_ms : part_ms - (now_ms - until_ms) % part_ms;
     }
 
     /*
      * True if three requests came close together.  Two of a key that is seen
      * now and then may do so by chance: what is leased for more of them lapses.
      */
-    bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const
-    {
+    bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const {
         uint64_t each_ms = kLoneHorizons * horizon_ms;
 
         return elapsed_ms <= each_ms && elapsed_ms + before_ms() <= 2 * each_ms;
@@ -135,9 +116,7 @@ struct LeaseTerms {
 
     /* Returns the units that Leases::want() asks for by demand, if so many are
      * left. */
-    uint64_t demand(const Claim &claim, uint64_t left, uint64_t needed,
-                    uint64_t now_ms) const
-    {
+    uint64_t demand(const Claim &claim, uint64_t left, uint64_t needed, uint64_t now_ms) const {
         const Policy &policy = *claim.policy;
         uint64_t part_ms = policy.window_ms / parts_of(policy);
         uint64_t elapsed_ms = now_ms > known_ms ? now_ms - known_ms : 1;
@@ -150,8 +129,7 @@ struct LeaseTerms {
         }
 
         if (used <= claim.cost) {
-            return is_frequent(elapsed_ms, horizon_ms) ? std::min(used, most)
-                                                       : 0;
+            return is_frequent(elapsed_ms, horizon_ms) ? std::min(used, most) : 0;
         }
 
         return std::min({used * horizon_ms / elapsed_ms, 2 * used, most});

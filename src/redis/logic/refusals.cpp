@@ -44,35 +44,28 @@ struct Data {
 
     uint64_t known_until_ms() const { return known_until & kTimeMask; }
 
-    uint64_t reset_ms() const
-    {
+    uint64_t reset_ms() const {
         return known_until >> kTimeBits << kOtherBits | until >> kTimeBits;
     }
 };
 
-Data data_of(const Refusal &refusal, uint64_t now_ms)
-{
+Data data_of(const Refusal &refusal, uint64_t now_ms) {
     uint64_t known_until_ms = now_ms + kRefusalMs;
     uint64_t until_ms = refusal.admits ? known_until_ms : refusal.until_ms;
 
-    return {(until_ms & kTimeMask)
-                | (refusal.reset_ms & kOtherMask) << kTimeBits,
-            (known_until_ms & kTimeMask)
-                | refusal.reset_ms >> kOtherBits << kTimeBits,
-            (refusal.admits ? kAdmits : 0) | uint64_t{refusal.limit} << 32
-                | refusal.remaining};
+    return {(until_ms & kTimeMask) | (refusal.reset_ms & kOtherMask) << kTimeBits,
+            (known_until_ms & kTimeMask) | refusal.reset_ms >> kOtherBits << kTimeBits,
+            (refusal.admits ? kAdmits : 0) | uint64_t{refusal.limit} << 32 | refusal.remaining};
 }
 
 /* Mixes a word, so that data of several origins does not cancel out. */
-uint64_t mixed_by(uint64_t word, uint64_t factor)
-{
+uint64_t mixed_by(uint64_t word, uint64_t factor) {
     word = (word ^ word >> 32) * factor;
 
     return word ^ word >> 29;
 }
 
-uint64_t check_of(uint64_t hash, const Data &data)
-{
+uint64_t check_of(uint64_t hash, const Data &data) {
     return hash ^ mixed_by(data.until, 0x9e3779b97f4a7c15)
            ^ mixed_by(data.known_until, 0xff51afd7ed558ccd)
            ^ mixed_by(data.numbers, 0xc4ceb9fe1a85ec53);
@@ -86,20 +79,16 @@ struct Refusals::Entry {
     std::atomic<uint64_t> known_until;
     std::atomic<uint64_t> numbers;
 
-    Data load() const
-    {
-        return {until.load(std::memory_order_relaxed),
-                known_until.load(std::memory_order_relaxed),
+    Data load() const {
+        return {until.load(std::memory_order_relaxed), known_until.load(std::memory_order_relaxed),
                 numbers.load(std::memory_order_relaxed)};
     }
 
-    bool holds(uint64_t hash, const Data &data) const
-    {
+    bool holds(uint64_t hash, const Data &data) const {
         return check.load(std::memory_order_relaxed) == check_of(hash, data);
     }
 
-    void store(uint64_t hash, const Data &data)
-    {
+    void store(uint64_t hash, const Data &data) {
         check.store(check_of(hash, data), std::memory_order_relaxed);
         until.store(data.until, std::memory_order_relaxed);
         known_until.store(data.known_until, std::memory_order_relaxed);
@@ -111,11 +100,8 @@ struct alignas(64) Refusals::Line {
     Entry entry[kEntries];
 };
 
-Refusals *Refusals::init(void *memory, size_t bytes)
-{
-    if (bytes < sizeof(Refusals) + sizeof(Line)) {
-        return nullptr;
-    }
+Refusals *Refusals::init(void *memory, size_t bytes) {
+    if (bytes < sizeof(Refusals) + sizeof(Line)) { return nullptr; }
 
     auto *refusals = static_cast<Refusals *>(memory);
 
@@ -124,15 +110,13 @@ Refusals *Refusals::init(void *memory, size_t bytes)
     return refusals;
 }
 
-uint64_t refusal_hash(const Claim &claim)
-{
+uint64_t refusal_hash(const Claim &claim) {
     uint64_t lower = UINT32_MAX;
 
     return (mixed(claim.hash) & ~lower) | (claim_hash(&claim, 1) & lower);
 }
 
-Refusals::Line &Refusals::line_of(uint64_t hash) const
-{
+Refusals::Line &Refusals::line_of(uint64_t hash) const {
     /* the upper half, which is the key's, tells enough lines apart */
     uint64_t number = ((hash >> 32) * lines_ >> 32) + hash % kLines;
 
@@ -143,8 +127,7 @@ Refusals::Line &Refusals::line_of(uint64_t hash) const
     return reinterpret_cast<Line *>(const_cast<Refusals *>(this) + 1)[number];
 }
 
-void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal)
-{
+void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal) {
     Data data = data_of(refusal, now_ms);
     Entry *victim = nullptr;
     uint64_t earliest = UINT64_MAX;
@@ -166,23 +149,16 @@ void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal)
         }
     }
 
-    if (victim != nullptr) {
-        victim->store(hash, data);
-    }
+    if (victim != nullptr) { victim->store(hash, data); }
 }
 
-bool Refusals::find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const
-{
+bool Refusals::find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const {
     for (const Entry &entry : line_of(hash).entry) {
         Data data = entry.load();
 
-        if (!entry.holds(hash, data)) {
-            continue;
-        }
+        if (!entry.holds(hash, data)) { continue; }
 
-        if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) {
-            return false;
-        }
+        if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) { return false; }
 
         refusal->until_ms = data.until_ms();
         refusal->limit = static_cast<uint32_t>((data.numbers & ~kAdmits) >> 32);
@@ -196,8 +172,7 @@ bool Refusals::find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const
     return false;
 }
 
-void Refusals::forget(const Claim &claim)
-{
+void Refusals::forget(const Claim &claim) {
     uint64_t hash = refusal_hash(claim);
 
     for (uint64_t i = 0; i < kLines; i++) {

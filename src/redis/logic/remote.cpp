@@ -26,10 +26,8 @@ struct Request {
     /*
      * Returns the ms until an event of that time is over; negative: one of now.
      */
-    uint64_t event_wait_ms(int64_t time_ms) const
-    {
-        uint64_t then_ms
-            = time_ms < 0 ? remote.now_ms : static_cast<uint64_t>(time_ms);
+    uint64_t event_wait_ms(int64_t time_ms) const {
+        uint64_t then_ms = time_ms < 0 ? remote.now_ms : static_cast<uint64_t>(time_ms);
         uint64_t end_ms = then_ms + window_ms();
 
         return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
@@ -41,26 +39,23 @@ struct Request {
     void describe_bucket(uint32_t queued, Verdict *verdict) const;
 };
 
-void Request::describe_counter(Verdict *verdict) const
-{
+void Request::describe_counter(Verdict *verdict) const {
     CounterParts parts(policy, remote.now_ms, remote.values, spent);
 
     describe_usage(
-        {remote.limit, limit, window_ms(), parts.used(), limit * window_ms()},
-        cost, [&](uint64_t room) { return parts.wait_ms(room); }, verdict);
+        {remote.limit, limit, window_ms(), parts.used(), limit * window_ms()}, cost,
+        [&](uint64_t room) { return parts.wait_ms(room); }, verdict);
 }
 
-void Request::describe_fixed(Verdict *verdict) const
-{
+void Request::describe_fixed(Verdict *verdict) const {
     uint64_t left_ms = window_ms() - remote.now_ms % window_ms();
 
     describe_usage(
-        {remote.limit, limit, 1, value() + spent, limit}, cost,
-        [&](uint64_t) { return left_ms; }, verdict);
+        {remote.limit, limit, 1, value() + spent, limit}, cost, [&](uint64_t) { return left_ms; },
+        verdict);
 }
 
-void Request::describe_log(Verdict *verdict) const
-{
+void Request::describe_log(Verdict *verdict) const {
     uint64_t used = value() + spent;
 
     auto wait_ms = [&](uint64_t room) {
@@ -69,13 +64,11 @@ void Request::describe_log(Verdict *verdict) const
         return event_wait_ms(remote.values[is_first ? 1 : 2]);
     };
 
-    describe_usage({remote.limit, limit, 1, used, limit}, cost, wait_ms,
-                   verdict);
+    describe_usage({remote.limit, limit, 1, used, limit}, cost, wait_ms, verdict);
 }
 
 /* `queued` is the cost of a request that was admitted to a queue, else 0. */
-void Request::describe_bucket(uint32_t queued, Verdict *verdict) const
-{
+void Request::describe_bucket(uint32_t queued, Verdict *verdict) const {
     uint64_t capacity = policy.capacity(remote.limit);
     uint64_t full = capacity * window_ms();
     uint64_t used = value() + spent * window_ms();
@@ -88,8 +81,7 @@ void Request::describe_bucket(uint32_t queued, Verdict *verdict) const
      */
     Usage usage = {remote.limit, capacity, window_ms(), std::min(used, full),
                    is_queue ? window_ms() : full};
-    auto wait_for
-        = [&](uint64_t room) { return wait_ms(used - room * window_ms()); };
+    auto wait_for = [&](uint64_t room) { return wait_ms(used - room * window_ms()); };
 
     describe_usage(usage, cost, wait_for, verdict);
 
@@ -97,15 +89,13 @@ void Request::describe_bucket(uint32_t queued, Verdict *verdict) const
         uint64_t ahead = used - std::min(used, queued * window_ms());
 
         verdict->delay_ms = wait_ms(ahead);
-        verdict->excess
-            = thousandths(ahead + (queued - 1) * window_ms(), window_ms());
+        verdict->excess = thousandths(ahead + (queued - 1) * window_ms(), window_ms());
     }
 }
 
 } // namespace
 
-unsigned remote_values(const Policy &policy)
-{
+unsigned remote_values(const Policy &policy) {
     switch (policy.algorithm) {
     case Algorithm::kCounter:
         return std::max(policy.precision, 1u) + 1;
@@ -116,9 +106,8 @@ unsigned remote_values(const Policy &policy)
     }
 }
 
-Verdict RemoteState::describe(const Policy &policy, uint32_t cost,
-                              uint32_t granted, bool admitted, bool look) const
-{
+Verdict RemoteState::describe(const Policy &policy, uint32_t cost, uint32_t granted, bool admitted,
+                              bool look) const {
     uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * uint64_t{cost};
     Request request = {policy, *this, limit, admitted ? 0 : cost, spent};
 

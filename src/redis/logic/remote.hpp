@@ -27,8 +27,8 @@ struct RemoteState {
      * after the same history.  `granted` is how many requests of the same cost
      * the call had granted before this one, `admitted` whether this one was,
      * too, `look` that none consumed anything. */
-    Verdict describe(const Policy &policy, uint32_t cost, uint32_t granted,
-                     bool admitted, bool look) const;
+    Verdict describe(const Policy &policy, uint32_t cost, uint32_t granted, bool admitted,
+                     bool look) const;
 };
 
 /* Returns how many values the script has for a key of this policy. */
