@@ -15,7 +15,6 @@
 #include "http/log.hpp"
 #include "http/redis_directive.hpp"
 #include "http/variables.hpp"
-#include "http/zone_memory.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 

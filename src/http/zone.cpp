@@ -2,10 +2,159 @@
 
 #include "http/zone.hpp"
 
+#include <unistd.h>
+
+#include "core/zone.hpp"
+#include "ngx/array.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+#include "redis/logic/lease.hpp"
+#include "redis/logic/refusals.hpp"
 
 namespace limit_sliding {
+namespace {
+
+/* NGINX hands the memory of a zone over to the next cycle if name, size and
+ * tag are the same.  Our zones have one of two tags: the same as before if the
+ * state is to be kept, the other one if it is not. */
+char tags[2];
+
+/* Takes a part of the memory of a zone in Redis for the keys that are known to
+ * be exhausted, and another one for leases if it has any. */
+bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
+    size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
+    void *refusals = ngx_slab_calloc(slab, size);
+    void *log_after = ngx_slab_calloc(slab, sizeof(ngx_atomic_t));
+    if (refusals == nullptr || log_after == nullptr) { return false; }
+
+    remote.refusals = Refusals::init(refusals, size);
+    remote.log_after = static_cast<ngx_atomic_t *>(log_after);
+
+    if (remote.lease == 0) { return true; }
+
+    void *leases = ngx_slab_calloc(slab, size);
+    remote.leases = leases != nullptr ? Leases::init(leases, size) : nullptr;
+    return leases != nullptr;
+}
+
+/* Divides the rest of the memory into the table and the parts beside it. */
+bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log) {
+    uint8_t secret[kSecretBytes];
+    if (getentropy(secret, sizeof(secret)) != 0) {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "getentropy() for limit_sliding zone \"%V\" failed", &zone.name);
+        return false;
+    }
+
+    auto &aside = zone.memory.aside;
+    unsigned mask = (zone.redis != nullptr ? ZoneMemory::kRedis : 0)
+                    | (zone.variable ? ZoneMemory::kVariables : 0);
+    aside.init(memory, size, mask);
+    zone.remote.told = aside.redis_limits;
+
+    /* NGINX's clock is monotonic; windows begin with those of UTC. */
+    auto *now = ngx_timeofday();
+    uint64_t utc_ms = uint64_t(now->sec) * 1000 + now->msec;
+
+    zone.memory.table = Zone::init(memory + aside.bytes, size - aside.bytes, zone.policy,
+                                   utc_ms - ngx_current_msec, secret);
+    return zone.memory.table != nullptr;
+}
+
+/* NGINX calls this before it is certain that the new configuration will be
+ * used: so the memory of a running zone is taken over, and not changed. */
+ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
+    auto &zone = *static_cast<ZoneConf *>(shm_zone->data);
+    if (auto *old = static_cast<ZoneConf *>(data)) {
+        zone.memory = old->memory;
+        zone.remote.refusals = old->remote.refusals;
+        zone.remote.leases = old->remote.leases;
+        zone.remote.told = old->remote.told;
+        zone.remote.log_after = old->remote.log_after;
+        return NGX_OK;
+    }
+
+    auto *slab = reinterpret_cast<ngx_slab_pool_t *>(shm_zone->shm.addr);
+    auto *log = shm_zone->shm.log;
+    slab->log_nomem = 0;
+
+    if (zone.redis != nullptr && !init_remote(zone.remote, slab)) { return NGX_ERROR; }
+
+    size_t size = slab->pfree * ngx_pagesize;
+    auto *memory = static_cast<u_char *>(ngx_slab_alloc(slab, size));
+    if (memory == nullptr) {
+        ngx_log_error(NGX_LOG_EMERG, log, 0, "limit_sliding zone \"%V\" is too small", &zone.name);
+        return NGX_ERROR;
+    }
+
+#if (NGX_DEBUG_MALLOC)
+    /* Pages come zeroed otherwise, and take no memory until they are used. */
+    ngx_memzero(memory, size);
+#endif
+
+    if (!init_table(zone, memory, size, log)) { return NGX_ERROR; }
+
+    slab->data = zone.memory.table;
+    return NGX_OK;
+}
+
+/* Returns the zone in the last cycle; nullptr: it had none of ours. */
+ngx_shm_zone_t *find_old(ngx_conf_t *cf, std::string_view name) {
+    ngx_shm_zone_t *found = nullptr;
+    auto &zones = cf->cycle->old_cycle->shared_memory;
+    for_each<ngx_shm_zone_t>(zones, [&](auto &old) {
+        bool ours = old.tag == &tags[0] || old.tag == &tags[1];
+        found = ours && view(old.shm.name) == name ? &old : found;
+    });
+    return found;
+}
+
+/* Prints the first difference that gives old states another meaning. */
+u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const ZoneConf &old) {
+    const auto &key = zone.key.complex.value, &old_key = old.key.complex.value;
+    const auto &policy = zone.policy, &old_policy = old.policy;
+    auto precision = ngx_max(policy.precision, 1);
+    auto old_precision = ngx_max(old_policy.precision, 1);
+    auto print = [=](const char *format, auto... values) {
+        return ngx_slprintf(p, last, format, values...);
+    };
+
+    if (view(key) != view(old_key)) {
+        return print("its key was \"%V\", now \"%V\"", &old_key, &key);
+    }
+
+    if (policy.window_ms != old_policy.window_ms) {
+        return print("its window was %uL ms, now %uL ms", old_policy.window_ms, policy.window_ms);
+    }
+
+    if (policy.algorithm != old_policy.algorithm) {
+        return print("its algorithm was %V, now %V",
+                     &algorithm_names[index_of(old_policy.algorithm)],
+                     &algorithm_names[index_of(policy.algorithm)]);
+    }
+
+    if (precision != old_precision) {
+        return print("its precision was %uD, now %uD", old_precision, precision);
+    }
+
+    if (policy.burst != old_policy.burst) {
+        return print("its burst was %uD, now %uD", old_policy.burst, policy.burst);
+    }
+
+    if ((zone.redis == nullptr) != (old.redis == nullptr)) {
+        return print(zone.redis != nullptr ? "it is in redis now" : "it was in redis");
+    }
+
+    if (zone.remote.lease != 0 && old.remote.leases == nullptr) {
+        return print("it has leases now");
+    }
+
+    if (zone.size != old.size) { return print("its size was %uz, now %uz", old.size, zone.size); }
+
+    return p;
+}
+
+} // namespace
 
 const ngx_str_t algorithm_names[kAlgorithms]
     = {ngx_string("counter"), ngx_string("log"), ngx_string("fixed"), ngx_string("token_bucket"),
@@ -29,6 +178,61 @@ ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name) {
     zone->name = name;
     zone->where = file_line_of(cf);
     return zone;
+}
+
+bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
+    zone.shm_zone = ngx_shared_memory_add(cf, &zone.name, zone.size, &tags[0]);
+    if (zone.shm_zone == nullptr) { return false; }
+
+    zone.shm_zone->init = init_memory;
+    zone.shm_zone->data = &zone;
+    return true;
+}
+
+bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
+    auto *shm_zone = find_old(cf, view(zone.name));
+    if (shm_zone == nullptr) { return true; }
+
+    const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
+    size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
+                  + zone.key.complex.value.len + old.key.complex.value.len;
+
+    auto *text = alloc_bytes(cf->pool, size);
+    if (text == nullptr) { return false; }
+
+    auto *end = print_difference(text, text + size, zone, old);
+    zone.restarted = {static_cast<size_t>(end - text), text};
+
+    bool keep = (end == text);
+    bool first = (shm_zone->tag == &tags[0]);
+    zone.shm_zone->tag = &tags[first == keep ? 0 : 1];
+    return true;
+}
+
+/* A zone that starts empty is a notice that logs of the level "error" show as
+ * well, which is NGINX's default: all clients have their whole limit again, and
+ * an operator who did not mean that would look for the reason there.  It is not
+ * itself an error, as the configuration asks for it. */
+void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
+    if (!zone.top) { zone.memory.aside.offenders->clear(); }
+
+    if (zone.restarted.len == 0) { return; }
+
+    ngx_log_t shown = *log;
+    if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
+        shown.log_level = NGX_LOG_NOTICE;
+    }
+
+    ngx_log_error(NGX_LOG_NOTICE, &shown, 0, "limit_sliding zone \"%V\" starts empty: %V",
+                  &zone.name, &zone.restarted);
+}
+
+/* Workers, those of the last cycle too, have slots of their own in NGINX's
+ * table of processes, and so counters of their own, until there are more
+ * workers than counters. */
+void take_counters(ZoneConf &zone) {
+    const auto &aside = zone.memory.aside;
+    zone.worker.counters = &aside.counters[ngx_process_slot % aside.ncounters];
 }
 
 } // namespace limit_sliding

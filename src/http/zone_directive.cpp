@@ -8,7 +8,6 @@
 #include "http/policy_field.hpp"
 #include "http/rate.hpp"
 #include "http/redis_directive.hpp"
-#include "http/zone_memory.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/strings.hpp"
 
