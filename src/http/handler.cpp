@@ -15,22 +15,129 @@
  */
 
 #include "http/handler.hpp"
-#include "core/limiter.hpp"
 
 #include <algorithm>
 
+#include "core/limiter.hpp"
 #include "core/zone.hpp"
-#include "http/apply.hpp"
 #include "http/configuration.hpp"
 #include "http/context.hpp"
-#include "http/evaluation.hpp"
+#include "http/headers.hpp"
 #include "http/log.hpp"
+#include "http/policy_field.hpp"
+#include "http/rate.hpp"
 #include "http/remote_claims.hpp"
 #include "http/suspend.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
 namespace {
+
+/* Sets the limit of a claim by the first rate that is neither empty nor invalid.
+ * NGX_DECLINED: the request is not limited. */
+ngx_int_t evaluate_rate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
+    for (auto *const *rate = limit.rates; *rate != nullptr; rate++) {
+        ngx_str_t text;
+        if (get_text(r, *rate, &text) != NGX_OK) { return NGX_ERROR; }
+
+        if (text.len == 0) { continue; }
+
+        if (view(text) == "off") { return NGX_DECLINED; }
+
+        if (parse_rate(text, claim.policy->window_ms, claim.limit)) { return NGX_OK; }
+
+        log_bad_value(r, *limit.zone, "rate", text);
+    }
+
+    return claim.limit != 0 ? NGX_OK : NGX_DECLINED;
+}
+
+/* Sets the cost of a claim, unless the value is empty or invalid. */
+ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
+    ngx_str_t text;
+    if (get_text(r, limit.cost_value, &text) != NGX_OK) { return NGX_ERROR; }
+
+    if (text.len != 0 && !parse_cost(text, claim.cost)) {
+        log_bad_value(r, *limit.zone, "cost", text);
+    }
+
+    return NGX_OK;
+}
+
+/* Completes the claim of a limit with `evaluated` set.  NGX_DECLINED: the
+ * request is not limited. */
+ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
+    const auto rc = evaluate_rate(r, limit, claim);
+
+    /* The API has no request to evaluate variables for. */
+    if (limit.rates[0] != nullptr && rc != NGX_ERROR) {
+        limit.zone->memory.aside.variable_limits->set(claim.hash,
+                                                      rc == NGX_OK ? claim.limit : kUnlimited);
+    }
+
+    if (rc != NGX_OK) { return rc; }
+
+    claim.purpose = limit.count_status.empty() ? Purpose::kConsume : Purpose::kLook;
+    return limit.cost_value != nullptr ? evaluate_cost(r, limit, claim) : NGX_OK;
+}
+
+/* Adds the key of a claim that rejected to its zone's offenders, if any. */
+void add_offender(ngx_http_request_t *r, const Claim &claim) {
+    auto &zone = *limit_of(claim).zone;
+    if (!zone.top) { return; }
+
+    /* Most rejections end here when there are many of them. */
+    const auto n = zone.worker.sampler.weight(ngx_current_msec);
+    if (n == 0) { return; }
+
+    /* A key that meets a full zone, or no Redis, is not over its limit. */
+    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
+
+    ngx_str_t key;
+    if (claim.remote != nullptr) {
+        key = remote_of(claim).key;
+    } else if (get_text(r, &zone.key, &key) != NGX_OK) {
+        return;
+    }
+
+    zone.memory.aside.offenders->add(claim.hash, view(key), n, ngx_current_msec);
+}
+
+bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers, const Context &ctx) {
+    if ((headers & kHeaderRetryAfter) == 0) { return true; }
+
+    const auto verdict = ctx.described->describe(ctx.now_ms);
+
+    uint64_t ms = verdict.retry_after_ms;
+    if (ms == kNever) { return true; }
+
+    /* A request that only looks may be admitted before anything remains. */
+    if ((headers & kHeaderDraft) != 0) { ms = std::max(ms, verdict.reset_ms); }
+
+    auto *p = alloc_bytes(r->pool, NGX_INT64_LEN);
+    if (p == nullptr) { return false; }
+
+    ngx_str_t value;
+    (void)append_number(p, seconds(ms), &value);
+    return push_header(r, kRetryAfter, value);
+}
+
+/* Answers the request, which must not be touched after that; returns what the
+ * handler of a phase is to return.  ctx.described is the claim that rejected. */
+ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx) {
+    ctx.status = Status::kRejected;
+    log_rejected(r, conf, ctx);
+
+    if (!add_retry_after(r, conf.headers, ctx)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    /* The status is not returned: with "satisfy any" NGINX takes some for the
+     * answer of an authentication, which another module may overrule, and its
+     * versions differ in which.  A phase finalizes any other status by the
+     * same call. */
+    ngx_http_finalize_request(r, static_cast<ngx_int_t>(conf.status_code));
+    return NGX_DONE;
+}
 
 /* Runs the limits of a stage, group by group.  With kSingle nothing was decided
  * for the request before, and one enforced limit of this node is all, as for
@@ -88,7 +195,7 @@ private:
         claim.hash = claim.zone->hash(view(key));
 
         if (limit.evaluated) {
-            const auto rc = evaluate_claim(r_, &limit, &claim);
+            const auto rc = evaluate(r_, limit, claim);
             if (rc != NGX_OK) { return rc; }
         }
 
@@ -186,7 +293,9 @@ private:
         }
 
         if (longest != nullptr) {
-            note_delay(r_, conf_, ctx_, *longest);
+            const auto status = is_dry_run() ? Status::kDelayedDryRun : Status::kDelayed;
+            ctx_.status = std::max(ctx_.status, status);
+            log_delayed(r_, conf_, *longest, ctx_.now_ms);
             delay_ms_ = is_dry_run() ? delay_ms_ : longest_ms;
         }
 

@@ -63,15 +63,10 @@ bool set_cost(const Param &param, Limit &limit) {
         return limit.cost_value != nullptr;
     }
 
-    ngx_int_t cost = ngx_atoi(param.text.data, param.text.len);
-    if (cost == NGX_ERROR || cost > ngx_int_t{NGX_MAX_UINT32_VALUE}) {
-        return param.invalid("invalid cost \"%V\", it must be between 0 and %uD "
-                             "or hold a variable",
-                             NGX_MAX_UINT32_VALUE);
-    }
-
-    limit.cost = static_cast<uint32_t>(cost);
-    return true;
+    return parse_cost(param.text, limit.cost)
+           || param.invalid("invalid cost \"%V\", it must be between 0 and %uD "
+                            "or hold a variable",
+                            NGX_MAX_UINT32_VALUE);
 }
 
 template <bool Limit::*kFlag>

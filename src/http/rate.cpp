@@ -2,8 +2,6 @@
 
 #include "http/rate.hpp"
 
-#include "core/rate.hpp"
-#include "ngx/conf.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -43,11 +41,18 @@ bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t
     return true;
 }
 
-bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t *limit) {
+bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t &limit) {
     Rate rate;
     uint64_t n = rate.parse(view(text)) ? rate.limit(window_ms) : 0;
-    *limit = is_limit(n) ? static_cast<uint32_t>(n) : *limit;
+    limit = is_limit(n) ? static_cast<uint32_t>(n) : limit;
     return is_limit(n);
+}
+
+bool parse_cost(const ngx_str_t &text, uint32_t &cost) {
+    ngx_int_t n = ngx_atoi(text.data, text.len);
+    const bool is_cost = n != NGX_ERROR && n <= ngx_int_t{NGX_MAX_UINT32_VALUE};
+    cost = is_cost ? static_cast<uint32_t>(n) : cost;
+    return is_cost;
 }
 
 } // namespace limit_sliding

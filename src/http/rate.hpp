@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Rates, as the configuration and requests give them. */
+/* Rates and costs, as the configuration and requests give them. */
 
 #pragma once
 
@@ -22,7 +22,9 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate);
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t window_ms,
                uint32_t &limit, const FileLine &where);
 
-/* Sets *limit to the rate of a request; false: it is invalid, or too large. */
-bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t *limit);
+/* Set `limit` to the rate of a request, or `cost`; false, and they stay as they
+ * are: the text is invalid, or the number too large. */
+bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t &limit);
+bool parse_cost(const ngx_str_t &text, uint32_t &cost);
 
 } // namespace limit_sliding

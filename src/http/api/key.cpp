@@ -139,7 +139,7 @@ bool read_rate(KeyRequest &key) {
         return true;
     }
 
-    return parse_rate(key.rate, key.zone->policy.window_ms, &key.own);
+    return parse_rate(key.rate, key.zone->policy.window_ms, key.own);
 }
 
 /* Makes the claim with the limit of a key that has none of its own: that of its
