@@ -16,15 +16,6 @@ namespace {
 constexpr ngx_uint_t kRead = NGX_HTTP_GET | NGX_HTTP_HEAD;
 constexpr ngx_uint_t kWrite = NGX_HTTP_PUT | NGX_HTTP_DELETE;
 
-/* A path below that of the location. */
-struct Page {
-    std::string_view path;
-    ngx_int_t (*handler)(ngx_http_request_t *r);
-};
-
-constexpr Page kPages[]
-    = {{"", send_report}, {"metrics", send_metrics}, {"dashboard", send_dashboard}};
-
 /* Returns the path after the location's name, without a slash between them.  If
  * they do not fit: "/", which is the path of nothing. */
 std::string_view path_of(ngx_http_request_t *r) {
@@ -67,11 +58,13 @@ ngx_int_t api_handler(ngx_http_request_t *r) {
     if (rc != NGX_OK) { return rc; }
 
     std::string_view path = path_of(r);
-    for (const Page &page : kPages) {
-        if (path == page.path) {
-            rc = check_method(r, kRead);
-            return rc == NGX_DECLINED ? page.handler(r) : rc;
-        }
+    const auto send = path.empty()          ? send_report
+                      : path == "metrics"   ? send_metrics
+                      : path == "dashboard" ? send_dashboard
+                                            : nullptr;
+    if (send != nullptr) {
+        rc = check_method(r, kRead);
+        return rc == NGX_DECLINED ? send(r) : rc;
     }
 
     if (!cut_prefix(&path, "zones/") || !cut_suffix(&path, "/key") || path.empty()) {

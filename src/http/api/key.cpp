@@ -1,12 +1,12 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include "http/api/key.hpp"
-#include "core/limiter.hpp"
 
 #include <arpa/inet.h>
 
 #include <algorithm>
 
+#include "core/limiter.hpp"
 #include "core/overrides.hpp"
 #include "core/zone.hpp"
 #include "http/api/response.hpp"
@@ -100,10 +100,8 @@ struct KeyRequest {
 
     Claim claim; /* consumes nothing */
     Verdict verdict;
-};
 
-/* A request for a key in Redis, where it waits for an answer. */
-struct RedisKeyRequest : KeyRequest {
+    /* For a key in Redis, whose answer the request waits for. */
     RemoteClaim remote;
     Waiter waiter;
     enum { kLooks, kCommands, kLooksAgain } step;
@@ -238,13 +236,13 @@ ngx_int_t wait_or_fail(const KeyRequest &key, bool waits) {
                  : send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
 }
 
-ngx_int_t look(RedisKeyRequest &key) {
+ngx_int_t look(KeyRequest &key) {
     key.claim.limit = key.limit;
     key.claim.verdict = nullptr;
     return wait_or_fail(key, ask_redis(key.zone->redis, &key.claim, 1, &key.waiter) == NGX_OK);
 }
 
-ngx_int_t end_look(RedisKeyRequest &key) {
+ngx_int_t end_look(KeyRequest &key) {
     const ngx_uint_t method = key.request->method;
 
     if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
@@ -264,7 +262,7 @@ ngx_int_t end_look(RedisKeyRequest &key) {
     return send_key(key);
 }
 
-ngx_int_t end_command(RedisKeyRequest &key) {
+ngx_int_t end_command(KeyRequest &key) {
     if (key.waiter.told == Told::kFailed || !key.waiter.admitted) {
         return send_error(key.request, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
     }
@@ -288,7 +286,7 @@ ngx_int_t end_command(RedisKeyRequest &key) {
 
 /* Goes on with a request, which must not be touched once it is finalized. */
 void told_handler(ngx_event_t *ev) {
-    auto &key = *static_cast<RedisKeyRequest *>(ev->data);
+    auto &key = *static_cast<KeyRequest *>(ev->data);
     ngx_http_request_t *r = key.request;
     ngx_connection_t *c = r->connection;
 
@@ -301,25 +299,23 @@ void told_handler(ngx_event_t *ev) {
     ngx_http_run_posted_requests(c);
 }
 
-ngx_int_t handle_in_redis(const KeyRequest &request) {
-    ngx_http_request_t *r = request.request;
-    auto *key = create<RedisKeyRequest>(r->pool);
+ngx_int_t handle_in_redis(KeyRequest &key) {
+    ngx_http_request_t *r = key.request;
     ngx_http_cleanup_t *cln = ngx_http_cleanup_add(r, 0);
-    if (key == nullptr || cln == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+    if (cln == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
-    cln->handler = [](void *data) { leave_ask(&static_cast<RedisKeyRequest *>(data)->waiter); };
-    cln->data = key;
+    cln->handler = [](void *data) { leave_ask(&static_cast<KeyRequest *>(data)->waiter); };
+    cln->data = &key;
 
-    static_cast<KeyRequest &>(*key) = request;
-    key->remote.zone = &key->zone->remote;
-    key->remote.key = key->key;
-    key->claim.remote = &key->remote;
-    key->waiter.claims = &key->claim;
-    key->waiter.event.handler = told_handler;
-    key->waiter.event.data = key;
-    key->waiter.event.log = ngx_cycle->log;
+    key.remote.zone = &key.zone->remote;
+    key.remote.key = key.key;
+    key.claim.remote = &key.remote;
+    key.waiter.claims = &key.claim;
+    key.waiter.event.handler = told_handler;
+    key.waiter.event.data = &key;
+    key.waiter.event.log = ngx_cycle->log;
 
-    const ngx_int_t rc = look(*key);
+    const ngx_int_t rc = look(key);
     if (rc != NGX_AGAIN) { return rc; }
 
     r->main->count++;
@@ -344,7 +340,10 @@ void write_key(Json &json, const ZoneConf &zone, std::string_view key) {
 }
 
 ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
-    KeyRequest key = {};
+    auto *created = create<KeyRequest>(r->pool);
+    if (created == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    auto &key = *created;
     key.request = r;
     key.zone = &zone;
 
