@@ -129,13 +129,10 @@ class Zone {
 
 // The times of the calls since the first answer that is not too old.
 class Latency {
-    constructor() {
-        this.past = [];
-    }
+    past = [];
 
-    // Sets `mean`, `half`, `most`: microseconds, null if there were no calls.
-    // The last two are bounds of buckets.
-    set({ calls, latency }, time) {
+    // Returns facts to show, of which the last two are bounds of buckets.
+    add({ calls, latency }, time) {
         this.past = this.past.filter(then => then.calls <= calls
             && then.time <= time && then.time > time - SPAN_MS);
         this.past.push({ calls, latency, time });
@@ -148,9 +145,12 @@ class Latency {
             return i < 0 ? Infinity : latency.buckets[i].le_us;
         };
 
-        this.mean = n ? (latency.sum_us - then.latency.sum_us) / n : null;
-        this.half = n ? within(0.5) : null;
-        this.most = n ? within(0.99) : null;
+        const shown = us => n ? milliseconds(us) : NONE;
+        return {
+            "mean": shown((latency.sum_us - then.latency.sum_us) / n),
+            "half within": shown(within(0.5)),
+            "99% within": shown(within(0.99))
+        };
     }
 }
 
@@ -182,12 +182,7 @@ class Redis {
             "on error": redis.on_error
         });
         this.calls.set(redis, time);
-        this.latency.set(redis, time);
-        this.times.set({
-            "mean": milliseconds(this.latency.mean),
-            "half within": milliseconds(this.latency.half),
-            "99% within": milliseconds(this.latency.most)
-        });
+        this.times.set(this.latency.add(redis, time));
     }
 }
 

@@ -47,7 +47,7 @@ function duration(ms) {
 }
 
 function milliseconds(us) {
-    return us === null ? NONE : us === Infinity ? "longer"
+    return us === Infinity ? "longer"
         : Number((us / 1000).toPrecision(2)) + " ms";
 }
 
@@ -60,10 +60,8 @@ function bytes(n) {
 // ---- parts of a card ----
 
 class Facts {
-    constructor() {
-        this.node = element("dl");
-        this.values = {};
-    }
+    node = element("dl");
+    values = {};
 
     // Shows each member of an object, but those that are undefined.
     set(facts) {
