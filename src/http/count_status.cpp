@@ -1,10 +1,10 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include "http/count_status.hpp"
-#include "core/limiter.hpp"
 
 #include <algorithm>
 
+#include "core/limiter.hpp"
 #include "http/context.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/strings.hpp"

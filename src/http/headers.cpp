@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include "http/headers.hpp"
-#include "core/limiter.hpp"
 
+#include "core/limiter.hpp"
 #include "http/configuration.hpp"
 #include "http/context.hpp"
 #include "http/policy_field.hpp"

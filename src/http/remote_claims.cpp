@@ -7,11 +7,11 @@
  */
 
 #include "http/remote_claims.hpp"
-#include "core/limiter.hpp"
 
 #include <algorithm>
 #include <new>
 
+#include "core/limiter.hpp"
 #include "http/configuration.hpp"
 #include "http/suspend.hpp"
 #include "ngx/memory.hpp"
