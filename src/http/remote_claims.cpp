@@ -44,29 +44,35 @@ void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
     }
 }
 
+Verdict verdict_of(uint32_t limit, uint32_t remaining, uint64_t reset_ms) {
+    Verdict verdict = {};
+    verdict.limit = limit;
+    verdict.remaining = remaining;
+    verdict.reset_ms = reset_ms;
+    return verdict;
+}
+
+/* Returns what Redis told when it refused the key, up to a second ago. */
+Verdict verdict_of(const Refusal &refusal, uint64_t now_ms) {
+    return verdict_of(refusal.limit, refusal.remaining,
+                      std::max(refusal.reset_ms, now_ms) - now_ms);
+}
+
 /* Describes a claim that was not decided because another one rejects: by what
- * Redis told of its key up to a second ago, else by this node's count. */
-void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict) {
+ * Redis told of its key, else by this node's count. */
+Verdict describe_undecided(const Claim &claim, uint64_t now_ms) {
     auto look = claim;
 
     if (claim.remote != nullptr) {
         const auto &zone = *remote_of(claim).zone;
-        *verdict = {};
 
         Refusal refusal;
         if (zone.refusals->find(refusal_hash(claim), now_ms, &refusal)) {
-            verdict->limit = refusal.limit;
-            verdict->remaining = refusal.remaining;
-            verdict->reset_ms = std::max(refusal.reset_ms, now_ms) - now_ms;
-            return;
+            return verdict_of(refusal, now_ms);
         }
 
         const auto own = zone.told->find(claim.hash);
-        if (own == kUnlimited) {
-            verdict->limit = claim.limit;
-            verdict->remaining = claim.limit;
-            return;
-        }
+        if (own == kUnlimited) { return verdict_of(claim.limit, claim.limit, 0); }
 
         look.limit = own == kLimitUnset ? claim.limit : own;
     }
@@ -74,7 +80,7 @@ void describe_undecided(const Claim &claim, uint64_t now_ms, Verdict *verdict) {
     look.purpose = Purpose::kLook;
     look.verdict = nullptr;
     (void)acquire(&look, 1, now_ms);
-    *verdict = look.describe(now_ms);
+    return look.describe(now_ms);
 }
 
 /* Rejects a claim if its key is known to be exhausted, else leaves it open. */
@@ -89,13 +95,10 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
     }
 
     const auto over = claim.cost - std::min(claim.cost, refusal.remaining);
-    verdict = {};
-    verdict.limit = refusal.limit;
-    verdict.remaining = refusal.remaining;
+    verdict = verdict_of(refusal, now_ms);
     verdict.excess = uint64_t{over} * 1000;
     verdict.retry_after_ms = refusal.until_ms - now_ms;
-    verdict.reset_ms
-        = refusal.reset_ms > now_ms ? refusal.reset_ms - now_ms : verdict.retry_after_ms;
+    if (verdict.reset_ms == 0) { verdict.reset_ms = verdict.retry_after_ms; }
 
     remote.source = Source::kCache;
     set_told(claim, Outcome::kRejected);
@@ -126,7 +129,7 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
             = claim.remote != nullptr ? &remote_of(claim).verdict : alloc<Verdict>(r->pool);
         if (verdict == nullptr) { return Decision::kFailed; }
 
-        describe_undecided(claim, ctx.now_ms, verdict);
+        *verdict = describe_undecided(claim, ctx.now_ms);
         claim.limit = verdict->limit;
         claim.verdict = verdict;
     }
@@ -165,17 +168,9 @@ bool decide_unasked(Claim &claim, OnError on_error) {
         return false;
     }
 
-    verdict = {};
-    verdict.limit = claim.limit;
-
     const bool admits = on_error != OnError::kDeny;
-    if (admits) {
-        verdict.remaining = claim.limit;
-    } else {
-        verdict.retry_after_ms = kBreakerIntervalMs;
-        verdict.reset_ms = kBreakerIntervalMs;
-    }
-
+    verdict = verdict_of(claim.limit, admits ? claim.limit : 0, admits ? 0 : kBreakerIntervalMs);
+    verdict.retry_after_ms = verdict.reset_ms;
     set_told(claim, admits ? Outcome::kAdmitted : Outcome::kRejected);
     return true;
 }
