@@ -29,19 +29,6 @@ const MainConf &main_conf(ngx_cycle_t *cycle) {
     return main != nullptr ? *main : none;
 }
 
-bool init_zones(ngx_conf_t *cf, const Zones &zones) {
-    for (auto *zone : zones) {
-        if (zone->shm_zone == nullptr) {
-            return invalid_at(cf, zone->where, "unknown limit_sliding zone \"%V\" in %s:%ui",
-                              &zone->name);
-        }
-
-        if (!reuse_memory(cf, *zone)) { return false; }
-    }
-
-    return true;
-}
-
 /* Sets which limits are in force; `own` tells that they are not inherited.  A
  * location of the API has its own limits only, so that nobody is locked out of
  * it by limits that are meant for a site, and scrapes take nothing from them.

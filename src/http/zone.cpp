@@ -154,6 +154,28 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
     return p;
 }
 
+/* Decides whether the zone is to have the memory that the last cycle has, and
+ * sets `restarted` if not.  Returns false if there is no memory for that. */
+bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
+    auto *shm_zone = find_old(cf, view(zone.name));
+    if (shm_zone == nullptr) { return true; }
+
+    const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
+    size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
+                  + zone.key.complex.value.len + old.key.complex.value.len;
+
+    auto *text = alloc_bytes(cf->pool, size);
+    if (text == nullptr) { return false; }
+
+    auto *end = print_difference(text, text + size, zone, old);
+    zone.restarted = {static_cast<size_t>(end - text), text};
+
+    bool keep = (end == text);
+    bool first = (shm_zone->tag == &tags[0]);
+    zone.shm_zone->tag = &tags[first == keep ? 0 : 1];
+    return true;
+}
+
 } // namespace
 
 const ngx_str_t algorithm_names[kAlgorithms]
@@ -189,23 +211,16 @@ bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
     return true;
 }
 
-bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
-    auto *shm_zone = find_old(cf, view(zone.name));
-    if (shm_zone == nullptr) { return true; }
+bool init_zones(ngx_conf_t *cf, const Zones &zones) {
+    for (auto *zone : zones) {
+        if (zone->shm_zone == nullptr) {
+            return invalid_at(cf, zone->where, "unknown limit_sliding zone \"%V\" in %s:%ui",
+                              &zone->name);
+        }
 
-    const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
-    size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
-                  + zone.key.complex.value.len + old.key.complex.value.len;
+        if (!reuse_memory(cf, *zone)) { return false; }
+    }
 
-    auto *text = alloc_bytes(cf->pool, size);
-    if (text == nullptr) { return false; }
-
-    auto *end = print_difference(text, text + size, zone, old);
-    zone.restarted = {static_cast<size_t>(end - text), text};
-
-    bool keep = (end == text);
-    bool first = (shm_zone->tag == &tags[0]);
-    zone.shm_zone->tag = &tags[first == keep ? 0 : 1];
     return true;
 }
 

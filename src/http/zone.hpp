@@ -88,9 +88,9 @@ ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name);
 /* Orders memory of zone.size bytes from NGINX, and so defines the zone. */
 bool order_memory(ngx_conf_t *cf, ZoneConf &zone);
 
-/* Decides whether the zone is to have the memory that the last cycle has, and
- * sets `restarted` if not.  Returns false if there is no memory for that. */
-bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone);
+/* Prepares the zones once all are parsed: decides which are to have the memory
+ * that the last cycle has.  Logs what is wrong, and returns false. */
+bool init_zones(ngx_conf_t *cf, const Zones &zones);
 
 /* Empties and logs what has to be once the new configuration is in use. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone);
