@@ -10,16 +10,11 @@
 namespace limit_sliding {
 namespace {
 
-struct LogLevel {
-    std::string_view name;
-    ngx_uint_t level;
-};
-
-constexpr LogLevel log_levels[] = {{"off", 0},
-                                   {"info", NGX_LOG_INFO},
-                                   {"notice", NGX_LOG_NOTICE},
-                                   {"warn", NGX_LOG_WARN},
-                                   {"error", NGX_LOG_ERR}};
+const ngx_conf_enum_t log_levels[] = {{ngx_string("off"), 0},
+                                      {ngx_string("info"), NGX_LOG_INFO},
+                                      {ngx_string("notice"), NGX_LOG_NOTICE},
+                                      {ngx_string("warn"), NGX_LOG_WARN},
+                                      {ngx_string("error"), NGX_LOG_ERR}};
 
 bool set_log_every(const Param &param, LocConf &conf) {
     ngx_str_t text = param.text;
@@ -72,8 +67,8 @@ extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t 
 
     auto &word = words_of(cf)[1];
     for (auto &known : log_levels) {
-        if (view(word) == known.name) {
-            place.log_level = known.level;
+        if (view(word) == view(known.name)) {
+            place.log_level = known.value;
             place.log_every = 0;
             return conf_result(set_params(cf, 2, log_rules, place));
         }

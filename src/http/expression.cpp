@@ -53,8 +53,7 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expre
     /* Captures of regular expressions are not variables with an index. */
     rest = view(text);
     auto name = next_variable(rest);
-    if (!name || !rest.empty() || name->size() + 1 != text.len
-        || ((*name)[0] >= '0' && (*name)[0] <= '9')) {
+    if (!name || name->size() + 1 != text.len || ((*name)[0] >= '0' && (*name)[0] <= '9')) {
         return true;
     }
 
