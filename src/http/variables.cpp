@@ -5,26 +5,22 @@
 #include "http/client_address.hpp"
 #include "http/context.hpp"
 #include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
-ngx_str_t source_names[] = {ngx_string("local"), ngx_string("redis"), ngx_string("lease"),
-                            ngx_string("cache"), ngx_string("fallback")};
-
 namespace {
-
 /* Texts by Status. */
-const ngx_str_t status_names[]
-    = {ngx_string("PASSED"), ngx_string("DELAYED_DRY_RUN"), ngx_string("DELAYED"),
-       ngx_string("REJECTED_DRY_RUN"), ngx_string("REJECTED")};
+constexpr std::string_view kStatusNames[]
+    = {"PASSED", "DELAYED_DRY_RUN", "DELAYED", "REJECTED_DRY_RUN", "REJECTED"};
 
-const ngx_str_t &status_of(const Context &ctx) { return status_names[index_of(ctx.status)]; }
+std::string_view status_of(const Context &ctx) { return kStatusNames[index_of(ctx.status)]; }
 
-const ngx_str_t &zone_of(const Context &ctx) { return limit_of(*ctx.described).zone->name; }
+std::string_view zone_of(const Context &ctx) { return view(limit_of(*ctx.described).zone->name); }
 
-const ngx_str_t &source_of(const Context &ctx) {
-    auto *remote = static_cast<RemoteClaim *>(ctx.described->remote);
-    return source_names[remote != nullptr ? index_of(remote->source) : 0];
+std::string_view source_of(const Context &ctx) {
+    auto &claim = *ctx.described;
+    return kSourceNames[index_of(claim.remote != nullptr ? remote_of(claim).source
+                                                         : Source::kLocal)];
 }
 
 struct Numbers {
@@ -44,11 +40,11 @@ Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v) {
     return found ? ctx : nullptr;
 }
 
-template <const ngx_str_t &(*kText)(const Context &)>
+template <std::string_view (*kText)(const Context &)>
 ngx_int_t text_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t) {
     if (auto *ctx = variable_ctx(r, v)) {
-        v->len = kText(*ctx).len;
-        v->data = kText(*ctx).data;
+        v->len = kText(*ctx).size();
+        v->data = bytes(kText(*ctx));
     }
 
     return NGX_OK;

@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <string_view>
+
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
@@ -12,6 +14,6 @@ namespace limit_sliding {
 bool add_variables(ngx_conf_t *cf);
 
 /* Texts by Source. */
-extern ngx_str_t source_names[];
+inline constexpr std::string_view kSourceNames[] = {"local", "redis", "lease", "cache", "fallback"};
 
 } // namespace limit_sliding

@@ -102,7 +102,7 @@ constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
       "Where requests of a zone in Redis were decided."},
      [](auto &out, auto &zone) {
          for (size_t i = kFirstSource; zone.conf->redis && i < kSources; i++) {
-             out.sample({"source", view(source_names[i])}, zone.counters.sources[i]);
+             out.sample({"source", kSourceNames[i]}, zone.counters.sources[i]);
          }
      }},
 };
@@ -246,7 +246,7 @@ void write_zone(Json &json, const ZoneReport &zone) {
         {
             auto sources = json.object("sources");
             for (size_t i = kFirstSource; i < kSources; i++) {
-                json.field(view(source_names[i]), counters.sources[i]);
+                json.field(kSourceNames[i], counters.sources[i]);
             }
         }
 
