@@ -70,17 +70,19 @@ bool sort_limits(ngx_conf_t *cf, Group &group) {
     return true;
 }
 
-/* Puts a group before `next` of those limits of the set that `belongs` chooses,
- * if there are any; `watched`: they only log and count what they would do. */
-template <class Belongs>
-bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next, Belongs belongs) {
+/* Puts a group of the limits of a stage before the other one, if there are any:
+ * of those that are watched, so that they only log and count what they would do,
+ * or of those that are enforced.  Where `all_watched` is set, all are watched. */
+bool add_group(ngx_conf_t *cf, LimitSet &set, bool all_watched, Stage stage, bool watched) {
+    auto *&next = set.groups[all_watched][stage];
     auto *group = create<Group>(cf->pool);
     auto *limits = alloc<Limit>(cf->pool, set.limits.size());
     if (group == nullptr || limits == nullptr) { return false; }
 
     group->limits = limits;
     for (auto &limit : set.limits) {
-        if (belongs(limit)) {
+        if (limit.after_auth == (stage == kAfterAuth)
+            && (all_watched || limit.dry_run) == watched) {
             auto &own = group->limits[group->nlimits++];
             own = limit;
             own.dry_run = watched;
@@ -100,18 +102,12 @@ bool add_group(ngx_conf_t *cf, const LimitSet &set, bool watched, Group *&next, 
     return true;
 }
 
-/* Makes the groups of a set for places where all limits are watched, or not. */
-bool init_groups(ngx_conf_t *cf, LimitSet &set, bool all_watched) {
-    for (int stage = 0; stage < kStages; stage++) {
-        auto *&first = set.groups[all_watched][stage];
-
-        for (bool watched : {true, false}) {
-            auto belongs = [&](const Limit &limit) {
-                return limit.after_auth == (stage == kAfterAuth)
-                       && (all_watched || limit.dry_run) == watched;
-            };
-
-            if (!add_group(cf, set, watched, first, belongs)) { return false; }
+bool init_groups(ngx_conf_t *cf, LimitSet &set) {
+    for (bool all_watched : {false, true}) {
+        for (Stage stage : {kBeforeAuth, kAfterAuth}) {
+            for (bool watched : {true, false}) {
+                if (!add_group(cf, set, all_watched, stage, watched)) { return false; }
+            }
         }
     }
 
@@ -126,7 +122,7 @@ bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets) {
             if (!init_limit(cf, limit)) { return false; }
         }
 
-        if (!init_groups(cf, *set, false) || !init_groups(cf, *set, true)) { return false; }
+        if (!init_groups(cf, *set)) { return false; }
     }
 
     return true;
