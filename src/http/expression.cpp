@@ -33,6 +33,13 @@ std::optional<std::string_view> next_variable(std::string_view &text) {
     return name;
 }
 
+std::string_view only_variable(std::string_view text) {
+    auto rest = text;
+    const auto name = next_variable(rest).value_or(std::string_view());
+    const bool is_all = starts_with(text, "${") ? rest == "}" : text.size() == name.size() + 1;
+    return is_all ? name : std::string_view();
+}
+
 bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expression) {
     /* NGINX would not say which name is invalid. */
     auto rest = view(text);
@@ -51,13 +58,10 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expre
     expression.index = NGX_ERROR;
 
     /* Captures of regular expressions are not variables with an index. */
-    rest = view(text);
-    auto name = next_variable(rest);
-    if (!name || name->size() + 1 != text.len || ((*name)[0] >= '0' && (*name)[0] <= '9')) {
-        return true;
-    }
+    const auto name = only_variable(view(text));
+    if (name.empty() || (name[0] >= '0' && name[0] <= '9')) { return true; }
 
-    ngx_str_t variable = to_str(*name);
+    ngx_str_t variable = to_str(name);
     expression.index = ngx_http_get_variable_index(cf, &variable);
     return expression.index != NGX_ERROR;
 }

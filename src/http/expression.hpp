@@ -26,6 +26,10 @@ inline bool has_variables(const ngx_str_t &text) {
  */
 std::optional<std::string_view> next_variable(std::string_view &text);
 
+/* Returns the name of the variable, as "$name" or "${name}", that is all of the
+ * text; empty: none is. */
+std::string_view only_variable(std::string_view text);
+
 /* Logs what is wrong with the text, and returns false then. */
 bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expression);
 

@@ -14,28 +14,15 @@
 namespace limit_sliding {
 namespace {
 
-/* Tells whether a variable, as "$name" or "${name}", is all of the text. */
-bool is_variable(const ngx_str_t &text, std::string_view name) {
-    auto rest = view(text);
-    if (starts_with(rest, "${") && rest.back() == '}') {
-        rest = {rest.data() + 2, rest.size() - 3};
-    } else if (starts_with(rest, "$")) {
-        rest.remove_prefix(1);
-    } else {
-        return false;
-    }
-
-    return is_same_name(rest, name);
-}
-
 bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone) {
     if (key.len == 0) {
         return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty", &zone.name);
     }
 
-    if (is_variable(key, "binary_remote_addr")) {
+    const auto name = only_variable(view(key));
+    if (is_same_name(name, "binary_remote_addr")) {
         zone.keys = KeyKind::kAddresses;
-    } else if (is_variable(key, "limit_sliding_client")) {
+    } else if (is_same_name(name, "limit_sliding_client")) {
         zone.keys = KeyKind::kClients;
     }
 
