@@ -324,11 +324,9 @@ private:
             if (rc != NGX_OK) { return rc; }
         }
 
-        return delay_ms_ != 0 ? delay() : NGX_DECLINED;
-    }
+        if (delay_ms_ == 0) { return NGX_DECLINED; }
 
-    /* Suspends the request, after which the handler runs again. */
-    ngx_int_t delay() const {
+        /* The handler runs again after that. */
         const auto rc = suspend_for(r_, delay_ms_);
         ctx_.waiting = rc == NGX_AGAIN;
         return rc;
@@ -378,6 +376,40 @@ ngx_int_t access_handler(ngx_http_request_t *r) { return run_stage(r, kBeforeAut
 
 ngx_int_t after_auth_handler(ngx_http_request_t *r) {
     return r == r->main ? run_stage(r, kAfterAuth) : NGX_DECLINED;
+}
+
+ngx_int_t count_handler(ngx_http_request_t *r) {
+    if (r != r->main) { return NGX_OK; }
+
+    auto *ctx = get_ctx(r);
+    if (ctx == nullptr || ctx->status == Status::kRejected) { return NGX_OK; }
+
+    /* $status prefers the first one, too. */
+    ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
+
+    for (auto claim : ctx->decided()) {
+        const auto &limit = limit_of(claim);
+        const bool is_counted
+            = std::any_of(limit.count_status.begin(), limit.count_status.end(),
+                          [&](auto &range) { return status >= range.from && status <= range.to; });
+
+        /* Limits in dry run would have rejected the request before. */
+        if (!is_counted || (limit.dry_run && ctx->status == Status::kRejectedDryRun)) { continue; }
+
+        claim.purpose = Purpose::kConsume;
+        claim.verdict = nullptr;
+
+        if (claim.remote == nullptr || remote_of(claim).own != kUnlimited) {
+            acquire(&claim, 1, ngx_current_msec);
+        }
+
+        /* Nobody waits for the answer. */
+        if (claim.remote != nullptr) {
+            ask_redis(remote_of(claim).zone->redis, &claim, 1, nullptr);
+        }
+    }
+
+    return NGX_OK;
 }
 
 } // namespace limit_sliding

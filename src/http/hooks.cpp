@@ -8,7 +8,6 @@
 #include "http/api/api.hpp"
 #include "http/client_address.hpp"
 #include "http/configuration.hpp"
-#include "http/count_status.hpp"
 #include "http/handler.hpp"
 #include "http/headers.hpp"
 #include "http/limit_set.hpp"

@@ -3,7 +3,6 @@
 /* The directive limit_sliding. */
 
 #include "http/configuration.hpp"
-#include "http/count_status.hpp"
 #include "http/parameter.hpp"
 #include "http/rate.hpp"
 #include "ngx/conf.hpp"
@@ -67,6 +66,41 @@ bool set_cost(const Param &param, Limit &limit) {
            || param.invalid("invalid cost \"%V\", it must be between 0 and %uD "
                             "or hold a variable",
                             NGX_MAX_UINT32_VALUE);
+}
+
+/* "401" or "4xx" */
+bool parse_statuses(std::string_view text, StatusRange &range) {
+    if (text.size() != 3 || text[0] < '1' || text[0] > '5') { return false; }
+
+    const bool is_class = text[1] == 'x' && text[2] == 'x';
+    const ngx_int_t status = is_class ? (text[0] - '0') * 100 : ngx_atoi(bytes(text), text.size());
+    range.from = status;
+    range.to = status + (is_class ? 99 : 0);
+    return status != NGX_ERROR;
+}
+
+/* "count_status=401,5xx" */
+bool set_count_status(const Param &param, Limit &limit) {
+    auto rest = param.value();
+    for (;;) {
+        size_t size = ngx_min(rest.find(','), rest.size());
+        std::string_view text(rest.data(), size);
+
+        auto *range = limit.count_status.add(param.cf->pool);
+        if (range == nullptr) { return false; }
+
+        if (!parse_statuses(text, *range)) {
+            ngx_str_t shown = to_str(text);
+            return conf_invalid(param.cf,
+                                "invalid status \"%V\" in \"%V\", it must be "
+                                "between 100 and 599, or as \"4xx\"",
+                                &shown, &param.word);
+        }
+
+        if (size == rest.size()) { return true; }
+
+        rest.remove_prefix(size + 1);
+    }
 }
 
 template <bool Limit::*kFlag>
