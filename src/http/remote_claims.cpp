@@ -152,8 +152,9 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims
 }
 
 /* Decides a claim by on_error; false: our own memory is to decide it. */
-bool decide_unasked(Claim &claim, OnError on_error) {
+bool decide_unasked(Claim &claim) {
     auto &remote = remote_of(claim);
+    const auto on_error = remote.zone->redis->settings.on_error;
     auto &verdict = remote.verdict;
     remote.source = Source::kFallback;
 
@@ -176,11 +177,10 @@ bool decide_unasked(Claim &claim, OnError on_error) {
 }
 
 /* Decides by on_error, as if it were an answer of the Redis. */
-Decision fall_back(Context &ctx, const RemoteWait &wait) {
-    const auto &claims = wait.claims;
+Decision fall_back(Context &ctx, const JointClaims &claims) {
     bool decided = true;
     for (auto &claim : claims.remote) {
-        decided &= decide_unasked(claim, wait.redis->settings.on_error);
+        decided &= decide_unasked(claim);
     }
 
     if (!decided) {
@@ -237,11 +237,11 @@ RemoteWait *create_wait(ngx_http_request_t *r) {
 Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     auto &wait = *ctx.wait;
     wait.claims = claims;
-    wait.redis = remote_of(claims.remote[0]).zone->redis;
     wait.waiter.claims = claims.remote.begin();
-    if (ask_redis(wait.redis, claims.remote.begin(), claims.remote.size(), &wait.waiter)
-        != NGX_OK) {
-        return fall_back(ctx, wait);
+
+    auto *redis = remote_of(claims.remote[0]).zone->redis;
+    if (ask_redis(redis, wait.waiter.claims, claims.remote.size(), &wait.waiter) != NGX_OK) {
+        return fall_back(ctx, claims);
     }
 
     /* The Redis has the timer. */
@@ -290,7 +290,7 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
 
 Decision decide_told(Context &ctx) {
     const auto &wait = *ctx.wait;
-    if (wait.waiter.told == Told::kFailed) { return fall_back(ctx, wait); }
+    if (wait.waiter.told == Told::kFailed) { return fall_back(ctx, wait.claims); }
 
     if (wait.waiter.admitted) {
         keep_warm(wait.claims.remote, ngx_current_msec);

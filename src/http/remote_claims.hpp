@@ -22,7 +22,6 @@ struct JointClaims {
 struct RemoteWait {
     Waiter waiter;
     ngx_http_request_t *request;
-    Redis *redis;
     JointClaims claims;
     const Group *group;  /* nullptr: it does not wait */
     ngx_msec_t delay_ms; /* by the groups before */
