@@ -303,8 +303,8 @@ bool resend_call(Node &node, AskCall &call, Reply &reply) {
 
     /* in a cluster a call has one ask */
     Ask &ask = call.asks.front();
-    Redirect redirect;
-    Node *to = redis.client.nodes.cluster->redirect(node, ask.slot, reply, &redirect);
+    bool asking;
+    Node *to = redis.client.nodes.cluster->redirect(node, ask.slot, reply, &asking);
     if (to == nullptr || ask.hops >= kHopsMax
         || ngx_current_msec - ask.since >= redis.settings.timeout) {
         return false;
@@ -314,7 +314,7 @@ bool resend_call(Node &node, AskCall &call, Reply &reply) {
     ngx_free(&call);
     unask(ask);
     ask.hops++;
-    ask.asking = redirect == Redirect::kAsk;
+    ask.asking = asking;
     make_due(ask, *to);
     return true;
 }

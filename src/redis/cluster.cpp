@@ -200,36 +200,29 @@ bool Cluster::is_alive_without(const Node &failed) {
     return false;
 }
 
-Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply, Redirect *kind) {
+Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply, bool *asking) {
     ClusterNode &node = cluster_node(from);
     std::string_view error = view(reply.text, reply.len);
+    *asking = cut_prefix(&error, "ASK ");
+    if (*asking) { return find_target(node, error); }
+
     if (cut_prefix(&error, "MOVED ")) {
         ClusterNode *to = find_target(node, error);
         if (to != nullptr) {
             slots_[slot] = to;
             set_stale(&node);
         }
-
-        *kind = Redirect::kMoved;
         return to;
     }
 
-    if (cut_prefix(&error, "ASK ")) {
-        *kind = Redirect::kAsk;
-        return find_target(node, error);
-    }
-
-    /* The slot is moving: the script's first command expired the last event of
-     * a log, and a key that no longer exists is asked elsewhere. */
+    /* The slot is moving, and the script's first command has removed the last
+     * event of a log.  The node redirects the next ask, as the key is gone. */
     if (ngx_strlcasestrn(bytes(error), bytes(error) + error.size(), bytes("non local key"), 13 - 1)
         != nullptr) {
-        *kind = Redirect::kAgain;
         return &node;
     }
 
     if (starts_with(error, "CLUSTERDOWN")) { set_stale(&node); }
-
-    *kind = Redirect::kNone;
     return nullptr;
 }
 

@@ -13,14 +13,6 @@ namespace limit_sliding {
 
 class Cluster;
 
-/* The meaning of a node's error for an ask. */
-enum class Redirect {
-    kNone,  /* it is no redirection */
-    kMoved, /* the slot is another node's now */
-    kAsk,   /* this ask is for another node, after ASKING */
-    kAgain  /* the same node is to be asked again */
-};
-
 struct ClusterNode : Node {
     /* Returns true if it is asked by one request at a time. */
     bool has_failed() const;
@@ -53,8 +45,9 @@ public:
     bool is_alive_without(const Node &failed);
 
     /* Reads an error of a node about this slot, and returns where to send the
-     * ask to; nullptr: it is no redirection, or leads nowhere. */
-    Node *redirect(Node &from, ngx_int_t slot, const Reply &reply, Redirect *kind);
+     * ask to, and whether ASKING comes first; nullptr: the error is no
+     * redirection, or leads nowhere. */
+    Node *redirect(Node &from, ngx_int_t slot, const Reply &reply, bool *asking);
 
     /* Lets the slots be asked for anew, best of the node that has seen a
      * change, if that is not nullptr. */
