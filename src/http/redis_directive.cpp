@@ -103,7 +103,7 @@ bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zo
                               &redis->settings.name);
         }
 
-        if (redis_init(cf, redis, core_loc_conf(cf).resolver) != NGX_OK) { return false; }
+        if (!redis_init(cf, redis, core_loc_conf(cf).resolver)) { return false; }
     }
 
     for (auto *zone : zones) {

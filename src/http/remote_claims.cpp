@@ -240,7 +240,7 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     wait.waiter.claims = claims.remote.begin();
 
     auto *redis = remote_of(claims.remote[0]).zone->redis;
-    if (ask_redis(redis, wait.waiter.claims, claims.remote.size(), &wait.waiter) != NGX_OK) {
+    if (!ask_redis(redis, wait.waiter.claims, claims.remote.size(), &wait.waiter)) {
         return fall_back(ctx, claims);
     }
 

@@ -57,11 +57,11 @@ size_t take_waiters(Ask &ask) {
     return take_leases(ask);
 }
 
-/* Puts a call of what is due into the node's buffer.  NGX_ERROR: there is no
- * memory. */
-ngx_int_t send_call(Node &node) {
+/* Puts a call of what is due into the node's buffer.  Returns false if there is
+ * no memory. */
+bool send_call(Node &node) {
     auto *call = create_call<AskCall>(script_answered);
-    if (call == nullptr) { return NGX_ERROR; }
+    if (call == nullptr) { return false; }
 
     call->asks.init();
     for (Ask &ask : due_at(node)) {
@@ -74,10 +74,9 @@ ngx_int_t send_call(Node &node) {
         ask.asking = false;
     }
 
-    ngx_int_t rc = call->command ? call_key_command(node, *call) : call_script(node, *call);
-
-    if (rc != NGX_OK) { call->handler(node, *call, nullptr); }
-    return rc;
+    bool called = call->command ? call_key_command(node, *call) : call_script(node, *call);
+    if (!called) { call->handler(node, *call, nullptr); }
+    return called;
 }
 
 /* Fails what is due, if it cannot be sent to another node. */
@@ -109,7 +108,7 @@ void flush_due(Node &node) {
 
     while (node.ndue >= kAsksPerCall
            || (node.ndue && (nodes.is_cluster() || node.ncalls < kCallsUnderWay))) {
-        if (send_call(node) != NGX_OK) {
+        if (!send_call(node)) {
             node.fail(0, "no memory");
             return;
         }
@@ -120,7 +119,7 @@ void flush_due(Node &node) {
 }
 
 /* Makes this worker's part of a Redis; connections are made later. */
-ngx_int_t make_client(Redis &redis) {
+bool make_client(Redis &redis) {
     static constexpr ClientEvents kEvents = {flush_due, fail_due, node_failed};
     Client &client = redis.client;
     ngx_rbtree_init(&client.asks, &client.sentinel, ngx_rbtree_insert_value);
@@ -135,9 +134,7 @@ ngx_int_t make_client(Redis &redis) {
     return client.nodes.start(&redis, &redis.settings, &kEvents);
 }
 
-bool is_started(Redis &redis) {
-    return redis.client.nodes.is_started() || make_client(redis) == NGX_OK;
-}
+bool is_started(Redis &redis) { return redis.client.nodes.is_started() || make_client(redis); }
 
 /* Asks for one key of nobody's, and so finds out whether Redis takes writes:
  * the breaker learns of it as of any other call.  Each time another key, and so
@@ -217,17 +214,17 @@ void redis_enter(Redis *redis) {
 
 void redis_exit(Redis *redis) { redis->client.nodes.close(); }
 
-ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter) {
+bool ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter) {
     Nodes &nodes = redis->client.nodes;
     if (!is_started(*redis) || redis->shared->breaker.is_open() || nodes.is_away()) {
-        return NGX_DECLINED;
+        return false;
     }
 
     uint64_t hash = claim_hash(claims, nclaims);
     Ask *ask = find_ask(*redis, hash);
     if (ask == nullptr) {
         ask = create_ask(*redis, claims, nclaims);
-        if (ask == nullptr) { return NGX_DECLINED; }
+        if (ask == nullptr) { return false; }
 
         if (ask->slot == kMixedSlots) { return ask_across_slots(*ask, claims, waiter); }
 
@@ -236,11 +233,11 @@ ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *wai
 
     if (nodes.is_worth(ask->slot)) {
         join_ask(*ask, waiter);
-        return NGX_OK;
+        return true;
     }
 
     if (ask->units == 0 && !ask->in_call) { ask_done(*ask); }
-    return NGX_DECLINED;
+    return false;
 }
 
 } // namespace limit_sliding

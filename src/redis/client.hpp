@@ -25,9 +25,9 @@ void redis_enter(Redis *redis);
 void redis_exit(Redis *redis);
 
 /* Asks for all of the claims or none, once they are not refused as they are
- * known to be.  NGX_OK: the waiter, if there is one, will be told;
- * NGX_DECLINED: Redis is known not to answer.  Claims of one Redis, 1 to
- * kClaimsMax, each with its RemoteClaim. */
-ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter);
+ * known to be.  Returns false if Redis is known not to answer, else the waiter,
+ * if there is one, will be told.  Claims of one Redis, 1 to kClaimsMax, each
+ * with its RemoteClaim. */
+bool ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter);
 
 } // namespace limit_sliding

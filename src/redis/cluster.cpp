@@ -248,7 +248,7 @@ void Cluster::refresh() {
     }
 
     Call *call = create_slots_call();
-    if (call == nullptr || node.command(*call, kSlotsCommand) != NGX_OK) {
+    if (call == nullptr || !node.command(*call, kSlotsCommand)) {
         ngx_free(call);
         return;
     }

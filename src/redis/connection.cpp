@@ -184,12 +184,12 @@ void Connection::opened() {
 
 /* A larger buffer grows with what is not sent yet, and not with what was sent
  * before, as a link that is always busy never sends all there is. */
-bool Connection::write(const char *data, size_t len) {
+u_char *Connection::reserve(size_t len) {
     if (out_size_ - out_last_ < len) {
         size_t unsent = out_last_ - out_sent_;
         size_t size = ngx_max(2 * unsent + len, out_size_);
         auto *larger = static_cast<u_char *>(ngx_alloc(size, ngx_cycle->log));
-        if (larger == nullptr) { return false; }
+        if (larger == nullptr) { return nullptr; }
 
         if (out_ != nullptr) {
             ngx_memcpy(larger, out_ + out_sent_, unsent);
@@ -201,10 +201,7 @@ bool Connection::write(const char *data, size_t len) {
         out_sent_ = 0;
         out_last_ = unsent;
     }
-
-    ngx_memcpy(out_ + out_last_, data, len);
-    out_last_ += len;
-    return true;
+    return out_ + out_last_;
 }
 
 void Connection::flush() {

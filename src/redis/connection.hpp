@@ -40,8 +40,12 @@ public:
     void close();
     bool is_closed() const { return !active_; }
 
-    /* Puts bytes into the buffer.  Returns false if there is no memory. */
-    bool write(const char *data, size_t len);
+    /* Returns where so many bytes may be put into the buffer, or nullptr if
+     * there is no memory. */
+    u_char *reserve(size_t len);
+
+    /* Adds the bytes up to this one, which reserve() has made room for. */
+    void written(const u_char *end) { out_last_ = end - out_; }
 
     /* Sends what is in the buffer.  May fail. */
     void flush();

@@ -207,7 +207,7 @@ bool is_worth(const Ask &ask) {
 
 } // namespace
 
-ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter) {
+bool ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter) {
     CrossSlot *split = nullptr;
     if (is_worth(ask)) {
         sort_parts(ask.parts);
@@ -216,7 +216,7 @@ ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter) {
 
     if (split == nullptr) {
         ngx_free(&ask);
-        return NGX_DECLINED;
+        return false;
     }
 
     split->whole = waiter;
@@ -225,7 +225,7 @@ ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter) {
     for (Piece &piece : split->pieces) {
         ask_piece(*split, piece);
     }
-    return NGX_OK;
+    return true;
 }
 
 } // namespace limit_sliding

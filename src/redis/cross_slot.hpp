@@ -11,6 +11,6 @@
 namespace limit_sliding {
 
 /* Asks as ask_redis() does; takes over the ask, whose slot is kMixedSlots. */
-ngx_int_t ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter);
+bool ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter);
 
 } // namespace limit_sliding

@@ -22,7 +22,7 @@ void call_refused(Node &node, AskCall &call, Reply &reply) {
     if (starts_with(error, "NOSCRIPT") && !call.whole) {
         /* the one command that is known not to have run */
         call.whole = true;
-        if (call_script(node, call) == NGX_OK) {
+        if (call_script(node, call)) {
             node.post_flush();
             return;
         }

@@ -43,13 +43,13 @@ void command_answered(Node &node, Call &to, Reply *reply) {
 
 } // namespace
 
-ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter) {
+bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter) {
     Redis &redis = *remote_of(*claim).zone->redis;
     Nodes &nodes = redis.client.nodes;
-    if (nodes.is_away()) { return NGX_DECLINED; }
+    if (nodes.is_away()) { return false; }
 
     Ask *ask = create_ask(redis, claim, 1, kLimitSuffix.size() + value->len);
-    if (ask == nullptr) { return NGX_DECLINED; }
+    if (ask == nullptr) { return false; }
 
     ngx_str_t &key = ask->parts[0].key;
     u_char *p = key.data + key.len;
@@ -63,20 +63,20 @@ ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, W
     append(p, view(*value));
     if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
-        return NGX_DECLINED;
+        return false;
     }
 
     join_ask(*ask, waiter);
-    return NGX_OK;
+    return true;
 }
 
-ngx_int_t call_key_command(Node &node, AskCall &call) {
+bool call_key_command(Node &node, AskCall &call) {
     const Ask &ask = call.asks.front();
     const AskPart &part = ask.parts[0];
     const Policy *policy = part.claim.policy;
     std::string_view key = view(part.key);
     u_char ms[NGX_INT64_LEN];
-    std::string_view args[Pipeline::kArgsMax] = {"DEL", key};
+    std::string_view args[5] = {"DEL", key};
     size_t argc = 2;
 
     if (ask.command == KeyCommand::kSetLimit) {
@@ -98,8 +98,7 @@ ngx_int_t call_key_command(Node &node, AskCall &call) {
     }
 
     call.handler = command_answered;
-    if (call.asking && send_asking(node) != NGX_OK) { return NGX_ERROR; }
-    return node.command(call, {args, argc});
+    return (!call.asking || send_asking(node)) && node.command(call, {args, argc});
 }
 
 } // namespace limit_sliding

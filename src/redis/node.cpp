@@ -116,7 +116,7 @@ bool Node::is_usable() const {
 }
 
 bool Node::greet(Call *call, Span<const std::string_view> args) {
-    if (call == nullptr || command(*call, args) != NGX_OK) {
+    if (call == nullptr || !command(*call, args)) {
         ngx_free(call);
         fail(0, "no memory");
         return false;

@@ -6,6 +6,8 @@
 
 #include <hiredis/hiredis.h>
 
+#include "ngx/strings.hpp"
+
 namespace limit_sliding {
 
 uint64_t clock_us() {
@@ -23,32 +25,32 @@ void Pipeline::init(Node *node) {
     timer_.cancelable = 1;
 }
 
-ngx_int_t Pipeline::command(Call &call, int argc, const char **argv, const size_t *argvlen) {
-    char *text;
-    int len = redisFormatCommandArgv(&text, argc, argv, argvlen);
-    if (len < 0) { return NGX_ERROR; }
+/* A command is an array of strings; their number, and the length of each, come
+ * first. */
+bool Pipeline::command(Call &call, Span<const std::string_view> args) {
+    constexpr size_t kFrameBytes = sizeof("$\r\n\r\n") + NGX_SIZE_T_LEN;
+    size_t bytes = kFrameBytes;
+    for (std::string_view arg : args) {
+        bytes += kFrameBytes + arg.size();
+    }
 
-    bool written = write(text, len);
-    redisFreeCommand(text);
-    if (!written) { return NGX_ERROR; }
+    u_char *p = reserve(bytes);
+    if (p == nullptr) { return false; }
 
+    p = ngx_sprintf(p, "*%uz\r\n", args.size());
+    for (std::string_view arg : args) {
+        p = append(ngx_sprintf(p, "$%uz\r\n", arg.size()), arg);
+        p = append(p, "\r\n");
+    }
+
+    written(p);
     call.sent = ngx_current_msec;
     call.sent_us = clock_us();
     calls_.push_back(call);
     ncalls++;
 
     set_idle(false);
-    return NGX_OK;
-}
-
-ngx_int_t Pipeline::command(Call &call, Span<const std::string_view> args) {
-    const char *argv[kArgsMax];
-    size_t argvlen[kArgsMax];
-    for (size_t i = 0; i < args.size(); i++) {
-        argv[i] = args[i].data();
-        argvlen[i] = args[i].size();
-    }
-    return command(call, static_cast<int>(args.size()), argv, argvlen);
+    return true;
 }
 
 void Pipeline::send() {

@@ -42,14 +42,9 @@ uint64_t clock_us();
 
 class Pipeline : public Connection {
 public:
-    static constexpr size_t kArgsMax = 5;
-
-    /* Puts a command into the buffer.  NGX_ERROR: there is no memory, and the
-     * call is still the caller's. */
-    ngx_int_t command(Call &call, int argc, const char **argv, const size_t *argvlen);
-
-    /* The same, of kArgsMax arguments at most. */
-    ngx_int_t command(Call &call, Span<const std::string_view> args);
+    /* Puts a command into the buffer.  Returns false if there is no memory; the
+     * call is still the caller's then. */
+    bool command(Call &call, Span<const std::string_view> args);
 
     /* Sends what is in the buffer, which may fail the connection. */
     void send();

@@ -33,17 +33,13 @@ uint64_t purpose_of(const AskPart &part) {
 class Command {
 public:
     void begin() {
-        argc_ = 0;
+        nargs_ = 0;
         nkinds_ = 0;
         last_ = text_;
     }
 
     /* The argument is not copied. */
-    void add(std::string_view arg) {
-        argv_[argc_] = arg.data();
-        bytes_[argc_] = arg.size();
-        argc_++;
-    }
+    void add(std::string_view arg) { args_[nargs_++] = arg; }
 
     void add(uint64_t number) {
         u_char *p = last_;
@@ -64,7 +60,7 @@ public:
 
     void add_kinds();
 
-    ngx_int_t put(Node &node, Call &call) { return node.command(call, argc_, argv_, bytes_); }
+    bool put(Node &node, Call &call) { return node.command(call, {args_, nargs_}); }
 
 private:
     static bool is_same(const AskPart *kind, const AskPart &part) {
@@ -76,14 +72,13 @@ private:
                && a.purpose != Purpose::kGiveBack && part.leased == 0 && kind->leased == 0;
     }
 
-    int argc_;
-    const char *argv_[kArgs];
-    size_t bytes_[kArgs];
+    size_t nargs_ = 0;
+    std::string_view args_[kArgs] = {};
 
-    size_t nkinds_;
-    const AskPart *kinds_[kClaimsPerCall];
-    u_char *last_;
-    u_char text_[kArgs * kNumberBytes];
+    size_t nkinds_ = 0;
+    const AskPart *kinds_[kClaimsPerCall] = {};
+    u_char *last_ = nullptr;
+    u_char text_[kArgs * kNumberBytes] = {};
 };
 
 /* Adds the values that claims have in common, each kind once. */
@@ -195,10 +190,10 @@ bool call_takes(AskCall &call, const Ask &ask) {
     return true;
 }
 
-ngx_int_t call_script(Node &node, AskCall &call) {
+bool call_script(Node &node, AskCall &call) {
     static Command command;
     const Redis &redis = *node.redis;
-    if (call.asking && send_asking(node) != NGX_OK) { return NGX_ERROR; }
+    if (call.asking && !send_asking(node)) { return false; }
 
     command.begin();
     command.add(call.whole ? "EVAL" : "EVALSHA");

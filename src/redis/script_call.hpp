@@ -12,9 +12,9 @@ namespace limit_sliding {
 /* Counts the ask among those of the call, if the call can take it. */
 bool call_takes(AskCall &call, const Ask &ask);
 
-/* Puts the call of its asks into the node's buffer.  NGX_ERROR: there is no
- * memory. */
-ngx_int_t call_script(Node &node, AskCall &call);
+/* Puts the call of its asks into the node's buffer.  Returns false if there is
+ * no memory. */
+bool call_script(Node &node, AskCall &call);
 
 /* The answer about one key. */
 struct PartAnswer {

@@ -357,7 +357,7 @@ bool is_localhost(const ngx_str_t &host) {
  * not found is no reason not to start: its Redis is away, as one that does not
  * answer.  Without a resolver it cannot be looked up again later, since that
  * would block a worker, but it is by each reload. */
-ngx_int_t look_up_servers(ngx_conf_t *cf, Settings &settings) {
+bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
     for (Server &server : settings.servers) {
         ngx_url_t &url = server.url;
         if (url.naddrs || (settings.resolver && !is_localhost(url.host))
@@ -365,7 +365,7 @@ ngx_int_t look_up_servers(ngx_conf_t *cf, Settings &settings) {
             continue;
         }
 
-        if (url.err == nullptr) { return NGX_ERROR; }
+        if (url.err == nullptr) { return false; }
 
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "%s in server \"%V\" of limit_sliding_redis \"%V\", "
@@ -373,12 +373,12 @@ ngx_int_t look_up_servers(ngx_conf_t *cf, Settings &settings) {
                       "finds it, in %s:%ui",
                       url.err, &server.text, &settings.name, server.file, server.line);
     }
-    return NGX_OK;
+    return true;
 }
 
 /* Probes are of the first algorithm that the script knows, with keys of their
  * own. */
-ngx_int_t init_probe(ngx_conf_t *cf, Redis &redis) {
+bool init_probe(ngx_conf_t *cf, Redis &redis) {
     unsigned algorithm = 0;
     while (!(redis.algorithms >> algorithm & 1)) {
         algorithm++;
@@ -389,14 +389,14 @@ ngx_int_t init_probe(ngx_conf_t *cf, Redis &redis) {
     ngx_str_t &prefix = redis.probe_zone.prefix;
     prefix.len = redis.settings.key_prefix.len + 1;
     prefix.data = alloc_bytes(cf->pool, prefix.len);
-    if (prefix.data == nullptr) { return NGX_ERROR; }
+    if (prefix.data == nullptr) { return false; }
 
     ngx_sprintf(prefix.data, "%V{", &redis.settings.key_prefix);
-    return NGX_OK;
+    return true;
 }
 
 /* Makes the script that the zones need. */
-ngx_int_t init_script(ngx_conf_t *cf, Redis &redis) {
+bool init_script(ngx_conf_t *cf, Redis &redis) {
     auto algorithms = static_cast<unsigned>(redis.algorithms);
     if (redis.settings.topology == Topology::kCluster) { algorithms |= kScriptCluster; }
 
@@ -408,7 +408,7 @@ ngx_int_t init_script(ngx_conf_t *cf, Redis &redis) {
     text.data = alloc_bytes(cf->pool, text.len + 1);
     sha1.len = 2 * sizeof(digest);
     sha1.data = alloc_bytes(cf->pool, sha1.len);
-    if (text.data == nullptr || sha1.data == nullptr) { return NGX_ERROR; }
+    if (text.data == nullptr || sha1.data == nullptr) { return false; }
 
     (void)script(algorithms, reinterpret_cast<char *>(text.data), text.len + 1);
     ngx_sha1_t sha;
@@ -416,7 +416,7 @@ ngx_int_t init_script(ngx_conf_t *cf, Redis &redis) {
     ngx_sha1_update(&sha, text.data, text.len);
     ngx_sha1_final(digest, &sha);
     ngx_hex_dump(sha1.data, digest, sizeof(digest));
-    return NGX_OK;
+    return true;
 }
 
 /* Returns the server of the last cycle, if it had addresses, or nullptr. */
@@ -429,40 +429,40 @@ const Server *find_known(const Settings &last, const ngx_str_t &text) {
 
 /* Copies addresses, as those of the last cycle go with it, but not their
  * names, which nobody uses. */
-ngx_int_t copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from) {
+bool copy_addresses(ngx_pool_t *pool, ngx_url_t &to, const ngx_url_t &from) {
     auto *addrs = static_cast<ngx_addr_t *>(ngx_pcalloc(pool, from.naddrs * sizeof(ngx_addr_t)));
-    if (addrs == nullptr) { return NGX_ERROR; }
+    if (addrs == nullptr) { return false; }
 
     for (ngx_uint_t i = 0; i < from.naddrs; i++) {
         socklen_t len = from.addrs[i].socklen;
         addrs[i].socklen = len;
         addrs[i].sockaddr = static_cast<sockaddr *>(ngx_palloc(pool, len));
-        if (addrs[i].sockaddr == nullptr) { return NGX_ERROR; }
+        if (addrs[i].sockaddr == nullptr) { return false; }
 
         ngx_memcpy(addrs[i].sockaddr, from.addrs[i].sockaddr, len);
     }
 
     to.addrs = addrs;
     to.naddrs = from.naddrs;
-    return NGX_OK;
+    return true;
 }
 
 /* Keeps addresses of the last cycle for names that were not found: a reload
  * while the name server is away loses no Redis. */
-ngx_int_t keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log) {
+bool keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log) {
     Settings &settings = redis.settings;
     for (Server &server : settings.servers) {
         const Server *known = find_known(last, server.text);
         if (settings.resolver || server.url.naddrs || known == nullptr) { continue; }
 
-        if (copy_addresses(redis.pool, server.url, known->url) != NGX_OK) { return NGX_ERROR; }
+        if (!copy_addresses(redis.pool, server.url, known->url)) { return false; }
 
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
                       "server \"%V\" of limit_sliding_redis \"%V\" "
                       "keeps its last addresses",
                       &server.text, &settings.name);
     }
-    return NGX_OK;
+    return true;
 }
 
 /* The handler of the shared memory; `data` is the Redis of the last cycle. */
@@ -471,7 +471,7 @@ ngx_int_t init_shared(ngx_shm_zone_t *shm_zone, void *data) {
     if (data) {
         const auto &last = *static_cast<Redis *>(data);
         redis.shared = last.shared;
-        return keep_addresses(redis, last.settings, shm_zone->shm.log);
+        return keep_addresses(redis, last.settings, shm_zone->shm.log) ? NGX_OK : NGX_ERROR;
     }
 
     auto *pool = reinterpret_cast<ngx_slab_pool_t *>(shm_zone->shm.addr);
@@ -480,22 +480,22 @@ ngx_int_t init_shared(ngx_shm_zone_t *shm_zone, void *data) {
 }
 
 /* Adds a little memory that all workers share, and those of the next cycle. */
-ngx_int_t add_shared(ngx_conf_t *cf, Redis &redis) {
+bool add_shared(ngx_conf_t *cf, Redis &redis) {
     /* no zone of a user's is called so, but for one with a blank */
     constexpr std::string_view kPrefix = "limit_sliding_redis ";
     ngx_str_t name;
     name.len = kPrefix.size() + redis.settings.name.len;
     name.data = alloc_bytes(cf->pool, name.len);
-    if (name.data == nullptr) { return NGX_ERROR; }
+    if (name.data == nullptr) { return false; }
 
     append(append(name.data, kPrefix), view(redis.settings.name));
 
     redis.shm_zone = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize, &redis_tag);
-    if (redis.shm_zone == nullptr) { return NGX_ERROR; }
+    if (redis.shm_zone == nullptr) { return false; }
 
     redis.shm_zone->init = init_shared;
     redis.shm_zone->data = &redis;
-    return NGX_OK;
+    return true;
 }
 
 } // namespace
@@ -508,20 +508,17 @@ char *redis_block(ngx_conf_t *cf, Settings *settings) {
     return settings->tls.on ? redis_ssl(cf, settings) : NGX_CONF_OK;
 }
 
-ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver) {
+bool redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver) {
     if (resolver && has_servers(*resolver)) { redis->settings.resolver = resolver; }
 
     redis->pool = cf->pool;
     if (redis->algorithms == 0) {
         /* no zone uses it */
-        return NGX_OK;
+        return true;
     }
 
-    if (look_up_servers(cf, redis->settings) != NGX_OK || init_probe(cf, *redis) != NGX_OK
-        || init_script(cf, *redis) != NGX_OK) {
-        return NGX_ERROR;
-    }
-    return add_shared(cf, *redis);
+    return look_up_servers(cf, redis->settings) && init_probe(cf, *redis) && init_script(cf, *redis)
+           && add_shared(cf, *redis);
 }
 
 } // namespace limit_sliding

@@ -12,8 +12,8 @@ namespace limit_sliding {
 char *redis_block(ngx_conf_t *cf, Settings *settings);
 
 /* Makes a Redis ready whose block and zones are parsed: its servers' addresses,
- * its script and its shared memory.  The resolver may be nullptr.  Returns
- * NGX_ERROR if there is no memory. */
-ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver);
+ * its script and its shared memory.  The resolver may be nullptr.  Returns false
+ * if there is no memory. */
+bool redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver);
 
 } // namespace limit_sliding

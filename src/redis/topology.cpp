@@ -11,7 +11,7 @@ const NodeRole standalone
 
 } // namespace
 
-ngx_int_t Nodes::start(Redis *redis, const Settings *settings, const ClientEvents *events) {
+bool Nodes::start(Redis *redis, const Settings *settings, const ClientEvents *events) {
     NodeContext context = {redis, settings, &log, events};
     log.name = settings->name;
     if (settings->topology == Topology::kSentinel) {
@@ -22,7 +22,7 @@ ngx_int_t Nodes::start(Redis *redis, const Settings *settings, const ClientEvent
         }
 
         node = used;
-        return watch != nullptr ? NGX_OK : NGX_ERROR;
+        return watch != nullptr;
     }
 
     if (settings->topology == Topology::kCluster) {
@@ -31,7 +31,7 @@ ngx_int_t Nodes::start(Redis *redis, const Settings *settings, const ClientEvent
         node->init(context, &standalone);
         node->server.set(settings->servers[0]);
     }
-    return is_started() ? NGX_OK : NGX_ERROR;
+    return is_started();
 }
 
 void Nodes::close() {
@@ -43,15 +43,13 @@ void Nodes::close() {
 }
 
 /* If ASKING was refused, so will be the command that follows. */
-ngx_int_t send_asking(Node &node) {
+bool send_asking(Node &node) {
     static const std::string_view args[] = {"ASKING"};
-
     Call *call = create_call([](Node &, Call &answered, Reply *) { ngx_free(&answered); });
-
-    if (call != nullptr && node.command(*call, args) == NGX_OK) { return NGX_OK; }
+    if (call != nullptr && node.command(*call, args)) { return true; }
 
     ngx_free(call);
-    return NGX_ERROR;
+    return false;
 }
 
 } // namespace limit_sliding

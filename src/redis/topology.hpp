@@ -11,9 +11,9 @@ namespace limit_sliding {
 
 /* The nodes that a worker knows of one Redis, whatever its topology is. */
 struct Nodes {
-    /* NGX_ERROR: there is no memory.  The events and what they are told about
-     * last as long as the worker. */
-    ngx_int_t start(Redis *redis, const Settings *settings, const ClientEvents *events);
+    /* Returns false if there is no memory.  The arguments last as long as the
+     * worker. */
+    bool start(Redis *redis, const Settings *settings, const ClientEvents *events);
 
     bool is_started() const { return node != nullptr || is_cluster(); }
     bool is_cluster() const { return cluster != nullptr; }
@@ -42,7 +42,8 @@ struct Nodes {
     Cluster *cluster;    /* nullptr if it is none */
 };
 
-/* Puts ASKING into the buffer, which holds for the next command only. */
-ngx_int_t send_asking(Node &node);
+/* Puts ASKING into the buffer, which holds for the next command only.  Returns
+ * false if there is no memory. */
+bool send_asking(Node &node);
 
 } // namespace limit_sliding

@@ -16,15 +16,13 @@ char *redis_block(ngx_conf_t *cf, Settings *settings) {
                       &settings->name);
 }
 
-ngx_int_t redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver) { return NGX_OK; }
+bool redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver) { return true; }
 
 void redis_enter(Redis *redis) {}
 
 void redis_exit(Redis *redis) {}
 
-ngx_int_t ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter) {
-    return NGX_DECLINED;
-}
+bool ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter) { return false; }
 
 bool spend_leases(Claim *claims, size_t nclaims) { return false; }
 
@@ -34,8 +32,8 @@ void describe_leases(Claim *claims, size_t nclaims) {}
 
 void leave_ask(Waiter *waiter) {}
 
-ngx_int_t send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter) {
-    return NGX_DECLINED;
+bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter) {
+    return false;
 }
 
 } // namespace limit_sliding

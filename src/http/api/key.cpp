@@ -239,7 +239,7 @@ ngx_int_t wait_or_fail(const KeyRequest &key, bool waits) {
 ngx_int_t look(KeyRequest &key) {
     key.claim.limit = key.limit;
     key.claim.verdict = nullptr;
-    return wait_or_fail(key, ask_redis(key.zone->redis, &key.claim, 1, &key.waiter) == NGX_OK);
+    return wait_or_fail(key, ask_redis(key.zone->redis, &key.claim, 1, &key.waiter));
 }
 
 ngx_int_t end_look(KeyRequest &key) {
@@ -252,8 +252,7 @@ ngx_int_t end_look(KeyRequest &key) {
                                    : key.own == kLimitUnset  ? KeyCommand::kUnsetLimit
                                                              : KeyCommand::kSetLimit;
         key.step = key.kCommands;
-        return wait_or_fail(key, send_key_command(&key.claim, command, &key.rate, &key.waiter)
-                                     == NGX_OK);
+        return wait_or_fail(key, send_key_command(&key.claim, command, &key.rate, &key.waiter));
     }
 
     key.verdict = key.remote.verdict;
