@@ -14,6 +14,7 @@
 #include "core/limiter.hpp"
 #include "http/configuration.hpp"
 #include "http/suspend.hpp"
+#include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "redis/logic/breaker.hpp"
 #include "redis/logic/claim_hash.hpp"
@@ -196,8 +197,8 @@ Decision fall_back(Context &ctx, const JointClaims &claims) {
 }
 
 /* Goes on with a request whose waiter was told. */
-void told_handler(ngx_event_t *ev) {
-    auto *r = static_cast<RemoteWait *>(ev->data)->request;
+void go_on(const RemoteWait &wait) {
+    auto *r = wait.request;
     auto *c = r->connection;
 
     ngx_http_set_log_request(c->log, r);
@@ -227,9 +228,7 @@ RemoteWait *create_wait(ngx_http_request_t *r) {
 
     auto *wait = new (cln->data) RemoteWait();
     wait->request = r;
-    wait->waiter.event.handler = told_handler;
-    wait->waiter.event.data = wait;
-    wait->waiter.event.log = ngx_cycle->log;
+    init_event<go_on>(wait->waiter.event, *wait);
     return wait;
 }
 

@@ -1,10 +1,11 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include "redis/ask.hpp"
-#include "ngx/strings.hpp"
-#include "redis/logic/key_slot.hpp"
 
 #include <algorithm>
+
+#include "ngx/strings.hpp"
+#include "redis/logic/key_slot.hpp"
 
 namespace limit_sliding {
 
@@ -256,13 +257,12 @@ void fail_waiters(WaiterList &waiters) {
     }
 }
 
-void deadline_handler(ngx_event_t *ev) {
-    WaitingList &waiting = static_cast<Redis *>(ev->data)->client.waiting;
-    while (!waiting.empty()) {
-        Waiter &first = waiting.front();
+void end_waits(Client &client) {
+    while (!client.waiting.empty()) {
+        Waiter &first = client.waiting.front();
         auto left = static_cast<ngx_msec_int_t>(first.until - ngx_current_msec);
         if (left > 0) {
-            ngx_add_timer(ev, static_cast<ngx_msec_t>(left));
+            ngx_add_timer(&client.deadline, static_cast<ngx_msec_t>(left));
             return;
         }
 

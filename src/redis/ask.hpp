@@ -102,8 +102,8 @@ void tell_waiter(Waiter &waiter, Told told);
 
 void fail_waiters(WaiterList &waiters);
 
-/* The handler of the client's timer, which is that of who waits longest. */
-void deadline_handler(ngx_event_t *ev);
+/* Ends the waits that have taken too long.  The client's timer calls it. */
+void end_waits(Client &client);
 
 /* The request is gone; its charge stays.  Safe to call at any time. */
 void leave_ask(Waiter *waiter);

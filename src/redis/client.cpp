@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ngx/event.hpp"
 #include "redis/cross_slot.hpp"
 #include "redis/deliver.hpp"
 #include "redis/logic/breaker.hpp"
@@ -126,9 +127,7 @@ bool make_client(Redis &redis) {
     client.waiting.init();
 
     /* not to be cancelled: an exiting worker still answers its requests */
-    client.deadline.handler = deadline_handler;
-    client.deadline.data = &redis;
-    client.deadline.log = ngx_cycle->log;
+    init_event<end_waits>(client.deadline, client);
 
     client.calls = &redis.shared->calls[ngx_process_slot % std::size(redis.shared->calls)];
     return client.nodes.start(&redis, &redis.settings, &kEvents);
@@ -185,8 +184,8 @@ ngx_msec_t look_at_breaker(Redis &redis) {
     return std::clamp<ngx_msec_int_t>(left, 1, kLookOpenMs);
 }
 
-void look_handler(ngx_event_t *ev) {
-    if (!ngx_exiting) { ngx_add_timer(ev, look_at_breaker(*static_cast<Redis *>(ev->data))); }
+void look_again(Redis &redis) {
+    if (!ngx_exiting) { ngx_add_timer(&redis.client.look, look_at_breaker(redis)); }
 }
 
 } // namespace
@@ -202,14 +201,12 @@ void redis_enter(Redis *redis) {
         return;
     }
 
-    ngx_event_t *ev = &redis->client.look;
-    ev->handler = look_handler;
-    ev->data = redis;
-    ev->log = ngx_cycle->log;
-    ev->cancelable = 1; /* a worker that is to exit does not wait for it */
+    ngx_event_t &look = redis->client.look;
+    init_event<look_again>(look, *redis);
+    look.cancelable = 1; /* a worker that is to exit does not wait for it */
 
     /* workers look at different times */
-    ngx_add_timer(ev, 1 + ngx_random() % kLookMs);
+    ngx_add_timer(&look, 1 + ngx_random() % kLookMs);
 }
 
 void redis_exit(Redis *redis) { redis->client.nodes.close(); }

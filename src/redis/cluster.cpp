@@ -6,6 +6,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/logic/breaker.hpp"
 
@@ -78,9 +79,7 @@ bool Cluster::start(const NodeContext &context) {
     add = [](SlotRangeSink &cluster, const SlotRange &range) {
         static_cast<Cluster &>(cluster).add_range(range);
     };
-    refresh_.data = this;
-    refresh_.log = ngx_cycle->log;
-    refresh_.handler = [](ngx_event_t *ev) { static_cast<Cluster *>(ev->data)->refresh(); };
+    init_event<&Cluster::refresh>(refresh_, *this);
 
     for (const Server &server : context.settings->servers) {
         if (ClusterNode *node = add_node()) {

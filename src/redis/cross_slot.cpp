@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ngx/event.hpp"
 #include "redis/deliver.hpp"
 #include "redis/logic/claim_hash.hpp"
 
@@ -110,9 +111,8 @@ void tell_whole(CrossSlot &split, bool failed, bool rejected) {
     ngx_post_event(&whole.event, &ngx_posted_events);
 }
 
-/* The handler of a piece that was told.  The last one tells the request. */
-void piece_told(ngx_event_t *ev) {
-    auto &split = *static_cast<CrossSlot *>(ev->data);
+/* A piece was told.  The last one tells the request. */
+void piece_told(CrossSlot &split) {
     if (++split.ntold < split.pieces.size()) { return; }
 
     bool failed = false;
@@ -161,9 +161,7 @@ CrossSlot *create_split(Ask &ask, const Claim *claims) {
             Piece &piece = pieces[npieces++];
             piece.first = i;
             piece.waiter.claims = &split->claims[i];
-            piece.waiter.event.handler = piece_told;
-            piece.waiter.event.data = split;
-            piece.waiter.event.log = ngx_cycle->log;
+            init_event<piece_told>(piece.waiter.event, *split);
         }
 
         pieces[npieces - 1].n++;

@@ -1,9 +1,10 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include "redis/lease_units.hpp"
-#include "redis/logic/lease.hpp"
 
 #include <algorithm>
+
+#include "redis/logic/lease.hpp"
 
 namespace limit_sliding {
 

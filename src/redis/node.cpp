@@ -4,6 +4,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -13,6 +14,8 @@ namespace {
 /* Milliseconds between attempts to connect, which grow with the failures. */
 constexpr ngx_msec_t kRetryMin = 100;
 constexpr ngx_msec_t kRetryMax = 1000;
+
+void flush_node(Node &node) { node.events->flush(node); }
 
 Node &node_of(Connection &connection) { return static_cast<Node &>(connection); }
 
@@ -88,12 +91,7 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     endpoint = &server;
 
     ngx_queue_init(&due);
-    flush.data = this;
-    flush.log = ngx_cycle->log;
-    flush.handler = [](ngx_event_t *ev) {
-        auto &node = *static_cast<Node *>(ev->data);
-        node.events->flush(node);
-    };
+    init_event<flush_node>(flush, *this);
 }
 
 ngx_int_t Node::open() {

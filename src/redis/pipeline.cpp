@@ -6,6 +6,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -19,9 +20,7 @@ uint64_t clock_us() {
 void Pipeline::init(Node *node) {
     node_ = node;
     calls_.init();
-    timer_.handler = timer_handler;
-    timer_.data = this;
-    timer_.log = ngx_cycle->log;
+    init_event<&Pipeline::check_time>(timer_, *this);
     timer_.cancelable = 1;
 }
 
@@ -58,24 +57,21 @@ void Pipeline::send() {
     if (!timer_.timer_set && !calls_.empty()) { ngx_add_timer(&timer_, settings->timeout); }
 }
 
-void Pipeline::timer_handler(ngx_event_t *ev) {
-    auto &self = *static_cast<Pipeline *>(ev->data);
-    if (!self.ready_) {
-        self.connection_events->failed(self, NGX_ETIMEDOUT, "connecting took too long");
+void Pipeline::check_time() {
+    if (!ready_) {
+        connection_events->failed(*this, NGX_ETIMEDOUT, "connecting took too long");
         return;
     }
 
-    if (self.calls_.empty()) { return; }
+    if (calls_.empty()) { return; }
 
-    auto left = static_cast<ngx_msec_int_t>(self.calls_.front().sent + self.settings->timeout
-                                            - ngx_current_msec);
-
+    auto left
+        = static_cast<ngx_msec_int_t>(calls_.front().sent + settings->timeout - ngx_current_msec);
     if (left > 0) {
-        ngx_add_timer(ev, static_cast<ngx_msec_t>(left));
-        return;
+        ngx_add_timer(&timer_, static_cast<ngx_msec_t>(left));
+    } else {
+        connection_events->failed(*this, NGX_ETIMEDOUT, "no reply in time");
     }
-
-    self.connection_events->failed(self, NGX_ETIMEDOUT, "no reply in time");
 }
 
 const char *Pipeline::received(Connection &connection, u_char *data, size_t len) {

@@ -97,7 +97,7 @@ protected:
     static const char *received(Connection &connection, u_char *data, size_t len);
 
 private:
-    static void timer_handler(ngx_event_t *ev);
+    void check_time();
 
     Node *node_;
     List<Call, &Call::link> calls_; /* in order of sending */

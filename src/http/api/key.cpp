@@ -13,6 +13,7 @@
 #include "http/client_address.hpp"
 #include "http/configuration.hpp"
 #include "http/rate.hpp"
+#include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
@@ -284,8 +285,7 @@ ngx_int_t end_command(KeyRequest &key) {
 }
 
 /* Goes on with a request, which must not be touched once it is finalized. */
-void told_handler(ngx_event_t *ev) {
-    auto &key = *static_cast<KeyRequest *>(ev->data);
+void go_on(KeyRequest &key) {
     ngx_http_request_t *r = key.request;
     ngx_connection_t *c = r->connection;
 
@@ -310,9 +310,7 @@ ngx_int_t handle_in_redis(KeyRequest &key) {
     key.remote.key = key.key;
     key.claim.remote = &key.remote;
     key.waiter.claims = &key.claim;
-    key.waiter.event.handler = told_handler;
-    key.waiter.event.data = &key;
-    key.waiter.event.log = ngx_cycle->log;
+    init_event<go_on>(key.waiter.event, key);
 
     const ngx_int_t rc = look(key);
     if (rc != NGX_AGAIN) { return rc; }

@@ -1,0 +1,20 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <functional>
+
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+/* Prepares a timer, or an event to be posted, that calls a function with the
+ * object, or a member function of it. */
+template <auto function, class T>
+void init_event(ngx_event_t &event, T &object) {
+    event.data = &object;
+    event.log = ngx_cycle->log;
+    event.handler = [](ngx_event_t *ev) { std::invoke(function, *static_cast<T *>(ev->data)); };
+}
+
+} // namespace limit_sliding
