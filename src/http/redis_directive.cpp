@@ -22,8 +22,7 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
     if (redis == nullptr || redises.add(cf->pool, redis) == nullptr) { return nullptr; }
 
     redis->settings.name = name;
-    redis->settings.file = file_line_of(cf).file;
-    redis->settings.line = file_line_of(cf).line;
+    redis->settings.where = file_line_of(cf);
     return redis;
 }
 
@@ -98,7 +97,7 @@ bool set_lease(const Param &param, ZoneConf &zone) {
 bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones) {
     for (auto *redis : redises) {
         if (!redis->settings.defined) {
-            return invalid_at(cf, {redis->settings.file, redis->settings.line},
+            return invalid_at(cf, redis->settings.where,
                               "unknown limit_sliding_redis \"%V\" in %s:%ui",
                               &redis->settings.name);
         }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ngx/array.hpp"
+#include "ngx/conf.hpp"
 
 namespace limit_sliding {
 
@@ -27,8 +28,7 @@ inline constexpr std::string_view kOnErrorWords[] = {"local", "allow", "deny"};
 struct Server {
     ngx_str_t text; /* as written, for the log */
     ngx_url_t url;  /* has no address while the name is not resolved */
-    u_char *file;   /* where it is written */
-    ngx_uint_t line;
+    FileLine where;
 };
 
 struct Credentials {
@@ -69,8 +69,7 @@ struct Settings {
     ngx_resolver_t *resolver; /* nullptr: names are looked up at start only */
 
     bool defined;
-    u_char *file; /* of the first mention */
-    ngx_uint_t line;
+    FileLine where; /* it is mentioned first */
 };
 
 } // namespace limit_sliding

@@ -37,8 +37,7 @@ char *add_server(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
                           url.err ? url.err : "");
     }
 
-    return conf_result(settings.servers.add(
-        cf->pool, {args[1], url, cf->conf_file->file.name.data, cf->conf_file->line}));
+    return conf_result(settings.servers.add(cf->pool, {args[1], url, file_line_of(cf)}));
 }
 
 template <auto... path>
@@ -344,13 +343,6 @@ bool has_servers(const ngx_resolver_t &resolver) {
 #endif
 }
 
-bool is_localhost(const ngx_str_t &host) {
-    constexpr std::string_view kLocalhost = "localhost";
-
-    return host.len == kLocalhost.size()
-           && ngx_strncasecmp(host.data, bytes(kLocalhost), host.len) == 0;
-}
-
 /* Without a resolver names are looked up now, as those of upstreams are.  So is
  * "localhost" in any case: name servers need not know it (RFC 6761), and Angie
  * and Tengine have a resolver even where none is configured.  A name that is
@@ -360,7 +352,7 @@ bool is_localhost(const ngx_str_t &host) {
 bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
     for (Server &server : settings.servers) {
         ngx_url_t &url = server.url;
-        if (url.naddrs || (settings.resolver && !is_localhost(url.host))
+        if (url.naddrs || (settings.resolver && !is_same_name(view(url.host), "localhost"))
             || ngx_inet_resolve_host(cf->pool, &url) == NGX_OK) {
             continue;
         }
@@ -371,7 +363,7 @@ bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
                       "%s in server \"%V\" of limit_sliding_redis \"%V\", "
                       "without a \"resolver\" it is away until a reload "
                       "finds it, in %s:%ui",
-                      url.err, &server.text, &settings.name, server.file, server.line);
+                      url.err, &server.text, &settings.name, server.where.file, server.where.line);
     }
     return true;
 }
@@ -379,13 +371,8 @@ bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
 /* Probes are of the first algorithm that the script knows, with keys of their
  * own. */
 bool init_probe(ngx_conf_t *cf, Redis &redis) {
-    unsigned algorithm = 0;
-    while (!(redis.algorithms >> algorithm & 1)) {
-        algorithm++;
-    }
-
     redis.probe_policy.window_ms = 1000;
-    redis.probe_policy.algorithm = static_cast<Algorithm>(algorithm);
+    redis.probe_policy.algorithm = static_cast<Algorithm>(__builtin_ctzl(redis.algorithms));
     ngx_str_t &prefix = redis.probe_zone.prefix;
     prefix.len = redis.settings.key_prefix.len + 1;
     prefix.data = alloc_bytes(cf->pool, prefix.len);
