@@ -85,12 +85,10 @@ bool call_key_command(Node &node, AskCall &call) {
         argc = 3;
     } else if (ask.command == KeyCommand::kForget && Leases::can_serve(*policy)) {
         /* some node may have leases, if this one has not */
-        size_t bytes;
-        const char *script = forget_script(&bytes);
         u_char *end = ngx_sprintf(ms, "%uL", policy->window_ms + kLeaseMs);
 
         args[0] = "EVAL";
-        args[1] = {script, bytes};
+        args[1] = forget_script();
         args[2] = "1";
         args[3] = key;
         args[4] = view(ms, end - ms);

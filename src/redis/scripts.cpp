@@ -3,7 +3,6 @@
 #include "redis/scripts.hpp"
 
 #include <algorithm>
-#include <string_view>
 
 #include "core/policy.hpp"
 
@@ -22,9 +21,19 @@ constexpr std::string_view kIf = "--@ if ";
 constexpr std::string_view kElse = "--@ else";
 constexpr std::string_view kEnd = "--@ end";
 
-constexpr bool has(unsigned algorithms, Algorithm algorithm) {
-    return (algorithms >> static_cast<unsigned>(algorithm) & 1) != 0;
-}
+constexpr unsigned mask(Algorithm algorithm) { return 1u << static_cast<unsigned>(algorithm); }
+
+/* Lines after "--@ if NAME" are in the scripts for any of these algorithms. */
+constexpr struct {
+    std::string_view name;
+    unsigned algorithms;
+} kConditions[] = {
+    {"cluster", kScriptCluster},
+    {"counter", mask(Algorithm::kCounter)},
+    {"log", mask(Algorithm::kLog)},
+    {"fixed", mask(Algorithm::kFixed)},
+    {"bucket", mask(Algorithm::kTokenBucket) | mask(Algorithm::kLeakyBucket)},
+};
 
 /* Writes as far as there is room, and counts all. */
 class Writer {
@@ -85,19 +94,10 @@ std::string_view find_chunk(std::string_view name) {
     return {};
 }
 
-/* Whether lines after "--@ if NAME" are in the script for this mask. */
-bool has_part(unsigned algorithms, std::string_view name) {
-    if (name == "cluster") { return (algorithms & kScriptCluster) != 0; }
-
-    if (name == "counter") { return has(algorithms, Algorithm::kCounter); }
-
-    if (name == "log") { return has(algorithms, Algorithm::kLog); }
-
-    if (name == "fixed") { return has(algorithms, Algorithm::kFixed); }
-
-    return name == "bucket"
-           && (has(algorithms, Algorithm::kTokenBucket)
-               || has(algorithms, Algorithm::kLeakyBucket));
+bool is_met(std::string_view condition, unsigned algorithms) {
+    return std::any_of(std::begin(kConditions), std::end(kConditions), [=](const auto &known) {
+        return known.name == condition && (known.algorithms & algorithms) != 0;
+    });
 }
 
 /* Writes a chunk, with those that it includes. */
@@ -109,7 +109,7 @@ void write_chunk(std::string_view name, unsigned algorithms, Writer *writer) {
         std::string_view line = take_line(&text);
 
         if (take_prefix(&line, kIf)) {
-            is_skipped = !has_part(algorithms, line);
+            is_skipped = !is_met(line, algorithms);
         } else if (line == kElse) {
             is_skipped = !is_skipped;
         } else if (line == kEnd) {
@@ -135,12 +135,6 @@ size_t script(unsigned algorithms, char *buffer, size_t bytes) {
     return writer.finish();
 }
 
-const char *forget_script(size_t *length) {
-    std::string_view text = find_chunk("forget");
-
-    *length = text.size();
-
-    return text.data();
-}
+std::string_view forget_script() { return find_chunk("forget"); }
 
 } // namespace limit_sliding

@@ -46,6 +46,8 @@
 
 #include <stddef.h>
 
+#include <string_view>
+
 namespace limit_sliding {
 
 /* Added to a limit which is the key's own, so that equal ones differ. */
@@ -63,6 +65,6 @@ size_t script(unsigned algorithms, char *buffer, size_t bytes);
 
 /* A script that deletes the state at KEYS[1], and returns 1.  ARGV[1] is how
  * many ms its mark is to last: as long as units may be spent. */
-const char *forget_script(size_t *length);
+std::string_view forget_script();
 
 } // namespace limit_sliding

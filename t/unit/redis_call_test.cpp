@@ -122,8 +122,7 @@ static void limits_of_keys_override(void **state) {
 
 /* A node with units of the key left is told when its state was deleted. */
 static void tells_when_it_was_forgotten(void **state) {
-    size_t length;
-    const char *script = limit_sliding::forget_script(&length);
+    std::string_view script = limit_sliding::forget_script();
     long long ms;
     redisReply *reply;
 
@@ -140,7 +139,7 @@ static void tells_when_it_was_forgotten(void **state) {
                         "1 9 4 0 9 0");
 
     reply = static_cast<redisReply *>(
-        redisCommand(server.context, "EVAL %b 1 k 5000", script, length));
+        redisCommand(server.context, "EVAL %b 1 k 5000", script.data(), script.size()));
     assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
     freeReplyObject(reply);
     assert_int_equal(number("EXISTS k"), 0);
