@@ -63,7 +63,7 @@ void Connection::resolve_handler(ngx_resolver_ctx_t *ctx) {
         self.log->write(0, "%V could not be resolved (%i: %s)", &ctx->name, ctx->state,
                         ngx_resolver_strerror(ctx->state));
     } else {
-        self.endpoint->set_addresses(*ctx);
+        self.endpoint->set_addresses(ctx->addrs, ctx->naddrs);
     }
 
     ngx_resolve_name_done(ctx);

@@ -31,22 +31,12 @@ socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address) {
 
 } // namespace
 
-template <class Address>
-void Endpoint::copy_addresses(const Address *from, size_t n) {
-    naddrs = ngx_min(n, kAddressesMax);
-    for (size_t i = 0; i < naddrs; i++) {
-        ngx_memcpy(&addrs[i], from[i].sockaddr, from[i].socklen);
-        ngx_inet_set_port(&addrs[i].sockaddr, port);
-        lens[i] = from[i].socklen;
-    }
-}
-
 void Endpoint::set(const Server &server) {
     text = server.text;
     host = server.url.host;
     port = server.url.port;
     is_name = server.url.naddrs == 0;
-    copy_addresses(server.url.addrs, server.url.naddrs);
+    set_addresses(server.url.addrs, server.url.naddrs);
 }
 
 bool Endpoint::set(std::string_view name, int64_t number) {
@@ -64,10 +54,6 @@ bool Endpoint::set(std::string_view name, int64_t number) {
     naddrs = is_name ? 0 : 1;
     if (!is_name) { ngx_inet_set_port(&addrs[0].sockaddr, port); }
     return true;
-}
-
-void Endpoint::set_addresses(const ngx_resolver_ctx_t &resolved) {
-    copy_addresses(resolved.addrs, resolved.naddrs);
 }
 
 std::string_view Endpoint::bare_host() const {

@@ -17,8 +17,16 @@ struct Endpoint {
      * false, and changes nothing, if it cannot be one. */
     bool set(std::string_view host, int64_t port);
 
-    /* Sets the addresses that the name was resolved to. */
-    void set_addresses(const ngx_resolver_ctx_t &resolved);
+    /* Sets addresses as NGINX has them, such as those of a resolved name. */
+    template <class Address>
+    void set_addresses(const Address *from, size_t n) {
+        naddrs = ngx_min(n, kAddressesMax);
+        for (size_t i = 0; i < naddrs; i++) {
+            ngx_memcpy(&addrs[i], from[i].sockaddr, from[i].socklen);
+            ngx_inet_set_port(&addrs[i].sockaddr, port);
+            lens[i] = from[i].socklen;
+        }
+    }
 
     /* Returns the host as others may know it: without the brackets of a URL. */
     std::string_view bare_host() const;
@@ -34,9 +42,6 @@ struct Endpoint {
     socklen_t lens[kAddressesMax];
 
 private:
-    template <class Address>
-    void copy_addresses(const Address *from, size_t n);
-
     u_char named_[kReplyString + sizeof(":65535")];
 };
 

@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <algorithm>
+
 #include "redis/logic/breaker.hpp"
 #include "redis/remote_claim.hpp"
 #include "redis/settings.hpp"
@@ -21,12 +23,8 @@ constexpr size_t kLatencies = sizeof(kLatenciesUs) / sizeof(uint32_t) + 1;
 struct CallCounters {
     /* Counts a call that was answered. */
     void add_latency(uint64_t us) {
-        size_t i = 0;
-        while (i < kLatencies - 1 && us > kLatenciesUs[i]) {
-            i++;
-        }
-
-        (void)ngx_atomic_fetch_add(&latencies[i], 1);
+        const auto *bound = std::lower_bound(std::begin(kLatenciesUs), std::end(kLatenciesUs), us);
+        (void)ngx_atomic_fetch_add(&latencies[bound - kLatenciesUs], 1);
         (void)ngx_atomic_fetch_add(&sum_us, us);
     }
 
