@@ -45,11 +45,10 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     Verdict verdicts[kClaimsMax];
     bool refused = false;
     for (size_t i = 0; i < ask.parts.size(); i++) {
+        verdicts[i] = describe_part(ask.parts[i], answer.parts[i],
+                                    static_cast<uint32_t>(answer.granted), false);
+
         uint64_t &wait_ms = verdicts[i].retry_after_ms;
-
-        describe_part(ask.parts[i], answer.parts[i], static_cast<uint32_t>(answer.granted), false,
-                      &verdicts[i]);
-
         if (wait_ms == kNever
             || static_cast<ngx_msec_int_t>(sent + wait_ms - ngx_current_msec) <= 0) {
             wait_ms = 0;
@@ -79,8 +78,7 @@ void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer, uint32_t 
         remote.taken_of = told.state.values[0]
                           + static_cast<uint64_t>(before) * claim.cost * claim.policy->window_ms;
         remote.own = told.own;
-
-        describe_part(ask.parts[i], told, before, waiter.admitted, &remote.verdict);
+        remote.verdict = describe_part(ask.parts[i], told, before, waiter.admitted);
 
         bool rejects = !waiter.admitted && remote.verdict.retry_after_ms;
         set_told(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted);

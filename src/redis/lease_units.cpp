@@ -87,7 +87,7 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     for (const AskPart &part : ask.parts) {
         const PartAnswer &part_told = *told++;
         const Claim &claim = part.claim;
-        if (!can_lease(*part.zone, claim) || part_told.off) { continue; }
+        if (!can_lease(*part.zone, claim) || part_told.is_unlimited()) { continue; }
 
         auto forgotten = static_cast<uint64_t>(part_told.forgotten);
         if (forgotten && forgotten <= ngx_current_msec) {
@@ -95,10 +95,8 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
             part.zone->leases->forget(claim, ngx_current_msec + 1 - forgotten);
         }
 
-        Verdict verdict;
-
-        describe_part(part, part_told, static_cast<uint32_t>(answer.granted), false, &verdict);
-
+        Verdict verdict
+            = describe_part(part, part_told, static_cast<uint32_t>(answer.granted), false);
         part.zone->leases->add(claim, part_told.state, verdict, units * claim.cost, sent,
                                ngx_current_msec);
     }

@@ -234,7 +234,6 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
     PartAnswer *told = answer->parts;
     for (const AskPart &part : ask.parts) {
         int64_t limit = *next_++;
-        told->off = limit == 0;
         told->own = limit == 0 ? kUnlimited : kLimitUnset;
         if (limit > kScriptOwn) {
             limit -= kScriptOwn;
@@ -252,18 +251,18 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
     }
 }
 
-void describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before, bool admitted,
-                   Verdict *verdict) {
+Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
+                      bool admitted) {
     const Claim &claim = part.claim;
-    if (answer.off) {
-        *verdict = {};
-        verdict->limit = claim.limit;
-        verdict->remaining = claim.limit;
-        return;
+    if (!answer.is_unlimited()) {
+        return answer.state.describe(*claim.policy, claim.cost, before, admitted,
+                                     claim.purpose != Purpose::kConsume);
     }
 
-    *verdict = answer.state.describe(*claim.policy, claim.cost, before, admitted,
-                                     claim.purpose != Purpose::kConsume);
+    Verdict verdict = {};
+    verdict.limit = claim.limit;
+    verdict.remaining = claim.limit;
+    return verdict;
 }
 
 } // namespace limit_sliding

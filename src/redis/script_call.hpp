@@ -18,8 +18,9 @@ bool call_script(Node &node, AskCall &call);
 
 /* The answer about one key. */
 struct PartAnswer {
+    bool is_unlimited() const { return own == kUnlimited; }
+
     RemoteState state;
-    bool off;          /* the key has no limit */
     uint32_t own;      /* the key's own limit, or kLimitUnset, or kUnlimited */
     int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
 };
@@ -48,7 +49,7 @@ private:
 
 /* Describes a key to a request, admitted or not, after `before` units of the
  * call. */
-void describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before, bool admitted,
-                   Verdict *verdict);
+Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
+                      bool admitted);
 
 } // namespace limit_sliding
