@@ -6,7 +6,7 @@
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 
 namespace limit_sliding {
 namespace {

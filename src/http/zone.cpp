@@ -8,7 +8,7 @@
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 #include "redis/logic/refusals.hpp"
 
 namespace limit_sliding {

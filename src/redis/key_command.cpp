@@ -5,7 +5,7 @@
 #include <hiredis/hiredis.h>
 
 #include "ngx/strings.hpp"
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 #include "redis/scripts.hpp"
 
 namespace limit_sliding {

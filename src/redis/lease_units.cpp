@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 
 namespace limit_sliding {
 

@@ -7,7 +7,7 @@
 #include "core/limit_cache.hpp"
 #include "core/zone_memory.hpp"
 #include "ngx/list.hpp"
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 #include "redis/logic/refusals.hpp"
 #include "redis/logic/remote.hpp"
 

@@ -9,7 +9,7 @@
 #include "core/limiter.hpp"
 #include "random.hpp"
 #include "redis/logic/claim_hash.hpp"
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 #include "redis/logic/refusals.hpp"
 #include "sim_events.hpp"
 #include "sim_redis.hpp"

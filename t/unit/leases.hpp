@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 
 using namespace limit_sliding;
 

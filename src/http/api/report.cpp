@@ -14,7 +14,7 @@
 #include "http/variables.hpp"
 #include "ngx/array.hpp"
 #include "ngx/strings.hpp"
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 
 namespace limit_sliding {
 namespace {

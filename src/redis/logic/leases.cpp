@@ -1,20 +1,18 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "redis/logic/lease.hpp"
+#include "redis/logic/leases.hpp"
 
 #include <algorithm>
 
 #include "core/mix.hpp"
-#include "redis/logic/lease_table.hpp"
 
 namespace limit_sliding {
 
 namespace {
 
-constexpr size_t kLeases = 2; /* candidates of a key */
 constexpr uint64_t kRetries = 512;
 
-/* In one of so many attempts a lease is taken over that is still being written:
+/* One of so many attempts takes over a lease that is still being written, as
  * its writer may have died. */
 constexpr uint64_t kPatience = 64;
 
@@ -28,23 +26,19 @@ struct Leases::Found {
     LeaseTerms terms;
 };
 
-/* All leases of a key are in one group of kLeases. */
-Lease *Leases::group_of(const LeaseOwner &owner) const {
+Leases::Group &Leases::group_of(const LeaseOwner &owner) const {
     uint64_t number = (owner.hash >> 32) * groups_ >> 32;
 
-    return reinterpret_cast<Lease *>(const_cast<Leases *>(this) + 1) + number * kLeases;
+    return reinterpret_cast<Group *>(const_cast<Leases *>(this) + 1)[number];
 }
 
 /* Finds the key's lease, if it has as many units. */
 bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const {
-    Lease *group = group_of(owner);
+    for (Lease &lease : group_of(owner)) {
+        found->lease = &lease;
+        found->word = lease.word();
 
-    for (size_t i = 0; i < kLeases; i++) {
-        found->lease = &group[i];
-        found->word = group[i].word();
-
-        if (Lease::units(found->word) >= units
-            && group[i].read(owner, found->word, &found->terms)) {
+        if (Lease::units(found->word) >= units && lease.read(owner, found->word, &found->terms)) {
             return true;
         }
     }
@@ -52,22 +46,19 @@ bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const {
     return false;
 }
 
-/*
- * Finds where a new key's lease goes; false if other keys use all candidates.
- */
+/* Finds where a new key's lease goes; false if other keys use all of its group.
+ * A patient caller leaves a lease alone that is being written. */
 bool Leases::find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient,
                          Found *found) const {
-    Lease *group = group_of(owner);
-
     found->lease = nullptr;
 
-    for (size_t i = 0; i < kLeases; i++) {
-        uint64_t word = group[i].word();
-        bool is_others = group[i].is_whole(word) ? group[i].is_in_use(now_ms) : patient;
+    for (Lease &lease : group_of(owner)) {
+        uint64_t word = lease.word();
+        bool is_others = lease.is_whole(word) ? lease.is_in_use(now_ms) : patient;
 
         if (!is_others
-            && (found->lease == nullptr || group[i].known_ms() < found->lease->known_ms())) {
-            found->lease = &group[i];
+            && (found->lease == nullptr || lease.known_ms() < found->lease->known_ms())) {
+            found->lease = &lease;
             found->word = word;
         }
     }
@@ -78,15 +69,14 @@ bool Leases::find_victim(const LeaseOwner &owner, uint64_t now_ms, bool patient,
 /* Takes the units of other leases of the key: while one was written, another
  * worker has found none, and made another. */
 uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but, const LeaseTerms &terms) {
-    Lease *group = group_of(owner);
     uint64_t units = 0;
 
-    for (size_t i = 0; i < kLeases; i++) {
-        uint64_t word = group[i].word();
+    for (Lease &lease : group_of(owner)) {
+        uint64_t word = lease.word();
         LeaseTerms others;
 
-        if (&group[i] != but && group[i].read(owner, word, &others) && others.is_same(terms)
-            && group[i].exchange(word, Lease::next(word))) {
+        if (&lease != but && lease.read(owner, word, &others) && others.is_same(terms)
+            && lease.exchange(word, Lease::next(word))) {
             units += Lease::units(word);
         }
     }
@@ -95,11 +85,11 @@ uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but, const Le
 }
 
 Leases *Leases::init(void *memory, size_t bytes) {
-    if (bytes < sizeof(Leases) + kLeases * sizeof(Lease)) { return nullptr; }
+    if (bytes < sizeof(Leases) + sizeof(Group)) { return nullptr; }
 
     auto *leases = static_cast<Leases *>(memory);
 
-    leases->groups_ = (bytes - sizeof(Leases)) / (kLeases * sizeof(Lease));
+    leases->groups_ = (bytes - sizeof(Leases)) / sizeof(Group);
 
     return leases;
 }
@@ -234,20 +224,17 @@ uint32_t Leases::held(const Claim &claim) const {
 
 void Leases::forget(const Claim &claim, uint64_t until_ms) {
     LeaseOwner owner = owner_of(claim);
-    Lease *group = group_of(owner);
 
-    for (size_t i = 0; i < kLeases; i++) {
-        for (uint64_t j = 0; j < kRetries; j++) {
-            uint64_t word = group[i].word();
+    for (Lease &lease : group_of(owner)) {
+        for (uint64_t i = 0; i < kRetries; i++) {
+            uint64_t word = lease.word();
             uint64_t next = Lease::next(word);
             LeaseTerms terms;
 
-            if (!group[i].read_any(owner.hash, word, &terms) || terms.known_ms > until_ms) {
-                break;
-            }
+            if (!lease.read_any(owner.hash, word, &terms) || terms.known_ms > until_ms) { break; }
 
-            if (group[i].exchange(word, next)) {
-                group[i].write(owner, next, LeaseTerms());
+            if (lease.exchange(word, next)) {
+                lease.write(owner, next, LeaseTerms());
                 break;
             }
         }
