@@ -291,7 +291,7 @@ Decision decide_told(Context &ctx) {
     const auto &wait = *ctx.wait;
     if (wait.waiter.told == Told::kFailed) { return fall_back(ctx, wait.claims); }
 
-    if (wait.waiter.admitted) {
+    if (wait.waiter.told == Told::kAdmitted) {
         keep_warm(wait.claims.remote, ngx_current_msec);
     } else {
         release_all(wait.claims.local);

@@ -80,7 +80,7 @@ void give_back(CrossSlot &split, const Piece &piece) {
 }
 
 /* Copies the outcomes of a piece to the claims of the request. */
-void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected) {
+void tell_piece(const CrossSlot &split, const Piece &piece, Told told) {
     for (size_t i = piece.first; i < piece.first + piece.n; i++) {
         const AskPart &part = split.ask->parts[i];
         Claim &claim = split.whole->claims[part.index];
@@ -88,7 +88,9 @@ void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected) {
 
         remote.verdict = split.remotes[i].verdict;
         remote.own = split.remotes[i].own;
-        if (rejected && piece.waiter.admitted) { describe_given_back(part, remote.verdict); }
+        if (told == Told::kRejected && piece.waiter.told == Told::kAdmitted) {
+            describe_given_back(part, remote.verdict);
+        }
 
         claim.limit = split.claims[i].limit;
         claim.verdict = &remote.verdict;
@@ -96,18 +98,16 @@ void tell_piece(const CrossSlot &split, const Piece &piece, bool rejected) {
     }
 }
 
-void tell_whole(CrossSlot &split, bool failed, bool rejected) {
+void tell_whole(CrossSlot &split, Told told) {
     Waiter &whole = *split.whole;
-    if (!failed) {
+    if (told != Told::kFailed) {
         for (const Piece &piece : split.pieces) {
-            tell_piece(split, piece, rejected);
+            tell_piece(split, piece, told);
         }
     }
 
     whole.part = nullptr;
-    whole.admitted = !failed && !rejected;
-    whole.told = failed ? Told::kFailed : Told::kTold;
-
+    whole.told = told;
     ngx_post_event(&whole.event, &ngx_posted_events);
 }
 
@@ -115,22 +115,18 @@ void tell_whole(CrossSlot &split, bool failed, bool rejected) {
 void piece_told(CrossSlot &split) {
     if (++split.ntold < split.pieces.size()) { return; }
 
-    bool failed = false;
-    bool rejected = false;
+    Told told = Told::kAdmitted;
     for (const Piece &piece : split.pieces) {
-        bool piece_failed = piece.waiter.told == Told::kFailed;
-        failed = failed || piece_failed;
-        rejected = rejected || !(piece_failed || piece.waiter.admitted);
+        told = std::min(told, piece.waiter.told);
     }
 
-    if (split.whole) { tell_whole(split, failed, rejected); }
-
-    OnError on_error = split.ask->redis->settings.on_error;
+    if (split.whole) { tell_whole(split, told); }
 
     /* a request that passes without some of them has consumed the others */
-    if (failed ? on_error == OnError::kDeny : rejected) {
+    OnError on_error = split.ask->redis->settings.on_error;
+    if (told == Told::kFailed ? on_error == OnError::kDeny : told == Told::kRejected) {
         for (const Piece &piece : split.pieces) {
-            if (piece.waiter.admitted) { give_back(split, piece); }
+            if (piece.waiter.told == Told::kAdmitted) { give_back(split, piece); }
         }
     }
 

@@ -66,11 +66,12 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     return true;
 }
 
-/* Decides the claims of a waiter by their state after `before` units. */
-void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer, uint32_t before) {
+/* Decides claims, all of which are admitted or not, by their state after
+ * `before` units. */
+void decide(const Ask &ask, Claim *claims, const Answer &answer, uint32_t before, bool admitted) {
     bool rejected = false;
     for (size_t i = 0; i < ask.parts.size(); i++) {
-        Claim &claim = waiter.claims[i];
+        Claim &claim = claims[i];
         RemoteClaim &remote = remote_of(claim);
         const PartAnswer &told = answer.parts[i];
 
@@ -78,36 +79,30 @@ void tell_claims(const Ask &ask, Waiter &waiter, const Answer &answer, uint32_t 
         remote.taken_of = told.state.values[0]
                           + static_cast<uint64_t>(before) * claim.cost * claim.policy->window_ms;
         remote.own = told.own;
-        remote.verdict = describe_part(ask.parts[i], told, before, waiter.admitted);
+        remote.verdict = describe_part(ask.parts[i], told, before, admitted);
 
-        bool rejects = !waiter.admitted && remote.verdict.retry_after_ms;
+        bool rejects = !admitted && remote.verdict.retry_after_ms;
         set_told(claim, rejects ? Outcome::kRejected : Outcome::kAdmitted);
         rejected = rejected || rejects;
     }
 
-    if (!waiter.admitted && !rejected) {
+    if (!admitted && !rejected) {
         /* by a state of a time which the server's clock is yet to reach */
-        remote_of(waiter.claims[0]).verdict.retry_after_ms = 1;
-        waiter.claims[0].outcome = Outcome::kRejected;
+        remote_of(claims[0]).verdict.retry_after_ms = 1;
+        claims[0].outcome = Outcome::kRejected;
     }
 }
 
-/* Tells those who wait, in order of arrival; admits none but by leases if the
- * answer is not to them. */
+/* Tells those who wait, in order of arrival.  If the answer is not to them,
+ * only leases admit them. */
 void tell_answer(const Ask &ask, WaiterList &waiters, const Answer &answer, bool to_them) {
     for (Waiter &waiter : waiters) {
         bool granted = to_them && static_cast<int64_t>(waiter.turn) < answer.granted;
+        if (!granted && admit_by_leases(ask, waiter)) { continue; }
 
-        waiter.admitted = granted || spend_leases(waiter.claims, ask.parts.size());
-
-        if (waiter.admitted && !granted) {
-            describe_leases(waiter.claims, ask.parts.size());
-        } else {
-            tell_claims(ask, waiter, answer,
-                        static_cast<uint32_t>(granted ? waiter.turn : answer.granted));
-        }
-
-        tell_waiter(waiter, Told::kTold);
+        auto before = static_cast<uint32_t>(granted ? waiter.turn : answer.granted);
+        decide(ask, waiter.claims, answer, before, granted);
+        tell_waiter(waiter, granted ? Told::kAdmitted : Told::kRejected);
     }
 }
 
@@ -123,7 +118,13 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
     add_leases(ask, answer, sent);
     tell_answer(ask, ask.asked, answer, true);
-    if (ask.leased_units) { admit_by_leases(ask); }
+    if (ask.leased_units) {
+        /* those who came while the call was under way need not ask */
+        for (Waiter &waiter : ask.waiters) {
+            if (!admit_by_leases(ask, waiter)) { break; }
+            ask.units--;
+        }
+    }
 
     if (refused) {
         /* who came since then need not ask */

@@ -30,11 +30,9 @@ void command_answered(Node &node, Call &to, Reply *reply) {
     }
 
     Ask &ask = call.asks.pop_front();
-    if (!ask.asked.empty()) {
-        Waiter &waiter = ask.asked.front();
-
-        waiter.admitted = reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_STATUS;
-        tell_waiter(waiter, Told::kTold);
+    bool done = reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_STATUS;
+    for (Waiter &waiter : ask.asked) {
+        tell_waiter(waiter, done ? Told::kAdmitted : Told::kRejected);
     }
 
     ask_done(ask);

@@ -11,7 +11,7 @@ namespace limit_sliding {
 
 /* To be called once an ask for the claim's key was told, as then Redis answers.
  * The value is that of a limit to be set, a rate.  Returns false if it cannot be
- * sent, else the waiter will be told, `admitted` if it was done. */
+ * sent, else the waiter will be told, kAdmitted if it was done. */
 bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter);
 
 /* Puts the call of a command into the node's buffer, see call_script(). */

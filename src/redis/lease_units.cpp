@@ -102,16 +102,12 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     }
 }
 
-void admit_by_leases(Ask &ask) {
-    for (Waiter &waiter : ask.waiters) {
-        if (!spend_leases(waiter.claims, ask.parts.size())) { break; }
+bool admit_by_leases(const Ask &ask, Waiter &waiter) {
+    if (!spend_leases(waiter.claims, ask.parts.size())) { return false; }
 
-        describe_leases(waiter.claims, ask.parts.size());
-        waiter.admitted = true;
-        ask.units--;
-
-        tell_waiter(waiter, Told::kTold);
-    }
+    describe_leases(waiter.claims, ask.parts.size());
+    tell_waiter(waiter, Told::kAdmitted);
+    return true;
 }
 
 } // namespace limit_sliding

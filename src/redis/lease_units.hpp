@@ -28,8 +28,8 @@ size_t take_leases(Ask &ask);
  * keys if none were.  The call was sent at that time. */
 void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent);
 
-/* Admits those who came while the call was under way, as long as there are
- * leased units: they need not ask. */
-void admit_by_leases(Ask &ask);
+/* Admits a waiter of the ask by leased units.  Returns false if there are not as
+ * many. */
+bool admit_by_leases(const Ask &ask, Waiter &waiter);
 
 } // namespace limit_sliding

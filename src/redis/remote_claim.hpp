@@ -57,20 +57,16 @@ inline void set_told(Claim &claim, Outcome outcome) {
     claim.outcome = outcome;
 }
 
-enum class Told {
-    kFailed = 0,
-    kTold /* claims have their outcomes */
-};
+/* What a waiter was told.  Claims have their outcomes unless it failed.  Of
+ * several parts the least holds for the whole. */
+enum class Told { kFailed = 0, kRejected, kAdmitted };
 
 /* A request, or a part of one.  Memory and claims are its own; zeroed it waits
  * for nothing. */
 struct Waiter {
     Claim *claims;     /* as many as the ask's */
     ngx_event_t event; /* its handler is called once it is told */
-
-    /* what it was told */
     Told told;
-    bool admitted;
 
     ngx_queue_t link;    /* of the ask */
     ngx_queue_t waiting; /* of the client */

@@ -263,7 +263,7 @@ ngx_int_t end_look(KeyRequest &key) {
 }
 
 ngx_int_t end_command(KeyRequest &key) {
-    if (key.waiter.told == Told::kFailed || !key.waiter.admitted) {
+    if (key.waiter.told != Told::kAdmitted) {
         return send_error(key.request, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
     }
 
