@@ -27,17 +27,11 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
 }
 
 bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
-    auto &prefix = zone.remote.prefix;
-
     zone.remote.redis = zone.redis;
     zone.remote.name = zone.name;
-
-    prefix.len = zone.redis->settings.key_prefix.len + zone.name.len + 2;
-    prefix.data = alloc_bytes(cf->pool, prefix.len);
-    if (prefix.data == nullptr) { return false; }
-
-    ngx_sprintf(prefix.data, "%V%V:{", &zone.redis->settings.key_prefix, &zone.name);
-    return true;
+    zone.remote.prefix
+        = join(cf->pool, view(zone.redis->settings.key_prefix), view(zone.name), ":{");
+    return zone.remote.prefix.data != nullptr;
 }
 
 } // namespace

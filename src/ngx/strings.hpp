@@ -38,6 +38,16 @@ inline u_char *append(u_char *p, std::string_view text) {
     return text.empty() ? p : ngx_cpymem(p, text.data(), text.size());
 }
 
+/* Returns the texts one after the other, in memory of the pool; nullptr as data:
+ * no memory. */
+template <class... Texts>
+ngx_str_t join(ngx_pool_t *pool, const Texts &...texts) {
+    size_t len = (std::string_view(texts).size() + ...);
+    auto *joined = static_cast<u_char *>(ngx_pnalloc(pool, len));
+    if (u_char *p = joined) { ((p = append(p, texts)), ...); }
+    return {len, joined};
+}
+
 inline bool starts_with(std::string_view text, std::string_view prefix) {
     return first(text, prefix.size()) == prefix;
 }

@@ -92,10 +92,8 @@ char *read_password(ngx_conf_t *cf, ngx_str_t path, ngx_str_t *password) {
 
     if (line.empty()) { return conf_error(cf, "no password in \"%V\"", &path); }
 
-    ngx_str_t text = to_str(line);
-    password->data = ngx_pstrdup(cf->pool, &text);
-    password->len = text.len;
-    return conf_result(password->data);
+    *password = join(cf->pool, line);
+    return conf_result(password->data != nullptr);
 }
 
 template <auto... path>
@@ -373,13 +371,8 @@ bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
 bool init_probe(ngx_conf_t *cf, Redis &redis) {
     redis.probe_policy.window_ms = 1000;
     redis.probe_policy.algorithm = static_cast<Algorithm>(__builtin_ctzl(redis.algorithms));
-    ngx_str_t &prefix = redis.probe_zone.prefix;
-    prefix.len = redis.settings.key_prefix.len + 1;
-    prefix.data = alloc_bytes(cf->pool, prefix.len);
-    if (prefix.data == nullptr) { return false; }
-
-    ngx_sprintf(prefix.data, "%V{", &redis.settings.key_prefix);
-    return true;
+    redis.probe_zone.prefix = join(cf->pool, view(redis.settings.key_prefix), "{");
+    return redis.probe_zone.prefix.data != nullptr;
 }
 
 /* Makes the script that the zones need. */
@@ -469,13 +462,8 @@ ngx_int_t init_shared(ngx_shm_zone_t *shm_zone, void *data) {
 /* Adds a little memory that all workers share, and those of the next cycle. */
 bool add_shared(ngx_conf_t *cf, Redis &redis) {
     /* no zone of a user's is called so, but for one with a blank */
-    constexpr std::string_view kPrefix = "limit_sliding_redis ";
-    ngx_str_t name;
-    name.len = kPrefix.size() + redis.settings.name.len;
-    name.data = alloc_bytes(cf->pool, name.len);
+    ngx_str_t name = join(cf->pool, "limit_sliding_redis ", view(redis.settings.name));
     if (name.data == nullptr) { return false; }
-
-    append(append(name.data, kPrefix), view(redis.settings.name));
 
     redis.shm_zone = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize, &redis_tag);
     if (redis.shm_zone == nullptr) { return false; }
