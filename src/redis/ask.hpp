@@ -122,6 +122,10 @@ struct AskCall : Call {
     bool command;   /* is one for a key */
 };
 
+/* Puts a command into the node's buffer, after ASKING if that is to come first.
+ * Returns false if there is no memory; the call is still the caller's then. */
+bool put_call(Node &node, AskCall &call, Span<const std::string_view> args);
+
 /* Fails the call's asks, and frees it. */
 void fail_call(Node &node, AskCall &call);
 

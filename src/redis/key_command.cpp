@@ -94,7 +94,7 @@ bool call_key_command(Node &node, AskCall &call) {
     }
 
     call.handler = command_answered;
-    return (!call.asking || send_asking(node)) && node.command(call, {args, argc});
+    return put_call(node, call, {args, argc});
 }
 
 } // namespace limit_sliding

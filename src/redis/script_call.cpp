@@ -60,7 +60,7 @@ public:
 
     void add_kinds();
 
-    bool put(Node &node, Call &call) { return node.command(call, {args_, nargs_}); }
+    Span<const std::string_view> args() const { return {args_, nargs_}; }
 
 private:
     static bool is_same(const AskPart *kind, const AskPart &part) {
@@ -193,8 +193,6 @@ bool call_takes(AskCall &call, const Ask &ask) {
 bool call_script(Node &node, AskCall &call) {
     static Command command;
     const Redis &redis = *node.redis;
-    if (call.asking && !send_asking(node)) { return false; }
-
     command.begin();
     command.add(call.whole ? "EVAL" : "EVALSHA");
     command.add(view(call.whole ? redis.script : redis.script_sha1));
@@ -208,7 +206,7 @@ bool call_script(Node &node, AskCall &call) {
 
     command.add_kinds();
     add_asks(command, call.asks);
-    return command.put(node, call);
+    return put_call(node, call, command.args());
 }
 
 bool is_script_reply(AskCall &call, const Reply &reply) {

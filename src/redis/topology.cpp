@@ -42,14 +42,4 @@ void Nodes::close() {
     if (cluster != nullptr) { cluster->close(); }
 }
 
-/* If ASKING was refused, so will be the command that follows. */
-bool send_asking(Node &node) {
-    static const std::string_view args[] = {"ASKING"};
-    Call *call = create_call([](Node &, Call &answered, Reply *) { ngx_free(&answered); });
-    if (call != nullptr && node.command(*call, args)) { return true; }
-
-    ngx_free(call);
-    return false;
-}
-
 } // namespace limit_sliding

@@ -42,8 +42,4 @@ struct Nodes {
     Cluster *cluster;    /* nullptr if it is none */
 };
 
-/* Puts ASKING into the buffer, which holds for the next command only.  Returns
- * false if there is no memory. */
-bool send_asking(Node &node);
-
 } // namespace limit_sliding
