@@ -404,9 +404,7 @@ ngx_int_t count_handler(ngx_http_request_t *r) {
         }
 
         /* Nobody waits for the answer. */
-        if (claim.remote != nullptr) {
-            ask_redis(remote_of(claim).zone->redis, &claim, 1, nullptr);
-        }
+        if (claim.remote != nullptr) { ask_redis({&claim, 1}, nullptr); }
     }
 
     return NGX_OK;

@@ -142,12 +142,12 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
 Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     const auto remote = claims.remote;
     if (!acquire_all(claims.local, ctx.now_ms)) {
-        return_leases(remote.begin(), remote.size());
+        return_leases(remote);
         return refuse(r, ctx, claims.all, claims.remote);
     }
 
     /* The limits in force are known by now. */
-    describe_leases(remote.begin(), remote.size());
+    describe_leases(remote);
     keep_warm(remote, ctx.now_ms);
     return account_all(ctx, claims.all);
 }
@@ -236,12 +236,7 @@ RemoteWait *create_wait(ngx_http_request_t *r) {
 Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     auto &wait = *ctx.wait;
     wait.claims = claims;
-    wait.waiter.claims = claims.remote.begin();
-
-    auto *redis = remote_of(claims.remote[0]).zone->redis;
-    if (!ask_redis(redis, wait.waiter.claims, claims.remote.size(), &wait.waiter)) {
-        return fall_back(ctx, claims);
-    }
+    if (!ask_redis(claims.remote, &wait.waiter)) { return fall_back(ctx, claims); }
 
     /* The Redis has the timer. */
     if (!suspend(r, write_handler)) {
@@ -272,7 +267,7 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     const size_t nlocal = first - all.begin();
     const JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
 
-    if (spend_leases(first, claims.remote.size())) { return decide_by_leases(r, ctx, claims); }
+    if (spend_leases(claims.remote)) { return decide_by_leases(r, ctx, claims); }
 
     bool known = false;
     for (auto &claim : claims.remote) {

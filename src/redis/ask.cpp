@@ -147,17 +147,17 @@ Ask *find_ask(Redis &redis, uint64_t hash) {
     return nullptr;
 }
 
-Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes) {
+Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes) {
     const Nodes &nodes = redis.client.nodes;
-    for (size_t i = 0; i < nclaims; i++) {
-        bytes += key_bytes(remote_of(claims[i]));
+    for (const Claim &claim : claims) {
+        bytes += key_bytes(remote_of(claim));
     }
 
-    Ask *ask = alloc_ask(redis, nclaims, bytes);
+    Ask *ask = alloc_ask(redis, claims.size(), bytes);
     if (ask == nullptr) { return nullptr; }
 
     auto *p = reinterpret_cast<u_char *>(ask->parts.end());
-    for (size_t i = 0; i < nclaims; i++) {
+    for (size_t i = 0; i < claims.size(); i++) {
         const RemoteClaim &remote = remote_of(claims[i]);
         AskPart &part = ask->parts[i];
         part = {claims[i], remote.zone, {0, p}, 0, i};

@@ -72,7 +72,7 @@ Ask *find_ask(Redis &redis, uint64_t hash);
 
 /* Makes an ask for the claims, with so many bytes more after the last key.
  * Returns nullptr if there is no memory. */
-Ask *create_ask(Redis &redis, const Claim *claims, size_t nclaims, size_t bytes = 0);
+Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes = 0);
 
 /* The same with copies of some parts of another ask, which are of one slot. */
 Ask *copy_ask(const Ask &ask, size_t first, size_t nparts);

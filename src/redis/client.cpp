@@ -156,7 +156,7 @@ void send_probe(Redis &redis) {
     claim.cost = 1;
     claim.remote = &remote;
 
-    Ask *ask = create_ask(redis, &claim, 1);
+    Ask *ask = create_ask(redis, {&claim, 1});
     if (ask == nullptr) { return; }
 
     /* the node may be asked at once: probes come at the breaker's pace */
@@ -211,16 +211,17 @@ void redis_enter(Redis *redis) {
 
 void redis_exit(Redis *redis) { redis->client.nodes.close(); }
 
-bool ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter) {
-    Nodes &nodes = redis->client.nodes;
-    if (!is_started(*redis) || redis->shared->breaker.is_open() || nodes.is_away()) {
-        return false;
-    }
+bool ask_redis(Span<Claim> claims, Waiter *waiter) {
+    Redis &redis = *remote_of(claims[0]).zone->redis;
+    Nodes &nodes = redis.client.nodes;
+    if (!is_started(redis) || redis.shared->breaker.is_open() || nodes.is_away()) { return false; }
 
-    uint64_t hash = claim_hash(claims, nclaims);
-    Ask *ask = find_ask(*redis, hash);
+    if (waiter) { waiter->claims = claims; }
+
+    uint64_t hash = claim_hash(claims.begin(), claims.size());
+    Ask *ask = find_ask(redis, hash);
     if (ask == nullptr) {
-        ask = create_ask(*redis, claims, nclaims);
+        ask = create_ask(redis, claims);
         if (ask == nullptr) { return false; }
 
         if (ask->slot == kMixedSlots) { return ask_across_slots(*ask, claims, waiter); }

@@ -24,10 +24,9 @@ extern bool has_redis;
 void redis_enter(Redis *redis);
 void redis_exit(Redis *redis);
 
-/* Asks for all of the claims or none, once they are not refused as they are
- * known to be.  Returns false if Redis is known not to answer, else the waiter,
- * if there is one, will be told.  Claims of one Redis, 1 to kClaimsMax, each
- * with its RemoteClaim. */
-bool ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter);
+/* Asks for all of the claims or none: 1 to kClaimsMax of one Redis, none known
+ * to be refused, each with its RemoteClaim.  Returns false if Redis is known
+ * not to answer, else the waiter, if there is one, will be told. */
+bool ask_redis(Span<Claim> claims, Waiter *waiter);
 
 } // namespace limit_sliding

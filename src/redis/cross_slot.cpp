@@ -12,11 +12,11 @@ namespace limit_sliding {
 
 namespace {
 
-/* The parts of one slot, which lie beside each other. */
+/* The parts of one slot, which lie beside each other: as many as the waiter's
+ * claims. */
 struct Piece {
     Waiter waiter;
     size_t first;
-    size_t n;
 };
 
 /* A request that was divided.  It outlives a request that is gone, and so owns
@@ -47,11 +47,11 @@ void describe_given_back(const AskPart &part, Verdict &verdict) {
 /* Gives back the units of a piece.  If that fails they are back with their
  * window. */
 void give_back(CrossSlot &split, const Piece &piece) {
-    Ask *ask = copy_ask(*split.ask, piece.first, piece.n);
+    Ask *ask = copy_ask(*split.ask, piece.first, piece.waiter.claims.size());
     if (ask == nullptr) { return; }
 
     size_t n = 0;
-    for (size_t i = 0; i < piece.n; i++) {
+    for (size_t i = 0; i < ask->parts.size(); i++) {
         AskPart &part = ask->parts[i];
         const RemoteClaim &remote = split.remotes[piece.first + i];
         if (part.claim.purpose != Purpose::kConsume || part.claim.cost == 0) { continue; }
@@ -81,7 +81,7 @@ void give_back(CrossSlot &split, const Piece &piece) {
 
 /* Copies the outcomes of a piece to the claims of the request. */
 void tell_piece(const CrossSlot &split, const Piece &piece, Told told) {
-    for (size_t i = piece.first; i < piece.first + piece.n; i++) {
+    for (size_t i = piece.first; i < piece.first + piece.waiter.claims.size(); i++) {
         const AskPart &part = split.ask->parts[i];
         Claim &claim = split.whole->claims[part.index];
         RemoteClaim &remote = remote_of(claim);
@@ -135,7 +135,7 @@ void piece_told(CrossSlot &split) {
 }
 
 /* Returns nullptr if there is no memory. */
-CrossSlot *create_split(Ask &ask, const Claim *claims) {
+CrossSlot *create_split(Ask &ask, Span<Claim> claims) {
     size_t n = ask.parts.size();
     auto *split = static_cast<CrossSlot *>(
         ngx_calloc(sizeof(CrossSlot) + n * (sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim)),
@@ -156,11 +156,11 @@ CrossSlot *create_split(Ask &ask, const Claim *claims) {
         if (i == 0 || part.slot != ask.parts[i - 1].slot) {
             Piece &piece = pieces[npieces++];
             piece.first = i;
-            piece.waiter.claims = &split->claims[i];
             init_event<piece_told>(piece.waiter.event, *split);
         }
 
-        pieces[npieces - 1].n++;
+        Piece &piece = pieces[npieces - 1];
+        piece.waiter.claims = {&split->claims[piece.first], i + 1 - piece.first};
     }
 
     split->pieces = {pieces, npieces};
@@ -169,10 +169,11 @@ CrossSlot *create_split(Ask &ask, const Claim *claims) {
 
 void ask_piece(const CrossSlot &split, Piece &piece) {
     Redis &redis = *split.ask->redis;
-    uint64_t hash = claim_hash(piece.waiter.claims, piece.n);
+    Span<Claim> claims = piece.waiter.claims;
+    uint64_t hash = claim_hash(claims.begin(), claims.size());
     Ask *ask = find_ask(redis, hash);
     if (ask == nullptr) {
-        ask = copy_ask(*split.ask, piece.first, piece.n);
+        ask = copy_ask(*split.ask, piece.first, claims.size());
         if (ask == nullptr) {
             piece.waiter.told = Told::kFailed;
             ngx_post_event(&piece.waiter.event, &ngx_posted_events);
@@ -201,7 +202,7 @@ bool is_worth(const Ask &ask) {
 
 } // namespace
 
-bool ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter) {
+bool ask_across_slots(Ask &ask, Span<Claim> claims, Waiter *waiter) {
     CrossSlot *split = nullptr;
     if (is_worth(ask)) {
         sort_parts(ask.parts);

@@ -11,6 +11,6 @@
 namespace limit_sliding {
 
 /* Asks as ask_redis() does; takes over the ask, whose slot is kMixedSlots. */
-bool ask_across_slots(Ask &ask, const Claim *claims, Waiter *waiter);
+bool ask_across_slots(Ask &ask, Span<Claim> claims, Waiter *waiter);
 
 } // namespace limit_sliding

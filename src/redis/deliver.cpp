@@ -68,7 +68,8 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
 /* Decides claims, all of which are admitted or not, by their state after
  * `before` units. */
-void decide(const Ask &ask, Claim *claims, const Answer &answer, uint32_t before, bool admitted) {
+void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t before,
+            bool admitted) {
     bool rejected = false;
     for (size_t i = 0; i < ask.parts.size(); i++) {
         Claim &claim = claims[i];
@@ -98,7 +99,7 @@ void decide(const Ask &ask, Claim *claims, const Answer &answer, uint32_t before
 void tell_answer(const Ask &ask, WaiterList &waiters, const Answer &answer, bool to_them) {
     for (Waiter &waiter : waiters) {
         bool granted = to_them && static_cast<int64_t>(waiter.turn) < answer.granted;
-        if (!granted && admit_by_leases(ask, waiter)) { continue; }
+        if (!granted && admit_by_leases(waiter)) { continue; }
 
         auto before = static_cast<uint32_t>(granted ? waiter.turn : answer.granted);
         decide(ask, waiter.claims, answer, before, granted);
@@ -121,7 +122,7 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     if (ask.leased_units) {
         /* those who came while the call was under way need not ask */
         for (Waiter &waiter : ask.waiters) {
-            if (!admit_by_leases(ask, waiter)) { break; }
+            if (!admit_by_leases(waiter)) { break; }
             ask.units--;
         }
     }

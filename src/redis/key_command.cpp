@@ -46,7 +46,7 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter
     Nodes &nodes = redis.client.nodes;
     if (nodes.is_away()) { return false; }
 
-    Ask *ask = create_ask(redis, claim, 1, kLimitSuffix.size() + value->len);
+    Ask *ask = create_ask(redis, {claim, 1}, kLimitSuffix.size() + value->len);
     if (ask == nullptr) { return false; }
 
     ngx_str_t &key = ask->parts[0].key;

@@ -32,28 +32,28 @@ uint32_t wanted(const Ask &ask) {
 
 } // namespace
 
-bool spend_leases(Claim *claims, size_t nclaims) {
-    for (size_t i = 0; i < nclaims; i++) {
-        RemoteClaim &remote = remote_of(claims[i]);
-        if (!can_lease(*remote.zone, claims[i])
-            || !remote.zone->leases->spend(&claims[i], ngx_current_msec, &remote.verdict)) {
-            return_leases(claims, i);
+bool spend_leases(Span<Claim> claims) {
+    for (Claim &claim : claims) {
+        RemoteClaim &remote = remote_of(claim);
+        if (!can_lease(*remote.zone, claim)
+            || !remote.zone->leases->spend(&claim, ngx_current_msec, &remote.verdict)) {
+            return_leases({claims.begin(), static_cast<size_t>(&claim - claims.begin())});
             return false;
         }
     }
     return true;
 }
 
-void return_leases(Claim *claims, size_t nclaims) {
-    for (size_t i = 0; i < nclaims; i++) {
-        remote_of(claims[i]).zone->leases->give_back(claims[i], ngx_current_msec);
+void return_leases(Span<Claim> claims) {
+    for (const Claim &claim : claims) {
+        remote_of(claim).zone->leases->give_back(claim, ngx_current_msec);
     }
 }
 
-void describe_leases(Claim *claims, size_t nclaims) {
-    for (size_t i = 0; i < nclaims; i++) {
-        remote_of(claims[i]).source = Source::kLease;
-        set_told(claims[i], Outcome::kAdmitted);
+void describe_leases(Span<Claim> claims) {
+    for (Claim &claim : claims) {
+        remote_of(claim).source = Source::kLease;
+        set_told(claim, Outcome::kAdmitted);
     }
 }
 
@@ -102,10 +102,10 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     }
 }
 
-bool admit_by_leases(const Ask &ask, Waiter &waiter) {
-    if (!spend_leases(waiter.claims, ask.parts.size())) { return false; }
+bool admit_by_leases(Waiter &waiter) {
+    if (!spend_leases(waiter.claims)) { return false; }
 
-    describe_leases(waiter.claims, ask.parts.size());
+    describe_leases(waiter.claims);
     tell_waiter(waiter, Told::kAdmitted);
     return true;
 }

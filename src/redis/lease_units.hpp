@@ -11,13 +11,13 @@ namespace limit_sliding {
 
 /* Spends leased units for all of the claims, and returns true, or for none.
  * Units that were spent are then either given back, or decide the claims. */
-bool spend_leases(Claim *claims, size_t nclaims);
+bool spend_leases(Span<Claim> claims);
 
 /* Gives back what was spent for the claims. */
-void return_leases(Claim *claims, size_t nclaims);
+void return_leases(Span<Claim> claims);
 
 /* Decides the claims by what was spent. */
-void describe_leases(Claim *claims, size_t nclaims);
+void describe_leases(Span<Claim> claims);
 
 /* A call is about to ask for the ask's `asked_units`: adds how many are to be
  * leased.  Returns how many keys have some left here: Redis tells whether those
@@ -28,8 +28,7 @@ size_t take_leases(Ask &ask);
  * keys if none were.  The call was sent at that time. */
 void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent);
 
-/* Admits a waiter of the ask by leased units.  Returns false if there are not as
- * many. */
-bool admit_by_leases(const Ask &ask, Waiter &waiter);
+/* Admits a waiter by leased units.  Returns false if there are not as many. */
+bool admit_by_leases(Waiter &waiter);
 
 } // namespace limit_sliding

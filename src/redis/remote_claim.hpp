@@ -6,6 +6,7 @@
 
 #include "core/limit_cache.hpp"
 #include "core/zone_memory.hpp"
+#include "ngx/array.hpp"
 #include "ngx/list.hpp"
 #include "redis/logic/leases.hpp"
 #include "redis/logic/refusals.hpp"
@@ -64,7 +65,7 @@ enum class Told { kFailed = 0, kRejected, kAdmitted };
 /* A request, or a part of one.  Memory and claims are its own; zeroed it waits
  * for nothing. */
 struct Waiter {
-    Claim *claims;     /* as many as the ask's */
+    Span<Claim> claims;
     ngx_event_t event; /* its handler is called once it is told */
     Told told;
 

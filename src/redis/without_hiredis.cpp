@@ -22,13 +22,13 @@ void redis_enter(Redis *redis) {}
 
 void redis_exit(Redis *redis) {}
 
-bool ask_redis(Redis *redis, Claim *claims, ngx_uint_t nclaims, Waiter *waiter) { return false; }
+bool ask_redis(Span<Claim> claims, Waiter *waiter) { return false; }
 
-bool spend_leases(Claim *claims, size_t nclaims) { return false; }
+bool spend_leases(Span<Claim> claims) { return false; }
 
-void return_leases(Claim *claims, size_t nclaims) {}
+void return_leases(Span<Claim> claims) {}
 
-void describe_leases(Claim *claims, size_t nclaims) {}
+void describe_leases(Span<Claim> claims) {}
 
 void leave_ask(Waiter *waiter) {}
 

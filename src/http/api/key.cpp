@@ -240,7 +240,7 @@ ngx_int_t wait_or_fail(const KeyRequest &key, bool waits) {
 ngx_int_t look(KeyRequest &key) {
     key.claim.limit = key.limit;
     key.claim.verdict = nullptr;
-    return wait_or_fail(key, ask_redis(key.zone->redis, &key.claim, 1, &key.waiter));
+    return wait_or_fail(key, ask_redis({&key.claim, 1}, &key.waiter));
 }
 
 ngx_int_t end_look(KeyRequest &key) {
@@ -309,7 +309,6 @@ ngx_int_t handle_in_redis(KeyRequest &key) {
     key.remote.zone = &key.zone->remote;
     key.remote.key = key.key;
     key.claim.remote = &key.remote;
-    key.waiter.claims = &key.claim;
     init_event<go_on>(key.waiter.event, key);
 
     const ngx_int_t rc = look(key);
