@@ -6,11 +6,24 @@
 #include <cstdint>
 
 #include "core/claim.hpp"
+#include "core/mix.hpp"
 
 namespace limit_sliding {
 
 /* Returns a hash of what n >= 1 claims ask: keys, limits, costs, in this order.
  * Equal claims have equal ones, in all workers and over reloads. */
-uint64_t claim_hash(const Claim *claims, size_t n);
+inline uint64_t claim_hash(const Claim *claims, size_t n) {
+    uint64_t hash = n;
+
+    for (size_t i = 0; i < n; i++) {
+        const Claim &claim = claims[i];
+        uint64_t numbers = uint64_t{claim.limit} << 32 | claim.cost;
+
+        hash = mixed(hash ^ claim.hash) + static_cast<uint64_t>(claim.purpose);
+        hash = mixed(hash ^ numbers);
+    }
+
+    return hash;
+}
 
 } // namespace limit_sliding

@@ -33,65 +33,60 @@ struct Request {
         return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
     }
 
-    void describe_counter(Verdict *verdict) const;
-    void describe_fixed(Verdict *verdict) const;
-    void describe_log(Verdict *verdict) const;
-    void describe_bucket(uint32_t queued, Verdict *verdict) const;
-};
+    void describe_counter(Verdict *verdict) const {
+        CounterParts parts(policy, remote.now_ms, remote.values, spent);
 
-void Request::describe_counter(Verdict *verdict) const {
-    CounterParts parts(policy, remote.now_ms, remote.values, spent);
-
-    describe_usage(
-        {remote.limit, limit, window_ms(), parts.used(), limit * window_ms()}, cost,
-        [&](uint64_t room) { return parts.wait_ms(room); }, verdict);
-}
-
-void Request::describe_fixed(Verdict *verdict) const {
-    uint64_t left_ms = window_ms() - remote.now_ms % window_ms();
-
-    describe_usage(
-        {remote.limit, limit, 1, value() + spent, limit}, cost, [&](uint64_t) { return left_ms; },
-        verdict);
-}
-
-void Request::describe_log(Verdict *verdict) const {
-    uint64_t used = value() + spent;
-
-    auto wait_ms = [&](uint64_t room) {
-        bool is_first = room + 1 == std::min(used, limit);
-
-        return event_wait_ms(remote.values[is_first ? 1 : 2]);
-    };
-
-    describe_usage({remote.limit, limit, 1, used, limit}, cost, wait_ms, verdict);
-}
-
-/* `queued` is the cost of a request that was admitted to a queue, else 0. */
-void Request::describe_bucket(uint32_t queued, Verdict *verdict) const {
-    uint64_t capacity = policy.capacity(remote.limit);
-    uint64_t full = capacity * window_ms();
-    uint64_t used = value() + spent * window_ms();
-    bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
-
-    auto wait_ms = [&](uint64_t taken) { return (taken + limit - 1) / limit; };
-
-    /*
-     * a bucket is no more than empty, but an excess may have to run off first
-     */
-    Usage usage = {remote.limit, capacity, window_ms(), std::min(used, full),
-                   is_queue ? window_ms() : full};
-    auto wait_for = [&](uint64_t room) { return wait_ms(used - room * window_ms()); };
-
-    describe_usage(usage, cost, wait_for, verdict);
-
-    if (is_queue && queued > 0) {
-        uint64_t ahead = used - std::min(used, queued * window_ms());
-
-        verdict->delay_ms = wait_ms(ahead);
-        verdict->excess = thousandths(ahead + (queued - 1) * window_ms(), window_ms());
+        describe_usage(
+            {remote.limit, limit, window_ms(), parts.used(), limit * window_ms()}, cost,
+            [&](uint64_t room) { return parts.wait_ms(room); }, verdict);
     }
-}
+
+    void describe_fixed(Verdict *verdict) const {
+        uint64_t left_ms = window_ms() - remote.now_ms % window_ms();
+
+        describe_usage(
+            {remote.limit, limit, 1, value() + spent, limit}, cost,
+            [&](uint64_t) { return left_ms; }, verdict);
+    }
+
+    void describe_log(Verdict *verdict) const {
+        uint64_t used = value() + spent;
+
+        auto wait_ms = [&](uint64_t room) {
+            bool is_first = room + 1 == std::min(used, limit);
+
+            return event_wait_ms(remote.values[is_first ? 1 : 2]);
+        };
+
+        describe_usage({remote.limit, limit, 1, used, limit}, cost, wait_ms, verdict);
+    }
+
+    /* `queued` is the cost of a request that was admitted to a queue, else 0. */
+    void describe_bucket(uint32_t queued, Verdict *verdict) const {
+        uint64_t capacity = policy.capacity(remote.limit);
+        uint64_t full = capacity * window_ms();
+        uint64_t used = value() + spent * window_ms();
+        bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
+
+        auto wait_ms = [&](uint64_t taken) { return (taken + limit - 1) / limit; };
+
+        /*
+         * a bucket is no more than empty, but an excess may have to run off first
+         */
+        Usage usage = {remote.limit, capacity, window_ms(), std::min(used, full),
+                       is_queue ? window_ms() : full};
+        auto wait_for = [&](uint64_t room) { return wait_ms(used - room * window_ms()); };
+
+        describe_usage(usage, cost, wait_for, verdict);
+
+        if (is_queue && queued > 0) {
+            uint64_t ahead = used - std::min(used, queued * window_ms());
+
+            verdict->delay_ms = wait_ms(ahead);
+            verdict->excess = thousandths(ahead + (queued - 1) * window_ms(), window_ms());
+        }
+    }
+};
 
 } // namespace
 
