@@ -29,7 +29,7 @@ struct RemoteZone {
     ngx_atomic_t *log_after; /* this, too: bad limits of keys */
 };
 
-/* One stage of a place may have this many limits: so asks fit into calls. */
+/* Limits of one stage of a place, so that asks fit into calls. */
 constexpr auto kClaimsMax = 32;
 
 /* Sources of the decision of a claim. */
@@ -58,12 +58,12 @@ inline void set_told(Claim &claim, Outcome outcome) {
     claim.outcome = outcome;
 }
 
-/* What a waiter was told.  Claims have their outcomes unless it failed.  Of
- * several parts the least holds for the whole. */
+/* The answer to a waiter, whose claims have their outcomes unless it failed.  The
+ * least answer to its parts is that to a request in parts. */
 enum class Told { kFailed = 0, kRejected, kAdmitted };
 
-/* A request, or a part of one.  Memory and claims are its own; zeroed it waits
- * for nothing. */
+/* A request, or a part of one, which owns this memory and the claims.  A zeroed
+ * one waits for nothing. */
 struct Waiter {
     Span<Claim> claims;
     ngx_event_t event; /* its handler is called once it is told */
@@ -72,8 +72,8 @@ struct Waiter {
     ngx_queue_t link;    /* of the ask */
     ngx_queue_t waiting; /* of the client */
     Ask *ask;            /* nullptr: waits no more */
-    Waiter **part;       /* who waits for it in parts has it here, and is to
-                            find nullptr there if it leaves; nullptr: nobody */
+    Waiter **part;       /* where a request in parts has this; becomes nullptr
+                            there if the waiter leaves; nullptr: nowhere */
     ngx_msec_t until;
     ngx_uint_t turn; /* its place among the ask's units */
     bool asked;      /* by a call under way */

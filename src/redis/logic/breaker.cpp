@@ -31,7 +31,7 @@ bool Breaker::failed(uint64_t now_ms, uint32_t random) {
 
     uint64_t due = now_ms + kBreakerIntervalMs - random % (kSpread + 1);
 
-    /* first, so that whoever finds it open does not find a probe overdue */
+    /* is set first, so that nobody finds it open with a probe overdue */
     shared(&probe_ms_).store(due);
 
     return shared(&failures_).fetch_add(1) + 1 == kBreakerFailures;

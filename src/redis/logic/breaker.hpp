@@ -6,20 +6,20 @@
 
 namespace limit_sliding {
 
-/* It opens after so many failures in a row, and wants a probe so often. */
+/* Failures in a row that open the breaker, and the time between probes then. */
 constexpr auto kBreakerFailures = 5;
 constexpr auto kBreakerIntervalMs = 1000;
 
 enum class BreakerState {
     kClosed = 0,
     kOpen,
-    kProbe /* open, and the caller is to send a probe: one of all callers an
-              interval */
+    kProbe /* open, and this caller, the only one in an interval, sends a probe */
 };
 
-/* A circuit breaker in shared memory, closed if zeroed.  It is two words, each
- * valid whatever the other.  Whoever moves the time of the next probe forward
- * sends it; if he dies, the next one is due an interval later all the same. */
+/* A circuit breaker in shared memory, closed if zeroed.  It has two words, each
+ * of which is valid whatever the other is.  The process that moves the time of
+ * the next probe forward sends it; if it dies, the next probe is still due an
+ * interval later. */
 class Breaker {
 public:
     BreakerState check(uint64_t now_ms);
@@ -29,11 +29,12 @@ public:
 
     bool is_open() const;
 
-    /* Returns true if that closed it. */
+    /* Notes a success.  Returns true if that closed the breaker. */
     bool succeeded();
 
-    /* Returns true if that opened it.  `random`, any number, spreads the probes
-     * of many servers over the last quarter of the interval. */
+    /* Notes a failure.  Returns true if that opened the breaker.  `random`, any
+     * number, spreads the probes of many servers over the last quarter of the
+     * interval. */
     bool failed(uint64_t now_ms, uint32_t random);
 
 private:

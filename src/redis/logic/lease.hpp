@@ -16,8 +16,8 @@
 
 namespace limit_sliding {
 
-/* So long after Redis was asked its units are spent, then one request asks
- * whether the key has still the same limit. */
+/* The time after Redis was asked in which its units are spent.  One request
+ * then asks whether the key still has the same limit. */
 constexpr auto kLeaseMs = 1000;
 
 constexpr unsigned kUnitBits = 23;
@@ -25,8 +25,8 @@ constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
 
 constexpr unsigned kLimitBits = 23;
 
-/* The difference of two readings of NGINX's clock may be wrong by this: it is
- * the kernel's coarse clock, each reading is late by up to a tick, of at most
+/* The error that the difference of two readings of NGINX's clock may have.  It
+ * is the kernel's coarse clock: a reading is late by up to a tick, of at most
  * 10 ms, and rounded; and clocks drift. */
 constexpr uint64_t kMarginMs = 12;
 
@@ -110,10 +110,8 @@ struct LeaseTerms {
         return now_ms < until_ms ? until_ms - now_ms : part_ms - (now_ms - until_ms) % part_ms;
     }
 
-    /*
-     * True if three requests came close together.  Two of a key that is seen
-     * now and then may do so by chance: what is leased for more of them lapses.
-     */
+    /* Returns true if three requests came close together.  Two requests for a
+     * rare key may do so by chance, and units leased for it would lapse. */
     bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const {
         uint64_t each_ms = kLoneHorizons * horizon_ms;
 

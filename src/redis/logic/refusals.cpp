@@ -9,24 +9,19 @@
 
 namespace limit_sliding {
 
-/*
- * Entries are written without a lock, by several processes at once, of which
- * some may die meanwhile.  What makes an entry valid is its check, the hash
- * combined with all of its data: an entry of mixed origin does not have the
- * hash that is looked for.  The candidates of a hash are the two entries of a
- * cache line.
- */
+/* Several processes may write an entry at once, without a lock, and some may die
+ * meanwhile.  An entry is valid by its check, which is the hash combined with all
+ * of its data: an entry of mixed origin does not have the hash that is looked
+ * for.  The candidates of a hash are the two entries of a cache line. */
 
 namespace {
 
 constexpr size_t kEntries = 2;
 
-/*
- * A key has so many lines, as its requests may have several limits and costs.
- */
+/* Lines of a key, whose requests may have several limits and costs. */
 constexpr uint64_t kLines = 4;
 
-/* Times have so many bits; the upper ones of two together tell when more
+/* Bits of a time.  The other bits of the two times together tell when more
  * remains. */
 constexpr unsigned kTimeBits = 42;
 constexpr unsigned kOtherBits = 64 - kTimeBits;
@@ -140,7 +135,7 @@ void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal) {
             break;
         }
 
-        /* an entry that is believed no longer was not asked for since */
+        /* an entry that no longer holds goes first */
         uint64_t ends = other.known_until_ms() <= now_ms ? 0 : other.until_ms();
 
         if (ends < earliest) {

@@ -9,8 +9,8 @@
 
 namespace limit_sliding {
 
-/* A refusal is believed for so long, then Redis is asked again: the limit of a
- * key may have been changed there. */
+/* The time for which a refusal holds.  Redis is asked again after it, as the
+ * limit of the key may have been changed there. */
 constexpr auto kRefusalMs = 1000;
 
 struct Refusal {
@@ -18,18 +18,16 @@ struct Refusal {
     uint32_t limit;
     uint32_t remaining;
     uint64_t reset_ms; /* when more remains, below 2^42 */
-    bool admits;       /* it would have been admitted, and until_ms is of no
-                          meaning: limits beside one that rejects are known by
-                          such an entry */
+    bool admits;       /* the limit would have admitted, beside another one that
+                          rejected; until_ms has no meaning then */
 };
 
-/* Returns the claim's hash here, of which the upper half is the key's. */
+/* Returns the hash of the claim in this cache.  Its upper half is the key's. */
 uint64_t refusal_hash(const Claim &claim);
 
-/*
- * A cache of keys known to be exhausted.  It forgets some refusals when there
- * are many; one is never taken for another key's, but for equal 64-bit hashes.
- */
+/* A cache of keys known to be exhausted.  It forgets some refusals when there
+ * are many, and never takes one for another key's, unless their 64-bit hashes
+ * are equal. */
 class alignas(64) Refusals {
 public:
     /* Makes a cache of `memory`: `bytes` long, zeroed, aligned to 64.  Returns
@@ -39,10 +37,10 @@ public:
     /* `hash` is refusal_hash() of the claim. */
     void add(uint64_t hash, uint64_t now_ms, const Refusal &refusal);
 
-    /* True, and the entry in *refusal, if there is one that holds. */
+    /* Returns true if a refusal holds, which is then in *refusal. */
     bool find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const;
 
-    /* Forgets all of the claim's key, and perhaps some of others. */
+    /* Forgets all refusals of the claim's key, and perhaps some of others. */
     void forget(const Claim &claim);
 
 private:

@@ -23,9 +23,7 @@ struct Request {
 
     uint64_t value() const { return static_cast<uint64_t>(remote.values[0]); }
 
-    /*
-     * Returns the ms until an event of that time is over; negative: one of now.
-     */
+    /* Returns the ms until an event of that time expires; negative: it is now. */
     uint64_t event_wait_ms(int64_t time_ms) const {
         uint64_t then_ms = time_ms < 0 ? remote.now_ms : static_cast<uint64_t>(time_ms);
         uint64_t end_ms = then_ms + window_ms();
@@ -70,9 +68,7 @@ struct Request {
 
         auto wait_ms = [&](uint64_t taken) { return (taken + limit - 1) / limit; };
 
-        /*
-         * a bucket is no more than empty, but an excess may have to run off first
-         */
+        /* no more than the whole bucket is used, but an excess has to run off */
         Usage usage = {remote.limit, capacity, window_ms(), std::min(used, full),
                        is_queue ? window_ms() : full};
         auto wait_for = [&](uint64_t room) { return wait_ms(used - room * window_ms()); };

@@ -8,25 +8,23 @@
 
 namespace limit_sliding {
 
-/* What the script's reply says of a key, before it granted anything. */
+/* The state of a key before the script granted anything, as its reply tells. */
 struct RemoteState {
     uint64_t now_ms; /* of the server's clock */
     uint32_t limit;  /* in force, 1 .. kLimitMax */
 
-    /*
-     * As many as remote_values() says.  Of a counter: requests in each part of
-     * the window, precision + 1 of them, the oldest first.  Of fixed windows:
-     * requests.  Of buckets: what is used x window_ms.  Of a log: requests, the
-     * time in ms of the event whose expiry frees the first of them, and that of
-     * the event whose expiry makes room for the first request that was
-     * rejected; negative: there is none.
-     */
+    /* There are remote_values() of them.  A counter has the requests in each of
+     * precision + 1 parts of the window, the oldest first.  A fixed window has
+     * its requests.  A bucket has what is used x window_ms.  A log has its
+     * requests, the time in ms of the event whose expiry frees the first of
+     * them, and that of the event whose expiry makes room for the first request
+     * that was rejected; negative: there is none. */
     const int64_t *values;
 
     /* Describes the key to a request of this cost, as Claim::describe() would
-     * after the same history.  `granted` is how many requests of the same cost
-     * the call had granted before this one, `admitted` whether this one was,
-     * too, `look` that none consumed anything. */
+     * after the same history.  The call has granted `granted` requests of the
+     * same cost before this one; `admitted` tells whether it was granted, too,
+     * and `look` that none consumed anything. */
     Verdict describe(const Policy &policy, uint32_t cost, uint32_t granted, bool admitted,
                      bool look) const;
 };
