@@ -12,13 +12,13 @@ use LimitSliding::Test;
 my $nginx = LimitSliding::Test->new;
 my $ssl = $nginx->has_ssl;
 
-# What would be connected to: it listens and shall never have to accept.
+# NGINX would connect to this socket, which shall never have to accept.
 my $listener = IO::Socket::INET->new(Listen => 8, LocalAddr => '127.0.0.1',
     LocalPort => 0) // die "listen: $!";
 $listener->blocking(0);
 my $SERVER = '127.0.0.1:' . $listener->sockport;
 
-my $tls = LimitSliding::Redis::certificates($nginx->dir);
+LimitSliding::Redis::certificates($nginx->dir);
 
 sub file($name, $content, $mode) {
     $nginx->write_file($name, $content);
@@ -33,7 +33,8 @@ file('blank', "\n", 0600);
 file('not-pem', "nothing\n", 0600);
 mkdir $nginx->dir . '/directory';
 
-# Directives in http{} and what is in the block `shared`.
+# Returns a configuration with these directives in http{}, and in the block
+# `shared`.
 sub config($http, $block = "server $SERVER;") {
     return <<"CONF";
 %%GLOBALS%%
@@ -68,20 +69,69 @@ if (!LimitSliding::Redis::supported()) {
 }
 
 
-# Wrong: [in the block or in http, directives, the words to be quoted, one of
-# them at least, and more of the message].
-#
-# NGINX shall blame the line of the last directive or that of its block's end,
-# where the configuration is only then seen to be incomplete; except where the
-# last item is 'no line', since its own words about certificates have none.
-
 my $server = "server $SERVER;";
 my $ca = "ssl_trusted_certificate %%DIR%%/ca.pem;";
 my $zone = 'limit_sliding_zone $arg_key';
 my $sentinel = 'topology sentinel; sentinel_master m;';
 
-my @wrong = (
-    # parameters
+# Returns the number of the line with the comment "# blamed".
+sub blamed($text) {
+    my ($before) = $text =~ /^(.*)# blamed/s;
+    return 1 + $before =~ tr/\n//;
+}
+
+# Asserts that each of these configurations fails: [in the block or in http,
+# directives, the word to be quoted, more of the message].
+#
+# NGINX shall blame the line of the last directive or that of its block's end,
+# where the configuration is only then seen to be incomplete; except where the
+# last item is 'no line', since its own words about certificates have none.
+sub fails(@cases) {
+    for (@cases) {
+        my ($at, $directives, $word, $more, $no_line) = @$_;
+
+        my ($exit, $output, $text) = $nginx->test_config($at eq 'block'
+            ? config('', "$directives # blamed")
+            : config("$directives # blamed"));
+        my $line = blamed($text);
+        my $next = $line + 1;
+        my $quoted = $nginx->expand($word);
+
+        my @emerg = grep { /\[emerg\]/ } split /\n/, $output;
+
+        subtest "$at: $directives" => sub {
+            isnt $exit, 0, 'fails';
+            is @emerg, 1, 'with one line';
+            like $emerg[0], qr/"(?:redis=)?\Q$quoted\E"/,
+                'that quotes the word';
+            like $emerg[0], qr{ in \S+/test\.conf:(?:$line|$next)$},
+                'and names file and line' if !$no_line;
+            like $emerg[0], $more, 'and more' if $more;
+            unlike $output, qr/secret/, 'without a secret';
+        } or diag $output;
+    }
+}
+
+# Asserts that each of these configurations is right: [name, directives of the
+# block, directives of http].
+sub succeeds(@cases) {
+    for (@cases) {
+        my ($name, $block, $http) = @$_;
+        my $start = now;
+        my ($exit, $output) = $nginx->test_config(config($http // '', $block));
+
+        subtest $name => sub {
+            is $exit, 0, 'is right';
+            unlike $output, qr/\[(?!notice)\w+\]/, 'without a warning';
+            cmp_ok now() - $start, '<', 3, 'without waiting for anybody';
+        } or diag $output;
+    }
+}
+
+
+# parameters
+
+fails(
     [ block => "$server foo bar;",             'foo' ],
     [ block => "$server foo;",                 'foo' ],
     [ block => "$server limit_sliding_zone a;", 'limit_sliding_zone' ],
@@ -97,14 +147,53 @@ my @wrong = (
         'topology standalone; topology standalone;', 'ssl off; ssl off;',
         'ssl_verify on; ssl_verify on;', 'ssl_name a; ssl_name a;',
         'password a; password a;', 'user a; user a;'),
+);
+succeeds(
+    [ 'all parameters', <<"BLOCK" . ($ssl ? <<'TLS' : '') ],
+        $server
+        topology standalone;
+        user limiter;
+        password_file password;
+        database 3;
+        connect_timeout 100ms;
+        timeout 50ms;
+        on_error local;
+        key_prefix "limits:";
+        key_format digest;
+BLOCK
+        ssl on;
+        ssl_name redis.test;
+        ssl_trusted_certificate ca.pem;
+        ssl_certificate client.pem;
+        ssl_certificate_key client.key;
+        ssl_verify on;
+TLS
+    [ 'in another order', "key_format plain; on_error deny; $server" ],
+);
 
-    # addresses
+
+# addresses
+
+fails(
     (map { [ block => "server $_;", $_ ] } '127.0.0.1:0', '127.0.0.1:65536',
         '127.0.0.1:abc', '127.0.0.1:', ':6379', 'unix:', '[::1'),
     [ block => 'server "";', '' ],
     [ block => 'server;', 'server' ],
+);
+succeeds(
+    [ 'a server', $server ],
+    [ 'the default port', 'server 127.0.0.1;' ],
+    [ 'IPv6', 'server [::1]:6379;' ],
+    [ 'a unix socket', 'server unix:%%DIR%%/redis.sock;' ],
+    [ 'a name of /etc/hosts', 'server localhost:6379;' ],
+    [ 'a name, and a resolver that is not there', 'server redis.test:6379;',
+        'resolver 127.0.0.1:1;' ],
+);
 
-    # times, numbers, words
+
+# times, numbers, words
+
+fails(
     (map { [ block => "$server timeout $_;", $_, qr/timeout/ ],
            [ block => "$server connect_timeout $_;", $_, qr/connect_timeout/ ] }
         qw(0 -1s abc 1.5s 10x 99999999999999999999s)),
@@ -112,6 +201,41 @@ my @wrong = (
         qw(-1 abc 1.5 99999999999999999999)),
     [ block => "$server on_error fail;",       'fail',    qr/local/ ],
     [ block => "$server on_error Local;",      'Local' ],
+    [ block => "$server key_format md5;",      'md5',     qr/digest/ ],
+    [ block => "$server ssl maybe;",           'maybe' ],
+    [ block => "$server ssl_verify yes;",      'yes' ],
+);
+succeeds(
+    [ 'times', "$server timeout 1s; connect_timeout 500ms;" ],
+    (map { [ "on_error $_", "$server on_error $_;" ] } qw(local allow deny)),
+    [ 'braces in a prefix', "$server key_prefix 'a{b}';" ],
+    [ 'an empty prefix', "$server key_prefix '';" ],
+);
+
+
+# Long times, and times that are in seconds by mistake, have a warning.
+
+for (['timeout 50', qr/"timeout 50" is 50 seconds, did you mean "50ms"\?/],
+    ['connect_timeout 2',
+        qr/"connect_timeout 2" is 2 seconds, did you mean "2ms"\?/],
+    ['timeout 1001ms', qr/"timeout 1001ms" is 1001 milliseconds, .* Redis/],
+    ['connect_timeout 1m',
+        qr/"connect_timeout 1m" is 60000 milliseconds, .* Redis/])
+{
+    my ($directive, $words) = @$_;
+    my ($exit, $output, $text) = $nginx->test_config(config('',
+        "$server $directive; # blamed"));
+    my $line = blamed($text);
+    my @warn = grep { /\[warn\]/ } split /\n/, $output;
+    is $exit, 0, "$directive: is right";
+    is @warn, 1, '... with one warning';
+    like $warn[0] // '', qr{$words in \S+/test\.conf:$line$}, '... in its line';
+}
+
+
+# topologies
+
+fails(
     [ block => "$server topology ring;",       'ring',    qr/standalone/ ],
     [ block => "$server topology sentinel;",   'sentinel_master' ],
     [ block => "$server sentinel_master m;",   'sentinel_master',
@@ -130,6 +254,16 @@ my @wrong = (
         'sentinel_master' ],
     [ block => "$server topology cluster; key_prefix 'a{b}';", 'a{b}',
         qr/must have no "\{" with "topology cluster"/ ],
+);
+succeeds(
+    [ 'a cluster', "$server server 127.0.0.2; topology cluster;" ],
+    [ 'sentinels', "$server server 127.0.0.2; $sentinel" ],
+);
+
+
+# algorithms and leases
+
+fails(
     (map { [ http => "$zone zone=one:1m rate=1r/s redis=shared lease=$_;",
         "lease=$_", qr/must be "off", "auto" or a number/ ] }
         qw(0 -1 abc 1.5 on 4194303 99999999999999999999)),
@@ -141,11 +275,28 @@ my @wrong = (
         qw(log leaky_bucket)),
     [ http => "$zone zone=one:1m rate=1r/s redis=shared lease=1 lease=1;",
         'lease=1' ],
-    [ block => "$server key_format md5;",      'md5',     qr/digest/ ],
-    [ block => "$server ssl maybe;",           'maybe' ],
-    [ block => "$server ssl_verify yes;",      'yes' ],
+);
+succeeds(
+    (map { [ "redis= with algorithm=$_", $server,
+        "$zone zone=one:1m rate=10r/s algorithm=$_ redis=shared;" ] }
+        qw(counter log fixed token_bucket leaky_bucket)),
+    [ 'redis= with precision', $server,
+        "$zone zone=one:1m rate=10r/s precision=10 redis=shared;" ],
+    [ 'redis= with a variable rate', $server,
+        "$zone zone=one:1m rate=\$arg_rate window=1m redis=shared;" ],
+    (map { [ "lease=$_", $server,
+        "$zone zone=one:1m rate=10r/s redis=shared lease=$_;" ] }
+        qw(off auto 1 4194302)),
+    [ 'lease=off anywhere', $server,
+        "$zone zone=one:1m rate=10r/s algorithm=log lease=off;" ],
+    [ 'lease= of a token bucket', $server, "$zone zone=one:1m rate=10r/s"
+        . ' redis=shared algorithm=token_bucket lease=auto;' ],
+);
 
-    # passwords
+
+# passwords
+
+fails(
     [ block => "$server password_file %%DIR%%/nope;", '%%DIR%%/nope' ],
     [ block => "$server password_file directory;", '%%DIR%%/directory' ],
     [ block => "$server password_file empty;", '%%DIR%%/empty' ],
@@ -165,10 +316,33 @@ my @wrong = (
         . ' sentinel_password a;', 'sentinel_password' ],
     (map { [ block => "$server $sentinel sentinel_password_file $_;",
         "%%DIR%%/$_" ] } qw(nope directory empty blank)),
+);
+succeeds(
+    [ 'a password', "$server password 'secret';" ],
+    [ 'a password file without a newline',
+        "$server password_file no-newline;" ],
+    [ 'sentinels with a password',
+        "$server $sentinel sentinel_password 'secret';" ],
+    [ 'sentinels with a user and a password file',
+        "$server $sentinel sentinel_user limiter;"
+        . ' sentinel_password_file password;' ],
+);
 
-    # TLS
-    $ssl ? () : [ block => "$server ssl on; ssl_verify off;", 'ssl on' ],
-    !$ssl ? () : (
+
+# A file that others can read has a warning.
+
+for my $file ('password_file open;',
+    "$sentinel sentinel_password_file open;") {
+    my ($exit, $output) = $nginx->test_config(config('', "$server $file"));
+    is $exit, 0, "$file that all can read";
+    like $output, qr{\[warn\].*"\S*/open"}, '... has a warning';
+    unlike $output, qr/secret/, '... without the secret';
+}
+
+
+# TLS
+
+fails($ssl ? (
     [ block => "$server ssl on;", 'ssl_trusted_certificate' ],
     [ block => "$server ssl on; ssl_verify on;", 'ssl_trusted_certificate' ],
     [ block => "$server ssl on; ssl_trusted_certificate %%DIR%%/nope.pem;",
@@ -182,9 +356,16 @@ my @wrong = (
     [ block => "$server ssl on; $ca ssl_certificate nope.pem;"
         . ' ssl_certificate_key client.key;', '%%DIR%%/nope.pem', undef,
         'no line' ],
-    ),
+) : [ block => "$server ssl on; ssl_verify off;", 'ssl on' ]);
+succeeds(
+    $ssl ? [ 'TLS, not verified', "$server ssl on; ssl_verify off;" ] : (),
+    [ 'TLS, prepared and off', "$server ssl off; $ca" ],
+);
 
-    # names
+
+# names
+
+fails(
     [ http => "limit_sliding_redis shared { $server }", 'shared' ],
     [ http => "limit_sliding_redis { $server }", 'limit_sliding_redis' ],
     [ http => "limit_sliding_redis a b { $server }", 'limit_sliding_redis' ],
@@ -203,147 +384,18 @@ my @wrong = (
     [ http => "$zone zone=known:1m rate=1r/s;", 'known' ],
     [ http => "$zone zone=known:1m rate=1r/s redis=shared;", 'known' ],
 );
-
-for (@wrong) {
-    my ($at, $directives, $word, $more, $no_line) = @$_;
-
-    my ($exit, $output, $text) = $nginx->test_config($at eq 'block'
-        ? config('', "$directives # blamed") : config("$directives # blamed"));
-    my ($before) = $text =~ /^(.*)# blamed/s;
-    my $line = 1 + $before =~ tr/\n//;
-    my $next = $line + 1;
-    my $quoted = $nginx->expand($word);
-
-    my @emerg = grep { /\[emerg\]/ } split /\n/, $output;
-
-    subtest "$at: $directives" => sub {
-        isnt $exit, 0, 'fails';
-        is @emerg, 1, 'with one line';
-        like $emerg[0], qr/"(?:redis=)?\Q$quoted\E"/, 'that quotes the word';
-        like $emerg[0], qr{ in \S+/test\.conf:(?:$line|$next)$},
-            'and names file and line' if !$no_line;
-        like $emerg[0], $more, 'and more' if $more;
-        unlike $output, qr/secret/, 'without a secret';
-    } or diag $output;
-}
-
-
-# Right: [name, in http, in the block]
-
-my @right = (
-    [ 'a server', '', $server ],
-    [ 'the default port', '', 'server 127.0.0.1;' ],
-    [ 'IPv6', '', 'server [::1]:6379;' ],
-    [ 'a unix socket', '', 'server unix:%%DIR%%/redis.sock;' ],
-    [ 'a name of /etc/hosts', '', 'server localhost:6379;' ],
-    [ 'a name, and a resolver that is not there',
-        'resolver 127.0.0.1:1;', 'server redis.test:6379;' ],
-    [ 'all parameters', '', <<"BLOCK" . ($ssl ? <<'TLS' : '') ],
-        $server
-        topology standalone;
-        user limiter;
-        password_file password;
-        database 3;
-        connect_timeout 100ms;
-        timeout 50ms;
-        on_error local;
-        key_prefix "limits:";
-        key_format digest;
-BLOCK
-        ssl on;
-        ssl_name redis.test;
-        ssl_trusted_certificate ca.pem;
-        ssl_certificate client.pem;
-        ssl_certificate_key client.key;
-        ssl_verify on;
-TLS
-    [ 'in another order', '', "key_format plain; on_error deny; $server" ],
-    [ 'a cluster', '', "$server server 127.0.0.2; topology cluster;" ],
-    (map { [ "on_error $_", '', "$server on_error $_;" ] }
-        qw(local allow deny)),
-    [ 'a password', '', "$server password 'secret';" ],
-    [ 'sentinels', '', "$server server 127.0.0.2; $sentinel" ],
-    [ 'sentinels with a password', '',
-        "$server $sentinel sentinel_password 'secret';" ],
-    [ 'sentinels with a user and a password file', '',
-        "$server $sentinel sentinel_user limiter;"
-        . ' sentinel_password_file password;' ],
-    [ 'a password file without a newline', '',
-        "$server password_file no-newline;" ],
-    [ 'braces in a prefix', '', "$server key_prefix 'a{b}';" ],
-    [ 'an empty prefix', '', "$server key_prefix '';" ],
-    $ssl ? [ 'TLS, not verified', '', "$server ssl on; ssl_verify off;" ] : (),
-    [ 'TLS, prepared and off', '', "$server ssl off; $ca" ],
-    [ 'times', '', "$server timeout 1s; connect_timeout 500ms;" ],
-    [ 'a second block',
-        "limit_sliding_redis other { $server }"
-        . "$zone zone=one:1m rate=1r/s redis=other;", $server ],
-    [ 'a block that no zone names', "limit_sliding_redis other { $server }",
-        $server ],
-    [ 'a block after its zone', "$zone zone=one:1m rate=1r/s redis=late;"
-        . "limit_sliding_redis late { $server }", $server ],
-    (map { [ "redis= with algorithm=$_",
-        "$zone zone=one:1m rate=10r/s algorithm=$_ redis=shared;", $server ] }
-        qw(counter log fixed token_bucket leaky_bucket)),
-    (map { [ "lease=$_", "$zone zone=one:1m rate=10r/s redis=shared lease=$_;",
-        $server ] } qw(off auto 1 4194302)),
-    [ 'lease=off anywhere', "$zone zone=one:1m rate=10r/s algorithm=log"
-        . ' lease=off;', $server ],
-    [ 'lease= of a token bucket', "$zone zone=one:1m rate=10r/s redis=shared"
-        . ' algorithm=token_bucket lease=auto;', $server ],
-    [ 'redis= with precision',
-        "$zone zone=one:1m rate=10r/s precision=10 redis=shared;", $server ],
-    [ 'redis= with a variable rate',
-        "$zone zone=one:1m rate=\$arg_rate window=1m redis=shared;",
-        $server ],
+succeeds(
+    [ 'a second block', $server, "limit_sliding_redis other { $server }"
+        . "$zone zone=one:1m rate=1r/s redis=other;" ],
+    [ 'a block that no zone names', $server,
+        "limit_sliding_redis other { $server }" ],
+    [ 'a block after its zone', $server,
+        "$zone zone=one:1m rate=1r/s redis=late;"
+        . "limit_sliding_redis late { $server }" ],
 );
 
-for (@right) {
-    my ($name, $http, $block) = @$_;
-    my $start = now;
-    my ($exit, $output) = $nginx->test_config(config($http, $block));
 
-    subtest $name => sub {
-        is $exit, 0, 'is right';
-        unlike $output, qr/\[(?!notice)\w+\]/, 'without a warning';
-        cmp_ok now() - $start, '<', 3, 'without waiting for anybody';
-    } or diag $output;
-}
-
-
-# a file that others can read
-
-for my $file ('password_file open;',
-    "$sentinel sentinel_password_file open;") {
-    my ($exit, $output) = $nginx->test_config(config('', "$server $file"));
-    is $exit, 0, "$file that all can read";
-    like $output, qr{\[warn\].*"\S*/open"}, '... has a warning';
-    unlike $output, qr/secret/, '... without the secret';
-}
-
-
-# times that are long, and those that are in seconds by mistake
-
-for (['timeout 50', qr/"timeout 50" is 50 seconds, did you mean "50ms"\?/],
-    ['connect_timeout 2',
-        qr/"connect_timeout 2" is 2 seconds, did you mean "2ms"\?/],
-    ['timeout 1001ms', qr/"timeout 1001ms" is 1001 milliseconds, .* Redis/],
-    ['connect_timeout 1m',
-        qr/"connect_timeout 1m" is 60000 milliseconds, .* Redis/])
-{
-    my ($directive, $words) = @$_;
-    my ($exit, $output, $text) = $nginx->test_config(config('',
-        "$server $directive; # blamed"));
-    my ($before) = $text =~ /^(.*)# blamed/s;
-    my $line = 1 + $before =~ tr/\n//;
-    my @warn = grep { /\[warn\]/ } split /\n/, $output;
-    is $exit, 0, "$directive: is right";
-    is @warn, 1, '... with one warning';
-    like $warn[0] // '', qr{$words in \S+/test\.conf:$line$}, '... in its line';
-}
-
-
-# nobody was asked
+# No configuration above made NGINX connect to Redis.
 
 ok !$listener->accept, 'no test of a configuration has connected';
 
