@@ -6,32 +6,15 @@ use v5.36;
 use List::Util qw(min shuffle);
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
+
+my $nginx = LimitSliding::Test->new;
 
 # reuseport, so that the kernel spreads connections over both workers
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-    limit_sliding_zone $arg_key zone=one:1m rate=100r/h;
-    limit_sliding_zone $arg_key zone=many:1m rate=100000r/h;
-    limit_sliding_zone all zone=all:1m rate=100000r/h;
-    limit_sliding_zone $arg_user zone=user:1m rate=3r/h;
+$nginx->common(listen => 'reuseport', http => <<'CONF');
     limit_sliding_log_level off;
-    add_header X-Worker $pid always;
+    add_header X-Worker    $pid                     always;
     add_header X-Remaining $limit_sliding_remaining always;
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        location /one  { limit_sliding zone=one;  empty_gif; }
-        location /many { limit_sliding zone=many; empty_gif; }
-        location /all  { limit_sliding zone=all;  empty_gif; }
-        location /both {
-            limit_sliding zone=all;
-            limit_sliding zone=user;
-            empty_gif;
-        }
-    }
-}
 CONF
 
 my $LIMIT = 100;
@@ -70,6 +53,11 @@ sub many_keys($prefix, $n) {
 }
 
 
+# One key, and 50 keys at once
+
+my %one = places(zones => { one => 'rate=100r/h' });
+$nginx->serve(%one);
+
 for my $pipeline (1, 16) {
     my ($keys, $workers) = run([ ([ "one-$pipeline" ]) x 5000 ],
         pipeline => $pipeline);
@@ -90,6 +78,8 @@ is keys %$workers, 2, 'both workers took part';
 
 # Many admissions at once, to give races a chance.
 
+$nginx->serve(places(zones => { many => 'rate=100000r/h' }));
+
 my $statuses = $nginx->load(pipeline => 32,
     requests => [ ('/many?key=a') x 150_000 ]);
 is scalar grep({ $_ == 200 } @$statuses), 100_000, '100,000 of 150,000';
@@ -98,6 +88,18 @@ is scalar grep({ $_ == 200 } @$statuses), 100_000, '100,000 of 150,000';
 # Two limits, all or nothing: what a request took from the first, before the
 # second rejected it, is given back, however many race. Requests of one user
 # follow each other, which takes them to both workers at once.
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone all       zone=all:1m  rate=100000r/h;
+    limit_sliding_zone $arg_user zone=user:1m rate=3r/h;
+HTTP
+    location /all { limit_sliding zone=all; empty_gif; }
+    location /both {
+        limit_sliding zone=all;
+        limit_sliding zone=user;
+        empty_gif;
+    }
+SERVER
 
 my @users = map { ("user-$_") x 10 } 1 .. 5000;
 $statuses = $nginx->load(requests => [ map { "/both?user=$_" } @users ]);
@@ -114,6 +116,8 @@ is header($nginx->get('/all'), 'X-Remaining'), 100_000 - 3 * 5000 - 1,
 # connections come to the new workers while the old ones still serve.
 # A request may be lost when it meets an old worker that closes an idle
 # connection: NGINX has not read it then, and so it must not be charged.
+
+$nginx->serve(%one);
 
 my @requests = many_keys('reload-', 50);
 for my $i (grep { $_ % 10 == 0 } 0 .. $#requests) {
