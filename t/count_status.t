@@ -152,13 +152,29 @@ sub counted($key, $look = '/look') {
     return 10 - header($r, 'X-Remaining');
 }
 
+# Asserts of each case, [path, status, how many units a request counts, name,
+# options of get], that two requests count so.
+sub counts(@cases) {
+    for (@cases) {
+        my ($path, $status, $count, $name, @options) = @$_;
+        my @key = key();
+
+        is get($path, @key, @options)->{status}, $status,
+            "$name, $path: status";
+        is counted($key[1]), $count, "$name, $path: counted";
+        get($path, @key, @options);
+        is counted($key[1]), 2 * $count, "$name, $path: once for each request";
+    }
+}
+
+
+# answers of NGINX
+
 $nginx->write_file('html/page', 'a page');
 
 serve(http => <<'HTTP', server => <<'SERVER');
     map $request_uri $verified { ~^/verified/(?<verdict>...) $verdict; }
 HTTP
-    # answers of NGINX
-
     location /ok        { empty_gif; }
     location /forbidden { deny all; }
     location /return    { return 404; }
@@ -172,9 +188,26 @@ HTTP
         internal;
         proxy_pass http://127.0.0.1:%%PORT1%%/$verified;
     }
+SERVER
 
-    # answers of others
+counts(
+    [ '/ok',           200, 0, 'inherited' ],
+    [ '/ok?x',         200, 0, 'inherited, HEAD', method => 'HEAD' ],
+    [ '/forbidden',    403, 1, 'access' ],
+    [ '/forbidden',    403, 1, 'access, HEAD', method => 'HEAD' ],
+    [ '/none',         404, 1, 'no such file' ],
+    [ '/page',         200, 0, 'a file' ],
+    [ '/return',       404, 0, 'return is answered before any limit' ],
+    [ '/verified/200', 200, 0, 'auth_request grants' ],
+    [ '/verified/401', 401, 1, 'auth_request refuses' ],
+    [ '/verified/403', 403, 1, 'auth_request forbids' ],
+    [ '/verified/404', 500, 0, 'auth_request fails' ],
+);
 
+
+# answers of others
+
+serve(server => <<'CONF');
     location /4xx/ {
         limit_sliding zone=ten count_status=4xx;
         proxy_pass http://127.0.0.1:%%PORT1%%/;
@@ -194,9 +227,23 @@ HTTP
         limit_sliding zone=ten count_status=404 cost=4;
         proxy_pass http://127.0.0.1:%%PORT1%%/;
     }
+CONF
 
-    # pages in place of others
+counts(
+    (map { [ "/proxy/$_", $_, /40[134]/ ? 1 : 0, "list, upstream" ] }
+        200, 302, 400, 401, 403, 404, 429, 500, 503),
+    (map { [ "/4xx/$_", $_, /^4/ ? 1 : 0, "4xx, upstream" ] }
+        200, 302, 400, 401, 403, 404, 429, 500, 503),
+    (map { [ "/mixed/$_", $_, /^5|404/ ? 1 : 0, "5xx,404, upstream" ] }
+        200, 403, 404, 500, 503),
+    (map { [ "/200/$_", $_, /200/ ? 1 : 0, "200, upstream" ] } 200, 404),
+    (map { [ "/cost/$_", $_, /404/ ? 4 : 0, "cost 4, upstream" ] } 200, 404),
+);
 
+
+# pages in place of others
+
+serve(server => <<'CONF');
     location /hidden/ {
         proxy_pass http://127.0.0.1:%%PORT1%%/;
         proxy_intercept_errors on;
@@ -235,48 +282,21 @@ HTTP
     location /try-files {
         try_files /none /proxy/404;
     }
-SERVER
+CONF
 
-for my $case (
-    [ '/ok',                 200, 0, 'inherited' ],
-    [ '/ok?x', 200, 0, 'inherited, HEAD', method => 'HEAD' ],
-    [ '/forbidden',          403, 1, 'access' ],
-    [ '/forbidden',          403, 1, 'access, HEAD', method => 'HEAD' ],
-    [ '/none',               404, 1, 'no such file' ],
-    [ '/page',               200, 0, 'a file' ],
-    [ '/return',             404, 0, 'return is answered before any limit' ],
-    [ '/verified/200', 200, 0, 'auth_request grants' ],
-    [ '/verified/401', 401, 1, 'auth_request refuses' ],
-    [ '/verified/403', 403, 1, 'auth_request forbids' ],
-    [ '/verified/404', 500, 0, 'auth_request fails' ],
-    (map { [ "/proxy/$_", $_, /40[134]/ ? 1 : 0, "list, upstream" ] }
-        200, 302, 400, 401, 403, 404, 429, 500, 503),
-    (map { [ "/4xx/$_", $_, /^4/ ? 1 : 0, "4xx, upstream" ] }
-        200, 302, 400, 401, 403, 404, 429, 500, 503),
-    (map { [ "/mixed/$_", $_, /^5|404/ ? 1 : 0, "5xx,404, upstream" ] }
-        200, 403, 404, 500, 503),
-    (map { [ "/200/$_", $_, /200/ ? 1 : 0, "200, upstream" ] } 200, 404),
-    (map { [ "/cost/$_", $_, /404/ ? 4 : 0, "cost 4, upstream" ] } 200, 404),
-    [ '/hidden/404',         200, 0, 'a page with another status' ],
-    [ '/hidden/403',         403, 1, 'a status without a page' ],
-    [ '/shown/404',          404, 1, 'a page with the same status' ],
-    [ '/to-404',             404, 1, 'a page that makes it count' ],
-    [ '/to-named',           404, 1, 'a named location' ],
-    [ '/to-free',            404, 1, 'a place without limits' ],
-    [ '/to-free-page',       200, 0, 'a place without limits, fine' ],
-    [ '/accel/404',          404, 1, 'X-Accel-Redirect' ],
-    [ '/accel/200',          200, 0, 'X-Accel-Redirect, fine' ],
-    [ '/into/404',           404, 1, 'rewrite' ],
-    [ '/try-files',          404, 1, 'try_files' ],
-) {
-    my ($path, $status, $count, $name, @options) = @$case;
-    @key = key();
-
-    is get($path, @key, @options)->{status}, $status, "$name, $path: status";
-    is counted($key[1]), $count, "$name, $path: counted";
-    get($path, @key, @options);
-    is counted($key[1]), 2 * $count, "$name, $path: once for each request";
-}
+counts(
+    [ '/hidden/404',   200, 0, 'a page with another status' ],
+    [ '/hidden/403',   403, 1, 'a status without a page' ],
+    [ '/shown/404',    404, 1, 'a page with the same status' ],
+    [ '/to-404',       404, 1, 'a page that makes it count' ],
+    [ '/to-named',     404, 1, 'a named location' ],
+    [ '/to-free',      404, 1, 'a place without limits' ],
+    [ '/to-free-page', 200, 0, 'a place without limits, fine' ],
+    [ '/accel/404',    404, 1, 'X-Accel-Redirect' ],
+    [ '/accel/200',    200, 0, 'X-Accel-Redirect, fine' ],
+    [ '/into/404',     404, 1, 'rewrite' ],
+    [ '/try-files',    404, 1, 'try_files' ],
+);
 
 
 # rates, costs and keys
