@@ -77,17 +77,39 @@ is from('/ipv6-3', map { "::ffff:192.0.2.$_" } 1 .. 4), '200 200 200 200',
     'and not that of IPv6';
 
 
-# prefixes: [place, addresses that are one, one that is another]
+# prefixes
+
+# Asserts of each case, [place, addresses, another address], that the addresses
+# of a place are one client, and the last one is another.
+sub one_client(@cases) {
+    for (@cases) {
+        my ($place, @same) = @$_;
+        my $another = pop @same;
+        is from($place, @same, $another), '200 200 429 200',
+            "$place: @same are one, $another is another";
+    }
+}
 
 $nginx->serve(server => <<'CONF');
     limit_sliding zone=test;
-
     location /ipv4-32 { limit_sliding_client ipv4=32; empty_gif; }
     location /ipv4-24 { limit_sliding_client ipv4=24; empty_gif; }
     location /ipv4-20 { limit_sliding_client ipv4=20; empty_gif; }
     location /ipv4-9  { limit_sliding_client ipv4=9;  empty_gif; }
     location /ipv4-1  { limit_sliding_client ipv4=1;  empty_gif; }
+CONF
 
+one_client(
+    [ '/ipv4-32', qw(192.0.2.1 192.0.2.1 192.0.2.1 192.0.2.0) ],
+    [ '/ipv4-24', qw(192.0.2.0 192.0.2.1 192.0.2.255 192.0.3.0) ],
+    [ '/ipv4-20', qw(192.0.16.0 192.0.31.255 192.0.20.1 192.0.32.0) ],
+    [ '/ipv4-9',  qw(10.128.0.0 10.255.255.255 10.200.1.1 10.127.255.255) ],
+    [ '/ipv4-1',  qw(128.0.0.0 254.255.255.255 192.0.2.1 127.255.255.255) ],
+    [ '/ipv4-24', qw(2001:db8::1 2001:db8::2 2001:db8::3 2001:db8:0:1::) ],
+);
+
+$nginx->serve(server => <<'CONF');
+    limit_sliding zone=test;
     location /ipv6-128 { limit_sliding_client ipv6=128; empty_gif; }
     location /ipv6-127 { limit_sliding_client ipv6=127; empty_gif; }
     location /ipv6-64  { limit_sliding_client ipv6=64;  empty_gif; }
@@ -95,22 +117,9 @@ $nginx->serve(server => <<'CONF');
     location /ipv6-48  { limit_sliding_client ipv6=48;  empty_gif; }
     location /ipv6-32  { limit_sliding_client ipv6=32;  empty_gif; }
     location /ipv6-3   { limit_sliding_client ipv6=3;   empty_gif; }
-
-    location /both {
-        limit_sliding_client ipv4=24 ipv6=56;
-        empty_gif;
-
-        location /both/ipv4 { limit_sliding_client ipv4=16; empty_gif; }
-        location /both/as   { empty_gif; }
-    }
 CONF
 
-for my $case (
-    [ '/ipv4-32',  qw(192.0.2.1 192.0.2.1 192.0.2.1 192.0.2.0) ],
-    [ '/ipv4-24',  qw(192.0.2.0 192.0.2.1 192.0.2.255 192.0.3.0) ],
-    [ '/ipv4-20',  qw(192.0.16.0 192.0.31.255 192.0.20.1 192.0.32.0) ],
-    [ '/ipv4-9',   qw(10.128.0.0 10.255.255.255 10.200.1.1 10.127.255.255) ],
-    [ '/ipv4-1',   qw(128.0.0.0 254.255.255.255 192.0.2.1 127.255.255.255) ],
+one_client(
     [ '/ipv6-128', qw(2001:db8::1 2001:db8::1 2001:db8::1 2001:db8::) ],
     [ '/ipv6-127', qw(2001:db8::2 2001:db8::3 2001:db8::2 2001:db8::1) ],
     [ '/ipv6-64',  qw(2001:db8::1 2001:db8::2 2001:db8::3 2001:db8:0:1::1) ],
@@ -121,23 +130,35 @@ for my $case (
     [ '/ipv6-32',  qw(2001:db8:1:2:: 2001:db8:ffff:: 2001:db8::3
         2001:db9::) ],
     [ '/ipv6-3',   qw(2001:db8:: 3fff:ffff:: 2fff::1 4000::) ],
-    [ '/both',     qw(192.0.2.0 192.0.2.1 192.0.2.255 192.0.3.0) ],
-    [ '/both',     qw(2001:db8:0:100:: 2001:db8:0:1ff:: 2001:db8:0:112::1
-        2001:db8:0:200::) ],
-    [ '/both/as',  qw(192.0.2.0 192.0.2.1 192.0.2.255 192.0.3.0) ],
-    [ '/both/ipv4', qw(192.0.2.0 192.0.3.1 192.0.255.255 192.1.0.0) ],
     [ '/ipv6-48',  qw(192.0.2.1 192.0.2.1 192.0.2.1 192.0.2.2) ],
-    [ '/ipv4-24',  qw(2001:db8::1 2001:db8::2 2001:db8::3 2001:db8:0:1::) ],
-) {
-    my ($place, @same) = @$case;
-    my $another = pop @same;
-    is from($place, @same, $another), '200 200 429 200',
-        "$place: @same are one, $another is another";
-}
+);
 
 # 32.1.13.184 and 2001:db8::/32 begin with the same four bytes.
 is from('/ipv6-32', qw(2001:db8::1 2001:db8::2 32.1.13.184 32.1.13.184)),
     '200 200 200 200', 'IPv4 and IPv6 do not meet';
+
+
+# both, and inherited
+
+$nginx->serve(server => <<'CONF');
+    limit_sliding zone=test;
+
+    location /both {
+        limit_sliding_client ipv4=24 ipv6=56;
+        empty_gif;
+
+        location /both/ipv4 { limit_sliding_client ipv4=16; empty_gif; }
+        location /both/as   { empty_gif; }
+    }
+CONF
+
+one_client(
+    [ '/both',      qw(192.0.2.0 192.0.2.1 192.0.2.255 192.0.3.0) ],
+    [ '/both',      qw(2001:db8:0:100:: 2001:db8:0:1ff:: 2001:db8:0:112::1
+        2001:db8:0:200::) ],
+    [ '/both/as',   qw(192.0.2.0 192.0.2.1 192.0.2.255 192.0.3.0) ],
+    [ '/both/ipv4', qw(192.0.2.0 192.0.3.1 192.0.255.255 192.1.0.0) ],
+);
 
 
 # a place of a redirect has a prefix of its own
@@ -199,7 +220,7 @@ for my $address (map { "127.0.0.$_" } 1, 2, 3) {
         "without realip: $address";
 }
 is $nginx->statuses(1, '/', headers => [ 'X-Real-IP: 192.0.2.1' ]), '429',
-   , 'without realip: a header does not help';
+    'without realip: a header does not help';
 
 
 # Unix sockets: one client, unless realip knows better
