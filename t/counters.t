@@ -7,51 +7,22 @@ use List::Util qw(sum0);
 use Test::More;
 
 use LimitSliding::Api qw(api);
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
-my $nginx = LimitSliding::Test->new->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-    limit_sliding_zone $arg_key zone=one:1m rate=1000r/h;
-    limit_sliding_zone $arg_key zone=two:1m rate=10r/h;
-    limit_sliding_zone $arg_key zone=watched:1m rate=10r/h;
-    limit_sliding_zone $arg_key zone=small:32k rate=1000r/h;
-    limit_sliding_zone $arg_key zone=leaky:1m rate=100r/s burst=2
-        algorithm=leaky_bucket;
-    limit_sliding_zone $arg_key zone=leaky-watched:1m rate=100r/s burst=2
-        algorithm=leaky_bucket;
-    limit_sliding_zone $arg_key zone=deny:32k rate=10r/h full=deny;
-    limit_sliding_zone $arg_key zone=variable:1m rate=$arg_rate window=1h;
+my $nginx = LimitSliding::Test->new;
+
+$nginx->common(listen => 'reuseport', http => <<'HTTP', server => <<'SERVER');
     limit_sliding_log_level off;
-    server {
-        listen 127.0.0.1:%%PORT%% reuseport;
-        location /one { limit_sliding zone=one; empty_gif; }
-        location /small { limit_sliding zone=small; empty_gif; }
-        location /deny { limit_sliding zone=deny; empty_gif; }
-        location /leaky { limit_sliding zone=leaky; empty_gif; }
-        location /variable {
-            limit_sliding zone=variable cost=$arg_cost;
-            empty_gif;
-        }
-        location /both {
-            limit_sliding zone=one;
-            limit_sliding zone=two;
-            limit_sliding zone=watched dry_run;
-            limit_sliding zone=leaky-watched dry_run;
-            empty_gif;
-        }
-        location /limits { limit_sliding_api; }
-    }
-}
-CONF
+HTTP
+    location /limits { limit_sliding_api; }
+SERVER
 
 sub zones() {
     return api($nginx)->{zones};
 }
 
-# What was added since $before: "passed delayed rejected", and what else is not
-# 0.
+# Returns what a zone has counted since $before: "passed delayed rejected", and
+# the other counts that are not 0.
 sub since($before, $name) {
     my ($then, $now) = map { $_->{$name} } $before, zones();
     my @counts = map { $now->{$_} - $then->{$_} } qw(passed delayed rejected);
@@ -61,7 +32,26 @@ sub since($before, $name) {
 }
 
 
-# each in its place
+# several zones
+
+my %one = places(zones => { one => 'rate=1000r/h' });
+
+$nginx->serve(http => <<"HTTP", server => <<"SERVER");
+    $one{http}
+    limit_sliding_zone \$arg_key zone=two:1m rate=10r/h;
+    limit_sliding_zone \$arg_key zone=watched:1m rate=10r/h;
+    limit_sliding_zone \$arg_key zone=leaky-watched:1m rate=100r/s burst=2
+        algorithm=leaky_bucket;
+HTTP
+    $one{server}
+    location /both {
+        limit_sliding zone=one;
+        limit_sliding zone=two;
+        limit_sliding zone=watched dry_run;
+        limit_sliding zone=leaky-watched dry_run;
+        empty_gif;
+    }
+SERVER
 
 my $zones = zones();
 $nginx->get('/one?key=a') for 1 .. 3;
@@ -75,7 +65,19 @@ is since($zones, 'one'), '15 0 0', '... by the other zone: this one did not';
 is since($zones, 'watched'), '10 0 0', '... and no dry run was asked';
 
 $zones = zones();
-$nginx->get("/both?key=c$_&") for 1 .. 5;
+$nginx->load(connections => 1, pipeline => 8,
+    requests => [ ('/both?key=e') x 8 ]);
+like since($zones, 'leaky-watched'),
+    qr/^[1-8] 0 0 delayed_dry_run=[1-7] rejected_dry_run=[1-7]$/,
+    'dry run of a queue';
+
+
+# a queue
+
+$nginx->serve(places(zones =>
+    { leaky => 'rate=100r/s burst=2 algorithm=leaky_bucket' }));
+
+$zones = zones();
 my $statuses = $nginx->load(connections => 8,
     requests => [ ('/leaky?key=d') x 8 ]);
 my $passed = grep { $_ == 200 } @$statuses;
@@ -85,12 +87,16 @@ is "$direct $rejected", join(' ', $passed - $delayed, 8 - $passed),
     'of a queue';
 cmp_ok $delayed, '>', 0, '... some delayed';
 
-$zones = zones();
-$nginx->load(connections => 1, pipeline => 8,
-    requests => [ ('/both?key=e') x 8 ]);
-like since($zones, 'leaky-watched'),
-    qr/^[1-8] 0 0 delayed_dry_run=[1-7] rejected_dry_run=[1-7]$/,
-    'dry run of a queue';
+
+# full zones
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=deny:32k rate=10r/h full=deny;
+    limit_sliding_zone $arg_key zone=small:32k rate=1000r/h;
+HTTP
+    location /deny  { limit_sliding zone=deny;  empty_gif; }
+    location /small { limit_sliding zone=small; empty_gif; }
+SERVER
 
 $zones = zones();
 $nginx->get("/deny?key=f$_") for 1 .. 2500;
@@ -107,6 +113,12 @@ is $new, 2500, 'full=evict: all';
 is $evicted, 'evicted=' . (2500 - zones()->{small}{slots_used}),
     '... those that there was no slot for took another\'s';
 
+
+# values that cannot be used
+
+$nginx->serve(places(limit => 'cost=$arg_cost',
+    zones => { variable => 'rate=$arg_rate window=1h' }));
+
 $zones = zones();
 $nginx->get('/variable?key=h&rate=2');
 $nginx->get('/variable?key=h&rate=bad');
@@ -118,6 +130,8 @@ is since($zones, 'variable'), '2 0 0 errors=2',
 
 # Exactly, over two workers.
 
+$nginx->serve(%one);
+
 $zones = zones();
 $statuses = $nginx->load(pipeline => 16,
     requests => [ map { '/one?key=load' . $_ % 20 } 1 .. 60_000 ]);
@@ -127,8 +141,8 @@ is sum0(@counts), 60_000, 'all answered';
 is since($zones, 'one'), "@counts", '... and all counted';
 
 
-# Over a reload. What met an old worker that closed an idle connection it has
-# not read.
+# Over a reload. An old worker that closes an idle connection has not read, and
+# so not counted, the request that was on its way.
 
 my %old = map { $_ => 1 } $nginx->workers;
 my @requests = map { [ '/one?key=reload' . $_ % 20,
@@ -147,7 +161,7 @@ $statuses = $nginx->load(requests => \@requests, at => {
 is since($zones, 'one'), "@counts", 'a reload: all that were answered';
 
 
-# A worker that is killed: but for what it had in hand.
+# A worker that is killed: all but the requests that were under way.
 
 for my $round (1 .. 20) {
     $zones = zones();
@@ -162,7 +176,6 @@ for my $round (1 .. 20) {
     ok $counted >= 2000 - $lost && $counted <= 2000,
         "worker killed: $counted counted, $lost lost";
 }
-
 
 $nginx->finish_one;
 
