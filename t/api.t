@@ -5,26 +5,23 @@ use v5.36;
 use JSON::PP qw(decode_json);
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Api qw(read_key state_of);
+use LimitSliding::Test qw(:DEFAULT places);
 
 my $nginx = LimitSliding::Test->new;
 
 my @ALGORITHMS = ('counter', 'counter precision=10', 'fixed', 'log',
     'token_bucket', 'leaky_bucket burst=9');
 
-my $zones = join "\n", map {
-    my $name = s/\W/-/gr;
-    "limit_sliding_zone \$arg_key zone=$name:1m rate=10r/d algorithm=$_;"
-} @ALGORITHMS;
-my $locations = join "\n", map {
-    my $name = s/\W/-/gr;
-    "location /$name { limit_sliding zone=$name; empty_gif; }"
-} @ALGORITHMS;
+# Returns the name of the zone, and of the place, with this algorithm.
+sub name($algorithm) {
+    return $algorithm =~ s/\W/-/gr;
+}
 
-my $CONF = <<"CONF";
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my %algorithms = places(each => 'rate=10r/d',
+    zones => { map { name($_) => "algorithm=$_" } @ALGORITHMS });
+
+$nginx->common(http => <<"HTTP", server => <<'SERVER');
     limit_sliding_zone \$http_key zone=one:1m rate=3r/d;
     limit_sliding_zone \$http_key "zone=sl/as\\"h:32k" rate=3 window=90m
         full=deny top=off;
@@ -34,45 +31,16 @@ http {
     limit_sliding_zone \$arg_key zone=tokens:32k rate=\$arg_rate window=1d
         algorithm=token_bucket;
     limit_sliding_zone \$arg_key zone=static:1m rate=4r/d;
-    $zones
-    limit_sliding_log_level off;
-    add_header X-Limit \$limit_sliding_limit always;
-    add_header X-Remaining \$limit_sliding_remaining always;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /one { limit_sliding zone=one; empty_gif; }
-        location /variable { limit_sliding zone=variable; empty_gif; }
-        location /plan { limit_sliding zone=static rate=\$arg_plan; empty_gif; }
-        location /tokens { limit_sliding zone=tokens; empty_gif; }
-        $locations
-        location /limits { limit_sliding_api; }
-        location /write/ { limit_sliding_api write=on; }
-        location /address { limit_sliding zone=address; empty_gif; }
-        location /client {
-            set_real_ip_from 127.0.0.1;
-            limit_sliding zone=client;
-            empty_gif;
-        }
-        location /except {
-            limit_sliding_api write=on;
-            limit_except GET { deny 127.0.0.1; }
-        }
-        location /except-put {
-            limit_sliding_api write=on;
-            limit_except GET PUT { allow 127.0.0.1; }
-        }
-        location = /exact { limit_sliding_api write=off; }
-        location /denied { limit_sliding_api write=on; deny all; }
-        location /limited { limit_sliding_api; limit_sliding zone=one; }
-    }
-    server {
-        listen 127.0.0.1:%%PORT1%%;
-        location / { limit_sliding_api write=on; }
-    }
-}
-CONF
+    $algorithms{http}
 
-$nginx->start($CONF);
+    limit_sliding_log_level off;
+    add_header X-Limit     \$limit_sliding_limit     always;
+    add_header X-Remaining \$limit_sliding_remaining always;
+HTTP
+    location /one    { limit_sliding zone=one; empty_gif; }
+    location /limits { limit_sliding_api; }
+    location /write/ { limit_sliding_api write=on; }
+SERVER
 
 sub json($response) {
     is header($response, 'Content-Type'), 'application/json', '... as JSON';
@@ -82,24 +50,27 @@ sub json($response) {
     return $json // {};
 }
 
-# As it may stand in an argument.
+# Returns a text in the form that an argument has.
 sub encode($text) {
     return $text =~ s/([^A-Za-z0-9])/sprintf '%%%02X', ord $1/ger;
 }
 
 sub key($zone, $key, $method = 'GET', $more = '') {
-    my $response = $nginx->get("/write/zones/$zone/key?key=" . encode($key)
-        . $more, method => $method);
-    return decode_json($response->{body});
-}
-
-# "used/limit, remaining left, reset" of a key
-sub state_of($json) {
-    return join ' ', map { $_ // 'null' } @$json{qw(used limit remaining)};
+    return read_key($nginx->get("/write/zones/$zone/key?key=" . encode($key)
+        . $more, method => $method));
 }
 
 
 # ---- everything ----
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    server {
+        listen 127.0.0.1:%%PORT1%%;
+        location / { limit_sliding_api write=on; }
+    }
+HTTP
+    location = /exact { limit_sliding_api write=off; }
+SERVER
 
 my $json = json($nginx->get('/limits'));
 like $json->{version}, qr/^\d+\.\d+\.\d+$/, 'a version';
@@ -134,7 +105,20 @@ is $nginx->get('/zones/one/key?key=a', port => 1)->{status}, 200,
     '... and of a key';
 
 
-# ---- what is not there, or not allowed ----
+# ---- errors, and what is not allowed ----
+
+$nginx->serve(server => <<'CONF');
+    location /except {
+        limit_sliding_api write=on;
+        limit_except GET { deny 127.0.0.1; }
+    }
+    location /except-put {
+        limit_sliding_api write=on;
+        limit_except GET PUT { allow 127.0.0.1; }
+    }
+    location /denied  { limit_sliding_api write=on; deny all; }
+    location /limited { limit_sliding_api; limit_sliding zone=one; }
+CONF
 
 for my $path ('/limitsx', '/limits/x', '/limits/metrics/', '/limits/zones',
     '/limits/zones/one', '/limits/zones/one/', '/limits/zones/one/keys?key=a',
@@ -225,25 +209,26 @@ key('one', 'a', 'PUT', '&rate=default');
 
 # ---- one key ----
 
+$nginx->serve(server => $algorithms{server});
+
 for (@ALGORITHMS) {
-    my $name = s/\W/-/gr;
-    my $capacity = 10;
+    my $name = name($_);
     my @before = map { $_ // 'null' }
         @{ key($name, 'a') }{qw(used limit remaining reset)};
-    is "@before", "0 10 $capacity 0", "$_: a key that never came";
+    is "@before", "0 10 10 0", "$_: a key that never came";
 
-    # of a queue the first one leaves at once, the next waits 2.4 hours
+    # The first request of a queue leaves at once, the next waits 2.4 hours.
     my $times = /leaky/ ? 1 : 4;
     $nginx->get("/$name?key=a") for 1 .. $times;
     my $after = key($name, 'a');
-    is state_of($after), "$times 10 " . ($capacity - $times), "$_: used";
+    is state_of($after), "$times 10 " . (10 - $times), "$_: used";
     cmp_ok $after->{reset}, '>', 0, '... and when it is reset';
     is $after->{reset}, int(($after->{reset_ms} + 999) / 1000), '... rounded';
     is state_of(key($name, 'a')), state_of($after), '... a look uses nothing';
 
     my $deleted = key($name, 'a', 'DELETE');
-    is state_of($deleted), "0 10 $capacity", "$_: forgotten";
-    is state_of(key($name, 'a')), "0 10 $capacity", '... indeed';
+    is state_of($deleted), '0 10 10', "$_: forgotten";
+    is state_of(key($name, 'a')), '0 10 10', '... indeed';
     next if /leaky/;
 
     is $nginx->statuses(11, "/$name?key=a"), join(' ', (200) x 10, 429),
@@ -276,10 +261,19 @@ for (@ALGORITHMS) {
     is state_of($put), '4 10 6', '... with what was used';
 }
 
-is $json = json($nginx->get('/limits'))->{zones}{counter}{own_limits}, 0,
+is json($nginx->get('/limits'))->{zones}{counter}{own_limits}, 0,
     'no own limit is left';
 
-# a rate that is a variable: as the last request had it
+
+# ---- a rate that is a variable: as the last request had it ----
+
+my %variable = (server => <<'CONF');
+    location /variable { limit_sliding zone=variable; empty_gif; }
+    location /tokens   { limit_sliding zone=tokens; empty_gif; }
+    location /plan     { limit_sliding zone=static rate=$arg_plan; empty_gif; }
+CONF
+
+$nginx->serve(%variable);
 
 is state_of(key('variable', 'a')), '0 null null',
     'a variable rate: nothing is known of a key that never came';
@@ -315,15 +309,16 @@ $nginx->get("/plan?key=a$_&plan=$_") for 1 .. 200;
 is_deeply [ grep { key('static', "a$_")->{limit} == $_ } 1 .. 200 ],
     [ 1 .. 200 ], 'many keys';
 
-$nginx->reload($CONF);
+my $template = $nginx->template(%variable);
+my $without = $template =~ s/(zone=\w+:32k rate=)\$arg_rate/${1}3/gr;
+$nginx->reload($template);
 is state_of(key('variable', 'a')), '3 5 2', 'a reload: it is known still';
-my $late = LimitSliding::Test->new->start(
-    $CONF =~ s/(zone=\w+:32k rate=)\$arg_rate/${1}3/gr);
-$late->reload($CONF);
+my $late = LimitSliding::Test->new->start($without);
+$late->reload($template);
 $late->get('/variable?key=a&rate=5');
 is json($late->get('/write/zones/variable/key?key=a'))->{limit}, 5,
     'a rate that becomes a variable by a reload';
-$late->reload($CONF =~ s/(zone=\w+:32k rate=)\$arg_rate/${1}3/gr);
+$late->reload($without);
 is json($late->get('/write/zones/variable/key?key=a'))->{limit}, 3,
     '... and is none any more';
 $late->finish_one;
@@ -331,7 +326,36 @@ $late->finish_one;
 is key('sl/as%22h', 'a')->{zone}, 'sl/as"h', 'a zone of an odd name';
 
 
-# any bytes
+# ---- addresses are shown, and given, as text ----
+
+$nginx->serve(server => <<'CONF');
+    location /address { limit_sliding zone=address; empty_gif; }
+    location /client {
+        set_real_ip_from 127.0.0.1;
+        limit_sliding zone=client;
+        empty_gif;
+    }
+CONF
+
+$nginx->get('/address', from => '127.0.0.3') for 1 .. 5;
+$nginx->get('/client', headers => [ "X-Real-IP: $_" ])
+    for ('2001:db8::1:2:3:4') x 5, ('192.0.2.7') x 4;
+
+is state_of(key('address', '127.0.0.3')), '3 3 0', 'an address';
+is key('address', '127.0.0.3')->{key}, '127.0.0.3', '... shown so';
+is state_of(key('address', "\x7f\0\0\x03")), '3 3 0', '... or its bytes';
+is state_of(key('address', '127.0.0.4')), '0 3 3', 'another';
+is key('address', 'x')->{status}, 400, 'none';
+is state_of(key('client', '2001:db8::')), '3 3 0', 'a network of IPv6';
+is state_of(key('client', '192.0.2.7')), '3 3 0', 'an address of IPv4';
+is join(' ', map { "$_->{key}=$_->{rejected}" } map { @{ $_->{top} } }
+        @{ json($nginx->get('/limits'))->{zones} }{qw(address client)}),
+    '127.0.0.3=2 2001:db8::=2 192.0.2.7=1', '... as top offenders, too';
+
+
+# ---- any bytes ----
+
+$nginx->serve;
 
 my %shown = (
     'plain' => 'plain', 'qu"ote' => 'qu"ote', 'back\\slash' => 'back\\slash',
@@ -352,7 +376,7 @@ for my $key (sort keys %shown) {
 }
 is key('one', "a\0b")->{key}, "a\0b", 'a key with a zero';
 
-# What was rejected of them, too.
+# Rejected keys are told in the same form.
 my $response = $nginx->get('/limits');
 like $response->{body}, qr/^[^\0-\x09\x0b-\x1f<\x7f]*$/,
     'nothing but JSON, that may stand in a page';
@@ -364,39 +388,21 @@ for my $key (grep { length() < 64 && !/\s$/ } sort keys %shown) {
 is $top{ 'x' x 64 }{rejected}, 2, 'a long key is cut';
 ok $top{ 'x' x 64 }{truncated}, '... and says so';
 
-# A key that is forgotten is among them no more.
+# A forgotten key is no longer among them.
 key('one', 'plain', 'DELETE');
 ok !grep({ $_->{key} eq 'plain' }
     @{ json($nginx->get('/limits'))->{zones}{one}{top} }), 'forgotten';
 
 
-# addresses are shown, and given, as text
-
-$nginx->get('/address', from => '127.0.0.3') for 1 .. 5;
-$nginx->get('/client', headers => [ "X-Real-IP: $_" ])
-    for ('2001:db8::1:2:3:4') x 5, ('192.0.2.7') x 4;
-
-is state_of(key('address', '127.0.0.3')), '3 3 0', 'an address';
-is key('address', '127.0.0.3')->{key}, '127.0.0.3', '... shown so';
-is state_of(key('address', "\x7f\0\0\x03")), '3 3 0', '... or its bytes';
-is state_of(key('address', '127.0.0.4')), '0 3 3', 'another';
-is key('address', 'x')->{status}, 400, 'none';
-is state_of(key('client', '2001:db8::')), '3 3 0', 'a network of IPv6';
-is state_of(key('client', '192.0.2.7')), '3 3 0', 'an address of IPv4';
-is join(' ', map { "$_->{key}=$_->{rejected}" } map { @{ $_->{top} } }
-        @{ json($nginx->get('/limits'))->{zones} }{qw(address client)}),
-    '127.0.0.3=2 2001:db8::=2 192.0.2.7=1', '... as top offenders, too';
-
-
 # ---- over a reload, and without room ----
 
 key('one', 'kept', 'PUT', '&rate=9');
-$nginx->reload($CONF);
+$nginx->reload;
 is key('one', 'kept')->{limit}, 9, 'own limits outlast a reload';
 ok @{ json($nginx->get('/limits'))->{zones}{one}{top} } > 5, '... offenders, too';
-$nginx->reload($CONF =~ s/zone=one:1m/zone=one:1m top=off/r);
+$nginx->reload($nginx->template =~ s/zone=one:1m/zone=one:1m top=off/r);
 is json($nginx->get('/limits'))->{zones}{one}{top}, undef, 'top=off';
-$nginx->reload($CONF);
+$nginx->reload($nginx->template);
 is_deeply json($nginx->get('/limits'))->{zones}{one}{top}, [],
     '... forgets them';
 
