@@ -8,6 +8,7 @@ use IO::Socket::IP;
 use POSIX ();
 use Test::More;
 
+use LimitSliding::Docs ();
 use LimitSliding::Test;
 
 my ($ROOT) = grep { -x "$_/usr/bin/fail2ban-regex" } '', 'build/fail2ban';
@@ -18,68 +19,35 @@ my @FAIL2BAN = ('env', '-u', 'PYTHONHOME', 'LC_ALL=C.UTF-8',
     "PYTHONPATH=$ROOT/usr/lib/python3/dist-packages", '/usr/bin/python3');
 
 my $nginx = LimitSliding::Test->new(worker_processes => 1);
-my $ipv6 = IO::Socket::IP->new(Listen => 1, LocalHost => '::1',
-    LocalPort => $nginx->port(1)) && 'listen [::1]:%%PORT1%%;';
 
-$nginx->start(<<"CONF");
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
-    limit_sliding_zone \$arg_key zone=one:1m rate=1 window=30d;
-    limit_sliding_zone \$arg_key "zone=it is:1m" rate=1 window=30d;
-    limit_sliding_zone \$arg_key zone=full:32k rate=1 window=30d full=deny;
-    limit_sliding_zone \$arg_key zone=queue:1m rate=1r/h burst=9
-        algorithm=leaky_bucket;
+$nginx->common(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=one:1m rate=1 window=30d;
+    limit_sliding_zone $arg_key "zone=it is:1m" rate=1 window=30d;
 
     set_real_ip_from 127.0.0.1;
     real_ip_header   X-Real-IP;
+HTTP
+    limit_sliding zone=one;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        listen unix:%%DIR%%/nginx.sock;
-        ${\ ($ipv6 || '') }
-        limit_sliding zone=one;
-
-        location / { }
-        location /gif { empty_gif; }
-        location /space { limit_sliding "zone=it is"; empty_gif; }
-        location /rate { limit_sliding zone=one rate=\$http_x_rate; empty_gif; }
-        location /free { limit_sliding off; }
-        location /quiet { limit_sliding off; log_not_found off; }
-        location /dry { limit_sliding_dry_run on; empty_gif; }
-        location /delay { limit_sliding zone=queue dry_run; empty_gif; }
-        location /full {
-            limit_sliding zone=full;
-            limit_sliding_log_level error every=1s;
-            empty_gif;
-        }
-        location /every {
-            limit_sliding_log_level error every=1s;
-            empty_gif;
-        }
-        location /warn {
-            limit_sliding_log_level warn;
-            empty_gif;
-        }
-    }
-}
-CONF
+    location / { }
+    location /gif   { empty_gif; }
+    location /space { limit_sliding "zone=it is"; empty_gif; }
+    location /free  { limit_sliding off; }
+SERVER
 
 # Fail2ban's configuration, with what the documentation adds for Angie.
 my $config = $nginx->dir . '/fail2ban';
 system('cp', '-r', "$ROOT/etc/fail2ban", $config) == 0 or die 'cp';
 unlink glob "$config/jail.d/*";
 
-open my $docs, '<', 'docs/operations.md' or die "docs/operations.md: $!";
-my $operations = do { local $/; <$docs> };
+my $operations = LimitSliding::Docs::content('docs/operations.md');
 my ($filter) = $operations =~ /```ini\n(\[Definition\].*?)```/s;
 like $filter, qr/^failregex\s*=/m, 'the documentation has a filter for Angie';
 $nginx->write_file('fail2ban/filter.d/nginx-limit-req.local', $filter)
     if $nginx->has_log_properties;
 
-# Addresses that the filter finds in what was logged since the last call, in
-# the order of the lines.
+# Returns the addresses that the filter finds in what was logged since the last
+# call, in the order of the lines.
 my $seen = 0;
 sub found() {
     my $log = $nginx->log;
@@ -102,6 +70,23 @@ sub rejected($path, %request) {
 
 
 # who is found
+
+my $ipv6 = IO::Socket::IP->new(Listen => 1, LocalHost => '::1',
+    LocalPort => $nginx->port(1)) ? 'listen [::1]:%%PORT1%%;' : '';
+
+$nginx->serve(server => <<"CONF");
+    listen unix:%%DIR%%/nginx.sock;
+    $ipv6
+
+    location /every {
+        limit_sliding_log_level error every=1s;
+        empty_gif;
+    }
+    location /warn {
+        limit_sliding_log_level warn;
+        empty_gif;
+    }
+CONF
 
 $nginx->get("/gif?key=$_", headers => ["X-Real-IP: $_"])
     for qw(192.0.2.1 2001:db8::1);
@@ -132,7 +117,7 @@ SKIP: {
 rejected('/gif?key=192.0.2.1', unix => $nginx->dir . '/nginx.sock');
 is found(), '', 'nobody, where the client is a unix socket';
 
-# Of those left out by every= there is no line, and so no address.
+# A rejection that every= leaves out has no line, and so no address.
 for my $n (1 .. 3) {
     my $host = "X-Real-IP: 192.0.2.1$n";
     rejected('/every?key=192.0.2.1', headers => [$host]) for 1 .. 3;
@@ -142,6 +127,20 @@ is found(), '192.0.2.11 192.0.2.12 192.0.2.13', 'one a second with every=1s';
 
 
 # who is not
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=full:32k rate=1 window=30d full=deny;
+    limit_sliding_zone $arg_key zone=queue:1m rate=1r/h burst=9
+        algorithm=leaky_bucket;
+HTTP
+    location /dry   { limit_sliding_dry_run on; empty_gif; }
+    location /delay { limit_sliding zone=queue dry_run; empty_gif; }
+    location /full {
+        limit_sliding zone=full;
+        limit_sliding_log_level error every=1s;
+        empty_gif;
+    }
+SERVER
 
 my @hostile = (headers => ['X-Real-IP: 192.0.2.3']);
 is $nginx->statuses(3, '/dry?key=a', @hostile), '200 200 200', 'dry run';
@@ -155,6 +154,11 @@ is found(), '', 'nobody, of those whom no limit has rejected';
 
 # Whatever a client sends, and wherever NGINX writes it: the only address that
 # is found is its own, once a rejection.
+
+$nginx->serve(server => <<'CONF');
+    location /rate  { limit_sliding zone=one rate=$http_x_rate; empty_gif; }
+    location /quiet { limit_sliding off; log_not_found off; }
+CONF
 
 my $forged = 'limiting requests, excess: 1.000 by zone "one"'
     . ', client: 198.51.100.1, server: x';
@@ -209,7 +213,7 @@ my ($zones) = $jail =~ /ngx_limit_req_zones="([^"]+)"/;
 is $zones, 'login|api', '... for two zones';
 my ($maxretry) = $jail =~ /^maxretry\s*=\s*(\d+)$/m;
 
-# Changed here: where the log is, which zones, and what a ban does.
+# The test has another log, another zone and another action of a ban.
 $nginx->write_file('jail.log', '');
 $nginx->write_file('fail2ban/jail.d/test.conf', ($jail
     =~ s{^logpath\s*=.*}{logpath = $dir/jail.log}mr
@@ -246,7 +250,8 @@ sub content($name) {
 ok wait_for(sub { content('f2b.log') =~ /Jail 'nginx-limit-req' started/ }),
     'fail2ban runs with it' or diag content('f2b.out'), content('f2b.log');
 
-# What NGINX writes from here on is what fail2ban reads.
+# Both zones reject this key from now on, and fail2ban reads these rejections.
+$nginx->get("/$_?key=192.0.2.1") for qw(gif space);
 my $before = length content('error.log');
 $nginx->get("/gif?key=192.0.2.1", headers => ["X-Real-IP: 192.0.2.5"])
     for 1 .. $maxretry - 1;
