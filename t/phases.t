@@ -22,10 +22,6 @@ CONF
 
 $nginx->write_file('htpasswd', "user:{PLAIN}secret\n");
 
-sub statuses($n, $path, @options) {
-    return join ' ', map { $nginx->get($path, @options)->{status} } 1 .. $n;
-}
-
 sub login(@options) {
     my %options = @options;
     push @{ $options{headers} }, 'Authorization: Basic dXNlcjpzZWNyZXQ=';
@@ -56,17 +52,18 @@ $nginx->serve(server => <<'CONF');
     }
 CONF
 
-is statuses(4, '/auth', key()), '401 401 429 429',
+is $nginx->statuses(4, '/auth', key()), '401 401 429 429',
     'guesses at a password are limited';
-is statuses(3, '/auth', login(key())), '200 200 429', 'and so are users';
+is $nginx->statuses(3, '/auth', login(key())), '200 200 429',
+    'and so are users';
 
 my @key = key();
-is statuses(2, '/auth', @key), '401 401', 'after two guesses';
-is statuses(1, '/auth', login(@key)), '429', 'a password does not help';
+is $nginx->statuses(2, '/auth', @key), '401 401', 'after two guesses';
+is $nginx->statuses(1, '/auth', login(@key)), '429', 'a password does not help';
 
-is statuses(3, '/auth-403', login(key())), '200 200 403',
+is $nginx->statuses(3, '/auth-403', login(key())), '200 200 403',
     'limit_sliding_status 403 beside auth_basic';
-is statuses(3, '/deny', key()), '403 403 429', 'before access';
+is $nginx->statuses(3, '/deny', key()), '403 403 429', 'before access';
 
 
 # satisfy any: neither granted nor overruled
@@ -116,22 +113,22 @@ $nginx->serve(server => <<'CONF');
     }
 CONF
 
-is statuses(3, '/any/closed', key()), '401 401 429',
+is $nginx->statuses(3, '/any/closed', key()), '401 401 429',
     'satisfy any: to be admitted is not to have access';
-is statuses(3, '/any/deny', key()), '403 403 429',
+is $nginx->statuses(3, '/any/deny', key()), '403 403 429',
     'satisfy any, nobody has access';
-is statuses(3, '/any/closed', login(key())), '200 200 429',
+is $nginx->statuses(3, '/any/closed', login(key())), '200 200 429',
     'satisfy any: users';
-is statuses(3, '/any/open', key()), '200 200 429', 'satisfy any: open';
-is statuses(3, '/any/open-403', key()), '200 200 403',
+is $nginx->statuses(3, '/any/open', key()), '200 200 429', 'satisfy any: open';
+is $nginx->statuses(3, '/any/open-403', key()), '200 200 403',
     'satisfy any: open, rejected with 403';
-is statuses(3, '/any/open-401', key()), '200 200 401',
+is $nginx->statuses(3, '/any/open-401', key()), '200 200 401',
     'satisfy any: open, rejected with 401';
-is statuses(3, '/any/open-401', login(key())), '200 200 401',
+is $nginx->statuses(3, '/any/open-401', login(key())), '200 200 401',
     'satisfy any: users rejected with 401';
-is statuses(3, '/any/closed-dry', key()), '401 401 401',
+is $nginx->statuses(3, '/any/closed-dry', key()), '401 401 401',
     'satisfy any: a dry run grants nothing';
-is statuses(1, '/any/closed', headers => []), '401',
+is $nginx->statuses(1, '/any/closed', headers => []), '401',
     'satisfy any: an empty key grants nothing';
 
 my $r = $nginx->get('/any/open-401', key());
@@ -139,19 +136,39 @@ is header($r, 'X-Status'), 'PASSED', 'satisfy any: passed';
 
 @key = key();
 my $connection = $nginx->connect;
-is statuses(4, '/any/open-401', @key, socket => $connection),
+is $nginx->statuses(4, '/any/open-401', @key, socket => $connection),
     '200 200 401 401', 'rejected with 401 on one connection';
-is statuses(1, '/any/open-401', key(), socket => $connection), '200',
+is $nginx->statuses(1, '/any/open-401', key(), socket => $connection), '200',
     'which goes on to serve';
 
 
 # one charge for a request and zone
 
 $nginx->write_file('html/target', 'the target');
+
+# Asserts that each of these cases, [path, status, name], is charged once for a
+# request.
+sub charged_once(@cases) {
+    for (@cases) {
+        my ($path, $status, $name) = @$_;
+        @key = key();
+
+        $r = $nginx->get($path, @key);
+        is $r->{status}, $status, "$name: status";
+        is header($r, 'X-Status'), 'PASSED', "$name: passed";
+        is header($r, 'X-Remaining'), '9', "$name: charged";
+
+        $nginx->get($path, @key);
+        is header($nginx->get('/target', @key), 'X-Remaining'), '7',
+            "$name: once for each request";
+    }
+}
+
+
+# ... that is redirected
+
 mkdir $nginx->dir . "/html/$_" for qw(dir free-dir);
 $nginx->write_file("html/$_/index.html", 'the index') for qw(dir free-dir);
-$nginx->write_file('html/ssi.html',
-    '<!--#include virtual="/target" --> ' x 3);
 
 $nginx->serve(http => <<'HTTP', server => <<'SERVER');
     server {
@@ -199,6 +216,26 @@ HTTP
         limit_sliding zone=ten;
         proxy_pass http://127.0.0.1:%%PORT1%%;
     }
+SERVER
+
+charged_once(
+    [ '/error-page',       200, 'error_page' ],
+    [ '/error-page-named', 200, 'error_page to a named location' ],
+    [ '/try-files',        200, 'try_files' ],
+    [ '/try-files-named',  200, 'try_files to a named location' ],
+    [ '/dir/',             200, 'index' ],
+    [ '/free-dir/',        200, 'index, limited after the redirect only' ],
+    [ '/accel',            200, 'X-Accel-Redirect' ],
+);
+
+
+# ... that has subrequests
+
+$nginx->write_file('html/ssi.html',
+    '<!--#include virtual="/target" --> ' x 3);
+
+$nginx->serve(server => <<'CONF');
+    location /target { limit_sliding zone=ten; }
 
     location /auth-request {
         auth_request /verify;
@@ -222,32 +259,13 @@ HTTP
         ssi_types *;
         limit_sliding zone=ten;
     }
-SERVER
+CONF
 
-for my $case (
-    [ '/error-page',         200, 'error_page' ],
-    [ '/error-page-named',   200, 'error_page to a named location' ],
-    [ '/try-files',          200, 'try_files' ],
-    [ '/try-files-named',    200, 'try_files to a named location' ],
-    [ '/dir/',               200, 'index' ],
-    [ '/free-dir/',          200, 'index, limited after the redirect only' ],
-    [ '/accel',              200, 'X-Accel-Redirect' ],
-    [ '/auth-request',       200, 'auth_request' ],
-    [ '/mirror',             200, 'mirror' ],
-    [ '/ssi.html',           200, 'SSI' ],
-) {
-    my ($path, $status, $name) = @$case;
-    @key = key();
-
-    $r = $nginx->get($path, @key);
-    is $r->{status}, $status, "$name: status";
-    is header($r, 'X-Status'), 'PASSED', "$name: passed";
-    is header($r, 'X-Remaining'), '9', "$name: charged";
-
-    $nginx->get($path, @key);
-    is header($nginx->get('/target', @key), 'X-Remaining'), '7',
-        "$name: once for each request";
-}
+charged_once(
+    [ '/auth-request', 200, 'auth_request' ],
+    [ '/mirror',       200, 'mirror' ],
+    [ '/ssi.html',     200, 'SSI' ],
+);
 
 
 # limits below others, or after a redirect to them
@@ -317,7 +335,7 @@ $nginx->serve(server => <<'CONF');
 CONF
 
 @key = key();
-is statuses(2, '/page', @key), '200 200', 'page: passed';
+is $nginx->statuses(2, '/page', @key), '200 200', 'page: passed';
 for (1 .. 2) {
     $r = $nginx->get('/page', @key);
     is $r->{status}, 429, 'page: rejected';
@@ -327,11 +345,11 @@ for (1 .. 2) {
 }
 
 @key = key();
-is statuses(4, '/page-named', @key), '200 200 200 200',
+is $nginx->statuses(4, '/page-named', @key), '200 200 200 200',
     'page in a named location with the same limit';
 is header($nginx->get('/page-named', @key), 'X-Status'), 'REJECTED',
     'and still a rejected request';
-is statuses(1, '/two', @key), '429', 'which did not get anything';
+is $nginx->statuses(1, '/two', @key), '429', 'which did not get anything';
 
 
 # beside others
@@ -360,22 +378,23 @@ HTTP
 SERVER
 
 @key = key();
-is statuses(4, '/return', @key), '204 204 204 204',
+is $nginx->statuses(4, '/return', @key), '204 204 204 204',
     'return is answered before any limit';
 is header($nginx->get('/two', @key), 'X-Remaining'), '1',
     'and charges nothing';
 
 @key = key();
-is statuses(3, '/limit-req', @key), '200 503 503', 'beside limit_req';
+is $nginx->statuses(3, '/limit-req', @key), '200 503 503', 'beside limit_req';
 is header($nginx->get('/two', @key), 'X-Remaining'), '0',
     'what limit_req rejects is not charged';
-is statuses(1, '/two', @key), '429', 'nor forgotten';
+is $nginx->statuses(1, '/two', @key), '429', 'nor forgotten';
 
-is statuses(3, '/two', key(), version => '1.0'), '200 200 429', 'HTTP/1.0';
+is $nginx->statuses(3, '/two', key(), version => '1.0'), '200 200 429',
+    'HTTP/1.0';
 
 @key = key();
 $connection = $nginx->connect;
-is statuses(4, '/two', @key, socket => $connection), '200 200 429 429',
+is $nginx->statuses(4, '/two', @key, socket => $connection), '200 200 429 429',
     'keepalive';
 
 $r = $nginx->get('/two', socket => $connection);
