@@ -2,15 +2,17 @@
 
 use v5.36;
 
+use Digest::SHA qw(sha1_hex);
 use Test::More;
 
+use LimitSliding::Docs ();
 use LimitSliding::Redis;
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
 my @ALGORITHMS = qw(counter log fixed token_bucket leaky_bucket);
 
-open my $docs, '<', 'docs/redis.md' or die "docs/redis.md: $!";
-my ($rules) = do { local $/; <$docs> } =~ /^ACL SETUSER limiter (.*)$/m;
+my ($rules) = LimitSliding::Docs::content('docs/redis.md')
+    =~ /^ACL SETUSER limiter (.*)$/m;
 my @rules = split ' ', $rules;
 my @commands = grep { /^\+/ } @rules;
 cmp_ok @commands, '>', 5, "the documentation says: @commands";
@@ -18,18 +20,10 @@ cmp_ok @commands, '>', 5, "the documentation says: @commands";
 my $redis = LimitSliding::Redis->new->start;
 $redis->command(qw(ACL SETUSER limiter), @rules);
 
-my $zones = join "\n", map { <<"ZONE" } @ALGORITHMS;
-    limit_sliding_zone \$arg_key zone=$_:1m rate=2
-        window=${\ ($_ eq 'log' ? '1s' : '30d')}
-        algorithm=$_ redis=shared;
-ZONE
-my $locations = join "\n",
-    map { "location /$_ { limit_sliding zone=$_; empty_gif; }" } @ALGORITHMS;
+$redis->command('SELECT', 1);
 
-my $nginx = LimitSliding::Test->new->start(<<"CONF");
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
+my $nginx = LimitSliding::Test->new;
+$nginx->common(http => <<"CONF");
     limit_sliding_redis shared {
         server ${\ $redis->server};
         user limiter;
@@ -39,24 +33,26 @@ http {
         timeout 2s;
         on_error deny;
     }
-    $zones
     limit_sliding_log_level off;
     add_header X-Source \$limit_sliding_source always;
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        $locations
-    }
-}
 CONF
+$nginx->serve(places(each => 'rate=2 window=30d redis=shared',
+    zones => { map { ($_ => "algorithm=$_") } @ALGORITHMS }));
 
-# Decided by Redis, first with the script's text, then by its digest; written
-# anew, then in place; of a log, at last, what is over is removed
+# Returns the name of a key's log in Redis.
+sub log_of($key) {
+    return 'limit_sliding:log:{' . sha1_hex($key) . '}';
+}
+
+# Returns what decides requests of a key. The first one sends the script's text,
+# the others its digest. The first one writes a state, the others change it. The
+# second one finds an event of 1970 in a log, and so removes it.
 sub decided($algorithm, $key) {
-    my $pause = $algorithm eq 'log' ? 0.6 : 0;
     my %sources;
     for (0 .. 2) {
-        sleep $pause if $_;
         $sources{ header($nginx->get("/$algorithm?key=$key"), 'X-Source') } = 1;
+        $redis->ask('ZADD', log_of($key), 1, "\xff" x 6)
+            if $algorithm eq 'log' && !$_;
     }
     return join ' ', sort keys %sources;
 }
@@ -73,20 +69,13 @@ for my $command (@commands) {
 
     # a key of another type is deleted
     $n++;
-    $redis->command('SELECT', 1);
-    $redis->command('SET', 'limit_sliding:log:{' . sha1("less$n") . '}', 'x');
+    $redis->command('SET', log_of("less$n"), 'x');
 
-    my @tried = $command =~ /^\+(z|pexpire|del)/ ? 'log' : 'counter';
-    ok grep({ !$DECIDED{ decided($_, "less$n") } } @tried),
-        "$command is needed";
+    my $algorithm = $command =~ /^\+(z|pexpire|del)/ ? 'log' : 'counter';
+    ok !$DECIDED{ decided($algorithm, "less$n") }, "$command is needed";
 
     $redis->command(qw(ACL SETUSER limiter), $command);
     wait_for(sub { $DECIDED{ decided('counter', 'again' . ++$n) } });
-}
-
-sub sha1($text) {
-    require Digest::SHA;
-    return Digest::SHA::sha1_hex($text);
 }
 
 $nginx->finish;
