@@ -172,12 +172,8 @@ CONF
 
 # Returns the lines at level error that came since the last call, without those
 # about limiting.
-my $seen = 0;
 sub errors() {
-    my @lines = grep { !/limiting requests/ } $nginx->log_lines(qr/\[error\]/);
-    my @new = @lines[$seen .. $#lines];
-    $seen = @lines;
-    return @new;
+    return grep { !/limiting requests/ } $nginx->new_log_lines(qr/\[error\]/);
 }
 
 for my $case (

@@ -38,15 +38,11 @@ sub remaining($zone, @key) {
 
 # Returns the lines about limiting that came since the last call, in short:
 # 'dry run one, reject three'.
-my $seen = 0;
 sub lines() {
-    my @lines = $nginx->log_lines(qr/limiting requests/);
-    my @new = @lines[$seen .. $#lines];
-    $seen = @lines;
     return join ', ', map {
         /limiting requests(, dry run)?, excess: \d+\.\d{3} by zone "(\w+)"/
             ? ($1 ? "dry run $2" : "reject $2") : $_
-    } @new;
+    } $nginx->new_log_lines(qr/limiting requests/);
 }
 
 # Returns the names of the headers that tell a client of limits.

@@ -26,12 +26,8 @@ my $limiting = 'limiting requests, excess: 1.000 by zone "one"'
     . ', client: 127.0.0.1';
 
 # Returns the lines about limiting that came since the last call.
-my $seen = 0;
 sub new_lines() {
-    my @lines = $nginx->log_lines(qr/limiting/);
-    my @new = @lines[$seen .. $#lines];
-    $seen = @lines;
-    return @new;
+    return $nginx->new_log_lines(qr/limiting/);
 }
 
 

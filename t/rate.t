@@ -28,12 +28,8 @@ my $UNLIMITED = '200,  of ';
 
 # Returns the lines at level error that came since the last call, without those
 # about limiting.
-my $seen = 0;
 sub errors() {
-    my @lines = $nginx->log_lines(qr/\[error\]/);
-    my @new = @lines[$seen .. $#lines];
-    $seen = @lines;
-    return grep { !/limiting requests/ } @new;
+    return grep { !/limiting requests/ } $nginx->new_log_lines(qr/\[error\]/);
 }
 
 

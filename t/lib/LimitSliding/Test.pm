@@ -364,6 +364,15 @@ sub log_lines($self, $regexp) {
     return grep { $_ =~ $regexp } @lines;
 }
 
+# Returns those of log_lines() that came since the last call with this regular
+# expression.
+sub new_log_lines($self, $regexp) {
+    my @lines = $self->log_lines($regexp);
+    my $seen = $self->{seen}{$regexp} // 0;
+    $self->{seen}{$regexp} = @lines;
+    return @lines[$seen .. $#lines];
+}
+
 # `nginx -t` of a configuration, or of the running one if none is given.
 # Returns its exit code, its output, and the text it has read.
 sub test_config($self, $template = undef) {
