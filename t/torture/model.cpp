@@ -247,18 +247,20 @@ Model::Level Model::backdated(Level level, uint32_t limit, Shares aside) const {
  * on such steps": it is less than a step above the truth, however often it is
  * rounded.  It may happen once more if the truth is not known, if some of it
  * was set aside, and when the time that is kept begins anew.  A whole request
- * is never passed.
+ * is never passed.  What such a request cuts off a step may be added later, as
+ * that is where the steps are.  So may all of a step if it is not yet rounded.
  */
 void Model::round_up(Levels *levels, bool may_again) const {
     Shares w = policy_.window_ms;
     Shares most = levels->most.used;
     Shares whole = (most + w - 1) / w * w;
 
-    if (most > exact_shares(policy_)) {
-        Shares from = may_again ? most : levels->least.used;
+    Shares up = may_again ? most + levels->step
+                          : std::max(levels->least.used + levels->step, most + levels->cut);
 
-        levels->most.used = std::max(most, std::min(from + levels->step, whole));
-    }
+    if (most > exact_shares(policy_)) { levels->most.used = std::max(most, std::min(up, whole)); }
+
+    levels->cut = std::max(up - levels->most.used, static_cast<Shares>(0));
 }
 
 /* What a request makes of it if it is recorded as now, or as of before. */
@@ -274,6 +276,7 @@ Model::Levels Model::poured(const Levels &levels, uint64_t now_ms, uint32_t limi
     next.most.used = left_of(levels, now_ms, limit, Side::most) + more;
     next.limit = limit;
     next.step = step_of(policy_, limit);
+    next.cut = levels.cut;
 
     if (is_backdated) {
         next.step = std::max(next.step, levels.step);
@@ -296,6 +299,7 @@ void Model::add_case(std::vector<Levels> *cases, const Levels &added) {
             c.least.used = std::min(c.least.used, added.least.used);
             c.most.used = std::max(c.most.used, added.most.used);
             c.step = std::max(c.step, added.step);
+            c.cut = std::max(c.cut, added.cut);
             return;
         }
     }

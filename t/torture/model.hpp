@@ -116,6 +116,7 @@ private:
         Level most;
         uint32_t limit; /* of the latest admission; 0: there was none */
         Shares step;    /* to which it is rounded up */
+        Shares cut;     /* of the latest step, which may be added later */
     };
 
     struct Pour {
