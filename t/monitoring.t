@@ -7,6 +7,7 @@ use v5.36;
 use JSON::PP qw(decode_json);
 use Test::More;
 
+use LimitSliding::Docs qw(content);
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -15,12 +16,6 @@ my ($PROMTOOL) = grep { -x } $ENV{PROMTOOL} // (), 'build/promtool',
 
 my $redis = LimitSliding::Redis->new->start;
 my $nginx = LimitSliding::Test->new(worker_processes => 1);
-
-sub content($name) {
-    open my $file, '<', $name or die "$name: $!";
-    local $/;
-    return <$file>;
-}
 
 my $rules     = content('contrib/prometheus-rules.yml');
 my $dashboard = content('contrib/grafana-dashboard.json');

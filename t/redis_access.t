@@ -5,13 +5,13 @@ use v5.36;
 use Digest::SHA qw(sha1_hex);
 use Test::More;
 
-use LimitSliding::Docs ();
+use LimitSliding::Docs qw(content);
 use LimitSliding::Redis;
 use LimitSliding::Test qw(:DEFAULT places);
 
 my @ALGORITHMS = qw(counter log fixed token_bucket leaky_bucket);
 
-my ($rules) = LimitSliding::Docs::content('docs/redis.md')
+my ($rules) = content('docs/redis.md')
     =~ /^ACL SETUSER limiter (.*)$/m;
 my @rules = split ' ', $rules;
 my @commands = grep { /^\+/ } @rules;

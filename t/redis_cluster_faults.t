@@ -7,6 +7,7 @@ use List::Util qw(max);
 use Test::More;
 
 use LimitSliding::Cluster;
+use LimitSliding::Docs qw(content);
 use LimitSliding::FakeRedis;
 use LimitSliding::Faults;
 use LimitSliding::Redis;
@@ -145,8 +146,7 @@ $nginx->finish_one;
 
 # A password, and a user that may do what docs/redis.md says and no more
 
-open my $docs, '<', 'docs/redis.md' or die "docs/redis.md: $!";
-my @acls = join('', <$docs>) =~ /^ACL SETUSER limiter (.*)$/mg;
+my @acls = content('docs/redis.md') =~ /^ACL SETUSER limiter (.*)$/mg;
 is @acls, 2, 'docs/redis.md has an ACL, and what a cluster adds to it';
 my @rules = map { s/^>password$/>secret/r } split ' ', "@acls";
 $node->command(qw(ACL SETUSER limiter), @rules);

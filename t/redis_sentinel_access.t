@@ -6,6 +6,7 @@ use v5.36;
 use File::Temp qw(tempdir);
 use Test::More;
 
+use LimitSliding::Docs qw(content);
 use LimitSliding::Faults;
 use LimitSliding::Redis;
 use LimitSliding::Test;
@@ -20,9 +21,7 @@ sub sentinel($redis, $port, %opt) {
             'down-after-milliseconds mymaster 60000' ]);
 }
 
-# What docs/redis.md says a user of sentinels needs
-open my $docs, '<', 'docs/redis.md' or die "docs/redis.md: $!";
-my ($rules) = do { local $/; <$docs> }
+my ($rules) = content('docs/redis.md')
     =~ /ACL SETUSER (finder on >\S+ [^`]*?)\n\n/;
 ok $rules, 'the documentation says what a user of sentinels needs'
     or $rules = 'finder on >password allcommands';
