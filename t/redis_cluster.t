@@ -4,7 +4,7 @@
 use v5.36;
 
 use Digest::SHA qw(sha1_hex);
-use List::Util qw(max shuffle sum0 uniq);
+use List::Util qw(shuffle sum0 uniq);
 use POSIX ();
 use Test::More;
 

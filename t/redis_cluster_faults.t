@@ -3,7 +3,6 @@
 
 use v5.36;
 
-use List::Util qw(max);
 use Test::More;
 
 use LimitSliding::Cluster;

@@ -7,7 +7,6 @@ use File::Temp qw(tempdir);
 use Test::More;
 
 use LimitSliding::Docs qw(content);
-use LimitSliding::Faults;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 

@@ -31,7 +31,7 @@ use Errno qw(EAGAIN EINTR);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 use JSON::PP;
-use POSIX qw(WNOHANG);
+use POSIX ();
 use Socket qw(AF_UNIX IPPROTO_TCP PF_UNSPEC SOCK_STREAM TCP_NODELAY);
 use Time::HiRes ();
 

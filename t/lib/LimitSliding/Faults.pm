@@ -17,7 +17,6 @@ package LimitSliding::Faults;
 
 use v5.36;
 
-use IO::Select;
 use List::Util qw(max);
 use Test::More;
 
