@@ -1,7 +1,7 @@
 package LimitSliding::Api;
 
-# What limit_sliding_api tells of limits and of single keys, where it is at
-# /limits of an NGINX.
+# Reads what the limit_sliding_api at /limits of an NGINX tells of limits and of
+# single keys.
 #
 #   my $json = api($nginx);
 #   is state_of(api_key($nginx, 'one', 'a')), '0 4 4', 'never came';
@@ -17,29 +17,29 @@ our @EXPORT = qw(@ALGORITHMS api api_key key_path read_key state_of);
 # The algorithms with which a key in Redis may have all kinds of state.
 our @ALGORITHMS = qw(counter log fixed token_bucket);
 
-# All that it tells.
+# Returns the JSON of all limits.
 sub api($nginx) {
     return decode_json($nginx->get('/limits')->{body});
 }
 
-# The path of a key, which is encoded, and of parameters, '&name=value'.
+# Returns the path of a key, which is encoded, with parameters, '&name=value'.
 sub key_path($zone, $key, $more = '') {
     return "/limits/zones/$zone/key?key=$key$more";
 }
 
-# What it tells of a key, after the order if the method is one: its JSON, and
-# the response's status as `http`.
+# Sends a request of a key. Returns the JSON of the response, and the status of
+# the response as `http`.
 sub api_key($nginx, $zone, $key, $method = 'GET', $more = '') {
     return read_key($nginx->get(key_path($zone, $key, $more),
         method => $method));
 }
 
-# The same of a response.
+# Returns the same of a response that was read.
 sub read_key($r) {
     return { %{ decode_json($r->{body}) }, http => $r->{status} };
 }
 
-# "used limit remaining" of a key, or its error.
+# Returns "used limit remaining" of a key, or its error.
 sub state_of($json) {
     return $json->{error}
         // join ' ', map { $_ // 'null' } @$json{qw(used limit remaining)};

@@ -1,8 +1,8 @@
 package LimitSliding::Bench;
 
-# What the benchmarks of t/bench share.  Each prints Markdown, which
-# t/bench/report.pl puts into docs/benchmarks.md, and with --data writes blocks
-# for gnuplot.
+# Functions that the benchmarks of t/bench share.  Each benchmark prints
+# Markdown, which t/bench/report.pl puts into docs/benchmarks.md, and with
+# --data writes blocks for gnuplot.
 
 use v5.36;
 
@@ -15,9 +15,9 @@ our @EXPORT = qw(blocks guard in_parallel median options ratio spread table
 
 my $WORSE = 1.05;         # what a figure may be worse than the one committed
 
-# The command line: options as Getopt::Long has them, and their defaults;
-# --nginx and --module, which the other modules take from the environment, are
-# always among them.  To be called before those are loaded.
+# Reads the command line: options as Getopt::Long has them, and their defaults.
+# --nginx and --module are always among them, and go to the environment.
+# Precondition: the modules that read these two from there are not yet loaded.
 sub options($defaults, @accepted) {
     my %option = (nginx => '/usr/sbin/nginx', module => '', %$defaults);
     GetOptions(\%option, 'nginx=s', 'module=s', @accepted) or exit 2;
@@ -27,8 +27,8 @@ sub options($defaults, @accepted) {
     return %option;
 }
 
-# What each of some jobs, which are subs, returns: a list of numbers, [...].
-# So many of them run at a time, in processes of their own.
+# Runs the jobs, which are subs, in processes of their own, so many at a time.
+# Returns what each of them returns, a list of numbers, as [...].
 sub in_parallel($at_a_time, @jobs) {
     my (@results, %running);
 
@@ -47,7 +47,7 @@ sub in_parallel($at_a_time, @jobs) {
     return @results;
 }
 
-# Waits for any of those that run; what it prints fits into a pipe.
+# Waits for any of the jobs that run.  What a job prints fits into a pipe.
 sub _finish($running, $results) {
     my $pid = wait;
     die "wait: $!\n" if $pid < 0;
@@ -93,18 +93,19 @@ sub guard($file, $section, $figures, %opt) {
     return @problems;
 }
 
-# (value) -> the middle one, or the mean of both in the middle
+# Returns the value in the middle, or the mean of both in the middle.
 sub median(@values) {
     my @sorted = sort { $a <=> $b } @values;
     return ($sorted[ $#sorted / 2 ] + $sorted[ @sorted / 2 ]) / 2;
 }
 
-# Median of the ratios of what was measured in the same round.
+# Returns the median of the ratios of values of the same round.
 sub ratio($own, $other) {
     return median(map { $own->[$_] / $other->[$_] } 0 .. $#$own);
 }
 
-# "median [min max]", each by a format of printf, or with thousands() if none.
+# Returns "median [min max]", each by a format of printf, or by thousands() if
+# there is none.
 sub spread($values, $format = undef) {
     my @sorted = sort { $a <=> $b } @$values;
     my @figures = map { s/^-(?=[0.]+$)//r }

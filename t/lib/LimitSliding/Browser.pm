@@ -37,7 +37,7 @@ my @ARGS = qw(--headless=new --no-sandbox --disable-gpu --no-first-run
 
 my %running;              # chromedriver's pid => object, to be ended at exit
 
-# What there would have to be, or nothing.
+# Returns what is missing to run a browser, undef if nothing is.
 sub lacking() {
     return $DRIVER && $CHROMIUM ? undef
         : 'no chromium and chromedriver: apt-get install chromium-driver';
@@ -98,7 +98,8 @@ sub devtools($self, $command, %params) {
         { cmd => $command, params => \%params });
 }
 
-# The size of the window in CSS pixels, as of a phone if it is small.
+# Sets the size of the window in CSS pixels, and has it be a phone if it is
+# small.
 sub resize($self, $width, $height) {
     $self->devtools('Emulation.setDeviceMetricsOverride', width => $width,
         height => $height, deviceScaleFactor => 1,
@@ -111,13 +112,13 @@ sub scheme($self, $scheme) {
         [ { name => 'prefers-color-scheme', value => $scheme } ]);
 }
 
-# The page as a PNG, as much of it as is to be seen.
+# Returns the visible part of the page as a PNG.
 sub screenshot($self) {
     return decode_base64($self->_session('/screenshot'));
 }
 
-# What the console got since the last call: errors, violations of policies,
-# loads that failed.
+# Returns the lines of the console since the last call: errors, violations of
+# policies, loads that failed.
 sub log($self) {
     return map { "$_->{level}: $_->{message}" }
         @{ $self->_session('/se/log', { type => 'browser' }) };
@@ -179,7 +180,7 @@ sub _ask($self, $method, $path, $args = undef) {
     return $value;
 }
 
-# As much as its header says: the connection may stay open.
+# Reads as much as the header says, as the connection may stay open.
 sub _read_all($socket) {
     my $text = '';
     local $SIG{ALRM} = sub { die "chromedriver does not answer\n" };

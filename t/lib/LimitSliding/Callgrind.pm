@@ -119,7 +119,8 @@ sub DESTROY($self) {
     $self->stop;
 }
 
-# Of one request, after `uses` of each key, 1 unless given.
+# Returns the instructions of one request, after `uses` of each key, by default
+# 1.
 sub measure($self, %opt) {
     return $self->_total($self->_run(%opt)) / $opt{requests};
 }
@@ -275,8 +276,8 @@ sub _total($self, $file) {
 
 # Reads from a file of callgrind's which functions ran, a list of { name, file,
 # from => { file => 1, ... }, calls }.  `file` defines it; `from` has all files
-# whose code it ran itself, and so the headers of functions that the compiler put
-# into it.  Copies that the compiler made of a function are the same one.
+# whose code it ran itself, and so the headers of functions that the compiler
+# put into it.  Copies that the compiler made of a function are the same one.
 sub executed_in($path) {
     open my $out, '<', $path or die "$path: $!";
     my ($file, $from, $number, $called, $is_call);

@@ -16,14 +16,14 @@ our @EXPORT_OK = qw(header);
 
 our $PATIENCE = 30;       # seconds without a single byte
 
-# Value of a response's header, '' if there is none; those of several lines
-# are joined, as HTTP has it.
+# Returns the value of a response's header, '' if there is none. The values of
+# several lines are joined, as HTTP has it.
 sub header($response, $name) {
     return join ', ', @{ $response->{headers}{lc $name} // [] };
 }
 
-# A connection to port number `port`, from address `from`; or to the socket
-# of a path, `unix`.
+# Returns a connection to port number `port`, from address `from`; or to the
+# socket of a path, `unix`.
 sub connect($self, %opt) {
     if ($opt{unix}) {
         return IO::Socket::UNIX->new(Peer => $opt{unix})
@@ -36,7 +36,7 @@ sub connect($self, %opt) {
         // die "connect: $@";
 }
 
-# One request. Options: headers => ['Name: value', ...], version => '1.0',
+# Sends one request. Options: headers => ['Name: value', ...], version => '1.0',
 # method => 'HEAD', body => '...', and those of connect(), or socket => an open
 # connection, which is then kept. Returns what read_response() does.
 sub get($self, $path, %opt) {
@@ -61,9 +61,9 @@ sub send_request($self, $path, %opt) {
     return $socket;
 }
 
-# The second half: { status, headers => { lower-case name => [values] }, body },
-# where status is undef if the connection broke; a chunked body is left as it
-# came.
+# The second half: returns { status, headers => { lower-case name => [values] },
+# body }, where status is undef if the connection broke. A chunked body is left
+# as it came.
 sub read_response($self, $socket, $method = 'GET') {
     my $response = { status => undef, headers => {}, body => '' };
     my $text = '';
@@ -94,13 +94,13 @@ sub read_response($self, $socket, $method = 'GET') {
     return $response;
 }
 
-# The statuses of n requests, one after the other: '200 200 429'.
+# Returns the statuses of n requests, one after the other: '200 200 429'.
 sub statuses($self, $n, @request) {
     return join ' ', map { $self->get(@request)->{status} // 'none' } 1 .. $n;
 }
 
-# GETs over one HTTP/2 connection, as many streams at once as `times` says.
-# Returns their responses, without bodies, in the order of their streams.
+# Sends GETs over one HTTP/2 connection, as many streams at once as `times`
+# says. Returns their responses, without bodies, in the order of their streams.
 # Options: times, headers, port, method. Needs nghttp.
 sub http2($self, $path, %opt) {
     my @headers = map { s/^([^:]+)/lc $1/er } @{ $opt{headers} // [] };
@@ -130,8 +130,8 @@ sub has_http2($self) {
     return scalar grep { -x "$_/nghttp" } split /:/, $ENV{PATH};
 }
 
-# Many GETs at once: see LimitSliding::Load, whose options it takes; `beside` is
-# other NGINXs, among which the connections are dealt out.
+# Sends many GETs at once: see LimitSliding::Load, whose options it takes.
+# `beside` is other NGINXs, among which the connections are dealt out.
 sub load($self, %opt) {
     return LimitSliding::Load::load(%opt,
         port => [ map { $_->port($opt{port} // 0) }

@@ -62,7 +62,7 @@ sub start_node($self) {
     return $node->start;
 }
 
-# The first one shall know this one.
+# Makes the first node know this one.
 sub meet($self, $node) {
     $self->{nodes}[0]->command(qw(CLUSTER MEET 127.0.0.1), $node->port,
         $node->{bus});
@@ -76,8 +76,8 @@ sub id($self, $node) {
     return $node->{id} //= $node->command(qw(CLUSTER MYID));
 }
 
-# All that live see the same owner of each slot, and replicas where they
-# are to be.
+# Waits until all living nodes see the same owner of each slot, and replicas
+# where they are to be.
 sub wait_agreed($self, $seconds = 30) {
     my %views;
     return wait_for(sub {
@@ -97,7 +97,7 @@ sub wait_agreed($self, $seconds = 30) {
         map { "$views{$_}: $_\n" } keys %views;
 }
 
-# Parameters of the server directive.
+# Returns the parameters of the server directive.
 sub servers($self) {
     return join '; server ', map { $_->server } @{ $self->{nodes} };
 }
@@ -106,7 +106,7 @@ sub slot($self, $name) {
     return ($self->alive)[0]->command(qw(CLUSTER KEYSLOT), $name);
 }
 
-# Those that have slots, and live.
+# Returns the living masters that have slots.
 sub masters($self) {
     return grep { $_->info('replication')->{role} eq 'master'
         && $_->command(qw(CLUSTER NODES)) =~ /myself.* \d+(?:-\d+)?(?: |$)/m
@@ -144,7 +144,7 @@ sub move_slot($self, $slot, $from, $to, $between = sub { }) {
         for $to, $from, grep { $_ != $to && $_ != $from } @masters;
 }
 
-# Calls of all.
+# Returns the calls of all nodes.
 sub calls($self) {
     my $calls = 0;
     $calls += $_->calls for $self->alive;

@@ -56,7 +56,7 @@ sub mute($self, $on) {
     $self->_ask('mute', $on ? 1 : 0);
 }
 
-# How many questions have come, answered or not.
+# Returns how many questions have come, answered or not.
 sub asked($self) {
     return $self->_ask('asked');
 }

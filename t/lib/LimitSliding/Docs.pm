@@ -1,7 +1,7 @@
 package LimitSliding::Docs;
 
-# The code in the pages of the documentation, and what NGINX needs around a
-# snippet to read it.
+# Finds the code in the pages of the documentation, and makes configurations of
+# its snippets.
 #
 # A block of code is fenced by ``` and has a tag, or is indented by four
 # columns and has the tag `indented`. An HTML comment in the line before a
@@ -74,7 +74,7 @@ sub blocks($page) {
     return @blocks;
 }
 
-# What a page has between single backquotes, outside of blocks.
+# Returns the texts between single backquotes, outside of blocks.
 sub inline($page) {
     my $text = content($page) =~ s/^ *```.*?^ *```$//gmsr =~ s/^ {4}.*//gmr;
     return map { s/\s+/ /gr } $text =~ /`([^`]+)`/g;
@@ -123,10 +123,10 @@ sub _directives($text) {
 # directives are of, with what it refers to and does not define: zones, Redis,
 # upstreams; standing_files() makes files.
 #
-# What is changed in a snippet: the paths of the module and of logs, and the
-# port 80. A server without `listen` gets one. What has both load_module and
-# http{} is a whole file, which has to define all that it names; it gets nothing
-# but what a test needs to start and end it (`daemon off`, temporary paths).
+# The paths of the module and of logs, and the port 80, are changed in a
+# snippet. A server without `listen` gets one. A snippet with both load_module
+# and http{} is a whole file, which has to define all that it names. It only
+# gets what a test needs to start and end it (`daemon off`, temporary paths).
 sub configuration($nginx, $text) {
     my %has = map { $_ => 1 } _directives($text);
     my $whole = $has{load_module} && $has{http};

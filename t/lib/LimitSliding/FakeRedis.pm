@@ -23,7 +23,7 @@ package LimitSliding::FakeRedis;
 #   refuse          connections are accepted and closed
 #   greet TEXT      connections are accepted, told this, and closed
 #
-# A mode is of connections from then on and of those there are.
+# A mode applies to new connections and to those that are open.
 
 use v5.36;
 
@@ -92,7 +92,7 @@ sub reset($self) {
     $self->_ask('reset');
 }
 
-# What it saw since the start or the last forget():
+# Returns what it saw since the start or the last forget():
 #   accepted   connections
 #   open       those there are now
 #   spoilt     those of them on which a decision was replaced

@@ -1,6 +1,6 @@
 package LimitSliding::Faults;
 
-# What holds whatever happens to Redis: a frame for tests that break it.
+# A frame for tests that break Redis, which asserts what must hold then.
 #
 #   my $nginx = LimitSliding::Faults->new(server => $redis->server);
 #   $nginx->fault('refused', sub { $redis->stop }, sub { $redis->start });
@@ -12,8 +12,8 @@ package LimitSliding::Faults;
 # as that and not found, which is what it counts; /free has no limit, and
 # /limits is the API. Port 1 is for HTTP/2.
 #
-# How long a request waited is told by NGINX's own clock. What it takes beyond
-# that until the kernel runs the worker, or the test, says nothing of us.
+# NGINX's own clock tells how long a request waited. The time until the kernel
+# runs the worker, or the test, says nothing about the module.
 
 use v5.36;
 
@@ -51,7 +51,7 @@ sub new($class, %opt) {
     return $self;
 }
 
-# The configuration, with changes to the options.
+# Returns the configuration, with changes to the options.
 sub config($self, %change) {
     my %is = (http => '', block => '', %$self, %change);
     my ($timeout, $connect) = map { int(1000 * $_) . 'ms' }
@@ -118,7 +118,7 @@ sub answer($r) {
         seconds   => header($r, 'X-Seconds') || 0 };
 }
 
-# What the API tells of a block.
+# Returns the JSON of a block of the API.
 sub redis($self, $name) {
     return api($self)->{redis}{$name};
 }
@@ -200,9 +200,9 @@ sub fault($self, $name, $inject, $heal, %opt) {
     };
 }
 
-# Limits are exact, by both workers together. That is said of what Redis decides:
-# if the machine stood still for longer than the timeout, another key is tried,
-# and Redis has to decide for one of them.
+# Limits are exact, by both workers together. That is said of what Redis
+# decides: if the machine stood still for longer than the timeout, another key
+# is tried, and Redis has to decide for one of them.
 sub exact($self, $key) {
     for my $policy (@POLICIES) {
         my %got;
@@ -276,8 +276,8 @@ sub _connections_bounded($self, $port) {
         'no more connections than workers and blocks';
 }
 
-# How many connections the workers have to a port: established, about to be, or
-# not yet closed by them.
+# Returns how many connections the workers have to a port: established, about to
+# be, or not yet closed by them.
 sub connections_to($self, $port) {
     my %own;
     for my $pid ($self->workers) {
@@ -295,8 +295,8 @@ sub connections_to($self, $port) {
     } <$file>;
 }
 
-# The clients' ports of the connections that workers have accepted on the n-th
-# port, and not closed.
+# Returns the clients' ports of the connections that workers have accepted on
+# the n-th port, and not closed.
 sub accepted($self, $n = 0) {
     my $hex = sprintf '%04X', $self->port($n);
     open my $file, '<', '/proc/net/tcp' or die "/proc/net/tcp: $!";
@@ -312,7 +312,7 @@ sub accepted($self, $n = 0) {
     return keys %ports;
 }
 
-# The most memory that a worker ever had, in bytes: { pid => bytes }
+# Returns the most memory that each worker ever had: { pid => bytes }
 sub peaks($self) {
     my %peaks;
     for my $pid ($self->workers) {

@@ -13,21 +13,21 @@ our @EXPORT = qw(cpu_us h2load output threads wrk);
 
 my %running;              # pid => 1, of what must not outlive us
 
-# Ids of the threads of a process.
+# Returns the ids of the threads of a process.
 sub threads($pid) {
     opendir my $tasks, "/proc/$pid/task" or die "/proc/$pid: $!\n";
     my @ids = sort { $a <=> $b } grep { /^\d/ } readdir $tasks;
     return @ids;
 }
 
-# What a thread has used so far, user and system.  The id of a process is that
-# of its first thread.
+# Returns the processor's time that a thread has used so far, user and system.
+# The id of a process is that of its first thread.
 sub cpu_us($pid) {
     open my $file, '<', "/proc/$pid/schedstat" or die "/proc/$pid: $!\n";
     return (split ' ', readline $file)[0] / 1000;
 }
 
-# What a command prints; dies if it fails.
+# Runs a command, and returns what it prints.  Dies if it fails.
 sub output(@command) {
     return _output(sub ($pid) { }, @command);
 }
@@ -75,7 +75,7 @@ sub wrk(%opt) {
     };
 }
 
-# True as well of a process that has ended, and so will never do.
+# True also if the process has ended, as it then never will.
 sub _catches_int($pid) {
     open my $file, '<', "/proc/$pid/status" or return 1;
     my $status = do { local $/; <$file> };

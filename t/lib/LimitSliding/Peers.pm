@@ -22,7 +22,7 @@ use LimitSliding::Test qw(wait_for);
 
 our @EXPORT = qw($LUA_PATH haproxy_version lua_modules peers start_haproxy);
 
-# Where Lua finds the limiters of t/bench.
+# The directive by which Lua finds the limiters of t/bench.
 our $LUA_PATH = "lua_package_path '$FindBin::Bin/?.lua;;';";
 
 my %haproxies;            # pid => sub that stops it, at exit
@@ -89,8 +89,8 @@ sub peers(@keys) {
         grep { $_ ne 'lua' || lua_modules() } @keys;
 }
 
-# What NGINX has to load for Lua, of those modules that Debian's has; nothing
-# if they are not there.
+# Returns the modules that Debian's NGINX has to load for Lua, an empty list if
+# they are not there.
 sub lua_modules() {
     my $nginx = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
     my ($directory) = `'$nginx' -V 2>&1` =~ /--modules-path=(\S+)/ or return;
@@ -99,11 +99,11 @@ sub lua_modules() {
     return @modules == grep({ -r } @modules) ? @modules : ();
 }
 
-# Where Debian has it is not in a user's PATH.
+# Debian's directory of it is not in a user's PATH.
 my ($HAPROXY) = grep { -x } map { "$_/haproxy" } split(/:/, $ENV{PATH}),
     '/usr/sbin', '/usr/local/sbin';
 
-# That of the HAProxy that is here; nothing if there is none.
+# Returns the version of HAProxy, nothing if there is none.
 sub haproxy_version() {
     return if !$HAPROXY;
     my ($version) = `'$HAPROXY' -v` =~ /version ([\d.]+)/;
@@ -169,7 +169,7 @@ CONF
         lock => $reserved };
 }
 
-# Whatever ends the benchmark, HAProxy must not outlive it.
+# HAProxy must not outlive the benchmark, whatever ends that.
 END {
     local $?;
     $_->() for values %haproxies;

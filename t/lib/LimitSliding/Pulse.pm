@@ -91,7 +91,7 @@ sub stop($self) {
     return $self;
 }
 
-# When the worker gave a sign for the first time at or after this moment.
+# Returns when the worker first gave a sign at or after this moment.
 sub next($self, $worker, $time) {
     return first { $_ >= $time } @{ $self->{signs}{$worker} };
 }
@@ -105,13 +105,13 @@ sub late($self, $worker, $due, $left, $n = 1) {
     return $left > $due + $CLOCKS;
 }
 
-# Seconds in which the machine did not do what it was asked to.
+# Returns the seconds in which the machine did not do what it was asked to.
 sub starved($self) {
     return $self->{starved};
 }
 
-# How many signs there were, of the worker that gave the fewest, from one moment
-# to another.
+# Returns the number of signs, from one moment to another, of the worker that
+# gave the fewest.
 sub signs($self, $from, $to) {
     my ($fewest) = sort { $a <=> $b } map {
         scalar grep { $_ >= $from && $_ <= $to } @$_
@@ -119,8 +119,8 @@ sub signs($self, $from, $to) {
     return $fewest;
 }
 
-# Where workers were asleep although they should not be, each time that it was
-# seen.
+# Returns, for each time that a worker was seen asleep where it should not be,
+# the place.
 sub elsewhere($self) {
     return @{ $self->{elsewhere} };
 }

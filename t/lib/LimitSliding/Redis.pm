@@ -193,7 +193,7 @@ sub tls_port($self) { return $self->{tls_port} }
 sub path($self)     { return "$self->{dir}/redis.sock" }
 sub pid($self)      { return $self->{pid} }
 
-# The parameter of NGINX's `server` directive.
+# Returns the parameter of NGINX's `server` directive.
 sub server($self) {
     return "$self->{address}:$self->{port}";
 }
@@ -211,14 +211,14 @@ sub log($self) {
 
 # ---- what an administrator asks ----
 
-# The reply to a command; dies if it is an error.
+# Returns the reply to a command. Dies if it is an error.
 sub command($self, @words) {
     my $reply = $self->ask(@words);
     die "$words[0]: $reply\n" if defined $reply && $reply =~ /^-/;
     return $reply;
 }
 
-# The reply, an error being a string that begins with '-'.
+# Returns the reply to a command. An error is a string that begins with '-'.
 sub ask($self, @words) {
     $self->{admin} //= $self->connect;
     send_command($self->{admin}, @words);
@@ -230,12 +230,12 @@ sub ask($self, @words) {
     return $reply;
 }
 
-# The administrator's was closed.
+# Forgets the administrator's connection, which was closed.
 sub reconnect($self) {
     delete $self->{admin};
 }
 
-# A connection of its own: see send_command() and receive_reply().
+# Returns a new connection, for send_command() and receive_reply().
 sub connect($self) {
     my $socket = IO::Socket::UNIX->new(Peer => $self->path)
         // die "connect: $!\n";
@@ -263,13 +263,13 @@ sub receive_reply($socket) {
     }
 }
 
-# Sections of INFO, { name => value }.
+# Returns sections of INFO, { name => value }.
 sub info($self, @sections) {
     my $text = $self->command('INFO', @sections);
     return { $text =~ /^([^#:\r\n]+):([^\r\n]*)/mg };
 }
 
-# How many calls of this command there were, with its subcommands.
+# Returns how often these commands, or their subcommands, were called.
 sub count($self, @commands) {
     my $stats = $self->info('commandstats');
     my $count = 0;
@@ -281,13 +281,13 @@ sub count($self, @commands) {
     return $count;
 }
 
-# How many decisions it was asked for: scripts, or transactions.
+# Returns how many decisions it was asked for: scripts, or transactions.
 sub calls($self) {
     return $self->count(qw(eval evalsha fcall exec));
 }
 
-# Those connected, the administrator and replication left out, as CLIENT LIST
-# tells of them: { id => ..., name => ... }
+# Returns the clients that are connected, without the administrator and
+# replication, as CLIENT LIST tells them: { id => ..., name => ... }
 sub clients($self) {
     my $own = $self->command('CLIENT', 'ID');
     my @clients = map { { /(\S+?)=(\S*)/g } }
@@ -295,8 +295,8 @@ sub clients($self) {
     return grep { $_->{id} != $own && $_->{flags} !~ /[SM]/ } @clients;
 }
 
-# How many connections there have been since it started, the administrator's
-# left out if it is the first.
+# Returns how many connections there have been since it started, without the
+# administrator's if that is the first.
 sub connections($self) {
     return $self->info('stats')->{total_connections_received} - 1;
 }
@@ -306,7 +306,7 @@ sub kill_clients($self) {
     $self->command(qw(CLIENT KILL TYPE normal SKIPME yes));
 }
 
-# The names of all keys, sorted.
+# Returns the names of all keys, sorted.
 sub keys($self) {
     return sort @{ $self->command('KEYS', '*') };
 }

@@ -1,7 +1,7 @@
 package LimitSliding::RedisBenchmark;
 
-# What redis-benchmark gets from a Redis with the module's own command: the
-# ceiling of limits in Redis.
+# Measures by redis-benchmark how often a Redis runs the module's own command:
+# the ceiling of limits in Redis.
 
 use v5.36;
 

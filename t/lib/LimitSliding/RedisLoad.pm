@@ -1,7 +1,7 @@
 package LimitSliding::RedisLoad;
 
-# What benchmarks of limits in Redis share: one worker of NGINX, one Redis, and
-# beside them t/bench/limiter.lua.
+# Functions that benchmarks of limits in Redis share: one worker of NGINX, one
+# Redis, and beside them t/bench/limiter.lua.
 
 use v5.36;
 
@@ -14,8 +14,8 @@ use LimitSliding::Test;
 
 our @EXPORT = qw(complaints lua_limit lua_limiter metered zone);
 
-# What the limiter in Lua needs: directives to load modules, and of http{};
-# nothing if there is no Lua here, or no client for Redis in it.
+# Returns the directives that the limiter in Lua needs, to load modules and of
+# http{}; nothing if there is no Lua here, or no client for Redis in it.
 sub lua_limiter() {
     my $load = join '', map { "load_module $_;\n" } lua_modules();
     return if !$load;
@@ -37,15 +37,15 @@ CONF
     return $started ? ($load, $LUA_PATH) : ();
 }
 
-# The directive for a limit an hour; a server as limiter.lua takes it, in Lua
-# as the key is.
+# Returns the directive for a limit an hour.  The server, as limiter.lua takes
+# it, and the key are in Lua.
 sub lua_limit($server, $key, $rate) {
     return "access_by_lua_block { require('limiter').limit({ $server }, $key,"
         . " 3600000, $rate) }";
 }
 
-# Figures of a load, which $load makes and returns, and what it has cost: CPU
-# of the worker, of Redis and of both, us a request, and calls a request.
+# Returns the figures of a load, which $load makes and returns, and its cost:
+# CPU of the worker, of Redis and of both, us a request, and calls a request.
 sub metered($nginx, $redis, $load) {
     my @pids = (($nginx->workers)[0], $redis->pid);
     my @before = map { cpu_us($_) } @pids;
@@ -64,7 +64,7 @@ sub metered($nginx, $redis, $load) {
     };
 }
 
-# What the API, at /limits, tells of a zone.
+# Returns the JSON of a zone of the API, which is at /limits.
 sub zone($nginx, $name) {
     return api($nginx)->{zones}{$name};
 }

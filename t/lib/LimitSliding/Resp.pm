@@ -8,16 +8,16 @@ use Exporter qw(import);
 
 our @EXPORT_OK = qw(encode decode);
 
-# A command, as a client sends it.
+# Returns a command as a client sends it.
 sub encode(@words) {
     return join '', '*' . @words . "\r\n",
         map { '$' . length($_) . "\r\n$_\r\n" } @words;
 }
 
-# The value that begins at $pos of the text, and the position after it; nothing
-# if it is not complete. Errors are strings that begin with '-', integers and
-# strings are strings, arrays are references, null is undef. Dies of what is no
-# RESP.
+# Returns the value that begins at $pos of the text, and the position after it;
+# nothing if it is not complete. Errors are strings that begin with '-',
+# integers and strings are strings, arrays are references, null is undef. Dies
+# if the text is no RESP.
 sub decode($text, $pos = 0) {
     my $end = index $$text, "\r\n", $pos;
     return if $end < 0;

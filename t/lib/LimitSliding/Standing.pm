@@ -1,6 +1,6 @@
 package LimitSliding::Standing;
 
-# Who is ahead: a peer beside limit_sliding, by figures of the same rounds.
+# Tells who is ahead, a peer or limit_sliding, by figures of the same rounds.
 
 use v5.36;
 
@@ -13,7 +13,7 @@ our @EXPORT = qw(better standing);
 my $LEAD   = 0.01;        # what a peer has to be ahead or behind by
 my $ROUNDS = 0.75;        # in more rounds than that, or it may be chance
 
-# What a figure is called, and whether more of it is better, or less.
+# Names of the figures, and 1 if more of one is better, -1 if less is.
 my %FIGURES = (
     rate => [ 'requests/s', 1 ],
     cpu  => [ 'CPU', -1 ],
@@ -21,9 +21,10 @@ my %FIGURES = (
     p99  => [ 'p99', -1 ],
 );
 
-# Of results { figure => [of each round] }: { ratio => median of the peer's
-# figure through ours, lead => by how much that is better, rounds => in how many
-# it was so, of => how many there are, is => 'ahead', 'behind' or 'level' }.
+# Compares results, { figure => [of each round] }. Returns { ratio => median of
+# the peer's figure through ours, lead => by how much that is better, rounds =>
+# in how many it was so, of => how many there are, is => 'ahead', 'behind' or
+# 'level' }.
 sub standing($peer, $own, $figure) {
     my $sign = $FIGURES{$figure}[1];
     my @ratios = map { $peer->{$figure}[$_] / $own->{$figure}[$_] }
@@ -38,8 +39,8 @@ sub standing($peer, $own, $figure) {
         of => scalar @ratios, is => $is };
 }
 
-# In words, in what a peer is better, by chance or not: '1.05 x its requests/s
-# (in 2 of 3 rounds)', of each figure in which it is.
+# Returns, for each figure in which the peer is better, by chance or not, '1.05
+# x its requests/s (in 2 of 3 rounds)'.
 sub better($peer, $own, @figures) {
     return map {
         my $standing = standing($peer, $own, $_);

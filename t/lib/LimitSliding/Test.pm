@@ -88,13 +88,14 @@ sub now :prototype() () {
     return clock_gettime(CLOCK_MONOTONIC);
 }
 
-# Seconds to the end of a window of so many, which begin with those of UTC.
+# Returns the seconds to the end of a window of this many, which begin with
+# those of UTC.
 sub left_of($window) {
     my $time = Time::HiRes::time();
     return $window - ($time - $window * int($time / $window));
 }
 
-# So many seconds at least are left of the window, or of the next one.
+# Waits for the next window if less than these seconds are left of this one.
 sub stay_in($window, $seconds) {
     my $left = left_of($window);
     sleep $left + 0.1 if $left < $seconds;
@@ -110,14 +111,15 @@ sub wait_for($condition, $seconds = $PATIENCE) {
     }
 }
 
-# Options of a request for a key of its own, in X-Key, and for more headers.
+# Returns the options of a request with a key of its own, in X-Key, and with
+# more headers.
 sub key(@headers) {
     state $unique = 0;
     return (headers => [ 'X-Key: k' . ++$unique, @headers ]);
 }
 
-# Directives of a section, as serve() takes them: zones of these names, and for
-# each a location of its name that it limits. Options:
+# Returns the directives of a section, as serve() takes them: zones of these
+# names, and for each a location of its name that it limits. Options:
 #   key     of the zones, $arg_key
 #   each    settings of all zones
 #   zones   { name => more settings }
@@ -195,17 +197,17 @@ sub serve($self, %directives) {
     return $self->start($self->template(%directives));
 }
 
-# Pids of the workers that serve, those that shut down left out, and those that
-# were killed: they may live on until the kernel lets them run.
+# Returns the pids of the workers that serve, without those that shut down, and
+# those that were killed, which may live on until the kernel lets them run.
 sub workers($self) {
     # Angie adds the number of the configuration
     return grep { _title($_) =~ /^(?:nginx|angie): worker process(?: #\d+)?$/
         && !$self->{dying}{$_} } $self->children;
 }
 
-# Pids of all the master's children. The kernel's list leaves out living ones
-# while another child exits, so a child that was seen once counts until its own
-# entry in /proc says that it is gone.
+# Returns the pids of all the master's children. The kernel's list leaves out
+# living ones while another child exits, so a child that was seen once counts
+# until its own entry in /proc says that it is gone.
 sub children($self) {
     my $pid = $self->{master} // return;
     open my $file, '<', "/proc/$pid/task/$pid/children" or return;
@@ -316,7 +318,7 @@ sub _title($pid) {
     return (<$file> // '') =~ s/[\0 ]+$//r;
 }
 
-# Whatever ends the test, NGINX must not outlive it.
+# NGINX must not outlive the test, whatever ends that.
 $SIG{HUP} = $SIG{INT} = $SIG{PIPE} = $SIG{TERM} = sub ($name) {
     die "SIG$name\n";
 };
@@ -340,7 +342,7 @@ sub write_file($self, $name, $content) {
     close $file or die "$name: $!";
 }
 
-# What NGINX wrote so far: its error log, and what went to the terminal.
+# Returns what NGINX wrote so far to its error log and to the terminal.
 sub log($self) {
     my $text = '';
     for my $name (qw(nginx.out error.log)) {
@@ -351,7 +353,7 @@ sub log($self) {
     return $text;
 }
 
-# Lines of the log that match, in NGINX's form.
+# Returns the lines of the log that match, in NGINX's form.
 sub log_lines($self, $regexp) {
     my @lines = split /\n/, $self->log;
     if ($self->has_log_properties) {
@@ -373,7 +375,7 @@ sub new_log_lines($self, $regexp) {
     return @lines[$seen .. $#lines];
 }
 
-# `nginx -t` of a configuration, or of the running one if none is given.
+# Runs `nginx -t` of a configuration, or of the running one if none is given.
 # Returns its exit code, its output, and the text it has read.
 sub test_config($self, $template = undef) {
     my $name = defined $template ? 'test.conf' : 'nginx.conf';
@@ -402,7 +404,7 @@ sub has_ssl($self) {
     return `'$NGINX' -V 2>&1` =~ /--with-http_ssl_module/;
 }
 
-# What `nginx -v` prints: names and versions of NGINX and of its fork.
+# Returns what `nginx -v` prints: names and versions of NGINX and of its fork.
 sub _version() {
     state $text = `'$NGINX' -v 2>&1`;
     return $text;
@@ -435,8 +437,8 @@ sub _takes($self, $config) {
     };
 }
 
-# Parameters of error_log that keep all lines: freenginx and Angie write 1000 a
-# second by default, and the rest is lost.
+# Returns parameters of error_log that keep all lines: freenginx and Angie write
+# 1000 a second by default, and the rest is lost.
 sub _log_all($self) {
     return '' if _version() !~ /freenginx|angie/i;
     return $self->_takes(<<'CONF') ? ' rate=0' : '';
@@ -463,7 +465,7 @@ CONF
         ? "http2 on; listen $parameters;" : "listen $parameters http2;";
 }
 
-# The user that workers run as: ours, so that they may use our files.
+# Workers run as the user of the test, so that they may use its files.
 sub _user() {
     return $> == 0 ? "user root root;\n" : '';
 }
@@ -499,9 +501,9 @@ sub common($self, %directives) {
     return $self;
 }
 
-# A configuration of these directives, { context => text }: `http` stands in
-# http{}, `server` in its server on %%PORT%%, and `listen` is more parameters of
-# that server's `listen`.
+# Returns a configuration of these directives, { context => text }: `http`
+# stands in http{}, `server` in its server on %%PORT%%, and `listen` is more
+# parameters of that server's `listen`.
 sub template($self, %directives) {
     my ($http, $server, $listen) = map {
         join "\n", $self->{common}{$_} // (), $directives{$_} // ()
@@ -520,7 +522,7 @@ $server
 CONF
 }
 
-# Puts values in the places of a template.
+# Returns a template with values in its places.
 sub expand($self, $template) {
     return $template =~ s/%%GLOBALS%%/$self->_globals/er
         =~ s/%%HTTP_GLOBALS%%/$self->_http_globals/er
@@ -529,15 +531,15 @@ sub expand($self, $template) {
         =~ s/%%PORT(\d*)%%/$self->port($1 || 0)/ger;
 }
 
-# The n-th free port on 127.0.0.1.
+# Returns the n-th free port on 127.0.0.1.
 sub port($self, $n = 0) {
     my $reserved = $self->{ports}[$n] //= reserve_port();
     return $reserved->{port};
 }
 
-# A free port, { port, lock }, below those that the kernel gives to clients.
-# `lock` is a UDP socket on the same number, which reserves it against tests
-# that run beside this one for as long as it is kept.
+# Returns a free port, { port, lock }, below those that the kernel gives
+# clients. `lock` is a UDP socket on the same number, which reserves it against
+# tests that run beside this one for as long as it is kept.
 sub reserve_port() {
     for (1 .. 1000) {
         my $port = 10000 + int rand 20000;
