@@ -164,11 +164,23 @@ bool Model::is_certain(const Levels &levels) {
 }
 
 /*
+ * If it is not known as of which time a request is recorded, a clock that is
+ * behind the later of both times sees what runs off between them, or does not.
+ */
+Shares Model::at_clock(const Levels &levels, uint64_t now_ms, Side side) const {
+    uint64_t least_ms = std::max(now_ms, levels.least.at_ms);
+    uint64_t most_ms = std::max(now_ms, levels.most.at_ms);
+    Shares between = most_ms > least_ms ? runs_off(levels.limit, most_ms - least_ms) : 0;
+
+    return side == Side::least ? levels.least.used - between : levels.most.used + between;
+}
+
+/*
  * "If `used` is rounded, a change of the limit may move it by one step up or
  * down."
  */
-Shares Model::seen(const Levels &levels, uint32_t limit, Side side) const {
-    Shares used = side == Side::least ? levels.least.used : levels.most.used;
+Shares Model::seen(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const {
+    Shares used = at_clock(levels, now_ms, side);
 
     if (limit == levels.limit || levels.most.used <= exact_shares(policy_)) { return used; }
 
@@ -184,12 +196,13 @@ Shares Model::seen(const Levels &levels, uint32_t limit, Side side) const {
 Shares Model::left_of(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const {
     const Level &level = side == Side::least ? levels.least : levels.most;
     Shares all = full(policy_, limit);
-    Shares used = seen(levels, limit, side);
+    Shares used = seen(levels, now_ms, limit, side);
     uint64_t since_ms = std::max(now_ms, level.at_ms) - level.at_ms;
 
     if (used > all) {
         used = is_certain(levels)
-                       && seen(levels, limit, Side::most) == seen(levels, limit, Side::least)
+                       && seen(levels, now_ms, limit, Side::most)
+                              == seen(levels, now_ms, limit, Side::least)
                    ? all + (used - all) % limit
                : side == Side::least ? all
                                      : std::min(used, all + limit - 1);
@@ -214,14 +227,15 @@ Shares Model::bucket_used(uint64_t now_ms, uint32_t limit, Side side) const {
 Shares Model::set_aside(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const {
     const Level &level = side == Side::least ? levels.least : levels.most;
     uint64_t since_ms = std::max(now_ms, level.at_ms) - level.at_ms;
-    Shares used = seen(levels, limit, side);
+    Shares used = seen(levels, now_ms, limit, side);
 
     if (used < full(policy_, limit) + limit || since_ms >= longest_ms(policy_)) { return 0; }
 
     Shares rest = std::max(used - runs_off(limit, since_ms), static_cast<Shares>(0))
                   - left_of(levels, now_ms, limit, side);
 
-    if (side == Side::most || (is_certain(levels) && used == seen(levels, limit, Side::most))) {
+    if (side == Side::most
+        || (is_certain(levels) && used == seen(levels, now_ms, limit, Side::most))) {
         rest += limit - 1;
     }
 

@@ -129,7 +129,8 @@ private:
 
     static bool is_certain(const Levels &levels);
     static void add_case(std::vector<Levels> *cases, const Levels &added);
-    Shares seen(const Levels &levels, uint32_t limit, Side side) const;
+    Shares at_clock(const Levels &levels, uint64_t now_ms, Side side) const;
+    Shares seen(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const;
     Shares left_of(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const;
     Shares set_aside(const Levels &levels, uint64_t now_ms, uint32_t limit, Side side) const;
     Level backdated(Level level, uint32_t limit, Shares aside) const;
