@@ -1,17 +1,47 @@
 # The window slides: quota comes back bit by bit, as time takes it from the
 # previous window, and not at once.
 #
-# What is asserted holds on a machine of any speed. We know of each decision
-# that it fell between the moments when we sent the request and when we had
-# the response; SLACK is for clocks (NGINX's is coarse, and cached).
+# The assertions hold on a machine of any speed. We know of each decision that
+# it fell between the moments when we sent the request and when we had the
+# response. SLACK is for clocks, as NGINX's is coarse and cached.
 
 use v5.36;
 
 use Test::More;
 
-use LimitSliding::Test;
+use LimitSliding::Test qw(:DEFAULT places);
 
-my %zones = (             # name => [limit to be seen, settings]
+my $nginx = LimitSliding::Test->new;
+
+$nginx->common(http => <<'CONF');
+    limit_sliding_log_level off;
+    add_header X-Limit     $limit_sliding_limit     always;
+    add_header X-Remaining $limit_sliding_remaining always;
+    add_header X-Reset     $limit_sliding_reset     always;
+CONF
+
+my $SLACK = 0.06;
+
+my $connection;
+
+# Starts NGINX with the directives of a section, and connects to it.
+sub serve(%directives) {
+    $nginx->serve(%directives);
+    $connection = $nginx->connect;
+}
+
+# Sends a request on that connection. Returns its status, when it was sent, and
+# when it was answered.
+sub probe($path) {
+    my $sent = now;
+    my $status = $nginx->get($path, socket => $connection)->{status};
+    return ($status, $sent, now);
+}
+
+
+# the limit is floor(rate x window)
+
+my %zones = (             # name => [the limit that responses tell, settings]
     second    => [ 10,   'rate=10r/s' ],
     minute    => [ 90,   'rate=90r/m' ],
     hour      => [ 1000, 'rate=1000r/h' ],
@@ -26,50 +56,7 @@ my %zones = (             # name => [limit to be seen, settings]
     largest   => [ 4194302, 'rate=4194302 window=1h' ],
 );
 
-my $zones = join "\n", map {
-    "limit_sliding_zone \$arg_key zone=$_:32k $zones{$_}[1];"
-} sort keys %zones;
-
-my $locations = join "\n", map {
-    "location = /$_ { limit_sliding zone=$_; empty_gif; }"
-} sort keys %zones;
-
-my $nginx = LimitSliding::Test->new->start(<<"CONF");
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-
-    limit_sliding_zone \$arg_key zone=slide:1m rate=10 window=2s;
-    limit_sliding_zone \$arg_key zone=short:1m rate=1 window=100ms;
-    $zones
-
-    limit_sliding_log_level off;
-    add_header X-Limit     \$limit_sliding_limit     always;
-    add_header X-Remaining \$limit_sliding_remaining always;
-    add_header X-Reset     \$limit_sliding_reset     always;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location = /slide { limit_sliding zone=slide; empty_gif; }
-        location = /short { limit_sliding zone=short; empty_gif; }
-        $locations
-    }
-}
-CONF
-
-my $SLACK = 0.06;
-
-# One request on a connection that stays: its status, when it was sent, when
-# it was answered.
-my $connection = $nginx->connect;
-sub probe($path) {
-    my $sent = now;
-    my $status = $nginx->get($path, socket => $connection)->{status};
-    return ($status, $sent, now);
-}
-
-
-# the limit is floor(rate x window)
+serve(places(zones => { map { ($_ => $zones{$_}[1]) } keys %zones }));
 
 for my $zone (sort keys %zones) {
     my ($limit, $settings) = @{ $zones{$zone} };
@@ -83,6 +70,7 @@ is $passed, 7, 'a limit of 7.5 admits 7';
 # a key that will be idle until the end of this test
 
 my ($LIMIT, $WINDOW) = (10, 2);
+serve(places(zones => { slide => "rate=$LIMIT window=${WINDOW}s" }));
 
 is scalar grep({ (probe('/slide?key=idle'))[0] == 200 } 1 .. $LIMIT + 1),
     $LIMIT, 'filled at once';
@@ -159,6 +147,8 @@ is scalar grep({ (probe('/slide?key=idle'))[0] == 200 } 2 .. $LIMIT),
 
 # The shortest window, with a limit of 1: a request weighs something until the
 # end of the window that follows its own, and nothing after that.
+
+serve(places(zones => { short => 'rate=1 window=100ms' }));
 
 my ($asked, $got, @early, @late) = (undef, undef);
 my ($begin, $admitted) = (now, 0);
