@@ -9,6 +9,7 @@ use MIME::Base64 qw(encode_base64);
 use Test::More;
 
 use LimitSliding::Docs;
+use LimitSliding::Peers qw(lua_modules);
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -68,16 +69,8 @@ is join(' ', map { $_->{name} } grep { $_->{tag} eq 'indented'
 my $reader = LimitSliding::Test->new;
 LimitSliding::Redis::certificates($reader->dir);
 
-my $NGINX = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
-my ($modules) = `'$NGINX' -V 2>&1` =~ /--modules-path=(\S+)/;
-my @LUA = map { ($modules // '') . "/${_}_module.so" }
-    qw(ndk_http ngx_http_lua);
-
-# OpenResty has it built in.
-my ($failed) = $reader->test_config(
-    "%%GLOBALS%%\nhttp { lua_shared_dict ran 1m; }");
-@LUA = () if !$failed;
-my $HAS_LUA = !grep { !-r } @LUA;
+my @LUA = $reader->has_lua ? () : lua_modules();
+my $HAS_LUA = @LUA || $reader->has_lua;
 my $NO_LUA = 'no ngx_lua: libnginx-mod-http-lua';
 
 # The configuration, with Lua loaded first if it has any.

@@ -7,19 +7,13 @@ use v5.36;
 
 use Test::More;
 
+use LimitSliding::Peers qw(lua_modules);
 use LimitSliding::Redis ();
 use LimitSliding::Test;
 
-my $NGINX = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
-my ($modules) = `'$NGINX' -V 2>&1` =~ /--modules-path=(\S+)/;
-my @LUA = map { ($modules // '') . "/${_}_module.so" } qw(ndk_http ngx_http_lua);
-
-# OpenResty has Lua built in.
-my ($failed) = LimitSliding::Test->new->test_config(
-    "%%GLOBALS%%\nhttp { lua_shared_dict ran 1m; }");
-@LUA = () if !$failed;
-plan skip_all => "no ngx_lua for $NGINX: libnginx-mod-http-lua"
-    if grep { !-r } @LUA;
+my $HAS_LUA = LimitSliding::Test->new->has_lua;
+my @LUA = $HAS_LUA ? () : lua_modules();
+plan skip_all => 'no ngx_lua: libnginx-mod-http-lua' if !$HAS_LUA && !@LUA;
 
 my $redis = LimitSliding::Redis::supported()
     && LimitSliding::Redis->new->start;

@@ -399,6 +399,13 @@ sub is_dynamic($self) {
     return $MODULE ne '';
 }
 
+# True if NGINX has Lua built in, as OpenResty has.
+sub has_lua($self) {
+    my ($failed) = $self->test_config(
+        "%%GLOBALS%%\nhttp { lua_shared_dict dict 1m; }");
+    return !$failed;
+}
+
 # True if NGINX has TLS.
 sub has_ssl($self) {
     return `'$NGINX' -V 2>&1` =~ /--with-http_ssl_module/;
