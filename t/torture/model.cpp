@@ -199,6 +199,9 @@ Shares Model::left_of(const Levels &levels, uint64_t now_ms, uint32_t limit, Sid
     Shares used = seen(levels, now_ms, limit, side);
     uint64_t since_ms = std::max(now_ms, level.at_ms) - level.at_ms;
 
+    /* the rest of a millisecond, where the table may have forgotten the state */
+    if (side == Side::least && since_ms >= longest_ms(policy_)) { return 0; }
+
     if (used > all) {
         used = is_certain(levels)
                        && seen(levels, now_ms, limit, Side::most)
