@@ -38,8 +38,7 @@ void check_cost(const Param &param) {
             ngx_str_t name = to_str(*variable);
             ngx_conf_log_error(NGX_LOG_WARN, param.cf, 0,
                                "\"$%V\" in \"%V\" is known only after the "
-                               "response, but \"cost=\" is evaluated before "
-                               "it, use \"settle=\"",
+                               "response, but \"cost=\" is evaluated before it, use \"settle=\"",
                                &name, &param.word);
         }
     }
@@ -63,8 +62,7 @@ bool set_cost(const Param &param, Limit &limit) {
     }
 
     return parse_cost(param.text, limit.cost)
-           || param.invalid("invalid cost \"%V\", it must be between 0 and %uD "
-                            "or hold a variable",
+           || param.invalid("invalid cost \"%V\", it must be between 0 and %uD or hold a variable",
                             NGX_MAX_UINT32_VALUE);
 }
 

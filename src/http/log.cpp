@@ -122,8 +122,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Context &ctx
     } else if (is_fallback(claim)) {
         /* The client is not to blame, so the line does not name a limit. */
         log_line(r, zone.worker, level,
-                 "denying request%s, redis \"%V\" of zone \"%V\" "
-                 "does not answer",
+                 "denying request%s, redis \"%V\" of zone \"%V\" does not answer",
                  dry_run_words(limit), &zone.redis->settings.name, &zone.name);
     } else {
         const auto verdict = claim.describe(ctx.now_ms);
@@ -153,8 +152,7 @@ void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, const ngx_str_t &
 
     const Escaped text(key);
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "the value of the \"%V\" key "
-                  "is more than 65535 bytes: \"%*s...\"",
+                  "the value of the \"%V\" key is more than 65535 bytes: \"%*s...\"",
                   &zone.key.complex.value, text.len, text.data);
 }
 

@@ -44,11 +44,10 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit) {
 
 /* Prints two digits a step; ngx_sprintf() takes several times as long. */
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text) {
-    static const char pairs[] = "0001020304050607080910111213141516171819"
-                                "2021222324252627282930313233343536373839"
-                                "4041424344454647484950515253545556575859"
-                                "6061626364656667686970717273747576777879"
-                                "8081828384858687888990919293949596979899";
+    static const char pairs[]
+        = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+          "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+          "8081828384858687888990919293949596979899";
 
     u_char digits[NGX_INT64_LEN];
     auto *digit = digits + sizeof(digits) - 2;

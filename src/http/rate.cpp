@@ -20,8 +20,7 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate) {
 
     if (!rate.parse(param.value())) {
         return param.invalid("invalid rate \"%V\", it must be a positive integer, with "
-                             "\"r/s\", \"r/m\", \"r/h\", \"r/d\" or alone, or hold a "
-                             "variable");
+                             "\"r/s\", \"r/m\", \"r/h\", \"r/d\" or alone, or hold a variable");
     }
 
     return true;

@@ -99,8 +99,7 @@ bool set_algorithm(const Param &param, ZoneConf &zone) {
     }
 
     return param.invalid("unknown algorithm \"%V\", it must be \"counter\", "
-                         "\"log\", \"fixed\", \"token_bucket\" or "
-                         "\"leaky_bucket\"");
+                         "\"log\", \"fixed\", \"token_bucket\" or \"leaky_bucket\"");
 }
 
 bool set_precision(const Param &param, ZoneConf &zone) {

@@ -87,8 +87,7 @@ void time_out(Waiter &waiter) {
     }
 }
 
-/* Makes the ask one that was not asked.  Those who came meanwhile are behind
- * the others. */
+/* Makes the ask one that was not asked.  Those who came meanwhile are behind the others. */
 void unask(Ask &ask) {
     while (!ask.asked.empty()) {
         Waiter &waiter = ask.asked.pop_back();
@@ -108,8 +107,7 @@ void node_answered(Node &node) {
     Redis &redis = *node.redis;
     node.succeeded();
     if (redis.shared->breaker.succeeded()) {
-        /* of the same level as the line that it has failed: a log that shows
-         * one shows both */
+        /* of the same level as the line that it has failed: a log that shows one shows both */
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "limit_sliding redis \"%V\" answers again",
                       &redis.settings.name);
     }

@@ -58,8 +58,7 @@ size_t take_waiters(Ask &ask) {
     return take_leases(ask);
 }
 
-/* Puts a call of what is due into the node's buffer.  Returns false if there is
- * no memory. */
+/* Puts a call of what is due into the node's buffer.  Returns false if there is no memory. */
 bool send_call(Node &node) {
     auto *call = create_call<AskCall>(script_answered);
     if (call == nullptr) { return false; }

@@ -148,8 +148,7 @@ ClusterNode *Cluster::find_target(const ClusterNode &teller, std::string_view ta
     return find(teller, view(host, port - 1 - host), ngx_atoi(port, target.size() - colon - 1));
 }
 
-/* Returns the node that is likeliest to answer.  There is always one: the seeds
- * stay. */
+/* Returns the node that is likeliest to answer.  There is always one: the seeds stay. */
 ClusterNode &Cluster::any() {
     ClusterNode *best = &nodes_.front();
     for (ClusterNode &node : nodes_) {

@@ -40,8 +40,7 @@ public:
     void close();
     bool is_closed() const { return !active_; }
 
-    /* Returns where so many bytes may be put into the buffer, or nullptr if
-     * there is no memory. */
+    /* Returns where so many bytes may be put into the buffer, or nullptr if there is no memory. */
     u_char *reserve(size_t len);
 
     /* Adds the bytes up to this one, which reserve() has made room for. */
@@ -52,8 +51,7 @@ public:
 
     bool has_unsent() const { return out_last_ != 0; }
 
-    /* NGINX closes idle connections when a worker is to exit; for others it
-     * does not wait. */
+    /* NGINX closes idle connections when a worker is to exit; for others it does not wait. */
     void set_idle(bool idle) { peer_.connection->idle = idle; }
 
     const ConnectionEvents *connection_events;

@@ -66,8 +66,7 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     return true;
 }
 
-/* Decides claims, all of which are admitted or not, by their state after
- * `before` units. */
+/* Decides claims, all of which are admitted or not, by their state after `before` units. */
 void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t before,
             bool admitted) {
     bool rejected = false;

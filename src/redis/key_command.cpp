@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::string_view kLimitSuffix = ":limit";
 
-/* The handler of these calls.  An error is an answer, if it is no
- * redirection. */
+/* The handler of these calls.  An error is an answer, if it is no redirection. */
 void command_answered(Node &node, Call &to, Reply *reply) {
     auto &call = static_cast<AskCall &>(to);
     if (reply == nullptr) {

@@ -41,8 +41,7 @@ const ConnectionEvents Node::node_events = {
             return;
         }
 
-        /* one more than there are, so that none is the last before all are
-         * sent */
+        /* one more than there are, so that none is the last before all are sent */
         node.greetings_ = 1;
         if (node.topology->greet(node)) {
             node.greeted();

@@ -23,11 +23,9 @@ struct ClientEvents {
     void (*failed)(Node &node);
 };
 
-/* Nodes call these functions of their topology.  All but greet() may be
- * nullptr. */
+/* Nodes call these functions of their topology.  All but greet() may be nullptr. */
 struct NodeRole {
-    /* Puts the first commands into the buffer.  Returns false if the node has
-     * failed by that. */
+    /* Puts the first commands into the buffer.  Returns false if the node has failed by that. */
     bool (*greet)(Node &node);
 
     /* Sets the endpoint of a closed node that is about to connect, at

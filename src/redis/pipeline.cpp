@@ -24,8 +24,7 @@ void Pipeline::init(Node *node) {
     timer_.cancelable = 1;
 }
 
-/* A command is an array of strings; their number, and the length of each, come
- * first. */
+/* A command is an array of strings; their number, and the length of each, come first. */
 bool Pipeline::command(Call &call, Span<const std::string_view> args) {
     constexpr size_t kFrameBytes = sizeof("$\r\n\r\n") + NGX_SIZE_T_LEN;
     size_t bytes = kFrameBytes;

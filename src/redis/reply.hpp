@@ -29,8 +29,7 @@ struct Reply {
     char string_text[2][kReplyString];
 };
 
-/* Returns the text of an error as a line to be logged, which is valid until the
- * next one. */
+/* Returns the text of an error as a line to be logged, which is valid until the next one. */
 const char *reply_text(const Reply *reply);
 
 /* Slots of a cluster, and their master. */

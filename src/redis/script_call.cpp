@@ -145,8 +145,7 @@ void log_bad_limit(const RemoteZone &zone) {
     }
 
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                  "invalid limit of a key of zone \"%V\" in redis, "
-                  "the zone's rate applies",
+                  "invalid limit of a key of zone \"%V\" in redis, the zone's rate applies",
                   &zone.name);
 }
 

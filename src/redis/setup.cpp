@@ -109,8 +109,7 @@ char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     return NGX_CONF_OK;
 }
 
-/* Requests wait for Redis.  A time without a unit is one of seconds, which is
- * seldom meant here. */
+/* Requests wait for Redis.  A time without a unit is one of seconds, which is seldom meant here. */
 void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms) {
     if (ngx_atoi(args[1].data, args[1].len) != NGX_ERROR) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
@@ -119,9 +118,8 @@ void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms) {
     }
 
     ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                       "\"%V %V\" is %i milliseconds, "
-                       "which is long to wait for Redis",
-                       &args[0], &args[1], ms);
+                       "\"%V %V\" is %i milliseconds, which is long to wait for Redis", &args[0],
+                       &args[1], ms);
 }
 
 template <auto... path>
@@ -221,10 +219,8 @@ char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf) {
 
     const Parameter *parameter = find_parameter(view(args[0]));
     if (parameter == nullptr) {
-        return conf_error(cf,
-                          "unknown parameter \"%V\" in limit_sliding_redis "
-                          "\"%V\"",
-                          &args[0], &block->settings.name);
+        return conf_error(cf, "unknown parameter \"%V\" in limit_sliding_redis \"%V\"", &args[0],
+                          &block->settings.name);
     }
 
     if (cf->args->nelts != 2) { return conf_error(cf, "\"%V\" must have one value", &args[0]); }
@@ -296,33 +292,28 @@ char *check_block(ngx_conf_t *cf, Settings &settings) {
     if (settings.topology == Topology::kStandalone && settings.servers.size() > 1) {
         return conf_error(cf,
                           "limit_sliding_redis \"%V\" has several servers, "
-                          "which needs \"topology sentinel\" or "
+                          "which needs \"topology sentinel\" or \"topology cluster\"",
+                          &settings.name);
+    }
+
+    const bool is_cluster = settings.topology == Topology::kCluster;
+    if (is_cluster && settings.database) {
+        return conf_error(cf,
+                          "\"database\" in limit_sliding_redis \"%V\" must be 0 with "
                           "\"topology cluster\"",
                           &settings.name);
     }
 
-    if (settings.topology == Topology::kCluster) {
-        if (settings.database) {
-            return conf_error(cf,
-                              "\"database\" in limit_sliding_redis \"%V\" must "
-                              "be 0 with \"topology cluster\"",
-                              &settings.name);
-        }
-
-        if (view(settings.key_prefix).find('{') != std::string_view::npos) {
-            return conf_error(cf,
-                              "\"key_prefix\" \"%V\" in limit_sliding_redis "
-                              "\"%V\" must have no \"{\" with "
-                              "\"topology cluster\"",
-                              &settings.key_prefix, &settings.name);
-        }
+    if (is_cluster && view(settings.key_prefix).find('{') != std::string_view::npos) {
+        return conf_error(cf,
+                          "\"key_prefix\" \"%V\" in limit_sliding_redis \"%V\" must have no "
+                          "\"{\" with \"topology cluster\"",
+                          &settings.key_prefix, &settings.name);
     }
 
     const char *word = sentinel_parameter(settings.sentinel);
     if (word && settings.topology != Topology::kSentinel) {
-        return conf_error(cf,
-                          "\"%s\" in limit_sliding_redis \"%V\" "
-                          "needs \"topology sentinel\"",
+        return conf_error(cf, "\"%s\" in limit_sliding_redis \"%V\" needs \"topology sentinel\"",
                           word, &settings.name);
     }
     return NGX_CONF_OK;
@@ -331,8 +322,7 @@ char *check_block(ngx_conf_t *cf, Settings &settings) {
 /* The address of this tells our shared memory from that of others. */
 ngx_uint_t redis_tag;
 
-/* Returns true if it has name servers.  NGINX has an array of them, Angie a
- * list. */
+/* Returns true if it has name servers.  NGINX has an array of them, Angie a list. */
 bool has_servers(const ngx_resolver_t &resolver) {
 #if (angie_version >= 1012000)
     return resolver.connections != nullptr;
@@ -359,15 +349,13 @@ bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
 
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "%s in server \"%V\" of limit_sliding_redis \"%V\", "
-                      "without a \"resolver\" it is away until a reload "
-                      "finds it, in %s:%ui",
+                      "without a \"resolver\" it is away until a reload finds it, in %s:%ui",
                       url.err, &server.text, &settings.name, server.where.file, server.where.line);
     }
     return true;
 }
 
-/* Probes are of the first algorithm that the script knows, with keys of their
- * own. */
+/* Probes are of the first algorithm that the script knows, with keys of their own. */
 bool init_probe(ngx_conf_t *cf, Redis &redis) {
     redis.probe_policy.window_ms = 1000;
     redis.probe_policy.algorithm = static_cast<Algorithm>(__builtin_ctzl(redis.algorithms));
@@ -438,8 +426,7 @@ bool keep_addresses(Redis &redis, const Settings &last, ngx_log_t *log) {
         if (!copy_addresses(redis.pool, server.url, known->url)) { return false; }
 
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
-                      "server \"%V\" of limit_sliding_redis \"%V\" "
-                      "keeps its last addresses",
+                      "server \"%V\" of limit_sliding_redis \"%V\" keeps its last addresses",
                       &server.text, &settings.name);
     }
     return true;

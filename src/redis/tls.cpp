@@ -16,8 +16,7 @@ ngx_str_t name_of(const TlsSettings &settings, const ngx_str_t &host) {
     return settings.name.len != 0 ? settings.name : host;
 }
 
-/* Tells the host which name it is called by.  RFC 6066 does not permit literal
- * addresses. */
+/* Tells the host which name it is called by.  RFC 6066 does not permit literal addresses. */
 bool send_name(ngx_connection_t *c, ngx_str_t name) {
     if (name.len == 0 || view(name).find(':') != std::string_view::npos
         || ngx_inet_addr(name.data, name.len) != INADDR_NONE) {
@@ -106,9 +105,7 @@ bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_
 #else
 
 char *redis_ssl(ngx_conf_t *cf, Settings *settings) {
-    return conf_error(cf,
-                      "\"ssl on\" in limit_sliding_redis \"%V\" needs nginx "
-                      "built with SSL",
+    return conf_error(cf, "\"ssl on\" in limit_sliding_redis \"%V\" needs nginx built with SSL",
                       &settings->name);
 }
 

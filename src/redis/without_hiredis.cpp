@@ -10,9 +10,7 @@ namespace limit_sliding {
 bool has_redis = false;
 
 char *redis_block(ngx_conf_t *cf, Settings *settings) {
-    return conf_error(cf,
-                      "limit_sliding_redis \"%V\" needs limit_sliding built "
-                      "with hiredis",
+    return conf_error(cf, "limit_sliding_redis \"%V\" needs limit_sliding built with hiredis",
                       &settings->name);
 }
 

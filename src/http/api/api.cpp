@@ -42,8 +42,7 @@ ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods) {
     if (r->method & methods) {
         return writes ? NGX_DECLINED
                       : send_error(r, NGX_HTTP_FORBIDDEN,
-                                   "this limit_sliding_api is not "
-                                   "\"write=on\"");
+                                   "this limit_sliding_api is not \"write=on\"");
     }
 
     const char *allow = writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";

@@ -45,8 +45,7 @@ public:
         return {*this, "]"};
     }
 
-    /* A number, a bool, a text, or what a pointer points to: null if that is
-     * nothing. */
+    /* A number, a bool, a text, or what a pointer points to: null if that is nothing. */
     template <class T>
     void field(std::string_view name, const T &value) {
         if constexpr (std::is_null_pointer_v<T>) {

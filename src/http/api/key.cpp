@@ -349,8 +349,7 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
 
     if (!read_key(r, zone, &key.key)) {
         return send_error(r, NGX_HTTP_BAD_REQUEST,
-                          "\"key\" must be an address, as \"192.0.2.7\" "
-                          "or \"2001:db8::1\"");
+                          "\"key\" must be an address, as \"192.0.2.7\" or \"2001:db8::1\"");
     }
 
     if (r->method == NGX_HTTP_PUT && !read_rate(key)) {
