@@ -47,7 +47,7 @@ sub warnings_of($nginx, $name) {
 }
 
 
-# None of the names is found: it is warned of, and policies apply.
+# No name is found: a warning is logged, and policies apply.
 
 for (['one server', 'nowhere.invalid', ''],
     ['sentinels', 'nowhere.invalid; server never.invalid',

@@ -39,8 +39,8 @@ struct Zone {
     /* Returns the keyed hash of a key, for claims and what is known of keys. */
     uint64_t hash(std::string_view key) const;
 
-    /* Reads the counts of claims that named none of their own; each is exact,
-     * together they are of no one instant. */
+    /* Reads the counts of claims that named none of their own.  Each is exact,
+     * but the figures are not a single snapshot. */
     ZoneStats stats() const;
 
     /*
