@@ -170,12 +170,6 @@ $nginx->serve(http => $rates{http} . $both{http}, server => <<"CONF");
     $both{server}
 CONF
 
-# Returns the lines at level error that came since the last call, without those
-# about limiting.
-sub errors() {
-    return grep { !/limiting requests/ } $nginx->new_log_lines(qr/\[error\]/);
-}
-
 for my $case (
     [ '/eleven' ],
     [ '/header', 'X-Cost: 11' ],
@@ -207,7 +201,7 @@ $r = $nginx->get('/both', @key);
 is $r->{status}, 429, 'above one limit, over the other';
 ok !exists $r->{headers}{'retry-after'}, '... without Retry-After';
 
-is_deeply [errors()], [], 'nothing to complain of';
+is_deeply [$nginx->new_errors], [], 'nothing to complain of';
 
 
 # two limits, two costs: all or nothing
@@ -241,7 +235,7 @@ for my $value (@bad) {
         : $value =~ s/([^ -~])/sprintf '<%02x>', ord $1/ger;
 
     is ask('/header', key("X-Cost: $value")), '200, 9', "bad: $name: counts 1";
-    my @errors = errors();
+    my @errors = $nginx->new_errors;
     is @errors, 1, "bad: $name: one line";
 
     my ($plain) = $value =~ /^([\w.+^,-]{1,20})/a;
@@ -251,14 +245,14 @@ for my $value (@bad) {
 }
 
 ask('/header', key('X-Cost: ba"nana'));
-my ($error) = errors();
+my ($error) = $nginx->new_errors;
 like $error // '', qr/ba\\(?:x22|")nana/, 'bad: quotes are escaped';
 
 my $forged = '2026/01/01 00:00:00 [alert] 1#1: *1 forged';
 my $path = "/uri%0a$forged" =~ s/([ #])/sprintf '%%%02x', ord $1/ger;
 
 is ask($path, key()), '200, 9', 'newlines: counts 1';
-my @errors = errors();
+my @errors = $nginx->new_errors;
 is @errors, 1, 'newlines: one line';
 like $errors[0] // '', qr{"?/uri\\(?:x0[aA]|n)2026/01/01 00:00:00 \[alert\]},
     'newlines: escaped';

@@ -26,12 +26,6 @@ sub ask($path, @options) {
 
 my $UNLIMITED = '200,  of ';
 
-# Returns the lines at level error that came since the last call, without those
-# about limiting.
-sub errors() {
-    return grep { !/limiting requests/ } $nginx->new_log_lines(qr/\[error\]/);
-}
-
 
 # a place has a rate of its own
 
@@ -124,7 +118,7 @@ is ask('/planned-header', key('X-API-Key: gold')), '200, 4 of 5',
     'planned: empty at a place, the rate of the zone';
 is ask('/planned-header', key('X-API-Key: gold', 'X-Rate: 9r/h')),
     '200, 8 of 9', 'planned: not empty at a place';
-is_deeply [errors()], [], 'nothing to complain of';
+is_deeply [$nginx->new_errors], [], 'nothing to complain of';
 
 
 # off
@@ -163,7 +157,7 @@ $nginx->get('/static', @key) for 1 .. 4;
 is $nginx->statuses(1, '/static', @key), '429', 'off: a key that is full';
 is ask('/header', @key), $UNLIMITED, 'off: is let through';
 
-is_deeply [errors()], [], 'nothing to complain of';
+is_deeply [$nginx->new_errors], [], 'nothing to complain of';
 
 
 # what a client may send, and others than those forms
@@ -178,7 +172,7 @@ is ask('/header', key('X-Rate: 47r/d')), '200, 0 of 1', 'header: floor';
 is ask('/header', key('X-Rate: 8')), '200, 7 of 8', 'header: bare';
 is ask('/header', key('X-Rate: 4194302')), '200, 4194301 of 4194302',
     'header: the largest';
-is_deeply [errors()], [], 'nothing to complain of';
+is_deeply [$nginx->new_errors], [], 'nothing to complain of';
 
 my @malformed = (
     'banana', '0r/s', '-1r/m', '+1r/m', '10r/x', '10r/', '10r', 'r/s', '10/s',
@@ -196,7 +190,7 @@ for my $value (@malformed) {
 
     is ask('/header', key("X-Rate: $value")), '200, 3 of 4',
         "malformed: $name: the rate of the zone";
-    my @errors = errors();
+    my @errors = $nginx->new_errors;
     is @errors, 1, "malformed: $name: one line";
 
     # A tab, quote or byte may be escaped in one way or another, and long values
@@ -208,11 +202,11 @@ for my $value (@malformed) {
 }
 
 ask('/header', key('X-Rate: ba"nana'));
-my ($error) = errors();
+my ($error) = $nginx->new_errors;
 like $error // '', qr/ba\\(?:x22|")nana/, 'malformed: quotes are escaped';
 
 ask('/header', key('X-Rate: ba\\x22nana'));
-($error) = errors();
+($error) = $nginx->new_errors;
 like $error // '', qr/ba\\(?:x5[cC]|\\)x22nana/,
     'malformed: and so are backslashes';
 
@@ -220,15 +214,15 @@ like $error // '', qr/ba\\(?:x5[cC]|\\)x22nana/,
 is ask('/plan', @key), '200, 3 of 4', 'malformed in a map: as if empty';
 is $nginx->statuses(4, '/plan', @key), '200 200 200 429',
     'malformed in a map: it limits';
-is scalar errors(), 5, 'malformed in a map: a line each time';
+is scalar $nginx->new_errors, 5, 'malformed in a map: a line each time';
 
 is ask('/planned', key('X-API-Key: typo')), $UNLIMITED,
     'malformed where the zone has none: let through';
-is scalar errors(), 1, 'malformed where the zone has none: logged';
+is scalar $nginx->new_errors, 1, 'malformed where the zone has none: logged';
 
 is ask('/planned-header', key('X-API-Key: gold', 'X-Rate: banana')),
     '200, 4 of 5', 'malformed at a place: the rate of the zone';
-is scalar errors(), 1, 'malformed at a place: logged';
+is scalar $nginx->new_errors, 1, 'malformed at a place: logged';
 
 
 # A URI with newlines forges no line of the log. finish() looks for such lines,
@@ -243,7 +237,7 @@ my $path = "/uri%0a$forged%0d%0a$forged"
     =~ s/([ #])/sprintf '%%%02x', ord $1/ger;
 
 is ask($path, key()), '200, 3 of 4', 'newlines: the rate of the zone';
-my @errors = errors();
+my @errors = $nginx->new_errors;
 is @errors, 1, 'newlines: one line';
 like $errors[0] // '', qr{"?/uri\\(?:x0[aA]|n)2026/01/01 00:00:00 \[alert\]},
     'newlines: escaped';

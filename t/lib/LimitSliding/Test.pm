@@ -375,6 +375,12 @@ sub new_log_lines($self, $regexp) {
     return @lines[$seen .. $#lines];
 }
 
+# Returns the lines at level error that came since the last call, without those
+# about limiting.
+sub new_errors($self) {
+    return grep { !/limiting requests/ } $self->new_log_lines(qr/\[error\]/);
+}
+
 # Runs `nginx -t` of a configuration, or of the running one if none is given.
 # Returns its exit code, its output, and the text it has read.
 sub test_config($self, $template = undef) {
