@@ -52,10 +52,11 @@ struct Policy {
     uint64_t window_ms;
     Algorithm algorithm;
     WhenFull full;
-    uint32_t precision; /* of a counter: parts of a window, 1 .. 60; 0 is as 1
-                         */
+    uint32_t precision; /* of a counter: parts of a window, 1 .. 60; 0: as many
+                           as a state of one word holds (counter_kinds.hpp) */
     uint32_t burst;     /* of a token bucket: its capacity, 0: the limit; of a
                            leaky bucket: requests that may wait */
+    bool strict;        /* a counter counts its oldest part in full */
 
     /* Returns the most that may be used at once: the limit, 1 .. kLimitMax, or
      * what a bucket holds.  Only so much of a burst counts as runs off in 2^32

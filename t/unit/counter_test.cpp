@@ -141,7 +141,7 @@ static void test_old_states_are_none(void **state) {
 
     (void)state;
 
-    for (uint64_t age = 2; age <= 128000; age++) {
+    for (uint64_t age = 2; age <= 128; age++) {
         uint64_t now_ms = (PRESENT + age) * MINUTE_MS;
 
         assert_int_equal(expires_ms(&policy, full, now_ms), 0);

@@ -57,23 +57,121 @@ uint64_t exact_capacity(const Policy *policy, uint32_t limit) {
 
 /* ---- what is used ---- */
 
-/* Of one request, 0 .. w: how much of it counts.  It only falls with time. */
-static uint64_t counter_weight(const exact_t *exact, uint64_t at_ms, uint64_t now_ms) {
-    uint64_t w = window_ms(exact);
-    uint64_t n = parts(exact);
-    uint64_t latest = period_of(exact, latest_ms(exact));
-    uint64_t present = period_of(exact, now_ms);
-    uint64_t elapsed = (now_ms + exact->offset_ms) * n % w; /* of w */
-    uint64_t age;
+/*
+ * Under precision=auto the parts of a window follow from the limit: so many for
+ * limits up to that.  Of the first three, the requests of all parts together
+ * are no more than that, of the others those of each.
+ */
+static const struct {
+    uint64_t limit;
+    unsigned parts;
+    int is_sum;
+} auto_parts[] = {{3, 40, 1},  {7, 36, 1},  {15, 28, 1},  {31, 7, 0},    {63, 6, 0},
+                  {127, 5, 0}, {255, 4, 0}, {2047, 3, 0}, {16383, 2, 0}, {UINT64_MAX, 1, 0}};
 
-    if (present < latest) {
-        present = latest;
+/* A part of a window, as of another number of parts: that in which it ends. */
+static uint64_t moved(uint64_t part, unsigned from, unsigned to) {
+    return ((part + 1) * to + from - 1) / from - 1;
+}
+
+static uint64_t newest_part(const exact_t *exact, unsigned n) {
+    return exact->n == 0 ? 0 : moved(exact->event[exact->n - 1].part, exact->parts, n);
+}
+
+/* Had all requests of a counter expired if its parts had stayed as they are? */
+static int is_over(const exact_t *exact, uint64_t now_ms) {
+    return exact->n == 0
+           || exact->event[exact->n - 1].part + exact->parts
+                  < (now_ms + exact->offset_ms) * exact->parts / window_ms(exact);
+}
+
+/* Is there room for the key's requests? */
+static int has_room(const exact_t *exact, size_t row) {
+    unsigned n = auto_parts[row].parts;
+    uint64_t all = 0;
+    uint64_t same = 0;
+    uint64_t before = UINT64_MAX;
+
+    for (size_t i = exact->first; i < exact->n; i++) {
+        uint64_t part = moved(exact->event[i].part, exact->parts, n);
+
+        if (part + n < newest_part(exact, n)) { continue; }
+
+        same = (part == before ? same : 0) + exact->event[i].cost;
+        all += exact->event[i].cost;
+        before = part;
+
+        if ((auto_parts[row].is_sum ? all : same) > auto_parts[row].limit) { return 0; }
+    }
+
+    return 1;
+}
+
+/* Into how many parts the window is cut for a request under this limit. */
+static unsigned parts_under(const exact_t *exact, uint64_t now_ms, uint64_t limit) {
+    size_t row = 0;
+
+    if (exact->policy->precision != 0) { return exact->policy->precision; }
+
+    while (auto_parts[row].limit < limit || !(is_over(exact, now_ms) || has_room(exact, row))) {
+        row++;
+    }
+
+    return auto_parts[row].parts;
+}
+
+/* What is used of a counter. */
+static wide_t counted(const exact_t *exact, uint64_t now_ms, uint64_t limit) {
+    unsigned n = parts_under(exact, now_ms, limit);
+    uint64_t w = window_ms(exact);
+    uint64_t units = (now_ms + exact->offset_ms) * n;
+    uint64_t present = units / w;
+    uint64_t elapsed = units % w;
+    wide_t all = 0;
+    wide_t oldest = 0;
+    wide_t faded;
+
+    if (is_over(exact, now_ms)) { return 0; }
+
+    if (present < newest_part(exact, n)) {
+        present = newest_part(exact, n);
         elapsed = 0;
     }
 
-    age = present - period_of(exact, at_ms);
+    for (size_t i = exact->first; i < exact->n; i++) {
+        uint64_t part = moved(exact->event[i].part, exact->parts, n);
 
-    return age < n ? w : age == n ? w - elapsed : 0;
+        if (part + n >= present) { all += exact->event[i].cost; }
+
+        if (part + n == present) { oldest += exact->event[i].cost; }
+    }
+
+    faded = exact->policy->strict ? 0 : oldest * elapsed;
+
+    if (exact->policy->precision == 0 && n > 1 && faded > (wide_t)(limit / n) * w) {
+        faded = (wide_t)(limit / n) * w;
+    }
+
+    return all * w - faded;
+}
+
+/* Gives the last event its part, and all others theirs among as many. */
+static void record_part(exact_t *exact, unsigned n) {
+    exact_event_t *last = &exact->event[exact->n - 1];
+    uint64_t part = (last->at_ms + exact->offset_ms) * n / window_ms(exact);
+
+    for (size_t i = exact->first; i + 1 < exact->n; i++) {
+        exact->event[i].part = moved(exact->event[i].part, exact->parts, n);
+
+        if (exact->event[i].part > part) { part = exact->event[i].part; }
+    }
+
+    last->part = part;
+    exact->parts = n;
+
+    while (exact->event[exact->first].part + n < part) {
+        exact->first++;
+    }
 }
 
 static uint64_t weight(const exact_t *exact, uint64_t at_ms, uint64_t now_ms) {
@@ -83,10 +181,8 @@ static uint64_t weight(const exact_t *exact, uint64_t at_ms, uint64_t now_ms) {
     switch (exact->policy->algorithm) {
     case Algorithm::kLog:
         return later_ms - at_ms < w ? w : 0;
-    case Algorithm::kFixed:
-        return period_of(exact, at_ms) == period_of(exact, later_ms) ? w : 0;
     default:
-        return counter_weight(exact, at_ms, now_ms);
+        return period_of(exact, at_ms) == period_of(exact, later_ms) ? w : 0;
     }
 }
 
@@ -103,6 +199,10 @@ static wide_t sum_of_weights(const exact_t *exact, uint64_t now_ms) {
     }
 
     return total;
+}
+
+static int is_counter(const exact_t *exact) {
+    return exact->policy->algorithm == Algorithm::kCounter;
 }
 
 static wide_t full(const exact_t *exact, uint32_t limit) {
@@ -215,8 +315,9 @@ static int is_bucket(const exact_t *exact) {
 }
 
 wide_t exact_used(const exact_t *exact, uint64_t now_ms, uint32_t limit, exact_side_t side) {
-    return is_bucket(exact) ? bucket_used(exact, now_ms, limit, side)
-                            : sum_of_weights(exact, now_ms);
+    return is_bucket(exact)    ? bucket_used(exact, now_ms, limit, side)
+           : is_counter(exact) ? counted(exact, now_ms, limit)
+                               : sum_of_weights(exact, now_ms);
 }
 
 /* ---- what follows from it ---- */
@@ -315,13 +416,18 @@ static void record_level(exact_t *exact, const exact_event_t *event, uint64_t no
 }
 
 void exact_record(exact_t *exact, uint64_t now_ms, uint32_t limit, uint32_t cost) {
-    exact_event_t event = {later_of(exact, now_ms), limit, cost};
+    exact_event_t event = {later_of(exact, now_ms), limit, cost, 0};
+    unsigned n = is_counter(exact) ? parts_under(exact, now_ms, limit) : 0;
 
     if (cost == 0) { return; }
 
     record_level(exact, &event, now_ms);
 
+    if (is_counter(exact) && is_over(exact, now_ms)) { exact->first = exact->n; }
+
     exact->event[exact->n++] = event;
+
+    if (is_counter(exact)) { record_part(exact, n); }
 }
 
 /* The queue with such a request; if it was admitted, as described after it. */
@@ -366,17 +472,21 @@ struct interval_t {
  * A bucket of a lower limit is refilled while that of a higher one is, so both
  * may be used at once; but none of it faster than at the highest.
  *
- * Precision n takes the window, to a part of it: no more than the limit in
- * (n - 1)/n of a window, and less than twice the limit in a whole one.  (All of
- * one limit at the end of a part weighs little when the part n further ends.)
+ * A counter of n parts takes the window, to a part of it: no more than the limit
+ * in (n - 1)/n of a window.  In a whole one it admits less than twice the limit
+ * (all of one limit at the end of a part weighs little when the part n further
+ * ends), with precision=auto an n-th of it more, and strictly none.
  */
 static int counter_promises(const exact_t *exact, const interval_t *i) {
     wide_t w = window_ms(exact);
-    wide_t n = parts(exact);
+    wide_t n = exact->parts;
+    uint64_t over = exact->policy->strict                    ? 0
+                    : exact->policy->precision == 0 && n > 1 ? i->limit / exact->parts
+                                                             : i->most - 1;
 
     if (i->span_ms * n < w * (n - 1)) { return i->total <= i->limit; }
 
-    return i->span_ms >= w || i->total < (uint64_t)i->limit + i->most;
+    return i->span_ms >= w || i->total <= (uint64_t)i->limit + over;
 }
 
 static int promises(const exact_t *exact, const interval_t *i) {

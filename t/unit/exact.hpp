@@ -34,6 +34,7 @@ struct exact_event_t {
     uint64_t at_ms; /* never below the one before: see exact_record() */
     uint32_t limit;
     uint32_t cost;
+    uint64_t part; /* of a counter's window */
 };
 
 /* Buckets: what was used at a time. */
@@ -47,6 +48,8 @@ struct exact_t {
     uint64_t offset_ms; /* of the time that windows are cut from */
     size_t n;
     exact_event_t event[EXACT_LENGTH];
+    unsigned parts;         /* of a counter: those of a window as of the last event */
+    size_t first;           /* the oldest event that the window of the last one reaches */
     exact_level_t level[2]; /* after the last event, by side */
     wide_t rounding;        /* the most since the bucket was empty */
     int is_rounded;

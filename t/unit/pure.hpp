@@ -14,7 +14,7 @@ using namespace limit_sliding;
 /*
  * Would a request of this cost be admitted now?  If so *next is the state that
  * records it, else it is left alone: a rejected request is not recorded.
- * Precondition: the state is at most 128,000 windows old; the zone sees to it.
+ * Precondition: the state is at most 128 windows old; the zone sees to it.
  */
 inline bool admit(const Policy &policy, State state, uint64_t now_ms, uint32_t limit, uint32_t cost,
                   State *next) {

@@ -53,13 +53,13 @@ static const uint8_t test_secret[kSecretBytes]
     = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 static inline Policy evicting(uint64_t window_ms) {
-    Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kEvict};
+    Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kEvict, 1};
 
     return policy;
 }
 
 static inline Policy denying(uint64_t window_ms) {
-    Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kDeny};
+    Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kDeny, 1};
 
     return policy;
 }
