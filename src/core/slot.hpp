@@ -13,7 +13,7 @@ namespace limit_sliding {
 /*
  * 16 bytes, two words, one key:
  *
- *     tag    fingerprint of the key 42 | epoch 20 | generation 2;  0: unused
+ *     tag    fingerprint of the key 38 | epoch 24 | generation 2;  0: unused
  *     state  generation 2 | the algorithm's state 62
  *
  * The generation of a tag advances whenever the slot is claimed.  So a claim is
@@ -47,11 +47,11 @@ struct alignas(64) Line {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "64-bit atomics");
 static_assert(sizeof(Slot) == 16 && sizeof(Line) == 64, "16 bytes a key");
 
-/* Functions on tags. Epochs are compared modulo 2^20. */
+/* Functions on tags. Epochs are compared modulo 2^24. */
 namespace tag {
 
 constexpr unsigned kGenerationBits = 2;
-constexpr unsigned kEpochBits = 20;
+constexpr unsigned kEpochBits = 24;
 constexpr unsigned kFingerprintShift = kGenerationBits + kEpochBits;
 
 constexpr uint64_t kGenerationMask = (1u << kGenerationBits) - 1;
@@ -74,7 +74,7 @@ inline bool same_time(uint64_t a, uint64_t b) { return (a ^ b) <= kGenerationMas
 /* Returns the epochs from one tag to a later one; 0 if that is a little
  * earlier, as a worker's clock may be behind another's. */
 inline uint64_t age(uint64_t then, uint64_t now) {
-    constexpr uint64_t kAhead = 1024;
+    constexpr uint64_t kAhead = 256;
     uint64_t passed = ((now | kGenerationMask) - then) >> kGenerationBits & kEpochMask;
 
     return passed <= kEpochMask - kAhead ? passed : 0;

@@ -118,10 +118,17 @@ static void test_idle_keys_start_afresh(void **state) {
     }
 }
 
-/* Epochs wrap after 2^20 x 64,000 windows, of 100 ms in 212 years. */
+/* As in slot.hpp: epochs are compared modulo 2^24, and a tag that is up to 256
+ * ahead is of this epoch. */
+#define EPOCHS (1ull << 24)
+#define EPOCHS_AHEAD 256
+
+/* Epochs wrap after 2^24 x 64,000 windows, of 100 ms in 3,400 years. */
 static void test_idle_for_lifetimes(void **state) {
+    /* the last one ends where the window number in a state is again the same */
     static const uint64_t windows[]
-        = {1ull << 34, 1ull << 35, 3ull << 34, (1ull << 36) - (1ull << 27)};
+        = {1ull << 34, 1ull << 35, 3ull << 34, (1ull << 36) - (1ull << 27),
+           (EPOCHS - EPOCHS_AHEAD - 2) * EPOCH_WINDOWS >> 17 << 17};
 
     (void)state;
 
