@@ -298,6 +298,12 @@ Verdict Claim::describe(uint64_t now_ms) const {
     with_algorithm(*policy, time_of(*this, now_ms), limit,
                    [&](const auto &algorithm) { algorithm.describe(state, wanted, &result); });
 
+    if (admitted && policy->algorithm == Algorithm::kCounter) {
+        /* a counter may have found room in fewer parts than its state has now */
+        result.excess = 0;
+        result.retry_after_ms = 0;
+    }
+
     if (is_queued(*this)) {
         Bucket(*policy, time_of(*this, now_ms), limit).describe_queued(state, cost, &result);
     }

@@ -42,8 +42,8 @@ size_t describing(const Claim *claims, size_t n, uint64_t now_ms);
 size_t tightest(const Claim *claims, size_t n, uint64_t now_ms);
 
 /* Takes back what claims that were admitted together have consumed; n >= 0.
- * That must have been less than two hours ago: a bucket tells times apart for
- * little longer.  They are then described as of now, as if they had only
+ * That must have been less than two hours ago, and less than 128 windows: states
+ * tell times apart for little longer.  They are then described as of now, as if they had only
  * looked. */
 void release(Claim *claims, size_t n, uint64_t now_ms);
 

@@ -12,7 +12,7 @@
 #include "support.hpp"
 #include "zone.hpp"
 
-#define HISTORIES 100
+#define HISTORIES 300
 
 /* Small, so that keys share slots with others that have expired. */
 #define LOG_BYTES (96 * 128 + kZoneAlign)

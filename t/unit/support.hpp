@@ -109,9 +109,9 @@ static inline uint64_t count_of(const Zone *zone, const Policy *policy, uint64_t
     return zone->keys(*policy, now_ms, 1, 0, UINT64_MAX);
 }
 
-/* For counters, to which it does not matter when that is. */
-static inline State refund(const Policy *policy, State state, State recorded, uint32_t cost) {
-    return pure::refund(*policy, state, 0, 1, recorded, cost);
+static inline State refund(const Policy *policy, State state, uint64_t now_ms, State recorded,
+                           uint32_t cost) {
+    return pure::refund(*policy, state, now_ms, 1, recorded, cost);
 }
 
 /* Keys are numbers in these tests. */

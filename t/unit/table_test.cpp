@@ -9,7 +9,9 @@
 #define NOW_MS (PRESENT * MINUTE_MS + 59000)
 
 /* As in counter.hpp. */
-#define EPOCH_WINDOWS 64000ull
+/* Of a window of 100 ms. */
+#define EPOCH_MS 4096ull
+#define EPOCH_WINDOWS (EPOCH_MS / 100)
 
 /* ---- capacity ---- */
 
@@ -58,8 +60,8 @@ static void test_a_pair_holds_eight_keys(void **state) {
  * `windows` after it was used up a key is as new, on the way to which nobody
  * may have come by.
  */
-static void check_idle(uint64_t start, uint64_t windows) {
-    Policy policy = evicting(100);
+static void check_idle(uint64_t start, uint64_t windows, uint32_t precision) {
+    Policy policy = {100, Algorithm::kCounter, WhenFull::kEvict, precision};
     Zone *zone = make_zone(PAIR_BYTES);
     uint64_t now_ms = start * 100 + 99;
 
@@ -70,8 +72,8 @@ static void check_idle(uint64_t start, uint64_t windows) {
 
     if (remaining_of(zone, &policy, 1, 7, now_ms) != 7 || count_of(zone, &policy, now_ms) != 0
         || !admits(zone, &policy, 1, 7, 7, now_ms)) {
-        fail_msg("idle for %llu windows after window %llu", (unsigned long long)windows,
-                 (unsigned long long)start);
+        fail_msg("idle for %llu windows after window %llu, precision %u",
+                 (unsigned long long)windows, (unsigned long long)start, precision);
     }
 
     assert_false(admits(zone, &policy, 1, 7, 1, now_ms));
@@ -93,7 +95,8 @@ static void check_idle_for_about(uint64_t windows) {
 
     for (size_t i = 0; i < LENGTH(starts); i++) {
         for (int off = -3; off <= 3; off++) {
-            check_idle(starts[i], windows + (uint64_t)off);
+            check_idle(starts[i], windows + (uint64_t)off, 0);
+            check_idle(starts[i], windows + (uint64_t)off, 1);
         }
     }
 }
@@ -106,14 +109,14 @@ static void test_idle_keys_start_afresh(void **state) {
     check_idle_for_about(5);
 
     for (size_t i = 0; i < LENGTH(epochs); i++) {
-        check_idle_for_about(epochs[i] * EPOCH_WINDOWS);
-        check_idle_for_about(epochs[i] * EPOCH_WINDOWS + EPOCH_WINDOWS / 2);
+        check_idle_for_about(epochs[i] * EPOCH_MS / 100);
+        check_idle_for_about((epochs[i] * EPOCH_MS + EPOCH_MS / 2) / 100);
     }
 
-    for (unsigned bit = 17; bit <= 33; bit++) {
+    for (unsigned bit = 8; bit <= 28; bit++) {
         check_idle_for_about(1ull << bit);
-        check_idle_for_about((1ull << bit) + (1ull << 16));
-        check_idle_for_about((1ull << bit) - (1ull << 16));
+        check_idle_for_about((1ull << bit) + (1ull << 7));
+        check_idle_for_about((1ull << bit) - (1ull << 7));
         check_idle_for_about(3ull << (bit - 1));
     }
 }
@@ -123,27 +126,27 @@ static void test_idle_keys_start_afresh(void **state) {
 #define EPOCHS (1ull << 24)
 #define EPOCHS_AHEAD 256
 
-/* Epochs wrap after 2^24 x 64,000 windows, of 100 ms in 3,400 years. */
+/* Epochs wrap after 2^24 x 41 windows, of 100 ms in two years. */
 static void test_idle_for_lifetimes(void **state) {
     /* the last one ends where the window number in a state is again the same */
     static const uint64_t windows[]
-        = {1ull << 34, 1ull << 35, 3ull << 34, (1ull << 36) - (1ull << 27),
-           (EPOCHS - EPOCHS_AHEAD - 2) * EPOCH_WINDOWS >> 17 << 17};
+        = {1ull << 28, 3ull << 27, 1ull << 29, (1ull << 29) + (1ull << 27),
+           (EPOCHS - EPOCHS_AHEAD - 2) * EPOCH_MS / 100 >> 13 << 13};
 
     (void)state;
 
     for (size_t i = 0; i < LENGTH(windows); i++) {
         check_idle_for_about(windows[i]);
-        check_idle_for_about(windows[i] + (1ull << 16));
+        check_idle_for_about(windows[i] - (1ull << 12));
         check_idle_for_about(windows[i] - (1ull << 16));
     }
 }
 
 /* Used now and then a key never forgets a window too early. */
 static void test_epochs_pass_over_busy_keys(void **state) {
-    Policy policy = evicting(100);
+    Policy policy = evicting(128);
     Zone *zone = make_zone(PAIR_BYTES);
-    uint64_t edge_ms = EPOCH_WINDOWS * 100;
+    uint64_t edge_ms = 64 * 128; /* an epoch */
 
     (void)state;
 
@@ -153,7 +156,7 @@ static void test_epochs_pass_over_busy_keys(void **state) {
         assert_true(admits(zone, &policy, epoch % 2, 100, 60, now_ms));
         assert_true(admits(zone, &policy, epoch % 2, 100, 40, now_ms + 1));
         assert_false(admits(zone, &policy, epoch % 2, 100, 1, now_ms + 1));
-        assert_int_equal(remaining_of(zone, &policy, epoch % 2, 100, now_ms + 51), 30);
+        assert_int_equal(remaining_of(zone, &policy, epoch % 2, 100, now_ms + 65), 30);
     }
 
     free(zone);
