@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "core/bucket.hpp"
 #include "core/counter.hpp"
@@ -33,25 +32,17 @@ auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit, const
 template <class Algorithm>
 struct WordStep {
     Algorithm algorithm;
-    uint32_t cost;
+    uint64_t cost;
 
-    WordStep(const Algorithm &a, uint32_t c) : algorithm(a), cost(c) {}
+    WordStep(const Algorithm &a, uint64_t c) : algorithm(a), cost(c) {}
 
     [[gnu::always_inline]] bool admit(uint64_t state, uint64_t *next) const {
         return algorithm.admit(state, cost, next);
     }
 
-    /* Decides for most states; false: admit() has to. */
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
                                             bool *is_admitted) const {
-        if constexpr (std::is_same_v<Algorithm, Bucket>) {
-            if (!algorithm.is_plain(state, cost)) { return false; }
-
-            *is_admitted = algorithm.template admit<true>(state, cost, next);
-        } else {
-            *is_admitted = algorithm.admit(state, cost, next);
-        }
-
+        *is_admitted = admit(state, next);
         return true;
     }
 
@@ -62,17 +53,17 @@ struct WordStep {
     bool clear(Copy *copy) const { return copy->store(0); }
 };
 
-/*
- * Decides for the states that WordStep::admit_ready() leaves to admit(), too.
- */
+/* Answers no more than what Table::update_ready() asks, and of most states. */
 template <class Algorithm>
-struct AnyWordStep : WordStep<Algorithm> {
-    using WordStep<Algorithm>::WordStep;
+struct ReadyStep {
+    Algorithm algorithm;
+    uint64_t cost;
+
+    ReadyStep(const Algorithm &a, uint64_t c) : algorithm(a), cost(c) {}
 
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
                                             bool *is_admitted) const {
-        *is_admitted = this->admit(state, next);
-        return true;
+        return algorithm.admit_ready(state, cost, next, is_admitted);
     }
 };
 

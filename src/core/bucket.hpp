@@ -97,15 +97,19 @@ public:
         return static_cast<double>(used(state)) / static_cast<double>(full());
     }
 
-    /*
-     * True if admit<true>() can decide, as for most states: the state has
-     * `used` itself, without an excess, and has room for it with the request.
-     */
-    [[gnu::always_inline]] bool is_plain(uint64_t state, uint32_t cost) const {
+    /* Decides on most states: those that have `used` itself, without an excess,
+     * and room for it with the request.  False: admit() has to. */
+    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint32_t cost, uint64_t *next,
+                                            bool *is_admitted) const {
         uint64_t value = state & value_mask();
 
-        return form_of(state) == kExact && value <= full()
-               && value + cost * window_ms_ <= value_mask();
+        if (form_of(state) != kExact || value > full()
+            || value + cost * window_ms_ > value_mask()) {
+            return false;
+        }
+
+        *is_admitted = admit<true>(state, cost, next);
+        return true;
     }
 
     template <bool kPlain = false>
@@ -158,6 +162,16 @@ public:
         auto wait = [&](uint64_t room) { return wait_ms(state, taken - room * window_ms_); };
 
         describe_usage(usage, cost, wait, verdict);
+    }
+
+    /* Returns the verdict's retry_after_ms alone. */
+    uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
+        if (cost > capacity()) { return kNever; }
+
+        uint64_t taken = level(state);
+        uint64_t room = full() - cost * window_ms_;
+
+        return std::min(taken, full()) > room ? wait_ms(state, taken - room) : 0;
     }
 
     /* Adds what a request that was admitted to a queue has to wait, by the

@@ -61,6 +61,9 @@ struct Claim {
      * admitted one has left. */
     Verdict describe(uint64_t now_ms) const;
 
+    /* Returns the verdict's retry_after_ms alone, at little cost. */
+    uint64_t retry_after_ms(uint64_t now_ms) const;
+
     /* Returns the verdict's delay_ms alone, at little cost: how long a decided
      * claim holds its request back.  0 if it was not admitted to a queue, or
      * consumed nothing. */

@@ -1,11 +1,11 @@
-/* Copyright (C) the limit_sliding authors */
+/* Copyright (C) the rule_.limitsliding authors */
 
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/counter_format.hpp"
+#include "core/counter_rule.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
 #include "core/rank.hpp"
@@ -44,50 +44,51 @@ namespace limit_sliding {
  *
  * An object is this algorithm at one moment, under one limit.
  */
-class Counter {
+class Counter : CounterState {
 public:
     Counter(const Policy &policy, uint64_t now_ms, uint64_t limit)
-        : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit), strict_(policy.strict),
-          first_kind_(policy.precision == 1 ? kCounterWhole : 0),
-          kind_(std::max(counter_kind(limit), first_kind_)) {
+        : rule_{policy.window_ms, limit, policy.strict}, now_ms_(now_ms),
+          kind_(counter_kind_of(policy, limit)) {
         uint64_t units = now_ms * format(kind_).parts();
 
-        part_ = units / window_ms_;
-        elapsed_ = units - part_ * window_ms_;
+        part_ = units / rule_.window_ms;
+        elapsed_ = units - part_ * rule_.window_ms;
     }
 
-    /* Returns the epoch, of 32 to 64 windows; a state two epochs old has not
-     * wrapped. */
-    uint64_t epoch() const { return now_ms_ >> (69 - __builtin_clzll(window_ms_)); }
+    /* Returns the epoch; a state two epochs old has not wrapped. */
+    uint64_t epoch() const { return epoch_of(now_ms_, rule_.window_ms); }
 
     /* Returns how much a state constrains its key; 0: as little as no state. */
     uint64_t used(uint64_t state) const { return used(view(state)); }
 
-    uint64_t capacity() const { return limit_; }
+    uint64_t capacity() const { return rule_.limit; }
 
     /* Returns the same for another key, whose limit is not known. */
     uint64_t rank(uint64_t state) const {
         View v = own_view(state);
-        uint64_t all = format_of(state).total(counts_of(state)) * window_ms_;
-        uint64_t left = v.total() * window_ms_ - v.fading(strict_);
+        uint64_t all = format_of(state).total(counts_of(state)) * rule_.window_ms;
+        uint64_t left
+            = CounterRule{rule_.window_ms, kUnlimited, rule_.strict}.used(format(v.kind), v);
 
         /* a state is no longer near when most of it has decayed */
         return rank_of(left, is_near(state) && left >= all - left);
     }
 
     double share(uint64_t state) const {
-        return static_cast<double>(used(state)) / static_cast<double>(limit_ * window_ms_);
+        return static_cast<double>(used(state))
+               / static_cast<double>(rule_.limit * rule_.window_ms);
     }
 
     bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);
-        uint64_t wanted = used(v) + cost * window_ms_;
+        uint64_t wanted = used(v) + cost * rule_.window_ms;
 
-        if (cost > limit_ || wanted > limit_ * window_ms_) { return false; }
+        if (cost > rule_.limit || wanted > rule_.limit * rule_.window_ms) { return false; }
 
-        *next = cost == 0 ? state
-                          : pack(v.kind, v.part, is_near_limit(wanted, limit_ * window_ms_),
-                                 format(v.kind).add(v.counts, cost));
+        *next = cost == 0
+                    ? state
+                    : pack(v.kind, v.part, is_near_limit(wanted, rule_.limit * rule_.window_ms),
+                           format(v.kind).add(v.counts, cost));
         return true;
     }
 
@@ -108,42 +109,31 @@ public:
 
     void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         View v = view(state);
-        uint64_t full = limit_ * window_ms_;
+        uint64_t full = rule_.limit * rule_.window_ms;
 
         describe_usage(
-            {static_cast<uint32_t>(limit_), limit_, window_ms_, used(v), full},
+            {static_cast<uint32_t>(rule_.limit), rule_.limit, rule_.window_ms, used(v), full},
             static_cast<uint32_t>(cost), [&](uint64_t room) { return wait_ms(v, room); }, verdict);
+    }
+
+    /* Returns the verdict's retry_after_ms alone. */
+    uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
+        return cost > rule_.limit ? kNever : wait_ms(view(state), rule_.limit - cost);
     }
 
     uint64_t expires_ms(uint64_t state) const { return wait_ms(own_view(state), 0); }
 
 private:
-    static constexpr unsigned kPartBits = 13;
-    static constexpr uint64_t kPartMask = (1u << kPartBits) - 1;
-
-    /* A state lives for two epochs, and for the window after its own.  The rest
-     * is for clocks that are ahead of ours. */
-    static constexpr uint64_t kOldest = 2 * 64 * kCounterPartsMax + kCounterPartsMax;
-
-    static_assert(kOldest + kOldest / 4 < kPartMask, "a state must not wrap");
-    static_assert(kCounterKindsLength < 15, "the state of all ones is the table's");
-
     /* A state, seen at this moment. */
-    struct View {
+    struct View : CounterView {
         unsigned kind;
-        uint64_t part;                 /* the newest, counted from the zone's time 0 */
-        uint64_t counts;               /* up to that part */
-        uint64_t elapsed;              /* of that part, x n, 0 .. w - 1 */
-        uint64_t ends_ms = UINT64_MAX; /* until nothing counts, if that is before
-                                          the counts have expired */
+        uint64_t ends_ms; /* until nothing counts, if that is before the counts
+                             have expired */
 
-        uint64_t total() const { return format(kind).total(counts); }
+        View(unsigned k, uint64_t p, uint64_t c, uint64_t e)
+            : CounterView{p, c, e}, kind(k), ends_ms(UINT64_MAX) {}
 
-        /* Returns the request-milliseconds by which the oldest part has
-         * faded. */
-        uint64_t fading(bool strict) const {
-            return strict || format(kind).is_string() ? 0 : format(kind).oldest(counts) * elapsed;
-        }
+        bool is_empty() const { return format(kind).total(counts) == 0; }
     };
 
     /* The counts of a state as it was made. */
@@ -178,31 +168,9 @@ private:
         }
     };
 
-    static constexpr CounterFormat format(unsigned kind) {
-        return CounterFormat(kCounterKinds[kind]);
-    }
+    static const CounterFormat &format(unsigned kind) { return kCounterFormats.format[kind]; }
 
-    static CounterFormat format_of(uint64_t state) { return format(kind_of(state)); }
-
-    static uint64_t counts_of(uint64_t state) { return state & CounterFormat::kMask; }
-
-    static bool is_near(uint64_t state) { return (state >> CounterFormat::kBits & 1) != 0; }
-
-    /* Returns the kind and the number of the newest part. */
-    static uint64_t head_of(uint64_t state) { return state >> (CounterFormat::kBits + 1); }
-
-    static uint64_t head(unsigned kind, uint64_t part) {
-        return (kind + 1) << kPartBits | (part & kPartMask);
-    }
-
-    /* The state 0 may be of any kind. */
-    static unsigned kind_of(uint64_t state) {
-        return state == 0 ? 0 : static_cast<unsigned>(head_of(state) >> kPartBits) - 1;
-    }
-
-    static uint64_t pack(unsigned kind, uint64_t part, bool is_near, uint64_t counts) {
-        return (head(kind, part) << 1 | uint64_t{is_near}) << CounterFormat::kBits | counts;
-    }
+    static const CounterFormat &format_of(uint64_t state) { return format(kind_of(state)); }
 
     /* Returns the number of the part of another kind in which a part ends. */
     static uint64_t convert(uint64_t part, unsigned from, unsigned to) {
@@ -213,30 +181,31 @@ private:
 
     /* Returns the number of a state's newest part, counted from time 0. */
     uint64_t newest_of(uint64_t state) const {
-        uint64_t present = now_ms_ * format_of(state).parts() / window_ms_;
-        uint64_t age = (present - head_of(state)) & kPartMask;
+        uint64_t present = now_ms_ * format_of(state).parts() / rule_.window_ms;
+        uint64_t passed = age(state, present);
 
-        return age <= kOldest ? present - age : present + (kPartMask + 1 - age);
+        return passed <= kOldest ? present - passed : present + (kPartMask + 1 - passed);
     }
 
     View view(uint64_t state) const {
-        if (head_of(state) == head(kind_, part_)) {
-            return {kind_, part_, counts_of(state), elapsed_};
+        if (state != 0 && kind_of(state) == kind_ && age(state, part_) <= kOldest) {
+            uint64_t counts = format(kind_).age(counts_of(state), age(state, part_));
+
+            return {kind_, part_, counts, elapsed_};
         }
 
         return other_view(state);
     }
 
-    /* Sees a state whose newest part is another one, or which is of another
-     * kind. */
+    /* Sees a state of another kind, or of a clock that is ahead. */
     [[gnu::noinline]] View other_view(uint64_t state) const {
-        if (counts_of(state) != 0 && kind_of(state) == kind_) {
+        if (state != 0 && kind_of(state) == kind_) {
             return at_present(kind_, newest_of(state), counts_of(state));
         }
 
         View own = own_view(state);
 
-        if (own.total() == 0) { return {kind_, part_, 0, elapsed_}; }
+        if (own.is_empty()) { return {kind_, part_, 0, elapsed_}; }
 
         View v = converted(state);
 
@@ -266,59 +235,25 @@ private:
 
     View at_present(unsigned kind, uint64_t newest, uint64_t counts) const {
         uint64_t units = now_ms_ * format(kind).parts();
-        uint64_t part = units / window_ms_;
+        uint64_t part = units / rule_.window_ms;
 
         if (newest > part) { return {kind, newest, counts, 0}; }
 
-        return {kind, part, format(kind).age(counts, part - newest), units - part * window_ms_};
+        return {kind, part, format(kind).age(counts, part - newest),
+                units - part * rule_.window_ms};
     }
 
-    uint64_t used(const View &v) const {
-        uint64_t faded = v.fading(strict_);
+    uint64_t used(const View &v) const { return rule_.used(format(v.kind), v); }
 
-        return v.total() * window_ms_ - (faded == 0 ? 0 : std::min(faded, fading_max(v)));
-    }
-
-    /* Returns the most that fading() may take off. */
-    uint64_t fading_max(const View &v) const {
-        unsigned n = format(v.kind).parts();
-
-        return n == 1 ? UINT64_MAX : limit_ / n * window_ms_;
-    }
-
-    /* Returns the ms until used <= room, the requests that may still count.
-     * `used` only falls while nothing is admitted.  It happens while part i is
-     * the oldest one, as soon as that has faded enough, or when it ends. */
+    /* Returns the ms until used <= room. */
     uint64_t wait_ms(const View &v, uint64_t room) const {
-        if (used(v) <= room * window_ms_) { return 0; }
+        if (used(v) <= room * rule_.window_ms) { return 0; }
 
-        uint64_t count[kCounterPartsMax + 1];
-        uint64_t rest = v.total();
-        uint64_t i = 0;
-
-        format(v.kind).decode(v.counts, count);
-        rest -= count[0];
-
-        while (rest > room) {
-            rest -= count[++i];
-        }
-
-        uint64_t starts = (v.part + i) * window_ms_;
-        uint64_t fades = strict_ || format(v.kind).is_string() ? 0 : fading_max(v);
-        uint64_t surplus = rest + count[i] > room ? (rest + count[i] - room) * window_ms_ : 0;
-        uint64_t elapsed = surplus == 0       ? 0
-                           : surplus <= fades ? (surplus + count[i] - 1) / count[i]
-                                              : window_ms_;
-        unsigned n = format(v.kind).parts();
-
-        return std::min((starts + elapsed + n - 1) / n - now_ms_, v.ends_ms);
+        return std::min(rule_.wait_ms(format(v.kind), v, room, now_ms_), v.ends_ms);
     }
 
-    uint64_t window_ms_;
+    CounterRule rule_;
     uint64_t now_ms_;
-    uint64_t limit_;
-    bool strict_;
-    unsigned first_kind_; /* of this precision */
     unsigned kind_;
     uint64_t part_;    /* the present one, by that kind */
     uint64_t elapsed_; /* of it, x n, 0 .. w - 1 */

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "core/counter_kinds.hpp"
 
@@ -23,13 +24,16 @@ namespace limit_sliding {
  */
 class CounterFormat {
 public:
-    static constexpr unsigned kBits = 44;
-    static constexpr uint64_t kMask = (1ULL << kBits) - 1;
+    explicit constexpr CounterFormat(const CounterKind &kind)
+        : kind_(kind), even_fields_(0), every_lane_(0) {
+        for (unsigned i = 0; i <= kind.parts && kind.bits != 0; i += 2) {
+            even_fields_ |= ((1ULL << kind.bits) - 1) << (i * kind.bits);
+            every_lane_ |= 1ULL << (i * kind.bits);
+        }
+    }
 
-    explicit constexpr CounterFormat(const CounterKind &kind) : kind_(kind) {}
-
-    unsigned parts() const { return kind_.parts; }
-    bool is_string() const { return kind_.bits == 0; }
+    constexpr unsigned parts() const { return kind_.parts; }
+    constexpr bool is_string() const { return kind_.bits == 0; }
 
     /* Returns the sum of all counts. */
     uint64_t total(uint64_t counts) const {
@@ -37,13 +41,11 @@ public:
 
         if (parts() == 1) { return (counts & field_mask()) + oldest(counts); }
 
-        uint64_t sum = 0;
+        /* each lane gets the sum of two fields, and the product has the sum of
+         * all lanes in the highest one */
+        uint64_t lanes = (counts & even_fields_) + (counts >> kind_.bits & even_fields_);
 
-        for (; counts != 0; counts >>= kind_.bits) {
-            sum += counts & field_mask();
-        }
-
-        return sum;
+        return lanes * every_lane_ >> (parts() / 2 * lane_bits()) & ((1ULL << lane_bits()) - 1);
     }
 
     /* Returns the count of the oldest part; not of a string. */
@@ -60,19 +62,33 @@ public:
 
     /* Returns the counts after so many more parts have begun. */
     uint64_t age(uint64_t counts, uint64_t begun) const {
-        if (begun > parts() || counts == 0) { return 0; }
+        if (begun > parts()) { return 0; }
 
         if (is_string()) {
-            for (uint64_t i = 0; i < begun; i++) {
-                counts ^= 1ULL << (length_of(counts) - 1);
-            }
-
-            return counts << begun | ((1ULL << begun) - 1);
+            return counts == 0 ? 0 : without_oldest(counts, begun) << begun | ((1ULL << begun) - 1);
         }
 
         if (parts() == 1) { return begun == 0 ? counts : older_field(counts & field_mask()); }
 
         return counts << (begun * kind_.bits) & ((1ULL << ((parts() + 1) * kind_.bits)) - 1);
+    }
+
+    /* Finds the first part after which all newer ones together have no more than
+     * `room` requests, less than all.  Returns how many parts are older. */
+    uint64_t find(uint64_t counts, uint64_t room, uint64_t *count, uint64_t *newer) const {
+        *newer = total(counts);
+
+        if (is_string()) { return find_in_string(counts, *newer - room); }
+
+        unsigned i = 0;
+
+        for (;; i++) {
+            *count
+                = i == 0 ? oldest(counts) : counts >> ((parts() - i) * kind_.bits) & field_mask();
+            *newer -= *count;
+
+            if (*newer <= room) { return i; }
+        }
     }
 
     /* Writes the counts of parts() + 1 parts, the oldest first. */
@@ -151,7 +167,94 @@ private:
         return (count + (1ULL << kind_.rounding) - 1) >> kind_.rounding << kind_.bits;
     }
 
+    unsigned lane_bits() const { return 2u * kind_.bits; }
+
+    /* Returns a string without so many of its parts, the oldest ones. */
+    static uint64_t without_oldest(uint64_t counts, uint64_t parts) {
+        uint64_t length = length_of(counts);
+        uint64_t requests = counts ^ ((1ULL << length) - 1);
+        uint64_t left = length - parts;
+
+        /* the highest one is theirs if fewer than `parts` begin after it */
+        while (requests != 0 && length_of(requests) >= left) {
+            requests ^= 1ULL << (length_of(requests) - 1);
+            left--;
+        }
+
+        return counts & ((1ULL << left) - 1);
+    }
+
+    /* Finds the part of the n-th request, n >= 1, from the oldest one on. */
+    static uint64_t find_in_string(uint64_t counts, uint64_t n) {
+        unsigned length = length_of(counts);
+        uint64_t requests = counts ^ ((1ULL << length) - 1);
+
+        for (uint64_t i = 1; i < n; i++) {
+            requests ^= 1ULL << (length_of(requests) - 1);
+        }
+
+        return length - length_of(requests) - n;
+    }
+
     CounterKind kind_;
+    uint64_t even_fields_; /* a mask */
+    uint64_t every_lane_;  /* 1 in each lane of two fields */
+};
+
+/* The number of a kind is that of its format. */
+struct CounterFormats {
+    CounterFormat format[kCounterKindsLength];
+};
+
+template <unsigned... kKinds>
+constexpr CounterFormats counter_formats(std::integer_sequence<unsigned, kKinds...>) {
+    return {{CounterFormat(kCounterKinds[kKinds])...}};
+}
+
+using CounterKindNumbers = std::make_integer_sequence<unsigned, kCounterKindsLength>;
+
+constexpr CounterFormats kCounterFormats = counter_formats(CounterKindNumbers());
+
+/* A counter's state of 62 bits, as counter.hpp describes it. */
+struct CounterState {
+    static constexpr unsigned kCountBits = 44;
+    static constexpr unsigned kPartBits = 13;
+    static constexpr unsigned kHeadShift = kCountBits + 1;
+    static constexpr uint64_t kPartMask = (1u << kPartBits) - 1;
+
+    /* In parts: a state lives for two epochs, of 64 windows at most, and for
+     * the window after its own.  The rest is for clocks that are ahead of
+     * ours. */
+    static constexpr uint64_t kOldest = (2 * 64 + 1) * kCounterPartsMax;
+
+    static_assert(kOldest + kOldest / 4 < kPartMask, "a state must not wrap");
+    static_assert(kCounterKindsLength < 15, "the state of all ones is the table's");
+
+    /* Returns the epoch, of 32 to 64 windows. */
+    static uint64_t epoch_of(uint64_t now_ms, uint64_t window_ms) {
+        return now_ms >> (69 - __builtin_clzll(window_ms));
+    }
+
+    static uint64_t counts_of(uint64_t state) { return state & ((1ULL << kCountBits) - 1); }
+
+    static bool is_near(uint64_t state) { return (state >> kCountBits & 1) != 0; }
+
+    /* The state 0 may be of any kind. */
+    static unsigned kind_of(uint64_t state) {
+        return state == 0 ? 0 : static_cast<unsigned>(state >> (kHeadShift + kPartBits)) - 1;
+    }
+
+    /* Returns how many parts have begun since the newest one of a state; above
+     * kOldest: that is as many less than kPartMask + 1 ahead. */
+    static uint64_t age(uint64_t state, uint64_t part) {
+        return (part - (state >> kHeadShift)) & kPartMask;
+    }
+
+    static uint64_t pack(unsigned kind, uint64_t part, bool is_near, uint64_t counts) {
+        uint64_t head = uint64_t{kind + 1} << kPartBits | (part & kPartMask);
+
+        return (head << 1 | uint64_t{is_near}) << kCountBits | counts;
+    }
 };
 
 } // namespace limit_sliding

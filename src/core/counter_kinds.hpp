@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/policy.hpp"
+
 namespace limit_sliding {
 
 /*
@@ -66,6 +68,14 @@ constexpr unsigned counter_kind(uint64_t limit) {
     }
 
     return kCounterKindOfDigits.kind[64 - __builtin_clzll(limit)];
+}
+
+/* Returns the number of the kind for a key under a limit, where the precision is
+ * auto or 1. */
+inline unsigned counter_kind_of(const Policy &policy, uint64_t limit) {
+    unsigned kind = counter_kind(limit);
+
+    return policy.precision == 1 && kind < kCounterWhole ? kCounterWhole : kind;
 }
 
 /* Returns the parts of a window under precision=auto. */

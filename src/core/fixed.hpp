@@ -48,6 +48,11 @@ public:
         return true;
     }
 
+    bool admit_ready(uint64_t state, uint32_t cost, uint64_t *next, bool *is_admitted) const {
+        *is_admitted = admit(state, cost, next);
+        return true;
+    }
+
     /* Takes back a cost; `recorded` is the state as its admission left it. */
     static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) {
         uint64_t window = window_of(state);
@@ -64,6 +69,15 @@ public:
         describe_usage(
             {limit_, limit_, 1, v.count, limit_}, cost, [&](uint64_t) { return v.ends_ms; },
             verdict);
+    }
+
+    /* Returns the verdict's retry_after_ms alone. */
+    uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
+        if (cost > limit_) { return kNever; }
+
+        View v = view(state);
+
+        return v.count > limit_ - cost ? v.ends_ms : 0;
     }
 
     uint64_t expires_ms(uint64_t state) const {

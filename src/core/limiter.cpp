@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "core/algorithm.hpp"
 #include "core/history.hpp"
+#include "core/known_counter.hpp"
 #include "core/limiter.hpp"
 #include "core/table.hpp"
 #include "core/zone.hpp"
@@ -42,12 +44,11 @@ template <class Algorithm>
 [[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
 
-    if constexpr (std::is_same_v<Algorithm, Bucket>) {
+    if constexpr (!std::is_same_v<Algorithm, Fixed>) {
         Table<WordSlots>::Result result;
 
         /* the state may be all that admit_ready() could not decide on */
-        if (table_of(*claim, algorithm)
-                .update_ready(AnyWordStep<Algorithm>(algorithm, claim->cost), &result)) {
+        if (table_of(*claim, algorithm).update_ready(WordStep{algorithm, claim->cost}, &result)) {
             conclude(claim, result);
             return;
         }
@@ -59,18 +60,53 @@ template <class Algorithm>
 }
 
 /* Consumes as most requests do.  Each of these is out of line, so that none
- * saves registers for what another does. */
-template <class Algorithm>
-[[gnu::noinline]] void consume_word(Claim *claim, uint64_t now_ms) {
+ * saves registers for what another does.  Anywhere decides on the states that
+ * Algorithm leaves to it. */
+template <class Algorithm, class Anywhere = Algorithm>
+[[gnu::noinline, gnu::flatten]] void consume_word(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
     Table<WordSlots>::Result result;
 
-    if (!table_of(*claim, algorithm).update_ready(WordStep{algorithm, claim->cost}, &result)) {
-        consume_anywhere<Algorithm>(claim, now_ms);
+    if (!table_of(*claim, algorithm).update_ready(ReadyStep{algorithm, claim->cost}, &result)) {
+        consume_anywhere<Anywhere>(claim, now_ms);
         return;
     }
 
     conclude(claim, result);
+}
+
+template <unsigned... kKinds>
+void consume_counter(Claim *claim, uint64_t now_ms, unsigned kind,
+                     std::integer_sequence<unsigned, kKinds...>) {
+    static constexpr void (*kConsume[])(Claim *, uint64_t)
+        = {consume_word<KnownCounter<kKinds>, Counter>...};
+
+    kConsume[kind](claim, now_ms);
+}
+
+/* Tells how long a rejected claim has to wait. */
+template <class Algorithm>
+[[gnu::noinline]] uint64_t retry_after(const Claim &claim, uint64_t now_ms) {
+    return Algorithm(*claim.policy, time_of(claim, now_ms), claim.limit)
+        .retry_after_ms(claim.state, claim.cost);
+}
+
+template <unsigned kKind>
+[[gnu::flatten]] uint64_t retry_after_known(const Claim &claim, uint64_t now_ms) {
+    KnownCounter<kKind> counter(*claim.policy, time_of(claim, now_ms), claim.limit);
+    uint64_t ms;
+
+    return counter.retry_after_ms(claim.state, claim.cost, &ms)
+               ? ms
+               : retry_after<Counter>(claim, now_ms);
+}
+
+template <unsigned... kKinds>
+uint64_t retry_after_counter(const Claim &claim, uint64_t now_ms, unsigned kind,
+                             std::integer_sequence<unsigned, kKinds...>) {
+    static constexpr uint64_t (*kRetry[])(const Claim &, uint64_t) = {retry_after_known<kKinds>...};
+
+    return kRetry[kind](claim, now_ms);
 }
 
 [[gnu::noinline, gnu::flatten]] void consume_events_anywhere(Claim *claim, uint64_t now_ms) {
@@ -114,7 +150,8 @@ template <class Algorithm>
         consume_word<Bucket>(claim, now_ms);
         return;
     default:
-        consume_word<Counter>(claim, now_ms);
+        consume_counter(claim, now_ms, counter_kind_of(*claim->policy, claim->limit),
+                        CounterKindNumbers());
     }
 }
 
@@ -207,7 +244,7 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms) {
 
     for (size_t i = 0; i < n; i++) {
         if (is_rejected(claims[i])) {
-            uint64_t wait_ms = claims[i].describe(now_ms).retry_after_ms;
+            uint64_t wait_ms = claims[i].retry_after_ms(now_ms);
 
             if (longest == n || wait_ms > longest_ms) {
                 longest = i;
@@ -309,6 +346,23 @@ Verdict Claim::describe(uint64_t now_ms) const {
     }
 
     return result;
+}
+
+uint64_t Claim::retry_after_ms(uint64_t now_ms) const {
+    if (verdict != nullptr || outcome != Outcome::kRejected || policy->has_rings()) {
+        return describe(now_ms).retry_after_ms;
+    }
+
+    switch (policy->algorithm) {
+    case Algorithm::kFixed:
+        return retry_after<Fixed>(*this, now_ms);
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
+        return retry_after<Bucket>(*this, now_ms);
+    default:
+        return retry_after_counter(*this, now_ms, counter_kind_of(*policy, limit),
+                                   CounterKindNumbers());
+    }
 }
 
 uint64_t Claim::delay_ms(uint64_t now_ms) const {

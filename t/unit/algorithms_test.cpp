@@ -241,6 +241,7 @@ static void step(run_t *run) {
     limit_sliding::acquire(&c, 1, r->now_ms);
     v = c.describe(r->now_ms);
     CHECK(run, c.delay_ms(r->now_ms) == v.delay_ms);
+    CHECK(run, c.retry_after_ms(r->now_ms) == v.retry_after_ms);
     CHECK(run, c.outcome == seen);
     CHECK(run, c.outcome != Outcome::kRefused);
 

@@ -1,0 +1,74 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <cstdint>
+
+#include "core/counter_rule.hpp"
+#include "core/policy.hpp"
+#include "core/rank.hpp"
+
+namespace limit_sliding {
+
+/*
+ * Counter for limits of one kind, which the compiler knows, to decide on states
+ * of that kind.  Nearly all are; Counter decides on the others.
+ */
+template <unsigned kKind>
+class KnownCounter : CounterState {
+public:
+    KnownCounter(const Policy &policy, uint64_t now_ms, uint64_t limit)
+        : rule_{policy.window_ms, limit, policy.strict}, now_ms_(now_ms) {}
+
+    uint64_t epoch() const { return epoch_of(now_ms_, rule_.window_ms); }
+
+    /* Returns false if Counter has to decide. */
+    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next,
+                                            bool *is_admitted) const {
+        CounterView v;
+        if (!see(state, &v)) { return false; }
+
+        uint64_t wanted = rule_.used(kFormat, v) + cost * rule_.window_ms;
+        uint64_t full = rule_.limit * rule_.window_ms;
+
+        *is_admitted = cost <= rule_.limit && wanted <= full;
+
+        if (*is_admitted && cost != 0) {
+            *next = pack(kKind, v.part, is_near_limit(wanted, full), kFormat.add(v.counts, cost));
+        }
+
+        return true;
+    }
+
+    /* Tells how long a request waits that was rejected by such a state; false:
+     * Counter has to tell it. */
+    bool retry_after_ms(uint64_t state, uint64_t cost, uint64_t *ms) const {
+        CounterView v;
+        if (cost > rule_.limit || !see(state, &v)) { return false; }
+
+        *ms = rule_.wait_ms(kFormat, v, rule_.limit - cost, now_ms_);
+        return true;
+    }
+
+private:
+    static constexpr CounterFormat kFormat = kCounterFormats.format[kKind];
+
+    [[gnu::always_inline]] bool see(uint64_t state, CounterView *v) const {
+        uint64_t units = now_ms_ * kFormat.parts();
+        uint64_t part = units / rule_.window_ms;
+        uint64_t passed = age(state, part);
+
+        if (state >> (kHeadShift + kPartBits) != kKind + 1 || passed > kOldest) { return false; }
+
+        *v = {part, counts_of(state), units - part * rule_.window_ms};
+
+        if (passed != 0) { v->counts = kFormat.age(v->counts, passed); }
+
+        return true;
+    }
+
+    CounterRule rule_;
+    uint64_t now_ms_;
+};
+
+} // namespace limit_sliding
