@@ -165,6 +165,7 @@ SERVER
 
 $nginx->serve(http => $rates{http} . $both{http}, server => <<"CONF");
     location /eleven { limit_sliding zone=ten cost=11; empty_gif; }
+    location /vast { limit_sliding zone=largest cost=7116799412; empty_gif; }
     $ALL
     $rates{server}
     $both{server}
@@ -175,6 +176,11 @@ for my $case (
     [ '/header', 'X-Cost: 11' ],
     [ '/header', 'X-Cost: 4194303' ],
     [ '/header', 'X-Cost: 1000000000' ],
+    [ '/header', 'X-Cost: 4294967296' ],
+    [ '/largest', 'X-Cost: 4294967297' ],
+    [ '/largest', 'X-Cost: 7116799412' ],           # x window is 2^64 and some
+    [ '/largest', 'X-Cost: 9223372036854775807' ],
+    [ '/vast' ],
     [ '/largest', 'X-Cost: 4194303' ],
     [ '/rate', 'X-Cost: 4', 'X-Plan: small' ],
 ) {

@@ -15,7 +15,7 @@ namespace limit_sliding {
 /* Calls visit() with the policy's algorithm, which must be one whose state is a
  * word. */
 template <class Visit>
-auto with_algorithm(const Policy &policy, uint64_t now_ms, uint32_t limit, const Visit &visit) {
+auto with_algorithm(const Policy &policy, uint64_t now_ms, uint64_t limit, const Visit &visit) {
     switch (policy.algorithm) {
     case Algorithm::kFixed:
         return visit(Fixed(policy, now_ms, limit));

@@ -54,7 +54,7 @@ namespace limit_sliding {
  */
 class Bucket {
 public:
-    Bucket(const Policy &policy, uint64_t now_ms, uint32_t limit)
+    Bucket(const Policy &policy, uint64_t now_ms, uint64_t limit)
         : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
           time_bits_(time_bits(policy)), is_queue_(is_queue(policy)), burst_(policy.burst) {}
 
@@ -99,7 +99,7 @@ public:
 
     /* Decides on most states: those that have `used` itself, without an excess,
      * and room for it with the request.  False: admit() has to. */
-    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint32_t cost, uint64_t *next,
+    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next,
                                             bool *is_admitted) const {
         uint64_t value = state & value_mask();
 
@@ -113,7 +113,7 @@ public:
     }
 
     template <bool kPlain = false>
-    [[gnu::always_inline]] bool admit(uint64_t state, uint32_t cost, uint64_t *next) const {
+    [[gnu::always_inline]] bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         if (cost == 0) {
             *next = state;
             return true;
@@ -142,7 +142,7 @@ public:
      * What has run off since is not given back: all of the time up to the
      * latest admission counts, but for the time in which what was used before
      * had to run off. */
-    uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) const {
+    uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
         uint64_t given = cost * window_ms_;
         uint64_t before = then(recorded) - std::min(then(recorded), given);
         uint64_t ran_off = between_ms(time_of(recorded), time_of(state)) * limit_;
@@ -154,7 +154,7 @@ public:
     }
 
     /* Describes the state as describe_usage() does. */
-    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const {
+    void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         uint64_t taken = level(state);
         Usage usage = {limit_, capacity(), window_ms_, std::min(taken, full()),
                        is_queue_ ? window_ms_ : full()};
@@ -176,7 +176,7 @@ public:
 
     /* Adds what a request that was admitted to a queue has to wait, by the
      * state after it. */
-    void describe_queued(uint64_t state, uint32_t cost, Verdict *verdict) const {
+    void describe_queued(uint64_t state, uint64_t cost, Verdict *verdict) const {
         uint64_t ahead = ahead_of(state, cost);
 
         if (is_queue_ && cost > 0) {
@@ -187,7 +187,7 @@ public:
 
     /* Returns how long such a request is held back: until those ahead of it
      * have left. */
-    uint64_t delay_ms(uint64_t state, uint32_t cost) const {
+    uint64_t delay_ms(uint64_t state, uint64_t cost) const {
         /* most found the queue empty, which takes little to tell */
         if (form_of(state) == kExact && (state & value_mask()) <= cost * window_ms_) { return 0; }
 
@@ -412,7 +412,7 @@ private:
 
     /* Returns what was in the queue before a request of this cost, which has
      * joined it. */
-    uint64_t ahead_of(uint64_t state, uint32_t cost) const {
+    uint64_t ahead_of(uint64_t state, uint64_t cost) const {
         uint64_t taken = used(state);
 
         return taken - std::min(taken, cost * window_ms_);
@@ -425,7 +425,7 @@ private:
 
     uint64_t window_ms_;
     uint64_t now_ms_;
-    uint32_t limit_;
+    uint64_t limit_;
     unsigned time_bits_;
     bool is_queue_;
     uint32_t burst_;

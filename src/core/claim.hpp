@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/policy.hpp"
@@ -43,9 +44,9 @@ struct RemoteClaim;
 struct Claim {
     Zone *zone;
     const Policy *policy;
-    uint64_t hash; /* of the key, by this zone's Zone::hash() */
-    uint32_t limit;
-    uint32_t cost;
+    uint64_t hash;  /* of the key, by this zone's Zone::hash() */
+    uint64_t limit; /* 1 .. policy->limit_max(), and */
+    uint64_t cost;  /* 0 .. kCostMax, unless Redis decides */
     Purpose purpose;
     const Verdict *verdict; /* of Redis, if it has decided; else null */
     Limit *directive;       /* the caller's: the core does not look at it */
@@ -56,6 +57,12 @@ struct Claim {
     Outcome outcome; /* set by the call */
     State state;     /* the key's, after the call; if the key was refused that
                         of the key which expires first in its place */
+
+    /* Makes numbers that Redis allows such as shared memory can decide. */
+    void fit_core() {
+        limit = std::min(limit, policy->limit_max());
+        cost = std::min(cost, kCostMax);
+    }
 
     /* Describes a decided claim: to a request that was rejected, or what an
      * admitted one has left. */

@@ -68,7 +68,7 @@ public:
         View v = own_view(state);
         uint64_t all = format_of(state).total(counts_of(state)) * rule_.window_ms;
         uint64_t left
-            = CounterRule{rule_.window_ms, kUnlimited, rule_.strict}.used(format(v.kind), v);
+            = CounterRule{rule_.window_ms, UINT64_MAX, rule_.strict}.used(format(v.kind), v);
 
         /* a state is no longer near when most of it has decayed */
         return rank_of(left, is_near(state) && left >= all - left);
@@ -112,8 +112,8 @@ public:
         uint64_t full = rule_.limit * rule_.window_ms;
 
         describe_usage(
-            {static_cast<uint32_t>(rule_.limit), rule_.limit, rule_.window_ms, used(v), full},
-            static_cast<uint32_t>(cost), [&](uint64_t room) { return wait_ms(v, room); }, verdict);
+            {rule_.limit, rule_.limit, rule_.window_ms, used(v), full}, cost,
+            [&](uint64_t room) { return wait_ms(v, room); }, verdict);
     }
 
     /* Returns the verdict's retry_after_ms alone. */

@@ -91,7 +91,7 @@ public:
     };
 
     /* Gives back units that were admitted at a tick. */
-    void add(uint64_t tick, uint32_t given) const {
+    void add(uint64_t tick, uint64_t given) const {
         uint64_t number = tick / grain_;
         uint64_t refused_ms = 0;
 
@@ -118,7 +118,7 @@ private:
     /* So totals do not wrap if a limit is used, and as much was given back. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
-    static_assert(kLimitMax + kMax <= Event::kTotalMask, "what is used and what was given back");
+    static_assert(kNarrowMax + kMax <= Event::kTotalMask, "what is used and what was given back");
 
     /* The state of such a slot says only that it is there. */
     static constexpr uint64_t kState = 1;

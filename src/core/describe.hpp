@@ -16,7 +16,7 @@ constexpr uint64_t thousandths(uint64_t used, uint64_t request) {
 
 /* What a key has used, in any unit of which a request is a whole number. */
 struct Usage {
-    uint32_t limit;    /* requests a window */
+    uint64_t limit;    /* requests a window */
     uint64_t capacity; /* requests that may be used at once */
     uint64_t request;  /* one, in units */
     uint64_t used;     /* units */
@@ -32,24 +32,24 @@ struct Usage {
  * used if nothing is admitted.  It is called only if that takes some time.
  */
 template <class WaitMs>
-[[gnu::always_inline]] inline void describe_usage(const Usage &usage, uint32_t cost,
+[[gnu::always_inline]] inline void describe_usage(const Usage &usage, uint64_t cost,
                                                   const WaitMs &wait_ms, Verdict *verdict) {
     uint64_t full = usage.capacity * usage.request;
     uint64_t wanted = usage.used + cost * usage.request;
     uint64_t room = full - std::min(usage.used, full);
 
     verdict->limit = usage.limit;
-    verdict->remaining = static_cast<uint32_t>(room / usage.request);
+    verdict->remaining = room / usage.request;
     verdict->excess
         = wanted > usage.fitting ? thousandths(wanted - usage.fitting, usage.request) : 0;
     verdict->delay_ms = 0;
     verdict->reset_ms = verdict->remaining == usage.capacity
                             ? 0
                             : wait_ms(usage.capacity - verdict->remaining - 1);
-    verdict->retry_after_ms = cost > usage.capacity             ? kNever
-                              : cost == verdict->remaining + 1u ? verdict->reset_ms
-                              : wanted > full                   ? wait_ms(usage.capacity - cost)
-                                                                : 0;
+    verdict->retry_after_ms = cost > usage.capacity            ? kNever
+                              : cost == verdict->remaining + 1 ? verdict->reset_ms
+                              : wanted > full                  ? wait_ms(usage.capacity - cost)
+                                                               : 0;
 }
 
 } // namespace limit_sliding

@@ -235,7 +235,7 @@ public:
 
     /* Closes the newest event, so that its total stands, and puts another one,
      * of a tick not before it. */
-    Recorded append(uint64_t tick, uint32_t cost, uint64_t *refused_ms) {
+    Recorded append(uint64_t tick, uint64_t cost, uint64_t *refused_ms) {
         Event next = ring_.make(count_, tick, newest_.total() + cost);
 
         if (count_ > 0 && !newest_.is_closed()) {

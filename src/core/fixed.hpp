@@ -21,7 +21,7 @@ namespace limit_sliding {
  */
 class Fixed {
 public:
-    Fixed(const Policy &policy, uint64_t now_ms, uint32_t limit)
+    Fixed(const Policy &policy, uint64_t now_ms, uint64_t limit)
         : window_ms_(policy.window_ms), window_(now_ms / policy.window_ms),
           left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit) {}
 
@@ -37,7 +37,7 @@ public:
 
     double share(uint64_t state) const { return static_cast<double>(used(state)) / limit_; }
 
-    bool admit(uint64_t state, uint32_t cost, uint64_t *next) const {
+    bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);
 
         if (cost > limit_ || v.count > limit_ - cost) { return false; }
@@ -48,13 +48,13 @@ public:
         return true;
     }
 
-    bool admit_ready(uint64_t state, uint32_t cost, uint64_t *next, bool *is_admitted) const {
+    bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next, bool *is_admitted) const {
         *is_admitted = admit(state, cost, next);
         return true;
     }
 
     /* Takes back a cost; `recorded` is the state as its admission left it. */
-    static uint64_t refund(uint64_t state, uint64_t recorded, uint32_t cost) {
+    static uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) {
         uint64_t window = window_of(state);
         uint64_t count = state & kCountMask;
 
@@ -63,7 +63,7 @@ public:
         return pack(window, is_near(state), count > cost ? count - cost : 0);
     }
 
-    void describe(uint64_t state, uint32_t cost, Verdict *verdict) const {
+    void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         View v = view(state);
 
         describe_usage(
@@ -132,7 +132,7 @@ private:
     uint64_t window_ms_;
     uint64_t window_;
     uint64_t left_ms_; /* of the window, 1 .. w */
-    uint32_t limit_;
+    uint64_t limit_;
 };
 
 } // namespace limit_sliding

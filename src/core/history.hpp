@@ -49,7 +49,7 @@ public:
     /* Decides, and records what is admitted, if the key is in its first line
      * and all that counts in its ring, as Table::update_ready() does.  Else, or
      * if another request was faster, returns false: update() does it. */
-    bool update_ready(uint32_t cost, Result *result) {
+    bool update_ready(uint64_t cost, Result *result) {
         if (cost == 0 || cost > limit_) { return false; }
 
         Copy copy = events_.table().find_ready();
@@ -58,7 +58,7 @@ public:
     }
 
     /* Decides and records, whatever that takes. */
-    Result update(uint32_t cost) {
+    Result update(uint64_t cost) {
         Result result = {Outcome::kRefused, 0};
 
         if (cost == 0 || cost > limit_) { return {look(cost), 0}; }
@@ -77,7 +77,7 @@ public:
     }
 
     /* Decides only. */
-    Outcome look(uint32_t cost) {
+    Outcome look(uint64_t cost) {
         bool admitted = false;
 
         events_.read([&] { admitted = fits(cost); });
@@ -93,13 +93,13 @@ public:
         return static_cast<double>(taken) / static_cast<double>(full());
     }
 
-    void describe(uint32_t cost, Verdict *verdict) {
+    void describe(uint64_t cost, Verdict *verdict) {
         events_.read([&] { describe_open(cost, verdict); });
     }
 
     /* Takes back the units that an admission recorded in the event of this
      * mark.  Does nothing if the event is over, or was forgotten. */
-    void refund(uint64_t mark, uint32_t cost) {
+    void refund(uint64_t mark, uint64_t cost) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = events_.table().look();
 
@@ -115,7 +115,7 @@ public:
 
 private:
     /* False: the key has changed meanwhile, and the caller looks again. */
-    bool update_copy(Copy copy, uint32_t cost, Result *result) {
+    bool update_copy(Copy copy, uint64_t cost, Result *result) {
         if (!events_.open(copy)) { return false; }
 
         if (events_.is_idle()) {
@@ -146,7 +146,7 @@ private:
         }
     }
 
-    Events::Recorded record(uint32_t cost, uint64_t *refused_ms) {
+    Events::Recorded record(uint64_t cost, uint64_t *refused_ms) {
         Event newest = events_.newest();
         uint64_t tick = events_.clock().tick;
 
@@ -165,7 +165,7 @@ private:
 
     uint64_t full() const { return limit_ * events_.clock().window_ms; }
 
-    bool fits(uint32_t cost) {
+    bool fits(uint64_t cost) {
         if (cost > limit_) { return false; }
 
         if (is_over_before(limit_ - cost)) { return true; }
@@ -179,7 +179,7 @@ private:
     /* True if all units but the newest `room` are known to be over.  Mostly one
      * event of a log tells it, as most events are of one unit.  It must be
      * recent, and nothing may have been given back, as totals wrap. */
-    bool is_over_before(uint32_t room) {
+    bool is_over_before(uint64_t room) {
         const Clock &clock = events_.clock();
         uint64_t count = events_.count();
 
@@ -227,7 +227,7 @@ private:
     [[gnu::noinline]] static uint64_t credited(Credits credits) { return credits.used(); }
 
     /* False: the key has changed meanwhile, and the caller looks again. */
-    bool refund_open(uint64_t mark, uint32_t cost) {
+    bool refund_open(uint64_t mark, uint64_t cost) {
         uint64_t tick = events_.tick_of({mark & Event::kTickMask});
         uint64_t position
             = events_.first([&](Event event) { return events_.tick_of(event) >= tick; });
@@ -239,8 +239,7 @@ private:
             return true;
         }
 
-        uint32_t given
-            = static_cast<uint32_t>(std::min<uint64_t>(events_.own_units(position), cost));
+        uint64_t given = std::min(events_.own_units(position), cost);
 
         if (events_.is_torn() || !events_.is_same()) { return false; }
 
@@ -258,7 +257,7 @@ private:
         return true;
     }
 
-    void describe_open(uint32_t cost, Verdict *verdict) {
+    void describe_open(uint64_t cost, Verdict *verdict) {
         uint64_t window_ms = events_.clock().window_ms;
 
         describe_usage(
@@ -337,7 +336,7 @@ private:
     }
 
     Events events_;
-    uint32_t limit_;
+    uint64_t limit_;
 };
 
 } // namespace limit_sliding

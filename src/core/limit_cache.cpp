@@ -107,16 +107,16 @@ uint64_t *LimitCache::line_of(uint64_t hash) const {
     return reinterpret_cast<uint64_t *>(const_cast<LimitCache *>(this) + 1) + number * kPlaces;
 }
 
-uint32_t LimitCache::find(uint64_t hash) const {
+uint64_t LimitCache::find(uint64_t hash) const {
     const uint64_t *line = line_of(hash);
     uint64_t word;
 
     if (find_place(line, hash, &word) == kPlaces || word == 0) { return kLimitUnset; }
 
-    return limit_of(word) == kOff ? kUnlimited : static_cast<uint32_t>(limit_of(word));
+    return limit_of(word) == kOff ? kUnlimited : limit_of(word);
 }
 
-void LimitCache::set(uint64_t hash, uint32_t limit) {
+void LimitCache::set(uint64_t hash, uint64_t limit) {
     uint64_t *line = line_of(hash);
     uint64_t word;
     size_t place = find_place(line, hash, &word);

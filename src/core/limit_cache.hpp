@@ -36,12 +36,12 @@ public:
 
     /* Returns the limit that was stored last for the key of this hash, or
      * kUnlimited, or kLimitUnset if none is known. */
-    uint32_t find(uint64_t hash) const;
+    uint64_t find(uint64_t hash) const;
 
     /* Stores it, or forgets what is known with kLimitUnset.  It writes nothing
      * if that is stored already.  For a key without a limit, in a cache that
      * has few, this reads two words. */
-    void set(uint64_t hash, uint32_t limit);
+    void set(uint64_t hash, uint64_t limit);
 
 private:
     uint64_t *line_of(uint64_t hash) const;

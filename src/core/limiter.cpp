@@ -319,7 +319,7 @@ Verdict Claim::describe(uint64_t now_ms) const {
     }
 
     bool admitted = is_admitted(*this);
-    uint32_t wanted = admitted ? 0 : cost;
+    uint64_t wanted = admitted ? 0 : cost;
 
     if (policy->has_rings()) {
         history_of(*this, now_ms).describe(wanted, &result);
@@ -384,7 +384,7 @@ void Claim::forget(uint64_t now_ms) const {
     });
 }
 
-uint64_t Policy::capacity(uint32_t limit) const {
+uint64_t Policy::capacity(uint64_t limit) const {
     return with_algorithm(*this, 0, limit,
                           [](const auto &algorithm_now) { return algorithm_now.capacity(); });
 }

@@ -58,7 +58,7 @@ void Overrides::remove(uint64_t hash) {
     });
 }
 
-uint32_t Overrides::find(uint64_t hash) const {
+uint64_t Overrides::find(uint64_t hash) const {
     uint64_t found = kLimitUnset;
 
     search(hash, [&](const uint64_t *word) {
@@ -70,10 +70,10 @@ uint32_t Overrides::find(uint64_t hash) const {
         return true;
     });
 
-    return found == kOff ? kUnlimited : static_cast<uint32_t>(found);
+    return found == kOff ? kUnlimited : found;
 }
 
-bool Overrides::set(uint64_t hash, uint32_t limit) {
+bool Overrides::set(uint64_t hash, uint64_t limit) {
     if (limit == kLimitUnset) {
         remove(hash);
         return true;

@@ -35,11 +35,11 @@ public:
     uint64_t count() const { return count_; }
 
     /* Returns the key's limit, or kLimitUnset or kUnlimited. */
-    uint32_t find(uint64_t hash) const;
+    uint64_t find(uint64_t hash) const;
 
     /* Sets it: 1 .. kLimitMax, or one of these two.  Returns false if there is
      * no room for another one. */
-    bool set(uint64_t hash, uint32_t limit);
+    bool set(uint64_t hash, uint64_t limit);
 
 private:
     uint64_t *words() const {

@@ -8,13 +8,23 @@
 
 namespace limit_sliding {
 
-constexpr auto kLimitMax = 4194302u; /* requests a window */
+/* Limits, in requests a window: of algorithms that keep one number in a state,
+ * of those that keep several, and of those that Redis decides.  Its numbers are
+ * exact up to 2^53. */
+constexpr uint64_t kLimitMax = 4194302;
+constexpr uint64_t kNarrowMax = 4194302;
+constexpr uint64_t kRemoteMax = 1000000000000000;
+
+/* The largest cost in shared memory.  It is above all limits there, and so
+ * small that no product of it and a window overflows. */
+constexpr uint64_t kCostMax = UINT32_MAX;
+
 constexpr auto kWindowMinMs = 100u;
 constexpr auto kWindowMaxMs = 2592000000u; /* 30 d */
 
 /* These stand where a limit is expected that a single key may have. */
-constexpr auto kLimitUnset = 0u;
-constexpr auto kUnlimited = UINT32_MAX;
+constexpr uint64_t kLimitUnset = 0;
+constexpr uint64_t kUnlimited = UINT64_MAX;
 
 constexpr auto kNever = UINT64_MAX;
 
@@ -22,8 +32,8 @@ constexpr auto kNever = UINT64_MAX;
 constexpr uint64_t seconds(uint64_t ms) { return ms / 1000 + (ms % 1000 != 0); }
 
 struct Verdict {
-    uint32_t limit;          /* requests a window */
-    uint32_t remaining;      /* whole requests left, 0 .. limit */
+    uint64_t limit;          /* requests a window */
+    uint64_t remaining;      /* whole requests left, 0 .. limit */
     uint64_t excess;         /* over the limit if the request were admitted, in
                                 1/1000 request; 0: it fits */
     uint64_t reset_ms;       /* until `remaining` grows; 0: it is full */
@@ -58,10 +68,13 @@ struct Policy {
                            leaky bucket: requests that may wait */
     bool strict;        /* a counter counts its oldest part in full */
 
-    /* Returns the most that may be used at once: the limit, 1 .. kLimitMax, or
+    /* Returns the largest limit in shared memory. */
+    uint64_t limit_max() const { return has_rings() ? kNarrowMax : kLimitMax; }
+
+    /* Returns the most that may be used at once: the limit, 1 .. limit_max(), or
      * what a bucket holds.  Only so much of a burst counts as runs off in 2^32
      * ms, 49 days. */
-    uint64_t capacity(uint32_t limit) const;
+    uint64_t capacity(uint64_t limit) const;
 
     /* Returns the whole requests used, rounded up, by the description of a
      * request of cost 0.  More than the limit if that was lowered since. */

@@ -18,7 +18,7 @@ struct Rate {
     bool parse(std::string_view text);
 
     /* Returns floor(rate x window), saturated at UINT64_MAX: the limit of one
-     * window.  The caller checks it against 1 .. kLimitMax. */
+     * window.  The caller checks it against Policy::limit_max(). */
     uint64_t limit(uint64_t window_ms) const;
 };
 

@@ -152,6 +152,6 @@ private:
 };
 
 static_assert(Event::kGenerationShift + tag::kGenerationBits <= 64, "a word");
-static_assert(kLimitMax < Event::kTotalMask / 2 + 1, "totals do not wrap within a window");
+static_assert(kNarrowMax < Event::kTotalMask / 2 + 1, "totals do not wrap within a window");
 
 } // namespace limit_sliding

@@ -50,7 +50,7 @@ struct Zone {
      * slots, which are as good as any as keys are hashed.  A walk over a
      * gigabyte takes a good part of a second.
      */
-    uint64_t keys(const Policy &policy, uint64_t now_ms, uint32_t limit, uint64_t used,
+    uint64_t keys(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t used,
                   uint64_t bytes) const;
 
     char *slots() { return reinterpret_cast<char *>(this + 1); }

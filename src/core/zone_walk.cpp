@@ -20,7 +20,7 @@ struct Walk {
 };
 
 /* Counts the slots of the first so many lines. */
-Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms, uint32_t limit,
+Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms, uint64_t limit,
           uint64_t lines) {
     auto *zone = const_cast<Zone *>(&walked);
     uint64_t time_ms = now_ms + zone->offset_ms;
@@ -57,7 +57,7 @@ Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms, uint32_t li
 
 } // namespace
 
-uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint32_t limit, uint64_t used,
+uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t used,
                     uint64_t bytes) const {
     uint64_t all = 2 * pairs;
     uint64_t lines = std::min(all, bytes / (Line::kSlots * slot_bytes));

@@ -37,6 +37,8 @@ namespace {
 /* Sets the limit of a claim by the first rate that is neither empty nor invalid.
  * NGX_DECLINED: the request is not limited. */
 ngx_int_t evaluate_rate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
+    const auto &policy = *claim.policy;
+
     for (auto *const *rate = limit.rates; *rate != nullptr; rate++) {
         ngx_str_t text;
         if (get_text(r, *rate, &text) != NGX_OK) { return NGX_ERROR; }
@@ -45,7 +47,7 @@ ngx_int_t evaluate_rate(ngx_http_request_t *r, const Limit &limit, Claim &claim)
 
         if (view(text) == "off") { return NGX_DECLINED; }
 
-        if (parse_rate(text, claim.policy->window_ms, claim.limit)) { return NGX_OK; }
+        if (parse_rate(text, policy.window_ms, policy.limit_max(), claim.limit)) { return NGX_OK; }
 
         log_bad_value(r, *limit.zone, "rate", text);
     }
@@ -79,7 +81,13 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
     if (rc != NGX_OK) { return rc; }
 
     claim.purpose = limit.count_status.empty() ? Purpose::kConsume : Purpose::kLook;
-    return limit.cost_value != nullptr ? evaluate_cost(r, limit, claim) : NGX_OK;
+    if (limit.cost_value != nullptr && evaluate_cost(r, limit, claim) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (limit.zone->redis == nullptr) { claim.fit_core(); }
+
+    return NGX_OK;
 }
 
 /* Adds the key of a claim that rejected to its zone's offenders, if any. */

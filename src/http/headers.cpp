@@ -137,7 +137,7 @@ bool add_x(ngx_http_request_t *r, const Told &told) {
     auto digits = limit.digits;
 
     if (told.shown->limit != limit.limit) {
-        auto *p = alloc_bytes(r->pool, NGX_INT32_LEN);
+        auto *p = alloc_bytes(r->pool, NGX_INT64_LEN);
         if (p == nullptr) { return false; }
 
         (void)append_number(p, told.shown->limit, &digits);

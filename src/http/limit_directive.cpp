@@ -62,8 +62,8 @@ bool set_cost(const Param &param, Limit &limit) {
     }
 
     return parse_cost(param.text, limit.cost)
-           || param.invalid("invalid cost \"%V\", it must be between 0 and %uD or hold a variable",
-                            NGX_MAX_UINT32_VALUE);
+           || param.invalid("invalid cost \"%V\", it must be between 0 and %L or hold a variable",
+                            static_cast<int64_t>(NGX_MAX_INT_T_VALUE));
 }
 
 /* "401" or "4xx" */

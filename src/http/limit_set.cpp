@@ -13,7 +13,7 @@ namespace {
 
 /* Prints the texts of the static limit. */
 bool init_policy(ngx_pool_t *pool, Limit &limit) {
-    auto *p = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT32_LEN);
+    auto *p = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT64_LEN);
     if (p == nullptr) { return false; }
 
     auto *end = print_policy(p, limit.zone, limit.limit);
@@ -27,10 +27,12 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
     if (limit.rate.count == 0) {
         limit.limit = zone->limit;
         limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
-    } else if (!set_limit(cf, limit.rate_word, limit.rate, zone->policy.window_ms, limit.limit,
-                          limit.where)) {
+    } else if (!set_limit(cf, limit.rate_word, limit.rate, zone->policy.window_ms,
+                          zone->policy.limit_max(), limit.limit, limit.where)) {
         return false;
     }
+
+    if (zone->redis == nullptr) { limit.cost = std::min(limit.cost, kCostMax); }
 
     const bool is_variable = limit.rates[0] != nullptr;
     zone->variable |= is_variable;

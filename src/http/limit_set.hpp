@@ -21,8 +21,8 @@ struct StatusRange {
 /* A limit_sliding directive. */
 struct Limit {
     ZoneConf *zone;
-    uint32_t limit; /* 0: none that is static */
-    uint32_t cost;
+    uint64_t limit; /* 0: none that is static */
+    uint64_t cost;
 
     bool evaluated; /* some of the next three are set */
     bool dry_run;

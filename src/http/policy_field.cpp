@@ -31,8 +31,8 @@ bool quote_name(ngx_pool_t *pool, ZoneConf &zone) {
     return true;
 }
 
-u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit) {
-    p = ngx_sprintf(p, "%V;q=%uD", &zone->quoted, limit);
+u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit) {
+    p = ngx_sprintf(p, "%V;q=%uL", &zone->quoted, limit);
 
     /* The field has whole seconds, and cannot tell shorter windows. */
     if (zone->policy.window_ms >= 1000) {

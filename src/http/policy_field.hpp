@@ -16,7 +16,7 @@ constexpr auto kMember = sizeof(";q=;w=, ") + 2 * NGX_INT64_LEN;
 bool quote_name(ngx_pool_t *pool, ZoneConf &zone);
 
 /* Prints a member of RateLimit-Policy, as "one";q=600;w=60; returns its end. */
-u_char *print_policy(u_char *p, ZoneConf *zone, uint32_t limit);
+u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit);
 
 /* Prints a number, and sets *text to its digits; returns their end. */
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text);

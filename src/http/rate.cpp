@@ -2,14 +2,11 @@
 
 #include "http/rate.hpp"
 
+#include <algorithm>
+
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-namespace {
-
-bool is_limit(uint64_t n) { return n >= 1 && n <= kLimitMax; }
-
-} // namespace
 
 bool set_rate(const Param &param, Expression *&variable, Rate &rate) {
     variable = nullptr;
@@ -27,31 +24,33 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate) {
 }
 
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t window_ms,
-               uint32_t &limit, const FileLine &where) {
+               uint64_t limit_max, uint64_t &limit, const FileLine &where) {
     uint64_t n = rate.limit(window_ms);
-    if (!is_limit(n)) {
+    if (n < 1 || n > limit_max) {
         return invalid_at(cf, where,
                           "\"%V\" allows %s%uL requests in a window of %uL ms, it must be "
-                          "between 1 and %uD in %s:%ui",
-                          &word, n == UINT64_MAX ? "more than " : "", n, window_ms, kLimitMax);
+                          "between 1 and %uL in %s:%ui",
+                          &word, n == UINT64_MAX ? "more than " : "", n, window_ms, limit_max);
     }
 
-    limit = static_cast<uint32_t>(n);
+    limit = n;
     return true;
 }
 
-bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t &limit) {
+bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint64_t limit_max, uint64_t &limit) {
     Rate rate;
     uint64_t n = rate.parse(view(text)) ? rate.limit(window_ms) : 0;
-    limit = is_limit(n) ? static_cast<uint32_t>(n) : limit;
-    return is_limit(n);
+    const bool is_limit = n >= 1 && n <= limit_max;
+    limit = is_limit ? n : limit;
+    return is_limit;
 }
 
-bool parse_cost(const ngx_str_t &text, uint32_t &cost) {
+bool parse_cost(const ngx_str_t &text, uint64_t &cost) {
     ngx_int_t n = ngx_atoi(text.data, text.len);
-    const bool is_cost = n != NGX_ERROR && n <= ngx_int_t{NGX_MAX_UINT32_VALUE};
-    cost = is_cost ? static_cast<uint32_t>(n) : cost;
-    return is_cost;
+    if (n == NGX_ERROR) { return false; }
+
+    cost = std::min<uint64_t>(n, kRemoteMax + 1);
+    return true;
 }
 
 } // namespace limit_sliding

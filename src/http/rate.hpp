@@ -17,14 +17,15 @@ namespace limit_sliding {
  * `variable` to nullptr.  Logs what is wrong, and returns false. */
 bool set_rate(const Param &param, Expression *&variable, Rate &rate);
 
-/* Sets `limit` to what the rate allows in a window.  Logs that it is out of
- * bounds with the `word` and `where` that are to blame, and returns false. */
+/* Sets `limit` to what the rate allows in a window, 1 .. limit_max.  Logs that
+ * it is out of bounds with the `word` and `where` that are to blame, and returns false. */
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t window_ms,
-               uint32_t &limit, const FileLine &where);
+               uint64_t limit_max, uint64_t &limit, const FileLine &where);
 
 /* Set `limit` to the rate of a request, or `cost`; false, and they stay as they
- * are: the text is invalid, or the number too large. */
-bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint32_t &limit);
-bool parse_cost(const ngx_str_t &text, uint32_t &cost);
+ * are: the text is invalid, or the number too large.  A cost above all limits
+ * is as good as one that is just above them. */
+bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint64_t limit_max, uint64_t &limit);
+bool parse_cost(const ngx_str_t &text, uint64_t &cost);
 
 } // namespace limit_sliding

@@ -78,10 +78,10 @@ bool set_lease(const Param &param, ZoneConf &zone) {
     }
 
     ngx_int_t n = ngx_atoi(param.text.data, param.text.len);
-    if (n < 1 || n > ngx_int_t{kLimitMax}) {
+    if (n < 1 || n > static_cast<ngx_int_t>(kNarrowMax)) {
         return param.invalid("invalid lease \"%V\", it must be \"off\", \"auto\" or a "
-                             "number between 1 and %uD",
-                             kLimitMax);
+                             "number between 1 and %uL",
+                             kNarrowMax);
     }
 
     zone.remote.lease = static_cast<uint32_t>(n);

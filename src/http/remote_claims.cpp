@@ -40,12 +40,13 @@ void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
     for (auto claim : remotes) {
         if (claim.purpose == Purpose::kConsume && remote_of(claim).own != kUnlimited) {
             claim.verdict = nullptr;
+            claim.fit_core();
             (void)acquire(&claim, 1, now_ms);
         }
     }
 }
 
-Verdict verdict_of(uint32_t limit, uint32_t remaining, uint64_t reset_ms) {
+Verdict verdict_of(uint64_t limit, uint64_t remaining, uint64_t reset_ms) {
     Verdict verdict = {};
     verdict.limit = limit;
     verdict.remaining = remaining;
@@ -80,6 +81,7 @@ Verdict describe_undecided(const Claim &claim, uint64_t now_ms) {
 
     look.purpose = Purpose::kLook;
     look.verdict = nullptr;
+    look.fit_core();
     (void)acquire(&look, 1, now_ms);
     return look.describe(now_ms);
 }
@@ -97,7 +99,7 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
 
     const auto over = claim.cost - std::min(claim.cost, refusal.remaining);
     verdict = verdict_of(refusal, now_ms);
-    verdict.excess = uint64_t{over} * 1000;
+    verdict.excess = over * 1000;
     verdict.retry_after_ms = refusal.until_ms - now_ms;
     if (verdict.reset_ms == 0) { verdict.reset_ms = verdict.retry_after_ms; }
 
@@ -167,6 +169,7 @@ bool decide_unasked(Claim &claim) {
 
     if (on_error == OnError::kLocal && !off) {
         claim.verdict = nullptr;
+        claim.fit_core();
         return false;
     }
 

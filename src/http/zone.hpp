@@ -56,7 +56,7 @@ struct ZoneConf {
     Expression key;
     KeyKind keys;
     Policy policy;
-    uint32_t limit;   /* 0: rate is a variable */
+    uint64_t limit;   /* 0: rate is a variable */
     Expression *rate; /* nullptr: limit is static */
     ngx_str_t rate_text;
     bool variable; /* rates of some places are variables */

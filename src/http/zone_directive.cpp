@@ -87,7 +87,8 @@ bool set_zone_rate(const Param &param, ZoneConf &zone) {
     }
 
     return zone.rate != nullptr
-           || set_limit(param.cf, param.word, rate, window_ms, zone.limit, file_line_of(param.cf));
+           || set_limit(param.cf, param.word, rate, window_ms, zone.policy.limit_max(), zone.limit,
+                        file_line_of(param.cf));
 }
 
 bool set_algorithm(const Param &param, ZoneConf &zone) {
@@ -119,7 +120,7 @@ bool set_burst(const Param &param, ZoneConf &zone) {
     }
 
     /* A bucket that holds no token would admit nobody. */
-    if (!param.get_number("number", is_token, kLimitMax, policy.burst)) { return false; }
+    if (!param.get_number("number", is_token, kNarrowMax, policy.burst)) { return false; }
 
     if (policy.burst != 0 && zone.limit != 0 && policy.capacity(zone.limit) < policy.burst) {
         return param.invalid("\"%V\" is too much for this rate, at which it "
@@ -139,13 +140,14 @@ bool set_full(const Param &param, ZoneConf &zone) {
 
 bool set_top(const Param &param, ZoneConf &zone) { return param.get_either("on", "off", zone.top); }
 
-/* The order matters: the rate needs the window, most need the algorithm. */
+/* The order matters: the rate needs the window and the bound of its algorithm,
+ * on which most depend. */
 constexpr ParamRule<ZoneConf> rules[] = {
     {{"zone=", "zone="}, set_name},
     {{"window="}, set_window},
-    {{"rate=", "rate="}, set_zone_rate},
     {{"algorithm="}, set_algorithm},
     {{"precision="}, set_precision},
+    {{"rate=", "rate="}, set_zone_rate},
     {{"burst="}, set_burst},
     {{"full="}, set_full},
     {{"redis="}, set_redis},

@@ -151,7 +151,7 @@ void send_probe(Redis &redis) {
 
     Claim claim{};
     claim.policy = &redis.probe_policy;
-    claim.limit = kLimitMax;
+    claim.limit = kNarrowMax;
     claim.cost = 1;
     claim.remote = &remote;
 

@@ -36,8 +36,8 @@ void describe_given_back(const AskPart &part, Verdict &verdict) {
     const Claim &claim = part.claim;
     if (claim.purpose == Purpose::kConsume) {
         uint64_t most = claim.policy->capacity(verdict.limit);
-        uint64_t remaining = uint64_t{verdict.remaining} + claim.cost;
-        verdict.remaining = static_cast<uint32_t>(std::min(remaining, most));
+        uint64_t remaining = verdict.remaining + claim.cost;
+        verdict.remaining = std::min(remaining, most);
         if (remaining >= most) { verdict.reset_ms = 0; }
     }
 

@@ -15,15 +15,15 @@ bool can_lease(const RemoteZone &zone, const Claim &claim) {
 }
 
 /* How many such requests more a call may ask for. */
-uint32_t wanted(const Ask &ask) {
-    uint32_t extra = kLimitMax;
+uint64_t wanted(const Ask &ask) {
+    uint64_t extra = kNarrowMax;
     for (const AskPart &part : ask.parts) {
         const Claim &claim = part.claim;
         if (!can_lease(*part.zone, claim)) { return 0; }
 
         uint64_t needed = static_cast<uint64_t>(ask.asked_units) * claim.cost;
-        uint32_t units = part.zone->leases->want(
-            claim, part.zone->lease, std::min<uint64_t>(needed, kLimitMax), ngx_current_msec);
+        uint64_t units = part.zone->leases->want(claim, part.zone->lease,
+                                                 std::min(needed, kNarrowMax), ngx_current_msec);
 
         extra = std::min(extra, units / claim.cost);
     }
@@ -79,7 +79,7 @@ size_t take_leases(Ask &ask) {
 
 void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     auto needed = static_cast<int64_t>(ask.asked_units - ask.leased_units);
-    auto units = static_cast<uint32_t>(std::max<int64_t>(answer.granted - needed, 0));
+    auto units = static_cast<uint64_t>(std::max<int64_t>(answer.granted - needed, 0));
 
     if (units) { (void)ngx_atomic_fetch_add(&ask.redis->client.calls->leased, units); }
 

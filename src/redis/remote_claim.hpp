@@ -39,7 +39,7 @@ struct RemoteClaim {
     RemoteZone *zone;
     ngx_str_t key; /* the text */
     Source source;
-    uint32_t own; /* told: the key's own limit, or kLimitUnset, or kUnlimited */
+    uint64_t own; /* told: the key's own limit, or kLimitUnset, or kUnlimited */
     Verdict verdict;
     uint64_t taken_ms; /* when it was taken, by the clock of Redis */
     uint64_t taken_of; /* the value before, of a bucket */

@@ -151,7 +151,7 @@ void log_bad_limit(const RemoteZone &zone) {
 
 /* Returns true if these are a limit, and the values of an algorithm. */
 bool is_state(const Policy *policy, const int64_t *numbers) {
-    constexpr int64_t kMost = kLimitMax;
+    constexpr int64_t kMost = kRemoteMax;
     int64_t limit = numbers[0];
     if (limit > kScriptOwn) { limit -= kScriptOwn; }
 
@@ -234,13 +234,13 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
         told->own = limit == 0 ? kUnlimited : kLimitUnset;
         if (limit > kScriptOwn) {
             limit -= kScriptOwn;
-            told->own = static_cast<uint32_t>(limit);
+            told->own = limit;
         } else if (limit < 0) {
             log_bad_limit(*part.zone);
             limit = -limit;
         }
 
-        told->state = {now_ms_, limit ? static_cast<uint32_t>(limit) : part.claim.limit, next_};
+        told->state = {now_ms_, limit ? static_cast<uint64_t>(limit) : part.claim.limit, next_};
 
         next_ += remote_values(*part.claim.policy);
         told->forgotten = part.held ? *next_++ : 0;

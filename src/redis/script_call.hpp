@@ -21,7 +21,7 @@ struct PartAnswer {
     bool is_unlimited() const { return own == kUnlimited; }
 
     RemoteState state;
-    uint32_t own;      /* the key's own limit, or kLimitUnset, or kUnlimited */
+    uint64_t own;      /* the key's own limit, or kLimitUnset, or kUnlimited */
     int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
 };
 

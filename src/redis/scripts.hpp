@@ -51,7 +51,7 @@
 namespace limit_sliding {
 
 /* Added to a limit which is the key's own, so that equal ones differ. */
-constexpr auto kScriptOwn = 4294967296;
+constexpr auto kScriptOwn = int64_t{1} << 52;
 
 /* It can give back, and does while a slot moves to another node. */
 constexpr auto kScriptCluster = 0x100u;

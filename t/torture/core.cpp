@@ -167,12 +167,13 @@ private:
         for (size_t i = 0; is_traced && i < r.claims.size(); i++) {
             const Claim &c = r.claims[i];
 
-            printf("step %u, at %llu ms: %s: %s %p, key %zu, limit %u, cost "
-                   "%u%s: outcome %d\n",
+            printf("step %u, at %llu ms: %s: %s %p, key %zu, limit %llu, cost "
+                   "%llu%s: outcome %d\n",
                    step_, static_cast<unsigned long long>(now_ms_), what,
                    name_of(c.policy->algorithm), static_cast<void *>(r.parts[i].key),
-                   r.parts[i].number, c.limit, c.cost, c.purpose == Purpose::kLook ? ", look" : "",
-                   static_cast<int>(c.outcome));
+                   r.parts[i].number, static_cast<unsigned long long>(c.limit),
+                   static_cast<unsigned long long>(c.cost),
+                   c.purpose == Purpose::kLook ? ", look" : "", static_cast<int>(c.outcome));
         }
     }
 
@@ -459,14 +460,16 @@ private:
         report_->deviates(
             kind_of(p, c.limit) + what,
             text("seed %llu, step %u, claim %zu of %zu at %llu ms: window "
-                 "%llu ms, precision %u, burst %u, limit %u, cost %u%s, "
-                 "outcome %d, remaining %u, reset %llu, retry %llu, delay "
+                 "%llu ms, precision %u, burst %u, limit %llu, cost %llu%s, "
+                 "outcome %d, remaining %llu, reset %llu, retry %llu, delay "
                  "%llu; model: room %d..%d, left %llu..%llu, own time %llu",
                  static_cast<unsigned long long>(seed_), step_, i, r.claims.size(),
                  static_cast<unsigned long long>(now_ms_),
-                 static_cast<unsigned long long>(p.window_ms), p.precision, p.burst, c.limit,
-                 c.cost, c.purpose == Purpose::kLook ? ", look" : "", static_cast<int>(c.outcome),
-                 v.remaining, static_cast<unsigned long long>(v.reset_ms),
+                 static_cast<unsigned long long>(p.window_ms), p.precision, p.burst,
+                 static_cast<unsigned long long>(c.limit), static_cast<unsigned long long>(c.cost),
+                 c.purpose == Purpose::kLook ? ", look" : "", static_cast<int>(c.outcome),
+                 static_cast<unsigned long long>(v.remaining),
+                 static_cast<unsigned long long>(v.reset_ms),
                  static_cast<unsigned long long>(v.retry_after_ms),
                  static_cast<unsigned long long>(v.delay_ms), fits(r, i, now_ms_, Side::most),
                  fits(r, i, now_ms_, Side::least),

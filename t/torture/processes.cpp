@@ -212,11 +212,15 @@ private:
             = full(setting_.policy, setting_.limit) - static_cast<Shares>(verdict.remaining) * w;
 
         if (used < witness.least_used(now_ms)) {
-            deviates("a count was lost", place + text("%u remain", verdict.remaining));
+            deviates("a count was lost",
+                     place
+                         + text("%llu remain", static_cast<unsigned long long>(verdict.remaining)));
         }
 
         if (known_until_ms_ == UINT64_MAX && used > 0 && used - w >= witness.most_used(now_ms)) {
-            deviates("a count that was never made", place + text("%u remain", verdict.remaining));
+            deviates("a count that was never made",
+                     place
+                         + text("%llu remain", static_cast<unsigned long long>(verdict.remaining)));
         }
     }
 

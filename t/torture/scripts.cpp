@@ -412,7 +412,8 @@ private:
         if (fault != nullptr) {
             deviates(claim, remote.now_ms,
                      fault
-                         + text("; remaining %u, reset %llu, retry %llu", v.remaining,
+                         + text("; remaining %llu, reset %llu, retry %llu",
+                                static_cast<unsigned long long>(v.remaining),
                                 static_cast<unsigned long long>(v.reset_ms),
                                 static_cast<unsigned long long>(v.retry_after_ms)));
         }

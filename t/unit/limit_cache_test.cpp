@@ -32,9 +32,9 @@ static LimitCache *make_cache(size_t lines) {
 
 static void free_cache(LimitCache *cache, size_t lines) { munmap(cache, 64 + 64 * lines); }
 
-static void set(LimitCache *cache, uint64_t hash, uint32_t limit) { cache->set(hash, limit); }
+static void set(LimitCache *cache, uint64_t hash, uint64_t limit) { cache->set(hash, limit); }
 
-static uint32_t find(const LimitCache *cache, uint64_t hash) { return cache->find(hash); }
+static uint64_t find(const LimitCache *cache, uint64_t hash) { return cache->find(hash); }
 
 static void remembers_the_last_one(void **state) {
     LimitCache *cache = make_cache(64);
@@ -141,11 +141,11 @@ static void holds_as_many_as_it_says(void **state) {
 
     for (size_t i = 0; i < LENGTH(keys); i++) {
         keys[i] = random_next(&random);
-        set(cache, keys[i], (uint32_t)i + 1);
+        set(cache, keys[i], (uint64_t)i + 1);
     }
 
     for (size_t i = 0; i < LENGTH(keys); i++) {
-        uint32_t limit = find(cache, keys[i]);
+        uint64_t limit = find(cache, keys[i]);
 
         assert_true(limit == NONE || limit == i + 1);
         held += limit != NONE;
@@ -156,12 +156,12 @@ static void holds_as_many_as_it_says(void **state) {
 }
 
 /* A limit is that of its key, whoever writes meanwhile, and whoever dies. */
-static uint32_t limit_of(uint64_t key) { return (uint32_t)(key * 1000 % LIMIT_MAX) + 1; }
+static uint64_t limit_of(uint64_t key) { return (uint64_t)(key * 1000 % LIMIT_MAX) + 1; }
 
 static void write_at_random(LimitCache *cache, uint64_t random, long rounds) {
     for (long i = 0; i < rounds; i++) {
         uint64_t key = random_below(&random, 24);
-        uint32_t limit = find(cache, key * SPREAD);
+        uint64_t limit = find(cache, key * SPREAD);
 
         assert_true(limit == NONE || limit == limit_of(key));
         set(cache, key * SPREAD, i % 5 ? limit_of(key) : NONE);

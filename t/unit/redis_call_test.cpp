@@ -97,17 +97,17 @@ static void limits_of_keys_override(void **state) {
 
     /* each more by kScriptOwn */
     set("k:limit", "5r/h");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 4294967301 0 0");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 4503599627370501 0 0");
 
     set("k:limit", "7");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 4294967303 0 5");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 4503599627370503 0 5");
 
     set("k:limit", "1r/m");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 4294967356 0 7");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 4503599627370556 0 7");
 
     /* as large as that of the call */
     set("k:limit", "2");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 4294967298 0 8");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 4503599627370498 0 8");
 
     set("k:limit", "off");
     assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0 0");

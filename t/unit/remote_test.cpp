@@ -83,7 +83,9 @@ static void spreads_probes(void **state) {
 
 /* ---- refusals ---- */
 
-#define CACHE_BYTES (64 + 64 * 16)
+#define LINE 128
+
+#define CACHE_BYTES (64 + LINE * 16)
 
 static Refusals *make_refusals(size_t bytes) {
     void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
@@ -94,8 +96,10 @@ static Refusals *make_refusals(size_t bytes) {
     return Refusals::init(memory, bytes);
 }
 
+static uint64_t limit_for(uint64_t hash) { return kRemoteMax - (hash >> 40); }
+
 static void refuse(Refusals *refusals, uint64_t hash, uint64_t now_ms, uint64_t until_ms) {
-    Refusal refusal = {until_ms, (uint32_t)(hash >> 40), (uint32_t)hash, now_ms + 1, 0};
+    Refusal refusal = {until_ms, limit_for(hash), hash >> 14, now_ms + 1, 0};
 
     refusals->add(hash, now_ms, refusal);
 }
@@ -105,8 +109,8 @@ static int is_refused(const Refusals *refusals, uint64_t hash, uint64_t now_ms) 
 
     if (!refusals->find(hash, now_ms, &refusal)) { return 0; }
 
-    assert_int_equal(refusal.limit, (uint32_t)(hash >> 40));
-    assert_int_equal(refusal.remaining, (uint32_t)hash);
+    assert_int_equal(refusal.limit, limit_for(hash));
+    assert_int_equal(refusal.remaining, hash >> 14);
 
     return 1;
 }
@@ -147,7 +151,7 @@ static void is_not_believed_for_long(void **state) {
 /* What stands beside a refusal is told as it was, and no refusal. */
 static void tells_of_who_admits(void **state) {
     Refusals *refusals = make_refusals(CACHE_BYTES);
-    Refusal admits = {0, LIMIT_MAX, UINT32_MAX, 0, 1};
+    Refusal admits = {0, kRemoteMax, kRemoteMax, 0, 1};
     Refusal found;
 
     (void)state;
@@ -159,8 +163,8 @@ static void tells_of_who_admits(void **state) {
         assert_true(refusals->find(42, YEAR_MS + kRefusalMs - 1, &found));
         assert_true(found.admits);
         assert_true(found.reset_ms == admits.reset_ms);
-        assert_int_equal(found.limit, LIMIT_MAX);
-        assert_int_equal(found.remaining, UINT32_MAX);
+        assert_int_equal(found.limit, kRemoteMax);
+        assert_int_equal(found.remaining, kRemoteMax);
     }
 
     assert_false(refusals->find(42, YEAR_MS + kRefusalMs, &found));
@@ -175,22 +179,25 @@ static void tells_of_who_admits(void **state) {
     free(refusals);
 }
 
-/* Of two candidates, what is over goes first, then what ends first. */
+/* Of three candidates, what is over goes first, then what ends first. */
 static void forgets_the_least(void **state) {
-    Refusals *refusals = make_refusals(64 + 64);
+    Refusals *refusals = make_refusals(64 + LINE);
 
     (void)state;
     refuse(refusals, 1, 100, 900);
     refuse(refusals, 2, 100, 800);
     refuse(refusals, 3, 100, 850);
+    refuse(refusals, 4, 100, 870);
     assert_true(is_refused(refusals, 1, 100));
     assert_false(is_refused(refusals, 2, 100));
     assert_true(is_refused(refusals, 3, 100));
+    assert_true(is_refused(refusals, 4, 100));
 
-    refuse(refusals, 4, 860, 861);
+    refuse(refusals, 5, 860, 861);
     assert_true(is_refused(refusals, 1, 860));
     assert_false(is_refused(refusals, 3, 860));
     assert_true(is_refused(refusals, 4, 860));
+    assert_true(is_refused(refusals, 5, 860));
 
     free(refusals);
 }
@@ -228,13 +235,13 @@ static void forgets_a_key(void **state) {
 }
 
 static void needs_room_for_one(void **state) {
-    static char memory[128];
+    static char memory[64 + LINE];
     Refusals *refusals;
 
     (void)state;
-    assert_null(Refusals::init(memory, 127));
+    assert_null(Refusals::init(memory, 64 + LINE - 1));
 
-    refusals = make_refusals(128);
+    refusals = make_refusals(64 + LINE);
     assert_non_null(refusals);
     free(refusals);
 }
@@ -261,7 +268,7 @@ static void *hammer(void *data) {
 }
 
 static void takes_none_for_anothers(void **state) {
-    Refusals *refusals = make_refusals(64 + 64);
+    Refusals *refusals = make_refusals(64 + LINE);
     pthread_t thread[THREADS];
 
     (void)state;

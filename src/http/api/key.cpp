@@ -94,9 +94,9 @@ struct KeyRequest {
 
     /* The key's own limit, kLimitUnset or kUnlimited: the one that PUT sets,
      * and later the one that the key has. */
-    uint32_t own;
+    uint64_t own;
 
-    uint32_t limit; /* if it has none of its own; kLimitMax if unlimited */
+    uint64_t limit; /* if it has none of its own; the largest if unlimited */
     bool unlimited; /* its last request had no limit, or that is not known */
 
     Claim claim; /* consumes nothing */
@@ -138,7 +138,7 @@ bool read_rate(KeyRequest &key) {
         return true;
     }
 
-    return parse_rate(key.rate, key.zone->policy.window_ms, key.own);
+    return parse_rate(key.rate, key.zone->policy.window_ms, key.zone->policy.limit_max(), key.own);
 }
 
 /* Makes the claim with the limit of a key that has none of its own: that of its
@@ -153,13 +153,13 @@ void init_claim(KeyRequest &key) {
     claim.purpose = Purpose::kLook;
     claim.hash = zone.memory.table->hash(view(key.key));
 
-    uint32_t last
+    uint64_t last
         = zone.variable ? zone.memory.aside.variable_limits->find(claim.hash) : kLimitUnset;
     if (last == kLimitUnset) { last = zone.limit; }
 
     /* A counter has used as much whatever the limit. */
     key.unlimited = last == kLimitUnset || last == kUnlimited;
-    key.limit = key.unlimited ? kLimitMax : last;
+    key.limit = key.unlimited ? zone.policy.limit_max() : last;
     claim.limit = key.limit;
 }
 
@@ -354,9 +354,9 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
 
     if (r->method == NGX_HTTP_PUT && !read_rate(key)) {
         return send_error(r, NGX_HTTP_BAD_REQUEST,
-                          "\"rate\" must be as \"10r/s\", of 1 to %uD requests "
+                          "\"rate\" must be as \"10r/s\", of 1 to %uL requests "
                           "in a window of %uL ms, or \"off\", or \"default\"",
-                          kLimitMax, zone.policy.window_ms);
+                          zone.policy.limit_max(), zone.policy.window_ms);
     }
 
     init_claim(key);

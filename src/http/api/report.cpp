@@ -145,9 +145,10 @@ bool Report::collect(ngx_http_request_t *r) {
 
         zone->conf = conf;
         zone->slots = conf->memory.table->stats().slots;
-        zone->keys
-            = conf->memory.table->keys(conf->policy, ngx_current_msec, std::max(conf->limit, 1u),
-                                       zone->counters.slots.used, kWalkBytes / main.zones.size());
+        zone->keys = conf->memory.table->keys(
+            conf->policy, ngx_current_msec,
+            std::clamp(conf->limit, uint64_t{1}, conf->policy.limit_max()),
+            zone->counters.slots.used, kWalkBytes / main.zones.size());
     }
 
     for (Redis *redis : main.redises) {

@@ -17,10 +17,11 @@ inline uint64_t claim_hash(const Claim *claims, size_t n) {
 
     for (size_t i = 0; i < n; i++) {
         const Claim &claim = claims[i];
-        uint64_t numbers = uint64_t{claim.limit} << 32 | claim.cost;
+        auto purpose = static_cast<uint64_t>(claim.purpose);
 
-        hash = mixed(hash ^ claim.hash) + static_cast<uint64_t>(claim.purpose);
-        hash = mixed(hash ^ numbers);
+        hash = mixed(hash ^ claim.hash);
+        hash = mixed(hash ^ claim.limit);
+        hash = mixed(hash ^ (purpose << 56 | claim.cost));
     }
 
     return hash;

@@ -81,7 +81,7 @@ struct LeaseTerms {
 
     /* Returns the part and the limit as a number, by which a claim's units are
      * given back. */
-    uint64_t origin() const { return part * (uint64_t{kLimitMax} + 1) + limit(); }
+    uint64_t origin() const { return part * (kNarrowMax + 1) + limit(); }
 
     /* Sets when units that Redis granted are to be spent: in the part of the
      * window in which they count, or, of a bucket, in the epoch in which they
@@ -143,7 +143,7 @@ struct LeaseTerms {
 /* The owner of a lease: the key's hash, and the limit that is asked for. */
 struct LeaseOwner {
     uint64_t hash;
-    uint32_t limit;
+    uint64_t limit;
 };
 
 constexpr size_t kTerms = sizeof(LeaseTerms) / sizeof(uint64_t);
@@ -182,7 +182,7 @@ public:
 
     /* True if these are terms of the key, whatever limit was asked for. */
     bool read_any(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
-        return differs(hash, word, terms) <= UINT32_MAX;
+        return differs(hash, word, terms) <= kNarrowMax;
     }
 
     /* Writes terms, for a caller that has just begun this word; false if

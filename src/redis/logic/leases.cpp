@@ -100,7 +100,7 @@ bool Leases::can_serve(const Policy &policy) {
 }
 
 bool Leases::can_serve(const Claim &claim) {
-    return claim.purpose == Purpose::kConsume && claim.cost > 0;
+    return claim.purpose == Purpose::kConsume && claim.cost > 0 && claim.limit <= kNarrowMax;
 }
 
 uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed, uint64_t now_ms) const {
@@ -124,14 +124,14 @@ uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed, uint64
 }
 
 void Leases::add(const Claim &claim, const RemoteState &remote, const Verdict &verdict,
-                 uint32_t units, uint64_t sent_ms, uint64_t now_ms) {
+                 uint64_t units, uint64_t sent_ms, uint64_t now_ms) {
+    /* there is no room for the key's own limit */
+    if (remote.limit > kNarrowMax) { return; }
+
     LeaseOwner owner = owner_of(claim);
-    LeaseTerms terms = {0,
-                        0,
-                        sent_ms,
-                        now_ms + verdict.reset_ms,
-                        uint64_t{remote.limit} << kLimitBits | verdict.remaining,
-                        0};
+    LeaseTerms terms
+        = {0, 0, sent_ms, now_ms + verdict.reset_ms, remote.limit << kLimitBits | verdict.remaining,
+           0};
     uint64_t held = units;
 
     terms.set_part(*claim.policy, remote.now_ms, sent_ms);
@@ -187,9 +187,9 @@ bool Leases::spend(Claim *claim, uint64_t now_ms, Verdict *verdict) {
         claim->state = found.terms.origin();
 
         *verdict = {};
-        verdict->limit = static_cast<uint32_t>(found.terms.limit());
-        verdict->remaining = static_cast<uint32_t>(
-            std::min(found.terms.remaining() + Lease::units(word), found.terms.limit()));
+        verdict->limit = found.terms.limit();
+        verdict->remaining
+            = std::min(found.terms.remaining() + Lease::units(word), found.terms.limit());
         verdict->reset_ms = found.terms.reset_ms - std::min(now_ms, found.terms.reset_ms);
 
         return true;

@@ -31,7 +31,8 @@ public:
     /* True if keys of such a zone can have leases. */
     static bool can_serve(const Policy &policy);
 
-    /* True if units can be leased to such a claim of one. */
+    /* True if units can be leased to such a claim of one: its limit is at most
+     * kNarrowMax. */
     static bool can_serve(const Claim &claim);
 
     /*
@@ -48,7 +49,7 @@ public:
     /* Redis, asked at `sent_ms`, had this key as told, granted `needed` units
      * to requests and `units` beyond them.  They are added to what is left of
      * units of the same window, if the key's limit has not changed. */
-    void add(const Claim &claim, const RemoteState &remote, const Verdict &verdict, uint32_t units,
+    void add(const Claim &claim, const RemoteState &remote, const Verdict &verdict, uint64_t units,
              uint64_t sent_ms, uint64_t now_ms);
 
     /* Spends the claim's cost.  Returns true and describes the key in *verdict,

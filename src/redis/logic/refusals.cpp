@@ -12,11 +12,11 @@ namespace limit_sliding {
 /* Several processes may write an entry at once, without a lock, and some may die
  * meanwhile.  An entry is valid by its check, which is the hash combined with all
  * of its data: an entry of mixed origin does not have the hash that is looked
- * for.  The candidates of a hash are the two entries of a cache line. */
+ * for.  The candidates of a hash are the entries of a line. */
 
 namespace {
 
-constexpr size_t kEntries = 2;
+constexpr size_t kEntries = 3;
 
 /* Lines of a key, whose requests may have several limits and costs. */
 constexpr uint64_t kLines = 4;
@@ -33,7 +33,8 @@ constexpr uint64_t kAdmits = uint64_t{1} << 63;
 struct Data {
     uint64_t until;
     uint64_t known_until;
-    uint64_t numbers; /* admits, limit, remaining */
+    uint64_t limit; /* and above it kAdmits */
+    uint64_t remaining;
 
     uint64_t until_ms() const { return until & kTimeMask; }
 
@@ -50,7 +51,7 @@ Data data_of(const Refusal &refusal, uint64_t now_ms) {
 
     return {(until_ms & kTimeMask) | (refusal.reset_ms & kOtherMask) << kTimeBits,
             (known_until_ms & kTimeMask) | refusal.reset_ms >> kOtherBits << kTimeBits,
-            (refusal.admits ? kAdmits : 0) | uint64_t{refusal.limit} << 32 | refusal.remaining};
+            (refusal.admits ? kAdmits : 0) | refusal.limit, refusal.remaining};
 }
 
 /* Mixes a word, so that data of several origins does not cancel out. */
@@ -63,7 +64,8 @@ uint64_t mixed_by(uint64_t word, uint64_t factor) {
 uint64_t check_of(uint64_t hash, const Data &data) {
     return hash ^ mixed_by(data.until, 0x9e3779b97f4a7c15)
            ^ mixed_by(data.known_until, 0xff51afd7ed558ccd)
-           ^ mixed_by(data.numbers, 0xc4ceb9fe1a85ec53);
+           ^ mixed_by(data.limit, 0xc4ceb9fe1a85ec53)
+           ^ mixed_by(data.remaining, 0xbf58476d1ce4e5b9);
 }
 
 } // namespace
@@ -72,11 +74,12 @@ struct Refusals::Entry {
     std::atomic<uint64_t> check;
     std::atomic<uint64_t> until;
     std::atomic<uint64_t> known_until;
-    std::atomic<uint64_t> numbers;
+    std::atomic<uint64_t> limit;
+    std::atomic<uint64_t> remaining;
 
     Data load() const {
         return {until.load(std::memory_order_relaxed), known_until.load(std::memory_order_relaxed),
-                numbers.load(std::memory_order_relaxed)};
+                limit.load(std::memory_order_relaxed), remaining.load(std::memory_order_relaxed)};
     }
 
     bool holds(uint64_t hash, const Data &data) const {
@@ -87,10 +90,12 @@ struct Refusals::Entry {
         check.store(check_of(hash, data), std::memory_order_relaxed);
         until.store(data.until, std::memory_order_relaxed);
         known_until.store(data.known_until, std::memory_order_relaxed);
-        numbers.store(data.numbers, std::memory_order_relaxed);
+        limit.store(data.limit, std::memory_order_relaxed);
+        remaining.store(data.remaining, std::memory_order_relaxed);
     }
 };
 
+/* Two cache lines, of which a search mostly reads one. */
 struct alignas(64) Refusals::Line {
     Entry entry[kEntries];
 };
@@ -156,10 +161,10 @@ bool Refusals::find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const {
         if (now_ms >= data.until_ms() || now_ms >= data.known_until_ms()) { return false; }
 
         refusal->until_ms = data.until_ms();
-        refusal->limit = static_cast<uint32_t>((data.numbers & ~kAdmits) >> 32);
-        refusal->remaining = static_cast<uint32_t>(data.numbers);
+        refusal->limit = data.limit & ~kAdmits;
+        refusal->remaining = data.remaining;
         refusal->reset_ms = data.reset_ms();
-        refusal->admits = (data.numbers & kAdmits) != 0;
+        refusal->admits = (data.limit & kAdmits) != 0;
 
         return true;
     }

@@ -15,8 +15,8 @@ constexpr auto kRefusalMs = 1000;
 
 struct Refusal {
     uint64_t until_ms; /* nothing is admitted before */
-    uint32_t limit;
-    uint32_t remaining;
+    uint64_t limit;
+    uint64_t remaining;
     uint64_t reset_ms; /* when more remains, below 2^42 */
     bool admits;       /* the limit would have admitted, beside another one that
                           rejected; until_ms has no meaning then */

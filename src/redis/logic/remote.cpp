@@ -16,7 +16,7 @@ struct Request {
     const Policy &policy;
     const RemoteState &remote;
     uint64_t limit;
-    uint32_t cost;  /* 0 if it was admitted: what was wanted is used */
+    uint64_t cost;  /* 0 if it was admitted: what was wanted is used */
     uint64_t spent; /* of this call */
 
     uint64_t window_ms() const { return policy.window_ms; }
@@ -60,7 +60,7 @@ struct Request {
     }
 
     /* `queued` is the cost of a request that was admitted to a queue, else 0. */
-    void describe_bucket(uint32_t queued, Verdict *verdict) const {
+    void describe_bucket(uint64_t queued, Verdict *verdict) const {
         uint64_t capacity = policy.capacity(remote.limit);
         uint64_t full = capacity * window_ms();
         uint64_t used = value() + spent * window_ms();
@@ -97,9 +97,9 @@ unsigned remote_values(const Policy &policy) {
     }
 }
 
-Verdict RemoteState::describe(const Policy &policy, uint32_t cost, uint32_t granted, bool admitted,
+Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t granted, bool admitted,
                               bool look) const {
-    uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * uint64_t{cost};
+    uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * cost;
     Request request = {policy, *this, limit, admitted ? 0 : cost, spent};
 
     Verdict verdict;

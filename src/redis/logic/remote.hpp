@@ -11,7 +11,7 @@ namespace limit_sliding {
 /* The state of a key before the script granted anything, as its reply tells. */
 struct RemoteState {
     uint64_t now_ms; /* of the server's clock */
-    uint32_t limit;  /* in force, 1 .. kLimitMax */
+    uint64_t limit;  /* in force, 1 .. kRemoteMax */
 
     /* There are remote_values() of them.  A counter has the requests in each of
      * precision + 1 parts of the window, the oldest first.  A fixed window has
@@ -25,7 +25,7 @@ struct RemoteState {
      * after the same history.  The call has granted `granted` requests of the
      * same cost before this one; `admitted` tells whether it was granted, too,
      * and `look` that none consumed anything. */
-    Verdict describe(const Policy &policy, uint32_t cost, uint32_t granted, bool admitted,
+    Verdict describe(const Policy &policy, uint64_t cost, uint32_t granted, bool admitted,
                      bool look) const;
 };
 

@@ -12,5 +12,5 @@ if count and #count <= 18 then
   local own = unit and floor(count * w / units[unit]) or count + 0
   if own >= 1 and own <= 4194302 then limit = own end
 end
-out[o] = limit > 0 and limit + 4294967296 or limit
+out[o] = limit > 0 and limit + 4503599627370496 or limit
 if limit < 0 then limit = k[3] end
