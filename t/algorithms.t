@@ -235,6 +235,7 @@ for my $case (
     [ tokens    => 'rate=40 algorithm=leaky_bucket burst=39',    'algorithm' ],
     [ precision => 'rate=40 algorithm=counter precision=20',     'precision' ],
     [ finest    => 'rate=40 algorithm=counter',                  'precision' ],
+    [ counter   => 'rate=40 precision=1',                        'precision' ],
     [ few       => 'rate=40 algorithm=token_bucket burst=16',    'burst' ],
     [ leaky0    => 'rate=40 algorithm=leaky_bucket burst=1',     'burst' ],
 ) {
@@ -259,7 +260,8 @@ for my $case (
 # the same, said in other words
 for my $case (
     [ counter => 'rate=40 algorithm=counter' ],
-    [ counter => 'rate=40 algorithm=counter precision=1' ],
+    [ counter => 'rate=40 algorithm=counter precision=auto' ],
+    [ counter => 'rate=40 strict' ],
     [ leaky   => 'rate=40 algorithm=leaky_bucket burst=0' ],
 ) {
     my ($zone, $settings) = @$case;

@@ -82,7 +82,7 @@ is_deeply { map { $_ => $one->{$_} } qw(key rate limit window_ms algorithm
         precision full redis bytes slots_used keys own_limits passed delayed
         rejected delayed_dry_run rejected_dry_run errors evicted refused top) },
     { key => '$http_key', rate => '3r/d', limit => 3, window_ms => 86_400_000,
-        algorithm => 'counter', precision => 1, full => 'evict',
+        algorithm => 'counter', precision => 'auto', full => 'evict',
         redis => undef, bytes => 1_048_576, slots_used => 0, keys => 0,
         own_limits => 0, passed => 0, delayed => 0, rejected => 0,
         delayed_dry_run => 0, rejected_dry_run => 0, errors => 0, evicted => 0,
@@ -96,6 +96,7 @@ is $json->{zones}{'sl/as"h'}{top}, undef, '... without top offenders';
 is $json->{zones}{variable}{limit}, undef, 'a variable rate: no limit';
 is $json->{zones}{'leaky_bucket-burst-9'}{burst}, 9, 'a burst';
 is $json->{zones}{'counter-precision-10'}{precision}, 10, 'a precision';
+ok !$json->{zones}{'counter-precision-10'}{strict}, '... which is not strict';
 
 for my $path ('/limits', '/limits/', '/limits?x=y', '/exact', '/write/') {
     is $nginx->get($path)->{status}, 200, "GET $path";

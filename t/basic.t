@@ -11,7 +11,7 @@ my $nginx = LimitSliding::Test->new;
 # No window ends while the test runs, as windows are of 30 days.
 $nginx->common(http => <<'CONF');
     limit_sliding_zone $arg_key zone=one:1m rate=2 window=30d;
-    limit_sliding_zone $arg_key zone=wide:1m rate=10 window=30d;
+    limit_sliding_zone $arg_key zone=wide:1m rate=10 window=30d precision=1;
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Zone      $limit_sliding_zone      always;

@@ -184,7 +184,11 @@ is_wrong(@$_) for (
         qr/\b1\b.*\b60\b/ ],
     [ http => "$zone zone=one:1m rate=1r/s precision=-1;", 'precision=-1' ],
     [ http => "$zone zone=one:1m rate=1r/s precision=abc;",
-        'precision=abc' ],
+        'precision=abc', qr/auto/ ],
+    [ http => "$zone zone=one:1m rate=1r/s strict=on;", 'strict=on' ],
+    (map { [ http => "$zone zone=one:1m rate=1r/s algorithm=$_ strict;",
+        'strict', qr/belongs to/ ] }
+        qw(log fixed token_bucket leaky_bucket)),
     (map { [ http => "$zone zone=one:1m rate=1r/s algorithm=$_ precision=2;",
         'precision=2', qr/belongs to/ ] }
         qw(log fixed token_bucket leaky_bucket)),

@@ -9,7 +9,7 @@ use LimitSliding::Test qw(:DEFAULT key);
 my $nginx = LimitSliding::Test->new;
 
 $nginx->common(http => <<'HTTP', server => <<'SERVER');
-    limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d;
+    limit_sliding_zone $http_x_key zone=ten:1m rate=10 window=30d precision=1;
 
     add_header X-Status    $limit_sliding_status    always;
     add_header X-Zone      $limit_sliding_zone      always;

@@ -70,7 +70,8 @@ is $passed, 7, 'a limit of 7.5 admits 7';
 # a key that will be idle until the end of this test
 
 my ($LIMIT, $WINDOW) = (10, 2);
-serve(places(zones => { slide => "rate=$LIMIT window=${WINDOW}s" }));
+serve(places(zones =>
+        { slide => "rate=$LIMIT window=${WINDOW}s precision=1" }));
 
 is scalar grep({ (probe('/slide?key=idle'))[0] == 200 } 1 .. $LIMIT + 1),
     $LIMIT, 'filled at once';

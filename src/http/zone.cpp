@@ -109,12 +109,15 @@ ngx_shm_zone_t *find_old(ngx_conf_t *cf, std::string_view name) {
     return found;
 }
 
+u_char *print_precision(u_char *p, u_char *last, const Policy &policy) {
+    return policy.precision == 0 ? ngx_slprintf(p, last, "auto")
+                                 : ngx_slprintf(p, last, "%uD", policy.precision);
+}
+
 /* Prints the first difference that gives old states another meaning. */
 u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const ZoneConf &old) {
     const auto &key = zone.key.complex.value, &old_key = old.key.complex.value;
     const auto &policy = zone.policy, &old_policy = old.policy;
-    auto precision = ngx_max(policy.precision, 1);
-    auto old_precision = ngx_max(old_policy.precision, 1);
     auto print = [=](const char *format, auto... values) {
         return ngx_slprintf(p, last, format, values...);
     };
@@ -133,8 +136,11 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
                      &algorithm_names[index_of(policy.algorithm)]);
     }
 
-    if (precision != old_precision) {
-        return print("its precision was %uD, now %uD", old_precision, precision);
+    if (policy.precision != old_policy.precision) {
+        p = print("its precision was ");
+        p = print_precision(p, last, old_policy);
+        p = ngx_slprintf(p, last, ", now ");
+        return print_precision(p, last, policy);
     }
 
     if (policy.burst != old_policy.burst) {

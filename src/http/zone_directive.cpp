@@ -108,7 +108,25 @@ bool set_precision(const Param &param, ZoneConf &zone) {
         return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
     }
 
-    return param.get_number("number", 1, 60, zone.policy.precision);
+    /* 0 is auto */
+    if (param.value() == "auto") { return true; }
+
+    ngx_int_t n = ngx_atoi(param.text.data, param.text.len);
+    if (n < 1 || n > 60) {
+        return param.invalid("invalid number \"%V\", it must be \"auto\" or between 1 and 60");
+    }
+
+    zone.policy.precision = static_cast<uint32_t>(n);
+    return true;
+}
+
+bool set_strict(const Param &param, ZoneConf &zone) {
+    if (zone.policy.algorithm != Algorithm::kCounter) {
+        return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
+    }
+
+    zone.policy.strict = true;
+    return true;
 }
 
 bool set_burst(const Param &param, ZoneConf &zone) {
@@ -147,6 +165,7 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"window="}, set_window},
     {{"algorithm="}, set_algorithm},
     {{"precision="}, set_precision},
+    {{"strict"}, set_strict},
     {{"rate=", "rate="}, set_zone_rate},
     {{"burst="}, set_burst},
     {{"full="}, set_full},

@@ -179,7 +179,13 @@ void write_settings(Json &json, const ZoneConf &zone) {
     json.field("full", policy.full == WhenFull::kDeny ? "deny" : "evict");
 
     if (policy.algorithm == Algorithm::kCounter) {
-        json.field("precision", std::max(policy.precision, 1u));
+        if (policy.precision == 0) {
+            json.field("precision", "auto");
+        } else {
+            json.field("precision", policy.precision);
+        }
+
+        json.field("strict", policy.strict);
     }
 
     if (policy.algorithm == Algorithm::kLeakyBucket || policy.burst != 0) {
