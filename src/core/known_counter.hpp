@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/counter_rule.hpp"
+#include "core/describe.hpp"
 #include "core/policy.hpp"
 #include "core/rank.hpp"
 
@@ -40,13 +41,27 @@ public:
         return true;
     }
 
-    /* Tells how long a request waits that was rejected by such a state; false:
-     * Counter has to tell it. */
+    /* Returns what Counter::retry_after_ms() does of a state that rejected; false:
+     * Counter has to. */
     bool retry_after_ms(uint64_t state, uint64_t cost, uint64_t *ms) const {
         CounterView v;
         if (cost > rule_.limit || !see(state, &v)) { return false; }
 
         *ms = rule_.wait_ms(kFormat, v, rule_.limit - cost, now_ms_);
+        return true;
+    }
+
+    /* Does what Counter::describe() does; false: Counter has to. */
+    bool describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
+        CounterView v;
+        if (!see(state, &v)) { return false; }
+
+        uint64_t full = rule_.limit * rule_.window_ms;
+
+        describe_usage(
+            {rule_.limit, rule_.limit, rule_.window_ms, rule_.used(kFormat, v), full}, cost,
+            [&](uint64_t room) { return wait_ms(v, room); }, verdict);
+
         return true;
     }
 
@@ -65,6 +80,10 @@ private:
         if (passed != 0) { v->counts = kFormat.age(v->counts, passed); }
 
         return true;
+    }
+
+    [[gnu::noinline]] uint64_t wait_ms(const CounterView &v, uint64_t room) const {
+        return rule_.wait_ms(kFormat, v, room, now_ms_);
     }
 
     CounterRule rule_;

@@ -75,14 +75,26 @@ template <class Algorithm, class Anywhere = Algorithm>
     conclude(claim, result);
 }
 
-template <unsigned... kKinds>
-void consume_counter(Claim *claim, uint64_t now_ms, unsigned kind,
-                     std::integer_sequence<unsigned, kKinds...>) {
-    static constexpr void (*kConsume[])(Claim *, uint64_t)
-        = {consume_word<KnownCounter<kKinds>, Counter>...};
+/* The kinds that have code of their own: limits beyond them are rare. */
+using KnownKinds = std::make_integer_sequence<unsigned, kCounterWhole + 1>;
 
-    kConsume[kind](claim, now_ms);
+/* Calls what the template makes for the kind of the claim's limit, or other(). */
+template <template <unsigned> class Known, class Other, unsigned... kKinds, class... Args>
+auto call_known(const Claim &claim, std::integer_sequence<unsigned, kKinds...>, Other other,
+                const Args &...args) {
+    static constexpr decltype(&Known<0>::call) kCalls[] = {Known<kKinds>::call...};
+
+    if (claim.limit > kCounterKinds[sizeof...(kKinds) - 1].limit_max) { return other(args...); }
+
+    return kCalls[counter_kind_of(*claim.policy, claim.limit)](args...);
 }
+
+template <unsigned kKind>
+struct ConsumeKnown {
+    static void call(Claim *claim, uint64_t now_ms) {
+        consume_word<KnownCounter<kKind>, Counter>(claim, now_ms);
+    }
+};
 
 /* Tells how long a rejected claim has to wait. */
 template <class Algorithm>
@@ -92,22 +104,36 @@ template <class Algorithm>
 }
 
 template <unsigned kKind>
-[[gnu::flatten]] uint64_t retry_after_known(const Claim &claim, uint64_t now_ms) {
-    KnownCounter<kKind> counter(*claim.policy, time_of(claim, now_ms), claim.limit);
-    uint64_t ms;
+struct RetryAfterKnown {
+    [[gnu::flatten]] static uint64_t call(const Claim &claim, uint64_t now_ms) {
+        KnownCounter<kKind> counter(*claim.policy, time_of(claim, now_ms), claim.limit);
+        uint64_t ms;
 
-    return counter.retry_after_ms(claim.state, claim.cost, &ms)
-               ? ms
-               : retry_after<Counter>(claim, now_ms);
+        return counter.retry_after_ms(claim.state, claim.cost, &ms)
+                   ? ms
+                   : retry_after<Counter>(claim, now_ms);
+    }
+};
+
+/* Describes a claim to a request of this cost. */
+template <class Algorithm>
+[[gnu::noinline]] void describe_word(const Claim &claim, uint64_t now_ms, uint64_t cost,
+                                     Verdict *verdict) {
+    Algorithm(*claim.policy, time_of(claim, now_ms), claim.limit)
+        .describe(claim.state, cost, verdict);
 }
 
-template <unsigned... kKinds>
-uint64_t retry_after_counter(const Claim &claim, uint64_t now_ms, unsigned kind,
-                             std::integer_sequence<unsigned, kKinds...>) {
-    static constexpr uint64_t (*kRetry[])(const Claim &, uint64_t) = {retry_after_known<kKinds>...};
+template <unsigned kKind>
+struct DescribeKnown {
+    [[gnu::flatten]] static void call(const Claim &claim, uint64_t now_ms, uint64_t cost,
+                                      Verdict *verdict) {
+        KnownCounter<kKind> counter(*claim.policy, time_of(claim, now_ms), claim.limit);
 
-    return kRetry[kind](claim, now_ms);
-}
+        if (!counter.describe(claim.state, cost, verdict)) {
+            describe_word<Counter>(claim, now_ms, cost, verdict);
+        }
+    }
+};
 
 [[gnu::noinline, gnu::flatten]] void consume_events_anywhere(Claim *claim, uint64_t now_ms) {
     History history(*claim, time_of(*claim, now_ms));
@@ -150,8 +176,7 @@ uint64_t retry_after_counter(const Claim &claim, uint64_t now_ms, unsigned kind,
         consume_word<Bucket>(claim, now_ms);
         return;
     default:
-        consume_counter(claim, now_ms, counter_kind_of(*claim->policy, claim->limit),
-                        CounterKindNumbers());
+        call_known<ConsumeKnown>(*claim, KnownKinds(), consume_anywhere<Counter>, claim, now_ms);
     }
 }
 
@@ -332,13 +357,23 @@ Verdict Claim::describe(uint64_t now_ms) const {
         return result;
     }
 
-    with_algorithm(*policy, time_of(*this, now_ms), limit,
-                   [&](const auto &algorithm) { algorithm.describe(state, wanted, &result); });
+    switch (policy->algorithm) {
+    case Algorithm::kFixed:
+        describe_word<Fixed>(*this, now_ms, wanted, &result);
+        break;
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
+        describe_word<Bucket>(*this, now_ms, wanted, &result);
+        break;
+    default:
+        call_known<DescribeKnown>(*this, KnownKinds(), describe_word<Counter>, *this, now_ms,
+                                  wanted, &result);
 
-    if (admitted && policy->algorithm == Algorithm::kCounter) {
-        /* a counter may have found room in fewer parts than its state has now */
-        result.excess = 0;
-        result.retry_after_ms = 0;
+        if (admitted) {
+            /* it may have found room in fewer parts than the state has now */
+            result.excess = 0;
+            result.retry_after_ms = 0;
+        }
     }
 
     if (is_queued(*this)) {
@@ -360,8 +395,8 @@ uint64_t Claim::retry_after_ms(uint64_t now_ms) const {
     case Algorithm::kLeakyBucket:
         return retry_after<Bucket>(*this, now_ms);
     default:
-        return retry_after_counter(*this, now_ms, counter_kind_of(*policy, limit),
-                                   CounterKindNumbers());
+        return call_known<RetryAfterKnown>(*this, KnownKinds(), retry_after<Counter>, *this,
+                                           now_ms);
     }
 }
 
