@@ -14,9 +14,10 @@ namespace limit_sliding {
  * The slots of a table where one key may be, and what they hold.
  *
  * A key takes an unused slot in the first of its lines that has fewer than
- * three in use, else in the first that has fewer than four.  Slots of a line
- * fill in order and are never unused again, so a search ends at the first line
- * that has fewer than three in use.
+ * three in use, else in the first that has fewer than four.  If all are full,
+ * it does the same in its spare lines.  Slots of a line fill in order and are
+ * never unused again, so a search ends at the first line that has fewer than
+ * three in use, and reaches spare lines only if all others are full.
  *
  * Slots tells where slots are in memory: slot(line, number). table.hpp
  * describes Step.
@@ -24,7 +25,7 @@ namespace limit_sliding {
 template <class Slots>
 class Candidates {
 public:
-    Candidates(const Slots &slots, uint64_t pairs, uint64_t hash, uint64_t epoch)
+    Candidates(const Slots &slots, const Pairs &pairs, uint64_t hash, uint64_t epoch)
         : slots_(slots), key_(hash, pairs), tag_(tag::make(key_.fingerprint(), epoch)) {}
 
     /* Returns the key's copy if it may have a state that counts, else none. */
@@ -70,15 +71,25 @@ protected:
      * until it returns true. */
     template <class Visit>
     void search(const Visit &visit) const {
-        for (unsigned i = 0; i < Key::kLines; i++) {
+        bool is_full = true;
+
+        for (unsigned i = 0; i < Key::kLines + Key::kSpareLines; i++) {
+            if (i == Key::kLines && !(is_full && key_.has_spare_lines())) { return; }
+
             uint64_t line = key_.line(i);
 
             for (unsigned j = 0; j < Line::kSlots; j++) {
                 if (visit(slots_.slot(line, j), j == Line::kSlots - 1)) { return; }
             }
 
-            if (slots_.slot(line, Line::kSlots - 2).tag.load() == 0) { return; }
+            if (!is_in_use(line, Line::kSlots - 2)) { return; }
+
+            is_full = is_full && is_in_use(line, Line::kSlots - 1);
         }
+    }
+
+    bool is_in_use(uint64_t line, unsigned number) const {
+        return slots_.slot(line, number).tag.load() != 0;
     }
 
     /* Returns the key's tag as of now, in another tag's generation. */

@@ -40,7 +40,7 @@ namespace limit_sliding {
 template <class Slots>
 class Table : private Candidates<Slots> {
 public:
-    Table(const Slots &slots, uint64_t pairs, SlotCounts *counts, uint64_t hash, uint64_t epoch)
+    Table(const Slots &slots, const Pairs &pairs, SlotCounts *counts, uint64_t hash, uint64_t epoch)
         : Candidates<Slots>(slots, pairs, hash, epoch), counts_(counts) {}
 
     using Candidates<Slots>::find_ready;

@@ -20,18 +20,20 @@ public:
     static constexpr uint64_t kUnused = 1;
     static constexpr uint64_t kUnusedLast = 2; /* the last of its line */
     static constexpr uint64_t kLive = 3;       /* and above by what is used */
-    static constexpr uint64_t kTentative = 1ULL << 58;
+    static constexpr uint64_t kTentative = UINT64_MAX;
 
     /* `salt` differs from key to key. */
-    explicit Victim(uint64_t salt) : copy_{}, order_(UINT64_MAX), salt_(salt) {}
+    explicit Victim(uint64_t salt) : copy_{}, rank_(UINT64_MAX), turn_(UINT64_MAX), salt_(salt) {}
 
-    /* `place` is the number of the copy's slot in the search, below kPlaces. */
+    /* `place` is the number of the copy's slot in the search. */
     void consider(const Copy &copy, uint64_t rank, uint64_t place) {
-        uint64_t turn = (rank >= kLive ? salt_ + place : place) % kPlaces;
-        uint64_t order = rank * kPlaces + turn;
+        /* multiples of the golden ratio, modulo one, are spread evenly: of any
+         * number of places, each has a fair chance to come first */
+        uint64_t turn = rank >= kLive ? (salt_ + place) * 0x9e3779b97f4a7c15 : place;
 
-        if (order < order_) {
-            order_ = order;
+        if (rank < rank_ || (rank == rank_ && turn < turn_)) {
+            rank_ = rank;
+            turn_ = turn;
             copy_ = copy;
         }
     }
@@ -42,16 +44,14 @@ public:
 
     /* True if a state that counts has to go, or a copy whose owner may still
      * give it one. */
-    bool is_live() const { return is_found() && order_ >= kLive * kPlaces; }
+    bool is_live() const { return is_found() && rank_ >= kLive; }
 
     const Copy &copy() const { return copy_; }
 
 private:
-    static constexpr uint64_t kPlaces = 32;
-    static_assert(kPlaces >= Key::kLines * Line::kSlots, "a turn for each");
-
     Copy copy_;
-    uint64_t order_;
+    uint64_t rank_;
+    uint64_t turn_;
     uint64_t salt_;
 };
 

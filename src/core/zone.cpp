@@ -43,7 +43,7 @@ Zone *Zone::init(void *memory, size_t bytes, const Policy &policy, uint64_t offs
 
     std::memcpy(zone->secret, secret, sizeof(zone->secret));
     zone->slot_bytes = slot_bytes;
-    zone->pairs = (bytes - sizeof(*zone)) / pair_bytes;
+    zone->pairs = Pairs::of((bytes - sizeof(*zone)) / pair_bytes);
     zone->offset_ms = offset_ms;
 
     return zone;
@@ -54,7 +54,7 @@ uint64_t Zone::hash(std::string_view key) const {
 }
 
 ZoneStats Zone::stats() const {
-    return {pairs * 2 * Line::kSlots, load(&counts.used), load(&counts.evicted),
+    return {pairs.all() * 2 * Line::kSlots, load(&counts.used), load(&counts.evicted),
             load(&counts.refused)};
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/claim.hpp"
+#include "core/key.hpp"
 
 namespace limit_sliding {
 
@@ -24,7 +25,7 @@ struct ZoneStats {
  * eviction writes. */
 struct Zone {
     uint64_t secret[2];
-    uint64_t pairs;
+    Pairs pairs;
     uint64_t slot_bytes;
     uint64_t offset_ms; /* of the zone's time from the caller's */
     alignas(64) SlotCounts counts;

@@ -59,7 +59,7 @@ Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms, uint64_t li
 
 uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t used,
                     uint64_t bytes) const {
-    uint64_t all = 2 * pairs;
+    uint64_t all = 2 * pairs.all();
     uint64_t lines = std::min(all, bytes / (Line::kSlots * slot_bytes));
     Walk seen = walk(*this, policy, now_ms, limit, lines);
 

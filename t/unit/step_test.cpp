@@ -5,6 +5,7 @@
  * until others have had theirs.
  */
 
+#include "spare.hpp"
 #include "step.hpp"
 
 #define KEY 1
@@ -100,6 +101,16 @@ static void begin_full(scene_t *scene) {
     for (uint64_t key = 100; key < 200; key++) {
         admits(scene->zone, &scene->policy, key, 1, 1, scene->now_ms);
     }
+}
+
+/* The same, but for places in spare lines. */
+static void begin_spare(scene_t *scene) {
+    fill_but_spare(scene->zone, &scene->policy, scene->limit, scene->limit, scene->now_ms);
+}
+
+static void begin_known_spare(scene_t *scene) {
+    begin_spare(scene);
+    admit(scene, 3, 0);
 }
 
 static void begin_known(scene_t *scene) { admit(scene, 3, 0); }
@@ -341,6 +352,13 @@ static void test_death_of_a_word(void **state) {
         scene.begin = begin_charged;
         scene.work = work_release;
         check_deaths(scene);
+
+        scene.bytes = SPARE_ZONE_BYTES;
+        scene.work = work_acquire;
+        scene.begin = begin_spare;
+        check_deaths(scene);
+        scene.begin = begin_known_spare;
+        check_deaths(scene);
     }
 }
 
@@ -400,6 +418,12 @@ static void test_stall_of_a_word(void **state) {
     scene.begin = begin_full;
     check_stalls(scene, check_record);
     scene.begin = begin_known;
+    check_stalls(scene, check_record);
+
+    scene.bytes = SPARE_ZONE_BYTES;
+    scene.begin = begin_spare;
+    check_stalls(scene, check_record);
+    scene.begin = begin_known_spare;
     check_stalls(scene, check_record);
 }
 

@@ -37,6 +37,9 @@ using namespace limit_sliding;
 /* What NGINX leaves to a module of a 1 MiB shared memory zone. */
 #define MEGABYTE_ZONE_BYTES 1040384
 
+/* The same of one of 16 MiB. */
+#define ZONE_16M_BYTES 16674816
+
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 #define LIMIT_MAX kLimitMax
