@@ -47,14 +47,31 @@ public:
 
     /* Returns the key's copy in its first line if it needs no more than a
      * state. */
-    Copy find_ready() const {
-        uint64_t line = key_.line(0);
+    [[gnu::always_inline]] Copy find_ready() const {
+        uint64_t tag;
+        Slot *slot = ready_slot(key_.line(0), &tag);
 
-        for (unsigned j = 0; j < Line::kSlots; j++) {
-            Slot &slot = slots_.slot(line, j);
-            uint64_t tag = slot.tag.load();
+        return slot != nullptr ? Copy::read(*slot, tag) : Copy{};
+    }
 
-            if (tag::same_time(tag, tag_)) { return Copy::read(slot, tag); }
+    /* Returns the same of all lines.  What differs from line to line is known
+     * when this is compiled. */
+    [[gnu::always_inline]] Copy find_ready_anywhere() const {
+        uint64_t tag;
+        bool is_full = true;
+
+#pragma GCC unroll 10
+        for (unsigned i = 0; i < Key::kLines + Key::kSpareLines; i++) {
+            if (i == Key::kLines && !(is_full && key_.has_spare_lines())) { break; }
+
+            uint64_t line = key_.line(i);
+            Slot *slot = ready_slot(line, &tag);
+
+            if (slot != nullptr) { return Copy::read(*slot, tag); }
+
+            if (!is_in_use(line, Line::kSlots - 2)) { break; }
+
+            is_full = is_full && is_in_use(line, Line::kSlots - 1);
         }
 
         return {};
@@ -86,6 +103,20 @@ protected:
 
             is_full = is_full && is_in_use(line, Line::kSlots - 1);
         }
+    }
+
+    /* Returns the slot of a line that has the key's tag as of now. */
+    [[gnu::always_inline]] Slot *ready_slot(uint64_t line, uint64_t *tag) const {
+#pragma GCC unroll 4
+        for (unsigned j = 0; j < Line::kSlots; j++) {
+            Slot &slot = slots_.slot(line, j);
+
+            *tag = slot.tag.load();
+
+            if (tag::same_time(*tag, tag_)) { return &slot; }
+        }
+
+        return nullptr;
     }
 
     bool is_in_use(uint64_t line, unsigned number) const {

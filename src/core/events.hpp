@@ -77,7 +77,7 @@ public:
     /* Returns the key's copy, and makes one if there is none.  If there is no
      * place for it, tells for how many ms there will be none. */
     Copy obtain(uint64_t *refused_ms) const {
-        Copy copy = table().find_ready();
+        Copy copy = table().find_ready_anywhere();
 
         if (copy.kind == Copy::confirmed) { return copy; }
 

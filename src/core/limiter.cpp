@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 #include "core/algorithm.hpp"
@@ -37,37 +36,46 @@ void conclude(Claim *claim, const Result &result) {
     claim->outcome = result.outcome;
 }
 
-/* Consumes, whatever that takes.  It is out of line, and makes everything anew,
- * so that the values of what most requests do stay in registers, and none is
- * saved for a call. */
+/* Each of the next three is out of line, and makes everything anew, so that the
+ * values of what most requests do stay in registers, and none is saved for what
+ * another does. */
+
+/* Consumes, whatever that takes. */
 template <class Algorithm>
-[[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms) {
+[[gnu::noinline]] void consume_anyhow(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
-
-    if constexpr (!std::is_same_v<Algorithm, Fixed>) {
-        Table<WordSlots>::Result result;
-
-        /* the state may be all that admit_ready() could not decide on */
-        if (table_of(*claim, algorithm).update_ready(WordStep{algorithm, claim->cost}, &result)) {
-            conclude(claim, result);
-            return;
-        }
-    }
 
     conclude(claim, table_of(*claim, algorithm)
                         .update(WordStep{algorithm, claim->cost},
                                 claim->policy->full == WhenFull::kEvict));
 }
 
-/* Consumes as most requests do.  Each of these is out of line, so that none
- * saves registers for what another does.  Anywhere decides on the states that
- * Algorithm leaves to it. */
+/* Consumes from a key that is in another line than its first, or whose state is
+ * one that admit_ready() could not decide on. */
+template <class Algorithm>
+[[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms) {
+    Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
+    auto table = table_of(*claim, algorithm);
+    Table<WordSlots>::Result result;
+
+    if (!table.update_ready(table.find_ready_anywhere(), WordStep{algorithm, claim->cost},
+                            &result)) {
+        consume_anyhow<Algorithm>(claim, now_ms);
+        return;
+    }
+
+    conclude(claim, result);
+}
+
+/* Consumes as most requests do.  Anywhere decides on the states that Algorithm
+ * leaves to it. */
 template <class Algorithm, class Anywhere = Algorithm>
 [[gnu::noinline, gnu::flatten]] void consume_word(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
+    auto table = table_of(*claim, algorithm);
     Table<WordSlots>::Result result;
 
-    if (!table_of(*claim, algorithm).update_ready(ReadyStep{algorithm, claim->cost}, &result)) {
+    if (!table.update_ready(table.find_ready(), ReadyStep{algorithm, claim->cost}, &result)) {
         consume_anywhere<Anywhere>(claim, now_ms);
         return;
     }

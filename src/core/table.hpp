@@ -44,6 +44,7 @@ public:
         : Candidates<Slots>(slots, pairs, hash, epoch), counts_(counts) {}
 
     using Candidates<Slots>::find_ready;
+    using Candidates<Slots>::find_ready_anywhere;
     using Candidates<Slots>::look;
     using Candidates<Slots>::look_state;
     using Candidates<Slots>::is_live;
@@ -56,14 +57,13 @@ public:
     };
 
     /*
-     * Lets the step decide on the key's state, and records what it admits, if
-     * the key is in its first line and only needs another state, as most are.
-     * Else, or if another request was faster, returns false: update() does it.
+     * Lets the step decide on the state of the key's copy, and records what it
+     * admits, if the copy, which find_ready() found, only needs another state,
+     * as most do.  Else, or if another request was faster, returns false:
+     * update() does it.
      */
     template <class Step>
-    [[gnu::always_inline]] bool update_ready(const Step &step, Result *result) {
-        Copy copy = find_ready();
-
+    [[gnu::always_inline]] bool update_ready(Copy copy, const Step &step, Result *result) {
         if (copy.kind != Copy::confirmed) { return false; }
 
         uint64_t state = copy.bare_state();
