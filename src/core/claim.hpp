@@ -58,6 +58,10 @@ struct Claim {
     State state;     /* the key's, after the call; if the key was refused that
                         of the key which expires first in its place */
 
+    /* Set if a key that has a ring rejects: the decision finds all that a
+     * description needs. */
+    Verdict rejection;
+
     /* Makes numbers that Redis allows such as shared memory can decide. */
     void fit_core() {
         limit = std::min(limit, policy->limit_max());
@@ -65,7 +69,8 @@ struct Claim {
     }
 
     /* Describes a decided claim: to a request that was rejected, or what an
-     * admitted one has left. */
+     * admitted one has left.  A key that has a ring is described to a rejected
+     * one as of the decision. */
     Verdict describe(uint64_t now_ms) const;
 
     /* Returns the verdict's retry_after_ms alone, at little cost. */

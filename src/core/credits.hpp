@@ -46,11 +46,7 @@ public:
         const Clock &now = store_.now;
         uint64_t given = 0;
 
-        visit([&](uint64_t begin, uint64_t units) {
-            bool is_whole = begin + now.span > now.tick;
-
-            given += units * (is_whole ? now.window_ms : now.weight);
-        });
+        visit([&](uint64_t begin, uint64_t units) { given += units * now.weight_of(begin); });
 
         return std::min(given, kMax * now.window_ms);
     }

@@ -55,6 +55,7 @@ public:
     Table<RingSlots> table() const { return store_.table_of(hash_); }
 
     const EventStore &store() const { return store_; }
+    uint64_t hash() const { return hash_; }
 
     /*
      * Returns the time of the store or, if that is later, of the newest event.
@@ -170,25 +171,46 @@ public:
         return open_page(position / kPageEvents) ? in_page(position % kPageEvents + 1) : Event{};
     }
 
-    /* Returns what was used before an event that is not missing. */
-    uint64_t total_before(uint64_t position) {
-        if (position == 0) { return 0; }
+    /* Returns the event before one that is not missing; if that is the key's
+     * first one, an event that is not valid, of total 0. */
+    Event before(uint64_t position) {
+        if (position == 0) { return {}; }
 
-        if (position + length() > count_) { return in_ring(position - 1).total(); }
+        if (position + length() > count_) { return in_ring(position - 1); }
 
-        Event before = in_page(position % kPageEvents);
+        Event event = in_page(position % kPageEvents);
 
         /* the page has gone since the event was read */
-        torn_ |= !before.is_valid();
+        torn_ |= !event.is_valid();
 
-        return before.total();
+        return event;
     }
 
-    uint64_t own_units(uint64_t position) {
+    /* An event and its place.  With `position` count() there is none. */
+    struct Found {
+        uint64_t position;
+        Event event;
+        uint64_t own;   /* units of the event */
+        uint64_t later; /* units of those after it */
+    };
+
+    /* Returns the event of that number, which is not missing. */
+    Found found(uint64_t position, Event event, Event previous) const {
+        return {position, event, units(previous.total(), event.total()),
+                units(event.total(), newest_.total())};
+    }
+
+    Found found(uint64_t position) {
+        if (position == count_) { return {position, {}, 0, 0}; }
+
         Event event = at(position);
 
-        return units(total_before(position), event.total());
+        return found(position, event, before(position));
     }
+
+    /* Returns how many of the newest events are in the ring with the one before
+     * them. */
+    uint64_t step() const { return length() - 1; }
 
     /* Returns the number of the first event for which holds(event) is true, as
      * it then is for all later ones; count() if there is none.  It is false for
@@ -196,7 +218,7 @@ public:
     template <class Holds>
     uint64_t first(const Holds &holds) {
         uint64_t high = count_;
-        uint64_t step = length() - 1;
+        uint64_t step = this->step();
 
         while (high > 0) {
             uint64_t low = high > step ? high - step : 0;
@@ -211,21 +233,23 @@ public:
         return 0;
     }
 
-    /* Returns the units x w that are used. */
-    uint64_t used() {
-        uint64_t position = first([&](Event event) { return !clock_.is_over(tick_of(event)); });
+    /* Returns the number of the first such event from this number on. */
+    template <class Holds>
+    uint64_t first_from(uint64_t low, const Holds &holds) {
+        return first_between(low, count_, holds);
+    }
 
-        if (position == count_) { return 0; }
+    /* Returns the oldest event that counts. */
+    Found oldest() {
+        return found(first([&](Event event) { return !clock_.is_over(tick_of(event)); }));
+    }
 
-        Event event = at(position);
-        uint64_t before = total_before(position);
+    /* Returns the units x w that are used, of which this is the oldest event. */
+    uint64_t used(const Found &oldest) const {
+        if (oldest.position == count_) { return 0; }
 
-        if (tick_of(event) + clock_.span > clock_.tick) {
-            return units(before, newest_.total()) * clock_.window_ms;
-        }
-
-        return units(event.total(), newest_.total()) * clock_.window_ms
-               + units(before, event.total()) * clock_.weight;
+        return oldest.later * clock_.window_ms
+               + oldest.own * clock_.weight_of(tick_of(oldest.event));
     }
 
     /* Replaces the newest event, which is not closed, as it was opened. */

@@ -34,12 +34,14 @@ namespace limit_sliding {
  */
 class History {
 public:
-    /* `now_ms` is of the zone's time; `brief` is for update_ready(). */
+    /* `now_ms` is of the zone's time; `brief` is for update_ready(), of a
+     * counter. */
     History(const Claim &claim, uint64_t now_ms, bool brief = false)
-        : events_({claim.zone, counts_of(claim), claim.policy->full == WhenFull::kEvict, brief,
-                   Clock(*claim.policy, now_ms)},
-                  claim.hash),
-          limit_(claim.limit) {}
+        : events_(
+            {claim.zone, counts_of(claim), claim.policy->full == WhenFull::kEvict, brief,
+             Clock(*claim.policy, now_ms, !brief && claim.policy->algorithm == Algorithm::kLog)},
+            claim.hash),
+          claim_(claim), limit_(claim.limit) {}
 
     struct Result {
         Outcome outcome;
@@ -48,25 +50,30 @@ public:
 
     /* Decides, and records what is admitted, if the key is in its first line
      * and all that counts in its ring, as Table::update_ready() does.  Else, or
-     * if another request was faster, returns false: update() does it. */
-    bool update_ready(uint64_t cost, Result *result) {
+     * if another request was faster, returns false: update() does it.  If the
+     * key rejects, describes that. */
+    bool update_ready(uint64_t cost, Result *result, Verdict *rejection) {
         if (cost == 0 || cost > limit_) { return false; }
 
         Copy copy = events_.table().find_ready();
 
-        return copy.kind == Copy::confirmed && update_copy(copy, cost, result);
+        return copy.kind == Copy::confirmed && update_copy(copy, cost, result, rejection);
     }
 
     /* Decides and records, whatever that takes. */
-    Result update(uint64_t cost) {
+    Result update(uint64_t cost, Verdict *rejection) {
         Result result = {Outcome::kRefused, 0};
 
-        if (cost == 0 || cost > limit_) { return {look(cost), 0}; }
+        if (cost == 0 || cost > limit_) {
+            return {look(claim_, events_.store().now.now_ms, cost, rejection), 0};
+        }
 
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = events_.obtain(&result.state);
 
-            if (copy.kind == Copy::none || update_copy(copy, cost, &result)) { return result; }
+            if (copy.kind == Copy::none || update_copy(copy, cost, &result, rejection)) {
+                return result;
+            }
         }
 
         /* nobody loses so often: the key is damaged, if it has not changed */
@@ -77,10 +84,16 @@ public:
     }
 
     /* Decides only. */
-    Outcome look(uint64_t cost) {
+    Outcome look(uint64_t cost, Verdict *rejection) {
         bool admitted = false;
 
-        events_.read([&] { admitted = fits(cost); });
+        events_.read([&] {
+            Events::Found oldest;
+
+            admitted = fits(cost, &oldest);
+
+            if (!admitted) { describe_open(oldest, cost, rejection); }
+        });
 
         return admitted ? Outcome::kAdmitted : Outcome::kRejected;
     }
@@ -88,13 +101,14 @@ public:
     double share() {
         uint64_t taken = 0;
 
-        events_.read([&] { taken = used(); });
+        events_.read([&] { taken = used(events_.oldest()); });
 
         return static_cast<double>(taken) / static_cast<double>(full());
     }
 
-    void describe(uint64_t cost, Verdict *verdict) {
-        events_.read([&] { describe_open(cost, verdict); });
+    /* Describes what the key has left. */
+    void describe(Verdict *verdict) {
+        events_.read([&] { describe_open(events_.oldest(), 0, verdict); });
     }
 
     /* Takes back the units that an admission recorded in the event of this
@@ -115,7 +129,7 @@ public:
 
 private:
     /* False: the key has changed meanwhile, and the caller looks again. */
-    bool update_copy(Copy copy, uint64_t cost, Result *result) {
+    bool update_copy(Copy copy, uint64_t cost, Result *result, Verdict *rejection) {
         if (!events_.open(copy)) { return false; }
 
         if (events_.is_idle()) {
@@ -123,14 +137,14 @@ private:
             return false;
         }
 
-        bool admitted = fits(cost);
+        Events::Found oldest;
+
+        if (!fits(cost, &oldest)) {
+            *result = {Outcome::kRejected, 0};
+            return reject(oldest, cost, rejection);
+        }
 
         if (events_.is_torn() || !events_.is_same()) { return false; }
-
-        if (!admitted) {
-            *result = {Outcome::kRejected, 0};
-            return true;
-        }
 
         uint64_t refused_ms = 0;
 
@@ -165,39 +179,80 @@ private:
 
     uint64_t full() const { return limit_ * events_.clock().window_ms; }
 
-    bool fits(uint64_t cost) {
-        if (cost > limit_) { return false; }
+    /* Decides.  If it does not fit, finds the oldest event that counts. */
+    bool fits(uint64_t cost, Events::Found *oldest) {
+        if (cost > limit_) {
+            *oldest = events_.oldest();
+            return false;
+        }
 
-        if (is_over_before(limit_ - cost)) { return true; }
+        uint64_t room = limit_ - cost;
 
-        uint64_t room = (limit_ - cost) * events_.clock().window_ms;
-        uint64_t taken = events_.used();
+        switch (ask_one(room, oldest)) {
+        case kFits:
+            return true;
+        case kFull:
+            return false;
+        default:
+            break;
+        }
+
+        *oldest = events_.oldest();
+        room *= events_.clock().window_ms;
+
+        uint64_t taken = events_.used(*oldest);
 
         return taken <= room || (events_.has_credits() && less_credit(taken) <= room);
     }
 
-    /* True if all units but the newest `room` are known to be over.  Mostly one
-     * event of a log tells it, as most events are of one unit.  It must be
-     * recent, and nothing may have been given back, as totals wrap. */
-    bool is_over_before(uint64_t room) {
+    enum Told { kNothing, kFits, kFull };
+
+    /* Asks one event, which mostly tells enough: the oldest one in the ring that
+     * has another before it or, of a log with more events, the one before the
+     * newest `room`, as most events are of one unit.  If it is over, no more is
+     * used than came later; it must be recent, as totals wrap.  If it is the
+     * oldest event that counts, that is what has to be known.  Nothing may have
+     * been given back. */
+    Told ask_one(uint64_t room, Events::Found *oldest) {
         const Clock &clock = events_.clock();
         uint64_t count = events_.count();
 
-        if (!clock.is_log || count <= room || events_.has_credits()) { return false; }
+        uint64_t back = events_.step();
 
-        Event event = events_.at(count - 1 - room);
+        if (count == 0 || events_.has_credits()) { return kNothing; }
 
-        if (!event.is_valid()) { return false; }
+        if (clock.is_log && count > back) {
+            if (count <= room) { return kNothing; }
+
+            back = room + 1;
+        }
+
+        uint64_t position = count - std::min(count, back);
+        Event event = events_.at(position);
+
+        if (!event.is_valid()) { return kNothing; }
 
         uint64_t then = events_.tick_of(event);
 
-        return clock.is_over(then) && !clock.is_over(then + clock.span)
-               && units(event.total(), events_.newest().total()) <= room;
+        if (clock.is_over(then)) {
+            bool is_recent = !clock.is_over(then + clock.span);
+
+            return is_recent && units(event.total(), events_.newest().total()) <= room ? kFits
+                                                                                       : kNothing;
+        }
+
+        Event before = events_.before(position);
+
+        if (before.is_valid() && !clock.is_over(events_.tick_of(before))) { return kNothing; }
+
+        *oldest = events_.found(position, event, before);
+
+        return events_.used(*oldest) <= room * clock.window_ms ? kFits : kFull;
     }
 
     /* Returns the units x w that are used, less credits. */
-    uint64_t used() {
-        uint64_t taken = events_.used();
+    uint64_t used(const Events::Found &oldest) {
+        uint64_t taken = events_.used(oldest);
 
         return events_.has_credits() ? less_credit(taken) : taken;
     }
@@ -239,7 +294,7 @@ private:
             return true;
         }
 
-        uint64_t given = std::min(events_.own_units(position), cost);
+        uint64_t given = std::min(events_.found(position).own, cost);
 
         if (events_.is_torn() || !events_.is_same()) { return false; }
 
@@ -257,27 +312,84 @@ private:
         return true;
     }
 
-    void describe_open(uint64_t cost, Verdict *verdict) {
+    /* What is known of a key that rejects. */
+    struct Full {
+        uint64_t used;  /* units x w, credits included */
+        uint64_t then;  /* tick of the oldest event that counts */
+        uint64_t own;   /* units of it */
+        uint64_t later; /* units of those after it */
+    };
+
+    /* Returns false if the key has changed meanwhile; the caller looks again. */
+    bool reject(const Events::Found &oldest, uint64_t cost, Verdict *rejection) {
+        if (events_.is_torn() || !events_.is_same()) { return false; }
+
+        return describe(claim_, events_.store().now.now_ms,
+                        {events_.used(oldest), events_.tick_of(oldest.event), oldest.own,
+                         events_.has_credits() ? UINT64_MAX : oldest.later},
+                        cost, rejection);
+    }
+
+    /* Describes a key that rejects: mostly its oldest event is the one that the
+     * request waits for.  Else it looks at the key again, and returns false if
+     * that admits.  It is out of line and takes copies, so that the values of
+     * requests that pass stay in registers. */
+    [[gnu::noinline]] static bool describe(const Claim &claim, uint64_t now_ms, Full key,
+                                           uint64_t cost, Verdict *rejection) {
+        const Clock clock(*claim.policy, now_ms);
+        bool is_known = true;
+
+        auto wait_ms = [&](uint64_t room) {
+            is_known &= key.later <= room;
+
+            return is_known ? clock.until_lost_ms(key.then, key.own, key.own + key.later - room)
+                            : 0;
+        };
+
+        describe_usage(
+            {claim.limit, claim.limit, clock.window_ms, key.used, claim.limit * clock.window_ms},
+            cost, wait_ms, rejection);
+
+        return is_known || look(claim, now_ms, cost, rejection) == Outcome::kRejected;
+    }
+
+    [[gnu::noinline]] static Outcome look(const Claim &claim, uint64_t now_ms, uint64_t cost,
+                                          Verdict *rejection) {
+        return History(claim, now_ms).look(cost, rejection);
+    }
+
+    void describe_open(const Events::Found &oldest, uint64_t cost, Verdict *verdict) {
         uint64_t window_ms = events_.clock().window_ms;
 
         describe_usage(
-            {limit_, limit_, window_ms, used(), full()}, cost,
-            [&](uint64_t room) { return wait_ms(room); }, verdict);
+            {limit_, limit_, window_ms, used(oldest), full()}, cost,
+            [&](uint64_t room) { return wait_ms(oldest, room); }, verdict);
     }
 
     /* Returns the ms until used <= room, which is less than now, from when on
      * it stays so if nothing is admitted. */
-    uint64_t wait_ms(uint64_t room) {
-        if (events_.has_credits()) { return wait_with_credits_ms(room); }
+    uint64_t wait_ms(const Events::Found &oldest, uint64_t room) {
+        if (events_.has_credits()) { return wait_with_credits_ms(oldest, room); }
 
-        return wait_ms(room, 0, [](uint64_t) { return uint64_t{0}; });
+        /* mostly the request needs no more than the oldest event */
+        if (oldest.later <= room) { return until_ms(oldest, oldest.own + oldest.later - room); }
+
+        uint64_t total = events_.newest().total();
+        Events::Found last = events_.found(events_.first_from(
+            oldest.position + 1, [&](Event event) { return units(event.total(), total) <= room; }));
+
+        return until_ms(last, last.own + last.later - room);
     }
 
-    [[gnu::noinline]] uint64_t wait_with_credits_ms(uint64_t room) {
+    /* Returns the ms until an event has lost so many of its units. */
+    uint64_t until_ms(const Events::Found &found, uint64_t lost) const {
+        return events_.clock().until_lost_ms(events_.tick_of(found.event), found.own, lost);
+    }
+
+    [[gnu::noinline]] uint64_t wait_with_credits_ms(const Events::Found &oldest, uint64_t room) {
         Credits::Snapshot parts(credits());
 
-        return wait_ms(room, last_rise(parts, room),
-                       [&](uint64_t tick) { return parts.since(tick); });
+        return wait_ms(oldest.position, room, last_rise(parts, room), parts);
     }
 
     /* Returns the tick of the last part at whose end used > room; 0 if there is
@@ -287,56 +399,45 @@ private:
     uint64_t last_rise(const Credits::Snapshot &parts, uint64_t room) {
         for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
             uint64_t begin = parts.begin(i - 1);
-            uint64_t position
-                = events_.first([&](Event event) { return events_.tick_of(event) > begin; });
+            Events::Found next = events_.found(
+                events_.first([&](Event event) { return events_.tick_of(event) > begin; }));
 
-            if (position == events_.count()) { continue; }
-
-            uint64_t sum = events_.own_units(position)
-                           + units(events_.at(position).total(), events_.newest().total());
-
-            if (sum > room + parts.since(begin + 1)) { return begin; }
+            if (next.own + next.later > room + parts.since(begin + 1)) { return begin; }
         }
 
         return 0;
     }
 
-    /* Waits for the first event after which `room` units or less came.  When it
-     * begins to be forgotten, after(event) and its own units remain; of these
-     * it has to lose what is too much.  given(tick) is what was given back of
-     * that tick and later ones. */
-    template <class Given>
-    uint64_t wait_ms(uint64_t room, uint64_t from, const Given &given) {
-        const Clock &clock = events_.clock();
+    /* Waits for the first event, of those that count, after which `room` units
+     * or less came.  When it begins to be forgotten, after(event) and its own
+     * units remain; of these it has to lose what is too much. */
+    uint64_t wait_ms(uint64_t oldest, uint64_t room, uint64_t from,
+                     const Credits::Snapshot &parts) {
         uint64_t total = events_.newest().total();
 
         auto after = [&](Event event) {
             uint64_t sum = units(event.total(), total);
 
-            return sum - std::min(sum, given(events_.tick_of(event) + 1));
+            return sum - std::min(sum, parts.since(events_.tick_of(event) + 1));
         };
 
-        uint64_t position = events_.first([&](Event event) {
-            uint64_t tick = events_.tick_of(event);
+        Events::Found last = events_.found(events_.first_from(oldest, [&](Event event) {
+            return events_.tick_of(event) >= from && after(event) <= room;
+        }));
+        uint64_t then = events_.tick_of(last.event);
 
-            return tick >= from && !clock.is_over(tick) && after(event) <= room;
-        });
-        Event event = events_.at(position);
-        uint64_t then = events_.tick_of(event);
-        uint64_t own = units(events_.total_before(position), event.total());
+        last.own -= std::min(last.own, parts.since(then) - parts.since(then + 1));
 
-        own -= std::min(own, given(then) - given(then + 1));
+        uint64_t rest = after(last.event) + last.own;
 
-        uint64_t rest = after(event) + own;
-        uint64_t lost = clock.window_ms;
+        if (last.own == 0 || rest <= room) { return events_.clock().until_over_ms(then); }
 
-        if (own > 0 && rest > room) { lost = ((rest - room) * clock.window_ms + own - 1) / own; }
-
-        return clock.until_lost_ms(then, lost);
+        return until_ms(last, rest - room);
     }
 
     Events events_;
-    uint64_t limit_;
+    const Claim &claim_;
+    uint32_t limit_;
 };
 
 } // namespace limit_sliding

@@ -146,7 +146,7 @@ struct DescribeKnown {
 [[gnu::noinline, gnu::flatten]] void consume_events_anywhere(Claim *claim, uint64_t now_ms) {
     History history(*claim, time_of(*claim, now_ms));
 
-    conclude(claim, history.update(claim->cost));
+    conclude(claim, history.update(claim->cost, &claim->rejection));
 }
 
 /* Consumes from a ring.  All is inline, so that what is read once stays in
@@ -155,7 +155,7 @@ struct DescribeKnown {
     History history(*claim, time_of(*claim, now_ms), true);
     History::Result result;
 
-    if (!history.update_ready(claim->cost, &result)) {
+    if (!history.update_ready(claim->cost, &result, &claim->rejection)) {
         consume_events_anywhere(claim, now_ms);
         return;
     }
@@ -191,7 +191,7 @@ struct DescribeKnown {
 /* Decides without consuming. */
 void look(Claim *claim, uint64_t now_ms) {
     if (claim->policy->has_rings()) {
-        claim->outcome = history_of(*claim, now_ms).look(claim->cost);
+        claim->outcome = history_of(*claim, now_ms).look(claim->cost, &claim->rejection);
         return;
     }
 
@@ -352,18 +352,15 @@ Verdict Claim::describe(uint64_t now_ms) const {
     }
 
     bool admitted = is_admitted(*this);
-    uint64_t wanted = admitted ? 0 : cost;
 
     if (policy->has_rings()) {
-        history_of(*this, now_ms).describe(wanted, &result);
+        if (!admitted) { return rejection; }
 
-        if (!admitted && result.retry_after_ms == 0) {
-            /* others have expired, or were evicted, since the decision */
-            result.retry_after_ms = 1;
-        }
-
+        history_of(*this, now_ms).describe(&result);
         return result;
     }
+
+    uint64_t wanted = admitted ? 0 : cost;
 
     switch (policy->algorithm) {
     case Algorithm::kFixed:

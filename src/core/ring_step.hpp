@@ -26,9 +26,12 @@ struct Clock {
     Clock() = default;
 
     Clock(const Policy &policy, uint64_t now)
-        : window_ms(policy.window_ms),
-          span(policy.algorithm == Algorithm::kLog ? policy.window_ms : policy.precision),
-          is_log(policy.algorithm == Algorithm::kLog) {
+        : Clock(policy, now, policy.algorithm == Algorithm::kLog) {}
+
+    /* `of_log` says whether the policy is a log's, which callers may know. */
+    Clock(const Policy &policy, uint64_t now, bool of_log)
+        : window_ms(policy.window_ms), span(of_log ? policy.window_ms : policy.precision),
+          is_log(of_log) {
         set(now);
     }
 
@@ -59,14 +62,23 @@ struct Clock {
 
     bool is_over(uint64_t then) const { return then + span < tick + is_log; }
 
+    /* Returns what an event counts that is not over, x w. */
+    uint64_t weight_of(uint64_t then) const { return then + span > tick ? window_ms : weight; }
+
     uint64_t epoch() const { return tick >> (kTickBits - 2); }
 
-    /* Returns the ms until an event has lost lost / w of its weight. */
-    uint64_t until_lost_ms(uint64_t then, uint64_t lost) const {
+    /* Returns the ms until an event of so many units has lost at least `lost` of
+     * them.  What was read while it changed may have an event of no units. */
+    uint64_t until_lost_ms(uint64_t then, uint64_t own, uint64_t lost) const {
         if (is_log) { return then + span - now_ms; }
 
-        return ((then + span) * window_ms + lost + span - 1) / span - now_ms;
+        uint64_t elapsed = own == 0 ? window_ms : (lost * window_ms + own - 1) / own;
+
+        return ((then + span) * window_ms + elapsed + span - 1) / span - now_ms;
     }
+
+    /* Returns the ms until an event is over. */
+    uint64_t until_over_ms(uint64_t then) const { return until_lost_ms(then, 0, 0); }
 };
 
 /* Answers what the table asks about slots with rings. */
@@ -87,7 +99,7 @@ public:
 
         if (!newest.is_valid()) { return 0; }
 
-        return clock_.until_lost_ms(newest.tick(clock_.tick), clock_.window_ms);
+        return clock_.until_over_ms(newest.tick(clock_.tick));
     }
 
     /* Withdraws the copy, as a ring is not emptied in use: its slot is claimed
