@@ -65,6 +65,8 @@ public:
 
     /* Returns the same for another key, whose limit is not known. */
     uint64_t rank(uint64_t state) const {
+        state = valid(state);
+
         View v = own_view(state);
         uint64_t all = format_of(state).total(counts_of(state)) * rule_.window_ms;
         uint64_t left
@@ -95,6 +97,9 @@ public:
     /* Takes back a cost; `recorded` is the state as its admission left it, less
      * than 128 windows ago. */
     uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
+        state = valid(state);
+        if (state == 0) { return 0; }
+
         Parts parts(*this, state);
         uint64_t age = parts.newest - convert(newest_of(recorded), kind_of(recorded), parts.kind);
 
@@ -121,7 +126,7 @@ public:
         return cost > rule_.limit ? kNever : wait_ms(view(state), rule_.limit - cost);
     }
 
-    uint64_t expires_ms(uint64_t state) const { return wait_ms(own_view(state), 0); }
+    uint64_t expires_ms(uint64_t state) const { return wait_ms(own_view(valid(state)), 0); }
 
 private:
     /* A state, seen at this moment. */
@@ -188,7 +193,8 @@ private:
     }
 
     View view(uint64_t state) const {
-        if (state != 0 && kind_of(state) == kind_ && age(state, part_) <= kOldest) {
+        if (state != 0 && kind_of(state) == kind_ && age(state, part_) <= kOldest
+            && format(kind_).is_valid(counts_of(state))) {
             uint64_t counts = format(kind_).age(counts_of(state), age(state, part_));
 
             return {kind_, part_, counts, elapsed_};
@@ -199,6 +205,8 @@ private:
 
     /* Sees a state of another kind, or of a clock that is ahead. */
     [[gnu::noinline]] View other_view(uint64_t state) const {
+        state = valid(state);
+
         if (state != 0 && kind_of(state) == kind_) {
             return at_present(kind_, newest_of(state), counts_of(state));
         }

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -25,9 +26,12 @@ namespace limit_sliding {
 class CounterFormat {
 public:
     explicit constexpr CounterFormat(const CounterKind &kind)
-        : kind_(kind), even_fields_(0), every_lane_(0) {
+        : kind_(kind), even_fields_(0), odd_fields_(0), every_lane_(0) {
         for (unsigned i = 0; i <= kind.parts && kind.bits != 0; i += 2) {
-            even_fields_ |= ((1ULL << kind.bits) - 1) << (i * kind.bits);
+            uint64_t field = ((1ULL << kind.bits) - 1) << (i * kind.bits);
+
+            even_fields_ |= field;
+            odd_fields_ |= i < kind.parts ? field : 0;
             every_lane_ |= 1ULL << (i * kind.bits);
         }
     }
@@ -43,14 +47,16 @@ public:
 
         /* each lane gets the sum of two fields, and the product has the sum of
          * all lanes in the highest one */
-        uint64_t lanes = (counts & even_fields_) + (counts >> kind_.bits & even_fields_);
+        uint64_t lanes = (counts & even_fields_) + (counts >> kind_.bits & odd_fields_);
 
         return lanes * every_lane_ >> (parts() / 2 * lane_bits()) & ((1ULL << lane_bits()) - 1);
     }
 
     /* Returns the count of the oldest part; not of a string. */
     uint64_t oldest(uint64_t counts) const {
-        return counts >> (parts() * kind_.bits) << kind_.rounding;
+        if (parts() == 1) { return counts >> kind_.bits << kind_.rounding; }
+
+        return counts >> (parts() * kind_.bits) & field_mask();
     }
 
     /* Adds to the newest part, which has room for it. */
@@ -140,6 +146,11 @@ public:
         return counts;
     }
 
+    /* False if memory was damaged: a string must have a 1 for each part. */
+    bool is_valid(uint64_t counts) const {
+        return !is_string() || static_cast<unsigned>(__builtin_popcountll(counts)) == parts() + 1;
+    }
+
     bool fits(const uint64_t *part) const {
         uint64_t most = kind_.limit_max;
         uint64_t sum = 0;
@@ -173,10 +184,10 @@ private:
     static uint64_t without_oldest(uint64_t counts, uint64_t parts) {
         uint64_t length = length_of(counts);
         uint64_t requests = counts ^ ((1ULL << length) - 1);
-        uint64_t left = length - parts;
+        uint64_t left = length - std::min(length, parts);
 
         /* the highest one is theirs if fewer than `parts` begin after it */
-        while (requests != 0 && length_of(requests) >= left) {
+        while (left > 0 && requests != 0 && length_of(requests) >= left) {
             requests ^= 1ULL << (length_of(requests) - 1);
             left--;
         }
@@ -189,15 +200,16 @@ private:
         unsigned length = length_of(counts);
         uint64_t requests = counts ^ ((1ULL << length) - 1);
 
-        for (uint64_t i = 1; i < n; i++) {
+        for (uint64_t i = 1; i < n && requests != 0; i++) {
             requests ^= 1ULL << (length_of(requests) - 1);
         }
 
-        return length - length_of(requests) - n;
+        return requests == 0 ? 0 : length - length_of(requests) - n;
     }
 
     CounterKind kind_;
-    uint64_t even_fields_; /* a mask */
+    uint64_t even_fields_; /* a mask of the newest one, and each second */
+    uint64_t odd_fields_;  /* the others, shifted there */
     uint64_t every_lane_;  /* 1 in each lane of two fields */
 };
 
@@ -242,6 +254,14 @@ struct CounterState {
     /* The state 0 may be of any kind. */
     static unsigned kind_of(uint64_t state) {
         return state == 0 ? 0 : static_cast<unsigned>(state >> (kHeadShift + kPartBits)) - 1;
+    }
+
+    /* Returns the state; 0 if memory was damaged, and it is none. */
+    static uint64_t valid(uint64_t state) {
+        return kind_of(state) < kCounterKindsLength
+                       && kCounterFormats.format[kind_of(state)].is_valid(counts_of(state))
+                   ? state
+                   : 0;
     }
 
     /* Returns how many parts have begun since the newest one of a state; above

@@ -14,11 +14,13 @@ namespace limit_sliding {
 /* One moment, as algorithm=log and counter with precision=n see it.  Time is
  * cut into ticks: of one ms, or of w/n.  An event counts fully while it is less
  * than `span` ticks old.  At that age a log forgets it, and a counter forgets
- * it little by little, by `weight` / w. */
+ * it little by little, by `weight` / w; a strict one forgets it all at once when
+ * it is older. */
 struct Clock {
     uint64_t window_ms;
     uint64_t span;
     bool is_log;
+    bool is_strict;
     uint64_t now_ms;
     uint64_t tick;
     uint64_t weight;
@@ -31,7 +33,7 @@ struct Clock {
     /* `of_log` says whether the policy is a log's, which callers may know. */
     Clock(const Policy &policy, uint64_t now, bool of_log)
         : window_ms(policy.window_ms), span(of_log ? policy.window_ms : policy.precision),
-          is_log(of_log) {
+          is_log(of_log), is_strict(policy.strict) {
         set(now);
     }
 
@@ -63,7 +65,9 @@ struct Clock {
     bool is_over(uint64_t then) const { return then + span < tick + is_log; }
 
     /* Returns what an event counts that is not over, x w. */
-    uint64_t weight_of(uint64_t then) const { return then + span > tick ? window_ms : weight; }
+    uint64_t weight_of(uint64_t then) const {
+        return then + span > tick || is_strict ? window_ms : weight;
+    }
 
     uint64_t epoch() const { return tick >> (kTickBits - 2); }
 
@@ -72,7 +76,7 @@ struct Clock {
     uint64_t until_lost_ms(uint64_t then, uint64_t own, uint64_t lost) const {
         if (is_log) { return then + span - now_ms; }
 
-        uint64_t elapsed = own == 0 ? window_ms : (lost * window_ms + own - 1) / own;
+        uint64_t elapsed = is_strict || own == 0 ? window_ms : (lost * window_ms + own - 1) / own;
 
         return ((then + span) * window_ms + elapsed + span - 1) / span - now_ms;
     }

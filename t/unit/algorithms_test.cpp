@@ -259,7 +259,7 @@ static size_t bytes_for(const Policy *policy) {
 }
 
 static void run_history(const history_t *history, Algorithm algorithm, uint32_t precision,
-                        void *memory, void *copy) {
+                        bool strict, void *memory, void *copy) {
     static run_t run;
 
     memset(&run, 0, sizeof(run));
@@ -268,6 +268,7 @@ static void run_history(const history_t *history, Algorithm algorithm, uint32_t 
     run.policy.window_ms = history->window_ms;
     run.policy.algorithm = algorithm;
     run.policy.precision = precision;
+    run.policy.strict = strict;
     run.policy.burst = history->burst;
     run.bytes = bytes_for(&run.policy);
     run.zone = zone_of(memory, run.bytes, &run.policy, history->offset_ms);
@@ -286,7 +287,7 @@ static void run_history(const history_t *history, Algorithm algorithm, uint32_t 
     CHECK(&run, stats_of(run.zone).evicted == 0);
 }
 
-static void run_histories(Algorithm algorithm, uint32_t first, uint32_t last) {
+static void run_histories(Algorithm algorithm, uint32_t first, uint32_t last, bool strict) {
     static history_t history;
     const char *seed = getenv("SEED");
     uint64_t from = seed == NULL ? 1 : strtoull(seed, NULL, 10);
@@ -298,7 +299,7 @@ static void run_histories(Algorithm algorithm, uint32_t first, uint32_t last) {
         history_draw(&history, i);
 
         for (uint32_t precision = first; precision <= last; precision++) {
-            run_history(&history, algorithm, precision, memory, copy);
+            run_history(&history, algorithm, precision, strict, memory, copy);
         }
     }
 
@@ -311,44 +312,54 @@ static void run_histories(Algorithm algorithm, uint32_t first, uint32_t last) {
 static void test_counter(void **state) {
     (void)state;
 
-    run_histories(Algorithm::kCounter, 0, 1);
+    run_histories(Algorithm::kCounter, 0, 1, false);
 }
 
 static void test_counter_precisions(void **state) {
     (void)state;
 
-    run_histories(Algorithm::kCounter, 2, 60);
+    run_histories(Algorithm::kCounter, 2, 60, false);
+}
+
+static void test_strict_counter_precisions(void **state) {
+    (void)state;
+
+    run_histories(Algorithm::kCounter, 0, 60, true);
 }
 
 static void test_log(void **state) {
     (void)state;
 
-    run_histories(Algorithm::kLog, 0, 0);
+    run_histories(Algorithm::kLog, 0, 0, false);
 }
 
 static void test_fixed(void **state) {
     (void)state;
 
-    run_histories(Algorithm::kFixed, 0, 0);
+    run_histories(Algorithm::kFixed, 0, 0, false);
 }
 
 static void test_token_bucket(void **state) {
     (void)state;
 
-    run_histories(Algorithm::kTokenBucket, 0, 0);
+    run_histories(Algorithm::kTokenBucket, 0, 0, false);
 }
 
 static void test_leaky_bucket(void **state) {
     (void)state;
 
-    run_histories(Algorithm::kLeakyBucket, 0, 0);
+    run_histories(Algorithm::kLeakyBucket, 0, 0, false);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counter),      cmocka_unit_test(test_counter_precisions),
-        cmocka_unit_test(test_log),          cmocka_unit_test(test_fixed),
-        cmocka_unit_test(test_token_bucket), cmocka_unit_test(test_leaky_bucket),
+        cmocka_unit_test(test_counter),
+        cmocka_unit_test(test_counter_precisions),
+        cmocka_unit_test(test_strict_counter_precisions),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_fixed),
+        cmocka_unit_test(test_token_bucket),
+        cmocka_unit_test(test_leaky_bucket),
     };
 
     return cmocka_run_group_tests_name("algorithms", tests, NULL, NULL);

@@ -480,9 +480,9 @@ struct interval_t {
 static int counter_promises(const exact_t *exact, const interval_t *i) {
     wide_t w = window_ms(exact);
     wide_t n = exact->parts;
-    uint64_t over = exact->policy->strict                    ? 0
-                    : exact->policy->precision == 0 && n > 1 ? i->limit / exact->parts
-                                                             : i->most - 1;
+    uint64_t over = exact->policy->precision == 0 && n > 1 ? i->limit / exact->parts : i->most - 1;
+
+    if (exact->policy->strict) { return i->span_ms >= w || i->total <= i->limit; }
 
     if (i->span_ms * n < w * (n - 1)) { return i->total <= i->limit; }
 

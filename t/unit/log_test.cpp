@@ -385,7 +385,9 @@ static void test_damage_of_an_older_event(void **state) {
 
 /* Whatever is in the zone, every call returns, and a key begins anew. */
 static void test_damage(void **state) {
-    const Policy policies[] = {log_of(SECOND_MS), parts_of(SECOND_MS, 10), evicting(SECOND_MS)};
+    const Policy policies[]
+        = {log_of(SECOND_MS), parts_of(SECOND_MS, 10), evicting(SECOND_MS), parts_of(SECOND_MS, 0)};
+    const uint32_t limits[] = {3, 12, 20, 100, 1000};
     uint64_t random = 5;
 
     (void)state;
@@ -397,9 +399,10 @@ static void test_damage(void **state) {
         uint64_t *words = (uint64_t *)zone;
         size_t first = kZoneAlign / sizeof(uint64_t);
         uint64_t now_ms = NOW_MS;
+        uint32_t limit = limits[random_below(&random, LENGTH(limits))];
 
         for (unsigned i = 0; i < 40; i++) {
-            admits(zone, policy, random_below(&random, 3), 100, 1, ++now_ms);
+            admits(zone, policy, random_below(&random, 3), limit, 1, ++now_ms);
         }
 
         for (unsigned i = 0; i < 40; i++) {
@@ -410,8 +413,10 @@ static void test_damage(void **state) {
             words[first + random_below(&random, 1024)]
                 ^= random_below(&random, 40) == 0 ? random_next(&random) : 0;
 
-            admits(zone, policy, random_below(&random, 3), 100, 1, ++now_ms);
-            remaining_of(zone, policy, random_below(&random, 3), 100, now_ms);
+            now_ms += 1 + random_below(&random, 20) * random_below(&random, 20);
+            limit = limits[random_below(&random, LENGTH(limits))];
+            admits(zone, policy, random_below(&random, 3), limit, 1, now_ms);
+            remaining_of(zone, policy, random_below(&random, 3), limit, now_ms);
         }
 
         free(zone);

@@ -67,6 +67,7 @@ static Policy random_policy(history_t *h) {
 
     if (policy.algorithm == Algorithm::kCounter) {
         policy.precision = random_below(&h->random, 2) ? 1 : (uint32_t)random_below(&h->random, 61);
+        policy.strict = policy.precision > 1 && random_below(&h->random, 2) == 0;
     }
 
     return policy;
