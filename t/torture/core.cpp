@@ -438,8 +438,9 @@ private:
         bool has_parts = has_rings(p) && p.algorithm == Algorithm::kCounter;
         bool is_large = is_bucket(p) && is_coarse(p, limit);
 
-        return text("%s%s%s%s%s%s%s: ", name_of(p.algorithm), has_parts ? " precision=n" : "",
-                    is_large ? ", large" : "", style_.varies ? ", limits change" : "",
+        return text("%s%s%s%s%s%s%s%s: ", name_of(p.algorithm), has_parts ? " precision=n" : "",
+                    p.strict ? " strict" : "", is_large ? ", large" : "",
+                    style_.varies ? ", limits change" : "",
                     style_.goes_back ? ", clock steps back" : "", style_.refunds ? ", refunds" : "",
                     style_.denies       ? ", full=deny"
                     : style_.is_crowded ? ", full zone"

@@ -150,6 +150,7 @@ private:
             = draw->policy(algorithm, style.is_dense ? 100 + draw->below(300) : draw->window_ms());
 
         policy.full = style.denies ? WhenFull::kDeny : WhenFull::kEvict;
+        policy.strict = policy.precision > 1 && draw->one_in(2);
 
         return policy;
     }

@@ -89,7 +89,9 @@ uint64_t counter_weight(const Policy &policy, uint64_t offset_ms, uint64_t at_ms
 
     uint64_t age = now.part - place_of(policy, offset_ms, at_ms).part;
 
-    return age < parts ? policy.window_ms : age == parts ? policy.window_ms - now.elapsed : 0;
+    if (age == parts && !policy.strict) { return policy.window_ms - now.elapsed; }
+
+    return age <= parts ? policy.window_ms : 0;
 }
 
 } // namespace

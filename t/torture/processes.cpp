@@ -84,13 +84,14 @@ Setting draw_setting(uint64_t seed) {
     s.stop_us = 30000;
     s.seconds = kRoundS;
     s.seed = seed;
+    s.policy.strict = turn == 5 && draw.one_in(2);
 
     if (is_bucket(s.policy) && draw.one_in(2)) {
         s.policy.burst = static_cast<uint32_t>(draw.scale(1, 200));
     }
 
-    s.name = text("%s%s, %u processes, %s", name_of(s.policy.algorithm),
-                  turn == 5 ? " precision=n" : "", s.processes,
+    s.name = text("%s%s%s, %u processes, %s", name_of(s.policy.algorithm),
+                  turn == 5 ? " precision=n" : "", s.policy.strict ? " strict" : "", s.processes,
                   s.evicts ? "evictions" : "no evictions");
 
     return s;
