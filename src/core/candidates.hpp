@@ -156,18 +156,6 @@ protected:
         return {};
     }
 
-    /* Returns the key's first copy. */
-    Copy find() const {
-        Copy copy = {};
-
-        search([&](Slot &slot, bool) {
-            copy = inspect(slot);
-            return copy.kind != Copy::none;
-        });
-
-        return copy;
-    }
-
     template <class Step>
     uint64_t first_to_expire(const Step &step) const {
         uint64_t first_ms = UINT64_MAX;

@@ -91,7 +91,8 @@ public:
     template <class Step>
     Result update(const Step &step, bool may_evict) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-            Copy copy = find();
+            Victim victim(key_.salt());
+            Copy copy = survey(step, &victim);
             uint64_t state = live_state(copy);
             uint64_t next = state;
 
@@ -99,7 +100,7 @@ public:
 
             if (next == state) { return decide_only(step); }
 
-            Taken taken = take(step, may_evict, &copy);
+            Taken taken = take(step, may_evict, victim, &copy);
 
             if (taken == kRefused) { return {Outcome::kRefused, first_to_expire(step)}; }
 
@@ -116,10 +117,11 @@ public:
     [[gnu::noinline]] Copy obtain(const Step &step, bool may_evict, uint64_t state,
                                   uint64_t *refused_ms) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-            Copy copy = find();
+            Victim victim(key_.salt());
+            Copy copy = survey(step, &victim);
             bool is_confirmed = copy.kind == Copy::confirmed;
 
-            switch (take(step, may_evict, &copy)) {
+            switch (take(step, may_evict, victim, &copy)) {
             case kRefused:
                 *refused_ms = first_to_expire(step);
                 return {};
@@ -155,7 +157,6 @@ public:
     }
 
 private:
-    using Candidates<Slots>::find;
     using Candidates<Slots>::first_to_expire;
     using Candidates<Slots>::inspect;
     using Candidates<Slots>::key_;
@@ -182,12 +183,14 @@ private:
 
     enum Taken { kTaken, kLost, kRefused };
 
-    /* Makes of what find() found a copy that may be given a state.  kLost:
+    /* Makes of what survey() found a copy that may be given a state.  kLost:
      * another request was faster, and the caller looks again. */
     template <class Step>
-    Taken take(const Step &step, bool may_evict, Copy *copy) {
+    Taken take(const Step &step, bool may_evict, const Victim &victim, Copy *copy) const {
+        if (copy->kind == Copy::changed) { return kLost; }
+
         if (copy->kind == Copy::none) {
-            Taken taken = take_place(step, may_evict, copy);
+            Taken taken = take_place(may_evict, victim, copy);
 
             if (taken != kTaken) { return taken; }
         }
@@ -195,12 +198,8 @@ private:
         return make_ready(step, copy) ? kTaken : kLost;
     }
 
-    /* Claims a slot for a new key.  It is out of line for the sake of known
-     * keys. */
-    template <class Step>
-    [[gnu::noinline]] Taken take_place(const Step &step, bool may_evict, Copy *copy) {
-        Victim victim = choose(step);
-
+    /* Claims a slot for a new key. */
+    Taken take_place(bool may_evict, const Victim &victim, Copy *copy) const {
         if (victim.is_live() && !may_evict) {
             add(&counts_->refused, 1);
             return kRefused;
@@ -287,30 +286,30 @@ private:
         return taken == 0 ? Victim::kOver : Victim::kLive + taken;
     }
 
-    /* Finds the slot to claim. If there is none, the caller looks again. */
+    /* Returns the key's first copy.  If it has none, `victim` is the slot to
+     * claim; if there is no such slot, the caller looks again. */
     template <class Step>
-    Victim choose(const Step &step) const {
-        Victim victim(key_.salt());
+    Copy survey(const Step &step, Victim *victim) const {
+        Copy own = {};
         uint64_t place = 0;
 
         search([&](Slot &slot, bool is_last) {
             Copy copy = Copy::read(slot);
 
             if (copy.kind != Copy::none && tag::same_key(copy.tag, tag_)) {
-                /* the key came since the caller looked */
-                victim.forget();
+                own = copy;
                 return true;
             }
 
-            if (copy.kind != Copy::changed) {
-                victim.consider(copy, rank(step, copy, is_last), place);
+            if (copy.kind != Copy::changed && !victim->is_over()) {
+                victim->consider(copy, rank(step, copy, is_last), place);
             }
 
             place++;
             return false;
         });
 
-        return victim;
+        return own;
     }
 
     SlotCounts *counts_;

@@ -38,9 +38,10 @@ public:
         }
     }
 
-    void forget() { *this = Victim(salt_); }
-
     bool is_found() const { return copy_.slot != nullptr; }
+
+    /* True if no other slot is better. */
+    bool is_over() const { return is_found() && rank_ == kOver; }
 
     /* True if a state that counts has to go, or a copy whose owner may still
      * give it one. */
