@@ -80,7 +80,6 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
 
     if (rc != NGX_OK) { return rc; }
 
-    claim.purpose = limit.count_status.empty() ? Purpose::kConsume : Purpose::kLook;
     if (limit.cost_value != nullptr && evaluate_cost(r, limit, claim) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -179,7 +178,7 @@ private:
     }
 
     /* Fills the claim of a limit.  NGX_DECLINED: the limit does not apply. */
-    ngx_int_t fill(Limit &limit, Claim &claim) const {
+    ngx_int_t fill(const Limit &limit, Claim &claim) const {
         auto &zone = *limit.zone;
         ngx_str_t key;
         if (get_text(r_, &zone.key, &key) != NGX_OK) { return NGX_ERROR; }
@@ -191,15 +190,7 @@ private:
             return NGX_DECLINED;
         }
 
-        claim.zone = zone.memory.table;
-        claim.policy = &zone.policy;
-        claim.limit = limit.limit;
-        claim.cost = limit.cost;
-        claim.purpose = Purpose::kConsume;
-        claim.directive = &limit;
-        claim.verdict = nullptr;
-        claim.remote = nullptr;
-        claim.counts = &zone.worker.counters->slots;
+        claim = limit.claim;
         claim.hash = claim.zone->hash(view(key));
 
         if (limit.evaluated) {
@@ -226,7 +217,7 @@ private:
     ngx_int_t collect() const {
         ngx_int_t n = 0;
 
-        for (auto &limit : Span(group_->limits, kSingle ? 1 : group_->nlimits)) {
+        for (const auto &limit : Span(group_->limits, kSingle ? 1 : group_->nlimits)) {
             if (!kSingle && is_decided(limit.zone)) { continue; }
 
             const auto rc = fill(limit, next()[n]);

@@ -128,6 +128,8 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
         take_counters(*zone);
     }
 
+    prepare_claims(main_conf(cycle).sets);
+
     /* NGINX's helper processes decide nothing, and need no breakers. */
     if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
         for (auto *redis : main_conf(cycle).redises) {

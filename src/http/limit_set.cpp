@@ -36,7 +36,7 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
 
     const bool is_variable = limit.rates[0] != nullptr;
     zone->variable |= is_variable;
-    limit.evaluated = is_variable || limit.cost_value != nullptr || !limit.count_status.empty();
+    limit.evaluated = is_variable || limit.cost_value != nullptr;
     return init_policy(cf->pool, limit);
 }
 
@@ -116,6 +116,19 @@ bool init_groups(ngx_conf_t *cf, LimitSet &set) {
     return true;
 }
 
+void prepare_claim(Limit &limit) {
+    auto &zone = *limit.zone;
+
+    limit.claim = {};
+    limit.claim.zone = zone.memory.table;
+    limit.claim.policy = &zone.policy;
+    limit.claim.limit = limit.limit;
+    limit.claim.cost = limit.cost;
+    limit.claim.purpose = limit.count_status.empty() ? Purpose::kConsume : Purpose::kLook;
+    limit.claim.directive = &limit;
+    limit.claim.counts = &zone.worker.counters->slots;
+}
+
 } // namespace
 
 bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets) {
@@ -128,6 +141,18 @@ bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets) {
     }
 
     return true;
+}
+
+void prepare_claims(const Array<LimitSet *> &sets) {
+    for (auto *set : sets) {
+        for (auto &groups : set->groups) {
+            for (auto *group : groups) {
+                for (; group != nullptr; group = group->next) {
+                    std::for_each(group->begin(), group->end(), prepare_claim);
+                }
+            }
+        }
+    }
 }
 
 } // namespace limit_sliding

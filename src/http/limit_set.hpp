@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "core/claim.hpp"
 #include "core/rate.hpp"
 #include "http/zone.hpp"
 #include "ngx/array.hpp"
@@ -24,7 +25,9 @@ struct Limit {
     uint64_t limit; /* 0: none that is static */
     uint64_t cost;
 
-    bool evaluated; /* some of the next three are set */
+    Claim claim; /* what all claims on it begin as; set by prepare_claims() */
+
+    bool evaluated; /* rates or cost_value are set */
     bool dry_run;
     bool after_auth;
 
@@ -71,5 +74,8 @@ struct LimitSet {
 /* Sorts the limits into groups once all zones are defined.  Logs what is wrong,
  * and returns false. */
 bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
+
+/* Prepares the claims of all limits, once this worker has its counters. */
+void prepare_claims(const Array<LimitSet *> &sets);
 
 } // namespace limit_sliding
