@@ -18,7 +18,7 @@ struct MainConf {
     Array<Redis *> redises;
 
     /* These are set if any place needs them. */
-    bool after_auth;
+    bool stages[kStages];
     bool count_status;
     bool header_filter;
 };

@@ -4,14 +4,14 @@
  * Life of a request:
  *
  *   limit_sliding directive   src/http   configuration -> a location's limits
- *   access handler            src/http   key, cost, rate, clock -> core
+ *   access phase              src/http   key, cost, rate, clock -> core
  *     shared memory           src/core   find the key's state, compute,
  *                                        compare-and-swap
  *     redis                   src/redis  known refusal, else a call that many
  *                                        share; suspend, resume
  *   verdict                   src/core   allowed? remaining, reset, retry after
- *   apply                     src/http   DECLINED | delay | status, headers,
- *                                        log, counters
+ *   apply                     src/http   go on | delay | status, headers, log,
+ *                                        counters
  */
 
 #include "http/handler.hpp"
@@ -130,20 +130,13 @@ bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers, const Context &c
     return push_header(r, kRetryAfter, value);
 }
 
-/* Answers the request, which must not be touched after that; returns what the
- * handler of a phase is to return.  ctx.described is the claim that rejected. */
+/* Returns the status of the answer.  ctx.described is the claim that rejected. */
 ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx) {
     ctx.status = Status::kRejected;
     log_rejected(r, conf, ctx);
 
-    if (!add_retry_after(r, conf.headers, ctx)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
-    /* The status is not returned: with "satisfy any" NGINX takes some for the
-     * answer of an authentication, which another module may overrule, and its
-     * versions differ in which.  A phase finalizes any other status by the
-     * same call. */
-    ngx_http_finalize_request(r, static_cast<ngx_int_t>(conf.status_code));
-    return NGX_DONE;
+    return add_retry_after(r, conf.headers, ctx) ? static_cast<ngx_int_t>(conf.status_code)
+                                                 : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 /* Runs the limits of a stage, group by group.  With kSingle nothing was decided
@@ -268,7 +261,7 @@ private:
     }
 
     /* Puts the decision about the group's claims in force.  NGX_OK: the request
-     * goes on; else the handler returns that. */
+     * goes on; else it is answered with that status. */
     ngx_int_t apply(Span<Claim> claims, Decision decision) {
         const bool may_delay = group_->leaky && decision == Decision::kAdmitted;
         const Claim *longest = nullptr;
@@ -338,6 +331,12 @@ private:
     ngx_msec_t delay_ms_ = 0; /* by the groups so far */
 };
 
+/* Runs the one limit of a place, see Run. */
+ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group) {
+    auto *ctx = create_ctx(r, 1);
+    return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
 /* Runs limits if some are of Redis, in dry run, or were decided before. */
 [[gnu::noinline]] ngx_int_t run_any(ngx_http_request_t *r, const LocConf &conf, const Group *group,
                                     Context *ctx) {
@@ -357,25 +356,40 @@ private:
     return ctx != nullptr ? Run<false>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-ngx_int_t run_stage(ngx_http_request_t *r, Stage stage) {
-    const auto &conf = loc_conf(r);
-    const Group *group = conf.groups[stage];
-    if (group == nullptr) { return NGX_DECLINED; }
+/* Tells NGINX's phases to go on. */
+ngx_int_t next_handler(ngx_http_request_t *r) {
+    r->phase_handler++;
+    return NGX_AGAIN;
+}
 
+/* Runs the limits of a stage, and tells NGINX's phases whether to go on.  The
+ * checker of the access phase would take some statuses for the answer of an
+ * authentication, which another module may overrule with "satisfy any".  It is
+ * out of line for the sake of requests without limits. */
+[[gnu::noinline]] ngx_int_t run_stage(ngx_http_request_t *r, const LocConf &conf,
+                                      const Group *group) {
     auto *ctx = get_ctx(r);
-    if (ctx != nullptr || !group->single) { return run_any(r, conf, group, ctx); }
+    const auto rc
+        = ctx == nullptr && group->single ? run_one(r, conf, group) : run_any(r, conf, group, ctx);
 
-    ctx = create_ctx(r, 1);
-    return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (rc == NGX_DECLINED) { return next_handler(r); }
+
+    if (rc != NGX_AGAIN) { ngx_http_finalize_request(r, rc); }
+
+    return NGX_OK;
 }
 
 } // namespace
 
-ngx_int_t access_handler(ngx_http_request_t *r) { return run_stage(r, kBeforeAuth); }
-
-ngx_int_t after_auth_handler(ngx_http_request_t *r) {
-    return r == r->main ? run_stage(r, kAfterAuth) : NGX_DECLINED;
+template <Stage kStage>
+ngx_int_t check_stage(ngx_http_request_t *r, ngx_http_phase_handler_t *) {
+    const auto &conf = loc_conf(r);
+    const Group *group = conf.groups[kStage];
+    return group != nullptr && r == r->main ? run_stage(r, conf, group) : next_handler(r);
 }
+
+template ngx_int_t check_stage<kBeforeAuth>(ngx_http_request_t *, ngx_http_phase_handler_t *);
+template ngx_int_t check_stage<kAfterAuth>(ngx_http_request_t *, ngx_http_phase_handler_t *);
 
 ngx_int_t count_handler(ngx_http_request_t *r) {
     if (r != r->main) { return NGX_OK; }

@@ -1,18 +1,19 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The handlers of phases. */
+/* What runs in the phases of a request. */
 
 #pragma once
 
+#include "http/limit_set.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
-/* Runs in the access phase, which NGINX runs for main requests only. */
-ngx_int_t access_handler(ngx_http_request_t *r);
-
-/* Runs in the precontent phase, if any limit is after_auth. */
-ngx_int_t after_auth_handler(ngx_http_request_t *r);
+/* Runs the limits of a stage that a place has.  NGINX's phases call it in place of
+ * their own checkers, which alone would cost a request without limits as much
+ * again. */
+template <Stage kStage>
+ngx_int_t check_stage(ngx_http_request_t *r, ngx_http_phase_handler_t *ph);
 
 /* Runs in the log phase, if any limit counts by status.  The request is over,
  * so whether the limit has room for it still makes no difference. */

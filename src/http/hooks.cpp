@@ -43,12 +43,33 @@ void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own) {
     if (groups != nullptr) { std::copy(groups, groups + kStages, conf->groups); }
 }
 
+/* Keeps a place in a phase, where set_checkers() has check_stage() called: this is
+ * not, and no request would go unlimited if it were. */
+template <Stage kStage>
+ngx_int_t stage_handler(ngx_http_request_t *) {
+    return NGX_ERROR;
+}
+
 bool add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler) {
     auto *core = static_cast<ngx_http_core_main_conf_t *>(
         ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module));
 
     auto *added = static_cast<ngx_http_handler_pt *>(ngx_array_push(&core->phases[phase].handlers));
     return added != nullptr && (*added = handler);
+}
+
+/* Has NGINX call check_stage() in our places.  Its phases do not exist before the
+ * configuration is complete. */
+void set_checkers(ngx_cycle_t *cycle) {
+    auto *core = static_cast<ngx_http_core_main_conf_t *>(
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module));
+    if (core == nullptr) { return; }
+
+    for (auto *ph = core->phase_engine.handlers; ph->checker != nullptr; ph++) {
+        if (ph->handler == stage_handler<kBeforeAuth>) { ph->checker = check_stage<kBeforeAuth>; }
+
+        if (ph->handler == stage_handler<kAfterAuth>) { ph->checker = check_stage<kAfterAuth>; }
+    }
 }
 
 } // namespace
@@ -91,9 +112,14 @@ extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
 
     learn_prefixes(cf, *conf);
 
+    auto &main = main_conf(cf);
+    for (Stage stage : {kBeforeAuth, kAfterAuth}) {
+        main.stages[stage] |= (conf->groups[stage] != nullptr);
+    }
+
     if ((conf->headers & ~kHeaderRetryAfter) != 0
         || (conf->set != nullptr && core_loc_conf(cf).error_pages != nullptr)) {
-        main_conf(cf).header_filter = true;
+        main.header_filter = true;
     }
 
     return NGX_CONF_OK;
@@ -104,11 +130,12 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
 
     /* Handlers of a phase run in the reverse order of registration, and NGINX's
      * own authentication modules have registered before: limits run ahead of
-     * them.  All but the first handler cost nothing unless they are used. */
-    bool added
-        = add_handler(cf, NGX_HTTP_ACCESS_PHASE, access_handler)
-          && (!main.after_auth || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, after_auth_handler))
-          && (!main.count_status || add_handler(cf, NGX_HTTP_LOG_PHASE, count_handler));
+     * them.  What no place needs is not there, and costs nothing. */
+    bool added = (!main.stages[kBeforeAuth]
+                  || add_handler(cf, NGX_HTTP_ACCESS_PHASE, stage_handler<kBeforeAuth>))
+                 && (!main.stages[kAfterAuth]
+                     || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, stage_handler<kAfterAuth>))
+                 && (!main.count_status || add_handler(cf, NGX_HTTP_LOG_PHASE, count_handler));
 
     if (added && main.header_filter) { init_headers(); }
 
@@ -119,6 +146,8 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
     for (auto *zone : main_conf(cycle).zones) {
         enter_memory(cycle->log, *zone);
     }
+
+    set_checkers(cycle);
 
     return NGX_OK;
 }

@@ -168,9 +168,7 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *c
 
     if (!set_params(cf, 1, rules, limit) || !add_limit(cf, place, limit)) { return conf_failed(); }
 
-    auto &main = main_conf(cf);
-    main.after_auth |= limit.after_auth;
-    main.count_status |= !limit.count_status.empty();
+    main_conf(cf).count_status |= !limit.count_status.empty();
     return NGX_CONF_OK;
 }
 

@@ -116,18 +116,21 @@ sub count_haproxy($decision) {
     return map { $counts[1][$_] - $counts[0][$_] } 0, 1;
 }
 
-# What our module costs where it is loaded and there is no limit of it.
+# What our loaded module costs a request in a place without limits: if another
+# place has one, and if none has.
 sub count_idle() {
-    my ($with, $without) = map {
-        my $server = LimitSliding::Callgrind->nginx(
-            http => '', locations => [''], without_own => $_);
+    my ($counter) = peers('counter');
+    my ($without, @with) = map {
+        my $server = LimitSliding::Callgrind->nginx(http => '', %$_);
         my $count = $server->measure(keys => 1,
             requests => $option{requests}, status => 200);
         $server->stop;
         $count;
-    } 0, 1;
+    } { locations => [''], without_own => 1 },
+        { locations => [ '', $counter->{pass} ], http => $counter->{http} },
+        { locations => [''] };
 
-    return $with - $without;
+    return map { $_ - $without } @with;
 }
 
 # { name => { decision => [added for one key, for many] } }
@@ -153,7 +156,8 @@ sub run_jobs(@jobs) {
 
 sub guard_own() {
     my $added = added(@OWN);
-    my %figures;
+    my ($idle) = map { @$_ } in_parallel(1, \&count_idle);
+    my %figures = ('no limit here' => $idle);
 
     for my $name (keys %$added) {
         for my $decision (keys %{ $added->{$name} }) {
@@ -172,7 +176,7 @@ sub guard_own() {
 
 sub compare_all() {
     my $added = added(@OWN, @PEERS);
-    my ($idle) = map { @$_ } in_parallel(1, \&count_idle);
+    my ($idle, $unused) = map { @$_ } in_parallel(1, \&count_idle);
     my @names = map { $_->{name} } @OWN, @PEERS;
 
     if (haproxy_version()) {
@@ -197,9 +201,10 @@ sub compare_all() {
     say_of_rejected($added);
     say_of_others($added, grep { $_ ne 'limit_req' }
         map({ $_->{name} } @PEERS), $HAPROXY);
-    printf "The loaded module adds %.0f instructions to every request, with or"
-        . " without a limit. limit_req is\nalways part of NGINX, so what it"
-        . " adds without a limit is part of all of these figures.\n\n", $idle;
+    printf "The loaded module adds %.0f instructions to a request in a place"
+        . " without limits if other places\nhave some, and %.0f if none has."
+        . " limit_req is always part of NGINX, so what it adds without a\nlimit"
+        . " is part of all of these figures.\n\n", $idle, abs $unused;
     say "In short: a limit of `counter` adds "
         . range($added, 'counter', 'pass') . " the instructions of limit_req to"
         . " a request\nthat passes. It is behind limit_req with "
