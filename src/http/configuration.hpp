@@ -16,6 +16,7 @@ struct MainConf {
     Zones zones;
     Array<LimitSet *> sets;
     Array<Redis *> redises;
+    ngx_int_t context_index; /* of the variable that has a request's Context */
 
     /* These are set if any place needs them. */
     bool stages[kStages];
@@ -24,9 +25,9 @@ struct MainConf {
 };
 
 /* Bits of LocConf::headers. */
-constexpr ngx_uint_t kHeaderRetryAfter = 0x01;
-constexpr ngx_uint_t kHeaderDraft = 0x02;
-constexpr ngx_uint_t kHeaderX = 0x04;
+constexpr uint8_t kHeaderRetryAfter = 0x01;
+constexpr uint8_t kHeaderDraft = 0x02;
+constexpr uint8_t kHeaderX = 0x04;
 
 /* Default prefixes of $limit_sliding_client, in bits. */
 constexpr ngx_uint_t kIpv4Prefix = 32;

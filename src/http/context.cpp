@@ -6,19 +6,9 @@
 
 namespace limit_sliding {
 
-Context *find_ctx(ngx_http_request_t *r) {
-    for (auto *cln = r->pool->cleanup; cln != nullptr; cln = cln->next) {
-        if (cln->handler == context_cleanup) {
-            ngx_http_set_ctx(r, cln->data, ngx_http_limit_sliding_module);
-            return static_cast<Context *>(cln->data);
-        }
-    }
-
-    return nullptr;
-}
-
-Context *extend_ctx(ngx_http_request_t *r, const Context &old, ngx_uint_t nclaims) {
-    Context *ctx = create_ctx(r, old.nclaims + nclaims);
+Context *extend_ctx(ngx_http_request_t *r, Holder &holder, ngx_uint_t nclaims) {
+    const auto &old = *get_ctx(holder);
+    auto *ctx = create_ctx(r, holder, old.nclaims + nclaims);
     if (ctx == nullptr) { return nullptr; }
 
     ctx->wait = old.wait;
@@ -33,7 +23,5 @@ Context *extend_ctx(ngx_http_request_t *r, const Context &old, ngx_uint_t nclaim
 
     return ctx;
 }
-
-void context_cleanup(void *) {}
 
 } // namespace limit_sliding

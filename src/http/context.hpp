@@ -5,16 +5,16 @@
 #pragma once
 
 #include "core/limiter.hpp"
-#include "http/limit_set.hpp"
-#include "http/module.h"
+#include "http/configuration.hpp"
 #include "ngx/array.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/ngx.hpp"
 #include "redis/remote_claim.hpp"
 
 namespace limit_sliding {
 
 /* The order matters: the highest status of a request's limits prevails. */
-enum class Status { kPassed = 0, kDelayedDryRun, kDelayed, kRejectedDryRun, kRejected };
+enum class Status : uint8_t { kPassed = 0, kDelayedDryRun, kDelayed, kRejectedDryRun, kRejected };
 
 /* How the limits of a group were decided. */
 enum class Decision {
@@ -37,17 +37,16 @@ inline bool is_fallback(const Claim &claim) {
 
 inline bool is_admitted(const Claim &claim) { return claim.outcome == Outcome::kAdmitted; }
 
-/* Every limit is decided once, however often the request is redirected, so
- * this outlives r->ctx in a cleanup record of the request's pool. */
+/* Every limit is decided once, however often the request is redirected, so this is
+ * kept where redirects leave it, see holder_of_ctx(). */
 struct Context {
-    ngx_pool_cleanup_t cleanup;
     Status status;
-    bool waiting;       /* delayed, to be resumed */
-    ngx_uint_t nclaims; /* 0: nothing is accounted, and the rest is not set */
-    ngx_uint_t headers; /* those of the place where it was decided */
+    bool waiting;     /* delayed, to be resumed */
+    uint16_t headers; /* those of the place where it was decided */
+    uint32_t nclaims; /* 0: nothing is accounted, and the rest is not set */
     uint64_t now_ms;
     RemoteWait *wait; /* nullptr: it has not waited for a Redis so far */
-    Claim *described; /* the one that headers and variables describe */
+    Claim *described; /* the one that the log, headers and variables describe */
     Claim claims[1];  /* nclaims, and room for those that are being decided */
 
     Span<Claim> decided() { return {claims, nclaims}; }
@@ -72,16 +71,6 @@ struct Context {
     }
 };
 
-/* Finds the context of a request whose redirect has cleared r->ctx. */
-Context *find_ctx(ngx_http_request_t *r);
-
-/* Returns a context with room for so many more claims, which begins with what
- * the old one has; nullptr if memory is exhausted. */
-Context *extend_ctx(ngx_http_request_t *r, const Context &old, ngx_uint_t nclaims);
-
-/* Marks the cleanup record of a context, and has nothing to clean up. */
-void context_cleanup(void *data);
-
 /* Two workers may share the counters, see take_counters(). */
 inline void add_atomically(uint64_t &counter) {
     (void)ngx_atomic_fetch_add(reinterpret_cast<ngx_atomic_t *>(&counter), 1);
@@ -91,32 +80,38 @@ inline void tally(const ZoneConf &zone, Count count) {
     add_atomically(zone.worker.counters->requests[count]);
 }
 
-/* Returns nullptr if nothing was decided for the request yet. */
-inline Context *get_ctx(ngx_http_request_t *r) {
-    r = r->main;
-    auto *ctx = static_cast<Context *>(ngx_http_get_module_ctx(r, ngx_http_limit_sliding_module));
-    return ctx == nullptr && (r->internal || r->filter_finalize) ? find_ctx(r) : ctx;
+/* A request's context is the data of a variable of our own, which has no other use:
+ * redirects clear r->ctx, but no variables. */
+using Holder = u_char *;
+
+inline Holder &holder_of_ctx(ngx_http_request_t *r) {
+    return r->main->variables[main_conf(r).context_index].data;
 }
 
-/* Returns nullptr if memory is exhausted.  A call would cost as much. */
-[[gnu::always_inline]] inline Context *create_ctx(ngx_http_request_t *r, ngx_uint_t nclaims) {
-    auto *ctx = static_cast<Context *>(
-        ngx_palloc(r->pool, offsetof(Context, claims) + nclaims * sizeof(Claim)));
-    if (ctx == nullptr) { return nullptr; }
+/* Returns nullptr if nothing was decided for the request yet. */
+inline Context *get_ctx(Holder holder) { return reinterpret_cast<Context *>(holder); }
+inline Context *get_ctx(ngx_http_request_t *r) { return get_ctx(holder_of_ctx(r)); }
 
-    /* ngx_pool_cleanup_add() does the same with another allocation. */
-    ctx->cleanup.handler = context_cleanup;
-    ctx->cleanup.data = ctx;
-    ctx->cleanup.next = r->pool->cleanup;
-    r->pool->cleanup = &ctx->cleanup;
+/* Gives the holder a new context; returns nullptr if memory is exhausted.  A call
+ * would cost as much. */
+[[gnu::always_inline]] inline Context *create_ctx(ngx_http_request_t *r, Holder &holder,
+                                                  ngx_uint_t nclaims) {
+    auto *ctx = static_cast<Context *>(
+        alloc_inline(r->pool, offsetof(Context, claims) + nclaims * sizeof(Claim)));
+    if (ctx == nullptr) { return nullptr; }
 
     ctx->status = Status::kPassed;
     ctx->waiting = false;
+    ctx->headers = 0;
     ctx->nclaims = 0;
     ctx->wait = nullptr;
 
-    ngx_http_set_ctx(r, ctx, ngx_http_limit_sliding_module);
+    holder = reinterpret_cast<Holder>(ctx);
     return ctx;
 }
+
+/* Replaces the holder's context by one with room for so many more claims; returns
+ * nullptr if memory is exhausted. */
+Context *extend_ctx(ngx_http_request_t *r, Holder &holder, ngx_uint_t nclaims);
 
 } // namespace limit_sliding

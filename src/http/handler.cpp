@@ -332,16 +332,17 @@ private:
 };
 
 /* Runs the one limit of a place, see Run. */
-ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group) {
-    auto *ctx = create_ctx(r, 1);
+ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group, Holder &holder) {
+    auto *ctx = create_ctx(r, holder, 1);
     return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 /* Runs limits if some are of Redis, in dry run, or were decided before. */
 [[gnu::noinline]] ngx_int_t run_any(ngx_http_request_t *r, const LocConf &conf, const Group *group,
-                                    Context *ctx) {
+                                    Holder &holder) {
+    auto *ctx = get_ctx(holder);
     if (ctx == nullptr) {
-        ctx = create_ctx(r, group->nclaims);
+        ctx = create_ctx(r, holder, group->nclaims);
     } else if (ctx->status == Status::kRejected) {
         return NGX_DECLINED;
     } else if (ctx->waiting) {
@@ -350,7 +351,7 @@ ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group
     } else if (ctx->wait != nullptr && ctx->wait->group != nullptr) {
         return Run<false>(r, conf, *ctx).go_on(*ctx->wait);
     } else {
-        ctx = extend_ctx(r, *ctx, group->nclaims);
+        ctx = extend_ctx(r, holder, group->nclaims);
     }
 
     return ctx != nullptr ? Run<false>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -368,9 +369,9 @@ ngx_int_t next_handler(ngx_http_request_t *r) {
  * out of line for the sake of requests without limits. */
 [[gnu::noinline]] ngx_int_t run_stage(ngx_http_request_t *r, const LocConf &conf,
                                       const Group *group) {
-    auto *ctx = get_ctx(r);
-    const auto rc
-        = ctx == nullptr && group->single ? run_one(r, conf, group) : run_any(r, conf, group, ctx);
+    auto &holder = holder_of_ctx(r);
+    const auto rc = holder == nullptr && group->single ? run_one(r, conf, group, holder)
+                                                       : run_any(r, conf, group, holder);
 
     if (rc == NGX_DECLINED) { return next_handler(r); }
 

@@ -64,6 +64,23 @@ ngx_int_t number_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, u
     return NGX_OK;
 }
 
+/* Adds the variable that holds a request's context.  Nobody evaluates it: its name
+ * cannot be written in a configuration. */
+bool add_context_variable(ngx_conf_t *cf) {
+    ngx_str_t name = ngx_string("limit_sliding context");
+    auto *added = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOHASH);
+    if (added == nullptr) { return false; }
+
+    added->get_handler = [](ngx_http_request_t *, ngx_http_variable_value_t *v, uintptr_t) {
+        v->not_found = 1;
+        return ngx_int_t{NGX_OK};
+    };
+
+    auto &index = main_conf(cf).context_index;
+    index = ngx_http_get_variable_index(cf, &name);
+    return index != NGX_ERROR;
+}
+
 struct Variable {
     ngx_str_t name;
     ngx_http_get_variable_pt get;
@@ -89,7 +106,7 @@ bool add_variables(ngx_conf_t *cf) {
         added->get_handler = variable.get;
     }
 
-    return true;
+    return add_context_variable(cf);
 }
 
 } // namespace limit_sliding

@@ -18,6 +18,16 @@ T *alloc(ngx_pool_t *pool, size_t n = 1) {
     return static_cast<T *>(ngx_palloc(pool, n * sizeof(T)));
 }
 
+/* ngx_palloc() without its call, for what every request allocates. */
+inline void *alloc_inline(ngx_pool_t *pool, size_t bytes) {
+    auto &block = pool->current->d;
+    auto *p = ngx_align_ptr(block.last, NGX_ALIGNMENT);
+    if (p + bytes > block.end) { return ngx_palloc(pool, bytes); }
+
+    block.last = p + bytes;
+    return p;
+}
+
 /* The same for bytes, which need no alignment. */
 inline u_char *alloc_bytes(ngx_pool_t *pool, size_t n) {
     return static_cast<u_char *>(ngx_pnalloc(pool, n));
