@@ -54,7 +54,7 @@ uint32_t take_sample(Sampler *sampler) {
 
 } // namespace
 
-uint32_t Sampler::weight(uint64_t time_ms) {
+uint32_t Sampler::weigh(uint64_t time_ms) {
     if (now_ms != time_ms) {
         now_ms = time_ms;
         seen = 0;
@@ -63,11 +63,6 @@ uint32_t Sampler::weight(uint64_t time_ms) {
     if (seen < kRejectionsCounted) {
         seen++;
         return 1;
-    }
-
-    if (skip > 0) {
-        skip--;
-        return 0;
     }
 
     return take_sample(this);

@@ -29,7 +29,18 @@ struct Sampler {
     /* Returns for how many rejections this one is to be added, 0: not at all.
      * To be called for every rejection: each counts while there are few, in an
      * attack an unbiased sample. */
-    uint32_t weight(uint64_t now_ms);
+    uint32_t weight(uint64_t time_ms) {
+        /* Most rejections end here when there are many of them. */
+        if (skip > 0 && now_ms == time_ms && seen == kRejectionsCounted) {
+            skip--;
+            return 0;
+        }
+
+        return weigh(time_ms);
+    }
+
+private:
+    uint32_t weigh(uint64_t time_ms);
 };
 
 struct Offender {

@@ -45,9 +45,10 @@ struct Context {
     uint16_t headers; /* those of the place where it was decided */
     uint32_t nclaims; /* 0: nothing is accounted, and the rest is not set */
     uint64_t now_ms;
-    RemoteWait *wait; /* nullptr: it has not waited for a Redis so far */
-    Claim *described; /* the one that the log, headers and variables describe */
-    Claim claims[1];  /* nclaims, and room for those that are being decided */
+    RemoteWait *wait;                  /* nullptr: it has not waited for a Redis so far */
+    Claim *described;                  /* the one that the log, headers and variables describe */
+    u_char retry_after[NGX_INT64_LEN]; /* room for the digits of the field */
+    Claim claims[1];                   /* nclaims, and room for those that are being decided */
 
     Span<Claim> decided() { return {claims, nclaims}; }
 

@@ -89,17 +89,13 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
     return NGX_OK;
 }
 
-/* Adds the key of a claim that rejected to its zone's offenders, if any. */
-void add_offender(ngx_http_request_t *r, const Claim &claim) {
-    auto &zone = *limit_of(claim).zone;
-    if (!zone.top) { return; }
-
-    /* Most rejections end here when there are many of them. */
-    const auto n = zone.worker.sampler.weight(ngx_current_msec);
-    if (n == 0) { return; }
-
+/* Adds so many rejections to the key of a claim that rejected, among its zone's
+ * offenders. */
+[[gnu::noinline]] void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
     /* A key that meets a full zone, or no Redis, is not over its limit. */
     if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
+
+    auto &zone = *limit_of(claim).zone;
 
     ngx_str_t key;
     if (claim.remote != nullptr) {
@@ -109,34 +105,6 @@ void add_offender(ngx_http_request_t *r, const Claim &claim) {
     }
 
     zone.memory.aside.offenders->add(claim.hash, view(key), n, ngx_current_msec);
-}
-
-bool add_retry_after(ngx_http_request_t *r, ngx_uint_t headers, const Context &ctx) {
-    if ((headers & kHeaderRetryAfter) == 0) { return true; }
-
-    const auto verdict = ctx.described->describe(ctx.now_ms);
-
-    uint64_t ms = verdict.retry_after_ms;
-    if (ms == kNever) { return true; }
-
-    /* A request that only looks may be admitted before anything remains. */
-    if ((headers & kHeaderDraft) != 0) { ms = std::max(ms, verdict.reset_ms); }
-
-    auto *p = alloc_bytes(r->pool, NGX_INT64_LEN);
-    if (p == nullptr) { return false; }
-
-    ngx_str_t value;
-    (void)append_number(p, seconds(ms), &value);
-    return push_header(r, kRetryAfter, value);
-}
-
-/* Returns the status of the answer.  ctx.described is the claim that rejected. */
-ngx_int_t reject(ngx_http_request_t *r, const LocConf &conf, Context &ctx) {
-    ctx.status = Status::kRejected;
-    log_rejected(r, conf, ctx);
-
-    return add_retry_after(r, conf.headers, ctx) ? static_cast<ngx_int_t>(conf.status_code)
-                                                 : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 /* Runs the limits of a stage, group by group.  With kSingle nothing was decided
@@ -241,13 +209,15 @@ private:
 
     /* Counts a claim in its zone; it delays the request if delay_ms is set. */
     void account(const Claim &claim, uint64_t delay_ms) const {
-        if (claim.outcome == Outcome::kUndecided) { return; }
+        if (!kSingle && claim.outcome == Outcome::kUndecided) { return; }
 
-        const auto &zone = *limit_of(claim).zone;
+        auto &zone = *limit_of(claim).zone;
         auto count = kCountPassed;
         if (!is_admitted(claim)) {
             count = is_dry_run() ? kCountRejectedDryRun : kCountRejected;
-            add_offender(r_, claim);
+
+            const auto n = zone.top ? zone.worker.sampler.weight(ngx_current_msec) : 0;
+            if (n != 0) { add_offender(r_, claim, n); }
         } else if (delay_ms > 0) {
             count = is_dry_run() ? kCountDelayedDryRun : kCountDelayed;
         }
@@ -260,15 +230,38 @@ private:
         }
     }
 
-    /* Puts the decision about the group's claims in force.  NGX_OK: the request
-     * goes on; else it is answered with that status. */
-    ngx_int_t apply(Span<Claim> claims, Decision decision) {
-        const bool may_delay = group_->leaky && decision == Decision::kAdmitted;
+    /* Tells the log, and the client, of a rejection; false: no memory. */
+    bool tell_rejected() const {
+        const bool to_log = is_logged(r_, conf_.log_level);
+        const bool to_client = !is_dry_run() && (conf_.headers & kHeaderRetryAfter) != 0;
+        if (!to_log && !to_client) { return true; }
+
+        const auto verdict = ctx_.described->describe(ctx_.now_ms);
+        if (to_log) { log_rejected(r_, conf_, *ctx_.described, verdict); }
+
+        return !to_client || add_retry_after(r_, ctx_, verdict);
+    }
+
+    /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered
+     * with that status. */
+    ngx_int_t reject(Span<Claim> claims) {
+        for (const auto &claim : claims) {
+            account(claim, 0);
+        }
+
+        ctx_.status = is_dry_run() ? Status::kRejectedDryRun : Status::kRejected;
+        if (!tell_rejected()) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+        return is_dry_run() ? NGX_OK : static_cast<ngx_int_t>(conf_.status_code);
+    }
+
+    /* Lets the request go on, after the longest delay. */
+    void admit(Span<Claim> claims) {
         const Claim *longest = nullptr;
         uint64_t longest_ms = 0;
 
         for (const auto &claim : claims) {
-            const auto ms = may_delay ? claim.delay_ms(ctx_.now_ms) : 0;
+            const auto ms = group_->leaky ? claim.delay_ms(ctx_.now_ms) : 0;
             account(claim, ms);
 
             if (ms > longest_ms) {
@@ -277,21 +270,12 @@ private:
             }
         }
 
-        if (decision == Decision::kRejected) {
-            if (!is_dry_run()) { return reject(r_, conf_, ctx_); }
+        if (longest == nullptr) { return; }
 
-            ctx_.status = Status::kRejectedDryRun;
-            log_rejected(r_, conf_, ctx_);
-        }
-
-        if (longest != nullptr) {
-            const auto status = is_dry_run() ? Status::kDelayedDryRun : Status::kDelayed;
-            ctx_.status = std::max(ctx_.status, status);
-            log_delayed(r_, conf_, *longest, ctx_.now_ms);
-            delay_ms_ = is_dry_run() ? delay_ms_ : longest_ms;
-        }
-
-        return NGX_OK;
+        const auto status = is_dry_run() ? Status::kDelayedDryRun : Status::kDelayed;
+        ctx_.status = std::max(ctx_.status, status);
+        log_delayed(r_, conf_, *longest, ctx_.now_ms);
+        delay_ms_ = is_dry_run() ? delay_ms_ : longest_ms;
     }
 
     /* Runs the present group, which a Redis may have told, and the next. */
@@ -312,8 +296,11 @@ private:
             }
 
             const size_t n = kSingle ? 1 : ctx_.next() - claims;
-            const auto rc = apply({claims, n}, decision);
-            if (rc != NGX_OK) { return rc; }
+            if (decision == Decision::kAdmitted) {
+                admit({claims, n});
+            } else if (const auto rc = reject({claims, n}); rc != NGX_OK) {
+                return rc;
+            }
         }
 
         if (delay_ms_ == 0) { return NGX_DECLINED; }

@@ -2,6 +2,8 @@
 
 #include "http/headers.hpp"
 
+#include <algorithm>
+
 #include "core/limiter.hpp"
 #include "http/configuration.hpp"
 #include "http/context.hpp"
@@ -11,19 +13,12 @@
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
+namespace {
 
-bool push_header(ngx_http_request_t *r, std::string_view name, const ngx_str_t &value) {
-    auto &list = r->headers_out.headers;
-    ngx_table_elt_t *h;
+constexpr std::string_view kRetryAfter = "Retry-After";
 
-    /* ngx_list_push() would do the same by a call. */
-    if (list.last->nelts < list.nalloc) {
-        h = static_cast<ngx_table_elt_t *>(list.last->elts);
-        h += list.last->nelts++;
-    } else {
-        h = static_cast<ngx_table_elt_t *>(ngx_list_push(&list));
-        if (h == nullptr) { return false; }
-    }
+bool set_header(ngx_table_elt_t *h, std::string_view name, ngx_str_t value) {
+    if (h == nullptr) { return false; }
 
     h->hash = 1;
 #if (nginx_version >= 1023000)
@@ -32,6 +27,38 @@ bool push_header(ngx_http_request_t *r, std::string_view name, const ngx_str_t &
     h->key = to_str(name);
     h->value = value;
     return true;
+}
+
+[[gnu::noinline]] bool push_slowly(ngx_list_t &list, std::string_view name, ngx_str_t value) {
+    return set_header(static_cast<ngx_table_elt_t *>(ngx_list_push(&list)), name, value);
+}
+
+/* ngx_list_push() would do the same by a call, for which registers are saved. */
+[[gnu::always_inline]] inline bool push(ngx_http_request_t *r, std::string_view name,
+                                        ngx_str_t value) {
+    auto &list = r->headers_out.headers;
+    auto *last = list.last;
+    if (last->nelts == list.nalloc) { return push_slowly(list, name, value); }
+
+    return set_header(static_cast<ngx_table_elt_t *>(last->elts) + last->nelts++, name, value);
+}
+
+} // namespace
+
+bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value) {
+    return push(r, name, value);
+}
+
+bool add_retry_after(ngx_http_request_t *r, Context &ctx, const Verdict &verdict) {
+    auto ms = verdict.retry_after_ms;
+    if (ms == kNever) { return true; }
+
+    /* A request that only looks may be admitted before anything remains. */
+    if ((ctx.headers & kHeaderDraft) != 0) { ms = std::max(ms, verdict.reset_ms); }
+
+    auto *end = ctx.retry_after + sizeof(ctx.retry_after);
+    auto *digits = print_digits(end, seconds(ms));
+    return push(r, kRetryAfter, {static_cast<size_t>(end - digits), digits});
 }
 
 namespace {
@@ -129,7 +156,7 @@ bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_
         if (!print_list(r, ctx, told, &policy, print)) { return false; }
     }
 
-    return push_header(r, "RateLimit-Policy", policy) && push_header(r, "RateLimit", states);
+    return push(r, "RateLimit-Policy", policy) && push(r, "RateLimit", states);
 }
 
 bool add_x(ngx_http_request_t *r, const Told &told) {
@@ -143,9 +170,8 @@ bool add_x(ngx_http_request_t *r, const Told &told) {
         (void)append_number(p, told.shown->limit, &digits);
     }
 
-    return push_header(r, "X-RateLimit-Limit", digits)
-           && push_header(r, "X-RateLimit-Remaining", told.remaining)
-           && push_header(r, "X-RateLimit-Reset", told.reset);
+    return push(r, "X-RateLimit-Limit", digits) && push(r, "X-RateLimit-Remaining", told.remaining)
+           && push(r, "X-RateLimit-Reset", told.reset);
 }
 
 bool add_fields(ngx_http_request_t *r, Context &ctx) {

@@ -6,11 +6,10 @@
 
 #include <string_view>
 
+#include "http/context.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
-
-constexpr std::string_view kRetryAfter = "Retry-After";
 
 /* Installs the filter that tells a client its limits, as they were when the
  * request was decided.  Called if some place wants that, or may replace a
@@ -19,6 +18,10 @@ void init_headers();
 
 /* Adds a field, of a name and value that live as long as the request; false:
  * no memory. */
-bool push_header(ngx_http_request_t *r, std::string_view name, const ngx_str_t &value);
+bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value);
+
+/* Tells the client of a rejected request when to try again, if there is such a
+ * time; false: no memory. */
+bool add_retry_after(ngx_http_request_t *r, Context &ctx, const Verdict &verdict);
 
 } // namespace limit_sliding

@@ -40,11 +40,8 @@ u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf, 
 
 #endif
 
-/* Tells whether a line about the zone is due now. */
-bool is_wanted(ngx_http_request_t *r, const LocConf &conf, ZoneWorker &zone, ngx_uint_t level) {
-    /* A line that error_log drops must not count as the one of this period. */
-    if (conf.log_level == 0 || r->connection->log->log_level < level) { return false; }
-
+/* Tells whether a line about the zone, which error_log has, is due now. */
+bool is_due(const LocConf &conf, ZoneWorker &zone) {
     if (conf.log_every == 0) { return true; }
 
     if (static_cast<ngx_msec_int_t>(zone.log_after - ngx_current_msec) > 0) {
@@ -109,12 +106,12 @@ ngx_int_t init_log([[maybe_unused]] ngx_conf_t *cf) {
 #endif
 }
 
-void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Context &ctx) {
-    const auto &claim = *ctx.described;
+void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
+                  const Verdict &verdict) {
     const auto &limit = limit_of(claim);
     auto &zone = *limit.zone;
     const auto level = conf.log_level;
-    if (!is_wanted(r, conf, zone.worker, level)) { return; }
+    if (!is_due(conf, zone.worker)) { return; }
 
     if (claim.outcome == Outcome::kRefused) {
         log_line(r, zone.worker, level, "refusing new keys%s, zone \"%V\" is full",
@@ -125,8 +122,6 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Context &ctx
                  "denying request%s, redis \"%V\" of zone \"%V\" does not answer",
                  dry_run_words(limit), &zone.redis->settings.name, &zone.name);
     } else {
-        const auto verdict = claim.describe(ctx.now_ms);
-
         log_line(r, zone.worker, level, "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
                  dry_run_words(limit), verdict.excess / 1000, verdict.excess % 1000, &zone.name);
     }
@@ -137,8 +132,9 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
     auto &zone = *limit.zone;
 
     /* Delays are one level below rejections, as those of limit_req. */
-    const auto level = std::min<ngx_uint_t>(conf.log_level + 1, NGX_LOG_INFO);
-    if (!is_wanted(r, conf, zone.worker, level)) { return; }
+    const auto level
+        = conf.log_level != 0 ? std::min<ngx_uint_t>(conf.log_level + 1, NGX_LOG_INFO) : 0;
+    if (!is_logged(r, level) || !is_due(conf, zone.worker)) { return; }
 
     const auto verdict = claim.describe(now_ms);
 
@@ -147,7 +143,7 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
 }
 
 /* These are limit_req's words, but for the key. */
-void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, const ngx_str_t &key) {
+void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t key) {
     tally(zone, kCountErrors);
 
     const Escaped text(key);

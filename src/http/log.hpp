@@ -13,12 +13,18 @@ namespace limit_sliding {
 /* Called before the configuration of http{} is read. */
 ngx_int_t init_log(ngx_conf_t *cf);
 
-/* ctx.described is the claim that rejected the request. */
-void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Context &ctx);
+/* Tells whether error_log has lines of this level; 0 is none. */
+inline bool is_logged(ngx_http_request_t *r, ngx_uint_t level) {
+    return level != 0 && r->connection->log->log_level >= level;
+}
+
+/* Called if is_logged(). */
+void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
+                  const Verdict &verdict);
 void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim, uint64_t now_ms);
 
 /* Both count as an error of the zone, too.  `name` is "rate" or "cost". */
-void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, const ngx_str_t &key);
+void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t key);
 void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone, const char *name,
                    const ngx_str_t &value);
 

@@ -42,27 +42,14 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit) {
     return p;
 }
 
-/* Prints two digits a step; ngx_sprintf() takes several times as long. */
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text) {
-    static const char pairs[]
-        = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
-          "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
-          "8081828384858687888990919293949596979899";
-
     u_char digits[NGX_INT64_LEN];
-    auto *digit = digits + sizeof(digits) - 2;
-    while (n >= 100) {
-        ngx_memcpy(digit, &pairs[2 * (n % 100)], 2);
-        digit -= 2;
-        n /= 100;
-    }
-
-    ngx_memcpy(digit, &pairs[2 * n], 2);
-    digit += (n < 10);
+    auto *end = digits + sizeof(digits);
+    auto *first = print_digits(end, n);
 
     text->data = p;
-    text->len = digits + sizeof(digits) - digit;
-    return ngx_cpymem(p, digit, text->len);
+    text->len = end - first;
+    return ngx_cpymem(p, first, text->len);
 }
 
 } // namespace limit_sliding
