@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/atomics.hpp"
-#include "core/siphash.hpp"
+#include "core/mix.hpp"
 
 namespace limit_sliding {
 
@@ -83,8 +83,23 @@ void Offenders::Entry::count(uint32_t weight, uint64_t span) {
     }
 }
 
+size_t Offenders::Text::used() const {
+    uint64_t kept = std::min<uint64_t>(words[1], kOffenderKeyBytes);
+
+    return 2 + (kept + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+}
+
+/* Nobody knows the name but who knows the zone's secret, so a text that passes for
+ * another one cannot be made up. */
 uint64_t Offenders::Text::check_of(uint64_t name) const {
-    return SipHash13(name, 0).hash(&words[1], sizeof(words) - sizeof(words[0]));
+    uint64_t check = name;
+    size_t n = used();
+
+    for (size_t i = 1; i < n; i++) {
+        check = mixed(check, words[i]);
+    }
+
+    return check;
 }
 
 Offenders::Text Offenders::Text::make(uint64_t name, std::string_view key) {
@@ -109,7 +124,9 @@ Offenders::Text Offenders::Text::read() const {
 
 /* Writes what is not there yet: a key's text is the same every time. */
 void Offenders::Text::keep(const Text &wanted) {
-    for (size_t i = 0; i < kWords; i++) {
+    size_t n = wanted.used();
+
+    for (size_t i = 0; i < n; i++) {
         if (load(&words[i]) != wanted.words[i]) {
             shared(&words[i]).store(wanted.words[i], std::memory_order_relaxed);
         }

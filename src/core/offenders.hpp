@@ -102,6 +102,8 @@ private:
 
         uint64_t words[kWords]; /* check, length, bytes */
 
+        size_t used() const; /* words; what follows them is not looked at */
+
         static Text make(uint64_t name, std::string_view key);
         Text read() const;
         void keep(const Text &wanted);
