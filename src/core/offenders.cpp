@@ -160,7 +160,7 @@ void Offenders::wipe(size_t place) {
     wipe_words(&texts()[place]);
 }
 
-void Offenders::add(uint64_t hash, std::string_view key, uint32_t weight, uint64_t now_ms) {
+size_t Offenders::count(uint64_t hash, uint32_t weight, uint64_t now_ms) {
     uint64_t name = name_of(hash);
     uint64_t span = span_of(now_ms);
 
@@ -171,9 +171,16 @@ void Offenders::add(uint64_t hash, std::string_view key, uint32_t weight, uint64
         if (seen != name && !shared(&entry->hash).compare_exchange_strong(seen, name)) { continue; }
 
         entry->count(weight, span);
-        texts()[entry - entries()].keep(Text::make(name, key));
-        return;
+
+        auto place = static_cast<size_t>(entry - entries());
+        return texts()[place].read().is_of(name) ? kNamed : place;
     }
+
+    return kNamed;
+}
+
+void Offenders::set_text(size_t place, uint64_t hash, std::string_view key) {
+    texts()[place].keep(Text::make(name_of(hash), key));
 }
 
 void Offenders::forget(uint64_t hash) {
@@ -198,7 +205,7 @@ size_t Offenders::read(uint64_t now_ms, Offender *offenders) const {
         uint64_t rejected = entries()[i].total(span);
         Text text = texts()[i].read();
 
-        if (name == 0 || rejected == 0 || text.words[0] != text.check_of(name)) { continue; }
+        if (name == 0 || rejected == 0 || !text.is_of(name)) { continue; }
 
         /* two workers may have added a key at once */
         auto same = static_cast<size_t>(std::find(names, names + n, name) - names);

@@ -74,8 +74,15 @@ public:
     /* Makes a table of zeroed memory of so many bytes. */
     void init(size_t places) { places_ = places; }
 
-    /* Adds so many rejections of a key. */
-    void add(uint64_t hash, std::string_view key, uint32_t weight, uint64_t now_ms);
+    /* What count() returns if the key's text is there. */
+    static constexpr size_t kNamed = SIZE_MAX;
+
+    /* Adds so many rejections of a key.  Unless its text is there, returns the
+     * place for set_text(). */
+    size_t count(uint64_t hash, uint32_t weight, uint64_t now_ms);
+
+    /* Writes the text of the key that was counted there. */
+    void set_text(size_t place, uint64_t hash, std::string_view key);
 
     /* Forgets a key. */
     void forget(uint64_t hash);
@@ -103,6 +110,7 @@ private:
         uint64_t words[kWords]; /* check, length, bytes */
 
         size_t used() const; /* words; what follows them is not looked at */
+        bool is_of(uint64_t name) const { return words[0] == check_of(name); }
 
         static Text make(uint64_t name, std::string_view key);
         Text read() const;

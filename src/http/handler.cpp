@@ -96,6 +96,9 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
     if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
 
     auto &zone = *limit_of(claim).zone;
+    auto &offenders = *zone.memory.aside.offenders;
+    const auto place = offenders.count(claim.hash, n, ngx_current_msec);
+    if (place == Offenders::kNamed) { return; }
 
     ngx_str_t key;
     if (claim.remote != nullptr) {
@@ -104,7 +107,7 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
         return;
     }
 
-    zone.memory.aside.offenders->add(claim.hash, view(key), n, ngx_current_msec);
+    offenders.set_text(place, claim.hash, view(key));
 }
 
 /* Runs the limits of a stage, group by group.  With kSingle nothing was decided

@@ -21,7 +21,7 @@ static void reject(ZoneMemory *memory, const char *key, uint32_t times, uint64_t
     }
 
     for (uint32_t i = 0; i < times; i++) {
-        memory->offenders->add(hash, {(const char *)key, strlen(key)}, 1, now_ms);
+        add_offender(*memory, hash, {(const char *)key, strlen(key)}, 1, now_ms);
     }
 }
 
@@ -86,9 +86,9 @@ static void keeps_the_first_bytes(void **state) {
     (void)state;
 
     memset(key, 'x', sizeof(key));
-    memory.offenders->add(3, {(const char *)key, 64}, 1, NOW_MS);
-    memory.offenders->add(2, {(const char *)key, 300}, 2, NOW_MS);
-    memory.offenders->add(0, {(const char *)"\0\xff", 2}, 3, NOW_MS);
+    add_offender(memory, 3, {(const char *)key, 64}, 1, NOW_MS);
+    add_offender(memory, 2, {(const char *)key, 300}, 2, NOW_MS);
+    add_offender(memory, 0, {(const char *)"\0\xff", 2}, 3, NOW_MS);
 
     assert_int_equal(memory.offenders->read(NOW_MS, offenders), 3);
     assert_int_equal(offenders[0].bytes, 2);
@@ -160,7 +160,7 @@ static void finds_who_is_rejected_most(void **state) {
 
         if (key < 10) { counts[key]++; }
 
-        memory.offenders->add(key * SPREAD, {(const char *)&key, sizeof(key)}, 1, NOW_MS);
+        add_offender(memory, key * SPREAD, {(const char *)&key, sizeof(key)}, 1, NOW_MS);
     }
 
     n = memory.offenders->read(NOW_MS, offenders);
@@ -194,8 +194,8 @@ static void *reject_many(void *data) {
             words[j] = words[0];
         }
 
-        memory->offenders->add((words[0] + 1) * SPREAD, {(const char *)words, sizeof(words)}, 1,
-                               NOW_MS);
+        add_offender(*memory, (words[0] + 1) * SPREAD, {(const char *)words, sizeof(words)}, 1,
+                     NOW_MS);
 
         if (i % 500 == 0) {
             size_t n = memory->offenders->read(NOW_MS, seen);

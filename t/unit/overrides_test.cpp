@@ -117,7 +117,7 @@ static void survives_the_dead(void **state) {
                 uint64_t hash = i % 60 * SPREAD;
 
                 memory.overrides->set(hash, 1 + i % 3);
-                memory.offenders->add(hash, {(const char *)&hash, 8}, 1, NOW_MS);
+                add_offender(memory, hash, {(const char *)&hash, 8}, 1, NOW_MS);
                 if (i % 3) { memory.overrides->set(hash, kLimitUnset); }
             }
         }

@@ -33,6 +33,14 @@ static inline void free_memory(ZoneMemory *memory, size_t bytes) {
     munmap(memory->counters, bytes);
 }
 
+/* Adds rejections of a key, as the module does. */
+static inline void add_offender(const ZoneMemory &memory, uint64_t hash, std::string_view key,
+                                uint32_t weight, uint64_t now_ms) {
+    size_t place = memory.offenders->count(hash, weight, now_ms);
+
+    if (place != Offenders::kNamed) { memory.offenders->set_text(place, hash, key); }
+}
+
 /* Runs work(data) in all threads at once. */
 static inline void in_threads(void *(*work)(void *), void *data) {
     pthread_t thread[THREADS];

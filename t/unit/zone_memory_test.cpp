@@ -79,8 +79,8 @@ static void stays_within_it(void **state) {
 
         for (uint64_t key = 1; key < 1000; key++) {
             memory.overrides->set(key * SPREAD, LIMIT_MAX);
-            memory.offenders->add(key * SPREAD, {(const char *)text, sizeof(text)}, UINT32_MAX,
-                                  NOW_MS);
+            add_offender(memory, key * SPREAD, {(const char *)text, sizeof(text)}, UINT32_MAX,
+                         NOW_MS);
         }
 
         memset(&memory.counters[memory.ncounters - 1], 0xff, sizeof(*memory.counters));
