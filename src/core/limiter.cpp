@@ -389,9 +389,13 @@ Verdict Claim::describe(uint64_t now_ms) const {
 }
 
 uint64_t Claim::retry_after_ms(uint64_t now_ms) const {
-    if (verdict != nullptr || outcome != Outcome::kRejected || policy->has_rings()) {
-        return describe(now_ms).retry_after_ms;
-    }
+    if (verdict != nullptr) { return verdict->retry_after_ms; }
+
+    if (outcome == Outcome::kRefused) { return state; }
+
+    if (is_admitted(*this)) { return 0; }
+
+    if (policy->has_rings()) { return rejection.retry_after_ms; }
 
     switch (policy->algorithm) {
     case Algorithm::kFixed:

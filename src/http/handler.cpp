@@ -235,14 +235,13 @@ private:
 
     /* Tells the log, and the client, of a rejection; false: no memory. */
     bool tell_rejected() const {
-        const bool to_log = is_logged(r_, conf_.log_level);
-        const bool to_client = !is_dry_run() && (conf_.headers & kHeaderRetryAfter) != 0;
-        if (!to_log && !to_client) { return true; }
+        if (is_logged(r_, conf_.log_level)) {
+            log_rejected(r_, conf_, *ctx_.described, ctx_.described->describe(ctx_.now_ms));
+        }
 
-        const auto verdict = ctx_.described->describe(ctx_.now_ms);
-        if (to_log) { log_rejected(r_, conf_, *ctx_.described, verdict); }
+        if (is_dry_run() || (conf_.headers & kHeaderRetryAfter) == 0) { return true; }
 
-        return !to_client || add_retry_after(r_, ctx_, verdict);
+        return add_retry_after(r_, ctx_);
     }
 
     /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered

@@ -49,12 +49,14 @@ bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value) 
     return push(r, name, value);
 }
 
-bool add_retry_after(ngx_http_request_t *r, Context &ctx, const Verdict &verdict) {
-    auto ms = verdict.retry_after_ms;
+bool add_retry_after(ngx_http_request_t *r, Context &ctx) {
+    auto ms = ctx.described->retry_after_ms(ctx.now_ms);
     if (ms == kNever) { return true; }
 
     /* A request that only looks may be admitted before anything remains. */
-    if ((ctx.headers & kHeaderDraft) != 0) { ms = std::max(ms, verdict.reset_ms); }
+    if ((ctx.headers & kHeaderDraft) != 0) {
+        ms = std::max(ms, ctx.described->describe(ctx.now_ms).reset_ms);
+    }
 
     auto *end = ctx.retry_after + sizeof(ctx.retry_after);
     auto *digits = print_digits(end, seconds(ms));

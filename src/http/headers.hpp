@@ -22,6 +22,6 @@ bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value);
 
 /* Tells the client of a rejected request when to try again, if there is such a
  * time; false: no memory. */
-bool add_retry_after(ngx_http_request_t *r, Context &ctx, const Verdict &verdict);
+bool add_retry_after(ngx_http_request_t *r, Context &ctx);
 
 } // namespace limit_sliding
