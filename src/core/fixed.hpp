@@ -14,7 +14,7 @@ namespace limit_sliding {
  * algorithm=fixed.  Time is cut into windows of w ms, and a request of cost c
  * is admitted when the present window's requests + c <= limit.
  *
- * State: window number modulo 2^18, a bit for rank.hpp, requests in 22 bits.
+ * State: window number modulo 2^18, a bit for rank.hpp, requests in 30 bits.
  * The window number wraps as Counter's does.
  *
  * An object is this algorithm at one moment, under one limit.
@@ -87,7 +87,7 @@ public:
     }
 
 private:
-    static constexpr unsigned kCountBits = 22;
+    static constexpr unsigned kCountBits = 30;
     static constexpr unsigned kWindowBits = 18;
     static constexpr unsigned kEpochShift = 16;
 

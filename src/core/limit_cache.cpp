@@ -2,6 +2,8 @@
 
 #include "core/limit_cache.hpp"
 
+#include <algorithm>
+
 #include "core/atomics.hpp"
 
 namespace limit_sliding {
@@ -13,9 +15,7 @@ constexpr size_t kPlaces = 8;
 /* Others may change a line so often meanwhile before the limit is given up. */
 constexpr unsigned kTries = 16;
 
-constexpr unsigned bits_of(uint64_t number) { return number == 0 ? 0 : 1 + bits_of(number >> 1); }
-
-constexpr unsigned kLimitBits = bits_of(uint64_t{kLimitMax} + 1);
+constexpr unsigned kLimitBits = 30;
 constexpr uint64_t kLimitMask = (uint64_t{1} << kLimitBits) - 1;
 constexpr uint64_t kOff = kLimitMask;
 constexpr uint64_t kUsed = uint64_t{1} << kLimitBits;
@@ -128,7 +128,7 @@ void LimitCache::set(uint64_t hash, uint64_t limit) {
         return;
     }
 
-    uint64_t wanted = word_of(hash, limit == kUnlimited ? kOff : limit);
+    uint64_t wanted = word_of(hash, limit == kUnlimited ? kOff : std::min(limit, kLimitMax));
 
     if (is_known && word == (wanted | kUsed)) { return; }
 

@@ -16,7 +16,7 @@ namespace limit_sliding {
  * A cache line is the set of places where a key may be.  Every place is one
  * word, so a process may die at any moment:
  *
- *     fingerprint of the key 40 | used 1 | limit 23
+ *     fingerprint of the key 33 | used 1 | limit 30
  *
  * The line is chosen by other bits of the key's hash than the fingerprint has.
  * 0: never used, and so are all places after it.  A limit that was taken away
@@ -38,7 +38,8 @@ public:
      * kUnlimited, or kLimitUnset if none is known. */
     uint64_t find(uint64_t hash) const;
 
-    /* Stores it, or forgets what is known with kLimitUnset.  It writes nothing
+    /* Stores it, a limit above kLimitMax as that, as it is for shared memory; or
+     * forgets what is known with kLimitUnset.  It writes nothing
      * if that is stored already.  For a key without a limit, in a cache that
      * has few, this reads two words. */
     void set(uint64_t hash, uint64_t limit);

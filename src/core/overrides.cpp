@@ -12,10 +12,10 @@ namespace {
 
 constexpr uint64_t kProbes = 32;
 
-constexpr unsigned kLimitBits = 23;
+constexpr unsigned kLimitBits = 30;
 constexpr uint64_t kLimitMask = (1u << kLimitBits) - 1;
 constexpr uint64_t kOff = kLimitMask;
-constexpr uint64_t kGone = 1u << (kLimitBits - 1);
+constexpr uint64_t kGone = kOff - 1;
 
 static_assert(kLimitMax < kGone, "more than any limit");
 

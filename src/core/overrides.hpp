@@ -11,11 +11,11 @@ namespace limit_sliding {
 
 /*
  * Limits of single keys, in place of that of their zone.  Two keys are taken
- * for one if they share 49 bits of their hash.
+ * for one if they share 42 bits of their hash.
  *
  * Every entry is one word, so a process may die at any moment:
  *
- *     fingerprint of the key 41 | limit 23
+ *     fingerprint of the key 34 | limit 30
  *
  * 0: never used.  An entry of a limit that was taken away keeps its place, for
  * the next one.  Places are probed one after the other, up to so many: that is
