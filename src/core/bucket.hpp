@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/bucket_state.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
 
@@ -21,27 +22,8 @@ namespace limit_sliding {
  * room for one that leaves at once and `burst` that wait: what was in it before
  * the request has to leave first.
  *
- * `used` is kept multiplied by w, so that all of it is exact in integers.
- *
- * State: a time in 24 to 34 bits, the class of the limit in 3, a form in 2, and
- * in the other 33 to 23 bits `used` as of that time, in that form:
- *
- *     kExact    `used` itself, if there is room for it
- *     kWhole    a whole number of requests
- *     kLine     the number of a line, see below
- *
- * The class is the number of octal digits of the limit, less one.
- *
- * While a bucket is not empty, used + limit x time grows by whole requests and
- * is constant between.  So this sum is rounded up, to a line: a multiple of
- * w/2^f.  As f is the same for all states of a class, the sum stays on lines
- * from then on, and nothing is rounded again until the bucket has been empty.
- * The number of the line is kept less limit x time, which is known.  A request
- * under another limit finds a line of that limit, less than a 2^f-th of a
- * request off.
- *
- * Times are told apart over four times as long as a bucket may take to fill.
- * So a burst counts only as far as it runs off in 2^32 ms, 49 days.
+ * `used` is kept multiplied by w, so that all of it is exact in integers, but
+ * for what BucketState rounds up.
  *
  * The limit may differ from one request to the next: `used` is in requests, so
  * it means the same under either.  A higher limit may have admitted more than
@@ -52,22 +34,12 @@ namespace limit_sliding {
  *
  * An object is this algorithm at one moment, under one limit.
  */
-class Bucket {
+class Bucket : BucketState {
 public:
     Bucket(const Policy &policy, uint64_t now_ms, uint64_t limit)
-        : window_ms_(policy.window_ms), now_ms_(now_ms), limit_(limit),
-          time_bits_(time_bits(policy)), is_queue_(is_queue(policy)), burst_(policy.burst) {}
+        : BucketState(policy, limit), now_ms_(now_ms) {}
 
-    /* Returns the requests that it holds.  The division is for bursts that take
-     * longer to run off than times are told apart. */
-    uint64_t capacity() const {
-        if (!is_queue_ && burst_ == 0) { return limit_; }
-
-        uint64_t requests = burst_ + uint64_t{is_queue_};
-        uint64_t runs_off = uint64_t{limit_} << (time_bits_ - 2);
-
-        return requests * window_ms_ <= runs_off ? requests : runs_off / window_ms_;
-    }
+    using BucketState::capacity;
 
     /* Returns a number that advances by the time in which any bucket that is
      * not used becomes empty. */
@@ -101,40 +73,41 @@ public:
      * and room for it with the request.  False: admit() has to. */
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next,
                                             bool *is_admitted) const {
-        uint64_t value = state & value_mask();
+        uint64_t before = state & value_mask();
+        uint64_t more = cost * window_ms_;
+        uint64_t most = full();
 
-        if (form_of(state) != kExact || value > full()
-            || value + cost * window_ms_ > value_mask()) {
+        if (form_of(state) != kExact || before > most || before + more > value_mask() || state == 0
+            || cost == 0) {
             return false;
         }
 
-        *is_admitted = admit<true>(state, cost, next);
+        uint64_t elapsed = between_ms(exact_time_of(state), now_ms_);
+        uint64_t ran_off = elapsed * limit_;
+        uint64_t wanted = before - std::min(before, ran_off) + more;
+
+        *is_admitted = wanted <= most;
+        *next
+            = pack_value((exact_time_of(state) + elapsed) & time_mask(), class_of_limit(), wanted);
         return true;
     }
 
-    template <bool kPlain = false>
-    [[gnu::always_inline]] bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
+    bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         if (cost == 0) {
             *next = state;
             return true;
         }
 
-        uint64_t before = kPlain ? state & value_mask() : then(state);
-        uint64_t excess = kPlain ? 0 : excess_of(before);
+        uint64_t before = then(state);
+        uint64_t excess = excess_of(before, state);
         uint64_t taken = left_of(before - excess, state);
 
         if (cost > capacity() || taken > full() - cost * window_ms_) { return false; }
 
         uint64_t wanted = taken + cost * window_ms_;
 
-        if (kPlain) {
-            *next = pack_value(time_now(state), class_of_limit(), wanted);
-        } else if (excess == 0) {
-            *next = pack(time_now(state), class_of_limit(), wanted);
-        } else {
-            *next = pack_with_excess(state, taken, wanted);
-        }
-
+        *next = excess == 0 ? pack(time_now(state), class_of_limit(), wanted)
+                            : pack_with_excess(state, taken, wanted);
         return true;
     }
 
@@ -187,11 +160,11 @@ public:
 
     /* Returns how long such a request is held back: until those ahead of it
      * have left. */
-    uint64_t delay_ms(uint64_t state, uint64_t cost) const {
+    [[gnu::always_inline]] uint64_t delay_ms(uint64_t state, uint64_t cost) const {
         /* most found the queue empty, which takes little to tell */
-        if (form_of(state) == kExact && (state & value_mask()) <= cost * window_ms_) { return 0; }
-
-        return cost == 0 ? 0 : wait_ms(state, ahead_of(state, cost));
+        return form_of(state) == kExact && (state & value_mask()) <= cost * window_ms_
+                   ? 0
+                   : queued_ms(state, cost);
     }
 
     /* Returns when the state is over, of whatever key under whatever limit. */
@@ -202,152 +175,16 @@ public:
     }
 
 private:
-    static constexpr unsigned kStateBits = 62;
-    static constexpr unsigned kFormBits = 2;
-    static constexpr unsigned kClassBits = 3;
-    static constexpr unsigned kClassDigit = 3; /* octal */
-    static constexpr unsigned kTimeBitsMin = 24;
-    static constexpr unsigned kTimeBitsMax = 34;
-    static constexpr unsigned kWholeBitsMax = 22;
-
-    /* No form makes a state of all ones, which is reserved for the table. */
-    enum Form : uint64_t { kExact = 0, kWhole, kLine };
-
-    static_assert(kWindowMaxMs <= 1ULL << (kTimeBitsMax - 2),
-                  "the longest window has time to fill a bucket");
-    static_assert(kLimitMax + 1 < 1u << kWholeBitsMax, "and it holds no more whole requests");
-    static_assert(kWholeBitsMax < kStateBits - kTimeBitsMax - kClassBits - kFormBits,
-                  "for which there is room, and for half ones");
-    static_assert(kLimitMax >> (kClassDigit << kClassBits) == 0,
-                  "a limit has no more octal digits than there are classes");
-    static_assert(kLimitMax <= UINT64_MAX >> kTimeBitsMax,
-                  "what runs off in the longest time fits");
-
-    static bool is_queue(const Policy &policy) {
-        return policy.algorithm == Algorithm::kLeakyBucket;
+    [[gnu::noinline]] uint64_t queued_ms(uint64_t state, uint64_t cost) const {
+        return cost == 0 ? 0 : wait_ms(state, ahead_of(state, cost));
     }
 
-    static unsigned bits_of(uint64_t n) {
-        return 63 ^ static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
-    }
+    /* Returns what was used beyond a full bucket, in whole ms that it takes to
+     * run off.  A wide state may be as of a little before it was filled. */
+    uint64_t excess_of(uint64_t taken, uint64_t state) const {
+        uint64_t most = full() + (form_of(state) == kWide ? wide_mask() * limit_ : 0);
 
-    static unsigned time_bits(const Policy &policy) {
-        unsigned bits = bits_of(policy.window_ms) + bits_of(policy.burst) + 2;
-
-        return std::min(std::max(bits, kTimeBitsMin), kTimeBitsMax);
-    }
-
-    /*
-     * Returns the time in which a full bucket becomes empty, under any limit.
-     */
-    uint64_t longest_ms() const {
-        uint64_t requests = std::max(burst_ + uint64_t{is_queue_}, uint64_t{1});
-
-        return std::min(requests * window_ms_, uint64_t{1} << (time_bits_ - 2));
-    }
-
-    uint64_t full() const { return capacity() * window_ms_; }
-
-    bool has_burst() const { return burst_ != 0 || is_queue_; }
-
-    unsigned value_bits() const { return kStateBits - kFormBits - kClassBits - time_bits_; }
-
-    uint64_t value_mask() const { return (1ULL << value_bits()) - 1; }
-    uint64_t time_mask() const { return (1ULL << time_bits_) - 1; }
-
-    uint64_t form_of(uint64_t state) const {
-        return state >> value_bits() & ((1u << kFormBits) - 1);
-    }
-
-    uint64_t class_of(uint64_t state) const {
-        return state >> (value_bits() + kFormBits) & ((1u << kClassBits) - 1);
-    }
-
-    uint64_t time_of(uint64_t state) const {
-        return state >> (value_bits() + kFormBits + kClassBits);
-    }
-
-    uint64_t class_of_limit() const { return (bits_of(limit_) - 1) / kClassDigit; }
-
-    /* Returns the limit under which a state was made, or the least of its class
-     * if that is another class than the present limit's. */
-    uint64_t pace_of(uint64_t state) const {
-        uint64_t limit_class = class_of(state);
-
-        return limit_class == class_of_limit() ? limit_
-                                               : uint64_t{1} << (limit_class * kClassDigit);
-    }
-
-    /* Returns what was used at the state's time. */
-    uint64_t then(uint64_t state) const {
-        return form_of(state) == kExact ? state & value_mask() : large_then(state);
-    }
-
-    /* Returns the f of the lines of a class: the bits that its whole requests
-     * leave. */
-    unsigned line_bits(uint64_t limit_class) const {
-        uint64_t digits = (limit_class + 1) * kClassDigit;
-
-        return value_bits()
-               - (has_burst() ? bits_of(burst_ + uint64_t{is_queue_})
-                              : static_cast<unsigned>(std::min<uint64_t>(digits, kWholeBitsMax)));
-    }
-
-    /*
-     * Returns limit x time modulo the distance of lines, in units of w / 2^f.
-     */
-    uint64_t phase(uint64_t time, unsigned bits) const {
-        return (time * limit_ % window_ms_ << bits) % window_ms_;
-    }
-
-    /* Returns what is used at that time, on the line of this number. */
-    uint64_t on_line(uint64_t number, uint64_t time, unsigned bits) const {
-        return rounded_up((number + 1) * window_ms_ - phase(time, bits), bits);
-    }
-
-    [[gnu::noinline]] uint64_t large_then(uint64_t state) const {
-        uint64_t value = state & value_mask();
-
-        return form_of(state) == kWhole
-                   ? value * window_ms_
-                   : on_line(value, time_of(state), line_bits(class_of(state)));
-    }
-
-    /* Returns a value with its form, for more than there is room for exactly.
-     * Nothing is rounded up past a whole request, so a bucket that holds n
-     * requests admits n. */
-    [[gnu::noinline]] uint64_t large_value(uint64_t time, uint64_t limit_class,
-                                           uint64_t taken) const {
-        unsigned bits = line_bits(limit_class);
-        uint64_t whole = (taken + window_ms_ - 1) / window_ms_;
-
-        /* the first line that is not below it */
-        uint64_t number = (((taken - 1) << bits) + phase(time, bits)) / window_ms_;
-
-        if (number > value_mask() || on_line(number, time, bits) >= whole * window_ms_) {
-            return uint64_t{kWhole} << value_bits() | whole;
-        }
-
-        return uint64_t{kLine} << value_bits() | number;
-    }
-
-    uint64_t pack(uint64_t time, uint64_t limit_class, uint64_t taken) const {
-        return pack_value(time, limit_class,
-                          taken <= value_mask() ? taken : large_value(time, limit_class, taken));
-    }
-
-    /* Makes a state; `value` includes its form. */
-    uint64_t pack_value(uint64_t time, uint64_t limit_class, uint64_t value) const {
-        uint64_t head = time << kClassBits | limit_class;
-        uint64_t state = head << (value_bits() + kFormBits) | value;
-
-        return state == 0 ? 1 : state;
-    }
-
-    /* Returns what is used beyond a full bucket, in whole ms that it takes to
-     * run off. */
-    uint64_t excess_of(uint64_t taken) const {
-        return taken <= full() ? 0 : (taken - full()) / limit_ * limit_;
+        return taken <= most ? 0 : (taken - most) / limit_ * limit_;
     }
 
     /*
@@ -374,7 +211,7 @@ private:
     uint64_t level(uint64_t state) const {
         uint64_t before = then(state);
 
-        return left_of(before - excess_of(before), state);
+        return left_of(before - excess_of(before, state), state);
     }
 
     /* Returns what is left now of what was used at the state's time. */
@@ -382,13 +219,6 @@ private:
         uint64_t ran_off = elapsed_ms(state) * limit_;
 
         return ran_off > taken ? 0 : taken - ran_off;
-    }
-
-    /* Returns the ms from one time to a later one; 0 if that is earlier. */
-    uint64_t between_ms(uint64_t from, uint64_t to) const {
-        uint64_t elapsed = (to - from) & time_mask();
-
-        return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
     }
 
     /* Returns the ms since the state's time; 0 if a worker made it whose clock
@@ -406,10 +236,6 @@ private:
         return state != 0 && elapsed_ms(state) == 0 ? time_of(state) : now_ms_ & time_mask();
     }
 
-    static uint64_t rounded_up(uint64_t n, unsigned shift) {
-        return (n + (1ULL << shift) - 1) >> shift;
-    }
-
     /* Returns what was in the queue before a request of this cost, which has
      * joined it. */
     uint64_t ahead_of(uint64_t state, uint64_t cost) const {
@@ -423,12 +249,7 @@ private:
         return taken == 0 ? 0 : ahead_ms(state) + (taken + limit_ - 1) / limit_;
     }
 
-    uint64_t window_ms_;
     uint64_t now_ms_;
-    uint64_t limit_;
-    unsigned time_bits_;
-    bool is_queue_;
-    uint32_t burst_;
 };
 
 } // namespace limit_sliding

@@ -11,7 +11,7 @@ namespace limit_sliding {
 /* Limits, in requests a window: of algorithms that keep one number in a state,
  * of those that keep several, and of those that Redis decides.  Its numbers are
  * exact up to 2^53. */
-constexpr uint64_t kLimitMax = 4194302;
+constexpr uint64_t kLimitMax = 1000000000;
 constexpr uint64_t kNarrowMax = 4194302;
 constexpr uint64_t kRemoteMax = 1000000000000000;
 

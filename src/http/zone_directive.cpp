@@ -138,7 +138,7 @@ bool set_burst(const Param &param, ZoneConf &zone) {
     }
 
     /* A bucket that holds no token would admit nobody. */
-    if (!param.get_number("number", is_token, kNarrowMax, policy.burst)) { return false; }
+    if (!param.get_number("number", is_token, kLimitMax, policy.burst)) { return false; }
 
     if (policy.burst != 0 && zone.limit != 0 && policy.capacity(zone.limit) < policy.burst) {
         return param.invalid("\"%V\" is too much for this rate, at which it "

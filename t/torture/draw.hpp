@@ -30,10 +30,10 @@ public:
     uint32_t limit() {
         switch (below(16)) {
         case 0:
-            return kLimitMax - static_cast<uint32_t>(below(3));
+            return kNarrowMax - static_cast<uint32_t>(below(3));
         case 1:
         case 2:
-            return static_cast<uint32_t>(scale(1, kLimitMax));
+            return static_cast<uint32_t>(scale(1, kNarrowMax));
         case 3:
         case 4:
             return static_cast<uint32_t>(scale(1, 2000));

@@ -490,7 +490,7 @@ void Model::give_back(size_t admission, uint32_t cost) {
         if (e.at_ms == admission) {
             e.cost -= cost;
             e.given_back += cost;
-            e.kept += noted > kLimitMax ? cost : 0;
+            e.kept += noted > kNarrowMax ? cost : 0;
         }
     }
 }

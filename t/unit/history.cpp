@@ -36,8 +36,8 @@ static uint64_t mostly_small(drawing_t *d, uint64_t low, uint64_t high) {
 static uint32_t draw_limit(drawing_t *d) {
     if (d->history->is_dense) { return 10 + (uint32_t)below(d, 100); }
 
-    return (uint32_t)(below(d, 4) == 0 ? random_scale(&d->random, 1, kLimitMax)
-                                       : mostly_small(d, 1, kLimitMax));
+    return (uint32_t)(below(d, 4) == 0 ? random_scale(&d->random, 1, kNarrowMax)
+                                       : mostly_small(d, 1, kNarrowMax));
 }
 
 /* To around where a part of the window ends, at some precision. */

@@ -42,7 +42,7 @@ using namespace limit_sliding;
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-#define LIMIT_MAX kLimitMax
+#define LIMIT_MAX kNarrowMax
 #define SECOND_MS 1000u
 #define MINUTE_MS (60 * SECOND_MS)
 #define DAY_MS (24 * 60 * MINUTE_MS)

@@ -116,7 +116,7 @@ enum trace_rate_t {
 #define TRACE_BUSY 10
 
 /* A limit at which nothing is rejected. */
-#define TRACE_NO_LIMIT kLimitMax
+#define TRACE_NO_LIMIT kNarrowMax
 
 struct trace_rate_errors_t {
     uint64_t n; /* requests, or clients */
