@@ -148,12 +148,18 @@ is_wrong(@$_) for (
         qr/\b0\b.*\b1\b/ ],
     [ http => "$zone zone=one:1m rate=23r/d window=1h;",  'rate=23r/d',
         qr/\b0\b.*\b1\b/ ],
-    [ http => "$zone zone=one:1m rate=5000000r/s;",       'rate=5000000r/s',
-        qr/\b5000000\b.*\b4194302\b/ ],
-    [ http => "$zone zone=one:1m rate=4194303 window=1s;", 'rate=4194303',
-        qr/\b4194303\b.*\b4194302\b/ ],
-    [ http => "$zone zone=one:1m rate=2000r/s window=1h;", 'rate=2000r/s',
-        qr/\b7200000\b.*\b4194302\b/ ],
+    [ http => "$zone zone=one:1m rate=2000000000r/s;",    'rate=2000000000r/s',
+        qr/\b2000000000\b.*\b1000000000\b/ ],
+    [ http => "$zone zone=one:1m rate=1000000001 window=1s;",
+        'rate=1000000001', qr/\b1000000001\b.*\b1000000000\b/ ],
+    [ http => "$zone zone=one:1m rate=300000r/s window=1h;",
+        'rate=300000r/s', qr/\b1080000000\b.*\b1000000000\b/ ],
+    (map { [ http => "$zone zone=one:1m rate=1000000001 window=1h algorithm=$_;",
+        'rate=1000000001', qr/\b1000000001\b.*\b1000000000\b/ ] }
+        qw(fixed token_bucket leaky_bucket)),
+    (map { [ http => "$zone $_ zone=one:1m rate=4194303 window=1h;",
+        'rate=4194303', qr/\b4194303\b.*\b4194302\b/ ] }
+        qw(algorithm=log precision=2 precision=60)),
 );
 
 
@@ -203,7 +209,7 @@ is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=1r/s algorithm=leaky_bucket burst=1x;",
         'burst=1x' ],
     [ http => "$zone zone=one:1m rate=1r/s algorithm=leaky_bucket"
-        . ' burst=4194303;', 'burst=4194303' ],
+        . ' burst=1000000001;', 'burst=1000000001', qr/\b1000000000\b/ ],
     [ http => "$zone zone=one:1m rate=1r/d algorithm=token_bucket burst=50;",
         'burst=50', qr/49 days/ ],
     [ http => "$zone zone=one:1m rate=1r/s redis=shared;", 'redis=shared' ],
@@ -286,10 +292,10 @@ is_wrong(@$_) for (
     [ location => 'limit_sliding zone=known rate=off;',   'rate=off' ],
     [ location => 'limit_sliding zone=known rate=1r/m;',  'rate=1r/m',
         qr/\b0\b.*\b1\b/ ],
-    [ location => 'limit_sliding zone=known rate=5000000r/s;',
-        'rate=5000000r/s', qr/\b4194302\b/ ],
+    [ location => 'limit_sliding zone=known rate=2000000000r/s;',
+        'rate=2000000000r/s', qr/\b1000000000\b/ ],
     [ location => 'limit_sliding zone=known rate=999999999999999999r/s;',
-        'rate=999999999999999999r/s', qr/\b4194302\b/ ],
+        'rate=999999999999999999r/s', qr/\b1000000000\b/ ],
     [ location => 'limit_sliding zone=known cost=;',      'cost=' ],
     [ location => 'limit_sliding zone=known cost=-1;',    'cost=-1' ],
     [ location => 'limit_sliding zone=known cost=1.5;',   'cost=1.5' ],
@@ -402,12 +408,21 @@ is_right(@$_) for (
     [ 'parameters in another order',
         http => "$zone full=deny rate=1r/s window=1m zone=one:1m;" ],
     (map { [ "rate $_", http => "$zone zone=one:1m rate=$_;" ] }
-        qw(1r/s 10r/m 1000r/h 1r/d 4194302r/s 4194302r/d)),
+        qw(1r/s 10r/m 1000r/h 1r/d 1000000000r/s 1000000000r/d)),
     (map { [ "window $_", http => "$zone zone=one:1m rate=10r/s window=$_;" ] }
         qw(100ms 500ms 10s 1m 1h 1m30s 60)),
     (map { [ "bare rate, window $_",
         http => "$zone zone=one:1m rate=1 window=$_;" ] } qw(100ms 1d 4w 30d)),
-    [ 'largest limit', http => "$zone zone=one:1m rate=4194302 window=30d;" ],
+    (map { [ "largest limit, $_",
+        http => "$zone zone=one:1m rate=1000000000 window=30d $_;" ] }
+        'precision=1', map { "algorithm=$_" }
+        qw(counter fixed token_bucket leaky_bucket)),
+    (map { [ "largest limit, $_",
+        http => "$zone zone=one:1m rate=4194302 window=30d $_;" ] }
+        qw(algorithm=log precision=2 precision=60)),
+    (map { [ "largest burst of a $_", http => "$zone zone=one:1m"
+        . " rate=1000000000 window=30d algorithm=$_ burst=1000000000;" ] }
+        qw(token_bucket leaky_bucket)),
     [ 'smallest limit', http => "$zone zone=one:1m rate=24r/d window=1h;" ],
     (map { [ "full $_", http => "$zone zone=one:1m rate=1r/s full=$_;" ] }
         qw(evict deny)),

@@ -261,6 +261,26 @@ succeeds(
 );
 
 
+# limits
+
+my $MOST = 10**15;
+
+fails(
+    (map { [ http => "$zone zone=one:1m rate=${\($MOST + 1)} window=30d"
+        . " redis=shared algorithm=$_;", "rate=${\($MOST + 1)}",
+        qr/\b1000000000000001\b.*\b1000000000000000\b/ ] }
+        qw(counter fixed token_bucket leaky_bucket)),
+    (map { [ http => "$zone zone=one:1m rate=4194303 window=30d redis=shared"
+        . " $_;", 'rate=4194303', qr/\b4194303\b.*\b4194302\b/ ] }
+        qw(algorithm=log precision=10)),
+);
+succeeds(
+    (map { [ "a limit of 10^15, algorithm=$_", $server,
+        "$zone rate=$MOST window=30d algorithm=$_ redis=shared zone=one:1m;" ] }
+        qw(counter fixed token_bucket leaky_bucket)),
+);
+
+
 # algorithms and leases
 
 fails(

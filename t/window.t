@@ -53,7 +53,7 @@ my %zones = (             # name => [the limit that responses tell, settings]
     floor_one => [ 1,    'rate=1r/m window=119s' ],
     month     => [ 30,   'rate=1r/d window=30d' ],
     bare      => [ 10,   'rate=10 window=1m' ],
-    largest   => [ 4194302, 'rate=4194302 window=1h' ],
+    largest   => [ 1000000000, 'rate=1000000000 window=1h' ],
 );
 
 serve(places(zones => { map { ($_ => $zones{$_}[1]) } keys %zones }));

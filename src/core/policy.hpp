@@ -68,8 +68,10 @@ struct Policy {
                            leaky bucket: requests that may wait */
     bool strict;        /* a counter counts its oldest part in full */
 
-    /* Returns the largest limit in shared memory. */
-    uint64_t limit_max() const { return has_rings() ? kNarrowMax : kLimitMax; }
+    /* Returns the largest limit, in shared memory or if Redis decides. */
+    uint64_t limit_max(bool in_redis = false) const {
+        return has_rings() ? kNarrowMax : in_redis ? kRemoteMax : kLimitMax;
+    }
 
     /* Returns the most that may be used at once: the limit, 1 .. limit_max(), or
      * what a bucket holds.  Only so much of a burst counts as runs off in 2^32

@@ -47,7 +47,9 @@ ngx_int_t evaluate_rate(ngx_http_request_t *r, const Limit &limit, Claim &claim)
 
         if (view(text) == "off") { return NGX_DECLINED; }
 
-        if (parse_rate(text, policy.window_ms, policy.limit_max(), claim.limit)) { return NGX_OK; }
+        if (parse_rate(text, policy.window_ms, limit.zone->limit_max(), claim.limit)) {
+            return NGX_OK;
+        }
 
         log_bad_value(r, *limit.zone, "rate", text);
     }

@@ -28,7 +28,7 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
         limit.limit = zone->limit;
         limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
     } else if (!set_limit(cf, limit.rate_word, limit.rate, zone->policy.window_ms,
-                          zone->policy.limit_max(), limit.limit, limit.where)) {
+                          zone->limit_max(), limit.limit, limit.where)) {
         return false;
     }
 

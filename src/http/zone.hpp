@@ -66,6 +66,9 @@ struct ZoneConf {
     Redis *redis; /* nullptr: this node decides */
     RemoteZone remote;
 
+    /* Returns the largest limit that a key may have. */
+    uint64_t limit_max() const { return policy.limit_max(redis != nullptr); }
+
     ngx_shm_zone_t *shm_zone; /* nullptr: named, but not defined */
     ngx_str_t restarted;      /* why a reload empties it; empty: it does not */
     SharedZone memory;

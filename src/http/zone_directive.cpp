@@ -87,7 +87,7 @@ bool set_zone_rate(const Param &param, ZoneConf &zone) {
     }
 
     return zone.rate != nullptr
-           || set_limit(param.cf, param.word, rate, window_ms, zone.policy.limit_max(), zone.limit,
+           || set_limit(param.cf, param.word, rate, window_ms, zone.limit_max(), zone.limit,
                         file_line_of(param.cf));
 }
 
@@ -158,18 +158,18 @@ bool set_full(const Param &param, ZoneConf &zone) {
 
 bool set_top(const Param &param, ZoneConf &zone) { return param.get_either("on", "off", zone.top); }
 
-/* The order matters: the rate needs the window and the bound of its algorithm,
- * on which most depend. */
+/* The order matters: the rate needs the window, and the bound of its algorithm
+ * here or in Redis; most need the algorithm. */
 constexpr ParamRule<ZoneConf> rules[] = {
     {{"zone=", "zone="}, set_name},
     {{"window="}, set_window},
     {{"algorithm="}, set_algorithm},
     {{"precision="}, set_precision},
     {{"strict"}, set_strict},
+    {{"redis="}, set_redis},
     {{"rate=", "rate="}, set_zone_rate},
     {{"burst="}, set_burst},
     {{"full="}, set_full},
-    {{"redis="}, set_redis},
     {{"lease="}, set_lease},
     {{"top="}, set_top},
 };

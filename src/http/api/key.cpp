@@ -138,7 +138,7 @@ bool read_rate(KeyRequest &key) {
         return true;
     }
 
-    return parse_rate(key.rate, key.zone->policy.window_ms, key.zone->policy.limit_max(), key.own);
+    return parse_rate(key.rate, key.zone->policy.window_ms, key.zone->limit_max(), key.own);
 }
 
 /* Makes the claim with the limit of a key that has none of its own: that of its
@@ -159,7 +159,7 @@ void init_claim(KeyRequest &key) {
 
     /* A counter has used as much whatever the limit. */
     key.unlimited = last == kLimitUnset || last == kUnlimited;
-    key.limit = key.unlimited ? zone.policy.limit_max() : last;
+    key.limit = key.unlimited ? zone.limit_max() : last;
     claim.limit = key.limit;
 }
 
@@ -356,7 +356,7 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
         return send_error(r, NGX_HTTP_BAD_REQUEST,
                           "\"rate\" must be as \"10r/s\", of 1 to %uL requests "
                           "in a window of %uL ms, or \"off\", or \"default\"",
-                          zone.policy.limit_max(), zone.policy.window_ms);
+                          zone.limit_max(), zone.policy.window_ms);
     }
 
     init_claim(key);
