@@ -138,13 +138,23 @@ public:
     }
 
     /* Returns the verdict's retry_after_ms alone. */
-    uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
-        if (cost > capacity()) { return kNever; }
+    [[gnu::always_inline]] uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
+        uint64_t before = state & value_mask();
+        uint64_t most = full();
 
-        uint64_t taken = level(state);
-        uint64_t room = full() - cost * window_ms_;
+        if (form_of(state) != kExact || before > most) { return rounded_retry_ms(state, cost); }
 
-        return std::min(taken, full()) > room ? wait_ms(state, taken - room) : 0;
+        uint64_t from_now = (now_ms_ - exact_time_of(state)) & time_mask();
+        bool is_ahead = from_now >= 3ULL << (time_bits_ - 2);
+        uint64_t ran_off = is_ahead ? 0 : from_now * limit_;
+        uint64_t more = cost * window_ms_;
+        uint64_t wanted = before - std::min(before, ran_off) + more;
+
+        if (wanted <= most) { return 0; }
+
+        if (more > most) { return kNever; }
+
+        return (is_ahead ? -from_now & time_mask() : 0) + (wanted - most + limit_ - 1) / limit_;
     }
 
     /* Adds what a request that was admitted to a queue has to wait, by the
@@ -175,6 +185,15 @@ public:
     }
 
 private:
+    [[gnu::noinline]] uint64_t rounded_retry_ms(uint64_t state, uint64_t cost) const {
+        if (cost > capacity()) { return kNever; }
+
+        uint64_t taken = level(state);
+        uint64_t room = full() - cost * window_ms_;
+
+        return std::min(taken, full()) > room ? wait_ms(state, taken - room) : 0;
+    }
+
     [[gnu::noinline]] uint64_t queued_ms(uint64_t state, uint64_t cost) const {
         return cost == 0 ? 0 : wait_ms(state, ahead_of(state, cost));
     }
