@@ -114,16 +114,28 @@ public:
     /* Takes back a cost; `recorded` is the state as its admission left it.
      * What has run off since is not given back: all of the time up to the
      * latest admission counts, but for the time in which what was used before
-     * had to run off. */
+     * had to run off.  An excess did not have to: it was set aside.  With one,
+     * the latest admission is as of an earlier time, and so all time counts.  A
+     * latest admission under a higher limit has let it run off at that. */
     uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
         uint64_t given = cost * window_ms_;
-        uint64_t before = then(recorded) - std::min(then(recorded), given);
-        uint64_t ran_off = between_ms(time_of(recorded), time_of(state)) * limit_;
         uint64_t taken = then(state);
+        bool has_excess = excess_of(taken, state) != 0;
+        uint64_t pace = std::max(limit_, most_of_class(state));
+        uint64_t all = then(recorded) - excess_of(then(recorded), recorded);
+        uint64_t before = all - std::min(all, given);
+        uint64_t ran_off
+            = between_ms(time_of(recorded), has_excess ? now_ms_ : time_of(state)) * pace;
 
         given -= std::min(given, ran_off - std::min(ran_off, before));
+        taken -= std::min(taken, given);
 
-        return pack(time_of(state), class_of(state), taken - std::min(taken, given));
+        /* without the excess, the next refund needs the time of this one */
+        if (has_excess && excess_of(taken, state) == 0) {
+            return pack(time_now(state), class_of(state), left_of(taken, state));
+        }
+
+        return pack(time_of(state), class_of(state), taken);
     }
 
     /* Describes the state as describe_usage() does. */

@@ -138,6 +138,16 @@ protected:
                                                : uint64_t{1} << (limit_class * kClassDigit);
     }
 
+    /* Returns the largest limit under which a state may have been made, if that
+     * is of another class than the present limit; else that. */
+    uint64_t most_of_class(uint64_t state) const {
+        uint64_t limit_class = class_of(state);
+
+        return limit_class == class_of_limit() ? limit_
+               : limit_class == kClassMax      ? kLimitMax
+                                          : (uint64_t{1} << ((limit_class + 1) * kClassDigit)) - 1;
+    }
+
     /* Returns what was used at the state's time. */
     uint64_t then(uint64_t state) const {
         return form_of(state) == kExact ? state & value_mask() : large_then(state);

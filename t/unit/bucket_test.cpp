@@ -394,9 +394,98 @@ static void test_refund_of_what_has_run_off(void **state) {
     }
 }
 
+/* ---- a limit that was lowered, and refunds ---- */
+
+#define REQUESTS 180
+
+struct admission_t {
+    uint64_t now_ms;
+    uint32_t cost;
+    State recorded;
+    int since; /* the last refund before it */
+    int given_back;
+};
+
+/* What the lower limit admits, less what was given back, fits an exact bucket. */
+static void check_bound(const Policy *policy, uint32_t limit, const admission_t *admissions,
+                        size_t n, uint64_t seed) {
+    exact_bucket_t bucket = {0, 0};
+
+    for (size_t i = 0; i < n; i++) {
+        const admission_t *a = &admissions[i];
+
+        if (a->given_back) { continue; }
+
+        run_off(&bucket, a->now_ms, limit);
+        bucket.used += (wide_t)a->cost * policy->window_ms;
+
+        if (bucket.used > (wide_t)limit * policy->window_ms) {
+            fail_msg("seed %llu, window %llu ms, limit %u: request %zu is too much",
+                     (unsigned long long)seed, (unsigned long long)policy->window_ms, limit, i);
+        }
+    }
+}
+
+static void run_lowered(uint64_t seed) {
+    uint64_t random = seed * 104729;
+    Policy policy = {100 + random_below(&random, 5000), Algorithm::kTokenBucket};
+    uint32_t limit = 1 + (uint32_t)random_below(&random, 20);
+    uint32_t higher = limit + 1 + (uint32_t)random_below(&random, 2000);
+    uint64_t now_ms = 1000000 + random_below(&random, 100000);
+    admission_t admissions[REQUESTS];
+    size_t n = 0;
+    State bucket = 0;
+
+    for (int i = 0; i < 20; i++) {
+        uint64_t rare = random_below(&random, 3);
+        uint32_t cost = 1 + (uint32_t)random_below(&random, rare ? 3 : higher);
+
+        now_ms += random_below(&random, random_below(&random, 3) ? 20 : policy.window_ms / 2);
+        pure::admit(policy, bucket, now_ms, higher, cost, &bucket);
+    }
+
+    for (int i = 1; i <= REQUESTS; i++) {
+        uint64_t rare = random_below(&random, 3);
+        uint32_t cost = 1 + (uint32_t)random_below(&random, rare ? 3 : limit);
+
+        now_ms += random_below(&random, random_below(&random, 3) ? 20 : policy.window_ms / 2);
+
+        if (n > 0 && random_below(&random, 4) == 0) {
+            size_t k = n - 1 - random_below(&random, n < 3 ? n : 3);
+            admission_t *a = &admissions[k];
+            int is_known = !a->given_back;
+
+            /* docs/algorithms.md: unless an earlier one was given back in between */
+            for (size_t j = 0; j < k; j++) {
+                is_known = is_known && admissions[j].given_back <= a->since;
+            }
+
+            if (is_known) {
+                a->given_back = i;
+                bucket = pure::refund(policy, bucket, now_ms, limit, a->recorded, a->cost);
+            }
+        } else if (pure::admit(policy, bucket, now_ms, limit, cost, &bucket)) {
+            admissions[n++] = {now_ms, cost, bucket, i, 0};
+        }
+    }
+
+    check_bound(&policy, limit, admissions, n, seed);
+}
+
+/* What was set aside did not have to run off before a request that is given
+ * back, which may have run off meanwhile. */
+static void test_refunds_beside_an_excess_keep_the_limit(void **state) {
+    (void)state;
+
+    for (uint64_t seed = 1; seed <= 20000; seed++) {
+        run_lowered(seed);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund_of_what_has_run_off),
+        cmocka_unit_test(test_refunds_beside_an_excess_keep_the_limit),
         cmocka_unit_test(test_large_buckets_lose_no_rate),
         cmocka_unit_test(test_no_bucket_loses_rate),
         cmocka_unit_test(test_vast_buckets_lose_no_rate),
