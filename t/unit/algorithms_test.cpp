@@ -339,6 +339,69 @@ static void test_fixed(void **state) {
     run_histories(Algorithm::kFixed, 0, 0, false);
 }
 
+/* Windows count exactly up to the largest limit. */
+static void test_fixed_of_a_billion(void **state) {
+    uint64_t random = 1;
+
+    (void)state;
+
+    for (unsigned n = 0; n < 2000; n++) {
+        Policy policy = {random_window_ms(&random), Algorithm::kFixed};
+        uint64_t now_ms = random_next(&random) >> 24;
+        uint64_t window = 0;
+        uint64_t count = 0;
+        uint32_t limit = (uint32_t)(kLimitMax - random_below(&random, 1000000));
+        State key = 0;
+
+        for (unsigned i = 0; i < 50; i++) {
+            uint32_t cost = 1 + (uint32_t)random_below(&random, limit / 3);
+
+            now_ms += random_below(&random, policy.window_ms / 4);
+            count = now_ms / policy.window_ms == window ? count : 0;
+            window = now_ms / policy.window_ms;
+
+            if (random_below(&random, 4) == 0) { cost = (uint32_t)(limit - count + i % 2); }
+
+            int admitted = pure::admit(policy, key, now_ms, limit, cost, &key);
+
+            assert_int_equal(admitted, count + cost <= limit);
+            count += admitted ? cost : 0;
+            assert_int_equal(pure::describe(policy, key, now_ms, limit, 0).remaining,
+                             limit - count);
+        }
+    }
+}
+
+/* What only Redis can count is cut before shared memory counts it. */
+static void test_numbers_of_redis_are_cut(void **state) {
+    Policy policy = evicting(kWindowMaxMs);
+    Zone *zone = make_zone_for(&policy, PAIR_BYTES);
+    Claim claim = {.zone = zone, .policy = &policy, .limit = kRemoteMax, .cost = kRemoteMax + 1};
+
+    (void)state;
+
+    claim.fit_core();
+    assert_int_equal(limit_sliding::acquire(&claim, 1, 0), 0);
+    assert_int_equal(claim.outcome, Outcome::kRejected);
+
+    Verdict v = claim.describe(0);
+
+    assert_int_equal(v.limit, kLimitMax);
+    assert_int_equal(v.excess, (kCostMax - kLimitMax) * 1000);
+    assert_true(v.retry_after_ms == kNever);
+
+    claim.limit = kRemoteMax;
+    claim.cost = kLimitMax;
+    claim.fit_core();
+    limit_sliding::acquire(&claim, 1, 0);
+    assert_int_equal(claim.outcome, Outcome::kAdmitted);
+
+    policy.precision = 2;
+    claim.fit_core();
+    assert_int_equal(claim.limit, kNarrowMax);
+    free(zone);
+}
+
 static void test_token_bucket(void **state) {
     (void)state;
 
@@ -360,6 +423,8 @@ int main(void) {
         cmocka_unit_test(test_fixed),
         cmocka_unit_test(test_token_bucket),
         cmocka_unit_test(test_leaky_bucket),
+        cmocka_unit_test(test_fixed_of_a_billion),
+        cmocka_unit_test(test_numbers_of_redis_are_cut),
     };
 
     return cmocka_run_group_tests_name("algorithms", tests, NULL, NULL);

@@ -53,6 +53,11 @@ static void remembers_the_last_one(void **state) {
     assert_int_equal(find(cache, SPREAD), OFF);
     assert_int_equal(find(cache, 1), NONE);
 
+    set(cache, 0, kLimitMax);
+    assert_int_equal(find(cache, 0), kLimitMax);
+    set(cache, 0, kRemoteMax);
+    assert_int_equal(find(cache, 0), kLimitMax);
+
     set(cache, 0, OFF);
     set(cache, SPREAD, 1);
     set(cache, UINT64_MAX, NONE);

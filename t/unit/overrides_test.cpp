@@ -24,12 +24,12 @@ static void keeps_limits(void **state) {
 
     assert_true(own->set(UINT64_MAX, LIMIT_MAX));
     assert_true(own->set(3, kUnlimited));
-    assert_true(own->set(4, LIMIT_MAX));
+    assert_true(own->set(4, kLimitMax));
     assert_int_equal(own->count(), 21);
 
     assert_int_equal(own->find(0), 1);
     assert_int_equal(own->find(3), kUnlimited);
-    assert_int_equal(own->find(4), LIMIT_MAX);
+    assert_int_equal(own->find(4), kLimitMax);
     assert_int_equal(own->find(19), 20);
     assert_int_equal(own->find(20), kLimitUnset);
     assert_int_equal(own->find(UINT64_MAX), LIMIT_MAX);
