@@ -87,8 +87,12 @@ public:
         uint64_t wanted = before - std::min(before, ran_off) + more;
 
         *is_admitted = wanted <= most;
-        *next
-            = pack_value((exact_time_of(state) + elapsed) & time_mask(), class_of_limit(), wanted);
+
+        if (*is_admitted) {
+            *next = pack_value((exact_time_of(state) + elapsed) & time_mask(), class_of_limit(),
+                               wanted);
+        }
+
         return true;
     }
 
@@ -139,34 +143,26 @@ public:
     }
 
     /* Describes the state as describe_usage() does. */
-    void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
-        uint64_t taken = level(state);
-        Usage usage = {limit_, capacity(), window_ms_, std::min(taken, full()),
-                       is_queue_ ? window_ms_ : full()};
+    [[gnu::always_inline]] void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
+        uint64_t most = full();
+        Seen seen = see(state, most);
+        Usage usage = {limit_, capacity(), window_ms_, std::min(seen.taken, most),
+                       is_queue_ ? window_ms_ : most};
 
-        auto wait = [&](uint64_t room) { return wait_ms(state, taken - room * window_ms_); };
+        auto wait = [&](uint64_t room) { return wait_ms(seen, room * window_ms_); };
 
         describe_usage(usage, cost, wait, verdict);
     }
 
     /* Returns the verdict's retry_after_ms alone. */
     [[gnu::always_inline]] uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
-        uint64_t before = state & value_mask();
         uint64_t most = full();
-
-        if (form_of(state) != kExact || before > most) { return rounded_retry_ms(state, cost); }
-
-        uint64_t from_now = (now_ms_ - exact_time_of(state)) & time_mask();
-        bool is_ahead = from_now >= 3ULL << (time_bits_ - 2);
-        uint64_t ran_off = is_ahead ? 0 : from_now * limit_;
         uint64_t more = cost * window_ms_;
-        uint64_t wanted = before - std::min(before, ran_off) + more;
-
-        if (wanted <= most) { return 0; }
+        Seen seen = see(state, most);
 
         if (more > most) { return kNever; }
 
-        return (is_ahead ? -from_now & time_mask() : 0) + (wanted - most + limit_ - 1) / limit_;
+        return std::min(seen.taken, most) + more <= most ? 0 : wait_ms(seen, most - more);
     }
 
     /* Adds what a request that was admitted to a queue has to wait, by the
@@ -197,13 +193,35 @@ public:
     }
 
 private:
-    [[gnu::noinline]] uint64_t rounded_retry_ms(uint64_t state, uint64_t cost) const {
-        if (cost > capacity()) { return kNever; }
+    /* What is left now of a state. */
+    struct Seen {
+        uint64_t taken;    /* without the excess */
+        uint64_t ahead_ms; /* by which its worker's clock is ahead of ours */
+    };
 
-        uint64_t taken = level(state);
-        uint64_t room = full() - cost * window_ms_;
+    /* `most` is full().  Most states have what is used itself, and no excess. */
+    [[gnu::always_inline]] Seen see(uint64_t state, uint64_t most) const {
+        uint64_t before = state & value_mask();
 
-        return std::min(taken, full()) > room ? wait_ms(state, taken - room) : 0;
+        if (form_of(state) != kExact || before > most) { return see_large(state); }
+
+        uint64_t elapsed = (now_ms_ - exact_time_of(state)) & time_mask();
+
+        if (elapsed >= 3ULL << (time_bits_ - 2)) {
+            return {before, state == 0 ? 0 : time_mask() + 1 - elapsed};
+        }
+
+        return {before - std::min(before, elapsed * limit_), 0};
+    }
+
+    [[gnu::noinline]] Seen see_large(uint64_t state) const {
+        return {level(state), ahead_ms(state)};
+    }
+
+    /* Returns the ms, rounded up, until no more than `room` is left; 0 if it is
+     * so now. */
+    uint64_t wait_ms(const Seen &seen, uint64_t room) const {
+        return seen.taken <= room ? 0 : seen.ahead_ms + (seen.taken - room + limit_ - 1) / limit_;
     }
 
     [[gnu::noinline]] uint64_t queued_ms(uint64_t state, uint64_t cost) const {

@@ -74,18 +74,19 @@ protected:
                   "what runs off in the longest time fits");
     static_assert(kLimitMax + 1 <= UINT64_MAX / 4 / kWindowMaxMs, "and so does what is used");
 
-    /* Returns the requests that it holds.  The division is for bursts that take
-     * longer to run off than times are told apart. */
-    uint64_t capacity() const {
-        if (!has_burst()) { return limit_; }
+    /* Returns the requests that it holds. */
+    uint64_t capacity() const { return has_burst() ? full() / window_ms_ : limit_; }
 
-        uint64_t requests = burst_ + uint64_t{is_queue_};
+    /* Returns the same, x w.  The division is for bursts that take longer to run
+     * off than times are told apart. */
+    uint64_t full() const {
+        if (!has_burst()) { return limit_ * window_ms_; }
+
+        uint64_t all = (burst_ + uint64_t{is_queue_}) * window_ms_;
         uint64_t runs_off = limit_ << (time_bits_ - 2);
 
-        return requests * window_ms_ <= runs_off ? requests : runs_off / window_ms_;
+        return all <= runs_off ? all : runs_off - runs_off % window_ms_;
     }
-
-    uint64_t full() const { return capacity() * window_ms_; }
 
     bool has_burst() const { return burst_ != 0 || is_queue_; }
 
