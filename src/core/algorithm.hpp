@@ -56,10 +56,10 @@ struct WordStep {
 /* Answers no more than what Table::update_ready() asks, and of most states. */
 template <class Algorithm>
 struct ReadyStep {
-    Algorithm algorithm;
+    Algorithm &algorithm;
     uint64_t cost;
 
-    ReadyStep(const Algorithm &a, uint64_t c) : algorithm(a), cost(c) {}
+    ReadyStep(Algorithm &a, uint64_t c) : algorithm(a), cost(c) {}
 
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
                                             bool *is_admitted) const {

@@ -59,7 +59,8 @@ struct Claim {
                         of the key which expires first in its place */
 
     /* Set if a key that has a ring rejects: the decision finds all that a
-     * description needs. */
+     * description needs.  Of other keys retry_after_ms may be known, else it is
+     * 0. */
     Verdict rejection;
 
     /* Makes numbers that Redis allows such as shared memory can decide. */

@@ -25,8 +25,8 @@ public:
 
     /* Returns false if Counter has to decide. */
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next,
-                                            bool *is_admitted) const {
-        CounterView v;
+                                            bool *is_admitted) {
+        CounterView &v = seen_;
         if (!see(state, &v)) { return false; }
 
         uint64_t wanted = rule_.used(kFormat, v) + cost * rule_.window_ms;
@@ -41,14 +41,11 @@ public:
         return true;
     }
 
-    /* Returns what Counter::retry_after_ms() does of a state that rejected; false:
-     * Counter has to. */
-    bool retry_after_ms(uint64_t state, uint64_t cost, uint64_t *ms) const {
-        CounterView v;
-        if (cost > rule_.limit || !see(state, &v)) { return false; }
-
-        *ms = rule_.wait_ms(kFormat, v, rule_.limit - cost, now_ms_);
-        return true;
+    /* Returns the verdict's retry_after_ms alone, after admit_ready() has
+     * rejected. */
+    [[gnu::always_inline]] uint64_t retry_after_ms(uint64_t, uint64_t cost) const {
+        return cost > rule_.limit ? kNever
+                                  : rule_.wait_ms(kFormat, seen_, rule_.limit - cost, now_ms_);
     }
 
     /* Does what Counter::describe() does; false: Counter has to. */
@@ -88,6 +85,7 @@ private:
 
     CounterRule rule_;
     uint64_t now_ms_;
+    CounterView seen_; /* by admit_ready() */
 };
 
 } // namespace limit_sliding

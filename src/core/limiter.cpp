@@ -36,6 +36,13 @@ void conclude(Claim *claim, const Result &result) {
     claim->outcome = result.outcome;
 }
 
+/* The same for a state of one word; 0: retry_after_ms() has to find out. */
+template <class Result>
+void conclude_word(Claim *claim, const Result &result, uint64_t retry_after_ms = 0) {
+    conclude(claim, result);
+    claim->rejection.retry_after_ms = retry_after_ms;
+}
+
 /* Each of the next three is out of line, and makes everything anew, so that the
  * values of what most requests do stay in registers, and none is saved for what
  * another does. */
@@ -45,9 +52,9 @@ template <class Algorithm>
 [[gnu::noinline]] void consume_anyhow(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
 
-    conclude(claim, table_of(*claim, algorithm)
-                        .update(WordStep{algorithm, claim->cost},
-                                claim->policy->full == WhenFull::kEvict));
+    conclude_word(claim, table_of(*claim, algorithm)
+                             .update(WordStep{algorithm, claim->cost},
+                                     claim->policy->full == WhenFull::kEvict));
 }
 
 /* Consumes from a key that is in another line than its first, or whose state is
@@ -64,7 +71,7 @@ template <class Algorithm>
         return;
     }
 
-    conclude(claim, result);
+    conclude_word(claim, result);
 }
 
 /* Consumes as most requests do.  Anywhere decides on the states that Algorithm
@@ -80,7 +87,10 @@ template <class Algorithm, class Anywhere = Algorithm>
         return;
     }
 
-    conclude(claim, result);
+    conclude_word(claim, result,
+                  result.outcome == Outcome::kRejected
+                      ? algorithm.retry_after_ms(result.state, claim->cost)
+                      : 0);
 }
 
 /* The kinds that have code of their own: limits beyond them are rare. */
@@ -110,18 +120,6 @@ template <class Algorithm>
     return Algorithm(*claim.policy, time_of(claim, now_ms), claim.limit)
         .retry_after_ms(claim.state, claim.cost);
 }
-
-template <unsigned kKind>
-struct RetryAfterKnown {
-    [[gnu::flatten]] static uint64_t call(const Claim &claim, uint64_t now_ms) {
-        KnownCounter<kKind> counter(*claim.policy, time_of(claim, now_ms), claim.limit);
-        uint64_t ms;
-
-        return counter.retry_after_ms(claim.state, claim.cost, &ms)
-                   ? ms
-                   : retry_after<Counter>(claim, now_ms);
-    }
-};
 
 /* Describes a claim to a request of this cost. */
 template <class Algorithm>
@@ -200,6 +198,7 @@ void look(Claim *claim, uint64_t now_ms) {
             uint64_t next;
 
             claim->state = table_of(*claim, algorithm).look_state();
+            claim->rejection.retry_after_ms = 0;
             claim->outcome = algorithm.admit(claim->state, claim->cost, &next) ? Outcome::kAdmitted
                                                                                : Outcome::kRejected;
         });
@@ -395,7 +394,7 @@ uint64_t Claim::retry_after_ms(uint64_t now_ms) const {
 
     if (is_admitted(*this)) { return 0; }
 
-    if (policy->has_rings()) { return rejection.retry_after_ms; }
+    if (rejection.retry_after_ms != 0) { return rejection.retry_after_ms; }
 
     switch (policy->algorithm) {
     case Algorithm::kFixed:
@@ -404,8 +403,7 @@ uint64_t Claim::retry_after_ms(uint64_t now_ms) const {
     case Algorithm::kLeakyBucket:
         return retry_after<Bucket>(*this, now_ms);
     default:
-        return call_known<RetryAfterKnown>(*this, KnownKinds(), retry_after<Counter>, *this,
-                                           now_ms);
+        return retry_after<Counter>(*this, now_ms);
     }
 }
 
