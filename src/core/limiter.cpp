@@ -96,15 +96,17 @@ template <class Algorithm, class Anywhere = Algorithm>
 /* The kinds that have code of their own: limits beyond them are rare. */
 using KnownKinds = std::make_integer_sequence<unsigned, kCounterWhole + 1>;
 
-/* Calls what the template makes for the kind of the claim's limit, or other(). */
-template <template <unsigned> class Known, class Other, unsigned... kKinds, class... Args>
-auto call_known(const Claim &claim, std::integer_sequence<unsigned, kKinds...>, Other other,
-                const Args &...args) {
-    static constexpr decltype(&Known<0>::call) kCalls[] = {Known<kKinds>::call...};
+/* Returns the function that the template makes for the kind of a limit, or the
+ * other one. */
+template <template <unsigned> class Known, class Function, unsigned... kKinds>
+[[gnu::always_inline]] inline Function *known_function(const Policy &policy, uint64_t limit,
+                                                       std::integer_sequence<unsigned, kKinds...>,
+                                                       Function *other) {
+    static constexpr Function *kFunctions[] = {Known<kKinds>::call...};
 
-    if (claim.limit > kCounterKinds[sizeof...(kKinds) - 1].limit_max) { return other(args...); }
+    if (limit > kCounterKinds[sizeof...(kKinds) - 1].limit_max) { return other; }
 
-    return kCalls[counter_kind_of(*claim.policy, claim.limit)](args...);
+    return kFunctions[counter_kind_of(policy, limit)];
 }
 
 template <unsigned kKind>
@@ -159,31 +161,6 @@ struct DescribeKnown {
     }
 
     conclude(claim, result);
-}
-
-[[gnu::always_inline]] inline void consume(Claim *claim, uint64_t now_ms) {
-    /* most logs have events in pages, which a first attempt would not reach */
-    if (claim->policy->algorithm == Algorithm::kLog) {
-        consume_events_anywhere(claim, now_ms);
-        return;
-    }
-
-    if (claim->policy->has_rings()) {
-        consume_events(claim, now_ms);
-        return;
-    }
-
-    switch (claim->policy->algorithm) {
-    case Algorithm::kFixed:
-        consume_word<Fixed>(claim, now_ms);
-        return;
-    case Algorithm::kTokenBucket:
-    case Algorithm::kLeakyBucket:
-        consume_word<Bucket>(claim, now_ms);
-        return;
-    default:
-        call_known<ConsumeKnown>(*claim, KnownKinds(), consume_anywhere<Counter>, claim, now_ms);
-    }
 }
 
 /* Decides without consuming. */
@@ -258,7 +235,7 @@ bool consume_all(Claim *claims, size_t n, uint64_t now_ms) {
     for (size_t i = 0; admitted && i < n; i++) {
         if (!consumes(claims[i])) { continue; }
 
-        consume(&claims[i], now_ms);
+        consume_of(*claims[i].policy, claims[i].limit)(&claims[i], now_ms);
 
         if (!is_admitted(claims[i])) {
             /* another request was faster since we looked */
@@ -295,9 +272,25 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms) {
 
 } // namespace
 
+Consume *consume_of(const Policy &policy, uint64_t limit) {
+    switch (policy.algorithm) {
+    case Algorithm::kCounter:
+        return policy.has_rings() ? consume_events
+                                  : known_function<ConsumeKnown>(policy, limit, KnownKinds(),
+                                                                 consume_anywhere<Counter>);
+    case Algorithm::kLog:
+        /* most logs have events in pages, which a first attempt would not reach */
+        return consume_events_anywhere;
+    case Algorithm::kFixed:
+        return consume_word<Fixed>;
+    default:
+        return consume_word<Bucket>;
+    }
+}
+
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms) {
     if (n == 1 && claims->purpose == Purpose::kConsume) {
-        consume(claims, now_ms);
+        consume_of(*claims->policy, claims->limit)(claims, now_ms);
         return 0;
     }
 
@@ -370,8 +363,8 @@ Verdict Claim::describe(uint64_t now_ms) const {
         describe_word<Bucket>(*this, now_ms, wanted, &result);
         break;
     default:
-        call_known<DescribeKnown>(*this, KnownKinds(), describe_word<Counter>, *this, now_ms,
-                                  wanted, &result);
+        known_function<DescribeKnown>(*policy, limit, KnownKinds(),
+                                      describe_word<Counter>)(*this, now_ms, wanted, &result);
 
         if (admitted) {
             /* it may have found room in fewer parts than the state has now */

@@ -33,6 +33,13 @@ namespace limit_sliding {
  */
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms);
 
+/* Decides one claim, and consumes what it admits. */
+using Consume = void(Claim *claim, uint64_t now_ms);
+
+/* Returns how acquire() decides a single claim that consumes under a policy and a
+ * limit.  This is for callers that know both before there is a claim. */
+Consume *consume_of(const Policy &policy, uint64_t limit);
+
 /* Returns the index of the claim that describes a request, of n >= 1 decided
  * ones, as acquire() does. */
 size_t describing(const Claim *claims, size_t n, uint64_t now_ms);

@@ -17,6 +17,8 @@
 #include "http/handler.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 #include "core/limiter.hpp"
 #include "core/zone.hpp"
@@ -156,7 +158,8 @@ private:
             return NGX_DECLINED;
         }
 
-        claim = limit.claim;
+        /* The rest is set by the decision. */
+        std::memcpy(&claim, &limit.claim, offsetof(Claim, outcome));
         claim.hash = claim.zone->hash(view(key));
 
         if (limit.evaluated) {
@@ -195,6 +198,19 @@ private:
         return n;
     }
 
+    /* Decides claims of this node; returns the index of the one that describes
+     * the request. */
+    size_t decide_here(Span<Claim> claims) const {
+        auto &claim = claims[0];
+        const auto &limit = limit_of(claim);
+        if (!kSingle || limit.consume == nullptr || claim.limit != limit.limit) {
+            return acquire(claims.begin(), claims.size(), ctx_.now_ms);
+        }
+
+        limit.consume(&claim, ctx_.now_ms);
+        return 0;
+    }
+
     Decision decide() const {
         const auto collected = collect();
         if (collected <= 0) { return collected == 0 ? Decision::kNone : Decision::kFailed; }
@@ -208,8 +224,7 @@ private:
             return decide_remote(r_, ctx_, {claims, n});
         }
 
-        const auto i = acquire(claims, n, ctx_.now_ms);
-        return ctx_.add_decided({claims, n}, kSingle ? 0 : i);
+        return ctx_.add_decided({claims, n}, decide_here({claims, n}));
     }
 
     /* Counts a claim in its zone; it delays the request if delay_ms is set. */

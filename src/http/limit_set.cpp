@@ -127,6 +127,9 @@ void prepare_claim(Limit &limit) {
     limit.claim.purpose = limit.count_status.empty() ? Purpose::kConsume : Purpose::kLook;
     limit.claim.directive = &limit;
     limit.claim.counts = &zone.worker.counters->slots;
+
+    const bool is_plain = limit.limit != 0 && limit.claim.purpose == Purpose::kConsume;
+    limit.consume = is_plain ? consume_of(zone.policy, limit.limit) : nullptr;
 }
 
 } // namespace

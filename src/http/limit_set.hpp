@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "core/claim.hpp"
+#include "core/limiter.hpp"
 #include "core/rate.hpp"
 #include "http/zone.hpp"
 #include "ngx/array.hpp"
@@ -25,7 +25,9 @@ struct Limit {
     uint64_t limit; /* 0: none that is static */
     uint64_t cost;
 
-    Claim claim; /* what all claims on it begin as; set by prepare_claims() */
+    Claim claim;      /* what all claims on it begin as; set by prepare_claims() */
+    Consume *consume; /* decides those that keep this limit; nullptr: acquire() has
+                         to; set there, too */
 
     bool evaluated; /* rates or cost_value are set */
     bool dry_run;
