@@ -75,7 +75,14 @@ struct Claim {
     Verdict describe(uint64_t now_ms) const;
 
     /* Returns the verdict's retry_after_ms alone, at little cost. */
-    uint64_t retry_after_ms(uint64_t now_ms) const;
+    uint64_t retry_after_ms(uint64_t now_ms) const {
+        return verdict == nullptr && outcome == Outcome::kRejected && rejection.retry_after_ms != 0
+                   ? rejection.retry_after_ms
+                   : find_retry_after_ms(now_ms);
+    }
+
+    /* Does so if it is not known yet. */
+    uint64_t find_retry_after_ms(uint64_t now_ms) const;
 
     /* Returns the verdict's delay_ms alone, at little cost: how long a decided
      * claim holds its request back.  0 if it was not admitted to a queue, or

@@ -213,7 +213,7 @@ private:
 
         View own = own_view(state);
 
-        if (own.is_empty()) { return {kind_, part_, 0, elapsed_}; }
+        if (own.is_empty()) { return {kind_, part_, format(kind_).none(), elapsed_}; }
 
         View v = converted(state);
 

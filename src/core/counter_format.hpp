@@ -21,7 +21,7 @@ namespace limit_sliding {
  *               begins, then a 0 for each request in it
  *
  * A string serves limits that are less than n, and has room for so many
- * requests in all of its parts together.  0 has no counts in any format.
+ * requests in all of its parts together.
  */
 class CounterFormat {
 public:
@@ -39,9 +39,12 @@ public:
     constexpr unsigned parts() const { return kind_.parts; }
     constexpr bool is_string() const { return kind_.bits == 0; }
 
+    /* Returns the counts of no requests. */
+    uint64_t none() const { return is_string() ? (2ULL << parts()) - 1 : 0; }
+
     /* Returns the sum of all counts. */
     uint64_t total(uint64_t counts) const {
-        if (is_string()) { return counts == 0 ? 0 : length_of(counts) - parts() - 1; }
+        if (is_string()) { return length_of(counts) - parts() - 1; }
 
         if (parts() == 1) { return (counts & field_mask()) + oldest(counts); }
 
@@ -61,18 +64,16 @@ public:
 
     /* Adds to the newest part, which has room for it. */
     uint64_t add(uint64_t counts, uint64_t cost) const {
-        if (is_string()) { return (counts == 0 ? none() : counts) << cost; }
+        if (is_string()) { return counts << cost; }
 
         return counts + cost;
     }
 
     /* Returns the counts after so many more parts have begun. */
     uint64_t age(uint64_t counts, uint64_t begun) const {
-        if (begun > parts()) { return 0; }
+        if (begun > parts()) { return none(); }
 
-        if (is_string()) {
-            return counts == 0 ? 0 : without_oldest(counts, begun) << begun | ((1ULL << begun) - 1);
-        }
+        if (is_string()) { return without_oldest(counts, begun) << begun | ((1ULL << begun) - 1); }
 
         if (parts() == 1) { return begun == 0 ? counts : older_field(counts & field_mask()); }
 
@@ -165,12 +166,10 @@ public:
     }
 
 private:
+    /* Damaged memory may have 0, which has no length. */
     static unsigned length_of(uint64_t counts) {
-        return 64 - static_cast<unsigned>(__builtin_clzll(counts));
+        return 64 - static_cast<unsigned>(__builtin_clzll(counts | 1));
     }
-
-    /* Returns a string of no requests. */
-    uint64_t none() const { return (2ULL << parts()) - 1; }
 
     uint64_t field_mask() const { return (1ULL << kind_.bits) - 1; }
 
@@ -204,7 +203,7 @@ private:
             requests ^= 1ULL << (length_of(requests) - 1);
         }
 
-        return requests == 0 ? 0 : length - length_of(requests) - n;
+        return length - length_of(requests) - n;
     }
 
     CounterKind kind_;
@@ -251,9 +250,10 @@ struct CounterState {
 
     static bool is_near(uint64_t state) { return (state >> kCountBits & 1) != 0; }
 
-    /* The state 0 may be of any kind. */
+    /* The state 0 may be of any kind in whose format 0 has no requests. */
     static unsigned kind_of(uint64_t state) {
-        return state == 0 ? 0 : static_cast<unsigned>(state >> (kHeadShift + kPartBits)) - 1;
+        return state == 0 ? kCounterWhole
+                          : static_cast<unsigned>(state >> (kHeadShift + kPartBits)) - 1;
     }
 
     /* Returns the state; 0 if memory was damaged, and it is none. */

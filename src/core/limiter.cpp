@@ -380,14 +380,14 @@ Verdict Claim::describe(uint64_t now_ms) const {
     return result;
 }
 
-uint64_t Claim::retry_after_ms(uint64_t now_ms) const {
+uint64_t Claim::find_retry_after_ms(uint64_t now_ms) const {
     if (verdict != nullptr) { return verdict->retry_after_ms; }
 
     if (outcome == Outcome::kRefused) { return state; }
 
     if (is_admitted(*this)) { return 0; }
 
-    if (rejection.retry_after_ms != 0) { return rejection.retry_after_ms; }
+    if (policy->has_rings()) { return rejection.retry_after_ms; }
 
     switch (policy->algorithm) {
     case Algorithm::kFixed:

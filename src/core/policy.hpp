@@ -29,7 +29,7 @@ constexpr uint64_t kUnlimited = UINT64_MAX;
 constexpr auto kNever = UINT64_MAX;
 
 /* Whole seconds, rounded up: what clients are told of _ms times. */
-constexpr uint64_t seconds(uint64_t ms) { return ms / 1000 + (ms % 1000 != 0); }
+constexpr uint64_t seconds(uint64_t ms) { return ms == 0 ? 0 : (ms - 1) / 1000 + 1; }
 
 struct Verdict {
     uint64_t limit;          /* requests a window */

@@ -6,7 +6,6 @@
 
 #include "core/atomics.hpp"
 #include "core/ring.hpp"
-#include "core/siphash.hpp"
 #include "core/slot.hpp"
 
 namespace limit_sliding {
@@ -47,10 +46,6 @@ Zone *Zone::init(void *memory, size_t bytes, const Policy &policy, uint64_t offs
     zone->offset_ms = offset_ms;
 
     return zone;
-}
-
-uint64_t Zone::hash(std::string_view key) const {
-    return SipHash13(secret[0], secret[1]).hash(key.data(), key.size());
 }
 
 ZoneStats Zone::stats() const {

@@ -7,6 +7,7 @@
 
 #include "core/claim.hpp"
 #include "core/key.hpp"
+#include "core/siphash.hpp"
 
 namespace limit_sliding {
 
@@ -38,7 +39,9 @@ struct Zone {
                       const uint8_t secret[kSecretBytes]);
 
     /* Returns the keyed hash of a key, for claims and what is known of keys. */
-    uint64_t hash(std::string_view key) const;
+    uint64_t hash(std::string_view key) const {
+        return SipHash13(secret[0], secret[1]).hash(key.data(), key.size());
+    }
 
     /* Reads the counts of claims that named none of their own.  Each is exact,
      * but the figures are not a single snapshot. */
