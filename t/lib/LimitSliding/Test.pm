@@ -400,6 +400,11 @@ sub test_config($self, $template = undef) {
     return ($? >> 8 || $? & 127, $output, $text);
 }
 
+# Returns the options by which a program is told what runs.
+sub binaries($self) {
+    return ('--nginx', $NGINX, $MODULE eq '' ? () : ('--module', $MODULE));
+}
+
 # True if the module is not a part of NGINX itself.
 sub is_dynamic($self) {
     return $MODULE ne '';
