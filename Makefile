@@ -255,7 +255,7 @@ $(BUILD)/bench/%.o: t/bench/%.cpp $(BUILD)/settings
 
 $(BUILD)/bench/core: $(addprefix $(BUILD)/bench/,peer.o draw.o table.o)
 $(BUILD)/bench/accuracy: $(addprefix $(BUILD)/bench/,accuracy_measure.o \
-    accuracy_plot.o table.o)
+    accuracy_plot.o accuracy_promises.o table.o)
 $(SIMULATE): $(addprefix $(BUILD)/bench/,zipf.o sim.o sim_redis.o)
 $(BENCHES): %: %.o $(unit_OBJS)
 	$(CC) -o $@ $^ -lhiredis -lm

@@ -68,7 +68,7 @@ set grid xtics linecolor '#dddddd' linetype 1 linewidth 0.6
 
 do for [i = 0:2] {
     set origin 0.055, word(bottom, i + 1) + (i == 0 ? 0 : lines_height + 0.02)
-    set label 3 '{/:Bold '.word("log counter 'counter precision=10'", i + 1) \
+    set label 3 '{/:Bold '.word("log counter 'counter precision=1'", i + 1) \
         .'}'.(i == 0 ? ', exact: a dot is a request' : '') \
         at graph 0, graph 1.08
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The parts of accuracy.c. */
+/* The parts of accuracy.cpp. */
 
 #pragma once
 
@@ -12,7 +12,7 @@
 #define MINUTE_MS 60000
 #define CLIENT_LIMIT 10 /* a minute, if nothing else is said */
 
-/* ---- accuracy_measure.c: replays from each second of a minute ---- */
+/* ---- accuracy_measure.cpp: replays from each second of a minute ---- */
 
 #define STARTS 60
 
@@ -20,6 +20,7 @@ struct algorithm_t {
     const char *name;
     Algorithm algorithm;
     uint32_t precision;
+    bool strict;
 };
 
 /* Of all starts, in percent. */
@@ -65,6 +66,23 @@ trace_t merged(const trace_t *trace);
 /* Zeroed memory, or the end. */
 void *zeroed(size_t n, size_t bytes);
 
-/* ---- accuracy_plot.c: blocks of figures for accuracy.gp ---- */
+void cell_spread(table_t *table, const spread_t *s);
+
+/* ---- accuracy_promises.cpp: the error of the default, by limit ---- */
+
+#define PROMISES 6
+#define PROMISED_100 3      /* the limit of 100 */
+#define PROMISED_WRONG 0.35 /* of decisions under CLIENT_LIMIT, in percent */
+
+/* Prints a table of errors of the rate; those of the first algorithm go to the
+ * caller, too. */
+void report_promises(const trace_t *trace, const algorithm_t *algorithms, size_t n,
+                     double first[PROMISES]);
+
+/* Tells what is worse than promised of these errors, and of wrong decisions;
+ * returns how much of it there is. */
+int broken_promises(const double rates[PROMISES], double wrong);
+
+/* ---- accuracy_plot.cpp: blocks of figures for plots ---- */
 
 void plot_print(const trace_t *trace, FILE *out);

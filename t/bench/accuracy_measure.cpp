@@ -26,6 +26,7 @@ static Policy policy_of(const algorithm_t *a) {
     policy.window_ms = MINUTE_MS;
     policy.algorithm = a->algorithm;
     policy.precision = a->precision;
+    policy.strict = a->strict;
 
     return policy;
 }
@@ -152,6 +153,10 @@ trace_t merged(const trace_t *trace) {
     }
 
     return one;
+}
+
+void cell_spread(table_t *table, const spread_t *s) {
+    table_cell(table, "%.3f (%.3f .. %.3f)", s->mean, s->least, s->most);
 }
 
 void *zeroed(size_t n, size_t bytes) {

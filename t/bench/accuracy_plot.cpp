@@ -15,12 +15,20 @@
  *
  * where requests of the same few seconds are stacked, and a decision is a sum
  * of what it says and how the log differs.
+ *
+ * Then, for accuracy_limits.gp, a block of lines
+ *
+ *     limit  parts of a window by default  errors of a rate in percent
+ *
+ * with an error for each of drawn[], and one of the same with wrong decisions.
  */
 
 #include "accuracy.hpp"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/counter_kinds.hpp"
 
 #define WINDOW_S (MINUTE_MS / 1000)
 #define SHOWN_S (8 * WINDOW_S)
@@ -31,10 +39,22 @@
 
 static const Policy policies[]
     = {{.window_ms = MINUTE_MS, .algorithm = Algorithm::kLog},
-       {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter, .precision = 1},
-       {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter, .precision = 10}};
+       {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter},
+       {.window_ms = MINUTE_MS, .algorithm = Algorithm::kCounter, .precision = 1}};
 
 #define POLICIES (sizeof(policies) / sizeof(policies[0]))
+
+static const algorithm_t drawn[] = {{"counter", Algorithm::kCounter, 0, false},
+                                    {"counter strict", Algorithm::kCounter, 0, true},
+                                    {"counter precision=1", Algorithm::kCounter, 1, false},
+                                    {"counter precision=10", Algorithm::kCounter, 10, false}};
+
+/* The largest limits of all kinds, and others between them. */
+static const uint32_t drawn_limits[]
+    = {2, 3, 5, 7, 10, 15, 20, 31, 63, 127, 255, 500, 1000, 2047, 5000, 16383, 16384, 50000};
+
+/* The busiest client sends 29 in a minute. */
+#define DECIDING_MAX 20
 
 struct client_t {
     trace_t trace;   /* of one client */
@@ -185,6 +205,31 @@ static void print_rates(const client_t *client, const Policy *policy, FILE *out)
     fprintf(out, "\n\n");
 }
 
+static double rate_error(const trace_t *trace, const algorithm_t *a, uint32_t limit) {
+    return measure_rates(trace, a, limit).of[TRACE_RATE_OTHERS].mean;
+}
+
+static double wrong(const trace_t *trace, const algorithm_t *a, uint32_t limit) {
+    return measure_decisions(trace, a, limit, TRACE_OWN_HISTORY).wrong.mean;
+}
+
+static void print_by_limit(const trace_t *trace, uint32_t most, FILE *out,
+                           double (*measure)(const trace_t *, const algorithm_t *, uint32_t)) {
+    for (uint32_t limit : drawn_limits) {
+        if (limit > most) { break; }
+
+        fprintf(out, "%u %u", limit, counter_parts(limit));
+
+        for (const algorithm_t &a : drawn) {
+            fprintf(out, " %.4f", measure(trace, &a, limit));
+        }
+
+        fprintf(out, "\n");
+    }
+
+    fprintf(out, "\n\n");
+}
+
 void plot_print(const trace_t *trace, FILE *out) {
     client_t client = choose(trace);
 
@@ -197,4 +242,7 @@ void plot_print(const trace_t *trace, FILE *out) {
     }
 
     trace_free(&client.trace);
+
+    print_by_limit(trace, UINT32_MAX, out, rate_error);
+    print_by_limit(trace, DECIDING_MAX, out, wrong);
 }

@@ -46,7 +46,7 @@ static const demand_t demand[] = {
 };
 
 static const plot_t plots[]
-    = {{Algorithm::kCounter, 1, 0},     {Algorithm::kCounter, 10, 0},
+    = {{Algorithm::kCounter, 0, 0},     {Algorithm::kCounter, 1, 0},
        {Algorithm::kLog, 0, 0},         {Algorithm::kFixed, 0, 0},
        {Algorithm::kTokenBucket, 0, 0}, {Algorithm::kLeakyBucket, 0, BURST}};
 

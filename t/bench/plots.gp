@@ -9,7 +9,7 @@ set terminal svg size 960,800 font 'sans-serif,13' background '#ffffff' \
 set output ARG2
 set encoding utf8
 
-names = "'counter' 'counter precision=10' 'log' 'fixed' 'token\\_bucket'" \
+names = "'counter' 'counter precision=1' 'log' 'fixed' 'token\\_bucket'" \
     ." 'leaky\\_bucket burst=30'"
 
 # Bars of so many seconds.

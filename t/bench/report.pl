@@ -3,12 +3,13 @@
 # Copyright (C) the limit_sliding authors
 
 # Runs the benchmarks one after the other, prints what they print, and writes
-# docs/benchmarks.md of report.md and that, and their plots.
+# docs/benchmarks.md of report.md and that, and their plots.  That of accuracy by
+# limit is docs/algorithms-accuracy.svg, whenever it was measured.
 #
 #     report.pl --nginx PATH --module PATH --build DIRECTORY
 #         [--parts 'NAME ...'] [--peer PATH]
 #
-# With --parts only these are run, and nothing is written.
+# With --parts only these are run, and no page is written.
 
 use v5.36;
 
@@ -54,6 +55,8 @@ for my $part (grep { !%asked || $asked{$_} } @PARTS) {
 }
 
 die map { "$_ failed\n" } @failed if @failed;
+draw('accuracy', 'accuracy_limits', "$DOCS/algorithms-accuracy.svg")
+    if exists $printed{accuracy};
 write_report() if !%asked;
 
 # What it prints, which is shown as it comes.
@@ -78,6 +81,12 @@ sub run($part) {
     return $text;
 }
 
+# Draws a part's data by a script of gnuplot.
+sub draw($part, $script, $picture) {
+    system('gnuplot', '-c', "$FindBin::Bin/$script.gp", "$DATA/$part.data",
+        $picture) == 0 or die "the plot of $part failed\n";
+}
+
 # What is said in short is collected at the top.
 sub write_report() {
     my @short;
@@ -98,8 +107,7 @@ sub write_report() {
 
     # of what a build without hiredis does not measure there is no picture
     for my $part (grep { -e "$DATA/$_.data" } @PARTS) {
-        system('gnuplot', '-c', "$FindBin::Bin/$part.gp", "$DATA/$part.data",
-            "$DATA/$part.svg") == 0 or die "the plot of $part failed\n";
+        draw($part, $part, "$DATA/$part.svg");
     }
     for my $part (grep { -e "$DATA/$_.data" } @PARTS) {
         copy("$DATA/$part.svg", "$DOCS/benchmarks-$part.svg")
