@@ -397,6 +397,31 @@ for my $block (grep { $_->{tag} eq 'json' } @ALL) {
 }
 
 
+# docs/algorithms.md: the parts of windows, and what README.md says of a limit
+
+my %table = content('docs/algorithms.md')
+    =~ /^\| (L up to|parts n|admitted at most) \| (.*) \|$/mg;
+my ($limits, $parts, $bounds) = map { [ split / \| /, $table{$_} ] }
+    'L up to', 'parts n', 'admitted at most';
+my @kinds = content('src/core/counter_kinds.hpp')
+    =~ /\{(\d+), (\d+), \d+, \d+\}/g;
+my (@largest, @n);
+while (my ($largest, $n) = splice @kinds, 0, 2) {
+    push @largest, $largest if $n > 1;
+    push @n, $n if $n > 1 || $n[-1] > 1;
+}
+is "@$limits", "@largest above", 'the limits for each number of parts';
+is "@$parts", "@n", '... and the numbers';
+is join(', ', @$bounds), join(', ', map({ $n[$_] > $largest[$_] ? 'L'
+    : "L + L/$n[$_]" } 0 .. $#largest), '2 L - 1'),
+    '... and what is admitted';
+
+my ($most, $limit) = content('README.md')
+    =~ /worst case, (\d+) requests pass .* above a limit of (\d+),/s;
+my ($kind) = grep { $largest[$_] >= $limit } 0 .. $#largest;
+is $most, $limit + int($limit / $n[$kind]), 'README.md: the worst case';
+
+
 # Commands: goals and variables of the Makefile, and files
 
 my $makefile = content('Makefile');
