@@ -112,12 +112,24 @@ $nginx->finish_one;
 # granted units, limit, values. Some would divide by zero.
 
 my %algorithms = (
-    'counter'              => 2,
-    'counter precision=10' => 11,
-    'log'                  => 3,
-    'fixed'                => 1,
-    'token_bucket'         => 1,
-    'leaky_bucket burst=9' => 1,
+    'counter'              => [ 3, 0, 0, (0) x 4 ],
+    'counter precision=10' => [ 10, 0, 0, (0) x 11 ],
+    'log'                  => [ (0) x 3 ],
+    'fixed'                => [ 0 ],
+    'token_bucket'         => [ 0, 0 ],
+    'leaky_bucket burst=9' => [ 0, 0 ],
+);
+
+# A counter says how many parts it has, which is the newest one, and when it is
+# over; then follow the counts.
+my %parts = (
+    'no parts'            => [ 0, 0, 0, 0 ],
+    'parts below zero'    => [ -1, 0, 0, 0 ],
+    'parts of no counter' => [ 9, 0, 0, (0) x 10 ],
+    'too many parts'      => [ 61, 0, 0, (0) x 62 ],
+    'too few counts'      => [ 3, 0, 0, (0) x 3 ],
+    'too many counts'     => [ 3, 0, 0, (0) x 5 ],
+    'a part beyond time'  => [ 3, '9223372036854775807', 0, (0) x 4 ],
 );
 my @algorithms = sort keys %algorithms;
 
@@ -156,18 +168,23 @@ sub said($port) {
     return $source;
 }
 
-my $huge = 2 ** 32;
+my $huge = 2 ** 52;
 for my $port (0 .. $#algorithms) {
-    my $n = $algorithms{ $algorithms[$port] };
+    my @values = @{ $algorithms{ $algorithms[$port] } };
+    my $counter = $algorithms[$port] =~ /counter/;
+    my $most = $algorithms[$port] eq 'log' ? 4_194_302 : 10 ** 15;
     my %numbers = (
-        'a limit of 2^32'      => [ 1, 1, $huge, (0) x $n ],
-        'a limit too high'     => [ 1, 1, 4_194_303, (0) x $n ],
-        'a limit below all'    => [ 1, 0, '-9223372036854775808', (0) x $n ],
-        'more than asked for'  => [ 1, 2, 1000, (0) x $n ],
-        'less than nothing'    => [ 1, -1, 1000, (0) x $n ],
-        'a time before all'    => [ -1, 1, 1000, (0) x $n ],
-        'counts below zero'    => [ 1, 0, 1000, (-2) x $n ],
+        'a limit of 2^52'      => [ 1, 1, $huge, @values ],
+        'a limit too high'     => [ 1, 1, $most + 1, @values ],
+        'a limit below all'    => [ 1, 0, '-9223372036854775808', @values ],
+        'more than asked for'  => [ 1, 2, 1000, @values ],
+        'less than nothing'    => [ 1, -1, 1000, @values ],
+        'a time before all'    => [ -1, 1, 1000, @values ],
+        'counts below zero'    => [ 1, 0, 1000, @values[0 .. $#values - 1], -2 ],
     );
+    if ($counter) {
+        $numbers{$_} = [ 1, 0, 1000, @{ $parts{$_} } ] for keys %parts;
+    }
     for my $name (sort keys %numbers) {
         ok wait_for(sub { said($port) eq 'redis' }), 'Redis decides';
         my @numbers = @{ $numbers{$name} };
@@ -177,7 +194,11 @@ for my $port (0 .. $#algorithms) {
         recover();
     }
     # the most that is possible, a time in 2038
-    my @numbers = (1 << 41, 0, 4_194_302, ('9223372036854775807') x $n);
+    my $largest = '9223372036854775807';
+    my @numbers = (1 << 41, 0, $most, $counter
+        ? ($values[0], int($largest / (30 * 86_400_000)) - 1,
+            ($largest) x (@values - 2))
+        : ($largest) x @values);
     $fake->mode('say', join '', '*' . @numbers . '\r\n',
         map { ":$_\\r\\n" } @numbers);
     $nginx->get("/?key=most", port => $port);

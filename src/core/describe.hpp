@@ -10,18 +10,24 @@
 namespace limit_sliding {
 
 /* Requests in 1/1000, rounded up; `request` is one in the unit of `used`. */
-constexpr uint64_t thousandths(uint64_t used, uint64_t request) {
-    return used / request * 1000 + (used % request * 1000 + request - 1) / request;
+template <class Number>
+constexpr uint64_t thousandths(Number used, Number request) {
+    return static_cast<uint64_t>(used / request * 1000
+                                 + (used % request * 1000 + request - 1) / request);
 }
 
-/* What a key has used, in any unit of which a request is a whole number. */
-struct Usage {
+/* What a key has used, in any unit of which a request is a whole number, as
+ * numbers of a type that holds them. */
+template <class Number>
+struct UsageOf {
     uint64_t limit;    /* requests a window */
     uint64_t capacity; /* requests that may be used at once */
-    uint64_t request;  /* one, in units */
-    uint64_t used;     /* units */
-    uint64_t fitting;  /* units: more than that is excess */
+    Number request;    /* one, in units */
+    Number used;       /* units */
+    Number fitting;    /* units: more than that is excess */
 };
+
+using Usage = UsageOf<uint64_t>;
 
 /*
  * Describes a key to a request of this cost that has yet to be decided, or was
@@ -31,15 +37,15 @@ struct Usage {
  * wait_ms(room) is how long it takes until no more than so many requests are
  * used if nothing is admitted.  It is called only if that takes some time.
  */
-template <class WaitMs>
-[[gnu::always_inline]] inline void describe_usage(const Usage &usage, uint64_t cost,
+template <class WaitMs, class Number = uint64_t>
+[[gnu::always_inline]] inline void describe_usage(const UsageOf<Number> &usage, uint64_t cost,
                                                   const WaitMs &wait_ms, Verdict *verdict) {
-    uint64_t full = usage.capacity * usage.request;
-    uint64_t wanted = usage.used + cost * usage.request;
-    uint64_t room = full - std::min(usage.used, full);
+    Number full = usage.capacity * usage.request;
+    Number wanted = usage.used + cost * usage.request;
+    Number room = full - std::min(usage.used, full);
 
     verdict->limit = usage.limit;
-    verdict->remaining = room / usage.request;
+    verdict->remaining = static_cast<uint64_t>(room / usage.request);
     verdict->excess
         = wanted > usage.fitting ? thousandths(wanted - usage.fitting, usage.request) : 0;
     verdict->delay_ms = 0;

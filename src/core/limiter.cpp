@@ -420,7 +420,11 @@ void Claim::forget(uint64_t now_ms) const {
 }
 
 uint64_t Policy::capacity(uint64_t limit) const {
-    return with_algorithm(*this, 0, limit,
+    /* a burst, of 32 bits, runs off in time under larger limits, of Redis */
+    bool has_burst = burst != 0 || algorithm == Algorithm::kLeakyBucket;
+    uint64_t bounded = has_burst ? std::min<uint64_t>(limit, UINT32_MAX) : limit;
+
+    return with_algorithm(*this, 0, bounded,
                           [](const auto &algorithm_now) { return algorithm_now.capacity(); });
 }
 

@@ -28,8 +28,7 @@ struct AskPart {
     size_t index;          /* among the request's claims */
     ngx_uint_t leased = 0; /* units of a bucket, beyond what is waited for */
     bool held = false;     /* when the call left, units of it were left here */
-    uint64_t taken_ms = 0; /* of what is given back, see scripts.hpp */
-    uint64_t taken_of = 0;
+    Taken taken = {};      /* of what is given back, see scripts.hpp */
 };
 
 /* Claims that are decided together, and who waits for them.  An ask is due at
@@ -116,7 +115,7 @@ struct AskCall : Call {
     AskList asks;
     size_t nasks;
     size_t nclaims;
-    size_t numbers; /* of the reply, but for the time */
+    size_t numbers; /* of the reply at most, but for the time */
     bool whole;     /* was sent as EVAL */
     bool asking;    /* is sent after ASKING */
     bool command;   /* is one for a key */

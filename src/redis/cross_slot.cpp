@@ -63,8 +63,7 @@ void give_back(CrossSlot &split, const Piece &piece) {
         }
 
         part.claim.purpose = Purpose::kGiveBack;
-        part.taken_ms = remote.taken_ms;
-        part.taken_of = remote.taken_of;
+        part.taken = remote.taken;
 
         ask->parts[n++] = part;
     }

@@ -75,9 +75,7 @@ void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t b
         RemoteClaim &remote = remote_of(claim);
         const PartAnswer &told = answer.parts[i];
 
-        remote.taken_ms = told.state.now_ms;
-        remote.taken_of = told.state.values[0]
-                          + static_cast<uint64_t>(before) * claim.cost * claim.policy->window_ms;
+        remote.taken = told.state.taken(*claim.policy, before * claim.cost);
         remote.own = told.own;
         remote.verdict = describe_part(ask.parts[i], told, before, admitted);
 

@@ -41,8 +41,7 @@ struct RemoteClaim {
     Source source;
     uint64_t own; /* told: the key's own limit, or kLimitUnset, or kUnlimited */
     Verdict verdict;
-    uint64_t taken_ms; /* when it was taken, by the clock of Redis */
-    uint64_t taken_of; /* the value before, of a bucket */
+    Taken taken;
 };
 
 /* Returns the remote part of a claim, which Redis decides. */

@@ -2,8 +2,6 @@
 
 #include "redis/script_call.hpp"
 
-#include <algorithm>
-
 #include "ngx/strings.hpp"
 #include "redis/logic/remote.hpp"
 #include "redis/scripts.hpp"
@@ -16,12 +14,22 @@ constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
 /* EVALSHA, a script, the numbers of keys and of kinds; each claim's key, kind
  * and its number; each ask's two numbers. */
-constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 8 + 1) + kAsksPerCall * 2;
+constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 9 + 1) + kAsksPerCall * 2;
 
-constexpr auto kNumberBytes = 16;
+constexpr auto kNumberBytes = NGX_INT64_LEN;
 
 /* Added to the number of a purpose if units of the key are left here. */
 constexpr auto kHeldHere = 4;
+
+/* Added to the precision of a strict counter. */
+constexpr auto kStrict = 64;
+
+/* Returns what the algorithm is told of a zone. */
+uint64_t extra_of(const Policy &policy) {
+    return policy.algorithm == Algorithm::kCounter
+               ? policy.precision + (policy.strict ? kStrict : 0)
+               : policy.burst;
+}
 
 /* Returns the number that tells the script what to do with a kind. */
 uint64_t purpose_of(const AskPart &part) {
@@ -92,16 +100,16 @@ void Command::add_kinds() {
         add(index_of(policy.algorithm));
         add(policy.window_ms);
         add(claim.limit);
-        add(policy.algorithm == Algorithm::kCounter ? std::max(policy.precision, 1u)
-                                                    : policy.burst);
+        add(extra_of(policy));
         add(claim.cost);
 
         add(purpose_of(part));
         if (part.leased) {
             add(part.leased);
         } else if (claim.purpose == Purpose::kGiveBack) {
-            add(part.taken_ms);
-            add(part.taken_of);
+            add(part.taken.now_ms);
+            add(part.taken.values[0]);
+            add(part.taken.values[1]);
         }
     }
 }
@@ -149,19 +157,22 @@ void log_bad_limit(const RemoteZone &zone) {
                   &zone.name);
 }
 
-/* Returns true if these are a limit, and the values of an algorithm. */
-bool is_state(const Policy *policy, const int64_t *numbers) {
-    constexpr int64_t kMost = kRemoteMax;
+/* Returns true if these are a limit, and the values of an algorithm.  Those mean
+ * nothing where there is no limit, or where a claim was given back. */
+bool is_state(const Claim &claim, const int64_t *numbers) {
+    auto most = static_cast<int64_t>(remote_limit_max(*claim.policy));
     int64_t limit = numbers[0];
     if (limit > kScriptOwn) { limit -= kScriptOwn; }
 
-    if (limit < -kMost || limit > kMost) { return false; }
+    if (limit < -most || limit > most) { return false; }
 
-    int64_t least = policy->algorithm == Algorithm::kLog ? -1 : 0;
-    for (unsigned i = 1; i <= remote_values(*policy); i++) {
-        if (numbers[i] < least) { return false; }
-    }
-    return true;
+    return limit == 0 || claim.purpose == Purpose::kGiveBack
+           || are_remote_values(*claim.policy, numbers + 1);
+}
+
+/* Returns how many numbers the reply has of a part, from these on. */
+size_t numbers_of(const AskPart &part, const int64_t *numbers) {
+    return 1 + remote_values(*part.claim.policy, numbers[1]) + (part.held ? 1 : 0);
 }
 
 } // namespace
@@ -173,7 +184,7 @@ bool call_takes(AskCall &call, const Ask &ask) {
     size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
     size_t numbers = 1;
     for (const AskPart &part : ask.parts) {
-        numbers += 1 + remote_values(*part.claim.policy);
+        numbers += 1 + remote_values_max(*part.claim.policy);
     }
 
     if (call.command || (is_command && call.nasks) || call.nasks == most
@@ -210,26 +221,34 @@ bool call_script(Node &node, AskCall &call) {
 
 bool is_script_reply(AskCall &call, const Reply &reply) {
     const int64_t *next = reply.numbers;
-    if (reply.n != 1 + call.numbers || *next++ < 0) { return false; }
+    const int64_t *end = next + reply.n;
+    if (end - next < 1 || *next++ < 0) { return false; }
 
     for (const Ask &ask : call.asks) {
-        int64_t granted = *next++;
-        if (granted < 0 || granted > static_cast<int64_t>(ask.asked_units)) { return false; }
+        if (next == end || *next < 0 || *next > static_cast<int64_t>(ask.asked_units)) {
+            return false;
+        }
 
+        next++;
         for (const AskPart &part : ask.parts) {
-            if (!is_state(part.claim.policy, next)) { return false; }
+            /* each has a limit, and a value at least, which tells how many there are */
+            if (end - next < 2) { return false; }
 
-            next += 1 + remote_values(*part.claim.policy);
-            if (part.held && *next++ < 0) { return false; }
+            auto n = static_cast<ptrdiff_t>(numbers_of(part, next));
+            if (end - next < n || !is_state(part.claim, next)) { return false; }
+
+            next += n;
+            if (part.held && next[-1] < 0) { return false; }
         }
     }
-    return true;
+    return next == end;
 }
 
 void ScriptReply::read(const Ask &ask, Answer *answer) {
     answer->granted = *next_++;
     PartAnswer *told = answer->parts;
     for (const AskPart &part : ask.parts) {
+        const int64_t *end = next_ + numbers_of(part, next_);
         int64_t limit = *next_++;
         told->own = limit == 0 ? kUnlimited : kLimitUnset;
         if (limit > kScriptOwn) {
@@ -242,9 +261,9 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
 
         told->state = {now_ms_, limit ? static_cast<uint64_t>(limit) : part.claim.limit, next_};
 
-        next_ += remote_values(*part.claim.policy);
-        told->forgotten = part.held ? *next_++ : 0;
+        told->forgotten = part.held ? end[-1] : 0;
         told++;
+        next_ = end;
     }
 }
 

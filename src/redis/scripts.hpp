@@ -8,8 +8,8 @@
  *
  *   KEYS  the states of all claims, in order
  *   ARGV  the number of kinds; of each kind: algorithm (as
- *         Algorithm), window in ms, limit, precision (COUNTER)
- *         or burst (buckets), cost, look (1: decide, record nothing; 2: give
+ *         Algorithm), window in ms, limit, precision (COUNTER: 0 is
+ *         auto, and 64 more if it is strict) or burst (buckets), cost, look (1: decide, record nothing; 2: give
  *         back, see below; 3: of n units the last ones are leased: how many
  *         is one more number, and such a kind is of one ask of a TOKEN_BUCKET;
  *         4 more than 0 or 3: the caller has units left of what was leased);
@@ -25,9 +25,9 @@
  * more: how many ms ago, and 1, the key was forgotten, or 0 if it was not.
  *
  * In a cluster what was granted can be given back, as if it had never been
- * taken: a kind whose look is 2 has two more numbers, when it was taken, by the
- * reply's time, and what a bucket's value was then, with all that the same call
- * granted before.  Such a claim is always granted, and its values mean nothing.
+ * taken: a kind whose look is 2 has three more numbers, when it was taken, by the
+ * reply's time, and the first two values of the reply; to those of a bucket all
+ * that the same call granted before is added.  Such a claim is always granted, and its values mean nothing.
  * So long as others have taken nothing else of a bucket since, its state is the
  * one that it would have had; else it may have less, for a while.
  *

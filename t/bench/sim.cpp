@@ -17,7 +17,7 @@
 using namespace limit_sliding;
 
 #define LEASES_BYTES 192 /* of one group: only this key is there */
-#define REFUSALS_BYTES 128
+#define REFUSALS_BYTES 192
 #define START 1000 /* the window before the measured one */
 
 typedef struct {
@@ -68,6 +68,7 @@ sim_t *sim_new(const sim_config_t *config, sim_mode_t mode) {
     s->config = *config;
     s->mode = mode;
     s->policy.window_ms = config->window_ms;
+    s->policy.precision = 1;
     s->decisions.events = (event_t *)((uint8_t *)s + bytes);
     s->replies.events = (event_t *)((uint8_t *)s + bytes + events);
     s->decisions.size = s->replies.size = nodes;

@@ -48,8 +48,11 @@ uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units, redis_answer
     answer->remote.now_ms = now_ms;
     answer->remote.limit = redis->limit;
     answer->remote.values = answer->values;
-    answer->values[0] = redis->counts[0];
-    answer->values[1] = redis->counts[1];
+    answer->values[0] = 1;
+    answer->values[1] = (int64_t)redis->window;
+    answer->values[2] = 0;
+    answer->values[3] = redis->counts[0];
+    answer->values[4] = redis->counts[1];
 
     if (units && !take(redis, &redis->state, now_ms, units)) {
         verdict = pure::describe(*redis->policy, redis->state, now_ms, redis->limit, units);

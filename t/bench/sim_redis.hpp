@@ -24,7 +24,7 @@ struct redis_t {
 struct redis_answer_t {
     uint32_t granted;
     RemoteState remote;
-    int64_t values[2];
+    int64_t values[5];
 };
 
 /*

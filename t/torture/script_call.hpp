@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model.hpp"
+#include "redis/logic/remote.hpp"
 
 namespace torture {
 
@@ -28,9 +29,8 @@ struct Claim {
     Key *key;
     uint32_t limit; /* the zone's */
     uint32_t cost;
-    int look; /* 2: give back what this and the next two tell */
-    uint64_t taken_ms;
-    int64_t value;    /* of a bucket, then */
+    int look; /* 2: give back what the next two tell */
+    limit_sliding::Taken taken;
     size_t admission; /* of the model */
 };
 
@@ -61,8 +61,9 @@ public:
         add(static_cast<uint64_t>(claim.look));
 
         if (claim.look == 2) {
-            add(claim.taken_ms);
-            add(static_cast<uint64_t>(claim.value));
+            add(claim.taken.now_ms);
+            add(claim.taken.values[0]);
+            add(claim.taken.values[1]);
         }
     }
 

@@ -58,8 +58,7 @@ struct Style {
 /* A unit that may be given back. */
 struct Taken {
     Claim claim;
-    uint64_t at_ms;
-    int64_t value;
+    limit_sliding::Taken of;
     size_t admission;
 };
 
@@ -171,7 +170,7 @@ private:
 
         if (policy.algorithm == Algorithm::kLog) { cost = std::min(cost, kLogCostMax); }
 
-        return {key, limit, cost, draw_.one_in(16), 0, 0, 0};
+        return {key, limit, cost, draw_.one_in(16), {}, 0};
     }
 
     Ask draw_ask() {
@@ -182,8 +181,7 @@ private:
 
             taken_.pop_back();
             taken.claim.look = 2;
-            taken.claim.taken_ms = taken.at_ms;
-            taken.claim.value = taken.value;
+            taken.claim.taken = taken.of;
             taken.claim.admission = taken.admission;
             ask.units = 1;
             ask.claims.push_back(taken.claim);
@@ -285,14 +283,14 @@ private:
         for (const Claim &claim : ask.claims) {
             const Key &key = *claim.key;
             uint32_t limit = key.is_own ? key.limit : claim.limit;
-            /* a limit of the key's own is told as 2^32 more, but for "off" */
-            int64_t told = limit + (key.is_own && limit != 0 ? 1LL << 32 : 0);
+            /* a limit of the key's own is told as such, but for "off" */
+            int64_t told = limit + (key.is_own && limit != 0 ? kScriptOwn : 0);
 
             if (numbers[0] != told) { deviates(claim, now_ms, "another limit is told"); }
 
             note(claim, now_ms, ask.units, granted);
             remotes.push_back({now_ms, limit, numbers + 1});
-            numbers += 1 + remote_values(policies_[key.policy]);
+            numbers += 1 + remote_values(policies_[key.policy], numbers[1]);
         }
 
         if (ask.claims[0].look == 2) {
@@ -371,9 +369,7 @@ private:
     }
 
     void remember(const Claim &claim, unsigned unit, const RemoteState &remote, size_t admission) {
-        int64_t before = static_cast<int64_t>(claim.cost) * unit
-                         * static_cast<int64_t>(policies_[claim.key->policy].window_ms);
-        bool is_level = is_bucket(policies_[claim.key->policy]);
+        const Policy &policy = policies_[claim.key->policy];
 
         /* one a key: the next turn may give it back, in any order */
         for (const Taken &taken : taken_) {
@@ -381,7 +377,7 @@ private:
         }
 
         taken_.push_back(
-            {claim, remote.now_ms, is_level ? remote.values[0] + before : 0, admission});
+            {claim, remote.taken(policy, static_cast<uint64_t>(claim.cost) * unit), admission});
     }
 
     void check(const Claim &claim, unsigned unit, bool is_granted, bool is_alone,

@@ -79,11 +79,19 @@ static void limits_of_keys_are_exact(void **state) {
         const char *kind;
         const char *reply;
     } calls[] = {
-        /* a limit of the key's own is told as 2^32 more */
-        {"4194301", "3 2385765333 9 0 1 0 1 1 1", "1 4503599631564797 0"},
-        {"4194302", "3 2592000000 9 0 1 0 1 1 1", "1 4503599631564798 0"},
+        /* a limit of the key's own is told as 2^52 more */
+        {"4194301", "3 2385765333 9 0 1 0 1 1 1", "1 4503599631564797 0 0"},
+        {"4194302", "3 2592000000 9 0 1 0 1 1 1", "1 4503599631564798 0 0"},
         {"4194301", "2 2385765333 9 0 1 0 1 1 1", "1 4503599631564797 0"},
-        {"1000000000000000", "2 2385765333 9 0 1 0 1 1 1", "1 -9 0"},
+        {"1000000000000000", "2 2385765333 9 0 1 0 1 1 1", "1 5503599627370496 0"},
+        {"1000000000000001", "2 2385765333 9 0 1 0 1 1 1", "1 -9 0"},
+        {"4194302", "1 1000 9 0 1 0 1 1 1", "1 4503599631564798 0 -1 -1"},
+        {"4194303", "1 1000 9 0 1 0 1 1 1", "1 -9 0 -1 -1"},
+        /* as much as floor(rate x window) with all digits */
+        {"999999999999999999r/d", "2 100 9 0 1 0 1 1 1", "1 4504757034777903 0"},
+        {"999999999999999999r/m", "2 100 9 0 1 0 1 1 1", "1 -9 0"},
+        {"33333333333333r/d", "2 2592000000 9 0 1 0 1 1 1", "1 5503599627370486 0"},
+        {"33333333333334r/d", "2 2592000000 9 0 1 0 1 1 1", "1 -9 0"},
         {"139810r/d", "2 2592000000 9 0 1 0 1 1 1", "1 4503599631564796 0"},
     };
 
@@ -131,22 +139,22 @@ static void states_outlast_every_wait(void **state) {
     forget();
 
     /* 100 of a burst of 100 at 100 a second, then 50 at 1 and at 2 */
-    assert_string_equal(call("3 1000 100 100 1 0 100 1 1", START_MS), "100 100 0");
+    assert_string_equal(call("3 1000 100 100 1 0 100 1 1", START_MS), "100 100 0 0");
     assert_int_equal(until_ms(), START_MS + 1000);
 
-    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS), "0 1 100000");
+    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS), "0 1 100 0");
     assert_int_equal(until_ms(), START_MS + 100000);
 
-    assert_string_equal(call("3 1000 2 100 50 0 1 1 1", START_MS), "0 2 100000");
+    assert_string_equal(call("3 1000 2 100 50 0 1 1 1", START_MS), "0 2 100 0");
     assert_int_equal(until_ms(), START_MS + 100000);
 
     /* what is recorded later does not make it forget sooner */
-    assert_string_equal(call("3 1000 100 100 1 0 1 1 1", START_MS + 50), "1 100 95000");
+    assert_string_equal(call("3 1000 100 100 1 0 1 1 1", START_MS + 50), "1 100 95 0");
     assert_int_equal(until_ms(), START_MS + 50 + 96000);
 
     /* as told, and not a millisecond before */
-    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS + 46049), "0 1 50001");
-    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS + 46050), "1 1 50000");
+    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS + 46049), "0 1 50 1");
+    assert_string_equal(call("3 1000 1 100 50 0 1 1 1", START_MS + 46050), "1 1 50 0");
 }
 
 /* As in bucket_test.c: 5 a second pass under 10 from the first one on. */
@@ -156,7 +164,7 @@ static void a_lowered_limit_starves_nobody(void **state) {
     (void)state;
     forget();
 
-    assert_string_equal(call("3 1000 1000 0 1 0 1000 1 1", now_ms), "1000 1000 0");
+    assert_string_equal(call("3 1000 1000 0 1 0 1000 1 1", now_ms), "1000 1000 0 0");
 
     for (unsigned i = 0; i < 60; i++) {
         now_ms += 1000;
@@ -180,8 +188,8 @@ static void a_lower_limit_between_loses_no_count(void **state) {
     forget();
 
     call("3 1000 1000 0 1 0 1000 1 1", START_MS);
-    assert_string_equal(call("3 1000 10 0 1 0 1 1 1", START_MS + 100), "1 10 9000");
-    assert_string_equal(call("3 1000 1000 0 1 0 1000 1 1", START_MS + 200), "100 1000 900000");
+    assert_string_equal(call("3 1000 10 0 1 0 1 1 1", START_MS + 100), "1 10 9 0");
+    assert_string_equal(call("3 1000 1000 0 1 0 1000 1 1", START_MS + 200), "100 1000 900 0");
 }
 
 int main(void) {

@@ -9,7 +9,7 @@
 
 using namespace limit_sliding;
 
-#define HOUR_LIMIT_2 "0 3600000 2 1 1 0"
+#define HOUR_LIMIT_2 "2 3600000 2 0 1 0"
 
 /* The script of all algorithms. */
 static redisReply *call_reply(const char *keys, const char *arguments) {
@@ -82,41 +82,85 @@ static void consumes_all_or_none(void **state) {
     assert_string_equal(call("2 c c", "1 2 3600000 5 0 3 0 1 1 1 1 1 1"), "1 5 0 0 5 3");
 }
 
+/* Every claim says how many values it has, whatever the keys' own limits. */
+static void counters_tell_their_parts(void **state) {
+    static const char *const limits[] = {"3", "10", "100", "16384", "off", "1000000000000000"};
+    static const unsigned parts[] = {40, 28, 5, 1, 0, 1};
+    redisReply *reply;
+    size_t at = 2;
+
+    (void)state;
+    forget_all();
+
+    for (size_t i = 0; i < LENGTH(limits); i++) {
+        char key[16];
+
+        snprintf(key, sizeof(key), "k%zu:limit", i);
+        set(key, limits[i]);
+    }
+
+    /* twice, as the second pass finds what the first one has not written */
+    for (unsigned i = 0; i < 2; i++) {
+        reply = call_reply("6 k0 k1 k2 k3 k4 k5", "1 0 3600000 9 0 1 0 1 6 1 1 1 1 1 1");
+        assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+        assert_int_equal(reply->element[1]->integer, 1);
+        at = 2;
+
+        for (unsigned n : parts) {
+            assert_true(reply->element[at]->integer > kScriptOwn || n == 0);
+            assert_int_equal(reply->element[at + 1]->integer, n);
+            assert_int_equal(reply->element[at + 4 + n]->integer, n == 0 ? 0 : i);
+            at += 5 + n;
+        }
+
+        assert_int_equal(reply->elements, at);
+        freeReplyObject(reply);
+    }
+}
+
 static void answers_without_asks(void **state) {
     (void)state;
     assert_string_equal(call("0", "0"), "");
 }
 
 static void limits_of_keys_override(void **state) {
-    static const char *const malformed[]
-        = {"banana", "0",   "0r/s",  "-1r/s", "1r/w", "10r/s ", "4194303", "99999999999999999999",
-           "1r/",    "r/s", "1.5r/s"};
+    static const char *const malformed[] = {"banana",
+                                            "0",
+                                            "0r/s",
+                                            "-1r/s",
+                                            "1r/w",
+                                            "10r/s ",
+                                            "1000000000000001",
+                                            "99999999999999999999",
+                                            "1r/",
+                                            "r/s",
+                                            "1.5r/s"};
 
     (void)state;
     forget_all();
 
     /* each more by kScriptOwn */
     set("k:limit", "5r/h");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 4503599627370501 0 0");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "5 4503599627370501 0");
 
     set("k:limit", "7");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 4503599627370503 0 5");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "2 4503599627370503 5");
 
     set("k:limit", "1r/m");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 4503599627370556 0 7");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "1 4503599627370556 7");
 
     /* as large as that of the call */
     set("k:limit", "2");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 4503599627370498 0 8");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 4503599627370498 8");
 
     set("k:limit", "off");
-    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0 0");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0");
 
     for (size_t i = 0; i < LENGTH(malformed); i++) {
         redisReply *reply = static_cast<redisReply *>(
             redisCommand(server.context, "SET k:limit %s", malformed[i]));
         freeReplyObject(reply);
-        assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 -2 0 8");
+        assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 1 1 1"), "0 -2 8");
     }
 }
 
@@ -151,17 +195,17 @@ static void tells_when_it_was_forgotten(void **state) {
 
     /* of a bucket of which more units are leased, and of one without a limit */
     set("b:forgotten", "1");
-    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 9 0 %lld", &ms), 1);
+    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 9 0 0 %lld", &ms), 1);
     assert_in_range(ms, 1000000, INT64_MAX);
     set("b:limit", "off");
-    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 0 0 %lld", &ms), 1);
+    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 0 0 0 %lld", &ms), 1);
 }
 
 /* What a zone left before its algorithm or window was changed. */
 static void other_states_count_as_none(void **state) {
     static const char *const kinds[]
-        = {"0 3600000 2 1 1 0", "0 60000 2 1 1 0",   "0 3600000 2 3 1 0",
-           "1 3600000 2 0 1 0", "2 3600000 2 0 1 0", "2 60000 2 0 1 0",
+        = {"0 3600000 2 1 1 0", "0 60000 2 1 1 0",   "0 3600000 2 3 1 0", "0 3600000 2 0 1 0",
+           "0 60000 2 0 1 0",   "1 3600000 2 0 1 0", "2 3600000 2 0 1 0", "2 60000 2 0 1 0",
            "3 3600000 2 0 1 0", "4 3600000 2 1 1 0", "4 60000 2 1 1 0"};
 
     (void)state;
@@ -201,6 +245,21 @@ static void keys_are_small_and_expire(void **state) {
     assert_in_range(number("MEMORY USAGE limit_sliding:api:"
                            "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
                     1, 150);
+
+    for (unsigned long long limit : {3, 7, 15, 31, 63, 127, 255, 2047, 16383, 16777215}) {
+        char arguments[64];
+
+        forget_all();
+        snprintf(arguments, sizeof(arguments), "1 0 86400000 %llu 0 1 0 1 1 1", limit);
+
+        for (unsigned i = 0; i < 6; i++) {
+            call("1 limit_sliding:api:{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}", arguments);
+        }
+
+        assert_in_range(number("MEMORY USAGE limit_sliding:api:"
+                               "{aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d}"),
+                        1, 150);
+    }
 
     for (Algorithm algorithm : algorithms) {
         char arguments[64];
@@ -284,6 +343,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(consumes_all_or_none),
         cmocka_unit_test(answers_without_asks),
+        cmocka_unit_test(counters_tell_their_parts),
         cmocka_unit_test(limits_of_keys_override),
         cmocka_unit_test(tells_when_it_was_forgotten),
         cmocka_unit_test(other_states_count_as_none),

@@ -99,7 +99,8 @@ static unsigned run_given_back(const policy_text_t *policy, uint64_t seed) {
 
         if (taken[0] == 0) { continue; }
 
-        snprintf(rest, sizeof(rest), "%u 2 %llu %lld", cost, (unsigned long long)now_ms, taken[2]);
+        snprintf(rest, sizeof(rest), "%u 2 %llu %lld %lld", cost, (unsigned long long)now_ms,
+                 taken[2], taken[3]);
 
         if (random_below(&random, 2)) {
             now_ms += random_below(&random, policy->window_ms / 3);
@@ -121,6 +122,10 @@ static unsigned run_given_back(const policy_text_t *policy, uint64_t seed) {
 static void given_back_is_never_taken(void **state) {
     static const policy_text_t policies[] = {
         {"counter", "0 1000 5 1", 1000},
+        {"counter of 36 parts", "0 60000 7 0", 60000},
+        {"counter of 28 parts", "0 1000 9 0", 1000},
+        {"counter of 5 parts", "0 1000 100 0", 1000},
+        {"strict counter", "0 1000 100 64", 1000},
         {"counter of many", "0 60000 100 1", 60000},
         {"precision 7", "0 1000 9 7", 1000},
         {"log", "1 1000 9 0", 1000},

@@ -111,13 +111,12 @@ static void check_verdict(const run_t *run, const Claim *claim, const RemoteStat
 
 static void run_request(run_t *run) {
     const request_t *r = run->request;
-    unsigned values = remote_values(run->policy);
     unsigned units
         = random_below(&run->random, 4) ? 1 : 1 + (unsigned)random_below(&run->random, 5);
     int look = random_below(&run->random, 16) == 0;
     char text[96];
     const char *key = text;
-    int64_t numbers[64];
+    int64_t numbers[68];
     RemoteState remote = {r->now_ms, r->limit, numbers};
     redisReply *reply;
     unsigned granted;
@@ -129,14 +128,17 @@ static void run_request(run_t *run) {
 
     if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
 
-    assert_int_equal(reply->elements, 3 + values);
     CHECK_SAME(run, "limit", r->limit, reply->element[2]->integer);
+    assert_in_range(reply->elements, 4, LENGTH(numbers));
 
     granted = (unsigned)reply->element[1]->integer;
 
-    for (unsigned i = 0; i < values; i++) {
-        numbers[i] = reply->element[3 + i]->integer;
+    for (unsigned i = 3; i < reply->elements; i++) {
+        numbers[i - 3] = reply->element[i]->integer;
     }
+
+    assert_int_equal(reply->elements, 3 + remote_values(run->policy, numbers[0]));
+    assert_true(are_remote_values(run->policy, numbers));
 
     freeReplyObject(reply);
 

@@ -4,71 +4,144 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <numeric>
 
+#include "core/counter_kinds.hpp"
 #include "core/policy.hpp"
 
 namespace limit_sliding {
 
+/* Products of limits in Redis and windows have up to 82 bits. */
+__extension__ using Wide = unsigned __int128;
+
+/* The most parts of a window, which a precision can ask for. */
+constexpr unsigned kPartsMax = 60;
+
 /*
- * algorithm=counter of any precision p, from its counts: requests in each of
- * the p + 1 parts, of w/p ms, that the window reaches into, the oldest first.
- * With e/p ms of the present part elapsed
+ * algorithm=counter with n parts of w/n ms, from what the script tells of them:
+ * n, the number of the newest part, and the requests in each of the n + 1 parts
+ * that the window reaches into, the oldest first.  With e/n ms of the newest part
+ * elapsed
  *
- *     used = oldest x (w - e)/w + all others
+ *     used = all - min(oldest x e/w, most)
  *
- * `spent` has been added to the newest since.  As in Counter, `used` is kept
+ * where `most` is 0 if the counter is strict, floor(limit/n) if n > 1 follows
+ * from the limit, and else has no bound.  The newest part may be yet to begin: e
+ * is 0 until then.  `spent` has been added to it since.  A state that had another
+ * number of parts may end earlier than these.  As in Counter, `used` is kept
  * multiplied by w, and all of it is exact.
  */
 class CounterParts {
 public:
-    CounterParts(const Policy &policy, uint64_t now_ms, const int64_t *counts, uint64_t spent)
-        : window_ms_(policy.window_ms), precision_(std::max(policy.precision, 1u)), now_ms_(now_ms),
-          elapsed_(now_ms * precision_ % policy.window_ms), counts_(counts), spent_(spent) {}
+    CounterParts(const Policy &policy, uint64_t limit, uint64_t now_ms, const int64_t *values,
+                 uint64_t spent)
+        : window_ms_(policy.window_ms), now_ms_(now_ms), parts_(static_cast<uint64_t>(values[0])),
+          newest_(static_cast<uint64_t>(values[1])) {
+        for (uint64_t i = 0; i <= parts_; i++) {
+            counts_[i] = static_cast<uint64_t>(values[3 + i]);
+        }
 
-    uint64_t used() const { return count(0) * (window_ms_ - elapsed_) + after(0) * window_ms_; }
+        if (spent > 0) {
+            counts_[parts_] += spent;
+            if (policy.precision == 0) { fit(limit); }
+        } else if (values[2] > 0) {
+            ends_ms_ = static_cast<uint64_t>(values[2]);
+        }
+
+        if (policy.strict) {
+            most_ = 0;
+        } else if (policy.precision == 0 && parts_ > 1) {
+            most_ = limit / parts_;
+        }
+    }
+
+    Wide used() const {
+        uint64_t now = now_ms_ * parts_;
+        uint64_t elapsed = std::min(now - std::min(now, begins()), window_ms_);
+        Wide gone = std::min(Wide{counts_[0]} * elapsed, Wide{most_} * window_ms_);
+
+        return all() * window_ms_ - gone;
+    }
 
     /* Returns the ms until used <= room requests, if nothing is admitted. */
     uint64_t wait_ms(uint64_t room) const {
-        if (used() <= room * window_ms_) { return 0; }
+        if (used() <= Wide{room} * window_ms_) { return 0; }
 
-        /* it happens while part i is the oldest one */
+        /* it happens while part i is the oldest one, when so much has elapsed */
+        Wide rest = all();
+        Wide elapsed = 0;
         uint64_t i = 0;
-        uint64_t rest = after(0);
 
-        while (rest > room) {
-            i++;
-            rest -= count(i);
+        for (; rest > room; i++) {
+            Wide over = rest - room;
+
+            if (over <= std::min(counts_[i], most_)) {
+                elapsed = (over * window_ms_ + counts_[i] - 1) / counts_[i];
+                break;
+            }
+
+            rest -= counts_[i];
         }
 
-        uint64_t weight = count(i) == 0
-                              ? window_ms_
-                              : std::min((room - rest) * window_ms_ / count(i), window_ms_);
-        uint64_t starts = now_ms_ * precision_ - elapsed_ + i * window_ms_;
+        uint64_t then = begins() + i * window_ms_ + static_cast<uint64_t>(elapsed);
 
-        return (starts + window_ms_ - weight + precision_ - 1) / precision_ - now_ms_;
+        return std::min((then + parts_ - 1) / parts_, ends_ms_) - now_ms_;
     }
 
 private:
-    uint64_t count(uint64_t i) const {
-        return static_cast<uint64_t>(counts_[i]) + (i == precision_ ? spent_ : 0);
+    uint64_t begins() const { return newest_ * window_ms_; }
+
+    Wide all() const { return std::accumulate(counts_, counts_ + parts_ + 1, Wide{0}); }
+
+    /* The state had fewer parts than its limit asks for.  With what has been
+     * added it was written, without counts that are over: the next request may
+     * find room for it in more parts. */
+    void fit(uint64_t limit) {
+        for (const CounterKind &kind : kCounterKinds) {
+            if (kind.limit_max < limit) { continue; }
+
+            if (kind.parts <= parts_ || newest_ < parts_ || convert(kind)) { return; }
+        }
     }
 
-    uint64_t after(uint64_t i) const {
-        uint64_t sum = 0;
+    /* Returns the part, of so many, that has the last moment of this one. */
+    uint64_t moved(uint64_t part, uint64_t parts) const {
+        return ((part + 1) * parts + parts_ - 1) / parts_ - 1;
+    }
 
-        while (++i <= precision_) {
-            sum += count(i);
+    /* Makes them as many parts as this kind has; false if it has no room, which is
+     * for its largest limit in each part, or, with more than 7 parts, in all. */
+    bool convert(const CounterKind &kind) {
+        uint64_t counts[kPartsMax + 1] = {};
+        uint64_t newest = moved(newest_, kind.parts);
+
+        for (uint64_t i = 0; i <= parts_; i++) {
+            counts[moved(newest_ - parts_ + i, kind.parts) - newest + kind.parts] += counts_[i];
         }
 
-        return sum;
+        uint64_t most = kind.parts > 7
+                            ? std::accumulate(counts, counts + kind.parts + 1, uint64_t{0})
+                            : *std::max_element(counts, counts + kind.parts + 1);
+
+        if (most > kind.limit_max) { return false; }
+
+        ends_ms_ = ((newest_ + 1 + parts_) * window_ms_ + parts_ - 1) / parts_;
+
+        parts_ = kind.parts;
+        newest_ = newest;
+        std::copy(std::begin(counts), std::end(counts), counts_);
+
+        return true;
     }
 
     uint64_t window_ms_;
-    uint64_t precision_;
     uint64_t now_ms_;
-    uint64_t elapsed_; /* of this part, x precision */
-    const int64_t *counts_;
-    uint64_t spent_;
+    uint64_t parts_;
+    uint64_t newest_;
+    uint64_t most_ = UINT64_MAX;
+    uint64_t ends_ms_ = UINT64_MAX;
+    uint64_t counts_[kPartsMax + 1];
 };
 
 } // namespace limit_sliding

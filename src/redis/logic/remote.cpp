@@ -3,13 +3,24 @@
 #include "redis/logic/remote.hpp"
 
 #include <algorithm>
+#include <iterator>
 
+#include "core/counter_kinds.hpp"
 #include "core/describe.hpp"
 #include "redis/logic/counter_parts.hpp"
 
 namespace limit_sliding {
 
 namespace {
+
+/* The longest wait that is told, 69 years. */
+constexpr uint64_t kWaitMaxMs = uint64_t{1} << 41;
+
+/* Returns true if a state of precision=auto can have so many parts. */
+bool is_kind(int64_t parts) {
+    return std::any_of(std::begin(kCounterKinds), std::end(kCounterKinds),
+                       [=](const CounterKind &kind) { return parts == int64_t{kind.parts}; });
+}
 
 /* One request for a key, as the script has found it. */
 struct Request {
@@ -32,11 +43,12 @@ struct Request {
     }
 
     void describe_counter(Verdict *verdict) const {
-        CounterParts parts(policy, remote.now_ms, remote.values, spent);
+        CounterParts parts(policy, remote.limit, remote.now_ms, remote.values, spent);
+        Wide window = window_ms();
+        UsageOf<Wide> usage = {remote.limit, limit, window, parts.used(), limit * window};
 
         describe_usage(
-            {remote.limit, limit, window_ms(), parts.used(), limit * window_ms()}, cost,
-            [&](uint64_t room) { return parts.wait_ms(room); }, verdict);
+            usage, cost, [&](uint64_t room) { return parts.wait_ms(room); }, verdict);
     }
 
     void describe_fixed(Verdict *verdict) const {
@@ -62,38 +74,88 @@ struct Request {
     /* `queued` is the cost of a request that was admitted to a queue, else 0. */
     void describe_bucket(uint64_t queued, Verdict *verdict) const {
         uint64_t capacity = policy.capacity(remote.limit);
-        uint64_t full = capacity * window_ms();
-        uint64_t used = value() + spent * window_ms();
+        Wide window = window_ms();
+        Wide full = capacity * window;
+        Wide used = (value() + Wide{spent}) * window + static_cast<uint64_t>(remote.values[1]);
         bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
 
-        auto wait_ms = [&](uint64_t taken) { return (taken + limit - 1) / limit; };
+        auto wait_ms = [&](Wide taken) {
+            return static_cast<uint64_t>(std::min((taken + limit - 1) / limit, Wide{kWaitMaxMs}));
+        };
 
         /* no more than the whole bucket is used, but an excess has to run off */
-        Usage usage = {remote.limit, capacity, window_ms(), std::min(used, full),
-                       is_queue ? window_ms() : full};
-        auto wait_for = [&](uint64_t room) { return wait_ms(used - room * window_ms()); };
+        UsageOf<Wide> usage
+            = {remote.limit, capacity, window, std::min(used, full), is_queue ? window : full};
+        auto wait_for = [&](uint64_t room) { return wait_ms(used - room * window); };
 
         describe_usage(usage, cost, wait_for, verdict);
 
         if (is_queue && queued > 0) {
-            uint64_t ahead = used - std::min(used, queued * window_ms());
+            Wide ahead = used - std::min(used, queued * window);
 
             verdict->delay_ms = wait_ms(ahead);
-            verdict->excess = thousandths(ahead + (queued - 1) * window_ms(), window_ms());
+            verdict->excess = thousandths(ahead + (queued - 1) * window, window);
         }
     }
 };
 
 } // namespace
 
-unsigned remote_values(const Policy &policy) {
+unsigned remote_values(const Policy &policy, int64_t first) {
     switch (policy.algorithm) {
     case Algorithm::kCounter:
-        return std::max(policy.precision, 1u) + 1;
+        return static_cast<unsigned>(std::clamp<int64_t>(first, 0, kPartsMax)) + 4;
     case Algorithm::kLog:
         return 3;
-    default:
+    case Algorithm::kFixed:
         return 1;
+    default:
+        return 2;
+    }
+}
+
+unsigned remote_values_max(const Policy &policy) {
+    return remote_values(policy, policy.precision ? policy.precision : kCounterKinds[0].parts);
+}
+
+bool are_remote_values(const Policy &policy, const int64_t *values) {
+    unsigned n = remote_values(policy, values[0]);
+    int64_t least = policy.algorithm == Algorithm::kLog ? -1 : 0;
+
+    if (std::any_of(values, values + n, [=](int64_t value) { return value < least; })) {
+        return false;
+    }
+
+    if (policy.algorithm != Algorithm::kCounter) { return true; }
+
+    /* a time that does not overflow */
+    return static_cast<uint64_t>(values[1]) <= INT64_MAX / policy.window_ms
+           && (policy.precision == 0 ? is_kind(values[0]) : values[0] == int64_t{policy.precision});
+}
+
+uint64_t RemoteState::part_ends_ms(const Policy &policy) const {
+    uint64_t parts = 1;
+    uint64_t newest = now_ms / policy.window_ms;
+
+    if (policy.algorithm == Algorithm::kCounter) {
+        parts = static_cast<uint64_t>(values[0]);
+        newest = static_cast<uint64_t>(values[1]);
+    }
+
+    return (newest + 1) * policy.window_ms / parts;
+}
+
+Taken RemoteState::taken(const Policy &policy, uint64_t before) const {
+    auto value = [this](size_t i) { return static_cast<uint64_t>(values[i]); };
+
+    switch (policy.algorithm) {
+    case Algorithm::kCounter:
+        return {now_ms, {value(0), value(1)}};
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
+        return {now_ms, {value(0) + before, value(1)}};
+    default:
+        return {now_ms, {}};
     }
 }
 
@@ -117,6 +179,12 @@ Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t gran
         break;
     default:
         request.describe_counter(&verdict);
+
+        if (admitted) {
+            /* it may have found room in fewer parts than there are now */
+            verdict.excess = 0;
+            verdict.retry_after_ms = 0;
+        }
     }
 
     return verdict;

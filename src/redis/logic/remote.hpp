@@ -8,18 +8,34 @@
 
 namespace limit_sliding {
 
+/* When a claim was taken, by the clock of Redis, and of what. */
+struct Taken {
+    uint64_t now_ms;
+    uint64_t values[2]; /* the first two of RemoteState */
+};
+
 /* The state of a key before the script granted anything, as its reply tells. */
 struct RemoteState {
     uint64_t now_ms; /* of the server's clock */
     uint64_t limit;  /* in force, 1 .. kRemoteMax */
 
-    /* There are remote_values() of them.  A counter has the requests in each of
-     * precision + 1 parts of the window, the oldest first.  A fixed window has
-     * its requests.  A bucket has what is used x window_ms.  A log has its
-     * requests, the time in ms of the event whose expiry frees the first of
-     * them, and that of the event whose expiry makes room for the first request
-     * that was rejected; negative: there is none. */
+    /* There are remote_values() of them.  A counter has n, the number of parts
+     * of its window; that of the newest part, time x n / window; the time in ms
+     * when nothing counts any more, or 0 if that follows from its requests; and
+     * these, in each of n + 1 parts, the oldest first.  A fixed window has its requests.
+     * A bucket has the whole requests that are used, and the rest of another one
+     * x window_ms.  A log has its requests, the time in ms of the event whose
+     * expiry frees the first of them, and that of the event whose expiry makes
+     * room for the first request that was rejected; negative: there is none. */
     const int64_t *values;
+
+    /* Returns what the script needs to give back a claim that was granted after
+     * others of this call had taken `before`. */
+    Taken taken(const Policy &policy, uint64_t before) const;
+
+    /* Returns when the part of the window ends in which the script records what
+     * it grants, in ms of the server's clock.  A fixed window has one part. */
+    uint64_t part_ends_ms(const Policy &policy) const;
 
     /* Describes the key to a request of this cost, as Claim::describe() would
      * after the same history.  The call has granted `granted` requests of the
@@ -29,7 +45,18 @@ struct RemoteState {
                      bool look) const;
 };
 
-/* Returns how many values the script has for a key of this policy. */
-unsigned remote_values(const Policy &policy);
+/* Returns the largest limit in Redis. */
+constexpr uint64_t remote_limit_max(const Policy &policy) {
+    return policy.algorithm == Algorithm::kLog ? kNarrowMax : kRemoteMax;
+}
+
+/* Returns how many values the script has for a key of this policy, whose first
+ * one is given; or the most that it can have. */
+unsigned remote_values(const Policy &policy, int64_t first);
+unsigned remote_values_max(const Policy &policy);
+
+/* Returns true if the values are such that describe() can be called.  There are
+ * remote_values() of them. */
+bool are_remote_values(const Policy &policy, const int64_t *values);
 
 } // namespace limit_sliding

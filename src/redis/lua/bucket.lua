@@ -1,7 +1,9 @@
 -- Copyright (C) the limit_sliding authors
 
 -- TOKEN_BUCKET and LEAKY_BUCKET.  A state has the digest, a time, what was used
--- then, multiplied by the window, and the lowest limit since nothing was used.
+-- then, and the lowest limit since nothing was used.  What is used is a whole
+-- number of requests and a rest in 1/w of one, as their sum may need more than
+-- the 53 bits that are exact.
 --
 -- What a higher limit has admitted beyond this one's bucket, `above`, is set
 -- aside, and what is admitted meanwhile is recorded as of an earlier time, as
@@ -12,62 +14,98 @@
 -- epoch, and what was leased in it and in the one before.
 
 --@ chunk bucket.functions
+--@ include multiply
+
 -- Returns how many requests a bucket holds, and how many ms it takes to fill
 -- under any limit.  Both are bounded as in the core, by the bits of its times.
 local function capacity(k, limit)
   local burst, w = k[4], k[2]
-  if k[1] == 3 and burst == 0 then return limit, w end
   local _, window_bits = math.frexp(w)
   local _, burst_bits = math.frexp(burst)
   local time = window_bits + burst_bits + 2
   time = time < 24 and 24 or time > 34 and 34 or time
   local span = 2 ^ (time - 2)
-  local most = floor(limit * span / w)
+  local most = multiply(limit, span, w)
   if k[1] == 4 then burst = burst + 1 end
   local longest = burst * w
   return burst < most and burst or most, longest < span and longest or span
 end
 
--- Returns what of `used` is left after the time from `from` to `to`, and what
--- of that is still leased.  `newer` was leased in this epoch, `older` in the
--- one before.
-local function run_off(used, from, to, limit, w, span, epoch, newer, older)
-  local held = (newer + older) * w
-  for i = 1, 2 do
-    local ends = (epoch + i) * span
-    if to < ends then break end
-    if from < ends then
-      used = used - (ends - from) * limit
-      if used < held then used = held end
-      from = ends
-    end
-    held = i == 1 and newer * w or 0
-  end
-  used = used - (to - from) * limit
-  return used > held and used or held, held
+-- Returns the difference of two such sums, or 0 if that is negative.
+local function subtract(whole, rest, less, less_rest, w)
+  whole, rest = whole - less, rest - less_rest
+  if rest < 0 then whole, rest = whole - 1, rest + w end
+  if whole < 0 then return 0, 0 end
+  return whole, rest
 end
 
--- The value is what of the bucket is taken, multiplied by the window.  `free`
--- is told from it alone, as the capacity multiplied by the window may have more
--- than the 53 bits that are exact.
+-- Returns how often the limit, in 1/w, is in such a sum, and what is left.
+local function divide(whole, rest, limit, w)
+  local x = whole * w + rest
+  if x < 9007199254740992 then
+    local left = x % limit
+    return (x - left) / limit, left
+  end
+  -- 16 times 2 bits of w, the upper ones first
+  local left = whole % limit
+  local times, digits, sum, n = (whole - left) / limit * w, w / 4294967296, 0, 0
+  for i = 1, 16 do
+    digits = digits * 4
+    local digit = floor(digits)
+    digits = digits - digit
+    sum = sum * 4 + left * digit
+    local over = sum % limit
+    n = n * 4 + (sum - over) / limit
+    sum = over
+  end
+  sum = sum + rest
+  local over = sum % limit
+  return times + n + (sum - over) / limit, over
+end
+
+-- Returns what is left of such a sum after so many ms, at least `held`.
+local function run_off(whole, rest, ms, limit, w, held)
+  local gone, gone_rest = multiply(limit, ms, w)
+  whole, rest = subtract(whole, rest, gone, gone_rest, w)
+  if whole < held then return held, 0 end
+  return whole, rest
+end
+
+-- The values are the two of what is taken of the bucket.
 --@ chunk bucket
 --@ include bucket.state
-local most, longest = capacity(k, limit)
-local full, leased = most * w, k[13]
-local time, since, ran, held, above, low, epoch = now, 0, 0, 0, 0, limit, nil
+local most, longest = limit, w
+if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit) end
+local leased, time, since, low, epoch, held = k[13], now, 0, limit, nil, 0
 if at then
   if at > now then time = at end
   since = time - at
-  ran = since * limit
 end
+
+-- What a bucket of this limit cannot hold, in whole ms that it takes to run off
+local above, above_rest = 0, 0
+if used >= most then
+  above, above_rest = subtract(used, used_rest, most, 0, w)
+  local _, less = divide(above, above_rest, limit, w)
+  above, above_rest = subtract(above, above_rest, floor(less / w), less % w, w)
+end
+
 if leased or leased_at then
   local span = w < 16000 and floor(w / 16) or 1000
   epoch = (time - time % span) / span
   if leased_at then
-    local rest
-    rest, held = run_off(used, at, time, limit, w, span, leased_at, newer,
-      older)
-    ran = used - rest
+    local from = at
+    held = newer + older
+    for i = 1, 2 do
+      local ends = (leased_at + i) * span
+      if time < ends then break end
+      if from < ends then
+        used, used_rest = run_off(used, used_rest, ends - from, limit, w, held)
+        from = ends
+      end
+      held = i == 1 and newer or 0
+    end
+    used, used_rest = run_off(used, used_rest, time - from, limit, w, held)
     if leased_at + 1 == epoch then
       newer, older = 0, newer
     elseif leased_at ~= epoch then
@@ -75,13 +113,18 @@ if leased or leased_at then
     end
   end
 end
-if used > full then above = (used - full) - (used - full) % limit end
-if used > ran then low = lowest end
-local taken = used - above > ran and used - above - ran or 0
-used = used > ran and used - ran or 0
-if taken < held then taken = held < full and held or full end
-out[o + 1] = taken
-free = most - (taken + -taken % w) / w
+if at and not leased_at then
+  used, used_rest = run_off(used, used_rest, since, limit, w, 0)
+end
+if used + used_rest > 0 then low = lowest end
+local taken, taken_rest = used, used_rest
+if above + above_rest > 0 then
+  taken, taken_rest = subtract(used, used_rest, above, above_rest, w)
+end
+if taken < held then taken, taken_rest = held < most and held or most, 0 end
+out[o + 1], out[o + 2] = taken, taken_rest
+free = most - taken
+if taken_rest > 0 then free = free - 1 end
 if free < 0 then free = 0 end
 if leased then
   local room = floor((most / 4 - newer - older) / cost)
@@ -90,47 +133,61 @@ if leased then
 end
 --@ include grant
 if records then
-  local rest = since < longest and used - taken or 0
-  used = taken + g * cost * w
-  if limit < low then low = limit end
-  at, taken = time, used
-  if above > 0 and rest > 0 then
-    local ago = -floor((used - full) / limit)
-    at, taken = time - ago, used + ago * limit + rest + -rest % limit
+  local level, level_rest = taken + g * cost, taken_rest
+  local more, more_rest = 0, 0
+  if above + above_rest > 0 and since < longest then
+    more, more_rest = subtract(used, used_rest, taken, taken_rest, w)
   end
-  s = pack('>I2I6dI3', k[9], at, taken, low)
+  if limit < low then low = limit end
+  at, used, used_rest = time, level, level_rest
+  if more + more_rest > 0 then
+    local _, over = divide(more, more_rest, limit, w)
+    local room, room_rest = subtract(most, 0, used, used_rest, w)
+    local ago, left = divide(room, room_rest, limit, w)
+    if left > 0 then ago = ago + 1 end
+    local gone, gone_rest = multiply(limit, ago, w)
+    used_rest = used_rest + gone_rest + more_rest
+    if over > 0 then used_rest = used_rest + limit - over end
+    used = used + gone + more + floor(used_rest / w)
+    used_rest = used_rest % w
+    at = time - ago
+  end
+  s = pack('>I2I6I7I4I7', k[8], at, used, used_rest, low)
   if leased and g > n - leased then newer = newer + (g - n + leased) * cost end
-  if newer + older > 0 then s = s .. pack('>I6I3I3', epoch, newer, older) end
+  if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
   --@ include bucket.save
 end
 if pass == 2 and g < n and limit < low then
-  s = string.sub(s, 1, 16) .. pack('>I3', limit) .. string.sub(s, 20)
-  used, low = taken, limit
+  local level, level_rest = taken, taken_rest
+  s = string.sub(s, 1, 19) .. pack('>I7', limit) .. string.sub(s, 27)
+  low = limit
   --@ include bucket.save
 end
 
 -- Leaves what the state `s` has, if it is one of this configuration: `at`, the
--- time; `used` then; `lowest`, the limit; `leased_at`, the epoch, if any; and
--- what was leased in it, `newer`, and before, `older`.
+-- time; `used` and `used_rest` then; `lowest`, the limit; `leased_at`, the
+-- epoch, if any; and what was leased in it, `newer`, and before, `older`.
 --@ chunk bucket.state
-local at, used, lowest, leased_at, newer, older = nil, 0, limit, nil, 0, 0
-if s and (#s == 19 or #s == 31) then
+local at, used, used_rest, lowest, leased_at, newer, older
+  = nil, 0, 0, limit, nil, 0, 0
+if s and (#s == 26 or #s == 44) then
   local digest
-  digest, at, used, lowest = unpack_('>I2I6dI3', s)
-  if digest ~= k[9] then
-    at, used = nil, 0
-  elseif #s == 31 then
-    leased_at, newer, older = unpack_('>I6I3I3', s, 20)
+  digest, at, used, used_rest, lowest = unpack_('>I2I6I7I4I7', s)
+  if digest ~= k[8] then
+    at, used, used_rest = nil, 0, 0
+  elseif #s == 44 then
+    leased_at, newer, older = unpack_('>I6I6I6', s, 27)
   end
 end
 
--- Writes the state `s`, for a window at least, and until what was `used` at
--- `time` has run off under the limit `low`.  A request that is refused under a
--- lower limit makes it last longer.
+-- Writes the state `s`, for a window at least, and until the `level` at `time`
+-- has run off under the limit `low`, within 3,000 years.  A request that is
+-- refused under a lower limit makes it last longer.
 --@ chunk bucket.save
-S[key] = s
-local over = time - now - floor(-used / low)
-call('SET', key, s, 'PX', over > w and over or k[8])
+local keep, lasts, left = false, divide(level, level_rest, low, w)
+if left > 0 then lasts = lasts + 1 end
+lasts = math.min(math.max(lasts + time - now, w), 1e14)
+--@ include save
 
 -- Takes off the cost, less what of it had run off by the latest admission: all
 -- the time since it was taken, but for that in which what there was before
@@ -138,14 +195,15 @@ call('SET', key, s, 'PX', over > w and over or k[8])
 --@ chunk bucket.give_back
 --@ include bucket.state
 if at and at >= taken then
-  local gone = (at - taken) * limit - k[12]
-  local back = cost * w - (gone > 0 and gone or 0)
-  local held = (newer + older) * w
-  if back > used - held then back = used - held end
-  if back > 0 then
-    local time, low = at, lowest
-    used = used - back
-    s = pack('>I2I6d', k[9], at, used) .. string.sub(s, 17)
+  local held = newer + older
+  local back, back_rest = multiply(limit, at - taken, w)
+  back, back_rest = subtract(back, back_rest, k[11], k[12], w)
+  back, back_rest = subtract(cost, 0, back, back_rest, w)
+  if back + back_rest > 0 then
+    used, used_rest = subtract(used, used_rest, back, back_rest, w)
+    if used < held then used, used_rest = held, 0 end
+    local time, low, level, level_rest = at, lowest, used, used_rest
+    s = pack('>I2I6I7I4', k[8], at, used, used_rest) .. string.sub(s, 20)
     --@ include bucket.save
   end
 end

@@ -26,16 +26,17 @@
 --          [1]   algorithm: 0 COUNTER, 1 LOG, 2 FIXED, 3 and 4 the buckets
 --          [2]   window, in ms
 --          [3]   limit of the zone
---          [4]   precision of COUNTER, burst of a bucket
+--          [4]   precision of COUNTER, 0: auto; burst of a bucket
 --          [5]   cost
 --          [6]   whether nothing is to be recorded
---          [7]   how many values the reply has of such a claim
---          [8]   how long a state lasts, in ms
---          [9]   digest of the configuration.  A state begins with it, and
+--          [7]   how many values the reply has of such a claim; a COUNTER
+--                tells itself
+--          [8]   digest of the configuration.  A state begins with it, and
 --                counts as none if its digest is another one.
---          [10]  format of the state of COUNTER, once it was needed
---          [11]  when the units that are given back were taken, if they are
---          [12]  the value of the bucket from which those were taken
+--          [9]   whether a COUNTER is strict
+--          [10]  when the units that are given back were taken, if they are
+--          [11]  and the first two values of the reply then
+--          [12]
 --          [13]  how many of the units are leased, if any may be
 --          [14]  whether the node has units of the key left
 
@@ -61,18 +62,20 @@ local keys = #KEYS
 local kinds, a = {}, 2
 for i = 1, A[1] do
   local algorithm, w, extra = A[a] + 0, A[a + 1] + 0, A[a + 3] + 0
+  local strict = algorithm == 0 and extra > 63
+  if strict then extra = extra - 64 end
   kinds[i] = {algorithm, w, A[a + 2] + 0, extra, A[a + 4] + 0,
     A[a + 5] == '1',
-    algorithm == 0 and extra + 1 or algorithm == 1 and 3 or 1,
-    algorithm == 0 and tostring(-floor(-w * (extra + 1) / extra)) or A[a + 1],
-    (w + algorithm * 8191 + (algorithm == 0 and extra * 131 or 0)) % 65521}
+    algorithm == 0 and 4 or algorithm == 1 and 3 or algorithm == 2 and 1 or 2,
+    (w + algorithm * 8191 + (algorithm == 0 and extra * 131 or 0)) % 65521,
+    strict}
   local look = A[a + 5]
   a = a + 6
 
   --@ if cluster
   if look == '2' then
-    kinds[i][11], kinds[i][12] = tonumber(A[a]), tonumber(A[a + 1])
-    a = a + 2
+    for j = 0, 2 do kinds[i][10 + j] = A[a + j] + 0 end
+    a = a + 3
   end
   --@ end
   --@ if bucket
@@ -81,10 +84,7 @@ for i = 1, A[1] do
     a = a + 1
   end
   --@ end
-  if look == '4' or look == '7' then
-    kinds[i][14] = true
-    kinds[i][7] = kinds[i][7] + 1
-  end
+  kinds[i][14] = look == '4' or look == '7'
 end
 
 -- Each ask is for n units of m claims, of which g are granted.  If it has
@@ -100,6 +100,7 @@ while first < keys do
     for j = 1, m do
       local k, key = kinds[(A[a + 1 + j] or 1) + 0], KEYS[first + j]
       local w, limit, cost, free = k[2], k[3], k[5], nil
+      local values = k[7]
       local s, text = S[key] or got[2 * (first + j) - 1], got[2 * (first + j)]
       o = o + 1
       out[o] = limit
@@ -110,9 +111,9 @@ while first < keys do
       -- An algorithm writes its values, and leaves in `free` how many units can
       -- be taken; `grant` then tells it whether it is to record any.
       if limit == 0 then
-        for i = 1, k[7] do out[o + i] = 0 end
+        for i = 1, values do out[o + i] = 0 end
       --@ if cluster
-      elseif k[11] then
+      elseif k[10] then
         --@ include give_back
       --@ end
       --@ if counter
@@ -137,9 +138,10 @@ while first < keys do
       if k[14] then
         local mark = pass == 2 and redis.pcall('MGET', key .. ':forgotten')
         mark = mark and not mark.err and tonumber(mark[1])
-        out[o + k[7]] = mark and math.max(now - mark, 0) + 1 or 0
+        values = values + 1
+        out[o + values] = mark and math.max(now - mark, 0) + 1 or 0
       end
-      o = o + k[7]
+      o = o + values
     end
   end
   out[place], place, first, a = g, o + 1, first + m, a + 2 + m

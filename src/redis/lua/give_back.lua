@@ -3,8 +3,8 @@
 -- Gives back a claim, which is always granted, and whose values mean nothing.
 
 --@ chunk give_back
-local taken = k[11]
-for i = 1, k[7] do out[o + i] = 0 end
+local taken = k[10]
+for i = 1, values do out[o + i] = 0 end
 if pass == 1 then
   -- The second pass gives back.
 --@ if counter
