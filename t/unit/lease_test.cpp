@@ -160,8 +160,7 @@ static void check_end(const Policy *policy, uint64_t server_ms) {
     Leases *leases = make_leases(1);
     Claim claim = lease_claim(policy, KEY, 1);
     told_t told = {server_ms, LIMIT, 900, 5000};
-    uint64_t parts
-        = policy->algorithm == Algorithm::kCounter && policy->precision > 0 ? policy->precision : 1;
+    uint64_t parts = policy->algorithm == Algorithm::kCounter ? parts_of(*policy, LIMIT) : 1;
     uint64_t left_ms = part_left_ms(policy->window_ms, parts, server_ms);
     uint64_t early_ms = left_ms > TICK_MS ? left_ms - TICK_MS : 0;
 
@@ -276,6 +275,61 @@ static void leftovers_lapse_with_their_part(void **state) {
         lease_add(leases, &claim, told, 0, NOW_MS, NOW_MS);
         assert_false(lease_spend(leases, &claim, NOW_MS));
 
+        free(leases);
+    }
+}
+
+/* The part is that of the state, which may have fewer than the limit asks for,
+ * and be yet to begin. */
+static void lasts_as_long_as_the_part_of_the_state(void **state) {
+    Policy policy = evicting(10000);
+    Claim claim = lease_claim(&policy, KEY, 1);
+    uint64_t server_ms = 1700000000000;
+    Verdict verdict = {.limit = 10, .remaining = 9};
+
+    (void)state;
+
+    for (int64_t parts : {1, 2, 5, 28, 40}) {
+        for (uint64_t ahead = 0; ahead < 2; ahead++) {
+            Leases *leases = make_leases(1);
+            int64_t newest = (int64_t)(server_ms * (uint64_t)parts / policy.window_ms + ahead);
+            int64_t values[] = {parts, newest, 0};
+            uint64_t end_ms = (uint64_t)(newest + 1) * policy.window_ms / (uint64_t)parts;
+            /* so late that units are known for long enough */
+            RemoteState remote = {end_ms - 200, 10, values};
+
+            leases->add(claim, remote, verdict, 2, NOW_MS, NOW_MS);
+            assert_true(lease_spend(leases, &claim, NOW_MS + 200 - EARLY_MS));
+            assert_false(lease_spend(leases, &claim, NOW_MS + 200));
+            free(leases);
+        }
+    }
+}
+
+/* Limits and what is left have no fewer digits than in Redis. */
+static void holds_the_largest_limits(void **state) {
+    Policy policy = fixed_of(DAY_MS);
+
+    (void)state;
+
+    for (uint64_t limit : {kRemoteMax, kRemoteMax - 1, uint64_t{1} << 48, uint64_t{1} << 49}) {
+        Leases *leases = make_leases(1);
+        Claim claim = lease_claim(&policy, KEY, 1);
+        RemoteState remote = {SERVER_MS, limit, NULL};
+        Verdict told = {.limit = limit, .remaining = limit - 12345, .reset_ms = 30ull * DAY_MS};
+        Verdict verdict;
+
+        claim.limit = limit;
+        leases->add(claim, remote, told, 1, NOW_MS, NOW_MS);
+        assert_true(leases->spend(&claim, NOW_MS + 1, &verdict));
+        assert_true(verdict.limit == limit);
+        assert_true(verdict.remaining == limit - 12345);
+        assert_true(verdict.reset_ms == 30ull * DAY_MS - 1);
+
+        /* another limit's owner has none of it */
+        leases->add(claim, remote, told, 1, NOW_MS, NOW_MS);
+        claim.limit--;
+        assert_false(leases->spend(&claim, NOW_MS + 1, &verdict));
         free(leases);
     }
 }
@@ -419,6 +473,8 @@ int main(void) {
         cmocka_unit_test(is_not_spent_after_the_end),
         cmocka_unit_test(of_a_bucket_lasts_two_epochs),
         cmocka_unit_test(leftovers_lapse_with_their_part),
+        cmocka_unit_test(lasts_as_long_as_the_part_of_the_state),
+        cmocka_unit_test(holds_the_largest_limits),
         cmocka_unit_test(leftovers_lapse_with_their_limit),
         cmocka_unit_test(a_late_reply_undoes_nothing),
         cmocka_unit_test(forgets_a_key),

@@ -84,7 +84,10 @@ static inline Claim lease_claim(const Policy *policy, uint64_t key, uint32_t cos
 /* An answer to what was asked at `sent_ms`. */
 static inline void lease_add(Leases *leases, const Claim *claim, told_t told, uint32_t units,
                              uint64_t sent_ms, uint64_t now_ms) {
-    RemoteState remote = {told.now_ms, told.limit, NULL};
+    int64_t parts = (int64_t)parts_of(*claim->policy, told.limit);
+    int64_t part = (int64_t)(told.now_ms * (uint64_t)parts / claim->policy->window_ms);
+    int64_t values[] = {parts, part};
+    RemoteState remote = {told.now_ms, told.limit, values};
     Verdict verdict = {.limit = told.limit, .remaining = told.remaining, .reset_ms = told.reset_ms};
 
     leases->add(*claim, remote, verdict, units, sent_ms, now_ms);

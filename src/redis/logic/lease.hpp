@@ -12,7 +12,9 @@
 
 #include "core/atomics.hpp"
 #include "core/claim.hpp"
+#include "core/counter_kinds.hpp"
 #include "core/mix.hpp"
+#include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
 
@@ -22,8 +24,6 @@ constexpr auto kLeaseMs = 1000;
 
 constexpr unsigned kUnitBits = 23;
 constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
-
-constexpr unsigned kLimitBits = 23;
 
 /* The error that the difference of two readings of NGINX's clock may have.  It
  * is the kernel's coarse clock: a reading is late by up to a tick, of at most
@@ -40,68 +40,59 @@ constexpr uint64_t kShareOfRest = 32;
 constexpr uint64_t kLoneHorizons = 2;
 
 /* The time since Redis was asked about a key that is seen for the first time;
- * there is no room for more. */
-constexpr uint64_t kAgesMs = (uint64_t{1} << 25) - 1;
+ * there is no room for more, nor does it matter. */
+constexpr uint64_t kAgesMs = (uint64_t{1} << 11) - 1;
 
-/* Returns the parts of a counter's window; other algorithms have one. */
-inline uint64_t parts_of(const Policy &policy) {
-    return policy.algorithm == Algorithm::kCounter ? std::max(policy.precision, 1u) : 1;
+static_assert(kAgesMs > 2 * kLoneHorizons * kHorizonMs);
+
+/* Returns the parts of a counter's window, as most keys of this limit have; other
+ * algorithms have one. */
+inline uint64_t parts_of(const Policy &policy, uint64_t limit) {
+    if (policy.algorithm != Algorithm::kCounter) { return 1; }
+
+    return policy.precision == 0 ? counter_parts(limit) : policy.precision;
 }
 
 inline bool is_bucket(const Policy &policy) { return policy.algorithm == Algorithm::kTokenBucket; }
 
-/* The terms on which units are leased, and how many were leased before.  Each
- * word has 48 bits. */
+constexpr size_t kTermWords = 6;
+
+/* The terms on which units are leased, and how many were leased before. */
 struct LeaseTerms {
-    uint64_t part;     /* of the window, in which the units count */
-    uint64_t until_ms; /* it ends */
-    uint64_t known_ms; /* when Redis was asked */
-    uint64_t reset_ms; /* of a verdict, as a time */
-    uint64_t numbers;  /* the limit in force, and what Redis had left */
-    uint64_t past;     /* units that were in the lease when Redis was asked, and
-                          how long before that it was asked the last time */
-
-    uint64_t limit() const { return numbers >> kLimitBits; }
-
-    uint64_t remaining() const { return numbers & ((uint64_t{1} << kLimitBits) - 1); }
-
-    uint64_t granted() const { return past & kUnits; }
-
-    uint64_t before_ms() const { return past >> kUnitBits; }
+    uint64_t known_ms;  /* when Redis was asked */
+    uint64_t until_ms;  /* units may be spent */
+    uint64_t ends_ms;   /* the same by the clock of Redis, modulo 2^42 */
+    uint64_t reset_ms;  /* of a verdict, as a time */
+    uint64_t limit;     /* in force */
+    uint64_t remaining; /* in Redis */
+    uint64_t granted;   /* units that were in the lease when Redis was asked */
+    uint64_t before_ms; /* how long before that it was asked the last time */
 
     /* True while units may be spent without asking Redis. */
     bool is_known(uint64_t now_ms) const {
         return now_ms < known_ms + kLeaseMs && now_ms < until_ms;
     }
 
-    /* True if units of these terms count as those of the others. */
+    /* True if units of these terms count as those of the others, up to the same
+     * moment. */
     bool is_same(const LeaseTerms &other) const {
-        return part == other.part && limit() == other.limit();
+        return ends_ms == other.ends_ms && limit == other.limit;
     }
 
-    /* Returns the part and the limit as a number, by which a claim's units are
+    /* Returns the end and the limit as a number, by which a claim's units are
      * given back. */
-    uint64_t origin() const { return part * (kNarrowMax + 1) + limit(); }
+    uint64_t origin() const { return mixed(mixed(limit) + ends_ms); }
 
     /* Sets when units that Redis granted are to be spent: in the part of the
      * window in which they count, or, of a bucket, in the epoch in which they
      * were granted and the next one; so long they do not run off there. */
-    void set_part(const Policy &policy, uint64_t now_ms, uint64_t sent_ms) {
-        uint64_t rest_ms;
+    void set_end(const Policy &policy, const RemoteState &remote, uint64_t sent_ms) {
+        uint64_t epoch_ms = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
+        uint64_t end_ms = is_bucket(policy) ? (remote.now_ms / epoch_ms + 2) * epoch_ms
+                                            : remote.part_ends_ms(policy);
+        uint64_t rest_ms = end_ms - std::min(end_ms, remote.now_ms);
 
-        if (is_bucket(policy)) {
-            uint64_t epoch_ms = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
-
-            part = now_ms / epoch_ms;
-            rest_ms = 2 * epoch_ms - now_ms % epoch_ms;
-
-        } else {
-            uint64_t position = now_ms * parts_of(policy) % policy.window_ms;
-
-            part = now_ms * parts_of(policy) / policy.window_ms;
-            rest_ms = (policy.window_ms - position) / parts_of(policy);
-        }
-
+        ends_ms = end_ms & mask(42);
         until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
     }
 
@@ -115,18 +106,18 @@ struct LeaseTerms {
     bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const {
         uint64_t each_ms = kLoneHorizons * horizon_ms;
 
-        return elapsed_ms <= each_ms && elapsed_ms + before_ms() <= 2 * each_ms;
+        return elapsed_ms <= each_ms && elapsed_ms + before_ms <= 2 * each_ms;
     }
 
     /* Returns the units that Leases::want() asks for by demand, if so many are
      * left. */
     uint64_t demand(const Claim &claim, uint64_t left, uint64_t needed, uint64_t now_ms) const {
         const Policy &policy = *claim.policy;
-        uint64_t part_ms = policy.window_ms / parts_of(policy);
+        uint64_t part_ms = policy.window_ms / parts_of(policy, limit);
         uint64_t elapsed_ms = now_ms > known_ms ? now_ms - known_ms : 1;
         uint64_t horizon_ms = std::min(kHorizonMs, part_ms / kHorizonsPerPart);
-        uint64_t used = granted() - std::min(left, granted()) + needed;
-        uint64_t most = remaining() / kShareOfRest;
+        uint64_t used = granted - std::min(left, granted) + needed;
+        uint64_t most = remaining / kShareOfRest;
 
         if (!is_bucket(policy) && horizon_ms > 0) {
             horizon_ms = std::min(horizon_ms, rest_ms(part_ms, now_ms));
@@ -138,6 +129,52 @@ struct LeaseTerms {
 
         return std::min({used * horizon_ms / elapsed_ms, 2 * used, most});
     }
+
+    /*
+     * Packs them into words of 48 bits.  A time of more bits is none: the check
+     * of such words is wrong once they were stored.
+     *
+     *     known 42, upper 3 of limit and of remaining
+     *     until - known 32, ends 16
+     *     upper 26 of ends, reset - known 22
+     *     limit 48
+     *     remaining 48
+     *     before 11, upper 14 of reset - known, granted 23
+     */
+    void pack(uint64_t *words) const {
+        uint64_t reset = after_known(reset_ms, 36);
+
+        words[0] = known_ms << 6 | limit >> 48 << 3 | remaining >> 48;
+        words[1] = after_known(until_ms, 32) << 16 | (ends_ms & mask(16));
+        words[2] = ends_ms >> 16 << 22 | (reset & mask(22));
+        words[3] = limit & mask(48);
+        words[4] = remaining & mask(48);
+        words[5] = before_ms << 37 | reset >> 22 << 23 | granted;
+    }
+
+    static LeaseTerms unpack(const uint64_t *words) {
+        uint64_t known_ms = words[0] >> 6;
+        uint64_t reset = (words[5] >> 23 & mask(14)) << 22 | (words[2] & mask(22));
+
+        return {known_ms,
+                known_ms + (words[1] >> 16),
+                words[2] >> 22 << 16 | (words[1] & mask(16)),
+                known_ms + reset,
+                (words[0] >> 3 & mask(3)) << 48 | words[3],
+                (words[0] & mask(3)) << 48 | words[4],
+                words[5] & kUnits,
+                words[5] >> 37};
+    }
+
+private:
+    static constexpr uint64_t mask(unsigned bits) { return (uint64_t{1} << bits) - 1; }
+
+    static_assert(kRemoteMax >> 51 == 0, "limits fit");
+
+    /* Returns a time as ms after known_ms, or what there is room for. */
+    uint64_t after_known(uint64_t time_ms, unsigned bits) const {
+        return std::min(time_ms - std::min(time_ms, known_ms), mask(bits));
+    }
 };
 
 /* The owner of a lease: the key's hash, and the limit that is asked for. */
@@ -145,8 +182,6 @@ struct LeaseOwner {
     uint64_t hash;
     uint64_t limit;
 };
-
-constexpr size_t kTerms = sizeof(LeaseTerms) / sizeof(uint64_t);
 
 /*
  * A lease is one cache line.  Its word holds the units and a generation.  A
@@ -180,27 +215,29 @@ public:
         return differs(owner.hash, word, terms) == owner.limit;
     }
 
-    /* True if these are terms of the key, whatever limit was asked for. */
+    /* True if these are terms of the key, whatever limit was asked for; or, once
+     * in many times, of another one. */
     bool read_any(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
-        return differs(hash, word, terms) <= kNarrowMax;
+        return differs(hash, word, terms) <= kRemoteMax;
     }
 
     /* Writes terms, for a caller that has just begun this word; false if
      * another worker has begun one since. */
     bool write(const LeaseOwner &owner, uint64_t word, const LeaseTerms &terms) {
-        const uint64_t values[kTerms] = {terms.part,     terms.until_ms, terms.known_ms,
-                                         terms.reset_ms, terms.numbers,  terms.past};
+        uint64_t values[kTermWords];
+
+        terms.pack(values);
 
         bool is_ours = replace(&check_, word, check(owner.hash, word, values) ^ owner.limit);
 
-        for (size_t i = 0; i < kTerms && is_ours; i++) {
+        for (size_t i = 0; i < kTermWords && is_ours; i++) {
             is_ours = replace(&terms_[i], word, values[i] << kTagBits | tag(word));
         }
 
         return is_ours;
     }
 
-    uint64_t known_ms() const { return load(2); }
+    uint64_t known_ms() const { return load(0) >> 6; }
 
     /* False while terms are being written, or if their writer has died. */
     bool is_whole(uint64_t word) const {
@@ -222,13 +259,13 @@ private:
     /* Returns how the check differs from that of a limit of 0: the limit, if
      * these are terms of the key. */
     uint64_t differs(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
-        uint64_t values[kTerms];
+        uint64_t values[kTermWords];
 
-        for (size_t i = 0; i < kTerms; i++) {
+        for (size_t i = 0; i < kTermWords; i++) {
             values[i] = load(i);
         }
 
-        *terms = {values[0], values[1], values[2], values[3], values[4], values[5]};
+        *terms = LeaseTerms::unpack(values);
 
         return check_.load(std::memory_order_relaxed) ^ check(hash, word, values);
     }
@@ -236,7 +273,7 @@ private:
     static uint64_t check(uint64_t hash, uint64_t word, const uint64_t *values) {
         uint64_t sum = mixed(hash ^ word >> kUnitBits);
 
-        for (size_t i = 0; i < kTerms; i++) {
+        for (size_t i = 0; i < kTermWords; i++) {
             sum = (sum ^ values[i]) * 0xff51afd7ed558ccd;
             sum ^= sum >> 32;
         }
@@ -264,7 +301,7 @@ private:
 
     std::atomic<uint64_t> word_;
     std::atomic<uint64_t> check_;
-    std::atomic<uint64_t> terms_[kTerms];
+    std::atomic<uint64_t> terms_[kTermWords];
 };
 
 static_assert(sizeof(Lease) == 64);

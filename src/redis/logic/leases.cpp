@@ -100,7 +100,7 @@ bool Leases::can_serve(const Policy &policy) {
 }
 
 bool Leases::can_serve(const Claim &claim) {
-    return claim.purpose == Purpose::kConsume && claim.cost > 0 && claim.limit <= kNarrowMax;
+    return claim.purpose == Purpose::kConsume && claim.cost > 0;
 }
 
 uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed, uint64_t now_ms) const {
@@ -116,6 +116,7 @@ uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed, uint64
 
     if (size == kLeaseAuto) {
         wanted = found.terms.demand(claim, Lease::units(found.word), needed, now_ms);
+        wanted = std::min(wanted, kUnits);
     }
 
     uint64_t held = now_ms < found.terms.until_ms ? Lease::units(found.word) : 0;
@@ -125,16 +126,15 @@ uint32_t Leases::want(const Claim &claim, uint32_t size, uint32_t needed, uint64
 
 void Leases::add(const Claim &claim, const RemoteState &remote, const Verdict &verdict,
                  uint64_t units, uint64_t sent_ms, uint64_t now_ms) {
-    /* there is no room for the key's own limit */
-    if (remote.limit > kNarrowMax) { return; }
-
     LeaseOwner owner = owner_of(claim);
-    LeaseTerms terms
-        = {0, 0, sent_ms, now_ms + verdict.reset_ms, remote.limit << kLimitBits | verdict.remaining,
-           0};
+    LeaseTerms terms{};
     uint64_t held = units;
 
-    terms.set_part(*claim.policy, remote.now_ms, sent_ms);
+    terms.known_ms = sent_ms;
+    terms.reset_ms = now_ms + verdict.reset_ms;
+    terms.limit = remote.limit;
+    terms.remaining = verdict.remaining;
+    terms.set_end(*claim.policy, remote, sent_ms);
 
     for (uint64_t i = 0; i < kRetries; i++) {
         Found found;
@@ -165,7 +165,8 @@ void Leases::add(const Claim &claim, const RemoteState &remote, const Verdict &v
 
         held += left + take_others(owner, found.lease, terms);
         held = std::min(held, kUnits);
-        terms.past = std::min(since_ms, kAgesMs) << kUnitBits | held;
+        terms.before_ms = std::min(since_ms, kAgesMs);
+        terms.granted = held;
 
         if (found.lease->write(owner, word, terms) && found.lease->exchange(word, word + held)) {
             return;
@@ -187,9 +188,9 @@ bool Leases::spend(Claim *claim, uint64_t now_ms, Verdict *verdict) {
         claim->state = found.terms.origin();
 
         *verdict = {};
-        verdict->limit = found.terms.limit();
+        verdict->limit = found.terms.limit;
         verdict->remaining
-            = std::min(found.terms.remaining() + Lease::units(word), found.terms.limit());
+            = std::min(found.terms.remaining + Lease::units(word), found.terms.limit);
         verdict->reset_ms = found.terms.reset_ms - std::min(now_ms, found.terms.reset_ms);
 
         return true;

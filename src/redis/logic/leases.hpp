@@ -31,8 +31,7 @@ public:
     /* True if keys of such a zone can have leases. */
     static bool can_serve(const Policy &policy);
 
-    /* True if units can be leased to such a claim of one: its limit is at most
-     * kNarrowMax. */
+    /* True if units can be leased to such a claim of one. */
     static bool can_serve(const Claim &claim);
 
     /*
@@ -43,6 +42,7 @@ public:
      * at most a 32nd of what Redis has left.  A lone request, which says
      * little, is asked as much again for if it came within twice that time of
      * the last one, and within four times of the one before; else nothing.
+     * A lease has at most kUnits.
      */
     uint32_t want(const Claim &claim, uint32_t size, uint32_t needed, uint64_t now_ms) const;
 
