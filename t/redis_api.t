@@ -78,6 +78,13 @@ for (@ALGORITHMS) {
     is ask($_, 'a', 9), join(' ', (200) x 9), '... indeed';
     is state_of(key($_, 'a', 'PUT', '&rate=default')), '0 4 4',
         "$_: the zone's again";
+
+    # A bucket of such a limit is full again at once.
+    next if !/counter|fixed/;
+    key($_, 'large', 'PUT', '&rate=1000000000000000');
+    is ask($_, 'large', 2), '200 200', "$_: the largest limit";
+    is state_of(key($_, 'large')), '2 1000000000000000 999999999999998',
+        '... to the unit';
 }
 
 

@@ -295,6 +295,10 @@ fails(
         qw(log leaky_bucket)),
     [ http => "$zone zone=one:1m rate=1r/s redis=shared lease=1 lease=1;",
         'lease=1' ],
+    [ http => "$zone zone=one:1m rate=1000000000000001 window=1h redis=shared;",
+        'rate=1000000000000001', qr/between 1 and 1000000000000000 / ],
+    [ http => "$zone zone=one:1m rate=4194303 window=1h redis=shared"
+        . ' algorithm=log;', 'rate=4194303', qr/between 1 and 4194302 / ],
 );
 succeeds(
     (map { [ "redis= with algorithm=$_", $server,
@@ -304,6 +308,9 @@ succeeds(
         "$zone zone=one:1m rate=10r/s precision=10 redis=shared;" ],
     [ 'redis= with a variable rate', $server,
         "$zone zone=one:1m rate=\$arg_rate window=1m redis=shared;" ],
+    (map { [ "the largest limit of $_", $server, "$zone zone=one:1m "
+        . "rate=1000000000000000 window=1h algorithm=$_ redis=shared;" ] }
+        'counter', 'counter precision=60', 'fixed', 'token_bucket'),
     (map { [ "lease=$_", $server,
         "$zone zone=one:1m rate=10r/s redis=shared lease=$_;" ] }
         qw(off auto 1 4194302)),
