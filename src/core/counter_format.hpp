@@ -82,7 +82,8 @@ public:
 
     /* Finds the first part after which all newer ones together have no more than
      * `room` requests, less than all.  Returns how many parts are older. */
-    uint64_t find(uint64_t counts, uint64_t room, uint64_t *count, uint64_t *newer) const {
+    [[gnu::always_inline]] uint64_t find(uint64_t counts, uint64_t room, uint64_t *count,
+                                         uint64_t *newer) const {
         *newer = total(counts);
 
         if (is_string()) { return find_in_string(counts, *newer - room); }
@@ -239,7 +240,8 @@ struct CounterState {
     static constexpr uint64_t kOldest = (2 * 64 + 1) * kCounterPartsMax;
 
     static_assert(kOldest + kOldest / 4 < kPartMask, "a state must not wrap");
-    static_assert(kCounterKindsLength < 15, "the state of all ones is the table's");
+    /* No counts of the last kind are all ones, as the state of the table's. */
+    static_assert(kCounterKindsLength <= 15 && kLimitMax + 1 < 1u << 30, "a kind has 4 bits");
 
     /* Returns the epoch, of 32 to 64 windows. */
     static uint64_t epoch_of(uint64_t now_ms, uint64_t window_ms) {

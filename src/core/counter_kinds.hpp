@@ -23,17 +23,17 @@ struct CounterKind {
 
 /* These are in order: each has room for whatever those before it hold. */
 constexpr CounterKind kCounterKinds[] = {
-    {3, 40, 0, 0},          {7, 36, 0, 0},           {15, 28, 0, 0},       {31, 7, 5, 0},
-    {63, 6, 6, 0},          {127, 5, 7, 0},          {255, 4, 8, 0},       {2047, 3, 11, 0},
-    {16383, 2, 14, 0},      {4194303, 1, 22, 0},     {16777200, 1, 24, 4}, {67108608, 1, 26, 8},
-    {268431360, 1, 28, 12}, {1073676288, 1, 30, 16},
+    {3, 40, 0, 0},        {7, 36, 0, 0},          {15, 28, 0, 0},          {21, 22, 0, 0},
+    {31, 7, 5, 0},        {63, 6, 6, 0},          {127, 5, 7, 0},          {255, 4, 8, 0},
+    {2047, 3, 11, 0},     {16383, 2, 14, 0},      {4194303, 1, 22, 0},     {16777200, 1, 24, 4},
+    {67108608, 1, 26, 8}, {268431360, 1, 28, 12}, {1073676288, 1, 30, 16},
 };
 
 constexpr unsigned kCounterKindsLength = sizeof(kCounterKinds) / sizeof(kCounterKinds[0]);
 constexpr unsigned kCounterPartsMax = 40;
 
 /* The first kind of one part, as precision=1 asks for. */
-constexpr unsigned kCounterWhole = 9;
+constexpr unsigned kCounterWhole = 10;
 
 static_assert(kCounterKinds[kCounterWhole].parts == 1 && kCounterKinds[kCounterWhole - 1].parts > 1,
               "kinds of one part come last");
@@ -48,18 +48,26 @@ constexpr unsigned counter_kind_from(unsigned first, uint64_t limit) {
     return first;
 }
 
-/* The kinds of limits up to that of kCounterWhole, by their binary digits. */
-struct CounterKindOfDigits {
-    uint8_t kind[23] = {};
+/* The kinds of limits up to that of kCounterWhole: of small ones by the limit, of
+ * others by their binary digits, as all borders of kinds are there. */
+struct CounterKindTable {
+    static constexpr unsigned kSmall = 32;
 
-    constexpr CounterKindOfDigits() {
-        for (unsigned digits = 0; digits < sizeof(kind); digits++) {
-            kind[digits] = static_cast<uint8_t>(counter_kind_from(0, (1ULL << digits) - 1));
+    uint8_t of_small[kSmall] = {};
+    uint8_t of_digits[23] = {};
+
+    constexpr CounterKindTable() {
+        for (unsigned limit = 0; limit < kSmall; limit++) {
+            of_small[limit] = static_cast<uint8_t>(counter_kind_from(0, limit));
+        }
+
+        for (unsigned digits = 0; digits < sizeof(of_digits); digits++) {
+            of_digits[digits] = static_cast<uint8_t>(counter_kind_from(0, (1ULL << digits) - 1));
         }
     }
 };
 
-constexpr CounterKindOfDigits kCounterKindOfDigits;
+constexpr CounterKindTable kCounterKindTable;
 
 /* Returns the number of the kind for a limit of 1 or more. */
 constexpr unsigned counter_kind(uint64_t limit) {
@@ -67,7 +75,14 @@ constexpr unsigned counter_kind(uint64_t limit) {
         return counter_kind_from(kCounterWhole, limit);
     }
 
-    return kCounterKindOfDigits.kind[64 - __builtin_clzll(limit)];
+    return limit < CounterKindTable::kSmall
+               ? kCounterKindTable.of_small[limit]
+               : kCounterKindTable.of_digits[64 - __builtin_clzll(limit)];
+}
+
+/* Returns the parts of a window under precision=auto. */
+constexpr unsigned counter_parts(uint64_t limit) {
+    return kCounterKinds[counter_kind(limit)].parts;
 }
 
 /* Returns the number of the kind for a key under a limit, where the precision is
@@ -76,11 +91,6 @@ inline unsigned counter_kind_of(const Policy &policy, uint64_t limit) {
     unsigned kind = counter_kind(limit);
 
     return policy.precision == 1 && kind < kCounterWhole ? kCounterWhole : kind;
-}
-
-/* Returns the parts of a window under precision=auto. */
-constexpr unsigned counter_parts(uint64_t limit) {
-    return kCounterKinds[counter_kind(limit)].parts;
 }
 
 } // namespace limit_sliding

@@ -70,7 +70,9 @@ struct Policy {
 
     /* Returns the largest limit, in shared memory or if Redis decides. */
     uint64_t limit_max(bool in_redis = false) const {
-        return has_rings() ? kNarrowMax : in_redis ? kRemoteMax : kLimitMax;
+        if (algorithm == Algorithm::kLog) { return kNarrowMax; }
+
+        return in_redis ? kRemoteMax : has_rings() ? kNarrowMax : kLimitMax;
     }
 
     /* Returns the most that may be used at once: the limit, 1 .. limit_max(), or

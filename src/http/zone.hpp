@@ -48,11 +48,6 @@ struct ZoneClients {
 
 /* A zone as this configuration defines it; lives as long as its cycle. */
 struct ZoneConf {
-    /* Returns the largest limit that whoever decides can have. */
-    uint64_t limit_max() const {
-        return redis == nullptr ? policy.limit_max() : remote_limit_max(policy);
-    }
-
     ngx_str_t name;
     ngx_str_t quoted; /* the name as a string of a header field */
     FileLine where;   /* of the first mention */

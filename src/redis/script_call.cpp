@@ -160,7 +160,7 @@ void log_bad_limit(const RemoteZone &zone) {
 /* Returns true if these are a limit, and the values of an algorithm.  Those mean
  * nothing where there is no limit, or where a claim was given back. */
 bool is_state(const Claim &claim, const int64_t *numbers) {
-    auto most = static_cast<int64_t>(remote_limit_max(*claim.policy));
+    auto most = static_cast<int64_t>(claim.policy->limit_max(true));
     int64_t limit = numbers[0];
     if (limit > kScriptOwn) { limit -= kScriptOwn; }
 

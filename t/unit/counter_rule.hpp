@@ -21,7 +21,7 @@ struct rule_kind_t {
 };
 
 static const rule_kind_t rule_kinds[]
-    = {{3, 40},  {7, 36},  {15, 28},  {31, 7},    {63, 6},
+    = {{3, 40},  {7, 36},  {15, 28},  {21, 22},   {31, 7},        {63, 6},
        {127, 5}, {255, 4}, {2047, 3}, {16383, 2}, {UINT64_MAX, 1}};
 
 /* The counts of the parts newest - n .. newest; n is 0 if there is no state. */
@@ -74,7 +74,7 @@ static inline int rule_fits(const rule_state_t *state, const rule_kind_t *kind) 
         most = state->count[i] > most ? state->count[i] : most;
     }
 
-    return (kind->parts >= 28 ? sum : most) <= kind->limit_max;
+    return (kind->parts > 7 ? sum : most) <= kind->limit_max;
 }
 
 /* True if nothing of the state counts any more, as it is. */

@@ -59,15 +59,16 @@ uint64_t exact_capacity(const Policy *policy, uint32_t limit) {
 
 /*
  * Under precision=auto the parts of a window follow from the limit: so many for
- * limits up to that.  Of the first three, the requests of all parts together
+ * limits up to that.  Of the first four, the requests of all parts together
  * are no more than that, of the others those of each.
  */
 static const struct {
     uint64_t limit;
     unsigned parts;
     int is_sum;
-} auto_parts[] = {{3, 40, 1},  {7, 36, 1},  {15, 28, 1},  {31, 7, 0},    {63, 6, 0},
-                  {127, 5, 0}, {255, 4, 0}, {2047, 3, 0}, {16383, 2, 0}, {UINT64_MAX, 1, 0}};
+} auto_parts[]
+    = {{3, 40, 1},  {7, 36, 1},  {15, 28, 1},  {21, 22, 1},   {31, 7, 0},        {63, 6, 0},
+       {127, 5, 0}, {255, 4, 0}, {2047, 3, 0}, {16383, 2, 0}, {UINT64_MAX, 1, 0}};
 
 /* A part of a window, as of another number of parts: that in which it ends. */
 static uint64_t moved(uint64_t part, unsigned from, unsigned to) {

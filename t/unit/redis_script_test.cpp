@@ -71,7 +71,7 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, un
     NUMBER(run->policy.algorithm);
     NUMBER(run->policy.window_ms);
     NUMBER(r->limit);
-    NUMBER(run->policy.algorithm == Algorithm::kCounter ? run->policy.precision
+    NUMBER(run->policy.algorithm == Algorithm::kCounter ? run->policy.precision + (run->policy.strict ? 64 : 0)
                                                         : run->policy.burst);
     NUMBER(r->cost);
     NUMBER(look);
@@ -114,6 +114,11 @@ static void run_request(run_t *run) {
     unsigned units
         = random_below(&run->random, 4) ? 1 : 1 + (unsigned)random_below(&run->random, 5);
     int look = random_below(&run->random, 16) == 0;
+
+    /* requests of a call are decided by one state; in the core an admission may
+     * change the number of its parts, after one of another limit */
+    if (run->policy.precision == 0 && run->history->limits == HISTORY_LIMIT_A_REQUEST) { units = 1; }
+
     char text[96];
     const char *key = text;
     int64_t numbers[68];
@@ -219,12 +224,13 @@ static void decides_as_the_core(void **state) {
         history_draw(&history, seed ? strtoull(seed, NULL, 10) : 1000 + i);
 
         for (Algorithm algorithm : algorithms) {
-            static const uint32_t precisions[] = {1, 2, 7, 60};
+            static const uint32_t precisions[] = {0, 0, 1, 2, 7, 60, 0};
             Policy policy = {history.window_ms, algorithm, WhenFull::kEvict, 0,
                              algorithm >= Algorithm::kTokenBucket ? history.burst : 0};
 
             if (algorithm == Algorithm::kCounter) {
                 policy.precision = precisions[i % LENGTH(precisions)];
+                policy.strict = policy.precision < 2 && i % 4 == 1;
             }
 
             ran[number_of(algorithm)] += (unsigned)run_history(&history, policy);

@@ -166,8 +166,8 @@ static void test_random(void **state) {
 /* ---- made to exceed it ---- */
 
 static const uint64_t limits[]
-    = {1,   2,   3,   4,   7,   8,    10,   15,   16,    30,    31,    32,     63,       64,
-       100, 127, 128, 255, 256, 1000, 2047, 2048, 10000, 16383, 16384, 100000, LIMIT_MAX};
+    = {1,  2,   3,   4,   7,   8,   10,   15,   16,   21,    22,    30,    31,     32,       63,
+       64, 100, 127, 128, 255, 256, 1000, 2047, 2048, 10000, 16383, 16384, 100000, LIMIT_MAX};
 
 /* All that is to be had at one moment, at a second one, and then as soon as
  * there is some again: the moments are around borders of parts and windows. */

@@ -96,7 +96,8 @@ static void test_most_in_a_window(void **state) {
         check_most(3, 40, is_strict);
         check_most(5, 36, is_strict);
         check_most(10, 28, is_strict);
-        check_most(20, 7, is_strict);
+        check_most(20, 22, is_strict);
+        check_most(25, 7, is_strict);
         check_most(40, 6, is_strict);
         check_most(100, 5, is_strict);
     }
@@ -132,6 +133,9 @@ static void test_rate(void **state) {
 
     check_rate(1, TRACE_NO_LIMIT, 1000, 1070);
     check_rate(10, TRACE_NO_LIMIT, 130, 150);
+    check_rate(0, 16, 1, 200);
+    check_rate(0, 21, 1, 200);
+    check_rate(0, 22, 1, 200);
     check_rate(0, 30, 1, 200);
     check_rate(0, 255, 1, 400);
     check_rate(0, 1000, 1, 600);

@@ -45,11 +45,6 @@ struct RemoteState {
                      bool look) const;
 };
 
-/* Returns the largest limit in Redis. */
-constexpr uint64_t remote_limit_max(const Policy &policy) {
-    return policy.algorithm == Algorithm::kLog ? kNarrowMax : kRemoteMax;
-}
-
 /* Returns how many values the script has for a key of this policy, whose first
  * one is given; or the most that it can have. */
 unsigned remote_values(const Policy &policy, int64_t first);

@@ -15,9 +15,9 @@
 local p, auto, keep = k[4], k[4] == 0, false
 if auto then
   p = limit > 255 and (limit > 16383 and 1 or limit > 2047 and 2 or 3)
-    or limit > 15 and (limit > 127 and 4 or limit > 63 and 5
+    or limit > 21 and (limit > 127 and 4 or limit > 63 and 5
       or limit > 31 and 6 or 7)
-    or limit > 7 and 28 or limit > 3 and 36 or 40
+    or limit > 7 and (limit > 15 and 22 or 28) or limit > 3 and 36 or 40
 end
 local ends = 0
 --@ include counter.state
@@ -75,7 +75,7 @@ if s and #s > 5 then
     span = 268435456
     q = floor(at / span)
     at = at % span
-    if q > 7 then q = 4 * q - 4 end
+    if q > 7 then q = q == 9 and 22 or 4 * q - 4 end
   end
   if a1 * 256 + a2 == k[8] and q > 0 then
     if auto and q > 7 then
@@ -117,8 +117,8 @@ local last = q + 1
 while last > 0 and v[last] == 0 do last = last - 1 end
 ends = -floor(-(at + last) * w / q)
 if last == 0 or ends <= now then v, ends = nil, 0 end
-local room = {[40] = 3, [36] = 7, [28] = 15, [7] = 31, [6] = 63, [5] = 127,
-  [4] = 255, [3] = 2047, [2] = 16383}
+local room = {[40] = 3, [36] = 7, [28] = 15, [22] = 21, [7] = 31, [6] = 63,
+  [5] = 127, [4] = 255, [3] = 2047, [2] = 16383}
 while v and p ~= q do
   local newest, most, moved = -floor(-(at + 1) * p / q) - 1, 0, {}
   for i = 1, p + 1 do moved[i] = 0 end
@@ -135,7 +135,8 @@ while v and p ~= q do
     v, at = moved, newest
     break
   end
-  p = p < 8 and p - 1 or p == 40 and 36 or p == 36 and 28 or 7
+  p = p < 8 and p - 1 or p == 40 and 36 or p == 36 and 28
+    or p == 28 and 22 or 7
 end
 if p == q then ends = 0 end
 
@@ -145,7 +146,7 @@ if p == q then ends = 0 end
 --@ chunk counter.save
 local number, ahead = at % 4294967296, at * w - now * q
 if auto then
-  number = (q < 8 and q or q / 4 + 1) * 268435456 + at % 268435456
+  number = (q < 8 and q or q == 22 and 9 or q / 4 + 1) * 268435456 + at % 268435456
 end
 if auto and q > 3 then
   local bytes = v
