@@ -42,14 +42,37 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit) {
     return p;
 }
 
-u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text) {
-    u_char digits[NGX_INT64_LEN];
-    auto *end = digits + sizeof(digits);
-    auto *first = print_digits(end, n);
+namespace {
 
+/* 1, 10, 100 ... */
+struct PowersOfTen {
+    uint64_t power[20] = {1};
+
+    constexpr PowersOfTen() {
+        for (size_t i = 1; i < 20; i++) {
+            power[i] = 10 * power[i - 1];
+        }
+    }
+};
+
+constexpr PowersOfTen kTens;
+
+/* Returns the number of decimal digits: 1233/4096 is a little more than
+ * log 2 / log 10, so one comparison tells the rest. */
+size_t count_digits(uint64_t n) {
+    size_t bits = 64 - __builtin_clzll(n | 1);
+    size_t digits = bits * 1233 >> 12;
+
+    return digits + (n >= kTens.power[digits] || digits == 0);
+}
+
+} // namespace
+
+u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text) {
     text->data = p;
-    text->len = end - first;
-    return ngx_cpymem(p, first, text->len);
+    text->len = count_digits(n);
+    print_digits(p + text->len, n);
+    return p + text->len;
 }
 
 } // namespace limit_sliding
