@@ -149,9 +149,7 @@ public:
     }
 
     /* False if memory was damaged: a string must have a 1 for each part. */
-    bool is_valid(uint64_t counts) const {
-        return !is_string() || static_cast<unsigned>(__builtin_popcountll(counts)) == parts() + 1;
-    }
+    bool is_valid(uint64_t counts) const { return !is_string() || ones_of(counts) == parts() + 1; }
 
     bool fits(const uint64_t *part) const {
         uint64_t most = kind_.limit_max;
@@ -167,6 +165,15 @@ public:
     }
 
 private:
+    /* Sums up pairs, fours and bytes of bits, as no other function is called. */
+    static unsigned ones_of(uint64_t counts) {
+        uint64_t pairs = counts - (counts >> 1 & 0x5555555555555555);
+        uint64_t fours = (pairs & 0x3333333333333333) + (pairs >> 2 & 0x3333333333333333);
+        uint64_t bytes = (fours + (fours >> 4)) & 0x0f0f0f0f0f0f0f0f;
+
+        return static_cast<unsigned>(bytes * 0x0101010101010101 >> 56);
+    }
+
     /* Damaged memory may have 0, which has no length. */
     static unsigned length_of(uint64_t counts) {
         return 64 - static_cast<unsigned>(__builtin_clzll(counts | 1));

@@ -35,7 +35,9 @@ public:
      * known. */
     uint64_t rank(uint64_t state) const { return rank_of(used(state), is_near(state)); }
 
-    double share(uint64_t state) const { return static_cast<double>(used(state)) / limit_; }
+    double share(uint64_t state) const {
+        return static_cast<double>(used(state)) / static_cast<double>(limit_);
+    }
 
     bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);

@@ -71,8 +71,9 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, un
     NUMBER(run->policy.algorithm);
     NUMBER(run->policy.window_ms);
     NUMBER(r->limit);
-    NUMBER(run->policy.algorithm == Algorithm::kCounter ? run->policy.precision + (run->policy.strict ? 64 : 0)
-                                                        : run->policy.burst);
+    NUMBER(run->policy.algorithm == Algorithm::kCounter
+               ? run->policy.precision + (run->policy.strict ? 64 : 0)
+               : run->policy.burst);
     NUMBER(r->cost);
     NUMBER(look);
 
@@ -117,7 +118,9 @@ static void run_request(run_t *run) {
 
     /* requests of a call are decided by one state; in the core an admission may
      * change the number of its parts, after one of another limit */
-    if (run->policy.precision == 0 && run->history->limits == HISTORY_LIMIT_A_REQUEST) { units = 1; }
+    if (run->policy.precision == 0 && run->history->limits == HISTORY_LIMIT_A_REQUEST) {
+        units = 1;
+    }
 
     char text[96];
     const char *key = text;

@@ -141,12 +141,13 @@ end
 if p == q then ends = 0 end
 
 -- Writes the counts `v` of `q` parts, of which part `at` is the newest one.
--- With auto they last two windows, as those of one part do, so that a clock that
--- is set back finds them again.
+-- With auto they last two windows, as those of one part do, so that a clock
+-- that is set back finds them again.
 --@ chunk counter.save
 local number, ahead = at % 4294967296, at * w - now * q
 if auto then
-  number = (q < 8 and q or q == 22 and 9 or q / 4 + 1) * 268435456 + at % 268435456
+  number = (q < 8 and q or q == 22 and 9 or q / 4 + 1) * 268435456
+    + at % 268435456
 end
 if auto and q > 3 then
   local bytes = v
