@@ -79,7 +79,7 @@ private:
         return true;
     }
 
-    [[gnu::noinline]] uint64_t wait_ms(const CounterView &v, uint64_t room) const {
+    [[gnu::always_inline]] uint64_t wait_ms(const CounterView &v, uint64_t room) const {
         return rule_.wait_ms(kFormat, v, room, now_ms_);
     }
 

@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "core/algorithm.hpp"
@@ -123,12 +124,29 @@ template <class Algorithm>
         .retry_after_ms(claim.state, claim.cost);
 }
 
+bool is_admitted(const Claim &claim) { return claim.outcome == Outcome::kAdmitted; }
+
+bool is_queued(const Claim &claim) {
+    return claim.policy->algorithm == Algorithm::kLeakyBucket && is_admitted(claim)
+           && claim.purpose == Purpose::kConsume;
+}
+
 /* Describes a claim to a request of this cost. */
 template <class Algorithm>
 [[gnu::noinline]] void describe_word(const Claim &claim, uint64_t now_ms, uint64_t cost,
                                      Verdict *verdict) {
-    Algorithm(*claim.policy, time_of(claim, now_ms), claim.limit)
-        .describe(claim.state, cost, verdict);
+    Algorithm algorithm(*claim.policy, time_of(claim, now_ms), claim.limit);
+
+    algorithm.describe(claim.state, cost, verdict);
+
+    if constexpr (std::is_same_v<Algorithm, Bucket>) {
+        if (is_queued(claim)) { algorithm.describe_queued(claim.state, claim.cost, verdict); }
+    }
+}
+
+/* Describes what a key that has a ring has left. */
+[[gnu::noinline]] void describe_ring(const Claim &claim, uint64_t now_ms, Verdict *verdict) {
+    history_of(claim, now_ms).describe(verdict);
 }
 
 template <unsigned kKind>
@@ -206,15 +224,8 @@ double share(const Claim &claim, uint64_t now_ms) {
                           [&](const auto &algorithm) { return algorithm.share(claim.state); });
 }
 
-bool is_admitted(const Claim &claim) { return claim.outcome == Outcome::kAdmitted; }
-
 bool is_rejected(const Claim &claim) {
     return !is_admitted(claim) && claim.outcome != Outcome::kUndecided;
-}
-
-bool is_queued(const Claim &claim) {
-    return claim.policy->algorithm == Algorithm::kLeakyBucket && is_admitted(claim)
-           && claim.purpose == Purpose::kConsume;
 }
 
 bool consumes(const Claim &claim) {
@@ -346,9 +357,12 @@ Verdict Claim::describe(uint64_t now_ms) const {
     bool admitted = is_admitted(*this);
 
     if (policy->has_rings()) {
-        if (!admitted) { return rejection; }
+        if (admitted) {
+            describe_ring(*this, now_ms, &result);
+        } else {
+            result = rejection;
+        }
 
-        history_of(*this, now_ms).describe(&result);
         return result;
     }
 
@@ -371,10 +385,6 @@ Verdict Claim::describe(uint64_t now_ms) const {
             result.excess = 0;
             result.retry_after_ms = 0;
         }
-    }
-
-    if (is_queued(*this)) {
-        Bucket(*policy, time_of(*this, now_ms), limit).describe_queued(state, cost, &result);
     }
 
     return result;
