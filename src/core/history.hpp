@@ -437,7 +437,7 @@ private:
 
     Events events_;
     const Claim &claim_;
-    uint32_t limit_;
+    uint64_t limit_;
 };
 
 } // namespace limit_sliding

@@ -7,14 +7,14 @@
  * all or nothing, for n such requests at once.
  *
  *   KEYS  the states of all claims, in order
- *   ARGV  the number of kinds; of each kind: algorithm (as
- *         Algorithm), window in ms, limit, precision (COUNTER: 0 is
- *         auto, and 64 more if it is strict) or burst (buckets), cost,
- *         look (1: decide, record nothing; 2: give back, see below; 3: of n units the last ones are leased: how many
- *         is one more number, and such a kind is of one ask of a TOKEN_BUCKET;
- *         4 more than 0 or 3: the caller has units left of what was leased);
- *         of each ask: units n, number of claims m, m kinds, from 1 on;
- *         those are left out, from the end, whose numbers all are 1
+ *   ARGV  the number of kinds; of each kind: algorithm (as Algorithm), window
+ *         in ms, limit, precision (COUNTER: 0 is auto, and 64 more if it is
+ *         strict) or burst (buckets), cost, look (1: decide, record nothing;
+ *         2: give back, see below; 3: of n units the last ones are leased: how
+ *         many is one more number, and such a kind is of one ask of a
+ *         TOKEN_BUCKET; 4 more than 0 or 3: the caller has units left of what
+ *         was leased); of each ask: units n, number of claims m, m kinds, from
+ *         1 on; those are left out, from the end, whose numbers all are 1
  *
  * The reply is one flat array of integers: the server's time in ms; of each
  * ask: the units granted, 0 .. n, in order of arrival; of each of its claims:
@@ -25,11 +25,12 @@
  * more: how many ms ago, and 1, the key was forgotten, or 0 if it was not.
  *
  * In a cluster what was granted can be given back, as if it had never been
- * taken: a kind whose look is 2 has three more numbers, when it was taken, by the
- * reply's time, and the first two values of the reply; to those of a bucket all
- * that the same call granted before is added.  Such a claim is always granted,
- * and its values mean nothing.  So long as others have taken nothing else of a bucket since, its state is the
- * one that it would have had; else it may have less, for a while.
+ * taken: a kind whose look is 2 has three more numbers, when it was taken, by
+ * the reply's time, and the first two values of the reply; to those of a bucket
+ * all that the same call granted before is added.  Such a claim is always
+ * granted, and its values mean nothing.  So long as others have taken nothing
+ * else of a bucket since, its state is the one that it would have had; else it
+ * may have less, for a while.
  *
  * Time is divided into epochs of a sixteenth of the window, a second at most.
  * Leased units may be spent in that in which they were granted and the next.
