@@ -215,7 +215,9 @@ void refund(const Claim &claim, uint64_t now_ms) {
 /* Returns the share of its limit that the claim has used, 1 for all. */
 double share(const Claim &claim, uint64_t now_ms) {
     if (claim.verdict != nullptr) {
-        return 1 - static_cast<double>(claim.verdict->remaining) / claim.verdict->limit;
+        return 1
+               - static_cast<double>(claim.verdict->remaining)
+                     / static_cast<double>(claim.verdict->limit);
     }
 
     if (claim.policy->has_rings()) { return history_of(claim, now_ms).share(); }
