@@ -29,6 +29,7 @@ constexpr size_t kZones = 3;
 constexpr uint64_t kBackMs = 20; /* how far workers' clocks may differ */
 /* limit_sliding::release() takes back no later. */
 constexpr uint64_t kRefundMs = 2 * 3600 * 1000;
+constexpr uint64_t kRefundWindows = 127;
 constexpr size_t kRemembered = 8;  /* requests that may be taken back */
 constexpr double kRounding = 1e-9; /* of a comparison of shares */
 
@@ -202,8 +203,12 @@ private:
         past_.erase(past_.begin() + static_cast<long>(i));
 
         for (const Part &p : r.parts) {
+            uint64_t windows_ms = kRefundWindows * p.key->model.policy().window_ms;
+
             /* nobody takes back what was forgotten, nor after hours */
-            if (p.lives != p.key->lives || now_ms_ - r.at_ms > kRefundMs) { return; }
+            if (p.lives != p.key->lives || now_ms_ - r.at_ms > std::min(kRefundMs, windows_ms)) {
+                return;
+            }
         }
 
         trace("takes back", r);

@@ -74,7 +74,7 @@ public:
         policy.full = WhenFull::kEvict;
 
         if (algorithm == Algorithm::kCounter) {
-            policy.precision = one_in(2) ? 1 : static_cast<uint32_t>(below(61));
+            policy.precision = one_in(2) ? 1 : static_cast<uint32_t>(1 + below(60));
         }
 
         if (algorithm >= Algorithm::kTokenBucket && !one_in(3)) { policy.burst = limit(); }
