@@ -279,10 +279,13 @@ struct CounterState {
         return (part - (state >> kHeadShift)) & kPartMask;
     }
 
-    static uint64_t pack(unsigned kind, uint64_t part, bool is_near, uint64_t counts) {
-        uint64_t head = uint64_t{kind + 1} << kPartBits | (part & kPartMask);
+    /* Returns what a state begins with: its kind and newest part. */
+    static uint64_t head(unsigned kind, uint64_t part) {
+        return uint64_t{kind + 1} << kPartBits | (part & kPartMask);
+    }
 
-        return (head << 1 | uint64_t{is_near}) << kCountBits | counts;
+    static uint64_t pack(unsigned kind, uint64_t part, bool is_near, uint64_t counts) {
+        return (head(kind, part) << 1 | uint64_t{is_near}) << kCountBits | counts;
     }
 };
 

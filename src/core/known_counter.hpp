@@ -68,14 +68,16 @@ private:
     [[gnu::always_inline]] bool see(uint64_t state, CounterView *v) const {
         uint64_t units = now_ms_ * kFormat.parts();
         uint64_t part = units / rule_.window_ms;
+
+        *v = {part, counts_of(state), units - part * rule_.window_ms};
+
+        if (state >> kHeadShift == head(kKind, part)) { return true; }
+
         uint64_t passed = age(state, part);
 
         if (state >> (kHeadShift + kPartBits) != kKind + 1 || passed > kOldest) { return false; }
 
-        *v = {part, counts_of(state), units - part * rule_.window_ms};
-
-        if (passed != 0) { v->counts = kFormat.age(v->counts, passed); }
-
+        v->counts = kFormat.age(v->counts, passed);
         return true;
     }
 

@@ -17,20 +17,21 @@ namespace {
 
 constexpr std::string_view kRetryAfter = "Retry-After";
 
-bool set_header(ngx_table_elt_t *h, std::string_view name, ngx_str_t value) {
-    if (h == nullptr) { return false; }
-
-    h->hash = 1;
+void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
+    h.hash = 1;
 #if (nginx_version >= 1023000)
-    h->next = nullptr;
+    h.next = nullptr;
 #endif
-    h->key = to_str(name);
-    h->value = value;
-    return true;
+    h.key = to_str(name);
+    h.value = value;
 }
 
 [[gnu::noinline]] bool push_slowly(ngx_list_t &list, std::string_view name, ngx_str_t value) {
-    return set_header(static_cast<ngx_table_elt_t *>(ngx_list_push(&list)), name, value);
+    auto *h = static_cast<ngx_table_elt_t *>(ngx_list_push(&list));
+    if (h == nullptr) { return false; }
+
+    set_header(*h, name, value);
+    return true;
 }
 
 /* ngx_list_push() would do the same by a call, for which registers are saved. */
@@ -40,7 +41,8 @@ bool set_header(ngx_table_elt_t *h, std::string_view name, ngx_str_t value) {
     auto *last = list.last;
     if (last->nelts == list.nalloc) { return push_slowly(list, name, value); }
 
-    return set_header(static_cast<ngx_table_elt_t *>(last->elts) + last->nelts++, name, value);
+    set_header(static_cast<ngx_table_elt_t *>(last->elts)[last->nelts++], name, value);
+    return true;
 }
 
 } // namespace

@@ -318,11 +318,11 @@ other request:
 
     report_promises(&clients, &algorithms[COUNTER], ALGORITHMS - COUNTER, rates);
 
-    printf(R"(`counter` cuts a minute into 28, 7, 7, 5, 4 and 3 parts under these limits.
+    printf(R"(`counter` cuts a minute into 28, 22, 7, 5, 4 and 3 parts under these limits.
 No client sends more than 29 a minute, so from 30 on nothing is rejected, and
 only the number of parts makes a difference. `strict` counts the oldest part
 in full, so it estimates too much rather than too little. `make bench` fails
-if the error of `counter` is above 2%% with a limit of 10 or 30, 2.2%% with 20,
+if the error of `counter` is above 2%% with a limit of 10, 20 or 30,
 4%% with 100 or 255, or 6%% with 1,000, or if more than %.2f%% of its decisions
 are wrong with 10.
 

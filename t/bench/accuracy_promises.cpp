@@ -10,7 +10,7 @@ struct promise_t {
 };
 
 static const promise_t promises[PROMISES]
-    = {{10, 2}, {20, 2.2}, {30, 2}, {100, 4}, {255, 4}, {1000, 6}};
+    = {{10, 2}, {20, 2}, {30, 2}, {100, 4}, {255, 4}, {1000, 6}};
 
 void report_promises(const trace_t *trace, const algorithm_t *algorithms, size_t n,
                      double first[PROMISES]) {
