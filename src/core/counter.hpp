@@ -1,4 +1,4 @@
-/* Copyright (C) the rule_.limitsliding authors */
+/* Copyright (C) the limit_sliding authors */
 
 #pragma once
 

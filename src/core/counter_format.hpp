@@ -91,8 +91,7 @@ public:
         unsigned i = 0;
 
         for (;; i++) {
-            *count
-                = i == 0 ? oldest(counts) : counts >> ((parts() - i) * kind_.bits) & field_mask();
+            *count = field(counts, i);
             *newer -= *count;
 
             if (*newer <= room) { return i; }
@@ -104,10 +103,8 @@ public:
         unsigned n = parts();
 
         if (!is_string()) {
-            part[0] = oldest(counts);
-
-            for (unsigned i = 1; i <= n; i++) {
-                part[i] = counts >> ((n - i) * kind_.bits) & field_mask();
+            for (unsigned i = 0; i <= n; i++) {
+                part[i] = field(counts, i);
             }
 
             return;
@@ -180,6 +177,11 @@ private:
     }
 
     uint64_t field_mask() const { return (1ULL << kind_.bits) - 1; }
+
+    /* Returns the count of a part, from the oldest one on. */
+    uint64_t field(uint64_t counts, unsigned i) const {
+        return i == 0 ? oldest(counts) : counts >> ((parts() - i) * kind_.bits) & field_mask();
+    }
 
     uint64_t older_field(uint64_t count) const {
         return (count + (1ULL << kind_.rounding) - 1) >> kind_.rounding << kind_.bits;

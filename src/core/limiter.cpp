@@ -117,13 +117,6 @@ struct ConsumeKnown {
     }
 };
 
-/* Tells how long a rejected claim has to wait. */
-template <class Algorithm>
-[[gnu::noinline]] uint64_t retry_after(const Claim &claim, uint64_t now_ms) {
-    return Algorithm(*claim.policy, time_of(claim, now_ms), claim.limit)
-        .retry_after_ms(claim.state, claim.cost);
-}
-
 bool is_admitted(const Claim &claim) { return claim.outcome == Outcome::kAdmitted; }
 
 bool is_queued(const Claim &claim) {
@@ -401,15 +394,9 @@ uint64_t Claim::find_retry_after_ms(uint64_t now_ms) const {
 
     if (policy->has_rings()) { return rejection.retry_after_ms; }
 
-    switch (policy->algorithm) {
-    case Algorithm::kFixed:
-        return retry_after<Fixed>(*this, now_ms);
-    case Algorithm::kTokenBucket:
-    case Algorithm::kLeakyBucket:
-        return retry_after<Bucket>(*this, now_ms);
-    default:
-        return retry_after<Counter>(*this, now_ms);
-    }
+    return with_algorithm(*policy, time_of(*this, now_ms), limit, [&](const auto &algorithm) {
+        return algorithm.retry_after_ms(state, cost);
+    });
 }
 
 uint64_t Claim::delay_ms(uint64_t now_ms) const {

@@ -40,19 +40,7 @@ static void test_what_constrains_least_goes_next(void **state) {
 
     (void)state;
 
-    /* key k has k requests; every new one pushes out the least of eight */
-
-    for (uint64_t key = 1; key <= 100; key++) {
-        uint64_t lost = key > PAIR_SLOTS ? key - PAIR_SLOTS : 0;
-
-        assert_true(admits(zone, &policy, key, 200, (uint32_t)key, NOW_MS));
-        assert_int_equal(stats_of(zone).evicted, lost);
-
-        for (uint64_t old = 1; old <= key; old++) {
-            assert_int_equal(remaining_of(zone, &policy, old, 200, NOW_MS),
-                             old <= lost ? 200 : 200 - old);
-        }
-    }
+    check_least_go(zone, &policy, 100, NOW_MS);
 
     free(zone);
 }

@@ -160,6 +160,23 @@ static inline uint32_t remaining_of(Zone *zone, const Policy *policy, uint64_t k
     return verdict.remaining;
 }
 
+/* Key k, from 1 on, has k requests of 200; each new one pushes out the least of
+ * the last eight. */
+static inline void check_least_go(Zone *zone, const Policy *policy, uint64_t keys,
+                                  uint64_t now_ms) {
+    for (uint64_t key = 1; key <= keys; key++) {
+        uint64_t lost = key > PAIR_SLOTS ? key - PAIR_SLOTS : 0;
+
+        assert_true(admits(zone, policy, key, 200, (uint32_t)key, now_ms));
+        assert_int_equal(stats_of(zone).evicted, lost);
+
+        for (uint64_t old = 1; old <= key; old++) {
+            assert_int_equal(remaining_of(zone, policy, old, 200, now_ms),
+                             old <= lost ? 200 : 200 - old);
+        }
+    }
+}
+
 /*
  * The state of a key that had `previous` and `current` requests, the latter in
  * the window of number PRESENT.  They are recorded late in their windows, where
