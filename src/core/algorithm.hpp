@@ -53,6 +53,22 @@ struct WordStep {
     bool clear(Copy *copy) const { return copy->store(0); }
 };
 
+/* Records a cost whatever the limit says. */
+template <class Algorithm>
+struct ChargeStep : WordStep<Algorithm> {
+    mutable uint64_t lost = 0; /* units of it for which there was no room */
+
+    using WordStep<Algorithm>::WordStep;
+
+    bool admit(uint64_t state, uint64_t *next) const {
+        lost = this->algorithm.charge(state, this->cost, next);
+        return true;
+    }
+};
+
+template <class Algorithm>
+ChargeStep(const Algorithm &, uint64_t) -> ChargeStep<Algorithm>;
+
 /* Answers no more than what Table::update_ready() asks, and of most states. */
 template <class Algorithm>
 struct ReadyStep {

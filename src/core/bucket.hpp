@@ -142,6 +142,25 @@ public:
         return pack(time_of(state), class_of(state), taken);
     }
 
+    /* Records a cost whatever the limit says.  Returns how many units could not
+     * be recorded. */
+    uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
+        uint64_t room = (full() - std::min(level(state), full())) / window_ms_;
+        uint64_t taken = std::min(cost, room);
+
+        admit(state, taken, next);
+
+        return cost - taken;
+    }
+
+    /* Takes back a cost. */
+    uint64_t give_back(uint64_t state, uint64_t cost) const {
+        uint64_t left = left_of(then(state), state);
+        uint64_t given = std::min(cost, left / window_ms_ + 1) * window_ms_;
+
+        return pack(time_of(state), class_of(state), then(state) - std::min(given, left));
+    }
+
     /* Describes the state as describe_usage() does. */
     [[gnu::always_inline]] void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         uint64_t most = full();

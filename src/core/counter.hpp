@@ -112,6 +112,32 @@ public:
         return pack(parts.kind, parts.newest, is_near(state), parts.encode());
     }
 
+    /* Records a cost whatever the limit says.  Returns how many units could not
+     * be recorded. */
+    uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
+        View v = view(state);
+        Parts parts(v);
+        uint64_t taken = std::min(cost, rule_.limit);
+
+        parts.count[parts.n()] += taken;
+        parts.fit(v.kind);
+        *next = pack(parts.kind, parts.newest, true, parts.encode());
+
+        return cost - taken;
+    }
+
+    /* Takes back a cost, of what was used last first. */
+    uint64_t give_back(uint64_t state, uint64_t cost) const {
+        state = valid(state);
+        if (state == 0) { return 0; }
+
+        Parts parts(*this, state);
+
+        parts.take(cost);
+
+        return pack(parts.kind, parts.newest, is_near(state), parts.encode());
+    }
+
     void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         View v = view(state);
         uint64_t full = rule_.limit * rule_.window_ms;
@@ -152,8 +178,36 @@ private:
             format(kind).decode(counts_of(state), count);
         }
 
+        explicit Parts(const View &v) : kind(v.kind), newest(v.part) {
+            format(kind).decode(v.counts, count);
+        }
+
         unsigned n() const { return format(kind).parts(); }
         uint64_t encode() const { return format(kind).encode(count); }
+
+        /* Becomes the first kind from that on that has room for the counts. */
+        void fit(unsigned first) {
+            Parts own = *this;
+
+            convert_to(first);
+
+            while (!format(kind).fits(count) && kind < kCounterKindsLength - 1) {
+                unsigned next = kind + 1;
+
+                *this = own;
+                convert_to(next);
+            }
+        }
+
+        /* Takes requests away, the newest first. */
+        void take(uint64_t cost) {
+            for (unsigned i = n() + 1; i > 0; i--) {
+                uint64_t taken = std::min(count[i - 1], cost);
+
+                count[i - 1] -= taken;
+                cost -= taken;
+            }
+        }
 
         /* Becomes a kind. */
         void convert_to(unsigned other) {
@@ -225,15 +279,9 @@ private:
     View converted(uint64_t state) const {
         Parts parts(*this, state);
 
-        for (unsigned kind = kind_;; kind++) {
-            Parts moved = parts;
+        parts.fit(kind_);
 
-            moved.convert_to(kind);
-
-            if (kind == kCounterKindsLength - 1 || format(kind).fits(moved.count)) {
-                return at_present(kind, moved.newest, moved.encode());
-            }
-        }
+        return at_present(parts.kind, parts.newest, parts.encode());
     }
 
     /* Sees a state of another key, as what it is. */

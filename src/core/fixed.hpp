@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/describe.hpp"
@@ -64,6 +65,20 @@ public:
 
         return pack(window, is_near(state), count > cost ? count - cost : 0);
     }
+
+    /* Records a cost whatever the limit says.  Returns how many units could not
+     * be recorded. */
+    uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
+        View v = view(state);
+        uint64_t taken = std::min(cost, limit_ - std::min(limit_, v.count));
+
+        *next = pack(v.window, true, v.count + taken);
+
+        return cost - taken;
+    }
+
+    /* Takes back a cost. */
+    static uint64_t give_back(uint64_t state, uint64_t cost) { return refund(state, state, cost); }
 
     void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         View v = view(state);

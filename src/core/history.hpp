@@ -123,6 +123,30 @@ public:
         }
     }
 
+    /* Records a cost whatever the limit says.  Returns how many units could not
+     * be recorded. */
+    uint64_t charge(uint64_t cost) {
+        Verdict rejection;
+        uint64_t limit = std::exchange(limit_, kCostMax);
+        uint64_t taken = std::min(cost, limit);
+        Result result = update(taken, &rejection);
+
+        limit_ = limit;
+
+        return result.outcome == Outcome::kAdmitted ? cost - taken : cost;
+    }
+
+    /* Gives back units of the newest event. */
+    void give_back(uint64_t cost) {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = events_.table().look();
+
+            if (copy.kind == Copy::none) { return; }
+
+            if (events_.open(copy) && refund_open(mark(), cost)) { return; }
+        }
+    }
+
     void forget() {
         events_.table().amend([](uint64_t) { return Copy::kDead; });
     }

@@ -16,6 +16,10 @@ namespace limit_sliding {
 
 namespace {
 
+/* States tell times apart for little longer. */
+constexpr uint64_t kRefundWindows = 128;
+constexpr uint64_t kRefundMs = 2 * 60 * 60 * 1000;
+
 /* Returns the caller's time as that of the claim's zone. */
 uint64_t time_of(const Claim &claim, uint64_t now_ms) { return now_ms + claim.zone->offset_ms; }
 
@@ -192,15 +196,16 @@ void look(Claim *claim, uint64_t now_ms) {
         });
 }
 
-void refund(const Claim &claim, uint64_t now_ms) {
+/* Takes back some of what a claim has consumed. */
+void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     if (claim.policy->has_rings()) {
-        history_of(claim, now_ms).refund(claim.state, claim.cost);
+        history_of(claim, now_ms).refund(claim.state, cost);
         return;
     }
 
     with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
         table_of(claim, algorithm).amend([&](uint64_t state) {
-            return algorithm.refund(state, claim.state, claim.cost);
+            return algorithm.refund(state, claim.state, cost);
         });
     });
 }
@@ -312,12 +317,50 @@ size_t describing(const Claim *claims, size_t n, uint64_t now_ms) {
 void release(Claim *claims, size_t n, uint64_t now_ms) {
     for (size_t i = 0; i < n; i++) {
         if (consumes(claims[i])) {
-            refund(claims[i], now_ms);
+            take_back(claims[i], claims[i].cost, now_ms);
             look(&claims[i], now_ms);
             claims[i].purpose = Purpose::kLook;
             claims[i].outcome = Outcome::kAdmitted;
         }
     }
+}
+
+uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (cost == 0) { return 0; }
+
+    if (claim.policy->has_rings()) { return history_of(claim, now_ms).charge(cost); }
+
+    return with_algorithm(
+        *claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+            ChargeStep step{algorithm, cost};
+            auto result
+                = table_of(claim, algorithm).update(step, claim.policy->full == WhenFull::kEvict);
+
+            return result.outcome == Outcome::kAdmitted ? step.lost : cost;
+        });
+}
+
+void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_ms) {
+    uint64_t longest_ms = std::min(kRefundWindows * claim.policy->window_ms, kRefundMs);
+
+    if (cost == 0 || since_ms + longest_ms <= now_ms) { return; }
+
+    take_back(claim, std::min(cost, claim.cost), now_ms);
+}
+
+void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (cost == 0) { return; }
+
+    if (claim.policy->has_rings()) {
+        history_of(claim, now_ms).give_back(cost);
+        return;
+    }
+
+    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+        table_of(claim, algorithm).amend([&](uint64_t state) {
+            return algorithm.give_back(state, cost);
+        });
+    });
 }
 
 size_t tightest(const Claim *claims, size_t n, uint64_t now_ms) {
