@@ -48,6 +48,7 @@ struct Claim {
     uint64_t limit; /* 1 .. policy->limit_max(), and */
     uint64_t cost;  /* 0 .. kCostMax, unless Redis decides */
     Purpose purpose;
+    bool is_void;           /* the caller's: what it was admitted for was rejected */
     const Verdict *verdict; /* of Redis, if it has decided; else null */
     Limit *directive;       /* the caller's: the core does not look at it */
     RemoteClaim *remote;    /* the same; null: Redis is not asked */
@@ -62,6 +63,12 @@ struct Claim {
      * description needs.  Of other keys retry_after_ms may be known, else it is
      * 0. */
     Verdict rejection;
+
+    /* Makes it one that consumes nothing, and rejects while there is no room for one. */
+    void reserve_nothing() {
+        purpose = Purpose::kLook;
+        cost = 1;
+    }
 
     /* Makes numbers that Redis allows such as shared memory can decide. */
     void fit_core() {

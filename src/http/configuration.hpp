@@ -20,7 +20,7 @@ struct MainConf {
 
     /* These are set if any place needs them. */
     bool stages[kStages];
-    bool count_status;
+    bool settles; /* in the log phase */
     bool header_filter;
 };
 

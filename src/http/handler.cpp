@@ -88,6 +88,8 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
         return NGX_ERROR;
     }
 
+    if (limit.settle != nullptr && claim.cost == 0) { claim.reserve_nothing(); }
+
     if (limit.zone->redis == nullptr) { claim.fit_core(); }
 
     return NGX_OK;
@@ -264,8 +266,10 @@ private:
     /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered
      * with that status. */
     ngx_int_t reject(Span<Claim> claims) {
-        for (const auto &claim : claims) {
+        for (auto &claim : claims) {
             account(claim, 0);
+
+            if (!kSingle) { claim.is_void = true; }
         }
 
         ctx_.status = is_dry_run() ? Status::kRejectedDryRun : Status::kRejected;
@@ -397,37 +401,5 @@ ngx_int_t check_stage(ngx_http_request_t *r, ngx_http_phase_handler_t *) {
 
 template ngx_int_t check_stage<kBeforeAuth>(ngx_http_request_t *, ngx_http_phase_handler_t *);
 template ngx_int_t check_stage<kAfterAuth>(ngx_http_request_t *, ngx_http_phase_handler_t *);
-
-ngx_int_t count_handler(ngx_http_request_t *r) {
-    if (r != r->main) { return NGX_OK; }
-
-    auto *ctx = get_ctx(r);
-    if (ctx == nullptr || ctx->status == Status::kRejected) { return NGX_OK; }
-
-    /* $status prefers the first one, too. */
-    ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
-
-    for (auto claim : ctx->decided()) {
-        const auto &limit = limit_of(claim);
-        const bool is_counted
-            = std::any_of(limit.count_status.begin(), limit.count_status.end(),
-                          [&](auto &range) { return status >= range.from && status <= range.to; });
-
-        /* Limits in dry run would have rejected the request before. */
-        if (!is_counted || (limit.dry_run && ctx->status == Status::kRejectedDryRun)) { continue; }
-
-        claim.purpose = Purpose::kConsume;
-        claim.verdict = nullptr;
-
-        if (claim.remote == nullptr || remote_of(claim).own != kUnlimited) {
-            acquire(&claim, 1, ngx_current_msec);
-        }
-
-        /* Nobody waits for the answer. */
-        if (claim.remote != nullptr) { ask_redis({&claim, 1}, nullptr); }
-    }
-
-    return NGX_OK;
-}
 
 } // namespace limit_sliding

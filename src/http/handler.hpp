@@ -15,8 +15,4 @@ namespace limit_sliding {
 template <Stage kStage>
 ngx_int_t check_stage(ngx_http_request_t *r, ngx_http_phase_handler_t *ph);
 
-/* Runs in the log phase, if any limit counts by status.  The request is over,
- * so whether the limit has room for it still makes no difference. */
-ngx_int_t count_handler(ngx_http_request_t *r);
-
 } // namespace limit_sliding

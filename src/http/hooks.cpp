@@ -13,6 +13,7 @@
 #include "http/limit_set.hpp"
 #include "http/log.hpp"
 #include "http/redis_directive.hpp"
+#include "http/settle.hpp"
 #include "http/variables.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
@@ -135,7 +136,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
                   || add_handler(cf, NGX_HTTP_ACCESS_PHASE, stage_handler<kBeforeAuth>))
                  && (!main.stages[kAfterAuth]
                      || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, stage_handler<kAfterAuth>))
-                 && (!main.count_status || add_handler(cf, NGX_HTTP_LOG_PHASE, count_handler));
+                 && (!main.settles || add_handler(cf, NGX_HTTP_LOG_PHASE, settle_handler));
 
     if (added && main.header_filter) { init_headers(); }
 

@@ -66,6 +66,15 @@ bool set_cost(const Param &param, Limit &limit) {
                             static_cast<int64_t>(NGX_MAX_INT_T_VALUE));
 }
 
+bool set_settle(const Param &param, Limit &limit) {
+    if (!has_variables(param.text)) {
+        return param.invalid("invalid settle \"%V\", it must hold a variable");
+    }
+
+    limit.settle = create_expression(param.cf, param.text);
+    return limit.settle != nullptr;
+}
+
 /* "401" or "4xx" */
 bool parse_statuses(std::string_view text, StatusRange &range) {
     if (text.size() != 3 || text[0] < '1' || text[0] > '5') { return false; }
@@ -111,6 +120,7 @@ constexpr ParamRule<Limit> rules[] = {
     {{"zone=", "zone"}, set_zone},
     {{"rate="}, set_limit_rate},
     {{"cost="}, set_cost},
+    {{"settle="}, set_settle},
     {{"count_status="}, set_count_status},
     {{"after_auth"}, set_flag<&Limit::after_auth>},
     {{"dry_run"}, set_flag<&Limit::dry_run>},
@@ -168,7 +178,8 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *c
 
     if (!set_params(cf, 1, rules, limit) || !add_limit(cf, place, limit)) { return conf_failed(); }
 
-    main_conf(cf).count_status |= !limit.count_status.empty();
+    limit.zone->settles |= limit.settle != nullptr;
+    main_conf(cf).settles |= limit.settle != nullptr || !limit.count_status.empty();
     return NGX_CONF_OK;
 }
 

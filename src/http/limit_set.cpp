@@ -128,7 +128,10 @@ void prepare_claim(Limit &limit) {
     limit.claim.directive = &limit;
     limit.claim.counts = &zone.worker.counters->slots;
 
-    const bool is_plain = limit.limit != 0 && limit.claim.purpose == Purpose::kConsume;
+    if (limit.settle != nullptr && limit.cost == 0) { limit.claim.reserve_nothing(); }
+
+    const bool is_plain = limit.limit != 0 && limit.claim.purpose == Purpose::kConsume
+                          && (limit.settle == nullptr || limit.cost_value == nullptr);
     limit.consume = is_plain ? consume_of(zone.policy, limit.limit) : nullptr;
 }
 

@@ -35,6 +35,7 @@ struct Limit {
 
     Expression *rates[3]; /* the limit's, the zone's; ends with nullptr */
     Expression *cost_value;
+    Expression *settle; /* what a request turned out to cost; nullptr: its cost */
     Array<StatusRange> count_status;
 
     /* Texts of the static limit for header fields. */

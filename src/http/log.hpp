@@ -23,7 +23,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
                   const Verdict &verdict);
 void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim, uint64_t now_ms);
 
-/* Both count as an error of the zone, too.  `name` is "rate" or "cost". */
+/* Both count as an error of the zone, too.  `name` is "rate", "cost" or "settle". */
 void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t key);
 void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone, const char *name,
                    const ngx_str_t &value);

@@ -28,4 +28,8 @@ bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t
 bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint64_t limit_max, uint64_t &limit);
 bool parse_cost(const ngx_str_t &text, uint64_t &cost);
 
+/* The same for a cost that is settled, which may be up to 2^53, as Redis's numbers
+ * are exact up to that. */
+bool parse_settled(const ngx_str_t &text, uint64_t &cost);
+
 } // namespace limit_sliding

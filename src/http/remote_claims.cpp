@@ -298,4 +298,24 @@ Decision decide_told(Context &ctx) {
     return account_all(ctx, wait.claims.all);
 }
 
+void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost) {
+    if (remote_of(claim).own == kUnlimited) { return; }
+
+    /* Our own memory decides while Redis is away.  It has reserved nothing if
+     * on_error has admitted the claim. */
+    const auto here = is_fallback(claim) ? 0 : reserved;
+    auto local = claim;
+    local.verdict = nullptr;
+    local.fit_core();
+
+    if (cost > here) {
+        charge(local, cost - here, ngx_current_msec);
+    } else if (cost < here) {
+        give_back(local, here - cost, ngx_current_msec);
+    }
+
+    const auto there = remote_of(claim).source == Source::kFallback ? 0 : reserved;
+    if (cost != there) { settle_redis(claim, static_cast<int64_t>(cost - there)); }
+}
+
 } // namespace limit_sliding

@@ -35,4 +35,7 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, cons
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
 Decision decide_told(Context &ctx);
 
+/* Replaces what such a claim has reserved by what the request has cost. */
+void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost);
+
 } // namespace limit_sliding

@@ -60,6 +60,7 @@ struct ZoneConf {
     Expression *rate; /* nullptr: limit is static */
     ngx_str_t rate_text;
     bool variable; /* rates of some places are variables */
+    bool settles;  /* some places have "settle=" */
     bool top;      /* the keys rejected most are counted */
     ZoneClients clients;
 
