@@ -118,9 +118,10 @@ sub go_away($zone, $key, $n) {
     }
 }
 
-$nginx->serve(places(4_000_000));
+@names = qw(counter fixed);
+$nginx->serve(places(1_000_000_000));
 
-for my $name (qw(counter log)) {
+for my $name (@names) {
     my $key = "hard-$name";
     my $master = $nginx->master;
     my $began = now();
