@@ -14,7 +14,7 @@ namespace limit_sliding {
 namespace {
 
 constexpr ngx_uint_t kRead = NGX_HTTP_GET | NGX_HTTP_HEAD;
-constexpr ngx_uint_t kWrite = NGX_HTTP_PUT | NGX_HTTP_DELETE;
+constexpr ngx_uint_t kWrite = NGX_HTTP_PUT | NGX_HTTP_DELETE | NGX_HTTP_POST;
 
 /* Returns the path after the location's name, without a slash between them.  If
  * they do not fit: "/", which is the path of nothing. */
@@ -45,7 +45,7 @@ ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods) {
                                    "this limit_sliding_api is not \"write=on\"");
     }
 
-    const char *allow = writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE" : "GET, HEAD";
+    const char *allow = writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE, POST" : "GET, HEAD";
 
     if (!push_header(r, "Allow", to_str(allow))) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 

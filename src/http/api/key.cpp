@@ -96,6 +96,7 @@ struct KeyRequest {
      * and later the one that the key has. */
     uint64_t own;
 
+    int64_t cost;   /* POST: what is charged, or given back if it is negative */
     uint64_t limit; /* if it has none of its own; the largest if unlimited */
     bool unlimited; /* its last request had no limit, or that is not known */
 
@@ -139,6 +140,33 @@ bool read_rate(KeyRequest &key) {
     }
 
     return parse_rate(key.rate, key.zone->policy.window_ms, key.zone->limit_max(), key.own);
+}
+
+/* Reads "5" or "-5"; 0 and what is above 2^53 are no costs. */
+bool read_cost(KeyRequest &key) {
+    ngx_str_t text;
+    if (!read_arg(key.request, "cost", &text)) { return false; }
+
+    const bool is_negative = text.data[0] == '-';
+    ngx_str_t digits = {text.len - is_negative, text.data + is_negative};
+    uint64_t cost;
+    if (!parse_settled(digits, cost) || cost == 0) { return false; }
+
+    key.cost = is_negative ? -static_cast<int64_t>(cost) : static_cast<int64_t>(cost);
+    return true;
+}
+
+/* Charges the key in this node's memory by hand, or gives back. */
+void charge_here(const KeyRequest &key) {
+    Claim claim = key.claim;
+    claim.verdict = nullptr;
+    claim.fit_core();
+
+    if (key.cost > 0) {
+        charge(claim, key.cost, ngx_current_msec);
+    } else {
+        give_back(claim, -key.cost, ngx_current_msec);
+    }
 }
 
 /* Makes the claim with the limit of a key that has none of its own: that of its
@@ -201,6 +229,11 @@ ngx_int_t send_key(const KeyRequest &key) {
     });
 }
 
+/* What nothing limits has no count. */
+ngx_int_t send_unlimited(const KeyRequest &key) {
+    return send_error(key.request, NGX_HTTP_CONFLICT, "the key has no limit, or it is not known");
+}
+
 /* ---- in shared memory ---- */
 
 ngx_int_t handle_local(KeyRequest &key) {
@@ -218,6 +251,12 @@ ngx_int_t handle_local(KeyRequest &key) {
     }
 
     if (key.request->method == NGX_HTTP_DELETE) { forget_here(key); }
+
+    if (key.request->method == NGX_HTTP_POST) {
+        if (key.unlimited || key.own == kUnlimited) { return send_unlimited(key); }
+
+        charge_here(key);
+    }
 
     acquire(&claim, 1, ngx_current_msec);
     key.verdict = claim.describe(ngx_current_msec);
@@ -357,6 +396,11 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
                           "\"rate\" must be as \"10r/s\", of 1 to %uL requests "
                           "in a window of %uL ms, or \"off\", or \"default\"",
                           zone.limit_max(), zone.policy.window_ms);
+    }
+
+    if (r->method == NGX_HTTP_POST && !read_cost(key)) {
+        return send_error(r, NGX_HTTP_BAD_REQUEST,
+                          "\"cost\" must be an integer from 1 to 2^53, or from -2^53 to -1");
     }
 
     init_claim(key);
