@@ -140,8 +140,8 @@ my $KEY = '/zones/one/key?key=a';
 for my $case (
     [ '/limits',         'GET, HEAD', qw(POST PUT DELETE PATCH OPTIONS NONE) ],
     [ '/limits/metrics', 'GET, HEAD', qw(POST PUT DELETE MKCOL) ],
-    [ "/limits$KEY",     'GET, HEAD', qw(POST PATCH NONE) ],
-    [ "/write$KEY",      'GET, HEAD, PUT, DELETE', qw(POST PATCH NONE) ],
+    [ "/limits$KEY",     'GET, HEAD', qw(PATCH NONE) ],
+    [ "/write$KEY",      'GET, HEAD, PUT, DELETE, POST', qw(PATCH NONE) ],
     [ '/write/',         'GET, HEAD', qw(PUT DELETE POST) ],
 ) {
     my ($path, $allow, @methods) = @$case;
@@ -153,8 +153,8 @@ for my $case (
     }
 }
 
-for my $method (qw(PUT DELETE)) {
-    my $response = $nginx->get("/limits$KEY&rate=5", method => $method);
+for my $method (qw(PUT DELETE POST)) {
+    my $response = $nginx->get("/limits$KEY&rate=5&cost=5", method => $method);
     is $response->{status}, 403, "$method without write=on: 403";
     like json($response)->{error}, qr/write=on/, '... and says so';
 }
@@ -167,11 +167,14 @@ for my $case (
     [ PUT => '?key=a' ], [ PUT => '?rate=5' ], [ PUT => '?key=a&rate=' ],
     map({ [ PUT => "?key=a&rate=$_" ] } qw(0 -1 x 1r 1r/x 1r/s/s 1.5 1000000001
         1000000001r/d 99999999999999999999 1r/s%00 %32%zz off1 defaul +5 5%20)),
+    [ POST => '?key=a' ], [ POST => '?cost=5' ], [ POST => '?key=a&cost=' ],
+    map({ [ POST => "?key=a&cost=$_" ] } qw(0 -0 - x 1x 1.5 --1 +1 5%20 9007199254740993
+        -9007199254740993 99999999999999999999 null %32%zz)),
 ) {
     my ($method, $args) = @$case;
     my $response = $nginx->get("/write/zones/one/key$args", method => $method);
     is $response->{status}, 400, "$method $args: 400";
-    like json($response)->{error}, qr/"(?:key|rate)"/, '... and says so'
+    like json($response)->{error}, qr/"(?:key|rate|cost)"/, '... and says so'
         if $method ne 'HEAD';
 }
 is state_of(key('one', 'a')), '0 3 3', '... and nothing was changed';

@@ -1,0 +1,68 @@
+# Charging keys by hand, over the API, and giving back.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Api;
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new;
+
+my %ZONES = (
+    counter => '', part => 'precision=1', parts => 'precision=10',
+    strict  => 'strict', log => 'algorithm=log', fixed => 'algorithm=fixed',
+    tokens  => 'algorithm=token_bucket', leaky => 'algorithm=leaky_bucket burst=99',
+);
+my @names = sort keys %ZONES;
+
+$nginx->common(http => join('', map { <<"ZONE" } @names) . <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone \$arg_key zone=$_:1m rate=100 window=1d $ZONES{$_};
+ZONE
+    limit_sliding_zone $arg_key zone=variable:1m rate=$arg_rate window=30d;
+HTTP
+    location /limits { limit_sliding_api write=on; }
+    location /counter  { limit_sliding zone=counter;  empty_gif; }
+    location /variable { limit_sliding zone=variable; empty_gif; }
+SERVER
+
+# fixed windows of a day begin at midnight
+stay_in(86400, 20);
+$nginx->serve;
+
+# Charges a key; returns "used remaining", or the error.
+sub charge($zone, $key, $cost) {
+    my $json = api_key($nginx, $zone, $key, 'POST', "&cost=$cost");
+    return $json->{error} // "$json->{used} $json->{remaining}";
+}
+
+for my $zone (@names) {
+    is charge($zone, 'a', 30), '30 70', "$zone: charged";
+    is charge($zone, 'a', 12), '42 58', "$zone: charged more";
+    is charge($zone, 'a', -40), '2 98', "$zone: given back";
+    is charge($zone, 'a', -40), '0 100', "$zone: no more than is used";
+    is charge($zone, 'a', '-9007199254740992'), '0 100', "$zone: nor then";
+    is charge($zone, 'a', 100), '100 0', "$zone: all of it";
+    is charge($zone, 'a', 1), '101 0', "$zone: owes";
+    is charge($zone, 'a', 400), '501 0', "$zone: owes more";
+    cmp_ok api_key($nginx, $zone, 'a')->{reset}, '>', 3 * 86400, "$zone: for some windows";
+    is charge($zone, 'a', -402), '99 1', "$zone: given back what was owed";
+    is charge($zone, 'b', -5), '0 100', "$zone: a key that used nothing";
+    like charge($zone, 'c', '9007199254740992'), qr/^\d+ 0$/, "$zone: the largest";
+    is api_key($nginx, $zone, 'b')->{used}, 0, "$zone: others are not charged";
+}
+
+is $nginx->get('/counter?key=a')->{status}, 200, 'one was left';
+is $nginx->get('/counter?key=a')->{status}, 429, 'which is used';
+
+like charge('variable', 'new', 5), qr/no limit/, 'the limit is not known';
+$nginx->get('/variable?key=new&rate=10');
+is charge('variable', 'new', 5), '6 4', 'that of the last request';
+$nginx->get('/variable?key=new&rate=off');
+like charge('variable', 'new', 5), qr/no limit/, 'there is none';
+api_key($nginx, 'counter', 'own', 'PUT', '&rate=7');
+is charge('counter', 'own', 5), '5 2', 'a limit of its own';
+api_key($nginx, 'counter', 'own', 'PUT', '&rate=off');
+is api_key($nginx, 'counter', 'own', 'POST', '&cost=5')->{http}, 409, 'off: 409';
+
+$nginx->finish;
