@@ -162,4 +162,12 @@ void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone, const char *name
                   value.len > Escaped::kShown ? "..." : "", &zone.name);
 }
 
+void log_bad_usage(ngx_http_request_t *r, std::string_view name, std::string_view value,
+                   bool is_clipped) {
+    const Escaped text(to_str(value));
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "invalid usage \"%*s%s\" of a response for name \"%*s\"", text.len, text.data,
+                  is_clipped ? "..." : "", name.size(), name.data());
+}
+
 } // namespace limit_sliding

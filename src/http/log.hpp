@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <string_view>
+
 #include "http/configuration.hpp"
 #include "http/context.hpp"
 #include "ngx/ngx.hpp"
@@ -27,5 +29,10 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
 void log_long_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t key);
 void log_bad_value(ngx_http_request_t *r, const ZoneConf &zone, const char *name,
                    const ngx_str_t &value);
+
+/* Logs what a response has after the name of limit_sliding_usage; is_clipped
+ * tells that the value is longer. */
+void log_bad_usage(ngx_http_request_t *r, std::string_view name, std::string_view value,
+                   bool is_clipped);
 
 } // namespace limit_sliding

@@ -22,6 +22,7 @@ extern "C" {
 
 
 extern ngx_module_t  ngx_http_limit_sliding_module;
+extern ngx_module_t  ngx_http_limit_sliding_usage_filter_module;
 
 
 typedef char *ngx_http_limit_sliding_directive_pt(ngx_conf_t *cf,
@@ -36,6 +37,7 @@ ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_dry_run;
 ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_api;
 ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_headers;
 ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_client;
+ngx_http_limit_sliding_directive_pt  ngx_http_limit_sliding_usage;
 
 
 ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf);
@@ -48,6 +50,13 @@ char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
 ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle);
 ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle);
 void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle);
+
+ngx_int_t ngx_http_limit_sliding_usage_preconfigure(ngx_conf_t *cf);
+ngx_int_t ngx_http_limit_sliding_usage_init(ngx_conf_t *cf);
+void *ngx_http_limit_sliding_usage_create_main_conf(ngx_conf_t *cf);
+void *ngx_http_limit_sliding_usage_create_conf(ngx_conf_t *cf);
+char *ngx_http_limit_sliding_usage_merge_conf(ngx_conf_t *cf, void *parent,
+    void *child);
 
 
 #ifdef __cplusplus

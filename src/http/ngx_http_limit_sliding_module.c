@@ -4,7 +4,7 @@
  */
 
 
-/* The C names by which NGINX knows the module.  Everything else is C++. */
+/* The C names by which NGINX knows the modules.  Everything else is C++. */
 
 
 #include "http/module.h"
@@ -78,6 +78,47 @@ ngx_module_t  ngx_http_limit_sliding_module = {
     NULL,                                      /* init thread */
     NULL,                                      /* exit thread */
     ngx_http_limit_sliding_exit_process,       /* exit process */
+    NULL,                                      /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static ngx_command_t  ngx_http_limit_sliding_usage_commands[] = {
+
+    { ngx_string("limit_sliding_usage"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_limit_sliding_usage, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_limit_sliding_usage_filter_module_ctx = {
+    ngx_http_limit_sliding_usage_preconfigure, /* preconfiguration */
+    ngx_http_limit_sliding_usage_init,         /* postconfiguration */
+
+    ngx_http_limit_sliding_usage_create_main_conf,
+    NULL,                                      /* init main configuration */
+
+    NULL,                                      /* create server configuration */
+    NULL,                                      /* merge server configuration */
+
+    ngx_http_limit_sliding_usage_create_conf,  /* create location conf */
+    ngx_http_limit_sliding_usage_merge_conf    /* merge location conf */
+};
+
+
+ngx_module_t  ngx_http_limit_sliding_usage_filter_module = {
+    NGX_MODULE_V1,
+    &ngx_http_limit_sliding_usage_filter_module_ctx,
+    ngx_http_limit_sliding_usage_commands,     /* module directives */
+    NGX_HTTP_MODULE,                           /* module type */
+    NULL,                                      /* init master */
+    NULL,                                      /* init module */
+    NULL,                                      /* init process */
+    NULL,                                      /* init thread */
+    NULL,                                      /* exit thread */
+    NULL,                                      /* exit process */
     NULL,                                      /* exit master */
     NGX_MODULE_V1_PADDING
 };
