@@ -232,7 +232,6 @@ private:
             number_ = 0;
             is_integer_ = true;
             is_string_ = ch == '"';
-            escape_ = false;
         } else if (is_string_ && ch == '"' && !escape_) {
             add(ch);
             judge();
