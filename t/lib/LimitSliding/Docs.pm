@@ -164,7 +164,7 @@ sub _references($text) {
     $text =~ s/#.*//gm;
     my %zone     = map { $_ => 1 } $text =~ /\blimit_sliding zone=(\w+)/g;
     my %redis    = map { $_ => 1 } $text =~ /\bredis=(\w+)/g;
-    my %upstream = map { $_ => 1 } $text =~ m{\w+_pass https?://(\w+)[;/]}g;
+    my %upstream = map { $_ => 1 } $text =~ m{\w+_pass\s+https?://(\w+)[;/]}g;
 
     delete @zone{ $text =~ /\blimit_sliding_zone [^;]*?zone=(\w+)/g };
     delete @redis{ $text =~ /\blimit_sliding_redis (\w+)/g };
