@@ -12,6 +12,8 @@
  *   verdict                   src/core   allowed? remaining, reset, retry after
  *   apply                     src/http   go on | delay | status, headers, log,
  *                                        counters
+ *   log phase                 src/http   settle: charge what the request has
+ *                                        cost, or give back
  */
 
 #include "http/handler.hpp"
