@@ -292,7 +292,7 @@ for my $case (
     (map { [ "\$$_", $_ ] } qw(bytes_sent body_bytes_sent status request_time
         upstream_response_length upstream_http_x_cost upstream_status
         sent_http_x_cost sent_http_content_length sent_trailer_cost
-        request_completion Bytes_Sent)),
+        request_completion limit_sliding_usage Bytes_Sent)),
     [ '${bytes_sent}', 'bytes_sent' ],
     [ '1${status}', 'status' ],
     [ '$http_x_cost$status', 'status' ],

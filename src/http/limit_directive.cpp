@@ -14,9 +14,16 @@ namespace {
 
 /* Variables that have no final value before the response.  A name that ends
  * with "_" stands for all that begin with it. */
-constexpr std::string_view response_variables[]
-    = {"bytes_sent", "body_bytes_sent", "gzip_ratio", "request_completion", "request_time",
-       "sent_http_", "sent_trailer_",   "status",     "upstream_"};
+constexpr std::string_view response_variables[] = {"bytes_sent",
+                                                   "body_bytes_sent",
+                                                   "gzip_ratio",
+                                                   "limit_sliding_usage",
+                                                   "request_completion",
+                                                   "request_time",
+                                                   "sent_http_",
+                                                   "sent_trailer_",
+                                                   "status",
+                                                   "upstream_"};
 
 bool is_of_response(std::string_view name) {
     for (auto known : response_variables) {
@@ -176,10 +183,13 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *c
     limit.cost = 1;
     limit.where = file_line_of(cf);
 
-    if (!set_params(cf, 1, rules, limit) || !add_limit(cf, place, limit)) { return conf_failed(); }
+    if (!set_params(cf, 1, rules, limit)) { return conf_failed(); }
 
+    limit.settles = limit.settle != nullptr || !limit.count_status.empty();
     limit.zone->settles |= limit.settle != nullptr;
-    main_conf(cf).settles |= limit.settle != nullptr || !limit.count_status.empty();
+    if (!add_limit(cf, place, limit)) { return conf_failed(); }
+
+    main_conf(cf).settles |= limit.settles;
     return NGX_CONF_OK;
 }
 

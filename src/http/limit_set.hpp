@@ -29,6 +29,7 @@ struct Limit {
     Consume *consume; /* decides those that keep this limit; nullptr: acquire() has
                          to; set there, too */
 
+    bool settles;   /* when its request has ended: settle or count_status are set */
     bool evaluated; /* rates or cost_value are set */
     bool dry_run;
     bool after_auth;
