@@ -51,6 +51,9 @@ struct WordStep {
     uint64_t expires_ms(const Copy &copy) const { return algorithm.expires_ms(copy.bare_state()); }
 
     bool clear(Copy *copy) const { return copy->store(0); }
+
+    bool owes(uint64_t state) const { return algorithm.owes(state); }
+    uint64_t ahead(uint64_t state) const { return algorithm.ahead(state); }
 };
 
 /* Records a cost whatever the limit says. */

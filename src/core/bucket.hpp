@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/bucket_state.hpp"
+#include "core/bucket_debt.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
 
@@ -34,22 +34,24 @@ namespace limit_sliding {
  *
  * An object is this algorithm at one moment, under one limit.
  */
-class Bucket : BucketState {
+class Bucket : BucketDebt {
 public:
     Bucket(const Policy &policy, uint64_t now_ms, uint64_t limit)
-        : BucketState(policy, limit), now_ms_(now_ms) {}
+        : BucketDebt(policy, now_ms, limit) {}
 
     using BucketState::capacity;
 
     /* Returns a number that advances by the time in which any bucket that is
      * not used becomes empty. */
-    uint64_t epoch() const { return now_ms_ >> (time_bits_ - 2); }
+    uint64_t epoch() const { return epoch_of(now_ms_); }
 
     /* Returns how much a state constrains its key; 0: as little as no state.
      * Keys may have limits of their own, so a state is over only when it is so
      * under any limit.  Otherwise the rank is the share of the bucket that is
      * used, as far as the class of its limit tells. */
     uint64_t rank(uint64_t state) const {
+        if (is_owing(state)) { return rank_of_debt(read_debt(state)); }
+
         uint64_t elapsed = elapsed_ms(state);
 
         if (elapsed >= longest_ms()) { return 0; }
@@ -63,7 +65,7 @@ public:
 
     /* Returns what is used, x w.  An excess is left out: no bucket is more than
      * empty. */
-    uint64_t used(uint64_t state) const { return std::min(level(state), full()); }
+    uint64_t used(uint64_t state) const { return std::min(level(seen_now(state)), full()); }
 
     double share(uint64_t state) const {
         return static_cast<double>(used(state)) / static_cast<double>(full());
@@ -99,8 +101,10 @@ public:
     bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         if (cost == 0) {
             *next = state;
-            return true;
+            return !is_owing(state) || BucketDebt::used(read_debt(state)) <= full();
         }
+
+        if (is_owing(state)) { return admit_owing(read_debt(state), cost, next); }
 
         uint64_t before = then(state);
         uint64_t excess = excess_of(before, state);
@@ -122,6 +126,16 @@ public:
      * the latest admission is as of an earlier time, and so all time counts.  A
      * latest admission under a higher limit has let it run off at that. */
     uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
+        if (is_owing(state)) {
+            Debt debt = read_debt(state);
+
+            if (debt.ahead != 0) { return less(debt, cost); }
+
+            state = paid(debt);
+        }
+
+        recorded = seen_now(recorded);
+
         uint64_t given = cost * window_ms_;
         uint64_t taken = then(state);
         bool has_excess = excess_of(taken, state) != 0;
@@ -143,26 +157,60 @@ public:
     }
 
     /* Records a cost whatever the limit says.  Returns how many units could not
-     * be recorded. */
+     * be recorded.  An excess is owed as well if the bucket does not hold it all. */
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
-        uint64_t room = (full() - std::min(level(state), full())) / window_ms_;
-        uint64_t taken = std::min(cost, room);
+        Wide taken;
 
-        admit(state, taken, next);
+        if (is_owing(state) && read_debt(state).ahead != 0) {
+            taken = BucketDebt::used(read_debt(state));
+        } else {
+            state = seen_now(state);
 
-        return cost - taken;
+            if (cost <= capacity() && admit(state, cost, next)) { return 0; }
+
+            taken = left_of(then(state), state) + Wide{limit_} * ahead_ms(state);
+        }
+
+        uint64_t lost;
+
+        *next = settled(taken + Wide{cost} * window_ms_, &lost);
+
+        return std::min(lost, cost);
     }
 
     /* Takes back a cost. */
     uint64_t give_back(uint64_t state, uint64_t cost) const {
+        if (is_owing(state)) {
+            Debt debt = read_debt(state);
+
+            if (debt.ahead != 0) { return less(debt, cost); }
+
+            state = paid(debt);
+        }
+
         uint64_t left = left_of(then(state), state);
         uint64_t given = std::min(cost, left / window_ms_ + 1) * window_ms_;
 
         return pack(time_of(state), class_of(state), then(state) - std::min(given, left));
     }
 
+    /* Returns by how many epochs a state that owes is ahead. */
+    uint64_t ahead(uint64_t state) const {
+        if (!is_owing(state)) { return 0; }
+
+        return epoch_of(now_ms_ + whole_ms(read_debt(state).ahead)) - epoch();
+    }
+
+    /* True for a state that owes, or has owed until its bucket was just full. */
+    bool owes(uint64_t state) const { return is_owing(state); }
+
     /* Describes the state as describe_usage() does. */
     [[gnu::always_inline]] void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
+        if (form_of(state) == kWhole && is_owing(state)) {
+            describe_owing(read_debt(state), cost, verdict);
+            return;
+        }
+
         uint64_t most = full();
         Seen seen = see(state, most);
         Usage usage = {limit_, capacity(), window_ms_, std::min(seen.taken, most),
@@ -177,6 +225,11 @@ public:
     [[gnu::always_inline]] uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
         uint64_t most = full();
         uint64_t more = cost * window_ms_;
+
+        if (form_of(state) == kWhole && is_owing(state)) {
+            return more > most ? kNever : wait_owing_ms(read_debt(state), most - more);
+        }
+
         Seen seen = see(state, most);
 
         if (more > most) { return kNever; }
@@ -206,12 +259,98 @@ public:
 
     /* Returns when the state is over, of whatever key under whatever limit. */
     uint64_t expires_ms(uint64_t state) const {
+        if (is_owing(state)) {
+            Debt debt = read_debt(state);
+
+            if (debt.ahead != 0) { return whole_ms(debt.ahead) + longest_ms(); }
+
+            state = paid(debt);
+        }
+
         uint64_t elapsed = elapsed_ms(state);
 
         return longest_ms() - std::min(elapsed, longest_ms());
     }
 
 private:
+    uint64_t epoch_of(uint64_t time_ms) const { return time_ms >> (time_bits_ - 2); }
+
+    /* ---- of keys that owe ---- */
+
+    /* Returns a state that owes as what it is, or will be, when that is paid. */
+    uint64_t seen_now(uint64_t state) const {
+        return is_owing(state) ? paid(read_debt(state)) : state;
+    }
+
+    /* Returns the state of a key that has used so much. */
+    uint64_t settled(Wide taken, uint64_t *lost) const {
+        *lost = 0;
+
+        return taken > full()
+                   ? owe(taken, lost)
+                   : pack(now_ms_ & time_mask(), class_of_limit(), static_cast<uint64_t>(taken));
+    }
+
+    uint64_t less(const Debt &debt, uint64_t cost) const {
+        Wide taken = BucketDebt::used(debt);
+        uint64_t lost;
+
+        return settled(taken - std::min(taken, Wide{cost} * window_ms_), &lost);
+    }
+
+    /* A key owes under one limit, and may have room under a higher one. */
+    [[gnu::noinline]] bool admit_owing(const Debt &debt, uint64_t cost, uint64_t *next) const {
+        if (debt.ahead == 0) { return admit(paid(debt), cost, next); }
+
+        Wide wanted = BucketDebt::used(debt) + Wide{cost} * window_ms_;
+        uint64_t lost;
+
+        if (wanted > full()) { return false; }
+
+        *next = settled(wanted, &lost);
+        return true;
+    }
+
+    [[gnu::noinline]] void describe_owing(const Debt &debt, uint64_t cost, Verdict *verdict) const {
+        if (debt.ahead == 0) {
+            describe(paid(debt), cost, verdict);
+            return;
+        }
+
+        UsageOf<Wide> usage = {limit_, capacity(), window_ms_, BucketDebt::used(debt),
+                               is_queue_ ? window_ms_ : full()};
+
+        describe_usage(
+            usage, cost, [&](uint64_t room) { return wait_owing_ms(debt, room * window_ms_); },
+            verdict);
+    }
+
+    /* Returns the ms until no more than `room`, x w, is used: before or after the
+     * bucket is just full. */
+    [[gnu::noinline]] uint64_t wait_owing_ms(const Debt &debt, uint64_t room) const {
+        uint64_t ahead_ms = BucketDebt::wait_ms(debt, room);
+
+        if (room >= debt.full) { return ahead_ms; }
+
+        Bucket later = *this;
+
+        later.now_ms_ += ahead_ms;
+
+        Seen seen = later.see(paid(debt), full());
+
+        return ahead_ms + (seen.taken <= room ? 0 : later.wait_ms(seen, room));
+    }
+
+    uint64_t rank_of_debt(const Debt &debt) const {
+        if (debt.ahead == 0) { return rank(paid(debt)); }
+
+        Wide left = BucketDebt::used(debt);
+
+        return 1
+               + static_cast<uint64_t>(
+                   std::min<Wide>(has_burst() ? left : left / debt.pace, UINT64_MAX / 2));
+    }
+
     /* What is left now of a state. */
     struct Seen {
         uint64_t taken;    /* without the excess */
@@ -316,8 +455,6 @@ private:
     uint64_t wait_ms(uint64_t state, uint64_t taken) const {
         return taken == 0 ? 0 : ahead_ms(state) + (taken + limit_ - 1) / limit_;
     }
-
-    uint64_t now_ms_;
 };
 
 } // namespace limit_sliding

@@ -16,7 +16,7 @@ namespace limit_sliding {
  *     in the other 33 to 23 bits `used` as of that time, in that form:
  *
  *     kExact    `used` itself, if there is room for it
- *     kWhole    a whole number of requests
+ *     kWhole    a whole number of requests; see BucketDebt if it seems too large
  *     kLine     the number of a line, see below
  *     kWide     the number of a line that is a whole request above the last
  *               one, in 31 bits: the lowest bits of the time are its highest
@@ -68,6 +68,8 @@ protected:
                   "the longest window has time to fill a bucket");
     static_assert(kWholeBitsMax < kStateBits - kTimeBitsMax - kClassBits - kFormBits,
                   "there is room for so many whole requests, and for half ones");
+    static_assert(kLimitMax < 1u << (kWideBits - 1),
+                  "no whole requests reach the highest bit that they may have");
     static_assert(kLimitMax + 1 < kWideMax / 2,
                   "and in a wide number for what runs off in the time that it lacks");
     static_assert(kLimitMax <= UINT64_MAX >> kTimeBitsMax,
@@ -126,8 +128,10 @@ protected:
         return exact_time_of(state) & (form_of(state) == kWide ? ~wide_mask() : UINT64_MAX);
     }
 
-    uint64_t class_of_limit() const {
-        return std::min<uint64_t>((bits_of(limit_) - 1) / kClassDigit, kClassMax);
+    uint64_t class_of_limit() const { return class_of_pace(limit_); }
+
+    static uint64_t class_of_pace(uint64_t limit) {
+        return std::min<uint64_t>((bits_of(limit) - 1) / kClassDigit, kClassMax);
     }
 
     /* Returns the limit under which a state was made, or the least of its class
@@ -175,6 +179,10 @@ protected:
         return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
     }
 
+    static unsigned bits_of(uint64_t n) {
+        return 63 ^ static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
+    }
+
     uint64_t window_ms_;
     uint64_t limit_;
     uint64_t burst_;
@@ -182,10 +190,6 @@ protected:
     unsigned time_bits_;
 
 private:
-    static unsigned bits_of(uint64_t n) {
-        return 63 ^ static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
-    }
-
     static unsigned time_bits(const Policy &policy) {
         unsigned bits = bits_of(policy.window_ms) + bits_of(policy.burst) + 2;
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
+#include "core/counter_debt.hpp"
 #include "core/counter_rule.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
@@ -58,9 +60,6 @@ public:
     /* Returns the epoch; a state two epochs old has not wrapped. */
     uint64_t epoch() const { return epoch_of(now_ms_, rule_.window_ms); }
 
-    /* Returns how much a state constrains its key; 0: as little as no state. */
-    uint64_t used(uint64_t state) const { return used(view(state)); }
-
     uint64_t capacity() const { return rule_.limit; }
 
     /* Returns the same for another key, whose limit is not known. */
@@ -68,6 +67,9 @@ public:
         state = valid(state);
 
         View v = own_view(state);
+
+        if (owes(state)) { return rank_of_debt(v); }
+
         uint64_t all = format_of(state).total(counts_of(state)) * rule_.window_ms;
         uint64_t left
             = CounterRule{rule_.window_ms, UINT64_MAX, rule_.strict}.used(format(v.kind), v);
@@ -77,12 +79,18 @@ public:
     }
 
     double share(uint64_t state) const {
-        return static_cast<double>(used(state))
-               / static_cast<double>(rule_.limit * rule_.window_ms);
+        View v = view(state);
+
+        if (v.owes) { return static_cast<double>(used_up(v)) / static_cast<double>(rule_.limit); }
+
+        return static_cast<double>(used(v)) / static_cast<double>(rule_.limit * rule_.window_ms);
     }
 
     bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);
+
+        if (v.owes) { return admit_owing(v, state, cost, next); }
+
         uint64_t wanted = used(v) + cost * rule_.window_ms;
 
         if (cost > rule_.limit || wanted > rule_.limit * rule_.window_ms) { return false; }
@@ -95,35 +103,39 @@ public:
     }
 
     /* Takes back a cost; `recorded` is the state as its admission left it, less
-     * than 128 windows ago. */
+     * than 128 windows ago.  What is owed goes first. */
     uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
         state = valid(state);
         if (state == 0) { return 0; }
 
-        Parts parts(*this, state);
-        uint64_t age = parts.newest - convert(newest_of(recorded), kind_of(recorded), parts.kind);
+        return amend(state, cost, [&](Parts &parts) {
+            if (kind_of(recorded) >= kCounterKindsLength) { return; }
 
-        if (age <= parts.n()) {
-            uint64_t &count = parts.count[parts.n() - age];
+            uint64_t age
+                = parts.newest - convert(newest_of(recorded), kind_of(recorded), parts.kind);
 
-            count -= std::min(count, cost);
-        }
-
-        return pack(parts.kind, parts.newest, is_near(state), parts.encode());
+            if (age <= parts.n()) { parts.take(parts.n() - age, cost); }
+        });
     }
 
     /* Records a cost whatever the limit says.  Returns how many units could not
-     * be recorded. */
+     * be recorded.  What exceeds the limit is owed: of the parts, the oldest one is
+     * left out, as it fades, and the others belong to the present window. */
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);
+
+        if (v.owes) { return settle(used_up(v) + cost, next); }
+
         Parts parts(v);
-        uint64_t taken = std::min(cost, rule_.limit);
+        uint64_t taken = parts.recent() + cost;
 
-        parts.count[parts.n()] += taken;
+        if (taken > rule_.limit) { return owe(taken, v.part / parts.n(), next); }
+
+        parts.count[parts.n()] += cost;
         parts.fit(v.kind);
-        *next = pack(parts.kind, parts.newest, true, parts.encode());
+        *next = pack(parts.kind, parts.newest, is_near_limit(taken, rule_.limit), parts.encode());
 
-        return cost - taken;
+        return 0;
     }
 
     /* Takes back a cost, of what was used last first. */
@@ -131,16 +143,33 @@ public:
         state = valid(state);
         if (state == 0) { return 0; }
 
-        Parts parts(*this, state);
-
-        parts.take(cost);
-
-        return pack(parts.kind, parts.newest, is_near(state), parts.encode());
+        return amend(state, cost, [&](Parts &parts) {
+            for (unsigned i = parts.n() + 1; i > 0; i--) {
+                cost -= parts.take(i - 1, cost);
+            }
+        });
     }
+
+    /* Returns by how many epochs a state that owes is ahead. */
+    uint64_t ahead(uint64_t state) const {
+        if (!owes(state)) { return 0; }
+
+        uint64_t last = debt_of(state).window * rule_.window_ms;
+
+        return last <= now_ms_ ? 0 : epoch_of(last, rule_.window_ms) - epoch();
+    }
+
+    /* True for a state that owes, or has owed until its window began. */
+    static bool owes(uint64_t state) { return CounterDebt::is_one(state); }
 
     void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         View v = view(state);
         uint64_t full = rule_.limit * rule_.window_ms;
+
+        if (v.owes) {
+            describe_owing(v, cost, verdict);
+            return;
+        }
 
         describe_usage(
             {rule_.limit, rule_.limit, rule_.window_ms, used(v), full}, cost,
@@ -160,9 +189,11 @@ private:
         unsigned kind;
         uint64_t ends_ms; /* until nothing counts, if that is before the counts
                              have expired */
+        bool owes;        /* the part is ahead of the present one, and */
+        Debt debt;
 
         View(unsigned k, uint64_t p, uint64_t c, uint64_t e)
-            : CounterView{p, c, e}, kind(k), ends_ms(UINT64_MAX) {}
+            : CounterView{p, c, e}, kind(k), ends_ms(UINT64_MAX), owes(false) {}
 
         bool is_empty() const { return format(kind).total(counts) == 0; }
     };
@@ -172,6 +203,9 @@ private:
         unsigned kind;
         uint64_t newest;
         uint64_t count[kCounterPartsMax + 1];
+
+        /* Leaves the counts to its caller. */
+        Parts(unsigned k, uint64_t p) : kind(k), newest(p) {}
 
         Parts(const Counter &counter, uint64_t state)
             : kind(kind_of(state)), newest(counter.newest_of(state)) {
@@ -185,6 +219,18 @@ private:
         unsigned n() const { return format(kind).parts(); }
         uint64_t encode() const { return format(kind).encode(count); }
 
+        /* Returns the sum of all but the oldest one. */
+        uint64_t recent() const { return std::accumulate(count + 1, count + n() + 1, uint64_t{0}); }
+
+        /* Takes requests out of a part, as far as it has them. */
+        uint64_t take(unsigned i, uint64_t cost) {
+            uint64_t taken = std::min(count[i], cost);
+
+            count[i] -= taken;
+
+            return taken;
+        }
+
         /* Becomes the first kind from that on that has room for the counts. */
         void fit(unsigned first) {
             Parts own = *this;
@@ -196,16 +242,6 @@ private:
 
                 *this = own;
                 convert_to(next);
-            }
-        }
-
-        /* Takes requests away, the newest first. */
-        void take(uint64_t cost) {
-            for (unsigned i = n() + 1; i > 0; i--) {
-                uint64_t taken = std::min(count[i - 1], cost);
-
-                count[i - 1] -= taken;
-                cost -= taken;
             }
         }
 
@@ -261,6 +297,8 @@ private:
     [[gnu::noinline]] View other_view(uint64_t state) const {
         state = valid(state);
 
+        if (owes(state)) { return debt_view(state); }
+
         if (state != 0 && kind_of(state) == kind_) {
             return at_present(kind_, newest_of(state), counts_of(state));
         }
@@ -286,6 +324,8 @@ private:
 
     /* Sees a state of another key, as what it is. */
     View own_view(uint64_t state) const {
+        if (owes(state)) { return debt_view(state); }
+
         return at_present(kind_of(state), newest_of(state), counts_of(state));
     }
 
@@ -303,9 +343,132 @@ private:
 
     /* Returns the ms until used <= room. */
     uint64_t wait_ms(const View &v, uint64_t room) const {
+        if (v.owes) { return wait_owing_ms(v, room); }
+
         if (used(v) <= room * rule_.window_ms) { return 0; }
 
         return std::min(rule_.wait_ms(format(v.kind), v, room, now_ms_), v.ends_ms);
+    }
+
+    /* ---- of keys that owe ---- */
+
+    uint64_t present_window() const { return now_ms_ / rule_.window_ms; }
+
+    Debt debt_of(uint64_t state) const {
+        return CounterDebt::read(state, present_window(), rule_.limit);
+    }
+
+    /* Returns the parts of a state that owes, of which the newest may be ahead. */
+    Parts parts_of(const Debt &debt) const {
+        Parts parts(CounterDebt::kind_of(debt), debt.window);
+
+        parts.count[0] = debt.pace;
+        parts.count[1] = debt.rest;
+
+        return parts;
+    }
+
+    /* Sees it.  When its window has begun it is not converted to another kind, so
+     * that the wait that was told before is true. */
+    [[gnu::noinline]] View debt_view(uint64_t state) const {
+        Debt debt = debt_of(state);
+        Parts parts = parts_of(debt);
+        View v = at_present(parts.kind, parts.newest, parts.encode());
+
+        v.owes = debt.window > present_window();
+        v.debt = debt;
+
+        return v;
+    }
+
+    /* Returns the requests used. */
+    uint64_t used_up(const View &v) const { return v.debt.used(present_window()); }
+
+    /* Makes a state that has used so many requests, at a window. */
+    uint64_t owe(uint64_t taken, uint64_t window, uint64_t *next) const {
+        uint64_t lost;
+
+        *next = CounterDebt::make(Debt::of(taken, rule_.limit, window, &lost));
+
+        return lost;
+    }
+
+    /* Makes one for a key that owed, and has now used so many requests.  If they
+     * fit the limit, all are of the present part. */
+    uint64_t settle(uint64_t taken, uint64_t *next) const {
+        if (taken > rule_.limit) { return owe(taken, present_window(), next); }
+
+        const CounterFormat &f = format(kind_);
+
+        *next = pack(kind_, part_, is_near_limit(taken, rule_.limit), f.add(f.none(), taken));
+
+        return 0;
+    }
+
+    /* A key owes under one limit, and may have room under a higher one. */
+    [[gnu::noinline]] bool admit_owing(const View &v, uint64_t state, uint64_t cost,
+                                       uint64_t *next) const {
+        uint64_t wanted = used_up(v) + cost;
+
+        if (wanted > rule_.limit) { return false; }
+
+        *next = state;
+        if (cost != 0) { settle(wanted, next); }
+
+        return true;
+    }
+
+    /* Changes the parts of a valid state, or else takes a cost off what it owes. */
+    template <class Change>
+    uint64_t amend(uint64_t state, uint64_t cost, const Change &change) const {
+        if (!owes(state)) {
+            Parts parts(*this, state);
+
+            change(parts);
+
+            return pack(parts.kind, parts.newest, is_near(state), parts.encode());
+        }
+
+        View v = debt_view(state);
+
+        if (v.owes) {
+            uint64_t next;
+
+            settle(used_up(v) - std::min(used_up(v), cost), &next);
+
+            return next;
+        }
+
+        Parts parts = parts_of(v.debt);
+
+        change(parts);
+
+        return pack(parts.kind, parts.newest, true, parts.encode());
+    }
+
+    [[gnu::noinline]] void describe_owing(const View &v, uint64_t cost, Verdict *verdict) const {
+        describe_usage(
+            {rule_.limit, rule_.limit, 1, used_up(v), rule_.limit}, cost,
+            [&](uint64_t room) { return wait_owing_ms(v, room); }, verdict);
+    }
+
+    /* Returns the ms until used <= room: until a window begins, or some time in
+     * the last one or after it. */
+    [[gnu::noinline]] uint64_t wait_owing_ms(const View &v, uint64_t room) const {
+        if (used_up(v) <= room) { return 0; }
+
+        if (room < v.debt.pace + v.debt.rest) {
+            return rule_.wait_ms(format(v.kind), v, room, now_ms_);
+        }
+
+        return v.debt.window_of(room) * rule_.window_ms - now_ms_;
+    }
+
+    /* So many requests may be owed that their product is none. */
+    uint64_t rank_of_debt(const View &v) const {
+        uint64_t left = v.owes ? std::min(used_up(v), kLimitMax) * rule_.window_ms : used(v);
+
+        return rank_of(left, true);
     }
 
     CounterRule rule_;

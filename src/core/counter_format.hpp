@@ -261,7 +261,10 @@ struct CounterState {
 
     static bool is_near(uint64_t state) { return (state >> kCountBits & 1) != 0; }
 
-    /* The state 0 may be of any kind in whose format 0 has no requests. */
+    static constexpr unsigned kOwes = UINT32_MAX;
+
+    /* The state 0 may be of any kind in whose format 0 has no requests.  kOwes is
+     * none of them. */
     static unsigned kind_of(uint64_t state) {
         return state == 0 ? kCounterWhole
                           : static_cast<unsigned>(state >> (kHeadShift + kPartBits)) - 1;
@@ -269,8 +272,12 @@ struct CounterState {
 
     /* Returns the state; 0 if memory was damaged, and it is none. */
     static uint64_t valid(uint64_t state) {
-        return kind_of(state) < kCounterKindsLength
-                       && kCounterFormats.format[kind_of(state)].is_valid(counts_of(state))
+        unsigned kind = kind_of(state);
+
+        /* whatever owes is valid, see counter_debt.hpp */
+        return kind == kOwes
+                       || (kind < kCounterKindsLength
+                           && kCounterFormats.format[kind].is_valid(counts_of(state)))
                    ? state
                    : 0;
     }

@@ -9,6 +9,10 @@
 
 namespace limit_sliding {
 
+/* Products of limits and windows have more than 64 bits where requests may exceed
+ * kLimitMax: in Redis, and of keys that owe. */
+__extension__ using Wide = unsigned __int128;
+
 /* Requests in 1/1000, rounded up; `request` is one in the unit of `used`. */
 template <class Number>
 constexpr uint64_t thousandths(Number used, Number request) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/debt.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
 #include "core/rank.hpp"
@@ -15,8 +16,10 @@ namespace limit_sliding {
  * algorithm=fixed.  Time is cut into windows of w ms, and a request of cost c
  * is admitted when the present window's requests + c <= limit.
  *
- * State: window number modulo 2^18, a bit for rank.hpp, requests in 30 bits.
- * The window number wraps as Counter's does.
+ * State: 13 bits, window number modulo 2^18, a bit for rank.hpp, requests in 30
+ * bits.  The window number wraps as Counter's does.  The first bits are 0 but for
+ * a key that owes: they are the code of Debt::pace, the window is Debt::window, and
+ * its requests are Debt::rest.
  *
  * An object is this algorithm at one moment, under one limit.
  */
@@ -56,10 +59,17 @@ public:
         return true;
     }
 
-    /* Takes back a cost; `recorded` is the state as its admission left it. */
-    static uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) {
+    /* Takes back a cost; `recorded` is the state as its admission left it.  What
+     * is owed goes first. */
+    uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
         uint64_t window = window_of(state);
         uint64_t count = state & kCountMask;
+
+        if (is_owing(state)) {
+            View v = view(state);
+
+            if (v.pace != 0) { return settled(v.count - std::min(v.count, cost)); }
+        }
 
         if (window != window_of(recorded)) { return state; }
 
@@ -70,22 +80,29 @@ public:
      * be recorded. */
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);
-        uint64_t taken = std::min(cost, limit_ - std::min(limit_, v.count));
+        uint64_t taken = v.count + cost;
+        uint64_t lost = 0;
 
-        *next = pack(v.window, true, v.count + taken);
+        *next = taken > limit_ ? owing(Debt::of(taken, limit_, v.window, &lost))
+                               : pack(v.window, is_near_limit(taken, limit_), taken);
 
-        return cost - taken;
+        return lost;
     }
 
     /* Takes back a cost. */
-    static uint64_t give_back(uint64_t state, uint64_t cost) { return refund(state, state, cost); }
+    uint64_t give_back(uint64_t state, uint64_t cost) const { return refund(state, state, cost); }
+
+    /* The number of the window does not wrap while a key owes, so its state needs
+     * no epoch ahead. */
+    static uint64_t ahead(uint64_t) { return 0; }
+    static bool owes(uint64_t) { return false; }
 
     void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         View v = view(state);
 
         describe_usage(
-            {limit_, limit_, 1, v.count, limit_}, cost, [&](uint64_t) { return v.ends_ms; },
-            verdict);
+            {limit_, limit_, 1, v.count, limit_}, cost,
+            [&](uint64_t room) { return wait_ms(v, room); }, verdict);
     }
 
     /* Returns the verdict's retry_after_ms alone. */
@@ -94,18 +111,19 @@ public:
 
         View v = view(state);
 
-        return v.count > limit_ - cost ? v.ends_ms : 0;
+        return v.count > limit_ - cost ? wait_ms(v, limit_ - cost) : 0;
     }
 
     uint64_t expires_ms(uint64_t state) const {
         View v = view(state);
 
-        return v.count == 0 ? 0 : v.ends_ms;
+        return v.count == 0 ? 0 : wait_ms(v, 0);
     }
 
 private:
     static constexpr unsigned kCountBits = 30;
     static constexpr unsigned kWindowBits = 18;
+    static constexpr unsigned kPaceShift = kCountBits + 1 + kWindowBits;
     static constexpr unsigned kEpochShift = 16;
 
     static constexpr uint64_t kCountMask = (1u << kCountBits) - 1;
@@ -116,15 +134,20 @@ private:
 
     static_assert(kLimitMax <= kCountMask, "a limit fits");
     static_assert(kOldest < kWindowMask, "a state must not wrap");
+    static_assert(kDebtWindows < 1u << kEpochShift, "nor while its key owes");
+    static_assert(kPaceShift + LimitCode::kBits == 62, "a code fits");
 
     /* A state, seen at this moment. */
     struct View {
         uint64_t window;
         uint64_t count;
         uint64_t ends_ms; /* until the window ends */
+        uint64_t pace;    /* of a key that owes, else 0 */
     };
 
-    static uint64_t window_of(uint64_t state) { return state >> (kCountBits + 1); }
+    static uint64_t window_of(uint64_t state) { return state >> (kCountBits + 1) & kWindowMask; }
+
+    static bool is_owing(uint64_t state) { return state >> kPaceShift != 0; }
 
     static bool is_near(uint64_t state) { return (state >> kCountBits & 1) != 0; }
 
@@ -137,13 +160,48 @@ private:
     View view(uint64_t state) const {
         uint64_t age = (window_ - window_of(state)) & kWindowMask;
 
-        if (age == 0) { return {window_, state & kCountMask, left_ms_}; }
+        if (age == 0) { return {window_, state & kCountMask, left_ms_, 0}; }
 
-        if (age <= kOldest || state == 0) { return {window_, 0, left_ms_}; }
+        if (age <= kOldest || state == 0) { return {window_, 0, left_ms_, 0}; }
 
         uint64_t ahead = kWindowMask + 1 - age;
 
-        return {window_ + ahead, state & kCountMask, ahead * window_ms_ + left_ms_};
+        if (is_owing(state)) { return owing_view(state, ahead); }
+
+        return {window_ + ahead, state & kCountMask, ahead * window_ms_ + left_ms_, 0};
+    }
+
+    /* Sees a state that owes, by so many windows ahead. */
+    [[gnu::noinline]] View owing_view(uint64_t state, uint64_t ahead) const {
+        uint64_t pace = LimitCode::limit(state >> kPaceShift, limit_);
+        Debt debt = {window_ + ahead, pace, state & kCountMask};
+
+        return {window_, debt.used(window_), ahead * window_ms_ + left_ms_, pace};
+    }
+
+    /* Returns the ms until no more than `room`, which is less than now, is used.
+     * The last window of a debt has its rest, and each one before it one pace
+     * more. */
+    uint64_t wait_ms(const View &v, uint64_t room) const {
+        return v.pace == 0 ? v.ends_ms : wait_owing_ms(v, room);
+    }
+
+    [[gnu::noinline]] uint64_t wait_owing_ms(const View &v, uint64_t room) const {
+        uint64_t windows = (v.count - room + v.pace - 1) / v.pace;
+
+        return std::min(v.ends_ms, (windows - 1) * window_ms_ + left_ms_);
+    }
+
+    static uint64_t owing(const Debt &debt) {
+        return LimitCode::of(debt.pace) << kPaceShift | pack(debt.window, true, debt.rest);
+    }
+
+    /* Returns the state of a key that owed, and has now used so many. */
+    uint64_t settled(uint64_t taken) const {
+        uint64_t lost;
+
+        return taken > limit_ ? owing(Debt::of(taken, limit_, window_, &lost))
+                              : pack(window_, is_near_limit(taken, limit_), taken);
     }
 
     uint64_t window_ms_;

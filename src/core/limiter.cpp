@@ -196,6 +196,15 @@ void look(Claim *claim, uint64_t now_ms) {
         });
 }
 
+/* Changes the state of a key, of one word. */
+template <class Algorithm, class Change>
+void amend(const Claim &claim, const Algorithm &algorithm, const Change &change) {
+    auto table = table_of(claim, algorithm);
+
+    table.amend(change);
+    table.keep(WordStep{algorithm, 0});
+}
+
 /* Takes back some of what a claim has consumed. */
 void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     if (claim.policy->has_rings()) {
@@ -204,9 +213,8 @@ void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     }
 
     with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-        table_of(claim, algorithm).amend([&](uint64_t state) {
-            return algorithm.refund(state, claim.state, cost);
-        });
+        amend(claim, algorithm,
+              [&](uint64_t state) { return algorithm.refund(state, claim.state, cost); });
     });
 }
 
@@ -333,8 +341,10 @@ uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     return with_algorithm(
         *claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
             ChargeStep step{algorithm, cost};
-            auto result
-                = table_of(claim, algorithm).update(step, claim.policy->full == WhenFull::kEvict);
+            auto table = table_of(claim, algorithm);
+            auto result = table.update(step, claim.policy->full == WhenFull::kEvict);
+
+            table.keep(step);
 
             return result.outcome == Outcome::kAdmitted ? step.lost : cost;
         });
@@ -357,9 +367,7 @@ void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     }
 
     with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-        table_of(claim, algorithm).amend([&](uint64_t state) {
-            return algorithm.give_back(state, cost);
-        });
+        amend(claim, algorithm, [&](uint64_t state) { return algorithm.give_back(state, cost); });
     });
 }
 
@@ -474,10 +482,15 @@ uint64_t Policy::used(const Verdict &verdict) const {
     uint64_t most = capacity(verdict.limit);
     uint64_t taken = most - std::min<uint64_t>(most, verdict.remaining);
 
-    /* what a queue has used is what waits in it */
-    if (algorithm == Algorithm::kLeakyBucket) { return taken; }
+    uint64_t excess = (verdict.excess + 999) / 1000;
 
-    return taken + (verdict.excess + 999) / 1000;
+    /* what a queue has used is what waits in it, and its excess what is beyond the
+     * first */
+    if (algorithm == Algorithm::kLeakyBucket) {
+        return excess == 0 ? taken : std::max(taken, excess + 1);
+    }
+
+    return taken + excess;
 }
 
 } // namespace limit_sliding

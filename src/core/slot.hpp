@@ -80,6 +80,18 @@ inline uint64_t age(uint64_t then, uint64_t now) {
     return passed <= kEpochMask - kAhead ? passed : 0;
 }
 
+/* True if a tag of the same key is of an epoch to come. */
+inline bool is_ahead(uint64_t tag, uint64_t now) {
+    return !same_time(tag, now) && age(tag, now) == 0;
+}
+
+/* Returns the tag so many epochs later. */
+inline uint64_t later(uint64_t tag, uint64_t epochs) {
+    constexpr uint64_t kMask = kEpochMask << kGenerationBits;
+
+    return (tag & ~kMask) | ((tag + (epochs << kGenerationBits)) & kMask);
+}
+
 } // namespace tag
 
 /* A slot as one reader saw it. */

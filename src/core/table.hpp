@@ -36,6 +36,8 @@ namespace limit_sliding {
  *                                       has to: update_ready() only
  *     void prepare(copy) const          a copy before its first state: obtain()
  *                                       only
+ *     bool owes(state) const            true if the state may lie ahead, and
+ *     uint64_t ahead(state) const       by how many epochs: update() and keep()
  */
 template <class Slots>
 class Table : private Candidates<Slots> {
@@ -104,7 +106,11 @@ public:
 
             if (taken == kRefused) { return {Outcome::kRefused, first_to_expire(step)}; }
 
-            if (taken == kTaken && copy.store(next)) { return {Outcome::kAdmitted, next}; }
+            if (taken == kTaken && copy.store(next)) {
+                if (tag::is_ahead(copy.tag, tag_) && step.owes(state)) { keep(step); }
+
+                return {Outcome::kAdmitted, next};
+            }
         }
 
         return give_up();
@@ -153,6 +159,31 @@ public:
             uint64_t state = copy.bare_state();
 
             if (state == 0 || copy.store(change(state))) { return; }
+        }
+    }
+
+    /*
+     * Makes the epoch of the key's copy that of its state, which lies ahead if the
+     * key owes, so that the state is kept until then; and the present one again
+     * when it owes no more, as then its time stamp is not to be compared for
+     * longer than others'.  The state was stored before.  Of several who do so, the
+     * last one has seen both as they are.
+     */
+    template <class Step>
+    void keep(const Step &step) const {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = look();
+            uint64_t ahead = copy.kind == Copy::none ? 0 : step.ahead(copy.bare_state());
+
+            if (copy.kind == Copy::none || (ahead == 0 && !tag::is_ahead(copy.tag, tag_))) {
+                return;
+            }
+
+            uint64_t wanted = tag::later(tag_like(copy.tag), ahead);
+
+            if (copy.tag == wanted) { return; }
+
+            copy.retag(wanted);
         }
     }
 

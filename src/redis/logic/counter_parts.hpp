@@ -8,12 +8,10 @@
 #include <numeric>
 
 #include "core/counter_kinds.hpp"
+#include "core/describe.hpp"
 #include "core/policy.hpp"
 
 namespace limit_sliding {
-
-/* Products of limits in Redis and windows have up to 82 bits. */
-__extension__ using Wide = unsigned __int128;
 
 /* The most parts of a window, which a precision can ask for. */
 constexpr unsigned kPartsMax = 60;
