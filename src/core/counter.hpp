@@ -108,6 +108,13 @@ public:
         state = valid(state);
         if (state == 0) { return 0; }
 
+        /* most are given back soon */
+        uint64_t counts = counts_of(state);
+        if (((state ^ recorded) >> kHeadShift) == 0 && !owes(state)
+            && format_of(state).take(cost, &counts)) {
+            return state - counts_of(state) + counts;
+        }
+
         return amend(state, cost, [&](Parts &parts) {
             if (kind_of(recorded) >= kCounterKindsLength) { return; }
 

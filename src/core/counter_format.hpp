@@ -69,6 +69,23 @@ public:
         return counts + cost;
     }
 
+    /* Takes requests out of the newest part; false: it has not so many. */
+    bool take(uint64_t cost, uint64_t *counts) const {
+        if (!is_string()) {
+            if ((*counts & field_mask()) < cost) { return false; }
+
+            *counts -= cost;
+            return true;
+        }
+
+        if (*counts == 0 || cost > static_cast<unsigned>(__builtin_ctzll(*counts))) {
+            return false;
+        }
+
+        *counts >>= cost;
+        return true;
+    }
+
     /* Returns the counts after so many more parts have begun. */
     uint64_t age(uint64_t counts, uint64_t begun) const {
         if (begun > parts()) { return none(); }

@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -200,9 +201,17 @@ void look(Claim *claim, uint64_t now_ms) {
 template <class Algorithm, class Change>
 void amend(const Claim &claim, const Algorithm &algorithm, const Change &change) {
     auto table = table_of(claim, algorithm);
+    bool owes = false;
 
-    table.amend(change);
-    table.keep(WordStep{algorithm, 0});
+    table.amend([&](uint64_t state) {
+        uint64_t next = change(state);
+
+        owes = owes || algorithm.owes(state) || algorithm.owes(next);
+
+        return next;
+    });
+
+    if (owes) { table.keep(WordStep{algorithm, 0}); }
 }
 
 /* Takes back some of what a claim has consumed. */
@@ -216,6 +225,19 @@ void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
         amend(claim, algorithm,
               [&](uint64_t state) { return algorithm.refund(state, claim.state, cost); });
     });
+}
+
+/* Consumes more than a claim has, if the limit has room for it. */
+bool consume_more(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (cost > claim.limit) { return false; }
+
+    Claim more;
+
+    std::memcpy(&more, &claim, offsetof(Claim, outcome));
+    more.cost = cost;
+    consume_of(*claim.policy, claim.limit)(&more, now_ms);
+
+    return is_admitted(more);
 }
 
 /* Returns the share of its limit that the claim has used, 1 for all. */
@@ -308,12 +330,15 @@ Consume *consume_of(const Policy &policy, uint64_t limit) {
 }
 
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms) {
-    if (n == 1 && claims->purpose == Purpose::kConsume) {
+    if (n > 1) { return acquire_all(claims, n, now_ms); }
+
+    if (claims->purpose == Purpose::kConsume) {
         consume_of(*claims->policy, claims->limit)(claims, now_ms);
-        return 0;
+    } else {
+        look(claims, now_ms);
     }
 
-    return acquire_all(claims, n, now_ms);
+    return 0;
 }
 
 size_t describing(const Claim *claims, size_t n, uint64_t now_ms) {
@@ -334,7 +359,7 @@ void release(Claim *claims, size_t n, uint64_t now_ms) {
 }
 
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    if (cost == 0) { return 0; }
+    if (cost == 0 || consume_more(claim, cost, now_ms)) { return 0; }
 
     if (claim.policy->has_rings()) { return history_of(claim, now_ms).charge(cost); }
 
@@ -344,7 +369,7 @@ uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
             auto table = table_of(claim, algorithm);
             auto result = table.update(step, claim.policy->full == WhenFull::kEvict);
 
-            table.keep(step);
+            if (algorithm.owes(result.state)) { table.keep(step); }
 
             return result.outcome == Outcome::kAdmitted ? step.lost : cost;
         });
