@@ -108,13 +108,6 @@ public:
         state = valid(state);
         if (state == 0) { return 0; }
 
-        /* most are given back soon */
-        uint64_t counts = counts_of(state);
-        if (((state ^ recorded) >> kHeadShift) == 0 && !owes(state)
-            && format_of(state).take(cost, &counts)) {
-            return state - counts_of(state) + counts;
-        }
-
         return amend(state, cost, [&](Parts &parts) {
             if (kind_of(recorded) >= kCounterKindsLength) { return; }
 
@@ -123,6 +116,20 @@ public:
 
             if (age <= parts.n()) { parts.take(parts.n() - age, cost); }
         });
+    }
+
+    /* Does the same if the part of the admission is still the newest one, as mostly:
+     * else returns false. */
+    static bool refund_soon(uint64_t state, uint64_t recorded, uint64_t cost, uint64_t *next) {
+        uint64_t counts = counts_of(state);
+
+        if (((state ^ recorded) >> kHeadShift) != 0 || kind_of(state) >= kCounterKindsLength
+            || !format_of(state).take(cost, &counts)) {
+            return false;
+        }
+
+        *next = state - counts_of(state) + counts;
+        return true;
     }
 
     /* Records a cost whatever the limit says.  Returns how many units could not

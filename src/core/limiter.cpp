@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -179,8 +178,8 @@ struct DescribeKnown {
     conclude(claim, result);
 }
 
-/* Decides without consuming. */
-void look(Claim *claim, uint64_t now_ms) {
+/* Decides without consuming, whatever that takes. */
+[[gnu::noinline]] void look_anyhow(Claim *claim, uint64_t now_ms) {
     if (claim->policy->has_rings()) {
         claim->outcome = history_of(*claim, now_ms).look(claim->cost, &claim->rejection);
         return;
@@ -195,6 +194,67 @@ void look(Claim *claim, uint64_t now_ms) {
             claim->outcome = algorithm.admit(claim->state, claim->cost, &next) ? Outcome::kAdmitted
                                                                                : Outcome::kRejected;
         });
+}
+
+/* Decides without consuming, as most requests do that only look. */
+template <class Algorithm>
+[[gnu::noinline, gnu::flatten]] void look_word(Claim *claim, uint64_t now_ms) {
+    Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
+    Copy copy = table_of(*claim, algorithm).find_ready();
+    uint64_t state = copy.bare_state();
+    uint64_t next;
+    bool admits;
+
+    if (copy.kind != Copy::confirmed || !algorithm.admit_ready(state, claim->cost, &next, &admits)) {
+        look_anyhow(claim, now_ms);
+        return;
+    }
+
+    claim->state = state;
+    claim->outcome = admits ? Outcome::kAdmitted : Outcome::kRejected;
+    claim->rejection.retry_after_ms = admits ? 0 : algorithm.retry_after_ms(state, claim->cost);
+}
+
+template <unsigned kKind>
+struct LookKnown {
+    static void call(Claim *claim, uint64_t now_ms) {
+        look_word<KnownCounter<kKind>>(claim, now_ms);
+    }
+};
+
+Decide *look_of(const Policy &policy, uint64_t limit) {
+    if (policy.has_rings()) { return look_anyhow; }
+
+    switch (policy.algorithm) {
+    case Algorithm::kCounter:
+        return known_function<LookKnown>(policy, limit, KnownKinds(), look_anyhow);
+    case Algorithm::kFixed:
+        return look_word<Fixed>;
+    default:
+        return look_word<Bucket>;
+    }
+}
+
+void look(Claim *claim, uint64_t now_ms) {
+    look_of(*claim->policy, claim->limit)(claim, now_ms);
+}
+
+/* Takes back what a counter's key has used in the part that is still the newest one;
+ * false: take_back() has to. */
+bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    const Policy &policy = *claim.policy;
+
+    if (policy.algorithm != Algorithm::kCounter || policy.has_rings()) { return false; }
+
+    uint64_t epoch = CounterState::epoch_of(time_of(claim, now_ms), policy.window_ms);
+    Table<WordSlots> table(WordSlots(claim.zone), claim.zone->pairs, counts_of(claim), claim.hash,
+                           epoch);
+    Copy copy = table.find_ready();
+    uint64_t next;
+
+    return copy.kind == Copy::confirmed
+           && Counter::refund_soon(copy.bare_state(), claim.state, cost, &next)
+           && copy.store(next);
 }
 
 /* Changes the state of a key, of one word. */
@@ -225,19 +285,6 @@ void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
         amend(claim, algorithm,
               [&](uint64_t state) { return algorithm.refund(state, claim.state, cost); });
     });
-}
-
-/* Consumes more than a claim has, if the limit has room for it. */
-bool consume_more(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    if (cost > claim.limit) { return false; }
-
-    Claim more;
-
-    std::memcpy(&more, &claim, offsetof(Claim, outcome));
-    more.cost = cost;
-    consume_of(*claim.policy, claim.limit)(&more, now_ms);
-
-    return is_admitted(more);
 }
 
 /* Returns the share of its limit that the claim has used, 1 for all. */
@@ -313,7 +360,7 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms) {
 
 } // namespace
 
-Consume *consume_of(const Policy &policy, uint64_t limit) {
+Decide *consume_of(const Policy &policy, uint64_t limit) {
     switch (policy.algorithm) {
     case Algorithm::kCounter:
         return policy.has_rings() ? consume_events
@@ -329,14 +376,14 @@ Consume *consume_of(const Policy &policy, uint64_t limit) {
     }
 }
 
+Decide *decide_of(const Policy &policy, uint64_t limit, Purpose purpose) {
+    return purpose == Purpose::kConsume ? consume_of(policy, limit) : look_of(policy, limit);
+}
+
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms) {
     if (n > 1) { return acquire_all(claims, n, now_ms); }
 
-    if (claims->purpose == Purpose::kConsume) {
-        consume_of(*claims->policy, claims->limit)(claims, now_ms);
-    } else {
-        look(claims, now_ms);
-    }
+    decide_of(*claims->policy, claims->limit, claims->purpose)(claims, now_ms);
 
     return 0;
 }
@@ -359,7 +406,7 @@ void release(Claim *claims, size_t n, uint64_t now_ms) {
 }
 
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    if (cost == 0 || consume_more(claim, cost, now_ms)) { return 0; }
+    if (cost == 0) { return 0; }
 
     if (claim.policy->has_rings()) { return history_of(claim, now_ms).charge(cost); }
 
@@ -380,7 +427,9 @@ void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_m
 
     if (cost == 0 || since_ms + longest_ms <= now_ms) { return; }
 
-    take_back(claim, std::min(cost, claim.cost), now_ms);
+    uint64_t given = std::min(cost, claim.cost);
+
+    if (!take_back_soon(claim, given, now_ms)) { take_back(claim, given, now_ms); }
 }
 
 void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {

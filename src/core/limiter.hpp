@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "core/claim.hpp"
 
@@ -33,12 +34,13 @@ namespace limit_sliding {
  */
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms);
 
-/* Decides one claim, and consumes what it admits. */
-using Consume = void(Claim *claim, uint64_t now_ms);
+/* Decides one claim, and consumes what it admits, if that is its purpose. */
+using Decide = void(Claim *claim, uint64_t now_ms);
 
-/* Returns how acquire() decides a single claim that consumes under a policy and a
- * limit.  This is for callers that know both before there is a claim. */
-Consume *consume_of(const Policy &policy, uint64_t limit);
+/* Returns how acquire() decides a single claim of a purpose under a policy and a
+ * limit.  These are for callers that know all before there is a claim. */
+Decide *decide_of(const Policy &policy, uint64_t limit, Purpose purpose);
+Decide *consume_of(const Policy &policy, uint64_t limit);
 
 /* Returns the index of the claim that describes a request, of n >= 1 decided
  * ones, as acquire() does. */
@@ -63,6 +65,22 @@ void release(Claim *claims, size_t n, uint64_t now_ms);
 /* Records a cost whatever the limit says.  Returns how many units could not be
  * recorded: 0 but for a key that would owe more than it can, or a full zone. */
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms);
+
+/* The same.  Mostly the limit has room for the cost, and what consume_of() has
+ * returned for the claim takes few instructions to record it. */
+inline uint64_t charge(Decide *consume, const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (cost <= claim.limit) {
+        Claim more;
+
+        std::memcpy(&more, &claim, offsetof(Claim, outcome));
+        more.cost = cost;
+        consume(&more, now_ms);
+
+        if (more.outcome == Outcome::kAdmitted) { return 0; }
+    }
+
+    return charge(claim, cost, now_ms);
+}
 
 /* Gives back some of what an admitted claim has consumed, at since_ms;
  * claim.state is as its admission left it.  What has left the window since is not

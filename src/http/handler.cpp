@@ -207,11 +207,11 @@ private:
     size_t decide_here(Span<Claim> claims) const {
         auto &claim = claims[0];
         const auto &limit = limit_of(claim);
-        if (!kSingle || limit.consume == nullptr || claim.limit != limit.limit) {
+        if (!kSingle || limit.decide == nullptr || claim.limit != limit.limit) {
             return acquire(claims.begin(), claims.size(), ctx_.now_ms);
         }
 
-        limit.consume(&claim, ctx_.now_ms);
+        limit.decide(&claim, ctx_.now_ms);
         return 0;
     }
 

@@ -130,9 +130,13 @@ void prepare_claim(Limit &limit) {
 
     if (limit.settle != nullptr && limit.cost == 0) { limit.claim.reserve_nothing(); }
 
-    const bool is_plain = limit.limit != 0 && limit.claim.purpose == Purpose::kConsume
-                          && (limit.settle == nullptr || limit.cost_value == nullptr);
-    limit.consume = is_plain ? consume_of(zone.policy, limit.limit) : nullptr;
+    if (limit.limit == 0) { return; }
+
+    /* A cost of the request's may change the purpose. */
+    const auto purpose = limit.claim.purpose;
+    const bool is_plain = limit.settle == nullptr || limit.cost_value == nullptr;
+    limit.consume = consume_of(zone.policy, limit.limit);
+    limit.decide = is_plain ? decide_of(zone.policy, limit.limit, purpose) : nullptr;
 }
 
 } // namespace

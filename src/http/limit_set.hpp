@@ -26,8 +26,9 @@ struct Limit {
     uint64_t cost;
 
     Claim claim;      /* what all claims on it begin as; set by prepare_claims() */
-    Consume *consume; /* decides those that keep this limit; nullptr: acquire() has
-                         to; set there, too */
+    Decide *decide;  /* decides claims that keep this limit and purpose; nullptr:
+                        acquire() has to; set there, too */
+    Decide *consume; /* the same for claims that consume */
 
     bool settles;   /* when its request has ended: settle or count_status are set */
     bool evaluated; /* rates or cost_value are set */

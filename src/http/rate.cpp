@@ -53,14 +53,4 @@ bool parse_cost(const ngx_str_t &text, uint64_t &cost) {
     return true;
 }
 
-bool parse_settled(const ngx_str_t &text, uint64_t &cost) {
-    constexpr ngx_int_t kMost = ngx_int_t{1} << 53;
-
-    ngx_int_t n = ngx_atoi(text.data, text.len);
-    if (n == NGX_ERROR || n > kMost) { return false; }
-
-    cost = n;
-    return true;
-}
-
 } // namespace limit_sliding

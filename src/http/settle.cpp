@@ -3,7 +3,6 @@
 #include "http/settle.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "core/limiter.hpp"
 #include "http/configuration.hpp"
@@ -21,16 +20,16 @@ bool is_counted(const Limit &limit, ngx_uint_t status) {
                        [=](auto &range) { return status >= range.from && status <= range.to; });
 }
 
-/* Returns what the request turned out to cost; nothing: the value is empty, or bad. */
-std::optional<uint64_t> evaluate_settle(ngx_http_request_t *r, const Limit &limit) {
+/* Reads what the request turned out to cost; false: the value is empty, or bad. */
+[[gnu::always_inline]] inline bool evaluate_settle(ngx_http_request_t *r, const Limit &limit,
+                                                   uint64_t &cost) {
     ngx_str_t text;
-    if (get_text(r, limit.settle, &text) != NGX_OK || text.len == 0) { return std::nullopt; }
+    if (get_text(r, limit.settle, &text) != NGX_OK || text.len == 0) { return false; }
 
-    uint64_t cost;
-    if (parse_settled(text, cost)) { return cost; }
+    const bool is_valid = parse_settled(text, cost);
+    if (!is_valid) { log_bad_value(r, *limit.zone, "settle", text); }
 
-    log_bad_value(r, *limit.zone, "settle", text);
-    return std::nullopt;
+    return is_valid;
 }
 
 /* Records the cost of a request that reserved nothing, if the limit has room for it. */
@@ -47,46 +46,53 @@ void count(Claim claim) {
 }
 
 /* Replaces what the claim has reserved by what the request has cost. */
-void settle(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
+[[gnu::always_inline]] inline void settle(const Claim &claim, uint64_t reserved, uint64_t cost,
+                                          uint64_t admitted_ms) {
     const auto now_ms = ngx_current_msec;
 
     if (claim.remote != nullptr) {
         settle_remote(claim, reserved, cost);
     } else if (cost > reserved) {
-        charge(claim, cost - reserved, now_ms);
+        const auto &limit = limit_of(claim);
+        auto *consume = claim.limit == limit.limit ? limit.consume
+                                                   : consume_of(*claim.policy, claim.limit);
+        charge(consume, claim, cost - reserved, now_ms);
     } else if (cost < reserved) {
         refund(claim, reserved - cost, admitted_ms, now_ms);
     }
 }
 
-/* Settles a claim that let the request pass. */
-void settle_claim(ngx_http_request_t *r, const Context &ctx, const Claim &claim,
-                  ngx_uint_t status) {
+/* Settles a limit with "count_status=". */
+[[gnu::noinline]] void settle_status(ngx_http_request_t *r, const Context &ctx,
+                                     const Claim &claim) {
     const auto &limit = limit_of(claim);
-    const bool counts_status = !limit.count_status.empty();
 
-    if (counts_status && (ctx.status == Status::kRejected || !is_counted(limit, status))) {
-        return;
+    /* $status prefers the first one, too. */
+    const ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
+    if (ctx.status == Status::kRejected || !is_counted(limit, status)) { return; }
+
+    uint64_t cost;
+    if (limit.settle != nullptr && evaluate_settle(r, limit, cost)) {
+        settle(claim, 0, cost, ctx.now_ms);
+    } else {
+        count(claim);
     }
-
-    if (limit.settle != nullptr) {
-        if (const auto cost = evaluate_settle(r, limit)) {
-            settle(claim, claim.purpose == Purpose::kConsume ? claim.cost : 0, *cost, ctx.now_ms);
-            return;
-        }
-    }
-
-    if (counts_status) { count(claim); }
 }
 
 /* It is out of line for the sake of requests that have nothing to settle. */
 [[gnu::noinline]] void settle_all(ngx_http_request_t *r, Context &ctx) {
-    /* $status prefers the first one, too. */
-    const ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
-
     for (auto &claim : ctx.decided()) {
-        if (limit_of(claim).settles && is_admitted(claim) && !claim.is_void) {
-            settle_claim(r, ctx, claim, status);
+        const auto &limit = limit_of(claim);
+        if (!limit.settles || !is_admitted(claim) || claim.is_void) { continue; }
+
+        if (!limit.count_status.empty()) {
+            settle_status(r, ctx, claim);
+            continue;
+        }
+
+        uint64_t cost;
+        if (evaluate_settle(r, limit, cost)) {
+            settle(claim, claim.purpose == Purpose::kConsume ? claim.cost : 0, cost, ctx.now_ms);
         }
     }
 }

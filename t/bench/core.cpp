@@ -108,7 +108,7 @@ static uint64_t key_of(uint64_t i) {
 
 /* Decides as a request does: what its limit knows in advance is not looked up. */
 static void decide_core(subject_t *subject, uint64_t key, uint64_t now_ms) {
-    static Consume *const consume = consume_of(policy, kNarrowMax);
+    static Decide *const consume = consume_of(policy, kNarrowMax);
 
     Claim *claim = &subject->claim;
 
