@@ -50,7 +50,9 @@ public:
      * under any limit.  Otherwise the rank is the share of the bucket that is
      * used, as far as the class of its limit tells. */
     uint64_t rank(uint64_t state) const {
-        if (is_owing(state)) { return rank_of_debt(read_debt(state)); }
+        Debt debt;
+
+        if (see_debt(&state, &debt)) { return rank_of_debt(debt); }
 
         uint64_t elapsed = elapsed_ms(state);
 
@@ -65,7 +67,11 @@ public:
 
     /* Returns what is used, x w.  An excess is left out: no bucket is more than
      * empty. */
-    uint64_t used(uint64_t state) const { return std::min(level(seen_now(state)), full()); }
+    uint64_t used(uint64_t state) const {
+        Debt debt;
+
+        return see_debt(&state, &debt) ? full() : std::min(level(state), full());
+    }
 
     double share(uint64_t state) const {
         return static_cast<double>(used(state)) / static_cast<double>(full());
@@ -104,7 +110,9 @@ public:
             return !is_owing(state) || BucketDebt::used(read_debt(state)) <= full();
         }
 
-        if (is_owing(state)) { return admit_owing(read_debt(state), cost, next); }
+        Debt debt;
+
+        if (see_debt(&state, &debt)) { return admit_owing(debt, cost, next); }
 
         uint64_t before = then(state);
         uint64_t excess = excess_of(before, state);
@@ -126,15 +134,10 @@ public:
      * the latest admission is as of an earlier time, and so all time counts.  A
      * latest admission under a higher limit has let it run off at that. */
     uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
-        if (is_owing(state)) {
-            Debt debt = read_debt(state);
+        Debt debt;
 
-            if (debt.ahead != 0) { return less(debt, cost); }
-
-            state = paid(debt);
-        }
-
-        recorded = seen_now(recorded);
+        if (see_debt(&recorded, &debt)) { recorded = paid(debt); }
+        if (see_debt(&state, &debt)) { return less(debt, cost); }
 
         uint64_t given = cost * window_ms_;
         uint64_t taken = then(state);
@@ -159,15 +162,14 @@ public:
     /* Records a cost whatever the limit says.  Returns how many units could not
      * be recorded.  An excess is owed as well if the bucket does not hold it all. */
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
+        Debt debt;
         Wide taken;
 
-        if (is_owing(state) && read_debt(state).ahead != 0) {
-            taken = BucketDebt::used(read_debt(state));
+        if (see_debt(&state, &debt)) {
+            taken = BucketDebt::used(debt);
+        } else if (cost <= capacity() && admit(state, cost, next)) {
+            return 0;
         } else {
-            state = seen_now(state);
-
-            if (cost <= capacity() && admit(state, cost, next)) { return 0; }
-
             taken = left_of(then(state), state) + Wide{limit_} * ahead_ms(state);
         }
 
@@ -180,13 +182,9 @@ public:
 
     /* Takes back a cost. */
     uint64_t give_back(uint64_t state, uint64_t cost) const {
-        if (is_owing(state)) {
-            Debt debt = read_debt(state);
+        Debt debt;
 
-            if (debt.ahead != 0) { return less(debt, cost); }
-
-            state = paid(debt);
-        }
+        if (see_debt(&state, &debt)) { return less(debt, cost); }
 
         uint64_t left = left_of(then(state), state);
         uint64_t given = std::min(cost, left / window_ms_ + 1) * window_ms_;
@@ -207,7 +205,7 @@ public:
     /* Describes the state as describe_usage() does. */
     [[gnu::always_inline]] void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         if (form_of(state) == kWhole && is_owing(state)) {
-            describe_owing(read_debt(state), cost, verdict);
+            describe_owing(state, cost, verdict);
             return;
         }
 
@@ -227,7 +225,7 @@ public:
         uint64_t more = cost * window_ms_;
 
         if (form_of(state) == kWhole && is_owing(state)) {
-            return more > most ? kNever : wait_owing_ms(read_debt(state), most - more);
+            return more > most ? kNever : wait_owing_ms(state, most - more);
         }
 
         Seen seen = see(state, most);
@@ -259,13 +257,9 @@ public:
 
     /* Returns when the state is over, of whatever key under whatever limit. */
     uint64_t expires_ms(uint64_t state) const {
-        if (is_owing(state)) {
-            Debt debt = read_debt(state);
+        Debt debt;
 
-            if (debt.ahead != 0) { return whole_ms(debt.ahead) + longest_ms(); }
-
-            state = paid(debt);
-        }
+        if (see_debt(&state, &debt)) { return whole_ms(debt.ahead) + longest_ms(); }
 
         uint64_t elapsed = elapsed_ms(state);
 
@@ -275,33 +269,8 @@ public:
 private:
     uint64_t epoch_of(uint64_t time_ms) const { return time_ms >> (time_bits_ - 2); }
 
-    /* ---- of keys that owe ---- */
-
-    /* Returns a state that owes as what it is, or will be, when that is paid. */
-    uint64_t seen_now(uint64_t state) const {
-        return is_owing(state) ? paid(read_debt(state)) : state;
-    }
-
-    /* Returns the state of a key that has used so much. */
-    uint64_t settled(Wide taken, uint64_t *lost) const {
-        *lost = 0;
-
-        return taken > full()
-                   ? owe(taken, lost)
-                   : pack(now_ms_ & time_mask(), class_of_limit(), static_cast<uint64_t>(taken));
-    }
-
-    uint64_t less(const Debt &debt, uint64_t cost) const {
-        Wide taken = BucketDebt::used(debt);
-        uint64_t lost;
-
-        return settled(taken - std::min(taken, Wide{cost} * window_ms_), &lost);
-    }
-
     /* A key owes under one limit, and may have room under a higher one. */
     [[gnu::noinline]] bool admit_owing(const Debt &debt, uint64_t cost, uint64_t *next) const {
-        if (debt.ahead == 0) { return admit(paid(debt), cost, next); }
-
         Wide wanted = BucketDebt::used(debt) + Wide{cost} * window_ms_;
         uint64_t lost;
 
@@ -311,9 +280,11 @@ private:
         return true;
     }
 
-    [[gnu::noinline]] void describe_owing(const Debt &debt, uint64_t cost, Verdict *verdict) const {
-        if (debt.ahead == 0) {
-            describe(paid(debt), cost, verdict);
+    [[gnu::noinline]] void describe_owing(uint64_t state, uint64_t cost, Verdict *verdict) const {
+        Debt debt;
+
+        if (!see_debt(&state, &debt)) {
+            describe(state, cost, verdict);
             return;
         }
 
@@ -325,9 +296,17 @@ private:
             verdict);
     }
 
+    [[gnu::noinline]] uint64_t wait_owing_ms(uint64_t state, uint64_t room) const {
+        Debt debt;
+
+        if (see_debt(&state, &debt)) { return wait_owing_ms(debt, room); }
+
+        return wait_ms(see(state, full()), room);
+    }
+
     /* Returns the ms until no more than `room`, x w, is used: before or after the
      * bucket is just full. */
-    [[gnu::noinline]] uint64_t wait_owing_ms(const Debt &debt, uint64_t room) const {
+    uint64_t wait_owing_ms(const Debt &debt, uint64_t room) const {
         uint64_t ahead_ms = BucketDebt::wait_ms(debt, room);
 
         if (room >= debt.full) { return ahead_ms; }
@@ -336,19 +315,7 @@ private:
 
         later.now_ms_ += ahead_ms;
 
-        Seen seen = later.see(paid(debt), full());
-
-        return ahead_ms + (seen.taken <= room ? 0 : later.wait_ms(seen, room));
-    }
-
-    uint64_t rank_of_debt(const Debt &debt) const {
-        if (debt.ahead == 0) { return rank(paid(debt)); }
-
-        Wide left = BucketDebt::used(debt);
-
-        return 1
-               + static_cast<uint64_t>(
-                   std::min<Wide>(has_burst() ? left : left / debt.pace, UINT64_MAX / 2));
+        return ahead_ms + later.wait_ms(later.see(paid(debt), full()), room);
     }
 
     /* What is left now of a state. */

@@ -39,9 +39,22 @@ protected:
         uint64_t pace;   /* the limit of the charge */
         uint64_t full;   /* of a bucket under it */
         uint64_t ahead;  /* until it is just full, in fractions of a ms; 0: it was
-                           so before */
-        uint64_t passed; /* since that, if it is so */
+                            so before, or is now, */
+        uint64_t passed; /* since then */
     };
+
+    /* True if the state owes.  One that does no more is replaced by what it is. */
+    bool see_debt(uint64_t *state, Debt *debt) const {
+        if (!is_owing(*state)) { return false; }
+
+        *debt = read_debt(*state);
+
+        if (debt->ahead != 0) { return true; }
+
+        *state = paid(*debt);
+
+        return false;
+    }
 
     Debt read_debt(uint64_t state) const {
         uint64_t low_bits = value_bits() - 1;
@@ -96,6 +109,29 @@ protected:
         uint64_t form = value >> low_bits << kFormBits | kWhole;
 
         return (form << 1 | 1) << low_bits | (value & ((1ULL << low_bits) - 1));
+    }
+
+    /* Returns the state of a key that has used so much. */
+    uint64_t settled(Wide taken, uint64_t *lost) const {
+        *lost = 0;
+
+        return taken > full()
+                   ? owe(taken, lost)
+                   : pack(now_ms_ & time_mask(), class_of_limit(), static_cast<uint64_t>(taken));
+    }
+
+    /* Returns it after a cost has been taken off a debt. */
+    uint64_t less(const Debt &debt, uint64_t cost) const {
+        Wide taken = used(debt);
+        uint64_t lost;
+
+        return settled(taken - std::min(taken, Wide{cost} * window_ms_), &lost);
+    }
+
+    uint64_t rank_of_debt(const Debt &debt) const {
+        Wide left = has_burst() ? used(debt) : used(debt) / debt.pace;
+
+        return 1 + static_cast<uint64_t>(std::min<Wide>(left, UINT64_MAX / 2));
     }
 
     /* Returns whole ms, rounded up. */

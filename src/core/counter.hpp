@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 
+#include "core/counter_counts.hpp"
 #include "core/counter_debt.hpp"
 #include "core/counter_rule.hpp"
 #include "core/describe.hpp"
@@ -108,11 +108,12 @@ public:
         state = valid(state);
         if (state == 0) { return 0; }
 
-        return amend(state, cost, [&](Parts &parts) {
+        return amend(state, cost, [&](CounterCounts &parts) {
             if (kind_of(recorded) >= kCounterKindsLength) { return; }
 
             uint64_t age
-                = parts.newest - convert(newest_of(recorded), kind_of(recorded), parts.kind);
+                = parts.newest
+                  - CounterCounts::convert(newest_of(recorded), kind_of(recorded), parts.kind);
 
             if (age <= parts.n()) { parts.take(parts.n() - age, cost); }
         });
@@ -140,7 +141,7 @@ public:
 
         if (v.owes) { return settle(used_up(v) + cost, next); }
 
-        Parts parts(v);
+        CounterCounts parts(v.kind, v.part, v.counts);
         uint64_t taken = parts.recent() + cost;
 
         if (taken > rule_.limit) { return owe(taken, v.part / parts.n(), next); }
@@ -157,7 +158,7 @@ public:
         state = valid(state);
         if (state == 0) { return 0; }
 
-        return amend(state, cost, [&](Parts &parts) {
+        return amend(state, cost, [&](CounterCounts &parts) {
             for (unsigned i = parts.n() + 1; i > 0; i--) {
                 cost -= parts.take(i - 1, cost);
             }
@@ -212,81 +213,9 @@ private:
         bool is_empty() const { return format(kind).total(counts) == 0; }
     };
 
-    /* The counts of a state as it was made. */
-    struct Parts {
-        unsigned kind;
-        uint64_t newest;
-        uint64_t count[kCounterPartsMax + 1];
-
-        /* Leaves the counts to its caller. */
-        Parts(unsigned k, uint64_t p) : kind(k), newest(p) {}
-
-        Parts(const Counter &counter, uint64_t state)
-            : kind(kind_of(state)), newest(counter.newest_of(state)) {
-            format(kind).decode(counts_of(state), count);
-        }
-
-        explicit Parts(const View &v) : kind(v.kind), newest(v.part) {
-            format(kind).decode(v.counts, count);
-        }
-
-        unsigned n() const { return format(kind).parts(); }
-        uint64_t encode() const { return format(kind).encode(count); }
-
-        /* Returns the sum of all but the oldest one. */
-        uint64_t recent() const { return std::accumulate(count + 1, count + n() + 1, uint64_t{0}); }
-
-        /* Takes requests out of a part, as far as it has them. */
-        uint64_t take(unsigned i, uint64_t cost) {
-            uint64_t taken = std::min(count[i], cost);
-
-            count[i] -= taken;
-
-            return taken;
-        }
-
-        /* Becomes the first kind from that on that has room for the counts. */
-        void fit(unsigned first) {
-            Parts own = *this;
-
-            convert_to(first);
-
-            while (!format(kind).fits(count) && kind < kCounterKindsLength - 1) {
-                unsigned next = kind + 1;
-
-                *this = own;
-                convert_to(next);
-            }
-        }
-
-        /* Becomes a kind. */
-        void convert_to(unsigned other) {
-            uint64_t latest = convert(newest, kind, other);
-            unsigned length = format(other).parts();
-            uint64_t moved[kCounterPartsMax + 1] = {};
-
-            for (unsigned i = 0; i <= n(); i++) {
-                uint64_t age = latest - convert(newest - n() + i, kind, other);
-
-                if (age <= length) { moved[length - age] += count[i]; }
-            }
-
-            kind = other;
-            newest = latest;
-            std::copy_n(moved, length + 1, count);
-        }
-    };
-
     static const CounterFormat &format(unsigned kind) { return kCounterFormats.format[kind]; }
 
     static const CounterFormat &format_of(uint64_t state) { return format(kind_of(state)); }
-
-    /* Returns the number of the part of another kind in which a part ends. */
-    static uint64_t convert(uint64_t part, unsigned from, unsigned to) {
-        uint64_t n = format(from).parts();
-
-        return ((part + 1) * format(to).parts() + n - 1) / n - 1;
-    }
 
     /* Returns the number of a state's newest part, counted from time 0. */
     uint64_t newest_of(uint64_t state) const {
@@ -319,7 +248,7 @@ private:
 
         View own = own_view(state);
 
-        if (own.is_empty()) { return {kind_, part_, format(kind_).none(), elapsed_}; }
+        if (own.is_empty()) { return none(); }
 
         View v = converted(state);
 
@@ -328,8 +257,10 @@ private:
         return v;
     }
 
+    View none() const { return {kind_, part_, format(kind_).none(), elapsed_}; }
+
     View converted(uint64_t state) const {
-        Parts parts(*this, state);
+        CounterCounts parts(kind_of(state), newest_of(state), counts_of(state));
 
         parts.fit(kind_);
 
@@ -373,8 +304,8 @@ private:
     }
 
     /* Returns the parts of a state that owes, of which the newest may be ahead. */
-    Parts parts_of(const Debt &debt) const {
-        Parts parts(CounterDebt::kind_of(debt), debt.window);
+    CounterCounts parts_of(const Debt &debt) const {
+        CounterCounts parts(CounterDebt::kind_of(debt, kind_), debt.window);
 
         parts.count[0] = debt.pace;
         parts.count[1] = debt.rest;
@@ -386,13 +317,13 @@ private:
      * that the wait that was told before is true. */
     [[gnu::noinline]] View debt_view(uint64_t state) const {
         Debt debt = debt_of(state);
-        Parts parts = parts_of(debt);
+        CounterCounts parts = parts_of(debt);
         View v = at_present(parts.kind, parts.newest, parts.encode());
 
         v.owes = debt.window > present_window();
         v.debt = debt;
 
-        return v;
+        return v.is_empty() ? none() : v;
     }
 
     /* Returns the requests used. */
@@ -436,28 +367,29 @@ private:
     template <class Change>
     uint64_t amend(uint64_t state, uint64_t cost, const Change &change) const {
         if (!owes(state)) {
-            Parts parts(*this, state);
+            CounterCounts parts(kind_of(state), newest_of(state), counts_of(state));
 
             change(parts);
 
             return pack(parts.kind, parts.newest, is_near(state), parts.encode());
         }
 
-        View v = debt_view(state);
+        Debt debt = debt_of(state);
 
-        if (v.owes) {
+        if (debt.window > present_window()) {
+            uint64_t taken = debt.used(present_window());
             uint64_t next;
 
-            settle(used_up(v) - std::min(used_up(v), cost), &next);
+            settle(taken - std::min(taken, cost), &next);
 
             return next;
         }
 
-        Parts parts = parts_of(v.debt);
+        CounterCounts parts = parts_of(debt);
 
         change(parts);
 
-        return pack(parts.kind, parts.newest, true, parts.encode());
+        return CounterDebt::make({debt.window, parts.count[0], parts.count[1]});
     }
 
     [[gnu::noinline]] void describe_owing(const View &v, uint64_t cost, Verdict *verdict) const {

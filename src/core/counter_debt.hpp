@@ -27,15 +27,14 @@ struct CounterDebt : CounterState {
     }
 
     static uint64_t make(const Debt &debt) {
-        bool is_large = debt.pace > kCounterKinds[kCounterWhole].limit_max;
+        bool is_large = std::max(debt.pace, debt.rest) > kCounterKinds[kCounterWhole].limit_max;
         uint64_t counts[] = {debt.pace, debt.rest};
         uint64_t head = (debt.window & kPartMask) << 1 | uint64_t{is_large};
 
         return head << kCountBits | format(is_large).encode(counts);
     }
 
-    /* Reads a state, by a request of this limit in this window.  What damaged
-     * memory may have is brought into bounds. */
+    /* Reads a state, by a request of this limit in this window. */
     static Debt read(uint64_t state, uint64_t present, uint64_t limit) {
         const CounterFormat &own = format(is_near(state));
         uint64_t rounded[] = {limit, 0};
@@ -45,16 +44,16 @@ struct CounterDebt : CounterState {
         own.decode(counts_of(state), counts);
 
         bool is_same = own.oldest(own.encode(rounded)) == counts[0];
-        uint64_t pace = std::max<uint64_t>(is_same ? limit : counts[0], 1);
 
         return {passed <= kOldest ? present - std::min(passed, present)
                                   : present + (kPartMask + 1 - passed),
-                pace, std::clamp<uint64_t>(counts[1], 1, pace)};
+                is_same ? limit : counts[0], counts[1]};
     }
 
-    /* Returns the kind of a counter that has the counts of such a debt. */
-    static unsigned kind_of(const Debt &debt) {
-        return counter_kind_from(kCounterWhole, debt.pace);
+    /* Returns the kind of one part, from that of a limit on, that has room for the
+     * counts of such a debt. */
+    static unsigned kind_of(const Debt &debt, unsigned first) {
+        return counter_kind_from(std::max(first, kCounterWhole), std::max(debt.pace, debt.rest));
     }
 
 private:

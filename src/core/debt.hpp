@@ -26,7 +26,7 @@ constexpr uint64_t kBucketDebtMs = 1ULL << 32;
 struct Debt {
     uint64_t window; /* the last one in which some of it is used */
     uint64_t pace;   /* what is used in each one before: the limit of the charge */
-    uint64_t rest;   /* what is used in that one, 1 .. pace */
+    uint64_t rest;   /* what is used in that one, 1 .. pace when it is made */
 
     /* Returns the debt of a key that has used so much, which is above its limit,
      * at a window; `lost` is what exceeds the most that a key may owe. */
@@ -43,7 +43,9 @@ struct Debt {
 
     /* Returns in which window no more than `room`, which is less than now and at
      * least `rest`, is used for the first time. */
-    uint64_t window_of(uint64_t room) const { return window - (room - rest) / pace; }
+    uint64_t window_of(uint64_t room) const {
+        return window - (room - rest) / std::max<uint64_t>(pace, 1);
+    }
 };
 
 /*

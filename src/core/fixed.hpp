@@ -54,8 +54,21 @@ public:
         return true;
     }
 
+    /* Decides on most states: those that are not ahead.  False: admit() has to. */
     bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next, bool *is_admitted) const {
-        *is_admitted = admit(state, cost, next);
+        uint64_t passed = age(state);
+
+        if (passed > kOldest) { return false; }
+
+        uint64_t count = passed == 0 ? state & kCountMask : 0;
+        uint64_t wanted = count + cost;
+
+        *is_admitted = cost <= limit_ && wanted <= limit_;
+
+        if (*is_admitted && cost != 0) {
+            *next = pack(window_, is_near_limit(wanted, limit_), wanted);
+        }
+
         return true;
     }
 
@@ -157,36 +170,39 @@ private:
         return head << kCountBits | count;
     }
 
-    View view(uint64_t state) const {
-        uint64_t age = (window_ - window_of(state)) & kWindowMask;
-
-        if (age == 0) { return {window_, state & kCountMask, left_ms_, 0}; }
-
-        if (age <= kOldest || state == 0) { return {window_, 0, left_ms_, 0}; }
-
-        uint64_t ahead = kWindowMask + 1 - age;
-
-        if (is_owing(state)) { return owing_view(state, ahead); }
-
-        return {window_ + ahead, state & kCountMask, ahead * window_ms_ + left_ms_, 0};
+    uint64_t age(uint64_t state) const {
+        return (window_ - (state >> (kCountBits + 1))) & kWindowMask;
     }
 
-    /* Sees a state that owes, by so many windows ahead. */
-    [[gnu::noinline]] View owing_view(uint64_t state, uint64_t ahead) const {
-        uint64_t pace = LimitCode::limit(state >> kPaceShift, limit_);
-        Debt debt = {window_ + ahead, pace, state & kCountMask};
+    View view(uint64_t state) const {
+        uint64_t passed = age(state);
 
-        return {window_, debt.used(window_), ahead * window_ms_ + left_ms_, pace};
+        if (passed == 0) { return {window_, state & kCountMask, left_ms_, 0}; }
+
+        if (passed <= kOldest || state == 0) { return {window_, 0, left_ms_, 0}; }
+
+        return view_ahead(state, kWindowMask + 1 - passed);
+    }
+
+    /* Sees a state that is so many windows ahead: it owes, or is of a clock that is
+     * ahead. */
+    [[gnu::noinline]] View view_ahead(uint64_t state, uint64_t ahead) const {
+        uint64_t count = state & kCountMask;
+        uint64_t ends_ms = ahead * window_ms_ + left_ms_;
+
+        if (!is_owing(state)) { return {window_ + ahead, count, ends_ms, 0}; }
+
+        uint64_t pace = LimitCode::limit(state >> kPaceShift, limit_);
+
+        return {window_, Debt{ahead, pace, count}.used(0), ends_ms, pace};
     }
 
     /* Returns the ms until no more than `room`, which is less than now, is used.
      * The last window of a debt has its rest, and each one before it one pace
      * more. */
     uint64_t wait_ms(const View &v, uint64_t room) const {
-        return v.pace == 0 ? v.ends_ms : wait_owing_ms(v, room);
-    }
+        if (v.pace == 0) { return v.ends_ms; }
 
-    [[gnu::noinline]] uint64_t wait_owing_ms(const View &v, uint64_t room) const {
         uint64_t windows = (v.count - room + v.pace - 1) / v.pace;
 
         return std::min(v.ends_ms, (windows - 1) * window_ms_ + left_ms_);
