@@ -180,7 +180,7 @@ SANITIZED_TESTS ?= $(sort $(wildcard t/*.t))
 
 # What measures instructions or time, and what tests tools, says nothing here.
 SANITIZED_SKIP  = t/browser.t t/docs.t t/guard.t t/simulate.t t/upgrade.t \
-    t/check_layers.t t/check_shape.t t/callgrind.t
+    t/check_layers.t t/check_shape.t t/callgrind.t t/usage_cost.t
 
 sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
 	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)

@@ -71,10 +71,15 @@ ngx_int_t header_filter(ngx_http_request_t *r) {
     return next_header_filter(r);
 }
 
+[[gnu::noinline]] void log_bad(ngx_http_request_t *r, Usage &usage) {
+    usage.logged = true;
+    log_bad_usage(r, name_for(r)->name(), usage.scanner.shown(), usage.scanner.is_clipped());
+}
+
 /* Reads buffers, which were not here before: they come from the copy filter. */
-void read(ngx_http_request_t *r, Usage &usage, const ngx_chain_t *in) {
-    for (; in != nullptr; in = in->next) {
-        const auto &buf = *in->buf;
+[[gnu::noinline]] ngx_int_t read(ngx_http_request_t *r, ngx_chain_t *in, Usage &usage) {
+    for (auto *link = in; link != nullptr; link = link->next) {
+        const auto &buf = *link->buf;
         if (ngx_buf_in_memory(&buf)) {
             const auto text = view(buf.pos, buf.last - buf.pos);
             usage.scanner.feed(text.data(), text.data() + text.size());
@@ -83,17 +88,15 @@ void read(ngx_http_request_t *r, Usage &usage, const ngx_chain_t *in) {
         if (buf.last_buf) { usage.scanner.finish(); }
     }
 
-    if (usage.scanner.has_bad() && !usage.logged) {
-        usage.logged = true;
-        log_bad_usage(r, name_for(r)->name(), usage.scanner.shown(), usage.scanner.is_clipped());
-    }
-}
-
-ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in) {
-    auto *usage = get_usage(r);
-    if (usage != nullptr) { read(r, *usage, in); }
+    if (usage.scanner.has_bad() && !usage.logged) { log_bad(r, usage); }
 
     return next_body_filter(r, in);
+}
+
+/* A response that is not read costs a test. */
+ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in) {
+    auto *usage = get_usage(r);
+    return usage == nullptr ? next_body_filter(r, in) : read(r, in, *usage);
 }
 
 /* $limit_sliding_usage, which is not there while the response has no integer. */

@@ -8,54 +8,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
+#include "http/usage_name.hpp"
+
 namespace limit_sliding {
-
-/* The name, with quotes around it. */
-class UsageName {
-public:
-    static constexpr size_t kMax = 64;
-
-    /* Within quotes, these bytes would not stand for themselves. */
-    static bool is_valid(std::string_view name) {
-        return !name.empty() && name.size() <= kMax
-               && name.find_first_of("\"\\") == std::string_view::npos;
-    }
-
-    /* Precondition: the name is valid. */
-    explicit UsageName(std::string_view name) : size_(name.size() + 2), rare_(rare_in(name) + 1) {
-        text_[0] = '"';
-        std::memcpy(text_ + 1, name.data(), name.size());
-        text_[size_ - 1] = '"';
-    }
-
-    size_t size() const { return size_; }
-    const char *text() const { return text_; }
-    std::string_view name() const { return {text_ + 1, size_ - 2}; }
-
-    /* Returns the index of a byte that few bodies have at that distance from a
-     * quote. */
-    size_t rare() const { return rare_; }
-
-private:
-    static size_t rare_in(std::string_view name) {
-        constexpr std::string_view common = "etanoisrlhdcu";
-        size_t rarest = 0;
-        for (size_t i = 1; i < name.size(); i++) {
-            /* find() has the highest number for what is not common */
-            if (common.find(name[i]) > common.find(name[rarest])) { rarest = i; }
-        }
-
-        return rarest;
-    }
-
-    size_t size_;
-    size_t rare_;
-    char text_[kMax + 2];
-};
 
 /*
  * Reads the body of one response.  It keeps no text of it but the beginning of
@@ -73,14 +31,22 @@ public:
     explicit UsageScanner(const UsageName &name) : name_(&name) {}
 
     /* Reads the next bytes of the body. */
-    void feed(const char *p, const char *end) {
-        if (p == end) { return; }
+    void feed(const char *begin, const char *end) {
+        const char *p = matched_ == 0 ? begin : complete_name(begin, end);
 
-        for (const char *begin = p; p != end;) {
-            p = state_ == State::kName ? find_name(begin, p, end) : read_value(p, end);
+        /* Nearly all parts are read by this alone. */
+        if (is_searching() && name_->has_step(p, end)) {
+            p = name_->find_step(p, end);
+            if (p == nullptr) {
+                const char *quote = name_->find_last_quote(end);
+                if (quote != nullptr) { begin_name(begin, quote, end); }
+
+                after_backslash_ = end[-1] == '\\';
+                return;
+            }
         }
 
-        after_backslash_ = end[-1] == '\\';
+        if (begin != end) { read(begin, p, end); }
     }
 
     /* The body is complete, and so is a value at its end. */
@@ -100,16 +66,6 @@ public:
 private:
     enum class State : uint8_t { kName, kColon, kSpace, kToken };
 
-    using Block = uint8_t [[gnu::vector_size(16)]];
-    using Words = uint64_t [[gnu::vector_size(16)]];
-    static constexpr size_t kStep = 2 * sizeof(Block);
-
-    static Words load(const char *p) {
-        Words block;
-        std::memcpy(&block, p, sizeof(block));
-        return block;
-    }
-
     static bool is_space(char ch) { return ch == ' ' || ch == '\n' || ch == '\r' || ch == '\t'; }
 
     /* Tells whether a byte ends a value that is no string. */
@@ -117,96 +73,67 @@ private:
         return ch == ',' || ch == '}' || ch == ']' || ch == '"' || is_space(ch);
     }
 
+    bool is_searching() const { return state_ == State::kName && matched_ == 0; }
+
+    /* Reads from p on what is not skipped at once. */
+    [[gnu::noinline]] void read(const char *begin, const char *p, const char *end) {
+        const char *from = p; /* no name begins before that */
+
+        while (p != end) {
+            if (state_ != State::kName) {
+                from = p = read_value(p, end);
+            } else {
+                p = name_->find_candidate(p, end);
+                if (p != end) { p = read_name(begin, p); }
+            }
+        }
+
+        if (is_searching()) {
+            const char *least = end - std::min<size_t>(end - from, name_->size() - 1);
+            while (p != least && *--p != '"') {}
+
+            if (p != end && *p == '"') { begin_name(begin, p, end); }
+        }
+
+        after_backslash_ = end[-1] == '\\';
+    }
+
     bool is_escaped(const char *begin, const char *p) const {
         return p == begin ? after_backslash_ : p[-1] == '\\';
     }
 
-    bool is_name(const char *begin, const char *p) const {
-        return std::memcmp(p, name_->text(), name_->size()) == 0 && !is_escaped(begin, p);
-    }
+    /* Returns where the name ends, or p + 1 if it is not there. */
+    const char *read_name(const char *begin, const char *p) {
+        const char *end = p + name_->size();
+        if (!name_->is_like(p, end, 0) || is_escaped(begin, p)) { return p + 1; }
 
-    /* Returns where a name ends, or the end; the part of the body is [begin, end),
-     * of which everything before p was read. */
-    const char *find_name(const char *begin, const char *p, const char *end) {
-        if (matched_ != 0) { return complete_name(p, end); }
-
-        const size_t size = name_->size();
-        const size_t n = end - p;
-        const char *found = nullptr;
-        if (n >= size + kStep - 1) {
-            found = search(begin, p, end - size - kStep + 1);
-        } else if (n >= size) {
-            found = search_few(begin, p, end - size);
-        }
-
-        if (found != nullptr) {
-            state_ = State::kColon;
-            return found + size;
-        }
-
-        begin_name(begin, end - std::min(n, size - 1), end);
+        state_ = State::kColon;
         return end;
     }
 
-    /* Looks for a name from p on, up to all places of the last block; nullptr if
-     * there is none.  Most blocks have no quote with the rare byte behind it. */
-    const char *search(const char *begin, const char *p, const char *last_block) const {
-        const size_t rare = name_->rare();
-        const auto rares = Block{} + static_cast<uint8_t>(name_->text()[rare]);
-        const auto quotes = Block{} + static_cast<uint8_t>('"');
-        const auto hits = [&](const char *at) {
-            const auto first = reinterpret_cast<Block>(load(at)) == quotes;
-            const auto second = reinterpret_cast<Block>(load(at + rare)) == rares;
-            return reinterpret_cast<Words>(first & second);
-        };
-
-        for (;; p = std::min(p + kStep, last_block)) {
-            const auto either = hits(p) | hits(p + sizeof(Block));
-            if ((either[0] | either[1]) != 0) {
-                const auto *found = search_few(begin, p, p + kStep - 1);
-                if (found != nullptr) { return found; }
-            }
-
-            if (p == last_block) { return nullptr; }
+    /* Remembers how much of a name there is from the last quote on. */
+    void begin_name(const char *begin, const char *quote, const char *end) {
+        if (name_->is_like(quote + 1, end, 1) && !is_escaped(begin, quote)) {
+            matched_ = static_cast<uint8_t>(end - quote);
         }
     }
 
-    /* The same for all places up to the last one, byte by byte. */
-    [[gnu::noinline]] const char *search_few(const char *begin, const char *p,
-                                             const char *last) const {
-        const size_t rare = name_->rare();
-        for (; p <= last; p++) {
-            if (*p == '"' && p[rare] == name_->text()[rare] && is_name(begin, p)) { return p; }
-        }
-
-        return nullptr;
-    }
-
-    /* Remembers how much of a name is at the end, from p on. */
-    void begin_name(const char *begin, const char *p, const char *end) {
-        const auto *quote = static_cast<const char *>(memrchr(p, '"', end - p));
-        if (quote == nullptr || (quote + 1 != end && quote[1] != name_->text()[1])) { return; }
-
-        if (std::memcmp(quote, name_->text(), end - quote) == 0 && !is_escaped(begin, quote)) {
-            matched_ = end - quote;
-        }
-    }
-
-    /* Goes on with a name whose beginning is in the parts before. */
+    /* Goes on with a name of which some bytes were matched; returns p if it is not
+     * that name. */
     const char *complete_name(const char *p, const char *end) {
-        const auto n = std::min<size_t>(end - p, name_->size() - matched_);
-        if (std::memcmp(p, name_->text() + matched_, n) != 0) {
+        const char *stop = p + std::min<size_t>(end - p, name_->size() - matched_);
+        if (!name_->is_like(p, stop, matched_)) {
             matched_ = 0;
             return p;
         }
 
-        matched_ += n;
+        matched_ = static_cast<uint8_t>(matched_ + (stop - p));
         if (matched_ == name_->size()) {
             matched_ = 0;
             state_ = State::kColon;
         }
 
-        return p + n;
+        return stop;
     }
 
     /* Reads what follows a name, until there is none of it left. */
