@@ -101,8 +101,9 @@ protected:
         Wide more = owed - std::min(owed, most);
 
         *lost = static_cast<uint64_t>((more + window_ms_ - 1) / window_ms_);
+        owed -= std::min(owed, Wide{*lost} * window_ms_);
 
-        Wide ahead = (std::min(owed, most) << fraction_bits()) / limit_;
+        Wide ahead = (owed << fraction_bits()) / limit_;
         uint64_t time = ((now_ms_ << fraction_bits()) + static_cast<uint64_t>(ahead)) & kFullMask;
         uint64_t value = LimitCode::of(limit_) << kFullBits | time;
         uint64_t low_bits = value_bits() - 1;

@@ -139,12 +139,12 @@ public:
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);
 
-        if (v.owes) { return settle(used_up(v) + cost, next); }
+        if (v.owes) { return std::min(settle(used_up(v) + cost, next), cost); }
 
         CounterCounts parts(v.kind, v.part, v.counts);
         uint64_t taken = parts.recent() + cost;
 
-        if (taken > rule_.limit) { return owe(taken, v.part / parts.n(), next); }
+        if (taken > rule_.limit) { return std::min(owe(taken, v.part / parts.n(), next), cost); }
 
         parts.count[parts.n()] += cost;
         parts.fit(v.kind);

@@ -99,7 +99,7 @@ public:
         *next = taken > limit_ ? owing(Debt::of(taken, limit_, v.window, &lost))
                                : pack(v.window, is_near_limit(taken, limit_), taken);
 
-        return lost;
+        return std::min(lost, cost);
     }
 
     /* Takes back a cost. */

@@ -202,7 +202,7 @@ struct owing_model_t {
 
         rule_wide_t lost = now > most() ? (now - most() + w - 1) / w : 0;
 
-        use(now_ms, now > most() ? most() : now);
+        use(now_ms, now - lost * w);
 
         return (uint64_t)lost;
     }

@@ -214,6 +214,9 @@ static void charge(subject_t *s) {
 
     expected = expected < cost ? expected : cost;
     CHECK(lost <= expected + slack && lost + slack >= expected);
+
+    /* of a part of a request, rounding may have made a whole one */
+    s->model.level += ((rule_wide_t)expected - lost) * s->model.policy.window_ms;
 }
 
 /* What is left of a bucket after a refund depends on when; histories do without
