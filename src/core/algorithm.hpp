@@ -65,7 +65,9 @@ struct ChargeStep : WordStep<Algorithm> {
 
     bool admit(uint64_t state, uint64_t *next) const {
         lost = this->algorithm.charge(state, this->cost, next);
-        return true;
+
+        /* a lower limit may have no room for what the key owes already */
+        return lost < this->cost;
     }
 };
 

@@ -39,6 +39,7 @@ public:
     Bucket(const Policy &policy, uint64_t now_ms, uint64_t limit)
         : BucketDebt(policy, now_ms, limit) {}
 
+    using BucketDebt::owes;
     using BucketState::capacity;
 
     /* Returns a number that advances by the time in which any bucket that is
@@ -107,12 +108,12 @@ public:
     bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         if (cost == 0) {
             *next = state;
-            return !is_owing(state) || BucketDebt::used(read_debt(state)) <= full();
+            return !owes(state) || admit_debt(read_debt(state), 0, next);
         }
 
         Debt debt;
 
-        if (see_debt(&state, &debt)) { return admit_owing(debt, cost, next); }
+        if (see_debt(&state, &debt)) { return admit_debt(debt, cost, next); }
 
         uint64_t before = then(state);
         uint64_t excess = excess_of(before, state);
@@ -159,8 +160,8 @@ public:
         return pack(time_of(state), class_of(state), taken);
     }
 
-    /* Records a cost whatever the limit says.  Returns how many units could not
-     * be recorded.  An excess is owed as well if the bucket does not hold it all. */
+    /* Records a cost whatever the limit says.  Returns how many units the key
+     * cannot owe: if they are more than the cost, `next` is not to be used.  An excess is owed as well if the bucket does not hold it all. */
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
         Debt debt;
         Wide taken;
@@ -177,7 +178,7 @@ public:
 
         *next = settled(taken + Wide{cost} * window_ms_, &lost);
 
-        return std::min(lost, cost);
+        return lost;
     }
 
     /* Takes back a cost. */
@@ -194,17 +195,14 @@ public:
 
     /* Returns by how many epochs a state that owes is ahead. */
     uint64_t ahead(uint64_t state) const {
-        if (!is_owing(state)) { return 0; }
+        if (!owes(state)) { return 0; }
 
         return epoch_of(now_ms_ + whole_ms(read_debt(state).ahead)) - epoch();
     }
 
-    /* True for a state that owes, or has owed until its bucket was just full. */
-    bool owes(uint64_t state) const { return is_owing(state); }
-
     /* Describes the state as describe_usage() does. */
     [[gnu::always_inline]] void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
-        if (form_of(state) == kWhole && is_owing(state)) {
+        if (form_of(state) == kWhole && owes(state)) {
             describe_owing(state, cost, verdict);
             return;
         }
@@ -224,7 +222,7 @@ public:
         uint64_t most = full();
         uint64_t more = cost * window_ms_;
 
-        if (form_of(state) == kWhole && is_owing(state)) {
+        if (form_of(state) == kWhole && owes(state)) {
             return more > most ? kNever : wait_owing_ms(state, most - more);
         }
 
@@ -268,17 +266,6 @@ public:
 
 private:
     uint64_t epoch_of(uint64_t time_ms) const { return time_ms >> (time_bits_ - 2); }
-
-    /* A key owes under one limit, and may have room under a higher one. */
-    [[gnu::noinline]] bool admit_owing(const Debt &debt, uint64_t cost, uint64_t *next) const {
-        Wide wanted = BucketDebt::used(debt) + Wide{cost} * window_ms_;
-        uint64_t lost;
-
-        if (wanted > full()) { return false; }
-
-        *next = settled(wanted, &lost);
-        return true;
-    }
 
     [[gnu::noinline]] void describe_owing(uint64_t state, uint64_t cost, Verdict *verdict) const {
         Debt debt;

@@ -30,7 +30,8 @@ protected:
     BucketDebt(const Policy &policy, uint64_t now_ms, uint64_t limit)
         : BucketState(policy, limit), now_ms_(now_ms) {}
 
-    bool is_owing(uint64_t state) const {
+    /* True for a state that owes, or has owed until its bucket was just full. */
+    bool owes(uint64_t state) const {
         return (state >> (value_bits() - 1) & ((2u << kFormBits) - 1)) == (kWhole << 1 | 1);
     }
 
@@ -45,7 +46,7 @@ protected:
 
     /* True if the state owes.  One that does no more is replaced by what it is. */
     bool see_debt(uint64_t *state, Debt *debt) const {
-        if (!is_owing(*state)) { return false; }
+        if (!owes(*state)) { return false; }
 
         *debt = read_debt(*state);
 
@@ -119,6 +120,18 @@ protected:
         return taken > full()
                    ? owe(taken, lost)
                    : pack(now_ms_ & time_mask(), class_of_limit(), static_cast<uint64_t>(taken));
+    }
+
+    /* A key that owes under one limit may have room under a higher one. */
+    [[gnu::noinline]] bool admit_debt(const Debt &debt, uint64_t cost, uint64_t *next) const {
+        Wide wanted = used(debt) + Wide{cost} * window_ms_;
+        uint64_t lost;
+
+        if (wanted > full()) { return false; }
+
+        if (cost != 0) { *next = settled(wanted, &lost); }
+
+        return true;
     }
 
     /* Returns it after a cost has been taken off a debt. */

@@ -133,18 +133,19 @@ public:
         return true;
     }
 
-    /* Records a cost whatever the limit says.  Returns how many units could not
-     * be recorded.  What exceeds the limit is owed: of the parts, the oldest one is
+    /* Records a cost whatever the limit says.  Returns how many units the key
+     * cannot owe: if they are more than the cost, `next` is not to be used.  What
+     * exceeds the limit is owed: of the parts, the oldest one is
      * left out, as it fades, and the others belong to the present window. */
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);
 
-        if (v.owes) { return std::min(settle(used_up(v) + cost, next), cost); }
+        if (v.owes) { return settle(used_up(v) + cost, next); }
 
         CounterCounts parts(v.kind, v.part, v.counts);
         uint64_t taken = parts.recent() + cost;
 
-        if (taken > rule_.limit) { return std::min(owe(taken, v.part / parts.n(), next), cost); }
+        if (taken > rule_.limit) { return owe(taken, v.part / parts.n(), next); }
 
         parts.count[parts.n()] += cost;
         parts.fit(v.kind);

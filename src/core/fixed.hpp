@@ -89,8 +89,8 @@ public:
         return pack(window, is_near(state), count > cost ? count - cost : 0);
     }
 
-    /* Records a cost whatever the limit says.  Returns how many units could not
-     * be recorded. */
+    /* Records a cost whatever the limit says.  Returns how many units the key
+     * cannot owe: if they are more than the cost, `next` is not to be used. */
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
         View v = view(state);
         uint64_t taken = v.count + cost;
@@ -99,7 +99,7 @@ public:
         *next = taken > limit_ ? owing(Debt::of(taken, limit_, v.window, &lost))
                                : pack(v.window, is_near_limit(taken, limit_), taken);
 
-        return std::min(lost, cost);
+        return lost;
     }
 
     /* Takes back a cost. */
