@@ -39,8 +39,11 @@ my %SAYS = (
         . '{"total_tokens": 17, "total_tokens":18' ] },
     gzipped  => { headers => [ 'Content-Encoding: gzip' ],
         parts => [ $GZIPPED ] },
+    encoded  => { headers => [ 'Content-Encoding: secret' ],
+        parts => [ '{"total_tokens": 18}' ] },
     ssi      => { headers => [ 'Content-Type: text/html' ], parts => [
-        'with <!--#include virtual="/part" --> "total_tokens": 19' ] },
+        'with <!--#include virtual="/part" --> "total_tokens": 19 '
+            . '<!--#include virtual="/bad_null" -->' ] },
     part     => { parts => [ '{"total_tokens": 20}' ] },
     elsewhere => { headers => [ 'X-Accel-Redirect: /file' ],
         parts => [ '{"total_tokens": 21}' ] },
@@ -137,7 +140,7 @@ my %KINDS = (
 );
 my %USAGE = (plain => 11, chunked => 12, closed => 13, large => 14, bytes => 15,
     nothing => '-', none => '-', string => '-', no_body => '-',
-    gzipped => '-', file => 31, empty => '-', part => 20);
+    gzipped => '-', encoded => '-', file => 31, empty => '-', part => 20);
 
 for my $kind (sort keys %KINDS) {
     serve(server => "    $KINDS{$kind}\n" . places());
@@ -254,6 +257,7 @@ serve(http => "    limit_sliding_usage total_tokens;\n", server => <<"CONF");
 CONF
 
 usage_is('/ssi', 19, 'not of subrequests of SSI');
+is_deeply [ $nginx->new_errors ], [], '... whose bad values are not told';
 my $added = usage_is('/addition', 11, 'nor of what is added');
 like plain_body($added), qr/11.*20/, '... which was there';
 my $caught = usage_is('/caught', 11, 'of the page for an error');
@@ -338,7 +342,8 @@ for ([ q("") => '' ], [ q('a\b') => 'a\b' ], [ q('a"b') => 'a"b' ],
     my ($written, $told) = @$_;
     my $words = qq(invalid name "$told", it must have 1 to 64 bytes,)
         . ' without quotes and backslashes in ';
-    like test_config("limit_sliding_usage $written;"), qr/\[emerg\].* \Q$words\E/,
+    like test_config("limit_sliding_usage $written;"),
+        qr/\[emerg\] .* \Q$words\E/,
         "no name: $written";
 }
 like test_config('limit_sliding_usage a; limit_sliding_usage b;'),

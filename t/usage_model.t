@@ -1,0 +1,117 @@
+# Tokens of a language model behind NGINX: counted exactly, and its answers pass
+# as they are, at once.
+
+use v5.36;
+
+use List::Util qw(sum0);
+use Test::More;
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+use LimitSliding::Bench qw(median);
+use LimitSliding::Model;
+use LimitSliding::Test;
+use LimitSliding::Upstream qw(plain_body);
+
+my $REQUESTS = 1000;
+my $AT_ONCE = 8;
+my $DELAY_AT_MOST = 0.0001;  # seconds that the first byte may come later
+
+my $nginx = LimitSliding::Test->new;
+my $model = LimitSliding::Model->new;
+my $proxy = 'proxy_pass http://model/v1/chat/completions;';
+
+$nginx->serve(http => <<"HTTP", server => <<"SERVER");
+    upstream model { server @{[ $model->server ]}; keepalive 64; }
+    log_format usage '\$request_uri \$limit_sliding_usage';
+    proxy_http_version 1.1;
+    proxy_set_header Connection '';
+HTTP
+    location /on {
+        limit_sliding_usage total_tokens;
+        access_log %%DIR%%/usage.log usage;
+        $proxy
+
+        location /on/unbuffered { proxy_buffering off; $proxy }
+        location /on/gzip { gzip on; gzip_types *; gzip_min_length 1; $proxy }
+    }
+    location /off {
+        $proxy
+        location /off/unbuffered { proxy_buffering off; $proxy }
+        location /off/gzip { gzip on; gzip_types *; gzip_min_length 1; $proxy }
+    }
+SERVER
+
+
+# mixed requests
+
+my @KINDS = ('', '/unbuffered', '/gzip');
+my (%expected, @different);
+
+for (my $seed = 1; $seed <= $REQUESTS; $seed += $AT_ONCE) {
+    my @seeds = grep { $_ <= $REQUESTS } $seed .. $seed + $AT_ONCE - 1;
+    my %sockets;
+    for my $n (@seeds) {
+        my $with_usage = $n % 7 != 0;
+        my %request = chat(seed => $n, stream => $n % 2,
+            with_usage => $with_usage);
+        push @{ $request{headers} }, 'Accept-Encoding: gzip';
+        my $place = "$KINDS[ $n % @KINDS ]?$n";
+        $sockets{"/$_$place"} = $nginx->send_request("/$_$place", %request)
+            for qw(on off);
+        $expected{"/on$place"} = $n % 2 && !$with_usage ? '-'
+            : usage($n)->{total_tokens};
+    }
+
+    my %body = map { my $r = $nginx->read_response($sockets{$_}, 'POST');
+        ($_ => $r->{status} . plain_body($r)) } keys %sockets;
+    push @different, grep { $body{$_} ne $body{ s/^\/on/\/off/r } }
+        grep { /^\/on/ } keys %body;
+}
+
+my %told;
+wait_for(sub {
+    open my $log, '<', $nginx->dir . '/usage.log' or return;
+    %told = map { /^(\S+) (\S+)$/ } <$log>;
+    return keys %told == $REQUESTS;
+});
+is_deeply \%told, \%expected, "$REQUESTS answers: tokens of each";
+is join(' ', @different), '', '... and bodies are the same';
+my $sum = sum0(grep { $_ ne '-' } values %told);
+is $sum, sum0(grep { $_ ne '-' } values %expected), "... $sum in all";
+
+is_deeply [ $nginx->new_errors ], [], '... and nothing is told';
+
+
+# the first byte, with it and without in turns
+
+# Returns the seconds from a request to the first byte of its body, a stream
+# that ends without closing the connection to the model.
+sub first_byte($path) {
+    my $socket = $nginx->connect;
+    my $start = clock_gettime(CLOCK_MONOTONIC);
+    $nginx->send_request($path, chat(seed => 3, stream => 1),
+        socket => $socket);
+    my $got = '';
+    while ($got !~ /\r\n\r\n./s) {
+        sysread $socket, $got, 65536, length $got or die "no answer\n";
+    }
+    return clock_gettime(CLOCK_MONOTONIC) - $start;
+}
+
+# A busy machine may need another attempt.
+my $later;
+for my $try (1 .. 5) {
+    my %times;
+    for my $i (1 .. 400) {
+        push @{ $times{$_} }, first_byte("/$_/unbuffered")
+            for $i % 2 ? qw(on off) : qw(off on);
+    }
+    $later = median(@{ $times{on} }) - median(@{ $times{off} });
+    note sprintf 'first byte: %.1f us with, %.1f us without',
+        map { 1e6 * median(@{ $times{$_} }) } qw(on off);
+    last if $later < $DELAY_AT_MOST;
+}
+cmp_ok $later, '<', $DELAY_AT_MOST, 'the first byte is not delayed';
+
+$model->stop;
+$nginx->finish;
