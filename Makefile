@@ -173,7 +173,7 @@ SANITIZED_OPTS  = --error-log-path=stderr --with-compat --with-debug --with-thre
     --with-http_ssl_module --with-http_v2_module --with-http_realip_module \
     --with-http_auth_request_module --with-http_stub_status_module \
     --with-http_dav_module --with-http_slice_module \
-    --with-http_addition_module \
+    --with-http_addition_module --with-http_sub_module --with-http_gunzip_module \
     --with-cc-opt="-DNGX_DEBUG_PALLOC=1 -O1 $(SANITIZED_FLAGS)" \
     --with-ld-opt="$(SANITIZED_FLAGS) -fsanitize=undefined"
 SANITIZED_TESTS ?= $(sort $(wildcard t/*.t))
