@@ -31,7 +31,8 @@ enum class Purpose {
     kConsume = 0,
     kLook = 1,     /* decide, and consume nothing */
     kGiveBack = 2, /* what was consumed */
-    kLease = 3     /* consume, and lease units beyond that */
+    kLease = 3,    /* consume, and lease units beyond that */
+    kCharge = 4    /* consume, whatever the limit says: the key may owe */
 };
 
 struct Zone;

@@ -74,6 +74,7 @@ struct Redis {
     Settings settings;
 
     ngx_uint_t algorithms; /* of its zones: a mask of 1 << Algorithm */
+    bool settles;          /* costs of some; set before the script is made */
     ngx_str_t script;
     ngx_str_t script_sha1; /* in hex */
 

@@ -19,7 +19,7 @@ constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 9 + 1) + kAsksPerCall * 2;
 constexpr auto kNumberBytes = NGX_INT64_LEN;
 
 /* Added to the number of a purpose if units of the key are left here. */
-constexpr auto kHeldHere = 4;
+constexpr auto kHeldHere = 8;
 
 /* Added to the precision of a strict counter. */
 constexpr auto kStrict = 64;
@@ -157,8 +157,14 @@ void log_bad_limit(const RemoteZone &zone) {
                   &zone.name);
 }
 
-/* Returns true if these are a limit, and the values of an algorithm.  Those mean
- * nothing where there is no limit, or where a claim was given back. */
+/* Returns true if the claim is settled: Redis tells no state of it. */
+bool is_settled(const Claim &claim) {
+    return claim.purpose == Purpose::kGiveBack || claim.purpose == Purpose::kCharge;
+}
+
+/* Returns true if these are a limit, and the values of an algorithm, which mean
+ * nothing where there is no limit; or the units of a claim that were not
+ * settled. */
 bool is_state(const Claim &claim, const int64_t *numbers) {
     auto most = static_cast<int64_t>(claim.policy->limit_max(true));
     int64_t limit = numbers[0];
@@ -166,12 +172,17 @@ bool is_state(const Claim &claim, const int64_t *numbers) {
 
     if (limit < -most || limit > most) { return false; }
 
-    return limit == 0 || claim.purpose == Purpose::kGiveBack
-           || are_remote_values(*claim.policy, numbers + 1);
+    if (is_settled(claim)) {
+        return numbers[1] >= 0 && static_cast<uint64_t>(numbers[1]) <= claim.cost;
+    }
+
+    return limit == 0 || are_remote_values(*claim.policy, numbers + 1);
 }
 
 /* Returns how many numbers the reply has of a part, from these on. */
 size_t numbers_of(const AskPart &part, const int64_t *numbers) {
+    if (is_settled(part.claim)) { return 2; }
+
     return 1 + remote_values(*part.claim.policy, numbers[1]) + (part.held ? 1 : 0);
 }
 
@@ -261,6 +272,7 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
 
         told->state = {now_ms_, limit ? static_cast<uint64_t>(limit) : part.claim.limit, next_};
 
+        told->lost = is_settled(part.claim) ? static_cast<uint64_t>(*next_) : 0;
         told->forgotten = part.held ? end[-1] : 0;
         told++;
         next_ = end;
@@ -270,7 +282,7 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
                       bool admitted) {
     const Claim &claim = part.claim;
-    if (!answer.is_unlimited()) {
+    if (!answer.is_unlimited() && !is_settled(claim)) {
         return answer.state.describe(*claim.policy, claim.cost, before, admitted,
                                      claim.purpose != Purpose::kConsume);
     }

@@ -22,6 +22,7 @@ struct PartAnswer {
 
     RemoteState state;
     uint64_t own;      /* the key's own limit, or kLimitUnset, or kUnlimited */
+    uint64_t lost;     /* units of a charge that the key cannot owe */
     int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
 };
 
@@ -48,7 +49,7 @@ private:
 };
 
 /* Describes a key to a request, admitted or not, after `before` units of the
- * call. */
+ * call.  Of a claim that is settled nothing but the limit is known. */
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
                       bool admitted);
 

@@ -23,12 +23,14 @@ constexpr std::string_view kEnd = "--@ end";
 
 constexpr unsigned mask(Algorithm algorithm) { return 1u << static_cast<unsigned>(algorithm); }
 
-/* Lines after "--@ if NAME" are in the scripts for any of these algorithms. */
+/* Lines after "--@ if NAME" are in the scripts for any of these. */
 constexpr struct {
     std::string_view name;
     unsigned algorithms;
 } kConditions[] = {
     {"cluster", kScriptCluster},
+    {"settles", kScriptSettles},
+    {"give_back", kScriptCluster | kScriptSettles},
     {"counter", mask(Algorithm::kCounter)},
     {"log", mask(Algorithm::kLog)},
     {"fixed", mask(Algorithm::kFixed)},

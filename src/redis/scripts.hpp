@@ -12,8 +12,8 @@
  *         strict) or burst (buckets), cost, look (1: decide, record nothing;
  *         2: give back, see below; 3: of n units the last ones are leased: how
  *         many is one more number, and such a kind is of one ask of a
- *         TOKEN_BUCKET; 4 more than 0 or 3: the caller has units left of what
- *         was leased); of each ask: units n, number of claims m, m kinds, from
+ *         TOKEN_BUCKET; 4: charge, see below; 8 more than 0 or 3: the caller
+ *         has units left of what was leased); of each ask: units n, number of claims m, m kinds, from
  *         1 on; those are left out, from the end, whose numbers all are 1
  *
  * The reply is one flat array of integers: the server's time in ms; of each
@@ -24,13 +24,19 @@
  * that RemoteState::describe() takes; if the caller has units left, one
  * more: how many ms ago, and 1, the key was forgotten, or 0 if it was not.
  *
- * In a cluster what was granted can be given back, as if it had never been
- * taken: a kind whose look is 2 has three more numbers, when it was taken, by
- * the reply's time, and the first two values of the reply; to those of a bucket
- * all that the same call granted before is added.  Such a claim is always
- * granted, and its values mean nothing.  So long as others have taken nothing
- * else of a bucket since, its state is the one that it would have had; else it
- * may have less, for a while.
+ * In a cluster, and where costs are settled, what was granted can be given
+ * back, as if it had never been taken: a kind whose look is 2 has three more
+ * numbers, when it was taken, by the reply's time, and the first two values of
+ * the reply; to those of a bucket all that the same call granted before is
+ * added.  So long as others have taken nothing else of a bucket since, its state
+ * is the one that it would have had; else it may have less, for a while.
+ *
+ * Where costs are settled, a kind whose look is 4 is charged whatever the limit
+ * says.
+ *
+ * A claim that is given back or charged belongs to an ask of one unit, and is
+ * granted, even where other claims of the ask are not.  It has one value: how
+ * many units of the cost could not be charged, 0 if they are given back.
  *
  * Time is divided into epochs of a sixteenth of the window, a second at most.
  * Leased units may be spent in that in which they were granted and the next.
@@ -57,9 +63,12 @@ constexpr auto kScriptOwn = int64_t{1} << 52;
 /* It can give back, and does while a slot moves to another node. */
 constexpr auto kScriptCluster = 0x100u;
 
+/* It can give back and charge, and knows keys that owe. */
+constexpr auto kScriptSettles = 0x200u;
+
 /*
- * The script for these algorithms, a mask of 1 << Algorithm,
- * and kScriptCluster.  Returns its length, and writes it with a
+ * The script for these algorithms, a mask of 1 << Algorithm, kScriptCluster and
+ * kScriptSettles.  Returns its length, and writes it with a
  * final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
  */
 size_t script(unsigned algorithms, char *buffer, size_t bytes);

@@ -173,12 +173,12 @@ static void tells_when_it_was_forgotten(void **state) {
     (void)state;
     forget_all();
 
-    assert_string_equal(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 0 0");
+    assert_string_equal(call("1 k", "1 2 3600000 9 0 1 8 2 1 1"), "2 9 0 0");
     set("k:forgotten", "nonsense");
-    assert_string_equal(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 2 0");
+    assert_string_equal(call("1 k", "1 2 3600000 9 0 1 8 2 1 1"), "2 9 2 0");
 
     /* with what is asked for others, as all-or-nothing requests */
-    assert_string_equal(call("2 k l", "2 2 3600000 9 0 1 4 2 3600000 9 0 1 0 "
+    assert_string_equal(call("2 k l", "2 2 3600000 9 0 1 8 2 3600000 9 0 1 0 "
                                       "1 2 1 2"),
                         "1 9 4 0 9 0");
 
@@ -190,15 +190,15 @@ static void tells_when_it_was_forgotten(void **state) {
     assert_in_range(number("PTTL k:forgotten"), 4000, 5000);
 
     usleep(20000);
-    assert_int_equal(sscanf(call("1 k", "1 2 3600000 9 0 1 4 2 1 1"), "2 9 0 %lld", &ms), 1);
+    assert_int_equal(sscanf(call("1 k", "1 2 3600000 9 0 1 8 2 1 1"), "2 9 0 %lld", &ms), 1);
     assert_in_range(ms, 20, 4000);
 
     /* of a bucket of which more units are leased, and of one without a limit */
     set("b:forgotten", "1");
-    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 9 0 0 %lld", &ms), 1);
+    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 11 1 2 1 1"), "2 9 0 0 %lld", &ms), 1);
     assert_in_range(ms, 1000000, INT64_MAX);
     set("b:limit", "off");
-    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 7 1 2 1 1"), "2 0 0 0 %lld", &ms), 1);
+    assert_int_equal(sscanf(call("1 b", "1 3 3600000 9 0 1 11 1 2 1 1"), "2 0 0 0 %lld", &ms), 1);
 }
 
 /* What a zone left before its algorithm or window was changed. */

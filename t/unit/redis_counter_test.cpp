@@ -246,7 +246,7 @@ static void give_back(run_t *run, uint64_t limit) {
     call->number[0] = (long long)run->now_ms;
     call->number[1] = 1;
     call->number[2] = (long long)(run->own ? run->own + kScriptOwn : limit);
-    call->n = 7;
+    call->n = 4;
     run->taken_cost = 0;
 }
 

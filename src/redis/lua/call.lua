@@ -10,7 +10,8 @@
 --   chunk NAME    begins a chunk, which ends where the next one begins
 --   include NAME  stands for that chunk
 --   if NAME       begins lines, up to "else" or "end", that are only in scripts
---                 for this algorithm, or for a cluster; they do not nest
+--                 for this algorithm, for a cluster, where costs are settled, or
+--                 where units are given back; they do not nest
 --
 -- A chunk uses the locals of the place that includes it, and says which ones it
 -- leaves behind.  The chunks are not functions, as Redis would create those
@@ -39,6 +40,7 @@
 --          [12]
 --          [13]  how many of the units are leased, if any may be
 --          [14]  whether the node has units of the key left
+--          [15]  whether the units are charged
 
 --@ chunk call
 local T = redis.call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)
@@ -72,19 +74,23 @@ for i = 1, A[1] do
   local look = A[a + 5]
   a = a + 6
 
-  --@ if cluster
+  --@ if give_back
   if look == '2' then
     for j = 0, 2 do kinds[i][10 + j] = A[a + j] + 0 end
+    kinds[i][7] = 1
     a = a + 3
   end
   --@ end
   --@ if bucket
-  if look == '3' or look == '7' then
+  if look == '3' or look == '11' then
     kinds[i][13] = A[a] + 0
     a = a + 1
   end
   --@ end
-  kinds[i][14] = look == '4' or look == '7'
+  kinds[i][14] = look == '8' or look == '11'
+  --@ if settles
+  kinds[i][15] = look == '4'
+  --@ end
 end
 
 -- Each ask is for n units of m claims, of which g are granted.  If it has
@@ -110,9 +116,12 @@ while first < keys do
 
       -- An algorithm writes its values, and leaves in `free` how many units can
       -- be taken; `grant` then tells it whether it is to record any.
+      --@ if settles
+      local granted, lost = g, 0
+      --@ end
       if limit == 0 then
         for i = 1, values do out[o + i] = 0 end
-      --@ if cluster
+      --@ if give_back
       elseif k[10] then
         --@ include give_back
       --@ end
@@ -133,6 +142,13 @@ while first < keys do
         --@ include bucket
       --@ end
       end
+
+      --@ if settles
+      if k[15] then
+        for i = #out, o + 2, -1 do out[i] = nil end
+        g, values, out[o + 1] = granted, 1, lost
+      end
+      --@ end
 
       -- The mark tells when forget.lua deleted the state of this key.
       if k[14] then
