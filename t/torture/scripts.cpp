@@ -290,7 +290,7 @@ private:
 
             note(claim, now_ms, ask.units, granted);
             remotes.push_back({now_ms, limit, numbers + 1});
-            numbers += 1 + remote_values(policies_[key.policy], numbers[1]);
+            numbers += 1 + (claim.look == 2 ? 1 : remote_values(policies_[key.policy], numbers[1]));
         }
 
         if (ask.claims[0].look == 2) {

@@ -21,6 +21,8 @@ using namespace limit_sliding;
 /* Adding a member takes its time. */
 #define LOG_COST_MAX 3000
 
+#define HOUR_MS 3600000ull
+
 struct run_t {
     const history_t *history;
     const request_t *request;
@@ -28,7 +30,16 @@ struct run_t {
     Zone *zone;
     uint64_t random;
     char name[64]; /* of this run's keys */
+
+    /* the latest that was admitted, and not given back yet */
+    Claim taken;
+    Taken taken_of;
+    uint64_t taken_key;
+    unsigned charges;
 };
+
+/* Settles costs, too. */
+#define SETTLES 2
 
 #define CHECK_SAME(run, what, ours, theirs)                                                        \
     do {                                                                                           \
@@ -46,12 +57,13 @@ struct run_t {
         }                                                                                          \
     } while (0)
 
-/* One ask of m claims that differ in their keys. */
+/* One ask of m claims that differ in their keys; `taken` is of what is given back,
+ * else null. */
 static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, unsigned units,
-                       int look) {
+                       uint64_t cost, Purpose look, const Taken *taken) {
     const request_t *r = run->request;
     char text[20][32];
-    const char *argv[40] = {"EVALSHA", script_sha[run->history->seed % 2]};
+    const char *argv[40] = {"EVALSHA", script_sha[run->history->seed % 3]};
     unsigned argc = 2;
     unsigned n = 0;
 
@@ -74,8 +86,14 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, un
     NUMBER(run->policy.algorithm == Algorithm::kCounter
                ? run->policy.precision + (run->policy.strict ? 64 : 0)
                : run->policy.burst);
-    NUMBER(r->cost);
+    NUMBER(cost);
     NUMBER(look);
+
+    if (taken) {
+        NUMBER(taken->now_ms);
+        NUMBER(taken->values[0]);
+        NUMBER(taken->values[1]);
+    }
 
     /* may be left out where all are 1 */
     if (units != 1 || m != 1 || r->now_ms % 2 == 0) {
@@ -106,6 +124,16 @@ static void check_verdict(const run_t *run, const Claim *claim, const RemoteStat
     CHECK_SAME(run, "remaining", ours.remaining, theirs.remaining);
     CHECK_SAME(run, "excess", ours.excess, theirs.excess);
     CHECK_SAME(run, "delay", ours.delay_ms, theirs.delay_ms);
+
+    if (run->charges > 0 && run->policy.algorithm >= Algorithm::kTokenBucket) {
+        /* neither can tell the fraction of a ms in which a debt is paid */
+        if (ours.reset_ms - theirs.reset_ms + 2 <= 4) { ours.reset_ms = theirs.reset_ms; }
+
+        if (ours.retry_after_ms - theirs.retry_after_ms + 2 <= 4) {
+            ours.retry_after_ms = theirs.retry_after_ms;
+        }
+    }
+
     CHECK_SAME(run, "reset", ours.reset_ms, theirs.reset_ms);
     CHECK_SAME(run, "retry after", ours.retry_after_ms, theirs.retry_after_ms);
 }
@@ -117,8 +145,9 @@ static void run_request(run_t *run) {
     int look = random_below(&run->random, 16) == 0;
 
     /* requests of a call are decided by one state; in the core an admission may
-     * change the number of its parts, after one of another limit */
-    if (run->policy.precision == 0 && run->history->limits == HISTORY_LIMIT_A_REQUEST) {
+     * change the number of its parts, after one of another limit, or a debt */
+    if (run->policy.precision == 0
+        && (run->history->limits == HISTORY_LIMIT_A_REQUEST || run->charges > 0)) {
         units = 1;
     }
 
@@ -131,7 +160,7 @@ static void run_request(run_t *run) {
 
     snprintf(text, sizeof(text), "%s:{%llu}", run->name, (unsigned long long)r->key);
 
-    reply = ask(run, &key, 1, units, look);
+    reply = ask(run, &key, 1, units, r->cost, look ? Purpose::kLook : Purpose::kConsume, NULL);
     assert_non_null(reply);
 
     if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
@@ -160,10 +189,92 @@ static void run_request(run_t *run) {
 
         CHECK_SAME(run, "admitted", admitted, i < granted);
 
+        if (admitted && !look && r->cost > 0) {
+            run->taken = claim;
+            run->taken_of = remote.taken(run->policy, uint64_t{i} * r->cost);
+            run->taken_key = r->key;
+        }
+
         if (run->history->is_steady) {
             /* else the core tells times as of the latest that it knows */
             check_verdict(run, &claim, &remote, admitted ? i : granted, admitted);
         }
+    }
+}
+
+/* Charges or gives back a cost in both. */
+static void settle(run_t *run, uint64_t cost, Purpose purpose, const Taken *taken) {
+    const request_t *r = run->request;
+    char text[96];
+    const char *key = text;
+    redisReply *reply;
+
+    snprintf(text, sizeof(text), "%s:{%llu}", run->name, (unsigned long long)r->key);
+    reply = ask(run, &key, 1, 1, cost, purpose, taken);
+    assert_non_null(reply);
+
+    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
+
+    assert_int_equal(reply->elements, 4);
+    assert_int_equal(reply->element[1]->integer, 1);
+
+    if (purpose == Purpose::kCharge) {
+        Claim claim = claim_of(run->zone, &run->policy, r->key, r->limit, 1);
+
+        CHECK_SAME(run, "lost", charge(claim, cost, r->now_ms),
+                   (uint64_t)reply->element[3]->integer);
+        run->charges++;
+    } else {
+        run->taken.limit = r->limit;
+        refund(run->taken, cost, taken->now_ms, r->now_ms);
+    }
+
+    freeReplyObject(reply);
+}
+
+static uint64_t highest_limit(const run_t *run) {
+    uint64_t highest = 0;
+
+    for (const request_t &request : run->history->request) {
+        if (request.limit > highest) { highest = request.limit; }
+    }
+
+    return highest;
+}
+
+/* What costs turn out to be, mostly more than there is room for. */
+static void settle_some(run_t *run) {
+    const request_t *r = run->request;
+
+    /* under another limit the core knows 9 digits of this one */
+    if (run->history->limits == HISTORY_LIMIT_A_REQUEST && r->limit >= 512
+        && run->policy.algorithm != Algorithm::kCounter) {
+        return;
+    }
+
+    if (random_below(&run->random, 8) == 0) {
+        uint64_t most = random_below(&run->random, 4) ? r->limit / 2 + 2 : 20 * (uint64_t)r->limit;
+
+        uint64_t cost = 1 + random_below(&run->random, most);
+        Claim claim = claim_of(run->zone, &run->policy, r->key, r->limit, 1);
+
+        claim.purpose = Purpose::kLook;
+        limit_sliding::acquire(&claim, 1, r->now_ms);
+
+        /* a bucket in the core owes no more than 64 windows, also of what a higher
+         * limit has admitted */
+        uint64_t owed = claim.describe(r->now_ms).excess / 1000 + cost + highest_limit(run);
+
+        if (owed < 60 * uint64_t{r->limit}) { settle(run, cost, Purpose::kCharge, NULL); }
+    }
+
+    /* the core gives nothing back after that, nor as exactly of a bucket */
+    if (run->taken.cost > 0 && run->taken_key == r->key
+        && r->now_ms - run->taken_of.now_ms < 2 * HOUR_MS
+        && run->policy.algorithm < Algorithm::kTokenBucket && random_below(&run->random, 4) == 0) {
+        settle(run, 1 + random_below(&run->random, run->taken.cost), Purpose::kGiveBack,
+               &run->taken_of);
+        run->taken.cost = 0;
     }
 }
 
@@ -197,10 +308,14 @@ static int run_history(const history_t *history, Policy policy) {
     static unsigned runs;
     run_t run = {.history = history, .policy = policy};
 
+    int settles = 1;
+
     if (!is_same(&run)) { return 0; }
 
     run.zone = make_zone_for(&policy, ZONE_BYTES);
     run.random = history->seed;
+    settles = settles && history->seed % 3 == SETTLES && run.policy.algorithm != Algorithm::kLog
+              && run.policy.precision < 2 && history->is_steady;
     snprintf(run.name, sizeof(run.name), "run%u", runs++);
 
     for (size_t i = 0; i < HISTORY_LENGTH; i++) {
@@ -209,6 +324,8 @@ static int run_history(const history_t *history, Policy policy) {
         if (policy.algorithm != Algorithm::kLog || run.request->cost <= LOG_COST_MAX) {
             run_request(&run);
         }
+
+        if (settles) { settle_some(&run); }
     }
 
     free(run.zone);

@@ -71,7 +71,7 @@ static const char clock_line[] = "local now, real = tonumber(ARGV[#ARGV]), redis
                                  "return real.pcall(name, key, ...) end ";
 
 int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]) {
-    char script[32768];
+    char script[65536];
     const char *rest;
     redisReply *reply;
     size_t bytes = limit_sliding::script(algorithms, script, sizeof(script));

@@ -176,6 +176,11 @@ static void tells_of_who_admits(void **state) {
     assert_true(found.reset_ms == YEAR_MS + 1);
     assert_true(found.until_ms == YEAR_MS + 500);
 
+    /* a key owes a thousand windows */
+    refuse(refusals, 42, YEAR_MS, YEAR_MS + 1001 * kWindowMaxMs);
+    assert_true(refusals->find(42, YEAR_MS + kRefusalMs - 1, &found));
+    assert_true(found.until_ms == YEAR_MS + 1001 * kWindowMaxMs);
+
     free(refusals);
 }
 
@@ -319,8 +324,65 @@ static void tells_claims_apart(void **state) {
     assert_true(limit_sliding::claim_hash(claims, 2) == hashes[n - 1]);
 }
 
+/* ---- keys that owe ---- */
+
+struct owed_t {
+    Algorithm algorithm;
+    int64_t values[4];
+    int is_valid;
+};
+
+static void tells_values_of_keys_that_owe(void **state) {
+    static const owed_t cases[] = {
+        {Algorithm::kCounter, {-1, 28333336, 10, 10}, 1},
+        {Algorithm::kFixed, {-1, 28333336, kRemoteMax, 1}, 1},
+        {Algorithm::kFixed, {-2, 28333336, 10, 10}, 0},
+        {Algorithm::kFixed, {-1, -1, 10, 10}, 0},
+        {Algorithm::kFixed, {-1, INT64_MAX / 60000 + 1, 10, 10}, 0},
+        {Algorithm::kFixed, {-1, 28333336, 0, 0}, 0},
+        {Algorithm::kFixed, {-1, 28333336, kRemoteMax + 1, 10}, 0},
+        {Algorithm::kCounter, {-1, 28333336, 10, kRemoteMax + 1}, 0},
+        {Algorithm::kCounter, {-1, 28333336, 10, -1}, 0},
+        {Algorithm::kTokenBucket, {-1, 10, 25, 59999}, 1},
+        {Algorithm::kTokenBucket, {-1, 10, 25, 60000}, 0},
+        {Algorithm::kTokenBucket, {-1, 10, -1, 0}, 0},
+        {Algorithm::kLeakyBucket, {-1, 0, 25, 0}, 0},
+        {Algorithm::kLeakyBucket, {-1, kRemoteMax + 1, 25, 0}, 0},
+        {Algorithm::kLog, {-1, 0, 0, 0}, 0},
+    };
+
+    (void)state;
+
+    for (const owed_t &c : cases) {
+        Policy policy = {60000, c.algorithm, WhenFull::kEvict, 0, 0};
+        int is_log = c.algorithm == Algorithm::kLog;
+
+        assert_int_equal(remote_values(policy, c.values[0]), is_log ? 3 : 4);
+        assert_in_range(remote_values_max(policy), is_log ? 3 : 4, 64);
+
+        if (is_log) { continue; }
+
+        assert_int_equal(are_remote_values(policy, c.values), c.is_valid);
+    }
+
+    /* nothing is leased while a key owes, and a lease ends with the window */
+    Policy policy = {60000, Algorithm::kCounter, WhenFull::kEvict, 0, 0};
+    RemoteState remote = {1700000001000, 10, cases[0].values};
+
+    assert_int_equal(remote.part_ends_ms(policy), 1700000040000);
+
+    /* what is admitted, under a higher limit, is of the present part of that */
+    remote.limit = 100;
+    Taken taken = remote.taken(policy, 0);
+    assert_int_equal(taken.values[0], 5);
+    assert_int_equal(taken.values[1], 1700000001000 / 12000);
+    Verdict v = remote.describe(policy, 1, 0, 1, 0);
+    assert_int_equal(v.remaining, 100 - 31 - 10);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_values_of_keys_that_owe),
         cmocka_unit_test(opens_after_failures_in_a_row),
         cmocka_unit_test(lets_one_probe_pass_an_interval),
         cmocka_unit_test(spreads_probes),

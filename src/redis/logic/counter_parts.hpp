@@ -10,11 +10,17 @@
 #include "core/counter_kinds.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
+#include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
 
 /* The most parts of a window, which a precision can ask for. */
 constexpr unsigned kPartsMax = 60;
+
+/* Returns the parts of a counter's window, as most keys of this limit have. */
+inline uint64_t counter_parts_of(const Policy &policy, uint64_t limit) {
+    return policy.precision == 0 ? counter_parts(limit) : policy.precision;
+}
 
 /*
  * algorithm=counter with n parts of w/n ms, from what the script tells of them:
@@ -29,32 +35,41 @@ constexpr unsigned kPartsMax = 60;
  * is 0 until then.  `spent` has been added to it since.  A state that had another
  * number of parts may end earlier than these.  As in Counter, `used` is kept
  * multiplied by w, and all of it is exact.
+ *
+ * What a key owes, until the part in which that ends, is told otherwise.  From
+ * then on it is a counter of one part, or of the precision.
  */
 class CounterParts {
 public:
-    CounterParts(const Policy &policy, uint64_t limit, uint64_t now_ms, const int64_t *values,
-                 uint64_t spent)
-        : window_ms_(policy.window_ms), now_ms_(now_ms), parts_(static_cast<uint64_t>(values[0])),
-          newest_(static_cast<uint64_t>(values[1])) {
-        for (uint64_t i = 0; i <= parts_; i++) {
-            counts_[i] = static_cast<uint64_t>(values[3 + i]);
+    CounterParts(const Policy &policy, const RemoteState &remote, uint64_t spent)
+        : window_ms_(policy.window_ms), now_ms_(remote.now_ms),
+          newest_(static_cast<uint64_t>(remote.values[1])) {
+        const int64_t *values = remote.values;
+
+        if (remote.owes(policy)) {
+            read_owed(policy, remote, spent);
+        } else {
+            parts_ = static_cast<uint64_t>(values[0]);
+            std::copy_n(values + 3, parts_ + 1, counts_);
         }
 
         if (spent > 0) {
             counts_[parts_] += spent;
-            if (policy.precision == 0) { fit(limit); }
-        } else if (values[2] > 0) {
+            if (policy.precision == 0) { fit(remote.limit); }
+        } else if (values[0] > 0 && values[2] > 0) {
             ends_ms_ = static_cast<uint64_t>(values[2]);
         }
 
         if (policy.strict) {
             most_ = 0;
         } else if (policy.precision == 0 && parts_ > 1) {
-            most_ = limit / parts_;
+            most_ = remote.limit / parts_;
         }
     }
 
     Wide used() const {
+        if (owed_.windows(now_ms_) > 0) { return owed_.used(now_ms_) * window_ms_; }
+
         uint64_t now = now_ms_ * parts_;
         uint64_t elapsed = std::min(now - std::min(now, begins()), window_ms_);
         Wide gone = std::min(Wide{counts_[0]} * elapsed, Wide{most_} * window_ms_);
@@ -65,6 +80,10 @@ public:
     /* Returns the ms until used <= room requests, if nothing is admitted. */
     uint64_t wait_ms(uint64_t room) const {
         if (used() <= Wide{room} * window_ms_) { return 0; }
+
+        if (owed_.parts > 0 && room >= owed_.each + owed_.last) {
+            return owed_.falls_ms(room) - now_ms_;
+        }
 
         /* it happens while part i is the oldest one, when so much has elapsed */
         Wide rest = all();
@@ -88,6 +107,24 @@ public:
     }
 
 private:
+    /* Reads the values of a key that owes.  If units were admitted nevertheless,
+     * under a higher limit, all were written as used in the present part. */
+    void read_owed(const Policy &policy, const RemoteState &remote, uint64_t spent) {
+        Owed owed = remote.owed(policy);
+
+        parts_ = spent > 0 ? counter_parts_of(policy, remote.limit) : owed.parts;
+        std::fill_n(counts_, parts_, 0);
+
+        if (spent > 0) {
+            newest_ = now_ms_ * parts_ / window_ms_;
+            counts_[parts_] = static_cast<uint64_t>(owed.used(now_ms_));
+        } else {
+            owed_ = owed;
+            counts_[parts_ > 1] = owed.each;
+            counts_[parts_] = owed.last;
+        }
+    }
+
     uint64_t begins() const { return newest_ * window_ms_; }
 
     Wide all() const { return std::accumulate(counts_, counts_ + parts_ + 1, Wide{0}); }
@@ -135,8 +172,9 @@ private:
 
     uint64_t window_ms_;
     uint64_t now_ms_;
-    uint64_t parts_;
+    uint64_t parts_ = 1;
     uint64_t newest_;
+    Owed owed_ = {1, 0, 0, 0, 0};
     uint64_t most_ = UINT64_MAX;
     uint64_t ends_ms_ = UINT64_MAX;
     uint64_t counts_[kPartsMax + 1];

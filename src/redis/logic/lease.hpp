@@ -14,6 +14,7 @@
 #include "core/claim.hpp"
 #include "core/counter_kinds.hpp"
 #include "core/mix.hpp"
+#include "redis/logic/counter_parts.hpp"
 #include "redis/logic/remote.hpp"
 
 namespace limit_sliding {
@@ -48,9 +49,7 @@ static_assert(kAgesMs > 2 * kLoneHorizons * kHorizonMs);
 /* Returns the parts of a counter's window, as most keys of this limit have; other
  * algorithms have one. */
 inline uint64_t parts_of(const Policy &policy, uint64_t limit) {
-    if (policy.algorithm != Algorithm::kCounter) { return 1; }
-
-    return policy.precision == 0 ? counter_parts(limit) : policy.precision;
+    return policy.algorithm == Algorithm::kCounter ? counter_parts_of(policy, limit) : 1;
 }
 
 inline bool is_bucket(const Policy &policy) { return policy.algorithm == Algorithm::kTokenBucket; }

@@ -22,6 +22,28 @@ bool is_kind(int64_t parts) {
                        [=](const CounterKind &kind) { return parts == int64_t{kind.parts}; });
 }
 
+/* The values of a key that owes. */
+constexpr unsigned kOwedValues = 4;
+
+/* Returns true if its time does not overflow. */
+bool is_part(const Policy &policy, int64_t part) {
+    return part >= 0 && static_cast<uint64_t>(part) <= INT64_MAX / policy.window_ms;
+}
+
+bool is_limit(int64_t value) { return value > 0 && static_cast<uint64_t>(value) <= kRemoteMax; }
+
+bool are_owed_values(const Policy &policy, const int64_t *values) {
+    if (values[0] != -1) { return false; }
+
+    if (policy.algorithm == Algorithm::kCounter || policy.algorithm == Algorithm::kFixed) {
+        return is_part(policy, values[1]) && is_limit(values[2]) && values[3] >= 0
+               && static_cast<uint64_t>(values[3]) <= kRemoteMax;
+    }
+
+    return is_limit(values[1]) && values[2] >= 0 && values[3] >= 0
+           && static_cast<uint64_t>(values[3]) < policy.window_ms;
+}
+
 /* One request for a key, as the script has found it. */
 struct Request {
     const Policy &policy;
@@ -43,7 +65,7 @@ struct Request {
     }
 
     void describe_counter(Verdict *verdict) const {
-        CounterParts parts(policy, remote.limit, remote.now_ms, remote.values, spent);
+        CounterParts parts(policy, remote, spent);
         Wide window = window_ms();
         UsageOf<Wide> usage = {remote.limit, limit, window, parts.used(), limit * window};
 
@@ -52,11 +74,33 @@ struct Request {
     }
 
     void describe_fixed(Verdict *verdict) const {
+        if (remote.owes(policy) && spent == 0) {
+            describe_owed_window(verdict);
+            return;
+        }
+
         uint64_t left_ms = window_ms() - remote.now_ms % window_ms();
+        uint64_t used = remote.owes(policy)
+                            ? static_cast<uint64_t>(remote.owed(policy).used(remote.now_ms))
+                            : value();
 
         describe_usage(
-            {remote.limit, limit, 1, value() + spent, limit}, cost,
-            [&](uint64_t) { return left_ms; }, verdict);
+            {remote.limit, limit, 1, used + spent, limit}, cost, [&](uint64_t) { return left_ms; },
+            verdict);
+    }
+
+    void describe_owed_window(Verdict *verdict) const {
+        Owed owed = remote.owed(policy);
+        UsageOf<Wide> usage = {remote.limit, limit, 1, owed.used(remote.now_ms), limit};
+
+        auto wait_ms = [&](uint64_t room) {
+            uint64_t then_ms
+                = room < owed.last ? owed.begins_ms(owed.due + 1) : owed.falls_ms(room);
+
+            return then_ms - remote.now_ms;
+        };
+
+        describe_usage(usage, cost, wait_ms, verdict);
     }
 
     void describe_log(Verdict *verdict) const {
@@ -73,10 +117,19 @@ struct Request {
 
     /* `queued` is the cost of a request that was admitted to a queue, else 0. */
     void describe_bucket(uint64_t queued, Verdict *verdict) const {
+        bool owes = remote.owes(policy);
+
+        if (owes && spent == 0) {
+            describe_owed_bucket(verdict);
+            return;
+        }
+
         uint64_t capacity = policy.capacity(remote.limit);
         Wide window = window_ms();
         Wide full = capacity * window;
-        Wide used = (value() + Wide{spent}) * window + static_cast<uint64_t>(remote.values[1]);
+        Wide before = owes ? remote.owed_bucket(policy).used
+                           : value() * window + static_cast<uint64_t>(remote.values[1]);
+        Wide used = before + spent * window;
         bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
 
         auto wait_ms = [&](Wide taken) {
@@ -97,11 +150,28 @@ struct Request {
             verdict->excess = thousandths(ahead + (queued - 1) * window, window);
         }
     }
+
+    void describe_owed_bucket(Verdict *verdict) const {
+        OwedBucket owed = remote.owed_bucket(policy);
+        uint64_t capacity = policy.capacity(remote.limit);
+        Wide window = window_ms();
+        Wide full = capacity * window;
+        bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
+        UsageOf<Wide> usage = {remote.limit, capacity, window, owed.used, is_queue ? window : full};
+
+        auto wait_ms = [&](uint64_t room) {
+            return std::min(owed.wait_ms(room * window, remote.limit, full), kWaitMaxMs);
+        };
+
+        describe_usage(usage, cost, wait_ms, verdict);
+    }
 };
 
 } // namespace
 
 unsigned remote_values(const Policy &policy, int64_t first) {
+    if (first < 0 && policy.algorithm != Algorithm::kLog) { return kOwedValues; }
+
     switch (policy.algorithm) {
     case Algorithm::kCounter:
         return static_cast<unsigned>(std::clamp<int64_t>(first, 0, kPartsMax)) + 4;
@@ -115,12 +185,17 @@ unsigned remote_values(const Policy &policy, int64_t first) {
 }
 
 unsigned remote_values_max(const Policy &policy) {
-    return remote_values(policy, policy.precision ? policy.precision : kCounterKinds[0].parts);
+    unsigned most
+        = remote_values(policy, policy.precision ? policy.precision : kCounterKinds[0].parts);
+
+    return std::max(most, remote_values(policy, -1));
 }
 
 bool are_remote_values(const Policy &policy, const int64_t *values) {
     unsigned n = remote_values(policy, values[0]);
     int64_t least = policy.algorithm == Algorithm::kLog ? -1 : 0;
+
+    if (n == kOwedValues && values[0] < 0) { return are_owed_values(policy, values); }
 
     if (std::any_of(values, values + n, [=](int64_t value) { return value < least; })) {
         return false;
@@ -128,16 +203,34 @@ bool are_remote_values(const Policy &policy, const int64_t *values) {
 
     if (policy.algorithm != Algorithm::kCounter) { return true; }
 
-    /* a time that does not overflow */
-    return static_cast<uint64_t>(values[1]) <= INT64_MAX / policy.window_ms
+    return is_part(policy, values[1])
            && (policy.precision == 0 ? is_kind(values[0]) : values[0] == int64_t{policy.precision});
+}
+
+OwedBucket RemoteState::owed_bucket(const Policy &policy) const {
+    auto value = [this](size_t i) { return static_cast<uint64_t>(values[i]); };
+
+    return {value(1), Wide{value(2)} * policy.window_ms + value(3),
+            Wide{policy.capacity(value(1))} * policy.window_ms};
+}
+
+bool RemoteState::owes(const Policy &policy) const {
+    return policy.algorithm != Algorithm::kLog && values[0] < 0;
+}
+
+Owed RemoteState::owed(const Policy &policy) const {
+    bool has_parts = policy.algorithm == Algorithm::kCounter && policy.precision > 0;
+    auto value = [this](size_t i) { return static_cast<uint64_t>(values[i]); };
+
+    return {policy.window_ms, has_parts ? policy.precision : uint64_t{1}, value(1), value(2),
+            value(3)};
 }
 
 uint64_t RemoteState::part_ends_ms(const Policy &policy) const {
     uint64_t parts = 1;
     uint64_t newest = now_ms / policy.window_ms;
 
-    if (policy.algorithm == Algorithm::kCounter) {
+    if (policy.algorithm == Algorithm::kCounter && !owes(policy)) {
         parts = static_cast<uint64_t>(values[0]);
         newest = static_cast<uint64_t>(values[1]);
     }
@@ -150,9 +243,19 @@ Taken RemoteState::taken(const Policy &policy, uint64_t before) const {
 
     switch (policy.algorithm) {
     case Algorithm::kCounter:
+        if (owes(policy)) {
+            uint64_t parts = counter_parts_of(policy, limit);
+            return {now_ms, {parts, now_ms * parts / policy.window_ms}};
+        }
         return {now_ms, {value(0), value(1)}};
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
+        if (owes(policy)) {
+            Wide used = owed_bucket(policy).used;
+            return {now_ms,
+                    {static_cast<uint64_t>(used / policy.window_ms) + before,
+                     static_cast<uint64_t>(used % policy.window_ms)}};
+        }
         return {now_ms, {value(0) + before, value(1)}};
     default:
         return {now_ms, {}};

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/policy.hpp"
+#include "redis/logic/owed.hpp"
 
 namespace limit_sliding {
 
@@ -26,8 +27,20 @@ struct RemoteState {
      * A bucket has the whole requests that are used, and the rest of another one
      * x window_ms.  A log has its requests, the time in ms of the event whose
      * expiry frees the first of them, and that of the event whose expiry makes
-     * room for the first request that was rejected; negative: there is none. */
+     * room for the first request that was rejected; negative: there is none.
+     *
+     * A counter and a fixed window that owe have -1; the number of the part, yet
+     * to come, in which that ends; how much a window pays; and what is used in
+     * the last one.  With precision=auto a part is a window.  A bucket that owes
+     * has -1; how much runs off in a window until it is full no more; and its two
+     * values. */
     const int64_t *values;
+
+    bool owes(const Policy &policy) const;
+
+    /* Precondition: it owes. */
+    Owed owed(const Policy &policy) const;
+    OwedBucket owed_bucket(const Policy &policy) const;
 
     /* Returns what the script needs to give back a claim that was granted after
      * others of this call had taken `before`. */

@@ -12,6 +12,9 @@
 -- Units that are leased may be spent by nodes in this epoch and the next one,
 -- and so long they do not run off.  The state then also has the number of an
 -- epoch, and what was leased in it and in the one before.
+--
+-- A key owes what a charge has used beyond the bucket, until that has run off
+-- under the limit of the charge, which then follows in 7 bytes.
 
 --@ chunk bucket.functions
 --@ include multiply
@@ -74,8 +77,10 @@ end
 -- The values are the two of what is taken of the bucket.
 --@ chunk bucket
 --@ include bucket.state
-local most, longest = limit, w
-if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit) end
+--@ include bucket.capacity
+--@ if settles
+--@ include bucket.owed
+--@ end
 local leased, time, since, low, epoch, held = k[13], now, 0, limit, nil, 0
 if at then
   if at > now then time = at end
@@ -84,7 +89,11 @@ end
 
 -- What a bucket of this limit cannot hold, in whole ms that it takes to run off
 local above, above_rest = 0, 0
+--@ if settles
+if used >= most and not owed then
+--@ else
 if used >= most then
+--@ end
   above, above_rest = subtract(used, used_rest, most, 0, w)
   local _, less = divide(above, above_rest, limit, w)
   above, above_rest = subtract(above, above_rest, floor(less / w), less % w, w)
@@ -125,12 +134,26 @@ if taken < held then taken, taken_rest = held < most and held or most, 0 end
 out[o + 1], out[o + 2] = taken, taken_rest
 free = most - taken
 if taken_rest > 0 then free = free - 1 end
+--@ if settles
+if owed and free < 0 then free = -1 elseif free < 0 then free = 0 end
+--@ else
 if free < 0 then free = 0 end
+--@ end
 if leased then
   local room = floor((most / 4 - newer - older) / cost)
   local units = n - leased + (room > 0 and room or 0)
   if units < g then g = units end
 end
+--@ if settles
+if k[15] and free >= cost then
+  g = 1
+elseif k[15] then
+  --@ include bucket.charge
+elseif owed then
+  out[o + 1], out[o + 2], out[o + 3], out[o + 4] = -1, pace, used, used_rest
+  values = 4
+end
+--@ end
 --@ include grant
 if records then
   local level, level_rest = taken + g * cost, taken_rest
@@ -159,10 +182,19 @@ if records then
 end
 if pass == 2 and g < n and limit < low then
   local level, level_rest = taken, taken_rest
+  --@ if settles
+  if owed then level = level + limit end
+  --@ end
   s = string.sub(s, 1, 19) .. pack('>I7', limit) .. string.sub(s, 27)
   low = limit
   --@ include bucket.save
 end
+
+-- Leaves in `most` how many requests it holds, and in `longest` how many ms it
+-- takes to fill under any limit.
+--@ chunk bucket.capacity
+local most, longest = limit, w
+if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit) end
 
 -- Leaves what the state `s` has, if it is one of this configuration: `at`, the
 -- time; `used` and `used_rest` then; `lowest`, the limit; `leased_at`, the
@@ -170,15 +202,68 @@ end
 --@ chunk bucket.state
 local at, used, used_rest, lowest, leased_at, newer, older
   = nil, 0, 0, limit, nil, 0, 0
+--@ if settles
+local pace, bytes = nil, s and #s
+if bytes == 33 or bytes == 51 then
+  bytes = bytes - 7
+  pace = unpack_('>I7', s, bytes + 1)
+end
+if bytes == 26 or bytes == 44 then
+--@ else
 if s and (#s == 26 or #s == 44) then
+--@ end
   local digest
   digest, at, used, used_rest, lowest = unpack_('>I2I6I7I4I7', s)
   if digest ~= k[8] then
     at, used, used_rest = nil, 0, 0
+  --@ if settles
+  elseif bytes == 44 then
+  --@ else
   elseif #s == 44 then
+  --@ end
     leased_at, newer, older = unpack_('>I6I6I6', s, 27)
   end
 end
+
+-- Leaves in `owed` whether a key owes.  Its state is then left as of now; else
+-- as of the first ms in which the bucket was full no more.
+--@ chunk bucket.owed
+local owed
+if pace and at then
+  local full, elapsed = pace, math.max(now - at, 0)
+  if k[1] == 4 or k[4] > 0 then full = capacity(k, pace) end
+  local more, more_rest = subtract(used, used_rest, full, 0, w)
+  local ms, left = divide(more, more_rest, pace, w)
+  if left > 0 then ms = ms + 1 end
+  owed = elapsed < ms
+  if not owed then elapsed = ms end
+  more, more_rest = multiply(pace, elapsed, w)
+  used, used_rest = subtract(used, used_rest, more, more_rest, w)
+  at = at + elapsed
+end
+
+-- Charges what there is no room for, with all that the bucket does not hold.
+--@ chunk bucket.charge
+local level, level_rest = used, used_rest
+local room = math.min(1000 * limit + most, 9007199254740990) - level
+if cost > room then
+  lost = cost - math.max(room, 0)
+  cost = cost - lost
+end
+if pass == 2 and cost > 0 then
+  level = level + cost
+  --@ include bucket.owe
+end
+
+-- Writes that so much is used at `time`, which is more than the bucket holds.
+-- This lasts for a window when that is paid, too.
+--@ chunk bucket.owe
+if limit < low then low = limit end
+s = pack('>I2I6I7I4I7', k[8], time, level, level_rest, low)
+if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
+s = s .. pack('>I7', limit)
+level = level + low
+--@ include bucket.save
 
 -- Writes the state `s`, for a window at least, and until the `level` at `time`
 -- has run off under the limit `low`, within 3,000 years.  A request that is
@@ -191,9 +276,27 @@ lasts = math.min(math.max(lasts + time - now, w), 1e14)
 
 -- Takes off the cost, less what of it had run off by the latest admission: all
 -- the time since it was taken, but for that in which what there was before
--- would have run off.
+-- would have run off.  What a key owes goes first.
 --@ chunk bucket.give_back
 --@ include bucket.state
+--@ if settles
+--@ include bucket.capacity
+--@ include bucket.owed
+if owed then
+  local time, low, epoch = now, lowest, leased_at
+  local level, level_rest = subtract(used, used_rest, cost, 0, w)
+  if level > 1000 * limit + most then level = 1000 * limit + most end
+  if level < newer + older then level, level_rest = newer + older, 0 end
+  if level > most or level == most and level_rest > 0 then
+    --@ include bucket.owe
+  else
+    s = pack('>I2I6I7I4I7', k[8], now, level, level_rest, low)
+    if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
+    --@ include bucket.save
+  end
+  at = nil
+end
+--@ end
 if at and at >= taken then
   local held = newer + older
   local back, back_rest = multiply(limit, at - taken, w)

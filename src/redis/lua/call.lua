@@ -115,7 +115,8 @@ while first < keys do
       end
 
       -- An algorithm writes its values, and leaves in `free` how many units can
-      -- be taken; `grant` then tells it whether it is to record any.
+      -- be taken; `grant` then tells it whether it is to record any.  Of what is
+      -- charged it leaves in `lost` how many units there is no room for.
       --@ if settles
       local granted, lost = g, 0
       --@ end

@@ -12,15 +12,12 @@
 -- how many parts before the newest one it was taken.
 
 --@ chunk counter
-local p, auto, keep = k[4], k[4] == 0, false
-if auto then
-  p = limit > 255 and (limit > 16383 and 1 or limit > 2047 and 2 or 3)
-    or limit > 21 and (limit > 127 and 4 or limit > 63 and 5
-      or limit > 31 and 6 or 7)
-    or limit > 7 and (limit > 15 and 22 or 28) or limit > 3 and 36 or 40
-end
+--@ include counter.parts
 local ends = 0
 --@ include counter.state
+--@ if settles
+--@ include counter.owed
+--@ end
 if v and q ~= p then
   --@ include counter.convert
 end
@@ -55,11 +52,35 @@ if counts[1] > 0 and not k[9] then
   end
   free = free + gone
 end
+--@ if settles
+keep = keep and not each
+if k[15] then
+  --@ include counter.charge
+else
+  if owed then
+    for i = #out, o + 5, -1 do out[i] = nil end
+    out[o + 1], out[o + 2], out[o + 3], out[o + 4] = -1, due, each, last
+    values = 4
+  end
+--@ end
 --@ include grant
 if records then
   counts[p + 1] = counts[p + 1] + g * cost
   v, at, q = counts, part, p
   --@ include counter.save
+end
+--@ if settles
+end
+--@ end
+
+-- Leaves in `p` how many parts the window has under the limit.
+--@ chunk counter.parts
+local p, auto, keep = k[4], k[4] == 0, false
+if auto then
+  p = limit > 255 and (limit > 16383 and 1 or limit > 2047 and 2 or 3)
+    or limit > 21 and (limit > 127 and 4 or limit > 63 and 5
+      or limit > 31 and 6 or 7)
+    or limit > 7 and (limit > 15 and 22 or 28) or limit > 3 and 36 or 40
 end
 
 -- Leaves in `v` the counts of the state `s`, in `q` the number of its parts,
@@ -67,7 +88,12 @@ end
 -- configuration.
 --@ chunk counter.state
 local v, q, at = nil, k[4], 0
+--@ if settles
+--@ include owe.state
+if s and #s > 5 and not each then
+--@ else
 if s and #s > 5 then
+--@ end
   local span, a1, a2, a3, a4, a5, a6 = 4294967296,
     string.byte(s, 1, 6)
   at = ((a3 * 256 + a4) * 256 + a5) * 256 + a6
@@ -101,6 +127,60 @@ if s and #s > 5 then
     at = newest - ago
   end
 end
+
+-- Reads what a key owes.  All of it is used in the present part, as under a
+-- higher limit it is; it is left in `owed`, too, and the last part in `due`.
+-- From then on, what it has owed is that of `p` parts, which are 1 with auto.
+--@ chunk counter.owed
+local owed, due
+if each then
+  local parts = auto and 1 or p
+  local present = floor(now * parts / w)
+  if present < at and each > 0 then
+    owed, due = last - floor((present - at) / parts) * each, at
+    if owed > 9007199254740991 then owed = 9007199254740991 end
+    q, at, v = p, floor(now * p / w), {}
+    for i = 1, p do v[i] = 0 end
+    v[p + 1] = owed
+  elseif present <= at + parts then
+    p, q, v = parts, parts, {}
+    for i = 1, p do v[i] = 0 end
+    v[p > 1 and 2 or 1] = each
+    v[p + 1] = last
+  end
+end
+
+-- Adds the cost to the newest part, if all but the oldest one, which fades, have
+-- room for it; else the key owes it.
+--@ chunk counter.charge
+local all = used + cost
+used = used - counts[1]
+if used + cost > limit then
+  --@ include owe.most
+end
+used = used + cost
+if pass == 1 or cost == 0 then
+  -- The second pass charges.
+elseif used > limit then
+  --@ include counter.owe
+else
+  counts[p + 1] = counts[p + 1] + cost
+  v, at, q = counts, part, p
+  if auto and p > 7
+    and all > (p == 40 and 3 or p == 36 and 7 or p == 28 and 15 or 21) then
+    p, keep = p == 40 and 36 or p == 36 and 28 or p == 28 and 22 or 7, false
+    --@ include counter.convert
+    q = p
+  end
+  --@ include counter.save
+end
+
+-- Writes what is `used` beyond the limit as of the present `part`.
+--@ chunk counter.owe
+--@ include owe.split
+if auto then part, p = (part - part % p) / p, 1 end
+at = part + ahead * p
+--@ include owe.save
 
 -- Leaves in `format` that of the counts of `q` parts, up to 3 with auto.
 --@ chunk counter.format
@@ -168,14 +248,41 @@ local lasts = w - floor(((auto and -w * q or -w) - ahead) / q)
 --@ include save
 
 -- Takes the cost off the part in which it was taken, or off that which holds
--- this one since the number of parts has changed.
+-- this one since the number of parts has changed; or off what the key owes.
+-- What it has owed stays in parts of that length.
 --@ chunk counter.give_back
+--@ if settles
+--@ include counter.parts
+--@ else
 local auto, keep = k[4] == 0, false
+--@ end
 --@ include counter.state
+--@ if settles
+--@ include counter.owed
+if owed then
+  local used, part = math.min(math.max(owed - cost, 0), 1001 * limit), at
+  if used > limit then
+    --@ include counter.owe
+  else
+    v[p + 1] = used
+    --@ include counter.save
+  end
+  v = nil
+end
+--@ end
 if v and k[11] > 0 then
   local i = q - at - floor(-(k[12] + 1) * q / k[11])
   if v[i] then
     v[i] = v[i] > cost and v[i] - cost or 0
+    --@ if settles
+    if each then
+      limit, last = v[p > 1 and 2 or 1], v[p + 1]
+      --@ include owe.save
+    else
+      --@ include counter.save
+    end
+    --@ else
     --@ include counter.save
+    --@ end
   end
 end

@@ -44,8 +44,16 @@ out[o + 1], out[o + 2], out[o + 3] = held, -1, -1
 if held > 0 then
   out[o + 2] = time_of(key, over + (free < 0 and -free or 0))
 end
+--@ if settles
+if k[15] then
+  --@ include log.charge
+else
+--@ end
 --@ include grant
 if records then
+  --@ if settles
+  --@ include log.present
+  --@ end
   local newest, seq = 0, 0
   if all > 0 then
     local member
@@ -58,14 +66,68 @@ if records then
     over = 0
   end
 end
+--@ if settles
+end
+--@ end
 if pass == 2 and g < n and cost <= limit then
   local i = cost - free - 1
   if not k[6] then i = i + g * cost end
   if i >= 0 then out[o + 3] = time_of(key, over + i) end
 end
 
+-- Adds events that the limit has room for now, and each other one when it has:
+-- as of when the event ends that is a limit's number of events before it.
+--@ chunk log.charge
+local used = held
+--@ include owe.most
+if pass == 2 and cost > 0 then
+  if held + cost <= limit then
+    --@ include log.present
+  end
+  local newest, seq, left = now, 0, cost
+  if all > 0 then
+    local time, member = time_of(key, -1)
+    if time > newest then newest = time end
+    seq = unpack_('>I6', member) + 1
+  end
+  if held < limit then
+    local units = math.min(limit - held, left)
+    add_events(key, newest, seq, units, w)
+    seq, left, all = seq + units, left - units, all + units
+  end
+  while left > 0 do
+    local units, args = math.min(left, limit, 1000), {}
+    local ends = call('ZRANGE', key, all - limit, all - limit + units - 1,
+      'WITHSCORES')
+    for i = 1, 2 * units, 2 do
+      newest = math.max(newest, ends[i + 1] + w)
+      args[i], args[i + 1] = newest, pack('>I6', seq)
+      seq = seq + 1
+    end
+    call('ZADD', key, unpack(args))
+    left, all = left - units, all + units
+  end
+  call('PEXPIRE', key, newest - now + w)
+  if over > 0 then call('ZREMRANGEBYSCORE', key, '-inf', now - w) end
+end
+
+-- Makes events of a time to come those of now, as the limit has room for them.
+--@ chunk log.present
+local ahead = all > 0 and call('ZCOUNT', key, '(' .. now, '+inf') or 0
+for start = all - ahead, all - 1, 1000 do
+  local members = call('ZRANGE', key, start, math.min(start + 999, all - 1))
+  local args = {}
+  for i = 1, #members do args[2 * i - 1], args[2 * i] = now, members[i] end
+  call('ZADD', key, unpack(args))
+end
+
 -- Removes as many events of that time: events of one time are all the same.
 --@ chunk log.give_back
+--@ if settles
+local ahead = math.min(call('ZCOUNT', key, '(' .. now, '+inf'), cost)
+if ahead > 0 then call('ZREMRANGEBYRANK', key, -ahead, -1) end
+cost = cost - ahead
+--@ end
 local events = call('ZCOUNT', key, taken, taken)
 if events > cost then events = cost end
 if events > 0 then

@@ -4,14 +4,7 @@
 
 -- Lowers `g` to what is free, and leaves in `records` whether to record it now.
 --@ chunk grant
---@ if settles
-if k[15] then
-  local fits = math.max(math.min(cost, floor(free)), 0)
-  g, cost, lost = 1, fits, cost - fits
-elseif free < cost then
---@ else
 if free < cost then
---@ end
   g = 0
 elseif n > 1 and cost > 0 and not k[6] then
   local fits = floor(free / cost)
