@@ -106,12 +106,12 @@ public:
     }
 
     bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
+        Debt debt;
+
         if (cost == 0) {
             *next = state;
-            return !owes(state) || admit_debt(read_debt(state), 0, next);
+            return !owes(state) || !see_debt(&state, &debt) || BucketDebt::used(debt) <= full();
         }
-
-        Debt debt;
 
         if (see_debt(&state, &debt)) { return admit_debt(debt, cost, next); }
 
