@@ -89,6 +89,10 @@ bool set_lease(const Param &param, ZoneConf &zone) {
 }
 
 bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones) {
+    for (auto *zone : zones) {
+        if (zone->redis != nullptr) { zone->redis->settles |= zone->settles; }
+    }
+
     for (auto *redis : redises) {
         if (!redis->settings.defined) {
             return invalid_at(cf, redis->settings.where,

@@ -260,6 +260,7 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, cons
     remote->key = key;
     remote->source = Source::kRedis;
     remote->own = kLimitUnset;
+    remote->asked_limit = 0;
     claim.remote = remote;
     return NGX_OK;
 }

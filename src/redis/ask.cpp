@@ -99,9 +99,39 @@ void unask(Ask &ask) {
     ask.asked_units = 0;
     ask.leased_units = 0;
     ask.in_call = false;
+    if (ask.settles) {
+        ask.unsettled = units_of(ask);
+        ask.parts[0].claim.cost = 0;
+        ask.units = 1;
+    }
+}
+
+/* Counts units of a settlement that are lost. */
+void lose(Ask &ask, uint64_t &units) {
+    if (!ask.settles) { return; }
+
+    Client &client = ask.redis->client;
+    count_unsettled(client, units);
+    client.settling.units -= units;
+    units = 0;
+}
+
+/* A settlement is over: the next one becomes due. */
+void end_settlement(Settling &settling) {
+    settling.nasks--;
+    settling.nout--;
+    settling.timer.cancelable = settling.nasks == 0;
+    if (waiting_of(settling).empty()) { return; }
+
+    settling.nout++;
+    make_due(waiting_of(settling).pop_front());
 }
 
 } // namespace
+
+void count_unsettled(const Client &client, uint64_t units) {
+    if (units) { (void)ngx_atomic_fetch_add(&client.calls->unsettled, units); }
+}
 
 void node_answered(Node &node) {
     Redis &redis = *node.redis;
@@ -200,6 +230,7 @@ void make_due(Ask &ask, Node &to) {
     ask.to = &to;
     due_at(to).push_back(ask);
     to.ndue++;
+    to.nsettlements += ask.settles;
 
     to.post_flush();
 }
@@ -209,6 +240,7 @@ void make_due(Ask &ask) { make_due(ask, *ask.redis->client.nodes.route(ask.slot)
 void remove_due(Ask &ask) {
     AskList::remove(ask);
     ask.to->ndue--;
+    ask.to->nsettlements -= ask.settles;
 }
 
 void ask_done(Ask &ask) {
@@ -222,7 +254,16 @@ void ask_done(Ask &ask) {
 
     if (ask.shared) { ngx_rbtree_delete(&ask.redis->client.asks, &ask.node); }
 
+    if (ask.settles) { end_settlement(ask.redis->client.settling); }
+
     ngx_free(&ask);
+}
+
+void fail_ask(Ask &ask) {
+    ask.units = 0;
+    fail_waiters(ask.waiters);
+    lose(ask, ask.unsettled);
+    ask_done(ask);
 }
 
 void join_ask(Ask &ask, Waiter *waiter) {
@@ -297,6 +338,7 @@ void fail_call(Node &node, AskCall &call) {
     while (!call.asks.empty()) {
         Ask &ask = call.asks.pop_front();
         fail_waiters(ask.asked);
+        lose(ask, ask.parts[0].claim.cost);
         ask_done(ask);
     }
 

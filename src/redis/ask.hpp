@@ -49,6 +49,8 @@ struct Ask {
     bool in_call;
     bool asking;        /* to be sent after ASKING */
     bool shared;        /* is among the client's asks */
+    bool settles;       /* is a settlement: of one part, whose cost the call settles, */
+    uint64_t unsettled; /* and the next one so many units */
     KeyCommand command; /* if it is one, it has a part and a call for itself */
     ngx_str_t value;    /* of the command */
     ngx_int_t slot;     /* of all parts, or kMixedSlots */
@@ -59,6 +61,17 @@ using AskList = List<Ask, &Ask::link>;
 
 /* Returns the asks that are due at the node. */
 inline AskList &due_at(Node &node) { return reinterpret_cast<AskList &>(node.due); }
+
+/* Returns the settlements that are not due yet. */
+inline AskList &waiting_of(Settling &settling) {
+    return reinterpret_cast<AskList &>(settling.waiting);
+}
+
+/* Returns the units of a settlement: those of the call under way, with the next ones. */
+inline uint64_t units_of(const Ask &ask) { return ask.parts[0].claim.cost + ask.unsettled; }
+
+/* Counts units whose settlement Redis has not taken. */
+void count_unsettled(const Client &client, uint64_t units);
 
 /* Notes for the breaker that the node has answered a call. */
 void node_answered(Node &node);
@@ -94,6 +107,9 @@ void ask_done(Ask &ask);
 /* Adds a unit to the ask, which becomes due; the waiter, if there is one, will
  * be told. */
 void join_ask(Ask &ask, Waiter *waiter);
+
+/* The ask was due, and cannot be sent. */
+void fail_ask(Ask &ask);
 
 /* Ends a wait: the request goes on in this turn of the event loop, but after
  * the caller is done. */

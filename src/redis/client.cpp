@@ -10,6 +10,7 @@
 #include "redis/logic/breaker.hpp"
 #include "redis/logic/claim_hash.hpp"
 #include "redis/script_call.hpp"
+#include "redis/settlement.hpp"
 
 namespace limit_sliding {
 
@@ -26,6 +27,10 @@ constexpr ngx_msec_int_t kLookOpenMs = 100;
 /* Calls that may be under way before others wait to be filled: while Redis is
  * busy one call of many asks costs it less than many calls. */
 constexpr auto kCallsUnderWay = 4;
+
+/* The same for calls that carry nothing but settlements, so that a request need
+ * not wait for their ends. */
+constexpr auto kSettlementCalls = 2;
 
 /* Makes asks due where their slots are by now. */
 void reroute(Node &node) {
@@ -55,6 +60,7 @@ size_t take_waiters(Ask &ask) {
     ask.asked_units = ask.units;
     ask.units = 0;
     ask.in_call = true;
+    take_units(ask);
     return take_leases(ask);
 }
 
@@ -83,12 +89,16 @@ bool send_call(Node &node) {
 void fail_due(Node &node) {
     for (Ask &ask : due_at(node)) {
         remove_due(ask);
-        if (resend_due(ask, node)) { continue; }
-
-        ask.units = 0;
-        fail_waiters(ask.waiters);
-        ask_done(ask);
+        if (!resend_due(ask, node)) { fail_ask(ask); }
     }
+}
+
+/* Returns true if a call of what is due is to be sent, though others are under way. */
+bool is_call_due(const Node &node) {
+    size_t most = node.ndue == node.nsettlements ? kSettlementCalls : kCallsUnderWay;
+
+    return node.ndue >= kAsksPerCall
+           || (node.ndue && (node.redis->client.nodes.is_cluster() || node.ncalls < most));
 }
 
 /* Sends what is due. */
@@ -106,8 +116,7 @@ void flush_due(Node &node) {
         return;
     }
 
-    while (node.ndue >= kAsksPerCall
-           || (node.ndue && (nodes.is_cluster() || node.ncalls < kCallsUnderWay))) {
+    while (is_call_due(node)) {
         if (!send_call(node)) {
             node.fail(0, "no memory");
             return;
@@ -124,6 +133,7 @@ bool make_client(Redis &redis) {
     Client &client = redis.client;
     ngx_rbtree_init(&client.asks, &client.sentinel, ngx_rbtree_insert_value);
     client.waiting.init();
+    init_settling(client);
 
     /* not to be cancelled: an exiting worker still answers its requests */
     init_event<end_waits>(client.deadline, client);
@@ -133,6 +143,11 @@ bool make_client(Redis &redis) {
 }
 
 bool is_started(Redis &redis) { return redis.client.nodes.is_started() || make_client(redis); }
+
+/* Returns false if Redis is known not to answer. */
+bool can_ask(Redis &redis) {
+    return is_started(redis) && !redis.shared->breaker.is_open() && !redis.client.nodes.is_away();
+}
 
 /* Asks for one key of nobody's, and so finds out whether Redis takes writes:
  * the breaker learns of it as of any other call.  Each time another key, and so
@@ -208,12 +223,15 @@ void redis_enter(Redis *redis) {
     ngx_add_timer(&look, 1 + ngx_random() % kLookMs);
 }
 
-void redis_exit(Redis *redis) { redis->client.nodes.close(); }
+void redis_exit(Redis *redis) {
+    end_settling(redis->client);
+    redis->client.nodes.close();
+}
 
 bool ask_redis(Span<Claim> claims, Waiter *waiter) {
     Redis &redis = *remote_of(claims[0]).zone->redis;
     Nodes &nodes = redis.client.nodes;
-    if (!is_started(redis) || redis.shared->breaker.is_open() || nodes.is_away()) { return false; }
+    if (!can_ask(redis)) { return false; }
 
     if (waiter) { waiter->claims = claims; }
 
@@ -235,6 +253,15 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter) {
 
     if (ask->units == 0 && !ask->in_call) { ask_done(*ask); }
     return false;
+}
+
+void settle_redis(const Claim &claim, int64_t difference) {
+    Redis &redis = *remote_of(claim).zone->redis;
+    Claim settled;
+    if (!make_settlement(claim, difference, &settled)) { return; }
+
+    uint64_t taken = can_ask(redis) ? settle(redis, settled) : 0;
+    count_unsettled(redis.client, settled.cost - taken);
 }
 
 } // namespace limit_sliding

@@ -28,6 +28,10 @@ void redis_exit(Redis *redis);
  * to be refused, each with its RemoteClaim.  Returns false if Redis is known
  * not to answer, else the waiter, if there is one, will be told. */
 bool ask_redis(Span<Claim> claims, Waiter *waiter);
-inline void settle_redis(const Claim &, int64_t) {}
+
+/* Settles a claim that was admitted, with its RemoteClaim as the answer left it:
+ * charges so many units more, or gives them back if they are negative, in the
+ * background.  What Redis does not take is counted as unsettled. */
+void settle_redis(const Claim &claim, int64_t difference);
 
 } // namespace limit_sliding

@@ -87,6 +87,9 @@ void tell_piece(const CrossSlot &split, const Piece &piece, Told told) {
 
         remote.verdict = split.remotes[i].verdict;
         remote.own = split.remotes[i].own;
+        remote.source = split.remotes[i].source;
+        remote.asked_limit = split.remotes[i].asked_limit;
+        remote.taken = split.remotes[i].taken;
         if (told == Told::kRejected && piece.waiter.told == Told::kAdmitted) {
             describe_given_back(part, remote.verdict);
         }
@@ -94,6 +97,7 @@ void tell_piece(const CrossSlot &split, const Piece &piece, Told told) {
         claim.limit = split.claims[i].limit;
         claim.verdict = &remote.verdict;
         claim.outcome = split.claims[i].outcome;
+        claim.state = split.claims[i].state;
     }
 }
 
@@ -150,6 +154,7 @@ CrossSlot *create_split(Ask &ask, Span<Claim> claims) {
     for (size_t i = 0; i < n; i++) {
         const AskPart &part = ask.parts[i];
         split->remotes[i].zone = remote_of(claims[part.index]).zone;
+        split->remotes[i].source = Source::kRedis;
         split->claims[i] = part.claim;
         split->claims[i].remote = &split->remotes[i];
         if (i == 0 || part.slot != ask.parts[i - 1].slot) {

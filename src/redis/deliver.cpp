@@ -9,6 +9,7 @@
 #include "redis/logic/claim_hash.hpp"
 #include "redis/logic/refusals.hpp"
 #include "redis/script_call.hpp"
+#include "redis/settlement.hpp"
 
 namespace limit_sliding {
 
@@ -114,6 +115,7 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     bool refused = answer.granted < static_cast<int64_t>(ask.asked_units)
                    && remember_refusals(ask, answer, sent);
 
+    units_settled(ask, answer.parts[0].lost);
     add_leases(ask, answer, sent);
     tell_answer(ask, ask.asked, answer, true);
     if (ask.leased_units) {

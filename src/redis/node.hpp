@@ -106,7 +106,8 @@ struct Node : Pipeline {
 
     ngx_queue_t due; /* the client's: what is to be sent here */
     ngx_uint_t ndue;
-    ngx_event_t flush; /* posted */
+    ngx_uint_t nsettlements; /* of these: nobody waits for them */
+    ngx_event_t flush;       /* posted */
 
     ngx_uint_t failures; /* in a row */
     ngx_msec_t retry_at;

@@ -31,7 +31,8 @@ struct CallCounters {
     ngx_atomic_t failed;
     ngx_atomic_t opened; /* the breaker */
     ngx_atomic_t sum_us;
-    ngx_atomic_t leased; /* requests, in advance */
+    ngx_atomic_t leased;    /* requests, in advance */
+    ngx_atomic_t unsettled; /* units */
     ngx_atomic_t latencies[kLatencies];
 };
 
@@ -45,6 +46,7 @@ inline CallCounters sum_of(const AllCallCounters &workers) {
         sum.opened += worker.opened;
         sum.sum_us += worker.sum_us;
         sum.leased += worker.leased;
+        sum.unsettled += worker.unsettled;
         for (size_t i = 0; i < kLatencies; i++) {
             sum.latencies[i] += worker.latencies[i];
         }
@@ -58,6 +60,16 @@ struct RedisShared {
     Breaker breaker;
 };
 
+/* The settlements of this worker. */
+struct Settling {
+    ngx_queue_t waiting; /* those that are not due yet */
+    size_t nout;         /* others */
+    size_t nasks;        /* all */
+    uint64_t units;      /* of all */
+    ngx_event_t timer;   /* an exiting worker waits for them */
+    ngx_msec_t until;    /* so long */
+};
+
 /* This worker's part of a Redis. */
 struct Client {
     Nodes nodes;
@@ -68,6 +80,7 @@ struct Client {
     ngx_event_t deadline; /* timer */
     ngx_event_t look;     /* timer: at the breaker */
     ngx_msec_t failed;    /* when a call or connection did last */
+    Settling settling;
 };
 
 struct Redis {

@@ -41,6 +41,7 @@ struct RemoteClaim {
     Source source;
     uint64_t own; /* told: the key's own limit, or kLimitUnset, or kUnlimited */
     Verdict verdict;
+    uint64_t asked_limit; /* told: before the key's own one; 0: nothing was told */
     Taken taken;
 };
 
@@ -51,7 +52,9 @@ inline RemoteClaim &remote_of(const Claim &claim) {
 
 /* Decides the claim by the verdict that was told. */
 inline void set_told(Claim &claim, Outcome outcome) {
-    const Verdict &verdict = remote_of(claim).verdict;
+    RemoteClaim &remote = remote_of(claim);
+    const Verdict &verdict = remote.verdict;
+    remote.asked_limit = claim.limit;
     claim.limit = verdict.limit;
     claim.verdict = &verdict;
     claim.outcome = outcome;

@@ -117,6 +117,9 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
     {{"limit_sliding_redis_leased_total", "counter",
       "Requests whose units calls have taken in advance."},
      [](auto &out, auto &redis) { out.sample(redis.calls.leased); }},
+    {{"limit_sliding_unsettled_total", "counter",
+      "Units whose settlement Redis did not take, which this node's memory has."},
+     [](auto &out, auto &redis) { out.sample(redis.calls.unsettled); }},
     {{"limit_sliding_redis_breaker_open", "gauge",
       "1 while the circuit breaker is open, so that Redis is not asked."},
      [](auto &out, auto &redis) { out.sample(redis.is_open); }},
@@ -297,6 +300,7 @@ void write_redis(Json &json, const RedisReport &redis) {
     json.field("breaker_opened", redis.calls.opened);
     json.field("failed_calls", redis.calls.failed);
     json.field("leased", redis.calls.leased);
+    json.field("unsettled", redis.calls.unsettled);
     write_latency(json, redis.calls);
     json.field("calls", redis.calls.latencies[kLast]);
 }
