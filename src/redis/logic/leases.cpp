@@ -205,8 +205,9 @@ void Leases::give_back(const Claim &claim, uint64_t now_ms) {
 
     for (uint64_t i = 0; i < kRetries; i++) {
         if (!find(owner, 0, &found)) {
-            /* another worker may be writing it */
-            continue;
+            /* another worker may be writing it, or there is none any more */
+            if (i < kPatience) { continue; }
+            return;
         }
 
         if (!found.terms.is_known(now_ms) || claim.state != found.terms.origin()
