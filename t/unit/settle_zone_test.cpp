@@ -94,16 +94,15 @@ static void test_other_limits(void **state) {
     (void)state;
 
     each_subject([](const Policy &policy, uint64_t limit) {
-        uint64_t higher = 10 * limit;
+        uint64_t windows = most_windows(policy) - 1;
+        uint64_t owed = (windows + 1) * limit + 1;
+        uint64_t higher = owed + owed / 200 + 9;
         settled_key_t key(policy);
 
         if (limit < 10 || higher > kLimitMax || policy.burst != 0
             || policy.algorithm == Algorithm::kLeakyBucket) {
             return;
         }
-
-        uint64_t owed
-            = policy.window_ms < kWindowMaxMs || !is_bucket(policy) ? 7 * limit / 2 : 3 * limit / 2;
 
         assert_int_equal(key.charge(limit, owed), 0);
 
@@ -118,8 +117,30 @@ static void test_other_limits(void **state) {
 
         /* the debt is none any more, and its state as old as any */
         for (unsigned i = 0; i < 30; i++) {
-            key.now_ms += 40 * policy.window_ms;
+            key.now_ms += (windows / 20 + 2) * policy.window_ms;
             assert_int_equal(key.used(higher), 0);
+        }
+    });
+}
+
+/* A debt that has been paid has room for all that a higher limit admits. */
+static void test_a_higher_limit_after_a_debt(void **state) {
+    (void)state;
+
+    each_subject([](const Policy &policy, uint64_t limit) {
+        settled_key_t key(policy);
+
+        if (limit > 1000 || policy.burst != 0) { return; }
+
+        key.charge(limit, limit + limit / 2 + 1);
+        key.now_ms += policy.window_ms;
+
+        uint64_t higher = policy.algorithm == Algorithm::kLeakyBucket ? 1 : kLimitMax;
+        uint64_t cost = policy.capacity(higher) / 2;
+
+        if (cost > 0) {
+            assert_int_equal(key.acquire(higher, cost).outcome, Outcome::kAdmitted);
+            assert_in_range(key.used(higher), cost, cost + 2 * limit + 65536);
         }
     });
 }
@@ -376,6 +397,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_other_limits),
+        cmocka_unit_test(test_a_higher_limit_after_a_debt),
         cmocka_unit_test(test_a_lower_limit_has_no_room),
         cmocka_unit_test(test_waits_under_other_limits),
         cmocka_unit_test(test_long_run),
