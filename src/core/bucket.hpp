@@ -161,7 +161,8 @@ public:
     }
 
     /* Records a cost whatever the limit says.  Returns how many units the key
-     * cannot owe: if they are more than the cost, `next` is not to be used.  An excess is owed as well if the bucket does not hold it all. */
+     * cannot owe: if they are more than the cost, `next` is not to be used.  An
+     * excess is owed as well if the bucket does not hold it all. */
     uint64_t charge(uint64_t state, uint64_t cost, uint64_t *next) const {
         Debt debt;
         Wide taken;

@@ -30,7 +30,7 @@ struct CounterCounts {
     uint64_t recent() const { return std::accumulate(count + 1, count + n() + 1, uint64_t{0}); }
 
     /* Takes requests out of a part, as far as it has them. */
-    uint64_t take(unsigned i, uint64_t cost) {
+    uint64_t take(uint64_t i, uint64_t cost) {
         uint64_t taken = std::min(count[i], cost);
 
         count[i] -= taken;
