@@ -69,6 +69,11 @@ struct ChargeStep : WordStep<Algorithm> {
         /* a lower limit may have no room for what the key owes already */
         return lost < this->cost;
     }
+
+    bool admit_ready(uint64_t state, uint64_t *next, bool *is_admitted) const {
+        *is_admitted = admit(state, next);
+        return true;
+    }
 };
 
 template <class Algorithm>

@@ -142,6 +142,15 @@ public:
 
         if (v.owes) { return settle(used_up(v) + cost, next); }
 
+        uint64_t all = format(v.kind).total(v.counts) + cost;
+
+        /* mostly all parts have room for it */
+        if (all <= rule_.limit) {
+            *next = pack(v.kind, v.part, is_near_limit(all, rule_.limit),
+                         format(v.kind).add(v.counts, cost));
+            return 0;
+        }
+
         CounterCounts parts(v.kind, v.part, v.counts);
         uint64_t taken = parts.recent() + cost;
 

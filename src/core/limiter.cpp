@@ -266,7 +266,7 @@ void amend(const Claim &claim, const Algorithm &algorithm, const Change &change)
     table.amend([&](uint64_t state) {
         uint64_t next = change(state);
 
-        owes = owes || algorithm.owes(state) || algorithm.owes(next);
+        owes = algorithm.owes(state) || algorithm.owes(next);
 
         return next;
     });
@@ -414,7 +414,11 @@ uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
         *claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
             ChargeStep step{algorithm, cost};
             auto table = table_of(claim, algorithm);
-            auto result = table.update(step, claim.policy->full == WhenFull::kEvict);
+            Table<WordSlots>::Result result;
+
+            if (!table.update_ready(table.find_ready_anywhere(), step, &result)) {
+                result = table.update(step, claim.policy->full == WhenFull::kEvict);
+            }
 
             if (algorithm.owes(result.state)) { table.keep(step); }
 
