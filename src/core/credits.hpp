@@ -38,6 +38,9 @@ public:
         : store_(store), hash_(hash), length_(RingSlots(store.zone).ring_length()),
           grain_((store.now.span + kParts - 1) / kParts) {}
 
+    /* Returns the ticks of a part. */
+    uint64_t grain() const { return grain_; }
+
     /* Returns units x w that are to be subtracted from what is used now.  No
      * more are subtracted than let totals of events wrap within a window:
      * several workers may give back at once, so only the one who admits can

@@ -86,30 +86,9 @@ public:
                               first_state(), refused_ms);
     }
 
-    /* Opens the key, and calls visit() until that has seen it at one moment. */
-    template <class Visit>
-    void read(const Visit &visit) {
-        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-            Copy copy = table().look();
-
-            if (copy.kind == Copy::none) {
-                open_none();
-            } else if (!open(copy)) {
-                continue;
-            }
-
-            visit();
-
-            if (!torn_ && (copy.kind == Copy::none || is_same())) { return; }
-        }
-
-        forget();
-    }
-
     /* Opens a copy of the key.  False: it has changed meanwhile, and the caller
-     * looks again.  The newest event is where the state says: if it is not,
-     * while the state is still the same, then the ring is damaged, and the key
-     * begins anew. */
+     * looks again, or it is_odd(): what stands in the place of its newest event,
+     * newest(), is none. */
     bool open(Copy copy) {
         open_none();
         copy_ = copy;
@@ -125,7 +104,7 @@ public:
         newest_ = ring_.load(count_ - 1);
 
         if (!ring_.is_event(newest_, count_ - 1)) {
-            forget();
+            odd_ = true;
             return false;
         }
 
@@ -133,6 +112,35 @@ public:
 
         return true;
     }
+
+    /* Opens a key that has no copy. */
+    void open_none() {
+        clock_ = store_.now;
+        copy_ = {};
+        torn_ = false;
+        odd_ = false;
+        count_ = 0;
+        newest_ = {};
+        page_ = Ring();
+    }
+
+    /* True if the key owes (owing.hpp) or, while its state is still the same, is
+     * damaged. */
+    bool is_odd() const { return odd_; }
+
+    /* The key's ring, which has its debt. */
+    const Ring &ring() const { return ring_; }
+
+    /* Opens an odd key as of the event before the newest one, and as if that were
+     * this. */
+    void open_as(Event before, Event newest) {
+        odd_ = false;
+        newest_ = newest;
+        clock_.advance_to(tick_of(before));
+    }
+
+    /* Lets the key's own time be a later one. */
+    void advance_to(uint64_t tick) { clock_.advance_to(tick); }
 
     /* True if no event more is counted than when the key was opened.  Then all
      * that was read until now is of that lap: at most the next event has been
@@ -252,9 +260,15 @@ public:
                + oldest.own * clock_.weight_of(tick_of(oldest.event));
     }
 
+    /* Returns an event in place of the newest one. */
+    Event made(uint64_t tick, uint64_t total) const { return ring_.make(count_ - 1, tick, total); }
+
     /* Replaces the newest event, which is not closed, as it was opened. */
-    Recorded replace_newest(Event next) {
-        return ring_.replace(count_ - 1, newest_, next) ? kRecorded : kLost;
+    Recorded replace_newest(Event next) { return replace_newest(newest_, next); }
+
+    /* Replaces what was seen in its place. */
+    Recorded replace_newest(Event seen, Event next) {
+        return ring_.replace(count_ - 1, seen, next) ? kRecorded : kLost;
     }
 
     /* Closes the newest event, so that its total stands, and puts another one,
@@ -286,8 +300,6 @@ public:
 
 private:
     /* The state: name 25 | has credits 1 | number of events 36. */
-    static constexpr unsigned kCountBits = 36;
-    static constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
     static constexpr uint64_t kCredits = 1ULL << kCountBits;
     static constexpr unsigned kNameShift = kCountBits + 1;
 
@@ -295,15 +307,6 @@ private:
     static constexpr uint64_t kPageState = 1;
 
     unsigned length() const { return RingSlots(store_.zone).ring_length(); }
-
-    void open_none() {
-        clock_ = store_.now;
-        copy_ = {};
-        torn_ = false;
-        count_ = 0;
-        newest_ = {};
-        page_ = Ring();
-    }
 
     /* Counts an event more. */
     bool advance() {
@@ -438,6 +441,7 @@ private:
     Ring page_; /* that was opened last */
     uint64_t page_number_ = 0;
     bool torn_ = false;
+    bool odd_ = false;
 };
 
 } // namespace limit_sliding

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/atomics.hpp"
-#include "core/claim.hpp"
-#include "core/credits.hpp"
 #include "core/describe.hpp"
-#include "core/events.hpp"
+#include "core/owing.hpp"
+#include "core/tally.hpp"
 
 namespace limit_sliding {
 
@@ -28,20 +26,17 @@ namespace limit_sliding {
  * follows; if its author died, whoever comes next adds it.
  *
  * A closed event never changes, as later totals stand on it.  Units that are
- * given back of it are recorded in Credits, and subtracted from what is used.
+ * given back of it are recorded in Credits, and subtracted from what is used
+ * (settlement.hpp).
  *
  * An object is one key at one moment, under one limit.
  */
-class History {
+class History : private Tally {
 public:
     /* `now_ms` is of the zone's time; `brief` is for update_ready(), of a
      * counter. */
     History(const Claim &claim, uint64_t now_ms, bool brief = false)
-        : events_(
-            {claim.zone, counts_of(claim), claim.policy->full == WhenFull::kEvict, brief,
-             Clock(*claim.policy, now_ms, !brief && claim.policy->algorithm == Algorithm::kLog)},
-            claim.hash),
-          claim_(claim), limit_(claim.limit) {}
+        : Tally(claim, now_ms, brief), claim_(claim) {}
 
     struct Result {
         Outcome outcome;
@@ -74,6 +69,11 @@ public:
             if (copy.kind == Copy::none || update_copy(copy, cost, &result, rejection)) {
                 return result;
             }
+
+            if (events_.is_odd()
+                && update_odd(claim_, events_.store().now.now_ms, cost, &result, rejection)) {
+                return result;
+            }
         }
 
         /* nobody loses so often: the key is damaged, if it has not changed */
@@ -86,8 +86,9 @@ public:
     /* Decides only. */
     Outcome look(uint64_t cost, Verdict *rejection) {
         bool admitted = false;
+        Owed owed;
 
-        events_.read([&] {
+        bool owes = !read(cost, &owed, [&] {
             Events::Found oldest;
 
             admitted = fits(cost, &oldest);
@@ -95,55 +96,31 @@ public:
             if (!admitted) { describe_open(oldest, cost, rejection); }
         });
 
+        if (owes) {
+            admitted = owed.fits;
+            *rejection = owed.verdict;
+        }
+
         return admitted ? Outcome::kAdmitted : Outcome::kRejected;
     }
 
     double share() {
         uint64_t taken = 0;
+        Owed owed;
 
-        events_.read([&] { taken = used(events_.oldest()); });
+        if (!read(0, &owed, [&] { taken = used(events_.oldest()); })) {
+            return static_cast<double>(owed.used) / static_cast<double>(limit_);
+        }
 
         return static_cast<double>(taken) / static_cast<double>(full());
     }
 
     /* Describes what the key has left. */
     void describe(Verdict *verdict) {
-        events_.read([&] { describe_open(events_.oldest(), 0, verdict); });
-    }
+        Owed owed;
 
-    /* Takes back the units that an admission recorded in the event of this
-     * mark.  Does nothing if the event is over, or was forgotten. */
-    void refund(uint64_t mark, uint64_t cost) {
-        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-            Copy copy = events_.table().look();
-
-            if (copy.kind == Copy::none) { return; }
-
-            if (events_.open(copy) && refund_open(mark, cost)) { return; }
-        }
-    }
-
-    /* Records a cost whatever the limit says.  Returns how many units could not
-     * be recorded. */
-    uint64_t charge(uint64_t cost) {
-        Verdict rejection;
-        uint64_t limit = std::exchange(limit_, kCostMax);
-        uint64_t taken = std::min(cost, limit);
-        Result result = update(taken, &rejection);
-
-        limit_ = limit;
-
-        return result.outcome == Outcome::kAdmitted ? cost - taken : cost;
-    }
-
-    /* Gives back units of the newest event. */
-    void give_back(uint64_t cost) {
-        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-            Copy copy = events_.table().look();
-
-            if (copy.kind == Copy::none) { return; }
-
-            if (events_.open(copy) && refund_open(mark(), cost)) { return; }
+        if (!read(0, &owed, [&] { describe_open(events_.oldest(), 0, verdict); })) {
+            *verdict = owed.verdict;
         }
     }
 
@@ -152,6 +129,89 @@ public:
     }
 
 private:
+    /* A key that owes, as a request sees it. */
+    struct Owed {
+        uint64_t used;
+        bool fits;
+        Verdict verdict;
+    };
+
+    /* Opens the key, and calls visit() until that has seen it at one moment.
+     * False: it owes. */
+    template <class Visit>
+    bool read(uint64_t cost, Owed *owed, const Visit &visit) {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = events_.table().look();
+
+            if (copy.kind == Copy::none) {
+                events_.open_none();
+            } else if (!events_.open(copy)) {
+                if (events_.is_odd() && look_odd(claim_, events_.store().now.now_ms, cost, owed)) {
+                    return false;
+                }
+                continue;
+            }
+
+            visit();
+
+            if (!events_.is_torn() && (copy.kind == Copy::none || events_.is_same())) {
+                return true;
+            }
+        }
+
+        events_.forget();
+
+        return true;
+    }
+
+    /* Both look at a key that seems to owe.  They are out of line, and open it
+     * anew, as few keys do.  False: it does not, or has changed. */
+    [[gnu::noinline]] static bool look_odd(const Claim &claim, uint64_t now_ms, uint64_t cost,
+                                           Owed *owed) {
+        return History(claim, now_ms).look_owing(cost, owed);
+    }
+
+    [[gnu::noinline]] static bool update_odd(const Claim &claim, uint64_t now_ms, uint64_t cost,
+                                             Result *result, Verdict *rejection) {
+        return History(claim, now_ms).update_owing(cost, result, rejection);
+    }
+
+    bool open_owing(Owing *owing) {
+        Copy copy = events_.table().look();
+
+        return copy.kind != Copy::none && !events_.open(copy) && events_.is_odd() && owing->open();
+    }
+
+    bool look_owing(uint64_t cost, Owed *owed) {
+        Owing owing(this);
+
+        if (!open_owing(&owing)) { return false; }
+
+        owed->used = owing.used();
+        owed->fits = owing.fits(cost);
+        describe_owing(owing, cost, &owed->verdict);
+
+        return !events_.is_torn() && events_.is_same();
+    }
+
+    bool update_owing(uint64_t cost, Result *result, Verdict *rejection) {
+        Owing owing(this);
+
+        if (!open_owing(&owing)) { return false; }
+
+        if (!owing.fits(cost)) {
+            *result = {Outcome::kRejected, 0};
+            describe_owing(owing, cost, rejection);
+            return !events_.is_torn() && events_.is_same();
+        }
+
+        if (!owing.settle(owing.used() + cost)) { return false; }
+
+        *result = {Outcome::kAdmitted, mark(owing.tick())};
+
+        return true;
+    }
+
     /* False: the key has changed meanwhile, and the caller looks again. */
     bool update_copy(Copy copy, uint64_t cost, Result *result, Verdict *rejection) {
         if (!events_.open(copy)) { return false; }
@@ -174,7 +234,7 @@ private:
 
         switch (record(cost, &refused_ms)) {
         case Events::kRecorded:
-            *result = {Outcome::kAdmitted, mark()};
+            *result = {Outcome::kAdmitted, mark(events_.clock().tick)};
             return true;
         case Events::kRefused:
             *result = {Outcome::kRefused, refused_ms};
@@ -184,156 +244,21 @@ private:
         }
     }
 
-    Events::Recorded record(uint64_t cost, uint64_t *refused_ms) {
-        Event newest = events_.newest();
-        uint64_t tick = events_.clock().tick;
+    void describe_owing(const Owing &owing, uint64_t cost, Verdict *verdict) {
+        Events::Found oldest = events_.oldest();
 
-        if (events_.count() > 0 && !newest.is_closed() && events_.tick_of(newest) == tick) {
-            return events_.replace_newest(newest.with_total(newest.total() + cost));
+        if (!owing.is_long()) {
+            describe_open(oldest, cost, verdict);
+            return;
         }
 
-        return events_.append(tick, cost, refused_ms);
-    }
-
-    /* Returns what an admission is found by again: the tick of its event, and
-     * the name of its history. */
-    uint64_t mark() const {
-        return events_.name() << kTickBits | (events_.clock().tick & Event::kTickMask);
-    }
-
-    uint64_t full() const { return limit_ * events_.clock().window_ms; }
-
-    /* Decides.  If it does not fit, finds the oldest event that counts. */
-    bool fits(uint64_t cost, Events::Found *oldest) {
-        if (cost > limit_) {
-            *oldest = events_.oldest();
-            return false;
-        }
-
-        uint64_t room = limit_ - cost;
-
-        switch (ask_one(room, oldest)) {
-        case kFits:
-            return true;
-        case kFull:
-            return false;
-        default:
-            break;
-        }
-
-        *oldest = events_.oldest();
-        room *= events_.clock().window_ms;
-
-        uint64_t taken = events_.used(*oldest);
-
-        return taken <= room || (events_.has_credits() && less_credit(taken) <= room);
-    }
-
-    enum Told { kNothing, kFits, kFull };
-
-    /* Asks one event, which mostly tells enough: the oldest one in the ring that
-     * has another before it or, of a log with more events, the one before the
-     * newest `room`, as most events are of one unit.  If it is over, no more is
-     * used than came later; it must be recent, as totals wrap.  If it is the
-     * oldest event that counts, that is what has to be known.  Nothing may have
-     * been given back. */
-    Told ask_one(uint64_t room, Events::Found *oldest) {
-        const Clock &clock = events_.clock();
-        uint64_t count = events_.count();
-
-        uint64_t back = events_.step();
-
-        if (count == 0 || events_.has_credits()) { return kNothing; }
-
-        if (clock.is_log && count > back) {
-            if (count <= room) { return kNothing; }
-
-            back = room + 1;
-        }
-
-        uint64_t position = count - std::min(count, back);
-        Event event = events_.at(position);
-
-        if (!event.is_valid()) { return kNothing; }
-
-        uint64_t then = events_.tick_of(event);
-
-        if (clock.is_over(then)) {
-            bool is_recent = !clock.is_over(then + clock.span);
-
-            return is_recent && units(event.total(), events_.newest().total()) <= room ? kFits
-                                                                                       : kNothing;
-        }
-
-        Event before = events_.before(position);
-
-        if (before.is_valid() && !clock.is_over(events_.tick_of(before))) { return kNothing; }
-
-        *oldest = events_.found(position, event, before);
-
-        return events_.used(*oldest) <= room * clock.window_ms ? kFits : kFull;
-    }
-
-    /* Returns the units x w that are used, less credits. */
-    uint64_t used(const Events::Found &oldest) {
-        uint64_t taken = events_.used(oldest);
-
-        return events_.has_credits() ? less_credit(taken) : taken;
-    }
-
-    /* Returns the credits of the key as it is open. */
-    Credits credits() const {
-        EventStore store = events_.store();
-
-        store.now = events_.clock();
-
-        return Credits(store, events_.credits_hash());
-    }
-
-    /* Subtracts credits, which are not known to those who stay in the key's own
-     * ring. */
-    uint64_t less_credit(uint64_t taken) {
-        if (events_.store().is_brief) {
-            events_.tear();
-            return taken;
-        }
-
-        return taken - std::min(taken, credited(credits()));
-    }
-
-    /* Sums credits up.  It is out of line, as few keys have credits, and takes
-     * a copy, so that the others' events stay in registers. */
-    [[gnu::noinline]] static uint64_t credited(Credits credits) { return credits.used(); }
-
-    /* False: the key has changed meanwhile, and the caller looks again. */
-    bool refund_open(uint64_t mark, uint64_t cost) {
-        uint64_t tick = events_.tick_of({mark & Event::kTickMask});
-        uint64_t position
-            = events_.first([&](Event event) { return events_.tick_of(event) >= tick; });
-
-        if (events_.is_torn() || !events_.is_same()) { return false; }
-
-        if (events_.name() != mark >> kTickBits || events_.clock().is_over(tick)
-            || position == events_.count() || events_.tick_of(events_.at(position)) != tick) {
-            return true;
-        }
-
-        uint64_t given = std::min(events_.found(position).own, cost);
-
-        if (events_.is_torn() || !events_.is_same()) { return false; }
-
-        Event newest = events_.newest();
-
-        if (position + 1 == events_.count() && !newest.is_closed()) {
-            return events_.replace_newest(newest.with_total(newest.total() - given))
-                   == Events::kRecorded;
-        }
-
-        if (!events_.note_credits()) { return false; }
-
-        credits().add(tick, given);
-
-        return true;
+        describe_usage(
+            {limit_, limit_, 1, owing.used(), limit_}, cost,
+            [&](uint64_t room) {
+                return room < owing.owed() ? owing.wait_ms(room)
+                                           : wait_ms(oldest, room - owing.owed());
+            },
+            verdict);
     }
 
     /* What is known of a key that rejects. */
@@ -459,9 +384,7 @@ private:
         return until_ms(last, rest - room);
     }
 
-    Events events_;
     const Claim &claim_;
-    uint64_t limit_;
 };
 
 } // namespace limit_sliding

@@ -8,6 +8,7 @@
 #include "core/history.hpp"
 #include "core/known_counter.hpp"
 #include "core/limiter.hpp"
+#include "core/settlement.hpp"
 #include "core/table.hpp"
 #include "core/zone.hpp"
 #include "core/zone_slots.hpp"
@@ -33,6 +34,11 @@ Table<WordSlots> table_of(const Claim &claim, const Algorithm &algorithm) {
  * by the algorithms of one word. */
 [[gnu::noinline]] History history_of(const Claim &claim, uint64_t now_ms) {
     return History(claim, time_of(claim, now_ms));
+}
+
+/* The same, to settle what it has used. */
+[[gnu::noinline]] Settlement settlement_of(const Claim &claim, uint64_t now_ms) {
+    return Settlement(claim, time_of(claim, now_ms));
 }
 
 template <class Result>
@@ -277,7 +283,7 @@ void amend(const Claim &claim, const Algorithm &algorithm, const Change &change)
 /* Takes back some of what a claim has consumed. */
 void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     if (claim.policy->has_rings()) {
-        history_of(claim, now_ms).refund(claim.state, cost);
+        settlement_of(claim, now_ms).refund(claim.state, cost);
         return;
     }
 
@@ -408,7 +414,7 @@ void release(Claim *claims, size_t n, uint64_t now_ms) {
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     if (cost == 0) { return 0; }
 
-    if (claim.policy->has_rings()) { return history_of(claim, now_ms).charge(cost); }
+    if (claim.policy->has_rings()) { return settlement_of(claim, now_ms).charge(cost); }
 
     return with_algorithm(
         *claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
@@ -440,7 +446,7 @@ void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     if (cost == 0) { return; }
 
     if (claim.policy->has_rings()) {
-        history_of(claim, now_ms).give_back(cost);
+        settlement_of(claim, now_ms).give_back(cost);
         return;
     }
 

@@ -34,8 +34,9 @@ struct Event {
     static constexpr uint64_t kTickMask = (1ULL << kTickBits) - 1;
     static constexpr uint64_t kClosed = 1ULL << (kTickBits + kTotalBits);
     static constexpr unsigned kLapShift = kTickBits + kTotalBits + 1;
-    static constexpr uint64_t kValid = 2ULL << kLapShift;
-    static constexpr unsigned kGenerationShift = kLapShift + 2;
+    static constexpr unsigned kValidShift = kLapShift + 1;
+    static constexpr uint64_t kValid = 1ULL << kValidShift;
+    static constexpr unsigned kGenerationShift = kValidShift + 1;
 
     uint64_t word;
 
@@ -43,10 +44,11 @@ struct Event {
     bool is_closed() const { return (word & kClosed) != 0; }
     uint64_t total() const { return word >> kTickBits & kTotalMask; }
 
-    /* Returns the tick, which is at most a little later than `now`. It wraps,
-     * but not within a ring: a key that was idle for long gets a new one. */
+    /* Returns the tick.  It is later than `now` by a little at most, or by a window
+     * if it is to come (owing.hpp).  It wraps, but not within a ring: a key that
+     * was idle for long gets a new one. */
     uint64_t tick(uint64_t now) const {
-        constexpr uint64_t kAhead = 1 << 20;
+        constexpr uint64_t kAhead = kWindowMaxMs + (1 << 20);
         uint64_t age = (now + kAhead - word) & kTickMask;
 
         return now + kAhead - age;
@@ -57,6 +59,10 @@ struct Event {
         return {(word & ~(kTotalMask << kTickBits)) | (total & kTotalMask) << kTickBits};
     }
 };
+
+/* The state of a slot with a ring begins with the number of the key's events. */
+constexpr unsigned kCountBits = 36;
+constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
 
 /* Returns the units from one total to a later one. */
 inline uint64_t units(uint64_t from, uint64_t to) { return (to - from) & Event::kTotalMask; }
@@ -84,6 +90,15 @@ public:
     bool is_own(Event event) const {
         return event.is_valid() && event.word >> Event::kGenerationShift == generation_;
     }
+
+    /* True if this is a debt of the slot's owner (debt.hpp). */
+    bool is_debt(Event event) const {
+        uint64_t head = generation_ << 1;
+
+        return event.word >> Event::kValidShift == head && event.word != head << Event::kValidShift;
+    }
+
+    Event make_debt(uint64_t bits) const { return {generation_ << Event::kGenerationShift | bits}; }
 
     Event make(uint64_t position, uint64_t tick, uint64_t total) const {
         return {(generation_ << 2 | 2 | lap(position)) << Event::kLapShift

@@ -1,0 +1,186 @@
+/* Copyright (C) the limit_sliding authors */
+
+/*
+ * A process stops at each one of its accesses to shared memory while it settles
+ * what a history of events has used: for good, or while another settles as well.
+ */
+
+#include "step.hpp"
+
+#include <algorithm>
+
+#define KEY 1
+#define LIMIT 20
+#define NOW_MS (PRESENT * MINUTE_MS + 1)
+#define RINGS_BYTES (kZoneAlign + 16 * 1024)
+
+#if CAN_STEP
+
+enum work_t { CHARGE, REFUND, GIVE_BACK, ADMIT, WORKS };
+
+static struct {
+    Zone *zone;
+    Policy policy;
+    Claim first;
+    uint64_t now_ms;
+    work_t other;
+    uint64_t other_units;
+    sigjmp_buf dead;
+} scene;
+
+static Claim claim_now(void) { return claim_of(scene.zone, &scene.policy, KEY, LIMIT, 1); }
+
+static uint64_t used(void) {
+    Claim claim = acquire(scene.zone, &scene.policy, KEY, LIMIT, 0, scene.now_ms);
+
+    return scene.policy.used(claim.describe(scene.now_ms));
+}
+
+/* Returns by how many units more are used, modulo 2^64. */
+static uint64_t work(work_t what, uint64_t units) {
+    Claim claim = claim_now();
+
+    switch (what) {
+    case CHARGE:
+        assert_int_equal(limit_sliding::charge(claim, units, scene.now_ms), 0);
+        return units;
+    case REFUND:
+        limit_sliding::refund(scene.first, units, NOW_MS, scene.now_ms);
+        return -units;
+    case GIVE_BACK:
+        limit_sliding::give_back(claim, units, scene.now_ms);
+        return -units;
+    default:
+        claim.cost = units;
+        limit_sliding::acquire(&claim, 1, scene.now_ms);
+        return claim.outcome == Outcome::kAdmitted ? units : 0;
+    }
+}
+
+static uint64_t others;
+
+static void work_other(void) { others = work(scene.other, scene.other_units); }
+
+static void die(void) { siglongjmp(scene.dead, 1); }
+
+/* Calls check(start, work, units) for keys that owe nothing, little and much. */
+template <class Check>
+static void for_all(const Check &check) {
+    static const uint64_t charged[] = {4, 20, 100};
+    static const uint64_t units[] = {3, 14, 70};
+    Policy policies[2] = {evicting(MINUTE_MS), evicting(MINUTE_MS)};
+    uint8_t *start = static_cast<uint8_t *>(malloc(RINGS_BYTES));
+
+    policies[0].algorithm = Algorithm::kLog;
+    policies[1].precision = 4;
+
+    for (const Policy &policy : policies) {
+        for (uint64_t owed : charged) {
+            scene.policy = policy;
+            scene.zone = Zone::init(step_begin(RINGS_BYTES), RINGS_BYTES, policy, 0, test_secret);
+            scene.now_ms = NOW_MS;
+            scene.first = acquire(scene.zone, &scene.policy, KEY, LIMIT, 15, NOW_MS);
+            scene.now_ms = NOW_MS + 20 * SECOND_MS;
+            work(CHARGE, owed);
+            scene.now_ms++;
+            memcpy(start, (void *)scene.zone, RINGS_BYTES);
+
+            for (uint64_t cost : units) {
+                for (int what = CHARGE; what < WORKS; what++) {
+                    if (what == CHARGE || cost < 15) { check(start, (work_t)what, cost); }
+                }
+            }
+
+            step_end();
+        }
+    }
+
+    free(start);
+}
+
+static void test_death(void **state) {
+    (void)state;
+
+    for_all([](const uint8_t *start, work_t what, uint64_t units) {
+        volatile bool is_whole = false;
+        uint64_t before = 0;
+        sigset_t none;
+
+        memcpy((void *)scene.zone, start, RINGS_BYTES);
+        before = used();
+
+        uint64_t after = before + work(what, units);
+
+        sigemptyset(&none);
+        step.stopped = die;
+
+        for (volatile unsigned stop_at = 1; !is_whole; stop_at = stop_at + 1) {
+            memcpy((void *)scene.zone, start, RINGS_BYTES);
+            step.stop_at = stop_at;
+
+            if (sigsetjmp(scene.dead, 0) == 0) {
+                STEP_THROUGH(work(what, units));
+                is_whole = true;
+            }
+
+            sigprocmask(SIG_SETMASK, &none, NULL);
+            step_protect(PROT_READ | PROT_WRITE);
+
+            uint64_t seen = used();
+
+            /* a part may be recorded, or given back */
+            assert_in_range(seen, std::min(before, after), std::max(before, after));
+
+            if (is_whole) { assert_int_equal(seen, after); }
+
+            assert_int_equal(work(CHARGE, 17), 17);
+            assert_int_equal(used(), seen + 17);
+        }
+    });
+}
+
+static void test_stall(void **state) {
+    (void)state;
+
+    for_all([](const uint8_t *start, work_t what, uint64_t units) {
+        for (int other = CHARGE; other < WORKS; other++) {
+            for (uint64_t other_units : {1, 30}) {
+                if (other != CHARGE && other_units > 1) { continue; }
+
+                scene.other = (work_t)other;
+                scene.other_units = other_units;
+                step.stopped = work_other;
+                step.stop_at = 0;
+
+                do {
+                    uint64_t before, ours;
+
+                    memcpy((void *)scene.zone, start, RINGS_BYTES);
+                    before = used();
+                    others = 0;
+                    step.stop_at++;
+                    STEP_THROUGH(ours = work(what, units));
+                    assert_int_equal(used(), before + ours + others);
+                } while (step.accesses >= step.stop_at);
+
+                assert_true(step.stop_at > 3);
+            }
+        }
+    });
+}
+
+#endif
+
+int main(void) {
+#if CAN_STEP
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_stall),
+    };
+
+    return cmocka_run_group_tests_name("step_settle", tests, NULL, NULL);
+#else
+    puts("1..0 # SKIP needs x86-64, and no TSan");
+    return 0;
+#endif
+}
