@@ -27,7 +27,7 @@ namespace limit_sliding {
  *
  * A closed event never changes, as later totals stand on it.  Units that are
  * given back of it are recorded in Credits, and subtracted from what is used
- * (settlement.hpp).
+ * (ring_settlement.hpp).
  *
  * An object is one key at one moment, under one limit.
  */

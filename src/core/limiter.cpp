@@ -8,7 +8,7 @@
 #include "core/history.hpp"
 #include "core/known_counter.hpp"
 #include "core/limiter.hpp"
-#include "core/settlement.hpp"
+#include "core/ring_settlement.hpp"
 #include "core/table.hpp"
 #include "core/zone.hpp"
 #include "core/zone_slots.hpp"
@@ -37,8 +37,8 @@ Table<WordSlots> table_of(const Claim &claim, const Algorithm &algorithm) {
 }
 
 /* The same, to settle what it has used. */
-[[gnu::noinline]] Settlement settlement_of(const Claim &claim, uint64_t now_ms) {
-    return Settlement(claim, time_of(claim, now_ms));
+[[gnu::noinline]] RingSettlement settlement_of(const Claim &claim, uint64_t now_ms) {
+    return RingSettlement(claim, time_of(claim, now_ms));
 }
 
 template <class Result>
@@ -211,7 +211,8 @@ template <class Algorithm>
     uint64_t next;
     bool admits;
 
-    if (copy.kind != Copy::confirmed || !algorithm.admit_ready(state, claim->cost, &next, &admits)) {
+    if (copy.kind != Copy::confirmed
+        || !algorithm.admit_ready(state, claim->cost, &next, &admits)) {
         look_anyhow(claim, now_ms);
         return;
     }
@@ -241,9 +242,7 @@ Decide *look_of(const Policy &policy, uint64_t limit) {
     }
 }
 
-void look(Claim *claim, uint64_t now_ms) {
-    look_of(*claim->policy, claim->limit)(claim, now_ms);
-}
+void look(Claim *claim, uint64_t now_ms) { look_of(*claim->policy, claim->limit)(claim, now_ms); }
 
 /* Takes back what a counter's key has used in the part that is still the newest one;
  * false: take_back() has to. */
@@ -259,8 +258,7 @@ bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     uint64_t next;
 
     return copy.kind == Copy::confirmed
-           && Counter::refund_soon(copy.bare_state(), claim.state, cost, &next)
-           && copy.store(next);
+           && Counter::refund_soon(copy.bare_state(), claim.state, cost, &next) && copy.store(next);
 }
 
 /* Changes the state of a key, of one word. */

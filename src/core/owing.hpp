@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/ring_debt.hpp"
 #include "core/describe.hpp"
+#include "core/ring_debt.hpp"
 #include "core/tally.hpp"
 
 namespace limit_sliding {
@@ -87,7 +87,8 @@ public:
         bool is_own_time = clock.tick != events_.store().now.tick;
         bool may_merge = !clock.is_log && !is_own_time && owed_ + cost <= pace_;
 
-        return before_.is_valid() && RingDebt::may_follow(before(), clock) && (owed_ == 0 || may_merge);
+        return before_.is_valid() && RingDebt::may_follow(before(), clock)
+               && (owed_ == 0 || may_merge);
     }
 
     bool is_long() const { return debt_.is_long(); }

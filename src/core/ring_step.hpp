@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "core/clock.hpp"
-#include "core/ring_debt.hpp"
 #include "core/ring.hpp"
+#include "core/ring_debt.hpp"
 #include "core/slot.hpp"
 
 namespace limit_sliding {

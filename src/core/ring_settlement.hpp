@@ -12,10 +12,10 @@ namespace limit_sliding {
 
 /* Charges a history (history.hpp) for what requests turned out to cost, and gives
  * back what they did not.  A key may owe then (owing.hpp). */
-class Settlement : private Tally {
+class RingSettlement : private Tally {
 public:
     /* `now_ms` is of the zone's time. */
-    Settlement(const Claim &claim, uint64_t now_ms) : Tally(claim, now_ms, false) {}
+    RingSettlement(const Claim &claim, uint64_t now_ms) : Tally(claim, now_ms, false) {}
 
     /* Records a cost whatever the limit says.  Returns how many units could not
      * be recorded. */
