@@ -320,14 +320,26 @@ static inline uint64_t rule_charge(rule_t *rule, uint64_t now_ms, uint64_t limit
 }
 
 /* Takes back a cost that was counted in this part of so many. */
-static inline void rule_give_back(rule_t *rule, uint64_t now_ms, uint64_t limit, int64_t n,
-                                  int64_t part, uint64_t cost) {
+static inline void rule_give_back(rule_t *rule, int64_t n, int64_t part, uint64_t cost) {
     rule_state_t *state = &rule->state;
     int64_t i;
 
     if (state->n == 0) { return; }
 
+    i = rule_moved(part, n, state->n) - state->newest + state->n;
+
+    if (i >= 0 && i <= state->n) {
+        state->count[i] -= state->count[i] < cost ? state->count[i] : cost;
+    }
+}
+
+/* The same by a key that may owe: what it owes goes first. */
+static inline void rule_refund(rule_t *rule, uint64_t now_ms, uint64_t limit, int64_t n,
+                               int64_t part, uint64_t cost) {
+    if (rule->state.n == 0) { return; }
+
     if (rule_owed_windows(rule, now_ms) > 0) {
+        rule_state_t *state = &rule->state;
         uint64_t used = rule_owed_used(rule, now_ms);
         int64_t of = rule->precision ? state->n : 1;
 
@@ -342,12 +354,7 @@ static inline void rule_give_back(rule_t *rule, uint64_t now_ms, uint64_t limit,
             state->count[state->n] = used;
             rule->owes = 0;
         }
-        return;
-    }
-
-    i = rule_moved(part, n, state->n) - state->newest + state->n;
-
-    if (i >= 0 && i <= state->n) {
-        state->count[i] -= state->count[i] < cost ? state->count[i] : cost;
+    } else {
+        rule_give_back(rule, n, part, cost);
     }
 }

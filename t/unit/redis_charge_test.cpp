@@ -166,6 +166,11 @@ static void buckets_pay_at_their_pace(void **state) {
     assert_string_equal(call(START_MS + 20000, "1 k 1 3 60000 60 0 70 2 1700000020000 0 0 1 1 1"),
                         "1 60 0");
     assert_string_equal(call(START_MS + 20000, "1 k 1 3 60000 60 0 1 1 1 1 1"), "1 60 0 0");
+
+    /* one in a queue of one, two seconds later, lasts for a window under any limit */
+    forget_all();
+    assert_string_equal(call(START_MS, "1 k 1 4 60000 60 0 3 4 1 1 1"), "1 60 0");
+    assert_int_equal(call(START_MS + 61999, "1 k 1 4 60000 1 0 1 0 1 1 1")[0], '0');
 }
 
 /* No more than a thousand windows, and than numbers hold. */

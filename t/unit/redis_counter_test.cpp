@@ -268,8 +268,8 @@ static void give_back(run_t *run, uint64_t limit) {
     snprintf(look, sizeof(look), "2 %llu %lld %lld", (unsigned long long)run->taken_ms,
              (long long)run->taken_n, (long long)run->taken_part);
     call = send_script(run, limit, run->taken_cost, look, 1);
-    rule_give_back(&run->rule, run->now_ms, run->own ? run->own : limit, run->taken_n,
-                   run->taken_part, run->taken_cost);
+    rule_refund(&run->rule, run->now_ms, run->own ? run->own : limit, run->taken_n, run->taken_part,
+                run->taken_cost);
 
     memset(call->number, 0, sizeof(call->number));
     call->number[0] = (long long)run->now_ms;
