@@ -5,6 +5,7 @@ use v5.36;
 use Test::More;
 
 use LimitSliding::Api;
+use LimitSliding::Redis;
 use LimitSliding::Test;
 
 my $nginx = LimitSliding::Test->new;
@@ -26,17 +27,8 @@ HTTP
     location /variable { limit_sliding zone=variable; empty_gif; }
 SERVER
 
-# fixed windows of a day begin at midnight
-stay_in(86400, 20);
-$nginx->serve;
-
-# Charges a key; returns "used remaining", or the error.
-sub charge($zone, $key, $cost) {
-    my $json = api_key($nginx, $zone, $key, 'POST', "&cost=$cost");
-    return $json->{error} // "$json->{used} $json->{remaining}";
-}
-
-for my $zone (@names) {
+# Asserts how keys of a zone are charged by hand, and what is given back.
+sub charges($zone) {
     is charge($zone, 'a', 30), '30 70', "$zone: charged";
     is charge($zone, 'a', 12), '42 58', "$zone: charged more";
     is charge($zone, 'a', -40), '2 98', "$zone: given back";
@@ -52,6 +44,18 @@ for my $zone (@names) {
     is api_key($nginx, $zone, 'b')->{used}, 0, "$zone: others are not charged";
 }
 
+# fixed windows of a day begin at midnight
+stay_in(86400, 20);
+$nginx->serve;
+
+# Charges a key; returns "used remaining", or the error.
+sub charge($zone, $key, $cost) {
+    my $json = api_key($nginx, $zone, $key, 'POST', "&cost=$cost");
+    return $json->{error} // "$json->{used} $json->{remaining}";
+}
+
+charges($_) for @names;
+
 is $nginx->get('/counter?key=a')->{status}, 200, 'one was left';
 is $nginx->get('/counter?key=a')->{status}, 429, 'which is used';
 
@@ -65,4 +69,39 @@ is charge('counter', 'own', 5), '5 2', 'a limit of its own';
 api_key($nginx, 'counter', 'own', 'PUT', '&rate=off');
 is api_key($nginx, 'counter', 'own', 'POST', '&cost=5')->{http}, 409, 'off: 409';
 
+
+# in Redis, for two nodes
+
+my $redis = LimitSliding::Redis->new->start;
+my %shared = (http => join('', map { <<"ZONE" } @names) . <<"HTTP", server => <<'SERVER');
+    limit_sliding_zone \$arg_key zone=r_$_:1m rate=100 window=1d $ZONES{$_} redis=shared;
+ZONE
+    limit_sliding_redis shared { server ${\ $redis->server}; timeout 2s; connect_timeout 2s; }
+HTTP
+    location /limits { limit_sliding_api write=on; }
+    location /r_counter { limit_sliding zone=r_counter; empty_gif; }
+SERVER
+my $other = LimitSliding::Test->new;
+$other->common(%shared)->serve;
+$nginx->serve(http => $shared{http}, server => 'location /r_counter { limit_sliding zone=r_counter; empty_gif; }');
+
+for my $zone (map { "r_$_" } @names) {
+    charges($zone);
+    is api_key($other, $zone, 'a')->{used}, 99, "$zone: the other node knows";
+}
+
+is $other->get('/r_counter?key=a')->{status}, 200, 'in Redis: one was left';
+is $nginx->get('/r_counter?key=a')->{status}, 429, 'in Redis: which is used';
+is charge('r_counter', 'a', -1), '99 1', 'in Redis: given back';
+is $nginx->get('/r_counter?key=a')->{status}, 200, 'in Redis: and used again';
+
+api_key($nginx, 'r_fixed', 'off', 'PUT', '&rate=off');
+is api_key($nginx, 'r_fixed', 'off', 'POST', '&cost=5')->{http}, 409, 'in Redis: no limit';
+api_key($nginx, 'r_fixed', 'own', 'PUT', '&rate=9');
+is charge('r_fixed', 'own', 5), '5 4', 'in Redis: a limit of its own';
+
+$redis->stop;
+is api_key($nginx, 'r_fixed', 'a', 'POST', '&cost=5')->{http}, 503, 'without Redis: 503';
+
+$other->finish_one;
 $nginx->finish;

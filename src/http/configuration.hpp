@@ -21,6 +21,7 @@ struct MainConf {
     /* These are set if any place needs them. */
     bool stages[kStages];
     bool settles; /* in the log phase */
+    bool charges; /* by the API */
     bool header_filter;
 };
 

@@ -89,8 +89,9 @@ bool set_lease(const Param &param, ZoneConf &zone) {
 }
 
 bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones) {
+    const auto &main = main_conf(cf);
     for (auto *zone : zones) {
-        if (zone->redis != nullptr) { zone->redis->settles |= zone->settles; }
+        if (zone->redis != nullptr) { zone->redis->settles |= zone->settles || main.charges; }
     }
 
     for (auto *redis : redises) {

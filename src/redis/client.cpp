@@ -257,11 +257,35 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter) {
 
 void settle_redis(const Claim &claim, int64_t difference) {
     Redis &redis = *remote_of(claim).zone->redis;
+    if (remote_of(claim).source == Source::kFallback) {
+        /* it does not know of the claim, and is not told later */
+        count_unsettled(redis.client, std::max<int64_t>(difference, 0));
+        return;
+    }
+
     Claim settled;
     if (!make_settlement(claim, difference, &settled)) { return; }
 
     uint64_t taken = can_ask(redis) ? settle(redis, settled) : 0;
     count_unsettled(redis.client, settled.cost - taken);
+}
+
+bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter) {
+    Redis &redis = *remote_of(*claim).zone->redis;
+    claim->purpose = cost < 0 ? Purpose::kGiveBack : Purpose::kCharge;
+    claim->cost = cost < 0 ? -static_cast<uint64_t>(cost) : cost;
+    waiter->claims = {claim, 1};
+
+    Ask *ask = can_ask(redis) ? create_ask(redis, {claim, 1}) : nullptr;
+    if (ask == nullptr) { return false; }
+
+    if (!redis.client.nodes.is_worth(ask->slot)) {
+        ngx_free(ask);
+        return false;
+    }
+
+    join_ask(*ask, waiter);
+    return true;
 }
 
 } // namespace limit_sliding

@@ -34,4 +34,9 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter);
  * background.  What Redis does not take is counted as unsettled. */
 void settle_redis(const Claim &claim, int64_t difference);
 
+/* Charges the key of a claim so many units, or gives them back if they are negative,
+ * those first that were used last.  Returns false if Redis is known not to answer,
+ * else the waiter will be told, kAdmitted if it was done. */
+bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter);
+
 } // namespace limit_sliding

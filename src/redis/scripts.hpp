@@ -36,7 +36,8 @@
  *
  * A claim that is given back or charged belongs to an ask of one unit, and is
  * granted, even where other claims of the ask are not.  It has one value: how
- * many units of the cost could not be charged, 0 if they are given back.
+ * many units of the cost could not be charged, 0 if they are given back.  What is
+ * given back of no time, 0, is taken off what was used last first.
  *
  * Time is divided into epochs of a sixteenth of the window, a second at most.
  * Leased units may be spent in that in which they were granted and the next.

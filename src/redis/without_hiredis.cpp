@@ -36,4 +36,6 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter
     return false;
 }
 
+bool charge_redis(Claim *, int64_t, Waiter *) { return false; }
+
 } // namespace limit_sliding

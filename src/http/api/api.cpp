@@ -79,7 +79,10 @@ ngx_int_t api_handler(ngx_http_request_t *r) {
 }
 
 bool set_write(const Param &param, LocConf &conf) {
-    return param.get_either("on", "off", conf.api_write);
+    if (!param.get_either("on", "off", conf.api_write)) { return false; }
+
+    main_conf(param.cf).charges |= conf.api_write == 1;
+    return true;
 }
 
 constexpr ParamRule<LocConf> kRules[] = {{{"write="}, set_write}};

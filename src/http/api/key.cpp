@@ -86,6 +86,8 @@ bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key) {
 
 /* ---- requests ---- */
 
+constexpr ngx_uint_t kWrites = NGX_HTTP_PUT | NGX_HTTP_DELETE | NGX_HTTP_POST;
+
 struct KeyRequest {
     ngx_http_request_t *request;
     ZoneConf *zone;
@@ -279,21 +281,34 @@ ngx_int_t wait_or_fail(const KeyRequest &key, bool waits) {
 ngx_int_t look(KeyRequest &key) {
     key.claim.limit = key.limit;
     key.claim.verdict = nullptr;
+    key.claim.purpose = Purpose::kLook;
+    key.claim.cost = 0;
     return wait_or_fail(key, ask_redis({&key.claim, 1}, &key.waiter));
 }
 
-ngx_int_t end_look(KeyRequest &key) {
-    const ngx_uint_t method = key.request->method;
+/* Has Redis do what the method asks for, once it is known to answer. */
+ngx_int_t command(KeyRequest &key) {
+    key.step = key.kCommands;
 
+    if (key.request->method == NGX_HTTP_POST) {
+        if (key.remote.own == kUnlimited || (key.unlimited && key.remote.own == kLimitUnset)) {
+            return send_unlimited(key);
+        }
+
+        key.claim.limit = key.limit;
+        return wait_or_fail(key, charge_redis(&key.claim, key.cost, &key.waiter));
+    }
+
+    const KeyCommand command = key.request->method == NGX_HTTP_DELETE ? KeyCommand::kForget
+                               : key.own == kLimitUnset               ? KeyCommand::kUnsetLimit
+                                                                      : KeyCommand::kSetLimit;
+    return wait_or_fail(key, send_key_command(&key.claim, command, &key.rate, &key.waiter));
+}
+
+ngx_int_t end_look(KeyRequest &key) {
     if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
 
-    if (key.step == key.kLooks && (method & (NGX_HTTP_PUT | NGX_HTTP_DELETE)) != 0) {
-        const KeyCommand command = method == NGX_HTTP_DELETE ? KeyCommand::kForget
-                                   : key.own == kLimitUnset  ? KeyCommand::kUnsetLimit
-                                                             : KeyCommand::kSetLimit;
-        key.step = key.kCommands;
-        return wait_or_fail(key, send_key_command(&key.claim, command, &key.rate, &key.waiter));
-    }
+    if (key.step == key.kLooks && (key.request->method & kWrites) != 0) { return command(key); }
 
     key.verdict = key.remote.verdict;
     key.own = key.remote.own;
@@ -308,6 +323,8 @@ ngx_int_t end_command(KeyRequest &key) {
 
     if (key.request->method == NGX_HTTP_DELETE) {
         forget_here(key);
+    } else if (key.request->method == NGX_HTTP_POST) {
+        charge_here(key);
     } else {
         key.zone->memory.aside.redis_limits->set(key.claim.hash, key.own);
     }

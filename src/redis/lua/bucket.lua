@@ -276,7 +276,8 @@ lasts = math.min(math.max(lasts + time - now, w), 1e14)
 
 -- Takes off the cost, less what of it had run off by the latest admission: all
 -- the time since it was taken, but for that in which what there was before
--- would have run off.  What a key owes goes first.
+-- would have run off.  What a key owes goes first.  If no time tells when it was
+-- taken, nothing of it has run off.
 --@ chunk bucket.give_back
 --@ include bucket.state
 --@ if settles
@@ -294,6 +295,14 @@ if owed then
     if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
     --@ include bucket.save
   end
+  at = nil
+end
+if at and taken == 0 then
+  local time, low, held = at, lowest, newer + older
+  local level, level_rest = subtract(used, used_rest, cost, 0, w)
+  if level < held then level, level_rest = held, 0 end
+  s = pack('>I2I6I7I4', k[8], at, level, level_rest) .. string.sub(s, 20)
+  --@ include bucket.save
   at = nil
 end
 --@ end

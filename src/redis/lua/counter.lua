@@ -248,7 +248,8 @@ local lasts = w - floor(((auto and -w * q or -w) - ahead) / q)
 --@ include save
 
 -- Takes the cost off the part in which it was taken, or off that which holds
--- this one since the number of parts has changed; or off what the key owes.
+-- this one since the number of parts has changed; or off what the key owes.  If no
+-- time tells when, it is taken off the parts from the newest one on.
 -- What it has owed stays in parts of that length.
 --@ chunk counter.give_back
 --@ if settles
@@ -270,19 +271,33 @@ if owed then
   v = nil
 end
 --@ end
+--@ if settles
+if v and taken == 0 then
+  for i = q + 1, 1, -1 do
+    local less = math.min(v[i], cost)
+    v[i], cost = v[i] - less, cost - less
+  end
+  --@ include counter.amended
+  v = nil
+end
+--@ end
 if v and k[11] > 0 then
   local i = q - at - floor(-(k[12] + 1) * q / k[11])
   if v[i] then
     v[i] = v[i] > cost and v[i] - cost or 0
-    --@ if settles
-    if each then
-      limit, last = v[p > 1 and 2 or 1], v[p + 1]
-      --@ include owe.save
-    else
-      --@ include counter.save
-    end
-    --@ else
-    --@ include counter.save
-    --@ end
+    --@ include counter.amended
   end
 end
+
+-- Writes the counts `v` of which something was given back.
+--@ chunk counter.amended
+--@ if settles
+if each then
+  limit, last = v[p > 1 and 2 or 1], v[p + 1]
+  --@ include owe.save
+else
+  --@ include counter.save
+end
+--@ else
+--@ include counter.save
+--@ end

@@ -81,8 +81,8 @@ local lasts = w + math.max(window * w - now, 0)
 s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', k[8], window, used)
 --@ include save
 
--- Takes the cost off the window in which it was taken, if that is not over; or
--- off what the key owes.
+-- Takes the cost off the window in which it was taken, if that is not over, or off
+-- the present one if no time tells when; or off what the key owes.
 --@ chunk fixed.give_back
 --@ include fixed.state
 --@ if settles
@@ -93,7 +93,7 @@ if owed then
   --@ include fixed.settle
   at = -1
 end
-window = (taken - taken % w) / w
+if taken > 0 then window = (taken - taken % w) / w end
 --@ else
 local window, keep = (taken - taken % w) / w, false
 --@ end

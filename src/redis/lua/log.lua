@@ -127,6 +127,10 @@ end
 local ahead = math.min(call('ZCOUNT', key, '(' .. now, '+inf'), cost)
 if ahead > 0 then call('ZREMRANGEBYRANK', key, -ahead, -1) end
 cost = cost - ahead
+if taken == 0 then
+  if cost > 0 then call('ZREMRANGEBYRANK', key, -cost, -1) end
+  cost = 0
+end
 --@ end
 local events = call('ZCOUNT', key, taken, taken)
 if events > cost then events = cost end
