@@ -271,6 +271,11 @@ public:
         return ring_.replace(count_ - 1, seen, next) ? kRecorded : kLost;
     }
 
+    /* True if another event would replace none that counts in a counter's ring. */
+    bool has_place() {
+        return count_ + 1 < length() || clock_.is_over(tick_of(in_ring(count_ + 1 - length())));
+    }
+
     /* Closes the newest event, so that its total stands, and puts another one,
      * of a tick not before it. */
     Recorded append(uint64_t tick, uint64_t cost, uint64_t *refused_ms) {

@@ -139,7 +139,7 @@ private:
     /* Opens the key, and calls visit() until that has seen it at one moment.
      * False: it owes. */
     template <class Visit>
-    bool read(uint64_t cost, Owed *owed, const Visit &visit) {
+    [[gnu::always_inline]] bool read(uint64_t cost, Owed *owed, const Visit &visit) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = events_.table().look();
 
@@ -307,7 +307,8 @@ private:
         return History(claim, now_ms).look(cost, rejection);
     }
 
-    void describe_open(const Events::Found &oldest, uint64_t cost, Verdict *verdict) {
+    [[gnu::always_inline]] void describe_open(const Events::Found &oldest, uint64_t cost,
+                                              Verdict *verdict) {
         uint64_t window_ms = events_.clock().window_ms;
 
         describe_usage(
@@ -317,7 +318,7 @@ private:
 
     /* Returns the ms until used <= room, which is less than now, from when on
      * it stays so if nothing is admitted. */
-    uint64_t wait_ms(const Events::Found &oldest, uint64_t room) {
+    [[gnu::always_inline]] uint64_t wait_ms(const Events::Found &oldest, uint64_t room) {
         if (events_.has_credits()) { return wait_with_credits_ms(oldest, room); }
 
         /* mostly the request needs no more than the oldest event */

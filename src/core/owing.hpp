@@ -83,12 +83,13 @@ public:
         earlier_ = taken - std::min(taken, owed_);
         pace_ = std::max(std::min(taken, RingDebt::kUnitMask), tally_.limit());
 
-        /* without its event, the key's time would be that of the caller again */
-        bool is_own_time = clock.tick != events_.store().now.tick;
-        bool may_merge = !clock.is_log && !is_own_time && owed_ + cost <= pace_;
+        /* without its event, the key's time is that of the event before again */
+        bool keeps_time = clock.tick == std::max(events_.store().now.tick, before());
+        bool may_merge = !clock.is_log && owed_ + cost <= pace_;
 
         return before_.is_valid() && RingDebt::may_follow(before(), clock)
-               && (owed_ == 0 || may_merge);
+               && ((keeps_time && (owed_ == 0 || may_merge))
+                   || (!clock.is_log && !events_.has_place()));
     }
 
     bool is_long() const { return debt_.is_long(); }
