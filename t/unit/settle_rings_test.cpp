@@ -438,7 +438,7 @@ private:
 static void test_random(void **state) {
     (void)state;
 
-    for (uint64_t seed = 0; seed < 1500; seed++) {
+    for (uint64_t seed = 0; seed < 300; seed++) {
         uint64_t random = seed;
         uint64_t window_ms = random_window_ms(&random);
 
