@@ -61,6 +61,9 @@ static uint64_t others;
 
 static void work_other(void) { others = work(scene.other, scene.other_units); }
 
+/* A log that gives back reads all its credits, of which some will do. */
+static unsigned next_stop(unsigned stop_at) { return stop_at + (stop_at < 100 ? 1 : 7); }
+
 static void die(void) { siglongjmp(scene.dead, 1); }
 
 /* Calls check(start, work, units) for keys that owe nothing, little and much. */
@@ -114,7 +117,7 @@ static void test_death(void **state) {
         sigemptyset(&none);
         step.stopped = die;
 
-        for (volatile unsigned stop_at = 1; !is_whole; stop_at = stop_at + 1) {
+        for (volatile unsigned stop_at = 1; !is_whole; stop_at = next_stop(stop_at)) {
             memcpy((void *)scene.zone, start, RINGS_BYTES);
             step.stop_at = stop_at;
 
@@ -159,7 +162,7 @@ static void test_stall(void **state) {
                     memcpy((void *)scene.zone, start, RINGS_BYTES);
                     before = used();
                     others = 0;
-                    step.stop_at++;
+                    step.stop_at = next_stop(step.stop_at);
                     STEP_THROUGH(ours = work(what, units));
                     assert_int_equal(used(), before + ours + others);
                 } while (step.accesses >= step.stop_at);
