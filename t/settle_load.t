@@ -9,6 +9,7 @@ use List::Util qw(sum0);
 use Test::More;
 
 use LimitSliding::Api;
+use LimitSliding::Redis;
 use LimitSliding::Test;
 
 my $LIMIT = 100_000;
@@ -16,9 +17,10 @@ my $CONNECTIONS = 64;
 my $COST = 1000;          # the largest
 
 my $nginx = LimitSliding::Test->new(worker_processes => 4);
+my $other = LimitSliding::Test->new(worker_processes => 4);
 
 # The upstream takes a moment, so that many requests are under way.
-$nginx->common(http => <<'HTTP', server => <<'SERVER');
+$_->common(http => <<'HTTP', server => <<'SERVER') for $nginx, $other;
     log_format costs "$arg_key $limit_sliding_status $upstream_http_x_cost";
 
     server {
@@ -35,16 +37,18 @@ HTTP
     location /limits { access_log off; limit_sliding_api; }
 SERVER
 
-$nginx->write_file('html/body', 'x' x 400);
+$_->write_file('html/body', 'x' x 400) for $nginx, $other;
 
 # Returns what the requests of a key were to be charged, by the log.
 sub said($key) {
-    open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
     my $sum = 0;
-    while (<$log>) {
-        my ($of, $status, $cost) = /^(\S*) (\S*) ?(\d*)/ or next;
-        next if $of ne $key || $status ne 'PASSED';
-        $sum += $cost ne '' ? $cost : 1;
+    for my $file (grep { -f } map { $_->dir . '/access.log' } $nginx, $other) {
+        open my $log, '<', $file or die "$file: $!";
+        while (my $line = <$log>) {
+            my ($of, $status, $cost) = $line =~ /^(\S*) (\S*) ?(\d*)/ or next;
+            next if $of ne $key || $status ne 'PASSED';
+            $sum += $cost ne '' ? $cost : 1;
+        }
     }
     return $sum;
 }
@@ -62,9 +66,9 @@ my %ZONES = (counter => '', fixed => 'algorithm=fixed', tokens => 'algorithm=tok
     parts => 'precision=6', log => 'algorithm=log', strict => 'strict');
 my @names = sort keys %ZONES;
 
-sub places($limit) {
+sub places($limit, $more = '') {
     return (http => join('', map { <<"ZONE" } @names), server => join('', map { <<"PLACE" } @names));
-    limit_sliding_zone \$arg_key zone=$_:1m rate=$limit window=30d $ZONES{$_};
+    limit_sliding_zone \$arg_key zone=$_:1m rate=$limit window=30d $ZONES{$_} $more;
 ZONE
     location /$_ {
         limit_sliding zone=$_ settle=\$upstream_http_x_cost;
@@ -77,25 +81,42 @@ ZONE
 PLACE
 }
 
-$nginx->serve(places($LIMIT));
-
-for my $name (@names) {
-    my $passed = burst($name, "late-$name", 500);
-    cmp_ok $passed, '<', 500, "$name: some are rejected";
-    ok wait_for(sub { used($name, "late-$name") >= said("late-$name") }, 5), "$name: all are charged";
-    my $sum = said("late-$name");
-    cmp_ok abs(used($name, "late-$name") - $sum), '<=', $name eq 'tokens' ? 1 : 0,
-        "$name: what is charged is what the upstream said";
-    cmp_ok $sum, '>=', $LIMIT, "$name: the limit is used up";
+# Asserts what is charged for many requests of a key of its own.
+sub charges($name, $where, %opt) {
+    my $what = "$name, $where";
+    my $key = "$name-$where" =~ tr/ /-/r;
+    my $passed = burst($name, "late-$key", 500, %opt);
+    cmp_ok $passed, '<', 500, "$what: some are rejected";
+    ok wait_for(sub { used($name, "late-$key") >= said("late-$key") }, 5), "$what: all are charged";
+    my $sum = said("late-$key");
+    cmp_ok abs(used($name, "late-$key") - $sum), '<=', $name eq 'tokens' ? 1 : 0,
+        "$what: what is charged is what the upstream said";
+    cmp_ok $sum, '>=', $LIMIT, "$what: the limit is used up";
     cmp_ok $sum, '<', $LIMIT + $CONNECTIONS * $COST,
-        "$name: over the limit only by what was in flight";
+        "$what: over the limit only by what was in flight";
 
-    burst("true-$name", "true-$name", 500);
-    my $true = said("true-$name");
-    is used($name, "true-$name"), $true, "$name: reserved in full: charged as it was said";
-    cmp_ok $true, '<=', $LIMIT, "$name: reserved in full: never over";
-    cmp_ok $true, '>', $LIMIT - $COST, "$name: reserved in full: nearly all of it";
+    burst("true-$name", "true-$key", 500, %opt);
+    my $true = said("true-$key");
+    is used($name, "true-$key"), $true, "$what: reserved in full: charged as it was said";
+    cmp_ok $true, '<=', $LIMIT, "$what: reserved in full: never over";
+    cmp_ok $true, '>', $LIMIT - $COST, "$what: reserved in full: nearly all of it";
 }
+
+$nginx->serve(places($LIMIT));
+charges($_, 'one node') for @names;
+
+
+# the same over two nodes with one Redis
+
+my $redis = LimitSliding::Redis->new->start;
+my %shared = places($LIMIT, 'redis=shared');
+$shared{http} .= "limit_sliding_redis shared { server ${\ $redis->server};"
+    . ' timeout 5s; connect_timeout 5s; }';
+
+$_->serve(%shared) for $nginx, $other;
+charges($_, 'two nodes', beside => [$other]) for @names;
+$other->finish_one;
+$redis->stop;
 
 
 # the same while NGINX reloads each second, and a tenth of the clients go away

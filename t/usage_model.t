@@ -7,6 +7,7 @@ use List::Util qw(sum0);
 use Test::More;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
+use LimitSliding::Api;
 use LimitSliding::Bench qw(median);
 use LimitSliding::Model;
 use LimitSliding::Test;
@@ -22,12 +23,15 @@ my $proxy = 'proxy_pass http://model/v1/chat/completions;';
 
 $nginx->serve(http => <<"HTTP", server => <<"SERVER");
     upstream model { server @{[ $model->server ]}; keepalive 64; }
+    limit_sliding_zone all zone=tokens:1m rate=1000000000 window=30d;
     log_format usage '\$request_uri \$limit_sliding_usage';
     proxy_http_version 1.1;
     proxy_set_header Connection '';
 HTTP
+    location /limits { limit_sliding_api; }
     location /on {
         limit_sliding_usage total_tokens;
+        limit_sliding zone=tokens settle=\$limit_sliding_usage;
         access_log %%DIR%%/usage.log usage;
         $proxy
 
@@ -80,6 +84,11 @@ my $sum = sum0(grep { $_ ne '-' } values %told);
 is $sum, sum0(grep { $_ ne '-' } values %expected), "... $sum in all";
 
 is_deeply [ $nginx->new_errors ], [], '... and nothing is told';
+
+# those that did not tell keep what they have reserved
+my $charged = $sum + grep { $_ eq '-' } values %expected;
+wait_for(sub { api_key($nginx, 'tokens', 'all')->{used} == $charged }, 5);
+is api_key($nginx, 'tokens', 'all')->{used}, $charged, '... all are charged';
 
 
 # the first byte, with it and without in turns

@@ -89,11 +89,11 @@ end
 
 -- What a bucket of this limit cannot hold, in whole ms that it takes to run off
 local above, above_rest = 0, 0
+if used >= most
 --@ if settles
-if used >= most and not owed then
---@ else
-if used >= most then
+  and not owed
 --@ end
+then
   above, above_rest = subtract(used, used_rest, most, 0, w)
   local _, less = divide(above, above_rest, limit, w)
   above, above_rest = subtract(above, above_rest, floor(less / w), less % w, w)
@@ -203,24 +203,23 @@ if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit) end
 local at, used, used_rest, lowest, leased_at, newer, older
   = nil, 0, 0, limit, nil, 0, 0
 --@ if settles
-local pace, bytes = nil, s and #s
-if bytes == 33 or bytes == 51 then
-  bytes = bytes - 7
-  pace = unpack_('>I7', s, bytes + 1)
-end
-if bytes == 26 or bytes == 44 then
---@ else
-if s and (#s == 26 or #s == 44) then
+local pace
+if s and (#s == 33 or #s == 51) then pace = unpack_('>I7', s, #s - 6) end
 --@ end
+if s and (#s == 26 or #s == 44
+--@ if settles
+  or pace
+--@ end
+) then
   local digest
   digest, at, used, used_rest, lowest = unpack_('>I2I6I7I4I7', s)
   if digest ~= k[8] then
     at, used, used_rest = nil, 0, 0
+  elseif #s == 44
   --@ if settles
-  elseif bytes == 44 then
-  --@ else
-  elseif #s == 44 then
+    or #s == 51
   --@ end
+  then
     leased_at, newer, older = unpack_('>I6I6I6', s, 27)
   end
 end

@@ -90,10 +90,12 @@ end
 local v, q, at = nil, k[4], 0
 --@ if settles
 --@ include owe.state
-if s and #s > 5 and not each then
---@ else
-if s and #s > 5 then
 --@ end
+if s and #s > 5
+--@ if settles
+  and not each
+--@ end
+then
   local span, a1, a2, a3, a4, a5, a6 = 4294967296,
     string.byte(s, 1, 6)
   at = ((a3 * 256 + a4) * 256 + a5) * 256 + a6
