@@ -25,7 +25,7 @@ struct Limit {
     uint64_t limit; /* 0: none that is static */
     uint64_t cost;
 
-    Claim claim;      /* what all claims on it begin as; set by prepare_claims() */
+    Claim claim;     /* what all claims on it begin as; set by prepare_claims() */
     Decide *decide;  /* decides claims that keep this limit and purpose; nullptr:
                         acquire() has to; set there, too */
     Decide *consume; /* the same for claims that consume */

@@ -13,8 +13,9 @@
  *         2: give back, see below; 3: of n units the last ones are leased: how
  *         many is one more number, and such a kind is of one ask of a
  *         TOKEN_BUCKET; 4: charge, see below; 8 more than 0 or 3: the caller
- *         has units left of what was leased); of each ask: units n, number of claims m, m kinds, from
- *         1 on; those are left out, from the end, whose numbers all are 1
+ *         has units left of what was leased); of each ask: units n, number of
+ *         claims m, m kinds, from 1 on; those are left out, from the end, whose
+ *         numbers all are 1
  *
  * The reply is one flat array of integers: the server's time in ms; of each
  * ask: the units granted, 0 .. n, in order of arrival; of each of its claims:

@@ -10,7 +10,7 @@
 #include "core/counter_kinds.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
-#include "redis/logic/remote.hpp"
+#include "redis/logic/owed.hpp"
 
 namespace limit_sliding {
 
@@ -41,13 +41,12 @@ inline uint64_t counter_parts_of(const Policy &policy, uint64_t limit) {
  */
 class CounterParts {
 public:
-    CounterParts(const Policy &policy, const RemoteState &remote, uint64_t spent)
-        : window_ms_(policy.window_ms), now_ms_(remote.now_ms),
-          newest_(static_cast<uint64_t>(remote.values[1])) {
-        const int64_t *values = remote.values;
-
-        if (remote.owes(policy)) {
-            read_owed(policy, remote, spent);
+    /* `owed` is what the key owes, nullptr if nothing. */
+    CounterParts(const Policy &policy, uint64_t limit, uint64_t now_ms, const int64_t *values,
+                 const Owed *owed, uint64_t spent)
+        : window_ms_(policy.window_ms), now_ms_(now_ms), newest_(static_cast<uint64_t>(values[1])) {
+        if (owed != nullptr) {
+            read_owed(policy, limit, *owed, spent);
         } else {
             parts_ = static_cast<uint64_t>(values[0]);
             std::copy_n(values + 3, parts_ + 1, counts_);
@@ -55,7 +54,7 @@ public:
 
         if (spent > 0) {
             counts_[parts_] += spent;
-            if (policy.precision == 0) { fit(remote.limit); }
+            if (policy.precision == 0) { fit(limit); }
         } else if (values[0] > 0 && values[2] > 0) {
             ends_ms_ = static_cast<uint64_t>(values[2]);
         }
@@ -63,7 +62,7 @@ public:
         if (policy.strict) {
             most_ = 0;
         } else if (policy.precision == 0 && parts_ > 1) {
-            most_ = remote.limit / parts_;
+            most_ = limit / parts_;
         }
     }
 
@@ -109,10 +108,8 @@ public:
 private:
     /* Reads the values of a key that owes.  If units were admitted nevertheless,
      * under a higher limit, all were written as used in the present part. */
-    void read_owed(const Policy &policy, const RemoteState &remote, uint64_t spent) {
-        Owed owed = remote.owed(policy);
-
-        parts_ = spent > 0 ? counter_parts_of(policy, remote.limit) : owed.parts;
+    void read_owed(const Policy &policy, uint64_t limit, const Owed &owed, uint64_t spent) {
+        parts_ = spent > 0 ? counter_parts_of(policy, limit) : owed.parts;
         std::fill_n(counts_, parts_, 0);
 
         if (spent > 0) {

@@ -65,7 +65,13 @@ struct Request {
     }
 
     void describe_counter(Verdict *verdict) const {
-        CounterParts parts(policy, remote, spent);
+        Owed owed;
+        bool owes = remote.owes(policy);
+
+        if (owes) { owed = remote.owed(policy); }
+
+        CounterParts parts(policy, remote.limit, remote.now_ms, remote.values,
+                           owes ? &owed : nullptr, spent);
         Wide window = window_ms();
         UsageOf<Wide> usage = {remote.limit, limit, window, parts.used(), limit * window};
 

@@ -275,8 +275,8 @@ lasts = math.min(math.max(lasts + time - now, w), 1e14)
 
 -- Takes off the cost, less what of it had run off by the latest admission: all
 -- the time since it was taken, but for that in which what there was before
--- would have run off.  What a key owes goes first.  If no time tells when it was
--- taken, nothing of it has run off.
+-- would have run off.  What a key owes goes first.  If no time tells when it
+-- was taken, nothing of it has run off.
 --@ chunk bucket.give_back
 --@ include bucket.state
 --@ if settles

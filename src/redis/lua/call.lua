@@ -10,8 +10,8 @@
 --   chunk NAME    begins a chunk, which ends where the next one begins
 --   include NAME  stands for that chunk
 --   if NAME       begins lines, up to "else" or "end", that are only in scripts
---                 for this algorithm, for a cluster, where costs are settled, or
---                 where units are given back; they do not nest
+--                 for this algorithm, for a cluster, where costs are
+--                 settled, or where units are given back; they do not nest
 --
 -- A chunk uses the locals of the place that includes it, and says which ones it
 -- leaves behind.  The chunks are not functions, as Redis would create those
@@ -115,8 +115,8 @@ while first < keys do
       end
 
       -- An algorithm writes its values, and leaves in `free` how many units can
-      -- be taken; `grant` then tells it whether it is to record any.  Of what is
-      -- charged it leaves in `lost` how many units there is no room for.
+      -- be taken; `grant` then tells it whether it is to record any.  Of what
+      -- is charged it leaves in `lost` how many units there is no room for.
       --@ if settles
       local granted, lost = g, 0
       --@ end

@@ -152,8 +152,8 @@ if each then
   end
 end
 
--- Adds the cost to the newest part, if all but the oldest one, which fades, have
--- room for it; else the key owes it.
+-- Adds the cost to the newest part, if all but the oldest one, which fades,
+-- have room for it; else the key owes it.
 --@ chunk counter.charge
 local all = used + cost
 used = used - counts[1]
@@ -250,8 +250,8 @@ local lasts = w - floor(((auto and -w * q or -w) - ahead) / q)
 --@ include save
 
 -- Takes the cost off the part in which it was taken, or off that which holds
--- this one since the number of parts has changed; or off what the key owes.  If no
--- time tells when, it is taken off the parts from the newest one on.
+-- this one since the number of parts has changed; or off what the key owes.  If
+-- no time tells when, it is taken off the parts from the newest one on.
 -- What it has owed stays in parts of that length.
 --@ chunk counter.give_back
 --@ if settles

@@ -81,8 +81,8 @@ local lasts = w + math.max(window * w - now, 0)
 s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', k[8], window, used)
 --@ include save
 
--- Takes the cost off the window in which it was taken, if that is not over, or off
--- the present one if no time tells when; or off what the key owes.
+-- Takes the cost off the window in which it was taken, if that is not over, or
+-- off the present one if no time tells when; or off what the key owes.
 --@ chunk fixed.give_back
 --@ include fixed.state
 --@ if settles

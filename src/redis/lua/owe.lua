@@ -5,8 +5,8 @@
 -- A charge may use more than the limit.  What exceeds it is used up in windows
 -- to come: the present one is full, each that follows is full, too, and the
 -- last one has the rest, 1 .. limit units.  The state of a COUNTER and of a
--- FIXED window then has the digest; the number of the last part, which is yet to
--- come; and the limit of the charge and the rest, in 7 bytes each.  No other
+-- FIXED window then has the digest; the number of the last part, which is yet
+-- to come; and the limit of the charge and the rest, in 7 bytes each.  No other
 -- state has its length, and where a COUNTER has the number of its parts it has
 -- 0.  In the reply they follow a -1.
 
