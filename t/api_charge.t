@@ -76,6 +76,7 @@ my $redis = LimitSliding::Redis->new->start;
 my %shared = (http => join('', map { <<"ZONE" } @names) . <<"HTTP", server => <<'SERVER');
     limit_sliding_zone \$arg_key zone=r_$_:1m rate=100 window=1d $ZONES{$_} redis=shared;
 ZONE
+    limit_sliding_zone \$arg_key zone=leased:1m rate=1000 window=1d redis=shared lease=100;
     limit_sliding_redis shared { server ${\ $redis->server}; timeout 2s; connect_timeout 2s; }
 HTTP
     location /limits { limit_sliding_api write=on; }
@@ -83,7 +84,10 @@ HTTP
 SERVER
 my $other = LimitSliding::Test->new;
 $other->common(%shared)->serve;
-$nginx->serve(http => $shared{http}, server => 'location /r_counter { limit_sliding zone=r_counter; empty_gif; }');
+$nginx->serve(http => $shared{http}, server => <<'SERVER');
+    location /r_counter { limit_sliding zone=r_counter; empty_gif; }
+    location /leased    { limit_sliding zone=leased;    empty_gif; }
+SERVER
 
 for my $zone (map { "r_$_" } @names) {
     charges($zone);
@@ -94,6 +98,12 @@ is $other->get('/r_counter?key=a')->{status}, 200, 'in Redis: one was left';
 is $nginx->get('/r_counter?key=a')->{status}, 429, 'in Redis: which is used';
 is charge('r_counter', 'a', -1), '99 1', 'in Redis: given back';
 is $nginx->get('/r_counter?key=a')->{status}, 200, 'in Redis: and used again';
+
+is $nginx->get('/leased?key=a')->{status}, 200, 'leases: units are taken';
+is charge('leased', 'a', 2), '102 898', 'leases: charged beside what is leased';
+is charge('leased', 'a', 2), '104 896', 'leases: which is kept';
+is $nginx->statuses(50, '/leased?key=a'), join(' ', (200) x 50), 'leases: and spent';
+is api_key($nginx, 'leased', 'a')->{used}, 104, 'leases: nothing more was taken';
 
 api_key($nginx, 'r_fixed', 'off', 'PUT', '&rate=off');
 is api_key($nginx, 'r_fixed', 'off', 'POST', '&cost=5')->{http}, 409, 'in Redis: no limit';

@@ -192,6 +192,15 @@ HTTP
         limit_sliding zone=two count_status=404 settle=$upstream_http_x_cost;
         proxy_pass http://127.0.0.1:%%PORT1%%/;
     }
+    location /free/ {
+        limit_sliding zone=two cost=0 count_status=404 settle=$upstream_http_x_cost;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
+    location /stages/ {
+        limit_sliding zone=two count_status=404 dry_run;
+        limit_sliding zone=watched after_auth dry_run;
+        proxy_pass http://127.0.0.1:%%PORT1%%/;
+    }
     location /page/ {
         limit_sliding zone=two settle=$upstream_http_x_cost;
         proxy_pass http://127.0.0.1:%%PORT1%%/;
@@ -269,6 +278,10 @@ ask('/status/404', $key, 5);
 is used('two', $key), 5, 'count_status: that status, settled';
 ask('/status/404', $key);
 is used('two', $key), 6, 'count_status: that status, nothing said';
+ask('/free/404', $key);
+is used('two', $key), 6, 'count_status: that status, nothing said, and free';
+ask('/free/404', $key, 2);
+is used('two', $key), 8, 'count_status: that status, free, settled';
 
 $key = fresh();
 is ask('/page/404', $key, 4)->{status}, 404, 'error_page';
@@ -291,6 +304,11 @@ $key = fresh();
 is statuses('/watched', $key, 1, 1, 1, 1), '200 200 200 200', 'watched';
 is used('watched', $key) . ' ' . used('two', $key), '2 2',
     'watched: what would have been rejected is not charged';
+
+$key = fresh();
+is statuses('/stages/404', $key, 1, 1, 1, 1), '404 404 404 404', 'watched in two stages';
+is used('watched', $key) . ' ' . used('two', $key), '2 2',
+    'watched in two stages: what the later one would have rejected is not counted';
 
 $key = fresh();
 ask('/sub', $key, 3);

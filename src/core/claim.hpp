@@ -49,7 +49,8 @@ struct Claim {
     uint64_t limit; /* 1 .. policy->limit_max(), and */
     uint64_t cost;  /* 0 .. kCostMax, unless Redis decides */
     Purpose purpose;
-    bool is_void;           /* the caller's: what it was admitted for was rejected */
+    bool is_void;           /* the caller's: what it was admitted for was rejected, */
+    bool is_free;           /* and that its request reserves nothing */
     const Verdict *verdict; /* of Redis, if it has decided; else null */
     Limit *directive;       /* the caller's: the core does not look at it */
     RemoteClaim *remote;    /* the same; null: Redis is not asked */
@@ -68,6 +69,7 @@ struct Claim {
     /* Makes it one that consumes nothing, and rejects while there is no room for one. */
     void reserve_nothing() {
         purpose = Purpose::kLook;
+        is_free = true;
         cost = 1;
     }
 

@@ -424,9 +424,11 @@ uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
                 result = table.update(step, claim.policy->full == WhenFull::kEvict);
             }
 
+            if (result.outcome != Outcome::kAdmitted) { return cost; }
+
             if (algorithm.owes(result.state)) { table.keep(step); }
 
-            return result.outcome == Outcome::kAdmitted ? step.lost : cost;
+            return step.lost;
         });
 }
 

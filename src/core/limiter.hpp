@@ -77,6 +77,8 @@ inline uint64_t charge(Decide *consume, const Claim &claim, uint64_t cost, uint6
         consume(&more, now_ms);
 
         if (more.outcome == Outcome::kAdmitted) { return 0; }
+
+        if (more.outcome == Outcome::kRefused) { return cost; }
     }
 
     return charge(claim, cost, now_ms);

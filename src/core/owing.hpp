@@ -15,7 +15,7 @@ namespace limit_sliding {
  * A key that owes, or is about to: what it has used with a charge is more than
  * the limit.
  *
- * A debt (debt.hpp) takes the place of the newest event, which is not closed, and
+ * A debt (ring_debt.hpp) takes the place of the newest event, which is not closed, and
  * its units.  So it is made, grows, shrinks and becomes an event again by one
  * compare-and-swap each.  It is no valid event: who does not know of debts takes
  * the key for damaged, and then asks here.  Nothing comes after it: a key that

@@ -91,7 +91,7 @@ public:
         return event.is_valid() && event.word >> Event::kGenerationShift == generation_;
     }
 
-    /* True if this is a debt of the slot's owner (debt.hpp). */
+    /* True if this is a debt of the slot's owner (ring_debt.hpp). */
     bool is_debt(Event event) const {
         uint64_t head = generation_ << 1;
 

@@ -115,7 +115,7 @@ private:
 
         if (!events_.is_odd() || !owing.open()) { return false; }
 
-        if (is_over(mark)) {
+        if (is_over(mark, events_.store().now)) {
             *cost = 0;
             return true;
         }
@@ -131,7 +131,7 @@ private:
 
         if (events_.is_torn() || !events_.is_same()) { return false; }
 
-        if (is_over(mark) || position == events_.count()
+        if (is_over(mark, events_.clock()) || position == events_.count()
             || (events_.tick_of(found.event) != tick && !was_merged(position, tick))) {
             *cost = 0;
             return true;
@@ -154,9 +154,10 @@ private:
     }
 
     /* True if the mark's event does not count any more, or is of another history
-     * of the key. */
-    bool is_over(uint64_t mark) const {
-        return events_.name() != mark >> kTickBits || events_.clock().is_over(tick_of(mark));
+     * of the key.  The clock of a key that owes is ahead: of that the caller's
+     * time tells. */
+    bool is_over(uint64_t mark, const Clock &clock) const {
+        return events_.name() != mark >> kTickBits || clock.is_over(tick_of(mark));
     }
 
     uint64_t tick_of(uint64_t mark) const { return events_.tick_of({mark & Event::kTickMask}); }

@@ -107,7 +107,7 @@ public:
             if (taken == kRefused) { return {Outcome::kRefused, first_to_expire(step)}; }
 
             if (taken == kTaken && copy.store(next)) {
-                if (tag::is_ahead(copy.tag, tag_) && step.owes(state)) { keep(step); }
+                if (tag::is_ahead(copy.tag, tag_)) { keep(step); }
 
                 return {Outcome::kAdmitted, next};
             }

@@ -17,6 +17,8 @@ Context *extend_ctx(ngx_http_request_t *r, Holder &holder, ngx_uint_t nclaims) {
         ctx->nclaims = old.nclaims;
         ctx->headers = old.headers;
         ctx->now_ms = old.now_ms;
+        ctx->extended = true;
+        ctx->before_ms = old.first_ms();
         ctx->described = ctx->claims + (old.described - old.claims);
         std::copy_n(old.claims, old.nclaims, ctx->claims);
     }

@@ -42,15 +42,20 @@ inline bool is_admitted(const Claim &claim) { return claim.outcome == Outcome::k
 struct Context {
     Status status;
     bool waiting;     /* delayed, to be resumed */
-    uint16_t headers; /* those of the place where it was decided */
+    uint8_t headers;  /* those of the place where it was decided */
+    bool extended;    /* by later decisions; then before_ms is set */
     uint32_t nclaims; /* 0: nothing is accounted, and the rest is not set */
     uint64_t now_ms;
+    uint64_t before_ms;                /* of the first decision */
     RemoteWait *wait;                  /* nullptr: it has not waited for a Redis so far */
     Claim *described;                  /* the one that the log, headers and variables describe */
     u_char retry_after[NGX_INT64_LEN]; /* room for the digits of the field */
     Claim claims[1];                   /* nclaims, and room for those that are being decided */
 
     Span<Claim> decided() { return {claims, nclaims}; }
+
+    /* Returns the time of the first decision. */
+    uint64_t first_ms() const { return extended ? before_ms : now_ms; }
 
     /* Returns the first of the claims that are being decided. */
     Claim *next() { return claims + nclaims; }
@@ -104,6 +109,7 @@ inline Context *get_ctx(ngx_http_request_t *r) { return get_ctx(holder_of_ctx(r)
     ctx->status = Status::kPassed;
     ctx->waiting = false;
     ctx->headers = 0;
+    ctx->extended = false;
     ctx->nclaims = 0;
     ctx->wait = nullptr;
 

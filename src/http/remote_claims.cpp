@@ -299,7 +299,7 @@ Decision decide_told(Context &ctx) {
     return account_all(ctx, wait.claims.all);
 }
 
-void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost) {
+void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
     if (remote_of(claim).own == kUnlimited) { return; }
 
     /* Our own memory decides while Redis is away.  It has reserved nothing if
@@ -311,7 +311,9 @@ void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost) {
 
     if (cost > here) {
         charge(local, cost - here, ngx_current_msec);
-    } else if (cost < here) {
+    } else if (claim.verdict == nullptr) {
+        refund(local, here - cost, admitted_ms, ngx_current_msec);
+    } else if (admitted_ms + claim.policy->window_ms > ngx_current_msec) {
         give_back(local, here - cost, ngx_current_msec);
     }
 

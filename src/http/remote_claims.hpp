@@ -36,6 +36,6 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
 Decision decide_told(Context &ctx);
 
 /* Replaces what such a claim has reserved by what the request has cost. */
-void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost);
+void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms);
 
 } // namespace limit_sliding

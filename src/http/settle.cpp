@@ -51,7 +51,7 @@ void count(Claim claim) {
     const auto now_ms = ngx_current_msec;
 
     if (claim.remote != nullptr) {
-        settle_remote(claim, reserved, cost);
+        settle_remote(claim, reserved, cost, admitted_ms);
     } else if (cost > reserved) {
         const auto &limit = limit_of(claim);
         auto *consume
@@ -69,12 +69,14 @@ void count(Claim claim) {
 
     /* $status prefers the first one, too. */
     const ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
-    if (ctx.status == Status::kRejected || !is_counted(limit, status)) { return; }
+    const bool is_rejected = ctx.status == Status::kRejected
+                             || (limit.dry_run && ctx.status == Status::kRejectedDryRun);
+    if (is_rejected || !is_counted(limit, status)) { return; }
 
     uint64_t cost;
     if (limit.settle != nullptr && evaluate_settle(r, limit, cost)) {
-        settle(claim, 0, cost, ctx.now_ms);
-    } else {
+        settle(claim, 0, cost, ctx.first_ms());
+    } else if (!claim.is_free) {
         count(claim);
     }
 }
@@ -92,7 +94,8 @@ void count(Claim claim) {
 
         uint64_t cost;
         if (evaluate_settle(r, limit, cost)) {
-            settle(claim, claim.purpose == Purpose::kConsume ? claim.cost : 0, cost, ctx.now_ms);
+            settle(claim, claim.purpose == Purpose::kConsume ? claim.cost : 0, cost,
+                   ctx.first_ms());
         }
     }
 }

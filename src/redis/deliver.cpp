@@ -76,7 +76,10 @@ void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t b
         RemoteClaim &remote = remote_of(claim);
         const PartAnswer &told = answer.parts[i];
 
-        remote.taken = told.state.taken(*claim.policy, before * claim.cost);
+        if (!is_settled(claim)) {
+            remote.taken = told.state.taken(*claim.policy, before * claim.cost);
+        }
+
         remote.own = told.own;
         remote.verdict = describe_part(ask.parts[i], told, before, admitted);
 

@@ -157,11 +157,6 @@ void log_bad_limit(const RemoteZone &zone) {
                   &zone.name);
 }
 
-/* Returns true if the claim is settled: Redis tells no state of it. */
-bool is_settled(const Claim &claim) {
-    return claim.purpose == Purpose::kGiveBack || claim.purpose == Purpose::kCharge;
-}
-
 /* Returns true if these are a limit, and the values of an algorithm, which mean
  * nothing where there is no limit; or the units of a claim that were not
  * settled. */
@@ -288,8 +283,8 @@ Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t be
     }
 
     Verdict verdict = {};
-    verdict.limit = claim.limit;
-    verdict.remaining = claim.limit;
+    verdict.limit = answer.is_unlimited() ? claim.limit : answer.state.limit;
+    verdict.remaining = verdict.limit;
     return verdict;
 }
 

@@ -16,6 +16,11 @@ bool call_takes(AskCall &call, const Ask &ask);
  * no memory. */
 bool call_script(Node &node, AskCall &call);
 
+/* Returns true if the claim is settled: Redis tells no state of it. */
+inline bool is_settled(const Claim &claim) {
+    return claim.purpose == Purpose::kGiveBack || claim.purpose == Purpose::kCharge;
+}
+
 /* The answer about one key. */
 struct PartAnswer {
     bool is_unlimited() const { return own == kUnlimited; }

@@ -269,6 +269,25 @@ static void test_late_refund(void **state) {
     }
 }
 
+/* What was admitted in the present window is given back also if the key owes by then,
+ * by whatever time that its history has reached. */
+static void test_refund_while_owing(void **state) {
+    (void)state;
+
+    for (const Policy &policy : all_policies(MINUTE_MS)) {
+        for (uint64_t owed : {1, 5, 20, 90}) {
+            for (uint64_t later_ms : {0, 1, 2}) {
+                OneKey key(policy);
+                Claim first = key.acquire(20, 10, NOW_MS);
+
+                assert_int_equal(key.charge(20, 10 + owed, NOW_MS + later_ms), 0);
+                limit_sliding::refund(first, 4, NOW_MS, NOW_MS + later_ms);
+                assert_int_equal(key.used(20, NOW_MS + later_ms), 16 + owed);
+            }
+        }
+    }
+}
+
 /* ---- random histories ---- */
 
 struct Admitted {
@@ -592,11 +611,17 @@ static void test_debt_is_not_evicted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_debt_is_paid),    cmocka_unit_test(test_debt_too_large),
-        cmocka_unit_test(test_refund_of_debts), cmocka_unit_test(test_give_back_newest_first),
-        cmocka_unit_test(test_late_refund),     cmocka_unit_test(test_random),
-        cmocka_unit_test(test_long_run),        cmocka_unit_test(test_workers),
-        cmocka_unit_test(test_debt_keeps_slot), cmocka_unit_test(test_debt_is_not_evicted),
+        cmocka_unit_test(test_debt_is_paid),
+        cmocka_unit_test(test_debt_too_large),
+        cmocka_unit_test(test_refund_of_debts),
+        cmocka_unit_test(test_give_back_newest_first),
+        cmocka_unit_test(test_late_refund),
+        cmocka_unit_test(test_refund_while_owing),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_long_run),
+        cmocka_unit_test(test_workers),
+        cmocka_unit_test(test_debt_keeps_slot),
+        cmocka_unit_test(test_debt_is_not_evicted),
     };
 
     return cmocka_run_group_tests_name("settle_rings", tests, NULL, NULL);

@@ -334,7 +334,9 @@ ngx_int_t end_command(KeyRequest &key) {
     RemoteZone &zone = key.zone->remote;
     zone.refusals->forget(key.claim);
 
-    if (zone.leases != nullptr) { zone.leases->forget(key.claim, ngx_current_msec); }
+    if (zone.leases != nullptr && key.request->method != NGX_HTTP_POST) {
+        zone.leases->forget(key.claim, ngx_current_msec);
+    }
 
     key.step = key.kLooksAgain;
     return look(key);
