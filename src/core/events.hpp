@@ -147,6 +147,10 @@ public:
      * put.  Two laps later the events themselves would look the same. */
     bool is_same() const { return copy_.is_same(); }
 
+    /* True if the newest event is as it was opened, too: neither has it more units, nor
+     * was it closed, from when on others may give units of it back. */
+    bool is_newest_same() const { return ring_.load(count_ - 1).word == newest_.word; }
+
     /* True if the key was idle for so long that its ring is neither worth
      * keeping nor safe to keep. */
     bool is_idle() const {

@@ -139,7 +139,8 @@ private:
 
         uint64_t given = std::min(is_open(found) ? found.own : left_of(found), *cost);
 
-        if (events_.is_torn() || !events_.is_same() || !give_back_of(found, given)) {
+        if (events_.is_torn() || !events_.is_same() || !events_.is_newest_same()
+            || !give_back_of(found, given)) {
             return false;
         }
 
@@ -215,7 +216,7 @@ private:
         Events::Found found = newest.own != 0 && is_open(newest) ? newest : newest_closed();
         uint64_t given = std::min(found.own, *cost);
 
-        if (events_.is_torn() || !events_.is_same()) { return; }
+        if (events_.is_torn() || !events_.is_same() || !events_.is_newest_same()) { return; }
 
         if (given == 0) {
             *cost = 0;
