@@ -45,7 +45,7 @@ struct RemoteClaim;
 struct Claim {
     Zone *zone;
     const Policy *policy;
-    uint64_t hash;  /* of the key, by this zone's Zone::hash() */
+    uint64_t hash;  /* of the key, by this zone's Zone::hash(), xor policy->salt */
     uint64_t limit; /* 1 .. policy->limit_max(), and */
     uint64_t cost;  /* 0 .. kCostMax, unless Redis decides */
     Purpose purpose;
@@ -65,6 +65,16 @@ struct Claim {
      * description needs.  Of other keys retry_after_ms may be known, else it is
      * 0. */
     Verdict rejection;
+
+    /* Returns the hash of the key, by Zone::hash(). */
+    uint64_t key_hash() const { return hash ^ policy->salt; }
+
+    /* Makes it one of a policy of the same zone that has another window; `own` is
+     * to live as long as the claim. */
+    void set_policy(const Policy &own) {
+        hash ^= policy->salt ^ own.salt;
+        policy = &own;
+    }
 
     /* Makes it one that consumes nothing, and rejects while there is no room for one. */
     void reserve_nothing() {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "core/window.hpp"
+
 namespace limit_sliding {
 
 /* Limits, in requests a window: of algorithms that keep one number in a state,
@@ -19,12 +21,10 @@ constexpr uint64_t kRemoteMax = 1000000000000000;
  * small that no product of it and a window overflows. */
 constexpr uint64_t kCostMax = UINT32_MAX;
 
-constexpr auto kWindowMinMs = 100u;
-constexpr auto kWindowMaxMs = 2592000000u; /* 30 d */
-
 /* These stand where a limit is expected that a single key may have. */
 constexpr uint64_t kLimitUnset = 0;
 constexpr uint64_t kUnlimited = UINT64_MAX;
+constexpr uint64_t kBlocked = UINT64_MAX - 1; /* all requests are rejected */
 
 constexpr auto kNever = UINT64_MAX;
 
@@ -57,9 +57,12 @@ enum class WhenFull {
     kDeny       /* a full zone refuses new keys */
 };
 
-/* What a zone's keys have in common.  It lives in the caller's memory. */
+struct UtcOffsets;
+
+/* What a zone's keys have in common; some have another window, see with_window().
+ * It lives in the caller's memory. */
 struct Policy {
-    uint64_t window_ms;
+    uint64_t window_ms; /* as Window::ms */
     Algorithm algorithm;
     WhenFull full;
     uint32_t precision; /* of a counter: parts of a window, 1 .. 60; 0: as many
@@ -67,6 +70,17 @@ struct Policy {
     uint32_t burst;     /* of a token bucket: its capacity, 0: the limit; of a
                            leaky bucket: requests that may wait */
     bool strict;        /* a counter counts its oldest part in full */
+    Calendar calendar;  /* of fixed windows */
+
+    /* Of local time, for windows of the calendar; null: UTC. */
+    const UtcOffsets *offsets;
+
+    /* Not 0 if the window is not the zone's.  The hash of a claim under such a policy
+     * is that of its key, xor this number, so that each window of a key has a
+     * history of its own. */
+    uint64_t salt;
+
+    Window window() const { return {window_ms, calendar}; }
 
     /* Returns the largest limit, in shared memory or if Redis decides. */
     uint64_t limit_max(bool in_redis = false) const {
