@@ -11,138 +11,158 @@ namespace limit_sliding {
 namespace {
 
 constexpr size_t kPlaces = 8;
+constexpr unsigned kLimitBits = 32;
 
-/* Others may change a line so often meanwhile before the limit is given up. */
-constexpr unsigned kTries = 16;
+/* Codes of limits that are no numbers.  No value is 0. */
+constexpr uint64_t kOff = UINT32_MAX;
+constexpr uint64_t kZero = UINT32_MAX - 1;
 
-constexpr unsigned kLimitBits = 30;
-constexpr uint64_t kLimitMask = (uint64_t{1} << kLimitBits) - 1;
-constexpr uint64_t kOff = kLimitMask;
-constexpr uint64_t kUsed = uint64_t{1} << kLimitBits;
-constexpr uint64_t kGone = kUsed;
+static_assert(kLimitMax < kZero, "more than any limit");
 
-static_assert(kLimitMax < kOff, "more than any limit");
+uint64_t value_of(const OwnLimit &own) {
+    const uint64_t limit = own.is_unlimited() ? kOff
+                           : own.is_blocked() ? kZero
+                                              : std::min(own.limit, kLimitMax);
 
-uint64_t word_of(uint64_t hash, uint64_t limit) { return hash << (kLimitBits + 1) | limit; }
-
-uint64_t limit_of(uint64_t word) { return word & kLimitMask; }
-
-bool is_of(uint64_t word, uint64_t hash) {
-    return limit_of(word) != 0 && (word & ~(kUsed | kLimitMask)) == word_of(hash, 0);
+    return uint64_t{own.window.code()} << kLimitBits | limit;
 }
 
-bool exchange(uint64_t *place, uint64_t from, uint64_t to) {
-    return shared(place).compare_exchange_strong(from, to, std::memory_order_relaxed);
+OwnLimit limit_of(uint64_t value) {
+    const uint64_t limit = value & UINT32_MAX;
+
+    return {limit == kOff    ? kUnlimited
+            : limit == kZero ? kBlocked
+                             : limit,
+            Window::from_code(static_cast<uint32_t>(value >> kLimitBits))};
 }
 
-/* Returns the index of the key's place, or of one that was never used, or
- * kPlaces. */
-size_t find_place(const uint64_t *line, uint64_t hash, uint64_t *word) {
-    for (size_t i = 0; i < kPlaces; i++) {
-        *word = load(&line[i]);
+struct Place {
+    uint64_t value;
+    uint64_t check;
 
-        if (*word == 0 || is_of(*word, hash)) { return i; }
+    /* Returns what the words are when they are read one after the other. */
+    Place seen() const { return {load(&value), load(&check)}; }
+
+    bool is_new() const { return value == 0 && check == 0; }
+    bool is_gone() const { return value == 0; }
+    bool is_used() const { return ((value ^ check) & kUsed) != 0; }
+
+    bool is_of(uint64_t hash) const {
+        return value != 0 && (value ^ check) >> 1 == (hash << 1) >> 1;
     }
 
-    return kPlaces;
-}
-
-/* Returns the index of a place to be taken from another key, whose word is
- * *word. */
-size_t find_victim(uint64_t *line, uint64_t hash, uint64_t *word) {
-    size_t first = hash % kPlaces;
-    size_t victim = kPlaces;
-
-    for (size_t i = 0; i < kPlaces; i++) {
-        size_t place = (first + i) % kPlaces;
-        uint64_t seen = load(&line[place]);
-
-        if (seen == kGone) {
-            *word = seen;
-            return place;
-        }
-
-        if (victim == kPlaces && (seen & kUsed) == 0) {
-            victim = place;
-            *word = seen;
-        }
+    void store(uint64_t hash, uint64_t own, bool used) {
+        shared(&value).store(own, std::memory_order_relaxed);
+        shared(&check).store(own ^ (hash << 1 | uint64_t{used}), std::memory_order_relaxed);
     }
 
-    if (victim < kPlaces) { return victim; }
+    /* Whoever stores meanwhile stores another word. */
+    void make_unused(const Place &seen) {
+        uint64_t old = seen.check;
+        const uint64_t next = old ^ (seen.is_used() ? kUsed : 0);
 
-    for (size_t i = 0; i < kPlaces; i++) {
-        uint64_t seen = load(&line[i]);
-
-        if (seen != kGone) { exchange(&line[i], seen, seen & ~kUsed); }
+        shared(&check).compare_exchange_strong(old, next, std::memory_order_relaxed);
     }
 
-    *word = load(&line[first]);
-    return first;
-}
-
-/* Takes the key away from its places after one, which two processes may have
- * given it at once. */
-void take_away(uint64_t *line, uint64_t hash, size_t first) {
-    for (size_t i = first; i < kPlaces; i++) {
-        uint64_t seen = load(&line[i]);
-
-        if (is_of(seen, hash)) { exchange(&line[i], seen, kGone); }
+    /* It is not new again, as places after it are not. */
+    void take_away() {
+        shared(&value).store(0, std::memory_order_relaxed);
+        shared(&check).store(kUsed, std::memory_order_relaxed);
     }
-}
+
+    static constexpr uint64_t kUsed = 1;
+};
 
 } // namespace
+
+struct LimitCache::Set {
+    Place places[kPlaces];
+
+    /* Returns the index of the key's place, or of one that is new, or kPlaces. */
+    size_t find(uint64_t hash, Place *seen) const {
+        for (size_t i = 0; i < kPlaces; i++) {
+            *seen = places[i].seen();
+
+            if (seen->is_of(hash) || seen->is_new()) { return i; }
+        }
+
+        return kPlaces;
+    }
+
+    /* Returns the index of a place to be taken from another key. */
+    size_t find_victim(uint64_t hash) {
+        const size_t first = hash % kPlaces;
+        size_t victim = kPlaces;
+
+        for (size_t i = 0; i < kPlaces; i++) {
+            const size_t place = (first + i) % kPlaces;
+            const Place seen = places[place].seen();
+
+            if (seen.is_gone()) { return place; }
+
+            if (victim == kPlaces && !seen.is_used()) { victim = place; }
+        }
+
+        if (victim < kPlaces) { return victim; }
+
+        for (Place &place : places) {
+            place.make_unused(place.seen());
+        }
+
+        return first;
+    }
+
+    /* Takes the key away from its places after one, which two processes may have
+     * given it at once. */
+    void take_away(uint64_t hash, size_t first) {
+        for (size_t i = first; i < kPlaces; i++) {
+            if (places[i].seen().is_of(hash)) { places[i].take_away(); }
+        }
+    }
+};
 
 LimitCache *LimitCache::init(void *memory, size_t bytes) {
     auto *cache = static_cast<LimitCache *>(memory);
 
-    cache->lines_ = (bytes - sizeof(LimitCache)) / (kPlaces * sizeof(uint64_t));
+    cache->sets_ = (bytes - sizeof(LimitCache)) / sizeof(Set);
 
     return cache;
 }
 
-/* Returns the first of the places where the key may be. */
-uint64_t *LimitCache::line_of(uint64_t hash) const {
-    uint64_t number = (hash >> 32) * lines_ >> 32;
+LimitCache::Set &LimitCache::set_of(uint64_t hash) const {
+    const uint64_t number = (hash >> 32) * sets_ >> 32;
 
-    return reinterpret_cast<uint64_t *>(const_cast<LimitCache *>(this) + 1) + number * kPlaces;
+    return reinterpret_cast<Set *>(const_cast<LimitCache *>(this) + 1)[number];
 }
 
-uint64_t LimitCache::find(uint64_t hash) const {
-    const uint64_t *line = line_of(hash);
-    uint64_t word;
+OwnLimit LimitCache::find(uint64_t hash) const {
+    Place seen;
 
-    if (find_place(line, hash, &word) == kPlaces || word == 0) { return kLimitUnset; }
+    if (set_of(hash).find(hash, &seen) == kPlaces || seen.is_new()) { return {}; }
 
-    return limit_of(word) == kOff ? kUnlimited : limit_of(word);
+    return limit_of(seen.value);
 }
 
-void LimitCache::set(uint64_t hash, uint64_t limit) {
-    uint64_t *line = line_of(hash);
-    uint64_t word;
-    size_t place = find_place(line, hash, &word);
-    bool is_known = place < kPlaces && word != 0;
+void LimitCache::set(uint64_t hash, const OwnLimit &own) {
+    Set &set = set_of(hash);
+    Place seen;
+    size_t place = set.find(hash, &seen);
+    const bool is_known = place < kPlaces && !seen.is_new();
 
-    if (limit == kLimitUnset) {
-        if (is_known) { take_away(line, hash, place); }
+    if (!own.is_set()) {
+        if (is_known) { set.take_away(hash, place); }
 
         return;
     }
 
-    uint64_t wanted = word_of(hash, limit == kUnlimited ? kOff : std::min(limit, kLimitMax));
+    const uint64_t value = value_of(own);
 
-    if (is_known && word == (wanted | kUsed)) { return; }
+    if (is_known && seen.value == value && seen.is_used()) { return; }
 
-    for (unsigned i = 0; i < kTries; i++) {
-        if (place == kPlaces) { place = find_victim(line, hash, &word); }
+    if (place == kPlaces) { place = set.find_victim(hash); }
 
-        if (exchange(&line[place], word, is_known ? wanted | kUsed : wanted)) {
-            take_away(line, hash, place + 1);
-            return;
-        }
-
-        place = find_place(line, hash, &word);
-        is_known = place < kPlaces && word != 0;
-    }
+    set.places[place].store(hash, value, is_known);
+    set.take_away(hash, place + 1);
 }
 
 } // namespace limit_sliding

@@ -5,22 +5,25 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/policy.hpp"
+#include "core/own_limit.hpp"
 
 namespace limit_sliding {
 
 /*
- * Limits of keys as they were last known, in 8 bytes each.  When it is full it
+ * Limits of keys as they were last known, in 16 bytes each.  When it is full it
  * forgets limits that were stored only once first.
  *
- * A cache line is the set of places where a key may be.  Every place is one
- * word, so a process may die at any moment:
+ * Two cache lines are the set of places where a key may be.  A place is two words:
  *
- *     fingerprint of the key 33 | used 1 | limit 30
+ *     value  code of the window 32 | limit 32; 0: none
+ *     check  value ^ (63 bits of the key's hash | used 1)
  *
- * The line is chosen by other bits of the key's hash than the fingerprint has.
- * 0: never used, and so are all places after it.  A limit that was taken away
- * leaves a word without fingerprint and limit.
+ * The words are stored one after the other.  Where two processes store at once, or
+ * one dies between, the words do not fit each other: then the place has the limit of no
+ * key that there is, and is taken by another one some day.
+ *
+ * The set is chosen by bits of the hash that come before the others in use.  A place
+ * never used is 0, and so are all places after it.
  *
  * `used` says that the limit was stored once more since it came into the cache.
  * A new one takes the place of one that is not used; if all are, they are
@@ -28,26 +31,28 @@ namespace limit_sliding {
  */
 class alignas(64) LimitCache {
 public:
-    static constexpr size_t kBytesMin = 128;
+    static constexpr size_t kBytesMin = 192;
 
     /* Makes a cache of `memory`: `bytes` long, at least kBytesMin, zeroed,
      * aligned to 64. */
     static LimitCache *init(void *memory, size_t bytes);
 
-    /* Returns the limit that was stored last for the key of this hash, or
-     * kUnlimited, or kLimitUnset if none is known. */
-    uint64_t find(uint64_t hash) const;
+    /* Returns what was stored last for the key of this hash; nothing is set if none
+     * is known. */
+    OwnLimit find(uint64_t hash) const;
 
     /* Stores it, a limit above kLimitMax as that, as it is for shared memory; or
-     * forgets what is known with kLimitUnset.  It writes nothing
-     * if that is stored already.  For a key without a limit, in a cache that
-     * has few, this reads two words. */
-    void set(uint64_t hash, uint64_t limit);
+     * forgets what is known if nothing is set.  It writes nothing if that is stored
+     * already.  For a key without a limit, in a cache that has few, this reads two
+     * words. */
+    void set(uint64_t hash, const OwnLimit &own);
 
 private:
-    uint64_t *line_of(uint64_t hash) const;
+    struct Set;
 
-    uint64_t lines_;
+    Set &set_of(uint64_t hash) const;
+
+    uint64_t sets_;
 };
 
 } // namespace limit_sliding

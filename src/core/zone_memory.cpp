@@ -43,10 +43,10 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask) {
     offenders = static_cast<Offenders *>(carve(Offenders::bytes_for(keys)));
     offenders->init(keys);
 
-    redis_limits = (mask & kRedis) != 0 ? make_cache(share_of(size, 32, kCacheMin, size)) : nullptr;
+    redis_limits = (mask & kRedis) != 0 ? make_cache(share_of(size, 16, kCacheMin, size)) : nullptr;
 
     /* a reload may bring variables to a zone that has had none */
-    variable_limits = make_cache((mask & kVariables) != 0 ? share_of(size, 32, kCacheMin, size)
+    variable_limits = make_cache((mask & kVariables) != 0 ? share_of(size, 24, kCacheMin, size)
                                                           : share_of(size, 2048, kCacheMin, 512));
 }
 

@@ -23,7 +23,8 @@ struct ZoneMemory {
                                     by a variable */
     size_t bytes;                /* of all; the rest is for Zone::init() */
 
-    /* What the zone has, a mask: each takes another 32nd of the memory. */
+    /* What the zone has, a mask: Redis takes another 16th of the memory, variables a
+     * 24th. */
     enum { kRedis = 1, kVariables = 2 };
 
     /* Takes a part of a zone's memory, which is as Zone::init() wants it: 5% of

@@ -80,8 +80,8 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
 
     /* The API has no request to evaluate variables for. */
     if (limit.rates[0] != nullptr && rc != NGX_ERROR) {
-        limit.zone->memory.aside.variable_limits->set(claim.hash,
-                                                      rc == NGX_OK ? claim.limit : kUnlimited);
+        limit.zone->memory.aside.variable_limits->set(
+            claim.hash, {rc == NGX_OK ? claim.limit : kUnlimited, {}});
     }
 
     if (rc != NGX_OK) { return rc; }

@@ -38,7 +38,7 @@ void release_all(Span<Claim> claims) { release(claims.begin(), claims.size(), ng
 /* Counts what Redis admits in our own memory, too, in case Redis fails. */
 void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
     for (auto claim : remotes) {
-        if (claim.purpose == Purpose::kConsume && remote_of(claim).own != kUnlimited) {
+        if (claim.purpose == Purpose::kConsume && !remote_of(claim).own.is_unlimited()) {
             claim.verdict = nullptr;
             claim.fit_core();
             (void)acquire(&claim, 1, now_ms);
@@ -74,9 +74,9 @@ Verdict describe_undecided(const Claim &claim, uint64_t now_ms) {
         }
 
         const auto own = zone.told->find(claim.hash);
-        if (own == kUnlimited) { return verdict_of(claim.limit, claim.limit, 0); }
+        if (own.is_unlimited()) { return verdict_of(claim.limit, claim.limit, 0); }
 
-        look.limit = own == kLimitUnset ? claim.limit : own;
+        look.limit = own.is_set() ? own.limit : claim.limit;
     }
 
     look.purpose = Purpose::kLook;
@@ -164,8 +164,8 @@ bool decide_unasked(Claim &claim) {
     /* A key's own limit holds as Redis told it last. */
     remote.own = remote.zone->told->find(claim.hash);
 
-    const bool off = remote.own == kUnlimited;
-    if (!off && remote.own != kLimitUnset) { claim.limit = remote.own; }
+    const bool off = remote.own.is_unlimited();
+    if (!off && remote.own.is_set()) { claim.limit = remote.own.limit; }
 
     if (on_error == OnError::kLocal && !off) {
         claim.verdict = nullptr;
@@ -259,7 +259,7 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, cons
     remote->zone = &zone;
     remote->key = key;
     remote->source = Source::kRedis;
-    remote->own = kLimitUnset;
+    remote->own = {};
     remote->asked_limit = 0;
     claim.remote = remote;
     return NGX_OK;
@@ -300,7 +300,7 @@ Decision decide_told(Context &ctx) {
 }
 
 void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
-    if (remote_of(claim).own == kUnlimited) { return; }
+    if (remote_of(claim).own.is_unlimited()) { return; }
 
     /* Our own memory decides while Redis is away.  It has reserved nothing if
      * on_error has admitted the claim. */

@@ -37,7 +37,7 @@ void count(Claim claim) {
     claim.purpose = Purpose::kConsume;
     claim.verdict = nullptr;
 
-    if (claim.remote == nullptr || remote_of(claim).own != kUnlimited) {
+    if (claim.remote == nullptr || !remote_of(claim).own.is_unlimited()) {
         acquire(&claim, 1, ngx_current_msec);
     }
 

@@ -39,7 +39,7 @@ struct RemoteClaim {
     RemoteZone *zone;
     ngx_str_t key; /* the text */
     Source source;
-    uint64_t own; /* told: the key's own limit, or kLimitUnset, or kUnlimited */
+    OwnLimit own; /* told: the key's */
     Verdict verdict;
     uint64_t asked_limit; /* told: before the key's own one; 0: nothing was told */
     Taken taken;

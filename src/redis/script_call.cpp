@@ -256,10 +256,10 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
     for (const AskPart &part : ask.parts) {
         const int64_t *end = next_ + numbers_of(part, next_);
         int64_t limit = *next_++;
-        told->own = limit == 0 ? kUnlimited : kLimitUnset;
+        told->own = {limit == 0 ? kUnlimited : kLimitUnset, {}};
         if (limit > kScriptOwn) {
             limit -= kScriptOwn;
-            told->own = limit;
+            told->own.limit = static_cast<uint64_t>(limit);
         } else if (limit < 0) {
             log_bad_limit(*part.zone);
             limit = -limit;

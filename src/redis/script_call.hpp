@@ -23,10 +23,10 @@ inline bool is_settled(const Claim &claim) {
 
 /* The answer about one key. */
 struct PartAnswer {
-    bool is_unlimited() const { return own == kUnlimited; }
+    bool is_unlimited() const { return own.is_unlimited(); }
 
     RemoteState state;
-    uint64_t own;      /* the key's own limit, or kLimitUnset, or kUnlimited */
+    OwnLimit own;      /* the key's */
     uint64_t lost;     /* units of a charge that the key cannot owe */
     int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
 };

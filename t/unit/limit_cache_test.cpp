@@ -20,9 +20,9 @@ using namespace limit_sliding;
 #define NONE kLimitUnset
 #define OFF kUnlimited
 
-/* Of so many lines, 8 limits each, in memory that processes share. */
+/* Of so many sets, 8 limits each, in memory that processes share. */
 static LimitCache *make_cache(size_t lines) {
-    size_t bytes = 64 + 64 * lines;
+    size_t bytes = 64 + 128 * lines;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(memory != MAP_FAILED);
@@ -30,11 +30,26 @@ static LimitCache *make_cache(size_t lines) {
     return LimitCache::init(memory, bytes);
 }
 
-static void free_cache(LimitCache *cache, size_t lines) { munmap(cache, 64 + 64 * lines); }
+static void free_cache(LimitCache *cache, size_t lines) { munmap(cache, 64 + 128 * lines); }
 
-static void set(LimitCache *cache, uint64_t hash, uint64_t limit) { cache->set(hash, limit); }
+/* Each has a window that follows from it. */
+static OwnLimit own_of(uint64_t limit) {
+    if (limit == NONE || limit == OFF || limit == kBlocked) { return {limit, {}}; }
 
-static uint64_t find(const LimitCache *cache, uint64_t hash) { return cache->find(hash); }
+    return {limit, Window::from_code(100 + static_cast<uint32_t>(limit % 1000))};
+}
+
+static void set(LimitCache *cache, uint64_t hash, uint64_t limit) {
+    cache->set(hash, own_of(limit));
+}
+
+static uint64_t find(const LimitCache *cache, uint64_t hash) {
+    OwnLimit own = cache->find(hash);
+
+    if (own.limit < kLimitMax) { assert_true(own == own_of(own.limit)); }
+
+    return own.limit;
+}
 
 static void remembers_the_last_one(void **state) {
     LimitCache *cache = make_cache(64);
@@ -57,6 +72,11 @@ static void remembers_the_last_one(void **state) {
     assert_int_equal(find(cache, 0), kLimitMax);
     set(cache, 0, kRemoteMax);
     assert_int_equal(find(cache, 0), kLimitMax);
+
+    set(cache, 0, kBlocked);
+    assert_int_equal(find(cache, 0), kBlocked);
+    cache->set(0, {5, Window::of(Calendar::kMonth)});
+    assert_true(cache->find(0) == (OwnLimit{5, Window::of(Calendar::kMonth)}));
 
     set(cache, 0, OFF);
     set(cache, SPREAD, 1);

@@ -35,25 +35,31 @@ static void has_room_for_limits_of_keys(void **state) {
         ZoneMemory none = make_memory(sizes[i]);
         ZoneMemory both = make_memory_of(sizes[i], ZoneMemory::kRedis | ZoneMemory::kVariables);
         char *end = (char *)both.counters + both.bytes;
-        uint64_t held = 0;
 
         assert_null(none.redis_limits);
         assert_non_null(none.variable_limits);
-        assert_true(both.bytes < none.bytes + sizes[i] / 15);
+        assert_true(both.bytes < none.bytes + sizes[i] / 9);
         assert_true((char *)both.redis_limits > (char *)both.offenders);
         assert_true((char *)both.variable_limits > (char *)both.redis_limits);
 
-        for (uint64_t key = 1; key <= sizes[i] / 300; key++) {
-            both.redis_limits->set(key * SPREAD, LIMIT_MAX);
-            both.variable_limits->set(key * SPREAD, 1);
+        uint64_t told = sizes[i] / 300, last = sizes[i] / 450;
+        uint64_t held_told = 0, held_last = 0;
+
+        for (uint64_t key = 1; key <= told; key++) {
+            both.redis_limits->set(key * SPREAD, {LIMIT_MAX, {}});
         }
 
-        for (uint64_t key = 1; key <= sizes[i] / 300; key++) {
-            held += both.redis_limits->find(key * SPREAD) == LIMIT_MAX;
-            held += both.variable_limits->find(key * SPREAD) == 1;
+        for (uint64_t key = 1; key <= last; key++) {
+            both.variable_limits->set(key * SPREAD, {1, {}});
         }
 
-        assert_true(held > 2 * (sizes[i] / 300) * 4 / 5);
+        for (uint64_t key = 1; key <= told; key++) {
+            held_told += both.redis_limits->find(key * SPREAD).limit == LIMIT_MAX;
+            held_last += both.variable_limits->find(key * SPREAD).limit == 1;
+        }
+
+        assert_true(held_told > told * 4 / 5);
+        assert_true(held_last > last * 3 / 4);
 
         for (char *p = end; p < (char *)both.counters + sizes[i]; p++) {
             assert_int_equal(*p, 0);

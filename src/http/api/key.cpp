@@ -184,7 +184,7 @@ void init_claim(KeyRequest &key) {
     claim.hash = zone.memory.table->hash(view(key.key));
 
     uint64_t last
-        = zone.variable ? zone.memory.aside.variable_limits->find(claim.hash) : kLimitUnset;
+        = zone.variable ? zone.memory.aside.variable_limits->find(claim.hash).limit : kLimitUnset;
     if (last == kLimitUnset) { last = zone.limit; }
 
     /* A counter has used as much whatever the limit. */
@@ -291,7 +291,7 @@ ngx_int_t command(KeyRequest &key) {
     key.step = key.kCommands;
 
     if (key.request->method == NGX_HTTP_POST) {
-        if (key.remote.own == kUnlimited || (key.unlimited && key.remote.own == kLimitUnset)) {
+        if (key.remote.own.is_unlimited() || (key.unlimited && !key.remote.own.is_set())) {
             return send_unlimited(key);
         }
 
@@ -311,7 +311,7 @@ ngx_int_t end_look(KeyRequest &key) {
     if (key.step == key.kLooks && (key.request->method & kWrites) != 0) { return command(key); }
 
     key.verdict = key.remote.verdict;
-    key.own = key.remote.own;
+    key.own = key.remote.own.limit;
     key.unlimited = key.unlimited && key.own == kLimitUnset;
     return send_key(key);
 }
@@ -326,7 +326,7 @@ ngx_int_t end_command(KeyRequest &key) {
     } else if (key.request->method == NGX_HTTP_POST) {
         charge_here(key);
     } else {
-        key.zone->memory.aside.redis_limits->set(key.claim.hash, key.own);
+        key.zone->memory.aside.redis_limits->set(key.claim.hash, {key.own, {}});
     }
 
     /* This node knows the key from before the command.  Others find out when
