@@ -13,22 +13,6 @@
 #define NOW_MS (PRESENT * MINUTE_MS)
 #define ZONE_BYTES (kZoneAlign + 256 * 1024)
 
-static Policy log_of(uint64_t window_ms) {
-    Policy policy = evicting(window_ms);
-
-    policy.algorithm = Algorithm::kLog;
-
-    return policy;
-}
-
-static Policy parts_of(uint64_t window_ms, uint32_t precision) {
-    Policy policy = evicting(window_ms);
-
-    policy.precision = precision;
-
-    return policy;
-}
-
 static uint64_t used_of(Zone *zone, const Policy *policy, uint32_t limit, uint64_t now_ms) {
     return limit - remaining_of(zone, policy, KEY, limit, now_ms);
 }

@@ -6,6 +6,7 @@
 
 #include "redis/scripts.hpp"
 #include "redis_server.hpp"
+#include "replies.hpp"
 #include "support.hpp"
 
 using namespace limit_sliding;
@@ -37,26 +38,11 @@ static void set_limit(const char *value) {
 
 /* One kind and what follows it, for the key k; the reply but for its time. */
 static const char *call(const char *arguments, uint64_t now_ms) {
-    static char text[256];
     char command[256];
-    redisReply *reply;
-    size_t n = 0;
 
     snprintf(command, sizeof(command), "EVALSHA %s 1 k 1 %s %llu", script_sha, arguments,
              (unsigned long long)now_ms);
-    reply = static_cast<redisReply *>(redisCommand(server.context, command));
-    assert_non_null(reply);
-
-    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
-
-    for (size_t i = 1; i < reply->elements; i++) {
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld", i > 1 ? " " : "",
-                              reply->element[i]->integer);
-    }
-
-    freeReplyObject(reply);
-
-    return text;
+    return numbers_of(static_cast<redisReply *>(redisCommand(server.context, command)));
 }
 
 /* When the state expires, by the clock of calls. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "redis_script.hpp"
+#include "replies.hpp"
 
 using namespace limit_sliding;
 
@@ -34,22 +35,7 @@ static redisReply *call_reply(const char *keys, const char *arguments) {
 
 /* The reply as text, but for its time. */
 static const char *call(const char *keys, const char *arguments) {
-    static char text[512];
-    redisReply *reply = call_reply(keys, arguments);
-    size_t n = 0;
-
-    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
-
-    text[0] = '\0';
-
-    for (size_t i = 1; i < reply->elements; i++) {
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld", i > 1 ? " " : "",
-                              reply->element[i]->integer);
-    }
-
-    freeReplyObject(reply);
-
-    return text;
+    return numbers_of(call_reply(keys, arguments));
 }
 
 static long long number(const char *command) {

@@ -6,6 +6,7 @@
 
 #include "redis/logic/remote.hpp"
 #include "redis_script.hpp"
+#include "replies.hpp"
 
 using namespace limit_sliding;
 
@@ -13,26 +14,11 @@ using namespace limit_sliding;
 
 /* The reply to keys, kinds and asks, but for its time. */
 static const char *call(uint64_t now_ms, const char *arguments) {
-    static char text[512];
     char command[512];
-    redisReply *reply;
-    size_t n = 0;
 
     snprintf(command, sizeof(command), "EVALSHA %s %s %llu", script_sha[2], arguments,
              (unsigned long long)now_ms);
-    reply = static_cast<redisReply *>(redisCommand(server.context, command));
-    assert_non_null(reply);
-
-    if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
-
-    for (size_t i = 1; i < reply->elements; i++) {
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%lld", i > 1 ? " " : "",
-                              reply->element[i]->integer);
-    }
-
-    freeReplyObject(reply);
-
-    return text;
+    return numbers_of(static_cast<redisReply *>(redisCommand(server.context, command)));
 }
 
 /* Beside other asks, and as a part of one that is not granted. */

@@ -17,23 +17,6 @@
 #define NOW_MS (PRESENT * MINUTE_MS)
 #define ZONE_BYTES (kZoneAlign + 64 * 1024)
 
-static Policy log_of(uint64_t window_ms) {
-    Policy policy = evicting(window_ms);
-
-    policy.algorithm = Algorithm::kLog;
-
-    return policy;
-}
-
-static Policy parts_of(uint64_t window_ms, uint32_t precision, bool strict = false) {
-    Policy policy = evicting(window_ms);
-
-    policy.precision = precision;
-    policy.strict = strict;
-
-    return policy;
-}
-
 /* A key in a zone of its own, whose future can be tried. */
 class OneKey {
 public:

@@ -61,6 +61,23 @@ static inline Policy evicting(uint64_t window_ms) {
     return policy;
 }
 
+static inline Policy log_of(uint64_t window_ms) {
+    Policy policy = evicting(window_ms);
+
+    policy.algorithm = Algorithm::kLog;
+
+    return policy;
+}
+
+static inline Policy parts_of(uint64_t window_ms, uint32_t precision, bool strict = false) {
+    Policy policy = evicting(window_ms);
+
+    policy.precision = precision;
+    policy.strict = strict;
+
+    return policy;
+}
+
 static inline Policy denying(uint64_t window_ms) {
     Policy policy = {window_ms, Algorithm::kCounter, WhenFull::kDeny, 1};
 
