@@ -17,6 +17,10 @@ constexpr uint64_t kLimitMax = 1000000000;
 constexpr uint64_t kNarrowMax = 4194302;
 constexpr uint64_t kRemoteMax = 1000000000000000;
 
+/* The largest cost that can be settled: numbers of JSON and of Redis are exact up to
+ * that. */
+constexpr uint64_t kSettledMax = uint64_t{1} << 53;
+
 /* The largest cost in shared memory.  It is above all limits there, and so
  * small that no product of it and a window overflows. */
 constexpr uint64_t kCostMax = UINT32_MAX;

@@ -28,16 +28,13 @@ bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t
 bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint64_t limit_max, uint64_t &limit);
 bool parse_cost(const ngx_str_t &text, uint64_t &cost);
 
-/* The same for a cost that is settled, which may be up to 2^53, as Redis's numbers
- * are exact up to that. */
+/* The same for a cost that is settled, 0 .. kSettledMax. */
 inline bool parse_settled(const ngx_str_t &text, uint64_t &cost) {
-    constexpr uint64_t kMost = uint64_t{1} << 53;
-
     uint64_t n = 0;
     for (size_t i = 0; i < text.len; i++) {
         const uint64_t digit = text.data[i] - uint64_t{'0'};
         n = n * 10 + digit;
-        if (digit > 9 || n > kMost) { return false; }
+        if (digit > 9 || n > kSettledMax) { return false; }
     }
 
     cost = n;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/policy.hpp"
 #include "http/usage_name.hpp"
 
 namespace limit_sliding {
@@ -24,8 +25,7 @@ namespace limit_sliding {
  */
 class UsageScanner {
 public:
-    static constexpr uint64_t kMax = uint64_t{1} << 53; /* as far as JSON's integers are exact */
-    static constexpr size_t kShown = 64;                /* bytes of a bad value */
+    static constexpr size_t kShown = 64; /* bytes of a bad value */
 
     /* The name must live as long as the scanner does. */
     explicit UsageScanner(const UsageName &name) : name_(&name) {}
@@ -57,7 +57,7 @@ public:
     /* Returns the last integer so far. */
     std::optional<uint64_t> value() const { return value_; }
 
-    /* Tells whether some value was no integer from 0 to kMax; shown() is the
+    /* Tells whether some value was no integer from 0 to kSettledMax; shown() is the
      * beginning of the first one, and is_clipped() if there is more of it. */
     bool has_bad() const { return has_bad_; }
     std::string_view shown() const { return {shown_, std::min<size_t>(bad_length_, kShown)}; }
@@ -185,13 +185,13 @@ private:
 
         const auto digit = static_cast<unsigned char>(ch - '0');
         is_integer_ = is_integer_ && digit <= 9;
-        if (is_integer_ && number_ <= kMax) { number_ = number_ * 10 + digit; }
+        if (is_integer_ && number_ <= kSettledMax) { number_ = number_ * 10 + digit; }
     }
 
     void judge() {
         state_ = State::kName;
 
-        if (is_integer_ && length_ != 0 && length_ <= kShown && number_ <= kMax) {
+        if (is_integer_ && length_ != 0 && length_ <= kShown && number_ <= kSettledMax) {
             value_ = number_;
         } else if (!has_bad_) {
             has_bad_ = true;

@@ -63,11 +63,11 @@ struct RedisShared {
 /* The settlements of this worker. */
 struct Settling {
     ngx_queue_t waiting; /* those that are not due yet */
-    size_t nout;         /* others */
-    size_t nasks;        /* all */
-    uint64_t units;      /* of all */
-    ngx_event_t timer;   /* an exiting worker waits for them */
-    ngx_msec_t until;    /* so long */
+    size_t nout;         /* how many are due, or in calls */
+    size_t nasks;        /* how many there are, with those that wait */
+    uint64_t units;      /* of all of them */
+    ngx_event_t timer;   /* keeps an exiting worker until they are over, */
+    ngx_msec_t until;    /* or until then */
 };
 
 /* This worker's part of a Redis. */

@@ -21,9 +21,6 @@ constexpr size_t kSettlementsMax = 10000;
  * Redis a few milliseconds. */
 constexpr size_t kOutMax = 256;
 
-/* Units of a charge: numbers are exact in Redis up to that. */
-constexpr uint64_t kChargeMax = uint64_t{1} << 53;
-
 /* Returns a new ask for the claim, which is due in its turn; nullptr: it cannot be made. */
 Ask *create_settlement(Redis &redis, Claim &claim) {
     Client &client = redis.client;
@@ -104,7 +101,7 @@ uint64_t settle(Redis &redis, const Claim &settled) {
         if (is_charge) { share_ask(*ask, hash); }
     }
 
-    uint64_t added = std::min(settled.cost, kChargeMax - units_of(*ask));
+    uint64_t added = std::min(settled.cost, kSettledMax - units_of(*ask));
     if (added) { add_units(*ask, added); }
     return added;
 }

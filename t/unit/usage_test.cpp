@@ -97,11 +97,11 @@ static void naive_judge(string_view value, Said *said) {
     bool is_number = !value.empty() && !is_clipped;
 
     for (const char ch : value) {
-        is_number = is_number && ch >= '0' && ch <= '9' && number <= UsageScanner::kMax;
+        is_number = is_number && ch >= '0' && ch <= '9' && number <= kSettledMax;
         number = is_number ? number * 10 + (ch - '0') : number;
     }
 
-    if (is_number && number <= UsageScanner::kMax) {
+    if (is_number && number <= kSettledMax) {
         said->has_value = true;
         said->value = number;
     } else if (!said->has_bad) {

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/describe.hpp"
 #include "core/policy.hpp"
 
 namespace limit_sliding {
-
-/* Products of limits in Redis and windows have up to 82 bits. */
-__extension__ using Wide = unsigned __int128;
 
 /*
  * What a counter or a fixed window owes.  Until part `due` each window, or what
@@ -36,7 +34,7 @@ struct Owed {
 
     /* The script has no larger numbers, if its clock was set back. */
     Wide used(uint64_t now_ms) const {
-        return std::min(Wide{windows(now_ms)} * each + last, Wide{(uint64_t{1} << 53) - 1});
+        return std::min(Wide{windows(now_ms)} * each + last, Wide{kSettledMax - 1});
     }
 
     /* Returns when no more than `room` units are used, which is `last` at least,
