@@ -17,7 +17,7 @@ size_t share_of(size_t size, size_t part, size_t least, size_t most) {
 
 } // namespace
 
-void ZoneMemory::init(void *memory, size_t size, unsigned mask) {
+void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t own_limits_max) {
     /* Takes so many bytes, rounded up to whole lines. */
     auto carve = [&](size_t wanted) {
         void *part = static_cast<char *>(memory) + bytes;
@@ -30,16 +30,13 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask) {
     auto make_cache = [&](size_t wanted) { return LimitCache::init(carve(wanted), wanted); };
 
     constexpr size_t kCacheMin = LimitCache::kBytesMin;
-    size_t places = share_of(size, 4096, 8, 256);
-    size_t keys = share_of(size, 4096, 1, kOffendersMax);
 
     bytes = 0;
+    size -= std::min(size, OwnLimits::bytes_for(own_limits_max));
     ncounters = share_of(size, 8192, 1, 32);
     counters = static_cast<Counters *>(carve(ncounters * sizeof(Counters)));
 
-    overrides = static_cast<Overrides *>(carve(Overrides::bytes_for(places)));
-    overrides->init(places);
-
+    size_t keys = share_of(size, 4096, 1, kOffendersMax);
     offenders = static_cast<Offenders *>(carve(Offenders::bytes_for(keys)));
     offenders->init(keys);
 
@@ -48,6 +45,9 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask) {
     /* a reload may bring variables to a zone that has had none */
     variable_limits = make_cache((mask & kVariables) != 0 ? share_of(size, 24, kCacheMin, size)
                                                           : share_of(size, 2048, kCacheMin, 512));
+
+    own_limits = static_cast<OwnLimits *>(carve(OwnLimits::bytes_for(own_limits_max)));
+    own_limits->init(own_limits_max);
 }
 
 } // namespace limit_sliding

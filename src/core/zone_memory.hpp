@@ -7,7 +7,7 @@
 #include "core/counters.hpp"
 #include "core/limit_cache.hpp"
 #include "core/offenders.hpp"
-#include "core/overrides.hpp"
+#include "core/own_limits.hpp"
 
 namespace limit_sliding {
 
@@ -15,21 +15,22 @@ namespace limit_sliding {
 struct ZoneMemory {
     Counters *counters;
     size_t ncounters;
-    Overrides *overrides;
     Offenders *offenders;
     LimitCache *redis_limits;    /* keys' own limits, as Redis told them last;
                                     null: no Redis */
     LimitCache *variable_limits; /* limits that the last request of a key had
                                     by a variable */
-    size_t bytes;                /* of all; the rest is for Zone::init() */
+    OwnLimits *own_limits;
+    size_t bytes; /* of all; the rest is for Zone::init() */
 
     /* What the zone has, a mask: Redis takes another 16th of the memory, variables a
      * 24th. */
     enum { kRedis = 1, kVariables = 2 };
 
-    /* Takes a part of a zone's memory, which is as Zone::init() wants it: 5% of
-     * one of 32k, 1.6% of one of 1m, and what the mask adds. */
-    void init(void *memory, size_t size, unsigned mask);
+    /* Takes a part of a zone's memory, which is as Zone::init() wants it: the bytes
+     * for the own limits of so many keys, and of what is left 4% of 32k, 1.5% of
+     * 1m, and what the mask adds. */
+    void init(void *memory, size_t size, unsigned mask, size_t own_limits_max);
 };
 
 } // namespace limit_sliding

@@ -173,11 +173,13 @@ private:
 
         if (!kSingle && zone.redis != nullptr) { return add_remote(r_, claim, zone.remote, key); }
 
-        if (zone.memory.aside.overrides->count() != 0) {
-            const auto own = zone.memory.aside.overrides->find(claim.hash);
-            if (own == kUnlimited) { return NGX_DECLINED; }
+        const auto &own_limits = *zone.memory.aside.own_limits;
+        if (own_limits.count() != 0) {
+            OwnLimit own = {};
+            own_limits.find(claim.hash, ngx_time(), &own);
+            if (own.is_unlimited()) { return NGX_DECLINED; }
 
-            claim.limit = own == kLimitUnset ? claim.limit : own;
+            claim.limit = own.is_limited() ? own.limit : claim.limit;
         }
 
         return NGX_OK;

@@ -49,7 +49,7 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log) {
     auto &aside = zone.memory.aside;
     unsigned mask = (zone.redis != nullptr ? ZoneMemory::kRedis : 0)
                     | (zone.variable ? ZoneMemory::kVariables : 0);
-    aside.init(memory, size, mask);
+    aside.init(memory, size, mask, zone.own_limits_max);
     zone.remote.told = aside.redis_limits;
 
     /* NGINX's clock is monotonic; windows begin with those of UTC. */
@@ -157,6 +157,10 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
 
     if (zone.size != old.size) { return print("its size was %uz, now %uz", old.size, zone.size); }
 
+    if (zone.own_limits_max != old.own_limits_max) {
+        return print("its limits_max was %uz, now %uz", old.own_limits_max, zone.own_limits_max);
+    }
+
     return p;
 }
 
@@ -209,7 +213,8 @@ ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name) {
 }
 
 bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
-    zone.shm_zone = ngx_shared_memory_add(cf, &zone.name, zone.size, &tags[0]);
+    const size_t size = zone.size + OwnLimits::bytes_for(zone.own_limits_max);
+    zone.shm_zone = ngx_shared_memory_add(cf, &zone.name, ngx_align(size, ngx_pagesize), &tags[0]);
     if (zone.shm_zone == nullptr) { return false; }
 
     zone.shm_zone->init = init_memory;

@@ -51,7 +51,7 @@ struct ZoneConf {
     ngx_str_t name;
     ngx_str_t quoted; /* the name as a string of a header field */
     FileLine where;   /* of the first mention */
-    size_t size;      /* of the shared memory, in bytes */
+    size_t size;      /* of the shared memory, in bytes, but for that of own limits */
 
     Expression key;
     KeyKind keys;
@@ -61,7 +61,8 @@ struct ZoneConf {
     ngx_str_t rate_text;
     bool variable; /* rates of some places are variables */
     bool settles;  /* some places have "settle=" */
-    bool top;      /* the keys rejected most are counted */
+    size_t own_limits_max;
+    bool top; /* the keys rejected most are counted */
     ZoneClients clients;
 
     Redis *redis; /* nullptr: this node decides */

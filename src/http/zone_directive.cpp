@@ -14,6 +14,12 @@
 namespace limit_sliding {
 namespace {
 
+/* The largest number of own limits, of 2.4 GB. */
+constexpr uint32_t kOwnLimitsMax = 100000000;
+
+/* The bytes of a zone for which there is one by default. */
+constexpr size_t kBytesPerOwnLimit = 4096;
+
 bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone) {
     if (key.len == 0) {
         return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty", &zone.name);
@@ -156,6 +162,14 @@ bool set_full(const Param &param, ZoneConf &zone) {
     return true;
 }
 
+bool set_limits_max(const Param &param, ZoneConf &zone) {
+    if (zone.redis != nullptr) {
+        return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
+    }
+
+    return param.get_number("number", 1, kOwnLimitsMax, zone.own_limits_max);
+}
+
 bool set_top(const Param &param, ZoneConf &zone) { return param.get_either("on", "off", zone.top); }
 
 /* The order matters: the rate needs the window, and the bound of its algorithm
@@ -171,6 +185,7 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"burst="}, set_burst},
     {{"full="}, set_full},
     {{"lease="}, set_lease},
+    {{"limits_max="}, set_limits_max},
     {{"top="}, set_top},
 };
 
@@ -187,6 +202,10 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     zone.top = true;
 
     if (!set_params(cf, 2, rules, zone)) { return conf_failed(); }
+
+    if (zone.own_limits_max == 0 && zone.redis == nullptr) {
+        zone.own_limits_max = ngx_max(zone.size / kBytesPerOwnLimit, 8);
+    }
 
     auto *defined = get_zone(cf, main_conf(cf).zones, zone.name);
     if (defined == nullptr || !quote_name(cf->pool, zone)) { return conf_failed(); }

@@ -14,6 +14,7 @@
 #define THREADS 4
 #define NOW_MS (PRESENT * MINUTE_MS + 1)
 #define SPREAD 0x9e3779b97f4a7c15ull
+#define OWN_LIMITS_MAX 8
 #define ZONE_BYTES MEGABYTE_ZONE_BYTES
 
 /* Memory of a zone that processes share. */
@@ -22,7 +23,7 @@ static inline ZoneMemory make_memory_of(size_t bytes, unsigned mask) {
     void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(shared != MAP_FAILED);
-    memory.init(shared, bytes, mask);
+    memory.init(shared, bytes, mask, OWN_LIMITS_MAX);
 
     return memory;
 }

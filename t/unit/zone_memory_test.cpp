@@ -13,12 +13,13 @@ static void takes_a_small_part(void **state) {
         ZoneMemory memory = make_memory(sizes[i]);
         char *begin = (char *)memory.counters;
 
-        assert_true((char *)memory.overrides >= begin + memory.ncounters * 128);
-        assert_true((char *)memory.offenders > (char *)memory.overrides);
+        assert_true((char *)memory.offenders >= begin + memory.ncounters * 128);
+        assert_true((char *)memory.own_limits > (char *)memory.offenders);
         assert_true((char *)memory.offenders < begin + memory.bytes);
         assert_int_equal(memory.bytes % kZoneAlign, 0);
-        assert_true(memory.bytes < sizes[i] / 14);
-        assert_true(sizes[i] < ZONE_BYTES || memory.bytes < sizes[i] / 60);
+        size_t rest = memory.bytes - OwnLimits::bytes_for(OWN_LIMITS_MAX);
+        assert_true(rest < sizes[i] / 14);
+        assert_true(sizes[i] < ZONE_BYTES || rest < sizes[i] / 60);
         assert_true(sizes[i] < ZONE_BYTES || memory.ncounters == 32);
 
         free_memory(&memory, sizes[i]);
@@ -84,14 +85,16 @@ static void stays_within_it(void **state) {
         memset(text, 0xff, sizeof(text));
 
         for (uint64_t key = 1; key < 1000; key++) {
-            memory.overrides->set(key * SPREAD, LIMIT_MAX);
+            memory.own_limits->set(key * SPREAD, {{LIMIT_MAX, {}}, OwnLimits::kNoEnd, 0}, 0);
             add_offender(memory, key * SPREAD, {(const char *)text, sizeof(text)}, UINT32_MAX,
                          NOW_MS);
         }
 
         memset(&memory.counters[memory.ncounters - 1], 0xff, sizeof(*memory.counters));
 
-        assert_int_equal(memory.overrides->find(SPREAD), LIMIT_MAX);
+        OwnLimit own;
+        assert_true(memory.own_limits->find(SPREAD, 0, &own));
+        assert_int_equal(own.limit, LIMIT_MAX);
 
         for (char *p = end; p < (char *)memory.counters + sizes[i]; p++) {
             assert_int_equal(*p, 0);

@@ -2,16 +2,14 @@
 
 #include "http/api/key.hpp"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 
 #include "core/limiter.hpp"
-#include "core/overrides.hpp"
 #include "core/zone.hpp"
 #include "http/api/response.hpp"
-#include "http/client_address.hpp"
 #include "http/configuration.hpp"
+#include "http/key_text.hpp"
+#include "http/limit_orders.hpp"
 #include "http/rate.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
@@ -20,73 +18,11 @@
 namespace limit_sliding {
 namespace {
 
-/* ---- keys as text ---- */
-
-/* Clients behind a Unix socket have its name instead of an address. */
-bool is_address(const ZoneConf &zone, std::string_view key) {
-    return zone.keys != KeyKind::kTexts && !starts_with(key, "unix:");
-}
-
-/* Returns the family of an address by its size; AF_UNSPEC: it is none. */
-int family_of(size_t bytes) {
-#if (NGX_HAVE_INET6)
-    if (bytes == 16) { return AF_INET6; }
-#endif
-    return bytes == 4 ? AF_INET : AF_UNSPEC;
-}
-
-/* Reads an address, as text or as its bytes; returns how many these are, or 0.
- * inet_pton() is strict, where NGINX's own functions take "1..2" for one. */
-size_t read_address(std::string_view text, u_char *address) {
-    const bool is_text
-        = std::all_of(text.begin(), text.end(), [](u_char ch) { return ch >= ' ' && ch <= '~'; });
-
-    if (!is_text && (text.size() == 4 || text.size() == 16)) {
-        append(address, text);
-        return text.size();
-    }
-
-    char string[NGX_INET6_ADDRSTRLEN + 1] = {};
-    if (!is_text || text.size() >= sizeof(string)) { return 0; }
-
-    ngx_memcpy(string, text.data(), text.size());
-
-    for (size_t len : {4, 16}) {
-        if (family_of(len) != AF_UNSPEC && inet_pton(family_of(len), string, address) == 1) {
-            return len;
-        }
-    }
-
-    return 0;
-}
-
-/* Replaces an address, as text or bytes, by the key that requests from there
- * have, if the zone's keys are addresses.  There must be room for 16 bytes.
- * Returns false if it is no address. */
-bool read_key(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key) {
-    if (!is_address(zone, view(*key))) { return true; }
-
-    alignas(in6_addr) u_char buf[sizeof(in6_addr)];
-    ngx_str_t address = {read_address(view(*key), buf), buf};
-    if (address.len == 0) { return false; }
-
-    ngx_uint_t prefix = address.len * 8;
-
-    if (zone.keys == KeyKind::kClients) {
-        const auto &[known, ipv4, ipv6] = zone.clients;
-        const auto &conf = loc_conf(r);
-        prefix = known ? client_part(&address, ipv4, ipv6)
-                       : client_part(&address, conf.client_ipv4, conf.client_ipv6);
-    }
-
-    cut_to_prefix(key->data, &address, prefix);
-    key->len = address.len;
-    return true;
-}
-
 /* ---- requests ---- */
 
 constexpr ngx_uint_t kWrites = NGX_HTTP_PUT | NGX_HTTP_DELETE | NGX_HTTP_POST;
+
+struct WaitedOrder;
 
 struct KeyRequest {
     ngx_http_request_t *request;
@@ -104,6 +40,9 @@ struct KeyRequest {
 
     Claim claim; /* consumes nothing */
     Verdict verdict;
+
+    /* For a key of this node, whose PUT the request waits for. */
+    WaitedOrder *order;
 
     /* For a key in Redis, whose answer the request waits for. */
     RemoteClaim remote;
@@ -238,17 +177,14 @@ ngx_int_t send_unlimited(const KeyRequest &key) {
 
 /* ---- in shared memory ---- */
 
-ngx_int_t handle_local(KeyRequest &key) {
-    Overrides *own = key.zone->memory.aside.overrides;
+ngx_int_t answer_local(KeyRequest &key) {
     Claim &claim = key.claim;
-    if (key.request->method == NGX_HTTP_PUT && !own->set(claim.hash, key.own)) {
-        return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE,
-                          "no room for another limit of a key");
-    }
+    OwnLimit own = {};
+    key.zone->memory.aside.own_limits->find(claim.hash, ngx_time(), &own);
 
-    key.own = own->find(claim.hash);
-    if (key.own != kLimitUnset && key.own != kUnlimited) {
-        claim.limit = key.own;
+    key.own = own.limit;
+    if (own.is_limited()) {
+        claim.limit = own.limit;
         key.unlimited = false;
     }
 
@@ -263,6 +199,95 @@ ngx_int_t handle_local(KeyRequest &key) {
     acquire(&claim, 1, ngx_current_msec);
     key.verdict = claim.describe(ngx_current_msec);
     return send_key(key);
+}
+
+/* An order, with the request that waits for it. */
+struct WaitedOrder {
+    LimitOrder order;
+    KeyRequest *waiting; /* null: its client has left */
+};
+
+ngx_int_t answer_order(KeyRequest &key, LimitOrder::Result result) {
+    switch (result) {
+    case LimitOrder::Result::kDone:
+        return answer_local(key);
+    case LimitOrder::Result::kNoRoom:
+        return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE,
+                          "no room for another limit of a key");
+    case LimitOrder::Result::kDiskFull:
+        return send_error(key.request, NGX_HTTP_INSUFFICIENT_STORAGE,
+                          "no room in the file of limits");
+    case LimitOrder::Result::kReplaced:
+        return send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE,
+                          "the file of limits was replaced, and needs a reload");
+    default:
+        return send_error(key.request, NGX_HTTP_INTERNAL_SERVER_ERROR,
+                          "the file of limits cannot be written, see the log");
+    }
+}
+
+void end_order(WaitedOrder &waited) {
+    KeyRequest *key = waited.waiting;
+    const auto result = waited.order.result;
+    if (key != nullptr) { key->order = nullptr; }
+
+    ngx_free(&waited);
+    if (key == nullptr) { return; }
+
+    ngx_connection_t *c = key->request->connection;
+    ngx_http_set_log_request(c->log, key->request);
+    ngx_http_finalize_request(key->request, answer_order(*key, result));
+    ngx_http_run_posted_requests(c);
+}
+
+/* Makes an order in one piece of memory with its texts. */
+WaitedOrder *make_order(KeyRequest &key) {
+    const size_t texts = key.key.len + key.rate.len;
+    auto *memory = static_cast<u_char *>(
+        ngx_alloc(sizeof(WaitedOrder) + texts, key.request->connection->log));
+    if (memory == nullptr) { return nullptr; }
+
+    u_char *p = memory + sizeof(WaitedOrder);
+    auto *waited = new (memory) WaitedOrder();
+    LimitOrder &order = waited->order;
+    order.zone = key.zone;
+    order.key = view(p, key.key.len);
+    p = append(p, view(key.key));
+    order.hash = key.claim.hash;
+    order.own = {key.own, {}};
+    order.text = {key.rate.len, p};
+    append(p, view(key.rate));
+    init_event<end_order>(order.done, *waited);
+    waited->waiting = &key;
+    return waited;
+}
+
+/* Lets the request wait, for what `leave` ends if the client leaves. */
+ngx_int_t wait(KeyRequest &key, ngx_http_cleanup_t *cln, ngx_http_cleanup_pt leave) {
+    ngx_http_request_t *r = key.request;
+    cln->handler = leave;
+    cln->data = &key;
+
+    r->main->count++;
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    if (!r->discard_body) { r->read_event_handler = ngx_http_test_reading; }
+
+    return NGX_DONE;
+}
+
+ngx_int_t handle_local(KeyRequest &key) {
+    if (key.request->method != NGX_HTTP_PUT) { return answer_local(key); }
+
+    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(key.request, 0);
+    key.order = cln != nullptr ? make_order(key) : nullptr;
+    if (key.order == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    order_limit(key.order->order);
+    return wait(key, cln, [](void *data) {
+        auto *order = static_cast<KeyRequest *>(data)->order;
+        if (order != nullptr) { order->waiting = nullptr; }
+    });
 }
 
 /*
@@ -357,12 +382,10 @@ void go_on(KeyRequest &key) {
 }
 
 ngx_int_t handle_in_redis(KeyRequest &key) {
-    ngx_http_request_t *r = key.request;
-    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(r, 0);
+    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(key.request, 0);
     if (cln == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
-    cln->handler = [](void *data) { leave_ask(&static_cast<KeyRequest *>(data)->waiter); };
-    cln->data = &key;
+    const auto leave = [](void *data) { leave_ask(&static_cast<KeyRequest *>(data)->waiter); };
 
     key.remote.zone = &key.zone->remote;
     key.remote.key = key.key;
@@ -370,27 +393,17 @@ ngx_int_t handle_in_redis(KeyRequest &key) {
     init_event<go_on>(key.waiter.event, key);
 
     const ngx_int_t rc = look(key);
-    if (rc != NGX_AGAIN) { return rc; }
-
-    r->main->count++;
-    r->write_event_handler = ngx_http_request_empty_handler;
-
-    if (!r->discard_body) { r->read_event_handler = ngx_http_test_reading; }
-
-    return NGX_DONE;
+    return rc == NGX_AGAIN ? wait(key, cln, leave) : rc;
 }
 
 } // namespace
 
 void write_key(Json &json, const ZoneConf &zone, std::string_view key) {
     u_char buf[NGX_INET6_ADDRSTRLEN];
-    const int family = family_of(key.size());
-    if (is_address(zone, key) && family != AF_UNSPEC) {
-        key = view(buf, ngx_inet_ntop(family, bytes(key), buf, sizeof(buf)));
-    }
+    const auto text = text_of_key(zone, key, buf);
 
-    json.field("key", key);
-    json.uri_field("key_uri", key);
+    json.field("key", text);
+    json.uri_field("key_uri", text);
 }
 
 ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
@@ -405,7 +418,8 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
         return send_error(r, NGX_HTTP_BAD_REQUEST, "\"key\" must be given, and not be empty");
     }
 
-    if (!read_key(r, zone, &key.key)) {
+    const auto &conf = loc_conf(r);
+    if (!read_key(zone, conf.client_ipv4, conf.client_ipv6, &key.key)) {
         return send_error(r, NGX_HTTP_BAD_REQUEST,
                           "\"key\" must be an address, as \"192.0.2.7\" or \"2001:db8::1\"");
     }

@@ -43,7 +43,7 @@ struct ZoneReport {
     uint64_t keys;
 
     Label label() const { return {"zone", view(conf->name)}; }
-    uint64_t own_limits() const { return conf->memory.aside.overrides->count(); }
+    uint64_t own_limits() const { return conf->memory.aside.own_limits->count(); }
 };
 
 /* The numbers of a Redis that a zone uses. */

@@ -1,0 +1,218 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "core/own_limits.hpp"
+
+#include <algorithm>
+
+namespace limit_sliding {
+
+namespace {
+
+constexpr uint32_t kOff = UINT32_MAX;
+constexpr uint32_t kZero = UINT32_MAX - 1;
+constexpr uint32_t kNoEnd32 = UINT32_MAX;
+
+static_assert(kLimitMax < kZero, "more than any limit");
+static_assert(std::atomic<uint32_t>::is_always_lock_free
+                  && std::atomic<uint64_t>::is_always_lock_free,
+              "processes share them");
+
+uint64_t rule_of(const OwnLimit &own) {
+    const uint32_t limit = own.is_unlimited() ? kOff
+                           : own.is_blocked() ? kZero
+                                              : static_cast<uint32_t>(own.limit);
+    return static_cast<uint64_t>(own.window.code()) << 32 | limit;
+}
+
+OwnLimit own_limit_of(uint64_t rule) {
+    const auto limit = static_cast<uint32_t>(rule);
+    return {limit == kOff    ? kUnlimited
+            : limit == kZero ? kBlocked
+                             : limit,
+            Window::from_code(static_cast<uint32_t>(rule >> 32))};
+}
+
+uint32_t until_of(uint64_t until_s) {
+    return static_cast<uint32_t>(std::min<uint64_t>(until_s, kNoEnd32));
+}
+
+bool is_prime(uint64_t n) {
+    for (uint64_t i = 2; i * i <= n; i++) {
+        if (n % i == 0) { return false; }
+    }
+
+    return n > 1;
+}
+
+/* Returns how many lines there are for so many keys: with the head, no more than
+ * 24 bytes a key, but for few keys. */
+uint64_t lines_for(size_t keys) {
+    uint64_t lines = keys < 1024 ? keys / 2 + 2 : keys * 3 / 8 - 1;
+
+    while (!is_prime(lines)) {
+        lines -= lines > 2 ? 1 : 0;
+    }
+
+    return lines;
+}
+
+} // namespace
+
+size_t OwnLimits::bytes_for(size_t keys) {
+    return sizeof(OwnLimits) + lines_for(keys) * sizeof(Line);
+}
+
+void OwnLimits::init(size_t keys) {
+    static_assert(sizeof(OwnLimits) == sizeof(Line), "lines are aligned");
+
+    max_ = keys;
+    lines_ = lines_for(keys);
+}
+
+bool OwnLimits::Place::has_ended(uint64_t now_s) const {
+    const auto until_s = line->until_s[i].load(std::memory_order_relaxed);
+    return until_s != kNoEnd32 && until_s <= now_s;
+}
+
+OwnLimits::Entry OwnLimits::Place::entry() const {
+    const auto until_s = line->until_s[i].load(std::memory_order_relaxed);
+    return {own_limit_of(line->rule[i].load(std::memory_order_acquire)),
+            until_s == kNoEnd32 ? kNoEnd : until_s, line->at[i].load(std::memory_order_relaxed)};
+}
+
+/* Gives the place, which is free, to a key.  The stores are such that a reader who
+ * has found the former key there, and then reads any of them, finds the tag gone. */
+void OwnLimits::Place::write(uint32_t tag, const Entry &entry) const {
+    line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
+    line->until_s[i].store(until_of(entry.until_s), std::memory_order_release);
+    line->rule[i].store(rule_of(entry.own), std::memory_order_release);
+    line->tag[i].store(tag, std::memory_order_release);
+}
+
+/* Changes the limit of a key that has not ended.  In between, either of the two
+ * limits is seen, without an end. */
+void OwnLimits::Place::change(const Entry &entry) const {
+    const auto until_s = until_of(entry.until_s);
+
+    if (line->until_s[i].load(std::memory_order_relaxed) != until_s) {
+        line->until_s[i].store(kNoEnd32, std::memory_order_release);
+    }
+
+    line->rule[i].store(rule_of(entry.own), std::memory_order_release);
+    line->until_s[i].store(until_s, std::memory_order_release);
+    line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
+}
+
+OwnLimits::Place OwnLimits::find_place(uint64_t hash) const {
+    const auto tag = tag_of(hash);
+    Path path(hash, lines_);
+
+    do {
+        auto *at = line(path);
+
+        for (unsigned i = 0; i < kPlaces; i++) {
+            if (at->tag[i].load(std::memory_order_acquire) == tag) { return {at, i}; }
+        }
+
+        if (at->passed.load(std::memory_order_acquire) == 0) { break; }
+    } while (path.next());
+
+    return {};
+}
+
+bool OwnLimits::find(uint64_t hash, Entry *entry) const {
+    const auto place = find_place(hash);
+    if (!place.is_there()) { return false; }
+
+    *entry = place.entry();
+    return place.line->tag[place.i].load(std::memory_order_relaxed) == tag_of(hash)
+           && entry->own.is_set();
+}
+
+bool OwnLimits::find(uint64_t hash, uint64_t now_s, OwnLimit *own) const {
+    Entry entry;
+    if (!find(hash, &entry) || entry.until_s <= now_s) { return false; }
+
+    *own = entry.own;
+    return true;
+}
+
+bool OwnLimits::set(uint64_t hash, const Entry &entry, uint64_t now_s) {
+    const auto place = find_place(hash);
+
+    if (!place.is_there()) {
+        if (!entry.own.is_set()) { return true; }
+
+        if (count() >= max_) { return false; }
+
+        insert(hash, entry);
+        return true;
+    }
+
+    if (!entry.own.is_set()) {
+        remove(hash, place);
+    } else if (place.has_ended(now_s)) {
+        place.clear();
+        place.write(tag_of(hash), entry);
+    } else {
+        place.change(entry);
+    }
+
+    return true;
+}
+
+/* There is a free place, as there are more of them than keys. */
+void OwnLimits::insert(uint64_t hash, const Entry &entry) {
+    /* Whoever finds a key has to find it counted. */
+    add_count(1);
+
+    Path path(hash, lines_);
+
+    do {
+        auto *at = line(path);
+
+        for (unsigned i = 0; i < kPlaces; i++) {
+            if (at->tag[i].load(std::memory_order_relaxed) == 0) {
+                Place{at, i}.write(tag_of(hash), entry);
+                return;
+            }
+        }
+
+        at->passed.store(at->passed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    } while (path.next());
+}
+
+void OwnLimits::remove(uint64_t hash, const Place &place) {
+    place.clear();
+
+    for (Path path(hash, lines_); line(path) != place.line;) {
+        auto &passed = line(path)->passed;
+        const auto n = passed.load(std::memory_order_relaxed);
+
+        passed.store(n - (n != 0), std::memory_order_release);
+        if (!path.next()) { break; }
+    }
+
+    add_count(UINT64_MAX);
+}
+
+void OwnLimits::remove_ended(uint64_t now_s) {
+    uint64_t left = 0;
+
+    for (uint64_t n = 0; n < lines_; n++) {
+        for (unsigned i = 0; i < kPlaces; i++) {
+            const Place place = {&lines()[n], i};
+            if (place.line->tag[i].load(std::memory_order_relaxed) == 0) { continue; }
+
+            if (place.has_ended(now_s)) {
+                place.clear();
+            } else {
+                left++;
+            }
+        }
+    }
+
+    count_.store(left, std::memory_order_relaxed);
+}
+
+} // namespace limit_sliding

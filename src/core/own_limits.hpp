@@ -1,0 +1,146 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/own_limit.hpp"
+
+namespace limit_sliding {
+
+/*
+ * The own limits of keys, in shared memory: 24 bytes each, all included, if there
+ * is room for 1,024 or more.
+ *
+ * A line is a cache line of three keys.  The hash of a key selects its first
+ * line and a step; its further lines are each a step away, and since their
+ * number is a prime they are all there are.  A key is in the first of its lines that had
+ * room for it, and never moves.  A line counts the keys that found it full and
+ * went on, so a search ends at the first line that nobody has passed.  If the
+ * table is full, an absent key is looked for in 2.4 lines on average, and
+ * a present one in 1.5.
+ *
+ * Two keys are taken for one if they share 32 bits of their hash and a line that
+ * both may be in: of 10^9 searches for absent keys in a full table, two.
+ *
+ * Readers take no lock.  There is one writer at a time, which the callers see to,
+ * and it may die between any two stores: a key is published by its tag, which
+ * comes last and goes first.
+ */
+class OwnLimits {
+public:
+    /* No end, where the time of one is expected. */
+    static constexpr uint64_t kNoEnd = UINT64_MAX;
+
+    /* Returns the bytes of a table for so many keys. */
+    static size_t bytes_for(size_t keys);
+
+    /* Makes a table of zeroed memory of so many bytes, aligned to 64. */
+    void init(size_t keys);
+
+    /* 0: no key has an own limit; callers read it before find().  Those that have
+     * ended are counted until somebody needs their room. */
+    uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+
+    /* Returns how many keys there is room for. */
+    uint64_t max() const { return max_; }
+
+    /* Sets the own limit of the key of this hash, by Zone::hash().  False: it has
+     * none, or that has ended; `own` stays as it was. */
+    bool find(uint64_t hash, uint64_t now_s, OwnLimit *own) const;
+
+    /* What is known of a key besides. */
+    struct Entry {
+        OwnLimit own;
+        uint64_t until_s; /* UNIX time of its end, or kNoEnd */
+        uint64_t at;      /* where its line begins in the file */
+    };
+
+    /* The same, in full; also finds what has ended. */
+    bool find(uint64_t hash, Entry *entry) const;
+
+    /* The rest is for the one writer. */
+
+    /* Sets the own limit of a key, or takes it away if none is set in the entry.  Its line
+     * begins below 4 GB; an end after the year 2105 is none.  False: there is no
+     * room for another key. */
+    bool set(uint64_t hash, const Entry &entry, uint64_t now_s);
+
+    /* Removes all that have ended. */
+    void remove_ended(uint64_t now_s);
+
+private:
+    friend class OwnLimitsLoad;
+
+    static constexpr unsigned kPlaces = 3;
+
+    struct Line {
+        std::atomic<uint64_t> rule[kPlaces]; /* code of the window 32 | limit 32 */
+        std::atomic<uint32_t> tag[kPlaces];  /* of the key; 0: the place is free */
+        std::atomic<uint32_t> until_s[kPlaces];
+        std::atomic<uint32_t> at[kPlaces];
+        std::atomic<uint32_t> passed; /* keys that went further, or more */
+    };
+
+    static_assert(sizeof(Line) == 64, "a cache line");
+
+    /* The lines of a key, one after the other. */
+    class Path {
+    public:
+        Path(uint64_t hash, uint64_t lines)
+            : at_((hash >> 32) * lines >> 32), hash_(hash), lines_(lines) {}
+
+        uint64_t line() const { return at_; }
+
+        /* False: that was the last one. */
+        bool next() {
+            if (step_ == 0) { step_ = 1 + ((hash_ >> 8 & UINT32_MAX) * (lines_ - 1) >> 32); }
+
+            at_ += step_;
+            at_ -= at_ >= lines_ ? lines_ : 0;
+            return ++done_ < lines_;
+        }
+
+    private:
+        uint64_t at_;
+        uint64_t hash_;
+        uint64_t lines_;
+        uint64_t step_ = 0;
+        uint64_t done_ = 0;
+    };
+
+    /* A place of a line. */
+    struct Place {
+        Line *line;
+        unsigned i;
+
+        bool is_there() const { return line != nullptr; }
+        bool has_ended(uint64_t now_s) const;
+        Entry entry() const;
+        void write(uint32_t tag, const Entry &entry) const;
+        void change(const Entry &entry) const;
+        void clear() const { line->tag[i].store(0, std::memory_order_release); }
+    };
+
+    static uint32_t tag_of(uint64_t hash) {
+        const auto tag = static_cast<uint32_t>(hash);
+        return tag + (tag == 0);
+    }
+
+    Line *lines() const { return reinterpret_cast<Line *>(const_cast<OwnLimits *>(this) + 1); }
+    Line *line(const Path &path) const { return &lines()[path.line()]; }
+    void add_count(uint64_t n) { count_.store(count() + n, std::memory_order_relaxed); }
+
+    Place find_place(uint64_t hash) const;
+    void insert(uint64_t hash, const Entry &entry);
+    void remove(uint64_t hash, const Place &place);
+
+    std::atomic<uint64_t> count_;
+    uint64_t max_;
+    uint64_t lines_;
+    uint64_t unused_[5];
+};
+
+} // namespace limit_sliding

@@ -1,0 +1,60 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Orders of own limits of keys, by the API. */
+
+#pragma once
+
+#include <string_view>
+
+#include "core/own_limit.hpp"
+#include "http/zone.hpp"
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+/* An order to give a key a limit of its own, or to take it away.  It may outlive the
+ * request that it came with, so it has memory of its own, as have its texts. */
+struct LimitOrder {
+    enum class Result {
+        kDone,     /* in force, and durable if the zone has a file */
+        kNoRoom,   /* "limits_max=" keys have own limits */
+        kDiskFull, /* or the file would be larger than 4 GB */
+        kReplaced, /* the file at the path is another one, and needs a reload */
+        kFailed    /* the log tells why */
+    };
+
+    ZoneConf *zone;       /* one of this node's memory */
+    std::string_view key; /* as requests have it: an address as its bytes */
+    uint64_t hash;        /* of the key, by Zone::hash() */
+    OwnLimit own;         /* none set: it is taken away */
+    ngx_str_t text;       /* of the limit, as given */
+    uint64_t until_s;     /* UNIX time when the limit ends; 0: it does not */
+
+    /* Posted once the result is set, which is never within order_limit().  Nothing
+     * of the order is touched after that.  The caller sets its handler. */
+    ngx_event_t done;
+    Result result;
+
+    ngx_queue_t link; /* set by order_limit() */
+};
+
+/* Begins with an order of a worker.  The caller must keep it until `done` is posted,
+ * even if nobody waits for it any more: an order cannot be taken back.  Those of a
+ * key are carried out in the order of these calls. */
+void order_limit(LimitOrder &order);
+
+/* An own limit that a zone has. */
+struct ListedLimit {
+    ngx_str_t key;  /* as text: an address is one, other keys are any bytes */
+    ngx_str_t text; /* the limit as given, as "1000/1h" */
+    OwnLimit own;
+    uint64_t until_s; /* UNIX time when it ends; 0: it does not */
+};
+
+/* Adds up to n own limits of a zone that have not ended to a list in the pool, in an
+ * order of no meaning, which does not change.  They are those after a key, as requests
+ * have it, or the first ones if that is empty.  Returns false if there is no memory. */
+bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
+                 Array<ListedLimit> &listed);
+
+} // namespace limit_sliding
