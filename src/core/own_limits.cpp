@@ -162,7 +162,7 @@ bool OwnLimits::set(uint64_t hash, const Entry &entry, uint64_t now_s) {
 }
 
 /* There is a free place, as there are more of them than keys. */
-void OwnLimits::insert(uint64_t hash, const Entry &entry) {
+OwnLimits::Place OwnLimits::insert(uint64_t hash, const Entry &entry) {
     /* Whoever finds a key has to find it counted. */
     add_count(1);
 
@@ -173,13 +173,16 @@ void OwnLimits::insert(uint64_t hash, const Entry &entry) {
 
         for (unsigned i = 0; i < kPlaces; i++) {
             if (at->tag[i].load(std::memory_order_relaxed) == 0) {
-                Place{at, i}.write(tag_of(hash), entry);
-                return;
+                const Place place = {at, i};
+                place.write(tag_of(hash), entry);
+                return place;
             }
         }
 
         at->passed.store(at->passed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     } while (path.next());
+
+    return {};
 }
 
 void OwnLimits::remove(uint64_t hash, const Place &place) {
@@ -213,6 +216,104 @@ void OwnLimits::remove_ended(uint64_t now_s) {
     }
 
     count_.store(left, std::memory_order_relaxed);
+}
+
+bool OwnLimits::next(uint64_t *place, Entry *entry, uint32_t *tag) const {
+    while (*place < lines_ * kPlaces) {
+        const Place at = {&lines()[*place / kPlaces], static_cast<unsigned>(*place % kPlaces)};
+        const auto &word = at.line->tag[at.i];
+
+        ++*place;
+        *tag = word.load(std::memory_order_acquire);
+        if (*tag == 0) { continue; }
+
+        *entry = at.entry();
+        if (word.load(std::memory_order_relaxed) == *tag) { return true; }
+    }
+
+    return false;
+}
+
+uint64_t OwnLimits::place_after(uint64_t hash) const {
+    const auto place = find_place(hash);
+    if (!place.is_there()) { return Path(hash, lines_).line() * kPlaces; }
+
+    return (place.line - lines()) * kPlaces + place.i + 1;
+}
+
+void OwnLimitsLoad::mark(uint64_t hash, uint64_t at) {
+    const auto place = table_.find_place(hash);
+    if (!place.is_there()) { return; }
+
+    place.line->at[place.i].store(static_cast<uint32_t>(at), std::memory_order_relaxed);
+    marks_of(place) |= kMarked << place.i;
+}
+
+/* Removes the keys that lack a mark, and counts the others. */
+void OwnLimitsLoad::keep_only(uint8_t mark) {
+    uint64_t kept = 0;
+
+    for (uint64_t n = 0; n < table_.lines_; n++) {
+        for (unsigned i = 0; i < OwnLimits::kPlaces; i++) {
+            const Place place = {&table_.lines()[n], i};
+
+            if ((marks_[n] & mark << i) == 0) {
+                place.clear();
+            } else {
+                kept++;
+            }
+        }
+    }
+
+    table_.count_.store(kept, std::memory_order_relaxed);
+}
+
+void OwnLimitsLoad::remove_unmarked() { keep_only(kMarked); }
+
+void OwnLimitsLoad::add_path(uint64_t hash, const Place &place, uint32_t n) {
+    for (Path path(hash, table_.lines_); table_.line(path) != place.line;) {
+        passed_[path.line()] += n;
+        if (!path.next()) { break; }
+    }
+}
+
+bool OwnLimitsLoad::set(uint64_t hash, const OwnLimits::Entry &entry, uint64_t now_s) {
+    const bool is_set = entry.own.is_set() && entry.until_s > now_s;
+    auto place = table_.find_place(hash);
+
+    if (!place.is_there()) {
+        if (!is_set) { return true; }
+
+        if (table_.count() >= table_.max_) { return false; }
+
+        place = table_.insert(hash, entry);
+        if (!place.is_there()) { return false; }
+    } else if (place.line->at[place.i].load(std::memory_order_relaxed) > entry.at) {
+        return true;
+    } else if (!is_set) {
+        const uint8_t bit = kSet << place.i;
+        if ((marks_of(place) & bit) != 0) { add_path(hash, place, -1); }
+
+        marks_of(place) &= ~bit;
+        table_.remove(hash, place);
+        return true;
+    } else {
+        table_.set(hash, entry, now_s);
+    }
+
+    const uint8_t bit = kSet << place.i;
+    if ((marks_of(place) & bit) == 0) { add_path(hash, place, 1); }
+
+    marks_of(place) |= bit;
+    return true;
+}
+
+void OwnLimitsLoad::end() {
+    keep_only(kSet);
+
+    for (uint64_t n = 0; n < table_.lines_; n++) {
+        table_.lines()[n].passed.store(passed_[n], std::memory_order_release);
+    }
 }
 
 } // namespace limit_sliding

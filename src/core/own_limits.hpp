@@ -61,7 +61,32 @@ public:
     /* The same, in full; also finds what has ended. */
     bool find(uint64_t hash, Entry *entry) const;
 
+    /*
+     * Walks over all keys.  A place is a number, 0 the first one.  next() finds the
+     * next key from a place on, and moves that past it; false: there is none.
+     * `tag` tells what key it may be, by is_of().  place_after() returns the place
+     * after that of a key, or if it is not there one near which it was.
+     */
+    bool next(uint64_t *place, Entry *entry, uint32_t *tag) const;
+    uint64_t place_after(uint64_t hash) const;
+    static bool is_of(uint32_t tag, uint64_t hash) { return tag == tag_of(hash); }
+
     /* The rest is for the one writer. */
+
+    /* The file of the own limits as it was when the table was last what it says, if
+     * `size` is that of the file.  The writer stores that last, and kUnknown before
+     * it changes anything. */
+    struct File {
+        static constexpr uint64_t kUnknown = UINT64_MAX;
+
+        std::atomic<uint64_t> size;
+        std::atomic<uint64_t> device;
+        std::atomic<uint64_t> inode;
+        std::atomic<uint64_t> changed_ns; /* UNIX time */
+        std::atomic<uint64_t> lines;      /* with limits, superseded ones too */
+    };
+
+    File file;
 
     /* Sets the own limit of a key, or takes it away if none is set in the entry.  Its line
      * begins below 4 GB; an end after the year 2105 is none.  False: there is no
@@ -134,13 +159,57 @@ private:
     void add_count(uint64_t n) { count_.store(count() + n, std::memory_order_relaxed); }
 
     Place find_place(uint64_t hash) const;
-    void insert(uint64_t hash, const Entry &entry);
+    Place insert(uint64_t hash, const Entry &entry);
     void remove(uint64_t hash, const Place &place);
 
     std::atomic<uint64_t> count_;
     uint64_t max_;
     uint64_t lines_;
-    uint64_t unused_[5];
+};
+
+/*
+ * Makes a table what a file says, of which the last line of a key counts, while
+ * requests are served.  A key that has a limit before and after has one all the time,
+ * and only the last one of its lines is ever seen, unless it is new to the table.
+ *
+ * If the table has keys, all lines are given to mark(), and remove_unmarked() makes
+ * room.  Then they are given to set(), in the same order, and end() removes what was
+ * not set.
+ */
+class OwnLimitsLoad {
+public:
+    /* Returns the bytes of memory that it needs, zeroed. */
+    static size_t scratch_bytes(const OwnLimits &own_limits) {
+        return own_limits.lines_ * (sizeof(uint32_t) + sizeof(uint8_t));
+    }
+
+    OwnLimitsLoad(OwnLimits &own_limits, void *scratch)
+        : table_(own_limits), passed_(static_cast<uint32_t *>(scratch)),
+          marks_(reinterpret_cast<uint8_t *>(passed_ + own_limits.lines_)) {}
+
+    void mark(uint64_t hash, uint64_t at);
+    void remove_unmarked();
+
+    /* As OwnLimits::set(). */
+    bool set(uint64_t hash, const OwnLimits::Entry &entry, uint64_t now_s);
+
+    void end();
+
+private:
+    using Place = OwnLimits::Place;
+    using Path = OwnLimits::Path;
+
+    /* Bits of a line's mark, for each place. */
+    static constexpr uint8_t kMarked = 1;
+    static constexpr uint8_t kSet = 1 << OwnLimits::kPlaces;
+
+    uint8_t &marks_of(const Place &place) const { return marks_[place.line - table_.lines()]; }
+    void add_path(uint64_t hash, const Place &place, uint32_t n);
+    void keep_only(uint8_t mark);
+
+    OwnLimits &table_;
+    uint32_t *passed_; /* what each line is to have in the end */
+    uint8_t *marks_;
 };
 
 } // namespace limit_sliding

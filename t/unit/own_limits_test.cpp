@@ -1,0 +1,414 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* The table of the own limits of keys. */
+
+#include "processes.hpp"
+#include "zone_memory.hpp"
+
+#define MILLION 1000000
+#define NOW_S 1800000000
+#define KEYS 300
+
+using Entry = OwnLimits::Entry;
+
+static OwnLimits *make_table(size_t keys) {
+    auto *table = share<OwnLimits>(OwnLimits::bytes_for(keys));
+
+    table->init(keys);
+    return table;
+}
+
+static void free_table(OwnLimits *table, size_t keys) { munmap(table, OwnLimits::bytes_for(keys)); }
+
+static Entry entry_of(uint64_t limit, uint64_t at = 0) {
+    return {{limit, {}}, OwnLimits::kNoEnd, at};
+}
+
+static bool set(OwnLimits *table, uint64_t hash, uint64_t limit) {
+    return table->set(hash, entry_of(limit), NOW_S);
+}
+
+static uint64_t find(const OwnLimits *table, uint64_t hash) {
+    OwnLimit own = {};
+
+    return table->find(hash, NOW_S, &own) ? own.limit : kLimitUnset;
+}
+
+static uint64_t hash_of(uint64_t i) {
+    uint64_t random = i;
+
+    return random_next(&random);
+}
+
+static void keeps_limits(void **state) {
+    OwnLimits *table = make_table(100);
+
+    (void)state;
+
+    assert_int_equal(table->count(), 0);
+    assert_int_equal(find(table, 1), kLimitUnset);
+
+    /* a hash of zeroes, and keys that share their lines with it */
+    for (uint64_t hash = 0; hash < 20; hash++) {
+        assert_true(set(table, hash * 2, hash + 1));
+    }
+
+    assert_true(set(table, UINT64_MAX, kLimitMax));
+    assert_true(set(table, 3 * 2, kUnlimited));
+    assert_true(set(table, 4 * 2, kBlocked));
+    assert_int_equal(table->count(), 21);
+
+    assert_int_equal(find(table, 0), 1);
+    assert_int_equal(find(table, 3 * 2), kUnlimited);
+    assert_int_equal(find(table, 4 * 2), kBlocked);
+    assert_int_equal(find(table, 19 * 2), 20);
+    assert_int_equal(find(table, 5), kLimitUnset);
+    assert_int_equal(find(table, UINT64_MAX), kLimitMax);
+
+    for (uint64_t hash = 0; hash < 20; hash++) {
+        assert_true(set(table, hash * 2, kLimitUnset));
+        assert_true(set(table, hash * 2, kLimitUnset));
+        assert_int_equal(find(table, hash * 2), kLimitUnset);
+    }
+
+    assert_int_equal(table->count(), 1);
+    free_table(table, 100);
+}
+
+static void keeps_windows_and_ends(void **state) {
+    static const Window windows[]
+        = {{}, {kWindowMinMs}, {kWindowMaxMs}, Window::of(Calendar::kMonth)};
+    static const uint64_t ends_s[] = {OwnLimits::kNoEnd, NOW_S + 1, NOW_S + 1000, UINT32_MAX - 1};
+    OwnLimits *table = make_table(100);
+
+    (void)state;
+
+    for (const Window &window : windows) {
+        for (uint64_t end_s : ends_s) {
+            Entry entry;
+
+            assert_true(table->set(7, {{5, window}, end_s, UINT32_MAX}, NOW_S));
+            assert_true(table->find(7, &entry));
+            assert_true(entry.own == (OwnLimit{5, window}));
+            assert_int_equal(entry.until_s, end_s);
+            assert_int_equal(entry.at, UINT32_MAX);
+
+            OwnLimit own = {};
+            assert_true(table->find(7, NOW_S, &own));
+            assert_true(end_s == OwnLimits::kNoEnd || !table->find(7, end_s, &own));
+            assert_true(table->find(7, end_s - 1, &own));
+        }
+    }
+
+    /* one that has ended is no limit, and may be set again */
+    assert_true(table->set(7, {{5, {}}, NOW_S - 1, 0}, NOW_S));
+    assert_int_equal(find(table, 7), kLimitUnset);
+    assert_int_equal(table->count(), 1);
+    assert_true(set(table, 7, 6));
+    assert_int_equal(find(table, 7), 6);
+    assert_int_equal(table->count(), 1);
+
+    assert_true(table->set(8, {{5, {}}, NOW_S, 0}, NOW_S));
+    assert_int_equal(table->count(), 2);
+    table->remove_ended(NOW_S);
+    assert_int_equal(table->count(), 1);
+    assert_int_equal(find(table, 7), 6);
+    free_table(table, 100);
+}
+
+/* There is room for so many, in no more bytes than promised. */
+static void has_room_for_all(void **state) {
+    (void)state;
+
+    for (size_t keys = 1; keys <= MILLION; keys = keys < 2000 ? keys + 1 : keys * 10) {
+        OwnLimits *table = make_table(keys);
+
+        assert_true(keys < 1024 || OwnLimits::bytes_for(keys) <= 24 * keys);
+
+        for (uint64_t i = 0; i < keys; i++) {
+            assert_true(set(table, hash_of(i), 1 + i));
+        }
+
+        assert_int_equal(table->count(), keys);
+        assert_false(set(table, hash_of(keys), 1));
+        assert_true(set(table, hash_of(keys / 2), 7));
+        assert_int_equal(find(table, hash_of(keys / 2)), 7);
+        assert_true(set(table, hash_of(keys / 2), kLimitUnset));
+        assert_true(set(table, hash_of(keys), 8));
+        assert_int_equal(find(table, hash_of(keys)), 8);
+        free_table(table, keys);
+    }
+}
+
+/* Places are used again, so nothing leaks however long it goes on. */
+static void forgets_what_is_gone(void **state) {
+    OwnLimits *table = make_table(2000);
+
+    (void)state;
+
+    for (uint64_t i = 0; i < 300000; i++) {
+        assert_true(set(table, hash_of(i), 7));
+        if (i >= 2000 - 1) { assert_true(set(table, hash_of(i - (2000 - 1)), kLimitUnset)); }
+    }
+
+    assert_int_equal(table->count(), 2000 - 1);
+    for (uint64_t i = 0; i < 300000; i++) {
+        assert_int_equal(find(table, hash_of(i)), i > 300000 - 2000 ? 7 : kLimitUnset);
+    }
+
+    free_table(table, 2000);
+}
+
+/* A walk meets each key once, from wherever it begins. */
+static void walks(void **state) {
+    OwnLimits *table = make_table(KEYS);
+    uint64_t seen = 0, place = 0, half = 0;
+    uint32_t tag, tags[KEYS];
+    Entry entry;
+
+    (void)state;
+
+    for (uint64_t i = 0; i < KEYS; i++) {
+        assert_true(table->set(hash_of(i), entry_of(1 + i, i), NOW_S));
+    }
+
+    while (table->next(&place, &entry, &tag)) {
+        assert_true(OwnLimits::is_of(tag, hash_of(entry.at)));
+        assert_false(OwnLimits::is_of(tag, hash_of(entry.at) ^ 1));
+        tags[seen++] = tag;
+        if (seen == KEYS / 2) { half = entry.at; }
+    }
+
+    assert_int_equal(seen, KEYS);
+    place = table->place_after(hash_of(half));
+    for (seen = KEYS / 2; table->next(&place, &entry, &tag); seen++) {
+        assert_int_equal(tag, tags[seen]);
+    }
+
+    assert_int_equal(seen, KEYS);
+    free_table(table, KEYS);
+}
+
+/* Reads "lines" of key, limit: a limit of 0 takes away, kUnlimited has ended. */
+template <size_t N>
+static void load(OwnLimits *table, const uint64_t (&lines)[N][2]) {
+    void *scratch = calloc(1, OwnLimitsLoad::scratch_bytes(*table));
+    OwnLimitsLoad load(*table, scratch);
+
+    if (table->count() != 0) {
+        for (uint64_t i = 0; i < N; i++) {
+            load.mark(lines[i][0], i);
+        }
+
+        load.remove_unmarked();
+    }
+
+    for (uint64_t i = 0; i < N; i++) {
+        Entry entry = entry_of(lines[i][1], i);
+        if (lines[i][1] == kUnlimited) { entry.until_s = NOW_S; }
+
+        load.set(lines[i][0], entry, NOW_S);
+    }
+
+    load.end();
+    free(scratch);
+}
+
+static void loads(void **state) {
+    OwnLimits *table = make_table(3);
+    Entry entry;
+
+    (void)state;
+
+    load(table, {{1, 10}, {2, 20}, {1, 11}, {3, 30}, {2, 0}, {5, kUnlimited}});
+    assert_int_equal(table->count(), 2);
+    assert_int_equal(find(table, 1), 11);
+    assert_int_equal(find(table, 2), kLimitUnset);
+    assert_int_equal(find(table, 3), 30);
+    assert_true(table->find(1, &entry));
+    assert_int_equal(entry.at, 2);
+
+    /* a key goes, one comes, one has ended, the last line counts */
+    load(table, {{4, 40}, {3, 31}, {1, 12}, {3, 32}, {1, kUnlimited}});
+    assert_int_equal(table->count(), 2);
+    assert_int_equal(find(table, 1), kLimitUnset);
+    assert_int_equal(find(table, 3), 32);
+    assert_int_equal(find(table, 4), 40);
+
+    /* one too many: the first ones have room */
+    load(table, {{6, 60}, {7, 70}, {8, 80}, {9, 90}});
+    assert_int_equal(table->count(), 3);
+    assert_int_equal(find(table, 8), 80);
+    assert_int_equal(find(table, 9), kLimitUnset);
+    free_table(table, 3);
+}
+
+/* Loads at random, against a plain list; lookups do not get longer by that. */
+static void loads_whatever_comes(void **state) {
+    OwnLimits *table = make_table(KEYS);
+    uint64_t random = 1;
+
+    (void)state;
+
+    for (int round = 0; round < 200; round++) {
+        static uint64_t lines[3 * KEYS][2];
+        uint64_t last[2 * KEYS] = {};
+        uint64_t held = 0;
+        const uint64_t first = random_below(&random, 2) * KEYS;
+
+        for (auto &line : lines) {
+            const uint64_t key = first + random_below(&random, KEYS);
+
+            line[0] = hash_of(key);
+            line[1] = random_below(&random, 3) == 0 ? 0 : 1 + random_below(&random, 1000);
+            last[key] = line[1];
+        }
+
+        load(table, lines);
+
+        for (uint64_t key = 0; key < 2 * KEYS; key++) {
+            assert_int_equal(find(table, hash_of(key)), last[key]);
+            held += last[key] != 0;
+        }
+
+        assert_int_equal(table->count(), held);
+    }
+
+    free_table(table, KEYS);
+}
+
+/* A writer changes, removes and adds keys, and readers find none but what it wrote. */
+struct Race {
+    OwnLimits *table;
+    std::atomic<bool> ended;
+};
+
+static void *read_limits(void *data) {
+    auto *race = static_cast<Race *>(data);
+
+    while (!race->ended) {
+        for (uint64_t i = 0; i < KEYS; i++) {
+            OwnLimit own;
+
+            if (!race->table->find(hash_of(i), NOW_S, &own)) {
+                assert_true(i % 3 != 0);
+                continue;
+            }
+
+            assert_int_equal(own.limit % KEYS, i);
+            assert_int_equal(own.window.ms, own.limit >= 10 * KEYS ? MINUTE_MS : 0);
+        }
+    }
+
+    return NULL;
+}
+
+static void is_read_while_it_changes(void **state) {
+    Race race = {make_table(KEYS), {false}};
+    pthread_t threads[THREADS];
+    uint64_t random = 3;
+
+    (void)state;
+
+    const auto write = [&](uint64_t i) {
+        const uint64_t limit = i + KEYS * (1 + random_below(&random, 20));
+        const Window window = {limit >= 10 * KEYS ? MINUTE_MS : 0};
+        const uint64_t until_s = random_below(&random, 2) != 0 ? OwnLimits::kNoEnd : NOW_S + 9;
+
+        assert_true(race.table->set(hash_of(i), {{limit, window}, until_s, 0}, NOW_S));
+    };
+
+    for (uint64_t i = 0; i < KEYS; i++) {
+        write(i);
+    }
+
+    for (auto &thread : threads) {
+        assert_int_equal(pthread_create(&thread, NULL, read_limits, &race), 0);
+    }
+
+    /* each third key has a limit all the time; others make room for each other */
+    for (unsigned n = 0; n < 100000; n++) {
+        const uint64_t i = random_below(&random, KEYS);
+
+        if (i % 3 == 0 || random_below(&random, 2) != 0) {
+            write(i);
+        } else {
+            set(race.table, hash_of(i), kLimitUnset);
+        }
+    }
+
+    race.ended = true;
+    for (auto &thread : threads) {
+        pthread_join(thread, NULL);
+    }
+
+    free_table(race.table, KEYS);
+}
+
+/* A writer dies at any moment: what it was not about is as it was, and whoever loads
+ * the file again has all. */
+static void survives_the_dead(void **state) {
+    OwnLimits *table = make_table(KEYS);
+    auto *doing = share<std::atomic<uint64_t>>(sizeof(uint64_t));
+
+    (void)state;
+
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        static uint64_t lines[KEYS][2];
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            uint64_t random = round;
+
+            for (;;) {
+                const uint64_t i = random_below(&random, KEYS);
+
+                *doing = i;
+                set(table, hash_of(i), i % 2 == 0 || random_below(&random, 2) != 0 ? 1 + i : 0);
+            }
+        }
+
+        usleep(200 + 17 * (round % 64));
+        kill(pid, SIGKILL);
+        expect_exit(pid, true);
+
+        uint64_t held = 0;
+        for (uint64_t i = 0; i < KEYS; i++) {
+            const uint64_t found = find(table, hash_of(i));
+
+            assert_true(found == 1 + i || found == kLimitUnset);
+            held += found != kLimitUnset;
+
+            /* keys that are never taken away stay, once they are there */
+            assert_true(round == 0 || i % 2 != 0 || i == *doing || found != kLimitUnset);
+            lines[i][0] = hash_of(i);
+            lines[i][1] = 1 + i;
+        }
+
+        assert_true(table->count() >= held);
+        load(table, lines);
+        assert_int_equal(table->count(), KEYS);
+
+        for (uint64_t i = 0; i < KEYS; i++) {
+            assert_int_equal(find(table, hash_of(i)), 1 + i);
+        }
+    }
+
+    free_table(table, KEYS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keeps_limits),
+        cmocka_unit_test(keeps_windows_and_ends),
+        cmocka_unit_test(has_room_for_all),
+        cmocka_unit_test(forgets_what_is_gone),
+        cmocka_unit_test(walks),
+        cmocka_unit_test(loads),
+        cmocka_unit_test(loads_whatever_comes),
+        cmocka_unit_test(is_read_while_it_changes),
+        cmocka_unit_test(survives_the_dead),
+    };
+
+    return cmocka_run_group_tests_name("own limits", tests, NULL, NULL);
+}
