@@ -80,10 +80,10 @@ public:
         static constexpr uint64_t kUnknown = UINT64_MAX;
 
         std::atomic<uint64_t> size;
-        std::atomic<uint64_t> device;
-        std::atomic<uint64_t> inode;
+        std::atomic<uint64_t> identity;
         std::atomic<uint64_t> changed_ns; /* UNIX time */
-        std::atomic<uint64_t> lines;      /* with limits, superseded ones too */
+        std::atomic<uint64_t> lines;      /* with limits; of them are of no use, */
+        std::atomic<uint64_t> superseded; /* or nearly so many */
     };
 
     File file;

@@ -10,7 +10,10 @@
 #include "http/configuration.hpp"
 #include "http/handler.hpp"
 #include "http/headers.hpp"
+#include "http/limit_orders.hpp"
 #include "http/limit_set.hpp"
+#include "http/limits_file.hpp"
+#include "http/limits_load.hpp"
 #include "http/log.hpp"
 #include "http/redis_directive.hpp"
 #include "http/settle.hpp"
@@ -86,8 +89,11 @@ extern "C" void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf) {
 /* Runs once everything is parsed, before anything is inherited. */
 extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf) {
     auto &main = *static_cast<MainConf *>(conf);
-    return conf_result(init_zones(cf, main.zones) && init_redises(cf, main.redises, main.zones)
-                       && init_sets(cf, main.sets));
+    return conf_result(
+        init_zones(cf, main.zones)
+        && std::all_of(main.zones.begin(), main.zones.end(),
+                       [&](auto *zone) { return open_limits(cf, main.zones, *zone); })
+        && init_redises(cf, main.redises, main.zones) && init_sets(cf, main.sets));
 }
 
 extern "C" void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf) {
@@ -138,6 +144,8 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
                      || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, stage_handler<kAfterAuth>))
                  && (!main.settles || add_handler(cf, NGX_HTTP_LOG_PHASE, settle_handler));
 
+    if (main.charges && !prepare_orders(cf, main.zones)) { return NGX_ERROR; }
+
     if (added && main.header_filter) { init_headers(); }
 
     return added ? NGX_OK : NGX_ERROR;
@@ -146,6 +154,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
 extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
     for (auto *zone : main_conf(cycle).zones) {
         enter_memory(cycle->log, *zone);
+        enter_limits(cycle->log, *zone);
     }
 
     set_checkers(cycle);

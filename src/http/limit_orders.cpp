@@ -2,19 +2,306 @@
 
 #include "http/limit_orders.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/limit_line.hpp"
+#include "http/key_text.hpp"
+#include "http/limits_compaction.hpp"
+#include "http/limits_file.hpp"
+#include "http/limits_load.hpp"
+#include "ngx/event.hpp"
+#include "ngx/list.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+
+#if (NGX_THREADS)
+extern "C" {
+#include <ngx_thread_pool.h>
+}
+#endif
+
 namespace limit_sliding {
 
-void order_limit(LimitOrder &order) {
-    const uint64_t until_s = order.until_s != 0 ? order.until_s : OwnLimits::kNoEnd;
-    auto &own_limits = *order.zone->memory.aside.own_limits;
-    const bool done = own_limits.set(order.hash, {order.own, until_s, 0}, ngx_time());
+using Result = LimitOrder::Result;
+using Orders = List<LimitOrder, &LimitOrder::link>;
 
-    order.result = done ? LimitOrder::Result::kDone : LimitOrder::Result::kNoRoom;
-    ngx_post_event(&order.done, &ngx_posted_events);
+/* A worker's orders for a zone.  One batch of them, or a compaction, is under way at
+ * a time, in a thread; the orders that come meanwhile are the next batch, with one
+ * write and one sync for all.  A lock of the file is that of a process, so two threads
+ * could not tell each other apart by it. */
+struct LimitQueue {
+    ZoneConf *zone;
+    Orders waiting;
+    Orders batch;
+    bool is_busy;
+    bool compacts;        /* what is under way is a compaction */
+    time_t compact_after; /* it failed */
+    ngx_event_t done;     /* without threads */
+#if (NGX_THREADS)
+    ngx_thread_task_t task;
+#endif
+};
+
+namespace {
+
+constexpr time_t kCompactAgainAfter = 60;
+
+LimitLine line_of(const LimitOrder &order) {
+    return {order.key, view(order.text), order.own,
+            order.until_s != 0 ? order.until_s : LimitLine::kNoEnd, nullptr};
 }
 
-bool list_limits(const ZoneConf &, std::string_view, size_t, ngx_pool_t *, Array<ListedLimit> &) {
+/* Writes a batch to the file, and then to the memory. */
+class Batch {
+public:
+    explicit Batch(LimitQueue &queue)
+        : queue_(queue), zone_(*queue.zone), own_limits_(*queue.zone->memory.aside.own_limits) {}
+
+    void run() {
+        LimitsLock lock(zone_.limits.fd);
+        const Result result = lock.wait() ? write() : failed("fcntl()");
+
+        for (auto &order : queue_.batch) {
+            if (order.result == Result::kDone) { order.result = result; }
+        }
+
+        ngx_free(text_);
+    }
+
+private:
+    Result write() {
+        const auto state = state_of_limits(zone_);
+        if (state == LimitsState::kReplaced) { return Result::kReplaced; }
+
+        uint64_t unplaced;
+        if (state == LimitsState::kChanged
+            && !load_limits(ngx_cycle->log, zone_, false, &unplaced)) {
+            return Result::kFailed;
+        }
+
+        begin_ = own_limits_.file.size.load(std::memory_order_relaxed);
+        find_room();
+        if (!make_text()) { return Result::kFailed; }
+
+        const Result result = append();
+        if (result == Result::kDone) { enter(); }
+
+        return result;
+    }
+
+    /* Refuses the orders of new keys for which there is no room. */
+    void find_room() {
+        const auto now_s = static_cast<uint64_t>(ngx_time());
+        OwnLimits::Entry entry;
+        uint64_t added = 0;
+
+        for (auto &order : queue_.batch) {
+            order.result = Result::kDone;
+            if (!order.own.is_set() || own_limits_.find(order.hash, &entry)) { continue; }
+
+            if (own_limits_.count() + added >= own_limits_.max()) {
+                own_limits_.remove_ended(now_s);
+            }
+
+            if (own_limits_.count() + added < own_limits_.max()) {
+                added++;
+            } else {
+                order.result = Result::kNoRoom;
+            }
+        }
+    }
+
+    template <class Visit>
+    void each(const Visit &visit) {
+        for (auto &order : queue_.batch) {
+            if (order.result == Result::kDone) { visit(order); }
+        }
+    }
+
+    /* Makes the lines of the batch. */
+    bool make_text() {
+        size_t bytes = 1;
+        each([&](auto &order) { bytes += size_of_line(order); });
+        text_ = static_cast<char *>(ngx_alloc(bytes, ngx_cycle->log));
+        if (text_ == nullptr) { return false; }
+
+        /* The operator's last line may have no end. */
+        char last = '\n';
+        if (begin_ != 0 && pread(zone_.limits.fd, &last, 1, static_cast<off_t>(begin_ - 1)) != 1) {
+            return failed("pread()") == Result::kDone;
+        }
+
+        if (bytes > 1 && last != '\n') { text_[size_++] = '\n'; }
+
+        each([&](auto &order) { size_ += write_line(order, text_ + size_); });
+        return true;
+    }
+
+    size_t size_of_line(const LimitOrder &order) const {
+        return line_of(order).size_max() + 3 * NGX_INET6_ADDRSTRLEN;
+    }
+
+    size_t write_line(const LimitOrder &order, char *p) const {
+        u_char buf[NGX_INET6_ADDRSTRLEN];
+        auto line = line_of(order);
+        line.key = text_of_key(zone_, order.key, buf);
+        return line.write(p);
+    }
+
+    /* A failed write leaves nothing behind. */
+    Result append() {
+        const auto fd = zone_.limits.fd;
+        if (begin_ + size_ > kLimitsFileMax) { return Result::kDiskFull; }
+
+        if (size_ == 0) { return Result::kDone; }
+
+        const bool is_written = write_fully(fd, {text_, size_}, begin_);
+        if (is_written && fdatasync(fd) == 0) { return Result::kDone; }
+
+        const auto error = ngx_errno;
+        (void)failed(is_written ? "fdatasync()" : "pwrite()");
+
+        if (ftruncate(fd, static_cast<off_t>(begin_)) == 0) { (void)mark_current(zone_, begin_); }
+
+        return error == NGX_ENOSPC || error == EDQUOT || error == EFBIG ? Result::kDiskFull
+                                                                        : Result::kFailed;
+    }
+
+    void enter() {
+        const auto now_s = static_cast<uint64_t>(ngx_time());
+        auto &file = own_limits_.file;
+        uint64_t lines = 0, superseded = 0;
+        size_t at = text_[0] == '\n' ? 1 : 0;
+
+        each([&](auto &order) {
+            OwnLimits::Entry entry;
+            const bool is_known = own_limits_.find(order.hash, &entry);
+            const auto line = line_of(order);
+
+            lines++;
+            superseded += is_known + !order.own.is_set();
+            (void)own_limits_.set(order.hash, {order.own, line.until_s, begin_ + at}, now_s);
+            at = static_cast<char *>(std::memchr(text_ + at, '\n', size_ - at)) + 1 - text_;
+        });
+
+        file.lines.fetch_add(lines, std::memory_order_relaxed);
+        file.superseded.fetch_add(superseded, std::memory_order_relaxed);
+        (void)mark_current(zone_, begin_ + size_);
+    }
+
+    Result failed(const char *what) const {
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, ngx_errno,
+                      "limit_sliding zone \"%V\": %s \"%V\" failed", &zone_.name, what,
+                      &zone_.limits.path);
+        return Result::kFailed;
+    }
+
+    LimitQueue &queue_;
+    ZoneConf &zone_;
+    OwnLimits &own_limits_;
+    uint64_t begin_ = 0; /* where the batch begins in the file */
+    char *text_ = nullptr;
+    size_t size_ = 0;
+};
+
+/* In a thread. */
+void work(LimitQueue &queue) {
+    if (!queue.compacts) {
+        Batch(queue).run();
+    } else if (!compact_limits(ngx_cycle->log, *queue.zone)) {
+        queue.compact_after = ngx_time() + kCompactAgainAfter;
+    }
+}
+
+void start(LimitQueue &queue);
+
+/* In the worker, once the work is done. */
+void end(LimitQueue &queue) {
+    while (!queue.batch.empty()) {
+        auto &order = queue.batch.pop_front();
+        ngx_post_event(&order.done, &ngx_posted_events);
+    }
+
+    queue.compacts
+        = !queue.compacts && needs_compaction(*queue.zone) && ngx_time() >= queue.compact_after;
+    queue.is_busy = false;
+    if (queue.compacts || !queue.waiting.empty()) { start(queue); }
+}
+
+void start(LimitQueue &queue) {
+    queue.is_busy = true;
+
+    while (!queue.compacts && !queue.waiting.empty()) {
+        queue.batch.push_back(queue.waiting.pop_front());
+    }
+
+#if (NGX_THREADS)
+    if (auto *pool = queue.zone->limits.pool; pool != nullptr) {
+        queue.task.ctx = &queue;
+        queue.task.handler
+            = [](void *data, ngx_log_t *) { work(*static_cast<LimitQueue *>(data)); };
+        init_event<end>(queue.task.event, queue);
+        if (ngx_thread_task_post(pool, &queue.task) == NGX_OK) { return; }
+
+        for (auto &order : queue.batch) {
+            order.result = Result::kFailed;
+        }
+
+        ngx_post_event(&queue.done, &ngx_posted_events);
+        return;
+    }
+#endif
+
+    work(queue);
+    ngx_post_event(&queue.done, &ngx_posted_events);
+}
+
+LimitQueue *queue_of(ZoneConf &zone) {
+    auto &queue = zone.worker.orders;
+    if (queue != nullptr) { return queue; }
+
+    queue = create_on_heap<LimitQueue>();
+    if (queue == nullptr) { return nullptr; }
+
+    queue->zone = &zone;
+    queue->waiting.init();
+    queue->batch.init();
+    init_event<end>(queue->done, *queue);
+    return queue;
+}
+
+} // namespace
+
+bool prepare_orders(ngx_conf_t *cf, const Zones &zones) {
+#if (NGX_THREADS)
+    for (auto *zone : zones) {
+        if (zone->redis != nullptr) { continue; }
+
+        zone->limits.pool = ngx_thread_pool_add(cf, nullptr);
+        if (zone->limits.pool == nullptr) { return false; }
+    }
+#else
+    (void)cf;
+    (void)zones;
+#endif
     return true;
+}
+
+void order_limit(LimitOrder &order) {
+    order.result = Result::kDone;
+
+    auto *queue = queue_of(*order.zone);
+    if (queue == nullptr) {
+        order.result = Result::kFailed;
+        ngx_post_event(&order.done, &ngx_posted_events);
+        return;
+    }
+
+    queue->waiting.push_back(order);
+    if (!queue->is_busy) { start(*queue); }
 }
 
 } // namespace limit_sliding

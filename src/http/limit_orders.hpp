@@ -38,23 +38,12 @@ struct LimitOrder {
     ngx_queue_t link; /* set by order_limit() */
 };
 
+/* Sees to it that workers can carry out orders, if the API gives any. */
+bool prepare_orders(ngx_conf_t *cf, const Zones &zones);
+
 /* Begins with an order of a worker.  The caller must keep it until `done` is posted,
  * even if nobody waits for it any more: an order cannot be taken back.  Those of a
  * key are carried out in the order of these calls. */
 void order_limit(LimitOrder &order);
-
-/* An own limit that a zone has. */
-struct ListedLimit {
-    ngx_str_t key;  /* as text: an address is one, other keys are any bytes */
-    ngx_str_t text; /* the limit as given, as "1000/1h" */
-    OwnLimit own;
-    uint64_t until_s; /* UNIX time when it ends; 0: it does not */
-};
-
-/* Adds up to n own limits of a zone that have not ended to a list in the pool, in an
- * order of no meaning, which does not change.  They are those after a key, as requests
- * have it, or the first ones if that is empty.  Returns false if there is no memory. */
-bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
-                 Array<ListedLimit> &listed);
 
 } // namespace limit_sliding

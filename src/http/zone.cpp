@@ -49,7 +49,7 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log) {
     auto &aside = zone.memory.aside;
     unsigned mask = (zone.redis != nullptr ? ZoneMemory::kRedis : 0)
                     | (zone.variable ? ZoneMemory::kVariables : 0);
-    aside.init(memory, size, mask, zone.own_limits_max);
+    aside.init(memory, size, mask, zone.limits.max);
     zone.remote.told = aside.redis_limits;
 
     /* NGINX's clock is monotonic; windows begin with those of UTC. */
@@ -157,8 +157,8 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
 
     if (zone.size != old.size) { return print("its size was %uz, now %uz", old.size, zone.size); }
 
-    if (zone.own_limits_max != old.own_limits_max) {
-        return print("its limits_max was %uz, now %uz", old.own_limits_max, zone.own_limits_max);
+    if (zone.limits.max != old.limits.max) {
+        return print("its limits_max was %uz, now %uz", old.limits.max, zone.limits.max);
     }
 
     return p;
@@ -178,11 +178,12 @@ bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
     if (text == nullptr) { return false; }
 
     auto *end = print_difference(text, text + size, zone, old);
-    zone.restarted = {static_cast<size_t>(end - text), text};
+    zone.ordered.former = &old;
+    zone.ordered.restarted = {static_cast<size_t>(end - text), text};
 
     bool keep = (end == text);
     bool first = (shm_zone->tag == &tags[0]);
-    zone.shm_zone->tag = &tags[first == keep ? 0 : 1];
+    zone.ordered.shm_zone->tag = &tags[first == keep ? 0 : 1];
     return true;
 }
 
@@ -213,18 +214,19 @@ ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name) {
 }
 
 bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
-    const size_t size = zone.size + OwnLimits::bytes_for(zone.own_limits_max);
-    zone.shm_zone = ngx_shared_memory_add(cf, &zone.name, ngx_align(size, ngx_pagesize), &tags[0]);
-    if (zone.shm_zone == nullptr) { return false; }
+    const size_t size = zone.size + OwnLimits::bytes_for(zone.limits.max);
+    zone.ordered.shm_zone
+        = ngx_shared_memory_add(cf, &zone.name, ngx_align(size, ngx_pagesize), &tags[0]);
+    if (zone.ordered.shm_zone == nullptr) { return false; }
 
-    zone.shm_zone->init = init_memory;
-    zone.shm_zone->data = &zone;
+    zone.ordered.shm_zone->init = init_memory;
+    zone.ordered.shm_zone->data = &zone;
     return true;
 }
 
 bool init_zones(ngx_conf_t *cf, const Zones &zones) {
     for (auto *zone : zones) {
-        if (zone->shm_zone == nullptr) {
+        if (zone->ordered.shm_zone == nullptr) {
             return invalid_at(cf, zone->where, "unknown limit_sliding zone \"%V\" in %s:%ui",
                               &zone->name);
         }
@@ -242,7 +244,7 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones) {
 void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
     if (!zone.top) { zone.memory.aside.offenders->clear(); }
 
-    if (zone.restarted.len == 0) { return; }
+    if (zone.ordered.restarted.len == 0) { return; }
 
     ngx_log_t shown = *log;
     if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
@@ -250,7 +252,7 @@ void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
     }
 
     ngx_log_error(NGX_LOG_NOTICE, &shown, 0, "limit_sliding zone \"%V\" starts empty: %V",
-                  &zone.name, &zone.restarted);
+                  &zone.name, &zone.ordered.restarted);
 }
 
 /* Workers, those of the last cycle too, have slots of their own in NGINX's

@@ -16,6 +16,8 @@
 #include "ngx/ngx.hpp"
 #include "redis/client.hpp"
 
+struct ngx_thread_pool_s;
+
 namespace limit_sliding {
 
 enum class KeyKind {
@@ -30,12 +32,16 @@ struct SharedZone {
     ZoneMemory aside;
 };
 
+struct LimitQueue;
+struct ZoneConf;
+
 /* The parts of a zone that belong to this worker. */
 struct ZoneWorker {
     Counters *counters; /* in shared memory, but only this worker's */
     Sampler sampler;
     ngx_msec_t log_after;
     ngx_uint_t log_omitted;
+    LimitQueue *orders; /* nullptr: there were none */
 };
 
 /* The longest prefixes that any place cuts clients to, in bits.  The API looks
@@ -44,6 +50,22 @@ struct ZoneClients {
     bool known;
     ngx_uint_t ipv4;
     ngx_uint_t ipv6;
+};
+
+/* The memory that a zone orders from NGINX. */
+struct OrderedMemory {
+    ngx_shm_zone_t *shm_zone; /* nullptr: the zone is named, but not defined */
+    const ZoneConf *former;   /* of the last cycle, while this one is made */
+    ngx_str_t restarted;      /* why a reload empties it; empty: it does not */
+};
+
+/* The own limits of a zone's keys, and their file. */
+struct LimitsFile {
+    size_t max;                            /* keys that there is memory for */
+    ngx_str_t path;                        /* empty: it has no name */
+    ngx_fd_t fd = NGX_INVALID_FILE;        /* invalid: there is none */
+    ngx_fd_t former_fd = NGX_INVALID_FILE; /* that of the last cycle, until that ends */
+    ngx_thread_pool_s *pool;               /* for orders; nullptr: there are none */
 };
 
 /* A zone as this configuration defines it; lives as long as its cycle. */
@@ -61,7 +83,7 @@ struct ZoneConf {
     ngx_str_t rate_text;
     bool variable; /* rates of some places are variables */
     bool settles;  /* some places have "settle=" */
-    size_t own_limits_max;
+    LimitsFile limits;
     bool top; /* the keys rejected most are counted */
     ZoneClients clients;
 
@@ -71,8 +93,7 @@ struct ZoneConf {
     /* Returns the largest limit that a key may have. */
     uint64_t limit_max() const { return policy.limit_max(redis != nullptr); }
 
-    ngx_shm_zone_t *shm_zone; /* nullptr: named, but not defined */
-    ngx_str_t restarted;      /* why a reload empties it; empty: it does not */
+    OrderedMemory ordered;
     SharedZone memory;
     ZoneWorker worker;
 };

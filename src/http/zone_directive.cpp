@@ -57,7 +57,7 @@ bool set_name(const Param &param, ZoneConf &zone) {
     zone.size = size;
 
     auto *other = find_zone(main_conf(param.cf).zones, view(zone.name));
-    if (other != nullptr && other->shm_zone != nullptr) {
+    if (other != nullptr && other->ordered.shm_zone != nullptr) {
         return conf_invalid(param.cf, "duplicate zone \"%V\", it is already bound to key \"%V\"",
                             &zone.name, &other->key.complex.value);
     }
@@ -162,12 +162,21 @@ bool set_full(const Param &param, ZoneConf &zone) {
     return true;
 }
 
+bool set_limits(const Param &param, ZoneConf &zone) {
+    if (zone.redis != nullptr) {
+        return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
+    }
+
+    zone.limits.path = param.text;
+    return ngx_conf_full_name(param.cf->cycle, &zone.limits.path, 1) == NGX_OK;
+}
+
 bool set_limits_max(const Param &param, ZoneConf &zone) {
     if (zone.redis != nullptr) {
         return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
     }
 
-    return param.get_number("number", 1, kOwnLimitsMax, zone.own_limits_max);
+    return param.get_number("number", 1, kOwnLimitsMax, zone.limits.max);
 }
 
 bool set_top(const Param &param, ZoneConf &zone) { return param.get_either("on", "off", zone.top); }
@@ -185,6 +194,7 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"burst="}, set_burst},
     {{"full="}, set_full},
     {{"lease="}, set_lease},
+    {{"limits="}, set_limits},
     {{"limits_max="}, set_limits_max},
     {{"top="}, set_top},
 };
@@ -203,8 +213,8 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
 
     if (!set_params(cf, 2, rules, zone)) { return conf_failed(); }
 
-    if (zone.own_limits_max == 0 && zone.redis == nullptr) {
-        zone.own_limits_max = ngx_max(zone.size / kBytesPerOwnLimit, 8);
+    if (zone.limits.max == 0 && zone.redis == nullptr) {
+        zone.limits.max = ngx_max(zone.size / kBytesPerOwnLimit, 8);
     }
 
     auto *defined = get_zone(cf, main_conf(cf).zones, zone.name);
