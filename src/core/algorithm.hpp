@@ -18,6 +18,10 @@ template <class Visit>
 auto with_algorithm(const Policy &policy, uint64_t now_ms, uint64_t limit, const Visit &visit) {
     switch (policy.algorithm) {
     case Algorithm::kFixed:
+        if (policy.calendar != Calendar::kNone) {
+            return visit(CalendarFixed(policy, now_ms, limit));
+        }
+
         return visit(Fixed(policy, now_ms, limit));
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/calendar.hpp"
 #include "core/debt.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
@@ -12,9 +13,40 @@
 
 namespace limit_sliding {
 
+/* The windows of a policy as of a moment: those of one length, and those of a
+ * calendar. */
+struct EqualWindows {
+    uint64_t ms;
+    uint64_t present; /* its number */
+    uint64_t left_ms; /* of it, 1 .. its length */
+
+    EqualWindows(const Policy &policy, uint64_t now_ms)
+        : ms(policy.window_ms), present(now_ms / policy.window_ms),
+          left_ms(policy.window_ms - now_ms % policy.window_ms) {}
+
+    /* Returns the ms until the end of the window that is so many ahead. */
+    uint64_t ends_ms(uint64_t ahead) const { return ahead * ms + left_ms; }
+};
+
+struct CalendarWindows {
+    Calendar calendar;
+    const UtcOffsets *offsets;
+    uint64_t now_ms;
+    uint64_t present;
+    uint64_t left_ms;
+
+    CalendarWindows(const Policy &policy, uint64_t now)
+        : calendar(policy.calendar), offsets(policy.offsets), now_ms(now),
+          present(calendar_number(calendar, offsets, now)), left_ms(ends_ms(0)) {}
+
+    uint64_t ends_ms(uint64_t ahead) const {
+        return calendar_begin_ms(calendar, offsets, present + ahead + 1) - now_ms;
+    }
+};
+
 /*
- * algorithm=fixed.  Time is cut into windows of w ms, and a request of cost c
- * is admitted when the present window's requests + c <= limit.
+ * algorithm=fixed.  Time is cut into windows, and a request of cost c is admitted
+ * when the present window's requests + c <= limit.
  *
  * State: 13 bits, window number modulo 2^18, a bit for rank.hpp, requests in 30
  * bits.  The window number wraps as Counter's does.  The first bits are 0 but for
@@ -23,13 +55,13 @@ namespace limit_sliding {
  *
  * An object is this algorithm at one moment, under one limit.
  */
-class Fixed {
+template <class Windows>
+class FixedOf {
 public:
-    Fixed(const Policy &policy, uint64_t now_ms, uint64_t limit)
-        : window_ms_(policy.window_ms), window_(now_ms / policy.window_ms),
-          left_ms_(policy.window_ms - now_ms % policy.window_ms), limit_(limit) {}
+    FixedOf(const Policy &policy, uint64_t now_ms, uint64_t limit)
+        : windows_(policy, now_ms), limit_(limit) {}
 
-    uint64_t epoch() const { return window_ >> kEpochShift; }
+    uint64_t epoch() const { return windows_.present >> kEpochShift; }
 
     uint64_t used(uint64_t state) const { return view(state).count; }
 
@@ -66,7 +98,7 @@ public:
         *is_admitted = cost <= limit_ && wanted <= limit_;
 
         if (*is_admitted && cost != 0) {
-            *next = pack(window_, is_near_limit(wanted, limit_), wanted);
+            *next = pack(windows_.present, is_near_limit(wanted, limit_), wanted);
         }
 
         return true;
@@ -171,15 +203,15 @@ private:
     }
 
     uint64_t age(uint64_t state) const {
-        return (window_ - (state >> (kCountBits + 1))) & kWindowMask;
+        return (windows_.present - (state >> (kCountBits + 1))) & kWindowMask;
     }
 
     View view(uint64_t state) const {
         uint64_t passed = age(state);
 
-        if (passed == 0) { return {window_, state & kCountMask, left_ms_, 0}; }
+        if (passed == 0) { return {windows_.present, state & kCountMask, windows_.left_ms, 0}; }
 
-        if (passed <= kOldest || state == 0) { return {window_, 0, left_ms_, 0}; }
+        if (passed <= kOldest || state == 0) { return {windows_.present, 0, windows_.left_ms, 0}; }
 
         return view_ahead(state, kWindowMask + 1 - passed);
     }
@@ -188,13 +220,13 @@ private:
      * ahead. */
     [[gnu::noinline]] View view_ahead(uint64_t state, uint64_t ahead) const {
         uint64_t count = state & kCountMask;
-        uint64_t ends_ms = ahead * window_ms_ + left_ms_;
+        uint64_t ends_ms = windows_.ends_ms(ahead);
 
-        if (!is_owing(state)) { return {window_ + ahead, count, ends_ms, 0}; }
+        if (!is_owing(state)) { return {windows_.present + ahead, count, ends_ms, 0}; }
 
         uint64_t pace = LimitCode::limit(state >> kPaceShift, limit_);
 
-        return {window_, Debt{ahead, pace, count}.used(0), ends_ms, pace};
+        return {windows_.present, Debt{ahead, pace, count}.used(0), ends_ms, pace};
     }
 
     /* Returns the ms until no more than `room`, which is less than now, is used.
@@ -205,7 +237,7 @@ private:
 
         uint64_t windows = (v.count - room + v.pace - 1) / v.pace;
 
-        return std::min(v.ends_ms, (windows - 1) * window_ms_ + left_ms_);
+        return std::min(v.ends_ms, windows_.ends_ms(windows - 1));
     }
 
     static uint64_t owing(const Debt &debt) {
@@ -216,14 +248,15 @@ private:
     uint64_t settled(uint64_t taken) const {
         uint64_t lost;
 
-        return taken > limit_ ? owing(Debt::of(taken, limit_, window_, &lost))
-                              : pack(window_, is_near_limit(taken, limit_), taken);
+        return taken > limit_ ? owing(Debt::of(taken, limit_, windows_.present, &lost))
+                              : pack(windows_.present, is_near_limit(taken, limit_), taken);
     }
 
-    uint64_t window_ms_;
-    uint64_t window_;
-    uint64_t left_ms_; /* of the window, 1 .. w */
+    Windows windows_;
     uint64_t limit_;
 };
+
+using Fixed = FixedOf<EqualWindows>;
+using CalendarFixed = FixedOf<CalendarWindows>;
 
 } // namespace limit_sliding

@@ -236,7 +236,7 @@ Decide *look_of(const Policy &policy, uint64_t limit) {
     case Algorithm::kCounter:
         return known_function<LookKnown>(policy, limit, KnownKinds(), look_anyhow);
     case Algorithm::kFixed:
-        return look_word<Fixed>;
+        return policy.calendar == Calendar::kNone ? look_word<Fixed> : look_word<CalendarFixed>;
     default:
         return look_word<Bucket>;
     }
@@ -374,7 +374,8 @@ Decide *consume_of(const Policy &policy, uint64_t limit) {
         /* most logs have events in pages, which a first attempt would not reach */
         return consume_events_anywhere;
     case Algorithm::kFixed:
-        return consume_word<Fixed>;
+        return policy.calendar == Calendar::kNone ? consume_word<Fixed>
+                                                  : consume_word<CalendarFixed>;
     default:
         return consume_word<Bucket>;
     }
@@ -500,7 +501,9 @@ Verdict Claim::describe(uint64_t now_ms) const {
 
     switch (policy->algorithm) {
     case Algorithm::kFixed:
-        describe_word<Fixed>(*this, now_ms, wanted, &result);
+        (policy->calendar == Calendar::kNone
+             ? describe_word<Fixed>
+             : describe_word<CalendarFixed>)(*this, now_ms, wanted, &result);
         break;
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
