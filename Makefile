@@ -333,7 +333,7 @@ run_PKGS      = $(demo_PKGS)
 screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
-test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind \
+test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime \
     $(lua_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
     redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS) \

@@ -138,6 +138,34 @@ is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=1r/s window=10x;",  'window=10x' ],
     [ http => "$zone zone=one:1m rate=1r/s window=99999999999999999999s;",
         'window=99999999999999999999s' ],
+    [ http => "$zone zone=one:1m rate=1r/s window=fortnight;",
+        'window=fortnight', qr/it must be a time, "day", "week", "month" or "year"/ ],
+    [ http => "$zone zone=one:1m rate=1r/s algorithm=fixed window=months;",
+        'window=months', qr/"month"/ ],
+    [ http => "$zone zone=one:1m rate=1r/s algorithm=fixed window=Day;",
+        'window=Day', qr/"day"/ ],
+    (map { [ http => "$zone zone=one:1m rate=1r/s window=month $_;",
+        'window=month', qr/belongs to "algorithm=fixed" only/ ] }
+        '', map { "algorithm=$_" } qw(counter log token_bucket leaky_bucket)),
+    [ http => "$zone algorithm=log rate=1 window=day zone=one:1m;",
+        'window=day', qr/belongs to "algorithm=fixed" only/ ],
+);
+
+
+# the calendar
+
+is_wrong(@$_) for (
+    (map { my $calendar = $_; map { [ http => "$zone zone=one:1m rate=1r/s"
+        . " calendar=$calendar $_;", "calendar=$calendar",
+        qr/belongs to "algorithm=fixed" only/ ] }
+        '', 'algorithm=log', 'algorithm=counter', 'algorithm=token_bucket' }
+        qw(local utc)),
+    [ http => "$zone zone=one:1m rate=1r/s algorithm=fixed calendar=;",
+        'calendar=' ],
+    [ http => "$zone zone=one:1m rate=1r/s algorithm=fixed calendar=berlin;",
+        'calendar=berlin', qr/it must be "calendar=utc" or "calendar=local"/ ],
+    [ http => "$zone zone=one:1m rate=1r/s algorithm=fixed calendar=utc"
+        . ' calendar=local;', 'calendar=local', qr/duplicate/ ],
 );
 
 
@@ -152,6 +180,8 @@ is_wrong(@$_) for (
         qr/\b2000000000\b.*\b1000000000\b/ ],
     [ http => "$zone zone=one:1m rate=1000000001 window=1s;",
         'rate=1000000001', qr/\b1000000001\b.*\b1000000000\b/ ],
+    [ http => "$zone zone=one:1m rate=33333334r/d window=month algorithm=fixed;",
+        'rate=33333334r/d', qr/\b1000000020\b.*\b1000000000\b/ ],
     [ http => "$zone zone=one:1m rate=300000r/s window=1h;",
         'rate=300000r/s', qr/\b1080000000\b.*\b1000000000\b/ ],
     (map { [ http => "$zone zone=one:1m rate=1000000001 window=1h algorithm=$_;",
@@ -415,6 +445,9 @@ is_right(@$_) for (
         qw(1r/s 10r/m 1000r/h 1r/d 1000000000r/s 1000000000r/d)),
     (map { [ "window $_", http => "$zone zone=one:1m rate=10r/s window=$_;" ] }
         qw(100ms 500ms 10s 1m 1h 1m30s 60)),
+    (map { my $window = $_; map { [ "window $window $_", http => "$zone zone=one:1m"
+        . " rate=24r/d window=$window algorithm=fixed $_;" ] }
+        '', 'calendar=utc', 'calendar=local' } qw(day week month year 1h)),
     (map { [ "bare rate, window $_",
         http => "$zone zone=one:1m rate=1 window=$_;" ] } qw(100ms 1d 4w 30d)),
     (map { [ "largest limit, $_",

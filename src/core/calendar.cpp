@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/policy.hpp"
+
 namespace limit_sliding {
 
 namespace {
@@ -131,6 +133,11 @@ CalendarWindow calendar_window(Calendar kind, const UtcOffsets *offsets, uint64_
 
     return {number, calendar_begin_ms(kind, offsets, number),
             calendar_begin_ms(kind, offsets, number + 1)};
+}
+
+uint64_t Policy::length_ms(uint64_t now_ms) const {
+    return calendar == Calendar::kNone ? window_ms
+                                       : calendar_window(calendar, offsets, now_ms).length_ms();
 }
 
 } // namespace limit_sliding

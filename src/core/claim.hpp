@@ -94,6 +94,9 @@ struct Claim {
      * one as of the decision. */
     Verdict describe(uint64_t now_ms) const;
 
+    /* Returns the length of the present window. */
+    uint64_t window_ms(uint64_t now_ms) const;
+
     /* Returns the verdict's retry_after_ms alone, at little cost. */
     uint64_t retry_after_ms(uint64_t now_ms) const {
         return verdict == nullptr && outcome == Outcome::kRejected && rejection.retry_after_ms != 0

@@ -523,6 +523,10 @@ Verdict Claim::describe(uint64_t now_ms) const {
     return result;
 }
 
+uint64_t Claim::window_ms(uint64_t now_ms) const {
+    return policy->length_ms(time_of(*this, now_ms));
+}
+
 uint64_t Claim::find_retry_after_ms(uint64_t now_ms) const {
     if (verdict != nullptr) { return verdict->retry_after_ms; }
 

@@ -86,6 +86,9 @@ struct Policy {
 
     Window window() const { return {window_ms, calendar}; }
 
+    /* Returns the length of the present window, by the zone's time. */
+    uint64_t length_ms(uint64_t now_ms) const;
+
     /* Returns the largest limit, in shared memory or if Redis decides. */
     uint64_t limit_max(bool in_redis = false) const {
         if (algorithm == Algorithm::kLog) { return kNarrowMax; }

@@ -79,6 +79,8 @@ uint64_t parse_ms(std::string_view text) {
 
 } // namespace
 
+std::string_view name_of(Calendar calendar) { return kCalendars[static_cast<unsigned>(calendar)]; }
+
 Window Window::of(Calendar calendar) {
     return {kDays[static_cast<unsigned>(calendar)] * kDayMs, calendar};
 }

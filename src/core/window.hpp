@@ -13,6 +13,9 @@ constexpr auto kWindowMaxMs = 2592000000u; /* 30 d */
 /* Windows of the calendar; weeks begin on Mondays. */
 enum class Calendar : uint8_t { kNone = 0, kDay, kWeek, kMonth, kYear };
 
+/* Returns "day", "week", "month" or "year"; of kNone, "". */
+std::string_view name_of(Calendar calendar);
+
 /* The window that a limit is of. */
 struct Window {
     uint64_t ms;       /* its length, kWindowMinMs .. kWindowMaxMs; of a window of the calendar

@@ -16,7 +16,8 @@ struct MainConf {
     Zones zones;
     Array<LimitSet *> sets;
     Array<Redis *> redises;
-    ngx_int_t context_index; /* of the variable that has a request's Context */
+    const UtcOffsets *local_offsets; /* nullptr: no zone has "calendar=local" */
+    ngx_int_t context_index;         /* of the variable that has a request's Context */
 
     /* These are set if any place needs them. */
     bool stages[kStages];

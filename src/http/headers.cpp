@@ -152,9 +152,10 @@ bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_
     const auto &limit = limit_of(*told.shown);
     auto policy = limit.policy;
 
-    if (told.n > 1 || told.shown->limit != limit.limit) {
-        const auto print = [](u_char *p, const Claim &claim) {
-            return print_policy(p, limit_of(claim).zone, claim.limit);
+    if (told.n > 1 || told.shown->limit != limit.limit
+        || told.shown->policy->calendar != Calendar::kNone) {
+        const auto print = [&](u_char *p, const Claim &claim) {
+            return print_policy(p, limit_of(claim).zone, claim.limit, claim.window_ms(ctx.now_ms));
         };
 
         if (!print_list(r, ctx, told, &policy, print)) { return false; }

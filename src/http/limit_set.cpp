@@ -16,7 +16,7 @@ bool init_policy(ngx_pool_t *pool, Limit &limit) {
     auto *p = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT64_LEN);
     if (p == nullptr) { return false; }
 
-    auto *end = print_policy(p, limit.zone, limit.limit);
+    auto *end = print_policy(p, limit.zone, limit.limit, limit.zone->policy.window_ms);
     limit.policy = {static_cast<size_t>(end - p), p};
     append_number(end, limit.limit, &limit.digits);
     return true;

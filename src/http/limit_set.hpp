@@ -40,7 +40,8 @@ struct Limit {
     Expression *settle; /* what a request turned out to cost; nullptr: its cost */
     Array<StatusRange> count_status;
 
-    /* Texts of the static limit for header fields. */
+    /* Texts of the static limit for header fields; the policy is not that of
+     * windows of a calendar, whose lengths differ. */
     ngx_str_t policy;
     ngx_str_t digits;
 

@@ -31,13 +31,11 @@ bool quote_name(ngx_pool_t *pool, ZoneConf &zone) {
     return true;
 }
 
-u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit) {
+u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit, uint64_t window_ms) {
     p = ngx_sprintf(p, "%V;q=%uL", &zone->quoted, limit);
 
     /* The field has whole seconds, and cannot tell shorter windows. */
-    if (zone->policy.window_ms >= 1000) {
-        p = ngx_sprintf(p, ";w=%uL", seconds(zone->policy.window_ms));
-    }
+    if (window_ms >= 1000) { p = ngx_sprintf(p, ";w=%uL", seconds(window_ms)); }
 
     return p;
 }

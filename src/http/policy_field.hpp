@@ -16,7 +16,7 @@ constexpr auto kMember = sizeof(";q=;w=, ") + 2 * NGX_INT64_LEN;
 bool quote_name(ngx_pool_t *pool, ZoneConf &zone);
 
 /* Prints a member of RateLimit-Policy, as "one";q=600;w=60; returns its end. */
-u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit);
+u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit, uint64_t window_ms);
 
 /* Prints two digits that end there; returns where they begin. */
 inline u_char *print_pair(u_char *end, uint64_t pair) {

@@ -114,6 +114,15 @@ u_char *print_precision(u_char *p, u_char *last, const Policy &policy) {
                                  : ngx_slprintf(p, last, "%uD", policy.precision);
 }
 
+u_char *print_window(u_char *p, u_char *last, const Policy &policy) {
+    if (policy.calendar == Calendar::kNone) {
+        return ngx_slprintf(p, last, "%uL ms", policy.window_ms);
+    }
+
+    ngx_str_t name = to_str(name_of(policy.calendar));
+    return ngx_slprintf(p, last, "a calendar %V", &name);
+}
+
 /* Prints the first difference that gives old states another meaning. */
 u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const ZoneConf &old) {
     const auto &key = zone.key.complex.value, &old_key = old.key.complex.value;
@@ -126,8 +135,16 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
         return print("its key was \"%V\", now \"%V\"", &old_key, &key);
     }
 
-    if (policy.window_ms != old_policy.window_ms) {
-        return print("its window was %uL ms, now %uL ms", old_policy.window_ms, policy.window_ms);
+    if (policy.window() != old_policy.window()) {
+        p = print("its window was ");
+        p = print_window(p, last, old_policy);
+        p = ngx_slprintf(p, last, ", now ");
+        return print_window(p, last, policy);
+    }
+
+    if ((policy.offsets == nullptr) != (old_policy.offsets == nullptr)) {
+        return print(policy.offsets != nullptr ? "its calendar was utc, now local"
+                                               : "its calendar was local, now utc");
     }
 
     if (policy.algorithm != old_policy.algorithm) {

@@ -4,6 +4,7 @@
 
 #include "core/rate.hpp"
 #include "http/configuration.hpp"
+#include "http/local_time.hpp"
 #include "http/parameter.hpp"
 #include "http/policy_field.hpp"
 #include "http/rate.hpp"
@@ -66,9 +67,20 @@ bool set_name(const Param &param, ZoneConf &zone) {
 }
 
 bool set_window(const Param &param, ZoneConf &zone) {
+    Window window = {};
+    if (window.parse(param.value()) && window.calendar != Calendar::kNone) {
+        zone.policy.window_ms = window.ms;
+        zone.policy.calendar = window.calendar;
+        return zone.policy.algorithm == Algorithm::kFixed
+               || param.invalid("\"%V\" belongs to \"algorithm=fixed\" only");
+    }
+
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
-    if (ms == NGX_ERROR) { return param.invalid("invalid window \"%V\""); }
+    if (ms == NGX_ERROR) {
+        return param.invalid("invalid window \"%V\", it must be a time, \"day\", \"week\", "
+                             "\"month\" or \"year\"");
+    }
 
     if (ms < ngx_int_t{kWindowMinMs} || ms > ngx_int_t{kWindowMaxMs}) {
         return param.invalid("\"%V\" must be between 100ms and 30d");
@@ -76,6 +88,24 @@ bool set_window(const Param &param, ZoneConf &zone) {
 
     zone.policy.window_ms = ms;
     return true;
+}
+
+/* Keys may have windows of the calendar if the zone has not. */
+bool set_calendar(const Param &param, ZoneConf &zone) {
+    if (zone.policy.algorithm != Algorithm::kFixed) {
+        return param.invalid("\"%V\" belongs to \"algorithm=fixed\" only");
+    }
+
+    bool is_utc;
+    if (!param.get_either("utc", "local", is_utc)) { return false; }
+
+    if (is_utc) { return true; }
+
+    auto &offsets = main_conf(param.cf).local_offsets;
+    if (offsets == nullptr) { offsets = find_local_offsets(param.cf->pool); }
+
+    zone.policy.offsets = offsets;
+    return offsets != nullptr;
 }
 
 /* The window is known if it is given, else it is the unit of the rate. */
@@ -181,22 +211,16 @@ bool set_limits_max(const Param &param, ZoneConf &zone) {
 
 bool set_top(const Param &param, ZoneConf &zone) { return param.get_either("on", "off", zone.top); }
 
-/* The order matters: the rate needs the window, and the bound of its algorithm
- * here or in Redis; most need the algorithm. */
+/* The order matters: most need the algorithm, and the rate needs the window, and
+ * the bound of its algorithm here or in Redis. */
 constexpr ParamRule<ZoneConf> rules[] = {
-    {{"zone=", "zone="}, set_name},
-    {{"window="}, set_window},
-    {{"algorithm="}, set_algorithm},
-    {{"precision="}, set_precision},
-    {{"strict"}, set_strict},
-    {{"redis="}, set_redis},
-    {{"rate=", "rate="}, set_zone_rate},
-    {{"burst="}, set_burst},
-    {{"full="}, set_full},
-    {{"lease="}, set_lease},
-    {{"limits="}, set_limits},
-    {{"limits_max="}, set_limits_max},
-    {{"top="}, set_top},
+    {{"zone=", "zone="}, set_name},    {{"algorithm="}, set_algorithm},
+    {{"window="}, set_window},         {{"calendar="}, set_calendar},
+    {{"precision="}, set_precision},   {{"strict"}, set_strict},
+    {{"redis="}, set_redis},           {{"rate=", "rate="}, set_zone_rate},
+    {{"burst="}, set_burst},           {{"full="}, set_full},
+    {{"lease="}, set_lease},           {{"limits="}, set_limits},
+    {{"limits_max="}, set_limits_max}, {{"top="}, set_top},
 };
 
 } // namespace

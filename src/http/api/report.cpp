@@ -62,6 +62,11 @@ struct Report {
     bool collect(ngx_http_request_t *r);
 };
 
+/* Returns the length of the present window. */
+uint64_t window_ms(const ZoneConf &zone) {
+    return zone.policy.length_ms(ngx_current_msec + zone.memory.table->offset_ms);
+}
+
 constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
     {{"limit_sliding_requests_total", "counter", "Requests that the zone decided."},
      [](auto &out, auto &zone) {
@@ -92,7 +97,7 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
      }},
     {{"limit_sliding_window_seconds", "gauge", "Length of the window."},
      [](auto &out, auto &zone) {
-         out.sample({zone.conf->policy.window_ms, 3});
+         out.sample({window_ms(*zone.conf), 3});
      }},
 };
 
@@ -177,7 +182,7 @@ void write_settings(Json &json, const ZoneConf &zone) {
     json.field("key", zone.key.complex.value);
     json.field("rate", zone.rate_text);
     json.field("limit", zone.limit != 0 ? &zone.limit : nullptr);
-    json.field("window_ms", policy.window_ms);
+    json.field("window_ms", window_ms(zone));
     json.field("algorithm", algorithm_names[index_of(policy.algorithm)]);
     json.field("full", policy.full == WhenFull::kDeny ? "deny" : "evict");
 
@@ -189,6 +194,12 @@ void write_settings(Json &json, const ZoneConf &zone) {
         }
 
         json.field("strict", policy.strict);
+    }
+
+    if (policy.algorithm == Algorithm::kFixed) {
+        const auto window = name_of(policy.calendar);
+        json.field("window", window.empty() ? nullptr : &window);
+        json.field("calendar", policy.offsets != nullptr ? "local" : "utc");
     }
 
     if (policy.algorithm == Algorithm::kLeakyBucket || policy.burst != 0) {

@@ -1,0 +1,200 @@
+# Windows of the calendar, in UTC and in local time.
+
+use v5.36;
+
+use JSON::PP qw(decode_json);
+use List::Util qw(min);
+use POSIX qw(mktime tzset);
+use Test::More;
+
+use LimitSliding::Api;
+use LimitSliding::Test;
+
+# The rule of 2026, which needs no file of time zones.
+my $BERLIN = 'CET-1CEST,M3.5.0,M10.5.0/3';
+my @WINDOWS = qw(day week month year);
+
+my $FAKETIME = (grep { -e } glob '/usr/lib/*/faketime/libfaketime.so.1')[0];
+
+# Calls the function in a time zone.
+sub in_zone($zone, $function) {
+    local $ENV{TZ} = $zone;
+    tzset();
+    my @values = $function->();
+    delete local $ENV{TZ};
+    tzset();
+    return @values;
+}
+
+# Returns the begin and the end of the present window in a zone.
+sub window_at($window, $zone, $time) {
+    return in_zone($zone, sub {
+        my ($day, $month, $year, $weekday) = (localtime $time)[3 .. 6];
+        my $monday = $day - ($weekday + 6) % 7;
+        my @from = $window eq 'day' ? ($day, $month)
+            : $window eq 'week' ? ($monday, $month)
+            : (1, $window eq 'month' ? $month : 0);
+        my @to = $window eq 'day' ? ($day + 1, $month, $year)
+            : $window eq 'week' ? ($monday + 7, $month, $year)
+            : $window eq 'month' ? (1, $month + 1, $year)
+            : (1, 0, $year + 1);
+        return map { mktime(0, 0, 0, @$_, 0, 0, -1) } [ @from, $year ], \@to;
+    });
+}
+
+my %ZONES;      # name => [ window, time zone ]
+for my $window (@WINDOWS) {
+    $ZONES{"$window-utc"}   = [ $window, 'UTC0' ];
+    $ZONES{"$window-local"} = [ $window, $BERLIN ];
+}
+
+sub config($nginx, %more) {
+    my $zones = join '', map { <<"ZONE" } sort keys %ZONES;
+    limit_sliding_zone \$arg_key zone=$_:32k rate=2 algorithm=fixed
+        window=$ZONES{$_}[0] calendar=@{[ s/.*-//r ]};
+ZONE
+    my $places = join '', map { <<"PLACE" } sort keys %ZONES;
+    location /$_ { limit_sliding zone=$_; empty_gif; }
+PLACE
+    return $nginx->template(http => <<"HTTP", server => <<"SERVER");
+$zones
+    limit_sliding_zone \$arg_key zone=keys:32k rate=2 window=$more{window}
+        algorithm=fixed $more{calendar};
+    limit_sliding_headers retry_after draft x;
+    limit_sliding_log_level off;
+HTTP
+$places
+    location /keys   { limit_sliding zone=keys; empty_gif; }
+    location /limits { limit_sliding_api; }
+SERVER
+}
+
+# Asserts that a number of seconds is this, or up to three less: a request takes
+# some time. Of NGINX's time the last milliseconds may be cut off.
+sub is_soon($got, $expected, $name) {
+    ok $got >= $expected - 3 && $got <= $expected + 1, $name
+        or diag "got $got, not $expected";
+}
+
+
+# what clients and operators are told, by the real clock
+
+stay_in(3600, 30);
+$ENV{TZ} = $BERLIN;
+my $nginx = LimitSliding::Test->new;
+$nginx->start(config($nginx, window => 'month', calendar => 'calendar=local'));
+delete $ENV{TZ};
+
+for my $name (sort keys %ZONES) {
+    my ($begin, $end) = window_at(@{ $ZONES{$name} }, time);
+    my $length = $end - $begin;
+    my $quoted = qr/"\Q$name\E"/;
+
+    for my $left (1, 0) {
+        my $r = $nginx->get("/$name?key=a");
+        my $states = header($r, 'RateLimit');
+        is $r->{status}, 200, "$name: passes";
+        like header($r, 'RateLimit-Policy'), qr/^$quoted;q=2;w=$length$/,
+            '... length of the window';
+        like $states, qr/^$quoted;r=$left;t=\d+$/, '... remaining';
+        is_soon($states =~ s/.*t=//r, $end - time, '... time to its end');
+    }
+
+    my $r = $nginx->get("/$name?key=a");
+    is $r->{status}, 429, "$name: rejects";
+    is_soon(header($r, $_), $end - time, "... $_")
+        for qw(Retry-After X-RateLimit-Reset);
+
+    my $key = api_key($nginx, $name, 'a');
+    is state_of($key), '2 2 0', '... state of the key';
+    is_soon($key->{reset_ms} / 1000, $end - time, '... its reset');
+
+    my $zone = api($nginx)->{zones}{$name};
+    is $zone->{window}, $ZONES{$name}[0], '... window of the zone';
+    is $zone->{calendar}, $name =~ s/.*-//r, '... its calendar';
+    is $zone->{window_ms}, 1000 * $length, '... its length';
+}
+
+
+# reload
+
+sub passes($n) {
+    return grep { $nginx->get('/keys?key=a')->{status} == 200 } 1 .. $n;
+}
+
+sub reload($window, $calendar) {
+    $ENV{TZ} = $BERLIN;
+    $nginx->reload(config($nginx, window => $window, calendar => $calendar));
+    delete $ENV{TZ};
+    return map { s/.*starts empty: //r } $nginx->new_log_lines(qr/starts empty/);
+}
+
+is passes(1), 1, 'a request';
+is join(' ', reload('month', 'calendar=local')), '', 'the same: nothing is said';
+is passes(3), 1, '... and nothing is forgotten';
+
+for my $case (
+    [ 'week', 'calendar=local', 'its window was a calendar month, now a calendar week' ],
+    [ '30d', 'calendar=local', 'its window was a calendar week, now 2592000000 ms' ],
+    [ 'month', 'calendar=local', 'its window was 2592000000 ms, now a calendar month' ],
+    [ 'month', '', 'its calendar was local, now utc' ],
+    [ 'month', 'calendar=utc', '' ],
+    [ 'month', 'calendar=local', 'its calendar was utc, now local' ],
+) {
+    my ($window, $calendar, $message) = @$case;
+    like join(' ', reload($window, $calendar)), qr/^\Q$message\E(?: |$)/,
+        "window=$window $calendar: " . ($message || 'nothing is said');
+    is passes(3), $message ? 2 : 0, $message ? '... starts empty' : '... is kept';
+}
+
+$nginx->finish_one;
+
+
+# the ends of windows, by a clock that begins some seconds before
+
+sub fake($window, $local_time, $length, $next) {
+    local @ENV{qw(TZ LD_PRELOAD FAKETIME FAKETIME_DONT_FAKE_MONOTONIC)}
+        = ($BERLIN, $FAKETIME, "\@$local_time", 1);
+
+    $nginx = LimitSliding::Test->new;
+    $nginx->start(config($nginx, window => '1h', calendar => ''));
+    delete @ENV{qw(LD_PRELOAD FAKETIME)};
+
+    my $ask = sub { $nginx->get("/$window-local?key=a") };
+    my $told = sub($r) { (header($r, 'RateLimit-Policy') // '') =~ s/.*w=//r };
+    my $before = $ask->();
+    is $told->($before), $length, "$window at $local_time: length";
+    like header($before, 'RateLimit'), qr/;t=[1-5]$/, '... it ends soon';
+    is $ask->()->{status}, 200, '... limit 2';
+
+    my $r = $ask->();
+    is $r->{status}, 429, '... rejects';
+    my $wait = header($r, 'Retry-After');
+    cmp_ok $wait, '<=', 5, '... Retry-After';
+    sleep min($wait, 5);
+
+    $r = $ask->();
+    is $r->{status}, 200, '... and passes then';
+    is $told->($r), $next, '... in a window that is as long as it is';
+    is_soon(header($r, 'RateLimit') =~ s/.*t=//r, $next, '... to its end');
+    is $ask->()->{status}, 200, '... limit 2';
+    is $ask->()->{status}, 429, '... and no more';
+    $nginx->finish_one;
+}
+
+my $HOUR = 3600;
+my $DAY = 24 * $HOUR;
+
+SKIP: {
+    skip 'no libfaketime' if !$FAKETIME;
+
+    fake(@$_) for (
+        [ 'day',   '2026-03-28 23:59:57', $DAY,      23 * $HOUR ],
+        [ 'day',   '2026-10-24 23:59:57', $DAY,      25 * $HOUR ],
+        [ 'week',  '2026-03-29 23:59:57', 7 * $DAY - $HOUR, 7 * $DAY ],
+        [ 'month', '2026-02-28 23:59:57', 28 * $DAY, 31 * $DAY - $HOUR ],
+        [ 'year',  '2028-12-31 23:59:57', 366 * $DAY, 365 * $DAY ],
+    );
+}
+
+done_testing;
