@@ -14,7 +14,7 @@ constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
 /* EVALSHA, a script, the numbers of keys and of kinds; each claim's key, kind
  * and its number; each ask's two numbers. */
-constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 9 + 1) + kAsksPerCall * 2;
+constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 11 + 1) + kAsksPerCall * 2;
 
 constexpr auto kNumberBytes = NGX_INT64_LEN;
 
@@ -26,6 +26,8 @@ constexpr auto kStrict = 64;
 
 /* Returns what the algorithm is told of a zone. */
 uint64_t extra_of(const Policy &policy) {
+    if (policy.algorithm == Algorithm::kFixed) { return index_of(policy.calendar); }
+
     return policy.algorithm == Algorithm::kCounter
                ? policy.precision + (policy.strict ? kStrict : 0)
                : policy.burst;
@@ -110,6 +112,7 @@ void Command::add_kinds() {
             add(part.taken.now_ms);
             add(part.taken.values[0]);
             add(part.taken.values[1]);
+            add(part.taken.window);
         }
     }
 }

@@ -7,29 +7,34 @@
  * all or nothing, for n such requests at once.
  *
  *   KEYS  the states of all claims, in order
- *   ARGV  the number of kinds; of each kind: algorithm (as Algorithm), window
- *         in ms, limit, precision (COUNTER: 0 is auto, and 64 more if it is
- *         strict) or burst (buckets), cost, look (1: decide, record nothing;
- *         2: give back, see below; 3: of n units the last ones are leased: how
- *         many is one more number, and such a kind is of one ask of a
- *         TOKEN_BUCKET; 4: charge, see below; 8 more than 0 or 3: the caller
- *         has units left of what was leased); of each ask: units n, number of
- *         claims m, m kinds, from 1 on; those are left out, from the end, whose
- *         numbers all are 1
+ *   ARGV  the number of kinds; of each kind: algorithm (as Algorithm; 8 more:
+ *         the claim asks for another window than the zone's, whose
+ *         Window::code() is one more number at the end of the kind), window of
+ *         the zone in ms, limit, precision (COUNTER: 0 is auto, and 64 more if
+ *         it is strict) or burst (buckets) or Calendar of the zone (FIXED),
+ *         cost, look (1: decide, record nothing; 2: give back, see below; 3: of
+ *         n units the last ones are leased: how many is one more number, and
+ *         such a kind is of one ask of a TOKEN_BUCKET; 4: charge, see below;
+ *         8 more than 0 or 3: the caller has units left of what was leased); of
+ *         each ask: units n, number of claims m, m kinds, from 1 on; those are
+ *         left out, from the end, whose numbers all are 1
  *
  * The reply is one flat array of integers: the server's time in ms; of each
  * ask: the units granted, 0 .. n, in order of arrival; of each of its claims:
  * the limit in force (0: the key's is "off", nothing was recorded; negative:
- * the key's is malformed, -limit is the zone's, which was in force; above
- * kScriptOwn: less that, it is the key's own), and the values
- * that RemoteState::describe() takes; if the caller has units left, one
+ * the key's is malformed, -limit is the one asked for, which was in force; from
+ * kScriptOwn on: less that, it is the key's own, or 0 if the key is blocked:
+ * nothing was granted or recorded; kScriptWindow more: the Window::code() of the
+ * key's own window follows), and the values
+ * that RemoteState::describe() takes, 0 without a limit; if the caller has units left, one
  * more: how many ms ago, and 1, the key was forgotten, or 0 if it was not.
  *
  * In a cluster, and where costs are settled, what was granted can be given
- * back, as if it had never been taken: a kind whose look is 2 has three more
- * numbers, when it was taken, by the reply's time, and the first two values of
- * the reply; to those of a bucket all that the same call granted before is
- * added.  So long as others have taken nothing else of a bucket since, its state
+ * back, as if it had never been taken: a kind whose look is 2 has four more
+ * numbers, when it was taken, by the reply's time, the first two values of
+ * the reply, and the Window::code() of the window in force then, 0 if it was the
+ * zone's; to the values of a bucket all that the same call granted before is
+ * added.  Nothing is given back if another window is in force now.  So long as others have taken nothing else of a bucket since, its state
  * is the one that it would have had; else it may have less, for a while.
  *
  * Where costs are settled, a kind whose look is 4 is charged whatever the limit
@@ -45,7 +50,9 @@
  * A bucket grants those that are asked for beyond others only so long as no
  * more than a quarter of it is leased.
  *
- * A string at KEY:limit, as a rate in nginx.conf, is the limit of that key.
+ * A string at KEY:limit, which OwnLimit::parse() takes, is the limit of that key.
+ * A key that has another window than the zone's has its state at KEY:CODE, where
+ * CODE is the Window::code().
  *
  * What was leased of a key before its state was deleted must not be spent: so
  * forget_script() leaves a mark at KEY:forgotten.
@@ -61,6 +68,9 @@ namespace limit_sliding {
 
 /* Added to a limit which is the key's own, so that equal ones differ. */
 constexpr auto kScriptOwn = int64_t{1} << 52;
+
+/* Added to that, if the limit has a window of its own. */
+constexpr auto kScriptWindow = int64_t{1} << 51;
 
 /* It can give back, and does while a slot moves to another node. */
 constexpr auto kScriptCluster = 0x100u;

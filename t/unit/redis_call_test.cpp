@@ -111,8 +111,15 @@ static void answers_without_asks(void **state) {
 
 static void limits_of_keys_override(void **state) {
     static const char *const malformed[] = {"banana",
-                                            "0",
+                                            "00",
                                             "0r/s",
+                                            "0/1h",
+                                            "5/99ms",
+                                            "5/31d",
+                                            "5/months",
+                                            "5/1m1h",
+                                            "5/",
+                                            "5r/s/1h",
                                             "-1r/s",
                                             "1r/w",
                                             "10r/s ",
@@ -141,6 +148,10 @@ static void limits_of_keys_override(void **state) {
 
     set("k:limit", "off");
     assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "9 0 0");
+
+    /* blocked */
+    set("k:limit", "0");
+    assert_string_equal(call("1 k", "1 " HOUR_LIMIT_2 " 9 1 1"), "0 4503599627370496 0");
 
     for (size_t i = 0; i < LENGTH(malformed); i++) {
         redisReply *reply = static_cast<redisReply *>(

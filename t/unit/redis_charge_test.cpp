@@ -101,10 +101,11 @@ static void windows_to_come_are_used_up(void **state) {
     assert_int_equal(v.remaining, 5);
 
     /* 20 less, by a claim of that window, and 6 more */
-    assert_string_equal(call(now_ms, "1 k 1 2 60000 10 0 20 2 1700000001000 0 0 1 1 1"), "1 10 0");
+    assert_string_equal(call(now_ms, "1 k 1 2 60000 10 0 20 2 1700000001000 0 0 0 1 1 1"),
+                        "1 10 0");
     v = look(now_ms, "2", 10, policy);
     assert_int_equal(v.excess, 6000);
-    assert_string_equal(call(now_ms, "1 k 1 2 60000 10 0 6 2 1700000001000 0 0 1 1 1"), "1 10 0");
+    assert_string_equal(call(now_ms, "1 k 1 2 60000 10 0 6 2 1700000001000 0 0 0 1 1 1"), "1 10 0");
     v = look(now_ms, "2", 10, policy);
     assert_int_equal(v.remaining, 1);
 
@@ -137,7 +138,7 @@ static void buckets_pay_at_their_pace(void **state) {
 
     /* 30 less, by a claim of now; a lower limit waits until the debt is paid, and
      * then at its own pace */
-    assert_string_equal(call(START_MS, "1 k 1 3 60000 60 0 30 2 1700000000000 0 0 1 1 1"),
+    assert_string_equal(call(START_MS, "1 k 1 3 60000 60 0 30 2 1700000000000 0 0 0 1 1 1"),
                         "1 60 0");
     v = look(START_MS, "3", 60, policy);
     assert_int_equal(v.retry_after_ms, 11000);
@@ -149,7 +150,7 @@ static void buckets_pay_at_their_pace(void **state) {
     /* once it is paid, and all that is left is given back */
     assert_string_equal(call(START_MS + 20000, "1 k 1 3 60000 60 0 1 1 1 1 1"), "1 60 50 0");
     assert_string_equal(call(START_MS + 20000, "1 k 1 3 60000 60 0 11 4 1 1 1"), "1 60 0");
-    assert_string_equal(call(START_MS + 20000, "1 k 1 3 60000 60 0 70 2 1700000020000 0 0 1 1 1"),
+    assert_string_equal(call(START_MS + 20000, "1 k 1 3 60000 60 0 70 2 1700000020000 0 0 0 1 1 1"),
                         "1 60 0");
     assert_string_equal(call(START_MS + 20000, "1 k 1 3 60000 60 0 1 1 1 1 1"), "1 60 0 0");
 
@@ -282,7 +283,7 @@ static void a_log_has_events_to_come(void **state) {
                 cost += random_below(&random, 3 * limit);
                 log_add(&rule, now_ms, in_force, cost);
             } else if (purpose == 1) {
-                snprintf(rest, sizeof(rest), "2 %llu 0 0 1 1 1", (unsigned long long)taken_ms);
+                snprintf(rest, sizeof(rest), "2 %llu 0 0 0 1 1 1", (unsigned long long)taken_ms);
                 log_take(&rule, now_ms, taken_ms, cost);
             } else if (rule.n + cost <= in_force) {
                 log_add(&rule, now_ms, in_force, cost);

@@ -265,7 +265,7 @@ static void give_back(run_t *run, uint64_t limit) {
     char look[96];
     call_t *call;
 
-    snprintf(look, sizeof(look), "2 %llu %lld %lld", (unsigned long long)run->taken_ms,
+    snprintf(look, sizeof(look), "2 %llu %lld %lld 0", (unsigned long long)run->taken_ms,
              (long long)run->taken_n, (long long)run->taken_part);
     call = send_script(run, limit, run->taken_cost, look, 1);
     rule_refund(&run->rule, run->now_ms, run->own ? run->own : limit, run->taken_n, run->taken_part,

@@ -99,7 +99,7 @@ static unsigned run_given_back(const policy_text_t *policy, uint64_t seed) {
 
         if (taken[0] == 0) { continue; }
 
-        snprintf(rest, sizeof(rest), "%u 2 %llu %lld %lld", cost, (unsigned long long)now_ms,
+        snprintf(rest, sizeof(rest), "%u 2 %llu %lld %lld 0", cost, (unsigned long long)now_ms,
                  taken[2], taken[3]);
 
         if (random_below(&random, 2)) {

@@ -93,6 +93,7 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, un
         NUMBER(taken->now_ms);
         NUMBER(taken->values[0]);
         NUMBER(taken->values[1]);
+        NUMBER(taken->window);
     }
 
     /* may be left out where all are 1 */

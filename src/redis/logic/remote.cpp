@@ -245,26 +245,28 @@ uint64_t RemoteState::part_ends_ms(const Policy &policy) const {
 }
 
 Taken RemoteState::taken(const Policy &policy, uint64_t before) const {
+    const uint64_t window = policy.salt != 0 ? policy.window().code() : 0;
     auto value = [this](size_t i) { return static_cast<uint64_t>(values[i]); };
 
     switch (policy.algorithm) {
     case Algorithm::kCounter:
         if (owes(policy)) {
             uint64_t parts = counter_parts_of(policy, limit);
-            return {now_ms, {parts, now_ms * parts / policy.window_ms}};
+            return {now_ms, {parts, now_ms * parts / policy.window_ms}, window};
         }
-        return {now_ms, {value(0), value(1)}};
+        return {now_ms, {value(0), value(1)}, window};
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
         if (owes(policy)) {
             Wide used = owed_bucket(policy).used;
             return {now_ms,
                     {static_cast<uint64_t>(used / policy.window_ms) + before,
-                     static_cast<uint64_t>(used % policy.window_ms)}};
+                     static_cast<uint64_t>(used % policy.window_ms)},
+                    window};
         }
-        return {now_ms, {value(0) + before, value(1)}};
+        return {now_ms, {value(0) + before, value(1)}, window};
     default:
-        return {now_ms, {}};
+        return {now_ms, {}, window};
     }
 }
 

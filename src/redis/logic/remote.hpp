@@ -13,6 +13,7 @@ namespace limit_sliding {
 struct Taken {
     uint64_t now_ms;
     uint64_t values[2]; /* the first two of RemoteState */
+    uint64_t window;    /* Window::code() if it was not the zone's, else 0 */
 };
 
 /* The state of a key before the script granted anything, as its reply tells. */

@@ -21,8 +21,8 @@
 
 -- Returns how many requests a bucket holds, and how many ms it takes to fill
 -- under any limit.  Both are bounded as in the core, by the bits of its times.
-local function capacity(k, limit)
-  local burst, w = k[4], k[2]
+local function capacity(k, limit, w)
+  local burst = k[4]
   local _, window_bits = math.frexp(w)
   local _, burst_bits = math.frexp(burst)
   local time = window_bits + burst_bits + 2
@@ -175,7 +175,7 @@ if records then
     used_rest = used_rest % w
     at = time - ago
   end
-  s = pack('>I2I6I7I4I7', k[8], at, used, used_rest, low)
+  s = pack('>I2I6I7I4I7', id, at, used, used_rest, low)
   if leased and g > n - leased then newer = newer + (g - n + leased) * cost end
   if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
   --@ include bucket.save
@@ -194,7 +194,7 @@ end
 -- takes to fill under any limit.
 --@ chunk bucket.capacity
 local most, longest = limit, w
-if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit) end
+if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit, w) end
 
 -- Leaves what the state `s` has, if it is one of this configuration: `at`, the
 -- time; `used` and `used_rest` then; `lowest`, the limit; `leased_at`, the
@@ -213,7 +213,7 @@ if s and (#s == 26 or #s == 44
 ) then
   local digest
   digest, at, used, used_rest, lowest = unpack_('>I2I6I7I4I7', s)
-  if digest ~= k[8] then
+  if digest ~= id then
     at, used, used_rest = nil, 0, 0
   elseif #s == 44
   --@ if settles
@@ -230,7 +230,7 @@ end
 local owed
 if pace and at then
   local full, elapsed = pace, math.max(now - at, 0)
-  if k[1] == 4 or k[4] > 0 then full = capacity(k, pace) end
+  if k[1] == 4 or k[4] > 0 then full = capacity(k, pace, w) end
   local more, more_rest = subtract(used, used_rest, full, 0, w)
   local ms, left = divide(more, more_rest, pace, w)
   if left > 0 then ms = ms + 1 end
@@ -258,7 +258,7 @@ end
 -- This lasts for a window when that is paid, too.
 --@ chunk bucket.owe
 if limit < low then low = limit end
-s = pack('>I2I6I7I4I7', k[8], time, level, level_rest, low)
+s = pack('>I2I6I7I4I7', id, time, level, level_rest, low)
 if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
 s = s .. pack('>I7', limit)
 level = level + low
@@ -290,7 +290,7 @@ if owed then
   if level > most or level == most and level_rest > 0 then
     --@ include bucket.owe
   else
-    s = pack('>I2I6I7I4I7', k[8], now, level, level_rest, low)
+    s = pack('>I2I6I7I4I7', id, now, level, level_rest, low)
     if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
     --@ include bucket.save
   end
@@ -300,7 +300,7 @@ if at and taken == 0 then
   local time, low, held = at, lowest, newer + older
   local level, level_rest = subtract(used, used_rest, cost, 0, w)
   if level < held then level, level_rest = held, 0 end
-  s = pack('>I2I6I7I4', k[8], at, level, level_rest) .. string.sub(s, 20)
+  s = pack('>I2I6I7I4', id, at, level, level_rest) .. string.sub(s, 20)
   --@ include bucket.save
   at = nil
 end
@@ -314,7 +314,7 @@ if at and at >= taken then
     used, used_rest = subtract(used, used_rest, back, back_rest, w)
     if used < held then used, used_rest = held, 0 end
     local time, low, level, level_rest = at, lowest, used, used_rest
-    s = pack('>I2I6I7I4', k[8], at, used, used_rest) .. string.sub(s, 20)
+    s = pack('>I2I6I7I4', id, at, used, used_rest) .. string.sub(s, 20)
     --@ include bucket.save
   end
 end

@@ -25,15 +25,16 @@
 -- out    the reply
 -- kinds  the kinds of claims, each with these fields:
 --          [1]   algorithm: 0 COUNTER, 1 LOG, 2 FIXED, 3 and 4 the buckets
---          [2]   window, in ms
+--          [2]   window of the zone, in ms
 --          [3]   limit of the zone
---          [4]   precision of COUNTER, 0: auto; burst of a bucket
+--          [4]   precision of COUNTER, 0: auto; burst of a bucket; calendar of
+--                FIXED, see below
 --          [5]   cost
 --          [6]   whether nothing is to be recorded
 --          [7]   how many values the reply has of such a claim; a COUNTER
 --                tells itself
---          [8]   digest of the configuration.  A state begins with it, and
---                counts as none if its digest is another one.
+--          [8]   digest of the configuration, with the zone's window.  A state
+--                begins with it, and counts as none if its digest is another one.
 --          [9]   whether a COUNTER is strict
 --          [10]  when the units that are given back were taken, if they are
 --          [11]  and the first two values of the reply then
@@ -41,6 +42,19 @@
 --          [13]  how many of the units are leased, if any may be
 --          [14]  whether the node has units of the key left
 --          [15]  whether the units are charged
+--          [16]  the window that is asked for, if it is not the zone's
+--          [17]  that in which the units were taken which are given back; 0: the
+--                zone's
+--
+-- A claim has its window in these locals, which all chunks use:
+--
+-- w      its length in ms
+-- cal    of FIXED: 1 day, 2 week, 3 month, 4 year; 0: all have that length
+-- id     digest of the configuration with this window
+-- key    where the state is
+-- own    the window as a number, if it is not the zone's: its calendar, or its
+--        ms.  The state is at KEY:own then, so that each window of a key has a
+--        history of its own.
 
 --@ chunk call
 local T = redis.call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)
@@ -63,13 +77,14 @@ local keys = #KEYS
 
 local kinds, a = {}, 2
 for i = 1, A[1] do
-  local algorithm, w, extra = A[a] + 0, A[a + 1] + 0, A[a + 3] + 0
+  local algorithm, w, extra, own = A[a] + 0, A[a + 1] + 0, A[a + 3] + 0, nil
+  if algorithm > 7 then algorithm, own = algorithm - 8, true end
   local strict = algorithm == 0 and extra > 63
   if strict then extra = extra - 64 end
   kinds[i] = {algorithm, w, A[a + 2] + 0, extra, A[a + 4] + 0,
     A[a + 5] == '1',
     algorithm == 0 and 4 or algorithm == 1 and 3 or algorithm == 2 and 1 or 2,
-    (w + algorithm * 8191 + (algorithm == 0 and extra * 131 or 0)) % 65521,
+    (w + algorithm * 8191 + (algorithm < 3 and extra * 131 or 0)) % 65521,
     strict}
   local look = A[a + 5]
   a = a + 6
@@ -77,8 +92,8 @@ for i = 1, A[1] do
   --@ if give_back
   if look == '2' then
     for j = 0, 2 do kinds[i][10 + j] = A[a + j] + 0 end
-    kinds[i][7] = 1
-    a = a + 3
+    kinds[i][7], kinds[i][17] = 1, A[a + 3] + 0
+    a = a + 4
   end
   --@ end
   --@ if bucket
@@ -91,6 +106,10 @@ for i = 1, A[1] do
   --@ if settles
   kinds[i][15] = look == '4'
   --@ end
+  if own then
+    kinds[i][16] = A[a] + 0
+    a = a + 1
+  end
 end
 
 -- Each ask is for n units of m claims, of which g are granted.  If it has
@@ -105,13 +124,16 @@ while first < keys do
     o = place
     for j = 1, m do
       local k, key = kinds[(A[a + 1 + j] or 1) + 0], KEYS[first + j]
-      local w, limit, cost, free = k[2], k[3], k[5], nil
-      local values = k[7]
+      local w, cal, id, limit, cost = k[2], k[4], k[8], k[3], k[5]
+      local values, own, blocked, free = k[7], k[16], false, nil
       local s, text = S[key] or got[2 * (first + j) - 1], got[2 * (first + j)]
       o = o + 1
       out[o] = limit
       if text then
         --@ include own_limit
+      end
+      if own then
+        --@ include own_window
       end
 
       -- An algorithm writes its values, and leaves in `free` how many units can
@@ -122,6 +144,7 @@ while first < keys do
       --@ end
       if limit == 0 then
         for i = 1, values do out[o + i] = 0 end
+        if blocked and not k[10] then g = 0 end
       --@ if give_back
       elseif k[10] then
         --@ include give_back
@@ -153,7 +176,8 @@ while first < keys do
 
       -- The mark tells when forget.lua deleted the state of this key.
       if k[14] then
-        local mark = pass == 2 and redis.pcall('MGET', key .. ':forgotten')
+        local mark = pass == 2
+          and redis.pcall('MGET', KEYS[first + j] .. ':forgotten')
         mark = mark and not mark.err and tonumber(mark[1])
         values = values + 1
         out[o + values] = mark and math.max(now - mark, 0) + 1 or 0

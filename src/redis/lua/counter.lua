@@ -105,7 +105,7 @@ then
     at = at % span
     if q > 7 then q = q == 9 and 22 or 4 * q - 4 end
   end
-  if a1 * 256 + a2 == k[8] and q > 0 then
+  if a1 * 256 + a2 == id and q > 0 then
     if auto and q > 7 then
       v = {}
       for i = 1, q + 1 do v[i] = 0 end
@@ -239,11 +239,11 @@ if auto and q > 3 then
       for _ = 1, v[i] do bytes[#bytes + 1] = q + 1 - i end
     end
   end
-  s = pack('>I2I4', k[8], number) .. string.char(unpack(bytes))
+  s = pack('>I2I4', id, number) .. string.char(unpack(bytes))
 else
   local wide = not (auto and q > 1) and math.max(unpack(v)) > 16777215
   --@ include counter.format
-  s = pack('>I2I4' .. format, k[8], number, unpack(v))
+  s = pack('>I2I4' .. format, id, number, unpack(v))
 end
 if ahead < 0 then ahead = 0 end
 local lasts = w - floor(((auto and -w * q or -w) - ahead) / q)

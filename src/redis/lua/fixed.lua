@@ -52,7 +52,7 @@ if each then used = last end
 if s and (#s == 11 or #s == 15) then
   local digest
   digest, at, used = unpack_(#s == 11 and '>I2I6I3' or '>I2I6I7', s)
-  if digest ~= k[8] then at = -1 end
+  if digest ~= id then at = -1 end
 end
 
 -- Leaves in `owed` what a key owes and has used, if it does, as used in the
@@ -78,7 +78,7 @@ end
 -- Writes what is used in the window.
 --@ chunk fixed.save
 local lasts = w + math.max(window * w - now, 0)
-s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', k[8], window, used)
+s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', id, window, used)
 --@ include save
 
 -- Takes the cost off the window in which it was taken, if that is not over, or

@@ -31,7 +31,7 @@ if last > 0 then ahead = ahead + 1 else last = limit end
 -- Writes what a key owes until the part `at`, of which a window has `p`.
 --@ chunk owe.save
 local keep, lasts = false, 2 * w - floor((now * p - at * w) / p)
-s = pack('>I2I6I7I7', k[8], at, limit, last)
+s = pack('>I2I6I7I7', id, at, limit, last)
 --@ include save
 
 -- Leaves the state `s`, if a key owes or has owed: `at`, the last part; `each`,
@@ -40,7 +40,7 @@ s = pack('>I2I6I7I7', k[8], at, limit, last)
 local each, last
 if s and #s == 22 then
   local digest, number, first, second = unpack_('>I2I6I7I7', s)
-  if digest == k[8] and number < 17592186044416 then
+  if digest == id and number < 17592186044416 then
     at, each, last = number, first, second
   end
 end
