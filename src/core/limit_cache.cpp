@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "core/atomics.hpp"
-
 namespace limit_sliding {
 
 namespace {
@@ -158,6 +156,10 @@ void LimitCache::set(uint64_t hash, const OwnLimit &own) {
     const uint64_t value = value_of(own);
 
     if (is_known && seen.value == value && seen.is_used()) { return; }
+
+    if (own.window.is_given() && !has_windows()) {
+        shared(&has_windows_).store(1, std::memory_order_relaxed);
+    }
 
     if (place == kPlaces) { place = set.find_victim(hash); }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/atomics.hpp"
 #include "core/own_limit.hpp"
 
 namespace limit_sliding {
@@ -47,12 +48,16 @@ public:
      * words. */
     void set(uint64_t hash, const OwnLimit &own);
 
+    /* Returns false if no limit that was ever stored has had a window. */
+    bool has_windows() const { return load(&has_windows_) != 0; }
+
 private:
     struct Set;
 
     Set &set_of(uint64_t hash) const;
 
     uint64_t sets_;
+    uint64_t has_windows_;
 };
 
 } // namespace limit_sliding

@@ -29,6 +29,7 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
 bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
     zone.remote.redis = zone.redis;
     zone.remote.name = zone.name;
+    zone.remote.policy = &zone.policy;
     zone.remote.prefix
         = join(cf->pool, view(zone.redis->settings.key_prefix), view(zone.name), ":{");
     return zone.remote.prefix.data != nullptr;

@@ -35,12 +35,18 @@ bool acquire_all(Span<Claim> claims, uint64_t now_ms) {
 
 void release_all(Span<Claim> claims) { release(claims.begin(), claims.size(), ngx_current_msec); }
 
+/* Returns a claim of Redis as this node's memory decides it. */
+Claim as_local(Claim claim) {
+    claim.verdict = nullptr;
+    claim.fit_core();
+    return claim;
+}
+
 /* Counts what Redis admits in our own memory, too, in case Redis fails. */
 void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
-    for (auto claim : remotes) {
-        if (claim.purpose == Purpose::kConsume && !remote_of(claim).own.is_unlimited()) {
-            claim.verdict = nullptr;
-            claim.fit_core();
+    for (const auto &remote : remotes) {
+        if (remote.purpose == Purpose::kConsume && !remote_of(remote).own.is_unlimited()) {
+            auto claim = as_local(remote);
             (void)acquire(&claim, 1, now_ms);
         }
     }
@@ -62,26 +68,30 @@ Verdict verdict_of(const Refusal &refusal, uint64_t now_ms) {
 
 /* Describes a claim that was not decided because another one rejects: by what
  * Redis told of its key, else by this node's count. */
-Verdict describe_undecided(const Claim &claim, uint64_t now_ms) {
-    auto look = claim;
+Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
+    uint64_t limit = claim.limit;
 
     if (claim.remote != nullptr) {
         const auto &zone = *remote_of(claim).zone;
+        know_window(claim);
 
         Refusal refusal;
         if (zone.refusals->find(refusal_hash(claim), now_ms, &refusal)) {
             return verdict_of(refusal, now_ms);
         }
 
-        const auto own = zone.told->find(claim.hash);
-        if (own.is_unlimited()) { return verdict_of(claim.limit, claim.limit, 0); }
+        const auto own = zone.told->find(claim.key_hash());
+        if (own.is_unlimited()) { return verdict_of(limit, limit, 0); }
 
-        look.limit = own.is_set() ? own.limit : claim.limit;
+        if (own.is_blocked()) { return blocked_verdict(claim.cost); }
+
+        limit = own.is_set() ? own.limit : limit;
     }
 
+    auto look = claim;
+    look.limit = limit;
     look.purpose = Purpose::kLook;
-    look.verdict = nullptr;
-    look.fit_core();
+    look = as_local(look);
     (void)acquire(&look, 1, now_ms);
     return look.describe(now_ms);
 }
@@ -91,6 +101,7 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
     auto &remote = remote_of(claim);
     auto &verdict = remote.verdict;
     claim.outcome = Outcome::kUndecided;
+    know_window(claim);
 
     Refusal refusal;
     if (!remote.zone->refusals->find(refusal_hash(claim), now_ms, &refusal) || refusal.admits) {
@@ -101,7 +112,11 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
     verdict = verdict_of(refusal, now_ms);
     verdict.excess = over * 1000;
     verdict.retry_after_ms = refusal.until_ms - now_ms;
-    if (verdict.reset_ms == 0) { verdict.reset_ms = verdict.retry_after_ms; }
+    if (refusal.limit == 0) {
+        verdict = blocked_verdict(claim.cost);
+    } else if (verdict.reset_ms == 0) {
+        verdict.reset_ms = verdict.retry_after_ms;
+    }
 
     remote.source = Source::kCache;
     set_told(claim, Outcome::kRejected);
@@ -162,14 +177,18 @@ bool decide_unasked(Claim &claim) {
     remote.source = Source::kFallback;
 
     /* A key's own limit holds as Redis told it last. */
-    remote.own = remote.zone->told->find(claim.hash);
+    remote.own = remote.zone->told->find(claim.key_hash());
+    set_window(claim, remote.own);
+    if (remote.own.is_limited()) { claim.limit = remote.own.limit; }
 
-    const bool off = remote.own.is_unlimited();
-    if (!off && remote.own.is_set()) { claim.limit = remote.own.limit; }
+    if (on_error == OnError::kLocal && remote.own.is_blocked()) {
+        verdict = blocked_verdict(claim.cost);
+        set_told(claim, Outcome::kRejected);
+        return true;
+    }
 
-    if (on_error == OnError::kLocal && !off) {
-        claim.verdict = nullptr;
-        claim.fit_core();
+    if (on_error == OnError::kLocal && !remote.own.is_unlimited()) {
+        claim = as_local(claim);
         return false;
     }
 
@@ -261,6 +280,7 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, cons
     remote->source = Source::kRedis;
     remote->own = {};
     remote->asked_limit = 0;
+    remote->asked = claim.policy;
     claim.remote = remote;
     return NGX_OK;
 }
@@ -299,15 +319,23 @@ Decision decide_told(Context &ctx) {
     return account_all(ctx, wait.claims.all);
 }
 
+void count_remote(Claim claim) {
+    const auto &remote = remote_of(claim);
+    keep_warm({&claim, 1}, ngx_current_msec);
+
+    /* Nobody waits for the answer. */
+    if (remote.asked_limit != 0) { claim.limit = remote.asked_limit; }
+
+    ask_redis({&claim, 1}, nullptr);
+}
+
 void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
     if (remote_of(claim).own.is_unlimited()) { return; }
 
     /* Our own memory decides while Redis is away.  It has reserved nothing if
      * on_error has admitted the claim. */
     const auto here = is_fallback(claim) ? 0 : reserved;
-    auto local = claim;
-    local.verdict = nullptr;
-    local.fit_core();
+    const auto local = as_local(claim);
 
     if (cost > here) {
         charge(local, cost - here, ngx_current_msec);

@@ -35,6 +35,9 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, cons
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
 Decision decide_told(Context &ctx);
 
+/* Records the cost of such a claim, which has reserved nothing, if there is room for it. */
+void count_remote(Claim claim);
+
 /* Replaces what such a claim has reserved by what the request has cost. */
 void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms);
 

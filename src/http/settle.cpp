@@ -10,7 +10,6 @@
 #include "http/log.hpp"
 #include "http/rate.hpp"
 #include "http/remote_claims.hpp"
-#include "redis/client.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -35,14 +34,12 @@ bool is_counted(const Limit &limit, ngx_uint_t status) {
 /* Records the cost of a request that reserved nothing, if the limit has room for it. */
 void count(Claim claim) {
     claim.purpose = Purpose::kConsume;
-    claim.verdict = nullptr;
 
-    if (claim.remote == nullptr || !remote_of(claim).own.is_unlimited()) {
+    if (claim.remote != nullptr) {
+        count_remote(claim);
+    } else {
         acquire(&claim, 1, ngx_current_msec);
     }
-
-    /* Nobody waits for the answer. */
-    if (claim.remote != nullptr) { ask_redis({&claim, 1}, nullptr); }
 }
 
 /* Replaces what the claim has reserved by what the request has cost. */

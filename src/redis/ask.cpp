@@ -188,7 +188,10 @@ Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes) {
     for (size_t i = 0; i < claims.size(); i++) {
         const RemoteClaim &remote = remote_of(claims[i]);
         AskPart &part = ask->parts[i];
-        part = {claims[i], remote.zone, {0, p}, 0, i};
+        const Policy &policy = *claims[i].policy;
+        Window window = policy.salt != 0 ? policy.window() : Window{};
+        part = {claims[i], remote.zone, window, {0, p}, 0, i};
+        part.claim.set_policy(*remote.zone->policy);
         p = write_key(redis, remote, p);
         part.key.len = p - part.key.data;
         part.slot = nodes.is_cluster() ? key_slot(view(part.key)) : 0;

@@ -19,10 +19,12 @@ constexpr auto kHopsMax = 5;
 /* The orders of an administrator for one key. */
 enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit };
 
-/* One key of an ask. */
+/* One key of an ask.  The policy of its claim is the zone's, as an ask may outlive
+ * the request. */
 struct AskPart {
     Claim claim;
     RemoteZone *zone;
+    Window window;         /* that is asked for; none: the zone's */
     ngx_str_t key;         /* in Redis */
     ngx_int_t slot;        /* in a cluster */
     size_t index;          /* among the request's claims */

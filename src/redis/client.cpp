@@ -235,6 +235,10 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter) {
 
     if (waiter) { waiter->claims = claims; }
 
+    for (Claim &claim : claims) {
+        ask_window(claim);
+    }
+
     uint64_t hash = claim_hash(claims.begin(), claims.size());
     Ask *ask = find_ask(redis, hash);
     if (ask == nullptr) {
@@ -275,6 +279,7 @@ bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter) {
     claim->purpose = cost < 0 ? Purpose::kGiveBack : Purpose::kCharge;
     claim->cost = cost < 0 ? -static_cast<uint64_t>(cost) : cost;
     waiter->claims = {claim, 1};
+    ask_window(*claim);
 
     Ask *ask = can_ask(redis) ? create_ask(redis, {claim, 1}) : nullptr;
     if (ask == nullptr) { return false; }

@@ -26,14 +26,16 @@ struct CrossSlot {
     Ask *ask;           /* is never due itself; its parts are sorted by slot */
     Span<Claim> claims; /* as its parts are */
     Span<RemoteClaim> remotes;
+    Span<Policy> asked; /* of the windows that are asked for */
     Span<Piece> pieces;
     size_t ntold;
 };
 
 /* Describes a key once its units are given back, also to requests that come
  * next. */
-void describe_given_back(const AskPart &part, Verdict &verdict) {
-    const Claim &claim = part.claim;
+void describe_given_back(const AskPart &part, const Policy &policy, Verdict &verdict) {
+    Claim claim = part.claim;
+    claim.set_policy(policy);
     if (claim.purpose == Purpose::kConsume) {
         uint64_t most = claim.policy->capacity(verdict.limit);
         uint64_t remaining = verdict.remaining + claim.cost;
@@ -57,8 +59,10 @@ void give_back(CrossSlot &split, const Piece &piece) {
         if (part.claim.purpose != Purpose::kConsume || part.claim.cost == 0) { continue; }
 
         if (remote.source == Source::kLease) {
-            part.claim.state = split.claims[piece.first + i].state;
-            part.zone->leases->give_back(part.claim, ngx_current_msec);
+            Claim claim = part.claim;
+            claim.set_policy(*split.claims[piece.first + i].policy);
+            claim.state = split.claims[piece.first + i].state;
+            part.zone->leases->give_back(claim, ngx_current_msec);
             continue;
         }
 
@@ -90,8 +94,9 @@ void tell_piece(const CrossSlot &split, const Piece &piece, Told told) {
         remote.source = split.remotes[i].source;
         remote.asked_limit = split.remotes[i].asked_limit;
         remote.taken = split.remotes[i].taken;
+        set_policy(claim, *split.claims[i].policy);
         if (told == Told::kRejected && piece.waiter.told == Told::kAdmitted) {
-            describe_given_back(part, remote.verdict);
+            describe_given_back(part, *claim.policy, remote.verdict);
         }
 
         claim.limit = split.claims[i].limit;
@@ -141,7 +146,8 @@ void piece_told(CrossSlot &split) {
 CrossSlot *create_split(Ask &ask, Span<Claim> claims) {
     size_t n = ask.parts.size();
     auto *split = static_cast<CrossSlot *>(
-        ngx_calloc(sizeof(CrossSlot) + n * (sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim)),
+        ngx_calloc(sizeof(CrossSlot)
+                       + n * (sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim) + sizeof(Policy)),
                    ngx_cycle->log));
     if (split == nullptr) { return nullptr; }
 
@@ -150,6 +156,7 @@ CrossSlot *create_split(Ask &ask, Span<Claim> claims) {
     split->ask = &ask;
     split->claims = {reinterpret_cast<Claim *>(pieces + n), n};
     split->remotes = {reinterpret_cast<RemoteClaim *>(split->claims.end()), n};
+    split->asked = {reinterpret_cast<Policy *>(split->remotes.end()), n};
 
     for (size_t i = 0; i < n; i++) {
         const AskPart &part = ask.parts[i];
@@ -157,6 +164,8 @@ CrossSlot *create_split(Ask &ask, Span<Claim> claims) {
         split->remotes[i].source = Source::kRedis;
         split->claims[i] = part.claim;
         split->claims[i].remote = &split->remotes[i];
+        split->asked[i] = with_window(*part.zone->policy, part.window);
+        split->claims[i].set_policy(split->asked[i]);
         if (i == 0 || part.slot != ask.parts[i - 1].slot) {
             Piece &piece = pieces[npieces++];
             piece.first = i;

@@ -50,8 +50,10 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
                                     static_cast<uint32_t>(answer.granted), false);
 
         uint64_t &wait_ms = verdicts[i].retry_after_ms;
-        if (wait_ms == kNever
-            || static_cast<ngx_msec_int_t>(sent + wait_ms - ngx_current_msec) <= 0) {
+        if (answer.parts[i].own.is_blocked()) {
+            wait_ms = kRefusalMs;
+        } else if (wait_ms == kNever
+                   || static_cast<ngx_msec_int_t>(sent + wait_ms - ngx_current_msec) <= 0) {
             wait_ms = 0;
         }
 
@@ -75,7 +77,7 @@ void decide(const Ask &ask, Span<Claim> claims, const Answer &answer, uint32_t b
         Claim &claim = claims[i];
         RemoteClaim &remote = remote_of(claim);
         const PartAnswer &told = answer.parts[i];
-
+        set_window(claim, told.own);
         if (!is_settled(claim)) {
             remote.taken = told.state.taken(*claim.policy, before * claim.cost);
         }
@@ -108,12 +110,28 @@ void tell_answer(const Ask &ask, WaiterList &waiters, const Answer &answer, bool
     }
 }
 
+/* Makes the parts claims of the windows in force. */
+void set_windows(Ask &ask, const Answer &answer) {
+    for (size_t i = 0; i < ask.parts.size(); i++) {
+        ask.parts[i].claim.set_policy(answer.parts[i].policy);
+    }
+}
+
+/* Makes them claims of the zones' windows again. */
+void unset_windows(Ask &ask) {
+    for (AskPart &part : ask.parts) {
+        part.claim.set_policy(*part.zone->policy);
+    }
+}
+
 void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     /* these hold while Redis is away */
     for (size_t i = 0; i < ask.parts.size(); i++) {
         const AskPart &part = ask.parts[i];
-        if (part.zone->told) { part.zone->told->set(part.claim.hash, answer.parts[i].own); }
+        if (part.zone->told) { part.zone->told->set(part.claim.key_hash(), answer.parts[i].own); }
     }
+
+    set_windows(ask, answer);
 
     bool refused = answer.granted < static_cast<int64_t>(ask.asked_units)
                    && remember_refusals(ask, answer, sent);
@@ -134,6 +152,8 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
         tell_answer(ask, ask.waiters, answer, false);
         ask.units = 0;
     }
+
+    unset_windows(ask);
 }
 
 } // namespace

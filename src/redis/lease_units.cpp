@@ -14,20 +14,17 @@ bool can_lease(const RemoteZone &zone, const Claim &claim) {
     return zone.lease && Leases::can_serve(claim);
 }
 
-/* How many such requests more a call may ask for. */
-uint64_t wanted(const Ask &ask) {
-    uint64_t extra = kNarrowMax;
-    for (const AskPart &part : ask.parts) {
-        const Claim &claim = part.claim;
-        if (!can_lease(*part.zone, claim)) { return 0; }
+/* Returns the policy of the window that the key is known to have. */
+Policy known_policy(const AskPart &part) {
+    const LimitCache *told = part.zone->told;
+    OwnLimit own = told->has_windows() ? told->find(part.claim.key_hash()) : OwnLimit{};
+    return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
+}
 
-        uint64_t needed = static_cast<uint64_t>(ask.asked_units) * claim.cost;
-        uint64_t units = part.zone->leases->want(claim, part.zone->lease,
-                                                 std::min(needed, kNarrowMax), ngx_current_msec);
-
-        extra = std::min(extra, units / claim.cost);
-    }
-    return extra;
+/* How many such requests more a call may ask for, which asks for so many. */
+uint64_t wanted(const AskPart &part, const Claim &claim, uint64_t asked) {
+    uint64_t needed = std::min(asked * claim.cost, kNarrowMax);
+    return part.zone->leases->want(claim, part.zone->lease, needed, ngx_current_msec) / claim.cost;
 }
 
 } // namespace
@@ -35,8 +32,13 @@ uint64_t wanted(const Ask &ask) {
 bool spend_leases(Span<Claim> claims) {
     for (Claim &claim : claims) {
         RemoteClaim &remote = remote_of(claim);
-        if (!can_lease(*remote.zone, claim)
-            || !remote.zone->leases->spend(&claim, ngx_current_msec, &remote.verdict)) {
+        bool spent = can_lease(*remote.zone, claim);
+        if (spent) {
+            know_window(claim);
+            spent = remote.zone->leases->spend(&claim, ngx_current_msec, &remote.verdict);
+        }
+
+        if (!spent) {
             return_leases({claims.begin(), static_cast<size_t>(&claim - claims.begin())});
             return false;
         }
@@ -59,13 +61,23 @@ void describe_leases(Span<Claim> claims) {
 
 size_t take_leases(Ask &ask) {
     size_t nheld = 0;
+    uint64_t extra = kNarrowMax;
     for (AskPart &part : ask.parts) {
-        part.held = can_lease(*part.zone, part.claim) && part.zone->leases->held(part.claim);
+        part.held = false;
+        if (!can_lease(*part.zone, part.claim)) {
+            extra = 0;
+            continue;
+        }
 
+        Policy policy = known_policy(part);
+        Claim claim = part.claim;
+        claim.set_policy(policy);
+        part.held = part.zone->leases->held(claim);
         nheld += part.held;
+        extra = std::min(extra, wanted(part, claim, ask.asked_units));
     }
 
-    ask.leased_units = wanted(ask);
+    ask.leased_units = extra;
     ask.asked_units += ask.leased_units;
 
     /* what is leased of a bucket must not run off before it is spent */
@@ -87,7 +99,7 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     for (const AskPart &part : ask.parts) {
         const PartAnswer &part_told = *told++;
         const Claim &claim = part.claim;
-        if (!can_lease(*part.zone, claim) || part_told.is_unlimited()) { continue; }
+        if (!can_lease(*part.zone, claim) || !part_told.is_limited()) { continue; }
 
         auto forgotten = static_cast<uint64_t>(part_told.forgotten);
         if (forgotten && forgotten <= ngx_current_msec) {

@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <algorithm>
+
 #include "core/limit_cache.hpp"
 #include "core/zone_memory.hpp"
 #include "ngx/array.hpp"
@@ -22,6 +24,7 @@ struct RemoteZone {
     Redis *redis;
     ngx_str_t prefix; /* of keys, to the brace */
     ngx_str_t name;
+    const Policy *policy;
     Refusals *refusals;      /* in the zone's memory */
     Leases *leases;          /* this, too; nullptr: none */
     LimitCache *told;        /* this, too: limits of keys; nullptr: a probe's */
@@ -42,12 +45,60 @@ struct RemoteClaim {
     OwnLimit own; /* told: the key's */
     Verdict verdict;
     uint64_t asked_limit; /* told: before the key's own one; 0: nothing was told */
+    const Policy *asked;  /* the claim's, before the key's own window; nullptr: it is yet
+                             to be asked */
+    Policy policy;        /* of that window, if the key has one */
     Taken taken;
 };
 
 /* Returns the remote part of a claim, which Redis decides. */
 inline RemoteClaim &remote_of(const Claim &claim) {
     return *static_cast<RemoteClaim *>(claim.remote);
+}
+
+/* Makes the claim one of the window that is asked for. */
+inline void ask_window(Claim &claim) {
+    RemoteClaim &remote = remote_of(claim);
+    if (remote.asked == nullptr) { remote.asked = claim.policy; }
+
+    claim.set_policy(*remote.asked);
+}
+
+/* Makes the claim one of another policy of its zone, of which it keeps a copy. */
+inline void set_policy(Claim &claim, const Policy &policy) {
+    RemoteClaim &remote = remote_of(claim);
+    ask_window(claim);
+    remote.policy = policy;
+    claim.set_policy(remote.policy);
+}
+
+/* Makes the claim one of the window that the key's own limit has, the zone's if it
+ * has none.  A key without an own limit has the window that is asked for. */
+inline void set_window(Claim &claim, const OwnLimit &own) {
+    ask_window(claim);
+    if (own.window.is_given()) {
+        set_policy(claim, with_window(*remote_of(claim).zone->policy, own.window));
+    } else if (own.is_set()) {
+        claim.set_policy(*remote_of(claim).zone->policy);
+    }
+}
+
+/* The same by what Redis told of the key last: leases, refusals and what this
+ * node has counted are of a window. */
+inline void know_window(Claim &claim) {
+    const LimitCache *told = remote_of(claim).zone->told;
+    if (told->has_windows() || claim.policy->salt != 0) {
+        set_window(claim, told->find(claim.key_hash()));
+    }
+}
+
+/* Returns the verdict about a key whose own limit is 0: as of a cost over an empty
+ * limit. */
+inline Verdict blocked_verdict(uint64_t cost) {
+    Verdict verdict = {};
+    verdict.excess = std::min(cost, kCostMax) * 1000;
+    verdict.retry_after_ms = kNever;
+    return verdict;
 }
 
 /* Decides the claim by the verdict that was told. */

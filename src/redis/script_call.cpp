@@ -2,6 +2,8 @@
 
 #include "redis/script_call.hpp"
 
+#include <cstdlib>
+
 #include "ngx/strings.hpp"
 #include "redis/logic/remote.hpp"
 #include "redis/scripts.hpp"
@@ -20,6 +22,10 @@ constexpr auto kNumberBytes = NGX_INT64_LEN;
 
 /* Added to the number of a purpose if units of the key are left here. */
 constexpr auto kHeldHere = 8;
+
+/* Added to the number of an algorithm if another window than the zone's is asked
+ * for. */
+constexpr auto kOtherWindow = 8;
 
 /* Added to the precision of a strict counter. */
 constexpr auto kStrict = 64;
@@ -77,8 +83,8 @@ private:
         const Claim &a = kind->claim;
         const Claim &b = part.claim;
 
-        return a.policy == b.policy && a.limit == b.limit && a.cost == b.cost
-               && a.purpose == b.purpose && kind->held == part.held
+        return a.policy == b.policy && kind->window == part.window && a.limit == b.limit
+               && a.cost == b.cost && a.purpose == b.purpose && kind->held == part.held
                && a.purpose != Purpose::kGiveBack && part.leased == 0 && kind->leased == 0;
     }
 
@@ -99,7 +105,8 @@ void Command::add_kinds() {
         const Claim &claim = part.claim;
         const Policy &policy = *claim.policy;
 
-        add(index_of(policy.algorithm));
+        const bool is_other = part.window.is_given();
+        add(index_of(policy.algorithm) + (is_other ? kOtherWindow : 0));
         add(policy.window_ms);
         add(claim.limit);
         add(extra_of(policy));
@@ -114,6 +121,8 @@ void Command::add_kinds() {
             add(part.taken.values[1]);
             add(part.taken.window);
         }
+
+        if (is_other) { add(uint64_t{part.window.code()}); }
     }
 }
 
@@ -160,28 +169,71 @@ void log_bad_limit(const RemoteZone &zone) {
                   &zone.name);
 }
 
+bool has_window(int64_t limit) { return limit > kScriptOwn + kScriptWindow; }
+
+/* Returns where the values begin in the numbers of a part. */
+const int64_t *values_of(const int64_t *numbers) {
+    return numbers + (has_window(numbers[0]) ? 2 : 1);
+}
+
+/* Returns the window of the key's own limit; none: it has the zone's. */
+Window window_of(const int64_t *numbers) {
+    return has_window(numbers[0]) && numbers[1] >= 0 && numbers[1] <= kWindowMaxMs
+               ? Window::from_code(static_cast<uint32_t>(numbers[1]))
+               : Window{};
+}
+
+/* Returns the policy of the window in force. */
+Policy policy_of(const AskPart &part, const OwnLimit &own) {
+    return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
+}
+
+/* Returns the key's own limit.  The one in force goes to `limit`. */
+OwnLimit own_limit_of(const int64_t *numbers, int64_t *limit) {
+    *limit = numbers[0];
+    if (*limit == 0) { return {kUnlimited, {}}; }
+
+    if (*limit == kScriptOwn) {
+        *limit = 0;
+        return {kBlocked, {}};
+    }
+
+    if (*limit < kScriptOwn) {
+        *limit = std::abs(*limit);
+        return {};
+    }
+
+    *limit -= kScriptOwn + (has_window(*limit) ? kScriptWindow : 0);
+    return {static_cast<uint64_t>(*limit), window_of(numbers)};
+}
+
 /* Returns true if these are a limit, and the values of an algorithm, which mean
  * nothing where there is no limit; or the units of a claim that were not
  * settled. */
-bool is_state(const Claim &claim, const int64_t *numbers) {
-    auto most = static_cast<int64_t>(claim.policy->limit_max(true));
-    int64_t limit = numbers[0];
-    if (limit > kScriptOwn) { limit -= kScriptOwn; }
-
-    if (limit < -most || limit > most) { return false; }
-
-    if (is_settled(claim)) {
-        return numbers[1] >= 0 && static_cast<uint64_t>(numbers[1]) <= claim.cost;
+bool is_state(const AskPart &part, const int64_t *numbers) {
+    const Claim &claim = part.claim;
+    const int64_t *values = values_of(numbers);
+    int64_t limit;
+    OwnLimit own = own_limit_of(numbers, &limit);
+    if (static_cast<uint64_t>(limit) > claim.policy->limit_max(true)
+        || (has_window(numbers[0]) && !own.window.is_given())) {
+        return false;
     }
 
-    return limit == 0 || are_remote_values(*claim.policy, numbers + 1);
+    if (is_settled(claim)) {
+        return values[0] >= 0 && static_cast<uint64_t>(values[0]) <= claim.cost;
+    }
+
+    return limit == 0 || are_remote_values(policy_of(part, own), values);
 }
 
 /* Returns how many numbers the reply has of a part, from these on. */
 size_t numbers_of(const AskPart &part, const int64_t *numbers) {
-    if (is_settled(part.claim)) { return 2; }
+    const int64_t *values = values_of(numbers);
+    size_t before = values - numbers;
+    if (is_settled(part.claim)) { return before + 1; }
 
-    return 1 + remote_values(*part.claim.policy, numbers[1]) + (part.held ? 1 : 0);
+    return before + remote_values(*part.claim.policy, values[0]) + (part.held ? 1 : 0);
 }
 
 } // namespace
@@ -193,7 +245,7 @@ bool call_takes(AskCall &call, const Ask &ask) {
     size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
     size_t numbers = 1;
     for (const AskPart &part : ask.parts) {
-        numbers += 1 + remote_values_max(*part.claim.policy);
+        numbers += 2 + remote_values_max(*part.claim.policy);
     }
 
     if (call.command || (is_command && call.nasks) || call.nasks == most
@@ -241,10 +293,10 @@ bool is_script_reply(AskCall &call, const Reply &reply) {
         next++;
         for (const AskPart &part : ask.parts) {
             /* each has a limit, and a value at least, which tells how many there are */
-            if (end - next < 2) { return false; }
+            if (end - next < 2 || end == values_of(next)) { return false; }
 
             auto n = static_cast<ptrdiff_t>(numbers_of(part, next));
-            if (end - next < n || !is_state(part.claim, next)) { return false; }
+            if (end - next < n || !is_state(part, next)) { return false; }
 
             next += n;
             if (part.held && next[-1] < 0) { return false; }
@@ -258,17 +310,14 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
     PartAnswer *told = answer->parts;
     for (const AskPart &part : ask.parts) {
         const int64_t *end = next_ + numbers_of(part, next_);
-        int64_t limit = *next_++;
-        told->own = {limit == 0 ? kUnlimited : kLimitUnset, {}};
-        if (limit > kScriptOwn) {
-            limit -= kScriptOwn;
-            told->own.limit = static_cast<uint64_t>(limit);
-        } else if (limit < 0) {
-            log_bad_limit(*part.zone);
-            limit = -limit;
-        }
+        int64_t limit;
+        told->own = own_limit_of(next_, &limit);
+        told->policy = policy_of(part, told->own);
+        if (*next_ < 0) { log_bad_limit(*part.zone); }
 
-        told->state = {now_ms_, limit ? static_cast<uint64_t>(limit) : part.claim.limit, next_};
+        next_ = values_of(next_);
+        told->state = {
+            now_ms_, told->is_unlimited() ? part.claim.limit : static_cast<uint64_t>(limit), next_};
 
         told->lost = is_settled(part.claim) ? static_cast<uint64_t>(*next_) : 0;
         told->forgotten = part.held ? end[-1] : 0;
@@ -280,13 +329,15 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
                       bool admitted) {
     const Claim &claim = part.claim;
+    if (answer.own.is_blocked() && !is_settled(claim)) { return blocked_verdict(claim.cost); }
+
     if (!answer.is_unlimited() && !is_settled(claim)) {
-        return answer.state.describe(*claim.policy, claim.cost, before, admitted,
+        return answer.state.describe(answer.policy, claim.cost, before, admitted,
                                      claim.purpose != Purpose::kConsume);
     }
 
     Verdict verdict = {};
-    verdict.limit = answer.is_unlimited() ? claim.limit : answer.state.limit;
+    verdict.limit = answer.state.limit;
     verdict.remaining = verdict.limit;
     return verdict;
 }

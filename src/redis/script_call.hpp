@@ -25,8 +25,12 @@ inline bool is_settled(const Claim &claim) {
 struct PartAnswer {
     bool is_unlimited() const { return own.is_unlimited(); }
 
+    /* True if there is a limit that Redis has counted by. */
+    bool is_limited() const { return !own.is_unlimited() && !own.is_blocked(); }
+
     RemoteState state;
     OwnLimit own;      /* the key's */
+    Policy policy;     /* of the window in force */
     uint64_t lost;     /* units of a charge that the key cannot owe */
     int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
 };

@@ -81,7 +81,10 @@ bool make_settlement(const Claim &claim, int64_t difference, Claim *settled) {
 
     settled->purpose = difference < 0 ? Purpose::kGiveBack : Purpose::kCharge;
     settled->cost = difference < 0 ? -static_cast<uint64_t>(difference) : difference;
-    if (!is_leased || difference > 0) { return true; }
+    if (!is_leased || difference > 0) {
+        ask_window(*settled);
+        return true;
+    }
 
     remote.zone->leases->give_back(*settled, ngx_current_msec);
     return false;

@@ -359,6 +359,7 @@ bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
 bool init_probe(ngx_conf_t *cf, Redis &redis) {
     redis.probe_policy.window_ms = 1000;
     redis.probe_policy.algorithm = static_cast<Algorithm>(__builtin_ctzl(redis.algorithms));
+    redis.probe_zone.policy = &redis.probe_policy;
     redis.probe_zone.prefix = join(cf->pool, view(redis.settings.key_prefix), "{");
     return redis.probe_zone.prefix.data != nullptr;
 }

@@ -351,7 +351,7 @@ ngx_int_t end_command(KeyRequest &key) {
     } else if (key.request->method == NGX_HTTP_POST) {
         charge_here(key);
     } else {
-        key.zone->memory.aside.redis_limits->set(key.claim.hash, {key.own, {}});
+        key.zone->memory.aside.redis_limits->set(key.claim.key_hash(), {key.own, {}});
     }
 
     /* This node knows the key from before the command.  Others find out when
