@@ -323,17 +323,18 @@ void leave_ask(Waiter *waiter) {
     if (waiter->event.posted) { ngx_delete_posted_event(&waiter->event); }
 }
 
-bool put_call(Node &node, AskCall &call, Span<const std::string_view> args) {
+bool put_asking(Node &node) {
     static constexpr std::string_view kAsking[] = {"ASKING"};
-    if (call.asking) {
-        /* if ASKING is refused, so is the command that follows */
-        Call *asking = create_call([](Node &, Call &answered, Reply *) { ngx_free(&answered); });
-        if (asking == nullptr || !node.command(*asking, kAsking)) {
-            ngx_free(asking);
-            return false;
-        }
-    }
-    return node.command(call, args);
+    /* if it is refused, so is the command that follows */
+    Call *asking = create_call([](Node &, Call &answered, Reply *) { ngx_free(&answered); });
+    if (asking != nullptr && node.command(*asking, kAsking)) { return true; }
+
+    ngx_free(asking);
+    return false;
+}
+
+bool put_call(Node &node, AskCall &call, Span<const std::string_view> args) {
+    return (!call.asking || put_asking(node)) && node.command(call, args);
 }
 
 void fail_call(Node &node, AskCall &call) {

@@ -54,7 +54,8 @@ struct Ask {
     bool settles;       /* is a settlement: of one part, whose cost the call settles, */
     uint64_t unsettled; /* and the next one so many units */
     KeyCommand command; /* if it is one, it has a part and a call for itself */
-    ngx_str_t value;    /* of the command */
+    ngx_str_t value;    /* of the command, */
+    ngx_msec_t ttl_ms;  /* and how long it holds; 0: for ever */
     ngx_int_t slot;     /* of all parts, or kMixedSlots */
     Span<AskPart> parts;
 };
@@ -138,6 +139,10 @@ struct AskCall : Call {
     bool asking;    /* is sent after ASKING */
     bool command;   /* is one for a key */
 };
+
+/* Puts ASKING into the node's buffer, which lets the node run the next command
+ * though it may not have got the slot yet.  Returns false if there is no memory. */
+bool put_asking(Node &node);
 
 /* Puts a command into the node's buffer, after ASKING if that is to come first.
  * Returns false if there is no memory; the call is still the caller's then. */

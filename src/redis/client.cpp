@@ -91,6 +91,18 @@ void fail_due(Node &node) {
         remove_due(ask);
         if (!resend_due(ask, node)) { fail_ask(ask); }
     }
+
+    while (!node.errands.empty()) {
+        Errand &errand = node.errands.pop_front();
+        errand.fail(errand, node);
+    }
+}
+
+void run_errands(Node &node) {
+    while (!node.errands.empty()) {
+        Errand &errand = node.errands.pop_front();
+        errand.run(errand, node);
+    }
 }
 
 /* Returns true if a call of what is due is to be sent, though others are under way. */
@@ -106,7 +118,7 @@ void flush_due(Node &node) {
     Nodes &nodes = node.redis->client.nodes;
     if (nodes.is_cluster()) { reroute(node); }
 
-    if (node.ndue == 0 && !node.has_unsent()) { return; }
+    if (!node.is_wanted() && !node.has_unsent()) { return; }
 
     ngx_int_t rc = node.open();
     if (rc == NGX_AGAIN) { return; }
@@ -122,6 +134,8 @@ void flush_due(Node &node) {
             return;
         }
     }
+
+    if (nodes.are_known()) { run_errands(node); }
 
     node.send();
     nodes.sent();
@@ -143,11 +157,6 @@ bool make_client(Redis &redis) {
 }
 
 bool is_started(Redis &redis) { return redis.client.nodes.is_started() || make_client(redis); }
-
-/* Returns false if Redis is known not to answer. */
-bool can_ask(Redis &redis) {
-    return is_started(redis) && !redis.shared->breaker.is_open() && !redis.client.nodes.is_away();
-}
 
 /* Asks for one key of nobody's, and so finds out whether Redis takes writes:
  * the breaker learns of it as of any other call.  Each time another key, and so
@@ -226,6 +235,10 @@ void redis_enter(Redis *redis) {
 void redis_exit(Redis *redis) {
     end_settling(redis->client);
     redis->client.nodes.close();
+}
+
+bool can_ask(Redis &redis) {
+    return is_started(redis) && !redis.shared->breaker.is_open() && !redis.client.nodes.is_away();
 }
 
 bool ask_redis(Span<Claim> claims, Waiter *waiter) {

@@ -24,6 +24,10 @@ extern bool has_redis;
 void redis_enter(Redis *redis);
 void redis_exit(Redis *redis);
 
+/* Returns false if Redis is known not to answer.  Else this worker's part of it
+ * is ready. */
+bool can_ask(Redis &redis);
+
 /* Asks for all of the claims or none: 1 to kClaimsMax of one Redis, none known
  * to be refused, each with its RemoteClaim.  Returns false if Redis is known
  * not to answer, else the waiter, if there is one, will be told. */

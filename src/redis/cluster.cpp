@@ -173,6 +173,17 @@ bool Cluster::is_worth(ngx_int_t slot) {
     return false;
 }
 
+ClusterNode *Cluster::master_from(uint64_t id) {
+    ClusterNode *least = nullptr;
+    for (ClusterNode &node : nodes_) {
+        uint64_t its = node.server.id();
+        if (node.mapped && its >= id && (least == nullptr || its < least->server.id())) {
+            least = &node;
+        }
+    }
+    return least;
+}
+
 ngx_msec_t Cluster::retry() {
     ngx_msec_t wait = NGX_MAX_INT32_VALUE;
     for (ClusterNode &node : nodes_) {
@@ -323,7 +334,7 @@ void Cluster::changed(ClusterNode &teller) {
     stale_ = false;
     for (ClusterNode &node : nodes_) {
         node.mapped = false;
-        if (node.ndue != 0) { node.post_flush(); }
+        if (node.is_wanted()) { node.post_flush(); }
     }
 
     for (ClusterNode *node : slots_) {

@@ -18,7 +18,7 @@ struct ClusterNode : Node {
     bool has_failed() const;
 
     /* Returns true if the client has nothing to do with it at present. */
-    bool is_unused() const { return ndue == 0 && ncalls == 0; }
+    bool is_unused() const { return !is_wanted() && ncalls == 0; }
 
     ngx_queue_t link; /* among the nodes */
     Cluster *cluster;
@@ -35,6 +35,12 @@ public:
     void close();
     ClusterNode &route(ngx_int_t slot);
     bool is_worth(ngx_int_t slot);
+
+    /* Returns true once a node has told who has which slots. */
+    bool is_loaded() const { return loaded_; }
+
+    /* Returns the master with the least id from this one on; nullptr: none. */
+    ClusterNode *master_from(uint64_t id);
 
     /* Connects to nodes that requests do not wait for any more; one that
      * answers is worth waiting for again.  Returns in how many milliseconds

@@ -2,6 +2,7 @@
 
 #include "redis/endpoint.hpp"
 
+#include "core/siphash.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -58,6 +59,12 @@ bool Endpoint::set(std::string_view name, int64_t number) {
 
 std::string_view Endpoint::bare_host() const {
     return host.len > 2 && host.data[0] == '[' ? view(host.data + 1, host.len - 2) : view(host);
+}
+
+uint64_t Endpoint::id() const {
+    std::string_view name = bare_host();
+    uint64_t hash = SipHash13(port, 0).hash(name.data(), name.size());
+    return hash != 0 ? hash : 1;
 }
 
 } // namespace limit_sliding

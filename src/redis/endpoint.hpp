@@ -31,6 +31,10 @@ struct Endpoint {
     /* Returns the host as others may know it: without the brackets of a URL. */
     std::string_view bare_host() const;
 
+    /* Returns a number that stands for host and port, never 0: the same in all
+     * workers. */
+    uint64_t id() const;
+
     static constexpr size_t kAddressesMax = 8;
 
     ngx_str_t text; /* "host:port", or as it is configured */

@@ -40,7 +40,8 @@ void command_answered(Node &node, Call &to, Reply *reply) {
 
 } // namespace
 
-bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter) {
+bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_msec_t ttl_ms,
+                      Waiter *waiter) {
     Redis &redis = *remote_of(*claim).zone->redis;
     Nodes &nodes = redis.client.nodes;
     if (nodes.is_away()) { return false; }
@@ -57,6 +58,7 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter
 
     ask->command = command;
     ask->value = {value->len, p};
+    ask->ttl_ms = ttl_ms;
     append(p, view(*value));
     if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
@@ -80,6 +82,11 @@ bool call_key_command(Node &node, AskCall &call) {
         args[0] = "SET";
         args[2] = view(ask.value);
         argc = 3;
+        if (ask.ttl_ms != 0) {
+            args[3] = "PX";
+            args[4] = view(ms, ngx_sprintf(ms, "%M", ask.ttl_ms) - ms);
+            argc = 5;
+        }
     } else if (ask.command == KeyCommand::kForget && Leases::can_serve(*policy)) {
         /* some node may have leases, if this one has not */
         u_char *end = ngx_sprintf(ms, "%uL", policy->window_ms + kLeaseMs);

@@ -10,9 +10,11 @@
 namespace limit_sliding {
 
 /* To be called once an ask for the claim's key was told, as then Redis answers.
- * The value is that of a limit to be set, a rate.  Returns false if it cannot be
- * sent, else the waiter will be told, kAdmitted if it was done. */
-bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter);
+ * The value is that of a limit to be set, a rate, which Redis removes after so
+ * many milliseconds; 0: never.  Returns false if it cannot be sent, else the
+ * waiter will be told, kAdmitted if it was done. */
+bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_msec_t ttl_ms,
+                      Waiter *waiter);
 
 /* Puts the call of a command into the node's buffer, see call_script(). */
 bool call_key_command(Node &node, AskCall &call);

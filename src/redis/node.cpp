@@ -60,7 +60,7 @@ const ConnectionEvents Node::node_events = {
             return;
         }
 
-        if (ngx_exiting && ngx_queue_empty(&node.due)) {
+        if (ngx_exiting && !node.is_wanted()) {
             node.close();
         } else {
             node.set_idle(true);
@@ -90,6 +90,7 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     endpoint = &server;
 
     ngx_queue_init(&due);
+    errands.init();
     init_event<flush_node>(flush, *this);
 }
 
@@ -154,7 +155,7 @@ void Node::greeted() {
 
 void Node::fail(ngx_err_t err, const char *reason) {
     bool was_ready = is_ready();
-    bool rested = was_ready && !is_broken() && ncalls == 0 && ngx_queue_empty(&due);
+    bool rested = was_ready && !is_broken() && ncalls == 0 && !is_wanted();
 
     if (reason != nullptr && settings->topology == Topology::kCluster) {
         log->write(err, "%V: %s", &endpoint->text, reason);
@@ -186,7 +187,7 @@ void Node::fail(ngx_err_t err, const char *reason) {
 
     if (!was_ready) {
         events->fail_due(*this);
-    } else if (!ngx_queue_empty(&due)) {
+    } else if (is_wanted()) {
         post_flush();
     }
 }

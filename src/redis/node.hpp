@@ -23,6 +23,16 @@ struct ClientEvents {
     void (*failed)(Node &node);
 };
 
+/* What is to be done at a node other than to send asks.  It is called once, out
+ * of the list: when commands may be sent, or as the node cannot be connected to. */
+struct Errand {
+    void (*run)(Errand &errand, Node &node);
+    void (*fail)(Errand &errand, Node &node);
+    ngx_queue_t link; /* of what waits for the node */
+};
+
+using ErrandList = List<Errand, &Errand::link>;
+
 /* Nodes call these functions of their topology.  All but greet() may be nullptr. */
 struct NodeRole {
     /* Puts the first commands into the buffer.  Returns false if the node has failed by that. */
@@ -83,6 +93,15 @@ struct Node : Pipeline {
         answered_ = true;
     }
 
+    /* Returns true if the client has something to do here that waits. */
+    bool is_wanted() const { return ndue != 0 || !errands.empty(); }
+
+    /* Has an errand run after the asks that are due. */
+    void send_errand(Errand &errand) {
+        errands.push_back(errand);
+        post_flush();
+    }
+
     /* Lets the client flush it in this turn of the event loop. */
     void post_flush() { ngx_post_event(&flush, &ngx_posted_events); }
 
@@ -107,6 +126,7 @@ struct Node : Pipeline {
     ngx_queue_t due; /* the client's: what is to be sent here */
     ngx_uint_t ndue;
     ngx_uint_t nsettlements; /* of these: nobody waits for them */
+    ErrandList errands;      /* the client's as well */
     ngx_event_t flush;       /* posted */
 
     ngx_uint_t failures; /* in a row */

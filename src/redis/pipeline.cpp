@@ -80,7 +80,8 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
 
     while (self.broken_ == nullptr) {
         Call *call = self.calls_.empty() ? nullptr : &self.calls_.front();
-        ngx_int_t rc = self.reader_.next(call != nullptr ? call->slots : nullptr);
+        ngx_int_t rc = call != nullptr ? self.reader_.next(call->slots, call->keys)
+                                       : self.reader_.next(nullptr, nullptr);
 
         if (rc != NGX_OK) { return rc == NGX_AGAIN ? nullptr : "invalid reply"; }
 

@@ -26,7 +26,8 @@ struct Call {
     ngx_msec_t sent;
     uint64_t sent_us; /* of clock_us() */
     ReplyHandler handler;
-    SlotRangeSink *slots; /* nullptr unless the command is CLUSTER SLOTS */
+    SlotRangeSink *slots; /* nullptr unless the command is CLUSTER SLOTS, */
+    KeySink *keys;        /* or this one, SCAN */
 };
 
 /* Returns a zeroed call but for its handler; nullptr: there is no memory. */

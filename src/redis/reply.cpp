@@ -36,14 +36,26 @@ bool is_of_master(const redisReadTask *task, int i) {
 /* hiredis calls the functions that follow.  Each returns the reply for whatever
  * object was found in it, or nullptr if that is refused. */
 
+/* Returns true if an array may be where this one is. */
+bool may_nest(const redisReadTask *task) {
+    const Reader &reader = reader_of(task);
+    return task->parent == nullptr || reader.sink != nullptr
+           || (reader.keys != nullptr && depth(task) == 1 && task->idx == 1);
+}
+
 /* The bytes may move once this returns.  Strings in an array come in pairs
- * only, as a host and a port. */
+ * only, as a host and a port; but for the keys in [cursor, [key, ...]]. */
 void *create_string(const redisReadTask *task, char *data, size_t len) {
-    auto &[reply, sink, reader] = reader_of(task);
+    auto &[reply, sink, keys, reader] = reader_of(task);
     if (task->parent == nullptr) {
         reply.type = task->type;
         reply.len = ngx_min(len, sizeof(reply.text));
         ngx_memcpy(reply.text, data, reply.len);
+        return &reply;
+    }
+
+    if (keys != nullptr && depth(task) == 2) {
+        keys->add_key(*keys, {data, len});
         return &reply;
     }
 
@@ -60,17 +72,15 @@ void *create_string(const redisReadTask *task, char *data, size_t len) {
 }
 
 void *create_array(const redisReadTask *task, Elements elements) {
-    auto &[reply, sink, reader] = reader_of(task);
+    auto &[reply, sink, keys, reader] = reader_of(task);
     size_t max = sink != nullptr ? kClusterSlots : kReplyNumbers;
-    if ((task->parent != nullptr && sink == nullptr) || static_cast<size_t>(elements) > max) {
-        return nullptr;
-    }
+    if (!may_nest(task) || static_cast<size_t>(elements) > max) { return nullptr; }
 
     if (task->parent == nullptr) {
         reply.type = task->type;
         reply.n = elements;
         reply.strings[0] = reply.strings[1] = {};
-    } else if (depth(task) == 1) {
+    } else if (sink != nullptr && depth(task) == 1) {
         reply.strings[0] = {};
         reply.numbers[0] = reply.numbers[1] = -1;
     }
@@ -78,9 +88,10 @@ void *create_array(const redisReadTask *task, Elements elements) {
 }
 
 void *create_integer(const redisReadTask *task, long long value) {
-    auto &[reply, sink, reader] = reader_of(task);
+    auto &[reply, sink, keys, reader] = reader_of(task);
     if (task->parent == nullptr) {
         reply.type = task->type;
+        reply.numbers[0] = value;
     } else if (sink == nullptr || (depth(task) == 2 && task->idx < 2)) {
         reply.numbers[task->idx] = value;
     } else if (is_of_master(task, 1)) {
@@ -91,7 +102,7 @@ void *create_integer(const redisReadTask *task, long long value) {
 
 /* Only a host in the map of slots may be nil, as one that is not known. */
 void *create_nil(const redisReadTask *task) {
-    auto &[reply, sink, reader] = reader_of(task);
+    auto &[reply, sink, keys, reader] = reader_of(task);
     if (task->parent != nullptr) { return sink != nullptr ? &reply : nullptr; }
 
     /* the type of the task is that of the missing object */
@@ -139,9 +150,10 @@ bool Reader::feed(u_char *data, size_t len) {
     return redisReaderFeed(reader.get(), reinterpret_cast<char *>(data), len) == REDIS_OK;
 }
 
-ngx_int_t Reader::next(SlotRangeSink *to) {
+ngx_int_t Reader::next(SlotRangeSink *to, KeySink *keys_to) {
     void *object = nullptr;
     sink = to;
+    keys = keys_to;
     if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) { return NGX_ERROR; }
 
     if (object != nullptr) { return NGX_OK; }

@@ -20,11 +20,11 @@ constexpr size_t kReplyString = 256;
 constexpr size_t kReplyNumbers = 4096;
 
 struct Reply {
-    int type; /* REDIS_REPLY_* */
-    size_t n; /* elements of an array */
-    int64_t numbers[kReplyNumbers];
-    std::string_view strings[2]; /* of an array, in `string_text` */
-    size_t len;                  /* of an error or another text, cut to fit */
+    int type;                       /* REDIS_REPLY_* */
+    size_t n;                       /* elements of an array */
+    int64_t numbers[kReplyNumbers]; /* of an array; the first one is that of a number */
+    std::string_view strings[2];    /* of an array, in `string_text` */
+    size_t len;                     /* of an error or another text, cut to fit */
     u_char text[256];
     char string_text[2][kReplyString];
 };
@@ -46,6 +46,12 @@ struct SlotRangeSink {
     void (*add)(SlotRangeSink &sink, const SlotRange &range);
 };
 
+/* Takes the keys of a reply to SCAN while it is being read.  Types with more
+ * state derive from it. */
+struct KeySink {
+    void (*add_key)(KeySink &sink, std::string_view key);
+};
+
 /* Finds replies in a stream of bytes.  It allocates nothing for one, and takes
  * none that is larger than any that was asked for. */
 struct Reader {
@@ -57,9 +63,9 @@ struct Reader {
     bool feed(u_char *data, size_t len);
 
     /* NGX_OK: `reply` holds the next one; NGX_AGAIN: there is no whole one yet;
-     * NGX_ERROR: it is invalid, or too large.  The sink is nullptr unless the
-     * reply is to CLUSTER SLOTS. */
-    ngx_int_t next(SlotRangeSink *to);
+     * NGX_ERROR: it is invalid, or too large.  A sink is nullptr unless the
+     * reply is to its command. */
+    ngx_int_t next(SlotRangeSink *to, KeySink *keys_to);
 
     struct Free {
         void operator()(redisReader *freed) const;
@@ -67,6 +73,7 @@ struct Reader {
 
     Reply reply;
     SlotRangeSink *sink;
+    KeySink *keys;
     std::unique_ptr<redisReader, Free> reader;
 };
 

@@ -28,6 +28,9 @@ struct Nodes {
      * known, this is any node, which will tell. */
     Node *route(ngx_int_t slot) { return is_cluster() ? &cluster->route(slot) : node; }
 
+    /* Returns true if it is known which nodes there are. */
+    bool are_known() const { return !is_cluster() || cluster->is_loaded(); }
+
     /* Returns true if a request should wait for this slot's node. */
     bool is_worth(ngx_int_t slot) { return !is_cluster() || cluster->is_worth(slot); }
 

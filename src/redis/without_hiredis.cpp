@@ -4,6 +4,7 @@
 
 #include "ngx/conf.hpp"
 #include "redis/client.hpp"
+#include "redis/limit_list.hpp"
 
 namespace limit_sliding {
 
@@ -32,10 +33,15 @@ void describe_leases(Span<Claim> claims) {}
 
 void leave_ask(Waiter *waiter) {}
 
-bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, Waiter *waiter) {
+bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_msec_t ttl_ms,
+                      Waiter *waiter) {
     return false;
 }
 
 bool charge_redis(Claim *, int64_t, Waiter *) { return false; }
+
+LimitPage *list_limits(RemoteZone &, const ScanPlace &, size_t, ngx_event_t *) { return nullptr; }
+
+void leave_list(LimitPage *) {}
 
 } // namespace limit_sliding

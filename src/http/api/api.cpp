@@ -4,6 +4,7 @@
 
 #include "http/api/dashboard.hpp"
 #include "http/api/key.hpp"
+#include "http/api/limits_redis.hpp"
 #include "http/api/report.hpp"
 #include "http/api/response.hpp"
 #include "http/headers.hpp"
@@ -52,6 +53,10 @@ ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods) {
     return send_error(r, NGX_HTTP_NOT_ALLOWED, "method not allowed");
 }
 
+ngx_int_t send_no_path(ngx_http_request_t *r) {
+    return send_error(r, NGX_HTTP_NOT_FOUND, "no such path");
+}
+
 ngx_int_t api_handler(ngx_http_request_t *r) {
     ngx_int_t rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK) { return rc; }
@@ -66,16 +71,20 @@ ngx_int_t api_handler(ngx_http_request_t *r) {
         return rc == NGX_DECLINED ? send(r) : rc;
     }
 
-    if (!cut_prefix(&path, "zones/") || !cut_suffix(&path, "/key") || path.empty()) {
-        return send_error(r, NGX_HTTP_NOT_FOUND, "no such path");
-    }
+    if (!cut_prefix(&path, "zones/")) { return send_no_path(r); }
 
-    rc = check_method(r, kRead | kWrite);
+    const bool is_list = cut_suffix(&path, "/limits");
+    if ((!is_list && !cut_suffix(&path, "/key")) || path.empty()) { return send_no_path(r); }
+
+    rc = check_method(r, is_list ? kRead : kRead | kWrite);
     if (rc != NGX_DECLINED) { return rc; }
 
     ZoneConf *zone = find_zone(main_conf(r).zones, path);
-    return zone != nullptr ? handle_key(r, *zone)
-                           : send_error(r, NGX_HTTP_NOT_FOUND, "no such zone");
+    if (zone == nullptr) { return send_error(r, NGX_HTTP_NOT_FOUND, "no such zone"); }
+
+    if (!is_list) { return handle_key(r, *zone); }
+
+    return zone->redis != nullptr ? send_limits_of_redis(r, *zone) : send_no_path(r);
 }
 
 bool set_write(const Param &param, LocConf &conf) {

@@ -327,7 +327,7 @@ ngx_int_t command(KeyRequest &key) {
     const KeyCommand command = key.request->method == NGX_HTTP_DELETE ? KeyCommand::kForget
                                : key.own == kLimitUnset               ? KeyCommand::kUnsetLimit
                                                                       : KeyCommand::kSetLimit;
-    return wait_or_fail(key, send_key_command(&key.claim, command, &key.rate, &key.waiter));
+    return wait_or_fail(key, send_key_command(&key.claim, command, &key.rate, 0, &key.waiter));
 }
 
 ngx_int_t end_look(KeyRequest &key) {
