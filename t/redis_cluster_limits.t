@@ -94,6 +94,15 @@ is join(' ', sort keys %places), '200 409',
     '... and pages cannot go on at the old master';
 
 
+# a master that dies
+
+my $second = (grep { $_ != $replica && $_ != $from } $cluster->masters)[0];
+$second->kill9;
+like((listed($nginx, 1000))[0], qr/redis does not answer/, 'a master dies');
+ok wait_for(sub { (listed($nginx, 1000))[0] eq $all }, 30),
+    '... its replica has its limits';
+
+
 # a master that is lost
 
 $_->stop for $replica, $from;

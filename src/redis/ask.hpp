@@ -19,6 +19,12 @@ constexpr auto kHopsMax = 5;
 /* The orders of an administrator for one key. */
 enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit };
 
+/* What a command sets. */
+struct CommandValue {
+    ngx_str_t text;
+    ngx_msec_t ttl_ms; /* how long it holds; 0: until it is unset */
+};
+
 /* One key of an ask.  The policy of its claim is the zone's, as an ask may outlive
  * the request. */
 struct AskPart {
@@ -54,8 +60,7 @@ struct Ask {
     bool settles;       /* is a settlement: of one part, whose cost the call settles, */
     uint64_t unsettled; /* and the next one so many units */
     KeyCommand command; /* if it is one, it has a part and a call for itself */
-    ngx_str_t value;    /* of the command, */
-    ngx_msec_t ttl_ms;  /* and how long it holds; 0: for ever */
+    CommandValue value; /* of the command */
     ngx_int_t slot;     /* of all parts, or kMixedSlots */
     Span<AskPart> parts;
 };

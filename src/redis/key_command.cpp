@@ -57,8 +57,7 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_ms
     }
 
     ask->command = command;
-    ask->value = {value->len, p};
-    ask->ttl_ms = ttl_ms;
+    ask->value = {{value->len, p}, ttl_ms};
     append(p, view(*value));
     if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
@@ -80,11 +79,11 @@ bool call_key_command(Node &node, AskCall &call) {
 
     if (ask.command == KeyCommand::kSetLimit) {
         args[0] = "SET";
-        args[2] = view(ask.value);
+        args[2] = view(ask.value.text);
         argc = 3;
-        if (ask.ttl_ms != 0) {
+        if (ask.value.ttl_ms != 0) {
             args[3] = "PX";
-            args[4] = view(ms, ngx_sprintf(ms, "%M", ask.ttl_ms) - ms);
+            args[4] = view(ms, ngx_sprintf(ms, "%M", ask.value.ttl_ms) - ms);
             argc = 5;
         }
     } else if (ask.command == KeyCommand::kForget && Leases::can_serve(*policy)) {

@@ -4,7 +4,7 @@
 
 #include "ngx/conf.hpp"
 #include "redis/client.hpp"
-#include "redis/limit_list.hpp"
+#include "redis/limit_scan.hpp"
 
 namespace limit_sliding {
 
@@ -40,8 +40,8 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_ms
 
 bool charge_redis(Claim *, int64_t, Waiter *) { return false; }
 
-LimitPage *list_limits(RemoteZone &, const ScanPlace &, size_t, ngx_event_t *) { return nullptr; }
+ScanPage *scan_limits(RemoteZone &, const ScanPlace &, size_t, ngx_event_t *) { return nullptr; }
 
-void leave_list(LimitPage *) {}
+void leave_scan(ScanPage *) {}
 
 } // namespace limit_sliding

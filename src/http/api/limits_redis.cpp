@@ -9,7 +9,7 @@
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/limit_list.hpp"
+#include "redis/limit_scan.hpp"
 #include "redis/redis.hpp"
 
 namespace limit_sliding {
@@ -18,8 +18,8 @@ namespace {
 constexpr ngx_int_t kLimitsDefault = 100;
 constexpr ngx_int_t kLimitsMax = 1000;
 
-/* Bytes of a wrong argument that its error quotes. */
-constexpr size_t kQuotedBytes = 64;
+/* The most bytes of a wrong argument that its error quotes. */
+constexpr size_t kQuoted = 48;
 
 /* A request for a page, which waits for Redis. */
 struct ListRequest {
@@ -27,13 +27,13 @@ struct ListRequest {
     ZoneConf *zone;
     ScanPlace from;
     ngx_int_t most;
-    LimitPage *page;
+    ScanPage *page;
     ngx_event_t done;
 };
 
 ngx_int_t wrong_arg(ngx_http_request_t *r, const char *message, const ngx_str_t &arg) {
-    ngx_str_t quoted = {std::min(arg.len, kQuotedBytes), arg.data};
-    return send_error(r, NGX_HTTP_BAD_REQUEST, message, &quoted);
+    ngx_str_t quoted = {std::min(arg.len, kQuoted), arg.data};
+    return send_error(r, NGX_HTTP_BAD_REQUEST, message, &quoted, arg.len > kQuoted ? "..." : "");
 }
 
 /* Reads the arguments.  Returns NGX_DECLINED if they are valid; else an error was
@@ -44,7 +44,7 @@ ngx_int_t read_args(ListRequest &list) {
 
     if (ngx_http_arg(r, bytes("after"), 5, &arg) == NGX_OK
         && !read_scan_place(view(arg), &list.from)) {
-        return wrong_arg(r, "\"after\" must be a \"next\" of this list, not \"%V\"", arg);
+        return wrong_arg(r, "\"after\" must be a \"next\" of this list, not \"%V%s\"", arg);
     }
 
     list.most = kLimitsDefault;
@@ -53,10 +53,10 @@ ngx_int_t read_args(ListRequest &list) {
     list.most = ngx_atoi(arg.data, arg.len);
     return list.most >= 1 && list.most <= kLimitsMax
                ? NGX_DECLINED
-               : wrong_arg(r, "\"n\" must be an integer from 1 to 1000, not \"%V\"", arg);
+               : wrong_arg(r, "\"n\" must be an integer from 1 to 1000, not \"%V%s\"", arg);
 }
 
-void write_limit(Json &json, const ZoneConf &zone, bool is_digest, const ListedLimit &limit) {
+void write_limit(Json &json, const ZoneConf &zone, bool is_digest, const ScannedLimit &limit) {
     json.line();
     auto object = json.object();
     if (is_digest) {
@@ -72,7 +72,7 @@ void write_limit(Json &json, const ZoneConf &zone, bool is_digest, const ListedL
 }
 
 ngx_int_t send_page(const ListRequest &list) {
-    const LimitPage &page = *list.page;
+    const ScanPage &page = *list.page;
     const bool is_digest = list.zone->redis->settings.key_format == KeyFormat::kDigest;
 
     return send_json(list.request, NGX_HTTP_OK, [&](Json &json) {
@@ -80,7 +80,7 @@ ngx_int_t send_page(const ListRequest &list) {
         json.field("digest", is_digest);
         {
             auto limits = json.array("limits");
-            for (const ListedLimit &limit : page.limits) {
+            for (const ScannedLimit &limit : page.limits) {
                 if (!limit.is_gone) { write_limit(json, *list.zone, is_digest, limit); }
             }
         }
@@ -94,15 +94,15 @@ ngx_int_t send_page(const ListRequest &list) {
 ngx_int_t send_result(const ListRequest &list) {
     ngx_http_request_t *r = list.request;
     switch (list.page->result) {
-    case Listed::kDone:
+    case ScanResult::kDone:
         return send_page(list);
-    case Listed::kRefused:
+    case ScanResult::kRefused:
         return send_error(r, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
-    case Listed::kMoved:
+    case ScanResult::kMoved:
         return send_error(r, NGX_HTTP_CONFLICT,
                           "redis has other servers by now, the list must begin anew");
-    case Listed::kWaits:
-    case Listed::kAway:
+    case ScanResult::kWaits:
+    case ScanResult::kAway:
         break;
     }
 
@@ -132,12 +132,12 @@ ngx_int_t send_limits_of_redis(ngx_http_request_t *r, ZoneConf &zone) {
     if (rc != NGX_DECLINED) { return rc; }
 
     init_event<end_request>(list->done, *list);
-    list->page = list_limits(zone.remote, list->from, list->most, &list->done);
+    list->page = scan_limits(zone.remote, list->from, list->most, &list->done);
     if (list->page == nullptr) {
         return send_error(r, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
     }
 
-    cln->handler = [](void *data) { leave_list(static_cast<ListRequest *>(data)->page); };
+    cln->handler = [](void *data) { leave_scan(static_cast<ListRequest *>(data)->page); };
     cln->data = list;
     r->main->count++;
     r->write_event_handler = ngx_http_request_empty_handler;

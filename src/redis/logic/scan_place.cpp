@@ -42,7 +42,7 @@ bool read_hex(std::string_view text, uint64_t *number) {
 size_t write_scan_place(const ScanPlace &place, char *text) {
     char *p = write_hex(place.node, text);
     *p++ = '-';
-    return write_hex(place.cursor, p) - text;
+    return static_cast<size_t>(write_hex(place.cursor, p) - text);
 }
 
 bool read_scan_place(std::string_view text, ScanPlace *place) {

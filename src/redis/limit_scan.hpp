@@ -17,14 +17,14 @@
 namespace limit_sliding {
 
 /* A key with a limit of its own, in memory of its page. */
-struct ListedLimit {
+struct ScannedLimit {
     ngx_str_t key;   /* as it is in Redis: the text, or its digest */
     ngx_str_t limit; /* the value; data is nullptr if it is no string */
     int64_t ttl_ms;  /* negative: it does not expire */
     bool is_gone;    /* it was removed while the page was made */
 };
 
-enum class Listed {
+enum class ScanResult {
     kWaits = 0,
     kDone,
     kAway,    /* Redis does not answer */
@@ -32,20 +32,20 @@ enum class Listed {
     kMoved    /* it has no such server any more, or another master */
 };
 
-struct LimitPage {
-    Listed result;
-    Array<ListedLimit> limits;
+struct ScanPage {
+    ScanResult result;
+    Array<ScannedLimit> limits;
     ScanPlace next; /* of the next page, */
     bool has_next;  /* unless there is none */
 };
 
 /* Begins a page of about so many limits, from a place on.  The event is posted
  * once the page has its result.  Returns nullptr if Redis is known not to
- * answer, or there is no memory; else leave_list() frees the page. */
-LimitPage *list_limits(RemoteZone &zone, const ScanPlace &from, size_t most, ngx_event_t *done);
+ * answer, or there is no memory; else leave_scan() frees the page. */
+ScanPage *scan_limits(RemoteZone &zone, const ScanPlace &from, size_t most, ngx_event_t *done);
 
 /* To be called once for a page, complete or not.  The event is not posted any
  * more. */
-void leave_list(LimitPage *page);
+void leave_scan(ScanPage *page);
 
 } // namespace limit_sliding
