@@ -4,6 +4,8 @@
 
 #include <hiredis/hiredis.h>
 
+#include <algorithm>
+
 #include "ngx/strings.hpp"
 #include "redis/logic/leases.hpp"
 #include "redis/scripts.hpp"
@@ -46,7 +48,9 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_ms
     Nodes &nodes = redis.client.nodes;
     if (nodes.is_away()) { return false; }
 
-    Ask *ask = create_ask(redis, {claim, 1}, kLimitSuffix.size() + value->len);
+    /* what follows the key in the command */
+    size_t bytes = std::max(kLimitSuffix.size() + value->len, sizeof(":4294967295") - 1);
+    Ask *ask = create_ask(redis, {claim, 1}, bytes);
     if (ask == nullptr) { return false; }
 
     ngx_str_t &key = ask->parts[0].key;
@@ -74,8 +78,16 @@ bool call_key_command(Node &node, AskCall &call) {
     const Policy *policy = part.claim.policy;
     std::string_view key = view(part.key);
     u_char ms[NGX_INT64_LEN];
-    std::string_view args[5] = {"DEL", key};
+    std::string_view args[6] = {"DEL", key};
     size_t argc = 2;
+
+    /* the state of the key's own window: KEY:CODE */
+    ngx_str_t own = {0, nullptr};
+    if (ask.command == KeyCommand::kForget && part.window.is_given()) {
+        u_char *end = ngx_sprintf(part.key.data + key.size(), ":%uD", part.window.code());
+        own = {static_cast<size_t>(end - part.key.data), part.key.data};
+        args[argc++] = view(own);
+    }
 
     if (ask.command == KeyCommand::kSetLimit) {
         args[0] = "SET";
@@ -88,7 +100,8 @@ bool call_key_command(Node &node, AskCall &call) {
         }
     } else if (ask.command == KeyCommand::kForget && Leases::can_serve(*policy)) {
         /* some node may have leases, if this one has not */
-        u_char *end = ngx_sprintf(ms, "%uL", policy->window_ms + kLeaseMs);
+        uint64_t window_ms = std::max(policy->window_ms, part.window.ms);
+        u_char *end = ngx_sprintf(ms, "%uL", window_ms + kLeaseMs);
 
         args[0] = "EVAL";
         args[1] = forget_script();
@@ -96,6 +109,7 @@ bool call_key_command(Node &node, AskCall &call) {
         args[3] = key;
         args[4] = view(ms, end - ms);
         argc = 5;
+        if (own.len) { args[argc++] = view(own.data + key.size(), own.len - key.size()); }
     }
 
     call.handler = command_answered;

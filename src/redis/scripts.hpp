@@ -86,7 +86,8 @@ constexpr auto kScriptSettles = 0x200u;
 size_t script(unsigned algorithms, char *buffer, size_t bytes);
 
 /* A script that deletes the state at KEYS[1], and returns 1.  ARGV[1] is how
- * many ms its mark is to last: as long as units may be spent. */
+ * many ms its mark is to last: as long as units may be spent.  ARGV[2], if it is
+ * given, follows KEYS[1] in the name of another state to be deleted. */
 std::string_view forget_script();
 
 } // namespace limit_sliding
