@@ -127,28 +127,42 @@ LimitCache *LimitCache::init(void *memory, size_t bytes) {
     return cache;
 }
 
-LimitCache::Set &LimitCache::set_of(uint64_t hash) const {
-    const uint64_t number = (hash >> 32) * sets_ >> 32;
+LimitCache::Set &LimitCache::set_of(uint64_t hash, unsigned choice) const {
+    const uint64_t half = choice == 0 ? hash >> 32 : hash & UINT32_MAX;
 
-    return reinterpret_cast<Set *>(const_cast<LimitCache *>(this) + 1)[number];
+    return reinterpret_cast<Set *>(const_cast<LimitCache *>(this) + 1)[half * sets_ >> 32];
 }
 
 OwnLimit LimitCache::find(uint64_t hash) const {
     Place seen;
 
-    if (set_of(hash).find(hash, &seen) == kPlaces || seen.is_new()) { return {}; }
+    /* a place that is new has the value 0, which is no limit */
+    if (set_of(hash, 0).find(hash, &seen) < kPlaces) { return limit_of(seen.value); }
 
-    return limit_of(seen.value);
+    if (set_of(hash, 1).find(hash, &seen) < kPlaces) { return limit_of(seen.value); }
+
+    return {};
 }
 
 void LimitCache::set(uint64_t hash, const OwnLimit &own) {
-    Set &set = set_of(hash);
+    Set &first = set_of(hash, 0);
+    Set &second = set_of(hash, 1);
+    Set *set = &first;
     Place seen;
-    size_t place = set.find(hash, &seen);
+    size_t place = first.find(hash, &seen);
+
+    if (place == kPlaces) {
+        place = second.find(hash, &seen);
+        if (place < kPlaces) { set = &second; }
+    }
+
     const bool is_known = place < kPlaces && !seen.is_new();
 
     if (!own.is_set()) {
-        if (is_known) { set.take_away(hash, place); }
+        if (is_known) {
+            first.take_away(hash, 0);
+            second.take_away(hash, 0);
+        }
 
         return;
     }
@@ -161,10 +175,10 @@ void LimitCache::set(uint64_t hash, const OwnLimit &own) {
         shared(&has_windows_).store(1, std::memory_order_relaxed);
     }
 
-    if (place == kPlaces) { place = set.find_victim(hash); }
+    if (place == kPlaces) { place = first.find_victim(hash); }
 
-    set.places[place].store(hash, value, is_known);
-    set.take_away(hash, place + 1);
+    set->places[place].store(hash, value, is_known);
+    set->take_away(hash, place + 1);
 }
 
 } // namespace limit_sliding

@@ -23,8 +23,8 @@ namespace limit_sliding {
  * one dies between, the words do not fit each other: then the place has the limit of no
  * key that there is, and is taken by another one some day.
  *
- * The set is chosen by bits of the hash that come before the others in use.  A place
- * never used is 0, and so are all places after it.
+ * Two sets are chosen by halves of the hash.  A key is in the second one only if the
+ * first one was full: a place never used is 0, and so are all places after it.
  *
  * `used` says that the limit was stored once more since it came into the cache.
  * A new one takes the place of one that is not used; if all are, they are
@@ -54,7 +54,8 @@ public:
 private:
     struct Set;
 
-    Set &set_of(uint64_t hash) const;
+    /* Returns the key's first or second set, 0 or 1. */
+    Set &set_of(uint64_t hash, unsigned choice) const;
 
     uint64_t sets_;
     uint64_t has_windows_;
