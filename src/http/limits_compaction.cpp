@@ -153,7 +153,10 @@ bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
     }
 
     ngx_free(buffers);
-    return load_limits(log, zone, false, &unplaced) && done;
+    if (!load_limits(log, zone, false, &unplaced) || !done) { return false; }
+
+    ngx_log_error(NGX_LOG_INFO, log, 0, "the limits of zone \"%V\" were compacted", &zone.name);
+    return true;
 }
 
 } // namespace limit_sliding

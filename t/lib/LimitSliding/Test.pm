@@ -59,6 +59,7 @@ use Exporter qw(import);
 use File::Basename qw(dirname);
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
+use List::Util ();
 use POSIX qw(WNOHANG);
 use Test::More ();
 use Time::HiRes qw(sleep clock_gettime CLOCK_MONOTONIC);
@@ -263,6 +264,18 @@ sub stop($self) {
     kill 'KILL', $self->children, $self->{master};
     wait_for(sub { $self->_reap });
     return 0;
+}
+
+# Kills the master and all workers with SIGKILL, in any order, and waits until they
+# are gone. start() may follow.
+sub crash($self) {
+    kill 'STOP', $self->{master};      # it would start others
+    my @children = $self->children;
+    kill 'KILL', $_ for List::Util::shuffle(@children, $self->{master});
+
+    wait_for(sub { $self->_reap && !grep { _title($_) ne '' } @children })
+        or die "NGINX did not go\n";
+    unlink "$self->{dir}/nginx.pid";
 }
 
 # Ends a test: the last NGINX of it.
