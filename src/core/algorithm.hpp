@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include "core/bucket.hpp"
+#include "core/claim.hpp"
 #include "core/counter.hpp"
+#include "core/epoch.hpp"
 #include "core/fixed.hpp"
 #include "core/policy.hpp"
 #include "core/slot.hpp"
@@ -31,14 +33,36 @@ auto with_algorithm(const Policy &policy, uint64_t now_ms, uint64_t limit, const
     }
 }
 
+/* Slots that have another window than a claim, see Others.  Few are asked for, so all
+ * is made anew for each. */
+class WordOthers {
+public:
+    /* `time_ms` is of the zone's time. */
+    WordOthers(const Claim &claim, uint64_t time_ms) : claim_(claim), time_ms_(time_ms) {}
+
+    bool is_recent(uint64_t tag) const;
+    uint64_t used(const Copy &copy) const;
+    uint64_t expires_ms(const Copy &copy) const;
+
+private:
+    template <class Visit>
+    auto visit(const Visit &visit_others) const;
+
+    const Claim &claim_;
+    uint64_t time_ms_;
+};
+
 /* Answers what the table asks about states, for one request to such an
  * algorithm. */
 template <class Algorithm>
 struct WordStep {
     Algorithm algorithm;
     uint64_t cost;
+    const Claim *claim;
+    uint64_t time_ms; /* of the zone's time */
 
-    WordStep(const Algorithm &a, uint64_t c) : algorithm(a), cost(c) {}
+    WordStep(const Algorithm &a, uint64_t c, const Claim &of, uint64_t now_ms)
+        : algorithm(a), cost(c), claim(&of), time_ms(now_ms) {}
 
     [[gnu::always_inline]] bool admit(uint64_t state, uint64_t *next) const {
         return algorithm.admit(state, cost, next);
@@ -56,8 +80,22 @@ struct WordStep {
 
     bool clear(Copy *copy) const { return copy->store(0); }
 
-    bool owes(uint64_t state) const { return algorithm.owes(state); }
-    uint64_t ahead(uint64_t state) const { return algorithm.ahead(state); }
+    uint64_t ahead(const Copy &copy) const {
+        uint64_t state = copy.bare_state();
+
+        return tag::is_own(copy.tag)
+                   ? epochs().within(algorithm.owed_ms(state), tag::digits(copy.tag))
+                   : algorithm.ahead(state);
+    }
+
+    uint64_t used_at_all(const Copy &copy, unsigned digits) const {
+        return algorithm.rank_at_all(copy.bare_state(), digits);
+    }
+
+    WordOthers others() const { return {*claim, time_ms}; }
+
+private:
+    OwnEpochs epochs() const { return {*claim->policy, time_ms}; }
 };
 
 /* Records a cost whatever the limit says. */
@@ -81,7 +119,7 @@ struct ChargeStep : WordStep<Algorithm> {
 };
 
 template <class Algorithm>
-ChargeStep(const Algorithm &, uint64_t) -> ChargeStep<Algorithm>;
+ChargeStep(const Algorithm &, uint64_t, const Claim &, uint64_t) -> ChargeStep<Algorithm>;
 
 /* Answers no more than what Table::update_ready() asks, and of most states. */
 template <class Algorithm>

@@ -66,6 +66,19 @@ public:
         return 1 + (has_burst() ? left : left / pace);
     }
 
+    /* Returns the same of a key that has a window of its own, of so many binary
+     * digits, as a share of a window of the zone's. */
+    uint64_t rank_at_all(uint64_t state, unsigned digits) const {
+        Bucket own = *this;
+
+        /* the format of a state depends on the digits only */
+        own.set_window((uint64_t{1} << digits) - 1);
+
+        uint64_t taken = own.rank(state);
+
+        return taken == 0 ? 0 : 1 + static_cast<uint64_t>(Wide{taken - 1} * window_ms_ >> digits);
+    }
+
     /* Returns what is used, x w.  An excess is left out: no bucket is more than
      * empty. */
     uint64_t used(uint64_t state) const {
@@ -195,10 +208,11 @@ public:
     }
 
     /* Returns by how many epochs a state that owes is ahead. */
-    uint64_t ahead(uint64_t state) const {
-        if (!owes(state)) { return 0; }
+    uint64_t ahead(uint64_t state) const { return epoch_of(now_ms_ + owed_ms(state)) - epoch(); }
 
-        return epoch_of(now_ms_ + whole_ms(read_debt(state).ahead)) - epoch();
+    /* Returns the ms until a bucket that owes will be just full. */
+    uint64_t owed_ms(uint64_t state) const {
+        return owes(state) ? whole_ms(read_debt(state).ahead) : 0;
     }
 
     /* Describes the state as describe_usage() does. */

@@ -162,7 +162,7 @@ private:
     /* A quarter of the times is for those ahead, and half for those that the table
      * keeps when they are over. */
     unsigned fraction_bits() const {
-        unsigned longest = bits_of(kBucketDebtWindows * window_ms_) + 2;
+        unsigned longest = binary_digits(kBucketDebtWindows * window_ms_) + 2;
 
         return kFullBits - std::max(time_bits_, std::min(longest, kTimeBitsMax));
     }

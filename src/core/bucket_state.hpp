@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/epoch.hpp"
 #include "core/policy.hpp"
 
 namespace limit_sliding {
@@ -46,7 +47,14 @@ class BucketState {
 protected:
     BucketState(const Policy &policy, uint64_t limit)
         : window_ms_(policy.window_ms), limit_(limit), burst_(policy.burst),
-          is_queue_(policy.algorithm == Algorithm::kLeakyBucket), time_bits_(time_bits(policy)) {}
+          is_queue_(policy.algorithm == Algorithm::kLeakyBucket),
+          time_bits_(time_bits(policy.window_ms, policy.burst)) {}
+
+    /* Sees states as of another window. */
+    void set_window(uint64_t window_ms) {
+        window_ms_ = window_ms;
+        time_bits_ = time_bits(window_ms, burst_);
+    }
 
     static constexpr unsigned kStateBits = 62;
     static constexpr unsigned kFormBits = 2;
@@ -131,7 +139,7 @@ protected:
     uint64_t class_of_limit() const { return class_of_pace(limit_); }
 
     static uint64_t class_of_pace(uint64_t limit) {
-        return std::min<uint64_t>((bits_of(limit) - 1) / kClassDigit, kClassMax);
+        return std::min<uint64_t>((binary_digits(limit) - 1) / kClassDigit, kClassMax);
     }
 
     /* Returns the limit under which a state was made, or the least of its class
@@ -179,10 +187,6 @@ protected:
         return elapsed < 3ULL << (time_bits_ - 2) ? elapsed : 0;
     }
 
-    static unsigned bits_of(uint64_t n) {
-        return 63 ^ static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
-    }
-
     uint64_t window_ms_;
     uint64_t limit_;
     uint64_t burst_;
@@ -190,8 +194,8 @@ protected:
     unsigned time_bits_;
 
 private:
-    static unsigned time_bits(const Policy &policy) {
-        unsigned bits = bits_of(policy.window_ms) + bits_of(policy.burst) + 2;
+    static unsigned time_bits(uint64_t window_ms, uint64_t burst) {
+        unsigned bits = binary_digits(window_ms) + binary_digits(burst) + 2;
 
         return std::min(std::max(bits, kTimeBitsMin), kTimeBitsMax);
     }
@@ -199,8 +203,8 @@ private:
     /* Returns the f of the lines of a class: the bits that its whole requests
      * leave. */
     unsigned line_bits(uint64_t limit_class) const {
-        uint64_t digits
-            = has_burst() ? bits_of(burst_ + uint64_t{is_queue_}) : (limit_class + 1) * kClassDigit;
+        uint64_t digits = has_burst() ? binary_digits(burst_ + uint64_t{is_queue_})
+                                      : (limit_class + 1) * kClassDigit;
 
         return value_bits() - static_cast<unsigned>(std::min<uint64_t>(digits, kWholeBitsMax));
     }

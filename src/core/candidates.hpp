@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/epoch.hpp"
 #include "core/key.hpp"
 #include "core/slot.hpp"
 
@@ -25,7 +26,7 @@ namespace limit_sliding {
 template <class Slots>
 class Candidates {
 public:
-    Candidates(const Slots &slots, const Pairs &pairs, uint64_t hash, uint64_t epoch)
+    Candidates(const Slots &slots, const Pairs &pairs, uint64_t hash, const Epoch &epoch)
         : slots_(slots), key_(hash, pairs), tag_(tag::make(key_.fingerprint(), epoch)) {}
 
     /* Returns the key's copy if it may have a state that counts, else none. */
@@ -80,7 +81,7 @@ public:
     /* True if the slot, of whatever key, holds a state that counts. */
     template <class Step>
     bool is_live(Slot &slot, const Step &step) const {
-        return used(step, Copy::read(slot)) != 0;
+        return used_there(step, Copy::read(slot)) != 0;
     }
 
 protected:
@@ -126,20 +127,33 @@ protected:
     /* Returns the key's tag as of now, in another tag's generation. */
     uint64_t tag_like(uint64_t other) const { return tag_ | tag::generation(other); }
 
-    /* True if the copy may have a state that counts. */
+    /* True if the copy, of the key's, may have a state that counts. */
     bool is_recent(const Copy &copy) const {
         return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2;
     }
 
     uint64_t live_state(const Copy &copy) const { return is_recent(copy) ? copy.bare_state() : 0; }
 
-    /*
-     * Returns how much the copy constrains its key; 0: as little as no state.
-     */
+    /* Returns how much the key's copy constrains it; 0: as little as no state. */
     template <class Step>
     uint64_t used(const Step &step, const Copy &copy) const {
         return is_recent(copy) ? step.used(copy) : 0;
     }
+
+    /* Returns the same of any key's copy. */
+    template <class Step>
+    uint64_t used_there(const Step &step, const Copy &copy) const {
+        return has_same_window(copy.tag) ? used(step, copy) : used_by_other(step, copy);
+    }
+
+    /* True if a slot with this tag, of any key, may have a state that counts. */
+    template <class Step>
+    bool is_recent_there(const Step &step, uint64_t tag) const {
+        return has_same_window(tag) ? tag::age(tag, tag_) < 2 : is_recent_other(step, tag);
+    }
+
+    /* True if both the slot and the key have the zone's window. */
+    bool has_same_window(uint64_t tag) const { return !tag::is_own(tag | tag_); }
 
     /* Returns the key's copy in this slot, if there is one. */
     Copy inspect(Slot &slot) const {
@@ -157,12 +171,19 @@ protected:
     }
 
     template <class Step>
+    uint64_t expires_ms(const Step &step, const Copy &copy) const {
+        if (!has_same_window(copy.tag)) { return other_expires_ms(step, copy); }
+
+        return is_recent(copy) ? step.expires_ms(copy) : 0;
+    }
+
+    template <class Step>
     uint64_t first_to_expire(const Step &step) const {
         uint64_t first_ms = UINT64_MAX;
 
         search([&](Slot &slot, bool) {
             Copy copy = Copy::read(slot);
-            uint64_t ms = is_recent(copy) ? step.expires_ms(copy) : 0;
+            uint64_t ms = expires_ms(step, copy);
 
             if (ms != 0) { first_ms = std::min(first_ms, ms); }
 
@@ -172,6 +193,26 @@ protected:
         return first_ms == UINT64_MAX ? 1 : first_ms;
     }
 
+private:
+    /* The next ones are of slots that have another window.  They take copies, so that
+     * those of requests that meet none stay in registers. */
+
+    template <class Step>
+    [[gnu::noinline]] static uint64_t used_by_other(Step step, Copy copy) {
+        return copy.kind == Copy::confirmed ? step.others().used(copy) : 0;
+    }
+
+    template <class Step>
+    [[gnu::noinline]] static uint64_t other_expires_ms(Step step, Copy copy) {
+        return copy.kind == Copy::confirmed ? step.others().expires_ms(copy) : 0;
+    }
+
+    template <class Step>
+    [[gnu::noinline]] static bool is_recent_other(Step step, uint64_t tag) {
+        return step.others().is_recent(tag);
+    }
+
+protected:
     Slots slots_;
     Key key_;
     uint64_t tag_; /* the key's as of now, in generation 0 */

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/epoch.hpp"
 #include "core/policy.hpp"
 #include "core/ring.hpp"
 
@@ -71,9 +72,21 @@ struct Clock {
         return then + span > tick || is_strict ? window_ms : weight;
     }
 
+    /* Epochs of the zone's window. */
     static constexpr unsigned kEpochShift = kTickBits - 2;
 
     uint64_t epoch() const { return tick >> kEpochShift; }
+
+    /* Returns the clock of another window. */
+    Clock of_window(uint64_t other_ms) const {
+        Clock clock = *this;
+
+        clock.window_ms = other_ms;
+        clock.span = is_log ? other_ms : span;
+        clock.set(now_ms);
+
+        return clock;
+    }
 
     /* Returns the ms until an event of so many units has lost at least `lost` of
      * them.  What was read while it changed may have an event of no units. */

@@ -78,6 +78,16 @@ public:
         return rank_of(left, is_near(state) && left >= all - left);
     }
 
+    /* Returns the same of a key that has a window of its own, as if all that it has
+     * used were of the present window of the zone's. */
+    uint64_t rank_at_all(uint64_t state, unsigned) const {
+        if (owes(state)) { return rank_of(CounterDebt::total(state) * rule_.window_ms, true); }
+
+        state = valid(state);
+
+        return rank_of(format_of(state).total(counts_of(state)) * rule_.window_ms, is_near(state));
+    }
+
     double share(uint64_t state) const {
         View v = view(state);
 
@@ -179,9 +189,16 @@ public:
     uint64_t ahead(uint64_t state) const {
         if (!owes(state)) { return 0; }
 
+        return epoch_of(now_ms_ + owed_ms(state), rule_.window_ms) - epoch();
+    }
+
+    /* Returns the ms until the last window in which a state owes. */
+    uint64_t owed_ms(uint64_t state) const {
+        if (!owes(state)) { return 0; }
+
         uint64_t last = debt_of(state).window * rule_.window_ms;
 
-        return last <= now_ms_ ? 0 : epoch_of(last, rule_.window_ms) - epoch();
+        return last - std::min(last, now_ms_);
     }
 
     /* True for a state that owes, or has owed until its window began. */

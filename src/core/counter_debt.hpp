@@ -50,6 +50,9 @@ struct CounterDebt : CounterState {
                 is_same ? limit : counts[0], counts[1]};
     }
 
+    /* Returns the sum of Debt::pace and rest. */
+    static uint64_t total(uint64_t state) { return format(is_near(state)).total(counts_of(state)); }
+
     /* Returns the kind of one part, from that of a limit on, that has room for the
      * counts of such a debt. */
     static unsigned kind_of(const Debt &debt, unsigned first) {

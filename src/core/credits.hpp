@@ -95,9 +95,7 @@ public:
         uint64_t refused_ms = 0;
 
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-            Copy copy = table(number / length_)
-                            .obtain(RingStep(store_.now.behind(), length_), store_.may_evict,
-                                    kState, &refused_ms);
+            Copy copy = store_.obtain(hash_of(number / length_), kState, &refused_ms);
 
             if (copy.kind == Copy::none) { return; }
 
@@ -122,7 +120,7 @@ private:
     /* The state of such a slot says only that it is there. */
     static constexpr uint64_t kState = 1;
 
-    Table<RingSlots> table(uint64_t slot) const { return store_.table_of(mixed(hash_, slot)); }
+    uint64_t hash_of(uint64_t slot) const { return mixed(hash_, slot); }
 
     /* Calls visit(begin, units) for all parts that are not over, in order. */
     template <class Visit>
@@ -132,7 +130,7 @@ private:
         uint64_t first = (now.tick - std::min(now.tick, now.span)) / grain_;
 
         for (uint64_t slot = first / length_; slot <= last / length_; slot++) {
-            Copy copy = table(slot).look();
+            Copy copy = store_.table_of(hash_of(slot)).look();
 
             if (copy.kind == Copy::none) { continue; }
 

@@ -17,14 +17,25 @@ namespace limit_sliding {
  * them. */
 struct EventStore {
     Zone *zone;
+    const Policy *policy;
     SlotCounts *counts;
-    bool may_evict;
-    bool is_brief; /* stay in the key's own ring: else torn */
+    bool is_brief; /* stay in the key's own ring: else torn; its window is the zone's */
     Clock now;
 
     /* Returns the table as seen by a key, or one of its pages, of this hash. */
     Table<RingSlots> table_of(uint64_t hash) const {
-        return {RingSlots(zone), zone->pairs, counts, hash, now.epoch()};
+        return {RingSlots(zone), zone->pairs, counts, hash,
+                is_brief || policy->salt == 0
+                    ? Epoch{now.epoch(), 0}
+                    : OwnEpochs(*policy, now.now_ms).present(policy->window_ms)};
+    }
+
+    /* Obtains the copy of a hash.  Nothing is taken for over, as a slot for it,
+     * before it is so by all clocks. */
+    Copy obtain(uint64_t hash, uint64_t state, uint64_t *refused_ms,
+                const Event *page = nullptr) const {
+        return table_of(hash).obtain(RingStep(zone, *policy, now.behind(), page),
+                                     policy->full == WhenFull::kEvict, state, refused_ms);
     }
 };
 
@@ -82,8 +93,15 @@ public:
 
         if (copy.kind == Copy::confirmed) { return copy; }
 
-        return table().obtain(RingStep(store_.now.behind(), length()), store_.may_evict,
-                              first_state(), refused_ms);
+        return store_.obtain(hash_, first_state(), refused_ms);
+    }
+
+    /* Makes the key's tag tell until when it owes, see Table::keep().  Epochs of
+     * the zone's window last for longer. */
+    void keep() const {
+        if (store_.policy->salt != 0) {
+            table().keep(RingStep(store_.zone, *store_.policy, store_.now));
+        }
     }
 
     /* Opens a copy of the key.  False: it has changed meanwhile, and the caller
@@ -424,9 +442,7 @@ private:
 
         if (torn_ || !is_same()) { return false; }
 
-        Copy copy = store_.table_of(hash_of(oldest / kPageEvents))
-                        .obtain(RingStep(store_.now.behind(), length(), events), store_.may_evict,
-                                kPageState, refused_ms);
+        Copy copy = store_.obtain(hash_of(oldest / kPageEvents), kPageState, refused_ms, events);
 
         if (copy.kind == Copy::none) { return false; }
 

@@ -59,7 +59,7 @@ template <class Windows>
 class FixedOf {
 public:
     FixedOf(const Policy &policy, uint64_t now_ms, uint64_t limit)
-        : windows_(policy, now_ms), limit_(limit) {}
+        : windows_(policy, now_ms), limit_(limit), is_own_(policy.salt != 0) {}
 
     uint64_t epoch() const { return windows_.present >> kEpochShift; }
 
@@ -70,6 +70,16 @@ public:
     /* Returns how much a state constrains another key, whose limit is not
      * known. */
     uint64_t rank(uint64_t state) const { return rank_of(used(state), is_near(state)); }
+
+    /* Returns the same of a key that has a window of its own, as if that were the
+     * present one of the zone's. */
+    uint64_t rank_at_all(uint64_t state, unsigned) const {
+        uint64_t count = state & kCountMask;
+
+        return is_owing(state)
+                   ? rank_of(count + LimitCode::limit(state >> kPaceShift, limit_), true)
+                   : rank_of(count, is_near(state));
+    }
 
     double share(uint64_t state) const {
         return static_cast<double>(used(state)) / static_cast<double>(limit_);
@@ -137,10 +147,19 @@ public:
     /* Takes back a cost. */
     uint64_t give_back(uint64_t state, uint64_t cost) const { return refund(state, state, cost); }
 
-    /* The number of the window does not wrap while a key owes, so its state needs
-     * no epoch ahead. */
+    /* The epochs of the zone's window last for longer than a key may owe, so its
+     * state needs no epoch ahead. */
     static uint64_t ahead(uint64_t) { return 0; }
-    static bool owes(uint64_t) { return false; }
+
+    /* True for a state that owes, or has owed, if its tag has to tell that. */
+    bool owes(uint64_t state) const { return is_own_ && is_owing(state); }
+
+    /* Returns the ms until the last window in which a state owes. */
+    uint64_t owed_ms(uint64_t state) const {
+        uint64_t passed = age(state);
+
+        return is_owing(state) && passed > kOldest ? windows_.ends_ms(kWindowMask - passed) : 0;
+    }
 
     void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         View v = view(state);
@@ -254,6 +273,7 @@ private:
 
     Windows windows_;
     uint64_t limit_;
+    bool is_own_; /* the window is the key's own */
 };
 
 using Fixed = FixedOf<EqualWindows>;

@@ -207,6 +207,7 @@ private:
 
         if (!owing.settle(owing.used() + cost)) { return false; }
 
+        events_.keep();
         *result = {Outcome::kAdmitted, mark(owing.tick())};
 
         return true;

@@ -27,7 +27,8 @@ struct Pairs {
  * says which line of a pair is the first.  Two spare pairs follow in the same
  * manner.  Two keys are taken for one if they share a line and 38 bits of their
  * hash: of 10^10 lookups of absent keys in a full table, where each reads 40
- * slots, one or two meet such a twin.
+ * slots, one or two meet such a twin.  Keys that have a window of their own have 33
+ * of these bits in their tags: 47 of 10^10 meet one.
  */
 class Key {
 public:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/algorithm.hpp"
+#include "core/epoch.hpp"
 #include "core/history.hpp"
 #include "core/known_counter.hpp"
 #include "core/limiter.hpp"
@@ -24,10 +25,38 @@ constexpr uint64_t kRefundMs = 2 * 60 * 60 * 1000;
 /* Returns the caller's time as that of the claim's zone. */
 uint64_t time_of(const Claim &claim, uint64_t now_ms) { return now_ms + claim.zone->offset_ms; }
 
-template <class Algorithm>
-Table<WordSlots> table_of(const Claim &claim, const Algorithm &algorithm) {
+[[gnu::always_inline]] inline Table<WordSlots> table_of(const Claim &claim, const Epoch &epoch) {
     return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs, counts_of(claim), claim.hash,
-                            algorithm.epoch());
+                            epoch);
+}
+
+/* Returns the table of a key that has the zone's window. */
+template <class Algorithm>
+[[gnu::always_inline]] inline Table<WordSlots> shared_table_of(const Claim &claim,
+                                                               const Algorithm &algorithm) {
+    return table_of(claim, Epoch{algorithm.epoch(), 0});
+}
+
+bool has_own_window(const Claim &claim) { return claim.policy->salt != 0; }
+
+[[gnu::noinline]] Epoch own_epoch(const Claim &claim, uint64_t now_ms) {
+    return OwnEpochs(*claim.policy, time_of(claim, now_ms)).present(claim.policy->window_ms);
+}
+
+/* Returns the table of any key. */
+template <class Algorithm>
+[[gnu::always_inline]] inline Table<WordSlots> table_of(const Claim &claim,
+                                                        const Algorithm &algorithm,
+                                                        uint64_t now_ms) {
+    return table_of(claim,
+                    has_own_window(claim) ? own_epoch(claim, now_ms) : Epoch{algorithm.epoch(), 0});
+}
+
+template <class Algorithm>
+[[gnu::always_inline]] inline WordStep<Algorithm> step_of(const Claim &claim,
+                                                          const Algorithm &algorithm, uint64_t cost,
+                                                          uint64_t now_ms) {
+    return {algorithm, cost, claim, time_of(claim, now_ms)};
 }
 
 /* Opens the history of a key.  It is out of line as it is large, and not needed
@@ -63,21 +92,22 @@ template <class Algorithm>
 [[gnu::noinline]] void consume_anyhow(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
 
-    conclude_word(claim, table_of(*claim, algorithm)
-                             .update(WordStep{algorithm, claim->cost},
+    conclude_word(claim, table_of(*claim, algorithm, now_ms)
+                             .update(step_of(*claim, algorithm, claim->cost, now_ms),
                                      claim->policy->full == WhenFull::kEvict));
 }
 
 /* Consumes from a key that is in another line than its first, or whose state is
- * one that admit_ready() could not decide on. */
-template <class Algorithm>
+ * one that admit_ready() could not decide on.  kIsShared: its window is the zone's. */
+template <class Algorithm, bool kIsShared>
 [[gnu::noinline]] void consume_anywhere(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
-    auto table = table_of(*claim, algorithm);
+    auto table
+        = kIsShared ? shared_table_of(*claim, algorithm) : table_of(*claim, algorithm, now_ms);
     Table<WordSlots>::Result result;
 
-    if (!table.update_ready(table.find_ready_anywhere(), WordStep{algorithm, claim->cost},
-                            &result)) {
+    if (!table.update_ready(table.find_ready_anywhere(),
+                            step_of(*claim, algorithm, claim->cost, now_ms), &result)) {
         consume_anyhow<Algorithm>(claim, now_ms);
         return;
     }
@@ -90,11 +120,11 @@ template <class Algorithm>
 template <class Algorithm, class Anywhere = Algorithm>
 [[gnu::noinline, gnu::flatten]] void consume_word(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
-    auto table = table_of(*claim, algorithm);
+    auto table = shared_table_of(*claim, algorithm);
     Table<WordSlots>::Result result;
 
     if (!table.update_ready(table.find_ready(), ReadyStep{algorithm, claim->cost}, &result)) {
-        consume_anywhere<Anywhere>(claim, now_ms);
+        consume_anywhere<Anywhere, true>(claim, now_ms);
         return;
     }
 
@@ -195,7 +225,7 @@ struct DescribeKnown {
         *claim->policy, time_of(*claim, now_ms), claim->limit, [&](const auto &algorithm) {
             uint64_t next;
 
-            claim->state = table_of(*claim, algorithm).look_state();
+            claim->state = table_of(*claim, algorithm, now_ms).look_state();
             claim->rejection.retry_after_ms = 0;
             claim->outcome = algorithm.admit(claim->state, claim->cost, &next) ? Outcome::kAdmitted
                                                                                : Outcome::kRejected;
@@ -206,7 +236,7 @@ struct DescribeKnown {
 template <class Algorithm>
 [[gnu::noinline, gnu::flatten]] void look_word(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
-    Copy copy = table_of(*claim, algorithm).find_ready();
+    Copy copy = shared_table_of(*claim, algorithm).find_ready();
     uint64_t state = copy.bare_state();
     uint64_t next;
     bool admits;
@@ -230,7 +260,7 @@ struct LookKnown {
 };
 
 Decide *look_of(const Policy &policy, uint64_t limit) {
-    if (policy.has_rings()) { return look_anyhow; }
+    if (policy.has_rings() || policy.salt != 0) { return look_anyhow; }
 
     switch (policy.algorithm) {
     case Algorithm::kCounter:
@@ -249,12 +279,12 @@ void look(Claim *claim, uint64_t now_ms) { look_of(*claim->policy, claim->limit)
 bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     const Policy &policy = *claim.policy;
 
-    if (policy.algorithm != Algorithm::kCounter || policy.has_rings()) { return false; }
+    if (policy.algorithm != Algorithm::kCounter || policy.has_rings() || has_own_window(claim)) {
+        return false;
+    }
 
     uint64_t epoch = CounterState::epoch_of(time_of(claim, now_ms), policy.window_ms);
-    Table<WordSlots> table(WordSlots(claim.zone), claim.zone->pairs, counts_of(claim), claim.hash,
-                           epoch);
-    Copy copy = table.find_ready();
+    Copy copy = table_of(claim, Epoch{epoch, 0}).find_ready();
     uint64_t next;
 
     return copy.kind == Copy::confirmed
@@ -263,8 +293,8 @@ bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 
 /* Changes the state of a key, of one word. */
 template <class Algorithm, class Change>
-void amend(const Claim &claim, const Algorithm &algorithm, const Change &change) {
-    auto table = table_of(claim, algorithm);
+void amend(const Claim &claim, const Algorithm &algorithm, uint64_t now_ms, const Change &change) {
+    auto table = table_of(claim, algorithm, now_ms);
     bool owes = false;
 
     table.amend([&](uint64_t state) {
@@ -275,7 +305,7 @@ void amend(const Claim &claim, const Algorithm &algorithm, const Change &change)
         return next;
     });
 
-    if (owes) { table.keep(WordStep{algorithm, 0}); }
+    if (owes) { table.keep(step_of(claim, algorithm, 0, now_ms)); }
 }
 
 /* Takes back some of what a claim has consumed. */
@@ -286,7 +316,7 @@ void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     }
 
     with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-        amend(claim, algorithm,
+        amend(claim, algorithm, now_ms,
               [&](uint64_t state) { return algorithm.refund(state, claim.state, cost); });
     });
 }
@@ -362,14 +392,31 @@ size_t longest_wait(const Claim *claims, size_t n, uint64_t now_ms) {
                                           : longest_wait(claims, n, now_ms);
 }
 
+/* Returns how keys consume that have windows of their own. */
+Decide *consume_own_of(const Policy &policy) {
+    if (policy.has_rings()) { return consume_events_anywhere; }
+
+    switch (policy.algorithm) {
+    case Algorithm::kCounter:
+        return consume_anywhere<Counter, false>;
+    case Algorithm::kFixed:
+        return policy.calendar == Calendar::kNone ? consume_anywhere<Fixed, false>
+                                                  : consume_anywhere<CalendarFixed, false>;
+    default:
+        return consume_anywhere<Bucket, false>;
+    }
+}
+
 } // namespace
 
 Decide *consume_of(const Policy &policy, uint64_t limit) {
+    if (policy.salt != 0) { return consume_own_of(policy); }
+
     switch (policy.algorithm) {
     case Algorithm::kCounter:
         return policy.has_rings() ? consume_events
                                   : known_function<ConsumeKnown>(policy, limit, KnownKinds(),
-                                                                 consume_anywhere<Counter>);
+                                                                 consume_anywhere<Counter, true>);
     case Algorithm::kLog:
         /* most logs have events in pages, which a first attempt would not reach */
         return consume_events_anywhere;
@@ -417,8 +464,8 @@ uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 
     return with_algorithm(
         *claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-            ChargeStep step{algorithm, cost};
-            auto table = table_of(claim, algorithm);
+            ChargeStep step{algorithm, cost, claim, time_of(claim, now_ms)};
+            auto table = table_of(claim, algorithm, now_ms);
             Table<WordSlots>::Result result;
 
             if (!table.update_ready(table.find_ready_anywhere(), step, &result)) {
@@ -452,7 +499,8 @@ void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     }
 
     with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-        amend(claim, algorithm, [&](uint64_t state) { return algorithm.give_back(state, cost); });
+        amend(claim, algorithm, now_ms,
+              [&](uint64_t state) { return algorithm.give_back(state, cost); });
     });
 }
 
@@ -556,7 +604,7 @@ void Claim::forget(uint64_t now_ms) const {
     }
 
     with_algorithm(*policy, time_of(*this, now_ms), limit, [&](const auto &algorithm) {
-        table_of(*this, algorithm).amend([](uint64_t) { return Copy::kDead; });
+        table_of(*this, algorithm, now_ms).amend([](uint64_t) { return Copy::kDead; });
     });
 }
 

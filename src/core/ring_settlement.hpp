@@ -20,18 +20,11 @@ public:
     /* Records a cost whatever the limit says.  Returns how many units could not
      * be recorded. */
     uint64_t charge(uint64_t cost) {
-        uint64_t lost = 0;
-        uint64_t refused_ms;
+        uint64_t lost = charge_all(cost);
 
-        for (unsigned attempts = 0; attempts < kAttempts && cost != 0; attempts++) {
-            Copy copy = events_.obtain(&refused_ms);
+        events_.keep();
 
-            if (copy.kind == Copy::none) { return cost; }
-
-            if (charge_copy(copy, &cost, &lost)) { return lost; }
-        }
-
-        return cost;
+        return lost;
     }
 
     /* Takes back the units that an admission recorded in the event of this
@@ -55,9 +48,26 @@ public:
 
             give_back_copy(copy, &cost);
         }
+
+        events_.keep();
     }
 
 private:
+    uint64_t charge_all(uint64_t cost) {
+        uint64_t lost = 0;
+        uint64_t refused_ms;
+
+        for (unsigned attempts = 0; attempts < kAttempts && cost != 0; attempts++) {
+            Copy copy = events_.obtain(&refused_ms);
+
+            if (copy.kind == Copy::none) { return cost; }
+
+            if (charge_copy(copy, &cost, &lost)) { return lost; }
+        }
+
+        return cost;
+    }
+
     /* The next ones return false if the key has changed meanwhile; the caller
      * looks again. */
 

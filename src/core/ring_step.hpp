@@ -5,18 +5,24 @@
 #include <cstdint>
 
 #include "core/clock.hpp"
+#include "core/epoch.hpp"
+#include "core/others.hpp"
+#include "core/policy.hpp"
 #include "core/ring.hpp"
 #include "core/ring_debt.hpp"
 #include "core/slot.hpp"
+#include "core/zone_slots.hpp"
 
 namespace limit_sliding {
 
 /* Answers what the table asks about slots with rings. */
 class RingStep {
 public:
-    /* `page` has the events of a page that is to be made, kLogRing of them. */
-    RingStep(const Clock &clock, unsigned length, const Event *page = nullptr)
-        : clock_(clock), length_(length), page_(page) {}
+    /* For keys of a policy; `page` has the events of a page that is to be made,
+     * kLogRing of them. */
+    RingStep(Zone *zone, const Policy &policy, const Clock &clock, const Event *page = nullptr)
+        : clock_(clock), zone_(zone), policy_(&policy), length_(RingSlots(zone).ring_length()),
+          page_(page) {}
 
     uint64_t used(const Copy &copy) const {
         Ends ends = find_ends(copy);
@@ -45,6 +51,41 @@ public:
         return false;
     }
 
+    /* Returns by how many epochs a debt of a key that has a window of its own is
+     * ahead. */
+    uint64_t ahead(const Copy &copy) const {
+        Ring ring(copy, length_);
+        uint64_t count = copy.bare_state() & kCountMask;
+        Event last = ring.load(count - 1);
+        Event before = ring.load(count - 2);
+
+        if (!ring.is_debt(last) || !ring.is_event(before, count - 2)) { return 0; }
+
+        uint64_t end = RingDebt::of(last, before.tick(clock_.tick), clock_).end;
+
+        return end <= clock_.tick ? 0
+                                  : epochs().within(clock_.until_ms(end), tag::digits(copy.tag));
+    }
+
+    /* Ticks of an unknown window only tell which event is later: none is over. */
+    uint64_t used_at_all(const Copy &copy, unsigned) const {
+        RingStep step = *this;
+
+        step.clock_.span = uint64_t{1} << (kTickBits + 2);
+        step.clock_.tick = (uint64_t{1} << kTickBits) + any_tick(copy);
+
+        return step.used(copy);
+    }
+
+    /* Few slots are asked for, so all is made anew each time. */
+    Others<RingStep> others() const {
+        RingStep shared = *this;
+
+        if (policy_->salt != 0) { shared.clock_ = clock_.of_window(zone_->window.ms); }
+
+        return {shared, shared.clock_.epoch(), epochs()};
+    }
+
     void prepare(const Copy &copy) const {
         Ring ring(copy, length_);
 
@@ -62,6 +103,21 @@ private:
         bool owes;
         RingDebt debt;
     };
+
+    OwnEpochs epochs() const { return {*policy_, clock_.now_ms}; }
+
+    /* Returns the tick of some event of the slot's owner, as far as its word tells. */
+    uint64_t any_tick(const Copy &copy) const {
+        Ring ring(copy, length_);
+
+        for (unsigned i = 0; i < length_; i++) {
+            Event event = ring.load(i);
+
+            if (ring.is_own(event)) { return event.word & Event::kTickMask; }
+        }
+
+        return 0;
+    }
 
     Ends find_ends(const Copy &copy) const {
         Ring ring(copy, length_);
@@ -113,6 +169,8 @@ private:
     }
 
     Clock clock_;
+    Zone *zone_;
+    const Policy *policy_;
     unsigned length_;
     const Event *page_;
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/atomics.hpp"
+#include "core/epoch.hpp"
 #include "core/key.hpp"
 
 namespace limit_sliding {
@@ -13,7 +14,7 @@ namespace limit_sliding {
 /*
  * 16 bytes, two words, one key:
  *
- *     tag    fingerprint of the key 38 | epoch 24 | generation 2;  0: unused
+ *     tag    fingerprint of the key 38 | 0 | epoch 23 | generation 2;  0: unused
  *     state  generation 2 | the algorithm's state 62
  *
  * The generation of a tag advances whenever the slot is claimed.  So a claim is
@@ -32,6 +33,11 @@ namespace limit_sliding {
  * The epoch is the time, in the algorithm's coarse unit, when the slot was
  * last in use.  A state two epochs old is none, whatever its own, wrapping,
  * time stamp seems to say.
+ *
+ * A key that has a window of its own has another tag, which tells others by how
+ * many binary digits that window has how long its epochs are (epoch.hpp):
+ *
+ *     tag    fingerprint 33 | digits - 7 in 5 | 1 | epoch 23 | generation 2
  */
 struct Slot {
     std::atomic<uint64_t> tag;
@@ -47,21 +53,39 @@ struct alignas(64) Line {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "64-bit atomics");
 static_assert(sizeof(Slot) == 16 && sizeof(Line) == 64, "16 bytes a key");
 
-/* Functions on tags. Epochs are compared modulo 2^24. */
+/* Functions on tags. Epochs are compared modulo 2^23. */
 namespace tag {
 
 constexpr unsigned kGenerationBits = 2;
-constexpr unsigned kEpochBits = 24;
-constexpr unsigned kFingerprintShift = kGenerationBits + kEpochBits;
+constexpr unsigned kEpochBits = 23;
+constexpr unsigned kFingerprintShift = kGenerationBits + kEpochBits + 1;
+constexpr unsigned kDigitsBits = 5;
 
 constexpr uint64_t kGenerationMask = (1u << kGenerationBits) - 1;
 constexpr uint64_t kEpochMask = (1u << kEpochBits) - 1;
+constexpr uint64_t kDigitsMask = (1u << kDigitsBits) - 1;
+constexpr uint64_t kOwn = 1u << (kFingerprintShift - 1);
 
 static_assert(Key::kFingerprintBits + kFingerprintShift == 64, "one word");
+static_assert(kWindowDigitsMax - kWindowDigitsMin <= kDigitsMask, "and the digits of any window");
 
 /* Makes a key's tag in generation 0. */
-inline uint64_t make(uint64_t fingerprint, uint64_t epoch) {
-    return fingerprint << kFingerprintShift | (epoch & kEpochMask) << kGenerationBits;
+inline uint64_t make(uint64_t fingerprint, const Epoch &epoch) {
+    uint64_t number = (epoch.number & kEpochMask) << kGenerationBits;
+
+    if (epoch.digits == 0) { return fingerprint << kFingerprintShift | number; }
+
+    uint64_t key = (fingerprint & ~kDigitsMask) | (epoch.digits - kWindowDigitsMin);
+
+    return key << kFingerprintShift | kOwn | number;
+}
+
+/* True if the key has a window of its own. */
+inline bool is_own(uint64_t tag) { return (tag & kOwn) != 0; }
+
+/* Returns how many binary digits such a window has. */
+inline unsigned digits(uint64_t tag) {
+    return static_cast<unsigned>(tag >> kFingerprintShift & kDigitsMask) + kWindowDigitsMin;
 }
 
 inline uint64_t generation(uint64_t tag) { return tag & kGenerationMask; }
@@ -72,9 +96,9 @@ inline bool same_key(uint64_t a, uint64_t b) { return (a ^ b) >> kFingerprintShi
 inline bool same_time(uint64_t a, uint64_t b) { return (a ^ b) <= kGenerationMask; }
 
 /* Returns the epochs from one tag to a later one; 0 if that is a little
- * earlier, as a worker's clock may be behind another's. */
+ * earlier, as a worker's clock may be behind another's, or the key owes. */
 inline uint64_t age(uint64_t then, uint64_t now) {
-    constexpr uint64_t kAhead = 256;
+    constexpr uint64_t kAhead = 1024;
     uint64_t passed = ((now | kGenerationMask) - then) >> kGenerationBits & kEpochMask;
 
     return passed <= kEpochMask - kAhead ? passed : 0;
@@ -90,6 +114,13 @@ inline uint64_t later(uint64_t tag, uint64_t epochs) {
     constexpr uint64_t kMask = kEpochMask << kGenerationBits;
 
     return (tag & ~kMask) | ((tag + (epochs << kGenerationBits)) & kMask);
+}
+
+/* Returns the tag in another epoch. */
+inline uint64_t in_epoch(uint64_t tag, uint64_t number) {
+    constexpr uint64_t kMask = kEpochMask << kGenerationBits;
+
+    return (tag & ~kMask) | (number << kGenerationBits & kMask);
 }
 
 } // namespace tag

@@ -36,13 +36,15 @@ namespace limit_sliding {
  *                                       has to: update_ready() only
  *     void prepare(copy) const          a copy before its first state: obtain()
  *                                       only
- *     bool owes(state) const            true if the state may lie ahead, and
- *     uint64_t ahead(state) const       by how many epochs: update() and keep()
+ *     uint64_t ahead(copy) const        by how many epochs it lies ahead: update()
+ *                                       and keep()
+ *     Others others() const             to see slots of other windows (others.hpp)
  */
 template <class Slots>
 class Table : private Candidates<Slots> {
 public:
-    Table(const Slots &slots, const Pairs &pairs, SlotCounts *counts, uint64_t hash, uint64_t epoch)
+    Table(const Slots &slots, const Pairs &pairs, SlotCounts *counts, uint64_t hash,
+          const Epoch &epoch)
         : Candidates<Slots>(slots, pairs, hash, epoch), counts_(counts) {}
 
     using Candidates<Slots>::find_ready;
@@ -173,7 +175,7 @@ public:
     void keep(const Step &step) const {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = look();
-            uint64_t ahead = copy.kind == Copy::none ? 0 : step.ahead(copy.bare_state());
+            uint64_t ahead = copy.kind == Copy::none ? 0 : step.ahead(copy);
 
             if (copy.kind == Copy::none || (ahead == 0 && !tag::is_ahead(copy.tag, tag_))) {
                 return;
@@ -195,7 +197,9 @@ private:
     using Candidates<Slots>::search;
     using Candidates<Slots>::tag_;
     using Candidates<Slots>::tag_like;
+    using Candidates<Slots>::is_recent_there;
     using Candidates<Slots>::used;
+    using Candidates<Slots>::used_there;
 
     template <class Step>
     Result decide_only(const Step &step) const {
@@ -309,10 +313,10 @@ private:
         if (copy.tag == 0) { return is_last ? Victim::kUnusedLast : Victim::kUnused; }
 
         if (copy.kind == Copy::tentative) {
-            return tag::age(copy.tag, tag_) < 2 ? Victim::kTentative : Victim::kOver;
+            return is_recent_there(step, copy.tag) ? Victim::kTentative : Victim::kOver;
         }
 
-        uint64_t taken = used(step, copy);
+        uint64_t taken = used_there(step, copy);
 
         return taken == 0 ? Victim::kOver : Victim::kLive + taken;
     }

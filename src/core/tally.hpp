@@ -19,7 +19,7 @@ public:
     /* `brief` is of EventStore. */
     Tally(const Claim &claim, uint64_t now_ms, bool brief)
         : events_(
-            {claim.zone, counts_of(claim), claim.policy->full == WhenFull::kEvict, brief,
+            {claim.zone, claim.policy, counts_of(claim), brief,
              Clock(*claim.policy, now_ms, !brief && claim.policy->algorithm == Algorithm::kLog)},
             claim.hash),
           limit_(claim.limit) {}

@@ -44,6 +44,7 @@ Zone *Zone::init(void *memory, size_t bytes, const Policy &policy, uint64_t offs
     zone->slot_bytes = slot_bytes;
     zone->pairs = Pairs::of((bytes - sizeof(*zone)) / pair_bytes);
     zone->offset_ms = offset_ms;
+    zone->window = policy.window();
 
     return zone;
 }

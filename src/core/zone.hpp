@@ -29,6 +29,7 @@ struct Zone {
     Pairs pairs;
     uint64_t slot_bytes;
     uint64_t offset_ms; /* of the zone's time from the caller's */
+    Window window;      /* of keys that have none of their own */
     alignas(64) SlotCounts counts;
 
     /* Makes a zone of `memory`: `bytes` long, zeroed, aligned to kZoneAlign.
@@ -37,6 +38,18 @@ struct Zone {
      * concurrent use of the same memory. */
     static Zone *init(void *memory, size_t bytes, const Policy &policy, uint64_t offset_ms,
                       const uint8_t secret[kSecretBytes]);
+
+    /* Returns the policy of keys that have no window of their own, by that of any
+     * key. */
+    Policy shared_policy(const Policy &policy) const {
+        Policy shared = policy;
+
+        shared.window_ms = window.ms;
+        shared.calendar = window.calendar;
+        shared.salt = 0;
+
+        return shared;
+    }
 
     /* Returns the keyed hash of a key, for claims and what is known of keys. */
     uint64_t hash(std::string_view key) const {

@@ -28,7 +28,7 @@ Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms, uint64_t li
 
     auto walk_slots = [&](const auto &slots, uint64_t epoch, const auto &step) {
         /* any key's will do */
-        Table table(slots, zone->pairs, &zone->counts, 0, epoch);
+        Table table(slots, zone->pairs, &zone->counts, 0, Epoch{epoch, 0});
 
         for (uint64_t i = 0; i < lines; i++) {
             for (unsigned j = 0; j < Line::kSlots; j++) {
@@ -44,12 +44,18 @@ Walk walk(const Zone &walked, const Policy &policy, uint64_t now_ms, uint64_t li
         RingSlots slots(zone);
         Clock clock(policy, time_ms);
 
-        walk_slots(slots, clock.epoch(), RingStep(clock, slots.ring_length()));
+        walk_slots(slots, clock.epoch(), RingStep(zone, policy, clock));
         return seen;
     }
 
+    Claim claim = {};
+
+    claim.zone = zone;
+    claim.policy = &policy;
+    claim.limit = limit;
+
     with_algorithm(policy, time_ms, limit, [&](const auto &algorithm) {
-        walk_slots(WordSlots(zone), algorithm.epoch(), WordStep(algorithm, 0));
+        walk_slots(WordSlots(zone), algorithm.epoch(), WordStep(algorithm, 0, claim, time_ms));
     });
 
     return seen;

@@ -141,7 +141,7 @@ static inline Claim claim_of(Zone *zone, const Policy *policy, uint64_t key, uin
 
     claim.zone = zone;
     claim.policy = policy;
-    claim.hash = zone->hash({(const char *)&key, sizeof(key)});
+    claim.hash = zone->hash({(const char *)&key, sizeof(key)}) ^ policy->salt;
     claim.limit = limit;
     claim.cost = cost;
 

@@ -151,12 +151,12 @@ static void test_idle_keys_start_afresh(void **state) {
     }
 }
 
-/* As in slot.hpp: epochs are compared modulo 2^24, and a tag that is up to 256
+/* As in slot.hpp: epochs are compared modulo 2^23, and a tag that is up to 1024
  * ahead is of this epoch. */
-#define EPOCHS (1ull << 24)
-#define EPOCHS_AHEAD 256
+#define EPOCHS (1ull << 23)
+#define EPOCHS_AHEAD 1024
 
-/* Epochs wrap after 2^24 x 41 windows, of 100 ms in two years. */
+/* Epochs wrap after 2^23 x 41 windows, of 100 ms in a year. */
 static void test_idle_for_lifetimes(void **state) {
     /* the last one ends where the window number in a state is again the same */
     static const uint64_t windows[]
