@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/own_limit.hpp"
 #include "draw.hpp"
 #include "model.hpp"
 #include "zone.hpp"
@@ -58,6 +59,12 @@ public:
         memory_.reset(zone_memory(bytes_));
         zone_ = zone_of(memory_.get(), bytes_, &policy_, offset_ms_);
 
+        /* what is told to a refused key has to be known to the ms */
+        if (!style.denies && draw->one_in(3)) {
+            zone_->window = {draw->window_ms(), Calendar::kNone};
+            policy_ = with_window(shared(), policy_.window());
+        }
+
         size_t keys = style.is_crowded  ? 6 + draw->below(30)
                       : style.goes_back ? 1
                                         : 1 + draw->below(4);
@@ -87,7 +94,7 @@ public:
 
         claim.zone = zone_;
         claim.policy = &policy_;
-        claim.hash = zone_->hash({(const char *)&key, sizeof(key)});
+        claim.hash = zone_->hash({(const char *)&key, sizeof(key)}) ^ policy_.salt;
         claim.limit = limit;
         claim.cost = cost;
 
@@ -175,6 +182,9 @@ private:
         /* of one place alone it is known whether it is full */
         return style.is_crowded && !style.denies ? bytes + draw->below(4) * line : bytes;
     }
+
+    /* Returns the policy of keys that have the zone's window. */
+    Policy shared() const { return zone_->shared_policy(policy_); }
 
     Policy policy_;
     uint64_t offset_ms_;

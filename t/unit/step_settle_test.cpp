@@ -5,6 +5,7 @@
  * what a history of events has used: for good, or while another settles as well.
  */
 
+#include "core/own_limit.hpp"
 #include "step.hpp"
 
 #include <algorithm>
@@ -71,15 +72,17 @@ template <class Check>
 static void for_all(const Check &check) {
     static const uint64_t charged[] = {4, 100};
     static const uint64_t units[] = {14, 70};
-    Policy policies[2] = {evicting(MINUTE_MS), evicting(MINUTE_MS)};
+    Policy policies[3] = {evicting(MINUTE_MS), evicting(MINUTE_MS), evicting(SECOND_MS)};
     uint8_t *start = static_cast<uint8_t *>(malloc(RINGS_BYTES));
 
     policies[0].algorithm = Algorithm::kLog;
     policies[1].precision = 4;
+    policies[2].precision = 4;
 
     for (const Policy &policy : policies) {
         for (uint64_t owed : charged) {
-            scene.policy = policy;
+            /* in a zone of seconds, it is the key's own */
+            scene.policy = with_window(policy, {MINUTE_MS, Calendar::kNone});
             scene.zone = Zone::init(step_begin(RINGS_BYTES), RINGS_BYTES, policy, 0, test_secret);
             scene.now_ms = NOW_MS;
             scene.first = acquire(scene.zone, &scene.policy, KEY, LIMIT, 15, NOW_MS);

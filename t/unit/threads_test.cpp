@@ -5,6 +5,7 @@
  * looks for lasts nanoseconds.
  */
 
+#include "core/own_limit.hpp"
 #include "rounds.hpp"
 
 #define WINDOW_MS (60 * MINUTE_MS)
@@ -21,13 +22,15 @@ struct game_t {
     Algorithm algorithm;
     uint32_t precision;
     unsigned pace; /* decisions in a millisecond; 0: time stands still */
+    bool is_own;   /* the round's key has a window of its own */
 
     /* as in rounds.hpp */
     void (*begin)(game_t *game);
     void (*work)(game_t *game, unsigned thread);
     void (*end)(game_t *game);
 
-    Policy policy;
+    Policy policy; /* of the round's key */
+    Policy others; /* of those that come with it */
     Policy deny;
     Zone *zone;
     Zone *full;
@@ -74,8 +77,14 @@ static void run(game_t *game, size_t zone_bytes) {
     game->policy.algorithm = game->algorithm;
     game->policy.precision = game->precision;
     game->deny = denying(WINDOW_MS);
+    game->others = game->policy;
     game->zone = make_zone_for(&game->policy, zone_bytes);
     game->full = make_zone(PAIR_BYTES);
+
+    if (game->is_own) {
+        game->policy = with_window(game->policy, {WINDOW_MS / 4, Calendar::kNone});
+    }
+
     game->now_ms = PRESENT * WINDOW_MS + 1;
 
     Rounds<player_t>::play(&player, game->threads, game->rounds, ENOUGH_S);
@@ -316,7 +325,7 @@ static void work_new_key_in_a_flood(game_t *game, unsigned thread) {
     }
 
     for (uint64_t i = 0; i < 2 * LIMIT; i++) {
-        admits(game->zone, &game->policy, 2000000000 + 1000ull * game->round + 100 * thread + i,
+        admits(game->zone, &game->others, 2000000000 + 1000ull * game->round + 100 * thread + i,
                100, 1, game->now_ms);
     }
 }
@@ -327,6 +336,23 @@ static void test_new_key_in_a_flood(void **state) {
                    .limit = LIMIT,
                    .cost = 2,
                    .filler = 1,
+                   .begin = begin_full_zone,
+                   .work = work_new_key_in_a_flood,
+                   .end = end_exact};
+
+    (void)state;
+
+    run(&game, PAIR_BYTES);
+}
+
+/* As well if others have another window than the key. */
+static void test_own_windows_in_a_flood(void **state) {
+    game_t game = {.threads = 2,
+                   .rounds = 100000,
+                   .limit = LIMIT,
+                   .cost = 2,
+                   .filler = 1,
+                   .is_own = true,
                    .begin = begin_full_zone,
                    .work = work_new_key_in_a_flood,
                    .end = end_exact};
@@ -357,7 +383,7 @@ static void work_returning_key(game_t *game, unsigned thread) {
     admits(game->zone, &game->policy, game->round + 1, 100, 1, game->now_ms);
 
     for (uint64_t i = 0; i < PAIR_SLOTS - 2; i++) {
-        admits(game->zone, &game->policy, 1000000000 + 10ull * game->round + i, 100, 1,
+        admits(game->zone, &game->others, 1000000000 + 10ull * game->round + i, 100, 1,
                game->now_ms);
     }
 }
@@ -367,6 +393,21 @@ static void test_returning_key_among_new_ones(void **state) {
                    .rounds = 100000,
                    .limit = LIMIT,
                    .cost = 1,
+                   .begin = begin_all_over,
+                   .work = work_returning_key,
+                   .end = end_exact};
+
+    (void)state;
+
+    run(&game, PAIR_BYTES);
+}
+
+static void test_own_windows_that_return(void **state) {
+    game_t game = {.threads = 2,
+                   .rounds = 100000,
+                   .limit = LIMIT,
+                   .cost = 1,
+                   .is_own = true,
                    .begin = begin_all_over,
                    .work = work_returning_key,
                    .end = end_exact};
@@ -485,7 +526,9 @@ int main(void) {
         cmocka_unit_test(test_new_key_among_equals),
         cmocka_unit_test(test_new_key_among_heavier),
         cmocka_unit_test(test_new_key_in_a_flood),
+        cmocka_unit_test(test_own_windows_in_a_flood),
         cmocka_unit_test(test_returning_key_among_new_ones),
+        cmocka_unit_test(test_own_windows_that_return),
         cmocka_unit_test(test_refused_by_the_second_limit),
         cmocka_unit_test(test_contested_second_limit),
         cmocka_unit_test(test_crowd_in_a_tiny_zone),
