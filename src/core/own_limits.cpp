@@ -45,12 +45,12 @@ bool is_prime(uint64_t n) {
 }
 
 /* Returns how many lines there are for so many keys: with the head, no more than
- * 24 bytes a key, but for few keys. */
-uint64_t lines_for(size_t keys) {
-    uint64_t lines = keys < 1024 ? keys / 2 + 2 : keys * 3 / 8 - 1;
+ * 24 bytes a key, but for few keys; and always more than `least`. */
+uint64_t lines_for(size_t keys, uint64_t least) {
+    uint64_t lines = keys < 1024 ? std::max<uint64_t>(keys / 2 + 2, least + 8) : keys * 3 / 8 - 1;
 
     while (!is_prime(lines)) {
-        lines -= lines > 2 ? 1 : 0;
+        lines--;
     }
 
     return lines;
@@ -59,14 +59,14 @@ uint64_t lines_for(size_t keys) {
 } // namespace
 
 size_t OwnLimits::bytes_for(size_t keys) {
-    return sizeof(OwnLimits) + lines_for(keys) * sizeof(Line);
+    return sizeof(OwnLimits) + lines_for(keys, kSteps) * sizeof(Line);
 }
 
 void OwnLimits::init(size_t keys) {
     static_assert(sizeof(OwnLimits) == sizeof(Line), "lines are aligned");
 
     max_ = keys;
-    lines_ = lines_for(keys);
+    bytes_ = lines_for(keys, kSteps) * sizeof(Line);
 }
 
 bool OwnLimits::Place::has_ended(uint64_t now_s) const {
@@ -103,21 +103,49 @@ void OwnLimits::Place::change(const Entry &entry) const {
     line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
 }
 
+/* Returns a bit for each place of a line that has the tag, and one after these if nobody
+ * has passed the line.  This is a hint: the order in which the words are read is not
+ * known. */
+inline unsigned OwnLimits::look_at(const Line *line, uint32_t tag) {
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+    typedef int32_t Words __attribute__((vector_size(16)));
+    typedef float Floats __attribute__((vector_size(16)));
+    static_assert(offsetof(Line, passed) == 12 && kPlaces == 3, "they are one vector");
+
+    const Words words = __builtin_ia32_pshufd(Words{static_cast<int32_t>(tag)}, 0x40);
+    const Words seen = *reinterpret_cast<const volatile Words *>(line);
+    const auto equal = reinterpret_cast<Floats>(seen == words);
+    return static_cast<unsigned>(__builtin_ia32_movmskps(equal));
+#else
+    const auto is_tag
+        = [=](unsigned i) { return line->tag[i].load(std::memory_order_relaxed) == tag; };
+    const bool is_last = line->passed.load(std::memory_order_relaxed) == 0;
+    return is_tag(0) | is_tag(1) << 1 | is_tag(2) << 2 | is_last << 3;
+#endif
+}
+
+/* Every request comes here whose zone has own limits.  Mostly, one or two lines tell
+ * that its key has none. */
 OwnLimits::Place OwnLimits::find_place(uint64_t hash) const {
     const auto tag = tag_of(hash);
-    Path path(hash, lines_);
+    auto *at = line_at(Path::first_of(hash, bytes_));
+    unsigned seen = look_at(at, tag);
 
-    do {
-        auto *at = line(path);
+    if (seen == 0) {
+        Path path(hash, bytes_);
 
-        for (unsigned i = 0; i < kPlaces; i++) {
-            if (at->tag[i].load(std::memory_order_acquire) == tag) { return {at, i}; }
-        }
+        do {
+            if (!path.next()) { return {}; }
 
-        if (at->passed.load(std::memory_order_acquire) == 0) { break; }
-    } while (path.next());
+            at = line(path);
+            seen = look_at(at, tag);
+        } while (seen == 0);
+    }
 
-    return {};
+    if ((seen & ((1 << kPlaces) - 1)) == 0) { return {}; }
+
+    const auto i = static_cast<unsigned>(__builtin_ctz(seen));
+    return at->tag[i].load(std::memory_order_acquire) == tag ? Place{at, i} : Place{};
 }
 
 bool OwnLimits::find(uint64_t hash, Entry *entry) const {
@@ -129,9 +157,12 @@ bool OwnLimits::find(uint64_t hash, Entry *entry) const {
            && entry->own.is_set();
 }
 
-bool OwnLimits::find(uint64_t hash, uint64_t now_s, OwnLimit *own) const {
-    Entry entry;
-    if (!find(hash, &entry) || entry.until_s <= now_s) { return false; }
+bool OwnLimits::read(const Place &place, uint64_t hash, uint64_t now_s, OwnLimit *own) const {
+    const auto entry = place.entry();
+    if (place.line->tag[place.i].load(std::memory_order_relaxed) != tag_of(hash)
+        || entry.until_s <= now_s || !entry.own.is_set()) {
+        return false;
+    }
 
     *own = entry.own;
     return true;
@@ -166,7 +197,7 @@ OwnLimits::Place OwnLimits::insert(uint64_t hash, const Entry &entry) {
     /* Whoever finds a key has to find it counted. */
     add_count(1);
 
-    Path path(hash, lines_);
+    Path path(hash, bytes_);
 
     do {
         auto *at = line(path);
@@ -188,7 +219,7 @@ OwnLimits::Place OwnLimits::insert(uint64_t hash, const Entry &entry) {
 void OwnLimits::remove(uint64_t hash, const Place &place) {
     place.clear();
 
-    for (Path path(hash, lines_); line(path) != place.line;) {
+    for (Path path(hash, bytes_); line(path) != place.line;) {
         auto &passed = line(path)->passed;
         const auto n = passed.load(std::memory_order_relaxed);
 
@@ -202,7 +233,7 @@ void OwnLimits::remove(uint64_t hash, const Place &place) {
 void OwnLimits::remove_ended(uint64_t now_s) {
     uint64_t left = 0;
 
-    for (uint64_t n = 0; n < lines_; n++) {
+    for (uint64_t n = 0; n < lines_count(); n++) {
         for (unsigned i = 0; i < kPlaces; i++) {
             const Place place = {&lines()[n], i};
             if (place.line->tag[i].load(std::memory_order_relaxed) == 0) { continue; }
@@ -219,7 +250,7 @@ void OwnLimits::remove_ended(uint64_t now_s) {
 }
 
 bool OwnLimits::next(uint64_t *place, Entry *entry, uint32_t *tag) const {
-    while (*place < lines_ * kPlaces) {
+    while (*place < lines_count() * kPlaces) {
         const Place at = {&lines()[*place / kPlaces], static_cast<unsigned>(*place % kPlaces)};
         const auto &word = at.line->tag[at.i];
 
@@ -236,7 +267,7 @@ bool OwnLimits::next(uint64_t *place, Entry *entry, uint32_t *tag) const {
 
 uint64_t OwnLimits::place_after(uint64_t hash) const {
     const auto place = find_place(hash);
-    if (!place.is_there()) { return Path(hash, lines_).line() * kPlaces; }
+    if (!place.is_there()) { return Path(hash, bytes_).line() * kPlaces; }
 
     return (place.line - lines()) * kPlaces + place.i + 1;
 }
@@ -253,7 +284,7 @@ void OwnLimitsLoad::mark(uint64_t hash, uint64_t at) {
 void OwnLimitsLoad::keep_only(uint8_t mark) {
     uint64_t kept = 0;
 
-    for (uint64_t n = 0; n < table_.lines_; n++) {
+    for (uint64_t n = 0; n < table_.lines_count(); n++) {
         for (unsigned i = 0; i < OwnLimits::kPlaces; i++) {
             const Place place = {&table_.lines()[n], i};
 
@@ -271,7 +302,7 @@ void OwnLimitsLoad::keep_only(uint8_t mark) {
 void OwnLimitsLoad::remove_unmarked() { keep_only(kMarked); }
 
 void OwnLimitsLoad::add_path(uint64_t hash, const Place &place, uint32_t n) {
-    for (Path path(hash, table_.lines_); table_.line(path) != place.line;) {
+    for (Path path(hash, table_.bytes_); table_.line(path) != place.line;) {
         passed_[path.line()] += n;
         if (!path.next()) { break; }
     }
@@ -311,7 +342,7 @@ bool OwnLimitsLoad::set(uint64_t hash, const OwnLimits::Entry &entry, uint64_t n
 void OwnLimitsLoad::end() {
     keep_only(kSet);
 
-    for (uint64_t n = 0; n < table_.lines_; n++) {
+    for (uint64_t n = 0; n < table_.lines_count(); n++) {
         table_.lines()[n].passed.store(passed_[n], std::memory_order_release);
     }
 }

@@ -22,8 +22,8 @@ namespace limit_sliding {
  * table is full, an absent key is looked for in 2.4 lines on average, and
  * a present one in 1.5.
  *
- * Two keys are taken for one if they share 32 bits of their hash and a line that
- * both may be in: of 10^9 searches for absent keys in a full table, two.
+ * Two keys are taken for one if they share 31 bits of their hash and a line that
+ * both may be in: of 10^9 searches for absent keys in a full table, three.
  *
  * Readers take no lock.  There is one writer at a time, which the callers see to,
  * and it may die between any two stores: a key is published by its tag, which
@@ -49,7 +49,10 @@ public:
 
     /* Sets the own limit of the key of this hash, by Zone::hash().  False: it has
      * none, or that has ended; `own` stays as it was. */
-    bool find(uint64_t hash, uint64_t now_s, OwnLimit *own) const;
+    bool find(uint64_t hash, uint64_t now_s, OwnLimit *own) const {
+        const Place place = find_place(hash);
+        return __builtin_expect(place.is_there(), false) && read(place, hash, now_s, own);
+    }
 
     /* What is known of a key besides. */
     struct Entry {
@@ -101,39 +104,45 @@ private:
 
     static constexpr unsigned kPlaces = 3;
 
-    struct Line {
-        std::atomic<uint64_t> rule[kPlaces]; /* code of the window 32 | limit 32 */
+    struct alignas(64) Line {
         std::atomic<uint32_t> tag[kPlaces];  /* of the key; 0: the place is free */
+        std::atomic<uint32_t> passed;        /* keys that went further, or more */
+        std::atomic<uint64_t> rule[kPlaces]; /* code of the window 32 | limit 32 */
         std::atomic<uint32_t> until_s[kPlaces];
         std::atomic<uint32_t> at[kPlaces];
-        std::atomic<uint32_t> passed; /* keys that went further, or more */
     };
 
     static_assert(sizeof(Line) == 64, "a cache line");
 
-    /* The lines of a key, one after the other. */
+    /* Keys that begin at one line have so many ways to go on.  There are more lines. */
+    static constexpr uint64_t kSteps = 64;
+
+    /* The lines of a key, one after the other, as bytes from the first line of all. */
     class Path {
     public:
-        Path(uint64_t hash, uint64_t lines)
-            : at_((hash >> 32) * lines >> 32), hash_(hash), lines_(lines) {}
+        Path(uint64_t hash, uint64_t bytes)
+            : at_(first_of(hash, bytes)), first_(at_), bytes_(bytes),
+              step_((hash >> 26 & (kSteps - 1) * sizeof(Line)) + sizeof(Line)) {}
 
-        uint64_t line() const { return at_; }
+        static uint64_t first_of(uint64_t hash, uint64_t bytes) {
+            return ((hash >> 32) * bytes >> 32) & ~(sizeof(Line) - 1);
+        }
+
+        uint64_t at() const { return at_; }
+        uint64_t line() const { return at_ / sizeof(Line); }
 
         /* False: that was the last one. */
         bool next() {
-            if (step_ == 0) { step_ = 1 + ((hash_ >> 8 & UINT32_MAX) * (lines_ - 1) >> 32); }
-
-            at_ += step_;
-            at_ -= at_ >= lines_ ? lines_ : 0;
-            return ++done_ < lines_;
+            at_ -= step_;
+            at_ += static_cast<uint64_t>(static_cast<int64_t>(at_) >> 63) & bytes_;
+            return at_ != first_;
         }
 
     private:
         uint64_t at_;
-        uint64_t hash_;
-        uint64_t lines_;
-        uint64_t step_ = 0;
-        uint64_t done_ = 0;
+        uint64_t first_;
+        uint64_t bytes_;
+        uint64_t step_;
     };
 
     /* A place of a line. */
@@ -149,22 +158,25 @@ private:
         void clear() const { line->tag[i].store(0, std::memory_order_release); }
     };
 
-    static uint32_t tag_of(uint64_t hash) {
-        const auto tag = static_cast<uint32_t>(hash);
-        return tag + (tag == 0);
-    }
+    static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash) | 1; }
 
+    uint64_t lines_count() const { return bytes_ / sizeof(Line); }
     Line *lines() const { return reinterpret_cast<Line *>(const_cast<OwnLimits *>(this) + 1); }
-    Line *line(const Path &path) const { return &lines()[path.line()]; }
+    Line *line_at(uint64_t at) const {
+        return reinterpret_cast<Line *>(reinterpret_cast<char *>(lines()) + at);
+    }
+    Line *line(const Path &path) const { return line_at(path.at()); }
     void add_count(uint64_t n) { count_.store(count() + n, std::memory_order_relaxed); }
 
     Place find_place(uint64_t hash) const;
+    static unsigned look_at(const Line *line, uint32_t tag);
+    bool read(const Place &place, uint64_t hash, uint64_t now_s, OwnLimit *own) const;
     Place insert(uint64_t hash, const Entry &entry);
     void remove(uint64_t hash, const Place &place);
 
     std::atomic<uint64_t> count_;
     uint64_t max_;
-    uint64_t lines_;
+    uint64_t bytes_; /* of all lines */
 };
 
 /*
@@ -180,12 +192,12 @@ class OwnLimitsLoad {
 public:
     /* Returns the bytes of memory that it needs, zeroed. */
     static size_t scratch_bytes(const OwnLimits &own_limits) {
-        return own_limits.lines_ * (sizeof(uint32_t) + sizeof(uint8_t));
+        return own_limits.lines_count() * (sizeof(uint32_t) + sizeof(uint8_t));
     }
 
     OwnLimitsLoad(OwnLimits &own_limits, void *scratch)
         : table_(own_limits), passed_(static_cast<uint32_t *>(scratch)),
-          marks_(reinterpret_cast<uint8_t *>(passed_ + own_limits.lines_)) {}
+          marks_(reinterpret_cast<uint8_t *>(passed_ + own_limits.lines_count())) {}
 
     void mark(uint64_t hash, uint64_t at);
     void remove_unmarked();

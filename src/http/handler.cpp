@@ -175,11 +175,12 @@ private:
 
         const auto &own_limits = *zone.memory.aside.own_limits;
         if (own_limits.count() != 0) {
-            OwnLimit own = {};
-            own_limits.find(claim.hash, ngx_time(), &own);
-            if (own.is_unlimited()) { return NGX_DECLINED; }
+            OwnLimit own;
+            if (own_limits.find(claim.hash, ngx_time(), &own)) {
+                if (own.is_unlimited()) { return NGX_DECLINED; }
 
-            claim.limit = own.is_limited() ? own.limit : claim.limit;
+                claim.limit = own.is_limited() ? own.limit : claim.limit;
+            }
         }
 
         return NGX_OK;

@@ -15,11 +15,13 @@
 #define NOW_MS (PRESENT * MINUTE_MS + 1)
 #define SPREAD 0x9e3779b97f4a7c15ull
 #define OWN_LIMITS_MAX 8
+#define OWN_LIMITS_BYTES OwnLimits::bytes_for(OWN_LIMITS_MAX)
 #define ZONE_BYTES MEGABYTE_ZONE_BYTES
 
-/* Memory of a zone that processes share. */
+/* Memory of a zone that processes share, and for own limits. */
 static inline ZoneMemory make_memory_of(size_t bytes, unsigned mask) {
     ZoneMemory memory;
+    bytes += OWN_LIMITS_BYTES;
     void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(shared != MAP_FAILED);
@@ -31,7 +33,7 @@ static inline ZoneMemory make_memory_of(size_t bytes, unsigned mask) {
 static inline ZoneMemory make_memory(size_t bytes) { return make_memory_of(bytes, 0); }
 
 static inline void free_memory(ZoneMemory *memory, size_t bytes) {
-    munmap(memory->counters, bytes);
+    munmap(memory->counters, bytes + OWN_LIMITS_BYTES);
 }
 
 /* Adds rejections of a key, as the module does. */

@@ -17,7 +17,7 @@ static void takes_a_small_part(void **state) {
         assert_true((char *)memory.own_limits > (char *)memory.offenders);
         assert_true((char *)memory.offenders < begin + memory.bytes);
         assert_int_equal(memory.bytes % kZoneAlign, 0);
-        size_t rest = memory.bytes - OwnLimits::bytes_for(OWN_LIMITS_MAX);
+        size_t rest = memory.bytes - OWN_LIMITS_BYTES;
         assert_true(rest < sizes[i] / 14);
         assert_true(sizes[i] < ZONE_BYTES || rest < sizes[i] / 60);
         assert_true(sizes[i] < ZONE_BYTES || memory.ncounters == 32);
