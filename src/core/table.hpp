@@ -337,7 +337,13 @@ private:
             }
 
             if (copy.kind != Copy::changed && !victim->is_over()) {
-                victim->consider(copy, rank(step, copy, is_last), place);
+                uint64_t taken = rank(step, copy, is_last);
+
+                /* its key may have returned after the tag was read, which then tells
+                 * nothing of the state */
+                if (taken != Victim::kOver || copy.slot->tag.load() == copy.tag) {
+                    victim->consider(copy, taken, place);
+                }
             }
 
             place++;

@@ -22,6 +22,7 @@ typedef struct scene_s {
     void (*work)(struct scene_s *scene); /* what is stopped */
     uint64_t start_ms;                   /* after NOW_MS */
     uint64_t later_ms;                   /* than what was before is the work */
+    uint64_t victor;                     /* a key that takes the slot of the idle one */
     unsigned others;                     /* requests while it stands still, each a ms later */
     unsigned other_keys;                 /* that come then, too, once each */
     uint64_t pause_ms;                   /* before they come */
@@ -131,6 +132,12 @@ static void begin_over(scene_t *scene) {
 static void begin_idle(scene_t *scene) {
     admit(scene, scene->limit, 0);
     scene->admitted = 0;
+}
+
+/* The same, and the work is for another key, which may take its slot. */
+static void begin_idle_victim(scene_t *scene) {
+    begin_idle(scene);
+    scene->claim = claim_of(scene->zone, &scene->policy, scene->victor, scene->limit, 1);
 }
 
 /* What is given back is a closed event's: others came since. */
@@ -279,6 +286,15 @@ static void check_record(scene_t *scene, uint64_t start_ms) {
     if (scene->algorithm == Algorithm::kLog) { check_times(scene); }
 
     rest = rest_of(scene, scene->zone);
+
+    if (rest + scene->admitted != scene->limit) { wrong(rest); }
+}
+
+/* The work for another key is done; is all that the key was admitted on record? */
+static void check_returned(scene_t *scene, uint64_t start_ms) {
+    (void)start_ms;
+
+    unsigned rest = rest_of(scene, scene->zone);
 
     if (rest + scene->admitted != scene->limit) { wrong(rest); }
 }
@@ -458,6 +474,21 @@ static void test_stall_of_a_log(void **state) {
     }
 }
 
+/* Who takes the slot of a key that was idle for long must see it return. */
+static void test_stall_while_an_idle_key_returns(void **state) {
+    (void)state;
+
+    for (uint64_t key = 1; key <= 8; key++) {
+        check_stalls({.bytes = PAIR_BYTES,
+                      .begin = begin_idle_victim,
+                      .work = work_acquire,
+                      .later_ms = (1ull << 18) * MINUTE_MS,
+                      .victor = 1000 + key,
+                      .others = 2},
+                     check_returned);
+    }
+}
+
 /*
  * Other keys take the slots that the work is about to write to, be it that they
  * hold nothing yet or that all they hold is over.
@@ -558,6 +589,7 @@ int main(void) {
         cmocka_unit_test(test_death_after_years),
         cmocka_unit_test(test_stall_of_a_word),
         cmocka_unit_test(test_stall_of_a_log),
+        cmocka_unit_test(test_stall_while_an_idle_key_returns),
         cmocka_unit_test(test_stall_while_other_keys_come),
         cmocka_unit_test(test_stall_while_own_slot_is_taken),
     };
