@@ -81,11 +81,10 @@ struct WordStep {
     bool clear(Copy *copy) const { return copy->store(0); }
 
     uint64_t ahead(const Copy &copy) const {
-        uint64_t state = copy.bare_state();
+        uint64_t ms = algorithm.owed_ms(copy.bare_state());
 
-        return tag::is_own(copy.tag)
-                   ? epochs().within(algorithm.owed_ms(state), tag::digits(copy.tag))
-                   : algorithm.ahead(state);
+        return tag::is_own(copy.tag) ? epochs().within(ms, tag::digits(copy.tag))
+                                     : algorithm.epochs_within(ms);
     }
 
     uint64_t used_at_all(const Copy &copy, unsigned digits) const {

@@ -207,8 +207,8 @@ public:
         return pack(time_of(state), class_of(state), then(state) - std::min(given, left));
     }
 
-    /* Returns by how many epochs a state that owes is ahead. */
-    uint64_t ahead(uint64_t state) const { return epoch_of(now_ms_ + owed_ms(state)) - epoch(); }
+    /* Returns how many epochs begin within a time from now on. */
+    uint64_t epochs_within(uint64_t ms) const { return epoch_of(now_ms_ + ms) - epoch(); }
 
     /* Returns the ms until a bucket that owes will be just full. */
     uint64_t owed_ms(uint64_t state) const {

@@ -185,11 +185,9 @@ public:
         });
     }
 
-    /* Returns by how many epochs a state that owes is ahead. */
-    uint64_t ahead(uint64_t state) const {
-        if (!owes(state)) { return 0; }
-
-        return epoch_of(now_ms_ + owed_ms(state), rule_.window_ms) - epoch();
+    /* Returns how many epochs begin within a time from now on. */
+    uint64_t epochs_within(uint64_t ms) const {
+        return epoch_of(now_ms_ + ms, rule_.window_ms) - epoch();
     }
 
     /* Returns the ms until the last window in which a state owes. */

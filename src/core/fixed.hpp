@@ -149,7 +149,7 @@ public:
 
     /* The epochs of the zone's window last for longer than a key may owe, so its
      * state needs no epoch ahead. */
-    static uint64_t ahead(uint64_t) { return 0; }
+    static uint64_t epochs_within(uint64_t) { return 0; }
 
     /* True for a state that owes, or has owed, if its tag has to tell that. */
     bool owes(uint64_t state) const { return is_own_ && is_owing(state); }

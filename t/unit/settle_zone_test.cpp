@@ -383,7 +383,7 @@ static void test_damage(void **state) {
                 algorithm.expires_ms(damaged);
                 algorithm.rank(damaged);
                 assert_true(algorithm.share(damaged) >= 0);
-                assert_true(algorithm.ahead(damaged) < 256);
+                assert_true(algorithm.epochs_within(algorithm.owed_ms(damaged)) < 256);
 
                 if (algorithm.admit(damaged, cost % kCostMax, &next)) { check_state(next); }
             });
