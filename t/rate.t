@@ -173,16 +173,38 @@ is ask('/header', key('X-Rate: 8')), '200, 7 of 8', 'header: bare';
 is ask('/header', key('X-Rate: 1000000000')),
     '200, 999999999 of 1000000000',
     'header: the largest';
+
+# with a window, which is that of a history of its own
+@key = key();
+my @rated = map { [ headers => [ $key[1][0], "X-Rate: $_" ] ] } '3/1h', '3/10s',
+    '1000000000/30d', '5/100ms', '4/1h30m', '6/90', '0';
+is ask('/header', @{ $rated[0] }), '200, 2 of 3', 'window: that of the zone';
+is ask('/static', @key), '200, 2 of 4', 'window: in its history';
+is ask('/header', @{ $rated[1] }), '200, 2 of 3', 'window: another one';
+is ask('/header', @{ $rated[2] }), '200, 999999999 of 1000000000', 'window: the longest';
+is ask('/header', @{ $rated[3] }), '200, 4 of 5', 'window: the shortest';
+is ask('/header', @{ $rated[4] }), '200, 3 of 4', 'window: of two units';
+is ask('/header', @{ $rated[5] }), '200, 5 of 6', 'window: of none, seconds';
+is ask('/static', @key), '200, 1 of 4', 'window: that of the zone is another one';
+is ask('/header', @{ $rated[6] }), '429, 0 of 0', 'zero: rejected';
+is ask('/static', @key), '200, 0 of 4', 'zero: nothing was used';
+is ask('/planned-header', key('X-Rate: 3/1m')), '200, 2 of 3',
+    'window: where the zone has no rate';
+is ask('/planned-header', key('X-Rate: 0')), '429, 0 of 0', 'zero: there as well';
 is_deeply [$nginx->new_errors], [], 'nothing to complain of';
 
 my @malformed = (
     'banana', '0r/s', '-1r/m', '+1r/m', '10r/x', '10r/', '10r', 'r/s', '10/s',
-    '10r/ss', '10R/H', '1.5r/s', '1e3r/s', '0x10r/s', '0', '-1', '10 r/s',
+    '10r/ss', '10R/H', '1.5r/s', '1e3r/s', '0x10r/s', '00', '-1', '10 r/s',
     'OFF', 'off;', 'offer', 'of', '10r/h 20r/h', '10r/h,20r/h', "10\tr/s",
     '1000000001', '300000r/s', '23r/d', '99999999999999999999999999r/s',
     '18446744073709551617r/s', '4294967297', '1' . '0' x 500, 'x' x 1500,
     '"', "'", '\\', '%n%s%d', "\xff\xfe", '$plan', '${plan}',
     '5r/h", client: 192.0.2.1',
+    '0/1h', '-1/1h', '/1h', '5/', '5//1h', '5/1h/1h', '5/h', '5/0', '5/99ms',
+    '5/31d', '5/1x', '5/1m1h', '5/1h 1m', '5/-1h', '5r/h/1h', '5r/1h', '1.5/1h',
+    '1000000001/1h', '9999999999999999999/1h', '5/day', '5/month', '0/month',
+    '5/' . '1' x 300, 'off/1h', '5/off', '5/Month',
 );
 
 for my $value (@malformed) {

@@ -50,8 +50,11 @@ struct Claim {
     uint64_t cost;  /* 0 .. kCostMax, unless Redis decides */
     Purpose purpose;
     bool is_void;           /* the caller's: what it was admitted for was rejected, */
-    bool is_free;           /* and that its request reserves nothing */
-    const Verdict *verdict; /* of Redis, if it has decided; else null */
+    bool is_free;           /* that its request reserves nothing, */
+    bool is_own;            /* and that what was made ready for the limit of its
+                               directive is not for this one */
+    const Verdict *verdict; /* if it was decided elsewhere, by Redis for example;
+                               else null */
     Limit *directive;       /* the caller's: the core does not look at it */
     RemoteClaim *remote;    /* the same; null: Redis is not asked */
     SlotCounts *counts;     /* where to count what becomes of slots; null: in
@@ -74,6 +77,7 @@ struct Claim {
     void set_policy(const Policy &own) {
         hash ^= policy->salt ^ own.salt;
         policy = &own;
+        is_own = true;
     }
 
     /* Makes it one that consumes nothing, and rejects while there is no room for one. */

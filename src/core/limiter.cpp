@@ -433,7 +433,7 @@ Decide *decide_of(const Policy &policy, uint64_t limit, Purpose purpose) {
 }
 
 size_t acquire(Claim *claims, size_t n, uint64_t now_ms) {
-    if (n > 1) { return acquire_all(claims, n, now_ms); }
+    if (n > 1 || claims->verdict != nullptr) { return acquire_all(claims, n, now_ms); }
 
     decide_of(*claims->policy, claims->limit, claims->purpose)(claims, now_ms);
 

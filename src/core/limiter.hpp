@@ -26,7 +26,7 @@ namespace limit_sliding {
  * describes the request: the one to wait longest for if any rejected (so that
  * its retry time holds for all), else the one with the least share remaining.
  * The request is admitted if that claim's outcome is Outcome::kAdmitted.
- * Of several, those with a verdict keep their outcome, and consume nothing.
+ * Those with a verdict keep their outcome, and consume nothing.
  *
  * A state whose time lies ahead of now_ms, because another worker's clock is
  * ahead, is taken as of its own time: a window never moves back.  A cost of 0

@@ -65,7 +65,7 @@ struct Context {
      * described, else the tightest. */
     Decision add_decided(Span<Claim> joint, size_t i) {
         auto *claim = &joint[i];
-        nclaims = joint.end() - claims;
+        nclaims += joint.size();
 
         if (joint.begin() == claims || !is_admitted(*claim)) {
             described = claim;

@@ -28,6 +28,7 @@
 #include "http/context.hpp"
 #include "http/headers.hpp"
 #include "http/log.hpp"
+#include "http/own_claim.hpp"
 #include "http/policy_field.hpp"
 #include "http/rate.hpp"
 #include "http/remote_claims.hpp"
@@ -37,29 +38,6 @@
 
 namespace limit_sliding {
 namespace {
-
-/* Sets the limit of a claim by the first rate that is neither empty nor invalid.
- * NGX_DECLINED: the request is not limited. */
-ngx_int_t evaluate_rate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
-    const auto &policy = *claim.policy;
-
-    for (auto *const *rate = limit.rates; *rate != nullptr; rate++) {
-        ngx_str_t text;
-        if (get_text(r, *rate, &text) != NGX_OK) { return NGX_ERROR; }
-
-        if (text.len == 0) { continue; }
-
-        if (view(text) == "off") { return NGX_DECLINED; }
-
-        if (parse_rate(text, policy.window_ms, limit.zone->limit_max(), claim.limit)) {
-            return NGX_OK;
-        }
-
-        log_bad_value(r, *limit.zone, "rate", text);
-    }
-
-    return claim.limit != 0 ? NGX_OK : NGX_DECLINED;
-}
 
 /* Sets the cost of a claim, unless the value is empty or invalid. */
 ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
@@ -73,19 +51,9 @@ ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim)
     return NGX_OK;
 }
 
-/* Completes the claim of a limit with `evaluated` set.  NGX_DECLINED: the
- * request is not limited. */
-ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
-    const auto rc = evaluate_rate(r, limit, claim);
-
-    /* The API has no request to evaluate variables for. */
-    if (limit.rates[0] != nullptr && rc != NGX_ERROR) {
-        limit.zone->memory.aside.variable_limits->set(
-            claim.hash, {rc == NGX_OK ? claim.limit : kUnlimited, {}});
-    }
-
-    if (rc != NGX_OK) { return rc; }
-
+/* Sets what does not depend on the rate. */
+[[gnu::always_inline]] inline ngx_int_t complete(ngx_http_request_t *r, const Limit &limit,
+                                                 Claim &claim) {
     if (limit.cost_value != nullptr && evaluate_cost(r, limit, claim) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -97,6 +65,72 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
     return NGX_OK;
 }
 
+/* Remembers the limit of a request for the API, which has none to evaluate variables
+ * for. */
+void remember(const Limit &limit, const Claim &claim, const OwnLimit &own) {
+    limit.zone->memory.aside.variable_limits->set(claim.hash, own);
+}
+
+/* Completes the claim of a request whose rate has a window, or is "0".  NGX_DECLINED:
+ * it is none of these. */
+[[gnu::noinline]] ngx_int_t complete_own(ngx_http_request_t *r, const Limit &limit,
+                                         const ngx_str_t &rate, Claim &claim) {
+    const auto &zone = *limit.zone;
+    OwnLimit own;
+    if (!own.parse(view(rate), zone.policy, limit.limit_max)) { return NGX_DECLINED; }
+
+    remember(limit, claim, own);
+    return complete(r, limit, claim) == NGX_OK && set_own(r->pool, zone, own, claim) ? NGX_OK
+                                                                                     : NGX_ERROR;
+}
+
+/* Completes the claim of a limit whose rates are variables: by the first rate that is
+ * neither empty nor invalid.  NGX_DECLINED: the request is not limited. */
+[[gnu::noinline]] ngx_int_t complete_rated(ngx_http_request_t *r, const Limit &limit,
+                                           Claim &claim) {
+    auto is_off = false;
+
+    for (auto *const *rate = limit.rates; *rate != nullptr; rate++) {
+        ngx_str_t text;
+        if (get_text(r, *rate, &text) != NGX_OK) { return NGX_ERROR; }
+
+        if (text.len == 0) { continue; }
+
+        is_off = view(text) == "off";
+        if (is_off || parse_rate(text, claim.policy->window_ms, limit.limit_max, claim.limit)) {
+            break;
+        }
+
+        const auto rc = complete_own(r, limit, text, claim);
+        if (rc != NGX_DECLINED) { return rc; }
+
+        log_bad_value(r, *limit.zone, "rate", text);
+    }
+
+    if (is_off || claim.limit == 0) {
+        remember(limit, claim, {kUnlimited, {}});
+        return NGX_DECLINED;
+    }
+
+    remember(limit, claim, {claim.limit, {}});
+    claim.is_own |= claim.limit != limit.limit;
+    return complete(r, limit, claim);
+}
+
+/* Completes the claim of a limit with `evaluated` set.  NGX_DECLINED: the
+ * request is not limited. */
+ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
+    return limit.rates[0] != nullptr ? complete_rated(r, limit, claim) : complete(r, limit, claim);
+}
+
+/* Gives the claim the own limit of its key.  NGX_DECLINED: the key is not limited. */
+[[gnu::noinline]] ngx_int_t apply_own(ngx_http_request_t *r, const ZoneConf &zone,
+                                      const OwnLimit &own, Claim &claim) {
+    if (own.is_unlimited()) { return NGX_DECLINED; }
+
+    return set_own(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
+}
+
 /* Adds so many rejections to the key of a claim that rejected, among its zone's
  * offenders. */
 [[gnu::noinline]] void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
@@ -105,7 +139,7 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
 
     auto &zone = *limit_of(claim).zone;
     auto &offenders = *zone.memory.aside.offenders;
-    const auto place = offenders.count(claim.hash, n, ngx_current_msec);
+    const auto place = offenders.count(claim.key_hash(), n, ngx_current_msec);
     if (place == Offenders::kNamed) { return; }
 
     ngx_str_t key;
@@ -115,7 +149,7 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
         return;
     }
 
-    offenders.set_text(place, claim.hash, view(key));
+    offenders.set_text(place, claim.key_hash(), view(key));
 }
 
 /* Runs the limits of a stage, group by group.  With kSingle nothing was decided
@@ -176,10 +210,8 @@ private:
         const auto &own_limits = *zone.memory.aside.own_limits;
         if (own_limits.count() != 0) {
             OwnLimit own;
-            if (own_limits.find(claim.hash, ngx_time(), &own)) {
-                if (own.is_unlimited()) { return NGX_DECLINED; }
-
-                claim.limit = own.is_limited() ? own.limit : claim.limit;
+            if (own_limits.find(claim.key_hash(), ngx_time(), &own)) {
+                return apply_own(r_, zone, own, claim);
             }
         }
 
@@ -190,13 +222,13 @@ private:
      * Makes claims of the limits of the group, as far as they are accounted and
      * were not decided before a redirect.  Returns their number, or NGX_ERROR.
      */
-    ngx_int_t collect() const {
+    ngx_int_t collect(Claim *claims) const {
         ngx_int_t n = 0;
 
         for (const auto &limit : Span(group_->limits, kSingle ? 1 : group_->nlimits)) {
             if (!kSingle && is_decided(limit.zone)) { continue; }
 
-            const auto rc = fill(limit, next()[n]);
+            const auto rc = fill(limit, claims[n]);
             if (rc == NGX_ERROR) { return NGX_ERROR; }
 
             n += rc == NGX_OK;
@@ -210,7 +242,7 @@ private:
     size_t decide_here(Span<Claim> claims) const {
         auto &claim = claims[0];
         const auto &limit = limit_of(claim);
-        if (!kSingle || limit.decide == nullptr || claim.limit != limit.limit) {
+        if (!kSingle || limit.decide == nullptr || claim.is_own) {
             return acquire(claims.begin(), claims.size(), ctx_.now_ms);
         }
 
@@ -219,11 +251,11 @@ private:
     }
 
     Decision decide() const {
-        const auto collected = collect();
+        auto *claims = next();
+        const auto collected = collect(claims);
         if (collected <= 0) { return collected == 0 ? Decision::kNone : Decision::kFailed; }
 
         const size_t n = collected;
-        auto *claims = next();
         ctx_.headers = conf_.headers;
         ctx_.now_ms = ngx_current_msec;
 

@@ -74,6 +74,8 @@ struct Told {
     Claim *shown; /* nullptr: it is told of none */
     size_t n;
     size_t bytes; /* of their list members at most */
+
+    /* Set by print_states(). */
     ngx_str_t remaining;
     ngx_str_t reset;
 };
@@ -83,7 +85,10 @@ bool is_told(const Claim &claim) { return !limit_of(claim).dry_run; }
 
 /* Chooses for the X- fields the claim that rejected, or the tightest one. */
 Told told_claims(Context &ctx) {
-    Told told = {};
+    Told told;
+    told.shown = nullptr;
+    told.n = 0;
+    told.bytes = 0;
 
     for (auto &claim : ctx.decided()) {
         if (!is_told(claim)) { continue; }
@@ -152,8 +157,7 @@ bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_
     const auto &limit = limit_of(*told.shown);
     auto policy = limit.policy;
 
-    if (told.n > 1 || told.shown->limit != limit.limit
-        || told.shown->policy->calendar != Calendar::kNone) {
+    if (told.n > 1 || told.shown->limit != limit.limit || told.shown->is_own) {
         const auto print = [&](u_char *p, const Claim &claim) {
             return print_policy(p, limit_of(claim).zone, claim.limit, claim.window_ms(ctx.now_ms));
         };

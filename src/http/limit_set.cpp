@@ -24,11 +24,12 @@ bool init_policy(ngx_pool_t *pool, Limit &limit) {
 
 bool init_limit(ngx_conf_t *cf, Limit &limit) {
     auto *zone = limit.zone;
+    limit.limit_max = zone->limit_max();
     if (limit.rate.count == 0) {
         limit.limit = zone->limit;
         limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
     } else if (!set_limit(cf, limit.rate_word, limit.rate, zone->policy.window_ms,
-                          zone->limit_max(), limit.limit, limit.where)) {
+                          limit.limit_max, limit.limit, limit.where)) {
         return false;
     }
 
@@ -127,6 +128,9 @@ void prepare_claim(Limit &limit) {
     limit.claim.purpose = limit.count_status.empty() ? Purpose::kConsume : Purpose::kLook;
     limit.claim.directive = &limit;
     limit.claim.counts = &zone.worker.counters->slots;
+
+    /* No text tells the length of these windows. */
+    limit.claim.is_own = zone.policy.calendar != Calendar::kNone;
 
     if (limit.settle != nullptr && limit.cost == 0) { limit.claim.reserve_nothing(); }
 

@@ -22,7 +22,8 @@ struct StatusRange {
 /* A limit_sliding directive. */
 struct Limit {
     ZoneConf *zone;
-    uint64_t limit; /* 0: none that is static */
+    uint64_t limit;     /* 0: none that is static */
+    uint64_t limit_max; /* the zone's */
     uint64_t cost;
 
     Claim claim;     /* what all claims on it begin as; set by prepare_claims() */

@@ -155,6 +155,21 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
     return account_all(ctx, {all.begin(), n});
 }
 
+/* Tells whether the rate of the request, or a limit of the key on this node,
+ * rejects the claim. */
+bool is_blocked(const Claim &claim) { return claim.verdict != nullptr; }
+
+/* Some claims are rejected beforehand, so nobody is asked about the others. */
+Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
+    for (auto &claim : all) {
+        if (claim.remote != nullptr) { remote_of(claim).source = Source::kLocal; }
+
+        if (!is_blocked(claim)) { claim.outcome = Outcome::kUndecided; }
+    }
+
+    return refuse(r, ctx, all, {all.begin(), size_t{0}});
+}
+
 /* Leases admit the claims of Redis, so those of our own memory decide. */
 Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     const auto remote = claims.remote;
@@ -290,6 +305,8 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
                                [](const Claim &claim) { return claim.remote != nullptr; });
     const size_t nlocal = first - all.begin();
     const JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
+
+    if (std::any_of(all.begin(), all.end(), is_blocked)) { return refuse_blocked(r, ctx, all); }
 
     if (spend_leases(claims.remote)) { return decide_by_leases(r, ctx, claims); }
 

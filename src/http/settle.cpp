@@ -51,8 +51,7 @@ void count(Claim claim) {
         settle_remote(claim, reserved, cost, admitted_ms);
     } else if (cost > reserved) {
         const auto &limit = limit_of(claim);
-        auto *consume
-            = claim.limit == limit.limit ? limit.consume : consume_of(*claim.policy, claim.limit);
+        auto *consume = claim.is_own ? consume_of(*claim.policy, claim.limit) : limit.consume;
         charge(consume, claim, cost - reserved, now_ms);
     } else if (cost < reserved) {
         refund(claim, reserved - cost, admitted_ms, now_ms);

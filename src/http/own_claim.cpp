@@ -1,0 +1,47 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/own_claim.hpp"
+
+#include "core/claim.hpp"
+#include "ngx/memory.hpp"
+#include "redis/remote_claim.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Has the claim's key counted in this window, or in that of the zone if none is given. */
+bool set_window(ngx_pool_t *pool, const ZoneConf &zone, const Window &window, Claim &claim) {
+    if (!window.is_given() || window == zone.policy.window()) {
+        claim.set_policy(zone.policy);
+        return true;
+    }
+
+    auto *policy = alloc<Policy>(pool);
+    if (policy == nullptr) { return false; }
+
+    *policy = with_window(zone.policy, window);
+    claim.set_policy(*policy);
+    return true;
+}
+
+/* Rejects the claim as one over an empty limit. */
+bool block(ngx_pool_t *pool, Claim &claim) {
+    auto *verdict = alloc<Verdict>(pool);
+    if (verdict == nullptr) { return false; }
+
+    *verdict = blocked_verdict(claim.cost);
+    claim.limit = 0;
+    claim.verdict = verdict;
+    claim.outcome = Outcome::kRejected;
+    return true;
+}
+
+} // namespace
+
+bool set_own(ngx_pool_t *pool, const ZoneConf &zone, const OwnLimit &own, Claim &claim) {
+    claim.limit = own.limit;
+    claim.verdict = nullptr;
+    return set_window(pool, zone, own.window, claim) && (!own.is_blocked() || block(pool, claim));
+}
+
+} // namespace limit_sliding
