@@ -165,7 +165,7 @@ for my $case (
     [ GET => '?key=%' ], [ GET => '?key=a%2' ], [ GET => '?key=a%zz' ],
     [ HEAD => '' ], [ DELETE => '' ], [ DELETE => '?key=%4' ],
     [ PUT => '?key=a' ], [ PUT => '?rate=5' ], [ PUT => '?key=a&rate=' ],
-    map({ [ PUT => "?key=a&rate=$_" ] } qw(0 -1 x 1r 1r/x 1r/s/s 1.5 1000000001
+    map({ [ PUT => "?key=a&rate=$_" ] } qw(00 -1 x 1r 1r/x 1r/s/s 1.5 1000000001
         1000000001r/d 99999999999999999999 1r/s%00 %32%zz off1 defaul +5 5%20)),
     [ POST => '?key=a' ], [ POST => '?cost=5' ], [ POST => '?key=a&cost=' ],
     map({ [ POST => "?key=a&cost=$_" ] } qw(0 -0 - x 1x 1.5 --1 +1 5%20 9007199254740993

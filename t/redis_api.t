@@ -162,12 +162,25 @@ is key('plain', 'a', 'PUT', '&rate=5r/h')->{limit}, 120, 'by the API';
 is $redis->ask('GET', 'p:plain:{a}:limit'), '5r/h', '... to be read in Redis';
 $redis->command(qw(SET p:plain:{b}:limit 7r/d));
 is key('plain', 'b')->{limit}, 7, 'by Redis, to be read here';
+my $hour = key('plain', 'a', 'PUT', '&rate=6/1h&ttl=1m');
+is state_of($hour), '0 6 6', 'with a window: a history of its own';
+is "$hour->{window} $hour->{own_limit}", '3600 1', '... told';
+like $hour->{ttl}, qr/^(?:60|59)$/, '... and it ends';
+is $redis->ask('GET', 'p:plain:{a}:limit'), '6/1h', '... to be read in Redis';
+is state_of(key('plain', 'a', 'POST', '&cost=2')), '2 6 4', '... charged there';
+$hour = key('plain', 'a', 'PUT', '&rate=0');
+is_deeply [ @$hour{qw(own_limit limit remaining used ttl)} ],
+    [ JSON::PP::true(), 0, 0, undef, undef ], '0';
+$hour = key('plain', 'a', 'POST', '&cost=1');
+is "$hour->{http} $hour->{error}", '409 the key is blocked', '... cannot be charged';
+is key('plain', 'a', 'PUT', '&rate=default')->{window}, 86400, 'default: the window of the zone';
+key('plain', 'a', 'PUT', '&rate=5r/h');
 ask('plain', 'c%20"');
 is_deeply $redis->ask(qw(KEYS p:plain:{c*)), [ 'p:plain:{c%20"}' ], 'any key';
 is state_of(key('plain', 'c%2520%22')), '1 4 3', '... encoded once';
 is state_of(key('plain', 'c%2520%22', 'DELETE')), '0 4 4', '... and forgotten';
 
-for my $case ([ PUT => 'a&rate=0' ], [ PUT => 'a' ], [ GET => '' ],
+for my $case ([ PUT => 'a&rate=00' ], [ PUT => 'a' ], [ GET => '' ],
     [ DELETE => '%' ])
 {
     my ($method, $key) = @$case;

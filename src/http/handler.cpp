@@ -198,7 +198,8 @@ private:
 
         /* The rest is set by the decision. */
         std::memcpy(&claim, &limit.claim, offsetof(Claim, outcome));
-        claim.hash = claim.zone->hash(view(key));
+        const auto hash = claim.zone->hash(view(key));
+        claim.hash = hash;
 
         if (limit.evaluated) {
             const auto rc = evaluate(r_, limit, claim);
@@ -210,7 +211,7 @@ private:
         const auto &own_limits = *zone.memory.aside.own_limits;
         if (own_limits.count() != 0) {
             OwnLimit own;
-            if (own_limits.find(claim.key_hash(), ngx_time(), &own)) {
+            if (own_limits.find(hash, ngx_time(), &own)) {
                 return apply_own(r_, zone, own, claim);
             }
         }

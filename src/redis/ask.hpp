@@ -17,7 +17,7 @@ constexpr auto kMixedSlots = -1;
 constexpr auto kHopsMax = 5;
 
 /* The orders of an administrator for one key. */
-enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit };
+enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit, kAskTtl };
 
 /* What a command sets. */
 struct CommandValue {

@@ -33,6 +33,10 @@ void command_answered(Node &node, Call &to, Reply *reply) {
     Ask &ask = call.asks.pop_front();
     bool done = reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_STATUS;
     for (Waiter &waiter : ask.asked) {
+        if (ask.command == KeyCommand::kAskTtl) {
+            remote_of(waiter.claims[0]).ttl_ms = done ? reply->numbers[0] : -1;
+        }
+
         tell_waiter(waiter, done ? Told::kAdmitted : Told::kRejected);
     }
 
@@ -89,7 +93,9 @@ bool call_key_command(Node &node, AskCall &call) {
         args[argc++] = view(own);
     }
 
-    if (ask.command == KeyCommand::kSetLimit) {
+    if (ask.command == KeyCommand::kAskTtl) {
+        args[0] = "PTTL";
+    } else if (ask.command == KeyCommand::kSetLimit) {
         args[0] = "SET";
         args[2] = view(ask.value.text);
         argc = 3;

@@ -44,6 +44,7 @@ struct RemoteClaim {
     Source source;
     OwnLimit own; /* told: the key's */
     Verdict verdict;
+    int64_t ttl_ms;       /* of its limit, by KeyCommand::kAskTtl; negative: it does not end */
     uint64_t asked_limit; /* told: before the key's own one; 0: nothing was told */
     const Policy *asked;  /* the claim's, before the key's own window; nullptr: it is yet
                              to be asked */

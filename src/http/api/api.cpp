@@ -4,6 +4,7 @@
 
 #include "http/api/dashboard.hpp"
 #include "http/api/key.hpp"
+#include "http/api/limits.hpp"
 #include "http/api/limits_redis.hpp"
 #include "http/api/report.hpp"
 #include "http/api/response.hpp"
@@ -84,7 +85,7 @@ ngx_int_t api_handler(ngx_http_request_t *r) {
 
     if (!is_list) { return handle_key(r, *zone); }
 
-    return zone->redis != nullptr ? send_limits_of_redis(r, *zone) : send_no_path(r);
+    return zone->redis != nullptr ? send_limits_of_redis(r, *zone) : send_limits(r, *zone);
 }
 
 bool set_write(const Param &param, LocConf &conf) {

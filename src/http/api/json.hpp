@@ -73,6 +73,12 @@ public:
         out_.quote(text, Quotes::kUri);
     }
 
+    /* A time in seconds. */
+    void seconds_field(std::string_view name, uint64_t ms) {
+        begin(name);
+        out_.print(ms % 1000 != 0 ? "%uL.%03uL" : "%uL", ms / 1000, ms % 1000);
+    }
+
     /* Begins a line with the next field. */
     void line() { begins_line_ = true; }
 
