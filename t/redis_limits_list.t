@@ -13,8 +13,8 @@ use LimitSliding::Test;
 
 my $N = 10_000;
 
-# Every reply of Redis that takes longer is noted there.
-my $SLOW_US = 5000;
+# Redis notes commands that take longer.
+my $SLOW_US = 2000;
 
 my $redis = LimitSliding::Redis->new->start(
     'slowlog-log-slower-than' => $SLOW_US);
@@ -79,6 +79,8 @@ fill($redis, map { my $key = sha1_hex($_);
 fill($redis, map { ("limit_sliding:two:{$_}:limit" => '1r/s') } 1 .. 3);
 fill($redis, map { ("other:$_" => 'data') } 1 .. 100_000);
 
+$redis->command(qw(SLOWLOG RESET));
+
 for my $n (100, 1000) {
     scans($redis);
     my ($limits, $pages) = all_limits($nginx, 'one', $n);
@@ -108,8 +110,16 @@ cmp_ok scans($redis), '<=', 100, '... a page takes so many calls at most';
 is all_told(@{ (all_limits($nginx, 'two', 1000))[0] }),
     '1 1r/s null, 2 1r/s null, 3 1r/s null', '... found with further pages';
 
-is_deeply $redis->command(qw(SLOWLOG GET 10)), [],
-    "Redis was never held up for ${SLOW_US} us";
+# Another process of a busy machine may hold up Redis now and then.
+my %slow;
+$slow{ $_->[3][0] }++ for @{ $redis->command(qw(SLOWLOG GET -1)) };
+for my $command (qw(scan get pttl)) {
+    my $calls = $redis->count($command);
+    cmp_ok $calls, '>', 0, "$command is called";
+    cmp_ok $slow{ uc $command } // 0, '<=', 1 + $calls / 50,
+        "... and hardly ever takes Redis $SLOW_US us";
+}
+is $redis->count(qw(keys mget)), 0, 'no command looks at many keys';
 
 
 # what a limit is
