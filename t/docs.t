@@ -290,6 +290,7 @@ my $server = 'server ' . $redis->server . '; user limiter; password password;'
     . ' timeout 5s; connect_timeout 5s; on_error deny;';
 $setup =~ s/server  10\.0\.0\.1:6379;/$server/ or die 'no server';
 $setup =~ s{http://backend}{'http://127.0.0.1:' . $application->port}e;
+$setup =~ s/^ {4}server \{/$&\nlocation \/limits { limit_sliding_api; }/m;
 $setup =~ s/^http \{/$&\nadd_header X-Limit \$limit_sliding_limit always;/m;
 $nginx->start(configuration($nginx, $setup));
 
@@ -306,6 +307,13 @@ run('docs/operations.md', qr/redis-cli del/);
 is scalar(grep { $_ eq $state } $redis->keys), 0, '... until it is deleted';
 run('docs/redis.md', qr/redis-cli set/);
 is header($nginx->get(@HELLO), 'X-Limit'), 5000, '... and has its own limit';
+
+redis_cli(block('docs/redis.md', 'redis', qr/\+scan/));
+my ($digest) = $state =~ /\{(.*)\}/;
+is $nginx->get('/limits/zones/api/limits')->{body}, <<"JSON", '... as is listed';
+{"zone":"api","digest":true,"limits":[
+{"key":"$digest","rate":"5000r/h","ttl":null}],"next":null}
+JSON
 
 is_deeply $redis->command(qw(ACL LOG)), [], 'Redis has refused nothing';
 is scalar($nginx->log_lines(qr/limit_sliding redis|NOPERM/)), 0,

@@ -12,8 +12,8 @@ use v5.36;
 use Exporter qw(import);
 use JSON::PP qw(decode_json);
 
-our @EXPORT = qw(@ALGORITHMS all_limits api api_key key_path limits_page read_key
-    state_of);
+our @EXPORT = qw(@ALGORITHMS all_limits api api_key key_path limits_page
+    read_key state_of);
 
 # The algorithms with which a key in Redis may have all kinds of state.
 our @ALGORITHMS = qw(counter log fixed token_bucket);
