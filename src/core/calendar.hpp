@@ -38,6 +38,13 @@ struct UtcOffsets {
     static UtcOffsets find(int64_t from_ms, int64_t to_ms, const OffsetAt &offset_ms_at,
                            UtcOffset *offsets, size_t most);
 
+    /* Returns those that hold from one time to another. */
+    UtcOffsets between(int64_t from_ms, int64_t to_ms) const {
+        size_t first = at(from_ms);
+
+        return {offsets + first, at(to_ms) - first + 1};
+    }
+
     /* Returns the local time, in ms since 1970, and 0 before. */
     uint64_t local_ms(uint64_t utc_ms) const;
 

@@ -2,8 +2,10 @@
 
 #include "redis/script_call.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "core/calendar.hpp"
 #include "ngx/strings.hpp"
 #include "redis/logic/remote.hpp"
 #include "redis/scripts.hpp"
@@ -15,8 +17,9 @@ namespace {
 constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
 /* EVALSHA, a script, the numbers of keys and of kinds; each claim's key, kind
- * and its number; each ask's two numbers. */
-constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 11 + 1) + kAsksPerCall * 2;
+ * and its number; offsets of local time, two numbers each; each ask's two numbers. */
+constexpr auto kOffsets = 4;
+constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 11 + 1 + 2 * kOffsets + 1) + kAsksPerCall * 2;
 
 constexpr auto kNumberBytes = NGX_INT64_LEN;
 
@@ -30,9 +33,18 @@ constexpr auto kOtherWindow = 8;
 /* Added to the precision of a strict counter. */
 constexpr auto kStrict = 64;
 
+/* Added to the calendar of a zone if that is local. */
+constexpr auto kLocal = 8;
+
+/* The time before and after now of which the script knows local time: more than
+ * clocks differ, and than a unit is given back after it was taken. */
+constexpr int64_t kAroundMs = int64_t{30} * 24 * 60 * 60 * 1000;
+
 /* Returns what the algorithm is told of a zone. */
 uint64_t extra_of(const Policy &policy) {
-    if (policy.algorithm == Algorithm::kFixed) { return index_of(policy.calendar); }
+    if (policy.algorithm == Algorithm::kFixed) {
+        return index_of(policy.calendar) + (policy.offsets != nullptr ? kLocal : 0);
+    }
 
     return policy.algorithm == Algorithm::kCounter
                ? policy.precision + (policy.strict ? kStrict : 0)
@@ -63,6 +75,18 @@ public:
         add(view(p, last_ - p));
     }
 
+    void add_offsets(const UtcOffsets &offsets) {
+        const int64_t now_ms = int64_t{ngx_time()} * 1000;
+        const UtcOffsets near = offsets.between(now_ms - kAroundMs, now_ms + kAroundMs);
+        const size_t n = std::min<size_t>(near.n, kOffsets);
+
+        add(uint64_t{2 * n});
+        for (size_t i = 0; i < n; i++) {
+            add_signed(near.offsets[i].since_ms);
+            add_signed(near.offsets[i].offset_ms);
+        }
+    }
+
     /* Returns the number of the part's kind, from 1 on; a new one is
      * remembered. */
     size_t kind(const AskPart &part) {
@@ -86,6 +110,12 @@ private:
         return a.policy == b.policy && kind->window == part.window && a.limit == b.limit
                && a.cost == b.cost && a.purpose == b.purpose && kind->held == part.held
                && a.purpose != Purpose::kGiveBack && part.leased == 0 && kind->leased == 0;
+    }
+
+    void add_signed(int64_t number) {
+        u_char *p = last_;
+        last_ = ngx_sprintf(p, "%L", number);
+        add(view(p, last_ - p));
     }
 
     size_t nargs_ = 0;
@@ -123,6 +153,10 @@ void Command::add_kinds() {
         }
 
         if (is_other) { add(uint64_t{part.window.code()}); }
+
+        if (policy.algorithm == Algorithm::kFixed && policy.offsets != nullptr) {
+            add_offsets(*policy.offsets);
+        }
     }
 }
 

@@ -11,7 +11,10 @@
  *         the claim asks for another window than the zone's, whose
  *         Window::code() is one more number at the end of the kind), window of
  *         the zone in ms, limit, precision (COUNTER: 0 is auto, and 64 more if
- *         it is strict) or burst (buckets) or Calendar of the zone (FIXED),
+ *         it is strict) or burst (buckets) or Calendar of the zone (FIXED, 8
+ *         more if its calendar is local: then there are more numbers at the end
+ *         of the kind, how many, and offsets from UTC around now, in order, each
+ *         since when in ms, and the ms that are added),
  *         cost, look (1: decide, record nothing; 2: give back, see below; 3: of
  *         n units the last ones are leased: how many is one more number, and
  *         such a kind is of one ask of a TOKEN_BUCKET; 4: charge, see below;

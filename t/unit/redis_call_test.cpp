@@ -261,7 +261,8 @@ static void keys_are_small_and_expire(void **state) {
     for (Algorithm algorithm : algorithms) {
         char arguments[64];
 
-        snprintf(arguments, sizeof(arguments), "1 %d 60000 100 1 1 0 1 1 1", number_of(algorithm));
+        snprintf(arguments, sizeof(arguments), "1 %d 60000 100 %d 1 0 1 1 1", number_of(algorithm),
+                 algorithm != Algorithm::kFixed);
         call("1 k", arguments);
         ms = number("PTTL k");
         assert_in_range(ms, 1, 2 * MINUTE_MS);

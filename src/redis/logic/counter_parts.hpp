@@ -171,7 +171,7 @@ private:
     uint64_t now_ms_;
     uint64_t parts_ = 1;
     uint64_t newest_;
-    Owed owed_ = {1, 0, 0, 0, 0};
+    Owed owed_ = {1, 0, 0, 0, 0, Calendar::kNone, nullptr};
     uint64_t most_ = UINT64_MAX;
     uint64_t ends_ms_ = UINT64_MAX;
     uint64_t counts_[kPartsMax + 1];

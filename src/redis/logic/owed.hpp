@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/calendar.hpp"
 #include "core/describe.hpp"
 #include "core/policy.hpp"
 
@@ -21,9 +22,19 @@ struct Owed {
     uint64_t each;
     uint64_t last;
 
-    uint64_t part_at(uint64_t now_ms) const { return now_ms * parts / window_ms; }
+    /* Of fixed windows, as in Policy. */
+    Calendar calendar;
+    const UtcOffsets *offsets;
 
-    uint64_t begins_ms(uint64_t part) const { return (part * window_ms + parts - 1) / parts; }
+    uint64_t part_at(uint64_t now_ms) const {
+        return calendar == Calendar::kNone ? now_ms * parts / window_ms
+                                           : calendar_number(calendar, offsets, now_ms);
+    }
+
+    uint64_t begins_ms(uint64_t part) const {
+        return calendar == Calendar::kNone ? (part * window_ms + parts - 1) / parts
+                                           : calendar_begin_ms(calendar, offsets, part);
+    }
 
     /* Returns how many windows are full yet; 0 from part `due` on. */
     uint64_t windows(uint64_t now_ms) const {

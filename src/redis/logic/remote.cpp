@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/calendar.hpp"
 #include "core/counter_kinds.hpp"
 #include "core/describe.hpp"
 #include "redis/logic/counter_parts.hpp"
@@ -25,9 +26,9 @@ bool is_kind(int64_t parts) {
 /* The values of a key that owes. */
 constexpr unsigned kOwedValues = 4;
 
-/* Returns true if its time does not overflow. */
+/* Returns true if its time does not overflow, though a month be longer than most. */
 bool is_part(const Policy &policy, int64_t part) {
-    return part >= 0 && static_cast<uint64_t>(part) <= INT64_MAX / policy.window_ms;
+    return part >= 0 && static_cast<uint64_t>(part) <= INT64_MAX / 2 / policy.window_ms;
 }
 
 bool is_limit(int64_t value) { return value > 0 && static_cast<uint64_t>(value) <= kRemoteMax; }
@@ -85,7 +86,7 @@ struct Request {
             return;
         }
 
-        uint64_t left_ms = window_ms() - remote.now_ms % window_ms();
+        uint64_t left_ms = remote.part_ends_ms(policy) - remote.now_ms;
         uint64_t used = remote.owes(policy)
                             ? static_cast<uint64_t>(remote.owed(policy).used(remote.now_ms))
                             : value();
@@ -228,11 +229,17 @@ Owed RemoteState::owed(const Policy &policy) const {
     bool has_parts = policy.algorithm == Algorithm::kCounter && policy.precision > 0;
     auto value = [this](size_t i) { return static_cast<uint64_t>(values[i]); };
 
-    return {policy.window_ms, has_parts ? policy.precision : uint64_t{1}, value(1), value(2),
-            value(3)};
+    return {policy.window_ms, has_parts ? policy.precision : uint64_t{1},
+            value(1),         value(2),
+            value(3),         policy.calendar,
+            policy.offsets};
 }
 
 uint64_t RemoteState::part_ends_ms(const Policy &policy) const {
+    if (policy.calendar != Calendar::kNone) {
+        return calendar_window(policy.calendar, policy.offsets, now_ms).end_ms;
+    }
+
     uint64_t parts = 1;
     uint64_t newest = now_ms / policy.window_ms;
 

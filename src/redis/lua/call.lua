@@ -45,6 +45,8 @@
 --          [16]  the window that is asked for, if it is not the zone's
 --          [17]  that in which the units were taken which are given back; 0: the
 --                zone's
+--          [18]  of FIXED with a local calendar, offsets from UTC in order: each
+--                since when, and the ms that are added
 --
 -- A claim has its window in these locals, which all chunks use:
 --
@@ -110,6 +112,14 @@ for i = 1, A[1] do
     kinds[i][16] = A[a] + 0
     a = a + 1
   end
+  --@ if fixed
+  if algorithm == 2 and extra > 7 then
+    local offsets = {}
+    for j = 1, A[a] do offsets[j] = A[a + j] + 0 end
+    kinds[i][4], kinds[i][18] = extra - 8, offsets
+    a = a + 1 + #offsets
+  end
+  --@ end
 end
 
 -- Each ask is for n units of m claims, of which g are granted.  If it has

@@ -5,7 +5,9 @@
 
 --@ chunk fixed
 --@ include fixed.state
-local window, keep = (now - now % w) / w, nil
+local window, keep, moment = nil, nil, now
+--@ include fixed.window
+local present = window
 --@ if settles
 --@ include fixed.owed
 --@ end
@@ -40,6 +42,13 @@ end
 --@ if settles
 end
 --@ end
+
+-- Leaves in `window` the number of the window at `moment`.
+--@ chunk fixed.window
+window = (moment - moment % w) / w
+if cal > 0 then
+  --@ include calendar
+end
 
 -- Leaves in `at` and `used` the window and the count of the state `s`, or -1 in
 -- `at` if it is not one of this configuration.
@@ -78,6 +87,10 @@ end
 -- Writes what is used in the window.
 --@ chunk fixed.save
 local lasts = w + math.max(window * w - now, 0)
+if cal > 0 then
+  local windows = math.max(window - present, 0) + 1
+  --@ include calendar.lasts
+end
 s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', id, window, used)
 --@ include save
 
@@ -85,18 +98,21 @@ s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', id, window, used)
 -- off the present one if no time tells when; or off what the key owes.
 --@ chunk fixed.give_back
 --@ include fixed.state
+local window, keep, moment, present = nil, false, now, nil
+--@ include fixed.window
+present = window
 --@ if settles
-local window, keep = (now - now % w) / w, false
 --@ include fixed.owed
 if owed then
   used = math.min(math.max(owed - cost, 0), 1001 * limit)
   --@ include fixed.settle
   at = -1
 end
-if taken > 0 then window = (taken - taken % w) / w end
---@ else
-local window, keep = (taken - taken % w) / w, false
 --@ end
+if taken > 0 then
+  moment = taken
+  --@ include fixed.window
+end
 if at == window then
   used = used > cost and used - cost or 0
   --@ include fixed.save

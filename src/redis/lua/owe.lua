@@ -31,6 +31,12 @@ if last > 0 then ahead = ahead + 1 else last = limit end
 -- Writes what a key owes until the part `at`, of which a window has `p`.
 --@ chunk owe.save
 local keep, lasts = false, 2 * w - floor((now * p - at * w) / p)
+--@ if fixed
+if k[1] == 2 and cal > 0 then
+  local windows = at - present + 1
+  --@ include calendar.lasts
+end
+--@ end
 s = pack('>I2I6I7I7', id, at, limit, last)
 --@ include save
 

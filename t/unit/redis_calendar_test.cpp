@@ -1,0 +1,312 @@
+/* Copyright (C) the limit_sliding authors */
+
+/*
+ * Fixed windows of the calendar by the script in a real Redis and by the core: the
+ * same requests are admitted, and all are told the same.  The clock is the test's.
+ */
+
+#include <stdio.h>
+
+#include "calendars.hpp"
+#include "redis/logic/remote.hpp"
+#include "redis_script.hpp"
+
+namespace {
+
+constexpr uint64_t kMonthMs = 30ull * DAY_MS;
+
+/* One key in both. */
+struct Run {
+    Policy policy;
+    uint64_t limit;
+    unsigned script; /* of script_sha */
+    Zone *zone;
+    uint64_t now_ms;
+    uint64_t random;
+
+    Claim claim(uint64_t cost) const {
+        return claim_of(zone, &policy, 1, static_cast<uint32_t>(limit),
+                        static_cast<uint32_t>(cost));
+    }
+
+    /* Returns a reply of as many numbers as are expected; free()s the last one. */
+    redisReply *ask(uint64_t cost, Purpose look, uint64_t taken_ms = 0) const {
+        const bool is_local = policy.offsets != nullptr;
+        char text[512];
+        int n = snprintf(text, sizeof(text), "EVALSHA %s 1 k 1 2", script_sha[script]);
+
+        auto add = [&](int64_t number) {
+            n += snprintf(text + n, sizeof(text) - static_cast<size_t>(n), " %lld",
+                          static_cast<long long>(number));
+        };
+
+        add(static_cast<int64_t>(policy.window_ms));
+        add(static_cast<int64_t>(limit));
+        add(static_cast<int>(policy.calendar) + (is_local ? 8 : 0));
+        add(static_cast<int64_t>(cost));
+        add(static_cast<int>(look));
+
+        if (look == Purpose::kGiveBack) {
+            add(static_cast<int64_t>(taken_ms));
+            add(0);
+            add(0);
+            add(0);
+        }
+
+        if (is_local) {
+            UtcOffsets near = policy.offsets->between(static_cast<int64_t>(now_ms - kMonthMs),
+                                                      static_cast<int64_t>(now_ms + kMonthMs));
+            add(static_cast<int64_t>(2 * near.n));
+
+            for (size_t i = 0; i < near.n; i++) {
+                add(near.offsets[i].since_ms);
+                add(near.offsets[i].offset_ms);
+            }
+        }
+
+        add(static_cast<int64_t>(now_ms));
+
+        static redisReply *reply;
+        freeReplyObject(reply);
+        reply = static_cast<redisReply *>(redisCommand(server.context, text));
+        assert_non_null(reply);
+        if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s: %s", text, reply->str); }
+        assert_int_equal(reply->element[0]->integer, now_ms);
+        return reply;
+    }
+
+    /* Decides a request in both, and returns the core's claim. */
+    Claim decide(uint64_t cost, Purpose purpose) {
+        redisReply *reply = ask(cost, purpose);
+        Claim ours = claim(cost);
+        ours.purpose = purpose;
+        limit_sliding::acquire(&ours, 1, now_ms);
+
+        bool admitted = ours.outcome == Outcome::kAdmitted;
+        assert_int_equal(reply->element[1]->integer, admitted);
+
+        int64_t numbers[4];
+        for (size_t i = 3; i < reply->elements; i++) {
+            numbers[i - 3] = reply->element[i]->integer;
+        }
+
+        RemoteState remote = {now_ms, limit, numbers};
+        assert_int_equal(reply->elements, 3 + remote_values(policy, numbers[0]));
+        assert_true(are_remote_values(policy, numbers));
+        assert_int_equal(remote.part_ends_ms(policy),
+                         calendar_window(policy.calendar, policy.offsets, now_ms).end_ms);
+
+        Verdict told = remote.describe(policy, cost, 0, admitted, purpose == Purpose::kLook);
+        Verdict known = ours.describe(now_ms);
+        assert_int_equal(told.limit, known.limit);
+        assert_int_equal(told.remaining, known.remaining);
+        assert_int_equal(told.excess, known.excess);
+        assert_int_equal(told.reset_ms, known.reset_ms);
+        assert_int_equal(told.retry_after_ms, known.retry_after_ms);
+        return ours;
+    }
+
+    void settle(uint64_t cost, Purpose purpose, uint64_t taken_ms) const {
+        redisReply *reply = ask(cost, purpose, taken_ms);
+        assert_int_equal(reply->elements, 4);
+        assert_int_equal(reply->element[1]->integer, 1);
+        assert_int_equal(reply->element[3]->integer,
+                         purpose == Purpose::kCharge ? charge(claim(1), cost, now_ms) : 0);
+    }
+
+    uint64_t end_ms() const {
+        return calendar_window(policy.calendar, policy.offsets, now_ms).end_ms;
+    }
+
+    /* To about the next time when the offset changes. */
+    void advance_to_change() {
+        for (size_t i = 1; policy.offsets != nullptr && i < policy.offsets->n; i++) {
+            auto change_ms = static_cast<uint64_t>(policy.offsets->offsets[i].since_ms);
+
+            if (change_ms > now_ms) {
+                now_ms = change_ms + random_below(&random, 2 * HOUR_MS);
+                return;
+            }
+        }
+    }
+
+    /* To any time within the next windows, and often to a border. */
+    void advance() {
+        now_ms += random_below(&random, 5) * policy.window_ms / (1 + random_below(&random, 20));
+        if (random_below(&random, 3) == 0) { now_ms = end_ms() - random_below(&random, 2); }
+        if (random_below(&random, 4) == 0) { advance_to_change(); }
+    }
+};
+
+void run(Run *run) {
+    const bool settles = run->script == 2;
+    Claim taken = {};
+    uint64_t taken_ms = 0;
+
+    forget_all();
+    run->zone = make_zone_for(&run->policy, 32768);
+
+    for (int i = 0; i < 250; i++) {
+        if (random_below(&run->random, 2) == 0) { run->advance(); }
+
+        uint64_t cost = random_below(&run->random, run->limit + 2);
+        bool is_look = random_below(&run->random, 6) == 0;
+        Claim ours = run->decide(cost, is_look ? Purpose::kLook : Purpose::kConsume);
+
+        if (ours.outcome == Outcome::kAdmitted && !is_look && cost > 0
+            && (taken.cost == 0 || random_below(&run->random, 3) == 0)) {
+            taken = ours;
+            taken_ms = run->now_ms;
+        }
+
+        if (settles && random_below(&run->random, 8) == 0) {
+            run->settle(1 + random_below(&run->random, 9 * run->limit), Purpose::kCharge, 0);
+        }
+
+        /* within two hours, as the core does */
+        if (run->script != 0 && taken.cost != 0 && random_below(&run->random, 4) == 0) {
+            if (random_below(&run->random, 3) == 0) {
+                run->now_ms = std::min(run->end_ms(), uint64_t{run->now_ms + HOUR_MS});
+            }
+
+            if (run->now_ms < taken_ms + 2 * HOUR_MS) {
+                uint64_t given = 1 + random_below(&run->random, taken.cost);
+                run->settle(given, Purpose::kGiveBack, taken_ms);
+                refund(taken, given, taken_ms, run->now_ms);
+                taken.cost = 0;
+            }
+        }
+    }
+
+    run->decide(0, Purpose::kLook);
+    free(run->zone);
+}
+
+void decides_as_the_core(void **) {
+    static const char *const zones[] = {
+        "",
+        BERLIN,
+        "<+1245>-12:45<+1345>,M9.5.0/2:45,M4.1.0/3:45", /* Chatham Islands */
+        "<-04>4<-03>,M9.1.6/24,M4.1.6/24",              /* Santiago: at midnight */
+        "NST3:30NDT,M3.2.0/0:01,M11.1.0/0:01",          /* back over midnight */
+    };
+    uint64_t seed = 1;
+
+    for (const char *name : zones) {
+        zoned_t zoned(name, 2000, 2060);
+
+        for (Calendar calendar : calendars) {
+            for (unsigned script = 0; script < 3; script++) {
+                for (uint64_t limit : {1, 10, 300000000}) {
+                    Policy policy = evicting(Window::of(calendar).ms);
+                    policy.algorithm = Algorithm::kFixed;
+                    policy.precision = 0;
+                    policy.calendar = calendar;
+                    policy.offsets = *name != '\0' ? &zoned.found : nullptr;
+
+                    /* the last years are beyond the offsets, but for those of a year */
+                    Run one = {policy, limit, script, nullptr, utc(2020, 2, 28), seed++};
+                    run(&one);
+                }
+            }
+        }
+    }
+}
+
+/* A history is kept to the end of its window, however long that is. */
+void lasts_for_the_longest_windows(void **) {
+    static zoned_t berlin(BERLIN, 2000, 2040);
+
+    for (Calendar calendar : calendars) {
+        for (const UtcOffsets *offsets : {static_cast<const UtcOffsets *>(nullptr),
+                                          static_cast<const UtcOffsets *>(&berlin.found)}) {
+            Policy policy = evicting(Window::of(calendar).ms);
+            policy.algorithm = Algorithm::kFixed;
+            policy.precision = 0;
+            policy.calendar = calendar;
+            policy.offsets = offsets;
+            Run one = {policy, 2, 2, make_zone_for(&policy, 32768), utc(2026, 12, 31), 1};
+            one.now_ms = one.end_ms();
+
+            for (int i = 0; i < 800; i++) {
+                uint64_t end_ms = one.end_ms();
+                one.decide(1, Purpose::kConsume);
+                one.decide(1, Purpose::kConsume);
+                one.now_ms = end_ms - 1;
+                assert_int_equal(one.decide(1, Purpose::kConsume).outcome, Outcome::kRejected);
+                one.now_ms = end_ms;
+                if (calendar == Calendar::kYear && i == 9) { break; }
+            }
+
+            free(one.zone);
+        }
+    }
+}
+
+/* So is a debt, for as many windows as it has limits. */
+void owes_as_the_core(void **) {
+    static zoned_t berlin(BERLIN, 2000, 2040);
+
+    for (Calendar calendar : calendars) {
+        Policy policy = evicting(Window::of(calendar).ms);
+        policy.algorithm = Algorithm::kFixed;
+        policy.precision = 0;
+        policy.calendar = calendar;
+        policy.offsets = &berlin.found;
+        Run one = {policy, 10, 2, make_zone_for(&policy, 32768), utc(2026, 2, 1), 1};
+
+        forget_all();
+        one.settle(10 * 901, Purpose::kCharge, 0);
+
+        for (int i = 0; i < 899; i += 31) {
+            CalendarWindow window = calendar_window(policy.calendar, policy.offsets, one.now_ms);
+            one.now_ms = calendar_begin_ms(policy.calendar, policy.offsets, window.number + 31) - 1;
+            assert_int_equal(one.decide(1, Purpose::kConsume).outcome, Outcome::kRejected);
+            one.now_ms++;
+        }
+
+        uint64_t wait_ms = one.decide(1, Purpose::kConsume).retry_after_ms(one.now_ms);
+        one.now_ms += wait_ms - 1;
+        assert_int_equal(one.decide(1, Purpose::kConsume).outcome, Outcome::kRejected);
+        one.now_ms++;
+        assert_int_equal(one.decide(1, Purpose::kConsume).outcome, Outcome::kAdmitted);
+        free(one.zone);
+    }
+}
+
+/* A state of another calendar, or of no calendar, is none. */
+void knows_its_own_states(void **) {
+    static zoned_t berlin(BERLIN, 2000, 2040);
+    forget_all();
+    uint64_t now_ms = utc(2026, 6, 1);
+
+    for (Calendar calendar : calendars) {
+        for (const UtcOffsets *offsets : {static_cast<const UtcOffsets *>(nullptr),
+                                          static_cast<const UtcOffsets *>(&berlin.found)}) {
+            Policy policy = evicting(Window::of(calendar).ms);
+            policy.algorithm = Algorithm::kFixed;
+            policy.calendar = calendar;
+            policy.offsets = offsets;
+            Run one = {policy, 10, 0, nullptr, now_ms, 1};
+            assert_int_equal(one.ask(10, Purpose::kConsume)->element[1]->integer, 1);
+            assert_int_equal(one.ask(1, Purpose::kConsume)->element[1]->integer, 0);
+
+            one.policy.calendar = Calendar::kNone;
+            one.policy.offsets = nullptr;
+            assert_int_equal(one.ask(10, Purpose::kConsume)->element[1]->integer, 1);
+        }
+    }
+}
+
+} // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(decides_as_the_core),
+        cmocka_unit_test(lasts_for_the_longest_windows),
+        cmocka_unit_test(owes_as_the_core),
+        cmocka_unit_test(knows_its_own_states),
+    };
+
+    return cmocka_run_group_tests_name("redis calendar", tests, start, stop);
+}
