@@ -8,6 +8,7 @@ use POSIX qw(mktime tzset);
 use Test::More;
 
 use LimitSliding::Api;
+use LimitSliding::Redis;
 use LimitSliding::Test;
 
 # The rule of 2026, which needs no file of time zones.
@@ -48,18 +49,29 @@ for my $window (@WINDOWS) {
     $ZONES{"$window-local"} = [ $window, $BERLIN ];
 }
 
+# Options: window and calendar of the zone "keys", and a server of Redis.
 sub config($nginx, %more) {
+    my $redis = $more{server} ? 'redis=shared' : '';
+    my $block = $more{server} ? <<"BLOCK" : '';
+    limit_sliding_redis shared {
+        server          $more{server};
+        connect_timeout 5s;
+        timeout         5s;
+        on_error        deny;
+    }
+BLOCK
     my $zones = join '', map { <<"ZONE" } sort keys %ZONES;
     limit_sliding_zone \$arg_key zone=$_:32k rate=2 algorithm=fixed
-        window=$ZONES{$_}[0] calendar=@{[ s/.*-//r ]};
+        window=$ZONES{$_}[0] calendar=@{[ s/.*-//r ]} $redis;
 ZONE
     my $places = join '', map { <<"PLACE" } sort keys %ZONES;
     location /$_ { limit_sliding zone=$_; empty_gif; }
 PLACE
     return $nginx->template(http => <<"HTTP", server => <<"SERVER");
+$block
 $zones
     limit_sliding_zone \$arg_key zone=keys:32k rate=2 window=$more{window}
-        algorithm=fixed $more{calendar};
+        algorithm=fixed $more{calendar} $redis;
     limit_sliding_headers retry_after draft x;
     limit_sliding_log_level off;
 HTTP
@@ -80,12 +92,15 @@ sub is_soon($got, $expected, $name) {
 # what clients and operators are told, by the real clock
 
 stay_in(3600, 30);
-$ENV{TZ} = $BERLIN;
 my $nginx = LimitSliding::Test->new;
-$nginx->start(config($nginx, window => 'month', calendar => 'calendar=local'));
-delete $ENV{TZ};
+start_in_berlin(window => 'month', calendar => 'calendar=local');
 
-for my $name (sort keys %ZONES) {
+sub start_in_berlin(%more) {
+    local $ENV{TZ} = $BERLIN;
+    $nginx->start(config($nginx, %more));
+}
+
+sub told_of($name) {
     my ($begin, $end) = window_at(@{ $ZONES{$name} }, time);
     my $length = $end - $begin;
     my $quoted = qr/"\Q$name\E"/;
@@ -115,6 +130,8 @@ for my $name (sort keys %ZONES) {
     is $zone->{window_ms}, 1000 * $length, '... its length';
 }
 
+told_of($_) for sort keys %ZONES;
+
 
 # reload
 
@@ -123,9 +140,8 @@ sub passes($n) {
 }
 
 sub reload($window, $calendar) {
-    $ENV{TZ} = $BERLIN;
+    local $ENV{TZ} = $BERLIN;
     $nginx->reload(config($nginx, window => $window, calendar => $calendar));
-    delete $ENV{TZ};
     return map { s/.*starts empty: //r } $nginx->new_log_lines(qr/starts empty/);
 }
 
@@ -147,6 +163,17 @@ for my $case (
     is passes(3), $message ? 2 : 0, $message ? '... starts empty' : '... is kept';
 }
 
+$nginx->finish_one;
+
+
+# the same in Redis
+
+my $redis = LimitSliding::Redis->new->start;
+$nginx = LimitSliding::Test->new;
+start_in_berlin(window => 'week', calendar => 'calendar=local lease=5',
+    server => $redis->server);
+told_of($_) for sort keys %ZONES;
+is passes(5), 2, 'a lease, too, is of the limit';
 $nginx->finish_one;
 
 

@@ -3,9 +3,9 @@
 -- Windows of the calendar, by the clock of the server.  They are numbered as in
 -- core/calendar.hpp.
 
--- Leaves in `window` the number of the one at `moment`.  Local time that goes back
--- stands still until it is later again.  Months are counted from the March of the
--- year 0 on, of which 23638 came before 1970, so that a leap day ends its year.
+-- Leaves in `window` the number of the one at `moment`.  Local time that goes
+-- back stands still until it is later again.  Months are counted from the March
+-- of the year 0 on, of which 23638 came before 1970: a leap day ends its year.
 --@ chunk calendar
 local time, offsets = moment, k[18]
 if offsets then

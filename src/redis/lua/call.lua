@@ -45,8 +45,8 @@
 --          [16]  the window that is asked for, if it is not the zone's
 --          [17]  that in which the units were taken which are given back; 0: the
 --                zone's
---          [18]  of FIXED with a local calendar, offsets from UTC in order: each
---                since when, and the ms that are added
+--          [18]  of FIXED with a local calendar, offsets from UTC in order:
+--                each since when, and the ms that are added
 --
 -- A claim has its window in these locals, which all chunks use:
 --
