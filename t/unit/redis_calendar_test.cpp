@@ -20,6 +20,7 @@ struct Run {
     Policy policy;
     uint64_t limit;
     unsigned script; /* of script_sha */
+    bool is_own;     /* the zone's window is another one */
     Zone *zone;
     uint64_t now_ms;
     uint64_t random;
@@ -33,16 +34,19 @@ struct Run {
     redisReply *ask(uint64_t cost, Purpose look, uint64_t taken_ms = 0) const {
         const bool is_local = policy.offsets != nullptr;
         char text[512];
-        int n = snprintf(text, sizeof(text), "EVALSHA %s 1 k 1 2", script_sha[script]);
+        int n = snprintf(text, sizeof(text), "EVALSHA %s 1 k 1 %d", script_sha[script],
+                         is_own ? 10 : 2);
 
         auto add = [&](int64_t number) {
             n += snprintf(text + n, sizeof(text) - static_cast<size_t>(n), " %lld",
                           static_cast<long long>(number));
         };
 
-        add(static_cast<int64_t>(policy.window_ms));
+        auto code = static_cast<int>(policy.calendar);
+
+        add(static_cast<int64_t>(is_own ? HOUR_MS : policy.window_ms));
         add(static_cast<int64_t>(limit));
-        add(static_cast<int>(policy.calendar) + (is_local ? 8 : 0));
+        add((is_own ? 0 : code) + (is_local ? 8 : 0));
         add(static_cast<int64_t>(cost));
         add(static_cast<int>(look));
 
@@ -50,8 +54,10 @@ struct Run {
             add(static_cast<int64_t>(taken_ms));
             add(0);
             add(0);
-            add(0);
+            add(is_own ? code : 0);
         }
+
+        if (is_own) { add(code); }
 
         if (is_local) {
             UtcOffsets near = policy.offsets->between(static_cast<int64_t>(now_ms - kMonthMs),
@@ -205,7 +211,8 @@ void decides_as_the_core(void **) {
                     policy.offsets = *name != '\0' ? &zoned.found : nullptr;
 
                     /* the last years are beyond the offsets, but for those of a year */
-                    Run one = {policy, limit, script, nullptr, utc(2020, 2, 28), seed++};
+                    Run one
+                        = {policy, limit, script, seed % 4 == 0, nullptr, utc(2020, 2, 28), seed++};
                     run(&one);
                 }
             }
@@ -225,7 +232,7 @@ void lasts_for_the_longest_windows(void **) {
             policy.precision = 0;
             policy.calendar = calendar;
             policy.offsets = offsets;
-            Run one = {policy, 2, 2, make_zone_for(&policy, 32768), utc(2026, 12, 31), 1};
+            Run one = {policy, 2, 2, false, make_zone_for(&policy, 32768), utc(2026, 12, 31), 1};
             one.now_ms = one.end_ms();
 
             for (int i = 0; i < 800; i++) {
@@ -253,7 +260,7 @@ void owes_as_the_core(void **) {
         policy.precision = 0;
         policy.calendar = calendar;
         policy.offsets = &berlin.found;
-        Run one = {policy, 10, 2, make_zone_for(&policy, 32768), utc(2026, 2, 1), 1};
+        Run one = {policy, 10, 2, false, make_zone_for(&policy, 32768), utc(2026, 2, 1), 1};
 
         forget_all();
         one.settle(10 * 901, Purpose::kCharge, 0);
@@ -287,7 +294,7 @@ void knows_its_own_states(void **) {
             policy.algorithm = Algorithm::kFixed;
             policy.calendar = calendar;
             policy.offsets = offsets;
-            Run one = {policy, 10, 0, nullptr, now_ms, 1};
+            Run one = {policy, 10, 0, false, nullptr, now_ms, 1};
             assert_int_equal(one.ask(10, Purpose::kConsume)->element[1]->integer, 1);
             assert_int_equal(one.ask(1, Purpose::kConsume)->element[1]->integer, 0);
 
