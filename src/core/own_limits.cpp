@@ -340,6 +340,9 @@ bool OwnLimitsLoad::set(uint64_t hash, const OwnLimits::Entry &entry, uint64_t n
 }
 
 void OwnLimitsLoad::end() {
+    /* Memory that nobody has touched takes none. */
+    if (was_empty_ && table_.count() == 0) { return; }
+
     keep_only(kSet);
 
     for (uint64_t n = 0; n < table_.lines_count(); n++) {

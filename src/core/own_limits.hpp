@@ -197,7 +197,8 @@ public:
 
     OwnLimitsLoad(OwnLimits &own_limits, void *scratch)
         : table_(own_limits), passed_(static_cast<uint32_t *>(scratch)),
-          marks_(reinterpret_cast<uint8_t *>(passed_ + own_limits.lines_count())) {}
+          marks_(reinterpret_cast<uint8_t *>(passed_ + own_limits.lines_count())),
+          was_empty_(own_limits.count() == 0) {}
 
     void mark(uint64_t hash, uint64_t at);
     void remove_unmarked();
@@ -222,6 +223,7 @@ private:
     OwnLimits &table_;
     uint32_t *passed_; /* what each line is to have in the end */
     uint8_t *marks_;
+    bool was_empty_;
 };
 
 } // namespace limit_sliding

@@ -42,6 +42,7 @@ bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_poo
     uint64_t place = after.empty() ? 0 : own_limits.place_after(zone.memory.table->hash(after));
     OwnLimits::Entry entry;
     uint32_t tag;
+    if (own_limits.count() == 0) { return true; }
 
     while (listed.size() < n && own_limits.next(&place, &entry, &tag)) {
         if (entry.until_s <= now_s) { continue; }
