@@ -125,3 +125,6 @@ is scalar(my @ignored = $nginx->log_lines(qr/ignored in/)), 0, 'no line is wrong
 my $cut = () = $nginx->log_lines(qr/removed an unfinished/);
 note "$cut unfinished lines or copies";
 
+
+# The port of a process that was killed may be free a moment later: NGINX tries again.
+$nginx->finish(allow => [ qr/bind\(\) to \S+ failed \(98: / ]);

@@ -69,6 +69,10 @@ void OwnLimits::init(size_t keys) {
     bytes_ = lines_for(keys, kSteps) * sizeof(Line);
 }
 
+bool OwnLimits::Place::is_taken() const {
+    return line->tag[i].load(std::memory_order_relaxed) != 0;
+}
+
 bool OwnLimits::Place::has_ended(uint64_t now_s) const {
     const auto until_s = line->until_s[i].load(std::memory_order_relaxed);
     return until_s != kNoEnd32 && until_s <= now_s;
@@ -236,7 +240,7 @@ void OwnLimits::remove_ended(uint64_t now_s) {
     for (uint64_t n = 0; n < lines_count(); n++) {
         for (unsigned i = 0; i < kPlaces; i++) {
             const Place place = {&lines()[n], i};
-            if (place.line->tag[i].load(std::memory_order_relaxed) == 0) { continue; }
+            if (!place.is_taken()) { continue; }
 
             if (place.has_ended(now_s)) {
                 place.clear();
@@ -273,25 +277,31 @@ uint64_t OwnLimits::place_after(uint64_t hash) const {
 }
 
 void OwnLimitsLoad::mark(uint64_t hash, uint64_t at) {
-    const auto place = table_.find_place(hash);
-    if (!place.is_there()) { return; }
+    auto place = table_.find_place(hash);
+
+    if (!place.is_there()) {
+        if (table_.count() >= table_.max_) { return; }
+
+        place = table_.insert(hash, {{}, 0, at});
+    }
 
     place.line->at[place.i].store(static_cast<uint32_t>(at), std::memory_order_relaxed);
     marks_of(place) |= kMarked << place.i;
 }
 
-/* Removes the keys that lack a mark, and counts the others. */
-void OwnLimitsLoad::keep_only(uint8_t mark) {
+/* Removes the keys for which keep(place) is not true, and counts the others. */
+template <class Keep>
+void OwnLimitsLoad::keep_if(const Keep &keep) {
     uint64_t kept = 0;
 
     for (uint64_t n = 0; n < table_.lines_count(); n++) {
         for (unsigned i = 0; i < OwnLimits::kPlaces; i++) {
             const Place place = {&table_.lines()[n], i};
 
-            if ((marks_[n] & mark << i) == 0) {
-                place.clear();
-            } else {
+            if (keep(place)) {
                 kept++;
+            } else {
+                place.clear();
             }
         }
     }
@@ -299,7 +309,21 @@ void OwnLimitsLoad::keep_only(uint8_t mark) {
     table_.count_.store(kept, std::memory_order_relaxed);
 }
 
+/* Removes the keys that lack a mark, and counts the others. */
+void OwnLimitsLoad::keep_only(uint8_t mark) {
+    keep_if([&](const Place &place) { return (marks_of(place) & mark << place.i) != 0; });
+}
+
 void OwnLimitsLoad::remove_unmarked() { keep_only(kMarked); }
+
+/* Makes room of the keys that have no limit yet: some never will.  The others are
+ * entered again.  False: there are none. */
+bool OwnLimitsLoad::remove_waiting() {
+    const auto before = table_.count();
+
+    keep_if([](const Place &place) { return place.is_taken() && place.entry().own.is_set(); });
+    return table_.count() < before;
+}
 
 void OwnLimitsLoad::add_path(uint64_t hash, const Place &place, uint32_t n) {
     for (Path path(hash, table_.bytes_); table_.line(path) != place.line;) {
@@ -315,7 +339,7 @@ bool OwnLimitsLoad::set(uint64_t hash, const OwnLimits::Entry &entry, uint64_t n
     if (!place.is_there()) {
         if (!is_set) { return true; }
 
-        if (table_.count() >= table_.max_) { return false; }
+        if (table_.count() >= table_.max_ && !remove_waiting()) { return false; }
 
         place = table_.insert(hash, entry);
         if (!place.is_there()) { return false; }

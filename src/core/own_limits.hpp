@@ -151,6 +151,7 @@ private:
         unsigned i;
 
         bool is_there() const { return line != nullptr; }
+        bool is_taken() const;
         bool has_ended(uint64_t now_s) const;
         Entry entry() const;
         void write(uint32_t tag, const Entry &entry) const;
@@ -182,10 +183,11 @@ private:
 /*
  * Makes a table what a file says, of which the last line of a key counts, while
  * requests are served.  A key that has a limit before and after has one all the time,
- * and only the last one of its lines is ever seen, unless it is new to the table.
+ * and only the last one of its lines is ever seen, unless it is new to the table and that
+ * was full.
  *
- * If the table has keys, all lines are given to mark(), and remove_unmarked() makes
- * room.  Then they are given to set(), in the same order, and end() removes what was
+ * If readers may know the table, all lines are given to mark(), which enters new keys
+ * without a limit, and remove_unmarked() makes room.  Then they are given to set(), in the same order, and end() removes what was
  * not set.
  */
 class OwnLimitsLoad {
@@ -218,7 +220,10 @@ private:
 
     uint8_t &marks_of(const Place &place) const { return marks_[place.line - table_.lines()]; }
     void add_path(uint64_t hash, const Place &place, uint32_t n);
+    template <class Keep>
+    void keep_if(const Keep &keep);
     void keep_only(uint8_t mark);
+    bool remove_waiting();
 
     OwnLimits &table_;
     uint32_t *passed_; /* what each line is to have in the end */

@@ -132,7 +132,8 @@ private:
     }
 
     bool read(OwnLimitsLoad &load) {
-        if (own_limits_.count() != 0) {
+        /* A new table has no readers yet. */
+        if (own_limits_.file.identity.load(std::memory_order_relaxed) != 0) {
             if (!each_line(false, [&](uint64_t hash, const LimitLine &, const LinesReader &lines) {
                     load.mark(hash, lines.at - begin_);
                 })) {

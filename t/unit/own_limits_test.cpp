@@ -191,11 +191,22 @@ static void walks(void **state) {
 
 /* Reads "lines" of key, limit: a limit of 0 takes away, kUnlimited has ended. */
 template <size_t N>
-static void load(OwnLimits *table, const uint64_t (&lines)[N][2]) {
+static void load(OwnLimits *table, const uint64_t (&lines)[N][2], bool is_known = true) {
     void *scratch = calloc(1, OwnLimitsLoad::scratch_bytes(*table));
     OwnLimitsLoad load(*table, scratch);
 
-    if (table->count() != 0) {
+    /* Returns the limit of the last line of a key. */
+    auto last_of = [&](uint64_t key) {
+        uint64_t last = kLimitUnset;
+
+        for (const auto &line : lines) {
+            if (line[0] == key) { last = line[1] == kUnlimited ? kLimitUnset : line[1]; }
+        }
+
+        return last;
+    };
+
+    if (is_known) {
         for (uint64_t i = 0; i < N; i++) {
             load.mark(lines[i][0], i);
         }
@@ -207,7 +218,16 @@ static void load(OwnLimits *table, const uint64_t (&lines)[N][2]) {
         Entry entry = entry_of(lines[i][1], i);
         if (lines[i][1] == kUnlimited) { entry.until_s = NOW_S; }
 
+        uint64_t before = find(table, lines[i][0]);
+
         load.set(lines[i][0], entry, NOW_S);
+
+        /* no line but the last one is ever seen, if there was room */
+        uint64_t seen = find(table, lines[i][0]);
+
+        if (is_known && N < table->max()) {
+            assert_true(seen == before || seen == last_of(lines[i][0]));
+        }
     }
 
     load.end();
@@ -234,6 +254,13 @@ static void loads(void **state) {
     assert_int_equal(find(table, 1), kLimitUnset);
     assert_int_equal(find(table, 5), 32);
     assert_int_equal(find(table, 7), 40);
+
+    /* keys that have no limit in the end take nobody's room */
+    load(table, {{21, 1}, {23, 1}, {25, 1}, {21, 0}, {23, 0}, {25, 0}, {5, 33}, {27, 2}, {29, 3}});
+    assert_int_equal(table->count(), 3);
+    assert_int_equal(find(table, 5), 33);
+    assert_int_equal(find(table, 27), 2);
+    assert_int_equal(find(table, 29), 3);
 
     /* one too many: the first ones have room */
     load(table, {{11, 60}, {13, 70}, {15, 80}, {17, 90}});
