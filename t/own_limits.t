@@ -185,7 +185,10 @@ sub counts($zone) {
 }
 
 for my $zone (@names, 'leaky') {
-    for my $case ([ "/$zone?key=b", 'of the key' ], [ "/rated/$zone?key=c&rate=0", 'of a request' ]) {
+    for my $case (
+        [ "/$zone?key=b",              'of the key' ],
+        [ "/rated/$zone?key=c&rate=0", 'of a request' ],
+    ) {
         my ($path, $name) = @$case;
         put($zone, 'b', 0) if $name eq 'of the key';
         lines();

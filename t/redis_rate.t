@@ -17,7 +17,8 @@ my %ZONES = (
 );
 my @names = sort keys %ZONES;
 
-my %config = (http => join('', map { <<"ZONE" } @names) . <<"HTTP", server => join('', map { <<"PLACE" } @names) . <<'SERVER');
+my %config = (
+    http   => join('', map { <<"ZONE" } @names) . <<"HTTP",
     limit_sliding_zone \$arg_key zone=$_:1m rate=4 window=1d $ZONES{$_} redis=shared;
 ZONE
     limit_sliding_zone \$arg_key zone=other:1m rate=9 window=1d redis=shared;
@@ -27,6 +28,7 @@ ZONE
     add_header X-Status \$limit_sliding_status always;
     add_header X-Source \$limit_sliding_source always;
 HTTP
+    server => join('', map { <<"PLACE" } @names) . <<'SERVER');
     location /$_ { limit_sliding zone=$_ rate=\$arg_rate; empty_gif; }
 PLACE
     location /limits { limit_sliding_api write=on; }

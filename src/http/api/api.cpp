@@ -3,7 +3,7 @@
 #include "http/api/api.hpp"
 
 #include "http/api/dashboard.hpp"
-#include "http/api/key.hpp"
+#include "http/api/key_handler.hpp"
 #include "http/api/limits.hpp"
 #include "http/api/limits_redis.hpp"
 #include "http/api/report.hpp"

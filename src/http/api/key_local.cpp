@@ -2,8 +2,9 @@
 
 /* Requests for keys that this node decides. */
 
+#include "http/api/key_local.hpp"
+
 #include "core/limiter.hpp"
-#include "http/api/key_request.hpp"
 #include "http/api/response.hpp"
 #include "http/limit_orders.hpp"
 #include "ngx/event.hpp"

@@ -8,7 +8,8 @@
  * return NGX_AGAIN while it goes on to wait.
  */
 
-#include "http/api/key_request.hpp"
+#include "http/api/key_redis.hpp"
+
 #include "http/api/response.hpp"
 #include "ngx/event.hpp"
 #include "redis/client.hpp"

@@ -81,8 +81,4 @@ ngx_int_t wait(KeyRequest &key, ngx_http_cleanup_t *cln, ngx_http_cleanup_pt lea
 /* Sends the state of the key, by its verdict. */
 ngx_int_t send_key(const KeyRequest &key);
 
-/* Answer a request for a key of this node's memory, and for one in Redis. */
-ngx_int_t handle_local(KeyRequest &key);
-ngx_int_t handle_in_redis(KeyRequest &key);
-
 } // namespace limit_sliding
