@@ -58,7 +58,14 @@ sub decided($algorithm, $key) {
 }
 
 my %DECIDED = (redis => 1, 'cache redis' => 1);
-ok $DECIDED{ decided($_, 'enough') }, "$_: enough" for @ALGORITHMS;
+for my $algorithm (@ALGORITHMS) {
+    ok $DECIDED{ decided($algorithm, 'enough') }, "$algorithm: enough";
+
+    # a window of its own has another state
+    $redis->command('SET', "limit_sliding:$algorithm:{" . sha1_hex('own')
+        . '}:limit', '2/20d');
+    ok $DECIDED{ decided($algorithm, 'own') }, '... for a window of its own';
+}
 
 # One that is missing shows in some algorithm.
 my $n = 0;

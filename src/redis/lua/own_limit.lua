@@ -67,9 +67,7 @@ id = (id + w - k[2] + (k[1] == 2 and (cal - k[4]) * 131 or 0)) % 65521
 key = key .. ':' .. own
 s = S[key]
 if not s and k[1] ~= 1 then
-  s = redis.pcall('GET', key)
-  if type(s) == 'table' then
-    if not string.find(s.err, 'WRONGTYPE', 1, true) then return s end
-    s = nil
-  end
+  s = redis.pcall('MGET', key)
+  if s.err then return s end
+  s = s[1]
 end
