@@ -102,6 +102,13 @@ for my $block (grep { $_->{tag} eq 'nginx' && !defined $_->{reason} } @ALL) {
     }
 }
 
+# A file of limits: no line of it is wrong.
+$reader->write_file('limits', block('docs/directives.md', 'text', qr/^customer-7 /m));
+my ($invalid, $told) = read_config('limit_sliding_zone $uri zone=a:1m rate=1r/s limits='
+    . $reader->dir . '/limits;');
+is $invalid, 0, 'the file of limits in docs/directives.md is read';
+unlike $told, qr/ignored in/, '... and has no wrong line';
+
 my ($written) = content('contrib/Dockerfile') =~ /(printf .*?) > /s;
 is((read_config(shell($written)))[0], 0, 'contrib/Dockerfile: its nginx.conf');
 

@@ -147,6 +147,7 @@ sub configuration($nginx, $text) {
 
     $text =~ s/\blisten 80;/$listen/g or $text =~ s/\bserver \{/$& $listen/g;
     $text =~ s{/var/log/nginx/}{%%DIR%%/logs/}g;
+    $text =~ s{/var/lib/limit_sliding/}{%%DIR%%/}g;
 
     $text = "location / {\n$text\n}" if $level eq 'location';
     $text = "server {\n$listen\n$text\n}"
