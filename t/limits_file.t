@@ -248,6 +248,40 @@ $nginx->reload;
 is own('one', '2001:db8:1:2::4'), '8', '... and read';
 
 
+# compaction
+
+my $long = 'l' x 400;
+$nginx->write_file('limits', "# one\na 1\nb 2\n\n# two\nwrong\nc 3 # three\nd 4\n");
+$nginx->serve(http => zone('one'));
+put('one', 'b', 'default');
+put('one', $long, $_ % 100 + 1) for 1 .. 400;
+ok wait_for(sub { logged(qr/\[info\].* zone "one" were compacted/) }), 'the file is compacted';
+like file(), qr/\A# one\na 1\n\n# two\nwrong\nc 3 # three\nd 4\n(?: l+ \d+\n)+\z/,
+    '... and keeps what is of use, comments and wrong lines, in its order';
+cmp_ok -s "$dir/limits", '<', 200_000, '... and is smaller';
+is own('one', 'a', 'b', 'c', 'd', $long), '1 - 3 4 1', '... and all limits are in force';
+$nginx->reload;
+is own('one', 'a', 'b', 'c', 'd', $long), '1 - 3 4 1', '... also after a reload';
+
+# A copy that is complete is moved in, and another one is removed.
+my $lines = file();
+my $begins = "#!limit_sliding: what follows is a copy of the above\n";
+add_to_file($begins . "a 9\n");
+$nginx->reload;
+is file(), $lines, 'an unfinished copy is removed';
+is own('one', 'a'), '1', '... and does not count';
+add_to_file($begins);
+my $begin = -s "$dir/limits";
+add_to_file("a 9\n# end\n" . sprintf "#!limit_sliding: end of the copy that began at byte %020d\n",
+    $begin);
+my $whole = file();
+is(($nginx->test_config)[0], 0, 'a test of a copy');
+is file(), $whole, '... leaves it';
+$nginx->reload;
+is file(), "a 9\n# end\n", 'a complete copy is moved in';
+is own('one', 'a', 'c'), '9 -', '... and counts';
+
+
 # zones without a file
 
 $nginx->serve(http => zone('one', ''));
