@@ -126,6 +126,13 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
 /* Gives the claim the own limit of its key.  NGX_DECLINED: the key is not limited. */
 [[gnu::noinline]] ngx_int_t apply_own(ngx_http_request_t *r, const ZoneConf &zone,
                                       const OwnLimit &own, Claim &claim) {
+    /* Most own limits are numbers alone, and most requests have no rates. */
+    if (own.is_limited() && !own.window.is_given() && !claim.is_own) {
+        claim.limit = own.limit;
+        claim.is_own = true;
+        return NGX_OK;
+    }
+
     if (own.is_unlimited()) { return NGX_DECLINED; }
 
     return set_own(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
