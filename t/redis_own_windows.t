@@ -41,6 +41,10 @@ sub nginx($servers) {
     add_header X-Source \$limit_sliding_source always;
     add_header X-Which  \$limit_sliding_zone always;
     $zones{http}
+    limit_sliding_zone \$arg_key zone=plan:1m rate=\$arg_rate window=30d
+        redis=shared;
+    limit_sliding_zone \$arg_key zone=plan_leased:1m rate=\$arg_rate window=30d
+        redis=shared lease=20;
     limit_sliding_zone \$arg_user zone=user:1m rate=3 window=30d redis=shared;
 HTTP
     location /limits { limit_sliding_api write=on; }
@@ -49,6 +53,8 @@ HTTP
         limit_sliding zone=user;
         empty_gif;
     }
+    location /plan        { limit_sliding zone=plan settle=\$arg_is; empty_gif; }
+    location /plan_leased { limit_sliding zone=plan_leased; empty_gif; }
     location /settled {
         limit_sliding zone=fixed settle=\$arg_is;
         empty_gif;
@@ -192,6 +198,39 @@ is $nginx[0]->statuses(5, '/status?key=failed'), '404 404 404 429 429',
     'statuses are counted in the own window';
 
 
+# Windows that requests bring
+
+for my $zone (qw(plan plan_leased)) {
+    is passed("$zone?key=a&rate=40/20d", 100), 40, "$zone: a request's window";
+    is passed("$zone?key=a&rate=6", 100), 6, '... beside the zone\'s';
+    my $passed = passed("$zone?key=a&rate=50/25d", 100);
+    is $passed, 50, '... and another one';
+    sleep 1.1;
+    is passed("$zone?key=a&rate=41/20d", 20), 1, '... each with a history';
+    is passed("$zone?key=a&rate=0", 5), 0, '... 0';
+
+    set_limit($zone, 'a', '10');
+    sleep 1.1;
+    is passed("$zone?key=a&rate=70/20d", 20), 4, '... a key\'s own: the zone\'s window';
+    set_limit($zone, 'a', '45/20d');
+    sleep 1.1;
+    is passed("$zone?key=a&rate=9", 20), 4, '... or its own';
+}
+$nginx[0]->get('/plan?key=b&rate=90/20d&is=' . $_) for 10, 0, 1, 30;
+is passed('plan?key=b&rate=90/20d', 100), 49, '... settled';
+
+
+# Several windows in one call: each request finds what its own window has used.
+my @mixed = map { ("/plan?key=m$_&rate=3/20d", "/plan?key=m$_&rate=3/25d") } 1 .. 200;
+my %mixed = map { $_ => 0 } @mixed;
+for my $opt ([ connections => 64 ], [ connections => 1 ]) {
+    my @requests = (@mixed) x 2;
+    my $statuses = $nginx[0]->load(@$opt, requests => \@requests);
+    $mixed{ $requests[$_] } += $statuses->[$_] eq 200 for 0 .. $#requests;
+}
+is_deeply [ grep { $mixed{$_} != 3 } sort keys %mixed ], [], 'in calls of several windows';
+
+
 # While Redis is away
 
 my %limits = (own => '10/20d', zero => 0, off => 'off');
@@ -200,8 +239,11 @@ for my $zone (@ZONES) {
     set_limit($zone, "away-$_", $limits{$_}) for keys %limits;
     $before{$zone}{$_} = passed("$zone?key=away-$_", 3) for keys %limits;
 }
+my $planned = passed('plan?key=away&rate=9/20d', 3);
 $redis->stop;
 sleep 1.1;
+is passed('plan?key=away&rate=9/20d', 60), 18 - $planned,
+    'Redis is gone: the window of requests on each node';
 for my $zone (@ZONES) {
     my $nodes = sub ($key) {
         return join ' ', map { my $nginx = $_; scalar grep { $_ eq 200 }
