@@ -220,7 +220,7 @@ size_t LimitLine::write(char *line) const {
     }
 
     *p++ = '\n';
-    return p - line;
+    return static_cast<size_t>(p - line);
 }
 
 } // namespace limit_sliding

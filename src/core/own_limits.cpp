@@ -273,7 +273,7 @@ uint64_t OwnLimits::place_after(uint64_t hash) const {
     const auto place = find_place(hash);
     if (!place.is_there()) { return Path(hash, bytes_).line() * kPlaces; }
 
-    return (place.line - lines()) * kPlaces + place.i + 1;
+    return static_cast<uint64_t>(place.line - lines()) * kPlaces + place.i + 1;
 }
 
 void OwnLimitsLoad::mark(uint64_t hash, uint64_t at) {
@@ -346,8 +346,8 @@ bool OwnLimitsLoad::set(uint64_t hash, const OwnLimits::Entry &entry, uint64_t n
     } else if (place.line->at[place.i].load(std::memory_order_relaxed) > entry.at) {
         return true;
     } else if (!is_set) {
-        const uint8_t bit = kSet << place.i;
-        if ((marks_of(place) & bit) != 0) { add_path(hash, place, -1); }
+        const auto bit = static_cast<uint8_t>(kSet << place.i);
+        if ((marks_of(place) & bit) != 0) { add_path(hash, place, UINT32_MAX); }
 
         marks_of(place) &= ~bit;
         table_.remove(hash, place);
@@ -356,7 +356,7 @@ bool OwnLimitsLoad::set(uint64_t hash, const OwnLimits::Entry &entry, uint64_t n
         table_.set(hash, entry, now_s);
     }
 
-    const uint8_t bit = kSet << place.i;
+    const auto bit = static_cast<uint8_t>(kSet << place.i);
     if ((marks_of(place) & bit) == 0) { add_path(hash, place, 1); }
 
     marks_of(place) |= bit;

@@ -187,8 +187,8 @@ private:
  * was full.
  *
  * If readers may know the table, all lines are given to mark(), which enters new keys
- * without a limit, and remove_unmarked() makes room.  Then they are given to set(), in the same order, and end() removes what was
- * not set.
+ * without a limit, and remove_unmarked() makes room.  Then they are given to set(), in
+ * the same order, and end() removes what was not set.
  */
 class OwnLimitsLoad {
 public:

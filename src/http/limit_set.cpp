@@ -28,8 +28,8 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
     if (limit.rate.count == 0) {
         limit.limit = zone->limit;
         limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
-    } else if (!set_limit(cf, limit.rate_word, limit.rate, zone->policy.window_ms,
-                          limit.limit_max, limit.limit, limit.where)) {
+    } else if (!set_limit(cf, limit.rate_word, limit.rate, zone->policy.window_ms, limit.limit_max,
+                          limit.limit, limit.where)) {
         return false;
     }
 

@@ -37,8 +37,9 @@
  * numbers, when it was taken, by the reply's time, the first two values of
  * the reply, and the Window::code() of the window in force then, 0 if it was the
  * zone's; to the values of a bucket all that the same call granted before is
- * added.  Nothing is given back if another window is in force now.  So long as others have taken nothing else of a bucket since, its state
- * is the one that it would have had; else it may have less, for a while.
+ * added.  Nothing is given back if another window is in force now.  So long as
+ * others have taken nothing else of a bucket since, its state is the one that it
+ * would have had; else it may have less, for a while.
  *
  * Where costs are settled, a kind whose look is 4 is charged whatever the limit
  * says.

@@ -34,7 +34,8 @@
 --          [7]   how many values the reply has of such a claim; a COUNTER
 --                tells itself
 --          [8]   digest of the configuration, with the zone's window.  A state
---                begins with it, and counts as none if its digest is another one.
+--                begins with it, and counts as none if its digest is another
+--                one.
 --          [9]   whether a COUNTER is strict
 --          [10]  when the units that are given back were taken, if they are
 --          [11]  and the first two values of the reply then
@@ -43,8 +44,8 @@
 --          [14]  whether the node has units of the key left
 --          [15]  whether the units are charged
 --          [16]  the window that is asked for, if it is not the zone's
---          [17]  that in which the units were taken which are given back; 0: the
---                zone's
+--          [17]  that in which the units were taken which are given back; 0:
+--                the zone's
 --          [18]  of FIXED with a local calendar, offsets from UTC in order:
 --                each since when, and the ms that are added
 --

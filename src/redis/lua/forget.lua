@@ -1,9 +1,9 @@
 -- Copyright (C) the limit_sliding authors
 
 -- A script of its own: it deletes the state of a key, also that of a window of
--- its own if KEYS[1] .. ARGV[2] is its name, and leaves a mark for ARGV[1] ms that
--- tells when.  The states are deleted first, as Redis refuses no memory to a
--- script that has written.
+-- its own if KEYS[1] .. ARGV[2] is its name, and leaves a mark for ARGV[1] ms
+-- that tells when.  The states are deleted first, as Redis refuses no memory to
+-- a script that has written.
 
 --@ chunk forget
 redis.call('DEL', KEYS[1])

@@ -6,8 +6,8 @@
 local taken = k[10]
 out[o + 1] = 0
 if pass == 1 or taken > 0 and (own or 0) ~= k[17] then
-  -- The second pass gives back.  Units that were taken in another window than the
-  -- key has now stay in the history of that one.
+  -- The second pass gives back.  Units that were taken in another window than
+  -- the key has now stay in the history of that one.
 --@ if counter
 elseif k[1] == 0 then
   --@ include counter.give_back

@@ -4,8 +4,8 @@
 
 -- Reads the key's own limit from `text`: into `limit` and `own`, unless it is
 -- malformed, and into the reply, as scripts.hpp describes.  As in nginx.conf a
--- rate has 18 digits at most, which are taken by sixes: products of more are not
--- exact.  4194302 and 1e15 are kNarrowMax and kRemoteMax.
+-- rate has 18 digits at most, which are taken by sixes: products of more are
+-- not exact.  4194302 and 1e15 are kNarrowMax and kRemoteMax.
 --@ chunk own_limit
 local units = {s = 1000, m = 60000, h = 3600000, d = 86400000}
 local count, unit = string.match(text, '^(%d+)r/([smhd])$')
@@ -42,8 +42,8 @@ else
   end
 end
 
--- Leaves in `window` the calendar or the ms that `time` names, as Window::parse()
--- does; nothing if it is malformed.
+-- Leaves in `window` the calendar or the ms that `time` names, as
+-- Window::parse() does; nothing if it is malformed.
 --@ chunk own_limit.window
 if k[1] == 2 then
   window = ({day = 1, week = 2, month = 3, year = 4})[time]
