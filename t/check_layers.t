@@ -37,7 +37,7 @@ sub tree(%files) {
         my ($folder, $stem) = $path =~ m{([^/]+)/([^/]+)\.\w+$};
         my $object = "$dir/build/addon/$folder/$stem.o";
         make_path(dirname($object));
-        system($CC, '-O2', @flags, '-c', '-o', $object, "$dir/$path") == 0
+        system(split(' ', $CC), '-O2', @flags, '-c', '-o', $object, "$dir/$path") == 0
             or die "$path does not compile\n";
         $makefile .= "$object: override CFLAGS += @flags -O2\n";
     }
