@@ -48,10 +48,14 @@ public:
     uint64_t max() const { return max_; }
 
     /* Sets the own limit of the key of this hash, by Zone::hash().  False: it has
-     * none, or that has ended; `own` stays as it was. */
-    bool find(uint64_t hash, uint64_t now_s, OwnLimit *own) const {
+     * none, or that has ended; `own` stays as it was.  Most keys have none, and need no
+     * time: now_s() returns it. */
+    template <class Now>
+    bool find(uint64_t hash, const Now &now_s, OwnLimit *own) const {
         const Place place = find_place(hash);
-        return __builtin_expect(place.is_there(), false) && read(place, hash, now_s, own);
+        if (__builtin_expect(!place.is_there(), true)) { return false; }
+
+        return read(place, hash, static_cast<uint64_t>(now_s()), own);
     }
 
     /* What is known of a key besides. */

@@ -218,7 +218,10 @@ private:
         const auto &own_limits = *zone.memory.aside.own_limits;
         if (own_limits.count() != 0) {
             OwnLimit own;
-            if (own_limits.find(hash, ngx_time(), &own)) { return apply_own(r_, zone, own, claim); }
+            if (own_limits.find(
+                    hash, [] { return ngx_time(); }, &own)) {
+                return apply_own(r_, zone, own, claim);
+            }
         }
 
         return NGX_OK;
