@@ -168,13 +168,20 @@ sub said($port) {
     return $source;
 }
 
-my $huge = 2 ** 52;
+# Of a key's own limit there are 2^52 and, before the code of a window, 2^51 more.
+my $own = 1 << 52;
+my $window = $own + (1 << 51);
 for my $port (0 .. $#algorithms) {
     my @values = @{ $algorithms{ $algorithms[$port] } };
     my $counter = $algorithms[$port] =~ /counter/;
     my $most = $algorithms[$port] eq 'log' ? 4_194_302 : 10 ** 15;
     my %numbers = (
-        'a limit of 2^52'      => [ 1, 1, $huge, @values ],
+        'granted, but blocked' => [ 1, 1, $own, @values ],
+        'a window of no limit' => [ 1, 1, $window, 60_000, @values ],
+        'a window too short'   => [ 1, 1, $window + 1, 99, @values ],
+        'a window too long'    => [ 1, 1, $window + 1, 2_592_000_001, @values ],
+        'a window below zero'  => [ 1, 1, $window + 1, -1, @values ],
+        'a window cut short'   => [ 1, 1, $window + 1 ],
         'a limit too high'     => [ 1, 1, $most + 1, @values ],
         'a limit below all'    => [ 1, 0, '-9223372036854775808', @values ],
         'more than asked for'  => [ 1, 2, 1000, @values ],

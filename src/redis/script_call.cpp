@@ -243,8 +243,9 @@ OwnLimit own_limit_of(const int64_t *numbers, int64_t *limit) {
 
 /* Returns true if these are a limit, and the values of an algorithm, which mean
  * nothing where there is no limit; or the units of a claim that were not
- * settled. */
-bool is_state(const AskPart &part, const int64_t *numbers) {
+ * settled.  A key that is blocked is granted nothing: there is no limit by which what
+ * it consumes could be counted. */
+bool is_state(const AskPart &part, int64_t granted, const int64_t *numbers) {
     const Claim &claim = part.claim;
     const int64_t *values = values_of(numbers);
     int64_t limit;
@@ -257,6 +258,8 @@ bool is_state(const AskPart &part, const int64_t *numbers) {
     if (is_settled(claim)) {
         return values[0] >= 0 && static_cast<uint64_t>(values[0]) <= claim.cost;
     }
+
+    if (own.is_blocked() && granted != 0) { return false; }
 
     return limit == 0 || are_remote_values(policy_of(part, own), values);
 }
@@ -324,13 +327,13 @@ bool is_script_reply(AskCall &call, const Reply &reply) {
             return false;
         }
 
-        next++;
+        const int64_t granted = *next++;
         for (const AskPart &part : ask.parts) {
             /* each has a limit, and a value at least, which tells how many there are */
             if (end - next < 2 || end == values_of(next)) { return false; }
 
             auto n = static_cast<ptrdiff_t>(numbers_of(part, next));
-            if (end - next < n || !is_state(part, next)) { return false; }
+            if (end - next < n || !is_state(part, granted, next)) { return false; }
 
             next += n;
             if (part.held && next[-1] < 0) { return false; }
