@@ -187,6 +187,7 @@ for my $port (0 .. $#algorithms) {
         'more than asked for'  => [ 1, 2, 1000, @values ],
         'less than nothing'    => [ 1, -1, 1000, @values ],
         'a time before all'    => [ -1, 1, 1000, @values ],
+        'a time after all'     => [ '9223372036854775807', 1, 1000, @values ],
         'counts below zero'    => [ 1, 0, 1000, @values[0 .. $#values - 1], -2 ],
     );
     if ($counter) {

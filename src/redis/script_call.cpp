@@ -264,6 +264,10 @@ bool is_state(const AskPart &part, int64_t granted, const int64_t *numbers) {
     return limit == 0 || are_remote_values(policy_of(part, own), values);
 }
 
+/* Returns true if neither an offset of local time nor a window of the calendar that
+ * is added to the time overflows. */
+bool is_time(int64_t ms) { return ms >= 0 && ms <= INT64_MAX / 2; }
+
 /* Returns how many numbers the reply has of a part, from these on. */
 size_t numbers_of(const AskPart &part, const int64_t *numbers) {
     const int64_t *values = values_of(numbers);
@@ -320,7 +324,7 @@ bool call_script(Node &node, AskCall &call) {
 bool is_script_reply(AskCall &call, const Reply &reply) {
     const int64_t *next = reply.numbers;
     const int64_t *end = next + reply.n;
-    if (end - next < 1 || *next++ < 0) { return false; }
+    if (end - next < 1 || !is_time(*next++)) { return false; }
 
     for (const Ask &ask : call.asks) {
         if (next == end || *next < 0 || *next > static_cast<int64_t>(ask.asked_units)) {
