@@ -93,7 +93,8 @@ static void stays_within_it(void **state) {
         memset(&memory.counters[memory.ncounters - 1], 0xff, sizeof(*memory.counters));
 
         OwnLimit own;
-        assert_true(memory.own_limits->find(SPREAD, [] { return 0; }, &own));
+        assert_true(memory.own_limits->find(
+            SPREAD, [] { return 0; }, &own));
         assert_int_equal(own.limit, LIMIT_MAX);
 
         for (char *p = end; p < (char *)memory.counters + sizes[i]; p++) {
