@@ -372,7 +372,10 @@ for my $path (qw(/again /before-again /dir/)) {
 }
 
 @h = fresh($login{ann});
-is statuses(3, '/status', @h), '404 404 429', 'with count_status';
+
+# One after the other on one connection: each finds those before it counted.
+is $nginx->statuses(3, '/status', headers => \@h, socket => $nginx->connect), '404 404 429',
+    'with count_status';
 @h = fresh();
 is statuses(3, '/status', @h, $login{wrong}), '401 401 401',
     'with count_status: wrong passwords';
