@@ -233,7 +233,7 @@ OwnLimit own_limit_of(const int64_t *numbers, int64_t *limit) {
     }
 
     if (*limit < kScriptOwn) {
-        *limit = std::abs(*limit);
+        *limit = std::abs(std::max(*limit, -INT64_MAX));
         return {};
     }
 
