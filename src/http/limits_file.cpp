@@ -163,7 +163,18 @@ bool LimitsLock::set(int command, short type) {
     return rc == 0;
 }
 
-bool LimitsLock::wait() { return set(F_SETLKW, F_WRLCK); }
+bool LimitsLock::wait() {
+    /* The kernel takes two threads of a process for one, so it sees a deadlock where
+     * workers wait for each other's files of two zones.  There is none: no thread of a
+     * worker has more than one lock. */
+    while (!set(F_SETLKW, F_WRLCK)) {
+        if (ngx_errno != EDEADLK) { return false; }
+
+        ngx_msleep(1);
+    }
+
+    return true;
+}
 
 bool LimitsLock::wait_briefly(bool writes) {
     for (ngx_uint_t ms = 0; ms < 10000; ms += 10) {

@@ -1,0 +1,74 @@
+# Orders of limits that come together, wait for the file, or for each other.
+
+use v5.36;
+
+use Fcntl qw(F_SETLK F_UNLCK F_WRLCK);
+use IO::Socket::INET;
+use Test::More;
+
+use LimitSliding::Api;
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new(worker_processes => 1);
+my $dir = $nginx->dir;
+
+sub zone($name, $more = "limits=$name") {
+    return "limit_sliding_zone \$arg_key zone=$name:1m rate=5 window=30d $more;\n";
+}
+
+$nginx->common(server => "location /limits { limit_sliding_api write=on; }\n");
+
+# Locks a zone's file as a process does that carries out orders, or frees it.
+sub lock_file($file, $type) {
+    my $lock = pack 's s x![q] q q l x![q]', $type, 0, 0, 0, 0;
+    fcntl $file, F_SETLK, $lock or die "fcntl: $!";
+}
+
+# Sends an order, and returns the socket; its response is read by answer().
+sub order($zone, $key, $rate) {
+    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $nginx->port)
+        // die "connect: $@";
+    my $path = key_path($zone, $key, "&rate=$rate");
+    syswrite $socket, "PUT $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    return $socket;
+}
+
+# Returns the status of a response, or 'none'.
+sub answer($socket) {
+    local $/;
+    my ($status) = (readline($socket) // '') =~ m{^HTTP/1.1 (\d+)};
+    return $status // 'none';
+}
+
+sub own($zone, @keys) {
+    return join ' ', map {
+        my $json = api_key($nginx, $zone, $_);
+        $json->{own_limit} ? $json->{limit} // 'off' : '-';
+    } @keys;
+}
+
+# Runs code while orders wait for the file of zone "one".
+sub while_locked($code) {
+    open my $file, '+<', "$dir/one" or die "one: $!";
+    lock_file($file, F_WRLCK);
+    my @results = $code->();
+    lock_file($file, F_UNLCK);
+    return @results;
+}
+
+
+# two workers, and two zones
+
+$nginx->write_file($_, '') for qw(one two);
+$nginx->stop;
+$nginx->{worker_processes} = 2;
+$nginx->serve(http => zone('one') . zone('two'));
+
+my %statuses;
+for my $round (1 .. 150) {
+    my @orders = map { order($_ % 2 ? 'one' : 'two', "k$_", $round) } 1 .. 16;
+    $statuses{ answer($_) }++ for @orders;
+}
+is join(' ', %statuses), '200 2400', 'workers wait for each other, whatever the zones';
+
+$nginx->finish;
