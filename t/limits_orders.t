@@ -57,6 +57,29 @@ sub while_locked($code) {
 }
 
 
+# a batch, into a table that has room of what has ended
+
+my $soon = time + 2;
+$nginx->write_file('one', "a 1\nb 2\nended 3 until=$soon\n");
+$nginx->serve(http => zone('one', 'limits=one limits_max=3'));
+is own('one', qw(a b ended)), '1 2 3', 'a table without room';
+wait_for(sub { time > $soon });
+
+# The first order waits for the lock, and the others for that order: one after the other,
+# since a worker may accept connections in any order.
+my @waiting = while_locked(sub {
+    my @orders;
+    for (['a', 11], ['ended', 13], ['new', 14]) {
+        push @orders, order('one', @$_);
+        select undef, undef, undef, 0.2;
+    }
+    return @orders;
+});
+is join(' ', map { answer($_) } @waiting), '200 200 507',
+    'orders of one batch get the room that there is';
+is own('one', qw(a b ended new)), '11 2 13 -', '... and what was answered is in force';
+
+
 # two workers, and two zones
 
 $nginx->write_file($_, '') for qw(one two);

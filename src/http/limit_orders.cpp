@@ -92,21 +92,29 @@ private:
         return result;
     }
 
-    /* Refuses the orders of new keys for which there is no room. */
-    void find_room() {
-        const auto now_s = static_cast<uint64_t>(ngx_time());
+    bool is_new(const LimitOrder &order) const {
         OwnLimits::Entry entry;
-        uint64_t added = 0;
+        return order.own.is_set() && !own_limits_.find(order.hash, &entry);
+    }
 
+    /* Refuses the orders of new keys for which there is no room.  Keys that have ended go
+     * before that, as one of them may have an order here that would take its place. */
+    void find_room() {
+        uint64_t added = 0;
+        for (auto &order : queue_.batch) {
+            added += is_new(order);
+        }
+
+        if (added != 0 && own_limits_.count() + added > own_limits_.max()) {
+            own_limits_.remove_ended(static_cast<uint64_t>(ngx_time()));
+        }
+
+        added = own_limits_.count();
         for (auto &order : queue_.batch) {
             order.result = Result::kDone;
-            if (!order.own.is_set() || own_limits_.find(order.hash, &entry)) { continue; }
+            if (!is_new(order)) { continue; }
 
-            if (own_limits_.count() + added >= own_limits_.max()) {
-                own_limits_.remove_ended(now_s);
-            }
-
-            if (own_limits_.count() + added < own_limits_.max()) {
+            if (added < own_limits_.max()) {
                 added++;
             } else {
                 order.result = Result::kNoRoom;
