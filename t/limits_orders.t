@@ -80,6 +80,21 @@ is join(' ', map { answer($_) } @waiting), '200 200 507',
 is own('one', qw(a b ended new)), '11 2 13 -', '... and what was answered is in force';
 
 
+# a worker that is to exit
+
+($_) = while_locked(sub {
+    my ($worker) = $nginx->workers;
+    my $order = order('one', 'a', 21);
+    select undef, undef, undef, 0.2;
+    kill 'QUIT', $worker or die "SIGQUIT: $!";
+    select undef, undef, undef, 0.5;
+    return $order;
+});
+is answer($_), '200', 'a worker answers its orders before it exits';
+ok wait_for(sub { $nginx->workers == 1 }), '... and then does';
+is own('one', 'a'), '21', '... and has carried them out';
+
+
 # two workers, and two zones
 
 $nginx->write_file($_, '') for qw(one two);

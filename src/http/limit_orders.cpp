@@ -42,12 +42,14 @@ struct LimitQueue {
     ngx_event_t done;     /* without threads */
 #if (NGX_THREADS)
     ngx_thread_task_t task;
+    ngx_event_t busy; /* a timer: NGINX ends a worker that has none, whoever waits */
 #endif
 };
 
 namespace {
 
 constexpr time_t kCompactAgainAfter = 60;
+constexpr ngx_msec_t kBusyMs = 60000;
 
 LimitLine line_of(const LimitOrder &order) {
     return {order.key, view(order.text), order.own,
@@ -236,8 +238,15 @@ void end(LimitQueue &queue) {
     queue.compacts
         = !queue.compacts && needs_compaction(*queue.zone) && ngx_time() >= queue.compact_after;
     queue.is_busy = false;
+#if (NGX_THREADS)
+    if (queue.busy.timer_set) { ngx_del_timer(&queue.busy); }
+#endif
     if (queue.compacts || !queue.waiting.empty()) { start(queue); }
 }
+
+#if (NGX_THREADS)
+void stay_busy(LimitQueue &queue) { ngx_add_timer(&queue.busy, kBusyMs); }
+#endif
 
 void start(LimitQueue &queue) {
     queue.is_busy = true;
@@ -252,7 +261,10 @@ void start(LimitQueue &queue) {
         queue.task.handler
             = [](void *data, ngx_log_t *) { work(*static_cast<LimitQueue *>(data)); };
         init_event<end>(queue.task.event, queue);
-        if (ngx_thread_task_post(pool, &queue.task) == NGX_OK) { return; }
+        if (ngx_thread_task_post(pool, &queue.task) == NGX_OK) {
+            stay_busy(queue);
+            return;
+        }
 
         for (auto &order : queue.batch) {
             order.result = Result::kFailed;
@@ -278,6 +290,9 @@ LimitQueue *queue_of(ZoneConf &zone) {
     queue->waiting.init();
     queue->batch.init();
     init_event<end>(queue->done, *queue);
+#if (NGX_THREADS)
+    init_event<stay_busy>(queue->busy, *queue);
+#endif
     return queue;
 }
 
