@@ -200,6 +200,16 @@ for ([ zone('one') . zone('two'), qr/"limits=\S+limits" is the file of zone "one
     like $output, $_->[1], '... has its message';
 }
 
+($failed, $output) = $nginx->test_config($nginx->template(
+    http => zone('one', 'limits=missing') . zone('two', 'limits=missing')));
+is $failed, 1, 'two zones of a file that is not there yet';
+like $output, qr/"limits=\S+missing" is the file of zone "one", too, in /, '... are refused, too';
+
+my $signal = $nginx->signal('reopen', $nginx->template(
+    http => zone('one', 'limits=unmade') . zone('two', 'limits=no/limits')));
+is $signal, 0, 'a signal is sent whatever the files';
+is file('unmade'), undef, '... and none is made';
+
 $nginx->write_file('limits', "a 1\n");
 $nginx->reload;
 $nginx->hup($nginx->template(http => zone('one', 'limits=no/limits')));

@@ -91,22 +91,29 @@ bool open_named(ngx_conf_t *cf, ZoneConf &zone) {
     return zone.limits.fd != NGX_INVALID_FILE || cannot_open(cf, zone);
 }
 
+/* A file that a test does not find has its path only. */
+bool are_same(const LimitsFile &a, const LimitsFile &b) {
+    return (a.path.len != 0 && view(a.path) == view(b.path)) || is_same_file(a.fd, b.fd);
+}
+
 /* Makes sure that it is a file, and no other zone's. */
 bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
     struct stat info;
     const auto &limits = zone.limits;
-    if (limits.fd == NGX_INVALID_FILE) { return true; }
+    if (limits.fd != NGX_INVALID_FILE) {
+        if (fstat(limits.fd, &info) != 0) { return cannot_open(cf, zone); }
 
-    if (fstat(limits.fd, &info) != 0) { return cannot_open(cf, zone); }
-
-    if (!S_ISREG(info.st_mode)) {
-        return invalid_at(cf, zone.where, "\"limits=%V\" is not a regular file in %s:%ui",
-                          &limits.path);
+        if (!S_ISREG(info.st_mode)) {
+            return invalid_at(cf, zone.where, "\"limits=%V\" is not a regular file in %s:%ui",
+                              &limits.path);
+        }
     }
 
+    /* Zones that come later are yet to be checked. */
     for (auto *other : zones) {
-        const auto fd = other->limits.fd;
-        if (other != &zone && fd != NGX_INVALID_FILE && is_same_file(fd, limits.fd)) {
+        if (other == &zone) { break; }
+
+        if (are_same(other->limits, limits)) {
             return invalid_at(cf, zone.where,
                               "\"limits=%V\" is the file of zone \"%V\", too, in %s:%ui",
                               &limits.path, &other->name);
@@ -119,7 +126,8 @@ bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
 } // namespace
 
 bool open_limits(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone) {
-    if (zone.redis != nullptr) { return true; }
+    /* Who only sends a signal to a master needs no file, and makes none. */
+    if (zone.redis != nullptr || ngx_process == NGX_PROCESS_SIGNALLER) { return true; }
 
     auto *cln = ngx_pool_cleanup_add(cf->pool, 0);
     if (cln == nullptr) { return false; }

@@ -413,6 +413,14 @@ sub test_config($self, $template = undef) {
     return ($? >> 8 || $? & 127, $output, $text);
 }
 
+# Runs `nginx -s` of a configuration, for the master that runs. Returns its exit
+# code.
+sub signal($self, $signal, $template) {
+    $self->write_file('signal.conf', $self->expand($template));
+    return system("'$NGINX' -s $signal -p '$self->{dir}/' -c '$self->{dir}/signal.conf'"
+        . " </dev/null >/dev/null 2>&1") >> 8;
+}
+
 # Returns the options by which a program is told what runs.
 sub binaries($self) {
     return ('--nginx', $NGINX, $MODULE eq '' ? () : ('--module', $MODULE));
