@@ -258,6 +258,27 @@ $nginx->reload;
 is own('one', '2001:db8:1:2::4'), '8', '... and read';
 
 
+# long keys
+
+my %long = (server => 'large_client_header_buffers 4 256k;');
+my $longest = 'x' x 65535;
+$nginx->write_file('limits', join '', map { sprintf "%s%04d 5\n", 'k' x 600, $_ } 1 .. 1000);
+$nginx->serve(http => zone('one', 'limits=limits limits_max=2000'), %long);
+logged(qr/ignored in/);
+is put('one', $longest, 7), 200, 'an order for the longest key';
+is put('one', "x$longest", 7), 400, '... and for a longer one, which is no key';
+$nginx->reload;
+is own('one', $longest), '7', '... which stays';
+is logged(qr/ignored in/), 0, '... and makes no wrong line';
+my $peak = sub {
+    open my $status, '<', '/proc/' . ($nginx->workers)[0] . '/status' or die $!;
+    return join('', <$status>) =~ /^VmHWM:\s*(\d+) kB/m ? $1 : die 'no VmHWM';
+};
+my $peak_before = $peak->();
+is scalar @{ limits_page($nginx, 'one', 'n=1000')->{limits} }, 1000, 'a list of long keys';
+cmp_ok $peak->() - $peak_before, '<', 60_000, '... takes little memory';
+
+
 # compaction
 
 my $long = 'l' x 400;

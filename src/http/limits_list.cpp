@@ -13,13 +13,15 @@
 namespace limit_sliding {
 namespace {
 
-/* Nearly all lines are shorter. */
+/* Nearly all lines are shorter than the first, and hardly any is longer than the
+ * second. */
 constexpr size_t kFirstBytes = 512;
+constexpr size_t kMoreBytes = 8 * 1024;
 constexpr size_t kLineMax = 3 * LimitLine::kKeyMax + 1024;
 
 /* Reads the line of an entry into memory of the pool; none: it cannot be read. */
 ngx_str_t read_line(ngx_fd_t fd, uint64_t at, ngx_pool_t *pool) {
-    for (size_t size : {kFirstBytes, kLineMax}) {
+    for (size_t size : {kFirstBytes, kMoreBytes, kLineMax}) {
         auto *text = static_cast<u_char *>(ngx_pnalloc(pool, size));
         const ssize_t n = text != nullptr ? pread(fd, text, size, static_cast<off_t>(at)) : -1;
         if (n <= 0) { return {}; }

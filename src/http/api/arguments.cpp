@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/limit_line.hpp"
 #include "core/rate.hpp"
 #include "http/api/response.hpp"
 #include "http/configuration.hpp"
@@ -73,6 +74,13 @@ ngx_int_t need_arg(ngx_http_request_t *r, const char *name, ngx_str_t *text) {
 ngx_int_t make_key(ngx_http_request_t *r, const ZoneConf &zone, const char *name, ngx_str_t *key) {
     const auto &conf = loc_conf(r);
     const ngx_str_t text = *key;
+
+    /* Requests with such a key are not accounted, and no file has a line for it. */
+    if (text.len > LimitLine::kKeyMax) {
+        return send_wrong(r, "\"%s\" must not be longer than 65535 bytes, as \"%V%s\"", view(text),
+                          name);
+    }
+
     if (read_key(zone, conf.client_ipv4, conf.client_ipv6, key)) { return NGX_DECLINED; }
 
     return send_wrong(r,
