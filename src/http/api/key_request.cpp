@@ -26,11 +26,9 @@ void forget_claim(const KeyRequest &key) {
     }
 }
 
-constexpr std::string_view kCalendarNames[] = {"", "day", "week", "month", "year"};
-
 void write_window(Json &json, const Window &window) {
     if (window.calendar != Calendar::kNone) {
-        json.field("window", kCalendarNames[index_of(window.calendar)]);
+        json.field("window", name_of(window.calendar));
     } else {
         json.seconds_field("window", window.ms);
     }
