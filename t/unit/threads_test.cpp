@@ -330,36 +330,29 @@ static void work_new_key_in_a_flood(game_t *game, unsigned thread) {
     }
 }
 
-static void test_new_key_in_a_flood(void **state) {
+/* `is_own`: the others have another window than the key. */
+static void flood(bool is_own) {
     game_t game = {.threads = 2,
                    .rounds = 100000,
                    .limit = LIMIT,
                    .cost = 2,
                    .filler = 1,
+                   .is_own = is_own,
                    .begin = begin_full_zone,
                    .work = work_new_key_in_a_flood,
                    .end = end_exact};
-
-    (void)state;
 
     run(&game, PAIR_BYTES);
 }
 
-/* As well if others have another window than the key. */
-static void test_own_windows_in_a_flood(void **state) {
-    game_t game = {.threads = 2,
-                   .rounds = 100000,
-                   .limit = LIMIT,
-                   .cost = 2,
-                   .filler = 1,
-                   .is_own = true,
-                   .begin = begin_full_zone,
-                   .work = work_new_key_in_a_flood,
-                   .end = end_exact};
-
+static void test_new_key_in_a_flood(void **state) {
     (void)state;
+    flood(false);
+}
 
-    run(&game, PAIR_BYTES);
+static void test_own_windows_in_a_flood(void **state) {
+    (void)state;
+    flood(true);
 }
 
 /* ---- a key that returns when its slot is up for others ---- */
@@ -388,33 +381,27 @@ static void work_returning_key(game_t *game, unsigned thread) {
     }
 }
 
-static void test_returning_key_among_new_ones(void **state) {
+static void return_among_new_ones(bool is_own) {
     game_t game = {.threads = 2,
                    .rounds = 100000,
                    .limit = LIMIT,
                    .cost = 1,
+                   .is_own = is_own,
                    .begin = begin_all_over,
                    .work = work_returning_key,
                    .end = end_exact};
-
-    (void)state;
 
     run(&game, PAIR_BYTES);
 }
 
-static void test_own_windows_that_return(void **state) {
-    game_t game = {.threads = 2,
-                   .rounds = 100000,
-                   .limit = LIMIT,
-                   .cost = 1,
-                   .is_own = true,
-                   .begin = begin_all_over,
-                   .work = work_returning_key,
-                   .end = end_exact};
-
+static void test_returning_key_among_new_ones(void **state) {
     (void)state;
+    return_among_new_ones(false);
+}
 
-    run(&game, PAIR_BYTES);
+static void test_own_windows_that_return(void **state) {
+    (void)state;
+    return_among_new_ones(true);
 }
 
 /* ---- all or nothing ---- */
