@@ -74,6 +74,17 @@ public:
             return total;
         }
 
+        /* As Credits::used(), but as of a moment that is not earlier. */
+        uint64_t used(const Clock &now) const {
+            uint64_t given = 0;
+
+            for (unsigned i = 0; i < count_; i++) {
+                if (!now.is_over(begin(i))) { given += parts_[i].given * now.weight_of(begin(i)); }
+            }
+
+            return std::min(given, kMax * now.window_ms);
+        }
+
         /* Parts are numbered from the oldest on. */
         unsigned count() const { return count_; }
         uint64_t begin(unsigned i) const { return parts_[i].begin; }

@@ -205,7 +205,7 @@ private:
             return !events_.is_torn() && events_.is_same();
         }
 
-        if (!owing.settle(owing.used() + cost)) { return false; }
+        if (!owing.settle(owing.owed() + cost)) { return false; }
 
         events_.keep();
         *result = {Outcome::kAdmitted, mark(owing.tick())};

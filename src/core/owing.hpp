@@ -109,7 +109,7 @@ public:
     bool charge(uint64_t cost, uint64_t *lost) {
         *lost = 0;
 
-        return used() + cost <= pace_ ? settle(used() + cost) : owe(owed_ + cost, cost, lost);
+        return used() + cost <= pace_ ? settle(owed_ + cost) : owe(owed_ + cost, cost, lost);
     }
 
     /* Gives units back, but no more than are in the place of the newest event.
@@ -120,24 +120,28 @@ public:
 
         *left = cost - given;
 
-        return used() - given <= pace_ || given == owed_ ? settle(used() - given)
+        return used() - given <= pace_ || given == owed_ ? settle(owed_ - given)
                                                          : owe(owed_ - given, 0, &lost);
     }
 
-    /* Makes it so many units that are used at present, and no debt.  A counter has
+    /* Makes it an event of so many units at present, and no debt.  A counter has
      * no two events of a tick: they would fade together.  So the key's time may
      * advance to the next tick; what is over then is made up for. */
-    bool settle(uint64_t taken) {
+    bool settle(uint64_t own) {
         const Clock &clock = events_.clock();
 
         if (before() + clock.fading() > clock.tick) {
+            /* of the same credits: what others give back meanwhile is not over */
+            Credits::Snapshot parts(tally_.credits());
+            uint64_t taken = own + used_earlier(parts);
+
             events_.advance_to(before() + clock.fading());
-            earlier_ = used_earlier();
+            own = taken - std::min(taken, used_earlier(parts));
         }
 
         tick_ = clock.tick;
 
-        return replace(events_.made(tick_, before_.total() + taken - std::min(taken, earlier_)));
+        return replace(events_.made(tick_, before_.total() + own));
     }
 
     /* Returns the tick of the event that settle() has made. */
@@ -155,8 +159,16 @@ public:
 private:
     uint64_t before() const { return events_.tick_of(before_); }
 
-    uint64_t used_earlier() {
-        return tally_.whole_used(events_.oldest()) - (is_long() ? 0 : owed_);
+    uint64_t used_earlier() { return earlier_of(tally_.whole_used(events_.oldest())); }
+
+    uint64_t used_earlier(const Credits::Snapshot &parts) {
+        return earlier_of(tally_.whole_used(events_.oldest(), parts));
+    }
+
+    /* Several may give back the same units at once, and so more than were used
+     * earlier: then there are credits for some of what is owed. */
+    uint64_t earlier_of(uint64_t taken) const {
+        return taken - (is_long() ? 0 : std::min(taken, owed_));
     }
 
     /* Owes these units, `cost` of which are new.  Returns how many of these are

@@ -98,7 +98,7 @@ private:
         if (!is_fitting) {
             uint64_t taken = whole_used(oldest);
 
-            now = limit() - std::min(limit(), taken);
+            now = std::min(*cost, limit() - std::min(limit(), taken));
 
             if (now == 0 && owing->begin(taken, *cost)) { return owing->charge(*cost, lost); }
         }
@@ -138,11 +138,12 @@ private:
         uint64_t position
             = events_.first([&](Event event) { return events_.tick_of(event) >= tick; });
         Events::Found found = events_.found(position);
+        bool is_missing = position == events_.count()
+                          || (events_.tick_of(found.event) != tick && !was_merged(position, tick));
 
         if (events_.is_torn() || !events_.is_same()) { return false; }
 
-        if (is_over(mark, events_.clock()) || position == events_.count()
-            || (events_.tick_of(found.event) != tick && !was_merged(position, tick))) {
+        if (is_missing || is_over(mark, events_.clock())) {
             *cost = 0;
             return true;
         }

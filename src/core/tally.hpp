@@ -64,10 +64,13 @@ public:
     }
 
     /* Returns the units that are used, rounded up. */
-    uint64_t whole_used(const Events::Found &oldest) {
-        uint64_t window_ms = events_.clock().window_ms;
+    uint64_t whole_used(const Events::Found &oldest) { return whole(used(oldest)); }
 
-        return (used(oldest) + window_ms - 1) / window_ms;
+    /* As above, but less these credits. */
+    uint64_t whole_used(const Events::Found &oldest, const Credits::Snapshot &parts) const {
+        uint64_t taken = events_.used(oldest);
+
+        return whole(taken - std::min(taken, parts.used(events_.clock())));
     }
 
     /* Returns the credits of the key as it is open. */
@@ -102,6 +105,12 @@ protected:
     uint64_t limit_;
 
 private:
+    uint64_t whole(uint64_t taken) const {
+        uint64_t window_ms = events_.clock().window_ms;
+
+        return (taken + window_ms - 1) / window_ms;
+    }
+
     enum Told { kNothing, kFits, kFull };
 
     /* Asks one event, which mostly tells enough: the oldest one in the ring that

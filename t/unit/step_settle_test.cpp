@@ -6,6 +6,7 @@
  */
 
 #include "core/own_limit.hpp"
+#include "core/tally.hpp"
 #include "step.hpp"
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 
 #if CAN_STEP
 
-enum work_t { CHARGE, REFUND, GIVE_BACK, ADMIT, WORKS };
+enum work_t { CHARGE, REFUND, GIVE_BACK, ADMIT, WORKS, REFUND_LATE };
 
 static struct {
     Zone *zone;
@@ -37,6 +38,18 @@ static uint64_t used(void) {
     return scene.policy.used(claim.describe(scene.now_ms));
 }
 
+/* Does what is left of a refund that began before the key owed. */
+static void refund_late(uint64_t units) {
+    Claim claim = claim_now();
+    Tally tally(claim, scene.now_ms + scene.zone->offset_ms, false);
+    Events &events = tally.events();
+
+    /* this tells the key's name, even if the key owes */
+    events.open(events.table().look());
+    assert_true(events.note_credits());
+    tally.credits().add(events.tick_of({scene.first.state & Event::kTickMask}), units);
+}
+
 /* Returns by how many units more are used, modulo 2^64. */
 static uint64_t work(work_t what, uint64_t units) {
     Claim claim = claim_now();
@@ -47,6 +60,9 @@ static uint64_t work(work_t what, uint64_t units) {
         return units;
     case REFUND:
         limit_sliding::refund(scene.first, units, NOW_MS, scene.now_ms);
+        return -units;
+    case REFUND_LATE:
+        refund_late(units);
         return -units;
     case GIVE_BACK:
         limit_sliding::give_back(claim, units, scene.now_ms);
@@ -67,11 +83,10 @@ static unsigned next_stop(unsigned stop_at) { return stop_at + (stop_at < 100 ? 
 
 static void die(void) { siglongjmp(scene.dead, 1); }
 
-/* Calls check(start, work, units) for keys that owe nothing, little and much. */
+/* Calls check(start) for keys that owe nothing, and much. */
 template <class Check>
-static void for_all(const Check &check) {
+static void for_keys(const Check &check) {
     static const uint64_t charged[] = {4, 100};
-    static const uint64_t units[] = {14, 70};
     Policy policies[3] = {evicting(MINUTE_MS), evicting(MINUTE_MS), evicting(SECOND_MS)};
     uint8_t *start = static_cast<uint8_t *>(malloc(RINGS_BYTES));
 
@@ -90,18 +105,24 @@ static void for_all(const Check &check) {
             work(CHARGE, owed);
             scene.now_ms++;
             memcpy(start, (void *)scene.zone, RINGS_BYTES);
-
-            for (uint64_t cost : units) {
-                for (int what = CHARGE; what < WORKS; what++) {
-                    if (what == CHARGE || cost < 15) { check(start, (work_t)what, cost); }
-                }
-            }
-
+            check(start);
             step_end();
         }
     }
 
     free(start);
+}
+
+/* Calls check(start, work, units) for these keys, with units that fit or are owed. */
+template <class Check>
+static void for_all(const Check &check) {
+    for_keys([&](const uint8_t *start) {
+        for (uint64_t units : {14, 70}) {
+            for (int what = CHARGE; what < WORKS; what++) {
+                if (what == CHARGE || units < 15) { check(start, (work_t)what, units); }
+            }
+        }
+    });
 }
 
 static void test_death(void **state) {
@@ -145,6 +166,32 @@ static void test_death(void **state) {
     });
 }
 
+/* Does work, at each access of which another process does its own. */
+static void stall(const uint8_t *start, work_t what, uint64_t units, work_t other,
+                  uint64_t other_units) {
+    scene.other = other;
+    scene.other_units = other_units;
+    step.stopped = work_other;
+    step.stop_at = 0;
+
+    do {
+        uint64_t before, ours;
+
+        memcpy((void *)scene.zone, start, RINGS_BYTES);
+        before = used();
+        others = 0;
+        step.stop_at = next_stop(step.stop_at);
+        STEP_THROUGH(ours = work(what, units));
+        assert_int_equal(used(), before + ours + others);
+
+        /* events of no other units than these are left */
+        work(GIVE_BACK, 1000);
+        assert_int_equal(used(), 0);
+    } while (step.accesses >= step.stop_at);
+
+    assert_true(step.stop_at > 3);
+}
+
 static void test_stall(void **state) {
     (void)state;
 
@@ -154,25 +201,43 @@ static void test_stall(void **state) {
                 /* each step takes two signals, and a refund does as what gives back */
                 if (other != CHARGE && (other_units > 1 || other == REFUND)) { continue; }
 
-                scene.other = (work_t)other;
-                scene.other_units = other_units;
-                step.stopped = work_other;
-                step.stop_at = 0;
-
-                do {
-                    uint64_t before, ours;
-
-                    memcpy((void *)scene.zone, start, RINGS_BYTES);
-                    before = used();
-                    others = 0;
-                    step.stop_at = next_stop(step.stop_at);
-                    STEP_THROUGH(ours = work(what, units));
-                    assert_int_equal(used(), before + ours + others);
-                } while (step.accesses >= step.stop_at);
-
-                assert_true(step.stop_at > 3);
+                stall(start, what, units, (work_t)other, other_units);
             }
         }
+    });
+}
+
+/* Credits come without a change of the key's own words, so they may be read twice, and
+ * be more then. */
+static void test_stall_while_credits_come(void **state) {
+    (void)state;
+
+    for_keys([](uint8_t *start) {
+        memcpy((void *)scene.zone, start, RINGS_BYTES);
+        refund_late(1);
+        memcpy(start, (void *)scene.zone, RINGS_BYTES);
+
+        uint64_t taken = used();
+
+        stall(start, CHARGE, LIMIT - std::min<uint64_t>(LIMIT, taken) + 1, REFUND_LATE, 9);
+        stall(start, GIVE_BACK, taken - 10, REFUND_LATE, 9);
+        stall(start, ADMIT, 1, REFUND_LATE, 9);
+    });
+}
+
+/* Two may give the same units back at once.  What is owed is paid at the same pace. */
+static void test_credits_of_more_than_was_used(void **state) {
+    (void)state;
+
+    for_keys([](const uint8_t *) {
+        if (used() > LIMIT) { return; }
+
+        work(CHARGE, 12);
+        refund_late(15);
+        refund_late(15);
+        work(CHARGE, 100);
+        scene.now_ms += 3 * MINUTE_MS;
+        assert_in_range(used(), 111 - 3 * LIMIT, 111 - LIMIT);
     });
 }
 
@@ -183,6 +248,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_stall),
+        cmocka_unit_test(test_stall_while_credits_come),
+        cmocka_unit_test(test_credits_of_more_than_was_used),
     };
 
     return cmocka_run_group_tests_name("step_settle", tests, NULL, NULL);
