@@ -7,6 +7,7 @@ use IO::Socket::INET;
 use Test::More;
 
 use LimitSliding::Docs;
+use LimitSliding::Redis ();
 use LimitSliding::Test;
 
 my $PAGE = 'docs/recipes.md';
@@ -16,9 +17,9 @@ my $nginx = LimitSliding::Test->new;
 my $backend = LimitSliding::Test->new(worker_processes => 1);
 my $connection;
 
-# Starts the recipe that matches, with its upstreams at our backend.  Nothing
-# else is changed but what LimitSliding::Docs says.
-sub recipe($regexp) {
+# Starts the recipe that matches, with its upstreams at our backend, and its Redis at
+# this address.  Nothing else is changed but what LimitSliding::Docs says.
+sub recipe($regexp, $redis = '') {
     my @found = grep { $_->{text} =~ $regexp } @recipes;
     is @found, 1, "recipe: $regexp";
     $found[0]{run} = 1;
@@ -26,6 +27,7 @@ sub recipe($regexp) {
     my $port = $backend->port;
     my $text = configuration($nginx, $found[0]{text});
     $text =~ s/(upstream \w+ \{ server 127\.0\.0\.1:)9;/$1$port;/g;
+    $text =~ s/server \K10\.0\.0\.1:6379/$redis/;
     undef $connection;
     $nginx->stop;
     $nginx->start($text);
@@ -68,7 +70,11 @@ http {
         location /v1/few { return 200 '{"usage": {"total_tokens":20}}'; }
         location /v1/error { return 400 '{"error": {}}'; }
         location /v1/told { add_header X-Tokens-Used $arg_tokens; return 200; }
-        location /login { add_header X-Login $login; return 200 form; }
+        location /login {
+            add_header X-Login $login;
+            if ($http_x_user = guess) { return 401; }
+            return 200 form;
+        }
         location /page { return 200 page; }
     }
 }
@@ -151,6 +157,22 @@ recipe(qr/x_login/);
 is statuses(20, '/login', 'X-Password: right'), join(' ', (200) x 20), 'login: right';
 is statuses(6, '/login', 'X-Password: wrong'), '200 200 200 200 200 429', 'login: wrong';
 is ask('/login', 'X-Password: right')->{status}, 429, 'login: too late';
+
+
+if (LimitSliding::Redis::supported()) {
+    my $redis = LimitSliding::Redis->new->start;
+    my @guess = ('X-User: guess', 'X-Api-Key: a');
+    recipe(qr/on_error=deny/, $redis->server);
+    ok wait_for(sub { ask('/page', 'X-Api-Key: a')->{status} == 200 }), 'both: a page';
+    is statuses(3, '/login', 'X-Api-Key: a'), '200 200 200', 'both: logins';
+    is statuses(1, '/login', @guess), '401', 'both: a guess';
+
+    $redis->kill9;
+    is statuses(4, '/page', 'X-Api-Key: a'), '200 200 200 200', 'both: Redis is away, pages';
+    is statuses(4, '/login', 'X-Api-Key: a'), '429 429 429 429', '... logins';
+} else {
+    $_->{run} = 1 for grep { $_->{text} =~ /on_error=deny/ } @recipes;
+}
 
 
 is join(' ', map { $_->{name} } grep { !$_->{run} } @recipes), '', 'all were run';

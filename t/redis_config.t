@@ -316,6 +316,27 @@ succeeds(
 );
 
 
+# on_error of a zone
+
+fails(
+    (map { [ http => "$zone zone=one:1m rate=1r/s redis=shared on_error=$_;",
+        "on_error=$_", qr/it must be "local", "allow" or "deny"/ ] }
+        qw(fail Local off 1)),
+    [ http => "$zone zone=one:1m rate=1r/s redis=shared on_error=;", 'on_error=' ],
+    [ http => "$zone zone=one:1m rate=1r/s on_error=deny;", 'on_error=deny',
+        qr/needs the "redis=" parameter/ ],
+    [ http => "$zone zone=one:1m rate=1r/s on_error=fail;", 'on_error=fail',
+        qr/needs the "redis=" parameter/ ],
+    [ http => "$zone zone=one:1m rate=1r/s redis=shared on_error=deny on_error=deny;",
+        'on_error=deny' ],
+);
+succeeds(
+    (map { [ "on_error=$_", $server,
+        "$zone zone=one:1m rate=10r/s on_error=$_ redis=shared;" ] }
+        qw(local allow deny)),
+);
+
+
 # passwords
 
 fails(

@@ -2,6 +2,9 @@
 
 #include "http/redis_directive.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "http/configuration.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
@@ -28,6 +31,7 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
 
 bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
     zone.remote.redis = zone.redis;
+    zone.remote.on_error = zone.remote.on_error.value_or(zone.redis->settings.on_error);
     zone.remote.name = zone.name;
     zone.remote.policy = &zone.policy;
     zone.remote.prefix
@@ -86,6 +90,20 @@ bool set_lease(const Param &param, ZoneConf &zone) {
     }
 
     zone.remote.lease = static_cast<uint32_t>(n);
+    return true;
+}
+
+/* "on_error=local|allow|deny" */
+bool set_on_error(const Param &param, ZoneConf &zone) {
+    if (zone.redis == nullptr) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
+
+    const auto *word = std::find(std::begin(kOnErrorWords), std::end(kOnErrorWords), param.value());
+    if (word == std::end(kOnErrorWords)) {
+        return param.invalid("invalid on_error \"%V\", it must be \"local\", \"allow\" or "
+                             "\"deny\"");
+    }
+
+    zone.remote.on_error = static_cast<OnError>(word - std::begin(kOnErrorWords));
     return true;
 }
 

@@ -11,10 +11,11 @@
 
 namespace limit_sliding {
 
-/* Set parameters of limit_sliding_zone once the algorithm is set; lease= also
- * needs redis=. */
+/* Set parameters of limit_sliding_zone once the algorithm is set; the others need
+ * redis=. */
 bool set_redis(const Param &param, ZoneConf &zone);
 bool set_lease(const Param &param, ZoneConf &zone);
+bool set_on_error(const Param &param, ZoneConf &zone);
 
 /* Prepares the blocks and the zones in them once all are parsed.  Logs what is
  * wrong, and returns false. */

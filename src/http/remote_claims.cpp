@@ -187,7 +187,7 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims
 /* Decides a claim by on_error; false: our own memory is to decide it. */
 bool decide_unasked(Claim &claim) {
     auto &remote = remote_of(claim);
-    const auto on_error = remote.zone->redis->settings.on_error;
+    const auto on_error = *remote.zone->on_error;
     auto &verdict = remote.verdict;
     remote.source = Source::kFallback;
 

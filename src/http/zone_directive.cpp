@@ -214,13 +214,21 @@ bool set_top(const Param &param, ZoneConf &zone) { return param.get_either("on",
 /* The order matters: most need the algorithm, and the rate needs the window, and
  * the bound of its algorithm here or in Redis. */
 constexpr ParamRule<ZoneConf> rules[] = {
-    {{"zone=", "zone="}, set_name},    {{"algorithm="}, set_algorithm},
-    {{"window="}, set_window},         {{"calendar="}, set_calendar},
-    {{"precision="}, set_precision},   {{"strict"}, set_strict},
-    {{"redis="}, set_redis},           {{"rate=", "rate="}, set_zone_rate},
-    {{"burst="}, set_burst},           {{"full="}, set_full},
-    {{"lease="}, set_lease},           {{"limits="}, set_limits},
-    {{"limits_max="}, set_limits_max}, {{"top="}, set_top},
+    {{"zone=", "zone="}, set_name},
+    {{"algorithm="}, set_algorithm},
+    {{"window="}, set_window},
+    {{"calendar="}, set_calendar},
+    {{"precision="}, set_precision},
+    {{"strict"}, set_strict},
+    {{"redis="}, set_redis},
+    {{"rate=", "rate="}, set_zone_rate},
+    {{"burst="}, set_burst},
+    {{"full="}, set_full},
+    {{"lease="}, set_lease},
+    {{"on_error="}, set_on_error},
+    {{"limits="}, set_limits},
+    {{"limits_max="}, set_limits_max},
+    {{"top="}, set_top},
 };
 
 } // namespace

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "core/limit_cache.hpp"
 #include "core/zone_memory.hpp"
@@ -13,6 +14,7 @@
 #include "redis/logic/leases.hpp"
 #include "redis/logic/refusals.hpp"
 #include "redis/logic/remote.hpp"
+#include "redis/settings.hpp"
 
 namespace limit_sliding {
 
@@ -25,11 +27,12 @@ struct RemoteZone {
     ngx_str_t prefix; /* of keys, to the brace */
     ngx_str_t name;
     const Policy *policy;
-    Refusals *refusals;      /* in the zone's memory */
-    Leases *leases;          /* this, too; nullptr: none */
-    LimitCache *told;        /* this, too: limits of keys; nullptr: a probe's */
-    uint32_t lease;          /* their size */
-    ngx_atomic_t *log_after; /* this, too: bad limits of keys */
+    Refusals *refusals;              /* in the zone's memory */
+    Leases *leases;                  /* this, too; nullptr: none */
+    LimitCache *told;                /* this, too: limits of keys; nullptr: a probe's */
+    uint32_t lease;                  /* their size */
+    std::optional<OnError> on_error; /* that of the Redis, unless it has its own */
+    ngx_atomic_t *log_after;         /* this, too: bad limits of keys */
 };
 
 /* Limits of one stage of a place, so that asks fit into calls. */

@@ -272,6 +272,7 @@ void write_zone(Json &json, const ZoneReport &zone) {
         }
 
         write_leases(json, zone.conf->remote.lease);
+        json.field("on_error", kOnErrorWords[index_of(*zone.conf->remote.on_error)]);
     }
 
     write_offenders(json, *zone.conf);
