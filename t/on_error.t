@@ -52,6 +52,7 @@ HTTP
     location /quota-memory { limit_sliding zone=quota; limit_sliding zone=memory; empty_gif; }
     location /memory-login { limit_sliding zone=memory; limit_sliding zone=login; empty_gif; }
     location /here-tight   { limit_sliding zone=here; limit_sliding zone=tight; empty_gif; }
+    location /here-strict  { limit_sliding zone=here; limit_sliding zone=strict; empty_gif; }
 
     location /watched { limit_sliding zone=login dry_run; empty_gif; }
     location /watched-quota {
@@ -131,6 +132,7 @@ sub policies_apply($name) {
         passes(0, 6, "/memory-login?key=$k-denied", 'deny, and a limit of shared memory');
         is remaining('memory', "$k-denied"), 3, '... from which nothing is taken';
         passes(3, 6, "/here-tight?key=$k-two", 'two that are local: the tighter one');
+        passes(0, 6, "/here-strict?key=$k-two", '... with one that is denied');
         passes(2, 4, "/here?key=$k-two", '... all or nothing');
 
         passes(6, 6, "/watched?key=$k", 'dry_run: nothing is denied');

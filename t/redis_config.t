@@ -420,14 +420,14 @@ fails(
     [ http => "$zone zone=one:1m rate=1r/s redis=;", 'redis=' ],
     [ http => "$zone zone=one:1m rate=1r/s redis=shared redis=shared;",
         'redis=shared' ],
-    [ http => "limit_sliding_redis other { $server }"
-        . "$zone zone=one:1m rate=1r/s redis=other;\n"
-        . 'limit_sliding zone=one; limit_sliding zone=known;',
-        'redis=other', qr/shared/ ],
     [ http => "$zone zone=known:1m rate=1r/s;", 'known' ],
     [ http => "$zone zone=known:1m rate=1r/s redis=shared;", 'known' ],
 );
 succeeds(
+    [ 'limits of two blocks at one place', $server,
+        "limit_sliding_redis other { $server }"
+        . "$zone zone=one:1m rate=1r/s redis=other;\n"
+        . 'limit_sliding zone=one; limit_sliding zone=known;' ],
     [ 'a second block', $server, "limit_sliding_redis other { $server }"
         . "$zone zone=one:1m rate=1r/s redis=other;" ],
     [ 'a block that no zone names', $server,

@@ -351,7 +351,7 @@ private:
     ngx_int_t run(bool told) {
         for (; group_ != nullptr; group_ = kSingle ? nullptr : group_->next) {
             auto *claims = next();
-            const auto decision = told ? decide_told(ctx_) : decide();
+            const auto decision = told ? decide_told(r_, ctx_) : decide();
             told = false;
 
             if (decision == Decision::kNone) { continue; }

@@ -93,7 +93,7 @@ extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *con
         init_zones(cf, main.zones)
         && std::all_of(main.zones.begin(), main.zones.end(),
                        [&](auto *zone) { return open_limits(cf, main.zones, *zone); })
-        && init_redises(cf, main.redises, main.zones) && init_sets(cf, main.sets));
+        && init_sets(cf, main.sets) && init_redises(cf, main.redises, main.zones));
 }
 
 extern "C" void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf) {

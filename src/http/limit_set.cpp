@@ -41,33 +41,35 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
     return init_policy(cf->pool, limit);
 }
 
-/* Moves limits of this node to the front, in order: what they reject is not
- * asked of Redis.  The others have to be of one Redis, which takes as many. */
-bool sort_limits(ngx_conf_t *cf, Group &group) {
-    auto *first = group.begin(); /* of those in Redis */
-
-    for (auto &limit : group) {
-        if (limit.zone->redis == nullptr) {
-            std::rotate(first, &limit, &limit + 1);
+/* Moves limits of a Redis to the front, in order; nullptr: those of this node.
+ * Returns the first one of the others. */
+Limit *gather(Limit *first, Limit *end, const Redis *redis) {
+    for (auto *limit = first; limit != end; limit++) {
+        if (limit->zone->redis == redis) {
+            std::rotate(first, limit, limit + 1);
             first++;
         }
     }
 
-    group.remote = (first != group.end());
+    return first;
+}
 
-    for (auto *limit = first; limit != group.end(); limit++) {
-        if (limit->zone->redis != first->zone->redis) {
-            return invalid_at(cf, limit->where,
-                              "limits of one place are of \"redis=%V\" and "
-                              "\"redis=%V\", it must be one, in %s:%ui",
-                              &first->zone->redis->settings.name,
-                              &limit->zone->redis->settings.name);
-        }
-    }
+/* Moves limits of this node to the front, in order: what they reject is not asked
+ * of Redis.  Those of one Redis come beside each other, to be asked together. */
+bool sort_limits(ngx_conf_t *cf, Group &group) {
+    auto *const first = gather(group.begin(), group.end(), nullptr);
+    group.remote = (first != group.end());
 
     if (group.end() - first > kClaimsMax) {
         return invalid_at(cf, first->where, "more than %d limits of redis at one place in %s:%ui",
                           kClaimsMax);
+    }
+
+    for (auto *limit = first; limit != group.end();) {
+        auto &redis = *limit->zone->redis;
+        auto *next = gather(limit, group.end(), &redis);
+        redis.gives_back |= (limit != first || next != group.end());
+        limit = next;
     }
 
     return true;

@@ -63,7 +63,7 @@ struct Group {
     bool single;        /* one enforced limit of this node is all */
     bool dry_run;
     bool leaky;  /* some may delay */
-    bool remote; /* the last ones are of one Redis */
+    bool remote; /* the last ones are in Redis, those of one Redis beside each other */
     Group *next;
 
     Limit *begin() const { return limits; }
@@ -78,8 +78,8 @@ struct LimitSet {
     Group *groups[2][kStages];
 };
 
-/* Sorts the limits into groups once all zones are defined.  Logs what is wrong,
- * and returns false. */
+/* Sorts the limits into groups once all zones are defined, and tells Redises which
+ * have to give units back.  Logs what is wrong, and returns false. */
 bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
 
 /* Prepares the claims of all limits, once this worker has its counters. */

@@ -136,7 +136,11 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
         n = 0;
 
         for (auto &claim : all) {
-            if (claim.outcome != Outcome::kUndecided) { std::swap(claim, all[n++]); }
+            if (claim.outcome == Outcome::kUndecided) { continue; }
+
+            if (&claim != &all[n]) { std::swap(claim, all[n]); }
+
+            n++;
         }
     }
 
@@ -214,20 +218,42 @@ bool decide_unasked(Claim &claim) {
     return true;
 }
 
-/* Decides by on_error, as if it were an answer of the Redis. */
-Decision fall_back(Context &ctx, const JointClaims &claims) {
-    bool decided = true;
+/* Decides by on_error the claims of each Redis that is known not to answer, but for
+ * those that our own memory is to decide.  They come before those that are to be
+ * asked: what they reject is not asked. */
+void decide_away(JointClaims &claims) {
+    auto *asked = claims.remote.begin();
+
     for (auto &claim : claims.remote) {
-        decided &= decide_unasked(claim);
+        if (can_ask(*remote_of(claim).zone->redis)) { continue; }
+
+        (void)decide_unasked(claim);
+        std::rotate(asked, &claim, &claim + 1);
+        asked++;
     }
 
-    if (!decided) {
-        ctx.now_ms = ngx_current_msec;
-        (void)acquire_all(claims.remote, ctx.now_ms);
+    claims.remote = {asked, static_cast<size_t>(claims.all.end() - asked)};
+    claims.local = {claims.all.begin(), claims.all.size() - claims.remote.size()};
+}
+
+/* Decides by on_error the claims that nobody has answered, as if it were an answer
+ * to them. */
+Decision fall_back(Context &ctx, const JointClaims &claims) {
+    ctx.now_ms = ngx_current_msec;
+
+    for (auto &claim : claims.remote) {
+        if (claim.outcome == Outcome::kUndecided) { (void)decide_unasked(claim); }
     }
 
-    if (!std::all_of(claims.remote.begin(), claims.remote.end(), is_admitted)) {
+    if (acquire_all(claims.remote, ctx.now_ms)) {
+        for (auto &claim : claims.remote) {
+            if (remote_of(claim).source != Source::kFallback) {
+                keep_warm({&claim, 1}, ctx.now_ms);
+            }
+        }
+    } else {
         release_all(claims.local);
+        give_back_granted(claims.remote);
     }
 
     return account_all(ctx, claims.all);
@@ -304,7 +330,7 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     auto *first = std::find_if(all.begin(), all.end(),
                                [](const Claim &claim) { return claim.remote != nullptr; });
     const size_t nlocal = first - all.begin();
-    const JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
+    JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
 
     if (std::any_of(all.begin(), all.end(), is_blocked)) { return refuse_blocked(r, ctx, all); }
 
@@ -317,23 +343,32 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
 
     if (known) { return refuse(r, ctx, claims.all, claims.local); }
 
-    if (ctx.wait == nullptr && (ctx.wait = create_wait(r)) == nullptr) { return Decision::kFailed; }
+    decide_away(claims);
 
-    return acquire_all(claims.local, ctx.now_ms) ? ask(r, ctx, claims)
-                                                 : refuse(r, ctx, claims.all, claims.remote);
-}
-
-Decision decide_told(Context &ctx) {
-    const auto &wait = *ctx.wait;
-    if (wait.waiter.told == Told::kFailed) { return fall_back(ctx, wait.claims); }
-
-    if (wait.waiter.told == Told::kAdmitted) {
-        keep_warm(wait.claims.remote, ngx_current_msec);
-    } else {
-        release_all(wait.claims.local);
+    const bool asks = !claims.remote.empty();
+    if (asks && ctx.wait == nullptr && (ctx.wait = create_wait(r)) == nullptr) {
+        return Decision::kFailed;
     }
 
-    return account_all(ctx, wait.claims.all);
+    if (!acquire_all(claims.local, ctx.now_ms)) {
+        return refuse(r, ctx, claims.all, claims.remote);
+    }
+
+    return asks ? ask(r, ctx, claims) : account_all(ctx, claims.all);
+}
+
+Decision decide_told(ngx_http_request_t *r, Context &ctx) {
+    const auto &claims = ctx.wait->claims;
+    const auto told = ctx.wait->waiter.told;
+    if (told == Told::kFailed) { return fall_back(ctx, claims); }
+
+    if (told == Told::kRejected) {
+        release_all(claims.local);
+        return refuse(r, ctx, claims.all, {});
+    }
+
+    keep_warm(claims.remote, ngx_current_msec);
+    return account_all(ctx, claims.all);
 }
 
 void count_remote(Claim claim) {
@@ -343,7 +378,7 @@ void count_remote(Claim claim) {
     /* Nobody waits for the answer. */
     if (remote.asked_limit != 0) { claim.limit = remote.asked_limit; }
 
-    ask_redis({&claim, 1}, nullptr);
+    if (can_ask(*remote.zone->redis)) { ask_redis({&claim, 1}, nullptr); }
 }
 
 void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {

@@ -11,11 +11,12 @@
 
 namespace limit_sliding {
 
-/* Claims that are decided together: those of this node come first. */
+/* Claims that are decided together.  Those of this node come first, and with them
+ * those of a Redis that is known not to answer. */
 struct JointClaims {
     Span<Claim> all;
     Span<Claim> local;
-    Span<Claim> remote; /* of one Redis */
+    Span<Claim> remote; /* to be asked for; those of one Redis are beside each other */
 };
 
 /* A request that waits for a Redis, and what it goes on with. */
@@ -30,10 +31,10 @@ struct RemoteWait {
 /* Makes a claim one that Redis decides. */
 ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, const ngx_str_t &key);
 
-/* Decides the next claims, of which the last ones are for one Redis.  If it was
- * asked, decide_told() goes on once it has answered or failed. */
+/* Decides the next claims, of which the last ones are in Redis.  If one was asked,
+ * decide_told() goes on once all have answered or failed. */
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all);
-Decision decide_told(Context &ctx);
+Decision decide_told(ngx_http_request_t *r, Context &ctx);
 
 /* Records the cost of such a claim, which has reserved nothing, if there is room for it. */
 void count_remote(Claim claim);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ngx/strings.hpp"
+#include "redis/logic/claim_hash.hpp"
 #include "redis/logic/key_slot.hpp"
 
 namespace limit_sliding {
@@ -221,6 +222,29 @@ Ask *copy_ask(const Ask &ask, size_t first, size_t nparts) {
         p = append(p, view(parts[i].key));
     }
     return copy;
+}
+
+Ask *if_worth(Ask &ask) {
+    if (ask.redis->client.nodes.is_worth(ask.slot)) { return &ask; }
+
+    if (ask.units == 0 && !ask.in_call) { ask_done(ask); }
+    return nullptr;
+}
+
+Ask *get_ask(Redis &redis, Span<Claim> claims) {
+    for (Claim &claim : claims) {
+        ask_window(claim);
+    }
+
+    uint64_t hash = claim_hash(claims.begin(), claims.size());
+    Ask *ask = find_ask(redis, hash);
+    if (ask == nullptr) {
+        ask = create_ask(redis, claims);
+        if (ask == nullptr || ask->slot == kMixedSlots) { return ask; }
+
+        share_ask(*ask, hash);
+    }
+    return if_worth(*ask);
 }
 
 void share_ask(Ask &ask, uint64_t hash) {

@@ -90,6 +90,15 @@ void node_failed(Node &node);
 /* Returns the ask for the same claims that is not over yet, or nullptr. */
 Ask *find_ask(Redis &redis, uint64_t hash);
 
+/* Returns the ask if its node is worth waiting for; else nullptr, and frees an ask
+ * that nobody else waits for. */
+Ask *if_worth(Ask &ask);
+
+/* Returns the ask for claims of one Redis, for the windows that are asked for,
+ * which others share; or one of kMixedSlots, which is the caller's.  nullptr: its
+ * node is not worth waiting for, or there is no memory. */
+Ask *get_ask(Redis &redis, Span<Claim> claims);
+
 /* Makes an ask for the claims, with so many bytes more after the last key.
  * Returns nullptr if there is no memory. */
 Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes = 0);

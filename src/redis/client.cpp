@@ -5,10 +5,9 @@
 #include <algorithm>
 
 #include "ngx/event.hpp"
-#include "redis/cross_slot.hpp"
 #include "redis/deliver.hpp"
 #include "redis/logic/breaker.hpp"
-#include "redis/logic/claim_hash.hpp"
+#include "redis/pieces.hpp"
 #include "redis/script_call.hpp"
 #include "redis/settlement.hpp"
 
@@ -237,39 +236,22 @@ void redis_exit(Redis *redis) {
     redis->client.nodes.close();
 }
 
-bool can_ask(Redis &redis) {
-    return is_started(redis) && !redis.shared->breaker.is_open() && !redis.client.nodes.is_away();
-}
+bool can_ask(Redis &redis) { return is_started(redis) && !is_away(redis); }
 
 bool ask_redis(Span<Claim> claims, Waiter *waiter) {
     Redis &redis = *remote_of(claims[0]).zone->redis;
-    Nodes &nodes = redis.client.nodes;
-    if (!can_ask(redis)) { return false; }
-
     if (waiter) { waiter->claims = claims; }
 
-    for (Claim &claim : claims) {
-        ask_window(claim);
-    }
+    const Claim &last = claims.end()[-1];
+    if (remote_of(last).zone->redis != &redis) { return ask_in_pieces(claims, waiter); }
 
-    uint64_t hash = claim_hash(claims.begin(), claims.size());
-    Ask *ask = find_ask(redis, hash);
-    if (ask == nullptr) {
-        ask = create_ask(redis, claims);
-        if (ask == nullptr) { return false; }
+    Ask *ask = get_ask(redis, claims);
+    if (ask == nullptr) { return false; }
 
-        if (ask->slot == kMixedSlots) { return ask_across_slots(*ask, claims, waiter); }
+    if (ask->slot == kMixedSlots) { return ask_in_pieces(*ask, claims, waiter); }
 
-        share_ask(*ask, hash);
-    }
-
-    if (nodes.is_worth(ask->slot)) {
-        join_ask(*ask, waiter);
-        return true;
-    }
-
-    if (ask->units == 0 && !ask->in_call) { ask_done(*ask); }
-    return false;
+    join_ask(*ask, waiter);
+    return true;
 }
 
 void settle_redis(const Claim &claim, int64_t difference) {
@@ -277,14 +259,9 @@ void settle_redis(const Claim &claim, int64_t difference) {
     if (remote_of(claim).source == Source::kFallback) {
         /* it does not know of the claim, and is not told later */
         count_unsettled(redis.client, std::max<int64_t>(difference, 0));
-        return;
+    } else if (is_started(redis)) {
+        settle(claim, difference);
     }
-
-    Claim settled;
-    if (!make_settlement(claim, difference, &settled)) { return; }
-
-    uint64_t taken = can_ask(redis) ? settle(redis, settled) : 0;
-    count_unsettled(redis.client, settled.cost - taken);
 }
 
 bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter) {
@@ -295,12 +272,7 @@ bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter) {
     ask_window(*claim);
 
     Ask *ask = can_ask(redis) ? create_ask(redis, {claim, 1}) : nullptr;
-    if (ask == nullptr) { return false; }
-
-    if (!redis.client.nodes.is_worth(ask->slot)) {
-        ngx_free(ask);
-        return false;
-    }
+    if (ask == nullptr || if_worth(*ask) == nullptr) { return false; }
 
     join_ask(*ask, waiter);
     return true;

@@ -13,6 +13,7 @@
 
 #include "redis/key_command.hpp"
 #include "redis/lease_units.hpp"
+#include "redis/pieces.hpp"
 #include "redis/setup.hpp"
 
 namespace limit_sliding {
@@ -28,9 +29,11 @@ void redis_exit(Redis *redis);
  * is ready. */
 bool can_ask(Redis &redis);
 
-/* Asks for all of the claims or none: 1 to kClaimsMax of one Redis, none known
- * to be refused, each with its RemoteClaim.  Returns false if Redis is known
- * not to answer, else the waiter, if there is one, will be told. */
+/* Asks for all of the claims or none: 1 to kClaimsMax, none known to be refused,
+ * each with its RemoteClaim, those of one Redis beside each other, and of Redises
+ * that can_ask() tells of.  Returns false if none is known to answer, else the
+ * waiter, if there is one, will be told.  kFailed: none has rejected, and those
+ * that have not answered have left their claims as they were. */
 bool ask_redis(Span<Claim> claims, Waiter *waiter);
 
 /* Settles a claim that was admitted, with its RemoteClaim as the answer left it:

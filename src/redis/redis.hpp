@@ -87,7 +87,8 @@ struct Redis {
     Settings settings;
 
     ngx_uint_t algorithms; /* of its zones: a mask of 1 << Algorithm */
-    bool settles;          /* costs of some; set before the script is made */
+    bool settles;          /* costs of some; set before the script is made, */
+    bool gives_back;       /* as this is: places have limits of others as well */
     ngx_str_t script;
     ngx_str_t script_sha1; /* in hex */
 
@@ -100,5 +101,11 @@ struct Redis {
 
     Client client;
 };
+
+/* Returns true if this worker's part of the Redis, which is ready, is not to be
+ * asked: it is known not to answer. */
+inline bool is_away(const Redis &redis) {
+    return redis.shared->breaker.is_open() || redis.client.nodes.is_away();
+}
 
 } // namespace limit_sliding

@@ -116,10 +116,10 @@ inline void set_told(Claim &claim, Outcome outcome) {
 }
 
 /* The answer to a waiter, whose claims have their outcomes unless it failed.  The
- * least answer to its parts is that to a request in parts. */
-enum class Told { kFailed = 0, kRejected, kAdmitted };
+ * least answer to its pieces is that to a request in pieces. */
+enum class Told { kRejected = 0, kFailed, kAdmitted };
 
-/* A request, or a part of one, which owns this memory and the claims.  A zeroed
+/* A request, or a piece of one, which owns this memory and the claims.  A zeroed
  * one waits for nothing. */
 struct Waiter {
     Span<Claim> claims;
@@ -129,7 +129,7 @@ struct Waiter {
     ngx_queue_t link;    /* of the ask */
     ngx_queue_t waiting; /* of the client */
     Ask *ask;            /* nullptr: waits no more */
-    Waiter **part;       /* where a request in parts has this; becomes nullptr
+    Waiter **part;       /* where a request in pieces has this; becomes nullptr
                             there if the waiter leaves; nullptr: nowhere */
     ngx_msec_t until;
     ngx_uint_t turn; /* its place among the ask's units */

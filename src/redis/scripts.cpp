@@ -30,7 +30,7 @@ constexpr struct {
 } kConditions[] = {
     {"cluster", kScriptCluster},
     {"settles", kScriptSettles},
-    {"give_back", kScriptCluster | kScriptSettles},
+    {"give_back", kScriptCluster | kScriptSettles | kScriptGivesBack},
     {"counter", mask(Algorithm::kCounter)},
     {"log", mask(Algorithm::kLog)},
     {"fixed", mask(Algorithm::kFixed)},

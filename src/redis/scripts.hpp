@@ -32,9 +32,9 @@
  * that RemoteState::describe() takes, 0 without a limit; if the caller has units left, one
  * more: how many ms ago, and 1, the key was forgotten, or 0 if it was not.
  *
- * In a cluster, and where costs are settled, what was granted can be given
- * back, as if it had never been taken: a kind whose look is 2 has four more
- * numbers, when it was taken, by the reply's time, the first two values of
+ * In a cluster, where costs are settled, and where places have limits of other
+ * Redises as well, what was granted can be given back, as if it had never been
+ * taken: a kind whose look is 2 has four more numbers, when it was taken, by the reply's time, the first two values of
  * the reply, and the Window::code() of the window in force then, 0 if it was the
  * zone's; to the values of a bucket all that the same call granted before is
  * added.  Nothing is given back if another window is in force now.  So long as
@@ -82,9 +82,12 @@ constexpr auto kScriptCluster = 0x100u;
 /* It can give back and charge, and knows keys that owe. */
 constexpr auto kScriptSettles = 0x200u;
 
+/* It can give back. */
+constexpr auto kScriptGivesBack = 0x400u;
+
 /*
- * The script for these algorithms, a mask of 1 << Algorithm, kScriptCluster and
- * kScriptSettles.  Returns its length, and writes it with a
+ * The script for these algorithms, a mask of 1 << Algorithm, kScriptCluster,
+ * kScriptSettles and kScriptGivesBack.  Returns its length, and writes it with a
  * final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
  */
 size_t script(unsigned algorithms, char *buffer, size_t bytes);

@@ -68,8 +68,8 @@ void check_time(Client &client) {
     }
 }
 
-} // namespace
-
+/* Makes of a claim that was admitted one that settles the difference of its
+ * costs.  Returns false if Redis is not to be told. */
 bool make_settlement(const Claim &claim, int64_t difference, Claim *settled) {
     const RemoteClaim &remote = remote_of(claim);
     bool is_leased = remote.source == Source::kLease;
@@ -90,7 +90,8 @@ bool make_settlement(const Claim &claim, int64_t difference, Claim *settled) {
     return false;
 }
 
-uint64_t settle(Redis &redis, const Claim &settled) {
+/* Returns as many units of the cost as there is room for. */
+uint64_t add_settlement(Redis &redis, const Claim &settled) {
     Claim claim = settled;
     claim.cost = 0;
 
@@ -107,6 +108,17 @@ uint64_t settle(Redis &redis, const Claim &settled) {
     uint64_t added = std::min(settled.cost, kSettledMax - units_of(*ask));
     if (added) { add_units(*ask, added); }
     return added;
+}
+
+} // namespace
+
+void settle(const Claim &claim, int64_t difference) {
+    Claim settled;
+    if (!make_settlement(claim, difference, &settled)) { return; }
+
+    Redis &redis = *remote_of(claim).zone->redis;
+    uint64_t taken = is_away(redis) ? 0 : add_settlement(redis, settled);
+    count_unsettled(redis.client, settled.cost - taken);
 }
 
 void init_settling(Client &client) {

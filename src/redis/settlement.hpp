@@ -9,14 +9,11 @@
 
 namespace limit_sliding {
 
-/* Makes of a claim that was admitted one that settles the difference of its
- * costs.  Returns false if Redis is not to be told: it does not know of the
- * claim, or the units go back to a lease. */
-bool make_settlement(const Claim &claim, int64_t difference, Claim *settled);
-
-/* Has such a claim settled.  Returns as many units of its cost as there is room
- * for. */
-uint64_t settle(Redis &redis, const Claim &settled);
+/* Has Redis charge a claim that was admitted so many units more, or give them back
+ * if they are negative.  They go back to the lease that they are of, if they can.
+ * Nothing happens if Redis does not know of the claim; what there is no room for is
+ * counted as unsettled.  This worker's part of the Redis is ready. */
+void settle(const Claim &claim, int64_t difference);
 
 /* Prepares what the client has of settlements. */
 void init_settling(Client &client);

@@ -369,6 +369,7 @@ bool init_script(ngx_conf_t *cf, Redis &redis) {
     auto algorithms = static_cast<unsigned>(redis.algorithms);
     if (redis.settings.topology == Topology::kCluster) { algorithms |= kScriptCluster; }
     if (redis.settles) { algorithms |= kScriptSettles; }
+    if (redis.gives_back) { algorithms |= kScriptGivesBack; }
 
     u_char digest[20];
     ngx_str_t &text = redis.script;

@@ -21,9 +21,13 @@ void redis_enter(Redis *redis) {}
 
 void redis_exit(Redis *redis) {}
 
+bool can_ask(Redis &redis) { return false; }
+
 bool ask_redis(Span<Claim> claims, Waiter *waiter) { return false; }
 
 void settle_redis(const Claim &claim, int64_t difference) {}
+
+void give_back_granted(Span<Claim> claims) {}
 
 bool spend_leases(Span<Claim> claims) { return false; }
 

@@ -14,12 +14,14 @@ struct policy_text_t {
     unsigned window_ms;
 };
 
-/* The reply to one ask of n units at this time, but for its first number. */
+/* The reply to one ask of n units at this time, but for its first number.  The key
+ * "one" is of a cluster, the other is not. */
 static void take(uint64_t now_ms, const char *key, const policy_text_t *policy, const char *rest,
                  unsigned units, long long numbers[64]) {
     redisReply *reply;
     char text[256];
-    const char *argv[24] = {"EVALSHA", script_sha[1], "1", key, "1"};
+    const char *sha = script_sha[strcmp(key, "one") == 0 ? 1 : 3];
+    const char *argv[24] = {"EVALSHA", sha, "1", key, "1"};
     int argc = 5;
 
     snprintf(text, sizeof(text), "%s %s %u 1 1 %llu", policy->kind, rest, units,

@@ -10,8 +10,9 @@
 
 static redis_server_t server;
 
-/* For one server, in a cluster, and where costs are settled. */
-static char script_sha[3][41];
+/* For one server, in a cluster, where costs are settled, and where places have limits
+ * of several Redises. */
+static char script_sha[4][41];
 
 static inline int start(void **state) {
     (void)state;
@@ -20,6 +21,7 @@ static inline int start(void **state) {
     assert_true(redis_server_load(&server, 0x1f, script_sha[0]));
     assert_true(redis_server_load(&server, 0x1f | kScriptCluster, script_sha[1]));
     assert_true(redis_server_load(&server, 0x1f | kScriptSettles, script_sha[2]));
+    assert_true(redis_server_load(&server, 0x1f | kScriptGivesBack, script_sha[3]));
 
     return 0;
 }

@@ -63,7 +63,7 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, un
                        uint64_t cost, Purpose look, const Taken *taken) {
     const request_t *r = run->request;
     char text[20][32];
-    const char *argv[40] = {"EVALSHA", script_sha[run->history->seed % 3]};
+    const char *argv[40] = {"EVALSHA", script_sha[run->history->seed % 4]};
     unsigned argc = 2;
     unsigned n = 0;
 
@@ -315,7 +315,7 @@ static int run_history(const history_t *history, Policy policy) {
 
     run.zone = make_zone_for(&policy, ZONE_BYTES);
     run.random = history->seed;
-    settles = settles && history->seed % 3 == SETTLES && run.policy.algorithm != Algorithm::kLog
+    settles = settles && history->seed % 4 == SETTLES && run.policy.algorithm != Algorithm::kLog
               && run.policy.precision < 2 && history->is_steady;
     snprintf(run.name, sizeof(run.name), "run%u", runs++);
 

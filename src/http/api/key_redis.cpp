@@ -29,7 +29,8 @@ ngx_int_t look(KeyRequest &key) {
 
     key.claim.purpose = Purpose::kLook;
     key.claim.cost = 0;
-    return wait_or_fail(key, ask_redis({&key.claim, 1}, &key.waiter));
+    return wait_or_fail(key, can_ask(*key.remote.zone->redis)
+                                 && ask_redis({&key.claim, 1}, &key.waiter));
 }
 
 ngx_int_t send_command(KeyRequest &key, KeyCommand command) {
