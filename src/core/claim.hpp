@@ -72,6 +72,9 @@ struct Claim {
     /* Returns the hash of the key, by Zone::hash(). */
     uint64_t key_hash() const { return hash ^ policy->salt; }
 
+    /* True if the core decides it, and it consumes what it is admitted. */
+    bool consumes() const { return purpose == Purpose::kConsume && verdict == nullptr; }
+
     /* Makes it one of a policy of the same zone that has another window; `own` is
      * to live as long as the claim. */
     void set_policy(const Policy &own) {

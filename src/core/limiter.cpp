@@ -4,70 +4,19 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/algorithm.hpp"
-#include "core/epoch.hpp"
+#include "core/claim_table.hpp"
 #include "core/history.hpp"
 #include "core/known_counter.hpp"
 #include "core/limiter.hpp"
-#include "core/ring_settlement.hpp"
-#include "core/table.hpp"
-#include "core/zone.hpp"
-#include "core/zone_slots.hpp"
 
 namespace limit_sliding {
 
 namespace {
 
-/* States tell times apart for little longer. */
-constexpr uint64_t kRefundWindows = 128;
-constexpr uint64_t kRefundMs = 2 * 60 * 60 * 1000;
-
-/* Returns the caller's time as that of the claim's zone. */
-uint64_t time_of(const Claim &claim, uint64_t now_ms) { return now_ms + claim.zone->offset_ms; }
-
-[[gnu::always_inline]] inline Table<WordSlots> table_of(const Claim &claim, const Epoch &epoch) {
-    return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs, counts_of(claim), claim.hash,
-                            epoch);
-}
-
-/* Returns the table of a key that has the zone's window. */
-template <class Algorithm>
-[[gnu::always_inline]] inline Table<WordSlots> shared_table_of(const Claim &claim,
-                                                               const Algorithm &algorithm) {
-    return table_of(claim, Epoch{algorithm.epoch(), 0});
-}
-
-bool has_own_window(const Claim &claim) { return claim.policy->salt != 0; }
-
-[[gnu::noinline]] Epoch own_epoch(const Claim &claim, uint64_t now_ms) {
-    return OwnEpochs(*claim.policy, time_of(claim, now_ms)).present(claim.policy->window_ms);
-}
-
-/* Returns the table of any key. */
-template <class Algorithm>
-[[gnu::always_inline]] inline Table<WordSlots> table_of(const Claim &claim,
-                                                        const Algorithm &algorithm,
-                                                        uint64_t now_ms) {
-    return table_of(claim,
-                    has_own_window(claim) ? own_epoch(claim, now_ms) : Epoch{algorithm.epoch(), 0});
-}
-
-template <class Algorithm>
-[[gnu::always_inline]] inline WordStep<Algorithm> step_of(const Claim &claim,
-                                                          const Algorithm &algorithm, uint64_t cost,
-                                                          uint64_t now_ms) {
-    return {algorithm, cost, claim, time_of(claim, now_ms)};
-}
-
 /* Opens the history of a key.  It is out of line as it is large, and not needed
  * by the algorithms of one word. */
 [[gnu::noinline]] History history_of(const Claim &claim, uint64_t now_ms) {
     return History(claim, time_of(claim, now_ms));
-}
-
-/* The same, to settle what it has used. */
-[[gnu::noinline]] RingSettlement settlement_of(const Claim &claim, uint64_t now_ms) {
-    return RingSettlement(claim, time_of(claim, now_ms));
 }
 
 template <class Result>
@@ -274,53 +223,6 @@ Decide *look_of(const Policy &policy, uint64_t limit) {
 
 void look(Claim *claim, uint64_t now_ms) { look_of(*claim->policy, claim->limit)(claim, now_ms); }
 
-/* Takes back what a counter's key has used in the part that is still the newest one;
- * false: take_back() has to. */
-bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    const Policy &policy = *claim.policy;
-
-    if (policy.algorithm != Algorithm::kCounter || policy.has_rings() || has_own_window(claim)) {
-        return false;
-    }
-
-    uint64_t epoch = CounterState::epoch_of(time_of(claim, now_ms), policy.window_ms);
-    Copy copy = table_of(claim, Epoch{epoch, 0}).find_ready();
-    uint64_t next;
-
-    return copy.kind == Copy::confirmed
-           && Counter::refund_soon(copy.bare_state(), claim.state, cost, &next) && copy.store(next);
-}
-
-/* Changes the state of a key, of one word. */
-template <class Algorithm, class Change>
-void amend(const Claim &claim, const Algorithm &algorithm, uint64_t now_ms, const Change &change) {
-    auto table = table_of(claim, algorithm, now_ms);
-    bool owes = false;
-
-    table.amend([&](uint64_t state) {
-        uint64_t next = change(state);
-
-        owes = algorithm.owes(state) || algorithm.owes(next);
-
-        return next;
-    });
-
-    if (owes) { table.keep(step_of(claim, algorithm, 0, now_ms)); }
-}
-
-/* Takes back some of what a claim has consumed. */
-void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    if (claim.policy->has_rings()) {
-        settlement_of(claim, now_ms).refund(claim.state, cost);
-        return;
-    }
-
-    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-        amend(claim, algorithm, now_ms,
-              [&](uint64_t state) { return algorithm.refund(state, claim.state, cost); });
-    });
-}
-
 /* Returns the share of its limit that the claim has used, 1 for all. */
 double share(const Claim &claim, uint64_t now_ms) {
     if (claim.verdict != nullptr) {
@@ -339,10 +241,6 @@ bool is_rejected(const Claim &claim) {
     return !is_admitted(claim) && claim.outcome != Outcome::kUndecided;
 }
 
-bool consumes(const Claim &claim) {
-    return claim.purpose == Purpose::kConsume && claim.verdict == nullptr;
-}
-
 /* Looks at all that are not decided yet, then consumes them; false if any
  * rejected. */
 bool consume_all(Claim *claims, size_t n, uint64_t now_ms) {
@@ -355,7 +253,7 @@ bool consume_all(Claim *claims, size_t n, uint64_t now_ms) {
     }
 
     for (size_t i = 0; admitted && i < n; i++) {
-        if (!consumes(claims[i])) { continue; }
+        if (!claims[i].consumes()) { continue; }
 
         consume_of(*claims[i].policy, claims[i].limit)(&claims[i], now_ms);
 
@@ -444,64 +342,6 @@ size_t describing(const Claim *claims, size_t n, uint64_t now_ms) {
     bool admitted = std::all_of(claims, claims + n, is_admitted);
 
     return admitted ? limit_sliding::tightest(claims, n, now_ms) : longest_wait(claims, n, now_ms);
-}
-
-void release(Claim *claims, size_t n, uint64_t now_ms) {
-    for (size_t i = 0; i < n; i++) {
-        if (consumes(claims[i])) {
-            take_back(claims[i], claims[i].cost, now_ms);
-            look(&claims[i], now_ms);
-            claims[i].purpose = Purpose::kLook;
-            claims[i].outcome = Outcome::kAdmitted;
-        }
-    }
-}
-
-uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    if (cost == 0) { return 0; }
-
-    if (claim.policy->has_rings()) { return settlement_of(claim, now_ms).charge(cost); }
-
-    return with_algorithm(
-        *claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-            ChargeStep step{algorithm, cost, claim, time_of(claim, now_ms)};
-            auto table = table_of(claim, algorithm, now_ms);
-            Table<WordSlots>::Result result;
-
-            if (!table.update_ready(table.find_ready_anywhere(), step, &result)) {
-                result = table.update(step, claim.policy->full == WhenFull::kEvict);
-            }
-
-            if (result.outcome != Outcome::kAdmitted) { return cost; }
-
-            if (algorithm.owes(result.state)) { table.keep(step); }
-
-            return step.lost;
-        });
-}
-
-void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_ms) {
-    uint64_t longest_ms = std::min(kRefundWindows * claim.policy->window_ms, kRefundMs);
-
-    if (cost == 0 || since_ms + longest_ms <= now_ms) { return; }
-
-    uint64_t given = std::min(cost, claim.cost);
-
-    if (!take_back_soon(claim, given, now_ms)) { take_back(claim, given, now_ms); }
-}
-
-void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    if (cost == 0) { return; }
-
-    if (claim.policy->has_rings()) {
-        settlement_of(claim, now_ms).give_back(cost);
-        return;
-    }
-
-    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-        amend(claim, algorithm, now_ms,
-              [&](uint64_t state) { return algorithm.give_back(state, cost); });
-    });
 }
 
 size_t tightest(const Claim *claims, size_t n, uint64_t now_ms) {

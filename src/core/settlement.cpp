@@ -1,0 +1,133 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* What is recorded of claims after they were decided, and taken back. */
+
+#include <algorithm>
+
+#include "core/claim_table.hpp"
+#include "core/limiter.hpp"
+#include "core/ring_settlement.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* States tell times apart for little longer. */
+constexpr uint64_t kRefundWindows = 128;
+constexpr uint64_t kRefundMs = 2 * 60 * 60 * 1000;
+
+/* Opens the history of a key, to settle what it has used. */
+[[gnu::noinline]] RingSettlement settlement_of(const Claim &claim, uint64_t now_ms) {
+    return RingSettlement(claim, time_of(claim, now_ms));
+}
+
+/* Takes back what a counter's key has used in the part that is still the newest one;
+ * false: take_back() has to. */
+bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    const Policy &policy = *claim.policy;
+
+    if (policy.algorithm != Algorithm::kCounter || policy.has_rings() || has_own_window(claim)) {
+        return false;
+    }
+
+    uint64_t epoch = CounterState::epoch_of(time_of(claim, now_ms), policy.window_ms);
+    Copy copy = table_of(claim, Epoch{epoch, 0}).find_ready();
+    uint64_t next;
+
+    return copy.kind == Copy::confirmed
+           && Counter::refund_soon(copy.bare_state(), claim.state, cost, &next) && copy.store(next);
+}
+
+/* Changes the state of a key, of one word. */
+template <class Algorithm, class Change>
+void amend(const Claim &claim, const Algorithm &algorithm, uint64_t now_ms, const Change &change) {
+    auto table = table_of(claim, algorithm, now_ms);
+    bool owes = false;
+
+    table.amend([&](uint64_t state) {
+        uint64_t next = change(state);
+
+        owes = algorithm.owes(state) || algorithm.owes(next);
+
+        return next;
+    });
+
+    if (owes) { table.keep(step_of(claim, algorithm, 0, now_ms)); }
+}
+
+/* Takes back some of what a claim has consumed. */
+void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (claim.policy->has_rings()) {
+        settlement_of(claim, now_ms).refund(claim.state, cost);
+        return;
+    }
+
+    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+        amend(claim, algorithm, now_ms,
+              [&](uint64_t state) { return algorithm.refund(state, claim.state, cost); });
+    });
+}
+
+} // namespace
+
+void release(Claim *claims, size_t n, uint64_t now_ms) {
+    for (size_t i = 0; i < n; i++) {
+        Claim &claim = claims[i];
+
+        if (claim.consumes()) {
+            take_back(claim, claim.cost, now_ms);
+            claim.purpose = Purpose::kLook;
+            decide_of(*claim.policy, claim.limit, claim.purpose)(&claim, now_ms);
+            claim.outcome = Outcome::kAdmitted;
+        }
+    }
+}
+
+uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (cost == 0) { return 0; }
+
+    if (claim.policy->has_rings()) { return settlement_of(claim, now_ms).charge(cost); }
+
+    return with_algorithm(
+        *claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+            ChargeStep step{algorithm, cost, claim, time_of(claim, now_ms)};
+            auto table = table_of(claim, algorithm, now_ms);
+            Table<WordSlots>::Result result;
+
+            if (!table.update_ready(table.find_ready_anywhere(), step, &result)) {
+                result = table.update(step, claim.policy->full == WhenFull::kEvict);
+            }
+
+            if (result.outcome != Outcome::kAdmitted) { return cost; }
+
+            if (algorithm.owes(result.state)) { table.keep(step); }
+
+            return step.lost;
+        });
+}
+
+void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_ms) {
+    uint64_t longest_ms = std::min(kRefundWindows * claim.policy->window_ms, kRefundMs);
+
+    if (cost == 0 || since_ms + longest_ms <= now_ms) { return; }
+
+    uint64_t given = std::min(cost, claim.cost);
+
+    if (!take_back_soon(claim, given, now_ms)) { take_back(claim, given, now_ms); }
+}
+
+void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (cost == 0) { return; }
+
+    if (claim.policy->has_rings()) {
+        settlement_of(claim, now_ms).give_back(cost);
+        return;
+    }
+
+    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+        amend(claim, algorithm, now_ms,
+              [&](uint64_t state) { return algorithm.give_back(state, cost); });
+    });
+}
+
+} // namespace limit_sliding
