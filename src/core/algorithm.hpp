@@ -120,6 +120,25 @@ struct ChargeStep : WordStep<Algorithm> {
 template <class Algorithm>
 ChargeStep(const Algorithm &, uint64_t, const Claim &, uint64_t) -> ChargeStep<Algorithm>;
 
+/* Records what was rejected, as far as the limit has room for it. */
+template <class Algorithm>
+struct RejectedStep : WordStep<Algorithm> {
+    using WordStep<Algorithm>::WordStep;
+
+    bool admit(uint64_t state, uint64_t *next) const {
+        *next = this->algorithm.record_rejected(state, this->cost);
+        return true;
+    }
+
+    bool admit_ready(uint64_t state, uint64_t *next, bool *is_admitted) const {
+        *is_admitted = admit(state, next);
+        return true;
+    }
+};
+
+template <class Algorithm>
+RejectedStep(const Algorithm &, uint64_t, const Claim &, uint64_t) -> RejectedStep<Algorithm>;
+
 /* Answers no more than what Table::update_ready() asks, and of most states. */
 template <class Algorithm>
 struct ReadyStep {

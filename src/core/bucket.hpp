@@ -134,11 +134,28 @@ public:
 
         if (cost > capacity() || taken > full() - cost * window_ms_) { return false; }
 
-        uint64_t wanted = taken + cost * window_ms_;
-
-        *next = excess == 0 ? pack(time_now(state), class_of_limit(), wanted)
-                            : pack_with_excess(state, taken, wanted);
+        *next = raised(state, excess, taken, taken + cost * window_ms_);
         return true;
+    }
+
+    /* Records a rejected cost, as far as the bucket has room for it. */
+    uint64_t record_rejected(uint64_t state, uint64_t cost) const {
+        Debt debt;
+        uint64_t more = std::min(cost, capacity()) * window_ms_;
+
+        if (see_debt(&state, &debt)) {
+            uint64_t lost;
+            Wide taken = BucketDebt::used(debt);
+
+            return taken >= full() ? state : settled(std::min<Wide>(full(), taken + more), &lost);
+        }
+
+        uint64_t before = then(state);
+        uint64_t excess = excess_of(before, state);
+        uint64_t taken = left_of(before - excess, state);
+
+        return taken >= full() ? state
+                               : raised(state, excess, taken, std::min(full(), taken + more));
     }
 
     /* Takes back a cost; `recorded` is the state as its admission left it.
@@ -361,6 +378,14 @@ private:
         uint64_t most = full() + (form_of(state) == kWide ? wide_mask() * limit_ : 0);
 
         return taken <= most ? 0 : (taken - most) / limit_ * limit_;
+    }
+
+    /* Returns the state of a bucket of which `wanted` is used now, and `taken` was
+     * before; neither includes the excess. */
+    [[gnu::always_inline]] uint64_t raised(uint64_t state, uint64_t excess, uint64_t taken,
+                                           uint64_t wanted) const {
+        return excess == 0 ? pack(time_now(state), class_of_limit(), wanted)
+                           : pack_with_excess(state, taken, wanted);
     }
 
     /*

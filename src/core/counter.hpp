@@ -173,6 +173,26 @@ public:
         return 0;
     }
 
+    /* Records a rejected cost in the newest part, as far as the limit has room for
+     * it there.  A string of bits has room for no more in all parts: the oldest
+     * requests leave it. */
+    uint64_t record_rejected(uint64_t state, uint64_t cost) const {
+        View v = view(state);
+
+        if (v.owes) { return record_owing(v, state, cost); }
+
+        CounterCounts parts(v.kind, v.part, v.counts);
+        uint64_t before = parts.total();
+        uint64_t &newest = parts.count[parts.n()];
+
+        if (newest >= rule_.limit) { return state; }
+
+        newest = std::min(rule_.limit, newest + cost);
+        if (format(v.kind).is_string()) { parts.keep_newest(std::max(rule_.limit, before)); }
+
+        return pack(v.kind, v.part, true, parts.encode());
+    }
+
     /* Takes back a cost, of what was used last first. */
     uint64_t give_back(uint64_t state, uint64_t cost) const {
         state = valid(state);
@@ -386,6 +406,14 @@ private:
         if (cost != 0) { settle(wanted, next); }
 
         return true;
+    }
+
+    [[gnu::noinline]] uint64_t record_owing(const View &v, uint64_t state, uint64_t cost) const {
+        uint64_t taken = used_up(v);
+
+        if (taken < rule_.limit) { settle(std::min(rule_.limit, taken + cost), &state); }
+
+        return state;
     }
 
     /* Changes the parts of a valid state, or else takes a cost off what it owes. */

@@ -26,8 +26,19 @@ struct CounterCounts {
     unsigned n() const { return format(kind).parts(); }
     uint64_t encode() const { return format(kind).encode(count); }
 
+    uint64_t total() const { return count[0] + recent(); }
+
     /* Returns the sum of all but the oldest one. */
     uint64_t recent() const { return std::accumulate(count + 1, count + n() + 1, uint64_t{0}); }
+
+    /* Takes the oldest requests out, until no more than so many are left. */
+    void keep_newest(uint64_t most) {
+        uint64_t all = total();
+
+        for (unsigned i = 0; all > most; i++) {
+            all -= take(i, all - most);
+        }
+    }
 
     /* Takes requests out of a part, as far as it has them. */
     uint64_t take(uint64_t i, uint64_t cost) {

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/claim.hpp"
@@ -299,8 +300,10 @@ public:
     }
 
     /* Closes the newest event, so that its total stands, and puts another one,
-     * of a tick not before it. */
-    Recorded append(uint64_t tick, uint64_t cost, uint64_t *refused_ms) {
+     * of a tick not before it.  Pages are written for no events but those with the
+     * newest `held` units. */
+    template <bool kHolds = false>
+    Recorded append(uint64_t tick, uint64_t cost, uint64_t *refused_ms, uint64_t held = 0) {
         Event next = ring_.make(count_, tick, newest_.total() + cost);
 
         if (count_ > 0 && !newest_.is_closed()) {
@@ -315,7 +318,12 @@ public:
 
         if (ring_.is_event(replaced, count_) || !is_same()) { return kLost; }
 
-        if (count_ + 1 >= length() && !make_room(replaced, refused_ms)) {
+        auto counts = [&](Event event, uint64_t total) {
+            return !clock_.is_over(tick_of(event))
+                   && (!kHolds || units(event.total(), total) < held);
+        };
+
+        if (count_ + 1 >= length() && !make_room(replaced, next.total(), counts, refused_ms)) {
             return *refused_ms == 0 ? kLost : kRefused;
         }
 
@@ -323,6 +331,28 @@ public:
 
         /* a slot whose events were over may have been given up before */
         return advance() || copy_.is_kept() ? kRecorded : kLost;
+    }
+
+    /* Gives up pages, a few at most, that have nothing but events that count, but
+     * are before those with the newest `held` units: from `oldest` on, the first
+     * event that counts.  So that missing events are before others, the first
+     * pages go first. */
+    void give_up_pages(uint64_t oldest, uint64_t held) {
+        constexpr uint64_t kAtOnce = 16;
+
+        uint64_t newest = newest_.total();
+        uint64_t first
+            = first_from(oldest, [&](Event event) { return units(event.total(), newest) < held; });
+        uint64_t number = oldest / kPageEvents;
+        uint64_t end = std::min(first / kPageEvents, number + kAtOnce);
+
+        for (; number < end; number++) {
+            Copy copy = store_.table_of(hash_of(number)).look();
+
+            if (copy.kind != Copy::none) { copy.store(Copy::kDead); }
+        }
+
+        page_ = Ring();
     }
 
 private:
@@ -408,9 +438,12 @@ private:
      * more: that there is a page with the event after it, as the replaced one
      * tells the total before that.  If the event to be replaced still counts,
      * then whoever put the newest one has written its page, which most often is
-     * the same.
+     * the same.  counts(event, total) tells whether an event counts beside those up
+     * to that total.
      */
-    bool make_room(Event replaced, uint64_t *refused_ms) {
+    template <class Counts>
+    [[gnu::always_inline]] bool make_room(Event replaced, uint64_t total, const Counts &counts,
+                                          uint64_t *refused_ms) {
         uint64_t oldest = count_ + 1 - length();
 
         if (oldest > 0 && !ring_.is_event(replaced, oldest - 1)) { return false; }
@@ -420,8 +453,8 @@ private:
         if (torn_) { return false; }
 
         /* a counter's ring has a place for all parts that count */
-        if (!clock_.is_log || clock_.is_over(tick_of(event))
-            || (oldest % kPageEvents != 0 && !clock_.is_over(tick_of(replaced)))) {
+        if (!clock_.is_log || !counts(event, total)
+            || (oldest % kPageEvents != 0 && counts(replaced, newest_.total()))) {
             return true;
         }
 

@@ -123,7 +123,7 @@ public:
         if (is_owing(state)) {
             View v = view(state);
 
-            if (v.pace != 0) { return settled(v.count - std::min(v.count, cost)); }
+            if (v.pace != 0) { return settled(v.window, v.count - std::min(v.count, cost)); }
         }
 
         if (window != window_of(recorded)) { return state; }
@@ -142,6 +142,15 @@ public:
                                : pack(v.window, is_near_limit(taken, limit_), taken);
 
         return lost;
+    }
+
+    /* Records a rejected cost, as far as the limit has room for it. */
+    uint64_t record_rejected(uint64_t state, uint64_t cost) const {
+        View v = view(state);
+
+        if (v.count >= limit_) { return state; }
+
+        return settled(v.window, std::min(limit_, v.count + cost));
     }
 
     /* Takes back a cost. */
@@ -263,12 +272,12 @@ private:
         return LimitCode::of(debt.pace) << kPaceShift | pack(debt.window, true, debt.rest);
     }
 
-    /* Returns the state of a key that owed, and has now used so many. */
-    uint64_t settled(uint64_t taken) const {
+    /* Returns the state of a key that has used so many at a window. */
+    uint64_t settled(uint64_t window, uint64_t taken) const {
         uint64_t lost;
 
-        return taken > limit_ ? owing(Debt::of(taken, limit_, windows_.present, &lost))
-                              : pack(windows_.present, is_near_limit(taken, limit_), taken);
+        return taken > limit_ ? owing(Debt::of(taken, limit_, window, &lost))
+                              : pack(window, is_near_limit(taken, limit_), taken);
     }
 
     Windows windows_;

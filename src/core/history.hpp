@@ -91,7 +91,7 @@ public:
         bool owes = !read(cost, &owed, [&] {
             Events::Found oldest;
 
-            admitted = fits(cost, &oldest);
+            admitted = fits(cost, &oldest) || (cost == 0 && is_capped());
 
             if (!admitted) { describe_open(oldest, cost, rejection); }
         });
@@ -311,11 +311,17 @@ private:
     [[gnu::always_inline]] void describe_open(const Events::Found &oldest, uint64_t cost,
                                               Verdict *verdict) {
         uint64_t window_ms = events_.clock().window_ms;
+        uint64_t taken = used(oldest);
+
+        if (is_capped()) { taken = std::min(taken, full()); }
 
         describe_usage(
-            {limit_, limit_, window_ms, used(oldest), full()}, cost,
+            {limit_, limit_, window_ms, taken, full()}, cost,
             [&](uint64_t room) { return wait_ms(oldest, room); }, verdict);
     }
+
+    /* True if what is beyond the limit are attempts that do not count any more. */
+    bool is_capped() const { return claim_.policy->counts_rejected && events_.clock().is_log; }
 
     /* Returns the ms until used <= room, which is less than now, from when on
      * it stays so if nothing is admitted. */

@@ -57,6 +57,13 @@ size_t tightest(const Claim *claims, size_t n, uint64_t now_ms);
 void release(Claim *claims, size_t n, uint64_t now_ms);
 
 /*
+ * Records what a decided claim has rejected, as if it had been admitted, but no more
+ * than the limit holds, and describes the claim as of then.  docs/algorithms.md tells
+ * what is held by which algorithm.
+ */
+void record_rejected(Claim *claim, uint64_t now_ms);
+
+/*
  * The next three settle what a request turned out to cost, by a claim as
  * acquire() left it, or a new one of the same key.  They never reject: a key may
  * owe.  docs/algorithms.md tells how that is paid.  A cost is up to 2^53.

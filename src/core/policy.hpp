@@ -84,6 +84,12 @@ struct Policy {
      * history of its own. */
     uint64_t salt;
 
+    /* Rejected requests are recorded, too.  A log then holds so many units, or those
+     * of the limit if that is more: a request under a lower limit is not to push out
+     * what a higher one has admitted. */
+    bool counts_rejected;
+    uint64_t held;
+
     Window window() const { return {window_ms, calendar}; }
 
     /* Returns the length of the present window, by the zone's time. */

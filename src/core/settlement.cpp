@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "core/claim_table.hpp"
+#include "core/history.hpp"
 #include "core/limiter.hpp"
+#include "core/ring_attempts.hpp"
 #include "core/ring_settlement.hpp"
 
 namespace limit_sliding {
@@ -68,6 +70,14 @@ void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     });
 }
 
+/* Records a cost that a key with a ring has rejected, and describes the key to it
+ * anew. */
+[[gnu::noinline]] void record_attempt(Claim *claim, uint64_t now_ms) {
+    RingAttempts(*claim, time_of(*claim, now_ms)).record(claim->cost);
+
+    (void)History(*claim, time_of(*claim, now_ms)).look(claim->cost, &claim->rejection);
+}
+
 } // namespace
 
 void release(Claim *claims, size_t n, uint64_t now_ms) {
@@ -81,6 +91,31 @@ void release(Claim *claims, size_t n, uint64_t now_ms) {
             claim.outcome = Outcome::kAdmitted;
         }
     }
+}
+
+void record_rejected(Claim *claim, uint64_t now_ms) {
+    if (claim->cost == 0) { return; }
+
+    if (claim->policy->has_rings()) {
+        record_attempt(claim, now_ms);
+        return;
+    }
+
+    with_algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit,
+                   [&](const auto &algorithm) {
+                       RejectedStep step{algorithm, claim->cost, *claim, time_of(*claim, now_ms)};
+                       auto table = table_of(*claim, algorithm, now_ms);
+                       Table<WordSlots>::Result result;
+
+                       if (!table.update_ready(table.find_ready_anywhere(), step, &result)) {
+                           result = table.update(step, claim->policy->full == WhenFull::kEvict);
+                       }
+
+                       if (result.outcome != Outcome::kAdmitted) { return; }
+
+                       claim->state = result.state;
+                       claim->rejection.retry_after_ms = 0;
+                   });
 }
 
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {

@@ -30,6 +30,7 @@ constexpr struct {
 } kConditions[] = {
     {"cluster", kScriptCluster},
     {"settles", kScriptSettles},
+    {"rejected", kScriptRejected},
     {"give_back", kScriptCluster | kScriptSettles | kScriptGivesBack},
     {"counter", mask(Algorithm::kCounter)},
     {"log", mask(Algorithm::kLog)},

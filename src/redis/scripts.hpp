@@ -18,7 +18,8 @@
  *         cost, look (1: decide, record nothing; 2: give back, see below; 3: of
  *         n units the last ones are leased: how many is one more number, and
  *         such a kind is of one ask of a TOKEN_BUCKET; 4: charge, see below;
- *         8 more than 0 or 3: the caller has units left of what was leased); of
+ *         8 more than 0 or 3: the caller has units left of what was leased; 16
+ *         more than 0, 1 or 8: rejected units are recorded, see below); of
  *         each ask: units n, number of claims m, m kinds, from 1 on; those are
  *         left out, from the end, whose numbers all are 1
  *
@@ -43,6 +44,10 @@
  *
  * Where costs are settled, a kind whose look is 4 is charged whatever the limit
  * says.
+ *
+ * Where rejected requests are recorded, a kind whose look has 16 more records the units
+ * of the ask that this claim rejects, as if it had granted them, but no more than the
+ * limit holds.  The values are of before, but for the times of a LOG.
  *
  * A claim that is given back or charged belongs to an ask of one unit, and is
  * granted, even where other claims of the ask are not.  It has one value: how
@@ -85,10 +90,12 @@ constexpr auto kScriptSettles = 0x200u;
 /* It can give back. */
 constexpr auto kScriptGivesBack = 0x400u;
 
+/* It can record what it rejects. */
+constexpr auto kScriptRejected = 0x800u;
+
 /*
- * The script for these algorithms, a mask of 1 << Algorithm, kScriptCluster,
- * kScriptSettles and kScriptGivesBack.  Returns its length, and writes it with a
- * final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
+ * The script for these algorithms, a mask of 1 << Algorithm and those above.  Returns
+ * its length, and writes it with a final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
  */
 size_t script(unsigned algorithms, char *buffer, size_t bytes);
 

@@ -11,17 +11,21 @@
 static redis_server_t server;
 
 /* For one server, in a cluster, where costs are settled, and where places have limits
- * of several Redises. */
-static char script_sha[4][41];
+ * of several Redises; and the same where rejected requests are recorded. */
+#define SCRIPT_KINDS 4
+static char script_sha[2 * SCRIPT_KINDS][41];
 
 static inline int start(void **state) {
     (void)state;
     assert_true(redis_server_start(&server));
 
-    assert_true(redis_server_load(&server, 0x1f, script_sha[0]));
-    assert_true(redis_server_load(&server, 0x1f | kScriptCluster, script_sha[1]));
-    assert_true(redis_server_load(&server, 0x1f | kScriptSettles, script_sha[2]));
-    assert_true(redis_server_load(&server, 0x1f | kScriptGivesBack, script_sha[3]));
+    for (unsigned i = 0; i < 2 * SCRIPT_KINDS; i++) {
+        static const unsigned kinds[] = {0, kScriptCluster, kScriptSettles, kScriptGivesBack};
+
+        assert_true(redis_server_load(
+            &server, 0x1f | kinds[i % SCRIPT_KINDS] | (i < SCRIPT_KINDS ? 0 : kScriptRejected),
+            script_sha[i]));
+    }
 
     return 0;
 }

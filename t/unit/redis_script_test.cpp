@@ -36,7 +36,12 @@ struct run_t {
     Taken taken_of;
     uint64_t taken_key;
     unsigned charges;
+
+    int records; /* what is rejected, too */
 };
+
+/* Added to what a claim is for. */
+#define RECORDS 16
 
 /* Settles costs, too. */
 #define SETTLES 2
@@ -63,7 +68,9 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, un
                        uint64_t cost, Purpose look, const Taken *taken) {
     const request_t *r = run->request;
     char text[20][32];
-    const char *argv[40] = {"EVALSHA", script_sha[run->history->seed % 4]};
+    const char *argv[40]
+        = {"EVALSHA",
+           script_sha[run->history->seed % SCRIPT_KINDS + (run->records ? SCRIPT_KINDS : 0)]};
     unsigned argc = 2;
     unsigned n = 0;
 
@@ -87,7 +94,8 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, un
                ? run->policy.precision + (run->policy.strict ? 64 : 0)
                : run->policy.burst);
     NUMBER(cost);
-    NUMBER(look);
+    NUMBER(static_cast<unsigned>(look)
+           + (run->records && static_cast<unsigned>(look) < 2 ? RECORDS : 0));
 
     if (taken) {
         NUMBER(taken->now_ms);
@@ -111,15 +119,16 @@ static redisReply *ask(const run_t *run, const char *const *keys, unsigned m, un
     return static_cast<redisReply *>(redisCommandArgv(server.context, (int)argc, argv, NULL));
 }
 
+/* `rejected` units have been recorded since. */
 static void check_verdict(const run_t *run, const Claim *claim, const RemoteState *remote,
-                          unsigned granted, int admitted) {
+                          unsigned granted, int admitted, uint64_t rejected) {
     const request_t *r = run->request;
     Verdict ours;
     Verdict theirs;
 
     ours = claim->describe(r->now_ms);
     theirs = remote->describe(run->policy, r->cost, granted, admitted,
-                              claim->purpose != Purpose::kConsume);
+                              claim->purpose != Purpose::kConsume, rejected);
 
     CHECK_SAME(run, "limit", ours.limit, theirs.limit);
     CHECK_SAME(run, "remaining", ours.remaining, theirs.remaining);
@@ -196,9 +205,21 @@ static void run_request(run_t *run) {
             run->taken_key = r->key;
         }
 
-        if (run->history->is_steady) {
+        uint64_t rejected = 0;
+
+        if (!admitted && run->records) {
+            record_rejected(&claim, r->now_ms);
+            rejected = uint64_t{units - granted} * r->cost;
+        }
+
+        /* the script tells what is recorded of all, and a log all times of after that */
+        bool has_times
+            = !run->records || granted == units || run->policy.algorithm != Algorithm::kLog;
+        bool is_told = admitted ? has_times : rejected == 0 || i + 1 == units;
+
+        if (run->history->is_steady && is_told) {
             /* else the core tells times as of the latest that it knows */
-            check_verdict(run, &claim, &remote, admitted ? i : granted, admitted);
+            check_verdict(run, &claim, &remote, admitted ? i : granted, admitted, rejected);
         }
     }
 }
@@ -285,10 +306,14 @@ static unsigned bits_of(uint64_t n) { return n == 0 ? 0 : 64 - (unsigned)__built
  * Buckets in the core keep fractions of requests only so far.  Those in Redis
  * with a burst are kept only until they have run off under the lowest limit of
  * that time: without one, a window is enough under any.  A log in
- * Redis forgets what is over even where it rejects, for any clock.
+ * Redis forgets what is over even where it rejects, for any clock; and if rejected
+ * requests are recorded, it holds no more than the limit, or than it has held.
  */
 static int is_same(const run_t *run) {
-    if (run->policy.algorithm == Algorithm::kLog) { return run->history->is_steady; }
+    if (run->policy.algorithm == Algorithm::kLog) {
+        return run->history->is_steady
+               && !(run->records && run->history->limits == HISTORY_LIMIT_A_REQUEST);
+    }
 
     if (run->policy.algorithm < Algorithm::kTokenBucket) { return 1; }
 
@@ -310,6 +335,9 @@ static int run_history(const history_t *history, Policy policy) {
     run_t run = {.history = history, .policy = policy};
 
     int settles = 1;
+
+    run.records = history->seed / 3 % 2;
+    run.policy.counts_rejected = run.records;
 
     if (!is_same(&run)) { return 0; }
 

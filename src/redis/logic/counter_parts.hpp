@@ -32,7 +32,8 @@ inline uint64_t counter_parts_of(const Policy &policy, uint64_t limit) {
  *
  * where `most` is 0 if the counter is strict, floor(limit/n) if n > 1 follows
  * from the limit, and else has no bound.  The newest part may be yet to begin: e
- * is 0 until then.  `spent` has been added to it since.  A state that had another
+ * is 0 until then.  `spent` has been added to it since, and then `rejected`, as far
+ * as Counter::record_rejected() does so.  A state that had another
  * number of parts may end earlier than these.  As in Counter, `used` is kept
  * multiplied by w, and all of it is exact.
  *
@@ -43,17 +44,23 @@ class CounterParts {
 public:
     /* `owed` is what the key owes, nullptr if nothing. */
     CounterParts(const Policy &policy, uint64_t limit, uint64_t now_ms, const int64_t *values,
-                 const Owed *owed, uint64_t spent)
+                 const Owed *owed, uint64_t spent, uint64_t rejected)
         : window_ms_(policy.window_ms), now_ms_(now_ms), newest_(static_cast<uint64_t>(values[1])) {
+        uint64_t taken = spent
+                         + (owed != nullptr ? static_cast<uint64_t>(owed->used(now_ms))
+                                            : static_cast<uint64_t>(values[3 + values[0]]));
+        uint64_t recorded = std::min(rejected, limit - std::min(limit, taken));
+
         if (owed != nullptr) {
-            read_owed(policy, limit, *owed, spent);
+            read_owed(policy, limit, *owed, spent + recorded);
         } else {
             parts_ = static_cast<uint64_t>(values[0]);
             std::copy_n(values + 3, parts_ + 1, counts_);
         }
 
-        if (spent > 0) {
-            counts_[parts_] += spent;
+        if (spent + recorded > 0) {
+            counts_[parts_] += spent + recorded;
+            if (policy.precision == 0 && parts_ > 7) { keep_newest(limit, recorded); }
             if (policy.precision == 0) { fit(limit); }
         } else if (values[0] > 0 && values[2] > 0) {
             ends_ms_ = static_cast<uint64_t>(values[2]);
@@ -119,6 +126,20 @@ private:
             owed_ = owed;
             counts_[parts_ > 1] = owed.each;
             counts_[parts_] = owed.last;
+        }
+    }
+
+    /* Takes the oldest requests out, of which there is no more room for so many as
+     * the newest. */
+    void keep_newest(uint64_t limit, uint64_t newest) {
+        uint64_t all_now = static_cast<uint64_t>(all());
+        uint64_t over = all_now - std::min(all_now, std::max(limit, all_now - newest));
+
+        for (uint64_t i = 0; over > 0; i++) {
+            uint64_t less = std::min(counts_[i], over);
+
+            counts_[i] -= less;
+            over -= less;
         }
     }
 

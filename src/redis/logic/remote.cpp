@@ -50,8 +50,9 @@ struct Request {
     const Policy &policy;
     const RemoteState &remote;
     uint64_t limit;
-    uint64_t cost;  /* 0 if it was admitted: what was wanted is used */
-    uint64_t spent; /* of this call */
+    uint64_t cost;     /* 0 if it was admitted: what was wanted is used */
+    uint64_t spent;    /* of this call */
+    uint64_t rejected; /* after that, of what is recorded, as the limit has room */
 
     uint64_t window_ms() const { return policy.window_ms; }
 
@@ -65,6 +66,10 @@ struct Request {
         return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
     }
 
+    /* Returns true if what was rejected has filled the key, of which so much was used:
+     * it did not fit. */
+    bool fills(Wide used, Wide full) const { return rejected > 0 && used < full; }
+
     void describe_counter(Verdict *verdict) const {
         Owed owed;
         bool owes = remote.owes(policy);
@@ -72,7 +77,7 @@ struct Request {
         if (owes) { owed = remote.owed(policy); }
 
         CounterParts parts(policy, remote.limit, remote.now_ms, remote.values,
-                           owes ? &owed : nullptr, spent);
+                           owes ? &owed : nullptr, spent, rejected);
         Wide window = window_ms();
         UsageOf<Wide> usage = {remote.limit, limit, window, parts.used(), limit * window};
 
@@ -81,7 +86,8 @@ struct Request {
     }
 
     void describe_fixed(Verdict *verdict) const {
-        if (remote.owes(policy) && spent == 0) {
+        if (remote.owes(policy) && spent == 0
+            && !fills(remote.owed(policy).used(remote.now_ms), limit)) {
             describe_owed_window(verdict);
             return;
         }
@@ -91,8 +97,11 @@ struct Request {
                             ? static_cast<uint64_t>(remote.owed(policy).used(remote.now_ms))
                             : value();
 
+        used += spent;
+        if (fills(used, limit)) { used = limit; }
+
         describe_usage(
-            {remote.limit, limit, 1, used + spent, limit}, cost, [&](uint64_t) { return left_ms; },
+            {remote.limit, limit, 1, used, limit}, cost, [&](uint64_t) { return left_ms; },
             verdict);
     }
 
@@ -112,6 +121,7 @@ struct Request {
 
     void describe_log(Verdict *verdict) const {
         uint64_t used = value() + spent;
+        if (fills(used, limit)) { used = limit; }
 
         auto wait_ms = [&](uint64_t room) {
             bool is_first = room + 1 == std::min(used, limit);
@@ -120,23 +130,27 @@ struct Request {
         };
 
         describe_usage({remote.limit, limit, 1, used, limit}, cost, wait_ms, verdict);
+
+        if (rejected > 0) { verdict->excess = std::min(verdict->excess, cost * 1000); }
     }
 
     /* `queued` is the cost of a request that was admitted to a queue, else 0. */
     void describe_bucket(uint64_t queued, Verdict *verdict) const {
         bool owes = remote.owes(policy);
+        uint64_t capacity = policy.capacity(remote.limit);
+        Wide window = window_ms();
+        Wide full = capacity * window;
 
-        if (owes && spent == 0) {
+        if (owes && spent == 0 && !fills(remote.owed_bucket(policy).used, full)) {
             describe_owed_bucket(verdict);
             return;
         }
 
-        uint64_t capacity = policy.capacity(remote.limit);
-        Wide window = window_ms();
-        Wide full = capacity * window;
         Wide before = owes ? remote.owed_bucket(policy).used
                            : value() * window + static_cast<uint64_t>(remote.values[1]);
         Wide used = before + spent * window;
+        if (fills(used, full)) { used = full; }
+
         bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
 
         auto wait_ms = [&](Wide taken) {
@@ -278,9 +292,9 @@ Taken RemoteState::taken(const Policy &policy, uint64_t before) const {
 }
 
 Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t granted, bool admitted,
-                              bool look) const {
+                              bool look, uint64_t rejected) const {
     uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * cost;
-    Request request = {policy, *this, limit, admitted ? 0 : cost, spent};
+    Request request = {policy, *this, limit, admitted ? 0 : cost, spent, admitted ? 0 : rejected};
 
     Verdict verdict;
 

@@ -54,9 +54,10 @@ struct RemoteState {
     /* Describes the key to a request of this cost, as Claim::describe() would
      * after the same history.  The call has granted `granted` requests of the
      * same cost before this one; `admitted` tells whether it was granted, too,
-     * and `look` that none consumed anything. */
+     * and `look` that none consumed anything.  If it was not, the call may have
+     * recorded units that were `rejected`. */
     Verdict describe(const Policy &policy, uint64_t cost, uint32_t granted, bool admitted,
-                     bool look) const;
+                     bool look, uint64_t rejected = 0) const;
 };
 
 /* Returns how many values the script has for a key of this policy, whose first

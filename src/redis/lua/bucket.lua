@@ -155,8 +155,15 @@ elseif owed then
 end
 --@ end
 --@ include grant
+local level, level_rest = taken, taken_rest
+if records then level = taken + g * cost end
+--@ if rejected
+--@ include rejected
+if rejected > 0 and level < most then
+  level, level_rest, records = most, 0, true
+end
+--@ end
 if records then
-  local level, level_rest = taken + g * cost, taken_rest
   local more, more_rest = 0, 0
   if above + above_rest > 0 and since < longest then
     more, more_rest = subtract(used, used_rest, taken, taken_rest, w)
@@ -174,6 +181,9 @@ if records then
     used = used + gone + more + floor(used_rest / w)
     used_rest = used_rest % w
     at = time - ago
+
+    -- What is set aside in whole ms leaves a rest, which runs off in another one.
+    level_rest = level_rest + low
   end
   s = pack('>I2I6I7I4I7', id, at, used, used_rest, low)
   if leased and g > n - leased then newer = newer + (g - n + leased) * cost end
@@ -181,7 +191,7 @@ if records then
   --@ include bucket.save
 end
 if pass == 2 and g < n and limit < low then
-  local level, level_rest = taken, taken_rest
+  level, level_rest = taken, taken_rest
   --@ if settles
   if owed then level = level + limit end
   --@ end

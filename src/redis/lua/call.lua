@@ -11,7 +11,8 @@
 --   include NAME  stands for that chunk
 --   if NAME       begins lines, up to "else" or "end", that are only in scripts
 --                 for this algorithm, for a cluster, where costs are
---                 settled, or where units are given back; they do not nest
+--                 settled, where units are given back, or where rejected
+--                 requests are recorded; they do not nest
 --
 -- A chunk uses the locals of the place that includes it, and says which ones it
 -- leaves behind.  The chunks are not functions, as Redis would create those
@@ -48,6 +49,7 @@
 --                the zone's
 --          [18]  of FIXED with a local calendar, offsets from UTC in order:
 --                each since when, and the ms that are added
+--          [19]  whether rejected units are recorded
 --
 -- A claim has its window in these locals, which all chunks use:
 --
@@ -84,13 +86,19 @@ for i = 1, A[1] do
   if algorithm > 7 then algorithm, own = algorithm - 8, true end
   local strict = algorithm == 0 and extra > 63
   if strict then extra = extra - 64 end
-  kinds[i] = {algorithm, w, A[a + 2] + 0, extra, A[a + 4] + 0,
-    A[a + 5] == '1',
+  local look = A[a + 5]
+  --@ if rejected
+  local rejected = look + 0 > 15
+  if rejected then look = look - 16 .. '' end
+  --@ end
+  kinds[i] = {algorithm, w, A[a + 2] + 0, extra, A[a + 4] + 0, look == '1',
     algorithm == 0 and 4 or algorithm == 1 and 3 or algorithm == 2 and 1 or 2,
     (w + algorithm * 8191 + (algorithm < 3 and extra * 131 or 0)) % 65521,
     strict}
-  local look = A[a + 5]
   a = a + 6
+  --@ if rejected
+  kinds[i][19] = rejected
+  --@ end
 
   --@ if give_back
   if look == '2' then

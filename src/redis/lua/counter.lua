@@ -69,9 +69,33 @@ if records then
   v, at, q = counts, part, p
   --@ include counter.save
 end
+--@ if rejected
+--@ include rejected
+if rejected > 0 and counts[p + 1] < limit then
+  --@ include counter.rejected
+end
+--@ end
 --@ if settles
 end
 --@ end
+
+-- Adds what is rejected to the newest part, as far as the limit has room for it
+-- there.  Where each unit has a byte, there is room for no more in all parts:
+-- the oldest units leave.
+--@ chunk counter.rejected
+local held = counts[p + 1]
+counts[p + 1] = math.min(held + rejected, limit)
+if auto and p > 7 then
+  if records then used = used + g * cost end
+  local over = used + counts[p + 1] - held - math.max(used, limit)
+  for i = 1, p do
+    if over <= 0 then break end
+    local less = math.min(counts[i], over)
+    counts[i], over = counts[i] - less, over - less
+  end
+end
+v, at, q = counts, part, p
+--@ include counter.save
 
 -- Leaves in `p` how many parts the window has under the limit.
 --@ chunk counter.parts

@@ -39,6 +39,13 @@ if records then
   used = used + g * cost
   --@ include fixed.save
 end
+--@ if rejected
+--@ include rejected
+if rejected > 0 and used < limit then
+  used = math.min(used + rejected, limit)
+  --@ include fixed.save
+end
+--@ end
 --@ if settles
 end
 --@ end

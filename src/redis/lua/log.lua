@@ -50,7 +50,15 @@ if k[15] then
 else
 --@ end
 --@ include grant
-if records then
+local units = records and g * cost or 0
+--@ if rejected
+local granted = units
+--@ include rejected
+if rejected > 0 then
+  --@ include log.rejected
+end
+--@ end
+if units > 0 then
   --@ if settles
   --@ include log.present
   --@ end
@@ -60,11 +68,16 @@ if records then
     newest, member = time_of(key, -1)
     seq = unpack_('>I6', member) + 1
   end
-  add_events(key, newest, seq, g * cost, w)
+  add_events(key, newest, seq, units, w)
   if over > 0 then
     call('ZREMRANGEBYSCORE', key, '-inf', now - w)
     over = 0
   end
+  --@ if rejected
+  if rejected > 0 then
+    --@ include log.newest
+  end
+  --@ end
 end
 --@ if settles
 end
@@ -74,6 +87,29 @@ if pass == 2 and g < n and cost <= limit then
   if not k[6] then i = i + g * cost end
   if i >= 0 then out[o + 3] = time_of(key, over + i) end
 end
+
+-- Adds what is rejected to the `units`, but no more than the limit has room for
+-- when the oldest ones have left.  A key that owes records nothing.
+--@ chunk log.rejected
+--@ if settles
+if held >= limit and call('ZCOUNT', key, '(' .. now, '+inf') > 0 then
+  rejected = 0
+end
+--@ end
+units = units + math.min(rejected, limit)
+
+-- Removes the oldest events beyond the limit, but keeps as many as there were,
+-- and leaves in the reply, and in `free`, what is true from now on.
+--@ chunk log.newest
+local most = math.max(limit, held + granted)
+local surplus = held + units - most
+if surplus > 0 then
+  call('ZREMRANGEBYRANK', key, 0, surplus - 1)
+else
+  most = held + units
+end
+out[o + 2] = time_of(key, math.max(most - limit, 0))
+free = limit - most + granted
 
 -- Adds events that the limit has room for now, and each other one when it has:
 -- as of when the event ends that is a limit's number of events before it.

@@ -12,6 +12,15 @@ elseif n > 1 and cost > 0 and not k[6] then
 end
 local records = pass == 2 and g > 0 and cost > 0 and not k[6]
 
+-- Leaves in `rejected` how many units of cost are rejected by this claim, if it
+-- records them, or 0.  Others of the ask may have rejected more.
+--@ chunk rejected
+local rejected = 0
+if k[19] and pass == 2 and g < n
+  and free - (k[6] and 0 or g * cost) < cost then
+  rejected = (n - g) * cost
+end
+
 -- Writes the state `s`, which lasts for so many ms.  With `keep` it is written
 -- in place, and is not shorter than before, and expires when it was to: this
 -- spares Redis to look up the key's expiry, and more.
