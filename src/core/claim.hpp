@@ -51,8 +51,9 @@ struct Claim {
     Purpose purpose;
     bool is_void;           /* the caller's: what it was admitted for was rejected, */
     bool is_free;           /* that its request reserves nothing, */
-    bool is_own;            /* and that what was made ready for the limit of its
-                               directive is not for this one */
+    bool is_own;            /* that what was made ready for the limit of its
+                               directive is not for this one, */
+    bool records;           /* and that its cost is recorded if it rejects */
     const Verdict *verdict; /* if it was decided elsewhere, by Redis for example;
                                else null */
     Limit *directive;       /* the caller's: the core does not look at it */
@@ -87,6 +88,7 @@ struct Claim {
     void reserve_nothing() {
         purpose = Purpose::kLook;
         is_free = true;
+        records = false;
         cost = 1;
     }
 

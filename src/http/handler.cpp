@@ -309,14 +309,34 @@ private:
         return add_retry_after(r_, ctx_);
     }
 
+    /* Records what claims have rejected, and finds anew which one describes the
+     * request. */
+    [[gnu::noinline]] void record(Span<Claim> claims) const {
+        for (auto &claim : claims) {
+            if (!claim.records || claim.outcome != Outcome::kRejected) { continue; }
+
+            if (claim.remote != nullptr) {
+                record_remote(claim);
+            } else if (claim.verdict == nullptr) {
+                record_rejected(&claim, ctx_.now_ms);
+            }
+        }
+
+        ctx_.described = &claims[describing(claims.begin(), claims.size(), ctx_.now_ms)];
+    }
+
     /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered
      * with that status. */
     ngx_int_t reject(Span<Claim> claims) {
+        bool records = false;
         for (auto &claim : claims) {
             account(claim, 0);
+            records |= claim.records;
 
             if (!kSingle) { claim.is_void = true; }
         }
+
+        if (records) { record(claims); }
 
         ctx_.status = is_dry_run() ? Status::kRejectedDryRun : Status::kRejected;
         if (!tell_rejected()) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }

@@ -35,6 +35,8 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
 
     if (zone->redis == nullptr) { limit.cost = std::min(limit.cost, kCostMax); }
 
+    zone->policy.held = std::max(zone->policy.held, limit.limit);
+
     const bool is_variable = limit.rates[0] != nullptr;
     zone->variable |= is_variable;
     limit.evaluated = is_variable || limit.cost_value != nullptr;
@@ -130,6 +132,7 @@ void prepare_claim(Limit &limit) {
     limit.claim.purpose = limit.count_status.empty() ? Purpose::kConsume : Purpose::kLook;
     limit.claim.directive = &limit;
     limit.claim.counts = &zone.worker.counters->slots;
+    limit.claim.records = zone.policy.counts_rejected;
 
     /* No text tells the length of these windows. */
     limit.claim.is_own = zone.policy.calendar != Calendar::kNone;

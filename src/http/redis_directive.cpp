@@ -77,6 +77,10 @@ bool set_lease(const Param &param, ZoneConf &zone) {
                              "\"algorithm=fixed\" and \"algorithm=token_bucket\" only");
     }
 
+    if (zone.policy.counts_rejected) {
+        return param.invalid("\"%V\" cannot be with \"count_rejected\"");
+    }
+
     if (value == "auto") {
         zone.remote.lease = kLeaseAuto;
         return true;
@@ -110,7 +114,10 @@ bool set_on_error(const Param &param, ZoneConf &zone) {
 bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones) {
     const auto &main = main_conf(cf);
     for (auto *zone : zones) {
-        if (zone->redis != nullptr) { zone->redis->settles |= zone->settles || main.charges; }
+        if (zone->redis == nullptr) { continue; }
+
+        zone->redis->settles |= zone->settles || main.charges;
+        zone->redis->records |= zone->policy.counts_rejected;
     }
 
     for (auto *redis : redises) {

@@ -381,6 +381,41 @@ void count_remote(Claim claim) {
     if (can_ask(*remote.zone->redis)) { ask_redis({&claim, 1}, nullptr); }
 }
 
+void record_remote(Claim &claim) {
+    auto &remote = remote_of(claim);
+
+    /* Nothing is counted of a key that is blocked. */
+    if (remote.source == Source::kLocal || (claim.verdict != nullptr && claim.limit == 0)) {
+        return;
+    }
+
+    if (remote.source == Source::kFallback) {
+        if (claim.verdict == nullptr) { record_rejected(&claim, ngx_current_msec); }
+        return;
+    }
+
+    /* Our own memory records it as well.  It knows no less than what this node has
+     * rejected, and Redis the rest when it told of the key last. */
+    auto local = as_local(claim);
+    local.state = 0;
+    local.rejection = {};
+    record_rejected(&local, ngx_current_msec);
+    if (remote.source != Source::kCache) { return; }
+
+    const auto verdict = local.describe(ngx_current_msec);
+    if (local.limit == claim.limit && local.cost == claim.cost) {
+        remote.verdict.reset_ms = std::max(remote.verdict.reset_ms, verdict.reset_ms);
+        remote.verdict.retry_after_ms
+            = std::max(remote.verdict.retry_after_ms, verdict.retry_after_ms);
+    }
+
+    /* Redis was not asked.  It will reject this, and record it; nobody waits for that. */
+    auto asked = claim;
+    asked.verdict = nullptr;
+    asked.limit = remote.asked_limit;
+    ask_redis({&asked, 1}, nullptr);
+}
+
 void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
     if (remote_of(claim).own.is_unlimited()) { return; }
 

@@ -39,6 +39,10 @@ Decision decide_told(ngx_http_request_t *r, Context &ctx);
 /* Records the cost of such a claim, which has reserved nothing, if there is room for it. */
 void count_remote(Claim claim);
 
+/* Records the cost of such a claim, which has rejected, and described to the client as of
+ * after that. */
+void record_remote(Claim &claim);
+
 /* Replaces what such a claim has reserved by what the request has cost. */
 void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms);
 

@@ -165,6 +165,11 @@ bool set_strict(const Param &param, ZoneConf &zone) {
     return true;
 }
 
+bool set_count_rejected(const Param &, ZoneConf &zone) {
+    zone.policy.counts_rejected = true;
+    return true;
+}
+
 bool set_burst(const Param &param, ZoneConf &zone) {
     auto &policy = zone.policy;
     bool is_token = (policy.algorithm == Algorithm::kTokenBucket);
@@ -224,6 +229,7 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"rate=", "rate="}, set_zone_rate},
     {{"burst="}, set_burst},
     {{"full="}, set_full},
+    {{"count_rejected"}, set_count_rejected},
     {{"lease="}, set_lease},
     {{"on_error="}, set_on_error},
     {{"limits="}, set_limits},

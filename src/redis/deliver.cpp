@@ -4,6 +4,8 @@
 
 #include <hiredis/hiredis.h>
 
+#include <algorithm>
+
 #include "ngx/strings.hpp"
 #include "redis/lease_units.hpp"
 #include "redis/logic/claim_hash.hpp"
@@ -148,9 +150,11 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     }
 
     if (refused) {
-        /* who came since then need not ask */
+        /* who came since then need not ask, but for what is to be recorded of them */
         tell_answer(ask, ask.waiters, answer, false);
-        ask.units = 0;
+        const bool is_recorded = std::any_of(ask.parts.begin(), ask.parts.end(),
+                                             [](auto &part) { return records(part.claim); });
+        if (!is_recorded) { ask.units = 0; }
     }
 
     unset_windows(ask);

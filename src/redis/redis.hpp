@@ -88,7 +88,8 @@ struct Redis {
 
     ngx_uint_t algorithms; /* of its zones: a mask of 1 << Algorithm */
     bool settles;          /* costs of some; set before the script is made, */
-    bool gives_back;       /* as this is: places have limits of others as well */
+    bool gives_back;       /* as this is: places have limits of others as well, */
+    bool records;          /* and this: what some reject */
     ngx_str_t script;
     ngx_str_t script_sha1; /* in hex */
 

@@ -7,6 +7,7 @@
 
 #include "core/calendar.hpp"
 #include "ngx/strings.hpp"
+#include "redis/logic/claim_hash.hpp"
 #include "redis/logic/remote.hpp"
 #include "redis/scripts.hpp"
 
@@ -54,7 +55,7 @@ uint64_t extra_of(const Policy &policy) {
 /* Returns the number that tells the script what to do with a kind. */
 uint64_t purpose_of(const AskPart &part) {
     Purpose purpose = part.leased ? Purpose::kLease : part.claim.purpose;
-    return index_of(purpose) + (part.held ? kHeldHere : 0);
+    return index_of(purpose) + (part.held ? kHeldHere : 0) + (records(part.claim) ? kRecords : 0);
 }
 
 /* The command that is being made. */
@@ -109,7 +110,8 @@ private:
 
         return a.policy == b.policy && kind->window == part.window && a.limit == b.limit
                && a.cost == b.cost && a.purpose == b.purpose && kind->held == part.held
-               && a.purpose != Purpose::kGiveBack && part.leased == 0 && kind->leased == 0;
+               && a.records == b.records && a.purpose != Purpose::kGiveBack && part.leased == 0
+               && kind->leased == 0;
     }
 
     void add_signed(int64_t number) {
@@ -279,6 +281,8 @@ size_t numbers_of(const AskPart &part, const int64_t *numbers) {
 
 } // namespace
 
+bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
+
 /* Each ask takes a part of the room for the reply.  In a cluster, where asks
  * lie in one slot hardly ever, a call has one, which a redirection is about. */
 bool call_takes(AskCall &call, const Ask &ask) {
@@ -362,6 +366,8 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
 
         told->lost = is_settled(part.claim) ? static_cast<uint64_t>(*next_) : 0;
         told->forgotten = part.held ? end[-1] : 0;
+        told->rejected
+            = records(part.claim) ? ask.asked_units - static_cast<uint64_t>(answer->granted) : 0;
         told++;
         next_ = end;
     }
@@ -373,8 +379,14 @@ Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t be
     if (answer.own.is_blocked() && !is_settled(claim)) { return blocked_verdict(claim.cost); }
 
     if (!answer.is_unlimited() && !is_settled(claim)) {
-        return answer.state.describe(answer.policy, claim.cost, before, admitted,
-                                     claim.purpose != Purpose::kConsume);
+        auto describe = [&](uint64_t rejected) {
+            return answer.state.describe(answer.policy, claim.cost, before, admitted,
+                                         claim.purpose != Purpose::kConsume, rejected);
+        };
+
+        const Verdict verdict = describe(0);
+        const bool rejects = !admitted && verdict.retry_after_ms != 0;
+        return rejects && answer.rejected != 0 ? describe(answer.rejected * claim.cost) : verdict;
     }
 
     Verdict verdict = {};

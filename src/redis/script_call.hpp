@@ -21,6 +21,9 @@ inline bool is_settled(const Claim &claim) {
     return claim.purpose == Purpose::kGiveBack || claim.purpose == Purpose::kCharge;
 }
 
+/* Returns true if units of the claim that it rejects are recorded. */
+bool records(const Claim &claim);
+
 /* The answer about one key. */
 struct PartAnswer {
     bool is_unlimited() const { return own.is_unlimited(); }
@@ -32,6 +35,7 @@ struct PartAnswer {
     OwnLimit own;      /* the key's */
     Policy policy;     /* of the window in force */
     uint64_t lost;     /* units of a charge that the key cannot owe */
+    uint64_t rejected; /* units of the ask, which are recorded where they are rejected */
     int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
 };
 

@@ -371,6 +371,8 @@ bool init_script(ngx_conf_t *cf, Redis &redis) {
     if (redis.settles) { algorithms |= kScriptSettles; }
     if (redis.gives_back) { algorithms |= kScriptGivesBack; }
 
+    if (redis.records) { algorithms |= kScriptRejected; }
+
     u_char digest[20];
     ngx_str_t &text = redis.script;
     ngx_str_t &sha1 = redis.script_sha1;

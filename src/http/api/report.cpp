@@ -206,6 +206,8 @@ void write_settings(Json &json, const ZoneConf &zone) {
         json.field("burst", policy.burst);
     }
 
+    if (policy.counts_rejected) { json.field("count_rejected", true); }
+
     json.field("redis", zone.redis != nullptr ? &zone.redis->settings.name : nullptr);
 }
 

@@ -10,6 +10,10 @@
 
 namespace limit_sliding {
 
+/* Added to the number of a purpose, also for the script, if what is rejected is
+ * recorded. */
+constexpr uint64_t kRecords = 16;
+
 /* Returns a hash of what n >= 1 claims ask: keys, limits, costs, in this order.
  * Equal claims have equal ones, in all workers and over reloads. */
 inline uint64_t claim_hash(const Claim *claims, size_t n) {
@@ -17,7 +21,7 @@ inline uint64_t claim_hash(const Claim *claims, size_t n) {
 
     for (size_t i = 0; i < n; i++) {
         const Claim &claim = claims[i];
-        auto purpose = static_cast<uint64_t>(claim.purpose);
+        auto purpose = static_cast<uint64_t>(claim.purpose) + (claim.records ? kRecords : 0);
 
         hash = mixed(hash ^ claim.hash);
         hash = mixed(hash ^ claim.limit);
