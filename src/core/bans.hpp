@@ -1,0 +1,114 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/atomics.hpp"
+#include "core/zone.hpp"
+
+namespace limit_sliding {
+
+/* The most rejections that may be asked for before a ban. */
+constexpr uint32_t kPenaltyAfterMax = 1000;
+
+/* When a key is banned, and how long. */
+struct PenaltyRule {
+    uint64_t penalty_ms; /* of the first ban; at least 1, at most max_ms.  0: there are none */
+    uint64_t max_ms;     /* of the longest; a key has a good name again so long after the last */
+    uint64_t window_ms;  /* in which rejections are counted; it begins with the first */
+    uint32_t after;      /* rejections that lead to a ban; 1 .. kPenaltyAfterMax */
+
+    /* Returns the length of a ban after so many doublings. */
+    uint64_t length_ms(unsigned doublings) const;
+};
+
+struct Ban {
+    uint64_t left_ms;   /* 0: the key is not banned */
+    unsigned doublings; /* of the penalty; more would not make it longer */
+};
+
+/*
+ * Keys that are banned, or have been rejected lately, in 16 bytes each.
+ *
+ * A place is two words, and four places are a cache line:
+ *
+ *     tag    1 | 50 bits of the key's hash | generation 13;  0: never used
+ *     state  0 | rejections 10 | doublings 5 | forgotten 5 | time 40 | generation 3
+ *            or the tag of the key that claims the place
+ *
+ * With rejections, the time is that of the first of them; doublings are those of the
+ * next ban, and forgotten tells when there are none any more, in 16ths of the longest
+ * ban, modulo 32.  Without, the time is the end of a ban, and doublings are its own.
+ *
+ * The hash selects two lines.  A key takes the first place of these that was never
+ * used; else one that is over, then one that only counts, the fewest rejections first.
+ * A ban gives way only to a ban that ends later.
+ *
+ * A key takes a place in three steps, each of them one compare-and-swap: its tag
+ * replaces the state, which so cannot change any more, then the tag, and then the first
+ * state replaces the claim, after a look at all other places of the key.  If another
+ * process claims one for the same key at the same time, the claim at the higher address
+ * is withdrawn.  A claim that is left by a process that died is as good as a place that
+ * is over.  The generation is advanced by every claim, so a process that was stalled
+ * does not take the state of another key for the one that it has read.
+ */
+class alignas(64) Bans {
+public:
+    static constexpr size_t kBytesMin = 128;
+
+    /* Makes it of `memory`: `bytes` long, at least kBytesMin, zeroed, aligned to 64.
+     * The secret keeps others from choosing keys that share places. */
+    static Bans *init(void *memory, size_t bytes, const uint8_t secret[kSecretBytes]);
+
+    /* All times are of one clock, in ms, below 2^40.  Hashes have 64 bits, and are
+     * unlike each other unless their keys are the same. */
+
+    /* Returns the ban of a key. */
+    Ban find(uint64_t hash, uint64_t now_ms) const {
+        return now_ms < load(&until_ms_) ? find_place(hash, now_ms) : Ban{0, 0};
+    }
+
+    /* Counts a rejection of a key.  Returns the ban that begins with it, if one does: a
+     * banned key gets no other. */
+    Ban reject(uint64_t hash, const PenaltyRule &rule, uint64_t now_ms);
+
+    /* Bans a key for at least ban.left_ms, 1 to a year: the later end, and more
+     * doublings, win over what is known.  Returns false if that says nothing new, or
+     * if there is no place for it. */
+    bool set(uint64_t hash, const Ban &ban, const PenaltyRule &rule, uint64_t now_ms);
+
+    /* Forgets all about a key.  Returns false if it was not banned. */
+    bool lift(uint64_t hash, uint64_t now_ms);
+
+    /* Counts the keys that are banned.  This reads all places while there may be one. */
+    uint64_t banned(uint64_t now_ms) const;
+
+    /* Returns how many keys there are places for. */
+    uint64_t places() const;
+
+private:
+    struct Place;
+    struct Line;
+    struct Seen;
+    struct Search;
+
+    Line *lines() const { return reinterpret_cast<Line *>(const_cast<Bans *>(this) + 1); }
+
+    uint64_t mixed_with_secret(uint64_t hash) const;
+    Line &line_of(uint64_t mixed_hash, unsigned choice) const;
+    Ban find_place(uint64_t hash, uint64_t now_ms) const;
+    Search search(uint64_t mixed_hash, const PenaltyRule &rule, uint64_t now_ms) const;
+    bool is_alone(const Place &own, uint64_t mixed_hash, uint64_t tag) const;
+    bool take(const Seen &seen, uint64_t mixed_hash, uint64_t state);
+    void raise_until(uint64_t until_ms);
+    template <class Next>
+    bool update(uint64_t hash, const PenaltyRule &rule, uint64_t now_ms, const Next &next);
+
+    uint64_t secret_[2];
+    uint64_t line_count_;
+    uint64_t until_ms_; /* no ban lasts longer */
+};
+
+} // namespace limit_sliding
