@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/mix.hpp"
+#include "core/siphash.hpp"
 
 namespace limit_sliding {
 
@@ -217,6 +218,10 @@ Bans *Bans::init(void *memory, size_t bytes, const uint8_t secret[kSecretBytes])
     return bans;
 }
 
+uint64_t Bans::common_hash(std::string_view key) {
+    return SipHash13(0, 0).hash(key.data(), key.size());
+}
+
 uint64_t Bans::places() const { return line_count_ * kLinePlaces; }
 
 uint64_t Bans::mixed_with_secret(uint64_t hash) const {
@@ -414,12 +419,13 @@ bool Bans::lift(uint64_t hash, uint64_t now_ms) {
     return was_banned;
 }
 
-uint64_t Bans::banned(uint64_t now_ms) const {
+uint64_t Bans::banned(uint64_t now_ms, uint64_t places_max) const {
+    const uint64_t step = (places() - 1) / places_max + 1;
     uint64_t n = 0;
 
     if (now_ms >= load(&until_ms_)) { return 0; }
 
-    for (uint64_t i = 0; i < line_count_; i++) {
+    for (uint64_t i = 0; i < line_count_; i += step) {
         for (const Place &place : lines()[i].places) {
             const uint64_t state = load(&place.state);
 
@@ -427,7 +433,7 @@ uint64_t Bans::banned(uint64_t now_ms) const {
         }
     }
 
-    return n;
+    return n * step;
 }
 
 } // namespace limit_sliding

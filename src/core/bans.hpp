@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "core/atomics.hpp"
 #include "core/zone.hpp"
@@ -62,6 +63,9 @@ public:
      * The secret keeps others from choosing keys that share places. */
     static Bans *init(void *memory, size_t bytes, const uint8_t secret[kSecretBytes]);
 
+    /* Returns the hash of a key that is the same on all nodes. */
+    static uint64_t common_hash(std::string_view key);
+
     /* All times are of one clock, in ms, below 2^40.  Hashes have 64 bits, and are
      * unlike each other unless their keys are the same. */
 
@@ -82,8 +86,9 @@ public:
     /* Forgets all about a key.  Returns false if it was not banned. */
     bool lift(uint64_t hash, uint64_t now_ms);
 
-    /* Counts the keys that are banned.  This reads all places while there may be one. */
-    uint64_t banned(uint64_t now_ms) const;
+    /* Counts the keys that are banned.  Beyond so many places, this reads only a part of
+     * them, and estimates. */
+    uint64_t banned(uint64_t now_ms, uint64_t places_max) const;
 
     /* Returns how many keys there are places for. */
     uint64_t places() const;

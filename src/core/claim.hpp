@@ -53,7 +53,8 @@ struct Claim {
     bool is_free;           /* that its request reserves nothing, */
     bool is_own;            /* that what was made ready for the limit of its
                                directive is not for this one, */
-    bool records;           /* and that its cost is recorded if it rejects */
+    bool records;           /* that its cost is recorded if it rejects, */
+    bool is_banned;         /* and that its verdict is a ban of its key */
     const Verdict *verdict; /* if it was decided elsewhere, by Redis for example;
                                else null */
     Limit *directive;       /* the caller's: the core does not look at it */

@@ -29,7 +29,8 @@ struct Counters {
     uint64_t requests[kCounts];
     uint64_t sources[kSources];
     SlotCounts slots;
-    uint64_t unused[2];
+    uint64_t bans;            /* that have begun */
+    uint64_t banned_requests; /* that bans have rejected */
 
     /* Adds n of them up. */
     static Counters sum(const Counters *counters, size_t n);

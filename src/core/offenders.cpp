@@ -65,7 +65,7 @@ uint32_t Sampler::weigh(uint64_t time_ms) {
         return 1;
     }
 
-    return take_sample(this);
+    return takes_all ? 1 : take_sample(this);
 }
 
 [[gnu::always_inline]] inline uint64_t Offenders::Entry::total(uint64_t span) const {

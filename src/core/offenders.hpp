@@ -25,6 +25,7 @@ struct Sampler {
     uint32_t skip; /* then so many, till the next sample */
     uint64_t rest; /* after that one, of those it stands for */
     uint64_t random;
+    bool takes_all; /* samples nothing: each rejection has to be looked at */
 
     /* Returns for how many rejections this one is to be added, 0: not at all.
      * To be called for every rejection: each counts while there are few, in an

@@ -17,7 +17,8 @@ size_t share_of(size_t size, size_t part, size_t least, size_t most) {
 
 } // namespace
 
-void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t own_limits_max) {
+void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t own_limits_max,
+                      const uint8_t secret[kSecretBytes]) {
     /* Takes so many bytes, rounded up to whole lines. */
     auto carve = [&](size_t wanted) {
         void *part = static_cast<char *>(memory) + bytes;
@@ -48,6 +49,9 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t own_limit
 
     own_limits = static_cast<OwnLimits *>(carve(OwnLimits::bytes_for(own_limits_max)));
     own_limits->init(own_limits_max);
+
+    const size_t room = share_of(size, 8, Bans::kBytesMin, size);
+    bans = (mask & kBans) != 0 ? Bans::init(carve(room), room, secret) : nullptr;
 }
 
 } // namespace limit_sliding

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "core/bans.hpp"
 #include "core/counters.hpp"
 #include "core/limit_cache.hpp"
 #include "core/offenders.hpp"
@@ -21,16 +22,18 @@ struct ZoneMemory {
     LimitCache *variable_limits; /* limits that the last request of a key had
                                     by a variable */
     OwnLimits *own_limits;
+    Bans *bans;   /* null: it has none */
     size_t bytes; /* of all; the rest is for Zone::init() */
 
     /* What the zone has, a mask: Redis takes another 16th of the memory, variables a
-     * 24th. */
-    enum { kRedis = 1, kVariables = 2 };
+     * 24th, bans an 8th. */
+    enum { kRedis = 1, kVariables = 2, kBans = 4 };
 
     /* Takes a part of a zone's memory, which is as Zone::init() wants it: the bytes
      * for the own limits of so many keys, and of what is left 4% of 32k, 1.5% of
      * 1m, and what the mask adds. */
-    void init(void *memory, size_t size, unsigned mask, size_t own_limits_max);
+    void init(void *memory, size_t size, unsigned mask, size_t own_limits_max,
+              const uint8_t secret[kSecretBytes]);
 };
 
 } // namespace limit_sliding

@@ -31,6 +31,7 @@
 #include "http/own_claim.hpp"
 #include "http/policy_field.hpp"
 #include "http/rate.hpp"
+#include "http/rejected.hpp"
 #include "http/remote_claims.hpp"
 #include "http/suspend.hpp"
 #include "ngx/memory.hpp"
@@ -138,27 +139,6 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
     return set_own(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
 }
 
-/* Adds so many rejections to the key of a claim that rejected, among its zone's
- * offenders. */
-[[gnu::noinline]] void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
-    /* A key that meets a full zone, or no Redis, is not over its limit. */
-    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
-
-    auto &zone = *limit_of(claim).zone;
-    auto &offenders = *zone.memory.aside.offenders;
-    const auto place = offenders.count(claim.key_hash(), n, ngx_current_msec);
-    if (place == Offenders::kNamed) { return; }
-
-    ngx_str_t key;
-    if (claim.remote != nullptr) {
-        key = remote_of(claim).key;
-    } else if (get_text(r, &zone.key, &key) != NGX_OK) {
-        return;
-    }
-
-    offenders.set_text(place, claim.key_hash(), view(key));
-}
-
 /* Runs the limits of a stage, group by group.  With kSingle nothing was decided
  * for the request before, and one enforced limit of this node is all, as for
  * nearly all requests: the compiler leaves out what only others need, which is
@@ -190,6 +170,24 @@ private:
                            [&](const Claim &claim) { return limit_of(claim).zone == zone; });
     }
 
+    /* Looks for a ban of the claim's key.  False: an error, or the request is answered, as
+     * its status tells. */
+    bool look_for_ban(Claim &claim) const {
+        const auto rc = find_ban(r_, claim);
+        if (!kSingle || rc != NGX_DONE) { return rc != NGX_ERROR; }
+
+        if (turn_away(r_, conf_, ctx_, claim)) { ctx_.status = Status::kRejected; }
+
+        return false;
+    }
+
+    /* Returns the status of a request that is answered, or for which memory is exhausted. */
+    ngx_int_t failed() const {
+        return kSingle && ctx_.status == Status::kRejected
+                   ? static_cast<ngx_int_t>(conf_.status_code)
+                   : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
     /* Fills the claim of a limit.  NGX_DECLINED: the limit does not apply. */
     ngx_int_t fill(const Limit &limit, Claim &claim) const {
         auto &zone = *limit.zone;
@@ -211,6 +209,8 @@ private:
         if (limit.evaluated) {
             const auto rc = evaluate(r_, limit, claim);
             if (rc != NGX_OK) { return rc; }
+
+            if (zone.rejected.are_banned() && !look_for_ban(claim)) { return NGX_ERROR; }
         }
 
         if (!kSingle && zone.redis != nullptr) { return add_remote(r_, claim, zone.remote, key); }
@@ -276,7 +276,7 @@ private:
     }
 
     /* Counts a claim in its zone; it delays the request if delay_ms is set. */
-    void account(const Claim &claim, uint64_t delay_ms) const {
+    void account(Claim &claim, uint64_t delay_ms) const {
         if (!kSingle && claim.outcome == Outcome::kUndecided) { return; }
 
         auto &zone = *limit_of(claim).zone;
@@ -284,8 +284,9 @@ private:
         if (!is_admitted(claim)) {
             count = is_dry_run() ? kCountRejectedDryRun : kCountRejected;
 
-            const auto n = zone.top ? zone.worker.sampler.weight(ngx_current_msec) : 0;
-            if (n != 0) { add_offender(r_, claim, n); }
+            const auto n
+                = zone.rejected.are_watched ? zone.worker.sampler.weight(ngx_current_msec) : 0;
+            if (n != 0) { add_rejections(r_, claim, n); }
         } else if (delay_ms > 0) {
             count = is_dry_run() ? kCountDelayedDryRun : kCountDelayed;
         }
@@ -313,7 +314,9 @@ private:
      * request. */
     [[gnu::noinline]] void record(Span<Claim> claims) const {
         for (auto &claim : claims) {
-            if (!claim.records || claim.outcome != Outcome::kRejected) { continue; }
+            if (!claim.records || claim.is_banned || claim.outcome != Outcome::kRejected) {
+                continue;
+            }
 
             if (claim.remote != nullptr) {
                 record_remote(claim);
@@ -325,6 +328,14 @@ private:
         ctx_.described = &claims[describing(claims.begin(), claims.size(), ctx_.now_ms)];
     }
 
+    /* Has the request described by the longest ban, which may have begun with it. */
+    void describe_ban(Claim &claim) const {
+        if (claim.is_banned
+            && claim.retry_after_ms(ctx_.now_ms) > ctx_.described->retry_after_ms(ctx_.now_ms)) {
+            ctx_.described = &claim;
+        }
+    }
+
     /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered
      * with that status. */
     ngx_int_t reject(Span<Claim> claims) {
@@ -333,7 +344,10 @@ private:
             account(claim, 0);
             records |= claim.records;
 
-            if (!kSingle) { claim.is_void = true; }
+            if (!kSingle) {
+                claim.is_void = true;
+                describe_ban(claim);
+            }
         }
 
         if (records) { record(claims); }
@@ -349,7 +363,7 @@ private:
         const Claim *longest = nullptr;
         uint64_t longest_ms = 0;
 
-        for (const auto &claim : claims) {
+        for (auto &claim : claims) {
             const auto ms = group_->leaky ? claim.delay_ms(ctx_.now_ms) : 0;
             account(claim, ms);
 
@@ -376,7 +390,7 @@ private:
 
             if (decision == Decision::kNone) { continue; }
 
-            if (decision == Decision::kFailed) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+            if (decision == Decision::kFailed) { return failed(); }
 
             if (decision == Decision::kAsked) {
                 ctx_.wait->group = group_;

@@ -45,6 +45,13 @@ void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
     return true;
 }
 
+[[gnu::always_inline]] inline bool print_retry_after(ngx_http_request_t *r, Context &ctx,
+                                                     uint64_t ms) {
+    auto *end = ctx.retry_after + sizeof(ctx.retry_after);
+    auto *digits = print_digits(end, seconds(ms));
+    return push(r, kRetryAfter, {static_cast<size_t>(end - digits), digits});
+}
+
 } // namespace
 
 bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value) {
@@ -60,9 +67,11 @@ bool add_retry_after(ngx_http_request_t *r, Context &ctx) {
         ms = std::max(ms, ctx.described->describe(ctx.now_ms).reset_ms);
     }
 
-    auto *end = ctx.retry_after + sizeof(ctx.retry_after);
-    auto *digits = print_digits(end, seconds(ms));
-    return push(r, kRetryAfter, {static_cast<size_t>(end - digits), digits});
+    return print_retry_after(r, ctx, ms);
+}
+
+bool push_retry_after(ngx_http_request_t *r, Context &ctx, uint64_t ms) {
+    return print_retry_after(r, ctx, ms);
 }
 
 namespace {

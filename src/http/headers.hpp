@@ -24,4 +24,7 @@ bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value);
  * time; false: no memory. */
 bool add_retry_after(ngx_http_request_t *r, Context &ctx);
 
+/* Tells it so many ms. */
+bool push_retry_after(ngx_http_request_t *r, Context &ctx, uint64_t ms);
+
 } // namespace limit_sliding

@@ -39,7 +39,7 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
 
     const bool is_variable = limit.rates[0] != nullptr;
     zone->variable |= is_variable;
-    limit.evaluated = is_variable || limit.cost_value != nullptr;
+    limit.evaluated = is_variable || limit.cost_value != nullptr || zone->rejected.are_banned();
     return init_policy(cf->pool, limit);
 }
 

@@ -32,7 +32,7 @@ struct Limit {
     Decide *consume; /* the same for claims that consume */
 
     bool settles;   /* when its request has ended: settle or count_status are set */
-    bool evaluated; /* rates or cost_value are set */
+    bool evaluated; /* rates or cost_value are set, or keys may be banned */
     bool dry_run;
     bool after_auth;
 

@@ -125,6 +125,11 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
         log_line(r, zone.worker, level, "limiting requests%s, excess: %uL.%03uL by zone \"%V\"",
                  dry_run_words(limit), verdict.excess / 1000, verdict.excess % 1000, &zone.name);
     }
+
+    if (claim.is_banned) {
+        log_line(r, zone.worker, level, "limiting requests%s, banned for %uLs by zone \"%V\"",
+                 dry_run_words(limit), seconds(verdict.retry_after_ms), &zone.name);
+    }
 }
 
 void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim, uint64_t now_ms) {

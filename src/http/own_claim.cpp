@@ -30,7 +30,6 @@ bool block(ngx_pool_t *pool, Claim &claim) {
     if (verdict == nullptr) { return false; }
 
     *verdict = blocked_verdict(claim.cost);
-    claim.limit = 0;
     claim.verdict = verdict;
     claim.outcome = Outcome::kRejected;
     return true;
@@ -39,9 +38,13 @@ bool block(ngx_pool_t *pool, Claim &claim) {
 } // namespace
 
 bool set_own(ngx_pool_t *pool, const ZoneConf &zone, const OwnLimit &own, Claim &claim) {
-    claim.limit = own.limit;
+    claim.limit = own.is_blocked() ? 0 : own.limit;
+    if (!set_window(pool, zone, own.window, claim)) { return false; }
+
+    if (claim.is_banned) { return true; }
+
     claim.verdict = nullptr;
-    return set_window(pool, zone, own.window, claim) && (!own.is_blocked() || block(pool, claim));
+    return !own.is_blocked() || block(pool, claim);
 }
 
 } // namespace limit_sliding

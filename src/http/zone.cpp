@@ -48,8 +48,9 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log) {
 
     auto &aside = zone.memory.aside;
     unsigned mask = (zone.redis != nullptr ? ZoneMemory::kRedis : 0)
-                    | (zone.variable ? ZoneMemory::kVariables : 0);
-    aside.init(memory, size, mask, zone.limits.max);
+                    | (zone.variable ? ZoneMemory::kVariables : 0)
+                    | (zone.rejected.are_banned() ? ZoneMemory::kBans : 0);
+    aside.init(memory, size, mask, zone.limits.max, secret);
     zone.remote.told = aside.redis_limits;
 
     /* NGINX's clock is monotonic; windows begin with those of UTC. */
@@ -172,6 +173,10 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
         return print("it has leases now");
     }
 
+    if (zone.rejected.are_banned() && old.memory.aside.bans == nullptr) {
+        return print("it has penalties now");
+    }
+
     if (zone.size != old.size) { return print("its size was %uz, now %uz", old.size, zone.size); }
 
     if (zone.limits.max != old.limits.max) {
@@ -259,7 +264,7 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones) {
  * an operator who did not mean that would look for the reason there.  It is not
  * itself an error, as the configuration asks for it. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
-    if (!zone.top) { zone.memory.aside.offenders->clear(); }
+    if (!zone.rejected.top) { zone.memory.aside.offenders->clear(); }
 
     if (zone.ordered.restarted.len == 0) { return; }
 
@@ -278,6 +283,7 @@ void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
 void take_counters(ZoneConf &zone) {
     const auto &aside = zone.memory.aside;
     zone.worker.counters = &aside.counters[ngx_process_slot % aside.ncounters];
+    zone.worker.sampler.takes_all = zone.rejected.are_banned();
 }
 
 } // namespace limit_sliding

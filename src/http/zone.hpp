@@ -37,8 +37,9 @@ struct ZoneConf;
 
 /* The parts of a zone that belong to this worker. */
 struct ZoneWorker {
-    Counters *counters; /* in shared memory, but only this worker's */
-    Sampler sampler;
+    Counters *counters;     /* in shared memory, but only this worker's */
+    Sampler sampler;        /* of rejections */
+    Sampler banned_sampler; /* of those by bans */
     ngx_msec_t log_after;
     ngx_uint_t log_omitted;
     LimitQueue *orders; /* nullptr: there were none */
@@ -68,6 +69,15 @@ struct LimitsFile {
     ngx_thread_pool_s *pool;               /* for orders; nullptr: there are none */
 };
 
+/* What becomes of keys that are rejected. */
+struct RejectedKeys {
+    bool top;            /* those rejected most are counted */
+    bool are_watched;    /* they are counted, or banned */
+    PenaltyRule penalty; /* when they are banned */
+
+    bool are_banned() const { return penalty.penalty_ms != 0; }
+};
+
 /* A zone as this configuration defines it; lives as long as its cycle. */
 struct ZoneConf {
     ngx_str_t name;
@@ -84,7 +94,7 @@ struct ZoneConf {
     bool variable; /* rates of some places are variables */
     bool settles;  /* some places have "settle=" */
     LimitsFile limits;
-    bool top; /* the keys rejected most are counted */
+    RejectedKeys rejected;
     ZoneClients clients;
 
     Redis *redis; /* nullptr: this node decides */

@@ -21,6 +21,9 @@ constexpr uint32_t kOwnLimitsMax = 100000000;
 /* The bytes of a zone for which there is one by default. */
 constexpr size_t kBytesPerOwnLimit = 4096;
 
+/* The longest ban: a year, as NGINX's times have it. */
+constexpr ngx_int_t kPenaltyMaxS = 365 * 24 * 60 * 60;
+
 bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone) {
     if (key.len == 0) {
         return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty", &zone.name);
@@ -214,7 +217,48 @@ bool set_limits_max(const Param &param, ZoneConf &zone) {
     return param.get_number("number", 1, kOwnLimitsMax, zone.limits.max);
 }
 
-bool set_top(const Param &param, ZoneConf &zone) { return param.get_either("on", "off", zone.top); }
+bool set_top(const Param &param, ZoneConf &zone) {
+    return param.get_either("on", "off", zone.rejected.top);
+}
+
+/* Reads the length of a ban. */
+bool get_ban_length(const Param &param, uint64_t &length_ms) {
+    ngx_str_t text = param.text;
+    const ngx_int_t s = ngx_parse_time(&text, 1);
+    if (s == NGX_ERROR || s < 1 || s > kPenaltyMaxS) {
+        return param.invalid("invalid time \"%V\", it must be between 1s and 1y");
+    }
+
+    length_ms = uint64_t(s) * 1000;
+    return true;
+}
+
+bool set_penalty(const Param &param, ZoneConf &zone) {
+    auto &penalty = zone.rejected.penalty;
+    if (!get_ban_length(param, penalty.penalty_ms)) { return false; }
+
+    penalty.max_ms = penalty.penalty_ms;
+    penalty.window_ms = zone.policy.window_ms;
+    penalty.after = 1;
+    return true;
+}
+
+bool set_penalty_after(const Param &param, ZoneConf &zone) {
+    auto &penalty = zone.rejected.penalty;
+    if (!zone.rejected.are_banned()) { return param.invalid("\"%V\" needs \"penalty=\""); }
+
+    return param.get_number("number", 1, kPenaltyAfterMax, penalty.after);
+}
+
+bool set_penalty_max(const Param &param, ZoneConf &zone) {
+    auto &penalty = zone.rejected.penalty;
+    if (!zone.rejected.are_banned()) { return param.invalid("\"%V\" needs \"penalty=\""); }
+
+    if (!get_ban_length(param, penalty.max_ms)) { return false; }
+
+    return penalty.max_ms >= penalty.penalty_ms
+           || param.invalid("\"%V\" is less than the penalty of %uLs", penalty.penalty_ms / 1000);
+}
 
 /* The order matters: most need the algorithm, and the rate needs the window, and
  * the bound of its algorithm here or in Redis. */
@@ -235,6 +279,9 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"limits="}, set_limits},
     {{"limits_max="}, set_limits_max},
     {{"top="}, set_top},
+    {{"penalty="}, set_penalty},
+    {{"penalty_after="}, set_penalty_after},
+    {{"penalty_max="}, set_penalty_max},
 };
 
 } // namespace
@@ -247,13 +294,15 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
 
     ZoneConf zone = {};
     zone.where = file_line_of(cf);
-    zone.top = true;
+    zone.rejected.top = true;
 
     if (!set_params(cf, 2, rules, zone)) { return conf_failed(); }
 
     if (zone.limits.max == 0 && zone.redis == nullptr) {
         zone.limits.max = ngx_max(zone.size / kBytesPerOwnLimit, 8);
     }
+
+    zone.rejected.are_watched = zone.rejected.top || zone.rejected.are_banned();
 
     auto *defined = get_zone(cf, main_conf(cf).zones, zone.name);
     if (defined == nullptr || !quote_name(cf->pool, zone)) { return conf_failed(); }

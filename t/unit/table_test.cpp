@@ -47,7 +47,7 @@ static void test_a_million_keys_in_sixteen_megabytes(void **state) {
     (void)state;
 
     memset(memory, 0, ZONE_16M_BYTES);
-    beside.init(memory, ZONE_16M_BYTES, 0, 0);
+    beside.init(memory, ZONE_16M_BYTES, 0, 0, test_secret);
     zone = Zone::init((uint8_t *)memory + beside.bytes, ZONE_16M_BYTES - beside.bytes, policy, 0,
                       test_secret);
 

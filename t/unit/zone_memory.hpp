@@ -25,7 +25,7 @@ static inline ZoneMemory make_memory_of(size_t bytes, unsigned mask) {
     void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(shared != MAP_FAILED);
-    memory.init(shared, bytes, mask, OWN_LIMITS_MAX);
+    memory.init(shared, bytes, mask, OWN_LIMITS_MAX, test_secret);
 
     return memory;
 }

@@ -203,6 +203,22 @@ ngx_int_t read_cost_arg(ngx_http_request_t *r, int64_t *cost) {
     return NGX_DECLINED;
 }
 
+ngx_int_t read_what_arg(ngx_http_request_t *r, const ZoneConf &zone, bool *is_ban) {
+    ngx_str_t text;
+    const ngx_int_t rc = read_arg(r, "what", &text);
+    *is_ban = text.len != 0;
+    if (rc != NGX_DECLINED || text.len == 0) { return rc; }
+
+    if (view(text) != "ban") {
+        return send_wrong(r, "\"what\" must be \"ban\", not \"%V%s\"", view(text));
+    }
+
+    if (zone.rejected.are_banned()) { return NGX_DECLINED; }
+
+    return send_wrong(r, "\"what\" must not be \"%V%s\", as the zone has no \"penalty=\"",
+                      view(text));
+}
+
 ngx_int_t read_page_args(ngx_http_request_t *r, const ZoneConf &zone, PageArgs *page) {
     ngx_int_t rc = read_arg(r, "after", &page->after);
     if (rc == NGX_DECLINED && page->after.len != 0) {

@@ -34,6 +34,9 @@ ngx_int_t read_rate_args(ngx_http_request_t *r, const ZoneConf &zone, RateArgs *
 /* Reads "5" or "-5"; 0 and what is above 2^53 are no costs. */
 ngx_int_t read_cost_arg(ngx_http_request_t *r, int64_t *cost);
 
+/* Reads what is to be deleted: *is_ban tells whether it is the key's ban only. */
+ngx_int_t read_what_arg(ngx_http_request_t *r, const ZoneConf &zone, bool *is_ban);
+
 /* A page of a list. */
 struct PageArgs {
     ngx_str_t after; /* the last key before it, as requests have it; or empty */

@@ -3,7 +3,8 @@
 const PERIOD_MS = 2000, TIMEOUT_MS = 5000;
 const OFFENDERS = 10;                      // shown until all are asked for
 
-const RARE = ["delayed_dry_run", "rejected_dry_run", "errors", "refused"];
+const RARE = ["delayed_dry_run", "rejected_dry_run", "errors", "refused",
+    "bans", "banned_requests"];
 const COUNTERS = ["passed", "delayed", "rejected", "evicted", ...RARE];
 
 // The name and password that this page's address may have are left out.
@@ -98,7 +99,9 @@ class Zone {
             "key": zone.key,
             "when full": zone.full,
             "size": bytes(zone.bytes),
-            "own limits": count(zone.own_limits)
+            "own limits": count(zone.own_limits),
+            "penalty": penalty(zone.penalty),
+            "banned now": zone.penalty ? count(zone.banned) : undefined
         });
         this.counters.set(zone, time);
         if (zone.redis !== null) {

@@ -46,6 +46,12 @@ function duration(ms) {
     return count(ms / unit) + " " + name;
 }
 
+// Undefined where there is none.
+function penalty(rule) {
+    return rule ? duration(rule.time_ms) + " to " + duration(rule.max_ms)
+        + " after " + count(rule.after) : undefined;
+}
+
 function milliseconds(us) {
     return us === Infinity ? "longer"
         : Number((us / 1000).toPrecision(2)) + " ms";

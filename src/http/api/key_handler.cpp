@@ -6,7 +6,9 @@
 #include "http/api/key_local.hpp"
 #include "http/api/key_redis.hpp"
 #include "http/api/key_request.hpp"
+#include "http/rejected.hpp"
 #include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 
@@ -16,6 +18,7 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
 
     auto &key = *created;
     key.request = r;
+    key.method = r->method;
     key.zone = &zone;
 
     ngx_int_t rc = read_key_arg(r, zone, &key.key);
@@ -26,7 +29,15 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
 
     if (rc == NGX_DECLINED && r->method == NGX_HTTP_POST) { rc = read_cost_arg(r, &key.cost); }
 
+    bool lifts = false;
+    if (rc == NGX_DECLINED && r->method == NGX_HTTP_DELETE) { rc = read_what_arg(r, zone, &lifts); }
+
     if (rc != NGX_DECLINED) { return rc; }
+
+    if (lifts) {
+        lift_ban(zone, view(key.key));
+        key.method = NGX_HTTP_GET;
+    }
 
     init_claim(key);
     return zone.redis != nullptr ? handle_in_redis(key) : handle_local(key);

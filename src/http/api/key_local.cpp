@@ -35,12 +35,11 @@ void find_own(KeyRequest &key) {
 ngx_int_t answer_local(KeyRequest &key) {
     find_own(key);
 
-    if ((key.request->method == NGX_HTTP_DELETE && !forget_here(key))
-        || !set_limit(key, key.basis())) {
+    if ((key.method == NGX_HTTP_DELETE && !forget_here(key)) || !set_limit(key, key.basis())) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (key.request->method == NGX_HTTP_POST) {
+    if (key.method == NGX_HTTP_POST) {
         const ngx_int_t rc = check_chargeable(key);
         if (rc != NGX_DECLINED) { return rc; }
 
@@ -112,7 +111,7 @@ WaitedOrder *make_order(KeyRequest &key) {
 } // namespace
 
 ngx_int_t handle_local(KeyRequest &key) {
-    if (key.request->method != NGX_HTTP_PUT) { return answer_local(key); }
+    if (key.method != NGX_HTTP_PUT) { return answer_local(key); }
 
     ngx_http_cleanup_t *cln = ngx_http_cleanup_add(key.request, 0);
     key.order = cln != nullptr ? make_order(key) : nullptr;

@@ -42,7 +42,7 @@ ngx_int_t send_command(KeyRequest &key, KeyCommand command) {
 ngx_int_t command(KeyRequest &key) {
     key.step = key.kCommands;
 
-    if (key.request->method == NGX_HTTP_POST) {
+    if (key.method == NGX_HTTP_POST) {
         const ngx_int_t rc = check_chargeable(key);
         if (rc != NGX_DECLINED) { return rc; }
 
@@ -51,9 +51,9 @@ ngx_int_t command(KeyRequest &key) {
         return wait_or_fail(key, charge_redis(&key.claim, key.cost, &key.waiter));
     }
 
-    return send_command(key, key.request->method == NGX_HTTP_DELETE ? KeyCommand::kForget
-                             : key.rate.own.is_set()                ? KeyCommand::kSetLimit
-                                                                    : KeyCommand::kUnsetLimit);
+    return send_command(key, key.method == NGX_HTTP_DELETE ? KeyCommand::kForget
+                             : key.rate.own.is_set()       ? KeyCommand::kSetLimit
+                                                           : KeyCommand::kUnsetLimit);
 }
 
 ngx_int_t end_look(KeyRequest &key) {
@@ -62,7 +62,7 @@ ngx_int_t end_look(KeyRequest &key) {
     key.verdict = key.remote.verdict;
     key.own = key.remote.own;
 
-    if (key.step == key.kLooks && (key.request->method & kWrites) != 0) { return command(key); }
+    if (key.step == key.kLooks && (key.method & kWrites) != 0) { return command(key); }
 
     if (!key.own.is_set()) { return send_key(key); }
 
@@ -75,11 +75,11 @@ ngx_int_t end_command(KeyRequest &key) {
         return send_error(key.request, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
     }
 
-    if (key.request->method == NGX_HTTP_POST) {
+    if (key.method == NGX_HTTP_POST) {
         if (!set_limit(key, key.basis())) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
         charge_here(key);
-    } else if (key.request->method == NGX_HTTP_PUT) {
+    } else if (key.method == NGX_HTTP_PUT) {
         key.zone->memory.aside.redis_limits->set(key.claim.key_hash(), key.rate.own);
     }
 

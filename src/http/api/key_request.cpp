@@ -7,6 +7,7 @@
 #include "http/api/key.hpp"
 #include "http/api/response.hpp"
 #include "http/own_claim.hpp"
+#include "http/rejected.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -15,15 +16,33 @@ namespace {
 /* Forgets what this node's memory has of the claim. */
 void forget_claim(const KeyRequest &key) {
     RemoteZone &remote = key.zone->remote;
-    if (key.request->method == NGX_HTTP_DELETE) { key.claim.forget(ngx_current_msec); }
+    if (key.method == NGX_HTTP_DELETE) { key.claim.forget(ngx_current_msec); }
 
     if (key.claim.remote == nullptr) { return; }
 
     remote.refusals->forget(key.claim);
 
-    if (remote.leases != nullptr && key.request->method != NGX_HTTP_POST) {
+    if (remote.leases != nullptr && key.method != NGX_HTTP_POST) {
         remote.leases->forget(key.claim, ngx_current_msec);
     }
+}
+
+void write_ban(Json &json, const KeyRequest &key) {
+    const ZoneConf &zone = *key.zone;
+    Ban ban = {};
+    if (zone.rejected.are_banned()) {
+        ban = zone.memory.aside.bans->find(ban_hash(zone, view(key.key)), ngx_current_msec);
+    }
+
+    if (ban.left_ms == 0) {
+        json.field("ban", nullptr);
+        return;
+    }
+
+    auto object = json.object("ban");
+    json.field("left", seconds(ban.left_ms));
+    json.field("left_ms", ban.left_ms);
+    json.field("doublings", ban.doublings);
 }
 
 void write_window(Json &json, const Window &window) {
@@ -78,7 +97,7 @@ bool forget_here(KeyRequest &key) {
         forget_claim(key);
     }
 
-    if (key.request->method == NGX_HTTP_DELETE) {
+    if (key.method == NGX_HTTP_DELETE) {
         key.zone->memory.aside.offenders->forget(key.claim.key_hash());
     }
 
@@ -120,6 +139,7 @@ ngx_int_t send_key(const KeyRequest &key) {
         known_field("used", is_known, is_known ? policy.used(verdict) : 0);
         known_field("reset", is_known, seconds(verdict.reset_ms));
         known_field("reset_ms", is_known, verdict.reset_ms);
+        write_ban(json, key);
     });
 }
 

@@ -18,6 +18,7 @@ struct WaitedOrder;
 
 struct KeyRequest {
     ngx_http_request_t *request;
+    ngx_uint_t method; /* what is to be done */
     ZoneConf *zone;
     ngx_str_t key;
     RateArgs rate; /* of PUT */
@@ -69,7 +70,7 @@ bool set_usual_limit(KeyRequest &key);
 void charge_here(const KeyRequest &key);
 
 /* Forgets the key in this node's memory, in all windows that it is known to have had, as
- * the request's method asks for.  False: no memory. */
+ * the method asks for.  False: no memory. */
 bool forget_here(KeyRequest &key);
 
 /* Returns NGX_DECLINED if the key can be charged, else sends an error. */

@@ -25,6 +25,9 @@ constexpr char kVersion[] = "0.1.0";
  * less than a millisecond's work. */
 constexpr uint64_t kWalkBytes = 1024 * 1024;
 
+/* The places of bans that are looked at to tell how many keys are banned. */
+constexpr uint64_t kWalkPlaces = kWalkBytes / 16;
+
 /* Words for the counts of requests, by Count. */
 constexpr const char *kCountNames[]
     = {"passed", "delayed", "rejected", "delayed_dry_run", "rejected_dry_run", "errors"};
@@ -41,7 +44,9 @@ struct ZoneReport {
     Counters counters;
     uint64_t slots;
     uint64_t keys;
+    uint64_t banned;
 
+    bool bans() const { return conf->rejected.are_banned(); }
     Label label() const { return {"zone", view(conf->name)}; }
     uint64_t own_limits() const { return conf->memory.aside.own_limits->count(); }
 };
@@ -89,6 +94,18 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
      [](auto &out, auto &zone) { out.sample(zone.counters.slots.used); }},
     {{"limit_sliding_own_limits", "gauge", "Keys with a limit of their own."},
      [](auto &out, auto &zone) { out.sample(zone.own_limits()); }},
+    {{"limit_sliding_bans_total", "counter", "Bans of keys that have begun."},
+     [](auto &out, auto &zone) {
+         if (zone.bans()) { out.sample(zone.counters.bans); }
+     }},
+    {{"limit_sliding_banned_requests_total", "counter", "Requests rejected by a ban."},
+     [](auto &out, auto &zone) {
+         if (zone.bans()) { out.sample(zone.counters.banned_requests); }
+     }},
+    {{"limit_sliding_banned", "gauge", "Keys that are banned, estimated in a large zone."},
+     [](auto &out, auto &zone) {
+         if (zone.bans()) { out.sample(zone.banned); }
+     }},
     {{"limit_sliding_zone_bytes", "gauge", "Size of the zone."},
      [](auto &out, auto &zone) { out.sample(zone.conf->size); }},
     {{"limit_sliding_limit", "gauge", "Requests a window, where that is the same for all keys."},
@@ -157,6 +174,9 @@ bool Report::collect(ngx_http_request_t *r) {
             conf->policy, ngx_current_msec,
             std::clamp(conf->limit, uint64_t{1}, conf->policy.limit_max()),
             zone->counters.slots.used, kWalkBytes / main.zones.size());
+        zone->banned = zone->bans() ? conf->memory.aside.bans->banned(
+                           ngx_current_msec, kWalkPlaces / main.zones.size() + 1)
+                                    : 0;
     }
 
     for (Redis *redis : main.redises) {
@@ -209,6 +229,16 @@ void write_settings(Json &json, const ZoneConf &zone) {
     if (policy.counts_rejected) { json.field("count_rejected", true); }
 
     json.field("redis", zone.redis != nullptr ? &zone.redis->settings.name : nullptr);
+
+    if (!zone.rejected.are_banned()) {
+        json.field("penalty", nullptr);
+        return;
+    }
+
+    auto penalty = json.object("penalty");
+    json.field("time_ms", zone.rejected.penalty.penalty_ms);
+    json.field("after", zone.rejected.penalty.after);
+    json.field("max_ms", zone.rejected.penalty.max_ms);
 }
 
 void write_leases(Json &json, uint32_t lease) {
@@ -228,7 +258,7 @@ void write_leases(Json &json, uint32_t lease) {
 
 /* Keys are what clients sent: any bytes. */
 void write_offenders(Json &json, const ZoneConf &zone) {
-    if (!zone.top) {
+    if (!zone.rejected.top) {
         json.field("top", nullptr);
         return;
     }
@@ -264,6 +294,9 @@ void write_zone(Json &json, const ZoneReport &zone) {
 
     json.field("evicted", counters.slots.evicted);
     json.field("refused", counters.slots.refused);
+    json.field("bans", counters.bans);
+    json.field("banned_requests", counters.banned_requests);
+    json.field("banned", zone.banned);
 
     if (zone.conf->redis != nullptr) {
         {

@@ -1,0 +1,157 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/rejected.hpp"
+
+#include "core/zone.hpp"
+#include "http/headers.hpp"
+#include "http/log.hpp"
+#include "http/own_claim.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Returns the own limit of a claim's key, as this node knows it. */
+OwnLimit own_limit_of(const ZoneConf &zone, const Claim &claim) {
+    const auto hash = claim.key_hash();
+    if (zone.redis != nullptr) { return zone.remote.told->find(hash); }
+
+    const auto &own_limits = *zone.memory.aside.own_limits;
+    OwnLimit own = {};
+    if (own_limits.count() != 0) {
+        own_limits.find(
+            hash, [] { return ngx_time(); }, &own);
+    }
+
+    return own;
+}
+
+/* Evaluates the key anew where nothing has kept it. */
+bool get_key(ngx_http_request_t *r, const Claim &claim, ngx_str_t *key) {
+    if (claim.remote == nullptr) { return get_text(r, &limit_of(claim).zone->key, key) == NGX_OK; }
+
+    *key = remote_of(claim).key;
+    return true;
+}
+
+void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
+    const auto hash = claim.key_hash();
+    auto &offenders = *limit_of(claim).zone->memory.aside.offenders;
+    const auto place = offenders.count(hash, n, ngx_current_msec);
+    ngx_str_t key;
+
+    if (place != Offenders::kNamed && get_key(r, claim, &key)) {
+        offenders.set_text(place, hash, view(key));
+    }
+}
+
+/* Sets *hash to that by which the zone knows the ban of a claim's key. */
+[[gnu::always_inline]] inline bool get_ban_hash(ngx_http_request_t *r, const Claim &claim,
+                                                uint64_t *hash) {
+    if (limit_of(claim).zone->redis == nullptr) {
+        *hash = claim.key_hash();
+        return true;
+    }
+
+    ngx_str_t key;
+    if (!get_key(r, claim, &key)) { return false; }
+
+    *hash = Bans::common_hash(view(key));
+    return true;
+}
+
+/* Has the claim rejected by a ban; `excess` is that over its limit. */
+[[gnu::always_inline]] inline bool set_ban(ngx_http_request_t *r, const Ban &ban, uint64_t excess,
+                                           Claim &claim) {
+    auto *verdict = static_cast<Verdict *>(alloc_inline(r->pool, sizeof(Verdict)));
+    if (verdict == nullptr) { return false; }
+
+    *verdict = {claim.limit, 0, excess, ban.left_ms, ban.left_ms, 0};
+    claim.verdict = verdict;
+    claim.outcome = Outcome::kRejected;
+    claim.is_banned = true;
+    return true;
+}
+
+/* Counts a rejection by the limit of a zone with penalties. */
+void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
+    const auto &zone = *limit_of(claim).zone;
+    uint64_t hash;
+    if (!get_ban_hash(r, claim, &hash)) { return; }
+
+    const auto ban = zone.memory.aside.bans->reject(hash, zone.rejected.penalty, ngx_current_msec);
+    if (ban.left_ms == 0) { return; }
+
+    add_atomically(zone.worker.counters->bans);
+    (void)set_ban(r, ban, claim.describe(ngx_current_msec).excess, claim);
+}
+
+/* Counts a request that a ban has rejected. */
+[[gnu::always_inline]] inline void count_banned(ngx_http_request_t *r, const Claim &claim) {
+    auto &zone = *limit_of(claim).zone;
+    add_atomically(zone.worker.counters->banned_requests);
+
+    const auto n = zone.rejected.top ? zone.worker.banned_sampler.weight(ngx_current_msec) : 0;
+    if (n != 0) { add_offender(r, claim, n); }
+}
+
+} // namespace
+
+uint64_t ban_hash(const ZoneConf &zone, std::string_view key) {
+    return zone.redis != nullptr ? Bans::common_hash(key) : zone.memory.table->hash(key);
+}
+
+void lift_ban(const ZoneConf &zone, std::string_view key) {
+    zone.memory.aside.bans->lift(ban_hash(zone, key), ngx_current_msec);
+}
+
+ngx_int_t find_ban(ngx_http_request_t *r, Claim &claim) {
+    const auto &zone = *limit_of(claim).zone;
+    uint64_t hash;
+    if (!get_ban_hash(r, claim, &hash)) { return NGX_ERROR; }
+
+    const auto ban = zone.memory.aside.bans->find(hash, ngx_current_msec);
+    if (ban.left_ms == 0) { return NGX_OK; }
+
+    const auto own = own_limit_of(zone, claim);
+    if (own.is_unlimited()) { return NGX_OK; }
+
+    if (own.is_set() && !set_own(r->pool, zone, own, claim)) { return NGX_ERROR; }
+
+    return set_ban(r, ban, claim.cost * 1000, claim) ? NGX_DONE : NGX_ERROR;
+}
+
+bool turn_away(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim) {
+    ctx.nclaims = 1;
+    ctx.described = &claim;
+    ctx.headers = conf.headers;
+    ctx.now_ms = ngx_current_msec;
+
+    tally(*limit_of(claim).zone, kCountRejected);
+    count_banned(r, claim);
+    if (is_logged(r, conf.log_level)) { log_rejected(r, conf, claim, *claim.verdict); }
+
+    return (conf.headers & kHeaderRetryAfter) == 0
+           || push_retry_after(r, ctx, claim.verdict->retry_after_ms);
+}
+
+void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n) {
+    /* A key that meets a full zone, or no Redis, is not over its limit. */
+    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
+
+    if (claim.is_banned) {
+        count_banned(r, claim);
+        return;
+    }
+
+    const auto &zone = *limit_of(claim).zone;
+    if (zone.rejected.top) { add_offender(r, claim, n); }
+
+    /* A key that is blocked needs no ban. */
+    const bool is_blocked
+        = claim.limit == 0 || (claim.verdict != nullptr && claim.verdict->limit == 0);
+    if (zone.rejected.are_banned() && !is_blocked) { count_towards_ban(r, claim); }
+}
+
+} // namespace limit_sliding
