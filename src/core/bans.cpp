@@ -212,7 +212,7 @@ struct Bans::Search {
 Bans *Bans::init(void *memory, size_t bytes, const uint8_t secret[kSecretBytes]) {
     auto *bans = static_cast<Bans *>(memory);
 
-    std::memcpy(bans->secret_, secret, sizeof(bans->secret_));
+    std::memcpy(&bans->secret_, secret, sizeof(bans->secret_));
     bans->line_count_ = (bytes - sizeof(Bans)) / sizeof(Line);
 
     return bans;
@@ -224,11 +224,12 @@ uint64_t Bans::common_hash(std::string_view key) {
 
 uint64_t Bans::places() const { return line_count_ * kLinePlaces; }
 
-uint64_t Bans::mixed_with_secret(uint64_t hash) const {
-    return mixed(mixed(hash ^ secret_[0]) ^ secret_[1]);
+[[gnu::always_inline]] inline uint64_t Bans::mixed_with_secret(uint64_t hash) const {
+    return mixed(hash ^ secret_);
 }
 
-Bans::Line &Bans::line_of(uint64_t mixed_hash, unsigned choice) const {
+[[gnu::always_inline]] inline Bans::Line &Bans::line_of(uint64_t mixed_hash,
+                                                        unsigned choice) const {
     const uint64_t half = choice == 0 ? mixed_hash >> 32 : mixed_hash & UINT32_MAX;
 
     return lines()[half * line_count_ >> 32];
@@ -247,12 +248,12 @@ Ban Bans::find_place(uint64_t hash, uint64_t now_ms) const {
             if (!is_same_key(seen, tag)) { continue; }
 
             const uint64_t state = read(place.state);
-            const Entry entry = Entry::of(state);
+            const uint64_t end_ms = state >> kTimeShift & kTimeMax;
 
-            /* of this tag, and of no key that took the place between the reads */
-            if (!is_claim(state) && is_of_tag(state, seen) && entry.is_banned(now_ms)
+            /* a ban, of this tag, and of no key that took the place between the reads */
+            if (state >> kRejectionsShift == 0 && end_ms > now_ms && is_of_tag(state, seen)
                 && read(place.tag) == seen) {
-                return {entry.left_ms(now_ms), static_cast<unsigned>(entry.doublings)};
+                return {end_ms - now_ms, static_cast<unsigned>(state >> kDoublingsShift)};
             }
         }
     }

@@ -111,7 +111,7 @@ private:
     template <class Next>
     bool update(uint64_t hash, const PenaltyRule &rule, uint64_t now_ms, const Next &next);
 
-    uint64_t secret_[2];
+    uint64_t secret_;
     uint64_t line_count_;
     uint64_t until_ms_; /* no ban lasts longer */
 };

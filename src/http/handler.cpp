@@ -170,15 +170,16 @@ private:
                            [&](const Claim &claim) { return limit_of(claim).zone == zone; });
     }
 
-    /* Looks for a ban of the claim's key.  False: an error, or the request is answered, as
-     * its status tells. */
-    bool look_for_ban(Claim &claim) const {
-        const auto rc = find_ban(r_, claim);
-        if (!kSingle || rc != NGX_DONE) { return rc != NGX_ERROR; }
+    /* Evaluates a limit whose keys may be banned.  NGX_ERROR also if the request is
+     * answered, as its status tells. */
+    ngx_int_t guard(const Limit &limit, Claim &claim) const {
+        if (limit.rates[0] != nullptr || limit.cost_value != nullptr) {
+            const auto rc = evaluate(r_, limit, claim);
+            if (rc != NGX_OK) { return rc; }
+        }
 
-        if (turn_away(r_, conf_, ctx_, claim)) { ctx_.status = Status::kRejected; }
-
-        return false;
+        const auto rc = find_ban<kSingle>(r_, conf_, ctx_, claim);
+        return rc != NGX_DONE ? rc : kSingle ? NGX_ERROR : NGX_OK;
     }
 
     /* Returns the status of a request that is answered, or for which memory is exhausted. */
@@ -207,10 +208,9 @@ private:
         claim.hash = hash;
 
         if (limit.evaluated) {
-            const auto rc = evaluate(r_, limit, claim);
+            const auto rc
+                = zone.rejected.are_banned() ? guard(limit, claim) : evaluate(r_, limit, claim);
             if (rc != NGX_OK) { return rc; }
-
-            if (zone.rejected.are_banned() && !look_for_ban(claim)) { return NGX_ERROR; }
         }
 
         if (!kSingle && zone.redis != nullptr) { return add_remote(r_, claim, zone.remote, key); }

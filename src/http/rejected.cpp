@@ -12,19 +12,23 @@
 namespace limit_sliding {
 namespace {
 
-/* Returns the own limit of a claim's key, as this node knows it. */
-OwnLimit own_limit_of(const ZoneConf &zone, const Claim &claim) {
+/* Sets the own limit of a banned key, as this node knows it.  NGX_DONE: it remains
+ * banned, as it is not "off"; else as find_ban(). */
+[[gnu::noinline]] ngx_int_t find_own(ngx_http_request_t *r, const ZoneConf &zone, Claim &claim) {
     const auto hash = claim.key_hash();
-    if (zone.redis != nullptr) { return zone.remote.told->find(hash); }
-
     const auto &own_limits = *zone.memory.aside.own_limits;
     OwnLimit own = {};
-    if (own_limits.count() != 0) {
+
+    if (zone.redis != nullptr) {
+        own = zone.remote.told->find(hash);
+    } else {
         own_limits.find(
             hash, [] { return ngx_time(); }, &own);
     }
 
-    return own;
+    if (own.is_unlimited()) { return NGX_OK; }
+
+    return !own.is_set() || set_own(r->pool, zone, own, claim) ? NGX_DONE : NGX_ERROR;
 }
 
 /* Evaluates the key anew where nothing has kept it. */
@@ -96,6 +100,22 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     if (n != 0) { add_offender(r, claim, n); }
 }
 
+/* Answers a request whose one claim is banned; false: no memory. */
+[[gnu::always_inline]] inline bool turn_away(ngx_http_request_t *r, const LocConf &conf,
+                                             Context &ctx, Claim &claim, const Ban &ban) {
+    ctx.nclaims = 1;
+    ctx.described = &claim;
+    ctx.headers = conf.headers;
+    ctx.now_ms = ngx_current_msec;
+    ctx.status = Status::kRejected;
+
+    tally(*limit_of(claim).zone, kCountRejected);
+    count_banned(r, claim);
+    if (is_logged(r, conf.log_level)) { log_rejected(r, conf, claim, *claim.verdict); }
+
+    return (conf.headers & kHeaderRetryAfter) == 0 || push_retry_after(r, ctx, ban.left_ms);
+}
+
 } // namespace
 
 uint64_t ban_hash(const ZoneConf &zone, std::string_view key) {
@@ -106,7 +126,8 @@ void lift_ban(const ZoneConf &zone, std::string_view key) {
     zone.memory.aside.bans->lift(ban_hash(zone, key), ngx_current_msec);
 }
 
-ngx_int_t find_ban(ngx_http_request_t *r, Claim &claim) {
+template <bool kSingle>
+ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim) {
     const auto &zone = *limit_of(claim).zone;
     uint64_t hash;
     if (!get_ban_hash(r, claim, &hash)) { return NGX_ERROR; }
@@ -114,27 +135,18 @@ ngx_int_t find_ban(ngx_http_request_t *r, Claim &claim) {
     const auto ban = zone.memory.aside.bans->find(hash, ngx_current_msec);
     if (ban.left_ms == 0) { return NGX_OK; }
 
-    const auto own = own_limit_of(zone, claim);
-    if (own.is_unlimited()) { return NGX_OK; }
+    if (zone.redis != nullptr || zone.memory.aside.own_limits->count() != 0) {
+        const auto rc = find_own(r, zone, claim);
+        if (rc != NGX_DONE) { return rc; }
+    }
 
-    if (own.is_set() && !set_own(r->pool, zone, own, claim)) { return NGX_ERROR; }
+    if (!set_ban(r, ban, claim.cost * 1000, claim)) { return NGX_ERROR; }
 
-    return set_ban(r, ban, claim.cost * 1000, claim) ? NGX_DONE : NGX_ERROR;
+    return !kSingle || turn_away(r, conf, ctx, claim, ban) ? NGX_DONE : NGX_ERROR;
 }
 
-bool turn_away(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim) {
-    ctx.nclaims = 1;
-    ctx.described = &claim;
-    ctx.headers = conf.headers;
-    ctx.now_ms = ngx_current_msec;
-
-    tally(*limit_of(claim).zone, kCountRejected);
-    count_banned(r, claim);
-    if (is_logged(r, conf.log_level)) { log_rejected(r, conf, claim, *claim.verdict); }
-
-    return (conf.headers & kHeaderRetryAfter) == 0
-           || push_retry_after(r, ctx, claim.verdict->retry_after_ms);
-}
+template ngx_int_t find_ban<true>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
+template ngx_int_t find_ban<false>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
 
 void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n) {
     /* A key that meets a full zone, or no Redis, is not over its limit. */

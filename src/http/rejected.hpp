@@ -19,11 +19,10 @@ void lift_ban(const ZoneConf &zone, std::string_view key);
 
 /* Looks for a ban of the key of a claim, in a zone with penalties; one whose own limit
  * is "off" is not banned.  NGX_OK: it is not; NGX_DONE: it is, and the claim is set to be
- * rejected by that; else NGX_ERROR. */
-ngx_int_t find_ban(ngx_http_request_t *r, Claim &claim);
-
-/* Answers a request whose one claim is banned; false: no memory. */
-bool turn_away(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim);
+ * rejected by that; else NGX_ERROR.  kSingle: the claim is all of the request's, which is
+ * then answered, but for the status that its place has. */
+template <bool kSingle>
+ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim);
 
 /* Adds so many rejections to the key of a claim that rejected: among its zone's
  * offenders, and to those that lead to a ban.  If one begins, the claim is set to be
