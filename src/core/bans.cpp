@@ -5,28 +5,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/mix.hpp"
 #include "core/siphash.hpp"
 
 namespace limit_sliding {
 
 namespace {
-
-constexpr size_t kLinePlaces = 4;
-constexpr unsigned kLinesOfKey = 2;
-
-/* Fields of a tag. */
-constexpr uint64_t kTag = uint64_t{1} << 63;
-constexpr uint64_t kTagGenerations = 8192;
-
-/* Fields of a state, from the lowest bit on. */
-constexpr uint64_t kStateGenerations = 8;
-constexpr unsigned kTimeShift = 3;
-constexpr uint64_t kTimeMax = (uint64_t{1} << 40) - 1;
-constexpr unsigned kForgottenShift = 43;
-constexpr unsigned kDoublingsShift = 48;
-constexpr uint64_t kDoublingsMax = 31;
-constexpr unsigned kRejectionsShift = 53;
 
 /* Units of the longest ban in which a counting key's doublings are forgotten, and their
  * numbers. */
@@ -35,21 +18,12 @@ constexpr uint64_t kForgottenMask = 31;
 
 static_assert(kPenaltyAfterMax < 1024, "rejections have 10 bits");
 
-/* A claim of no key: no tag has a hash of zeroes. */
+using namespace ban_words;
+
+/* A claim of no key. */
 constexpr uint64_t kWithdrawn = kTag;
 
 bool is_claim(uint64_t state) { return (state & kTag) != 0; }
-
-bool is_same_key(uint64_t tag, uint64_t other) { return (tag ^ other) < kTagGenerations; }
-
-bool is_of_tag(uint64_t state, uint64_t tag) { return (state ^ tag) % kStateGenerations == 0; }
-
-/* Returns the tag of a key, of generation 0. */
-uint64_t tag_of(uint64_t hash) {
-    hash = hash * kTagGenerations | kTag;
-
-    return hash == kTag ? hash + kTagGenerations : hash;
-}
 
 /* Returns the tag with which a key may claim a place. */
 uint64_t next_tag(uint64_t key_tag, uint64_t old_tag) {
@@ -159,9 +133,6 @@ Entry after_rejection(const Entry &entry, const PenaltyRule &rule, uint64_t now_
     return next;
 }
 
-/* Sequentially consistent, as the search for other claims of a key has to be. */
-uint64_t read(const uint64_t &word) { return shared(const_cast<uint64_t *>(&word)).load(); }
-
 bool replace(uint64_t *word, uint64_t old, uint64_t next) {
     return shared(word).compare_exchange_strong(old, next);
 }
@@ -172,15 +143,6 @@ uint64_t PenaltyRule::length_ms(unsigned doublings) const {
     /* shifted as far as no bit is lost */
     return doublings < 64 && penalty_ms <= max_ms >> doublings ? penalty_ms << doublings : max_ms;
 }
-
-struct Bans::Place {
-    uint64_t tag;
-    uint64_t state;
-};
-
-struct alignas(64) Bans::Line {
-    Place places[kLinePlaces];
-};
 
 /* A place as it was read: its state is a claim, or of this tag. */
 struct Bans::Seen {
@@ -212,7 +174,8 @@ struct Bans::Search {
 Bans *Bans::init(void *memory, size_t bytes, const uint8_t secret[kSecretBytes]) {
     auto *bans = static_cast<Bans *>(memory);
 
-    std::memcpy(&bans->secret_, secret, sizeof(bans->secret_));
+    if (secret != nullptr) { std::memcpy(&bans->secret_, secret, sizeof(bans->secret_)); }
+
     bans->line_count_ = (bytes - sizeof(Bans)) / sizeof(Line);
 
     return bans;
@@ -224,49 +187,12 @@ uint64_t Bans::common_hash(std::string_view key) {
 
 uint64_t Bans::places() const { return line_count_ * kLinePlaces; }
 
-[[gnu::always_inline]] inline uint64_t Bans::mixed_with_secret(uint64_t hash) const {
-    return mixed(hash ^ secret_);
-}
-
-[[gnu::always_inline]] inline Bans::Line &Bans::line_of(uint64_t mixed_hash,
-                                                        unsigned choice) const {
-    const uint64_t half = choice == 0 ? mixed_hash >> 32 : mixed_hash & UINT32_MAX;
-
-    return lines()[half * line_count_ >> 32];
-}
-
-Ban Bans::find_place(uint64_t hash, uint64_t now_ms) const {
-    const uint64_t mixed_hash = mixed_with_secret(hash);
-    const uint64_t tag = tag_of(mixed_hash);
-
-    for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
-        for (const Place &place : line_of(mixed_hash, choice).places) {
-            const uint64_t seen = read(place.tag);
-
-            if (seen == 0) { return {0, 0}; }
-
-            if (!is_same_key(seen, tag)) { continue; }
-
-            const uint64_t state = read(place.state);
-            const uint64_t end_ms = state >> kTimeShift & kTimeMax;
-
-            /* a ban, of this tag, and of no key that took the place between the reads */
-            if (state >> kRejectionsShift == 0 && end_ms > now_ms && is_of_tag(state, seen)
-                && read(place.tag) == seen) {
-                return {end_ms - now_ms, static_cast<unsigned>(state >> kDoublingsShift)};
-            }
-        }
-    }
-
-    return {0, 0};
-}
-
-Bans::Search Bans::search(uint64_t mixed_hash, const PenaltyRule &rule, uint64_t now_ms) const {
-    const uint64_t tag = tag_of(mixed_hash);
+Bans::Search Bans::search(uint64_t keyed_hash, const PenaltyRule &rule, uint64_t now_ms) const {
+    const uint64_t tag = tag_of(keyed_hash);
     Search found = {Search::kAgain, {}, {Worth::kBan, UINT64_MAX}};
 
     for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
-        for (Place &place : line_of(mixed_hash, choice).places) {
+        for (Place &place : line_of(keyed_hash, choice).places) {
             Seen seen;
 
             if (!Seen::of(place, &seen)) { return {Search::kAgain, {}, {}}; }
@@ -293,9 +219,9 @@ Bans::Search Bans::search(uint64_t mixed_hash, const PenaltyRule &rule, uint64_t
 
 /* Withdraws other claims of the key of this tag, or the one of this place.  Returns
  * false if the key is not alone. */
-bool Bans::is_alone(const Place &own, uint64_t mixed_hash, uint64_t tag) const {
+bool Bans::is_alone(const Place &own, uint64_t keyed_hash, uint64_t tag) const {
     for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
-        for (Place &place : line_of(mixed_hash, choice).places) {
+        for (Place &place : line_of(keyed_hash, choice).places) {
             Seen seen;
 
             if (&place == &own) { continue; }
@@ -318,17 +244,17 @@ bool Bans::is_alone(const Place &own, uint64_t mixed_hash, uint64_t tag) const {
 }
 
 /* Has a key take a place.  Returns false if another process was faster. */
-bool Bans::take(const Seen &seen, uint64_t mixed_hash, uint64_t state) {
+bool Bans::take(const Seen &seen, uint64_t keyed_hash, uint64_t state) {
     Place &place = *seen.place;
     const uint64_t tag = seen.tag == seen.state && seen.tag != 0
                              ? seen.tag
-                             : next_tag(tag_of(mixed_hash), seen.tag);
+                             : next_tag(tag_of(keyed_hash), seen.tag);
 
     if (!replace(&place.state, seen.state, tag)) { return false; }
 
     if (!replace(&place.tag, seen.tag, tag)) { return false; }
 
-    if (!is_alone(place, mixed_hash, tag)) {
+    if (!is_alone(place, keyed_hash, tag)) {
         replace(&place.state, tag, kWithdrawn);
         return false;
     }
@@ -346,10 +272,10 @@ void Bans::raise_until(uint64_t until_ms) {
  * it has changed. */
 template <class Next>
 bool Bans::update(uint64_t hash, const PenaltyRule &rule, uint64_t now_ms, const Next &next) {
-    const uint64_t mixed_hash = mixed_with_secret(hash);
+    const uint64_t keyed_hash = keyed(hash);
 
     for (unsigned i = 0; i < kAttempts; i++) {
-        const Search found = search(mixed_hash, rule, now_ms);
+        const Search found = search(keyed_hash, rule, now_ms);
 
         if (found.result == Search::kAgain) { continue; }
 
@@ -367,7 +293,7 @@ bool Bans::update(uint64_t hash, const PenaltyRule &rule, uint64_t now_ms, const
 
         if (is_held ? replace(&found.seen.place->state, found.seen.state,
                               entry.state() | found.seen.tag % kStateGenerations)
-                    : take(found.seen, mixed_hash, entry.state())) {
+                    : take(found.seen, keyed_hash, entry.state())) {
             return true;
         }
     }

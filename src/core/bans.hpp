@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/atomics.hpp"
+#include "core/mix.hpp"
 #include "core/zone.hpp"
 
 namespace limit_sliding {
@@ -29,6 +30,36 @@ struct Ban {
     uint64_t left_ms;   /* 0: the key is not banned */
     unsigned doublings; /* of the penalty; more would not make it longer */
 };
+
+/* The words of a place, see Bans. */
+namespace ban_words {
+
+/* Fields of a tag. */
+constexpr uint64_t kTag = uint64_t{1} << 63;
+constexpr uint64_t kTagGenerations = 8192;
+
+/* Fields of a state, from the lowest bit on. */
+constexpr uint64_t kStateGenerations = 8;
+constexpr unsigned kTimeShift = 3;
+constexpr uint64_t kTimeMax = (uint64_t{1} << 40) - 1;
+constexpr unsigned kForgottenShift = 43;
+constexpr unsigned kDoublingsShift = 48;
+constexpr uint64_t kDoublingsMax = 31;
+constexpr unsigned kRejectionsShift = 53;
+
+inline bool is_same_key(uint64_t tag, uint64_t other) { return (tag ^ other) < kTagGenerations; }
+
+inline bool is_of_tag(uint64_t state, uint64_t tag) {
+    return (state ^ tag) % kStateGenerations == 0;
+}
+
+/* Returns the tag of a key, of generation 0. */
+inline uint64_t tag_of(uint64_t hash) { return hash * kTagGenerations | kTag; }
+
+/* Sequentially consistent, as the search for other claims of a key has to be. */
+inline uint64_t read(const uint64_t &word) { return shared(const_cast<uint64_t *>(&word)).load(); }
+
+} // namespace ban_words
 
 /*
  * Keys that are banned, or have been rejected lately, in 16 bytes each.
@@ -60,7 +91,8 @@ public:
     static constexpr size_t kBytesMin = 128;
 
     /* Makes it of `memory`: `bytes` long, at least kBytesMin, zeroed, aligned to 64.
-     * The secret keeps others from choosing keys that share places. */
+     * The secret keeps others from choosing keys that share places; null: hashes are
+     * secret already. */
     static Bans *init(void *memory, size_t bytes, const uint8_t secret[kSecretBytes]);
 
     /* Returns the hash of a key that is the same on all nodes. */
@@ -70,9 +102,7 @@ public:
      * unlike each other unless their keys are the same. */
 
     /* Returns the ban of a key. */
-    Ban find(uint64_t hash, uint64_t now_ms) const {
-        return now_ms < load(&until_ms_) ? find_place(hash, now_ms) : Ban{0, 0};
-    }
+    Ban find(uint64_t hash, uint64_t now_ms) const;
 
     /* Counts a rejection of a key.  Returns the ban that begins with it, if one does: a
      * banned key gets no other. */
@@ -94,19 +124,34 @@ public:
     uint64_t places() const;
 
 private:
-    struct Place;
-    struct Line;
+    static constexpr size_t kLinePlaces = 4;
+    static constexpr unsigned kLinesOfKey = 2;
+
+    struct Place {
+        uint64_t tag;
+        uint64_t state;
+    };
+
+    struct alignas(64) Line {
+        Place places[kLinePlaces];
+    };
+
     struct Seen;
     struct Search;
 
     Line *lines() const { return reinterpret_cast<Line *>(const_cast<Bans *>(this) + 1); }
 
-    uint64_t mixed_with_secret(uint64_t hash) const;
-    Line &line_of(uint64_t mixed_hash, unsigned choice) const;
-    Ban find_place(uint64_t hash, uint64_t now_ms) const;
-    Search search(uint64_t mixed_hash, const PenaltyRule &rule, uint64_t now_ms) const;
-    bool is_alone(const Place &own, uint64_t mixed_hash, uint64_t tag) const;
-    bool take(const Seen &seen, uint64_t mixed_hash, uint64_t state);
+    uint64_t keyed(uint64_t hash) const { return secret_ == 0 ? hash : mixed(hash ^ secret_); }
+
+    Line &line_of(uint64_t keyed_hash, unsigned choice) const {
+        const uint64_t half = choice == 0 ? keyed_hash >> 32 : keyed_hash & UINT32_MAX;
+
+        return lines()[half * line_count_ >> 32];
+    }
+
+    Search search(uint64_t keyed_hash, const PenaltyRule &rule, uint64_t now_ms) const;
+    bool is_alone(const Place &own, uint64_t keyed_hash, uint64_t tag) const;
+    bool take(const Seen &seen, uint64_t keyed_hash, uint64_t state);
     void raise_until(uint64_t until_ms);
     template <class Next>
     bool update(uint64_t hash, const PenaltyRule &rule, uint64_t now_ms, const Next &next);
@@ -115,5 +160,36 @@ private:
     uint64_t line_count_;
     uint64_t until_ms_; /* no ban lasts longer */
 };
+
+/* It is inline for the sake of banned requests. */
+inline Ban Bans::find(uint64_t hash, uint64_t now_ms) const {
+    using namespace ban_words;
+
+    if (now_ms >= load(&until_ms_)) { return {0, 0}; }
+
+    const uint64_t keyed_hash = keyed(hash);
+    const uint64_t tag = tag_of(keyed_hash);
+
+    for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
+        for (const Place &place : line_of(keyed_hash, choice).places) {
+            const uint64_t seen = read(place.tag);
+
+            if (seen == 0) { return {0, 0}; }
+
+            if (!is_same_key(seen, tag)) { continue; }
+
+            const uint64_t state = read(place.state);
+            const uint64_t end_ms = state >> kTimeShift & kTimeMax;
+
+            /* a ban, of this tag, and of no key that took the place between the reads */
+            if (state >> kRejectionsShift == 0 && end_ms > now_ms && is_of_tag(state, seen)
+                && read(place.tag) == seen) {
+                return {end_ms - now_ms, static_cast<unsigned>(state >> kDoublingsShift)};
+            }
+        }
+    }
+
+    return {0, 0};
+}
 
 } // namespace limit_sliding

@@ -51,7 +51,9 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t own_limit
     own_limits->init(own_limits_max);
 
     const size_t room = share_of(size, 8, Bans::kBytesMin, size);
-    bans = (mask & kBans) != 0 ? Bans::init(carve(room), room, secret) : nullptr;
+    bans = (mask & kBans) != 0
+               ? Bans::init(carve(room), room, (mask & kRedis) != 0 ? secret : nullptr)
+               : nullptr;
 }
 
 } // namespace limit_sliding

@@ -66,16 +66,12 @@ void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
 }
 
 /* Has the claim rejected by a ban; `excess` is that over its limit. */
-[[gnu::always_inline]] inline bool set_ban(ngx_http_request_t *r, const Ban &ban, uint64_t excess,
+[[gnu::always_inline]] inline void set_ban(const Ban &ban, uint64_t excess, Verdict &verdict,
                                            Claim &claim) {
-    auto *verdict = static_cast<Verdict *>(alloc_inline(r->pool, sizeof(Verdict)));
-    if (verdict == nullptr) { return false; }
-
-    *verdict = {claim.limit, 0, excess, ban.left_ms, ban.left_ms, 0};
-    claim.verdict = verdict;
+    verdict = {claim.limit, 0, excess, ban.left_ms, ban.left_ms, 0};
+    claim.verdict = &verdict;
     claim.outcome = Outcome::kRejected;
     claim.is_banned = true;
-    return true;
 }
 
 /* Counts a rejection by the limit of a zone with penalties. */
@@ -88,16 +84,24 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     if (ban.left_ms == 0) { return; }
 
     add_atomically(zone.worker.counters->bans);
-    (void)set_ban(r, ban, claim.describe(ngx_current_msec).excess, claim);
+
+    auto *verdict = alloc<Verdict>(r->pool);
+    if (verdict != nullptr) {
+        set_ban(ban, claim.describe(ngx_current_msec).excess, *verdict, claim);
+    }
+}
+
+/* Adds a rejection in a zone with penalties to its offenders: a sample, as elsewhere. */
+[[gnu::always_inline]] inline void sample_offender(ngx_http_request_t *r, const Claim &claim) {
+    auto &zone = *limit_of(claim).zone;
+    const auto n = zone.rejected.top ? zone.worker.top_sampler.weight(ngx_current_msec) : 0;
+    if (n != 0) { add_offender(r, claim, n); }
 }
 
 /* Counts a request that a ban has rejected. */
 [[gnu::always_inline]] inline void count_banned(ngx_http_request_t *r, const Claim &claim) {
-    auto &zone = *limit_of(claim).zone;
-    add_atomically(zone.worker.counters->banned_requests);
-
-    const auto n = zone.rejected.top ? zone.worker.banned_sampler.weight(ngx_current_msec) : 0;
-    if (n != 0) { add_offender(r, claim, n); }
+    add_atomically(limit_of(claim).zone->worker.counters->banned_requests);
+    sample_offender(r, claim);
 }
 
 /* Answers a request whose one claim is banned; false: no memory. */
@@ -140,8 +144,11 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
         if (rc != NGX_DONE) { return rc; }
     }
 
-    if (!set_ban(r, ban, claim.cost * 1000, claim)) { return NGX_ERROR; }
+    /* A claim that is alone is not moved. */
+    auto *verdict = kSingle ? &claim.rejection : alloc<Verdict>(r->pool);
+    if (verdict == nullptr) { return NGX_ERROR; }
 
+    set_ban(ban, claim.cost * 1000, *verdict, claim);
     return !kSingle || turn_away(r, conf, ctx, claim, ban) ? NGX_DONE : NGX_ERROR;
 }
 
@@ -157,13 +164,17 @@ void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n) {
         return;
     }
 
-    const auto &zone = *limit_of(claim).zone;
-    if (zone.rejected.top) { add_offender(r, claim, n); }
+    if (!limit_of(claim).zone->rejected.are_banned()) {
+        add_offender(r, claim, n);
+        return;
+    }
+
+    sample_offender(r, claim);
 
     /* A key that is blocked needs no ban. */
     const bool is_blocked
         = claim.limit == 0 || (claim.verdict != nullptr && claim.verdict->limit == 0);
-    if (zone.rejected.are_banned() && !is_blocked) { count_towards_ban(r, claim); }
+    if (!is_blocked) { count_towards_ban(r, claim); }
 }
 
 } // namespace limit_sliding

@@ -37,9 +37,9 @@ struct ZoneConf;
 
 /* The parts of a zone that belong to this worker. */
 struct ZoneWorker {
-    Counters *counters;     /* in shared memory, but only this worker's */
-    Sampler sampler;        /* of rejections */
-    Sampler banned_sampler; /* of those by bans */
+    Counters *counters;  /* in shared memory, but only this worker's */
+    Sampler sampler;     /* of rejections */
+    Sampler top_sampler; /* of those of offenders, if keys may be banned */
     ngx_msec_t log_after;
     ngx_uint_t log_omitted;
     LimitQueue *orders; /* nullptr: there were none */
