@@ -80,12 +80,13 @@ cmp_ok abs($json->{time_ms} / 1000 - time), '<', 10, 'the time';
 my $one = $json->{zones}{one};
 is_deeply { map { $_ => $one->{$_} } qw(key rate limit window_ms algorithm
         precision full redis bytes slots_used keys own_limits passed delayed
-        rejected delayed_dry_run rejected_dry_run errors evicted refused top) },
+        rejected delayed_dry_run rejected_dry_run errors evicted refused bans banned banned_requests penalty top) },
     { key => '$http_key', rate => '3r/d', limit => 3, window_ms => 86_400_000,
         algorithm => 'counter', precision => 'auto', full => 'evict',
         redis => undef, bytes => 1_048_576, slots_used => 0, keys => 0,
         own_limits => 0, passed => 0, delayed => 0, rejected => 0,
         delayed_dry_run => 0, rejected_dry_run => 0, errors => 0, evicted => 0,
+        bans => 0, banned => 0, banned_requests => 0, penalty => undef,
         refused => 0, top => [] },
     'a zone';
 cmp_ok $one->{slots}, '>', 60_000, '... and its slots';

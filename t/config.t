@@ -169,6 +169,26 @@ is_wrong(@$_) for (
 );
 
 
+# penalties
+
+is_wrong(@$_) for (
+    (map { [ http => "$zone zone=one:1m rate=1r/s $_;", $_, qr/needs "penalty="/ ] }
+        qw(penalty_after=2 penalty_max=1h)),
+    (map { [ http => "$zone zone=one:1m rate=1r/s penalty=1m $_;", $_,
+        qr/must be between 1 and 1000/ ] } map { "penalty_after=$_" } qw(0 1001 -1 x 1.5)),
+    (map { [ http => "$zone zone=one:1m rate=1r/s $_;", $_,
+        qr/must be between 1s and 1y/ ] }
+        map { "penalty=$_" } qw(0 x -1 1ms 10x 366d 2y 99999999999999999999)),
+    (map { [ http => "$zone zone=one:1m rate=1r/s penalty=1s $_;", $_,
+        qr/must be between 1s and 1y/ ] } map { "penalty_max=$_" } qw(0 x 366d)),
+    [ http => "$zone zone=one:1m rate=1r/s penalty_max=59s penalty=1m;", 'penalty_max=59s',
+        qr/is less than the penalty of 60s/ ],
+    [ http => "$zone zone=one:1m rate=1r/s penalty=1m penalty=2m;", 'penalty=2m',
+        qr/duplicate/ ],
+    [ http => "$zone zone=one:1m rate=1r/s penalty=;", 'penalty=' ],
+);
+
+
 # the limit that follows from both
 
 is_wrong(@$_) for (

@@ -126,6 +126,21 @@ for my $n (1 .. 3) {
 is found(), '192.0.2.11 192.0.2.12 192.0.2.13', 'one a second with every=1s';
 
 
+# A banned client is found as often as it is rejected: its second line is no match.
+
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=bans:1m rate=1 window=30d penalty=1h;
+HTTP
+    location /bans { limit_sliding zone=bans; empty_gif; }
+SERVER
+
+$nginx->get('/bans?key=a');
+rejected('/bans?key=a', headers => ['X-Real-IP: 192.0.2.20']) for 1 .. 3;
+is $nginx->log_lines(qr/limiting requests, banned for \d+s by zone "bans"/), 3,
+    'each has a line about its ban';
+is found(), '192.0.2.20 192.0.2.20 192.0.2.20', 'banned requests are found once each';
+
+
 # who is not
 
 $nginx->serve(http => <<'HTTP', server => <<'SERVER');

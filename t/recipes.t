@@ -75,6 +75,7 @@ http {
             if ($http_x_user = guess) { return 401; }
             return 200 form;
         }
+        location /account/login { if ($login = failed) { return 401; } return 200 form; }
         location /page { return 200 page; }
     }
 }
@@ -106,6 +107,13 @@ my $r = ask('/v1/chat', 'Authorization: a');
 cmp_ok header($r, 'Retry-After'), '>=', 1, 'tokens: when to come again';
 like header($r, 'RateLimit'), qr/"minute";r=0;/, 'tokens: nothing is left';
 is ask('/v1/chat', 'Authorization: b')->{status}, 200, 'tokens: others are served';
+
+
+recipe(qr/penalty/);
+is statuses(3, '/account/login'), '401 401 401', 'bans: three may fail';
+is statuses(5, '/account/login'), '429 429 429 429 429', 'bans: five are rejected';
+cmp_ok header(ask('/account/login'), 'Retry-After'), '>', 590, 'bans: banned for 10 minutes';
+is statuses(1, '/account/login', 'X-Password: right'), '429', 'bans: whatever is sent';
 
 
 recipe(qr/upstream_http_x_tokens_used/);
