@@ -35,12 +35,13 @@
  *
  * In a cluster, where costs are settled, and where places have limits of other
  * Redises as well, what was granted can be given back, as if it had never been
- * taken: a kind whose look is 2 has four more numbers, when it was taken, by the reply's time, the first two values of
- * the reply, and the Window::code() of the window in force then, 0 if it was the
- * zone's; to the values of a bucket all that the same call granted before is
- * added.  Nothing is given back if another window is in force now.  So long as
- * others have taken nothing else of a bucket since, its state is the one that it
- * would have had; else it may have less, for a while.
+ * taken: a kind whose look is 2 has four more numbers, when it was taken, by the
+ * reply's time, the first two values of the reply, and the Window::code() of the
+ * window in force then, 0 if it was the zone's; to the values of a bucket all
+ * that the same call granted before is added.  Nothing is given back if another
+ * window is in force now.  So long as others have taken nothing else of a bucket
+ * since, its state is the one that it would have had; else it may have less, for
+ * a while.
  *
  * Where costs are settled, a kind whose look is 4 is charged whatever the limit
  * says.
