@@ -20,6 +20,7 @@
 #include "http/variables.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
+#include "redis/ban_spread.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -173,6 +174,10 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
     if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
         for (auto *redis : main_conf(cycle).redises) {
             redis_enter(redis);
+        }
+
+        for (auto *zone : main_conf(cycle).zones) {
+            if (zone->redis != nullptr && zone->rejected.are_banned()) { enter_bans(zone->remote); }
         }
     }
 

@@ -34,6 +34,7 @@ bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
     zone.remote.on_error = zone.remote.on_error.value_or(zone.redis->settings.on_error);
     zone.remote.name = zone.name;
     zone.remote.policy = &zone.policy;
+    zone.remote.penalty = &zone.rejected.penalty;
     zone.remote.prefix
         = join(cf->pool, view(zone.redis->settings.key_prefix), view(zone.name), ":{");
     return zone.remote.prefix.data != nullptr;

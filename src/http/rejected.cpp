@@ -8,6 +8,7 @@
 #include "http/own_claim.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+#include "redis/ban_spread.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -83,6 +84,8 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     const auto ban = zone.memory.aside.bans->reject(hash, zone.rejected.penalty, ngx_current_msec);
     if (ban.left_ms == 0) { return; }
 
+    if (zone.redis != nullptr) { tell_ban(zone.remote, hash); }
+
     add_atomically(zone.worker.counters->bans);
 
     auto *verdict = alloc<Verdict>(r->pool);
@@ -127,7 +130,9 @@ uint64_t ban_hash(const ZoneConf &zone, std::string_view key) {
 }
 
 void lift_ban(const ZoneConf &zone, std::string_view key) {
-    zone.memory.aside.bans->lift(ban_hash(zone, key), ngx_current_msec);
+    const auto hash = ban_hash(zone, key);
+    zone.memory.aside.bans->lift(hash, ngx_current_msec);
+    if (zone.redis != nullptr) { (void)tell_lifted_ban(zone.remote, hash); }
 }
 
 template <bool kSingle>

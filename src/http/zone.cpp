@@ -8,6 +8,7 @@
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+#include "redis/logic/ban_exchange.hpp"
 #include "redis/logic/leases.hpp"
 #include "redis/logic/refusals.hpp"
 
@@ -37,6 +38,15 @@ bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
     return leases != nullptr;
 }
 
+/* Takes a 32nd of the memory, as far as it is of use, for the bans that are told to
+ * other nodes. */
+bool init_exchange(RemoteZone &remote, ngx_slab_pool_t *slab) {
+    size_t size = ngx_min(ngx_max(slab->pfree / 32, 1), 64) * ngx_pagesize;
+    void *memory = ngx_slab_calloc(slab, size);
+    remote.exchange = memory != nullptr ? BanExchange::init(memory, size) : nullptr;
+    return memory != nullptr;
+}
+
 /* Divides the rest of the memory into the table and the parts beside it. */
 bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log) {
     uint8_t secret[kSecretBytes];
@@ -52,6 +62,7 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, ngx_log_t *log) {
                     | (zone.rejected.are_banned() ? ZoneMemory::kBans : 0);
     aside.init(memory, size, mask, zone.limits.max, secret);
     zone.remote.told = aside.redis_limits;
+    zone.remote.bans = aside.bans;
 
     /* NGINX's clock is monotonic; windows begin with those of UTC. */
     auto *now = ngx_timeofday();
@@ -72,6 +83,8 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
         zone.remote.leases = old->remote.leases;
         zone.remote.told = old->remote.told;
         zone.remote.log_after = old->remote.log_after;
+        zone.remote.exchange = old->remote.exchange;
+        zone.remote.bans = old->remote.bans;
         return NGX_OK;
     }
 
@@ -80,6 +93,10 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
     slab->log_nomem = 0;
 
     if (zone.redis != nullptr && !init_remote(zone.remote, slab)) { return NGX_ERROR; }
+
+    if (zone.redis != nullptr && zone.rejected.are_banned() && !init_exchange(zone.remote, slab)) {
+        return NGX_ERROR;
+    }
 
     size_t size = slab->pfree * ngx_pagesize;
     auto *memory = static_cast<u_char *>(ngx_slab_alloc(slab, size));

@@ -155,14 +155,18 @@ bool make_client(Redis &redis) {
     return client.nodes.start(&redis, &redis.settings, &kEvents);
 }
 
-bool is_started(Redis &redis) { return redis.client.nodes.is_started() || make_client(redis); }
+} // namespace
+
+bool start_client(Redis &redis) { return redis.client.nodes.is_started() || make_client(redis); }
+
+namespace {
 
 /* Asks for one key of nobody's, and so finds out whether Redis takes writes:
  * the breaker learns of it as of any other call.  Each time another key, and so
  * perhaps another node of a cluster. */
 void send_probe(Redis &redis) {
     static ngx_uint_t n;
-    if (!is_started(redis) || find_ask(redis, 0)) { return; }
+    if (!start_client(redis) || find_ask(redis, 0)) { return; }
 
     Nodes &nodes = redis.client.nodes;
     u_char key[sizeof("probe") + NGX_INT_T_LEN];
@@ -236,7 +240,7 @@ void redis_exit(Redis *redis) {
     redis->client.nodes.close();
 }
 
-bool can_ask(Redis &redis) { return is_started(redis) && !is_away(redis); }
+bool can_ask(Redis &redis) { return start_client(redis) && !is_away(redis); }
 
 bool ask_redis(Span<Claim> claims, Waiter *waiter) {
     Redis &redis = *remote_of(claims[0]).zone->redis;
@@ -259,7 +263,7 @@ void settle_redis(const Claim &claim, int64_t difference) {
     if (remote_of(claim).source == Source::kFallback) {
         /* it does not know of the claim, and is not told later */
         count_unsettled(redis.client, std::max<int64_t>(difference, 0));
-    } else if (is_started(redis)) {
+    } else if (start_client(redis)) {
         settle(claim, difference);
     }
 }

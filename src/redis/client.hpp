@@ -25,6 +25,9 @@ extern bool has_redis;
 void redis_enter(Redis *redis);
 void redis_exit(Redis *redis);
 
+/* Makes this worker's part of a Redis ready.  Returns false if there is no memory. */
+bool start_client(Redis &redis);
+
 /* Returns false if Redis is known not to answer.  Else this worker's part of it
  * is ready. */
 bool can_ask(Redis &redis);

@@ -92,6 +92,7 @@ struct Redis {
     bool records;          /* and this: what some reject */
     ngx_str_t script;
     ngx_str_t script_sha1; /* in hex */
+    ngx_str_t bans_sha1;   /* of bans_script() */
 
     Policy probe_policy;
     RemoteZone probe_zone;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/bans.hpp"
 #include "core/limit_cache.hpp"
 #include "core/zone_memory.hpp"
 #include "ngx/array.hpp"
@@ -19,6 +20,8 @@
 namespace limit_sliding {
 
 struct Ask;
+class BanExchange;
+struct BanSpread;
 struct Redis;
 
 /* A zone as its Redis sees it. */
@@ -33,6 +36,10 @@ struct RemoteZone {
     uint32_t lease;                  /* their size */
     std::optional<OnError> on_error; /* that of the Redis, unless it has its own */
     ngx_atomic_t *log_after;         /* this, too: bad limits of keys */
+    BanExchange *exchange;           /* this, too; nullptr: it has no bans */
+    Bans *bans;                      /* this, too */
+    const PenaltyRule *penalty;
+    BanSpread *spread; /* this worker's */
 };
 
 /* Limits of one stage of a place, so that asks fit into calls. */

@@ -140,4 +140,6 @@ size_t script(unsigned algorithms, char *buffer, size_t bytes) {
 
 std::string_view forget_script() { return find_chunk("forget"); }
 
+std::string_view bans_script() { return find_chunk("bans"); }
+
 } // namespace limit_sliding

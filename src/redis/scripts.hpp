@@ -96,7 +96,8 @@ constexpr auto kScriptRejected = 0x800u;
 
 /*
  * The script for these algorithms, a mask of 1 << Algorithm and those above.  Returns
- * its length, and writes it with a final NUL if `bytes` is more.  Its first line, and no other, reads the clock.
+ * its length, and writes it with a final NUL if `bytes` is more.  Its first line, and no
+ * other, reads the clock.
  */
 size_t script(unsigned algorithms, char *buffer, size_t bytes);
 
@@ -104,5 +105,8 @@ size_t script(unsigned algorithms, char *buffer, size_t bytes);
  * many ms its mark is to last: as long as units may be spent.  ARGV[2], if it is
  * given, follows KEYS[1] in the name of another state to be deleted. */
 std::string_view forget_script();
+
+/* The script by which nodes tell each other of bans, see bans.lua. */
+std::string_view bans_script();
 
 } // namespace limit_sliding

@@ -364,7 +364,20 @@ bool init_probe(ngx_conf_t *cf, Redis &redis) {
     return redis.probe_zone.prefix.data != nullptr;
 }
 
-/* Makes the script that the zones need. */
+/* Returns the digest of a script, in hex; nullptr as data: no memory. */
+ngx_str_t sha1_of(ngx_pool_t *pool, std::string_view text) {
+    u_char digest[20];
+    ngx_sha1_t sha;
+    ngx_sha1_init(&sha);
+    ngx_sha1_update(&sha, text.data(), text.size());
+    ngx_sha1_final(digest, &sha);
+
+    u_char hex[2 * sizeof(digest)];
+    ngx_hex_dump(hex, digest, sizeof(digest));
+    return join(pool, view(hex, sizeof(hex)));
+}
+
+/* Makes the scripts that the zones need. */
 bool init_script(ngx_conf_t *cf, Redis &redis) {
     auto algorithms = static_cast<unsigned>(redis.algorithms);
     if (redis.settings.topology == Topology::kCluster) { algorithms |= kScriptCluster; }
@@ -373,23 +386,15 @@ bool init_script(ngx_conf_t *cf, Redis &redis) {
 
     if (redis.records) { algorithms |= kScriptRejected; }
 
-    u_char digest[20];
     ngx_str_t &text = redis.script;
-    ngx_str_t &sha1 = redis.script_sha1;
-
     text.len = script(algorithms, nullptr, 0);
     text.data = alloc_bytes(cf->pool, text.len + 1);
-    sha1.len = 2 * sizeof(digest);
-    sha1.data = alloc_bytes(cf->pool, sha1.len);
-    if (text.data == nullptr || sha1.data == nullptr) { return false; }
+    if (text.data == nullptr) { return false; }
 
     (void)script(algorithms, reinterpret_cast<char *>(text.data), text.len + 1);
-    ngx_sha1_t sha;
-    ngx_sha1_init(&sha);
-    ngx_sha1_update(&sha, text.data, text.len);
-    ngx_sha1_final(digest, &sha);
-    ngx_hex_dump(sha1.data, digest, sizeof(digest));
-    return true;
+    redis.script_sha1 = sha1_of(cf->pool, view(text));
+    redis.bans_sha1 = sha1_of(cf->pool, bans_script());
+    return redis.script_sha1.data != nullptr && redis.bans_sha1.data != nullptr;
 }
 
 /* Returns the server of the last cycle, if it had addresses, or nullptr. */

@@ -3,6 +3,7 @@
 /* In place of the rest of this directory where it is built without hiredis. */
 
 #include "ngx/conf.hpp"
+#include "redis/ban_spread.hpp"
 #include "redis/client.hpp"
 #include "redis/limit_scan.hpp"
 
@@ -22,6 +23,12 @@ void redis_enter(Redis *redis) {}
 void redis_exit(Redis *redis) {}
 
 bool can_ask(Redis &redis) { return false; }
+
+void enter_bans(RemoteZone &) {}
+
+void tell_ban(const RemoteZone &, uint64_t) {}
+
+bool tell_lifted_ban(const RemoteZone &, uint64_t) { return false; }
 
 bool ask_redis(Span<Claim> claims, Waiter *waiter) { return false; }
 

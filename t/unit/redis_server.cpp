@@ -70,21 +70,19 @@ static const char clock_line[] = "local now, real = tonumber(ARGV[#ARGV]), redis
                                  "redis.pcall = function(name, key, ...) forget(key) "
                                  "return real.pcall(name, key, ...) end ";
 
-int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]) {
-    char script[65536];
-    const char *rest;
+int redis_server_load_text(redis_server_t *server, std::string_view script, char sha[41]) {
+    const size_t line = script.find('\n');
+    const size_t clock = script.find("'TIME'");
     redisReply *reply;
-    size_t bytes = limit_sliding::script(algorithms, script, sizeof(script));
     int is_loaded;
 
-    if (bytes >= sizeof(script) || strstr(script, "'TIME'") == NULL) { return 0; }
+    if (line == script.npos || clock > line || script.find("'TIME'", line) != script.npos) {
+        return 0;
+    }
 
-    rest = strchr(script, '\n');
-
-    if (rest == NULL || strstr(rest, "'TIME'") != NULL) { return 0; }
-
-    reply = static_cast<redisReply *>(
-        redisCommand(server->context, "SCRIPT LOAD %s%s", clock_line, rest));
+    script.remove_prefix(line);
+    reply = static_cast<redisReply *>(redisCommand(server->context, "SCRIPT LOAD %s%b", clock_line,
+                                                   script.data(), script.size()));
     is_loaded = reply != NULL && reply->type == REDIS_REPLY_STRING;
 
     if (is_loaded) { snprintf(sha, 41, "%s", reply->str); }
@@ -92,6 +90,13 @@ int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41])
     freeReplyObject(reply);
 
     return is_loaded;
+}
+
+int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]) {
+    char script[65536];
+    size_t bytes = limit_sliding::script(algorithms, script, sizeof(script));
+
+    return bytes < sizeof(script) && redis_server_load_text(server, {script, bytes}, sha);
 }
 
 void redis_server_stop(redis_server_t *server) {

@@ -7,6 +7,8 @@
 #include <hiredis/hiredis.h>
 #include <sys/types.h>
 
+#include <string_view>
+
 struct redis_server_t {
     pid_t pid;
     char directory[32];
@@ -18,10 +20,13 @@ struct redis_server_t {
 int redis_server_start(redis_server_t *server);
 
 /*
- * Loads the script of limit_sliding::script(), whose digest goes to `sha`.  Its
- * clock is the last argument of a call, in ms, and keys expire by it.  Returns
- * 0 if that fails.
+ * Loads a script whose first line, and no other, reads the clock; its digest goes to
+ * `sha`.  The clock is the last argument of a call, in ms, and keys expire by it.
+ * Returns 0 if that fails.
  */
+int redis_server_load_text(redis_server_t *server, std::string_view script, char sha[41]);
+
+/* The same for the script of limit_sliding::script(). */
 int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]);
 
 /* Stops it and removes all that it left. */

@@ -1,0 +1,29 @@
+/* Copyright (C) the limit_sliding authors */
+
+/*
+ * Bans of a zone, on all nodes.
+ *
+ * A worker tells Redis of a ban that begins, and one worker of a node at a time asks
+ * for those that others have told of, by a timer.  So no request waits for this, and
+ * none asks.  Both is one call of bans_script().  What cannot be told waits in the
+ * zone's memory, where the next call of any worker finds it.
+ */
+
+#pragma once
+
+#include "redis/remote_claim.hpp"
+
+namespace limit_sliding {
+
+/* To be called when a worker begins, for a zone that has bans. */
+void enter_bans(RemoteZone &zone);
+
+/* Tells the other nodes that this node has banned the key of this hash, or that an
+ * administrator has lifted its ban.  The zone's bans know it already. */
+void tell_ban(const RemoteZone &zone, uint64_t hash);
+
+/* The same of a ban that an administrator has lifted.  Returns false if the other nodes
+ * cannot be told, as too much waits for Redis. */
+bool tell_lifted_ban(const RemoteZone &zone, uint64_t hash);
+
+} // namespace limit_sliding
