@@ -1,0 +1,147 @@
+# Bans of several nodes in a cluster, and with sentinels: through moved slots and
+# failovers.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Api;
+use LimitSliding::Cluster;
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my @nginx = map { LimitSliding::Test->new } 0, 1;
+
+# The limit of a key is never used up: a cost of 100 is rejected, whatever it has
+# left, and a cost of 0 passes, unless the key is banned.
+my $template;
+sub serve($block) {
+    $template = $nginx[0]->template(http => <<"HTTP", server => <<'SERVER');
+    limit_sliding_redis shared { $block }
+    limit_sliding_log_level off;
+    limit_sliding_zone \$arg_key zone=one:1m rate=10r/h redis=shared
+        penalty=100s;
+    limit_sliding_zone \$arg_key zone=two:1m rate=10r/h redis=shared
+        penalty=100s;
+HTTP
+    location /limits { limit_sliding_api write=on; }
+    location /one { limit_sliding zone=one cost=$arg_cost; empty_gif; }
+    location /two { limit_sliding zone=two cost=$arg_cost; empty_gif; }
+SERVER
+    $_->start($template) for @nginx;
+}
+
+sub ban($node, $key, $zone = 'one') {
+    return $nginx[$node]->get("/$zone?key=$key&cost=100")->{status};
+}
+
+sub is_banned($node, $key, $zone = 'one') {
+    return $nginx[$node]->get("/$zone?key=$key&cost=0")->{status} == 429;
+}
+
+sub within($most, $condition, $name) {
+    my $start = now;
+    my $holds = wait_for($condition, 30);
+    my $seconds = now() - $start;
+    ok $holds && $seconds < $most, $name or diag "it took $seconds s";
+}
+
+sub spreads($name) {
+    state $n = 0;
+    for my $from (0, 1) {
+        $n++;
+        for my $zone (qw(one two)) {
+            ban($from, "k$n", $zone);
+            within(1, sub { is_banned(1 - $from, "k$n", $zone) },
+                "$name: zone $zone, from node $from");
+        }
+    }
+}
+
+
+# A cluster
+
+my $cluster = LimitSliding::Cluster->new(config => {
+    'cluster-require-full-coverage' => 'no' })->start;
+serve('topology cluster; server ' . $cluster->servers . ';');
+spreads('cluster');
+is ban(0, 'lifted'), 429, 'a ban';
+within(1, sub { is_banned(1, 'lifted') }, '... spreads');
+api_key($nginx[1], 'one', 'lifted', 'DELETE', '&what=ban');
+within(1, sub { !is_banned(0, 'lifted') }, '... and is lifted');
+
+# All data of bans is in the slot of one name.
+my $slot = $cluster->slot('limit_sliding:one:{bans}:news');
+is $cluster->slot('limit_sliding:two:{bans}:ends'), $slot, 'one slot';
+my $master = $cluster->master_of($slot);
+my ($other) = grep { $_ != $master } $cluster->masters;
+
+my $n = 0;
+$cluster->move_slot($slot, $master, $other, sub (@) {
+    # while it moves
+    ban(0, 'moving' . $n++);
+});
+ok $n, 'bans begin while the slot moves';
+within(3, sub { $n == grep { is_banned(1, "moving$_") } 0 .. $n - 1 },
+    '... and spread once it has moved');
+spreads('a moved slot');
+
+# The replica takes over.
+$other->kill9;
+is ban(0, 'orphan'), 429, 'the master dies: a ban begins';
+ok is_banned(0, 'orphan'), '... and holds here';
+ok wait_for(sub { ($cluster->master_of($slot) // $other) != $other }, 30),
+    '... a replica takes over';
+within(2.5, sub { is_banned(1, 'orphan') }, '... and the ban spreads');
+spreads('after the failover');
+
+$_->stop for @nginx;
+$_->kill9 for $cluster->alive;
+
+
+# Sentinels
+
+my $first = LimitSliding::Redis->new->start;
+my $second = LimitSliding::Redis->new->start(
+    replicaof => '127.0.0.1 ' . $first->port);
+wait_for(sub { $second->info->{master_link_status} eq 'up' });
+my @sentinels = map {
+    LimitSliding::Redis->new(sentinel => 1)->start(sentinel => [
+        'monitor mymaster 127.0.0.1 ' . $first->port . ' 2',
+        'down-after-milliseconds mymaster 1000',
+        'failover-timeout mymaster 3000',
+    ]);
+} 1 .. 3;
+ok wait_for(sub {
+    !grep {
+        my %state = @{ $_->command(qw(SENTINEL master mymaster)) };
+        $state{'num-other-sentinels'} < 2 || $state{'num-slaves'} < 1;
+    } @sentinels;
+}), 'sentinels know each other';
+
+serve('topology sentinel; sentinel_master mymaster; '
+    . join ' ', map { 'server ' . $_->server . ';' } @sentinels);
+spreads('sentinels');
+
+is ban(1, 'before'), 429, 'a ban';
+within(1, sub { is_banned(0, 'before') }, '... spreads');
+ok wait_for(sub { $first->command('WAIT', 1, 1000) == 1 }), '... replicated';
+$first->kill9;
+ban(0, 'orphan');
+ok is_banned(0, 'orphan'), 'the master dies: a ban holds here';
+ok wait_for(sub {
+    @sentinels == grep {
+        my $master = $_->ask(qw(SENTINEL get-master-addr-by-name mymaster));
+        ref $master && $master->[1] == $second->port;
+    } @sentinels;
+}), '... a replica takes over';
+within(2.5, sub { is_banned(1, 'orphan') }, '... and the ban spreads');
+spreads('after the failover');
+
+$nginx[1]->crash;
+$nginx[1]->start($template);
+within(1, sub { is_banned(1, 'before') },
+    'a node that starts now knows bans from before');
+
+$nginx[1]->finish_one;
+$nginx[0]->finish;
