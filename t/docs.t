@@ -326,6 +326,7 @@ is_deeply $redis->command(qw(ACL LOG)), [], 'Redis has refused nothing';
 is scalar($nginx->log_lines(qr/limit_sliding redis|NOPERM/)), 0,
     '... as the log says';
 redis_cli(block('docs/redis.md', 'redis', qr/cluster/));
+redis_cli(block('docs/redis.md', 'redis', qr/zscore/));
 $nginx->finish_one;
 
 

@@ -85,4 +85,48 @@ for my $command (@commands) {
     wait_for(sub { $DECIDED{ decided('counter', 'again' . ++$n) } });
 }
 
+
+
+# bans
+
+my ($more) = content('docs/redis.md') =~ /^ACL SETUSER limiter (.*zscore.*)$/m;
+my @more = split ' ', $more;
+$redis->command(qw(ACL SETUSER limiter), (map { s/\+/-/r }
+    grep { /^\+(?:z|pexpire|del)/ } @commands), @more);
+
+my @nodes = ($nginx, LimitSliding::Test->new);
+$nodes[1]->common(%{ $nginx->{common} });
+for my $node (@nodes) {
+    $node->serve(places(zones => { bans => 'penalty=1h' },
+        limit => 'cost=$arg_cost', each => 'rate=2 window=30d redis=shared'));
+}
+
+# Returns whether a ban of a key is told to the other node within so many seconds.
+sub spreads($key, $seconds) {
+    $nodes[0]->get("/bans?key=$key&cost=3");
+    return wait_for(sub {
+        $nodes[1]->get("/bans?key=$key&cost=0")->{status} == 429;
+    }, $seconds);
+}
+
+ok spreads('enough', 5), "bans: enough: @more";
+
+my $refused = qr/redis "shared": bans of zone "bans": .*(?:NOPERM|can't run)/;
+
+# What is over is to be removed, which needs a right.
+$redis->command('ZADD', 'limit_sliding:bans:{bans}:ends', 1, 'over');
+for my $command (@more) {
+    $redis->command(qw(ACL SETUSER limiter), $command =~ s/\+/-/r);
+    $redis->command('SCRIPT', 'FLUSH');
+    sleep 1.1;             # until the log has another line
+    $_->new_log_lines($refused) for @nodes;
+    my $key = 'bans' . ++$n;
+    spreads($key, 0.5);
+    ok wait_for(sub { grep { $_->new_log_lines($refused) } @nodes }, 5),
+        "$command is needed, as the log says";
+    $redis->command(qw(ACL SETUSER limiter), $command);
+    ok spreads("$key-again", 5), '... with it, the next one spreads';
+    $redis->command('ZADD', 'limit_sliding:bans:{bans}:ends', 1, 'over');
+}
+$nodes[1]->finish_one;
 $nginx->finish;

@@ -132,7 +132,7 @@ uint64_t ban_hash(const ZoneConf &zone, std::string_view key) {
 void lift_ban(const ZoneConf &zone, std::string_view key) {
     const auto hash = ban_hash(zone, key);
     zone.memory.aside.bans->lift(hash, ngx_current_msec);
-    if (zone.redis != nullptr) { (void)tell_lifted_ban(zone.remote, hash); }
+    if (zone.redis != nullptr) { tell_lifted_ban(zone.remote, hash); }
 }
 
 template <bool kSingle>

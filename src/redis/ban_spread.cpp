@@ -28,6 +28,7 @@ struct BanSpread : Errand {
     bool is_wanted;       /* another one after that */
     bool is_whole;        /* the call is sent as EVAL */
     bool is_after_asking; /* the call is sent after ASKING */
+    ErrorLog full;        /* for what cannot wait, beside the failures that are the reason */
 };
 
 namespace {
@@ -222,6 +223,17 @@ void tick(BanSpread &spread) {
     if (has_turn || spread.is_wanted) { ask(spread); }
 }
 
+/* Has this worker tell what waits; false: something more cannot. */
+void tell(const RemoteZone &zone, bool waits) {
+    if (zone.spread == nullptr) { return; }
+
+    if (!waits) {
+        zone.spread->full.write(0, "too many bans of zone \"%V\" wait to be told", &zone.name);
+    }
+
+    ask(*zone.spread);
+}
+
 } // namespace
 
 void enter_bans(RemoteZone &zone) {
@@ -229,6 +241,7 @@ void enter_bans(RemoteZone &zone) {
     if (spread == nullptr) { return; }
 
     spread->zone = &zone;
+    spread->full.name = zone.redis->settings.name;
     spread->run = make_call;
     spread->fail = try_another;
     spread->news = join(ngx_cycle->pool, view(zone.prefix), "bans}:news");
@@ -242,19 +255,10 @@ void enter_bans(RemoteZone &zone) {
     ngx_add_timer(&spread->timer, 1);
 }
 
-void tell_ban(const RemoteZone &zone, uint64_t hash) {
-    if (!zone.exchange->tell(hash)) {
-        zone.redis->client.nodes.log.write(0, "too many bans of zone \"%V\" wait to be told",
-                                           &zone.name);
-    }
+void tell_ban(const RemoteZone &zone, uint64_t hash) { tell(zone, zone.exchange->tell(hash)); }
 
-    if (zone.spread != nullptr) { ask(*zone.spread); }
-}
-
-bool tell_lifted_ban(const RemoteZone &zone, uint64_t hash) {
-    bool is_told = zone.exchange->tell_lifted(hash);
-    if (zone.spread != nullptr) { ask(*zone.spread); }
-    return is_told;
+void tell_lifted_ban(const RemoteZone &zone, uint64_t hash) {
+    tell(zone, zone.exchange->tell_lifted(hash));
 }
 
 } // namespace limit_sliding

@@ -19,11 +19,9 @@ namespace limit_sliding {
 void enter_bans(RemoteZone &zone);
 
 /* Tells the other nodes that this node has banned the key of this hash, or that an
- * administrator has lifted its ban.  The zone's bans know it already. */
+ * administrator has lifted its ban.  The zone's bans know it already.  If too much waits
+ * for Redis, nobody is told, which is logged. */
 void tell_ban(const RemoteZone &zone, uint64_t hash);
-
-/* The same of a ban that an administrator has lifted.  Returns false if the other nodes
- * cannot be told, as too much waits for Redis. */
-bool tell_lifted_ban(const RemoteZone &zone, uint64_t hash);
+void tell_lifted_ban(const RemoteZone &zone, uint64_t hash);
 
 } // namespace limit_sliding

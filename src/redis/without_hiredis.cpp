@@ -28,7 +28,7 @@ void enter_bans(RemoteZone &) {}
 
 void tell_ban(const RemoteZone &, uint64_t) {}
 
-bool tell_lifted_ban(const RemoteZone &, uint64_t) { return false; }
+void tell_lifted_ban(const RemoteZone &, uint64_t) {}
 
 bool ask_redis(Span<Claim> claims, Waiter *waiter) { return false; }
 
