@@ -37,6 +37,8 @@ http {
         algorithm=log;
     limit_sliding_zone \$http_key zone=quiet:32k rate=\$arg_rate window=90s
         algorithm=token_bucket top=off;
+    limit_sliding_zone \$http_key zone=bans:1m rate=1r/d penalty=10m penalty_after=2
+        penalty_max=1d;
     $redis
     limit_sliding_log_level off;
     server {
@@ -44,6 +46,7 @@ http {
         location / { limit_sliding zone=one; empty_gif; }
         location /odd { limit_sliding "zone=<i>\\"'&$LONG"; empty_gif; }
         location /dry { limit_sliding zone=one dry_run; empty_gif; }
+        location /bans { limit_sliding zone=bans; empty_gif; }
         $far
         location /limits { limit_sliding_api; }
     }
@@ -99,13 +102,19 @@ is_deeply [ texts(2, 'dl div') ], [ 'limit$arg_rate', 'window90 s',
     'own limits0' ], '... and of one whose rate is a variable';
 is_deeply [ texts(2, 'p') ], [ (texts(2, '.full p')), 'not kept: top=off' ],
     '... and top=off';
+is_deeply [ (texts(3, 'dl div'))[-2, -1] ],
+    [ 'penalty10 min to 1 d after 2', 'banned now0' ], '... and of one that bans';
 is $browser->run('return document.title'), 'limit_sliding', 'a title';
 
 traffic(3, '/', $KEY);
 traffic(4, '/dry', $KEY);
 traffic(2, '/odd', $KEY);
+traffic(6, '/bans', $_) for 1 .. 3;
 traffic(20, '/', $KEY);
 ok wait_for(sub { (rows(0, 'Requests'))[2] =~ / 20$/ }), 'traffic appears';
+is_deeply [ map { s/ .* / /r } grep { /ban/ } rows(3, 'Requests') ],
+    [ 'bans 3', 'banned 9' ], 'bans';
+is ((texts(3, 'dl div'))[-1], 'banned now3', '... and who is banned');
 my @fast = map { /^at most ([\d.]+) per second$/ }
     @{ $browser->run('return [...document.querySelectorAll(".line")]'
         . '.map(cell => cell.title)') };
@@ -133,13 +142,13 @@ is $browser->run('return document.querySelector("meter").value > 0'), 1,
 SKIP: {
     skip 'built without hiredis', 4 if !$REDIS;
 
-    is_deeply [ texts(4, 'h2') ], [ 'Redis dead breaker closed' ], 'a Redis';
+    is_deeply [ texts(5, 'h2') ], [ 'Redis dead breaker closed' ], 'a Redis';
     ok wait_for(sub {
         traffic(5, '/far', 'a');
-        return (texts(4, '.badge.bad'))[0];
+        return (texts(5, '.badge.bad'))[0];
     }), 'its breaker opens';
-    like +(rows(4, 'Calls'))[2], qr/^breaker opened \S+ [1-9]/, '... counted';
-    like +(rows(3, 'Where'))[-1], qr/^fallback \S+ [1-9]/, 'who decided';
+    like +(rows(5, 'Calls'))[2], qr/^breaker opened \S+ [1-9]/, '... counted';
+    like +(rows(4, 'Where'))[-1], qr/^fallback \S+ [1-9]/, 'who decided';
 }
 
 is_deeply [ $browser->log ], [], 'the console is empty';

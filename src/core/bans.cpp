@@ -243,12 +243,13 @@ bool Bans::is_alone(const Place &own, uint64_t keyed_hash, uint64_t tag) const {
     return true;
 }
 
-/* Has a key take a place.  Returns false if another process was faster. */
+/* Has a key take a place, or goes on with a claim for it.  Returns false if another
+ * process was faster. */
 bool Bans::take(const Seen &seen, uint64_t keyed_hash, uint64_t state) {
     Place &place = *seen.place;
-    const uint64_t tag = seen.tag == seen.state && seen.tag != 0
-                             ? seen.tag
-                             : next_tag(tag_of(keyed_hash), seen.tag);
+    const uint64_t key_tag = tag_of(keyed_hash);
+    const bool goes_on = seen.tag == seen.state && is_same_key(seen.tag, key_tag);
+    const uint64_t tag = goes_on ? seen.tag : next_tag(key_tag, seen.tag);
 
     if (!replace(&place.state, seen.state, tag)) { return false; }
 

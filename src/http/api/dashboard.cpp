@@ -14,7 +14,7 @@ namespace {
  * check" tells when they are wrong. */
 constexpr char kPolicy[] = "default-src 'none'; "
                            "style-src 'sha256-tL7Cn4rhr3+OT7MwJxT2qC5L7UFcAfzYExIeKpLOJHE='; "
-                           "script-src 'sha256-iqzEP/IIetZVa/BGdRwafqqGK6yi5NrVjpm8kCmBAHo='; "
+                           "script-src 'sha256-bpaD75TFDh6sT2psz5kK9hAHmFrHLt93Z7oXXnCP/5M='; "
                            "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                            "frame-ancestors 'none'; "
                            "require-trusted-types-for 'script'; trusted-types 'none'";
