@@ -261,6 +261,36 @@ static void the_later_end_wins(void **state) {
     free_node(&b);
 }
 
+/* So do more doublings, in either order, beside an end that is no news. */
+static void more_doublings_win(void **state) {
+    node_t a = make_node(5000);
+    node_t b = make_node(777777777);
+
+    (void)state;
+
+    for (unsigned i = 0; i < 2; i++) {
+        node_t *few = i == 0 ? &a : &b;
+        node_t *many = i == 0 ? &b : &a;
+        const uint64_t key = 1 + i;
+
+        assert_true(a.bans->set(key, {MINUTE_MS, i == 0 ? 1u : 3u}, rule, clock_of(a)));
+        assert_true(a.exchange->tell(key));
+        (void)sync_all(&a);
+        now_ms += 5000;
+        assert_true(
+            b.bans->set(key, {MINUTE_MS - 5000 + 10000 * i, i == 0 ? 3u : 1u}, rule, clock_of(b)));
+        assert_true(b.exchange->tell(key));
+        (void)sync_all(&b);
+        (void)sync_all(&a);
+        assert_int_equal(few->bans->find(key, clock_of(*few)).doublings, 3);
+        assert_int_equal(many->bans->find(key, clock_of(*many)).doublings, 3);
+        assert_int_equal(left_ms(a, key), left_ms(b, key));
+    }
+
+    free_node(&a);
+    free_node(&b);
+}
+
 static void a_lift_holds_on_both(void **state) {
     node_t a = make_node(5000);
     node_t b = make_node(777777777);
@@ -412,6 +442,28 @@ static void lost_bans_are_told_again(void **state) {
 
         free_node(&c);
     }
+
+    free_node(&a);
+    free_node(&b);
+}
+
+/* A replica takes over that has not received the last ban. */
+static void bans_that_no_replica_got_are_told_again(void **state) {
+    node_t a = make_node(5000);
+    node_t b = make_node(777777777);
+
+    (void)state;
+
+    ban(&a, 1);
+    (void)sync_all(&a);
+    now_ms += 1000;
+    ban(&a, 2);
+    (void)sync_all(&a);
+    assert_int_equal(number("ZREM news 0000000000000002"), 1);
+    assert_int_equal(number("ZREM ends 0000000000000002"), 1);
+    (void)sync_all(&a);
+    (void)sync_all(&b);
+    assert_int_equal(left_ms(b, 2), 10 * MINUTE_MS);
 
     free_node(&a);
     free_node(&b);
@@ -606,10 +658,12 @@ int main(void) {
         cmocka_unit_test_setup(holds_on_the_other_node, forget_all),
         cmocka_unit_test_setup(doubles_on_the_other_node, forget_all),
         cmocka_unit_test_setup(the_later_end_wins, forget_all),
+        cmocka_unit_test_setup(more_doublings_win, forget_all),
         cmocka_unit_test_setup(a_lift_holds_on_both, forget_all),
         cmocka_unit_test_setup(many_come_in_parts, forget_all),
         cmocka_unit_test_setup(what_is_over_is_forgotten, forget_all),
         cmocka_unit_test_setup(lost_bans_are_told_again, forget_all),
+        cmocka_unit_test_setup(bans_that_no_replica_got_are_told_again, forget_all),
         cmocka_unit_test_setup(lost_replies_lose_no_ban, forget_all),
         cmocka_unit_test_setup(late_calls_prolong_no_ban, forget_all),
         cmocka_unit_test_setup(bounds_what_waits, forget_all),
