@@ -145,6 +145,31 @@ is keys %workers, 2, '... by both workers';
 is $redis->calls, $calls, '... and Redis is not asked';
 cmp_ok $retry, '>=', 1, '... with Retry-After';
 
+# At a high limit, where the next unit is free in 10 ms, a refusal holds for 25.
+$nginx->serve(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=high:1m rate=100r/s window=1m
+        algorithm=token_bucket burst=10 redis=shared;
+HTTP
+    location /high {
+        limit_sliding zone=high;
+        limit_sliding_log_level off;
+        empty_gif;
+    }
+SERVER
+$nginx->get('/high?key=h') for 1 .. 10;
+($calls, %statuses) = ($redis->calls);
+my $start = now;
+while (now() < $start + 1) {
+    $r = $nginx->get('/high?key=h');
+    $statuses{ $r->{status} }++;
+    $retry = header($r, 'Retry-After') || $retry;
+}
+my $rejections = $redis->calls - $calls - $statuses{200};
+cmp_ok $rejections, '<=', 2 + (now() - $start) / 0.025,
+    'a high limit: Redis rejects no more than every 25 ms';
+cmp_ok $statuses{429}, '>', $rejections, '... and memory rejects more';
+is $retry, 1, '... with the same Retry-After';
+
 
 # what clients are told
 

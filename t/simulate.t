@@ -20,12 +20,15 @@ for my $line (`'$simulate'`) {
 }
 
 is $?, 0, 'it has run';
-is keys %of, 8, 'keys';
+is keys %of, 15, 'keys';
+
+# Leased, with refusals that end as soon as a unit is free.
+my $EAGER = 'leased, refused until a unit is free';
 
 for my $key (sort keys %of) {
     my $mode = $of{$key};
 
-    is_deeply [ sort keys %$mode ], [qw(coalesced leased strict)],
+    is_deeply [ sort keys %$mode ], [ qw(coalesced leased), $EAGER, 'strict' ],
         "$key: modes";
     is $mode->{$_}{over}, 0, "$key, $_: nothing over the limit"
         for sort keys %$mode;
@@ -47,5 +50,23 @@ cmp_ok $of{'many nodes'}{leased}{calls}, '<', 1 / 4,
 
 cmp_ok $of{'a few a second'}{leased}{calls}, '<', 1 / 2,
     'a few a second: 5 requests a second and node, a call for 2 of them';
+
+
+# Refusals that hold for a while spare Redis, and cost nothing that is admitted.
+
+for my $key (grep { /^far over/ } sort keys %of) {
+    cmp_ok $of{$key}{$_}{under}, '<', 0.01,
+        "$key, $_: no more than 0.01% is not admitted" for qw(coalesced leased);
+}
+for (['far over the limit', 7], ['far over the limit, bucket', 2.5],
+    ['far over the limit, 1 s', 4], ['far over the limit, 100 ms', 2]) {
+    my ($key, $times) = @$_;
+    cmp_ok $of{$key}{coalesced}{calls}, '<', $of{$key}{$EAGER}{calls} / $times,
+        "$key: $times times fewer calls";
+}
+cmp_ok 470_000 * $of{'far over the limit'}{coalesced}{calls}, '<', 55_000,
+    'far over the limit: fewer than 55 calls a second and node';
+cmp_ok $of{'at the limit, a small bucket'}{coalesced}{under}, '<', 0.01,
+    'at the limit, a small bucket: hardly anything is not admitted';
 
 done_testing;

@@ -43,7 +43,7 @@ void call_refused(Node &node, AskCall &call, Reply &reply) {
 
 /* Remembers until when whoever asks will be rejected, counted from when it was
  * asked, which is before it was decided.  Returns true if that time is still to
- * come: nobody is admitted before. */
+ * come. */
 bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     Verdict verdicts[kClaimsMax];
     bool refused = false;
@@ -51,11 +51,12 @@ bool remember_refusals(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
         verdicts[i] = describe_part(ask.parts[i], answer.parts[i],
                                     static_cast<uint32_t>(answer.granted), false);
 
+        const PartAnswer &part = answer.parts[i];
         uint64_t &wait_ms = verdicts[i].retry_after_ms;
-        if (answer.parts[i].own.is_blocked()) {
-            wait_ms = kRefusalMs;
-        } else if (wait_ms == kNever
-                   || static_cast<ngx_msec_int_t>(sent + wait_ms - ngx_current_msec) <= 0) {
+        wait_ms
+            = part.own.is_blocked() ? kRefusalMs : part.state.refused_ms(part.policy, verdicts[i]);
+        if (wait_ms == kNever
+            || static_cast<ngx_msec_int_t>(sent + wait_ms - ngx_current_msec) <= 0) {
             wait_ms = 0;
         }
 

@@ -82,7 +82,7 @@ do for [i = 0:1] {
         data index 2 + i using 1:4 with lines linewidth 2 \
             linecolor rgb leased notitle, \
         data index 2 + i using 1:5 with lines linewidth 2 dashtype 3 \
-            linecolor rgb leased title 'leased, if refused for 250 ms'
+            linecolor rgb leased title 'leased, if refused until a unit is free'
 }
 
 unset arrow 1

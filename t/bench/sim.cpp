@@ -66,9 +66,11 @@ sim_t *sim_new(const sim_config_t *config, sim_mode_t mode) {
     memset(s, 0, bytes + 2 * events);
 
     s->config = *config;
-    s->mode = mode;
+    s->mode = config->burst && mode == SIM_LEASED ? SIM_COALESCED : mode;
     s->policy.window_ms = config->window_ms;
-    s->policy.precision = 1;
+    s->policy.precision = config->burst ? 0 : 1;
+    s->policy.algorithm = config->burst ? Algorithm::kTokenBucket : Algorithm::kCounter;
+    s->policy.burst = config->burst;
     s->decisions.events = (event_t *)((uint8_t *)s + bytes);
     s->replies.events = (event_t *)((uint8_t *)s + bytes + events);
     s->decisions.size = s->replies.size = nodes;
@@ -148,7 +150,11 @@ static int remember(sim_t *s, node_t *node, const Verdict *verdict, uint64_t now
     uint64_t wait_ms = verdict->retry_after_ms;
     Refusal refusal;
 
-    if (wait_ms && wait_ms < s->config.refusal_ms) { wait_ms = s->config.refusal_ms; }
+    if (s->config.refusal_ms == 0) {
+        wait_ms = node->answer.remote.refused_ms(s->policy, *verdict);
+    } else if (wait_ms && wait_ms < s->config.refusal_ms) {
+        wait_ms = s->config.refusal_ms;
+    }
 
     if (wait_ms == 0 || node->sent_ms + wait_ms <= now_ms) { return 0; }
 

@@ -19,7 +19,9 @@ enum sim_mode_t {
 
 struct sim_config_t {
     uint32_t nodes; /* a request comes to any of them */
-    uint32_t limit; /* requests a window; algorithm=counter */
+    uint32_t limit; /* requests a window */
+    uint32_t burst; /* of a token bucket, whose leases are not simulated; 0:
+                                    algorithm=counter */
     uint32_t window_ms;
     uint32_t warm_ms; /* before the window that is measured */
     double round_trip_us;
@@ -28,7 +30,8 @@ struct sim_config_t {
 
     /* what if; 0: as the module does it */
 
-    uint32_t refusal_ms; /* a refusal is believed so long at least */
+    uint32_t refusal_ms; /* a refusal is believed so long at least; 1: no longer
+                                    than until a unit is free */
 };
 
 /* Of a window. */

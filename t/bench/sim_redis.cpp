@@ -36,6 +36,35 @@ static void roll(redis_t *redis, uint64_t now_ms) {
     redis->window = window;
 }
 
+/* What a bucket has used runs off. */
+static void run_off(redis_t *redis, uint64_t now_ms) {
+    uint64_t gone = redis->limit * (now_ms - redis->level_ms);
+
+    redis->level -= gone < redis->level ? gone : redis->level;
+    redis->level_ms = now_ms;
+}
+
+/* Leaves in the answer what the script would tell before it grants anything. */
+static void tell(redis_t *redis, uint64_t now_ms, redis_answer_t *answer) {
+    answer->remote.now_ms = now_ms;
+    answer->remote.limit = redis->limit;
+    answer->remote.values = answer->values;
+
+    if (redis->policy->algorithm == Algorithm::kTokenBucket) {
+        run_off(redis, now_ms);
+        answer->values[0] = (int64_t)(redis->level / redis->policy->window_ms);
+        answer->values[1] = (int64_t)(redis->level % redis->policy->window_ms);
+        return;
+    }
+
+    roll(redis, now_ms);
+    answer->values[0] = 1;
+    answer->values[1] = (int64_t)redis->window;
+    answer->values[2] = 0;
+    answer->values[3] = redis->counts[0];
+    answer->values[4] = redis->counts[1];
+}
+
 static int take(redis_t *redis, State *state, uint64_t now_ms, uint32_t units) {
     return pure::admit(*redis->policy, *state, now_ms, redis->limit, units, state);
 }
@@ -43,16 +72,7 @@ static int take(redis_t *redis, State *state, uint64_t now_ms, uint32_t units) {
 uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units, redis_answer_t *answer) {
     Verdict verdict;
 
-    roll(redis, now_ms);
-
-    answer->remote.now_ms = now_ms;
-    answer->remote.limit = redis->limit;
-    answer->remote.values = answer->values;
-    answer->values[0] = 1;
-    answer->values[1] = (int64_t)redis->window;
-    answer->values[2] = 0;
-    answer->values[3] = redis->counts[0];
-    answer->values[4] = redis->counts[1];
+    tell(redis, now_ms, answer);
 
     if (units && !take(redis, &redis->state, now_ms, units)) {
         verdict = pure::describe(*redis->policy, redis->state, now_ms, redis->limit, units);
@@ -62,6 +82,7 @@ uint32_t redis_ask(redis_t *redis, uint64_t now_ms, uint32_t units, redis_answer
     }
 
     redis->counts[1] += units;
+    redis->level += units * redis->policy->window_ms;
     answer->granted = units;
 
     return units;

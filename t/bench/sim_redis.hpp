@@ -19,6 +19,8 @@ struct redis_t {
     State judged;      /* of what was really admitted */
     uint64_t window;   /* that of the counts */
     int64_t counts[2]; /* the window before it, it */
+    uint64_t level;    /* of a bucket, in 1/window_ms of a request */
+    uint64_t level_ms; /* as of then */
 };
 
 struct redis_answer_t {

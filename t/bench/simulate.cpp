@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include <algorithm>
+
 #define NODES 1000
 #define MINUTE_MS 60000
 #define ROUND_TRIP_US 500
@@ -199,14 +201,18 @@ static void report_what_ifs(FILE *out) {
         = {{"as it is", NODES, 1000000, 150000, 0, 0},
            {"as it is, of a Redis that decides 130,000 a second", NODES, 1000000, 150000, 0,
             1e6 / A_SECOND_ALONE},
+           {"refused until a unit is free", NODES, 1000000, 150000, 1, 0},
            {"refused for 250 ms at least", NODES, 1000000, 150000, 250, 0},
            {"refused for 1 s at least", NODES, 1000000, 150000, 1000, 0},
            {"as it is", NODES, 1000, 10000, 0, 0},
+           {"refused until a unit is free", NODES, 1000, 10000, 1, 0},
            {"refused for 250 ms at least", NODES, 1000, 10000, 250, 0},
            {"refused for 1 s at least", NODES, 1000, 10000, 1000, 0},
            {"as it is", 10, 1000000, 20000, 0, 0},
+           {"refused until a unit is free", 10, 1000000, 20000, 1, 0},
            {"refused for 250 ms at least", 10, 1000000, 20000, 250, 0},
            {"as it is", 1, 1000, 100, 0, 0},
+           {"refused until a unit is free", 1, 1000, 100, 1, 0},
            {"refused for 250 ms at least", 1, 1000, 100, 250, 0},
            {"refused for 1 s at least", 1, 1000, 100, 1000, 0},
            {"as it is", 10, 4000000, 60000, 0, 0}};
@@ -256,6 +262,8 @@ static void report_small(void) {
         uint32_t limit;
         double rate;
         uint64_t runs;
+        uint32_t window_ms;
+        uint32_t burst; /* of a token bucket */
     } keys[] = {{"hot", 10, 4000000, 60000, 1},
                 {"hot, over the limit", 10, 1000000, 20000, 1},
                 {"many nodes", 1000, 1000000, 16000, 1},
@@ -263,7 +271,14 @@ static void report_small(void) {
                 {"many nodes, over the limit", 1000, 1000000, 30000, 1},
                 {"a low limit", 100, 1000, 100, 1},
                 {"sparse", 100, 8000, 20, 40},
-                {"a few a second", 10, 10000, 50, 10}};
+                {"a few a second", 10, 10000, 50, 10},
+                {"far over the limit", 1000, 166667, 470000, 1, 10000},
+                {"far over the limit, 1 s", 10, 16667, 150000, 1, 1000},
+                {"far over the limit, 1 s, a node", 1, 16667, 150000, 1, 1000},
+                {"far over the limit, 100 ms", 10, 10000, 300000, 1, 100},
+                {"far over the limit, bucket", 1000, 166667, 150000, 1, 10000, 166667},
+                {"far over the limit, a small bucket", 10, 166667, 150000, 1, 10000, 20},
+                {"at the limit, a small bucket", 10, 166667, 20000, 1, 10000, 100}};
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         sim_config_t config = defaults;
@@ -271,10 +286,15 @@ static void report_small(void) {
 
         config.nodes = keys[i].nodes;
         config.limit = keys[i].limit;
+        config.burst = keys[i].burst;
+        if (keys[i].window_ms) {
+            config.window_ms = keys[i].window_ms;
+            config.warm_ms = std::min(config.warm_ms, config.window_ms);
+        }
 
         sample(&config, keys[i].rate, keys[i].runs, 1, r);
 
-        for (int way = 0; way <= WAY_LEASED; way++) {
+        for (int way = 0; way < WAYS; way++) {
             printf("%s\t%s\t%.6f\t%lu\t%.6f\t%.6f\n", keys[i].name, way_names[way],
                    ratio(r[way].calls, r[way].requests), (unsigned long)r[way].over,
                    less((double)r[way].admitted, (double)r[WAY_STRICT].admitted),

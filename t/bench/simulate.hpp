@@ -20,7 +20,7 @@ enum way_t {
     WAY_STRICT = SIM_STRICT,
     WAY_COALESCED = SIM_COALESCED,
     WAY_LEASED = SIM_LEASED,
-    WAY_PATIENT, /* leased, and refused for a while at least */
+    WAY_EAGER, /* leased, and refused no longer than until a unit is free */
     WAYS
 };
 

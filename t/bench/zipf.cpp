@@ -11,9 +11,9 @@
 #define A_DECADE 6    /* strata beyond */
 #define REQUESTS 2000 /* of a stratum's samples, at least */
 #define RUNS 400      /* but no more samples than these */
-#define PATIENCE_MS 250
 
-const char *const way_names[WAYS] = {"strict", "coalesced", "leased", "leased, refused for 250 ms"};
+const char *const way_names[WAYS]
+    = {"strict", "coalesced", "leased", "leased, refused until a unit is free"};
 
 /* Of rank^-exponent from a to b, as one of a sum that has many terms. */
 static double integral(double a, double b, double exponent) {
@@ -57,9 +57,9 @@ void sample(const sim_config_t *config, double rate, uint64_t runs, uint64_t see
         sim_config_t c = *config;
         sim_t *sim;
 
-        if (way == WAY_PATIENT) { c.refusal_ms = PATIENCE_MS; }
+        if (way == WAY_EAGER) { c.refusal_ms = 1; }
 
-        sim = sim_new(&c, way == WAY_PATIENT ? SIM_LEASED : (sim_mode_t)way);
+        sim = sim_new(&c, way == WAY_EAGER ? SIM_LEASED : (sim_mode_t)way);
 
         results[way] = (sim_result_t){0};
 

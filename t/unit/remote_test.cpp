@@ -289,6 +289,65 @@ static void takes_none_for_anothers(void **state) {
     free(refusals);
 }
 
+/* ---- how long a refusal holds ---- */
+
+struct patience_t {
+    Policy policy;
+    uint64_t limit;
+    uint64_t now_ms;
+    int64_t values[5];
+    uint64_t cost;
+    uint64_t refused_ms;
+};
+
+#define SOME_MS 1700000000000 /* a multiple of 100 ms, but not of a minute */
+
+static Policy policy_of(uint64_t window_ms, Algorithm algorithm, uint32_t precision = 0,
+                        uint32_t burst = 0) {
+    return {window_ms, algorithm, WhenFull::kEvict, precision, burst};
+}
+
+static void holds_for_a_while(void **state) {
+    const Algorithm bucket = Algorithm::kTokenBucket, leaky = Algorithm::kLeakyBucket;
+    const Policy counter = policy_of(100, Algorithm::kCounter, 1);
+    const Policy minute = policy_of(60000, Algorithm::kFixed);
+    const int64_t part = SOME_MS / 100;
+    const int64_t full = 1000000, half = 500000;
+    const patience_t cases[] = {
+        /* a counter that would admit in the next ms, until shortly before its part ends */
+        {counter, 1000000, SOME_MS + 50, {1, part, 0, full, half}, 1, 25},
+        {counter, 1000000, SOME_MS + 65, {1, part, 0, full, 650000}, 1, 20},
+        {counter, 1000000, SOME_MS + 84, {1, part, 0, full, 840000}, 1, 1},
+        {counter, 1000000, SOME_MS + 95, {1, part, 0, full, 950000}, 1, 1},
+        /* one that has room, and one that has to wait for longer */
+        {counter, 1000000, SOME_MS + 50, {1, part, 0, full, half - 1}, 1, 0},
+        {counter, 10, SOME_MS + 10, {1, part, 0, 10, 9}, 1, 90},
+        /* a cost above the limit */
+        {counter, 10, SOME_MS + 10, {1, part, 0, 10, 10}, 11, kNever},
+        /* a window admits when it begins */
+        {minute, 10, SOME_MS + 39995, {10}, 1, 5},
+        /* a bucket of many requests, and some that would be full before */
+        {policy_of(60000, bucket), 1000000, SOME_MS, {full, 0}, 1, 25},
+        {policy_of(1000, bucket, 0, 20), 1000, SOME_MS, {20, 0}, 1, 10},
+        {policy_of(1000, bucket, 0, 20), 1000, SOME_MS, {20, 0}, 15, 15},
+        {policy_of(1000, bucket, 0, 20), 1000, SOME_MS, {3, 0}, 20, 3},
+        {policy_of(1000, leaky, 0, 10), 1000, SOME_MS, {11, 0}, 1, 5},
+        {policy_of(1000, leaky), 1000, SOME_MS, {1, 0}, 1, 1},
+        /* a log */
+        {policy_of(60000, Algorithm::kLog), 10, SOME_MS, {10, SOME_MS - 59999, 0}, 1, 25},
+        {policy_of(1000, Algorithm::kLog), 10, SOME_MS, {10, SOME_MS - 999, 0}, 1, 10},
+    };
+
+    (void)state;
+
+    for (const patience_t &c : cases) {
+        RemoteState remote = {c.now_ms, c.limit, c.values};
+        Verdict verdict = remote.describe(c.policy, c.cost, 0, false, false);
+
+        assert_int_equal(remote.refused_ms(c.policy, verdict), c.refused_ms);
+    }
+}
+
 /* ---- what is asked ---- */
 
 static void tells_claims_apart(void **state) {
@@ -393,6 +452,7 @@ int main(void) {
         cmocka_unit_test(forgets_a_key),
         cmocka_unit_test(needs_room_for_one),
         cmocka_unit_test(takes_none_for_anothers),
+        cmocka_unit_test(holds_for_a_while),
         cmocka_unit_test(tells_claims_apart),
     };
 

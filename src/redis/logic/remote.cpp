@@ -17,6 +17,11 @@ namespace {
 /* The longest wait that is told, 69 years. */
 constexpr uint64_t kWaitMaxMs = uint64_t{1} << 41;
 
+/* For so many ms before a part of a counter's window ends, refusals hold no longer
+ * than they must.  This is more than clocks are late and a call takes, and than the
+ * time before the end in which leases are not spent any more. */
+constexpr uint64_t kPartTailMs = 15;
+
 /* Returns true if a state of precision=auto can have so many parts. */
 bool is_kind(int64_t parts) {
     return std::any_of(std::begin(kCounterKinds), std::end(kCounterKinds),
@@ -320,6 +325,35 @@ Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t gran
     }
 
     return verdict;
+}
+
+uint64_t RemoteState::refused_ms(const Policy &policy, const Verdict &verdict) const {
+    const uint64_t wait_ms = verdict.retry_after_ms;
+    return wait_ms == 0 || wait_ms >= kRefusedMs
+               ? wait_ms
+               : std::max(wait_ms, std::min(kRefusedMs, patience_ms(policy, verdict)));
+}
+
+/* What a counter frees is lost if nobody asks before the part of the window ends:
+ * the counts of that part would weigh less from then on.  A fixed window frees all
+ * at its end.  A bucket loses what it has no room for.  Events of a log are
+ * recorded as late as they are asked for. */
+uint64_t RemoteState::patience_ms(const Policy &policy, const Verdict &verdict) const {
+    switch (policy.algorithm) {
+    case Algorithm::kCounter: {
+        const uint64_t ends_ms = part_ends_ms(policy);
+        return ends_ms > now_ms + kPartTailMs ? ends_ms - kPartTailMs - now_ms : 0;
+    }
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket: {
+        const uint64_t taken = policy.capacity(verdict.limit) - verdict.remaining;
+        return static_cast<uint64_t>(Wide{taken} * policy.window_ms / verdict.limit / 2);
+    }
+    case Algorithm::kLog:
+        return policy.window_ms / 100;
+    default:
+        return 0;
+    }
 }
 
 } // namespace limit_sliding

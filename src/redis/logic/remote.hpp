@@ -9,6 +9,9 @@
 
 namespace limit_sliding {
 
+/* For how long a refusal holds at least, in ms: a quarter of the shortest window. */
+constexpr uint64_t kRefusedMs = kWindowMinMs / 4;
+
 /* When a claim was taken, by the clock of Redis, and of what. */
 struct Taken {
     uint64_t now_ms;
@@ -58,6 +61,17 @@ struct RemoteState {
      * recorded units that were `rejected`. */
     Verdict describe(const Policy &policy, uint64_t cost, uint32_t granted, bool admitted,
                      bool look, uint64_t rejected = 0) const;
+
+    /* Returns for how many ms the key need not be asked about after this verdict,
+     * 0 if that admits: until it admits, and for kRefusedMs at least.  At a high
+     * limit a unit is free before the refusal arrives, and all nodes would ask
+     * all the time.  What becomes free meanwhile stays free: the time is shorter
+     * where it would be lost. */
+    uint64_t refused_ms(const Policy &policy, const Verdict &verdict) const;
+
+private:
+    /* Returns for how many ms nothing is lost if nobody asks. */
+    uint64_t patience_ms(const Policy &policy, const Verdict &verdict) const;
 };
 
 /* Returns how many values the script has for a key of this policy, whose first
