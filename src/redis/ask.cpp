@@ -14,9 +14,10 @@ namespace {
 
 constexpr size_t kDigestBytes = 20;
 
-/* Returns how many bytes write_key() may write. */
-size_t key_bytes(const RemoteClaim &remote) {
-    return remote.zone->prefix.len + 1 + std::max(remote.key.len, 2 * kDigestBytes);
+/* Returns how many bytes write_names() may write. */
+size_t names_bytes(const RemoteClaim &remote) {
+    size_t bytes = key_bytes(remote) + kLimitSuffix.size();
+    return remote.zone->leases ? bytes + key_bytes(remote) + kMarkSuffix.size() : bytes;
 }
 
 /* Writes the name of the claim's key in Redis, and returns its end:
@@ -39,6 +40,16 @@ u_char *write_key(const Redis &redis, const RemoteClaim &remote, u_char *p) {
 
     *p++ = '}';
     return p;
+}
+
+/* Writes the names of all keys that a call may touch, as limit_name() and
+ * mark_name() expect them, and returns their end. */
+u_char *write_names(const Redis &redis, const RemoteClaim &remote, AskPart &part, u_char *p) {
+    part.key.data = p;
+    p = write_key(redis, remote, p);
+    part.key.len = p - part.key.data;
+    p = append(p, kLimitSuffix);
+    return remote.zone->leases ? append(append(p, view(part.key)), kMarkSuffix) : p;
 }
 
 /* Returns an ask whose parts are not set, with room for `bytes` after them;
@@ -163,6 +174,10 @@ void node_failed(Node &node) {
     }
 }
 
+size_t key_bytes(const RemoteClaim &remote) {
+    return remote.zone->prefix.len + 1 + std::max(remote.key.len, 2 * kDigestBytes);
+}
+
 /* A hash that two asks share is as unlikely as in the zone's own memory. */
 Ask *find_ask(Redis &redis, uint64_t hash) {
     ngx_rbtree_node_t *node = redis.client.asks.root;
@@ -179,7 +194,7 @@ Ask *find_ask(Redis &redis, uint64_t hash) {
 Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes) {
     const Nodes &nodes = redis.client.nodes;
     for (const Claim &claim : claims) {
-        bytes += key_bytes(remote_of(claim));
+        bytes += names_bytes(remote_of(claim));
     }
 
     Ask *ask = alloc_ask(redis, claims.size(), bytes);
@@ -191,10 +206,9 @@ Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes) {
         AskPart &part = ask->parts[i];
         const Policy &policy = *claims[i].policy;
         Window window = policy.salt != 0 ? policy.window() : Window{};
-        part = {claims[i], remote.zone, window, {0, p}, 0, i};
+        part = {claims[i], remote.zone, window, {}, 0, i};
         part.claim.set_policy(*remote.zone->policy);
-        p = write_key(redis, remote, p);
-        part.key.len = p - part.key.data;
+        p = write_names(redis, remote, part, p);
         part.slot = nodes.is_cluster() ? key_slot(view(part.key)) : 0;
 
         if (part.slot != ask->parts[0].slot) { ask->slot = kMixedSlots; }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ngx/array.hpp"
+#include "ngx/strings.hpp"
 #include "redis/redis.hpp"
 
 namespace limit_sliding {
@@ -19,7 +20,7 @@ constexpr auto kHopsMax = 5;
 /* The orders of an administrator for one key. */
 enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit, kAskTtl };
 
-/* What a command sets. */
+/* What a command sets: a limit, or the name of the mark of a key that is forgotten. */
 struct CommandValue {
     ngx_str_t text;
     ngx_msec_t ttl_ms; /* how long it holds; 0: until it is unset */
@@ -38,6 +39,22 @@ struct AskPart {
     bool held = false;     /* when the call left, units of it were left here */
     Taken taken = {};      /* of what is given back, see scripts.hpp */
 };
+
+/* What follows the name of a key's state in those of its limit, and of the mark that
+ * tells when the state was deleted. */
+constexpr std::string_view kLimitSuffix = ":limit";
+constexpr std::string_view kMarkSuffix = ":forgotten";
+
+/* Returns the name of the limit of a key, which no copy of an ask has; and that of
+ * the mark, which a zone with leases has. */
+inline std::string_view limit_name(const AskPart &part) {
+    return view(part.key.data, part.key.len + kLimitSuffix.size());
+}
+
+inline std::string_view mark_name(const AskPart &part) {
+    return view(part.key.data + part.key.len + kLimitSuffix.size(),
+                part.key.len + kMarkSuffix.size());
+}
 
 /* Claims that are decided together, and who waits for them.  An ask is due at
  * a node, or in a call under way; one that is in a call and has units anew
@@ -86,6 +103,9 @@ void node_answered(Node &node);
 
 /* Notes that it has not, or with an error that is no verdict. */
 void node_failed(Node &node);
+
+/* Returns the most bytes that the name of the claim's state may have. */
+size_t key_bytes(const RemoteClaim &remote);
 
 /* Returns the ask for the same claims that is not over yet, or nullptr. */
 Ask *find_ask(Redis &redis, uint64_t hash);

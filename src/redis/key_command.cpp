@@ -14,7 +14,8 @@ namespace limit_sliding {
 
 namespace {
 
-constexpr std::string_view kLimitSuffix = ":limit";
+/* The most that follows the name of a key's state in that of its own window: ":CODE". */
+constexpr size_t kWindowSuffixMax = sizeof(":4294967295") - 1;
 
 /* The handler of these calls.  An error is an answer, if it is no redirection. */
 void command_answered(Node &node, Call &to, Reply *reply) {
@@ -52,21 +53,19 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_ms
     Nodes &nodes = redis.client.nodes;
     if (nodes.is_away()) { return false; }
 
-    /* what follows the key in the command */
-    size_t bytes = std::max(kLimitSuffix.size() + value->len, sizeof(":4294967295") - 1);
-    Ask *ask = create_ask(redis, {claim, 1}, bytes);
+    const bool forgets = command == KeyCommand::kForget;
+    size_t more = forgets ? key_bytes(remote_of(*claim)) + kMarkSuffix.size() : value->len;
+    Ask *ask = create_ask(redis, {claim, 1}, kWindowSuffixMax + more);
     if (ask == nullptr) { return false; }
 
     ngx_str_t &key = ask->parts[0].key;
-    u_char *p = key.data + key.len;
-    if (command != KeyCommand::kForget) {
-        p = append(p, kLimitSuffix);
-        key.len += kLimitSuffix.size();
-    }
+    std::string_view name = view(key);
+    if (!forgets) { key.len += kLimitSuffix.size(); }
 
+    u_char *p = key.data + key.len + (forgets ? kWindowSuffixMax : 0);
+    u_char *end = forgets ? append(append(p, name), kMarkSuffix) : append(p, view(*value));
     ask->command = command;
-    ask->value = {{value->len, p}, ttl_ms};
-    append(p, view(*value));
+    ask->value = {{static_cast<size_t>(end - p), p}, ttl_ms};
     if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
         return false;
@@ -82,15 +81,15 @@ bool call_key_command(Node &node, AskCall &call) {
     const Policy *policy = part.claim.policy;
     std::string_view key = view(part.key);
     u_char ms[NGX_INT64_LEN];
-    std::string_view args[6] = {"DEL", key};
+    std::string_view args[8] = {"DEL", key};
     size_t argc = 2;
 
-    /* the state of the key's own window: KEY:CODE */
-    ngx_str_t own = {0, nullptr};
+    /* the state of the key's own window */
+    std::string_view own;
     if (ask.command == KeyCommand::kForget && part.window.is_given()) {
         u_char *end = ngx_sprintf(part.key.data + key.size(), ":%uD", part.window.code());
-        own = {static_cast<size_t>(end - part.key.data), part.key.data};
-        args[argc++] = view(own);
+        own = view(part.key.data, end - part.key.data);
+        args[argc++] = own;
     }
 
     if (ask.command == KeyCommand::kAskTtl) {
@@ -113,9 +112,15 @@ bool call_key_command(Node &node, AskCall &call) {
         args[1] = forget_script();
         args[2] = "1";
         args[3] = key;
-        args[4] = view(ms, end - ms);
-        argc = 5;
-        if (own.len) { args[argc++] = view(own.data + key.size(), own.len - key.size()); }
+        argc = 4;
+        if (!node.redis->client.nodes.is_cluster()) {
+            args[2] = own.empty() ? "2" : "3";
+            args[argc++] = view(ask.value.text);
+            if (!own.empty()) { args[argc++] = own; }
+        }
+
+        args[argc++] = view(ms, end - ms);
+        if (!own.empty()) { args[argc++] = {own.data() + key.size(), own.size() - key.size()}; }
     }
 
     call.handler = command_answered;

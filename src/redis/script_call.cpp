@@ -17,10 +17,10 @@ namespace {
 
 constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
-/* EVALSHA, a script, the numbers of keys and of kinds; each claim's key, kind
+/* EVALSHA, a script, the numbers of keys and of kinds; each claim's keys, kind
  * and its number; offsets of local time, two numbers each; each ask's two numbers. */
 constexpr auto kOffsets = 4;
-constexpr auto kArgs = 4 + kClaimsPerCall * (1 + 11 + 1 + 2 * kOffsets + 1) + kAsksPerCall * 2;
+constexpr auto kArgs = 4 + kClaimsPerCall * (3 + 11 + 1 + 2 * kOffsets + 1) + kAsksPerCall * 2;
 
 constexpr auto kNumberBytes = NGX_INT64_LEN;
 
@@ -70,11 +70,7 @@ public:
     /* The argument is not copied. */
     void add(std::string_view arg) { args_[nargs_++] = arg; }
 
-    void add(uint64_t number) {
-        u_char *p = last_;
-        last_ = ngx_sprintf(p, "%uL", number);
-        add(view(p, last_ - p));
-    }
+    void add(uint64_t number) { add(text_of(number)); }
 
     void add_offsets(const UtcOffsets &offsets) {
         const int64_t now_ms = int64_t{ngx_time()} * 1000;
@@ -87,6 +83,8 @@ public:
             add_signed(near.offsets[i].offset_ms);
         }
     }
+
+    void add_keys(AskList &asks, bool is_cluster);
 
     /* Returns the number of the part's kind, from 1 on; a new one is
      * remembered. */
@@ -114,6 +112,12 @@ private:
                && kind->leased == 0;
     }
 
+    std::string_view text_of(uint64_t number) {
+        u_char *p = last_;
+        last_ = ngx_sprintf(p, "%uL", number);
+        return view(p, last_ - p);
+    }
+
     void add_signed(int64_t number) {
         u_char *p = last_;
         last_ = ngx_sprintf(p, "%L", number);
@@ -128,6 +132,24 @@ private:
     u_char *last_ = nullptr;
     u_char text_[kArgs * kNumberBytes] = {};
 };
+
+/* Adds the keys that the script touches: of each claim the state, the limit and the
+ * mark, if it is read; in a cluster the state alone, see keys.lua. */
+void Command::add_keys(AskList &asks, bool is_cluster) {
+    const size_t count = nargs_++;
+    for (const Ask &ask : asks) {
+        for (const AskPart &part : ask.parts) {
+            (void)kind(part);
+            add(view(part.key));
+            if (is_cluster) { continue; }
+
+            add(limit_name(part));
+            if (part.held) { add(mark_name(part)); }
+        }
+    }
+
+    args_[count] = text_of(nargs_ - count - 1);
+}
 
 /* Adds the values that claims have in common, each kind once. */
 void Command::add_kinds() {
@@ -312,13 +334,7 @@ bool call_script(Node &node, AskCall &call) {
     command.begin();
     command.add(call.whole ? "EVAL" : "EVALSHA");
     command.add(view(call.whole ? redis.script : redis.script_sha1));
-    command.add(call.nclaims);
-    for (const Ask &ask : call.asks) {
-        for (const AskPart &part : ask.parts) {
-            command.add(view(part.key));
-            (void)command.kind(part);
-        }
-    }
+    command.add_keys(call.asks, redis.client.nodes.is_cluster());
 
     command.add_kinds();
     add_asks(command, call.asks);

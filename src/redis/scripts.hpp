@@ -6,7 +6,8 @@
  * A call carries any number of asks: the claims of a request, to be consumed
  * all or nothing, for n such requests at once.
  *
- *   KEYS  the states of all claims, in order
+ *   KEYS  of all claims, in order, the state, KEY; KEY:limit; and KEY:forgotten, if the
+ *         caller has units left of what was leased.  In a cluster the states alone.
  *   ARGV  the number of kinds; of each kind: algorithm (as Algorithm; 8 more:
  *         the claim asks for another window than the zone's, whose
  *         Window::code() is one more number at the end of the kind), window of
@@ -101,9 +102,10 @@ constexpr auto kScriptRejected = 0x800u;
  */
 size_t script(unsigned algorithms, char *buffer, size_t bytes);
 
-/* A script that deletes the state at KEYS[1], and returns 1.  ARGV[1] is how
- * many ms its mark is to last: as long as units may be spent.  ARGV[2], if it is
- * given, follows KEYS[1] in the name of another state to be deleted. */
+/* A script that deletes the state at KEYS[1], and returns 1.  Other KEYS only tell
+ * Redis what it touches.  ARGV[1] is how many ms its mark is to last: as long as units
+ * may be spent.  ARGV[2], if it is given, follows KEYS[1] in the name of another state
+ * to be deleted. */
 std::string_view forget_script();
 
 /* The script by which nodes tell each other of bans, see bans.lua. */

@@ -70,7 +70,14 @@ static const char clock_line[] = "local now, real = tonumber(ARGV[#ARGV]), redis
                                  "redis.pcall = function(name, key, ...) forget(key) "
                                  "return real.pcall(name, key, ...) end ";
 
-int redis_server_load_text(redis_server_t *server, std::string_view script, char sha[41]) {
+/* Tests name the states alone; but in a cluster their limits follow them. */
+static const char keys_line[] = "local KEYS = (function(keys) local names = {} "
+                                "for i, key in ipairs(keys) do "
+                                "names[2 * i - 1], names[2 * i] = key, key .. ':limit' end "
+                                "return names end)(KEYS) ";
+
+/* Loads a script whose first line, which reads the clock, is replaced by these. */
+static int load(redis_server_t *server, const char *keys, std::string_view script, char sha[41]) {
     const size_t line = script.find('\n');
     const size_t clock = script.find("'TIME'");
     redisReply *reply;
@@ -81,8 +88,8 @@ int redis_server_load_text(redis_server_t *server, std::string_view script, char
     }
 
     script.remove_prefix(line);
-    reply = static_cast<redisReply *>(redisCommand(server->context, "SCRIPT LOAD %s%b", clock_line,
-                                                   script.data(), script.size()));
+    reply = static_cast<redisReply *>(redisCommand(server->context, "SCRIPT LOAD %s%s%b",
+                                                   clock_line, keys, script.data(), script.size()));
     is_loaded = reply != NULL && reply->type == REDIS_REPLY_STRING;
 
     if (is_loaded) { snprintf(sha, 41, "%s", reply->str); }
@@ -92,11 +99,17 @@ int redis_server_load_text(redis_server_t *server, std::string_view script, char
     return is_loaded;
 }
 
+int redis_server_load_text(redis_server_t *server, std::string_view script, char sha[41]) {
+    return load(server, "", script, sha);
+}
+
 int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]) {
     char script[65536];
     size_t bytes = limit_sliding::script(algorithms, script, sizeof(script));
+    const bool is_cluster = (algorithms & kScriptCluster) != 0;
 
-    return bytes < sizeof(script) && redis_server_load_text(server, {script, bytes}, sha);
+    return bytes < sizeof(script)
+           && load(server, is_cluster ? "" : keys_line, {script, bytes}, sha);
 }
 
 void redis_server_stop(redis_server_t *server) {

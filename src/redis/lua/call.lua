@@ -21,7 +21,8 @@
 -- tonumber().
 --
 -- A      the arguments
--- got    the states and own limits of single keys, as they were read
+-- names  the keys that are read, see keys.lua
+-- got    their values, as they were read
 -- S      the states as they were written since
 -- out    the reply
 -- kinds  the kinds of claims, each with these fields:
@@ -63,10 +64,9 @@
 
 --@ chunk call
 local T = redis.call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)
-local A, S, out, got = ARGV, {}, {now}, nil
+local A, S, out, names, got = ARGV, {}, {now}, nil, nil
 local floor, call = math.floor, redis.call
 local pack, unpack_ = struct.pack, struct.unpack
-local keys = #KEYS
 
 --@ if cluster
 --@ include keys.in_cluster
@@ -134,18 +134,18 @@ end
 -- Each ask is for n units of m claims, of which g are granted.  If it has
 -- several claims, a first pass decides them, and a second one decides once more
 -- and records.  The values of a claim are written behind out[o].
-local first, place = 0, 2
-while first < keys do
+local first, place = 1, 2
+while names[first] do
   local n, m = (A[a] or 1) + 0, (A[a + 1] or 1) + 0
-  local g, o = n, place
+  local g, o, here = n, place, first
   out[place] = n
   for pass = m == 1 and 2 or 1, 2 do
-    o = place
+    o, here = place, first
     for j = 1, m do
-      local k, key = kinds[(A[a + 1 + j] or 1) + 0], KEYS[first + j]
+      local k, key = kinds[(A[a + 1 + j] or 1) + 0], names[here]
       local w, cal, id, limit, cost = k[2], k[4], k[8], k[3], k[5]
       local values, own, blocked, free = k[7], k[16], false, nil
-      local s, text = S[key] or got[2 * (first + j) - 1], got[2 * (first + j)]
+      local s, text = S[key] or got[here], got[here + 1]
       o = o + 1
       out[o] = limit
       if text then
@@ -195,15 +195,20 @@ while first < keys do
 
       -- The mark tells when forget.lua deleted the state of this key.
       if k[14] then
+        --@ if cluster
         local mark = pass == 2
-          and redis.pcall('MGET', KEYS[first + j] .. ':forgotten')
-        mark = mark and not mark.err and tonumber(mark[1])
+          and redis.pcall('GET', names[here] .. ':forgotten')
+        mark = tonumber(type(mark) == 'string' and mark)
+        --@ else
+        local mark = tonumber(got[here + 2])
+        here = here + 1
+        --@ end
         values = values + 1
         out[o + values] = mark and math.max(now - mark, 0) + 1 or 0
       end
-      o = o + values
+      o, here = o + values, here + 2
     end
   end
-  out[place], place, first, a = g, o + 1, first + m, a + 2 + m
+  out[place], place, first, a = g, o + 1, here, a + 2 + m
 end
 return out

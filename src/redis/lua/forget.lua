@@ -2,8 +2,9 @@
 
 -- A script of its own: it deletes the state of a key, also that of a window of
 -- its own if KEYS[1] .. ARGV[2] is its name, and leaves a mark for ARGV[1] ms
--- that tells when.  The states are deleted first, as Redis refuses no memory to
--- a script that has written.
+-- that tells when.  The other KEYS are the names that it touches, but in a
+-- cluster, as keys.lua explains.  The states are deleted first, as Redis
+-- refuses no memory to a script that has written.
 
 --@ chunk forget
 redis.call('DEL', KEYS[1])
