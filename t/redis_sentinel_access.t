@@ -13,11 +13,14 @@ use LimitSliding::Test;
 my $master = LimitSliding::Redis->new->start;
 
 # A sentinel that is enough by itself; its directives begin with `sentinel`.
+# `auth` is the master's password.
 sub sentinel($redis, $port, %opt) {
     my $config = delete $opt{config} // {};
+    my $auth = delete $opt{auth};
     return LimitSliding::Redis->new(sentinel => 1, %opt)->start(%$config,
         sentinel => [ "monitor mymaster 127.0.0.1 $port 1",
-            'down-after-milliseconds mymaster 60000' ]);
+            'down-after-milliseconds mymaster 60000',
+            $auth ? "auth-pass mymaster $auth" : () ]);
 }
 
 my ($rules) = content('docs/redis.md')
@@ -35,6 +38,18 @@ my $acl = sentinel($master, $master->port,
     config => { requirepass => 'sentinel-word', user => $rules });
 my $open = sentinel($master, $master->port);
 
+# A master with a password, by a sentinel with another one; and one that has the
+# password of its sentinel.
+my %masters = map {
+    ($_ => LimitSliding::Redis->new(password => $_,
+        config => { requirepass => $_ })->start)
+} qw(master-word sentinel-word);
+my %sentinels = map {
+    ($_ => sentinel($masters{$_}, $masters{$_}->port, %with_password,
+        config => { requirepass => 'sentinel-word' },
+        auth => $_))
+} keys %masters;
+
 my $dir = tempdir(CLEANUP => 1);
 open my $file, '>', "$dir/password" or die "$dir/password: $!";
 print $file "sentinel-word\n";
@@ -43,7 +58,8 @@ chmod 0600, "$dir/password";
 
 my $both = join '; server ', map { $_->server } @guarded;
 
-# name => [ servers, directives, what the log says if Redis does not decide ]
+# name => [ servers, directives, what the log says if Redis does not decide,
+# whether the master is the reason ]
 my %blocks = (
     password => [ $both, 'sentinel_password sentinel-word;' ],
     file     => [ $both, "sentinel_password_file $dir/password;" ],
@@ -59,6 +75,17 @@ my %blocks = (
         'sentinel_user nobody; sentinel_password user-word;', qr/WRONGPASS/ ],
     needless => [ $open->server, 'sentinel_password sentinel-word;',
         qr/without any password configured/ ],
+
+    # sentinels and masters are not sent the passwords of each other
+    both     => [ $sentinels{'master-word'}->server,
+        'password master-word; sentinel_password sentinel-word;' ],
+    same     => [ $sentinels{'sentinel-word'}->server,
+        'password sentinel-word; sentinel_password sentinel-word;' ],
+    masters  => [ $sentinels{'sentinel-word'}->server,
+        'password sentinel-word;', qr/NOAUTH/ ],
+    sentinel => [ $sentinels{'sentinel-word'}->server,
+        'sentinel_password sentinel-word;', qr/NOAUTH|unauthenticated/,
+        'master' ],
 );
 
 sub config($blocks) {
@@ -89,6 +116,7 @@ http {
     server {
         listen 127.0.0.1:%%PORT%%;
         @locations
+        location /limits { limit_sliding_api; }
     }
 }
 CONF
@@ -114,12 +142,17 @@ sub check($nginx, $blocks) {
             is "@lines", '', '... and there is nothing to tell';
             next;
         }
-        my @why = grep { /sentinel 127\.0\.0\.1:\d+: .*$log/ } @lines;
+        my $who = $blocks->{$name}[3] ? ': (?!.*: sentinel )'
+            : 'sentinel 127\.0\.0\.1:\d+: ';
+        my @why = grep { /redis "$name": .*$log/ && /$who/ } @lines;
         cmp_ok scalar(@why), '>=', 1, '... and the log tells why';
         cmp_ok scalar(@why), '<=', 2 * (1 + $seconds), '... in few words';
         like $why[0] // '', qr/\[error\]/, '... as an error';
     }
     unlike $nginx->log, qr/-word/, 'no password in the log';
+    my $told = join '', map { $nginx->get("/limits$_")->{body} } '', '/metrics';
+    like $told, qr/$_/, "the API tells of $_" for sort keys %$blocks;
+    unlike $told, qr/-word/, '... but no password';
 }
 
 my $nginx = LimitSliding::Test->new->start(config(\%blocks));
