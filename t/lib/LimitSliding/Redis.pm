@@ -1,7 +1,8 @@
 package LimitSliding::Redis;
 
 # Real redis-servers for tests, each in a temporary directory, and what an
-# administrator asks of them. Needs redis-server, and openssl for certificates.
+# administrator asks of them. Needs redis-server, and openssl for certificates;
+# LIMIT_SLIDING_REDIS is the path of another server, such as valkey-server.
 #
 #   my $redis = LimitSliding::Redis->new(config => { requirepass => 'secret' })
 #       ->start;
@@ -28,8 +29,8 @@ use LimitSliding::Resp qw(encode decode);
 use LimitSliding::Test;
 
 my $PATIENCE = 30;
-my ($SERVER) = grep { -x } map { "$_/redis-server" }
-    split(/:/, $ENV{PATH}), '/usr/bin', '/usr/local/bin';
+my ($SERVER) = grep { -f && -x _ } $ENV{LIMIT_SLIDING_REDIS} // (),
+    map { "$_/redis-server" } split(/:/, $ENV{PATH}), '/usr/bin', '/usr/local/bin';
 
 my %started;              # pid => object, to be ended at exit
 
@@ -54,11 +55,13 @@ sub supported() {
 #   tls       certificates(), to listen with TLS on tls_port as well
 #   password  what the administrator authenticates with
 #   sentinel  1: it is a sentinel
+#   program   the path of another server
 sub new($class, %opt) {
     Test::More::BAIL_OUT('no redis-server') unless $SERVER;
 
     my $self = bless {
         address => '127.0.0.1',
+        program => $SERVER,
         config  => {},
         %opt,
         owner => $$,
@@ -109,7 +112,7 @@ sub start($self, %config) {
         open STDIN,  '<',  '/dev/null';
         open STDOUT, '>>', "$dir/redis.out";
         open STDERR, '>&', \*STDOUT;
-        exec $SERVER, "$dir/redis.conf", $self->{sentinel} ? '--sentinel' : ()
+        exec $self->{program}, "$dir/redis.conf", $self->{sentinel} ? '--sentinel' : ()
             or POSIX::_exit(127);
     }
     $self->{pid} = $pid;
