@@ -260,6 +260,10 @@ private:
     template <class Step>
     bool make_ready(const Step &step, Copy *copy) const {
         if (tag::age(copy->tag, tag_) != 0) {
+            /* its key may have returned after the tag was read, which then tells
+             * nothing of the state */
+            if (copy->slot->tag.load() != copy->tag) { return false; }
+
             if (copy->kind == Copy::confirmed && used(step, *copy) == 0 && !step.clear(copy)) {
                 return false;
             }

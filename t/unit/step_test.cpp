@@ -489,6 +489,21 @@ static void test_stall_while_an_idle_key_returns(void **state) {
     }
 }
 
+/* What a key that was idle for long has used is over, but not what it uses since. */
+static void test_stall_while_own_key_returns(void **state) {
+    (void)state;
+
+    for (Algorithm a : {Algorithm::kCounter, Algorithm::kFixed, Algorithm::kTokenBucket}) {
+        check_stalls({.algorithm = a,
+                      .bytes = PAIR_BYTES,
+                      .begin = begin_idle,
+                      .work = work_acquire,
+                      .later_ms = (1ull << 18) * MINUTE_MS,
+                      .others = 2},
+                     check_record);
+    }
+}
+
 /*
  * Other keys take the slots that the work is about to write to, be it that they
  * hold nothing yet or that all they hold is over.
@@ -590,6 +605,7 @@ int main(void) {
         cmocka_unit_test(test_stall_of_a_word),
         cmocka_unit_test(test_stall_of_a_log),
         cmocka_unit_test(test_stall_while_an_idle_key_returns),
+        cmocka_unit_test(test_stall_while_own_key_returns),
         cmocka_unit_test(test_stall_while_other_keys_come),
         cmocka_unit_test(test_stall_while_own_slot_is_taken),
     };
