@@ -207,6 +207,8 @@ void add_refusal(const RemoteZone &zone, const Claim &claim, const Verdict &verd
     refusal.limit = verdict.limit;
     refusal.remaining = verdict.remaining;
     refusal.reset_ms = verdict.reset_ms ? asked + verdict.reset_ms : 0;
+    if (records(claim)) { refusal.lasts_ms = kRecordedRefusalMs; }
+
     refusal.admits = verdict.retry_after_ms == 0;
 
     zone.refusals->add(refusal_hash(claim), ngx_current_msec, refusal);

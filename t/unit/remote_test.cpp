@@ -145,6 +145,13 @@ static void is_not_believed_for_long(void **state) {
     assert_true(is_refused(refusals, 42, 99 + kRefusalMs));
     assert_false(is_refused(refusals, 42, 100 + kRefusalMs));
 
+    /* nor for that, where others may have recorded what they have rejected */
+    Refusal refusal = {YEAR_MS, limit_for(43), 43 >> 14, 101, false, kRecordedRefusalMs};
+
+    refusals->add(43, 100, refusal);
+    assert_true(is_refused(refusals, 43, 99 + kRecordedRefusalMs));
+    assert_false(is_refused(refusals, 43, 100 + kRecordedRefusalMs));
+
     free(refusals);
 }
 

@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <time.h>
 
-#define THREADS_MAX 4
+#define THREADS_MAX 8
 
 /*
  * A Game has begin(round) and end(), which run alone, and work(thread, &random)

@@ -46,7 +46,7 @@ struct Data {
 };
 
 Data data_of(const Refusal &refusal, uint64_t now_ms) {
-    uint64_t known_until_ms = now_ms + kRefusalMs;
+    uint64_t known_until_ms = now_ms + refusal.lasts_ms;
     uint64_t until_ms = refusal.admits ? known_until_ms : refusal.until_ms;
 
     return {(until_ms & kTimeMask) | (refusal.reset_ms & kOtherMask) << kTimeBits,

@@ -13,6 +13,10 @@ namespace limit_sliding {
  * limit of the key may have been changed there. */
 constexpr auto kRefusalMs = 1000;
 
+/* The same where rejected requests are recorded: other nodes may have recorded some
+ * since, after which the key waits for longer. */
+constexpr auto kRecordedRefusalMs = 100;
+
 struct Refusal {
     uint64_t until_ms; /* nothing is admitted before */
     uint64_t limit;
@@ -20,6 +24,8 @@ struct Refusal {
     uint64_t reset_ms; /* when more remains, below 2^42 */
     bool admits;       /* the limit would have admitted, beside another one that
                           rejected; until_ms has no meaning then */
+
+    uint64_t lasts_ms = kRefusalMs; /* for so long it is known */
 };
 
 /* Returns the hash of the claim in this cache.  Its upper half is the key's. */
