@@ -242,6 +242,8 @@ is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=1r/s precision=abc;",
         'precision=abc', qr/auto/ ],
     [ http => "$zone zone=one:1m rate=1r/s strict=on;", 'strict=on' ],
+    [ http => "$zone zone=one:1m rate=1r/s count_rejected=on;", 'count_rejected=on' ],
+    [ http => "$zone zone=one:1m rate=1r/s count_rejected count_rejected;", 'count_rejected' ],
     (map { [ http => "$zone zone=one:1m rate=1r/s algorithm=$_ strict;",
         'strict', qr/belongs to/ ] }
         qw(log fixed token_bucket leaky_bucket)),

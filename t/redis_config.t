@@ -292,6 +292,9 @@ fails(
     (map { [ http => "$zone zone=one:1m rate=1r/s redis=shared algorithm=$_"
         . ' lease=10;', 'lease=10', qr/belongs to "algorithm=counter"/ ] }
         qw(log leaky_bucket)),
+    (map { [ http => "$zone zone=one:1m rate=1r/s redis=shared $_;",
+        'lease=auto', qr/cannot be with "count_rejected"/ ] }
+        'count_rejected lease=auto', 'lease=auto count_rejected'),
     [ http => "$zone zone=one:1m rate=1r/s redis=shared lease=1 lease=1;",
         'lease=1' ],
 );
