@@ -244,6 +244,7 @@ plots: $(BUILD)/bench/plots  ## draw docs/algorithms.svg anew
 simulate: $(SIMULATE)  ## 1,000 nodes, 1e9 keys: docs/scale.md
 	$< docs/scale-figures.md $<.data
 	gnuplot -c t/bench/scale.gp $<.data docs/scale.svg
+	gnuplot -c t/bench/sync.gp $<.data docs/sync.svg
 
 bench_OBJS := $(patsubst t/bench/%.cpp,$(BUILD)/bench/%.o,$(wildcard \
     t/bench/*.cpp))
@@ -256,7 +257,7 @@ $(BUILD)/bench/%.o: t/bench/%.cpp $(BUILD)/settings
 $(BUILD)/bench/core: $(addprefix $(BUILD)/bench/,peer.o draw.o table.o)
 $(BUILD)/bench/accuracy: $(addprefix $(BUILD)/bench/,accuracy_measure.o \
     accuracy_plot.o accuracy_promises.o table.o)
-$(SIMULATE): $(addprefix $(BUILD)/bench/,zipf.o sim.o sim_redis.o)
+$(SIMULATE): $(addprefix $(BUILD)/bench/,zipf.o sim.o sim_redis.o sim_sync.o)
 $(BENCHES): %: %.o $(unit_OBJS)
 	$(CC) -o $@ $^ -lhiredis -lm
 

@@ -69,4 +69,38 @@ cmp_ok 470_000 * $of{'far over the limit'}{coalesced}{calls}, '<', 55_000,
 cmp_ok $of{'at the limit, a small bucket'}{coalesced}{under}, '<', 0.01,
     'at the limit, a small bucket: hardly anything is not admitted';
 
+
+# Nodes that decide for themselves, with sync=: no more is admitted than may be, and
+# no less than can be told in time.
+
+my %synced;
+
+for my $line (`'$simulate' sync`) {
+    chomp $line;
+    my ($key, %r);
+    ($key, @r{qw(calls a_second over bound admitted)}) = split /\t/, $line;
+    $synced{$key} = \%r;
+}
+
+is $?, 0, 'it has run';
+is keys %synced, 8, 'keys';
+
+for my $key (sort keys %synced) {
+    my $r = $synced{$key};
+    my $seconds = $key =~ /1 s$/ ? 1 : 0.1;
+
+    cmp_ok $r->{over}, '<=', $r->{bound}, "$key: over the limit by what may be";
+    cmp_ok $r->{a_second}, '<=', 1 / $seconds,
+        "$key: one call an interval and node";
+    next if $key eq 'below the limit';
+
+    # of a window of 10 s an interval is free before it is known to be
+    cmp_ok $r->{admitted}, '>', 100 - 2 * 10 * $seconds - 1,
+        "$key: hardly less than the limit";
+}
+cmp_ok $synced{'below the limit'}{admitted}, '>', 89,
+    'below the limit: all is admitted';
+cmp_ok $synced{'far over the limit, no history'}{over}, '>', 5,
+    'far over the limit, no history: an interval is admitted';
+
 done_testing;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/limiter.hpp"
+#include "pure.hpp"
 #include "random.hpp"
 #include "redis/logic/claim_hash.hpp"
 #include "redis/logic/leases.hpp"
@@ -18,7 +19,8 @@ using namespace limit_sliding;
 
 #define LEASES_BYTES 192 /* of one group: only this key is there */
 #define REFUSALS_BYTES 192
-#define START 1000 /* the window before the measured one */
+#define REFRESH_US 1e6 /* a node that rejects asks so often */
+#define START 1000     /* the window before the measured one */
 
 typedef struct {
     uint8_t leases[LEASES_BYTES];
@@ -29,6 +31,14 @@ typedef struct {
     uint32_t needed;  /* of the call under way; 0: there is none */
     uint32_t asked;
     redis_answer_t answer;
+
+    /* with sync= */
+    State told;        /* the key as of the last answer */
+    State told_next;   /* and as of the one under way */
+    double due_us;     /* nothing is sent before */
+    double refresh_us; /* nor asked only to know */
+    int is_waiting;    /* for due_us */
+    uint32_t refused;  /* of what is waiting, units that there was no room for */
 } __attribute__((aligned(64))) node_t;
 
 struct sim_s {
@@ -43,6 +53,7 @@ struct sim_s {
     double to_us;
     events_t decisions;
     events_t replies;
+    events_t timers;         /* of nodes that wait to send */
     sim_result_t results[3]; /* before, in and after the window */
     node_t nodes[];
 };
@@ -62,8 +73,8 @@ sim_t *sim_new(const sim_config_t *config, sim_mode_t mode) {
     bytes = (bytes + 63) / 64 * 64;
     events = (events + 63) / 64 * 64;
 
-    s = static_cast<sim_t *>(checked(aligned_alloc(64, bytes + 2 * events)));
-    memset(s, 0, bytes + 2 * events);
+    s = static_cast<sim_t *>(checked(aligned_alloc(64, bytes + 3 * events)));
+    memset(s, 0, bytes + 3 * events);
 
     s->config = *config;
     s->mode = config->burst && mode == SIM_LEASED ? SIM_COALESCED : mode;
@@ -73,7 +84,8 @@ sim_t *sim_new(const sim_config_t *config, sim_mode_t mode) {
     s->policy.burst = config->burst;
     s->decisions.events = (event_t *)((uint8_t *)s + bytes);
     s->replies.events = (event_t *)((uint8_t *)s + bytes + events);
-    s->decisions.size = s->replies.size = nodes;
+    s->timers.events = (event_t *)((uint8_t *)s + bytes + 2 * events);
+    s->decisions.size = s->replies.size = s->timers.size = nodes;
 
     return s;
 }
@@ -127,6 +139,9 @@ static void call(sim_t *s, node_t *node, double us) {
         node->asked += leases_of(node)->want(s->claim, kLeaseAuto, node->needed, node->sent_ms);
     }
 
+    node->due_us = us + 1000.0 * s->config.sync_ms;
+    node->refresh_us = us + REFRESH_US;
+
     result_at(s, us)->calls++;
 
     push(&s->decisions, at_us, (uint32_t)(node - s->nodes));
@@ -139,8 +154,11 @@ static void decide(sim_t *s, event_t event) {
     granted = redis_ask(&s->redis, ms_of(event.at_us), node->asked, &node->answer);
 
     result_at(s, event.at_us)->taken += granted;
+    node->told_next = s->redis.state;
 
-    if (granted) { admit(s, event.at_us, granted < node->needed ? granted : node->needed); }
+    if (granted && s->mode != SIM_SYNCED) {
+        admit(s, event.at_us, granted < node->needed ? granted : node->needed);
+    }
 
     push(&s->replies, event.at_us + s->config.round_trip_us / 2, event.node);
 }
@@ -169,6 +187,51 @@ static int remember(sim_t *s, node_t *node, const Verdict *verdict, uint64_t now
     return 1;
 }
 
+/* Sends what a node has admitted, now or when it may. */
+static void send_synced(sim_t *s, node_t *node, double us) {
+    if (us >= node->due_us) {
+        call(s, node, us);
+    } else if (!node->is_waiting) {
+        node->is_waiting = 1;
+        push(&s->timers, node->due_us, (uint32_t)(node - s->nodes));
+    }
+}
+
+/* What Redis had no room for is sent again, and nothing is admitted before it has. */
+static void reply_synced(sim_t *s, node_t *node, double us) {
+    node->refused = node->needed - node->answer.granted;
+    node->waiting += node->refused;
+    node->needed = 0;
+    node->told = node->told_next;
+
+    if (node->waiting != 0) { send_synced(s, node, us); }
+}
+
+static void time_out(sim_t *s, event_t event) {
+    node_t *node = &s->nodes[event.node];
+
+    node->is_waiting = 0;
+
+    if (node->waiting != 0 && node->needed == 0) { send_synced(s, node, event.at_us); }
+}
+
+/* A node decides by what it was told, less what it has admitted since. */
+static void arrive_synced(sim_t *s, node_t *node, double us) {
+    Verdict verdict = pure::describe(s->policy, node->told, ms_of(us), s->config.limit, 1);
+
+    if (node->refused == 0 && verdict.remaining > node->waiting + node->needed) {
+        admit(s, us, 1);
+        result_at(s, us)->spent++;
+        node->waiting++;
+    } else {
+        result_at(s, us)->refused++;
+
+        if (us < node->refresh_us) { return; }
+    }
+
+    if (node->needed == 0 && !node->is_waiting) { send_synced(s, node, us); }
+}
+
 /* ngx_http_limit_sliding_answer(). */
 static void reply(sim_t *s, event_t event) {
     int refused = 0;
@@ -177,6 +240,11 @@ static void reply(sim_t *s, event_t event) {
     uint32_t told = granted;
     uint64_t now_ms = ms_of(event.at_us + node->offset_us);
     Verdict verdict;
+
+    if (s->mode == SIM_SYNCED) {
+        reply_synced(s, node, event.at_us);
+        return;
+    }
 
     if (granted < node->asked || s->mode == SIM_LEASED) {
         redis_describe(&s->redis, &node->answer, &verdict);
@@ -240,10 +308,14 @@ static void answer_until(sim_t *s, double us) {
     for (;;) {
         double decision_us = next_us(&s->decisions);
         double reply_us = next_us(&s->replies);
+        double timer_us = next_us(&s->timers);
 
-        if ((decision_us < reply_us ? decision_us : reply_us) >= us) { return; }
+        if (fmin(fmin(decision_us, reply_us), timer_us) >= us) { return; }
 
-        if (decision_us < reply_us) {
+        if (timer_us < fmin(decision_us, reply_us)) {
+            time_out(s, pop(&s->timers));
+
+        } else if (decision_us < reply_us) {
             decide(s, pop(&s->decisions));
 
         } else {
@@ -274,7 +346,7 @@ static void begin(sim_t *s, double rate, uint64_t *random) {
         checked(Refusals::init(s->nodes[i].refusals, REFUSALS_BYTES));
     }
 
-    redis_begin(&s->redis, &s->policy, s->config.limit, rate, START,
+    redis_begin(&s->redis, &s->policy, s->config.limit, s->config.cold ? 0 : rate, START,
                 s->config.window_ms - s->config.warm_ms);
 }
 
@@ -288,7 +360,7 @@ void sim_run(sim_t *s, double rate, uint64_t seed, sim_result_t *result) {
 
     begin(s, rate, &seed);
 
-    us = s->from_us - 1000.0 * s->config.warm_ms;
+    us = s->from_us - (s->config.cold ? 0 : 1000.0 * s->config.warm_ms);
 
     while ((us -= mean_us * log(uniform(&seed))) < s->to_us) {
         uint64_t node = (random_next(&seed) >> 32) * s->config.nodes >> 32;
@@ -299,6 +371,9 @@ void sim_run(sim_t *s, double rate, uint64_t seed, sim_result_t *result) {
 
         if (s->mode == SIM_STRICT) {
             arrive_strictly(s, us);
+
+        } else if (s->mode == SIM_SYNCED) {
+            arrive_synced(s, &s->nodes[node], us);
 
         } else {
             arrive(s, &s->nodes[node], us);

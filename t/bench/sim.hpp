@@ -14,7 +14,7 @@ enum sim_mode_t {
     SIM_STRICT = 0, /* a call for each request */
     SIM_COALESCED,  /* calls are shared, refusals remembered */
     SIM_LEASED,     /* the same, with lease=auto */
-    SIM_MODES
+    SIM_SYNCED      /* decided by the node, with sync= */
 };
 
 struct sim_config_t {
@@ -25,6 +25,9 @@ struct sim_config_t {
     uint32_t window_ms;
     uint32_t warm_ms; /* before the window that is measured */
     double round_trip_us;
+    uint32_t sync_ms;   /* the interval of SIM_SYNCED; more than the round trip */
+    int cold;           /* 1: the key has no history when the measured window begins,
+                                    and there is no time before it */
     double decision_us; /* of a Redis that has this key alone; 0: it
                                     has no limits */
 

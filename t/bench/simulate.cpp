@@ -5,9 +5,12 @@
  *
  *     simulate TABLES DATA      what docs/scale-figures.md and scale.gp take
  *     simulate                  a small one for t/simulate.t
+ *     simulate sync             another one for it
  */
 
 #include "simulate.hpp"
+
+#include "sim_sync.hpp"
 
 #include <math.h>
 #include <stdlib.h>
@@ -253,6 +256,7 @@ static void report(FILE *out, FILE *data) {
                  "|---|---|---|---|---|---|---|---|---|\n");
 
     report_what_ifs(out);
+    sync_report(out, data);
 }
 
 static void report_small(void) {
@@ -318,7 +322,11 @@ int main(int argc, char **argv) {
     FILE *out, *data;
 
     if (argc != 3) {
-        report_small();
+        if (argc == 2) {
+            sync_report_small();
+        } else {
+            report_small();
+        }
         return 0;
     }
 
