@@ -204,7 +204,8 @@ sub shown($selector, @answers) {
         const zone = { key: "k", limit: 1, window_ms: 1000, slots: 4, keys: 1,
             slots_used: 2, bytes: 1048576, own_limits: 0, passed: 0, delayed: 0,
             rejected: 0, delayed_dry_run: 0, rejected_dry_run: 0, errors: 0,
-            evicted: 0, refused: 0, top: [], redis: null, full: "deny",
+            evicted: 0, refused: 0, bans: 0, banned_requests: 0, banned: 0,
+            penalty: null, top: [], redis: null, full: "deny",
             algorithm: "fixed", rate: "1r/s" };
         return answers.map(([time_ms, mine, redis, click], i) => {
             if (i === 0) {
