@@ -472,4 +472,17 @@ uint64_t Policy::used(const Verdict &verdict) const {
     return taken + excess;
 }
 
+void release(Claim *claims, size_t n, uint64_t now_ms) {
+    for (size_t i = 0; i < n; i++) {
+        Claim &claim = claims[i];
+
+        if (claim.consumes()) {
+            take_back(claim, claim.cost, now_ms);
+            claim.purpose = Purpose::kLook;
+            decide_of(*claim.policy, claim.limit, claim.purpose)(&claim, now_ms);
+            claim.outcome = Outcome::kAdmitted;
+        }
+    }
+}
+
 } // namespace limit_sliding

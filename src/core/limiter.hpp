@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "core/claim.hpp"
+#include "core/settlement.hpp"
 
 namespace limit_sliding {
 
@@ -52,29 +53,12 @@ size_t tightest(const Claim *claims, size_t n, uint64_t now_ms);
 
 /* Takes back what claims that were admitted together have consumed; n >= 0.
  * That must have been less than two hours ago, and less than 128 windows: states
- * tell times apart for little longer.  They are then described as of now, as if they had only
- * looked. */
+ * tell times apart for little longer.  They are then described as of now, as if they
+ * had only looked. */
 void release(Claim *claims, size_t n, uint64_t now_ms);
 
-/*
- * Records what a decided claim has rejected, as if it had been admitted, but no more
- * than the limit holds, and describes the claim as of then.  docs/algorithms.md tells
- * what is held by which algorithm.
- */
-void record_rejected(Claim *claim, uint64_t now_ms);
-
-/*
- * The next three settle what a request turned out to cost, by a claim as
- * acquire() left it, or a new one of the same key.  They never reject: a key may
- * owe.  docs/algorithms.md tells how that is paid.  A cost is up to 2^53.
- */
-
-/* Records a cost whatever the limit says.  Returns how many units could not be
- * recorded: 0 but for a key that would owe more than it can, or a full zone. */
-uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms);
-
-/* The same.  Mostly the limit has room for the cost, and what consume_of() has
- * returned for the claim takes few instructions to record it. */
+/* Charges a claim as the other charge() does.  Mostly the limit has room for the cost,
+ * and what consume_of() has returned for the claim takes few instructions to record it. */
 inline uint64_t charge(Decide *consume, const Claim &claim, uint64_t cost, uint64_t now_ms) {
     if (cost <= claim.limit) {
         Claim more;
@@ -90,14 +74,5 @@ inline uint64_t charge(Decide *consume, const Claim &claim, uint64_t cost, uint6
 
     return charge(claim, cost, now_ms);
 }
-
-/* Gives back some of what an admitted claim has consumed, at since_ms;
- * claim.state is as its admission left it.  What has left the window since is not
- * given back, and nothing is after 128 windows or two hours. */
-void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_ms);
-
-/* Gives back so many units of a key, those that were used last first, when it is
- * not known which admission they are of. */
-void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms);
 
 } // namespace limit_sliding

@@ -1,12 +1,11 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* What is recorded of claims after they were decided, and taken back. */
+#include "core/settlement.hpp"
 
 #include <algorithm>
 
 #include "core/claim_table.hpp"
 #include "core/history.hpp"
-#include "core/limiter.hpp"
 #include "core/ring_attempts.hpp"
 #include "core/ring_settlement.hpp"
 
@@ -57,19 +56,6 @@ void amend(const Claim &claim, const Algorithm &algorithm, uint64_t now_ms, cons
     if (owes) { table.keep(step_of(claim, algorithm, 0, now_ms)); }
 }
 
-/* Takes back some of what a claim has consumed. */
-void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
-    if (claim.policy->has_rings()) {
-        settlement_of(claim, now_ms).refund(claim.state, cost);
-        return;
-    }
-
-    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
-        amend(claim, algorithm, now_ms,
-              [&](uint64_t state) { return algorithm.refund(state, claim.state, cost); });
-    });
-}
-
 /* Records a cost that a key with a ring has rejected, and describes the key to it
  * anew. */
 [[gnu::noinline]] void record_attempt(Claim *claim, uint64_t now_ms) {
@@ -80,17 +66,16 @@ void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 
 } // namespace
 
-void release(Claim *claims, size_t n, uint64_t now_ms) {
-    for (size_t i = 0; i < n; i++) {
-        Claim &claim = claims[i];
-
-        if (claim.consumes()) {
-            take_back(claim, claim.cost, now_ms);
-            claim.purpose = Purpose::kLook;
-            decide_of(*claim.policy, claim.limit, claim.purpose)(&claim, now_ms);
-            claim.outcome = Outcome::kAdmitted;
-        }
+void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+    if (claim.policy->has_rings()) {
+        settlement_of(claim, now_ms).refund(claim.state, cost);
+        return;
     }
+
+    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+        amend(claim, algorithm, now_ms,
+              [&](uint64_t state) { return algorithm.refund(state, claim.state, cost); });
+    });
 }
 
 void record_rejected(Claim *claim, uint64_t now_ms) {
