@@ -1,0 +1,351 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/logic/pending.hpp"
+
+#include <algorithm>
+
+#include "core/atomics.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+constexpr size_t kEntries = 4;
+
+constexpr unsigned kUnitBits = 32;
+constexpr unsigned kDueBits = 22;
+constexpr unsigned kDueShift = kUnitBits + 2;
+constexpr unsigned kGenerationShift = kDueShift + kDueBits;
+
+constexpr uint64_t kUnits = UINT32_MAX;
+constexpr uint64_t kBusy = uint64_t{1} << kUnitBits;
+constexpr uint64_t kLook = uint64_t{1} << (kUnitBits + 1);
+constexpr uint64_t kDue = (uint64_t{1} << kDueBits) - 1;
+constexpr uint64_t kGiven = kBusy | kLook;
+
+/* How long who was to send units may be late before another one does. */
+constexpr uint64_t kOverdueMs = 1000;
+
+/* How long it may take to give an entry to another key. */
+constexpr uint64_t kGiveMs = 1000;
+
+/* Hashes are not 0 but for one, and an entry never used has that tag. */
+uint64_t tag_of(uint64_t hash) { return hash + uint64_t{hash == 0}; }
+
+bool is_busy(uint64_t word) { return (word & kBusy) != 0; }
+bool is_given(uint64_t word) { return (word & kGiven) == kGiven; }
+bool is_wanted(uint64_t word) { return (word & (kUnits | kLook)) != 0; }
+bool is_idle(uint64_t word) { return (word & (kUnits | kGiven)) == 0; }
+
+/* Returns the ms until the word is due; negative: it has been. */
+int64_t left_ms(uint64_t word, uint64_t now_ms) {
+    const auto left = static_cast<int64_t>(((word >> kDueShift) - now_ms) & kDue);
+
+    return left <= static_cast<int64_t>(Pending::kWaitMaxMs)
+               ? left
+               : left - static_cast<int64_t>(kDue) - 1;
+}
+
+uint64_t with_due(uint64_t word, uint64_t due_ms) {
+    return (word & ~(kDue << kDueShift)) | (due_ms & kDue) << kDueShift;
+}
+
+/* Makes of a word that has nothing one that waits to be sent. */
+uint64_t begun(uint64_t word, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms) {
+    const int64_t left = left_ms(word, now_ms);
+    const bool is_soon = left > 0 && left <= static_cast<int64_t>(interval_ms);
+
+    *due_ms = now_ms + (is_soon ? static_cast<uint64_t>(left) : 0);
+    return with_due(word, *due_ms);
+}
+
+} // namespace
+
+struct Pending::Entry {
+    std::atomic<uint64_t> tag;
+    std::atomic<uint64_t> word;
+    std::atomic<uint64_t> seen; /* used 40 | when, ms 24: 0: not known */
+    std::atomic<uint64_t> look_ms;
+
+    /* Returns true if it is the key's; the word is as it was before that was known. */
+    bool is_of(uint64_t hash, uint64_t *seen_word) const {
+        *seen_word = word.load();
+        return tag.load() == tag_of(hash) && !is_given(*seen_word);
+    }
+
+    /* Changes the word while it is the key's; change() returns false to leave it. */
+    template <class Change>
+    bool amend(uint64_t hash, const Change &change) {
+        uint64_t old;
+
+        for (unsigned i = 0; i < kAttempts && is_of(hash, &old); i++) {
+            uint64_t next = old;
+
+            if (!change(next)) { return true; }
+
+            if (word.compare_exchange_strong(old, next)) { return true; }
+        }
+
+        return false;
+    }
+
+    /* Takes off so many of the key's units at most; returns how many there were. */
+    uint64_t subtract(uint64_t hash, uint64_t units) {
+        uint64_t taken = 0;
+        const bool is_found = amend(hash, [&](uint64_t &old) {
+            taken = std::min(old & kUnits, units);
+            old -= taken;
+            return taken != 0;
+        });
+
+        return is_found ? taken : 0;
+    }
+
+    /* True if it can be given to another key. */
+    bool is_free(uint64_t old, uint64_t now_ms) const {
+        return is_idle(old) || ((old & kUnits) == 0 && is_busy(old) && left_ms(old, now_ms) < 0);
+    }
+
+    /* Gives it to a key, with nothing to be sent.  Should another process take over, as
+     * this one was stopped meanwhile, the tag stays the other's. */
+    bool give(uint64_t hash, uint64_t old, uint64_t now_ms) {
+        const uint64_t next_generation = ((old >> kGenerationShift) + 1) << kGenerationShift;
+        uint64_t old_tag = tag.load();
+        uint64_t given = with_due(next_generation | kGiven, now_ms + kGiveMs);
+
+        if (!word.compare_exchange_strong(old, given)
+            || !tag.compare_exchange_strong(old_tag, tag_of(hash))) {
+            return false;
+        }
+
+        seen.store(0);
+        look_ms.store(0);
+
+        return word.compare_exchange_strong(given, with_due(next_generation, now_ms));
+    }
+};
+
+struct Pending::Set {
+    Entry entries[kEntries];
+};
+
+Pending *Pending::init(void *memory, size_t bytes) {
+    static_assert(sizeof(Entry) == 32 && sizeof(Set) == 128, "a set is two cache lines");
+
+    if (bytes < sizeof(Pending) + sizeof(Set)) { return nullptr; }
+
+    auto *pending = static_cast<Pending *>(memory);
+
+    pending->sets_ = (bytes - sizeof(Pending)) / sizeof(Set);
+
+    return pending;
+}
+
+Pending::Set &Pending::set_of(uint64_t hash) const {
+    return reinterpret_cast<Set *>(const_cast<Pending *>(this) + 1)[(hash >> 32) * sets_ >> 32];
+}
+
+Pending::Entry *Pending::find(uint64_t hash) const {
+    for (Entry &entry : set_of(hash).entries) {
+        uint64_t word;
+
+        if (entry.is_of(hash, &word)) { return &entry; }
+    }
+
+    return nullptr;
+}
+
+Pending::Entry *Pending::find_or_insert(uint64_t hash, uint64_t now_ms) {
+    for (unsigned i = 0; i < kAttempts; i++) {
+        if (Entry *entry = find(hash)) { return entry; }
+
+        Entry *victim = nullptr;
+        uint64_t victim_word = 0;
+        int64_t least = 0;
+
+        for (Entry &entry : set_of(hash).entries) {
+            const uint64_t word = entry.word.load();
+            const int64_t left = entry.tag.load() == 0 ? INT64_MIN : left_ms(word, now_ms);
+
+            if (entry.is_free(word, now_ms) && (victim == nullptr || left < least)) {
+                victim = &entry;
+                victim_word = word;
+                least = left;
+            }
+        }
+
+        if (victim == nullptr) { return nullptr; }
+
+        if (victim->give(hash, victim_word, now_ms)) { return victim; }
+    }
+
+    return nullptr;
+}
+
+Pending::Added Pending::add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64_t interval_ms,
+                            uint64_t *due_ms) {
+    Entry *entry = find_or_insert(hash, now_ms);
+    Added added = Added::kFull;
+
+    if (entry == nullptr) { return added; }
+
+    const bool is_found = entry->amend(hash, [&](uint64_t &word) {
+        added = Added::kFull;
+        if (units > kUnits - (word & kUnits)) { return false; }
+
+        const int64_t left = left_ms(word, now_ms);
+        const bool is_late = left < -static_cast<int64_t>(is_busy(word) ? 0 : kOverdueMs);
+        const bool is_far = left > static_cast<int64_t>(interval_ms) && !is_busy(word);
+
+        added = Added::kSend;
+        if (is_idle(word)) {
+            word = begun(word, now_ms, interval_ms, due_ms);
+        } else if (is_late) {
+            *due_ms = now_ms;
+            word = with_due(word & ~kBusy, now_ms);
+        } else if (is_far) {
+            *due_ms = now_ms + interval_ms;
+            word = with_due(word, *due_ms);
+        } else {
+            added = Added::kDone;
+        }
+
+        word += units;
+        return true;
+    });
+
+    return is_found ? added : Added::kFull;
+}
+
+Pending::Added Pending::look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms,
+                             uint64_t *due_ms) {
+    Entry *entry = find_or_insert(hash, now_ms);
+    Added added = Added::kDone;
+
+    if (entry == nullptr || now_ms < entry->look_ms.load(std::memory_order_relaxed)) {
+        return added;
+    }
+
+    (void)entry->amend(hash, [&](uint64_t &word) {
+        const int64_t left = left_ms(word, now_ms);
+
+        added = Added::kDone;
+        if (is_busy(word)) {
+            if (left >= 0) { return false; }
+
+            *due_ms = now_ms;
+            word = with_due(word & ~kBusy, now_ms) | kLook;
+        } else if (is_idle(word)) {
+            word = begun(word, now_ms, interval_ms, due_ms) | kLook;
+        } else if (left > static_cast<int64_t>(interval_ms)
+                   || left < -static_cast<int64_t>(kOverdueMs)) {
+            *due_ms = now_ms;
+            word = with_due(word, now_ms);
+        } else {
+            return false;
+        }
+
+        added = Added::kSend;
+        return true;
+    });
+
+    return added;
+}
+
+Pending::Took Pending::take(uint64_t hash, uint64_t now_ms, uint64_t most_ms, bool early,
+                            uint64_t *units, uint64_t *due_ms) {
+    Entry *first = find(hash);
+    Took took = Took::kNothing;
+    *units = 0;
+
+    if (first == nullptr) { return took; }
+
+    const bool is_found = first->amend(hash, [&](uint64_t &word) {
+        took = Took::kNothing;
+        if (is_busy(word) || !is_wanted(word)) { return false; }
+
+        const int64_t left = left_ms(word, now_ms);
+
+        if (left > 0 && !early) {
+            took = Took::kLater;
+            *due_ms = now_ms + static_cast<uint64_t>(left);
+            return false;
+        }
+
+        took = Took::kTaken;
+        *units = word & kUnits;
+        word = with_due((word & ~(kUnits | kLook)) | kBusy, now_ms + std::min(most_ms, kWaitMaxMs));
+        return true;
+    });
+
+    if (!is_found) { took = Took::kNothing; }
+
+    if (took != Took::kTaken) { return took; }
+
+    for (Entry &entry : set_of(hash).entries) {
+        if (&entry != first) { *units += entry.subtract(hash, kUnits); }
+    }
+
+    return took;
+}
+
+Pending::Added Pending::done(uint64_t hash, uint64_t now_ms, const Rest &rest, uint64_t *due_ms) {
+    Entry *entry = find(hash);
+    Added added = Added::kDone;
+
+    if (entry == nullptr) { return rest.units != 0 ? Added::kFull : added; }
+
+    entry->look_ms.store(rest.look_ms, std::memory_order_relaxed);
+    const bool is_found = entry->amend(hash, [&](uint64_t &word) {
+        const bool is_new = (word & kUnits) != 0;
+
+        word = (word & ~(kBusy | kUnits)) | std::min(kUnits, (word & kUnits) + rest.units)
+               | (rest.look ? kLook : 0);
+        *due_ms = is_new || rest.look ? rest.due_ms : std::max(rest.due_ms, now_ms + rest.wait_ms);
+        *due_ms = std::min(*due_ms, now_ms + kWaitMaxMs);
+        if (!is_wanted(word)) { *due_ms = rest.due_ms; }
+
+        word = with_due(word, *due_ms);
+        added = is_wanted(word) ? Added::kSend : Added::kDone;
+        return true;
+    });
+
+    return is_found || rest.units == 0 ? added : Added::kFull;
+}
+
+uint64_t Pending::units(uint64_t hash) const {
+    uint64_t sum = 0;
+
+    for (const Entry &entry : set_of(hash).entries) {
+        uint64_t word;
+
+        if (entry.is_of(hash, &word)) { sum += word & kUnits; }
+    }
+
+    return sum;
+}
+
+uint64_t Pending::subtract(uint64_t hash, uint64_t units) {
+    uint64_t subtracted = 0;
+
+    for (Entry &entry : set_of(hash).entries) {
+        subtracted += entry.subtract(hash, units - subtracted);
+    }
+
+    return subtracted;
+}
+
+Pending::Seen Pending::swap_seen(uint64_t hash, const Seen &seen) {
+    constexpr uint64_t kTime = (uint64_t{1} << 24) - 1;
+    constexpr uint64_t kUsedMax = (uint64_t{1} << 40) - 1;
+    Entry *entry = find(hash);
+
+    if (entry == nullptr) { return {0, 0}; }
+
+    const uint64_t word = std::min(seen.used, kUsedMax) << 24 | (seen.at_ms & kTime);
+    const uint64_t last = entry->seen.exchange(word, std::memory_order_relaxed);
+
+    return {last >> 24, last != 0 ? seen.at_ms - ((seen.at_ms - last) & kTime) : 0};
+}
+
+} // namespace limit_sliding
