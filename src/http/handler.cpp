@@ -34,6 +34,7 @@
 #include "http/rejected.hpp"
 #include "http/remote_claims.hpp"
 #include "http/suspend.hpp"
+#include "http/sync_claims.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
@@ -213,7 +214,12 @@ private:
             if (rc != NGX_OK) { return rc; }
         }
 
-        if (!kSingle && zone.redis != nullptr) { return add_remote(r_, claim, zone.remote, key); }
+        if (!kSingle && zone.redis != nullptr) {
+            const auto rc = add_remote(r_, claim, zone.remote, key);
+            if (rc == NGX_OK && is_synced(claim)) { complete_synced(claim); }
+
+            return rc;
+        }
 
         const auto &own_limits = *zone.memory.aside.own_limits;
         if (own_limits.count() != 0) {
@@ -268,7 +274,7 @@ private:
         ctx_.headers = conf_.headers;
         ctx_.now_ms = ngx_current_msec;
 
-        if (!kSingle && group_->remote && claims[n - 1].remote != nullptr) {
+        if (!kSingle && group_->remote && is_asked(claims[n - 1])) {
             return decide_remote(r_, ctx_, {claims, n});
         }
 
@@ -339,6 +345,8 @@ private:
     /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered
      * with that status. */
     ngx_int_t reject(Span<Claim> claims) {
+        if (!kSingle && group_->synced) { tell_synced(claims, false); }
+
         bool records = false;
         for (auto &claim : claims) {
             account(claim, 0);
@@ -360,6 +368,8 @@ private:
 
     /* Lets the request go on, after the longest delay. */
     void admit(Span<Claim> claims) {
+        if (!kSingle && group_->synced) { tell_synced(claims, true); }
+
         const Claim *longest = nullptr;
         uint64_t longest_ms = 0;
 

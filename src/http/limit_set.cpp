@@ -43,11 +43,16 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
     return init_policy(cf->pool, limit);
 }
 
+/* Returns the Redis that is asked about a limit; nullptr: this node decides. */
+const Redis *decides(const Limit &limit) {
+    return limit.zone->remote.sync_ms == 0 ? limit.zone->redis : nullptr;
+}
+
 /* Moves limits of a Redis to the front, in order; nullptr: those of this node.
  * Returns the first one of the others. */
 Limit *gather(Limit *first, Limit *end, const Redis *redis) {
     for (auto *limit = first; limit != end; limit++) {
-        if (limit->zone->redis == redis) {
+        if (decides(*limit) == redis) {
             std::rotate(first, limit, limit + 1);
             first++;
         }
@@ -60,7 +65,9 @@ Limit *gather(Limit *first, Limit *end, const Redis *redis) {
  * of Redis.  Those of one Redis come beside each other, to be asked together. */
 bool sort_limits(ngx_conf_t *cf, Group &group) {
     auto *const first = gather(group.begin(), group.end(), nullptr);
-    group.remote = (first != group.end());
+    group.synced = std::any_of(group.begin(), first,
+                               [](const Limit &limit) { return limit.zone->redis != nullptr; });
+    group.remote = group.synced || first != group.end();
 
     if (group.end() - first > kClaimsMax) {
         return invalid_at(cf, first->where, "more than %d limits of redis at one place in %s:%ui",

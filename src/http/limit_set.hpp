@@ -63,7 +63,8 @@ struct Group {
     bool single;        /* one enforced limit of this node is all */
     bool dry_run;
     bool leaky;  /* some may delay */
-    bool remote; /* the last ones are in Redis, those of one Redis beside each other */
+    bool remote; /* some are of Redis; those that one decides come last, beside each other */
+    bool synced; /* some are of zones with "sync=" */
     Group *next;
 
     Limit *begin() const { return limits; }

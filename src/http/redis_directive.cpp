@@ -14,6 +14,10 @@
 namespace limit_sliding {
 namespace {
 
+/* Bounds of "sync=". */
+constexpr ngx_int_t kSyncMinMs = 10;
+constexpr ngx_int_t kSyncMaxMs = 60 * 1000;
+
 /* Returns the block of this name, which may follow its first mention. */
 Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
     auto &redises = main_conf(cf).redises;
@@ -33,6 +37,7 @@ bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
     zone.remote.redis = zone.redis;
     zone.remote.on_error = zone.remote.on_error.value_or(zone.redis->settings.on_error);
     zone.remote.name = zone.name;
+    zone.remote.settles = zone.settles;
     zone.remote.policy = &zone.policy;
     zone.remote.penalty = &zone.rejected.penalty;
     zone.remote.prefix
@@ -70,6 +75,8 @@ bool set_redis(const Param &param, ZoneConf &zone) {
 bool set_lease(const Param &param, ZoneConf &zone) {
     auto value = param.value();
     if (value == "off") { return true; }
+
+    if (zone.remote.sync_ms != 0) { return param.invalid("\"%V\" cannot be with \"sync=\""); }
 
     if (zone.redis == nullptr) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
 
@@ -109,6 +116,27 @@ bool set_on_error(const Param &param, ZoneConf &zone) {
     }
 
     zone.remote.on_error = static_cast<OnError>(word - std::begin(kOnErrorWords));
+    return true;
+}
+
+/* "sync=time" */
+bool set_sync(const Param &param, ZoneConf &zone) {
+    if (zone.redis == nullptr) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
+
+    if (zone.policy.algorithm == Algorithm::kLog) {
+        return param.invalid("\"%V\" cannot be with \"algorithm=log\", whose requests are known "
+                             "to Redis one by one");
+    }
+
+    ngx_str_t text = param.text;
+    ngx_int_t ms = ngx_parse_time(&text, 0);
+    if (ms == NGX_ERROR) { return param.invalid("invalid time \"%V\""); }
+
+    if (ms < kSyncMinMs || ms > kSyncMaxMs) {
+        return param.invalid("\"%V\" must be between 10ms and 1m");
+    }
+
+    zone.remote.sync_ms = ms;
     return true;
 }
 

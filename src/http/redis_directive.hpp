@@ -16,6 +16,7 @@ namespace limit_sliding {
 bool set_redis(const Param &param, ZoneConf &zone);
 bool set_lease(const Param &param, ZoneConf &zone);
 bool set_on_error(const Param &param, ZoneConf &zone);
+bool set_sync(const Param &param, ZoneConf &zone);
 
 /* Prepares the blocks and the zones in them once all are parsed.  Logs what is
  * wrong, and returns false. */

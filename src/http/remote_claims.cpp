@@ -14,6 +14,7 @@
 #include "core/limiter.hpp"
 #include "http/configuration.hpp"
 #include "http/suspend.hpp"
+#include "http/sync_claims.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "redis/logic/breaker.hpp"
@@ -161,7 +162,7 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
 
 /* Tells whether the rate of the request, or a limit of the key on this node,
  * rejects the claim. */
-bool is_blocked(const Claim &claim) { return claim.verdict != nullptr; }
+bool is_blocked(const Claim &claim) { return claim.verdict != nullptr && !is_admitted(claim); }
 
 /* Some claims are rejected beforehand, so nobody is asked about the others. */
 Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
@@ -327,8 +328,7 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, cons
 }
 
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
-    auto *first = std::find_if(all.begin(), all.end(),
-                               [](const Claim &claim) { return claim.remote != nullptr; });
+    auto *first = std::find_if(all.begin(), all.end(), is_asked);
     const size_t nlocal = first - all.begin();
     JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
 

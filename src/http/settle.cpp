@@ -10,6 +10,7 @@
 #include "http/log.hpp"
 #include "http/rate.hpp"
 #include "http/remote_claims.hpp"
+#include "http/sync_claims.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -35,7 +36,9 @@ bool is_counted(const Limit &limit, ngx_uint_t status) {
 void count(Claim claim) {
     claim.purpose = Purpose::kConsume;
 
-    if (claim.remote != nullptr) {
+    if (is_synced(claim)) {
+        count_synced(claim);
+    } else if (claim.remote != nullptr) {
         count_remote(claim);
     } else {
         acquire(&claim, 1, ngx_current_msec);
@@ -47,7 +50,9 @@ void count(Claim claim) {
                                           uint64_t admitted_ms) {
     const auto now_ms = ngx_current_msec;
 
-    if (claim.remote != nullptr) {
+    if (is_synced(claim)) {
+        settle_synced(claim, reserved, cost, admitted_ms);
+    } else if (claim.remote != nullptr) {
         settle_remote(claim, reserved, cost, admitted_ms);
     } else if (cost > reserved) {
         const auto &limit = limit_of(claim);

@@ -10,6 +10,7 @@
 #include "ngx/strings.hpp"
 #include "redis/logic/ban_exchange.hpp"
 #include "redis/logic/leases.hpp"
+#include "redis/logic/pending.hpp"
 #include "redis/logic/refusals.hpp"
 
 namespace limit_sliding {
@@ -21,7 +22,7 @@ namespace {
 char tags[2];
 
 /* Takes a part of the memory of a zone in Redis for the keys that are known to
- * be exhausted, and another one for leases if it has any. */
+ * be exhausted, and another one for leases, or what is to be told, if it has any. */
 bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
     size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
     void *refusals = ngx_slab_calloc(slab, size);
@@ -31,11 +32,17 @@ bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
     remote.refusals = Refusals::init(refusals, size);
     remote.log_after = static_cast<ngx_atomic_t *>(log_after);
 
-    if (remote.lease == 0) { return true; }
+    if (remote.lease == 0 && remote.sync_ms == 0) { return true; }
 
-    void *leases = ngx_slab_calloc(slab, size);
-    remote.leases = leases != nullptr ? Leases::init(leases, size) : nullptr;
-    return leases != nullptr;
+    void *more = ngx_slab_calloc(slab, size);
+    if (more == nullptr) { return false; }
+
+    if (remote.sync_ms != 0) {
+        remote.pending = Pending::init(more, size);
+    } else {
+        remote.leases = Leases::init(more, size);
+    }
+    return true;
 }
 
 /* Takes a 32nd of the memory, as far as it is of use, for the bans that are told to
@@ -81,6 +88,7 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
         zone.memory = old->memory;
         zone.remote.refusals = old->remote.refusals;
         zone.remote.leases = old->remote.leases;
+        zone.remote.pending = old->remote.pending;
         zone.remote.told = old->remote.told;
         zone.remote.log_after = old->remote.log_after;
         zone.remote.exchange = old->remote.exchange;
@@ -141,6 +149,25 @@ u_char *print_window(u_char *p, u_char *last, const Policy &policy) {
     return ngx_slprintf(p, last, "a calendar %V", &name);
 }
 
+/* Tells which part of the memory is there now, or was; nullptr: the parts are the same. */
+const char *differing_part(const ZoneConf &zone, const ZoneConf &old) {
+    if ((zone.redis == nullptr) != (old.redis == nullptr)) {
+        return zone.redis != nullptr ? "it is in redis now" : "it was in redis";
+    }
+
+    if (zone.remote.lease != 0 && old.remote.leases == nullptr) { return "it has leases now"; }
+
+    if (zone.rejected.are_banned() && old.memory.aside.bans == nullptr) {
+        return "it has penalties now";
+    }
+
+    if ((zone.remote.sync_ms == 0) != (old.remote.sync_ms == 0)) {
+        return zone.remote.sync_ms != 0 ? "it has sync now" : "it had sync";
+    }
+
+    return nullptr;
+}
+
 /* Prints the first difference that gives old states another meaning. */
 u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const ZoneConf &old) {
     const auto &key = zone.key.complex.value, &old_key = old.key.complex.value;
@@ -182,17 +209,7 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
         return print("its burst was %uD, now %uD", old_policy.burst, policy.burst);
     }
 
-    if ((zone.redis == nullptr) != (old.redis == nullptr)) {
-        return print(zone.redis != nullptr ? "it is in redis now" : "it was in redis");
-    }
-
-    if (zone.remote.lease != 0 && old.remote.leases == nullptr) {
-        return print("it has leases now");
-    }
-
-    if (zone.rejected.are_banned() && old.memory.aside.bans == nullptr) {
-        return print("it has penalties now");
-    }
+    if (const char *part = differing_part(zone, old)) { return print(part); }
 
     if (zone.size != old.size) { return print("its size was %uz, now %uz", old.size, zone.size); }
 

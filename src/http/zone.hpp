@@ -101,7 +101,7 @@ struct ZoneConf {
     RemoteZone remote;
 
     /* Returns the largest limit that a key may have. */
-    uint64_t limit_max() const { return policy.limit_max(redis != nullptr); }
+    uint64_t limit_max() const { return policy.limit_max(redis != nullptr && remote.sync_ms == 0); }
 
     OrderedMemory ordered;
     SharedZone memory;

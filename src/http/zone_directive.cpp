@@ -168,7 +168,9 @@ bool set_strict(const Param &param, ZoneConf &zone) {
     return true;
 }
 
-bool set_count_rejected(const Param &, ZoneConf &zone) {
+bool set_count_rejected(const Param &param, ZoneConf &zone) {
+    if (zone.remote.sync_ms != 0) { return param.invalid("\"%V\" cannot be with \"sync=\""); }
+
     zone.policy.counts_rejected = true;
     return true;
 }
@@ -270,6 +272,7 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"precision="}, set_precision},
     {{"strict"}, set_strict},
     {{"redis="}, set_redis},
+    {{"sync="}, set_sync},
     {{"rate=", "rate="}, set_zone_rate},
     {{"burst="}, set_burst},
     {{"full="}, set_full},

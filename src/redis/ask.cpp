@@ -128,6 +128,13 @@ void lose(Ask &ask, uint64_t &units) {
     units = 0;
 }
 
+/* Ends the notice of the ask, if it has one. */
+void end_notice(Ask &ask, void (*NoticeEvents::*ended)(Notice &notice)) {
+    Notice *notice = ask.notice;
+    ask.notice = nullptr;
+    if (notice != nullptr) { (notice->events->*ended)(*notice); }
+}
+
 /* A settlement is over: the next one becomes due. */
 void end_settlement(Settling &settling) {
     settling.nasks--;
@@ -304,6 +311,8 @@ void fail_ask(Ask &ask) {
     ask.units = 0;
     fail_waiters(ask.waiters);
     lose(ask, ask.unsettled);
+    end_notice(ask, &NoticeEvents::unsent);
+
     ask_done(ask);
 }
 
@@ -381,6 +390,8 @@ void fail_call(Node &node, AskCall &call) {
         Ask &ask = call.asks.pop_front();
         fail_waiters(ask.asked);
         lose(ask, ask.parts[0].claim.cost);
+        end_notice(ask, &NoticeEvents::failed);
+
         ask_done(ask);
     }
 

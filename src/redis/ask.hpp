@@ -17,11 +17,32 @@ constexpr auto kMixedSlots = -1;
 /* Nodes that an ask is sent to before it fails. */
 constexpr auto kHopsMax = 5;
 
+struct Ask;
+struct Answer;
+struct Notice;
+
+/* Asks call these functions of their notices, once: when the answer has come, of a call
+ * that was sent at that time; when there will be none, of one that may have run; or when
+ * the ask cannot be sent. */
+struct NoticeEvents {
+    void (*answered)(Notice &notice, const Ask &ask, const Answer &answer, ngx_msec_t sent);
+    void (*failed)(Notice &notice);
+    void (*unsent)(Notice &notice);
+};
+
+/* What is told by an ask for which nobody waits. */
+struct Notice {
+    const NoticeEvents *events;
+    bool refused; /* Redis is known not to have run the call */
+};
+
 /* The orders of an administrator for one key. */
 enum class KeyCommand { kNone = 0, kForget, kSetLimit, kUnsetLimit, kAskTtl };
 
-/* What a command sets: a limit, or the name of the mark of a key that is forgotten. */
-struct CommandValue {
+/* Such an order, and what it sets: a limit, or the name of the mark of a key that is
+ * forgotten. */
+struct KeyOrder {
+    KeyCommand command;
     ngx_str_t text;
     ngx_msec_t ttl_ms; /* how long it holds; 0: until it is unset */
 };
@@ -76,8 +97,8 @@ struct Ask {
     bool shared;        /* is among the client's asks */
     bool settles;       /* is a settlement: of one part, whose cost the call settles, */
     uint64_t unsettled; /* and the next one so many units */
-    KeyCommand command; /* if it is one, it has a part and a call for itself */
-    CommandValue value; /* of the command */
+    KeyOrder order;     /* if it is one, it has a part and a call for itself */
+    Notice *notice;     /* if it is of a zone with "sync=": of one part, and nobody waits */
     ngx_int_t slot;     /* of all parts, or kMixedSlots */
     Span<AskPart> parts;
 };

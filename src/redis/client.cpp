@@ -211,7 +211,13 @@ ngx_msec_t look_at_breaker(Redis &redis) {
 }
 
 void look_again(Redis &redis) {
-    if (!ngx_exiting) { ngx_add_timer(&redis.client.look, look_at_breaker(redis)); }
+    if (ngx_exiting) {
+        if (redis.client.notices.hurry != nullptr) { redis.client.notices.hurry(redis.client); }
+
+        return;
+    }
+
+    ngx_add_timer(&redis.client.look, look_at_breaker(redis));
 }
 
 } // namespace
@@ -237,6 +243,8 @@ void redis_enter(Redis *redis) {
 
 void redis_exit(Redis *redis) {
     end_settling(redis->client);
+    if (redis->client.notices.end != nullptr) { redis->client.notices.end(redis->client); }
+
     redis->client.nodes.close();
 }
 

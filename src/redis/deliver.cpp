@@ -38,6 +38,10 @@ void call_refused(Node &node, AskCall &call, Reply &reply) {
         node.set_broken("it is a replica");
     }
 
+    for (Ask &ask : call.asks) {
+        if (ask.notice != nullptr) { ask.notice->refused = true; }
+    }
+
     fail_call(node, call);
 }
 
@@ -135,6 +139,12 @@ void handle_answer(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     }
 
     set_windows(ask, answer);
+    if (ask.notice != nullptr) {
+        Notice &notice = *ask.notice;
+        ask.notice = nullptr;
+        notice.events->answered(notice, ask, answer, sent);
+        return;
+    }
 
     bool refused = answer.granted < static_cast<int64_t>(ask.asked_units)
                    && remember_refusals(ask, answer, sent);

@@ -34,7 +34,7 @@ void command_answered(Node &node, Call &to, Reply *reply) {
     Ask &ask = call.asks.pop_front();
     bool done = reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_STATUS;
     for (Waiter &waiter : ask.asked) {
-        if (ask.command == KeyCommand::kAskTtl) {
+        if (ask.order.command == KeyCommand::kAskTtl) {
             remote_of(waiter.claims[0]).ttl_ms = done ? reply->numbers[0] : -1;
         }
 
@@ -64,8 +64,7 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_ms
 
     u_char *p = key.data + key.len + (forgets ? kWindowSuffixMax : 0);
     u_char *end = forgets ? append(append(p, name), kMarkSuffix) : append(p, view(*value));
-    ask->command = command;
-    ask->value = {{static_cast<size_t>(end - p), p}, ttl_ms};
+    ask->order = {command, {static_cast<size_t>(end - p), p}, ttl_ms};
     if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
         return false;
@@ -86,24 +85,24 @@ bool call_key_command(Node &node, AskCall &call) {
 
     /* the state of the key's own window */
     std::string_view own;
-    if (ask.command == KeyCommand::kForget && part.window.is_given()) {
+    if (ask.order.command == KeyCommand::kForget && part.window.is_given()) {
         u_char *end = ngx_sprintf(part.key.data + key.size(), ":%uD", part.window.code());
         own = view(part.key.data, end - part.key.data);
         args[argc++] = own;
     }
 
-    if (ask.command == KeyCommand::kAskTtl) {
+    if (ask.order.command == KeyCommand::kAskTtl) {
         args[0] = "PTTL";
-    } else if (ask.command == KeyCommand::kSetLimit) {
+    } else if (ask.order.command == KeyCommand::kSetLimit) {
         args[0] = "SET";
-        args[2] = view(ask.value.text);
+        args[2] = view(ask.order.text);
         argc = 3;
-        if (ask.value.ttl_ms != 0) {
+        if (ask.order.ttl_ms != 0) {
             args[3] = "PX";
-            args[4] = view(ms, ngx_sprintf(ms, "%M", ask.value.ttl_ms) - ms);
+            args[4] = view(ms, ngx_sprintf(ms, "%M", ask.order.ttl_ms) - ms);
             argc = 5;
         }
-    } else if (ask.command == KeyCommand::kForget && Leases::can_serve(*policy)) {
+    } else if (ask.order.command == KeyCommand::kForget && Leases::can_serve(*policy)) {
         /* some node may have leases, if this one has not */
         uint64_t window_ms = std::max(policy->window_ms, part.window.ms);
         u_char *end = ngx_sprintf(ms, "%uL", window_ms + kLeaseMs);
@@ -115,7 +114,7 @@ bool call_key_command(Node &node, AskCall &call) {
         argc = 4;
         if (!node.redis->client.nodes.is_cluster()) {
             args[2] = own.empty() ? "2" : "3";
-            args[argc++] = view(ask.value.text);
+            args[argc++] = view(ask.order.text);
             if (!own.empty()) { args[argc++] = own; }
         }
 

@@ -70,6 +70,19 @@ struct Settling {
     ngx_msec_t until;    /* or until then */
 };
 
+struct Client;
+
+/* What this worker is to tell Redis of zones with "sync=". */
+struct Notices {
+    ngx_queue_t list;
+    size_t n;
+
+    /* These are nullptr until there was a notice.  The client calls them when the
+     * worker is to exit, and when it does. */
+    void (*hurry)(Client &client);
+    void (*end)(Client &client);
+};
+
 /* This worker's part of a Redis. */
 struct Client {
     Nodes nodes;
@@ -81,6 +94,7 @@ struct Client {
     ngx_event_t look;     /* timer: at the breaker */
     ngx_msec_t failed;    /* when a call or connection did last */
     Settling settling;
+    Notices notices;
 };
 
 struct Redis {

@@ -23,6 +23,7 @@ struct Ask;
 class BanExchange;
 struct BanSpread;
 struct Redis;
+class Pending;
 
 /* A zone as its Redis sees it. */
 struct RemoteZone {
@@ -39,7 +40,10 @@ struct RemoteZone {
     BanExchange *exchange;           /* this, too; nullptr: it has no bans */
     Bans *bans;                      /* this, too */
     const PenaltyRule *penalty;
-    BanSpread *spread; /* this worker's */
+    BanSpread *spread;  /* this worker's */
+    Pending *pending;   /* in the zone's memory; nullptr: it has no "sync=" */
+    bool settles;       /* costs of some requests */
+    ngx_msec_t sync_ms; /* 0: Redis decides */
 };
 
 /* Limits of one stage of a place, so that asks fit into calls. */

@@ -308,7 +308,7 @@ bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
 /* Each ask takes a part of the room for the reply.  In a cluster, where asks
  * lie in one slot hardly ever, a call has one, which a redirection is about. */
 bool call_takes(AskCall &call, const Ask &ask) {
-    bool is_command = ask.command != KeyCommand::kNone;
+    bool is_command = ask.order.command != KeyCommand::kNone;
     size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
     size_t numbers = 1;
     for (const AskPart &part : ask.parts) {

@@ -6,6 +6,7 @@
 #include "redis/ban_spread.hpp"
 #include "redis/client.hpp"
 #include "redis/limit_scan.hpp"
+#include "redis/sync.hpp"
 
 namespace limit_sliding {
 
@@ -35,6 +36,9 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter) { return false; }
 void settle_redis(const Claim &claim, int64_t difference) {}
 
 void give_back_granted(Span<Claim> claims) {}
+void sync_redis(const Claim &claim, uint64_t units) {}
+
+void unsync_redis(const Claim &claim, uint64_t units) {}
 
 bool spend_leases(Span<Claim> claims) { return false; }
 

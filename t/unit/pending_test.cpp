@@ -167,13 +167,13 @@ static void tells_keys_apart(void **state) {
     /* the key that has rested longest makes room */
     for (uint64_t key = 1; key < 5; key++) {
         expect_taken(pending, key, NOW_MS, key);
-        (void)pending->swap_seen(key, {100 + key, NOW_MS});
+        pending->set_seen(key, {100 + key, NOW_MS, 1, 1});
         done(pending, key, NOW_MS + (key ^ 3), 0, 0, &due);
     }
     assert_int_equal(add(pending, 5, 9, NOW_MS + 200, &due), Added::kSend);
-    assert_int_equal(pending->swap_seen(5, {0, 0}).at_ms, 0);
-    assert_int_equal(pending->swap_seen(3, {0, 0}).at_ms, 0);
-    assert_int_equal(pending->swap_seen(4, {0, 0}).used, 104);
+    assert_int_equal(pending->seen(5, NOW_MS).at_ms, 0);
+    assert_int_equal(pending->seen(3, NOW_MS).at_ms, 0);
+    assert_int_equal(pending->seen(4, NOW_MS).used, 104);
     expect_taken(pending, 5, NOW_MS + 200, 9);
 
     /* units have 32 bits */
@@ -193,12 +193,23 @@ static void remembers_what_was_seen(void **state) {
     (void)state;
 
     add(pending, 7, 1, NOW_MS, &due);
-    assert_int_equal(pending->swap_seen(7, {12345, NOW_MS}).at_ms, 0);
+    assert_int_equal(pending->seen(7, NOW_MS).at_ms, 0);
 
-    const auto seen = pending->swap_seen(7, {1ull << 50, NOW_MS + 70});
+    pending->set_seen(7, {12345, NOW_MS, 128, 77});
+    expect_taken(pending, 7, NOW_MS, 1);
+    done(pending, 7, NOW_MS, 0, 0, &due);
+
+    auto seen = pending->seen(7, NOW_MS + 70000);
     assert_int_equal(seen.used, 12345);
     assert_int_equal(seen.at_ms, NOW_MS);
-    assert_int_equal(pending->swap_seen(7, {1, NOW_MS + 71}).used, (1ull << 40) - 1);
+    assert_int_equal(seen.share, 128);
+    assert_int_equal(seen.pace, 77);
+
+    pending->set_seen(7, {1ull << 50, NOW_MS, 1ull << 50, 1ull << 50});
+    seen = pending->seen(7, NOW_MS);
+    assert_int_equal(seen.used, (1ull << 40) - 1);
+    assert_int_equal(seen.share, 255);
+    assert_int_equal(seen.pace, (1ull << 24) - 1);
 }
 
 /* ---- processes at a few keys, of which one is killed ---- */

@@ -241,6 +241,14 @@ void write_settings(Json &json, const ZoneConf &zone) {
     json.field("max_ms", zone.rejected.penalty.max_ms);
 }
 
+void write_sync(Json &json, ngx_msec_t sync_ms) {
+    if (sync_ms == 0) {
+        json.field("sync", nullptr);
+    } else {
+        json.field("sync", sync_ms);
+    }
+}
+
 void write_leases(Json &json, uint32_t lease) {
     if (lease == 0) {
         json.field("leases", nullptr);
@@ -308,6 +316,7 @@ void write_zone(Json &json, const ZoneReport &zone) {
 
         write_leases(json, zone.conf->remote.lease);
         json.field("on_error", kOnErrorWords[index_of(*zone.conf->remote.on_error)]);
+        write_sync(json, zone.conf->remote.sync_ms);
     }
 
     write_offenders(json, *zone.conf);

@@ -23,6 +23,18 @@ constexpr uint64_t kLook = uint64_t{1} << (kUnitBits + 1);
 constexpr uint64_t kDue = (uint64_t{1} << kDueBits) - 1;
 constexpr uint64_t kGiven = kBusy | kLook;
 
+/* Of what was seen of a key: a time of 24 bits, 4.6 hours, and what was used. */
+constexpr unsigned kTimeBits = 24;
+constexpr uint64_t kTime = (uint64_t{1} << kTimeBits) - 1;
+constexpr uint64_t kUsedMax = (uint64_t{1} << (64 - kTimeBits)) - 1;
+
+/* And of its memo: when look() may ask again, in 32 bits, 50 days. */
+constexpr uint64_t kLookMs = UINT32_MAX;
+constexpr unsigned kShareShift = 32;
+constexpr uint64_t kShare = UINT8_MAX;
+constexpr unsigned kPaceShift = kShareShift + 8;
+constexpr uint64_t kPaceMax = (uint64_t{1} << (64 - kPaceShift)) - 1;
+
 /* How long who was to send units may be late before another one does. */
 constexpr uint64_t kOverdueMs = 1000;
 
@@ -64,8 +76,17 @@ uint64_t begun(uint64_t word, uint64_t now_ms, uint64_t interval_ms, uint64_t *d
 struct Pending::Entry {
     std::atomic<uint64_t> tag;
     std::atomic<uint64_t> word;
-    std::atomic<uint64_t> seen; /* used 40 | when, ms 24: 0: not known */
-    std::atomic<uint64_t> look_ms;
+    std::atomic<uint64_t> seen; /* used 40 | when, ms 24; 0: not known */
+    std::atomic<uint64_t> memo; /* pace 24 | share 8 | when to look again, ms 32 */
+
+    bool may_look(uint64_t now_ms) const {
+        return static_cast<int32_t>(memo.load(std::memory_order_relaxed) - now_ms) <= 0;
+    }
+
+    void look_at(uint64_t ms) {
+        memo.store((memo.load(std::memory_order_relaxed) & ~kLookMs) | (ms & kLookMs),
+                   std::memory_order_relaxed);
+    }
 
     /* Returns true if it is the key's; the word is as it was before that was known. */
     bool is_of(uint64_t hash, uint64_t *seen_word) const {
@@ -119,7 +140,7 @@ struct Pending::Entry {
         }
 
         seen.store(0);
-        look_ms.store(0);
+        memo.store(now_ms & kLookMs);
 
         return word.compare_exchange_strong(given, with_due(next_generation, now_ms));
     }
@@ -222,9 +243,7 @@ Pending::Added Pending::look(uint64_t hash, uint64_t now_ms, uint64_t interval_m
     Entry *entry = find_or_insert(hash, now_ms);
     Added added = Added::kDone;
 
-    if (entry == nullptr || now_ms < entry->look_ms.load(std::memory_order_relaxed)) {
-        return added;
-    }
+    if (entry == nullptr || !entry->may_look(now_ms)) { return added; }
 
     (void)entry->amend(hash, [&](uint64_t &word) {
         const int64_t left = left_ms(word, now_ms);
@@ -295,7 +314,7 @@ Pending::Added Pending::done(uint64_t hash, uint64_t now_ms, const Rest &rest, u
 
     if (entry == nullptr) { return rest.units != 0 ? Added::kFull : added; }
 
-    entry->look_ms.store(rest.look_ms, std::memory_order_relaxed);
+    entry->look_at(rest.look_ms);
     const bool is_found = entry->amend(hash, [&](uint64_t &word) {
         const bool is_new = (word & kUnits) != 0;
 
@@ -335,17 +354,31 @@ uint64_t Pending::subtract(uint64_t hash, uint64_t units) {
     return subtracted;
 }
 
-Pending::Seen Pending::swap_seen(uint64_t hash, const Seen &seen) {
-    constexpr uint64_t kTime = (uint64_t{1} << 24) - 1;
-    constexpr uint64_t kUsedMax = (uint64_t{1} << 40) - 1;
+Pending::Seen Pending::seen(uint64_t hash, uint64_t now_ms) const {
+    const Entry *entry = find(hash);
+
+    if (entry == nullptr) { return {}; }
+
+    const uint64_t last = entry->seen.load(std::memory_order_relaxed);
+    const uint64_t memo = entry->memo.load(std::memory_order_relaxed);
+
+    if (last == 0) { return {}; }
+
+    return {last >> kTimeBits, now_ms - ((now_ms - last) & kTime), memo >> kShareShift & kShare,
+            memo >> kPaceShift};
+}
+
+void Pending::set_seen(uint64_t hash, const Seen &seen) {
     Entry *entry = find(hash);
 
-    if (entry == nullptr) { return {0, 0}; }
+    if (entry == nullptr) { return; }
 
-    const uint64_t word = std::min(seen.used, kUsedMax) << 24 | (seen.at_ms & kTime);
-    const uint64_t last = entry->seen.exchange(word, std::memory_order_relaxed);
-
-    return {last >> 24, last != 0 ? seen.at_ms - ((seen.at_ms - last) & kTime) : 0};
+    entry->seen.store(std::min(seen.used, kUsedMax) << kTimeBits | (seen.at_ms & kTime),
+                      std::memory_order_relaxed);
+    entry->memo.store((entry->memo.load(std::memory_order_relaxed) & kLookMs)
+                          | std::min(seen.share, kShare) << kShareShift
+                          | std::min(seen.pace, kPaceMax) << kPaceShift,
+                      std::memory_order_relaxed);
 }
 
 } // namespace limit_sliding

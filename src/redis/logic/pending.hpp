@@ -88,14 +88,18 @@ public:
     /* Takes off so many units at most; returns how many there were. */
     uint64_t subtract(uint64_t hash, uint64_t units);
 
-    /* What a key had used when it was asked for last, in all. */
+    /* What was seen of a key when it was asked for last. */
     struct Seen {
-        uint64_t used;
-        uint64_t at_ms; /* 0: it is not known */
+        uint64_t used;  /* in all */
+        uint64_t at_ms; /* 0: nothing is known */
+        uint64_t share; /* that others have of what is admitted, in 1/256 */
+        uint64_t pace;  /* the most that all have admitted in an interval */
     };
 
+    Seen seen(uint64_t hash, uint64_t now_ms) const;
+
     /* Replaces it.  For whoever has taken the key's units. */
-    Seen swap_seen(uint64_t hash, const Seen &seen);
+    void set_seen(uint64_t hash, const Seen &seen);
 
 private:
     struct Entry;

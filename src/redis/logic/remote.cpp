@@ -75,6 +75,23 @@ struct Request {
      * it did not fit. */
     bool fills(Wide used, Wide full) const { return rejected > 0 && used < full; }
 
+    void describe_state(Verdict *verdict) const {
+        switch (policy.algorithm) {
+        case Algorithm::kLog:
+            describe_log(verdict);
+            break;
+        case Algorithm::kFixed:
+            describe_fixed(verdict);
+            break;
+        case Algorithm::kTokenBucket:
+        case Algorithm::kLeakyBucket:
+            describe_bucket(0, verdict);
+            break;
+        default:
+            describe_counter(verdict);
+        }
+    }
+
     void describe_counter(Verdict *verdict) const {
         Owed owed;
         bool owes = remote.owes(policy);
@@ -303,25 +320,17 @@ Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t gran
 
     Verdict verdict;
 
-    switch (policy.algorithm) {
-    case Algorithm::kLog:
-        request.describe_log(&verdict);
-        break;
-    case Algorithm::kFixed:
-        request.describe_fixed(&verdict);
-        break;
-    case Algorithm::kTokenBucket:
-    case Algorithm::kLeakyBucket:
-        request.describe_bucket(admitted && !look ? cost : 0, &verdict);
-        break;
-    default:
-        request.describe_counter(&verdict);
+    if (policy.algorithm == Algorithm::kLeakyBucket && admitted && !look) {
+        request.describe_bucket(cost, &verdict);
+        return verdict;
+    }
 
-        if (admitted) {
-            /* it may have found room in fewer parts than there are now */
-            verdict.excess = 0;
-            verdict.retry_after_ms = 0;
-        }
+    request.describe_state(&verdict);
+
+    if (policy.algorithm == Algorithm::kCounter && admitted) {
+        /* it may have found room in fewer parts than there are now */
+        verdict.excess = 0;
+        verdict.retry_after_ms = 0;
     }
 
     return verdict;
@@ -354,6 +363,14 @@ uint64_t RemoteState::patience_ms(const Policy &policy, const Verdict &verdict) 
     default:
         return 0;
     }
+}
+
+uint64_t RemoteState::used_after(const Policy &policy, uint64_t units) const {
+    Verdict verdict;
+
+    Request{policy, *this, limit, 0, units, 0}.describe_state(&verdict);
+
+    return policy.used(verdict);
 }
 
 } // namespace limit_sliding

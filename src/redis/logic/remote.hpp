@@ -69,6 +69,10 @@ struct RemoteState {
      * where it would be lost. */
     uint64_t refused_ms(const Policy &policy, const Verdict &verdict) const;
 
+    /* Returns the whole requests used once the script has granted so many units,
+     * rounded up, as Policy::used() does. */
+    uint64_t used_after(const Policy &policy, uint64_t units) const;
+
 private:
     /* Returns for how many ms nothing is lost if nobody asks. */
     uint64_t patience_ms(const Policy &policy, const Verdict &verdict) const;

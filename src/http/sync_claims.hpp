@@ -1,0 +1,33 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Limits of a request whose zones have "sync=time": this node decides them, as those of
+ * its own memory, and Redis is told later. */
+
+#pragma once
+
+#include "http/context.hpp"
+
+namespace limit_sliding {
+
+/* True for a claim of such a zone. */
+inline bool is_synced(const Claim &claim) {
+    return claim.remote != nullptr && remote_of(claim).zone->pending != nullptr;
+}
+
+/* True for one that Redis decides. */
+inline bool is_asked(const Claim &claim) { return claim.remote != nullptr && !is_synced(claim); }
+
+/* Completes such a claim, which add_remote() has made one of the zone. */
+void complete_synced(Claim &claim);
+
+/* Has Redis told of a request that such claims have admitted, or asked if it is
+ * rejected; other claims are passed over. */
+void tell_synced(Span<Claim> claims, bool admitted);
+
+/* Records the cost of such a claim, which has reserved nothing, if there is room for it. */
+void count_synced(Claim claim);
+
+/* Replaces what such a claim has reserved by what the request has cost. */
+void settle_synced(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms);
+
+} // namespace limit_sliding

@@ -1,0 +1,421 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/sync.hpp"
+
+#include <algorithm>
+
+#include "core/limiter.hpp"
+#include "ngx/event.hpp"
+#include "redis/ask.hpp"
+#include "redis/client.hpp"
+#include "redis/logic/pending.hpp"
+#include "redis/script_call.hpp"
+#include "redis/settlement.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* What this worker is to tell Redis of a key, and soon: it has the units in
+ * shared memory, or a part of them that has found no room there. */
+struct KeyNotice : Notice {
+    ngx_event_t timer; /* until it is due; then until it must be over */
+    ngx_queue_t link;  /* of the client */
+    Claim claim;       /* of one unit */
+    RemoteClaim remote;
+    Policy asked;
+    uint64_t hash;  /* in the table of pending units */
+    uint64_t units; /* under way, or those without room */
+    bool has_room;  /* in the table */
+    bool in_call;
+};
+
+using NoticeList = List<KeyNotice, &KeyNotice::link>;
+
+/* Notices of a worker.  What is pending beyond them waits until the next request of its
+ * key finds it overdue: this bounds memory while Redis is away. */
+constexpr size_t kNoticesMax = 20000;
+
+/* How often to try again while Redis is away. */
+constexpr uint64_t kRetryMs = 500;
+
+/* How often to ask for a key that has no room, at least: its limit may have been
+ * changed. */
+constexpr uint64_t kLookMs = 1000;
+
+/* Calls that end otherwise than by their connections last no longer. */
+constexpr uint64_t kGraceMs = 2000;
+
+/* The time in which the pace of a key is forgotten. */
+constexpr uint64_t kPaceWindows = 16;
+
+/* What others take in an interval is not worth to be guessed if it is less. */
+constexpr uint64_t kGuessMin = 8;
+
+NoticeList &notices_of(Client &client) {
+    return reinterpret_cast<NoticeList &>(client.notices.list);
+}
+
+uint64_t call_ms(const Redis &redis) {
+    return redis.settings.connect_timeout + redis.settings.timeout + kGraceMs;
+}
+
+const RemoteZone &zone_of(const KeyNotice &notice) { return *notice.remote.zone; }
+Redis &redis_of(const KeyNotice &notice) { return *zone_of(notice).redis; }
+
+uint64_t pending_hash(const Claim &claim) {
+    const RemoteClaim &remote = remote_of(claim);
+    return claim.key_hash() ^ (remote.asked != nullptr ? remote.asked : claim.policy)->salt;
+}
+
+void free_notice(KeyNotice &notice) {
+    Client &client = redis_of(notice).client;
+    if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
+
+    NoticeList::remove(notice);
+    client.notices.n--;
+    ngx_free(&notice);
+}
+
+void set_timer(KeyNotice &notice, uint64_t ms) {
+    if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
+    ngx_add_timer(&notice.timer, ms);
+}
+
+void send_notice(KeyNotice &notice, bool early);
+
+void timer_ended(KeyNotice &notice) {
+    if (!notice.in_call) { send_notice(notice, false); }
+}
+
+/* Ends the notice, or has it go on when the rest of its units are due.  An exiting
+ * worker leaves that to others. */
+void go_on(KeyNotice &notice, const Pending::Rest &rest) {
+    uint64_t due_ms;
+    const auto next = zone_of(notice).pending->done(notice.hash, ngx_current_msec, rest, &due_ms);
+
+    notice.in_call = false;
+    notice.refused = false;
+    notice.units = 0;
+    if (next == Pending::Added::kFull) { count_unsettled(redis_of(notice).client, rest.units); }
+
+    if (next != Pending::Added::kSend || ngx_exiting) {
+        free_notice(notice);
+        return;
+    }
+
+    set_timer(notice, due_ms - ngx_current_msec);
+}
+
+/* The units could not be sent, and stay pending. */
+void keep_units(KeyNotice &notice) {
+    const uint64_t wait_ms = std::max<uint64_t>(zone_of(notice).sync_ms, kRetryMs);
+    if (!notice.has_room) {
+        count_unsettled(redis_of(notice).client, notice.units);
+        free_notice(notice);
+        return;
+    }
+
+    go_on(notice,
+          {notice.units, false, ngx_current_msec + wait_ms, wait_ms, ngx_current_msec + wait_ms});
+}
+
+/* Makes the ask of a notice whose units were taken; nullptr: it cannot be sent now. */
+Ask *create_notice_ask(KeyNotice &notice) {
+    Redis &redis = redis_of(notice);
+    if (!can_ask(redis)) { return nullptr; }
+
+    notice.claim.purpose = notice.units != 0 ? Purpose::kConsume : Purpose::kLook;
+    Ask *ask = create_ask(redis, {&notice.claim, 1});
+    if (ask == nullptr) { return nullptr; }
+
+    if (!redis.client.nodes.is_worth(ask->slot)) {
+        ngx_free(ask);
+        return nullptr;
+    }
+
+    ask->units = std::max<uint64_t>(notice.units, 1);
+    ask->notice = &notice;
+    return ask;
+}
+
+void send_notice(KeyNotice &notice, bool early) {
+    const RemoteZone &zone = zone_of(notice);
+    const uint64_t most_ms = call_ms(redis_of(notice));
+    uint64_t due_ms = 0;
+    const auto took = notice.has_room ? zone.pending->take(notice.hash, ngx_current_msec, most_ms,
+                                                           early, &notice.units, &due_ms)
+                                      : Pending::Took::kTaken;
+
+    if (took == Pending::Took::kNothing) {
+        free_notice(notice);
+        return;
+    }
+
+    if (took == Pending::Took::kLater) {
+        set_timer(notice, due_ms - ngx_current_msec);
+        return;
+    }
+
+    notice.in_call = true;
+    Ask *ask = create_notice_ask(notice);
+    if (ask == nullptr) {
+        keep_units(notice);
+        return;
+    }
+
+    /* an exiting worker waits for the answer */
+    set_timer(notice, most_ms);
+    make_due(*ask);
+}
+
+/* What this node guesses that others take of the room of a key before Redis tells again,
+ * or have taken and not told yet, where all might take more than there is: as much, beside
+ * what this node takes, as they did before.  What was admitted is learned from two answers
+ * after one another, if there was room, and what all admit at most is forgotten in kPaceWindows. */
+class Guess {
+public:
+    Guess(const Pending::Seen &last, const KeyNotice &notice, uint64_t before, uint64_t granted,
+          uint64_t window_ms, ngx_msec_t sent)
+        : share_(last.share), pace_(last.pace), own_(notice.units) {
+        if (last.at_ms == 0) { return; }
+
+        const uint64_t elapsed_ms = std::max<uint64_t>(sent - last.at_ms, 1);
+        others_ = before - std::min(before, last.used);
+        pace_ -= std::min(pace_, pace_ * elapsed_ms / (kPaceWindows * window_ms));
+
+        const uint64_t all = own_ + others_;
+        if (all < kGuessMin || granted < own_) { return; }
+
+        /* what an interval tells counts by how much was admitted in it */
+        const uint64_t told = others_ * 256 / all;
+        const uint64_t pace = all * std::min(zone_of(notice).sync_ms, elapsed_ms) / elapsed_ms;
+        is_learned_ = true;
+        pace_ = std::max(pace_, pace);
+        share_ = share_ == 0 ? told
+                             : (share_ * (2 * pace_ - pace) + told * pace + pace_) / (2 * pace_);
+    }
+
+    /* Returns the units, of so much room. */
+    uint64_t units(uint64_t room) const {
+        if (4 * pace_ < room || share_ == 0) { return 0; }
+
+        const uint64_t expected = own_ * share_ / (256 - std::min<uint64_t>(share_, 255));
+        const uint64_t untold
+            = is_learned_ ? std::min(expected - std::min(expected, others_), room) : 0;
+        return untold + (room - untold) * share_ / 256;
+    }
+
+    Pending::Seen seen(uint64_t after, ngx_msec_t sent) const {
+        return {after, sent, share_, pace_};
+    }
+
+private:
+    uint64_t share_; /* in 1/256 */
+    uint64_t pace_;  /* of all, in an interval */
+    uint64_t own_;
+    uint64_t others_ = 0;
+    bool is_learned_ = false;
+};
+
+/* Makes this node's memory one in which so much of the key is used. */
+void set_used(Claim claim, uint64_t used) {
+    claim.purpose = Purpose::kLook;
+    claim.cost = 0;
+    claim.verdict = nullptr;
+    (void)acquire(&claim, 1, ngx_current_msec);
+
+    const uint64_t here = claim.policy->used(claim.describe(ngx_current_msec));
+    if (here < used) {
+        (void)charge(claim, used - here, ngx_current_msec);
+    } else {
+        give_back(claim, here - used, ngx_current_msec);
+    }
+}
+
+/* Returns true if the answer tells of a window that is over. */
+bool is_over(const PartAnswer &told, ngx_msec_t sent) {
+    return told.policy.algorithm == Algorithm::kFixed
+           && told.state.part_ends_ms(told.policy) - told.state.now_ms <= ngx_current_msec - sent;
+}
+
+/* Sets this node's view of a key by what Redis told after it granted so many units;
+ * `rest` are sent again.  Returns the guess of what others take. */
+uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, uint64_t granted,
+                  uint64_t rest, ngx_msec_t sent) {
+    Pending &pending = *zone_of(notice).pending;
+    const Policy &policy = told.policy;
+    const uint64_t after = told.state.used_after(policy, granted);
+    const Guess guess(pending.seen(notice.hash, sent), notice, told.state.used_after(policy, 0),
+                      granted, policy.window_ms, sent);
+    pending.set_seen(notice.hash, guess.seen(after, sent));
+    if (is_over(told, sent)) { return 0; }
+
+    const uint64_t here = after + rest + pending.units(notice.hash);
+    const uint64_t capacity = policy.capacity(told.state.limit);
+    const uint64_t guessed = guess.units(capacity - std::min(capacity, here));
+    claim.limit = told.state.limit;
+    claim.fit_core();
+    set_used(claim, here + guessed);
+    return guessed;
+}
+
+/* Returns how many units Redis is asked for again that it has had no room for.  The limit
+ * of two intervals is what a key that is always full is over by; what a burst was over by
+ * beyond that is not held against the windows to come, unless costs are settled. */
+uint64_t again(const RemoteZone &zone, const PartAnswer &told, uint64_t refused) {
+    if (zone.settles) { return refused; }
+
+    const Wide two = Wide{2} * told.state.limit * zone.sync_ms;
+    return static_cast<uint64_t>(std::min<Wide>(refused, two / told.policy.window_ms + 1));
+}
+
+void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sent) {
+    auto &notice = static_cast<KeyNotice &>(base);
+    const RemoteZone &zone = zone_of(notice);
+    const PartAnswer &told = answer.parts[0];
+    const uint64_t interval_ms = zone.sync_ms;
+    Pending::Rest rest = {};
+    rest.due_ms = std::max<uint64_t>(sent + interval_ms, uint64_t{ngx_current_msec});
+    rest.look_ms = ngx_current_msec + std::max<uint64_t>(interval_ms, kLookMs);
+    if (!notice.has_room) {
+        free_notice(notice);
+        return;
+    }
+
+    if (told.is_limited()) {
+        const auto granted = notice.units != 0 ? static_cast<uint64_t>(answer.granted) : 0;
+        const Verdict next
+            = told.state.describe(told.policy, 1, static_cast<uint32_t>(granted), false, false);
+        const uint64_t refused = notice.units - granted;
+
+        rest.units = again(zone, told, refused);
+        count_unsettled(redis_of(notice).client, refused - rest.units);
+
+        const uint64_t guess
+            = set_view(notice, ask.parts[0].claim, told, granted, rest.units, sent);
+
+        rest.look = guess != 0;
+        rest.wait_ms = std::min(next.retry_after_ms, Pending::kWaitMaxMs);
+        rest.look_ms = ngx_current_msec
+                       + std::clamp<uint64_t>(next.retry_after_ms, interval_ms,
+                                              std::max<uint64_t>(interval_ms, kLookMs));
+    }
+
+    go_on(notice, rest);
+}
+
+void failed(Notice &base) {
+    auto &notice = static_cast<KeyNotice &>(base);
+    if (!notice.refused) {
+        count_unsettled(redis_of(notice).client, notice.units);
+        notice.units = 0;
+    }
+    keep_units(notice);
+}
+
+void unsent(Notice &base) { keep_units(static_cast<KeyNotice &>(base)); }
+
+/* Sends what waits to be due. */
+void hurry(Client &client) {
+    for (KeyNotice &notice : notices_of(client)) {
+        if (!notice.in_call) { send_notice(notice, true); }
+    }
+}
+
+/* Counts units as lost whose calls are under way. */
+void end(Client &client) {
+    for (KeyNotice &notice : notices_of(client)) {
+        if (notice.in_call || !notice.has_room) { count_unsettled(client, notice.units); }
+    }
+}
+
+constexpr NoticeEvents kEvents = {answered, failed, unsent};
+
+void begin_notices(Client &client) {
+    if (client.notices.end != nullptr) { return; }
+
+    notices_of(client).init();
+    client.notices.hurry = hurry;
+    client.notices.end = end;
+}
+
+/* Makes a notice for a claim; nullptr: there are too many, or there is no memory. */
+KeyNotice *create_notice(const Claim &claim, uint64_t hash) {
+    const RemoteClaim &remote = remote_of(claim);
+    Client &client = remote.zone->redis->client;
+    begin_notices(client);
+    if (client.notices.n == kNoticesMax) { return nullptr; }
+
+    auto *notice
+        = static_cast<KeyNotice *>(ngx_alloc(sizeof(KeyNotice) + remote.key.len, ngx_cycle->log));
+    if (notice == nullptr) { return nullptr; }
+
+    *notice = {};
+    notice->events = &kEvents;
+    init_event<timer_ended>(notice->timer, *notice);
+    notice->hash = hash;
+    notice->has_room = true;
+    notice->asked = *(remote.asked != nullptr ? remote.asked : claim.policy);
+    notice->remote.zone = remote.zone;
+    notice->remote.key = {remote.key.len, reinterpret_cast<u_char *>(notice + 1)};
+    ngx_memcpy(notice->remote.key.data, remote.key.data, remote.key.len);
+    notice->remote.asked = &notice->asked;
+
+    notice->claim = claim;
+    notice->claim.set_policy(notice->asked);
+    notice->claim.limit = remote.asked_limit;
+    notice->claim.cost = 1;
+    notice->claim.verdict = nullptr;
+    notice->claim.remote = &notice->remote;
+
+    notices_of(client).push_back(*notice);
+    client.notices.n++;
+    return notice;
+}
+
+} // namespace
+
+void sync_redis(const Claim &claim, uint64_t units) {
+    const RemoteZone &zone = *remote_of(claim).zone;
+    const uint64_t hash = pending_hash(claim);
+    const uint64_t now_ms = ngx_current_msec;
+    uint64_t due_ms = now_ms;
+    const auto added = units != 0 ? zone.pending->add(hash, units, now_ms, zone.sync_ms, &due_ms)
+                                  : zone.pending->look(hash, now_ms, zone.sync_ms, &due_ms);
+    if (added == Pending::Added::kDone) { return; }
+
+    /* this worker's part of it may not have been made yet */
+    (void)can_ask(*zone.redis);
+    const bool has_room = added == Pending::Added::kSend;
+    KeyNotice *notice
+        = zone.redis->client.nodes.is_started() ? create_notice(claim, hash) : nullptr;
+    if (notice == nullptr) {
+        if (!has_room) { count_unsettled(zone.redis->client, units); }
+        return;
+    }
+
+    notice->has_room = has_room;
+    notice->units = has_room ? 0 : units;
+    if (due_ms <= now_ms) {
+        send_notice(*notice, false);
+    } else {
+        set_timer(*notice, due_ms - now_ms);
+    }
+}
+
+void unsync_redis(const Claim &claim, uint64_t units) {
+    const RemoteZone &zone = *remote_of(claim).zone;
+    const uint64_t rest = units - zone.pending->subtract(pending_hash(claim), units);
+    if (rest == 0) { return; }
+
+    /* of no time: what was used last is given back first */
+    Claim given = claim;
+    RemoteClaim remote = remote_of(claim);
+    remote.source = Source::kRedis;
+    remote.taken = {};
+    given.remote = &remote;
+    settle(given, -static_cast<int64_t>(rest));
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,239 @@
+# sync=: NGINXs that decide at once, and tell Redis later.
+
+use v5.36;
+
+use List::Util qw(max sum0);
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+use LimitSliding::Api;
+use LimitSliding::Cluster;
+use LimitSliding::Redis;
+use LimitSliding::Test qw(:DEFAULT places);
+
+my $redis = LimitSliding::Redis->new->start;
+
+# Makes an NGINX whose Redis is this server.
+sub node($server, $block = '') {
+    return LimitSliding::Test->new->common(listen => 'reuseport',
+        http => <<"CONF", server => 'location /limits { limit_sliding_api write=on; }');
+    limit_sliding_log_level off;
+
+    limit_sliding_redis shared {
+        server $server;
+        $block
+    }
+
+    add_header X-Source    \$limit_sliding_source    always;
+    add_header X-Remaining \$limit_sliding_remaining always;
+    add_header X-Time      \$request_time            always;
+CONF
+}
+
+my @nginx = map { node($redis->server, 'timeout 5s; connect_timeout 5s;') } 1 .. 2;
+
+sub serve($each, %zones) {
+    $_->serve(places(each => "redis=shared $each", zones => \%zones)) for @nginx;
+}
+
+sub used($nginx, $zone, $key = 'a') {
+    return api_key($nginx, $zone, $key)->{used} // -1;
+}
+
+# Asserts that Redis knows of so many, soon.
+sub told($zone, $key, $used, $name) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    wait_for(sub { used($nginx[0], $zone, $key) == $used }, 10);
+    is used($nginx[0], $zone, $key), $used, $name;
+}
+
+# Sends requests to both NGINXs; returns how many passed.
+sub passed($path, $n, %opt) {
+    my $statuses = $nginx[0]->load(requests => [ ($path) x $n ], connections => 64,
+        pipeline => 4, beside => [ $nginx[1] ], %opt);
+    my @others = grep { ($_ // 'none') !~ /^(?:200|429)$/ } @$statuses;
+    die "$path: @others" if @others;
+    return scalar grep { $_ == 200 } @$statuses;
+}
+
+
+# Configurations that make no sense
+
+for my $case (
+    [ 'sync=100ms' => '"sync=100ms" needs the "redis=" parameter' ],
+    [ 'redis=shared lease=auto sync=100ms' => '"lease=auto" cannot be with "sync="' ],
+    [ 'redis=shared sync=1s count_rejected' => '"count_rejected" cannot be with "sync="' ],
+    [ 'redis=shared sync=1s algorithm=log' => '"sync=1s" cannot be with "algorithm=log"' ],
+    [ 'redis=shared sync=0' => '"sync=0" must be between 10ms and 1m' ],
+    [ 'redis=shared sync=9ms' => '"sync=9ms" must be between 10ms and 1m' ],
+    [ 'redis=shared sync=61s' => '"sync=61s" must be between 10ms and 1m' ],
+    [ 'redis=shared sync=soon' => 'invalid time "sync=soon"' ],
+    [ 'redis=shared sync=' => 'invalid parameter "sync="' ],
+    [ 'redis=shared sync=1s sync=1s' => 'duplicate parameter "sync=1s"' ],
+    [ 'redis=shared sync=1s rate=2000000000r/s' => '1000000000' ],
+) {
+    my ($parameters, $error) = @$case;
+    my $rate = $parameters =~ /rate=/ ? '' : 'rate=1r/s';
+    my ($code, $output) = LimitSliding::Test->new->test_config(<<"CONF");
+%%GLOBALS%%
+http {
+    limit_sliding_redis shared { server 127.0.0.1; }
+    limit_sliding_zone \$uri zone=one:1m $rate $parameters;
+}
+CONF
+    isnt $code, 0, "$parameters: fails";
+    like $output, qr/\[emerg\] .*\Q$error\E/, '... and says why';
+}
+
+
+# What others have admitted is known after an interval
+
+my %algorithms = (
+    counter => '', strict => 'strict', precise => 'precision=10', fixed => 'algorithm=fixed',
+    tokens  => 'algorithm=token_bucket', leaky => 'algorithm=leaky_bucket burst=9',
+);
+my $LIMIT = 10;
+serve("sync=50ms rate=$LIMIT window=30d", %algorithms);
+for my $zone (sort keys %algorithms) {
+    my $path = "/$zone?key=a" . ($zone eq 'leaky' ? '&delay=0' : '');
+    next if $zone eq 'leaky';    # its requests would be delayed for days
+    my $r = $nginx[0]->get($path);
+    is "$r->{status} " . header($r, 'X-Source'), '200 cache', "$zone: decided here";
+    is $nginx[0]->statuses(3, $path), '200 200 200', "$zone: four pass";
+    told($zone, 'a', 4, '... of which Redis is told');
+    is $nginx[1]->statuses(1, $path), '200', '... another node admits one';
+    wait_for(sub { used($nginx[1], $zone) == 5 });
+    is $nginx[1]->statuses(6, $path), '200 200 200 200 200 429', '... and what is left';
+    told($zone, 'a', 10, '... of which Redis is told, too');
+    wait_for(sub { $nginx[0]->get("$path&look=1")->{status} == 429 });
+    is $nginx[0]->statuses(2, $path), '429 429', '... and so the first one learns of it';
+}
+
+
+# Limits of their own
+
+serve('sync=50ms rate=3 window=30d', one => '');
+my $path = '/one?key=own';
+is $nginx[0]->statuses(4, $path), '200 200 200 429', 'the limit of the zone';
+api_key($nginx[1], 'one', 'own', 'PUT', '&rate=6');
+wait_for(sub { $nginx[0]->get($path)->{status} == 200 }) or fail 'a higher limit';
+is $nginx[0]->statuses(3, $path), '200 200 429', 'a higher limit is learned within a second';
+api_key($nginx[1], 'one', 'own', 'PUT', '&rate=off');
+ok wait_for(sub { $nginx[0]->get($path)->{status} == 200 }), 'off';
+is $nginx[0]->statuses(8, $path), join(' ', (200) x 8), '... admits all';
+api_key($nginx[1], 'one', 'own', 'PUT', '&rate=0');
+ok wait_for(sub { $nginx[0]->get($path)->{status} == 429 }), '0 rejects';
+api_key($nginx[1], 'one', 'own', 'PUT', '&rate=default');
+api_key($nginx[1], 'one', 'own', 'DELETE');
+ok wait_for(sub { $nginx[0]->get($path)->{status} == 200 }), 'a key that was forgotten';
+
+
+# One command an interval, for all workers
+
+serve('sync=100ms rate=1000000 window=30d', one => '');
+passed('/one?key=few', 200);
+my ($calls, $start) = ($redis->calls, time);
+my $REQUESTS = 20000;
+is passed('/one?key=few', $REQUESTS), $REQUESTS, 'all pass';
+my $elapsed = time - $start;
+$calls = $redis->calls - $calls;
+cmp_ok $calls, '<=', 2 * (10 * $elapsed + 2), '... by ten calls a second and node';
+cmp_ok $calls, '>=', 2, '... which there were';
+note "calls: $calls in $elapsed s";
+told('one', 'few', $REQUESTS + 200, '... Redis knows of all of them');
+
+my @keys = map { $_ % 500 } 1 .. 5000;
+$calls = $redis->calls;
+$nginx[0]->load(requests => [ map { "/one?key=k$_" } @keys ], beside => [ $nginx[1] ]);
+wait_for(sub { sum0(map { used($nginx[0], 'one', "k$_") } 0 .. 499) == 5000 });
+is sum0(map { used($nginx[0], 'one', "k$_") } 0 .. 499), 5000, '500 keys: all are known';
+
+
+# Costs
+
+$_->serve(http => '', places(each => 'redis=shared sync=50ms', zones => {
+    cost => 'rate=1000 window=30d' }, limit => 'cost=$arg_cost settle=$arg_settle')) for @nginx;
+$nginx[0]->get('/cost?key=a&cost=7');
+told('cost', 'a', 7, 'a cost');
+$nginx[0]->get('/cost?key=b&cost=2&settle=9');
+told('cost', 'b', 9, 'a request that turned out to cost more');
+$nginx[0]->get('/cost?key=c&cost=9&settle=2');
+told('cost', 'c', 2, '... or less');
+$nginx[0]->get('/cost?key=d&cost=900');
+told('cost', 'd', 900, 'much of a limit');
+$nginx[1]->get('/cost?key=d&cost=1&settle=150');
+told('cost', 'd', 1000, '... which others exceed');
+ok wait_for(sub { $nginx[0]->get('/cost?key=d&cost=1')->{status} == 429 }),
+    '... so that nothing is left';
+
+$_->serve(http => '', places(each => 'redis=shared sync=50ms', zones => {
+    login => 'rate=3 window=30d' }, limit => 'count_status=204')) for @nginx;
+is $nginx[0]->statuses(4, '/login?key=a'), '200 200 200 200', 'others are not counted';
+
+
+# Several limits at one place: all or nothing
+
+for my $nginx (@nginx) {
+    $nginx->serve(http => <<'CONF', server => <<'CONF');
+    limit_sliding_zone $arg_key zone=here:1m rate=5 window=30d;
+    limit_sliding_zone $arg_key zone=told:1m rate=4 window=30d redis=shared sync=50ms;
+    limit_sliding_zone $arg_key zone=asked:1m rate=3 window=30d redis=shared;
+CONF
+    location /all {
+        limit_sliding zone=here;
+        limit_sliding zone=told;
+        limit_sliding zone=asked;
+        empty_gif;
+    }
+    location /two {
+        limit_sliding zone=here;
+        limit_sliding zone=told;
+        empty_gif;
+    }
+CONF
+}
+is $nginx[0]->statuses(5, '/all?key=a'), '200 200 200 429 429', 'the least of three';
+told('told', 'a', 3, '... the others count what was admitted');
+is $nginx[0]->statuses(2, '/two?key=a'), '200 429', '... and so they have room for one';
+told('told', 'a', 4, '... which is told');
+is api_key($nginx[0], 'here', 'a')->{used}, 4, '... and counted here';
+
+
+# While Redis is away
+
+serve('sync=100ms rate=100000 window=30d', one => '');
+$_->get('/one?key=stop') for @nginx;
+told('one', 'stop', 2, 'two');
+$redis->freeze;
+my $slowest = 0;
+is passed('/one?key=stop', 5000,
+    each => sub ($i, $status, $head) { $slowest = max($slowest, $head =~ /^X-Time: (\S+)/m) }),
+    5000, 'Redis is stopped: all pass';
+cmp_ok $slowest, '<', 0.05, '... and none waits';
+$redis->thaw;
+told('one', 'stop', 5002, '... Redis learns of all of them');
+
+passed('/one?key=die', 100);
+told('one', 'die', 100, 'a hundred');
+$redis->kill9;
+is passed('/one?key=die', 1000), 1000, 'Redis is dead: all pass';
+$redis->start;
+ok wait_for(sub { used($nginx[0], 'one', 'die') >= 900 }, 20), '... it learns of them';
+
+
+# A reload, and the end of a worker
+
+$_->serve(places(each => 'redis=shared sync=2s rate=100000 window=30d',
+    zones => { slow => '' })) for @nginx;
+$nginx[0]->statuses(20, '/slow?key=a');
+$nginx[0]->reload;
+told('slow', 'a', 20, 'what is pending as workers exit is told');
+$nginx[0]->statuses(5, '/slow?key=b');
+sleep 0.3;
+$nginx[0]->statuses(5, '/slow?key=b');
+$nginx[0]->kill_worker($_) for $nginx[0]->workers;
+wait_for(sub { $nginx[0]->get('/slow?key=b'); used($nginx[1], 'slow', 'b') >= 10 }, 20);
+cmp_ok used($nginx[1], 'slow', 'b'), '>=', 10, 'other workers tell what dead ones have left';
+
+$_->finish_one for @nginx;
+done_testing;
