@@ -3,7 +3,7 @@
 
 use v5.36;
 
-use List::Util qw(max);
+use Digest::SHA qw(sha1_hex);
 use Test::More;
 use Time::HiRes qw(sleep time);
 
@@ -119,6 +119,24 @@ for my $zone (sort keys %long) {
     is header($nginx->get("/$zone?key=big&cost=11"), 'Retry-After'), '', '... never fits';
     like api_key($nginx, $zone, 'big')->{used}, qr/^(?:9|10)$/, '... and uses up the key';
 }
+
+
+# What is refused without asking Redis is recorded there as well
+
+$nginx->get('/log-redis?key=flood&cost=10');
+sleep 1;
+my @cached = grep { header($_, 'X-Source') eq 'cache' }
+    map { $nginx->get('/log-redis?key=flood&cost=1') } 1 .. 60;
+cmp_ok scalar @cached, '>', 20, 'a flood is refused by what is known';
+my $name = 'limit_sliding:log-redis:{' . sha1_hex('flood') . '}';
+my @events;
+my $span = sub {
+    @events = $redis->command('ZRANGE', $name, 0, -1, 'WITHSCORES')->@*;
+    return $events[-1] - $events[1];
+};
+wait_for(sub { $span->() < 500 });
+cmp_ok $span->(), '<', 500, '... and all of it is recorded';
+is scalar @events, 2 * 10, '... as far as it matters';
 
 
 # Which rejections are recorded
