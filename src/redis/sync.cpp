@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/limiter.hpp"
+#include "core/zone.hpp"
 #include "ngx/event.hpp"
 #include "redis/ask.hpp"
 #include "redis/client.hpp"
@@ -26,6 +27,7 @@ struct KeyNotice : Notice {
     Policy asked;
     uint64_t hash;  /* in the table of pending units */
     uint64_t units; /* under way, or those without room */
+    uint64_t again; /* of these, or the next ones: sent before */
     bool has_room;  /* in the table */
     bool in_call;
 };
@@ -97,6 +99,7 @@ void go_on(KeyNotice &notice, const Pending::Rest &rest) {
     notice.in_call = false;
     notice.refused = false;
     notice.units = 0;
+    notice.again = rest.units;
     if (next == Pending::Added::kFull) { count_unsettled(redis_of(notice).client, rest.units); }
 
     if (next != Pending::Added::kSend || ngx_exiting) {
@@ -172,12 +175,13 @@ void send_notice(KeyNotice &notice, bool early) {
 /* What this node guesses that others take of the room of a key before Redis tells again,
  * or have taken and not told yet, where all might take more than there is: as much, beside
  * what this node takes, as they did before.  What was admitted is learned from two answers
- * after one another, if there was room, and what all admit at most is forgotten in kPaceWindows. */
+ * after one another, and what all admit at most is forgotten in kPaceWindows. */
 class Guess {
 public:
-    Guess(const Pending::Seen &last, const KeyNotice &notice, uint64_t before, uint64_t granted,
-          uint64_t window_ms, ngx_msec_t sent)
-        : share_(last.share), pace_(last.pace), own_(notice.units) {
+    Guess(const Pending::Seen &last, const KeyNotice &notice, uint64_t before, uint64_t window_ms,
+          ngx_msec_t sent)
+        : share_(last.share), pace_(last.pace),
+          own_(notice.units - std::min(notice.units, notice.again)) {
         if (last.at_ms == 0) { return; }
 
         const uint64_t elapsed_ms = std::max<uint64_t>(sent - last.at_ms, 1);
@@ -185,7 +189,7 @@ public:
         pace_ -= std::min(pace_, pace_ * elapsed_ms / (kPaceWindows * window_ms));
 
         const uint64_t all = own_ + others_;
-        if (all < kGuessMin || granted < own_) { return; }
+        if (all < kGuessMin) { return; }
 
         /* what an interval tells counts by how much was admitted in it */
         const uint64_t told = others_ * 256 / all;
@@ -218,18 +222,47 @@ private:
     bool is_learned_ = false;
 };
 
-/* Makes this node's memory one in which so much of the key is used. */
-void set_used(Claim claim, uint64_t used) {
-    claim.purpose = Purpose::kLook;
-    claim.cost = 0;
-    claim.verdict = nullptr;
-    (void)acquire(&claim, 1, ngx_current_msec);
+/* Has this node's memory count what Redis told of a counter, part by part: else it would
+ * fade at other times than there. */
+void set_parts(const Claim &claim, const RemoteState &state, uint64_t granted) {
+    const auto parts = static_cast<uint64_t>(state.values[0]);
+    const auto newest = static_cast<uint64_t>(state.values[1]);
+    const int64_t *counts = state.values + 3;
+    const uint64_t window_ms = claim.policy->window_ms;
+    const uint64_t now_ms = ngx_current_msec + claim.zone->offset_ms;
 
-    const uint64_t here = claim.policy->used(claim.describe(ngx_current_msec));
-    if (here < used) {
-        (void)charge(claim, used - here, ngx_current_msec);
+    claim.forget(ngx_current_msec);
+    for (uint64_t i = 0; i <= parts && newest + i >= parts; i++) {
+        const uint64_t begins_ms = ((newest + i - parts) * window_ms + parts - 1) / parts;
+        const uint64_t count = static_cast<uint64_t>(counts[i]) + (i == parts ? granted : 0);
+
+        (void)charge(claim, count, std::min(begins_ms, now_ms) - claim.zone->offset_ms);
+    }
+}
+
+/* Makes this node's memory one in which so much of the key is used, of which Redis told
+ * after it granted so many units. */
+void set_used(Claim claim, const RemoteState &state, uint64_t granted, uint64_t used) {
+    const auto here = [&claim] {
+        auto look = claim;
+        look.purpose = Purpose::kLook;
+        look.cost = 0;
+        look.verdict = nullptr;
+        (void)acquire(&look, 1, ngx_current_msec);
+        return look.policy->used(look.describe(ngx_current_msec));
+    };
+
+    const bool has_parts = claim.policy->algorithm == Algorithm::kCounter && state.values[0] > 0;
+    uint64_t counted = here();
+    if (has_parts && counted != used) {
+        set_parts(claim, state, granted);
+        counted = here();
+    }
+
+    if (counted < used) {
+        (void)charge(claim, used - counted, ngx_current_msec);
     } else {
-        give_back(claim, here - used, ngx_current_msec);
+        give_back(claim, counted - used, ngx_current_msec);
     }
 }
 
@@ -247,7 +280,7 @@ uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, 
     const Policy &policy = told.policy;
     const uint64_t after = told.state.used_after(policy, granted);
     const Guess guess(pending.seen(notice.hash, sent), notice, told.state.used_after(policy, 0),
-                      granted, policy.window_ms, sent);
+                      policy.window_ms, sent);
     pending.set_seen(notice.hash, guess.seen(after, sent));
     if (is_over(told, sent)) { return 0; }
 
@@ -256,7 +289,7 @@ uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, 
     const uint64_t guessed = guess.units(capacity - std::min(capacity, here));
     claim.limit = told.state.limit;
     claim.fit_core();
-    set_used(claim, here + guessed);
+    set_used(claim, told.state, granted, here + guessed);
     return guessed;
 }
 
