@@ -33,7 +33,7 @@ http {
     %%HTTP_GLOBALS%%
     $logging
     limit_sliding_redis shared { server ${\ $redis->server}; timeout 5s; }
-    limit_sliding_zone \$arg_key zone=one:1m rate=2r/h;
+    limit_sliding_zone \$arg_key zone=one:1m rate=2r/h penalty=1h penalty_after=9;
     limit_sliding_zone \$arg_key zone=far:1m rate=2r/h redis=shared;
     limit_sliding_zone \$arg_key zone=queue:1m rate=1000r/s burst=9
         algorithm=leaky_bucket;
