@@ -139,6 +139,25 @@ struct RejectedStep : WordStep<Algorithm> {
 template <class Algorithm>
 RejectedStep(const Algorithm &, uint64_t, const Claim &, uint64_t) -> RejectedStep<Algorithm>;
 
+/* Replaces the state. */
+template <class Algorithm>
+struct ReplaceStep : WordStep<Algorithm> {
+    uint64_t state_to_be;
+
+    ReplaceStep(const Algorithm &a, uint64_t state, const Claim &claim, uint64_t now_ms)
+        : WordStep<Algorithm>(a, 1, claim, now_ms), state_to_be(state) {}
+
+    bool admit(uint64_t, uint64_t *next) const {
+        *next = state_to_be;
+        return true;
+    }
+
+    bool admit_ready(uint64_t state, uint64_t *next, bool *is_admitted) const {
+        *is_admitted = admit(state, next);
+        return true;
+    }
+};
+
 /* Answers no more than what Table::update_ready() asks, and of most states. */
 template <class Algorithm>
 struct ReadyStep {

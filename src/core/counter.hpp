@@ -193,6 +193,28 @@ public:
         return pack(v.kind, v.part, true, parts.encode());
     }
 
+    /* Returns the state of a key that has used so much in each of n parts of a window and in
+     * the one before them, the oldest first; 0 if no key under such a limit has n parts. */
+    uint64_t state_of(uint64_t n, uint64_t newest, const uint64_t *count) const {
+        for (unsigned kind = kind_; kind < kCounterKindsLength; kind++) {
+            if (format(kind).parts() != n) { continue; }
+
+            CounterCounts parts(kind, newest);
+
+            for (unsigned i = 0; i <= n; i++) {
+                parts.count[i] = std::min(count[i], kLimitMax);
+            }
+
+            bool is_near = is_near_limit(parts.total(), rule_.limit);
+
+            parts.fit(kind);
+
+            return pack(parts.kind, parts.newest, is_near, parts.encode());
+        }
+
+        return 0;
+    }
+
     /* Takes back a cost, of what was used last first. */
     uint64_t give_back(uint64_t state, uint64_t cost) const {
         state = valid(state);

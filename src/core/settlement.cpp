@@ -24,7 +24,7 @@ constexpr uint64_t kRefundMs = 2 * 60 * 60 * 1000;
 
 /* Takes back what a counter's key has used in the part that is still the newest one;
  * false: take_back() has to. */
-bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
+[[gnu::flatten]] bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     const Policy &policy = *claim.policy;
 
     if (policy.algorithm != Algorithm::kCounter || policy.has_rings() || has_own_window(claim)) {
@@ -101,6 +101,28 @@ void record_rejected(Claim *claim, uint64_t now_ms) {
                        claim->state = result.state;
                        claim->rejection.retry_after_ms = 0;
                    });
+}
+
+bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t *count,
+                uint64_t now_ms) {
+    if (claim.policy->algorithm != Algorithm::kCounter || claim.policy->has_rings()) {
+        return false;
+    }
+
+    Counter counter(*claim.policy, time_of(claim, now_ms), claim.limit);
+    const uint64_t state = counter.state_of(n, newest, count);
+
+    if (state == 0) { return false; }
+
+    ReplaceStep<Counter> step(counter, state, claim, time_of(claim, now_ms));
+    auto table = table_of(claim, counter, now_ms);
+    Table<WordSlots>::Result result;
+
+    if (!table.update_ready(table.find_ready_anywhere(), step, &result)) {
+        table.update(step, claim.policy->full == WhenFull::kEvict);
+    }
+
+    return true;
 }
 
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms) {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "core/counter_kinds.hpp"
 #include "core/limiter.hpp"
-#include "core/zone.hpp"
 #include "ngx/event.hpp"
 #include "redis/ask.hpp"
 #include "redis/client.hpp"
@@ -222,47 +222,44 @@ private:
     bool is_learned_ = false;
 };
 
-/* Has this node's memory count what Redis told of a counter, part by part: else it would
- * fade at other times than there. */
-void set_parts(const Claim &claim, const RemoteState &state, uint64_t granted) {
+/* Has this node's memory count what Redis told of a counter, part by part, and so many units
+ * more in the newest one: else it would fade at other times than there.  Returns false if it
+ * told of no parts. */
+bool set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
+    if (claim.policy->algorithm != Algorithm::kCounter || state.values[0] <= 0) { return false; }
+
     const auto parts = static_cast<uint64_t>(state.values[0]);
-    const auto newest = static_cast<uint64_t>(state.values[1]);
-    const int64_t *counts = state.values + 3;
-    const uint64_t window_ms = claim.policy->window_ms;
-    const uint64_t now_ms = ngx_current_msec + claim.zone->offset_ms;
+    uint64_t count[kCounterPartsMax + 1];
+    if (parts > kCounterPartsMax) { return false; }
 
-    claim.forget(ngx_current_msec);
-    for (uint64_t i = 0; i <= parts && newest + i >= parts; i++) {
-        const uint64_t begins_ms = ((newest + i - parts) * window_ms + parts - 1) / parts;
-        const uint64_t count = static_cast<uint64_t>(counts[i]) + (i == parts ? granted : 0);
-
-        (void)charge(claim, count, std::min(begins_ms, now_ms) - claim.zone->offset_ms);
+    for (uint64_t i = 0; i <= parts; i++) {
+        count[i] = static_cast<uint64_t>(state.values[3 + i]);
     }
+
+    count[parts] += more;
+    return set_counts(claim, parts, static_cast<uint64_t>(state.values[1]), count,
+                      ngx_current_msec);
 }
 
-/* Makes this node's memory one in which so much of the key is used, of which Redis told
- * after it granted so many units. */
-void set_used(Claim claim, const RemoteState &state, uint64_t granted, uint64_t used) {
-    const auto here = [&claim] {
-        auto look = claim;
-        look.purpose = Purpose::kLook;
-        look.cost = 0;
-        look.verdict = nullptr;
-        (void)acquire(&look, 1, ngx_current_msec);
-        return look.policy->used(look.describe(ngx_current_msec));
-    };
-
-    const bool has_parts = claim.policy->algorithm == Algorithm::kCounter && state.values[0] > 0;
-    uint64_t counted = here();
-    if (has_parts && counted != used) {
-        set_parts(claim, state, granted);
-        counted = here();
+/* Makes this node's memory one in which so much of the key is used. */
+void set_used(Claim claim, uint64_t used) {
+    /* A bucket runs off whatever is in it.  What exceeds other limits would be owed by the
+     * windows to come, and there it is not. */
+    const auto algorithm = claim.policy->algorithm;
+    if (algorithm == Algorithm::kFixed || algorithm == Algorithm::kCounter) {
+        used = std::min(used, claim.limit);
     }
 
-    if (counted < used) {
-        (void)charge(claim, used - counted, ngx_current_msec);
+    claim.purpose = Purpose::kLook;
+    claim.cost = 0;
+    claim.verdict = nullptr;
+    (void)acquire(&claim, 1, ngx_current_msec);
+
+    const uint64_t here = claim.policy->used(claim.describe(ngx_current_msec));
+    if (here < used) {
+        (void)charge(claim, used - here, ngx_current_msec);
     } else {
-        give_back(claim, counted - used, ngx_current_msec);
+        give_back(claim, here - used, ngx_current_msec);
     }
 }
 
@@ -284,12 +281,20 @@ uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, 
     pending.set_seen(notice.hash, guess.seen(after, sent));
     if (is_over(told, sent)) { return 0; }
 
-    const uint64_t here = after + rest + pending.units(notice.hash);
+    /* What Redis has had no room for comes first, so nothing is admitted until the next
+     * answer: if all nodes admitted what becomes free meanwhile, they would be over by that
+     * many times. */
+    const uint64_t freed = static_cast<uint64_t>(Wide{2} * told.state.limit
+                                                 * zone_of(notice).sync_ms / policy.window_ms);
+    const uint64_t ahead = rest + (rest != 0 ? freed + 1 : 0);
+    const uint64_t here = after + ahead + pending.units(notice.hash);
     const uint64_t capacity = policy.capacity(told.state.limit);
     const uint64_t guessed = guess.units(capacity - std::min(capacity, here));
     claim.limit = told.state.limit;
     claim.fit_core();
-    set_used(claim, told.state, granted, here + guessed);
+    if (!set_parts(claim, told.state, granted + here - after + guessed)) {
+        set_used(claim, here + guessed);
+    }
     return guessed;
 }
 
