@@ -283,9 +283,60 @@ static void test_histories(void **state) {
     }
 }
 
+/* ---- counts that another one has told ---- */
+
+/* A key whose parts are set is as one that was used when these were, whatever it had
+ * before. */
+static void counts_are_set(const Policy &policy, uint64_t limit) {
+    subject_t natural(policy, limit), told(policy, limit);
+    const uint64_t n = policy.precision == 1 ? 1 : counter_parts(limit);
+    const uint64_t newest = natural.now_ms * n / policy.window_ms;
+    uint64_t count[kCounterPartsMax + 1], left = limit;
+
+    limit_sliding::charge(told.claim(1), 3 * limit, natural.now_ms);
+
+    for (uint64_t i = 0; i <= n; i++) {
+        const uint64_t part = newest - n + i;
+        const uint64_t begins_ms = (part * policy.window_ms + n - 1) / n;
+
+        count[i] = random_below(&natural.random, left + 1);
+        left -= count[i];
+
+        CHECK(limit_sliding::charge(natural.claim(1), count[i], begins_ms) == 0);
+    }
+
+    CHECK(limit_sliding::set_counts(told.claim(1), n, newest, count, natural.now_ms));
+    CHECK(!limit_sliding::set_counts(told.claim(1), 59, newest, count, natural.now_ms));
+
+    for (unsigned i = 0; i < 20; i++) {
+        const uint64_t at_ms = natural.now_ms + i * policy.window_ms / 9;
+
+        CHECK(told.used(at_ms) == natural.used(at_ms));
+    }
+
+    /* what is above the limit is used, and not owed by the windows to come */
+    count[n] += limit;
+    CHECK(limit_sliding::set_counts(told.claim(1), n, newest, count, natural.now_ms));
+    CHECK(told.used(natural.now_ms) >= limit);
+    CHECK(told.used(natural.now_ms + 2 * policy.window_ms + policy.window_ms / n) == 0);
+}
+
+static void test_counts_are_set(void **state) {
+    (void)state;
+
+    for (seed = 1; seed <= 200; seed++) {
+        each_subject([](const Policy &policy, uint64_t limit) {
+            if (policy.algorithm == Algorithm::kCounter) { counts_are_set(policy, limit); }
+        });
+    }
+
+    seed = 1;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histories),
+        cmocka_unit_test(test_counts_are_set),
     };
 
     return cmocka_run_group_tests_name("settle", tests, NULL, NULL);
