@@ -101,7 +101,9 @@ private:
 
         if (owing.used() >= limit()) { return true; }
 
-        if (!owing.settle(std::min(limit(), owing.used() + cost))) { return false; }
+        const uint64_t room = limit() - owing.used();
+
+        if (!owing.settle(owing.owed() + std::min(room, cost))) { return false; }
 
         events_.keep();
 

@@ -352,6 +352,35 @@ static void lower_limits_push_out_nothing(void **state) {
     }
 }
 
+/* A key that owes under a lower limit: what has room under a higher one is recorded,
+ * and what was used earlier is not counted again. */
+static void owing_keys_record_what_has_room(void **state) {
+    (void)state;
+
+    for (const subject_t &subject : subjects) {
+        if (subject.algorithm != Algorithm::kLog && subject.precision != 60) { continue; }
+
+        Policy policy = policy_of(subject, MINUTE_MS, 0);
+        Zone *zone = make_zone_for(&policy, ZONE_BYTES);
+        uint64_t now_ms = 60 * MINUTE_MS;
+
+        policy.held = 20;
+        assert_int_equal(attempt(zone, &policy, 10, 8, now_ms).outcome, Outcome::kAdmitted);
+
+        now_ms += MINUTE_MS / 2;
+        assert_int_equal(charge(claim_of(zone, &policy, 1, 10, 0), 5, now_ms), 0);
+        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 7);
+
+        assert_int_equal(attempt(zone, &policy, 20, 10, now_ms).outcome, Outcome::kRejected);
+        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 0);
+
+        /* the first eight are over, with the part that they are in */
+        now_ms += MINUTE_MS / 2 + MINUTE_MS / 20;
+        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 8);
+        free(zone);
+    }
+}
+
 /* ---- threads ---- */
 
 struct race_t {
@@ -410,6 +439,7 @@ int main(void) {
         cmocka_unit_test(a_cost_is_capped),
         cmocka_unit_test(a_log_takes_memory_by_its_limit),
         cmocka_unit_test(lower_limits_push_out_nothing),
+        cmocka_unit_test(owing_keys_record_what_has_room),
         cmocka_unit_test(threads_admit_exactly_the_limit),
     };
 
