@@ -79,4 +79,11 @@ is api_key($nginx, 'leased', 'a', 'DELETE', '&what=ban')->{http}, 503,
     'the state is not known then';
 is $nginx->get('/leased?key=a')->{status}, 200, '... but the ban is lifted';
 
+# A ban that begins then is told as any other.
+is $nginx->statuses(3, '/leased?key=away'), '200 200 429', 'without Redis: rejected';
+is_deeply [map { s/.*?((?:limiting|denying) request.*?"\w+").*/$1/r }
+    $nginx->log_lines(qr/ing request.*key=away/)],
+    ['limiting requests, excess: 1.000 by zone "leased"',
+     'limiting requests, banned for 3600s by zone "leased"'], '... and logged';
+
 $nginx->finish(allow => [qr/redis|connect/]);

@@ -29,9 +29,10 @@ struct RemoteWait;
 
 inline Limit &limit_of(const Claim &claim) { return *static_cast<Limit *>(claim.directive); }
 
-/* Tells whether on_error decided the claim, as Redis did not answer. */
+/* Tells whether on_error decided the claim, as Redis did not answer.  A ban may begin with
+ * what our own memory has rejected then. */
 inline bool is_fallback(const Claim &claim) {
-    return claim.remote != nullptr && claim.verdict != nullptr
+    return claim.remote != nullptr && claim.verdict != nullptr && !claim.is_banned
            && remote_of(claim).source == Source::kFallback;
 }
 
