@@ -128,6 +128,16 @@ api_key($nginx[1], 'one', 'own', 'DELETE');
 ok wait_for(sub { $nginx[0]->get($path)->{status} == 200 }), 'a key that was forgotten';
 
 
+# A rate of a request that is "0" is no limit that Redis could be asked about
+
+serve('sync=50ms rate=$arg_rate window=30d', one => '');
+for (1 .. 3) {
+    is $nginx[0]->get('/one?key=a&rate=0')->{status}, 429, 'the rate 0';
+    sleep 0.1;
+}
+is $nginx[0]->statuses(4, '/one?key=a&rate=2'), '200 200 429 429', '... and another one';
+
+
 # One command an interval, for all workers
 
 serve('sync=100ms rate=1000000 window=30d', one => '');

@@ -58,6 +58,9 @@ void tell_synced(Span<Claim> claims, bool admitted) {
     for (const auto &claim : claims) {
         if (!is_synced(claim) || claim.is_banned) { continue; }
 
+        /* To Redis, the limit 0 of a request whose rate is "0" would be none. */
+        if (remote_of(claim).asked_limit == 0) { continue; }
+
         const bool consumes = admitted && is_counted(claim) && claim.purpose == Purpose::kConsume;
         sync_redis(claim, consumes ? claim.cost : 0);
     }
