@@ -182,7 +182,8 @@ if records then
     used_rest = used_rest % w
     at = time - ago
 
-    -- What is set aside in whole ms leaves a rest, which runs off in another one.
+    -- What is set aside in whole ms leaves a rest, which runs off in
+    -- another one.
     level_rest = level_rest + low
   end
   s = pack('>I2I6I7I4I7', id, at, used, used_rest, low)
