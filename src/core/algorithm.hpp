@@ -144,8 +144,8 @@ template <class Algorithm>
 struct ReplaceStep : WordStep<Algorithm> {
     uint64_t state_to_be;
 
-    ReplaceStep(const Algorithm &a, uint64_t state, const Claim &c, uint64_t time_ms)
-        : WordStep<Algorithm>(a, 1, c, time_ms), state_to_be(state) {}
+    ReplaceStep(const Algorithm &a, uint64_t state, const Claim &of, uint64_t now_ms)
+        : WordStep<Algorithm>(a, 1, of, now_ms), state_to_be(state) {}
 
     bool admit(uint64_t, uint64_t *next) const {
         *next = state_to_be;
