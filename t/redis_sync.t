@@ -2,6 +2,7 @@
 
 use v5.36;
 
+use IO::Socket::INET;
 use List::Util qw(max sum0);
 use Test::More;
 use Time::HiRes qw(sleep time);
@@ -175,6 +176,28 @@ $nginx[1]->get('/cost?key=d&cost=1&settle=150');
 told('cost', 'd', 1000, '... which others exceed');
 ok wait_for(sub { $nginx[0]->get('/cost?key=d&cost=1')->{status} == 429 }),
     '... so that nothing is left';
+
+# One worker tells of the units, and takes the later ones before their requests end.
+my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die $!;
+my $port = $silent->sockport;
+$nginx[0]->serve(http => <<'CONF', server => <<"CONF");
+    limit_sliding_zone $arg_key zone=late:1m rate=1000 window=30d redis=shared sync=500ms;
+CONF
+    location /late {
+        limit_sliding zone=late settle=\$arg_settle;
+        empty_gif;
+        location /late/slow {
+            limit_sliding zone=late settle=\$arg_settle;
+            proxy_pass http://127.0.0.1:$port;
+            proxy_read_timeout 1500ms;
+        }
+    }
+CONF
+is join(' ', @{ $nginx[0]->load(requests => [ ('/late?key=a') x 2 ], connections => 1) }),
+    '200 200', 'two cost what was expected';
+is join(' ', @{ $nginx[0]->load(requests => [ ('/late/slow?key=a&settle=0') x 16 ],
+    connections => 16) }), join(' ', (504) x 16), '... and those of all workers nothing';
+told('late', 'a', 2, '... which is given back once it was told');
 
 $_->serve(http => '', places(each => 'redis=shared sync=50ms', zones => {
     login => 'rate=3 window=30d' }, limit => 'count_status=204')) for @nginx;

@@ -11,7 +11,6 @@
 #include "redis/client.hpp"
 #include "redis/logic/pending.hpp"
 #include "redis/script_call.hpp"
-#include "redis/settlement.hpp"
 
 namespace limit_sliding {
 
@@ -453,7 +452,7 @@ void unsync_redis(const Claim &claim, uint64_t units) {
     remote.source = Source::kRedis;
     remote.taken = {};
     given.remote = &remote;
-    settle(given, -static_cast<int64_t>(rest));
+    settle_redis(given, -static_cast<int64_t>(rest));
 }
 
 } // namespace limit_sliding
