@@ -253,6 +253,22 @@ is passed('/one?key=die', 1000), 1000, 'Redis is dead: all pass';
 $redis->start;
 ok wait_for(sub { used($nginx[0], 'one', 'die') >= 900 }, 20), '... it learns of them';
 
+$nginx[0]->serve(http => '', places(each => 'redis=shared sync=50ms', zones => {
+    past => 'rate=10 window=1s' }, limit => 'settle=$arg_settle'));
+$nginx[0]->get('/past?key=a');
+$redis->kill9;
+my $admitted = 0;
+for (1 .. 40) {
+    $admitted += grep { $_ == 200 } split ' ', $nginx[0]->statuses(3, '/past?key=a');
+    sleep 0.1;
+}
+cmp_ok $admitted, '>=', 30, 'Redis is away for several windows, all of which are used';
+sleep 2;
+$redis->start;
+sleep 2;
+is $nginx[0]->statuses(3, '/past?key=a'), '200 200 200',
+    '... and none of which is held against later ones';
+
 
 # A reload, and the end of a worker
 

@@ -122,6 +122,36 @@ void keep_units(KeyNotice &notice) {
           {notice.units, false, ngx_current_msec + wait_ms, wait_ms, ngx_current_msec + wait_ms});
 }
 
+/* Returns how much of the key this node's memory has as used. */
+uint64_t used_here(Claim claim) {
+    claim.purpose = Purpose::kLook;
+    claim.cost = 0;
+    claim.verdict = nullptr;
+    (void)acquire(&claim, 1, ngx_current_msec);
+    return claim.policy->used(claim.describe(ngx_current_msec));
+}
+
+/* Drops units that have left the window while Redis was away: more than are used here. */
+void drop_past(KeyNotice &notice) {
+    const RemoteZone &zone = zone_of(notice);
+    Claim claim = notice.claim;
+    know_window(claim);
+
+    const auto seen = zone.pending->seen(notice.hash, ngx_current_msec);
+    const bool is_past = ngx_current_msec - seen.at_ms >= claim.policy->window_ms;
+    if (notice.units <= 1 || (seen.at_ms != 0 && !is_past)) { return; }
+
+    const OwnLimit own = zone.told->find(claim.key_hash());
+    if (own.is_unlimited()) { return; }
+
+    if (own.is_limited()) { claim.limit = own.limit; }
+
+    claim.fit_core();
+    const uint64_t past = notice.units - std::min(notice.units, used_here(claim));
+    count_unsettled(redis_of(notice).client, past);
+    notice.units -= past;
+}
+
 /* Makes the ask of a notice whose units were taken; nullptr: it cannot be sent now. */
 Ask *create_notice_ask(KeyNotice &notice) {
     Redis &redis = redis_of(notice);
@@ -158,6 +188,8 @@ void send_notice(KeyNotice &notice, bool early) {
         set_timer(notice, due_ms - ngx_current_msec);
         return;
     }
+
+    if (notice.has_room) { drop_past(notice); }
 
     notice.in_call = true;
     Ask *ask = create_notice_ask(notice);
@@ -241,7 +273,7 @@ bool set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
 }
 
 /* Makes this node's memory one in which so much of the key is used. */
-void set_used(Claim claim, uint64_t used) {
+void set_used(const Claim &claim, uint64_t used) {
     /* A bucket runs off whatever is in it.  What exceeds other limits would be owed by the
      * windows to come, and there it is not. */
     const auto algorithm = claim.policy->algorithm;
@@ -249,12 +281,7 @@ void set_used(Claim claim, uint64_t used) {
         used = std::min(used, claim.limit);
     }
 
-    claim.purpose = Purpose::kLook;
-    claim.cost = 0;
-    claim.verdict = nullptr;
-    (void)acquire(&claim, 1, ngx_current_msec);
-
-    const uint64_t here = claim.policy->used(claim.describe(ngx_current_msec));
+    const uint64_t here = used_here(claim);
     if (here < used) {
         (void)charge(claim, used - here, ngx_current_msec);
     } else {
