@@ -62,10 +62,15 @@ uint64_t with_due(uint64_t word, uint64_t due_ms) {
     return (word & ~(kDue << kDueShift)) | (due_ms & kDue) << kDueShift;
 }
 
+/* True if so many ms are more than an interval, though the clocks of workers differ. */
+bool is_far_off(int64_t left, uint64_t interval_ms) {
+    return left > static_cast<int64_t>(2 * interval_ms);
+}
+
 /* Makes of a word that has nothing one that waits to be sent. */
 uint64_t begun(uint64_t word, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms) {
     const int64_t left = left_ms(word, now_ms);
-    const bool is_soon = left > 0 && left <= static_cast<int64_t>(interval_ms);
+    const bool is_soon = left > 0 && !is_far_off(left, interval_ms);
 
     *due_ms = now_ms + (is_soon ? static_cast<uint64_t>(left) : 0);
     return with_due(word, *due_ms);
@@ -216,7 +221,7 @@ Pending::Added Pending::add(uint64_t hash, uint64_t units, uint64_t now_ms, uint
 
         const int64_t left = left_ms(word, now_ms);
         const bool is_late = left < -static_cast<int64_t>(is_busy(word) ? 0 : kOverdueMs);
-        const bool is_far = left > static_cast<int64_t>(interval_ms) && !is_busy(word);
+        const bool is_far = is_far_off(left, interval_ms) && !is_busy(word);
 
         added = Added::kSend;
         if (is_idle(word)) {
@@ -256,8 +261,7 @@ Pending::Added Pending::look(uint64_t hash, uint64_t now_ms, uint64_t interval_m
             word = with_due(word & ~kBusy, now_ms) | kLook;
         } else if (is_idle(word)) {
             word = begun(word, now_ms, interval_ms, due_ms) | kLook;
-        } else if (left > static_cast<int64_t>(interval_ms)
-                   || left < -static_cast<int64_t>(kOverdueMs)) {
+        } else if (is_far_off(left, interval_ms) || left < -static_cast<int64_t>(kOverdueMs)) {
             *due_ms = now_ms;
             word = with_due(word, now_ms);
         } else {
