@@ -79,7 +79,9 @@ for my $zone (sort keys %algorithms) {
     cmp_ok $first, '>=', $LIMIT, "$zone: the whole limit passes";
     cmp_ok $first, '<=', $LIMIT + ($more{$zone} // 0) + $bound,
         '... and no more than an interval has';
-    cmp_ok $calls, '<=', 2 * (1 + $sorted[-1]) / $SYNC, '... with a command an interval';
+    # The clock of a worker is that of its event loop: on a machine that is this busy it is
+    # behind by as much as such an interval.
+    cmp_ok $calls, '<=', 1.5 * 2 * (1 + $sorted[-1]) / $SYNC, '... with a command an interval';
 
     if ($zone eq 'whole') {
         # Nothing but what fades until then, less the two intervals that are sent again. An

@@ -41,6 +41,9 @@ constexpr uint64_t kOverdueMs = 1000;
 /* How long it may take to give an entry to another key. */
 constexpr uint64_t kGiveMs = 1000;
 
+/* By how much the clocks of busy workers may differ. */
+constexpr uint64_t kClockMs = 250;
+
 /* Hashes are not 0 but for one, and an entry never used has that tag. */
 uint64_t tag_of(uint64_t hash) { return hash + uint64_t{hash == 0}; }
 
@@ -64,7 +67,7 @@ uint64_t with_due(uint64_t word, uint64_t due_ms) {
 
 /* True if so many ms are more than an interval, though the clocks of workers differ. */
 bool is_far_off(int64_t left, uint64_t interval_ms) {
-    return left > static_cast<int64_t>(2 * interval_ms);
+    return left > static_cast<int64_t>(interval_ms + kClockMs);
 }
 
 /* Makes of a word that has nothing one that waits to be sent. */
