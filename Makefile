@@ -149,7 +149,7 @@ tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
 # Unit tests print TAP, as t/*.t do, so that one prove runs all.
 PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_MODULE=$(MODULE) \
-        LIMIT_SLIDING_SIMULATE=$(SIMULATE) prove -j$(JOBS) -It/lib
+        LIMIT_SLIDING_SIMULATE=$(SIMULATE) prove --timer -j$(JOBS) -It/lib
 
 # Where there is none, only t/browser.t is skipped.
 BROWSER = chromium chromium-driver
@@ -189,7 +189,7 @@ sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan; t/*.t o
 	    BUILD=$(SANITIZED) NGX_SRC=$(BUILD)/nginx-source \
 	    NGX_CONF_OPTS='$(SANITIZED_OPTS)' > /dev/null
 	@ASAN_OPTIONS=detect_leaks=0 LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
-	    LIMIT_SLIDING_MODULE= prove -j$(JOBS) -It/lib \
+	    LIMIT_SLIDING_MODULE= prove --timer -j$(JOBS) -It/lib \
 	    $(filter-out $(SANITIZED_SKIP),$(SANITIZED_TESTS))
 
 model:  ## check models of the table, its rings and leases with spin
