@@ -277,6 +277,18 @@ $_->serve(places(each => 'redis=shared sync=2s rate=100000 window=30d',
 $nginx[0]->statuses(20, '/slow?key=a');
 $nginx[0]->reload;
 told('slow', 'a', 20, 'what is pending as workers exit is told');
+
+# New workers leave what they admit to one that exits, and whose call is under way
+$redis->freeze;
+$nginx[0]->statuses(1, '/slow?key=left');
+my %old = map { $_ => 1 } $nginx[0]->workers;
+$nginx[0]->hup;
+ok wait_for(sub { 2 == grep({ !$old{$_} } $nginx[0]->workers) && !grep { $old{$_} } $nginx[0]->workers }),
+    'workers exit while Redis hangs';
+$nginx[0]->statuses(3, '/slow?key=left');
+$redis->thaw;
+told('slow', 'left', 4, '... and what others admitted meanwhile is told');
+
 $nginx[0]->statuses(5, '/slow?key=b');
 sleep 0.3;
 $nginx[0]->statuses(5, '/slow?key=b');

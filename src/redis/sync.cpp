@@ -90,7 +90,7 @@ void timer_ended(KeyNotice &notice) {
 }
 
 /* Ends the notice, or has it go on when the rest of its units are due.  An exiting
- * worker leaves that to others. */
+ * worker leaves that to whoever adds next. */
 void go_on(KeyNotice &notice, const Pending::Rest &rest) {
     uint64_t due_ms;
     const auto next = zone_of(notice).pending->done(notice.hash, ngx_current_msec, rest, &due_ms);
@@ -334,6 +334,27 @@ uint64_t again(const RemoteZone &zone, const PartAnswer &told, uint64_t refused)
     return static_cast<uint64_t>(std::min<Wide>(refused, two / told.policy.window_ms + 1));
 }
 
+/* Ends the notice of an exiting worker.  Units that others have added meanwhile rely on this
+ * worker, so it sends them too, whatever becomes of them: nothing stays in the table, so that
+ * the next units have a sender of their own. */
+void leave(KeyNotice &notice, Pending::Rest rest) {
+    Pending &pending = *zone_of(notice).pending;
+    uint64_t due_ms;
+    rest.look = false;
+    (void)pending.done(notice.hash, ngx_current_msec, rest, &due_ms);
+
+    notice.units = pending.subtract(notice.hash, UINT32_MAX);
+    if (notice.units == 0) {
+        free_notice(notice);
+        return;
+    }
+
+    notice.in_call = false;
+    notice.refused = false;
+    notice.has_room = false;
+    send_notice(notice, true);
+}
+
 void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sent) {
     auto &notice = static_cast<KeyNotice &>(base);
     const RemoteZone &zone = zone_of(notice);
@@ -366,7 +387,11 @@ void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sen
                                               std::max<uint64_t>(interval_ms, kLookMs));
     }
 
-    go_on(notice, rest);
+    if (ngx_exiting && rest.units == 0) {
+        leave(notice, rest);
+    } else {
+        go_on(notice, rest);
+    }
 }
 
 void failed(Notice &base) {
