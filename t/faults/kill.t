@@ -1,12 +1,14 @@
 # A worker killed at any moment leaves the zone in order: nothing hangs, the
 # limit stays exact for every key of which no request was under way, and for
-# the others it is off by no more than what was under way.
+# the others it is off by no more than what was under way. FAULT_ROUNDS is how
+# many workers are killed under load (30).
 
 use v5.36;
 
 use List::Util qw(min shuffle sum0);
 use Test::More;
 
+use LimitSliding::Api;
 use LimitSliding::Test;
 
 # The tight zone is full all the time, so that kills hit evictions as well.
@@ -21,12 +23,15 @@ http {
         listen 127.0.0.1:%%PORT%% reuseport;
         location /roomy { limit_sliding zone=roomy; empty_gif; }
         location /tight { limit_sliding zone=tight; empty_gif; }
+        location /limits { limit_sliding_api; }
     }
 }
 CONF
 
 my ($LIMIT, $TIGHT_LIMIT) = (50, 5);
-my ($ROUNDS, $CONNECTIONS, $PIPELINE) = (100, 32, 4);
+my ($CONNECTIONS, $PIPELINE) = (32, 4);
+my $ROUNDS = $ENV{FAULT_ROUNDS} // 30;
+my $LISTED = 20;          # killed with nothing under way
 
 srand 1;
 
@@ -55,7 +60,7 @@ run([ map { "/tight?key=fill-$_" } 1 .. 5000 ]);
 # Who lives is listed while another worker dies: all that follows relies on it.
 # Who was killed serves no more, be it that the kernel has yet to end it.
 my (@missed, @serving);
-for my $round (1 .. $ROUNDS / 2) {
+for my $round (1 .. $LISTED) {
     wait_for(sub { $nginx->workers == 2 })
         or die "round $round: the killed worker has no successor";
 
@@ -77,6 +82,20 @@ is "@serving", '', '... which is no more a worker that serves';
 # At least so many rounds must have caught requests under way. How many a round
 # catches depends on which process the kernel lets run first.
 my $CAUGHT = $ROUNDS / 10 + 1;
+
+# An audit of the table: what is used of a key is what was admitted, but for what
+# was under way.
+sub audit($name, %counts) {
+    my @wrong;
+    for my $path (sort keys %counts) {
+        my ($passed, undef, $lost) = @{ $counts{$path} };
+        my ($zone, $key) = $path =~ m{^/(\w+)\?key=(.+)};
+        my $used = api_key($nginx, $zone, $key)->{used};
+        push @wrong, "$name, $path: $used used, $passed passed, $lost lost"
+            if $used < $passed || $used > $passed + $lost;
+    }
+    return @wrong;
+}
 
 my (@wrong, %lost, %busy);
 my $fresh = 0;
@@ -109,6 +128,7 @@ for my $round (1 .. 10 * $ROUNDS) {
         push @wrong, "round $round, $path: @{ $counts{$path} }" if !$right;
     }
 
+    push @wrong, audit("round $round", map { $_ => $counts{$_} } $busy, @few);
     push @wrong, "round $round: the other worker is gone"
         if !grep { $_ == $other } $nginx->workers;
     push @wrong, "round $round: $lost{$round} lost"
@@ -118,10 +138,15 @@ for my $round (1 .. 10 * $ROUNDS) {
 is join("\n", @wrong), '', "$ROUNDS workers killed under load";
 cmp_ok scalar grep({ $_ } values %lost), '>=', $CAUGHT,
     'with requests under way';
-note 'lost: ', sum0(values %lost);
+note sprintf '%d rounds, %d of them with requests under way, of which %d were lost',
+    scalar keys %lost, scalar grep({ $_ } values %lost), sum0(values %lost);
 
 
 # afterwards
+
+is join("\n", audit('at last', map { ($_ => [ 20, 0, 0 ]) } @quiet),
+    audit('at last', map { ($_ => [ $LIMIT, 0, 0 ]) } @spent)), '',
+    'keys that were not under fire are as they were';
 
 wait_for(sub { $nginx->workers == 2 });
 
