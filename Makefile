@@ -156,7 +156,7 @@ BROWSER = chromium chromium-driver
 
 test: build tools $(SIMULATE) $(unit_TESTS)  ## units, and t/*.t on a real NGINX
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
-	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t))
+	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t t/faults/*.t))
 
 # What tests need of packages that are not to be installed.
 tools:
@@ -176,7 +176,7 @@ SANITIZED_OPTS  = --error-log-path=stderr --with-compat --with-debug --with-thre
     --with-http_addition_module --with-http_sub_module --with-http_gunzip_module \
     --with-cc-opt="-DNGX_DEBUG_PALLOC=1 -O1 $(SANITIZED_FLAGS)" \
     --with-ld-opt="$(SANITIZED_FLAGS) -fsanitize=undefined"
-SANITIZED_TESTS ?= $(sort $(wildcard t/*.t))
+SANITIZED_TESTS ?= $(sort $(wildcard t/*.t t/faults/*.t))
 
 # What measures instructions or time, and what tests tools, says nothing here.
 SANITIZED_SKIP  = t/browser.t t/docs.t t/guard.t t/simulate.t t/upgrade.t \
@@ -198,12 +198,18 @@ model:  ## check models of the table, its rings and leases with spin
 # Each part of the torture is a program of one source, with what they share.
 TORTURE_S     ?= 60
 TORTURE_SEED  ?= 0
+TORTURE_FAULTS   ?= 1000
+TORTURE_RELOADS  ?= 10000
+TORTURE_REQUESTS ?= 1000000
 TORTURE_PARTS := $(addprefix $(BUILD)/torture/,core scripts processes)
 torture_OBJS  := $(patsubst t/torture/%.cpp,$(BUILD)/torture/%.o,$(wildcard \
     t/torture/*.cpp))
 
-torture: $(TORTURE_PARTS)  ## core, scripts, killed processes: TORTURE_S=60
-	@t/torture/run $(BUILD)/torture $(TORTURE_S) $(TORTURE_SEED)
+torture: build $(TORTURE_PARTS)  ## core, scripts, killed processes: TORTURE_S=60; then 1,000 faults, 10,000 reloads
+	@failed=0; t/torture/run $(BUILD)/torture $(TORTURE_S) $(TORTURE_SEED) || failed=1; \
+	export FAULT_REQUESTS=$(TORTURE_REQUESTS) FAULT_ROUNDS=$(TORTURE_FAULTS); \
+	$(PROVE) -j1 -v $(addprefix t/faults/,kill.t memory.t reload_changes.t) || failed=1; \
+	FAULT_ROUNDS=$(TORTURE_RELOADS) $(PROVE) -v t/faults/reload.t || failed=1; exit $$failed
 
 $(BUILD)/torture/%.o: t/torture/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
@@ -345,7 +351,7 @@ plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
 model_PKGS    = gcc spin
-torture_PKGS  = g++ libhiredis-dev redis-server gdb
+torture_PKGS  = $(demo_PKGS) libhiredis-dev redis-server gdb
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
     $($(goal)_PKGS)))
