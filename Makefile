@@ -208,7 +208,7 @@ torture_OBJS  := $(patsubst t/torture/%.cpp,$(BUILD)/torture/%.o,$(wildcard \
 torture: build $(TORTURE_PARTS)  ## core, scripts, killed processes: TORTURE_S=60; then 1,000 faults, 10,000 reloads
 	@failed=0; t/torture/run $(BUILD)/torture $(TORTURE_S) $(TORTURE_SEED) || failed=1; \
 	export FAULT_REQUESTS=$(TORTURE_REQUESTS) FAULT_ROUNDS=$(TORTURE_FAULTS); \
-	$(PROVE) -j1 -v $(addprefix t/faults/,kill.t memory.t reload_changes.t) || failed=1; \
+	$(PROVE) -j1 -v $(addprefix t/faults/,kill.t redis_kill.t memory.t reload_changes.t) || failed=1; \
 	FAULT_ROUNDS=$(TORTURE_RELOADS) $(PROVE) -v t/faults/reload.t || failed=1; exit $$failed
 
 $(BUILD)/torture/%.o: t/torture/%.cpp $(BUILD)/settings
