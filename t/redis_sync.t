@@ -272,22 +272,35 @@ is $nginx[0]->statuses(3, '/past?key=a'), '200 200 200',
 
 # A reload, and the end of a worker
 
-$_->serve(places(each => 'redis=shared sync=2s rate=100000 window=30d',
-    zones => { slow => '' })) for @nginx;
+$_->serve(places(each => 'redis=shared sync=2s window=30d',
+    zones => { slow => 'rate=100000', few => 'rate=10' })) for @nginx;
 $nginx[0]->statuses(20, '/slow?key=a');
 $nginx[0]->reload;
 told('slow', 'a', 20, 'what is pending as workers exit is told');
 
-# New workers leave what they admit to one that exits, and whose call is under way
-$redis->freeze;
-$nginx[0]->statuses(1, '/slow?key=left');
-my %old = map { $_ => 1 } $nginx[0]->workers;
-$nginx[0]->hup;
-ok wait_for(sub { 2 == grep({ !$old{$_} } $nginx[0]->workers) && !grep { $old{$_} } $nginx[0]->workers }),
-    'workers exit while Redis hangs';
-$nginx[0]->statuses(3, '/slow?key=left');
-$redis->thaw;
-told('slow', 'left', 4, '... and what others admitted meanwhile is told');
+# New workers leave what they admit to one that exits, and whose call is under way. What
+# Redis has no room for then is sent by nobody.
+sub unsettled() { return api($nginx[0])->{redis}{shared}{unsettled} }
+
+for my $case ([ left => 0, 4, 0 ], [ full => 8, 10, 2 ]) {
+    my ($key, $others, $used, $in_vain) = @$case;
+    $nginx[1]->statuses($others, "/few?key=$key");
+    told('few', $key, $others, "another node has used $others");
+
+    my %old = map { $_ => 1 } $nginx[0]->workers;
+    my $was = unsettled();
+    $redis->freeze;
+    $nginx[0]->statuses(1, "/few?key=$key");
+    $nginx[0]->hup;
+    ok wait_for(sub { my @workers = $nginx[0]->workers;
+        @workers == 2 && !grep { $old{$_} } @workers }), 'workers exit while Redis hangs';
+    $nginx[0]->statuses(3, "/few?key=$key");
+    $redis->thaw;
+
+    told('few', $key, $used, '... and what others admitted meanwhile is told');
+    wait_for(sub { unsettled() == $was + $in_vain }, 5);
+    is unsettled(), $was + $in_vain, "... $in_vain of it in vain";
+}
 
 $nginx[0]->statuses(5, '/slow?key=b');
 sleep 0.3;

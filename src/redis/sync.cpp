@@ -363,13 +363,15 @@ void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sen
     Pending::Rest rest = {};
     rest.due_ms = std::max<uint64_t>(sent + interval_ms, uint64_t{ngx_current_msec});
     rest.look_ms = ngx_current_msec + std::max<uint64_t>(interval_ms, kLookMs);
+    const auto granted = notice.units != 0 ? static_cast<uint64_t>(answer.granted) : 0;
     if (!notice.has_room) {
+        if (told.is_limited()) { count_unsettled(redis_of(notice).client, notice.units - granted); }
+
         free_notice(notice);
         return;
     }
 
     if (told.is_limited()) {
-        const auto granted = notice.units != 0 ? static_cast<uint64_t>(answer.granted) : 0;
         const Verdict next
             = told.state.describe(told.policy, 1, static_cast<uint32_t>(granted), false, false);
         const uint64_t refused = notice.units - granted;
