@@ -26,6 +26,7 @@ unexport NGINX
 override BUILD := $(abspath $(BUILD))
 MODULE := $(BUILD)/ngx_http_limit_sliding_module.so
 SIMULATE := $(BUILD)/bench/simulate
+ALLOC := $(BUILD)/faults/alloc.so
 
 # What knows no NGINX.
 PURE_SRCS := $(sort $(wildcard src/core/*.cpp src/redis/logic/*.cpp)) \
@@ -149,14 +150,23 @@ tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
 # Unit tests print TAP, as t/*.t do, so that one prove runs all.
 PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_MODULE=$(MODULE) \
-        LIMIT_SLIDING_SIMULATE=$(SIMULATE) prove --timer -j$(JOBS) -It/lib
+        LIMIT_SLIDING_SIMULATE=$(SIMULATE) \
+        LIMIT_SLIDING_FAULTS=$(BUILD)/faults prove --timer -j$(JOBS) -It/lib
 
 # Where there is none, only t/browser.t is skipped.
 BROWSER = chromium chromium-driver
 
-test: build tools $(SIMULATE) $(unit_TESTS)  ## units, and t/*.t on a real NGINX
+test: build tools $(SIMULATE) $(ALLOC) $(unit_TESTS)  ## units, and t/*.t on a real NGINX
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t t/faults/*.t))
+
+# Preloaded into NGINX, it has allocations fail.
+$(ALLOC): t/faults/alloc.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(CORE_FLAGS) -O2 $(UNIT_FLAGS) -shared -fPIC -o $@ $<
+
+allocations: build $(ALLOC)  ## t/faults/alloc*.t with each allocation, for minutes
+	@ALLOC_STEP=1 $(PROVE) t/faults/alloc*.t
 
 # What tests need of packages that are not to be installed.
 tools:
@@ -351,6 +361,7 @@ plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
 model_PKGS    = gcc spin
+allocations_PKGS = $(test_PKGS)
 torture_PKGS  = $(demo_PKGS) libhiredis-dev redis-server gdb
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
@@ -362,5 +373,5 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize model torture bench bench-quick bench-figures plots simulate check \
+    sanitize model allocations torture bench bench-quick bench-figures plots simulate check \
     check-versions format page install uninstall help deps FORCE

@@ -160,9 +160,24 @@ sub new($class, %opt) {
         $class;
 }
 
-# Starts NGINX, its master in the foreground as a child of ours, and waits
-# until its workers are there. Dies with NGINX's words if it doesn't start.
+# Starts NGINX and waits until its workers are there. Dies with NGINX's words if
+# it doesn't start.
 sub start($self, $template) {
+    $self->spawn($template);
+
+    my $ready = wait_for(sub {
+        $self->_reap or $self->workers == $self->{worker_processes}
+            && -s "$self->{dir}/nginx.pid";
+    });
+    die "NGINX did not start:\n", $self->log
+        unless $ready && $self->{master};
+
+    return $self;
+}
+
+# The first half of start(): starts the master, in the foreground as a child of
+# ours, and returns at once.
+sub spawn($self, $template) {
     $self->write_file('nginx.conf', $self->expand($template));
 
     my $pid = fork() // die "fork: $!";
@@ -176,15 +191,6 @@ sub start($self, $template) {
 
     $self->{master} = $pid;
     $started{$pid} = $self;
-
-    my $ready = wait_for(sub {
-        $self->_reap or $self->workers == $self->{worker_processes}
-            && -s "$self->{dir}/nginx.pid";
-    });
-    die "NGINX did not start:\n", $self->log
-        unless $ready && $self->{master};
-
-    return $self;
 }
 
 # Starts NGINX with the directives of a section: see template(). Stops the one

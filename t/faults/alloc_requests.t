@@ -1,0 +1,147 @@
+# Allocations that fail while requests of all kinds are served. The worker goes
+# on, counts stay right, and the next request is answered.
+#
+# ALLOC_STEP=1 tries all of them.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Alloc;
+use LimitSliding::Api;
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+plan skip_all => LimitSliding::Alloc::lacking() if LimitSliding::Alloc::lacking();
+
+my $STEP = $ENV{ALLOC_STEP} // 5;
+my $LAST = 1000;
+
+# A request has a path, with KEY for a key of its own; the zone that counts it,
+# what it costs there, and options, those of get() and
+#   cold      connections to Redis are closed first
+#   after     seconds that it goes on in the background
+#   taken     units that are taken in advance at most
+my @REQUESTS = (
+    [ '/one?key=KEY', one => 1 ],
+    [ '/log?key=KEY', log => 1 ],
+    [ '/leaky?key=KEY' ],
+    [ '/plan?key=KEY&plan=big', plan => 1 ],
+    [ '/status?key=KEY', one => 1 ],
+    [ '/settle?key=KEY&cost=3', one => 3 ],
+    [ '/usage?key=KEY', one => 1 ],
+    [ '/remote?key=KEY', remote => 1 ],
+    [ '/remote?key=KEY', remote => 1, cold => 1 ],
+    [ '/events?key=KEY', events => 1 ],
+    [ '/lease?key=KEY', lease => 1, taken => 2 ],
+    [ '/sync?key=KEY', sync => 1, after => 0.1 ],
+    [ '/several?key=KEY', one => 1, cold => 1 ],
+    [ '/paid?key=KEY&cost=3', remote => 3, after => 0.05 ],
+    [ '/paid?key=KEY&cost=3', remote => 3, after => 0.05, cold => 1 ],
+    [ '/limits' ],
+    [ '/limits/metrics' ],
+    [ '/limits/dashboard' ],
+    [ '/limits/zones/one/limits' ],
+    [ '/limits/zones/remote/limits' ],
+    [ '/limits/zones/one/key?key=KEY' ],
+    [ '/limits/zones/one/key?key=KEY&rate=7r/d', undef, 0, method => 'PUT' ],
+    [ '/limits/zones/one/key?key=KEY&cost=2', one => 2, method => 'POST' ],
+    [ '/limits/zones/one/key?key=KEY', undef, 0, method => 'DELETE' ],
+    [ '/limits/zones/remote/key?key=KEY' ],
+    [ '/limits/zones/remote/key?key=KEY&rate=7r/d', undef, 0, method => 'PUT', cold => 1 ],
+    [ '/limits/zones/remote/key?key=KEY&cost=2', remote => 2, method => 'POST' ],
+    [ '/limits/zones/remote/key?key=KEY', undef, 0, method => 'DELETE' ],
+);
+
+# What NGINX may answer when it has no memory. 502: an upstream had none.
+my $SHORT = qr/^(?:200|404|500|502|503)$/;
+
+my @redis = map { LimitSliding::Redis->new->start } 1 .. 2;
+my $nginx = LimitSliding::Alloc->new(worker_processes => 1)
+    ->common(LimitSliding::Alloc::everything(map { $_->server } @redis));
+$nginx->write_file('limits.one', "own 7r/d\n");
+
+my $unique = 0;
+
+# Waits until requests are decided by Redis again. Returns what was wrong, if
+# anything.
+sub recovers() {
+    wait_for(sub {
+        my $key = 'probe-' . ++$unique;
+        return !grep { header($nginx->get("/$_?key=$key"), 'X-Source') ne 'redis' }
+            qw(remote several);
+    }, 10) or return 'Redis does not decide';
+    return $nginx->wrong_answers;
+}
+
+# Sends the request. Returns its status.
+sub send_one($path, %opt) {
+    my $status = $nginx->read_response($nginx->send_request($path, %opt),
+        $opt{method} // 'GET')->{status};
+    sleep $opt{after} if $opt{after};
+    return $status // 'none';
+}
+
+sub used($zone, $key) {
+    return api_key($nginx, $zone, $key)->{used} // 'unknown';
+}
+
+# Sends a request in which the n-th allocation fails, and then the same again.
+# Returns whether there were that many, and what was wrong.
+sub request_fails($n, $path, $zone, $cost, %opt) {
+    my $key = 'request-' . ++$unique;
+    $path =~ s/KEY/$key/;
+    if ($opt{cold}) {
+        $_->kill_clients for @redis;
+        wait_for(sub { !grep { $_->clients } @redis });
+        sleep 0.01;       # until the worker knows, too
+    }
+
+    $nginx->fail($n);
+    my $status = send_one($path, %opt);
+    my $more = $nginx->relent >= $n;
+
+    my $text = $nginx->new_text;
+    my @wrong = $nginx->crashes($text);
+    push @wrong, "status $status" if $status ne 'none' && $status !~ $SHORT;
+    push @wrong, recovers() if $more;
+
+    if ($zone) {
+        my $first = used($zone, $key);
+        my $taken = $opt{taken} // 0;
+        push @wrong, "used $first" if $first !~ ($more ? qr/^[01$cost$taken]$/ : qr/^[$cost$taken]$/);
+        send_one($path, %opt);
+        my $both = used($zone, $key);
+        push @wrong, "used $first, then $both"
+            if $both ne $first + $cost && !($taken && $first <= $both && $both <= $first + $taken);
+    }
+
+    my $place = LimitSliding::Alloc::place($text);
+    return ($more, map { "$_, $place" } @wrong);
+}
+
+$nginx->preloaded(sub { $nginx->serve });
+my ($worker) = $nginx->workers;
+is join(', ', recovers()), '', 'at first all is well';
+
+my $all = 0;
+for my $i (0 .. $#REQUESTS) {
+    my ($path, $zone, $cost, %opt) = @{ $REQUESTS[$i] };
+    my $name = join ' ', $opt{method} // 'GET', $path, $opt{cold} ? '(cold)' : ();
+    my ($tried, @found) = (0);
+    for (my $n = 1 + $i % $STEP; $n <= $LAST; $n += $STEP) {
+        my ($more, @wrong) = request_fails($n, $path, $zone, $cost, %opt);
+        push @found, map { "$n: $_" } @wrong;
+        last if !$more;
+        $tried++;
+    }
+    is join("\n", @found), '', "$name: $tried";
+    $all += $tried;
+}
+cmp_ok $all, '>', @REQUESTS / 2, "$all allocations failed";
+
+is join(' ', $nginx->workers), $worker, 'the same worker as ever';
+ok $nginx->stop, '... stops';
+is join("\n", $nginx->crashes($nginx->new_text)), '', '... cleanly';
+
+done_testing;
