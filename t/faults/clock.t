@@ -1,0 +1,108 @@
+# Clocks that jump: nothing but windows of the calendar depends on UTC, and the
+# monotonic clock may begin anywhere.
+
+use v5.36;
+
+use Test::More;
+
+use LimitSliding::Clocks;
+use LimitSliding::Api;
+use LimitSliding::Redis;
+use LimitSliding::Test qw(:DEFAULT places);
+
+plan skip_all => LimitSliding::Clocks::lacking() if LimitSliding::Clocks::lacking();
+
+my ($HOUR, $DAY) = (3600, 86_400);
+my ($LIMIT, $TIMES, $CONNECTIONS) = (200, 2400, 16);
+
+my $redis = LimitSliding::Redis->new->start;
+my $nginx = LimitSliding::Test->new;
+
+my %zones = (
+    counter => '', log => 'algorithm=log', fixed => 'algorithm=fixed',
+    bucket  => 'algorithm=token_bucket',
+    remote  => 'redis=shared', events => 'redis=shared algorithm=log',
+    lease   => 'redis=shared lease=10', sync => 'redis=shared sync=20ms',
+);
+my @names = sort keys %zones;
+$nginx->common(http => <<"HTTP", server => <<'SERVER');
+    limit_sliding_redis shared { server @{[ $redis->server ]}; timeout 10s; connect_timeout 10s; }
+    limit_sliding_zone \$arg_key zone=ban:1m rate=1 window=30d penalty=30m;
+    limit_sliding_log_level off;
+    add_header X-Time \$msec always;
+HTTP
+    location /ban { limit_sliding zone=ban; empty_gif; }
+    location /limits { limit_sliding_api; }
+SERVER
+my @places = places(each => "rate=$LIMIT window=30d", zones => \%zones);
+
+# Asserts that exactly the limit passes, of requests to all places. `at` has what
+# happens meanwhile. What sync= lets pass more is what 16 connections send within an
+# interval and a round trip.
+sub exact($name, $key, %at) {
+    for my $place (@names) {
+        my %got;
+        $got{ $_ // 'none' }++ for @{ $nginx->load(connections => $CONNECTIONS,
+            requests => [ ("/$place?key=$key") x $TIMES ], at => \%at) };
+        my $passed = delete $got{200};
+        is_deeply [ keys %got ], [ 429 ], "$name: $place: statuses";
+        $place eq 'sync' ? cmp_ok $passed, '>=', $LIMIT, "$name: $place: the limit passes"
+            : is $passed, $LIMIT, "$name: $place: exactly the limit passes";
+    }
+}
+
+# Returns the reset of a key in each zone.
+sub resets($key) {
+    return map { api_key($nginx, $_, $key)->{reset} } @names;
+}
+
+
+# UTC
+
+my $utc = LimitSliding::Clocks->utc;
+$utc->run(sub { $nginx->start($utc->env . $nginx->template(@places)) });
+
+$nginx->get('/ban?key=a') for 1 .. 2;
+ok api_key($nginx, 'ban', 'a')->{ban}, 'a key is banned';
+
+for my $jump ([ 'an hour ahead', $HOUR ], [ 'an hour back', -$HOUR ],
+    [ '40 days ahead', 40 * $DAY ], [ '40 days back', -40 * $DAY ]) {
+    my ($name, $seconds) = @$jump;
+    my $key = $name =~ s/ /-/gr;
+
+    exact($name, $key, 100 => sub { $utc->jump($seconds) },
+        1200 => sub { $utc->jump(0) }, 1300 => sub { $utc->jump($seconds) });
+    my $told = header($nginx->get('/limits'), 'X-Time') - time;
+    cmp_ok abs($told - $seconds), '<', 60, "$name: NGINX has that time";
+
+    my @before = resets($key);
+    $utc->jump(0);
+    my @after = resets($key);
+    my @moved = grep { abs($before[$_] - $after[$_]) > 20 } 0 .. $#names;
+    is join(' ', map { "$names[$_] $before[$_] $after[$_]" } @moved), '',
+        "$name: and back, no window moves";
+    is $nginx->statuses(1, '/ban?key=a'), '429', "$name: banned";
+    cmp_ok abs(api_key($nginx, 'ban', 'a')->{ban}{left_ms} - 1_800_000), '<', 120_000, "$name: for as long";
+}
+
+
+# The monotonic clock: soon after the machine was booted, and around 2^32 ms
+
+SKIP: {
+    skip 'no time namespaces', 1 if !LimitSliding::Clocks::has_namespaces();
+
+    for my $boot ([ 'just booted', 1 ], [ '2^32 ms', 2**32 / 1000 - 4 ]) {
+        my ($name, $seconds) = @$boot;
+        LimitSliding::Clocks::boot_time($seconds, sub { $nginx->serve(@places) });
+        $redis->command('FLUSHALL');
+
+        my $key = $name =~ s/\W+/-/gr;
+        exact($name, $key);
+        sleep 5;
+        is join(' ', map { $nginx->statuses(1, "/$_?key=$key") } @names),
+            join(' ', (429) x @names), "$name: keys are as used up seconds later";
+        exact("$name, later", "$key-later");
+    }
+}
+
+$nginx->finish;
