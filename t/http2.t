@@ -4,6 +4,7 @@ use v5.36;
 
 use Test::More;
 
+use LimitSliding::Frames;
 use LimitSliding::Test;
 
 my $nginx = LimitSliding::Test->new;
@@ -46,32 +47,9 @@ SKIP: {
 }
 
 
-# These functions send frames of HTTP/2, and read statuses of responses.
-
-my ($DATA, $HEADERS, $RST_STREAM, $SETTINGS) = (0, 1, 3, 4);
-my ($END_STREAM, $END_HEADERS) = (1, 4);
-
-sub frame($type, $flags, $stream, $payload = '') {
-    return substr(pack('N', length $payload), 1)
-        . pack('CCN', $type, $flags, $stream) . $payload;
-}
-
-# Returns the frames of a GET, or of a POST whose body is yet to come.
-sub request($stream, $path, $method = 'GET') {
-    return frame($HEADERS,
-        $END_HEADERS | ($method eq 'GET' ? $END_STREAM : 0), $stream,
-        ($method eq 'GET' ? "\x82" : "\x83") . "\x86"
-        . "\x04" . chr(length $path) . $path . "\x01\x09localhost");
-}
-
-sub reset_stream($stream) {
-    return frame($RST_STREAM, 0, $stream, pack 'N', 8);
-}
-
 sub connection() {
     my $socket = $nginx->connect(@PORT);
-    send_frames($socket, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        frame($SETTINGS, 0, 0));
+    send_frames($socket, greeting());
     return $socket;
 }
 
@@ -85,10 +63,8 @@ sub is_answered($socket, $stream) {
     alarm 30;
 
     while (1) {
-        read $socket, my $head, 9 or die 'connection closed';
-        my ($length, $type, $flags, $id) = unpack 'a3CCN', $head;
-        $length = unpack 'N', "\0$length";
-        read $socket, my $payload, $length if $length;
+        my ($type, $flags, $id, $payload) = read_frame($socket)
+            or die 'connection closed';
 
         if ($type == $HEADERS && $id == $stream) {
             alarm 0;

@@ -1,0 +1,100 @@
+# A flood of keys, ten times as many as the table holds: a key that is used much
+# gets no more than its limit, and nobody waits longer than without the flood.
+#
+# FLOOD_TIMES is how often the table is filled (10).
+
+use v5.36;
+
+use POSIX ();
+use Test::More;
+
+use LimitSliding::Redis;
+use LimitSliding::Test qw(:DEFAULT places);
+
+my $TIMES = $ENV{FLOOD_TIMES} // 10;
+my $KEYS = 2048;          # more than 32k hold
+my ($LIMIT, $HEAVY) = (50, 4);
+
+my $redis = LimitSliding::Redis->new->start;
+my $nginx = LimitSliding::Test->new->common(listen => 'reuseport', http => <<"HTTP");
+    limit_sliding_redis shared { server ${\ $redis->server }; timeout 10s; connect_timeout 10s; }
+    limit_sliding_log_level off;
+HTTP
+my %zones = (
+    counter => '', bucket => 'algorithm=token_bucket', log => 'algorithm=log',
+    denies  => 'full=deny', banned => 'penalty=1h penalty_after=5', remote => 'redis=shared',
+);
+my @names = sort keys %zones;
+my %directives = places(each => "rate=$LIMIT window=30d", zones => \%zones);
+$directives{http} =~ s/:1m /:32k /g;
+$nginx->serve(%directives);
+
+# Returns how many of the heavy keys' requests pass among those of a flood.
+sub passed($place, $keys) {
+    my $unique = 0;
+    my @paths = map { $_ % 20 ? "/$place?key=" . $unique++ % $keys
+        : "/$place?key=heavy" . $_ / 20 % $HEAVY } 1 .. $TIMES * $KEYS * 20 / 19;
+    my %passed;
+    my $statuses = $nginx->load(requests => \@paths, connections => 32, pipeline => 8);
+    for my $i (grep { $paths[$_] =~ /heavy/ } 0 .. $#paths) {
+        $passed{ $paths[$i] } += ($statuses->[$i] // '') eq '200';
+    }
+    my %others = map { ($_ // 'none') => 1 } @$statuses;
+    delete @others{200, 429};
+    return (join(' ', keys %others), map { $passed{$_} } sort keys %passed);
+}
+
+for my $place (@names) {
+    my ($others, @passed) = passed($place, 1e9);
+    is $others, '', "$place: statuses";
+    is scalar grep({ $_ > $LIMIT } @passed), 0, "$place: heavy keys get no more than the limit"
+        or diag "@passed";
+}
+
+
+# Time. The same requests of few keys say what the machine takes for them.
+
+# Returns the seconds of the processor that the workers have had.
+sub processor() {
+    my $ticks = 0;
+    for my $pid ($nginx->workers) {
+        open my $file, '<', "/proc/$pid/stat" or next;
+        my @fields = split ' ', readline($file) =~ s/.*\) //r;
+        $ticks += $fields[11] + $fields[12];
+    }
+    return $ticks / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+# Returns the seconds that 99 of 100 requests took at most, sent one by one while
+# others are under way; and those of the processor.
+sub times_of($keys) {
+    my $before = processor();
+    my $pid = fork() // die "fork: $!";
+    if (!$pid) {
+        passed('counter', $keys);
+        POSIX::_exit(0);
+    }
+
+    my $socket = $nginx->connect;
+    my @seconds;
+    while (waitpid($pid, POSIX::WNOHANG) == 0) {
+        my $start = now;
+        $nginx->get('/counter?key=heavy0', socket => $socket);
+        push @seconds, now() - $start;
+        sleep 0.001;
+    }
+    return ((sort { $a <=> $b } @seconds)[ 0.99 * @seconds ], processor() - $before);
+}
+
+# Others on this machine may take the processor away: one of some tries is enough.
+my ($few, $many);
+for my $try (1 .. 4) {
+    ($few, $many) = map { [ times_of($_) ] } 16, 1e9;
+    note sprintf 'p99 %.2f ms, in the flood %.2f ms; processor %.2f s, %.2f s',
+        1000 * $few->[0], 1000 * $many->[0], $few->[1], $many->[1];
+    last if $many->[0] < 3 * $few->[0] + 0.005;
+}
+cmp_ok $many->[0], '<', 3 * $few->[0] + 0.005, 'p99 is bounded';
+cmp_ok $many->[1], '<', 2 * $few->[1] + 0.1, 'the processor has hardly more to do';
+
+$nginx->finish;
