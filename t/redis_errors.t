@@ -169,5 +169,17 @@ for my $n (1 .. 5) {
         '... by EVALSHA, then EVAL';
 }
 
+# The same under load: policies have no part in it, and limits are exact.
+my ($flushes, $fallbacks, %passed) = (0, 0);
+my @paths = map { my $key = $_; ("/allow?key=flushed-$key") x 8 } 1 .. 300;
+$nginx->load(connections => 16, requests => \@paths,
+    at => { map { (100 * $_ => sub { $redis->command(qw(SCRIPT FLUSH)); $flushes++ }) } 1 .. 20 },
+    each => sub ($i, $status, $head) {
+        $passed{ $paths[$i] } += $status == 200;
+        $fallbacks++ if $head =~ /^X-Source: fallback/m;
+    });
+is $fallbacks, 0, "NOSCRIPT under load, $flushes times: Redis decides";
+is scalar grep({ $_ != $LimitSliding::Faults::LIMIT } values %passed), 0, '... and exactly';
+
 $named->finish_one;
 $nginx->finish;

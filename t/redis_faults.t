@@ -93,6 +93,10 @@ $nginx->fault('mute', sub { $fake->mode('mute') }, \&recover,
         cmp_ok $fake->stats->{open}, '<=', 6, 'connections are closed';
     });
 
+# Connections that were there are given up by NGINX, new ones are never made: no
+# more of them wait than workers have blocks.
+$nginx->fault('lost', sub { $fake->mode('lost') }, \&recover, recovery => 5);
+
 $fake->mode('delay', 0.03);
 ok defined $nginx->wait_healthy, 'a little slow: Redis decides';
 $nginx->exact('slowish');

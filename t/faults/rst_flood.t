@@ -53,12 +53,13 @@ sub logged($key) {
 
 sub used($zone, $key) { return api_key($nginx, $zone, $key)->{used} }
 
-# Returns the most memory that a worker has now, and the descriptors of all.
+# Returns the most memory of its own that a worker has now, and the descriptors of
+# all.
 sub held() {
     my ($most, $descriptors) = (0, 0);
     for my $pid ($nginx->workers) {
         open my $file, '<', "/proc/$pid/status" or next;
-        $most = max($most, 1024 * $1) if join('', <$file>) =~ /^VmRSS:\s*(\d+) kB/m;
+        $most = max($most, 1024 * $1) if join('', <$file>) =~ /^RssAnon:\s*(\d+) kB/m;
         $descriptors += () = glob "/proc/$pid/fd/*";
     }
     return ($most, $descriptors);
@@ -142,12 +143,15 @@ for my $round (1 .. $ROUNDS) {
         my %logged = logged($key);
         my $cost = sum0(map { @$_ } @logged{ grep { $_ eq 'PASSED' } keys %logged });
         my $undecided = @{ $logged{'-'} // [] };
-        my $paid = used('paid', $key);
+        # a response is logged before its cost is settled
+        my $paid;
+        wait_for(sub { ($paid = used('paid', $key)) == $cost + $undecided }, 5);
         complain($round, "$path: cost $cost, $undecided undecided, $paid charged")
             if $paid != $cost + $undecided;
     }
 
     ($base, $descriptors) = held() if $round == int(($ROUNDS + 1) / 2);
+    note join ' ', $round, held() if $round % 10 == 0;
 }
 
 is join("\n", @wrong), '', "$streams streams were reset: all are charged";

@@ -14,6 +14,8 @@ package LimitSliding::FakeRedis;
 #   bytes N         replies come byte by byte, N seconds apart
 #   mute            nothing is forwarded, nothing is answered; what was on its
 #                   way is kept for the next mode
+#   lost            no segment of TCP arrives, nor is acknowledged, and nobody is
+#                   told; connections cannot be opened
 #   say TEXT        a decision is replaced by this text, `\r\n` written so
 #   flood HEAD BODY instead of a decision comes HEAD, then BODY without end
 #   extra           a decision comes twice, in one piece
@@ -32,7 +34,7 @@ use IO::Socket::INET;
 use IO::Socket::UNIX;
 use JSON::PP;
 use POSIX ();
-use Socket qw(AF_UNIX IPPROTO_TCP PF_UNSPEC SOCK_STREAM TCP_NODELAY);
+use Socket qw(AF_UNIX IPPROTO_TCP PF_UNSPEC SOCK_STREAM SOL_SOCKET TCP_NODELAY);
 use Time::HiRes ();
 
 use LimitSliding::Resp qw(decode);
@@ -184,6 +186,8 @@ sub _control($self) {
 
     if ($what eq 'mode') {
         $self->{mode} = \@words;
+        _lose($_, $words[0] eq 'lost')
+            for $self->{listen}, map { $_->{client}{socket} } values %{ $self->{conns} };
         my @held = values %{ $self->{conns} };
         $self->_client_said($_) for @held;
     } elsif ($what eq 'reset') {
@@ -197,6 +201,18 @@ sub _control($self) {
         $self->_forget;
     }
     syswrite $self->{control}, encode_json($answer) . "\n";
+}
+
+# Has the kernel drop what comes for a socket, by a filter that lets nothing pass.
+sub _lose($socket, $on) {
+    my ($attach, $detach, $return) = (26, 27, 0x06);
+    my $code = pack 'S C C L', $return, 0, 0, 0;
+    my $program = pack 'S x![P] P', 1, $code;
+    if ($on) {
+        setsockopt $socket, SOL_SOCKET, $attach, $program or die "filter: $!";
+    } else {
+        setsockopt $socket, SOL_SOCKET, $detach, pack 'i', 0;    # there may be none
+    }
 }
 
 sub _forget($self) {
