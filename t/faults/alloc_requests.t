@@ -143,7 +143,8 @@ sub request_fails($n, $path, $zone, $cost, %opt) {
     if ($zone) {
         my $first = used($zone, $key);
         my $taken = $opt{taken} // 0;
-        push @wrong, "used $first" if $first !~ ($more ? qr/^[01$cost$taken]$/ : qr/^[$cost$taken]$/);
+        push @wrong, "used $first"
+            if $first !~ ($more ? qr/^[01$cost$taken]$/ : qr/^[$cost$taken]$/);
         if ($opt{late} && $first == 0) {
             sleep $opt{late};
             $first = $cost if $status eq '200';

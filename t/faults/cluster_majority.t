@@ -27,11 +27,13 @@ $nginx->fault('majority killed', sub {
 }, opens => 0, port => $lives->port, recovery => 10, during => sub ($answers) {
     my ($asked, $end) = ($lives->count('cluster'), now() + 3);
     my $n = 0;
-    $nginx->ask(map { "/$_?key=storm-" . ++$n } @LimitSliding::Faults::POLICIES) while now() < $end;
+    $nginx->ask(map { "/$_?key=storm-" . ++$n } @LimitSliding::Faults::POLICIES)
+        while now() < $end;
     my $more = $lives->count('cluster') - $asked;
 
     # two workers of three blocks, which ask once a second each
-    cmp_ok $more, '<=', 2 * 3 * (2 + now() - $end + 3), "no topology storm: $more for $n requests";
+    cmp_ok $more, '<=', 2 * 3 * (2 + now() - $end + 3),
+        "no topology storm: $more for $n requests";
 });
 
 $nginx->finish;

@@ -86,7 +86,8 @@ for my $place (@places) {
 kill 'CONT', $worker or die "SIGCONT: $!";
 for my $place (@places) {
     my $passed = passed($socket, $QUEUED);
-    cmp_ok $passed, '<=', $LEASE, "$place: the stopped worker admits no more than its lease, $passed";
+    cmp_ok $passed, '<=', $LEASE,
+        "$place: the stopped worker admits no more than its lease, $passed";
 }
 
 
