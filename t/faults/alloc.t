@@ -24,7 +24,8 @@ my $LIMITS = 'own 7r/d';          # a line of limits=
 my @redis = map { LimitSliding::Redis->new->start } 1 .. 2;
 
 sub nginx() {
-    my $nginx = LimitSliding::Alloc->new->common(LimitSliding::Alloc::everything(map { $_->server } @redis));
+    my $nginx = LimitSliding::Alloc->new
+        ->common(LimitSliding::Alloc::everything(map { $_->server } @redis));
     $nginx->write_file('limits.one', "$LIMITS\n");
     return $nginx;
 }
@@ -113,6 +114,6 @@ ok $nginx->try_reload, 'then one that nothing disturbs';
 is scalar $nginx->workers, 2, '... has two workers';
 ok $nginx->stop, '... and stops';
 is join("\n", $nginx->crashes($nginx->new_text)), '', '... cleanly';
-note $nginx->known;
+note LimitSliding::Alloc::known();
 
 done_testing;

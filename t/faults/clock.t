@@ -82,7 +82,8 @@ for my $jump ([ 'an hour ahead', $HOUR ], [ 'an hour back', -$HOUR ],
     is join(' ', map { "$names[$_] $before[$_] $after[$_]" } @moved), '',
         "$name: and back, no window moves";
     is $nginx->statuses(1, '/ban?key=a'), '429', "$name: banned";
-    cmp_ok abs(api_key($nginx, 'ban', 'a')->{ban}{left_ms} - 1_800_000), '<', 120_000, "$name: for as long";
+    cmp_ok abs(api_key($nginx, 'ban', 'a')->{ban}{left_ms} - 1_800_000), '<', 120_000,
+        "$name: for as long";
 }
 
 

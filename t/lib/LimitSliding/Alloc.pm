@@ -16,6 +16,7 @@ use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use POSIX ();
 
 use LimitSliding::Test;
 use parent -norequire, 'LimitSliding::Test';
@@ -29,6 +30,7 @@ my ($RT_SIGSUSPEND, $EPOLL_WAIT) = (130, 232);    # of x86-64
 my %KNOWN = (
     __nss_passwd_lookup2 => 'glibc reading nsswitch.conf, for the user that NGINX looks up',
 );
+my %known;                # how often each of them was seen
 
 # Returns what is missing, undef if nothing is.
 sub lacking() {
@@ -225,7 +227,7 @@ sub crashes($self, $text) {
     return if $crash eq '';
     for my $name (keys %KNOWN) {
         if ($crash =~ /\b$name\b/) {
-            $self->{known}{$name}++;
+            $known{$name}++;
             return;
         }
     }
@@ -233,9 +235,8 @@ sub crashes($self, $text) {
 }
 
 # Says what crashes there were that are known.
-sub known($self) {
-    my $known = $self->{known} // {};
-    return map { "$known->{$_} crashes in $_, $KNOWN{$_}\n" } sort keys %$known;
+sub known() {
+    return map { "$known{$_} crashes in $_, $KNOWN{$_}\n" } sort keys %known;
 }
 
 # Returns what is wrong with requests of a new key, if anything.
