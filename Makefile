@@ -232,6 +232,9 @@ $(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
 -include $(torture_OBJS:.o=.d)
 
 
+include t/sim/rules.mk
+
+
 ##@ Measure
 
 REPORT = t/bench/report.pl --nginx $(NGINX) --module $(MODULE) \

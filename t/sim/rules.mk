@@ -1,0 +1,43 @@
+# Copyright (C) the limit_sliding authors
+
+# The simulation of what asks Redis: all of the core and the client but what reads the
+# configuration and speaks TLS, with those files of NGINX that touch no system.
+
+SIM_CLIENT := $(filter-out %/setup.cpp %/tls.cpp %/without_hiredis.cpp, \
+    $(wildcard src/core/*.cpp src/redis/*.cpp src/redis/logic/*.cpp))
+SIM_NGINX  := $(addprefix src/,$(addsuffix .c,core/ngx_array core/ngx_inet core/ngx_palloc \
+    core/ngx_queue core/ngx_rbtree core/ngx_sha1 core/ngx_string event/ngx_event_posted \
+    event/ngx_event_timer))
+SIM_INCS   := $(addprefix -I$(BUILD)/tree/src/,core event event/modules os/unix http \
+    http/modules http/v2) -I$(BUILD)
+SIM_LINK   := -Wl,--wrap=free -l:libhiredis.a -l:liblua5.1.a -lcrypt -lm -ldl
+
+sim_FLAGS      = -O2
+sim-asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+                 -fno-omit-frame-pointer
+
+define sim_flavour
+$(1)_OBJS := $$(SIM_CLIENT:%.cpp=$(BUILD)/$(1)/%.o) $$(SIM_NGINX:%.c=$(BUILD)/$(1)/nginx/%.o) \
+    $(patsubst %.cpp,$(BUILD)/$(1)/%.o,$(wildcard t/sim/*.cpp))
+
+$(BUILD)/$(1)/%.o: %.cpp $(BUILD)/settings | $(BUILD)/Makefile
+	@mkdir -p $$(@D)
+	$(CXX) -std=c++17 $(UNIT_FLAGS) $(SIM_INCS) $$($(1)_FLAGS) $$(if $$(findstring \
+	    t/sim/,$$<),-I/usr/include/lua5.1 -fno-access-control,$(CORE_FLAGS)) -c -o $$@ $$<
+
+$(BUILD)/$(1)/src/redis/scripts.o: UNIT_FLAGS += -I$(BUILD)/unit
+$(BUILD)/$(1)/src/redis/scripts.o: $(BUILD)/unit/limit_sliding_lua.inc
+
+$(BUILD)/$(1)/nginx/%.o: $(BUILD)/settings | $(BUILD)/Makefile
+	@mkdir -p $$(@D)
+	@.ci/get-nginx $(BUILD)/nginx-source
+	$(CC) -g $(SIM_INCS) $$($(1)_FLAGS) -fno-strict-aliasing -c -o $$@ \
+	    $(BUILD)/nginx-source/$$*.c
+
+$(BUILD)/$(1)/simulation: $$($(1)_OBJS)
+	$(CXX) $$($(1)_FLAGS) -o $$@ $$^ $(SIM_LINK)
+
+-include $$(filter-out $(BUILD)/$(1)/nginx/%,$$($(1)_OBJS:.o=.d))
+endef
+
+$(foreach f,sim sim-asan,$(eval $(call sim_flavour,$f)))

@@ -1,0 +1,152 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* What a seed draws: the configuration, the network, the traffic and the faults. */
+
+#include "scenario.hpp"
+
+#include "traffic.hpp"
+#include "world.hpp"
+
+namespace sim {
+
+using namespace limit_sliding;
+
+namespace {
+
+/* After faults are over, Redis decides again: a probe is due within a breaker's interval,
+ * and is answered unless a server is still to be left alone, twice. */
+constexpr uint64_t kRecoveryUs = 4000000;
+
+/* What the seed does to the servers. */
+struct Drawn {
+    bool is_bounded = true;
+    uint64_t length_us;
+};
+
+Plan draw_plan() {
+    static constexpr Algorithm kAll[] = {Algorithm::kCounter, Algorithm::kLog, Algorithm::kFixed,
+                                         Algorithm::kTokenBucket, Algorithm::kLeakyBucket};
+    Plan plan{};
+    plan.policy.algorithm = kAll[below(5)];
+    plan.policy.window_ms = between(100, 2000);
+    plan.limit = between(1, chance(500) ? 10 : 60);
+    if (plan.policy.algorithm == Algorithm::kLeakyBucket) {
+        plan.policy.burst = static_cast<uint32_t>(below(20));
+    }
+    plan.connect_timeout_ms = between(5, 100);
+    plan.timeout_ms = between(5, 60);
+    plan.nservers = 1;
+    plan.nmachines = between(1, 2);
+    plan.nworkers = between(1, 2);
+    plan.nkeys = between(1, 3);
+    return plan;
+}
+
+void draw_weather(const Plan &plan) {
+    weather = {};
+    weather.delay_least_us = between(20, 300);
+    weather.delay_most_us
+        = weather.delay_least_us + below(chance(200) ? plan.timeout_ms * 600 : 2000) + 1;
+    if (chance(300)) { weather.pieces = static_cast<unsigned>(between(50, 700)); }
+
+    if (chance(200)) { weather.partial = static_cast<unsigned>(between(20, 400)); }
+
+    if (chance(50)) { weather.no_socket = static_cast<unsigned>(between(50, 700)); }
+}
+
+void draw_traffic(Site &drawn, Traffic &of, uint64_t length_us) {
+    const uint64_t n = between(10, 120);
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t at_us = below(length_us);
+        const uint64_t burst = chance(100) ? between(2, 20) : 1;
+        Worker *worker = drawn.workers[below(drawn.workers.size())].get();
+        const auto key = static_cast<unsigned>(below(drawn.plan.nkeys));
+        after(at_us, [&of, worker, key, burst] {
+            for (uint64_t j = 0; j < burst; j++) {
+                of.come(*worker, key);
+            }
+        });
+    }
+}
+
+/* Draws a fault, and when it is to begin. */
+void draw_fault(Site &in, Drawn &drawn) {
+    Server *server = in.servers[below(in.servers.size())].get();
+    const uint64_t at_us = below(drawn.length_us);
+    const uint64_t lasts_us = between(1000, chance(300) ? 3000000 : 200000);
+    const uint64_t kind = below(16);
+    if (kind < 9) {
+        const auto fault = static_cast<Fault>(kind + 1);
+        if (fault == Fault::kGarbage || fault == Fault::kExtra) { drawn.is_bounded = false; }
+
+        after(at_us, [server, fault, lasts_us] { server->suffer(fault, lasts_us); });
+        return;
+    }
+
+    if (kind < 12) {
+        after(at_us, [server, keeps = kind != 9] { server->restart(keeps); });
+    } else if (kind == 12) {
+        after(at_us, [lasts_us] { stall(lasts_us / 10); });
+    } else if (kind == 13) {
+        const auto step_us = static_cast<int64_t>(below(3000000));
+        const bool is_back = chance(300);
+        if (is_back) { drawn.is_bounded = false; }
+
+        after(at_us,
+              [server, step_us, is_back] { server->step_clock(is_back ? -step_us : step_us); });
+    } else if (kind == 14) {
+        after(at_us, [] { step_time_of_day(static_cast<int64_t>(below(7200)) - 3600); });
+    } else {
+        after(at_us, [] { set_failing_allocations(static_cast<unsigned>(between(1, 300))); });
+        after(at_us + lasts_us, [] { set_failing_allocations(0); });
+    }
+}
+
+/* Lets all faults end, and sees that Redis decides again. */
+void recover(Site &in, Traffic &of) {
+    const Weather clear{20, 200, 0, 0, 0};
+    set_failing_allocations(0);
+    weather = clear;
+    for (auto &server : in.servers) {
+        server->heal();
+    }
+
+    run_for(kRecoveryUs);
+    for (size_t i = 0; i < in.workers.size(); i++) {
+        const uint64_t admitted = of.admitted();
+        after(0, [&, i] { of.come(*in.workers[i], 1000 + static_cast<unsigned>(i)); });
+        run_for(100000);
+        if (of.admitted() == admitted) { broken("redis does not decide again"); }
+    }
+}
+
+} // namespace
+
+Outcome run_seed(uint64_t seed) {
+    begin_world(seed);
+    const Plan plan = draw_plan();
+    draw_weather(plan);
+    {
+        Site in(plan);
+        Traffic of(in);
+        traffic = &of;
+        Drawn drawn;
+        drawn.length_us = plan.policy.window_ms * between(500, 4000);
+        draw_traffic(in, of, drawn.length_us);
+        for (uint64_t n = chance(300) ? 0 : between(1, 5); n > 0; n--) {
+            draw_fault(in, drawn);
+        }
+
+        run_for(drawn.length_us);
+        run_for((plan.timeout_ms + plan.connect_timeout_ms) * 1000);
+        recover(in, of);
+        of.check(drawn.is_bounded);
+        in.end();
+        traffic = nullptr;
+    }
+    end_world();
+    forget_connections();
+    return {is_broken(), trace_hash()};
+}
+
+} // namespace sim

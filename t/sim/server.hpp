@@ -1,0 +1,83 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* A simulated Redis, and what can go wrong with it. */
+
+#pragma once
+
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "network.hpp"
+#include "store.hpp"
+
+namespace sim {
+
+/* What is wrong with a server at present. */
+enum class Fault {
+    kNone = 0,
+    kRefused,     /* nobody listens */
+    kFrozen,      /* it runs nothing until the fault is over */
+    kUnreachable, /* nothing arrives, either way, until then */
+    kSlow,        /* its replies take long */
+    kErrors,      /* it replies with an error, and runs nothing */
+    kCloses,      /* it closes connections in a reply, after it has run the command */
+    kGarbage,     /* its replies are damaged, after that */
+    kExtra,       /* it says more than it was asked */
+    kFlushes,     /* it forgets its scripts all the time */
+    kNumber
+};
+
+class Server {
+public:
+    explicit Server(unsigned number) : number_(number) {}
+
+    /* The fault lasts so long. */
+    void suffer(Fault fault, uint64_t us);
+    void heal();
+
+    /* Restarts, with or without its keys; connections are reset. */
+    void restart(bool keeps_keys);
+
+    /* Its clock is set forward, or back. */
+    void step_clock(int64_t us) { clock_us_ += us; }
+
+    int64_t clock_us() const;
+    bool accepts() const { return fault_ != Fault::kRefused; }
+    bool is_unreachable() const { return fault_ == Fault::kUnreachable; }
+
+    /* Calls the function when a client's attempt to connect is decided. */
+    void connect(const LinkPtr &link, uint64_t delay_us, std::function<void()> decided);
+
+    /* Bytes have arrived. */
+    void receive(const LinkPtr &link, const std::string &bytes);
+
+    unsigned number() const { return number_; }
+
+    /* How often keys were lost. */
+    unsigned losses() const { return losses_; }
+
+    Store store;
+
+private:
+    void run_commands(const LinkPtr &link);
+    bool next_command(const LinkPtr &link, Arguments *args);
+    Value run(const Arguments &args);
+    Value run_script_command(const Arguments &args);
+    void reply_to(const LinkPtr &link, const Arguments &args);
+    bool holds() const { return fault_ == Fault::kFrozen || fault_ == Fault::kUnreachable; }
+
+    unsigned number_;
+    Fault fault_ = Fault::kNone;
+    uint64_t fault_number_ = 0;
+    int64_t clock_us_ = 1700000000000000;
+    unsigned losses_ = 0;
+    std::set<std::string> scripts_;
+    std::vector<std::weak_ptr<Link>> links_;
+    std::vector<std::function<void()>> held_; /* until the fault is over */
+};
+
+/* A script was run by a server, with its keys and arguments. */
+void note_run(const Server &server, const Arguments &command, const Value &reply);
+
+} // namespace sim

@@ -1,0 +1,220 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "site.hpp"
+
+#include <cstdlib>
+#include <map>
+
+#include "core/zone.hpp"
+#include "lua_scripts.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+#include "redis/ask.hpp"
+#include "redis/logic/pending.hpp"
+#include "redis/scripts.hpp"
+#include "world.hpp"
+
+namespace sim {
+
+using namespace limit_sliding;
+
+Site *site;
+
+namespace {
+
+constexpr size_t kTableBytes = 32 * 1024;
+constexpr size_t kAsideBytes = 8 * 1024;
+constexpr uint8_t kSecret[kSecretBytes] = {1, 2, 3};
+
+/* A script with its digest, which are made once for all seeds. */
+struct Script {
+    std::string text;
+    std::string digest;
+};
+
+const Script &script_of(unsigned mask) {
+    static std::map<unsigned, Script> scripts;
+    Script &made = scripts[mask];
+    if (made.text.empty()) {
+        std::string text(script(mask, nullptr, 0) + 1, '\0');
+        text.resize(script(mask, text.data(), text.size()));
+        made = {text, add_script(text)};
+    }
+    return made;
+}
+
+ngx_addr_t *address_of(ngx_pool_t *pool, unsigned number) {
+    auto *address = static_cast<ngx_addr_t *>(ngx_pcalloc(pool, sizeof(ngx_addr_t)));
+    auto *in = static_cast<sockaddr_in *>(ngx_pcalloc(pool, sizeof(sockaddr_in)));
+    in->sin_family = AF_INET;
+    in->sin_port = htons(static_cast<in_port_t>(7000 + number));
+    in->sin_addr.s_addr = htonl(0x0a000000 + number);
+    address->sockaddr = reinterpret_cast<sockaddr *>(in);
+    address->socklen = sizeof(sockaddr_in);
+    return address;
+}
+
+void add_server(Settings &settings, ngx_pool_t *pool, unsigned number) {
+    limit_sliding::Server *server = settings.servers.add(pool);
+    server->text
+        = join(pool, "10.0.0." + std::to_string(number) + ":" + std::to_string(7000 + number));
+    server->url.host = join(pool, "10.0.0." + std::to_string(number));
+    server->url.port = static_cast<in_port_t>(7000 + number);
+    server->url.addrs = address_of(pool, number);
+    server->url.naddrs = 1;
+}
+
+void destroy_cluster(Cluster *cluster) {
+    while (!cluster->nodes_.empty()) {
+        cluster->free_node(cluster->nodes_.front());
+    }
+    destroy_on_heap(cluster);
+}
+
+} // namespace
+
+Server *server_at(unsigned number) {
+    return number >= 1 && number <= site->servers.size() ? site->servers[number - 1].get()
+                                                         : nullptr;
+}
+
+void *Machine::take(size_t bytes) {
+    void *p = aligned_alloc(4096, bytes);
+    memset(p, 0, bytes);
+    memory_.emplace_back(p);
+    return p;
+}
+
+Machine::Machine(const Plan &plan) {
+    auto *memory = static_cast<u_char *>(take(kTableBytes));
+    aside_.init(memory, kTableBytes, ZoneMemory::kRedis, 0, kSecret);
+    table = Zone::init(memory + aside_.bytes, kTableBytes - aside_.bytes, plan.policy,
+                       1700000000000 - 1000000, kSecret);
+    zone.refusals = Refusals::init(take(kAsideBytes), kAsideBytes);
+    zone.told = aside_.redis_limits;
+    zone.log_after = &log_after_;
+    if (plan.lease != 0) { zone.leases = Leases::init(take(kAsideBytes), kAsideBytes); }
+
+    if (plan.sync_ms != 0) { zone.pending = Pending::init(take(kAsideBytes), kAsideBytes); }
+}
+
+Site::Site(const Plan &drawn) : plan(drawn) {
+    site = this;
+    pool_ = ngx_create_pool(16 * 1024, ngx_cycle->log);
+    for (unsigned i = 1; i <= plan.nservers + plan.nsentinels; i++) {
+        servers.push_back(std::make_unique<Server>(i));
+    }
+
+    for (size_t i = 0; i < plan.nmachines; i++) {
+        machines.push_back(std::make_unique<Machine>(plan));
+        for (size_t j = 0; j < plan.nworkers; j++) {
+            workers.push_back(std::make_unique<Worker>());
+            workers.back()->machine = machines.back().get();
+            start(*workers.back());
+        }
+    }
+}
+
+Site::~Site() { site = nullptr; }
+
+void Site::start(Worker &worker) {
+    Redis &redis = worker.redis;
+    Settings &settings = redis.settings;
+    settings.name = ngx_string("shared");
+    settings.topology = plan.topology;
+    settings.connect_timeout = plan.connect_timeout_ms;
+    settings.timeout = plan.timeout_ms;
+    settings.on_error = OnError::kDeny;
+    settings.key_prefix = ngx_string("p:");
+    settings.key_format = KeyFormat::kPlain;
+    const bool has_sentinels = plan.topology == Topology::kSentinel;
+    const size_t first = has_sentinels ? plan.nservers : 0;
+    const size_t n = has_sentinels                         ? plan.nsentinels
+                     : plan.topology == Topology::kCluster ? plan.nservers
+                                                           : 1;
+    for (size_t i = 1; i <= n; i++) {
+        add_server(settings, pool_, static_cast<unsigned>(first + i));
+    }
+
+    redis.algorithms = 1u << index_of(plan.policy.algorithm);
+    redis.settles = plan.settles;
+    const Script &made = script_of(static_cast<unsigned>(redis.algorithms)
+                                   | (plan.topology == Topology::kCluster ? kScriptCluster : 0)
+                                   | (plan.settles ? kScriptSettles : 0));
+    redis.script = to_str(made.text);
+    redis.script_sha1 = to_str(made.digest);
+    redis.probe_policy.window_ms = 1000;
+    redis.probe_policy.algorithm = plan.policy.algorithm;
+    redis.probe_zone.redis = &redis;
+    redis.probe_zone.policy = &redis.probe_policy;
+    redis.probe_zone.prefix = ngx_string("p:{");
+    redis.shared = &worker.machine->shared;
+
+    worker.zone = worker.machine->zone;
+    worker.zone.redis = &redis;
+    worker.zone.prefix = ngx_string("p:z:{");
+    worker.zone.name = ngx_string("z");
+    worker.zone.policy = &plan.policy;
+    worker.zone.on_error = OnError::kDeny;
+    worker.zone.lease = plan.lease;
+    worker.zone.settles = plan.settles;
+    worker.zone.sync_ms = plan.sync_ms;
+    redis_enter(&redis);
+}
+
+void Site::check_idle(const Worker &worker) const {
+    const Client &client = worker.redis.client;
+    if (!client.nodes.is_started()) { return; }
+
+    if (client.asks.root != client.asks.sentinel) { broken("an ask is left"); }
+
+    if (!const_cast<Client &>(client).waiting.empty()) { broken("a waiter is left"); }
+
+    if (client.settling.nasks != 0) { broken("a settlement is left"); }
+
+    const Node *node = client.nodes.node;
+    if (node != nullptr && (node->ncalls != 0 || node->ndue != 0)) {
+        broken("%zu calls and %zu asks are left", node->ncalls, static_cast<size_t>(node->ndue));
+    }
+}
+
+void Site::end() {
+    for (auto &worker : workers) {
+        check_idle(*worker);
+    }
+
+    ngx_exiting = 1;
+    close_idle();
+    run_for(50000);
+    if (open_connections() != 0) { broken("%zu connections are left", open_connections()); }
+
+    for (auto &worker : workers) {
+        Client &client = worker->redis.client;
+        if (client.look.timer_set) { ngx_del_timer(&client.look); }
+
+        if (client.deadline.timer_set) { ngx_del_timer(&client.deadline); }
+
+        if (client.nodes.is_started()) { redis_exit(&worker->redis); }
+
+        if (client.nodes.node != nullptr && client.nodes.watch == nullptr) {
+            destroy_on_heap(client.nodes.node);
+        } else if (client.nodes.watch != nullptr) {
+            destroy_on_heap(static_cast<SentinelNode *>(client.nodes.node));
+            destroy_on_heap(client.nodes.watch);
+        } else if (client.nodes.cluster != nullptr) {
+            destroy_cluster(client.nodes.cluster);
+        }
+    }
+
+    if (next_timer_us() != UINT64_MAX) { broken("a timer is left"); }
+
+    if (!ngx_queue_empty(&ngx_posted_events)) { broken("a posted event is left"); }
+
+    ngx_destroy_pool(pool_);
+    size_t bytes;
+    if (size_t n = live_objects(&bytes)) {
+        broken("%zu objects are left, one of %zu bytes", n, bytes);
+    }
+}
+
+} // namespace sim

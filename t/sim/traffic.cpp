@@ -1,0 +1,262 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "traffic.hpp"
+
+#include <algorithm>
+
+#include "core/zone.hpp"
+#include "ngx/event.hpp"
+#include "ngx/strings.hpp"
+#include "redis/logic/refusals.hpp"
+#include "world.hpp"
+
+namespace sim {
+
+using namespace limit_sliding;
+
+Traffic *traffic;
+
+namespace {
+
+/* How late a waiter may be told: the clock has whole milliseconds. */
+constexpr uint64_t kSlackUs = 2000;
+
+} // namespace
+
+struct Traffic::Request {
+    Worker *worker;
+    std::string key;
+    Waiter waiter{};
+    Claim claim{};
+    RemoteClaim remote{};
+    uint64_t began_us;
+    uint64_t stalled_us;
+    bool is_waiting = false;
+    bool is_over = false;
+
+    void told() { traffic->told(*this); }
+};
+
+Traffic::Traffic(Site &of) : site_(of) {}
+Traffic::~Traffic() = default;
+
+void Traffic::come(Worker &worker, unsigned key) {
+    Request &request = requests_.emplace_back();
+    request.worker = &worker;
+    request.key = "k" + std::to_string(key);
+    request.began_us = now_us();
+    request.stalled_us = stalled_us();
+
+    Claim &claim = request.claim;
+    claim.zone = worker.machine->table;
+    claim.policy = worker.zone.policy;
+    claim.hash = claim.zone->hash(request.key);
+    claim.limit = site_.plan.limit;
+    claim.cost = 1;
+    claim.remote = &request.remote;
+    request.remote.zone = &worker.zone;
+    request.remote.key = to_str(request.key);
+    request.remote.asked = claim.policy;
+    init_event<&Request::told>(request.waiter.event, request);
+    decide(request);
+}
+
+/* As src/http does. */
+void Traffic::decide(Request &request) {
+    Claim &claim = request.claim;
+    const Span<Claim> claims{&claim, 1};
+    if (spend_leases(claims)) {
+        describe_leases(claims);
+        admit(request, site_.servers[0]->clock_us() / 1000);
+        finish(request, "has a lease");
+        return;
+    }
+
+    know_window(claim);
+    Refusal refusal;
+    if (request.remote.zone->refusals->find(refusal_hash(claim), ngx_current_msec, &refusal)
+        && !refusal.admits) {
+        finish(request, "is known to be refused");
+        return;
+    }
+
+    if (!can_ask(request.worker->redis)) {
+        finish(request, "finds no redis");
+        return;
+    }
+
+    request.is_waiting = true;
+    waiting_++;
+    if (!ask_redis(claims, &request.waiter)) {
+        finish(request, "cannot ask");
+        return;
+    }
+
+    trace("%s asks", request.key.c_str());
+    keys_[request.key].asked++;
+    if (chance(20)) {
+        after(below(site_.plan.timeout_ms * 1500), [this, &request] { leave(request); });
+    }
+}
+
+void Traffic::leave(Request &request) {
+    if (request.is_over) { return; }
+
+    count("requests that left");
+    leave_ask(&request.waiter);
+    finish(request, "leaves");
+}
+
+void Traffic::told(Request &request) {
+    if (request.is_over) {
+        broken("%s is told twice, or after it has left", request.key.c_str());
+        return;
+    }
+
+    const uint64_t took_us = now_us() - request.began_us - (stalled_us() - request.stalled_us);
+    if (took_us > site_.plan.timeout_ms * 1000 + kSlackUs) {
+        broken("%s is told after %.3f ms", request.key.c_str(),
+               static_cast<double>(took_us) / 1000);
+    }
+
+    switch (request.waiter.told) {
+    case Told::kAdmitted:
+        admit(request, request.remote.source == Source::kLease
+                           ? site_.servers[0]->clock_us() / 1000
+                           : static_cast<int64_t>(request.remote.taken.now_ms));
+        finish(request, "is admitted");
+        break;
+    case Told::kRejected:
+        finish(request, "is rejected");
+        break;
+    case Told::kFailed:
+        finish(request, "is not answered");
+    }
+}
+
+void Traffic::admit(Request &request, int64_t server_ms) {
+    KeyRecord &record = keys_[request.key];
+    record.admitted++;
+    record.times.emplace_back(server_ms, 1);
+    admitted_++;
+}
+
+void Traffic::finish(Request &request, const char *how) {
+    trace("%s %s", request.key.c_str(), how);
+    count(how);
+    request.is_over = true;
+    if (request.is_waiting) { waiting_--; }
+}
+
+void Traffic::note_grant(const std::string &name, uint64_t units) {
+    const size_t brace = name.find('{');
+    const std::string key = name.substr(brace + 1, name.find('}') - brace - 1);
+    keys_[key].granted += units;
+}
+
+/* Returns the most that was admitted in any window, or in any time beside what ran off in it. */
+static uint64_t most_admitted(const Policy &policy, uint64_t limit,
+                              const std::vector<std::pair<int64_t, uint64_t>> &times) {
+    const auto w = static_cast<int64_t>(policy.window_ms);
+    uint64_t most = 0;
+    for (size_t i = 0; i < times.size(); i++) {
+        uint64_t sum = 0;
+        const int64_t from = times[i].first;
+        for (size_t j = i; j < times.size(); j++) {
+            const int64_t ago = times[j].first - from;
+            const bool is_aligned
+                = policy.algorithm == Algorithm::kFixed || policy.algorithm == Algorithm::kCounter;
+            const bool is_bucket = policy.algorithm == Algorithm::kTokenBucket
+                                   || policy.algorithm == Algorithm::kLeakyBucket;
+            if (!is_bucket && (is_aligned ? times[j].first / w != from / w : ago >= w)) { break; }
+
+            sum += times[j].second;
+            const uint64_t ran_off
+                = is_bucket ? static_cast<uint64_t>(ago) * limit / policy.window_ms : 0;
+            most = std::max(most, sum - std::min(sum, ran_off));
+        }
+    }
+    return most;
+}
+
+void Traffic::check_bound(const std::string &key, KeyRecord &record, bool is_bounded) {
+    const Plan &plan = site_.plan;
+    if (!is_bounded) { return; }
+
+    if (record.admitted > record.granted) {
+        broken("%s: admitted %zu, granted %zu", key.c_str(), static_cast<size_t>(record.admitted),
+               static_cast<size_t>(record.granted));
+    }
+
+    if (plan.lease == 0 && record.granted > record.asked) {
+        broken("%s: granted %zu, asked %zu", key.c_str(), static_cast<size_t>(record.granted),
+               static_cast<size_t>(record.asked));
+    }
+
+    unsigned losses = 0;
+    for (auto &server : site_.servers) {
+        losses += server->losses();
+    }
+
+    const bool is_leaky = plan.policy.algorithm == Algorithm::kLeakyBucket;
+    const uint64_t capacity = plan.policy.capacity(plan.limit) + is_leaky;
+    std::sort(record.times.begin(), record.times.end());
+    const uint64_t most = most_admitted(plan.policy, plan.limit, record.times);
+    if (most > capacity * (1 + losses)) {
+        broken("%s: admitted %zu, the limit is %zu, after %u losses", key.c_str(),
+               static_cast<size_t>(most), static_cast<size_t>(capacity), losses);
+    }
+
+    count(most == capacity ? "keys that reached their limits" : "other keys");
+}
+
+void Traffic::check(bool is_bounded) {
+    if (waiting_ != 0) { broken("%zu requests were never told", waiting_); }
+
+    for (auto &[key, record] : keys_) {
+        if (key[0] == 'k') { check_bound(key, record, is_bounded); }
+    }
+}
+
+/* Reads a command as src/redis/scripts.hpp describes it, and what its reply grants. */
+void note_run(const Server &, const Arguments &command, const Value &reply) {
+    if (reply.type != Value::kArray) { return; }
+
+    const Plan &plan = site->plan;
+    const size_t keys = 3, nkeys = std::stoul(command[2]);
+    size_t a = keys + nkeys;
+    auto arg = [&](size_t i) { return i < command.size() ? std::stoll(command[i]) : 1; };
+    std::vector<int64_t> looks;
+    for (int64_t n = arg(a++); n > 0; n--) {
+        const int64_t look = arg(a + 5);
+        const bool is_other = arg(a) >= 8;
+        looks.push_back(look);
+        a += 6u + (look % 8 == 2 ? 4 : look % 8 == 3 ? 1 : 0) + is_other;
+    }
+
+    size_t at = 1;
+    for (size_t key = keys; key < keys + nkeys;) {
+        const int64_t m = arg(a + 1);
+        const int64_t granted = reply.elements.at(at++).number;
+        for (int64_t i = 0; i < m; i++) {
+            const int64_t look
+                = looks.at(static_cast<size_t>(arg(a + 2 + static_cast<size_t>(i)) - 1));
+            const bool is_settled = look % 8 == 2 || look % 8 == 4;
+            if (!is_settled && look % 8 != 1) {
+                traffic->note_grant(command[key], static_cast<uint64_t>(granted));
+            }
+
+            const bool is_held = (look & 8) != 0;
+            const unsigned values
+                = is_settled ? 1 : remote_values(plan.policy, reply.elements.at(at + 1).number);
+            at += 1 + values + is_held;
+            key += plan.topology == Topology::kCluster ? 1 : 2 + is_held;
+        }
+        a += 2 + static_cast<size_t>(m);
+    }
+    if (at != reply.elements.size()) {
+        broken("a reply has other numbers than its command asks for");
+    }
+}
+
+} // namespace sim

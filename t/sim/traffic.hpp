@@ -1,0 +1,64 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Requests, and what must hold for each and for all of them. */
+
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "site.hpp"
+
+namespace sim {
+
+/* What is known of the key of a request. */
+struct KeyRecord {
+    uint64_t asked = 0;    /* units that requests have asked a Redis for */
+    uint64_t granted = 0;  /* by servers, those that were leased with them */
+    uint64_t admitted = 0; /* to requests */
+    std::vector<std::pair<int64_t, uint64_t>>
+        times; /* of servers: when so many units were admitted */
+};
+
+class Traffic {
+public:
+    explicit Traffic(Site &of);
+    ~Traffic();
+
+    /* A request of the worker's comes. */
+    void come(Worker &worker, unsigned key);
+
+    /* Checks what must hold of all once they are over; `is_bounded` if servers have not
+     * lied, and their clocks were not set back. */
+    void check(bool is_bounded);
+
+    /* True if no request waits. */
+    bool is_over() const { return waiting_ == 0; }
+
+    /* How many were admitted by a Redis or by leases. */
+    uint64_t admitted() const { return admitted_; }
+
+    /* A server has granted so many units. */
+    void note_grant(const std::string &name, uint64_t units);
+
+private:
+    struct Request;
+
+    void decide(Request &request);
+    void told(Request &request);
+    void finish(Request &request, const char *how);
+    void admit(Request &request, int64_t server_ms);
+    void leave(Request &request);
+    void check_bound(const std::string &key, KeyRecord &record, bool is_bounded);
+
+    Site &site_;
+    std::list<Request> requests_;
+    std::map<std::string, KeyRecord> keys_;
+    size_t waiting_ = 0;
+    uint64_t admitted_ = 0;
+};
+
+/* That of the present seed. */
+extern Traffic *traffic;
+
+} // namespace sim
