@@ -83,7 +83,12 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
         ngx_int_t rc = call != nullptr ? self.reader_.next(call->slots, call->keys)
                                        : self.reader_.next(nullptr, nullptr);
 
-        if (rc != NGX_OK) { return rc == NGX_AGAIN ? nullptr : "invalid reply"; }
+        if (rc == NGX_AGAIN) {
+            /* else the next call would wait for the rest of it, in vain */
+            return call == nullptr && self.reader_.has_begun() ? "unexpected reply" : nullptr;
+        }
+
+        if (rc != NGX_OK) { return "invalid reply"; }
 
         if (call == nullptr) {
             self.blame(reply);

@@ -160,4 +160,9 @@ ngx_int_t Reader::next(SlotRangeSink *to, KeySink *keys_to) {
     return reader->len - reader->pos > kUnfinishedMax ? NGX_ERROR : NGX_AGAIN;
 }
 
+bool Reader::has_begun() const {
+    /* an array leaves the buffer element by element */
+    return reader->ridx > 0 || (reader->pos != reader->len && reader->buf[reader->pos] != '-');
+}
+
 } // namespace limit_sliding

@@ -67,6 +67,10 @@ struct Reader {
      * reply is to its command. */
     ngx_int_t next(SlotRangeSink *to, KeySink *keys_to);
 
+    /* Returns true if a part of a reply has come, which is not an error: that is read to
+     * its end, to be logged. */
+    bool has_begun() const;
+
     struct Free {
         void operator()(redisReader *freed) const;
     };

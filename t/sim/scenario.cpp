@@ -111,6 +111,7 @@ void recover(Site &in, Traffic &of) {
         server->heal();
     }
 
+    of.set_patient();
     run_for(kRecoveryUs);
     for (size_t i = 0; i < in.workers.size(); i++) {
         const uint64_t admitted = of.admitted();

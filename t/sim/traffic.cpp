@@ -94,7 +94,7 @@ void Traffic::decide(Request &request) {
 
     trace("%s asks", request.key.c_str());
     keys_[request.key].asked++;
-    if (chance(20)) {
+    if (!is_patient_ && chance(20)) {
         after(below(site_.plan.timeout_ms * 1500), [this, &request] { leave(request); });
     }
 }

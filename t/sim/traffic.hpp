@@ -32,8 +32,8 @@ public:
      * lied, and their clocks were not set back. */
     void check(bool is_bounded);
 
-    /* True if no request waits. */
-    bool is_over() const { return waiting_ == 0; }
+    /* No request leaves from now on. */
+    void set_patient() { is_patient_ = true; }
 
     /* How many were admitted by a Redis or by leases. */
     uint64_t admitted() const { return admitted_; }
@@ -56,6 +56,7 @@ private:
     std::map<std::string, KeyRecord> keys_;
     size_t waiting_ = 0;
     uint64_t admitted_ = 0;
+    bool is_patient_ = false;
 };
 
 /* That of the present seed. */
