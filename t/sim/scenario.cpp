@@ -36,6 +36,24 @@ Plan draw_plan() {
     plan.connect_timeout_ms = between(5, 100);
     plan.timeout_ms = between(5, 60);
     plan.nservers = 1;
+    const Algorithm algorithm = plan.policy.algorithm;
+    if (chance(250) && Leases::can_serve(plan.policy)) {
+        plan.lease = chance(500) ? kLeaseAuto : static_cast<uint32_t>(between(1, 20));
+    } else if (chance(200)) {
+        plan.sync_ms = between(10, 300);
+    } else if (chance(200) && algorithm != Algorithm::kLog) {
+        plan.settles = true;
+    }
+
+    const uint64_t topology = below(10);
+    if (topology < 3) {
+        plan.topology = Topology::kCluster;
+        plan.nservers = between(2, 4);
+    } else if (topology < 5) {
+        plan.topology = Topology::kSentinel;
+        plan.nservers = 2;
+        plan.nsentinels = between(1, 3);
+    }
     plan.nmachines = between(1, 2);
     plan.nworkers = between(1, 2);
     plan.nkeys = between(1, 3);
@@ -56,14 +74,16 @@ void draw_weather(const Plan &plan) {
 
 void draw_traffic(Site &drawn, Traffic &of, uint64_t length_us) {
     const uint64_t n = between(10, 120);
+    const bool pairs = drawn.plan.nkeys > 1 && drawn.plan.sync_ms == 0 && chance(300);
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t at_us = below(length_us);
         const uint64_t burst = chance(100) ? between(2, 20) : 1;
         Worker *worker = drawn.workers[below(drawn.workers.size())].get();
         const auto key = static_cast<unsigned>(below(drawn.plan.nkeys));
-        after(at_us, [&of, worker, key, burst] {
+        const bool is_pair = pairs && chance(500);
+        after(at_us, [&of, worker, key, burst, is_pair] {
             for (uint64_t j = 0; j < burst; j++) {
-                of.come(*worker, key);
+                of.come(*worker, key, is_pair);
             }
         });
     }
@@ -74,6 +94,17 @@ void draw_fault(Site &in, Drawn &drawn) {
     Server *server = in.servers[below(in.servers.size())].get();
     const uint64_t at_us = below(drawn.length_us);
     const uint64_t lasts_us = between(1000, chance(300) ? 3000000 : 200000);
+    if (in.plan.topology != Topology::kStandalone && chance(300)) {
+        after(at_us, [&in, keeps = chance(500)] {
+            if (in.plan.topology == Topology::kCluster) {
+                in.reshard();
+            } else {
+                in.fail_over(keeps);
+            }
+        });
+        return;
+    }
+
     const uint64_t kind = below(16);
     if (kind < 9) {
         const auto fault = static_cast<Fault>(kind + 1);
@@ -115,7 +146,7 @@ void recover(Site &in, Traffic &of) {
     run_for(kRecoveryUs);
     for (size_t i = 0; i < in.workers.size(); i++) {
         const uint64_t admitted = of.admitted();
-        after(0, [&, i] { of.come(*in.workers[i], 1000 + static_cast<unsigned>(i)); });
+        after(0, [&, i] { of.come(*in.workers[i], 1000 + static_cast<unsigned>(i), false); });
         run_for(100000);
         if (of.admitted() == admitted) { broken("redis does not decide again"); }
     }
@@ -123,9 +154,23 @@ void recover(Site &in, Traffic &of) {
 
 } // namespace
 
+static void trace_plan(const Plan &plan) {
+    static const char *const topologies[] = {"standalone", "sentinel", "cluster"};
+    static const char *const algorithms[]
+        = {"counter", "log", "fixed", "token_bucket", "leaky_bucket"};
+    trace(
+        "%s of %zu, %zu machines of %zu workers, %s of %d in %d ms, burst %u, lease %d, sync %d%s",
+        topologies[static_cast<size_t>(plan.topology)], plan.nservers, plan.nmachines,
+        plan.nworkers, algorithms[static_cast<size_t>(plan.policy.algorithm)],
+        static_cast<int>(plan.limit), static_cast<int>(plan.policy.window_ms), plan.policy.burst,
+        static_cast<int>(plan.lease), static_cast<int>(plan.sync_ms),
+        plan.settles ? ", settles" : "");
+}
+
 Outcome run_seed(uint64_t seed) {
     begin_world(seed);
     const Plan plan = draw_plan();
+    trace_plan(plan);
     draw_weather(plan);
     {
         Site in(plan);

@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "lua_scripts.hpp"
+#include "redis/logic/key_slot.hpp"
+#include "site.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -199,8 +201,71 @@ Value Server::run_script_command(const Arguments &args) {
     return reply;
 }
 
+/* Redirects the client of a cluster; of no type if the server has the key. */
+static Value redirection(const Server &server, const std::string &key) {
+    const auto slot = static_cast<size_t>(limit_sliding::key_slot(key));
+    const unsigned owner = site->owner(slot);
+    if (owner == server.number()) { return Value(); }
+
+    count("redirections");
+    const std::string host = chance(200) ? "" : "10.0.0." + std::to_string(owner);
+    return Value::error("MOVED " + std::to_string(slot) + " " + host + ":"
+                        + std::to_string(7000 + owner));
+}
+
+/* The reply to CLUSTER SLOTS. */
+static Value slot_map() {
+    std::vector<Value> ranges;
+    for (size_t first = 0; first < limit_sliding::kClusterSlots;) {
+        size_t end = first + 1;
+        const unsigned owner = site->owner(first);
+        while (end < limit_sliding::kClusterSlots && site->owner(end) == owner) {
+            end++;
+        }
+
+        ranges.push_back(
+            Value::array({Value::integer(static_cast<int64_t>(first)),
+                          Value::integer(static_cast<int64_t>(end - 1)),
+                          Value::array({Value::string("10.0.0." + std::to_string(owner)),
+                                        Value::integer(7000 + owner)})}));
+        first = end;
+    }
+    return Value::array(std::move(ranges));
+}
+
+void Server::promote(Server &last, bool keeps_keys) {
+    role_ = Role::kMaster;
+    if (keeps_keys) { store.copy(last.store); }
+
+    /* what the last one grants from now on is lost */
+    losses_++;
+    after(between(1000, 500000), [&last] {
+        if (&site->master() == &last) { return; }
+
+        last.role_ = Role::kReplica;
+        last.restart(true);
+    });
+}
+
+Value Server::run_other(const Arguments &args) {
+    if (args[0] == "SENTINEL") {
+        const std::string number = std::to_string(site->master().number());
+        return Value::array({Value::string("10.0.0." + number),
+                             Value::string(std::to_string(7000 + std::stoi(number)))});
+    }
+    return args[0] == "CLUSTER" ? slot_map() : store.run(args, clock_us() / 1000);
+}
+
 Value Server::run(const Arguments &args) {
-    if (args[0] == "EVALSHA" || args[0] == "EVAL") { return run_script_command(args); }
+    if (args[0] == "EVALSHA" || args[0] == "EVAL") {
+        if (role_ == Role::kReplica) {
+            return Value::error("READONLY You can't write against a read only replica.");
+        }
+
+        const bool is_cluster = site->plan.topology == limit_sliding::Topology::kCluster;
+        const Value to = is_cluster ? redirection(*this, args[3]) : Value();
+        return to.type == Value::kError ? to : run_script_command(args);
+    }
 
     if (args[0] == "AUTH" || args[0] == "SELECT" || args[0] == "ASKING") {
         return Value::status("OK");
@@ -210,7 +275,7 @@ Value Server::run(const Arguments &args) {
         return Value::array({Value::string(std::to_string(clock_us() / 1000000)),
                              Value::string(std::to_string(clock_us() % 1000000))});
     }
-    return store.run(args, clock_us() / 1000);
+    return run_other(args);
 }
 
 void Server::reply_to(const LinkPtr &link, const Arguments &args) {

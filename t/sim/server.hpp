@@ -28,6 +28,8 @@ enum class Fault {
     kNumber
 };
 
+enum class Role { kMaster = 0, kReplica, kSentinel };
+
 class Server {
 public:
     explicit Server(unsigned number) : number_(number) {}
@@ -52,6 +54,11 @@ public:
     /* Bytes have arrived. */
     void receive(const LinkPtr &link, const std::string &bytes);
 
+    void set_role(Role role) { role_ = role; }
+
+    /* Becomes the master in place of another one, which goes on for a while. */
+    void promote(Server &last, bool keeps_keys);
+
     unsigned number() const { return number_; }
 
     /* How often keys were lost. */
@@ -63,11 +70,13 @@ private:
     void run_commands(const LinkPtr &link);
     bool next_command(const LinkPtr &link, Arguments *args);
     Value run(const Arguments &args);
+    Value run_other(const Arguments &args);
     Value run_script_command(const Arguments &args);
     void reply_to(const LinkPtr &link, const Arguments &args);
     bool holds() const { return fault_ == Fault::kFrozen || fault_ == Fault::kUnreachable; }
 
     unsigned number_;
+    Role role_ = Role::kMaster;
     Fault fault_ = Fault::kNone;
     uint64_t fault_number_ = 0;
     int64_t clock_us_ = 1700000000000000;

@@ -10,6 +10,7 @@
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 #include "redis/ask.hpp"
+#include "redis/logic/key_slot.hpp"
 #include "redis/logic/pending.hpp"
 #include "redis/scripts.hpp"
 #include "world.hpp"
@@ -105,6 +106,22 @@ Site::Site(const Plan &drawn) : plan(drawn) {
         servers.push_back(std::make_unique<Server>(i));
     }
 
+    if (plan.topology == Topology::kCluster) {
+        owners_.resize(kClusterSlots);
+        for (size_t slot = 0; slot < owners_.size(); slot++) {
+            owners_[slot] = static_cast<uint8_t>(1 + slot * plan.nservers / kClusterSlots);
+        }
+    }
+
+    for (size_t i = 0; i < plan.nservers; i++) {
+        servers[i]->set_role(plan.topology == Topology::kSentinel && i != 0 ? Role::kReplica
+                                                                            : Role::kMaster);
+    }
+
+    for (size_t i = 0; i < plan.nsentinels; i++) {
+        servers[plan.nservers + i]->set_role(Role::kSentinel);
+    }
+
     for (size_t i = 0; i < plan.nmachines; i++) {
         machines.push_back(std::make_unique<Machine>(plan));
         for (size_t j = 0; j < plan.nworkers; j++) {
@@ -113,6 +130,41 @@ Site::Site(const Plan &drawn) : plan(drawn) {
             start(*workers.back());
         }
     }
+}
+
+/* As worker.zone.prefix has them. */
+static size_t slot_of(const std::string &key) {
+    return static_cast<size_t>(key_slot("p:z:{" + key + "}"));
+}
+
+Server &Site::server_of(const std::string &key) {
+    return plan.topology == Topology::kCluster ? *servers[owners_[slot_of(key)] - 1u] : master();
+}
+
+void Site::reshard() {
+    const auto to = static_cast<uint8_t>(between(1, plan.nservers));
+    for (size_t n = 0; n < plan.nkeys; n++) {
+        const size_t slot = slot_of("k" + std::to_string(n));
+        if (chance(500) || owners_[slot] == to) { continue; }
+
+        trace("slot %zu: moves to server %u", slot, static_cast<unsigned>(to));
+        count("moved slots");
+        for (size_t other = 0; other < plan.nkeys; other++) {
+            const std::string key = "p:z:{k" + std::to_string(other) + "}";
+            if (slot_of("k" + std::to_string(other)) == slot) {
+                servers[to - 1u]->store.take(servers[owners_[slot] - 1u]->store, key);
+            }
+        }
+        owners_[slot] = to;
+    }
+}
+
+void Site::fail_over(bool keeps_keys) {
+    Server &last = master();
+    master_ = (master_ + 1) % plan.nservers;
+    trace("server %u: becomes the master", master().number());
+    count("failovers");
+    master().promote(last, keeps_keys);
 }
 
 Site::~Site() { site = nullptr; }
@@ -170,6 +222,8 @@ void Site::check_idle(const Worker &worker) const {
 
     if (!const_cast<Client &>(client).waiting.empty()) { broken("a waiter is left"); }
 
+    if (client.settling.units != 0) { broken("settled units are left"); }
+
     if (client.settling.nasks != 0) { broken("a settlement is left"); }
 
     const Node *node = client.nodes.node;
@@ -185,11 +239,13 @@ void Site::end() {
 
     ngx_exiting = 1;
     close_idle();
-    run_for(50000);
+    run_for(3000000);
     if (open_connections() != 0) { broken("%zu connections are left", open_connections()); }
 
     for (auto &worker : workers) {
         Client &client = worker->redis.client;
+        if (client.nodes.is_started() && client.notices.n != 0) { broken("a notice is left"); }
+
         if (client.look.timer_set) { ngx_del_timer(&client.look); }
 
         if (client.deadline.timer_set) { ngx_del_timer(&client.deadline); }

@@ -67,6 +67,19 @@ public:
     /* Ends all workers, and checks that nothing is left. */
     void end();
 
+    /* Returns the server that has the key of this name, or that clients should think so. */
+    Server &server_of(const std::string &key);
+
+    /* A slot's server, in a cluster; what else all servers know of each other. */
+    unsigned owner(size_t slot) const { return owners_[slot]; }
+    Server &master() { return *servers[master_]; }
+
+    /* Other servers take some slots over, with their keys. */
+    void reshard();
+
+    /* Another server becomes the master, with or without the keys of the last one. */
+    void fail_over(bool keeps_keys);
+
     Plan plan;
     std::vector<std::unique_ptr<Server>> servers;
     std::vector<std::unique_ptr<Machine>> machines;
@@ -77,6 +90,8 @@ private:
     void check_idle(const Worker &worker) const;
 
     ngx_pool_t *pool_;
+    std::vector<uint8_t> owners_; /* of slots: the numbers of servers */
+    size_t master_ = 0;
 };
 
 /* That of the present seed. */

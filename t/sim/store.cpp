@@ -86,6 +86,17 @@ void Store::erase_if_empty(const std::string &key) {
     if (keys_[key].members.empty()) { keys_.erase(key); }
 }
 
+void Store::take(Store &from, const std::string &prefix) {
+    for (auto i = from.keys_.begin(); i != from.keys_.end();) {
+        if (i->first.compare(0, prefix.size(), prefix) == 0) {
+            keys_[i->first] = std::move(i->second);
+            i = from.keys_.erase(i);
+        } else {
+            ++i;
+        }
+    }
+}
+
 Value Store::run(const Arguments &args, int64_t now_ms) {
     const std::string &name = args[0];
     if (name == "MGET") {

@@ -38,6 +38,10 @@ public:
     /* Runs a command at that time of the server's clock. */
     Value run(const Arguments &args, int64_t now_ms);
 
+    /* Takes the keys of another one whose names begin so; or has a copy of all. */
+    void take(Store &from, const std::string &prefix);
+    void copy(const Store &from) { keys_ = from.keys_; }
+
     void clear() { keys_.clear(); }
 
 private:

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "core/limiter.hpp"
 #include "core/zone.hpp"
+#include "http/sync_claims.hpp"
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/logic/refusals.hpp"
@@ -25,10 +27,11 @@ constexpr uint64_t kSlackUs = 2000;
 
 struct Traffic::Request {
     Worker *worker;
-    std::string key;
+    std::string keys[2];
+    size_t n = 0; /* claims */
     Waiter waiter{};
-    Claim claim{};
-    RemoteClaim remote{};
+    Claim claims[2] = {};
+    RemoteClaim remotes[2] = {};
     uint64_t began_us;
     uint64_t stalled_us;
     bool is_waiting = false;
@@ -40,44 +43,56 @@ struct Traffic::Request {
 Traffic::Traffic(Site &of) : site_(of) {}
 Traffic::~Traffic() = default;
 
-void Traffic::come(Worker &worker, unsigned key) {
-    Request &request = requests_.emplace_back();
-    request.worker = &worker;
-    request.key = "k" + std::to_string(key);
-    request.began_us = now_us();
-    request.stalled_us = stalled_us();
-
-    Claim &claim = request.claim;
+void Traffic::add_claim(Request &request, unsigned key) {
+    const size_t i = request.n++;
+    Worker &worker = *request.worker;
+    request.keys[i] = "k" + std::to_string(key);
+    Claim &claim = request.claims[i];
     claim.zone = worker.machine->table;
     claim.policy = worker.zone.policy;
-    claim.hash = claim.zone->hash(request.key);
+    claim.hash = claim.zone->hash(request.keys[i]);
     claim.limit = site_.plan.limit;
     claim.cost = 1;
-    claim.remote = &request.remote;
-    request.remote.zone = &worker.zone;
-    request.remote.key = to_str(request.key);
-    request.remote.asked = claim.policy;
+    claim.remote = &request.remotes[i];
+    claim.remote->zone = &worker.zone;
+    claim.remote->key = to_str(request.keys[i]);
+    claim.remote->asked = claim.policy;
+}
+
+void Traffic::come(Worker &worker, unsigned key, bool is_pair) {
+    Request &request = requests_.emplace_back();
+    request.worker = &worker;
+    request.began_us = now_us();
+    request.stalled_us = stalled_us();
+    add_claim(request, key);
+    if (is_pair) { add_claim(request, (key + 1) % static_cast<unsigned>(site_.plan.nkeys)); }
+
     init_event<&Request::told>(request.waiter.event, request);
-    decide(request);
+    if (site_.plan.sync_ms != 0) {
+        decide_here(request);
+    } else {
+        decide(request);
+    }
 }
 
 /* As src/http does. */
 void Traffic::decide(Request &request) {
-    Claim &claim = request.claim;
-    const Span<Claim> claims{&claim, 1};
+    const Span<Claim> claims{request.claims, request.n};
     if (spend_leases(claims)) {
         describe_leases(claims);
-        admit(request, site_.servers[0]->clock_us() / 1000);
+        admit(request);
         finish(request, "has a lease");
         return;
     }
 
-    know_window(claim);
-    Refusal refusal;
-    if (request.remote.zone->refusals->find(refusal_hash(claim), ngx_current_msec, &refusal)
-        && !refusal.admits) {
-        finish(request, "is known to be refused");
-        return;
+    for (Claim &claim : claims) {
+        know_window(claim);
+        Refusal refusal;
+        if (claim.remote->zone->refusals->find(refusal_hash(claim), ngx_current_msec, &refusal)
+            && !refusal.admits) {
+            finish(request, "is known to be refused");
+            return;
+        }
     }
 
     if (!can_ask(request.worker->redis)) {
@@ -92,11 +107,27 @@ void Traffic::decide(Request &request) {
         return;
     }
 
-    trace("%s asks", request.key.c_str());
-    keys_[request.key].asked++;
+    trace("%s asks", request.keys[0].c_str());
+    for (size_t i = 0; i < request.n; i++) {
+        keys_[request.keys[i]].asked++;
+    }
+
     if (!is_patient_ && chance(20)) {
         after(below(site_.plan.timeout_ms * 1500), [this, &request] { leave(request); });
     }
+}
+
+/* As src/http does with "sync=". */
+void Traffic::decide_here(Request &request) {
+    Claim &claim = request.claims[0];
+    complete_synced(claim);
+    (void)acquire(&claim, 1, ngx_current_msec);
+    const bool admits = claim.outcome == limit_sliding::Outcome::kAdmitted;
+    keys_[request.keys[0]].asked += admits;
+    tell_synced({&claim, 1}, admits);
+    if (admits) { admit(request); }
+
+    finish(request, admits ? "is admitted here" : "is rejected here");
 }
 
 void Traffic::leave(Request &request) {
@@ -109,21 +140,19 @@ void Traffic::leave(Request &request) {
 
 void Traffic::told(Request &request) {
     if (request.is_over) {
-        broken("%s is told twice, or after it has left", request.key.c_str());
+        broken("%s is told twice, or after it has left", request.keys[0].c_str());
         return;
     }
 
     const uint64_t took_us = now_us() - request.began_us - (stalled_us() - request.stalled_us);
     if (took_us > site_.plan.timeout_ms * 1000 + kSlackUs) {
-        broken("%s is told after %.3f ms", request.key.c_str(),
+        broken("%s is told after %.3f ms", request.keys[0].c_str(),
                static_cast<double>(took_us) / 1000);
     }
 
     switch (request.waiter.told) {
     case Told::kAdmitted:
-        admit(request, request.remote.source == Source::kLease
-                           ? site_.servers[0]->clock_us() / 1000
-                           : static_cast<int64_t>(request.remote.taken.now_ms));
+        admit(request);
         finish(request, "is admitted");
         break;
     case Told::kRejected:
@@ -134,15 +163,30 @@ void Traffic::told(Request &request) {
     }
 }
 
-void Traffic::admit(Request &request, int64_t server_ms) {
-    KeyRecord &record = keys_[request.key];
-    record.admitted++;
-    record.times.emplace_back(server_ms, 1);
+/* Leased units count when they are spent, by the clock of the server that has granted them. */
+void Traffic::admit(Request &request) {
+    for (size_t i = 0; i < request.n; i++) {
+        const Claim &claim = request.claims[i];
+        const bool is_told = claim.remote->source == Source::kRedis;
+        const int64_t at_ms = is_told ? static_cast<int64_t>(claim.remote->taken.now_ms)
+                                      : site_.server_of(request.keys[i]).clock_us() / 1000;
+        KeyRecord &record = keys_[request.keys[i]];
+        record.admitted++;
+        record.times.emplace_back(at_ms, 1);
+    }
+
     admitted_++;
+    if (site_.plan.settles && request.n == 1) {
+        const int64_t difference = static_cast<int64_t>(below(5)) - 1;
+        after(below(50000), [&request, difference] {
+            count("settlements");
+            settle_redis(request.claims[0], difference);
+        });
+    }
 }
 
 void Traffic::finish(Request &request, const char *how) {
-    trace("%s %s", request.key.c_str(), how);
+    trace("%s %s", request.keys[0].c_str(), how);
     count(how);
     request.is_over = true;
     if (request.is_waiting) { waiting_--; }
@@ -183,7 +227,7 @@ void Traffic::check_bound(const std::string &key, KeyRecord &record, bool is_bou
     const Plan &plan = site_.plan;
     if (!is_bounded) { return; }
 
-    if (record.admitted > record.granted) {
+    if (plan.sync_ms == 0 && record.admitted > record.granted) {
         broken("%s: admitted %zu, granted %zu", key.c_str(), static_cast<size_t>(record.admitted),
                static_cast<size_t>(record.granted));
     }
@@ -201,8 +245,11 @@ void Traffic::check_bound(const std::string &key, KeyRecord &record, bool is_bou
     const bool is_leaky = plan.policy.algorithm == Algorithm::kLeakyBucket;
     const uint64_t capacity = plan.policy.capacity(plan.limit) + is_leaky;
     std::sort(record.times.begin(), record.times.end());
+    if (plan.settles) { return; }
+
     const uint64_t most = most_admitted(plan.policy, plan.limit, record.times);
-    if (most > capacity * (1 + losses)) {
+    const uint64_t parts = plan.sync_ms != 0 ? 2 * plan.nmachines : 1;
+    if (most > capacity * (1 + losses) * parts) {
         broken("%s: admitted %zu, the limit is %zu, after %u losses", key.c_str(),
                static_cast<size_t>(most), static_cast<size_t>(capacity), losses);
     }

@@ -25,8 +25,8 @@ public:
     explicit Traffic(Site &of);
     ~Traffic();
 
-    /* A request of the worker's comes. */
-    void come(Worker &worker, unsigned key);
+    /* A request of the worker's comes, which claims this key, and perhaps the next one. */
+    void come(Worker &worker, unsigned key, bool is_pair);
 
     /* Checks what must hold of all once they are over; `is_bounded` if servers have not
      * lied, and their clocks were not set back. */
@@ -47,7 +47,9 @@ private:
     void decide(Request &request);
     void told(Request &request);
     void finish(Request &request, const char *how);
-    void admit(Request &request, int64_t server_ms);
+    void admit(Request &request);
+    void add_claim(Request &request, unsigned key);
+    void decide_here(Request &request);
     void leave(Request &request);
     void check_bound(const std::string &key, KeyRecord &record, bool is_bounded);
 
