@@ -227,8 +227,9 @@ public:
         const uint64_t pace = all * std::min(zone_of(notice).sync_ms, elapsed_ms) / elapsed_ms;
         is_learned_ = true;
         pace_ = std::max(pace_, pace);
-        share_ = share_ == 0 ? told
-                             : (share_ * (2 * pace_ - pace) + told * pace + pace_) / (2 * pace_);
+        share_ = share_ == 0 || pace_ == 0
+                     ? told
+                     : (share_ * (2 * pace_ - pace) + told * pace + pace_) / (2 * pace_);
     }
 
     /* Returns the units, of so much room. */

@@ -197,6 +197,7 @@ ngx_int_t ngx_event_connect_peer(ngx_peer_connection_t *pc) {
     pc->connection = link->client;
     if (server->accepts() && !server->is_unreachable() && chance(50)) {
         link->client->write->ready = 1;
+        server->add_link(link);
         return NGX_OK;
     }
 

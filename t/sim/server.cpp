@@ -2,6 +2,7 @@
 
 #include "server.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "lua_scripts.hpp"
@@ -86,6 +87,11 @@ void damage(std::string &bytes) {
 
 } // namespace
 
+void Server::step_clock(int64_t us) {
+    trace("server %u: clock steps by %.3f ms", number_, static_cast<double>(us) / 1000);
+    clock_us_ += us;
+}
+
 int64_t Server::clock_us() const { return clock_us_ + static_cast<int64_t>(now_us()); }
 
 void Server::suffer(Fault fault, uint64_t us) {
@@ -128,7 +134,7 @@ void Server::restart(bool keeps_keys) {
 }
 
 void Server::connect(const LinkPtr &link, uint64_t delay_us, std::function<void()> decided) {
-    links_.push_back(link);
+    add_link(link);
     after(delay_us, [this, decided] {
         if (is_unreachable()) {
             held_.push_back(decided);
@@ -287,8 +293,11 @@ void Server::reply_to(const LinkPtr &link, const Arguments &args) {
 
     std::string bytes;
     reply.append_to(bytes);
-    trace("server %u: %s of %zu: %.*s", number_, args[0].c_str(), args.size(),
-          static_cast<int>(std::min<size_t>(bytes.find('\r'), 60)), bytes.c_str());
+    std::string line = bytes;
+    std::replace(line.begin(), line.end(), '\r', ' ');
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    trace("server %u: %s %s of %zu: %.150s", number_, args[0].c_str(),
+          args.size() > 3 ? args[3].c_str() : "", args.size(), line.c_str());
 
     if (fault_ == Fault::kGarbage && fails) { damage(bytes); }
 

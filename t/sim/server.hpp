@@ -42,11 +42,14 @@ public:
     void restart(bool keeps_keys);
 
     /* Its clock is set forward, or back. */
-    void step_clock(int64_t us) { clock_us_ += us; }
+    void step_clock(int64_t us);
 
     int64_t clock_us() const;
     bool accepts() const { return fault_ != Fault::kRefused; }
     bool is_unreachable() const { return fault_ == Fault::kUnreachable; }
+
+    /* Knows a connection, which it closes when it restarts. */
+    void add_link(const LinkPtr &link) { links_.push_back(link); }
 
     /* Calls the function when a client's attempt to connect is decided. */
     void connect(const LinkPtr &link, uint64_t delay_us, std::function<void()> decided);

@@ -90,7 +90,7 @@ Machine::Machine(const Plan &plan) {
     auto *memory = static_cast<u_char *>(take(kTableBytes));
     aside_.init(memory, kTableBytes, ZoneMemory::kRedis, 0, kSecret);
     table = Zone::init(memory + aside_.bytes, kTableBytes - aside_.bytes, plan.policy,
-                       1700000000000 - 1000000, kSecret);
+                       1700000000000, kSecret);
     zone.refusals = Refusals::init(take(kAsideBytes), kAsideBytes);
     zone.told = aside_.redis_limits;
     zone.log_after = &log_after_;

@@ -57,6 +57,7 @@ void Traffic::add_claim(Request &request, unsigned key) {
     claim.remote->zone = &worker.zone;
     claim.remote->key = to_str(request.keys[i]);
     claim.remote->asked = claim.policy;
+    claim.remote->source = Source::kRedis;
 }
 
 void Traffic::come(Worker &worker, unsigned key, bool is_pair) {
