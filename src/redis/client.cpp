@@ -165,12 +165,11 @@ namespace {
  * the breaker learns of it as of any other call.  Each time another key, and so
  * perhaps another node of a cluster. */
 void send_probe(Redis &redis) {
-    static ngx_uint_t n;
     if (!start_client(redis) || find_ask(redis, 0)) { return; }
 
     Nodes &nodes = redis.client.nodes;
     u_char key[sizeof("probe") + NGX_INT_T_LEN];
-    u_char *end = ngx_sprintf(key, "probe%ui", nodes.is_cluster() ? n++ : 0);
+    u_char *end = ngx_sprintf(key, "probe%ui", nodes.is_cluster() ? redis.client.probes++ : 0);
 
     RemoteClaim remote{};
     remote.zone = &redis.probe_zone;

@@ -92,6 +92,7 @@ struct Client {
     WaitingList waiting;  /* in order of their deadlines */
     ngx_event_t deadline; /* timer */
     ngx_event_t look;     /* timer: at the breaker */
+    ngx_uint_t probes;    /* sent to a cluster */
     ngx_msec_t failed;    /* when a call or connection did last */
     Settling settling;
     Notices notices;

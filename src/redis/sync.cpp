@@ -217,7 +217,12 @@ public:
 
         const uint64_t elapsed_ms = std::max<uint64_t>(sent - last.at_ms, 1);
         others_ = before - std::min(before, last.used);
-        pace_ -= std::min(pace_, pace_ * elapsed_ms / (kPaceWindows * window_ms));
+
+        /* by the times themselves, so that what is less than one is not lost each time */
+        const auto forgotten = [&](uint64_t until_ms) {
+            return static_cast<uint64_t>(Wide{pace_} * until_ms / (kPaceWindows * window_ms));
+        };
+        pace_ -= std::min(pace_, forgotten(last.at_ms + elapsed_ms) - forgotten(last.at_ms));
 
         const uint64_t all = own_ + others_;
         if (all < kGuessMin) { return; }

@@ -233,13 +233,13 @@ void Site::check_idle(const Worker &worker) const {
 }
 
 void Site::end() {
+    ngx_exiting = 1;
+    close_idle();
+    run_for(3000000);
     for (auto &worker : workers) {
         check_idle(*worker);
     }
 
-    ngx_exiting = 1;
-    close_idle();
-    run_for(3000000);
     if (open_connections() != 0) { broken("%zu connections are left", open_connections()); }
 
     for (auto &worker : workers) {
