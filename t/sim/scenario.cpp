@@ -158,6 +158,17 @@ void recover(Site &in, Traffic &of, unsigned tries) {
 
 } // namespace
 
+/* Sees that with "sync=" nobody asks for ever about keys that nobody uses.  This takes
+ * long where windows are long. */
+static void check_rest(const Plan &plan, const Traffic &of) {
+    if (plan.sync_ms < 100 || plan.policy.window_ms > 500) { return; }
+
+    run_for(60 * plan.policy.window_ms * 1000);
+    const uint64_t runs = of.runs();
+    run_for(4 * plan.sync_ms * 1000);
+    if (of.runs() != runs) { broken("keys are asked about that nobody uses"); }
+}
+
 static void trace_plan(const Plan &plan) {
     static const char *const topologies[] = {"standalone", "sentinel", "cluster"};
     static const char *const algorithms[]
@@ -190,6 +201,7 @@ Outcome run_seed(uint64_t seed) {
         run_for(drawn.length_us);
         run_for((plan.timeout_ms + plan.connect_timeout_ms) * 1000);
         recover(in, of, drawn.has_lies ? 4 : 1);
+        check_rest(plan, of);
         of.check(drawn.is_bounded && !drawn.has_lies);
         in.end();
         traffic = nullptr;

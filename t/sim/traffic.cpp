@@ -271,6 +271,7 @@ void Traffic::check(bool is_bounded) {
 
 /* Reads a command as src/redis/scripts.hpp describes it, and what its reply grants. */
 void note_run(const Server &, const Arguments &command, const Value &reply) {
+    traffic->note_run();
     if (reply.type != Value::kArray) { return; }
 
     const Plan &plan = site->plan;

@@ -38,7 +38,11 @@ public:
     /* How many were admitted by a Redis or by leases. */
     uint64_t admitted() const { return admitted_; }
 
-    /* A server has granted so many units. */
+    /* A server has run a script. */
+    void note_run() { runs_++; }
+    uint64_t runs() const { return runs_; }
+
+    /* It has granted so many units. */
     void note_grant(const std::string &name, uint64_t units);
 
 private:
@@ -58,6 +62,7 @@ private:
     std::map<std::string, KeyRecord> keys_;
     size_t waiting_ = 0;
     uint64_t admitted_ = 0;
+    uint64_t runs_ = 0;
     bool is_patient_ = false;
 };
 
