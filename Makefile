@@ -156,9 +156,10 @@ PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
 # Where there is none, only t/browser.t is skipped.
 BROWSER = chromium chromium-driver
 
-test: build tools $(SIMULATE) $(ALLOC) $(unit_TESTS)  ## units, and t/*.t on a real NGINX
+test: build tools $(SIMULATE) $(ALLOC) $(BUILD)/sim/simulation $(unit_TESTS)  ## units, and t/*.t on a real NGINX
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t t/faults/*.t))
+	@t/sim/run $(BUILD)/sim/simulation 1 4000 $(JOBS)
 
 # Preloaded into NGINX, it has allocations fail.
 $(ALLOC): t/faults/alloc.cpp
@@ -231,8 +232,16 @@ $(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
 
 -include $(torture_OBJS:.o=.d)
 
-
+# Each seed is a world of its own; SIM_FIRST=N SIM_SEEDS=1 TRACE=1 shows that of N.
+SIM_SEEDS ?= 100000
+SIM_FIRST ?= 1
 include t/sim/rules.mk
+
+simulation: $(BUILD)/sim/simulation  ## all that asks Redis, over a network of seeds
+	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
+
+simulation-asan: $(BUILD)/sim-asan/simulation  ## the same under ASan and UBSan
+	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
 
 
 ##@ Measure
@@ -354,7 +363,7 @@ screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime \
-    $(lua_PKGS)
+    $(lua_PKGS) $(simulation_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
     redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS) \
     lua-nginx-redis
@@ -365,6 +374,8 @@ simulate_PKGS = $(plots_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
 model_PKGS    = gcc spin
 allocations_PKGS = $(test_PKGS)
+simulation_PKGS = $(build_PKGS) liblua5.1-0-dev
+simulation-asan_PKGS = $(simulation_PKGS)
 torture_PKGS  = $(demo_PKGS) libhiredis-dev redis-server gdb
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
@@ -376,5 +387,6 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize model allocations torture bench bench-quick bench-figures plots simulate check \
+    sanitize model allocations torture simulation simulation-asan bench bench-quick \
+    bench-figures plots simulate check \
     check-versions format page install uninstall help deps FORCE

@@ -17,6 +17,9 @@ sim_FLAGS      = -O2
 sim-asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
                  -fno-omit-frame-pointer
 
+$(BUILD)/nginx-source/src:
+	@.ci/get-nginx $(BUILD)/nginx-source
+
 define sim_flavour
 $(1)_OBJS := $$(SIM_CLIENT:%.cpp=$(BUILD)/$(1)/%.o) $$(SIM_NGINX:%.c=$(BUILD)/$(1)/nginx/%.o) \
     $(patsubst %.cpp,$(BUILD)/$(1)/%.o,$(wildcard t/sim/*.cpp))
@@ -29,9 +32,8 @@ $(BUILD)/$(1)/%.o: %.cpp $(BUILD)/settings | $(BUILD)/Makefile
 $(BUILD)/$(1)/src/redis/scripts.o: UNIT_FLAGS += -I$(BUILD)/unit
 $(BUILD)/$(1)/src/redis/scripts.o: $(BUILD)/unit/limit_sliding_lua.inc
 
-$(BUILD)/$(1)/nginx/%.o: $(BUILD)/settings | $(BUILD)/Makefile
+$(BUILD)/$(1)/nginx/%.o: $(BUILD)/settings | $(BUILD)/Makefile $(BUILD)/nginx-source/src
 	@mkdir -p $$(@D)
-	@.ci/get-nginx $(BUILD)/nginx-source
 	$(CC) -g $(SIM_INCS) $$($(1)_FLAGS) -fno-strict-aliasing -c -o $$@ \
 	    $(BUILD)/nginx-source/$$*.c
 
