@@ -11,6 +11,7 @@
 
 #include "redis/tls.hpp"
 #include "server.hpp"
+#include "traffic.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -133,6 +134,7 @@ void send_to_client(const LinkPtr &link, std::string bytes, uint64_t delay_us) {
         after(link->to_client_us - now_us(), [link, piece = bytes.substr(0, n)] {
             link->arrived += piece;
             notify(link);
+            traffic->interrupt();
         });
         bytes.erase(0, n);
         if (!bytes.empty()) { delay_us += draw_delay() / 4; }

@@ -4,6 +4,8 @@
 
 #include "scenario.hpp"
 
+#include <algorithm>
+
 #include "traffic.hpp"
 #include "world.hpp"
 
@@ -21,6 +23,7 @@ constexpr uint64_t kRecoveryUs = 4000000;
 struct Drawn {
     bool is_bounded = true;
     bool has_lies = false; /* a map of slots that is none, say, is believed for a while */
+    bool is_calm;          /* nothing is worse than slots that move */
     uint64_t length_us;
 };
 
@@ -96,6 +99,7 @@ void draw_fault(Site &in, Drawn &drawn) {
     const uint64_t at_us = below(drawn.length_us);
     const uint64_t lasts_us = between(1000, chance(300) ? 3000000 : 200000);
     if (in.plan.topology != Topology::kStandalone && chance(300)) {
+        drawn.is_calm = drawn.is_calm && in.plan.topology == Topology::kCluster;
         after(at_us, [&in, keeps = chance(500)] {
             if (in.plan.topology == Topology::kCluster) {
                 in.reshard();
@@ -106,10 +110,13 @@ void draw_fault(Site &in, Drawn &drawn) {
         return;
     }
 
+    drawn.is_calm = false;
     const uint64_t kind = below(16);
     if (kind < 9) {
         const auto fault = static_cast<Fault>(kind + 1);
-        if (fault == Fault::kGarbage || fault == Fault::kExtra) { drawn.has_lies = true; }
+        if (fault == Fault::kGarbage) { drawn.has_lies = true; }
+
+        if (fault == Fault::kExtra) { drawn.is_bounded = false; }
 
         after(at_us, [server, fault, lasts_us] { server->suffer(fault, lasts_us); });
         return;
@@ -122,7 +129,8 @@ void draw_fault(Site &in, Drawn &drawn) {
     } else if (kind == 13) {
         const auto step_us = static_cast<int64_t>(below(3000000));
         const bool is_back = chance(300);
-        if (is_back || in.plan.sync_ms != 0 || in.plan.nservers > 1) { drawn.is_bounded = false; }
+        const bool is_timed_here = in.plan.sync_ms != 0 || in.plan.lease != 0;
+        if (is_back || is_timed_here || in.plan.nservers > 1) { drawn.is_bounded = false; }
 
         after(at_us,
               [server, step_us, is_back] { server->step_clock(is_back ? -step_us : step_us); });
@@ -192,6 +200,9 @@ Outcome run_seed(uint64_t seed) {
         Traffic of(in);
         traffic = &of;
         Drawn drawn;
+        const uint64_t patience_us = std::min(plan.timeout_ms, plan.connect_timeout_ms) * 1000 / 16;
+        drawn.is_calm = weather.delay_most_us < patience_us && weather.partial == 0
+                        && weather.pieces == 0 && weather.no_socket == 0;
         drawn.length_us = plan.policy.window_ms * between(500, 4000);
         draw_traffic(in, of, drawn.length_us);
         for (uint64_t n = chance(300) ? 0 : between(1, 5); n > 0; n--) {
@@ -200,6 +211,11 @@ Outcome run_seed(uint64_t seed) {
 
         run_for(drawn.length_us);
         run_for((plan.timeout_ms + plan.connect_timeout_ms) * 1000);
+        if (drawn.is_calm && of.unanswered() != 0) {
+            broken("%zu requests were not answered", static_cast<size_t>(of.unanswered()));
+        }
+
+        count(drawn.is_calm ? "calm seeds" : "other seeds");
         recover(in, of, drawn.has_lies ? 4 : 1);
         check_rest(plan, of);
         of.check(drawn.is_bounded && !drawn.has_lies);

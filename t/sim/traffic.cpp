@@ -97,6 +97,7 @@ void Traffic::decide(Request &request) {
     }
 
     if (!can_ask(request.worker->redis)) {
+        unanswered_++;
         finish(request, "finds no redis");
         return;
     }
@@ -104,6 +105,7 @@ void Traffic::decide(Request &request) {
     request.is_waiting = true;
     waiting_++;
     if (!ask_redis(claims, &request.waiter)) {
+        unanswered_++;
         finish(request, "cannot ask");
         return;
     }
@@ -139,6 +141,18 @@ void Traffic::leave(Request &request) {
     finish(request, "leaves");
 }
 
+void Traffic::interrupt() {
+    if (is_patient_ || !chance(10)) { return; }
+
+    for (auto request = requests_.rbegin(); request != requests_.rend(); ++request) {
+        if (request->waiter.event.posted) {
+            count("requests that left before they knew");
+            leave(*request);
+            return;
+        }
+    }
+}
+
 void Traffic::told(Request &request) {
     if (request.is_over) {
         broken("%s is told twice, or after it has left", request.keys[0].c_str());
@@ -160,6 +174,7 @@ void Traffic::told(Request &request) {
         finish(request, "is rejected");
         break;
     case Told::kFailed:
+        unanswered_++;
         finish(request, "is not answered");
     }
 }
@@ -199,8 +214,9 @@ void Traffic::note_grant(const std::string &name, uint64_t units) {
     keys_[key].granted += units;
 }
 
-/* Returns the most that was admitted in any window, or in any time beside what ran off in it. */
-static uint64_t most_admitted(const Policy &policy, uint64_t limit,
+/* Returns the most that was admitted in any window, or to a bucket in any time beside what ran
+ * off in it.  With "sync=" a burst that is over the limit is not held against all times. */
+static uint64_t most_admitted(const Policy &policy, uint64_t limit, bool one_window,
                               const std::vector<std::pair<int64_t, uint64_t>> &times) {
     const auto w = static_cast<int64_t>(policy.window_ms);
     uint64_t most = 0;
@@ -213,7 +229,8 @@ static uint64_t most_admitted(const Policy &policy, uint64_t limit,
                 = policy.algorithm == Algorithm::kFixed || policy.algorithm == Algorithm::kCounter;
             const bool is_bucket = policy.algorithm == Algorithm::kTokenBucket
                                    || policy.algorithm == Algorithm::kLeakyBucket;
-            if (!is_bucket && (is_aligned ? times[j].first / w != from / w : ago >= w)) { break; }
+            const bool is_over = is_aligned ? times[j].first / w != from / w : ago >= w;
+            if (is_over && (!is_bucket || one_window)) { break; }
 
             sum += times[j].second;
             const uint64_t ran_off
@@ -251,9 +268,11 @@ void Traffic::check_bound(const std::string &key, KeyRecord &record, bool is_bou
     std::sort(record.times.begin(), record.times.end());
     if (plan.settles) { return; }
 
-    const uint64_t most = most_admitted(plan.policy, plan.limit, record.times);
+    const uint64_t most = most_admitted(plan.policy, plan.limit, plan.sync_ms != 0, record.times);
     const uint64_t parts = plan.sync_ms != 0 ? 2 * plan.nmachines : 1;
-    if (most > (capacity + losses * (capacity + split)) * parts) {
+    const uint64_t ahead = is_bucket ? plan.limit * plan.sync_ms / plan.policy.window_ms + 1 : 0;
+    const uint64_t over = plan.sync_ms != 0 ? ahead * parts : 0;
+    if (most > (capacity + losses * (capacity + split)) * parts + over) {
         broken("%s: admitted %zu, the limit is %zu, after %u losses", key.c_str(),
                static_cast<size_t>(most), static_cast<size_t>(capacity), losses);
     }

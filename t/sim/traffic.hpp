@@ -38,6 +38,12 @@ public:
     /* How many were admitted by a Redis or by leases. */
     uint64_t admitted() const { return admitted_; }
 
+    /* Requests that Redis has not decided, though it was to. */
+    uint64_t unanswered() const { return unanswered_; }
+
+    /* Lets a request leave now and then that was answered, and does not know yet. */
+    void interrupt();
+
     /* A server has run a script. */
     void note_run() { runs_++; }
     uint64_t runs() const { return runs_; }
@@ -63,6 +69,7 @@ private:
     size_t waiting_ = 0;
     uint64_t admitted_ = 0;
     uint64_t runs_ = 0;
+    uint64_t unanswered_ = 0;
     bool is_patient_ = false;
 };
 
