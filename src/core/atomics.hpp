@@ -5,6 +5,19 @@
 #include <atomic>
 #include <cstdint>
 
+#ifdef LIMIT_SLIDING_ATOMICS
+#include LIMIT_SLIDING_ATOMICS
+#else
+namespace limit_sliding {
+
+/* A word of shared memory.  t/weak puts one of its own here, which plays what the
+ * memory model of C++ allows. */
+template <class T>
+using Atomic = std::atomic<T>;
+
+} // namespace limit_sliding
+#endif
+
 namespace limit_sliding {
 
 /* A loop over shared memory begins another round only because another process
@@ -13,12 +26,12 @@ namespace limit_sliding {
 constexpr unsigned kAttempts = 10000;
 
 /* Returns a word of shared memory as an atomic one. */
-inline std::atomic<uint64_t> &shared(uint64_t *word) {
-    static_assert(std::atomic<uint64_t>::is_always_lock_free
-                      && sizeof(std::atomic<uint64_t>) == sizeof(uint64_t),
+inline Atomic<uint64_t> &shared(uint64_t *word) {
+    static_assert(Atomic<uint64_t>::is_always_lock_free
+                      && sizeof(Atomic<uint64_t>) == sizeof(uint64_t),
                   "a word is as good as an atomic one");
 
-    return *reinterpret_cast<std::atomic<uint64_t> *>(word);
+    return *reinterpret_cast<Atomic<uint64_t> *>(word);
 }
 
 /* Adds to a counter in shared memory: exact whoever else adds, in no order to

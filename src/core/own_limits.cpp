@@ -13,8 +13,7 @@ constexpr uint32_t kZero = UINT32_MAX - 1;
 constexpr uint32_t kNoEnd32 = UINT32_MAX;
 
 static_assert(kLimitMax < kZero, "more than any limit");
-static_assert(std::atomic<uint32_t>::is_always_lock_free
-                  && std::atomic<uint64_t>::is_always_lock_free,
+static_assert(Atomic<uint32_t>::is_always_lock_free && Atomic<uint64_t>::is_always_lock_free,
               "processes share them");
 
 uint64_t rule_of(const OwnLimit &own) {
@@ -111,7 +110,7 @@ void OwnLimits::Place::change(const Entry &entry) const {
  * has passed the line.  This is a hint: the order in which the words are read is not
  * known. */
 inline unsigned OwnLimits::look_at(const Line *line, uint32_t tag) {
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(LIMIT_SLIDING_ATOMICS)
     typedef int32_t Words __attribute__((vector_size(16)));
     typedef float Floats __attribute__((vector_size(16)));
     static_assert(offsetof(Line, passed) == 12 && kPlaces == 3, "they are one vector");

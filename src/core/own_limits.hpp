@@ -2,10 +2,10 @@
 
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "core/atomics.hpp"
 #include "core/own_limit.hpp"
 
 namespace limit_sliding {
@@ -86,11 +86,11 @@ public:
     struct File {
         static constexpr uint64_t kUnknown = UINT64_MAX;
 
-        std::atomic<uint64_t> size;
-        std::atomic<uint64_t> identity;
-        std::atomic<uint64_t> changed_ns; /* UNIX time */
-        std::atomic<uint64_t> lines;      /* with limits; of them are of no use, */
-        std::atomic<uint64_t> superseded; /* or nearly so many */
+        Atomic<uint64_t> size;
+        Atomic<uint64_t> identity;
+        Atomic<uint64_t> changed_ns; /* UNIX time */
+        Atomic<uint64_t> lines;      /* with limits; of them are of no use, */
+        Atomic<uint64_t> superseded; /* or nearly so many */
     };
 
     File file;
@@ -109,11 +109,11 @@ private:
     static constexpr unsigned kPlaces = 3;
 
     struct alignas(64) Line {
-        std::atomic<uint32_t> tag[kPlaces];  /* of the key; 0: the place is free */
-        std::atomic<uint32_t> passed;        /* keys that went further, or more */
-        std::atomic<uint64_t> rule[kPlaces]; /* code of the window 32 | limit 32 */
-        std::atomic<uint32_t> until_s[kPlaces];
-        std::atomic<uint32_t> at[kPlaces];
+        Atomic<uint32_t> tag[kPlaces];  /* of the key; 0: the place is free */
+        Atomic<uint32_t> passed;        /* keys that went further, or more */
+        Atomic<uint64_t> rule[kPlaces]; /* code of the window 32 | limit 32 */
+        Atomic<uint32_t> until_s[kPlaces];
+        Atomic<uint32_t> at[kPlaces];
     };
 
     static_assert(sizeof(Line) == 64, "a cache line");
@@ -179,7 +179,7 @@ private:
     Place insert(uint64_t hash, const Entry &entry);
     void remove(uint64_t hash, const Place &place);
 
-    std::atomic<uint64_t> count_;
+    Atomic<uint64_t> count_;
     uint64_t max_;
     uint64_t bytes_; /* of all lines */
 };

@@ -2,9 +2,9 @@
 
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
+#include "core/atomics.hpp"
 #include "core/policy.hpp"
 #include "core/slot.hpp"
 
@@ -153,8 +153,8 @@ private:
         }
     }
 
-    std::atomic<uint64_t> &word(uint64_t position) const {
-        auto words = reinterpret_cast<std::atomic<uint64_t> *>(slot_ + 1);
+    Atomic<uint64_t> &word(uint64_t position) const {
+        auto words = reinterpret_cast<Atomic<uint64_t> *>(slot_ + 1);
 
         return words[position % length_];
     }

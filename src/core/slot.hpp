@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "core/atomics.hpp"
@@ -40,8 +39,8 @@ namespace limit_sliding {
  *     tag    fingerprint 33 | digits - 7 in 5 | 1 | epoch 23 | generation 2
  */
 struct Slot {
-    std::atomic<uint64_t> tag;
-    std::atomic<uint64_t> state;
+    Atomic<uint64_t> tag;
+    Atomic<uint64_t> state;
 };
 
 struct alignas(64) Line {
@@ -50,7 +49,7 @@ struct alignas(64) Line {
     Slot slot[kSlots];
 };
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "64-bit atomics");
+static_assert(Atomic<uint64_t>::is_always_lock_free, "64-bit atomics");
 static_assert(sizeof(Slot) == 16 && sizeof(Line) == 64, "16 bytes a key");
 
 /* Functions on tags. Epochs are compared modulo 2^23. */

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -283,7 +282,7 @@ private:
     uint64_t load(size_t i) const { return terms_[i].load(std::memory_order_relaxed) >> kTagBits; }
 
     /* Replaces a value only if it was read while the word was ours. */
-    bool replace(std::atomic<uint64_t> *value, uint64_t word, uint64_t with) {
+    bool replace(Atomic<uint64_t> *value, uint64_t word, uint64_t with) {
         uint64_t was = value->load(std::memory_order_acquire);
 
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
@@ -298,9 +297,9 @@ private:
         return false;
     }
 
-    std::atomic<uint64_t> word_;
-    std::atomic<uint64_t> check_;
-    std::atomic<uint64_t> terms_[kTermWords];
+    Atomic<uint64_t> word_;
+    Atomic<uint64_t> check_;
+    Atomic<uint64_t> terms_[kTermWords];
 };
 
 static_assert(sizeof(Lease) == 64);

@@ -82,10 +82,10 @@ uint64_t begun(uint64_t word, uint64_t now_ms, uint64_t interval_ms, uint64_t *d
 } // namespace
 
 struct Pending::Entry {
-    std::atomic<uint64_t> tag;
-    std::atomic<uint64_t> word;
-    std::atomic<uint64_t> seen; /* used 40 | when, ms 24; 0: not known */
-    std::atomic<uint64_t> memo; /* pace 24 | share 8 | when to look again, ms 32 */
+    Atomic<uint64_t> tag;
+    Atomic<uint64_t> word;
+    Atomic<uint64_t> seen; /* used 40 | when, ms 24; 0: not known */
+    Atomic<uint64_t> memo; /* pace 24 | share 8 | when to look again, ms 32 */
 
     bool may_look(uint64_t now_ms) const {
         return static_cast<int32_t>(memo.load(std::memory_order_relaxed) - now_ms) <= 0;

@@ -2,8 +2,7 @@
 
 #include "redis/logic/refusals.hpp"
 
-#include <atomic>
-
+#include "core/atomics.hpp"
 #include "core/mix.hpp"
 #include "redis/logic/claim_hash.hpp"
 
@@ -71,11 +70,11 @@ uint64_t check_of(uint64_t hash, const Data &data) {
 } // namespace
 
 struct Refusals::Entry {
-    std::atomic<uint64_t> check;
-    std::atomic<uint64_t> until;
-    std::atomic<uint64_t> known_until;
-    std::atomic<uint64_t> limit;
-    std::atomic<uint64_t> remaining;
+    Atomic<uint64_t> check;
+    Atomic<uint64_t> until;
+    Atomic<uint64_t> known_until;
+    Atomic<uint64_t> limit;
+    Atomic<uint64_t> remaining;
 
     Data load() const {
         return {until.load(std::memory_order_relaxed), known_until.load(std::memory_order_relaxed),
