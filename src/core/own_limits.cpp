@@ -77,18 +77,20 @@ bool OwnLimits::Place::has_ended(uint64_t now_s) const {
     return until_s != kNoEnd32 && until_s <= now_s;
 }
 
+/* Whoever reads the tag after this finds it gone if any of the words is another key's. */
 OwnLimits::Entry OwnLimits::Place::entry() const {
-    const auto until_s = line->until_s[i].load(std::memory_order_relaxed);
+    const auto until_s = line->until_s[i].load(std::memory_order_acquire);
     return {own_limit_of(line->rule[i].load(std::memory_order_acquire)),
-            until_s == kNoEnd32 ? kNoEnd : until_s, line->at[i].load(std::memory_order_relaxed)};
+            until_s == kNoEnd32 ? kNoEnd : until_s, line->at[i].load(std::memory_order_acquire)};
 }
 
 /* Gives the place, which is free, to a key.  The stores are such that a reader who
- * has found the former key there, and then reads any of them, finds the tag gone. */
+ * has found the former key there, and then reads any of them, finds the tag gone; and if
+ * the key is the same, whose limit has ended, a new end tells that the limit is new. */
 void OwnLimits::Place::write(uint32_t tag, const Entry &entry) const {
-    line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
-    line->until_s[i].store(until_of(entry.until_s), std::memory_order_release);
+    line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_release);
     line->rule[i].store(rule_of(entry.own), std::memory_order_release);
+    line->until_s[i].store(until_of(entry.until_s), std::memory_order_release);
     line->tag[i].store(tag, std::memory_order_release);
 }
 
