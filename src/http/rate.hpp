@@ -30,6 +30,8 @@ bool parse_cost(const ngx_str_t &text, uint64_t &cost);
 
 /* The same for a cost that is settled, 0 .. kSettledMax. */
 inline bool parse_settled(const ngx_str_t &text, uint64_t &cost) {
+    if (text.len == 0) { return false; }
+
     uint64_t n = 0;
     for (size_t i = 0; i < text.len; i++) {
         const uint64_t digit = text.data[i] - uint64_t{'0'};
@@ -38,7 +40,7 @@ inline bool parse_settled(const ngx_str_t &text, uint64_t &cost) {
     }
 
     cost = n;
-    return text.len != 0;
+    return true;
 }
 
 } // namespace limit_sliding
