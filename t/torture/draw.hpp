@@ -19,12 +19,31 @@ class Draw {
 public:
     explicit Draw(uint64_t seed) : random_(seed * 0x2545f4914f6cdd1d) {}
 
-    uint64_t next() { return random_next(&random_); }
-    uint64_t below(uint64_t n) { return random_next(&random_) % n; }
+    /* Draws from the bytes of a fuzzer, as few for a number as it needs, so that a
+     * byte more or less changes little of a history.  Zeros follow the last one. */
+    Draw(const uint8_t *bytes, size_t n) : random_(0), next_(bytes), end_(bytes + n) {}
+
+    /* True if there are no bytes left; a seed never ends. */
+    bool is_over() const { return next_ != nullptr && next_ == end_; }
+
+    uint64_t next() { return next_ == nullptr ? random_next(&random_) : take(sizeof(uint64_t)); }
+
+    uint64_t below(uint64_t n) {
+        size_t bytes = 0;
+        for (uint64_t most = n - 1; most != 0; most >>= 8) {
+            bytes++;
+        }
+
+        return (next_ == nullptr ? random_next(&random_) : take(bytes)) % n;
+    }
+
     bool one_in(uint64_t n) { return below(n) == 0; }
 
     /* Uniform in its number of digits. */
-    uint64_t scale(uint64_t low, uint64_t high) { return random_scale(&random_, low, high); }
+    uint64_t scale(uint64_t low, uint64_t high) {
+        reseed();
+        return random_scale(&random_, low, high);
+    }
 
     /* Mostly small ones; sometimes any, and the largest. */
     uint32_t limit() {
@@ -64,7 +83,10 @@ public:
         }
     }
 
-    uint64_t window_ms() { return random_window_ms(&random_); }
+    uint64_t window_ms() {
+        reseed();
+        return random_window_ms(&random_);
+    }
 
     Policy policy(Algorithm algorithm, uint64_t window_ms) {
         Policy policy = {};
@@ -118,6 +140,18 @@ public:
 private:
     static constexpr uint64_t kLongestMs = 50ull * 365 * 86400000;
 
+    uint64_t take(size_t n) {
+        uint64_t number = 0;
+        for (; n > 0; n--) {
+            number = number << 8 | (next_ != end_ ? *next_++ : 0);
+        }
+
+        return number;
+    }
+
+    /* Lets what follows depend on two bytes. */
+    void reseed() { random_ = next_ == nullptr ? random_ : take(2); }
+
     static uint32_t small(uint64_t cost) {
         return static_cast<uint32_t>(std::min<uint64_t>(cost, UINT32_MAX));
     }
@@ -131,6 +165,8 @@ private:
     }
 
     uint64_t random_;
+    const uint8_t *next_ = nullptr; /* null: numbers are of the seed */
+    const uint8_t *end_ = nullptr;
 };
 
 inline const char *name_of(Algorithm algorithm) {
