@@ -243,6 +243,8 @@ simulation: $(BUILD)/sim/simulation  ## all that asks Redis, over a network of s
 simulation-asan: $(BUILD)/sim-asan/simulation  ## the same under ASan and UBSan
 	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
 
+include t/fuzz/fuzz.mk
+
 
 ##@ Measure
 

@@ -1,0 +1,93 @@
+# Copyright (C) the limit_sliding authors
+
+# Each NAME_fuzz.cpp is a target for libFuzzer, which "make fuzz" runs, and a program
+# that runs it on its corpus, which "make test" does: t/fuzz/README.md.
+
+FUZZ_S     ?= 60
+FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
+    t/fuzz/*_fuzz.cpp)))
+
+# What knows NGINX, of the module and of NGINX itself.  The linker takes what a target
+# needs from an archive of all.
+FUZZ_NGX  := src/redis/reply.cpp src/redis/script_call.cpp \
+    src/redis/cluster.cpp src/redis/sentinel.cpp src/redis/endpoint.cpp \
+    src/http/api/arguments.cpp src/http/key_text.cpp \
+    src/http/client_address.cpp src/http/rate.cpp
+NGX_PARTS := core/ngx_string core/ngx_palloc core/ngx_array core/ngx_inet \
+    core/ngx_parse core/ngx_rbtree os/unix/ngx_alloc http/ngx_http_parse
+NGX_INCS  := -I$(BUILD) $(addprefix -isystem $(BUILD)/tree/src/,core event \
+    event/modules event/quic os/unix http http/modules http/v2 http/v3)
+FUZZ_CXX   = -std=c++17 -fno-rtti -g -Wall -Isrc -It/unit -It/torture -It/fuzz \
+    -MMD -MP -ffunction-sections -fdata-sections -w
+
+# Debian's nginx-dev has headers only.
+FUZZ_SRC  := $(if $(wildcard $(NGX_SRC)/src/core/ngx_string.c),$(abspath \
+    $(NGX_SRC)),$(BUILD)/nginx-source)
+
+$(BUILD)/nginx-source/src/core/nginx.c:
+	@.ci/get-nginx $(BUILD)/nginx-source
+
+fuzz_FLAGS   = -O1 -fsanitize=fuzzer-no-link,address,undefined \
+    -fno-sanitize-recover=all -fno-omit-frame-pointer
+replay_FLAGS = -O1
+fuzz_TOOLS   = ccache clang
+replay_TOOLS = $(CC)
+fuzz_CXX     = ccache clang++
+replay_CXX   = $(CXX)
+fuzz_LINK    = -fsanitize=fuzzer,address,undefined
+replay_LINK  =
+
+# A flavour of all that is fuzzed, in a directory of its own.
+define fuzz_flavour
+$(1)_DIR  := $(BUILD)/$(1)
+$(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
+    $(FUZZ_NGX:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
+    $(NGX_PARTS:%=$(BUILD)/$(1)/ngx/%.o) \
+    $(addprefix $(BUILD)/$(1)/,model.o nginx.o)
+$(1)_PROGRAMS := $(FUZZ_NAMES:%=$(BUILD)/$(1)/%_fuzz)
+
+$(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/Makefile
+	@mkdir -p $$(@D)
+	@$$($(1)_CXX) $$(FUZZ_CXX) -fno-exceptions -fno-threadsafe-statics $(NGX_INCS) \
+	    -I$(BUILD)/$(1) $$($(1)_FLAGS) -c -o $$@ $$<
+
+$(BUILD)/$(1)/src/redis/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
+
+$(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/Makefile
+	@mkdir -p $$(@D)
+	@sh src/embed.sh $$@ -f $(LUA)
+
+$(BUILD)/$(1)/ngx/%.o: $(FUZZ_SRC)/src/core/nginx.c
+	@mkdir -p $$(@D)
+	@$$($(1)_TOOLS) -g -w $(NGX_INCS) -ffunction-sections -fdata-sections \
+	    $$(filter-out -fno-sanitize-recover=all,$$($(1)_FLAGS)) -fno-sanitize=undefined \
+	    -c -o $$@ $(FUZZ_SRC)/src/$$*.c
+
+$(BUILD)/$(1)/%.o: t/torture/%.cpp $(BUILD)/Makefile
+	@mkdir -p $$(@D)
+	@$$($(1)_CXX) $$(FUZZ_CXX) $$($(1)_FLAGS) -c -o $$@ $$<
+
+$(BUILD)/$(1)/%.o: t/fuzz/%.cpp $(BUILD)/Makefile
+	@mkdir -p $$(@D)
+	@$$($(1)_CXX) $$(FUZZ_CXX) $(NGX_INCS) $$($(1)_FLAGS) \
+	    -DFUZZ_CORPUS='"$(CURDIR)/t/fuzz/corpus"' -c -o $$@ $$<
+
+$(BUILD)/$(1)/all.a: $$($(1)_OBJS)
+	@rm -f $$@ && ar rc $$@ $$^
+
+$$($(1)_PROGRAMS): %: %.o $(if $(filter replay,$(1)),$(BUILD)/replay/replay.o) \
+    $(BUILD)/$(1)/all.a
+	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections -o $$@ $$^ -lhiredis
+
+-include $$(wildcard $(addprefix $(BUILD)/$(1)/,*.d src/*/*.d src/*/*/*.d))
+endef
+
+$(foreach f,fuzz replay,$(eval $(call fuzz_flavour,$(f))))
+
+fuzz: $(fuzz_PROGRAMS)  ## libFuzzer on each target: FUZZ_S=60 FUZZ_NAMES="usage rate"
+	@t/fuzz/run $(BUILD)/fuzz $(FUZZ_S) $(FUZZ_NAMES)
+
+replay: $(replay_PROGRAMS)  ## the targets of the fuzzers on their corpus, without clang
+	@$(PROVE) $(replay_PROGRAMS)
+
+.PHONY: fuzz replay

@@ -1,0 +1,143 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Units that wait to be told, in a small table, beside a list of them: whatever workers
+ * do in whatever order, none is lost and none is told twice. */
+
+#include <cstring>
+#include <map>
+
+#include "input.hpp"
+#include "redis/logic/pending.hpp"
+
+using namespace limit_sliding;
+
+namespace {
+
+constexpr size_t kKeys = 10;
+constexpr size_t kBytes = sizeof(Pending) + 2 * 128;
+constexpr uint64_t kIntervalMs = 100;
+
+class History {
+public:
+    explicit History(fuzz::Input &input) : input_(input) {
+        memset(memory_, 0, sizeof(memory_));
+        pending_ = Pending::init(memory_, sizeof(memory_));
+        CHECK(pending_ != nullptr);
+    }
+
+    void step() {
+        key_ = input_.below(kKeys);
+        now_ms_ += input_.flag() ? input_.below(300) : input_.number() % 1000000;
+        switch (input_.below(6)) {
+        case 0:
+        case 1:
+            add();
+            break;
+        case 2:
+            take();
+            break;
+        case 3:
+            done();
+            break;
+        case 4:
+            look();
+            break;
+        default:
+            subtract();
+        }
+
+        CHECK(pending_->units(hash()) == units_[key_]);
+    }
+
+private:
+    uint64_t hash() const { return key_ * 0x9e3779b97f4a7c15; }
+
+    void check_due(uint64_t due_ms) const {
+        CHECK(due_ms >= now_ms_ && due_ms <= now_ms_ + Pending::kWaitMaxMs);
+    }
+
+    void add() {
+        const uint64_t units = 1 + input_.number() % UINT32_MAX;
+        uint64_t due_ms = 0;
+        const auto added = pending_->add(hash(), units, now_ms_, kIntervalMs, &due_ms);
+        if (added != Pending::Added::kFull) { units_[key_] += units; }
+
+        if (added == Pending::Added::kSend) { check_due(due_ms); }
+    }
+
+    void take() {
+        uint64_t units, due_ms = 0;
+        const auto took
+            = pending_->take(hash(), now_ms_, input_.below(200000), input_.flag(), &units, &due_ms);
+        CHECK(units == (took == Pending::Took::kTaken ? units_[key_] : 0));
+        if (took == Pending::Took::kLater) { CHECK(due_ms > now_ms_); }
+
+        if (took == Pending::Took::kTaken) {
+            taken_[key_] = units;
+            units_[key_] = 0;
+        }
+    }
+
+    void done() {
+        const auto taken = taken_.find(key_);
+        if (taken == taken_.end()) { return; }
+
+        const bool again = input_.flag();
+        Pending::Rest rest = {};
+        rest.units = again ? taken->second : 0;
+        rest.look = input_.flag();
+        rest.due_ms = now_ms_ + kIntervalMs;
+        rest.wait_ms = input_.below(1000);
+        rest.look_ms = now_ms_ + input_.below(1000);
+
+        uint64_t due_ms = 0;
+        const auto added = pending_->done(hash(), now_ms_, rest, &due_ms);
+        if (added != Pending::Added::kFull) {
+            units_[key_] = std::min<uint64_t>(UINT32_MAX, units_[key_] + rest.units);
+        }
+
+        if (added == Pending::Added::kSend) { check_due(due_ms); }
+
+        CHECK(added != Pending::Added::kDone || units_[key_] == 0);
+        taken_.erase(taken);
+    }
+
+    void look() {
+        uint64_t due_ms = 0;
+        if (pending_->look(hash(), now_ms_, kIntervalMs, &due_ms) == Pending::Added::kSend) {
+            check_due(due_ms);
+        }
+
+        const Pending::Seen seen = {input_.number(), now_ms_, input_.number(), input_.number()};
+        pending_->set_seen(hash(), seen);
+        const Pending::Seen known = pending_->seen(hash(), now_ms_);
+        CHECK(known.at_ms <= now_ms_ && known.used <= seen.used);
+    }
+
+    void subtract() {
+        const uint64_t wanted = input_.number();
+        const uint64_t subtracted = pending_->subtract(hash(), wanted);
+        CHECK(subtracted == std::min(wanted, units_[key_]));
+        units_[key_] -= subtracted;
+    }
+
+    fuzz::Input &input_;
+    Pending *pending_;
+    uint64_t now_ms_ = 1000000;
+    uint64_t key_ = 0;
+    std::map<uint64_t, uint64_t> units_; /* that wait, of each key */
+    std::map<uint64_t, uint64_t> taken_; /* under way */
+    alignas(64) uint8_t memory_[kBytes];
+};
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    fuzz::Input input(data, size);
+    History history(input);
+    for (unsigned i = 0; i < 1000 && !input.empty(); i++) {
+        history.step();
+    }
+
+    return 0;
+}

@@ -1,0 +1,133 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Numbers that a Redis answers to a call of the script, for calls of all shapes: what is
+ * taken for a reply can be read and described, and is of all the call's asks. */
+
+#include "redis/script_call.hpp"
+
+#include <memory>
+#include <vector>
+
+#include "core/own_limit.hpp"
+#include "input.hpp"
+
+namespace limit_sliding {
+
+/* In place of the one that sends it: no call is too large. */
+bool put_call(Node &, AskCall &, Span<const std::string_view>) { return true; }
+
+} // namespace limit_sliding
+
+using namespace limit_sliding;
+
+namespace {
+
+constexpr size_t kAsks = 3;
+constexpr size_t kParts = 3;
+
+Policy policy_of(fuzz::Input &input) {
+    Policy policy = {};
+    policy.algorithm = static_cast<Algorithm>(input.below(5));
+    policy.window_ms = kWindowMinMs + input.number() % (kWindowMaxMs - kWindowMinMs + 1);
+    if (policy.algorithm == Algorithm::kCounter) {
+        policy.precision = static_cast<uint32_t>(input.below(61));
+    }
+
+    if (policy.algorithm == Algorithm::kFixed) {
+        const Window window = Window::of(static_cast<Calendar>(input.below(5)));
+        if (window.is_given()) { policy = with_window(policy, window); }
+
+        policy.salt = 0;
+    }
+
+    return policy;
+}
+
+/* The asks of a call. */
+struct Asked {
+    explicit Asked(fuzz::Input &input) {
+        call.asks.init();
+        for (size_t n = 1 + input.below(kAsks); n > 0; n--) {
+            Ask &ask = asks[n - 1];
+            AskPart *first = &parts[(n - 1) * kParts];
+            ask.parts = {first, 1 + input.below(kParts)};
+            ask.asked_units = 1 + input.below(300);
+            for (AskPart &part : ask.parts) {
+                set_part(part, input);
+            }
+
+            call.asks.push_back(ask);
+        }
+    }
+
+    void set_part(AskPart &part, fuzz::Input &input) {
+        const size_t i = &part - parts;
+        policies[i] = policy_of(input);
+        zones[i].policy = &policies[i];
+        part.zone = &zones[i];
+        part.claim.policy = &policies[i];
+        part.claim.limit = 1 + input.number() % policies[i].limit_max(true);
+        part.claim.cost = input.number() % (kRemoteMax + 2);
+        part.claim.purpose = static_cast<Purpose>(input.below(5));
+        part.claim.records = input.flag();
+        part.held = input.flag();
+        if (input.flag()) { part.window = Window::from_code(60000); }
+    }
+
+    AskCall call = {};
+    Ask asks[kAsks] = {};
+    AskPart parts[kAsks * kParts] = {};
+    RemoteZone zones[kAsks * kParts] = {};
+    Policy policies[kAsks * kParts] = {};
+};
+
+void check_part(const Ask &ask, const AskPart &part, const PartAnswer &answer, int64_t granted) {
+    CHECK(answer.state.limit >= 1 || answer.own.is_blocked());
+    CHECK(!is_settled(part.claim) || answer.lost <= part.claim.cost);
+
+    for (int64_t turn = 0; turn < static_cast<int64_t>(ask.asked_units); turn += 1 + turn / 2) {
+        const bool admitted = turn < granted;
+        const auto before = static_cast<uint32_t>(std::min(turn, granted));
+        const Verdict verdict = describe_part(part, answer, before, admitted);
+        CHECK(answer.own.is_blocked() || verdict.limit == answer.state.limit);
+        if (is_settled(part.claim) || !answer.is_limited()) { continue; }
+
+        (void)answer.state.refused_ms(answer.policy, verdict);
+        (void)answer.state.taken(answer.policy, static_cast<uint64_t>(turn));
+        (void)answer.state.part_ends_ms(answer.policy);
+        (void)answer.state.used_after(answer.policy, part.claim.cost);
+    }
+}
+
+} // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    fuzz::Input input(data, size);
+    const auto asked = std::make_unique<Asked>(input);
+
+    /* what the reply does not have is as an earlier one left it */
+    static auto reply = std::make_unique<Reply>();
+    const auto stale = static_cast<int64_t>(input.number());
+    std::fill(std::begin(reply->numbers), std::end(reply->numbers), stale);
+    reply->n = 0;
+    while (!input.empty() && reply->n < 400) {
+        reply->numbers[reply->n++] = static_cast<int64_t>(input.number());
+    }
+
+    /* a whole one of the call's, whose last number was not read */
+    if (reply->n != 0 && input.empty() && (reply->numbers[0] & 1) != 0) { reply->n--; }
+
+    if (!is_script_reply(asked->call, *reply)) { return 0; }
+
+    ScriptReply read(*reply);
+    for (const Ask &ask : asked->call.asks) {
+        Answer answer = {};
+        read.read(ask, &answer);
+        CHECK(answer.granted >= 0 && answer.granted <= static_cast<int64_t>(ask.asked_units));
+        for (size_t i = 0; i < ask.parts.size(); i++) {
+            check_part(ask, ask.parts[i], answer.parts[i], answer.granted);
+        }
+    }
+
+    return 0;
+}
