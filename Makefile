@@ -156,9 +156,11 @@ PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
 # Where there is none, only t/browser.t is skipped.
 BROWSER = chromium chromium-driver
 
-test: build tools $(SIMULATE) $(ALLOC) $(BUILD)/sim/simulation $(unit_TESTS)  ## units, and t/*.t on a real NGINX
+include t/fuzz/fuzz.mk
+
+test: build tools $(SIMULATE) $(ALLOC) $(BUILD)/sim/simulation $(unit_TESTS) $(replay_PROGRAMS)  ## units, and t/*.t on a real NGINX
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
-	@$(PROVE) $(unit_TESTS) $(sort $(wildcard t/*.t t/faults/*.t))
+	@$(PROVE) $(unit_TESTS) $(replay_PROGRAMS) $(sort $(wildcard t/*.t t/faults/*.t))
 	@t/sim/run $(BUILD)/sim/simulation 1 4000 $(JOBS)
 
 # Preloaded into NGINX, it has allocations fail.
@@ -243,7 +245,11 @@ simulation: $(BUILD)/sim/simulation  ## all that asks Redis, over a network of s
 simulation-asan: $(BUILD)/sim-asan/simulation  ## the same under ASan and UBSan
 	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
 
-include t/fuzz/fuzz.mk
+fuzz: $(fuzz_PROGRAMS)  ## libFuzzer on each target: FUZZ_S=60 FUZZ_NAMES="usage rate"
+	@t/fuzz/run $(BUILD)/fuzz $(FUZZ_S) $(FUZZ_NAMES)
+
+replay: $(replay_PROGRAMS)  ## the targets of the fuzzers on their corpus, without clang
+	@$(PROVE) $(replay_PROGRAMS)
 
 
 ##@ Measure
@@ -379,6 +385,8 @@ allocations_PKGS = $(test_PKGS)
 simulation_PKGS = $(build_PKGS) liblua5.1-0-dev
 simulation-asan_PKGS = $(simulation_PKGS)
 torture_PKGS  = $(demo_PKGS) libhiredis-dev redis-server gdb
+fuzz_PKGS     = $(build_PKGS) clang
+replay_PKGS   = $(build_PKGS) perl
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
     $($(goal)_PKGS)))
@@ -389,6 +397,6 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize model allocations torture simulation simulation-asan bench bench-quick \
-    bench-figures plots simulate check \
+    sanitize model allocations torture simulation simulation-asan fuzz replay bench \
+    bench-quick bench-figures plots simulate check \
     check-versions format page install uninstall help deps FORCE

@@ -31,6 +31,26 @@ bool is_cut(string_view address, size_t prefix) {
     return true;
 }
 
+/* Tells whether the first bits of two addresses are the same. */
+bool is_begin(string_view address, string_view other, size_t bits) {
+    CHECK(address.size() == other.size());
+    for (size_t bit = 0; bit < bits; bit++) {
+        if (((address[bit / 8] ^ other[bit / 8]) >> (7 - bit % 8) & 1) != 0) { return false; }
+    }
+
+    return true;
+}
+
+/* Returns the bytes of an address, which is one of IPv4 if it is that in the form of IPv6. */
+string address_of(const string &text) {
+    u_char bytes[16];
+    if (inet_pton(AF_INET, text.c_str(), bytes) == 1) { return string(view(bytes, 4)); }
+
+    (void)inet_pton(AF_INET6, text.c_str(), bytes);
+    const bool is_mapped = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<in6_addr *>(bytes));
+    return string(is_mapped ? view(bytes + 12, 4) : view(bytes, 16));
+}
+
 void check_key(fuzz::Input &input) {
     ZoneConf zone = {};
     zone.keys = static_cast<KeyKind>(input.below(3));
@@ -59,8 +79,10 @@ void check_key(fuzz::Input &input) {
 
     CHECK(key.len == 4 || key.len == 16);
     if (zone.keys == KeyKind::kClients) {
-        CHECK(is_cut(view(key), key.len == 4 ? (is_known ? zone.clients.ipv4 : ipv4)
-                                             : (is_known ? zone.clients.ipv6 : ipv6)));
+        const size_t prefix = key.len == 4 ? (is_known ? zone.clients.ipv4 : ipv4)
+                                           : (is_known ? zone.clients.ipv6 : ipv6);
+        CHECK(is_cut(view(key), prefix));
+        if (is_address) { CHECK(is_begin(view(key), address_of(text), prefix)); }
     }
 
     /* its text is read as the same key, which is cut already; an address of IPv4 in the

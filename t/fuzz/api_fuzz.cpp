@@ -6,6 +6,7 @@
 #include "http/api/arguments.hpp"
 
 #include <string>
+#include <vector>
 
 #include "core/limit_line.hpp"
 #include "core/zone.hpp"
@@ -108,15 +109,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     r.pool = ngx_create_pool(4096, &log);
     r.loc_conf = confs;
 
-    /* the arguments as they are */
+    /* the arguments as they are, in memory that ends with them */
     const string text(input.rest());
-    string args = text;
-    r.args = {args.size(), reinterpret_cast<u_char *>(args.data())};
+    std::vector<u_char> exact(text.begin(), text.end());
+    r.args = {exact.size(), exact.data()};
     read_all(&r, zone);
 
     /* a key of all the bytes, encoded */
     zone.keys = KeyKind::kTexts;
-    args = "key=" + encoded(text);
+    string args = "key=" + encoded(text);
     r.args = {args.size(), reinterpret_cast<u_char *>(args.data())};
     ngx_str_t key;
     CHECK(is_taken(read_key_arg(&r, zone, &key)) == !text.empty());
