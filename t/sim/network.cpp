@@ -111,7 +111,8 @@ ngx_connection_t *create_connection() {
 void connected(const LinkPtr &link) {
     if (link->client == nullptr) { return; }
 
-    if (!link->server->accepts()) {
+    link->established = true;
+    if (!link->server->accepts() || link->server_closed) {
         link->reset = true;
         count("refused connections");
     }
@@ -149,7 +150,7 @@ void close_by_server(const LinkPtr &link, bool reset) {
     after(link->to_client_us - now_us(), [link, reset] {
         link->ended = true;
         link->reset = reset;
-        notify(link);
+        if (link->established) { notify(link); }
     });
 }
 
@@ -200,6 +201,7 @@ ngx_int_t ngx_event_connect_peer(ngx_peer_connection_t *pc) {
     if (server->accepts() && !server->is_unreachable() && chance(50)) {
         link->client->write->ready = 1;
         server->add_link(link);
+        link->established = true;
         return NGX_OK;
     }
 

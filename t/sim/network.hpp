@@ -28,6 +28,7 @@ extern Weather weather;
 struct Link {
     ngx_connection_t *client; /* nullptr: it has closed */
     Server *server;
+    bool established;
     bool server_closed;
 
     std::string arrived; /* at the client, and not read */
