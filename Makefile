@@ -26,6 +26,8 @@ unexport NGINX
 override BUILD := $(abspath $(BUILD))
 MODULE := $(BUILD)/ngx_http_limit_sliding_module.so
 SIMULATE := $(BUILD)/bench/simulate
+# Debian's nginx-dev has headers only.
+NGINX_SOURCE := $(BUILD)/nginx-source/src/core/nginx.c
 ALLOC := $(BUILD)/faults/alloc.so
 
 # What knows no NGINX.
@@ -195,9 +197,11 @@ SANITIZED_TESTS ?= $(sort $(wildcard t/*.t t/faults/*.t))
 SANITIZED_SKIP  = t/browser.t t/docs.t t/guard.t t/simulate.t t/upgrade.t \
     t/check_layers.t t/check_shape.t t/callgrind.t t/usage_cost.t
 
-sanitize: $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
-	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
+$(NGINX_SOURCE):
 	@.ci/get-nginx $(BUILD)/nginx-source
+
+sanitize: $(NGINX_SOURCE) $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
+	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
 	@LIMIT_SLIDING_CFLAGS=-fsanitize=undefined $(MAKE) static \
 	    BUILD=$(SANITIZED) NGX_SRC=$(BUILD)/nginx-source \
 	    NGX_CONF_OPTS='$(SANITIZED_OPTS)' > /dev/null

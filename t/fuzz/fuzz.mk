@@ -20,19 +20,15 @@ NGX_INCS  := -I$(BUILD) $(addprefix -isystem $(BUILD)/tree/src/,core event \
 FUZZ_CXX   = -std=c++17 -fno-rtti -g -Wall -Isrc -It/unit -It/torture -It/fuzz \
     -MMD -MP -ffunction-sections -fdata-sections -w
 
-# Debian's nginx-dev has headers only.
-FUZZ_SRC  := $(if $(wildcard $(NGX_SRC)/src/core/ngx_string.c),$(abspath \
-    $(NGX_SRC)),$(BUILD)/nginx-source)
-
-$(BUILD)/nginx-source/src/core/nginx.c:
-	@.ci/get-nginx $(BUILD)/nginx-source
-
 fuzz_FLAGS   = -O1 -fsanitize=fuzzer-no-link,address,undefined \
     -fno-sanitize-recover=all -fno-omit-frame-pointer
 replay_FLAGS = -O1
-fuzz_TOOLS   = ccache clang
+# The objects of what knows no NGINX are those of the unit tests, without a fuzzer.
+replay_PURE  = unit
+fuzz_PURE    = fuzz
+fuzz_TOOLS   = clang
 replay_TOOLS = $(CC)
-fuzz_CXX     = ccache clang++
+fuzz_CXX     = clang++
 replay_CXX   = $(CXX)
 fuzz_LINK    = -fsanitize=fuzzer,address,undefined
 replay_LINK  =
@@ -40,7 +36,7 @@ replay_LINK  =
 # A flavour of all that is fuzzed, in a directory of its own.
 define fuzz_flavour
 $(1)_DIR  := $(BUILD)/$(1)
-$(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
+$(1)_OBJS := $$(PURE_SRCS:%.cpp=$(BUILD)/$$($(1)_PURE)/%.o) \
     $(FUZZ_NGX:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
     $(NGX_PARTS:%=$(BUILD)/$(1)/ngx/%.o) \
     $(addprefix $(BUILD)/$(1)/,model.o nginx.o)
@@ -57,11 +53,11 @@ $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/Makefile
 	@mkdir -p $$(@D)
 	@sh src/embed.sh $$@ -f $(LUA)
 
-$(BUILD)/$(1)/ngx/%.o: $(FUZZ_SRC)/src/core/nginx.c
+$(BUILD)/$(1)/ngx/%.o: | $(NGINX_SOURCE)
 	@mkdir -p $$(@D)
 	@$$($(1)_TOOLS) -g -w $(NGX_INCS) -ffunction-sections -fdata-sections \
 	    $$(filter-out -fno-sanitize-recover=all,$$($(1)_FLAGS)) -fno-sanitize=undefined \
-	    -c -o $$@ $(FUZZ_SRC)/src/$$*.c
+	    -c -o $$@ $(BUILD)/nginx-source/src/$$*.c
 
 $(BUILD)/$(1)/%.o: t/torture/%.cpp $(BUILD)/Makefile
 	@mkdir -p $$(@D)

@@ -3,9 +3,8 @@
 # The simulation of what asks Redis: all of the core and the client but what reads the
 # configuration and speaks TLS, with those files of NGINX that touch no system.
 
-SIM_CLIENT := $(filter-out %/setup.cpp %/tls.cpp %/without_hiredis.cpp, \
-    $(wildcard src/core/*.cpp src/redis/*.cpp src/redis/logic/*.cpp \
-    src/http/sync_claims.cpp))
+SIM_CLIENT := $(filter-out %/setup.cpp %/tls.cpp %/without_hiredis.cpp $(PURE_SRCS), \
+    $(wildcard src/redis/*.cpp) src/http/sync_claims.cpp)
 SIM_NGINX  := $(addprefix src/,$(addsuffix .c,core/ngx_array core/ngx_inet core/ngx_palloc \
     core/ngx_queue core/ngx_rbtree core/ngx_sha1 core/ngx_string event/ngx_event_posted \
     event/ngx_event_timer))
@@ -13,15 +12,15 @@ SIM_INCS   := $(addprefix -I$(BUILD)/tree/src/,core event event/modules os/unix 
     http/modules http/v2) -I$(BUILD)
 SIM_LINK   := -Wl,--wrap=free -l:libhiredis.a -l:liblua5.1.a -lcrypt -lm -ldl
 
-sim_FLAGS      = -O2
-sim-asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-                 -fno-omit-frame-pointer
-
-$(BUILD)/nginx-source/src:
-	@.ci/get-nginx $(BUILD)/nginx-source
+# The objects of what knows no NGINX are those of the unit tests.
+sim_PURE       = unit
+sim-asan_PURE  = asan
+sim_FLAGS      = $(unit_FLAGS)
+sim-asan_FLAGS = $(asan_FLAGS)
 
 define sim_flavour
-$(1)_OBJS := $$(SIM_CLIENT:%.cpp=$(BUILD)/$(1)/%.o) $$(SIM_NGINX:%.c=$(BUILD)/$(1)/nginx/%.o) \
+$(1)_OBJS := $$(PURE_SRCS:%.cpp=$(BUILD)/$$($(1)_PURE)/%.o) \
+    $$(SIM_CLIENT:%.cpp=$(BUILD)/$(1)/%.o) $$(SIM_NGINX:%.c=$(BUILD)/$(1)/nginx/%.o) \
     $(patsubst %.cpp,$(BUILD)/$(1)/%.o,$(wildcard t/sim/*.cpp))
 
 $(BUILD)/$(1)/%.o: %.cpp $(BUILD)/settings | $(BUILD)/Makefile
@@ -29,10 +28,7 @@ $(BUILD)/$(1)/%.o: %.cpp $(BUILD)/settings | $(BUILD)/Makefile
 	$(CXX) -std=c++17 $(UNIT_FLAGS) $(SIM_INCS) $$($(1)_FLAGS) $$(if $$(findstring \
 	    t/sim/,$$<),-I/usr/include/lua5.1 -fno-access-control,$(CORE_FLAGS)) -c -o $$@ $$<
 
-$(BUILD)/$(1)/src/redis/scripts.o: UNIT_FLAGS += -I$(BUILD)/unit
-$(BUILD)/$(1)/src/redis/scripts.o: $(BUILD)/unit/limit_sliding_lua.inc
-
-$(BUILD)/$(1)/nginx/%.o: $(BUILD)/settings | $(BUILD)/Makefile $(BUILD)/nginx-source/src
+$(BUILD)/$(1)/nginx/%.o: $(BUILD)/settings | $(BUILD)/Makefile $(NGINX_SOURCE)
 	@mkdir -p $$(@D)
 	$(CC) -g $(SIM_INCS) $$($(1)_FLAGS) -fno-strict-aliasing -c -o $$@ \
 	    $(BUILD)/nginx-source/$$*.c
