@@ -53,7 +53,7 @@ $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/Makefile
 	@mkdir -p $$(@D)
 	@sh src/embed.sh $$@ -f $(LUA)
 
-$(BUILD)/$(1)/ngx/%.o: | $(NGINX_SOURCE)
+$(BUILD)/$(1)/ngx/%.o: | $(NGINX_SOURCE) $(BUILD)/Makefile
 	@mkdir -p $$(@D)
 	@$$($(1)_TOOLS) -g -w $(NGX_INCS) -ffunction-sections -fdata-sections \
 	    $$(filter-out -fno-sanitize-recover=all,$$($(1)_FLAGS)) -fno-sanitize=undefined \
