@@ -103,6 +103,15 @@ void Server::suffer(Fault fault, uint64_t us) {
     trace("server %u: %s", number_, names[static_cast<int>(fault)]);
     if (fault == Fault::kRefused) { restart(true); }
 
+    /* connections at rest are told something, too */
+    for (auto &weak : links_) {
+        const LinkPtr link = weak.lock();
+        if (fault == Fault::kExtra && link != nullptr && !link->server_closed
+            && link->established) {
+            send_to_client(link, one_of(kNonsense), 0);
+        }
+    }
+
     after(us, [this, number = ++fault_number_] {
         if (number == fault_number_) { heal(); }
     });
