@@ -22,6 +22,17 @@ constexpr uint64_t kRefundMs = 2 * 60 * 60 * 1000;
     return RingSettlement(claim, time_of(claim, now_ms));
 }
 
+/* Returns by how many parts of a window a clock is ahead of another one, to the nearest; they
+ * wrap around if it is behind. */
+uint64_t parts_between(uint64_t other_ms, uint64_t clock_ms, uint64_t n, uint64_t window_ms) {
+    constexpr int64_t kAheadMaxMs = int64_t{1} << 50;
+    const auto ahead = static_cast<int64_t>(clock_ms - other_ms);
+    const auto window = static_cast<int64_t>(window_ms);
+    const int64_t moved = std::clamp(ahead, -kAheadMaxMs, kAheadMaxMs) * static_cast<int64_t>(n);
+
+    return static_cast<uint64_t>((moved + (moved < 0 ? -window : window) / 2) / window);
+}
+
 /* Takes back what a counter's key has used in the part that is still the newest one;
  * false: take_back() has to. */
 [[gnu::flatten]] bool take_back_soon(const Claim &claim, uint64_t cost, uint64_t now_ms) {
@@ -104,12 +115,14 @@ void record_rejected(Claim *claim, uint64_t now_ms) {
 }
 
 bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t *count,
-                uint64_t now_ms) {
+                uint64_t told_ms, uint64_t now_ms) {
     if (claim.policy->algorithm != Algorithm::kCounter || claim.policy->has_rings()) {
         return false;
     }
 
-    Counter counter(*claim.policy, time_of(claim, now_ms), claim.limit);
+    const uint64_t here_ms = time_of(claim, now_ms);
+    Counter counter(*claim.policy, here_ms, claim.limit);
+    newest += parts_between(told_ms, here_ms, n, claim.policy->window_ms);
     const uint64_t state = counter.state_of(n, newest, count);
 
     if (state == 0) { return false; }

@@ -39,10 +39,11 @@ void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms);
 
 /* Replaces what a counter's key has used, in one step: `count` is that of each of n parts of
  * a window and of the one before them, the oldest first, and `newest` the number of the
- * newest one, zone time x n / window.  Returns false, and does nothing, if a state of the
- * claim's limit is not one word, or does not have n parts. */
+ * newest one, time x n / window, by a clock at which it was `told_ms`.  That clock may differ
+ * from the zone's by anything.  Returns false, and does nothing, if a state of the claim's
+ * limit is not one word, or does not have n parts. */
 bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t *count,
-                uint64_t now_ms);
+                uint64_t told_ms, uint64_t now_ms);
 
 /* Takes back what a claim has consumed just now: a request that it was consumed for is
  * not admitted. */

@@ -274,7 +274,7 @@ bool set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
     }
 
     count[parts] += more;
-    return set_counts(claim, parts, static_cast<uint64_t>(state.values[1]), count,
+    return set_counts(claim, parts, static_cast<uint64_t>(state.values[1]), count, state.now_ms,
                       ngx_current_msec);
 }
 

@@ -61,6 +61,7 @@ Plan draw_plan() {
     plan.nmachines = between(1, 2);
     plan.nworkers = between(1, 2);
     plan.nkeys = between(1, 3);
+    if (chance(300)) { plan.ahead_us = static_cast<int64_t>(below(2000000000)) - 1000000000; }
     return plan;
 }
 

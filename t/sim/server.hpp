@@ -32,7 +32,9 @@ enum class Role { kMaster = 0, kReplica, kSentinel };
 
 class Server {
 public:
-    explicit Server(unsigned number) : number_(number) {}
+    /* Its clock is ahead of those of other machines by so much. */
+    Server(unsigned number, int64_t ahead_us)
+        : number_(number), clock_us_(1700000000000000 + ahead_us) {}
 
     /* The fault lasts so long. */
     void suffer(Fault fault, uint64_t us);
@@ -82,7 +84,7 @@ private:
     Role role_ = Role::kMaster;
     Fault fault_ = Fault::kNone;
     uint64_t fault_number_ = 0;
-    int64_t clock_us_ = 1700000000000000;
+    int64_t clock_us_;
     unsigned losses_ = 0;
     std::set<std::string> scripts_;
     std::vector<std::weak_ptr<Link>> links_;

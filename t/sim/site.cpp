@@ -103,7 +103,7 @@ Site::Site(const Plan &drawn) : plan(drawn) {
     site = this;
     pool_ = ngx_create_pool(16 * 1024, ngx_cycle->log);
     for (unsigned i = 1; i <= plan.nservers + plan.nsentinels; i++) {
-        servers.push_back(std::make_unique<Server>(i));
+        servers.push_back(std::make_unique<Server>(i, plan.ahead_us));
     }
 
     if (plan.topology == Topology::kCluster) {

@@ -30,6 +30,7 @@ struct Plan {
     size_t nmachines;
     size_t nworkers; /* of each */
     size_t nkeys;
+    int64_t ahead_us; /* of the clocks of machines: those of servers */
 };
 
 /* The memory that the workers of a machine share. */

@@ -305,8 +305,17 @@ static void counts_are_set(const Policy &policy, uint64_t limit) {
         CHECK(limit_sliding::charge(natural.claim(1), count[i], begins_ms) == 0);
     }
 
-    CHECK(limit_sliding::set_counts(told.claim(1), n, newest, count, natural.now_ms));
-    CHECK(!limit_sliding::set_counts(told.claim(1), 59, newest, count, natural.now_ms));
+    /* by the clock of another machine, which is a thousand windows off, or some */
+    const int64_t off = static_cast<int64_t>(random_below(&natural.random, 5)) - 2;
+    const int64_t off_parts = off * 500 * static_cast<int64_t>(n) + off;
+    const uint64_t there = newest + static_cast<uint64_t>(off_parts);
+    const uint64_t there_ms
+        = natural.now_ms
+          + static_cast<uint64_t>(off_parts * static_cast<int64_t>(policy.window_ms)
+                                  / static_cast<int64_t>(n));
+
+    CHECK(limit_sliding::set_counts(told.claim(1), n, there, count, there_ms, natural.now_ms));
+    CHECK(!limit_sliding::set_counts(told.claim(1), 59, there, count, there_ms, natural.now_ms));
 
     for (unsigned i = 0; i < 20; i++) {
         const uint64_t at_ms = natural.now_ms + i * policy.window_ms / 9;
@@ -316,7 +325,7 @@ static void counts_are_set(const Policy &policy, uint64_t limit) {
 
     /* what is above the limit is used, and not owed by the windows to come */
     count[n] += limit;
-    CHECK(limit_sliding::set_counts(told.claim(1), n, newest, count, natural.now_ms));
+    CHECK(limit_sliding::set_counts(told.claim(1), n, there, count, there_ms, natural.now_ms));
     CHECK(told.used(natural.now_ms) >= limit);
     CHECK(told.used(natural.now_ms + 2 * policy.window_ms + policy.window_ms / n) == 0);
 }
