@@ -70,9 +70,13 @@ for my $place (qw(all any after)) {
     is "@untold", '', "$place: each with Retry-After";
 }
 
-open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
-is scalar grep(m{^/\w+/\d+\|REJECTED$}, <$log>), 3 * @codes,
-    'all of them were rejected';
+# the last one may be written after its response
+sub rejected() {
+    open my $log, '<', $nginx->dir . '/access.log' or die "access.log: $!";
+    return scalar grep { m{^/\w+/\d+\|REJECTED$} } <$log>;
+}
+wait_for(sub { rejected() == 3 * @codes });
+is rejected(), 3 * @codes, 'all of them were rejected';
 
 # A connection goes on to be served after a rejection, whether the module or
 # NGINX finalizes its code.
