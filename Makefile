@@ -109,11 +109,20 @@ UNIT_FLAGS = -g -Wall -Wextra -Wno-missing-field-initializers -Isrc -MMD -MP
 unit_LINK = $(CC)
 tsan_LINK = $(CC)
 asan_LINK = $(CXX)
+arm_LINK  = $(ARM)-gcc
+
+# The compiler of another machine; t/weak/rules.mk has the rest.
+ARM = aarch64-linux-gnu
+unit_CXX = $(CXX)
+tsan_CXX = $(CXX)
+asan_CXX = $(CXX)
+arm_CXX  = $(ARM)-g++
 
 unit_FLAGS = -O2
 tsan_FLAGS = -O2 -fsanitize=thread
 asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
              -fno-omit-frame-pointer
+arm_FLAGS  = -O2 -L$(BUILD)/arm64/usr/lib/$(ARM) -isystem $(BUILD)/arm64/usr/include
 
 define flavour
 $(1)_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/$(1)/%,$(wildcard \
@@ -124,7 +133,7 @@ $(1)_OBJS := $(PURE_SRCS:src/%.cpp=$(BUILD)/$(1)/src/%.o) \
 
 $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
-	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) -I$(BUILD)/$(1) $$($(1)_FLAGS) \
+	$$($(1)_CXX) $(CORE_FLAGS) $(UNIT_FLAGS) -I$(BUILD)/$(1) $$($(1)_FLAGS) \
 	    -c -o $$@ $$<
 
 $(BUILD)/$(1)/src/redis/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
@@ -135,7 +144,7 @@ $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/settings
 
 $(BUILD)/$(1)/%.o: t/unit/%.cpp $(BUILD)/settings
 	@mkdir -p $$(@D)
-	$(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
+	$$($(1)_CXX) $(CORE_FLAGS) $(UNIT_FLAGS) $$($(1)_FLAGS) -c -o $$@ $$<
 
 $$($(1)_TESTS): %: %.o $$($(1)_OBJS)
 	$$($(1)_LINK) $$($(1)_FLAGS) -o $$@ $$^ -lcmocka -lhiredis -lm -pthread
@@ -143,7 +152,7 @@ $$($(1)_TESTS): %: %.o $$($(1)_OBJS)
 -include $$($(1)_OBJS:.o=.d) $$($(1)_TESTS:=.d)
 endef
 
-$(foreach f,unit tsan asan,$(eval $(call flavour,$f)))
+$(foreach f,unit tsan asan arm,$(eval $(call flavour,$f)))
 
 # Where there is one thread, TSan has nothing to find.
 tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
@@ -241,7 +250,7 @@ $(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
 # Each seed is a world of its own; SIM_FIRST=N SIM_SEEDS=1 TRACE=1 shows that of N.
 SIM_SEEDS ?= 100000
 SIM_FIRST ?= 1
-include t/sim/rules.mk
+include t/sim/rules.mk t/weak/rules.mk
 
 simulation: $(BUILD)/sim/simulation  ## all that asks Redis, over a network of seeds
 	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
@@ -385,6 +394,9 @@ plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
 model_PKGS    = gcc spin
+weak_PKGS     = g++ relacy-dev
+weak-mutations_PKGS = $(weak_PKGS)
+check-arm_PKGS = g++-$(ARM) qemu-user perl redis-server
 allocations_PKGS = $(test_PKGS)
 simulation_PKGS = $(build_PKGS) liblua5.1-0-dev
 simulation-asan_PKGS = $(simulation_PKGS)

@@ -1,0 +1,15 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <vector>
+
+#include "checker.hpp"
+
+/* The scenes of each part. */
+std::vector<weak::Scene> table_scenes();
+std::vector<weak::Scene> ring_scenes();
+std::vector<weak::Scene> lease_scenes();
+std::vector<weak::Scene> own_limits_scenes();
+std::vector<weak::Scene> ban_scenes();
+std::vector<weak::Scene> cache_scenes();
