@@ -250,13 +250,31 @@ $(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
 # Each seed is a world of its own; SIM_FIRST=N SIM_SEEDS=1 TRACE=1 shows that of N.
 SIM_SEEDS ?= 100000
 SIM_FIRST ?= 1
-include t/sim/rules.mk t/weak/rules.mk
+include t/sim/rules.mk
 
 simulation: $(BUILD)/sim/simulation  ## all that asks Redis, over a network of seeds
 	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
 
 simulation-asan: $(BUILD)/sim-asan/simulation  ## the same under ASan and UBSan
 	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
+
+WEAK_PERCENT ?= 100
+include t/weak/rules.mk
+
+weak: $(BUILD)/weak/weak  ## races under C++'s memory model, by relacy: WEAK_PERCENT=100
+	@$< --percent=$(WEAK_PERCENT)
+
+weak-mutations: $(BUILD)/weak/weak  ## whether "make weak" notices orders that are too weak
+	@t/weak/mutate $<
+
+# Programs of aarch64, run by qemu.  It keeps the order of an x86: what this finds is
+# wrong of alignment, sizes, and how compare-and-swap is compiled.
+check-arm:  ## the unit tests on aarch64, by qemu
+	@.ci/get-arm64 $(BUILD)/arm64
+	@$(MAKE) $(BUILD)/arm/tests > /dev/null
+	@QEMU_LD_PREFIX=/usr/$(ARM) \
+	    QEMU_SET_ENV=LD_LIBRARY_PATH=$(BUILD)/arm64/usr/lib/$(ARM) \
+	    CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j$(JOBS) -e qemu-aarch64 $(arm_TESTS)
 
 fuzz: $(fuzz_PROGRAMS)  ## libFuzzer on each target: FUZZ_S=60 FUZZ_NAMES="usage rate"
 	@t/fuzz/run $(BUILD)/fuzz $(FUZZ_S) $(FUZZ_NAMES)
@@ -413,6 +431,7 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize model allocations torture simulation simulation-asan fuzz replay bench \
+    sanitize model allocations torture simulation simulation-asan fuzz replay weak \
+    weak-mutations check-arm bench \
     bench-quick bench-figures plots simulate check \
     check-versions format page install uninstall help deps FORCE

@@ -2,22 +2,12 @@
 
 # What processors do that order memory less than an x86 does.
 
-.PHONY: weak check-arm weak-mutations
-
 # The core with atomics of its own, which play what C++'s memory model allows.
-WEAK_PERCENT ?= 100
-
 weak_OBJS := $(patsubst t/weak/%.cpp,$(BUILD)/weak/%.o,$(wildcard t/weak/*.cpp)) \
     $(patsubst src/%.cpp,$(BUILD)/weak/src/%.o,$(filter-out \
     src/redis/scripts.cpp,$(PURE_SRCS)))
 weak_CXX = $(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) -O2 \
     -DLIMIT_SLIDING_ATOMICS='"../t/weak/atomic.hpp"'
-
-weak: $(BUILD)/weak/weak  ## races under C++'s memory model, by relacy: WEAK_PERCENT=100
-	@$< --percent=$(WEAK_PERCENT)
-
-weak-mutations: $(BUILD)/weak/weak  ## whether `make weak` notices orders that are too weak
-	@t/weak/mutate $<
 
 $(BUILD)/weak/weak: $(weak_OBJS)
 	$(CXX) -o $@ $^
@@ -34,15 +24,6 @@ $(BUILD)/weak/%.o: t/weak/%.cpp $(BUILD)/settings
 $(BUILD)/weak/checker.o: weak_CXX = $(CXX) -std=c++17 -O2 -w -MMD -MP
 
 -include $(weak_OBJS:.o=.d)
-
-# Programs of aarch64, run by qemu.  It keeps the order of an x86: what this finds is
-# wrong of alignment, sizes, and how compare-and-swap is compiled.
-check-arm:  ## the unit tests on aarch64, by qemu
-	@.ci/get-arm64 $(BUILD)/arm64
-	@$(MAKE) $(BUILD)/arm/tests > /dev/null
-	@QEMU_LD_PREFIX=/usr/$(ARM) \
-	    QEMU_SET_ENV=LD_LIBRARY_PATH=$(BUILD)/arm64/usr/lib/$(ARM) \
-	    CMOCKA_MESSAGE_OUTPUT=TAP prove --timer -j$(JOBS) -e qemu-aarch64 $(arm_TESTS)
 
 .PHONY: $(BUILD)/arm/tests
 $(BUILD)/arm/tests: $(arm_TESTS)
