@@ -110,6 +110,7 @@ unit_LINK = $(CC)
 tsan_LINK = $(CC)
 asan_LINK = $(CXX)
 arm_LINK  = $(ARM)-gcc
+coverage_LINK = $(CC)
 
 # The compiler of another machine; t/weak/rules.mk has the rest.
 ARM = aarch64-linux-gnu
@@ -117,12 +118,16 @@ unit_CXX = $(CXX)
 tsan_CXX = $(CXX)
 asan_CXX = $(CXX)
 arm_CXX  = $(ARM)-g++
+coverage_CXX = $(CXX)
 
 unit_FLAGS = -O2
 tsan_FLAGS = -O2 -fsanitize=thread
 asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
              -fno-omit-frame-pointer
 arm_FLAGS  = -O2 -L$(BUILD)/arm64/usr/lib/$(ARM) -isystem $(BUILD)/arm64/usr/include
+# Templates and inlined functions are to be told apart; and not the tests are measured.
+coverage_FLAGS = -O0 --coverage -fprofile-update=atomic -fprofile-filter-files=src/.* \
+    -Dalways_inline=noinline -Wno-attributes
 
 define flavour
 $(1)_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/$(1)/%,$(wildcard \
@@ -152,7 +157,7 @@ $$($(1)_TESTS): %: %.o $$($(1)_OBJS)
 -include $$($(1)_OBJS:.o=.d) $$($(1)_TESTS:=.d)
 endef
 
-$(foreach f,unit tsan asan arm,$(eval $(call flavour,$f)))
+$(foreach f,unit tsan asan arm coverage,$(eval $(call flavour,$f)))
 
 # Where there is one thread, TSan has nothing to find.
 tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
@@ -217,6 +222,20 @@ sanitize: $(NGINX_SOURCE) $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan
 	@ASAN_OPTIONS=detect_leaks=0 LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
 	    LIMIT_SLIDING_MODULE= prove --timer -j$(JOBS) -It/lib \
 	    $(filter-out $(SANITIZED_SKIP),$(SANITIZED_TESTS))
+
+# Units, t/*.t and t/faults/*.t but for what measures: t/coverage/report.pl says of
+# which branches none was taken, and fails below its bounds.
+COVERAGE_TESTS ?= $(filter-out $(SANITIZED_SKIP) $(wildcard t/*_cost.t), \
+    $(sort $(wildcard t/*.t t/faults/*.t)))
+COVERAGE_MODULE = $(BUILD)/coverage/module/$(notdir $(MODULE))
+
+coverage: tools $(ALLOC) $(coverage_TESTS)  ## branches that units and t/*.t take: COVERAGE_TESTS=
+	@find $(BUILD)/coverage -name '*.gcda' -delete
+	@LIMIT_SLIDING_CFLAGS='$(coverage_FLAGS)' $(MAKE) -j$(JOBS) build \
+	    BUILD=$(BUILD)/coverage/module NGX_CONF_OPTS=--with-ld-opt=--coverage > /dev/null
+	@$(PROVE) $(coverage_TESTS)
+	@$(subst $(MODULE),$(COVERAGE_MODULE),$(PROVE)) $(COVERAGE_TESTS)
+	@t/coverage/report.pl $(BUILD)/coverage
 
 model:  ## check models of the table, its rings and leases with spin
 	@t/model/run
@@ -418,6 +437,7 @@ check-arm_PKGS = g++-$(ARM) qemu-user perl redis-server
 allocations_PKGS = $(test_PKGS)
 simulation_PKGS = $(build_PKGS) liblua5.1-0-dev
 simulation-asan_PKGS = $(simulation_PKGS)
+coverage_PKGS = $(test_PKGS)
 torture_PKGS  = $(demo_PKGS) libhiredis-dev redis-server gdb
 fuzz_PKGS     = $(build_PKGS) clang
 replay_PKGS   = $(build_PKGS) perl
@@ -431,7 +451,7 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize model allocations torture simulation simulation-asan fuzz replay weak \
+    sanitize coverage model allocations torture simulation simulation-asan fuzz replay weak \
     weak-mutations check-arm bench \
     bench-quick bench-figures plots simulate check \
     check-versions format page install uninstall help deps FORCE
