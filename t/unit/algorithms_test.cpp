@@ -12,7 +12,7 @@
 #include "support.hpp"
 #include "zone.hpp"
 
-#define HISTORIES 300
+#define HISTORIES draws(300)
 
 /* Small, so that keys share slots with others that have expired. */
 #define LOG_BYTES (96 * 128 + kZoneAlign)

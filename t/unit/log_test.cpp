@@ -158,7 +158,7 @@ static void test_refunds_are_exact(void **state) {
 
     (void)state;
 
-    for (unsigned round = 0; round < 60; round++) {
+    for (unsigned round = 0; round < draws(60); round++) {
         uint64_t w = 100 + random_below(&random, 2000);
         Policy policy = log_of(w);
         Zone *zone = make_zone_for(&policy, ZONE_BYTES);
@@ -308,7 +308,7 @@ static void test_overfull_zone(void **state) {
     (void)state;
     memset(counts, 0, sizeof(counts));
 
-    for (unsigned i = 0; i < 300000; i++) {
+    for (unsigned i = 0; i < draws(300000); i++) {
         size_t key = random_below(&random, KEYS);
         uint32_t limit = 60;
         uint64_t used = 0;
@@ -376,7 +376,7 @@ static void test_damage(void **state) {
 
     (void)state;
 
-    for (unsigned round = 0; round < 3000; round++) {
+    for (unsigned round = 0; round < draws(3000); round++) {
         const Policy *policy = &policies[random_below(&random, LENGTH(policies))];
         size_t bytes = kZoneAlign + 8 * 1024;
         Zone *zone = make_zone_for(policy, bytes);

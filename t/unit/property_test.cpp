@@ -10,7 +10,7 @@
 #include "exact.hpp"
 #include "support.hpp"
 
-#define HISTORIES 4000
+#define HISTORIES draws(4000)
 #define REQUESTS EXACT_LENGTH
 #define KEYS 3
 #define LIMITS 4

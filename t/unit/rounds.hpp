@@ -46,7 +46,8 @@ private:
     };
 
     Rounds(Game *game, unsigned threads, unsigned rounds, time_t enough_s)
-        : game_(game), threads_(threads), rounds_(rounds), enough_s_(enough_s) {}
+        : game_(game), threads_(threads), rounds_(draws(rounds)),
+          enough_s_(draws(static_cast<unsigned>(enough_s))) {}
 
     static void *play_all(void *data) {
         const Player *player = static_cast<const Player *>(data);
