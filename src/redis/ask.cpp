@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/logic/claim_hash.hpp"
 #include "redis/logic/key_slot.hpp"
@@ -337,7 +338,7 @@ void join_ask(Ask &ask, Waiter *waiter) {
 void tell_waiter(Waiter &waiter, Told told) {
     waiter.told = told;
     unlink(waiter);
-    ngx_post_event(&waiter.event, &ngx_posted_events);
+    post_event(waiter.event);
 }
 
 void fail_waiters(WaiterList &waiters) {
@@ -367,7 +368,7 @@ void leave_ask(Waiter *waiter) {
         waiter->part = nullptr;
     }
 
-    if (waiter->event.posted) { ngx_delete_posted_event(&waiter->event); }
+    unpost_event(waiter->event);
 }
 
 bool put_asking(Node &node) {

@@ -194,15 +194,12 @@ void send_probe(Redis &redis) {
 ngx_msec_t look_at_breaker(Redis &redis) {
     Breaker *breaker = &redis.shared->breaker;
     Nodes &nodes = redis.client.nodes;
-    switch (breaker->check(ngx_current_msec)) {
-    case BreakerState::kClosed:
+    const BreakerState state = breaker->check(ngx_current_msec);
+    if (state == BreakerState::kClosed) {
         return nodes.is_cluster() ? std::min(kLookMs, nodes.cluster->retry()) : kLookMs;
-    case BreakerState::kProbe:
-        send_probe(redis);
-        break;
-    case BreakerState::kOpen:
-        break;
     }
+
+    if (state == BreakerState::kProbe) { send_probe(redis); }
 
     auto left = static_cast<ngx_msec_int_t>(breaker->probe_ms() - ngx_current_msec);
     /* a worker whose clock is behind shall not spin */

@@ -109,8 +109,7 @@ ClusterNode *Cluster::add_node() {
 
 void Cluster::free_node(ClusterNode &node) {
     node.close();
-    if (node.flush.posted) { ngx_delete_posted_event(&node.flush); }
-
+    unpost_event(node.flush);
     if (hint_ == &node) { hint_ = nullptr; }
 
     nodes_.remove(node);

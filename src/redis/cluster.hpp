@@ -72,7 +72,7 @@ private:
     ClusterNode *find_target(const ClusterNode &teller, std::string_view target);
     ClusterNode &any();
     Call *create_slots_call();
-    void refresh_soon() { ngx_post_event(&refresh_, &ngx_posted_events); }
+    void refresh_soon() { post_event(refresh_); }
     void refresh();
     void note_asked(ClusterNode &node);
     void add_range(const SlotRange &range);

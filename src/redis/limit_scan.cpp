@@ -57,7 +57,7 @@ void fail_scan(LimitScan &scan, ScanResult result) {
     if (scan.result == ScanResult::kWaits) { scan.result = result; }
 }
 
-void end_scan(LimitScan &scan) { ngx_post_event(scan.done, &ngx_posted_events); }
+void end_scan(LimitScan &scan) { post_event(*scan.done); }
 
 void wait_at(LimitScan &scan, Node &node) {
     if (!scan.timer.timer_set) { ngx_add_timer(&scan.timer, node.settings->timeout); }
@@ -381,7 +381,7 @@ void leave_scan(ScanPage *page) {
         stop_waiting(scan);
     }
 
-    if (scan.done->posted) { ngx_delete_posted_event(scan.done); }
+    unpost_event(*scan.done);
 
     scan.left = true;
     if (scan.ncalls == 0) { free_scan(scan); }

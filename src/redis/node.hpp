@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "ngx/event.hpp"
 #include "redis/pipeline.hpp"
 
 namespace limit_sliding {
@@ -103,7 +104,7 @@ struct Node : Pipeline {
     }
 
     /* Lets the client flush it in this turn of the event loop. */
-    void post_flush() { ngx_post_event(&flush, &ngx_posted_events); }
+    void post_flush() { post_event(flush); }
 
     /* Greets with a command whose handler calls greeted().  Returns false if
      * there is no memory, and so the node has failed. */

@@ -86,7 +86,7 @@ void tell_whole(const Split &split, Told told) {
     Waiter &whole = *split.whole;
     whole.part = nullptr;
     whole.told = told;
-    ngx_post_event(&whole.event, &ngx_posted_events);
+    post_event(whole.event);
 }
 
 /* A piece was told.  The last one tells the request. */
@@ -232,7 +232,7 @@ bool ask_pieces(Split &split, Waiter *waiter) {
         if (piece.ask) {
             join_ask(*piece.ask, &piece.waiter);
         } else {
-            ngx_post_event(&piece.waiter.event, &ngx_posted_events);
+            post_event(piece.waiter.event);
         }
     }
     return true;
