@@ -17,6 +17,8 @@ package LimitSliding::FakeRedis;
 #   lost            no segment of TCP arrives, nor is acknowledged, and nobody is
 #                   told; connections cannot be opened
 #   say TEXT        a decision is replaced by this text, `\r\n` written so
+#   answer NAME TEXT   the reply to the command NAME is replaced by this text; an
+#                   empty one never comes
 #   flood HEAD BODY instead of a decision comes HEAD, then BODY without end
 #   extra           a decision comes twice, in one piece
 #   late            a decision comes twice, the second time a moment later
@@ -302,7 +304,8 @@ sub _client_said($self, $c) {
         $self->{stats}{commands}{$command}++;
         $self->{stats}{decided}{$_}++ for @keys;
 
-        push @{ $c->{asked} }, { decision => $decision, keys => \@keys };
+        push @{ $c->{asked} },
+            { name => $command, decision => $decision, keys => \@keys };
         _put($c->{server}, $raw) if $c->{server}{socket};
         _flush($c->{server})     if $c->{server}{socket};
         if ($decision && $mode eq 'drop') {
@@ -324,6 +327,10 @@ sub _server_said($self, $c) {
             $self->{stats}{decided}{$_}-- for @{ $asked->{keys} };
         } elsif ($asked->{decision} && $self->_spoil($c, $raw)) {
             next;
+        }
+        my ($mode, $name, $text) = @{ $self->{mode} };
+        if ($mode eq 'answer' && $name eq ($asked->{name} // '')) {
+            $raw = _text($text);
         }
         $self->_reply($c, $raw);
     }
