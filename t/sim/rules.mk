@@ -15,8 +15,10 @@ SIM_LINK   := -Wl,--wrap=free -l:libhiredis.a -l:liblua5.1.a -lcrypt -lm -ldl
 # The objects of what knows no NGINX are those of the unit tests.
 sim_PURE       = unit
 sim-asan_PURE  = asan
+sim-coverage_PURE  = coverage
 sim_FLAGS      = $(unit_FLAGS)
 sim-asan_FLAGS = $(asan_FLAGS)
+sim-coverage_FLAGS = $(coverage_FLAGS)
 
 define sim_flavour
 $(1)_OBJS := $$(PURE_SRCS:%.cpp=$(BUILD)/$$($(1)_PURE)/%.o) \
@@ -39,4 +41,4 @@ $(BUILD)/$(1)/simulation: $$($(1)_OBJS)
 -include $$(filter-out $(BUILD)/$(1)/nginx/%,$$($(1)_OBJS:.o=.d))
 endef
 
-$(foreach f,sim sim-asan,$(eval $(call sim_flavour,$f)))
+$(foreach f,sim sim-asan sim-coverage,$(eval $(call sim_flavour,$f)))
