@@ -30,6 +30,9 @@ file('no-newline', 'secret', 0640);
 file('open', "secret\n", 0644);
 file('empty', '', 0600);
 file('blank', "\n", 0600);
+file('only-cr', "\r\n", 0600);
+file('part.conf', "timeout 20ms;\n", 0644);
+file('wrong.conf', "timeout never;\n", 0644);
 file('not-pem', "nothing\n", 0600);
 mkdir $nginx->dir . '/directory';
 
@@ -198,7 +201,7 @@ fails(
            [ block => "$server connect_timeout $_;", $_, qr/connect_timeout/ ] }
         qw(0 -1s abc 1.5s 10x 99999999999999999999s)),
     (map { [ block => "$server database $_;", $_, qr/database/ ] }
-        qw(-1 abc 1.5 99999999999999999999)),
+        qw(-1 abc 1.5 2147483648 99999999999999999999)),
     [ block => "$server on_error fail;",       'fail',    qr/local/ ],
     [ block => "$server on_error Local;",      'Local' ],
     [ block => "$server key_format md5;",      'md5',     qr/digest/ ],
@@ -340,6 +343,19 @@ succeeds(
 );
 
 
+# files that are included
+
+fails(
+    [ block => "$server timeout 1s; include %%DIR%%/part.conf;", 'timeout',
+        qr{duplicate .*/part\.conf:1$}, 1 ],
+    [ block => "$server include %%DIR%%/wrong.conf;", 'never', qr{/wrong\.conf:1$}, 1 ],
+    [ block => "$server include;", 'include' ],
+);
+succeeds(
+    [ 'a part of a block', "$server include %%DIR%%/part.conf; connect_timeout 1s;" ],
+);
+
+
 # passwords
 
 fails(
@@ -347,6 +363,7 @@ fails(
     [ block => "$server password_file directory;", '%%DIR%%/directory' ],
     [ block => "$server password_file empty;", '%%DIR%%/empty' ],
     [ block => "$server password_file blank;", '%%DIR%%/blank' ],
+    [ block => "$server password_file only-cr;", '%%DIR%%/only-cr' ],
     [ block => "$server password a; password_file password;",
         'password_file' ],
     [ block => "$server password_file password; password a;", 'password' ],
