@@ -179,10 +179,10 @@ test: build tools $(SIMULATE) $(ALLOC) $(BUILD)/sim/simulation $(unit_TESTS) $(r
 	@$(PROVE) $(unit_TESTS) $(replay_PROGRAMS) $(sort $(wildcard t/*.t t/faults/*.t))
 	@t/sim/run $(BUILD)/sim/simulation 1 4000 $(JOBS)
 
-# Preloaded into NGINX, it has allocations fail.
-$(ALLOC): t/faults/alloc.cpp
+# Preloaded into NGINX, it has allocations and other calls fail.
+$(ALLOC): t/faults/alloc.cpp t/faults/calls.cpp t/faults/orders.hpp
 	@mkdir -p $(@D)
-	$(CXX) $(CORE_FLAGS) -O2 $(UNIT_FLAGS) -shared -fPIC -o $@ $<
+	$(CXX) $(CORE_FLAGS) -O2 -Wall -Wextra -shared -fPIC -o $@ $(filter %.cpp,$^)
 
 allocations: build $(ALLOC)  ## t/faults/alloc*.t with each allocation, for minutes
 	@ALLOC_STEP=1 $(PROVE) t/faults/alloc*.t

@@ -2,11 +2,13 @@
 
 // A library to be preloaded into NGINX, by which one allocation fails: the n-th
 // since a test said so, of all processes together. Who failed, and where a
-// process crashed, goes to stderr, which is NGINX's error log.
+// process crashed, goes to stderr, which is NGINX's error log. Other calls that
+// may fail are in calls.cpp.
 //
-// ALLOC_FAULT is the path of a file that the test shares with the processes:
-// three numbers of 64 bits. Without it, nothing ever fails.
+// ALLOC_FAULT is the path of a file with the orders, which the test shares with
+// the processes. Without it, nothing ever fails.
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -19,6 +21,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "orders.hpp"
+
 extern "C" {
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -28,12 +32,8 @@ void *__libc_memalign(size_t alignment, size_t size);
 
 namespace {
 
-// What the test writes and reads.
-struct Orders {
-    uint64_t fail_at; // which allocation fails, from 1 on; 0: none
-    uint64_t pid;     // whose; 0: all processes'
-    uint64_t count;   // how many there were since
-};
+using faults::Kind;
+using faults::Orders;
 
 constexpr int kDepth = 24;
 
@@ -48,18 +48,6 @@ void tell(const char *what) {
     backtrace_symbols_fd(frames + 1, depth - 1, STDERR_FILENO);
     (void)!write(STDERR_FILENO, "alloc: end\n", 11);
     busy = false;
-}
-
-// True if this allocation is to fail.
-bool fails() {
-    if (orders == nullptr || busy) { return false; }
-    const uint64_t at = __atomic_load_n(&orders->fail_at, __ATOMIC_ACQUIRE);
-    const uint64_t pid = __atomic_load_n(&orders->pid, __ATOMIC_RELAXED);
-    if (at == 0 || (pid != 0 && pid != static_cast<uint64_t>(getpid()))) { return false; }
-    if (__atomic_add_fetch(&orders->count, 1, __ATOMIC_RELAXED) != at) { return false; }
-    tell("alloc: fails\n");
-    errno = ENOMEM;
-    return true;
 }
 
 void crashed(int) {
@@ -88,7 +76,23 @@ __attribute__((constructor)) void begin() {
     if (memory != MAP_FAILED) { orders = static_cast<Orders *>(memory); }
 }
 
+// A process that ends has counters of coverage written, which needs memory.
+__attribute__((destructor)) void end() { orders = nullptr; }
+
+bool fails() { return faults::fails(Kind::kAllocation); }
+
 } // namespace
+
+bool faults::fails(Kind kind) {
+    if (orders == nullptr || busy || orders->kind != kind) { return false; }
+    const uint64_t at = __atomic_load_n(&orders->fail_at, __ATOMIC_ACQUIRE);
+    const uint64_t pid = __atomic_load_n(&orders->pid, __ATOMIC_RELAXED);
+    if (at == 0 || (pid != 0 && pid != static_cast<uint64_t>(getpid()))) { return false; }
+    if (__atomic_add_fetch(&orders->count, 1, __ATOMIC_RELAXED) != at) { return false; }
+    tell("alloc: fails\n");
+    errno = kind == Kind::kModuleCall ? static_cast<int>(orders->error) : ENOMEM;
+    return true;
+}
 
 extern "C" {
 
@@ -111,6 +115,16 @@ int posix_memalign(void **result, size_t alignment, size_t size) {
     if (memory == nullptr) { return ENOMEM; }
     *result = memory;
     return 0;
+}
+
+// A module that is unloaded writes such counters, too.
+int dlclose(void *handle) {
+    using Close = int (*)(void *);
+    static const Close close = reinterpret_cast<Close>(dlsym(RTLD_NEXT, "dlclose"));
+    busy = true;
+    const int result = close(handle);
+    busy = false;
+    return result;
 }
 
 // Zones of shared memory.

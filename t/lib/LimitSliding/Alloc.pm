@@ -1,11 +1,13 @@
 package LimitSliding::Alloc;
 
-# An NGINX (LimitSliding::Test) of which one allocation fails, by the library of
-# t/faults/alloc.cpp, which is preloaded. Needs glibc and an NGINX without
-# sanitizers.
+# An NGINX (LimitSliding::Test) of which one allocation or other call fails, by the
+# library of t/faults/alloc.cpp, which is preloaded. Needs glibc and an NGINX
+# without sanitizers.
 #
 #   my $nginx = LimitSliding::Alloc->new;
 #   $nginx->fail(17);                # the 17th of all processes from now on
+#   $nginx->fail_memory(17);         # ... of the module's, in NGINX's pools
+#   $nginx->fail_call(17, EIO);      # ... of the module's calls of files and events
 #   ...
 #   my $count = $nginx->relent;      # how many there were
 #   is $nginx->crashes, '';
@@ -23,6 +25,8 @@ use parent -norequire, 'LimitSliding::Test';
 
 my $ROOT = abs_path(dirname(__FILE__) . '/../../..');
 my $LIBRARY = ($ENV{LIMIT_SLIDING_FAULTS} // "$ROOT/build/faults") . '/alloc.so';
+
+my ($ALLOCATION, $MODULE_MEMORY, $MODULE_CALL) = 0 .. 2;    # as orders.hpp has them
 
 my ($RT_SIGSUSPEND, $EPOLL_WAIT) = (130, 232);    # of x86-64
 
@@ -44,7 +48,7 @@ sub lacking() {
 
 sub new($class, %opt) {
     my $self = $class->SUPER::new(%opt);
-    $self->write_file('orders', pack 'Q3', 0, 0, 0);
+    $self->write_file('orders', pack 'Q5', (0) x 5);
     open $self->{orders}, '+<:raw', $self->dir . '/orders' or die "orders: $!";
     return $self;
 }
@@ -57,13 +61,21 @@ sub preloaded($self, $function) {
 
 # Has the n-th allocation from now on fail, of this process if `pid` is given.
 sub fail($self, $n, $pid = 0) {
-    $self->_order($n, $pid, 0);
+    $self->_order($n, $pid, 0, $ALLOCATION, 0);
 }
 
-# Has none fail any more. Returns how many there were since fail().
+sub fail_memory($self, $n) {
+    $self->_order($n, 0, 0, $MODULE_MEMORY, 0);
+}
+
+sub fail_call($self, $n, $errno) {
+    $self->_order($n, 0, 0, $MODULE_CALL, $errno);
+}
+
+# Has none fail any more. Returns how many there were since it was to fail.
 sub relent($self) {
     my $count = $self->allocations;
-    $self->_order(0, 0, 0);
+    $self->_order((0) x 5);
     return $count;
 }
 
@@ -75,7 +87,7 @@ sub allocations($self) {
 
 sub _order($self, @numbers) {
     sysseek $self->{orders}, 0, 0;
-    syswrite $self->{orders}, pack 'Q3', @numbers;
+    syswrite $self->{orders}, pack 'Q5', @numbers;
 }
 
 # Returns the directives of NGINXs that have all that there is, as common() takes
