@@ -26,7 +26,8 @@
 #include <relacy/test_suite.hpp>
 #include <relacy/var.hpp>
 
-#include "atomic.hpp"
+#include "accesses.hpp"
+#include "orders.hpp"
 
 namespace weak {
 
@@ -65,80 +66,14 @@ struct Death {
     unsigned left; /* accesses */
 };
 
-constexpr unsigned kDeathMax = 64;
+constexpr unsigned kDeathMax = 128;
 Death death;
 
-unsigned present; /* process while orders are played, or kProcesses */
 bool is_ending;
 const char *failure;
-Outcome outcome;
-
-constexpr size_t kOrdersMax = 4096;
-Outcome orders[kOrdersMax];
-size_t orders_count;
 
 /* True while an execution is told. */
 bool is_loud;
-
-constexpr const char *kKinds[] = {"load", "store", "exchange", "add", "swap"};
-constexpr const char *kOrders[]
-    = {"relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst"};
-
-/* An access of the source, and what became of it. */
-struct Count {
-    Access access;
-    uint64_t times;
-    bool is_weak;
-};
-
-constexpr size_t kAccesses = 4096;
-Count counts[kAccesses];
-
-const char *weak_name;
-size_t weak_length;
-bool weak_is_relaxed;
-
-constexpr size_t kNameMax = 256;
-
-void print_name(const Access &access, char *name) {
-    snprintf(name, kNameMax, "%s:%d", access.file, access.line);
-}
-
-bool is_same(const Access &a, const Access &b) {
-    return a.file == b.file && a.line == b.line && a.kind == b.kind;
-}
-
-Count &count_of(const Access &access) {
-    size_t i = (reinterpret_cast<uintptr_t>(access.file) / 8 + static_cast<size_t>(access.line) * 61
-                + static_cast<size_t>(access.kind))
-               % kAccesses;
-
-    while (counts[i].access.file != nullptr && !is_same(counts[i].access, access)) {
-        i = (i + 1) % kAccesses;
-    }
-
-    if (counts[i].access.file == nullptr) {
-        char name[kNameMax];
-
-        print_name(access, name);
-        counts[i].access = access;
-        counts[i].is_weak = weak_name != nullptr && std::strlen(name) == weak_length
-                            && std::strncmp(name, weak_name, weak_length) == 0;
-    }
-
-    return counts[i];
-}
-
-/* Returns the order that is played for the one that is asked for. */
-std::memory_order weakened(std::memory_order order, Kind kind) {
-    if (weak_is_relaxed) { return std::memory_order_relaxed; }
-
-    if (order != std::memory_order_seq_cst) { return order; }
-
-    return kind == Kind::kLoad    ? std::memory_order_acquire
-           : kind == Kind::kStore ? std::memory_order_release
-                                  : std::memory_order_acq_rel;
-}
 
 rl::memory_order order_of(std::memory_order order) {
     switch (order) {
@@ -154,38 +89,6 @@ rl::memory_order order_of(std::memory_order order) {
     default:
         return rl::mo_seq_cst;
     }
-}
-
-uint64_t plain_load(const void *word, size_t bytes) {
-    uint64_t value = 0;
-
-    std::memcpy(&value, word, bytes);
-    return value;
-}
-
-/* The same on memory that nobody else accesses. */
-uint64_t play_plain(Kind kind, const Operands &operands) {
-    const uint64_t old = plain_load(operands.word, operands.bytes);
-    uint64_t next = old;
-
-    switch (kind) {
-    case Kind::kLoad:
-        break;
-    case Kind::kStore:
-    case Kind::kExchange:
-        next = operands.operand;
-        break;
-    case Kind::kAdd:
-        next = old + operands.operand;
-        break;
-    case Kind::kSwap:
-        next = old == operands.expected ? operands.operand : old;
-        break;
-    }
-
-    if (next != old) { std::memcpy(operands.word, &next, operands.bytes); }
-
-    return old;
 }
 
 uint64_t play_as(Shadow &shadow, const Access &access, const Operands &operands) {
@@ -218,17 +121,12 @@ uint64_t play_shadow(Shadow &shadow, Access access, const Operands &operands) {
 
     count.times++;
 
-    if (count.is_weak) {
-        access.order = weakened(access.order, access.kind);
-        access.failure = weakened(access.failure, Kind::kLoad);
-    }
-
+    access = as_played(count, access);
     const uint64_t seen = play_as(shadow, access, operands);
 
     if (is_loud) {
         fprintf(stderr, "%u  %s:%d  %s %s  word %5td: %llx", rl::thread_index(), access.file,
-                access.line, kKinds[static_cast<int>(access.kind)],
-                kOrders[static_cast<int>(access.order)],
+                access.line, name_of(access.kind), name_of(access.order),
                 static_cast<unsigned char *>(operands.word) - memory,
                 static_cast<unsigned long long>(seen));
 
@@ -241,100 +139,6 @@ uint64_t play_shadow(Shadow &shadow, Access access, const Operands &operands) {
     }
 
     return seen;
-}
-
-/* ---- orders of operations ---- */
-
-bool is_same_of(unsigned process, const Outcome &a, const Outcome &b) {
-    return a.counts[process] == b.counts[process]
-           && std::memcmp(a.notes[process], b.notes[process], a.counts[process] * sizeof(uint64_t))
-                  == 0;
-}
-
-/* A process that has died has told nothing for certain. */
-bool is_explained_by(const Outcome &order) {
-    if (order.has_died != outcome.has_died) { return false; }
-
-    for (unsigned process = outcome.has_died; process <= kProcesses; process++) {
-        if (!is_same_of(process, order, outcome)) { return false; }
-    }
-
-    return true;
-}
-
-bool is_explained() {
-    for (size_t i = 0; i < orders_count; i++) {
-        if (is_explained_by(orders[i])) { return true; }
-    }
-
-    return false;
-}
-
-unsigned operations_of(unsigned process) {
-    unsigned n = 0;
-
-    while (n < kOperations && scene->processes[process][n] != nullptr) {
-        n++;
-    }
-
-    return n;
-}
-
-unsigned processes_of() {
-    unsigned n = 0;
-
-    while (n < kProcesses && operations_of(n) > 0) {
-        n++;
-    }
-
-    return n;
-}
-
-struct Order {
-    unsigned process[kProcesses * kOperations];
-    unsigned length;
-    unsigned done[kProcesses];
-};
-
-void play_order(const Order &order, bool has_died) {
-    unsigned done[kProcesses] = {};
-
-    std::memcpy(memory, built, kMemoryBytes);
-    outcome = {};
-
-    for (unsigned i = 0; i < order.length; i++) {
-        present = order.process[i];
-        scene->processes[present][done[present]++]();
-    }
-
-    present = kProcesses;
-    scene->end();
-    outcome.has_died = has_died;
-
-    if (!is_explained() && orders_count < kOrdersMax) { orders[orders_count++] = outcome; }
-}
-
-/* Plays all orders that begin so.  Whether what a process was doing when it died is done
- * is not known. */
-void play_orders(Order &order) {
-    bool is_whole = true;
-
-    for (unsigned process = 0; process < kProcesses; process++) {
-        if (order.done[process] == operations_of(process)) { continue; }
-
-        is_whole = is_whole && process == 0 && scene->is_mortal;
-        order.process[order.length++] = process;
-        order.done[process]++;
-        play_orders(order);
-        order.done[process]--;
-        order.length--;
-    }
-
-    if (!is_whole) { return; }
-
-    if (order.done[0] == operations_of(0)) { play_order(order, false); }
-
-    if (scene->is_mortal) { play_order(order, true); }
 }
 
 /* ---- executions ---- */
@@ -423,12 +227,12 @@ public:
         : Base(params, context, dynamic) {}
 
     rl::thread_id_t iteration_begin_impl() {
-        static const unsigned patience[] = {1, 4, 16, 64};
+        static const unsigned patience[] = {1, 4, 16, 64, 2048};
         static const unsigned age[] = {2, 3, 8, 2};
 
         random_.seed(this->iter_);
-        patience_ = patience[this->iter_ % 4];
-        age_ = age[this->iter_ / 4 % 4];
+        patience_ = patience[this->iter_ % 5];
+        age_ = age[this->iter_ / 5 % 4];
         return any();
     }
 
@@ -485,7 +289,7 @@ uint64_t run(uint64_t first, uint64_t last) {
 }
 
 uint64_t run_any(uint64_t first, uint64_t last) {
-    return processes_of() == 2 ? run<2>(first, last) : run<3>(first, last);
+    return processes_of(*scene) == 2 ? run<2>(first, last) : run<3>(first, last);
 }
 
 /* Makes the words that were missed known; returns false if there were none. */
@@ -500,18 +304,6 @@ bool learn() {
     }
 
     return known_count != before;
-}
-
-void print_notes() {
-    for (unsigned process = 0; process <= kProcesses; process++) {
-        fprintf(stderr, "%s%u:", process == 0 ? "        notes of " : ", ", process);
-
-        for (unsigned i = 0; i < outcome.counts[process]; i++) {
-            fprintf(stderr, " %llu", static_cast<unsigned long long>(outcome.notes[process][i]));
-        }
-    }
-
-    fprintf(stderr, "%s\n", outcome.has_died ? ", died" : "");
 }
 
 } // namespace
@@ -545,30 +337,23 @@ void check(bool is_true, const char *what) {
 }
 
 void note(uint64_t what) {
-    const unsigned process = !is_playing ? present : is_ending ? kProcesses : rl::thread_index();
+    const unsigned process = !is_playing ? ordered_process
+                             : is_ending ? kProcesses
+                                         : rl::thread_index();
     unsigned &count = outcome.counts[process];
 
     if (count < kNotes) { outcome.notes[process][count++] = what; }
 }
 
-void weaken(const char *name) {
-    weak_name = name;
-    weak_length = std::strcspn(name, "~");
-    weak_is_relaxed = name[weak_length] == '\0';
-}
-
 Result play(const Scene &played, unsigned percent, bool tells) {
     scene = &played;
     known_count = 0;
-    orders_count = 0;
     std::memset(words, 0, sizeof(words));
     std::memset(memory, 0, kMemoryBytes);
     scene->build(memory);
     std::memcpy(built, memory, kMemoryBytes);
 
-    Order order = {};
-
-    if (scene->accepts == nullptr) { play_orders(order); }
+    if (scene->accepts == nullptr) { play_orders(*scene, memory, built); }
 
     const uint64_t last = uint64_t{scene->thousands} * 10 * percent;
 
@@ -576,11 +361,11 @@ Result play(const Scene &played, unsigned percent, bool tells) {
     run_any(1, std::min(kScouts, last));
     learn();
 
-    uint64_t failed = run_any(1, last);
+    uint64_t failed;
 
-    while (failed != 0 && learn()) {
+    do {
         failed = run_any(1, last);
-    }
+    } while (learn());
 
     if (failed == 0) { return {true, last}; }
 
@@ -593,19 +378,6 @@ Result play(const Scene &played, unsigned percent, bool tells) {
     fprintf(stderr, "        %s: %s\n", scene->name, failure);
     print_notes();
     return {false, failed};
-}
-
-void print_accesses() {
-    for (const Count &count : counts) {
-        char name[kNameMax];
-
-        if (count.times == 0) { continue; }
-
-        print_name(count.access, name);
-        printf("%s %s %s %llu\n", name, kKinds[static_cast<int>(count.access.kind)],
-               kOrders[static_cast<int>(count.access.order)],
-               static_cast<unsigned long long>(count.times));
-    }
 }
 
 } // namespace weak
