@@ -75,6 +75,12 @@ void build_two_places(void *memory) {
     bans->reject(hash_of(107), kOften, kNowMs);
 }
 
+/* The same, and one of the counts is higher, until it is lifted. */
+void build_unlike_places(void *memory) {
+    build_two_places(memory);
+    bans->reject(hash_of(106), kOften, kNowMs);
+}
+
 void end() {
     find<1>();
     find<2>();
@@ -97,6 +103,11 @@ std::vector<weak::Scene> ban_scenes() {
          100,
          build_two_places,
          {{ban<1>}, {ban<1>}, {reject<107>}},
+         end},
+        {"bans: one key, claims of two places",
+         200,
+         build_unlike_places,
+         {{lift<106>}, {ban<1>}, {ban<1>}},
          end},
         {"bans: lifted", 100, build_banned, {{lift<1>}, {ban<1>}, {find<1>}}, end},
         {"bans: who bans dies",

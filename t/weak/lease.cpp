@@ -107,6 +107,12 @@ void build_both(void *memory) {
     add<1, 0>();
 }
 
+/* There is one lease for the first key. */
+void build_other(void *memory) {
+    build(memory);
+    add<1, 0>();
+}
+
 void build_spent(void *memory) {
     Verdict verdict;
 
@@ -218,6 +224,12 @@ std::vector<weak::Scene> lease_scenes() {
          {{forget}, {again}, {spend<0>, spend<1>}},
          end,
          balances<n, n, false>},
+        {"leases: whoever writes is waited for, but not for ever",
+         200,
+         build_other,
+         {{again}, {again}, {spend<0>}},
+         end,
+         balances<0, n, true>},
         {"leases: who adds dies",
          200,
          build_known,

@@ -137,13 +137,13 @@ bool has_one_all_the_time(weak::Outcome &outcome) {
            && outcome.end()[1] == 21;
 }
 
-/* While a limit changes, it may lack its end. */
+/* While a limit changes, it may lack its end; the old one never has the new end. */
 bool is_old_or_new(weak::Outcome &outcome) {
     const uint64_t *notes = outcome.notes[1];
 
     return outcome.counts[1] == 3 && is_one_of(notes[0], 10, 12)
            && (is_one_of(notes[1], kNow + 5, kNow + 9) || notes[1] == OwnLimits::kNoEnd)
-           && is_one_of(outcome.notes[2][0], 10, 12);
+           && (notes[0] == 12 || notes[1] != kNow + 9) && is_one_of(outcome.notes[2][0], 10, 12);
 }
 
 } // namespace
