@@ -12,7 +12,8 @@ FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
 FUZZ_NGX  := src/redis/reply.cpp src/redis/script_call.cpp \
     src/redis/cluster.cpp src/redis/sentinel.cpp src/redis/endpoint.cpp \
     src/http/api/arguments.cpp src/http/key_text.cpp \
-    src/http/client_address.cpp src/http/rate.cpp
+    src/http/client_address.cpp src/http/rate.cpp \
+    $(addprefix src/http/limit,s_load.cpp s_file.cpp s_compaction.cpp s_list.cpp _orders.cpp)
 NGX_PARTS := core/ngx_string core/ngx_palloc core/ngx_array core/ngx_inet \
     core/ngx_parse core/ngx_rbtree os/unix/ngx_alloc http/ngx_http_parse
 NGX_INCS  := -I$(BUILD) $(addprefix -isystem $(BUILD)/tree/src/,core event \
@@ -30,6 +31,10 @@ fuzz_TOOLS   = clang
 replay_TOOLS = $(CC)
 fuzz_CXX     = clang++
 replay_CXX   = $(CXX)
+# A process may die at any byte that it writes, and its memory with it.
+comma := ,
+%/limits_file_fuzz: WRAPS = $(addprefix -Wl$(comma)--wrap=,pwrite ftruncate fdatasync free \
+    ngx_alloc ngx_calloc)
 fuzz_LINK    = -fsanitize=fuzzer,address,undefined
 replay_LINK  =
 
@@ -73,7 +78,7 @@ $(BUILD)/$(1)/all.a: $$($(1)_OBJS)
 
 $$($(1)_PROGRAMS): %: %.o $(if $(filter replay,$(1)),$(BUILD)/replay/replay.o) \
     $(BUILD)/$(1)/all.a
-	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections -o $$@ $$^ -lhiredis
+	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections $$(WRAPS) -o $$@ $$^ -lhiredis
 
 -include $$(wildcard $(addprefix $(BUILD)/$(1)/,*.d src/*/*.d src/*/*/*.d))
 endef

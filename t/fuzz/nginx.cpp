@@ -10,25 +10,41 @@
 #include "ngx/ngx.hpp"
 
 extern "C" {
+#include <ngx_thread_pool.h>
+}
 
-static ngx_log_t fuzz_log;
+extern "C" {
+
+static ngx_time_t fuzz_time;
+static ngx_log_t fuzz_log = {NGX_LOG_DEBUG};
 static ngx_cycle_t fuzz_cycle = {nullptr, nullptr, &fuzz_log};
 
 volatile ngx_cycle_t *ngx_cycle = &fuzz_cycle;
 volatile ngx_msec_t ngx_current_msec;
 ngx_queue_t ngx_posted_events;
 ngx_rbtree_t ngx_event_timer_rbtree;
-volatile ngx_time_t *ngx_cached_time;
+volatile ngx_time_t *ngx_cached_time = &fuzz_time;
+ngx_uint_t ngx_process;
+ngx_uint_t ngx_test_config;
 ngx_module_t ngx_http_limit_sliding_module;
 ngx_module_t ngx_http_core_module;
 
-void ngx_cdecl ngx_log_error_core(ngx_uint_t, ngx_log_t *, ngx_err_t, const char *, ...) {}
+/* Reads what it is given, so that a sanitizer sees what is none. */
+void ngx_cdecl ngx_log_error_core(ngx_uint_t, ngx_log_t *, ngx_err_t, const char *format, ...) {
+    u_char line[NGX_MAX_ERROR_STR];
+    va_list args;
+    va_start(args, format);
+    (void)ngx_vslprintf(line, line + sizeof(line), format, args);
+    va_end(args);
+}
 
 void ngx_cdecl ngx_conf_log_error(ngx_uint_t, ngx_conf_t *, ngx_err_t, const char *, ...) {
     abort();
 }
 
 ngx_uint_t ngx_http_script_variables_count(ngx_str_t *) { abort(); }
+ngx_int_t ngx_thread_task_post(ngx_thread_pool_t *, ngx_thread_task_t *) { abort(); }
+ngx_thread_pool_t *ngx_thread_pool_add(ngx_conf_t *, ngx_str_t *) { abort(); }
 
 } // extern "C"
 
