@@ -11,10 +11,11 @@ FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
 # needs from an archive of all.
 FUZZ_NGX  := src/redis/reply.cpp src/redis/script_call.cpp \
     src/redis/cluster.cpp src/redis/sentinel.cpp src/redis/endpoint.cpp \
-    src/http/api/arguments.cpp src/http/key_text.cpp \
+    $(filter-out %_redis.cpp %/dashboard.cpp,$(wildcard src/http/api/*.cpp)) src/http/key_text.cpp \
+    $(addprefix src/http/,headers.cpp own_claim.cpp rejected.cpp zone.cpp) \
     src/http/client_address.cpp src/http/rate.cpp \
     $(addprefix src/http/limit,s_load.cpp s_file.cpp s_compaction.cpp s_list.cpp _orders.cpp)
-NGX_PARTS := core/ngx_string core/ngx_palloc core/ngx_array core/ngx_inet \
+NGX_PARTS := core/ngx_string core/ngx_palloc core/ngx_array core/ngx_buf core/ngx_inet core/ngx_list \
     core/ngx_parse core/ngx_rbtree os/unix/ngx_alloc http/ngx_http_parse
 NGX_INCS  := -I$(BUILD) $(addprefix -isystem $(BUILD)/tree/src/,core event \
     event/modules event/quic os/unix http http/modules http/v2 http/v3)

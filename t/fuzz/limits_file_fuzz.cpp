@@ -447,9 +447,11 @@ private:
     }
 
     /* An operator writes into the file: text, an end of it less, or what only processes
-     * write. */
+     * write.  Nobody writes after a copy that is complete, nor two of them. */
     void edit() {
         string text = file_text();
+        if (text.find(kCopyEnds) != string::npos) { return; }
+
         switch (input_.below(4)) {
         case 0:
             text.resize(input_.number() % (text.size() + 1));

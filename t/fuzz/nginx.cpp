@@ -1,12 +1,15 @@
 /* Copyright (C) the limit_sliding authors */
 
 /* Names that the objects which fuzzers link refer to.  The functions are of the
- * configuration, and no target calls them. */
+ * configuration, or of limited requests, and no target calls them. */
 
 #include <cstdlib>
 
+#include "http/configuration.hpp"
 #include "http/expression.hpp"
+#include "http/log.hpp"
 #include "http/parameter.hpp"
+#include "http/policy_field.hpp"
 #include "ngx/ngx.hpp"
 
 extern "C" {
@@ -25,6 +28,8 @@ ngx_queue_t ngx_posted_events;
 ngx_rbtree_t ngx_event_timer_rbtree;
 volatile ngx_time_t *ngx_cached_time = &fuzz_time;
 ngx_uint_t ngx_process;
+ngx_int_t ngx_process_slot;
+ngx_http_output_header_filter_pt ngx_http_top_header_filter;
 ngx_uint_t ngx_test_config;
 ngx_module_t ngx_http_limit_sliding_module;
 ngx_module_t ngx_http_core_module;
@@ -43,6 +48,12 @@ void ngx_cdecl ngx_conf_log_error(ngx_uint_t, ngx_conf_t *, ngx_err_t, const cha
 }
 
 ngx_uint_t ngx_http_script_variables_count(ngx_str_t *) { abort(); }
+ngx_int_t ngx_http_complex_value(ngx_http_request_t *, ngx_http_complex_value_t *, ngx_str_t *) {
+    abort();
+}
+ngx_shm_zone_t *ngx_shared_memory_add(ngx_conf_t *, ngx_str_t *, size_t, void *) { abort(); }
+void *ngx_slab_alloc(ngx_slab_pool_t *, size_t) { abort(); }
+void *ngx_slab_calloc(ngx_slab_pool_t *, size_t) { abort(); }
 ngx_int_t ngx_thread_task_post(ngx_thread_pool_t *, ngx_thread_task_t *) { abort(); }
 ngx_thread_pool_t *ngx_thread_pool_add(ngx_conf_t *, ngx_str_t *) { abort(); }
 
@@ -51,6 +62,11 @@ ngx_thread_pool_t *ngx_thread_pool_add(ngx_conf_t *, ngx_str_t *) { abort(); }
 namespace limit_sliding {
 
 Expression *create_expression(ngx_conf_t *, const ngx_str_t &) { abort(); }
+u_char *append_number(u_char *, uint64_t, ngx_str_t *) { abort(); }
+u_char *print_policy(u_char *, ZoneConf *, uint64_t, uint64_t) { abort(); }
+void log_rejected(ngx_http_request_t *, const LocConf &, const Claim &, const Verdict &) {
+    abort();
+}
 bool find_params(ngx_conf_t *, ngx_uint_t, Span<const ParamName>, Param *) { abort(); }
 
 } // namespace limit_sliding
