@@ -214,8 +214,8 @@ SANITIZED_SKIP  = t/browser.t t/docs.t t/guard.t t/simulate.t t/upgrade.t \
 $(NGINX_SOURCE):
 	@.ci/get-nginx $(BUILD)/nginx-source
 
-sanitize: $(NGINX_SOURCE) $(tsan_TESTS) $(asan_TESTS)  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
-	@$(PROVE) $(tsan_TESTS) $(asan_TESTS)
+sanitize: $(NGINX_SOURCE) $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
+	@$(PROVE) $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
 	@LIMIT_SLIDING_CFLAGS=-fsanitize=undefined $(MAKE) static \
 	    BUILD=$(SANITIZED) NGX_SRC=$(BUILD)/nginx-source \
 	    NGX_CONF_OPTS='$(SANITIZED_OPTS)' > /dev/null

@@ -1,7 +1,8 @@
 # Copyright (C) the limit_sliding authors
 
 # Each NAME_fuzz.cpp is a target for libFuzzer, which "make fuzz" runs, and a program
-# that runs it on its corpus, which "make test" does: t/fuzz/README.md.
+# that runs it on its corpus, which "make test" does, and "make sanitize" under ASan and
+# UBSan: t/fuzz/README.md.
 
 FUZZ_S     ?= 60
 FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
@@ -25,13 +26,17 @@ FUZZ_CXX   = -std=c++17 -fno-rtti -g -Wall -Isrc -It/unit -It/torture -It/fuzz \
 fuzz_FLAGS   = -O1 -fsanitize=fuzzer-no-link,address,undefined \
     -fno-sanitize-recover=all -fno-omit-frame-pointer
 replay_FLAGS = -O1
+replay-asan_FLAGS = $(asan_FLAGS)
 # The objects of what knows no NGINX are those of the unit tests, without a fuzzer.
 replay_PURE  = unit
+replay-asan_PURE = asan
 fuzz_PURE    = fuzz
 fuzz_TOOLS   = clang
 replay_TOOLS = $(CC)
+replay-asan_TOOLS = $(CC)
 fuzz_CXX     = clang++
 replay_CXX   = $(CXX)
+replay-asan_CXX = $(CXX)
 # A process may die at any byte that it writes, and its memory with it.
 comma := ,
 %/limits_file_fuzz: WRAPS = $(addprefix -Wl$(comma)--wrap=,pwrite ftruncate fdatasync free \
@@ -77,11 +82,11 @@ $(BUILD)/$(1)/%.o: t/fuzz/%.cpp $(BUILD)/Makefile
 $(BUILD)/$(1)/all.a: $$($(1)_OBJS)
 	@rm -f $$@ && ar rc $$@ $$^
 
-$$($(1)_PROGRAMS): %: %.o $(if $(filter replay,$(1)),$(BUILD)/replay/replay.o) \
+$$($(1)_PROGRAMS): %: %.o $(if $(filter replay%,$(1)),$(BUILD)/$(1)/replay.o) \
     $(BUILD)/$(1)/all.a
 	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections $$(WRAPS) -o $$@ $$^ -lhiredis
 
 -include $$(wildcard $(addprefix $(BUILD)/$(1)/,*.d src/*/*.d src/*/*/*.d))
 endef
 
-$(foreach f,fuzz replay,$(eval $(call fuzz_flavour,$(f))))
+$(foreach f,fuzz replay replay-asan,$(eval $(call fuzz_flavour,$(f))))
