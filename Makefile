@@ -440,8 +440,8 @@ simulation_PKGS = $(build_PKGS) liblua5.1-0-dev
 simulation-asan_PKGS = $(simulation_PKGS)
 coverage_PKGS = $(test_PKGS)
 torture_PKGS  = $(demo_PKGS) libhiredis-dev redis-server gdb
-fuzz_PKGS     = $(build_PKGS) clang
-replay_PKGS   = $(build_PKGS) perl
+fuzz_PKGS     = $(build_PKGS) libcmocka-dev clang
+replay_PKGS   = $(build_PKGS) libcmocka-dev perl
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
     $($(goal)_PKGS)))

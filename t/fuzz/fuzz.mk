@@ -84,7 +84,8 @@ $(BUILD)/$(1)/all.a: $$($(1)_OBJS)
 
 $$($(1)_PROGRAMS): %: %.o $(if $(filter replay%,$(1)),$(BUILD)/$(1)/replay.o) \
     $(BUILD)/$(1)/all.a
-	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections $$(WRAPS) -o $$@ $$^ -lhiredis
+	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections $$(WRAPS) -o $$@ $$^ -lhiredis \
+	    -lcmocka
 
 -include $$(wildcard $(addprefix $(BUILD)/$(1)/,*.d src/*/*.d src/*/*/*.d))
 endef
