@@ -172,6 +172,7 @@ PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
 # Where there is none, only t/browser.t is skipped.
 BROWSER = chromium chromium-driver
 
+include t/sim/rules.mk
 include t/fuzz/fuzz.mk
 
 test: build tools $(SIMULATE) $(ALLOC) $(BUILD)/sim/simulation $(unit_TESTS) $(replay_PROGRAMS)  ## units, and t/*.t on a real NGINX
@@ -270,8 +271,6 @@ $(TORTURE_PARTS): %: %.o $(BUILD)/torture/model.o $(unit_OBJS)
 # Each seed is a world of its own; SIM_FIRST=N SIM_SEEDS=1 TRACE=1 shows that of N.
 SIM_SEEDS ?= 100000
 SIM_FIRST ?= 1
-include t/sim/rules.mk
-
 simulation: $(BUILD)/sim/simulation  ## all that asks Redis, over a network of seeds
 	@t/sim/run $< $(SIM_FIRST) $(SIM_SEEDS) $(JOBS)
 

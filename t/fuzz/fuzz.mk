@@ -31,6 +31,9 @@ replay-asan_FLAGS = $(asan_FLAGS)
 replay_PURE  = unit
 replay-asan_PURE = asan
 fuzz_PURE    = fuzz
+fuzz_SIM     = sim-fuzz
+replay_SIM   = sim
+replay-asan_SIM = sim-asan
 fuzz_TOOLS   = clang
 replay_TOOLS = $(CC)
 replay-asan_TOOLS = $(CC)
@@ -82,7 +85,13 @@ $(BUILD)/$(1)/%.o: t/fuzz/%.cpp $(BUILD)/Makefile
 $(BUILD)/$(1)/all.a: $$($(1)_OBJS)
 	@rm -f $$@ && ar rc $$@ $$^
 
-$$($(1)_PROGRAMS): %: %.o $(if $(filter replay%,$(1)),$(BUILD)/$(1)/replay.o) \
+# This one is of the simulation, whose objects come from t/sim/rules.mk.
+$(BUILD)/$(1)/connection_fuzz: $(BUILD)/$(1)/connection_fuzz.o \
+    $(if $(filter replay%,$(1)),$(BUILD)/$(1)/replay.o) \
+    $$(filter-out %/t/sim/main.o,$$($$($(1)_SIM)_OBJS))
+	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -o $$@ $$^ $$(SIM_LINK)
+
+$$(filter-out %/connection_fuzz,$$($(1)_PROGRAMS)): %: %.o $(if $(filter replay%,$(1)),$(BUILD)/$(1)/replay.o) \
     $(BUILD)/$(1)/all.a
 	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections $$(WRAPS) -o $$@ $$^ -lhiredis \
 	    -lcmocka

@@ -20,6 +20,7 @@ public:
     void step() {
         admitted_t &one = admitted_[input_.below(kMarks)];
         redraw();
+        round();
         switch (input_.below(8)) {
         case 0:
         case 1:
@@ -47,6 +48,16 @@ public:
 private:
     /* Lets what the subject draws depend on the next bytes. */
     void redraw() { subject_.random = input_.below(65536); }
+
+    /* What a large bucket owes is rounded by each step, to a 2^-22th ms or, with a long
+     * window, to a 2^-12th. */
+    void round() {
+        const owing_model_t &model = subject_.model;
+        const unsigned bits = model.policy.window_ms <= MINUTE_MS ? 22 : 12;
+        if (model.limit <= kNarrowMax) { return; }
+
+        subject_.rounded += (model.limit >> bits) + model.policy.window_ms;
+    }
 
     void look_by_another() {
         Claim look = subject_.claim(1 + input_.number() % kLimitMax);

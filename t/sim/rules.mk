@@ -15,10 +15,20 @@ SIM_LINK   := -Wl,--wrap=free -l:libhiredis.a -l:liblua5.1.a -lcrypt -lm -ldl
 # The objects of what knows no NGINX are those of the unit tests.
 sim_PURE       = unit
 sim-asan_PURE  = asan
-sim-coverage_PURE  = coverage
+sim-fuzz_PURE  = fuzz
+sim-coverage_PURE = coverage
 sim_FLAGS      = $(unit_FLAGS)
 sim-asan_FLAGS = $(asan_FLAGS)
+sim-fuzz_FLAGS = $(fuzz_FLAGS)
 sim-coverage_FLAGS = $(coverage_FLAGS)
+sim_CXX        = $(CXX)
+sim-asan_CXX   = $(CXX)
+sim-fuzz_CXX   = $(fuzz_CXX)
+sim-coverage_CXX = $(CXX)
+sim_TOOLS      = $(CC)
+sim-asan_TOOLS = $(CC)
+sim-fuzz_TOOLS = $(fuzz_TOOLS)
+sim-coverage_TOOLS = $(CC)
 
 define sim_flavour
 $(1)_OBJS := $$(PURE_SRCS:%.cpp=$(BUILD)/$$($(1)_PURE)/%.o) \
@@ -27,18 +37,18 @@ $(1)_OBJS := $$(PURE_SRCS:%.cpp=$(BUILD)/$$($(1)_PURE)/%.o) \
 
 $(BUILD)/$(1)/%.o: %.cpp $(BUILD)/settings | $(BUILD)/Makefile
 	@mkdir -p $$(@D)
-	$(CXX) -std=c++17 $(UNIT_FLAGS) $(SIM_INCS) $$($(1)_FLAGS) $$(if $$(findstring \
+	$$($(1)_CXX) -std=c++17 $(UNIT_FLAGS) $(SIM_INCS) $$($(1)_FLAGS) $$(if $$(findstring \
 	    t/sim/,$$<),-I/usr/include/lua5.1 -fno-access-control,$(CORE_FLAGS)) -c -o $$@ $$<
 
 $(BUILD)/$(1)/nginx/%.o: $(BUILD)/settings | $(BUILD)/Makefile $(NGINX_SOURCE)
 	@mkdir -p $$(@D)
-	$(CC) -g $(SIM_INCS) $$($(1)_FLAGS) -fno-strict-aliasing -c -o $$@ \
+	$$($(1)_TOOLS) -g $(SIM_INCS) $$($(1)_FLAGS) -fno-strict-aliasing -c -o $$@ \
 	    $(BUILD)/nginx-source/$$*.c
 
 $(BUILD)/$(1)/simulation: $$($(1)_OBJS)
-	$(CXX) $$($(1)_FLAGS) -o $$@ $$^ $(SIM_LINK)
+	$$($(1)_CXX) $$($(1)_FLAGS) -o $$@ $$^ $(SIM_LINK)
 
 -include $$(filter-out $(BUILD)/$(1)/nginx/%,$$($(1)_OBJS:.o=.d))
 endef
 
-$(foreach f,sim sim-asan sim-coverage,$(eval $(call sim_flavour,$f)))
+$(foreach f,sim sim-asan sim-fuzz sim-coverage,$(eval $(call sim_flavour,$f)))

@@ -146,6 +146,7 @@ void draw_fault(Site &in, Drawn &drawn) {
 /* Lets all faults end, and sees that Redis decides again. */
 void recover(Site &in, Traffic &of, unsigned tries) {
     const Weather clear{20, 200, 0, 0, 0};
+    tamper = nullptr;
     set_failing_allocations(0);
     weather = clear;
     for (auto &server : in.servers) {
@@ -203,7 +204,8 @@ Outcome run_seed(uint64_t seed) {
         Drawn drawn;
         const uint64_t patience_us = std::min(plan.timeout_ms, plan.connect_timeout_ms) * 1000 / 16;
         drawn.is_calm = weather.delay_most_us < patience_us && weather.partial == 0
-                        && weather.pieces == 0 && weather.no_socket == 0;
+                        && weather.pieces == 0 && weather.no_socket == 0 && !tamper;
+        drawn.has_lies = static_cast<bool>(tamper);
         drawn.length_us = plan.policy.window_ms * between(500, 4000);
         draw_traffic(in, of, drawn.length_us);
         for (uint64_t n = chance(300) ? 0 : between(1, 5); n > 0; n--) {

@@ -12,6 +12,8 @@
 
 namespace sim {
 
+std::function<void(std::string &bytes)> tamper;
+
 namespace {
 
 /* The errors that are no verdicts, and some that Redis does not know. */
@@ -308,7 +310,9 @@ void Server::reply_to(const LinkPtr &link, const Arguments &args) {
     trace("server %u: %s %s of %zu: %.150s", number_, args[0].c_str(),
           args.size() > 3 ? args[3].c_str() : "", args.size(), line.c_str());
 
-    if (fault_ == Fault::kGarbage && fails) { damage(bytes); }
+    if (tamper) { tamper(bytes); }
+
+    if (fault_ == Fault::kGarbage && fails && !bytes.empty()) { damage(bytes); }
 
     if (fault_ == Fault::kExtra && fails) { bytes += chance(500) ? "+OK\r\n" : one_of(kNonsense); }
 

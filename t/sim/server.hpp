@@ -91,6 +91,9 @@ private:
     std::vector<std::function<void()>> held_; /* until the fault is over */
 };
 
+/* If set, changes the bytes of each reply; recover() ends that. */
+extern std::function<void(std::string &bytes)> tamper;
+
 /* A script was run by a server, with its keys and arguments. */
 void note_run(const Server &server, const Arguments &command, const Value &reply);
 

@@ -16,6 +16,7 @@ struct subject_t {
     owing_model_t model;
     uint64_t random;
     uint64_t now_ms;
+    rule_wide_t rounded = 0; /* what charges of a bucket may have lost, x w */
 
     subject_t(const Policy &policy, uint64_t limit, uint64_t seed)
         : zone(make_zone_for(&policy, PAIR_BYTES)), model(policy, limit), random(seed), now_ms(0) {
@@ -50,7 +51,7 @@ struct subject_t {
     /* By how much the states of large limits may differ from the model, x w: what
      * they round. */
     rule_wide_t slack() const {
-        if (model.is_bucket()) { return (model.full() >> 18) + 2; }
+        if (model.is_bucket()) { return (model.full() >> 18) + 2 + rounded; }
 
         return model.limit <= kNarrowMax ? 0 : (model.limit >> 11) * model.policy.window_ms;
     }
