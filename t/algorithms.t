@@ -263,6 +263,8 @@ for my $case (
     [ counter => 'rate=40 algorithm=counter precision=auto' ],
     [ counter => 'rate=40 strict' ],
     [ leaky   => 'rate=40 algorithm=leaky_bucket burst=0' ],
+    [ leaky   => 'rate=40 algorithm=leaky_bucket delay=2' ],
+    [ leaky   => 'rate=40 algorithm=leaky_bucket nodelay' ],
 ) {
     my ($zone, $settings) = @$case;
     $nginx->get("/$zone?key=same");

@@ -11,7 +11,8 @@ use LimitSliding::Test qw(:DEFAULT places);
 my $nginx = LimitSliding::Test->new;
 
 my @ALGORITHMS = ('counter', 'counter precision=10', 'fixed', 'log',
-    'token_bucket', 'leaky_bucket burst=9');
+    'token_bucket', 'leaky_bucket burst=9', 'leaky_bucket burst=9 delay=3',
+    'leaky_bucket burst=9 nodelay');
 
 # Returns the name of the zone, and of the place, with this algorithm.
 sub name($algorithm) {
@@ -96,6 +97,9 @@ is $json->{zones}{'sl/as"h'}{window_ms}, 90 * 60 * 1000, '... its window';
 is $json->{zones}{'sl/as"h'}{top}, undef, '... without top offenders';
 is $json->{zones}{variable}{limit}, undef, 'a variable rate: no limit';
 is $json->{zones}{'leaky_bucket-burst-9'}{burst}, 9, 'a burst';
+is_deeply [ map { $json->{zones}{"leaky_bucket-burst-9$_"}->@{qw(delay nodelay)} }
+    '', '-delay-3', '-nodelay' ], [ undef, undef, 3, undef, undef, JSON::PP::true ],
+    'delays';
 is $json->{zones}{'counter-precision-10'}{precision}, 10, 'a precision';
 ok !$json->{zones}{'counter-precision-10'}{strict}, '... which is not strict';
 

@@ -222,7 +222,18 @@ is_wrong(@$_) for (
     [ http => "$zone zone=one:1m rate=1r/s foo=bar;",     'foo=bar' ],
     [ http => "$zone zone=one:1m rate=1r/s burst=5;",     'burst=5',
         qr/belongs to/ ],
-    [ http => "$zone zone=one:1m rate=1r/s nodelay;",     'nodelay' ],
+    (map { [ http => "$zone zone=one:1m rate=1r/s nodelay $_;", 'nodelay',
+        qr/belongs to "algorithm=leaky_bucket" only/ ] }
+        '', 'burst=5 algorithm=token_bucket'),
+    [ http => "$zone zone=one:1m rate=1r/s algorithm=fixed delay=2;", 'delay=2',
+        qr/belongs to "algorithm=leaky_bucket" only/ ],
+    (map { [ http => "$zone zone=one:1m rate=1r/s algorithm=leaky_bucket $_;", $_,
+        qr/must be between 1 and 1000000000/ ] }
+        map { "delay=$_" } qw(0 -1 x 1.5 1000000001)),
+    [ http => "$zone zone=one:1m rate=1r/s algorithm=leaky_bucket nodelay delay=2;",
+        'nodelay', qr/cannot be with "delay="/ ],
+    [ http => "$zone zone=one:1m rate=1r/s algorithm=leaky_bucket nodelay nodelay;",
+        'nodelay', qr/duplicate/ ],
     [ http => "$zone zone=one:1m rate=1r/s Window=1m;",   'Window=1m' ],
 );
 
@@ -482,6 +493,8 @@ is_right(@$_) for (
     (map { [ "largest burst of a $_", http => "$zone zone=one:1m"
         . " rate=1000000000 window=30d algorithm=$_ burst=1000000000;" ] }
         qw(token_bucket leaky_bucket)),
+    (map { [ $_, http => "$zone zone=one:1m rate=1r/s algorithm=leaky_bucket $_;" ] }
+        'burst=5 nodelay', 'nodelay', 'burst=5 delay=2', 'burst=5 delay=9'),
     [ 'smallest limit', http => "$zone zone=one:1m rate=24r/d window=1h;" ],
     (map { [ "full $_", http => "$zone zone=one:1m rate=1r/s full=$_;" ] }
         qw(evict deny)),

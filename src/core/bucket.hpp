@@ -276,8 +276,9 @@ public:
         }
     }
 
-    /* Returns how long such a request is held back: until those ahead of it
-     * have left. */
+    /* Returns how long such a request is held back: until those ahead of it have
+     * left, but for `undelayed` of them.  Parts of a ms are cut off: a request that
+     * has to wait for less than one is not delayed at all, as with limit_req. */
     [[gnu::always_inline]] uint64_t delay_ms(uint64_t state, uint64_t cost) const {
         /* most found the queue empty, which takes little to tell */
         return form_of(state) == kExact && (state & value_mask()) <= cost * window_ms_
@@ -369,7 +370,10 @@ private:
     }
 
     [[gnu::noinline]] uint64_t queued_ms(uint64_t state, uint64_t cost) const {
-        return cost == 0 ? 0 : wait_ms(state, ahead_of(state, cost));
+        uint64_t ahead = ahead_of(state, cost);
+        uint64_t free = undelayed_ * window_ms_;
+
+        return cost == 0 || ahead <= free ? 0 : ahead_ms(state) + (ahead - free) / limit_;
     }
 
     /* Returns what was used beyond a full bucket, in whole ms that it takes to
@@ -443,11 +447,6 @@ private:
         uint64_t taken = used(state);
 
         return taken - std::min(taken, cost * window_ms_);
-    }
-
-    /* Returns the ms, rounded up, until so much has run off a state. */
-    uint64_t wait_ms(uint64_t state, uint64_t taken) const {
-        return taken == 0 ? 0 : ahead_ms(state) + (taken + limit_ - 1) / limit_;
     }
 };
 

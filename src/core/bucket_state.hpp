@@ -47,7 +47,7 @@ class BucketState {
 protected:
     BucketState(const Policy &policy, uint64_t limit)
         : window_ms_(policy.window_ms), limit_(limit), burst_(policy.burst),
-          is_queue_(policy.algorithm == Algorithm::kLeakyBucket),
+          undelayed_(policy.undelayed), is_queue_(policy.algorithm == Algorithm::kLeakyBucket),
           time_bits_(time_bits(policy.window_ms, policy.burst)) {}
 
     /* Sees states as of another window. */
@@ -190,6 +190,7 @@ protected:
     uint64_t window_ms_;
     uint64_t limit_;
     uint64_t burst_;
+    uint64_t undelayed_;
     bool is_queue_;
     unsigned time_bits_;
 

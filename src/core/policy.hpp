@@ -31,6 +31,7 @@ constexpr uint64_t kUnlimited = UINT64_MAX;
 constexpr uint64_t kBlocked = UINT64_MAX - 1; /* all requests are rejected */
 
 constexpr auto kNever = UINT64_MAX;
+constexpr auto kNeverDelayed = UINT32_MAX; /* more than any burst */
 
 /* Whole seconds, rounded up: what clients are told of _ms times. */
 constexpr uint64_t seconds(uint64_t ms) { return ms == 0 ? 0 : (ms - 1) / 1000 + 1; }
@@ -45,7 +46,8 @@ struct Verdict {
                                 else consumed; 0: it would be now.  kNever:
                                 cost > limit */
     uint64_t delay_ms;       /* of a leaky bucket, if the request is admitted:
-                                for how long it is to be held back */
+                                for how long it is to be held back, in whole ms,
+                                as limit_req has it */
 };
 
 enum class Algorithm {
@@ -90,6 +92,9 @@ struct Policy {
     bool counts_rejected;
     uint64_t held;
 
+    uint32_t undelayed; /* of a leaky bucket: requests ahead of one that leaves at once;
+                           kNeverDelayed: all of them */
+
     Window window() const { return {window_ms, calendar}; }
 
     /* Returns the length of the present window, by the zone's time. */
@@ -110,6 +115,11 @@ struct Policy {
     /* Returns the whole requests used, rounded up, by the description of a
      * request of cost 0.  More than the limit if that was lowered since. */
     uint64_t used(const Verdict &verdict) const;
+
+    /* True if a request that is admitted may have to wait. */
+    bool may_delay() const {
+        return algorithm == Algorithm::kLeakyBucket && undelayed != kNeverDelayed;
+    }
 
     /* True if the state of a key takes more than a word. */
     bool has_rings() const { return algorithm == Algorithm::kLog || precision > 1; }

@@ -100,7 +100,7 @@ bool add_group(ngx_conf_t *cf, LimitSet &set, bool all_watched, Stage stage, boo
             auto &own = group->limits[group->nlimits++];
             own = limit;
             own.dry_run = watched;
-            group->leaky |= (own.zone->policy.algorithm == Algorithm::kLeakyBucket);
+            group->leaky |= own.zone->policy.may_delay();
         }
     }
 

@@ -194,6 +194,25 @@ bool set_burst(const Param &param, ZoneConf &zone) {
     return true;
 }
 
+/* Logs a parameter of a queue that another algorithm has; returns false then. */
+bool is_queue(const Param &param, const ZoneConf &zone) {
+    return zone.policy.algorithm == Algorithm::kLeakyBucket
+           || param.invalid("\"%V\" belongs to \"algorithm=leaky_bucket\" only");
+}
+
+bool set_delay(const Param &param, ZoneConf &zone) {
+    return is_queue(param, zone) && param.get_number("number", 1, kLimitMax, zone.policy.undelayed);
+}
+
+bool set_nodelay(const Param &param, ZoneConf &zone) {
+    if (!is_queue(param, zone)) { return false; }
+
+    if (zone.policy.undelayed != 0) { return param.invalid("\"%V\" cannot be with \"delay=\""); }
+
+    zone.policy.undelayed = kNeverDelayed;
+    return true;
+}
+
 bool set_full(const Param &param, ZoneConf &zone) {
     bool evict;
     if (!param.get_either("evict", "deny", evict)) { return false; }
@@ -275,6 +294,8 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"sync="}, set_sync},
     {{"rate=", "rate="}, set_zone_rate},
     {{"burst="}, set_burst},
+    {{"delay="}, set_delay},
+    {{"nodelay"}, set_nodelay},
     {{"full="}, set_full},
     {{"count_rejected"}, set_count_rejected},
     {{"lease="}, set_lease},

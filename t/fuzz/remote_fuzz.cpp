@@ -37,6 +37,7 @@ Policy policy_of(fuzz::Input &input) {
 
     if (policy.algorithm >= Algorithm::kTokenBucket) {
         policy.burst = static_cast<uint32_t>(std::min<uint64_t>(input.number(), kLimitMax));
+        policy.undelayed = policy.burst % 2 != 0 ? kNeverDelayed : policy.burst / 2;
     }
 
     return policy;

@@ -101,6 +101,10 @@ public:
 
         if (algorithm >= Algorithm::kTokenBucket && !one_in(3)) { policy.burst = limit(); }
 
+        if (algorithm == Algorithm::kLeakyBucket && one_in(2)) {
+            policy.undelayed = one_in(2) ? kNeverDelayed : limit();
+        }
+
         return policy;
     }
 

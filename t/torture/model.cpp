@@ -446,11 +446,12 @@ uint64_t Model::delay_ms(uint64_t now_ms, uint32_t limit, uint32_t cost, Side si
 
     after.pour(now_ms, limit, cost);
 
-    Shares ahead = after.used(now_ms, limit, side) - own;
+    Shares ahead = after.used(now_ms, limit, side) - own
+                   - static_cast<Shares>(policy_.undelayed) * policy_.window_ms;
     uint64_t own_ms = after.cases_[0].most.at_ms;
     uint64_t behind_ms = std::max(now_ms, own_ms) - now_ms;
 
-    return ahead <= 0 ? 0 : behind_ms + static_cast<uint64_t>((ahead + limit - 1) / limit);
+    return ahead <= 0 ? 0 : behind_ms + static_cast<uint64_t>(ahead / limit);
 }
 
 size_t Model::record(uint64_t now_ms, uint32_t limit, uint32_t cost) {

@@ -207,7 +207,7 @@ static void check_delay(run_t *run, const Verdict *v) {
     CHECK(run,
           v->delay_ms >= exact_delay_ms(run->exact, r->now_ms, r->limit, r->cost, EXACT_LEAST));
     CHECK(run, v->delay_ms <= exact_delay_ms(run->exact, r->now_ms, r->limit, r->cost, EXACT_MOST));
-    check_pace(run, r->now_ms + v->delay_ms);
+    if (run->policy.undelayed == 0) { check_pace(run, r->now_ms + v->delay_ms); }
 }
 
 static void check_admitted(run_t *run, const Verdict *v) {
@@ -270,6 +270,7 @@ static void run_history(const history_t *history, Algorithm algorithm, uint32_t 
     run.policy.precision = precision;
     run.policy.strict = strict;
     run.policy.burst = history->burst;
+    run.policy.undelayed = history->undelayed;
     run.bytes = bytes_for(&run.policy);
     run.zone = zone_of(memory, run.bytes, &run.policy, history->offset_ms);
     run.copy = static_cast<Zone *>(copy);

@@ -452,10 +452,13 @@ uint64_t exact_queued(const exact_t *exact, uint64_t now_ms, uint32_t limit, uin
 uint64_t exact_delay_ms(const exact_t *exact, uint64_t now_ms, uint32_t limit, uint32_t cost,
                         exact_side_t side) {
     wide_t ahead = queue_with(exact, now_ms, limit, cost, side) - (wide_t)cost * window_ms(exact);
+    wide_t undelayed = (wide_t)exact->policy->undelayed * window_ms(exact);
+
+    if (ahead <= undelayed) { return 0; }
 
     uint64_t at_ms = exact->level[side].at_ms;
 
-    return (at_ms > now_ms ? at_ms - now_ms : 0) + (uint64_t)((ahead + limit - 1) / limit);
+    return (at_ms > now_ms ? at_ms - now_ms : 0) + (uint64_t)((ahead - undelayed) / limit);
 }
 
 /* ---- what is promised ---- */

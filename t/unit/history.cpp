@@ -167,6 +167,7 @@ void history_draw(history_t *history, uint64_t seed) {
         = history->is_dense ? kWindowMinMs + below(&d, 100) : random_window_ms(&d.random);
     history->offset_ms = below(&d, 2) ? 0 : below(&d, 50 * YEAR_MS);
     history->burst = below(&d, 2) ? 0 : draw_limit(&d);
+    history->undelayed = seed % 3 == 0 ? 0 : seed % 3 == 1 ? history->burst / 2 : kNeverDelayed;
     history->is_steady = below(&d, 4) != 0;
     history->limits = (history_limits_t)below(&d, HISTORY_LIMITS);
 

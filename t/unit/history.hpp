@@ -28,8 +28,9 @@ struct history_t {
     uint64_t window_ms;
     uint64_t offset_ms;
     uint32_t burst;
-    int is_steady; /* the clock never steps back */
-    int is_dense;  /* one key, in most milliseconds of a short window */
+    uint32_t undelayed; /* as in Policy: none, half of the burst, or all */
+    int is_steady;      /* the clock never steps back */
+    int is_dense;       /* one key, in most milliseconds of a short window */
     history_limits_t limits;
     request_t request[HISTORY_LENGTH];
 };

@@ -377,6 +377,8 @@ static void decides_as_the_core(void **state) {
             Policy policy = {history.window_ms, algorithm, WhenFull::kEvict, 0,
                              algorithm >= Algorithm::kTokenBucket ? history.burst : 0};
 
+            policy.undelayed = history.undelayed;
+
             if (algorithm == Algorithm::kCounter) {
                 policy.precision = precisions[i % LENGTH(precisions)];
                 policy.strict = policy.precision < 2 && i % 4 == 1;

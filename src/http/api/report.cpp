@@ -226,6 +226,12 @@ void write_settings(Json &json, const ZoneConf &zone) {
         json.field("burst", policy.burst);
     }
 
+    if (policy.undelayed == kNeverDelayed) {
+        json.field("nodelay", true);
+    } else if (policy.undelayed != 0) {
+        json.field("delay", policy.undelayed);
+    }
+
     if (policy.counts_rejected) { json.field("count_rejected", true); }
 
     json.field("redis", zone.redis != nullptr ? &zone.redis->settings.name : nullptr);

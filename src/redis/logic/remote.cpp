@@ -189,7 +189,10 @@ struct Request {
         if (is_queue && queued > 0) {
             Wide ahead = used - std::min(used, queued * window);
 
-            verdict->delay_ms = wait_ms(ahead);
+            Wide free = policy.undelayed * window;
+
+            verdict->delay_ms = static_cast<uint64_t>(
+                std::min((ahead - std::min(ahead, free)) / limit, Wide{kWaitMaxMs}));
             verdict->excess = thousandths(ahead + (queued - 1) * window, window);
         }
     }
