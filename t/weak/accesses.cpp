@@ -16,7 +16,7 @@ Count counts[kAccesses];
 
 const char *weak_name;
 size_t weak_length;
-bool weak_is_relaxed;
+std::memory_order weak_order;
 
 constexpr size_t kNameMax = 256;
 
@@ -28,16 +28,9 @@ bool is_same(const Access &a, const Access &b) {
     return a.file == b.file && a.line == b.line && a.kind == b.kind;
 }
 
-/* Returns the order that is played for the one that is asked for. */
-std::memory_order weakened(std::memory_order order, Kind kind) {
-    if (weak_is_relaxed) { return std::memory_order_relaxed; }
-
-    if (order != std::memory_order_seq_cst) { return order; }
-
-    return kind == Kind::kLoad    ? std::memory_order_acquire
-           : kind == Kind::kStore ? std::memory_order_release
-                                  : std::memory_order_acq_rel;
-}
+constexpr std::memory_order kOrders[]
+    = {std::memory_order_relaxed, std::memory_order_acquire, std::memory_order_release,
+       std::memory_order_acq_rel, std::memory_order_seq_cst};
 
 } // namespace
 
@@ -66,8 +59,8 @@ Access as_played(const Count &count, const Access &access) {
     Access played = access;
 
     if (count.is_weak) {
-        played.order = weakened(access.order, access.kind);
-        played.failure = weakened(access.failure, Kind::kLoad);
+        played.order = weak_order;
+        played.failure = failure_of(weak_order);
     }
 
     return played;
@@ -86,10 +79,18 @@ const char *name_of(std::memory_order order) {
     return names[static_cast<int>(order)];
 }
 
-void weaken(const char *name) {
+bool weaken(const char *name) {
     weak_name = name;
-    weak_length = std::strcspn(name, "~");
-    weak_is_relaxed = name[weak_length] == '\0';
+    weak_length = std::strcspn(name, "=");
+
+    for (std::memory_order order : kOrders) {
+        if (name[weak_length] == '=' && std::strcmp(name + weak_length + 1, name_of(order)) == 0) {
+            weak_order = order;
+            return true;
+        }
+    }
+
+    return false;
 }
 
 void print_accesses() {

@@ -57,9 +57,9 @@ struct Result {
  * access of that execution if `is_loud`. */
 Result play(const Scene &scene, unsigned percent, bool is_loud);
 
-/* Has the access of this name be relaxed, whatever it asks for.  "file:line" names it;
- * "file:line~" only takes its sequential consistency away. */
-void weaken(const char *name);
+/* Gives an access another order than it asks for: "src/core/slot.hpp:142=acquire".
+ * False: that is not an access and an order. */
+bool weaken(const char *name);
 
 /* Prints a line for each access that was played: its name, what it does and in which
  * order, and how often it was. */

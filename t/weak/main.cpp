@@ -3,10 +3,10 @@
 /*
  * Plays all scenes, or those whose names contain a text:
  *
- *     weak [--percent=n] [--weaken=file:line[~]] [--accesses] [--loud] [text]
+ *     weak [--percent=n] [--weaken=file:line=order] [--accesses] [--loud] [text]
  *
- * --weaken makes one access of the core relaxed; with ~, it only takes its sequential
- * consistency away.  Fails if a scene does, and stops there.
+ * --weaken gives one access of the core that order.  Fails if a scene does, and stops
+ * there.
  */
 
 #include <chrono>
@@ -47,7 +47,10 @@ int main(int argc, char **argv) {
         if (takes(argv[i], "--percent=", &value)) {
             percent = static_cast<unsigned>(std::atoi(value));
         } else if (takes(argv[i], "--weaken=", &value)) {
-            weak::weaken(value);
+            if (!weak::weaken(value)) {
+                fprintf(stderr, "\"%s\" is not \"file:line=order\"\n", value);
+                return 2;
+            }
         } else if (takes(argv[i], "--accesses", &value)) {
             prints_accesses = true;
         } else if (takes(argv[i], "--loud", &value)) {
@@ -79,5 +82,7 @@ int main(int argc, char **argv) {
 
     if (prints_accesses) { weak::print_accesses(); }
 
-    return played == 0;
+    if (played == 0) { fprintf(stderr, "no scene is named \"%s\"\n", text); }
+
+    return played == 0 ? 2 : 0;
 }
