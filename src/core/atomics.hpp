@@ -40,6 +40,8 @@ inline void add(uint64_t *word, uint64_t n) {
     shared(word).fetch_add(n, std::memory_order_relaxed);
 }
 
+/* Returns a word that is read for itself: it tells nothing of other words, or they are
+ * checked against it. */
 inline uint64_t load(const uint64_t *word) {
     return shared(const_cast<uint64_t *>(word)).load(std::memory_order_relaxed);
 }

@@ -19,9 +19,10 @@ namespace limit_sliding {
  *     value  code of the window 32 | limit 32; 0: none
  *     check  value ^ (63 bits of the key's hash | used 1)
  *
- * The words are stored one after the other.  Where two processes store at once, or
- * one dies between, the words do not fit each other: then the place has the limit of no
- * key that there is, and is taken by another one some day.
+ * The words are stored one after the other, in no order to anything else.  Where two
+ * processes store at once, or one dies between, or a reader sees one of them only, the
+ * words do not fit each other: then the place has the limit of no key that there is, and is
+ * taken by another one some day.
  *
  * Two sets are chosen by halves of the hash.  A key is in the second one only if the
  * first one was full: a place never used is 0, and so are all places after it.
@@ -48,7 +49,8 @@ public:
      * words. */
     void set(uint64_t hash, const OwnLimit &own);
 
-    /* Returns false if no limit that was ever stored has had a window. */
+    /* Returns false if no limit that was ever stored has had a window, or none is seen
+     * yet: then it is as if the limit were stored later. */
     bool has_windows() const { return load(&has_windows_) != 0; }
 
 private:

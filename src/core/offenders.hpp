@@ -62,8 +62,9 @@ struct Offender {
  * Whoever swaps the hash has the entry; counts are added to, by whomever, and
  * none is lost.  The key's text is written without a lock, by several at once,
  * and by some who die meanwhile: its check, over the hash and all of the text,
- * tells what belongs together.  What does not is not shown, and written anew
- * with the key's next rejection.
+ * tells what belongs together, in whatever order its words are seen, which are
+ * relaxed.  What does not is not shown, and written anew with the key's next
+ * rejection.
  */
 class Offenders {
 public:

@@ -77,30 +77,34 @@ bool OwnLimits::Place::has_ended(uint64_t now_s) const {
     return until_s != kNoEnd32 && until_s <= now_s;
 }
 
-/* Whoever reads the tag after this finds it gone if any of the words is another key's. */
+/* Whoever reads the tag after this, relaxed, finds it gone if the limit or its end is
+ * another key's. */
 OwnLimits::Entry OwnLimits::Place::entry() const {
     const auto until_s = line->until_s[i].load(std::memory_order_acquire);
     return {own_limit_of(line->rule[i].load(std::memory_order_acquire)),
-            until_s == kNoEnd32 ? kNoEnd : until_s, line->at[i].load(std::memory_order_acquire)};
+            until_s == kNoEnd32 ? kNoEnd : until_s, line->at[i].load(std::memory_order_relaxed)};
 }
 
 /* Gives the place, which is free, to a key.  The stores are such that a reader who
- * has found the former key there, and then reads any of them, finds the tag gone; and if
- * the key is the same, whose limit has ended, a new end tells that the limit is new. */
+ * has found the former key there, and then reads its limit or its end, finds the tag gone;
+ * and if the key is the same, whose limit has ended, a new end tells that the limit is
+ * new. */
 void OwnLimits::Place::write(uint32_t tag, const Entry &entry) const {
-    line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_release);
+    line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
     line->rule[i].store(rule_of(entry.own), std::memory_order_release);
     line->until_s[i].store(until_of(entry.until_s), std::memory_order_release);
     line->tag[i].store(tag, std::memory_order_release);
 }
 
 /* Changes the limit of a key that has not ended.  In between, either of the two
- * limits is seen, without an end. */
+ * limits is seen, without an end.  Each store but the first one is a release: who has seen
+ * the new limit does not see the former end again, nor the new end with the former
+ * limit. */
 void OwnLimits::Place::change(const Entry &entry) const {
     const auto until_s = until_of(entry.until_s);
 
     if (line->until_s[i].load(std::memory_order_relaxed) != until_s) {
-        line->until_s[i].store(kNoEnd32, std::memory_order_release);
+        line->until_s[i].store(kNoEnd32, std::memory_order_relaxed);
     }
 
     line->rule[i].store(rule_of(entry.own), std::memory_order_release);
@@ -215,7 +219,7 @@ OwnLimits::Place OwnLimits::insert(uint64_t hash, const Entry &entry) {
             }
         }
 
-        at->passed.store(at->passed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+        at->passed.store(at->passed.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     } while (path.next());
 
     return {};
@@ -228,7 +232,7 @@ void OwnLimits::remove(uint64_t hash, const Place &place) {
         auto &passed = line(path)->passed;
         const auto n = passed.load(std::memory_order_relaxed);
 
-        passed.store(n - (n != 0), std::memory_order_release);
+        passed.store(n - (n != 0), std::memory_order_relaxed);
         if (!path.next()) { break; }
     }
 
@@ -371,7 +375,7 @@ void OwnLimitsLoad::end() {
     keep_only(kSet);
 
     for (uint64_t n = 0; n < table_.lines_count(); n++) {
-        table_.lines()[n].passed.store(passed_[n], std::memory_order_release);
+        table_.lines()[n].passed.store(passed_[n], std::memory_order_relaxed);
     }
 }
 

@@ -28,6 +28,11 @@ namespace limit_sliding {
  * Readers take no lock.  There is one writer at a time, which the callers see to,
  * and it may die between any two stores: a key is published by its tag, which
  * comes last and goes first.
+ *
+ * The lock of the writers orders what they read, which is therefore relaxed.  So are the
+ * count of a line, which is raised before the tag of the key is released; the place of a
+ * key in the file, which is only compared under the lock or with the line found there;
+ * and a tag that is taken away, as the words that replace the limit release that.
  */
 class OwnLimits {
 public:
@@ -41,7 +46,8 @@ public:
     void init(size_t keys);
 
     /* 0: no key has an own limit; callers read it before find().  Those that have
-     * ended are counted until somebody needs their room. */
+     * ended are counted until somebody needs their room.  It is relaxed: a key that is
+     * not counted yet is as one that is not there yet. */
     uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 
     /* Returns how many keys there is room for. */
@@ -81,10 +87,25 @@ public:
     /* The rest is for the one writer. */
 
     /* The file of the own limits as it was when the table was last what it says, if
-     * `size` is that of the file.  The writer stores that last, and kUnknown before
-     * it changes anything. */
+     * `size` is that of the file.  The lock orders all but what a writer that dies has
+     * stored last: that is `size`, and kUnknown before the table changes otherwise
+     * than by what it has appended to the file. */
     struct File {
         static constexpr uint64_t kUnknown = UINT64_MAX;
+
+        void begin_change() { size.exchange(kUnknown); }
+
+        /* The table is released by the size, and acquired by whoever finds it current. */
+        void end_change(uint64_t size_now, uint64_t identity_now, uint64_t changed_now_ns) {
+            identity.store(identity_now, std::memory_order_relaxed);
+            changed_ns.store(changed_now_ns, std::memory_order_relaxed);
+            size.store(size_now, std::memory_order_release);
+        }
+
+        bool is_current(uint64_t size_now, uint64_t changed_now_ns) const {
+            return size.load(std::memory_order_acquire) == size_now
+                   && changed_ns.load(std::memory_order_relaxed) == changed_now_ns;
+        }
 
         Atomic<uint64_t> size;
         Atomic<uint64_t> identity;
@@ -160,7 +181,7 @@ private:
         Entry entry() const;
         void write(uint32_t tag, const Entry &entry) const;
         void change(const Entry &entry) const;
-        void clear() const { line->tag[i].store(0, std::memory_order_release); }
+        void clear() const { line->tag[i].store(0, std::memory_order_relaxed); }
     };
 
     static uint32_t tag_of(uint64_t hash) { return static_cast<uint32_t>(hash) | 1; }

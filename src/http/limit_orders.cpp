@@ -197,6 +197,7 @@ private:
             at = static_cast<char *>(std::memchr(text_ + at, '\n', size_ - at)) + 1 - text_;
         });
 
+        /* Others read these without the lock, as estimates. */
         file.lines.fetch_add(lines, std::memory_order_relaxed);
         file.superseded.fetch_add(superseded, std::memory_order_relaxed);
         (void)mark_current(zone_, begin_ + size_);

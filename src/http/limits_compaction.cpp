@@ -126,7 +126,8 @@ bool copy_and_move(ZoneConf &zone, bool keeps_unknown, char *buffers) {
 
 bool needs_compaction(const ZoneConf &zone) {
     const auto &file = zone.memory.aside.own_limits->file;
-    /* These need not be of one moment: there may be useless lines, and none at all. */
+    /* These are read without the lock, and need not be of one moment, hence relaxed: there
+     * may be useless lines, and none at all. */
     const uint64_t lines = file.lines.load(std::memory_order_relaxed);
     const uint64_t useless = file.superseded.load(std::memory_order_relaxed);
     const uint64_t size = file.size.load(std::memory_order_relaxed);

@@ -217,8 +217,7 @@ LimitsState state_of_limits(const ZoneConf &zone) {
         return LimitsState::kReplaced;
     }
 
-    return file.size.load(std::memory_order_acquire) == static_cast<uint64_t>(info.st_size)
-                   && file.changed_ns.load(std::memory_order_relaxed) == changed_ns_of(info)
+    return file.is_current(static_cast<uint64_t>(info.st_size), changed_ns_of(info))
                ? LimitsState::kCurrent
                : LimitsState::kChanged;
 }
@@ -230,9 +229,7 @@ bool mark_current(ZoneConf &zone, uint64_t size) {
         return false;
     }
 
-    file.identity.store(identity_of(info), std::memory_order_relaxed);
-    file.changed_ns.store(changed_ns_of(info), std::memory_order_release);
-    file.size.store(size, std::memory_order_release);
+    file.end_change(size, identity_of(info), changed_ns_of(info));
     return true;
 }
 

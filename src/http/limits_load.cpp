@@ -38,7 +38,7 @@ public:
         const auto fd = zone_.limits.fd;
         if (fstat(fd, &info) != 0) { return failed("fstat()"); }
 
-        own_limits_.file.size.exchange(OwnLimits::File::kUnknown);
+        own_limits_.file.begin_change();
         end_ = static_cast<uint64_t>(info.st_size);
         if (!find_copy()) { return false; }
 

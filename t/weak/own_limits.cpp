@@ -38,12 +38,12 @@ void remove() {
 }
 
 /* As a request does. */
-template <uint64_t key>
+template <uint64_t key, uint64_t later_s = 0>
 void find() {
     OwnLimit own = {};
     const bool is_found = own_limits->count() != 0
                           && own_limits->find(
-                              hash_of(key), [] { return kNow; }, &own);
+                              hash_of(key), [] { return kNow + later_s; }, &own);
 
     weak::note(is_found ? own.limit : 0);
 }
@@ -51,7 +51,6 @@ void find() {
 void note(const OwnLimits::Entry &entry) {
     weak::note(entry.own.limit);
     weak::note(entry.until_s);
-    weak::note(entry.at);
 }
 
 /* As the API does. */
@@ -141,9 +140,33 @@ bool has_one_all_the_time(weak::Outcome &outcome) {
 bool is_old_or_new(weak::Outcome &outcome) {
     const uint64_t *notes = outcome.notes[1];
 
-    return outcome.counts[1] == 3 && is_one_of(notes[0], 10, 12)
+    return outcome.counts[1] == 2 && is_one_of(notes[0], 10, 12)
            && (is_one_of(notes[1], kNow + 5, kNow + 9) || notes[1] == OwnLimits::kNoEnd)
            && (notes[0] == 12 || notes[1] != kNow + 9) && is_one_of(outcome.notes[2][0], 10, 12);
+}
+
+/* The former limit ends meanwhile.  Who has seen the new one goes on to see it. */
+bool new_one_stays(weak::Outcome &outcome) {
+    const uint64_t *notes = outcome.notes[1];
+
+    return is_one_of(notes[0], 10, 12) && (notes[0] == 10 || notes[1] == 12);
+}
+
+/* ---- the file is marked ---- */
+
+void change_file() {
+    own_limits->file.begin_change();
+    set<kKey, 11>();
+    own_limits->file.end_change(2000, 1, 1);
+}
+
+/* As the next writer does. */
+void see_file() {
+    if (own_limits->file.is_current(2000, 1)) { find<kKey>(); }
+}
+
+bool is_current(weak::Outcome &outcome) {
+    return outcome.counts[1] == 0 || outcome.notes[1][0] == 11;
 }
 
 } // namespace
@@ -178,6 +201,18 @@ std::vector<weak::Scene> own_limits_scenes() {
          {{set<kKey, 12, kNow + 9>}, {find_all<kKey>}, {find<kKey>}},
          end,
          is_old_or_new},
+        {"own limits: a limit that is changed, and the former one ends",
+         100,
+         build_ending,
+         {{set<kKey, 12, kNow + 9>}, {find<kKey>, find<kKey, 7>}},
+         end,
+         new_one_stays},
+        {"own limits: the next writer",
+         100,
+         build_one,
+         {{change_file}, {see_file}},
+         end,
+         is_current},
         {"own limits: a key past a full line",
          100,
          build_line,

@@ -199,13 +199,16 @@ public:
 
     static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
 
+    /* Acquires the terms of its generation, or of a later one. */
     uint64_t word() const { return word_.load(std::memory_order_acquire); }
 
     /*
-     * Replaces the word as it was read; false if anybody has changed it since.
+     * Replaces the word as it was read; false if anybody has changed it since.  Releases
+     * the terms to whoever reads the word.  It acquires nothing, as word() has done so.
      */
     bool exchange(uint64_t from, uint64_t to) {
-        return word_.compare_exchange_strong(from, to, std::memory_order_acq_rel);
+        return word_.compare_exchange_strong(from, to, std::memory_order_release,
+                                             std::memory_order_relaxed);
     }
 
     /* True if these are the terms of this owner, and of this word. */
@@ -279,9 +282,12 @@ private:
         return sum;
     }
 
+    /* Terms are relaxed: the check tells whether they are of the word. */
     uint64_t load(size_t i) const { return terms_[i].load(std::memory_order_relaxed) >> kTagBits; }
 
-    /* Replaces a value only if it was read while the word was ours. */
+    /* Replaces a value only if it was read while the word was ours.  It acquires the
+     * generation of whoever wrote the value before, so that the word is not read as it was
+     * before that, and releases its own to whoever is next. */
     bool replace(Atomic<uint64_t> *value, uint64_t word, uint64_t with) {
         uint64_t was = value->load(std::memory_order_acquire);
 

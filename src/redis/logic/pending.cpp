@@ -84,6 +84,10 @@ uint64_t begun(uint64_t word, uint64_t now_ms, uint64_t interval_ms, uint64_t *d
 struct Pending::Entry {
     Atomic<uint64_t> tag;
     Atomic<uint64_t> word;
+
+    /* These are estimates, each by itself and relaxed: they need not be of one reply, and
+     * of two workers that store at once, one is forgotten.  Who finds the entry to be the
+     * key's by its word has acquired that they are no longer those of another key. */
     Atomic<uint64_t> seen; /* used 40 | when, ms 24; 0: not known */
     Atomic<uint64_t> memo; /* pace 24 | share 8 | when to look again, ms 32 */
 

@@ -11,7 +11,8 @@ namespace limit_sliding {
 /* Several processes may write an entry at once, without a lock, and some may die
  * meanwhile.  An entry is valid by its check, which is the hash combined with all
  * of its data: an entry of mixed origin does not have the hash that is looked
- * for.  The candidates of a hash are the entries of a line. */
+ * for.  So its words are relaxed, whatever order they are seen in.  The candidates of a
+ * hash are the entries of a line. */
 
 namespace {
 
