@@ -175,10 +175,11 @@ BROWSER = chromium chromium-driver
 include t/sim/rules.mk
 include t/fuzz/fuzz.mk
 
-test: build tools $(SIMULATE) $(ALLOC) $(BUILD)/sim/simulation $(unit_TESTS) $(replay_PROGRAMS)  ## units, and t/*.t on a real NGINX
+test: build tools $(SIMULATE) $(ALLOC) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(unit_TESTS) $(replay_PROGRAMS)  ## units, and t/*.t on a real NGINX
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
 	@$(PROVE) $(unit_TESTS) $(replay_PROGRAMS) $(sort $(wildcard t/*.t t/faults/*.t))
 	@t/sim/run $(BUILD)/sim/simulation 1 4000 $(JOBS)
+	@$(BUILD)/weak/weak --percent=5
 
 # Preloaded into NGINX, it has allocations and other calls fail.
 $(ALLOC): t/faults/alloc.cpp t/faults/calls.cpp t/faults/orders.hpp
@@ -421,7 +422,7 @@ screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime \
-    $(lua_PKGS) $(simulation_PKGS)
+    $(lua_PKGS) $(simulation_PKGS) $(weak_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
     redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS) \
     lua-nginx-redis
