@@ -98,7 +98,7 @@ std::vector<weak::Scene> ban_scenes() {
          end},
         {"bans: a counted key", 100, build_counted, {{reject<1>}, {reject<1>}, {find<1>}}, end},
         {"bans: two keys", 100, build, {{ban<1>}, {ban<2>}, {find<1>, find<2>}}, end},
-        {"bans: one key, in a full table", 100, build_full, {{ban<1>}, {ban<1>}, {ban<2>}}, end},
+        {"bans: one key, in a full table", 400, build_full, {{ban<1>}, {ban<1>}, {ban<2>}}, end},
         {"bans: one key, two places and another key",
          100,
          build_two_places,

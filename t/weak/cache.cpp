@@ -114,6 +114,21 @@ void build_crowd(void *memory) {
     }
 }
 
+/* Of the entries, only that of the second key can be given away. */
+void build_idle(void *memory) {
+    uint64_t units;
+    uint64_t due_ms;
+
+    pending = Pending::init(memory, 64 + 128);
+
+    for (uint64_t key : {2, 10, 11, 12}) {
+        pending->add(hash_of(key), 1, kNowMs - 20000, 1000, &due_ms);
+    }
+
+    pending->take(hash_of(2), kNowMs - 19000, 1000, true, &units, &due_ms);
+    pending->done(hash_of(2), kNowMs - 18000, {0, false, kNowMs - 18000, 0, 0}, &due_ms);
+}
+
 template <uint64_t key>
 void add() {
     uint64_t due_ms;
@@ -141,8 +156,10 @@ void end_pending() {
     weak::note(1020 + pending->units(hash_of(2)));
 }
 
+/* So many were the first key's. */
+template <int built>
 bool no_unit_is_lost(weak::Outcome &outcome) {
-    int left[3] = {0, 1, 0};
+    int left[3] = {0, built, 0};
 
     for (unsigned process = 0; process <= weak::kProcesses; process++) {
         for (unsigned i = 0; i < outcome.counts[process]; i++) {
@@ -185,12 +202,18 @@ std::vector<weak::Scene> cache_scenes() {
          build_pending,
          {{add<1>, add<1>}, {take<1>}, {add<1>, take<1>}},
          end_pending,
-         no_unit_is_lost},
+         no_unit_is_lost<1>},
         {"pending: entries are given away",
          100,
          build_crowd,
          {{add<2>, take<2>}, {take<1>, add<1>}, {add<2>, add<1>}},
          end_pending,
-         no_unit_is_lost},
+         no_unit_is_lost<1>},
+        {"pending: an entry is given away as its key returns",
+         100,
+         build_idle,
+         {{add<1>}, {add<2>}, {add<2>}},
+         end_pending,
+         no_unit_is_lost<0>},
     };
 }

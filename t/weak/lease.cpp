@@ -225,7 +225,7 @@ std::vector<weak::Scene> lease_scenes() {
          end,
          balances<n, n, false>},
         {"leases: whoever writes is waited for, but not for ever",
-         200,
+         600,
          build_other,
          {{again}, {again}, {spend<0>}},
          end,

@@ -70,6 +70,12 @@ void build_full_of_two(void *memory) {
 
 void end_key() { note_remaining(kKey); }
 
+/* A victim that was used before it goes is none, and one that was not has gone. */
+void end_victim() {
+    note_remaining(kKey);
+    note_remaining(kVictim);
+}
+
 /* Others may be evicted, or not, by whoever comes first. */
 void end_two() {
     note_remaining(kKey);
@@ -129,6 +135,11 @@ std::vector<weak::Scene> table_scenes() {
          {{take<kKey, 3>}, {take<kOther, 3>}, {take<kVictim>}},
          end_two,
          both_are_there},
+        {"table: a victim is used meanwhile",
+         100,
+         build_full,
+         {{take<kKey, 3>}, {take<kVictim, 2>}},
+         end_victim},
         {"table: a refund", 100, build_charged, {{release_charged<>}, {one}, {one}}, end_key},
         {"table: fixed, charges and a request",
          100,
