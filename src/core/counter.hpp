@@ -201,13 +201,14 @@ public:
 
             CounterCounts parts(kind, newest);
 
-            for (unsigned i = 0; i <= n; i++) {
-                parts.count[i] = std::min(count[i], kLimitMax);
-            }
+            std::copy_n(count, n + 1, parts.count);
+            parts.cap(kLimitMax);
 
             bool is_near = is_near_limit(parts.total(), rule_.limit);
 
             parts.fit(kind);
+            /* fewer parts have more in each */
+            parts.cap(kLimitMax);
 
             return pack(parts.kind, parts.newest, is_near, parts.encode());
         }

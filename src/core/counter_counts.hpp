@@ -31,6 +31,13 @@ struct CounterCounts {
     /* Returns the sum of all but the oldest one. */
     uint64_t recent() const { return std::accumulate(count + 1, count + n() + 1, uint64_t{0}); }
 
+    /* Leaves no more than so many in each part. */
+    void cap(uint64_t most) {
+        for (unsigned i = 0; i <= n(); i++) {
+            count[i] = std::min(count[i], most);
+        }
+    }
+
     /* Takes the oldest requests out, until no more than so many are left. */
     void keep_newest(uint64_t most) {
         uint64_t all = total();

@@ -107,6 +107,35 @@ static void counts_are_set(const Policy &policy, uint64_t limit) {
     CHECK(told.used(natural.now_ms + 2 * policy.window_ms + policy.window_ms / n) == 0);
 }
 
+/* Whatever is told, no more is used than a state holds, and that is over two windows
+ * later. */
+static void test_counts_beyond_all_bounds(void **state) {
+    uint64_t count[kCounterPartsMax + 1];
+
+    (void)state;
+
+    for (uint64_t most : {kLimitMax / 7, kLimitMax, UINT64_MAX}) {
+        std::fill_n(count, LENGTH(count), most);
+
+        each_subject([&](const Policy &policy, uint64_t limit) {
+            subject_t told(policy, limit, seed);
+            const uint64_t n = policy.precision == 1 ? 1 : counter_parts(limit);
+            const uint64_t newest = told.now_ms * n / policy.window_ms;
+            const bool is_set = limit_sliding::set_counts(told.claim(1), n, newest, count,
+                                                          told.now_ms, told.now_ms);
+
+            CHECK(is_set == (policy.algorithm == Algorithm::kCounter));
+            CHECK(!is_set || told.used(told.now_ms) >= std::min(limit, most));
+            CHECK(told.used(told.now_ms + 2 * policy.window_ms) == 0);
+        });
+    }
+
+    Policy policy = parts_of(MINUTE_MS, 10);
+    Zone *zone = make_zone_for(&policy, kZoneAlign + 16 * 1024);
+    CHECK(!limit_sliding::set_counts(claim_of(zone, &policy, 1, 10, 1), 10, 1, count, 0, 0));
+    free(zone);
+}
+
 static void test_counts_are_set(void **state) {
     (void)state;
 
@@ -123,6 +152,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_histories),
         cmocka_unit_test(test_counts_are_set),
+        cmocka_unit_test(test_counts_beyond_all_bounds),
     };
 
     return cmocka_run_group_tests_name("settle", tests, NULL, NULL);
