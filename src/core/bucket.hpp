@@ -84,7 +84,12 @@ public:
     uint64_t used(uint64_t state) const {
         Debt debt;
 
-        return see_debt(&state, &debt) ? full() : std::min(level(state), full());
+        if (see_debt(&state, &debt)) {
+            /* under a higher limit than that of the charge, there may be room */
+            return static_cast<uint64_t>(std::min<Wide>(BucketDebt::used(debt), full()));
+        }
+
+        return std::min(level(state), full());
     }
 
     double share(uint64_t state) const {
@@ -270,7 +275,7 @@ public:
     void describe_queued(uint64_t state, uint64_t cost, Verdict *verdict) const {
         uint64_t ahead = ahead_of(state, cost);
 
-        if (is_queue_ && cost > 0) {
+        if (cost > 0) {
             verdict->delay_ms = delay_ms(state, cost);
             verdict->excess = thousandths(ahead + (cost - 1) * window_ms_, window_ms_);
         }
