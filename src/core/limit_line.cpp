@@ -116,10 +116,11 @@ bool parse_date(std::string_view text, uint64_t *s) {
     return true;
 }
 
+/* Reads that, or seconds, of a text that is not empty. */
 bool parse_time(std::string_view text, uint64_t *s) {
     if (parse_date(text, s)) { return true; }
 
-    if (text.empty() || text.size() > 18) { return false; }
+    if (text.size() > 18) { return false; }
 
     uint64_t n = 0;
     for (const char c : text) {
@@ -132,8 +133,9 @@ bool parse_time(std::string_view text, uint64_t *s) {
     return true;
 }
 
+/* Appends a text that is not null. */
 char *append(char *p, std::string_view text) {
-    if (!text.empty()) { std::memcpy(p, text.data(), text.size()); }
+    std::memcpy(p, text.data(), text.size());
 
     return p + text.size();
 }

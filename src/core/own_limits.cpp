@@ -169,7 +169,7 @@ bool OwnLimits::find(uint64_t hash, Entry *entry) const {
 bool OwnLimits::read(const Place &place, uint64_t hash, uint64_t now_s, OwnLimit *own) const {
     const auto entry = place.entry();
     if (place.line->tag[place.i].load(std::memory_order_relaxed) != tag_of(hash)
-        || entry.until_s <= now_s || !entry.own.is_set()) {
+        || entry.until_s <= now_s) {
         return false;
     }
 
@@ -185,8 +185,7 @@ bool OwnLimits::set(uint64_t hash, const Entry &entry, uint64_t now_s) {
 
         if (count() >= max_) { return false; }
 
-        insert(hash, entry);
-        return true;
+        return insert(hash, entry).is_there();
     }
 
     if (!entry.own.is_set()) {
@@ -201,7 +200,7 @@ bool OwnLimits::set(uint64_t hash, const Entry &entry, uint64_t now_s) {
     return true;
 }
 
-/* There is a free place, as there are more of them than keys. */
+/* There is a free place, as there are more of them than keys, unless memory was damaged. */
 OwnLimits::Place OwnLimits::insert(uint64_t hash, const Entry &entry) {
     /* Whoever finds a key has to find it counted. */
     add_count(1);
@@ -228,12 +227,11 @@ OwnLimits::Place OwnLimits::insert(uint64_t hash, const Entry &entry) {
 void OwnLimits::remove(uint64_t hash, const Place &place) {
     place.clear();
 
-    for (Path path(hash, bytes_); line(path) != place.line;) {
+    for (Path path(hash, bytes_); line(path) != place.line; path.next()) {
         auto &passed = line(path)->passed;
         const auto n = passed.load(std::memory_order_relaxed);
 
         passed.store(n - (n != 0), std::memory_order_relaxed);
-        if (!path.next()) { break; }
     }
 
     add_count(UINT64_MAX);
@@ -287,7 +285,9 @@ void OwnLimitsLoad::mark(uint64_t hash, uint64_t at) {
     if (!place.is_there()) {
         if (table_.count() >= table_.max_) { return; }
 
+        /* until it is set, its end is before any time */
         place = table_.insert(hash, {{}, 0, at});
+        if (!place.is_there()) { return; }
     }
 
     place.line->at[place.i].store(static_cast<uint32_t>(at), std::memory_order_relaxed);
@@ -331,9 +331,8 @@ bool OwnLimitsLoad::remove_waiting() {
 }
 
 void OwnLimitsLoad::add_path(uint64_t hash, const Place &place, uint32_t n) {
-    for (Path path(hash, table_.bytes_); table_.line(path) != place.line;) {
+    for (Path path(hash, table_.bytes_); table_.line(path) != place.line; path.next()) {
         passed_[path.line()] += n;
-        if (!path.next()) { break; }
     }
 }
 

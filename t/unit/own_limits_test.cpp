@@ -57,6 +57,11 @@ static void keeps_limits(void **state) {
         assert_true(set(table, hash * 2, hash + 1));
     }
 
+    Entry entry;
+    uint64_t absent = hash_of(1);
+    assert_false(table->find(absent, &entry));
+    assert_in_range(table->place_after(absent), 0, OwnLimits::bytes_for(100) / 64 * 3);
+
     assert_true(set(table, UINT64_MAX, kLimitMax));
     assert_true(set(table, 3 * 2, kUnlimited));
     assert_true(set(table, 4 * 2, kBlocked));
@@ -280,6 +285,24 @@ static void loads(void **state) {
     free_table(table, 3);
 }
 
+/* If memory is damaged so that no place is free, there is no room, whatever the count is. */
+static void survives_damage(void **state) {
+    OwnLimits *table = make_table(3);
+    void *scratch = calloc(1, OwnLimitsLoad::scratch_bytes(*table));
+    OwnLimitsLoad load(*table, scratch);
+
+    (void)state;
+    memset((void *)(table + 1), 0xff, OwnLimits::bytes_for(3) - sizeof(*table));
+
+    assert_false(set(table, 2, 10));
+    load.mark(2, 0);
+    assert_false(load.set(2, entry_of(10), NOW_S));
+    assert_int_equal(find(table, 2), kLimitUnset);
+
+    free(scratch);
+    free_table(table, 3);
+}
+
 /* Loads at random, against a plain list; lookups do not get longer by that. */
 static void loads_whatever_comes(void **state) {
     OwnLimits *table = make_table(KEYS);
@@ -442,6 +465,7 @@ int main(void) {
         cmocka_unit_test(forgets_what_is_gone),
         cmocka_unit_test(walks),
         cmocka_unit_test(loads),
+        cmocka_unit_test(survives_damage),
         cmocka_unit_test(loads_whatever_comes),
         cmocka_unit_test(is_read_while_it_changes),
         cmocka_unit_test(survives_the_dead),
