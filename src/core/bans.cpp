@@ -141,7 +141,7 @@ bool replace(uint64_t *word, uint64_t old, uint64_t next) {
 
 uint64_t PenaltyRule::length_ms(unsigned doublings) const {
     /* shifted as far as no bit is lost */
-    return doublings < 64 && penalty_ms <= max_ms >> doublings ? penalty_ms << doublings : max_ms;
+    return penalty_ms <= max_ms >> doublings ? penalty_ms << doublings : max_ms;
 }
 
 /* A place as it was read: its state is a claim, or of this tag. */
@@ -154,9 +154,7 @@ struct Bans::Seen {
     static bool of(Place &place, Seen *seen) {
         *seen = {&place, read(place.tag), read(place.state)};
 
-        if (read(place.tag) != seen->tag) { return false; }
-
-        return is_claim(seen->state) || is_of_tag(seen->state, seen->tag);
+        return read(place.tag) == seen->tag;
     }
 
     bool holds(uint64_t key_tag) const {
@@ -357,7 +355,8 @@ uint64_t Bans::banned(uint64_t now_ms, uint64_t places_max) const {
         for (const Place &place : lines()[i].places) {
             const uint64_t state = load(&place.state);
 
-            n += !is_claim(state) && Entry::of(state).is_banned(now_ms);
+            /* a claim has rejections, as it has a tag's first bit */
+            n += Entry::of(state).is_banned(now_ms);
         }
     }
 

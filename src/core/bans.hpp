@@ -22,7 +22,7 @@ struct PenaltyRule {
     uint64_t window_ms;  /* in which rejections are counted; it begins with the first */
     uint32_t after;      /* rejections that lead to a ban; 1 .. kPenaltyAfterMax */
 
-    /* Returns the length of a ban after so many doublings. */
+    /* Returns the length of a ban after so many doublings, up to 31. */
     uint64_t length_ms(unsigned doublings) const;
 };
 
@@ -48,10 +48,6 @@ constexpr uint64_t kDoublingsMax = 31;
 constexpr unsigned kRejectionsShift = 53;
 
 inline bool is_same_key(uint64_t tag, uint64_t other) { return (tag ^ other) < kTagGenerations; }
-
-inline bool is_of_tag(uint64_t state, uint64_t tag) {
-    return (state ^ tag) % kStateGenerations == 0;
-}
 
 /* Returns the tag of a key, of generation 0. */
 inline uint64_t tag_of(uint64_t hash) { return hash * kTagGenerations | kTag; }
@@ -181,9 +177,8 @@ inline Ban Bans::find(uint64_t hash, uint64_t now_ms) const {
             const uint64_t state = read(place.state);
             const uint64_t end_ms = state >> kTimeShift & kTimeMax;
 
-            /* a ban, of this tag, and of no key that took the place between the reads */
-            if (state >> kRejectionsShift == 0 && end_ms > now_ms && is_of_tag(state, seen)
-                && read(place.tag) == seen) {
+            /* a ban, and of no key that took the place between the reads */
+            if (state >> kRejectionsShift == 0 && end_ms > now_ms && read(place.tag) == seen) {
                 return {end_ms - now_ms, static_cast<unsigned>(state >> kDoublingsShift)};
             }
         }

@@ -122,14 +122,15 @@ protected:
                    : pack(now_ms_ & time_mask(), class_of_limit(), static_cast<uint64_t>(taken));
     }
 
-    /* A key that owes under one limit may have room under a higher one. */
+    /* A key that owes under one limit may have room under a higher one.  The cost is
+     * not 0. */
     [[gnu::noinline]] bool admit_debt(const Debt &debt, uint64_t cost, uint64_t *next) const {
         Wide wanted = used(debt) + Wide{cost} * window_ms_;
         uint64_t lost;
 
         if (wanted > full()) { return false; }
 
-        if (cost != 0) { *next = settled(wanted, &lost); }
+        *next = settled(wanted, &lost);
 
         return true;
     }

@@ -267,7 +267,8 @@ struct CounterState {
 
     static_assert(kOldest + kOldest / 4 < kPartMask, "a state must not wrap");
     /* No counts of the last kind are all ones, as the state of the table's. */
-    static_assert(kCounterKindsLength <= 15 && kLimitMax + 1 < 1u << 30, "a kind has 4 bits");
+    static_assert(kCounterKindsLength == 15 && kLimitMax + 1 < 1u << 30,
+                  "a kind is any number of 4 bits but 0");
 
     /* Returns the epoch, of 32 to 64 windows. */
     static uint64_t epoch_of(uint64_t now_ms, uint64_t window_ms) {
@@ -292,11 +293,7 @@ struct CounterState {
         unsigned kind = kind_of(state);
 
         /* whatever owes is valid, see counter_debt.hpp */
-        return kind == kOwes
-                       || (kind < kCounterKindsLength
-                           && kCounterFormats.format[kind].is_valid(counts_of(state)))
-                   ? state
-                   : 0;
+        return kind == kOwes || kCounterFormats.format[kind].is_valid(counts_of(state)) ? state : 0;
     }
 
     /* Returns how many parts have begun since the newest one of a state; above

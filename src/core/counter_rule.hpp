@@ -50,11 +50,9 @@ struct CounterRule {
 
         if (!strict && !format.is_string()) {
             uint64_t all = newer + count;
-            uint64_t surplus = all > room ? (all - room) * window_ms : 0;
+            uint64_t surplus = (all - room) * window_ms;
 
-            if (surplus <= fading_max(format)) {
-                elapsed = surplus == 0 ? 0 : (surplus + count - 1) / count;
-            }
+            if (surplus <= fading_max(format)) { elapsed = (surplus + count - 1) / count; }
         }
 
         return ((v.part + older) * window_ms + elapsed + n - 1) / n - now_ms;

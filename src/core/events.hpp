@@ -20,7 +20,8 @@ struct EventStore {
     Zone *zone;
     const Policy *policy;
     SlotCounts *counts;
-    bool is_brief; /* stay in the key's own ring: else torn; its window is the zone's */
+    bool is_brief; /* stay in the key's own ring: else torn; its window is the zone's, and
+                      it is a counter's */
     Clock now;
 
     /* Returns the table as seen by a key, or one of its pages, of this hash. */
@@ -178,10 +179,8 @@ public:
         return count_ > 0 && tick_of(newest_) + clock_.span + kIdle < clock_.tick;
     }
 
-    /* Forgets the key as it was opened, unless it has changed since. */
-    void forget() {
-        if (copy_.slot != nullptr) { copy_.store(Copy::kDead); }
-    }
+    /* Forgets the key, which has a copy, as it was opened, unless it has changed since. */
+    void forget() { copy_.store(Copy::kDead); }
 
     bool has_credits() const { return (copy_.bare_state() & kCredits) != 0; }
 
@@ -457,8 +456,6 @@ private:
             || (oldest % kPageEvents != 0 && counts(replaced, newest_.total()))) {
             return true;
         }
-
-        if (store_.is_brief) { return false; }
 
         return write_page(oldest, oldest == 0 ? event.with_total(0) : replaced, refused_ms);
     }

@@ -120,8 +120,8 @@ public:
 
         *left = cost - given;
 
-        return used() - given <= pace_ || given == owed_ ? settle(owed_ - given)
-                                                         : owe(owed_ - given, 0, &lost);
+        /* what was used earlier alone is no more than the pace */
+        return used() - given <= pace_ ? settle(owed_ - given) : owe(owed_ - given, 0, &lost);
     }
 
     /* Makes it an event of so many units at present, and no debt.  A counter has
@@ -178,7 +178,8 @@ private:
         uint64_t passed = debt_.passed(clock);
         uint64_t windows = (owed - 1) / pace_;
 
-        if (windows == 0 && passed == 0) {
+        /* after its first window, all earlier events are over, and more is owed than this */
+        if (windows == 0) {
             debt_ = {0, owed, before(), tick_of_room(owed)};
             return replace(debt_.event(events_.ring(), clock));
         }

@@ -58,9 +58,9 @@ struct RingDebt {
         return begin + windows * clock.span + clock.fading();
     }
 
-    /* Returns how many of its windows have passed. */
+    /* Returns how many of its windows have passed, while it has not ended. */
     uint64_t passed(const Clock &clock) const {
-        if (!is_long() || end <= clock.tick) { return 0; }
+        if (!is_long()) { return 0; }
 
         uint64_t left = (end - clock.tick + clock.span - 1) / clock.span;
 

@@ -57,11 +57,9 @@ void amend(const Claim &claim, const Algorithm &algorithm, uint64_t now_ms, cons
     bool owes = false;
 
     table.amend([&](uint64_t state) {
-        uint64_t next = change(state);
+        owes = algorithm.owes(state);
 
-        owes = algorithm.owes(state) || algorithm.owes(next);
-
-        return next;
+        return change(state);
     });
 
     if (owes) { table.keep(step_of(claim, algorithm, 0, now_ms)); }

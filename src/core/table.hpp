@@ -129,15 +129,14 @@ public:
             Copy copy = survey(step, &victim);
             bool is_confirmed = copy.kind == Copy::confirmed;
 
-            switch (take(step, may_evict, victim, &copy)) {
-            case kRefused:
+            Taken taken = take(step, may_evict, victim, &copy);
+
+            if (taken == kRefused) {
                 *refused_ms = first_to_expire(step);
                 return {};
-            case kLost:
-                continue;
-            case kTaken:
-                break;
             }
+
+            if (taken == kLost) { continue; }
 
             if (is_confirmed) { return copy; }
 

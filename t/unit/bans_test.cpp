@@ -160,6 +160,60 @@ static void takes_any_rule(void **state) {
     free_bans(bans);
 }
 
+/* Rejects a key until it is banned. */
+static Ban ban_of(Bans *bans, uint64_t key, const PenaltyRule &by, uint64_t now_ms) {
+    Ban ban = {};
+
+    while (ban.left_ms == 0) {
+        ban = bans->reject(key, by, now_ms);
+    }
+
+    return ban;
+}
+
+/* If the rule changes, the doublings of a key that is counting may be forgotten, but they
+ * last for no longer than the rule says. */
+static void forgets_when_the_rule_changes(void **state) {
+    (void)state;
+
+    for (uint64_t max_ms = 20 * MINUTE_MS; max_ms < 2 * DAY_MS; max_ms += max_ms / 7) {
+        PenaltyRule next = {10 * MINUTE_MS, max_ms, DAY_MS, 20};
+        Bans *bans = make_bans(64);
+
+        reject(bans, 1, rule, 20, NOW_MS);
+        reject(bans, 1, rule, 1, NOW_MS + 20 * MINUTE_MS);
+        reject(bans, 2, rule, 20, NOW_MS);
+        reject(bans, 2, rule, 1, NOW_MS + 20 * MINUTE_MS);
+
+        assert_in_range(ban_of(bans, 1, next, NOW_MS + 21 * MINUTE_MS).doublings, 0, 1);
+
+        uint64_t later_ms = NOW_MS + 20 * MINUTE_MS + max_ms * 18 / 16 + 18;
+        assert_int_equal(ban_of(bans, 2, next, later_ms).doublings, 0);
+        free_bans(bans);
+    }
+}
+
+/* What is over goes first, then what counts; what was banned before stays longer. */
+static void gives_up_the_least(void **state) {
+    static const PenaltyRule soon = {10 * MINUTE_MS, 120 * MINUTE_MS, MINUTE_MS, 1};
+    uint64_t now_ms = NOW_MS + 10 * MINUTE_MS + 1;
+    Bans *bans = make_bans(1);
+
+    (void)state;
+
+    reject(bans, 1, rule, 20, NOW_MS);
+    reject(bans, 2, rule, 1, now_ms);
+    reject(bans, 3, rule, 19, now_ms - 2 * MINUTE_MS);
+    reject(bans, 4, rule, 2, now_ms);
+
+    reject(bans, 5, soon, 1, now_ms); /* for 3, which is over */
+    reject(bans, 6, rule, 1, now_ms); /* for 2, of one rejection */
+    assert_int_equal(reject(bans, 4, rule, 18, now_ms).left_ms, 10 * MINUTE_MS);
+    assert_int_equal(reject(bans, 6, rule, 19, now_ms).left_ms, 10 * MINUTE_MS);
+    assert_int_equal(reject(bans, 1, rule, 20, now_ms).left_ms, 20 * MINUTE_MS);
+    free_bans(bans);
+}
+
 static void is_told_by_others(void **state) {
     Bans *bans = make_bans(64);
 
@@ -321,6 +375,8 @@ int main(void) {
         cmocka_unit_test(doubles_and_forgets),
         cmocka_unit_test(forgets_while_it_counts),
         cmocka_unit_test(takes_any_rule),
+        cmocka_unit_test(forgets_when_the_rule_changes),
+        cmocka_unit_test(gives_up_the_least),
         cmocka_unit_test(is_told_by_others),
         cmocka_unit_test(is_lifted),
         cmocka_unit_test(stays_in_a_flood),

@@ -191,6 +191,31 @@ void leaves_out_a_day_that_was_not(void **) {
     assert_int_equal(after.length_ms(), DAY_MS);
 }
 
+/* Of more changes than there is room for, the first ones are known. */
+void finds_no_more_than_has_room(void **) {
+    auto hour_of_year = [](int64_t ms) { return ms / int64_t{31536000000} * 3600000; };
+    UtcOffset offsets[4] = {};
+    UtcOffsets found = UtcOffsets::find(0, int64_t{20} * 31536000000, hour_of_year, offsets, 3);
+
+    assert_int_equal(found.n, 3);
+    assert_int_equal(offsets[2].since_ms, 2 * 31536000000);
+    assert_int_equal(offsets[3].since_ms, 0);
+    assert_int_equal(offsets[3].offset_ms, 0);
+}
+
+void tells_how_long_a_window_is(void **) {
+    zoned_t berlin(BERLIN, 2020, 2022);
+    Policy policy = {.window_ms = 60000, .algorithm = Algorithm::kFixed};
+
+    assert_int_equal(policy.length_ms(utc(2021, 3, 28, 12)), 60000);
+
+    policy.calendar = Calendar::kDay;
+    assert_int_equal(policy.length_ms(utc(2021, 3, 28, 12)), DAY_MS);
+
+    policy.offsets = &berlin.found;
+    assert_int_equal(policy.length_ms(utc(2021, 3, 28, 12)), DAY_MS - HOUR_MS);
+}
+
 void keeps_to_the_last_offset(void **) {
     zoned_t berlin(BERLIN, 2020, 2022);
 
@@ -210,6 +235,8 @@ int main() {
         cmocka_unit_test(has_windows_from_1970_on),
         cmocka_unit_test(never_moves_back),
         cmocka_unit_test(leaves_out_a_day_that_was_not),
+        cmocka_unit_test(finds_no_more_than_has_room),
+        cmocka_unit_test(tells_how_long_a_window_is),
         cmocka_unit_test(keeps_to_the_last_offset),
     };
 

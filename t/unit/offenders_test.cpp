@@ -261,12 +261,33 @@ static void samples_what_are_many(void **state) {
     assert_int_equal(added, sum / kRejectionsSampled);
 }
 
+/* Rejections of the next ms are counted again, though some are still to be left out. */
+static void counts_the_first_of_each_ms(void **state) {
+    Sampler sampler = {0};
+    Sampler all = {.takes_all = true};
+
+    (void)state;
+
+    for (uint64_t ms = 1; ms <= 3; ms++) {
+        for (unsigned i = 0; i < kRejectionsCounted; i++) {
+            assert_int_equal(sampler.weight(ms), 1);
+        }
+
+        sampler.weight(ms);
+        assert_true(sampler.skip > 0);
+    }
+
+    for (unsigned i = 0; i < 10 * kRejectionsCounted; i++) {
+        assert_int_equal(all.weight(1), 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_few_exactly),         cmocka_unit_test(keeps_the_first_bytes),
         cmocka_unit_test(shows_no_text_in_part),      cmocka_unit_test(forgets_with_time),
         cmocka_unit_test(finds_who_is_rejected_most), cmocka_unit_test(loses_none_of_many),
-        cmocka_unit_test(samples_what_are_many),
+        cmocka_unit_test(samples_what_are_many),      cmocka_unit_test(counts_the_first_of_each_ms),
     };
 
     return cmocka_run_group_tests_name("offenders", tests, NULL, NULL);

@@ -331,6 +331,24 @@ static void test_zone_count(void **state) {
     free(zone);
 }
 
+/* A part of a zone tells how many of its keys are live, and nothing if it has none. */
+static void test_zone_count_of_a_part(void **state) {
+    Policy policy = evicting(MINUTE_MS);
+    Zone *zone = make_zone(MEGABYTE_ZONE_BYTES);
+    uint64_t part = MEGABYTE_ZONE_BYTES / 2;
+
+    (void)state;
+
+    assert_int_equal(zone->keys(policy, NOW_MS, 1, 7, part), 7);
+
+    for (uint64_t key = 0; key < 10000; key++) {
+        admits(zone, &policy, key, 5, 1, NOW_MS + key % 2 * 2 * MINUTE_MS);
+    }
+
+    assert_in_range(zone->keys(policy, NOW_MS + 2 * MINUTE_MS, 1, 10000, part), 4500, 5500);
+    free(zone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sixty_thousand_keys_in_a_megabyte),
@@ -343,6 +361,7 @@ int main(void) {
         cmocka_unit_test(test_nothing_outside_the_zone_is_touched),
         cmocka_unit_test(test_init_needs_a_header_and_a_group),
         cmocka_unit_test(test_zone_count),
+        cmocka_unit_test(test_zone_count_of_a_part),
     };
 
     return cmocka_run_group_tests_name("table", tests, NULL, NULL);

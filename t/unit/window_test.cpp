@@ -124,6 +124,14 @@ void refuses_what_is_no_own_limit(void **) {
     assert_int_equal(own.limit, 5);
 }
 
+void own_limits_are_equal_as_a_whole(void **) {
+    const OwnLimit ten = {10, Window::of(Calendar::kDay)};
+
+    assert_true(ten == (OwnLimit{10, Window::of(Calendar::kDay)}));
+    assert_true(ten != (OwnLimit{11, Window::of(Calendar::kDay)}));
+    assert_true(ten != (OwnLimit{10, Window::of(Calendar::kWeek)}));
+}
+
 void has_a_policy_for_each_window(void **) {
     Policy zone = {60000, Algorithm::kFixed};
     Policy hour = with_window(zone, {3600000, Calendar::kNone});
@@ -157,6 +165,7 @@ int main() {
         cmocka_unit_test(has_codes),
         cmocka_unit_test(parses_own_limits),
         cmocka_unit_test(refuses_what_is_no_own_limit),
+        cmocka_unit_test(own_limits_are_equal_as_a_whole),
         cmocka_unit_test(has_a_policy_for_each_window),
     };
 

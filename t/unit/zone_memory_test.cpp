@@ -71,6 +71,33 @@ static void has_room_for_limits_of_keys(void **state) {
     }
 }
 
+/* Returns how many keys are banned of some whose hashes are all in one line, unless a
+ * secret is mixed into them. */
+static uint64_t ban_neighbours(ZoneMemory *memory) {
+    for (uint64_t hash = 1; hash <= 20; hash++) {
+        memory->bans->set(hash, {MINUTE_MS, 0}, {MINUTE_MS, MINUTE_MS, MINUTE_MS, 1}, NOW_MS);
+    }
+
+    return memory->bans->banned(NOW_MS, UINT64_MAX);
+}
+
+/* Hashes that other nodes know are no secret. */
+static void mixes_a_secret_into_common_hashes(void **state) {
+    ZoneMemory none = make_memory(ZONE_BYTES);
+    ZoneMemory local = make_memory_of(ZONE_BYTES, ZoneMemory::kBans);
+    ZoneMemory common = make_memory_of(ZONE_BYTES, ZoneMemory::kBans | ZoneMemory::kRedis);
+
+    (void)state;
+
+    assert_null(none.bans);
+    assert_int_equal(ban_neighbours(&local), 4);
+    assert_int_equal(ban_neighbours(&common), 20);
+
+    free_memory(&none, ZONE_BYTES);
+    free_memory(&local, ZONE_BYTES);
+    free_memory(&common, ZONE_BYTES);
+}
+
 /* All entries, texts and limits are used, and nothing after them. */
 static void stays_within_it(void **state) {
     static const size_t sizes[] = {16384, 28672, ZONE_BYTES};
@@ -109,6 +136,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_a_small_part),
         cmocka_unit_test(has_room_for_limits_of_keys),
+        cmocka_unit_test(mixes_a_secret_into_common_hashes),
         cmocka_unit_test(stays_within_it),
     };
 
