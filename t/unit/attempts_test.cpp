@@ -1,0 +1,138 @@
+/* Copyright (C) the limit_sliding authors */
+
+/*
+ * Whoever loses every race, as others change what it has read after each of its
+ * accesses, gives up in the end: no request goes on for ever, whatever is in memory.
+ */
+
+#include "step.hpp"
+
+#include "core/bans.hpp"
+#include "core/zone_slots.hpp"
+
+#define KEY 1
+#define LIMIT 20
+#define NOW_MS (PRESENT * MINUTE_MS + 1)
+#define BYTES (kZoneAlign + 16 * 1024)
+
+#if CAN_STEP
+
+static struct {
+    Zone *zone;
+    Policy policy;
+    Slot *slot; /* of the key */
+} scene;
+
+/* One of bans. */
+struct Place {
+    uint64_t tag;
+    uint64_t state;
+};
+
+static Claim claim_now(uint64_t cost) {
+    return claim_of(scene.zone, &scene.policy, KEY, LIMIT, (uint32_t)cost);
+}
+
+/* A zone in which the key has used something, if any. */
+static void begin(const Policy &policy, uint32_t used) {
+    scene.policy = policy;
+    scene.zone = Zone::init(step_begin(BYTES), BYTES, policy, 0, test_secret);
+    scene.slot = nullptr;
+
+    if (used != 0) { assert_true(admits(scene.zone, &scene.policy, KEY, LIMIT, used, NOW_MS)); }
+
+    for (uint64_t i = 0; i < stats_of(scene.zone).slots; i++) {
+        Slot *slot = policy.has_rings() ? &RingSlots(scene.zone).slot(i / 4, i % 4)
+                                        : &WordSlots(scene.zone).slot(i / 4, i % 4);
+
+        if (slot->tag != 0) { scene.slot = slot; }
+    }
+}
+
+/* Makes it another state of the same counts. */
+static void change_state(void) { scene.slot->state.fetch_xor(1ull << 44); }
+
+/* Others take the slot, of which none has the generation of the state. */
+static void change_tag(void) {
+    uint64_t tag = scene.slot->tag;
+    uint64_t next = (tag + 1) % 4;
+
+    if (next == scene.slot->state >> Copy::kStateBits) { next = (next + 1) % 4; }
+
+    scene.slot->tag = (tag & ~3ull) | next;
+}
+
+template <class Work>
+static void lose(void (*change)(void), const Work &work) {
+    step.after = change;
+    STEP_THROUGH(work());
+    step.after = NULL;
+}
+
+static void test_words(void **state) {
+    Claim claim;
+
+    (void)state;
+
+    begin(evicting(MINUTE_MS), 3);
+    claim = claim_now(1);
+    lose(change_state, [&] { limit_sliding::acquire(&claim, 1, NOW_MS); });
+    assert_int_equal(claim.outcome, Outcome::kRefused);
+    assert_int_equal(stats_of(scene.zone).refused, 1);
+    assert_int_equal(claim.retry_after_ms(NOW_MS), 1);
+
+    lose(change_state, [&] { assert_int_equal(charge(claim_now(1), 7, NOW_MS), 7); });
+    lose(change_state, [&] { give_back(claim_now(1), 1, NOW_MS); });
+    assert_int_equal(remaining_of(scene.zone, &scene.policy, KEY, LIMIT, NOW_MS), LIMIT - 3);
+    step_end();
+}
+
+/* A slot whose key can never be told has none. */
+static void test_tags(void **state) {
+    (void)state;
+
+    begin(evicting(MINUTE_MS), 3);
+    lose(change_tag, [&] {
+        assert_int_equal(remaining_of(scene.zone, &scene.policy, KEY, LIMIT, NOW_MS), LIMIT);
+    });
+    step_end();
+}
+
+/* ---- bans ---- */
+
+static Place *place;
+
+static void change_place(void) { place->tag++; }
+
+static void test_bans(void **state) {
+    static const PenaltyRule once = {DAY_MS, DAY_MS, MINUTE_MS, 1};
+    Bans *bans;
+
+    (void)state;
+
+    bans = Bans::init(step_begin(4096), 64 + 64, test_secret);
+    place = reinterpret_cast<Place *>(reinterpret_cast<char *>(bans) + 64);
+    assert_int_equal(bans->reject(1, once, DAY_MS).left_ms, DAY_MS);
+    lose(change_place, [&] { assert_int_equal(bans->reject(2, once, DAY_MS).left_ms, 0); });
+    lose(change_place, [&] { assert_false(bans->lift(1, DAY_MS)); });
+    lose(change_place, [&] { assert_int_equal(bans->find(1, DAY_MS).left_ms, 0); });
+    assert_int_equal(bans->banned(DAY_MS, UINT64_MAX), 1);
+    step_end();
+}
+
+#endif
+
+int main(void) {
+#if CAN_STEP
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_tags),
+        cmocka_unit_test(test_bans),
+    };
+
+    return cmocka_run_group_tests_name("attempts", tests, NULL, NULL);
+#else
+    puts("1..0 # SKIP needs x86-64, and no TSan");
+    return 0;
+#endif
+}
