@@ -13,7 +13,8 @@
 # branch is taken, is an error.
 #
 # Usage: report.pl [--list] [--only PREFIX] DIR...; the DIRs hold .gcno and .gcda
-# files, --list prints the lines with branches not taken, of all folders.
+# files, --list prints the lines with branches not taken, of all folders, and how often
+# each branch was taken: two for a condition, true and false or the reverse.
 
 use v5.32;
 use warnings;
@@ -188,6 +189,7 @@ sub list ($folder, $missed) {
         for my $line (sort { $a <=> $b } keys %{ $missed->{$path} }) {
             printf "    %s:%d: %d not taken: %s\n", $path, $line,
                 $missed->{$path}{$line}, text_of($path)->[$line];
+            say "        taken: @$_" for values %{ $taken{$path}{$line} };
         }
     }
 }
