@@ -122,6 +122,87 @@ static void test_death(void **state) {
     step_end();
 }
 
+/* All places are of keys that count. */
+static void prepare_counts(void) {
+    memset(step.memory, 0, BYTES);
+    game.bans = Bans::init(step.memory, BYTES, test_secret);
+
+    for (uint64_t key = 100; key < 100 + 4 * LINES; key++) {
+        reject(key, often);
+    }
+}
+
+/* Frees the place of a key, and bans ours. */
+static void lift_and_ban(void) {
+    game.bans->lift(game.other << 40 | game.other, NOW_MS);
+    reject(game.key, once);
+}
+
+static unsigned changes;
+
+static void lift_and_die(void) { step_other_dies(lift_and_ban, changes); }
+
+/*
+ * Another process frees a place, and takes it for the same key while ours has chosen
+ * another one; and dies, or not, after each of its changes.  The key has one ban then.
+ */
+static void test_two_claims(void **state) {
+    (void)state;
+
+    step_begin(4096);
+    game.key = 1;
+
+    for (game.other = 100; game.other < 100 + 4 * LINES; game.other++) {
+        for (changes = 2; changes <= 5; changes++) {
+            step.stopped = lift_and_die;
+            step.stop_at = 0;
+
+            do {
+                prepare_counts();
+                step.stop_at++;
+                STEP_THROUGH(reject(game.key, once));
+
+                if (left_ms(1) == 0) { reject(game.key, once); }
+
+                assert_int_equal(left_ms(1), DAY_MS);
+                assert_int_equal(game.bans->banned(NOW_MS, UINT64_MAX), 1);
+                assert_true(game.bans->lift(1ull << 40 | 1, NOW_MS));
+                assert_int_equal(left_ms(1), 0);
+            } while (step.accesses >= step.stop_at);
+        }
+    }
+
+    step_end();
+}
+
+/* A key that has to give its place to another one is not seen with the other's ban. */
+static uint64_t found_ms;
+
+static void ban_longer(void) {
+    for (uint64_t key = 300; key < 340; key++) {
+        game.bans->set(key << 40 | key, {2 * DAY_MS, 0}, once, NOW_MS);
+    }
+}
+
+static void test_find_while_others_come(void **state) {
+    (void)state;
+
+    step_begin(4096);
+    step.stopped = ban_longer;
+
+    do {
+        prepare_counts();
+        reject(1, once);
+        step.stop_at++;
+        STEP_THROUGH(found_ms = left_ms(1));
+        assert_true(found_ms == 0 || found_ms == DAY_MS);
+        assert_true(step.accesses < step.stop_at || left_ms(1) == 0);
+    } while (step.accesses >= step.stop_at);
+
+    assert_in_range(step.stop_at, 4, 100);
+    step_end();
+}
+
 #endif
 
 int main(void) {
@@ -130,6 +211,8 @@ int main(void) {
         cmocka_unit_test(test_stall),
         cmocka_unit_test(test_stall_at_the_last_place),
         cmocka_unit_test(test_death),
+        cmocka_unit_test(test_two_claims),
+        cmocka_unit_test(test_find_while_others_come),
     };
 
     return cmocka_run_group_tests_name("bans step", tests, NULL, NULL);
