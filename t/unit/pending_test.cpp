@@ -115,6 +115,13 @@ static void looks_at_a_pace(void **state) {
     assert_int_equal(pending->look(7, NOW_MS + 999, INTERVAL_MS, &due), Added::kDone);
     assert_int_equal(pending->look(7, NOW_MS + 1000, INTERVAL_MS, &due), Added::kSend);
     assert_int_equal(due, NOW_MS + 1000);
+
+    /* a call that is under way will tell, unless whoever made it is gone */
+    const uint64_t end_ms = NOW_MS + 1000 + MOST_MS;
+    expect_taken(pending, 7, NOW_MS + 1000, 0);
+    assert_int_equal(pending->look(7, end_ms, INTERVAL_MS, &due), Added::kDone);
+    assert_int_equal(pending->look(7, end_ms + 1, INTERVAL_MS, &due), Added::kSend);
+    assert_int_equal(due, end_ms + 1);
 }
 
 static void replaces_a_sender_that_is_gone(void **state) {
@@ -190,6 +197,32 @@ static void tells_keys_apart(void **state) {
     /* who has taken units of a key that has no entry any more learns of it */
     assert_int_equal(done(pending, 3, NOW_MS, 1, 0, &due), Added::kFull);
     assert_int_equal(take(pending, 3, NOW_MS, &units), Took::kNothing);
+}
+
+static void forgets_calls_that_never_end(void **state) {
+    Pending *pending = make(1);
+    uint64_t due = 0;
+
+    (void)state;
+
+    for (uint64_t key = 1; key < 5; key++) {
+        add(pending, key, 1, NOW_MS, &due);
+        expect_taken(pending, key, NOW_MS, 1);
+    }
+    assert_int_equal(add(pending, 5, 1, NOW_MS + MOST_MS, &due), Added::kFull);
+
+    /* what is seen of a key without an entry is not remembered, and its call may end */
+    pending->set_seen(5, {12, NOW_MS, 1, 1});
+    assert_int_equal(pending->seen(5, NOW_MS).at_ms, 0);
+    assert_int_equal(done(pending, 5, NOW_MS, 0, 0, &due), Added::kDone);
+
+    /* the entry of a key with units to be told stays */
+    add(pending, 1, 1, NOW_MS + MOST_MS, &due);
+    for (uint64_t key = 5; key < 8; key++) {
+        assert_int_equal(add(pending, key, 1, NOW_MS + MOST_MS + 1, &due), Added::kSend);
+    }
+    assert_int_equal(add(pending, 8, 1, NOW_MS + MOST_MS + 1, &due), Added::kFull);
+    assert_int_equal(pending->units(1), 1);
 }
 
 static void remembers_what_was_seen(void **state) {
@@ -339,6 +372,7 @@ int main(void) {
         cmocka_unit_test(replaces_a_sender_that_is_gone),
         cmocka_unit_test(does_not_wait_after_a_rest),
         cmocka_unit_test(tells_keys_apart),
+        cmocka_unit_test(forgets_calls_that_never_end),
         cmocka_unit_test(remembers_what_was_seen),
         cmocka_unit_test(takes_what_was_added),
         cmocka_unit_test(takes_what_was_added_in_a_crowd),

@@ -165,8 +165,6 @@ struct Pending::Set {
 Pending *Pending::init(void *memory, size_t bytes) {
     static_assert(sizeof(Entry) == 32 && sizeof(Set) == 128, "a set is two cache lines");
 
-    if (bytes < sizeof(Pending) + sizeof(Set)) { return nullptr; }
-
     auto *pending = static_cast<Pending *>(memory);
 
     pending->sets_ = (bytes - sizeof(Pending)) / sizeof(Set);

@@ -36,8 +36,8 @@ public:
     /* The longest time that units wait, or are under way, but for a few seconds. */
     static constexpr uint64_t kWaitMaxMs = 130000;
 
-    /* Makes a table of `memory`: `bytes` long, zeroed, aligned to 64.  Returns null if
-     * there is no room for any. */
+    /* Makes a table of `memory`, which is `bytes` long, at least 192, zeroed and aligned to
+     * 64. */
     static Pending *init(void *memory, size_t bytes);
 
     enum class Added {
