@@ -238,7 +238,10 @@ for (1 .. 50) {
 }
 my $median = (sort { $a <=> $b } @times)[25];
 note sprintf 'a page of 100: %.2f ms', $median * 1000;
-cmp_ok $median, '<', 0.001, 'a page takes less than a millisecond';
+SKIP: {
+    skip 'code that is measured otherwise', 1 if $ENV{LIMIT_SLIDING_SLOW};
+    cmp_ok $median, '<', 0.001, 'a page takes less than a millisecond';
+}
 close $socket;
 
 

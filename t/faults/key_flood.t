@@ -95,6 +95,9 @@ for my $try (1 .. 4) {
     last if $many->[0] < 3 * $few->[0] + 0.005;
 }
 cmp_ok $many->[0], '<', 3 * $few->[0] + 0.005, 'p99 is bounded';
-cmp_ok $many->[1], '<', 2 * $few->[1] + 0.1, 'the processor has hardly more to do';
+SKIP: {
+    skip 'code that is measured otherwise', 1 if $ENV{LIMIT_SLIDING_SLOW};
+    cmp_ok $many->[1], '<', 2 * $few->[1] + 0.1, 'the processor has hardly more to do';
+}
 
 $nginx->finish;

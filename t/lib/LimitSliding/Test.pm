@@ -48,7 +48,8 @@ package LimitSliding::Test;
 #
 # Environment: LIMIT_SLIDING_NGINX, the binary (default /usr/sbin/nginx);
 # LIMIT_SLIDING_MODULE, the .so (default: that in build/; empty: compiled in);
-# LIMIT_SLIDING_KEEP=1 leaves the temporary directory.
+# LIMIT_SLIDING_KEEP=1 leaves the temporary directory; with LIMIT_SLIDING_SLOW=1, the
+# module is built for something else than speed.
 #
 # All times are seconds.
 
