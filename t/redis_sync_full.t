@@ -86,6 +86,18 @@ sleep 2.5;                # until it is overdue
 is passed('exits', 1), $KEYS, '... the next one takes over what is left';
 adds_up('exits', 3 * $KEYS, $lost);
 
+# One that is terminated while its calls are under way
+$lost = unsettled();
+$fake->mode('mute');
+is passed('ends', 2), $KEYS, 'a worker that is terminated while Redis hangs';
+my ($worker) = $nginx->workers;
+kill 'TERM', $worker;
+ok wait_for(sub { my @now = $nginx->workers; @now == 1 && $now[0] != $worker }),
+    '... another one comes';
+cmp_ok unsettled() - $lost, '>=', $KEYS, '... what was under way is lost';
+$fake->reset;
+$fake->mode('pass');
+
 # Redis has no room for what was admitted here.
 my $charged = grep {
     api_key($other, 'one', "late-$_", 'POST', '&cost=98')->{used} == 98

@@ -34,7 +34,7 @@ my ($RT_SIGSUSPEND, $EPOLL_WAIT) = (130, 232);    # of x86-64
 # that the loader calls of the module is what make coverage has put into it.
 my %KNOWN = (
     __nss_passwd_lookup2 => 'glibc reading nsswitch.conf, for the user that NGINX looks up',
-    'limit_sliding_module[.]so\S*\n\S*/ld-linux' => 'gcov writing what it has counted',
+    'ngx_http_limit_sliding_module[.]so\S*\n\S*/ld-linux' => 'gcov writing what it has counted',
 );
 my %known;                # how often each of them was seen
 
