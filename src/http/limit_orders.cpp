@@ -140,8 +140,9 @@ private:
 
         /* The operator's last line may have no end. */
         char last = '\n';
-        if (begin_ != 0 && pread(zone_.limits.fd, &last, 1, static_cast<off_t>(begin_ - 1)) != 1) {
-            return failed("pread()") == Result::kDone;
+        if (begin_ != 0 && read_at(zone_.limits.fd, &last, 1, begin_ - 1) != 1) {
+            (void)failed("pread()");
+            return false;
         }
 
         if (bytes > 1 && last != '\n') { text_[size_++] = '\n'; }

@@ -29,7 +29,7 @@ public:
     bool run() {
         const auto fd = zone_.limits.fd;
         char last = '\n';
-        if (size_ != 0 && pread(fd, &last, 1, static_cast<off_t>(size_ - 1)) != 1) { return false; }
+        if (size_ != 0 && read_at(fd, &last, 1, size_ - 1) != 1) { return false; }
 
         if ((last != '\n' && !add("\n")) || !add(kCopyBegins)) { return false; }
 

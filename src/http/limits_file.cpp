@@ -212,8 +212,10 @@ LimitsState state_of_limits(const ZoneConf &zone) {
         }
     }
 
-    /* A reload has put another file in the place of this worker's. */
-    if (file.identity.load(std::memory_order_relaxed) != identity_of(info)) {
+    /* A reload has put another file in the place of this worker's.  Without one, the
+     * master could not read it. */
+    const auto identity = file.identity.load(std::memory_order_relaxed);
+    if (identity != 0 && identity != identity_of(info)) {
         return LimitsState::kReplaced;
     }
 
@@ -231,6 +233,15 @@ bool mark_current(ZoneConf &zone, uint64_t size) {
 
     file.end_change(size, identity_of(info), changed_ns_of(info));
     return true;
+}
+
+ssize_t read_at(ngx_fd_t fd, char *buffer, size_t size, uint64_t at) {
+    ssize_t n;
+    do {
+        n = pread(fd, buffer, size, static_cast<off_t>(at));
+    } while (n < 0 && ngx_errno == NGX_EINTR);
+
+    return n;
 }
 
 bool write_fully(ngx_fd_t fd, std::string_view text, uint64_t at) {
@@ -255,9 +266,7 @@ bool finish_copy(ngx_fd_t fd, uint64_t from, uint64_t to) {
 
     for (uint64_t at = from; at < to;) {
         const size_t wanted = std::min<uint64_t>(sizeof(buffer), to - at);
-        const ssize_t n = pread(fd, buffer, wanted, static_cast<off_t>(at));
-        if (n < 0 && ngx_errno == NGX_EINTR) { continue; }
-
+        const ssize_t n = read_at(fd, buffer, wanted, at);
         if (n <= 0 || !write_fully(fd, {buffer, static_cast<size_t>(n)}, at - from)) {
             return false;
         }

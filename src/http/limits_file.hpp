@@ -65,6 +65,9 @@ LimitsState state_of_limits(const ZoneConf &zone);
 /* Remembers that the memory is what the file says, of so many bytes. */
 bool mark_current(ZoneConf &zone, uint64_t size);
 
+/* Reads as pread() does, and again if a signal comes. */
+ssize_t read_at(ngx_fd_t fd, char *buffer, size_t size, uint64_t at);
+
 /* Writes all bytes at a place; false: errno tells why not. */
 bool write_fully(ngx_fd_t fd, std::string_view text, uint64_t at);
 

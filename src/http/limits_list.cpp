@@ -2,11 +2,10 @@
 
 #include "http/limits_list.hpp"
 
-#include <unistd.h>
-
 #include <cstring>
 
 #include "core/zone.hpp"
+#include "http/limits_file.hpp"
 #include "http/limits_load.hpp"
 #include "ngx/strings.hpp"
 
@@ -23,7 +22,8 @@ constexpr size_t kLineMax = 3 * LimitLine::kKeyMax + 1024;
 ngx_str_t read_line(ngx_fd_t fd, uint64_t at, ngx_pool_t *pool) {
     for (size_t size : {kFirstBytes, kMoreBytes, kLineMax}) {
         auto *text = static_cast<u_char *>(ngx_pnalloc(pool, size));
-        const ssize_t n = text != nullptr ? pread(fd, text, size, static_cast<off_t>(at)) : -1;
+        const ssize_t n
+            = text != nullptr ? read_at(fd, reinterpret_cast<char *>(text), size, at) : -1;
         if (n <= 0) { return {}; }
 
         auto *end = static_cast<u_char *>(std::memchr(text, '\n', static_cast<size_t>(n)));

@@ -62,10 +62,13 @@ private:
     bool find_copy() {
         char text[kCopyEndsBytes];
         const auto fd = zone_.limits.fd;
-        if (end_ < sizeof(text)
-            || pread(fd, text, sizeof(text), static_cast<off_t>(end_ - sizeof(text)))
-                   != ssize_t(sizeof(text))
-            || !starts_with({text, sizeof(text)}, kCopyEnds)) {
+        if (end_ < sizeof(text)) { return true; }
+
+        /* What stands before a copy may be half replaced by it. */
+        const ssize_t n = read_at(fd, text, sizeof(text), end_ - sizeof(text));
+        if (n < 0) { return failed("pread()"); }
+
+        if (n != ssize_t(sizeof(text)) || !starts_with({text, sizeof(text)}, kCopyEnds)) {
             return true;
         }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "http/limits_file.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
@@ -73,11 +74,7 @@ private:
 
         const uint64_t from = base_ + end_;
         const size_t wanted = std::min<uint64_t>(kBufferBytes - end_, to_ - std::min(from, to_));
-        ssize_t n;
-        do {
-            n = pread(fd_, buffer_ + end_, wanted, static_cast<off_t>(from));
-        } while (n < 0 && ngx_errno == NGX_EINTR);
-
+        const ssize_t n = read_at(fd_, buffer_ + end_, wanted, from);
         error = n < 0 ? ngx_errno : 0;
         end_ += n > 0 ? n : 0;
         return n;
