@@ -186,8 +186,8 @@ $(ALLOC): t/faults/alloc.cpp t/faults/calls.cpp t/faults/orders.hpp
 	@mkdir -p $(@D)
 	$(CXX) $(CORE_FLAGS) -O2 -Wall -Wextra -shared -fPIC -o $@ $(filter %.cpp,$^)
 
-allocations: build $(ALLOC)  ## t/faults/alloc*.t with each allocation, for minutes
-	@ALLOC_STEP=1 $(PROVE) t/faults/alloc*.t
+allocations: build $(ALLOC)  ## allocations, and calls of files, that fail: each of them, for minutes
+	@ALLOC_STEP=1 $(PROVE) t/faults/alloc*.t t/faults/limits_disk.t
 
 # What tests need of packages that are not to be installed.
 tools:
