@@ -49,14 +49,12 @@ private:
     /* Lets what the subject draws depend on the next bytes. */
     void redraw() { subject_.random = input_.below(65536); }
 
-    /* What a large bucket owes is rounded by each step, to a 2^-22th ms or, with a long
-     * window, to a 2^-12th. */
+    /* What a large bucket owes is rounded by each step, to a 2^-12th ms or less. */
     void round() {
         const owing_model_t &model = subject_.model;
-        const unsigned bits = model.policy.window_ms <= MINUTE_MS ? 22 : 12;
-        if (model.limit <= kNarrowMax) { return; }
-
-        subject_.rounded += (model.limit >> bits) + model.policy.window_ms;
+        if (model.limit > kNarrowMax) {
+            subject_.rounded += (model.limit >> 12) + model.policy.window_ms;
+        }
     }
 
     void look_by_another() {

@@ -13,6 +13,8 @@ namespace sim {
 
 using namespace limit_sliding;
 
+Guest *guest;
+
 namespace {
 
 /* After faults are over, Redis decides again: a probe is due within a breaker's interval,
@@ -146,7 +148,7 @@ void draw_fault(Site &in, Drawn &drawn) {
 /* Lets all faults end, and sees that Redis decides again. */
 void recover(Site &in, Traffic &of, unsigned tries) {
     const Weather clear{20, 200, 0, 0, 0};
-    tamper = nullptr;
+    tampering = nullptr;
     set_failing_allocations(0);
     weather = clear;
     for (auto &server : in.servers) {
@@ -204,10 +206,13 @@ Outcome run_seed(uint64_t seed) {
         Drawn drawn;
         const uint64_t patience_us = std::min(plan.timeout_ms, plan.connect_timeout_ms) * 1000 / 16;
         drawn.is_calm = weather.delay_most_us < patience_us && weather.partial == 0
-                        && weather.pieces == 0 && weather.no_socket == 0 && !tamper;
-        drawn.has_lies = static_cast<bool>(tamper);
+                        && weather.pieces == 0 && weather.no_socket == 0 && guest == nullptr;
+        drawn.has_lies = guest != nullptr;
+        tampering = guest;
         drawn.length_us = plan.policy.window_ms * between(500, 4000);
         draw_traffic(in, of, drawn.length_us);
+        if (guest != nullptr) { guest->enter(in, drawn.length_us); }
+
         for (uint64_t n = chance(300) ? 0 : between(1, 5); n > 0; n--) {
             draw_fault(in, drawn);
         }
@@ -220,6 +225,8 @@ Outcome run_seed(uint64_t seed) {
 
         count(drawn.is_calm ? "calm seeds" : "other seeds");
         recover(in, of, drawn.has_lies ? 4 : 1);
+        if (guest != nullptr) { guest->check(); }
+
         check_rest(plan, of);
         of.check(drawn.is_bounded && !drawn.has_lies);
         in.end();

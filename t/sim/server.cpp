@@ -7,12 +7,13 @@
 
 #include "lua_scripts.hpp"
 #include "redis/logic/key_slot.hpp"
+#include "scenario.hpp"
 #include "site.hpp"
 #include "world.hpp"
 
 namespace sim {
 
-std::function<void(std::string &bytes)> tamper;
+Guest *tampering;
 
 namespace {
 
@@ -310,7 +311,7 @@ void Server::reply_to(const LinkPtr &link, const Arguments &args) {
     trace("server %u: %s %s of %zu: %.150s", number_, args[0].c_str(),
           args.size() > 3 ? args[3].c_str() : "", args.size(), line.c_str());
 
-    if (tamper) { tamper(bytes); }
+    if (tampering != nullptr) { tampering->tamper(bytes); }
 
     if (fault_ == Fault::kGarbage && fails && !bytes.empty()) { damage(bytes); }
 

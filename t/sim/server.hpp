@@ -30,6 +30,8 @@ enum class Fault {
 
 enum class Role { kMaster = 0, kReplica, kSentinel };
 
+struct Guest;
+
 class Server {
 public:
     /* Its clock is ahead of those of other machines by so much. */
@@ -91,8 +93,8 @@ private:
     std::vector<std::function<void()>> held_; /* until the fault is over */
 };
 
-/* If set, changes the bytes of each reply; recover() ends that. */
-extern std::function<void(std::string &bytes)> tamper;
+/* If not nullptr, it changes what servers reply. */
+extern Guest *tampering;
 
 /* A script was run by a server, with its keys and arguments. */
 void note_run(const Server &server, const Arguments &command, const Value &reply);
