@@ -314,6 +314,9 @@ public:
 private:
     Said said_now() const { return said_by(file_text()); }
 
+    /* Is there so little room that calls may fail? */
+    static bool is_full() { return until_full < kForever / 2; }
+
     /* Lets the next process die, perhaps, after so many bytes. */
     void draw_death() {
         may_die = input_.below(4) == 0 && !said_now().overlaps;
@@ -423,6 +426,7 @@ private:
         }
 
         check_file();
+        CHECK(done || is_full());
         if (done) {
             const Said after = said_now();
             CHECK(after.others == before.others);
@@ -486,6 +490,7 @@ private:
         }
 
         check_file();
+        CHECK(done || is_full());
         if (done) {
             CHECK(state_of_limits(zone) == LimitsState::kCurrent);
             check_memory();
