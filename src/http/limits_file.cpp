@@ -215,9 +215,7 @@ LimitsState state_of_limits(const ZoneConf &zone) {
     /* A reload has put another file in the place of this worker's.  Without one, the
      * master could not read it. */
     const auto identity = file.identity.load(std::memory_order_relaxed);
-    if (identity != 0 && identity != identity_of(info)) {
-        return LimitsState::kReplaced;
-    }
+    if (identity != 0 && identity != identity_of(info)) { return LimitsState::kReplaced; }
 
     return file.is_current(static_cast<uint64_t>(info.st_size), changed_ns_of(info))
                ? LimitsState::kCurrent
