@@ -2,8 +2,9 @@
 
 /* Connections in all their states: the simulation of t/sim, in which servers say what the
  * fuzzer wants in place of some of their replies, to whatever they were asked, in pieces
- * and at any time; and pages of a zone's limits, which seeds do not ask for.  What holds for its seeds must hold: each waiter is answered once and
- * in time, nothing is left, and Redis decides again once it tells the truth. */
+ * and at any time; and pages of a zone's limits, which seeds do not ask for.  What holds for
+ * its seeds must hold: each waiter is answered once and in time, nothing is left, and Redis
+ * decides again once it tells the truth. */
 
 #include <string>
 
