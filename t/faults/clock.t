@@ -51,8 +51,10 @@ sub exact($name, $key, %at) {
     }
 }
 
-# Returns the reset of a key in each zone.
+# Returns the reset of a key in each zone. The API asks Redis, which is told what sync=
+# has let pass an interval later.
 sub resets($key) {
+    wait_for(sub { api_key($nginx, 'sync', $key)->{remaining} == 0 });
     return map { api_key($nginx, $_, $key)->{reset} } @names;
 }
 
