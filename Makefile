@@ -1,8 +1,8 @@
 # Copyright (C) the limit_sliding authors
 
 # Everything is made under $(BUILD), which is NGINX's --builddir as well.
-# Variables to set: NGX_SRC NGX_CONF_OPTS NGINX CC CXX BUILD JOBS DESTDIR, and
-# WITH_REDIS=no for a build without hiredis.
+# Variables to set: NGX_SRC NGX_CONF_OPTS NGINX CC CXX BUILD JOBS DESTDIR,
+# WITH_REDIS=no for a build without hiredis, and V=1 to see all commands.
 
 SHELL = /bin/bash
 .SHELLFLAGS = -ec
@@ -10,6 +10,16 @@ MAKEFLAGS += --no-print-directory
 # NGINX's makefile has a CFLAGS of its own, which one given to us must not undo.
 MAKEOVERRIDES =
 .DELETE_ON_ERROR:
+
+# One line a file, unless V=1 asks for the commands or -s for silence.
+ifneq ($(V),1)
+.SILENT:
+ifeq ($(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),)
+SHELL = $(CURDIR)/.ci/quiet-shell
+endif
+NGINX_MAKE = -s SHELL=$(SHELL)
+endif
+export LIMIT_SLIDING_HERE := $(CURDIR)
 
 DEBIAN_SRC    = /usr/share/nginx/src
 NGX_SRC       ?= $(DEBIAN_SRC)
@@ -42,10 +52,10 @@ all: build  ## the same as build
 ##@ Build
 
 build: $(BUILD)/Makefile  ## the module, build/ngx_http_limit_sliding_module.so
-	@$(MAKE) -C $(BUILD)/tree -f $(BUILD)/Makefile modules
+	@$(MAKE) $(NGINX_MAKE) -C $(BUILD)/tree -f $(BUILD)/Makefile modules
 
 static: $(BUILD)/static/Makefile  ## build/static/nginx, the module linked in
-	@$(MAKE) -C $(BUILD)/static/tree -f $(BUILD)/static/Makefile binary
+	@$(MAKE) $(NGINX_MAKE) -C $(BUILD)/static/tree -f $(BUILD)/static/Makefile binary
 
 $(BUILD)/Makefile: link = --add-dynamic-module
 $(BUILD)/static/Makefile: link = --add-module
