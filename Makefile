@@ -387,29 +387,42 @@ page:  ## renew the hashes of the dashboard's style and script
 
 MODULES_DIR ?= $(or $(shell $(NGINX) -V 2>&1 \
     | sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'),/usr/lib/nginx/modules)
-LOAD_MODULE = load_module modules/$(notdir $(MODULE));
-AVAILABLE   = /usr/share/nginx/modules-available/mod-http-limit-sliding.conf
+INSTALLED = $(MODULES_DIR)/$(notdir $(MODULE))
+LOAD_CONF = debian/mod-http-limit-sliding.conf
+AVAILABLE = /usr/share/nginx/modules-available/$(notdir $(LOAD_CONF))
 # Last of all modules, so that limits run ahead of what grants access.
-ENABLED     = /etc/nginx/modules-enabled/99-mod-http-limit-sliding.conf
+ENABLED   = /etc/nginx/modules-enabled/99-$(notdir $(LOAD_CONF))
 
-# Debian's nginx.conf includes what is enabled; a package fills $(DESTDIR).
-DEBIAN_DIRS = $(or $(DESTDIR),$(wildcard $(dir $(AVAILABLE))))
-
+# $(DESTDIR) is filled for a package, whose scripts enable the module.
 install: build  ## into NGINX's modules, enabled where Debian does that
-	install -D -m 644 $(MODULE) $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
-ifneq ($(DEBIAN_DIRS),)
-	install -d $(DESTDIR)$(dir $(AVAILABLE)) $(DESTDIR)$(dir $(ENABLED))
-	echo '$(LOAD_MODULE)' > $(DESTDIR)$(AVAILABLE)
-	chmod 644 $(DESTDIR)$(AVAILABLE)
-	ln -sf $(AVAILABLE) $(DESTDIR)$(ENABLED)
+	install -D -m 644 $(MODULE) $(DESTDIR)$(INSTALLED)
+ifneq ($(DESTDIR),)
+	install -D -m 644 $(LOAD_CONF) $(DESTDIR)$(AVAILABLE)
 else
-	@echo 'add to nginx.conf, at its top:'
-	@echo '    load_module $(MODULES_DIR)/$(notdir $(MODULE));'
+	if [ ! -d $(dir $(ENABLED)) ]; then \
+	    echo 'installed; now add to nginx.conf, at its top:'; \
+	    echo '    load_module $(INSTALLED);'; exit 0; fi; \
+	install -D -m 644 $(LOAD_CONF) $(AVAILABLE); \
+	ln -sf $(AVAILABLE) $(ENABLED); \
+	$(NGINX) -q -t || { echo 'nginx refuses its configuration, as it says above:' \
+	    'mend that, or take the module away by make uninstall' >&2; exit 1; }; \
+	echo 'installed, and enabled by $(ENABLED)'
+	echo 'Next: write a limit_sliding_zone and a limit_sliding, as README shows,'
+	echo 'then: nginx -t && nginx -s reload'
 endif
 
 uninstall:  ## remove what install put there
-	rm -f $(DESTDIR)$(MODULES_DIR)/$(notdir $(MODULE))
-	rm -f $(DESTDIR)$(AVAILABLE) $(DESTDIR)$(ENABLED)
+	rm -f $(DESTDIR)$(INSTALLED) $(DESTDIR)$(AVAILABLE) $(DESTDIR)$(ENABLED)
+	-rmdir --ignore-fail-on-non-empty $(dir $(DESTDIR)$(AVAILABLE)) 2> /dev/null
+
+deb:  ## build/deb/libnginx-mod-http-limit-sliding*.deb, for this machine's NGINX
+	.ci/make-deb $(BUILD)/deb
+
+cross:  ## the module for musl and for aarch64, checked by readelf: build/cross
+	.ci/cross $(BUILD)/cross
+
+check-packages:  ## install package and source in chroots of Debian 12, for minutes
+	.ci/check-packages $(BUILD)/packages
 
 
 ##@ Help
@@ -441,6 +454,9 @@ bench-quick_PKGS = $(demo_PKGS) valgrind redis-server
 bench-figures_PKGS = $(bench-quick_PKGS)
 plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
+deb_PKGS      = debhelper dpkg-dev fakeroot nginx-dev g++ libhiredis-dev lintian
+cross_PKGS    = g++ g++-$(ARM) musl-tools libhiredis-dev nginx-dev
+check-packages_PKGS = debootstrap $(deb_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
 model_PKGS    = gcc spin
 weak_PKGS     = g++ relacy-dev
@@ -466,4 +482,5 @@ FORCE:
     sanitize coverage model allocations torture simulation simulation-asan fuzz replay weak \
     weak-mutations check-arm bench \
     bench-quick bench-figures plots simulate check \
-    check-versions format page install uninstall help deps FORCE
+    check-versions format page install uninstall deb cross check-packages \
+    help deps FORCE
