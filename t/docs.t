@@ -443,6 +443,15 @@ is $most, $limit + int($limit / $n[$kind]), 'README.md: the worst case';
 my $makefile = content('Makefile');
 my %GOALS = map { $_ => 1 } map { split } $makefile =~ /^([a-z -]+):/mg;
 
+# The packages of `apt install` that the Makefile does not name.  A file is what
+# `make deb` makes of debian/control.
+sub packages(@arguments) {
+    my ($name) = content('debian/control') =~ /^Package: (\S+)/m;
+    return grep { m{^\./} ? $_ ne "./build/deb/${name}_*.deb"
+        : !/^(?:install|make|nginx)$/ && $makefile !~ /_PKGS\b.*[ ,]\Q$_\E[ ,)\n]/
+        && $makefile !~ /_PKGS = .*\\\n.*[ ,]\Q$_\E[ ,)\n]/ } @arguments;
+}
+
 # What is wrong with a command, '' if nothing.
 sub wrong(@words) {
     my ($program, @arguments) = @words;
@@ -450,6 +459,7 @@ sub wrong(@words) {
         && !grep { -e } glob } @words;
     push @wrong, "$program is not executable"
         if $program =~ m{^(?:contrib|\.ci)/[a-z-]+$} && !-x $program;
+    push @wrong, packages(@arguments) if $program eq 'apt';
     return @wrong if $program ne 'make';
 
     my $unquoted = join(' ', @arguments) =~ s/"[^"]*"//gr;
@@ -466,7 +476,7 @@ for my $block (grep { $_->{tag} =~ /^(?:sh|indented)$/ } @ALL) {
     is system('bash', '-nc', $block->{text}), 0, "$block->{name}: syntax";
     is join(' ', map { wrong(@$_) } @commands), '',
         "$block->{name}: goals and files";
-    $block->{run} = 1 if !grep { $_->[0] !~ /^(?:make|prove|build\b.*)$/ }
+    $block->{run} = 1 if !grep { $_->[0] !~ /^(?:apt|make|prove|build\b.*)$/ }
         @commands;
 }
 
