@@ -418,7 +418,7 @@ uninstall:  ## remove what install put there
 deb:  ## build/deb/libnginx-mod-http-limit-sliding*.deb, for this machine's NGINX
 	.ci/make-deb $(BUILD)/deb
 
-cross:  ## the module for musl and for aarch64, checked by readelf: build/cross
+cross:  ## the module for aarch64, checked by readelf: build/cross
 	.ci/cross $(BUILD)/cross
 
 check-packages:  ## install package and source in chroots of Debian 12, for minutes
@@ -455,7 +455,7 @@ bench-figures_PKGS = $(bench-quick_PKGS)
 plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
 deb_PKGS      = build-essential debhelper dpkg-dev fakeroot nginx-dev g++ libhiredis-dev lintian
-cross_PKGS    = g++ g++-$(ARM) musl-tools libhiredis-dev nginx-dev
+cross_PKGS    = g++ g++-$(ARM) libhiredis-dev nginx-dev
 check-packages_PKGS = debootstrap $(deb_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
 model_PKGS    = gcc spin
