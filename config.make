@@ -29,7 +29,8 @@ do
 
     case $limit_sliding_file in
         */http/api/* | */http/*directive* | */http/limit_set.* | \
-        */http/zone* | */http/parameter.* | */http/hooks.* | \
+        */http/zone* | */http/parameter.* | */http/meant.* | \
+        */http/hooks.* | \
         */redis/setup.* | */redis/cluster.* | */redis/sentinel.* | \
         */redis/tls.* | */redis/endpoint.*)
             limit_sliding_opt="$limit_sliding_opt $limit_sliding_small" ;;

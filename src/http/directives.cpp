@@ -43,11 +43,17 @@ bool set_header(const Param &, LocConf &conf) {
     return true;
 }
 
+/* The fields of the draft are of the IETF. */
+bool refuse_ietf(const Param &param, LocConf &) {
+    return param.invalid("invalid parameter \"%V\", did you mean \"draft\"?");
+}
+
 constexpr ParamRule<LocConf> header_rules[] = {
     {{"off"}, set_no_headers},
     {{"retry_after"}, set_header<kHeaderRetryAfter>},
     {{"draft"}, set_header<kHeaderDraft>},
     {{"x"}, set_header<kHeaderX>},
+    {{"ietf"}, refuse_ietf},
 };
 
 } // namespace

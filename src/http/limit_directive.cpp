@@ -133,6 +133,12 @@ constexpr ParamRule<Limit> rules[] = {
     {{"dry_run"}, set_flag<&Limit::dry_run>},
 };
 
+constexpr ParamName of_zone[]
+    = {{"algorithm="}, {"burst="},   {"calendar="},      {"count_rejected"}, {"delay="},
+       {"full="},      {"lease="},   {"limits="},        {"limits_max="},    {"nodelay"},
+       {"on_error="},  {"penalty="}, {"penalty_after="}, {"penalty_max="},   {"precision="},
+       {"redis="},     {"strict"},   {"sync="},          {"top="},           {"window="}};
+
 char *parse_off(LocConf &conf) {
     if (conf.set == nullptr) { return conf_failed("\"off\" is duplicate"); }
 
@@ -183,7 +189,7 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *c
     limit.cost = 1;
     limit.where = file_line_of(cf);
 
-    if (!set_params(cf, 1, rules, limit)) { return conf_failed(); }
+    if (!set_params(cf, 1, rules, limit, {"limit_sliding_zone", of_zone})) { return conf_failed(); }
 
     limit.settles = limit.settle != nullptr || !limit.count_status.empty();
     limit.zone->settles |= limit.settle != nullptr;

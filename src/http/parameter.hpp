@@ -59,6 +59,12 @@ struct ParamName {
     std::string_view required = {}; /* for the message that it is missing */
 };
 
+/* Parameters that are often given to the wrong directive. */
+struct Elsewhere {
+    std::string_view directive; /* to which they belong */
+    Span<const ParamName> names;
+};
+
 /* How a parameter sets the target; `set` logs why not, and returns false. */
 template <class Target>
 struct ParamRule {
@@ -70,20 +76,22 @@ struct ParamRule {
 inline Span<ngx_str_t> words_of(ngx_conf_t *cf) { return span<ngx_str_t>(*cf->args); }
 
 /* Finds the word for each name, from the i-th word on; params without one keep
- * an empty word.  Logs words that are unknown or given twice and names that are
- * missing, and returns false. */
-bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names, Param *params);
+ * an empty word.  Logs words that are unknown, with what they may have been meant to
+ * be, or given twice, and names that are missing, and returns false. */
+bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
+                 const Elsewhere &elsewhere, Param *params);
 
 /* Calls the setters of those that are given, in the order of the rules. */
 template <class Target, size_t N>
-bool set_params(ngx_conf_t *cf, ngx_uint_t i, const ParamRule<Target> (&rules)[N], Target &target) {
+bool set_params(ngx_conf_t *cf, ngx_uint_t i, const ParamRule<Target> (&rules)[N], Target &target,
+                const Elsewhere &elsewhere = {}) {
     ParamName names[N];
     for (size_t n = 0; n < N; n++) {
         names[n] = rules[n].name;
     }
 
     Param params[N] = {};
-    bool valid = find_params(cf, i, names, params);
+    bool valid = find_params(cf, i, names, elsewhere, params);
     for (size_t n = 0; n < N && valid; n++) {
         valid = params[n].word.len == 0 || rules[n].set(params[n], target);
     }

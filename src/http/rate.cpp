@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "http/meant.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -16,8 +17,10 @@ bool set_rate(const Param &param, Expression *&variable, Rate &rate) {
     }
 
     if (!rate.parse(param.value())) {
+        const auto meant = meant_rate(param.cf->pool, param.value());
         return param.invalid("invalid rate \"%V\", it must be a positive integer, with "
-                             "\"r/s\", \"r/m\", \"r/h\", \"r/d\" or alone, or hold a variable");
+                             "\"r/s\", \"r/m\", \"r/h\", \"r/d\" or alone, or hold a variable%V",
+                             &meant);
     }
 
     return true;

@@ -136,6 +136,13 @@ bool set_sync(const Param &param, ZoneConf &zone) {
         return param.invalid("\"%V\" must be between 10ms and 1m");
     }
 
+    const bool is_number = ngx_atoi(param.text.data, param.text.len) != NGX_ERROR;
+    if (is_number && ms > 1000) {
+        ngx_conf_log_error(NGX_LOG_WARN, param.cf, 0,
+                           "\"%V\" is %i seconds, did you mean \"%Vms\"?", &param.word, ms / 1000,
+                           &param.word);
+    }
+
     zone.remote.sync_ms = ms;
     return true;
 }

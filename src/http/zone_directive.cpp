@@ -5,6 +5,7 @@
 #include "core/rate.hpp"
 #include "http/configuration.hpp"
 #include "http/local_time.hpp"
+#include "http/meant.hpp"
 #include "http/parameter.hpp"
 #include "http/policy_field.hpp"
 #include "http/rate.hpp"
@@ -50,7 +51,10 @@ bool set_name(const Param &param, ZoneConf &zone) {
 
     ngx_str_t text = {param.text.len - colon - 1, param.text.data + colon + 1};
     ssize_t size = ngx_parse_size(&text);
-    if (size == NGX_ERROR) { return param.invalid("invalid zone size \"%V\""); }
+    if (size == NGX_ERROR) {
+        const auto meant = meant_size(param.cf->pool, view(text));
+        return param.invalid("invalid zone size \"%V\"%V", &meant);
+    }
 
     /* The memory that NGINX itself needs depends on the page. */
     size_t minimum = ngx_max(32 * 1024, 8 * ngx_pagesize);
@@ -81,8 +85,10 @@ bool set_window(const Param &param, ZoneConf &zone) {
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
     if (ms == NGX_ERROR) {
+        const auto meant = meant_time(param.cf->pool, param.value());
         return param.invalid("invalid window \"%V\", it must be a time, \"day\", \"week\", "
-                             "\"month\" or \"year\"");
+                             "\"month\" or \"year\"%V",
+                             &meant);
     }
 
     if (ms < ngx_int_t{kWindowMinMs} || ms > ngx_int_t{kWindowMaxMs}) {
@@ -308,6 +314,9 @@ constexpr ParamRule<ZoneConf> rules[] = {
     {{"penalty_max="}, set_penalty_max},
 };
 
+constexpr ParamName of_place[]
+    = {{"after_auth"}, {"cost="}, {"count_status="}, {"dry_run"}, {"settle="}};
+
 } // namespace
 
 extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
@@ -320,7 +329,7 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     zone.where = file_line_of(cf);
     zone.rejected.top = true;
 
-    if (!set_params(cf, 2, rules, zone)) { return conf_failed(); }
+    if (!set_params(cf, 2, rules, zone, {"limit_sliding", of_place})) { return conf_failed(); }
 
     if (zone.limits.max == 0 && zone.redis == nullptr) {
         zone.limits.max = ngx_max(zone.size / kBytesPerOwnLimit, 8);

@@ -109,9 +109,12 @@ char *set_database(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     return NGX_CONF_OK;
 }
 
+/* Tells whether a time has no unit, and so is one of seconds. */
+bool is_number(const ngx_str_t &text) { return ngx_atoi(text.data, text.len) != NGX_ERROR; }
+
 /* Requests wait for Redis.  A time without a unit is one of seconds, which is seldom meant here. */
 void warn_of_long_time(ngx_conf_t *cf, ngx_str_t *args, ngx_int_t ms) {
-    if (ngx_atoi(args[1].data, args[1].len) != NGX_ERROR) {
+    if (is_number(args[1])) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "\"%V %V\" is %i seconds, did you mean \"%Vms\"?",
                            &args[0], &args[1], ms / 1000, &args[1]);
         return;
@@ -126,7 +129,10 @@ template <auto... path>
 char *set_msec(ngx_conf_t *cf, ngx_str_t *args, Settings &settings) {
     ngx_int_t ms = ngx_parse_time(&args[1], 0);
     if (ms == NGX_ERROR || ms < 1 || ms > 60000) {
-        return invalid_value(cf, args, "a time between 1ms and 60s");
+        const bool is_seconds = ms > 60000 && is_number(args[1]);
+        return invalid_value(cf, args,
+                             is_seconds ? "a time between 1ms and 60s, not a number of seconds"
+                                        : "a time between 1ms and 60s");
     }
 
     if (ms > 1000) { warn_of_long_time(cf, args, ms); }
@@ -209,6 +215,38 @@ struct Block {
     bool given[std::size(kParameters)];
 };
 
+/* Logs a line that names no parameter, or has not one value; returns the error.
+ * Elsewhere values are written as "timeout=50ms", with spaces or without. */
+char *malformed(ngx_conf_t *cf, const Block &block) {
+    auto *args = static_cast<ngx_str_t *>(cf->args->elts);
+    const auto word = view(args[0]);
+    const auto name = first(word, word.find('='));
+    const bool is_known = find_parameter(name) != nullptr;
+    if (is_known && name.size() != word.size()) {
+        auto value = word;
+        value.remove_prefix(name.size() + 1);
+        if (value.empty()) { value = cf->args->nelts > 1 ? view(args[1]) : "..."; }
+
+        return conf_error(cf,
+                          "unknown parameter \"%V\" in limit_sliding_redis \"%V\", did you mean "
+                          "\"%*s %*s\"?",
+                          &args[0], &block.settings.name, name.size(), name.data(), value.size(),
+                          value.data());
+    }
+
+    if (!is_known) {
+        return conf_error(cf, "unknown parameter \"%V\" in limit_sliding_redis \"%V\"", &args[0],
+                          &block.settings.name);
+    }
+
+    if (cf->args->nelts == 3 && view(args[1]) == "=") {
+        return conf_error(cf, "\"%V\" must have one value, did you mean \"%V %V\"?", &args[0],
+                          &args[0], &args[2]);
+    }
+
+    return conf_error(cf, "\"%V\" must have one value", &args[0]);
+}
+
 /* The handler of a line of the block. */
 char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf) {
     auto *block = static_cast<Block *>(conf);
@@ -218,12 +256,7 @@ char *read_parameter(ngx_conf_t *cf, ngx_command_t *dummy, void *conf) {
     }
 
     const Parameter *parameter = find_parameter(view(args[0]));
-    if (parameter == nullptr) {
-        return conf_error(cf, "unknown parameter \"%V\" in limit_sliding_redis \"%V\"", &args[0],
-                          &block->settings.name);
-    }
-
-    if (cf->args->nelts != 2) { return conf_error(cf, "\"%V\" must have one value", &args[0]); }
+    if (parameter == nullptr || cf->args->nelts != 2) { return malformed(cf, *block); }
 
     bool &given = block->given[find_parameter(parameter->same) - kParameters];
     if (given && parameter->set != add_server) {

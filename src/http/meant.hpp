@@ -1,0 +1,24 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* What was probably meant by a value of the configuration that is wrong.  Each
+ * function returns the end of a message that has quoted it, as
+ * `, did you mean "1m"?`, in memory of the pool; empty: there is no such guess. */
+
+#pragma once
+
+#include <string_view>
+
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+/* Times: "1M", "5min", "hour". */
+ngx_str_t meant_time(ngx_pool_t *pool, std::string_view text);
+
+/* Sizes of zones: "10MB", "1g". */
+ngx_str_t meant_size(ngx_pool_t *pool, std::string_view text);
+
+/* Rates: "100/s", "100rpm", "100r/hour", "100r/month". */
+ngx_str_t meant_rate(ngx_pool_t *pool, std::string_view text);
+
+} // namespace limit_sliding
