@@ -19,7 +19,7 @@
 namespace limit_sliding {
 namespace {
 
-constexpr char kVersion[] = "1.0";
+constexpr char kVersion[] = "1.0.0";
 
 /* The bytes of all zones' slots that are looked at to tell how many keys live:
  * less than a millisecond's work. */
