@@ -234,7 +234,7 @@ void start(LimitQueue &queue);
 void end(LimitQueue &queue) {
     while (!queue.batch.empty()) {
         auto &order = queue.batch.pop_front();
-        ngx_post_event(&order.done, &ngx_posted_events);
+        post_event(order.done);
     }
 
     queue.compacts
@@ -272,13 +272,13 @@ void start(LimitQueue &queue) {
             order.result = Result::kFailed;
         }
 
-        ngx_post_event(&queue.done, &ngx_posted_events);
+        post_event(queue.done);
         return;
     }
 #endif
 
     work(queue);
-    ngx_post_event(&queue.done, &ngx_posted_events);
+    post_event(queue.done);
 }
 
 LimitQueue *queue_of(ZoneConf &zone) {
@@ -321,7 +321,7 @@ void order_limit(LimitOrder &order) {
     auto *queue = queue_of(*order.zone);
     if (queue == nullptr) {
         order.result = Result::kFailed;
-        ngx_post_event(&order.done, &ngx_posted_events);
+        post_event(order.done);
         return;
     }
 

@@ -65,8 +65,15 @@ Limit *gather(Limit *first, Limit *end, const Redis *redis) {
  * of Redis.  Those of one Redis come beside each other, to be asked together. */
 bool sort_limits(ngx_conf_t *cf, Group &group) {
     auto *const first = gather(group.begin(), group.end(), nullptr);
-    group.synced = std::any_of(group.begin(), first,
-                               [](const Limit &limit) { return limit.zone->redis != nullptr; });
+    for (const auto *limit = group.begin(); limit != first; limit++) {
+        if (limit->zone->redis == nullptr) { continue; }
+
+        group.synced = true;
+
+        /* What it was told is taken back, at whatever time, if another Redis rejects. */
+        limit->zone->redis->settles |= first != group.end();
+    }
+
     group.remote = group.synced || first != group.end();
 
     if (group.end() - first > kClaimsMax) {

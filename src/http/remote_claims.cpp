@@ -34,7 +34,12 @@ bool acquire_all(Span<Claim> claims, uint64_t now_ms) {
     return claims.empty() || is_admitted(claims[acquire(claims.begin(), claims.size(), now_ms)]);
 }
 
-void release_all(Span<Claim> claims) { release(claims.begin(), claims.size(), ngx_current_msec); }
+/* Gives back what the claims of this node have reserved while Redis was asked about
+ * others. */
+void release_all(Span<Claim> claims) {
+    untell_synced(claims);
+    release(claims.begin(), claims.size(), ngx_current_msec);
+}
 
 /* Returns a claim of Redis as this node's memory decides it. */
 Claim as_local(Claim claim) {
@@ -308,6 +313,9 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
         return Decision::kFailed;
     }
 
+    /* An answer about a key with "sync=" may come meanwhile, and replaces what this
+     * node has counted of it by what Redis knows and is to be told. */
+    tell_synced(claims.local, true);
     return Decision::kAsked;
 }
 
@@ -323,6 +331,7 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, cons
     remote->own = {};
     remote->asked_limit = 0;
     remote->asked = claim.policy;
+    remote->is_pending = false;
     claim.remote = remote;
     return NGX_OK;
 }

@@ -2,6 +2,8 @@
 
 #include "http/suspend.hpp"
 
+#include "ngx/event.hpp"
+
 namespace limit_sliding {
 namespace {
 
@@ -24,7 +26,7 @@ void delayed_handler(ngx_http_request_t *r) {
 bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler) {
     ngx_event_t *rev = r->connection->read;
     if (rev->ready) {
-        ngx_post_event(rev, &ngx_posted_events);
+        post_event(*rev);
     } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
         return false;
     }

@@ -59,10 +59,22 @@ void tell_synced(Span<Claim> claims, bool admitted) {
         if (!is_synced(claim) || claim.is_banned) { continue; }
 
         /* To Redis, the limit 0 of a request whose rate is "0" would be none. */
-        if (remote_of(claim).asked_limit == 0) { continue; }
+        auto &remote = remote_of(claim);
+        if (remote.asked_limit == 0) { continue; }
 
-        const bool consumes = admitted && is_counted(claim) && claim.purpose == Purpose::kConsume;
-        sync_redis(claim, consumes ? claim.cost : 0);
+        if (remote.is_pending) { continue; }
+
+        remote.is_pending = admitted && is_counted(claim) && claim.purpose == Purpose::kConsume;
+        sync_redis(claim, remote.is_pending ? claim.cost : 0);
+    }
+}
+
+void untell_synced(Span<Claim> claims) {
+    for (const auto &claim : claims) {
+        if (!is_synced(claim) || !remote_of(claim).is_pending) { continue; }
+
+        remote_of(claim).is_pending = false;
+        unsync_redis(claim, claim.cost);
     }
 }
 

@@ -24,6 +24,10 @@ void complete_synced(Claim &claim);
  * rejected; other claims are passed over. */
 void tell_synced(Span<Claim> claims, bool admitted);
 
+/* Takes back what Redis was told of a request that such claims had admitted, and that
+ * another one rejects. */
+void untell_synced(Span<Claim> claims);
+
 /* Records the cost of such a claim, which has reserved nothing, if there is room for it. */
 void count_synced(Claim claim);
 

@@ -102,7 +102,7 @@ struct Redis {
     Settings settings;
 
     ngx_uint_t algorithms; /* of its zones: a mask of 1 << Algorithm */
-    bool settles;          /* costs of some; set before the script is made, */
+    bool settles;          /* costs of some, or takes back; set before the script is made, */
     bool gives_back;       /* as this is: places have limits of others as well, */
     bool records;          /* and this: what some reject */
     ngx_str_t script;

@@ -64,6 +64,7 @@ struct RemoteClaim {
                              to be asked */
     Policy policy;        /* of that window, if the key has one */
     Taken taken;
+    bool is_pending; /* of a zone with "sync=": its cost is among the units to be told */
 };
 
 /* Returns the remote part of a claim, which Redis decides. */

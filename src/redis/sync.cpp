@@ -24,10 +24,11 @@ struct KeyNotice : Notice {
     Claim claim;       /* of one unit */
     RemoteClaim remote;
     Policy asked;
-    uint64_t hash;  /* in the table of pending units */
-    uint64_t units; /* under way, or those without room */
-    uint64_t again; /* of these, or the next ones: sent before */
-    bool has_room;  /* in the table */
+    uint64_t hash;    /* in the table of pending units */
+    uint64_t units;   /* under way, or those without room */
+    uint64_t again;   /* of these, or the next ones: sent before */
+    ngx_msec_t until; /* others leave what is under way to this worker */
+    bool has_room;    /* in the table */
     bool in_call;
 };
 
@@ -69,6 +70,12 @@ uint64_t pending_hash(const Claim &claim) {
     return claim.key_hash() ^ (remote.asked != nullptr ? remote.asked : claim.policy)->salt;
 }
 
+/* Tells whether others may have taken the key over, as this worker was stopped for too
+ * long: what it learns is out of date then, and what is under way is theirs. */
+bool is_late(const KeyNotice &notice) {
+    return static_cast<ngx_msec_int_t>(ngx_current_msec - notice.until) > 0;
+}
+
 void free_notice(KeyNotice &notice) {
     Client &client = redis_of(notice).client;
     if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
@@ -89,11 +96,22 @@ void timer_ended(KeyNotice &notice) {
     if (!notice.in_call) { send_notice(notice, false); }
 }
 
+/* Ends what is under way; units that are to be sent again are pending as if they were new
+ * if that is up to others by now. */
+Pending::Added end_units(const KeyNotice &notice, const Pending::Rest &rest, uint64_t *due_ms) {
+    auto &pending = *zone_of(notice).pending;
+    if (!is_late(notice)) { return pending.done(notice.hash, ngx_current_msec, rest, due_ms); }
+
+    if (rest.units == 0) { return Pending::Added::kDone; }
+
+    return pending.add(notice.hash, rest.units, ngx_current_msec, zone_of(notice).sync_ms, due_ms);
+}
+
 /* Ends the notice, or has it go on when the rest of its units are due.  An exiting
  * worker leaves that to whoever adds next. */
 void go_on(KeyNotice &notice, const Pending::Rest &rest) {
-    uint64_t due_ms;
-    const auto next = zone_of(notice).pending->done(notice.hash, ngx_current_msec, rest, &due_ms);
+    auto due_ms = uint64_t{ngx_current_msec};
+    const auto next = end_units(notice, rest, &due_ms);
 
     notice.in_call = false;
     notice.refused = false;
@@ -192,6 +210,7 @@ void send_notice(KeyNotice &notice, bool early) {
     if (notice.has_room) { drop_past(notice); }
 
     notice.in_call = true;
+    notice.until = ngx_current_msec + std::min(most_ms, Pending::kWaitMaxMs);
     Ask *ask = create_notice_ask(notice);
     if (ask == nullptr) {
         keep_units(notice);
@@ -347,7 +366,7 @@ void leave(KeyNotice &notice, Pending::Rest rest) {
     Pending &pending = *zone_of(notice).pending;
     uint64_t due_ms;
     rest.look = false;
-    (void)pending.done(notice.hash, ngx_current_msec, rest, &due_ms);
+    (void)end_units(notice, rest, &due_ms);
 
     notice.units = pending.subtract(notice.hash, UINT32_MAX);
     if (notice.units == 0) {
@@ -385,10 +404,12 @@ void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sen
         rest.units = again(zone, told, refused);
         count_unsettled(redis_of(notice).client, refused - rest.units);
 
-        const uint64_t guess
-            = set_view(notice, ask.parts[0].claim, told, granted, rest.units, sent);
+        if (!is_late(notice)) {
+            const uint64_t guess
+                = set_view(notice, ask.parts[0].claim, told, granted, rest.units, sent);
+            rest.look = guess != 0;
+        }
 
-        rest.look = guess != 0;
         rest.wait_ms = std::min(next.retry_after_ms, Pending::kWaitMaxMs);
         rest.look_ms = ngx_current_msec
                        + std::clamp<uint64_t>(next.retry_after_ms, interval_ms,

@@ -95,9 +95,11 @@ public:
         uint64_t pace;  /* the most that all have admitted in an interval */
     };
 
+    /* Both are for whoever has taken the key's units, in time: until then, the entry is
+     * given to no other key. */
     Seen seen(uint64_t hash, uint64_t now_ms) const;
 
-    /* Replaces it.  For whoever has taken the key's units. */
+    /* Replaces it. */
     void set_seen(uint64_t hash, const Seen &seen);
 
 private:
