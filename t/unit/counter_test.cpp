@@ -209,6 +209,47 @@ static void test_longest_window(void **state) {
     assert_int_equal(expires_ms(&policy, full, PRESENT * MONTH), 2 * MONTH);
 }
 
+/* What memory that was damaged holds is no string: a search in it ends. */
+static void test_damaged_strings(void **state) {
+    (void)state;
+
+    for (unsigned kind = 0; kind < kCounterKindsLength; kind++) {
+        const CounterFormat format(kCounterKinds[kind]);
+        uint64_t counts = 0;
+
+        if (!format.is_string()) { continue; }
+
+        assert_false(format.take(1, &counts));
+        assert_int_equal(format.age(0, 1), 1);
+
+        for (counts = 1; counts != 0; counts <<= 1) {
+            uint64_t count, newer;
+
+            (void)format.find(counts, 0, &count, &newer);
+        }
+    }
+}
+
+/* What was admitted by a key that owes is no part of a counter. */
+static void test_debts_are_not_refunded_as_parts(void **state) {
+    Policy policy = evicting(MINUTE_MS);
+    const uint64_t now_ms = 60 * MINUTE_MS;
+    Zone *zone = make_zone(MEGABYTE_ZONE_BYTES);
+    Claim claim;
+
+    (void)state;
+
+    acquire(zone, &policy, 1, 10, 10, now_ms);
+    assert_int_equal(charge(claim_of(zone, &policy, 1, 10, 0), 5, now_ms), 0);
+    claim = acquire(zone, &policy, 1, 20, 3, now_ms);
+    assert_int_equal(claim.outcome, Outcome::kAdmitted);
+    assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 2);
+
+    refund(claim, 3, now_ms, now_ms);
+    assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 5);
+    free(zone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_examples),
@@ -218,6 +259,8 @@ int main(void) {
         cmocka_unit_test(test_expires),
         cmocka_unit_test(test_clock_behind_the_state),
         cmocka_unit_test(test_longest_window),
+        cmocka_unit_test(test_damaged_strings),
+        cmocka_unit_test(test_debts_are_not_refunded_as_parts),
     };
 
     return cmocka_run_group_tests_name("counter", tests, NULL, NULL);

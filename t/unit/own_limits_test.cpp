@@ -457,6 +457,20 @@ static void survives_the_dead(void **state) {
     free_table(table, KEYS);
 }
 
+/* A file that has no lines touches nothing. */
+static void loads_nothing(void **state) {
+    OwnLimits *table = make_table(KEYS);
+
+    (void)state;
+
+    void *scratch = calloc(1, OwnLimitsLoad::scratch_bytes(*table));
+    OwnLimitsLoad(*table, scratch).end();
+    assert_int_equal(table->count(), 0);
+
+    free(scratch);
+    free_table(table, KEYS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_limits),
@@ -465,6 +479,7 @@ int main(void) {
         cmocka_unit_test(forgets_what_is_gone),
         cmocka_unit_test(walks),
         cmocka_unit_test(loads),
+        cmocka_unit_test(loads_nothing),
         cmocka_unit_test(survives_damage),
         cmocka_unit_test(loads_whatever_comes),
         cmocka_unit_test(is_read_while_it_changes),

@@ -381,6 +381,53 @@ static void owing_keys_record_what_has_room(void **state) {
     }
 }
 
+/* The same with the state of one word, which owes as soon as a limit is exceeded. */
+static void owing_words_record_what_has_room(void **state) {
+    (void)state;
+
+    for (const subject_t &subject : subjects) {
+        if (subject.algorithm == Algorithm::kLog || subject.strict || subject.precision > 7) {
+            continue;
+        }
+
+        Policy policy = policy_of(subject, MINUTE_MS, 0);
+        Zone *zone = make_zone_for(&policy, ZONE_BYTES);
+        const uint64_t now_ms = 60 * MINUTE_MS;
+        const bool is_leaky = policy.algorithm == Algorithm::kLeakyBucket;
+
+        attempt(zone, &policy, 10, is_leaky ? 1 : 10, now_ms);
+        assert_int_equal(charge(claim_of(zone, &policy, 1, 10, 0), 5, now_ms), 0);
+        assert_int_equal(attempt(zone, &policy, 20, 20, now_ms).outcome, Outcome::kRejected);
+        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 0);
+
+        /* what is owed already leaves no room */
+        assert_int_equal(attempt(zone, &policy, 10, 10, now_ms).outcome, Outcome::kRejected);
+        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 0);
+        free(zone);
+    }
+}
+
+/* A full zone that denies has no room for what a new key was rejected. */
+static void full_zones_record_nothing(void **state) {
+    Policy policy = policy_of(subjects[0], MINUTE_MS, 0);
+    const uint64_t now_ms = 60 * MINUTE_MS;
+    Zone *zone;
+
+    (void)state;
+
+    policy.full = WhenFull::kDeny;
+    zone = make_zone_for(&policy, PAIR_BYTES);
+    for (uint64_t key = 0; key < PAIR_SLOTS; key++) {
+        assert_int_equal(acquire(zone, &policy, key + 2, 10, 1, now_ms).outcome,
+                         Outcome::kAdmitted);
+    }
+
+    const Claim claim = attempt(zone, &policy, 10, 11, now_ms);
+    assert_int_equal(claim.outcome, Outcome::kRejected);
+    assert_int_equal(remaining_of(zone, &policy, 1, 10, now_ms), 10);
+    free(zone);
+}
+
 /* ---- threads ---- */
 
 struct race_t {
@@ -440,6 +487,8 @@ int main(void) {
         cmocka_unit_test(a_log_takes_memory_by_its_limit),
         cmocka_unit_test(lower_limits_push_out_nothing),
         cmocka_unit_test(owing_keys_record_what_has_room),
+        cmocka_unit_test(owing_words_record_what_has_room),
+        cmocka_unit_test(full_zones_record_nothing),
         cmocka_unit_test(threads_admit_exactly_the_limit),
     };
 
