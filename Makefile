@@ -226,7 +226,9 @@ SANITIZED_SKIP  = t/browser.t t/docs.t t/guard.t t/simulate.t t/upgrade.t \
 $(NGINX_SOURCE):
 	@.ci/get-nginx $(BUILD)/nginx-source
 
-sanitize: $(NGINX_SOURCE) $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
+sanitize-programs: $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
+
+sanitize: $(NGINX_SOURCE) sanitize-programs  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
 	@$(PROVE) $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
 	@LIMIT_SLIDING_CFLAGS=-fsanitize=undefined $(MAKE) static \
 	    BUILD=$(SANITIZED) NGX_SRC=$(BUILD)/nginx-source \
@@ -445,6 +447,7 @@ run_PKGS      = $(demo_PKGS)
 screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
+sanitize-programs_PKGS = $(sanitize_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime \
     $(lua_PKGS) $(simulation_PKGS) $(weak_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
@@ -479,7 +482,7 @@ deps:
 FORCE:
 
 .PHONY: all build static clean demo demo-redis run screenshot test tools unit \
-    sanitize coverage model allocations torture simulation simulation-asan fuzz replay weak \
+    sanitize sanitize-programs coverage model allocations torture simulation simulation-asan fuzz replay weak \
     weak-mutations check-arm bench \
     bench-quick bench-figures plots simulate check \
     check-versions format page install uninstall deb cross check-packages \
