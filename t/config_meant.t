@@ -47,10 +47,18 @@ my $limit = 'limit_sliding zone=known';
 is_meant(location => "$limit $_;", "\"$_\" belongs to the directive \"limit_sliding_zone\"")
     for qw(burst=5 delay=2 nodelay window=1m algorithm=log precision=2 strict calendar=utc
         full=deny count_rejected redis=r lease=auto sync=1s on_error=deny limits=f
-        limits_max=9 top=off penalty=1m penalty_after=2 penalty_max=1h);
+        limits_max=9 top=off penalty=1m penalty_after=2 penalty_max=1h
+        burst burst= Burst=5 no_delay nodelay=on);
+is_meant(location => "$limit burst = 5;",
+    '"burst" belongs to the directive "limit_sliding_zone"');
 is_meant(http => "$zone zone=one:1m rate=1r/s $_;",
     "\"$_\" belongs to the directive \"limit_sliding\"")
-    for qw(cost=2 settle=$status count_status=401 after_auth dry_run);
+    for qw(cost=2 settle=$status count_status=401 after_auth dry_run dry_run=on);
+is_meant(location => "limit_sliding \$arg_key $_;",
+    'the key "$arg_key" belongs to the directive "limit_sliding_zone"')
+    for qw(zone=known zone=known:1m);
+is_meant(http => "$_ rate=1r/s;", 'invalid parameter "$arg_b", the key is one word, the first')
+    for "$zone \$arg_b zone=one:1m", 'limit_sliding_zone arg zone=one:1m $arg_b';
 
 
 # names, values and spaces
@@ -67,19 +75,51 @@ is_meant(location => $_->[0], "invalid parameter $_->[1]") for (
     [ "$limit dry_run=on;", '"dry_run=on", did you mean "dry_run"?' ],
     [ "$limit dry_run=off;", '"dry_run=off", "dry_run" is off where it is left out' ],
     [ "$limit dry_run on;", '"on", "dry_run" before it has no value' ],
+    [ "$limit dry_run=false;", '"dry_run=false", "dry_run" is off where it is left out' ],
+    (map { [ "$limit dry_run $_;", "\"$_\", \"dry_run\" before it has no value" ] }
+        qw(no yes true 1)),
     [ "$limit dry_run = on;", '"=", "dry_run" before it has no value' ],
     (map { [ "$limit $_;", "\"$_\", did you mean \"dry_run\"?" ] } qw(dry-run dryrun DRY_RUN)),
     [ "$limit Rate=1r/s;", '"Rate=1r/s", did you mean "rate=1r/s"?' ],
-    [ "$limit wrong;", '"wrong"' ],
-    [ 'limit_sliding_headers ietf;', '"ietf", did you mean "draft"?' ],
+    [ "$limit rate:1r/s;", '"rate:1r/s", did you mean "rate=1r/s"?' ],
+    [ "$limit wrong;", '"wrong", it must be "zone=", "rate=", "cost=", "settle=",'
+        . ' "count_status=", "after_auth" or "dry_run"' ],
+    [ 'limit_sliding zone:known;', '"zone:known", did you mean "zone=known"?' ],
+    [ 'limit_sliding zone="known";', '"zone="known"", a quote must be before "zone="' ],
+    [ "$limit count_status=401, 403;",
+        '"403", did you mean "count_status=401,403" without spaces?' ],
+    [ "$limit rate=9 r/s;", '"r/s", did you mean "rate=9r/s" without spaces?' ],
+    [ "$limit rate=9r /s;", '"/s", did you mean "rate=9r/s" without spaces?' ],
+    (map { [ "limit_sliding_$_->[0];",
+        "\"$_->[1]\", did you mean \"$_->[1]=$_->[2]\" without spaces?" ] }
+        [ 'log_level error every = 1s', 'every', '1s' ],
+        [ 'log_level error every 1s', 'every', '1s' ], [ 'client ipv6 = 64', 'ipv6', '64' ],
+        [ 'api write = on', 'write', 'on' ]),
+    [ 'limit_sliding_log_level error every=1s more;', '"more", it must be "every="' ],
+    (map { [ "limit_sliding_headers $_;", "\"$_\", did you mean \"draft\"?" ] } qw(ietf IETF)),
+    (map { [ "limit_sliding_headers $_;",
+        "\"$_\", it must be \"off\", \"retry_after\", \"draft\" or \"x\"" ] }
+        qw(on all ratelimit)),
     [ 'limit_sliding_headers retry-after;', '"retry-after", did you mean "retry_after"?' ],
 );
+is_meant(location => 'limit_sliding zone=known:1m;',
+    'invalid zone "zone=known:1m", did you mean "zone=known"?');
 is_meant(http => "$zone $_->[0];", "invalid parameter $_->[1]") for (
     [ 'zone = one:1m rate = 1r/s', '"zone", did you mean "zone=one:1m" without spaces?' ],
     [ 'one:1m rate=1r/s', '"one:1m", did you mean "zone=one:1m"?' ],
     [ 'zone=one:1m 1r/s', '"1r/s", did you mean "rate=1r/s"?' ],
     [ 'zone=one:1m rate=1r/s strict=on', '"strict=on", did you mean "strict"?' ],
+    [ 'zone=one :1m rate=1r/s', '":1m", did you mean "zone=one:1m" without spaces?' ],
+    [ 'zone=one:1 m rate=1r/s', '"m", did you mean "zone=one:1m" without spaces?' ],
+    [ 'zone=one:1m rate=1r/s window=9 s', '"s", did you mean "window=9s" without spaces?' ],
+    [ 'zone=one:1m rate=1r/s wrong', '"wrong"' ],
+    [ 'zone=one:1m rate=1r/s s', '"s"' ],
 );
+is_meant(http => "$zone zone=one:1m rate=1r/s algorithm=$_->[0];",
+    "unknown algorithm \"algorithm=$_->[0]\", did you mean \"$_->[1]\"?")
+    for [ 'leaky-bucket', 'leaky_bucket' ], [ 'Log', 'log' ];
+is_meant(http => "$zone zone=one:1m rate=1r/s algorithm=leaky;",
+    'it must be "counter", "log", "fixed", "token_bucket" or "leaky_bucket"');
 
 
 # times, sizes and rates
@@ -87,10 +127,17 @@ is_meant(http => "$zone $_->[0];", "invalid parameter $_->[1]") for (
 is_meant(http => "$zone zone=one:1m rate=1r/s window=$_->[0];",
     qq("year", did you mean "$_->[1]"?)) for (
     [ '1M', '1m' ], [ '5min', '5m' ], [ '2hours', '2h' ], [ 'minute', '1m' ],
-    [ '3Days', '3d' ], [ '100MS', '100ms' ], [ '9sec', '9s' ],
+    [ '3Days', '3d' ], [ '100MS', '100ms' ], [ '9sec', '9s' ], [ 'hourly', '1h' ],
+    [ 'daily', '1d' ], [ 'Month', 'month' ], [ '1months', 'month' ], [ 'yearly', 'year' ],
+    [ '1y', 'year' ],
 );
 is_meant(http => "$zone zone=one:1m rate=1r/s window=$_;", '"month" or "year"')
-    for qw(1x fortnight 1y 99999999999999999999s mi);
+    for qw(1x fortnight 3months 2y 99999999999999999999s mi);
+
+is_meant(location => 'limit_sliding_log_level error every=1M;',
+    'invalid time "every=1M", it must be at least 1ms, did you mean "1m"?');
+is_meant(http => "$zone zone=one:1m rate=1r/s penalty=10min;",
+    'invalid time "penalty=10min", it must be between 1s and 1y, did you mean "10m"?');
 
 is_meant(http => "$zone zone=one:$_->[0] rate=1r/s;",
     qq(invalid zone size "zone=one:$_->[0]", did you mean "$_->[1]"?)) for (
@@ -103,7 +150,12 @@ is_meant(http => "$zone zone=one:$_ rate=1r/s;", qq(invalid zone size "zone=one:
 my @rates = (
     [ '100/s', '"100r/s"' ], [ '100rps', '"100r/s"' ], [ '100r/min', '"100r/m"' ],
     [ '5rpm', '"5r/m"' ], [ '100req/hour', '"100r/h"' ], [ '7r/day', '"7r/d"' ],
-    [ '100r/month', '"rate=100" with "window=month" of the zone' ],
+    [ '100R/S', '"100r/s"' ], [ '100perday', '"100r/d"' ],
+    (map { [ $_, '"rate=100" with "window=month" and "algorithm=fixed" of the zone' ] }
+        '100r/month', '100/months', '100r/1month'),
+    [ '100r/y', '"rate=100" with "window=year" and "algorithm=fixed" of the zone' ],
+    [ '100r/week', '"rate=100" with "window=1w" of the zone' ],
+    [ '100r/10min', '"rate=100" with "window=10m" of the zone' ],
     [ '100/10s', '"rate=100" with "window=10s" of the zone' ],
 );
 for my $place ([ http => "$zone zone=one:1m" ], [ location => $limit ]) {
@@ -111,8 +163,27 @@ for my $place ([ http => "$zone zone=one:1m" ], [ location => $limit ]) {
     is_meant($context => "$begin rate=$_->[0];", "or hold a variable, did you mean $_->[1]?")
         for @rates;
     is_meant($context => "$begin rate=$_;", 'or hold a variable')
-        for qw(1.5r/s 0r/s 100x r/s 1r/x);
+        for qw(1.5r/s 0r/s 100x r/s 1r/x 1r/90d 1r/3months 1r/99999999999999999999s);
 }
+
+
+# what is accepted, but was hardly meant
+
+sub is_warning($directives, $warning) {
+    my ($exit, @said) = said(http => $directives);
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is "$exit @said", "0 $warning", $directives;
+}
+
+is_warning("limit_sliding_zone $_ zone=one:1m rate=1r/s;",
+    "the key \"$_\" is the same for all requests, did you mean \"\$$_\"?")
+    for qw(binary_remote_addr Request_URI);
+is_warning("limit_sliding_zone $_ zone=one:1m rate=1r/s;", '')
+    for '$binary_remote_addr', 'everybody';
+is_warning("$zone zone=one:1m rate=1r/s penalty=10M;",
+    '"penalty=10M" is 300 days, minutes are "m"');
+is_warning("$zone zone=one:1m rate=1r/s penalty=10m penalty_max=1d;", '');
 
 
 # a block of Redis, whose lines have no "="
@@ -128,20 +199,24 @@ if (LimitSliding::Redis::supported()) {
         [ 'timeout=;', qq("timeout=" $unknown "timeout ..."?) ],
         [ 'nope=50ms;', 'unknown parameter "nope=50ms" in limit_sliding_redis "shared"' ],
         [ 'timeout 5ms 6ms;', '"timeout" must have one value' ],
+        [ 'timeout 50 ms;', '"timeout" must have one value, did you mean "timeout 50ms"?' ],
+        [ 'Timeout 50ms;', qq("Timeout" $unknown "timeout"?) ],
+        [ 'on-error deny;', qq("on-error" $unknown "on_error"?) ],
+        (map { [ "$_->[0];", qq("$_->[1]" belongs to the directive "limit_sliding_zone") ] }
+            [ 'sync 100ms', 'sync' ], [ 'lease=auto', 'lease=auto' ]),
         [ 'timeout 100;', 'a time between 1ms and 60s, not a number of seconds' ],
         [ 'timeout 100s;', 'a time between 1ms and 60s' ],
     );
 
-    my $warning = sub ($directives) {
-        my ($exit, @said) = said(http => $directives);
-        return "$exit @said";
-    };
-    is $warning->($in_block->('timeout 50;')),
-        '0 "timeout 50" is 50 seconds, did you mean "50ms"?', 'timeout 50: a warning';
+    is_warning($in_block->('timeout 50;'), '"timeout 50" is 50 seconds, did you mean "50ms"?');
     my $synced = $in_block->('') . "$zone zone=one:1m rate=1r/s redis=shared";
-    is $warning->("$synced sync=50;"),
-        '0 "sync=50" is 50 seconds, did you mean "sync=50ms"?', 'sync=50: a warning';
-    is $warning->("$synced sync=$_;"), '0 ', "sync=$_: none" for qw(50s 1 50ms);
+    is_warning("$synced sync=50;", '"sync=50" is 50 seconds, did you mean "sync=50ms"?');
+    is_warning("$synced sync=$_;", '') for qw(50s 1 50ms);
+    is_meant(http => "$synced sync=$_->[0];", $_->[1]) for (
+        [ 100, '"sync=100" must be between 10ms and 1m, not a number of seconds' ],
+        [ '2m', '"sync=2m" must be between 10ms and 1m' ],
+        [ '100MS', 'invalid time "sync=100MS", did you mean "100ms"?' ],
+    );
 }
 
 $nginx->finish;

@@ -3,6 +3,7 @@
 /* Directives that set a few members of a location's configuration. */
 
 #include "http/configuration.hpp"
+#include "http/meant.hpp"
 #include "http/parameter.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/strings.hpp"
@@ -19,7 +20,10 @@ const ngx_conf_enum_t log_levels[] = {{ngx_string("off"), 0},
 bool set_log_every(const Param &param, LocConf &conf) {
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
-    if (ms == NGX_ERROR || ms == 0) { return param.invalid("invalid time \"%V\""); }
+    if (ms == NGX_ERROR || ms == 0) {
+        const auto meant = meant_time(param.cf->pool, param.value());
+        return param.invalid("invalid time \"%V\", it must be at least 1ms%V", &meant);
+    }
 
     conf.log_every = ms;
     return true;
@@ -43,17 +47,11 @@ bool set_header(const Param &, LocConf &conf) {
     return true;
 }
 
-/* The fields of the draft are of the IETF. */
-bool refuse_ietf(const Param &param, LocConf &) {
-    return param.invalid("invalid parameter \"%V\", did you mean \"draft\"?");
-}
-
 constexpr ParamRule<LocConf> header_rules[] = {
     {{"off"}, set_no_headers},
     {{"retry_after"}, set_header<kHeaderRetryAfter>},
     {{"draft"}, set_header<kHeaderDraft>},
     {{"x"}, set_header<kHeaderX>},
-    {{"ietf"}, refuse_ietf},
 };
 
 } // namespace
@@ -89,6 +87,13 @@ extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t 
 extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.headers != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
+
+    /* The draft is one of the IETF. */
+    for (auto &word : words_of(cf)) {
+        if (is_same_name(view(word), "ietf")) {
+            return conf_error(cf, "invalid parameter \"%V\", did you mean \"draft\"?", &word);
+        }
+    }
 
     place.headers = 0;
     return conf_result(set_params(cf, 1, header_rules, place));

@@ -51,7 +51,14 @@ void check_cost(const Param &param) {
     }
 }
 
+/* The size is known where the zone is defined. */
 bool set_zone(const Param &param, Limit &limit) {
+    const auto colon = param.value().find(':');
+    if (colon != std::string_view::npos) {
+        return param.invalid("invalid zone \"%V\", did you mean \"zone=%*s\"?", colon,
+                             param.text.data);
+    }
+
     limit.zone = get_zone(param.cf, main_conf(param.cf).zones, param.text);
     return limit.zone != nullptr;
 }
@@ -183,6 +190,11 @@ extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *c
                               "cannot be combined with \"%V\"",
                               &words[first ? 2 : 1]);
         }
+    }
+
+    if (starts_with(view(words[1]), "$")) {
+        return conf_error(cf, "the key \"%V\" belongs to the directive \"limit_sliding_zone\"",
+                          &words[1]);
     }
 
     Limit limit = {};

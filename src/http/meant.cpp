@@ -2,6 +2,9 @@
 
 #include "http/meant.hpp"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "core/window.hpp"
 #include "ngx/strings.hpp"
 
@@ -16,9 +19,12 @@ struct Unit {
 };
 
 constexpr Unit kUnits[] = {
-    {"ms", "millisecond", "msec"}, {"s", "second", "s"}, {"m", "minute", "m"},
-    {"h", "hour", "hr"},           {"d", "day", "d"},    {"w", "week", "wk"},
+    {"ms", "millisecond", "msec"}, {"s", "second", "s"},  {"m", "minute", "m"},
+    {"h", "hour", "hr"},           {"d", "day", "daily"}, {"w", "week", "wk"},
 };
+
+/* The calendar has these as well, which are no times. */
+constexpr Unit kCalendarUnits[] = {{"month", "month", "mo"}, {"year", "year", "y"}};
 
 /* The most that are guessed at: no zone has so many. */
 constexpr ngx_int_t kGigabytesMax = 1024;
@@ -26,16 +32,19 @@ constexpr ngx_int_t kGigabytesMax = 1024;
 /* The fewest letters of a name: "min", "sec". */
 constexpr size_t kNameMin = 3;
 
-/* Returns the unit that a word stands for, such as "m" for "M", "min" and
+/* Returns which of the units a word stands for, such as "m" for "M", "min" and
  * "minutes"; empty: none. */
-std::string_view unit_of(std::string_view word) {
-    for (const auto &[unit, name, other] : kUnits) {
-        if (is_same_name(word, unit)) { return unit; }
+template <size_t N>
+std::string_view unit_of(const Unit (&units)[N], std::string_view word) {
+    for (const auto &[unit, name, other] : units) {
+        if (is_same_name(word, unit) || is_same_name(word, other)) { return unit; }
     }
 
-    if (!cut_suffix(&word, "s")) { cut_suffix(&word, "S"); }
+    for (std::string_view suffix : {"s", "S", "ly"}) {
+        if (cut_suffix(&word, suffix)) { break; }
+    }
 
-    for (const auto &[unit, name, other] : kUnits) {
+    for (const auto &[unit, name, other] : units) {
         if (is_same_name(word, other)
             || (word.size() >= kNameMin && is_same_name(word, first(name, word.size())))) {
             return unit;
@@ -52,20 +61,41 @@ std::string_view cut_digits(std::string_view &text) {
     return digits;
 }
 
-/* Returns the guess, unless it is what was wrong, or without a number. */
-ngx_str_t guess(ngx_pool_t *pool, std::string_view wrong, std::string_view number,
-                std::string_view rest) {
-    const auto text = join(pool, number, rest);
-    if (number.empty() || text.data == nullptr || view(text) == wrong) { return {}; }
+/* Returns the texts one after the other; empty: no memory. */
+template <class... Texts>
+std::string_view joined(ngx_pool_t *pool, const Texts &...texts) {
+    const auto text = join(pool, texts...);
+    return text.data != nullptr ? view(text) : std::string_view();
+}
 
-    const auto end = join(pool, ", did you mean \"", view(text), "\"?");
-    return end.data != nullptr ? end : ngx_str_t{};
+/* Returns the end of a message, unless the guess is what was wrong. */
+ngx_str_t guess(ngx_pool_t *pool, std::string_view wrong, std::string_view right) {
+    if (right.empty() || right == wrong) { return {}; }
+
+    return to_str(joined(pool, ", did you mean \"", right, "\"?"));
+}
+
+/* Returns a text such as "10 seconds" as NGINX reads it, without the blank; empty:
+ * it is no time. */
+std::string_view time_of(ngx_pool_t *pool, std::string_view text) {
+    const auto number = cut_digits(text);
+    const auto unit = unit_of(kUnits, text);
+    return unit.empty() ? unit : joined(pool, number.empty() ? "1" : number, unit);
+}
+
+/* Returns the month or year that a text stands for, such as "1month"; empty: none. */
+std::string_view calendar_of(std::string_view text) {
+    const auto number = cut_digits(text);
+    return number.empty() || number == "1" ? unit_of(kCalendarUnits, text) : std::string_view();
 }
 
 /* Removes what stands between the number of a rate and its unit, as "r/". */
 bool cut_per(std::string_view &text) {
-    for (std::string_view per : {"r/", "/", "rp", "req/", "requests/"}) {
-        if (cut_prefix(&text, per)) { return true; }
+    for (std::string_view per : {"r/", "/", "rp", "qp", "per", "req/", "requests/"}) {
+        if (is_same_name(first(text, per.size()), per)) {
+            text.remove_prefix(per.size());
+            return true;
+        }
     }
 
     return false;
@@ -74,35 +104,34 @@ bool cut_per(std::string_view &text) {
 } // namespace
 
 ngx_str_t meant_time(ngx_pool_t *pool, std::string_view text) {
-    auto word = text;
-    const auto number = cut_digits(word);
-    const auto unit = unit_of(word);
-    if (unit.empty()) { return {}; }
+    return guess(pool, text, time_of(pool, text));
+}
 
-    return guess(pool, text, number.empty() ? "1" : number, unit);
+ngx_str_t meant_window(ngx_pool_t *pool, std::string_view text) {
+    const auto calendar = calendar_of(text);
+    return calendar.empty() ? meant_time(pool, text) : guess(pool, text, calendar);
 }
 
 ngx_str_t meant_size(ngx_pool_t *pool, std::string_view text) {
     auto unit = text;
     const auto number = cut_digits(unit);
-    if (is_same_name(unit, "k") || is_same_name(unit, "kb") || is_same_name(unit, "kib")) {
-        return guess(pool, text, number, "k");
-    }
+    auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+        return std::any_of(names.begin(), names.end(),
+                           [&](auto name) { return is_same_name(unit, name); });
+    };
 
-    if (is_same_name(unit, "m") || is_same_name(unit, "mb") || is_same_name(unit, "mib")) {
-        return guess(pool, text, number, "m");
-    }
+    if (number.empty()) { return {}; }
 
-    if (is_same_name(unit, "g") || is_same_name(unit, "gb") || is_same_name(unit, "gib")) {
-        u_char megabytes[NGX_INT_T_LEN];
-        const auto n = ngx_atoi(bytes(number), number.size());
-        if (n < 1 || n > kGigabytesMax) { return {}; }
+    if (is_one_of({"k", "kb", "kib"})) { return guess(pool, text, joined(pool, number, "k")); }
 
-        const auto *end = ngx_sprintf(megabytes, "%i", n * 1024);
-        return guess(pool, text, view(megabytes, end - megabytes), "m");
-    }
+    if (is_one_of({"m", "mb", "mib"})) { return guess(pool, text, joined(pool, number, "m")); }
 
-    return {};
+    const auto n = ngx_atoi(bytes(number), number.size());
+    if (!is_one_of({"g", "gb", "gib"}) || n < 1 || n > kGigabytesMax) { return {}; }
+
+    u_char megabytes[NGX_INT_T_LEN + 1];
+    const auto *end = ngx_sprintf(megabytes, "%im", n * 1024);
+    return guess(pool, text, view(megabytes, end - megabytes));
 }
 
 ngx_str_t meant_rate(ngx_pool_t *pool, std::string_view text) {
@@ -110,17 +139,18 @@ ngx_str_t meant_rate(ngx_pool_t *pool, std::string_view text) {
     const auto number = cut_digits(unit);
     if (number.empty() || !cut_per(unit)) { return {}; }
 
-    const auto known = unit_of(unit);
+    const auto known = unit_of(kUnits, unit);
     for (std::string_view per : {"s", "m", "h", "d"}) {
-        if (known == per) { return guess(pool, text, number, view(join(pool, "r/", per))); }
+        if (known == per) { return guess(pool, text, joined(pool, number, "r/", per)); }
     }
 
-    Window window = {};
-    if (!window.parse(unit)) { return {}; }
+    const auto calendar = calendar_of(unit);
+    const auto window = calendar.empty() ? time_of(pool, unit) : calendar;
+    Window parsed = {};
+    if (!parsed.parse(window)) { return {}; }
 
-    const auto end = join(pool, ", did you mean \"rate=", number, "\" with \"window=", unit,
-                          "\" of the zone?");
-    return end.data != nullptr ? end : ngx_str_t{};
+    return to_str(joined(pool, ", did you mean \"rate=", number, "\" with \"window=", window, "\"",
+                         calendar.empty() ? "" : " and \"algorithm=fixed\"", " of the zone?"));
 }
 
 } // namespace limit_sliding

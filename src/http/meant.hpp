@@ -12,8 +12,11 @@
 
 namespace limit_sliding {
 
-/* Times: "1M", "5min", "hour". */
+/* Times: "5min", "100MS", "hour". */
 ngx_str_t meant_time(ngx_pool_t *pool, std::string_view text);
+
+/* Windows of zones, which are times or of the calendar: "1M", "months". */
+ngx_str_t meant_window(ngx_pool_t *pool, std::string_view text);
 
 /* Sizes of zones: "10MB", "1g". */
 ngx_str_t meant_size(ngx_pool_t *pool, std::string_view text);

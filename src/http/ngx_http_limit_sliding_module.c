@@ -29,7 +29,7 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
       ngx_http_limit_sliding_status, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
 
     { ngx_string("limit_sliding_log_level"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_limit_sliding_log_level, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
 
     { ngx_string("limit_sliding_dry_run"),
@@ -37,7 +37,7 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
       ngx_http_limit_sliding_dry_run, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
 
     { ngx_string("limit_sliding_api"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
+      NGX_HTTP_LOC_CONF|NGX_CONF_ANY,
       ngx_http_limit_sliding_api, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
 
     { ngx_string("limit_sliding_headers"),
@@ -45,7 +45,7 @@ static ngx_command_t  ngx_http_limit_sliding_commands[] = {
       ngx_http_limit_sliding_headers, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
 
     { ngx_string("limit_sliding_client"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_limit_sliding_client, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
 
       ngx_null_command

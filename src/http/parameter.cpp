@@ -9,6 +9,9 @@ namespace {
 
 using Names = Span<const ParamName>;
 
+/* The most names that a message lists. */
+constexpr size_t kListedMax = 8;
+
 bool has_value(const ParamName &name) { return name.text.back() == '='; }
 
 /* Returns the name without its "=". */
@@ -39,11 +42,18 @@ bool did_you_mean(ngx_conf_t *cf, const ngx_str_t &word, std::string_view name,
                         name.size(), name.data(), value.size(), value.data(), how);
 }
 
+bool is_off(std::string_view word) {
+    return word == "off" || word == "no" || word == "false" || word == "0";
+}
+
+bool is_on_or_off(std::string_view word) {
+    return is_off(word) || word == "on" || word == "yes" || word == "true" || word == "1";
+}
+
 /* "dry_run=on" */
-bool flag_with_value(ngx_conf_t *cf, const ngx_str_t &word, std::string_view name) {
-    auto value = view(word);
-    value.remove_prefix(name.size() + 1);
-    if (value != "off" && value != "no" && value != "0") { return did_you_mean(cf, word, name); }
+bool flag_with_value(ngx_conf_t *cf, const ngx_str_t &word, std::string_view name,
+                     std::string_view value) {
+    if (!is_off(value)) { return did_you_mean(cf, word, name); }
 
     return conf_invalid(cf, "invalid parameter \"%V\", \"%*s\" is off where it is left out", &word,
                         name.size(), name.data());
@@ -53,7 +63,21 @@ bool flag_with_value(ngx_conf_t *cf, const ngx_str_t &word, std::string_view nam
 bool is_value_of_flag(std::string_view word, Names names, std::string_view before) {
     const auto *name = find_name(names, before);
     return name != names.end() && !has_value(*name)
-           && (word == "on" || word == "off" || starts_with(word, "="));
+           && (is_on_or_off(word) || starts_with(word, "="));
+}
+
+/* Tells whether a word is the rest of the value before it: "zone=one :1m",
+ * "window=10 m", "rate=100 r/s", "count_status=401, 403" */
+bool is_rest_of_value(std::string_view word, Names names, std::string_view before) {
+    const auto *name = find_name(names, before);
+    if (name == names.end() || !has_value(*name) || word.empty()) { return false; }
+
+    constexpr std::string_view kUnits[] = {"k", "kb", "m", "mb", "ms", "s", "h", "d"};
+    const bool is_unit = std::any_of(std::begin(kUnits), std::end(kUnits),
+                                     [&](auto unit) { return is_same_name(word, unit); });
+    const bool has_number = before.back() >= '0' && before.back() <= '9';
+    return before.back() == ',' || word.front() == ':' || word.front() == '/'
+           || (has_number && (is_unit || starts_with(word, "r/")));
 }
 
 /* "zone = a", "zone= a", "zone =a", "zone a", or no value at all */
@@ -73,65 +97,77 @@ bool value_apart(ngx_conf_t *cf, ngx_uint_t i, Names names, const ParamName &nam
     return did_you_mean(cf, word, name.text, value, " without spaces");
 }
 
-/* Returns true if names differ in case, "-" and "_" only. */
-bool is_similar(std::string_view a, std::string_view b) {
-    auto skip = [](std::string_view &text) {
-        while (!text.empty() && (text.front() == '-' || text.front() == '_')) {
-            text.remove_prefix(1);
-        }
-    };
+/* Returns what follows the name in a word and the "=" behind it. */
+std::string_view value_after(std::string_view word, size_t name_bytes) {
+    word.remove_prefix(std::min(name_bytes + 1, word.size()));
+    return word;
+}
 
-    for (;;) {
-        skip(a);
-        skip(b);
-        if (a.empty() || b.empty()) { return a.empty() && b.empty(); }
+/* Logs that a word is none of the names, which the message lists if they are few;
+ * returns false. */
+bool none_of_names(ngx_conf_t *cf, const ngx_str_t &word, Names names) {
+    if (names.size() > kListedMax) { return conf_invalid(cf, "invalid parameter \"%V\"", &word); }
 
-        if (ngx_tolower(a.front()) != ngx_tolower(b.front())) { return false; }
-
-        a.remove_prefix(1);
-        b.remove_prefix(1);
+    u_char text[NGX_MAX_CONF_ERRSTR];
+    u_char *end = text;
+    for (auto &name : names) {
+        const char *separator = &name == names.begin()     ? ""
+                                : &name + 1 == names.end() ? " or "
+                                                           : ", ";
+        end = ngx_slprintf(end, text + sizeof(text), "%s\"%*s\"", separator, name.text.size(),
+                           name.text.data());
     }
+
+    return conf_invalid(cf, "invalid parameter \"%V\", it must be %*s", &word, end - text, text);
 }
 
 /* Logs that a word is none of the names, and what it may have been meant to be;
  * returns false. */
 bool unknown_parameter(ngx_conf_t *cf, ngx_uint_t i, Names names, const Elsewhere &elsewhere) {
     auto &word = words_of(cf)[i];
-    if (is_known(elsewhere.names, view(word))) {
-        return conf_invalid(cf, "\"%V\" belongs to the directive \"%*s\"", &word,
-                            elsewhere.directive.size(), elsewhere.directive.data());
-    }
-
     if (is_value_of_flag(view(word), names, word_at(cf, i - 1))) {
         return conf_invalid(cf, "invalid parameter \"%V\", \"%V\" before it has no value", &word,
                             &word - 1);
     }
 
-    const auto before = first(view(word), view(word).find('='));
-    auto rest = view(word);
-    rest.remove_prefix(before.size());
+    if (is_rest_of_value(view(word), names, word_at(cf, i - 1))) {
+        return did_you_mean(cf, word, word_at(cf, i - 1), view(word), " without spaces");
+    }
+
+    /* "rate:1r/s" is read as "rate=1r/s" */
+    const auto before = first(view(word), view(word).find_first_of("=:"));
+    const auto value = value_after(view(word), before.size());
+    const bool is_bare = view(word).find('=') == std::string_view::npos;
+
+    for (auto &name : elsewhere.names) {
+        if (is_similar(before, bare(name))) {
+            return conf_invalid(cf, "\"%V\" belongs to the directive \"%*s\"", &word,
+                                elsewhere.directive.size(), elsewhere.directive.data());
+        }
+    }
 
     for (auto &name : names) {
-        if (before == bare(name)) {
-            return has_value(name) ? value_apart(cf, i, names, name)
-                                   : flag_with_value(cf, word, name.text);
+        if (before == bare(name) && !has_value(name)) {
+            return flag_with_value(cf, word, name.text, value);
         }
 
-        if (is_similar(before, bare(name)) && has_value(name) == (rest.size() > 1)) {
-            return did_you_mean(cf, word, bare(name), rest);
+        if (before == bare(name) && value.empty()) { return value_apart(cf, i, names, name); }
+
+        if (is_similar(before, bare(name)) && has_value(name) != value.empty()) {
+            return did_you_mean(cf, word, name.text, value);
         }
     }
 
     for (auto &name : names) {
         auto words = words_of(cf);
-        if (!name.required.empty() && rest.empty()
+        if (!name.required.empty() && is_bare
             && std::none_of(words.begin(), words.end(),
                             [&](auto &other) { return starts_with(view(other), name.text); })) {
-            return did_you_mean(cf, word, name.text, before);
+            return did_you_mean(cf, word, name.text, view(word));
         }
     }
 
-    return conf_invalid(cf, "invalid parameter \"%V\"", &word);
+    return none_of_names(cf, word, names);
 }
 
 } // namespace
@@ -149,6 +185,10 @@ bool find_params(ngx_conf_t *cf, ngx_uint_t i, Names names, const Elsewhere &els
 
         size_t skip = name->text.size();
         param = {cf, word, {word.len - skip, word.data + skip}};
+        if (has_value(*name) && (*param.text.data == '"' || *param.text.data == '\'')) {
+            return param.invalid("invalid parameter \"%V\", a quote must be before \"%*s\"", skip,
+                                 name->text.data());
+        }
     }
 
     for (auto &name : names) {

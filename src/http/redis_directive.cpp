@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "http/configuration.hpp"
+#include "http/meant.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
@@ -130,13 +131,17 @@ bool set_sync(const Param &param, ZoneConf &zone) {
 
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
-    if (ms == NGX_ERROR) { return param.invalid("invalid time \"%V\""); }
-
-    if (ms < kSyncMinMs || ms > kSyncMaxMs) {
-        return param.invalid("\"%V\" must be between 10ms and 1m");
+    if (ms == NGX_ERROR) {
+        const auto meant = meant_time(param.cf->pool, param.value());
+        return param.invalid("invalid time \"%V\"%V", &meant);
     }
 
     const bool is_number = ngx_atoi(param.text.data, param.text.len) != NGX_ERROR;
+    if (ms < kSyncMinMs || ms > kSyncMaxMs) {
+        return param.invalid("\"%V\" must be between 10ms and 1m%s",
+                             is_number ? ", not a number of seconds" : "");
+    }
+
     if (is_number && ms > 1000) {
         ngx_conf_log_error(NGX_LOG_WARN, param.cf, 0,
                            "\"%V\" is %i seconds, did you mean \"%Vms\"?", &param.word, ms / 1000,

@@ -23,12 +23,28 @@ constexpr uint32_t kOwnLimitsMax = 100000000;
 constexpr size_t kBytesPerOwnLimit = 4096;
 
 /* The longest ban: a year, as NGINX's times have it. */
-constexpr ngx_int_t kPenaltyMaxS = 365 * 24 * 60 * 60;
+constexpr ngx_int_t kDayS = 24 * 60 * 60;
+constexpr ngx_int_t kPenaltyMaxS = 365 * kDayS;
+
+/* Warns of a key that is the name of a variable: it limits all clients together. */
+void check_key(ngx_conf_t *cf, const ngx_str_t &key) {
+    const auto *core = static_cast<ngx_http_core_main_conf_t *>(
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module));
+    for (auto &known : span<ngx_hash_key_t>(core->variables_keys->keys)) {
+        if (is_same_name(view(known.key), view(key))) {
+            ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                               "the key \"%V\" is the same for all requests, did you mean \"$%V\"?",
+                               &key, &key);
+        }
+    }
+}
 
 bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone) {
     if (key.len == 0) {
         return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty", &zone.name);
     }
+
+    check_key(cf, key);
 
     const auto name = only_variable(view(key));
     if (is_same_name(name, "binary_remote_addr")) {
@@ -85,7 +101,7 @@ bool set_window(const Param &param, ZoneConf &zone) {
     ngx_str_t text = param.text;
     ngx_int_t ms = ngx_parse_time(&text, 0);
     if (ms == NGX_ERROR) {
-        const auto meant = meant_time(param.cf->pool, param.value());
+        const auto meant = meant_window(param.cf->pool, param.value());
         return param.invalid("invalid window \"%V\", it must be a time, \"day\", \"week\", "
                              "\"month\" or \"year\"%V",
                              &meant);
@@ -141,6 +157,11 @@ bool set_algorithm(const Param &param, ZoneConf &zone) {
         if (param.value() == view(algorithm_names[i])) {
             zone.policy.algorithm = static_cast<Algorithm>(i);
             return true;
+        }
+
+        if (is_similar(param.value(), view(algorithm_names[i]))) {
+            return param.invalid("unknown algorithm \"%V\", did you mean \"%V\"?",
+                                 &algorithm_names[i]);
         }
     }
 
@@ -253,7 +274,13 @@ bool get_ban_length(const Param &param, uint64_t &length_ms) {
     ngx_str_t text = param.text;
     const ngx_int_t s = ngx_parse_time(&text, 1);
     if (s == NGX_ERROR || s < 1 || s > kPenaltyMaxS) {
-        return param.invalid("invalid time \"%V\", it must be between 1s and 1y");
+        const auto meant = meant_time(param.cf->pool, param.value());
+        return param.invalid("invalid time \"%V\", it must be between 1s and 1y%V", &meant);
+    }
+
+    if (param.value().find('M') != std::string_view::npos) {
+        ngx_conf_log_error(NGX_LOG_WARN, param.cf, 0, "\"%V\" is %i days, minutes are \"m\"",
+                           &param.word, s / kDayS);
     }
 
     length_ms = uint64_t(s) * 1000;
@@ -323,6 +350,13 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     auto words = words_of(cf);
     if (starts_with(view(words[1]), "zone=")) {
         return conf_error(cf, "\"%V\" must have a key before \"%V\"", &cmd->name, &words[1]);
+    }
+
+    for (size_t i = 2; i < words.size(); i++) {
+        if (starts_with(view(words[i]), "$")) {
+            return conf_error(cf, "invalid parameter \"%V\", the key is one word, the first",
+                              &words[i]);
+        }
     }
 
     ZoneConf zone = {};

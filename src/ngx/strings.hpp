@@ -71,4 +71,24 @@ inline bool is_same_name(std::string_view a, std::string_view b) {
     return a.size() == b.size() && ngx_strncasecmp(bytes(a), bytes(b), a.size()) == 0;
 }
 
+/* Returns true if names differ in case, "-" and "_" only. */
+inline bool is_similar(std::string_view a, std::string_view b) {
+    auto skip = [](std::string_view &text) {
+        while (!text.empty() && (text.front() == '-' || text.front() == '_')) {
+            text.remove_prefix(1);
+        }
+    };
+
+    for (;;) {
+        skip(a);
+        skip(b);
+        if (a.empty() || b.empty()) { return a.empty() && b.empty(); }
+
+        if (ngx_tolower(a.front()) != ngx_tolower(b.front())) { return false; }
+
+        a.remove_prefix(1);
+        b.remove_prefix(1);
+    }
+}
+
 } // namespace limit_sliding

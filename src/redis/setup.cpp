@@ -234,6 +234,20 @@ char *malformed(ngx_conf_t *cf, const Block &block) {
                           value.data());
     }
 
+    for (const Parameter &parameter : kParameters) {
+        if (!is_known && is_similar(parameter.name, name)) {
+            return conf_error(
+                cf,
+                "unknown parameter \"%V\" in limit_sliding_redis \"%V\", did you mean "
+                "\"%*s\"?",
+                &args[0], &block.settings.name, parameter.name.size(), parameter.name.data());
+        }
+    }
+
+    if (name == "lease" || name == "sync") {
+        return conf_error(cf, "\"%V\" belongs to the directive \"limit_sliding_zone\"", &args[0]);
+    }
+
     if (!is_known) {
         return conf_error(cf, "unknown parameter \"%V\" in limit_sliding_redis \"%V\"", &args[0],
                           &block.settings.name);
@@ -242,6 +256,11 @@ char *malformed(ngx_conf_t *cf, const Block &block) {
     if (cf->args->nelts == 3 && view(args[1]) == "=") {
         return conf_error(cf, "\"%V\" must have one value, did you mean \"%V %V\"?", &args[0],
                           &args[0], &args[2]);
+    }
+
+    if (cf->args->nelts == 3 && is_number(args[1]) && !is_number(args[2])) {
+        return conf_error(cf, "\"%V\" must have one value, did you mean \"%V %V%V\"?", &args[0],
+                          &args[0], &args[1], &args[2]);
     }
 
     return conf_error(cf, "\"%V\" must have one value", &args[0]);
