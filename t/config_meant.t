@@ -4,7 +4,7 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Redis;
+use LimitSliding::Redis ();
 use LimitSliding::Test;
 
 my $nginx = LimitSliding::Test->new;
