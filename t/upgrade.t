@@ -52,9 +52,20 @@ my ($worker) = $nginx->workers;
 open my $maps, '<', "/proc/$worker/maps" or die "maps: $!";
 like join('', <$maps>), qr{a\.so \(deleted\)}, '... which runs the old one';
 
+my $notice = qr/\[notice\] .*zone "one" starts empty: its module was loaded from another file$/;
+is scalar $nginx->log_lines($notice), 0, '... without a notice';
 $nginx->reload(config('b.so'));
 is $nginx->statuses(3, '/?key=a'), '200 200 429',
     'a file of another name: starts empty';
+is scalar $nginx->log_lines($notice), 1, '... and says why, once';
+$nginx->reload(config('b.so'));
+is scalar $nginx->log_lines($notice), 1, '... and no more with the same file';
+
+# Memory of the same name that another module had is no loss of ours.
+$nginx->reload(config('b.so') =~ s{limit_sliding_zone(.*)r/h}{limit_req_zone$1r/m}r
+    =~ s/location.*//r);
+$nginx->reload(config('b.so'));
+is scalar $nginx->log_lines(qr/starts empty/), 1, 'a zone that limit_req had: no notice';
 ok $nginx->stop, 'stopped';
 
 

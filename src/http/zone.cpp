@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "core/zone.hpp"
+#include "http/module.h"
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
@@ -124,14 +125,12 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
     return NGX_OK;
 }
 
-/* Returns the zone in the last cycle; nullptr: it had none of ours. */
+/* Returns the memory of this name in the last cycle, whoever used it; nullptr: there was
+ * none. */
 ngx_shm_zone_t *find_old(ngx_conf_t *cf, std::string_view name) {
     ngx_shm_zone_t *found = nullptr;
-    auto &zones = cf->cycle->old_cycle->shared_memory;
-    for_each<ngx_shm_zone_t>(zones, [&](auto &old) {
-        bool ours = old.tag == &tags[0] || old.tag == &tags[1];
-        found = ours && view(old.shm.name) == name ? &old : found;
-    });
+    for_each<ngx_shm_zone_t>(cf->cycle->old_cycle->shared_memory,
+                             [&](auto &old) { found = view(old.shm.name) == name ? &old : found; });
     return found;
 }
 
@@ -220,11 +219,34 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
     return p;
 }
 
+/* Tells whether the last cycle had this module from another file.  The tags of its
+ * zones are unknown here, and its configuration may have another form. */
+bool was_other_file(const ngx_cycle_t &old) {
+    const auto *name = ngx_http_limit_sliding_module.name;
+    for (auto **module = old.modules; module != nullptr && *module != nullptr; module++) {
+        if (*module != &ngx_http_limit_sliding_module
+            && std::string_view((*module)->name) == name) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
 /* Decides whether the zone is to have the memory that the last cycle has, and
  * sets `restarted` if not.  Returns false if there is no memory for that. */
 bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
     auto *shm_zone = find_old(cf, view(zone.name));
     if (shm_zone == nullptr) { return true; }
+
+    const bool is_first = shm_zone->tag == &tags[0];
+    if (!is_first && shm_zone->tag != &tags[1]) {
+        if (was_other_file(*cf->cycle->old_cycle)) {
+            ngx_str_set(&zone.ordered.restarted, "its module was loaded from another file");
+        }
+
+        return true;
+    }
 
     const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
     size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
@@ -238,8 +260,7 @@ bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
     zone.ordered.restarted = {static_cast<size_t>(end - text), text};
 
     bool keep = (end == text);
-    bool first = (shm_zone->tag == &tags[0]);
-    zone.ordered.shm_zone->tag = &tags[first == keep ? 0 : 1];
+    zone.ordered.shm_zone->tag = &tags[is_first == keep ? 0 : 1];
     return true;
 }
 
