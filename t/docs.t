@@ -489,6 +489,9 @@ for my $page (@PAGES) {
 # t/plans.t runs these
 $_->{run} = 1 for grep { $_->{page} eq 'docs/plans.md' && $_->{tag} =~ /^(?:sh|text)$/ } @ALL;
 
+# t/migrate.t runs what can run of other limiters, and reads the rest
+$_->{run} = 1 for grep { $_->{page} eq 'docs/migrate.md' && $_->{tag} =~ /^(?:text|yaml)$/ } @ALL;
+
 # t/fail2ban.t uses it where the log needs it
 for my $block (grep { $_->{tag} eq 'ini' && $_->{text} =~ /failregex/ } @ALL) {
     like $block->{text}, qr/^\[Definition\]\nfailregex = \^.*<HOST>/,

@@ -99,20 +99,23 @@ sub lua_modules() {
     return @modules == grep({ -r } @modules) ? @modules : ();
 }
 
-# Debian's directory of it is not in a user's PATH.
+# Debian's directory of it is not in a user's PATH; .ci/get-tools unpacks it, with its
+# libraries.
 my ($HAPROXY) = grep { -x } map { "$_/haproxy" } split(/:/, $ENV{PATH}),
-    '/usr/sbin', '/usr/local/sbin';
+    '/usr/sbin', '/usr/local/sbin', 'build/haproxy/usr/sbin';
+my @LIBRARIES = glob 'build/haproxy/*/usr/lib/*';
 
 # Returns the version of HAProxy, nothing if there is none.
 sub haproxy_version() {
     return if !$HAPROXY;
+    local $ENV{LD_LIBRARY_PATH} = join ':', @LIBRARIES if @LIBRARIES;
     my ($version) = `'$HAPROXY' -v` =~ /version ([\d.]+)/;
     return $version;
 }
 
 # HAProxy, as { port, pid, stop => sub }, with a limit `pass`, `reject` or
-# none, of `threads`, for keys of `bytes` at most; `wrapper` is what it is to be
-# run by.  What it answers is as long as what empty_gif does.
+# none, of `threads`, for keys of `bytes` at most; or with these `rules` of its frontend,
+# and `sections`.  `wrapper` is what it is to be run by.  What it answers is as long as what empty_gif does.
 sub start_haproxy(%opt) {
     my $dir = tempdir(CLEANUP => 1);
     my $reserved = LimitSliding::Test::reserve_port();
@@ -138,6 +141,7 @@ frontend limited
     bind 127.0.0.1:$reserved->{port}
 $limit    @{[ $opt{rules} // '' ]}
     http-request return status 200 content-type image/gif string "@{[ '.' x 43 ]}"
+@{[ $opt{sections} // '' ]}
 CONF
     close $conf or die "haproxy.cfg: $!";
 
@@ -145,6 +149,7 @@ CONF
     if ($pid == 0) {
         open STDOUT, '>', "$dir/out";
         open STDERR, '>&', \*STDOUT;
+        $ENV{LD_LIBRARY_PATH} = join ':', @LIBRARIES if @LIBRARIES;
         exec @{ $opt{wrapper} // [] }, $HAPROXY, '-db', '-f',
             "$dir/haproxy.cfg" or POSIX::_exit(127);
     }
