@@ -249,6 +249,21 @@ static void test_full_deny_answers_who_needs_no_slot(void **state) {
     free(zone);
 }
 
+/* Nor can a new key be charged. */
+static void test_full_deny_charges_nothing(void **state) {
+    Policy policy = denying(MINUTE_MS);
+    Zone *zone = make_zone(PAIR_BYTES);
+
+    (void)state;
+
+    fill(zone, &policy);
+
+    const Claim claim = claim_of(zone, &policy, 100, 10, 1);
+    assert_int_equal(charge(consume_of(policy, 10), claim, 3, NOW_MS), 3);
+    assert_int_equal(remaining_of(zone, &policy, 100, 10, NOW_MS), 10);
+    free(zone);
+}
+
 static void test_a_refusal_consumes_nothing_elsewhere(void **state) {
     Policy policy = denying(MINUTE_MS);
     Zone *first = make_zone(PAIR_BYTES);
@@ -299,6 +314,7 @@ int main(void) {
         cmocka_unit_test(test_full_deny_refuses_new_keys),
         cmocka_unit_test(test_full_deny_goes_on_with_known_keys),
         cmocka_unit_test(test_full_deny_answers_who_needs_no_slot),
+        cmocka_unit_test(test_full_deny_charges_nothing),
         cmocka_unit_test(test_a_refusal_consumes_nothing_elsewhere),
     };
 

@@ -5,6 +5,7 @@
  */
 
 #include "core/counter_kinds.hpp"
+#include "core/own_limit.hpp"
 #include "rounds.hpp"
 #include "support.hpp"
 
@@ -374,6 +375,12 @@ static void owing_keys_record_what_has_room(void **state) {
         assert_int_equal(attempt(zone, &policy, 20, 10, now_ms).outcome, Outcome::kRejected);
         assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 0);
 
+        /* it still owes, and under a lower limit there is no room for more */
+        if (policy.algorithm == Algorithm::kCounter) {
+            assert_int_equal(attempt(zone, &policy, 10, 1, now_ms).outcome, Outcome::kRejected);
+            assert_int_equal(remaining_of(zone, &policy, 1, 21, now_ms), 1);
+        }
+
         /* the first eight are over, with the part that they are in */
         now_ms += MINUTE_MS / 2 + MINUTE_MS / 20;
         assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 8);
@@ -405,6 +412,27 @@ static void owing_words_record_what_has_room(void **state) {
         assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 0);
         free(zone);
     }
+}
+
+/* Of a log that keys have with windows of their own, only one limit is known. */
+static void own_windows_record_by_their_limits(void **state) {
+    Policy policy = policy_of({Algorithm::kLog, 0, false}, MINUTE_MS, 0);
+    const uint64_t now_ms = 60 * MINUTE_MS;
+
+    (void)state;
+
+    policy.held = 20;
+
+    const Policy own = with_window(policy, {2 * MINUTE_MS, Calendar::kNone});
+    Zone *zone = make_zone_for(&policy, ZONE_BYTES);
+
+    assert_int_equal(attempt(zone, &own, 5, 5, now_ms).outcome, Outcome::kAdmitted);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(attempt(zone, &own, 5, 1, now_ms + 10).outcome, Outcome::kRejected);
+    }
+
+    assert_int_equal(remaining_of(zone, &own, 1, 20, now_ms + 10), 10);
+    free(zone);
 }
 
 /* A full zone that denies has no room for what a new key was rejected. */
@@ -488,6 +516,7 @@ int main(void) {
         cmocka_unit_test(lower_limits_push_out_nothing),
         cmocka_unit_test(owing_keys_record_what_has_room),
         cmocka_unit_test(owing_words_record_what_has_room),
+        cmocka_unit_test(own_windows_record_by_their_limits),
         cmocka_unit_test(full_zones_record_nothing),
         cmocka_unit_test(threads_admit_exactly_the_limit),
     };

@@ -606,6 +606,23 @@ static void test_debt_is_not_evicted(void **state) {
     }
 }
 
+/* More is given back than was used, when the zone's time has hardly begun: the search
+ * for what was used ends where time begins. */
+static void test_give_back_at_first(void **state) {
+    (void)state;
+
+    Policy policy = evicting(MINUTE_MS);
+    policy.algorithm = Algorithm::kLog;
+    OneKey key(policy);
+
+    assert_true(key.admits(10, 2, 1));
+    assert_true(key.admits(10, 1, 2));
+    give_back(key.claim(10), 3, 3);
+    assert_int_equal(key.used(10, 3), 0);
+    give_back(key.claim(10), 1, 3);
+    assert_int_equal(key.used(10, 3), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_debt_is_paid),
@@ -619,6 +636,7 @@ int main(void) {
         cmocka_unit_test(test_workers),
         cmocka_unit_test(test_debt_keeps_slot),
         cmocka_unit_test(test_debt_is_not_evicted),
+        cmocka_unit_test(test_give_back_at_first),
     };
 
     return cmocka_run_group_tests_name("settle_rings", tests, NULL, NULL);
