@@ -245,6 +245,10 @@ static void test_debts_are_not_refunded_as_parts(void **state) {
     assert_int_equal(claim.outcome, Outcome::kAdmitted);
     assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 2);
 
+    /* a debt has no kind */
+    const uint64_t debt = 1;
+    uint64_t next;
+    assert_false(Counter::refund_soon(debt, debt, 1, &next));
     refund(claim, 3, now_ms, now_ms);
     assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 5);
     free(zone);
