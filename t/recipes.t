@@ -4,6 +4,7 @@ use v5.36;
 
 use IO::Select;
 use IO::Socket::INET;
+use JSON::PP qw(decode_json);
 use Test::More;
 
 use LimitSliding::Docs;
@@ -17,9 +18,9 @@ my $nginx = LimitSliding::Test->new;
 my $backend = LimitSliding::Test->new(worker_processes => 1);
 my $connection;
 
-# Starts the recipe that matches, with its upstreams at our backend, and its Redis at
-# this address.  Nothing else is changed but what LimitSliding::Docs says.
-sub recipe($regexp, $redis = '') {
+# Starts the recipe that matches, with its upstreams at our backend, its Redis at this
+# address, and these texts replaced.  Nothing else is changed but what LimitSliding::Docs says.
+sub recipe($regexp, $redis = '', %other) {
     my @found = grep { $_->{text} =~ $regexp } @recipes;
     is @found, 1, "recipe: $regexp";
     $found[0]{run} = 1;
@@ -28,6 +29,7 @@ sub recipe($regexp, $redis = '') {
     my $text = configuration($nginx, $found[0]{text});
     $text =~ s/(upstream \w+ \{ server 127\.0\.0\.1:)9;/$1$port;/g;
     $text =~ s/server \K10\.0\.0\.1:6379/$redis/;
+    $text =~ s/\Q$_\E/$other{$_}/g or die "no $_ in the recipe" for keys %other;
     undef $connection;
     $nginx->stop;
     $nginx->start($text);
@@ -77,6 +79,7 @@ http {
         }
         location /account/login { if ($login = failed) { return 401; } return 200 form; }
         location /page { return 200 page; }
+        location /calls/ { return 200 called; }
     }
 }
 CONF
@@ -167,6 +170,54 @@ is statuses(6, '/login', 'X-Password: wrong'), '200 200 200 200 200 429', 'login
 is ask('/login', 'X-Password: right')->{status}, 429, 'login: too late';
 
 
+# Returns how often a client of this address had each status.
+sub client($from, $n, $path, @headers) {
+    my $socket = $nginx->connect(from => $from);
+    my %count;
+    $count{ $nginx->get($path, socket => $socket, headers => \@headers)->{status} }++ for 1 .. $n;
+    return \%count;
+}
+
+# Changed here, as below: the addresses of others are those that we have.
+recipe(qr/is_trusted/, '', '192.0.2.0/24' => '127.0.2.0/24');
+is_deeply client('127.0.0.2', 102, '/page'), { 200 => 100, 429 => 2 }, 'geo: others';
+is_deeply client('127.0.2.2', 102, '/page'), { 200 => 102 }, '... and who is trusted';
+
+
+recipe(qr/real_ip_recursive/, '', '10.0.0.0/8' => '127.0.0.0/8');
+is_deeply client('127.0.0.2', 61, '/page', 'X-Forwarded-For: 203.0.113.1'),
+    { 200 => 60, 429 => 1 }, 'CDN: a client';
+is_deeply client('127.0.0.3', 2, '/page', 'X-Forwarded-For: 203.0.113.9, 203.0.113.1'),
+    { 429 => 2 }, '... by another server, with an address that it made up';
+is_deeply client('127.0.0.2', 2, '/page', 'X-Forwarded-For: 203.0.113.2'), { 200 => 2 },
+    '... and another client';
+
+
+recipe(qr/problem\+json/);
+is statuses(3, '/calls/', 'X-Api-Key: a'), '200 200 200', 'JSON: three';
+$r = ask('/calls/', 'X-Api-Key: a');
+is "$r->{status} " . header($r, 'Content-Type'), '429 application/problem+json', 'JSON: rejected';
+is_deeply decode_json($r->{body}), { title => 'Too many requests', status => 429, limit => 3,
+    retry_after => 0 + header($r, 'Retry-After') }, '... with the time of Retry-After';
+cmp_ok header($r, 'Retry-After'), '>', 0, '... which is one';
+
+
+recipe(qr/dry_run/);
+is_deeply client('127.0.0.2', 105, '/page'), { 200 => 105 }, 'trial: all pass';
+ok wait_for(sub {
+    open my $log, '<', $nginx->dir . '/logs/trial.log' or return 0;
+    return 5 == grep { / REJECTED_DRY_RUN pages$/ } <$log>;
+}), '... and five are logged';
+
+
+recipe(qr/split_clients/);
+my %group;
+$group{ client("127.0.1.$_", 21, '/page')->{429} // 0 }++ for 1 .. 100;
+is join(' ', sort keys %group), '0 1', 'some: two limits';
+cmp_ok $group{1}, '>=', 2, '... the new one for a few';
+cmp_ok $group{1}, '<=', 25, '... and not for many';
+
+
 if (LimitSliding::Redis::supported()) {
     my $redis = LimitSliding::Redis->new->start;
     my @guess = ('X-User: guess', 'X-Api-Key: a');
@@ -178,8 +229,14 @@ if (LimitSliding::Redis::supported()) {
     $redis->kill9;
     is statuses(4, '/page', 'X-Api-Key: a'), '200 200 200 200', 'both: Redis is away, pages';
     is statuses(4, '/login', 'X-Api-Key: a'), '429 429 429 429', '... logins';
+
+    # two zones are lost, that of the master too: nothing answers at these addresses
+    recipe(qr/redis=region/, '', map { ("10.0.$_.1:26379" => '127.0.0.1:9') } 1 .. 3);
+    my $statuses = $nginx->load(connections => 8,
+        requests => [ ([ '/page', 'X-Api-Key: a' ]) x 1010 ]);
+    is scalar(grep { $_ == 200 } @$statuses), 1000, 'zones: each node goes on by itself';
 } else {
-    $_->{run} = 1 for grep { $_->{text} =~ /on_error=deny/ } @recipes;
+    $_->{run} = 1 for grep { $_->{text} =~ /on_error=deny|redis=region/ } @recipes;
 }
 
 
