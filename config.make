@@ -57,6 +57,7 @@ $limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_page`; \\
     sh $limit_sliding_embed \$@ \\
         -e '/^<style>/r $limit_sliding_api/dashboard.css' \\
         -e '/^<script>/r $limit_sliding_api/dashboard_parts.js' \\
+        -e '/^<script>/r $limit_sliding_api/dashboard_alarms.js' \\
         -e '/^<script>/r $limit_sliding_api/dashboard.js' \\
         $limit_sliding_api/dashboard.html
 

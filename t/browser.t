@@ -128,7 +128,7 @@ is_deeply [ rows(1, 'Top') ], [ "<u>$KEY 1" ], 'and what is configured';
 is $browser->run('return document.querySelectorAll("img, i, u").length'), 0,
     'nothing of it is markup';
 
-my ($link) = $browser->run('return document.querySelector("a").href')
+my ($link) = $browser->run('return document.querySelector("main a").href')
     =~ m{^http://127\.0\.0\.1:\d+(/.*)};
 like $nginx->get($link)->{body}, qr/"used":3,/, 'it links to its state';
 
@@ -140,13 +140,27 @@ is $browser->run('return document.querySelector("meter").value > 0'), 1,
     '... in a picture';
 
 SKIP: {
-    skip 'built without hiredis', 4 if !$REDIS;
+    skip 'built without hiredis', 9 if !$REDIS;
 
     is_deeply [ texts(5, 'h2') ], [ 'Redis dead breaker closed' ], 'a Redis';
     ok wait_for(sub {
         traffic(5, '/far', 'a');
         return (texts(5, '.badge.bad'))[0];
     }), 'its breaker opens';
+    my $alarm;
+    my $opened = now;
+    ok wait_for(sub {
+        ($alarm) = $browser->run('return document.getElementById("alarms").innerText')
+            =~ /^(Redis dead is not asked: .*)$/m;
+    }), '... which is on top';
+    cmp_ok now() - $opened, '<', 4, '... within 4 seconds';
+    is $browser->run('const alarm = document.querySelector("#alarms a"), box = '
+        . 'alarm.getBoundingClientRect(); return box.top > 0 && box.bottom < innerHeight && '
+        . 'document.getElementById(decodeURIComponent(alarm.hash.slice(1))).tagName'),
+        'SECTION', '... in the first screen, with a link to its place';
+    like status(), qr/^\d problems?$/, '... and the page does not say that all is well';
+    ok wait_for(sub { $browser->run('return document.getElementById("alarms").innerText')
+        =~ /^Zone far is decided by on_error/m }), '... and so is who decides';
     like +(rows(5, 'Calls'))[2], qr/^breaker opened \S+ [1-9]/, '... counted';
     like +(rows(4, 'Where'))[-1], qr/^fallback \S+ [1-9]/, 'who decided';
 }
@@ -263,10 +277,10 @@ sub calls($time, $n) {
 
 is_deeply [ shown('h3 + dl', calls(1000, 0), calls(2000, 10),
         calls(2_000_000, 50), calls(2_001_000, 1050)) ],
-    [ 'mean–half within–99% within–',
-        'mean0.08 mshalf within0.1 ms99% within2.5 ms',
-        'mean–half within–99% within–',
-        'mean0.08 mshalf within0.1 ms99% within0.1 ms' ], 'round trips';
+    [ 'mean–p50–p99–',
+        'mean0.08 msp500.1 msp992.5 ms',
+        'mean–p50–p99–',
+        'mean0.08 msp500.1 msp990.1 ms' ], 'round trips';
 
 
 # ---- NGINX goes, and comes back ----

@@ -13,8 +13,8 @@ namespace {
  * and ask nobody but this server.  "make page" renews the hashes, and "make
  * check" tells when they are wrong. */
 constexpr char kPolicy[] = "default-src 'none'; "
-                           "style-src 'sha256-tL7Cn4rhr3+OT7MwJxT2qC5L7UFcAfzYExIeKpLOJHE='; "
-                           "script-src 'sha256-bpaD75TFDh6sT2psz5kK9hAHmFrHLt93Z7oXXnCP/5M='; "
+                           "style-src 'sha256-Q6qvE6cUu51fwWjdfGMuXmJgM/1JL4NEQlQLJArQbiU='; "
+                           "script-src 'sha256-w2dPfx+XYH1JHFad1eLDNphgLWEj5+1LGNyhZSGukNY='; "
                            "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                            "frame-ancestors 'none'; "
                            "require-trusted-types-for 'script'; trusted-types 'none'";

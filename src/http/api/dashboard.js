@@ -1,4 +1,4 @@
-// The dashboard's script, second part: the cards, and what keeps them alive.
+// The dashboard's script, third part: the cards, and what keeps them alive.
 
 const PERIOD_MS = 2000, TIMEOUT_MS = 5000;
 const OFFENDERS = 10;                      // shown until all are asked for
@@ -11,7 +11,8 @@ const COUNTERS = ["passed", "delayed", "rejected", "evicted", ...RARE];
 const api = location.origin + location.pathname.replace(/[^/]*$/, "");
 const main = document.querySelector("main");
 let cards = new Map();
-let told;                                  // the last problem, or ""
+const alarms = new Alarms();
+let told;                                  // the last state
 
 
 // ---- top offenders ----
@@ -151,8 +152,8 @@ class Latency {
         const shown = us => n ? milliseconds(us) : NONE;
         return {
             "mean": shown((latency.sum_us - then.latency.sum_us) / n),
-            "half within": shown(within(0.5)),
-            "99% within": shown(within(0.99))
+            "p50": shown(within(0.5)),
+            "p99": shown(within(0.99))
         };
     }
 }
@@ -192,7 +193,9 @@ class Redis {
 
 // ---- the page ----
 
-function show({ version, nginx, time_ms, zones, redis }) {
+// Shows an answer; returns how much is wrong.
+function show(answer) {
+    const { version, nginx, time_ms, zones, redis } = answer;
     const before = cards;
     cards = new Map();
     put(document.getElementById("version"), version + ", NGINX " + nginx);
@@ -201,6 +204,7 @@ function show({ version, nginx, time_ms, zones, redis }) {
         for (const [name, values] of Object.entries(all)) {
             const id = Card.name + " " + name;
             const card = before.get(id) ?? new Card(name);
+            card.node.id = id;
             cards.set(id, card);
             card.set(values, time_ms);
         }
@@ -212,18 +216,25 @@ function show({ version, nginx, time_ms, zones, redis }) {
     {
         main.replaceChildren(...nodes);
     }
+    return alarms.set(answer);
 }
 
-// Says once what is wrong, or "": screen readers read all that is new.
-function tell(problem) {
-    if (problem === told) {
+// Says once why there is no answer, or "", and how much is wrong: screen
+// readers read all that is new.
+function tell(problem, wrong = 0) {
+    const now = problem || wrong;
+    if (now === told) {
         return;
     }
-    told = problem;
+    told = now;
+    const state = wrong + (wrong === 1 ? " problem" : " problems");
     document.body.classList.toggle("stale", problem);
-    document.title = (problem && "stale: ") + "limit_sliding";
+    document.body.classList.toggle("wrong", wrong);
+    document.title = (problem ? "stale: " : wrong ? state + ": " : "")
+        + "limit_sliding";
     put(document.getElementById("state"), problem ? "stale since "
-        + new Date().toLocaleTimeString() + ": " + problem : "live");
+        + new Date().toLocaleTimeString() + ": " + problem
+        : wrong ? state : "live");
 }
 
 async function poll() {
@@ -233,8 +244,7 @@ async function poll() {
         if (!response.ok) {
             throw new Error("HTTP status " + response.status);
         }
-        show(await response.json());
-        tell("");
+        tell("", show(await response.json()));
     } catch (error) {
         tell(error.message);
     }
