@@ -325,7 +325,7 @@ GUARD = --nginx $(NGINX) --module $(MODULE) --guard t/bench/figures.tsv
 
 # PARTS are those of t/bench/report.pl.  PEER may be a build of
 # github.com/kjdev/nginx-ratelimit, to be measured too.
-bench: build $(BUILD)/bench/core $(BUILD)/bench/accuracy  ## beside peers: writes docs/benchmarks.md
+bench: build tools $(BUILD)/bench/core $(BUILD)/bench/accuracy  ## beside peers: writes docs/benchmarks.md
 	@$(REPORT)
 
 bench-quick: build  ## fails if instructions or memory got worse by 5%, or paths too long
@@ -440,7 +440,6 @@ help:  ## this list
 build_PKGS = g++ $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),nginx-dev) \
     $(if $(filter yes,$(WITH_REDIS)),libhiredis-dev)
 nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
-lua_PKGS   = $(if $(filter $(DEBIAN_SRC),$(NGX_SRC)),libnginx-mod-http-lua)
 
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
 demo-redis_PKGS = $(demo_PKGS) redis-server
@@ -450,10 +449,9 @@ unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
 sanitize-programs_PKGS = $(sanitize_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime \
-    $(lua_PKGS) $(simulation_PKGS) $(weak_PKGS)
+    $(simulation_PKGS) $(weak_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
-    redis-tools haproxy wrk nghttp2-client gnuplot-nox $(lua_PKGS) \
-    lua-nginx-redis
+    redis-tools haproxy wrk nghttp2-client gnuplot-nox
 bench-quick_PKGS = $(demo_PKGS) valgrind redis-server
 bench-figures_PKGS = $(bench-quick_PKGS)
 plots_PKGS    = g++ libhiredis-dev gnuplot-nox

@@ -12,6 +12,7 @@ package LimitSliding::Peers;
 
 use v5.36;
 
+use Cwd qw(realpath);
 use Exporter qw(import);
 use FindBin;
 use File::Temp qw(tempdir);
@@ -90,13 +91,47 @@ sub peers(@keys) {
 }
 
 # Returns the modules that Debian's NGINX has to load for Lua, an empty list if
-# they are not there.
+# they are not there: those of the system, or those that .ci/get-tools has unpacked,
+# which are found by the environment.
 sub lua_modules() {
-    my $nginx = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
-    my ($directory) = `'$nginx' -V 2>&1` =~ /--modules-path=(\S+)/ or return;
-    my @modules = map { "$directory/${_}_module.so" } qw(ndk_http ngx_http_lua);
+    state $modules = do {
+        my $nginx = $ENV{LIMIT_SLIDING_NGINX} // '/usr/sbin/nginx';
+        my ($system) = `'$nginx' -V 2>&1` =~ /--modules-path=(\S+)/;
+        my @found = map { _both($_) } $system // ();
+        @found = _unpacked($nginx) if !@found;
+        \@found;
+    };
+    return @$modules;
+}
 
-    return @modules == grep({ -r } @modules) ? @modules : ();
+# Returns both modules if they are in these directories.
+sub _both(@directories) {
+    my @modules = map { my $name = $_; grep { -r } map { "$_/${name}_module.so" } @directories }
+        qw(ndk_http ngx_http_lua);
+    return @modules == 2 ? @modules : ();
+}
+
+sub _unpacked($nginx) {
+    my $root = realpath('build/lua') // return;
+    my @modules = _both(glob "$root/*/usr/lib/nginx/modules") or return;
+    my %found = (
+        LD_LIBRARY_PATH => join(':', glob("$root/*/usr/lib/*-linux-gnu"),
+            $ENV{LD_LIBRARY_PATH} // ()),
+        LUA_PATH => join(';', map({ "$_/?.lua" } glob "$root/*/usr/share/lua/5.1"), ';'),
+    );
+
+    # they are of another NGINX if that has been replaced
+    my $dir = tempdir(CLEANUP => 1);
+    open my $conf, '>', "$dir/nginx.conf" or die "nginx.conf: $!";
+    print $conf map({ "load_module $_;\n" } @modules),
+        "pid $dir/pid; error_log stderr; events { }\n";
+    close $conf or die "nginx.conf: $!";
+    {
+        local @ENV{ keys %found } = values %found;
+        return if system("'$nginx' -t -q -p '$dir' -c nginx.conf 2> /dev/null") != 0;
+    }
+    $ENV{$_} = $found{$_} for keys %found;
+    return @modules;
 }
 
 # Debian's directory of it is not in a user's PATH; .ci/get-tools unpacks it, with its
