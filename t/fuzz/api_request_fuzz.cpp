@@ -25,6 +25,7 @@
 #include "json.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+#include "redis/server_memory.hpp"
 #include "zone.hpp"
 
 using std::string;
@@ -99,6 +100,7 @@ ngx_int_t send_limits_of_redis(ngx_http_request_t *, ZoneConf &) { abort(); }
 void tell_ban(const RemoteZone &, uint64_t) { abort(); }
 void tell_lifted_ban(const RemoteZone &, uint64_t) { abort(); }
 bool has_redis;
+std::optional<ServerMemory> look_at_memory(Redis &) { abort(); }
 
 ngx_int_t send_dashboard(ngx_http_request_t *r) {
     Writer text(r->pool);

@@ -8,6 +8,7 @@
 #include "http/api/limits_redis.hpp"
 #include "http/api/report.hpp"
 #include "http/api/response.hpp"
+#include "http/api/site.hpp"
 #include "http/headers.hpp"
 #include "http/parameter.hpp"
 #include "ngx/strings.hpp"
@@ -42,9 +43,10 @@ ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods) {
     if (r->method & methods & kRead) { return NGX_DECLINED; }
 
     if (r->method & methods) {
-        return writes ? NGX_DECLINED
-                      : send_error(r, NGX_HTTP_FORBIDDEN,
-                                   "this limit_sliding_api is not \"write=on\"");
+        const char *reason = !writes                 ? "this limit_sliding_api is not \"write=on\""
+                             : is_of_another_site(r) ? "a page of another site may change nothing"
+                                                     : nullptr;
+        return reason == nullptr ? NGX_DECLINED : send_error(r, NGX_HTTP_FORBIDDEN, reason);
     }
 
     const char *allow = writes && (methods & kWrite) ? "GET, HEAD, PUT, DELETE, POST" : "GET, HEAD";
