@@ -11,6 +11,9 @@ case " $NGX_CC_OPT" in
     *)       limit_sliding_fast=-O2 limit_sliding_small=-Os ;;
 esac
 
+# Builds of distributions have flags that C++ compilers refuse.
+limit_sliding_not_cxx=-Werror=implicit-%
+
 # The link is by the C compiler, without libstdc++: nothing here may need it.
 limit_sliding_cxx="-std=c++17 -fno-exceptions -fno-rtti"
 limit_sliding_cxx="$limit_sliding_cxx -fno-threadsafe-statics"
@@ -23,8 +26,13 @@ do
     limit_sliding_obj=$NGX_OBJS/addon/${limit_sliding_obj%.c*}.o
 
     case $limit_sliding_file in
-        *.cpp) limit_sliding_opt="$limit_sliding_c $limit_sliding_cxx" ;;
-        *)     limit_sliding_opt=$limit_sliding_c ;;
+        *.cpp)
+            limit_sliding_opt="$limit_sliding_c $limit_sliding_cxx"
+            limit_sliding_flags="\$(filter-out \
+                $limit_sliding_not_cxx,\$(CFLAGS))" ;;
+        *)
+            limit_sliding_opt=$limit_sliding_c
+            limit_sliding_flags='$(CFLAGS)' ;;
     esac
 
     case $limit_sliding_file in
@@ -38,8 +46,8 @@ do
             limit_sliding_opt="$limit_sliding_opt $limit_sliding_fast" ;;
     esac
 
-    echo "$limit_sliding_obj: override CFLAGS += $limit_sliding_opt" \
-        "\$(LIMIT_SLIDING_CFLAGS)" >> $NGX_MAKEFILE
+    echo "$limit_sliding_obj: override CFLAGS := $limit_sliding_flags" \
+        "$limit_sliding_opt \$(LIMIT_SLIDING_CFLAGS)" >> $NGX_MAKEFILE
 done
 
 # Texts that are compiled in: the dashboard, whose style and scripts come after
@@ -57,7 +65,10 @@ $limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_page`; \\
     sh $limit_sliding_embed \$@ \\
         -e '/^<style>/r $limit_sliding_api/dashboard.css' \\
         -e '/^<script>/r $limit_sliding_api/dashboard_parts.js' \\
+        -e '/^<script>/r $limit_sliding_api/dashboard_chart.js' \\
         -e '/^<script>/r $limit_sliding_api/dashboard_alarms.js' \\
+        -e '/^<script>/r $limit_sliding_api/dashboard_key.js' \\
+        -e '/^<script>/r $limit_sliding_api/dashboard_cards.js' \\
         -e '/^<script>/r $limit_sliding_api/dashboard.js' \\
         $limit_sliding_api/dashboard.html
 

@@ -117,7 +117,8 @@ bool copy_and_move(ZoneConf &zone, bool keeps_unknown, char *buffers) {
     if (copy.run()) { return finish_copy(fd, copy.begin(), copy.end()); }
 
     const auto error = ngx_errno;
-    (void)ftruncate(fd, static_cast<off_t>(copy.size()));
+    /* If even this fails, what was copied stays there until orders are written over it. */
+    [[maybe_unused]] const auto rc = ftruncate(fd, static_cast<off_t>(copy.size()));
     ngx_set_errno(error);
     return false;
 }

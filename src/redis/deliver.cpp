@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "ngx/clock.hpp"
 #include "ngx/strings.hpp"
 #include "redis/lease_units.hpp"
 #include "redis/logic/claim_hash.hpp"
@@ -192,7 +193,7 @@ void script_answered(Node &node, Call &to, Reply *reply) {
     }
 
     node_answered(node);
-    node.redis->client.calls->add_latency(clock_us() - call.sent_us);
+    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
     ScriptReply script_reply(*reply);
     Answer answer;
     while (!call.asks.empty()) {

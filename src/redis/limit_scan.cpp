@@ -25,7 +25,7 @@ constexpr ngx_msec_t kPageMs = 250;
 
 /* A page while it is made.  It may be left before its calls are answered: so it
  * has memory of its own. */
-struct LimitScan : ScanPage, Errand, KeySink {
+struct LimitScan : ScanPage, Errand, TextSink {
     RemoteZone *zone;
     ngx_event_t *done;
     ngx_pool_t *pool;
@@ -275,7 +275,7 @@ bool ask_names(LimitScan &scan, Node &node) {
            "COUNT", view(number, ngx_sprintf(number, "%uz", count) - number)};
 
     call->scan = &scan;
-    call->keys = &scan;
+    call->texts = &scan;
     if (!node.command(*call, args)) {
         ngx_free(call);
         return false;
@@ -347,7 +347,7 @@ LimitScan *create_scan(RemoteZone &zone) {
         scan->fail = [](Errand &errand, Node &node) {
             try_another(static_cast<LimitScan &>(errand), node);
         };
-        scan->add_key = [](KeySink &sink, std::string_view key) {
+        scan->add_text = [](TextSink &sink, std::string_view key) {
             add_name(static_cast<LimitScan &>(sink), key);
         };
         init_event<waited_too_long>(scan->timer, *scan);
