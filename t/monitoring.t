@@ -14,7 +14,7 @@ use LimitSliding::Test;
 my ($PROMTOOL) = grep { -x } $ENV{PROMTOOL} // (), 'build/promtool',
     map { "$_/promtool" } split /:/, $ENV{PATH};
 
-my $redis = LimitSliding::Redis->new->start;
+my $redis = LimitSliding::Redis->new(config => { maxmemory => '1gb' })->start;
 my $nginx = LimitSliding::Test->new(worker_processes => 1);
 
 my $rules     = content('contrib/prometheus-rules.yml');
@@ -58,7 +58,11 @@ is scalar(() = $nginx->log_lines(qr/limiting requests/)), 2,
 
 # names, and values of labels
 
-my $metrics = $nginx->get('/limits/metrics')->{body};
+my $metrics;
+ok wait_for(sub {
+    $metrics = $nginx->get('/limits/metrics')->{body};
+    return $metrics =~ /^limit_sliding_redis_memory_bytes\{/m;
+}), 'all metrics are known';
 my (%exposed, %value);
 for (split /\n/, $metrics) {
     $exposed{$1} = 1 if /^(\w+)[{ ]/;

@@ -146,9 +146,10 @@ $nginx->finish_one;
 # A password, and a user that may do what docs/redis.md says and no more
 
 my @acls = content('docs/redis.md') =~ /^ACL SETUSER limiter (.*)$/mg;
-my ($bans, $list) = splice @acls, -2;
+my ($bans, $memory, $list) = splice @acls, -3;
 is @acls, 2, 'docs/redis.md has an ACL, and what a cluster adds to it';
 like $bans, qr/^\+zrange .*\+zrem /, '... then what bans need';
+is $memory, '+info', '... memory';
 like $list, qr/^\+scan /, '... and the list of limits';
 my @rules = map { s/^>password$/>secret/r } split ' ', "@acls";
 $node->command(qw(ACL SETUSER limiter), @rules);

@@ -2,20 +2,13 @@
 
 #include "redis/pipeline.hpp"
 
-#include <time.h>
-
 #include <hiredis/hiredis.h>
 
+#include "ngx/clock.hpp"
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
-
-uint64_t clock_us() {
-    timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return static_cast<uint64_t>(ts.tv_sec) * 1000000 + ts.tv_nsec / 1000;
-}
 
 void Pipeline::init(Node *node) {
     node_ = node;
@@ -80,7 +73,7 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
 
     while (self.broken_ == nullptr) {
         Call *call = self.calls_.empty() ? nullptr : &self.calls_.front();
-        ngx_int_t rc = call != nullptr ? self.reader_.next(call->slots, call->keys)
+        ngx_int_t rc = call != nullptr ? self.reader_.next(call->slots, call->texts)
                                        : self.reader_.next(nullptr, nullptr);
 
         if (rc == NGX_AGAIN) {

@@ -27,7 +27,7 @@ struct Call {
     uint64_t sent_us; /* of clock_us() */
     ReplyHandler handler;
     SlotRangeSink *slots; /* nullptr unless the command is CLUSTER SLOTS, */
-    KeySink *keys;        /* or this one, SCAN */
+    TextSink *texts;      /* or this one, SCAN or INFO */
 };
 
 /* Returns a zeroed call but for its handler; nullptr: there is no memory. */
@@ -37,9 +37,6 @@ T *create_call(ReplyHandler handler) {
     if (call != nullptr) { call->handler = handler; }
     return call;
 }
-
-/* Returns the microseconds of a monotonic clock. */
-uint64_t clock_us();
 
 class Pipeline : public Connection {
 public:

@@ -5,8 +5,7 @@
 
 #pragma once
 
-#include <algorithm>
-
+#include "core/histogram.hpp"
 #include "redis/logic/breaker.hpp"
 #include "redis/remote_claim.hpp"
 #include "redis/settings.hpp"
@@ -14,26 +13,17 @@
 
 namespace limit_sliding {
 
-/* Upper bounds of the latencies, in microseconds; the last one has none. */
+/* Upper bounds of the times of calls, in microseconds. */
 inline constexpr uint32_t kLatenciesUs[]
     = {250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 1000000};
-constexpr size_t kLatencies = sizeof(kLatenciesUs) / sizeof(uint32_t) + 1;
 
 /* Counters of one worker, or of the few whose numbers are equal modulo 64. */
 struct CallCounters {
-    /* Counts a call that was answered. */
-    void add_latency(uint64_t us) {
-        const auto *bound = std::lower_bound(std::begin(kLatenciesUs), std::end(kLatenciesUs), us);
-        (void)ngx_atomic_fetch_add(&latencies[bound - kLatenciesUs], 1);
-        (void)ngx_atomic_fetch_add(&sum_us, us);
-    }
-
     ngx_atomic_t failed;
-    ngx_atomic_t opened; /* the breaker */
-    ngx_atomic_t sum_us;
-    ngx_atomic_t leased;    /* requests, in advance */
-    ngx_atomic_t unsettled; /* units */
-    ngx_atomic_t latencies[kLatencies];
+    ngx_atomic_t opened;               /* the breaker */
+    ngx_atomic_t leased;               /* requests, in advance */
+    ngx_atomic_t unsettled;            /* units */
+    Histogram<kLatenciesUs> latencies; /* of calls that were answered */
 };
 
 using AllCallCounters = CallCounters[64];
@@ -44,20 +34,33 @@ inline CallCounters sum_of(const AllCallCounters &workers) {
     for (const CallCounters &worker : workers) {
         sum.failed += worker.failed;
         sum.opened += worker.opened;
-        sum.sum_us += worker.sum_us;
         sum.leased += worker.leased;
         sum.unsettled += worker.unsettled;
-        for (size_t i = 0; i < kLatencies; i++) {
-            sum.latencies[i] += worker.latencies[i];
-        }
+        sum.latencies.add(worker.latencies);
     }
     return sum;
 }
+
+/* What the masters tell of their memory, summed up. */
+struct ServerMemory {
+    uint64_t bytes;
+    uint64_t max_bytes; /* 0: one of them has no maximum */
+    uint64_t evicted;   /* keys that were given up for others */
+};
+
+/* The same for all workers, see server_memory.hpp.  The times are those of
+ * ngx_current_msec. */
+struct SharedMemoryReport {
+    ServerMemory memory;
+    uint64_t told_ms; /* 0: it was not told */
+    uint64_t due_ms;  /* when to ask again */
+};
 
 /* The workers of all cycles share this. */
 struct RedisShared {
     AllCallCounters calls;
     Breaker breaker;
+    SharedMemoryReport memory;
 };
 
 /* The settlements of this worker. */
@@ -71,6 +74,7 @@ struct Settling {
 };
 
 struct Client;
+struct MemoryErrand;
 
 /* What this worker is to tell Redis of zones with "sync=". */
 struct Notices {
@@ -96,6 +100,7 @@ struct Client {
     ngx_msec_t failed;    /* when a call or connection did last */
     Settling settling;
     Notices notices;
+    MemoryErrand *memory; /* nullptr: it has not asked yet */
 };
 
 struct Redis {

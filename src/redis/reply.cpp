@@ -40,22 +40,26 @@ bool is_of_master(const redisReadTask *task, int i) {
 bool may_nest(const redisReadTask *task) {
     const Reader &reader = reader_of(task);
     return task->parent == nullptr || reader.sink != nullptr
-           || (reader.keys != nullptr && depth(task) == 1 && task->idx == 1);
+           || (reader.texts != nullptr && depth(task) == 1 && task->idx == 1);
 }
 
 /* The bytes may move once this returns.  Strings in an array come in pairs
  * only, as a host and a port; but for the keys in [cursor, [key, ...]]. */
 void *create_string(const redisReadTask *task, char *data, size_t len) {
-    auto &[reply, sink, keys, reader] = reader_of(task);
+    auto &[reply, sink, texts, reader] = reader_of(task);
     if (task->parent == nullptr) {
+        if (texts != nullptr && task->type == REDIS_REPLY_STRING) {
+            texts->add_text(*texts, {data, len});
+        }
+
         reply.type = task->type;
         reply.len = ngx_min(len, sizeof(reply.text));
         ngx_memcpy(reply.text, data, reply.len);
         return &reply;
     }
 
-    if (keys != nullptr && depth(task) == 2) {
-        keys->add_key(*keys, {data, len});
+    if (texts != nullptr && depth(task) == 2) {
+        texts->add_text(*texts, {data, len});
         return &reply;
     }
 
@@ -72,7 +76,7 @@ void *create_string(const redisReadTask *task, char *data, size_t len) {
 }
 
 void *create_array(const redisReadTask *task, Elements elements) {
-    auto &[reply, sink, keys, reader] = reader_of(task);
+    auto &[reply, sink, texts, reader] = reader_of(task);
     size_t max = sink != nullptr ? kClusterSlots : kReplyNumbers;
     if (!may_nest(task) || static_cast<size_t>(elements) > max) { return nullptr; }
 
@@ -88,7 +92,7 @@ void *create_array(const redisReadTask *task, Elements elements) {
 }
 
 void *create_integer(const redisReadTask *task, long long value) {
-    auto &[reply, sink, keys, reader] = reader_of(task);
+    auto &[reply, sink, texts, reader] = reader_of(task);
     if (task->parent == nullptr) {
         reply.type = task->type;
         reply.numbers[0] = value;
@@ -102,7 +106,7 @@ void *create_integer(const redisReadTask *task, long long value) {
 
 /* Only a host in the map of slots may be nil, as one that is not known. */
 void *create_nil(const redisReadTask *task) {
-    auto &[reply, sink, keys, reader] = reader_of(task);
+    auto &[reply, sink, texts, reader] = reader_of(task);
     if (task->parent != nullptr) { return sink != nullptr ? &reply : nullptr; }
 
     /* the type of the task is that of the missing object */
@@ -150,10 +154,10 @@ bool Reader::feed(u_char *data, size_t len) {
     return redisReaderFeed(reader.get(), reinterpret_cast<char *>(data), len) == REDIS_OK;
 }
 
-ngx_int_t Reader::next(SlotRangeSink *to, KeySink *keys_to) {
+ngx_int_t Reader::next(SlotRangeSink *to, TextSink *texts_to) {
     void *object = nullptr;
     sink = to;
-    keys = keys_to;
+    texts = texts_to;
     if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) { return NGX_ERROR; }
 
     if (object != nullptr) { return NGX_OK; }

@@ -46,10 +46,10 @@ struct SlotRangeSink {
     void (*add)(SlotRangeSink &sink, const SlotRange &range);
 };
 
-/* Takes the keys of a reply to SCAN while it is being read.  Types with more
- * state derive from it. */
-struct KeySink {
-    void (*add_key)(KeySink &sink, std::string_view key);
+/* Takes the keys of a reply to SCAN while it is being read, or the one text of a reply
+ * that is too long for `text`.  Types with more state derive from it. */
+struct TextSink {
+    void (*add_text)(TextSink &sink, std::string_view text);
 };
 
 /* Finds replies in a stream of bytes.  It allocates nothing for one, and takes
@@ -65,7 +65,7 @@ struct Reader {
     /* NGX_OK: `reply` holds the next one; NGX_AGAIN: there is no whole one yet;
      * NGX_ERROR: it is invalid, or too large.  A sink is nullptr unless the
      * reply is to its command. */
-    ngx_int_t next(SlotRangeSink *to, KeySink *keys_to);
+    ngx_int_t next(SlotRangeSink *to, TextSink *texts_to);
 
     /* Returns true if a part of a reply has come, which is not an error: that is read to
      * its end, to be logged. */
@@ -77,7 +77,7 @@ struct Reader {
 
     Reply reply;
     SlotRangeSink *sink;
-    KeySink *keys;
+    TextSink *texts;
     std::unique_ptr<redisReader, Free> reader;
 };
 

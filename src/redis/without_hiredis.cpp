@@ -6,6 +6,7 @@
 #include "redis/ban_spread.hpp"
 #include "redis/client.hpp"
 #include "redis/limit_scan.hpp"
+#include "redis/server_memory.hpp"
 #include "redis/sync.hpp"
 
 namespace limit_sliding {
@@ -58,5 +59,7 @@ bool charge_redis(Claim *, int64_t, Waiter *) { return false; }
 ScanPage *scan_limits(RemoteZone &, const ScanPlace &, size_t, ngx_event_t *) { return nullptr; }
 
 void leave_scan(ScanPage *) {}
+
+std::optional<ServerMemory> look_at_memory(Redis &) { return std::nullopt; }
 
 } // namespace limit_sliding

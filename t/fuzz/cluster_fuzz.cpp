@@ -132,7 +132,7 @@ public:
     Reply *read(const Call &call, string_view bytes) {
         std::vector<u_char> exact(bytes.begin(), bytes.end());
         CHECK(reader_->feed(exact.data(), exact.size()));
-        return reader_->next(call.slots, call.keys) == NGX_OK ? &reader_->reply : nullptr;
+        return reader_->next(call.slots, call.texts) == NGX_OK ? &reader_->reply : nullptr;
     }
 
 private:

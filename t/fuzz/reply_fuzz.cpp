@@ -21,7 +21,7 @@ namespace {
 enum class Kind { kAny, kSlots, kKeys };
 
 /* All that was found, as text. */
-struct Seen : SlotRangeSink, KeySink {
+struct Seen : SlotRangeSink, TextSink {
     Seen() {
         add = [](SlotRangeSink &sink, const SlotRange &range) {
             CHECK(range.host.size() <= kReplyString);
@@ -29,7 +29,7 @@ struct Seen : SlotRangeSink, KeySink {
                 += "range " + std::to_string(range.first) + "-" + std::to_string(range.last) + " "
                    + string(range.host) + ":" + std::to_string(range.port) + "\n";
         };
-        add_key = [](KeySink &sink, string_view key) {
+        add_text = [](TextSink &sink, string_view key) {
             static_cast<Seen &>(sink).text += "key " + string(key) + "\n";
         };
     }
