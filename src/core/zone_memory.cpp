@@ -37,6 +37,8 @@ void ZoneMemory::init(void *memory, size_t size, unsigned mask, size_t own_limit
     ncounters = share_of(size, 8192, 1, 32);
     counters = static_cast<Counters *>(carve(ncounters * sizeof(Counters)));
 
+    times = static_cast<DecisionTimes *>(carve(sizeof(DecisionTimes)));
+
     size_t keys = share_of(size, 4096, 1, kOffendersMax);
     offenders = static_cast<Offenders *>(carve(Offenders::bytes_for(keys)));
     offenders->init(keys);

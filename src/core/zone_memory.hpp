@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/bans.hpp"
 #include "core/counters.hpp"
+#include "core/histogram.hpp"
 #include "core/limit_cache.hpp"
 #include "core/offenders.hpp"
 #include "core/own_limits.hpp"
@@ -16,6 +18,7 @@ namespace limit_sliding {
 struct ZoneMemory {
     Counters *counters;
     size_t ncounters;
+    DecisionTimes *times; /* of a part of the requests */
     Offenders *offenders;
     LimitCache *redis_limits;    /* keys' own limits, as Redis told them last;
                                     null: no Redis */

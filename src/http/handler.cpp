@@ -35,6 +35,7 @@
 #include "http/remote_claims.hpp"
 #include "http/suspend.hpp"
 #include "http/sync_claims.hpp"
+#include "ngx/clock.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
@@ -457,6 +458,33 @@ ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group
     return ctx != nullptr ? Run<false>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
+/* Measures the time of one decision in so many.  It is a prime: clients that repeat
+ * themselves are not measured at the same request each time. */
+constexpr unsigned kMeasured = 127;
+
+struct Stopwatch {
+    unsigned left = kMeasured; /* decisions until it starts */
+    uint64_t since_ns = 0;     /* 0: it does not run */
+};
+
+Stopwatch watch;
+
+/* Starts it, unless the request was under way before. */
+[[gnu::noinline]] void start_watch(ngx_http_request_t *r) {
+    watch.left = kMeasured;
+    watch.since_ns = get_ctx(r) == nullptr ? clock_ns() : 0;
+}
+
+/* Adds the time to those of the zone that decided first, if one did. */
+[[gnu::noinline]] void stop_watch(ngx_http_request_t *r, ngx_int_t rc) {
+    const auto ns = clock_ns() - watch.since_ns;
+    const auto *ctx = get_ctx(r);
+    watch.since_ns = 0;
+    if (rc == NGX_AGAIN || ctx == nullptr || ctx->nclaims == 0) { return; }
+
+    limit_of(ctx->claims[0]).zone->memory.aside.times->add(ns);
+}
+
 /* Tells NGINX's phases to go on. */
 ngx_int_t next_handler(ngx_http_request_t *r) {
     r->phase_handler++;
@@ -470,8 +498,12 @@ ngx_int_t next_handler(ngx_http_request_t *r) {
 [[gnu::noinline]] ngx_int_t run_stage(ngx_http_request_t *r, const LocConf &conf,
                                       const Group *group) {
     auto &holder = holder_of_ctx(r);
+    if (--watch.left == 0) { start_watch(r); }
+
     const auto rc = holder == nullptr && group->single ? run_one(r, conf, group, holder)
                                                        : run_any(r, conf, group, holder);
+
+    if (watch.since_ns != 0) { stop_watch(r, rc); }
 
     if (rc == NGX_DECLINED) { return next_handler(r); }
 

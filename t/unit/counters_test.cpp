@@ -26,6 +26,34 @@ static void sums_counters(void **state) {
     free_memory(&memory, ZONE_BYTES);
 }
 
+/* Each value is in the bucket of the least bound that is not below it. */
+static void counts_times(void **state) {
+    ZoneMemory memory = make_memory(ZONE_BYTES);
+    DecisionTimes sum = {};
+    uint64_t told[LENGTH(kDecisionsNs)];
+    size_t ntold = 0;
+
+    (void)state;
+
+    for (uint64_t ns : {0ul, 249ul, 250ul, 251ul, 10'000'000ul, 10'000'001ul, 1ul << 40}) {
+        memory.times->add(ns);
+    }
+
+    sum.add(*memory.times);
+    sum.add(*memory.times);
+    sum.for_each([&](uint64_t n, uint64_t) { told[ntold++] = n; });
+
+    assert_int_equal(ntold, LENGTH(kDecisionsNs));
+    assert_int_equal(told[0], 2 * 3);
+    assert_int_equal(told[1], 2 * 4);
+    assert_int_equal(told[ntold - 2], 2 * 4);
+    assert_int_equal(told[ntold - 1], 2 * 5);
+    assert_int_equal(sum.n(), 2 * 7);
+    assert_int_equal(sum.sum, 2 * (750 + 20'000'001 + (1ul << 40)));
+
+    free_memory(&memory, ZONE_BYTES);
+}
+
 /* A claim counts where it says, and nowhere else. */
 static void counts_slots_where_it_is_told(void **state) {
     Policy policies[] = {evicting(MINUTE_MS), denying(MINUTE_MS)};
@@ -122,6 +150,7 @@ static void forgets_a_key(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_counters),
+        cmocka_unit_test(counts_times),
         cmocka_unit_test(counts_slots_where_it_is_told),
         cmocka_unit_test(estimates_keys),
         cmocka_unit_test(forgets_a_key),
