@@ -21,6 +21,7 @@ my $REDIS = LimitSliding::Redis::supported();
 
 my $KEY = q{<img src=x onerror=alert(1)>"'&};
 my $LONG = 'W' x 100;
+my $ODD = qq{<i>"'&$LONG};
 
 my $redis = $REDIS ? <<'CONF' : '';
     limit_sliding_redis dead { server 127.0.0.1:1; }
@@ -56,10 +57,10 @@ CONF
 my $nginx = LimitSliding::Test->new->start($CONF);
 my $browser = LimitSliding::Browser->new;
 
-# Text of the elements that a selector finds in the n-th card.
+# Text of the elements that a selector finds in a card, 'Zone one'.
 sub texts($card, $selector) {
     return @{ $browser->run(<<'JS', $card, $selector) };
-        const card = document.querySelectorAll("section")[arguments[0]];
+        const card = document.getElementById(arguments[0]);
         return card ? [...card.querySelectorAll(arguments[1])]
             .filter(node => !node.closest("[hidden]"))
             .map(node => node.textContent) : [];
@@ -69,7 +70,7 @@ JS
 # A table's rows, cells of text only: 'passed 3 7', ...
 sub rows($card, $title) {
     return @{ $browser->run(<<'JS', $card, $title) };
-        const card = document.querySelectorAll("section")[arguments[0]];
+        const card = document.getElementById(arguments[0]);
         const table = [...card.querySelectorAll("table")].find(table =>
             table.caption.textContent.startsWith(arguments[1]));
         return [...table.tBodies[0].rows].filter(row => !row.hidden).map(row =>
@@ -91,18 +92,18 @@ sub traffic($n, $place, $key) {
 
 $browser->visit('http://127.0.0.1:' . $nginx->port . '/limits/dashboard');
 ok wait_for(sub { status() eq 'live' }), 'it lives';
-is_deeply [ rows(0, 'Requests') ],
-    [ 'passed – 0', 'delayed – 0', 'rejected – 0', 'evicted – 0' ],
+is_deeply [ rows('Zone one', 'Requests') ],
+    [ 'passed – – 0', 'delayed – – 0', 'rejected – – 0', 'evicted – – 0' ],
     'no rates at first';
-is_deeply [ texts(0, 'dl div') ], [ 'limit3', 'window1 d', 'algorithmcounter',
+is_deeply [ texts('Zone one', 'h2 + dl div') ], [ 'limit3', 'window1 d', 'algorithmcounter',
     'key$http_key', 'when fullevict', 'size1 MiB', 'own limits0' ],
     'settings of a zone';
-is_deeply [ texts(2, 'dl div') ], [ 'limit$arg_rate', 'window90 s',
+is_deeply [ texts('Zone quiet', 'h2 + dl div') ], [ 'limit$arg_rate', 'window90 s',
     'algorithmtoken_bucket', 'key$http_key', 'when fullevict', 'size32 KiB',
     'own limits0' ], '... and of one whose rate is a variable';
-is_deeply [ texts(2, 'p') ], [ (texts(2, '.full p')), 'not kept: top=off' ],
+is_deeply [ texts('Zone quiet', 'p') ], [ (texts('Zone quiet', '.full p')), 'not kept: top=off' ],
     '... and top=off';
-is_deeply [ (texts(3, 'dl div'))[-2, -1] ],
+is_deeply [ (texts('Zone bans', 'h2 + dl div'))[-2, -1] ],
     [ 'penalty10 min to 1 d after 2', 'banned now0' ], '... and of one that bans';
 is $browser->run('return document.title'), 'limit_sliding', 'a title';
 
@@ -111,47 +112,49 @@ traffic(4, '/dry', $KEY);
 traffic(2, '/odd', $KEY);
 traffic(6, '/bans', $_) for 1 .. 3;
 traffic(20, '/', $KEY);
-ok wait_for(sub { (rows(0, 'Requests'))[2] =~ / 20$/ }), 'traffic appears';
-is_deeply [ map { s/ .* / /r } grep { /ban/ } rows(3, 'Requests') ],
+ok wait_for(sub { (rows('Zone one', 'Requests'))[2] =~ / 20$/ }), 'traffic appears';
+is_deeply [ map { s/ .* / /r } grep { /ban/ } rows('Zone bans', 'Requests') ],
     [ 'bans 3', 'banned 9' ], 'bans';
-is ((texts(3, 'dl div'))[-1], 'banned now3', '... and who is banned');
-my @fast = map { /^at most ([\d.]+) per second$/ }
-    @{ $browser->run('return [...document.querySelectorAll(".line")]'
-        . '.map(cell => cell.title)') };
+is ((texts('Zone bans', 'h2 + dl div'))[-1], 'banned now3', '... and who is banned');
+my @fast = map { (split)[2] } rows('Zone one', 'Requests');
 cmp_ok $fast[0], '>', 0, '... with rates, of passed requests';
 cmp_ok $fast[2], '>', $fast[0], '... and of rejected ones';
-like +(rows(0, 'Requests'))[-1], qr/^rejected dry run [\d.]+ 4$/, 'dry runs';
+like +(rows('Zone one', 'Requests'))[-1], qr/^rejected dry run [\d.]+ [\d.]+ 4$/, 'dry runs';
 
-is_deeply [ rows(0, 'Top') ], [ "$KEY 24" ], 'the offender is text, exactly';
-is_deeply [ texts(1, 'h2 bdi') ], [ qq{<i>"'&$LONG} ], 'so is a zone';
-is_deeply [ rows(1, 'Top') ], [ "<u>$KEY 1" ], 'and what is configured';
+is_deeply [ rows('Zone one', 'Top') ], [ '<i••• 24' ], 'a key that may be a secret is masked';
+$browser->run('document.getElementById("shown").click()');
+is_deeply [ rows('Zone one', 'Top') ], [ "$KEY 24" ], '... unless asked for: text, exactly';
+is_deeply [ texts("Zone $ODD", 'h2 bdi') ], [ $ODD ], 'so is a zone';
+is_deeply [ rows("Zone $ODD", 'Top') ], [ "<u>$KEY 1" ], 'and what is configured';
 is $browser->run('return document.querySelectorAll("img, i, u").length'), 0,
     'nothing of it is markup';
 
-my ($link) = $browser->run('return document.querySelector("main a").href')
-    =~ m{^http://127\.0\.0\.1:\d+(/.*)};
-like $nginx->get($link)->{body}, qr/"used":3,/, 'it links to its state';
+$browser->run('[...document.querySelectorAll("td button")].find(button => '
+    . 'button.textContent === arguments[0]).click()', $KEY);
+ok wait_for(sub { $browser->run('return document.querySelector("dialog[open]").innerText')
+    =~ /^Zone one, key \Q$KEY\E\n.*^used\s+3$/ms }), 'it leads to its state';
+$browser->run('document.querySelector("dialog").close()');
 
-like $browser->run('return document.querySelector("path")'
+like $browser->run('return document.querySelector("path.passed")'
     . '.getAttribute("d")'), qr/^M[\d.]+ [\d.]+/, 'a line';
-like +(texts(0, '.full p'))[0],
+like +(texts('Zone one', '.full p'))[0],
     qr/^0% full: 1 of [\d,]+ slots held, 1 ever used$/, 'how full it is';
 is $browser->run('return document.querySelector("meter").value > 0'), 1,
     '... in a picture';
 
 SKIP: {
-    skip 'built without hiredis', 9 if !$REDIS;
+    skip 'built without hiredis', 10 if !$REDIS;
 
-    is_deeply [ texts(5, 'h2') ], [ 'Redis dead breaker closed' ], 'a Redis';
+    is_deeply [ texts('Redis dead', 'h2') ], [ 'Redis dead breaker closed' ], 'a Redis';
     ok wait_for(sub {
         traffic(5, '/far', 'a');
-        return (texts(5, '.badge.bad'))[0];
+        return (texts('Redis dead', '.badge.bad'))[0];
     }), 'its breaker opens';
     my $alarm;
     my $opened = now;
     ok wait_for(sub {
         ($alarm) = $browser->run('return document.getElementById("alarms").innerText')
-            =~ /^(Redis dead is not asked: .*)$/m;
+            =~ /^(The breaker is open.*: Redis dead)$/m;
     }), '... which is on top';
     cmp_ok now() - $opened, '<', 4, '... within 4 seconds';
     is $browser->run('const alarm = document.querySelector("#alarms a"), box = '
@@ -160,9 +163,11 @@ SKIP: {
         'SECTION', '... in the first screen, with a link to its place';
     like status(), qr/^\d problems?$/, '... and the page does not say that all is well';
     ok wait_for(sub { $browser->run('return document.getElementById("alarms").innerText')
-        =~ /^Zone far is decided by on_error/m }), '... and so is who decides';
-    like +(rows(5, 'Calls'))[2], qr/^breaker opened \S+ [1-9]/, '... counted';
-    like +(rows(4, 'Where'))[-1], qr/^fallback \S+ [1-9]/, 'who decided';
+        =~ /^Decided by on_error.*: Zone far$/m }), '... and so is who decides';
+    is $browser->run('return document.querySelector("section").id'), 'Redis dead',
+        '... the worst card first';
+    like +(rows('Redis dead', 'Calls'))[2], qr/^breaker opened \S+ \S+ [1-9]/, '... counted';
+    like +(rows('Zone far', 'Where'))[-1], qr/^fallback \S+ \S+ [1-9]/, 'who decided';
 }
 
 is_deeply [ $browser->log ], [], 'the console is empty';
@@ -219,7 +224,8 @@ sub shown($selector, @answers) {
             slots_used: 2, bytes: 1048576, own_limits: 0, passed: 0, delayed: 0,
             rejected: 0, delayed_dry_run: 0, rejected_dry_run: 0, errors: 0,
             evicted: 0, refused: 0, bans: 0, banned_requests: 0, banned: 0,
-            penalty: null, top: [], redis: null, full: "deny",
+            penalty: null, top: [], measured: 0,
+            decision_times: { sum_ns: 0, buckets: [] }, redis: null, full: "deny",
             algorithm: "fixed", rate: "1r/s" };
         return answers.map(([time_ms, mine, redis, click], i) => {
             if (i === 0) {
@@ -242,17 +248,18 @@ is_deeply [ shown("section table:nth-of-type(1) $PASSED",
         map { [ $_->[0], { passed => $_->[1], top => undef } ] }
         [ 1000, 5 ], [ 3000, 10 ], [ 5000, 10_000 ], [ 7000, 2 ],
         [ 8000, 30_000_002 ], [ 6000, 30_000_002 ], [ 7000, 30_000_004 ]) ],
-    [ '– 5', '2.5 10', '4,995 10,000', '– 2', '30M 30M', '– 30M', '2 30M' ],
+    [ '– – 5', '2.5 2.5 10', '4,995 4,995 10,000', '– 4,995 2', '30M 30M 30M',
+        '– 4,995 30M', '2 4,995 30M' ],
     'no rate if a counter or the clock goes back';
 is_deeply [ shown("section table:nth-of-type(1) $PASSED",
         [ 1000, { passed => 5, errors => 9 } ],
         [ 3000, { passed => 7, errors => 0 } ]) ],
-    [ '– 5', '– 7' ], '... or another counter of the zone does';
+    [ '– – 5', '– – 7' ], '... or another counter of the zone does';
 
 my @top = map { { key => "k$_", key_uri => "k$_", rejected => 100 - $_,
     truncated => $_ == 1 ? JSON::PP::true : JSON::PP::false } } 1 .. 12;
-my @offenders = shown('section > div:last-child',
-    map { [ $_, { top => \@top }, undef, $_ % 2 ? 'button' : undef ] }
+my @offenders = shown('section > div:nth-last-child(2)',
+    map { [ $_, { top => \@top }, undef, $_ % 2 ? 'section > div > button' : undef ] }
         0 .. 3);
 like $offenders[0], qr/k1 \(cut\)99k298.*k1090all 12$/,
     'ten offenders, and a button';
@@ -263,7 +270,15 @@ is $offenders[3], $offenders[0], '... and for ten';
 my %dealt = (redis => 'r', sources => { lease => 1 },
     leases => { held => 1234, on => 'yes' });
 like +(shown('section', [ 0, \%dealt ]))[0],
-    qr/leases held1,234leases onyes.*lease–1/, 'leases';
+    qr/leases held1,234leases onyes.*lease––1/, 'leases';
+
+is_deeply $browser->run('return [...arguments].filter(maySecret)', map { '$' . $_ }
+    qw(binary_remote_addr remote_addr limit_sliding_client host {remote_addr}x host$scheme)),
+    [], 'keys that are no secrets';
+my @secrets = map { '$' . $_ } qw(http_x_api_key arg_key cookie_session remote_addr_x
+    hostname binary_remote_addr$uri {arg_token} remote_user);
+is_deeply $browser->run('return [...arguments].filter(maySecret)', @secrets), \@secrets,
+    '... that may be';
 
 # $n calls, of which all but one took 100 us or less.
 sub calls($time, $n) {
@@ -275,7 +290,7 @@ sub calls($time, $n) {
             { le_us => 2500, calls => $n } ] } } ];
 }
 
-is_deeply [ shown('h3 + dl', calls(1000, 0), calls(2000, 10),
+is_deeply [ shown('[id^=Redis] h3 + dl', calls(1000, 0), calls(2000, 10),
         calls(2_000_000, 50), calls(2_001_000, 1050)) ],
     [ 'mean–p50–p99–',
         'mean0.08 msp500.1 msp992.5 ms',
@@ -285,7 +300,7 @@ is_deeply [ shown('h3 + dl', calls(1000, 0), calls(2000, 10),
 
 # ---- NGINX goes, and comes back ----
 
-ok wait_for(sub { (texts(0, 'h2'))[0] eq 'Zone one' }), 'real answers again';
+ok wait_for(sub { ((texts('Zone one', 'h2'))[0] // '') eq 'Zone one' }), 'real answers again';
 $browser->run(<<'JS');
     const row = document.querySelector("tbody tr");
     window.seen = [];
@@ -304,7 +319,7 @@ my @log = grep { !/ERR_CONNECTION_REFUSED/ } $browser->log;
 $nginx->start($CONF);
 traffic(1, '/', 'b');
 ok wait_for(sub { status() eq 'live' }), 'NGINX is back';
-ok wait_for(sub { (rows(0, 'Requests'))[0] =~ /^passed 0 1/ }),
+ok wait_for(sub { (rows('Zone one', 'Requests'))[0] =~ /^passed 0 \S+ 1/ }),
     'counters start anew';
 my @seen = @{ $browser->run('return window.seen') };
 ok +(grep { /^– [01]$/ } @seen), 'with no rate';

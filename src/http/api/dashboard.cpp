@@ -13,8 +13,8 @@ namespace {
  * and ask nobody but this server.  "make page" renews the hashes, and "make
  * check" tells when they are wrong. */
 constexpr char kPolicy[] = "default-src 'none'; "
-                           "style-src 'sha256-Q6qvE6cUu51fwWjdfGMuXmJgM/1JL4NEQlQLJArQbiU='; "
-                           "script-src 'sha256-w2dPfx+XYH1JHFad1eLDNphgLWEj5+1LGNyhZSGukNY='; "
+                           "style-src 'sha256-YDeShXqIZkxxXiN9S1t5LjA6mfoaB2w9g1m8EjBd810='; "
+                           "script-src 'sha256-lFO02mDXYZ9Y+tb2E9quRkVPubHYM/clUAgGDinx+qc='; "
                            "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                            "frame-ancestors 'none'; "
                            "require-trusted-types-for 'script'; trusted-types 'none'";

@@ -1,22 +1,28 @@
-// The dashboard's script, second part: what is wrong now, on top of the page.
+// The dashboard's script, third part: what is wrong now, on top of the page.
 
 const RECENT_MS = 60000;                   // for so long a problem is told
+const PLACES = 8;                          // named of each kind of problem
+const FULL = 0.9;                          // of the slots
 
-// Counters that rise while something is wrong, the worst first.
-const ZONE_ALARMS = [
-    ["refused", "is full and turns new keys away"],
-    ["fallback", "is decided by on_error, without Redis"],
-    ["evicted", "is full and forgets keys"],
-    ["errors", "meets keys, rates or costs that it cannot use"],
-    ["bans", "has banned keys"]
-];
-const REDIS_ALARMS = [
-    ["failed_calls", "does not answer calls, or with errors"],
-    ["unsettled", "was not told of all units"]
-];
+// Kinds of problems, the worst first.
+const ALARMS = {
+    breaker: "The breaker is open, Redis is not asked",
+    refused: "Full, new keys are turned away",
+    fallback: "Decided by on_error, without Redis",
+    evicted: "Full, keys are forgotten",
+    failed_calls: "Calls have no answer, or an error",
+    unsettled: "Units that Redis was not told of",
+    errors: "Keys, rates or costs that cannot be used",
+    full: "More than 90% full",
+    bans: "Keys are banned"
+};
+
+// Counters that rise while something is wrong.
+const RISING = ["refused", "fallback", "evicted", "failed_calls", "unsettled",
+    "errors", "bans"];
 
 class Alarms {
-    node = document.getElementById("alarms");
+    node = byId("alarms");
     past = new Map();
 
     // Tells whether a counter has risen lately.  One that has gone back was
@@ -29,44 +35,74 @@ class Alarms {
         return time - last < RECENT_MS;
     }
 
-    // Returns [card, what is wrong], the worst first.
-    find({ time_ms, zones, redis }) {
-        const found = [];
-        const watch = (id, values, alarms) => {
-            alarms.forEach(([name, text], i) => {
-                if (this.rises(id + " " + name, values[name] ?? 0, time_ms)) {
-                    found.push([i + 1, id, text]);
-                }
-            });
+    // Notes what is wrong with a card.
+    watch(id, values, time) {
+        const wrong = {
+            breaker: values.breaker && values.breaker !== "closed",
+            full: values.keys > FULL * values.slots,
+            bans: values.banned > 0
         };
-        for (const [name, values] of Object.entries(redis)) {
-            if (values.breaker !== "closed") {
-                found.push([0, "Redis " + name, "is not asked: its breaker is "
-                    + values.breaker]);
+        for (const name of RISING) {
+            if (this.rises(id + " " + name, values[name] ?? 0, time)) {
+                wrong[name] = true;
             }
-            watch("Redis " + name, values, REDIS_ALARMS);
         }
-        for (const [name, zone] of Object.entries(zones)) {
-            watch("Zone " + name,
-                { ...zone, fallback: zone.sources?.fallback }, ZONE_ALARMS);
-        }
-        return found.sort(([a], [b]) => a - b).map(([, ...alarm]) => alarm);
+        Object.keys(ALARMS).forEach((name, rank) => {
+            if (wrong[name]) {
+                this.found[rank].push(id);
+            }
+        });
     }
 
-    // Shows what is wrong; returns how much that is.  It writes only what has
-    // changed: screen readers read all that is new.
-    set(answer) {
-        const found = this.find(answer);
-        const text = JSON.stringify(found);
+    // Shows what is wrong.  It writes only what has changed: screen readers
+    // read all that is new.
+    set({ time_ms, zones, redis }) {
+        this.found = Object.keys(ALARMS).map(() => []);
+        for (const [name, values] of Object.entries(redis)) {
+            this.watch("Redis " + name,
+                { ...values, evicted: values.memory?.evicted }, time_ms);
+        }
+        for (const [name, zone] of Object.entries(zones)) {
+            this.watch("Zone " + name,
+                { ...zone, fallback: zone.sources?.fallback }, time_ms);
+        }
+        const text = JSON.stringify(this.found);
         if (text !== this.text) {
             this.text = text;
-            this.node.hidden = !found.length;
-            this.node.replaceChildren(...found.map(([id, what]) => {
-                const link = element("a", "", element("bdi", "", id));
-                link.href = "#" + encodeURIComponent(id);
-                return element("li", "", link, " " + what);
-            }));
+            this.show();
         }
-        return found.length;
+    }
+
+    show() {
+        const lines = this.found.map((ids, rank) => [ids, rank])
+            .filter(([ids]) => ids.length)
+            .map(([ids, rank]) => this.line(Object.values(ALARMS)[rank], ids));
+        this.node.classList.toggle("bad", lines.length);
+        this.node.replaceChildren(lines.length ? element("ul", "", ...lines)
+            : "Nothing is wrong.");
+    }
+
+    line(text, ids) {
+        const line = element("li", "", element("strong", "", text + ":"));
+        for (const id of ids.slice(0, PLACES)) {
+            const link = element("a", "", bdi(id));
+            link.href = "#" + encodeURIComponent(id);
+            line.append(" ", link);
+        }
+        if (ids.length > PLACES) {
+            line.append(" and " + (ids.length - PLACES) + " more");
+        }
+        return line;
+    }
+
+    // How much is wrong.
+    get count() {
+        return this.found.flat().length;
+    }
+
+    // How bad a card's worst problem is; the less the worse.
+    rank(id) {
+        const rank = this.found.findIndex(ids => ids.includes(id));
+        return rank < 0 ? Infinity : rank;
     }
 }

@@ -5,8 +5,15 @@
 // Names and keys are text that others chose.  It is never taken for markup:
 // all goes through textContent and append().
 
-const SPAN_MS = 180000;                    // the width of the lines
+const SPAN_MS = 180000;                    // the width of the charts
 const NONE = "\u2013";
+
+// The name and password that this page's address may have are left out.
+const api = location.origin + location.pathname.replace(/[^/]*$/, "");
+
+function byId(id) {
+    return document.getElementById(id);
+}
 
 function element(tag, name, ...children) {
     const node = document.createElement(tag);
@@ -24,6 +31,18 @@ function put(node, text) {
     }
 }
 
+function button(text, action) {
+    const node = element("button", "", text);
+    node.type = "button";
+    node.onclick = action;
+    return node;
+}
+
+// A part that is one thing to those who only hear it.
+function bdi(text) {
+    return element("bdi", "", text);
+}
+
 
 // ---- numbers as text ----
 
@@ -39,11 +58,19 @@ function perSecond(n) {
     return n === null ? NONE : n < 10 ? tenth.format(n) : count(n, 1e5);
 }
 
+const UNITS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"],
+    [1, "ms"]];
+
+// A time that is configured.
 function duration(ms) {
-    const units = [[86400000, "d"], [3600000, "h"], [60000, "min"],
-        [1000, "s"], [1, "ms"]];
-    const [unit, name] = units.find(([unit]) => ms % unit === 0);
+    const [unit, name] = UNITS.find(([unit]) => ms % unit === 0);
     return count(ms / unit) + " " + name;
+}
+
+// A time that passes.
+function about(ms) {
+    const [unit, name] = UNITS.find(([unit]) => ms >= unit) ?? [1, "ms"];
+    return tenth.format(ms / unit) + " " + name;
 }
 
 // Undefined where there is none.
@@ -52,14 +79,34 @@ function penalty(rule) {
         + " after " + count(rule.after) : undefined;
 }
 
-function milliseconds(us) {
-    return us === Infinity ? "longer"
-        : Number((us / 1000).toPrecision(2)) + " ms";
+function latency(us) {
+    const [n, unit] = us < 10 ? [us, " us"] : [us / 1000, " ms"];
+    return us === Infinity ? "longer" : Number(n.toPrecision(2)) + unit;
 }
 
 function bytes(n) {
     return n < 1048576 ? count(n / 1024) + " KiB"
         : tenth.format(n / 1048576) + " MiB";
+}
+
+
+// ---- keys that may be secrets ----
+
+// Variables that are no secrets; all others may be, as tokens and cookies are.
+const OPEN = new RegExp("\\$\\{?(" + ["binary_remote_addr", "remote_addr",
+    "realip_remote_addr", "limit_sliding_client", "host", "server_name",
+    "server_addr", "server_port", "scheme", "request_method"].join("|")
+    + ")\\b", "g");
+
+// Whether the keys of a zone may be, by what it is configured to have as keys.
+function maySecret(configured) {
+    return configured.replace(OPEN, "").includes("$");
+}
+
+// A key as it is shown: few of its characters, unless all are asked for.
+function masked(key, configured) {
+    return byId("shown").checked || !maySecret(configured) ? key
+        : (key.length > 8 ? key.slice(0, 2) : "") + "\u2022\u2022\u2022";
 }
 
 
@@ -76,7 +123,7 @@ class Facts {
                 continue;
             }
             if (!this.values[name]) {
-                this.values[name] = element("bdi");
+                this.values[name] = bdi("");
                 this.node.append(element("div", "", element("dt", "", name),
                     element("dd", "", this.values[name])));
             }
@@ -97,25 +144,20 @@ function table(title, ...heads) {
 }
 
 function counterTable(title, what) {
-    return table(title, what, "per second", "last 3 minutes", "total");
+    return table(title, what, "per second", "at most", "total");
 }
 
-// A row of a table: a counter, how fast it goes now and has gone lately.
+// A row of a table: a counter, how fast it goes now, and has gone at most in
+// the span of the charts.
 class Counter {
     constructor(body, name, rare) {
-        const svg = "http://www.w3.org/2000/svg";
-        const picture = document.createElementNS(svg, "svg");
-        this.path = picture.appendChild(document.createElementNS(svg, "path"));
-        picture.setAttribute("viewBox", "0 0 180 24");
-        picture.setAttribute("preserveAspectRatio", "none");
-        picture.setAttribute("aria-hidden", "true");
-
+        this.name = name;
         this.head = element("th", "", name.replaceAll("_", " "));
         this.head.scope = "row";
-        this.rate = element("td", "n", NONE);
-        this.line = element("td", "line " + name.split("_")[0], picture);
+        this.now = element("td", "n", NONE);
+        this.peak = element("td", "n", NONE);
         this.total = element("td", "n");
-        this.row = element("tr", "", this.head, this.rate, this.line,
+        this.row = element("tr", "", this.head, this.now, this.peak,
             this.total);
         this.rare = rare;
         this.points = [];
@@ -124,32 +166,18 @@ class Counter {
 
     // `step` is in seconds since the last value; 0: they do not compare.
     set(total, time, step) {
-        const rate = step > 0 ? (total - this.last) / step : null;
+        this.rate = step > 0 ? (total - this.last) / step : null;
         this.last = total;
         this.points = this.points.filter(([then]) =>
             then <= time && then > time - SPAN_MS);
-        this.points.push([time, rate]);
+        this.points.push([time, this.rate]);
+        const rates = this.points.map(([, rate]) => rate)
+            .filter(rate => rate !== null);
+        this.most = rates.length ? Math.max(...rates) : null;
         this.row.hidden = this.rare && total === 0;
-        put(this.rate, perSecond(rate));
+        put(this.now, perSecond(this.rate));
+        put(this.peak, perSecond(this.most));
         put(this.total, count(total));
-        this.draw(time);
-    }
-
-    draw(now) {
-        const most = Math.max(...this.points.map(([, rate]) => rate));
-        let d = "", pen = "M";
-        for (const [time, rate] of this.points) {
-            if (rate === null) {
-                pen = "M";
-                continue;
-            }
-            const x = 180 - (now - time) * 180 / SPAN_MS;
-            const y = 23 - 22 * rate / (most || 1);
-            d += pen + x.toFixed(1) + " " + y.toFixed(1);
-            pen = "L";
-        }
-        this.path.setAttribute("d", d);
-        this.line.title = "at most " + perSecond(most) + " per second";
     }
 }
 
@@ -166,5 +194,14 @@ class Counters {
         const step = anew ? 0 : (time - this.time) / 1000;
         this.time = time;
         rows.forEach(([name, row]) => row.set(values[name], time, step));
+    }
+
+    rate(name) {
+        return this.rows.get(name).rate;
+    }
+
+    // A chart of those with these names.
+    chart(...names) {
+        return new Chart(names.map(name => this.rows.get(name)));
     }
 }

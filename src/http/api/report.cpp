@@ -15,6 +15,7 @@
 #include "ngx/array.hpp"
 #include "ngx/strings.hpp"
 #include "redis/logic/leases.hpp"
+#include "redis/server_memory.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -35,13 +36,11 @@ constexpr const char *kCountNames[]
 /* The first source of decisions that is not local. */
 constexpr size_t kFirstSource = index_of(Source::kRedis);
 
-/* The latency without a bound. */
-constexpr size_t kLast = kLatencies - 1;
-
 /* The numbers of a zone at one moment. */
 struct ZoneReport {
     const ZoneConf *conf;
     Counters counters;
+    DecisionTimes times;
     uint64_t slots;
     uint64_t keys;
     uint64_t banned;
@@ -54,8 +53,10 @@ struct ZoneReport {
 /* The numbers of a Redis that a zone uses. */
 struct RedisReport {
     const Redis *redis;
-    CallCounters calls; /* the latencies are cumulative */
-    bool is_open;       /* its breaker */
+    CallCounters calls;
+    bool is_open; /* its breaker */
+    bool is_memory_known;
+    ServerMemory memory;
 
     Label label() const { return {"redis", view(redis->settings.name)}; }
 };
@@ -70,6 +71,17 @@ struct Report {
 /* Returns the length of the present window. */
 uint64_t window_ms(const ZoneConf &zone) {
     return zone.policy.length_ms(ngx_current_msec + zone.memory.table->offset_ms);
+}
+
+/* Writes a histogram whose values have so many decimals as seconds. */
+template <class Times>
+void write_times(Metric &out, const Times &times, int decimals) {
+    times.for_each([&](uint64_t n, uint64_t bound) {
+        out.sample({"le", Number(bound, decimals).text()}, n, "_bucket");
+    });
+    out.sample({"le", "+Inf"}, times.n(), "_bucket");
+    out.sample({}, {times.sum, decimals}, "_sum");
+    out.sample({}, times.n(), "_count");
 }
 
 constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
@@ -116,6 +128,9 @@ constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
      [](auto &out, auto &zone) {
          out.sample({window_ms(*zone.conf), 3});
      }},
+    {{"limit_sliding_decision_duration_seconds", "histogram",
+      "Times of a part of the decisions, of those that waited for nothing."},
+     [](auto &out, auto &zone) { write_times(out, zone.times, 9); }},
 };
 
 /* Metrics of zones in a build with hiredis. */
@@ -147,15 +162,20 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
      [](auto &out, auto &redis) { out.sample(redis.is_open); }},
     {{"limit_sliding_redis_call_duration_seconds", "histogram",
       "Round trips of calls that Redis answered."},
+     [](auto &out, auto &redis) { write_times(out, redis.calls.latencies, 6); }},
+    {{"limit_sliding_redis_memory_bytes", "gauge", "Memory that the masters of Redis use."},
      [](auto &out, auto &redis) {
-         for (size_t i = 0; i < kLast; i++) {
-             out.sample({"le", Number(kLatenciesUs[i], 6).text()}, redis.calls.latencies[i],
-                        "_bucket");
-         }
-
-         out.sample({"le", "+Inf"}, redis.calls.latencies[kLast], "_bucket");
-         out.sample({}, {redis.calls.sum_us, 6}, "_sum");
-         out.sample({}, redis.calls.latencies[kLast], "_count");
+         if (redis.is_memory_known) { out.sample(redis.memory.bytes); }
+     }},
+    {{"limit_sliding_redis_memory_max_bytes", "gauge",
+      "Memory that they may use, where each has a maximum."},
+     [](auto &out, auto &redis) {
+         if (redis.memory.max_bytes != 0) { out.sample(redis.memory.max_bytes); }
+     }},
+    {{"limit_sliding_redis_evicted_keys_total", "counter",
+      "Keys that they have given up for others."},
+     [](auto &out, auto &redis) {
+         if (redis.is_memory_known) { out.sample(redis.memory.evicted); }
      }},
 };
 
@@ -168,6 +188,7 @@ bool Report::collect(ngx_http_request_t *r) {
 
         zone->counters = Counters::sum(conf->memory.aside.counters, conf->memory.aside.ncounters);
 
+        zone->times.add(*conf->memory.aside.times);
         zone->conf = conf;
         zone->slots = conf->memory.table->stats().slots;
         zone->keys = conf->memory.table->keys(
@@ -188,9 +209,10 @@ bool Report::collect(ngx_http_request_t *r) {
         report->redis = redis;
         report->is_open = redis->shared->breaker.is_open();
         report->calls = sum_of(redis->shared->calls);
-        for (size_t i = 0; i < kLast; i++) {
-            report->calls.latencies[i + 1] += report->calls.latencies[i];
-        }
+
+        const auto memory = look_at_memory(*redis);
+        report->is_memory_known = memory.has_value();
+        report->memory = memory.value_or(ServerMemory{});
     }
 
     return true;
@@ -291,6 +313,25 @@ void write_offenders(Json &json, const ZoneConf &zone) {
     }
 }
 
+/* Writes a histogram, with the names of the bounds, of the numbers up to them, and of the
+ * sum. */
+template <class Times>
+void write_times(Json &json, const char *name, const Times &times, const char *bound_name,
+                 const char *n_name, const char *sum_name) {
+    auto object = json.object(name);
+
+    {
+        auto buckets = json.array("buckets");
+        times.for_each([&](uint64_t n, uint64_t bound) {
+            auto bucket = json.object();
+            json.field(bound_name, bound);
+            json.field(n_name, n);
+        });
+    }
+
+    json.field(sum_name, times.sum);
+}
+
 void write_zone(Json &json, const ZoneReport &zone) {
     const Counters &counters = zone.counters;
     auto object = json.object(view(zone.conf->name));
@@ -311,6 +352,8 @@ void write_zone(Json &json, const ZoneReport &zone) {
     json.field("bans", counters.bans);
     json.field("banned_requests", counters.banned_requests);
     json.field("banned", zone.banned);
+    write_times(json, "decision_times", zone.times, "le_ns", "decisions", "sum_ns");
+    json.field("measured", zone.times.n());
 
     if (zone.conf->redis != nullptr) {
         {
@@ -328,20 +371,17 @@ void write_zone(Json &json, const ZoneReport &zone) {
     write_offenders(json, *zone.conf);
 }
 
-void write_latency(Json &json, const CallCounters &calls) {
-    auto latency = json.object("latency");
-
-    {
-        auto buckets = json.array("buckets");
-
-        for (size_t i = 0; i < kLast; i++) {
-            auto bucket = json.object();
-            json.field("le_us", kLatenciesUs[i]);
-            json.field("calls", calls.latencies[i]);
-        }
+void write_memory(Json &json, const RedisReport &redis) {
+    if (!redis.is_memory_known) {
+        json.field("memory", nullptr);
+        return;
     }
 
-    json.field("sum_us", calls.sum_us);
+    const ServerMemory &memory = redis.memory;
+    auto object = json.object("memory");
+    json.field("bytes", memory.bytes);
+    json.field("max_bytes", memory.max_bytes != 0 ? &memory.max_bytes : nullptr);
+    json.field("evicted", memory.evicted);
 }
 
 void write_redis(Json &json, const RedisReport &redis) {
@@ -363,8 +403,9 @@ void write_redis(Json &json, const RedisReport &redis) {
     json.field("failed_calls", redis.calls.failed);
     json.field("leased", redis.calls.leased);
     json.field("unsettled", redis.calls.unsettled);
-    write_latency(json, redis.calls);
-    json.field("calls", redis.calls.latencies[kLast]);
+    write_times(json, "latency", redis.calls.latencies, "le_us", "calls", "sum_us");
+    json.field("calls", redis.calls.latencies.n());
+    write_memory(json, redis);
 }
 
 } // namespace
@@ -379,6 +420,7 @@ ngx_int_t send_report(ngx_http_request_t *r) {
         json.field("version", kVersion);
         json.field("nginx", NGINX_VERSION);
         json.field("time_ms", now->sec * 1000 + now->msec);
+        json.field("write", loc_conf(r).api_write == 1);
 
         {
             auto zones = json.object("zones");

@@ -35,6 +35,9 @@ my @ARGS = qw(--headless=new --no-sandbox --disable-gpu --no-first-run
     --disable-background-networking --disable-component-update --disable-sync
     --no-proxy-server);
 
+# Keys without a character, as WebDriver calls them.
+my %KEYS = (Tab => "\x{E004}", Enter => "\x{E007}", Escape => "\x{E00C}");
+
 my %running;              # chromedriver's pid => object, to be ended at exit
 
 # Returns what is missing to run a browser, undef if nothing is.
@@ -90,6 +93,14 @@ sub visit($self, $url) {
 sub run($self, $script, @args) {
     return $self->_session('/execute/sync',
         { script => $script, args => \@args });
+}
+
+# Presses keys one after the other: characters, or those that %KEYS names.
+sub press($self, @keys) {
+    my @actions = map { my $key = $_;
+        map { { type => $_, value => $KEYS{$key} // $key } } qw(keyDown keyUp) } @keys;
+    $self->_session('/actions', { actions => [
+        { type => 'key', id => 'keyboard', actions => \@actions } ] });
 }
 
 # A command of the Chrome DevTools Protocol.
