@@ -93,20 +93,19 @@ clean:  ## remove all that was built
 
 ##@ Try
 
-DEMO = perl t/demo/demo.pl --nginx $(NGINX) --module $(MODULE)
-
 demo: build  ## watch a limit bite and its window slide back open
-	@$(DEMO)
+	@perl t/demo/demo.pl --nginx $(NGINX) --module $(MODULE)
 
 demo-redis: build  ## one limit over two NGINXs; Redis dies and comes back
 	@perl t/demo/redis.pl --nginx $(NGINX) --module $(MODULE)
 
-run: build  ## keep the demo's NGINX in the foreground
-	@$(DEMO) --run
+LIVE = perl -It/lib t/demo/live.pl --nginx $(NGINX) --module $(MODULE)
 
-screenshot: build  ## draw docs/dashboard.png anew, in two minutes
-	@LIMIT_SLIDING_NGINX=$(NGINX) LIMIT_SLIDING_MODULE=$(MODULE) \
-	    perl -It/lib t/demo/screenshot.pl docs/dashboard.png
+run: build  ## the dashboard with a Redis and made-up traffic, until Ctrl-C
+	@$(LIVE)
+
+screenshot: build  ## draw docs/dashboard*.png anew, in two minutes
+	@$(LIVE) --draw docs
 
 
 ##@ Test
@@ -368,7 +367,9 @@ $(BENCHES): %: %.o $(unit_OBJS)
 ##@ Check
 
 check: build  ## strict warnings, what the binary needs and shows, layout
-	@$(MAKE) -s build BUILD=$(BUILD)/no-redis WITH_REDIS=no > /dev/null
+	@said=$$($(MAKE) -s build BUILD=$(BUILD)/no-redis WITH_REDIS=no \
+	    NGX_CONF_OPTS='--with-cc-opt="-Werror -Werror=implicit-function-declaration"' \
+	    2>&1 > /dev/null) && [ -z "$$said" ] || { echo "$$said" >&2; exit 1; }
 	@failed=0; .ci/check-sources $(BUILD) || failed=1; \
 	.ci/check-layers $(BUILD) || failed=1; \
 	.ci/check-shape || failed=1; \
@@ -421,11 +422,11 @@ uninstall:  ## remove what install put there
 deb:  ## build/deb/libnginx-mod-http-limit-sliding*.deb, for this machine's NGINX
 	.ci/make-deb $(BUILD)/deb
 
-cross:  ## the module for aarch64, checked by readelf: build/cross
+cross:  ## the module for aarch64 and for musl, checked by readelf: build/cross
 	.ci/cross $(BUILD)/cross
 
-check-packages:  ## install package and source in chroots of Debian 12, for minutes
-	.ci/check-packages $(BUILD)/packages
+check-packages:  ## install package and source in chroots of Debian, or of SUITE=trixie
+	.ci/check-packages $(BUILD)/packages $(SUITE)
 
 
 ##@ Help
@@ -443,7 +444,7 @@ nginx_PKGS = $(if $(wildcard $(NGINX)),,nginx-core)
 
 demo_PKGS     = $(build_PKGS) $(nginx_PKGS) perl
 demo-redis_PKGS = $(demo_PKGS) redis-server
-run_PKGS      = $(demo_PKGS)
+run_PKGS      = $(demo-redis_PKGS)
 screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
@@ -457,7 +458,7 @@ bench-figures_PKGS = $(bench-quick_PKGS)
 plots_PKGS    = g++ libhiredis-dev gnuplot-nox
 simulate_PKGS = $(plots_PKGS)
 deb_PKGS      = build-essential debhelper dpkg-dev fakeroot nginx-dev g++ libhiredis-dev lintian
-cross_PKGS    = g++ g++-$(ARM) libhiredis-dev nginx-dev
+cross_PKGS    = g++ g++-$(ARM) libhiredis-dev musl-tools nginx-dev
 check-packages_PKGS = debootstrap $(deb_PKGS)
 check_PKGS    = $(build_PKGS) $(nginx_PKGS) libhiredis-dev lua5.1
 model_PKGS    = gcc spin

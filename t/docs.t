@@ -315,6 +315,9 @@ is scalar(grep { $_ eq $state } $redis->keys), 0, '... until it is deleted';
 run('docs/redis.md', qr/redis-cli set/);
 is header($nginx->get(@HELLO), 'X-Limit'), 5000, '... and has its own limit';
 
+redis_cli(block('docs/redis.md', 'redis', qr/\+info/));
+ok wait_for(sub { $nginx->get('/limits')->{body} =~ /"memory":\{"bytes":\d/ }),
+    '... and tells its memory';
 redis_cli(block('docs/redis.md', 'redis', qr/\+scan/));
 my ($digest) = $state =~ /\{(.*)\}/;
 is $nginx->get('/limits/zones/api/limits')->{body}, <<"JSON", '... as is listed';

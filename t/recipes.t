@@ -210,6 +210,31 @@ ok wait_for(sub {
 }), '... and five are logged';
 
 
+# By the module for OpenTelemetry to a collector, or in the header, see LimitSliding::Docs.
+my %span = ('limit_sliding.status' => 'REJECTED', 'limit_sliding.zone' => 'api',
+    'limit_sliding.limit' => 100, 'limit_sliding.remaining' => 0,
+    'limit_sliding.source' => 'local');
+if ($ENV{LIMIT_SLIDING_OTEL}) {
+    my $reserved = LimitSliding::Test::reserve_port();
+    my $collector = open my $spans, '-|', '/usr/bin/python3', 't/data/otel_collector.py',
+        $reserved->{port} or die "collector: $!";
+    <$spans>;
+    recipe(qr/otel_/, '', '127.0.0.1:4317' => "127.0.0.1:$reserved->{port}");
+    is_deeply client('127.0.0.1', 101, '/page'), { 200 => 100, 429 => 1 }, 'traces';
+    my @spans = map { decode_json($_) } map { scalar <$spans> } 1 .. 101;
+    my ($rejected) = grep { $_->{'http.status_code'} == 429 } @spans;
+    is_deeply { map { $_ => $rejected->{$_} } keys %span }, \%span, '... of a rejection';
+    is scalar(grep { $_->{'limit_sliding.status'} eq 'PASSED' } @spans), 100, '... and all others';
+    kill 'TERM', $collector;
+    close $spans;
+} else {
+    recipe(qr/otel_/);
+    is statuses(100, '/page') =~ s/ ?200//gr, '', 'traces';
+    my $rejected = ask('/page');
+    is_deeply { map { $_ => header($rejected, $_) } keys %span }, \%span, '... of a rejection';
+}
+
+
 recipe(qr/split_clients/);
 my %group;
 $group{ client("127.0.1.$_", 21, '/page')->{429} // 0 }++ for 1 .. 100;

@@ -7,8 +7,8 @@ package Demo;
 #   my $response = $nginx->get('/');
 #
 # %%MODULE%% and %%PORT%% have values by themselves. Without a module the NGINX
-# is taken to have it linked in. With run => 1 its log goes to the terminal.
-# What was started is stopped when the program ends.
+# is taken to have it linked in. What was started is stopped when the program
+# ends.
 
 use strict;
 use warnings;
@@ -40,17 +40,15 @@ sub free_port {
     return $socket->sockport;
 }
 
-# Starts a program whose output goes to the file, if there is one, and waits
-# until it accepts connections. Returns its pid.
+# Starts a program whose output goes to the file, and waits until it accepts
+# connections. Returns its pid.
 sub run {
     my ($port, $output, @command) = @_;
 
     defined(my $pid = fork) or die "fork: $!\n";
     if ($pid == 0) {
-        if (defined $output) {
-            open STDOUT, '>', $output;
-            open STDERR, '>&', \*STDOUT;
-        }
+        open STDOUT, '>', $output;
+        open STDERR, '>&', \*STDOUT;
         exec @command or POSIX::_exit(127);
     }
     $running{$pid} = 1;
@@ -63,8 +61,7 @@ sub run {
         }
         sleep 0.05;
     }
-    die "$command[0] does not start\n",
-        defined $output ? slurp($output) : '';
+    die "$command[0] does not start\n", slurp($output);
 }
 
 # Ends what run() has started, by SIGTERM if no other signal is given.
@@ -107,7 +104,6 @@ sub new {
         MODULE => $self{module} ? "load_module $self{module};" : '');
     my $conf = slurp($self{conf});
     $conf =~ s/%%(\w+)%%/$value{$1} \/\/ die "$self{conf}: $1?\n"/ge;
-    $conf =~ s/^error_log .*/error_log stderr;/m if $self{run};
     spew("$dir/nginx.conf", $conf);
 
     return bless { %self, dir => $dir, port => $port,
@@ -121,7 +117,7 @@ sub start {
     # To nginx itself, NGINX in the environment is a list of sockets
     delete local $ENV{NGINX};
     $self->{pid} = eval {
-        run($self->{port}, $self->{run} ? undef : "$dir/logs/stderr",
+        run($self->{port}, "$dir/logs/stderr",
             $self->{nginx}, '-p', "$dir/", '-c', "$dir/nginx.conf",
             '-g', 'daemon off;');
     } // die $@, $self->log;
@@ -131,7 +127,6 @@ sub start {
 
 sub dir  { return $_[0]{dir} }
 sub port { return $_[0]{port} }
-sub pid  { return $_[0]{pid} }
 
 sub url {
     my ($self, $path) = @_;

@@ -1,10 +1,9 @@
 #!/usr/bin/perl
 
 # Starts a real NGINX from nginx.conf beside this file. Shows in a table what a
-# client sees when it asks too often, or with --run keeps that NGINX in the
-# foreground.
+# client sees when it asks too often.
 #
-# Usage: demo.pl --nginx FILE [--module FILE] [--run]
+# Usage: demo.pl --nginx FILE [--module FILE]
 # Without a module the NGINX is taken to have it linked in.
 
 use strict;
@@ -29,8 +28,8 @@ my $REST   = 3.5;
 my $SLACK = 0.05;
 
 my %option;
-GetOptions(\%option, 'nginx=s', 'module=s', 'run') && $option{nginx}
-    or die "usage: demo.pl --nginx FILE [--module FILE] [--run]\n";
+GetOptions(\%option, 'nginx=s', 'module=s') && $option{nginx}
+    or die "usage: demo.pl --nginx FILE [--module FILE]\n";
 
 $| = 1;
 
@@ -94,16 +93,5 @@ sub demo {
     die "That is not what it should show.\n", $nginx->log if !$shown;
 }
 
-# Stopped by Ctrl-C, NGINX has done what it was to do.
-$SIG{$_} = sub { exit 0 } for $option{run} ? qw(INT TERM HUP) : ();
-
 my $nginx = Demo->new(%option, conf => "$FindBin::Bin/nginx.conf")->start;
-
-if ($option{run}) {
-    my $dir = $nginx->dir;
-    print 'NGINX listens on ', $nginx->url('/'), " with $dir/nginx.conf\n",
-        'Try: curl -i ', $nginx->url('/'), "    Stop: Ctrl-C\n";
-    waitpid $nginx->pid, 0;
-} else {
-    demo($nginx);
-}
+demo($nginx);

@@ -127,6 +127,9 @@ sub _directives($text) {
 # snippet. A server without `listen` gets one. A snippet with both load_module
 # and http{} is a whole file, which has to define all that it names. It only
 # gets what a test needs to start and end it (`daemon off`, temporary paths).
+#
+# NGINX's module for OpenTelemetry is loaded from LIMIT_SLIDING_OTEL. Without that,
+# attributes of spans become fields of the header, and its other directives go.
 sub configuration($nginx, $text) {
     my %has = map { $_ => 1 } _directives($text);
     my $whole = $has{load_module} && $has{http};
@@ -141,6 +144,14 @@ sub configuration($nginx, $text) {
     $globals =~ s/^events .*\n?//m if $has{events} || $whole;
     my $name = 'ngx_http_limit_sliding_module';
     $globals = '' if $text =~ s{^load_module modules/$name\.so;$}{$globals}m;
+
+    if ($text =~ /\botel_/ && $ENV{LIMIT_SLIDING_OTEL}) {
+        $globals = "load_module $ENV{LIMIT_SLIDING_OTEL};\n$globals";
+    } else {
+        $text =~ s/\botel_exporter \{.*?\}//s;
+        $text =~ s/\botel_span_attr( [^;]*);/add_header$1 always;/g;
+        $text =~ s/\botel_[^;]*;//g;
+    }
 
     my $http = join "\n", '%%HTTP_GLOBALS%%', $whole ? () : _references($text);
     my $listen = 'listen 127.0.0.1:%%PORT%%;';
