@@ -23,6 +23,7 @@ my $nginx = LimitSliding::Test->new->start(<<'CONF');
 http {
     %%HTTP_GLOBALS%%
     limit_sliding_zone $http_key zone=one:1m rate=3r/d;
+    limit_sliding_zone $http_key zone=short:1m rate=3 window=1005ms;
     limit_sliding_zone $http_key zone=bans:1m rate=1r/d penalty=10m penalty_after=2;
     limit_sliding_zone $remote_addr zone=address:1m rate=1r/d;
     limit_sliding_zone $limit_sliding_client zone=client:1m rate=1r/d;
@@ -57,7 +58,7 @@ sub traffic($n, $place, $key) {
 sub live($place) {
     $browser->visit("$url/$place/dashboard");
     return wait_for(sub { $browser->run('return document.querySelectorAll("section").length')
-        == 4 });
+        == 5 });
 }
 
 # Presses Tab until a button or a field has this text. Returns whether it was
@@ -131,6 +132,34 @@ is $browser->run('return document.activeElement.textContent'), 'Look up a key',
 ok tab_to('Look up a key', 'Zone client'), 'a zone of addresses';
 $browser->press('Enter', split(//, 'who'), 'Enter');
 says(qr/"key".*address.*who/, '... no address');
+$browser->press('Escape');
+
+ok tab_to('Look up a key', 'Zone short'), 'a short window';
+$browser->press('Enter', 'a', 'Enter');
+says(qr/^window\s+1,005 ms$/m, '... in milliseconds');
+
+
+# ---- answers that are late ----
+
+# Has answers take longer from now on.
+$browser->run(<<'JS');
+    const before = fetch;
+    let wait = 0;
+    window.fetch = (...args) => before(...args).then(answer =>
+        new Promise(done => setTimeout(done, wait, answer)));
+    window.delay = ms => wait = ms;
+JS
+
+$browser->run('delay(1500)');
+$browser->press('b', 'Enter');
+is $browser->run('return document.querySelector("dialog .changes").hidden ? 1 : 0'), 1,
+    'nothing can be done to a key until it is known';
+$browser->press('Escape');
+$browser->run('delay(0)');
+ok tab_to('Look up a key', 'Zone bans'), 'another zone';
+$browser->press('Enter');
+sleep 2;
+like dialog(), qr/^Zone bans$/m, '... does not show what comes too late';
 $browser->press('Escape');
 
 

@@ -143,9 +143,12 @@ is run('return document.getElementById("matches").textContent'), '1 of 41', '...
 is filtered('zone_1'), 10, '... of several';
 is filtered('evict'), 40, '... also by settings';
 is filtered('nowhere'), 0, '... of none';
-run('document.querySelector("#alarms a").click()');
-ok wait_for(sub { run('return document.querySelectorAll("section[hidden]").length') == 0 }),
-    'a link shows what it leads to';
+for my $time ('a', 'the same') {
+    filtered('nowhere');
+    run('document.querySelector("#alarms a").click()');
+    is run('return document.querySelectorAll("section[hidden]").length'), 0,
+        "$time link shows what it leads to";
+}
 is run('return document.querySelector("section:target").id'), 'Zone tiny', '... and marks it';
 filtered('');
 
@@ -160,6 +163,49 @@ ok wait_for(sub {
 }), 'charts have scales of their own';
 run('document.getElementById("common").click()');
 is scalar(tops()), 1, '... or a common one';
+
+
+# ---- answers of any order and kind ----
+
+# Gives these to a page's class, one after the other. Returns how many problems
+# there are after each.
+sub problems(@answers) {
+    return join ' ', @{ run(<<'JS', \@answers) };
+        const alarms = new Alarms();
+        return arguments[0].map(([seconds, memory]) => {
+            alarms.set({ time_ms: seconds * 1000, zones: {},
+                redis: { one: { breaker: "closed", memory } } });
+            return alarms.count;
+        });
+JS
+}
+
+my ($none, $five, $six) = (undef, map { { evicted => $_ } } 5, 6);
+is problems([ 10, $none ], [ 12, $five ]), '0 0', 'what was not known has not risen';
+is problems([ 10, $five ], [ 12, $six ], [ 14, $six ]), '0 1 1', '... what is known has';
+is problems([ 10, $five ], [ 12, $none ], [ 14, $six ]), '0 0 1', '... and was known before';
+is problems([ 10, $five ], map { [ $_ * 60, $_ > 1 ? $six : $five ] } 1 .. 4), '0 0 1 1 0',
+    '... for longer than a minute';
+is problems([ 10, $five ], [ 1000, $six ], [ 1002, $six ]), '0 0 0',
+    '... but not at some time while nobody looked';
+is problems([ 10, $six ], [ 12, $five ]), '0 0', '... nor after a restart';
+
+is run(<<'JS'), 'Redis one', 'a link keeps the focus while others come';
+    const alarms = new Alarms();
+    const set = memory => alarms.set({ time_ms: 1000, zones: memory ? { tiny: { keys: 10,
+        slots: 10 } } : {}, redis: { one: { breaker: "open", memory } } });
+    set(null);
+    document.querySelector("#alarms a").focus();
+    set({ evicted: 1 });
+    return document.activeElement.textContent;
+JS
+is run(<<'JS'), "one\n1", 'a fact that is gone is not shown';
+    const facts = new Facts();
+    document.body.append(facts.node);
+    facts.set({ one: "1", two: "2" });
+    facts.set({ one: "1", two: null });
+    return facts.node.innerText;
+JS
 
 is_deeply [ $browser->log ], [], 'the console is empty';
 

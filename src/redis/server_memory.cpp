@@ -201,7 +201,7 @@ std::optional<ServerMemory> look_at_memory(Redis &redis) {
     }
 
     const uint64_t told_ms = shared(&report.told_ms).load(std::memory_order_acquire);
-    if (told_ms == 0 || ngx_current_msec - told_ms > kMemoryKnownMs) { return std::nullopt; }
+    if (told_ms == 0 || ngx_current_msec > told_ms + kMemoryKnownMs) { return std::nullopt; }
 
     return ServerMemory{load(&report.memory.bytes), load(&report.memory.max_bytes),
                         load(&report.memory.evicted)};

@@ -102,11 +102,10 @@ function look() {
 byId("view").addEventListener("input", look);
 
 // What a link leads to must be there.
-addEventListener("hashchange", () => {
+function showAll() {
     byId("filter").value = "";
     look();
-    byId(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
-});
+}
 
 
 // ---- what keeps it alive ----

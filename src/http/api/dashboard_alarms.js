@@ -1,6 +1,6 @@
 // The dashboard's script, third part: what is wrong now, on top of the page.
 
-const RECENT_MS = 60000;                   // for so long a problem is told
+const RECENT_MS = 90000;                   // for so long a problem is told
 const PLACES = 8;                          // named of each kind of problem
 const FULL = 0.9;                          // of the slots
 
@@ -25,11 +25,12 @@ class Alarms {
     node = byId("alarms");
     past = new Map();
 
-    // Tells whether a counter has risen lately.  One that has gone back was
-    // started anew.
+    // Tells whether a counter has risen lately.  One that has gone back, or was
+    // not seen for long, begins anew.
     rises(name, value, time) {
         const past = this.past.get(name);
-        const anew = !past || value < past.value || time < past.time;
+        const anew = !past || value < past.value || time < past.time
+            || time - past.time > RECENT_MS;
         const last = anew ? -Infinity : value > past.value ? time : past.last;
         this.past.set(name, { value, time, last });
         return time - last < RECENT_MS;
@@ -43,7 +44,8 @@ class Alarms {
             bans: values.banned > 0
         };
         for (const name of RISING) {
-            if (this.rises(id + " " + name, values[name] ?? 0, time)) {
+            const value = values[name];
+            if (value >= 0 && this.rises(id + " " + name, value, time)) {
                 wrong[name] = true;
             }
         }
@@ -78,8 +80,11 @@ class Alarms {
             .filter(([ids]) => ids.length)
             .map(([ids, rank]) => this.line(Object.values(ALARMS)[rank], ids));
         this.node.classList.toggle("bad", lines.length);
+        const { href } = document.activeElement;
         this.node.replaceChildren(lines.length ? element("ul", "", ...lines)
             : "Nothing is wrong.");
+        [...this.node.querySelectorAll("a")].find(link => link.href === href)
+            ?.focus();
     }
 
     line(text, ids) {
@@ -87,6 +92,7 @@ class Alarms {
         for (const id of ids.slice(0, PLACES)) {
             const link = element("a", "", bdi(id));
             link.href = "#" + encodeURIComponent(id);
+            link.onclick = showAll;
             line.append(" ", link);
         }
         if (ids.length > PLACES) {

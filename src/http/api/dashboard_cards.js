@@ -104,6 +104,12 @@ class Times {
 
 // ---- cards ----
 
+function leaseFacts(leases) {
+    return Object.fromEntries(Object.entries(leases ?? {}).map(
+        ([name, value]) => ["leases " + name.replaceAll("_", " "),
+            typeof value === "number" ? count(value) : String(value)]));
+}
+
 class Zone {
     constructor(name) {
         const requests = counterTable("Requests", "decision");
@@ -116,7 +122,6 @@ class Zone {
         this.full = element("p");
         this.times = new Times("Decisions");
         this.sources = counterTable("Where decided", "source");
-        this.sources.node.hidden = true;
         this.offenders = new Offenders(name);
         this.node = element("section", "",
             element("h2", "", "Zone ", bdi(name)),
@@ -132,18 +137,23 @@ class Zone {
         this.facts.set({
             "limit": zone.limit === null ? zone.rate : count(zone.limit),
             "window": duration(zone.window_ms),
-            "burst": zone.burst && count(zone.burst),
+            "burst": zone.burst >= 0 ? count(zone.burst) : "",
             "algorithm": zone.algorithm,
             "key": zone.key,
             "when full": zone.full,
             "size": bytes(zone.bytes),
             "own limits": count(zone.own_limits),
             "penalty": penalty(zone.penalty),
-            "banned now": zone.penalty ? count(zone.banned) : undefined
+            "banned now": zone.penalty && count(zone.banned),
+            "Redis": zone.redis,
+            ...leaseFacts(zone.leases)
         });
         this.counters.set(zone, time);
-        if (zone.redis !== null) {
-            this.setRedis(zone, time);
+        this.sources.node.hidden = !zone.sources;
+        if (zone.sources) {
+            this.bySource ??= new Counters(this.sources.body,
+                Object.keys(zone.sources));
+            this.bySource.set(zone.sources, time);
         }
 
         const share = zone.slots ? zone.keys / zone.slots : 0;
@@ -155,18 +165,6 @@ class Zone {
             zone.decision_times.buckets.map(({ le_ns, decisions }) =>
                 [le_ns / 1000, decisions]), time);
         this.offenders.set(zone.top, zone.key);
-    }
-
-    setRedis(zone, time) {
-        this.facts.set({ "Redis": zone.redis });
-        for (const [name, value] of Object.entries(zone.leases || {})) {
-            this.facts.set({ ["leases " + name.replaceAll("_", " ")]:
-                typeof value === "number" ? count(value) : String(value) });
-        }
-        this.bySource ??= new Counters(this.sources.body,
-            Object.keys(zone.sources));
-        this.bySource.set(zone.sources, time);
-        this.sources.node.hidden = false;
     }
 
     show() {
@@ -190,22 +188,19 @@ class Redis {
     }
 
     set(redis, time) {
-        const open = redis.breaker !== "closed";
-        put(this.breaker, "breaker " + redis.breaker);
+        const { breaker, memory } = redis;
+        const open = breaker !== "closed";
+        put(this.breaker, "breaker " + breaker);
         this.breaker.classList.toggle("bad", open);
         this.facts.set({
             "servers": redis.servers.join(", "),
             "topology": redis.topology,
             "timeout": duration(redis.timeout_ms),
-            "on error": redis.on_error
+            "on error": redis.on_error,
+            "memory": memory && bytes(memory.bytes) + (memory.max_bytes
+                ? " of " + bytes(memory.max_bytes) : ""),
+            "keys given up": memory && count(memory.evicted)
         });
-        if (redis.memory) {
-            const { bytes: used, max_bytes: most, evicted } = redis.memory;
-            this.facts.set({
-                "memory": bytes(used) + (most ? " of " + bytes(most) : ""),
-                "keys given up": count(evicted)
-            });
-        }
         this.counters.set(redis, time);
         this.times.set(redis.calls, redis.latency.sum_us, redis.latency.buckets
             .map(({ le_us, calls }) => [le_us, calls]), time);

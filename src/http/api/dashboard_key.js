@@ -53,7 +53,7 @@ class KeyDialog {
 
     // Shows a key of a zone, in the form for the API; null: asks for one.
     open(zone, configured, uri = null) {
-        Object.assign(this, { zone, configured, uri });
+        Object.assign(this, { zone, configured, uri, asked: null });
         for (const { input } of [this.key, this.rate, this.ttl]) {
             input.value = "";
         }
@@ -67,6 +67,7 @@ class KeyDialog {
 
     lookUp() {
         this.uri = encodeURIComponent(this.key.input.value);
+        this.show(null);
         this.ask("GET", "", "");
     }
 
@@ -138,8 +139,8 @@ function keyFacts({ used, limit, remaining, reset_ms, window, own_limit, ttl,
         "limit": known(limit, count),
         "remaining": known(remaining, count),
         "more in": known(reset_ms, about),
-        "window": typeof window === "number" ? duration(window * 1000)
-            : window,
+        "window": typeof window === "number" ? duration(
+            Math.round(window * 1000)) : window,
         "own limit": !own_limit ? "no" : own_limit === "off" ? "off"
             : ttl === null ? "yes, without end" : "yes, for " + seconds(ttl),
         "banned": ban ? "for " + seconds(ban.left) : "no"

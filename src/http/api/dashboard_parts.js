@@ -73,10 +73,9 @@ function about(ms) {
     return tenth.format(ms / unit) + " " + name;
 }
 
-// Undefined where there is none.
 function penalty(rule) {
-    return rule ? duration(rule.time_ms) + " to " + duration(rule.max_ms)
-        + " after " + count(rule.after) : undefined;
+    return rule && duration(rule.time_ms) + " to " + duration(rule.max_ms)
+        + " after " + count(rule.after);
 }
 
 function latency(us) {
@@ -116,18 +115,19 @@ class Facts {
     node = element("dl");
     values = {};
 
-    // Shows each member of an object, but those that are undefined.
+    // Shows the members of an object that have a text.
     set(facts) {
-        for (const [name, text] of Object.entries(facts)) {
-            if (text === undefined) {
-                continue;
-            }
+        for (const name of Object.keys(facts)) {
             if (!this.values[name]) {
                 this.values[name] = bdi("");
                 this.node.append(element("div", "", element("dt", "", name),
                     element("dd", "", this.values[name])));
             }
-            put(this.values[name], text);
+        }
+        for (const [name, value] of Object.entries(this.values)) {
+            const text = facts[name] ?? "";
+            value.closest("div").hidden = text === "";
+            put(value, text);
         }
     }
 }
