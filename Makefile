@@ -232,7 +232,7 @@ sanitize: $(NGINX_SOURCE) sanitize-programs  ## units under TSan, ASan, UBSan; t
 	@LIMIT_SLIDING_CFLAGS=-fsanitize=undefined $(MAKE) static \
 	    BUILD=$(SANITIZED) NGX_SRC=$(BUILD)/nginx-source \
 	    NGX_CONF_OPTS='$(SANITIZED_OPTS)' > /dev/null
-	@ASAN_OPTIONS=detect_leaks=0 LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
+	@ASAN_OPTIONS=detect_leaks=0 LIMIT_SLIDING_SLOW=1 LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
 	    LIMIT_SLIDING_MODULE= prove --timer -j$(JOBS) -It/lib \
 	    $(filter-out $(SANITIZED_SKIP),$(SANITIZED_TESTS))
 
