@@ -39,6 +39,7 @@ SIMULATE := $(BUILD)/bench/simulate
 # Debian's nginx-dev has headers only.
 NGINX_SOURCE := $(BUILD)/nginx-source/src/core/nginx.c
 ALLOC := $(BUILD)/faults/alloc.so
+STEPS := $(BUILD)/bench/steps.so
 
 # What knows no NGINX.
 PURE_SRCS := $(sort $(wildcard src/core/*.cpp src/redis/logic/*.cpp)) \
@@ -324,16 +325,20 @@ GUARD = --nginx $(NGINX) --module $(MODULE) --guard t/bench/figures.tsv
 
 # PARTS are those of t/bench/report.pl.  PEER may be a build of
 # github.com/kjdev/nginx-ratelimit, to be measured too.
-bench: build tools $(BUILD)/bench/core $(BUILD)/bench/accuracy  ## beside peers: writes docs/benchmarks.md
+bench: build tools $(STEPS) $(BUILD)/bench/core $(BUILD)/bench/accuracy  ## beside peers: writes docs/benchmarks.md
 	@$(REPORT)
 
-bench-quick: build  ## fails if instructions or memory got worse by 5%, or paths too long
+$(STEPS): t/bench/steps.cpp
+	@mkdir -p $(@D)
+	$(CXX) -O2 -Wall -Wextra -shared -fPIC -o $@ $<
+
+bench-quick: build $(STEPS)  ## fails if instructions or memory got worse by 5%, or paths too long
 	@failed=0; t/bench/instructions.pl $(GUARD) || failed=1; \
 	t/bench/memory.pl $(GUARD) || failed=1; \
 	t/bench/path.pl --nginx $(NGINX) --module $(MODULE) || failed=1; \
 	exit $$failed
 
-bench-figures: build  ## what bench-quick is to compare with from now on
+bench-figures: build $(STEPS)  ## what bench-quick is to compare with from now on
 	@t/bench/instructions.pl $(GUARD) --renew
 	@t/bench/memory.pl $(GUARD) --renew
 

@@ -11,8 +11,8 @@ package LimitSliding::Callgrind;
 #   $server->stop;
 #
 # Each request has one of so many keys, paths of eight characters.  They are
-# counted after each key was used once.  With `paced` one comes every two
-# milliseconds, else NGINX's clock stands still.
+# counted after each key was used once.  With `paced` they are two milliseconds
+# apart, by a clock of t/bench/steps.cpp, else NGINX's clock stands still.
 #
 # The count leaves out what malloc() does itself, which depends on what the heap
 # looks like: for the same requests it can be some hundred instructions more or
@@ -20,18 +20,15 @@ package LimitSliding::Callgrind;
 
 use v5.36;
 
+use File::Basename qw(dirname);
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
-use List::Util qw(max);
 use POSIX ();
-use Time::HiRes qw(sleep);
 
 use LimitSliding::Peers;
-use LimitSliding::Test qw(now wait_for);
+use LimitSliding::Test qw(wait_for);
 
 my $PIPELINE = 100;       # requests sent at once while nothing is counted
-my $PACE = 0.002;         # seconds
-my $LEAST = 0.0015;       # from one that came late to the next
 
 sub _valgrind($dir) {
     return qw(valgrind --tool=callgrind --instr-atstart=no),
@@ -46,7 +43,6 @@ sub nginx($class, %opt) {
     my $self = bless {
         dir   => tempdir(CLEANUP => 1),
         ports => [ map { LimitSliding::Test::reserve_port() } @locations ],
-        paced => $opt{paced},
     }, $class;
     my @modules = ($opt{without_own} ? () : $ENV{LIMIT_SLIDING_MODULE} || (),
         $opt{http} =~ /lua_/ ? lua_modules() : ());
@@ -87,6 +83,11 @@ CONF
     if ($self->{pid} == 0) {
         open STDOUT, '>', "$self->{dir}/log";
         open STDERR, '>&', \*STDOUT;
+        if ($opt{paced}) {
+            $ENV{LD_PRELOAD} = dirname($ENV{LIMIT_SLIDING_MODULE})
+                . '/bench/steps.so';
+            -r $ENV{LD_PRELOAD} or die "no $ENV{LD_PRELOAD}\n";
+        }
         exec _valgrind($self->{dir}), $ENV{LIMIT_SLIDING_NGINX}, '-p',
             $self->{dir}, '-c', "$self->{dir}/nginx.conf" or POSIX::_exit(127);
     }
@@ -171,10 +172,7 @@ sub _run($self, %opt) {
         my $n = $left < $PIPELINE ? $left : $PIPELINE;
         _exchange($client, map { $key->() } 1 .. $n);
     }
-    for (2 .. $opt{uses} // 1) {
-        sleep $PACE;
-        _exchange($client, $key->());
-    }
+    _exchange($client, $key->()) for 2 .. $opt{uses} // 1;
 
     $self->_control('-i', 'on');
     # what is done once, or after a pause
@@ -199,16 +197,9 @@ sub _connect($self, $n) {
     die "nobody listens\n";
 }
 
-# One after the other; paced, in a millisecond of its own each, and what comes
-# late does not put off all after it, as a log would find less in its window.
+# One after the other.
 sub _requests($self, $client, $n, $key, %opt) {
-    my $at = now;
-
     for (1 .. $n) {
-        if ($self->{paced}) {
-            $at += $PACE;
-            sleep max($at - now, $LEAST);
-        }
         my ($status) = _exchange($client, $key->());
         die "answered $status, not $opt{status}\n" if $status != $opt{status};
     }
