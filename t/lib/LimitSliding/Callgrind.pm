@@ -46,6 +46,8 @@ sub nginx($class, %opt) {
     }, $class;
     my @modules = ($opt{without_own} ? () : $ENV{LIMIT_SLIDING_MODULE} || (),
         $opt{http} =~ /lua_/ ? lua_modules() : ());
+    my $clock = dirname($ENV{LIMIT_SLIDING_MODULE}) . '/bench/steps.so';
+    die "no $clock: make bench-quick builds it\n" if $opt{paced} && !-r $clock;
     # else the clock is read, and costs, as often as the machine is fast
     my $resolution = $opt{paced} ? '' : 'timer_resolution 1h;';
 
@@ -83,11 +85,7 @@ CONF
     if ($self->{pid} == 0) {
         open STDOUT, '>', "$self->{dir}/log";
         open STDERR, '>&', \*STDOUT;
-        if ($opt{paced}) {
-            $ENV{LD_PRELOAD} = dirname($ENV{LIMIT_SLIDING_MODULE})
-                . '/bench/steps.so';
-            -r $ENV{LD_PRELOAD} or die "no $ENV{LD_PRELOAD}\n";
-        }
+        $ENV{LD_PRELOAD} = $clock if $opt{paced};
         exec _valgrind($self->{dir}), $ENV{LIMIT_SLIDING_NGINX}, '-p',
             $self->{dir}, '-c', "$self->{dir}/nginx.conf" or POSIX::_exit(127);
     }
