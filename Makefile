@@ -35,17 +35,17 @@ unexport NGINX
 
 override BUILD := $(abspath $(BUILD))
 MODULE := $(BUILD)/ngx_http_limit_sliding_module.so
-SIMULATE := $(BUILD)/bench/simulate
+FLEET := $(BUILD)/bench/fleet_figures
 # Debian's nginx-dev has headers only.
 NGINX_SOURCE := $(BUILD)/nginx-source/src/core/nginx.c
 ALLOC := $(BUILD)/faults/alloc.so
 STEPS := $(BUILD)/bench/steps.so
 
 # What knows no NGINX.
-PURE_SRCS := $(sort $(wildcard src/core/*.cpp src/redis/logic/*.cpp)) \
-    src/redis/scripts.cpp
+PURE_SRCS := $(sort $(wildcard $(addsuffix /*.cpp,src/core/* src/redis/protocol \
+    src/redis/shared)))
 # The scripts for Redis, and before them what shortens them.
-LUA := src/redis/lua/strip.sed $(sort $(wildcard src/redis/lua/*.lua))
+LUA := src/redis/protocol/lua/strip.sed $(sort $(wildcard src/redis/protocol/lua/*.lua))
 
 all: build  ## the same as build
 
@@ -117,6 +117,7 @@ CORE_FLAGS = -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics
 UNIT_FLAGS = -g -Wall -Wextra -Wno-missing-field-initializers -Isrc -MMD -MP
 
 unit_LINK = $(CC)
+fast_LINK = $(CC)
 tsan_LINK = $(CC)
 asan_LINK = $(CXX)
 arm_LINK  = $(ARM)-gcc
@@ -125,19 +126,22 @@ coverage_LINK = $(CC)
 # The compiler of another machine; t/weak/rules.mk has the rest.
 ARM = aarch64-linux-gnu
 unit_CXX = $(CXX)
+fast_CXX = $(CXX)
 tsan_CXX = $(CXX)
 asan_CXX = $(CXX)
 arm_CXX  = $(ARM)-g++
 coverage_CXX = $(CXX)
 
+# Assertions are in all of them but in what is measured.
 unit_FLAGS = -O2
+fast_FLAGS = -O2 -DNDEBUG
 tsan_FLAGS = -O2 -fsanitize=thread
 asan_FLAGS = -O1 -fsanitize=address,undefined -fno-sanitize-recover=all \
              -fno-omit-frame-pointer
 arm_FLAGS  = -O2 -L$(BUILD)/arm64/usr/lib/$(ARM) -isystem $(BUILD)/arm64/usr/include
 # Templates and inlined functions are to be told apart; and not the tests are measured.
 coverage_FLAGS = -O0 --coverage -fprofile-update=atomic -fprofile-filter-files=src/.* \
-    -Dalways_inline=noinline -Wno-attributes
+    -Dalways_inline=noinline -Wno-attributes -DNDEBUG
 
 define flavour
 $(1)_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/$(1)/%,$(wildcard \
@@ -151,7 +155,7 @@ $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/settings
 	$$($(1)_CXX) $(CORE_FLAGS) $(UNIT_FLAGS) -I$(BUILD)/$(1) $$($(1)_FLAGS) \
 	    -c -o $$@ $$<
 
-$(BUILD)/$(1)/src/redis/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
+$(BUILD)/$(1)/src/redis/protocol/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
 
 $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/settings
 	@mkdir -p $$(@D)
@@ -167,29 +171,48 @@ $$($(1)_TESTS): %: %.o $$($(1)_OBJS)
 -include $$($(1)_OBJS:.o=.d) $$($(1)_TESTS:=.d)
 endef
 
-$(foreach f,unit tsan asan arm coverage,$(eval $(call flavour,$f)))
+$(foreach f,unit fast tsan asan arm coverage,$(eval $(call flavour,$f)))
 
 # Where there is one thread, TSan has nothing to find.
 tsan_TESTS := $(patsubst t/unit/%.cpp,$(BUILD)/tsan/%,$(shell grep -lE \
     'pthread_create|"(rounds|zone_memory).hpp"' t/unit/*_test.cpp))
 
-# Unit tests print TAP, as t/*.t do, so that one prove runs all.
+# Unit tests print TAP, as t/*/*.t do, so that one prove runs all.
 PROVE = CMOCKA_MESSAGE_OUTPUT=TAP LIMIT_SLIDING_NGINX=$(NGINX) \
         LIMIT_SLIDING_MODULE=$(MODULE) \
-        LIMIT_SLIDING_SIMULATE=$(SIMULATE) \
+        LIMIT_SLIDING_FLEET=$(FLEET) \
         LIMIT_SLIDING_FAULTS=$(BUILD)/faults prove --timer -j$(JOBS) -It/lib
 
-# Where there is none, only t/browser.t is skipped.
+# Where there is none, only t/dashboard/browser.t is skipped.
 BROWSER = chromium chromium-driver
 
 include t/sim/rules.mk
 include t/fuzz/fuzz.mk
 
-test: build tools $(SIMULATE) $(ALLOC) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(unit_TESTS) $(replay_PROGRAMS)  ## units, and t/*.t on a real NGINX
+# The tests that take longest, and the tests of our own tools.  The others touch every
+# file of src.
+BLACK_BOX  := $(sort $(wildcard t/*/*.t))
+SLOW_TESTS := $(wildcard t/tools/*.t) $(patsubst %,t/%.t, \
+    algorithms/calendar api/metrics bans/penalty bans/penalty_cost bans/redis bans/redis_life \
+    bans/redis_topology cluster/failover cluster/faults cluster/sentinel cluster/sentinel_stale \
+    config/reload dashboard/browser faults/alloc_module faults/alloc_requests faults/clock \
+    faults/limits_disk leases/sync leases/sync_load limits/count_rejected outages/dns \
+    outages/errors outages/faults outages/probe outages/replies outages/timing overrides/kill \
+    overrides/redis_outage overrides/redis_replies overrides/redis_windows redis/exact \
+    redis/forget redis/several settle/cost settle/load settle/usage_cost docs/fail2ban docs/fleet \
+    dashboard/browser_zones faults/alloc faults/reload_changes faults/soak overrides/cost)
+SLOW_UNITS := $(patsubst %,$(BUILD)/unit/%_test,threads lease_threads)
+
+test: build tools $(ALLOC) $(unit_TESTS)  ## in 5 minutes: units, and t/*/*.t on a real NGINX but for the slow ones
 	@.ci/install-packages $(BROWSER) || echo 'going on without a browser'
-	@$(PROVE) $(unit_TESTS) $(replay_PROGRAMS) $(sort $(wildcard t/*.t t/faults/*.t))
+	@$(PROVE) $(filter-out $(SLOW_UNITS),$(unit_TESTS)) $(filter-out $(SLOW_TESTS),$(BLACK_BOX))
+
+test-slow: build tools $(FLEET) $(ALLOC) $(BUILD)/sim/simulation $(BUILD)/weak/weak $(SLOW_UNITS) $(replay_PROGRAMS)  ## the slow ones, corpora of the fuzzers, simulated networks, weak memory
+	@$(PROVE) $(SLOW_UNITS) $(SLOW_TESTS) $(replay_PROGRAMS)
 	@t/sim/run $(BUILD)/sim/simulation 1 4000 $(JOBS)
 	@$(BUILD)/weak/weak --percent=5
+
+test-all: test test-slow  ## both
 
 # Preloaded into NGINX, it has allocations and other calls fail.
 $(ALLOC): t/faults/alloc.cpp t/faults/calls.cpp t/faults/orders.hpp
@@ -215,37 +238,46 @@ SANITIZED_OPTS  = --error-log-path=stderr --with-compat --with-debug --with-thre
     --with-http_auth_request_module --with-http_stub_status_module \
     --with-http_dav_module --with-http_slice_module \
     --with-http_addition_module --with-http_sub_module --with-http_gunzip_module \
+    --with-poll_module --with-select_module \
     --with-cc-opt="-DNGX_DEBUG_PALLOC=1 -O1 $(SANITIZED_FLAGS)" \
     --with-ld-opt="$(SANITIZED_FLAGS) -fsanitize=undefined"
-SANITIZED_TESTS ?= $(sort $(wildcard t/*.t t/faults/*.t))
+SANITIZED_TESTS ?= $(BLACK_BOX)
 
 # What measures instructions or time, and what tests tools, says nothing here.
-SANITIZED_SKIP  = t/browser.t t/docs.t t/guard.t t/simulate.t t/upgrade.t \
-    t/check_layers.t t/check_shape.t t/callgrind.t t/usage_cost.t
+SANITIZED_SKIP  = $(wildcard t/tools/*.t) t/dashboard/browser.t t/docs/docs.t t/config/upgrade.t \
+    t/settle/cost.t t/settle/usage_cost.t
 
 $(NGINX_SOURCE):
 	@.ci/get-nginx $(BUILD)/nginx-source
 
 sanitize-programs: $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
 
-sanitize: $(NGINX_SOURCE) sanitize-programs  ## units under TSan, ASan, UBSan; t/*.t on an NGINX under ASan
-	@$(PROVE) $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
-	@LIMIT_SLIDING_CFLAGS=-fsanitize=undefined $(MAKE) static \
+# The NGINX, and prove with it.
+sanitized: $(NGINX_SOURCE)
+	@LIMIT_SLIDING_CFLAGS='-fsanitize=undefined -UNDEBUG' $(MAKE) static \
 	    BUILD=$(SANITIZED) NGX_SRC=$(BUILD)/nginx-source \
 	    NGX_CONF_OPTS='$(SANITIZED_OPTS)' > /dev/null
-	@ASAN_OPTIONS=detect_leaks=0 LIMIT_SLIDING_SLOW=1 LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
-	    LIMIT_SLIDING_MODULE= prove --timer -j$(JOBS) -It/lib \
+
+SANITIZED_PROVE = ASAN_OPTIONS=detect_leaks=0 LIMIT_SLIDING_NGINX=$(SANITIZED)/static/nginx \
+    LIMIT_SLIDING_MODULE= prove --timer -It/lib
+
+SOAK_S ?= 600
+soak: sanitized  ## mixed traffic, reloads, kills and a Redis that flaps, under ASan: SOAK_S=600
+	@SOAK_S=$(SOAK_S) $(SANITIZED_PROVE) t/faults/soak.t
+
+sanitize: sanitized sanitize-programs  ## units under TSan, ASan, UBSan; t/*/*.t on an NGINX under ASan
+	@$(PROVE) $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
+	@LIMIT_SLIDING_SLOW=1 $(SANITIZED_PROVE) -j$(JOBS) \
 	    $(filter-out $(SANITIZED_SKIP),$(SANITIZED_TESTS))
 
-# Units, t/*.t and t/faults/*.t but for what measures, and some of the simulation:
+# Units, t/*/*.t but for what measures, and some of the simulation:
 # t/coverage/report.pl says of which branches none was taken, and fails below its bounds.
 # A few tests fail here, as gcov takes time, files and descriptors; should many fail, the
 # bounds are missed.
-COVERAGE_TESTS ?= $(filter-out $(SANITIZED_SKIP) $(wildcard t/*_cost.t), \
-    $(sort $(wildcard t/*.t t/faults/*.t)))
+COVERAGE_TESTS ?= $(filter-out $(SANITIZED_SKIP) $(wildcard t/*/*cost.t),$(BLACK_BOX))
 COVERAGE_MODULE = $(BUILD)/coverage/module/$(notdir $(MODULE))
 
-coverage: tools $(ALLOC) $(coverage_TESTS) $(BUILD)/sim-coverage/simulation  ## branches that units and t/*.t take: COVERAGE_TESTS=
+coverage: tools $(ALLOC) $(coverage_TESTS) $(BUILD)/sim-coverage/simulation  ## branches that units and t/*/*.t take: COVERAGE_TESTS=
 	@find $(BUILD)/coverage $(BUILD)/sim-coverage -name '*.gcda' -delete
 	@LIMIT_SLIDING_CFLAGS='$(coverage_FLAGS)' $(MAKE) -j$(JOBS) build \
 	    BUILD=$(BUILD)/coverage/module NGX_CONF_OPTS=--with-ld-opt=--coverage > /dev/null
@@ -328,11 +360,15 @@ GUARD = --nginx $(NGINX) --module $(MODULE) --guard t/bench/figures.tsv
 bench: build tools $(STEPS) $(BUILD)/bench/core $(BUILD)/bench/accuracy  ## beside peers: writes docs/benchmarks.md
 	@$(REPORT)
 
+bench-smoke: build tools $(STEPS) $(BUILD)/bench/core $(BUILD)/bench/accuracy  ## whether all of bench works, in seconds, with figures of no use
+	@$(REPORT) --smoke > $(BUILD)/bench/smoke.log 2>&1 \
+	    || { cat $(BUILD)/bench/smoke.log; exit 1; }
+
 $(STEPS): t/bench/steps.cpp
 	@mkdir -p $(@D)
 	$(CXX) -O2 -Wall -Wextra -shared -fPIC -o $@ $<
 
-bench-quick: build $(STEPS)  ## fails if instructions or memory got worse by 5%, or paths too long
+bench-quick: build $(STEPS)  ## fails if instructions got worse by 1%, memory by 5%, or paths too long
 	@failed=0; t/bench/instructions.pl $(GUARD) || failed=1; \
 	t/bench/memory.pl $(GUARD) || failed=1; \
 	t/bench/path.pl --nginx $(NGINX) --module $(MODULE) || failed=1; \
@@ -346,24 +382,24 @@ plots: $(BUILD)/bench/plots  ## draw docs/algorithms.svg anew
 	$< > $<.data
 	gnuplot -c t/bench/plots.gp $<.data docs/algorithms.svg
 
-simulate: $(SIMULATE)  ## 1,000 nodes, 1e9 keys: docs/scale.md
+fleet: $(FLEET)  ## 1,000 nodes, 1e9 keys: docs/scale.md
 	$< docs/scale-figures.md $<.data
-	gnuplot -c t/bench/scale.gp $<.data docs/scale.svg
-	gnuplot -c t/bench/sync.gp $<.data docs/sync.svg
+	gnuplot -c t/bench/fleet.gp $<.data docs/scale.svg
+	gnuplot -c t/bench/fleet_sync.gp $<.data docs/sync.svg
 
 bench_OBJS := $(patsubst t/bench/%.cpp,$(BUILD)/bench/%.o,$(wildcard \
     t/bench/*.cpp))
-BENCHES    := $(addprefix $(BUILD)/bench/,core accuracy simulate plots)
+BENCHES    := $(addprefix $(BUILD)/bench/,core accuracy fleet_figures plots)
 
 $(BUILD)/bench/%.o: t/bench/%.cpp $(BUILD)/settings
 	@mkdir -p $(@D)
-	$(CXX) $(CORE_FLAGS) -O2 $(UNIT_FLAGS) -It/unit -c -o $@ $<
+	$(CXX) $(CORE_FLAGS) $(fast_FLAGS) $(UNIT_FLAGS) -It/unit -c -o $@ $<
 
 $(BUILD)/bench/core: $(addprefix $(BUILD)/bench/,peer.o draw.o table.o)
 $(BUILD)/bench/accuracy: $(addprefix $(BUILD)/bench/,accuracy_measure.o \
     accuracy_plot.o accuracy_promises.o table.o)
-$(SIMULATE): $(addprefix $(BUILD)/bench/,zipf.o sim.o sim_redis.o sim_sync.o)
-$(BENCHES): %: %.o $(unit_OBJS)
+$(FLEET): $(addprefix $(BUILD)/bench/,zipf.o fleet.o fleet_redis.o fleet_sync.o)
+$(BENCHES): %: %.o $(fast_OBJS)
 	$(CC) -o $@ $^ -lhiredis -lm
 
 -include $(bench_OBJS:.o=.d)
@@ -454,14 +490,17 @@ screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
 sanitize-programs_PKGS = $(sanitize_PKGS)
-test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime \
-    $(simulation_PKGS) $(weak_PKGS)
+test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime
+test-slow_PKGS = $(test_PKGS) $(simulation_PKGS) $(weak_PKGS)
+test-all_PKGS = $(test-slow_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \
-    redis-tools haproxy wrk nghttp2-client gnuplot-nox
+    redis-tools haproxy wrk nghttp2-client gnuplot-nox \
+    $(if $(wildcard /usr/share/lua/5.1/resty/core),lua-nginx-redis)
+bench-smoke_PKGS = $(bench_PKGS)
 bench-quick_PKGS = $(demo_PKGS) valgrind redis-server
 bench-figures_PKGS = $(bench-quick_PKGS)
 plots_PKGS    = g++ libhiredis-dev gnuplot-nox
-simulate_PKGS = $(plots_PKGS)
+fleet_PKGS = $(plots_PKGS)
 deb_PKGS      = build-essential debhelper dpkg-dev fakeroot nginx-dev g++ libhiredis-dev lintian
 cross_PKGS    = g++ g++-$(ARM) libhiredis-dev musl-tools nginx-dev
 check-packages_PKGS = debootstrap $(deb_PKGS)
@@ -473,7 +512,7 @@ check-arm_PKGS = g++-$(ARM) qemu-user perl redis-server
 allocations_PKGS = $(test_PKGS)
 simulation_PKGS = $(build_PKGS) liblua5.1-0-dev
 simulation-asan_PKGS = $(simulation_PKGS)
-coverage_PKGS = $(test_PKGS)
+coverage_PKGS = $(test-slow_PKGS)
 torture_PKGS  = $(demo_PKGS) libhiredis-dev redis-server gdb
 fuzz_PKGS     = $(build_PKGS) libcmocka-dev clang
 replay_PKGS   = $(build_PKGS) libcmocka-dev perl
@@ -486,9 +525,9 @@ deps:
 
 FORCE:
 
-.PHONY: all build static clean demo demo-redis run screenshot test tools unit \
+.PHONY: all soak sanitized build static clean demo demo-redis run screenshot test test-slow test-all tools unit \
     sanitize sanitize-programs coverage model allocations torture simulation simulation-asan fuzz replay weak \
     weak-mutations check-arm bench \
-    bench-quick bench-figures plots simulate check \
+    bench-smoke bench-quick bench-figures plots fleet check \
     check-versions format page install uninstall deb cross check-packages \
     help deps FORCE

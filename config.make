@@ -18,6 +18,9 @@ limit_sliding_not_cxx=-Werror=implicit-%
 limit_sliding_cxx="-std=c++17 -fno-exceptions -fno-rtti"
 limit_sliding_cxx="$limit_sliding_cxx -fno-threadsafe-statics"
 
+# Assertions are for tests: LIMIT_SLIDING_CFLAGS=-UNDEBUG has them.
+limit_sliding_c="$limit_sliding_c -DNDEBUG"
+
 # NGINX names an object by the last folder and the stem of its source.
 for limit_sliding_file in $limit_sliding_srcs
 do
@@ -36,11 +39,13 @@ do
     esac
 
     case $limit_sliding_file in
-        */http/api/* | */http/*directive* | */http/limit_set.* | \
-        */http/zone* | */http/parameter.* | */http/meant.* | \
-        */http/hooks.* | \
-        */redis/setup.* | */redis/cluster.* | */redis/sentinel.* | \
-        */redis/tls.* | */redis/endpoint.*)
+        */http/api/* | */http/json/* | */http/keys/* | \
+        */http/directives/*.cpp | \
+        */http/conf/limit_set.* | */http/conf/zone.* | \
+        */http/values/parameter.* | */http/values/suggestion.* | \
+        */redis/calls/setup.* | */redis/topology/cluster.* | \
+        */redis/topology/sentinel.* | */redis/wire/tls.* | \
+        */redis/wire/endpoint.*)
             limit_sliding_opt="$limit_sliding_opt $limit_sliding_small" ;;
         *)
             limit_sliding_opt="$limit_sliding_opt $limit_sliding_fast" ;;
@@ -78,7 +83,7 @@ limit_sliding_inc=$NGX_OBJS/limit_sliding_lua.inc
 
 cat << END >> $NGX_MAKEFILE
 
-$NGX_OBJS/addon/redis/scripts.o: $limit_sliding_inc
+$NGX_OBJS/addon/protocol/scripts.o: $limit_sliding_inc
 
 $limit_sliding_inc: $limit_sliding_embed `echo $limit_sliding_lua`; \\
     sh $limit_sliding_embed \$@ -f `echo $limit_sliding_lua`

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* NGINX's arrays and lists with the type of their elements. */
+/* NGINX's arrays and lists with typed elements. */
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace limit_sliding {
 
-/* Adjacent elements that belong to somebody else. */
+/* Adjacent elements with another owner. */
 template <class T>
 class Span {
 public:
@@ -32,14 +32,14 @@ private:
     size_t size_ = 0;
 };
 
-/* The elements of an array that NGINX declares. */
+/* Returns the elements of an array of NGINX. */
 template <class T>
 Span<T> span(const ngx_array_t &array) {
     return {static_cast<T *>(array.elts), array.nelts};
 }
 
-/* An array of its own, empty when zeroed.  It grows by copying, so pointers to
- * its elements hold until the next one is added. */
+/* An array with typed elements, empty when zeroed.  It grows by copying, so pointers to elements
+ * are valid until the next add(). */
 template <class T>
 class Array {
     static_assert(std::is_trivially_copyable_v<T>, "NGINX moves elements");
@@ -65,7 +65,7 @@ private:
     ngx_array_t array_ = {};
 };
 
-/* Calls a function with each element of a list that NGINX declares. */
+/* Calls a function with each element of a list of NGINX. */
 template <class T, class Function>
 void for_each(ngx_list_t &list, Function function) {
     for (auto *part = &list.part; part != nullptr; part = part->next) {

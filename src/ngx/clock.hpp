@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A clock that is finer than NGINX's, which stands still while an event is handled. */
+/* A clock with a finer resolution than NGINX's, whose time stands still within an event. */
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace limit_sliding {
 
-/* Returns the nanoseconds since a moment that does not change. */
+/* Returns the ns since a fixed moment. */
 inline uint64_t clock_ns() {
     timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);

@@ -6,12 +6,12 @@
 
 namespace limit_sliding {
 
-/* A list of items that have their links within them; the list owns none.  It
- * is a queue of NGINX's, must be given init() before use, and must not move. */
+/* An intrusive list over NGINX's queue; it does not own its items.  Call init() before use, and do
+ * not move the list. */
 template <class T, ngx_queue_t T::*link>
 class List {
 public:
-    /* The item it stands at may be removed. */
+    /* The loop may remove the present item. */
     class Iterator {
     public:
         explicit Iterator(ngx_queue_t *at) : at_(at), next_(at->next) {}

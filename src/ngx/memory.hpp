@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Typed memory.  Objects begin with their default values, or zeroed. */
+/* Typed memory.  Objects are value-initialized. */
 
 #pragma once
 
@@ -11,36 +11,38 @@
 
 namespace limit_sliding {
 
-/* Room for n of T in a pool, not initialised; nullptr: no memory. */
+/* Allocates n uninitialized objects in a pool; nullptr: no memory. */
 template <class T>
 T *alloc(ngx_pool_t *pool, size_t n = 1) {
     static_assert(std::is_trivially_destructible_v<T>, "pools run no destructors");
     return static_cast<T *>(ngx_palloc(pool, n * sizeof(T)));
 }
 
-/* ngx_palloc() without its call, for what every request allocates. */
+/* ngx_palloc() inline, for allocations of every request. */
 inline void *alloc_inline(ngx_pool_t *pool, size_t bytes) {
     auto &block = pool->current->d;
     auto *p = ngx_align_ptr(block.last, NGX_ALIGNMENT);
     if (p + bytes > block.end) { return ngx_palloc(pool, bytes); }
 
     block.last = p + bytes;
+    if (p == nullptr) { __builtin_unreachable(); }
+
     return p;
 }
 
-/* The same for bytes, which need no alignment. */
+/* Allocates bytes without alignment. */
 inline u_char *alloc_bytes(ngx_pool_t *pool, size_t n) {
     return static_cast<u_char *>(ngx_pnalloc(pool, n));
 }
 
-/* One T in a pool, which lives as long as that; nullptr: no memory. */
+/* Creates an object that lives as long as the pool; nullptr: no memory. */
 template <class T>
 T *create(ngx_pool_t *pool) {
     T *object = alloc<T>(pool);
     return object != nullptr ? new (object) T() : nullptr;
 }
 
-/* One T that lives until destroy_on_heap(); nullptr: no memory. */
+/* Creates an object that lives until destroy_on_heap(); nullptr: no memory. */
 template <class T>
 T *create_on_heap() {
     void *place = ngx_alloc(sizeof(T), ngx_cycle->log);

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* NGINX's headers, which know nothing of C++. */
+/* NGINX's headers, included as C. */
 
 #pragma once
 
@@ -19,7 +19,7 @@ extern "C" {
 
 namespace limit_sliding {
 
-/* The number of an enumerator, for tables and masks. */
+/* Returns the number of an enumerator. */
 template <class Enum>
 constexpr ngx_uint_t index_of(Enum value) {
     return static_cast<ngx_uint_t>(value);

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* NGINX's strings as C++ sees them. */
+/* NGINX's strings as std::string_view, and functions on both. */
 
 #pragma once
 
@@ -18,28 +18,25 @@ inline std::string_view view(const u_char *data, size_t len) {
     return {reinterpret_cast<const char *>(data), len};
 }
 
-/* NGINX takes no constant strings, but changes none that it is given so. */
+/* NGINX's functions take no constant strings; callers use only functions that do not write. */
 inline u_char *bytes(std::string_view text) {
     return reinterpret_cast<u_char *>(const_cast<char *>(text.data()));
 }
 
 inline ngx_str_t to_str(std::string_view text) { return {text.size(), bytes(text)}; }
 
-/*
- * Returns at most so many bytes from the text's beginning.  substr() would do,
- * but it may throw, which needs libstdc++ where the compiler does not optimize.
- */
+/* Returns at most so many bytes from the begin of the text. substr() may throw, which needs
+ * libstdc++ in builds without optimization. */
 inline std::string_view first(std::string_view text, size_t bytes) {
     return {text.data(), bytes < text.size() ? bytes : text.size()};
 }
 
-/* Appends the text, and returns where the next one goes. */
+/* Appends the text.  Returns the end. */
 inline u_char *append(u_char *p, std::string_view text) {
     return text.empty() ? p : ngx_cpymem(p, text.data(), text.size());
 }
 
-/* Returns the texts one after the other, in memory of the pool; nullptr as data:
- * no memory. */
+/* Returns the joined texts, allocated in the pool; data is nullptr without memory. */
 template <class... Texts>
 ngx_str_t join(ngx_pool_t *pool, const Texts &...texts) {
     size_t len = (std::string_view(texts).size() + ...);
@@ -52,7 +49,7 @@ inline bool starts_with(std::string_view text, std::string_view prefix) {
     return first(text, prefix.size()) == prefix;
 }
 
-/* Cuts a part off the text's beginning, or end; false: it does not have it. */
+/* Removes a prefix or a suffix; false if the text does not have it. */
 inline bool cut_prefix(std::string_view *text, std::string_view prefix) {
     const bool found = starts_with(*text, prefix);
     text->remove_prefix(found ? prefix.size() : 0);
@@ -66,12 +63,12 @@ inline bool cut_suffix(std::string_view *text, std::string_view suffix) {
     return found;
 }
 
-/* NGINX does not distinguish case in names, of variables and header fields. */
+/* Compares names of variables or headers, without regard to case. */
 inline bool is_same_name(std::string_view a, std::string_view b) {
     return a.size() == b.size() && ngx_strncasecmp(bytes(a), bytes(b), a.size()) == 0;
 }
 
-/* Returns true if names differ in case, "-" and "_" only. */
+/* Returns true if names differ only in case, "-" and "_". */
 inline bool is_similar(std::string_view a, std::string_view b) {
     auto skip = [](std::string_view &text) {
         while (!text.empty() && (text.front() == '-' || text.front() == '_')) {

@@ -5,7 +5,7 @@
  * would, and how far its estimate of a client's rate is off, on real requests
  * (t/data/README.md).
  *
- *     accuracy [--data FILE]
+ *     accuracy [--data FILE] [--replays N]
  *
  * prints tables and what they say, in Markdown; to the file it writes a client's
  * minutes, for accuracy.gp, and errors by limit, for accuracy_limits.gp.  Fails
@@ -366,6 +366,13 @@ static int plot(const char *path) {
 
 int main(int argc, char **argv) {
     int failed = 0;
+    const char *data = NULL;
+
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--data") == 0) { data = argv[i + 1]; }
+
+        if (strcmp(argv[i], "--replays") == 0) { starts = strtoull(argv[i + 1], NULL, 10); }
+    }
 
     if (!trace_read(&clients, TRACE_PATH)) {
         perror(TRACE_PATH);
@@ -376,7 +383,7 @@ int main(int argc, char **argv) {
     report();
     trace_free(&server);
 
-    if (argc == 3 && strcmp(argv[1], "--data") == 0) { failed = plot(argv[2]); }
+    if (data != NULL) { failed = plot(data); }
 
     failed |= broken_promises(rates, found[COUNTER][TEN].wrong.mean) != 0;
 

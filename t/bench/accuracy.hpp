@@ -12,9 +12,9 @@
 #define MINUTE_MS 60000
 #define CLIENT_LIMIT 10 /* a minute, if nothing else is said */
 
-/* ---- accuracy_measure.cpp: replays from each second of a minute ---- */
+/* ---- accuracy_measure.cpp: replays from seconds of a minute, by default each ---- */
 
-#define STARTS 60
+extern uint64_t starts;
 
 struct algorithm_t {
     const char *name;

@@ -10,12 +10,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+uint64_t starts = 60;
+
 static void spread(spread_t *s, uint64_t start_s, double part, double whole) {
     double percent = 100 * part / whole;
 
     if (start_s == 0) { *s = (spread_t){0, percent, percent}; }
 
-    s->mean += percent / STARTS;
+    s->mean += percent / (double)starts;
     s->least = fmin(s->least, percent);
     s->most = fmax(s->most, percent);
 }
@@ -37,7 +39,7 @@ decisions_t measure_decisions(const trace_t *trace, const algorithm_t *a, uint32
     decisions_t d;
     trace_errors_t e;
 
-    for (uint64_t s = 0; s < STARTS; s++) {
+    for (uint64_t s = 0; s < starts; s++) {
         trace_count_errors(trace, &policy, limit, 1000 * s, judge, &e);
 
         spread(&d.wrong, s, (double)(e.over + e.under), (double)e.requests);
@@ -55,7 +57,7 @@ rates_t measure_rates(const trace_t *trace, const algorithm_t *a, uint32_t limit
     trace_rate_errors_t e[TRACE_RATES];
     rates_t r;
 
-    for (uint64_t s = 0; s < STARTS; s++) {
+    for (uint64_t s = 0; s < starts; s++) {
         trace_sum_rate_errors(trace, &policy, limit, 1000 * s, e);
 
         for (size_t i = 0; i < TRACE_RATES; i++) {
@@ -114,7 +116,7 @@ clients_t measure_clients(const trace_t *trace, const algorithm_t *a, uint32_t l
     clients_t c = {0};
     trace_replay_t replay;
 
-    for (uint64_t s = 0; s < STARTS; s++) {
+    for (uint64_t s = 0; s < starts; s++) {
         trace_start(&replay, trace, &policy, limit, 1000 * s, TRACE_SAME_HISTORY);
         count_clients(&replay, reached, &c);
         trace_stop(&replay);
@@ -122,9 +124,9 @@ clients_t measure_clients(const trace_t *trace, const algorithm_t *a, uint32_t l
 
     free(reached);
 
-    c.above /= STARTS;
-    c.missed /= STARTS;
-    c.unfounded /= STARTS;
+    c.above /= (double)starts;
+    c.missed /= (double)starts;
+    c.unfounded /= (double)starts;
 
     return c;
 }

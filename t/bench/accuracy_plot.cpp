@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/counter_kinds.hpp"
+#include "core/rules/counter_kinds.hpp"
 
 #define WINDOW_S (MINUTE_MS / 1000)
 #define SHOWN_S (8 * WINDOW_S)

@@ -5,7 +5,7 @@
  * no table can do without, side by side: interleaved rounds in one run, of which
  * the median counts.
  *
- *     core [--data FILE] [largest number of keys]
+ *     core [--data FILE] [--round-us N] [largest number of keys]
  */
 
 #include <atomic>
@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/limiter.hpp"
-#include "core/zone.hpp"
+#include "core/limiter/limiter.hpp"
+#include "core/table/zone.hpp"
 #include "draw.hpp"
 #include "peer.hpp"
 #include "table.hpp"
@@ -28,7 +28,6 @@
 using namespace limit_sliding;
 
 #define ROUNDS 5
-#define ROUND_NS 100000000u
 #define BATCH 1024u /* decisions between looks at the clock */
 #define SIZES 5
 #define PAGE 4096u
@@ -69,6 +68,7 @@ struct shared_t {
 
 static const Policy policy = {.window_ms = 3600000, .algorithm = Algorithm::kCounter};
 
+static uint64_t round_ns = 100000000;
 static table_t table;
 static figures_t blocks[2][DEMANDS]; /* by processes - 1 */
 static char behind[512];             /* rows in which the core is */
@@ -108,7 +108,7 @@ static uint64_t key_of(uint64_t i) {
 
 /* Decides as a request does: what its limit knows in advance is not looked up. */
 static void decide_core(subject_t *subject, uint64_t key, uint64_t now_ms) {
-    static Decide *const consume = consume_of(policy, kNarrowMax);
+    static Decide *const consume = consume_by_history(policy, kNarrowMax);
 
     Claim *claim = &subject->claim;
 
@@ -173,7 +173,7 @@ static void run(unsigned decider, subject_t *subject, unsigned process, unsigned
 
         done += BATCH;
         end = now_ns();
-    } while (end - begin < ROUND_NS);
+    } while (end - begin < round_ns);
 
     shared->ns[process] = (double)(end - begin) / (double)done;
 }
@@ -325,6 +325,9 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--data") == 0 && i + 1 < argc) {
             data = argv[++i];
+
+        } else if (strcmp(argv[i], "--round-us") == 0 && i + 1 < argc) {
+            round_ns = 1000 * strtoull(argv[++i], NULL, 10);
 
         } else {
             largest = strtoull(argv[i], NULL, 10);

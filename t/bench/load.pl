@@ -6,7 +6,7 @@
 # and of HAProxy, each beside its own server without a limit.  All ways of a
 # case are measured in turn, for some rounds, with 64 connections of wrk.
 #
-#     load.pl --nginx PATH --module PATH [--rounds N] [--seconds N]
+#     load.pl --nginx PATH --module PATH [--rounds N] [--seconds N] [--keys N]
 #         [--data FILE]
 #
 # Ratios and what is added are of the same round; figures are medians over the
@@ -21,7 +21,6 @@ use FindBin;
 use lib "$FindBin::Bin/../lib";
 
 my $CONNECTIONS = 64;
-my $KEYS        = 100_000;
 
 # Of its time, what a server that does not wait for requests is busy.
 my $BUSY = 0.9;
@@ -31,8 +30,8 @@ use LimitSliding::Bench;
 my %option;
 
 BEGIN {
-    %option = options({ rounds => 12, seconds => 0.4 }, 'rounds=i',
-        'seconds=f', 'data=s');
+    %option = options({ rounds => 12, seconds => 0.4, keys => 100_000 },
+        'rounds=i', 'seconds=f', 'keys=i', 'data=s');
 }
 
 use IO::Socket::INET;
@@ -46,6 +45,7 @@ use LimitSliding::Test;
 
 $| = 1;
 
+my $KEYS = $option{keys};
 my @PEERS = peers(qw(none counter limit_req limit_conn lua));
 
 # In the text, where a ratio follows.
@@ -53,9 +53,9 @@ my %NAMES = (counter => 'limit_sliding', lua => 'Lua',
     haproxy => "HAProxy's stick table");
 
 my @CASES = (
-    { name => '100,000 keys, 1 worker',  kind => 'pass', workers => 1,
+    { name => thousands($KEYS) . ' keys, 1 worker',  kind => 'pass', workers => 1,
       keys => $KEYS },
-    { name => '100,000 keys, 2 workers', kind => 'pass', workers => 2,
+    { name => thousands($KEYS) . ' keys, 2 workers', kind => 'pass', workers => 2,
       keys => $KEYS },
     { name => 'one hot key, 2 workers',  kind => 'pass', workers => 2 },
     { name => 'one key, all rejected, 1 worker', kind => 'reject',

@@ -7,9 +7,11 @@
 # limit is docs/algorithms-accuracy.svg, whenever it was measured.
 #
 #     report.pl --nginx PATH --module PATH --build DIRECTORY
-#         [--parts 'NAME ...'] [--peer PATH]
+#         [--parts 'NAME ...'] [--peer PATH] [--smoke]
 #
-# With --parts only these are run, and no page is written.
+# With --parts only these are run, and no page is written.  With --smoke all is
+# done in seconds, to see that it works: figures of so few rounds say nothing, so
+# the page goes to a directory of the build.
 
 use v5.36;
 
@@ -24,18 +26,33 @@ use LimitSliding::Bench;
 my %option;
 
 BEGIN {
-    %option = options({ parts => '' }, 'build=s', 'parts=s', 'peer=s');
+    %option = options({ parts => '' }, 'build=s', 'parts=s', 'peer=s',
+        'smoke');
 }
 
 use LimitSliding::Peers;
 
-my $DOCS = "$FindBin::Bin/../../docs";
 my $DATA = "$option{build}/bench";
+my $DOCS = $option{smoke} ? "$DATA/smoke" : "$FindBin::Bin/../../docs";
+mkdir $DOCS;
 
 # A part is a program, NAME.pl or what was built of NAME.c, and NAME.gp, which
 # draws its data.
 my @PARTS = qw(instructions memory core load redis redis_load accuracy);
 my %EXTRA = (redis => [ $option{peer} ? ('--peer', $option{peer}) : () ]);
+
+# Options of the parts with --smoke.  `make bench-quick` counts the instructions
+# of all that is ours.
+my %SMOKE = (
+    instructions => [ qw(--requests 20 --keys 300 --only),
+        '^counter$|headers off|^fixed|^limit_req|^Lua' ],
+    memory     => [qw(--share 16)],
+    core       => [qw(--round-us 500 100000)],
+    load       => [qw(--rounds 1 --seconds 0.3 --keys 1000)],
+    redis      => [qw(--rounds 1 --seconds 0.2 --at-least 0)],
+    redis_load => [qw(--rounds 1 --seconds 0.6 --rates 1000 --kept-up 0)],
+    accuracy   => [qw(--replays 2)],
+);
 
 my %asked = map { $_ => 1 } split ' ', $option{parts};
 for my $part (sort keys %asked) {
@@ -69,6 +86,7 @@ sub run($part) {
     unlink "$DATA/$part.data";
     push @command, '--data', "$DATA/$part.data"
         if -e "$FindBin::Bin/$part.gp";
+    push @command, @{ $SMOKE{$part} } if $option{smoke};
     my $text = '';
 
     open my $out, '-|', @command or die "$command[0]: $!\n";
@@ -118,7 +136,7 @@ sub write_report() {
     print $out $page;
     close $out or die "benchmarks.md: $!\n";
 
-    print "docs/benchmarks.md is written\n";
+    print "$DOCS/benchmarks.md is written\n" =~ s{.*/(docs/)}{$1}r;
 }
 
 sub machine() {

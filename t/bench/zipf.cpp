@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "simulate.hpp"
+#include "fleet_figures.hpp"
 
 #include <math.h>
 #include <stdlib.h>

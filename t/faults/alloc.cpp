@@ -33,11 +33,11 @@ void *__libc_memalign(size_t alignment, size_t size);
 namespace {
 
 using faults::Kind;
-using faults::Orders;
+using faults::LimitWrites;
 
 constexpr int kDepth = 24;
 
-Orders *orders;
+LimitWrites *orders;
 __thread bool busy;
 
 void tell(const char *what) {
@@ -71,9 +71,9 @@ __attribute__((constructor)) void begin() {
         sigaction(signal, &action, nullptr);
     }
 
-    void *memory = mmap(nullptr, sizeof(Orders), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory = mmap(nullptr, sizeof(LimitWrites), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (memory != MAP_FAILED) { orders = static_cast<Orders *>(memory); }
+    if (memory != MAP_FAILED) { orders = static_cast<LimitWrites *>(memory); }
 }
 
 // A process that ends has counters of coverage written, which needs memory.

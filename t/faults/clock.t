@@ -4,6 +4,7 @@
 use v5.36;
 
 use Test::More;
+use Time::Local qw(timegm);
 
 use LimitSliding::Clocks;
 use LimitSliding::Api;
@@ -87,6 +88,55 @@ for my $jump ([ 'an hour ahead', $HOUR ], [ 'an hour back', -$HOUR ],
     cmp_ok abs(api_key($nginx, 'ban', 'a')->{ban}{left_ms} - 1_800_000), '<', 120_000,
         "$name: for as long";
 }
+
+
+# A clock that was wrong when the zone was made: a reload makes it right
+
+sub left_of_day() { return $DAY - time % $DAY; }
+sub left_of_month($time) {
+    my (undef, undef, undef, undef, $month, $year) = gmtime $time;
+    return timegm(0, 0, 0, 1, ($month + 1) % 12, $year + ($month == 11) + 1900) - $time;
+}
+sub resets_of_day($key) { return api_key($nginx, 'daily', $key)->{reset}; }
+sub resets_of_month($key) { return api_key($nginx, 'monthly', $key)->{reset}; }
+sub is_near($got, $seconds, $name) {
+    cmp_ok abs($got - $seconds), '<', 60, $name or diag "$got, not $seconds";
+}
+
+my $HALF = $DAY / 2;
+$nginx->stop;
+$utc->jump(-$HALF);
+my @daily = (http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=daily:1m   rate=2/1d    algorithm=fixed;
+    limit_sliding_zone $arg_key zone=monthly:1m rate=2/month algorithm=fixed;
+HTTP
+    location / { limit_sliding zone=daily; empty_gif; }
+    location /month { limit_sliding zone=monthly; empty_gif; }
+SERVER
+$utc->run(sub { $nginx->start($utc->env . $nginx->template(@daily)) });
+is $nginx->statuses(3, '/?key=before'), '200 200 429', 'windows of a day';
+my $wrong = ($HALF + left_of_day()) % $DAY;
+is_near(resets_of_day('before'), $wrong, '... of a clock that is half a day late');
+$nginx->get('/month?key=before');
+is_near(resets_of_month('before'), left_of_month(time - $HALF), '... and of a month');
+
+$utc->jump(0);
+is_near(resets_of_day('before'), $wrong, '... and was set: no window moves');
+$nginx->reload;
+$nginx->get('/?key=new');
+is_near(resets_of_day('new'), left_of_day(), '... until a reload');
+$nginx->get('/month?key=new');
+is_near(resets_of_month('new'), left_of_month(time), '... of a month as well');
+ok wait_for(sub { $nginx->log_lines(qr/\[notice\] .*"daily": the clock was set by 43\d\d\d s/) }),
+    '... which logs a notice';
+
+is $nginx->statuses(3, '/?key=back'), '200 200 429', 'a key of the present window';
+$utc->jump(-$HALF);
+$nginx->reload;
+ok wait_for(sub { $nginx->log_lines(qr/"daily": the clock was set by -4\d{4} s/) }),
+    '... a step back is logged, too';
+is $nginx->statuses(1, '/?key=back'), '429', '... and opens no window anew';
+$utc->jump(0);
 
 
 # The monotonic clock: soon after the machine was booted, and around 2^32 ms

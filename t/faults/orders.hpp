@@ -16,7 +16,7 @@ enum class Kind : uint64_t {
 };
 
 // What the test writes and reads.
-struct Orders {
+struct LimitWrites {
     uint64_t fail_at; // which call fails, from 1 on; 0: none
     uint64_t pid;     // whose; 0: all processes'
     uint64_t count;   // how many there were since

@@ -99,7 +99,7 @@ is $nginx->master, $master, '... of one master';
 
 my %statuses;
 $statuses{$_} = 1 for map { keys %$_ } values %$got;
-is join(' ', sort keys %statuses), '200 429', '... no request fails';
+is join(' ', grep { !/^(?:200|429)$/ } sort keys %statuses), '', '... no request fails';
 
 is $holds->{descriptors}, $base->{descriptors}, '... no descriptor is left behind';
 cmp_ok $holds->{mappings}, '<=', $base->{mappings} + 2, '... no mapping';
@@ -112,7 +112,8 @@ for my $zone (@zones) {
     my $used = $passed * (exists $settled{$zone} ? $COST : 1);
 
     if ($zone eq 'far_lease') {
-        hardly_less($passed, $TIGHT, $TIGHT * 0.9, "$zone: what passed");
+        my $most = min($TIGHT, $passed + $rejected);
+        hardly_less($passed, $most, $most * 0.9, "$zone: what passed");
     } elsif (exists $tight{$zone}) {
         is $passed, min($TIGHT, $passed + $rejected), "$zone: what passed";
     } else {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "http/client_address.hpp"
-#include "http/key_text.hpp"
-#include "http/rate.hpp"
+#include "http/conf/client_address.hpp"
+#include "http/conf/key_text.hpp"
+#include "http/values/rate.hpp"
 #include "input.hpp"
 #include "ngx/strings.hpp"
-#include "redis/endpoint.hpp"
+#include "redis/wire/endpoint.hpp"
 
 using namespace limit_sliding;
 using std::string;
@@ -54,9 +54,7 @@ string address_of(const string &text) {
 void check_key(fuzz::Input &input) {
     ZoneConf zone = {};
     zone.keys = static_cast<KeyKind>(input.below(3));
-    const size_t ipv4 = input.below(33), ipv6 = input.below(129);
-    zone.clients = {input.flag(), input.below(33), input.below(129)};
-    const size_t is_known = zone.clients.known;
+    zone.clients = {true, input.below(33), input.below(129)};
     const string text(input.rest().substr(0, 100));
 
     std::vector<u_char> room(std::max<size_t>(text.size(), 16));
@@ -64,7 +62,7 @@ void check_key(fuzz::Input &input) {
     ngx_str_t key = {text.size(), room.data()};
 
     const bool is_text = zone.keys == KeyKind::kTexts || text.rfind("unix:", 0) == 0;
-    const bool is_key = read_key(zone, ipv4, ipv6, &key);
+    const bool is_key = read_key(zone, &key);
     if (is_text) {
         CHECK(is_key && view(key) == text);
         return;
@@ -80,8 +78,7 @@ void check_key(fuzz::Input &input) {
 
     CHECK(key.len == 4 || key.len == 16);
     if (zone.keys == KeyKind::kClients) {
-        const size_t prefix = key.len == 4 ? (is_known ? zone.clients.ipv4 : ipv4)
-                                           : (is_known ? zone.clients.ipv6 : ipv6);
+        const size_t prefix = key.len == 4 ? zone.clients.ipv4 : zone.clients.ipv6;
         CHECK(is_cut(view(key), prefix));
         if (is_address) { CHECK(is_begin(view(key), address_of(text), prefix)); }
     }
@@ -93,7 +90,7 @@ void check_key(fuzz::Input &input) {
     const string bytes(view(key));
     again.resize(std::max<size_t>(again.size(), 16));
     ngx_str_t second = {strlen(again.c_str()), reinterpret_cast<u_char *>(again.data())};
-    CHECK(read_key(zone, ipv4, ipv6, &second));
+    CHECK(read_key(zone, &second));
     CHECK(view(second) == bytes || zone.keys == KeyKind::kClients);
 }
 
@@ -127,11 +124,19 @@ void check_endpoint(fuzz::Input &input) {
     const string_view rest = input.rest();
     const std::vector<char> host(rest.begin(), rest.end());
     const bool is_set = endpoint.set(string_view(host.data(), host.size()), port);
-    CHECK(is_set == (port >= 1 && port <= 65535 && !rest.empty() && rest.size() <= kReplyString));
+    static const char letters[]
+        = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._:";
+    const bool is_host = !rest.empty() && rest.find_first_not_of(letters) == rest.npos;
+    CHECK(is_set == (port >= 1 && port <= 65535 && is_host && rest.size() <= kReplyString));
     if (!is_set) { return; }
 
-    CHECK(view(endpoint.host) == rest && endpoint.port == port);
-    CHECK(view(endpoint.text) == string(rest) + ":" + std::to_string(port));
+    string name(rest);
+    for (char &c : name) {
+        c = static_cast<char>(ngx_tolower(c));
+    }
+
+    CHECK(view(endpoint.host) == name && endpoint.port == port);
+    CHECK(view(endpoint.text) == name + ":" + std::to_string(port));
     CHECK(endpoint.is_name == (endpoint.naddrs == 0) && endpoint.id() != 0);
     CHECK(endpoint.bare_host().size() <= rest.size());
 }

@@ -3,15 +3,15 @@
 /* Arguments of requests to the API, percent-encoded as they come: what is taken is what
  * was encoded, and what is not has one error. */
 
-#include "http/api/arguments.hpp"
+#include "http/json/arguments.hpp"
 
 #include <string>
 #include <vector>
 
-#include "core/limit_line.hpp"
-#include "core/zone.hpp"
-#include "http/api/response.hpp"
-#include "http/configuration.hpp"
+#include "core/policy/override_line.hpp"
+#include "core/table/zone.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/json/response.hpp"
 #include "input.hpp"
 #include "ngx/strings.hpp"
 

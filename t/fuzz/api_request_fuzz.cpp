@@ -12,20 +12,20 @@
 #include <string>
 #include <vector>
 
-#include "core/zone.hpp"
+#include "core/table/zone.hpp"
 #include "http/api/api.hpp"
 #include "http/api/dashboard.hpp"
-#include "http/api/key_redis.hpp"
-#include "http/api/limits_redis.hpp"
-#include "http/api/report.hpp"
-#include "http/api/response.hpp"
-#include "http/configuration.hpp"
-#include "http/limits_load.hpp"
+#include "http/api/state_report.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/json/response.hpp"
+#include "http/keys/key_redis.hpp"
+#include "http/keys/limit_listing_redis.hpp"
+#include "http/overrides/override_load.hpp"
 #include "input.hpp"
 #include "json.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/server_memory.hpp"
+#include "redis/calls/server_memory.hpp"
 #include "zone.hpp"
 
 using std::string;
@@ -75,6 +75,10 @@ ngx_int_t ngx_http_output_filter(ngx_http_request_t *r, ngx_chain_t *chain) {
 
 ngx_int_t ngx_http_discard_request_body(ngx_http_request_t *) { return NGX_OK; }
 void ngx_http_request_empty_handler(ngx_http_request_t *) {}
+void ngx_http_block_reading(ngx_http_request_t *) {}
+void ngx_http_core_run_phases(ngx_http_request_t *) { abort(); }
+ngx_int_t ngx_handle_read_event(ngx_event_t *, ngx_uint_t) { abort(); }
+ngx_int_t ngx_handle_write_event(ngx_event_t *, size_t) { abort(); }
 void ngx_http_test_reading(ngx_http_request_t *) {}
 void ngx_http_run_posted_requests(ngx_connection_t *) {}
 
@@ -138,6 +142,7 @@ public:
         conf.policy.algorithm = algorithm;
         conf.policy.window_ms = 60000;
         conf.limit = 10;
+        conf.clients = {true, kIpv4Prefix, kIpv6Prefix};
         conf.size = kZoneBytes;
         conf.rate_text = ngx_string("10r/m");
         conf.rejected = {true, true, {}};
@@ -176,6 +181,9 @@ private:
 
 /* ---- requests ---- */
 
+/* What the client of a request does that waits for an order. */
+enum class Leaving { kWaits, kLeaves, kLeavesToPostAction };
+
 const char *const kMethods[] = {"GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "GET", "PUT"};
 
 /* A location with the API, and what is requested there. */
@@ -204,8 +212,8 @@ public:
 
     ~Site() { ngx_destroy_pool(pool_); }
 
-    /* Sends a request, perhaps of a client that does not wait, and checks the response. */
-    void request(string_view method, string_view uri, bool leaves = false) {
+    /* Sends a request, and checks the response. */
+    void request(string_view method, string_view uri, Leaving client = Leaving::kWaits) {
         response = {};
         string line = string(method) + " " + string(uri) + " HTTP/1.1\r\n";
         std::vector<u_char> bytes(line.begin(), line.end());
@@ -220,14 +228,21 @@ public:
         r.count--;
         if (rc != NGX_DONE) { response.ends++; }
 
-        if (rc == NGX_DONE && leaves) {
+        const bool leaves = rc == NGX_DONE && client != Leaving::kWaits;
+        if (leaves && client == Leaving::kLeavesToPostAction) {
+            /* The redirect clears the contexts, and the cleanup runs only after it. */
+            r.ctx[0] = nullptr;
+            run_posted();
+        }
+
+        if (leaves) {
             for (auto *cln = r.cleanup; cln != nullptr; cln = cln->next) {
                 cln->handler(cln->data);
             }
         }
 
         run_posted();
-        if (rc == NGX_DONE && leaves) {
+        if (leaves) {
             CHECK(response.headers == 0 && response.ends == 0);
         } else {
             CHECK(rc == NGX_OK || rc == NGX_DONE);
@@ -279,6 +294,9 @@ private:
         r.pool = ngx_create_pool(1024, &log);
         r.main_conf = mains_;
         r.loc_conf = locs_;
+        static void *contexts[1];
+        contexts[0] = nullptr;
+        r.ctx = contexts;
         CHECK(ngx_list_init(&r.headers_out.headers, r.pool, 4, sizeof(ngx_table_elt_t)) == NGX_OK);
 
         ngx_buf_t in = {};
@@ -421,7 +439,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
             ngx_current_msec += (method & 64) != 0 ? 700 : 0;
             ngx_cached_time->sec += (method & 32) != 0 ? 1 : 0;
-            site.request(kMethods[method % 8], uri, (method & 8) != 0);
+            const auto client = (method & 8) == 0     ? Leaving::kWaits
+                                : (method & 128) == 0 ? Leaving::kLeaves
+                                                      : Leaving::kLeavesToPostAction;
+            site.request(kMethods[method % 8], uri, client);
             at = end + 1;
         }
 

@@ -4,7 +4,7 @@
  * slot leads to, and names of masters that a sentinel tells.  Connections, in whose place
  * there are functions here, are open at once. */
 
-#include "redis/cluster.hpp"
+#include "redis/topology/cluster.hpp"
 
 #include <hiredis/hiredis.h>
 
@@ -13,7 +13,7 @@
 
 #include "input.hpp"
 #include "ngx/strings.hpp"
-#include "redis/sentinel.hpp"
+#include "redis/topology/sentinel.hpp"
 
 using std::string_view;
 
@@ -56,10 +56,19 @@ struct ReachEvent {
     friend ngx_event_t &refresh_of(Cluster &cluster) { return cluster.*event; }
 };
 
+using CallList = List<Call, &Call::link>;
+
+template <CallList Pipeline::*calls_of_node>
+struct ReachCalls {
+    friend CallList &calls_of(Pipeline &pipeline) { return pipeline.*calls_of_node; }
+};
+
 NodeList &nodes_of(Cluster &cluster);
 ngx_event_t &refresh_of(Cluster &cluster);
+CallList &calls_of(Pipeline &pipeline);
 template struct Reach<&Cluster::nodes_>;
 template struct ReachEvent<&Cluster::refresh_>;
+template struct ReachCalls<&Pipeline::calls_>;
 
 } // namespace
 
@@ -71,6 +80,7 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     topology = role_of_node;
     endpoint = &server;
     errands.init();
+    calls_of(*this).init();
 }
 
 ngx_int_t Node::open() { return is_open ? NGX_OK : NGX_DECLINED; }
@@ -253,8 +263,22 @@ void check_sentinel(fuzz::Input &input) {
     Wire wire;
     call->handler(*node, *call, wire.read(*call, input.rest()));
     if (node->found) {
-        CHECK(node->master.port != 0 && node->master.host.len != 0);
         CHECK(node->topology->drained(*node) && node->endpoint == &node->master);
+        CHECK(node->master.port != 0 && node->master.host.len != 0);
+        CHECK(node->topology->greet(*node) && calls.size() == 1);
+
+        /* it tells its role */
+        call = take_call().call;
+        Wire master;
+        static const string_view replies[]
+            = {"*3\r\n$6\r\nmaster\r\n:7\r\n*1\r\n*3\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\n0\r\n",
+               "*5\r\n$5\r\nslave\r\n$1\r\na\r\n:1\r\n$9\r\nconnected\r\n:7\r\n",
+               "-NOPERM no right to this\r\n"};
+        const size_t i = node->master.port % std::size(replies);
+        Reply *role = master.read(*call, replies[i]);
+        CHECK(role != nullptr);
+        call->handler(*node, *call, role);
+        CHECK((node->master.port == 0) == (i == 1));
     }
 
     destroy_on_heap(node);

@@ -10,12 +10,12 @@ FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
 
 # What knows NGINX, of the module and of NGINX itself.  The linker takes what a target
 # needs from an archive of all.
-FUZZ_NGX  := src/redis/reply.cpp src/redis/script_call.cpp \
-    src/redis/cluster.cpp src/redis/sentinel.cpp src/redis/endpoint.cpp \
-    $(filter-out %_redis.cpp %/dashboard.cpp,$(wildcard src/http/api/*.cpp)) src/http/key_text.cpp \
-    $(addprefix src/http/,headers.cpp own_claim.cpp rejected.cpp zone.cpp) \
-    src/http/client_address.cpp src/http/rate.cpp \
-    $(addprefix src/http/limit,s_load.cpp s_file.cpp s_compaction.cpp s_list.cpp _orders.cpp)
+FUZZ_NGX  := src/redis/wire/reply.cpp src/redis/calls/script_call.cpp \
+    src/redis/topology/cluster.cpp src/redis/topology/sentinel.cpp src/redis/wire/endpoint.cpp \
+    $(filter-out %_redis.cpp %/dashboard.cpp,$(wildcard $(addprefix src/http/,json/*.cpp \
+    keys/*.cpp api/*.cpp overrides/*.cpp))) src/http/values/rate.cpp src/http/request/suspend.cpp \
+    $(addprefix src/http/conf/,key_text.cpp client_address.cpp zone.cpp) \
+    $(addprefix src/http/response/,headers.cpp rejected.cpp)
 NGX_PARTS := core/ngx_string core/ngx_palloc core/ngx_array core/ngx_buf core/ngx_inet core/ngx_list \
     core/ngx_parse core/ngx_rbtree os/unix/ngx_alloc http/ngx_http_parse
 NGX_INCS  := -I$(BUILD) $(addprefix -isystem $(BUILD)/tree/src/,core event \
@@ -43,7 +43,7 @@ replay-asan_CXX = $(CXX)
 # A process may die at any byte that it writes, and its memory with it.
 comma := ,
 %/limits_file_fuzz: WRAPS = $(addprefix -Wl$(comma)--wrap=,pwrite ftruncate fdatasync free \
-    ngx_alloc ngx_calloc)
+    ngx_alloc ngx_calloc calloc)
 fuzz_LINK    = -fsanitize=fuzzer,address,undefined
 replay_LINK  =
 
@@ -61,7 +61,7 @@ $(BUILD)/$(1)/src/%.o: src/%.cpp $(BUILD)/Makefile
 	@$$($(1)_CXX) $$(FUZZ_CXX) -fno-exceptions -fno-threadsafe-statics $(NGX_INCS) \
 	    -I$(BUILD)/$(1) $$($(1)_FLAGS) -c -o $$@ $$<
 
-$(BUILD)/$(1)/src/redis/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
+$(BUILD)/$(1)/src/redis/protocol/scripts.o: $(BUILD)/$(1)/limit_sliding_lua.inc
 
 $(BUILD)/$(1)/limit_sliding_lua.inc: src/embed.sh $(LUA) $(BUILD)/Makefile
 	@mkdir -p $$(@D)
@@ -96,7 +96,7 @@ $$(filter-out %/connection_fuzz,$$($(1)_PROGRAMS)): %: %.o $(if $(filter replay%
 	@$$($(1)_CXX) $$($(1)_FLAGS) $$($(1)_LINK) -Wl,--gc-sections $$(WRAPS) -o $$@ $$^ -lhiredis \
 	    -lcmocka
 
--include $$(wildcard $(addprefix $(BUILD)/$(1)/,*.d src/*/*.d src/*/*/*.d))
+-include $$(wildcard $(addprefix $(BUILD)/$(1)/,*.d src/*/*/*.d))
 endef
 
 $(foreach f,fuzz replay replay-asan,$(eval $(call fuzz_flavour,$(f))))

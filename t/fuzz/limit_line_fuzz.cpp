@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/limit_line.hpp"
-#include "http/lines_reader.hpp"
+#include "core/policy/override_line.hpp"
+#include "http/overrides/line_reader.hpp"
 #include "input.hpp"
 
 using namespace limit_sliding;
@@ -109,7 +109,7 @@ LimitLine::Kind naive(string_view text, const Policy &policy, uint64_t limit_max
     if (is_comment(words, 2)) { return LimitLine::Kind::kLimit; }
 
     return words[2].rfind("until=", 0) == 0 && naive_time(words[2].substr(6), &line->until_s)
-                   && is_comment(words, 3)
+                   && line->until_s < UINT32_MAX && is_comment(words, 3)
                ? LimitLine::Kind::kLimit
                : LimitLine::Kind::kWrong;
 }

@@ -14,15 +14,15 @@
 #include <string>
 #include <vector>
 
-#include "core/own_limits.hpp"
-#include "core/zone.hpp"
-#include "http/configuration.hpp"
-#include "http/key_text.hpp"
-#include "http/limit_orders.hpp"
-#include "http/limits_compaction.hpp"
-#include "http/limits_file.hpp"
-#include "http/limits_list.hpp"
-#include "http/limits_load.hpp"
+#include "core/facts/overrides.hpp"
+#include "core/table/zone.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/conf/key_text.hpp"
+#include "http/overrides/override_compaction.hpp"
+#include "http/overrides/override_file.hpp"
+#include "http/overrides/override_list.hpp"
+#include "http/overrides/override_load.hpp"
+#include "http/overrides/override_writes.hpp"
 #include "input.hpp"
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
@@ -69,6 +69,7 @@ int __real_fdatasync(int fd);
 void __real_free(void *p);
 void *__real_ngx_alloc(size_t size, ngx_log_t *log);
 void *__real_ngx_calloc(size_t size, ngx_log_t *log);
+void *__real_calloc(size_t n, size_t size);
 
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at) {
     if (until_full == 0) {
@@ -113,6 +114,8 @@ void *__wrap_ngx_calloc(size_t size, ngx_log_t *log) {
     return remember(__real_ngx_calloc(size, log));
 }
 
+void *__wrap_calloc(size_t n, size_t size) { return remember(__real_calloc(n, size)); }
+
 } // extern "C"
 
 namespace {
@@ -138,7 +141,7 @@ bool lives_through(const Work &work) {
 /* ---- a slow reading of the file ---- */
 
 struct Limit {
-    OwnLimit own;
+    Override own;
     uint64_t until_s;
 
     bool operator==(const Limit &other) const {
@@ -226,7 +229,7 @@ Said said_by(const string &text) {
                 key.data = room;
             }
 
-            is_limit = read_key(zone, kIpv4Prefix, kIpv6Prefix, &key);
+            is_limit = read_key(zone, &key);
         }
 
         if (!is_limit) {
@@ -331,11 +334,11 @@ private:
     }
 
     void start_anew() {
-        const size_t bytes = (OwnLimits::bytes_for(zone.limits.max) + 63) & ~size_t{63};
-        own_limits_.reset(zone_memory(bytes));
-        memset(own_limits_.get(), 0, bytes);
-        zone.memory.aside.own_limits = static_cast<OwnLimits *>(own_limits_.get());
-        zone.memory.aside.own_limits->init(zone.limits.max);
+        const size_t bytes = (Overrides::bytes_for(zone.limits.max) + 63) & ~size_t{63};
+        overrides_.reset(zone_memory(bytes));
+        memset(overrides_.get(), 0, bytes);
+        zone.memory.aside.overrides = static_cast<Overrides *>(overrides_.get());
+        zone.memory.aside.overrides->init(zone.limits.max);
     }
 
     void died() {
@@ -344,14 +347,14 @@ private:
     }
 
     void order() {
-        std::vector<LimitOrder> orders(1 + input_.below(kOrders));
-        for (LimitOrder &order : orders) {
+        std::vector<LimitWrite> orders(1 + input_.below(kOrders));
+        for (LimitWrite &order : orders) {
             draw_order(order);
         }
 
         draw_death();
         const bool lives = lives_through([&] {
-            for (LimitOrder &order : orders) {
+            for (LimitWrite &order : orders) {
                 order_limit(order);
             }
 
@@ -363,7 +366,7 @@ private:
             zone.worker.orders = nullptr;
             Limits said = said_now().limits;
             bool is_kept = said == expected_;
-            for (const LimitOrder &order : orders) {
+            for (const LimitWrite &order : orders) {
                 set(order);
                 is_kept = is_kept || said == expected_;
             }
@@ -372,16 +375,16 @@ private:
             return;
         }
 
-        for (const LimitOrder &order : orders) {
+        for (const LimitWrite &order : orders) {
             CHECK(order.done.posted == 0);
-            if (order.result == LimitOrder::Result::kDone) { set(order); }
+            if (order.result == LimitWrite::Result::kDone) { set(order); }
         }
 
         check_file();
         check_memory();
     }
 
-    void draw_order(LimitOrder &order) {
+    void draw_order(LimitWrite &order) {
         order.zone = &zone;
         const size_t key = input_.below(std::size(kKeys));
         order.key
@@ -397,7 +400,7 @@ private:
         order.done.handler = [](ngx_event_t *) {};
     }
 
-    void set(const LimitOrder &order) {
+    void set(const LimitWrite &order) {
         const string key(order.key);
         expected_.erase(key);
         if (order.own.is_set()) {
@@ -501,14 +504,14 @@ private:
 
     /* "nginx -t" has memory of its own, and leaves the file alone. */
     void test(const string &before) {
-        OwnLimits *shared = zone.memory.aside.own_limits;
-        auto memory = std::move(own_limits_);
+        Overrides *shared = zone.memory.aside.overrides;
+        auto memory = std::move(overrides_);
         start_anew();
         uint64_t unplaced;
         CHECK(load_limits(ngx_cycle->log, zone, true, &unplaced));
         check_limits(false);
-        own_limits_ = std::move(memory);
-        zone.memory.aside.own_limits = shared;
+        overrides_ = std::move(memory);
+        zone.memory.aside.overrides = shared;
         CHECK(file_text() == before);
     }
 
@@ -517,7 +520,7 @@ private:
 
     /* What the file says is in the memory. */
     void check_memory() {
-        const auto &file = zone.memory.aside.own_limits->file;
+        const auto &file = zone.memory.aside.overrides->file;
         CHECK(file.superseded.load() <= file.lines.load());
         if (state_of_limits(zone) == LimitsState::kCurrent) { check_limits(true); }
     }
@@ -526,12 +529,12 @@ private:
     void check_limits(bool is_listed) const {
         const Said said = said_now();
         const bool has_room = said.keys.size() <= zone.limits.max;
-        const OwnLimits &own_limits = *zone.memory.aside.own_limits;
-        CHECK(own_limits.count() <= zone.limits.max);
+        const Overrides &overrides = *zone.memory.aside.overrides;
+        CHECK(overrides.count() <= zone.limits.max);
 
         for (const auto &[key, limit] : said.limits) {
-            OwnLimits::Entry entry;
-            const bool is_there = own_limits.find(zone.memory.table->hash(key), &entry);
+            Overrides::Entry entry;
+            const bool is_there = overrides.find(zone.memory.table->hash(key), &entry);
             CHECK(is_there || !has_room);
             if (is_there) { CHECK((Limit{entry.own, entry.until_s} == limit)); }
         }
@@ -543,7 +546,8 @@ private:
         const auto now_s = static_cast<uint64_t>(ngx_time());
         ngx_pool_t *pool = ngx_create_pool(4096, ngx_cycle->log);
         Array<ListedLimit> listed;
-        CHECK(list_limits(zone, {}, 1000, pool, listed));
+        uint64_t place = 0;
+        CHECK(list_limits(zone, {}, 1000, pool, listed, &place) && place == 0);
         CHECK(listed.size() <= said.limits.size());
         CHECK(listed.size() == said.limits.size() || !has_room || said.overlaps);
         for (const ListedLimit &limit : listed) {
@@ -560,7 +564,7 @@ private:
     fuzz::Input &input_;
     Limits expected_;
     std::unique_ptr<void, Free> table_;
-    std::unique_ptr<void, Free> own_limits_;
+    std::unique_ptr<void, Free> overrides_;
     static inline time_t edits_;
 };
 

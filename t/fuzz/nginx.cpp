@@ -5,11 +5,11 @@
 
 #include <cstdlib>
 
-#include "http/configuration.hpp"
-#include "http/expression.hpp"
-#include "http/log.hpp"
-#include "http/parameter.hpp"
-#include "http/policy_field.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/conf/policy_header.hpp"
+#include "http/response/log.hpp"
+#include "http/values/expression.hpp"
+#include "http/values/parameter.hpp"
 #include "ngx/ngx.hpp"
 
 extern "C" {

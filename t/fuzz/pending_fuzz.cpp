@@ -7,21 +7,21 @@
 #include <map>
 
 #include "input.hpp"
-#include "redis/logic/pending.hpp"
+#include "redis/shared/outbox.hpp"
 
 using namespace limit_sliding;
 
 namespace {
 
 constexpr size_t kKeys = 10;
-constexpr size_t kBytes = sizeof(Pending) + 2 * 128;
+constexpr size_t kBytes = sizeof(Outbox) + 2 * 128;
 constexpr uint64_t kIntervalMs = 100;
 
 class History {
 public:
     explicit History(fuzz::Input &input) : input_(input) {
         memset(memory_, 0, sizeof(memory_));
-        pending_ = Pending::init(memory_, sizeof(memory_));
+        pending_ = Outbox::init(memory_, sizeof(memory_));
         CHECK(pending_ != nullptr);
     }
 
@@ -53,26 +53,26 @@ private:
     uint64_t hash() const { return key_ * 0x9e3779b97f4a7c15; }
 
     void check_due(uint64_t due_ms) const {
-        CHECK(due_ms >= now_ms_ && due_ms <= now_ms_ + Pending::kWaitMaxMs);
+        CHECK(due_ms >= now_ms_ && due_ms <= now_ms_ + Outbox::kWaitMaxMs);
     }
 
     void add() {
         const uint64_t units = 1 + input_.number() % UINT32_MAX;
         uint64_t due_ms = 0;
         const auto added = pending_->add(hash(), units, now_ms_, kIntervalMs, &due_ms);
-        if (added != Pending::Added::kFull) { units_[key_] += units; }
+        if (added != Outbox::Added::kFull) { units_[key_] += units; }
 
-        if (added == Pending::Added::kSend) { check_due(due_ms); }
+        if (added == Outbox::Added::kSend) { check_due(due_ms); }
     }
 
     void take() {
         uint64_t units, due_ms = 0;
         const auto took
             = pending_->take(hash(), now_ms_, input_.below(200000), input_.flag(), &units, &due_ms);
-        CHECK(units == (took == Pending::Took::kTaken ? units_[key_] : 0));
-        if (took == Pending::Took::kLater) { CHECK(due_ms > now_ms_); }
+        CHECK(units == (took == Outbox::Took::kTaken ? units_[key_] : 0));
+        if (took == Outbox::Took::kLater) { CHECK(due_ms > now_ms_); }
 
-        if (took == Pending::Took::kTaken) {
+        if (took == Outbox::Took::kTaken) {
             taken_[key_] = units;
             units_[key_] = 0;
         }
@@ -83,7 +83,7 @@ private:
         if (taken == taken_.end()) { return; }
 
         const bool again = input_.flag();
-        Pending::Rest rest = {};
+        Outbox::Rest rest = {};
         rest.units = again ? taken->second : 0;
         rest.look = input_.flag();
         rest.due_ms = now_ms_ + kIntervalMs;
@@ -92,25 +92,25 @@ private:
 
         uint64_t due_ms = 0;
         const auto added = pending_->done(hash(), now_ms_, rest, &due_ms);
-        if (added != Pending::Added::kFull) {
+        if (added != Outbox::Added::kFull) {
             units_[key_] = std::min<uint64_t>(UINT32_MAX, units_[key_] + rest.units);
         }
 
-        if (added == Pending::Added::kSend) { check_due(due_ms); }
+        if (added == Outbox::Added::kSend) { check_due(due_ms); }
 
-        CHECK(added != Pending::Added::kDone || units_[key_] == 0);
+        CHECK(added != Outbox::Added::kDone || units_[key_] == 0);
         taken_.erase(taken);
     }
 
     void look() {
         uint64_t due_ms = 0;
-        if (pending_->look(hash(), now_ms_, kIntervalMs, &due_ms) == Pending::Added::kSend) {
+        if (pending_->look(hash(), now_ms_, kIntervalMs, &due_ms) == Outbox::Added::kSend) {
             check_due(due_ms);
         }
 
-        const Pending::Seen seen = {input_.number(), now_ms_, input_.number(), input_.number()};
+        const Outbox::Seen seen = {input_.number(), now_ms_, input_.number(), input_.number()};
         pending_->set_seen(hash(), seen);
-        const Pending::Seen known = pending_->seen(hash(), now_ms_);
+        const Outbox::Seen known = pending_->seen(hash(), now_ms_);
         CHECK(known.at_ms <= now_ms_ && known.used <= seen.used);
     }
 
@@ -122,7 +122,7 @@ private:
     }
 
     fuzz::Input &input_;
-    Pending *pending_;
+    Outbox *pending_;
     uint64_t now_ms_ = 1000000;
     uint64_t key_ = 0;
     std::map<uint64_t, uint64_t> units_; /* that wait, of each key */

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Rates, windows and own limits as texts, against a reading of the same by other means;
+/* Rates, windows and overrides as texts, against a reading of the same by other means;
  * windows of the calendar against the C library's. */
 
 #include <cstring>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/calendar.hpp"
-#include "core/own_limit.hpp"
-#include "core/rate.hpp"
+#include "core/policy/calendar.hpp"
+#include "core/policy/override.hpp"
+#include "core/policy/rate.hpp"
 #include "input.hpp"
 
 using namespace limit_sliding;
@@ -98,7 +98,7 @@ uint64_t naive_limit(const Rate &rate, uint64_t window_ms) {
         std::min<Wide>(Wide{rate.count} * window_ms / rate.per_ms, UINT64_MAX));
 }
 
-bool naive_own(const string &text, const Policy &policy, uint64_t limit_max, OwnLimit *own) {
+bool naive_own(const string &text, const Policy &policy, uint64_t limit_max, Override *own) {
     if (text == "off" || text == "0") {
         *own = {text == "0" ? kBlocked : kUnlimited, {}};
         return true;
@@ -144,7 +144,7 @@ void check_texts(string_view input, const Policy &policy, uint64_t limit_max) {
         CHECK((window == Window{7, Calendar::kDay}));
     }
 
-    OwnLimit own = {7, {}}, other_own;
+    Override own = {7, {}}, other_own;
     if (own.parse(exact.view(), policy, limit_max)) {
         CHECK(naive_own(text, policy, limit_max, &other_own) && own == other_own);
         CHECK(own.is_set() && (own.is_limited() || own.is_unlimited() || own.is_blocked()));
@@ -152,7 +152,7 @@ void check_texts(string_view input, const Policy &policy, uint64_t limit_max) {
         CHECK((with.salt != 0) == own.window.is_given());
     } else {
         CHECK(!naive_own(text, policy, limit_max, &other_own));
-        CHECK((own == OwnLimit{7, {}}));
+        CHECK((own == Override{7, {}}));
     }
 }
 

@@ -7,13 +7,14 @@
 #include <memory>
 #include <vector>
 
-#include "core/bans.hpp"
-#include "core/own_limit.hpp"
+#include "core/facts/bans.hpp"
+#include "core/policy/override.hpp"
+#include "core/policy/verdict.hpp"
 #include "input.hpp"
-#include "redis/logic/ban_exchange.hpp"
-#include "redis/logic/key_slot.hpp"
-#include "redis/logic/remote.hpp"
-#include "redis/logic/scan_place.hpp"
+#include "redis/protocol/key_slot.hpp"
+#include "redis/protocol/remote_verdict.hpp"
+#include "redis/shared/ban_exchange.hpp"
+#include "redis/shared/scan_cursor.hpp"
 
 using namespace limit_sliding;
 
@@ -46,6 +47,32 @@ Policy policy_of(fuzz::Input &input) {
 /* The script's replies are read up to this time. */
 uint64_t time_of(fuzz::Input &input) { return input.number() % (INT64_MAX / 2); }
 
+/* Returns how long a client may be told to wait, in ms: a window from the last request, which
+ * lies ahead if the clock of Redis was set back, or if a log owes; 69 years for buckets. */
+uint64_t longest_ms(const Policy &policy) {
+    if (policy.algorithm >= Algorithm::kTokenBucket) { return uint64_t{1} << 41; }
+
+    const uint64_t day_ms = 24 * 3600 * 1000;
+    return policy.calendar == Calendar::kNone ? 8196 * policy.window_ms + day_ms : 366 * day_ms;
+}
+
+/* Most times and numbers are such as Redis tells, or nearly so. */
+int64_t value_of(fuzz::Input &input, const Policy &policy, uint64_t now_ms, unsigned i) {
+    const auto number = static_cast<int64_t>(input.number());
+    if (input.flag()) { return number; }
+
+    const auto w = static_cast<int64_t>(policy.window_ms);
+    const auto now = static_cast<int64_t>(now_ms);
+    if (policy.algorithm == Algorithm::kLog) { return i == 0 ? number : now + number % (9000 * w); }
+
+    if (policy.algorithm == Algorithm::kCounter && i == 1) {
+        const auto parts = std::max<int64_t>(policy.precision, 1);
+        return now / w * parts + number % (3 * parts);
+    }
+
+    return i == 2 ? 0 : number;
+}
+
 void check_state(fuzz::Input &input) {
     const Policy policy = policy_of(input);
     const uint64_t now_ms = time_of(input);
@@ -53,28 +80,47 @@ void check_state(fuzz::Input &input) {
     const uint64_t cost = input.number() % (kRemoteMax + 2);
     const auto granted = static_cast<uint32_t>(input.below(300));
 
-    int64_t first = static_cast<int64_t>(input.number());
+    const auto first = static_cast<int64_t>(input.number());
     const unsigned n = remote_values(policy, first);
     CHECK(n >= 1 && n <= kValuesMax);
 
     /* memory of its own, so that a sanitizer sees what reads beyond it */
     std::vector<int64_t> values(n);
-    for (int64_t &value : values) {
-        value = first;
-        first = static_cast<int64_t>(input.number());
+    values[0] = first;
+    for (unsigned i = 1; i < n; i++) {
+        values[i] = value_of(input, policy, now_ms, i);
     }
 
-    if (!are_remote_values(policy, values.data())) { return; }
+    if (!are_remote_values(policy, limit, now_ms, values.data())) { return; }
 
     CHECK(n <= remote_values_max(policy));
 
-    const RemoteState state = {now_ms, limit, values.data()};
+    RemoteState state = {now_ms, limit, values.data()};
+    if (input.flag()) {
+        const auto units = static_cast<int64_t>(input.number());
+        const auto from = static_cast<int64_t>(input.number());
+        const uint64_t pace = 1 + input.number() % kRemoteMax;
+        if (!is_remote_debt(policy, units, from)) { return; }
+
+        state.debt = {static_cast<uint64_t>(units), static_cast<uint64_t>(from), pace};
+    }
+
     for (const bool admitted : {false, true}) {
         for (const bool look : {false, true}) {
             const uint64_t rejected = input.number() % (kRemoteMax + 1);
             const Verdict verdict = state.describe(policy, cost, granted, admitted, look, rejected);
             CHECK(verdict.limit == limit);
             CHECK(verdict.remaining <= policy.capacity(limit) || verdict.remaining <= limit);
+            /* what is ahead in a queue: all of it, what this call has taken, and 1 ms */
+            const uint64_t taken = look ? 0 : (granted + uint64_t{admitted}) * cost;
+            const uint64_t spent = taken != 0 ? taken + state.debt.units : 0;
+            const Wide most = Wide{policy.capacity(limit) + spent} * policy.window_ms / limit + 1;
+            CHECK(verdict.delay_ms <= most);
+            if (state.debt.units == 0) {
+                const uint64_t longest = longest_ms(policy);
+                CHECK(verdict.retry_after_ms == kNever || verdict.retry_after_ms <= longest);
+                CHECK(verdict.reset_ms <= longest);
+            }
             (void)state.refused_ms(policy, verdict);
         }
     }
@@ -108,7 +154,9 @@ void check_bans(fuzz::Input &input) {
             if (bans->reject(hash, rule, now_ms).left_ms != 0) { (void)exchange->tell(hash); }
             break;
         case 1:
-            if (hash != 0 && bans->lift(hash, now_ms)) { (void)exchange->tell_lifted(hash); }
+            if (hash != 0 && bans->lift(hash, now_ms)) {
+                (void)exchange->tell_lifted(hash, now_ms);
+            }
             break;
         default: {
             std::vector<int64_t> numbers;
@@ -116,7 +164,7 @@ void check_bans(fuzz::Input &input) {
                 numbers.push_back(static_cast<int64_t>(input.number()));
             }
 
-            exchange->fill(call.get(), *bans, now_ms);
+            exchange->fill(call.get(), *bans, rule, now_ms);
             CHECK(call->n <= kBansPerCall);
             const auto reply
                 = exchange->read(*call, numbers.data(), numbers.size(), bans, rule, now_ms);
@@ -133,16 +181,16 @@ void check_bans(fuzz::Input &input) {
 
 /* A place has one text. */
 void check_place(fuzz::Input &input) {
-    ScanPlace place;
+    ScanCursor place;
     const std::string_view text = input.text();
-    if (read_scan_place(text, &place)) {
-        char again[kScanPlaceBytes];
-        CHECK(std::string_view(again, write_scan_place(place, again)) == text);
+    if (read_scan_cursor(text, &place)) {
+        char again[kScanCursorBytes];
+        CHECK(std::string_view(again, write_scan_cursor(place, again)) == text);
     }
 
-    const ScanPlace any = {input.number() | 1, input.number()};
-    char written[kScanPlaceBytes];
-    CHECK(read_scan_place({written, write_scan_place(any, written)}, &place));
+    const ScanCursor any = {input.number() | 1, input.number()};
+    char written[kScanCursorBytes];
+    CHECK(read_scan_cursor({written, write_scan_cursor(any, written)}, &place));
     CHECK(place.node == any.node && place.cursor == any.cursor);
 
     const std::string_view key = input.text();

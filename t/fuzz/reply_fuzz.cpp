@@ -3,7 +3,7 @@
 /* Bytes of a Redis through the reader of replies: it finds the same replies however the
  * bytes come, and hands none on that is larger than its buffer. */
 
-#include "redis/reply.hpp"
+#include "redis/wire/reply.hpp"
 
 #include <hiredis/hiredis.h>
 

@@ -3,12 +3,12 @@
 /* Numbers that a Redis answers to a call of the script, for calls of all shapes: what is
  * taken for a reply can be read and described, and is of all the call's asks. */
 
-#include "redis/script_call.hpp"
+#include "redis/calls/script_call.hpp"
 
 #include <memory>
 #include <vector>
 
-#include "core/own_limit.hpp"
+#include "core/policy/override.hpp"
 #include "input.hpp"
 
 namespace limit_sliding {
@@ -91,6 +91,10 @@ void check_part(const Ask &ask, const AskPart &part, const PartAnswer &answer, i
         const Verdict verdict = describe_part(part, answer, before, admitted);
         CHECK(answer.own.is_blocked() || verdict.limit == answer.state.limit);
         if (is_settled(part.claim) || !answer.is_limited()) { continue; }
+
+        const Policy &policy = answer.policy;
+        const Wide full = policy.capacity(verdict.limit) + (uint64_t{before} + 1) * part.claim.cost;
+        CHECK(verdict.delay_ms <= full * policy.window_ms / verdict.limit + 1);
 
         (void)answer.state.refused_ms(answer.policy, verdict);
         (void)answer.state.taken(answer.policy, static_cast<uint64_t>(turn));

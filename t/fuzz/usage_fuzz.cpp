@@ -3,7 +3,7 @@
 /* The scanner of bodies: whatever the name and the body, it finds the same however the
  * body is cut, and that is what a naive reader finds. */
 
-#include "http/usage_scanner.hpp"
+#include "http/usage/usage_scanner.hpp"
 
 #include <cstring>
 #include <optional>

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/limiter.hpp"
+#include "core/limiter/limiter.hpp"
 #include "scenario.hpp"
 #include "world.hpp"
 

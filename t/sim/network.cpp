@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "redis/tls.hpp"
+#include "redis/wire/tls.hpp"
 #include "server.hpp"
 #include "traffic.hpp"
 #include "world.hpp"
@@ -35,6 +35,13 @@ void notify(const LinkPtr &link) {
     ngx_event_t *ev = link->client->read;
     ev->ready = 1;
     ev->handler(ev);
+}
+
+void tell_writable(const LinkPtr &link) {
+    if (link->client == nullptr) { return; }
+
+    link->client->write->ready = 1;
+    link->client->write->handler(link->client->write);
 }
 
 ssize_t receive(ngx_connection_t *c, u_char *buffer, size_t size) {
@@ -75,10 +82,7 @@ ssize_t send_bytes(ngx_connection_t *c, u_char *buffer, size_t size) {
         link->blocked = true;
         after(draw_delay(), [link] {
             link->blocked = false;
-            if (link->client == nullptr) { return; }
-
-            link->client->write->ready = 1;
-            link->client->write->handler(link->client->write);
+            wake([link] { tell_writable(link); });
         });
         if (n == 0) {
             c->write->ready = 0;
@@ -109,16 +113,13 @@ ngx_connection_t *create_connection() {
 
 /* The outcome of connect() is there. */
 void connected(const LinkPtr &link) {
-    if (link->client == nullptr) { return; }
-
     link->established = true;
     if (!link->server->accepts() || link->server_closed) {
         link->reset = true;
         count("refused connections");
     }
 
-    link->client->write->ready = 1;
-    link->client->write->handler(link->client->write);
+    wake([link] { tell_writable(link); });
 }
 
 unsigned number_of(const sockaddr *address) {
@@ -134,8 +135,10 @@ void send_to_client(const LinkPtr &link, std::string bytes, uint64_t delay_us) {
         link->to_client_us = std::max(link->to_client_us, now_us() + delay_us);
         after(link->to_client_us - now_us(), [link, piece = bytes.substr(0, n)] {
             link->arrived += piece;
-            notify(link);
-            traffic->interrupt();
+            wake([link] {
+                notify(link);
+                traffic->interrupt();
+            });
         });
         bytes.erase(0, n);
         if (!bytes.empty()) { delay_us += draw_delay() / 4; }
@@ -150,7 +153,9 @@ void close_by_server(const LinkPtr &link, bool reset) {
     after(link->to_client_us - now_us(), [link, reset] {
         link->ended = true;
         link->reset = reset;
-        if (link->established) { notify(link); }
+        if (link->established) {
+            wake([link] { notify(link); });
+        }
     });
 }
 

@@ -19,6 +19,8 @@ int64_t time_of_day_step;
 ngx_log_t sim_log;
 ngx_cycle_t sim_cycle;
 ngx_time_t sim_time;
+ngx_core_conf_t sim_core;
+void *sim_confs[] = {&sim_core};
 
 void *allocate(size_t size) {
     if (failing_allocations != 0 && chance(failing_allocations)) {
@@ -45,6 +47,9 @@ ngx_uint_t ngx_process;
 ngx_int_t ngx_process_slot;
 ngx_uint_t ngx_pagesize = 4096;
 ngx_uint_t ngx_cacheline_size = 64;
+ngx_module_t ngx_core_module;
+
+void ngx_time_update() { update_clock(); }
 
 void __real_free(void *p);
 
@@ -85,6 +90,9 @@ void begin_nginx() {
     sim_log = {};
     sim_log.log_level = NGX_LOG_INFO;
     sim_cycle.log = &sim_log;
+    sim_cycle.conf_ctx = reinterpret_cast<void ****>(sim_confs);
+    ngx_core_module.index = 0;
+    sim_core = {};
     ngx_exiting = 0;
     failing_allocations = 0;
     time_of_day_step = 0;
@@ -99,6 +107,8 @@ void set_clock(uint64_t us) {
     sim_time.sec = 1700000000 + static_cast<time_t>(us / 1000000) + time_of_day_step;
     sim_time.msec = us / 1000 % 1000;
 }
+
+void set_timer_resolution(uint64_t ms) { sim_core.timer_resolution = ms; }
 
 void step_time_of_day(int64_t seconds) { time_of_day_step += seconds; }
 

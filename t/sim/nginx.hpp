@@ -17,6 +17,12 @@ void begin_nginx();
 /* The clock of workers is this one from now on. */
 void set_clock(uint64_t now_us);
 
+/* Sets the clock of workers to the present time, as ngx_time_update() does. */
+void update_clock();
+
+/* Sets "timer_resolution". */
+void set_timer_resolution(uint64_t ms);
+
 /* Adds so much to the time of day, which the monotonic clock does not follow. */
 void step_time_of_day(int64_t seconds);
 

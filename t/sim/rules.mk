@@ -4,7 +4,7 @@
 # configuration and speaks TLS, with those files of NGINX that touch no system.
 
 SIM_CLIENT := $(filter-out %/setup.cpp %/tls.cpp %/without_hiredis.cpp $(PURE_SRCS), \
-    $(wildcard src/redis/*.cpp) src/http/sync_claims.cpp)
+    $(wildcard src/redis/*/*.cpp) src/http/request/sync_claims.cpp)
 SIM_NGINX  := $(addprefix src/,$(addsuffix .c,core/ngx_array core/ngx_inet core/ngx_palloc \
     core/ngx_queue core/ngx_rbtree core/ngx_sha1 core/ngx_string event/ngx_event_posted \
     event/ngx_event_timer))

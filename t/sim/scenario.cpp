@@ -60,6 +60,8 @@ Plan draw_plan() {
         plan.nservers = 2;
         plan.nsentinels = between(1, 3);
     }
+    if (plan.nsentinels == 3 && chance(500)) { plan.stale = plan.nservers + between(1, 3); }
+
     plan.nmachines = between(1, 2);
     plan.nworkers = between(1, 2);
     plan.nkeys = between(1, 3);
@@ -79,6 +81,22 @@ void draw_weather(const Plan &plan) {
     if (chance(50)) { weather.no_socket = static_cast<unsigned>(between(50, 700)); }
 }
 
+/* A worker that is busy for long, or whose clock is set seldom, is no fault of Redis. */
+void draw_pace(const Plan &plan) {
+    if (chance(200)) {
+        pace.stops = static_cast<unsigned>(between(10, 300));
+    } else if (chance(200)) {
+        pace.long_turns = static_cast<unsigned>(between(5, 300));
+        pace.turn_most_us = plan.timeout_ms * between(500, 4000);
+    } else if (chance(200)) {
+        pace.clock_age_us = between(1, 100) * 1000;
+    }
+
+    trace("timeout %d, turns of %d us, clock of %d us", static_cast<int>(plan.timeout_ms),
+          static_cast<int>(pace.turn_most_us), static_cast<int>(pace.clock_age_us));
+    set_timer_resolution(pace.clock_age_us / 1000);
+}
+
 void draw_traffic(Site &drawn, Traffic &of, uint64_t length_us) {
     const uint64_t n = between(10, 120);
     const bool pairs = drawn.plan.nkeys > 1 && drawn.plan.sync_ms == 0 && chance(300);
@@ -90,7 +108,7 @@ void draw_traffic(Site &drawn, Traffic &of, uint64_t length_us) {
         const bool is_pair = pairs && chance(500);
         after(at_us, [&of, worker, key, burst, is_pair] {
             for (uint64_t j = 0; j < burst; j++) {
-                of.come(*worker, key, is_pair);
+                wake([&of, worker, key, is_pair] { of.come(*worker, key, is_pair); });
             }
         });
     }
@@ -113,8 +131,13 @@ void draw_fault(Site &in, Drawn &drawn) {
         return;
     }
 
-    drawn.is_calm = false;
     const uint64_t kind = below(16);
+    if (kind == 12) {
+        after(at_us, [lasts_us] { stall(lasts_us / 10); });
+        return;
+    }
+
+    drawn.is_calm = false;
     if (kind < 9) {
         const auto fault = static_cast<Fault>(kind + 1);
         if (fault == Fault::kGarbage) { drawn.has_lies = true; }
@@ -127,8 +150,6 @@ void draw_fault(Site &in, Drawn &drawn) {
 
     if (kind < 12) {
         after(at_us, [server, keeps = kind != 9] { server->restart(keeps); });
-    } else if (kind == 12) {
-        after(at_us, [lasts_us] { stall(lasts_us / 10); });
     } else if (kind == 13) {
         const auto step_us = static_cast<int64_t>(below(3000000));
         const bool is_back = chance(300);
@@ -151,6 +172,9 @@ void recover(Site &in, Traffic &of, unsigned tries) {
     tampering = nullptr;
     set_failing_allocations(0);
     weather = clear;
+    pace.long_turns = 0;
+    pace.stops = 0;
+    end_stalls();
     for (auto &server : in.servers) {
         server->heal();
     }
@@ -160,7 +184,7 @@ void recover(Site &in, Traffic &of, unsigned tries) {
     for (size_t i = 0; i < in.workers.size(); i++) {
         const uint64_t admitted = of.admitted();
         for (unsigned n = 0; n < tries && of.admitted() == admitted; n++) {
-            after(0, [&, i] { of.come(*in.workers[i], 1000 + static_cast<unsigned>(i), false); });
+            wake([&, i] { of.come(*in.workers[i], 1000 + static_cast<unsigned>(i), false); });
             run_for(n == 0 ? 100000 : 1000000);
         }
 
@@ -199,6 +223,7 @@ Outcome run_seed(uint64_t seed) {
     const Plan plan = draw_plan();
     trace_plan(plan);
     draw_weather(plan);
+    draw_pace(plan);
     {
         Site in(plan);
         Traffic of(in);
@@ -206,7 +231,11 @@ Outcome run_seed(uint64_t seed) {
         Drawn drawn;
         const uint64_t patience_us = std::min(plan.timeout_ms, plan.connect_timeout_ms) * 1000 / 16;
         drawn.is_calm = weather.delay_most_us < patience_us && weather.partial == 0
-                        && weather.pieces == 0 && weather.no_socket == 0 && guest == nullptr;
+                        && weather.pieces == 0 && weather.no_socket == 0 && guest == nullptr
+                        && pace.long_turns == 0 && pace.stops == 0;
+        /* A worker that is late spends units of its lease, or of sync=, by an old clock. */
+        drawn.is_bounded
+            = (pace.long_turns == 0 && pace.stops == 0) || (plan.lease == 0 && plan.sync_ms == 0);
         drawn.has_lies = guest != nullptr;
         tampering = guest;
         drawn.length_us = plan.policy.window_ms * between(500, 4000);
@@ -224,7 +253,8 @@ Outcome run_seed(uint64_t seed) {
         }
 
         count(drawn.is_calm ? "calm seeds" : "other seeds");
-        recover(in, of, drawn.has_lies ? 4 : 1);
+        const bool is_slow = drawn.has_lies || plan.stale != 0 || pace.clock_age_us != 0;
+        recover(in, of, is_slow ? 4 : 1);
         if (guest != nullptr) { guest->check(); }
 
         check_rest(plan, of);

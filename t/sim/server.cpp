@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "lua_scripts.hpp"
-#include "redis/logic/key_slot.hpp"
+#include "redis/protocol/key_slot.hpp"
 #include "scenario.hpp"
 #include "site.hpp"
 #include "world.hpp"
@@ -267,10 +267,21 @@ void Server::promote(Server &last, bool keeps_keys) {
 
 Value Server::run_other(const Arguments &args) {
     if (args[0] == "SENTINEL") {
-        const std::string number = std::to_string(site->master().number());
+        /* one that is stale knows the first master; others outvote it */
+        const bool is_stale = site->plan.nsentinels == 3 && number_ == site->plan.stale;
+        const std::string number = is_stale ? "1" : std::to_string(site->master().number());
         return Value::array({Value::string("10.0.0." + number),
                              Value::string(std::to_string(7000 + std::stoi(number)))});
     }
+    if (args[0] == "ROLE" && role_ == Role::kMaster) {
+        return Value::array({Value::string("master"), Value::integer(7), Value::array({})});
+    }
+
+    if (args[0] == "ROLE") {
+        return Value::array({Value::string("slave"), Value::string("10.0.0.1"),
+                             Value::integer(7001), Value::string("connected"), Value::integer(7)});
+    }
+
     return args[0] == "CLUSTER" ? slot_map() : store.run(args, clock_us() / 1000);
 }
 

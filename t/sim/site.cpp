@@ -5,14 +5,14 @@
 #include <cstdlib>
 #include <map>
 
-#include "core/zone.hpp"
+#include "core/table/zone.hpp"
 #include "lua_scripts.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/ask.hpp"
-#include "redis/logic/key_slot.hpp"
-#include "redis/logic/pending.hpp"
-#include "redis/scripts.hpp"
+#include "redis/calls/ask.hpp"
+#include "redis/protocol/key_slot.hpp"
+#include "redis/protocol/scripts.hpp"
+#include "redis/shared/outbox.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -96,7 +96,7 @@ Machine::Machine(const Plan &plan) {
     zone.log_after = &log_after_;
     if (plan.lease != 0) { zone.leases = Leases::init(take(kAsideBytes), kAsideBytes); }
 
-    if (plan.sync_ms != 0) { zone.pending = Pending::init(take(kAsideBytes), kAsideBytes); }
+    if (plan.sync_ms != 0) { zone.outbox = Outbox::init(take(kAsideBytes), kAsideBytes); }
 }
 
 Site::Site(const Plan &drawn) : plan(drawn) {
@@ -244,7 +244,7 @@ void Site::end() {
 
     for (auto &worker : workers) {
         Client &client = worker->redis.client;
-        if (client.nodes.is_started() && client.notices.n != 0) { broken("a notice is left"); }
+        if (client.nodes.is_started() && client.notices.bytes != 0) { broken("a notice is left"); }
 
         if (client.look.timer_set) { ngx_del_timer(&client.look); }
 

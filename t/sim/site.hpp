@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/zone_memory.hpp"
-#include "redis/client.hpp"
+#include "core/limiter/zone_memory.hpp"
+#include "redis/calls/client.hpp"
 #include "server.hpp"
 
 namespace sim {
@@ -27,6 +27,7 @@ struct Plan {
     ngx_msec_t timeout_ms;
     size_t nservers;
     size_t nsentinels;
+    size_t stale; /* the number of a sentinel that misses failovers; 0: none does */
     size_t nmachines;
     size_t nworkers; /* of each */
     size_t nkeys;

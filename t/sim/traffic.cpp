@@ -4,12 +4,13 @@
 
 #include <algorithm>
 
-#include "core/limiter.hpp"
-#include "core/zone.hpp"
-#include "http/sync_claims.hpp"
+#include "core/limiter/limiter.hpp"
+#include "core/table/zone.hpp"
+#include "http/request/sync_claims.hpp"
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
-#include "redis/logic/refusals.hpp"
+#include "redis/protocol/scripts.hpp"
+#include "redis/shared/refusals.hpp"
 #include "world.hpp"
 
 namespace sim {
@@ -22,6 +23,9 @@ namespace {
 
 /* How late a waiter may be told: the clock has whole milliseconds. */
 constexpr uint64_t kSlackUs = 2000;
+
+/* What a request gets that was to be told while its worker was busy. */
+constexpr uint64_t kTurnsOfGrace = 2;
 
 } // namespace
 
@@ -111,12 +115,17 @@ void Traffic::decide(Request &request) {
     }
 
     trace("%s asks", request.keys[0].c_str());
+    if (chance(pace.stops)) {
+        after(below(1000), [us = below(site_.plan.timeout_ms * 3000)] { stall(us); });
+    }
+
     for (size_t i = 0; i < request.n; i++) {
         keys_[request.keys[i]].asked++;
     }
 
     if (!is_patient_ && chance(20)) {
-        after(below(site_.plan.timeout_ms * 1500), [this, &request] { leave(request); });
+        after(below(site_.plan.timeout_ms * 1500),
+              [this, &request] { wake([this, &request] { leave(request); }); });
     }
 }
 
@@ -159,8 +168,11 @@ void Traffic::told(Request &request) {
         return;
     }
 
-    const uint64_t took_us = now_us() - request.began_us - (stalled_us() - request.stalled_us);
-    if (took_us > site_.plan.timeout_ms * 1000 + kSlackUs) {
+    const uint64_t lived_us = now_us() - request.began_us;
+    const uint64_t stalled = stalled_us() - request.stalled_us;
+    const uint64_t took_us = lived_us - std::min(lived_us, stalled);
+    const uint64_t turns = stalled != 0 ? 1 + kTurnsOfGrace : 1;
+    if (took_us > site_.plan.timeout_ms * 1000 + turns * (kSlackUs + pace.clock_age_us)) {
         broken("%s is told after %.3f ms", request.keys[0].c_str(),
                static_cast<double>(took_us) / 1000);
     }
@@ -196,7 +208,7 @@ void Traffic::admit(Request &request) {
         const int64_t difference = static_cast<int64_t>(below(5)) - 1;
         after(below(50000), [&request, difference] {
             count("settlements");
-            settle_redis(request.claims[0], difference);
+            wake([&request, difference] { settle_redis(request.claims[0], difference); });
         });
     }
 }
@@ -288,7 +300,7 @@ void Traffic::check(bool is_bounded) {
     }
 }
 
-/* Reads a command as src/redis/scripts.hpp describes it, and what its reply grants. */
+/* Reads a command as src/redis/protocol/scripts.hpp describes it, and what its reply grants. */
 void note_run(const Server &, const Arguments &command, const Value &reply) {
     traffic->note_run();
     if (reply.type != Value::kArray) { return; }
@@ -302,7 +314,7 @@ void note_run(const Server &, const Arguments &command, const Value &reply) {
         const int64_t look = arg(a + 5);
         const bool is_other = arg(a) >= 8;
         looks.push_back(look);
-        a += 6u + (look % 8 == 2 ? 4 : look % 8 == 3 ? 1 : 0) + is_other;
+        a += 6u + (look & 32 ? 1 : 0) + (look % 8 == 2 ? 4 : look % 8 == 3 ? 1 : 0) + is_other;
     }
 
     size_t at = 1;
@@ -318,10 +330,12 @@ void note_run(const Server &, const Arguments &command, const Value &reply) {
             }
 
             const bool is_held = (look & 8) != 0;
+            at += (std::abs(reply.elements.at(at).number) & kScriptDebt) != 0 ? 3 : 1;
+
             const unsigned values
-                = is_settled ? 1 : remote_values(plan.policy, reply.elements.at(at + 1).number);
-            at += 1 + values + is_held;
-            key += plan.topology == Topology::kCluster ? 1 : 2 + is_held;
+                = is_settled ? 1 : remote_values(plan.policy, reply.elements.at(at).number);
+            at += values + is_held;
+            key += plan.topology == Topology::kCluster ? 1 : 2 + plan.settles + is_held;
         }
         a += 2 + static_cast<size_t>(m);
     }

@@ -9,10 +9,13 @@
 #include <map>
 #include <queue>
 #include <string>
+#include <vector>
 
 #include "nginx.hpp"
 
 namespace sim {
+
+Pace pace;
 
 namespace {
 
@@ -31,14 +34,18 @@ struct World {
     uint64_t state;
     uint64_t now_us;
     uint64_t number;
-    uint64_t stall_us;
+    uint64_t busy_until_us;
     uint64_t stalled_us;
+    uint64_t alarm_us; /* when the worker's clock is set again */
+    bool was_stopped;
     uint64_t hash;
     bool broken;
     std::priority_queue<Happening> happenings;
+    std::vector<std::function<void()>> woken;
 };
 
 World world;
+
 std::map<std::string, uint64_t> counts;
 
 const bool is_traced = getenv("TRACE") != nullptr;
@@ -50,23 +57,53 @@ uint64_t random_number() {
     return z ^ (z >> 31);
 }
 
-/* One turn of the event loop: as NGINX has them, first events of connections, then
- * timers, then what was posted. */
-void turn(uint64_t until_us) {
-    uint64_t next = world.happenings.empty() ? until_us : world.happenings.top().at_us;
-    next = std::min({next, until_us, next_timer_us()});
-    world.now_us = std::max(world.now_us, next) + world.stall_us;
-    world.stalled_us += world.stall_us;
-    world.stall_us = 0;
-
-    set_clock(world.now_us);
-    while (!world.happenings.empty() && world.happenings.top().at_us <= world.now_us) {
+/* Lets the world go on until then, without the worker. */
+void elapse(uint64_t until_us) {
+    while (!world.happenings.empty() && world.happenings.top().at_us <= until_us) {
         auto what = world.happenings.top().what;
+        world.now_us = std::max(world.now_us, world.happenings.top().at_us);
         world.happenings.pop();
         what();
     }
+    world.now_us = std::max(world.now_us, until_us);
+}
 
+void be_busy(uint64_t us) {
+    world.stalled_us += us;
+    elapse(world.now_us + us);
+}
+
+/* Returns when the worker has something to do next, if nothing wakes it. */
+uint64_t next_turn_us() {
+    if (!world.woken.empty()) { return world.busy_until_us; }
+
+    return std::max({next_timer_us(), world.alarm_us, world.busy_until_us});
+}
+
+/* One turn of the event loop: as NGINX has them, first events of connections, then
+ * timers, then what was posted.  A process that was stopped finds no events at first, as
+ * the system ends its wait for them. */
+void turn() {
+    if (world.now_us >= world.alarm_us) {
+        update_clock();
+        world.alarm_us = world.now_us + pace.clock_age_us;
+    }
+
+    if (!world.was_stopped || chance(500)) {
+        auto woken = std::move(world.woken);
+        world.woken.clear();
+        for (auto &what : woken) {
+            what();
+        }
+    }
+
+    world.was_stopped = false;
     run_timers();
+    if (chance(pace.long_turns)) {
+        count("long turns");
+        be_busy(below(pace.turn_most_us));
+    }
+
     run_posted();
 }
 
@@ -75,7 +112,18 @@ void turn(uint64_t until_us) {
 uint64_t below(uint64_t n) { return random_number() % n; }
 bool chance(unsigned per_mille) { return below(1000) < per_mille; }
 uint64_t now_us() { return world.now_us; }
-void stall(uint64_t us) { world.stall_us += us; }
+void wake(std::function<void()> what) { world.woken.push_back(std::move(what)); }
+
+void stall(uint64_t us) {
+    world.busy_until_us = std::max(world.busy_until_us, world.now_us) + us;
+    world.stalled_us += us;
+    world.was_stopped = true;
+}
+
+void end_stalls() { world.busy_until_us = std::min(world.busy_until_us, world.now_us); }
+
+void update_clock() { set_clock(world.now_us); }
+
 uint64_t stalled_us() { return world.stalled_us; }
 uint64_t trace_hash() { return world.hash; }
 bool is_broken() { return world.broken; }
@@ -96,16 +144,24 @@ void begin_world(uint64_t seed) {
     world.seed = seed;
     world.state = seed * 0xd1342543de82ef95 + 1;
     world.now_us = 1000000000 + below(2000000);
+    pace = {};
     begin_nginx();
-    set_clock(world.now_us);
+    update_clock();
 }
 
-void end_world() { world.happenings = {}; }
+void end_world() {
+    world.happenings = {};
+    world.woken.clear();
+}
 
 void run_for(uint64_t us) {
     const uint64_t until_us = world.now_us + us;
     while (world.now_us < until_us) {
-        turn(until_us);
+        const uint64_t next_us = std::max(next_turn_us(), world.now_us);
+        const uint64_t happens_us
+            = world.happenings.empty() ? UINT64_MAX : world.happenings.top().at_us;
+        elapse(std::min({next_us, happens_us, until_us}));
+        if (world.now_us >= next_turn_us()) { turn(); }
     }
 }
 

@@ -27,14 +27,31 @@ void begin_world(uint64_t seed);
 /* Forgets what is still to happen. */
 void end_world();
 
-/* Runs the event loop of NGINX for so long. */
+/* Lets the world and the event loop of NGINX go on for so long. */
 void run_for(uint64_t us);
 
-/* Lets the worker do nothing for so long, from its next turn on. */
+/* Has the worker do that in its next turn of the event loop.  What else happens does not
+ * wait for the worker. */
+void wake(std::function<void()> what);
+
+/* Lets the worker do nothing for so long, as if it were stopped. */
 void stall(uint64_t us);
 
-/* Returns for how long the worker was stalled in all. */
+/* Lets a worker that is stopped go on at once: stops add up. */
+void end_stalls();
+
+/* Returns for how long the worker was stopped or busy in all. */
 uint64_t stalled_us();
+
+/* How the worker is, until it is told otherwise. */
+struct Pace {
+    uint64_t clock_age_us; /* its clock is set so often; 0: in each turn */
+    unsigned long_turns;   /* of 1000: turns that take long before they end, */
+    uint64_t turn_most_us; /* so long at most */
+    unsigned stops;        /* of 1000: asks after which it is stopped for a while */
+};
+
+extern Pace pace;
 
 /* Writes a line with the time if TRACE=1.  All lines count in trace_hash(). */
 [[gnu::format(printf, 1, 2)]] void trace(const char *format, ...);

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/own_limit.hpp"
+#include "core/policy/override.hpp"
 #include "draw.hpp"
 #include "model.hpp"
 #include "zone.hpp"

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/limiter.hpp"
+#include "core/limiter/limiter.hpp"
 #include "random.hpp"
 
 using namespace limit_sliding;

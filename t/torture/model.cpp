@@ -20,7 +20,7 @@ constexpr unsigned kTimeDigitsMin = 24;
 constexpr unsigned kTimeDigitsMax = 34;
 
 /* What a log was given back is kept for so many parts of a window. */
-constexpr uint64_t kCredits = 64;
+constexpr uint64_t kRefunds = 64;
 
 Shares runs_off(uint32_t limit, uint64_t elapsed_ms) {
     return static_cast<Shares>(limit) * elapsed_ms;
@@ -135,7 +135,7 @@ bool Model::is_late(const Event &event, uint64_t now_ms) const {
     uint64_t left_ms = event.at_ms + policy_.window_ms - std::max(now_ms, own_ms_);
 
     return policy_.algorithm == Algorithm::kLog
-           && left_ms <= (policy_.window_ms + kCredits - 1) / kCredits;
+           && left_ms <= (policy_.window_ms + kRefunds - 1) / kRefunds;
 }
 
 Shares Model::sum(uint64_t now_ms, Side side) const {

@@ -16,7 +16,7 @@
 #include <deque>
 #include <vector>
 
-#include "core/limiter.hpp"
+#include "core/limiter/limiter.hpp"
 
 using namespace limit_sliding;
 

@@ -4,9 +4,9 @@
  * usage: processes SECONDS [SEED [rings]]
  *
  * Eight and 64 processes at one zone, killed and stopped at random, under each
- * algorithm in turn.  No call may hang, no key may exceed its limit unless keys
- * are evicted, and none may be rejected that had room: see witness.hpp.  What
- * was in flight in killed processes is all that may be lost.
+ * algorithm in turn, with clocks that differ by some ms.  No call may hang, no key may
+ * exceed its limit unless keys are evicted, and none may be rejected that had room: see
+ * witness.hpp.  What was in flight in killed processes is all that may be lost.
  *
  * A third of the time, or with "rings" all of it, goes to one setting, in which
  * stopped processes come back to rings that were evicted meanwhile.
@@ -89,6 +89,8 @@ Setting draw_setting(uint64_t seed) {
     if (is_bucket(s.policy) && draw.one_in(2)) {
         s.policy.burst = static_cast<uint32_t>(draw.scale(1, 200));
     }
+
+    s.skew_ms = draw.one_in(4) ? 0 : 3;
 
     s.name = text("%s%s%s, %u processes, %s", name_of(s.policy.algorithm),
                   turn == 5 ? " precision=n" : "", s.policy.strict ? " strict" : "", s.processes,
@@ -202,7 +204,7 @@ private:
         const Witness &witness = witnesses_[key];
         Claim look = workers_.claim(key, 0);
         Verdict verdict;
-        uint64_t now_ms = workers_.now_ms();
+        uint64_t now_ms = workers_.now_ms() + setting_.skew_ms; /* by the clock that is ahead */
         Shares w = setting_.policy.window_ms;
 
         look.purpose = Purpose::kLook;

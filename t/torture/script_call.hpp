@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model.hpp"
-#include "redis/logic/remote.hpp"
+#include "redis/protocol/remote_verdict.hpp"
 
 namespace torture {
 

@@ -18,8 +18,8 @@
 
 #include "draw.hpp"
 #include "model.hpp"
-#include "redis/logic/remote.hpp"
-#include "redis/scripts.hpp"
+#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/scripts.hpp"
 #include "redis_server.hpp"
 #include "report.hpp"
 #include "script_call.hpp"

@@ -34,6 +34,9 @@ constexpr int kOurNice = -10;
 /* Of rejections one in so many is noted; there are too many of them. */
 constexpr uint64_t kRejectionsANote = 16;
 
+/* Calls of a worker between two changes of its clock, on the average. */
+constexpr uint64_t kCallsAClock = 1024;
+
 void *share(size_t bytes) {
     void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -126,30 +129,36 @@ void Workers::write_down(Desk *desk, uint64_t before_ms, const Claim &claim, boo
     uint64_t notes = desk->notes.load(std::memory_order_relaxed);
 
     if (notes < kNotes) {
-        desk->note[notes] = {static_cast<uint32_t>(before_ms), static_cast<uint32_t>(now_ms()),
-                             static_cast<uint32_t>(desk->key.load()),
-                             static_cast<uint16_t>(claim.cost), is_admitted};
+        desk->note[notes]
+            = {static_cast<uint32_t>(before_ms), static_cast<uint32_t>(now_ms() + setting_.skew_ms),
+               static_cast<uint32_t>(desk->key.load()), static_cast<uint16_t>(claim.cost),
+               is_admitted};
         desk->notes.store(notes + 1, std::memory_order_release);
     } else if (desk->full_ms.load() == 0) {
         desk->full_ms.store(before_ms);
     }
 }
 
-void Workers::decide(Desk *desk, uint64_t random) {
+/* Returns how much later than the earliest clock a worker's is. */
+uint64_t Workers::draw_skew(uint64_t random) const {
+    return (random >> 32) % (2 * setting_.skew_ms + 1);
+}
+
+void Workers::decide(Desk *desk, uint64_t random, uint64_t skew_ms) {
     bool is_other = setting_.other_keys > 0 && random % 4 == 0;
     uint64_t key = is_other ? setting_.keys + (random >> 8) % setting_.other_keys
                             : (random >> 8) % setting_.keys;
     auto cost = static_cast<uint32_t>((random >> 40) % setting_.cost_max);
     Claim c = claim(key, 1 + cost);
     uint64_t notes = desk->notes.load(std::memory_order_relaxed);
-    uint64_t before_ms = now_ms();
+    uint64_t before_ms = now_ms() - setting_.skew_ms;
 
     desk->key.store(key, std::memory_order_relaxed);
     desk->cost.store(c.cost, std::memory_order_relaxed);
     desk->before_ms.store(before_ms, std::memory_order_relaxed);
     desk->doing.store(notes + 1, std::memory_order_release);
 
-    limit_sliding::acquire(&c, 1, before_ms);
+    limit_sliding::acquire(&c, 1, before_ms + skew_ms);
 
     bool is_admitted = c.outcome == Outcome::kAdmitted;
 
@@ -163,12 +172,16 @@ void Workers::decide(Desk *desk, uint64_t random) {
 
 void Workers::work(unsigned i) {
     uint64_t random = setting_.seed * 1000003 + born_ * 65537 + i;
+    uint64_t skew_ms = draw_skew(random_next(&random));
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpriority(PRIO_PROCESS, 0, 0);
 
     while (!is_over_->load(std::memory_order_relaxed)) {
-        decide(&desks_[i], random_next(&random));
+        /* a clock is set now and then */
+        if (random_next(&random) % kCallsAClock == 0) { skew_ms = draw_skew(random_next(&random)); }
+
+        decide(&desks_[i], random_next(&random), skew_ms);
     }
 
     _exit(0);
@@ -224,7 +237,8 @@ void Workers::note_loss(unsigned i) {
 
     if (doing == 0 || desk.notes.load() != doing - 1) { return; }
 
-    losses_.push_back({desk.before_ms.load(), now_ms(), desk.key.load(), desk.cost.load()});
+    losses_.push_back(
+        {desk.before_ms.load(), now_ms() + setting_.skew_ms, desk.key.load(), desk.cost.load()});
 }
 
 void Workers::kill_one() {

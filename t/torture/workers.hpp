@@ -14,8 +14,8 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "core/limiter.hpp"
-#include "core/zone.hpp"
+#include "core/limiter/limiter.hpp"
+#include "core/table/zone.hpp"
 #include "model.hpp"
 
 using namespace limit_sliding;
@@ -38,10 +38,12 @@ struct Setting {
     unsigned stopped;       /* processes at a time, at most */
     unsigned stop_us;       /* at most, each time */
     bool is_even;           /* always the same are stopped, and so long */
+    unsigned skew_ms;       /* of a worker's clock, at most, to either side */
     double seconds;
     uint64_t seed;
 };
 
+/* Of a request the time is between both by the clock of any worker. */
 struct Note {
     uint32_t before_ms; /* since the round began */
     uint32_t after_ms;
@@ -102,7 +104,8 @@ private:
 
     void start(unsigned i);
     [[noreturn]] void work(unsigned i);
-    void decide(Desk *desk, uint64_t random);
+    void decide(Desk *desk, uint64_t random, uint64_t skew_ms);
+    uint64_t draw_skew(uint64_t random) const;
     void write_down(Desk *desk, uint64_t before_ms, const Claim &claim, bool is_admitted);
     void bother();
     void stop_some();

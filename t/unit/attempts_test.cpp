@@ -7,8 +7,8 @@
 
 #include "step.hpp"
 
-#include "core/bans.hpp"
-#include "core/zone_slots.hpp"
+#include "core/facts/bans.hpp"
+#include "core/table/zone_slots.hpp"
 
 #define KEY 1
 #define LIMIT 20

@@ -2,8 +2,8 @@
 
 /* Nodes that tell each other of bans, by the script in a real Redis. */
 
-#include "redis/logic/ban_exchange.hpp"
-#include "redis/scripts.hpp"
+#include "redis/protocol/scripts.hpp"
+#include "redis/shared/ban_exchange.hpp"
 #include "redis_server.hpp"
 #include "support.hpp"
 
@@ -62,7 +62,7 @@ static void ban(node_t *node, uint64_t key) {
 
 static void lift(node_t *node, uint64_t key) {
     assert_true(node->bans->lift(key, clock_of(*node)));
-    assert_true(node->exchange->tell_lifted(key));
+    assert_true(node->exchange->tell_lifted(key, clock_of(*node)));
 }
 
 static redisReply *command(const char *text) {
@@ -95,7 +95,7 @@ static BanReply sync(node_t *node, bool is_lost = false) {
         n++;
     };
 
-    node->exchange->fill(&node->call, *node->bans, clock_of(*node));
+    node->exchange->fill(&node->call, *node->bans, rule, clock_of(*node));
 
     args[n++] = "EVALSHA";
     args[n++] = sha;
@@ -447,6 +447,94 @@ static void lost_bans_are_told_again(void **state) {
     free_node(&b);
 }
 
+/* A node that was cut off during a lift has the ban still when Redis begins anew: the
+ * lift holds, whoever banned the key, whoever calls first, and wherever it was lifted. */
+static void lost_lifts_are_told_again(void **state) {
+    (void)state;
+
+    for (unsigned i = 0; i < 8; i++) {
+        (void)forget_all(state);
+        node_t nodes[] = {make_node(5000), make_node(777777777), make_node(4000000)};
+        node_t *away = &nodes[1];
+        const uint64_t key = 1 + i;
+
+        ban(&nodes[i & 1], key);
+        for (unsigned round = 0; round < 2; round++) {
+            for (node_t &node : nodes) {
+                (void)sync_all(&node);
+            }
+        }
+
+        now_ms += 5000;
+        lift(&nodes[0], key);
+        (void)sync_all(&nodes[0]);
+        (void)sync_all(&nodes[2]);
+        freeReplyObject(command("FLUSHALL"));
+        now_ms += 5 * MINUTE_MS;
+
+        /* the node that was told of the lift knows it as well as the one that told */
+        if ((i & 4) != 0) {
+            free_node(&nodes[0]);
+            nodes[0] = make_node(5000);
+        }
+
+        for (unsigned call = 0; call < 9; call++) {
+            (void)sync_all(&nodes[((i & 2) != 0 ? call : call + 1) % 3]);
+        }
+
+        node_t late = make_node(1);
+        (void)sync_all(&late);
+        assert_int_equal(left_ms(*away, key), 0);
+        assert_int_equal(left_ms(late, key), 0);
+        free_node(&late);
+        for (node_t &node : nodes) {
+            assert_int_equal(left_ms(node, key), 0);
+            assert_int_equal(sync(&node), BanReply::kDone);
+            assert_int_equal(node.told, 0);
+            free_node(&node);
+        }
+    }
+}
+
+/* A key that was banned anew after its lift stays banned, though Redis is told of the
+ * lift again after the ban. */
+static void lost_lifts_end_no_later_ban(void **state) {
+    node_t a = make_node(5000);
+    node_t b = make_node(777777777);
+
+    (void)state;
+
+    ban(&b, 1);
+    (void)sync_all(&b);
+    (void)sync_all(&a);
+    now_ms += 5000;
+    lift(&a, 1);
+    (void)sync_all(&a);
+    (void)sync_all(&b);
+    assert_int_equal(left_ms(b, 1), 0);
+
+    /* the other node is cut off, or is not */
+    for (bool is_away : {true, false}) {
+        now_ms += 5000;
+        (void)b.bans->lift(1, clock_of(b));
+        ban(&b, 1);
+        (void)sync_all(&b);
+        if (!is_away) { (void)sync_all(&a); }
+
+        freeReplyObject(command("FLUSHALL"));
+        now_ms += 5000;
+        for (unsigned call = 0; call < 6; call++) {
+            (void)sync_all(call % 2 == 0 ? &b : &a);
+        }
+
+        assert_int_equal(left_ms(a, 1), 10 * MINUTE_MS - 5000);
+        assert_int_equal(left_ms(b, 1), 10 * MINUTE_MS - 5000);
+    }
+
+    free_node(&a);
+    free_node(&b);
+}
+
 /* A replica takes over that has not received the last ban. */
 static void bans_that_no_replica_got_are_told_again(void **state) {
     node_t a = make_node(5000);
@@ -493,13 +581,13 @@ static void lost_replies_lose_no_ban(void **state) {
     /* a ban of a key of whose last one a call is under way */
     ban(&a, 3);
     BanCall call;
-    a.exchange->fill(&call, *a.bans, clock_of(a));
+    a.exchange->fill(&call, *a.bans, rule, clock_of(a));
     assert_true(a.bans->lift(3, clock_of(a)));
     ban(&a, 3);
     const auto after = static_cast<int64_t>(call.after);
     const int64_t reply[] = {NOW_MS, 0, NOW_MS, after, after};
     assert_int_equal(a.exchange->read(call, reply, 5, a.bans, rule, clock_of(a)), BanReply::kDone);
-    a.exchange->fill(&call, *a.bans, clock_of(a));
+    a.exchange->fill(&call, *a.bans, rule, clock_of(a));
     assert_int_equal(call.n, 1);
 
     free_node(&a);
@@ -553,14 +641,14 @@ static void bounds_what_waits(void **state) {
     while (a.exchange->tell(++n)) {}
 
     assert_in_range(n, 100, BanExchange::kBytesMin / 8);
-    for (n = 1; a.exchange->tell_lifted(n); n++) {}
+    for (n = 1; a.exchange->tell_lifted(n, 5000); n++) {}
 
     assert_in_range(n, 60, 65);
 
     /* what is not in force does not wait */
     (void)sync_all(&a);
     assert_true(a.exchange->tell(1));
-    assert_true(a.exchange->tell_lifted(1));
+    assert_true(a.exchange->tell_lifted(1, 5000));
 
     free_node(&a);
 }
@@ -603,7 +691,7 @@ static void other_replies_are_invalid(void **state) {
 
     (void)sync(&a);
     ban(&a, 7);
-    a.exchange->fill(&a.call, *a.bans, clock_of(a));
+    a.exchange->fill(&a.call, *a.bans, rule, clock_of(a));
 
     for (const auto &reply : replies) {
         assert_int_equal(a.exchange->read(a.call, reply.numbers, reply.n, a.bans, rule, 5000),
@@ -611,7 +699,7 @@ static void other_replies_are_invalid(void **state) {
     }
 
     assert_int_equal(a.bans->banned(5000, 100000), 1);
-    a.exchange->fill(&a.call, *a.bans, clock_of(a));
+    a.exchange->fill(&a.call, *a.bans, rule, clock_of(a));
     assert_int_equal(a.call.n, 1);
 
     /* nobody bans for longer than this node would */
@@ -663,6 +751,8 @@ int main(void) {
         cmocka_unit_test_setup(many_come_in_parts, forget_all),
         cmocka_unit_test_setup(what_is_over_is_forgotten, forget_all),
         cmocka_unit_test_setup(lost_bans_are_told_again, forget_all),
+        cmocka_unit_test_setup(lost_lifts_are_told_again, forget_all),
+        cmocka_unit_test_setup(lost_lifts_end_no_later_ban, forget_all),
         cmocka_unit_test_setup(bans_that_no_replica_got_are_told_again, forget_all),
         cmocka_unit_test_setup(lost_replies_lose_no_ban, forget_all),
         cmocka_unit_test_setup(late_calls_prolong_no_ban, forget_all),

@@ -7,7 +7,7 @@
 
 #include "step.hpp"
 
-#include "core/bans.hpp"
+#include "core/facts/bans.hpp"
 
 #define NOW_MS (1000 * DAY_MS)
 #define LINES 2

@@ -4,7 +4,7 @@
 
 #include "support.hpp"
 
-#include "core/bans.hpp"
+#include "core/facts/bans.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>

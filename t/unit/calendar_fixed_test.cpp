@@ -62,7 +62,8 @@ void admits_the_limit_in_each_window(void **) {
                 assert_int_equal(describe(claim, late_ms).excess, 1000);
 
                 claim = claim_of(zone, &policy, 1, kLimit, 1);
-                decide_of(policy, kLimit, Purpose::kLook)(&claim, late_ms);
+                claim.purpose = Purpose::kLook;
+                acquire(&claim, 1, late_ms);
                 assert_int_equal(claim.outcome, Outcome::kRejected);
             }
 
@@ -107,130 +108,6 @@ void knows_the_borders_of_2026(void **) {
     }
 }
 
-/* What a key has used, in windows of a calendar, by the rule of docs/algorithms.md. */
-struct Model {
-    const Policy &policy;
-    uint64_t limit;
-    uint64_t since; /* number of a window */
-    uint64_t level; /* used in it, of which each window takes the limit if it owes */
-
-    uint64_t used_in(uint64_t number) const {
-        if (level <= limit) { return number == since ? level : 0; }
-
-        uint64_t gone = (number - since) * limit;
-        return level > gone ? level - gone : 0;
-    }
-
-    /* Returns the ms until no more than `room` is used. */
-    uint64_t wait_ms(uint64_t now_ms, uint64_t room) const {
-        uint64_t number = window_at(policy, now_ms).number;
-
-        if (used_in(number) <= room) { return 0; }
-
-        while (used_in(number) > room) {
-            number++;
-        }
-
-        return calendar_begin_ms(policy.calendar, policy.offsets, number) - now_ms;
-    }
-
-    void use(uint64_t now_ms, uint64_t used) {
-        since = window_at(policy, now_ms).number;
-        level = used;
-    }
-};
-
-/* Requests, charges and refunds at random, over all borders. */
-void owes_by_windows(void **) {
-    uint64_t random = 7;
-
-    each_policy([&](const Policy &policy) {
-        for (uint32_t limit : {1u, 3u, 100u, 500000000u}) {
-            Zone *zone = make_zone_for(&policy, kBytes);
-            Model model = {policy, limit, 0, 0};
-            uint64_t now_ms = utc(2019, 1, 1);
-            uint64_t most = 0; /* windows ahead */
-
-            for (int i = 0; i < 3000; i++) {
-                now_ms += random_below(&random, 3) * policy.window_ms / (1 + i % 7);
-
-                /* often at a border */
-                if (random_below(&random, 3) == 0) {
-                    now_ms = window_at(policy, now_ms).end_ms - random_below(&random, 2);
-                }
-
-                uint64_t used = model.used_in(window_at(policy, now_ms).number);
-                auto cost = static_cast<uint32_t>(random_below(&random, limit + 2));
-                Claim claim = claim_of(zone, &policy, 1, limit, cost);
-
-                switch (random_below(&random, 8)) {
-                case 0: {
-                    uint64_t charged = cost + random_below(&random, 6) * limit;
-                    assert_int_equal(charge(claim, charged, now_ms), 0);
-                    if (charged != 0) { model.use(now_ms, used + charged); }
-                    break;
-                }
-                case 1:
-                    give_back(claim, cost, now_ms);
-                    if (cost != 0 && used != 0) {
-                        model.use(now_ms, used > cost ? used - cost : 0);
-                    }
-                    break;
-                default:
-                    limit_sliding::acquire(&claim, 1, now_ms);
-                    assert_int_equal(claim.outcome, used + cost <= limit ? Outcome::kAdmitted
-                                                                         : Outcome::kRejected);
-                    if (claim.outcome == Outcome::kAdmitted && cost != 0) {
-                        model.use(now_ms, used + cost);
-                    }
-                    uint64_t wait_ms = model.wait_ms(now_ms, limit - std::min(cost, limit));
-                    assert_int_equal(claim.retry_after_ms(now_ms),
-                                     claim.outcome == Outcome::kAdmitted ? 0
-                                     : cost > limit                      ? kNever
-                                                                         : wait_ms);
-                }
-
-                Verdict now = describe(acquire(zone, &policy, 1, limit, 0, now_ms), now_ms);
-                used = model.used_in(window_at(policy, now_ms).number);
-                uint64_t left = limit - std::min<uint64_t>(used, limit);
-                assert_int_equal(now.remaining, left);
-                assert_int_equal(now.reset_ms,
-                                 left == limit ? 0 : model.wait_ms(now_ms, limit - left - 1));
-                most = std::max(most, used / limit);
-            }
-
-            assert_true(most > 4);
-            free(zone);
-        }
-    });
-}
-
-/* A debt is paid by so many windows as it has limits, a thousand at most. */
-void owes_for_a_thousand_windows(void **) {
-    each_policy([](const Policy &policy) {
-        Zone *zone = make_zone_for(&policy, kBytes);
-        uint64_t now_ms = utc(2026, 2, 28, 12);
-        Claim claim = claim_of(zone, &policy, 1, 10, 0);
-        uint64_t number = window_at(policy, now_ms).number;
-        auto begin_ms
-            = [&](uint64_t n) { return calendar_begin_ms(policy.calendar, policy.offsets, n); };
-
-        assert_int_equal(charge(claim, 10 * 1000, now_ms), 0);
-        assert_int_equal(charge(claim, 12, now_ms), 2);
-
-        for (uint64_t passed : {0, 1, 11, 600, 999}) {
-            uint64_t then_ms = passed == 0 ? now_ms : begin_ms(number + passed);
-            Claim late = acquire(zone, &policy, 1, 10, 1, then_ms);
-            assert_int_equal(late.outcome, Outcome::kRejected);
-            assert_int_equal(late.retry_after_ms(then_ms), begin_ms(number + 1001) - then_ms);
-        }
-
-        assert_false(admits(zone, &policy, 1, 10, 1, begin_ms(number + 1001) - 1));
-        assert_true(admits(zone, &policy, 1, 10, 10, begin_ms(number + 1001)));
-        free(zone);
-    });
-}
-
 void takes_back_within_the_window(void **) {
     each_policy([](const Policy &policy) {
         Zone *zone = make_zone_for(&policy, kBytes);
@@ -269,8 +146,6 @@ int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(admits_the_limit_in_each_window),
         cmocka_unit_test(knows_the_borders_of_2026),
-        cmocka_unit_test(owes_by_windows),
-        cmocka_unit_test(owes_for_a_thousand_windows),
         cmocka_unit_test(takes_back_within_the_window),
         cmocka_unit_test(keeps_to_a_later_window),
     };

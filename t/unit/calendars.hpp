@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "core/calendar.hpp"
+#include "core/policy/calendar.hpp"
 
 using namespace limit_sliding;
 

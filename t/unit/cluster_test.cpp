@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "redis/logic/key_slot.hpp"
+#include "redis/protocol/key_slot.hpp"
 #include "support.hpp"
 
 using namespace limit_sliding;

@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #define RULE_PARTS_MAX 60
-#define RULE_USED_MAX ((1ull << 53) - 1)
 
 __extension__ typedef unsigned __int128 rule_wide_t;
 
@@ -37,8 +36,6 @@ struct rule_t {
     unsigned precision; /* 0: auto */
     int strict;
     rule_state_t state;
-    int owes; /* the newest part of the state is yet to come, or has been so since
-                 it was charged; until then each window is full */
 };
 
 /* A state at a moment, under a limit. */
@@ -49,27 +46,6 @@ struct rule_view_t {
 
 static inline int64_t rule_part(const rule_t *rule, int64_t n, uint64_t now_ms) {
     return (int64_t)(now_ms * (uint64_t)n / rule->window_ms);
-}
-
-/* What is used in each window of a key that owes, before that part. */
-static inline uint64_t rule_owed_each(const rule_t *rule) {
-    return rule->owes ? rule->state.count[rule->state.n > 1] : 0;
-}
-
-/* How many windows those are. */
-static inline int64_t rule_owed_windows(const rule_t *rule, uint64_t now_ms) {
-    int64_t n = rule->state.n;
-    int64_t left = rule_owed_each(rule) ? rule->state.newest - rule_part(rule, n, now_ms) : 0;
-
-    return left > 0 ? (left + n - 1) / n : 0;
-}
-
-/* What is used by a key that owes. */
-static inline uint64_t rule_owed_used(const rule_t *rule, uint64_t now_ms) {
-    rule_wide_t used = (rule_wide_t)rule_owed_windows(rule, now_ms) * rule_owed_each(rule)
-                       + rule->state.count[rule->state.n];
-
-    return used < RULE_USED_MAX ? (uint64_t)used : RULE_USED_MAX;
 }
 
 /* The part of n that holds the last moment of this one of so many others. */
@@ -120,8 +96,6 @@ static inline rule_state_t rule_read(const rule_t *rule, uint64_t now_ms, uint64
     rule_state_t state = rule->state;
     rule_state_t none = {.n = (int64_t)rule->precision};
 
-    if (rule->owes && rule_is_over(rule, now_ms)) { state.n = 0; }
-
     if (rule->precision == 0) {
         while (kind->limit_max < limit) {
             kind++;
@@ -132,19 +106,14 @@ static inline rule_state_t rule_read(const rule_t *rule, uint64_t now_ms, uint64
         if (rule_is_over(rule, now_ms) && state.n != kind->parts) { state.n = 0; }
     }
 
-    if (rule_owed_windows(rule, now_ms) > 0) {
-        /* all of it is used in the present part */
-        none.newest = rule_part(rule, none.n, now_ms);
-        none.count[none.n] = rule_owed_used(rule, now_ms);
-
-        return none;
-    }
-
-    if (rule->precision == 0 && !rule->owes) {
+    if (rule->precision == 0) {
         while (state.n != 0 && kind->parts != state.n) {
             rule_state_t other = rule_converted(&state, kind->parts);
 
-            if (rule_fits(&other, kind)) {
+            /* parts that end where longer ones do, or longer ones */
+            int is_steady = kind->parts < state.n || kind->parts % state.n == 0;
+
+            if (is_steady && rule_fits(&other, kind)) {
                 state = other;
                 break;
             }
@@ -202,22 +171,22 @@ static inline uint64_t rule_ends_ms(const rule_t *rule, const rule_view_t *view,
 
 /* What is used, x w. */
 static inline rule_wide_t rule_used(const rule_t *rule, const rule_view_t *view, uint64_t limit) {
-    rule_wide_t credit = (rule_wide_t)view->state.count[0] * view->elapsed;
+    rule_wide_t refund = (rule_wide_t)view->state.count[0] * view->elapsed;
     rule_wide_t sum = 0;
 
     if (rule->precision == 0 && view->state.n > 1) {
         rule_wide_t most = (rule_wide_t)(limit / (uint64_t)view->state.n) * rule->window_ms;
 
-        credit = credit < most ? credit : most;
+        refund = refund < most ? refund : most;
     }
 
-    if (rule->strict) { credit = 0; }
+    if (rule->strict) { refund = 0; }
 
     for (int64_t i = 0; i <= view->state.n; i++) {
         sum += view->state.count[i];
     }
 
-    return sum * rule->window_ms - credit;
+    return sum * rule->window_ms - refund;
 }
 
 static inline rule_wide_t rule_used_at(const rule_t *rule, uint64_t now_ms, uint64_t limit) {
@@ -240,83 +209,9 @@ static inline unsigned rule_take(rule_t *rule, uint64_t now_ms, uint64_t limit, 
         granted++;
     }
 
-    if (granted > 0 && cost > 0 && !look) {
-        rule->state = view.state;
-        rule->owes = 0;
-    }
+    if (granted > 0 && cost > 0 && !look) { rule->state = view.state; }
 
     return granted;
-}
-
-/* So many units are used in this part of n, and this one is full, as those of
- * windows to come, until all are. */
-static inline void rule_owe(rule_t *rule, int64_t n, int64_t part, uint64_t used, uint64_t limit) {
-    rule_state_t state = {.n = n, .newest = part, .count = {0}};
-
-    rule->owes = used > limit;
-
-    while (used > limit) {
-        used -= limit;
-        state.newest += n;
-    }
-
-    state.count[n] = used;
-
-    if (rule->owes) { state.count[n > 1] += limit; }
-
-    rule->state = state;
-}
-
-/* A state of a kind that has room for its counts, of as many parts or fewer. */
-static inline rule_state_t rule_fitted(const rule_state_t *state) {
-    const rule_kind_t *kind = rule_kinds;
-    rule_state_t fitted = *state;
-
-    while (kind->parts != state->n) {
-        kind++;
-    }
-
-    while (!rule_fits(&fitted, kind)) {
-        kind++;
-        fitted = rule_converted(state, kind->parts);
-    }
-
-    return fitted;
-}
-
-/* Charges a cost; returns how much of it there is no room for. */
-static inline uint64_t rule_charge(rule_t *rule, uint64_t now_ms, uint64_t limit, uint64_t cost) {
-    rule_view_t view = rule_view(rule, now_ms, limit);
-    int64_t n = view.state.n;
-    rule_wide_t most = (rule_wide_t)limit * 1001;
-    rule_wide_t used = cost;
-    uint64_t lost = 0;
-
-    if (cost == 0) { return 0; }
-
-    for (int64_t i = 1; i <= n; i++) {
-        used += view.state.count[i];
-    }
-
-    if (used <= limit) {
-        view.state.count[n] += cost;
-        rule->state = rule->precision ? view.state : rule_fitted(&view.state);
-        rule->owes = 0;
-
-        return 0;
-    }
-
-    if (most > RULE_USED_MAX) { most = RULE_USED_MAX; }
-
-    if (used > most) { lost = used - most < cost ? (uint64_t)(used - most) : cost; }
-
-    if (lost < cost) {
-        int64_t of = rule->precision ? n : 1;
-
-        rule_owe(rule, of, view.state.newest / (n / of), (uint64_t)used - lost, limit);
-    }
-
-    return lost;
 }
 
 /* Takes back a cost that was counted in this part of so many. */
@@ -330,31 +225,5 @@ static inline void rule_give_back(rule_t *rule, int64_t n, int64_t part, uint64_
 
     if (i >= 0 && i <= state->n) {
         state->count[i] -= state->count[i] < cost ? state->count[i] : cost;
-    }
-}
-
-/* The same by a key that may owe: what it owes goes first. */
-static inline void rule_refund(rule_t *rule, uint64_t now_ms, uint64_t limit, int64_t n,
-                               int64_t part, uint64_t cost) {
-    if (rule->state.n == 0) { return; }
-
-    if (rule_owed_windows(rule, now_ms) > 0) {
-        rule_state_t *state = &rule->state;
-        uint64_t used = rule_owed_used(rule, now_ms);
-        int64_t of = rule->precision ? state->n : 1;
-
-        used -= used < cost ? used : cost;
-
-        if ((rule_wide_t)limit * 1001 < used) { used = limit * 1001; }
-
-        if (used > limit) {
-            rule_owe(rule, of, rule_part(rule, of, now_ms), used, limit);
-        } else {
-            *state = rule_read(rule, now_ms, limit);
-            state->count[state->n] = used;
-            rule->owes = 0;
-        }
-    } else {
-        rule_give_back(rule, n, part, cost);
     }
 }

@@ -231,28 +231,138 @@ static void test_damaged_strings(void **state) {
     }
 }
 
-/* What was admitted by a key that owes is no part of a counter. */
-static void test_debts_are_not_refunded_as_parts(void **state) {
-    Policy policy = evicting(MINUTE_MS);
-    const uint64_t now_ms = 60 * MINUTE_MS;
-    Zone *zone = make_zone(MEGABYTE_ZONE_BYTES);
-    Claim claim;
+/* ---- limits that change ---- */
+
+#define LARGEST 1000000000u
+
+static Policy parts_by_limit(uint64_t window_ms) { return parts_of(window_ms, 0); }
+
+/* Returns what share of the higher limit a key is admitted at steady demand, which comes
+ * under either in turn. */
+static double share_in_turn(uint64_t low, uint64_t high) {
+    constexpr uint64_t kWindowMs = 10000, kWindows = 40;
+    Policy policy = parts_by_limit(kWindowMs);
+    uint64_t admitted = 0;
+    State state = 0;
+
+    for (uint64_t ms = 0; ms < (kWindows + 1) * kWindowMs; ms++) {
+        uint64_t limit = ms % 2 == 0 ? low : high;
+
+        if (pure::admit(policy, state, PRESENT * kWindowMs + ms, (uint32_t)limit, 1, &state)) {
+            admitted += ms >= kWindowMs;
+        }
+    }
+
+    return (double)admitted / (double)(kWindows * high);
+}
+
+static void test_limits_in_turn_admit_the_higher(void **state) {
+    static const uint64_t limits[][2]
+        = {{20, 31}, {40, 127}, {100, 255}, {1, 20}, {5, 100}, {200, 300}, {1000, 2100}};
 
     (void)state;
 
-    acquire(zone, &policy, 1, 10, 10, now_ms);
-    assert_int_equal(charge(claim_of(zone, &policy, 1, 10, 0), 5, now_ms), 0);
-    claim = acquire(zone, &policy, 1, 20, 3, now_ms);
-    assert_int_equal(claim.outcome, Outcome::kAdmitted);
-    assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 2);
+    for (const auto &pair : limits) {
+        double share = share_in_turn(pair[0], pair[1]);
 
-    /* a debt has no kind */
-    const uint64_t debt = 1;
-    uint64_t next;
-    assert_false(Counter::refund_soon(debt, debt, 1, &next));
-    refund(claim, 3, now_ms, now_ms);
-    assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 5);
-    free(zone);
+        if (share < 0.93) { fail_msg("%d and %d: %.3f", (int)pair[0], (int)pair[1], share); }
+    }
+}
+
+/* What is given back may leave room for parts that are shorter.  In these, nothing counts
+ * again that was over. */
+static void test_refunds_never_raise_what_is_used(void **state) {
+    uint64_t random = 29;
+
+    (void)state;
+
+    for (unsigned round = 0; round < draws(100000); round++) {
+        Policy policy = parts_of(MINUTE_MS, 0, true);
+        uint32_t limit = 1 + (uint32_t)random_below(&random, 21);
+        uint64_t now_ms = PRESENT * MINUTE_MS;
+        State used = 0, recorded = 0;
+
+        for (unsigned i = 0; i < 12; i++) {
+            uint32_t other
+                = random_below(&random, 2) ? limit : limit + (uint32_t)random_below(&random, 40);
+            uint32_t cost = 1 + (uint32_t)random_below(&random, other);
+
+            now_ms += random_below(&random, MINUTE_MS / 4);
+            if (pure::admit(policy, used, now_ms, other, cost, &used)) { recorded = used; }
+        }
+
+        now_ms += random_below(&random, MINUTE_MS);
+
+        State left = pure::refund(policy, used, now_ms, limit, recorded, 1);
+        uint64_t before = pure::describe(policy, used, now_ms, limit, 0).remaining;
+        uint64_t after = pure::describe(policy, left, now_ms, limit, 0).remaining;
+
+        if (after < before) {
+            fail_msg("round %u: %d of %d remain, %d before", round, (int)after, (int)limit,
+                     (int)before);
+        }
+    }
+}
+
+/* As docs/algorithms.md says. */
+static void test_share_at_steady_demand(void **state) {
+    (void)state;
+
+    /* a window's worth comes at once, and 40 windows begin or end with it */
+    assert_float_equal(share_in_turn(10, 10), 0.965, 1 / 40.);
+    assert_float_equal(share_in_turn(100, 100), 0.990, 0.002);
+    assert_float_equal(share_in_turn(1000, 1000), 0.999, 0.001);
+    assert_true(share_in_turn(22, 22) >= 21 / 22.);
+}
+
+/* What one request has used under a limit whose counts are rounded. */
+static void test_a_request_under_a_large_limit_is_one(void **state) {
+    static const uint32_t precisions[] = {0, 1};
+
+    (void)state;
+
+    for (uint32_t precision : precisions) {
+        Policy policy = parts_of(MINUTE_MS, precision);
+        uint64_t now_ms = PRESENT * MINUTE_MS + 1;
+        State used = 0;
+
+        assert_true(pure::admit(policy, used, now_ms, LARGEST, 1, &used));
+        assert_true(pure::admit(policy, used, now_ms + MINUTE_MS, LARGEST, 1, &used));
+
+        Verdict v = pure::describe(policy, used, now_ms + MINUTE_MS, 100, 0);
+
+        assert_true(v.remaining >= 97);
+    }
+}
+
+/* A key that has used up such a limit is told a time when there is room, and not before. */
+static void test_waits_under_large_limits_are_exact(void **state) {
+    static const uint32_t limits[] = {4194304, 16777201, 100000007, 999999999, LARGEST};
+
+    (void)state;
+
+    for (uint32_t limit : limits) {
+        Policy policy = parts_of(MONTH, 0);
+        uint64_t now_ms = PRESENT * MONTH + 1000;
+        State used = 0, next;
+
+        assert_true(pure::admit(policy, used, now_ms, limit, limit - 5, &used));
+
+        for (uint32_t cost = 6; cost < limit; cost *= 7) {
+            uint64_t wait_ms = pure::describe(policy, used, now_ms, limit, cost).retry_after_ms;
+
+            assert_true(pure::admit(policy, used, now_ms + wait_ms, limit, cost, &next));
+            assert_false(pure::admit(policy, used, now_ms + wait_ms - 1, limit, cost, &next));
+
+            if (cost > limit / 7) { break; }
+        }
+
+        uint64_t reset_ms = pure::describe(policy, used, now_ms, limit, 0).reset_ms;
+
+        assert_int_equal(pure::describe(policy, used, now_ms + reset_ms - 1, limit, 0).remaining,
+                         5);
+        assert_true(pure::describe(policy, used, now_ms + reset_ms, limit, 0).remaining > 5);
+    }
 }
 
 int main(void) {
@@ -265,7 +375,11 @@ int main(void) {
         cmocka_unit_test(test_clock_behind_the_state),
         cmocka_unit_test(test_longest_window),
         cmocka_unit_test(test_damaged_strings),
-        cmocka_unit_test(test_debts_are_not_refunded_as_parts),
+        cmocka_unit_test(test_limits_in_turn_admit_the_higher),
+        cmocka_unit_test(test_share_at_steady_demand),
+        cmocka_unit_test(test_refunds_never_raise_what_is_used),
+        cmocka_unit_test(test_a_request_under_a_large_limit_is_one),
+        cmocka_unit_test(test_waits_under_large_limits_are_exact),
     };
 
     return cmocka_run_group_tests_name("counter", tests, NULL, NULL);

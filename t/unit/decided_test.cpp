@@ -121,15 +121,19 @@ static void who_owes_has_a_share(void **state) {
     for (const Policy &policy : policies) {
         Zone *zone = make_zone_for(&policy, kZoneAlign + 64 * 1024);
 
-        charge(claim_of(zone, &policy, 1, 10, 0), 30, NOW_MS);
+        Debts *debts = make_debts();
+
+        charge(claim_of(zone, debts, &policy, 1, 10, 0), 30, NOW_MS);
 
         Claim claims[] = {decided(&policy, &verdict), of_zone(zone, &policy, 0)};
         claims[1].purpose = Purpose::kLook;
+        claims[1].debts = debts;
         assert_int_equal(acquire(claims, 2, NOW_MS), 1);
 
         claims[1].limit = 1000;
         assert_int_equal(acquire(claims, 2, NOW_MS), 0);
         free(zone);
+        free(debts);
     }
 }
 

@@ -86,12 +86,14 @@ static int is_over(const exact_t *exact, uint64_t now_ms) {
                   < (now_ms + exact->offset_ms) * exact->parts / window_ms(exact);
 }
 
-/* Is there room for the key's requests? */
+/* Is there room for the key's requests, in parts that end where longer ones do? */
 static int has_room(const exact_t *exact, size_t row) {
     unsigned n = auto_parts[row].parts;
     uint64_t all = 0;
     uint64_t same = 0;
     uint64_t before = UINT64_MAX;
+
+    if (n > exact->parts && n % exact->parts != 0) { return 0; }
 
     for (size_t i = exact->first; i < exact->n; i++) {
         uint64_t part = moved(exact->event[i].part, exact->parts, n);

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/limiter.hpp"
+#include "core/limiter/limiter.hpp"
 #include "history.hpp"
 #include "random.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-#include "redis/logic/leases.hpp"
+#include "redis/shared/leases.hpp"
 
 using namespace limit_sliding;
 

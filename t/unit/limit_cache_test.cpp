@@ -4,7 +4,7 @@
 
 #include "support.hpp"
 
-#include "core/zone_memory.hpp"
+#include "core/limiter/zone_memory.hpp"
 
 #include <limits.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ static LimitCache *make_cache(size_t lines) {
 static void free_cache(LimitCache *cache, size_t lines) { munmap(cache, 64 + 128 * lines); }
 
 /* Each has a window that follows from it. */
-static OwnLimit own_of(uint64_t limit) {
+static Override own_of(uint64_t limit) {
     if (limit == NONE || limit == OFF || limit == kBlocked) { return {limit, {}}; }
 
     return {limit, Window::from_code(100 + static_cast<uint32_t>(limit % 1000))};
@@ -44,7 +44,7 @@ static void set(LimitCache *cache, uint64_t hash, uint64_t limit) {
 }
 
 static uint64_t find(const LimitCache *cache, uint64_t hash) {
-    OwnLimit own = cache->find(hash);
+    Override own = cache->find(hash);
 
     if (own.limit < kLimitMax) { assert_true(own == own_of(own.limit)); }
 
@@ -76,7 +76,7 @@ static void remembers_the_last_one(void **state) {
     set(cache, 0, kBlocked);
     assert_int_equal(find(cache, 0), kBlocked);
     cache->set(0, {5, Window::of(Calendar::kMonth)});
-    assert_true(cache->find(0) == (OwnLimit{5, Window::of(Calendar::kMonth)}));
+    assert_true(cache->find(0) == (Override{5, Window::of(Calendar::kMonth)}));
 
     set(cache, 0, OFF);
     set(cache, SPREAD, 1);

@@ -429,9 +429,76 @@ static void test_refund_in_the_first_part(void **state) {
     free(zone);
 }
 
+/* ---- years ---- */
+
+/* Ticks have 36 bits, which are 795 days.  A log of 30 days is exact for longer, whatever
+ * the pace of its key: pages of old events are still in their slots then.  In every other
+ * round no rest ends the history. */
+static void test_years(void **state) {
+    const uint64_t kWindowMs = 30 * DAY_MS;
+    const Policy policy = log_of(kWindowMs);
+    uint64_t random = 1;
+    uint64_t longest_ms = 0;
+
+    (void)state;
+
+    for (unsigned round = 0; round < draws(300); round++) {
+        static uint64_t times[64 * 1024];
+        uint64_t since_ms = 0; /* some event has counted at all times */
+        Zone *zone = make_zone_for(&policy, ZONE_BYTES);
+        const uint32_t limit = 1 + random_below(&random, round % 3 == 0 ? 14 : 150);
+        uint64_t now_ms = NOW_MS;
+        size_t first = 0, n = 0;
+
+        while (now_ms < NOW_MS + 4 * YEAR_MS && n < LENGTH(times)) {
+            /* bursts, single events, and rests that nearly end the history */
+            const uint64_t gaps_ms[] = {1, MINUTE_MS, DAY_MS, kWindowMs, 2 * kWindowMs};
+            const uint64_t gap_ms = gaps_ms[random_below(&random, LENGTH(gaps_ms) - round % 2)];
+            const uint64_t requests
+                = random_below(&random, 4) == 0 ? random_below(&random, 2 * limit) : 1;
+
+            now_ms += 1 + random_below(&random, gap_ms);
+            while (first < n && times[first] + kWindowMs <= now_ms) {
+                first++;
+            }
+
+            if (first == n) { since_ms = now_ms; }
+
+            longest_ms = std::max(longest_ms, now_ms - since_ms);
+
+            for (uint64_t i = 0; i < requests && n < LENGTH(times); i++) {
+                const uint64_t used = n - first;
+                const uint64_t cost = random_below(&random, 8) != 0; /* 0: looks */
+                Claim claim = acquire(zone, &policy, KEY, limit, cost, now_ms);
+                const Verdict verdict = claim.describe(now_ms);
+                const bool admitted = claim.outcome == Outcome::kAdmitted;
+                const uint64_t taken = admitted ? cost : 0;
+
+                assert_int_equal(admitted, used + cost <= limit);
+                assert_int_equal(verdict.remaining, limit - used - taken);
+                assert_int_equal(verdict.retry_after_ms,
+                                 admitted ? 0 : times[first] + kWindowMs - now_ms);
+                assert_in_range(verdict.reset_ms, 0, kWindowMs + 1);
+                if (taken == 0) { continue; }
+
+                if (random_below(&random, 8) == 0) {
+                    limit_sliding::release(&claim, 1, now_ms);
+                } else {
+                    times[n++] = now_ms;
+                }
+            }
+        }
+
+        free(zone);
+    }
+
+    assert_true(longest_ms > 800 * DAY_MS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund_in_the_first_part),
+        cmocka_unit_test(test_years),
         cmocka_unit_test(test_refund_after_forget),
         cmocka_unit_test(test_refund_of_older_events),
         cmocka_unit_test(test_refunds_until_totals_wrap),

@@ -4,8 +4,8 @@
 
 #pragma once
 
-#include "core/algorithm.hpp"
-#include "core/limiter.hpp"
+#include "core/limiter/limiter.hpp"
+#include "core/rules/algorithm.hpp"
 
 namespace pure {
 

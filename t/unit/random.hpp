@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "core/limiter.hpp"
+#include "core/limiter/limiter.hpp"
 
 using namespace limit_sliding;
 

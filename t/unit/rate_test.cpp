@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "core/rate.hpp"
+#include "core/policy/rate.hpp"
 #include "support.hpp"
 
 static int parse(const char *text, Rate *rate) {
@@ -86,6 +86,46 @@ static void test_parse_rejects_all_else(void **state) {
 
         assert_int_equal(rate.count, 123);
         assert_int_equal(rate.per_ms, 456);
+    }
+}
+
+static void test_parse_sets_a_window(void **state) {
+    static const struct {
+        const char *text;
+        Rate rate;
+        Window window; /* 0: none is set */
+    } forms[] = {
+        {"5/15m", {5, 0}, {900000, Calendar::kNone}},
+        {"100/10s", {100, 0}, {10000, Calendar::kNone}},
+        {"6/90", {6, 0}, {90000, Calendar::kNone}},
+        {"10000/month", {10000, 0}, Window::of(Calendar::kMonth)},
+        {"10r/s", {10, 1000}, {}},
+        {"10", {10, 0}, {}},
+    };
+    static const char *const words[]
+        = {"", "5/", "/5m", "0/5m", "5r/5m", "5r/s/5m", "5/5m/5m", "5/99ms", "5/31d", "off/5m"};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(forms); i++) {
+        Rate rate = {};
+        Window window = {};
+
+        assert_true(rate.parse(forms[i].text, &window));
+        assert_int_equal(rate.count, forms[i].rate.count);
+        assert_int_equal(rate.per_ms, forms[i].rate.per_ms);
+        assert_true(window == forms[i].window);
+    }
+
+    for (size_t i = 0; i < LENGTH(words); i++) {
+        Rate rate = {123, 456};
+        Window window = {789, Calendar::kNone};
+
+        if (rate.parse(words[i], &window)) { fail_msg("\"%s\" was accepted", words[i]); }
+
+        assert_int_equal(rate.count, 123);
+        assert_int_equal(rate.per_ms, 456);
+        assert_int_equal(window.ms, 789);
     }
 }
 
@@ -192,6 +232,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse_accepts_every_form),
         cmocka_unit_test(test_parse_rejects_all_else),
+        cmocka_unit_test(test_parse_sets_a_window),
         cmocka_unit_test(test_parse_reads_no_further_than_told),
         cmocka_unit_test(test_limit_is_floor_of_rate_times_window),
         cmocka_unit_test(test_limit_saturates),

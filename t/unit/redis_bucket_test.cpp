@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "redis/scripts.hpp"
+#include "redis/protocol/scripts.hpp"
 #include "redis_server.hpp"
 #include "replies.hpp"
 #include "support.hpp"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "calendars.hpp"
-#include "redis/logic/remote.hpp"
+#include "redis/protocol/remote_verdict.hpp"
 #include "redis_script.hpp"
 
 namespace {
@@ -98,7 +98,7 @@ struct Run {
 
         RemoteState remote = {now_ms, limit, numbers};
         assert_int_equal(reply->elements, 3 + remote_values(policy, numbers[0]));
-        assert_true(are_remote_values(policy, numbers));
+        assert_true(are_remote_values(policy, limit, now_ms, numbers));
         assert_int_equal(remote.part_ends_ms(policy),
                          calendar_window(policy.calendar, policy.offsets, now_ms).end_ms);
 
@@ -116,9 +116,10 @@ struct Run {
         redisReply *reply = ask(cost, purpose, taken_ms);
         assert_int_equal(reply->elements, 4);
         assert_int_equal(reply->element[1]->integer, 1);
-        assert_int_equal(reply->element[3]->integer,
-                         purpose == Purpose::kCharge ? charge(claim(1), cost, now_ms) : 0);
+        assert_int_equal(reply->element[3]->integer, 0);
     }
+
+    bool admits(uint64_t cost) const { return ask(cost, Purpose::kLook)->element[1]->integer == 1; }
 
     uint64_t end_ms() const {
         return calendar_window(policy.calendar, policy.offsets, now_ms).end_ms;
@@ -145,7 +146,6 @@ struct Run {
 };
 
 void run(Run *run) {
-    const bool settles = run->script == 2;
     Claim taken = {};
     uint64_t taken_ms = 0;
 
@@ -163,10 +163,6 @@ void run(Run *run) {
             && (taken.cost == 0 || random_below(&run->random, 3) == 0)) {
             taken = ours;
             taken_ms = run->now_ms;
-        }
-
-        if (settles && random_below(&run->random, 8) == 0) {
-            run->settle(1 + random_below(&run->random, 9 * run->limit), Purpose::kCharge, 0);
         }
 
         /* within two hours, as the core does */
@@ -250,8 +246,8 @@ void lasts_for_the_longest_windows(void **) {
     }
 }
 
-/* So is a debt, for as many windows as it has limits. */
-void owes_as_the_core(void **) {
+/* So is a debt: each window after the full one pays the limit, however long it is. */
+void pays_by_windows_of_the_calendar(void **) {
     static zoned_t berlin(BERLIN, 2000, 2040);
 
     for (Calendar calendar : calendars) {
@@ -260,24 +256,35 @@ void owes_as_the_core(void **) {
         policy.precision = 0;
         policy.calendar = calendar;
         policy.offsets = &berlin.found;
-        Run one = {policy, 10, 2, false, make_zone_for(&policy, 32768), utc(2026, 2, 1), 1};
+        Run one = {policy, 10, 2, false, nullptr, utc(2026, 2, 1), 1};
+        const uint64_t first = calendar_number(calendar, policy.offsets, one.now_ms);
 
+        /* 10 now, and 891 in the windows after the next one */
         forget_all();
-        one.settle(10 * 901, Purpose::kCharge, 0);
+        one.settle(901, Purpose::kCharge, 0);
 
-        for (int i = 0; i < 899; i += 31) {
-            CalendarWindow window = calendar_window(policy.calendar, policy.offsets, one.now_ms);
-            one.now_ms = calendar_begin_ms(policy.calendar, policy.offsets, window.number + 31) - 1;
-            assert_int_equal(one.decide(1, Purpose::kConsume).outcome, Outcome::kRejected);
-            one.now_ms++;
+        for (uint64_t paid = 0; paid < 89; paid += 11) {
+            const uint64_t number = first + 1 + paid;
+            one.now_ms = calendar_begin_ms(calendar, policy.offsets, number + 1) - 1;
+            assert_false(one.admits(1));
+
+            const redisReply *reply = one.ask(0, Purpose::kLook);
+            int64_t used[] = {reply->element[5]->integer};
+            RemoteState remote = {one.now_ms, 10, used};
+            remote.debt = {891 - 10 * paid, number * kDebtParts, 10};
+            assert_int_equal(reply->element[3]->integer, remote.debt.units);
+            assert_int_equal(reply->element[4]->integer, remote.debt.from);
+
+            const Verdict v = remote.describe(policy, 1, 0, false, true);
+            assert_int_equal(v.retry_after_ms + one.now_ms,
+                             calendar_begin_ms(calendar, policy.offsets, first + 1 + 90 - 1));
         }
 
-        uint64_t wait_ms = one.decide(1, Purpose::kConsume).retry_after_ms(one.now_ms);
-        one.now_ms += wait_ms - 1;
-        assert_int_equal(one.decide(1, Purpose::kConsume).outcome, Outcome::kRejected);
+        one.now_ms = calendar_begin_ms(calendar, policy.offsets, first + 90) - 1;
+        assert_false(one.admits(1));
         one.now_ms++;
-        assert_int_equal(one.decide(1, Purpose::kConsume).outcome, Outcome::kAdmitted);
-        free(one.zone);
+        assert_true(one.admits(9));
+        assert_false(one.admits(10));
     }
 }
 
@@ -311,7 +318,7 @@ int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(decides_as_the_core),
         cmocka_unit_test(lasts_for_the_longest_windows),
-        cmocka_unit_test(owes_as_the_core),
+        cmocka_unit_test(pays_by_windows_of_the_calendar),
         cmocka_unit_test(knows_its_own_states),
     };
 

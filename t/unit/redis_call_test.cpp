@@ -97,7 +97,7 @@ static void consumes_all_or_none(void **state) {
     assert_string_equal(call("c c", "1 2 3600000 5 0 3 0 1 1 1 1 1 1"), "1 5 0 0 5 3");
 }
 
-/* Every claim says how many values it has, whatever the keys' own limits. */
+/* Every claim says how many values it has, whatever the keys' overrides. */
 static void counters_tell_their_parts(void **state) {
     static const char *const limits[] = {"3", "10", "100", "16384", "off", "1000000000000000"};
     static const unsigned parts[] = {40, 28, 5, 1, 0, 1};

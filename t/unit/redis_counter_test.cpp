@@ -2,16 +2,15 @@
 
 /*
  * algorithm=counter of the script in a real Redis, beside its rule, through
- * random histories: limits that change from call to call, costs, what is charged
- * and given back, and a clock that is set back.  The same is granted, and all that is told
- * is right.  SEED=n in the environment runs one history, of that seed; STEPS=n
- * has so many steps in all.
+ * random histories: limits that change from call to call, costs, what is given back, and a
+ * clock that is set back.  The same is granted, and all that is told is right.  SEED=n in the
+ * environment runs one history, of that seed; STEPS=n has so many steps in all.
  */
 
 #include <stdio.h>
 
 #include "counter_rule.hpp"
-#include "redis/logic/remote.hpp"
+#include "redis/protocol/remote_verdict.hpp"
 #include "redis_script.hpp"
 
 using namespace limit_sliding;
@@ -45,9 +44,9 @@ struct run_t {
     uint64_t now_ms;
     uint64_t limits[4]; /* that requests have; one of them most often */
     unsigned nlimits;
-    uint64_t own; /* the key's own limit; 0: it has none */
+    uint64_t own; /* the key's override; 0: it has none */
     int is_steady;
-    int is_settled; /* costs are charged */
+    int is_settled; /* by the script that can charge */
 
     /* what was admitted, in order, of this window and before */
     event_t event[EVENTS];
@@ -160,7 +159,7 @@ static void check_told(const run_t *run, const call_t *call, uint64_t limit, uin
     }
 
     CHECK(run, remote_values(run->policy, values[0]) == call->n - 3);
-    CHECK(run, are_remote_values(run->policy, values));
+    CHECK(run, are_remote_values(run->policy, limit, run->now_ms, values));
     v = remote.describe(run->policy, cost, granted, 0, look);
 
     CHECK(run, v.limit == limit);
@@ -209,9 +208,6 @@ static void request(run_t *run, uint64_t limit, uint64_t cost, unsigned units, i
     uint64_t in_force = run->own ? run->own : limit;
     rule_view_t view = rule_view(&run->rule, run->now_ms, in_force);
     uint64_t ends_ms = rule_ends_ms(&run->rule, &view, run->now_ms);
-    int64_t owed = rule_owed_windows(&run->rule, run->now_ms);
-    rule_state_t last = run->rule.state;
-    uint64_t each = rule_owed_each(&run->rule);
     unsigned granted;
     call_t *call = send_script(run, limit, cost, look ? "1" : "0", units);
 
@@ -221,23 +217,15 @@ static void request(run_t *run, uint64_t limit, uint64_t cost, unsigned units, i
     call->number[1] = granted;
     call->number[2] = (long long)in_force + (run->own ? kScriptOwn : 0);
 
-    if (owed > 0) {
-        call->number[3] = -1;
-        call->number[4] = last.newest;
-        call->number[5] = (long long)each;
-        call->number[6] = (long long)last.count[last.n];
-        call->n = 7;
-    } else {
-        call->number[3] = view.state.n;
-        call->number[4] = view.state.newest;
-        call->number[5] = (long long)ends_ms;
+    call->number[3] = view.state.n;
+    call->number[4] = view.state.newest;
+    call->number[5] = (long long)ends_ms;
 
-        for (int64_t i = 0; i <= view.state.n; i++) {
-            call->number[6 + i] = (long long)view.state.count[i];
-        }
-
-        call->n = 7 + (size_t)view.state.n;
+    for (int64_t i = 0; i <= view.state.n; i++) {
+        call->number[6 + i] = (long long)view.state.count[i];
     }
+
+    call->n = 7 + (size_t)view.state.n;
 
     check_told(run, call, in_force, cost, granted, look);
 
@@ -250,17 +238,6 @@ static void request(run_t *run, uint64_t limit, uint64_t cost, unsigned units, i
     }
 }
 
-static void charge(run_t *run, uint64_t limit, uint64_t cost) {
-    uint64_t in_force = run->own ? run->own : limit;
-    call_t *call = send_script(run, limit, cost, "4", 1);
-
-    call->number[0] = (long long)run->now_ms;
-    call->number[1] = 1;
-    call->number[2] = (long long)in_force + (run->own ? kScriptOwn : 0);
-    call->number[3] = (long long)rule_charge(&run->rule, run->now_ms, in_force, cost);
-    call->n = 4;
-}
-
 static void give_back(run_t *run, uint64_t limit) {
     char look[96];
     call_t *call;
@@ -268,8 +245,7 @@ static void give_back(run_t *run, uint64_t limit) {
     snprintf(look, sizeof(look), "2 %llu %lld %lld 0", (unsigned long long)run->taken_ms,
              (long long)run->taken_n, (long long)run->taken_part);
     call = send_script(run, limit, run->taken_cost, look, 1);
-    rule_refund(&run->rule, run->now_ms, run->own ? run->own : limit, run->taken_n, run->taken_part,
-                run->taken_cost);
+    rule_give_back(&run->rule, run->taken_n, run->taken_part, run->taken_cost);
 
     memset(call->number, 0, sizeof(call->number));
     call->number[0] = (long long)run->now_ms;
@@ -334,22 +310,6 @@ static uint64_t draw_cost(run_t *run, uint64_t limit) {
     }
 }
 
-/* Often more than the limit. */
-static uint64_t draw_charge(run_t *run, uint64_t limit) {
-    switch (below(run, 8)) {
-    case 0:
-        return limit * below(run, 4) + below(run, 2);
-    case 1:
-        return 1 + below(run, 4 * limit);
-    case 2:
-        return 1 + below(run, 32) * below(run, 64) * (limit / 2 + 1);
-    case 3:
-        return 1 + below(run, 1ull << below(run, 54));
-    default:
-        return draw_cost(run, limit);
-    }
-}
-
 /* To around where a part begins, of as many as some limit has. */
 static uint64_t border_gap_ms(run_t *run) {
     uint64_t parts = run->policy.precision
@@ -402,7 +362,6 @@ static void step(run_t *run) {
          * set back */
         send(run, "DEL", "", 0);
         run->rule.state.n = 0;
-        run->rule.owes = 0;
     }
 
     if (below(run, 64) == 0) {
@@ -412,13 +371,6 @@ static void step(run_t *run) {
 
     if (run->taken_cost > 0 && (!run->is_steady || run->is_settled) && below(run, 8) == 0) {
         give_back(run, limit);
-        return;
-    }
-
-    if (run->is_settled && below(run, 6) == 0) {
-        uint64_t cost = draw_charge(run, run->own ? run->own : limit);
-
-        charge(run, limit, cost < 1ull << 53 ? cost : 1ull << 53);
         return;
     }
 

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "redis/logic/remote.hpp"
+#include "redis/protocol/remote_verdict.hpp"
 #include "redis_script.hpp"
 
 using namespace limit_sliding;
@@ -156,7 +156,7 @@ static void check_told(const run_t *run, const redisReply *reply, uint64_t limit
         capacity(&run->policy, limit, &most, &longest);
     }
 
-    assert_true(are_remote_values(run->policy, values));
+    assert_true(are_remote_values(run->policy, limit, remote.now_ms, values));
     v = remote.describe(run->policy, cost, (uint32_t)reply->element[1]->integer, 0, 0);
     over = used + (wide_t)cost * w - most * w;
     wait = up(over, limit) < (wide_t)1 << 41 ? up(over, limit) : (wide_t)1 << 41;

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "redis/scripts.hpp"
+#include "redis/protocol/scripts.hpp"
 #include "redis_server.hpp"
 #include "support.hpp"
 

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "redis/scripts.hpp"
+#include "redis/protocol/scripts.hpp"
 #include "redis_server.hpp"
 #include "support.hpp"
 

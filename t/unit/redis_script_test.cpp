@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "history.hpp"
-#include "redis/logic/remote.hpp"
+#include "redis/protocol/remote_verdict.hpp"
 #include "redis_script.hpp"
 
 using namespace limit_sliding;
@@ -35,7 +35,6 @@ struct run_t {
     Claim taken;
     Taken taken_of;
     uint64_t taken_key;
-    unsigned charges;
 
     int records; /* what is rejected, too */
 };
@@ -43,7 +42,7 @@ struct run_t {
 /* Added to what a claim is for. */
 #define RECORDS 16
 
-/* Settles costs, too. */
+/* The script for zones with settled costs, whose debts redis_charge_test is about. */
 #define SETTLES 2
 
 #define CHECK_SAME(run, what, ours, theirs)                                                        \
@@ -135,15 +134,6 @@ static void check_verdict(const run_t *run, const Claim *claim, const RemoteStat
     CHECK_SAME(run, "excess", ours.excess, theirs.excess);
     CHECK_SAME(run, "delay", ours.delay_ms, theirs.delay_ms);
 
-    if (run->charges > 0 && run->policy.algorithm >= Algorithm::kTokenBucket) {
-        /* neither can tell the fraction of a ms in which a debt is paid */
-        if (ours.reset_ms - theirs.reset_ms + 2 <= 4) { ours.reset_ms = theirs.reset_ms; }
-
-        if (ours.retry_after_ms - theirs.retry_after_ms + 2 <= 4) {
-            ours.retry_after_ms = theirs.retry_after_ms;
-        }
-    }
-
     CHECK_SAME(run, "reset", ours.reset_ms, theirs.reset_ms);
     CHECK_SAME(run, "retry after", ours.retry_after_ms, theirs.retry_after_ms);
 }
@@ -155,9 +145,8 @@ static void run_request(run_t *run) {
     int look = random_below(&run->random, 16) == 0;
 
     /* requests of a call are decided by one state; in the core an admission may
-     * change the number of its parts, after one of another limit, or a debt */
-    if (run->policy.precision == 0
-        && (run->history->limits == HISTORY_LIMIT_A_REQUEST || run->charges > 0)) {
+     * change the number of its parts, after one of another limit */
+    if (run->policy.precision == 0 && run->history->limits == HISTORY_LIMIT_A_REQUEST) {
         units = 1;
     }
 
@@ -185,7 +174,7 @@ static void run_request(run_t *run) {
     }
 
     assert_int_equal(reply->elements, 3 + remote_values(run->policy, numbers[0]));
-    assert_true(are_remote_values(run->policy, numbers));
+    assert_true(are_remote_values(run->policy, r->limit, r->now_ms, numbers));
 
     freeReplyObject(reply);
 
@@ -224,80 +213,34 @@ static void run_request(run_t *run) {
     }
 }
 
-/* Charges or gives back a cost in both. */
-static void settle(run_t *run, uint64_t cost, Purpose purpose, const Taken *taken) {
+/* Gives back in both some of the last admission. */
+static void give_some_back(run_t *run) {
     const request_t *r = run->request;
+    const Taken &of = run->taken_of;
+
+    /* the core gives nothing back after that, nor as exactly of a bucket */
+    if (run->taken.cost == 0 || run->taken_key != r->key || r->now_ms - of.now_ms >= 2 * HOUR_MS
+        || run->policy.algorithm >= Algorithm::kTokenBucket || random_below(&run->random, 4) != 0) {
+        return;
+    }
+
+    uint64_t cost = 1 + random_below(&run->random, run->taken.cost);
     char text[96];
     const char *key = text;
-    redisReply *reply;
 
     snprintf(text, sizeof(text), "%s:{%llu}", run->name, (unsigned long long)r->key);
-    reply = ask(run, &key, 1, 1, cost, purpose, taken);
+    redisReply *reply = ask(run, &key, 1, 1, cost, Purpose::kGiveBack, &of);
     assert_non_null(reply);
 
     if (reply->type != REDIS_REPLY_ARRAY) { fail_msg("%s", reply->str); }
 
     assert_int_equal(reply->elements, 4);
     assert_int_equal(reply->element[1]->integer, 1);
-
-    if (purpose == Purpose::kCharge) {
-        Claim claim = claim_of(run->zone, &run->policy, r->key, r->limit, 1);
-
-        CHECK_SAME(run, "lost", charge(claim, cost, r->now_ms),
-                   (uint64_t)reply->element[3]->integer);
-        run->charges++;
-    } else {
-        run->taken.limit = r->limit;
-        refund(run->taken, cost, taken->now_ms, r->now_ms);
-    }
-
     freeReplyObject(reply);
-}
 
-static uint64_t highest_limit(const run_t *run) {
-    uint64_t highest = 0;
-
-    for (const request_t &request : run->history->request) {
-        if (request.limit > highest) { highest = request.limit; }
-    }
-
-    return highest;
-}
-
-/* What costs turn out to be, mostly more than there is room for. */
-static void settle_some(run_t *run) {
-    const request_t *r = run->request;
-
-    /* under another limit the core knows 9 digits of this one */
-    if (run->history->limits == HISTORY_LIMIT_A_REQUEST && r->limit >= 512
-        && run->policy.algorithm != Algorithm::kCounter) {
-        return;
-    }
-
-    if (random_below(&run->random, 8) == 0) {
-        uint64_t most = random_below(&run->random, 4) ? r->limit / 2 + 2 : 20 * (uint64_t)r->limit;
-
-        uint64_t cost = 1 + random_below(&run->random, most);
-        Claim claim = claim_of(run->zone, &run->policy, r->key, r->limit, 1);
-
-        claim.purpose = Purpose::kLook;
-        limit_sliding::acquire(&claim, 1, r->now_ms);
-
-        /* a bucket in the core owes no more than 64 windows, also of what a higher
-         * limit has admitted */
-        uint64_t owed = claim.describe(r->now_ms).excess / 1000 + cost + highest_limit(run);
-
-        if (owed < 60 * uint64_t{r->limit}) { settle(run, cost, Purpose::kCharge, NULL); }
-    }
-
-    /* the core gives nothing back after that, nor as exactly of a bucket */
-    if (run->taken.cost > 0 && run->taken_key == r->key
-        && r->now_ms - run->taken_of.now_ms < 2 * HOUR_MS
-        && run->policy.algorithm < Algorithm::kTokenBucket && random_below(&run->random, 4) == 0) {
-        settle(run, 1 + random_below(&run->random, run->taken.cost), Purpose::kGiveBack,
-               &run->taken_of);
-        run->taken.cost = 0;
-    }
+    run->taken.limit = r->limit;
+    refund(run->taken, cost, of.now_ms, r->now_ms);
+    run->taken.cost = 0;
 }
 
 static unsigned bits_of(uint64_t n) { return n == 0 ? 0 : 64 - (unsigned)__builtin_clzll(n); }
@@ -334,8 +277,6 @@ static int run_history(const history_t *history, Policy policy) {
     static unsigned runs;
     run_t run = {.history = history, .policy = policy};
 
-    int settles = 1;
-
     run.records = history->seed / 3 % 2;
     run.policy.counts_rejected = run.records;
 
@@ -343,8 +284,8 @@ static int run_history(const history_t *history, Policy policy) {
 
     run.zone = make_zone_for(&policy, ZONE_BYTES);
     run.random = history->seed;
-    settles = settles && history->seed % 4 == SETTLES && run.policy.algorithm != Algorithm::kLog
-              && run.policy.precision < 2 && history->is_steady;
+    const bool settles = history->seed % 4 == SETTLES && run.policy.algorithm != Algorithm::kLog
+                         && run.policy.precision < 2 && history->is_steady;
     snprintf(run.name, sizeof(run.name), "run%u", runs++);
 
     for (size_t i = 0; i < HISTORY_LENGTH; i++) {
@@ -354,7 +295,7 @@ static int run_history(const history_t *history, Policy policy) {
             run_request(&run);
         }
 
-        if (settles) { settle_some(&run); }
+        if (settles) { give_some_back(&run); }
     }
 
     free(run.zone);

@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include "redis_server.hpp"
-#include "redis/scripts.hpp"
+#include "redis/protocol/scripts.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -52,29 +52,32 @@ int redis_server_start(redis_server_t *server) {
  * In place of the line that reads the clock.  A key's expiry is kept by its
  * side, in the history's time.
  */
-static const char clock_line[] = "local now, real = tonumber(ARGV[#ARGV]), redis "
-                                 "ARGV[#ARGV] = nil "
-                                 "local function forget(key) "
-                                 "local at = real.call('GET', 'until:' .. key) "
-                                 "if at and tonumber(at) <= now then real.call('DEL', key) end end "
-                                 "local function expire(key, ms) "
-                                 "real.call('SET', 'until:' .. key, "
-                                 "string.format('%.0f', now + tonumber(ms))) end "
-                                 "local redis = {} "
-                                 "redis.call = function(name, ...) local a = {...} "
-                                 "if name == 'SET' then expire(a[1], a[4]) "
-                                 "return real.call('SET', a[1], a[2]) end "
-                                 "if name == 'PEXPIRE' then return expire(a[1], a[2]) end "
-                                 "if name == 'MGET' then for i = 1, #a, 2 do forget(a[i]) end end "
-                                 "return real.call(name, ...) end "
-                                 "redis.pcall = function(name, key, ...) forget(key) "
-                                 "return real.pcall(name, key, ...) end ";
+static const char clock_line[]
+    = "local now, real = tonumber(ARGV[#ARGV]), redis "
+      "ARGV[#ARGV] = nil "
+      "local function forget(key) "
+      "local at = real.call('GET', 'until:' .. key) "
+      "if at and tonumber(at) <= now then real.call('DEL', key) end end "
+      "local function expire(key, ms) "
+      "real.call('SET', 'until:' .. key, "
+      "string.format('%.0f', now + tonumber(ms))) end "
+      "local redis = {} "
+      "redis.call = function(name, ...) local a = {...} "
+      "if name == 'SET' then expire(a[1], a[4]) "
+      "return real.call('SET', a[1], a[2]) end "
+      "if name == 'PEXPIRE' then return expire(a[1], a[2]) end "
+      "if name == 'MGET' then for _, key in ipairs(a) do forget(key) end end "
+      "return real.call(name, ...) end "
+      "redis.pcall = function(name, key, ...) forget(key) "
+      "return real.pcall(name, key, ...) end ";
 
-/* Tests name the states alone; but in a cluster their limits follow them. */
+/* Tests name the states alone; but in a cluster their limits follow them, and the debts where
+ * costs are settled. */
 static const char keys_line[] = "local KEYS = (function(keys) local names = {} "
-                                "for i, key in ipairs(keys) do "
-                                "names[2 * i - 1], names[2 * i] = key, key .. ':limit' end "
+                                "for _, key in ipairs(keys) do names[#names + 1] = key "
+                                "names[#names + 1] = key .. ':limit' %s end "
                                 "return names end)(KEYS) ";
+static const char debts_line[] = "names[#names + 1] = key .. ':debt'";
 
 /* Loads a script whose first line, which reads the clock, is replaced by these. */
 static int load(redis_server_t *server, const char *keys, std::string_view script, char sha[41]) {
@@ -106,10 +109,14 @@ int redis_server_load_text(redis_server_t *server, std::string_view script, char
 int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]) {
     char script[65536];
     size_t bytes = limit_sliding::script(algorithms, script, sizeof(script));
-    const bool is_cluster = (algorithms & kScriptCluster) != 0;
+    char keys[sizeof(keys_line) + sizeof(debts_line)] = "";
 
-    return bytes < sizeof(script)
-           && load(server, is_cluster ? "" : keys_line, {script, bytes}, sha);
+    if ((algorithms & kScriptCluster) == 0) {
+        const bool settles = (algorithms & kScriptSettles) != 0;
+        snprintf(keys, sizeof(keys), keys_line, settles ? debts_line : "");
+    }
+
+    return bytes < sizeof(script) && load(server, keys, {script, bytes}, sha);
 }
 
 void redis_server_stop(redis_server_t *server) {

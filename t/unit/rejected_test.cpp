@@ -4,8 +4,8 @@
  * Rejected requests that are recorded, against a plain list of all attempts.
  */
 
-#include "core/counter_kinds.hpp"
-#include "core/own_limit.hpp"
+#include "core/policy/override.hpp"
+#include "core/rules/counter_kinds.hpp"
 #include "rounds.hpp"
 #include "support.hpp"
 
@@ -353,62 +353,32 @@ static void lower_limits_push_out_nothing(void **state) {
     }
 }
 
-/* A key that owes under a lower limit: what has room under a higher one is recorded,
- * and what was used earlier is not counted again. */
-static void owing_keys_record_what_has_room(void **state) {
+/* A key that owes waits already: its rejected requests are not recorded. */
+static void debtors_record_nothing(void **state) {
     (void)state;
 
     for (const subject_t &subject : subjects) {
-        if (subject.algorithm != Algorithm::kLog && subject.precision != 60) { continue; }
-
         Policy policy = policy_of(subject, MINUTE_MS, 0);
         Zone *zone = make_zone_for(&policy, ZONE_BYTES);
-        uint64_t now_ms = 60 * MINUTE_MS;
+        Debts *debts = make_debts();
+        const uint64_t now_ms = 60 * MINUTE_MS;
+        Claim claim = claim_of(zone, debts, &policy, 1, 10, 1);
 
         policy.held = 20;
-        assert_int_equal(attempt(zone, &policy, 10, 8, now_ms).outcome, Outcome::kAdmitted);
+        assert_int_equal(charge(claim, 15, now_ms), 0);
 
-        now_ms += MINUTE_MS / 2;
-        assert_int_equal(charge(claim_of(zone, &policy, 1, 10, 0), 5, now_ms), 0);
-        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 7);
+        Claim look = claim;
+        look.cost = 0;
+        acquire(&look, 1, now_ms);
+        const uint64_t used = policy.used(look.describe(now_ms));
 
-        /* under the limit that it exceeds, there is no room */
-        assert_int_equal(attempt(zone, &policy, 10, 1, now_ms).outcome, Outcome::kRejected);
-        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 7);
-
-        assert_int_equal(attempt(zone, &policy, 20, 10, now_ms).outcome, Outcome::kRejected);
-        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 0);
-
-        /* the first eight are over, with the part that they are in */
-        now_ms += MINUTE_MS / 2 + MINUTE_MS / 20;
-        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 8);
+        acquire(&claim, 1, now_ms);
+        assert_int_equal(claim.outcome, Outcome::kRejected);
+        record_rejected(&claim, now_ms);
+        acquire(&look, 1, now_ms);
+        assert_int_equal(policy.used(look.describe(now_ms)), used);
         free(zone);
-    }
-}
-
-/* The same with the state of one word, which owes as soon as a limit is exceeded. */
-static void owing_words_record_what_has_room(void **state) {
-    (void)state;
-
-    for (const subject_t &subject : subjects) {
-        if (subject.algorithm == Algorithm::kLog || subject.strict || subject.precision > 7) {
-            continue;
-        }
-
-        Policy policy = policy_of(subject, MINUTE_MS, 0);
-        Zone *zone = make_zone_for(&policy, ZONE_BYTES);
-        const uint64_t now_ms = 60 * MINUTE_MS;
-        const bool is_leaky = policy.algorithm == Algorithm::kLeakyBucket;
-
-        attempt(zone, &policy, 10, is_leaky ? 1 : 10, now_ms);
-        assert_int_equal(charge(claim_of(zone, &policy, 1, 10, 0), 5, now_ms), 0);
-        assert_int_equal(attempt(zone, &policy, 20, 20, now_ms).outcome, Outcome::kRejected);
-        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 0);
-
-        /* what is owed already leaves no room */
-        assert_int_equal(attempt(zone, &policy, 10, 10, now_ms).outcome, Outcome::kRejected);
-        assert_int_equal(remaining_of(zone, &policy, 1, 20, now_ms), 0);
-        free(zone);
+        free(debts);
     }
 }
 
@@ -512,8 +482,7 @@ int main(void) {
         cmocka_unit_test(a_cost_is_capped),
         cmocka_unit_test(a_log_takes_memory_by_its_limit),
         cmocka_unit_test(lower_limits_push_out_nothing),
-        cmocka_unit_test(owing_keys_record_what_has_room),
-        cmocka_unit_test(owing_words_record_what_has_room),
+        cmocka_unit_test(debtors_record_nothing),
         cmocka_unit_test(own_windows_record_by_their_limits),
         cmocka_unit_test(full_zones_record_nothing),
         cmocka_unit_test(threads_admit_exactly_the_limit),

@@ -4,10 +4,10 @@
 
 #include <pthread.h>
 
-#include "redis/logic/breaker.hpp"
-#include "redis/logic/claim_hash.hpp"
-#include "redis/logic/refusals.hpp"
-#include "redis/logic/remote.hpp"
+#include "redis/protocol/claim_hash.hpp"
+#include "redis/protocol/remote_verdict.hpp"
+#include "redis/shared/breaker.hpp"
+#include "redis/shared/refusals.hpp"
 #include "support.hpp"
 
 using namespace limit_sliding;
@@ -392,63 +392,194 @@ static void tells_claims_apart(void **state) {
 
 /* ---- keys that owe ---- */
 
-struct owed_t {
-    Algorithm algorithm;
-    int64_t values[4];
+struct debt_t {
+    int64_t units;
+    int64_t from;
     int is_valid;
 };
 
-static void tells_values_of_keys_that_owe(void **state) {
-    static const owed_t cases[] = {
-        {Algorithm::kCounter, {-1, 28333336, 10, 10}, 1},
-        {Algorithm::kFixed, {-1, 28333336, kRemoteMax, 1}, 1},
-        {Algorithm::kFixed, {-2, 28333336, 10, 10}, 0},
-        {Algorithm::kFixed, {-1, -1, 10, 10}, 0},
-        {Algorithm::kFixed, {-1, INT64_MAX / 60000 + 1, 10, 10}, 0},
-        {Algorithm::kFixed, {-1, 28333336, 0, 0}, 0},
-        {Algorithm::kFixed, {-1, 28333336, kRemoteMax + 1, 10}, 0},
-        {Algorithm::kCounter, {-1, 28333336, 10, kRemoteMax + 1}, 0},
-        {Algorithm::kCounter, {-1, 28333336, 10, -1}, 0},
-        {Algorithm::kTokenBucket, {-1, 10, 25, 59999}, 1},
-        {Algorithm::kTokenBucket, {-1, 10, 25, 60000}, 0},
-        {Algorithm::kTokenBucket, {-1, 10, -1, 0}, 0},
-        {Algorithm::kLeakyBucket, {-1, 0, 25, 0}, 0},
-        {Algorithm::kLeakyBucket, {-1, kRemoteMax + 1, 25, 0}, 0},
-        {Algorithm::kLog, {-1, 0, 0, 0}, 0},
+static void tells_debts(void **state) {
+    static const debt_t cases[] = {
+        {1, 28333336, 1}, {1ll << 53, 28333336, 1},  {(1ll << 53) + 1, 28333336, 0},
+        {0, 28333336, 0}, {-1, 28333336, 0},         {1, -1, 0},
+        {1, 0, 1},        {1, INT64_MAX / 60000, 0}, {INT64_MIN, INT64_MIN, 0},
+    };
+    Policy policy = {60000, Algorithm::kFixed, WhenFull::kEvict, 0, 0};
+
+    (void)state;
+
+    for (const debt_t &c : cases) {
+        assert_int_equal(is_remote_debt(policy, c.units, c.from), c.is_valid);
+    }
+}
+
+#define BEGINS_MS 1699999980000ull /* of a minute */
+#define PART (BEGINS_MS / 60000 * kDebtParts)
+
+/* A debt counts as used, and falls when windows begin. */
+static void describes_keys_that_owe(void **state) {
+    const int64_t used[] = {8};
+    Policy policy = {60000, Algorithm::kFixed, WhenFull::kEvict, 0, 0};
+    RemoteState remote = {BEGINS_MS + 1000, 10, used, {25, PART, 10}};
+    Verdict v = remote.describe(policy, 1, 0, false, false);
+
+    (void)state;
+    assert_int_equal(v.limit, 10);
+    assert_int_equal(v.remaining, 0);
+    assert_int_equal(v.excess, 24000);
+    assert_int_equal(v.retry_after_ms, 2 * 60000 - 1000);
+    assert_int_equal(v.reset_ms, 2 * 60000 - 1000);
+    assert_int_equal(remote.used_after(policy, 0), 33);
+
+    /* the present window does not pay yet */
+    remote.debt.from = PART + kDebtParts;
+    assert_int_equal(remote.describe(policy, 5, 0, false, false).retry_after_ms, 3 * 60000 - 1000);
+    assert_int_equal(remote.describe(policy, 6, 0, false, false).retry_after_ms, 4 * 60000 - 1000);
+
+    /* rejected units are not recorded */
+    v = remote.describe(policy, 1, 0, false, false, 100);
+    assert_int_equal(v.excess, 24000);
+
+    /* an admission under a higher limit records the debt */
+    remote.limit = 40;
+    v = remote.describe(policy, 1, 0, false, true);
+    assert_int_equal(v.remaining, 7);
+    assert_int_equal(v.reset_ms, 60000 - 1000);
+    v = remote.describe(policy, 1, 1, true, false);
+    assert_int_equal(v.remaining, 5);
+    assert_int_equal(remote.used_after(policy, 2), 35);
+
+    /* and so a refund of a bucket has that before it */
+    const int64_t level[] = {8, 30};
+    policy.algorithm = Algorithm::kTokenBucket;
+    remote.values = level;
+    const Taken taken = remote.taken(policy, 2);
+    assert_int_equal(taken.values[0], 8 + 25 + 2);
+    assert_int_equal(taken.values[1], 30);
+}
+
+/* Where the history runs off within windows, a wait ends in between. */
+static void waits_for_history_and_debt(void **state) {
+    Policy policy = {60000, Algorithm::kTokenBucket, WhenFull::kEvict, 0, 0};
+    const int64_t level[] = {50, 0};
+    RemoteState remote = {BEGINS_MS + 1000, 60, level, {15, PART, 10}};
+
+    (void)state;
+
+    /* 10 of the 65 that are used have run off */
+    assert_int_equal(remote.describe(policy, 5, 0, false, true).retry_after_ms, 10000);
+    assert_int_equal(remote.describe(policy, 45, 0, false, true).retry_after_ms, 50000);
+
+    /* all of the history has, and the debt is too much until a window begins */
+    assert_int_equal(remote.describe(policy, 46, 0, false, true).retry_after_ms, 59000);
+    assert_int_equal(remote.describe(policy, 55, 0, false, true).retry_after_ms, 59000);
+    assert_int_equal(remote.describe(policy, 56, 0, false, true).retry_after_ms, 119000);
+    assert_int_equal(remote.describe(policy, 60, 0, false, true).retry_after_ms, 119000);
+    assert_true(remote.describe(policy, 61, 0, false, true).retry_after_ms == kNever);
+
+    /* a window begins before the history has run off */
+    remote.now_ms = BEGINS_MS + 55000;
+    assert_int_equal(remote.describe(policy, 5, 0, false, true).retry_after_ms, 5000);
+    assert_int_equal(remote.describe(policy, 15, 0, false, true).retry_after_ms, 10000);
+
+    /* no wait is longer than there are times */
+    remote.debt = {kSettledMax, PART, 1};
+    assert_true(remote.describe(policy, 5, 0, false, true).retry_after_ms < 1ull << 47);
+}
+
+/* ---- buckets ---- */
+
+struct level_t {
+    Algorithm algorithm;
+    uint32_t burst;
+    int64_t values[2];
+    int is_valid;
+};
+
+/* No reply makes a request wait for longer than the queue of its limit is. */
+static void bounds_levels_of_buckets(void **state) {
+    static const level_t cases[] = {
+        {Algorithm::kLeakyBucket, 4, {0, 0}, 1},
+        {Algorithm::kLeakyBucket, 4, {4, 59999}, 1},
+        /* what is set aside is in whole ms, in each of which 10 run off */
+        {Algorithm::kLeakyBucket, 4, {5, 10}, 1},
+        {Algorithm::kLeakyBucket, 4, {5, 11}, 0},
+        {Algorithm::kLeakyBucket, 4, {6, 0}, 0},
+        {Algorithm::kLeakyBucket, 4, {INT64_MAX, 0}, 0},
+        {Algorithm::kLeakyBucket, 4, {1, 60000}, 0},
+        {Algorithm::kTokenBucket, 0, {10, 10}, 1},
+        {Algorithm::kTokenBucket, 0, {11, 0}, 0},
+        {Algorithm::kTokenBucket, 20, {20, 0}, 1},
+        {Algorithm::kTokenBucket, 20, {21, 0}, 0},
     };
 
     (void)state;
 
-    for (const owed_t &c : cases) {
-        Policy policy = {60000, c.algorithm, WhenFull::kEvict, 0, 0};
-        int is_log = c.algorithm == Algorithm::kLog;
-
-        assert_int_equal(remote_values(policy, c.values[0]), is_log ? 3 : 4);
-        assert_in_range(remote_values_max(policy), is_log ? 3 : 4, 64);
-
-        if (is_log) { continue; }
-
-        assert_int_equal(are_remote_values(policy, c.values), c.is_valid);
+    for (const level_t &c : cases) {
+        Policy policy = {60000, c.algorithm, WhenFull::kEvict, 0, c.burst};
+        assert_int_equal(are_remote_values(policy, 10, SOME_MS, c.values), c.is_valid);
     }
+}
 
-    /* nothing is leased while a key owes, and a lease ends with the window */
-    Policy policy = {60000, Algorithm::kCounter, WhenFull::kEvict, 0, 0};
-    RemoteState remote = {1700000001000, 10, cases[0].values};
+/* ---- what a reply may tell of other states ---- */
 
-    assert_int_equal(remote.part_ends_ms(policy), 1700000040000);
+struct told_t {
+    Algorithm algorithm;
+    uint32_t precision;
+    int64_t values[6];
+    int is_valid;
+};
 
-    /* what is admitted, under a higher limit, is of the present part of that */
-    remote.limit = 100;
-    Taken taken = remote.taken(policy, 0);
-    assert_int_equal(taken.values[0], 5);
-    assert_int_equal(taken.values[1], 1700000001000 / 12000);
-    Verdict v = remote.describe(policy, 1, 0, 1, 0);
-    assert_int_equal(v.remaining, 100 - 31 - 10);
+/* No reply makes a client wait for longer than its key may have to, nor for as long as a
+ * wrapped number.  Windows are a minute long, and SOME_MS is 20 s after one began. */
+static void bounds_times_and_counts(void **state) {
+    const int64_t part = SOME_MS / 60000;
+    const int64_t ahead = 8192 + 1440; /* windows that a clock may have been set back by */
+    const int64_t ahead_ms = SOME_MS + ahead * MINUTE_MS;
+    const int64_t most = kSettledMax;
+    const told_t cases[] = {
+        {Algorithm::kLog, 0, {10, SOME_MS - 1, -1}, 1},
+        {Algorithm::kLog, 0, {-1, -1, -1}, 0},
+        {Algorithm::kLog, 0, {most, -1, -1}, 1},
+        {Algorithm::kLog, 0, {most + 1, -1, -1}, 0},
+        /* the clock was set back, or the key owes */
+        {Algorithm::kLog, 0, {10, ahead_ms, ahead_ms}, 1},
+        {Algorithm::kLog, 0, {10, ahead_ms + 1, -1}, 0},
+        {Algorithm::kLog, 0, {10, -1, ahead_ms + 1}, 0},
+        {Algorithm::kLog, 0, {10, INT64_MAX, INT64_MAX}, 0},
+        {Algorithm::kFixed, 0, {most}, 1},
+        {Algorithm::kFixed, 0, {most + 1}, 0},
+        {Algorithm::kCounter, 1, {1, part, 0, most, most}, 1},
+        {Algorithm::kCounter, 1, {1, part, 0, most + 1, 0}, 0},
+        {Algorithm::kCounter, 1, {1, part, 0, 0, most + 1}, 0},
+        /* the present part, and the last one that a clock set back leaves */
+        {Algorithm::kCounter, 1, {1, part - 1, 0, 1, 1}, 0},
+        {Algorithm::kCounter, 1, {1, part + ahead, 0, 1, 1}, 1},
+        {Algorithm::kCounter, 1, {1, part + 1 + ahead, 0, 1, 1}, 0},
+        {Algorithm::kCounter, 2, {2, 2 * part, 0, 1, 1, 1}, 1},
+        {Algorithm::kCounter, 2, {2, 2 * part - 1, 0, 1, 1, 1}, 0},
+        {Algorithm::kCounter, 2, {2, 2 * (part + ahead), 0, 1, 1, 1}, 1},
+        {Algorithm::kCounter, 2, {2, 2 * (part + 1 + ahead), 0, 1, 1, 1}, 0},
+        /* an end is to come */
+        {Algorithm::kCounter, 1, {1, part, SOME_MS + 1, 1, 1}, 1},
+        {Algorithm::kCounter, 1, {1, part, SOME_MS, 1, 1}, 0},
+    };
+
+    (void)state;
+
+    for (const told_t &c : cases) {
+        Policy policy = {60000, c.algorithm, WhenFull::kEvict, c.precision, 0};
+        assert_int_equal(are_remote_values(policy, 10, SOME_MS, c.values), c.is_valid);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_values_of_keys_that_owe),
+        cmocka_unit_test(tells_debts),
+        cmocka_unit_test(describes_keys_that_owe),
+        cmocka_unit_test(waits_for_history_and_debt),
+        cmocka_unit_test(bounds_levels_of_buckets),
+        cmocka_unit_test(bounds_times_and_counts),
         cmocka_unit_test(opens_after_failures_in_a_row),
         cmocka_unit_test(lets_one_probe_pass_an_interval),
         cmocka_unit_test(spreads_probes),

@@ -1,15 +1,19 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * What a key has used when it may owe, by the rule of docs/algorithms.md, as
- * straightforward as can be, under one limit: counter in a word, fixed, and the
- * buckets, of which nothing is rounded.
+ * Keys that may owe, and a model of them that knows no format of debts: the rule of
+ * docs/algorithms.md, over the history of a key that never owes.  Who includes this defines
+ * CHECK(condition).
  */
 
 #pragma once
 
-#include "counter_rule.hpp"
+#include "core/facts/debts.hpp"
+#include "core/policy/calendar.hpp"
+#include "core/rules/counter_kinds.hpp"
 #include "support.hpp"
+
+#include <algorithm>
 
 static const uint64_t settle_limits[] = {1, 3, 10, 100, 1000, 100000, kLimitMax};
 static const uint64_t settle_windows_ms[]
@@ -18,14 +22,22 @@ static const uint64_t settle_windows_ms[]
 static const struct {
     Algorithm algorithm;
     unsigned precision;
-    int strict;
+    bool strict;
     unsigned burst; /* in limits */
+    Calendar calendar;
 } settle_kinds[] = {
-    {Algorithm::kCounter, 0, 0, 0},     {Algorithm::kCounter, 1, 0, 0},
-    {Algorithm::kCounter, 0, 1, 0},     {Algorithm::kCounter, 1, 1, 0},
-    {Algorithm::kFixed, 0, 0, 0},       {Algorithm::kTokenBucket, 0, 0, 0},
-    {Algorithm::kTokenBucket, 0, 0, 3}, {Algorithm::kLeakyBucket, 0, 0, 0},
-    {Algorithm::kLeakyBucket, 0, 0, 2},
+    {Algorithm::kCounter, 0, false, 0, Calendar::kNone},
+    {Algorithm::kCounter, 1, false, 0, Calendar::kNone},
+    {Algorithm::kCounter, 0, true, 0, Calendar::kNone},
+    {Algorithm::kCounter, 4, false, 0, Calendar::kNone},
+    {Algorithm::kCounter, 10, true, 0, Calendar::kNone},
+    {Algorithm::kLog, 0, false, 0, Calendar::kNone},
+    {Algorithm::kFixed, 0, false, 0, Calendar::kNone},
+    {Algorithm::kFixed, 0, false, 0, Calendar::kMonth},
+    {Algorithm::kTokenBucket, 0, false, 0, Calendar::kNone},
+    {Algorithm::kTokenBucket, 0, false, 3, Calendar::kNone},
+    {Algorithm::kLeakyBucket, 0, false, 0, Calendar::kNone},
+    {Algorithm::kLeakyBucket, 0, false, 2, Calendar::kNone},
 };
 
 static Policy policy_of(size_t kind, uint64_t window_ms, uint64_t limit) {
@@ -35,244 +47,242 @@ static Policy policy_of(size_t kind, uint64_t window_ms, uint64_t limit) {
     policy.algorithm = settle_kinds[kind].algorithm;
     policy.precision = settle_kinds[kind].precision;
     policy.strict = settle_kinds[kind].strict;
-    policy.burst = (uint32_t)(burst < kLimitMax ? burst : kLimitMax);
+    policy.burst = static_cast<uint32_t>(std::min(burst, kLimitMax));
+    policy.calendar = settle_kinds[kind].calendar;
+    policy.zone_limit = limit;
 
     return policy;
 }
 
+/* Returns true if the limit and the window are valid.  Windows of the calendar have one length. */
+static bool is_subject(const Policy &policy, uint64_t limit) {
+    return limit <= policy.limit_max()
+           && (policy.calendar == Calendar::kNone || policy.window_ms == 30 * DAY_MS);
+}
+
+/* Calls visit(policy, limit) for policies of all kinds. */
 template <class Visit>
 static void each_subject(const Visit &visit) {
     for (size_t kind = 0; kind < LENGTH(settle_kinds); kind++) {
         for (uint64_t window_ms : settle_windows_ms) {
             for (uint64_t limit : settle_limits) {
-                /* buckets that lose more than 2^22 requests a ms are less exact */
-                if (limit >> 22 < window_ms
-                    || settle_kinds[kind].algorithm == Algorithm::kCounter) {
-                    visit(policy_of(kind, window_ms, limit), limit);
-                }
+                Policy policy = policy_of(kind, window_ms, limit);
+
+                if (is_subject(policy, limit)) { visit(policy, limit); }
             }
         }
     }
 }
 
-struct owing_model_t {
-    Policy policy;
+/* The limit of a request: that of its place, or a limit of the key's own. */
+struct settle_limit_t {
     uint64_t limit;
-    uint64_t capacity;
+    bool is_own;
+};
 
-    rule_t rule;       /* of a counter; while `owes`, it has been paid and given back */
-    int owes;          /* it has used `level` in window `since`, of which the limit runs off */
-    uint64_t since;    /* in each window; of fixed as well */
-    rule_wide_t level; /* requests; of a bucket x w, at `since` in ms */
+/* A key in a zone of its own. */
+class settle_key_t {
+public:
+    settle_key_t(const Policy &policy, bool may_owe, size_t bytes = kZoneAlign + 16 * 1024)
+        : policy_(policy), zone_(make_zone_for(&policy_, bytes)),
+          debts_(may_owe ? make_debts() : nullptr) {}
 
-    /* That of an admission, by which it can be given back. */
-    struct mark_t {
-        int64_t n;
-        int64_t part;
-        uint64_t ms;
-        uint64_t cost;
-    };
+    settle_key_t(const settle_key_t &) = delete;
 
-    owing_model_t(const Policy &p, uint64_t l)
-        : policy(p), limit(l), capacity(p.capacity(l)), rule{.window_ms = p.window_ms,
-                                                             .precision = p.precision,
-                                                             .strict = p.strict,
-                                                             .state = {}},
-          owes(0), since(0), level(0) {}
-
-    bool is_counter() const { return policy.algorithm == Algorithm::kCounter; }
-    bool is_bucket() const { return !is_counter() && policy.algorithm != Algorithm::kFixed; }
-    rule_wide_t full() const { return (rule_wide_t)capacity * policy.window_ms; }
-
-    /* The most that may be used, x w. */
-    rule_wide_t most() const {
-        uint64_t w = policy.window_ms;
-
-        if (!is_bucket()) { return (rule_wide_t)limit * 1001 * w; }
-
-        return full() + (rule_wide_t)limit * (64 * w < 1ull << 32 ? 64 * w : 1ull << 32);
+    ~settle_key_t() {
+        free(zone_);
+        free(debts_);
     }
 
-    /* The requests of which each window takes the limit. */
-    rule_wide_t left(uint64_t now_ms) const {
-        rule_wide_t gone = (rule_wide_t)limit * (now_ms / policy.window_ms - since);
+    Zone *zone() const { return zone_; }
+    const Policy &policy() const { return policy_; }
 
-        return level > gone ? level - gone : 0;
+    Claim claim(const settle_limit_t &by, uint64_t cost,
+                Purpose purpose = Purpose::kConsume) const {
+        Claim claim = claim_of(zone_, &policy_, 1, static_cast<uint32_t>(by.limit), 0);
+
+        claim.limit = by.limit;
+        claim.is_own = by.is_own;
+        claim.cost = std::min(cost, kCostMax);
+        claim.purpose = purpose;
+        claim.debts = debts_;
+
+        return claim;
     }
 
-    /* A counter whose debt ends in the present window, or did in one before. */
-    rule_t paid() const {
-        rule_t one = rule;
+    Claim acquire(const settle_limit_t &by, uint64_t cost, uint64_t now_ms,
+                  Purpose purpose = Purpose::kConsume) const {
+        Claim decided = claim(by, cost, purpose);
 
-        one.precision = 1;
-        if (level == 0) { return one; }
+        limit_sliding::acquire(&decided, 1, now_ms);
 
-        uint64_t windows = (uint64_t)((level - 1) / limit);
-
-        one.state = {.n = 1, .newest = (int64_t)(since + windows), .count = {0}};
-        one.state.count[0] = limit;
-        one.state.count[1] = (uint64_t)(level - (rule_wide_t)windows * limit);
-
-        return one;
+        return decided;
     }
 
-    /* What is used, x w. */
-    rule_wide_t used(uint64_t now_ms) const {
-        if (is_bucket()) {
-            rule_wide_t gone = (rule_wide_t)limit * (now_ms - since);
-
-            return level > gone ? level - gone : 0;
-        }
-
-        if (!is_counter() || is_owing(now_ms)) {
-            rule_wide_t now = left(now_ms);
-
-            /* fixed windows do not take it from each other, but for a debt */
-            return !is_counter() && !owes && now_ms / policy.window_ms != since
-                       ? 0
-                       : now * policy.window_ms;
-        }
-
-        if (owes) {
-            rule_t one = paid();
-
-            return rule_used_at(&one, now_ms, limit);
-        }
-
-        return rule_used_at(&rule, now_ms, limit);
+    Claim look(const settle_limit_t &by, uint64_t cost, uint64_t now_ms) const {
+        return acquire(by, cost, now_ms, Purpose::kLook);
     }
 
-    bool fits(uint64_t now_ms, uint64_t cost) const {
-        return cost <= capacity && used(now_ms) + (rule_wide_t)cost * policy.window_ms <= full();
+    bool would_admit(const settle_limit_t &by, uint64_t cost, uint64_t now_ms) const {
+        return look(by, cost, now_ms).outcome == Outcome::kAdmitted;
     }
 
-    /* Makes so much, x w, that which is used. */
-    void use(uint64_t now_ms, rule_wide_t now) {
-        since = is_bucket() ? now_ms : now_ms / policy.window_ms;
-        level = is_bucket() ? now : now / policy.window_ms;
-        owes = now > full();
-
-        if (is_counter() && !owes) {
-            rule.state = {};
-            rule.state = rule_view(&rule, now_ms, limit).state;
-            rule.state.count[rule.state.n] = (uint64_t)level;
-        }
-    }
-
-    /* The parts of a counter that does not owe now. */
-    rule_state_t parts(uint64_t now_ms) const {
-        rule_t one = owes ? paid() : rule;
-        rule_state_t state = rule_view(&one, now_ms, limit).state;
-
-        if (owes && state.count[0] + state.count[1] == 0) {
-            one = rule;
-            one.state = {};
-            state = rule_view(&one, now_ms, limit).state;
-        }
-
-        return state;
-    }
-
-    bool is_owing(uint64_t now_ms) const {
-        return owes && (is_bucket() ? used(now_ms) > full() : left(now_ms) > limit);
-    }
-
-    /* Records a cost, whatever the limit says; returns what is lost. */
-    uint64_t charge(uint64_t now_ms, uint64_t cost) {
-        rule_wide_t w = policy.window_ms;
-        rule_wide_t now = used(now_ms);
-
-        if (is_counter() && !is_owing(now_ms)) {
-            rule_state_t state = parts(now_ms);
-
-            now = 0;
-            for (int64_t i = 1; i <= state.n; i++) {
-                now += state.count[i] * w;
-            }
-
-            if (now + cost * w <= full()) {
-                state.count[state.n] += cost;
-                rule.state = fitting(state);
-                owes = 0;
-                return 0;
-            }
-        }
-
-        now += cost * w;
-
-        rule_wide_t lost = now > most() ? (now - most() + w - 1) / w : 0;
-
-        use(now_ms, now - lost * w);
-
-        return (uint64_t)lost;
-    }
-
-    /* A state of the first kind that has room for it. */
-    rule_state_t fitting(const rule_state_t &state) const {
-        const rule_kind_t *kind = rule_kinds;
-
-        while (kind->parts != state.n) {
-            kind++;
-        }
-
-        for (;; kind++) {
-            rule_state_t other = rule_converted(&state, kind->parts);
-
-            if (rule_fits(&other, kind)) { return other; }
-        }
-    }
-
-    mark_t admit(uint64_t now_ms, uint64_t cost) {
-        if (is_counter() && !is_owing(now_ms)) {
-            rule.state = parts(now_ms);
-            rule.state.count[rule.state.n] += cost;
-            owes = 0;
-        } else {
-            use(now_ms, used(now_ms) + (rule_wide_t)cost * policy.window_ms);
-        }
-
-        return {rule.state.n, rule.state.newest, now_ms, cost};
-    }
-
-    /* Takes back some of an admission; not of a bucket, where it depends on what
-     * else was admitted. */
-    void refund(uint64_t now_ms, const mark_t &mark, uint64_t cost) {
-        if (cost == 0) { return; }
-
-        if (is_owing(now_ms)) {
-            give_back(now_ms, cost);
-        } else if (is_counter()) {
-            rule.state = own();
-            level = 0;
-            rule_give_back(&rule, mark.n, mark.part, cost);
-        } else if (!owes && mark.ms / policy.window_ms == since) {
-            level -= level < cost ? level : cost;
-        }
-    }
-
-    /* Takes back what was used last. */
-    void give_back(uint64_t now_ms, uint64_t cost) {
-        rule_wide_t now = used(now_ms);
-        rule_wide_t given = (rule_wide_t)cost * policy.window_ms;
-
-        if (!is_counter() || is_owing(now_ms)) {
-            use(now_ms, now > given ? now - given : 0);
-            return;
-        }
-
-        rule.state = own();
-        level = 0;
-
-        for (int64_t i = rule.state.n; i >= 0 && rule.state.n > 0; i--) {
-            uint64_t *count = &rule.state.count[i];
-            uint64_t taken = *count < cost ? *count : cost;
-
-            *count -= taken;
-            cost -= taken;
-        }
+    uint64_t used(const settle_limit_t &by, uint64_t now_ms) const {
+        return policy_.used(look(by, 0, now_ms).describe(now_ms));
     }
 
 private:
-    /* A counter's state as it was made. */
-    rule_state_t own() const { return owes ? paid().state : rule.state; }
+    Policy policy_;
+    Zone *zone_;
+    Debts *debts_;
+};
+
+static inline bool is_bucket(const Policy &policy) {
+    return policy.algorithm == Algorithm::kTokenBucket
+           || policy.algorithm == Algorithm::kLeakyBucket;
+}
+
+class settle_model_t {
+public:
+    explicit settle_model_t(const Policy &policy) : history_(policy, false) {}
+
+    /* The units that are owed at a time. */
+    uint64_t owed(const settle_limit_t &by, uint64_t now_ms) const {
+        const uint64_t left = units_ - std::min(units_, payments(now_ms) * pace(by));
+
+        return std::min(left, Debts::kWindowsMax * pace(by));
+    }
+
+    /* A debt that was seen to be paid, or to be the longest one, stays so. */
+    void look(const settle_limit_t &by, uint64_t now_ms) {
+        const uint64_t left = owed(by, now_ms);
+
+        if (left == 0 || left == Debts::kWindowsMax * pace(by)) {
+            since_ = last_payment(now_ms);
+            units_ = left;
+        }
+    }
+
+    uint64_t used(const settle_limit_t &by, uint64_t now_ms) const {
+        return history_.used(by, now_ms) + owed(by, now_ms);
+    }
+
+    bool fits(const settle_limit_t &by, uint64_t cost, uint64_t now_ms) const {
+        const uint64_t wanted = cost + owed(by, now_ms);
+
+        return wanted <= capacity(by) && history_.would_admit(by, wanted, now_ms);
+    }
+
+    uint64_t remaining(const settle_limit_t &by, uint64_t now_ms) const {
+        const uint64_t left = history_.look(by, 0, now_ms).describe(now_ms).remaining;
+
+        return left - std::min(left, owed(by, now_ms));
+    }
+
+    /* Records an admission; the result is for refund(). */
+    Claim admit(const settle_limit_t &by, uint64_t cost, uint64_t now_ms) {
+        const Claim claim = history_.acquire(by, cost + owed(by, now_ms), now_ms);
+
+        CHECK(claim.outcome == Outcome::kAdmitted);
+        units_ = 0;
+
+        return claim;
+    }
+
+    /* Records a cost, whatever the limit says.  Returns the units that are lost. */
+    uint64_t charge(const settle_limit_t &by, uint64_t cost, uint64_t now_ms) {
+        const settle_limit_t in_force = {pace(by), by.is_own};
+        const uint64_t room = history_.look(in_force, 0, now_ms).describe(now_ms).remaining;
+        const uint64_t most = std::min(Debts::kUnitsMax, Debts::kWindowsMax * pace(by));
+        const uint64_t before = owed(by, now_ms);
+        const uint64_t now = std::min(cost + before, room);
+
+        if (now != 0) {
+            CHECK(history_.acquire(in_force, now, now_ms).outcome == Outcome::kAdmitted);
+        }
+
+        /* units that are owed already are not lost if the limit is lowered */
+        const uint64_t kept = before - std::min(before, now - std::min(now, cost));
+        const uint64_t more = cost - std::min(cost, now);
+        const uint64_t added = std::min(more, most - std::min(most, kept));
+
+        if (before == 0 || room != 0) {
+            const uint64_t later
+                = std::max(before == 0 ? 0 : last_payment(now_ms), ends(by, now_ms));
+
+            since_ = std::min(later, part_at(now_ms) + Debts::kWaitMax);
+        } else {
+            since_ = last_payment(now_ms);
+        }
+
+        units_ = kept + added;
+
+        return more - added;
+    }
+
+    void refund(const settle_limit_t &by, Claim claim, uint64_t cost, uint64_t since_ms,
+                uint64_t now_ms) {
+        limit_sliding::refund(claim, pay(by, cost, now_ms), since_ms, now_ms);
+    }
+
+    void give_back(const settle_limit_t &by, uint64_t cost, uint64_t now_ms) {
+        limit_sliding::give_back(history_.claim(by, 0), pay(by, cost, now_ms), now_ms);
+    }
+
+    uint64_t capacity(const settle_limit_t &by) const { return policy().capacity(by.limit); }
+    const Policy &policy() const { return history_.policy(); }
+
+    uint64_t pace(const settle_limit_t &by) const {
+        return by.is_own ? by.limit : policy().zone_limit;
+    }
+
+private:
+    bool is_fixed() const { return policy().algorithm == Algorithm::kFixed; }
+
+    /* Returns the number of the present eighth of a window; of a fixed window, of its first. */
+    uint64_t part_at(uint64_t time_ms) const {
+        if (!is_fixed()) { return time_ms * 8 / policy().window_ms; }
+
+        return 8
+               * (policy().calendar == Calendar::kNone
+                      ? time_ms / policy().window_ms
+                      : calendar_number(policy().calendar, nullptr, time_ms));
+    }
+
+    /* Returns how many windows have passed since the part since_. */
+    uint64_t payments(uint64_t now_ms) const {
+        const uint64_t part = part_at(now_ms);
+
+        return part > since_ ? (part - since_) / 8 : 0;
+    }
+
+    uint64_t last_payment(uint64_t now_ms) const { return since_ + 8 * payments(now_ms); }
+
+    /* Returns the part in which a history that is full now has nothing left. */
+    uint64_t ends(const settle_limit_t &by, uint64_t now_ms) const {
+        if (is_fixed()) { return part_at(now_ms) + 8; }
+
+        const uint64_t units = is_bucket(policy()) ? policy().capacity(pace(by)) : pace(by);
+        const Wide level = Wide{units} * policy().window_ms;
+        const uint64_t ends_ms = now_ms + static_cast<uint64_t>((level + pace(by) - 1) / pace(by));
+
+        return (ends_ms * 8 + policy().window_ms - 1) / policy().window_ms;
+    }
+
+    /* Takes units off the debt; returns the rest. */
+    uint64_t pay(const settle_limit_t &by, uint64_t cost, uint64_t now_ms) {
+        const uint64_t before = owed(by, now_ms);
+        const uint64_t paid = std::min(cost, before);
+
+        if (paid != 0) {
+            since_ = last_payment(now_ms);
+            units_ = before - paid;
+        }
+
+        return cost - paid;
+    }
+
+    settle_key_t history_;
+    uint64_t units_ = 0;
+    uint64_t since_ = 0; /* part of a window; one payment is made a window after it */
 };

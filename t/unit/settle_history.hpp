@@ -1,236 +1,216 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * Steps of the history of a key that may owe, beside the model of settle.hpp, and what must
- * hold after each.  Who includes this defines CHECK(condition).
+ * A random history of a key that may owe, beside the model of settle.hpp, and what must hold
+ * after each step.  Who includes this defines CHECK(condition).
  */
 
 #pragma once
 
 #include "settle.hpp"
 
-/* ---- one key, and its model ---- */
+/* Whose limits the requests have. */
+enum class limits_t {
+    kOne,      /* that of the zone */
+    kOfPlaces, /* those of places beside it, which do not change the pace of a debt */
+    kOfKey     /* those of the key, which change now and then */
+};
 
-struct subject_t {
-    Zone *zone;
-    owing_model_t model;
+class subject_t {
+public:
+    subject_t(const Policy &policy, uint64_t limit, limits_t limits, uint64_t seed)
+        : random(seed), key_(policy, true), model_(policy), limit_(limit), limits_(limits),
+          by_({limit, limits == limits_t::kOfKey}) {
+        const uint64_t windows = policy.calendar == Calendar::kNone ? PRESENT : 660;
+
+        now_ms_ = windows * policy.window_ms + random_below(&random, policy.window_ms);
+    }
+
+    void run(unsigned steps) {
+        for (unsigned i = 0; i < steps; i++) {
+            step();
+        }
+    }
+
+    void step() {
+        draw_limit();
+
+        switch (random_below(&random, 8)) {
+        case 0:
+        case 1:
+            charge();
+            break;
+        case 2:
+            give_back();
+            break;
+        case 3:
+            refund();
+            break;
+        default:
+            consume();
+        }
+
+        check();
+        tick();
+        check();
+    }
+
     uint64_t random;
-    uint64_t now_ms;
-    rule_wide_t rounded = 0; /* what charges of a bucket may have lost, x w */
 
-    subject_t(const Policy &policy, uint64_t limit, uint64_t seed)
-        : zone(make_zone_for(&policy, PAIR_BYTES)), model(policy, limit), random(seed), now_ms(0) {
-        now_ms = random_next(&random) >> 22;
+private:
+    const Policy &policy() const { return key_.policy(); }
+
+    /* The history rounds counts of large limits, so that a request may come a little early. */
+    bool is_rounded() const {
+        return policy().algorithm == Algorithm::kCounter && !policy().has_rings()
+               && std::max(limit_, by_.limit) > kNarrowMax;
     }
 
-    ~subject_t() { free(zone); }
+    void draw_limit() {
+        if (limits_ == limits_t::kOne || random_below(&random, 3) != 0) { return; }
 
-    Claim claim(uint64_t cost, Purpose purpose = Purpose::kLook) {
-        Claim claim = claim_of(zone, &model.policy, 1, (uint32_t)model.limit, 0);
+        const uint64_t most = std::min(policy().limit_max(), 4 * limit_);
 
-        claim.cost = cost;
-        claim.purpose = purpose;
-
-        return claim;
+        by_.limit = random_below(&random, 2) == 0 ? limit_ : random_scale(&random, 1, most);
     }
 
-    Claim look(uint64_t cost, uint64_t at_ms) {
-        Claim look = claim(cost);
-
-        limit_sliding::acquire(&look, 1, at_ms);
-
-        return look;
+    uint64_t random_cost() {
+        switch (random_below(&random, 8)) {
+        case 0:
+            return 1;
+        case 1:
+            return limit_ + random_below(&random, 2);
+        case 2:
+        case 3:
+            return random_below(&random, limit_ / 10 + 1) + 1;
+        case 4:
+            return random_scale(&random, 1, 1100) * limit_;
+        case 5:
+            return random_next(&random) >> (11 + random_below(&random, 52)) | 1;
+        default:
+            return random_below(&random, 4 * limit_) + 1;
+        }
     }
 
-    uint64_t used(uint64_t at_ms) {
-        Verdict verdict = look(0, at_ms).describe(at_ms);
+    void consume() {
+        const uint64_t cost = random_below(&random, std::min(model_.capacity(by_), kCostMax)) + 1;
+        const bool fits = model_.fits(by_, cost, now_ms_);
+        const Claim claim = key_.acquire(by_, cost, now_ms_);
 
-        return model.policy.used(verdict);
+        CHECK((claim.outcome == Outcome::kAdmitted) == fits);
+
+        if (fits) { admitted_ = {claim, model_.admit(by_, cost, now_ms_), now_ms_, cost}; }
     }
 
-    /* By how much the states of large limits may differ from the model, x w: what
-     * they round. */
-    rule_wide_t slack() const {
-        if (model.is_bucket()) { return (model.full() >> 18) + 2 + rounded; }
+    void charge() {
+        const uint64_t cost = random_cost();
+        const uint64_t lost = limit_sliding::charge(key_.claim(by_, 1), cost, now_ms_);
 
-        return model.limit <= kNarrowMax ? 0 : (model.limit >> 11) * model.policy.window_ms;
+        CHECK(lost == model_.charge(by_, cost, now_ms_));
     }
+
+    void refund() {
+        const uint64_t cost = random_below(&random, admitted_.left + 1);
+
+        admitted_.left -= cost;
+        if (cost == 0) { return; }
+
+        /* the key may have another limit by now */
+        admitted_.claim.limit = admitted_.model.limit = by_.limit;
+        limit_sliding::refund(admitted_.claim, cost, admitted_.at_ms, now_ms_);
+        model_.refund(by_, admitted_.model, cost, admitted_.at_ms, now_ms_);
+        has_refunds_ = true;
+    }
+
+    void give_back() {
+        const uint64_t cost = random_cost();
+
+        limit_sliding::give_back(key_.claim(by_, 1), cost, now_ms_);
+        model_.give_back(by_, cost, now_ms_);
+        has_refunds_ = true;
+    }
+
+    void tick() {
+        const uint64_t w = policy().window_ms;
+        const Verdict verdict = key_.look(by_, 1, now_ms_).describe(now_ms_);
+
+        switch (random_below(&random, 8)) {
+        case 0:
+        case 1:
+            break;
+        case 2:
+            now_ms_ += verdict.retry_after_ms;
+            break;
+        case 3:
+            now_ms_ += verdict.retry_after_ms - (verdict.retry_after_ms > 0);
+            break;
+        case 4:
+            now_ms_ += random_below(&random, 40) * w;
+            break;
+        case 5:
+            now_ms_ += w - now_ms_ % w;
+            break;
+        default:
+            now_ms_ += random_below(&random, 2 * w);
+        }
+    }
+
+    void check() {
+        model_.look(by_, now_ms_);
+        CHECK(key_.used(by_, now_ms_) == model_.used(by_, now_ms_));
+        check_cost(1);
+        check_cost(0);
+        check_cost(std::min(model_.capacity(by_), kCostMax));
+        check_cost(random_below(&random, std::min(model_.capacity(by_) + 2, kCostMax)));
+    }
+
+    /* The verdict is true, and holds. */
+    void check_cost(uint64_t cost) {
+        const Claim look = key_.look(by_, cost, now_ms_);
+        const Verdict verdict = look.describe(now_ms_);
+        const uint64_t retry_ms = verdict.retry_after_ms;
+        const bool fits = model_.fits(by_, cost, now_ms_);
+
+        CHECK((look.outcome == Outcome::kAdmitted) == fits);
+        CHECK(verdict.remaining == model_.remaining(by_, now_ms_));
+
+        if (fits) { return; }
+
+        CHECK(retry_ms == look.retry_after_ms(now_ms_));
+
+        if (cost > model_.capacity(by_)) {
+            CHECK(retry_ms == kNever);
+            return;
+        }
+
+        CHECK(retry_ms > 0 && retry_ms < kNever);
+        CHECK(model_.fits(by_, cost, now_ms_ + retry_ms) || is_rounded());
+
+        /* refunds of a log end somewhat earlier than their units do, and a bucket rounds units that
+         * a higher limit has admitted to whole ms */
+        CHECK(!model_.fits(by_, cost, now_ms_ + retry_ms - 1) || is_rounded()
+              || (policy().has_rings() && has_refunds_)
+              || (is_bucket(policy()) && limits_ != limits_t::kOne));
+
+        if (verdict.reset_ms != 0) {
+            CHECK(model_.remaining(by_, now_ms_ + verdict.reset_ms) > verdict.remaining
+                  || is_rounded());
+        }
+    }
+
+    struct admitted_t {
+        Claim claim;
+        Claim model;
+        uint64_t at_ms;
+        uint64_t left;
+    };
+
+    settle_key_t key_;
+    settle_model_t model_;
+    uint64_t limit_; /* of the zone */
+    limits_t limits_;
+    settle_limit_t by_;
+    uint64_t now_ms_;
+    admitted_t admitted_ = {};
+    bool has_refunds_ = false;
 };
-
-static rule_wide_t below(rule_wide_t a, rule_wide_t b) { return a > b ? a - b : 0; }
-
-/* Returns whether a request of this cost is admitted at a time, as must be so by
- * the model. */
-static bool check_outcome(subject_t *s, uint64_t cost, uint64_t at_ms) {
-    rule_wide_t w = s->model.policy.window_ms;
-    bool is_admitted = s->look(cost, at_ms).outcome == Outcome::kAdmitted;
-    rule_wide_t wanted = s->model.used(at_ms) + cost * w;
-
-    /* a bucket that is not owed looks at no cost */
-    if (cost == 0 && s->model.is_bucket() && wanted <= s->model.full() + s->slack()) {
-        return is_admitted;
-    }
-
-    if (cost > s->model.capacity || below(wanted, s->slack()) > s->model.full()) {
-        CHECK(!is_admitted);
-    } else if (wanted + s->slack() <= s->model.full()) {
-        CHECK(is_admitted);
-    }
-
-    return is_admitted;
-}
-
-/* The count of a window of a large limit is rounded up when it ends, which may be
- * when a request was to be admitted. */
-static bool is_rounded(const subject_t *s) {
-    return s->model.is_counter() && s->model.limit > kNarrowMax;
-}
-
-/* What is told must be so, and hold. */
-static void check_cost(subject_t *s, uint64_t cost) {
-    rule_wide_t w = s->model.policy.window_ms;
-    rule_wide_t used = s->model.used(s->now_ms);
-    Claim look = s->look(cost, s->now_ms);
-    Verdict verdict = look.describe(s->now_ms);
-    uint64_t retry_ms = verdict.retry_after_ms;
-
-    check_outcome(s, cost, s->now_ms);
-    CHECK(verdict.remaining <= below(s->model.full() + s->slack(), used) / w);
-    CHECK(verdict.remaining >= below(s->model.full(), used + s->slack()) / w);
-
-    if (look.outcome == Outcome::kAdmitted) { return; }
-
-    CHECK(retry_ms == look.retry_after_ms(s->now_ms));
-
-    if (cost > s->model.capacity) {
-        CHECK(retry_ms == kNever);
-        return;
-    }
-
-    CHECK(retry_ms > 0 && retry_ms < kNever);
-    CHECK(!check_outcome(s, cost, s->now_ms + retry_ms - 1));
-    CHECK(check_outcome(s, cost, s->now_ms + retry_ms) || is_rounded(s));
-
-    if (verdict.reset_ms != 0) {
-        Verdict before = s->look(0, s->now_ms + verdict.reset_ms - 1)
-                             .describe(s->now_ms + verdict.reset_ms - 1);
-        Verdict after
-            = s->look(0, s->now_ms + verdict.reset_ms).describe(s->now_ms + verdict.reset_ms);
-
-        CHECK(before.remaining <= verdict.remaining);
-        CHECK(after.remaining > verdict.remaining || is_rounded(s));
-    }
-}
-
-static void check(subject_t *s) {
-    rule_wide_t w = s->model.policy.window_ms;
-    rule_wide_t used = s->model.used(s->now_ms);
-    uint64_t told = s->used(s->now_ms);
-
-    CHECK(told * w + s->slack() >= used);
-    CHECK(told * w < used + w + s->slack());
-
-    check_cost(s, 1);
-    check_cost(s, 0);
-    check_cost(s, s->model.capacity);
-    check_cost(s, random_below(&s->random, s->model.capacity + 2));
-}
-
-/* ---- histories ---- */
-
-struct admitted_t {
-    Claim claim;
-    owing_model_t::mark_t mark;
-};
-
-static uint64_t random_cost(subject_t *s) {
-    uint64_t limit = s->model.limit;
-
-    switch (random_below(&s->random, 8)) {
-    case 0:
-        return 1;
-    case 1:
-        return limit + random_below(&s->random, 2);
-    case 2:
-    case 3:
-        return random_below(&s->random, limit / 10 + 1) + 1;
-    case 4:
-        return random_scale(&s->random, 1, 1100) * limit;
-    case 5:
-        return random_next(&s->random) >> (11 + random_below(&s->random, 52)) | 1;
-    default:
-        return random_below(&s->random, 4 * limit) + 1;
-    }
-}
-
-static void tick(subject_t *s) {
-    uint64_t w = s->model.policy.window_ms;
-    Verdict verdict = s->look(1, s->now_ms).describe(s->now_ms);
-
-    switch (random_below(&s->random, 8)) {
-    case 0:
-    case 1:
-        break;
-    case 2:
-        s->now_ms += verdict.retry_after_ms;
-        break;
-    case 3:
-        s->now_ms += verdict.retry_after_ms - (verdict.retry_after_ms > 0);
-        break;
-    case 4:
-        s->now_ms += random_below(&s->random, 40) * w;
-        break;
-    case 5:
-        s->now_ms += w - s->now_ms % w;
-        break;
-    default:
-        s->now_ms += random_below(&s->random, 2 * w);
-    }
-}
-
-static void consume(subject_t *s, admitted_t *admitted) {
-    Claim claim = s->claim(random_below(&s->random, s->model.capacity) + 1, Purpose::kConsume);
-    bool must = check_outcome(s, claim.cost, s->now_ms);
-
-    limit_sliding::acquire(&claim, 1, s->now_ms);
-    CHECK((claim.outcome == Outcome::kAdmitted) == must);
-
-    if (must) { *admitted = {claim, s->model.admit(s->now_ms, claim.cost)}; }
-}
-
-static void charge(subject_t *s) {
-    uint64_t cost = random_cost(s);
-    uint64_t lost = limit_sliding::charge(s->claim(1), cost, s->now_ms);
-    uint64_t expected = s->model.charge(s->now_ms, cost);
-    uint64_t slack = (uint64_t)(s->slack() / s->model.policy.window_ms) + s->model.is_bucket();
-
-    expected = expected < cost ? expected : cost;
-    CHECK(lost <= expected + slack && lost + slack >= expected);
-
-    /* of a part of a request, rounding may have made a whole one */
-    s->model.level += ((rule_wide_t)expected - lost) * s->model.policy.window_ms;
-}
-
-/* What is left of a bucket after a refund depends on when; histories do without
- * that. */
-static void refund(subject_t *s, admitted_t *admitted) {
-    uint64_t cost = random_below(&s->random, admitted->mark.cost + 1);
-
-    if (s->model.is_bucket() || admitted->mark.cost == 0) { return; }
-
-    limit_sliding::refund(admitted->claim, cost, admitted->mark.ms, s->now_ms);
-
-    if (s->now_ms - admitted->mark.ms < 128 * s->model.policy.window_ms
-        && s->now_ms - admitted->mark.ms < 2 * 60 * MINUTE_MS) {
-        s->model.refund(s->now_ms, admitted->mark, cost);
-    }
-
-    admitted->mark.cost = 0;
-}
-
-static void give_back(subject_t *s) {
-    uint64_t cost = random_cost(s);
-
-    limit_sliding::give_back(s->claim(1), cost, s->now_ms);
-    s->model.give_back(s->now_ms, cost);
-}

@@ -131,11 +131,12 @@ static void test_full_deny_in_spare_lines(void **state) {
     claim = acquire(zone, &policy, 100, 10, 1, NOW_MS);
     assert_int_equal(claim.outcome, Outcome::kRefused);
     verdict = claim.describe(NOW_MS);
-    assert_int_equal(verdict.retry_after_ms, 1000);
+    assert_int_equal(verdict.retry_after_ms, 1000 + BEHIND_MS);
     assert_true(admits(zone, &policy, 7, 10, 1, NOW_MS));
 
-    assert_true(admits(zone, &policy, 100, 10, 1, NOW_MS + 1000));
-    assert_int_equal(acquire(zone, &policy, 101, 10, 1, NOW_MS + 1000).outcome, Outcome::kRefused);
+    assert_true(admits(zone, &policy, 100, 10, 1, NOW_MS + 1000 + BEHIND_MS));
+    assert_int_equal(acquire(zone, &policy, 101, 10, 1, NOW_MS + 1000 + BEHIND_MS).outcome,
+                     Outcome::kRefused);
     assert_int_equal(stats_of(zone).refused, 2);
     assert_int_equal(stats_of(zone).evicted, 0);
     free(zone);

@@ -5,8 +5,8 @@
  * what a history of events has used: for good, or while another settles as well.
  */
 
-#include "core/own_limit.hpp"
-#include "core/tally.hpp"
+#include "core/policy/override.hpp"
+#include "core/rings/used_units.hpp"
 #include "step.hpp"
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #define LIMIT 20
 #define NOW_MS (PRESENT * MINUTE_MS + 1)
 #define RINGS_BYTES (kZoneAlign + 16 * 1024)
+#define ALL_BYTES (RINGS_BYTES + DEBTS_BYTES)
 
 #if CAN_STEP
 
@@ -30,10 +31,17 @@ static struct {
     sigjmp_buf dead;
 } scene;
 
-static Claim claim_now(void) { return claim_of(scene.zone, &scene.policy, KEY, LIMIT, 1); }
+static Debts *debts(void) {
+    return reinterpret_cast<Debts *>(reinterpret_cast<char *>(scene.zone) + RINGS_BYTES);
+}
+
+static Claim claim_now(void) { return claim_of(scene.zone, debts(), &scene.policy, KEY, LIMIT, 1); }
 
 static uint64_t used(void) {
-    Claim claim = acquire(scene.zone, &scene.policy, KEY, LIMIT, 0, scene.now_ms);
+    Claim claim = claim_now();
+
+    claim.cost = 0;
+    limit_sliding::acquire(&claim, 1, scene.now_ms);
 
     return scene.policy.used(claim.describe(scene.now_ms));
 }
@@ -41,13 +49,13 @@ static uint64_t used(void) {
 /* Does what is left of a refund that began before the key owed. */
 static void refund_late(uint64_t units) {
     Claim claim = claim_now();
-    Tally tally(claim, scene.now_ms + scene.zone->offset_ms, false);
-    Events &events = tally.events();
+    UsedUnits used_units(claim, scene.now_ms + scene.zone->offset_ms, false);
+    Events &events = used_units.events();
 
     /* this tells the key's name, even if the key owes */
     events.open(events.table().look());
-    assert_true(events.note_credits());
-    tally.credits().add(events.tick_of({scene.first.state & Event::kTickMask}), units);
+    assert_true(events.note_refunds());
+    used_units.refunds().add(events.tick_of({scene.first.state & Event::kTickMask}), units);
 }
 
 /* Returns by how many units more are used, modulo 2^64. */
@@ -88,7 +96,7 @@ template <class Check>
 static void for_keys(const Check &check) {
     static const uint64_t charged[] = {4, 100};
     Policy policies[3] = {evicting(MINUTE_MS), evicting(MINUTE_MS), evicting(SECOND_MS)};
-    uint8_t *start = static_cast<uint8_t *>(malloc(RINGS_BYTES));
+    uint8_t *start = static_cast<uint8_t *>(malloc(ALL_BYTES));
 
     policies[0].algorithm = Algorithm::kLog;
     policies[1].precision = 4;
@@ -98,13 +106,16 @@ static void for_keys(const Check &check) {
         for (uint64_t owed : charged) {
             /* in a zone of seconds, it is the key's own */
             scene.policy = with_window(policy, {MINUTE_MS, Calendar::kNone});
-            scene.zone = Zone::init(step_begin(RINGS_BYTES), RINGS_BYTES, policy, 0, test_secret);
+            scene.zone = Zone::init(step_begin(ALL_BYTES), RINGS_BYTES, policy, 0, test_secret);
+            Debts::init(debts(), DEBTS_BYTES);
             scene.now_ms = NOW_MS;
-            scene.first = acquire(scene.zone, &scene.policy, KEY, LIMIT, 15, NOW_MS);
+            scene.first = claim_now();
+            scene.first.cost = 15;
+            limit_sliding::acquire(&scene.first, 1, NOW_MS);
             scene.now_ms = NOW_MS + 20 * SECOND_MS;
             work(CHARGE, owed);
             scene.now_ms++;
-            memcpy(start, (void *)scene.zone, RINGS_BYTES);
+            memcpy(start, (void *)scene.zone, ALL_BYTES);
             check(start);
             step_end();
         }
@@ -133,7 +144,7 @@ static void test_death(void **state) {
         uint64_t before = 0;
         sigset_t none;
 
-        memcpy((void *)scene.zone, start, RINGS_BYTES);
+        memcpy((void *)scene.zone, start, ALL_BYTES);
         before = used();
 
         uint64_t after = before + work(what, units);
@@ -142,7 +153,7 @@ static void test_death(void **state) {
         step.stopped = die;
 
         for (volatile unsigned stop_at = 1; !is_whole; stop_at = next_stop(stop_at)) {
-            memcpy((void *)scene.zone, start, RINGS_BYTES);
+            memcpy((void *)scene.zone, start, ALL_BYTES);
             step.stop_at = stop_at;
 
             if (sigsetjmp(scene.dead, 0) == 0) {
@@ -177,7 +188,7 @@ static void stall(const uint8_t *start, work_t what, uint64_t units, work_t othe
     do {
         uint64_t before, ours;
 
-        memcpy((void *)scene.zone, start, RINGS_BYTES);
+        memcpy((void *)scene.zone, start, ALL_BYTES);
         before = used();
         others = 0;
         step.stop_at = next_stop(step.stop_at);
@@ -207,15 +218,15 @@ static void test_stall(void **state) {
     });
 }
 
-/* Credits come without a change of the key's own words, so they may be read twice, and
+/* Refunds come without a change of the key's own words, so they may be read twice, and
  * be more then. */
-static void test_stall_while_credits_come(void **state) {
+static void test_stall_while_refunds_come(void **state) {
     (void)state;
 
     for_keys([](uint8_t *start) {
-        memcpy((void *)scene.zone, start, RINGS_BYTES);
+        memcpy((void *)scene.zone, start, ALL_BYTES);
         refund_late(1);
-        memcpy(start, (void *)scene.zone, RINGS_BYTES);
+        memcpy(start, (void *)scene.zone, ALL_BYTES);
 
         uint64_t taken = used();
 
@@ -226,7 +237,7 @@ static void test_stall_while_credits_come(void **state) {
 }
 
 /* Two may give the same units back at once.  What is owed is paid at the same pace. */
-static void test_credits_of_more_than_was_used(void **state) {
+static void test_refunds_of_more_than_was_used(void **state) {
     (void)state;
 
     for_keys([](const uint8_t *) {
@@ -248,8 +259,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_death),
         cmocka_unit_test(test_stall),
-        cmocka_unit_test(test_stall_while_credits_come),
-        cmocka_unit_test(test_credits_of_more_than_was_used),
+        cmocka_unit_test(test_stall_while_refunds_come),
+        cmocka_unit_test(test_refunds_of_more_than_was_used),
     };
 
     return cmocka_run_group_tests_name("step_settle", tests, NULL, NULL);

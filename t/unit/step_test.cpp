@@ -26,7 +26,10 @@ typedef struct scene_s {
     unsigned others;                     /* requests while it stands still, each a ms later */
     unsigned other_keys;                 /* that come then, too, once each */
     uint64_t pause_ms;                   /* before they come */
+    uint64_t behind_ms;                  /* the clock of these is behind that of the work */
+    bool is_swept;                       /* the zone is swept before they come */
     uint32_t limit;                      /* 0: more than they are */
+    uint32_t left;                       /* of it, by a clock that is behind */
 
     Policy policy;
     Zone *zone;
@@ -140,6 +143,15 @@ static void begin_idle_victim(scene_t *scene) {
     scene->claim = claim_of(scene->zone, &scene->policy, scene->victor, scene->limit, 1);
 }
 
+/* The same, in a table that is full. */
+static void begin_idle_among_others(scene_t *scene) {
+    begin_idle_victim(scene);
+
+    for (uint64_t key = 100; key < 100 + PAIR_SLOTS - 1; key++) {
+        assert_true(admits(scene->zone, &scene->policy, key, scene->limit, 1, scene->now_ms));
+    }
+}
+
 /* What is given back is a closed event's: others came since. */
 static void begin_charged_before(scene_t *scene) {
     scene->claim = acquire(scene->zone, &scene->policy, KEY, scene->limit, 1, scene->now_ms);
@@ -167,6 +179,11 @@ static void work_describe(scene_t *scene) {
 
     verdict = scene->claim.describe(scene->now_ms);
     scene->told = verdict.remaining;
+}
+
+/* The first part has all slots of a zone this small. */
+static void work_sweep(scene_t *scene) {
+    scene->zone->sweep(scene->policy, scene->now_ms, scene->limit, 0, scene->bytes);
 }
 
 static void begin(scene_t *scene) {
@@ -240,6 +257,9 @@ static void others(void) {
     scene_t *scene = run.scene;
 
     scene->now_ms += scene->pause_ms;
+    scene->now_ms -= scene->behind_ms;
+
+    if (scene->is_swept) { work_sweep(scene); }
 
     for (unsigned i = 0; i < scene->other_keys; i++) {
         admits(scene->zone, &scene->policy, other_key(i), scene->limit, 1, scene->now_ms);
@@ -297,6 +317,14 @@ static void check_returned(scene_t *scene, uint64_t start_ms) {
     unsigned rest = rest_of(scene, scene->zone);
 
     if (rest + scene->admitted != scene->limit) { wrong(rest); }
+}
+
+/* The work for another key is done; has the key, by the clock of others, what it had? */
+static void check_left(scene_t *scene, uint64_t start_ms) {
+    unsigned rest = rest_of(scene, scene->zone);
+
+    /* after the last access of all nobody came */
+    if (scene->now_ms < start_ms && rest != scene->left) { wrong(rest); }
 }
 
 /* What was told must have been so before the others or after them. */
@@ -489,6 +517,47 @@ static void test_stall_while_an_idle_key_returns(void **state) {
     }
 }
 
+/* Clocks of workers differ by milliseconds: the use of a key counts for one of them, and is
+ * over for another, who wants a slot.  A worker whose clock is behind counts in the same
+ * window. */
+static void test_stall_of_a_clock_ahead(void **state) {
+    const struct {
+        Algorithm algorithm;
+        uint64_t later_ms; /* the first ms in which the use is over */
+        uint32_t left;     /* a few ms earlier, of 7 */
+    } kinds[] = {{Algorithm::kCounter, 2 * MINUTE_MS - 1, 6},
+                 {Algorithm::kFixed, MINUTE_MS - 1, 0},
+                 {Algorithm::kTokenBucket, MINUTE_MS, 6}};
+
+    (void)state;
+
+    for (const auto &kind : kinds) {
+        for (uint64_t key = 1; key <= 8; key++) {
+            check_stalls({.algorithm = kind.algorithm,
+                          .bytes = PAIR_BYTES,
+                          .begin = begin_idle_among_others,
+                          .work = work_acquire,
+                          .later_ms = kind.later_ms,
+                          .victor = 1000 + key,
+                          .behind_ms = 3,
+                          .limit = 7,
+                          .left = kind.left},
+                         check_left);
+        }
+
+        for (auto begin_it : {begin_new, begin_full, begin_known}) {
+            check_stalls({.algorithm = kind.algorithm,
+                          .bytes = PAIR_BYTES,
+                          .begin = begin_it,
+                          .work = work_acquire,
+                          .start_ms = 10,
+                          .others = 2,
+                          .behind_ms = 5},
+                         check_record);
+        }
+    }
+}
+
 /* What a key that was idle for long has used is over, but not what it uses since. */
 static void test_stall_while_own_key_returns(void **state) {
     (void)state;
@@ -501,6 +570,32 @@ static void test_stall_while_own_key_returns(void **state) {
                       .later_ms = (1ull << 18) * MINUTE_MS,
                       .others = 2},
                      check_record);
+    }
+}
+
+/* A sweep withdraws what a key that was idle for long has used, but not what it uses since,
+ * whichever of the two stands still; nor does a sweep that dies. */
+static void test_stall_of_a_sweep(void **state) {
+    (void)state;
+
+    for (Algorithm a :
+         {Algorithm::kCounter, Algorithm::kFixed, Algorithm::kTokenBucket, Algorithm::kLog}) {
+        scene_t scene
+            = {.algorithm = a,
+               .bytes = a == Algorithm::kLog ? (size_t)RING_PAIR_BYTES : (size_t)PAIR_BYTES,
+               .begin = begin_idle,
+               .work = work_sweep,
+               .later_ms = a == Algorithm::kLog ? 1ull << 36 : (1ull << 18) * MINUTE_MS,
+               .limit = 7};
+
+        check_deaths(scene);
+
+        scene.others = 2;
+        check_stalls(scene, check_returned);
+
+        scene.work = work_acquire;
+        scene.is_swept = true;
+        check_stalls(scene, check_record);
     }
 }
 
@@ -606,6 +701,8 @@ int main(void) {
         cmocka_unit_test(test_stall_of_a_log),
         cmocka_unit_test(test_stall_while_an_idle_key_returns),
         cmocka_unit_test(test_stall_while_own_key_returns),
+        cmocka_unit_test(test_stall_of_a_sweep),
+        cmocka_unit_test(test_stall_of_a_clock_ahead),
         cmocka_unit_test(test_stall_while_other_keys_come),
         cmocka_unit_test(test_stall_while_own_slot_is_taken),
     };

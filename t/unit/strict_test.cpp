@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "core/counter_kinds.hpp"
+#include "core/rules/counter_kinds.hpp"
 #include "support.hpp"
 
 #define HISTORIES 8000

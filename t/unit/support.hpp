@@ -19,8 +19,9 @@ extern "C" {
 }
 
 #include "algorithms.hpp"
-#include "core/limiter.hpp"
-#include "core/zone.hpp"
+#include "core/facts/debts.hpp"
+#include "core/limiter/limiter.hpp"
+#include "core/table/zone.hpp"
 #include "pure.hpp"
 #include "random.hpp"
 
@@ -56,6 +57,12 @@ constexpr unsigned draws(unsigned n) { return n; }
 #define MINUTE_MS (60 * SECOND_MS)
 #define DAY_MS (24 * 60 * MINUTE_MS)
 #define YEAR_MS (365ull * DAY_MS)
+
+/* A table of debts of one line, for free(). */
+#define DEBTS_BYTES 128
+
+/* How far the clock of a worker may be behind that of another, as in epoch.hpp. */
+#define BEHIND_MS 64
 
 /* A window's number, large enough to have wrapped in a state. */
 #define PRESENT 1000003ull
@@ -115,6 +122,15 @@ static inline Zone *make_zone_for(const Policy *policy, size_t bytes) {
     return zone;
 }
 
+static inline Debts *make_debts() {
+    void *memory = aligned_alloc(64, DEBTS_BYTES);
+
+    assert_non_null(memory);
+    memset(memory, 0, DEBTS_BYTES);
+
+    return Debts::init(memory, DEBTS_BYTES);
+}
+
 static inline Zone *make_zone(size_t bytes) {
     Policy policy = evicting(MINUTE_MS);
 
@@ -153,6 +169,16 @@ static inline Claim claim_of(Zone *zone, const Policy *policy, uint64_t key, uin
     claim.hash = zone->hash({(const char *)&key, sizeof(key)}) ^ policy->salt;
     claim.limit = limit;
     claim.cost = cost;
+
+    return claim;
+}
+
+/* The same where keys may owe. */
+static inline Claim claim_of(Zone *zone, Debts *debts, const Policy *policy, uint64_t key,
+                             uint32_t limit, uint32_t cost) {
+    Claim claim = claim_of(zone, policy, key, limit, cost);
+
+    claim.debts = debts;
 
     return claim;
 }

@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "core/zone_memory.hpp"
+#include "core/limiter/zone_memory.hpp"
+#include "core/table/zone_slots.hpp"
 #include "support.hpp"
 #include "zone.hpp"
 
@@ -192,6 +193,82 @@ static void test_epochs_pass_over_busy_keys(void **state) {
     free(zone);
 }
 
+/* ---- clocks ---- */
+
+/* Keys come in while the states of others end by the clock of one worker.  Returns how many
+ * of these a worker forgets whose clock is a little behind. */
+static unsigned forgotten_behind(const Policy *policy, size_t bytes, unsigned keys,
+                                 uint64_t others) {
+    Zone *zone = make_zone_for(policy, bytes);
+    uint64_t used_ms = PRESENT * MINUTE_MS + MINUTE_MS / 2;
+    unsigned forgotten = 0;
+    State state = 0;
+
+    for (uint64_t key = 0; key < keys; key++) {
+        Claim claim = acquire(zone, policy, key, 10, 10, used_ms);
+
+        assert_int_equal(claim.outcome, Outcome::kAdmitted);
+        state = claim.state;
+    }
+
+    uint64_t over_ms = used_ms + pure::expires_ms(*policy, state, used_ms, 10);
+
+    for (uint64_t key = 0; key < others; key++) {
+        admits(zone, policy, keys + key, 10, 1, over_ms);
+    }
+
+    for (uint64_t key = 0; key < keys; key++) {
+        forgotten += acquire(zone, policy, key, 10, 0, over_ms - 3).state == 0;
+    }
+
+    free(zone);
+
+    return forgotten;
+}
+
+static void test_nothing_ends_while_a_clock_behind_counts_it(void **state) {
+    static const struct {
+        Algorithm algorithm;
+        uint32_t precision;
+    } cases[] = {{Algorithm::kCounter, 1},
+                 {Algorithm::kCounter, 0},
+                 {Algorithm::kFixed, 1},
+                 {Algorithm::kTokenBucket, 1},
+                 {Algorithm::kLeakyBucket, 1}};
+
+    (void)state;
+
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        Policy policy = denying(MINUTE_MS);
+
+        policy.algorithm = cases[i].algorithm;
+        policy.precision = cases[i].precision;
+        policy.burst = policy.algorithm == Algorithm::kLeakyBucket ? 9 : 0;
+
+        assert_int_equal(forgotten_behind(&policy, MEGABYTE_ZONE_BYTES, 200, 2000), 0);
+        assert_int_equal(forgotten_behind(&policy, PAIR_BYTES, PAIR_SLOTS, 100), 0);
+    }
+}
+
+/* A clock may be further behind: what ended is not given up for nothing. */
+static void test_unused_slots_are_taken_before_what_ended(void **state) {
+    Policy policy = evicting(MINUTE_MS);
+    Zone *zone = make_zone(MEGABYTE_ZONE_BYTES);
+
+    (void)state;
+
+    for (uint64_t key = 0; key < 2000; key++) {
+        assert_true(admits(zone, &policy, key, 10, 1, NOW_MS));
+    }
+
+    for (uint64_t key = 2000; key < 4000; key++) {
+        assert_true(admits(zone, &policy, key, 10, 1, NOW_MS + 10 * MINUTE_MS));
+    }
+
+    assert_int_equal(stats_of(zone).used, 4000);
+    free(zone);
+}
+
 /* ---- copies ---- */
 
 /* A slot as slot.hpp lays it out. */
@@ -349,6 +426,52 @@ static void test_zone_count_of_a_part(void **state) {
     free(zone);
 }
 
+/* ---- clocks that differ ---- */
+
+/* Returns the tag of the only key of a zone. */
+static uint64_t only_tag(Zone *zone) {
+    WordSlots slots(zone);
+
+    for (uint64_t i = 0; i < PAIR_SLOTS; i++) {
+        uint64_t tag = slots.slot(i / Line::kSlots, i % Line::kSlots).tag.load();
+
+        if (tag != 0) { return tag; }
+    }
+
+    return 0;
+}
+
+/* A worker whose clock is behind, in the epoch before, does not take a key's tag back to
+ * that. */
+static void test_no_clock_behind_takes_a_tag_back(void **state) {
+    const Algorithm algorithms[] = {Algorithm::kCounter, Algorithm::kFixed, Algorithm::kTokenBucket,
+                                    Algorithm::kLeakyBucket};
+
+    (void)state;
+
+    for (Algorithm algorithm : algorithms) {
+        Policy policy = evicting(60 * MINUTE_MS);
+
+        policy.algorithm = algorithm;
+        policy.burst = 20;
+
+        Zone *zone = make_zone_for(&policy, PAIR_BYTES);
+        const Policy own = with_window(policy, {100, Calendar::kNone});
+        const uint64_t begin_ms = 1000000 * EPOCH_MS;
+
+        assert_true(admits(zone, &own, 1, 10, 1, begin_ms));
+
+        uint64_t tag = only_tag(zone);
+
+        for (uint64_t behind_ms = 1; behind_ms <= BEHIND_MS; behind_ms *= 2) {
+            assert_true(admits(zone, &own, 1, 10, 1, begin_ms - behind_ms));
+            assert_int_equal(only_tag(zone), tag);
+        }
+
+        free(zone);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sixty_thousand_keys_in_a_megabyte),
@@ -357,6 +480,9 @@ int main(void) {
         cmocka_unit_test(test_idle_keys_start_afresh),
         cmocka_unit_test(test_idle_for_lifetimes),
         cmocka_unit_test(test_epochs_pass_over_busy_keys),
+        cmocka_unit_test(test_nothing_ends_while_a_clock_behind_counts_it),
+        cmocka_unit_test(test_unused_slots_are_taken_before_what_ended),
+        cmocka_unit_test(test_no_clock_behind_takes_a_tag_back),
         cmocka_unit_test(test_claims_of_the_dead_before_the_key),
         cmocka_unit_test(test_nothing_outside_the_zone_is_touched),
         cmocka_unit_test(test_init_needs_a_header_and_a_group),

@@ -5,7 +5,7 @@
  * looks for lasts nanoseconds.
  */
 
-#include "core/own_limit.hpp"
+#include "core/policy/override.hpp"
 #include "rounds.hpp"
 
 #define WINDOW_MS (60 * MINUTE_MS)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/limiter.hpp"
+#include "core/limiter/limiter.hpp"
 
 using namespace limit_sliding;
 

@@ -2,7 +2,7 @@
 
 /* The scanner of bodies against a naive one, however a body is cut. */
 
-#include "http/usage_scanner.hpp"
+#include "http/usage/usage_scanner.hpp"
 
 #include "support.hpp"
 

@@ -1,10 +1,10 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Windows and own limits, as text and as numbers. */
+/* Windows and overrides, as text and as numbers. */
 
-#include "core/claim.hpp"
-#include "core/own_limit.hpp"
-#include "core/window.hpp"
+#include "core/policy/claim.hpp"
+#include "core/policy/override.hpp"
+#include "core/policy/window.hpp"
 #include "support.hpp"
 
 namespace {
@@ -68,9 +68,9 @@ void has_codes(void **) {
     assert_false(Window::from_code(kWindowMaxMs + 1).is_given());
 }
 
-void parses_own_limits(void **) {
+void parses_overrides(void **) {
     Policy fixed = {60000, Algorithm::kFixed};
-    OwnLimit own = {};
+    Override own = {};
 
     assert_true(own.parse("off", fixed, 1000));
     assert_true(own.is_unlimited() && own.is_set() && !own.is_limited());
@@ -104,7 +104,7 @@ void parses_own_limits(void **) {
     }
 }
 
-void refuses_what_is_no_own_limit(void **) {
+void refuses_what_is_no_override(void **) {
     static const char *const words[] = {
         "",       "OFF",   "default",  "00/1h",  "0/1h",   "1001",      "1001/1h",
         "17r/s",  "1/",    "/1h",      "1/99ms", "1/31d",  "10r/1h",    "10r/s/1h",
@@ -114,7 +114,7 @@ void refuses_what_is_no_own_limit(void **) {
 
     Policy fixed = {60000, Algorithm::kFixed};
     Policy counter = {60000, Algorithm::kCounter};
-    OwnLimit own = {5, {}};
+    Override own = {5, {}};
 
     for (const char *word : words) {
         if (own.parse(word, fixed, 1000)) { fail_msg("\"%s\" was accepted", word); }
@@ -124,12 +124,12 @@ void refuses_what_is_no_own_limit(void **) {
     assert_int_equal(own.limit, 5);
 }
 
-void own_limits_are_equal_as_a_whole(void **) {
-    const OwnLimit ten = {10, Window::of(Calendar::kDay)};
+void overrides_are_equal_as_a_whole(void **) {
+    const Override ten = {10, Window::of(Calendar::kDay)};
 
-    assert_true(ten == (OwnLimit{10, Window::of(Calendar::kDay)}));
-    assert_true(ten != (OwnLimit{11, Window::of(Calendar::kDay)}));
-    assert_true(ten != (OwnLimit{10, Window::of(Calendar::kWeek)}));
+    assert_true(ten == (Override{10, Window::of(Calendar::kDay)}));
+    assert_true(ten != (Override{11, Window::of(Calendar::kDay)}));
+    assert_true(ten != (Override{10, Window::of(Calendar::kWeek)}));
 }
 
 void has_a_policy_for_each_window(void **) {
@@ -163,9 +163,9 @@ int main() {
         cmocka_unit_test(parses_windows),
         cmocka_unit_test(refuses_what_is_no_window),
         cmocka_unit_test(has_codes),
-        cmocka_unit_test(parses_own_limits),
-        cmocka_unit_test(refuses_what_is_no_own_limit),
-        cmocka_unit_test(own_limits_are_equal_as_a_whole),
+        cmocka_unit_test(parses_overrides),
+        cmocka_unit_test(refuses_what_is_no_override),
+        cmocka_unit_test(overrides_are_equal_as_a_whole),
         cmocka_unit_test(has_a_policy_for_each_window),
     };
 

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/limiter.hpp"
-#include "core/zone.hpp"
+#include "core/limiter/limiter.hpp"
+#include "core/table/zone.hpp"
 
 using namespace limit_sliding;
 
 /* A multiple of kZoneAlign bytes on the heap, for free(). */
 static inline void *zone_memory(size_t bytes) {
-    void *memory = aligned_alloc(kZoneAlign, bytes);
+    void *memory = aligned_alloc(kZoneAlign, (bytes + kZoneAlign - 1) / kZoneAlign * kZoneAlign);
 
     if (memory == NULL) { abort(); }
 

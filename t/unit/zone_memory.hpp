@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-#include "core/zone_memory.hpp"
+#include "core/limiter/zone_memory.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -15,10 +15,10 @@
 #define NOW_MS (PRESENT * MINUTE_MS + 1)
 #define SPREAD 0x9e3779b97f4a7c15ull
 #define OWN_LIMITS_MAX 8
-#define OWN_LIMITS_BYTES OwnLimits::bytes_for(OWN_LIMITS_MAX)
+#define OWN_LIMITS_BYTES ZoneMemory::overrides_bytes(OWN_LIMITS_MAX)
 #define ZONE_BYTES MEGABYTE_ZONE_BYTES
 
-/* Memory of a zone that processes share, and for own limits. */
+/* Memory of a zone that processes share, and for overrides. */
 static inline ZoneMemory make_memory_of(size_t bytes, unsigned mask) {
     ZoneMemory memory;
     bytes += OWN_LIMITS_BYTES;

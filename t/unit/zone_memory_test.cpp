@@ -13,14 +13,14 @@ static void takes_a_small_part(void **state) {
         ZoneMemory memory = make_memory(sizes[i]);
         char *begin = (char *)memory.counters;
 
-        assert_true((char *)memory.offenders >= begin + memory.ncounters * 128);
-        assert_true((char *)memory.own_limits > (char *)memory.offenders);
+        assert_true((char *)memory.offenders >= begin + memory.nstatistics * 128);
+        assert_true((char *)memory.overrides > (char *)memory.offenders);
         assert_true((char *)memory.offenders < begin + memory.bytes);
         assert_int_equal(memory.bytes % kZoneAlign, 0);
         size_t rest = memory.bytes - OWN_LIMITS_BYTES;
         assert_true(rest < sizes[i] / 14);
         assert_true(sizes[i] < ZONE_BYTES || rest < sizes[i] / 60);
-        assert_true(sizes[i] < ZONE_BYTES || memory.ncounters == 32);
+        assert_true(sizes[i] < ZONE_BYTES || memory.nstatistics == 32);
 
         free_memory(&memory, sizes[i]);
     }
@@ -112,15 +112,15 @@ static void stays_within_it(void **state) {
         memset(text, 0xff, sizeof(text));
 
         for (uint64_t key = 1; key < 1000; key++) {
-            memory.own_limits->set(key * SPREAD, {{LIMIT_MAX, {}}, OwnLimits::kNoEnd, 0}, 0);
+            memory.overrides->set(key * SPREAD, {{LIMIT_MAX, {}}, Overrides::kNoEnd, 0}, 0);
             add_offender(memory, key * SPREAD, {(const char *)text, sizeof(text)}, UINT32_MAX,
                          NOW_MS);
         }
 
-        memset(&memory.counters[memory.ncounters - 1], 0xff, sizeof(*memory.counters));
+        memset(&memory.counters[memory.nstatistics - 1], 0xff, sizeof(*memory.counters));
 
-        OwnLimit own;
-        assert_true(memory.own_limits->find(
+        Override own;
+        assert_true(memory.overrides->find(
             SPREAD, [] { return 0; }, &own));
         assert_int_equal(own.limit, LIMIT_MAX);
 

@@ -4,7 +4,7 @@
 
 #include "scenes.hpp"
 
-#include "core/bans.hpp"
+#include "core/facts/bans.hpp"
 
 using namespace limit_sliding;
 

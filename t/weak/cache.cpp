@@ -5,9 +5,9 @@
 
 #include "scenes.hpp"
 
-#include "core/limit_cache.hpp"
-#include "redis/logic/pending.hpp"
-#include "redis/logic/refusals.hpp"
+#include "core/facts/limit_cache.hpp"
+#include "redis/shared/outbox.hpp"
+#include "redis/shared/refusals.hpp"
 
 using namespace limit_sliding;
 
@@ -51,7 +51,7 @@ void end_cache() {
 
 bool is_limit_of(uint64_t limit, uint64_t key) { return limit == 0 || limit / 10 == key; }
 
-bool has_own_limits(weak::Outcome &outcome) {
+bool has_overrides(weak::Outcome &outcome) {
     return is_limit_of(outcome.end()[0], 1) && is_limit_of(outcome.end()[1], 2)
            && is_limit_of(outcome.notes[2][0], 1) && is_limit_of(outcome.notes[2][1], 2);
 }
@@ -91,13 +91,13 @@ bool accept(weak::Outcome &) { return true; }
 
 /* ---- units that wait ---- */
 
-Pending *pending;
+Outbox *outbox;
 
 void build_pending(void *memory) {
     uint64_t due_ms;
 
-    pending = Pending::init(memory, 64 + 128);
-    pending->add(hash_of(1), 1, kNowMs - 1000, 1000, &due_ms);
+    outbox = Outbox::init(memory, 64 + 128);
+    outbox->add(hash_of(1), 1, kNowMs - 1000, 1000, &due_ms);
 }
 
 /* The entries of others can be given away. */
@@ -108,9 +108,9 @@ void build_crowd(void *memory) {
         uint64_t units;
         uint64_t due_ms;
 
-        pending->add(hash_of(key), 1, kNowMs - 20000, 1000, &due_ms);
-        pending->take(hash_of(key), kNowMs - 19000, 1000, true, &units, &due_ms);
-        pending->done(hash_of(key), kNowMs - 18000, {0, false, kNowMs - 18000, 0, 0}, &due_ms);
+        outbox->add(hash_of(key), 1, kNowMs - 20000, 1000, &due_ms);
+        outbox->take(hash_of(key), kNowMs - 19000, 1000, true, &units, &due_ms);
+        outbox->done(hash_of(key), kNowMs - 18000, {0, false, kNowMs - 18000, 0, 0}, &due_ms);
     }
 }
 
@@ -119,21 +119,21 @@ void build_idle(void *memory) {
     uint64_t units;
     uint64_t due_ms;
 
-    pending = Pending::init(memory, 64 + 128);
+    outbox = Outbox::init(memory, 64 + 128);
 
     for (uint64_t key : {2, 10, 11, 12}) {
-        pending->add(hash_of(key), 1, kNowMs - 20000, 1000, &due_ms);
+        outbox->add(hash_of(key), 1, kNowMs - 20000, 1000, &due_ms);
     }
 
-    pending->take(hash_of(2), kNowMs - 19000, 1000, true, &units, &due_ms);
-    pending->done(hash_of(2), kNowMs - 18000, {0, false, kNowMs - 18000, 0, 0}, &due_ms);
+    outbox->take(hash_of(2), kNowMs - 19000, 1000, true, &units, &due_ms);
+    outbox->done(hash_of(2), kNowMs - 18000, {0, false, kNowMs - 18000, 0, 0}, &due_ms);
 }
 
 template <uint64_t key>
 void add() {
     uint64_t due_ms;
     const bool is_full
-        = pending->add(hash_of(key), 1, kNowMs, 1000, &due_ms) == Pending::Added::kFull;
+        = outbox->add(hash_of(key), 1, kNowMs, 1000, &due_ms) == Outbox::Added::kFull;
 
     weak::note(10 * key + !is_full);
 }
@@ -143,17 +143,17 @@ void take() {
     uint64_t units;
     uint64_t due_ms;
 
-    if (pending->take(hash_of(key), kNowMs, 1000, true, &units, &due_ms) != Pending::Took::kTaken) {
+    if (outbox->take(hash_of(key), kNowMs, 1000, true, &units, &due_ms) != Outbox::Took::kTaken) {
         return;
     }
 
     weak::note(1000 + 10 * key + units);
-    pending->done(hash_of(key), kNowMs, {0, false, kNowMs, 0, 0}, &due_ms);
+    outbox->done(hash_of(key), kNowMs, {0, false, kNowMs, 0, 0}, &due_ms);
 }
 
 void end_pending() {
-    weak::note(1010 + pending->units(hash_of(1)));
-    weak::note(1020 + pending->units(hash_of(2)));
+    weak::note(1010 + outbox->units(hash_of(1)));
+    weak::note(1020 + outbox->units(hash_of(2)));
 }
 
 /* So many were the first key's. */
@@ -182,13 +182,13 @@ std::vector<weak::Scene> cache_scenes() {
          build_cache,
          {{set<1, 11>, set<2, 21>}, {set<2, 22>, set<1, 12>}, {find<1>, find<2>}},
          end_cache,
-         has_own_limits},
+         has_overrides},
         {"limit cache: a place is taken",
          50,
          build_cache,
          {{fill}, {set<1, 11>, set<2, 22>}, {find<1>, find<2>}},
          end_cache,
-         has_own_limits},
+         has_overrides},
         {"refusals: two keys and a reader",
          100,
          build_refusals,

@@ -57,7 +57,7 @@ struct Result {
  * access of that execution if `is_loud`. */
 Result play(const Scene &scene, unsigned percent, bool is_loud);
 
-/* Gives an access another order than it asks for: "src/core/slot.hpp:142=acquire".
+/* Gives an access another order than it asks for: "src/core/table/slot.hpp:142=acquire".
  * False: that is not an access and an order. */
 bool weaken(const char *name);
 

@@ -5,7 +5,7 @@
 
 #include "scenes.hpp"
 
-#include "redis/logic/leases.hpp"
+#include "redis/shared/leases.hpp"
 
 using namespace limit_sliding;
 

@@ -5,7 +5,7 @@
 # The core with atomics of its own, which play what C++'s memory model allows.
 weak_OBJS := $(patsubst t/weak/%.cpp,$(BUILD)/weak/%.o,$(wildcard t/weak/*.cpp)) \
     $(patsubst src/%.cpp,$(BUILD)/weak/src/%.o,$(filter-out \
-    src/redis/scripts.cpp,$(PURE_SRCS)))
+    src/redis/protocol/scripts.cpp,$(PURE_SRCS)))
 weak_CXX = $(CXX) $(CORE_FLAGS) $(UNIT_FLAGS) -O2 \
     -DLIMIT_SLIDING_ATOMICS='"../t/weak/atomic.hpp"'
 

@@ -10,6 +10,6 @@
 std::vector<weak::Scene> table_scenes();
 std::vector<weak::Scene> ring_scenes();
 std::vector<weak::Scene> lease_scenes();
-std::vector<weak::Scene> own_limits_scenes();
+std::vector<weak::Scene> overrides_scenes();
 std::vector<weak::Scene> ban_scenes();
 std::vector<weak::Scene> cache_scenes();

@@ -4,8 +4,8 @@
 
 #include "zone.hpp"
 
-#include "core/candidates.hpp"
-#include "core/zone_slots.hpp"
+#include "core/table/candidates.hpp"
+#include "core/table/zone_slots.hpp"
 
 namespace {
 

@@ -8,11 +8,11 @@
 #include "checker.hpp"
 #include "scenes.hpp"
 
-#include "core/limiter.hpp"
-#include "core/ring.hpp"
-#include "core/settlement.hpp"
-#include "core/slot.hpp"
-#include "core/zone.hpp"
+#include "core/limiter/limiter.hpp"
+#include "core/limiter/settlement.hpp"
+#include "core/table/ring.hpp"
+#include "core/table/slot.hpp"
+#include "core/table/zone.hpp"
 
 using namespace limit_sliding;
 

@@ -3,14 +3,14 @@
 #include "http/api/api.hpp"
 
 #include "http/api/dashboard.hpp"
-#include "http/api/key_handler.hpp"
-#include "http/api/limits.hpp"
-#include "http/api/limits_redis.hpp"
-#include "http/api/report.hpp"
-#include "http/api/response.hpp"
-#include "http/api/site.hpp"
-#include "http/headers.hpp"
-#include "http/parameter.hpp"
+#include "http/api/state_report.hpp"
+#include "http/json/origin.hpp"
+#include "http/json/response.hpp"
+#include "http/keys/key_handler.hpp"
+#include "http/keys/limit_listing.hpp"
+#include "http/keys/limit_listing_redis.hpp"
+#include "http/response/headers.hpp"
+#include "http/values/parameter.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -36,7 +36,7 @@ std::string_view path_of(ngx_http_request_t *r) {
 }
 
 /* Returns NGX_DECLINED if the method is allowed, else sends an error, and
- * returns what the handler is to return. */
+ * returns the value that the handler is to return. */
 ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods) {
     const bool writes = loc_conf(r).api_write;
 
@@ -121,6 +121,7 @@ extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd, 
     }
 
     conf.api_write = 0;
+    conf.api_where = file_line_of(cf);
     location.handler = api_handler;
     return conf_result(set_params(cf, 1, kRules, conf));
 }

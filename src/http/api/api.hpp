@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "http/configuration.hpp"
+#include "http/conf/configuration.hpp"
 
 namespace limit_sliding {
 

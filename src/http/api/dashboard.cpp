@@ -2,8 +2,8 @@
 
 #include "http/api/dashboard.hpp"
 
-#include "http/api/response.hpp"
-#include "http/headers.hpp"
+#include "http/json/response.hpp"
+#include "http/response/headers.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -14,7 +14,7 @@ namespace {
  * check" tells when they are wrong. */
 constexpr char kPolicy[] = "default-src 'none'; "
                            "style-src 'sha256-YDeShXqIZkxxXiN9S1t5LjA6mfoaB2w9g1m8EjBd810='; "
-                           "script-src 'sha256-S9IFb6o68u4GXuQ6EKog/PjTy3nXN1umr2XV3qkotHo='; "
+                           "script-src 'sha256-L0Vc2UbOelyNjWxgF+YXdqGOJGrI7gdK8/bQUDmvBIs='; "
                            "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                            "frame-ancestors 'none'; "
                            "require-trusted-types-for 'script'; trusted-types 'none'";

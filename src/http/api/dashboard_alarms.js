@@ -12,14 +12,11 @@ const ALARMS = {
     evicted: "Full, keys are forgotten",
     failed_calls: "Calls have no answer, or an error",
     unsettled: "Units that Redis was not told of",
+    unlimited: "No request is limited, keys or rates are empty",
     errors: "Keys, rates or costs that cannot be used",
     full: "More than 90% full",
     bans: "Keys are banned"
 };
-
-// Counters that rise while something is wrong.
-const RISING = ["refused", "fallback", "evicted", "failed_calls", "unsettled",
-    "errors", "bans"];
 
 class Alarms {
     node = byId("alarms");
@@ -36,21 +33,20 @@ class Alarms {
         return time - last < RECENT_MS;
     }
 
-    // Notes what is wrong with a card.
+    // Notes what is wrong with a card.  The counters of the other kinds rise
+    // while something is.
     watch(id, values, time) {
         const wrong = {
             breaker: values.breaker && values.breaker !== "closed",
+            unlimited: values.unlimited && !CHARTED.some(name => values[name]),
             full: values.keys > FULL * values.slots,
-            bans: values.banned > 0
+            bans: values.banned > 0 || undefined
         };
-        for (const name of RISING) {
-            const value = values[name];
-            if (value >= 0 && this.rises(id + " " + name, value, time)) {
-                wrong[name] = true;
-            }
-        }
         Object.keys(ALARMS).forEach((name, rank) => {
-            if (wrong[name]) {
+            const value = values[name];
+            const rises = value >= 0
+                && this.rises(id + " " + name, value, time);
+            if (wrong[name] ?? rises) {
                 this.found[rank].push(id);
             }
         });

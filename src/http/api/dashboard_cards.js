@@ -4,8 +4,8 @@ const OFFENDERS = 10;                      // shown until all are asked for
 
 const CHARTED = ["passed", "delayed", "rejected", "delayed_dry_run",
     "rejected_dry_run"];
-const RARE = ["delayed_dry_run", "rejected_dry_run", "errors", "refused",
-    "bans", "banned_requests"];
+const RARE = ["delayed_dry_run", "rejected_dry_run", "unlimited", "errors",
+    "refused", "bans", "banned_requests"];
 const COUNTERS = ["passed", "delayed", "rejected", "evicted", ...RARE];
 
 const keyDialog = new KeyDialog();
@@ -199,7 +199,7 @@ class Redis {
             "on error": redis.on_error,
             "memory": memory && bytes(memory.bytes) + (memory.max_bytes
                 ? " of " + bytes(memory.max_bytes) : ""),
-            "keys given up": memory && count(memory.evicted)
+            "evicted keys": memory && count(memory.evicted)
         });
         this.counters.set(redis, time);
         this.times.set(redis.calls, redis.latency.sum_us, redis.latency.buckets

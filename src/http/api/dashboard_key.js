@@ -131,7 +131,7 @@ class KeyDialog {
 
 // What is known of a key, by name.
 function keyFacts({ used, limit, remaining, reset_ms, window, own_limit, ttl,
-    ban }) {
+    ban, source }) {
     const known = (value, text) => value === null ? NONE : text(value);
     const seconds = value => about(value * 1000);
     return {
@@ -143,6 +143,7 @@ function keyFacts({ used, limit, remaining, reset_ms, window, own_limit, ttl,
             Math.round(window * 1000)) : window,
         "own limit": !own_limit ? "no" : own_limit === "off" ? "off"
             : ttl === null ? "yes, without end" : "yes, for " + seconds(ttl),
-        "banned": ban ? "for " + seconds(ban.left) : "no"
+        "banned": ban ? "for " + seconds(ban.left) : "no",
+        ...source && { source }
     };
 }

@@ -1,13 +1,15 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Metrics in the text format of Prometheus. */
+/* Numbers of reports: each is a field of the JSON, and a metric in the text format of
+ * Prometheus. */
 
 #pragma once
 
 #include <iterator>
+#include <optional>
 #include <string_view>
 
-#include "http/api/writer.hpp"
+#include "http/json/json.hpp"
 #include "ngx/array.hpp"
 
 namespace limit_sliding {
@@ -41,64 +43,122 @@ struct MetricHead {
     const char *name;
     const char *type;
     const char *help;
+    std::string_view label = {}; /* of a metric with several numbers */
 };
 
-/* A metric: its head, which the constructor writes, and then its samples. */
-class Metric {
+/* Takes numbers of a report, and writes them as fields of JSON, or as samples of a metric. */
+class Numbers {
 public:
-    [[gnu::noinline]] Metric(Writer &out, const MetricHead &head) : out_(out), name_(head.name) {
-        out_.print("# HELP %s %s\n# TYPE %s %s\n", head.name, head.help, head.name, head.type);
+    explicit Numbers(Json &json) : json_(&json) {}
+
+    /* Writes the head of the metric. */
+    [[gnu::noinline]] Numbers(Writer &text, const MetricHead &head) : text_(&text), head_(head) {
+        text.print("# HELP %s %s\n# TYPE %s %s\n", head.name, head.help, head.name, head.type);
     }
 
     /* Sets the first label of the samples that follow. */
     void set_owner(const Label &owner) { owner_ = owner; }
 
-    void sample(const Number &value) { sample({}, value); }
+    /* A number that is not there is null in the JSON, and has no sample.  If the metric has a
+     * label, the label has the name of the field. */
+    void number(std::string_view field, std::optional<uint64_t> value, bool is_sampled = true) {
+        if (json_ != nullptr) {
+            json_->field(field, value ? &*value : nullptr);
+        } else if (value && is_sampled) {
+            sample({head_.label, field}, *value);
+        }
+    }
 
-    /* The suffix belongs to the metric's name, as "_sum" of a histogram. */
+    /* A number that the JSON has in other words. */
+    void metric_only(const Number &value) {
+        if (json_ == nullptr) { sample({}, value); }
+    }
+
+    /* A histogram; seconds have so many decimals in the unit of its times.  The JSON has names
+     * for a bound, for the number of times up to it, for their sum, and for their number. */
+    template <class Times>
+    void times(const char *field, const Times &times, int decimals, const char *bound_name,
+               const char *up_to_name, const char *sum_name, const char *n_name) {
+        if (json_ == nullptr) {
+            times.for_each([&](uint64_t n, uint64_t bound) {
+                sample({"le", Number(bound, decimals).text()}, n, "_bucket");
+            });
+            sample({"le", "+Inf"}, times.n(), "_bucket");
+            sample({}, {times.sum, decimals}, "_sum");
+            sample({}, times.n(), "_count");
+            return;
+        }
+
+        {
+            auto object = json_->object(field);
+            {
+                auto buckets = json_->array("buckets");
+                times.for_each([&](uint64_t n, uint64_t bound) {
+                    auto bucket = json_->object();
+                    json_->field(bound_name, bound);
+                    json_->field(up_to_name, n);
+                });
+            }
+            json_->field(sum_name, times.sum);
+        }
+        json_->field(n_name, times.n());
+    }
+
+    /* Writes a sample; the suffix belongs to the metric's name, as "_sum" of a histogram. */
     [[gnu::noinline]] void sample(const Label &label, const Number &value,
                                   const char *suffix = "") {
-        out_.print("%s%s{", name_, suffix);
+        text_->print("%s%s{", head_.name, suffix);
         write(owner_);
 
         if (!label.name.empty()) {
-            out_.append(",");
+            text_->append(",");
             write(label);
         }
 
-        out_.append("} ");
-        out_.append(value.text());
-        out_.append("\n");
+        text_->append("} ");
+        text_->append(value.text());
+        text_->append("\n");
     }
 
 private:
     void write(const Label &label) {
-        out_.append(label.name);
-        out_.append("=");
-        out_.quote(label.value, Quotes::kLabel);
+        text_->append(label.name);
+        text_->append("=");
+        text_->quote(label.value, Quotes::kLabel);
     }
 
-    Writer &out_;
-    const char *name_;
+    Json *json_ = nullptr; /* nullptr: samples are written, with the other members */
+    Writer *text_ = nullptr;
+    MetricHead head_ = {};
     Label owner_;
 };
 
-/* A metric and what writes its samples of a report. */
+/* A metric, and the function that tells its numbers of a report. */
 template <class Report>
 struct MetricRow {
     MetricHead head;
-    void (*write)(Metric &metric, const Report &report);
+    void (*tell)(Numbers &out, const Report &report);
 };
+
+/* Writes the numbers of a table as fields of the present object. */
+template <class Report, size_t N>
+void write_fields(Json &json, const MetricRow<Report> (&table)[N], const Report &report) {
+    Numbers fields(json);
+    for (const auto &row : table) {
+        row.tell(fields, report);
+    }
+}
 
 /* Writes the metrics of a table for all reports, each with its label(). */
 template <class Report, size_t N>
-void write_metrics(Writer &out, const MetricRow<Report> (&table)[N], const Array<Report> &reports) {
+void write_metrics(Writer &text, const MetricRow<Report> (&table)[N],
+                   const Array<Report> &reports) {
     for (const auto &row : table) {
-        Metric metric(out, row.head);
+        Numbers samples(text, row.head);
 
         for (const Report &report : reports) {
-            metric.set_owner(report.label());
-            row.write(metric, report);
+            samples.set_owner(report.label());
+            row.tell(samples, report);
         }
     }
 }

@@ -13,8 +13,6 @@ use List::Util qw(max);
 our @EXPORT = qw(blocks guard in_parallel median options ratio spread table
     thousands);
 
-my $WORSE = 1.05;         # what a figure may be worse than the one committed
-
 # Reads the command line: options as Getopt::Long has them, and their defaults.
 # --nginx and --module are always among them, and go to the environment.
 # Precondition: the modules that read these two from there are not yet loaded.
@@ -59,7 +57,7 @@ sub _finish($running, $results) {
 
 # Compares figures, { name => value }, with those of a section of a file:
 # section, name and value a line.  Less is better, or with `more`, more is.
-# Returns what is to be said of those that are worse by more than we allow, or
+# Returns what is to be said of those that are worse by more than `percent`, or
 # that only one side has.  With `renew` writes them there instead.
 sub guard($file, $section, $figures, %opt) {
     my @lines = -e $file ? do { open my $in, '<', $file or die "$file: $!\n";
@@ -76,6 +74,7 @@ sub guard($file, $section, $figures, %opt) {
         return;
     }
 
+    my $worse = 1 + $opt{percent} / 100;
     my %committed = map { chomp; (split /\t/)[1, 2] } @$ours;
     my @problems = map { "$section: $_: in $file only\n" }
         grep { !exists $figures->{$_} } sort keys %committed;
@@ -84,7 +83,7 @@ sub guard($file, $section, $figures, %opt) {
         my ($is, $was) = ($figures->{$name}, $committed{$name});
         if (!defined $was) {
             push @problems, "$section: $name: not in $file\n";
-        } elsif ($opt{more} ? $is < $was / $WORSE : $is > $was * $WORSE) {
+        } elsif ($opt{more} ? $is < $was / $worse : $is > $was * $worse) {
             push @problems, sprintf "%s: %s: %s, was %s\n", $section, $name,
                 thousands($is), thousands($was);
         }

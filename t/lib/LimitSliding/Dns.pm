@@ -1,7 +1,7 @@
 package LimitSliding::Dns;
 
 # A name server for tests, on a free UDP port of 127.0.0.1: it knows the
-# addresses (IPv4) that it was told, and can fall silent.
+# addresses that it was told, and can fall silent.
 #
 #   my $dns = LimitSliding::Dns->new(ttl => 1)->start;
 #   $dns->set('redis.test', '127.0.0.1');
@@ -13,7 +13,7 @@ use v5.36;
 use IO::Socket::INET;
 use JSON::PP;
 use POSIX ();
-use Socket qw(AF_UNIX PF_UNSPEC SOCK_STREAM inet_aton);
+use Socket qw(AF_INET AF_INET6 AF_UNIX PF_UNSPEC SOCK_STREAM inet_pton);
 
 my %started;              # pid => object
 
@@ -108,8 +108,8 @@ sub _serve($self) {
     }
 }
 
-# Type A has the addresses; of other types there is nothing, and no name that
-# was not told.
+# Types A and AAAA have the addresses; of other types there is nothing, and no
+# name that was not told.
 sub _answer($self, $query, $names) {
     my ($id, $flags, $questions) = unpack 'nnn', $query;
     my ($name, $end) = ('', 12);
@@ -122,9 +122,11 @@ sub _answer($self, $query, $names) {
     my ($type) = unpack 'n', substr $query, $end + 1, 2;
 
     my $known = $names->{$name};
+    my @addresses = map { inet_pton($type == 28 ? AF_INET6 : AF_INET, $_) // () }
+        $type == 1 || $type == 28 ? @{ $known // [] } : ();
     my @records = map {
-        pack('nnnNn', 0xc00c, 1, 1, $self->{ttl}, 4) . inet_aton($_)
-    } $type == 1 && $known ? @$known : ();
+        pack('nnnNn', 0xc00c, $type, 1, $self->{ttl}, length) . $_
+    } @addresses;
 
     return pack('nnnnnn', $id, 0x8580 | ($known ? 0 : 3), 1, scalar @records,
         0, 0) . $question . join '', @records;

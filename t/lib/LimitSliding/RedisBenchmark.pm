@@ -13,8 +13,8 @@ use LimitSliding::Redis ();
 
 our @EXPORT = qw(ceilings redis_benchmark);
 
-# Keys in a call, connections, and commands that are sent at once on one.  The
-# last as the module does at most.
+# Limited keys in a call, connections, and commands that are sent at once on one.
+# The last as the module does at most.
 my @CEILINGS = (
     { name => 'a key a call, 64 connections', keys => 1,
       arguments => [qw(-c 64 -P 1)] },
@@ -28,9 +28,10 @@ my @CEILINGS = (
 # how many, seconds => of a round): each { name, ... } to be given to
 # redis_benchmark().
 sub ceilings(%opt) {
-    my ($evalsha, $digest, undef, $key, @arguments) = _sent_command(%opt);
+    my ($evalsha, $digest, $nkeys, @arguments) = _sent_command(%opt);
+    my @keys = splice @arguments, 0, $nkeys;
     my $random = '0' x 28 . '__rand_int__';
-    $key =~ s/\{[0-9a-f]{40}\}/{$random}/ or die "key $key\n";
+    s/\{[0-9a-f]{40}\}/{$random}/ or die "key $_\n" for @keys;
 
     my @ceilings = map { {
         name    => $_->{name},
@@ -38,8 +39,8 @@ sub ceilings(%opt) {
         keys    => $_->{keys},
         command => [ 'redis-benchmark', '--csv', '-s', $opt{redis}->path, '-r',
             $opt{keys}, @{ $_->{arguments} }, '-n' ],
-        script  => [ $evalsha, $digest, $_->{keys}, ($key) x $_->{keys},
-            @arguments ],
+        script  => [ $evalsha, $digest, $nkeys * $_->{keys},
+            (@keys) x $_->{keys}, @arguments ],
         calls   => 10_000,
     } } @CEILINGS;
 
@@ -53,8 +54,9 @@ sub ceilings(%opt) {
     return @ceilings;
 }
 
-# The words of a command that the module sends: it is what it is, arguments for
-# several keys being the same as for one.
+# Returns the words of a command that the module sends for one limited key, for
+# which it names as many of Redis's keys as the script reads.  What follows the
+# keys is the same for several limited keys as for one.
 sub _sent_command(%opt) {
     my $socket = $opt{redis}->connect;
     LimitSliding::Redis::send_command($socket, 'MONITOR');

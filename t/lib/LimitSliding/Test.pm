@@ -527,7 +527,8 @@ sub _globals($self) {
         "worker_processes $self->{worker_processes};",
         "pid $dir/nginx.pid;",
         "error_log $dir/error.log info" . $self->_log_all . ';',
-        "events { worker_connections $self->{worker_connections}; }";
+        "events { worker_connections $self->{worker_connections}; "
+            . ($self->{event_method} ? "use $self->{event_method}; }" : '}');
 }
 
 sub _http_globals($self) {
@@ -548,12 +549,12 @@ sub common($self, %directives) {
 }
 
 # Returns a configuration of these directives, { context => text }: `http`
-# stands in http{}, `server` in its server on %%PORT%%, and `listen` is more
-# parameters of that server's `listen`.
+# stands in http{}, `server` in its server on %%PORT%%, `later` in http{} behind
+# that, and `listen` is more parameters of that server's `listen`.
 sub template($self, %directives) {
-    my ($http, $server, $listen) = map {
+    my ($http, $server, $listen, $later) = map {
         join "\n", $self->{common}{$_} // (), $directives{$_} // ()
-    } qw(http server listen);
+    } qw(http server listen later);
 
     return <<"CONF";
 %%GLOBALS%%
@@ -564,6 +565,7 @@ $http
         listen 127.0.0.1:%%PORT%% $listen;
 $server
     }
+$later
 }
 CONF
 }

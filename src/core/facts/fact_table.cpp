@@ -1,0 +1,64 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "core/facts/fact_table.hpp"
+
+namespace limit_sliding {
+
+void FactTable::init(size_t bytes, uint64_t secret) {
+    assert(bytes >= kBytesMin);
+    secret_ = secret;
+    line_count_ = (bytes - sizeof(FactTable)) / sizeof(Line);
+}
+
+void FactTable::raise_until(uint64_t until_ms) {
+    uint64_t old = load(&until_ms_);
+    while (old < until_ms && !shared(&until_ms_).compare_exchange_weak(old, until_ms)) {}
+}
+
+/* Looks for other places of a key that has claimed one.  Withdraws claims at higher addresses.
+ * Returns false if the claim `own` has to be withdrawn. */
+bool FactTable::is_alone(const Place &own, uint64_t keyed_hash, uint64_t tag) const {
+    for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
+        for (Place &place : line_of(keyed_hash, choice).places) {
+            Seen seen;
+
+            if (&place == &own) { continue; }
+
+            if (!Seen::of(place, &seen)) { return false; }
+
+            if (is_claim(seen.state) && is_same_key(seen.state, tag)) {
+                if (&place < &own || !replace(&place.state, seen.state, kWithdrawn)) {
+                    return false;
+                }
+            } else if (seen.holds(tag)) {
+                return false;
+            }
+
+            if (seen.tag == 0) { return true; }
+        }
+    }
+
+    return true;
+}
+
+/* Claims a place, or continues a claim of the same key.  Returns false if another process was
+ * faster. */
+bool FactTable::take(const Seen &seen, uint64_t keyed_hash, uint64_t fact) {
+    Place &place = *seen.place;
+    const uint64_t key_tag = tag_of(keyed_hash);
+    const bool goes_on = seen.tag == seen.state && is_same_key(seen.tag, key_tag);
+    const uint64_t tag = goes_on ? seen.tag : next_tag(key_tag, seen.tag);
+
+    if (!replace(&place.state, seen.state, tag)) { return false; }
+
+    if (!replace(&place.tag, seen.tag, tag)) { return false; }
+
+    if (!is_alone(place, keyed_hash, tag)) {
+        replace(&place.state, tag, kWithdrawn);
+        return false;
+    }
+
+    return replace(&place.state, tag, state_of(fact, tag));
+}
+
+} // namespace limit_sliding

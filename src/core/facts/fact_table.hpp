@@ -1,0 +1,299 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/atomics.hpp"
+#include "core/base/hash_mix.hpp"
+
+namespace limit_sliding {
+
+/* The value of a fact, by which a place is chosen: facts of a lower kind are evicted first, within
+ * a kind facts of a lower rank.  A table defines its kinds from kFirst on. */
+struct Worth {
+    enum Kind { kNothing, kClaim, kFirst };
+
+    int kind;
+    uint64_t rank;
+
+    bool operator<(const Worth &other) const {
+        return kind != other.kind ? kind < other.kind : rank < other.rank;
+    }
+};
+
+/*
+ * Facts about keys beside their histories, 16 bytes each: a fact has 60 bits.
+ *
+ * A place is two words, and four places are a cache line:
+ *
+ *     tag    1 | 50 bits of the key's hash | generation 13;  0: never used
+ *     state  0 | fact 60 | generation 3
+ *            or the tag of the key that claims the place
+ *
+ * The hash selects two lines.  A key takes their first place that was never used; else the place
+ * with the fact of the least worth.
+ *
+ * A key takes a place by three compare-and-swaps.  First its tag replaces the state, which nobody
+ * can change from then on.  Second it replaces the tag.  Third, after a search for the key in its
+ * other places, the first state replaces the claim.  If two processes claim places for one key at
+ * the same time, the claim at the higher address is withdrawn.  The claim of a dead process can be
+ * taken over.  Each claim advances the generation, so that a stalled process cannot replace the
+ * state of another key.
+ *
+ * The table lies in front of its lines, in shared memory.
+ */
+class alignas(64) FactTable {
+public:
+    static constexpr size_t kBytesMin = 128;
+
+    /* Returns the number of places. */
+    uint64_t places() const { return line_count_ * kLinePlaces; }
+
+protected:
+    static constexpr size_t kLinePlaces = 4;
+    static constexpr unsigned kFactBits = 60;
+
+    /* `bytes` >= kBytesMin include the table itself.  The secret keeps clients from choosing keys
+     * that share places; 0 if the hashes depend on a secret already. */
+    void init(size_t bytes, uint64_t secret);
+
+    /* Calls visit(fact) for the fact of a key until it returns true, most often once: another
+     * process may be about to take the place.  Returns true if visit() did. */
+    template <class Visit>
+    bool look(uint64_t hash, const Visit &visit) const;
+
+    /* Lets change(fact), which gets 0 if the key has none, change the fact of a key.  A place is
+     * taken from the fact for which worth(hash, fact) is least; the hash has its lowest 50 bits.
+     * If the kind of this fact is `kept` or more, it must be worth less than the changed fact, or
+     * the key gets no place.  Returns true if the fact was stored; false if change() returned false
+     * or the key got no place.  `evicted` is the rank of a fact of such a kind that lost its place,
+     * else 0. */
+    template <class Worthy, class Change>
+    bool update(uint64_t hash, int kept, const Worthy &worth, const Change &change,
+                uint64_t *evicted = nullptr);
+
+    /* Calls visit(fact) for places of each step-th line. */
+    template <class Visit>
+    void walk(uint64_t step, const Visit &visit) const;
+
+    /* Deletes the facts of n lines, modulo their number, for which is_over(hash, fact) is true.
+     * The hash has its lowest 50 bits. */
+    template <class IsOver>
+    void sweep(uint64_t first, uint64_t n, const IsOver &is_over);
+
+    uint64_t line_count() const { return line_count_; }
+
+    /* A time until which some key may have a fact that counts.  Requests read it first. */
+    uint64_t until_ms() const { return load(&until_ms_); }
+    void raise_until(uint64_t until_ms);
+
+private:
+    static constexpr uint64_t kTag = uint64_t{1} << 63;
+    static constexpr uint64_t kTagGenerations = 8192;
+    static constexpr unsigned kFactShift = 3; /* and so many bits of the generation */
+    static constexpr unsigned kLinesOfKey = 2;
+
+    /* A claim of no key. */
+    static constexpr uint64_t kWithdrawn = kTag;
+
+    struct Place {
+        uint64_t tag;
+        uint64_t state;
+    };
+
+    struct alignas(64) Line {
+        Place places[kLinePlaces];
+    };
+
+    /* A place as read at one moment.  The state is a claim, or belongs to this tag. */
+    struct Seen {
+        Place *place;
+        uint64_t tag;
+        uint64_t state;
+
+        /* Returns false if another key took the place between the reads. */
+        static bool of(Place &place, Seen *seen) {
+            *seen = {&place, read(place.tag), read(place.state)};
+            return read(place.tag) == seen->tag;
+        }
+
+        bool holds(uint64_t key_tag) const {
+            return tag != 0 && !is_claim(state) && is_same_key(tag, key_tag);
+        }
+
+        uint64_t fact() const { return is_claim(state) ? 0 : state >> kFactShift; }
+    };
+
+    struct Search {
+        enum { kHeld, kFree, kAgain } result;
+        Seen seen;   /* place of the key, or a place to take */
+        Worth worth; /* of the fact in this place */
+    };
+
+    static bool is_claim(uint64_t state) { return (state & kTag) != 0; }
+    static bool is_same_key(uint64_t tag, uint64_t other) {
+        return (tag ^ other) < kTagGenerations;
+    }
+
+    /* Returns the tag of a key, of generation 0. */
+    static uint64_t tag_of(uint64_t hash) { return hash * kTagGenerations | kTag; }
+
+    static uint64_t hash_of(uint64_t tag) { return (tag & ~kTag) / kTagGenerations; }
+
+    /* Returns the tag with which a key may claim a place. */
+    static uint64_t next_tag(uint64_t key_tag, uint64_t old_tag) {
+        return key_tag | (old_tag + 1) % kTagGenerations;
+    }
+
+    static uint64_t state_of(uint64_t fact, uint64_t tag) {
+        assert(fact >> kFactBits == 0);
+        return fact << kFactShift | tag % (1u << kFactShift);
+    }
+
+    /* Sequentially consistent, because the search for other claims of a key needs a total order. */
+    static uint64_t read(const uint64_t &word) {
+        return shared(const_cast<uint64_t *>(&word)).load();
+    }
+
+    static bool replace(uint64_t *word, uint64_t old, uint64_t next) {
+        return shared(word).compare_exchange_strong(old, next);
+    }
+
+    Line *lines() const { return reinterpret_cast<Line *>(const_cast<FactTable *>(this) + 1); }
+
+    uint64_t keyed(uint64_t hash) const { return secret_ == 0 ? hash : mixed(hash ^ secret_); }
+
+    Line &line_of(uint64_t keyed_hash, unsigned choice) const {
+        const uint64_t half = choice == 0 ? keyed_hash >> 32 : keyed_hash & UINT32_MAX;
+        return lines()[half * line_count_ >> 32];
+    }
+
+    template <class Worthy>
+    Search search(uint64_t keyed_hash, const Worthy &worth) const;
+    bool is_alone(const Place &own, uint64_t keyed_hash, uint64_t tag) const;
+    bool take(const Seen &seen, uint64_t keyed_hash, uint64_t fact);
+
+    uint64_t secret_;
+    uint64_t line_count_;
+    uint64_t until_ms_;
+};
+
+/* Inline, because each request of a key with a fact calls this function. */
+template <class Visit>
+inline bool FactTable::look(uint64_t hash, const Visit &visit) const {
+    const uint64_t keyed_hash = keyed(hash);
+    const uint64_t tag = tag_of(keyed_hash);
+
+    for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
+        for (const Place &place : line_of(keyed_hash, choice).places) {
+            const uint64_t seen = read(place.tag);
+
+            if (seen == 0) { return false; }
+
+            if (!is_same_key(seen, tag)) { continue; }
+
+            const uint64_t state = read(place.state);
+
+            /* the place has not changed its key between the reads */
+            if (!is_claim(state) && read(place.tag) == seen && visit(state >> kFactShift)) {
+                return true;
+            }
+        }
+    }
+
+    return false;
+}
+
+template <class Worthy>
+FactTable::Search FactTable::search(uint64_t keyed_hash, const Worthy &worth) const {
+    const uint64_t tag = tag_of(keyed_hash);
+    Search found = {Search::kAgain, {}, {INT32_MAX, UINT64_MAX}};
+
+    for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
+        for (Place &place : line_of(keyed_hash, choice).places) {
+            Seen seen;
+
+            if (!Seen::of(place, &seen)) { return {Search::kAgain, {}, {}}; }
+
+            if (seen.tag == 0) { return {Search::kFree, seen, {Worth::kNothing, 0}}; }
+
+            if (seen.holds(tag)) { return {Search::kHeld, seen, {}}; }
+
+            /* a claim of this key, maybe of a dead process */
+            if (is_claim(seen.state) && is_same_key(seen.state, tag)) {
+                return {Search::kFree, seen, {Worth::kClaim, 0}};
+            }
+
+            const Worth here = is_claim(seen.state) ? Worth{Worth::kClaim, 0}
+                                                    : worth(hash_of(seen.tag), seen.fact());
+
+            if (here < found.worth) { found = {Search::kFree, seen, here}; }
+        }
+    }
+
+    return found;
+}
+
+template <class Worthy, class Change>
+bool FactTable::update(uint64_t hash, int kept, const Worthy &worth, const Change &change,
+                       uint64_t *evicted) {
+    const uint64_t keyed_hash = keyed(hash);
+
+    for (unsigned i = 0; i < kAttempts; i++) {
+        const Search found = search(keyed_hash, worth);
+
+        if (found.result == Search::kAgain) { continue; }
+
+        const bool is_held = found.result == Search::kHeld;
+        uint64_t fact = is_held ? found.seen.fact() : 0;
+
+        if (!change(fact)) { return false; }
+
+        if (!is_held && found.worth.kind >= kept && worth(keyed_hash, fact) < found.worth) {
+            return false;
+        }
+
+        if (is_held ? replace(&found.seen.place->state, found.seen.state,
+                              state_of(fact, found.seen.tag))
+                    : take(found.seen, keyed_hash, fact)) {
+            if (evicted != nullptr) {
+                *evicted = is_held || found.worth.kind < kept ? 0 : found.worth.rank;
+            }
+
+            return true;
+        }
+    }
+
+    return false;
+}
+
+template <class Visit>
+void FactTable::walk(uint64_t step, const Visit &visit) const {
+    for (uint64_t i = 0; i < line_count_; i += step) {
+        for (const Place &place : lines()[i].places) {
+            const uint64_t state = load(&place.state);
+
+            if (!is_claim(state)) { visit(state >> kFactShift); }
+        }
+    }
+}
+
+template <class IsOver>
+void FactTable::sweep(uint64_t first, uint64_t n, const IsOver &is_over) {
+    for (uint64_t i = first; i < first + n; i++) {
+        for (Place &place : lines()[i % line_count_].places) {
+            Seen seen;
+
+            if (Seen::of(place, &seen) && seen.fact() != 0
+                && is_over(hash_of(seen.tag), seen.fact())) {
+                replace(&place.state, seen.state, state_of(0, seen.tag));
+            }
+        }
+    }
+}
+
+} // namespace limit_sliding

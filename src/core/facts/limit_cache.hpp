@@ -1,0 +1,66 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/atomics.hpp"
+#include "core/policy/override.hpp"
+
+namespace limit_sliding {
+
+/*
+ * A cache of overrides, 16 bytes each.  A full cache first evicts limits that were stored only
+ * once.
+ *
+ * The cache exists since a key's limit that Redis has sent must hold while Redis is away, and since
+ * the API shows the limit that a variable gave to the last request of a key: every worker stores
+ * such limits without a lock and for any number of keys, which the table of overrides cannot do.
+ *
+ * A set of places is two cache lines.  A place is two words:
+ *
+ *     value  code of the window 32 | limit 32; 0: none
+ *     check  value ^ (63 bits of the key's hash | used 1)
+ *
+ * The words are stored one after the other.  If two processes store at once, or a process dies
+ * between the stores, or a reader sees only one of them, then the words match no key, and the
+ * place is evicted some day.
+ *
+ * Halves of the hash choose two sets.  A key is in the second set only if the first one was full.
+ * All places behind a place that was never used are unused, too.
+ *
+ * `used` tells that the limit was stored again since it came into the cache.  A new limit replaces
+ * one that is not used.  If all are used, the flags are cleared, as by the policy NRU ("not
+ * recently used").
+ */
+class alignas(64) LimitCache {
+public:
+    static constexpr size_t kBytesMin = 192;
+
+    /* Makes a cache in `memory`: `bytes` >= kBytesMin, zeroed, aligned to 64. */
+    static LimitCache *init(void *memory, size_t bytes);
+
+    /* Returns the override that was stored last for this hash; not set if there is none. */
+    Override find(uint64_t hash) const;
+
+    /* Stores an override, capped at kLimitMax; or removes the key if none is set.  Writes nothing
+     * if the cache is up to date.  In a nearly empty cache, a key without an override costs two
+     * reads. */
+    void set(uint64_t hash, const Override &own);
+
+    /* Returns false if no stored limit had a window.  A reader may see the first one a little
+     * late. */
+    bool has_windows() const { return load(&has_windows_) != 0; }
+
+private:
+    struct Set;
+
+    /* Returns the first (0) or the second (1) set of a key. */
+    Set &set_of(uint64_t hash, unsigned choice) const;
+
+    uint64_t sets_;
+    uint64_t has_windows_;
+};
+
+} // namespace limit_sliding

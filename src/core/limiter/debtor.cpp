@@ -1,0 +1,173 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "core/limiter/debtor.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/limiter/claim_table.hpp"
+#include "core/policy/calendar.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* Fixed windows pay when they end. */
+bool is_fixed(const Policy &policy) { return policy.algorithm == Algorithm::kFixed; }
+
+/* Returns the number of the window of a calendar, or of equal fixed windows. */
+uint64_t window_at(const Policy &policy, uint64_t time_ms) {
+    return policy.calendar == Calendar::kNone
+               ? time_ms / policy.window_ms
+               : calendar_number(policy.calendar, policy.offsets, time_ms);
+}
+
+/* Returns the part of a window at a time of the zone; fixed windows have but one. */
+uint64_t part_at(const Policy &policy, uint64_t time_ms) {
+    return is_fixed(policy) ? window_at(policy, time_ms) * kDebtParts
+                            : time_ms * kDebtParts / policy.window_ms;
+}
+
+DebtClock clock_of(const Claim &claim, uint64_t now_ms) {
+    const Policy &policy = *claim.policy;
+    const uint64_t time_ms = time_of(claim, now_ms);
+    return {time_ms, part_at(policy, time_ms), claim.pace(), binary_digits(policy.window_ms)};
+}
+
+void consume_history(Claim *claim, uint64_t now_ms) {
+    consume_by_history(*claim->policy, claim->limit)(claim, now_ms);
+}
+
+void look_at_history(Claim *claim, uint64_t now_ms) {
+    look_by_history(*claim->policy, claim->limit)(claim, now_ms);
+}
+
+/* Returns false if the key owes nothing, and its history has to decide. */
+[[gnu::noinline]] bool decide_debtor(Claim *claim, uint64_t now_ms) {
+    const Debtor debtor(*claim, now_ms);
+
+    if (!debtor.owes()) { return false; }
+
+    debtor.decide(claim);
+    return true;
+}
+
+} // namespace
+
+Debtor::Debtor(const Claim &claim, uint64_t now_ms)
+    : claim_(claim), now_ms_(now_ms), clock_(clock_of(claim, now_ms)),
+      debt_(claim.debts->find(claim.hash, clock_)) {
+    assert(clock_.pace != 0);
+}
+
+void Debtor::decide(Claim *claim) const {
+    Claim whole = *claim;
+
+    whole.cost = std::min(claim->cost + debt_.units, kCostMax);
+    look_at_history(&whole, now_ms_);
+
+    if (is_admitted(whole) && claim->consumes() && claim->cost != 0) {
+        const uint64_t taken = take(debt_.units, true);
+
+        whole.cost = claim->cost + taken;
+        consume_history(&whole, now_ms_);
+
+        /* another request was faster, or the zone is full */
+        if (!is_admitted(whole)) { add(taken, false); }
+    }
+
+    claim->state = whole.state;
+    claim->outcome = whole.outcome;
+
+    const bool is_paid = is_admitted(whole) && claim->consumes() && claim->cost != 0;
+
+    claim->owes = !is_paid && claim->outcome != Outcome::kRefused;
+    claim->rejection = {};
+    if (claim->owes) { claim->rejection = describe(*claim); }
+}
+
+uint64_t Debtor::add(uint64_t units, bool is_refilled) const {
+    return units == 0 && !(is_refilled && owes())
+               ? 0
+               : claim_.debts->add(claim_.hash, units, history_ends(), is_refilled, clock_);
+}
+
+uint64_t Debtor::take(uint64_t units, bool is_moved) const {
+    return claim_.debts->take(claim_.hash, units, is_moved ? history_ends() : 0, clock_);
+}
+
+/* Returns the part in which all units that the history has now have left it: after a window, or
+ * when a full bucket has run off at the limit in force. */
+uint64_t Debtor::history_ends() const {
+    const Policy &policy = *claim_.policy;
+    Wide level = Wide{clock_.pace} * policy.window_ms;
+
+    if (is_fixed(policy)) { return clock_.part + kDebtParts; }
+
+    if (policy.is_bucket()) { level = Wide{policy.capacity(clock_.pace)} * policy.window_ms; }
+
+    const uint64_t left_ms = static_cast<uint64_t>((level + clock_.pace - 1) / clock_.pace);
+    const uint64_t parts = (clock_.now_ms + left_ms) * kDebtParts;
+    return (parts + policy.window_ms - 1) / policy.window_ms;
+}
+
+uint64_t Debtor::owed_after(uint64_t payments) const {
+    return debt_.units - std::min(debt_.units, payments * clock_.pace);
+}
+
+/* Returns the ms until so many payments, at least one, were made. */
+uint64_t Debtor::pays_ms(uint64_t payments) const {
+    return debt_part_begin_ms(*claim_.policy, debt_.since + payments * kDebtParts) - clock_.now_ms;
+}
+
+/* Returns the ms until a cost fits.  Between two payments, units leave the history alone. */
+uint64_t Debtor::wait_ms(const Claim &claim, uint64_t cost) const {
+    const uint64_t capacity = claim.policy->capacity(claim.limit);
+    const uint64_t wanted = debt_.units + cost;
+
+    if (cost > capacity) { return kNever; }
+
+    uint64_t payments = wanted > capacity ? (wanted - capacity + clock_.pace - 1) / clock_.pace : 0;
+
+    for (;; payments++) {
+        const uint64_t owed = owed_after(payments);
+        const uint64_t wait = describe_history(claim, cost + owed, now_ms_).retry_after_ms;
+
+        if (owed == 0 || wait <= pays_ms(payments + 1)) {
+            return payments == 0 ? wait : std::max(wait, pays_ms(payments));
+        }
+    }
+}
+
+/* Describes the key for a claim that was decided. */
+Verdict Debtor::describe(const Claim &claim) const {
+    const uint64_t cost = is_admitted(claim) ? 0 : claim.cost;
+    const uint64_t wanted = cost + debt_.units;
+    const uint64_t most = std::min(wanted, kCostMax);
+    Verdict verdict = describe_history(claim, most, now_ms_);
+
+    if (verdict.excess != 0) { verdict.excess += (wanted - most) * 1000; }
+
+    verdict.remaining -= std::min(verdict.remaining, debt_.units);
+    verdict.reset_ms = wait_ms(claim, verdict.remaining + 1);
+    verdict.retry_after_ms = wait_ms(claim, cost);
+    return verdict;
+}
+
+void consume_with_debts(Claim *claim, uint64_t now_ms) {
+    claim->owes = false;
+
+    if (claim->debts->has_any() && decide_debtor(claim, now_ms)) { return; }
+
+    consume_history(claim, now_ms);
+}
+
+void look_with_debts(Claim *claim, uint64_t now_ms) {
+    claim->owes = false;
+
+    if (claim->debts->has_any() && decide_debtor(claim, now_ms)) { return; }
+
+    look_at_history(claim, now_ms);
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,45 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* The settlement of decided claims: charges, refunds, and records of rejected requests.  Units,
+ * times and safety as in limiter.hpp. */
+
+#pragma once
+
+#include <cstdint>
+
+#include "core/policy/claim.hpp"
+
+namespace limit_sliding {
+
+/* Records the cost of a rejected claim as if it were admitted, up to the limit, and describes the
+ * claim again. docs/algorithms.md tells for each algorithm how much is kept. */
+void record_rejected(Claim *claim, uint64_t now_ms);
+
+/* The next three functions settle the final cost of a request.  The claim is as acquire() left it,
+ * or a new one for the same key.  A cost is at most 2^53.  A settlement is never rejected: the key
+ * may owe, and docs/algorithms.md tells how a debt is paid. */
+
+/* Records a cost regardless of the limit: the key owes the units that find no room in the history.
+ * Returns the units that could not be recorded, because the debt is at its maximum or the zone is
+ * full. */
+uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms);
+
+/* Refunds a part of the cost that an admitted claim consumed at since_ms. claim.state must be the
+ * state after the admission.  Units that have left the window are not refunded, and none are after
+ * 128 windows or two hours. */
+void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_ms);
+
+/* Refunds units of a key, the newest first, if their admission is unknown. */
+void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms);
+
+/* Replaces the state of a counter, and deletes its debt.  `count` has the units of n parts of a
+ * window and of the part before them, the oldest first.  `newest` is the number of the last part,
+ * time x n / window, by a clock that shows `remote_ms` when the caller's shows `now_ms`.  Returns
+ * false, and changes nothing, if the claim's limit has no states of one word with n parts. */
+bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t *count,
+                uint64_t remote_ms, uint64_t now_ms);
+
+/* Refunds the cost of a claim at once, because the request was not admitted. */
+void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms);
+
+} // namespace limit_sliding

@@ -1,0 +1,140 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/policy/policy.hpp"
+
+namespace limit_sliding {
+
+/* How often slots of a zone changed their keys.  Each worker may have its own counters, so that no
+ * two workers write to one cache line. */
+struct SlotCounts {
+    uint64_t used;    /* slots taken into use; a slot stays in use forever */
+    uint64_t evicted; /* live states evicted for new keys */
+    uint64_t refused; /* new keys rejected by WhenFull::kDeny */
+};
+
+enum class Outcome {
+    kAdmitted = 0,
+    kRejected, /* over the limit */
+    kRefused,  /* a new key, and the zone is full */
+    kUndecided /* set by the caller: another claim has rejected the request already */
+};
+
+/* The purpose of a claim.  The core knows the first two; Redis gets all numbers as arguments of
+ * its script. */
+enum class Purpose : uint8_t {
+    kConsume = 0,
+    kLook = 1,     /* decide without consuming */
+    kGiveBack = 2, /* refund consumed units */
+    kLease = 3,    /* consume, and lease further units */
+    kCharge = 4    /* consume above the limit too, and owe the rest */
+};
+
+struct Claim;
+struct Zone;
+class Debts;
+
+/* Decides one claim, and consumes if the claim's purpose is to consume. */
+using Decide = void(Claim *claim, uint64_t now_ms);
+
+/* Structs of src/http and src/redis.  The core only carries pointers to them. */
+struct Limit;
+struct RemoteClaim;
+
+/* One limit of one request: the key, the cost and, once decided, the outcome.  The caller fills
+ * the fields up to `counts`; acquire() sets the others. */
+struct Claim {
+    Zone *zone;
+    const Policy *policy;
+    uint64_t hash;  /* Zone::hash() of the key, xor policy->salt */
+    uint64_t limit; /* requests a window, 1 .. policy->limit_max() */
+    uint64_t cost;  /* units; 0 .. kCostMax, unless Redis decides */
+    Purpose purpose;
+    bool is_void;   /* set by the caller: admitted for a request that was rejected later */
+    bool is_own;    /* the limit or window is not that of the directive, so functions prepared for
+                               the directive do not apply */
+    bool records;   /* the cost is recorded even if the claim rejects */
+    bool is_banned; /* `verdict` is a ban of the key */
+    bool owes;      /* the key owes after the decision, and `rejection` describes it; set if
+                       `debts` is */
+    const Verdict *verdict; /* the verdict if Redis or a ban has decided, else null */
+    Limit *directive;       /* of the caller; the core does not read it */
+    RemoteClaim *remote;    /* of the caller; null if Redis is not asked */
+    SlotCounts *counts;     /* statistics of slots; null: those in the zone */
+    Debts *debts;           /* of the zone; null: no key of the zone can owe */
+
+    Outcome outcome; /* set by the decision */
+    State state;     /* of the key, after the decision; if the zone had no slot for the key, the ms
+                        until the first slot expires */
+
+    /* Set if a key with a ring rejects, and for any key that owes.  For other keys only
+     * retry_after_ms may be set, else it is 0. */
+    Verdict rejection;
+
+    /* Returns Zone::hash() of the key. */
+    uint64_t key_hash() const { return hash ^ policy->salt; }
+
+    /* True if the core decides the claim and consumes its cost. */
+    bool consumes() const { return purpose == Purpose::kConsume && verdict == nullptr; }
+
+    /* Returns the units of a debt that the key pays in a window: a limit of the key's own, or that
+     * of the zone, whatever the limit of the directive is. */
+    uint64_t pace() const {
+        return is_own ? limit : policy->zone_limit != 0 ? policy->zone_limit : limit;
+    }
+
+    /* Moves the claim to a policy of the same zone with another window.  The policy must live as
+     * long as the claim. */
+    void set_policy(const Policy &own) {
+        hash ^= policy->salt ^ own.salt;
+        policy = &own;
+        is_own = true;
+    }
+
+    /* Turns the claim into one that consumes nothing, and rejects if not even one request fits. */
+    void reserve_nothing() {
+        purpose = Purpose::kLook;
+        records = false;
+        cost = 1;
+    }
+
+    /* Caps numbers from Redis at the largest ones that shared memory can decide. */
+    void fit_core() {
+        limit = std::min(limit, policy->limit_max());
+        cost = std::min(cost, kCostMax);
+    }
+
+    /* Describes a decided claim: for a rejected request the wait, for an admitted one the
+     * remaining units.  The description of a rejection by a ring is that of the decision. */
+    Verdict describe(uint64_t now_ms) const;
+
+    /* Returns the length of the present window in ms. */
+    uint64_t window_ms(uint64_t now_ms) const;
+
+    /* Returns retry_after_ms of the verdict, without the cost of describe(). */
+    uint64_t retry_after_ms(uint64_t now_ms) const {
+        const uint64_t known = known_retry_after_ms();
+        return known != 0 ? known : find_retry_after_ms(now_ms);
+    }
+
+    /* Returns the wait in ms if the decision has found it, else 0. */
+    uint64_t known_retry_after_ms() const {
+        return verdict == nullptr && outcome == Outcome::kRejected ? rejection.retry_after_ms : 0;
+    }
+
+    /* Computes the wait in ms from the state. */
+    uint64_t find_retry_after_ms(uint64_t now_ms) const;
+
+    /* Returns for how many ms a leaky bucket delays the request; 0 if the claim consumed nothing.
+     */
+    uint64_t delay_ms(uint64_t now_ms) const;
+
+    /* Deletes the history of the key. */
+    void forget(uint64_t now_ms) const;
+};
+
+} // namespace limit_sliding

@@ -1,0 +1,42 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/policy/policy.hpp"
+#include "core/policy/window.hpp"
+
+namespace limit_sliding {
+
+/* A limit of a single key, or of a single request, that replaces the limit of the zone. */
+struct Override {
+    uint64_t limit; /* requests a window; kLimitUnset: no override; kUnlimited: "off"; kBlocked:
+                       "0" */
+    Window window;  /* not given: the window of the zone */
+
+    bool is_set() const { return limit != kLimitUnset; }
+    bool is_unlimited() const { return limit == kUnlimited; }
+    bool is_blocked() const { return limit == kBlocked; }
+
+    /* True if the limit is a number. */
+    bool is_limited() const { return limit - 1 < kBlocked - 1; }
+
+    bool operator==(const Override &other) const {
+        return limit == other.limit && window == other.window;
+    }
+    bool operator!=(const Override &other) const { return !(*this == other); }
+
+    /* Parses "off", "0", a rate ("10r/s"), a number of requests in the policy's window ("100"), or
+     * "N/TIME" ("1000/1h"; for algorithms with calendar windows also "5000/month").  The window of
+     * the policy is stored as not given.  Returns false for other texts and for limits outside 1
+     * .. limit_max; the override then keeps its value. */
+    bool parse(std::string_view text, const Policy &policy, uint64_t limit_max);
+};
+
+/* Returns the policy for keys with this window.  If no window is given, that is the zone's policy.
+ */
+Policy with_window(const Policy &policy, const Window &window);
+
+} // namespace limit_sliding

@@ -1,0 +1,226 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "core/policy/override_line.hpp"
+
+#include <cstring>
+
+namespace limit_sliding {
+
+namespace {
+
+using Kind = LimitLine::Kind;
+
+constexpr std::string_view kDefault = "default";
+constexpr std::string_view kUntil = "until=";
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* True if a key may contain the character unescaped. */
+bool is_plain(char c) { return c > ' ' && c <= '~' && c != '#' && c != '%'; }
+
+int hex_digit(char c) {
+    if (is_digit(c)) { return c - '0'; }
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+void skip_blanks(std::string_view *rest) {
+    while (!rest->empty() && is_blank(rest->front())) {
+        rest->remove_prefix(1);
+    }
+}
+
+/* Cuts a word off the line's beginning, and the blanks after it. */
+std::string_view cut_word(std::string_view *rest) {
+    size_t size = 0;
+    while (size < rest->size() && !is_blank((*rest)[size])) {
+        size++;
+    }
+    const std::string_view word(rest->data(), size);
+    rest->remove_prefix(size);
+    skip_blanks(rest);
+    return word;
+}
+
+/* Decodes a key in place; false if an escape or a byte is invalid. */
+bool decode(char *text, size_t size, std::string_view *key) {
+    size_t n = 0;
+    while (n < size && is_plain(text[n])) {
+        n++;
+    }
+
+    for (size_t i = n; i < size; i++) {
+        char c = text[i];
+
+        if (c == '%') {
+            if (size - i < 3) { return false; }
+
+            const int high = hex_digit(text[i + 1]);
+            const int low = hex_digit(text[i + 2]);
+            if (high < 0 || low < 0) { return false; }
+
+            c = static_cast<char>(high << 4 | low);
+            i += 2;
+        } else if (!is_plain(c)) {
+            return false;
+        }
+
+        text[n++] = c;
+    }
+
+    *key = {text, n};
+    return true;
+}
+
+/* Reads a number with a known count of digits. */
+unsigned number_at(std::string_view text, size_t at, size_t digits) {
+    unsigned n = 0;
+    for (size_t i = at; i < at + digits; i++) {
+        n = n * 10 + static_cast<unsigned>(text[i] - '0');
+    }
+    return n;
+}
+
+/* Reads "2026-11-22T21:00:00Z"; false if the text has another form or names no time. */
+bool parse_date(std::string_view text, uint64_t *s) {
+    constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
+    if (text.size() != kForm.size()) { return false; }
+
+    for (size_t i = 0; i < kForm.size(); i++) {
+        if (kForm[i] == 'd' ? !is_digit(text[i]) : text[i] != kForm[i]) { return false; }
+    }
+
+    const unsigned year = number_at(text, 0, 4), month = number_at(text, 5, 2),
+                   day = number_at(text, 8, 2), hour = number_at(text, 11, 2),
+                   minute = number_at(text, 14, 2), second = number_at(text, 17, 2);
+    constexpr unsigned kDays[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
+    if (year < 1970 || month < 1 || month > 12 || hour > 23 || minute > 59 || second > 60) {
+        return false;
+    }
+
+    const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    if (day < 1 || day > kDays[month] - kDays[month - 1] + (is_leap && month == 2)) {
+        return false;
+    }
+
+    /* leap days before this year, minus the leap days before 1970 */
+    const uint64_t before = year - 1;
+    const uint64_t leaps = before / 4 - before / 100 + before / 400 - 477;
+    const uint64_t days
+        = (year - 1970) * 365 + leaps + kDays[month - 1] + (is_leap && month > 2) + day - 1;
+    *s = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    return true;
+}
+
+/* Reads a date or seconds from a non-empty text. */
+bool parse_time(std::string_view text, uint64_t *s) {
+    if (parse_date(text, s)) { return true; }
+
+    if (text.size() > 18) { return false; }
+
+    uint64_t n = 0;
+    for (const char c : text) {
+        if (!is_digit(c)) { return false; }
+
+        n = n * 10 + static_cast<uint64_t>(c - '0');
+    }
+
+    *s = n;
+    return true;
+}
+
+/* Appends a text with data that is not null. */
+char *append(char *p, std::string_view text) {
+    std::memcpy(p, text.data(), text.size());
+    return p + text.size();
+}
+
+} // namespace
+
+Kind LimitLine::parse(char *line, size_t size, const Policy &policy, uint64_t limit_max) {
+    const auto wrong = [this](const char *why) {
+        error = why;
+        return Kind::kWrong;
+    };
+
+    if (size != 0 && line[size - 1] == '\r') { size--; }
+
+    std::string_view rest(line, size);
+    skip_blanks(&rest);
+    if (rest.empty() || rest.front() == '#') { return Kind::kNone; }
+
+    char *begin = line + (size - rest.size());
+    const size_t key_size = cut_word(&rest).size();
+    if (!decode(begin, key_size, &key)) {
+        return wrong("the key has a byte that must be written as \"%XX\", or a wrong \"%\"");
+    }
+
+    if (key.size() > kKeyMax) { return wrong("the key is longer than 65535 bytes"); }
+
+    if (rest.empty() || rest.front() == '#') { return wrong("the key has no limit"); }
+
+    text = cut_word(&rest);
+    own = {kLimitUnset, {}};
+    if (text != kDefault && !own.parse(text, policy, limit_max)) {
+        return wrong("the limit is invalid");
+    }
+
+    until_s = kNoEnd;
+    if (rest.empty() || rest.front() == '#') { return Kind::kLimit; }
+
+    std::string_view word = cut_word(&rest);
+    if (word.size() <= kUntil.size() || std::string_view(word.data(), kUntil.size()) != kUntil) {
+        return wrong("what follows the limit is not \"until=\"");
+    }
+
+    word.remove_prefix(kUntil.size());
+    if (!parse_time(word, &until_s)) {
+        return wrong("the time is neither in seconds nor as \"2026-11-22T21:00:00Z\"");
+    }
+
+    if (until_s > kUntilMax) { return wrong("the time is after \"2106-02-07T06:28:14Z\""); }
+
+    return rest.empty() || rest.front() == '#' ? Kind::kLimit
+                                               : wrong("more follows the time than a comment");
+}
+
+size_t LimitLine::write(char *line) const {
+    constexpr char kHex[] = "0123456789ABCDEF";
+    char *p = line;
+
+    *p++ = ' ';
+    for (const char c : key) {
+        if (is_plain(c)) {
+            *p++ = c;
+            continue;
+        }
+
+        const auto byte = static_cast<unsigned char>(c);
+        *p++ = '%';
+        *p++ = kHex[byte >> 4];
+        *p++ = kHex[byte & 15];
+    }
+
+    *p++ = ' ';
+    p = append(p, own.is_set() ? text : kDefault);
+
+    if (own.is_set() && until_s != kNoEnd) {
+        char digits[20];
+        char *first = digits + sizeof(digits);
+        uint64_t n = until_s;
+
+        do {
+            *--first = static_cast<char>('0' + n % 10);
+            n /= 10;
+        } while (n != 0);
+
+        p = append(append(append(p, " "), kUntil),
+                   {first, size_t(digits + sizeof(digits) - first)});
+    }
+
+    *p++ = '\n';
+    return static_cast<size_t>(p - line);
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,46 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "core/policy/override.hpp"
+
+namespace limit_sliding {
+
+/*
+ * A line in a file of overrides:
+ *
+ *     KEY  LIMIT  [until=TIME]  [# comment]
+ *
+ * separated by blanks.  "#", "%", blanks and other bytes than printable ASCII are written as %XX;
+ * all bytes may be.  The limit is "default" or a text for Override::parse().  The time is in
+ * seconds since 1970 or as 2026-11-22T21:00:00Z, until 2106 (kUntilMax).
+ */
+struct LimitLine {
+    static constexpr size_t kKeyMax = 65535;
+    static constexpr uint64_t kNoEnd = UINT64_MAX;
+    static constexpr uint64_t kUntilMax = UINT32_MAX - 1; /* Overrides has 32 bits for ends */
+
+    enum class Kind { kNone = 0, kLimit, kWrong };
+
+    std::string_view key;  /* decoded */
+    std::string_view text; /* text of the limit */
+    Override own;          /* not set: "default" */
+    uint64_t until_s;      /* UNIX time, or kNoEnd */
+    const char *error;     /* reason of kWrong */
+
+    /* Parses a line without its newline.  Decodes the key in place.  Returns kNone for a line of
+     * blanks and a comment. */
+    Kind parse(char *line, size_t size, const Policy &policy, uint64_t limit_max);
+
+    /* Returns an upper bound of the bytes that write() needs. */
+    size_t size_max() const { return 3 * key.size() + text.size() + 40; }
+
+    /* Writes a line that begins with a blank.  Returns its length in bytes. */
+    size_t write(char *line) const;
+};
+
+} // namespace limit_sliding

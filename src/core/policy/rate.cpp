@@ -1,0 +1,79 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "core/policy/rate.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+constexpr size_t kDigitsMax = 18;
+
+/* Returns the length of a unit in ms; 0: no unit. */
+uint64_t unit_ms(char unit) {
+    switch (unit) {
+    case 's':
+        return 1000;
+    case 'm':
+        return 60 * 1000;
+    case 'h':
+        return 60 * 60 * 1000;
+    case 'd':
+        return 24 * 60 * 60 * 1000;
+    default:
+        return 0;
+    }
+}
+
+} // namespace
+
+bool Rate::parse(std::string_view text) {
+    Rate parsed = {0, 0};
+    size_t digits = 0;
+
+    while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') {
+        if (digits == kDigitsMax) { return false; }
+
+        parsed.count = parsed.count * 10 + static_cast<uint64_t>(text[digits++] - '0');
+    }
+
+    if (parsed.count == 0) { return false; }
+
+    text.remove_prefix(digits);
+
+    if (!text.empty()) {
+        if (text.size() != 3 || text[0] != 'r' || text[1] != '/') { return false; }
+
+        parsed.per_ms = unit_ms(text[2]);
+        if (parsed.per_ms == 0) { return false; }
+    }
+
+    *this = parsed;
+
+    return true;
+}
+
+bool Rate::parse(std::string_view text, Window *window) {
+    const size_t slash = text.find('/');
+    if (slash == std::string_view::npos || slash == 0 || text[slash - 1] == 'r') {
+        return parse(text);
+    }
+
+    Rate parsed = {0, 0};
+    if (!parsed.parse({text.data(), slash})
+        || !window->parse({text.data() + slash + 1, text.size() - slash - 1})) {
+        return false;
+    }
+
+    *this = parsed;
+    return true;
+}
+
+uint64_t Rate::limit(uint64_t window_ms) const {
+    if (per_ms == 0) { return count; }
+    uint64_t whole = count / per_ms;
+    uint64_t rest = count % per_ms * window_ms / per_ms;
+    if (whole > (UINT64_MAX - rest) / window_ms) { return UINT64_MAX; }
+    return whole * window_ms + rest;
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,110 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "core/policy/window.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+constexpr uint64_t kDayMs = 24 * 60 * 60 * 1000;
+
+constexpr std::string_view kCalendars[] = {"", "day", "week", "month", "year"};
+constexpr uint64_t kDays[] = {0, 1, 7, 30, 365};
+
+struct Unit {
+    std::string_view name;
+    uint64_t ms;
+};
+
+/* Units in descending order: a unit may follow larger ones only.  A name that begins with another
+ * name comes first. */
+constexpr Unit kUnits[] = {
+    {"y", 365 * kDayMs}, {"M", 30 * kDayMs}, {"w", 7 * kDayMs}, {"d", kDayMs},
+    {"h", 3600 * 1000},  {"ms", 1},          {"m", 60 * 1000},  {"s", 1000},
+};
+
+/* Longer than any window, and short enough for sums not to overflow. */
+constexpr uint64_t kMostMs = uint64_t{1} << 40;
+
+/* Removes a number from the begin of the text; false if there is none. */
+bool cut_number(std::string_view *text, uint64_t *n) {
+    size_t digits = 0;
+    for (*n = 0; digits < text->size() && (*text)[digits] >= '0' && (*text)[digits] <= '9';
+         digits++) {
+        *n = *n * 10 + static_cast<uint64_t>((*text)[digits] - '0');
+        if (*n > kMostMs) { return false; }
+    }
+    text->remove_prefix(digits);
+    return digits != 0;
+}
+
+/* Removes the name of a unit smaller than `most_ms`. Returns its length in ms; 0 if there is none.
+ */
+uint64_t cut_unit(std::string_view *text, uint64_t most_ms) {
+    for (const Unit &unit : kUnits) {
+        const size_t size = unit.name.size();
+        if (text->size() >= size && std::string_view(text->data(), size) == unit.name) {
+            text->remove_prefix(size);
+            return unit.ms < most_ms ? unit.ms : 0;
+        }
+    }
+    return 0;
+}
+
+/* Returns the length of a time in ms; 0 if the text is no time. */
+uint64_t parse_ms(std::string_view text) {
+    uint64_t all_ms = 0;
+    uint64_t unit_ms = UINT64_MAX;
+
+    do {
+        uint64_t n;
+        if (!cut_number(&text, &n)) { return 0; }
+
+        if (text.empty()) {
+            unit_ms = unit_ms > 1000 ? 1000 : 0;
+        } else {
+            unit_ms = cut_unit(&text, unit_ms);
+        }
+
+        if (unit_ms == 0 || n > kMostMs / unit_ms) { return 0; }
+
+        all_ms += n * unit_ms;
+    } while (!text.empty());
+
+    return all_ms;
+}
+
+} // namespace
+
+std::string_view name_of(Calendar calendar) { return kCalendars[static_cast<unsigned>(calendar)]; }
+
+Window Window::of(Calendar calendar) {
+    return {kDays[static_cast<unsigned>(calendar)] * kDayMs, calendar};
+}
+
+uint32_t Window::code() const {
+    return calendar != Calendar::kNone ? static_cast<uint32_t>(calendar)
+                                       : static_cast<uint32_t>(ms);
+}
+
+Window Window::from_code(uint32_t code) {
+    if (code <= static_cast<uint32_t>(Calendar::kYear)) { return of(static_cast<Calendar>(code)); }
+    return code >= kWindowMinMs && code <= kWindowMaxMs ? Window{code, Calendar::kNone} : Window{};
+}
+
+bool Window::parse(std::string_view text) {
+    for (unsigned i = 1; i <= static_cast<unsigned>(Calendar::kYear); i++) {
+        if (text == kCalendars[i]) {
+            *this = of(static_cast<Calendar>(i));
+            return true;
+        }
+    }
+
+    uint64_t parsed_ms = parse_ms(text);
+    if (parsed_ms < kWindowMinMs || parsed_ms > kWindowMaxMs) { return false; }
+
+    *this = {parsed_ms, Calendar::kNone};
+    return true;
+}
+
+} // namespace limit_sliding

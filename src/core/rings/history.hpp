@@ -1,0 +1,279 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+
+#include "core/policy/verdict.hpp"
+#include "core/rings/used_units.hpp"
+
+namespace limit_sliding {
+
+/*
+ * algorithm=log, and counter with precision=n: the events of a key in one window.
+ *
+ *     used = units of the events that count fully
+ *          + units of the events `span` ticks old x weight / w
+ *
+ * A request of cost c is admitted when used + c <= limit.
+ *
+ * A request in the tick of the newest event adds its cost to that event.  A later request closes
+ * the event, which fixes its total, and writes its own event into the next place.  Either is one
+ * compare-and-swap of a word that has not changed since the decision.  The number of events is
+ * stored next; if a worker dies before, the next one stores it.
+ *
+ * A closed event never changes, because later totals include it.  Refunds of its units are stored
+ * apart (refunds.hpp) and subtracted from the used units.
+ *
+ * An object is one key at one moment, under one limit.
+ */
+class History : private UsedUnits {
+public:
+    /* `now_ms` is the zone's time; `brief` is for update_ready() of a counter. */
+    History(const Claim &claim, uint64_t now_ms, bool brief = false)
+        : UsedUnits(claim, now_ms, brief), claim_(claim) {}
+
+    struct Result {
+        Outcome outcome;
+        uint64_t state; /* kAdmitted: mark of the event; kRefused: ms until a slot expires */
+    };
+
+    /* Decides and records if the key is in its first line and its ring has all events that count.
+     * Returns false if update() has to decide.  Describes a rejection. */
+    bool update_ready(uint64_t cost, Result *result, Verdict *rejection) {
+        if (cost == 0 || cost > limit_) { return false; }
+        Copy copy = events_.table().find_ready();
+        return copy.kind == Copy::confirmed && update_copy(copy, cost, result, rejection);
+    }
+
+    /* Decides and records in all cases. */
+    Result update(uint64_t cost, Verdict *rejection) {
+        assert(limit_ >= 1 && cost <= kCostMax);
+        Result result = {Outcome::kRefused, 0};
+
+        if (cost == 0 || cost > limit_) {
+            return {look(claim_, events_.store().now.now_ms, cost, rejection), 0};
+        }
+
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = events_.obtain(&result.state);
+
+            if (copy.kind == Copy::none || update_copy(copy, cost, &result, rejection)) {
+                return result;
+            }
+        }
+
+        /* no worker loses so often: unless it has changed, the key is damaged */
+        events_.forget();
+        add(&events_.store().counts->refused, 1);
+
+        return {Outcome::kRefused, 1};
+    }
+
+    Outcome look(uint64_t cost, Verdict *rejection) {
+        bool admitted = false;
+
+        read([&] {
+            Events::Found oldest;
+
+            admitted = fits(cost, &oldest) || (cost == 0 && is_capped());
+
+            if (!admitted) { describe_open(oldest, cost, rejection); }
+        });
+
+        return admitted ? Outcome::kAdmitted : Outcome::kRejected;
+    }
+
+    double share() {
+        uint64_t taken = 0;
+        read([&] { taken = used(events_.oldest()); });
+        return static_cast<double>(taken) / static_cast<double>(full());
+    }
+
+    /* Describes the remaining units of the key. */
+    void describe(Verdict *verdict) {
+        read([&] { describe_open(events_.oldest(), 0, verdict); });
+    }
+
+    void forget() {
+        events_.table().amend([](uint64_t) { return Copy::kDead; });
+    }
+
+private:
+    /* Opens the key, and calls visit() until it has seen the key at one moment. */
+    template <class Visit>
+    [[gnu::always_inline]] void read(const Visit &visit) {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = events_.table().look();
+
+            if (copy.kind == Copy::none) {
+                events_.open_none();
+            } else if (!events_.open(copy)) {
+                continue;
+            }
+
+            visit();
+
+            if (!events_.is_torn() && (copy.kind == Copy::none || events_.is_same())) { return; }
+        }
+
+        events_.forget();
+    }
+
+    /* Returns false if the key has changed; the caller tries again. */
+    bool update_copy(Copy copy, uint64_t cost, Result *result, Verdict *rejection) {
+        if (!events_.open(copy)) { return false; }
+
+        if (events_.is_idle()) {
+            events_.forget();
+            return false;
+        }
+
+        Events::Found oldest;
+
+        if (!fits(cost, &oldest)) {
+            *result = {Outcome::kRejected, 0};
+            return reject(oldest, cost, rejection);
+        }
+
+        if (events_.is_torn() || !events_.is_same()) { return false; }
+
+        uint64_t refused_ms = 0;
+
+        switch (record(cost, &refused_ms)) {
+        case Events::kRecorded:
+            *result = {Outcome::kAdmitted, mark(events_.clock().tick)};
+            return true;
+        case Events::kRefused:
+            *result = {Outcome::kRefused, refused_ms};
+            return true;
+        default:
+            return false;
+        }
+    }
+
+    /* Data for the description of a rejection. */
+    struct Full {
+        uint64_t used;  /* units x w; refunds are not subtracted */
+        uint64_t then;  /* tick of the oldest event that counts */
+        uint64_t own;   /* units of this event */
+        uint64_t later; /* units of all later events */
+    };
+
+    /* Returns false if the key has changed; the caller tries again. */
+    bool reject(const Events::Found &oldest, uint64_t cost, Verdict *rejection) {
+        if (events_.is_torn() || !events_.is_same()) { return false; }
+        return describe(claim_, events_.store().now.now_ms,
+                        {events_.used(oldest), events_.tick_of(oldest.event), oldest.own,
+                         events_.has_refunds() ? UINT64_MAX : oldest.later},
+                        cost, rejection);
+    }
+
+    /* Describes a rejection.  Most requests wait for the oldest event.  Else the key is read
+     * again; if it admits by now, returns false.  Out of line and with copied arguments, so that
+     * admitted requests keep their values in registers. */
+    [[gnu::noinline]] static bool describe(const Claim &claim, uint64_t now_ms, Full key,
+                                           uint64_t cost, Verdict *rejection) {
+        const Clock clock(*claim.policy, now_ms);
+        bool is_known = true;
+
+        auto wait_ms = [&](uint64_t room) {
+            is_known &= key.later <= room;
+            return is_known ? clock.until_lost_ms(key.then, key.own, key.own + key.later - room)
+                            : 0;
+        };
+
+        describe_usage(
+            {claim.limit, claim.limit, clock.window_ms, key.used, claim.limit * clock.window_ms},
+            cost, wait_ms, rejection);
+
+        return is_known || look(claim, now_ms, cost, rejection) == Outcome::kRejected;
+    }
+
+    [[gnu::noinline]] static Outcome look(const Claim &claim, uint64_t now_ms, uint64_t cost,
+                                          Verdict *rejection) {
+        return History(claim, now_ms).look(cost, rejection);
+    }
+
+    [[gnu::always_inline]] void describe_open(const Events::Found &oldest, uint64_t cost,
+                                              Verdict *verdict) {
+        uint64_t window_ms = events_.clock().window_ms;
+        uint64_t taken = used(oldest);
+        if (is_capped()) { taken = std::min(taken, full()); }
+        describe_usage(
+            {limit_, limit_, window_ms, taken, full()}, cost,
+            [&](uint64_t room) { return wait_ms(oldest, room); }, verdict);
+    }
+
+    /* True if units beyond the limit are rejected attempts, which wait for nothing. */
+    bool is_capped() const { return claim_.policy->counts_rejected && events_.clock().is_log; }
+
+    /* Returns the ms until used <= room, if nothing is admitted.  More is used now. */
+    [[gnu::always_inline]] uint64_t wait_ms(const Events::Found &oldest, uint64_t room) {
+        if (events_.has_refunds()) { return wait_with_refunds_ms(oldest, room); }
+
+        /* most requests need only the oldest event */
+        if (oldest.later <= room) { return until_ms(oldest, oldest.own + oldest.later - room); }
+
+        uint64_t total = events_.newest().total();
+        Events::Found last = events_.found(events_.first_from(
+            oldest.position + 1, [&](Event event) { return units(event.total(), total) <= room; }));
+
+        return until_ms(last, last.own + last.later - room);
+    }
+
+    /* Returns the ms until an event has lost so many units. */
+    uint64_t until_ms(const Events::Found &found, uint64_t lost) const {
+        return events_.clock().until_lost_ms(events_.tick_of(found.event), found.own, lost);
+    }
+
+    [[gnu::noinline]] uint64_t wait_with_refunds_ms(const Events::Found &oldest, uint64_t room) {
+        Refunds::Snapshot parts(refunds());
+        return wait_ms(oldest.position, room, last_rise(parts, room), parts);
+    }
+
+    /* Returns the tick of the last part at whose end used > room; 0 if there is none.  A refund of
+     * a log ends when the first tick of its part leaves the window.  The used units rise at that
+     * time, until the events of the part have left the window as well. */
+    uint64_t last_rise(const Refunds::Snapshot &parts, uint64_t room) {
+        for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
+            uint64_t begin = parts.begin(i - 1);
+            Events::Found next = events_.found(
+                events_.first([&](Event event) { return events_.tick_of(event) > begin; }));
+            if (next.own + next.later > room + parts.since(begin + 1)) { return begin; }
+        }
+        return 0;
+    }
+
+    /* Returns the ms until used <= room.  Searches the first event that at most `room` units
+     * follow.  When it begins to fade, after(event) and its own units remain, and it has to lose
+     * the excess. */
+    uint64_t wait_ms(uint64_t oldest, uint64_t room, uint64_t from,
+                     const Refunds::Snapshot &parts) {
+        uint64_t total = events_.newest().total();
+
+        auto after = [&](Event event) {
+            uint64_t sum = units(event.total(), total);
+            return sum - std::min(sum, parts.since(events_.tick_of(event) + 1));
+        };
+
+        Events::Found last = events_.found(events_.first_from(oldest, [&](Event event) {
+            return events_.tick_of(event) >= from && after(event) <= room;
+        }));
+        uint64_t then = events_.tick_of(last.event);
+
+        last.own -= std::min(last.own, parts.since(then) - parts.since(then + 1));
+
+        uint64_t rest = after(last.event) + last.own;
+
+        if (last.own == 0 || rest <= room) { return events_.clock().until_over_ms(then); }
+
+        return until_ms(last, rest - room);
+    }
+
+    const Claim &claim_;
+};
+
+} // namespace limit_sliding

@@ -1,0 +1,168 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/rings/refunds.hpp"
+#include "core/rings/used_units.hpp"
+
+namespace limit_sliding {
+
+/* Refunds units of a history (history.hpp) that requests did not need in the end. */
+class RingSettlement : private UsedUnits {
+public:
+    /* `now_ms` is the zone's time. */
+    RingSettlement(const Claim &claim, uint64_t now_ms) : UsedUnits(claim, now_ms, false) {}
+
+    /* Refunds units of the event with this mark.  Does nothing if the event is over or was
+     * evicted. */
+    void refund(uint64_t mark, uint64_t cost) {
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = events_.table().look();
+            if (copy.kind == Copy::none) { return; }
+            if (refund_copy(copy, mark, &cost)) { return give_back(cost); }
+        }
+    }
+
+    /* Refunds units of the key, from the newest events first. */
+    void give_back(uint64_t cost) {
+        for (unsigned attempts = 0; attempts < kAttempts && cost != 0; attempts++) {
+            Copy copy = events_.table().look();
+            if (copy.kind == Copy::none) { return; }
+            give_back_copy(copy, &cost);
+        }
+    }
+
+private:
+    /* The next two functions subtract the refunded units from `cost`, the rest of which has to be
+     * refunded from the newest events.  They return false if the key has changed; the caller tries
+     * again. */
+
+    bool refund_copy(Copy copy, uint64_t mark, uint64_t *cost) {
+        return events_.open(copy) && refund_open(mark, cost);
+    }
+
+    bool refund_open(uint64_t mark, uint64_t *cost) {
+        uint64_t tick = tick_of(mark);
+        uint64_t position
+            = events_.first([&](Event event) { return events_.tick_of(event) >= tick; });
+        Events::Found found = events_.found(position);
+        bool is_missing = position == events_.count() || events_.tick_of(found.event) != tick;
+
+        if (events_.is_torn() || !events_.is_same()) { return false; }
+
+        if (is_missing || is_over(mark)) {
+            *cost = 0;
+            return true;
+        }
+
+        uint64_t given = std::min(is_open(found) ? found.own : left_of(found), *cost);
+
+        if (events_.is_torn() || !events_.is_same() || !events_.is_newest_same()
+            || !give_back_of(found, given)) {
+            return false;
+        }
+
+        *cost -= given;
+
+        return true;
+    }
+
+    /* True for the newest event if it is open. */
+    bool is_open(const Events::Found &found) const {
+        return found.position + 1 == events_.count() && !events_.newest().is_closed();
+    }
+
+    /* True if the event of the mark is over, or belongs to a former history of the key. */
+    bool is_over(uint64_t mark) const {
+        return events_.name() != mark >> kTickBits || events_.clock().is_over(tick_of(mark));
+    }
+
+    uint64_t tick_of(uint64_t mark) const { return events_.tick_of({mark & Event::kTickMask}); }
+
+    bool give_back_of(const Events::Found &found, uint64_t given) {
+        if (is_open(found)) {
+            Event newest = events_.newest();
+            return events_.replace_newest(newest.with_total(newest.total() - given))
+                   == Events::kRecorded;
+        }
+        if (!events_.note_refunds()) { return false; }
+        refunds().add(events_.tick_of(found.event), given);
+        return true;
+    }
+
+    /* Subtracts the refunded units from `cost`. */
+    void give_back_copy(Copy copy, uint64_t *cost) {
+        if (!events_.open(copy)) { return; }
+
+        if (events_.count() == 0 || events_.clock().is_over(events_.tick_of(events_.newest()))) {
+            *cost = 0;
+            return;
+        }
+
+        Events::Found newest = events_.found(events_.count() - 1);
+        Events::Found found = newest.own != 0 && is_open(newest) ? newest : newest_closed();
+        uint64_t given = std::min(found.own, *cost);
+
+        if (events_.is_torn() || !events_.is_same() || !events_.is_newest_same()) { return; }
+
+        if (given == 0) {
+            *cost = 0;
+        } else if (give_back_of(found, given)) {
+            *cost -= given;
+        }
+    }
+
+    /* Returns the newest part of Refunds with units to refund, as one event; without units if
+     * there is none. */
+    Events::Found newest_closed() {
+        Refunds::Snapshot parts(refunds());
+        uint64_t grain = refunds().grain();
+        uint64_t begin = events_.tick_of(events_.newest()) / grain * grain;
+
+        for (; !events_.clock().is_over(begin); begin -= grain) {
+            Events::Found part = part_of(begin, parts);
+
+            if (part.own != 0) { return part; }
+
+            if (begin < grain) { break; }
+        }
+
+        return {};
+    }
+
+    /* Returns the part that begins at a tick as one event, with the units of its closed events
+     * that were not refunded yet. */
+    Events::Found part_of(uint64_t begin, const Refunds::Snapshot &parts) {
+        uint64_t end = begin + refunds().grain();
+        Events::Found first = first_since(begin);
+        uint64_t given = parts.since(begin) - parts.since(end);
+        uint64_t own = closed_since(begin) - closed_since(end);
+        return {first.position, first.event, own - std::min(own, given), 0};
+    }
+
+    /* Returns the units of the closed events since a tick. */
+    uint64_t closed_since(uint64_t tick) {
+        Events::Found first = first_since(tick);
+        Events::Found newest = events_.found(events_.count() - 1);
+        return first.own + first.later
+               - (first.position <= newest.position && is_open(newest) ? newest.own : 0);
+    }
+
+    /* Returns how many units of a closed event can be refunded. */
+    uint64_t left_of(const Events::Found &found) {
+        if (!events_.has_refunds()) { return found.own; }
+        uint64_t tick = events_.tick_of(found.event);
+        Refunds::Snapshot parts(refunds());
+        return std::min(found.own, part_of(tick - tick % refunds().grain(), parts).own);
+    }
+
+    Events::Found first_since(uint64_t tick) {
+        return events_.found(
+            events_.first([&](Event event) { return events_.tick_of(event) >= tick; }));
+    }
+};
+
+} // namespace limit_sliding

@@ -1,0 +1,129 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/policy/epoch.hpp"
+#include "core/policy/policy.hpp"
+#include "core/table/clock.hpp"
+#include "core/table/other_windows.hpp"
+#include "core/table/ring.hpp"
+#include "core/table/slot.hpp"
+#include "core/table/zone_slots.hpp"
+
+namespace limit_sliding {
+
+/* The step of the table (table.hpp) for slots with rings. */
+class RingStep {
+public:
+    /* For keys of a policy.  `page`: the kLogRing events of a new page, or null. */
+    RingStep(Zone *zone, const Policy &policy, const Clock &clock, const Event *page = nullptr)
+        : clock_(clock), zone_(zone), policy_(&policy), length_(RingSlots(zone).ring_length()),
+          page_(page) {}
+
+    uint64_t used(const Copy &copy) const {
+        Ends ends = find_ends(copy);
+        return ends.newest.is_valid() ? 1 + units(ends.before, ends.newest.total()) : 0;
+    }
+
+    uint64_t expires_ms(const Copy &copy) const {
+        Ends ends = find_ends(copy);
+        if (!ends.newest.is_valid()) { return 0; }
+        return clock_.until_over_ms(ends.newest.tick(clock_.tick));
+    }
+
+    /* Withdraws the copy.  A ring is not emptied in place, so the slot must be claimed again. */
+    bool clear(Copy *copy) const {
+        copy->store(Copy::kDead);
+        return false;
+    }
+
+    /* The ticks of an unknown window tell the order of events, but not their age: all events
+     * count. */
+    uint64_t used_at_all(const Copy &copy, unsigned) const {
+        RingStep step = *this;
+        step.clock_.span = uint64_t{1} << (kTickBits + 2);
+        step.clock_.tick = (uint64_t{1} << kTickBits) + any_tick(copy);
+        return step.used(copy);
+    }
+
+    /* Few slots have another window, so the result is made anew each time. */
+    OtherWindows<RingStep> other_windows() const {
+        RingStep shared = *this;
+        if (policy_->salt != 0) { shared.clock_ = clock_.of_window(zone_->window.ms); }
+        return {shared, shared.clock_.epoch(), epochs()};
+    }
+
+    void prepare(const Copy &copy) const {
+        Ring ring(copy, length_);
+        if (page_ != nullptr) {
+            ring.fill(copy, page_);
+        } else {
+            ring.wipe(copy);
+        }
+    }
+
+private:
+    struct Ends {
+        uint64_t before; /* total before the first event that counts, as far as known */
+        Event newest;    /* not valid if no event counts */
+    };
+
+    KeyEpochs epochs() const { return {*policy_, clock_.now_ms}; }
+
+    /* Returns the bits of the tick of any event in the slot. */
+    uint64_t any_tick(const Copy &copy) const {
+        Ring ring(copy, length_);
+        for (unsigned i = 0; i < length_; i++) {
+            Event event = ring.load(i);
+            if (ring.is_of_owner(event)) { return event.word & Event::kTickMask; }
+        }
+        return 0;
+    }
+
+    Ends find_ends(const Copy &copy) const {
+        Ring ring(copy, length_);
+        Event over = {};
+        Event oldest = {};
+        Event newest = {};
+        bool is_full = true;
+
+        for (unsigned i = 0; i < length_; i++) {
+            Event event = ring.load(i);
+
+            if (!ring.is_of_owner(event)) {
+                is_full = false;
+            } else if (clock_.is_over(event.tick(clock_.tick))) {
+                over = later(over, event);
+            } else {
+                bool is_first = !oldest.is_valid() || later(oldest, event).word == oldest.word;
+                newest = later(newest, event);
+                oldest = is_first ? event : oldest;
+            }
+        }
+
+        if (over.is_valid()) { return {over.total(), newest}; }
+
+        /* a ring that is not full contains the first event */
+        return {is_full ? oldest.total() : 0, newest};
+    }
+
+    /* Returns the later one of two events, one of which may be missing. */
+    Event later(Event a, Event b) const {
+        if (!a.is_valid() || !b.is_valid()) { return a.is_valid() ? a : b; }
+        uint64_t a_tick = a.tick(clock_.tick);
+        uint64_t b_tick = b.tick(clock_.tick);
+        if (a_tick != b_tick) { return a_tick > b_tick ? a : b; }
+        return units(a.total(), b.total()) <= Event::kTotalMask / 2 ? b : a;
+    }
+
+    Clock clock_;
+    Zone *zone_;
+    const Policy *policy_;
+    unsigned length_;
+    const Event *page_;
+};
+
+} // namespace limit_sliding

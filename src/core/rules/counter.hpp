@@ -1,0 +1,298 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+
+#include "core/policy/policy.hpp"
+#include "core/policy/rank.hpp"
+#include "core/policy/verdict.hpp"
+#include "core/rules/counter_counts.hpp"
+#include "core/rules/counter_rule.hpp"
+
+namespace limit_sliding {
+
+/*
+ * algorithm=counter, the sliding window counter, with precision=auto or 1.  A window of w ms is
+ * cut into n parts; the kind of the limit defines n (counter_kinds.hpp), and precision=1 means one
+ * part.  The state of a key has its requests in the present part and in the n parts before.  The
+ * sliding window covers the oldest part only partially.  With the elapsed share e of the present
+ * part
+ *
+ *     used = all parts - min(oldest x e, limit/n rounded down)
+ *
+ * and a request of cost c is admitted when used + c <= limit.  So any interval of w has at most
+ * limit + limit/n requests.  One part makes the classic estimate, previous x (1 - e) + current.
+ * With `strict` the oldest part counts in full, and no interval of w exceeds the limit.  Limits
+ * below n count the oldest part in full as well, because limit/n is 0.
+ *
+ * `used` is multiplied by w, in request-milliseconds; the largest term is 2^31 requests x 2^31.3
+ * ms.  The counts are exact up to 4,194,303 requests in a window.  Larger counts are rounded up in
+ * the next window, by up to 2^-12.  So of the kinds of one part, a state uses the first that holds
+ * its counts.
+ *
+ * A request may find a state of another kind, from another limit.  The state is converted to the
+ * kind of the present limit, or to the next kind that has room.  The requests of a part move to
+ * the latest part in which they can have been.  So no request expires earlier than before, and the
+ * conversion depends only on the state and not on the time.
+ *
+ * State: the kind + 1 in 4 bits, the number of the newest part modulo 2^13, a bit for rank.hpp,
+ * the counts in 44 bits (counter_format.hpp).  The zone's epochs (slot.hpp) expire a state before
+ * its number wraps.
+ *
+ * An object is this algorithm at one moment, under one limit.
+ */
+class Counter : CounterState {
+public:
+    Counter(const Policy &policy, uint64_t now_ms, uint64_t limit)
+        : rule_{policy.window_ms, limit, policy.strict}, now_ms_(now_ms),
+          kind_(std::min(counter_kind_of(policy, limit), kCounterWhole)) {
+        uint64_t units = now_ms * format(kind_).parts();
+        part_ = units / rule_.window_ms;
+        elapsed_ = units - part_ * rule_.window_ms;
+    }
+
+    /* Returns the epoch.  A state that is two epochs old has not wrapped. */
+    uint64_t epoch() const { return epoch_of(now_ms_, rule_.window_ms); }
+
+    uint64_t capacity() const { return rule_.limit; }
+
+    /* Returns the rank of a state of any key, of an unknown limit. */
+    uint64_t rank(uint64_t state) const {
+        state = valid(state);
+
+        View v = stored_view(state);
+
+        uint64_t all = format_of(state).total(counts_of(state)) * rule_.window_ms;
+        uint64_t left
+            = CounterRule{rule_.window_ms, UINT64_MAX, rule_.strict}.used(format(v.kind), v);
+
+        /* a state that has mostly decayed is no longer near its limit */
+        return rank_of(left, is_near(state) && left >= all - left);
+    }
+
+    /* Returns the rank for a key with its own window, as if all requests were of the zone's
+     * present window. */
+    uint64_t rank_at_all(uint64_t state, unsigned) const {
+        state = valid(state);
+        return rank_of(format_of(state).total(counts_of(state)) * rule_.window_ms, is_near(state));
+    }
+
+    double share(uint64_t state) const {
+        View v = view(state);
+        return static_cast<double>(used(v)) / static_cast<double>(rule_.limit * rule_.window_ms);
+    }
+
+    bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
+        assert(rule_.limit >= 1 && rule_.limit <= kLimitMax && cost <= kCostMax);
+        View v = view(state);
+        uint64_t wanted = used(v) + cost * rule_.window_ms;
+        if (cost > rule_.limit || wanted > rule_.limit * rule_.window_ms) { return false; }
+        *next = cost == 0 ? state
+                          : added(v, cost, is_near_limit(wanted, rule_.limit * rule_.window_ms));
+        return true;
+    }
+
+    /* Refunds a cost.  `recorded` is the state after its admission, less than 128 windows ago. */
+    uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
+        state = valid(state);
+        if (state == 0) { return 0; }
+
+        return amend(state, [&](CounterCounts &parts) {
+            if (kind_of(recorded) >= kCounterKindsLength) { return; }
+            uint64_t age
+                = parts.newest
+                  - CounterCounts::convert(newest_of(recorded), kind_of(recorded), parts.kind);
+            if (age <= parts.n()) { parts.take(parts.n() - age, cost); }
+        });
+    }
+
+    /* Refunds a cost if the part of the admission is the newest one, as for most requests.  Else
+     * returns false. */
+    static bool refund_soon(uint64_t state, uint64_t recorded, uint64_t cost, uint64_t *next) {
+        uint64_t counts = counts_of(state);
+        if (((state ^ recorded) >> kHeadShift) != 0 || kind_of(state) >= kCounterKindsLength
+            || !format_of(state).take(cost, &counts)) {
+            return false;
+        }
+        *next = state - counts_of(state) + counts;
+        return true;
+    }
+
+    /* Records a rejected cost in the newest part, up to the limit.  A string of bits has room for
+     * the limit in all parts together, so the oldest requests are removed from it. */
+    uint64_t record_rejected(uint64_t state, uint64_t cost) const {
+        View v = view(state);
+
+        CounterCounts parts(v.kind, v.part, v.counts);
+        uint64_t before = parts.total();
+        uint64_t &newest = parts.count[parts.n()];
+
+        if (newest >= rule_.limit) { return state; }
+
+        newest = std::min(rule_.limit, newest + cost);
+        if (format(v.kind).is_string()) { parts.keep_newest(std::max(rule_.limit, before)); }
+
+        if (v.kind >= kCounterWhole) { parts.fit(kCounterWhole); }
+
+        return pack(parts.kind, v.part, true, parts.encode());
+    }
+
+    /* Returns the state with these counts: of n parts of a window and of the part before them, the
+     * oldest first.  Returns 0 if no kind for the limit has n parts. */
+    uint64_t state_of(uint64_t n, uint64_t newest, const uint64_t *count) const {
+        for (unsigned kind = kind_; kind < kCounterKindsLength; kind++) {
+            if (format(kind).parts() != n) { continue; }
+
+            CounterCounts parts(kind, newest);
+
+            std::copy_n(count, n + 1, parts.count);
+            parts.cap(kLimitMax);
+
+            bool is_near = is_near_limit(parts.total(), rule_.limit);
+
+            parts.fit(kind);
+            /* parts may have merged */
+            parts.cap(kLimitMax);
+
+            return pack(parts.kind, parts.newest, is_near, parts.encode());
+        }
+
+        return 0;
+    }
+
+    /* Refunds a cost from the newest requests first. */
+    uint64_t give_back(uint64_t state, uint64_t cost) const {
+        state = valid(state);
+        if (state == 0) { return 0; }
+        return amend(state, [&](CounterCounts &parts) {
+            for (unsigned i = parts.n() + 1; i > 0; i--) {
+                cost -= parts.take(i - 1, cost);
+            }
+        });
+    }
+
+    void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
+        View v = view(state);
+        uint64_t full = rule_.limit * rule_.window_ms;
+
+        describe_usage(
+            {rule_.limit, rule_.limit, rule_.window_ms, used(v), full}, cost,
+            [&](uint64_t room) { return wait_ms(v, room); }, verdict);
+    }
+
+    uint64_t retry_after_ms(uint64_t state, uint64_t cost) const {
+        return cost > rule_.limit ? kNever : wait_ms(view(state), rule_.limit - cost);
+    }
+
+    uint64_t expires_ms(uint64_t state) const { return wait_ms(stored_view(valid(state)), 0); }
+
+private:
+    struct View : CounterView {
+        unsigned kind;
+        uint64_t ends_ms; /* ms until the original state is over, if that is before the converted
+                             counts are */
+
+        View(unsigned k, uint64_t p, uint64_t c, uint64_t e)
+            : CounterView{p, c, e}, kind(k), ends_ms(UINT64_MAX) {}
+
+        bool is_empty() const { return format(kind).total(counts) == 0; }
+    };
+
+    static const CounterFormat &format(unsigned kind) { return kCounterFormats.format[kind]; }
+
+    static const CounterFormat &format_of(uint64_t state) { return format(kind_of(state)); }
+
+    /* Returns the number of a state's newest part, counted from time 0. */
+    uint64_t newest_of(uint64_t state) const {
+        uint64_t present = now_ms_ * format_of(state).parts() / rule_.window_ms;
+        uint64_t passed = age(state, present);
+        return passed <= kOldest ? present - passed : present + (kPartMask + 1 - passed);
+    }
+
+    View view(uint64_t state) const {
+        if (state != 0 && kind_of(state) == kind_ && age(state, part_) <= kOldest
+            && format(kind_).is_valid(counts_of(state))) {
+            uint64_t counts = format(kind_).age(counts_of(state), age(state, part_));
+            return {kind_, part_, counts, elapsed_};
+        }
+        return other_view(state);
+    }
+
+    /* Views a state of another kind, or one that is ahead. */
+    [[gnu::noinline]] View other_view(uint64_t state) const {
+        state = valid(state);
+
+        if (state != 0 && kind_of(state) == kind_) {
+            return at_present(kind_, newest_of(state), counts_of(state));
+        }
+
+        View own = stored_view(state);
+
+        if (own.is_empty()) { return none(); }
+
+        View v = converted(state);
+
+        v.ends_ms = wait_ms(own, 0);
+
+        return v;
+    }
+
+    /* Adds a cost to the newest part and makes the state.  The sum does not exceed the limit. */
+    uint64_t added(const View &v, uint64_t cost, bool is_near) const {
+        if (v.kind <= kCounterWhole && rule_.limit <= kCounterKinds[kCounterWhole].limit_max) {
+            return pack(v.kind, v.part, is_near, format(v.kind).add(v.counts, cost));
+        }
+        CounterCounts parts(v.kind, v.part, v.counts);
+        parts.count[1] += cost;
+        parts.fit(kCounterWhole);
+        return pack(parts.kind, v.part, is_near, parts.encode());
+    }
+
+    View none() const { return {kind_, part_, format(kind_).none(), elapsed_}; }
+
+    View converted(uint64_t state) const {
+        CounterCounts parts(kind_of(state), newest_of(state), counts_of(state));
+        parts.fit(kind_);
+        return at_present(parts.kind, parts.newest, parts.encode());
+    }
+
+    /* Views a state in its own kind. */
+    View stored_view(uint64_t state) const {
+        return at_present(kind_of(state), newest_of(state), counts_of(state));
+    }
+
+    View at_present(unsigned kind, uint64_t newest, uint64_t counts) const {
+        uint64_t units = now_ms_ * format(kind).parts();
+        uint64_t part = units / rule_.window_ms;
+        if (newest > part) { return {kind, newest, counts, 0}; }
+        return {kind, part, format(kind).age(counts, part - newest),
+                units - part * rule_.window_ms};
+    }
+
+    uint64_t used(const View &v) const { return rule_.used(format(v.kind), v); }
+
+    /* Returns the ms until used <= room. */
+    uint64_t wait_ms(const View &v, uint64_t room) const {
+        if (used(v) <= room * rule_.window_ms) { return 0; }
+        return std::min(rule_.wait_ms(format(v.kind), v, room, now_ms_), v.ends_ms);
+    }
+
+    /* Changes the parts of a valid state. */
+    template <class Change>
+    uint64_t amend(uint64_t state, const Change &change) const {
+        CounterCounts parts(kind_of(state), newest_of(state), counts_of(state));
+        change(parts);
+        return pack(parts.kind, parts.newest, is_near(state), parts.encode());
+    }
+
+    CounterRule rule_;
+    uint64_t now_ms_;
+    unsigned kind_;
+    uint64_t part_;    /* number of the present part, of this kind */
+    uint64_t elapsed_; /* elapsed time of the present part, x n, 0 .. w - 1 */
+};
+
+} // namespace limit_sliding

@@ -1,0 +1,64 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+
+#include "core/rules/counter_format.hpp"
+
+namespace limit_sliding {
+
+/* The counts of a key at one moment, in the format of some kind. */
+struct CounterView {
+    uint64_t part;    /* number of the newest part, from the zone's time 0 on */
+    uint64_t counts;  /* encoded counts of the parts up to this one */
+    uint64_t elapsed; /* elapsed time of this part, x n, 0 .. w - 1 */
+};
+
+/* The rule of the counter under one limit, see counter.hpp.  All functions are inline for callers
+ * whose format is a constant. */
+struct CounterRule {
+    uint64_t window_ms;
+    uint64_t limit;
+    bool strict;
+
+    [[gnu::always_inline]] uint64_t used(const CounterFormat &format, const CounterView &v) const {
+        uint64_t all = format.total(v.counts) * window_ms;
+        if (strict || format.is_string()) { return all; }
+        uint64_t oldest = format.oldest(v.counts);
+        return oldest == 0 ? all : all - std::min(oldest * v.elapsed, fading_max(format));
+    }
+
+    /* Returns the ms until used <= room.  The counts must add up to more than `room`. The time is
+     * within the part that becomes the oldest one: when it has faded enough, or at its end. */
+    [[gnu::always_inline]] uint64_t wait_ms(const CounterFormat &format, const CounterView &v,
+                                            uint64_t room, uint64_t now_ms) const {
+        assert(format.total(v.counts) > room);
+
+        uint64_t n = format.parts();
+        uint64_t count, newer;
+        uint64_t older = format.find(v.counts, room, &count, &newer);
+        uint64_t elapsed = window_ms;
+
+        if (!strict && !format.is_string()) {
+            if (older > 0) { count = format.rounded(count); }
+
+            uint64_t all = newer + count;
+            uint64_t surplus = (all - room) * window_ms;
+
+            if (surplus <= fading_max(format)) { elapsed = (surplus + count - 1) / count; }
+        }
+
+        return ((v.part + older) * window_ms + elapsed + n - 1) / n - now_ms;
+    }
+
+private:
+    /* Returns the most request-milliseconds by which the oldest part may fade. */
+    uint64_t fading_max(const CounterFormat &format) const {
+        return format.parts() == 1 ? UINT64_MAX : limit / format.parts() * window_ms;
+    }
+};
+
+} // namespace limit_sliding

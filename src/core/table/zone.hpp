@@ -1,0 +1,76 @@
+/* Copyright (C) the limit_sliding authors */
+
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/siphash.hpp"
+#include "core/policy/claim.hpp"
+#include "core/table/key.hpp"
+
+namespace limit_sliding {
+
+constexpr auto kSecretBytes = 16;
+constexpr auto kZoneAlign = 128; /* bytes */
+
+struct ZoneStats {
+    uint64_t slots; /* capacity in keys */
+    uint64_t used;
+    uint64_t evicted;
+    uint64_t refused;
+};
+
+/* The memory of a zone: this head, then lines of slots.  Fields that requests read share no cache
+ * line with counts that evictions write. */
+struct Zone {
+    uint64_t secret[2];
+    Pairs pairs;
+    uint64_t slot_bytes;
+    uint64_t offset_ms; /* added to the caller's time */
+    Window window;      /* window of keys without their own */
+    alignas(64) SlotCounts counts;
+
+    /* Makes a zone in zeroed memory, aligned to kZoneAlign.  Returns null if the memory is too
+     * small for a head and a pair of lines.  Must not run concurrently on the same memory.  A zone
+     * needs no destruction. */
+    static Zone *init(void *memory, size_t bytes, const Policy &policy, uint64_t offset_ms,
+                      const uint8_t secret[kSecretBytes]);
+
+    /* Returns the policy of keys without their own window, given the policy of any key. */
+    Policy shared_policy(const Policy &policy) const {
+        Policy shared = policy;
+        shared.window_ms = window.ms;
+        shared.calendar = window.calendar;
+        shared.salt = 0;
+        return shared;
+    }
+
+    /* Returns the hash of a key, which depends on the zone's secret. */
+    uint64_t hash(std::string_view key) const {
+        return SipHash13(secret[0], secret[1]).hash(key.data(), key.size());
+    }
+
+    /* Reads the counts of claims without their own SlotCounts.  The result is no snapshot. */
+    ZoneStats stats() const;
+
+    /* Counts slots with a live state in at most `bytes` of slots.  The count is exact if these are
+     * all.  Otherwise the result is an estimate: `used` x live share of the used slots in this
+     * part, which is as good as any, because keys are hashed.  A walk over a gigabyte takes a good
+     * part of a second. */
+    uint64_t keys(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t used,
+                  uint64_t bytes) const;
+
+    /* Withdraws states that are two epochs old, in one part of the slots: `part` counts parts of
+     * `bytes` each, modulo their number.  Epochs wrap after a year or more.  A caller that sweeps
+     * all parts within 100 days keeps a key from meeting a state that it had before the wrap. */
+    void sweep(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t part,
+               uint64_t bytes);
+
+    char *slots() { return reinterpret_cast<char *>(this + 1); }
+};
+
+static_assert(sizeof(Zone) == kZoneAlign, "a pair of lines starts at a multiple of 128 bytes");
+static_assert(kSecretBytes == 16, "two words of secret");
+
+} // namespace limit_sliding

@@ -1,0 +1,409 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/api/state_report.hpp"
+
+#include <algorithm>
+
+#include "core/facts/offenders.hpp"
+#include "core/policy/statistics.hpp"
+#include "core/table/zone.hpp"
+#include "http/api/metrics.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/json/response.hpp"
+#include "http/keys/key.hpp"
+#include "http/response/variables.hpp"
+#include "ngx/array.hpp"
+#include "ngx/strings.hpp"
+#include "redis/calls/server_memory.hpp"
+#include "redis/shared/leases.hpp"
+
+namespace limit_sliding {
+namespace {
+
+constexpr char kVersion[] = "1.0.0";
+
+/* The bytes of all zones' slots that are looked at to tell how many keys live:
+ * less than a millisecond's work. */
+constexpr uint64_t kWalkBytes = 1024 * 1024;
+
+/* The places of bans that are looked at to tell how many keys are banned. */
+constexpr uint64_t kWalkPlaces = kWalkBytes / 16;
+
+/* Words for the counts of requests, by Count. */
+constexpr const char *kCountNames[] = {
+    "passed", "delayed", "rejected", "delayed_dry_run", "rejected_dry_run", "unlimited", "errors"};
+
+/* The first source of decisions that is not local. */
+constexpr size_t kFirstSource = index_of(Source::kRedis);
+
+/* The numbers of a zone at one moment. */
+struct ZoneReport {
+    const ZoneConf *conf;
+    Statistics counters;
+    DecisionTimes times;
+    uint64_t slots;
+    uint64_t keys;
+    uint64_t banned;
+
+    bool bans() const { return conf->rejected.are_banned(); }
+    Label label() const { return {"zone", view(conf->name)}; }
+    uint64_t overrides() const { return conf->memory.aside.overrides->count(); }
+};
+
+/* The numbers of a Redis that a zone uses. */
+struct RedisReport {
+    const Redis *redis;
+    CallCounters calls;
+    bool is_open; /* its breaker */
+    std::optional<ServerMemory> memory;
+
+    Label label() const { return {"redis", view(redis->settings.name)}; }
+};
+
+struct Report {
+    Array<ZoneReport> zones;
+    Array<RedisReport> redises;
+
+    bool collect(ngx_http_request_t *r);
+};
+
+/* Returns the length of the present window. */
+uint64_t window_ms(const ZoneConf &zone) {
+    return zone.policy.length_ms(ngx_current_msec + zone.memory.table->offset_ms);
+}
+
+constexpr MetricRow<ZoneReport> kZoneMetrics[] = {
+    {{"limit_sliding_limit", "gauge", "Requests a window, where that is the same for all keys."},
+     [](auto &out, auto &zone) {
+         if (zone.conf->limit != 0) { out.metric_only(zone.conf->limit); }
+     }},
+    {{"limit_sliding_window_seconds", "gauge", "Length of the window."},
+     [](auto &out, auto &zone) {
+         out.metric_only({window_ms(*zone.conf), 3});
+     }},
+    {{"limit_sliding_zone_bytes", "gauge", "Size of the zone."},
+     [](auto &out, auto &zone) { out.number("bytes", zone.conf->size); }},
+    {{"limit_sliding_slots", "gauge", "States that the zone has room for."},
+     [](auto &out, auto &zone) { out.number("slots", zone.slots); }},
+    {{"limit_sliding_slots_used", "gauge", "Slots that have ever been used."},
+     [](auto &out, auto &zone) { out.number("slots_used", zone.counters.slots.used); }},
+    {{"limit_sliding_keys", "gauge", "Unexpired states, estimated in a large zone."},
+     [](auto &out, auto &zone) { out.number("keys", zone.keys); }},
+    {{"limit_sliding_own_limits", "gauge", "Keys with a limit of their own."},
+     [](auto &out, auto &zone) { out.number("own_limits", zone.overrides()); }},
+    {{"limit_sliding_requests_total", "counter", "Requests that reached a limit of the zone.",
+      "status"},
+     [](auto &out, auto &zone) {
+         for (size_t i = 0; i < kCountErrors; i++) {
+             out.number(kCountNames[i], zone.counters.requests[i]);
+         }
+     }},
+    {{"limit_sliding_errors_total", "counter",
+      "Keys, rates and costs of requests that could not be used."},
+     [](auto &out, auto &zone) { out.number("errors", zone.counters.requests[kCountErrors]); }},
+    {{"limit_sliding_evicted_total", "counter", "Unexpired states evicted for new keys."},
+     [](auto &out, auto &zone) { out.number("evicted", zone.counters.slots.evicted); }},
+    {{"limit_sliding_refused_total", "counter", "New keys refused because the zone was full."},
+     [](auto &out, auto &zone) { out.number("refused", zone.counters.slots.refused); }},
+    {{"limit_sliding_bans_total", "counter", "Bans of keys that have begun."},
+     [](auto &out, auto &zone) { out.number("bans", zone.counters.bans, zone.bans()); }},
+    {{"limit_sliding_banned_requests_total", "counter", "Requests rejected by a ban."},
+     [](auto &out, auto &zone) {
+         out.number("banned_requests", zone.counters.banned_requests, zone.bans());
+     }},
+    {{"limit_sliding_banned", "gauge", "Keys that are banned, estimated in a large zone."},
+     [](auto &out, auto &zone) { out.number("banned", zone.banned, zone.bans()); }},
+    {{"limit_sliding_decision_duration_seconds", "histogram",
+      "Times of a part of the decisions, of those that waited for nothing."},
+     [](auto &out, auto &zone) {
+         out.times("decision_times", zone.times, 9, "le_ns", "decisions", "sum_ns", "measured");
+     }},
+};
+
+/* Metrics of zones in a build with hiredis. */
+constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
+    {{"limit_sliding_decisions_total", "counter", "Where requests of a zone in Redis were decided.",
+      "source"},
+     [](auto &out, auto &zone) {
+         for (size_t i = 0; zone.conf->redis && i < kRemoteSources; i++) {
+             out.number(kSourceNames[kFirstSource + i], zone.counters.sources[i]);
+         }
+     }},
+};
+
+constexpr MetricRow<RedisReport> kRedisMetrics[] = {
+    {{"limit_sliding_redis_breaker_open", "gauge",
+      "1 while the circuit breaker is open, so that Redis is not asked."},
+     [](auto &out, auto &redis) { out.metric_only(redis.is_open); }},
+    {{"limit_sliding_redis_breaker_opened_total", "counter",
+      "How often the circuit breaker has opened."},
+     [](auto &out, auto &redis) { out.number("breaker_opened", redis.calls.opened); }},
+    {{"limit_sliding_redis_failed_calls_total", "counter",
+      "Calls without an answer, or answered by an error."},
+     [](auto &out, auto &redis) { out.number("failed_calls", redis.calls.failed); }},
+    {{"limit_sliding_redis_leased_total", "counter",
+      "Requests whose units calls have taken in advance."},
+     [](auto &out, auto &redis) { out.number("leased", redis.calls.leased); }},
+    {{"limit_sliding_unsettled_total", "counter",
+      "Units whose settlement Redis did not take, which this node's memory has."},
+     [](auto &out, auto &redis) { out.number("unsettled", redis.calls.unsettled); }},
+    {{"limit_sliding_redis_call_duration_seconds", "histogram",
+      "Round trips of calls that Redis answered."},
+     [](auto &out, auto &redis) {
+         out.times("latency", redis.calls.latencies, 6, "le_us", "calls", "sum_us", "calls");
+     }},
+};
+
+/* Metrics of the memory of the servers; a report may lack it. */
+constexpr MetricRow<RedisReport> kMemoryMetrics[] = {
+    {{"limit_sliding_redis_memory_bytes", "gauge", "Memory that the masters of Redis use."},
+     [](auto &out, auto &redis) {
+         if (redis.memory) { out.number("bytes", redis.memory->bytes); }
+     }},
+    {{"limit_sliding_redis_memory_max_bytes", "gauge",
+      "Memory that they may use, where each has a maximum."},
+     [](auto &out, auto &redis) {
+         const uint64_t max = redis.memory ? redis.memory->max_bytes : 0;
+         out.number("max_bytes", max != 0 ? std::optional(max) : std::nullopt);
+     }},
+    {{"limit_sliding_redis_evicted_keys_total", "counter",
+      "Keys that they have evicted for others."},
+     [](auto &out, auto &redis) {
+         if (redis.memory) { out.number("evicted", redis.memory->evicted); }
+     }},
+};
+
+/* Returns false if memory is exhausted. */
+bool Report::collect(ngx_http_request_t *r) {
+    const MainConf &main = main_conf(r);
+    for (const ZoneConf *conf : main.zones) {
+        ZoneReport *zone = zones.add(r->pool);
+        if (zone == nullptr) { return false; }
+
+        zone->counters = sum_of(conf->memory.aside.counters, conf->memory.aside.nstatistics);
+
+        zone->times.add(*conf->memory.aside.times);
+        zone->conf = conf;
+        zone->slots = conf->memory.table->stats().slots;
+        zone->keys
+            = conf->memory.table->keys(conf->policy, ngx_current_msec, conf->any_limit(),
+                                       zone->counters.slots.used, kWalkBytes / main.zones.size());
+        zone->banned = zone->bans() ? conf->memory.aside.bans->banned(
+                           ngx_current_msec, kWalkPlaces / main.zones.size() + 1)
+                                    : 0;
+    }
+
+    for (Redis *redis : main.redises) {
+        if (redis->shared == nullptr) { continue; /* no zone uses it */ }
+
+        RedisReport *report = redises.add(r->pool);
+        if (report == nullptr) { return false; }
+
+        report->redis = redis;
+        report->is_open = redis->shared->breaker.is_open();
+        report->calls = sum_of(redis->shared->calls, std::size(redis->shared->calls));
+
+        report->memory = look_at_memory(*redis);
+    }
+
+    return true;
+}
+
+void write_settings(Json &json, const ZoneConf &zone) {
+    const Policy &policy = zone.policy;
+
+    json.field("key", zone.key.complex.value);
+    json.field("rate", zone.rate_text);
+    json.field("limit", zone.limit != 0 ? &zone.limit : nullptr);
+    json.field("window_ms", window_ms(zone));
+    json.field("algorithm", algorithm_names[index_of(policy.algorithm)]);
+    json.field("full", policy.full == WhenFull::kDeny ? "deny" : "evict");
+
+    if (policy.algorithm == Algorithm::kCounter) {
+        if (policy.precision == 0) {
+            json.field("precision", "auto");
+        } else {
+            json.field("precision", policy.precision);
+        }
+
+        json.field("strict", policy.strict);
+    }
+
+    if (policy.algorithm == Algorithm::kFixed) {
+        const auto window = name_of(policy.calendar);
+        json.field("window", window.empty() ? nullptr : &window);
+        json.field("calendar", policy.offsets != nullptr ? "local" : "utc");
+    }
+
+    if (policy.algorithm == Algorithm::kLeakyBucket || policy.burst != 0) {
+        json.field("burst", policy.burst);
+    }
+
+    if (policy.undelayed == kNeverDelayed) {
+        json.field("nodelay", true);
+    } else if (policy.undelayed != 0) {
+        json.field("delay", policy.undelayed);
+    }
+
+    if (policy.counts_rejected) { json.field("count_rejected", true); }
+
+    json.field("redis", zone.redis != nullptr ? &zone.redis->settings.name : nullptr);
+
+    if (!zone.rejected.are_banned()) {
+        json.field("penalty", nullptr);
+        return;
+    }
+
+    auto penalty = json.object("penalty");
+    json.field("time_ms", zone.rejected.penalty.penalty_ms);
+    json.field("after", zone.rejected.penalty.after);
+    json.field("max_ms", zone.rejected.penalty.max_ms);
+}
+
+void write_sync(Json &json, ngx_msec_t sync_ms) {
+    if (sync_ms == 0) {
+        json.field("sync", nullptr);
+    } else {
+        json.field("sync", sync_ms);
+    }
+}
+
+void write_leases(Json &json, uint32_t lease) {
+    if (lease == 0) {
+        json.field("leases", nullptr);
+        return;
+    }
+
+    auto leases = json.object("leases");
+
+    if (lease == kLeaseAuto) {
+        json.field("size", "auto");
+    } else {
+        json.field("size", lease);
+    }
+}
+
+/* Clients send keys: any bytes. */
+void write_offenders(Json &json, const ZoneConf &zone) {
+    if (!zone.rejected.top) {
+        json.field("top", nullptr);
+        return;
+    }
+
+    Offender offenders[kOffendersMax];
+    const size_t n = zone.memory.aside.offenders->read(ngx_current_msec, offenders);
+    auto top = json.array("top");
+
+    for (const Offender &offender : Span(offenders, n)) {
+        const size_t len = std::min<size_t>(offender.bytes, kOffenderKeyBytes);
+        auto object = json.object();
+
+        write_key(json, zone, view(offender.key, len));
+        json.field("truncated", len < offender.bytes);
+        json.field("rejected", offender.rejected);
+    }
+}
+
+void write_zone(Json &json, const ZoneReport &zone) {
+    auto object = json.object(view(zone.conf->name));
+
+    write_settings(json, *zone.conf);
+    write_fields(json, kZoneMetrics, zone);
+
+    if (zone.conf->redis != nullptr) {
+        {
+            auto sources = json.object("sources");
+            write_fields(json, kSourceMetrics, zone);
+        }
+
+        write_leases(json, zone.conf->remote.lease);
+        json.field("on_error", kOnErrorWords[index_of(*zone.conf->remote.on_error)]);
+        write_sync(json, zone.conf->remote.sync_ms);
+    }
+
+    write_offenders(json, *zone.conf);
+}
+
+void write_memory(Json &json, const RedisReport &redis) {
+    if (!redis.memory) {
+        json.field("memory", nullptr);
+        return;
+    }
+
+    auto object = json.object("memory");
+    write_fields(json, kMemoryMetrics, redis);
+}
+
+void write_redis(Json &json, const RedisReport &redis) {
+    const Settings &settings = redis.redis->settings;
+    auto object = json.object(view(settings.name));
+
+    {
+        auto servers = json.array("servers");
+        for (const Server &server : settings.servers) {
+            json.field({}, server.text);
+        }
+    }
+
+    json.field("topology", kTopologyWords[index_of(settings.topology)]);
+    json.field("on_error", kOnErrorWords[index_of(settings.on_error)]);
+    json.field("timeout_ms", settings.timeout);
+    json.field("breaker", redis.is_open ? "open" : "closed");
+    write_fields(json, kRedisMetrics, redis);
+    write_memory(json, redis);
+}
+
+} // namespace
+
+ngx_int_t send_report(ngx_http_request_t *r) {
+    Report report;
+    if (!report.collect(r)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    return send_json(r, NGX_HTTP_OK, [&](Json &json) {
+        const ngx_time_t *now = ngx_timeofday();
+
+        json.field("version", kVersion);
+        json.field("nginx", NGINX_VERSION);
+        json.field("time_ms", now->sec * 1000 + now->msec);
+        json.field("write", loc_conf(r).api_write == 1);
+
+        {
+            auto zones = json.object("zones");
+            for (const ZoneReport &zone : report.zones) {
+                json.line();
+                write_zone(json, zone);
+            }
+        }
+
+        json.line();
+        auto redises = json.object("redis");
+        for (const RedisReport &redis : report.redises) {
+            json.line();
+            write_redis(json, redis);
+        }
+    });
+}
+
+ngx_int_t send_metrics(ngx_http_request_t *r) {
+    Report report;
+    if (!report.collect(r)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    Writer text(r->pool);
+
+    Numbers build(text, {"limit_sliding_build_info", "gauge", "Versions, as labels."});
+    build.set_owner({"version", kVersion});
+    build.sample({"nginx", NGINX_VERSION}, 1);
+
+    write_metrics(text, kZoneMetrics, report.zones);
+
+    if (has_redis) { write_metrics(text, kSourceMetrics, report.zones); }
+
+    if (!report.redises.empty()) {
+        write_metrics(text, kRedisMetrics, report.redises);
+        write_metrics(text, kMemoryMetrics, report.redises);
+    }
+
+    return send_text(r, NGX_HTTP_OK, "text/plain; version=0.0.4", text);
+}
+
+} // namespace limit_sliding

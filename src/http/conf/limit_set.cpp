@@ -1,0 +1,226 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/conf/limit_set.hpp"
+
+#include <algorithm>
+
+#include "http/conf/policy_header.hpp"
+#include "http/values/rate.hpp"
+#include "ngx/memory.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Prints the texts of the static limit. */
+bool init_policy(ngx_pool_t *pool, Limit &limit) {
+    auto *p = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT64_LEN);
+    if (p == nullptr) { return false; }
+
+    auto *end = print_policy(p, limit.zone, limit.limit, limit.zone->policy.window_ms);
+    limit.policy = {static_cast<size_t>(end - p), p};
+    append_number(end, limit.limit, &limit.digits);
+    return true;
+}
+
+/* Checks the static rate of the place.  One with another window than the zone's is
+ * evaluated as that of a variable is, as states of that window are others. */
+bool check_rate(ngx_conf_t *cf, Limit &limit) {
+    const auto &policy = limit.zone->policy;
+    Rate rate;
+    Window window = policy.window();
+    (void)rate.parse(view(limit.rate_text), &window);
+    if (window.calendar != Calendar::kNone && policy.algorithm != Algorithm::kFixed) {
+        return invalid_at(cf, limit.where, "\"%V\" belongs to \"algorithm=fixed\" only in %s:%ui",
+                          &limit.rate_word);
+    }
+
+    if (!set_limit(cf, limit.rate_word, rate, window.ms, limit.limit_max, limit.limit,
+                   limit.where)) {
+        return false;
+    }
+
+    if (window == policy.window()) { return true; }
+
+    limit.rates[0] = create_expression(cf, limit.rate_text);
+    return limit.rates[0] != nullptr;
+}
+
+bool init_limit(ngx_conf_t *cf, Limit &limit) {
+    auto *zone = limit.zone;
+    limit.limit_max = zone->limit_max();
+
+    const bool is_static = limit.rate_text.len != 0 && limit.rates[0] == nullptr;
+    if (is_static && !check_rate(cf, limit)) { return false; }
+
+    if (!is_static || limit.rates[0] != nullptr) {
+        limit.limit = zone->limit;
+        limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
+    }
+
+    if (zone->redis == nullptr) { limit.cost = std::min(limit.cost, kCostMax); }
+
+    zone->policy.held = std::max(zone->policy.held, limit.limit);
+
+    const bool is_variable = limit.rates[0] != nullptr;
+    zone->variable |= is_variable;
+    zone->remote.settles |= limit.settles;
+    const bool is_evaluated
+        = is_variable || limit.cost_value != nullptr || zone->rejected.are_banned();
+    limit.adapts = is_evaluated ? Limit::kValues : 0;
+    return init_policy(cf->pool, limit);
+}
+
+/* Returns the Redis that is asked about a limit; nullptr: this node decides. */
+const Redis *decides(const Limit &limit) {
+    return limit.zone->remote.sync_ms == 0 ? limit.zone->redis : nullptr;
+}
+
+/* Moves limits of a Redis to the front, in order; nullptr: those of this node.
+ * Returns the first one of the others. */
+Limit *gather(Limit *first, Limit *end, const Redis *redis) {
+    for (auto *limit = first; limit != end; limit++) {
+        if (decides(*limit) == redis) {
+            std::rotate(first, limit, limit + 1);
+            first++;
+        }
+    }
+
+    return first;
+}
+
+/* Moves limits of this node to the front, in order: what they reject is not asked
+ * of Redis.  Those of one Redis come beside each other, to be asked together. */
+bool sort_limits(ngx_conf_t *cf, Group &group) {
+    auto *const first = gather(group.begin(), group.end(), nullptr);
+    for (const auto *limit = group.begin(); limit != first; limit++) {
+        if (limit->zone->redis == nullptr) { continue; }
+
+        group.synced = true;
+
+        /* What it was told is taken back, at whatever time, if another Redis rejects. */
+        limit->zone->redis->settles |= first != group.end();
+    }
+
+    group.remote = group.synced || first != group.end();
+
+    if (group.end() - first > kClaimsMax) {
+        return invalid_at(cf, first->where, "more than %d limits of redis at one place in %s:%ui",
+                          kClaimsMax);
+    }
+
+    for (auto *limit = first; limit != group.end();) {
+        auto &redis = *limit->zone->redis;
+        auto *next = gather(limit, group.end(), &redis);
+        redis.gives_back |= (limit != first || next != group.end());
+        limit = next;
+    }
+
+    return true;
+}
+
+/* Puts a group of the limits of a stage before the other one, if there are any:
+ * of those that are watched, so that they only log and count what they would do,
+ * or of those that are enforced.  Where `all_watched` is set, all are watched. */
+bool add_group(ngx_conf_t *cf, LimitSet &set, bool all_watched, Stage stage, bool watched) {
+    auto *&next = set.groups[all_watched][stage];
+    auto *group = create<Group>(cf->pool);
+    auto *limits = alloc<Limit>(cf->pool, set.limits.size());
+    if (group == nullptr || limits == nullptr) { return false; }
+
+    group->limits = limits;
+    for (auto &limit : set.limits) {
+        if (limit.after_auth == (stage == kAfterAuth)
+            && (all_watched || limit.dry_run) == watched) {
+            auto &own = group->limits[group->nlimits++];
+            own = limit;
+            own.dry_run = watched;
+            group->leaky |= own.zone->policy.may_delay();
+        }
+    }
+
+    if (!sort_limits(cf, *group)) { return false; }
+
+    if (group->nlimits == 0) { return true; }
+
+    group->single = group->nlimits == 1 && next == nullptr && !watched && !group->remote;
+    group->dry_run = watched;
+    group->next = next;
+    group->nclaims = group->nlimits + (next != nullptr ? next->nclaims : 0);
+    next = group;
+    return true;
+}
+
+bool init_groups(ngx_conf_t *cf, LimitSet &set) {
+    for (bool all_watched : {false, true}) {
+        for (Stage stage : {kBeforeAuth, kAfterAuth}) {
+            for (bool watched : {true, false}) {
+                if (!add_group(cf, set, all_watched, stage, watched)) { return false; }
+            }
+        }
+    }
+
+    return true;
+}
+
+/* Decides a charge that the history may have no room for, though the limit has. */
+void reject(Claim *claim, uint64_t) { claim->outcome = Outcome::kRejected; }
+
+void prepare_claim(Limit &limit) {
+    auto &zone = *limit.zone;
+
+    limit.claim = {};
+    limit.claim.zone = zone.memory.table;
+    limit.claim.policy = &zone.policy;
+    limit.claim.limit = limit.limit;
+    limit.claim.cost = limit.cost;
+    limit.claim.purpose = Purpose::kConsume;
+    limit.claim.directive = &limit;
+    limit.claim.counts = &zone.worker.counters->slots;
+    limit.claim.debts = zone.may_owe ? zone.memory.aside.debts : nullptr;
+    if (limit.claim.debts != nullptr) { limit.adapts |= Limit::kDebts; }
+    limit.claim.records = zone.policy.counts_rejected;
+
+    /* No text tells the length of these windows. */
+    limit.claim.is_own = zone.policy.calendar != Calendar::kNone;
+
+    if (limit.settles && limit.cost == 0) { limit.claim.reserve_nothing(); }
+
+    if (limit.limit == 0) { return; }
+
+    /* A cost of the request's may change the purpose. */
+    const bool is_plain = !limit.settles || limit.cost_value == nullptr;
+    auto *const consume = consume_by_history(zone.policy, limit.limit);
+    auto *const decide = limit.claim.purpose == Purpose::kConsume
+                             ? consume
+                             : look_by_history(zone.policy, limit.limit);
+    limit.consume = limit.claim.pace() == limit.limit ? consume : reject;
+    limit.decide = is_plain ? decide : nullptr;
+}
+
+} // namespace
+
+bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets) {
+    for (auto *set : sets) {
+        for (auto &limit : set->limits) {
+            if (!init_limit(cf, limit)) { return false; }
+        }
+
+        if (!init_groups(cf, *set)) { return false; }
+    }
+
+    return true;
+}
+
+void prepare_claims(const Array<LimitSet *> &sets) {
+    for (auto *set : sets) {
+        for (auto &groups : set->groups) {
+            for (auto *group : groups) {
+                for (; group != nullptr; group = group->next) {
+                    std::for_each(group->begin(), group->end(), prepare_claim);
+                }
+            }
+        }
+    }
+}
+
+} // namespace limit_sliding

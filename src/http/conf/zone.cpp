@@ -1,0 +1,422 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/conf/zone.hpp"
+
+#include <unistd.h>
+
+#include "core/table/zone.hpp"
+#include "http/module.h"
+#include "ngx/array.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+#include "redis/shared/ban_exchange.hpp"
+#include "redis/shared/leases.hpp"
+#include "redis/shared/outbox.hpp"
+#include "redis/shared/refusals.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* NGINX hands the memory of a zone over to the next cycle if name, size and
+ * tag are the same.  Our zones have one of two tags: the same as before if the
+ * state is to be kept, the other one if it is not. */
+char tags[2];
+
+/* Returns the pages for the overrides of a zone's keys, which are beside its size. */
+size_t own_pages_of(const ZoneConf &zone) {
+    return ngx_align(ZoneMemory::overrides_bytes(zone.limits.max), ngx_pagesize) / ngx_pagesize;
+}
+
+/* Returns the bytes of a page, and of what NGINX's slab keeps of the page. */
+size_t page_bytes() { return ngx_pagesize + sizeof(ngx_slab_page_t); }
+
+/* Leaves out a page that the rounding of the order may have added: a zone has the same
+ * number of slots whatever its limits_max is.  False: the memory is too small. */
+bool fit_pages(const ZoneConf &zone, ngx_slab_pool_t *slab) {
+    const size_t head = reinterpret_cast<u_char *>(slab->pages) - reinterpret_cast<u_char *>(slab);
+    const size_t pages
+        = own_pages_of(zone) + (ngx_align(zone.size, ngx_pagesize) - head) / page_bytes();
+    return slab->pfree == pages
+           || (slab->pfree > pages
+               && ngx_slab_alloc(slab, (slab->pfree - pages) * ngx_pagesize) != nullptr);
+}
+
+/* Takes a part of the memory of a zone in Redis for the keys that are known to
+ * be exhausted, and another one for leases, or what is to be told, if it has any. */
+bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
+    size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
+    void *refusals = ngx_slab_calloc(slab, size);
+    void *log_after = ngx_slab_calloc(slab, sizeof(ngx_atomic_t));
+    if (refusals == nullptr || log_after == nullptr) { return false; }
+
+    remote.refusals = Refusals::init(refusals, size);
+    remote.log_after = static_cast<ngx_atomic_t *>(log_after);
+
+    if (remote.lease == 0 && remote.sync_ms == 0) { return true; }
+
+    void *more = ngx_slab_calloc(slab, size);
+    if (more == nullptr) { return false; }
+
+    if (remote.sync_ms != 0) {
+        remote.outbox = Outbox::init(more, size);
+    } else {
+        remote.leases = Leases::init(more, size);
+    }
+    return true;
+}
+
+/* Takes a 32nd of the memory, as far as it is of use, for the bans that are told to
+ * other nodes. */
+bool init_exchange(RemoteZone &remote, ngx_slab_pool_t *slab) {
+    size_t size = ngx_min(ngx_max(slab->pfree / 32, 1), 64) * ngx_pagesize;
+    void *memory = ngx_slab_calloc(slab, size);
+    remote.exchange = memory != nullptr ? BanExchange::init(memory, size) : nullptr;
+    return memory != nullptr;
+}
+
+/* Returns how far UTC is ahead of NGINX's clock, which is monotonic. */
+uint64_t utc_offset_ms() {
+    const auto &now = *ngx_timeofday();
+    return uint64_t(now.sec) * 1000 + now.msec - ngx_current_msec;
+}
+
+/* Steps of UTC since the zone was made, or since the last reload, move the windows of
+ * "fixed".  A key keeps a window that is ahead now. */
+void follow_utc(ngx_log_t &log, const ZoneConf &zone) {
+    constexpr int64_t kStepMs = 1000; /* what differs by less is the same */
+    if (zone.policy.algorithm != Algorithm::kFixed) { return; }
+
+    auto &offset_ms = shared(&zone.memory.table->offset_ms);
+    const uint64_t present_ms = utc_offset_ms();
+    const auto step_ms = static_cast<int64_t>(present_ms - offset_ms.load());
+    if (std::abs(step_ms) < kStepMs) { return; }
+
+    offset_ms.store(present_ms);
+    ngx_log_error(NGX_LOG_NOTICE, &log, 0,
+                  "limit_sliding zone \"%V\": the clock was set by %L s, and its windows follow",
+                  &zone.name, step_ms / 1000);
+}
+
+/* Divides the rest of the memory into the table and the parts beside it. */
+bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secret) {
+    auto &aside = zone.memory.aside;
+    unsigned mask = (zone.redis != nullptr ? ZoneMemory::kRedis : 0)
+                    | (zone.variable ? ZoneMemory::kVariables : 0)
+                    | (zone.rejected.are_banned() ? ZoneMemory::kBans : 0)
+                    | (zone.may_owe ? ZoneMemory::kDebts : 0);
+    aside.init(memory, size, mask, zone.limits.max, secret);
+    if (aside.bytes > size) { return false; }
+
+    zone.remote.told = aside.redis_limits;
+    zone.remote.bans = aside.bans;
+
+    zone.memory.table = Zone::init(memory + aside.bytes, size - aside.bytes, zone.policy,
+                                   utc_offset_ms(), secret);
+    return zone.memory.table != nullptr;
+}
+
+/* Divides the memory of a new zone; false: the memory is too small. */
+bool divide_memory(ZoneConf &zone, ngx_slab_pool_t *slab, const uint8_t *secret) {
+    const bool is_remote = zone.redis != nullptr;
+    const size_t own_pages = own_pages_of(zone);
+    if (!fit_pages(zone, slab) || (is_remote && !init_remote(zone.remote, slab))
+        || (is_remote && zone.rejected.are_banned() && !init_exchange(zone.remote, slab))
+        || slab->pfree <= own_pages) {
+        return false;
+    }
+
+    const size_t pages = slab->pfree;
+    auto *memory = static_cast<u_char *>(ngx_slab_alloc(slab, pages * ngx_pagesize));
+    if (memory == nullptr) { return false; }
+
+#if (NGX_DEBUG_MALLOC)
+    /* Pages come zeroed otherwise, and take no memory until they are used. */
+    ngx_memzero(memory, pages * ngx_pagesize);
+#endif
+
+    /* The rest of the last page of overrides is left unused, too. */
+    return init_table(
+        zone, memory,
+        (pages - own_pages) * ngx_pagesize + ZoneMemory::overrides_bytes(zone.limits.max), secret);
+}
+
+/* NGINX calls this before it is certain that the new configuration will be
+ * used: so the memory of a running zone is taken over, and not changed. */
+ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
+    auto &zone = *static_cast<ZoneConf *>(shm_zone->data);
+    if (auto *old = static_cast<ZoneConf *>(data)) {
+        zone.memory = old->memory;
+        zone.remote.refusals = old->remote.refusals;
+        zone.remote.leases = old->remote.leases;
+        zone.remote.outbox = old->remote.outbox;
+        zone.remote.told = old->remote.told;
+        zone.remote.log_after = old->remote.log_after;
+        zone.remote.exchange = old->remote.exchange;
+        zone.remote.bans = old->remote.bans;
+        return NGX_OK;
+    }
+
+    auto *slab = reinterpret_cast<ngx_slab_pool_t *>(shm_zone->shm.addr);
+    auto *log = shm_zone->shm.log;
+    slab->log_nomem = 0;
+
+    uint8_t secret[kSecretBytes];
+    if (getentropy(secret, sizeof(secret)) != 0) {
+        ngx_log_error(NGX_LOG_EMERG, log, ngx_errno,
+                      "getentropy() for limit_sliding zone \"%V\" failed", &zone.name);
+        return NGX_ERROR;
+    }
+
+    if (!divide_memory(zone, slab, secret)) {
+        ngx_log_error(NGX_LOG_EMERG, log, 0, "limit_sliding zone \"%V\" is too small", &zone.name);
+        return NGX_ERROR;
+    }
+
+    slab->data = zone.memory.table;
+    return NGX_OK;
+}
+
+u_char *print_precision(u_char *p, u_char *last, const Policy &policy) {
+    return policy.precision == 0 ? ngx_slprintf(p, last, "auto")
+                                 : ngx_slprintf(p, last, "%uD", policy.precision);
+}
+
+u_char *print_window(u_char *p, u_char *last, const Policy &policy) {
+    if (policy.calendar == Calendar::kNone) {
+        return ngx_slprintf(p, last, "%uL ms", policy.window_ms);
+    }
+
+    ngx_str_t name = to_str(name_of(policy.calendar));
+    return ngx_slprintf(p, last, "a calendar %V", &name);
+}
+
+/* Tells which part of the memory is there now, or was; nullptr: the parts are the same. */
+const char *differing_part(const ZoneConf &zone, const ZoneConf &old) {
+    if ((zone.redis == nullptr) != (old.redis == nullptr)) {
+        return zone.redis != nullptr ? "it is in redis now" : "it was in redis";
+    }
+
+    if (zone.remote.lease != 0 && old.remote.leases == nullptr) { return "it has leases now"; }
+
+    if (zone.rejected.are_banned() && old.memory.aside.bans == nullptr) {
+        return "it has penalties now";
+    }
+
+    if (zone.may_owe && old.memory.aside.debts == nullptr) { return "its keys may owe now"; }
+
+    if ((zone.remote.sync_ms == 0) != (old.remote.sync_ms == 0)) {
+        return zone.remote.sync_ms != 0 ? "it has sync now" : "it had sync";
+    }
+
+    return nullptr;
+}
+
+/* Prints the first difference that gives old states another meaning. */
+u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const ZoneConf &old) {
+    const auto &key = zone.key.complex.value, &old_key = old.key.complex.value;
+    const auto &policy = zone.policy, &old_policy = old.policy;
+    auto print = [=](const char *format, auto... values) {
+        return ngx_slprintf(p, last, format, values...);
+    };
+
+    if (view(key) != view(old_key)) {
+        return print("its key was \"%V\", now \"%V\"", &old_key, &key);
+    }
+
+    if (policy.window() != old_policy.window()) {
+        p = print("its window was ");
+        p = print_window(p, last, old_policy);
+        p = ngx_slprintf(p, last, ", now ");
+        return print_window(p, last, policy);
+    }
+
+    if ((policy.offsets == nullptr) != (old_policy.offsets == nullptr)) {
+        return print(policy.offsets != nullptr ? "its calendar was utc, now local"
+                                               : "its calendar was local, now utc");
+    }
+
+    if (policy.algorithm != old_policy.algorithm) {
+        return print("its algorithm was %V, now %V",
+                     &algorithm_names[index_of(old_policy.algorithm)],
+                     &algorithm_names[index_of(policy.algorithm)]);
+    }
+
+    if (policy.precision != old_policy.precision) {
+        p = print("its precision was ");
+        p = print_precision(p, last, old_policy);
+        p = ngx_slprintf(p, last, ", now ");
+        return print_precision(p, last, policy);
+    }
+
+    if (policy.burst != old_policy.burst) {
+        return print("its burst was %uD, now %uD", old_policy.burst, policy.burst);
+    }
+
+    if (const char *part = differing_part(zone, old)) { return print(part); }
+
+    if (zone.size != old.size) { return print("its size was %uz, now %uz", old.size, zone.size); }
+
+    if (zone.limits.max != old.limits.max) {
+        return print("its limits_max was %uz, now %uz", old.limits.max, zone.limits.max);
+    }
+
+    return p;
+}
+
+/* Tells whether the last cycle had this module from another file.  The tags of its
+ * zones are unknown here, and its configuration may have another form. */
+bool was_other_file(const ngx_cycle_t &old) {
+    const auto *name = ngx_http_limit_sliding_module.name;
+    for (auto **module = old.modules; module != nullptr && *module != nullptr; module++) {
+        if (*module != &ngx_http_limit_sliding_module
+            && std::string_view((*module)->name) == name) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
+/* Returns the memory of this name in a cycle, whoever uses it; nullptr: there is none. */
+ngx_shm_zone_t *find_memory(ngx_cycle_t &cycle, std::string_view name) {
+    ngx_shm_zone_t *found = nullptr;
+    for_each<ngx_shm_zone_t>(cycle.shared_memory, [&](auto &shm_zone) {
+        found = view(shm_zone.shm.name) == name ? &shm_zone : found;
+    });
+    return found;
+}
+
+/* Logs that another module has a zone of the same name, or a directive that is to use
+ * such a zone, such as "limit_req"; returns false. */
+bool blame_other(ngx_conf_t *cf, const ZoneConf &zone, const ngx_shm_zone_t &other) {
+    const char *user = "another module";
+    for (auto **module = cf->cycle->modules; *module != nullptr; module++) {
+        if (*module == other.tag) { user = (*module)->name; }
+    }
+
+    return other.shm.size != 0
+               ? invalid_at(cf, zone.where,
+                            "the name of the zone \"%V\" is that of a zone of %s in %s:%ui",
+                            &zone.name, user)
+               : invalid_at(cf, zone.where,
+                            "the zone \"%V\" is used by %s, did you mean "
+                            "\"limit_sliding zone=%V\" there? in %s:%ui",
+                            &zone.name, user, &zone.name);
+}
+
+/* Orders the zone's memory; NGINX would tell of another user without naming it. */
+bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
+    if (const auto *other = find_memory(*cf->cycle, view(zone.name))) {
+        return blame_other(cf, zone, *other);
+    }
+
+    const size_t size = ngx_align(zone.size, ngx_pagesize) + own_pages_of(zone) * page_bytes();
+    zone.ordered.shm_zone
+        = ngx_shared_memory_add(cf, &zone.name, ngx_align(size, ngx_pagesize), &tags[0]);
+    if (zone.ordered.shm_zone == nullptr) { return false; }
+
+    zone.ordered.shm_zone->init = init_memory;
+    zone.ordered.shm_zone->data = &zone;
+    return true;
+}
+
+/* Decides whether the zone is to have the memory that the last cycle has, and
+ * sets `restarted` if not.  Returns false if there is no memory for that. */
+bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
+    auto *shm_zone = find_memory(*cf->cycle->old_cycle, view(zone.name));
+    if (shm_zone == nullptr) { return true; }
+
+    const bool is_first = shm_zone->tag == &tags[0];
+    if (!is_first && shm_zone->tag != &tags[1]) {
+        if (was_other_file(*cf->cycle->old_cycle)) {
+            ngx_str_set(&zone.ordered.restarted, "its module was loaded from another file");
+        }
+
+        return true;
+    }
+
+    const auto &old = *static_cast<ZoneConf *>(shm_zone->data);
+    size_t size = sizeof("its window was  ms, now  ms") + 4 * NGX_INT64_LEN
+                  + zone.key.complex.value.len + old.key.complex.value.len;
+
+    auto *text = alloc_bytes(cf->pool, size);
+    if (text == nullptr) { return false; }
+
+    auto *end = print_difference(text, text + size, zone, old);
+    zone.ordered.former = &old;
+    zone.ordered.restarted = {static_cast<size_t>(end - text), text};
+
+    bool keep = (end == text);
+    zone.ordered.shm_zone->tag = &tags[is_first == keep ? 0 : 1];
+    return true;
+}
+
+} // namespace
+
+const ngx_str_t algorithm_names[kAlgorithms]
+    = {ngx_string("counter"), ngx_string("log"), ngx_string("fixed"), ngx_string("token_bucket"),
+       ngx_string("leaky_bucket")};
+
+ZoneConf *find_zone(const Zones &zones, std::string_view name) {
+    for (auto *zone : zones) {
+        if (view(zone->name) == name) { return zone; }
+    }
+
+    return nullptr;
+}
+
+ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name) {
+    auto *zone = find_zone(zones, view(name));
+    if (zone != nullptr) { return zone; }
+
+    zone = create<ZoneConf>(cf->pool);
+    if (zone == nullptr || zones.add(cf->pool, zone) == nullptr) { return nullptr; }
+
+    zone->name = name;
+    zone->where = file_line_of(cf);
+    return zone;
+}
+
+bool init_zones(ngx_conf_t *cf, const Zones &zones) {
+    for (auto *zone : zones) {
+        if (zone->size == 0) {
+            return invalid_at(cf, zone->where, "unknown limit_sliding zone \"%V\" in %s:%ui",
+                              &zone->name);
+        }
+
+        if (!order_memory(cf, *zone) || !reuse_memory(cf, *zone)) { return false; }
+    }
+
+    return true;
+}
+
+/* A zone that starts empty is a notice that logs of the level "error" show as
+ * well, which is NGINX's default: all clients have their whole limit again, and
+ * an operator who did not mean that would look for the reason there.  It is not
+ * itself an error, as the configuration asks for it. */
+void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
+    if (!zone.rejected.top) { zone.memory.aside.offenders->clear(); }
+
+    ngx_log_t shown = *log;
+    if (shown.log_level >= NGX_LOG_ERR && shown.log_level < NGX_LOG_NOTICE) {
+        shown.log_level = NGX_LOG_NOTICE;
+    }
+
+    if (zone.ordered.restarted.len != 0) {
+        ngx_log_error(NGX_LOG_NOTICE, &shown, 0, "limit_sliding zone \"%V\" starts empty: %V",
+                      &zone.name, &zone.ordered.restarted);
+    }
+
+    follow_utc(shown, zone);
+}
+
+/* Workers, those of the last cycle too, have slots of their own in NGINX's
+ * table of processes, and so counters of their own, until there are more
+ * workers than counters. */
+void take_statistics(ZoneConf &zone) {
+    const auto &aside = zone.memory.aside;
+    zone.worker.counters = &aside.counters[ngx_process_slot % aside.nstatistics];
+    zone.worker.sampler.takes_all = zone.rejected.are_banned();
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,220 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* The hooks of the module: NGINX calls them to make configurations, to let
+ * locations inherit, and when processes begin and end. */
+
+#include <algorithm>
+
+#include "http/api/api.hpp"
+#include "http/conf/client_address.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/conf/limit_set.hpp"
+#include "http/conf/zone_sweep.hpp"
+#include "http/directives/redis_directive.hpp"
+#include "http/directives/warnings.hpp"
+#include "http/overrides/override_file.hpp"
+#include "http/overrides/override_load.hpp"
+#include "http/overrides/override_writes.hpp"
+#include "http/request/handler.hpp"
+#include "http/request/settle.hpp"
+#include "http/response/headers.hpp"
+#include "http/response/log.hpp"
+#include "http/response/variables.hpp"
+#include "ngx/conf.hpp"
+#include "ngx/memory.hpp"
+#include "redis/background/ban_spread.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Returns the configuration of a cycle, an empty one if it has no http{}. */
+const MainConf &main_conf(ngx_cycle_t *cycle) {
+    static const MainConf none = {};
+    auto *main = static_cast<MainConf *>(
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_limit_sliding_module));
+    return main != nullptr ? *main : none;
+}
+
+/* Sets which limits are in force; `own` tells that they are not inherited.  A
+ * location of the API has its overrides only, so that nobody is locked out of
+ * it by limits that are meant for a site, and scrapes take nothing from them.
+ * It hands on conf->set all the same: locations in it inherit as elsewhere. */
+void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own) {
+    auto **groups = conf->set != nullptr ? conf->set->groups[conf->dry_run] : nullptr;
+
+    if (merge_api(cf, prev, conf) && !own) {
+        /* "limit_except" and "if" in the location are parts of it. */
+        groups = core_loc_conf(cf).noname ? prev->groups : nullptr;
+    }
+
+    if (groups != nullptr) { std::copy(groups, groups + kStages, conf->groups); }
+}
+
+/* Keeps a place in a phase, where set_checkers() has check_stage() called: this is
+ * not, and no request would go unlimited if it were. */
+template <Stage kStage>
+ngx_int_t stage_handler(ngx_http_request_t *) {
+    return NGX_ERROR;
+}
+
+bool add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler) {
+    auto *core = static_cast<ngx_http_core_main_conf_t *>(
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module));
+
+    auto *added = static_cast<ngx_http_handler_pt *>(ngx_array_push(&core->phases[phase].handlers));
+    return added != nullptr && (*added = handler);
+}
+
+/* Has NGINX call check_stage() in our places.  Its phases do not exist before the
+ * configuration is complete. */
+void set_checkers(ngx_cycle_t *cycle) {
+    auto *core = static_cast<ngx_http_core_main_conf_t *>(
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module));
+    if (core == nullptr) { return; }
+
+    for (auto *ph = core->phase_engine.handlers; ph->checker != nullptr; ph++) {
+        if (ph->handler == stage_handler<kBeforeAuth>) { ph->checker = check_stage<kBeforeAuth>; }
+
+        if (ph->handler == stage_handler<kAfterAuth>) { ph->checker = check_stage<kAfterAuth>; }
+    }
+}
+
+} // namespace
+
+extern "C" ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf) {
+    return init_log(cf) == NGX_OK && add_variables(cf) ? NGX_OK : NGX_ERROR;
+}
+
+extern "C" void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf) {
+    return create<MainConf>(cf->pool);
+}
+
+/* Runs once everything is parsed, before anything is inherited. */
+extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf) {
+    auto &main = *static_cast<MainConf *>(conf);
+    warn_of_zones(cf, main);
+
+    for (auto *zone : main.zones) {
+        /* with sync=, units for which Redis has no room yet are a debt */
+        zone->may_owe = main.charges || (zone->remote.sync_ms != 0 && zone->policy.is_bucket());
+    }
+
+    for (auto *set : main.sets) {
+        for (const auto &limit : set->limits) {
+            limit.zone->may_owe |= limit.settle != nullptr;
+        }
+    }
+
+    return conf_result(
+        init_zones(cf, main.zones)
+        && std::all_of(main.zones.begin(), main.zones.end(),
+                       [&](auto *zone) { return open_limits(cf, main.zones, *zone); })
+        && init_sets(cf, main.sets) && init_redises(cf, main.redises, main.zones));
+}
+
+extern "C" void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf) {
+    return create<LocConf>(cf->pool);
+}
+
+extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child) {
+    auto *prev = static_cast<LocConf *>(parent);
+    auto *conf = static_cast<LocConf *>(child);
+    bool own = (conf->set != NGX_CONF_UNSET_PTR);
+
+    ngx_conf_merge_ptr_value(conf->set, prev->set, nullptr);
+    ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
+
+    merge_groups(cf, prev, conf, own);
+
+    ngx_conf_merge_uint_value(conf->status_code, prev->status_code, NGX_HTTP_TOO_MANY_REQUESTS);
+    ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);
+    ngx_conf_merge_msec_value(conf->log_every, prev->log_every, 0);
+    ngx_conf_merge_uint_value(conf->headers, prev->headers, kHeaderRetryAfter);
+    ngx_conf_merge_uint_value(conf->client_ipv4, prev->client_ipv4, kIpv4Prefix);
+    ngx_conf_merge_uint_value(conf->client_ipv6, prev->client_ipv6, kIpv6Prefix);
+
+    learn_prefixes(cf, *conf);
+    warn_of_place(cf, *conf, prev->set != NGX_CONF_UNSET_PTR ? prev->set : nullptr);
+
+    auto &main = main_conf(cf);
+    for (Stage stage : {kBeforeAuth, kAfterAuth}) {
+        main.stages[stage] |= (conf->groups[stage] != nullptr);
+    }
+
+    if ((conf->headers & ~kHeaderRetryAfter) != 0
+        || (conf->set != nullptr && core_loc_conf(cf).error_pages != nullptr)) {
+        main.header_filter = true;
+    }
+
+    return NGX_CONF_OK;
+}
+
+extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
+    const auto &main = main_conf(cf);
+    set_unused_prefixes(main);
+
+    /* Handlers of a phase run in the reverse order of registration, and NGINX's
+     * own authentication modules have registered before: limits run ahead of
+     * them.  What no place needs is not there, and costs nothing. */
+    bool added = (!main.stages[kBeforeAuth]
+                  || add_handler(cf, NGX_HTTP_ACCESS_PHASE, stage_handler<kBeforeAuth>))
+                 && (!main.stages[kAfterAuth]
+                     || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, stage_handler<kAfterAuth>))
+                 && (!main.settles || add_handler(cf, NGX_HTTP_LOG_PHASE, settle_handler));
+
+    if (main.charges && !prepare_orders(cf, main.zones)) { return NGX_ERROR; }
+
+    if (added && main.header_filter) { init_headers(); }
+
+    return added ? NGX_OK : NGX_ERROR;
+}
+
+extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
+    for (auto *zone : main_conf(cycle).zones) {
+        enter_memory(cycle->log, *zone);
+        enter_limits(cycle->log, *zone);
+
+        /* Only the API lists or changes limits from now on. */
+        if (!main_conf(cycle).api_clients.known) { close_limits(*zone); }
+    }
+
+    set_checkers(cycle);
+
+    return NGX_OK;
+}
+
+extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
+    for (auto *zone : main_conf(cycle).zones) {
+        take_statistics(*zone);
+    }
+
+    prepare_claims(main_conf(cycle).sets);
+
+    /* NGINX's helper processes decide nothing, and need no breakers. */
+    if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
+        for (auto *redis : main_conf(cycle).redises) {
+            redis_enter(redis);
+        }
+
+        for (auto *zone : main_conf(cycle).zones) {
+            if (zone->redis != nullptr && zone->rejected.are_banned()) { enter_bans(zone->remote); }
+
+            if (main_conf(cycle).charges) { watch_limits(*zone); }
+        }
+
+        if (ngx_worker == 0 && !main_conf(cycle).zones.empty()) {
+            start_sweep(main_conf(cycle).zones);
+        }
+    }
+
+    return NGX_OK;
+}
+
+/* Closes connections, so that NGINX does not report them as left open. */
+extern "C" void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle) {
+    for (auto *redis : main_conf(cycle).redises) {
+        redis_exit(redis);
+    }
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,402 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* The directive limit_sliding_zone. */
+
+#include "core/policy/rate.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/conf/policy_header.hpp"
+#include "http/directives/redis_directive.hpp"
+#include "http/values/local_time.hpp"
+#include "http/values/parameter.hpp"
+#include "http/values/rate.hpp"
+#include "http/values/suggestion.hpp"
+#include "ngx/conf.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* The largest number of overrides, of 2.4 GB. */
+constexpr uint32_t kOverridesMax = 100000000;
+
+/* The bytes of a zone for which there is one by default. */
+constexpr size_t kBytesPerOverride = 4096;
+
+/* The longest ban: a year, as NGINX's times have it. */
+constexpr ngx_int_t kDayS = 24 * 60 * 60;
+constexpr ngx_int_t kPenaltyMaxS = 365 * kDayS;
+
+/* Warns of a key that is the name of a variable: it limits all clients together. */
+void check_key(ngx_conf_t *cf, const ngx_str_t &key) {
+    const auto *core = static_cast<ngx_http_core_main_conf_t *>(
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module));
+    for (auto &known : span<ngx_hash_key_t>(core->variables_keys->keys)) {
+        if (is_same_name(view(known.key), view(key))) {
+            ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                               "the key \"%V\" is the same for all requests, did you mean \"$%V\"?",
+                               &key, &key);
+        }
+    }
+}
+
+bool set_key(ngx_conf_t *cf, const ngx_str_t &key, ZoneConf &zone) {
+    if (key.len == 0) {
+        return conf_invalid(cf, "the key \"\" of zone \"%V\" is empty", &zone.name);
+    }
+
+    check_key(cf, key);
+
+    const auto name = only_variable(view(key));
+    if (is_same_name(name, "binary_remote_addr")) {
+        zone.keys = KeyKind::kAddresses;
+    } else if (is_same_name(name, "limit_sliding_client")) {
+        zone.keys = KeyKind::kClients;
+    }
+
+    return compile_expression(cf, key, zone.key);
+}
+
+/* "zone=name:size" */
+bool set_name(const Param &param, ZoneConf &zone) {
+    size_t colon = param.value().find(':');
+    if (colon == 0 || colon == std::string_view::npos) {
+        return param.invalid("invalid zone \"%V\", it must be \"zone=name:size\"");
+    }
+
+    zone.name = {colon, param.text.data};
+
+    ngx_str_t text = {param.text.len - colon - 1, param.text.data + colon + 1};
+    ssize_t size = ngx_parse_size(&text);
+    if (size == NGX_ERROR) {
+        const auto meant = suggested_size(param.cf->pool, view(text));
+        return param.invalid("invalid zone size \"%V\"%V", &meant);
+    }
+
+    /* The memory that NGINX itself needs depends on the page. */
+    size_t minimum = ngx_max(32 * 1024, 8 * ngx_pagesize);
+    if (static_cast<size_t>(size) < minimum) {
+        return param.invalid("zone \"%V\" is too small, the minimum is %uzk", minimum / 1024);
+    }
+
+    zone.size = size;
+
+    auto *other = find_zone(main_conf(param.cf).zones, view(zone.name));
+    if (other != nullptr && other->size != 0) {
+        return conf_invalid(param.cf, "duplicate zone \"%V\", it is already bound to key \"%V\"",
+                            &zone.name, &other->key.complex.value);
+    }
+
+    return set_key(param.cf, words_of(param.cf)[1], zone);
+}
+
+bool take_window(const Param &param, const Window &window, ZoneConf &zone) {
+    zone.policy.window_ms = window.ms;
+    zone.policy.calendar = window.calendar;
+    return window.calendar == Calendar::kNone || zone.policy.algorithm == Algorithm::kFixed
+           || param.invalid("\"%V\" belongs to \"algorithm=fixed\" only");
+}
+
+bool set_window(const Param &param, ZoneConf &zone) {
+    Window window = {};
+    if (window.parse(param.value()) && window.calendar != Calendar::kNone) {
+        return take_window(param, window, zone);
+    }
+
+    ngx_str_t text = param.text;
+    ngx_int_t ms = ngx_parse_time(&text, 0);
+    if (ms == NGX_ERROR) {
+        const auto meant = suggested_window(param.cf->pool, param.value());
+        return param.invalid("invalid window \"%V\", it must be a time, \"day\", \"week\", "
+                             "\"month\" or \"year\"%V",
+                             &meant);
+    }
+
+    if (ms < ngx_int_t{kWindowMinMs} || ms > ngx_int_t{kWindowMaxMs}) {
+        return param.invalid("\"%V\" must be between 100ms and 30d");
+    }
+
+    zone.policy.window_ms = ms;
+    return true;
+}
+
+/* Keys may have windows of the calendar if the zone has not. */
+bool set_calendar(const Param &param, ZoneConf &zone) {
+    if (zone.policy.algorithm != Algorithm::kFixed) {
+        return param.invalid("\"%V\" belongs to \"algorithm=fixed\" only");
+    }
+
+    bool is_utc;
+    if (!param.get_either("utc", "local", is_utc)) { return false; }
+
+    if (is_utc) { return true; }
+
+    auto &offsets = main_conf(param.cf).local_offsets;
+    if (offsets == nullptr) { offsets = find_local_offsets(param.cf->pool); }
+
+    zone.policy.offsets = offsets;
+    return offsets != nullptr;
+}
+
+/* Takes the window of a rate as "5/15m"; one that is given beside it must be the same. */
+bool take_rate_window(const Param &param, const Window &window, ZoneConf &zone) {
+    if (zone.policy.window().is_given() && zone.policy.window() != window) {
+        for (auto &word : words_of(param.cf)) {
+            if (!starts_with(view(word), "window=")) { continue; }
+
+            return param.invalid("\"%V\" has another window than \"%V\"", &word);
+        }
+    }
+
+    return take_window(param, window, zone);
+}
+
+/* The window is known if it is given, else it is that of the rate, or its unit. */
+bool set_zone_rate(const Param &param, ZoneConf &zone) {
+    Rate rate = {};
+    Window window = {};
+    if (!set_rate(param, zone.rate, rate, window)) { return false; }
+
+    if (window.is_given() && !take_rate_window(param, window, zone)) { return false; }
+
+    zone.rate_text = param.text;
+
+    auto &window_ms = zone.policy.window_ms;
+    if (window_ms == 0) { window_ms = rate.per_ms; }
+
+    if (window_ms == 0) {
+        return param.invalid("\"%V\" has no unit and needs the \"window=\" parameter");
+    }
+
+    return zone.rate != nullptr
+           || set_limit(param.cf, param.word, rate, window_ms, zone.limit_max(), zone.limit,
+                        file_line_of(param.cf));
+}
+
+bool set_algorithm(const Param &param, ZoneConf &zone) {
+    for (size_t i = 0; i < kAlgorithms; i++) {
+        if (param.value() == view(algorithm_names[i])) {
+            zone.policy.algorithm = static_cast<Algorithm>(i);
+            return true;
+        }
+
+        if (is_similar(param.value(), view(algorithm_names[i]))) {
+            return param.invalid("unknown algorithm \"%V\", did you mean \"%V\"?",
+                                 &algorithm_names[i]);
+        }
+    }
+
+    return param.invalid("unknown algorithm \"%V\", it must be \"counter\", "
+                         "\"log\", \"fixed\", \"token_bucket\" or \"leaky_bucket\"");
+}
+
+bool set_precision(const Param &param, ZoneConf &zone) {
+    if (zone.policy.algorithm != Algorithm::kCounter) {
+        return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
+    }
+
+    /* 0 is auto */
+    if (param.value() == "auto") { return true; }
+
+    ngx_int_t n = ngx_atoi(param.text.data, param.text.len);
+    if (n < 1 || n > 60) {
+        return param.invalid("invalid number \"%V\", it must be \"auto\" or between 1 and 60");
+    }
+
+    zone.policy.precision = static_cast<uint32_t>(n);
+    return true;
+}
+
+bool set_strict(const Param &param, ZoneConf &zone) {
+    if (zone.policy.algorithm != Algorithm::kCounter) {
+        return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
+    }
+
+    zone.policy.strict = true;
+    return true;
+}
+
+bool set_count_rejected(const Param &param, ZoneConf &zone) {
+    if (zone.remote.sync_ms != 0) { return param.invalid("\"%V\" cannot be with \"sync=\""); }
+
+    zone.policy.counts_rejected = true;
+    return true;
+}
+
+bool set_burst(const Param &param, ZoneConf &zone) {
+    auto &policy = zone.policy;
+    bool is_token = (policy.algorithm == Algorithm::kTokenBucket);
+    if (!is_token && policy.algorithm != Algorithm::kLeakyBucket) {
+        return param.invalid("\"%V\" belongs to \"algorithm=token_bucket\" and "
+                             "\"algorithm=leaky_bucket\" only");
+    }
+
+    /* A bucket that holds no token would admit nobody. */
+    if (!param.get_number("number", is_token, kLimitMax, policy.burst)) { return false; }
+
+    if (policy.burst != 0 && zone.limit != 0 && policy.capacity(zone.limit) < policy.burst) {
+        return param.invalid("\"%V\" is too much for this rate, at which it "
+                             "takes longer than 49 days to run off");
+    }
+
+    return true;
+}
+
+/* Logs a parameter of a queue that another algorithm has; returns false then. */
+bool is_queue(const Param &param, const ZoneConf &zone) {
+    return zone.policy.algorithm == Algorithm::kLeakyBucket
+           || param.invalid("\"%V\" belongs to \"algorithm=leaky_bucket\" only");
+}
+
+bool set_delay(const Param &param, ZoneConf &zone) {
+    return is_queue(param, zone) && param.get_number("number", 1, kLimitMax, zone.policy.undelayed);
+}
+
+bool set_nodelay(const Param &param, ZoneConf &zone) {
+    if (!is_queue(param, zone)) { return false; }
+
+    if (zone.policy.undelayed != 0) { return param.invalid("\"%V\" cannot be with \"delay=\""); }
+
+    zone.policy.undelayed = kNeverDelayed;
+    return true;
+}
+
+bool set_full(const Param &param, ZoneConf &zone) {
+    bool evict;
+    if (!param.get_either("evict", "deny", evict)) { return false; }
+
+    zone.policy.full = evict ? WhenFull::kEvict : WhenFull::kDeny;
+    return true;
+}
+
+bool set_limits(const Param &param, ZoneConf &zone) {
+    if (zone.redis != nullptr) {
+        return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
+    }
+
+    zone.limits.path = param.text;
+    return ngx_conf_full_name(param.cf->cycle, &zone.limits.path, 1) == NGX_OK;
+}
+
+bool set_limits_max(const Param &param, ZoneConf &zone) {
+    if (zone.redis != nullptr) {
+        return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
+    }
+
+    return param.get_number("number", 1, kOverridesMax, zone.limits.max);
+}
+
+bool set_top(const Param &param, ZoneConf &zone) {
+    return param.get_either("on", "off", zone.rejected.top);
+}
+
+/* Reads the length of a ban. */
+bool get_ban_length(const Param &param, uint64_t &length_ms) {
+    ngx_str_t text = param.text;
+    const ngx_int_t s = ngx_parse_time(&text, 1);
+    if (s == NGX_ERROR || s < 1 || s > kPenaltyMaxS) {
+        const auto meant = suggested_time(param.cf->pool, param.value());
+        return param.invalid("invalid time \"%V\", it must be between 1s and 1y%V", &meant);
+    }
+
+    if (param.value().find('M') != std::string_view::npos) {
+        ngx_conf_log_error(NGX_LOG_WARN, param.cf, 0, "\"%V\" is %i days, minutes are \"m\"",
+                           &param.word, s / kDayS);
+    }
+
+    length_ms = uint64_t(s) * 1000;
+    return true;
+}
+
+bool set_penalty(const Param &param, ZoneConf &zone) {
+    auto &penalty = zone.rejected.penalty;
+    if (!get_ban_length(param, penalty.penalty_ms)) { return false; }
+
+    penalty.max_ms = penalty.penalty_ms;
+    penalty.window_ms = zone.policy.window_ms;
+    penalty.after = 1;
+    return true;
+}
+
+bool set_penalty_after(const Param &param, ZoneConf &zone) {
+    auto &penalty = zone.rejected.penalty;
+    if (!zone.rejected.are_banned()) { return param.invalid("\"%V\" needs \"penalty=\""); }
+
+    return param.get_number("number", 1, kPenaltyAfterMax, penalty.after);
+}
+
+bool set_penalty_max(const Param &param, ZoneConf &zone) {
+    auto &penalty = zone.rejected.penalty;
+    if (!zone.rejected.are_banned()) { return param.invalid("\"%V\" needs \"penalty=\""); }
+
+    if (!get_ban_length(param, penalty.max_ms)) { return false; }
+
+    return penalty.max_ms >= penalty.penalty_ms
+           || param.invalid("\"%V\" is less than the penalty of %uLs", penalty.penalty_ms / 1000);
+}
+
+/* The order matters: most need the algorithm, and the rate needs the window, and
+ * the bound of its algorithm here or in Redis. */
+constexpr ParamRule<ZoneConf> rules[] = {
+    {{"zone=", "zone="}, set_name},
+    {{"algorithm="}, set_algorithm},
+    {{"window="}, set_window},
+    {{"calendar="}, set_calendar},
+    {{"precision="}, set_precision},
+    {{"strict"}, set_strict},
+    {{"redis="}, set_redis},
+    {{"sync="}, set_sync},
+    {{"rate=", "rate="}, set_zone_rate},
+    {{"burst="}, set_burst},
+    {{"delay="}, set_delay},
+    {{"nodelay"}, set_nodelay},
+    {{"full="}, set_full},
+    {{"count_rejected"}, set_count_rejected},
+    {{"lease="}, set_lease},
+    {{"on_error="}, set_on_error},
+    {{"limits="}, set_limits},
+    {{"limits_max="}, set_limits_max},
+    {{"top="}, set_top},
+    {{"penalty="}, set_penalty},
+    {{"penalty_after="}, set_penalty_after},
+    {{"penalty_max="}, set_penalty_max},
+};
+
+constexpr ParamName of_place[]
+    = {{"after_auth"}, {"cost="}, {"count_status="}, {"dry_run"}, {"settle="}};
+
+} // namespace
+
+extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
+    auto words = words_of(cf);
+    if (starts_with(view(words[1]), "zone=")) {
+        return conf_error(cf, "\"%V\" must have a key before \"%V\"", &cmd->name, &words[1]);
+    }
+
+    for (size_t i = 2; i < words.size(); i++) {
+        if (starts_with(view(words[i]), "$")) {
+            return conf_error(cf, "invalid parameter \"%V\", the key is one word, the first",
+                              &words[i]);
+        }
+    }
+
+    ZoneConf zone = {};
+    zone.where = file_line_of(cf);
+    zone.rejected.top = true;
+
+    if (!set_params(cf, 2, rules, zone, {"limit_sliding", of_place})) { return conf_failed(); }
+
+    if (zone.limits.max == 0 && zone.redis == nullptr) {
+        zone.limits.max = ngx_max(zone.size / kBytesPerOverride, 8);
+    }
+
+    zone.policy.zone_limit = zone.limit;
+    zone.rejected.are_watched = zone.rejected.top || zone.rejected.are_banned();
+
+    auto *defined = get_zone(cf, main_conf(cf).zones, zone.name);
+    if (defined == nullptr || !quote_name(cf->pool, zone)) { return conf_failed(); }
+
+    *defined = zone;
+    return NGX_CONF_OK;
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,260 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/json/arguments.hpp"
+
+#include <algorithm>
+
+#include "core/policy/override_line.hpp"
+#include "core/policy/rate.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/conf/key_text.hpp"
+#include "http/json/response.hpp"
+#include "http/values/rate.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* A year has 365 days here, as in NGINX's times. */
+constexpr time_t kTtlMax = 10 * 365 * 24 * 60 * 60;
+
+constexpr ngx_int_t kPageDefault = 100;
+constexpr ngx_int_t kPageMax = 1000;
+
+/* The most bytes of a value that its error quotes. */
+constexpr size_t kQuoted = 48;
+
+/* Sends "NAME" and a text about it, which may have a value to quote as %V%s. */
+template <class... Args>
+ngx_int_t send_wrong(ngx_http_request_t *r, const char *format, std::string_view value,
+                     Args... args) {
+    ngx_str_t quoted = to_str(first(value, kQuoted));
+    return send_error(r, NGX_HTTP_BAD_REQUEST, format, args..., &quoted,
+                      value.size() > kQuoted ? "..." : "");
+}
+
+/* Reads an argument that may be absent, which its text is empty then. */
+ngx_int_t read_arg(ngx_http_request_t *r, const char *name, ngx_str_t *text) {
+    ngx_str_t arg;
+
+    *text = {};
+    if (ngx_http_arg(r, bytes(name), ngx_strlen(name), &arg) != NGX_OK) { return NGX_DECLINED; }
+
+    if (arg.len == 0) {
+        return send_error(r, NGX_HTTP_BAD_REQUEST, "\"%s\" must not be empty", name);
+    }
+
+    const u_char *last = arg.data + arg.len;
+    for (u_char *p = arg.data; p < last; p++) {
+        if (*p == '%' && (last - p < 3 || ngx_hextoi(p + 1, 2) == NGX_ERROR)) {
+            return send_wrong(r, "\"%s\" must be percent-encoded, not \"%V%s\"", view(arg), name);
+        }
+    }
+
+    /* An address may take the place of its text. */
+    u_char *dst = alloc_bytes(r->pool, std::max<size_t>(arg.len, 16));
+    if (dst == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    text->data = dst;
+    ngx_unescape_uri(&dst, &arg.data, arg.len, 0);
+    text->len = dst - text->data;
+    return NGX_DECLINED;
+}
+
+/* The same for one that must be there. */
+ngx_int_t need_arg(ngx_http_request_t *r, const char *name, ngx_str_t *text) {
+    const ngx_int_t rc = read_arg(r, name, text);
+    if (rc != NGX_DECLINED || text->len != 0) { return rc; }
+
+    return send_error(r, NGX_HTTP_BAD_REQUEST, "\"%s\" must be given", name);
+}
+
+/* Makes the text of a key the one that requests have. */
+ngx_int_t make_key(ngx_http_request_t *r, const ZoneConf &zone, const char *name, ngx_str_t *key) {
+    const ngx_str_t text = *key;
+
+    /* No line of a file of limits has room for such a key. */
+    if (text.len > LimitLine::kKeyMax) {
+        return send_wrong(r, "\"%s\" must not be longer than 65535 bytes, as \"%V%s\"", view(text),
+                          name);
+    }
+
+    if (read_key(zone, key)) { return NGX_DECLINED; }
+
+    return send_wrong(r,
+                      "\"%s\" must be an address, as \"192.0.2.7\" or \"2001:db8::1\", "
+                      "not \"%V%s\"",
+                      view(text), name);
+}
+
+/* Tells why a rate of this form is not one that a key may have. */
+ngx_int_t send_wrong_limit(ngx_http_request_t *r, const ZoneConf &zone, std::string_view text,
+                           const Rate &rate, uint64_t window_ms) {
+    const uint64_t n = rate.limit(window_ms);
+    return send_wrong(r,
+                      "\"rate\" must allow 1 to %uL requests in a window of %uL ms, "
+                      "not %s%uL as \"%V%s\"",
+                      text, zone.limit_max(), window_ms, n == UINT64_MAX ? "more than " : "", n);
+}
+
+/* Tells why a rate with a window is wrong. */
+ngx_int_t send_wrong_window(ngx_http_request_t *r, const ZoneConf &zone, std::string_view text,
+                            size_t slash) {
+    const std::string_view number = first(text, slash);
+    const std::string_view name = {text.data() + slash + 1, text.size() - slash - 1};
+    Rate rate;
+    Window window;
+
+    if (!rate.parse(number) || rate.per_ms != 0) {
+        return send_wrong(r,
+                          "\"rate\" must have a positive integer of 18 digits at most before "
+                          "its window, not \"%V%s\"",
+                          number);
+    }
+
+    if (!window.parse(name)) {
+        return send_wrong(r,
+                          "\"rate\" must have a window from 100ms to 30d, or \"day\", \"week\", "
+                          "\"month\" or \"year\", not \"%V%s\"",
+                          name);
+    }
+
+    if (window.calendar != Calendar::kNone && zone.policy.algorithm != Algorithm::kFixed) {
+        return send_wrong(r,
+                          "\"rate\" must have a window from 100ms to 30d, as the zone is not "
+                          "\"algorithm=fixed\", not \"%V%s\"",
+                          name);
+    }
+
+    return send_wrong_limit(r, zone, text, rate, window.ms);
+}
+
+ngx_int_t send_wrong_rate(ngx_http_request_t *r, const ZoneConf &zone, std::string_view text) {
+    Rate rate;
+    if (rate.parse(text)) { return send_wrong_limit(r, zone, text, rate, zone.policy.window_ms); }
+
+    const size_t slash = text.find('/');
+    if (slash != std::string_view::npos && (slash == 0 || text[slash - 1] != 'r')) {
+        return send_wrong_window(r, zone, text, slash);
+    }
+
+    return send_wrong(r,
+                      "\"rate\" must be as \"10r/s\", \"100\" or \"1000/1h\", or \"0\", \"off\" "
+                      "or \"default\", not \"%V%s\"",
+                      text);
+}
+
+ngx_int_t read_ttl(ngx_http_request_t *r, RateArgs *rate) {
+    ngx_str_t text;
+    const ngx_int_t rc = read_arg(r, "ttl", &text);
+    if (rc != NGX_DECLINED || text.len == 0) { return rc; }
+
+    rate->ttl_s = ngx_parse_time(&text, 1);
+    if (rate->ttl_s < 1 || rate->ttl_s > kTtlMax) {
+        return send_wrong(r,
+                          "\"ttl\" must be a time from 1s to 10y, as \"90s\" or \"7d\", "
+                          "not \"%V%s\"",
+                          view(text));
+    }
+
+    if (rate->own.is_set()) { return NGX_DECLINED; }
+
+    return send_wrong(r, "\"ttl\" must not be given with the rate \"default\", as \"%V%s\"",
+                      view(text));
+}
+
+/* Reads a place that a list has told, "*5": in a key that it tells, "*" is encoded. */
+bool read_place(ngx_http_request_t *r, uint64_t *place) {
+    ngx_str_t arg;
+    if (ngx_http_arg(r, bytes("after"), 5, &arg) != NGX_OK || arg.len < 2 || arg.data[0] != '*') {
+        return false;
+    }
+
+    const off_t n = ngx_atoof(arg.data + 1, arg.len - 1);
+    if (n < 0) { return false; }
+
+    *place = static_cast<uint64_t>(n);
+    return true;
+}
+
+} // namespace
+
+ngx_int_t read_key_arg(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key) {
+    const ngx_int_t rc = need_arg(r, "key", key);
+    return rc == NGX_DECLINED ? make_key(r, zone, "key", key) : rc;
+}
+
+ngx_int_t read_rate_args(ngx_http_request_t *r, const ZoneConf &zone, RateArgs *rate) {
+    const ngx_int_t rc = need_arg(r, "rate", &rate->text);
+    if (rc != NGX_DECLINED) { return rc; }
+
+    const std::string_view text = view(rate->text);
+    if (text != "default" && !rate->own.parse(text, zone.policy, zone.limit_max())) {
+        return send_wrong_rate(r, zone, text);
+    }
+
+    return read_ttl(r, rate);
+}
+
+ngx_int_t read_cost_arg(ngx_http_request_t *r, int64_t *cost) {
+    ngx_str_t text;
+    const ngx_int_t rc = need_arg(r, "cost", &text);
+    if (rc != NGX_DECLINED) { return rc; }
+
+    const bool is_negative = text.data[0] == '-';
+    const ngx_str_t digits = {text.len - is_negative, text.data + is_negative};
+    uint64_t n;
+    if (!parse_settled(digits, n) || n == 0) {
+        return send_wrong(r,
+                          "\"cost\" must be an integer from 1 to 2^53, or from -2^53 to -1, "
+                          "not \"%V%s\"",
+                          view(text));
+    }
+
+    *cost = is_negative ? -static_cast<int64_t>(n) : static_cast<int64_t>(n);
+    return NGX_DECLINED;
+}
+
+ngx_int_t read_what_arg(ngx_http_request_t *r, const ZoneConf &zone, bool *is_ban) {
+    ngx_str_t text;
+    const ngx_int_t rc = read_arg(r, "what", &text);
+    *is_ban = text.len != 0;
+    if (rc != NGX_DECLINED || text.len == 0) { return rc; }
+
+    if (view(text) != "ban") {
+        return send_wrong(r, "\"what\" must be \"ban\", not \"%V%s\"", view(text));
+    }
+
+    if (zone.rejected.are_banned()) { return NGX_DECLINED; }
+
+    return send_wrong(r, "\"what\" must not be \"%V%s\", as the zone has no \"penalty=\"",
+                      view(text));
+}
+
+ngx_int_t read_page_args(ngx_http_request_t *r, const ZoneConf &zone, PageArgs *page) {
+    ngx_str_t text;
+    *page = {};
+
+    ngx_int_t rc = NGX_DECLINED;
+    if (!read_place(r, &page->place)) {
+        rc = read_arg(r, "after", &page->after);
+        if (rc == NGX_DECLINED && page->after.len != 0) {
+            rc = make_key(r, zone, "after", &page->after);
+        }
+    }
+
+    if (rc == NGX_DECLINED) { rc = read_arg(r, "n", &text); }
+
+    if (rc != NGX_DECLINED) { return rc; }
+
+    const ngx_int_t n = text.len != 0 ? ngx_atoi(text.data, text.len) : kPageDefault;
+    if (n < 1 || n > kPageMax) {
+        return send_wrong(r, "\"n\" must be an integer from 1 to 1000, not \"%V%s\"", view(text));
+    }
+
+    page->n = n;
+    return NGX_DECLINED;
+}
+
+} // namespace limit_sliding

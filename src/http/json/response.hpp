@@ -1,0 +1,36 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Responses of the API. */
+
+#pragma once
+
+#include <string_view>
+
+#include "http/json/json.hpp"
+#include "ngx/ngx.hpp"
+
+namespace limit_sliding {
+
+/* Sends a response that is not to be stored.  This and the functions below
+ * return the value that the handler of the location is to return. */
+ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status, std::string_view type, Writer &text);
+
+/* Sends the fields of an object that a function writes. */
+template <class Function>
+ngx_int_t send_json(ngx_http_request_t *r, ngx_uint_t status, Function function) {
+    Writer text(r->pool);
+    Json json(text);
+
+    {
+        auto object = json.object();
+        function(json);
+    }
+
+    text.append("\n");
+    return send_text(r, status, "application/json", text);
+}
+
+/* Sends an error as JSON, with a message of 256 bytes at most. */
+ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status, const char *format, ...);
+
+} // namespace limit_sliding

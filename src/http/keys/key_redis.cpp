@@ -1,0 +1,167 @@
+/* Copyright (C) the limit_sliding authors */
+
+/*
+ * Requests for keys in Redis.
+ *
+ * The request looks at the key, which makes sure of a connection.  If it is to
+ * change the key, it then sends a command and looks again.  These functions
+ * return NGX_AGAIN while it continues to wait.
+ *
+ * If Redis does not answer a request that changes nothing, this node shows its own count.
+ */
+
+#include "http/keys/key_redis.hpp"
+
+#include "core/limiter/limiter.hpp"
+#include "http/json/response.hpp"
+#include "http/request/suspend.hpp"
+#include "ngx/event.hpp"
+#include "redis/calls/client.hpp"
+
+namespace limit_sliding {
+namespace {
+
+constexpr ngx_uint_t kWrites = NGX_HTTP_PUT | NGX_HTTP_DELETE | NGX_HTTP_POST;
+
+/* Shows the key as this node decides about it: by the last reply of Redis about its limit,
+ * and by this node's count. */
+ngx_int_t send_known(KeyRequest &key) {
+    key.remote.source = Source::kFallback;
+    key.own = key.zone->memory.aside.redis_limits->find(key.claim.key_hash());
+    if (!set_limit(key, key.basis())) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    key.claim.fit_core();
+    acquire(&key.claim, 1, ngx_current_msec);
+    key.verdict = key.claim.describe(ngx_current_msec);
+    return send_key(key);
+}
+
+ngx_int_t wait_or_fail(KeyRequest &key, bool waits) {
+    if (waits) { return NGX_AGAIN; }
+
+    return (key.method & kWrites) == 0
+               ? send_known(key)
+               : send_error(key.request, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
+}
+
+ngx_int_t look(KeyRequest &key) {
+    if (!set_usual_limit(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    key.claim.purpose = Purpose::kLook;
+    key.claim.cost = 0;
+    return wait_or_fail(key, ask_redis({&key.claim, 1}, &key.waiter));
+}
+
+ngx_int_t send_command(KeyRequest &key, KeyCommand command) {
+    return wait_or_fail(key, send_key_command(&key.claim, command, &key.rate.text,
+                                              key.rate.ttl_s * 1000, &key.waiter));
+}
+
+/* Sends the command of the method, once Redis is known to answer. */
+ngx_int_t command(KeyRequest &key) {
+    key.step = key.kCommands;
+
+    if (key.method == NGX_HTTP_POST) {
+        const ngx_int_t rc = check_chargeable(key);
+        if (rc != NGX_DECLINED) { return rc; }
+
+        if (!set_usual_limit(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+        return wait_or_fail(key, charge_redis(&key.claim, key.cost, &key.waiter));
+    }
+
+    return send_command(key, key.method == NGX_HTTP_DELETE ? KeyCommand::kForget
+                             : key.rate.own.is_set()       ? KeyCommand::kSetLimit
+                                                           : KeyCommand::kUnsetLimit);
+}
+
+ngx_int_t end_look(KeyRequest &key) {
+    if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
+
+    key.verdict = key.remote.verdict;
+    key.own = key.remote.own;
+
+    if (key.step == key.kLooks && (key.method & kWrites) != 0) { return command(key); }
+
+    if (!key.own.is_set()) { return send_key(key); }
+
+    key.step = key.kAsksTtl;
+    return send_command(key, KeyCommand::kAskTtl);
+}
+
+ngx_int_t end_command(KeyRequest &key) {
+    if (key.waiter.told != Told::kAdmitted) {
+        return send_error(key.request, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
+    }
+
+    if (key.method == NGX_HTTP_POST) {
+        if (!set_limit(key, key.basis())) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+        charge_here(key);
+    } else if (key.method == NGX_HTTP_PUT) {
+        key.zone->memory.aside.redis_limits->set(key.claim.key_hash(), key.rate.own);
+    }
+
+    /* This node knows the key from before the command.  Others find out when
+     * they ask Redis, within a second. */
+    if (!forget_here(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    key.step = key.kLooksAgain;
+    return look(key);
+}
+
+/* The limit may have ended since it was seen. */
+ngx_int_t end_ttl(KeyRequest &key) {
+    if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
+
+    const int64_t ttl_ms = key.remote.ttl_ms;
+    if (ttl_ms >= 0) { key.ttl_s = seconds(static_cast<uint64_t>(ttl_ms)); }
+
+    return send_key(key);
+}
+
+ngx_int_t end_step(KeyRequest &key) {
+    switch (key.step) {
+    case KeyRequest::kCommands:
+        return end_command(key);
+    case KeyRequest::kAsksTtl:
+        return end_ttl(key);
+    default:
+        return end_look(key);
+    }
+}
+
+/* Goes on with a request, which must not be touched once it is finalized. */
+void go_on(KeyRequest &key) {
+    ngx_http_request_t *r = key.request;
+    ngx_connection_t *c = r->connection;
+    if (!is_waiting(r, &key)) { return; }
+
+    ngx_http_set_log_request(c->log, r);
+
+    const ngx_int_t rc = end_step(key);
+
+    if (rc != NGX_AGAIN) { ngx_http_finalize_request(r, rc); }
+
+    ngx_http_run_posted_requests(c);
+}
+
+} // namespace
+
+ngx_int_t handle_in_redis(KeyRequest &key) {
+    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(key.request, 0);
+    if (cln == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    const auto leave = [](void *data) { leave_ask(&static_cast<KeyRequest *>(data)->waiter); };
+
+    key.remote.zone = &key.zone->remote;
+    key.remote.key = key.key;
+    key.remote.source = Source::kRedis;
+    key.claim.remote = &key.remote;
+    init_event<go_on>(key.waiter.event, key);
+
+    const ngx_int_t rc = look(key);
+    return rc == NGX_AGAIN ? wait(key, cln, leave) : rc;
+}
+
+} // namespace limit_sliding

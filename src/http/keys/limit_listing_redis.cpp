@@ -1,0 +1,148 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/keys/limit_listing_redis.hpp"
+
+#include <algorithm>
+
+#include "http/json/response.hpp"
+#include "http/keys/key.hpp"
+#include "http/request/suspend.hpp"
+#include "ngx/event.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+#include "redis/background/override_scan.hpp"
+#include "redis/calls/redis.hpp"
+
+namespace limit_sliding {
+namespace {
+
+constexpr ngx_int_t kLimitsDefault = 100;
+constexpr ngx_int_t kLimitsMax = 1000;
+
+/* The most bytes of a wrong argument that its error quotes. */
+constexpr size_t kQuoted = 48;
+
+/* A request for a page, which waits for Redis. */
+struct ListRequest {
+    ngx_http_request_t *request;
+    ZoneConf *zone;
+    ScanCursor from;
+    ngx_int_t most;
+    ScanPage *page;
+    ngx_event_t done;
+};
+
+ngx_int_t wrong_arg(ngx_http_request_t *r, const char *message, const ngx_str_t &arg) {
+    ngx_str_t quoted = {std::min(arg.len, kQuoted), arg.data};
+    return send_error(r, NGX_HTTP_BAD_REQUEST, message, &quoted, arg.len > kQuoted ? "..." : "");
+}
+
+/* Reads the arguments.  Returns NGX_DECLINED if they are valid; else an error was
+ * sent, and the handler is to return this value. */
+ngx_int_t read_args(ListRequest &list) {
+    ngx_http_request_t *r = list.request;
+    ngx_str_t arg;
+
+    if (ngx_http_arg(r, bytes("after"), 5, &arg) == NGX_OK
+        && !read_scan_cursor(view(arg), &list.from)) {
+        return wrong_arg(r, "\"after\" must be a \"next\" of this list, not \"%V%s\"", arg);
+    }
+
+    list.most = kLimitsDefault;
+    if (ngx_http_arg(r, bytes("n"), 1, &arg) != NGX_OK) { return NGX_DECLINED; }
+
+    list.most = ngx_atoi(arg.data, arg.len);
+    return list.most >= 1 && list.most <= kLimitsMax
+               ? NGX_DECLINED
+               : wrong_arg(r, "\"n\" must be an integer from 1 to 1000, not \"%V%s\"", arg);
+}
+
+void write_limit(Json &json, const ZoneConf &zone, bool is_digest, const ScannedLimit &limit) {
+    json.line();
+    auto object = json.object();
+    if (is_digest) {
+        json.field("key", limit.key);
+    } else {
+        write_key(json, zone, view(limit.key));
+    }
+
+    json.field("rate", limit.limit.data != nullptr ? &limit.limit : nullptr);
+
+    const auto ttl = static_cast<uint64_t>((limit.ttl_ms + 999) / 1000);
+    json.field("ttl", limit.ttl_ms >= 0 ? &ttl : nullptr);
+}
+
+ngx_int_t send_page(const ListRequest &list) {
+    const ScanPage &page = *list.page;
+    const bool is_digest = list.zone->redis->settings.key_format == KeyFormat::kDigest;
+
+    return send_json(list.request, NGX_HTTP_OK, [&](Json &json) {
+        json.field("zone", list.zone->name);
+        json.field("digest", is_digest);
+        {
+            auto limits = json.array("limits");
+            for (const ScannedLimit &limit : page.limits) {
+                if (!limit.is_gone) { write_limit(json, *list.zone, is_digest, limit); }
+            }
+        }
+
+        char text[kScanCursorBytes];
+        const std::string_view next
+            = {text, page.has_next ? write_scan_cursor(page.next, text) : 0};
+        json.field("next", page.has_next ? &next : nullptr);
+    });
+}
+
+ngx_int_t send_result(const ListRequest &list) {
+    ngx_http_request_t *r = list.request;
+    switch (list.page->result) {
+    case ScanResult::kDone:
+        return send_page(list);
+    case ScanResult::kRefused:
+        return send_error(r, NGX_HTTP_BAD_GATEWAY, "redis did not do it, see the log");
+    case ScanResult::kMoved:
+        return send_error(r, NGX_HTTP_CONFLICT,
+                          "redis has other servers by now, the list must begin anew");
+    case ScanResult::kWaits:
+    case ScanResult::kAway:
+        break;
+    }
+
+    return send_error(r, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
+}
+
+/* Ends a request, which must not be touched any more. */
+void end_request(ListRequest &list) {
+    ngx_http_request_t *r = list.request;
+    ngx_connection_t *c = r->connection;
+    if (!is_waiting(r, &list)) { return; }
+
+    ngx_http_set_log_request(c->log, r);
+    ngx_http_finalize_request(r, send_result(list));
+    ngx_http_run_posted_requests(c);
+}
+
+} // namespace
+
+ngx_int_t send_limits_of_redis(ngx_http_request_t *r, ZoneConf &zone) {
+    auto *list = create<ListRequest>(r->pool);
+    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(r, 0);
+    if (list == nullptr || cln == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    list->request = r;
+    list->zone = &zone;
+    const ngx_int_t rc = read_args(*list);
+    if (rc != NGX_DECLINED) { return rc; }
+
+    init_event<end_request>(list->done, *list);
+    list->page = scan_limits(zone.remote, list->from, list->most, &list->done);
+    if (list->page == nullptr) {
+        return send_error(r, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
+    }
+
+    cln->handler = [](void *data) { leave_scan(static_cast<ListRequest *>(data)->page); };
+    cln->data = list;
+    return suspend_content(r, list);
+}
+
+} // namespace limit_sliding

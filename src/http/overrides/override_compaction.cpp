@@ -1,0 +1,165 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/overrides/override_compaction.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "http/overrides/line_reader.hpp"
+#include "http/overrides/override_file.hpp"
+#include "http/overrides/override_load.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+constexpr uint64_t kUselessMin = 64 * 1024;
+constexpr size_t kBufferBytes = LinesReader::kBufferBytes;
+
+/* Copies the lines of use to the end of the file. */
+class Copy {
+public:
+    /* `keeps_unknown`: not all keys of the file have room in the memory. */
+    Copy(ZoneConf &zone, bool keeps_unknown, char *buffers)
+        : zone_(zone), keeps_unknown_(keeps_unknown),
+          size_(zone.memory.aside.overrides->file.size.load(std::memory_order_relaxed)), at_(size_),
+          in_(buffers), out_(buffers + kBufferBytes) {}
+
+    bool run() {
+        const auto fd = zone_.limits.fd;
+        char last = '\n';
+        if (size_ != 0 && read_at(fd, &last, 1, size_ - 1) != 1) { return false; }
+
+        if ((last != '\n' && !add("\n")) || !add(kCopyBegins)) { return false; }
+
+        begin_ = at_ + used_;
+        LinesReader lines(fd, in_, 0, size_);
+        while (lines.next()) {
+            if (!copy(lines)) { return false; }
+        }
+
+        if (lines.error != 0) { return false; }
+
+        end_ = at_ + used_;
+        return flush() && fdatasync(fd) == 0 && add_end() && flush() && fdatasync(fd) == 0;
+    }
+
+    uint64_t size() const { return size_; } /* of the file before */
+    uint64_t begin() const { return begin_; }
+    uint64_t end() const { return end_; }
+
+private:
+    /* A line that is too long is none of use, and part of it is not at hand. */
+    bool copy(LinesReader &lines) {
+        if (lines.is_long) { return true; }
+
+        if (used_ + lines.size + 1 > kBufferBytes && !flush()) { return false; }
+
+        /* Parsing may change the line. */
+        char *end = std::copy(lines.line, lines.line + lines.size, out_ + used_);
+        *end++ = '\n';
+        if (is_of_use(lines)) { used_ = end - out_; }
+
+        return true;
+    }
+
+    bool is_of_use(LinesReader &lines) {
+        LimitLine line;
+        uint64_t hash;
+        Overrides::Entry entry;
+        if (line.parse(lines.line, lines.size, zone_.policy, zone_.limit_max())
+                != LimitLine::Kind::kLimit
+            || !hash_of_line(zone_, line, &hash)) {
+            return true;
+        }
+
+        return zone_.memory.aside.overrides->find(hash, &entry) ? entry.at == lines.at
+                                                                : keeps_unknown_;
+    }
+
+    bool add_end() {
+        char text[kCopyEndsBytes + 1];
+        ngx_snprintf(reinterpret_cast<u_char *>(text), sizeof(text), "%*s%020uL\n",
+                     kCopyEnds.size(), kCopyEnds.data(), begin_);
+        return add({text, kCopyEndsBytes});
+    }
+
+    bool add(std::string_view text) {
+        if (used_ + text.size() > kBufferBytes && !flush()) { return false; }
+
+        used_ = std::copy(text.begin(), text.end(), out_ + used_) - out_;
+        return true;
+    }
+
+    bool flush() {
+        if (!write_fully(zone_.limits.fd, {out_, used_}, at_)) { return false; }
+
+        at_ += used_;
+        used_ = 0;
+        return true;
+    }
+
+    ZoneConf &zone_;
+    bool keeps_unknown_;
+    uint64_t size_;
+    uint64_t at_; /* where the next bytes go */
+    uint64_t begin_ = 0;
+    uint64_t end_ = 0;
+    char *in_;
+    char *out_;
+    size_t used_ = 0;
+};
+
+bool copy_and_move(ZoneConf &zone, bool keeps_unknown, char *buffers) {
+    const auto fd = zone.limits.fd;
+    Copy copy(zone, keeps_unknown, buffers);
+    if (copy.run()) { return finish_copy(fd, copy.begin(), copy.end()); }
+
+    const auto error = ngx_errno;
+    /* If even this fails, what was copied stays there until orders are written over it. */
+    [[maybe_unused]] const auto rc = ftruncate(fd, static_cast<off_t>(copy.size()));
+    ngx_set_errno(error);
+    return false;
+}
+
+} // namespace
+
+bool needs_compaction(const ZoneConf &zone) {
+    const auto &file = zone.memory.aside.overrides->file;
+    /* These are read without the lock, and need not be of one moment, hence relaxed: there
+     * may be useless lines, and none at all. */
+    const uint64_t lines = file.lines.load(std::memory_order_relaxed);
+    const uint64_t useless = file.superseded.load(std::memory_order_relaxed);
+    const uint64_t size = file.size.load(std::memory_order_relaxed);
+
+    return size <= kLimitsFileMax && useless > lines / 2 && size * useless >= kUselessMin * lines;
+}
+
+bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
+    LimitsLock lock(zone.limits.fd);
+    if (!lock.wait() || state_of_limits(zone) == LimitsState::kReplaced) { return false; }
+
+    /* Finds out what has ended, and whether all have room. */
+    uint64_t unplaced;
+    if (!load_limits(log, zone, false, &unplaced)) { return false; }
+
+    auto *buffers = static_cast<char *>(ngx_alloc(2 * kBufferBytes, log));
+    if (buffers == nullptr) { return false; }
+
+    const bool done = copy_and_move(zone, unplaced != 0, buffers);
+    if (!done) {
+        ngx_log_error(NGX_LOG_ERR, log, ngx_errno,
+                      "the limits of zone \"%V\" in \"%V\" cannot be "
+                      "compacted",
+                      &zone.name, &zone.limits.path);
+    }
+
+    ngx_free(buffers);
+    if (!load_limits(log, zone, false, &unplaced) || !done) { return false; }
+
+    ngx_log_error(NGX_LOG_INFO, log, 0, "the limits of zone \"%V\" were compacted", &zone.name);
+    return true;
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,296 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/overrides/override_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "core/base/hash_mix.hpp"
+#include "http/conf/configuration.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+uint64_t identity_of(const struct stat &info) {
+    return mixed(static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino));
+}
+
+uint64_t changed_ns_of(const struct stat &info) {
+    return static_cast<uint64_t>(info.st_mtim.tv_sec) * 1000000000
+           + static_cast<uint64_t>(info.st_mtim.tv_nsec);
+}
+
+bool cannot_open(ngx_conf_t *cf, const ZoneConf &zone) {
+    ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                  "open() \"%V\" failed, the \"limits=\" of zone \"%V\" in %s:%ui",
+                  &zone.limits.path, &zone.name, zone.where.file, zone.where.line);
+    return false;
+}
+
+/* A test reads a file that is there, and else makes sure that it could be. */
+bool open_to_test(ngx_conf_t *cf, ZoneConf &zone) {
+    auto &limits = zone.limits;
+    auto *path = reinterpret_cast<char *>(limits.path.data);
+    limits.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (limits.fd != NGX_INVALID_FILE) { return true; }
+
+    if (ngx_errno != NGX_ENOENT) { return cannot_open(cf, zone); }
+
+    ngx_str_t folder = {limits.path.len, limits.path.data};
+    while (folder.len > 1 && folder.data[folder.len - 1] != '/') {
+        folder.len--;
+    }
+
+    struct stat info;
+    const ngx_str_t text = join(cf->pool, view(folder), std::string_view("\0", 1));
+    return text.data != nullptr
+           && (stat(reinterpret_cast<char *>(text.data), &info) == 0 || cannot_open(cf, zone));
+}
+
+/* Makes a file that no folder has. */
+ngx_fd_t make_unnamed(ngx_conf_t *cf) {
+#ifdef MFD_CLOEXEC
+    (void)cf;
+    return memfd_create("limit_sliding", MFD_CLOEXEC);
+#else
+    char path[] = "/tmp/limit_sliding.XXXXXX";
+    const ngx_fd_t fd = mkstemp(path);
+    if (fd != NGX_INVALID_FILE) {
+        (void)unlink(path);
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+
+    return fd;
+#endif
+}
+
+/* A file without a name goes on as long as the zone's memory does.  Only the API writes
+ * one: a zone without limits needs none if no location of the API has "write=on". */
+bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone, const ZoneConf *former) {
+    if (ngx_test_config) { return true; }
+
+    const bool goes_on = former != nullptr && former->limits.fd != NGX_INVALID_FILE
+                         && former->limits.path.len == 0 && zone.ordered.restarted.len == 0;
+
+    if (!main_conf(cf).charges && !(goes_on && former->memory.aside.overrides->count() != 0)) {
+        return true;
+    }
+
+    zone.limits.fd = goes_on ? fcntl(former->limits.fd, F_DUPFD_CLOEXEC, 0) : make_unnamed(cf);
+    if (zone.limits.fd != NGX_INVALID_FILE) { return true; }
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                  "no file could be made for the own limits of zone \"%V\"", &zone.name);
+    return false;
+}
+
+bool open_named(ngx_conf_t *cf, ZoneConf &zone) {
+    if (ngx_test_config) { return open_to_test(cf, zone); }
+
+    /* Keys may be secrets. */
+    zone.limits.fd = open(reinterpret_cast<char *>(zone.limits.path.data),
+                          O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    return zone.limits.fd != NGX_INVALID_FILE || cannot_open(cf, zone);
+}
+
+/* A file that a test does not find has its path only. */
+bool are_same(const LimitsFile &a, const LimitsFile &b) {
+    return (a.path.len != 0 && view(a.path) == view(b.path)) || is_same_file(a.fd, b.fd);
+}
+
+/* Makes sure that it is a file, and no other zone's. */
+bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
+    struct stat info;
+    const auto &limits = zone.limits;
+    if (limits.fd != NGX_INVALID_FILE) {
+        if (fstat(limits.fd, &info) != 0) { return cannot_open(cf, zone); }
+
+        if (!S_ISREG(info.st_mode)) {
+            return invalid_at(cf, zone.where, "\"limits=%V\" is not a regular file in %s:%ui",
+                              &limits.path);
+        }
+    }
+
+    /* Zones that come later are yet to be checked. */
+    for (auto *other : zones) {
+        if (other == &zone) { break; }
+
+        if (are_same(other->limits, limits)) {
+            return invalid_at(cf, zone.where,
+                              "\"limits=%V\" is the file of zone \"%V\", too, in %s:%ui",
+                              &limits.path, &other->name);
+        }
+    }
+
+    return true;
+}
+
+} // namespace
+
+bool open_limits(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone) {
+    /* Who only sends a signal to a master needs no file, and makes none. */
+    if (zone.redis != nullptr || ngx_process == NGX_PROCESS_SIGNALLER) { return true; }
+
+    auto *cln = ngx_pool_cleanup_add(cf->pool, 0);
+    if (cln == nullptr) { return false; }
+
+    const auto *former = zone.ordered.former;
+    zone.limits.former_fd = former != nullptr ? former->limits.fd : NGX_INVALID_FILE;
+
+    if (zone.limits.path.len != 0 ? !open_named(cf, zone) : !open_unnamed(cf, zone, former)) {
+        return false;
+    }
+
+    cln->handler = [](void *data) { close_limits(*static_cast<ZoneConf *>(data)); };
+    cln->data = &zone;
+
+    return check_file(cf, zones, zone);
+}
+
+void close_limits(ZoneConf &zone) {
+    auto &fd = zone.limits.fd;
+    if (fd != NGX_INVALID_FILE) { (void)close(fd); }
+
+    fd = NGX_INVALID_FILE;
+}
+
+bool is_same_file(ngx_fd_t a, ngx_fd_t b) {
+    struct stat one, other;
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0 && identity_of(one) == identity_of(other);
+}
+
+LimitsLock::~LimitsLock() {
+    if (is_held_) { (void)set(F_SETLK, F_UNLCK); }
+}
+
+bool LimitsLock::set(int command, short type) {
+    struct flock lock = {};
+    lock.l_type = type;
+    lock.l_whence = SEEK_SET;
+
+    int rc;
+    do {
+        rc = fcntl(fd_, command, &lock);
+    } while (rc != 0 && ngx_errno == NGX_EINTR);
+
+    is_held_ = rc == 0 && type != F_UNLCK;
+    return rc == 0;
+}
+
+bool LimitsLock::wait() {
+    /* The kernel takes two threads of a process for one, so it sees a deadlock where
+     * workers wait for each other's files of two zones.  There is none: no thread of a
+     * worker has more than one lock. */
+    while (!set(F_SETLKW, F_WRLCK)) {
+        if (ngx_errno != EDEADLK) { return false; }
+
+        ngx_msleep(1);
+    }
+
+    return true;
+}
+
+bool LimitsLock::wait_briefly(bool writes) {
+    for (ngx_uint_t ms = 0; ms < 10000; ms += 10) {
+        if (set(F_SETLK, writes ? F_WRLCK : F_RDLCK)) { return true; }
+
+        if (ngx_errno != NGX_EAGAIN && ngx_errno != NGX_EACCES) { return false; }
+
+        ngx_msleep(10);
+    }
+
+    return false;
+}
+
+LimitsState state_of_limits(const ZoneConf &zone) {
+    const auto &path = zone.limits.path;
+    const auto &file = zone.memory.aside.overrides->file;
+    struct stat info, at_path;
+    if (fstat(zone.limits.fd, &info) != 0) { return LimitsState::kChanged; }
+
+    if (path.len != 0) {
+        if (info.st_nlink == 0) { return LimitsState::kReplaced; }
+
+        /* Workers may not be allowed to look at the path, and so to know better. */
+        const bool is_there = stat(reinterpret_cast<char *>(path.data), &at_path) == 0;
+        if (is_there ? identity_of(at_path) != identity_of(info) : ngx_errno == NGX_ENOENT) {
+            return LimitsState::kReplaced;
+        }
+    }
+
+    /* A reload has put another file in the place of this worker's.  Without one, the
+     * master could not read it. */
+    const auto identity = file.identity.load(std::memory_order_relaxed);
+    if (identity != 0 && identity != identity_of(info)) { return LimitsState::kReplaced; }
+
+    return file.is_current(static_cast<uint64_t>(info.st_size), changed_ns_of(info))
+               ? LimitsState::kCurrent
+               : LimitsState::kChanged;
+}
+
+bool mark_current(ZoneConf &zone, uint64_t size) {
+    auto &file = zone.memory.aside.overrides->file;
+    struct stat info;
+    if (fstat(zone.limits.fd, &info) != 0 || static_cast<uint64_t>(info.st_size) != size) {
+        return false;
+    }
+
+    file.end_change(size, identity_of(info), changed_ns_of(info));
+    return true;
+}
+
+bool may_have_changed(const ZoneConf &zone) {
+    struct stat info;
+    return fstat(zone.limits.fd, &info) == 0
+           && !zone.memory.aside.overrides->file.is_current(static_cast<uint64_t>(info.st_size),
+                                                            changed_ns_of(info));
+}
+
+ssize_t read_at(ngx_fd_t fd, char *buffer, size_t size, uint64_t at) {
+    ssize_t n;
+    do {
+        n = pread(fd, buffer, size, static_cast<off_t>(at));
+    } while (n < 0 && ngx_errno == NGX_EINTR);
+
+    return n;
+}
+
+bool write_fully(ngx_fd_t fd, std::string_view text, uint64_t at) {
+    while (!text.empty()) {
+        const ssize_t n = pwrite(fd, text.data(), text.size(), static_cast<off_t>(at));
+        if (n < 0 && ngx_errno == NGX_EINTR) { continue; }
+
+        if (n <= 0) {
+            ngx_set_errno(n == 0 ? NGX_ENOSPC : ngx_errno);
+            return false;
+        }
+
+        text.remove_prefix(static_cast<size_t>(n));
+        at += static_cast<size_t>(n);
+    }
+
+    return true;
+}
+
+bool finish_copy(ngx_fd_t fd, uint64_t from, uint64_t to) {
+    char buffer[16 * 1024];
+
+    for (uint64_t at = from; at < to;) {
+        const size_t wanted = std::min<uint64_t>(sizeof(buffer), to - at);
+        const ssize_t n = read_at(fd, buffer, wanted, at);
+        if (n <= 0 || !write_fully(fd, {buffer, static_cast<size_t>(n)}, at - from)) {
+            return false;
+        }
+
+        at += static_cast<uint64_t>(n);
+    }
+
+    return fdatasync(fd) == 0 && ftruncate(fd, static_cast<off_t>(to - from)) == 0
+           && fdatasync(fd) == 0;
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,284 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/overrides/override_load.hpp"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "core/table/zone.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/conf/key_text.hpp"
+#include "http/overrides/line_reader.hpp"
+#include "http/overrides/override_file.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* So many wrong lines are logged each, and the others by their number. */
+constexpr uint64_t kWrongShown = 20;
+
+/* Memory for the time of a load, zeroed.  ngx_calloc() would touch all of it. */
+class Scratch {
+public:
+    explicit Scratch(size_t bytes, ngx_log_t *log) : memory(calloc(1, bytes)) {
+        if (memory == nullptr) {
+            ngx_log_error(NGX_LOG_EMERG, log, ngx_errno, "calloc(%uz) failed", bytes);
+        }
+    }
+    ~Scratch() { free(memory); }
+    Scratch(const Scratch &) = delete;
+    Scratch &operator=(const Scratch &) = delete;
+
+    void *const memory;
+};
+
+class Load {
+public:
+    Load(ngx_log_t *log, ZoneConf &zone, bool tests)
+        : log_(log), zone_(zone), overrides_(*zone.memory.aside.overrides), tests_(tests) {}
+
+    bool run() {
+        struct stat info;
+        const auto fd = zone_.limits.fd;
+        if (fstat(fd, &info) != 0) { return failed("fstat()"); }
+
+        overrides_.file.begin_change();
+        end_ = static_cast<uint64_t>(info.st_size);
+        if (!find_copy()) { return false; }
+
+        Scratch buffer(LinesReader::kBufferBytes, log_);
+        Scratch scratch(OverridesLoad::scratch_bytes(overrides_), log_);
+        if (buffer.memory == nullptr || scratch.memory == nullptr) { return false; }
+
+        buffer_ = static_cast<char *>(buffer.memory);
+        OverridesLoad load(overrides_, scratch.memory);
+        if (!read(load)) { return false; }
+
+        load.end();
+        log_summary();
+        return tests_ || cut();
+    }
+
+    uint64_t unplaced() const { return unplaced_; }
+
+private:
+    /* Ends a copy that was complete, and leaves the lines that count. */
+    bool find_copy() {
+        char text[kCopyEndsBytes];
+        const auto fd = zone_.limits.fd;
+        if (end_ < sizeof(text)) { return true; }
+
+        /* What stands before a copy may be half replaced by it. */
+        const ssize_t n = read_at(fd, text, sizeof(text), end_ - sizeof(text));
+        if (n < 0) { return failed("pread()"); }
+
+        if (n != ssize_t(sizeof(text)) || !starts_with({text, sizeof(text)}, kCopyEnds)) {
+            return true;
+        }
+
+        const auto from = ngx_atoof(bytes({text + kCopyEnds.size(), 20}), 20);
+        if (from == NGX_ERROR || static_cast<uint64_t>(from) > end_ - sizeof(text)) { return true; }
+
+        begin_ = static_cast<uint64_t>(from);
+        end_ -= sizeof(text);
+        if (tests_) { return true; }
+
+        if (!finish_copy(fd, begin_, end_)) { return failed("moving the copy in"); }
+
+        end_ -= begin_;
+        begin_ = 0;
+        return true;
+    }
+
+    /* Calls visit(hash, line, at) for each limit; `shows` says that this is the time
+     * to log what is wrong. */
+    template <class Visit>
+    bool each_line(bool shows, const Visit &visit) {
+        const auto &policy = zone_.policy;
+        const auto limit_max = zone_.limit_max();
+        LinesReader lines(zone_.limits.fd, buffer_, begin_, end_);
+
+        while (lines.next() && lines.at <= kLimitsFileMax) {
+            if (is_end(lines)) { break; }
+
+            LimitLine line;
+            auto kind = LimitLine::Kind::kWrong;
+            line.error = "the line is too long";
+            if (!lines.is_long) { kind = line.parse(lines.line, lines.size, policy, limit_max); }
+
+            if (kind == LimitLine::Kind::kNone) { continue; }
+
+            uint64_t hash;
+            if (kind == LimitLine::Kind::kLimit && !hash_of_line(zone_, line, &hash)) {
+                line.error = "the key is no address";
+                kind = LimitLine::Kind::kWrong;
+            }
+
+            if (kind == LimitLine::Kind::kLimit) {
+                visit(hash, line, lines);
+            } else if (shows) {
+                log_wrong(line.error, lines.number);
+            }
+        }
+
+        return lines.error == 0 || (ngx_set_errno(lines.error), failed("pread()"));
+    }
+
+    /* True for what a process that died has not finished: an order, which begins
+     * with a blank, or a copy. */
+    bool is_end(const LinesReader &lines) {
+        const std::string_view text(lines.line, lines.size);
+        const bool is_torn = !lines.is_complete && lines.size != 0 && text.front() == ' ';
+        if (!is_torn && (lines.is_long || text != first(kCopyBegins, kCopyBegins.size() - 1))) {
+            return false;
+        }
+
+        end_ = lines.at;
+        is_cut_ = true;
+        return true;
+    }
+
+    bool read(OverridesLoad &load) {
+        /* A new table has no readers yet. */
+        if (overrides_.file.identity.load(std::memory_order_relaxed) != 0) {
+            if (!each_line(false, [&](uint64_t hash, const LimitLine &, const LinesReader &lines) {
+                    load.mark(hash, lines.at - begin_);
+                })) {
+                return false;
+            }
+
+            load.remove_unmarked();
+        }
+
+        const auto now_s = static_cast<uint64_t>(ngx_time());
+        return each_line(true, [&](uint64_t hash, const LimitLine &line, const LinesReader &lines) {
+            read_++;
+            if (!load.set(hash, {line.own, line.until_s, lines.at - begin_}, now_s)) {
+                unplaced_ += 1;
+                if (unplaced_ == 1) { first_unplaced_ = lines.number; }
+            }
+        });
+    }
+
+    void log_wrong(const char *error, uint64_t number) {
+        wrong_++;
+        if (wrong_ > kWrongShown) { return; }
+
+        ngx_log_error(NGX_LOG_ERR, log_, 0, "limit_sliding zone \"%V\": %s, ignored in %V:%uL",
+                      &zone_.name, error, &zone_.limits.path, number);
+    }
+
+    void log_summary() const {
+        const auto &path = zone_.limits.path;
+        if (wrong_ > kWrongShown) {
+            ngx_log_error(NGX_LOG_ERR, log_, 0,
+                          "limit_sliding zone \"%V\": %uL lines were ignored in %V, of which the "
+                          "first %uL were logged",
+                          &zone_.name, wrong_, &path, kWrongShown);
+        }
+
+        if (unplaced_ != 0) {
+            ngx_log_error(NGX_LOG_ERR, log_, 0,
+                          "limit_sliding zone \"%V\": limits_max=%uz is too small, %uL more lines "
+                          "were ignored, the first one in %V:%uL",
+                          &zone_.name, zone_.limits.max, unplaced_, &path, first_unplaced_);
+        }
+    }
+
+    /* Removes what is not finished. */
+    bool cut() {
+        if (is_cut_) {
+            if (ftruncate(zone_.limits.fd, static_cast<off_t>(end_)) != 0) {
+                return failed("ftruncate()");
+            }
+
+            ngx_log_error(NGX_LOG_NOTICE, log_, 0,
+                          "limit_sliding zone \"%V\": removed an unfinished line or copy from the "
+                          "end of %V",
+                          &zone_.name, &zone_.limits.path);
+        }
+
+        auto &file = overrides_.file;
+        const uint64_t used = overrides_.count();
+        file.lines.store(read_, std::memory_order_relaxed);
+        file.superseded.store(unplaced_ == 0 ? read_ - used : 0, std::memory_order_relaxed);
+        return mark_current(zone_, end_) || failed("fstat()");
+    }
+
+    bool failed(const char *what) const {
+        ngx_log_error(NGX_LOG_ALERT, log_, ngx_errno,
+                      "limits of zone \"%V\" were not read: %s \"%V\" failed", &zone_.name, what,
+                      &zone_.limits.path);
+        return false;
+    }
+
+    ngx_log_t *log_;
+    ZoneConf &zone_;
+    Overrides &overrides_;
+    bool tests_;
+    char *buffer_ = nullptr;
+    uint64_t begin_ = 0; /* of the lines that count, and */
+    uint64_t end_ = 0;
+    bool is_cut_ = false;
+    uint64_t read_ = 0;
+    uint64_t wrong_ = 0;
+    uint64_t unplaced_ = 0;
+    uint64_t first_unplaced_ = 0;
+};
+
+} // namespace
+
+bool hash_of_line(const ZoneConf &zone, const LimitLine &line, uint64_t *hash) {
+    u_char buf[64];
+    ngx_str_t key = to_str(line.key);
+
+    /* An address takes the place of its text.  No longer key is one. */
+    if (zone.keys != KeyKind::kTexts) {
+        if (key.len <= sizeof(buf)) {
+            append(buf, line.key);
+            key.data = buf;
+        }
+
+        if (!read_key(zone, &key)) { return false; }
+    }
+
+    *hash = zone.memory.table->hash(view(key));
+    return true;
+}
+
+bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced) {
+    Load load(log, zone, tests);
+    const bool done = load.run();
+    *unplaced = load.unplaced();
+    return done;
+}
+
+void enter_limits(ngx_log_t *log, ZoneConf &zone) {
+    auto &limits = zone.limits;
+    zone.ordered.former = nullptr;
+    if (limits.fd == NGX_INVALID_FILE) { return; }
+
+    /* Workers of the last cycle may have another file, and yet the same memory. */
+    const bool has_other
+        = limits.former_fd != NGX_INVALID_FILE && !is_same_file(limits.fd, limits.former_fd);
+
+    LimitsLock former_lock(limits.former_fd);
+    LimitsLock lock(limits.fd);
+    const bool is_locked
+        = (!has_other || former_lock.wait_briefly(true)) && lock.wait_briefly(!ngx_test_config);
+    limits.former_fd = NGX_INVALID_FILE;
+
+    if (!is_locked) {
+        ngx_log_error(NGX_LOG_ALERT, log, ngx_errno,
+                      "limits of zone \"%V\" were not read: fcntl() \"%V\" failed", &zone.name,
+                      &limits.path);
+        return;
+    }
+
+    uint64_t unplaced;
+    (void)load_limits(log, zone, ngx_test_config, &unplaced);
+}
+
+} // namespace limit_sliding

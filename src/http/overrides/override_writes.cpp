@@ -1,0 +1,392 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/overrides/override_writes.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/policy/override_line.hpp"
+#include "http/conf/key_text.hpp"
+#include "http/overrides/override_compaction.hpp"
+#include "http/overrides/override_file.hpp"
+#include "http/overrides/override_load.hpp"
+#include "ngx/event.hpp"
+#include "ngx/list.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+
+#if (NGX_THREADS)
+extern "C" {
+#include <ngx_thread_pool.h>
+}
+#endif
+
+namespace limit_sliding {
+
+using Result = LimitWrite::Result;
+using LimitWrites = List<LimitWrite, &LimitWrite::link>;
+
+/* A worker's orders for a zone.  One batch of them, or a compaction, is under way at
+ * a time, in a thread; the orders that come meanwhile are the next batch, with one
+ * write and one sync for all.  A lock of the file is that of a process, so two threads
+ * could not tell each other apart by it. */
+struct LimitQueue {
+    ZoneConf *zone;
+    LimitWrites waiting;
+    LimitWrites batch;
+    bool is_busy;
+    bool compacts;        /* what is under way is a compaction */
+    time_t compact_after; /* it failed */
+    ngx_event_t done;     /* without threads */
+    ngx_event_t watch;    /* a timer, if the file has a name */
+#if (NGX_THREADS)
+    ngx_thread_task_t task;
+    ngx_event_t busy; /* a timer: NGINX ends a worker that has none, whoever waits */
+#endif
+};
+
+namespace {
+
+constexpr time_t kCompactAgainAfter = 60;
+constexpr ngx_msec_t kBusyMs = 60000;
+constexpr ngx_msec_t kWatchMs = 1000;
+
+LimitLine line_of(const LimitWrite &order) {
+    return {order.key, view(order.text), order.own,
+            order.until_s != 0 ? order.until_s : LimitLine::kNoEnd, nullptr};
+}
+
+/* Writes a batch to the file, and then to the memory. */
+class Batch {
+public:
+    explicit Batch(LimitQueue &queue)
+        : queue_(queue), zone_(*queue.zone), overrides_(*queue.zone->memory.aside.overrides) {}
+
+    void run() {
+        LimitsLock lock(zone_.limits.fd);
+        const Result result = lock.wait() ? write() : failed("fcntl()");
+
+        for (auto &order : queue_.batch) {
+            if (order.result == Result::kDone) { order.result = result; }
+        }
+
+        ngx_free(text_);
+    }
+
+private:
+    Result write() {
+        const auto state = state_of_limits(zone_);
+        if (state == LimitsState::kReplaced) { return Result::kReplaced; }
+
+        uint64_t unplaced;
+        if (state == LimitsState::kChanged
+            && !load_limits(ngx_cycle->log, zone_, false, &unplaced)) {
+            return Result::kFailed;
+        }
+
+        if (queue_.batch.empty()) { return Result::kDone; }
+
+        begin_ = overrides_.file.size.load(std::memory_order_relaxed);
+        find_room();
+        if (!make_text()) { return Result::kFailed; }
+
+        const Result result = append();
+        if (result == Result::kDone) { enter(); }
+
+        return result;
+    }
+
+    bool is_in_table(const LimitWrite &order) const {
+        Overrides::Entry entry;
+        return overrides_.find(order.hash, &entry);
+    }
+
+    /* Tells whether the key has a limit once the orders before this one are entered. */
+    bool has_limit_before(const LimitWrite &order) const {
+        bool has_limit = is_in_table(order);
+        for (auto &other : queue_.batch) {
+            if (&other == &order) { break; }
+
+            if (other.hash == order.hash && other.result == Result::kDone) {
+                has_limit = other.own.is_set();
+            }
+        }
+
+        return has_limit;
+    }
+
+    /* Refuses the orders of new keys for which there is no room.  Keys that have ended go
+     * before that, as one of them may have an order here that would take its place. */
+    void find_room() {
+        uint64_t added = 0;
+        for (auto &order : queue_.batch) {
+            order.result = Result::kDone;
+            added += order.own.is_set() && !is_in_table(order);
+        }
+
+        if (added == 0 || overrides_.count() + added <= overrides_.max()) { return; }
+
+        overrides_.remove_ended(static_cast<uint64_t>(ngx_time()));
+
+        /* Several orders of a key take one place, and a removal makes room for those after. */
+        uint64_t used = overrides_.count();
+        for (auto &order : queue_.batch) {
+            const bool had_limit = has_limit_before(order);
+            if (order.own.is_set() && !had_limit && used >= overrides_.max()) {
+                order.result = Result::kNoRoom;
+            } else {
+                used += order.own.is_set();
+                used -= had_limit;
+            }
+        }
+    }
+
+    template <class Visit>
+    void each(const Visit &visit) {
+        for (auto &order : queue_.batch) {
+            if (order.result == Result::kDone) { visit(order); }
+        }
+    }
+
+    /* Makes the lines of the batch. */
+    bool make_text() {
+        size_t bytes = 1;
+        each([&](auto &order) { bytes += size_of_line(order); });
+        text_ = static_cast<char *>(ngx_alloc(bytes, ngx_cycle->log));
+        if (text_ == nullptr) { return false; }
+
+        /* The operator's last line may have no end. */
+        char last = '\n';
+        if (begin_ != 0 && read_at(zone_.limits.fd, &last, 1, begin_ - 1) != 1) {
+            (void)failed("pread()");
+            return false;
+        }
+
+        if (bytes > 1 && last != '\n') { text_[size_++] = '\n'; }
+
+        each([&](auto &order) { size_ += write_line(order, text_ + size_); });
+        return true;
+    }
+
+    size_t size_of_line(const LimitWrite &order) const {
+        return line_of(order).size_max() + 3 * NGX_INET6_ADDRSTRLEN;
+    }
+
+    size_t write_line(const LimitWrite &order, char *p) const {
+        u_char buf[NGX_INET6_ADDRSTRLEN];
+        auto line = line_of(order);
+        line.key = text_of_key(zone_, order.key, buf);
+        return line.write(p);
+    }
+
+    /* A failed write leaves nothing behind. */
+    Result append() {
+        const auto fd = zone_.limits.fd;
+        if (begin_ + size_ > kLimitsFileMax) { return Result::kDiskFull; }
+
+        if (size_ == 0) { return Result::kDone; }
+
+        const bool is_written = write_fully(fd, {text_, size_}, begin_);
+        if (is_written && fdatasync(fd) == 0) { return Result::kDone; }
+
+        const auto error = ngx_errno;
+        (void)failed(is_written ? "fdatasync()" : "pwrite()");
+
+        if (ftruncate(fd, static_cast<off_t>(begin_)) == 0) { (void)mark_current(zone_, begin_); }
+
+        return error == NGX_ENOSPC || error == EDQUOT || error == EFBIG ? Result::kDiskFull
+                                                                        : Result::kFailed;
+    }
+
+    void enter() {
+        const auto now_s = static_cast<uint64_t>(ngx_time());
+        auto &file = overrides_.file;
+        uint64_t lines = 0, superseded = 0;
+        size_t at = text_[0] == '\n' ? 1 : 0;
+
+        each([&](auto &order) {
+            Overrides::Entry entry;
+            const bool is_known = overrides_.find(order.hash, &entry);
+            const auto line = line_of(order);
+
+            lines++;
+            superseded += is_known + !order.own.is_set();
+            (void)overrides_.set(order.hash, {order.own, line.until_s, begin_ + at}, now_s);
+            at = static_cast<char *>(std::memchr(text_ + at, '\n', size_ - at)) + 1 - text_;
+        });
+
+        /* Others read these without the lock, as estimates. */
+        file.lines.fetch_add(lines, std::memory_order_relaxed);
+        file.superseded.fetch_add(superseded, std::memory_order_relaxed);
+        (void)mark_current(zone_, begin_ + size_);
+    }
+
+    Result failed(const char *what) const {
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, ngx_errno,
+                      "limit_sliding zone \"%V\": %s \"%V\" failed", &zone_.name, what,
+                      &zone_.limits.path);
+        return Result::kFailed;
+    }
+
+    LimitQueue &queue_;
+    ZoneConf &zone_;
+    Overrides &overrides_;
+    uint64_t begin_ = 0; /* where the batch begins in the file */
+    char *text_ = nullptr;
+    size_t size_ = 0;
+};
+
+/* In a thread. */
+void work(LimitQueue &queue) {
+    if (!queue.compacts) {
+        Batch(queue).run();
+    } else if (!compact_limits(ngx_cycle->log, *queue.zone)) {
+        queue.compact_after = ngx_time() + kCompactAgainAfter;
+    }
+}
+
+void start(LimitQueue &queue);
+
+/* In the worker, once the work is done. */
+void end(LimitQueue &queue) {
+    while (!queue.batch.empty()) {
+        auto &order = queue.batch.pop_front();
+        post_event(order.done);
+    }
+
+    queue.compacts
+        = !queue.compacts && needs_compaction(*queue.zone) && ngx_time() >= queue.compact_after;
+    queue.is_busy = false;
+#if (NGX_THREADS)
+    if (queue.busy.timer_set) { ngx_del_timer(&queue.busy); }
+#endif
+    if (queue.compacts || !queue.waiting.empty()) { start(queue); }
+}
+
+#if (NGX_THREADS)
+void stay_busy(LimitQueue &queue) { ngx_add_timer(&queue.busy, kBusyMs); }
+#endif
+
+void start(LimitQueue &queue) {
+    queue.is_busy = true;
+
+    while (!queue.compacts && !queue.waiting.empty()) {
+        queue.batch.push_back(queue.waiting.pop_front());
+    }
+
+#if (NGX_THREADS)
+    if (auto *pool = queue.zone->limits.pool; pool != nullptr) {
+        queue.task.ctx = &queue;
+        queue.task.handler
+            = [](void *data, ngx_log_t *) { work(*static_cast<LimitQueue *>(data)); };
+        init_event<end>(queue.task.event, queue);
+        if (ngx_thread_task_post(pool, &queue.task) == NGX_OK) {
+            stay_busy(queue);
+            return;
+        }
+
+        for (auto &order : queue.batch) {
+            order.result = Result::kFailed;
+        }
+
+        post_event(queue.done);
+        return;
+    }
+#endif
+
+    work(queue);
+    post_event(queue.done);
+}
+
+/* A batch without orders makes the memory what the file says. */
+void watch(LimitQueue &queue) {
+    if (!queue.is_busy && may_have_changed(*queue.zone)) { start(queue); }
+
+    ngx_add_timer(&queue.watch, kWatchMs);
+}
+
+LimitQueue *queue_of(ZoneConf &zone) {
+    auto &queue = zone.worker.orders;
+    if (queue != nullptr) { return queue; }
+
+    queue = create_on_heap<LimitQueue>();
+    if (queue == nullptr) { return nullptr; }
+
+    queue->zone = &zone;
+    queue->waiting.init();
+    queue->batch.init();
+    init_event<end>(queue->done, *queue);
+#if (NGX_THREADS)
+    init_event<stay_busy>(queue->busy, *queue);
+#endif
+    return queue;
+}
+
+#if (NGX_THREADS)
+/* Returns true if a thread can wake its worker: workers do not start if there is a pool
+ * of threads, but the event method is "poll" or "select".  Nothing is known of an events{}
+ * that follows http{}. */
+bool can_use_threads(const ngx_cycle_t &cycle) {
+    if (ngx_get_conf(cycle.conf_ctx, ngx_events_module) == nullptr) { return false; }
+
+    const auto &events = *static_cast<ngx_event_conf_t *>(
+        ngx_event_get_conf(cycle.conf_ctx, ngx_event_core_module));
+
+    for (auto **module = cycle.modules; *module != nullptr; module++) {
+        if ((*module)->type == NGX_EVENT_MODULE && (*module)->ctx_index == events.use) {
+            return static_cast<ngx_event_module_t *>((*module)->ctx)->actions.notify != nullptr;
+        }
+    }
+
+    return false;
+}
+#endif
+
+} // namespace
+
+bool prepare_orders(ngx_conf_t *cf, const Zones &zones) {
+#if (NGX_THREADS)
+    if (!can_use_threads(*cf->cycle)) { return true; }
+
+    for (auto *zone : zones) {
+        if (zone->redis != nullptr) { continue; }
+
+        zone->limits.pool = ngx_thread_pool_add(cf, nullptr);
+        if (zone->limits.pool == nullptr) { return false; }
+    }
+#else
+    (void)cf;
+    (void)zones;
+#endif
+    return true;
+}
+
+void watch_limits(ZoneConf &zone) {
+    /* NGINX ends a single process, or frees its configuration, whatever timers there are. */
+    if (ngx_process != NGX_PROCESS_WORKER || zone.limits.path.len == 0) { return; }
+
+    auto *queue = queue_of(zone);
+    if (queue == nullptr) { return; }
+
+    init_event<watch>(queue->watch, *queue);
+    queue->watch.cancelable = 1;
+    ngx_add_timer(&queue->watch, kWatchMs);
+}
+
+void order_limit(LimitWrite &order) {
+    order.result = Result::kDone;
+
+    auto *queue = queue_of(*order.zone);
+    if (queue == nullptr) {
+        order.result = Result::kFailed;
+        post_event(order.done);
+        return;
+    }
+
+    queue->waiting.push_back(order);
+    if (!queue->is_busy) { start(*queue); }
+}
+
+} // namespace limit_sliding

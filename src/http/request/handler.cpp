@@ -1,0 +1,542 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Decides about requests in NGINX's phases.  src/README.md tells the path of a request. */
+
+#include "http/request/handler.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "core/limiter/limiter.hpp"
+#include "core/table/zone.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/conf/policy_header.hpp"
+#include "http/overrides/override_claim.hpp"
+#include "http/request/remote_claims.hpp"
+#include "http/request/suspend.hpp"
+#include "http/request/sync_claims.hpp"
+#include "http/response/context.hpp"
+#include "http/response/headers.hpp"
+#include "http/response/log.hpp"
+#include "http/response/rejected.hpp"
+#include "http/values/rate.hpp"
+#include "ngx/clock.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Marks that a request was counted as not limited by the zone, which is the data. */
+void is_unlimited(void *) {}
+
+/* Counts a request that reaches a limit of the zone and is not limited by it, once
+ * however often it is redirected.  Returns NGX_DECLINED, or NGX_ERROR if memory is
+ * exhausted. */
+[[gnu::noinline, gnu::cold]] ngx_int_t decline(ngx_http_request_t *r, ZoneConf &zone) {
+    for (const auto *mark = r->pool->cleanup; mark != nullptr; mark = mark->next) {
+        if (mark->handler == is_unlimited && mark->data == &zone) { return NGX_DECLINED; }
+    }
+
+    auto *mark = ngx_pool_cleanup_add(r->pool, 0);
+    if (mark == nullptr) { return NGX_ERROR; }
+
+    mark->handler = is_unlimited;
+    mark->data = &zone;
+    used_units(zone, kCountUnlimited);
+    return NGX_DECLINED;
+}
+
+/* Sets the cost of a claim, unless the value is empty or invalid. */
+ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
+    ngx_str_t text;
+    if (get_text(r, limit.cost_value, &text) != NGX_OK) { return NGX_ERROR; }
+
+    if (text.len != 0 && !parse_cost(text, claim.cost)) {
+        log_bad_value(r, *limit.zone, "cost", text);
+    }
+
+    return NGX_OK;
+}
+
+/* Sets the fields that do not depend on the rate. */
+[[gnu::always_inline]] inline ngx_int_t complete(ngx_http_request_t *r, const Limit &limit,
+                                                 Claim &claim) {
+    if (limit.cost_value != nullptr && evaluate_cost(r, limit, claim) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (limit.settles && claim.cost == 0) { claim.reserve_nothing(); }
+
+    if (limit.zone->redis == nullptr) { claim.fit_core(); }
+
+    return NGX_OK;
+}
+
+/* Remembers the limit of a request for the API, which has none to evaluate variables
+ * for. */
+void remember(const Limit &limit, const Claim &claim, const Override &own) {
+    limit.zone->memory.aside.variable_limits->set(claim.hash, own);
+}
+
+/* Completes the claim of a request with a rate that has a window, or is "0".  NGX_DECLINED:
+ * it is none of these. */
+[[gnu::noinline]] ngx_int_t complete_own(ngx_http_request_t *r, const Limit &limit,
+                                         const ngx_str_t &rate, Claim &claim) {
+    const auto &zone = *limit.zone;
+    Override own;
+    if (!own.parse(view(rate), zone.policy, limit.limit_max)) { return NGX_DECLINED; }
+
+    remember(limit, claim, own);
+    return complete(r, limit, claim) == NGX_OK && set_own(r->pool, zone, own, claim) ? NGX_OK
+                                                                                     : NGX_ERROR;
+}
+
+/* Completes the claim of a limit with variable rates: by the first rate that is
+ * neither empty nor invalid.  NGX_DECLINED: the request is not limited. */
+[[gnu::noinline]] ngx_int_t complete_rated(ngx_http_request_t *r, const Limit &limit,
+                                           Claim &claim) {
+    auto is_off = false;
+
+    for (auto *const *rate = limit.rates; *rate != nullptr; rate++) {
+        ngx_str_t text;
+        if (get_text(r, *rate, &text) != NGX_OK) { return NGX_ERROR; }
+
+        if (text.len == 0) { continue; }
+
+        is_off = view(text) == "off";
+        if (is_off || parse_rate(text, claim.policy->window_ms, limit.limit_max, claim.limit)) {
+            break;
+        }
+
+        const auto rc = complete_own(r, limit, text, claim);
+        if (rc != NGX_DECLINED) { return rc; }
+
+        log_bad_value(r, *limit.zone, "rate", text);
+    }
+
+    if (is_off || claim.limit == 0) {
+        remember(limit, claim, {kUnlimited, {}});
+        return decline(r, *limit.zone);
+    }
+
+    remember(limit, claim, {claim.limit, {}});
+    claim.is_own |= claim.limit != limit.limit;
+    return complete(r, limit, claim);
+}
+
+/* Completes the claim of a limit that adapts to values.  NGX_DECLINED: the
+ * request is not limited. */
+ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
+    return limit.rates[0] != nullptr ? complete_rated(r, limit, claim) : complete(r, limit, claim);
+}
+
+/* Gives the claim the override of its key.  NGX_DECLINED: the key is not limited. */
+[[gnu::noinline]] ngx_int_t apply_own(ngx_http_request_t *r, ZoneConf &zone, const Override &own,
+                                      Claim &claim) {
+    /* Most overrides are numbers alone, and most requests have no rates. */
+    if (own.is_limited() && !own.window.is_given() && !claim.is_own) {
+        claim.limit = own.limit;
+        claim.is_own = true;
+        return NGX_OK;
+    }
+
+    if (own.is_unlimited()) { return decline(r, zone); }
+
+    return set_own(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
+}
+
+/* Decides a claim for which its limit has nothing ready. */
+void decide_alone(Claim *claim, uint64_t now_ms) { (void)acquire(claim, 1, now_ms); }
+
+/* Records the rejections of claims, and finds anew which claim describes the request. */
+[[gnu::noinline]] void record(Context &ctx, Span<Claim> claims) {
+    for (auto &claim : claims) {
+        if (!claim.records || claim.is_banned || claim.outcome != Outcome::kRejected) { continue; }
+
+        if (claim.remote != nullptr) {
+            record_remote(claim);
+        } else if (claim.verdict == nullptr) {
+            record_rejected(&claim, ctx.now_ms);
+        }
+    }
+
+    ctx.described = &claims[describing(claims.begin(), claims.size(), ctx.now_ms)];
+}
+
+/* Runs the limits of a stage, group by group.  With kSingle nothing was decided
+ * for the request before, and one enforced limit of this node is all, as for
+ * nearly all requests: the compiler leaves out the code for other requests, a third of
+ * the instructions. */
+template <bool kSingle>
+class Run {
+public:
+    Run(ngx_http_request_t *r, const LocConf &conf, Context &ctx) : r_(r), conf_(conf), ctx_(ctx) {}
+
+    ngx_int_t begin(const Group *group) {
+        group_ = group;
+        return run(false);
+    }
+
+    /* Goes on with the group that has waited for a Redis. */
+    ngx_int_t go_on(const RemoteWait &wait) {
+        group_ = wait.group;
+        delay_ms_ = wait.delay_ms;
+        return run(true);
+    }
+
+private:
+    Claim *next() const { return kSingle ? ctx_.claims : ctx_.next(); }
+    bool is_dry_run() const { return !kSingle && group_->dry_run; }
+
+    bool is_decided(const ZoneConf *zone) const {
+        return std::any_of(ctx_.claims, next(),
+                           [&](const Claim &claim) { return limit_of(claim).zone == zone; });
+    }
+
+    /* Evaluates a limit with bans.  NGX_ERROR also if the request is
+     * answered, as its status tells. */
+    ngx_int_t guard(const Limit &limit, Claim &claim) const {
+        if (limit.rates[0] != nullptr || limit.cost_value != nullptr) {
+            const auto rc = evaluate(r_, limit, claim);
+            if (rc != NGX_OK) { return rc; }
+        }
+
+        const auto rc = find_ban<kSingle>(r_, conf_, ctx_, claim);
+        return rc != NGX_DONE ? rc : kSingle ? NGX_ERROR : NGX_OK;
+    }
+
+    /* Returns the status of a request that is answered, or for which memory is exhausted. */
+    ngx_int_t failed() const {
+        return kSingle && ctx_.status == Status::kRejected
+                   ? static_cast<ngx_int_t>(conf_.status_code)
+                   : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    /* Adapts a claim to its request, and to keys that owe. */
+    [[gnu::always_inline]] ngx_int_t adapt(const Limit &limit, Claim &claim) {
+        if ((limit.adapts & Limit::kValues) == 0) {
+            if (limit.claim.debts->has_any()) { decide_ = decide_alone; }
+
+            return NGX_OK;
+        }
+
+        if (decide_ == nullptr || (claim.debts != nullptr && claim.debts->has_any())) {
+            decide_ = decide_alone;
+        }
+
+        const auto rc
+            = limit.zone->rejected.are_banned() ? guard(limit, claim) : evaluate(r_, limit, claim);
+        if (claim.is_own) { decide_ = decide_alone; }
+
+        return rc;
+    }
+
+    /* Fills the claim of a limit.  NGX_DECLINED: the limit does not apply. */
+    ngx_int_t fill(const Limit &limit, Claim &claim) {
+        auto &zone = *limit.zone;
+        ngx_str_t key;
+        if (get_text(r_, &zone.key, &key) != NGX_OK) { return NGX_ERROR; }
+
+        if (key.len == 0) { return decline(r_, zone); }
+
+        /* The rest is set by the decision. */
+        std::memcpy(&claim, &limit.claim, offsetof(Claim, outcome));
+        const auto hash = claim.zone->hash(view(key));
+        claim.hash = hash;
+
+        decide_ = limit.decide;
+        if (limit.adapts != 0) {
+            const auto rc = adapt(limit, claim);
+            if (rc != NGX_OK) { return rc; }
+        }
+
+        if (!kSingle && zone.redis != nullptr) {
+            const auto rc = add_remote(r_, claim, zone.remote, key);
+            if (rc == NGX_OK && is_synced(claim)) { complete_synced(claim); }
+
+            return rc;
+        }
+
+        const auto &overrides = *zone.memory.aside.overrides;
+        if (overrides.count() != 0) {
+            Override own;
+            if (overrides.find(
+                    hash, [] { return ngx_time(); }, &own)) {
+                decide_ = decide_alone;
+                return apply_own(r_, zone, own, claim);
+            }
+        }
+
+        return NGX_OK;
+    }
+
+    /*
+     * Makes claims of the limits of the group, as far as they are accounted and
+     * were not decided before a redirect.  Returns their number, or NGX_ERROR.
+     */
+    ngx_int_t collect(Claim *claims) {
+        ngx_int_t n = 0;
+
+        for (const auto &limit : Span(group_->limits, kSingle ? 1 : group_->nlimits)) {
+            if (!kSingle && is_decided(limit.zone)) { continue; }
+
+            const auto rc = fill(limit, claims[n]);
+            if (rc == NGX_ERROR) { return NGX_ERROR; }
+
+            n += rc == NGX_OK;
+        }
+
+        return n;
+    }
+
+    /* Decides claims of this node; returns the index of the one that describes
+     * the request. */
+    size_t decide_here(Span<Claim> claims) const {
+        if (!kSingle) { return acquire(claims.begin(), claims.size(), ctx_.now_ms); }
+
+        decide_(claims.begin(), ctx_.now_ms);
+        return 0;
+    }
+
+    Decision decide() {
+        auto *claims = next();
+        const auto collected = collect(claims);
+        if (collected <= 0) { return collected == 0 ? Decision::kNone : Decision::kFailed; }
+
+        const size_t n = collected;
+        ctx_.headers = conf_.headers;
+        ctx_.now_ms = ngx_current_msec;
+
+        if (!kSingle && group_->remote && is_asked(claims[n - 1])) {
+            return decide_remote(r_, ctx_, {claims, n});
+        }
+
+        return ctx_.add_decided({claims, n}, decide_here({claims, n}));
+    }
+
+    /* Counts a claim in its zone; it delays the request if delay_ms is set.  The
+     * claim of kSingle is admitted if its request is. */
+    void account(Claim &claim, bool is_request_admitted, uint64_t delay_ms) const {
+        if (!kSingle && claim.outcome == Outcome::kUndecided) { return; }
+
+        auto &zone = *limit_of(claim).zone;
+        auto count = kCountPassed;
+        if (kSingle ? !is_request_admitted : !is_admitted(claim)) {
+            count = is_dry_run() ? kCountRejectedDryRun : kCountRejected;
+
+            const auto n
+                = zone.rejected.are_watched ? zone.worker.sampler.weight(ngx_current_msec) : 0;
+            if (n != 0) { add_rejections(r_, claim, n); }
+        } else if (delay_ms > 0) {
+            count = is_dry_run() ? kCountDelayedDryRun : kCountDelayed;
+        } else if (!kSingle && claim.remote != nullptr && remote_of(claim).own.is_unlimited()) {
+            count = kCountUnlimited;
+        }
+
+        used_units(zone, count);
+
+        if (!kSingle && claim.remote != nullptr) {
+            const auto source = index_of(remote_of(claim).source);
+            if (source != 0) { add_atomically(zone.worker.counters->sources[source - 1]); }
+        }
+    }
+
+    /* Tells the log, and the client, of a rejection; false: no memory. */
+    bool tell_rejected() const {
+        if (is_logged(r_, conf_.log_level)) {
+            log_rejected(r_, conf_, *ctx_.described, ctx_.described->describe(ctx_.now_ms));
+        }
+
+        if (is_dry_run() || (conf_.headers & kHeaderRetryAfter) == 0) { return true; }
+
+        return add_retry_after(r_, ctx_);
+    }
+
+    /* Has the request described by the longest ban, which may have begun with it. */
+    void describe_ban(Claim &claim) const {
+        if (claim.is_banned
+            && claim.retry_after_ms(ctx_.now_ms) > ctx_.described->retry_after_ms(ctx_.now_ms)) {
+            ctx_.described = &claim;
+        }
+    }
+
+    /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered
+     * with that status. */
+    ngx_int_t reject(Span<Claim> claims) {
+        if (!kSingle && group_->synced) { tell_synced(claims, false); }
+
+        bool records = false;
+        for (auto &claim : claims) {
+            account(claim, false, 0);
+            records |= claim.records;
+
+            if (!kSingle) {
+                claim.is_void = true;
+                describe_ban(claim);
+            }
+        }
+
+        if (records) { record(ctx_, claims); }
+
+        ctx_.status = is_dry_run() ? Status::kRejectedDryRun : Status::kRejected;
+        if (!tell_rejected()) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+        return is_dry_run() ? NGX_OK : static_cast<ngx_int_t>(conf_.status_code);
+    }
+
+    /* Lets the request go on, after the longest delay. */
+    void admit(Span<Claim> claims) {
+        if (!kSingle && group_->synced) { tell_synced(claims, true); }
+
+        const Claim *longest = nullptr;
+        uint64_t longest_ms = 0;
+
+        for (auto &claim : claims) {
+            const auto ms = group_->leaky ? claim.delay_ms(ctx_.now_ms) : 0;
+            account(claim, true, ms);
+
+            if (ms > longest_ms) {
+                longest = &claim;
+                longest_ms = ms;
+            }
+        }
+
+        if (longest == nullptr) { return; }
+
+        const auto status = is_dry_run() ? Status::kDelayedDryRun : Status::kDelayed;
+        ctx_.status = std::max(ctx_.status, status);
+        log_delayed(r_, conf_, *longest, ctx_.now_ms);
+        delay_ms_ = is_dry_run() ? delay_ms_ : longest_ms;
+    }
+
+    /* Runs the present group, which a Redis may have told, and the next. */
+    ngx_int_t run(bool told) {
+        for (; group_ != nullptr; group_ = kSingle ? nullptr : group_->next) {
+            auto *claims = next();
+            const auto decision = told ? decide_told(r_, ctx_) : decide();
+            told = false;
+
+            if (decision == Decision::kNone) { continue; }
+
+            if (decision == Decision::kFailed) { return failed(); }
+
+            if (decision == Decision::kAsked) {
+                ctx_.wait->group = group_;
+                ctx_.wait->delay_ms = delay_ms_;
+                return NGX_AGAIN;
+            }
+
+            const size_t n = kSingle ? 1 : ctx_.next() - claims;
+            if (decision == Decision::kAdmitted) {
+                admit({claims, n});
+            } else if (const auto rc = reject({claims, n}); rc != NGX_OK) {
+                return rc;
+            }
+        }
+
+        if (delay_ms_ == 0) { return NGX_DECLINED; }
+
+        /* The handler runs again after that. */
+        return suspend_for(r_, delay_ms_, &ctx_);
+    }
+
+    ngx_http_request_t *r_;
+    const LocConf &conf_;
+    Context &ctx_;
+    const Group *group_ = nullptr;
+    ngx_msec_t delay_ms_ = 0;  /* by the groups so far */
+    Decide *decide_ = nullptr; /* decides the claim of kSingle, once that is filled */
+};
+
+/* Runs the one limit of a place, see Run. */
+ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group, Holder &holder) {
+    auto *ctx = create_ctx(r, holder, 1);
+    return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+/* Runs limits if some are of Redis, in dry run, or were decided before. */
+[[gnu::noinline]] ngx_int_t run_any(ngx_http_request_t *r, const LocConf &conf, const Group *group,
+                                    Holder &holder) {
+    auto *ctx = get_ctx(holder);
+    if (ctx == nullptr) {
+        ctx = create_ctx(r, holder, group->nclaims);
+    } else if (ctx->status == Status::kRejected) {
+        return NGX_DECLINED;
+    } else if (const auto *wait = end_wait(r); wait != nullptr) {
+        return wait == ctx->wait ? Run<false>(r, conf, *ctx).go_on(*ctx->wait) : NGX_DECLINED;
+    } else {
+        ctx = extend_ctx(r, holder, group->nclaims);
+    }
+
+    return ctx != nullptr ? Run<false>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+/* Measures the time of one decision in so many.  It is a prime: clients that repeat
+ * themselves are not measured at the same request each time. */
+constexpr unsigned kMeasured = 127;
+
+struct Stopwatch {
+    unsigned left = kMeasured; /* decisions until it starts */
+    uint64_t since_ns = 0;     /* 0: it does not run */
+};
+
+Stopwatch watch;
+
+/* Starts it, unless the request was under way before. */
+[[gnu::noinline]] void start_watch(ngx_http_request_t *r) {
+    watch.left = kMeasured;
+    watch.since_ns = get_ctx(r) == nullptr ? clock_ns() : 0;
+}
+
+/* Adds the time to the histogram of the zone that decided first, if one did. */
+[[gnu::noinline]] void stop_watch(ngx_http_request_t *r, ngx_int_t rc) {
+    const auto ns = clock_ns() - watch.since_ns;
+    const auto *ctx = get_ctx(r);
+    watch.since_ns = 0;
+    if (rc == NGX_AGAIN || ctx == nullptr || ctx->nclaims == 0) { return; }
+
+    limit_of(ctx->claims[0]).zone->memory.aside.times->add(ns);
+}
+
+/* Tells NGINX's phases to go on. */
+ngx_int_t next_handler(ngx_http_request_t *r) {
+    r->phase_handler++;
+    return NGX_AGAIN;
+}
+
+/* Runs the limits of a stage, and tells NGINX's phases whether to go on.  The
+ * checker of the access phase would take some statuses for the answer of an
+ * authentication, which another module may overrule with "satisfy any".  It is
+ * out of line for the sake of requests without limits. */
+[[gnu::noinline]] ngx_int_t run_stage(ngx_http_request_t *r, const LocConf &conf,
+                                      const Group *group) {
+    auto &holder = holder_of_ctx(r);
+    if (--watch.left == 0) { start_watch(r); }
+
+    const auto rc = holder == nullptr && group->single ? run_one(r, conf, group, holder)
+                                                       : run_any(r, conf, group, holder);
+
+    if (watch.since_ns != 0) { stop_watch(r, rc); }
+
+    if (rc == NGX_DECLINED) { return next_handler(r); }
+
+    if (rc != NGX_AGAIN) { ngx_http_finalize_request(r, rc); }
+
+    return NGX_OK;
+}
+
+} // namespace
+
+template <Stage kStage>
+ngx_int_t check_stage(ngx_http_request_t *r, ngx_http_phase_handler_t *) {
+    const auto &conf = loc_conf(r);
+    const Group *group = conf.groups[kStage];
+    return group != nullptr && r == r->main ? run_stage(r, conf, group) : next_handler(r);
+}
+
+template ngx_int_t check_stage<kBeforeAuth>(ngx_http_request_t *, ngx_http_phase_handler_t *);
+template ngx_int_t check_stage<kAfterAuth>(ngx_http_request_t *, ngx_http_phase_handler_t *);
+
+} // namespace limit_sliding

@@ -1,0 +1,450 @@
+/* Copyright (C) the limit_sliding authors */
+
+/*
+ * Groups with limits that Redis decides.  Units that were leased, and refusals
+ * that are known, decide at once; else the request is suspended until Redis has
+ * told, and goes on where it was.  Where Redis does not answer, on_error does.
+ */
+
+#include "http/request/remote_claims.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "core/limiter/limiter.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/request/suspend.hpp"
+#include "http/request/sync_claims.hpp"
+#include "ngx/event.hpp"
+#include "ngx/memory.hpp"
+#include "redis/protocol/claim_hash.hpp"
+#include "redis/shared/breaker.hpp"
+#include "redis/shared/refusals.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Accounts the next claims, all of which have their outcomes. */
+Decision account_all(Context &ctx, Span<Claim> claims) {
+    return ctx.add_decided(claims, describing(claims.begin(), claims.size(), ctx.now_ms));
+}
+
+/* Consumes all of the claims, or none of them: returns false. */
+bool acquire_all(Span<Claim> claims, uint64_t now_ms) {
+    return claims.empty() || is_admitted(claims[acquire(claims.begin(), claims.size(), now_ms)]);
+}
+
+/* Refunds the units that claims of this node have reserved while Redis was asked about
+ * other claims. */
+void release_all(Span<Claim> claims) {
+    untell_synced(claims);
+    release(claims.begin(), claims.size(), ngx_current_msec);
+}
+
+/* Returns a claim of Redis as this node's memory decides it. */
+Claim as_local(Claim claim) {
+    claim.verdict = nullptr;
+    claim.fit_core();
+    return claim;
+}
+
+/* Counts the units that Redis admits in our own memory, too, in case Redis fails. */
+void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
+    for (const auto &remote : remotes) {
+        if (remote.purpose == Purpose::kConsume && !remote_of(remote).own.is_unlimited()) {
+            auto claim = as_local(remote);
+            (void)acquire(&claim, 1, now_ms);
+        }
+    }
+}
+
+Verdict verdict_of(uint64_t limit, uint64_t remaining, uint64_t reset_ms) {
+    Verdict verdict = {};
+    verdict.limit = limit;
+    verdict.remaining = remaining;
+    verdict.reset_ms = reset_ms;
+    return verdict;
+}
+
+/* Returns the reply in which Redis refused the key, up to a second ago. */
+Verdict verdict_of(const Refusal &refusal, uint64_t now_ms) {
+    return verdict_of(refusal.limit, refusal.remaining,
+                      std::max(refusal.reset_ms, now_ms) - now_ms);
+}
+
+/* Describes a claim that was not decided because another one rejects: by the
+ * last reply about its key, else by this node's count. */
+Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
+    uint64_t limit = claim.limit;
+
+    if (claim.remote != nullptr) {
+        const auto &zone = *remote_of(claim).zone;
+        know_window(claim);
+
+        Refusal refusal;
+        if (zone.refusals->find(refusal_hash(claim), now_ms, &refusal)) {
+            return verdict_of(refusal, now_ms);
+        }
+
+        const auto own = zone.told->find(claim.key_hash());
+        if (own.is_unlimited()) { return verdict_of(limit, limit, 0); }
+
+        if (own.is_blocked()) { return blocked_verdict(claim.cost); }
+
+        limit = own.is_set() ? own.limit : limit;
+    }
+
+    auto look = claim;
+    look.limit = limit;
+    look.purpose = Purpose::kLook;
+    look = as_local(look);
+    (void)acquire(&look, 1, now_ms);
+    return look.describe(now_ms);
+}
+
+/* Rejects a claim if its key is known to be exhausted, else leaves it open. */
+bool reject_known(Claim &claim, uint64_t now_ms) {
+    auto &remote = remote_of(claim);
+    auto &verdict = remote.verdict;
+    claim.outcome = Outcome::kUndecided;
+    know_window(claim);
+
+    Refusal refusal;
+    if (!remote.zone->refusals->find(refusal_hash(claim), now_ms, &refusal) || refusal.admits) {
+        return false;
+    }
+
+    const auto over = claim.cost - std::min(claim.cost, refusal.remaining);
+    verdict = verdict_of(refusal, now_ms);
+    verdict.excess = over * 1000;
+    verdict.retry_after_ms = refusal.until_ms - now_ms;
+    if (refusal.limit == 0) {
+        verdict = blocked_verdict(claim.cost);
+    } else if (verdict.reset_ms == 0) {
+        verdict.reset_ms = verdict.retry_after_ms;
+    }
+
+    remote.source = Source::kCache;
+    set_told(claim, Outcome::kRejected);
+    return true;
+}
+
+/* Some claims reject the request, so nobody is asked about the open ones. */
+Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim> open) {
+    size_t n = all.size();
+
+    for (auto &claim : open) {
+        claim.outcome = Outcome::kUndecided;
+    }
+
+    /* Only these fields tell more of a rejection than when to try again. */
+    if ((ctx.headers & kHeaderDraft) == 0 || limit_of(all[0]).dry_run) {
+        n = 0;
+
+        for (auto &claim : all) {
+            if (claim.outcome == Outcome::kUndecided) { continue; }
+
+            if (&claim != &all[n]) { std::swap(claim, all[n]); }
+
+            n++;
+        }
+    }
+
+    for (auto &claim : Span(all.begin(), n)) {
+        if (claim.outcome != Outcome::kUndecided) { continue; }
+
+        auto *verdict
+            = claim.remote != nullptr ? &remote_of(claim).verdict : alloc<Verdict>(r->pool);
+        if (verdict == nullptr) { return Decision::kFailed; }
+
+        *verdict = describe_undecided(claim, ctx.now_ms);
+        claim.limit = verdict->limit;
+        claim.verdict = verdict;
+    }
+
+    return account_all(ctx, {all.begin(), n});
+}
+
+/* Tells whether the rate of the request, or a limit of the key on this node,
+ * rejects the claim. */
+bool is_blocked(const Claim &claim) { return claim.verdict != nullptr && !is_admitted(claim); }
+
+/* Some claims are rejected beforehand, so nobody is asked about the others. */
+Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
+    for (auto &claim : all) {
+        if (claim.remote != nullptr) { remote_of(claim).source = Source::kLocal; }
+
+        if (!is_blocked(claim)) { claim.outcome = Outcome::kUndecided; }
+    }
+
+    return refuse(r, ctx, all, {all.begin(), size_t{0}});
+}
+
+/* Leases admit the claims of Redis, so the claims of our own memory decide. */
+Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
+    const auto remote = claims.remote;
+    if (!acquire_all(claims.local, ctx.now_ms)) {
+        return_leases(remote);
+        return refuse(r, ctx, claims.all, claims.remote);
+    }
+
+    /* The limits in force are known by now. */
+    describe_leases(remote);
+    keep_warm(remote, ctx.now_ms);
+    return account_all(ctx, claims.all);
+}
+
+/* Decides a claim by on_error; false: our own memory is to decide it. */
+bool decide_unasked(Claim &claim) {
+    auto &remote = remote_of(claim);
+    const auto on_error = *remote.zone->on_error;
+    auto &verdict = remote.verdict;
+    remote.source = Source::kFallback;
+
+    /* A key's override holds as Redis told it last. */
+    remote.own = remote.zone->told->find(claim.key_hash());
+    set_window(claim, remote.own);
+    if (remote.own.is_limited()) { claim.limit = remote.own.limit; }
+
+    if (on_error == OnError::kLocal && remote.own.is_blocked()) {
+        verdict = blocked_verdict(claim.cost);
+        set_told(claim, Outcome::kRejected);
+        return true;
+    }
+
+    if (on_error == OnError::kLocal && !remote.own.is_unlimited()) {
+        claim = as_local(claim);
+        return false;
+    }
+
+    const bool admits = on_error != OnError::kDeny;
+    verdict = verdict_of(claim.limit, admits ? claim.limit : 0, admits ? 0 : kBreakerIntervalMs);
+    verdict.retry_after_ms = verdict.reset_ms;
+    set_told(claim, admits ? Outcome::kAdmitted : Outcome::kRejected);
+    return true;
+}
+
+/* Decides by on_error the claims of each Redis that is known not to answer, except for
+ * the claims that our own memory is to decide.  They come before the claims for Redis: a
+ * request that they reject is not asked about. */
+void decide_away(JointClaims &claims) {
+    auto *asked = claims.remote.begin();
+
+    for (auto &claim : claims.remote) {
+        if (can_ask(*remote_of(claim).zone->redis)) { continue; }
+
+        (void)decide_unasked(claim);
+        std::rotate(asked, &claim, &claim + 1);
+        asked++;
+    }
+
+    claims.remote = {asked, static_cast<size_t>(claims.all.end() - asked)};
+    claims.local = {claims.all.begin(), claims.all.size() - claims.remote.size()};
+}
+
+/* Decides by on_error the claims that nobody has answered, as if it were an answer
+ * to them. */
+Decision fall_back(Context &ctx, const JointClaims &claims) {
+    ctx.now_ms = ngx_current_msec;
+
+    for (auto &claim : claims.remote) {
+        if (claim.outcome == Outcome::kUndecided) { (void)decide_unasked(claim); }
+    }
+
+    if (acquire_all(claims.remote, ctx.now_ms)) {
+        for (auto &claim : claims.remote) {
+            if (remote_of(claim).source != Source::kFallback) {
+                keep_warm({&claim, 1}, ctx.now_ms);
+            }
+        }
+    } else {
+        release_all(claims.local);
+        give_back_granted(claims.remote);
+    }
+
+    return account_all(ctx, claims.all);
+}
+
+/* Continues a request after its waiter got an answer. */
+void go_on(const RemoteWait &wait) {
+    auto *r = wait.request;
+    auto *c = r->connection;
+    if (!is_waiting(r, &wait)) { return; }
+
+    ngx_http_set_log_request(c->log, r);
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0, "limit_sliding told");
+
+    resume(r);
+    ngx_http_run_posted_requests(c);
+}
+
+void write_handler(ngx_http_request_t *r) {
+    if (ngx_handle_write_event(r->connection->write, 0) == NGX_OK) { return; }
+
+    (void)end_wait(r);
+    ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
+}
+
+/* Creates the one record with which a request waits, however often. */
+RemoteWait *create_wait(ngx_http_request_t *r) {
+    auto *cln = ngx_http_cleanup_add(r, sizeof(RemoteWait));
+    if (cln == nullptr) { return nullptr; }
+
+    cln->handler = [](void *data) { leave_ask(&static_cast<RemoteWait *>(data)->waiter); };
+
+    auto *wait = new (cln->data) RemoteWait();
+    wait->request = r;
+    init_event<go_on>(wait->waiter.event, *wait);
+    return wait;
+}
+
+/* Asks the Redis for the remote claims, and suspends the request. */
+Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
+    auto &wait = *ctx.wait;
+
+    /* A redirect has ended the wait before, if there was one. */
+    leave_ask(&wait.waiter);
+    wait.claims = claims;
+    if (!ask_redis(claims.remote, &wait.waiter)) { return fall_back(ctx, claims); }
+
+    /* The Redis has the timer. */
+    if (!suspend(r, write_handler, &wait)) {
+        leave_ask(&wait.waiter);
+        return Decision::kFailed;
+    }
+
+    /* An answer about a key with "sync=" may come meanwhile, and replaces this node's
+     * count of the key by the count of Redis and the units that are to be reported. */
+    tell_synced(claims.local, true);
+    return Decision::kAsked;
+}
+
+} // namespace
+
+ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, const ngx_str_t &key) {
+    auto *remote = alloc<RemoteClaim>(r->pool);
+    if (remote == nullptr) { return NGX_ERROR; }
+
+    remote->zone = &zone;
+    remote->key = key;
+    remote->source = Source::kRedis;
+    remote->own = {};
+    remote->asked_limit = 0;
+    remote->pace = claim.pace();
+    remote->asked = claim.policy;
+    remote->is_pending = false;
+    remote->is_named = false;
+    claim.remote = remote;
+    return NGX_OK;
+}
+
+Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
+    auto *first = std::find_if(all.begin(), all.end(), is_asked);
+    const size_t nlocal = first - all.begin();
+    JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
+
+    if (std::any_of(all.begin(), all.end(), is_blocked)) { return refuse_blocked(r, ctx, all); }
+
+    if (spend_leases(claims.remote)) { return decide_by_leases(r, ctx, claims); }
+
+    bool known = false;
+    for (auto &claim : claims.remote) {
+        known |= reject_known(claim, ctx.now_ms);
+    }
+
+    if (known) { return refuse(r, ctx, claims.all, claims.local); }
+
+    decide_away(claims);
+
+    const bool asks = !claims.remote.empty();
+    if (asks && ctx.wait == nullptr && (ctx.wait = create_wait(r)) == nullptr) {
+        return Decision::kFailed;
+    }
+
+    if (!acquire_all(claims.local, ctx.now_ms)) {
+        return refuse(r, ctx, claims.all, claims.remote);
+    }
+
+    return asks ? ask(r, ctx, claims) : account_all(ctx, claims.all);
+}
+
+Decision decide_told(ngx_http_request_t *r, Context &ctx) {
+    const auto &claims = ctx.wait->claims;
+    const auto told = ctx.wait->waiter.told;
+    if (told == Told::kFailed) { return fall_back(ctx, claims); }
+
+    if (told == Told::kRejected) {
+        release_all(claims.local);
+        return refuse(r, ctx, claims.all, {});
+    }
+
+    keep_warm(claims.remote, ngx_current_msec);
+    return account_all(ctx, claims.all);
+}
+
+void count_remote(Claim claim) {
+    const auto &remote = remote_of(claim);
+    keep_warm({&claim, 1}, ngx_current_msec);
+
+    /* Nobody waits for the answer. */
+    if (remote.asked_limit != 0) { claim.limit = remote.asked_limit; }
+
+    ask_redis({&claim, 1}, nullptr);
+}
+
+void record_remote(Claim &claim) {
+    auto &remote = remote_of(claim);
+
+    /* Nothing is counted of a key that is blocked. */
+    if (remote.source == Source::kLocal || (claim.verdict != nullptr && claim.limit == 0)) {
+        return;
+    }
+
+    if (remote.source == Source::kFallback) {
+        if (claim.verdict == nullptr) { record_rejected(&claim, ngx_current_msec); }
+        return;
+    }
+
+    /* Our own memory records it as well.  It knows no less than the units that this node has
+     * rejected, and Redis the rest when it told of the key last. */
+    auto local = as_local(claim);
+    local.state = 0;
+    local.rejection = {};
+    record_rejected(&local, ngx_current_msec);
+    if (remote.source != Source::kCache) { return; }
+
+    const auto verdict = local.describe(ngx_current_msec);
+    if (local.limit == claim.limit && local.cost == claim.cost) {
+        remote.verdict.reset_ms = std::max(remote.verdict.reset_ms, verdict.reset_ms);
+        remote.verdict.retry_after_ms
+            = std::max(remote.verdict.retry_after_ms, verdict.retry_after_ms);
+    }
+
+    /* Redis was not asked.  It will reject this, and record it; nobody waits for that. */
+    auto asked = claim;
+    asked.verdict = nullptr;
+    asked.limit = remote.asked_limit;
+    ask_redis({&asked, 1}, nullptr);
+}
+
+void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
+    if (remote_of(claim).own.is_unlimited()) { return; }
+
+    /* Our own memory decides while Redis is away.  It has reserved nothing if
+     * on_error has admitted the claim. */
+    const auto here = is_fallback(claim) ? 0 : reserved;
+    const auto local = as_local(claim);
+
+    if (cost > here) {
+        charge(local, cost - here, ngx_current_msec);
+    } else if (claim.verdict == nullptr) {
+        refund(local, here - cost, admitted_ms, ngx_current_msec);
+    } else if (admitted_ms + claim.policy->window_ms > ngx_current_msec) {
+        give_back(local, here - cost, ngx_current_msec);
+    }
+
+    const auto there = remote_of(claim).source == Source::kFallback ? 0 : reserved;
+    if (cost != there) { settle_redis(claim, static_cast<int64_t>(cost - there)); }
+}
+
+} // namespace limit_sliding

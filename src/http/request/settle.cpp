@@ -1,0 +1,125 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/request/settle.hpp"
+
+#include <algorithm>
+
+#include "core/limiter/limiter.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/request/remote_claims.hpp"
+#include "http/request/sync_claims.hpp"
+#include "http/response/context.hpp"
+#include "http/response/log.hpp"
+#include "http/values/rate.hpp"
+
+namespace limit_sliding {
+namespace {
+
+bool is_counted(const Limit &limit, ngx_uint_t status) {
+    return std::any_of(limit.count_status.begin(), limit.count_status.end(),
+                       [=](auto &range) { return status >= range.from && status <= range.to; });
+}
+
+/* Reads the final cost of the request; false: the value is empty, or bad. */
+[[gnu::always_inline]] inline bool evaluate_settle(ngx_http_request_t *r, const Limit &limit,
+                                                   uint64_t &cost) {
+    ngx_str_t text;
+    if (get_text(r, limit.settle, &text) != NGX_OK || text.len == 0) { return false; }
+
+    const bool is_valid = parse_settled(text, cost);
+    if (!is_valid) { log_bad_value(r, *limit.zone, "settle", text); }
+
+    return is_valid;
+}
+
+/* Records the cost of a request that reserved nothing, if the limit has room for it. */
+void count(Claim claim) {
+    claim.purpose = Purpose::kConsume;
+
+    if (is_synced(claim)) {
+        count_synced(claim);
+    } else if (claim.remote != nullptr) {
+        count_remote(claim);
+    } else {
+        acquire(&claim, 1, ngx_current_msec);
+    }
+}
+
+/* Replaces the reserved cost of the claim by the final cost of the request. */
+[[gnu::always_inline]] inline void settle(const Context &ctx, const Claim &claim, uint64_t reserved,
+                                          uint64_t cost) {
+    const auto now_ms = ngx_current_msec;
+
+    if (is_synced(claim)) {
+        settle_synced(claim, reserved, cost, ctx.first_ms());
+    } else if (claim.remote != nullptr) {
+        settle_remote(claim, reserved, cost, ctx.first_ms());
+    } else if (cost > reserved) {
+        auto *consume = claim.is_own ? consume_by_history(*claim.policy, claim.limit)
+                                     : limit_of(claim).consume;
+        charge(consume, claim, cost - reserved, now_ms);
+    } else if (cost < reserved) {
+        refund(claim, reserved - cost, ctx.first_ms(), now_ms);
+    }
+}
+
+/* Settles a limit with "count_status=". */
+[[gnu::noinline]] void settle_status(ngx_http_request_t *r, const Context &ctx, const Claim &claim,
+                                     uint64_t reserved) {
+    const auto &limit = limit_of(claim);
+
+    /* $status prefers the first one, too. */
+    const ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
+    const bool is_rejected = ctx.status == Status::kRejected
+                             || (limit.dry_run && ctx.status == Status::kRejectedDryRun);
+    uint64_t cost = 0;
+    if (!is_rejected && is_counted(limit, status)) {
+        if (limit.settle == nullptr) {
+            if (reserved == 0) { count(claim); }
+            return;
+        }
+
+        if (!evaluate_settle(r, limit, cost)) { return; }
+    } else if (!is_rejected && r->connection->sent == 0) {
+        /* No free guesses for a client that leaves before it is answered. */
+        return;
+    }
+
+    settle(ctx, claim, reserved, cost);
+}
+
+/* It is out of line for the sake of requests that have nothing to settle. */
+[[gnu::noinline]] void settle_all(ngx_http_request_t *r, Context &ctx) {
+    for (auto &claim : ctx.decided()) {
+        const auto &limit = limit_of(claim);
+        if (!limit.settles || !is_admitted(claim) || claim.is_void) { continue; }
+
+        const auto reserved = claim.purpose == Purpose::kConsume ? claim.cost : 0;
+        if (!limit.count_status.empty()) {
+            settle_status(r, ctx, claim, reserved);
+            continue;
+        }
+
+        uint64_t cost;
+        if (evaluate_settle(r, limit, cost)) { settle(ctx, claim, reserved, cost); }
+    }
+}
+
+} // namespace
+
+ngx_int_t settle_handler(ngx_http_request_t *r) {
+    if (r != r->main) { return NGX_OK; }
+
+    if (auto *ctx = get_ctx(r); ctx != nullptr) {
+        for (auto &claim : ctx->decided()) {
+            if (limit_of(claim).settles) {
+                settle_all(r, *ctx);
+                break;
+            }
+        }
+    }
+
+    return NGX_OK;
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,102 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/request/sync_claims.hpp"
+
+#include "core/limiter/limiter.hpp"
+#include "redis/background/sync.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Returns true if this node counts the units of the claim: a key may be unlimited, or
+ * blocked. */
+bool is_counted(const Claim &claim) { return claim.verdict == nullptr; }
+
+/* Decides the claim of a key that has no limit. */
+void set_unlimited(Claim &claim) {
+    auto &verdict = remote_of(claim).verdict;
+    verdict = {};
+    verdict.limit = claim.limit;
+    verdict.remaining = claim.limit;
+    set_told(claim, Outcome::kAdmitted);
+}
+
+/* Gives the claim the limit of its key that Redis told last. */
+[[gnu::noinline]] void apply_told(Claim &claim, const Override &own) {
+    auto &remote = remote_of(claim);
+    remote.own = own;
+    set_window(claim, own);
+
+    if (own.is_unlimited()) {
+        set_unlimited(claim);
+    } else if (own.is_blocked()) {
+        remote.verdict = blocked_verdict(claim.cost);
+        set_told(claim, Outcome::kRejected);
+    } else {
+        claim.limit = own.limit;
+        claim.is_own = true;
+    }
+}
+
+} // namespace
+
+void complete_synced(Claim &claim) {
+    auto &remote = remote_of(claim);
+    remote.source = Source::kCache;
+    remote.asked_limit = claim.limit;
+
+    /* A ban, or a rate of the request's, may have rejected it. */
+    if (!is_counted(claim)) { return; }
+
+    const auto own = remote.zone->told->find(claim.key_hash());
+    if (own.is_set()) { apply_told(claim, own); }
+
+    claim.fit_core();
+}
+
+void tell_synced(Span<Claim> claims, bool admitted) {
+    for (const auto &claim : claims) {
+        if (!is_synced(claim) || claim.is_banned) { continue; }
+
+        /* To Redis, the limit 0 of a request with the rate "0" would be none. */
+        auto &remote = remote_of(claim);
+        if (remote.asked_limit == 0) { continue; }
+
+        if (remote.is_pending) { continue; }
+
+        remote.is_pending = admitted && is_counted(claim) && claim.purpose == Purpose::kConsume;
+        sync_redis(claim, remote.is_pending ? claim.cost : 0);
+    }
+}
+
+void untell_synced(Span<Claim> claims) {
+    for (const auto &claim : claims) {
+        if (!is_synced(claim) || !remote_of(claim).is_pending) { continue; }
+
+        remote_of(claim).is_pending = false;
+        unsync_redis(claim, claim.cost);
+    }
+}
+
+void count_synced(Claim claim) {
+    if (!is_counted(claim)) { return; }
+
+    (void)acquire(&claim, 1, ngx_current_msec);
+    sync_redis(claim, is_admitted(claim) ? claim.cost : 0);
+}
+
+void settle_synced(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
+    const auto now_ms = ngx_current_msec;
+    if (!is_counted(claim) || cost == reserved) { return; }
+
+    if (cost > reserved) {
+        const auto lost = charge(claim, cost - reserved, now_ms);
+        sync_redis(claim, cost - reserved - lost);
+        return;
+    }
+
+    refund(claim, reserved - cost, admitted_ms, now_ms);
+    if (admitted_ms + claim.policy->window_ms > now_ms) { unsync_redis(claim, reserved - cost); }
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,269 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/response/headers.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "core/limiter/limiter.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/conf/policy_header.hpp"
+#include "http/response/context.hpp"
+#include "ngx/array.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+constexpr std::string_view kRetryAfter = "Retry-After";
+
+void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
+    h.hash = 1;
+#if (nginx_version >= 1023000)
+    h.next = nullptr;
+#endif
+    h.key = to_str(name);
+    h.value = value;
+}
+
+[[gnu::noinline]] bool push_slowly(ngx_list_t &list, std::string_view name, ngx_str_t value) {
+    auto *h = static_cast<ngx_table_elt_t *>(ngx_list_push(&list));
+    if (h == nullptr) { return false; }
+
+    set_header(*h, name, value);
+    return true;
+}
+
+/* ngx_list_push() would do the same by a call, for which registers are saved. */
+[[gnu::always_inline]] inline bool push(ngx_http_request_t *r, std::string_view name,
+                                        ngx_str_t value) {
+    auto &list = r->headers_out.headers;
+    auto *last = list.last;
+    if (last->nelts == list.nalloc) { return push_slowly(list, name, value); }
+
+    set_header(static_cast<ngx_table_elt_t *>(last->elts)[last->nelts++], name, value);
+    return true;
+}
+
+[[gnu::always_inline]] inline bool print_retry_after(ngx_http_request_t *r, Context &ctx,
+                                                     uint64_t ms) {
+    auto *end = ctx.retry_after + sizeof(ctx.retry_after);
+    auto *digits = print_digits(end, seconds(ms));
+    return push(r, kRetryAfter, {static_cast<size_t>(end - digits), digits});
+}
+
+/* Adds what add_retry_after() has to find out first. */
+[[gnu::noinline]] bool find_retry_after(ngx_http_request_t *r, Context &ctx) {
+    auto ms = ctx.described->retry_after_ms(ctx.now_ms);
+    if (ms == kNever) { return true; }
+
+    /* A request that only looks may be admitted before anything remains. */
+    if ((ctx.headers & kHeaderDraft) != 0) {
+        ms = std::max(ms, ctx.described->describe(ctx.now_ms).reset_ms);
+    }
+
+    return print_retry_after(r, ctx, ms);
+}
+
+} // namespace
+
+bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value) {
+    return push(r, name, value);
+}
+
+bool add_retry_after(ngx_http_request_t *r, Context &ctx) {
+    const auto ms = ctx.described->known_retry_after_ms();
+    if (ms == 0 || ms == kNever || (ctx.headers & kHeaderDraft) != 0) {
+        return find_retry_after(r, ctx);
+    }
+
+    return print_retry_after(r, ctx, ms);
+}
+
+bool push_retry_after(ngx_http_request_t *r, Context &ctx, uint64_t ms) {
+    return print_retry_after(r, ctx, ms);
+}
+
+namespace {
+
+ngx_http_output_header_filter_pt next_header_filter;
+
+/* The claims that a client is told, and what the X- fields show of one. */
+struct Told {
+    Claim *shown; /* nullptr: it is told of none */
+    size_t n;
+    size_t bytes; /* of their list members at most */
+
+    /* Set by print_states(). */
+    ngx_str_t remaining;
+    ngx_str_t reset;
+};
+
+/* Clients are not told of limits in dry run. */
+bool is_told(const Claim &claim) { return !limit_of(claim).dry_run; }
+
+/* Chooses for the X- fields the claim that rejected, or the tightest one. */
+Told told_claims(Context &ctx) {
+    Told told;
+    told.shown = nullptr;
+    told.n = 0;
+    told.bytes = 0;
+
+    for (auto &claim : ctx.decided()) {
+        if (!is_told(claim)) { continue; }
+
+        told.n++;
+        told.bytes += limit_of(claim).zone->quoted.len + kMember;
+
+        if (told.shown == nullptr) {
+            told.shown = &claim;
+        } else if (ctx.status != Status::kRejected) {
+            const Claim two[] = {*told.shown, claim};
+            told.shown = tightest(two, 2, ctx.now_ms) == 1 ? &claim : told.shown;
+        }
+    }
+
+    if (ctx.status == Status::kRejected) { told.shown = ctx.described; }
+
+    return told;
+}
+
+/* Sets *text to what print(p, claim) prints of each, with commas between;
+ * false: no memory. */
+template <class Print>
+bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told, ngx_str_t *text,
+                Print print) {
+    auto *p = alloc_bytes(r->pool, told.bytes);
+    if (p == nullptr) { return false; }
+
+    text->data = p;
+
+    for (auto &claim : ctx.decided()) {
+        if (is_told(claim)) {
+            p = p != text->data ? append(p, ", ") : p;
+            p = print(p, claim);
+        }
+    }
+
+    text->len = p - text->data;
+    return true;
+}
+
+/* "one";r=599;t=1 */
+bool print_states(ngx_http_request_t *r, Context &ctx, Told &told, ngx_str_t *text) {
+    return print_list(r, ctx, told, text, [&](u_char *p, const Claim &claim) {
+        const auto verdict = claim.describe(ctx.now_ms);
+
+        ngx_str_t remaining, reset;
+        p = append(p, view(limit_of(claim).zone->quoted));
+        p = append(p, ";r=");
+        p = append_number(p, verdict.remaining, &remaining);
+        p = append(p, ";t=");
+        p = append_number(p, seconds(verdict.reset_ms), &reset);
+
+        if (&claim == told.shown) {
+            told.remaining = remaining;
+            told.reset = reset;
+        }
+
+        return p;
+    });
+}
+
+/* RateLimit-Policy: "one";q=600;w=60
+ * RateLimit: "one";r=599;t=1 */
+bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_str_t &states) {
+    const auto &limit = limit_of(*told.shown);
+    auto policy = limit.policy;
+
+    if (told.n > 1 || told.shown->limit != limit.limit || told.shown->is_own) {
+        const auto print = [&](u_char *p, const Claim &claim) {
+            return print_policy(p, limit_of(claim).zone, claim.limit, claim.window_ms(ctx.now_ms));
+        };
+
+        if (!print_list(r, ctx, told, &policy, print)) { return false; }
+    }
+
+    return push(r, "RateLimit-Policy", policy) && push(r, "RateLimit", states);
+}
+
+bool add_x(ngx_http_request_t *r, const Told &told) {
+    const auto &limit = limit_of(*told.shown);
+    auto digits = limit.digits;
+
+    if (told.shown->limit != limit.limit) {
+        auto *p = alloc_bytes(r->pool, NGX_INT64_LEN);
+        if (p == nullptr) { return false; }
+
+        (void)append_number(p, told.shown->limit, &digits);
+    }
+
+    return push(r, "X-RateLimit-Limit", digits) && push(r, "X-RateLimit-Remaining", told.remaining)
+           && push(r, "X-RateLimit-Reset", told.reset);
+}
+
+/* Drops the fields of an upstream that have the names of ours. */
+[[gnu::noinline]] void drop_fields(ngx_http_request_t *r, uint8_t headers) {
+    for_each<ngx_table_elt_t>(r->headers_out.headers, [=](auto &h) {
+        const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+            return std::any_of(names.begin(), names.end(),
+                               [&](auto name) { return is_same_name(view(h.key), name); });
+        };
+
+        if (((headers & kHeaderDraft) != 0 && is_one_of({"RateLimit-Policy", "RateLimit"}))
+            || ((headers & kHeaderX) != 0
+                && is_one_of(
+                    {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}))) {
+            h.hash = 0;
+        }
+    });
+}
+
+bool add_fields(ngx_http_request_t *r, Context &ctx) {
+    auto told = told_claims(ctx);
+    if (told.shown == nullptr) { return true; }
+
+    if (r->upstream != nullptr) { drop_fields(r, ctx.headers); }
+
+    ngx_str_t states;
+    return print_states(r, ctx, told, &states)
+           && ((ctx.headers & kHeaderDraft) == 0 || add_draft(r, ctx, told, states))
+           && ((ctx.headers & kHeaderX) == 0 || add_x(r, told));
+}
+
+/* Keeps the first field, which is ours: the upstream of an error_page may have
+ * sent another one. */
+void keep_one_retry_after(ngx_http_request_t *r) {
+    bool found = false;
+    for_each<ngx_table_elt_t>(r->headers_out.headers, [&](auto &h) {
+        if (h.hash != 0 && is_same_name(view(h.key), kRetryAfter)) {
+            h.hash = found ? 0 : h.hash;
+            found = true;
+        }
+    });
+}
+
+ngx_int_t header_filter(ngx_http_request_t *r) {
+    auto *ctx = r == r->main ? get_ctx(r) : nullptr;
+    if (ctx == nullptr || ctx->nclaims == 0) { return next_header_filter(r); }
+
+    const auto headers = ctx->headers;
+    if (ctx->status == Status::kRejected && (headers & kHeaderRetryAfter) != 0
+        && r->upstream != nullptr) {
+        keep_one_retry_after(r);
+    }
+
+    if ((headers & ~kHeaderRetryAfter) != 0 && !add_fields(r, *ctx)) { return NGX_ERROR; }
+
+    return next_header_filter(r);
+}
+
+} // namespace
+
+void init_headers() {
+    next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = header_filter;
+}
+
+} // namespace limit_sliding

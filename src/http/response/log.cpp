@@ -1,0 +1,174 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/response/log.hpp"
+
+#include <algorithm>
+
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* The lines omitted before the present one, for the log handler. */
+ngx_uint_t omitted;
+
+/* Puts the count right after the client, where it does not disturb filters that
+ * expect the client to follow the zone.  In Angie 1.12 and later, each value
+ * that follows the message of a line is a property with a name, and request log
+ * handlers have another signature. */
+#if (angie_version >= 1012000)
+
+ngx_log_property_t omitted_property = ngx_log_prop_decl("omitted", "limit_sliding", NGX_LOG_PT_NUM);
+ngx_log_ext_handler_pt next_log_handler;
+
+u_char *log_handler(ngx_log_t *log, u_char *buf, u_char *last, void *data) {
+    ngx_log_property_key_t key;
+    key.id = omitted_property.index;
+
+    auto *p = ngx_log_property(log, buf, last, key, "%ui", omitted);
+    return next_log_handler(log, p, last, data);
+}
+
+#else
+
+ngx_http_log_handler_pt next_log_handler;
+
+u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf, size_t len) {
+    auto *p = ngx_snprintf(buf, len, ", omitted: %ui", omitted);
+    return next_log_handler(r, sr, p, len - (p - buf));
+}
+
+#endif
+
+/* Returns true if a line, which error_log has, is due now. */
+bool is_due(const LocConf &conf, LogPace &pace) {
+    if (conf.log_every == 0) { return true; }
+
+    if (static_cast<ngx_msec_int_t>(pace.after - ngx_current_msec) > 0) {
+        pace.omitted++;
+        return false;
+    }
+
+    pace.after = ngx_current_msec + conf.log_every;
+    return true;
+}
+
+/* Logs a line, and how many were left out before. */
+template <class... Args>
+void log_line(ngx_http_request_t *r, LogPace &pace, ngx_uint_t level, const char *format,
+              Args... args) {
+    const auto handler = r->log_handler;
+
+    if (pace.omitted != 0) {
+        omitted = pace.omitted;
+        pace.omitted = 0;
+
+        next_log_handler = handler;
+        r->log_handler = log_handler;
+    }
+
+    ngx_log_error(level, r->connection->log, 0, format, args...);
+    r->log_handler = handler;
+}
+
+const char *dry_run_words(const Limit &limit) { return limit.dry_run ? ", dry run" : ""; }
+
+/* Text of a value that a client may have sent: escaped, so that it cannot forge
+ * lines, and cut, so that it cannot fill the log. */
+struct Escaped {
+    static constexpr size_t kShown = 64; /* bytes of the value */
+
+    explicit Escaped(const ngx_str_t &value) {
+        auto *p = data;
+
+        for (unsigned char ch : first(view(value), kShown)) {
+            if (ch < ' ' || ch > '~' || ch == '"' || ch == '\\') {
+                p = ngx_sprintf(p, "\\x%02Xd", ch);
+            } else {
+                *p++ = ch;
+            }
+        }
+
+        len = p - data;
+    }
+
+    size_t len;
+    u_char data[4 * kShown];
+};
+
+} // namespace
+
+ngx_int_t init_log([[maybe_unused]] ngx_conf_t *cf) {
+#if (angie_version >= 1012000)
+    return ngx_log_add_property(cf->cycle, &omitted_property);
+#else
+    return NGX_OK;
+#endif
+}
+
+void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
+                  const Verdict &verdict) {
+    const auto &limit = limit_of(claim);
+    auto &zone = *limit.zone;
+    const auto level = conf.log_level;
+    if (!is_due(conf, zone.worker.decisions)) { return; }
+
+    if (claim.outcome == Outcome::kRefused) {
+        log_line(r, zone.worker.decisions, level, "refusing new keys%s, zone \"%V\" is full",
+                 dry_run_words(limit), &zone.name);
+    } else if (is_fallback(claim)) {
+        /* The client is not to blame, so the line does not name a limit. */
+        log_line(r, zone.worker.decisions, level,
+                 "denying request%s, redis \"%V\" of zone \"%V\" does not answer",
+                 dry_run_words(limit), &zone.redis->settings.name, &zone.name);
+    } else {
+        log_line(r, zone.worker.decisions, level,
+                 "limiting requests%s, excess: %uL.%03uL by zone \"%V\"", dry_run_words(limit),
+                 verdict.excess / 1000, verdict.excess % 1000, &zone.name);
+    }
+
+    if (claim.is_banned) {
+        log_line(r, zone.worker.decisions, level,
+                 "limiting requests%s, banned for %uLs by zone \"%V\"", dry_run_words(limit),
+                 seconds(verdict.retry_after_ms), &zone.name);
+    }
+}
+
+void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim, uint64_t now_ms) {
+    const auto &limit = limit_of(claim);
+    auto &zone = *limit.zone;
+
+    /* Delays are one level below rejections, as those of limit_req. */
+    const auto level
+        = conf.log_level != 0 ? std::min<ngx_uint_t>(conf.log_level + 1, NGX_LOG_INFO) : 0;
+    if (!is_logged(r, level) || !is_due(conf, zone.worker.decisions)) { return; }
+
+    const auto verdict = claim.describe(now_ms);
+
+    log_line(r, zone.worker.decisions, level,
+             "delaying request%s, excess: %uL.%03uL, by zone \"%V\"", dry_run_words(limit),
+             verdict.excess / 1000, verdict.excess % 1000, &zone.name);
+}
+
+void log_bad_value(ngx_http_request_t *r, ZoneConf &zone, const char *name,
+                   const ngx_str_t &value) {
+    used_units(zone, kCountErrors);
+    if (!is_due(loc_conf(r), zone.worker.bad_values)) { return; }
+
+    const Escaped text(value);
+    log_line(r, zone.worker.bad_values, NGX_LOG_ERR,
+             "invalid %s \"%*s%s\" of a request in zone \"%V\"", name, text.len, text.data,
+             value.len > Escaped::kShown ? "..." : "", &zone.name);
+}
+
+void log_bad_usage(ngx_http_request_t *r, std::string_view name, std::string_view value,
+                   bool is_clipped) {
+    static LogPace pace; /* of this worker: a response belongs to no zone */
+    if (!is_due(loc_conf(r), pace)) { return; }
+
+    const Escaped text(to_str(value));
+    log_line(r, pace, NGX_LOG_ERR, "invalid usage \"%*s%s\" of a response for name \"%*s\"",
+             text.len, text.data, is_clipped ? "..." : "", name.size(), name.data());
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,185 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/response/rejected.hpp"
+
+#include "core/table/zone.hpp"
+#include "http/overrides/override_claim.hpp"
+#include "http/response/headers.hpp"
+#include "http/response/log.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+#include "redis/background/ban_spread.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* Sets the override of a banned key, as this node knows it.  NGX_DONE: it remains
+ * banned, as it is not "off"; else as find_ban(). */
+[[gnu::noinline]] ngx_int_t find_own(ngx_http_request_t *r, const ZoneConf &zone, Claim &claim) {
+    const auto hash = claim.key_hash();
+    const auto &overrides = *zone.memory.aside.overrides;
+    Override own = {};
+
+    if (zone.redis != nullptr) {
+        own = zone.remote.told->find(hash);
+    } else {
+        overrides.find(
+            hash, [] { return ngx_time(); }, &own);
+    }
+
+    if (own.is_unlimited()) { return NGX_OK; }
+
+    return !own.is_set() || set_own(r->pool, zone, own, claim) ? NGX_DONE : NGX_ERROR;
+}
+
+/* Evaluates the key anew where nothing has kept it. */
+bool get_key(ngx_http_request_t *r, const Claim &claim, ngx_str_t *key) {
+    if (claim.remote == nullptr) { return get_text(r, &limit_of(claim).zone->key, key) == NGX_OK; }
+
+    *key = remote_of(claim).key;
+    return true;
+}
+
+void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
+    const auto hash = claim.key_hash();
+    auto &offenders = *limit_of(claim).zone->memory.aside.offenders;
+    const auto place = offenders.count(hash, n, ngx_current_msec);
+    ngx_str_t key;
+
+    if (place != Offenders::kNamed && get_key(r, claim, &key)) {
+        offenders.set_text(place, hash, view(key));
+    }
+}
+
+/* Sets *hash to that by which the zone knows the ban of a claim's key. */
+[[gnu::always_inline]] inline bool get_ban_hash(ngx_http_request_t *r, const Claim &claim,
+                                                uint64_t *hash) {
+    if (limit_of(claim).zone->redis == nullptr) {
+        *hash = claim.key_hash();
+        return true;
+    }
+
+    ngx_str_t key;
+    if (!get_key(r, claim, &key)) { return false; }
+
+    *hash = Bans::common_hash(view(key));
+    return true;
+}
+
+/* Has the claim rejected by a ban; `excess` is that over its limit. */
+[[gnu::always_inline]] inline void set_ban(const Ban &ban, uint64_t excess, Verdict &verdict,
+                                           Claim &claim) {
+    verdict = {claim.limit, 0, excess, ban.left_ms, ban.left_ms, 0};
+    claim.verdict = &verdict;
+    claim.outcome = Outcome::kRejected;
+    claim.is_banned = true;
+}
+
+/* Counts a rejection by the limit of a zone with penalties. */
+void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
+    const auto &zone = *limit_of(claim).zone;
+    uint64_t hash;
+    if (!get_ban_hash(r, claim, &hash)) { return; }
+
+    const auto ban = zone.memory.aside.bans->reject(hash, zone.rejected.penalty, ngx_current_msec);
+    if (ban.left_ms == 0) { return; }
+
+    if (zone.redis != nullptr) { tell_ban(zone.remote, hash); }
+
+    add_atomically(zone.worker.counters->bans);
+
+    auto *verdict = alloc<Verdict>(r->pool);
+    if (verdict != nullptr) {
+        set_ban(ban, claim.describe(ngx_current_msec).excess, *verdict, claim);
+    }
+}
+
+/* Adds a rejection in a zone with penalties to its offenders: a sample, as elsewhere. */
+[[gnu::always_inline]] inline void sample_offender(ngx_http_request_t *r, const Claim &claim) {
+    auto &zone = *limit_of(claim).zone;
+    const auto n = zone.rejected.top ? zone.worker.top_sampler.weight(ngx_current_msec) : 0;
+    if (n != 0) { add_offender(r, claim, n); }
+}
+
+/* Counts a request that a ban has rejected. */
+[[gnu::always_inline]] inline void count_banned(ngx_http_request_t *r, const Claim &claim) {
+    add_atomically(limit_of(claim).zone->worker.counters->banned_requests);
+    sample_offender(r, claim);
+}
+
+/* Answers a request whose one claim is banned; false: no memory. */
+[[gnu::always_inline]] inline bool turn_away(ngx_http_request_t *r, const LocConf &conf,
+                                             Context &ctx, Claim &claim, const Ban &ban) {
+    ctx.nclaims = 1;
+    ctx.described = &claim;
+    ctx.headers = conf.headers;
+    ctx.now_ms = ngx_current_msec;
+    ctx.status = Status::kRejected;
+
+    used_units(*limit_of(claim).zone, kCountRejected);
+    count_banned(r, claim);
+    if (is_logged(r, conf.log_level)) { log_rejected(r, conf, claim, *claim.verdict); }
+
+    return (conf.headers & kHeaderRetryAfter) == 0 || push_retry_after(r, ctx, ban.left_ms);
+}
+
+} // namespace
+
+uint64_t ban_hash(const ZoneConf &zone, std::string_view key) {
+    return zone.redis != nullptr ? Bans::common_hash(key) : zone.memory.table->hash(key);
+}
+
+void lift_ban(const ZoneConf &zone, std::string_view key) {
+    const auto hash = ban_hash(zone, key);
+    zone.memory.aside.bans->lift(hash, ngx_current_msec);
+    if (zone.redis != nullptr) { tell_lifted_ban(zone.remote, hash); }
+}
+
+template <bool kSingle>
+ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim) {
+    const auto &zone = *limit_of(claim).zone;
+    uint64_t hash;
+    if (!get_ban_hash(r, claim, &hash)) { return NGX_ERROR; }
+
+    const auto ban = zone.memory.aside.bans->find(hash, ngx_current_msec);
+    if (ban.left_ms == 0) { return NGX_OK; }
+
+    if (zone.redis != nullptr || zone.memory.aside.overrides->count() != 0) {
+        const auto rc = find_own(r, zone, claim);
+        if (rc != NGX_DONE) { return rc; }
+    }
+
+    /* A claim that is alone is not moved. */
+    auto *verdict = kSingle ? &claim.rejection : alloc<Verdict>(r->pool);
+    if (verdict == nullptr) { return NGX_ERROR; }
+
+    set_ban(ban, claim.cost * 1000, *verdict, claim);
+    return !kSingle || turn_away(r, conf, ctx, claim, ban) ? NGX_DONE : NGX_ERROR;
+}
+
+template ngx_int_t find_ban<true>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
+template ngx_int_t find_ban<false>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
+
+void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n) {
+    /* A key that meets a full zone, or no Redis, is not over its limit. */
+    if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
+
+    if (claim.is_banned) {
+        count_banned(r, claim);
+        return;
+    }
+
+    if (!limit_of(claim).zone->rejected.are_banned()) {
+        add_offender(r, claim, n);
+        return;
+    }
+
+    sample_offender(r, claim);
+
+    /* A key that is blocked needs no ban. */
+    const bool is_blocked
+        = claim.limit == 0 || (claim.verdict != nullptr && claim.verdict->limit == 0);
+    if (!is_blocked) { count_towards_ban(r, claim); }
+}
+
+} // namespace limit_sliding

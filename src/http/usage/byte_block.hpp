@@ -1,0 +1,91 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Sixteen bytes of a text that are compared at once.
+ *
+ * memchr() of glibc for the rare byte of a name, and memrchr() for the last quote, take fewer
+ * instructions a byte where buffers are large: 0.1 instead of 0.5.  In buffers of 100 bytes, as
+ * streams of events have, they take 1.9 instead of 1.4, above the bound of
+ * t/settle/usage_cost.t. */
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace limit_sliding {
+
+class ByteBlock {
+public:
+    static constexpr size_t kSize = 16;
+
+    /* Returns the bytes of a text. */
+    static ByteBlock at(const char *p) {
+        ByteBlock block;
+        std::memcpy(&block.bytes_, p, kSize);
+        return block;
+    }
+
+    static ByteBlock all(char ch) { return Bytes{} + static_cast<uint8_t>(ch); }
+
+    /* Returns a block with bytes that are set where both blocks have equal ones. */
+    ByteBlock operator==(ByteBlock other) const {
+        return reinterpret_cast<Bytes>(bytes_ == other.bytes_);
+    }
+
+    ByteBlock operator&(ByteBlock other) const { return bytes_ & other.bytes_; }
+    ByteBlock operator|(ByteBlock other) const { return bytes_ | other.bytes_; }
+
+#if defined(__SSE2__)
+
+    bool any() const { return mask() != 0; }
+
+    /* Return the index of the first, or last, byte that is set; there is one. */
+    size_t first() const { return static_cast<size_t>(__builtin_ctz(mask())); }
+    size_t last() const { return 31 - static_cast<size_t>(__builtin_clz(mask())); }
+
+#else
+
+    bool any() const {
+        uint64_t words[2];
+        std::memcpy(words, &bytes_, kSize);
+        return (words[0] | words[1]) != 0;
+    }
+
+    size_t first() const {
+        size_t i = 0;
+        while (bytes_[i] == 0) {
+            i++;
+        }
+
+        return i;
+    }
+
+    size_t last() const {
+        size_t i = kSize - 1;
+        while (bytes_[i] == 0) {
+            i--;
+        }
+
+        return i;
+    }
+
+#endif
+
+private:
+    typedef uint8_t Bytes __attribute__((vector_size(kSize)));
+
+    ByteBlock() = default;
+    ByteBlock(Bytes bytes) : bytes_(bytes) {}
+
+#if defined(__SSE2__)
+    unsigned mask() const {
+        typedef char Chars __attribute__((vector_size(kSize)));
+        return static_cast<unsigned>(__builtin_ia32_pmovmskb128(reinterpret_cast<Chars>(bytes_)));
+    }
+#endif
+
+    Bytes bytes_;
+};
+
+} // namespace limit_sliding

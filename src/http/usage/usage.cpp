@@ -1,0 +1,212 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Body filter that reads from responses the use of their requests.  It is a module
+ * of its own, since a module has one place among the filters: this one sees a body
+ * before filters that change it, such as gzip. */
+
+#include "http/module.h"
+#include "http/response/log.hpp"
+#include "http/response/variables.hpp"
+#include "http/usage/usage_scanner.hpp"
+#include "ngx/conf.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+struct UsageMainConf {
+    bool used;       /* by any place */
+    ngx_int_t index; /* of the variable that holds a request's usage; valid if used */
+};
+
+struct UsageConf {
+    UsageName *name = static_cast<UsageName *>(NGX_CONF_UNSET_PTR); /* nullptr: off */
+};
+
+/* The context of a request while its response is read.  A redirect drops it, as it
+ * drops the response. */
+struct Usage {
+    explicit Usage(const UsageName &name) : scanner(name) {}
+
+    UsageScanner scanner;
+    bool logged = false;
+};
+
+ngx_http_output_header_filter_pt next_header_filter;
+ngx_http_output_body_filter_pt next_body_filter;
+
+UsageMainConf &usage_main_conf(ngx_conf_t *cf) {
+    return *static_cast<UsageMainConf *>(
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_limit_sliding_usage_filter_module));
+}
+
+const UsageName *name_for(ngx_http_request_t *r) {
+    return static_cast<UsageConf *>(
+               ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_usage_filter_module))
+        ->name;
+}
+
+/* Returns nullptr if the response is not read. */
+Usage *get_usage(ngx_http_request_t *r) {
+    return static_cast<Usage *>(
+        ngx_http_get_module_ctx(r, ngx_http_limit_sliding_usage_filter_module));
+}
+
+const UsageMainConf &usage_main_conf(ngx_http_request_t *r) {
+    return *static_cast<UsageMainConf *>(
+        ngx_http_get_module_main_conf(r, ngx_http_limit_sliding_usage_filter_module));
+}
+
+/* Returns where the usage is kept that a "post_action" does not drop, if any place has
+ * a name. */
+u_char *&holder_of_usage(ngx_http_request_t *r) {
+    return r->variables[usage_main_conf(r).index].data;
+}
+
+bool is_encoded(ngx_http_request_t *r) {
+    const auto *encoding = r->headers_out.content_encoding;
+    return encoding != nullptr && encoding->value.len != 0;
+}
+
+/* Begins to read the response, unless its body is compressed, or it is that of a
+ * "post_action", which nobody gets. */
+ngx_int_t header_filter(ngx_http_request_t *r) {
+    const auto *name = name_for(r);
+    if (name == nullptr || r != r->main || is_encoded(r) || r->post_action) {
+        return next_header_filter(r);
+    }
+
+    void *place = alloc<Usage>(r->pool);
+    if (place == nullptr) { return NGX_ERROR; }
+
+    auto *usage = new (place) Usage(*name);
+    ngx_http_set_ctx(r, usage, ngx_http_limit_sliding_usage_filter_module);
+    holder_of_usage(r) = static_cast<u_char *>(place);
+    r->filter_need_in_memory = 1;
+
+    return next_header_filter(r);
+}
+
+[[gnu::noinline]] void log_bad(ngx_http_request_t *r, Usage &usage) {
+    usage.logged = true;
+    log_bad_usage(r, name_for(r)->name(), usage.scanner.shown(), usage.scanner.is_clipped());
+}
+
+/* Reads buffers, which were not here before: they come from the copy filter. */
+[[gnu::noinline]] ngx_int_t read(ngx_http_request_t *r, ngx_chain_t *in, Usage &usage) {
+    for (auto *link = in; link != nullptr; link = link->next) {
+        const auto &buf = *link->buf;
+        if (ngx_buf_in_memory(&buf)) {
+            const auto text = view(buf.pos, buf.last - buf.pos);
+            usage.scanner.feed(text.data(), text.data() + text.size());
+        }
+
+        if (buf.last_buf) { usage.scanner.finish(); }
+    }
+
+    if (usage.scanner.has_bad() && !usage.logged) { log_bad(r, usage); }
+
+    return next_body_filter(r, in);
+}
+
+/* A response that is not read costs a test. */
+ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in) {
+    auto *usage = get_usage(r);
+    return usage == nullptr ? next_body_filter(r, in) : read(r, in, *usage);
+}
+
+/* $limit_sliding_usage, which is not there while the response has no integer. */
+ngx_int_t usage_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t) {
+    const auto *usage = get_usage(r->main);
+    if (r->main->post_action && usage_main_conf(r).used) {
+        usage = reinterpret_cast<Usage *>(holder_of_usage(r->main));
+    }
+
+    const auto value = usage != nullptr ? usage->scanner.value() : std::nullopt;
+
+    v->valid = value.has_value();
+    v->no_cacheable = 0;
+    v->not_found = !value;
+    if (!value) { return NGX_OK; }
+
+    v->data = alloc_bytes(r->pool, NGX_INT64_LEN);
+    if (v->data == nullptr) { return NGX_ERROR; }
+
+    v->len = ngx_sprintf(v->data, "%uL", *value) - v->data;
+    return NGX_OK;
+}
+
+} // namespace
+
+extern "C" char *ngx_http_limit_sliding_usage(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+    auto &place = *static_cast<UsageConf *>(conf);
+    if (place.name != NGX_CONF_UNSET_PTR) { return conf_failed("is duplicate"); }
+
+    auto &word = span<ngx_str_t>(*cf->args)[1];
+    if (view(word) == "off") {
+        place.name = nullptr;
+        return NGX_CONF_OK;
+    }
+
+    if (!UsageName::is_valid(view(word))) {
+        return conf_error(cf,
+                          "invalid name \"%V\", it must have 1 to %uz bytes, "
+                          "without quotes and backslashes",
+                          &word, UsageName::kMax);
+    }
+
+    void *memory = alloc<UsageName>(cf->pool);
+    if (memory == nullptr) { return conf_failed(); }
+
+    place.name = new (memory) UsageName(view(word));
+    auto &main = usage_main_conf(cf);
+    if (!main.used) {
+        /* Each variable is memory that each request clears. */
+        main.index = add_holder(cf, "limit_sliding usage");
+        if (main.index == NGX_ERROR) { return conf_failed(); }
+
+        main.used = true;
+    }
+    return NGX_CONF_OK;
+}
+
+extern "C" ngx_int_t ngx_http_limit_sliding_usage_preconfigure(ngx_conf_t *cf) {
+    ngx_str_t name = ngx_string("limit_sliding_usage");
+    auto *added = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
+    if (added == nullptr) { return NGX_ERROR; }
+
+    added->get_handler = usage_variable;
+    return NGX_OK;
+}
+
+/* The filter is registered only if some location uses it. */
+extern "C" ngx_int_t ngx_http_limit_sliding_usage_init(ngx_conf_t *cf) {
+    if (!usage_main_conf(cf).used) { return NGX_OK; }
+
+    next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = header_filter;
+
+    next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = body_filter;
+
+    return NGX_OK;
+}
+
+extern "C" void *ngx_http_limit_sliding_usage_create_main_conf(ngx_conf_t *cf) {
+    return create<UsageMainConf>(cf->pool);
+}
+
+extern "C" void *ngx_http_limit_sliding_usage_create_conf(ngx_conf_t *cf) {
+    return create<UsageConf>(cf->pool);
+}
+
+extern "C" char *ngx_http_limit_sliding_usage_merge_conf(ngx_conf_t *, void *parent, void *child) {
+    auto *prev = static_cast<UsageConf *>(parent);
+    auto *conf = static_cast<UsageConf *>(child);
+
+    ngx_conf_merge_ptr_value(conf->name, prev->name, nullptr);
+    return NGX_CONF_OK;
+}
+
+} // namespace limit_sliding

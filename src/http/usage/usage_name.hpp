@@ -1,0 +1,144 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* The name before the use of a request in a body, and the places where it may be. */
+
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "http/usage/byte_block.hpp"
+
+namespace limit_sliding {
+
+/* The text is the name with quotes around it. */
+class UsageName {
+public:
+    static constexpr size_t kMax = 64;
+
+    /* Within quotes, these bytes would not stand for themselves. */
+    static bool is_valid(std::string_view name) {
+        return !name.empty() && name.size() <= kMax
+               && name.find_first_of("\"\\") == std::string_view::npos;
+    }
+
+    /* Precondition: the name is valid. */
+    explicit UsageName(std::string_view name) : size_(name.size() + 2), rare_(rare_in(name) + 1) {
+        text_[0] = '"';
+        std::memcpy(text_ + 1, name.data(), name.size());
+        text_[size_ - 1] = '"';
+    }
+
+    size_t size() const { return size_; }
+    std::string_view name() const { return {text_ + 1, size_ - 2}; }
+
+    /* Tells whether [p, end) is the text from its i-th byte on, as far as it goes. */
+    bool is_like(const char *p, const char *end, size_t i) const {
+        for (; p != end; p++, i++) {
+            if (*p != text_[i]) { return false; }
+        }
+
+        return true;
+    }
+
+    /* Tells whether a part of a body is long enough for find_step(). */
+    bool has_step(const char *p, const char *end) const {
+        return static_cast<size_t>(end - p) >= size_ + kStep - 1;
+    }
+
+    /*
+     * Searches a body in steps of many places.  Returns the first step that has a quote
+     * with the rare byte behind it; nullptr if none has, as usual.  The last step may
+     * have places of the one before.
+     */
+    [[gnu::always_inline]] const char *find_step(const char *p, const char *end) const {
+        const auto quotes = ByteBlock::all('"');
+        const auto rares = ByteBlock::all(text_[rare_]);
+        const auto pairs = [&](const char *at) {
+            return (ByteBlock::at(at) == quotes) & (ByteBlock::at(at + rare_) == rares);
+        };
+        const auto has_pair
+            = [&](const char *at) { return (pairs(at) | pairs(at + ByteBlock::kSize)).any(); };
+
+        const char *last = last_step(end);
+        for (; p < last; p += kStep) {
+            if (has_pair(p)) { return p; }
+        }
+
+        return has_pair(last) ? last : nullptr;
+    }
+
+    /* Returns the first place from p on where the text may be, or the end. */
+    const char *find_candidate(const char *p, const char *end) const {
+        while (has_step(p, end)) {
+            const char *step = find_step(p, end);
+            if (step == nullptr) { return end; }
+
+            const char *found = find_in_step(step);
+            if (found != nullptr) { return found; }
+
+            p = step != last_step(end) ? step + kStep : end;
+        }
+
+        for (; static_cast<size_t>(end - p) >= size_; p++) {
+            if (*p == '"' && p[rare_] == text_[rare_]) { return p; }
+        }
+
+        return end;
+    }
+
+    /* Returns the last quote where a name may begin; nullptr if there is none.
+     * Precondition: has_step(). */
+    const char *find_last_quote(const char *end) const {
+        const char *least = end - (size_ - 1);
+        do {
+            end -= ByteBlock::kSize;
+            const auto found = ByteBlock::at(end) == ByteBlock::all('"');
+            if (found.any()) {
+                const char *quote = end + found.last();
+                return quote >= least ? quote : nullptr;
+            }
+        } while (end > least);
+
+        return nullptr;
+    }
+
+private:
+    static constexpr size_t kStep = 2 * ByteBlock::kSize;
+
+    /* Returns the index of a byte that few texts have at that distance from a quote. */
+    static size_t rare_in(std::string_view name) {
+        constexpr std::string_view common = "etanoisrlhdcu";
+        size_t rarest = 0;
+        for (size_t i = 1; i < name.size(); i++) {
+            /* find() has the highest number for bytes that are not common */
+            if (common.find(name[i]) > common.find(name[rarest])) { rarest = i; }
+        }
+
+        return rarest;
+    }
+
+    const char *last_step(const char *end) const { return end - (size_ + kStep - 1); }
+
+    /* Returns the first place of a step that has both quotes of the text and the rare
+     * byte; nullptr if none has. */
+    const char *find_in_step(const char *p) const {
+        const auto quotes = ByteBlock::all('"');
+        const auto rares = ByteBlock::all(text_[rare_]);
+
+        for (const char *end = p + kStep; p != end; p += ByteBlock::kSize) {
+            const auto found = (ByteBlock::at(p) == quotes) & (ByteBlock::at(p + rare_) == rares)
+                               & (ByteBlock::at(p + size_ - 1) == quotes);
+            if (found.any()) { return p + found.first(); }
+        }
+
+        return nullptr;
+    }
+
+    size_t size_;
+    size_t rare_;
+    char text_[kMax + 2];
+};
+
+} // namespace limit_sliding

@@ -1,0 +1,155 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "http/values/suggestion.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "core/policy/window.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+namespace {
+
+/* A unit of time, and words for it that are not the beginning of its name. */
+struct Unit {
+    std::string_view unit;
+    std::string_view name;
+    std::string_view other;
+};
+
+constexpr Unit kUnits[] = {
+    {"ms", "millisecond", "msec"}, {"s", "second", "s"},  {"m", "minute", "m"},
+    {"h", "hour", "hr"},           {"d", "day", "daily"}, {"w", "week", "wk"},
+};
+
+/* The calendar has these as well, which are no times. */
+constexpr Unit kCalendarUnits[] = {{"month", "month", "mo"}, {"year", "year", "y"}};
+
+/* The most that are guessed at: no zone has so many. */
+constexpr ngx_int_t kGigabytesMax = 1024;
+
+/* The fewest letters of a name: "min", "sec". */
+constexpr size_t kNameMin = 3;
+
+/* Returns which of the units a word stands for, such as "m" for "M", "min" and
+ * "minutes"; empty: none. */
+template <size_t N>
+std::string_view unit_of(const Unit (&units)[N], std::string_view word) {
+    for (const auto &[unit, name, other] : units) {
+        if (is_same_name(word, unit) || is_same_name(word, other)) { return unit; }
+    }
+
+    for (std::string_view suffix : {"s", "S", "ly"}) {
+        if (cut_suffix(&word, suffix)) { break; }
+    }
+
+    for (const auto &[unit, name, other] : units) {
+        if (is_same_name(word, other)
+            || (word.size() >= kNameMin && is_same_name(word, first(name, word.size())))) {
+            return unit;
+        }
+    }
+
+    return {};
+}
+
+/* Removes the digits that the text begins with, and returns them. */
+std::string_view cut_digits(std::string_view &text) {
+    const auto digits = first(text, text.find_first_not_of("0123456789"));
+    text.remove_prefix(digits.size());
+    return digits;
+}
+
+/* Returns the texts one after the other; empty: no memory. */
+template <class... Texts>
+std::string_view joined(ngx_pool_t *pool, const Texts &...texts) {
+    const auto text = join(pool, texts...);
+    return text.data != nullptr ? view(text) : std::string_view();
+}
+
+/* Returns the end of a message, unless the guess is the wrong word itself. */
+ngx_str_t guess(ngx_pool_t *pool, std::string_view wrong, std::string_view right) {
+    if (right.empty() || right == wrong) { return {}; }
+
+    return to_str(joined(pool, ", did you mean \"", right, "\"?"));
+}
+
+/* Returns a text such as "10 seconds" as NGINX reads it, without the blank; empty:
+ * it is no time. */
+std::string_view time_of(ngx_pool_t *pool, std::string_view text) {
+    const auto number = cut_digits(text);
+    const auto unit = unit_of(kUnits, text);
+    return unit.empty() ? unit : joined(pool, number.empty() ? "1" : number, unit);
+}
+
+/* Returns the month or year that a text stands for, such as "1month"; empty: none. */
+std::string_view calendar_of(std::string_view text) {
+    const auto number = cut_digits(text);
+    return number.empty() || number == "1" ? unit_of(kCalendarUnits, text) : std::string_view();
+}
+
+/* Removes the text between the number of a rate and its unit, such as "r/". */
+bool cut_per(std::string_view &text) {
+    for (std::string_view per : {"r/", "/", "rp", "qp", "per", "req/", "requests/"}) {
+        if (is_same_name(first(text, per.size()), per)) {
+            text.remove_prefix(per.size());
+            return true;
+        }
+    }
+
+    return false;
+}
+
+} // namespace
+
+ngx_str_t suggested_time(ngx_pool_t *pool, std::string_view text) {
+    return guess(pool, text, time_of(pool, text));
+}
+
+ngx_str_t suggested_window(ngx_pool_t *pool, std::string_view text) {
+    const auto calendar = calendar_of(text);
+    return calendar.empty() ? suggested_time(pool, text) : guess(pool, text, calendar);
+}
+
+ngx_str_t suggested_size(ngx_pool_t *pool, std::string_view text) {
+    auto unit = text;
+    const auto number = cut_digits(unit);
+    auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+        return std::any_of(names.begin(), names.end(),
+                           [&](auto name) { return is_same_name(unit, name); });
+    };
+
+    if (number.empty()) { return {}; }
+
+    if (is_one_of({"k", "kb", "kib"})) { return guess(pool, text, joined(pool, number, "k")); }
+
+    if (is_one_of({"m", "mb", "mib"})) { return guess(pool, text, joined(pool, number, "m")); }
+
+    const auto n = ngx_atoi(bytes(number), number.size());
+    if (!is_one_of({"g", "gb", "gib"}) || n < 1 || n > kGigabytesMax) { return {}; }
+
+    u_char megabytes[NGX_INT_T_LEN + 1];
+    const auto *end = ngx_sprintf(megabytes, "%im", n * 1024);
+    return guess(pool, text, view(megabytes, end - megabytes));
+}
+
+ngx_str_t suggested_rate(ngx_pool_t *pool, std::string_view text) {
+    auto unit = text;
+    const auto number = cut_digits(unit);
+    if (number.empty() || !cut_per(unit)) { return {}; }
+
+    const auto known = unit_of(kUnits, unit);
+    for (std::string_view per : {"s", "m", "h", "d"}) {
+        if (known == per) { return guess(pool, text, joined(pool, number, "r/", per)); }
+    }
+
+    const auto calendar = calendar_of(unit);
+    const auto window = calendar.empty() ? time_of(pool, unit) : calendar;
+    Window parsed = {};
+    if (!parsed.parse(window)) { return {}; }
+
+    return guess(pool, text, joined(pool, number, "/", window));
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,552 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/background/sync.hpp"
+
+#include <algorithm>
+
+#include "core/limiter/limiter.hpp"
+#include "core/rules/counter_kinds.hpp"
+#include "ngx/event.hpp"
+#include "redis/calls/ask.hpp"
+#include "redis/calls/client.hpp"
+#include "redis/calls/script_call.hpp"
+#include "redis/shared/outbox.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* The units of a key that this worker is to report to Redis soon.  They are in shared
+ * memory, but for units that found no room there. */
+struct KeyNotice : Notice {
+    ngx_event_t timer; /* until it is due; then until it must be over */
+    ngx_queue_t link;  /* of the client */
+    Claim claim;       /* of one unit */
+    RemoteClaim remote;
+    Policy asked;
+    uint64_t hash;    /* in the table of pending units */
+    uint64_t units;   /* under way, or without room in shared memory */
+    uint64_t again;   /* of these, or the next ones: sent before */
+    ngx_msec_t until; /* until then, other workers leave the units under way to this one */
+    bool has_room;    /* in the table */
+    bool in_call;
+};
+
+using NoticeList = List<KeyNotice, &KeyNotice::link>;
+
+/* Memory of a worker's notices.  Units without a notice wait until the next request
+ * of their key finds them overdue: this bounds memory while Redis is away.  There is room for
+ * 20,000 of them with short keys. */
+constexpr size_t kNoticeBytesMax = 32 << 20;
+
+/* How often to try again while Redis is away. */
+constexpr uint64_t kRetryMs = 500;
+
+/* How often to ask for a key that has no room, at least: its limit may have been
+ * changed. */
+constexpr uint64_t kLookMs = 1000;
+
+/* Calls that end otherwise than by their connections last no longer. */
+constexpr uint64_t kGraceMs = 2000;
+
+/* The time in which the pace of a key is forgotten. */
+constexpr uint64_t kPaceWindows = 16;
+
+/* The demand of other nodes in an interval is estimated from this many units on. */
+constexpr uint64_t kGuessMin = 8;
+
+NoticeList &notices_of(Client &client) {
+    return reinterpret_cast<NoticeList &>(client.notices.list);
+}
+
+uint64_t call_ms(const Redis &redis) {
+    return redis.settings.connect_timeout + redis.settings.timeout + kGraceMs;
+}
+
+const RemoteZone &zone_of(const KeyNotice &notice) { return *notice.remote.zone; }
+Redis &redis_of(const KeyNotice &notice) { return *zone_of(notice).redis; }
+
+uint64_t outbox_hash(const Claim &claim) {
+    const RemoteClaim &remote = remote_of(claim);
+    return claim.key_hash() ^ (remote.asked != nullptr ? remote.asked : claim.policy)->salt;
+}
+
+/* Returns true if another worker may have taken the key over, as this worker was stopped
+ * for too long: its reply is out of date then, and the units under way are not its own. */
+bool is_late(const KeyNotice &notice) {
+    return static_cast<ngx_msec_int_t>(ngx_current_msec - notice.until) > 0;
+}
+
+/* Returns how much memory a notice takes with its ask, which has the name of the key, too. */
+size_t bytes_of(const RemoteZone &zone, size_t name_bytes) {
+    return sizeof(KeyNotice) + sizeof(Ask) + sizeof(AskPart) + zone.prefix.len + 2 * name_bytes;
+}
+
+void free_notice(KeyNotice &notice) {
+    Client &client = redis_of(notice).client;
+    if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
+
+    NoticeList::remove(notice);
+    client.notices.bytes -= bytes_of(zone_of(notice), notice.remote.key.len);
+    ngx_free(&notice);
+}
+
+void set_timer(KeyNotice &notice, uint64_t ms) {
+    if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
+    ngx_add_timer(&notice.timer, ms);
+}
+
+void send_notice(KeyNotice &notice, bool early);
+
+void timer_ended(KeyNotice &notice) {
+    if (!notice.in_call) { send_notice(notice, false); }
+}
+
+/* Ends a call.  Units that are to be sent again wait as if they were new if another worker
+ * has taken the key over. */
+Outbox::Added end_units(const KeyNotice &notice, const Outbox::Rest &rest, uint64_t *due_ms) {
+    auto &outbox = *zone_of(notice).outbox;
+    if (!is_late(notice)) { return outbox.done(notice.hash, ngx_current_msec, rest, due_ms); }
+
+    if (rest.units == 0) { return Outbox::Added::kDone; }
+
+    return outbox.add(notice.hash, rest.units, ngx_current_msec, zone_of(notice).sync_ms, due_ms);
+}
+
+/* Ends the notice, or has it go on when the rest of its units are due.  An exiting
+ * worker leaves that to whoever adds next. */
+void go_on(KeyNotice &notice, const Outbox::Rest &rest) {
+    auto due_ms = uint64_t{ngx_current_msec};
+    const auto next = end_units(notice, rest, &due_ms);
+
+    notice.in_call = false;
+    notice.refused = false;
+    notice.units = 0;
+    notice.again = rest.units;
+    if (next == Outbox::Added::kFull) { count_unsettled(redis_of(notice).client, rest.units); }
+
+    if (next != Outbox::Added::kSend || ngx_exiting) {
+        free_notice(notice);
+        return;
+    }
+
+    set_timer(notice, due_ms - ngx_current_msec);
+}
+
+/* The units could not be sent, and stay pending. */
+void keep_units(KeyNotice &notice) {
+    const uint64_t wait_ms = std::max<uint64_t>(zone_of(notice).sync_ms, kRetryMs);
+    if (!notice.has_room) {
+        count_unsettled(redis_of(notice).client, notice.units);
+        free_notice(notice);
+        return;
+    }
+
+    go_on(notice,
+          {notice.units, false, ngx_current_msec + wait_ms, wait_ms, ngx_current_msec + wait_ms});
+}
+
+/* Returns how much of the key this node's memory has as used. */
+uint64_t used_here(Claim claim) {
+    claim.purpose = Purpose::kLook;
+    claim.cost = 0;
+    claim.verdict = nullptr;
+    (void)acquire(&claim, 1, ngx_current_msec);
+    return claim.policy->used(claim.describe(ngx_current_msec));
+}
+
+/* Drops units that have left the window while Redis was away: more than are used here. */
+void drop_past(KeyNotice &notice) {
+    const RemoteZone &zone = zone_of(notice);
+    Claim claim = notice.claim;
+    know_window(claim);
+
+    const auto seen = zone.outbox->seen(notice.hash, ngx_current_msec);
+    const bool is_past = ngx_current_msec - seen.at_ms >= claim.policy->window_ms;
+    if (notice.units <= 1 || (seen.at_ms != 0 && !is_past)) { return; }
+
+    const Override own = zone.told->find(claim.key_hash());
+    if (own.is_unlimited()) { return; }
+
+    if (own.is_limited()) { claim.limit = own.limit; }
+
+    claim.fit_core();
+    const uint64_t past = notice.units - std::min(notice.units, used_here(claim));
+    count_unsettled(redis_of(notice).client, past);
+    notice.units -= past;
+}
+
+/* Makes the ask of a notice, after its units were taken; nullptr: it cannot be sent now. */
+Ask *create_notice_ask(KeyNotice &notice) {
+    Redis &redis = redis_of(notice);
+    if (!can_ask(redis)) { return nullptr; }
+
+    notice.claim.purpose = notice.units != 0 ? Purpose::kConsume : Purpose::kLook;
+    Ask *ask = create_ask(redis, {&notice.claim, 1});
+    if (ask == nullptr) { return nullptr; }
+
+    if (!redis.client.nodes.is_worth(ask->slot)) {
+        ngx_free(ask);
+        return nullptr;
+    }
+
+    ask->units = std::max<uint64_t>(notice.units, 1);
+    ask->notice = &notice;
+    return ask;
+}
+
+void send_notice(KeyNotice &notice, bool early) {
+    const RemoteZone &zone = zone_of(notice);
+    const uint64_t most_ms = call_ms(redis_of(notice));
+    uint64_t due_ms = 0;
+    const auto took = notice.has_room ? zone.outbox->take(notice.hash, ngx_current_msec, most_ms,
+                                                          early, &notice.units, &due_ms)
+                                      : Outbox::Took::kTaken;
+
+    if (took == Outbox::Took::kNothing) {
+        free_notice(notice);
+        return;
+    }
+
+    if (took == Outbox::Took::kLater) {
+        set_timer(notice, due_ms - ngx_current_msec);
+        return;
+    }
+
+    if (notice.has_room) { drop_past(notice); }
+
+    notice.in_call = true;
+    notice.until = ngx_current_msec + std::min(most_ms, Outbox::kWaitMaxMs);
+    Ask *ask = create_notice_ask(notice);
+    if (ask == nullptr) {
+        keep_units(notice);
+        return;
+    }
+
+    /* an exiting worker waits for the answer */
+    set_timer(notice, most_ms);
+    make_due(*ask);
+}
+
+/* Estimates how many units other nodes consume between two replies from Redis, or have
+ * consumed and not reported yet, where all nodes together might exceed the limit: the same
+ * share as before, beside this node's own use.  Two successive replies tell how many units
+ * all nodes admitted; their peak is forgotten in kPaceWindows. */
+class Guess {
+public:
+    Guess(const Outbox::Seen &last, const KeyNotice &notice, uint64_t before, uint64_t window_ms,
+          ngx_msec_t sent)
+        : share_(last.share), pace_(last.pace),
+          own_(notice.units - std::min(notice.units, notice.again)) {
+        if (last.at_ms == 0) { return; }
+
+        const uint64_t elapsed_ms = std::max<uint64_t>(sent - last.at_ms, 1);
+        others_ = before - std::min(before, last.used);
+
+        /* by the times themselves, so that no fraction is lost each time */
+        const auto forgotten = [&](uint64_t until_ms) {
+            return static_cast<uint64_t>(Wide{pace_} * until_ms / (kPaceWindows * window_ms));
+        };
+        pace_ -= std::min(pace_, forgotten(last.at_ms + elapsed_ms) - forgotten(last.at_ms));
+
+        const uint64_t all = own_ + others_;
+        if (all < kGuessMin) { return; }
+
+        /* an interval counts by the units that were admitted in it */
+        const uint64_t told = others_ * 256 / all;
+        const uint64_t pace = all * std::min(zone_of(notice).sync_ms, elapsed_ms) / elapsed_ms;
+        is_learned_ = true;
+        pace_ = std::max(pace_, pace);
+        share_ = share_ == 0 || pace_ == 0
+                     ? told
+                     : (share_ * (2 * pace_ - pace) + told * pace + pace_) / (2 * pace_);
+    }
+
+    /* Returns the units, of so much room. */
+    uint64_t units(uint64_t room) const {
+        if (4 * pace_ < room || share_ == 0) { return 0; }
+
+        const uint64_t expected = own_ * share_ / (256 - std::min<uint64_t>(share_, 255));
+        const uint64_t untold
+            = is_learned_ ? std::min(expected - std::min(expected, others_), room) : 0;
+        return untold + (room - untold) * share_ / 256;
+    }
+
+    Outbox::Seen seen(uint64_t after, ngx_msec_t sent) const {
+        return {after, sent, share_, pace_};
+    }
+
+private:
+    uint64_t share_; /* in 1/256 */
+    uint64_t pace_;  /* of all, in an interval */
+    uint64_t own_;
+    uint64_t others_ = 0;
+    bool is_learned_ = false;
+};
+
+/* Makes this node's memory count the parts of a counter as Redis does, and so many units
+ * more in the newest part: else the count would fade at other times than in Redis.  Returns
+ * false if the key owes, for which there may be no room in parts. */
+bool set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
+    if (claim.policy->algorithm != Algorithm::kCounter || state.debt.units != 0) { return false; }
+
+    const auto parts = static_cast<uint64_t>(state.values[0]);
+    uint64_t count[kCounterPartsMax + 1];
+    if (parts > kCounterPartsMax) { return false; }
+
+    for (uint64_t i = 0; i <= parts; i++) {
+        count[i] = static_cast<uint64_t>(state.values[3 + i]);
+    }
+
+    count[parts] += more;
+    return set_counts(claim, parts, static_cast<uint64_t>(state.values[1]), count, state.now_ms,
+                      ngx_current_msec);
+}
+
+/* Makes this node's memory one in which so much of the key is used. */
+void set_used(const Claim &claim, uint64_t used) {
+    /* A bucket has run off the excess, a small debt, when the next request is admitted.  With
+     * other algorithms it would be a debt of later windows, but Redis has no such debt. */
+    if (!claim.policy->is_bucket()) { used = std::min(used, claim.limit); }
+
+    const uint64_t here = used_here(claim);
+    if (here < used) {
+        (void)charge(claim, used - here, ngx_current_msec);
+    } else {
+        give_back(claim, here - used, ngx_current_msec);
+    }
+}
+
+/* Returns true if the answer tells of a window that is over. */
+bool is_over(const PartAnswer &told, ngx_msec_t sent) {
+    return told.policy.algorithm == Algorithm::kFixed
+           && told.state.part_ends_ms(told.policy) - told.state.now_ms <= ngx_current_msec - sent;
+}
+
+/* Sets this node's view of a key by the reply of Redis, which has granted so many units;
+ * `rest` are sent again.  Returns the estimate for the other nodes. */
+uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, uint64_t granted,
+                  uint64_t rest, ngx_msec_t sent) {
+    Outbox &outbox = *zone_of(notice).outbox;
+    const Policy &policy = told.policy;
+    const uint64_t after = told.state.used_after(policy, granted);
+    const Guess guess(outbox.seen(notice.hash, sent), notice, told.state.used_after(policy, 0),
+                      policy.window_ms, sent);
+    outbox.set_seen(notice.hash, guess.seen(after, sent));
+    if (is_over(told, sent)) { return 0; }
+
+    /* Units without room in Redis come first, so nothing is admitted until the next
+     * reply: if all nodes admitted the units that become free meanwhile, the limit would be
+     * exceeded by each of them. */
+    const uint64_t freed = static_cast<uint64_t>(Wide{2} * told.state.limit
+                                                 * zone_of(notice).sync_ms / policy.window_ms);
+    const uint64_t ahead = rest + (rest != 0 ? freed + 1 : 0);
+    const uint64_t here = after + ahead + outbox.units(notice.hash);
+    const uint64_t capacity = policy.capacity(told.state.limit);
+    const uint64_t guessed = guess.units(capacity - std::min(capacity, here));
+    claim.limit = told.state.limit;
+    claim.fit_core();
+    if (!set_parts(claim, told.state, granted + here - after + guessed)) {
+        set_used(claim, here + guessed);
+    }
+    return guessed;
+}
+
+/* Returns how many units without room in Redis are sent again.  A key that is always full
+ * exceeds its limit by the units of two intervals; a burst's excess beyond that is not
+ * charged to later windows, unless costs are settled. */
+uint64_t again(const RemoteZone &zone, const PartAnswer &told, uint64_t refused) {
+    if (zone.settles) { return refused; }
+
+    const Wide two = Wide{2} * told.state.limit * zone.sync_ms;
+    return static_cast<uint64_t>(std::min<Wide>(refused, two / told.policy.window_ms + 1));
+}
+
+/* Ends the notice of an exiting worker.  Units that others have added meanwhile rely on this
+ * worker, so it sends them too, whatever becomes of them: nothing stays in the table, so that
+ * the next units have a sender of their own. */
+void leave(KeyNotice &notice, Outbox::Rest rest) {
+    Outbox &outbox = *zone_of(notice).outbox;
+    uint64_t due_ms;
+    rest.look = false;
+    (void)end_units(notice, rest, &due_ms);
+
+    notice.units = outbox.subtract(notice.hash, UINT32_MAX);
+    if (notice.units == 0) {
+        free_notice(notice);
+        return;
+    }
+
+    notice.in_call = false;
+    notice.refused = false;
+    notice.has_room = false;
+    send_notice(notice, true);
+}
+
+void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sent) {
+    auto &notice = static_cast<KeyNotice &>(base);
+    const RemoteZone &zone = zone_of(notice);
+    const PartAnswer &told = answer.parts[0];
+    const uint64_t interval_ms = zone.sync_ms;
+    Outbox::Rest rest = {};
+    rest.due_ms = std::max<uint64_t>(sent + interval_ms, uint64_t{ngx_current_msec});
+    rest.look_ms = ngx_current_msec + std::max<uint64_t>(interval_ms, kLookMs);
+    const auto granted = notice.units != 0 ? static_cast<uint64_t>(answer.granted) : 0;
+    if (!notice.has_room) {
+        if (told.is_limited()) { count_unsettled(redis_of(notice).client, notice.units - granted); }
+
+        free_notice(notice);
+        return;
+    }
+
+    if (told.is_limited()) {
+        const Verdict next
+            = told.state.describe(told.policy, 1, static_cast<uint32_t>(granted), false, false);
+        const uint64_t refused = notice.units - granted;
+
+        rest.units = again(zone, told, refused);
+        count_unsettled(redis_of(notice).client, refused - rest.units);
+
+        if (!is_late(notice)) {
+            const uint64_t guess
+                = set_view(notice, ask.parts[0].claim, told, granted, rest.units, sent);
+            rest.look = guess != 0;
+        }
+
+        rest.wait_ms = std::min(next.retry_after_ms, Outbox::kWaitMaxMs);
+        rest.look_ms = ngx_current_msec
+                       + std::clamp<uint64_t>(next.retry_after_ms, interval_ms,
+                                              std::max<uint64_t>(interval_ms, kLookMs));
+    }
+
+    if (ngx_exiting && rest.units == 0) {
+        leave(notice, rest);
+    } else {
+        go_on(notice, rest);
+    }
+}
+
+void failed(Notice &base) {
+    auto &notice = static_cast<KeyNotice &>(base);
+    if (!notice.refused) {
+        count_unsettled(redis_of(notice).client, notice.units);
+        notice.units = 0;
+    }
+    keep_units(notice);
+}
+
+void unsent(Notice &base) { keep_units(static_cast<KeyNotice &>(base)); }
+
+/* Sends the waiting notices. */
+void hurry(Client &client) {
+    for (KeyNotice &notice : notices_of(client)) {
+        if (!notice.in_call) { send_notice(notice, true); }
+    }
+}
+
+/* Counts the units of calls under way as lost. */
+void end(Client &client) {
+    for (KeyNotice &notice : notices_of(client)) {
+        if (notice.in_call || !notice.has_room) { count_unsettled(client, notice.units); }
+    }
+}
+
+constexpr NoticeEvents kEvents = {answered, failed, unsent};
+
+void begin_notices(Client &client) {
+    if (client.notices.end != nullptr) { return; }
+
+    notices_of(client).init();
+    client.notices.hurry = hurry;
+    client.notices.end = end;
+}
+
+/* Makes a notice for a claim; nullptr: there are too many, or there is no memory. */
+KeyNotice *create_notice(const Claim &claim, uint64_t hash) {
+    const RemoteClaim &remote = remote_of(claim);
+    Client &client = remote.zone->redis->client;
+    begin_notices(client);
+    const size_t key_bytes = std::min(remote.key.len, name_bytes(remote));
+    if (client.notices.bytes >= kNoticeBytesMax) { return nullptr; }
+
+    auto *notice
+        = static_cast<KeyNotice *>(ngx_alloc(sizeof(KeyNotice) + key_bytes, ngx_cycle->log));
+    if (notice == nullptr) { return nullptr; }
+
+    *notice = {};
+    notice->events = &kEvents;
+    init_event<timer_ended>(notice->timer, *notice);
+    notice->hash = hash;
+    notice->has_room = true;
+    notice->asked = *(remote.asked != nullptr ? remote.asked : claim.policy);
+    notice->remote.zone = remote.zone;
+    notice->remote.key = {key_bytes, reinterpret_cast<u_char *>(notice + 1)};
+
+    /* A digest takes the place of longer texts alone, since requests wait for it. */
+    if (key_bytes < remote.key.len) {
+        notice->remote.is_named = true;
+        write_name(remote, notice->remote.key.data);
+    } else {
+        append(notice->remote.key.data, view(remote.key));
+    }
+
+    notice->remote.asked = &notice->asked;
+    notice->remote.pace = remote.pace;
+
+    notice->claim = claim;
+    notice->claim.set_policy(notice->asked);
+    notice->claim.limit = remote.asked_limit;
+    notice->claim.cost = 1;
+    notice->claim.verdict = nullptr;
+    notice->claim.remote = &notice->remote;
+
+    notices_of(client).push_back(*notice);
+    client.notices.bytes += bytes_of(*remote.zone, key_bytes);
+    return notice;
+}
+
+} // namespace
+
+void sync_redis(const Claim &claim, uint64_t units) {
+    const RemoteZone &zone = *remote_of(claim).zone;
+    const uint64_t hash = outbox_hash(claim);
+    const uint64_t now_ms = ngx_current_msec;
+    uint64_t due_ms = now_ms;
+    const auto added = units != 0 ? zone.outbox->add(hash, units, now_ms, zone.sync_ms, &due_ms)
+                                  : zone.outbox->look(hash, now_ms, zone.sync_ms, &due_ms);
+    if (added == Outbox::Added::kDone) { return; }
+
+    /* this worker's part of it may not have been made yet */
+    (void)can_ask(*zone.redis);
+    const bool has_room = added == Outbox::Added::kSend;
+    KeyNotice *notice
+        = zone.redis->client.nodes.is_started() ? create_notice(claim, hash) : nullptr;
+    if (notice == nullptr) {
+        if (!has_room) { count_unsettled(zone.redis->client, units); }
+        return;
+    }
+
+    notice->has_room = has_room;
+    notice->units = has_room ? 0 : units;
+    if (due_ms <= now_ms) {
+        send_notice(*notice, false);
+    } else {
+        set_timer(*notice, due_ms - now_ms);
+    }
+}
+
+void unsync_redis(const Claim &claim, uint64_t units) {
+    const RemoteZone &zone = *remote_of(claim).zone;
+    const uint64_t rest = units - zone.outbox->subtract(outbox_hash(claim), units);
+    if (rest == 0) { return; }
+
+    /* of no time: the newest units are refunded first */
+    Claim given = claim;
+    RemoteClaim remote = remote_of(claim);
+    remote.source = Source::kRedis;
+    remote.taken = {};
+    given.remote = &remote;
+    settle_redis(given, -static_cast<int64_t>(rest));
+}
+
+} // namespace limit_sliding

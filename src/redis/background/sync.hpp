@@ -1,0 +1,23 @@
+/* Copyright (C) the limit_sliding authors */
+
+/*
+ * Zones with "sync=time".  This node's memory decides, and admitted units are reported to
+ * Redis in the background: all units of a key at once, by one worker, an interval after
+ * the last report.  The reply sets the state of the key in this node's memory to the use
+ * of all nodes.
+ */
+
+#pragma once
+
+#include "core/policy/claim.hpp"
+
+namespace limit_sliding {
+
+/* Has Redis told, in the background, that so many units of the claim's key were
+ * admitted here, or asked for the key if none were.  The claim's zone has "sync=". */
+void sync_redis(const Claim &claim, uint64_t units);
+
+/* Takes so many of the units back. */
+void unsync_redis(const Claim &claim, uint64_t units);
+
+} // namespace limit_sliding

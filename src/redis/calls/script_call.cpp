@@ -1,0 +1,443 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/calls/script_call.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/policy/calendar.hpp"
+#include "ngx/strings.hpp"
+#include "redis/protocol/claim_hash.hpp"
+#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/scripts.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+constexpr auto kClaimsPerCall = 2 * kClaimsMax;
+
+/* EVALSHA, a script, the numbers of keys and of kinds; each claim's keys, kind
+ * and its number; offsets of local time, two numbers each; each ask's two numbers. */
+constexpr auto kOffsets = 4;
+constexpr auto kArgs = 4 + kClaimsPerCall * (4 + 12 + 1 + 2 * kOffsets + 1) + kAsksPerCall * 2;
+
+constexpr auto kNumberBytes = NGX_INT64_LEN;
+
+/* Added to the number of a purpose if units of the key are left here. */
+constexpr auto kHeldHere = 8;
+
+/* Added to the number of a purpose if debts are not paid at the limit. */
+constexpr auto kPaced = 32;
+
+/* Added to the number of an algorithm if another window than the zone's is asked
+ * for. */
+constexpr auto kOtherWindow = 8;
+
+/* Added to the precision of a strict counter. */
+constexpr auto kStrict = 64;
+
+/* Added to the calendar of a zone if that is local. */
+constexpr auto kLocal = 8;
+
+/* The time before and after now of which the script knows local time: more than
+ * clocks differ, and than a unit is given back after it was taken. */
+constexpr int64_t kAroundMs = int64_t{30} * 24 * 60 * 60 * 1000;
+
+/* Returns the algorithm's argument of a zone. */
+uint64_t extra_of(const Policy &policy) {
+    if (policy.algorithm == Algorithm::kFixed) {
+        return index_of(policy.calendar) + (policy.offsets != nullptr ? kLocal : 0);
+    }
+
+    return policy.algorithm == Algorithm::kCounter
+               ? policy.precision + (policy.strict ? kStrict : 0)
+               : policy.burst;
+}
+
+/* Returns true if the script is told the pace of debts. */
+bool is_paced(const AskPart &part) {
+    return part.zone->redis->settles && part.pace != part.claim.limit;
+}
+
+/* Returns the number of the script's operation for a kind. */
+uint64_t purpose_of(const AskPart &part) {
+    Purpose purpose = part.leased ? Purpose::kLease : part.claim.purpose;
+    return index_of(purpose) + (part.held ? kHeldHere : 0) + (records(part.claim) ? kRecords : 0)
+           + (is_paced(part) ? kPaced : 0);
+}
+
+/* The command that is being made. */
+class Command {
+public:
+    void begin() {
+        nargs_ = 0;
+        nkinds_ = 0;
+        last_ = text_;
+    }
+
+    /* The argument is not copied. */
+    void add(std::string_view arg) { args_[nargs_++] = arg; }
+
+    void add(uint64_t number) { add(text_of(number)); }
+
+    void add_offsets(const UtcOffsets &offsets) {
+        const int64_t now_ms = int64_t{ngx_time()} * 1000;
+        const UtcOffsets near = offsets.between(now_ms - kAroundMs, now_ms + kAroundMs);
+        const size_t n = std::min<size_t>(near.n, kOffsets);
+
+        add(uint64_t{2 * n});
+        for (size_t i = 0; i < n; i++) {
+            add_signed(near.offsets[i].since_ms);
+            add_signed(near.offsets[i].offset_ms);
+        }
+    }
+
+    void add_keys(AskList &asks, bool is_cluster);
+
+    /* Returns the number of the part's kind, from 1 on; a new one is
+     * remembered. */
+    size_t kind(const AskPart &part) {
+        for (size_t i = 0; i < nkinds_; i++) {
+            if (kinds_[i] == &part || is_same(kinds_[i], part)) { return i + 1; }
+        }
+
+        kinds_[nkinds_++] = &part;
+        return nkinds_;
+    }
+
+    void add_kinds();
+
+    Span<const std::string_view> args() const { return {args_, nargs_}; }
+
+private:
+    static bool is_same(const AskPart *kind, const AskPart &part) {
+        const Claim &a = kind->claim;
+        const Claim &b = part.claim;
+
+        return a.policy == b.policy && kind->window == part.window && a.limit == b.limit
+               && kind->pace == part.pace && a.cost == b.cost && a.purpose == b.purpose
+               && kind->held == part.held && a.records == b.records
+               && a.purpose != Purpose::kGiveBack && part.leased == 0 && kind->leased == 0;
+    }
+
+    std::string_view text_of(uint64_t number) {
+        u_char *p = last_;
+        last_ = ngx_sprintf(p, "%uL", number);
+        return view(p, last_ - p);
+    }
+
+    void add_signed(int64_t number) {
+        u_char *p = last_;
+        last_ = ngx_sprintf(p, "%L", number);
+        add(view(p, last_ - p));
+    }
+
+    size_t nargs_ = 0;
+    std::string_view args_[kArgs] = {};
+
+    size_t nkinds_ = 0;
+    const AskPart *kinds_[kClaimsPerCall] = {};
+    u_char *last_ = nullptr;
+    u_char text_[kArgs * kNumberBytes] = {};
+};
+
+/* Adds the keys that the script touches: of each claim the state, the limit, and the debt
+ * and the mark, if they are read; in a cluster the state alone, see keys.lua. */
+void Command::add_keys(AskList &asks, bool is_cluster) {
+    const size_t count = nargs_++;
+    for (const Ask &ask : asks) {
+        for (const AskPart &part : ask.parts) {
+            (void)kind(part);
+            add(view(part.key));
+            if (is_cluster) { continue; }
+
+            add(limit_name(part));
+            if (part.zone->redis->settles) { add(debt_name(part)); }
+            if (part.held) { add(mark_name(part)); }
+        }
+    }
+
+    args_[count] = text_of(nargs_ - count - 1);
+}
+
+/* Adds the values that claims have in common, each kind once. */
+void Command::add_kinds() {
+    add(nkinds_);
+    for (size_t i = 0; i < nkinds_; i++) {
+        const AskPart &part = *kinds_[i];
+        const Claim &claim = part.claim;
+        const Policy &policy = *claim.policy;
+
+        const bool is_other = part.window.is_given();
+        add(index_of(policy.algorithm) + (is_other ? kOtherWindow : 0));
+        add(policy.window_ms);
+        add(claim.limit);
+        add(extra_of(policy));
+        add(claim.cost);
+
+        add(purpose_of(part));
+        if (is_paced(part)) { add(part.pace); }
+
+        if (part.leased) {
+            add(part.leased);
+        } else if (claim.purpose == Purpose::kGiveBack) {
+            add(part.taken.now_ms);
+            add(part.taken.values[0]);
+            add(part.taken.values[1]);
+            add(part.taken.window);
+        }
+
+        if (is_other) { add(uint64_t{part.window.code()}); }
+
+        if (policy.algorithm == Algorithm::kFixed && policy.offsets != nullptr) {
+            add_offsets(*policy.offsets);
+        }
+    }
+}
+
+/* Returns true if the script knows the ask without its numbers. */
+bool is_plain(Command &command, const Ask &ask) {
+    return ask.asked_units == 1 && ask.parts.size() == 1 && command.kind(ask.parts[0]) == 1;
+}
+
+void add_asks(Command &command, AskList &asks) {
+    /* most calls have nothing but plain asks at their end */
+    const Ask *last = nullptr;
+    for (const Ask &ask : asks) {
+        if (!is_plain(command, ask)) { last = &ask; }
+    }
+
+    if (last == nullptr) { return; }
+
+    for (const Ask &ask : asks) {
+        command.add(ask.asked_units);
+        command.add(ask.parts.size());
+        for (const AskPart &part : ask.parts) {
+            command.add(command.kind(part));
+        }
+
+        if (&ask == last) { break; }
+    }
+}
+
+/* Logs that a key has a limit which is none, once a minute for all workers. */
+void log_bad_limit(const RemoteZone &zone) {
+    if (zone.log_after == nullptr) {
+        /* a probe's */
+        return;
+    }
+
+    ngx_atomic_uint_t after = *zone.log_after;
+    if ((after && static_cast<ngx_msec_int_t>(after - ngx_current_msec) > 0)
+        || !ngx_atomic_cmp_set(zone.log_after, after, ngx_current_msec + 60 * 1000)) {
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                  "invalid limit of a key of zone \"%V\" in redis, the zone's rate applies",
+                  &zone.name);
+}
+
+bool has_window(int64_t limit) { return limit > kScriptOwn && (limit & kScriptWindow) != 0; }
+
+bool has_debt(int64_t limit) { return (std::abs(std::max(limit, -INT64_MAX)) & kScriptDebt) != 0; }
+
+/* Returns where the debt is in the numbers of a part that has one, and where the values
+ * begin. */
+const int64_t *debt_of(const int64_t *numbers) {
+    return numbers + (has_window(numbers[0]) ? 2 : 1);
+}
+const int64_t *values_of(const int64_t *numbers) {
+    return debt_of(numbers) + (has_debt(numbers[0]) ? 2 : 0);
+}
+
+/* Returns the window of the key's override; none: it has the zone's. */
+Window window_of(const int64_t *numbers) {
+    return has_window(numbers[0]) && numbers[1] >= 0 && numbers[1] <= kWindowMaxMs
+               ? Window::from_code(static_cast<uint32_t>(numbers[1]))
+               : Window{};
+}
+
+/* Returns the policy of the window in force. */
+Policy policy_of(const AskPart &part, const Override &own) {
+    return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
+}
+
+/* Returns the key's override.  The one in force goes to `limit`. */
+Override override_of(const int64_t *numbers, int64_t *limit) {
+    *limit = numbers[0];
+    if (*limit == 0) { return {kUnlimited, {}}; }
+
+    if (*limit == kScriptOwn) {
+        *limit = 0;
+        return {kBlocked, {}};
+    }
+
+    const bool is_own = *limit > kScriptOwn;
+    const int64_t more = (is_own ? kScriptOwn : 0) + (has_window(*limit) ? kScriptWindow : 0)
+                         + (has_debt(*limit) ? kScriptDebt : 0);
+    *limit = std::abs(std::max(*limit, -INT64_MAX)) - more;
+    return is_own ? Override{static_cast<uint64_t>(*limit), window_of(numbers)} : Override{};
+}
+
+/* Returns true if these are a limit, and the values of an algorithm, which mean
+ * nothing where there is no limit; or the units of a claim that were not
+ * settled.  A blocked key is granted nothing: no limit could count its use. */
+bool is_state(const AskPart &part, uint64_t now_ms, int64_t granted, const int64_t *numbers) {
+    const Claim &claim = part.claim;
+    const int64_t *values = values_of(numbers);
+    int64_t limit;
+    Override own = override_of(numbers, &limit);
+    if (static_cast<uint64_t>(limit) > claim.policy->limit_max(true)
+        || (has_window(numbers[0]) && !own.window.is_given())
+        || (limit == 0 && !own.is_unlimited() && !own.is_blocked())
+        || (has_debt(numbers[0])
+            && !is_remote_debt(policy_of(part, own), debt_of(numbers)[0], debt_of(numbers)[1]))) {
+        return false;
+    }
+
+    if (is_settled(claim)) {
+        return values[0] >= 0 && static_cast<uint64_t>(values[0]) <= claim.cost;
+    }
+
+    if (own.is_blocked() && granted != 0) { return false; }
+
+    return limit == 0
+           || are_remote_values(policy_of(part, own), static_cast<uint64_t>(limit), now_ms, values);
+}
+
+/* Returns true if neither an offset of local time nor a window of the calendar that
+ * is added to the time overflows. */
+bool is_time(int64_t ms) { return ms >= 0 && ms <= INT64_MAX / 2; }
+
+/* Returns how many numbers the reply has of a part, from these on. */
+size_t numbers_of(const AskPart &part, const int64_t *numbers) {
+    const int64_t *values = values_of(numbers);
+    size_t before = values - numbers;
+    if (is_settled(part.claim)) { return before + 1; }
+
+    return before + remote_values(*part.claim.policy, values[0]) + (part.held ? 1 : 0);
+}
+
+} // namespace
+
+bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
+
+/* Each ask takes a part of the room for the reply.  In a cluster, where asks
+ * lie in one slot hardly ever, a call has one, which a redirection is about. */
+bool call_takes(AskCall &call, const Ask &ask) {
+    bool is_command = ask.order.command != KeyCommand::kNone;
+    size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
+    size_t numbers = 1;
+    for (const AskPart &part : ask.parts) {
+        numbers += 4 + remote_values_max(*part.claim.policy);
+    }
+
+    if (call.command || (is_command && call.nasks) || call.nasks == most
+        || call.nclaims + ask.parts.size() > kClaimsPerCall
+        || 1 + call.numbers + numbers + ask.parts.size() > kReplyNumbers) {
+        return false;
+    }
+
+    call.command = is_command;
+    call.nasks++;
+    call.nclaims += ask.parts.size();
+    call.numbers += numbers;
+    return true;
+}
+
+bool call_script(Node &node, AskCall &call) {
+    static Command command;
+    const Redis &redis = *node.redis;
+    command.begin();
+    command.add(call.whole ? "EVAL" : "EVALSHA");
+    command.add(view(call.whole ? redis.script : redis.script_sha1));
+    command.add_keys(call.asks, redis.client.nodes.is_cluster());
+
+    command.add_kinds();
+    add_asks(command, call.asks);
+    return put_call(node, call, command.args());
+}
+
+bool is_script_reply(AskCall &call, const Reply &reply) {
+    const int64_t *next = reply.numbers;
+    const int64_t *end = next + reply.n;
+    if (end - next < 1 || !is_time(*next)) { return false; }
+
+    const auto now_ms = static_cast<uint64_t>(*next++);
+
+    for (const Ask &ask : call.asks) {
+        if (next == end || *next < 0 || *next > static_cast<int64_t>(ask.asked_units)) {
+            return false;
+        }
+
+        const int64_t granted = *next++;
+        for (const AskPart &part : ask.parts) {
+            /* each has a limit, and a value at least, which tells how many there are */
+            if (end - next < 2 || end - next <= values_of(next) - next) { return false; }
+
+            auto n = static_cast<ptrdiff_t>(numbers_of(part, next));
+            if (end - next < n || !is_state(part, now_ms, granted, next)) { return false; }
+
+            next += n;
+            if (part.held && next[-1] < 0) { return false; }
+        }
+    }
+    return next == end;
+}
+
+void ScriptReply::read(const Ask &ask, Answer *answer) {
+    answer->granted = *next_++;
+    PartAnswer *told = answer->parts;
+    for (const AskPart &part : ask.parts) {
+        const int64_t *end = next_ + numbers_of(part, next_);
+        int64_t limit;
+        told->own = override_of(next_, &limit);
+        told->policy = policy_of(part, told->own);
+        if (*next_ < 0) { log_bad_limit(*part.zone); }
+
+        DebtSchedule debt;
+        if (has_debt(*next_)) {
+            const int64_t *owed = debt_of(next_);
+            debt = {static_cast<uint64_t>(owed[0]), static_cast<uint64_t>(owed[1]),
+                    told->own.is_limited() ? told->own.limit : part.pace};
+        }
+
+        next_ = values_of(next_);
+        told->state
+            = {now_ms_, told->is_unlimited() ? part.claim.limit : static_cast<uint64_t>(limit),
+               next_, debt};
+
+        told->lost = is_settled(part.claim) ? static_cast<uint64_t>(*next_) : 0;
+        told->forgotten = part.held ? end[-1] : 0;
+        told->rejected
+            = records(part.claim) ? ask.asked_units - static_cast<uint64_t>(answer->granted) : 0;
+        told++;
+        next_ = end;
+    }
+}
+
+Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
+                      bool admitted) {
+    const Claim &claim = part.claim;
+    if (answer.own.is_blocked() && !is_settled(claim)) { return blocked_verdict(claim.cost); }
+
+    if (!answer.is_unlimited() && !is_settled(claim)) {
+        auto describe = [&](uint64_t rejected) {
+            return answer.state.describe(answer.policy, claim.cost, before, admitted,
+                                         claim.purpose != Purpose::kConsume, rejected);
+        };
+
+        const Verdict verdict = describe(0);
+        const bool rejects = !admitted && verdict.retry_after_ms != 0;
+        return rejects && answer.rejected != 0 ? describe(answer.rejected * claim.cost) : verdict;
+    }
+
+    Verdict verdict = {};
+    verdict.limit = answer.state.limit;
+    verdict.remaining = verdict.limit;
+    return verdict;
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,281 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/calls/split_ask.hpp"
+
+#include <algorithm>
+
+#include "ngx/event.hpp"
+#include "ngx/strings.hpp"
+#include "redis/calls/deliver_reply.hpp"
+#include "redis/calls/lease_units.hpp"
+#include "redis/calls/settlement.hpp"
+#include "redis/protocol/claim_hash.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* The claims of its waiter are decided by one call. */
+struct Piece {
+    Waiter waiter;
+    Ask *ask; /* to be joined; nullptr: `told` is known */
+};
+
+/* A request that was divided.  It outlives a request that is gone, and so owns
+ * copies of the claims, in the order of the pieces. */
+struct Split {
+    Waiter *whole; /* nullptr: nobody waits */
+    Span<Claim> claims;
+    RemoteClaim *remotes;
+    Policy *asked;  /* of the windows that are asked for */
+    size_t *places; /* of the claims among the request's */
+    u_char *text;   /* where the next key goes */
+    Span<Piece> pieces;
+    size_t ntold;
+};
+
+bool is_granted(const Claim &claim) {
+    const Source source = remote_of(claim).source;
+    return claim.outcome == Outcome::kAdmitted
+           && (source == Source::kRedis || source == Source::kLease);
+}
+
+/* Describes a key once its units are given back, also to requests that come
+ * next. */
+void describe_given_back(Claim &claim) {
+    RemoteClaim &remote = remote_of(claim);
+    Verdict &verdict = remote.verdict;
+    if (claim.purpose == Purpose::kConsume) {
+        uint64_t most = claim.policy->capacity(verdict.limit);
+        verdict.remaining = std::min(verdict.remaining + claim.cost, most);
+        if (verdict.remaining >= most) { verdict.reset_ms = 0; }
+    }
+
+    Claim asked = claim;
+    asked.limit = remote.asked_limit;
+    add_refusal(*remote.zone, asked, verdict, ngx_current_msec);
+}
+
+/* Copies the answer to a piece to the claims of the request. */
+void tell_piece(const Split &split, const Piece &piece) {
+    for (Claim &told : piece.waiter.claims) {
+        Claim &claim = split.whole->claims[split.places[&told - split.claims.begin()]];
+        RemoteClaim &remote = remote_of(claim);
+        const RemoteClaim &from = remote_of(told);
+
+        remote.verdict = from.verdict;
+        remote.own = from.own;
+        remote.source = from.source;
+        remote.asked_limit = from.asked_limit;
+        remote.taken = from.taken;
+        set_policy(claim, *told.policy);
+
+        claim.limit = told.limit;
+        claim.verdict = &remote.verdict;
+        claim.outcome = told.outcome;
+        claim.state = told.state;
+    }
+}
+
+/* Tells the request.  Claims of a piece that has failed stay undecided. */
+void tell_whole(const Split &split, Told told) {
+    for (const Piece &piece : split.pieces) {
+        if (piece.waiter.told != Told::kFailed) { tell_piece(split, piece); }
+    }
+
+    Waiter &whole = *split.whole;
+    whole.part = nullptr;
+    whole.told = told;
+    post_event(whole.event);
+}
+
+/* A piece was told.  The last one tells the request. */
+void piece_told(Split &split) {
+    if (++split.ntold < split.pieces.size()) { return; }
+
+    Told told = Told::kAdmitted;
+    for (const Piece &piece : split.pieces) {
+        told = std::min(told, piece.waiter.told);
+    }
+
+    if (told == Told::kRejected) {
+        for (const Piece &piece : split.pieces) {
+            if (piece.waiter.told == Told::kAdmitted) { give_back_granted(piece.waiter.claims); }
+        }
+    }
+
+    if (split.whole) { tell_whole(split, told); }
+
+    ngx_free(&split);
+}
+
+/* Returns nullptr if there is no memory. */
+Split *create_split(Span<Claim> claims) {
+    size_t n = claims.size();
+    size_t bytes = 0;
+    for (const Claim &claim : claims) {
+        bytes += remote_of(claim).key.len;
+    }
+
+    auto *split = static_cast<Split *>(
+        ngx_calloc(sizeof(Split)
+                       + n
+                             * (sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim) + sizeof(Policy)
+                                + sizeof(size_t))
+                       + bytes,
+                   ngx_cycle->log));
+    if (split == nullptr) { return nullptr; }
+
+    auto *pieces = reinterpret_cast<Piece *>(split + 1);
+    split->pieces = {pieces, 0};
+    split->claims = {reinterpret_cast<Claim *>(pieces + n), 0};
+    split->remotes = reinterpret_cast<RemoteClaim *>(split->claims.begin() + n);
+    split->asked = reinterpret_cast<Policy *>(split->remotes + n);
+    split->places = reinterpret_cast<size_t *>(split->asked + n);
+    split->text = reinterpret_cast<u_char *>(split->places + n);
+    return split;
+}
+
+/* Adds a copy of a claim of the request to the last piece. */
+void add_claim(Split &split, const Claim &claim, size_t place) {
+    Span<Claim> &in_piece = split.pieces.end()[-1].waiter.claims;
+    size_t i = split.claims.size();
+    split.claims = {split.claims.begin(), i + 1};
+    in_piece = {split.claims.end() - in_piece.size() - 1, in_piece.size() + 1};
+
+    RemoteClaim &remote = split.remotes[i];
+    remote = remote_of(claim);
+    split.asked[i] = remote.asked ? *remote.asked : *claim.policy;
+    remote.asked = &split.asked[i];
+    remote.key.data = split.text;
+    split.text = append(split.text, view(remote_of(claim).key));
+
+    Claim &copy = split.claims[i];
+    copy = claim;
+    copy.remote = &remote;
+    set_policy(copy, *claim.policy);
+    split.places[i] = place;
+}
+
+/* Adds a piece without claims, which has failed unless it gets an ask. */
+Piece &add_piece(Split &split) {
+    split.pieces = {split.pieces.begin(), split.pieces.size() + 1};
+    Piece &piece = split.pieces.end()[-1];
+    piece.waiter.told = Told::kFailed;
+    init_event<piece_told>(piece.waiter.event, split);
+    return piece;
+}
+
+/* Divides claims by slot, of which the request has others before.  Frees the ask. */
+void divide(Split &split, Ask &mixed, Span<Claim> claims, size_t before) {
+    Span<AskPart> parts = mixed.parts;
+    std::sort(parts.begin(), parts.end(), [](const AskPart &a, const AskPart &b) {
+        return a.slot != b.slot ? a.slot < b.slot : a.index < b.index;
+    });
+
+    for (size_t i = 0; i < parts.size();) {
+        size_t first = i;
+        Piece &piece = add_piece(split);
+        for (; i < parts.size() && parts[i].slot == parts[first].slot; i++) {
+            add_claim(split, claims[parts[i].index], before + parts[i].index);
+        }
+
+        Span<Claim> copies = piece.waiter.claims;
+        uint64_t hash = claim_hash(copies.begin(), copies.size());
+        Ask *ask = find_ask(*mixed.redis, hash);
+        if (ask == nullptr) {
+            ask = copy_ask(mixed, first, i - first);
+            if (ask) { share_ask(*ask, hash); }
+        }
+
+        piece.ask = ask ? if_worth(*ask) : nullptr;
+    }
+
+    ngx_free(&mixed);
+}
+
+/* Makes pieces of claims of one Redis, of which the request has others before.
+ * Units that are leased decide them at once, whatever others have to ask. */
+void add_claims(Split &split, Span<Claim> claims, size_t before) {
+    bool is_leased = spend_leases(claims);
+    Ask *ask = is_leased ? nullptr : get_ask(*remote_of(claims[0]).zone->redis, claims);
+    if (ask && ask->slot == kMixedSlots) {
+        divide(split, *ask, claims, before);
+        return;
+    }
+
+    Piece &piece = add_piece(split);
+    for (size_t i = 0; i < claims.size(); i++) {
+        add_claim(split, claims[i], before + i);
+    }
+
+    piece.ask = ask;
+    if (is_leased) {
+        describe_leases(piece.waiter.claims);
+        piece.waiter.told = Told::kAdmitted;
+    }
+}
+
+/* Returns false, and frees it, if no piece can be asked. */
+bool ask_pieces(Split &split, Waiter *waiter) {
+    if (std::all_of(split.pieces.begin(), split.pieces.end(), [](const Piece &piece) {
+            return piece.ask == nullptr && piece.waiter.told == Told::kFailed;
+        })) {
+        ngx_free(&split);
+        return false;
+    }
+
+    split.whole = waiter;
+    if (waiter) { waiter->part = &split.whole; }
+
+    for (Piece &piece : split.pieces) {
+        if (piece.ask) {
+            join_ask(*piece.ask, &piece.waiter);
+        } else {
+            post_event(piece.waiter.event);
+        }
+    }
+    return true;
+}
+
+} // namespace
+
+bool ask_in_pieces(Span<Claim> claims, Waiter *waiter) {
+    Split *split = create_split(claims);
+    if (split == nullptr) { return false; }
+
+    for (size_t i = 0; i < claims.size();) {
+        size_t first = i;
+        const Redis *redis = remote_of(claims[i]).zone->redis;
+        while (i < claims.size() && remote_of(claims[i]).zone->redis == redis) {
+            i++;
+        }
+
+        add_claims(*split, {&claims[first], i - first}, first);
+    }
+    return ask_pieces(*split, waiter);
+}
+
+bool ask_in_pieces(Ask &ask, Span<Claim> claims, Waiter *waiter) {
+    Split *split = create_split(claims);
+    if (split == nullptr) {
+        ngx_free(&ask);
+        return false;
+    }
+
+    divide(*split, ask, claims, 0);
+    return ask_pieces(*split, waiter);
+}
+
+void give_back_granted(Span<Claim> claims) {
+    for (Claim &claim : claims) {
+        if (!is_granted(claim)) { continue; }
+
+        describe_given_back(claim);
+        if (claim.purpose == Purpose::kConsume) {
+            settle(claim, -static_cast<int64_t>(claim.cost));
+        }
+    }
+}
+
+} // namespace limit_sliding

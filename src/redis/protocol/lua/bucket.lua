@@ -1,0 +1,242 @@
+-- Copyright (C) the limit_sliding authors
+
+-- TOKEN_BUCKET and LEAKY_BUCKET.  A state has the digest, a time, the use at
+-- that time, and the lowest limit since nothing was used.  The use is a whole
+-- number of requests and a rest in 1/w of one, as their sum may need more than
+-- the 53 bits that are exact.
+--
+-- Requests that a higher limit has admitted beyond this bucket, `above`, are
+-- set aside, and requests admitted meanwhile are recorded as of an earlier
+-- time, as in the core: bucket.hpp explains it.
+--
+-- Units that are leased may be spent by nodes in this epoch and the next one,
+-- and so long they do not run off.  The state then also has the number of an
+-- epoch, and the units leased in it and in the one before.
+
+--@ chunk bucket.functions
+--@ include multiply
+
+-- Returns how many requests a bucket holds, and how many ms it takes to fill
+-- under any limit.  Both are bounded as in the core, by the bits of its times.
+local function capacity(k, limit, w)
+  local burst = k[4]
+  local _, window_bits = math.frexp(w)
+  local _, burst_bits = math.frexp(burst)
+  local time = window_bits + burst_bits + 2
+  time = time < 24 and 24 or time > 34 and 34 or time
+  local span = 2 ^ (time - 2)
+  local most = multiply(limit, span, w)
+  if k[1] == 4 then burst = burst + 1 end
+  local longest = burst * w
+  return burst < most and burst or most, longest < span and longest or span
+end
+
+-- Returns the difference of two such sums, or 0 if that is negative.
+local function subtract(whole, rest, less, less_rest, w)
+  whole, rest = whole - less, rest - less_rest
+  if rest < 0 then whole, rest = whole - 1, rest + w end
+  if whole < 0 then return 0, 0 end
+  return whole, rest
+end
+
+-- Returns how often the limit, in 1/w, is in such a sum, and the rest.
+local function divide(whole, rest, limit, w)
+  local x = whole * w + rest
+  if x < 9007199254740992 then
+    local left = x % limit
+    return (x - left) / limit, left
+  end
+  -- 16 times 2 bits of w, the upper ones first
+  local left = whole % limit
+  local times, digits, sum, n = (whole - left) / limit * w, w / 4294967296, 0, 0
+  for i = 1, 16 do
+    digits = digits * 4
+    local digit = floor(digits)
+    digits = digits - digit
+    sum = sum * 4 + left * digit
+    local over = sum % limit
+    n = n * 4 + (sum - over) / limit
+    sum = over
+  end
+  sum = sum + rest
+  local over = sum % limit
+  return times + n + (sum - over) / limit, over
+end
+
+-- Returns the rest of such a sum after so many ms, at least `held`.
+local function run_off(whole, rest, ms, limit, w, held)
+  local gone, gone_rest = multiply(limit, ms, w)
+  whole, rest = subtract(whole, rest, gone, gone_rest, w)
+  if whole < held then return held, 0 end
+  return whole, rest
+end
+
+-- The values are the two numbers of the use of the bucket.
+--@ chunk bucket
+--@ include bucket.state
+--@ include bucket.capacity
+local leased, time, since, low, epoch, held = k[13], now, 0, limit, nil, 0
+if at then
+  if at > now then time = at end
+  since = time - at
+end
+
+-- The excess over a bucket of this limit, in whole ms that it takes to run off
+local above, above_rest = 0, 0
+if used >= most then
+  above, above_rest = subtract(used, used_rest, most, 0, w)
+  local _, less = divide(above, above_rest, limit, w)
+  above, above_rest = subtract(above, above_rest, floor(less / w), less % w, w)
+end
+
+if leased or leased_at then
+  local span = w < 16000 and floor(w / 16) or 1000
+  epoch = (time - time % span) / span
+  if leased_at then
+    local from = at
+    held = newer + older
+    for i = 1, 2 do
+      local ends = (leased_at + i) * span
+      if time < ends then break end
+      if from < ends then
+        used, used_rest = run_off(used, used_rest, ends - from, limit, w, held)
+        from = ends
+      end
+      held = i == 1 and newer or 0
+    end
+    used, used_rest = run_off(used, used_rest, time - from, limit, w, held)
+    if leased_at + 1 == epoch then
+      newer, older = 0, newer
+    elseif leased_at ~= epoch then
+      newer, older = 0, 0
+    end
+  end
+end
+if at and not leased_at then
+  used, used_rest = run_off(used, used_rest, since, limit, w, 0)
+end
+if used + used_rest > 0 then low = lowest end
+local taken, taken_rest = used, used_rest
+if above + above_rest > 0 then
+  taken, taken_rest = subtract(used, used_rest, above, above_rest, w)
+end
+if taken < held then taken, taken_rest = held < most and held or most, 0 end
+out[o + 1], out[o + 2] = taken, taken_rest
+free = most - taken
+if taken_rest > 0 then free = free - 1 end
+if free < 0 then free = 0 end
+if leased then
+  local room = floor((most / 4 - newer - older) / cost)
+  local units = n - leased + (room > 0 and room or 0)
+  if units < g then g = units end
+end
+--@ if settles
+if k[15] then
+  local left
+  drain, left = divide(most, 0, limit, w)
+  if left > 0 then drain = drain + 1 end
+end
+--@ end
+--@ include grant
+local level, level_rest, records = taken + added, taken_rest, added > 0
+--@ if rejected
+--@ include rejected
+if rejected > 0 and level < most then
+  level, level_rest, records = most, 0, true
+end
+--@ end
+if records then
+  local more, more_rest = 0, 0
+  if above + above_rest > 0 and since < longest then
+    more, more_rest = subtract(used, used_rest, taken, taken_rest, w)
+  end
+  if limit < low then low = limit end
+  at, used, used_rest = time, level, level_rest
+  if more + more_rest > 0 then
+    local _, over = divide(more, more_rest, limit, w)
+    local room, room_rest = subtract(most, 0, used, used_rest, w)
+    local ago, left = divide(room, room_rest, limit, w)
+    if left > 0 then ago = ago + 1 end
+    local gone, gone_rest = multiply(limit, ago, w)
+    used_rest = used_rest + gone_rest + more_rest
+    if over > 0 then used_rest = used_rest + limit - over end
+    used = used + gone + more + floor(used_rest / w)
+    used_rest = used_rest % w
+    at = time - ago
+
+    -- The units set aside in whole ms leave a rest, which runs off in
+    -- another ms.
+    level_rest = level_rest + low
+  end
+  s = pack('>I2I6I7I4I7', id, at, used, used_rest, low)
+  if leased and g > n - leased then newer = newer + (g - n + leased) * cost end
+  if newer + older > 0 then s = s .. pack('>I6I6I6', epoch, newer, older) end
+  --@ include bucket.save
+end
+if pass == 2 and g < n and limit < low then
+  level, level_rest = taken, taken_rest
+  s = string.sub(s, 1, 19) .. pack('>I7', limit) .. string.sub(s, 27)
+  low = limit
+  --@ include bucket.save
+end
+
+-- Leaves in `most` how many requests it holds, and in `longest` how many ms it
+-- takes to fill under any limit.
+--@ chunk bucket.capacity
+local most, longest = limit, w
+if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit, w) end
+
+-- Leaves the values of the state `s`, if it is one of this configuration: `at`,
+-- the time; `used` and `used_rest` then; `lowest`, the limit; `leased_at`, the
+-- epoch, if any; and the units leased in it, `newer`, and before, `older`.
+--@ chunk bucket.state
+local at, used, used_rest, lowest, leased_at, newer, older
+  = nil, 0, 0, limit, nil, 0, 0
+if s and (#s == 26 or #s == 44) then
+  local digest
+  digest, at, used, used_rest, lowest = unpack_('>I2I6I7I4I7', s)
+  if digest ~= id then
+    at, used, used_rest = nil, 0, 0
+  elseif #s == 44 then
+    leased_at, newer, older = unpack_('>I6I6I6', s, 27)
+  end
+end
+
+-- Writes the state `s`, for a window at least, and until the `level` at `time`
+-- has run off under the limit `low`, within 3,000 years.  A request that is
+-- refused under a lower limit makes it last longer.
+--@ chunk bucket.save
+local keep, lasts, left = false, divide(level, level_rest, low, w)
+if left > 0 then lasts = lasts + 1 end
+lasts = math.min(math.max(lasts + time - now, w), 1e14)
+--@ include save
+
+-- Takes off the cost, less the part of it that had run off by the latest
+-- admission: all the time since it was taken, but for the time in which the
+-- earlier units would have run off.  Without a time when it was taken, nothing
+-- of it has run off.
+--@ chunk bucket.give_back
+--@ include bucket.state
+--@ if settles
+if at and taken == 0 then
+  local time, low, held = at, lowest, newer + older
+  local level, level_rest = subtract(used, used_rest, cost, 0, w)
+  if level < held then level, level_rest = held, 0 end
+  s = pack('>I2I6I7I4', id, at, level, level_rest) .. string.sub(s, 20)
+  --@ include bucket.save
+  at = nil
+end
+--@ end
+if at and at >= taken then
+  local held = newer + older
+  local back, back_rest = multiply(limit, at - taken, w)
+  back, back_rest = subtract(back, back_rest, k[11], k[12], w)
+  back, back_rest = subtract(cost, 0, back, back_rest, w)
+  if back + back_rest > 0 then
+    used, used_rest = subtract(used, used_rest, back, back_rest, w)
+    if used < held then used, used_rest = held, 0 end
+    local time, low, level, level_rest = at, lowest, used, used_rest
+    s = pack('>I2I6I7I4', id, at, used, used_rest) .. string.sub(s, 20)
+    --@ include bucket.save
+  end
+end

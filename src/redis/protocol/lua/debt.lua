@@ -1,0 +1,100 @@
+-- Copyright (C) the limit_sliding authors
+
+-- Debts, in scripts of zones with settled costs.
+--
+-- Units of a charge that the limit has no room for are a debt of the key.  It
+-- stands beside the history, which knows nothing of it, and counts as used.
+-- Each window after `from` pays `pace` units, which is the limit of the key or
+-- of its zone: docs/algorithms.md has the rule.  Times are in eighths of a
+-- window, as in core/facts/debts.hpp; FIXED has but the begins of its windows.
+--
+-- A debt is a string at <key of the state>:debt, with the digest, the units,
+-- `from`, and the pace by which it expires: under a lower one it is written
+-- anew, to last longer.  All times are those of the server's clock.
+
+-- Leaves in `owed` the units of the debt now, 0 if there is none, and adds them
+-- and `from` to the reply.  For a charge the limit is the pace from here on;
+-- `drain` is the ms in which a full history runs off: a bucket sets its own.
+-- Leaves the present time in `eighth`.
+--@ chunk debt
+local debt, owed, from, drain = names[here + 2], 0, 0, w
+local moment, window, eighth, entry = now, nil, nil, got[here + 2]
+if own then
+  debt = key .. ':debt'
+  entry = redis.pcall('MGET', debt)[1]
+end
+entry = S[debt] or entry
+if limit > 0 and (entry or k[15]) then
+  if k[1] == 2 then
+    --@ include window
+    eighth = window * 8
+  else
+    eighth = floor(now * 8 / w)
+  end
+  if entry and #entry == 22 then
+    local digest, units, since, slowest = unpack_('>I2I7I6I7', entry)
+    if digest == id then
+      local paid = floor(math.max(eighth - since, 0) / 8)
+      local left = units - pace * paid
+      if left > 0 then owed, from = units, since end
+      if pass == 2 and (left <= 0 or pace < slowest) then
+        --@ include debt.save
+      end
+      if left > 0 then owed, from = left, since + 8 * paid end
+    end
+  end
+  if owed > 0 then
+    local sign = out[told] < 0 and -1 or 1
+    out[told] = out[told] + sign * 1125899906842624
+    out[o + 1], out[o + 2] = owed, from
+    o = o + 2
+  end
+  if k[15] then limit = pace end
+end
+
+-- Writes the debt, or deletes the one that is paid.  It lasts for a window
+-- longer than it takes to pay it, within 3,000 years.
+--@ chunk debt.save
+if owed > 0 then
+  local windows = math.ceil((from - eighth) / 8) + 1 + math.ceil(owed / pace)
+  local key, s, keep, lasts = debt, nil, false, windows * w
+  --@ if fixed
+  if k[1] == 2 and cal > 0 then
+    --@ include calendar.lasts
+  end
+  --@ end
+  lasts = math.min(lasts, 1e14)
+  s = pack('>I2I7I6I7', id, owed, from, pace)
+  --@ include save
+elseif entry then
+  S[debt] = ''
+  call('DEL', debt)
+end
+
+-- Leaves in `added` the units of debt and charge that the history has
+-- room for.  The others are owed; units beyond 1,000 windows, or beyond the
+-- range of numbers, are lost.  The full history runs off before a new debt is
+-- paid.
+--@ chunk debt.charge
+if pass == 2 then
+  local room = math.max(free, 0)
+  local most = math.min(1000 * pace, 9007199254740991 - room) + room - owed
+  if cost > most then
+    lost = cost - math.max(most, 0)
+    cost = cost - lost
+  end
+  added = math.min(owed + cost, room)
+  if room > 0 or owed == 0 then
+    local ends = k[1] == 2 and eighth + 8 or -floor(-(now + drain) * 8 / w)
+    from = math.max(owed > 0 and from or 0, ends)
+  end
+  owed = owed + cost - added
+  --@ include debt.save
+end
+
+-- Takes the cost off the debt, as far as there is one, and the debt off the
+-- cost.
+--@ chunk debt.give_back
+local less = math.min(cost, owed)
+cost, owed = cost - less, owed - less
+--@ include debt.save

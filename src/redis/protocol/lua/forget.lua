@@ -1,0 +1,20 @@
+-- Copyright (C) the limit_sliding authors
+
+-- A script of its own: it deletes the state of a key, also that of a window of
+-- its own if KEYS[1] .. ARGV[2] is its name, and both debts.  Unless ARGV[1]
+-- is 0, it leaves a mark for so many ms that tells when.  The other KEYS are
+-- names that it touches, but in a cluster, as keys.lua explains.  The states
+-- are deleted first, as Redis refuses no memory to a script that has written.
+
+--@ chunk forget
+for i = 1, ARGV[2] and 2 or 1 do
+  local key = i == 1 and KEYS[1] or KEYS[1] .. ARGV[2]
+  redis.call('DEL', key)
+  redis.pcall('DEL', key .. ':debt')
+end
+local T = redis.call('TIME')
+local now = T[1] * 1000 + math.floor(T[2] / 1000)
+if ARGV[1] ~= '0' then
+  redis.pcall('SET', KEYS[1] .. ':forgotten', now, 'PX', ARGV[1])
+end
+return 1

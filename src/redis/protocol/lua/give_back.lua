@@ -1,0 +1,34 @@
+-- Copyright (C) the limit_sliding authors
+
+-- Gives back a claim, which is always granted.
+
+--@ chunk give_back
+local taken = k[10]
+local gives = pass == 2 and (taken == 0 or (own or 0) == k[17])
+out[o + 1] = 0
+--@ if settles
+if gives and owed > 0 then
+  --@ include debt.give_back
+  gives = cost > 0
+end
+--@ end
+if not gives then
+  -- The second pass gives back.  Units that were taken in another window than
+  -- the key has now stay in the history of that one.
+--@ if counter
+elseif k[1] == 0 then
+  --@ include counter.give_back
+--@ end
+--@ if log
+elseif k[1] == 1 then
+  --@ include log.give_back
+--@ end
+--@ if fixed
+elseif k[1] == 2 then
+  --@ include fixed.give_back
+--@ end
+--@ if bucket
+elseif k[1] > 2 then
+  --@ include bucket.give_back
+--@ end
+end

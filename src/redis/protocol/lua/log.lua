@@ -1,0 +1,111 @@
+-- Copyright (C) the limit_sliding authors
+
+-- LOG.  A state is a sorted set of events, whose scores are their times.  Its
+-- members are numbered, so that no two are the same.
+
+--@ chunk log.functions
+-- Returns the time of an event by its rank, and its member.
+local function time_of(key, i)
+  local r = call('ZRANGE', key, i, i, 'WITHSCORES')
+  return tonumber(r[2] or 0), r[1]
+end
+
+-- Adds events of now, but not before `first`, with numbers from `seq` on.
+local function add_events(key, first, seq, units, window)
+  local time = now
+  if first > time then time = first end
+  for start = 0, units - 1, 1000 do
+    local args = {}
+    for i = start, math.min(start + 999, units - 1) do
+      args[#args + 1] = time
+      args[#args + 1] = pack('>I6', seq + i)
+    end
+    call('ZADD', key, unpack(args))
+  end
+  call('PEXPIRE', key, time - now + window)
+end
+
+-- The values are how many events are held, the time of the event whose end
+-- frees the first request, and that of the event whose end makes room for the
+-- first one that is rejected; -1 if there is none.  A debt counts as used:
+-- while there is one, all events end before the window that pays first.  Events
+-- that are over are removed after new ones were added, as Redis refuses no
+-- memory to a script that has written.
+--@ chunk log
+local all, over = redis.pcall('ZCARD', key), 0
+if type(all) == 'table' then
+  if not string.find(all.err, 'WRONGTYPE', 1, true) then return all end
+  call('DEL', key)
+  all = 0
+end
+if all > 0 then over = call('ZCOUNT', key, '-inf', now - w) end
+local held = all - over
+free = limit - held
+out[o + 1], out[o + 2], out[o + 3] = held, -1, -1
+--@ include grant
+if held > 0 then
+  out[o + 2] = time_of(key, over + (free < 0 and -free or 0))
+end
+local units = added
+--@ if rejected
+--@ include rejected
+if rejected > 0 then
+  --@ include log.rejected
+end
+--@ end
+if units > 0 then
+  local newest, seq = 0, 0
+  if all > 0 then
+    local member
+    newest, member = time_of(key, -1)
+    seq = unpack_('>I6', member) + 1
+  end
+  add_events(key, newest, seq, units, w)
+  if over > 0 then
+    call('ZREMRANGEBYSCORE', key, '-inf', now - w)
+    over = 0
+  end
+  --@ if rejected
+  if rejected > 0 then
+    --@ include log.newest
+  end
+  --@ end
+end
+if pass == 2 and g < n and cost <= limit then
+  local i = cost - free - 1
+  if not k[6] then i = i + g * cost end
+  if i >= 0 then out[o + 3] = time_of(key, over + i) end
+end
+
+-- Adds rejected units to the `units`, but no more than the limit has room for
+-- when the oldest ones have left.
+--@ chunk log.rejected
+units = units + math.min(rejected, limit)
+
+-- Removes the oldest events beyond the limit, but keeps as many as there were,
+-- and leaves in the reply, and in `free`, the values from now on.
+--@ chunk log.newest
+local most = math.max(limit, held + added)
+local surplus = held + units - most
+if surplus > 0 then
+  call('ZREMRANGEBYRANK', key, 0, surplus - 1)
+else
+  most = held + units
+end
+out[o + 2] = time_of(key, math.max(most - limit, 0))
+free = limit - most + g * cost
+
+-- Removes as many events of that time: events of one time are all the same.
+--@ chunk log.give_back
+--@ if settles
+if taken == 0 then
+  call('ZREMRANGEBYRANK', key, -cost, -1)
+  cost = 0
+end
+--@ end
+local events = call('ZCOUNT', key, taken, taken)
+if events > cost then events = cost end
+if events > 0 then
+  local rank = call('ZCOUNT', key, '-inf', '(' .. taken)
+  call('ZREMRANGEBYRANK', key, rank, rank + events - 1)
+end

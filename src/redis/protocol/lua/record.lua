@@ -1,0 +1,72 @@
+-- Copyright (C) the limit_sliding authors
+
+-- Steps of all algorithms between deciding and recording, and to record.
+
+-- Lowers `g` to the free units, and leaves in `added` how many units are to be
+-- recorded now: of a key that owes the debt as well, and of a charge those that
+-- are not owed.
+--@ chunk grant
+local added = 0
+--@ if settles
+if k[15] then
+  --@ include debt.charge
+else
+free = free - owed
+--@ end
+if free < cost then
+  g = 0
+elseif n > 1 and cost > 0 and not k[6] then
+  local fits = floor(free / cost)
+  if fits < g then g = fits end
+end
+if pass == 2 and not k[6] then added = g * cost end
+--@ if settles
+if added > 0 and owed > 0 then
+  added, owed = added + owed, 0
+  --@ include debt.save
+end
+end
+--@ end
+
+-- Leaves in `rejected` how many units of cost are rejected by this claim, if it
+-- records them, or 0: a key that owes records none.  Others of the ask may have
+-- rejected more.
+--@ chunk rejected
+local rejected = 0
+if k[19] and pass == 2 and g < n
+--@ if settles
+  and owed == 0
+--@ end
+  and free - (k[6] and 0 or g * cost) < cost then
+  rejected = (n - g) * cost
+end
+
+-- Writes the state `s`, which lasts for so many ms.  With `keep` it is written
+-- in place, and is not shorter than before, and expires when it was to: this
+-- spares Redis to look up the key's expiry, and more.
+--@ chunk save
+S[key] = s
+if keep then
+  call('SETRANGE', key, '0', s)
+else
+  call('SET', key, s, 'PX', lasts)
+end
+
+-- Returns limit x ms / w as a whole number and a rest in 1/w, which are exact
+-- as far as numbers are, up to 2^53.
+--@ chunk multiply
+local function multiply(limit, ms, w)
+  local x = limit * ms
+  if x < 9007199254740992 then
+    local rest = x % w
+    return (x - rest) / w, rest
+  end
+  local limit_rest, ms_rest = limit % w, ms % w
+  local low = limit_rest % 65536
+  local high = (limit_rest - low) / 65536 * ms_rest
+  local high_rest = high % w
+  local last = high_rest * 65536 + low * ms_rest
+  local rest = last % w
+  return (ms - ms_rest) / w * limit + (limit - limit_rest) / w * ms_rest
+    + (high - high_rest) / w * 65536 + (last - rest) / w, rest
+end

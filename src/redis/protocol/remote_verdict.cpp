@@ -1,0 +1,359 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/protocol/remote_verdict.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/policy/calendar.hpp"
+#include "core/policy/verdict.hpp"
+#include "core/rules/counter_kinds.hpp"
+#include "redis/protocol/counter_parts.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* The longest wait that is told, 69 years. */
+constexpr uint64_t kWaitMaxMs = uint64_t{1} << 41;
+
+/* For so many ms before a part of a counter's window ends, refusals hold no longer
+ * than they must.  This is more than clocks are late and a call takes, and than the
+ * time before the end in which leases are not spent any more. */
+constexpr uint64_t kPartTailMs = 15;
+
+/* Returns true if a state of precision=auto can have so many parts. */
+bool is_kind(int64_t parts) {
+    return std::any_of(std::begin(kCounterKinds), std::end(kCounterKinds),
+                       [=](const CounterKind &kind) { return parts == int64_t{kind.parts}; });
+}
+
+/* Returns true if its time does not overflow, though a month be longer than most. */
+bool is_part(const Policy &policy, int64_t part) {
+    return part >= 0 && static_cast<uint64_t>(part) <= INT64_MAX / 2 / policy.window_ms;
+}
+
+/* Returns true if a bucket can be so full.  The excess is set aside in whole ms, so that
+ * the rest is less than the units that run off in one. */
+bool is_level(const Policy &policy, uint64_t limit, const int64_t *values) {
+    const Wide window = policy.window_ms;
+    const Wide rest = static_cast<uint64_t>(values[1]);
+    const Wide used = static_cast<uint64_t>(values[0]) * window + rest;
+    return rest < window && used <= policy.capacity(limit) * window + limit;
+}
+
+/* Units lie ahead if the clock of Redis was set back: by a day, or by some windows. */
+constexpr uint64_t kAheadMs = 24 * 3600 * 1000;
+constexpr uint64_t kAheadWindows = 8192;
+
+/* Returns true if the script can have told this of a key at this time.  The values are not
+ * negative, but for times of a log, and the newest part of a counter does not overflow. */
+bool can_be_told(const Policy &policy, uint64_t now_ms, const int64_t *values) {
+    const uint64_t window_ms = policy.window_ms;
+    const uint64_t latest_ms = now_ms + kAheadWindows * window_ms + kAheadMs;
+    auto is_count = [](int64_t value) { return static_cast<uint64_t>(value) <= kSettledMax; };
+
+    switch (policy.algorithm) {
+    case Algorithm::kCounter: {
+        const auto parts = static_cast<uint64_t>(values[0]);
+        const auto newest = static_cast<uint64_t>(values[1]);
+        const auto ends_ms = static_cast<uint64_t>(values[2]);
+
+        return newest >= Wide{now_ms} * parts / window_ms
+               && newest <= Wide{latest_ms} * parts / window_ms
+               && (ends_ms == 0 || ends_ms > now_ms)
+               && std::all_of(values + 3, values + 4 + parts, is_count);
+    }
+    case Algorithm::kLog: {
+        auto is_near = [=](int64_t ms) { return ms < 0 || static_cast<uint64_t>(ms) <= latest_ms; };
+
+        return is_count(values[0]) && is_near(values[1]) && is_near(values[2]);
+    }
+    default:
+        return is_count(values[0]);
+    }
+}
+
+/* One request for a key, as the script has found it. */
+struct Request {
+    const Policy &policy;
+    const RemoteState &remote;
+    uint64_t limit;
+    uint64_t cost;     /* 0 if it was admitted */
+    uint64_t spent;    /* of this call */
+    uint64_t rejected; /* after that: recorded units, as far as the limit has room */
+    DebtSchedule debt = remote.debt;
+
+    /* Records the debt with the units of this call.  A key that still owes has recorded none. */
+    void settle_debt() {
+        if (spent > 0) {
+            spent += debt.units;
+            debt = {};
+        }
+
+        if (debt.units > 0) { rejected = 0; }
+    }
+
+    uint64_t window_ms() const { return policy.window_ms; }
+
+    uint64_t value() const { return static_cast<uint64_t>(remote.values[0]); }
+
+    /* Returns the ms until an event of that time expires; negative: it is now. */
+    uint64_t event_wait_ms(int64_t time_ms) const {
+        uint64_t then_ms = time_ms < 0 ? remote.now_ms : static_cast<uint64_t>(time_ms);
+        uint64_t end_ms = then_ms + window_ms();
+
+        return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
+    }
+
+    /* Returns true if the rejected units have filled the key, of which so much was used. */
+    bool fills(Wide used, Wide full) const { return rejected > 0 && used < full; }
+
+    void describe_state(Verdict *verdict) const {
+        switch (policy.algorithm) {
+        case Algorithm::kLog:
+            describe_log(verdict);
+            break;
+        case Algorithm::kFixed:
+            describe_fixed(verdict);
+            break;
+        case Algorithm::kTokenBucket:
+        case Algorithm::kLeakyBucket:
+            describe_bucket(0, verdict);
+            break;
+        default:
+            describe_counter(verdict);
+        }
+    }
+
+    /* Describes a key by the usage of its history alone.  wait_ms(left, room) returns the ms
+     * until the history has so much left, which is the `room` but for the debt. */
+    template <class WaitMs>
+    void describe(UsageOf<Wide> usage, const WaitMs &wait_ms, Verdict *verdict) const {
+        const UsageOf<Wide> history = usage;
+        auto wait = [&](uint64_t room) {
+            auto history_ms = [&](uint64_t left) {
+                return history.used <= left * history.request ? 0 : wait_ms(left, room);
+            };
+
+            return debt.wait_ms(policy, remote.now_ms, room, history_ms);
+        };
+
+        usage.used += debt.units * usage.request;
+        describe_usage(usage, cost, wait, verdict);
+    }
+
+    void describe_counter(Verdict *verdict) const {
+        CounterParts parts(policy, remote.limit, remote.now_ms, remote.values, spent, rejected);
+        Wide window = window_ms();
+
+        describe(
+            {remote.limit, limit, window, parts.used(), limit * window},
+            [&](uint64_t left, uint64_t) { return parts.wait_ms(left); }, verdict);
+    }
+
+    void describe_fixed(Verdict *verdict) const {
+        uint64_t left_ms = remote.part_ends_ms(policy) - remote.now_ms;
+        uint64_t used = value() + spent;
+        if (fills(used, limit)) { used = limit; }
+
+        describe(
+            {remote.limit, limit, 1, used, limit}, [&](uint64_t, uint64_t) { return left_ms; },
+            verdict);
+    }
+
+    void describe_log(Verdict *verdict) const {
+        uint64_t used = value() + spent;
+        if (fills(used, limit)) { used = limit; }
+
+        auto wait_ms = [&](uint64_t, uint64_t room) {
+            bool is_first = room + 1 == std::min(used + debt.units, limit);
+
+            return event_wait_ms(remote.values[is_first ? 1 : 2]);
+        };
+        describe({remote.limit, limit, 1, used, limit}, wait_ms, verdict);
+
+        if (rejected > 0) { verdict->excess = std::min(verdict->excess, cost * 1000); }
+    }
+
+    /* `queued` is the cost of a request that was admitted to a queue, else 0. */
+    void describe_bucket(uint64_t queued, Verdict *verdict) const {
+        uint64_t capacity = policy.capacity(remote.limit);
+        Wide window = window_ms();
+        Wide full = capacity * window;
+        Wide used = value() * window + static_cast<uint64_t>(remote.values[1]) + spent * window;
+        if (fills(used, full)) { used = full; }
+
+        bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
+
+        /* no more than the whole bucket is used, but an excess has to run off */
+        UsageOf<Wide> usage
+            = {remote.limit, capacity, window, std::min(used, full), is_queue ? window : full};
+        auto wait_ms = [&](uint64_t left, uint64_t) {
+            const Wide taken = used - left * window;
+            return static_cast<uint64_t>(std::min((taken + limit - 1) / limit, Wide{kWaitMaxMs}));
+        };
+
+        describe(usage, wait_ms, verdict);
+
+        if (is_queue && queued > 0) {
+            Wide ahead = used - std::min(used, queued * window);
+
+            Wide free = policy.undelayed * window;
+
+            verdict->delay_ms = static_cast<uint64_t>(
+                std::min((ahead - std::min(ahead, free)) / limit, Wide{kWaitMaxMs}));
+            verdict->excess = thousandths(ahead + (queued - 1) * window, window);
+        }
+    }
+};
+
+} // namespace
+
+unsigned remote_values(const Policy &policy, int64_t first) {
+    switch (policy.algorithm) {
+    case Algorithm::kCounter:
+        return static_cast<unsigned>(std::clamp<int64_t>(first, 0, kPartsMax)) + 4;
+    case Algorithm::kLog:
+        return 3;
+    case Algorithm::kFixed:
+        return 1;
+    default:
+        return 2;
+    }
+}
+
+unsigned remote_values_max(const Policy &policy) {
+    return remote_values(policy, policy.precision ? policy.precision : kCounterKinds[0].parts);
+}
+
+bool are_remote_values(const Policy &policy, uint64_t limit, uint64_t now_ms,
+                       const int64_t *values) {
+    unsigned n = remote_values(policy, values[0]);
+
+    /* only times of a log may be missing */
+    int64_t least = policy.algorithm == Algorithm::kLog ? -1 : 0;
+
+    if (std::any_of(values, values + n, [=](int64_t value) { return value < least; })) {
+        return false;
+    }
+
+    switch (policy.algorithm) {
+    case Algorithm::kCounter:
+        if (!(is_part(policy, values[1])
+              && (policy.precision == 0 ? is_kind(values[0])
+                                        : values[0] == int64_t{policy.precision}))) {
+            return false;
+        }
+
+        break;
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
+        return is_level(policy, limit, values);
+    default:
+        break;
+    }
+
+    return can_be_told(policy, now_ms, values);
+}
+
+bool is_remote_debt(const Policy &policy, int64_t units, int64_t from) {
+    return units > 0 && static_cast<uint64_t>(units) <= kSettledMax && is_part(policy, from);
+}
+
+uint64_t RemoteState::part_ends_ms(const Policy &policy) const {
+    if (policy.calendar != Calendar::kNone) {
+        return calendar_window(policy.calendar, policy.offsets, now_ms).end_ms;
+    }
+
+    uint64_t parts = 1;
+    uint64_t newest = now_ms / policy.window_ms;
+
+    if (policy.algorithm == Algorithm::kCounter) {
+        parts = static_cast<uint64_t>(values[0]);
+        newest = static_cast<uint64_t>(values[1]);
+    }
+
+    return (newest + 1) * policy.window_ms / parts;
+}
+
+Taken RemoteState::taken(const Policy &policy, uint64_t before) const {
+    const uint64_t window = policy.salt != 0 ? policy.window().code() : 0;
+    auto value = [this](size_t i) { return static_cast<uint64_t>(values[i]); };
+
+    switch (policy.algorithm) {
+    case Algorithm::kCounter:
+        return {now_ms, {value(0), value(1)}, window};
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket:
+        /* the debt is older than the claim, and its admission records the debt */
+        return {now_ms, {value(0) + debt.units + before, value(1)}, window};
+    default:
+        return {now_ms, {}, window};
+    }
+}
+
+Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t granted, bool admitted,
+                              bool look, uint64_t rejected) const {
+    uint64_t spent = look ? 0 : (granted + uint64_t{admitted}) * cost;
+    Request request = {policy, *this, limit, admitted ? 0 : cost, spent, admitted ? 0 : rejected};
+    request.settle_debt();
+
+    Verdict verdict;
+
+    if (policy.algorithm == Algorithm::kLeakyBucket && admitted && !look) {
+        request.describe_bucket(cost, &verdict);
+        return verdict;
+    }
+
+    request.describe_state(&verdict);
+
+    if (policy.algorithm == Algorithm::kCounter && admitted) {
+        /* it may have found room in fewer parts than there are now */
+        verdict.excess = 0;
+        verdict.retry_after_ms = 0;
+    }
+
+    return verdict;
+}
+
+uint64_t RemoteState::refused_ms(const Policy &policy, const Verdict &verdict) const {
+    const uint64_t wait_ms = verdict.retry_after_ms;
+    return wait_ms == 0 || wait_ms >= kRefusedMs
+               ? wait_ms
+               : std::max(wait_ms, std::min(kRefusedMs, patience_ms(policy, verdict)));
+}
+
+/* The units that a counter frees are lost if nobody asks before the part of the window
+ * ends: the counts of that part would weigh less from then on.  A fixed window frees all
+ * at its end.  A bucket loses the units for which it has no room.  Events of a log are
+ * recorded as late as they are asked for. */
+uint64_t RemoteState::patience_ms(const Policy &policy, const Verdict &verdict) const {
+    switch (policy.algorithm) {
+    case Algorithm::kCounter: {
+        const uint64_t ends_ms = part_ends_ms(policy);
+        return ends_ms > now_ms + kPartTailMs ? ends_ms - kPartTailMs - now_ms : 0;
+    }
+    case Algorithm::kTokenBucket:
+    case Algorithm::kLeakyBucket: {
+        const uint64_t taken = policy.capacity(verdict.limit) - verdict.remaining;
+        return static_cast<uint64_t>(Wide{taken} * policy.window_ms / verdict.limit / 2);
+    }
+    case Algorithm::kLog:
+        return policy.window_ms / 100;
+    default:
+        return 0;
+    }
+}
+
+uint64_t RemoteState::used_after(const Policy &policy, uint64_t units) const {
+    Verdict verdict;
+
+    Request request = {policy, *this, limit, 0, units, 0};
+    request.settle_debt();
+    request.describe_state(&verdict);
+
+    return policy.used(verdict);
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,40 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/shared/breaker.hpp"
+
+#include "core/base/atomics.hpp"
+
+namespace limit_sliding {
+
+BreakerState Breaker::check(uint64_t now_ms) {
+    if (!is_open()) { return BreakerState::kClosed; }
+
+    uint64_t due = load(&probe_ms_);
+
+    if (now_ms < due) { return BreakerState::kOpen; }
+
+    return shared(&probe_ms_).compare_exchange_strong(due, now_ms + kBreakerIntervalMs)
+               ? BreakerState::kProbe
+               : BreakerState::kOpen;
+}
+
+uint64_t Breaker::probe_ms() const { return load(&probe_ms_); }
+
+bool Breaker::is_open() const { return load(&failures_) >= kBreakerFailures; }
+
+bool Breaker::succeeded() {
+    return load(&failures_) != 0 && shared(&failures_).exchange(0) >= kBreakerFailures;
+}
+
+bool Breaker::failed(uint64_t now_ms, uint32_t random) {
+    constexpr uint64_t kSpread = kBreakerIntervalMs / 4;
+
+    uint64_t due = now_ms + kBreakerIntervalMs - random % (kSpread + 1);
+
+    /* is set first, so that nobody finds it open with a probe overdue */
+    shared(&probe_ms_).store(due);
+
+    return shared(&failures_).fetch_add(1) + 1 == kBreakerFailures;
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,313 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* One lease: the terms on which units were leased, and the words of shared
+ * memory that hold them. */
+
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/atomics.hpp"
+#include "core/base/hash_mix.hpp"
+#include "core/policy/claim.hpp"
+#include "core/rules/counter_kinds.hpp"
+#include "redis/protocol/counter_parts.hpp"
+#include "redis/protocol/remote_verdict.hpp"
+
+namespace limit_sliding {
+
+/* The time after Redis was asked in which its units are spent.  One request
+ * then asks whether the key still has the same limit. */
+constexpr auto kLeaseMs = 1000;
+
+constexpr unsigned kUnitBits = 23;
+constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
+
+/* The error that the difference of two readings of NGINX's clock may have.  It
+ * is the kernel's coarse clock: a reading is late by up to a tick, of at most
+ * 10 ms, and rounded; and clocks drift. */
+constexpr uint64_t kMarginMs = 12;
+
+/* The epochs of a bucket's leases, as in the script. */
+constexpr uint64_t kEpochsPerWindow = 16;
+constexpr uint64_t kEpochMs = 1000;
+
+constexpr uint64_t kHorizonMs = 250;
+constexpr uint64_t kHorizonsPerPart = 128;
+constexpr uint64_t kShareOfRest = 32;
+constexpr uint64_t kLoneHorizons = 2;
+
+/* The time since Redis was asked about a key that is seen for the first time;
+ * there is no room for more, nor does it matter. */
+constexpr uint64_t kAgesMs = (uint64_t{1} << 11) - 1;
+
+static_assert(kAgesMs > 2 * kLoneHorizons * kHorizonMs);
+
+/* Returns the parts of a counter's window, as most keys of this limit have; other
+ * algorithms have one. */
+inline uint64_t parts_of(const Policy &policy, uint64_t limit) {
+    return policy.algorithm == Algorithm::kCounter ? counter_parts_of(policy, limit) : 1;
+}
+
+inline bool is_bucket(const Policy &policy) { return policy.algorithm == Algorithm::kTokenBucket; }
+
+constexpr size_t kTermWords = 6;
+
+/* The terms on which units are leased, and how many were leased before. */
+struct LeaseTerms {
+    uint64_t known_ms;  /* when Redis was asked */
+    uint64_t until_ms;  /* units may be spent */
+    uint64_t ends_ms;   /* the same by the clock of Redis, modulo 2^42 */
+    uint64_t reset_ms;  /* of a verdict, as a time */
+    uint64_t limit;     /* in force */
+    uint64_t remaining; /* in Redis */
+    uint64_t granted;   /* units that were in the lease when Redis was asked */
+    uint64_t before_ms; /* how long before that it was asked the last time */
+
+    /* True while units may be spent without asking Redis. */
+    bool is_known(uint64_t now_ms) const {
+        return now_ms < known_ms + kLeaseMs && now_ms < until_ms;
+    }
+
+    /* True if units of these terms count like units of the other terms, up to the same
+     * moment. */
+    bool is_same(const LeaseTerms &other) const {
+        return ends_ms == other.ends_ms && limit == other.limit;
+    }
+
+    /* Returns the end and the limit as a number, by which a claim's units are
+     * given back. */
+    uint64_t origin() const { return mixed(mixed(limit) + ends_ms); }
+
+    /* Sets when units that Redis granted are to be spent: in the part of the
+     * window in which they count, or, of a bucket, in the epoch in which they
+     * were granted and the next one; so long they do not run off there. */
+    void set_end(const Policy &policy, const RemoteState &remote, uint64_t sent_ms) {
+        uint64_t epoch_ms = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
+        uint64_t end_ms = is_bucket(policy) ? (remote.now_ms / epoch_ms + 2) * epoch_ms
+                                            : remote.part_ends_ms(policy);
+        uint64_t rest_ms = end_ms - std::min(end_ms, remote.now_ms);
+
+        ends_ms = end_ms & mask(42);
+        until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
+    }
+
+    /* Returns how long the present part lasts; parts follow one another. */
+    uint64_t rest_ms(uint64_t part_ms, uint64_t now_ms) const {
+        return now_ms < until_ms ? until_ms - now_ms : part_ms - (now_ms - until_ms) % part_ms;
+    }
+
+    /* Returns true if three requests came close together.  Two requests for a
+     * rare key may do so by chance, and units leased for it would lapse. */
+    bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const {
+        uint64_t each_ms = kLoneHorizons * horizon_ms;
+
+        return elapsed_ms <= each_ms && elapsed_ms + before_ms <= 2 * each_ms;
+    }
+
+    /* Returns the units that Leases::want() asks for by demand, if so many are
+     * left. */
+    uint64_t demand(const Claim &claim, uint64_t left, uint64_t needed, uint64_t now_ms) const {
+        const Policy &policy = *claim.policy;
+        uint64_t part_ms = policy.window_ms / parts_of(policy, limit);
+        uint64_t elapsed_ms = now_ms > known_ms ? now_ms - known_ms : 1;
+        uint64_t horizon_ms = std::min(kHorizonMs, part_ms / kHorizonsPerPart);
+        uint64_t used = granted - std::min(left, granted) + needed;
+        uint64_t most = remaining / kShareOfRest;
+
+        if (!is_bucket(policy) && horizon_ms > 0) {
+            horizon_ms = std::min(horizon_ms, rest_ms(part_ms, now_ms));
+        }
+
+        if (used <= claim.cost) {
+            return is_frequent(elapsed_ms, horizon_ms) ? std::min(used, most) : 0;
+        }
+
+        return std::min({used * horizon_ms / elapsed_ms, 2 * used, most});
+    }
+
+    /*
+     * Packs them into words of 48 bits.  A time of more bits is none: the check
+     * of such words is wrong once they were stored.
+     *
+     *     known 42, upper 3 of limit and of remaining
+     *     until - known 32, ends 16
+     *     upper 26 of ends, reset - known 22
+     *     limit 48
+     *     remaining 48
+     *     before 11, upper 14 of reset - known, granted 23
+     */
+    void pack(uint64_t *words) const {
+        uint64_t reset = after_known(reset_ms, 36);
+
+        words[0] = known_ms << 6 | limit >> 48 << 3 | remaining >> 48;
+        words[1] = after_known(until_ms, 32) << 16 | (ends_ms & mask(16));
+        words[2] = ends_ms >> 16 << 22 | (reset & mask(22));
+        words[3] = limit & mask(48);
+        words[4] = remaining & mask(48);
+        words[5] = before_ms << 37 | reset >> 22 << 23 | granted;
+    }
+
+    static LeaseTerms unpack(const uint64_t *words) {
+        uint64_t known_ms = words[0] >> 6;
+        uint64_t reset = (words[5] >> 23 & mask(14)) << 22 | (words[2] & mask(22));
+
+        return {known_ms,
+                known_ms + (words[1] >> 16),
+                words[2] >> 22 << 16 | (words[1] & mask(16)),
+                known_ms + reset,
+                (words[0] >> 3 & mask(3)) << 48 | words[3],
+                (words[0] & mask(3)) << 48 | words[4],
+                words[5] & kUnits,
+                words[5] >> 37};
+    }
+
+private:
+    static constexpr uint64_t mask(unsigned bits) { return (uint64_t{1} << bits) - 1; }
+
+    static_assert(kRemoteMax >> 51 == 0, "limits fit");
+
+    /* Returns a time as ms after known_ms, or the largest number that fits. */
+    uint64_t after_known(uint64_t time_ms, unsigned bits) const {
+        return std::min(time_ms - std::min(time_ms, known_ms), mask(bits));
+    }
+};
+
+/* The owner of a lease: the key's hash, and the limit that is asked for. */
+struct LeaseOwner {
+    uint64_t hash;
+    uint64_t limit;
+};
+
+/*
+ * A lease is one cache line.  Its word holds the units and a generation.  A
+ * writer first takes all units out of the word and begins a new generation,
+ * then writes the terms, and only then puts units in.  A spender changes the
+ * word alone, and only if the terms are of its generation.
+ *
+ * As in refusals.cpp, terms are valid if their check is: terms of mixed origin,
+ * or of another generation, are nobody's.  A writer may be slow, and another
+ * may have begun a generation since.  So every value has some bits of its
+ * generation, and is written by compare-and-swap only while the word is still
+ * the writer's: newer values stay.
+ */
+class alignas(64) Lease {
+public:
+    static uint64_t units(uint64_t word) { return word & kUnits; }
+
+    static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
+
+    /* Acquires the terms of its generation, or of a later one. */
+    uint64_t word() const { return word_.load(std::memory_order_acquire); }
+
+    /*
+     * Replaces the word as it was read; false if anybody has changed it since.  Releases
+     * the terms to whoever reads the word.  It acquires nothing, as word() has done so.
+     */
+    bool exchange(uint64_t from, uint64_t to) {
+        return word_.compare_exchange_strong(from, to, std::memory_order_release,
+                                             std::memory_order_relaxed);
+    }
+
+    /* True if these are the terms of this owner, and of this word. */
+    bool read(const LeaseOwner &owner, uint64_t word, LeaseTerms *terms) const {
+        return differs(owner.hash, word, terms) == owner.limit;
+    }
+
+    /* True if these are terms of the key, whatever limit was asked for; or, once
+     * in many times, of another one. */
+    bool read_any(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
+        return differs(hash, word, terms) <= kRemoteMax;
+    }
+
+    /* Writes terms, for a caller that has just begun this word; false if
+     * another worker has begun one since. */
+    bool write(const LeaseOwner &owner, uint64_t word, const LeaseTerms &terms) {
+        uint64_t values[kTermWords];
+
+        terms.pack(values);
+
+        bool is_ours = replace(&check_, word, check(owner.hash, word, values) ^ owner.limit);
+
+        for (size_t i = 0; i < kTermWords && is_ours; i++) {
+            is_ours = replace(&terms_[i], word, values[i] << kTagBits | tag(word));
+        }
+
+        return is_ours;
+    }
+
+    uint64_t known_ms() const { return load(0) >> 6; }
+
+    /* False while terms are being written, or if their writer has died. */
+    bool is_whole(uint64_t word) const {
+        return (terms_[5].load(std::memory_order_relaxed) & kTag) == tag(word);
+    }
+
+    /* True if the lease is worth keeping, whatever its key: it was granted
+     * units, and may still be spent. */
+    bool is_in_use(uint64_t now_ms) const {
+        return units(load(5)) > 0 && now_ms < known_ms() + kLeaseMs;
+    }
+
+private:
+    static constexpr unsigned kTagBits = 16;
+    static constexpr uint64_t kTag = (uint64_t{1} << kTagBits) - 1;
+
+    static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
+
+    /* Returns how the check differs from that of a limit of 0: the limit, if
+     * these are terms of the key. */
+    uint64_t differs(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
+        uint64_t values[kTermWords];
+
+        for (size_t i = 0; i < kTermWords; i++) {
+            values[i] = load(i);
+        }
+
+        *terms = LeaseTerms::unpack(values);
+
+        return check_.load(std::memory_order_relaxed) ^ check(hash, word, values);
+    }
+
+    static uint64_t check(uint64_t hash, uint64_t word, const uint64_t *values) {
+        uint64_t sum = mixed(hash ^ word >> kUnitBits);
+
+        for (size_t i = 0; i < kTermWords; i++) {
+            sum = (sum ^ values[i]) * 0xff51afd7ed558ccd;
+            sum ^= sum >> 32;
+        }
+
+        return sum;
+    }
+
+    /* Terms are relaxed: the check tells whether they are of the word. */
+    uint64_t load(size_t i) const { return terms_[i].load(std::memory_order_relaxed) >> kTagBits; }
+
+    /* Replaces a value only if it was read while the word was ours.  It acquires the
+     * generation of whoever wrote the value before, so that the word is not read as it was
+     * before that, and releases its own to whoever is next. */
+    bool replace(Atomic<uint64_t> *value, uint64_t word, uint64_t with) {
+        uint64_t was = value->load(std::memory_order_acquire);
+
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            if (this->word() != word) { return false; }
+
+            if (value->compare_exchange_strong(was, with, std::memory_order_acq_rel,
+                                               std::memory_order_acquire)) {
+                return true;
+            }
+        }
+
+        return false;
+    }
+
+    Atomic<uint64_t> word_;
+    Atomic<uint64_t> check_;
+    Atomic<uint64_t> terms_[kTermWords];
+};
+
+static_assert(sizeof(Lease) == 64);
+
+} // namespace limit_sliding

@@ -1,0 +1,309 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/wire/connection.hpp"
+
+#include "redis/wire/tls.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* A larger buffer is not kept once all of it is sent. */
+constexpr size_t kBufferKept = 64 * 1024;
+
+Connection &owner(ngx_connection_t *c) { return *static_cast<Connection *>(c->data); }
+
+} // namespace
+
+/* While connecting, one address may fail where the next one does not. */
+void Connection::fail(const char *reason, ngx_err_t err) {
+    if (untried_ != 0) {
+        next_address();
+        close_socket();
+        connect_to_address();
+        return;
+    }
+
+    connection_events->failed(*this, err, reason);
+}
+
+void Connection::connect() {
+    active_ = true;
+    if (endpoint->is_name) {
+        resolve();
+    } else {
+        connect_to_addresses();
+    }
+}
+
+void Connection::resolve() {
+    ngx_resolver_ctx_t *ctx
+        = settings->resolver != nullptr ? ngx_resolve_start(settings->resolver, nullptr) : nullptr;
+
+    if (ctx == nullptr || ctx == NGX_NO_RESOLVER) {
+        log->write(0, "%V: no resolver", &endpoint->text);
+        fail(nullptr);
+        return;
+    }
+
+    ctx->name = endpoint->host;
+    ctx->handler = resolve_handler;
+    ctx->data = this;
+    ctx->cancelable = 1;
+    ctx->timeout = settings->connect_timeout;
+
+    if (endpoint->naddrs == 0) { known_addresses->get(*endpoint, address_); }
+
+    if (endpoint->naddrs != 0) {
+        /* leaves time to try the last known ones */
+        ctx->timeout /= 2;
+    }
+
+    resolving_ = ctx;
+    if (ngx_resolve_name(ctx) != NGX_OK) {
+        /* it has freed the context */
+        resolving_ = nullptr;
+        fail("no resolving");
+    }
+}
+
+void Connection::resolve_handler(ngx_resolver_ctx_t *ctx) {
+    auto &self = *static_cast<Connection *>(ctx->data);
+    if (ctx->state != 0) {
+        self.log->write(0, "%V could not be resolved (%i: %s)", &ctx->name, ctx->state,
+                        ngx_resolver_strerror(ctx->state));
+    } else {
+        self.endpoint->set_addresses(ctx->addrs, ctx->naddrs, self.address_);
+        self.known_addresses->put(*self.endpoint);
+    }
+
+    ngx_resolve_name_done(ctx);
+    self.resolving_ = nullptr;
+
+    /* the last known addresses are better than none */
+    if (self.endpoint->naddrs == 0) {
+        self.fail(nullptr);
+        return;
+    }
+
+    self.connect_to_addresses();
+}
+
+void Connection::connect_to_addresses() {
+    untried_ = endpoint->naddrs;
+    connect_to_address();
+}
+
+void Connection::connect_to_address() {
+    size_t i = (address_ - endpoint->first) % endpoint->naddrs;
+    untried_--;
+    peer_ = {};
+    peer_.sockaddr = &endpoint->addrs[i].sockaddr;
+    peer_.socklen = endpoint->lens[i];
+    peer_.name = &endpoint->text;
+    peer_.get = ngx_event_get_peer;
+    peer_.log = ngx_cycle->log;
+    peer_.log_error = NGX_ERROR_INFO;
+    peer_.so_keepalive = 1;
+
+    ngx_int_t rc = ngx_event_connect_peer(&peer_);
+    if (rc == NGX_ERROR || rc == NGX_DECLINED || rc == NGX_BUSY) {
+        /* it has logged that */
+        fail(nullptr);
+        return;
+    }
+
+    ngx_connection_t *c = peer_.connection;
+    c->data = this;
+    c->log = ngx_cycle->log;
+    c->read->log = c->log;
+    c->write->log = c->log;
+    c->read->handler = on_event<&Connection::check_connected>;
+    c->write->handler = c->read->handler;
+    c->pool = ngx_create_pool(512, c->log);
+
+    if (c->pool == nullptr) {
+        fail("no memory");
+        return;
+    }
+
+    if (rc == NGX_OK) { shake_hands(); }
+}
+
+template <void (Connection::*handle)()>
+void Connection::on_event(ngx_event_t *ev) {
+    auto *c = static_cast<ngx_connection_t *>(ev->data);
+    Connection &self = owner(c);
+    if (c->close) {
+        self.connection_events->unwanted(self);
+    } else {
+        (self.*handle)();
+    }
+}
+
+void Connection::check_connected() {
+    int err = 0;
+    socklen_t len = sizeof(int);
+    if (getsockopt(peer_.connection->fd, SOL_SOCKET, SO_ERROR, &err, &len) == -1) {
+        err = ngx_socket_errno;
+    }
+
+    if (err != 0) {
+        fail("connect() failed", err);
+        return;
+    }
+
+    shake_hands();
+}
+
+void Connection::shake_hands() {
+    ngx_connection_t *c = peer_.connection;
+    if (peer_.sockaddr->sa_family != AF_UNIX && ngx_tcp_nodelay(c) != NGX_OK) {
+        fail("setsockopt() failed");
+        return;
+    }
+
+#if (NGX_HTTP_SSL)
+    if (settings->tls.on) {
+        ngx_int_t rc = tls_handshake(c, settings->tls, endpoint->host, handshake_handler);
+
+        if (rc == NGX_ERROR) {
+            fail("no TLS");
+        } else if (rc == NGX_OK) {
+            handshake_handler(c);
+        }
+
+        return;
+    }
+#endif
+
+    opened();
+}
+
+#if (NGX_HTTP_SSL)
+void Connection::handshake_handler(ngx_connection_t *c) {
+    Connection &self = owner(c);
+    if (!c->ssl->handshaked) {
+        self.fail("TLS handshake failed");
+    } else if (!tls_verify(c, self.settings->tls, self.endpoint->host, *self.log)) {
+        self.fail(nullptr);
+    } else {
+        self.opened();
+    }
+}
+#endif
+
+void Connection::opened() {
+    untried_ = 0;
+    peer_.connection->read->handler = on_event<&Connection::receive>;
+    peer_.connection->write->handler = on_event<&Connection::flush>;
+    connection_events->opened(*this);
+}
+
+/* A larger buffer grows with the unsent bytes, and not with the sent ones: a link that is
+ * always busy never empties its buffer. */
+u_char *Connection::reserve(size_t len) {
+    if (out_size_ - out_last_ < len) {
+        size_t unsent = out_last_ - out_sent_;
+        size_t size = ngx_max(2 * unsent + len, out_size_);
+        auto *larger = static_cast<u_char *>(ngx_alloc(size, ngx_cycle->log));
+        if (larger == nullptr) { return nullptr; }
+
+        if (out_ != nullptr) {
+            ngx_memcpy(larger, out_ + out_sent_, unsent);
+            ngx_free(out_);
+        }
+
+        out_ = larger;
+        out_size_ = size;
+        out_sent_ = 0;
+        out_last_ = unsent;
+    }
+    return out_ + out_last_;
+}
+
+void Connection::flush() {
+    ngx_connection_t *c = peer_.connection;
+    while (out_sent_ < out_last_) {
+        ssize_t n = c->send(c, out_ + out_sent_, out_last_ - out_sent_);
+        if (n == NGX_AGAIN) { break; }
+
+        if (n <= 0) {
+            fail("send() failed", ngx_socket_errno);
+            return;
+        }
+
+        out_sent_ += n;
+    }
+
+    if (out_sent_ == out_last_) {
+        out_sent_ = 0;
+        out_last_ = 0;
+        if (out_size_ > kBufferKept) {
+            ngx_free(out_);
+            out_ = nullptr;
+            out_size_ = 0;
+        }
+    }
+
+    if (ngx_handle_write_event(c->write, 0) != NGX_OK) { fail("no event"); }
+}
+
+void Connection::receive() {
+    static u_char buffer[16 * 1024];
+    ngx_connection_t *c = peer_.connection;
+    for (;;) {
+        ssize_t n = c->recv(c, buffer, sizeof(buffer));
+        if (n == NGX_AGAIN) { break; }
+
+        const char *reason = n == 0  ? "it closed the connection"
+                             : n < 0 ? "recv() failed"
+                                     : connection_events->received(*this, buffer, n);
+
+        if (reason != nullptr) {
+            fail(reason, n < 0 ? ngx_socket_errno : 0);
+            return;
+        }
+    }
+
+    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+        fail("no event");
+        return;
+    }
+
+    connection_events->drained(*this);
+}
+
+void Connection::close() {
+    active_ = false;
+    untried_ = 0;
+    out_sent_ = 0;
+    out_last_ = 0;
+    if (resolving_ != nullptr) {
+        ngx_resolve_name_done(resolving_);
+        resolving_ = nullptr;
+    }
+
+    close_socket();
+}
+
+void Connection::close_socket() {
+    ngx_connection_t *c = peer_.connection;
+    if (c == nullptr) { return; }
+
+    peer_.connection = nullptr;
+
+#if (NGX_HTTP_SSL)
+    if (c->ssl != nullptr) {
+        c->ssl->no_wait_shutdown = 1;
+        c->ssl->no_send_shutdown = 1;
+        (void)ngx_ssl_shutdown(c);
+    }
+#endif
+
+    ngx_pool_t *pool = c->pool;
+    ngx_close_connection(c);
+    if (pool != nullptr) { ngx_destroy_pool(pool); }
+}
+
+} // namespace limit_sliding

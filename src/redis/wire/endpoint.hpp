@@ -1,0 +1,73 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* A server to connect to: its name, and its known addresses. */
+
+#pragma once
+
+#include "redis/wire/reply.hpp"
+#include "redis/wire/settings.hpp"
+
+namespace limit_sliding {
+
+struct Endpoint {
+    /* Sets a server of the configuration. */
+    void set(const Server &server);
+
+    /* Sets a server that Redis has named, by its address or a name, in lower
+     * case as NGINX resolves it.  Returns false, and changes nothing, if it
+     * cannot be one. */
+    bool set(std::string_view host, int64_t port);
+
+    /* Sets addresses as NGINX has them, such as those of a resolved name, in
+     * their own order, as a resolver turns them.  If they are too many, the
+     * addresses from `start` on are kept, counted over and over again. */
+    template <class Address>
+    void set_addresses(const Address *from, size_t n, size_t start) {
+        first = start;
+        naddrs = ngx_min(n, kAddressesMax);
+        for (size_t i = 0; i < n; i++) {
+            size_t to = (count_before(from, n, i) + n - start % n) % n;
+            if (to >= naddrs) { continue; }
+
+            ngx_memcpy(&addrs[to], from[i].sockaddr, from[i].socklen);
+            ngx_inet_set_port(&addrs[to].sockaddr, port);
+            lens[to] = from[i].socklen;
+        }
+    }
+
+    /* Returns the host as others may know it: without the brackets of a URL. */
+    std::string_view bare_host() const;
+
+    /* Returns a number that stands for host and port, never 0: the same in all
+     * workers. */
+    uint64_t id() const;
+
+    static constexpr size_t kAddressesMax = 32;
+
+    ngx_str_t text; /* "host:port", or as it is configured */
+    ngx_str_t host;
+    in_port_t port;
+    bool is_name; /* NGINX resolves it, and knows how long that is valid */
+    size_t first; /* the number of addrs[0] among all addresses */
+    size_t naddrs;
+    ngx_sockaddr_t addrs[kAddressesMax];
+    socklen_t lens[kAddressesMax];
+
+private:
+    /* Returns how many addresses come before this one. */
+    template <class Address>
+    static size_t count_before(const Address *all, size_t n, size_t one) {
+        size_t before = 0;
+        for (size_t i = 0; i < n; i++) {
+            int order = ngx_memn2cmp(reinterpret_cast<u_char *>(all[i].sockaddr),
+                                     reinterpret_cast<u_char *>(all[one].sockaddr), all[i].socklen,
+                                     all[one].socklen);
+            if (order < 0 || (order == 0 && i < one)) { before++; }
+        }
+        return before;
+    }
+
+    u_char named_[kReplyString + sizeof(":65535")];
+};
+
+} // namespace limit_sliding

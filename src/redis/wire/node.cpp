@@ -1,0 +1,214 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/wire/node.hpp"
+
+#include <hiredis/hiredis.h>
+
+#include "ngx/event.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+/* Milliseconds between attempts to connect, which grow with the failures. */
+constexpr ngx_msec_t kRetryMin = 100;
+constexpr ngx_msec_t kRetryMax = 1000;
+
+void flush_node(Node &node) { node.events->flush(node); }
+
+Node &node_of(Connection &connection) { return static_cast<Node &>(connection); }
+
+void status_received(Node &node, Call &call, Reply *reply) {
+    ngx_free(&call);
+    if (reply == nullptr) { return; }
+
+    if (reply->type == REDIS_REPLY_STATUS) {
+        node.greeted();
+    } else {
+        node.blame(*reply);
+    }
+}
+
+} // namespace
+
+const ConnectionEvents Node::node_events = {
+    /* opened: nothing else is sent until the greetings have succeeded */
+    [](Connection &connection) {
+        Node &node = node_of(connection);
+        if (!node.start_reader()) {
+            node.fail(0, "no memory");
+            return;
+        }
+
+        /* one more than there are, so that none is the last before all are sent */
+        node.greetings_ = 1;
+        if (node.topology->greet(node)) {
+            node.greeted();
+            node.send();
+        }
+    },
+
+    /* received */
+    Pipeline::received,
+
+    /* drained */
+    [](Connection &connection) {
+        Node &node = node_of(connection);
+        if ((node.topology->drained != nullptr && node.topology->drained(node)) || !node.is_ready()
+            || node.ncalls != 0) {
+            return;
+        }
+
+        if (ngx_exiting && !node.is_wanted()) {
+            node.close();
+        } else {
+            node.set_idle(true);
+        }
+    },
+
+    /* failed */
+    [](Connection &connection, ngx_err_t err, const char *reason) {
+        node_of(connection).fail(err, reason);
+    },
+
+    /* unwanted */
+    [](Connection &connection) {
+        Node &node = node_of(connection);
+        node.close();
+        node.drop_calls();
+    }};
+
+void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
+    Pipeline::init(this);
+    connection_events = &node_events;
+    settings = context.settings;
+    log = context.log;
+    known_addresses = context.known_addresses;
+    redis = context.redis;
+    events = context.events;
+    topology = role_of_node;
+    endpoint = &server;
+
+    ngx_queue_init(&due);
+    errands.init();
+    init_event<flush_node>(flush, *this);
+}
+
+ngx_int_t Node::open() {
+    if (is_ready()) { return NGX_OK; }
+
+    if (!is_closed()) { return NGX_AGAIN; }
+
+    if (!is_usable()) { return NGX_DECLINED; }
+
+    if (topology->next_server != nullptr) { (void)topology->next_server(*this, true); }
+
+    attempt_failed = false;
+    start_timer();
+    connect();
+    return NGX_AGAIN;
+}
+
+bool Node::is_usable() const {
+    return !is_closed() || failures == 0
+           || static_cast<ngx_msec_int_t>(retry_at - ngx_current_msec) <= 0;
+}
+
+bool Node::greet(Call *call, Span<const std::string_view> args) {
+    if (call == nullptr || !command(*call, args)) {
+        ngx_free(call);
+        fail(0, "no memory");
+        return false;
+    }
+
+    greetings_++;
+    return true;
+}
+
+bool Node::greet_with(const Credentials &credentials) {
+    const auto &[user, password] = credentials;
+    if (user.len == 0 && password.len == 0) { return true; }
+
+    std::string_view all[] = {"AUTH", view(user), view(password)};
+    std::string_view some[] = {"AUTH", view(password)};
+    Call *call = create_call(status_received);
+    return user.len != 0 ? greet(call, all) : greet(call, some);
+}
+
+bool Node::greet_server() {
+    if (!greet_with(settings->credentials)) { return false; }
+
+    if (settings->database == 0) { return true; }
+
+    u_char number[NGX_INT_T_LEN];
+    u_char *end = ngx_sprintf(number, "%ui", settings->database);
+    std::string_view args[] = {"SELECT", view(number, end - number)};
+    return greet(create_call(status_received), args);
+}
+
+void Node::greeted() {
+    if (--greetings_ == 0) {
+        attempt_failed = false;
+        set_ready();
+        set_idle(true);
+        post_flush();
+    }
+}
+
+void Node::fail(ngx_err_t err, const char *reason) {
+    bool was_ready = is_ready();
+    if (!answered_) { next_address(); }
+
+    bool rested = was_ready && !is_broken() && ncalls == 0 && !is_wanted();
+
+    if (reason != nullptr && settings->topology == Topology::kCluster) {
+        log->write(err, "%V: %s", &endpoint->text, reason);
+    } else if (reason != nullptr) {
+        log->write(err, "%s", reason);
+    }
+
+    if (topology->next_server != nullptr && topology->next_server(*this, false)) {
+        disconnect();
+        drop_calls();
+        connect();
+        return;
+    }
+
+    close();
+    if (events == nullptr) {
+        drop_calls();
+        return;
+    }
+
+    back_off();
+    /* a connection that rested may have been closed for that */
+    if (!rested && !attempt_failed) { events->failed(*this); }
+
+    attempt_failed = !was_ready;
+
+    drop_calls();
+    if (topology->failed != nullptr) { topology->failed(*this); }
+
+    if (!was_ready) {
+        events->unreachable(*this);
+    } else if (is_wanted()) {
+        post_flush();
+    }
+}
+
+/* Leaves the server alone for a while, but not after the first failure: one
+ * that was restarted is there again. */
+void Node::back_off() {
+    if (failures++ == 0 && answered_) {
+        retry_at = ngx_current_msec;
+        answered_ = false;
+        return;
+    }
+
+    ngx_msec_t delay = kRetryMin << ngx_min(failures - 1, 4);
+    delay = ngx_min(delay, kRetryMax);
+    retry_at = ngx_current_msec + delay / 2 + ngx_random() % (delay / 2);
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,131 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/wire/pipeline.hpp"
+
+#include <hiredis/hiredis.h>
+
+#include "ngx/clock.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+
+void Pipeline::init(Node *node) {
+    node_ = node;
+    calls_.init();
+    init_event<&Pipeline::check_time>(timer_, *this);
+    timer_.cancelable = 1;
+}
+
+/* A command is an array of strings; their number, and the length of each, come first. */
+bool Pipeline::command(Call &call, Span<const std::string_view> args) {
+    constexpr size_t kFrameBytes = sizeof("$\r\n\r\n") + NGX_SIZE_T_LEN;
+    size_t bytes = kFrameBytes;
+    for (std::string_view arg : args) {
+        bytes += kFrameBytes + arg.size();
+    }
+
+    u_char *p = reserve(bytes);
+    if (p == nullptr) { return false; }
+
+    p = ngx_sprintf(p, "*%uz\r\n", args.size());
+    for (std::string_view arg : args) {
+        p = append(ngx_sprintf(p, "$%uz\r\n", arg.size()), arg);
+        p = append(p, "\r\n");
+    }
+
+    written(p);
+    call.sent = ngx_current_msec;
+    call.sent_us = clock_us();
+    calls_.push_back(call);
+    ncalls++;
+
+    set_idle(false);
+    return true;
+}
+
+void Pipeline::send() {
+    flush();
+    if (!timer_.timer_set && !calls_.empty()) { ngx_add_timer(&timer_, settings->timeout); }
+}
+
+void Pipeline::check_time() {
+    if (!ready_) {
+        if (grace_.is_given(timer_, connect_until_, settings->clock_age_ms)) { return; }
+
+        connection_events->failed(*this, NGX_ETIMEDOUT, "connecting took too long");
+        return;
+    }
+
+    if (calls_.empty()) { return; }
+
+    const ngx_msec_t until = calls_.front().sent + settings->timeout;
+    auto left = static_cast<ngx_msec_int_t>(until - ngx_current_msec);
+    if (left > 0) {
+        ngx_add_timer(&timer_, static_cast<ngx_msec_t>(left));
+    } else if (!grace_.is_given(timer_, until, settings->clock_age_ms)) {
+        connection_events->failed(*this, NGX_ETIMEDOUT, "no reply in time");
+    }
+}
+
+const char *Pipeline::received(Connection &connection, u_char *data, size_t len) {
+    auto &self = static_cast<Pipeline &>(connection);
+    Reply &reply = self.reader_.reply;
+    if (self.settings->clock_age_ms != 0) { ngx_time_update(); }
+
+    if (!self.reader_.feed(data, len)) { return "invalid reply"; }
+
+    while (self.broken_ == nullptr) {
+        Call *call = self.calls_.empty() ? nullptr : &self.calls_.front();
+        ngx_int_t rc = call != nullptr ? self.reader_.next(call->slots, call->texts)
+                                       : self.reader_.next(nullptr, nullptr);
+
+        if (rc == NGX_AGAIN) {
+            /* else the next call would wait for the rest of it, in vain */
+            return call == nullptr && self.reader_.has_begun() ? "unexpected reply" : nullptr;
+        }
+
+        if (rc != NGX_OK) { return "invalid reply"; }
+
+        if (call == nullptr) {
+            self.blame(reply);
+            break;
+        }
+
+        self.calls_.remove(*call);
+        self.ncalls--;
+        call->handler(*self.node_, *call, &reply);
+        reply.type = 0;
+    }
+    return self.broken_;
+}
+
+void Pipeline::blame(const Reply &reply) {
+    static u_char text[NGX_MAX_ERROR_STR];
+    if (reply.type != REDIS_REPLY_ERROR) {
+        set_broken("unexpected reply");
+        return;
+    }
+
+    broken_ = reply_text(&reply);
+    if (role != nullptr) {
+        *ngx_snprintf(text, sizeof(text) - 1, "%s %V: %s", role, &endpoint->text, broken_) = '\0';
+        broken_ = reinterpret_cast<char *>(text);
+    }
+}
+
+void Pipeline::drop_calls() {
+    while (!calls_.empty()) {
+        Call &call = calls_.pop_front();
+        ncalls--;
+        call.handler(*node_, call, nullptr);
+    }
+}
+
+void Pipeline::disconnect() {
+    ready_ = false;
+    broken_ = nullptr;
+    reader_.stop();
+    Connection::close();
+}
+
+} // namespace limit_sliding

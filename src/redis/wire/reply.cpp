@@ -1,0 +1,173 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/wire/reply.hpp"
+
+#include <hiredis/hiredis.h>
+
+#include "redis/protocol/key_slot.hpp"
+#include "redis/protocol/remote_verdict.hpp"
+
+namespace limit_sliding {
+
+namespace {
+
+#if (HIREDIS_MAJOR >= 1)
+using Elements = size_t;
+#else
+using Elements = int;
+#endif
+
+/* Bytes received which make no whole reply yet. */
+constexpr size_t kUnfinishedMax = 128 * 1024;
+
+Reader &reader_of(const redisReadTask *task) { return *static_cast<Reader *>(task->privdata); }
+
+/* Returns 0 for the reply itself. */
+int depth(const redisReadTask *task) {
+    return task->parent != nullptr ? 1 + depth(task->parent) : 0;
+}
+
+/* Returns true if this is the i-th element of a master in the map of slots,
+ * [[first, last, [host, port, ...], replicas...], ...]. */
+bool is_of_master(const redisReadTask *task, int i) {
+    return depth(task) == 3 && task->parent->idx == 2 && task->idx == i;
+}
+
+/* hiredis calls the functions that follow.  Each returns the reply for whatever
+ * object was found in it, or nullptr if that is refused. */
+
+/* Returns true if an array may be where this one is. */
+bool may_nest(const redisReadTask *task) {
+    const Reader &reader = reader_of(task);
+    return task->parent == nullptr || reader.sink != nullptr || reader.texts != nullptr;
+}
+
+/* The bytes may move once this returns.  Strings in an array come in pairs
+ * only, as a host and a port; but for the keys in [cursor, [key, ...]], and the
+ * replicas in the reply to ROLE, which nobody reads. */
+void *create_string(const redisReadTask *task, char *data, size_t len) {
+    auto &[reply, sink, texts, reader] = reader_of(task);
+    if (task->parent == nullptr) {
+        if (texts != nullptr && task->type == REDIS_REPLY_STRING) {
+            texts->add_text(*texts, {data, len});
+        }
+
+        reply.type = task->type;
+        reply.len = ngx_min(len, sizeof(reply.text));
+        ngx_memcpy(reply.text, data, reply.len);
+        return &reply;
+    }
+
+    if (texts != nullptr && depth(task) == 2) {
+        texts->add_text(*texts, {data, len});
+        return &reply;
+    }
+
+    const bool is_rest = texts != nullptr && (depth(task) > 2 || task->idx >= 2);
+    if (is_rest || (sink != nullptr && !is_of_master(task, 0))) { return &reply; }
+
+    int i = sink != nullptr ? 0 : task->idx;
+    if (i >= 2 || len > kReplyString) { return nullptr; }
+
+    if (sink == nullptr) { reply.numbers[i] = 0; }
+
+    ngx_memcpy(reply.string_text[i], data, len);
+    reply.strings[i] = {reply.string_text[i], len};
+    return &reply;
+}
+
+void *create_array(const redisReadTask *task, Elements elements) {
+    auto &[reply, sink, texts, reader] = reader_of(task);
+    size_t max = sink != nullptr ? kClusterSlots : kReplyNumbers;
+    if (!may_nest(task) || static_cast<size_t>(elements) > max) { return nullptr; }
+
+    if (task->parent == nullptr) {
+        reply.type = task->type;
+        reply.n = elements;
+        reply.strings[0] = reply.strings[1] = {};
+    } else if (sink != nullptr && depth(task) == 1) {
+        reply.strings[0] = {};
+        reply.numbers[0] = reply.numbers[1] = -1;
+    }
+    return &reply;
+}
+
+void *create_integer(const redisReadTask *task, long long value) {
+    auto &[reply, sink, texts, reader] = reader_of(task);
+    if (task->parent == nullptr) {
+        reply.type = task->type;
+        reply.numbers[0] = value;
+    } else if (sink == nullptr || (depth(task) == 2 && task->idx < 2)) {
+        reply.numbers[task->idx] = value;
+    } else if (is_of_master(task, 1)) {
+        sink->add(*sink, {reply.numbers[0], reply.numbers[1], reply.strings[0], value});
+    }
+    return &reply;
+}
+
+/* Only a host in the map of slots may be nil, as one that is not known. */
+void *create_nil(const redisReadTask *task) {
+    auto &[reply, sink, texts, reader] = reader_of(task);
+    if (task->parent != nullptr) { return sink != nullptr ? &reply : nullptr; }
+
+    /* the type of the task is that of the missing object */
+    reply.type = REDIS_REPLY_NIL;
+    return &reply;
+}
+
+/* hiredis 1 has more types, which are not of the protocol that we speak. */
+redisReplyObjectFunctions reply_functions() {
+    redisReplyObjectFunctions functions = {};
+    functions.createString = create_string;
+    functions.createArray = create_array;
+    functions.createInteger = create_integer;
+    functions.createNil = create_nil;
+    functions.freeObject = [](void *) {};
+    return functions;
+}
+
+} // namespace
+
+/* Redis repeats the arguments of an unknown command, which may be AUTH:
+ * passwords are not logged. */
+const char *reply_text(const Reply *reply) {
+    static char line[sizeof(reply->text) + 1];
+    for (size_t i = 0; i < reply->len; i++) {
+        u_char c = reply->text[i];
+        line[i] = c < ' ' || c > '~' ? '?' : c;
+    }
+
+    line[reply->len] = '\0';
+    if (char *args = strstr(line, ", with args")) { *args = '\0'; }
+    return line;
+}
+
+void Reader::Free::operator()(redisReader *freed) const { redisReaderFree(freed); }
+
+bool Reader::start() {
+    static redisReplyObjectFunctions functions = reply_functions();
+    reader.reset(redisReaderCreateWithFunctions(&functions));
+    if (reader) { reader->privdata = this; }
+    return reader != nullptr;
+}
+
+bool Reader::feed(u_char *data, size_t len) {
+    return redisReaderFeed(reader.get(), reinterpret_cast<char *>(data), len) == REDIS_OK;
+}
+
+ngx_int_t Reader::next(SlotRangeSink *to, TextSink *texts_to) {
+    void *object = nullptr;
+    sink = to;
+    texts = texts_to;
+    if (redisReaderGetReply(reader.get(), &object) != REDIS_OK) { return NGX_ERROR; }
+
+    if (object != nullptr) { return NGX_OK; }
+    return reader->len - reader->pos > kUnfinishedMax ? NGX_ERROR : NGX_AGAIN;
+}
+
+bool Reader::has_begun() const {
+    /* an array leaves the buffer element by element */
+    return reader->ridx > 0 || (reader->pos != reader->len && reader->buf[reader->pos] != '-');
+}
+
+} // namespace limit_sliding

@@ -1,0 +1,76 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* The settings of a limit_sliding_redis block, as they were configured. */
+
+#pragma once
+
+#include <string_view>
+
+#include "ngx/array.hpp"
+#include "ngx/conf.hpp"
+
+namespace limit_sliding {
+
+enum class Topology : ngx_uint_t { kStandalone = 0, kSentinel, kCluster };
+
+enum class OnError : ngx_uint_t { kLocal = 0, kAllow, kDeny };
+
+enum class KeyFormat : ngx_uint_t {
+    kDigest = 0, /* SHA-1, in hex */
+    kPlain
+};
+
+/* The words of the configuration for them. */
+inline constexpr std::string_view kTopologyWords[] = {"standalone", "sentinel", "cluster"};
+inline constexpr std::string_view kOnErrorWords[] = {"local", "allow", "deny"};
+
+/* A "server" of the block. */
+struct Server {
+    ngx_str_t text; /* as written, for the log */
+    ngx_url_t url;  /* has no address while the name is not resolved */
+    FileLine where;
+};
+
+struct Credentials {
+    ngx_str_t user;
+    ngx_str_t password;
+};
+
+struct SentinelSettings {
+    ngx_str_t master;
+    Credentials credentials;
+};
+
+struct TlsSettings {
+    ngx_flag_t on;
+    ngx_flag_t verify;
+    ngx_str_t name; /* empty: the server's */
+    ngx_str_t trusted_certificate;
+    ngx_str_t certificate;
+    ngx_str_t certificate_key;
+#if (NGX_HTTP_SSL)
+    ngx_ssl_t *context;
+#endif
+};
+
+struct Settings {
+    ngx_str_t name;
+    Array<Server> servers;
+    Topology topology;
+    SentinelSettings sentinel;
+    Credentials credentials;
+    ngx_uint_t database;
+    ngx_msec_t connect_timeout;
+    ngx_msec_t timeout; /* of a reply */
+    OnError on_error;
+    ngx_str_t key_prefix;
+    KeyFormat key_format;
+    TlsSettings tls;
+    ngx_msec_t clock_age_ms;  /* of NGINX's time at most: "timer_resolution" */
+    ngx_resolver_t *resolver; /* nullptr: names are looked up at start only */
+
+    bool defined;
+    FileLine where; /* it is mentioned first */
+};
+
+} // namespace limit_sliding

@@ -1,0 +1,114 @@
+/* Copyright (C) the limit_sliding authors */
+
+#include "redis/wire/tls.hpp"
+
+#include "ngx/conf.hpp"
+#include "ngx/memory.hpp"
+#include "ngx/strings.hpp"
+
+namespace limit_sliding {
+
+#if (NGX_HTTP_SSL)
+
+namespace {
+
+ngx_str_t name_of(const TlsSettings &settings, const ngx_str_t &host) {
+    return settings.name.len != 0 ? settings.name : host;
+}
+
+/* Tells the host which name it is called by.  RFC 6066 does not permit literal addresses. */
+bool send_name(ngx_connection_t *c, ngx_str_t name) {
+    if (name.len == 0 || view(name).find(':') != std::string_view::npos
+        || ngx_inet_addr(name.data, name.len) != INADDR_NONE) {
+        return true;
+    }
+
+    u_char *text = alloc_bytes(c->pool, name.len + 1);
+    if (text == nullptr) { return false; }
+
+    *append(text, view(name)) = '\0';
+    if (SSL_set_tlsext_host_name(c->ssl->connection, reinterpret_cast<char *>(text)) != 0) {
+        return true;
+    }
+
+    char error[] = "SSL_set_tlsext_host_name(\"%s\") failed";
+    ngx_ssl_error(NGX_LOG_ERR, c->log, 0, error, text);
+    return false;
+}
+
+} // namespace
+
+char *redis_ssl(ngx_conf_t *cf, Settings *settings) {
+    TlsSettings &tls = settings->tls;
+    auto *ssl = create<ngx_ssl_t>(cf->pool);
+    if (ssl == nullptr) { return conf_failed(); }
+
+    ssl->log = cf->log;
+    if (ngx_ssl_create(ssl, NGX_SSL_TLSv1_2 | NGX_SSL_TLSv1_3, nullptr) != NGX_OK) {
+        return conf_failed();
+    }
+
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(cf->pool, 0);
+    if (cleanup == nullptr) {
+        ngx_ssl_cleanup_ctx(ssl);
+        return conf_failed();
+    }
+
+    cleanup->handler = ngx_ssl_cleanup_ctx;
+    cleanup->data = ssl;
+
+    /* the buffer may grow while OpenSSL waits to write its content */
+    SSL_CTX_set_mode(ssl->ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    if ((tls.certificate.len != 0
+         && ngx_ssl_certificate(cf, ssl, &tls.certificate, &tls.certificate_key, nullptr) != NGX_OK)
+        || (tls.trusted_certificate.len != 0
+            && ngx_ssl_trusted_certificate(cf, ssl, &tls.trusted_certificate, 1) != NGX_OK)) {
+        return conf_failed();
+    }
+
+    tls.context = ssl;
+    return NGX_CONF_OK;
+}
+
+ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
+                        void (*handler)(ngx_connection_t *c)) {
+    if (ngx_ssl_create_connection(settings.context, c, NGX_SSL_BUFFER | NGX_SSL_CLIENT) != NGX_OK
+        || !send_name(c, name_of(settings, host))) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_ssl_handshake(c) != NGX_AGAIN) { return NGX_OK; }
+
+    c->ssl->handler = handler;
+    return NGX_AGAIN;
+}
+
+bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
+                ErrorLog &log) {
+    if (!settings.verify) { return true; }
+
+    long result = SSL_get_verify_result(c->ssl->connection);
+    if (result != X509_V_OK) {
+        log.write(0, "certificate verify error: (%l:%s)", result,
+                  X509_verify_cert_error_string(result));
+        return false;
+    }
+
+    ngx_str_t name = name_of(settings, host);
+    if (ngx_ssl_check_host(c, &name) != NGX_OK) {
+        log.write(0, "certificate does not match \"%V\"", &name);
+        return false;
+    }
+    return true;
+}
+
+#else
+
+char *redis_ssl(ngx_conf_t *cf, Settings *settings) {
+    return conf_error(cf, "\"ssl on\" in limit_sliding_redis \"%V\" needs nginx built with SSL",
+                      &settings->name);
+}
+
+#endif
+
+} // namespace limit_sliding

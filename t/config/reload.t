@@ -1,0 +1,281 @@
+# What a reload keeps, and what it does not.
+
+use v5.36;
+
+use IO::Socket::INET;
+use List::Util qw(max);
+use Test::More;
+
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my $nginx = LimitSliding::Test->new;
+
+# A configuration with a zone of these settings, beside one that never changes.
+sub config(%change) {
+    my %is = (key => '$arg_key', size => '1m', rate => 3, window => '10000s',
+        more => '', %change);
+    return <<"CONF";
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+
+    limit_sliding_zone $is{key} zone=one:$is{size} rate=$is{rate}
+        window=$is{window};
+    limit_sliding_zone \$arg_key zone=still:1m rate=1000 window=30d;
+
+    add_header X-Limit     \$limit_sliding_limit     always;
+    add_header X-Remaining \$limit_sliding_remaining always;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /one   { limit_sliding zone=one;   empty_gif; }
+        location /still { limit_sliding zone=still; empty_gif; }
+    }
+    $is{more}
+}
+CONF
+}
+
+# "status, remaining of limit" of a request for a key of both arguments
+sub ask($key, $place = 'one') {
+    my $r = $nginx->get("/$place?key=$key&other=$key");
+    return "$r->{status}, " . header($r, 'X-Remaining') . ' of '
+        . header($r, 'X-Limit');
+}
+
+# The other zone keeps its count whatever happens.
+my $still = 1000;
+sub still($name) {
+    is ask('a', 'still'), '200, ' . --$still . ' of 1000',
+        "$name: the other zone is as it was";
+}
+
+sub notices() {
+    return $nginx->log_lines(qr/\[notice\].*"(?:one|still)"/);
+}
+
+$nginx->start(config());
+
+
+# same settings
+
+is ask('a'), '200, 2 of 3', 'first request';
+is ask('a'), '200, 1 of 3', 'second request';
+still('at first');
+
+$nginx->reload(config());
+is ask('a'), '200, 0 of 3', 'same settings: count kept';
+$nginx->reload(config());
+is ask('a'), '429, 0 of 3', 'same settings: count kept again';
+still('same settings');
+
+
+# a new rate
+
+$nginx->reload(config(rate => 5));
+is ask('a'), '200, 1 of 5', 'higher rate: at once, count kept';
+$nginx->reload(config(rate => 2));
+is ask('a'), '429, 0 of 2', 'lower rate: at once, count kept';
+$nginx->reload(config());
+is ask('a'), '429, 0 of 3', 'old rate again: count kept';
+still('new rate');
+
+is_deeply [notices()], [], 'no notice so far';
+
+
+# anything else
+
+for my $case (
+    [ 'window', { window => '20000s' },
+        qr/\b10000(000)?(m?s)?\b.*\b20000(000)?(m?s)?\b/ ],
+    [ 'key', { key => '$arg_other' }, qr/\$arg_key\b.*\$arg_other\b/ ],
+    [ 'size', { size => '2m' },
+        qr/\b(1m|1024k|1048576)\b.*\b(2m|2048k|2097152)\b/i ],
+) {
+    my ($what, $change, $values) = @$case;
+
+    ask('a') for 1 .. 3;
+    is ask('a'), '429, 0 of 3', "$what: full before";
+
+    my $before = notices();
+    $nginx->reload(config(%$change));
+    is ask('a'), '200, 2 of 3', "$what changed: starts afresh";
+
+    my @notices = notices();
+    is @notices - $before, 1, "$what changed: one notice";
+    like $notices[-1], qr/"one"/, "$what changed: it names the zone";
+    like $notices[-1], qr/$what/, '... and what changed';
+    like $notices[-1], $values, '... from what to what';
+
+    $before = @notices;
+    $nginx->reload(config(%$change));
+    is ask('a'), '200, 1 of 3', "$what kept: count kept";
+    is scalar notices(), $before, "$what kept: no notice";
+
+    $nginx->reload(config());
+    is ask('a'), '200, 2 of 3', "$what changed back: starts afresh";
+    still("$what changed");
+}
+
+
+# nginx -t beside a running NGINX
+
+my $master = $nginx->master;
+my @workers = sort $nginx->workers;
+
+for my $case ([ 'same' ], [ 'rate', rate => 1 ], [ 'window', window => '1d' ],
+    [ 'key', key => '$arg_other' ], [ 'size', size => '2m' ])
+{
+    my ($name, %change) = @$case;
+    my ($exit, $output) = $nginx->test_config(%change ? config(%change) : ());
+    is $exit, 0, "nginx -t, $name: right" or diag $output;
+}
+
+is ask('a'), '200, 1 of 3', 'nginx -t: count as before';
+is_deeply [ sort $nginx->workers ], \@workers, 'nginx -t: workers as before';
+still('nginx -t');
+
+
+# A reload that fails. NGINX looks at zones before it opens its sockets, so a
+# port that is taken comes too late for a zone that was changed in haste.
+
+my $taken = IO::Socket::INET->new(Proto => 'tcp', Listen => 1,
+    LocalAddr => '127.0.0.1') or die "listen: $@";
+my $bad_port = 'server { listen 127.0.0.1:' . $taken->sockport . '; }';
+
+for my $case (
+    [ 'wrong word',            qr/unknown directive/, more => 'wrong;' ],
+    [ 'wrong word, window',    qr/unknown directive/,
+        more => 'wrong;', window => '20000s' ],
+    [ 'port taken',            qr/still could not bind/, more => $bad_port ],
+    [ 'port taken, rate',      qr/still could not bind/,
+        more => $bad_port, rate => 1 ],
+    [ 'port taken, window and key', qr/still could not bind/,
+        more => $bad_port, window => '20000s', key => '$arg_other' ],
+    [ 'port taken, size',      qr/still could not bind/,
+        more => $bad_port, size => '2m' ],
+) {
+    my ($name, $error, %change) = @$case;
+    my $key = $name =~ tr/a-z//cdr;
+
+    is ask($key), '200, 2 of 3', "$name: before";
+
+    my $before = $nginx->log_lines($error);
+    $nginx->hup(config(%change));
+    ok wait_for(sub { $nginx->log_lines($error) > $before }),
+        "$name: reload failed";
+
+    is ask($key), '200, 1 of 3', "$name: count as before";
+    is_deeply [ sort $nginx->workers ], \@workers, "$name: workers as before";
+}
+still('failed reloads');
+
+$nginx->reload(config());
+is ask('porttakenwindowandkey'), '200, 0 of 3',
+    'a good reload after those that failed: count kept';
+is $nginx->master, $master, 'still the same master';
+
+
+# There and back, again and again. What the master holds does not grow.
+
+sub mappings() {
+    open my $maps, '<', '/proc/' . $nginx->master . '/maps' or die "maps: $!";
+    return scalar grep { m{/dev/zero} } <$maps>;
+}
+
+my $mappings = mappings();
+cmp_ok $mappings, '>=', 2, 'the master maps its zones';
+
+for my $turn (1 .. 6) {
+    my %change = $turn % 2 ? (window => '20000s', rate => 4) : ();
+    my $limit = $turn % 2 ? 4 : 3;
+
+    $nginx->reload(config(%change));
+    is ask('a'), '200, ' . ($limit - 1) . " of $limit",
+        "turn $turn: starts afresh";
+    ask('a') for 2 .. $limit;
+    is ask('a'), "429, 0 of $limit", "turn $turn: limits";
+    is mappings(), $mappings, "turn $turn: no zone is left behind";
+}
+
+my $used = 0;
+for my $turn (1 .. 6) {
+    my $limit = $turn % 2 ? 3 + $turn : 3;
+
+    $nginx->reload(config(rate => $limit));
+    my $passed = grep { ask('rate') =~ /^200/ } 1 .. 10;
+    is $passed, max(0, $limit - $used), "turn $turn: rate $limit at once";
+    is mappings(), $mappings, "turn $turn: no zone is left behind";
+    $used += $passed;
+}
+still('turns');
+
+$nginx->finish_one(allow => [
+    qr/\[emerg\] .* unknown directive "wrong" in /,
+    qr/\[emerg\] .* bind\(\) to .* failed/,
+    qr/\[emerg\] .* still could not bind/,
+]);
+
+
+# Another server of Redis: what is known of the keys of the last one ends soon, be it that
+# they are exhausted, or units that were leased.
+
+my @redis = map { LimitSliding::Redis->new->start } 1 .. 2;
+
+sub remote($server) {
+    return $nginx->template(http => <<"HTTP", server => <<'SERVER');
+    limit_sliding_redis shared {
+        server @{[ $server->server ]}; timeout 5s; connect_timeout 5s;
+    }
+    limit_sliding_zone \$arg_key zone=asked:1m rate=3 window=30d redis=shared;
+    limit_sliding_zone \$arg_key zone=leased:1m rate=1000 window=30d redis=shared lease=10;
+    add_header X-Source \$limit_sliding_source always;
+HTTP
+    location /asked  { limit_sliding zone=asked; empty_gif; }
+    location /leased { limit_sliding zone=leased; empty_gif; }
+SERVER
+}
+
+$nginx = LimitSliding::Test->new(worker_processes => 1);
+$nginx->start(remote($redis[0]));
+is $nginx->statuses(4, '/asked?key=a'), '200 200 200 429', 'a key is exhausted in Redis';
+is join(' ', map { header($nginx->get('/leased?key=a'), 'X-Source') } 1 .. 2), 'redis lease',
+    '... and another one has a lease';
+$nginx->reload(remote($redis[1]));
+sleep 2.5;
+is $nginx->statuses(4, '/asked?key=a'), '200 200 200 429', 'another server: it decides';
+is header($nginx->get('/leased?key=a'), 'X-Source'), 'redis', '... and leases';
+$nginx->finish_one;
+
+
+# The notice is seen at the level that logs have by default, "error", which
+# shows no others; who asks for less gets less.
+
+for my $case ([ '', 1 ], [ 'error', 1 ], [ 'warn', 1 ], [ 'notice', 1 ],
+    [ 'info', 1 ], [ 'crit', 0 ], [ 'emerg', 0 ])
+{
+    my ($level, $lines) = @$case;
+    my $name = $level || 'no level';
+
+    $nginx = LimitSliding::Test->new;
+    my $globals = $nginx->expand('%%GLOBALS%%');
+    $globals =~ s/(error_log \S+) info;/$1 $level;/ or die 'no error_log';
+
+    my @configs = map { config(%$_) =~ s/%%GLOBALS%%/$globals/r }
+        {}, { window => '20000s' };
+
+    $nginx->start($configs[0]);
+    $nginx->reload($configs[1]);
+
+    my $notice = qr/\[notice\] .* "one" starts empty: its window was /;
+    is scalar $nginx->log_lines($notice), $lines, "$name: lines of notice";
+    is scalar $nginx->log_lines(qr/\[notice\].*SIGHUP/),
+        $level =~ /notice|info/ ? 1 : 0, "... NGINX's own as before";
+
+    $nginx->reload($configs[1]);
+    is scalar $nginx->log_lines($notice), $lines, '... once';
+    $nginx->finish_one;
+}
+
+done_testing;

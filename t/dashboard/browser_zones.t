@@ -1,0 +1,224 @@
+# The dashboard with many zones and hostile names and keys, in a real browser on a
+# desk and on a phone: all has room, the worst is on top, and what is looked for is
+# found.
+
+use v5.36;
+use utf8;
+
+use Test::More;
+
+use LimitSliding::Browser;
+use LimitSliding::Test;
+
+binmode Test::More->builder->$_, ':utf8'
+    for qw(output failure_output todo_output);
+
+plan skip_all => LimitSliding::Browser::lacking()
+    if LimitSliding::Browser::lacking();
+
+my $ZONES = 40;
+
+# Keys of some 60 bytes: without a place to break, from right to left, with marks
+# on each other, with what ends an isolation, and with markup.
+my @KEYS = ('W' x 60, "\x{202E}" . 'evil' x 14, 'שלום' x 7, "a" . "\x{0301}" x 29,
+    "\x{2069}\x{202C}" x 10, '</bdi></td><script>alert(1)</script>', "\x{FDFD}" x 20);
+my @SIZES = ([ 1280, 800 ], [ 390, 844 ]);
+
+my $zones = join '', map { my $name = sprintf 'zone_%02d_%s', $_, 'n' x 40; <<"ZONE" } 1 .. $ZONES;
+    limit_sliding_zone \$http_key zone=$name:64k rate=${_}r/d;
+ZONE
+my $places = join '', map { my $name = sprintf 'zone_%02d_%s', $_, 'n' x 40; <<"PLACE" } 1 .. $ZONES;
+        location /$_/ { limit_sliding zone=$name; empty_gif; }
+PLACE
+
+my $nginx = LimitSliding::Test->new->start(<<"CONF");
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    $zones
+    limit_sliding_zone \$http_key zone=tiny:32k rate=1r/d full=deny top=off;
+    limit_sliding_log_level off;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        $places
+        location /tiny { limit_sliding zone=tiny; empty_gif; }
+        location /limits { limit_sliding_api; }
+    }
+}
+CONF
+
+my $browser = LimitSliding::Browser->new;
+
+sub traffic($n, $place, $key) {
+    utf8::encode($key);
+    $nginx->statuses($n, $place, headers => [ "Key: $key" ]);
+}
+
+sub run($script, @args) {
+    return $browser->run($script, @args);
+}
+
+for my $key (@KEYS) {
+    traffic(4, '/1/', $key);
+}
+traffic(3, "/$_/", 'someone') for 2 .. $ZONES;
+
+$browser->visit('http://127.0.0.1:' . $nginx->port . '/limits/dashboard');
+ok wait_for(sub { run('return document.querySelectorAll("section").length') == $ZONES + 1 }),
+    "$ZONES zones and one";
+is run('return document.getElementById("alarms").innerText'), 'Nothing is wrong.',
+    'all is well';
+is run('return document.querySelector("section").id'), 'Zone zone_01_' . 'n' x 40,
+    '... in the order of the configuration';
+
+# A full zone, last in the configuration.
+$nginx->statuses(1, '/tiny', headers => [ "Key: $_" ]) for 1 .. 1500;
+ok wait_for(sub {
+    traffic(1, '/tiny', rand);
+    return run('return document.getElementById("alarms").innerText')
+        =~ /^Full, new keys are turned away: Zone tiny$/m;
+}), 'a full zone is told';
+is run('return document.querySelector("section").id'), 'Zone tiny', '... and is the first card';
+like run('return document.getElementById("totals").innerText'),
+    qr/^zones\s+41\s+passed\s+[\d.]+\/s\s.*^rejected\s+[\d.]+\/s\s.*^keys held\s+[\d,]+\s/ms,
+    'totals of all zones';
+
+# Returns what is beyond the edges of the window, or of a card.
+sub beyond() {
+    return @{ run(<<'JS') };
+        const wide = document.documentElement.clientWidth;
+        return [...document.querySelectorAll("body *")].filter(node => {
+            const box = node.getBoundingClientRect();
+            const card = node.closest("section, #alarms, #totals, dialog[open]");
+            const edge = card?.getBoundingClientRect() ?? { left: 0, right: wide };
+            return box.width && (box.right > edge.right + 1 || box.left < edge.left - 1
+                || box.right > wide + 1);
+        }).map(node => node.tagName + " " + node.className + " " + node.textContent.slice(0, 30));
+JS
+}
+
+for (@SIZES) {
+    my ($width, $height) = @$_;
+    $browser->resize($width, $height);
+    for my $shown ('masked', 'shown') {
+        is run('const { scrollWidth, clientWidth } = document.documentElement; '
+            . 'return scrollWidth - clientWidth'), 0, "$width, keys $shown";
+        is_deeply [ beyond() ], [], '... all is within';
+        run('document.getElementById("shown").click()');
+    }
+    run('document.getElementById("shown").click()');
+    is run('const box = document.getElementById("alarms").getBoundingClientRect(); '
+        . 'return box.top >= 0 && box.bottom < innerHeight'), 1, '... what is wrong is in sight';
+
+    # Each key is beside its own number.
+    is run(<<'JS'), 0, '... keys do not move their numbers';
+        return [...document.querySelectorAll("tbody tr")].filter(row => row.cells.length === 2
+            && row.cells[1].getBoundingClientRect().left
+                < row.cells[0].getBoundingClientRect().right - 1).length;
+JS
+
+    # The dialog of the longest.
+    run('[...document.querySelectorAll("td button")].find(button => '
+        . 'button.textContent.startsWith("WWW")).click()');
+    ok wait_for(sub { run('return document.querySelector("dialog[open]")?.innerText')
+        =~ /^used\s+1$/m }), '... a key';
+    is_deeply [ beyond() ], [], '... has room';
+    run('document.querySelector("dialog").close(); document.getElementById("shown").click()');
+}
+
+my $alert = run('return document.querySelectorAll("script").length');
+is $alert, 1, 'no key is a script';
+
+
+# ---- filter, and common scale ----
+
+sub filtered($text) {
+    run('const node = document.getElementById("filter"); node.value = arguments[0];'
+        . 'node.dispatchEvent(new Event("input", { bubbles: true }))', $text);
+    return run('return [...document.querySelectorAll("section:not([hidden])")].length');
+}
+
+is filtered('ZONE_07'), 1, 'a filter';
+is run('return document.getElementById("matches").textContent'), '1 of 41', '... says how many';
+is filtered('zone_1'), 10, '... of several';
+is filtered('evict'), 40, '... also by settings';
+is filtered('nowhere'), 0, '... of none';
+for my $time ('a', 'the same') {
+    filtered('nowhere');
+    run('document.querySelector("#alarms a").click()');
+    is run('return document.querySelectorAll("section[hidden]").length'), 0,
+        "$time link shows what it leads to";
+}
+is run('return document.querySelector("section:target").id'), 'Zone tiny', '... and marks it';
+filtered('');
+
+sub tops() {
+    my %tops = map { $_ => 1 } @{ run('return [...document.querySelectorAll("section .y")]'
+        . '.map(node => node.firstChild.textContent)') };
+    return keys %tops;
+}
+ok wait_for(sub {
+    $nginx->statuses(300, '/40/', headers => [ 'Key: load' ]);
+    return tops() > 1;
+}), 'charts have scales of their own';
+run('document.getElementById("common").click()');
+is scalar(tops()), 1, '... or a common one';
+
+
+# ---- answers of any order and kind ----
+
+# Gives these to a page's class, one after the other. Returns how many problems
+# there are after each.
+sub problems(@answers) {
+    return join ' ', @{ run(<<'JS', \@answers) };
+        const alarms = new Alarms();
+        return arguments[0].map(([seconds, memory]) => {
+            alarms.set({ time_ms: seconds * 1000, zones: {},
+                redis: { one: { breaker: "closed", memory } } });
+            return alarms.count;
+        });
+JS
+}
+
+my ($none, $five, $six) = (undef, map { { evicted => $_ } } 5, 6);
+is problems([ 10, $none ], [ 12, $five ]), '0 0', 'what was not known has not risen';
+is problems([ 10, $five ], [ 12, $six ], [ 14, $six ]), '0 1 1', '... what is known has';
+is problems([ 10, $five ], [ 12, $none ], [ 14, $six ]), '0 0 1', '... and was known before';
+is problems([ 10, $five ], map { [ $_ * 60, $_ > 1 ? $six : $five ] } 1 .. 4), '0 0 1 1 0',
+    '... for longer than a minute';
+is problems([ 10, $five ], [ 1000, $six ], [ 1002, $six ]), '0 0 0',
+    '... but not at some time while nobody looked';
+is problems([ 10, $six ], [ 12, $five ]), '0 0', '... nor after a restart';
+
+# A zone that has no limit for some requests, and some of each other count
+is run(<<'JS'), 'unlimited', 'a problem only if no request is limited at all';
+    const alarms = new Alarms();
+    const none = { unlimited: 1, passed: 0, delayed: 0, rejected: 0, delayed_dry_run: 0,
+        rejected_dry_run: 0 };
+    return Object.keys(none).filter(name => {
+        alarms.set({ time_ms: 1000, zones: { one: { ...none, [name]: 1 } }, redis: {} });
+        return alarms.count;
+    }).join(" ");
+JS
+
+is run(<<'JS'), 'Redis one', 'a link keeps the focus while others come';
+    const alarms = new Alarms();
+    const set = memory => alarms.set({ time_ms: 1000, zones: memory ? { tiny: { keys: 10,
+        slots: 10 } } : {}, redis: { one: { breaker: "open", memory } } });
+    set(null);
+    document.querySelector("#alarms a").focus();
+    set({ evicted: 1 });
+    return document.activeElement.textContent;
+JS
+is run(<<'JS'), "one\n1", 'a fact that is gone is not shown';
+    const facts = new Facts();
+    document.body.append(facts.node);
+    facts.set({ one: "1", two: "2" });
+    facts.set({ one: "1", two: null });
+    return facts.node.innerText;
+JS
+
+is_deeply [ $browser->log ], [], 'the console is empty';
+
+$browser->quit;
+$nginx->finish;

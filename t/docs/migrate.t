@@ -1,0 +1,151 @@
+# docs/migrate.md: what another limiter admits, the configuration here admits as well.
+
+use v5.36;
+
+use CPAN::Meta::YAML;
+use FindBin;
+use Test::More;
+
+use LimitSliding::Docs;
+use LimitSliding::Peers qw(haproxy_version start_haproxy);
+use LimitSliding::Redis;
+use LimitSliding::Test;
+
+my $PAGE = 'docs/migrate.md';
+my @blocks = blocks($PAGE);
+
+# Speaks to what is no NGINX.
+package Old {
+    our @ISA = 'LimitSliding::Client';
+    sub port($self, $n = 0) { return $self->{port} }
+}
+
+# The text of the one block with this tag that matches.
+sub block($tag, $regexp) {
+    my @found = grep { $_->{tag} eq $tag && $_->{text} =~ $regexp } @blocks;
+    die "$PAGE: its $tag blocks with $regexp are not one\n" if @found != 1;
+    return $found[0]{text};
+}
+
+
+# limit_req, request by request, on a day of real traffic
+
+open my $trace, '<', "$FindBin::Bin/../data/nasa-http-1995-08-01.tsv" or die "trace: $!";
+my @clients = map { (split /\t/)[1] } <$trace>;
+
+# The zones of a snippet, and what stands in its location. Changed here: the key.
+sub parts($text) {
+    my ($zones, $place) = $text =~ /\A(.*?;)\n\nserver \{\n    location \/ \{\n(.*?)    \}\n\}\n\z/s
+        or die "not zones, and a location:\n$text";
+    return ($zones =~ s/\$binary_remote_addr/\$arg_client/r, $place);
+}
+
+# In dry run both see all requests; one worker decides on them in one order.
+for ([ one => 'queue' ], [ two => 'burst' ]) {
+    my ($before, $zone) = @$_;
+    my ($old_zone, $old) = parts(block('nginx', qr/limit_req zone=$before\b/));
+    my ($new_zone, $new) = parts(block('nginx', qr/limit_sliding zone=$zone;/));
+    my $nginx = LimitSliding::Test->new(worker_processes => 1);
+    $nginx->serve(http => <<"HTTP", server => "location / {\n$old$new empty_gif; }");
+    limit_req_dry_run on;
+    limit_sliding_dry_run on;
+    add_header X-Both "\$limit_req_status \$limit_sliding_status" always;
+    $old_zone
+    $new_zone
+HTTP
+
+    my (%said, @different);
+    $nginx->load(pipeline => 4, connections => 16,
+        requests => [ map { "/?client=$_" } @clients ],
+        each => sub ($n, $status, $head) {
+            my ($req, $sliding) = $head =~ /^X-Both: (\w+) (\w+)\r?$/m
+                or return push @different, "$n: $head";
+            $said{$req}++;
+            push @different, "$n: limit_req $req, limit_sliding $sliding" if $req ne $sliding;
+        });
+
+    is join("\n", splice @different, 0, 10), '', "limit_req, $zone: the same decisions";
+    cmp_ok $said{REJECTED_DRY_RUN} // 0, '>', 50, '... some of which reject';
+    cmp_ok $said{PASSED} // 0, '>', 50, '... and some do not';
+    $nginx->finish_one;
+}
+
+
+# HAProxy
+
+my $redis = LimitSliding::Redis->new->start;
+
+# Starts the snippet that matches, before an application and beside our Redis.
+sub serve($regexp) {
+    my $nginx = LimitSliding::Test->new;
+    my $text = block('nginx', $regexp);
+    $text =~ s/server 10\.0\.0\.1:6379;/server @{[ $redis->server ]}; timeout 5s; connect_timeout 5s;/;
+    $text =~ s/proxy_pass http:\/\/backend;/empty_gif;/;
+    $text =~ s/^(    limit_sliding zone=[^;]*;\n)(?=\})/$1    location \/ { empty_gif; }\n/m
+        or $text =~ s/^(    limit_sliding_headers .*;\n)(?=\})/$1    location \/ { empty_gif; }\n/m;
+    $nginx->start(configuration($nginx, $text));
+    $redis->command('FLUSHALL');
+    return $nginx;
+}
+
+sub passed($statuses) {
+    return scalar grep { $_ == 200 } @$statuses;
+}
+
+SKIP: {
+    skip 'no haproxy: .ci/get-tools build', 4 if !haproxy_version();
+    my $text = block('text', qr/stick-table/);
+    my ($backend, $rules) = $text =~ /^backend clients\n(.*?)\nfrontend web\n {4}bind :80\n(.*)$/s
+        or die "HAProxy's configuration has changed";
+
+    # Changed here: the application is HAProxy itself.
+    $rules =~ s/^ *default_backend .*\n//m;
+    my $haproxy = start_haproxy(rules => $rules =~ s/^ +//r,
+        sections => "backend clients\n$backend");
+
+    my $nginx = serve(qr/zone=clients:/);
+    my $old = bless { port => $haproxy->{port} }, 'Old';
+    for my $n (60, 20) {
+        my %passed = map { my $client = $_->[1]; $_->[0] => passed([ map {
+            $client->get('/')->{status} } 1 .. $n ]) } [ before => $old ], [ after => $nginx ];
+        is $passed{before}, $n == 60 ? 50 : 0, "HAProxy: of $n, what its limit has room for";
+        is $passed{after}, $passed{before}, '... and here as many';
+    }
+    $nginx->finish_one;
+}
+
+
+# The others cannot run here: what replaces them has the limits that they have.
+
+my %yaml = map { $_->{name} => CPAN::Meta::YAML->read_string($_->{text}) }
+    grep { $_->{tag} eq 'yaml' } @blocks;
+is scalar(grep { !$_->[0] } values %yaml), 0, 'YAML can be read';
+
+for my $place (
+    [ 'lua-resty-limit-traffic', qr/zone=counts:/,   '/api/', 1000, 'X-API-Key: a' ],
+    [ 'Kong',                    qr/zone=minute:/,   '/',     100,  'X-API-Key: b' ],
+    [ 'APISIX',                  qr/zone=count:/,    '/',     1000, 'X-API-Key: c' ],
+    [ 'Envoy, local',            qr/zone=everybody/, '/',     200 ],
+    [ 'Envoy, ratelimit',        qr/zone=address:/,  '/',     100 ],
+    [ 'AWS',                     qr/zone=throttle:/, '/',     20,   'X-API-Key: d' ],
+) {
+    my ($name, $regexp, $path, $limit, @header) = @$place;
+    my $nginx = serve($regexp);
+    my $n = $limit + 500;
+    my $passed = passed($nginx->load(connections => 8, pipeline => 8,
+        requests => [ ([ $path, @header ]) x $n ]));
+
+    # tokens come back meanwhile
+    my $more = $name =~ /Envoy, local|AWS/ ? $n - 1 : $limit;
+    cmp_ok $passed, '>=', $limit, "$name: the limit passes";
+    cmp_ok $passed, '<=', $more, '... and no more';
+    $nginx->finish_one;
+}
+
+my $free = serve(qr/zone=free:/);
+my @FREE = (headers => [ 'X-Plan: free', 'X-User: e' ]);
+is $free->statuses(2, '/', @FREE), '200 200', 'Envoy: a plan';
+my ($state) = grep { /limit_sliding:free:/ } $redis->keys;
+ok $state, '... which has a limit of its own';
+
+$free->finish;

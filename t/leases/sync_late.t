@@ -1,0 +1,102 @@
+# sync= and answers that come while a request waits for something else, or after a
+# worker was stopped.
+
+use v5.36;
+
+use Test::More;
+use Time::HiRes qw(sleep);
+
+use LimitSliding::Api;
+use LimitSliding::Redis;
+use LimitSliding::Test qw(:DEFAULT places);
+
+my $LIMIT = 4;
+
+my $told = LimitSliding::Redis->new->start;
+my $asked = LimitSliding::Redis->new->start;
+
+# Makes an NGINX with two zones, and how its Redis's are spoken to.
+sub node($sync, $settings) {
+    my $nginx = LimitSliding::Test->new->common(http => <<"HTTP", server => <<'SERVER');
+    limit_sliding_log_level off;
+    add_header X-Worker \$pid always;
+    limit_sliding_redis told  { server @{[ $told->server ]}; $settings }
+    limit_sliding_redis asked { server @{[ $asked->server ]}; $settings }
+    limit_sliding_zone \$arg_key zone=told:1m  rate=$LIMIT window=30d redis=told sync=$sync;
+    limit_sliding_zone \$arg_key zone=asked:1m rate=1 window=30d redis=asked;
+HTTP
+    location /told { limit_sliding zone=told; empty_gif; }
+    location /both { limit_sliding zone=told; limit_sliding zone=asked; empty_gif; }
+    location /limits { limit_sliding_api; }
+SERVER
+    return $nginx;
+}
+
+sub used($nginx, $key) {
+    return api_key($nginx, 'told', $key)->{used} // -1;
+}
+
+# Has two requests wait for the Redis of the other limit, which admits one of them.
+# `meanwhile` is called while they wait. Returns their statuses.
+sub wait_both($nginx, $key, $meanwhile) {
+    $asked->freeze;
+    my @sockets = map { $nginx->send_request("/both?key=$key") } 1 .. 2;
+    $meanwhile->();
+    $asked->thaw;
+    return join ' ', sort map { $nginx->read_response($_)->{status} // 'none' } @sockets;
+}
+
+
+# An answer comes while a limit of the same place waits for another Redis: what was
+# reserved is not forgotten.
+
+my $nginx = node('5s', 'timeout 10s; connect_timeout 10s;');
+$nginx->serve;
+
+is wait_both($nginx, 'a', sub {
+    is $nginx->statuses(1, '/told?key=a'), '200', 'one passes beside two that wait';
+    ok wait_for(sub { used($nginx, 'a') > 0 }), '... and Redis has answered';
+    sleep 0.2;
+}), '200 429', '... one of which is rejected';
+is $nginx->statuses($LIMIT, '/told?key=a'), '200 200 429 429', '... the limit holds';
+$nginx->finish_one;
+
+# What Redis was told meanwhile is given back there, too.
+
+$nginx = node('50ms', 'timeout 10s; connect_timeout 10s;');
+$nginx->serve;
+
+is wait_both($nginx, 'b', sub {
+    ok wait_for(sub { used($nginx, 'b') == 2 }), 'Redis is told of two that wait';
+}), '200 429', '... one of which is rejected';
+ok wait_for(sub { used($nginx, 'b') == 1 }), '... it is given back';
+sleep 0.2;
+is $nginx->statuses($LIMIT, '/told?key=b'), '200 200 200 429', '... the limit holds';
+ok wait_for(sub { used($nginx, 'b') == $LIMIT }), '... and Redis knows of all';
+$nginx->finish_one;
+
+
+# A worker is stopped while its call is under way, and reads the answer once another
+# one has told more of the key.
+
+$nginx = node('50ms', 'timeout 200ms; connect_timeout 200ms;');
+$nginx->serve;
+
+my $first = $nginx->connect;
+my $worker = header($nginx->get('/told?key=warm', socket => $first), 'X-Worker');
+ok wait_for(sub { used($nginx, 'warm') == 1 }), 'a worker has a connection';
+
+$told->freeze;
+is $nginx->get('/told?key=c', socket => $first)->{status}, 200, 'one passes';
+kill 'STOP', $worker or die "kill: $!";
+$told->thaw;
+sleep 2.5;
+is $nginx->statuses($LIMIT - 1, '/told?key=c'), '200 200 200', '... and three by the other';
+ok wait_for(sub { used($nginx, 'c') == $LIMIT }), '... which tells Redis of all';
+sleep 0.2;
+kill 'CONT', $worker or die "kill: $!";
+sleep 0.05;
+is $nginx->get('/told?key=c', socket => $first)->{status}, 429, '... the limit holds';
+is $nginx->statuses($LIMIT, '/told?key=c'), '429 429 429 429', '... for all workers';
+
+$nginx->finish;

@@ -1,0 +1,380 @@
+/* Copyright (C) the limit_sliding authors */
+
+/* Units that a node is to tell Redis of: exactly those that were added are taken. */
+
+#include "support.hpp"
+
+#include "redis/shared/outbox.hpp"
+
+#include "processes.hpp"
+
+using namespace limit_sliding;
+
+#define NOW_MS 1000000ull
+#define INTERVAL_MS 100
+#define MOST_MS 3000
+#define BYTES(sets) (64 + 128 * (sets))
+
+typedef Outbox::Added Added;
+typedef Outbox::Took Took;
+
+static Outbox *make(size_t sets) { return Outbox::init(share<Outbox>(BYTES(sets)), BYTES(sets)); }
+
+static Added add(Outbox *outbox, uint64_t hash, uint64_t units, uint64_t now_ms, uint64_t *due) {
+    return outbox->add(hash, units, now_ms, INTERVAL_MS, due);
+}
+
+static Took take(Outbox *outbox, uint64_t hash, uint64_t now_ms, uint64_t *units) {
+    uint64_t due_ms;
+
+    return outbox->take(hash, now_ms, MOST_MS, false, units, &due_ms);
+}
+
+static void expect_taken(Outbox *outbox, uint64_t hash, uint64_t now_ms, uint64_t expected) {
+    uint64_t units;
+
+    assert_int_equal(take(outbox, hash, now_ms, &units), Took::kTaken);
+    assert_int_equal(units, expected);
+}
+
+static Added done(Outbox *outbox, uint64_t hash, uint64_t now_ms, uint64_t units, uint64_t wait_ms,
+                  uint64_t *due_ms) {
+    return outbox->done(hash, now_ms, {units, false, now_ms + INTERVAL_MS, wait_ms, now_ms},
+                        due_ms);
+}
+
+static void sends_once_an_interval(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0, units;
+
+    (void)state;
+
+    /* the first unit is due at once, others have a sender */
+    assert_int_equal(add(outbox, 7, 1, NOW_MS, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS);
+    assert_int_equal(add(outbox, 7, 2, NOW_MS, &due), Added::kDone);
+    assert_int_equal(outbox->units(7), 3);
+    expect_taken(outbox, 7, NOW_MS, 3);
+
+    /* nothing is taken while they are under way */
+    assert_int_equal(add(outbox, 7, 4, NOW_MS + 1, &due), Added::kDone);
+    assert_int_equal(take(outbox, 7, NOW_MS + 1, &units), Took::kNothing);
+    assert_int_equal(done(outbox, 7, NOW_MS + 2, 0, 0, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS + 2 + INTERVAL_MS);
+    assert_int_equal(take(outbox, 7, NOW_MS + 50, &units), Took::kLater);
+    expect_taken(outbox, 7, due, 4);
+
+    /* what came after an answer waits for the rest of the interval */
+    assert_int_equal(done(outbox, 7, NOW_MS + 103, 0, 0, &due), Added::kDone);
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 150, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS + 103 + INTERVAL_MS);
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 150, &due), Added::kDone);
+    expect_taken(outbox, 7, due, 2);
+
+    /* also by a worker whose clock is behind that of the one which has sent */
+    assert_int_equal(done(outbox, 7, NOW_MS + 203, 0, 0, &due), Added::kDone);
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 10, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS + 203 + INTERVAL_MS);
+    expect_taken(outbox, 7, due, 1);
+}
+
+static void keeps_what_has_no_room(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0;
+
+    (void)state;
+
+    add(outbox, 7, 5, NOW_MS, &due);
+    expect_taken(outbox, 7, NOW_MS, 5);
+    assert_int_equal(done(outbox, 7, NOW_MS, 2, 30000, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS + 30000);
+    assert_int_equal(outbox->units(7), 2);
+
+    /* new units do not wait for that */
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 500, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS + 500 + INTERVAL_MS);
+    assert_int_equal(outbox->subtract(7, 1), 1);
+    expect_taken(outbox, 7, due, 2);
+    assert_int_equal(outbox->subtract(7, 1), 0);
+}
+
+static void looks_at_a_pace(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0;
+    const Outbox::Rest rest = {0, false, NOW_MS + INTERVAL_MS, 0, NOW_MS + 1000};
+
+    (void)state;
+
+    assert_int_equal(outbox->look(7, NOW_MS, INTERVAL_MS, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS);
+    assert_int_equal(outbox->look(7, NOW_MS, INTERVAL_MS, &due), Added::kDone);
+    expect_taken(outbox, 7, NOW_MS, 0);
+    assert_int_equal(outbox->done(7, NOW_MS, rest, &due), Added::kDone);
+    assert_int_equal(outbox->look(7, NOW_MS + 999, INTERVAL_MS, &due), Added::kDone);
+    assert_int_equal(outbox->look(7, NOW_MS + 1000, INTERVAL_MS, &due), Added::kSend);
+    assert_int_equal(due, NOW_MS + 1000);
+
+    /* a call that is under way will tell, unless whoever made it is gone */
+    const uint64_t end_ms = NOW_MS + 1000 + MOST_MS;
+    expect_taken(outbox, 7, NOW_MS + 1000, 0);
+    assert_int_equal(outbox->look(7, end_ms, INTERVAL_MS, &due), Added::kDone);
+    assert_int_equal(outbox->look(7, end_ms + 1, INTERVAL_MS, &due), Added::kSend);
+    assert_int_equal(due, end_ms + 1);
+}
+
+static void replaces_a_sender_that_is_gone(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0;
+
+    (void)state;
+
+    add(outbox, 7, 1, NOW_MS, &due);
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 1000, &due), Added::kDone);
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 1001, &due), Added::kSend);
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 1001, &due), Added::kDone);
+    expect_taken(outbox, 7, NOW_MS + 1001, 4);
+
+    /* and one that has died with units under way, which are lost */
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 1001 + MOST_MS, &due), Added::kDone);
+    assert_int_equal(add(outbox, 7, 1, NOW_MS + 1002 + MOST_MS, &due), Added::kSend);
+    expect_taken(outbox, 7, NOW_MS + 1002 + MOST_MS, 2);
+}
+
+/* A key that has rested for as long as times are told apart, more or less. */
+static void does_not_wait_after_a_rest(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0;
+
+    (void)state;
+
+    for (uint64_t rest_ms = 1000; rest_ms < 9000000; rest_ms += 777) {
+        const uint64_t now_ms = NOW_MS + 20000000 * (rest_ms / 777) + rest_ms;
+
+        add(outbox, 7, 1, now_ms - rest_ms, &due);
+        expect_taken(outbox, 7, due, 1);
+        done(outbox, 7, due, 0, 0, &due);
+        assert_int_equal(add(outbox, 7, 1, now_ms, &due), Added::kSend);
+        assert_in_range(due, now_ms, now_ms + INTERVAL_MS);
+        expect_taken(outbox, 7, due, 1);
+        done(outbox, 7, due, 0, 0, &due);
+    }
+}
+
+static void tells_keys_apart(void **state) {
+    Outbox *outbox = make(1);
+    uint64_t due = 0, units;
+
+    (void)state;
+
+    for (uint64_t key = 1; key < 5; key++) {
+        assert_int_equal(add(outbox, key, key, NOW_MS, &due), Added::kSend);
+    }
+
+    /* all are in use */
+    assert_int_equal(add(outbox, 5, 1, NOW_MS, &due), Added::kFull);
+    assert_int_equal(outbox->look(5, NOW_MS, INTERVAL_MS, &due), Added::kDone);
+    assert_int_equal(outbox->units(5), 0);
+
+    /* the key that has rested longest makes room */
+    for (uint64_t key = 1; key < 5; key++) {
+        expect_taken(outbox, key, NOW_MS, key);
+        outbox->set_seen(key, {100 + key, NOW_MS, 1, 1});
+        done(outbox, key, NOW_MS + (key ^ 3), 0, 0, &due);
+    }
+    assert_int_equal(add(outbox, 5, 9, NOW_MS + 200, &due), Added::kSend);
+    assert_int_equal(outbox->seen(5, NOW_MS).at_ms, 0);
+    assert_int_equal(outbox->seen(3, NOW_MS).at_ms, 0);
+    assert_int_equal(outbox->seen(4, NOW_MS).used, 104);
+    expect_taken(outbox, 5, NOW_MS + 200, 9);
+
+    /* units have 32 bits */
+    assert_int_equal(add(outbox, 1, UINT32_MAX, NOW_MS + 300, &due), Added::kSend);
+    assert_int_equal(add(outbox, 1, 1, NOW_MS + 300, &due), Added::kFull);
+    expect_taken(outbox, 1, NOW_MS + 300, UINT32_MAX);
+
+    /* who has taken units of a key that has no entry any more learns of it */
+    assert_int_equal(done(outbox, 3, NOW_MS, 1, 0, &due), Added::kFull);
+    assert_int_equal(take(outbox, 3, NOW_MS, &units), Took::kNothing);
+}
+
+static void forgets_calls_that_never_end(void **state) {
+    Outbox *outbox = make(1);
+    uint64_t due = 0;
+
+    (void)state;
+
+    for (uint64_t key = 1; key < 5; key++) {
+        add(outbox, key, 1, NOW_MS, &due);
+        expect_taken(outbox, key, NOW_MS, 1);
+    }
+    assert_int_equal(add(outbox, 5, 1, NOW_MS + MOST_MS, &due), Added::kFull);
+
+    /* what is seen of a key without an entry is not remembered, and its call may end */
+    outbox->set_seen(5, {12, NOW_MS, 1, 1});
+    assert_int_equal(outbox->seen(5, NOW_MS).at_ms, 0);
+    assert_int_equal(done(outbox, 5, NOW_MS, 0, 0, &due), Added::kDone);
+
+    /* the entry of a key with units to be told stays */
+    add(outbox, 1, 1, NOW_MS + MOST_MS, &due);
+    for (uint64_t key = 5; key < 8; key++) {
+        assert_int_equal(add(outbox, key, 1, NOW_MS + MOST_MS + 1, &due), Added::kSend);
+    }
+    assert_int_equal(add(outbox, 8, 1, NOW_MS + MOST_MS + 1, &due), Added::kFull);
+    assert_int_equal(outbox->units(1), 1);
+}
+
+static void remembers_what_was_seen(void **state) {
+    Outbox *outbox = make(4);
+    uint64_t due = 0;
+
+    (void)state;
+
+    add(outbox, 7, 1, NOW_MS, &due);
+    assert_int_equal(outbox->seen(7, NOW_MS).at_ms, 0);
+
+    outbox->set_seen(7, {12345, NOW_MS, 128, 77});
+    expect_taken(outbox, 7, NOW_MS, 1);
+    done(outbox, 7, NOW_MS, 0, 0, &due);
+
+    auto seen = outbox->seen(7, NOW_MS + 70000);
+    assert_int_equal(seen.used, 12345);
+    assert_int_equal(seen.at_ms, NOW_MS);
+    assert_int_equal(seen.share, 128);
+    assert_int_equal(seen.pace, 77);
+
+    outbox->set_seen(7, {1ull << 50, NOW_MS, 1ull << 50, 1ull << 50});
+    seen = outbox->seen(7, NOW_MS);
+    assert_int_equal(seen.used, (1ull << 40) - 1);
+    assert_int_equal(seen.share, 255);
+    assert_int_equal(seen.pace, (1ull << 24) - 1);
+}
+
+/* ---- processes at a few keys, of which one is killed ---- */
+
+#define KEYS 6
+#define OPS 4000
+
+struct shared_t {
+    std::atomic_ullong added[KEYS];
+    std::atomic_ullong taken[KEYS];
+    std::atomic_uint started;
+    std::atomic_ullong by_victim[KEYS]; /* added or taken, or about to be */
+};
+
+struct game_t {
+    size_t sets;
+    Outbox *outbox;
+    shared_t *shared;
+    unsigned round;
+    uint64_t taken;
+};
+
+static void operate(game_t *game, unsigned self, uint64_t *random, uint64_t now_ms) {
+    shared_t *shared = game->shared;
+    const uint64_t key = random_below(random, KEYS);
+    const uint64_t hash = 0x2345678912345678ull * (key + 1);
+    const uint64_t n = 1 + random_below(random, 9);
+    uint64_t due, units;
+
+    switch (random_below(random, 3)) {
+    case 0:
+        if (self == VICTIM) { atomic_fetch_add(&shared->by_victim[key], n); }
+        if (game->outbox->add(hash, n, now_ms, 1, &due) != Added::kFull) {
+            atomic_fetch_add(&shared->added[key], n);
+        } else if (self == VICTIM) {
+            atomic_fetch_sub(&shared->by_victim[key], n);
+        }
+        return;
+    case 1:
+        /* what a process has taken when it dies is lost */
+        if (self == VICTIM) { return; }
+        if (game->outbox->take(hash, now_ms, 50000, false, &units, &due) == Took::kTaken) {
+            const uint64_t again = random_below(random, units + 1);
+
+            atomic_fetch_add(&shared->taken[key], units - again);
+            if (done(game->outbox, hash, now_ms, again, 0, &due) == Added::kFull) {
+                atomic_fetch_add(&shared->taken[key], again);
+            }
+        }
+        return;
+    default:
+        (void)game->outbox->look(hash, now_ms, 1, &due);
+    }
+}
+
+static void child(game_t *game, unsigned self) {
+    uint64_t random = 1000ull * game->round + self;
+
+    for (unsigned i = 0; i < OPS || self == VICTIM; i++) {
+        operate(game, self, &random, NOW_MS + i / 4);
+    }
+}
+
+/* Takes the rest.  The units of the victim's last addition may have been added without
+ * its having said so. */
+static void audit(game_t *game) {
+    for (uint64_t key = 0; key < KEYS; key++) {
+        const uint64_t hash = 0x2345678912345678ull * (key + 1);
+        uint64_t taken = game->shared->taken[key];
+        const uint64_t added = game->shared->added[key];
+        uint64_t due, units;
+
+        for (unsigned i = 0; i < 4; i++) {
+            const uint64_t later_ms = NOW_MS + 60000 + 1000 * i;
+
+            (void)game->outbox->look(hash, later_ms, 1, &due);
+            if (game->outbox->take(hash, later_ms, 50, true, &units, &due) == Took::kTaken) {
+                taken += units;
+                (void)done(game->outbox, hash, later_ms, 0, 0, &due);
+            }
+        }
+
+        if (taken < added || taken > added + 9) {
+            fail_msg("round %u, key %u: %llu added, %llu taken", game->round, (unsigned)key,
+                     (unsigned long long)added, (unsigned long long)taken);
+        }
+        game->taken += taken;
+    }
+}
+
+static void play(size_t sets) {
+    game_t game = {sets, share<Outbox>(BYTES(sets)), share<shared_t>(sizeof(shared_t)), 0, 0};
+
+    for (; game.round < ROUNDS; game.round++) {
+        new (game.shared) shared_t{};
+        memset((void *)game.outbox, 0, BYTES(sets));
+        Outbox::init(game.outbox, BYTES(sets));
+        kill_one(game.round, &game.shared->started, [&](unsigned self) { child(&game, self); });
+        audit(&game);
+    }
+
+    assert_in_range(game.taken, ROUNDS * 1000, UINT64_MAX);
+}
+
+static void takes_what_was_added(void **state) {
+    (void)state;
+    play(8);
+}
+
+/* More keys than entries, which are given to others all the time. */
+static void takes_what_was_added_in_a_crowd(void **state) {
+    (void)state;
+    play(1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sends_once_an_interval),
+        cmocka_unit_test(keeps_what_has_no_room),
+        cmocka_unit_test(looks_at_a_pace),
+        cmocka_unit_test(replaces_a_sender_that_is_gone),
+        cmocka_unit_test(does_not_wait_after_a_rest),
+        cmocka_unit_test(tells_keys_apart),
+        cmocka_unit_test(forgets_calls_that_never_end),
+        cmocka_unit_test(remembers_what_was_seen),
+        cmocka_unit_test(takes_what_was_added),
+        cmocka_unit_test(takes_what_was_added_in_a_crowd),
+    };
+
+    return cmocka_run_group_tests_name("pending", tests, NULL, NULL);
+}
