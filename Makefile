@@ -247,7 +247,7 @@ SANITIZED_TESTS ?= $(BLACK_BOX)
 SANITIZED_SKIP  = $(wildcard t/tools/*.t) t/dashboard/browser.t t/docs/docs.t t/config/upgrade.t \
     t/settle/cost.t t/settle/usage_cost.t
 
-$(NGINX_SOURCE):
+$(NGINX_SOURCE): | deps
 	@.ci/get-nginx $(BUILD)/nginx-source
 
 sanitize-programs: $(tsan_TESTS) $(asan_TESTS) $(replay-asan_PROGRAMS)
@@ -490,6 +490,7 @@ screenshot_PKGS = $(demo-redis_PKGS) $(BROWSER)
 unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
 sanitize-programs_PKGS = $(sanitize_PKGS)
+soak_PKGS     = $(sanitize_PKGS)
 test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime
 test-slow_PKGS = $(test_PKGS) $(simulation_PKGS) $(weak_PKGS)
 test-all_PKGS = $(test-slow_PKGS)
@@ -519,6 +520,9 @@ replay_PKGS   = $(build_PKGS) libcmocka-dev perl
 
 PKGS = $(sort $(foreach goal,$(filter-out build nginx lua,$(MAKECMDGOALS)), \
     $($(goal)_PKGS)))
+
+# Each target with packages installs them before it runs.
+$(patsubst %_PKGS,%,$(filter %_PKGS,$(.VARIABLES))): | deps
 
 deps:
 	@$(if $(PKGS),.ci/install-packages $(PKGS))

@@ -41,6 +41,11 @@ is(printed("test -c $dir/a -o x; echo said"), "said\n", 'others say what they sa
 printed("cc -c -o $dir/c.o $dir/missing.c 2> $dir/log");
 isnt($?, 0, 'a failure fails make');
 
+for my $goal (qw(model check-arm deb cross check-packages bench-smoke)) {
+    my $said = `make -n -C '$HERE' $goal 2>&1`;
+    like($said, qr{^\.ci/install-packages .}m, "$goal: its packages are installed first");
+}
+
 SKIP: {
     my $module = $ENV{LIMIT_SLIDING_MODULE} || '';
     skip 'no module built by this makefile', 2 if $module !~ m{^\Q$HERE\E/build/};
