@@ -75,7 +75,7 @@ static char behind[512];             /* rows in which the core is */
 static double least_of_peer = INFINITY, most_of_peer;
 static double least_of_base = INFINITY, most_of_base;
 
-static shared_t *shared;
+static shared_t *results;
 static uint32_t *sequence[2];
 
 static memory_t map(size_t bytes) {
@@ -157,8 +157,8 @@ static void run(unsigned decider, subject_t *subject, unsigned process, unsigned
 
     touch(&subject->memory[decider]);
 
-    atomic_fetch_add(&shared->ready, 1);
-    while (atomic_load(&shared->ready) < processes) {
+    atomic_fetch_add(&results->ready, 1);
+    while (atomic_load(&results->ready) < processes) {
         sched_yield();
     }
 
@@ -175,7 +175,7 @@ static void run(unsigned decider, subject_t *subject, unsigned process, unsigned
         end = now_ns();
     } while (end - begin < round_ns);
 
-    shared->ns[process] = (double)(end - begin) / (double)done;
+    results->ns[process] = (double)(end - begin) / (double)done;
 }
 
 /* The mean over the processes. */
@@ -183,7 +183,7 @@ static void run(unsigned decider, subject_t *subject, unsigned process, unsigned
 static double measure(unsigned decider, subject_t *subject, unsigned processes) {
     double ns = 0;
 
-    atomic_store(&shared->ready, 0);
+    atomic_store(&results->ready, 0);
 
     for (unsigned p = 0; p < processes; p++) {
         if (fork() == 0) {
@@ -197,7 +197,7 @@ static double measure(unsigned decider, subject_t *subject, unsigned processes) 
     }
 
     for (unsigned p = 0; p < processes; p++) {
-        ns += shared->ns[p] / processes;
+        ns += results->ns[p] / processes;
     }
 
     return ns;
@@ -334,7 +334,7 @@ int main(int argc, char **argv) {
         }
     }
 
-    shared = static_cast<shared_t *>(map(sizeof(shared_t)).data);
+    results = static_cast<shared_t *>(map(sizeof(shared_t)).data);
     sequence[0] = static_cast<uint32_t *>(map(SEQUENCE * sizeof(uint32_t)).data);
     sequence[1] = static_cast<uint32_t *>(map(SEQUENCE * sizeof(uint32_t)).data);
 
