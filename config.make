@@ -43,7 +43,7 @@ do
         */http/directives/*.cpp | \
         */http/conf/limit_set.* | */http/conf/zone.* | \
         */http/values/parameter.* | */http/values/suggestion.* | \
-        */redis/calls/setup.* | */redis/topology/cluster.* | \
+        */redis/calls/redis_block.* | */redis/topology/cluster.* | \
         */redis/topology/sentinel.* | */redis/wire/tls.* | \
         */redis/wire/endpoint.*)
             limit_sliding_opt="$limit_sliding_opt $limit_sliding_small" ;;

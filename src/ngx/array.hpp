@@ -11,7 +11,7 @@
 
 namespace limit_sliding {
 
-/* Adjacent elements with another owner. */
+/* Refers to adjacent elements without owning them. */
 template <class T>
 class Span {
 public:
@@ -32,20 +32,20 @@ private:
     size_t size_ = 0;
 };
 
-/* Returns the elements of an array of NGINX. */
+/* Returns the elements of an NGINX array. */
 template <class T>
 Span<T> span(const ngx_array_t &array) {
     return {static_cast<T *>(array.elts), array.nelts};
 }
 
-/* An array with typed elements, empty when zeroed.  It grows by copying, so pointers to elements
+/* An array with typed elements, empty when zeroed.  add() may move elements, so pointers to them
  * are valid until the next add(). */
 template <class T>
 class Array {
     static_assert(std::is_trivially_copyable_v<T>, "NGINX moves elements");
 
 public:
-    /* Adds an element; nullptr: no memory. */
+    /* Adds an element.  Returns nullptr if there is no memory. */
     T *add(ngx_pool_t *pool, const T &element = T()) {
         if (array_.elts == nullptr && ngx_array_init(&array_, pool, 2, sizeof(T)) != NGX_OK) {
             return nullptr;
@@ -65,7 +65,7 @@ private:
     ngx_array_t array_ = {};
 };
 
-/* Calls a function with each element of a list of NGINX. */
+/* Calls a function with each element of an NGINX list. */
 template <class T, class Function>
 void for_each(ngx_list_t &list, Function function) {
     for (auto *part = &list.part; part != nullptr; part = part->next) {

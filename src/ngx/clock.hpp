@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A clock with a finer resolution than NGINX's, whose time stands still within an event. */
+/* A monotonic clock in ns.  NGINX's clock has ms, and stands still while an event is handled. */
 
 #pragma once
 
@@ -10,7 +10,6 @@
 
 namespace limit_sliding {
 
-/* Returns the ns since a fixed moment. */
 inline uint64_t clock_ns() {
     timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);

@@ -8,8 +8,7 @@
 
 namespace limit_sliding {
 
-/* Prepares a timer or a posted event that calls a function, or a member function, with the object.
- */
+/* Prepares a timer or posted event that calls a function or member function with the object. */
 template <auto function, class T>
 void init_event(ngx_event_t &event, T &object) {
     event.data = &object;
@@ -17,8 +16,7 @@ void init_event(ngx_event_t &event, T &object) {
     event.handler = [](ngx_event_t *ev) { std::invoke(function, *static_cast<T *>(ev->data)); };
 }
 
-/* Lets the event be handled after the present one.  An event that is posted twice is handled once.
- */
+/* Queues the event to run after the present one.  An event that is posted twice runs once. */
 inline void post_event(ngx_event_t &event) { ngx_post_event(&event, &ngx_posted_events); }
 
 /* Cancels a posted event. */
@@ -26,11 +24,10 @@ inline void unpost_event(ngx_event_t &event) {
     if (event.posted) { ngx_delete_posted_event(&event); }
 }
 
-/* Extends deadlines that are checked late: if the worker was busy or stopped, it may not have read
- * data that arrived in time. */
+/* Extends deadlines checked late: a worker that was busy or stopped may have unread data. */
 class Grace {
 public:
-    /* Returns true, and sets the timer again, for two turns of the event loop after a deadline
+    /* Sets the timer again and returns true, for two turns of the event loop after a deadline
      * that was first checked late.  NGINX's clock may lag by clock_age_ms. */
     bool is_given(ngx_event_t &timer, ngx_msec_t due_ms, ngx_msec_t clock_age_ms) {
         constexpr ngx_msec_t kLateMs = 10;
@@ -48,8 +45,8 @@ public:
     }
 
 private:
-    ngx_msec_t due_ms_; /* the last deadline */
-    unsigned turns_;    /* turns left for this deadline */
+    ngx_msec_t due_ms_; /* last deadline, in ms of NGINX's clock */
+    unsigned turns_;    /* turns of the event loop left for this deadline */
 };
 
 } // namespace limit_sliding

@@ -6,12 +6,11 @@
 
 namespace limit_sliding {
 
-/* An intrusive list over NGINX's queue; it does not own its items.  Call init() before use, and do
- * not move the list. */
+/* An intrusive, non-owning list over NGINX's queue.  Call init() first, and never move a list. */
 template <class T, ngx_queue_t T::*link>
 class List {
 public:
-    /* The loop may remove the present item. */
+    /* Iterates over the list.  The loop may remove its present item. */
     class Iterator {
     public:
         explicit Iterator(ngx_queue_t *at) : at_(at), next_(at->next) {}

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Typed memory.  Objects are value-initialized. */
+/* Typed memory of pools and of the heap.  Allocations return nullptr if there is no memory. */
 
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace limit_sliding {
 
-/* Allocates n uninitialized objects in a pool; nullptr: no memory. */
+/* Allocates n uninitialized objects in a pool. */
 template <class T>
 T *alloc(ngx_pool_t *pool, size_t n = 1) {
     static_assert(std::is_trivially_destructible_v<T>, "pools run no destructors");
     return static_cast<T *>(ngx_palloc(pool, n * sizeof(T)));
 }
 
-/* ngx_palloc() inline, for allocations of every request. */
+/* Allocates like ngx_palloc(), but inline, for allocations of every request. */
 inline void *alloc_inline(ngx_pool_t *pool, size_t bytes) {
     auto &block = pool->current->d;
     auto *p = ngx_align_ptr(block.last, NGX_ALIGNMENT);
@@ -35,14 +35,14 @@ inline u_char *alloc_bytes(ngx_pool_t *pool, size_t n) {
     return static_cast<u_char *>(ngx_pnalloc(pool, n));
 }
 
-/* Creates an object that lives as long as the pool; nullptr: no memory. */
+/* Creates a value-initialized object that lives as long as the pool. */
 template <class T>
 T *create(ngx_pool_t *pool) {
     T *object = alloc<T>(pool);
     return object != nullptr ? new (object) T() : nullptr;
 }
 
-/* Creates an object that lives until destroy_on_heap(); nullptr: no memory. */
+/* Creates a value-initialized object that lives until destroy_on_heap(). */
 template <class T>
 T *create_on_heap() {
     void *place = ngx_alloc(sizeof(T), ngx_cycle->log);

@@ -18,25 +18,25 @@ inline std::string_view view(const u_char *data, size_t len) {
     return {reinterpret_cast<const char *>(data), len};
 }
 
-/* NGINX's functions take no constant strings; callers use only functions that do not write. */
+/* Drops the const, for NGINX's functions that take mutable strings but do not write to them. */
 inline u_char *bytes(std::string_view text) {
     return reinterpret_cast<u_char *>(const_cast<char *>(text.data()));
 }
 
 inline ngx_str_t to_str(std::string_view text) { return {text.size(), bytes(text)}; }
 
-/* Returns at most so many bytes from the begin of the text. substr() may throw, which needs
- * libstdc++ in builds without optimization. */
+/* Returns the first `bytes` bytes of the text, or the whole text if it is shorter.  substr() may
+ * throw, which needs libstdc++ in builds without optimization. */
 inline std::string_view first(std::string_view text, size_t bytes) {
     return {text.data(), bytes < text.size() ? bytes : text.size()};
 }
 
-/* Appends the text.  Returns the end. */
+/* Appends the text, and returns its end. */
 inline u_char *append(u_char *p, std::string_view text) {
     return text.empty() ? p : ngx_cpymem(p, text.data(), text.size());
 }
 
-/* Returns the joined texts, allocated in the pool; data is nullptr without memory. */
+/* Joins the texts in memory of the pool.  The data is nullptr if there is no memory. */
 template <class... Texts>
 ngx_str_t join(ngx_pool_t *pool, const Texts &...texts) {
     size_t len = (std::string_view(texts).size() + ...);
@@ -49,7 +49,7 @@ inline bool starts_with(std::string_view text, std::string_view prefix) {
     return first(text, prefix.size()) == prefix;
 }
 
-/* Removes a prefix or a suffix; false if the text does not have it. */
+/* Removes a prefix or suffix.  Returns false if the text does not have it. */
 inline bool cut_prefix(std::string_view *text, std::string_view prefix) {
     const bool found = starts_with(*text, prefix);
     text->remove_prefix(found ? prefix.size() : 0);
@@ -63,12 +63,12 @@ inline bool cut_suffix(std::string_view *text, std::string_view suffix) {
     return found;
 }
 
-/* Compares names of variables or headers, without regard to case. */
+/* Returns true if the names of two variables or headers are equal but for case. */
 inline bool is_same_name(std::string_view a, std::string_view b) {
     return a.size() == b.size() && ngx_strncasecmp(bytes(a), bytes(b), a.size()) == 0;
 }
 
-/* Returns true if names differ only in case, "-" and "_". */
+/* Returns true if the names are equal but for case, "-" and "_". */
 inline bool is_similar(std::string_view a, std::string_view b) {
     auto skip = [](std::string_view &text) {
         while (!text.empty() && (text.front() == '-' || text.front() == '_')) {

@@ -21,8 +21,8 @@ sub name($sentinel, $master) {
         . length($port) . "\\r\\n$port\\r\\n");
 }
 
-sub nginx() {
-    return LimitSliding::Faults->new(timeout => 2,
+sub nginx(%opt) {
+    return LimitSliding::Faults->new(timeout => 2, %opt,
         server => join('; server ', map { $_->server } @sentinels),
         block => 'topology sentinel; sentinel_master m;');
 }
@@ -56,6 +56,29 @@ name($sentinels[2], $new);
 ok wait_for(sub { $nginx->get('/big?key=x'); $old->calls > 0 }),
     'two of three name another master: it is followed';
 like $nginx->log, qr/names another master/, '... which is said';
+$nginx->finish_one;
+
+# A failover while a worker connects to the old master: the sentinel that its watch asks is
+# slow, and the one that the connection asks is stale.
+my $lost = LimitSliding::FakeRedis->new($old)->start;
+name($_, $lost) for @sentinels;
+$nginx = nginx(timeout => 8, worker_processes => 1);
+ok wait_for(sub { LimitSliding::Faults::answer($nginx->get('/big?key=x'))->{source} eq 'redis' }),
+    'an old master that cannot be reached: Redis decided before';
+my $accepted = $sentinels[0]->stats->{accepted};
+$sentinels[0]->mode('mute');
+ok wait_for(sub {
+    $nginx->get('/big?key=x');
+    $sentinels[0]->stats->{accepted} > $accepted;
+}), '... a sentinel is asked for the master';
+$lost->mode('lost');
+$lost->reset;
+my $waiting = $nginx->send_request('/big?key=x');
+select undef, undef, undef, 0.5;
+name($_, $new) for @sentinels;
+my $answer = LimitSliding::Faults::answer($nginx->read_response($waiting));
+is $answer->{source}, 'redis', '... a request that waits is decided by the new one';
+cmp_ok $answer->{seconds}, '<', 4, '... as soon as two name that';
 $nginx->finish_one;
 
 name($_, $_ == $sentinels[0] ? $replica : $new) for @sentinels;

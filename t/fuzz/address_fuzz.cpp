@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "http/conf/client_address.hpp"
-#include "http/conf/key_text.hpp"
+#include "http/conf/written_key.hpp"
 #include "http/values/rate.hpp"
 #include "input.hpp"
 #include "ngx/strings.hpp"

@@ -17,7 +17,7 @@
 #include "core/facts/overrides.hpp"
 #include "core/table/zone.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/conf/key_text.hpp"
+#include "http/conf/written_key.hpp"
 #include "http/overrides/override_compaction.hpp"
 #include "http/overrides/override_file.hpp"
 #include "http/overrides/override_list.hpp"

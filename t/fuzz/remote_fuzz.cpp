@@ -9,7 +9,7 @@
 
 #include "core/facts/bans.hpp"
 #include "core/policy/override.hpp"
-#include "core/policy/verdict.hpp"
+#include "core/policy/describe_usage.hpp"
 #include "input.hpp"
 #include "redis/protocol/key_slot.hpp"
 #include "redis/protocol/remote_verdict.hpp"

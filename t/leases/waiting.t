@@ -53,7 +53,7 @@ for my $format (qw(digest plain)) {
     note "$kb kB";
     SKIP: {
         skip 'a sanitizer keeps what was freed', 1 if $ENV{ASAN_OPTIONS};
-        cmp_ok $kb, '<', $format eq 'plain' ? 72 * $MB : 48 * $MB,
+        cmp_ok $kb, '<', 40 * $MB,
             '... and what is to be told of them takes memory within bounds';
     }
     $redis->thaw;

@@ -4,7 +4,7 @@
 
 /*
  * The protocol of a key's ring of events, that of src/core/rings/events.hpp and
- * history.hpp, as a spin model in the manner of table.pml: every load and every
+ * ring_rule.hpp, as a spin model in the manner of table.pml: every load and every
  * compare-and-swap of shared memory is one transition.  Nobody else claims the
  * key's own slot: table.pml is about claims.  The slots of its pages may be
  * claimed by another key, and by other pages.

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/limiter/limiter.hpp"
-#include "core/rules/algorithm.hpp"
+#include "core/rules/word_steps.hpp"
 
 namespace pure {
 

@@ -61,7 +61,7 @@ constexpr unsigned draws(unsigned n) { return n; }
 /* A table of debts of one line, for free(). */
 #define DEBTS_BYTES 128
 
-/* How far the clock of a worker may be behind that of another, as in epoch.hpp. */
+/* How far the clock of a worker may be behind that of another, as in tag_epoch.hpp. */
 #define BEHIND_MS 64
 
 /* A window's number, large enough to have wrapped in a state. */

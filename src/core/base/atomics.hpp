@@ -23,7 +23,7 @@ using Atomic = std::atomic<T>;
 namespace limit_sliding {
 
 /* The bound of loops over shared memory.  A loop repeats only if another process has just changed
- * the word.  No process loses so many races in a row, but damaged memory must not hang a worker. */
+ * the word.  No process loses so many races, but damaged memory must not hang a worker. */
 constexpr unsigned kAttempts = 10000;
 
 /* Returns a word of shared memory as an atomic one. */
@@ -34,8 +34,7 @@ inline Atomic<uint64_t> &shared(uint64_t *word) {
     return *reinterpret_cast<Atomic<uint64_t> *>(word);
 }
 
-/* Adds to a counter in shared memory.  The sum is exact; the order to other words is not defined.
- */
+/* Adds to a counter in shared memory; atomic, but unordered relative to other words. */
 inline void add(uint64_t *word, uint64_t n) {
     shared(word).fetch_add(n, std::memory_order_relaxed);
 }
@@ -45,7 +44,7 @@ inline uint64_t load(const uint64_t *word) {
     return shared(const_cast<uint64_t *>(word)).load(std::memory_order_relaxed);
 }
 
-/* Adds up objects in shared memory that consist of counters, one word each. */
+/* Returns the field-wise sum of n objects in shared memory that consist of 64-bit counters. */
 template <class Counters>
 Counters sum_of(const Counters *parts, size_t n) {
     static_assert(sizeof(Counters) % sizeof(uint64_t) == 0, "whole words");

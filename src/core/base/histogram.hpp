@@ -11,9 +11,9 @@
 
 namespace limit_sliding {
 
-/* A histogram in shared memory, or a copy.  `kBounds` are the upper bounds of its buckets in
- * ascending order; the last bucket has no bound.  Additions are exact, but a reader gets no
- * snapshot. */
+/* A histogram in shared memory, or a copy.  `kBounds` has the inclusive upper bounds of the
+ * buckets in ascending order; the last bucket has no bound.  Additions are exact, but a reader
+ * gets no snapshot. */
 template <const auto &kBounds>
 struct Histogram {
     static constexpr size_t kBuckets = std::size(kBounds) + 1;
@@ -35,7 +35,7 @@ struct Histogram {
         sum += load(&other.sum);
     }
 
-    /* Calls a function with the number of values up to each bound, and with the bound. */
+    /* Calls function(n, bound) for each bound; n is the number of values up to the bound. */
     template <class Function>
     void for_each(Function function) const {
         uint64_t n = 0;

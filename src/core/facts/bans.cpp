@@ -12,7 +12,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* Parts of the longest ban, the unit in which doublings expire; and the mask of their numbers. */
+/* The time when doublings expire is stored in 16ths of the longest ban, modulo 32. */
 constexpr uint64_t kForgottenParts = 16;
 constexpr uint64_t kForgottenMask = 31;
 
@@ -20,17 +20,17 @@ static_assert(kPenaltyAfterMax < 1024, "rejections have 10 bits");
 
 using namespace ban_fact;
 
-/* Kinds of worth: counted rejections, doublings that are remembered, and bans. */
+/* Kinds of Worth in ascending order: counted rejections, remembered doublings, and bans. */
 enum { kCount = Worth::kFirst, kDoublings, kBan };
 
 uint64_t unit_ms(uint64_t max_ms) { return max_ms / kForgottenParts + 1; }
 
-/* A decoded fact.  The default is over at any time. */
+/* A decoded fact; by default an expired one. */
 struct Entry {
     uint64_t rejections; /* 0: a ban */
     uint64_t time_ms;    /* end of the ban, or time of the first rejection */
     uint64_t doublings;
-    uint64_t forgotten; /* set by forget_at() */
+    uint64_t forgotten; /* time when the doublings expire, as forget_at() encodes it; 0 for a ban */
 
     static Entry of(uint64_t fact) {
         return {fact >> kRejectionsShift, fact & kTimeMax, fact >> kDoublingsShift & kDoublingsMax,
@@ -130,8 +130,8 @@ uint64_t Bans::common_hash(std::string_view key) {
     return SipHash13(0, 0).hash(key.data(), key.size());
 }
 
-/* Lets `next` change the entry of a key.  Returns true if the entry was stored; false if `next`
- * returned false or the zone had no place. */
+/* Changes the entry of a key by next(entry).  Returns true if the entry was stored; false if
+ * next() returned false or the table had no place. */
 template <class Next>
 bool Bans::update(uint64_t hash, const PenaltyRule &rule, uint64_t now_ms, const Next &next) {
     return FactTable::update(

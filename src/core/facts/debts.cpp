@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/policy/epoch.hpp"
+#include "core/policy/tag_epoch.hpp"
 
 namespace limit_sliding {
 
@@ -28,8 +28,8 @@ static_assert(kEpochsMax * 2048 * kDebtParts + Debts::kWaitMax < kPartMask, "num
 
 uint64_t epoch_of(uint64_t now_ms, unsigned digits) { return now_ms >> (digits + 10) & kEpochMask; }
 
-/* True if a fact was changed so long ago that its debt has been paid.  A clock may be behind that
- * of the worker that has changed the fact. */
+/* Returns true if a fact was changed so long ago that its debt has been paid.  An age of -1 epoch
+ * means that a worker with a faster clock has changed the fact. */
 bool is_old(uint64_t fact, uint64_t now_ms, unsigned digits) {
     const uint64_t age = (epoch_of(now_ms, digits) - (fact >> kPartBits)) & kEpochMask;
     return age >= kEpochsMax && age != kEpochMask;
@@ -59,7 +59,7 @@ uint64_t fact_of(const Debt &debt, const DebtClock &clock) {
            | (debt.since & kPartMask);
 }
 
-/* The lowest bits of a hash tell the digits of the window. */
+/* The lowest bits of a stored hash are the digits of the window. */
 constexpr uint64_t kDigitsMask = (1u << kDigitsBits) - 1;
 
 static_assert(kWindowDigitsMax - kWindowDigitsMin <= kDigitsMask, "the digits of any window");
@@ -81,8 +81,8 @@ Debts *Debts::init(void *memory, size_t bytes) {
     return debts;
 }
 
-/* Lets change(debt) change the debt of a key as of now.  The debts of other keys are worth their
- * units; their limits are unknown, so the limit of this key has to do. */
+/* Changes the debt of a key as of now by change(debt).  Other debts are worth their units; their
+ * limits are unknown, so the limit of this key is used to compute them. */
 template <class Change>
 bool Debts::update(uint64_t hash, const DebtClock &clock, const Change &change, uint64_t *evicted) {
     return FactTable::update(

@@ -15,8 +15,8 @@ void FactTable::raise_until(uint64_t until_ms) {
     while (old < until_ms && !shared(&until_ms_).compare_exchange_weak(old, until_ms)) {}
 }
 
-/* Looks for other places of a key that has claimed one.  Withdraws claims at higher addresses.
- * Returns false if the claim `own` has to be withdrawn. */
+/* Searches for other places of the key that has claimed `own`.  Withdraws claims at higher
+ * addresses.  Returns false if the claim `own` must be withdrawn. */
 bool FactTable::is_alone(const Place &own, uint64_t keyed_hash, uint64_t tag) const {
     for (unsigned choice = 0; choice < kLinesOfKey; choice++) {
         for (Place &place : line_of(keyed_hash, choice).places) {

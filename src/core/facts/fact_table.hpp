@@ -12,8 +12,8 @@
 
 namespace limit_sliding {
 
-/* The value of a fact, by which a place is chosen: facts of a lower kind are evicted first, within
- * a kind facts of a lower rank.  A table defines its kinds from kFirst on. */
+/* The worth of a fact.  Facts of the lowest kind are evicted first, within a kind facts of the
+ * lowest rank.  A table defines its kinds from kFirst on. */
 struct Worth {
     enum Kind { kNothing, kClaim, kFirst };
 
@@ -37,20 +37,19 @@ struct Worth {
  * The hash selects two lines.  A key takes their first place that was never used; else the place
  * with the fact of the least worth.
  *
- * A key takes a place by three compare-and-swaps.  First its tag replaces the state, which nobody
- * can change from then on.  Second it replaces the tag.  Third, after a search for the key in its
- * other places, the first state replaces the claim.  If two processes claim places for one key at
- * the same time, the claim at the higher address is withdrawn.  The claim of a dead process can be
- * taken over.  Each claim advances the generation, so that a stalled process cannot replace the
- * state of another key.
+ * A key takes a place by three compare-and-swaps.  The first one replaces the state by the key's
+ * tag, and no other key can change the state from then on.  The second one replaces the tag.  The
+ * third one, after a search for the key in its other places, replaces the claim by the first
+ * state.  If two processes claim places for one key at the same time, the claim at the higher
+ * address is withdrawn.  The claim of a dead process can be taken over.  Each claim advances the
+ * generation, so that a stalled process cannot replace the state of another key.
  *
- * The table lies in front of its lines, in shared memory.
+ * The lines follow the table in shared memory.
  */
 class alignas(64) FactTable {
 public:
     static constexpr size_t kBytesMin = 128;
 
-    /* Returns the number of places. */
     uint64_t places() const { return line_count_ * kLinePlaces; }
 
 protected:
@@ -61,40 +60,39 @@ protected:
      * that share places; 0 if the hashes depend on a secret already. */
     void init(size_t bytes, uint64_t secret);
 
-    /* Calls visit(fact) for the fact of a key until it returns true, most often once: another
-     * process may be about to take the place.  Returns true if visit() did. */
+    /* Calls visit(fact) with the fact of a key, for each of its places until visit() returns true;
+     * most keys have one place.  Returns true if visit() did. */
     template <class Visit>
     bool look(uint64_t hash, const Visit &visit) const;
 
-    /* Lets change(fact), which gets 0 if the key has none, change the fact of a key.  A place is
-     * taken from the fact for which worth(hash, fact) is least; the hash has its lowest 50 bits.
-     * If the kind of this fact is `kept` or more, it must be worth less than the changed fact, or
-     * the key gets no place.  Returns true if the fact was stored; false if change() returned false
-     * or the key got no place.  `evicted` is the rank of a fact of such a kind that lost its place,
-     * else 0. */
+    /* Changes the fact of a key by change(fact), which gets 0 if the key has none.  A new key
+     * takes the place of the fact with the least worth(hash, fact); `hash` has the lowest 50 bits.
+     * If the kind of this fact is `kept` or higher, the new fact must be worth at least as much.
+     * Returns true if the fact was stored; false if change() returned false or the key got no
+     * place.  Sets `evicted` to the rank of an evicted fact of kind `kept` or higher, else to 0. */
     template <class Worthy, class Change>
     bool update(uint64_t hash, int kept, const Worthy &worth, const Change &change,
                 uint64_t *evicted = nullptr);
 
-    /* Calls visit(fact) for places of each step-th line. */
+    /* Calls visit(fact) for the places of every step-th line. */
     template <class Visit>
     void walk(uint64_t step, const Visit &visit) const;
 
-    /* Deletes the facts of n lines, modulo their number, for which is_over(hash, fact) is true.
-     * The hash has its lowest 50 bits. */
+    /* Deletes the facts for which is_over(hash, fact) is true, in n lines from number `first` on,
+     * modulo the number of lines.  `hash` has the lowest 50 bits. */
     template <class IsOver>
     void sweep(uint64_t first, uint64_t n, const IsOver &is_over);
 
     uint64_t line_count() const { return line_count_; }
 
-    /* A time until which some key may have a fact that counts.  Requests read it first. */
+    /* Returns a time after which no key has a fact that counts.  Requests read it first. */
     uint64_t until_ms() const { return load(&until_ms_); }
     void raise_until(uint64_t until_ms);
 
 private:
     static constexpr uint64_t kTag = uint64_t{1} << 63;
     static constexpr uint64_t kTagGenerations = 8192;
-    static constexpr unsigned kFactShift = 3; /* and so many bits of the generation */
+    static constexpr unsigned kFactShift = 3; /* also the bits of the generation */
     static constexpr unsigned kLinesOfKey = 2;
 
     /* A claim of no key. */
@@ -131,7 +129,7 @@ private:
     struct Search {
         enum { kHeld, kFree, kAgain } result;
         Seen seen;   /* place of the key, or a place to take */
-        Worth worth; /* of the fact in this place */
+        Worth worth; /* worth of the fact in this place */
     };
 
     static bool is_claim(uint64_t state) { return (state & kTag) != 0; }
@@ -182,7 +180,7 @@ private:
     uint64_t until_ms_;
 };
 
-/* Inline, because each request of a key with a fact calls this function. */
+/* Inline, because each request calls this function while some key of the zone has a fact. */
 template <class Visit>
 inline bool FactTable::look(uint64_t hash, const Visit &visit) const {
     const uint64_t keyed_hash = keyed(hash);

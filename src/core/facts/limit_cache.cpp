@@ -53,14 +53,14 @@ struct Place {
         shared(&check).store(own ^ (hash << 1 | uint64_t{used}), std::memory_order_relaxed);
     }
 
-    /* Fails if another process has stored meanwhile, which is fine: that place is used. */
+    /* Clears `used`.  Fails if another process has stored meanwhile: then the place is used. */
     void make_unused(const Place &seen) {
         uint64_t old = seen.check;
         const uint64_t next = old ^ (seen.is_used() ? kUsed : 0);
         shared(&check).compare_exchange_strong(old, next, std::memory_order_relaxed);
     }
 
-    /* The place must not look new, because places behind it may be in use. */
+    /* Removes the key.  The place must not look new, because places behind it may be in use. */
     void take_away() {
         shared(&value).store(0, std::memory_order_relaxed);
         shared(&check).store(kUsed, std::memory_order_relaxed);

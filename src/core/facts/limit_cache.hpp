@@ -14,9 +14,9 @@ namespace limit_sliding {
  * A cache of overrides, 16 bytes each.  A full cache first evicts limits that were stored only
  * once.
  *
- * The cache exists since a key's limit that Redis has sent must hold while Redis is away, and since
- * the API shows the limit that a variable gave to the last request of a key: every worker stores
- * such limits without a lock and for any number of keys, which the table of overrides cannot do.
+ * The cache keeps limits that Redis has sent, which must hold while Redis is away, and the limits
+ * that a variable gave to the last request of each key, for the API.  Every worker stores such
+ * limits without a lock and for any number of keys, which the table of overrides cannot do.
  *
  * A set of places is two cache lines.  A place is two words:
  *
@@ -25,20 +25,20 @@ namespace limit_sliding {
  *
  * The words are stored one after the other.  If two processes store at once, or a process dies
  * between the stores, or a reader sees only one of them, then the words match no key, and the
- * place is evicted some day.
+ * place is evicted later.
  *
- * Halves of the hash choose two sets.  A key is in the second set only if the first one was full.
+ * Halves of the hash select two sets.  A key is in the second set only if the first one was full.
  * All places behind a place that was never used are unused, too.
  *
- * `used` tells that the limit was stored again since it came into the cache.  A new limit replaces
- * one that is not used.  If all are used, the flags are cleared, as by the policy NRU ("not
- * recently used").
+ * `used` is set when the limit of a cached key is stored again.  A new key replaces a key without
+ * this flag.  If all keys of a set have the flag, the flags are cleared, as by the policy NRU
+ * ("not recently used").
  */
 class alignas(64) LimitCache {
 public:
     static constexpr size_t kBytesMin = 192;
 
-    /* Makes a cache in `memory`: `bytes` >= kBytesMin, zeroed, aligned to 64. */
+    /* Makes a cache in `bytes` >= kBytesMin of zeroed memory, aligned to 64. */
     static LimitCache *init(void *memory, size_t bytes);
 
     /* Returns the override that was stored last for this hash; not set if there is none. */

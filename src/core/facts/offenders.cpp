@@ -94,8 +94,7 @@ size_t Offenders::Text::used() const {
     return 2 + (kept + sizeof(uint64_t) - 1) / sizeof(uint64_t);
 }
 
-/* The name depends on the secret of the zone, so a client cannot forge a text with a valid check.
- */
+/* Returns the check word.  `name` depends on the zone's secret, so clients cannot forge a check. */
 uint64_t Offenders::Text::check_of(uint64_t name) const {
     uint64_t check = name;
     size_t n = used();

@@ -14,7 +14,7 @@ constexpr auto kOffendersMax = 100;
 constexpr auto kOffenderKeyBytes = 64; /* longer keys are cut */
 constexpr auto kOffenderSpanMs = 120000u;
 
-/* Each worker counts this many rejections a ms, and one of kRejectionsSampled beyond. */
+/* Each worker counts kRejectionsCounted rejections a ms, and one of kRejectionsSampled beyond. */
 constexpr auto kRejectionsCounted = 32u;
 constexpr auto kRejectionsSampled = 256u;
 
@@ -23,7 +23,7 @@ struct Sampler {
     uint64_t now_ms;
     uint32_t seen; /* rejections in the present ms */
     uint32_t skip; /* rejections to skip in this ms until the next sample */
-    uint32_t kept; /* `skip` of an earlier ms, which continues beyond kRejectionsCounted */
+    uint32_t kept; /* rest of `skip` of an earlier ms, for rejections beyond kRejectionsCounted */
     uint64_t rest; /* rejections of the present sample after the chosen one */
     uint64_t random;
     bool takes_all; /* no sampling: each rejection is counted */
@@ -46,7 +46,7 @@ private:
 
 struct Offender {
     uint64_t rejected; /* rejections within the last one to two spans */
-    uint64_t bytes;    /* length of the key, of which `key` holds the first bytes */
+    uint64_t bytes;    /* length of the whole key; `key` may have only the first bytes */
     uint8_t key[kOffenderKeyBytes];
 };
 
@@ -60,12 +60,11 @@ struct Offender {
  *
  * A key takes an entry by a compare-and-swap of the hash; additions to counts are atomic.  The
  * text of a key is written without a lock.  Several workers may write it at once, and a worker may
- * die within.  Therefore a check word covers the hash and all of the text, and readers skip a text
- * whose check is wrong.  The next rejection of the key repairs such a text.
+ * die in between.  So a check word covers the hash and the whole text, and readers skip a text
+ * with a wrong check.  The next rejection of the key repairs such a text.
  */
 class Offenders {
 public:
-    /* Returns the bytes of a table for so many keys. */
     static constexpr size_t bytes_for(size_t places) {
         return sizeof(Offenders) + places * (sizeof(Entry) + sizeof(Text));
     }
@@ -80,7 +79,6 @@ public:
      * missing. */
     size_t count(uint64_t hash, uint32_t weight, uint64_t now_ms);
 
-    /* Writes the text of the key at this place. */
     void set_text(size_t place, uint64_t hash, std::string_view key);
 
     void forget(uint64_t hash);
@@ -88,7 +86,7 @@ public:
     void clear();
 
     /* Writes the keys in descending order of rejections, and returns their number.  The result
-     * contains each key with more than 1/100 of all rejections.  Counts may be too high by the
+     * contains each key with more than 1/places of all rejections.  Counts may be too high by the
      * least count. */
     size_t read(uint64_t now_ms, Offender offenders[kOffendersMax]) const;
 

@@ -43,8 +43,8 @@ bool is_prime(uint64_t n) {
     return n > 1;
 }
 
-/* Returns the number of lines for so many keys, always more than `least`. Including the head and
- * the bitmap, a large table takes at most 24 bytes a key. */
+/* Returns the number of lines for this many keys, always more than `least`.  Including the head
+ * and the bitmap, a large table takes at most 24 bytes a key. */
 uint64_t lines_for(size_t keys, uint64_t least) {
     uint64_t lines = keys < 1024 ? std::max<uint64_t>(keys / 2 + 2, least + 8)
                                  : keys * 3 / 8 - keys / 65536 - 2;
@@ -78,17 +78,17 @@ bool Overrides::Place::has_ended(uint64_t now_s) const {
     return until_s != kNoEnd32 && until_s <= now_s;
 }
 
-/* If the limit or the end is that of another key, a relaxed load of the tag after this function
- * sees that the tag has changed. */
+/* Reads the entry.  If the limit or the end belongs to another key, a relaxed load of the tag
+ * after this function sees that the tag has changed. */
 Overrides::Entry Overrides::Place::entry() const {
     const auto until_s = line->until_s[i].load(std::memory_order_acquire);
     return {override_of(line->rule[i].load(std::memory_order_acquire)),
             until_s == kNoEnd32 ? kNoEnd : until_s, line->at[i].load(std::memory_order_relaxed)};
 }
 
-/* Fills a free place.  The order of stores has two effects.  A reader that found the former key
- * here, and reads the new limit or end, then sees that the tag is gone.  If the key is the same
- * and its override had expired, the new end tells that the limit is new. */
+/* Fills a free place.  The stores are ordered for two readers.  A reader that has found the former
+ * key here, and reads the new limit or end, also sees that the tag is gone.  A reader of the same
+ * key after its former override expired, that reads the new end, also reads the new limit. */
 void Overrides::Place::write(uint32_t tag, const Entry &entry) const {
     line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
     line->rule[i].store(rule_of(entry.own), std::memory_order_release);
@@ -97,8 +97,8 @@ void Overrides::Place::write(uint32_t tag, const Entry &entry) const {
 }
 
 /* Changes an override that has not expired.  Meanwhile readers see either limit, without an end.
- * All stores but the first release: a reader of the new limit cannot see the former end, nor the
- * new end with the former limit. */
+ * The stores of the limit and of the new end release: a reader that has seen the new limit cannot
+ * see the former end later, and a reader of the new end sees the new limit. */
 void Overrides::Place::change(const Entry &entry) const {
     const auto until_s = until_of(entry.until_s);
     if (line->until_s[i].load(std::memory_order_relaxed) != until_s) {
@@ -196,7 +196,7 @@ bool Overrides::set(uint64_t hash, const Entry &entry, uint64_t now_s) {
     return true;
 }
 
-/* A free place exists, because there are more places than keys, unless memory was damaged. */
+/* Adds a key.  A free place exists unless memory was damaged: there are more places than keys. */
 Overrides::Place Overrides::insert(uint64_t hash, const Entry &entry) {
     /* A reader that finds a key must find a count other than 0. */
     add_count(1);
@@ -297,7 +297,7 @@ void OverridesLoad::mark(uint64_t hash, uint64_t at) {
     if (!place.is_there()) {
         if (table_.count() >= table_.max_) { return; }
 
-        /* until set() is called, the end is before any time */
+        /* the end 0 lets the key look expired until set() is called */
         place = table_.insert(hash, {{}, 0, at});
         if (!place.is_there()) { return; }
     }
@@ -334,7 +334,7 @@ void OverridesLoad::keep_only(uint8_t mark) {
 void OverridesLoad::remove_unmarked() { keep_only(kMarked); }
 
 /* Makes room by removing the keys that have no limit yet; set() adds them again when their line
- * comes.  Returns false if there was none. */
+ * comes.  Returns false if there were none. */
 bool OverridesLoad::remove_waiting() {
     const auto before = table_.count();
     keep_if([](const Place &place) { return place.is_taken() && place.entry().own.is_set(); });

@@ -1,10 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/*
- * The facts about a key beside its history: overrides here, limits that Redis or a variable sent
- * (limit_cache.hpp), bans (bans.hpp), and ranks among the most rejected keys (offenders.hpp).
- * Each is a table in shared memory, found by the hash of a key.
- */
+/* The facts about a key beside its history: overrides here, limits that Redis or a variable sent
+ * (limit_cache.hpp), bans (bans.hpp), debts (debts.hpp), and ranks among the most rejected keys
+ * (offenders.hpp).  Each is a table in shared memory, found by the hash of a key. */
 
 #pragma once
 
@@ -36,25 +34,25 @@ namespace limit_sliding {
  * Readers take no lock.  Callers ensure that there is one writer at a time.  The writer may die
  * between any two stores: the tag of a key is stored last and removed first.
  *
- * The writers' lock orders their reads, which are relaxed.  Relaxed are also: the count of passed
- * keys, which is raised before the release of the tag; the place in the file, which is compared
- * only under the lock or with the line at that place; the removal of a tag, which the following
- * stores release; and the bitmap, because a walk may miss a key that is added meanwhile.
+ * Reads of writers are relaxed, because the writers' lock orders them.  Other relaxed accesses:
+ * the count of passed keys, which is raised before the release of the tag; the place in the file,
+ * which is compared only under the lock or with the line at that place; the removal of a tag,
+ * which the following stores release; and the bitmap, because a walk may miss a key that is added
+ * meanwhile.
  */
 class Overrides {
 public:
     /* The end of an override that does not expire, in s. */
     static constexpr uint64_t kNoEnd = UINT64_MAX;
 
-    /* Returns the bytes of a table for so many keys. */
     static size_t bytes_for(size_t keys);
 
     /* Makes a table in zeroed memory of bytes_for(keys) bytes, aligned to 64. */
     void init(size_t keys);
 
-    /* The number of keys, including expired ones until their places are needed.  Readers call
-     * find() only if it is not 0.  Relaxed: a key that is not counted yet is as good as not added
-     * yet. */
+    /* Returns the number of keys, including expired ones until their places are needed.  Readers
+     * call find() only if it is not 0.  Relaxed: a key that is not counted yet may as well be
+     * absent. */
     uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 
     /* Returns the number of keys that fit. */
@@ -79,20 +77,20 @@ public:
     /* Finds the whole entry of a key, even if it has expired. */
     bool find(uint64_t hash, Entry *entry) const;
 
-    /* Walk over all keys.  The first place is 0. next() finds the next key and moves *place behind
-     * it.  It returns false at the end, or after *lines_left lines, and decrements *lines_left.
-     * is_of() compares *tag with the hash of a key. place_after() returns the place behind a key;
-     * for an absent key, a place nearby. */
+    /* Walk over all keys.  The first place is 0.  next() finds the next key and moves *place
+     * behind it.  It returns false at the end, or after *lines_left lines, and decrements
+     * *lines_left.  is_of() compares *tag with the hash of a key.  place_after() returns the place
+     * behind a key, or a place nearby if the key is absent. */
     bool next(uint64_t *place, uint64_t *lines_left, Entry *entry, uint32_t *tag) const;
     uint64_t place_after(uint64_t hash) const;
     static bool is_of(uint32_t tag, uint64_t hash) { return tag == tag_of(hash); }
 
     /* The following functions are for the one writer. */
 
-    /* The state of the file when the table was last in step with it.  If `size` equals the size of
-     * the file, the table is up to date.  The writers' lock orders all fields but `size`, the last
-     * store of a writer that may die.  `size` is kUnknown while the table differs from the file by
-     * more than appended lines. */
+    /* The state of the file when the table was last in step with it.  If `size` and `changed_ns`
+     * equal the file's, the table is up to date.  The writers' lock orders all fields but `size`,
+     * which a writer that may die stores last.  `size` is kUnknown while the table differs from
+     * the file by more than appended lines. */
     struct File {
         static constexpr uint64_t kUnknown = UINT64_MAX;
 
@@ -115,13 +113,13 @@ public:
         Atomic<uint64_t> identity;
         Atomic<uint64_t> changed_ns; /* ns since 1970 */
         Atomic<uint64_t> lines;      /* lines with limits in the file */
-        Atomic<uint64_t> superseded; /* about so many of them are replaced by later lines */
+        Atomic<uint64_t> superseded; /* estimated number of lines that later lines replace */
     };
 
     File file;
 
     /* Sets the override of a key, or removes the key if the entry has none.  `entry.at` is below 4
-     * GB; an end after 2105 is stored as no end.  Returns false if the table is full. */
+     * GB; an end from 2^32 - 1 s on is stored as none.  Returns false if the table is full. */
     bool set(uint64_t hash, const Entry &entry, uint64_t now_s);
 
     void remove_ended(uint64_t now_s);
@@ -133,8 +131,8 @@ private:
     static constexpr uint64_t kGroup = 64; /* lines in a group */
 
     struct alignas(64) Line {
-        Atomic<uint32_t> tag[kPlaces];  /* of the key; 0: free place */
-        Atomic<uint32_t> passed;        /* keys that passed the full line, or more */
+        Atomic<uint32_t> tag[kPlaces];  /* tag of the key; 0: free place */
+        Atomic<uint32_t> passed;        /* number of keys that passed the full line, or more */
         Atomic<uint64_t> rule[kPlaces]; /* code of the window 32 | limit 32 */
         Atomic<uint32_t> until_s[kPlaces];
         Atomic<uint32_t> at[kPlaces];
@@ -159,7 +157,7 @@ private:
         uint64_t at() const { return at_; }
         uint64_t line() const { return at_ / sizeof(Line); }
 
-        /* False: all lines were visited. */
+        /* Returns false once all lines were visited. */
         bool next() {
             at_ -= step_;
             at_ += static_cast<uint64_t>(static_cast<int64_t>(at_) >> 63) & bytes_;
@@ -218,18 +216,18 @@ private:
 };
 
 /*
- * Brings the table in step with a file while requests are served.  Of several lines of a key the
- * last one counts.  A key that has a limit before and afterwards has a limit all the time.
- * Readers see only its last line, unless the table was full when the key was added.
+ * Brings the table in step with a file while requests are served.  The last line of a key counts.
+ * A key that has a limit before and afterwards has a limit all the time.  Readers see only its
+ * last line, unless the table was full when the key was added.
  *
  * If readers know the table already, the caller first gives all lines to mark(), which adds new
  * keys without a limit, and calls remove_unmarked() to make room.  Then it gives all lines to
- * set() in the same order. end() removes the keys that were not set.
+ * set() in the same order.  end() removes the keys that were not set.
  */
 class OverridesLoad {
 public:
-    /* Returns the bytes of scratch memory, which must be zeroed.  Only as much of it is touched as
-     * of the table. */
+    /* Returns the bytes of scratch memory, which must be zeroed.  Pages for unused parts of the
+     * table are not touched. */
     static size_t scratch_bytes(const Overrides &overrides) {
         return overrides.lines_count() * (sizeof(uint32_t) + sizeof(uint8_t));
     }
@@ -241,7 +239,7 @@ public:
     void mark(uint64_t hash, uint64_t at);
     void remove_unmarked();
 
-    /* As Overrides::set(). */
+    /* Works like Overrides::set(). */
     bool set(uint64_t hash, const Overrides::Entry &entry, uint64_t now_s);
 
     void end();

@@ -12,7 +12,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* Fixed windows pay when they end. */
+/* Returns true for fixed windows, which pay when they end. */
 bool is_fixed(const Policy &policy) { return policy.algorithm == Algorithm::kFixed; }
 
 /* Returns the number of the window of a calendar, or of equal fixed windows. */
@@ -22,7 +22,7 @@ uint64_t window_at(const Policy &policy, uint64_t time_ms) {
                : calendar_number(policy.calendar, policy.offsets, time_ms);
 }
 
-/* Returns the part of a window at a time of the zone; fixed windows have but one. */
+/* Returns the number of the part at a time of the zone.  Fixed windows have only one part. */
 uint64_t part_at(const Policy &policy, uint64_t time_ms) {
     return is_fixed(policy) ? window_at(policy, time_ms) * kDebtParts
                             : time_ms * kDebtParts / policy.window_ms;
@@ -96,8 +96,8 @@ uint64_t Debtor::take(uint64_t units, bool is_moved) const {
     return claim_.debts->take(claim_.hash, units, is_moved ? history_ends() : 0, clock_);
 }
 
-/* Returns the part in which all units that the history has now have left it: after a window, or
- * when a full bucket has run off at the limit in force. */
+/* Returns the part in which all present units of the history have left it: after a window, or when
+ * a full bucket has drained at the limit in force. */
 uint64_t Debtor::history_ends() const {
     const Policy &policy = *claim_.policy;
     Wide level = Wide{clock_.pace} * policy.window_ms;
@@ -115,12 +115,12 @@ uint64_t Debtor::owed_after(uint64_t payments) const {
     return debt_.units - std::min(debt_.units, payments * clock_.pace);
 }
 
-/* Returns the ms until so many payments, at least one, were made. */
+/* Returns the ms until payment number `payments` >= 1 is made. */
 uint64_t Debtor::pays_ms(uint64_t payments) const {
     return debt_part_begin_ms(*claim_.policy, debt_.since + payments * kDebtParts) - clock_.now_ms;
 }
 
-/* Returns the ms until a cost fits.  Between two payments, units leave the history alone. */
+/* Returns the ms until a cost fits.  Between two payments, only the history changes. */
 uint64_t Debtor::wait_ms(const Claim &claim, uint64_t cost) const {
     const uint64_t capacity = claim.policy->capacity(claim.limit);
     const uint64_t wanted = debt_.units + cost;
@@ -139,7 +139,7 @@ uint64_t Debtor::wait_ms(const Claim &claim, uint64_t cost) const {
     }
 }
 
-/* Describes the key for a claim that was decided. */
+/* Describes the key for a decided claim. */
 Verdict Debtor::describe(const Claim &claim) const {
     const uint64_t cost = is_admitted(claim) ? 0 : claim.cost;
     const uint64_t wanted = cost + debt_.units;

@@ -23,7 +23,7 @@ namespace limit_sliding {
  */
 class Debtor {
 public:
-    /* claim.debts is not null. */
+    /* claim.debts must not be null. */
     Debtor(const Claim &claim, uint64_t now_ms);
 
     bool owes() const { return debt_.units != 0; }
@@ -31,13 +31,13 @@ public:
     /* Decides a claim of a key that owes. */
     void decide(Claim *claim) const;
 
-    /* Adds units to the debt.  A new debt waits until the units of the history have left their
-     * window; so does an older one with `is_refilled`: if the history has got more units since.
-     * Returns the units that are lost. */
+    /* Adds units to the debt.  A new debt waits until the units of the history have expired.  An
+     * older debt waits as well with `is_refilled`, if the history has got more units since.
+     * Returns the lost units. */
     uint64_t add(uint64_t units, bool is_refilled) const;
 
-    /* Takes up to `units` off the debt, and returns their number.  With `is_moved` they go to the
-     * history, and the rest waits for them. */
+    /* Subtracts up to `units` from the debt, and returns their number.  With `is_moved` the caller
+     * moves them to the history, and the rest of the debt waits until they have expired. */
     uint64_t take(uint64_t units, bool is_moved) const;
 
 private:
@@ -48,12 +48,12 @@ private:
     Verdict describe(const Claim &claim) const;
 
     const Claim &claim_;
-    uint64_t now_ms_; /* of the caller */
+    uint64_t now_ms_; /* time of the caller */
     DebtClock clock_;
     Debt debt_;
 };
 
-/* Decides a claim of a zone that may have debts, and sets claim->owes. */
+/* Decide a claim of a zone that may have debts, and set claim->owes. */
 void consume_with_debts(Claim *claim, uint64_t now_ms);
 void look_with_debts(Claim *claim, uint64_t now_ms);
 

@@ -7,7 +7,7 @@
 
 #include "core/limiter/claim_table.hpp"
 #include "core/limiter/decision.hpp"
-#include "core/rings/history.hpp"
+#include "core/rings/ring_rule.hpp"
 #include "core/rules/counter_fast.hpp"
 
 namespace limit_sliding {
@@ -16,8 +16,8 @@ namespace {
 
 /* Opens the history of a key.  Out of line, because it is large and other algorithms do not need
  * it. */
-[[gnu::noinline]] History history_of(const Claim &claim, uint64_t now_ms) {
-    return History(claim, time_of(claim, now_ms));
+[[gnu::noinline]] RingRule history_of(const Claim &claim, uint64_t now_ms) {
+    return RingRule(claim, time_of(claim, now_ms));
 }
 
 template <class Result>
@@ -27,7 +27,7 @@ void conclude(Claim *claim, const Result &result) {
     claim->outcome = result.outcome;
 }
 
-/* For states of one word; 0: find_retry_after_ms() computes the wait when needed. */
+/* Concludes for states of one word.  A wait of 0 is computed later, by find_retry_after_ms(). */
 template <class Result>
 void conclude_word(Claim *claim, const Result &result, uint64_t retry_after_ms = 0) {
     conclude(claim, result);
@@ -83,7 +83,7 @@ template <class Algorithm, class Anywhere = Algorithm>
                       : 0);
 }
 
-/* The kinds with compiled functions; larger limits are rare. */
+/* The kinds with functions compiled for them; larger limits are rare. */
 using FastKinds = std::make_integer_sequence<unsigned, kCounterWhole + 1>;
 
 /* Returns the template's function for the kind of a limit, or `other` for larger limits. */
@@ -135,14 +135,14 @@ struct DescribeFast {
 };
 
 [[gnu::noinline, gnu::flatten]] void consume_events_anywhere(Claim *claim, uint64_t now_ms) {
-    History history(*claim, time_of(*claim, now_ms));
+    RingRule history(*claim, time_of(*claim, now_ms));
     conclude(claim, history.update(claim->cost, &claim->rejection));
 }
 
 /* Consumes from a ring.  All code is inline, so that each value is loaded once. */
 [[gnu::noinline, gnu::flatten]] void consume_events(Claim *claim, uint64_t now_ms) {
-    History history(*claim, time_of(*claim, now_ms), true);
-    History::Result result;
+    RingRule history(*claim, time_of(*claim, now_ms), true);
+    RingRule::Result result;
     if (!history.update_ready(claim->cost, &result, &claim->rejection)) {
         consume_events_anywhere(claim, now_ms);
         return;
@@ -194,7 +194,7 @@ struct LookFast {
     }
 };
 
-/* Returns the function for keys with a window of their own. */
+/* Returns the function for keys with their own window. */
 Decide *consume_key_window_of(const Policy &policy) {
     if (policy.has_rings()) { return consume_events_anywhere; }
 
@@ -247,7 +247,7 @@ Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     Verdict result;
 
     if (claim.policy->has_rings()) {
-        History history = history_of(claim, now_ms);
+        RingRule history = history_of(claim, now_ms);
         if (history.look(cost, &result) == Outcome::kAdmitted) { history.describe(&result); }
         return result;
     }
@@ -339,7 +339,7 @@ uint64_t Claim::delay_ms(uint64_t now_ms) const {
 }
 
 uint64_t Policy::capacity(uint64_t limit) const {
-    /* Bucket needs limits of 32 bits; under larger ones, in Redis, any burst runs off in time */
+    /* Bucket needs limits of 32 bits; under larger ones, in Redis, any burst drains in time */
     bool has_burst = burst != 0 || algorithm == Algorithm::kLeakyBucket;
     uint64_t bounded = has_burst ? std::min<uint64_t>(limit, UINT32_MAX) : limit;
 
@@ -353,8 +353,7 @@ uint64_t Policy::used(const Verdict &verdict) const {
 
     uint64_t excess = (verdict.excess + 999) / 1000;
 
-    /* the used units of a queue are the waiting ones, and its excess are the units behind the
-     * first */
+    /* the used units of a queue are the waiting requests; its excess omits the first one */
     if (algorithm == Algorithm::kLeakyBucket) {
         return excess == 0 ? taken : std::max(taken, excess + 1);
     }

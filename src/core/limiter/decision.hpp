@@ -14,8 +14,8 @@ namespace limit_sliding {
 Decide *consume_by_history(const Policy &policy, uint64_t limit);
 Decide *look_by_history(const Policy &policy, uint64_t limit);
 
-/* Describes the history of a key for a request of this cost.  claim.state is that of a decision,
- * but a ring is read anew. */
+/* Describes the history of a key for a request of this cost.  claim.state must be the state of a
+ * decision; a ring is read anew. */
 Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms);
 
 /* Returns the used share of the limit of an admitted claim, 1 if all is used. */

@@ -8,7 +8,7 @@
 #include "core/limiter/claim_table.hpp"
 #include "core/limiter/debtor.hpp"
 #include "core/limiter/decision.hpp"
-#include "core/rings/history.hpp"
+#include "core/rings/ring_rule.hpp"
 
 namespace limit_sliding {
 
@@ -34,7 +34,7 @@ void decide(Claim *claim, uint64_t now_ms) {
     function(claim, now_ms);
 }
 
-/* Looks at all undecided claims, then consumes them.  Returns false if any rejects. */
+/* Looks at all claims without a verdict, then consumes all.  Returns false if any rejects. */
 bool consume_all(Claim *claims, size_t n, uint64_t now_ms) {
     bool admitted = true;
 
@@ -116,7 +116,7 @@ void Claim::forget(uint64_t now_ms) const {
     if (debts != nullptr) { Debtor(*this, now_ms).take(UINT64_MAX, false); }
 
     if (policy->has_rings()) {
-        History(*this, time_of(*this, now_ms)).forget();
+        RingRule(*this, time_of(*this, now_ms)).forget();
         return;
     }
     with_algorithm(*policy, time_of(*this, now_ms), limit, [&](const auto &algorithm) {

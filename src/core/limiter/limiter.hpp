@@ -48,14 +48,14 @@ size_t tightest(const Claim *claims, size_t n, uint64_t now_ms);
  * they had not consumed. */
 void release(Claim *claims, size_t n, uint64_t now_ms);
 
-/* Charges a claim as the function of settlement.hpp does, at less cost if the limit has room and no
- * key owes.  `consume` is the result of consume_by_history() for the claim, or rejects if its
- * pace is another limit.  claim.debts is not null. */
+/* Charges a claim like charge() of settlement.hpp, at less cost if the limit has room and no key
+ * owes.  `consume` is consume_by_history() of the claim, or a function that rejects if
+ * claim.pace() is another limit.  claim.debts must not be null. */
 inline uint64_t charge(Decide *consume, const Claim &claim, uint64_t cost, uint64_t now_ms) {
     if (cost <= claim.limit && !claim.debts->has_any()) {
         Claim more;
 
-        /* The function reads the fields before `purpose`, and the statistics. */
+        /* `consume` reads only the fields before `purpose`, and `counts` */
         std::memcpy(&more, &claim, offsetof(Claim, cost));
         more.cost = cost;
         more.counts = claim.counts;
@@ -65,7 +65,7 @@ inline uint64_t charge(Decide *consume, const Claim &claim, uint64_t cost, uint6
 
         if (more.outcome == Outcome::kRefused) { return cost; }
 
-        cost = more.cost; /* so the call need not keep it */
+        cost = more.cost; /* so `cost` need not be kept over the call */
     }
 
     return charge(claim, cost, now_ms);

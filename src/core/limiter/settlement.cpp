@@ -8,15 +8,15 @@
 #include "core/limiter/claim_table.hpp"
 #include "core/limiter/debtor.hpp"
 #include "core/limiter/decision.hpp"
-#include "core/rings/history.hpp"
 #include "core/rings/ring_attempts.hpp"
+#include "core/rings/ring_rule.hpp"
 #include "core/rings/ring_settlement.hpp"
 
 namespace limit_sliding {
 
 namespace {
 
-/* The time stamps of states wrap a little later. */
+/* The longest time until a refund.  The time stamps of states wrap a little later. */
 constexpr uint64_t kRefundWindows = 128;
 constexpr uint64_t kRefundMs = 2 * 60 * 60 * 1000;
 
@@ -24,8 +24,8 @@ constexpr uint64_t kRefundMs = 2 * 60 * 60 * 1000;
     return RingSettlement(claim, time_of(claim, now_ms));
 }
 
-/* Returns by how many parts of a window one clock is ahead of another, rounded; modulo 2^64 if it
- * is behind. */
+/* Returns the parts of a window by which `clock_ms` is ahead of `other_ms`, rounded; modulo 2^64
+ * if it is behind. */
 uint64_t parts_between(uint64_t other_ms, uint64_t clock_ms, uint64_t n, uint64_t window_ms) {
     assert(window_ms != 0);
     constexpr int64_t kAheadMaxMs = int64_t{1} << 50;
@@ -44,14 +44,14 @@ uint64_t parts_between(uint64_t other_ms, uint64_t clock_ms, uint64_t n, uint64_
     }
 
     uint64_t epoch = CounterState::epoch_of(time_of(claim, now_ms), policy.window_ms);
-    Copy copy = table_of(claim, Epoch{epoch, 0}).find_ready();
+    Copy copy = table_of(claim, TagEpoch{epoch, 0}).find_ready();
     uint64_t next;
 
     return copy.kind == Copy::confirmed
            && Counter::refund_soon(copy.bare_state(), claim.state, cost, &next) && copy.store(next);
 }
 
-/* Takes refunded units off the debt of the key.  Returns their number. */
+/* Subtracts refunded units from the debt of the key.  Returns their number. */
 uint64_t pay_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     return cost == 0 || claim.debts == nullptr || !claim.debts->has_any()
                ? 0
@@ -61,7 +61,7 @@ uint64_t pay_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 /* Records the cost of a rejected claim with a ring, and describes the claim again. */
 [[gnu::noinline]] void record_attempt(Claim *claim, uint64_t now_ms) {
     RingAttempts(*claim, time_of(*claim, now_ms)).record(claim->cost);
-    (void)History(*claim, time_of(*claim, now_ms)).look(claim->cost, &claim->rejection);
+    (void)RingRule(*claim, time_of(*claim, now_ms)).look(claim->cost, &claim->rejection);
 }
 
 /* Records units of a cost, and then of the debt, as far as the history has room for them under

@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 /* The settlement of decided claims: charges, refunds, and records of rejected requests.  Units,
- * times and safety as in limiter.hpp. */
+ * times and thread safety are as in limiter.hpp. */
 
 #pragma once
 
@@ -24,9 +24,9 @@ void record_rejected(Claim *claim, uint64_t now_ms);
  * full. */
 uint64_t charge(const Claim &claim, uint64_t cost, uint64_t now_ms);
 
-/* Refunds a part of the cost that an admitted claim consumed at since_ms. claim.state must be the
- * state after the admission.  Units that have left the window are not refunded, and none are after
- * 128 windows or two hours. */
+/* Refunds a part of the cost that an admitted claim consumed at since_ms.  claim.state must be the
+ * state after the admission.  The history gets back no units that have left the window, and none
+ * after 128 windows or two hours. */
 void refund(const Claim &claim, uint64_t cost, uint64_t since_ms, uint64_t now_ms);
 
 /* Refunds units of a key, the newest first, if their admission is unknown. */

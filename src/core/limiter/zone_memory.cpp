@@ -10,7 +10,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* Returns a part of a zone's memory within bounds. */
+/* Returns size / part, within bounds. */
 size_t share_of(size_t size, size_t part, size_t least, size_t most) {
     return std::min(std::max(size / part, least), most);
 }

@@ -31,7 +31,6 @@ struct ZoneMemory {
     /* Optional parts: Redis takes 1/16 of the memory, variables 1/24, bans 1/8, debts 1/32. */
     enum { kRedis = 1, kVariables = 2, kBans = 4, kDebts = 8 };
 
-    /* Returns the bytes of a table of overrides. */
     static size_t overrides_bytes(size_t keys);
 
     /* Takes the parts from a zone's memory, which must meet the conditions of Zone::init().  After

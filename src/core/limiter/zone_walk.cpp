@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/rings/ring_step.hpp"
-#include "core/rules/algorithm.hpp"
+#include "core/rules/word_steps.hpp"
 #include "core/table/table.hpp"
 #include "core/table/zone.hpp"
 #include "core/table/zone_slots.hpp"
@@ -14,8 +14,8 @@ namespace limit_sliding {
 
 namespace {
 
-/* Calls visit(slot, table, step) for each slot of some lines.  The slots of a line are taken into
- * use in order, so lines whose first slot is unused are left out. */
+/* Calls visit(slot, table, step) for each slot of some lines.  The slots of a line fill in order,
+ * so lines with an unused first slot are skipped. */
 template <class Visit>
 void walk(Zone *zone, const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t first,
           uint64_t lines, const Visit &visit) {
@@ -23,7 +23,7 @@ void walk(Zone *zone, const Policy &policy, uint64_t now_ms, uint64_t limit, uin
 
     auto walk_slots = [&](const auto &slots, uint64_t epoch, const auto &step) {
         /* the hash of any key will do */
-        Table table(slots, zone->pairs, &zone->counts, 0, Epoch{epoch, 0});
+        Table table(slots, zone->pairs, &zone->counts, 0, TagEpoch{epoch, 0});
 
         for (uint64_t i = first; i < first + lines; i++) {
             if (slots.slot(i, 0).tag.load() == 0) { continue; }
@@ -36,7 +36,7 @@ void walk(Zone *zone, const Policy &policy, uint64_t now_ms, uint64_t limit, uin
 
     if (policy.has_rings()) {
         RingSlots slots(zone);
-        Clock clock(policy, time_ms);
+        TickClock clock(policy, time_ms);
 
         walk_slots(slots, clock.epoch(), RingStep(zone, policy, clock));
         return;

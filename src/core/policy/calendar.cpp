@@ -13,17 +13,17 @@ namespace {
 
 constexpr int64_t kDayMs = 24 * 60 * 60 * 1000;
 
-/* The first day of 1970 was a Thursday. */
+/* Days from Monday to the first day of 1970, a Thursday. */
 constexpr int64_t kDaysOfWeekBefore = 3;
 
 /* Months are counted from March of the year 0 of the Gregorian calendar, so that a leap day ends
- * its year.  The constants are the days and months from then to January 1970. */
+ * its year.  The constants are the days and months from that March to January 1970. */
 constexpr int64_t kDaysBefore = 719468;
 constexpr int64_t kMonthsBefore = 1969 * 12 + 10;
 
 constexpr int64_t kDaysOf400Years = 146097;
 
-/* Returns the number of days in so many years. */
+/* Returns the number of days in the first `years` years, counted from March of the year 0. */
 int64_t days_of_years(int64_t years) { return 365 * years + years / 4 - years / 100 + years / 400; }
 
 /* Returns the month of a day; both are counted from January 1970. */

@@ -9,30 +9,30 @@
 
 namespace limit_sliding {
 
-/* An offset of local time from UTC, and the time from which on it holds. */
+/* An offset of local time from UTC. */
 struct UtcOffset {
     int64_t since_ms;   /* begin of the offset, in ms of UTC since 1970 */
-    int64_t offset_ms;  /* added to UTC; less than two days */
-    int64_t reached_ms; /* the latest local time before `since_ms`; set by UtcOffsets */
+    int64_t offset_ms;  /* ms added to UTC; less than two days */
+    int64_t reached_ms; /* latest local time before `since_ms`, in ms; set by UtcOffsets::of() */
 };
 
 /*
  * The offsets of a time zone in order of time.  The first offset holds before its begin as well,
  * and the last one forever.
  *
- * A clock that is put back must not reopen a window that has just ended.  So local time stands
- * still until the clock has caught up.
+ * A local clock that is put back must not reopen a window that has just ended.  So the local time
+ * stands still until the clock has caught up.
  */
 struct UtcOffsets {
     const UtcOffset *offsets;
     size_t n; /* at least 1 */
 
-    /* Takes over n >= 1 offsets, which must live as long as the result. */
+    /* Sets `reached_ms` in n >= 1 offsets.  The offsets must live as long as the result. */
     static UtcOffsets of(UtcOffset *offsets, size_t n);
 
-    /* Finds the changes of the offset from one time to another, at most `most` >= 1 offsets in
-     * all.  A zone must change its offset at most once a day. offset_ms_at() takes ms since 1970,
-     * whole seconds. */
+    /* Fills `offsets` with at most `most` >= 1 offsets that hold between two times.  The zone must
+     * change its offset at most once a day.  offset_ms_at() gets ms of UTC since 1970, in whole
+     * seconds. */
     template <class OffsetAt>
     static UtcOffsets find(int64_t from_ms, int64_t to_ms, const OffsetAt &offset_ms_at,
                            UtcOffset *offsets, size_t most);
@@ -86,14 +86,14 @@ UtcOffsets UtcOffsets::find(int64_t from_ms, int64_t to_ms, const OffsetAt &offs
 
 struct CalendarWindow {
     uint64_t number;   /* window 0 contains the first ms of 1970 */
-    uint64_t begin_ms; /* in UTC, since 1970 */
+    uint64_t begin_ms; /* ms of UTC since 1970 */
     uint64_t end_ms;
 
     uint64_t length_ms() const { return end_ms - begin_ms; }
 };
 
 /* Return the number of the window at a time, the begin of a window in ms of UTC, and both.  `kind`
- * must not be kNone; without offsets the calendar is that of UTC. */
+ * must not be kNone.  Without offsets the calendar is that of UTC. */
 uint64_t calendar_number(Calendar kind, const UtcOffsets *offsets, uint64_t utc_ms);
 uint64_t calendar_begin_ms(Calendar kind, const UtcOffsets *offsets, uint64_t number);
 CalendarWindow calendar_window(Calendar kind, const UtcOffsets *offsets, uint64_t utc_ms);

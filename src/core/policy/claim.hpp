@@ -9,7 +9,7 @@
 
 namespace limit_sliding {
 
-/* How often slots of a zone changed their keys.  Each worker may have its own counters, so that no
+/* Counters of new keys in the slots of a zone.  Each worker may have its own counters, so that no
  * two workers write to one cache line. */
 struct SlotCounts {
     uint64_t used;    /* slots taken into use; a slot stays in use forever */
@@ -31,22 +31,22 @@ enum class Purpose : uint8_t {
     kLook = 1,     /* decide without consuming */
     kGiveBack = 2, /* refund consumed units */
     kLease = 3,    /* consume, and lease further units */
-    kCharge = 4    /* consume above the limit too, and owe the rest */
+    kCharge = 4    /* consume; the key owes units beyond the limit */
 };
 
 struct Claim;
 struct Zone;
 class Debts;
 
-/* Decides one claim, and consumes if the claim's purpose is to consume. */
+/* A function that decides one claim, with or without consuming (decision.hpp). */
 using Decide = void(Claim *claim, uint64_t now_ms);
 
 /* Structs of src/http and src/redis.  The core only carries pointers to them. */
 struct Limit;
 struct RemoteClaim;
 
-/* One limit of one request: the key, the cost and, once decided, the outcome.  The caller fills
- * the fields up to `counts`; acquire() sets the others. */
+/* One limit of one request: the key, the cost and, once decided, the outcome.  acquire() sets
+ * `owes` and the fields from `outcome` on, unless `verdict` is set; the caller sets the others. */
 struct Claim {
     Zone *zone;
     const Policy *policy;
@@ -55,34 +55,34 @@ struct Claim {
     uint64_t cost;  /* units; 0 .. kCostMax, unless Redis decides */
     Purpose purpose;
     bool is_void;   /* set by the caller: admitted for a request that was rejected later */
-    bool is_own;    /* the limit or window is not that of the directive, so functions prepared for
-                               the directive do not apply */
+    bool is_own;    /* the limit or window differs from the directive's, so functions prepared for
+                       the directive do not apply */
     bool records;   /* the cost is recorded even if the claim rejects */
     bool is_banned; /* `verdict` is a ban of the key */
-    bool owes;      /* the key owes after the decision, and `rejection` describes it; set if
-                       `debts` is */
+    bool owes;      /* the key owes after the decision, and `rejection` describes the key; valid if
+                       `debts` is not null */
     const Verdict *verdict; /* the verdict if Redis or a ban has decided, else null */
     Limit *directive;       /* of the caller; the core does not read it */
-    RemoteClaim *remote;    /* of the caller; null if Redis is not asked */
-    SlotCounts *counts;     /* statistics of slots; null: those in the zone */
-    Debts *debts;           /* of the zone; null: no key of the zone can owe */
+    RemoteClaim *remote;    /* of the caller; null if the claim does not ask Redis */
+    SlotCounts *counts;     /* statistics of slots; null: the counters in the zone */
+    Debts *debts;           /* debts of the zone; null: no key of the zone can owe */
 
     Outcome outcome; /* set by the decision */
-    State state;     /* of the key, after the decision; if the zone had no slot for the key, the ms
-                        until the first slot expires */
+    State state;     /* state of the key after the decision; with a ring, the mark of the admission;
+                        if refused, the ms until the first slot expires */
 
-    /* Set if a key with a ring rejects, and for any key that owes.  For other keys only
-     * retry_after_ms may be set, else it is 0. */
+    /* The verdict of a rejection by a ring, or of a key that owes.  For other keys only
+     * `retry_after_ms` is valid, and 0 if it was not computed. */
     Verdict rejection;
 
     /* Returns Zone::hash() of the key. */
     uint64_t key_hash() const { return hash ^ policy->salt; }
 
-    /* True if the core decides the claim and consumes its cost. */
+    /* Returns true if the core decides the claim and consumes its cost. */
     bool consumes() const { return purpose == Purpose::kConsume && verdict == nullptr; }
 
-    /* Returns the units of a debt that the key pays in a window: a limit of the key's own, or that
-     * of the zone, whatever the limit of the directive is. */
+    /* Returns the units of a debt that each window pays: the limit of the key's override, else the
+     * zone's limit.  The limit of the directive applies only if the zone has none. */
     uint64_t pace() const {
         return is_own ? limit : policy->zone_limit != 0 ? policy->zone_limit : limit;
     }
@@ -102,14 +102,14 @@ struct Claim {
         cost = 1;
     }
 
-    /* Caps numbers from Redis at the largest ones that shared memory can decide. */
+    /* Caps the limit and the cost from Redis at the maxima of shared memory. */
     void fit_core() {
         limit = std::min(limit, policy->limit_max());
         cost = std::min(cost, kCostMax);
     }
 
-    /* Describes a decided claim: for a rejected request the wait, for an admitted one the
-     * remaining units.  The description of a rejection by a ring is that of the decision. */
+    /* Describes a decided claim: the wait of a rejected request, or the remaining units of an
+     * admitted one.  A rejection by a ring is described as of the decision. */
     Verdict describe(uint64_t now_ms) const;
 
     /* Returns the length of the present window in ms. */
@@ -121,19 +121,18 @@ struct Claim {
         return known != 0 ? known : find_retry_after_ms(now_ms);
     }
 
-    /* Returns the wait in ms if the decision has found it, else 0. */
+    /* Returns the wait in ms if the decision has computed it, else 0. */
     uint64_t known_retry_after_ms() const {
         return verdict == nullptr && outcome == Outcome::kRejected ? rejection.retry_after_ms : 0;
     }
 
-    /* Computes the wait in ms from the state. */
+    /* Returns the wait in ms, even if the decision has not computed it. */
     uint64_t find_retry_after_ms(uint64_t now_ms) const;
 
-    /* Returns for how many ms a leaky bucket delays the request; 0 if the claim consumed nothing.
-     */
+    /* Returns the delay by a leaky bucket in ms; 0 if the claim consumed nothing. */
     uint64_t delay_ms(uint64_t now_ms) const;
 
-    /* Deletes the history of the key. */
+    /* Deletes the history and the debt of the key. */
     void forget(uint64_t now_ms) const;
 };
 

@@ -20,7 +20,7 @@ struct Override {
     bool is_unlimited() const { return limit == kUnlimited; }
     bool is_blocked() const { return limit == kBlocked; }
 
-    /* True if the limit is a number. */
+    /* Returns true if the limit is a number. */
     bool is_limited() const { return limit - 1 < kBlocked - 1; }
 
     bool operator==(const Override &other) const {
@@ -29,14 +29,13 @@ struct Override {
     bool operator!=(const Override &other) const { return !(*this == other); }
 
     /* Parses "off", "0", a rate ("10r/s"), a number of requests in the policy's window ("100"), or
-     * "N/TIME" ("1000/1h"; for algorithms with calendar windows also "5000/month").  The window of
-     * the policy is stored as not given.  Returns false for other texts and for limits outside 1
-     * .. limit_max; the override then keeps its value. */
+     * "N/TIME" ("1000/1h"; for algorithms with calendar windows also "5000/month").  A window
+     * equal to the policy's is stored as not given.  Returns false for other texts and for limits
+     * outside 1 .. limit_max; the override then keeps its value. */
     bool parse(std::string_view text, const Policy &policy, uint64_t limit_max);
 };
 
-/* Returns the policy for keys with this window.  If no window is given, that is the zone's policy.
- */
+/* Returns the policy of keys with this window; the zone's policy if no window is given. */
 Policy with_window(const Policy &policy, const Window &window);
 
 } // namespace limit_sliding

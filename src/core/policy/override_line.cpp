@@ -16,7 +16,7 @@ constexpr std::string_view kUntil = "until=";
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* True if a key may contain the character unescaped. */
+/* Returns true if a key may contain the character unescaped. */
 bool is_plain(char c) { return c > ' ' && c <= '~' && c != '#' && c != '%'; }
 
 int hex_digit(char c) {
@@ -31,7 +31,7 @@ void skip_blanks(std::string_view *rest) {
     }
 }
 
-/* Cuts a word off the line's beginning, and the blanks after it. */
+/* Cuts a word and the blanks after it off the line's begin.  Returns the word. */
 std::string_view cut_word(std::string_view *rest) {
     size_t size = 0;
     while (size < rest->size() && !is_blank((*rest)[size])) {
@@ -43,7 +43,7 @@ std::string_view cut_word(std::string_view *rest) {
     return word;
 }
 
-/* Decodes a key in place; false if an escape or a byte is invalid. */
+/* Decodes a key in place.  Returns false if an escape or a byte is invalid. */
 bool decode(char *text, size_t size, std::string_view *key) {
     size_t n = 0;
     while (n < size && is_plain(text[n])) {
@@ -73,7 +73,7 @@ bool decode(char *text, size_t size, std::string_view *key) {
     return true;
 }
 
-/* Reads a number with a known count of digits. */
+/* Returns the number of `digits` digits at a position. */
 unsigned number_at(std::string_view text, size_t at, size_t digits) {
     unsigned n = 0;
     for (size_t i = at; i < at + digits; i++) {
@@ -82,7 +82,7 @@ unsigned number_at(std::string_view text, size_t at, size_t digits) {
     return n;
 }
 
-/* Reads "2026-11-22T21:00:00Z"; false if the text has another form or names no time. */
+/* Parses "2026-11-22T21:00:00Z".  Returns false for another form and for invalid times. */
 bool parse_date(std::string_view text, uint64_t *s) {
     constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
     if (text.size() != kForm.size()) { return false; }
@@ -113,7 +113,7 @@ bool parse_date(std::string_view text, uint64_t *s) {
     return true;
 }
 
-/* Reads a date or seconds from a non-empty text. */
+/* Parses a date or seconds from a non-empty text. */
 bool parse_time(std::string_view text, uint64_t *s) {
     if (parse_date(text, s)) { return true; }
 
@@ -130,7 +130,7 @@ bool parse_time(std::string_view text, uint64_t *s) {
     return true;
 }
 
-/* Appends a text with data that is not null. */
+/* Copies a text to `p` and returns its end.  text.data() must not be null. */
 char *append(char *p, std::string_view text) {
     std::memcpy(p, text.data(), text.size());
     return p + text.size();

@@ -11,18 +11,18 @@
 namespace limit_sliding {
 
 /*
- * A line in a file of overrides:
+ * A line in a file of overrides, with blanks between the fields:
  *
  *     KEY  LIMIT  [until=TIME]  [# comment]
  *
- * separated by blanks.  "#", "%", blanks and other bytes than printable ASCII are written as %XX;
- * all bytes may be.  The limit is "default" or a text for Override::parse().  The time is in
- * seconds since 1970 or as 2026-11-22T21:00:00Z, until 2106 (kUntilMax).
+ * A key contains "#", "%", blanks and all bytes but printable ASCII as %XX; any byte may be
+ * written so.  The limit is "default" or a text for Override::parse().  The time is in seconds
+ * since 1970 or as 2026-11-22T21:00:00Z, until 2106 (kUntilMax).
  */
 struct LimitLine {
     static constexpr size_t kKeyMax = 65535;
     static constexpr uint64_t kNoEnd = UINT64_MAX;
-    static constexpr uint64_t kUntilMax = UINT32_MAX - 1; /* Overrides has 32 bits for ends */
+    static constexpr uint64_t kUntilMax = UINT32_MAX - 1; /* Overrides stores ends in 32 bits */
 
     enum class Kind { kNone = 0, kLimit, kWrong };
 
@@ -32,8 +32,8 @@ struct LimitLine {
     uint64_t until_s;      /* UNIX time, or kNoEnd */
     const char *error;     /* reason of kWrong */
 
-    /* Parses a line without its newline.  Decodes the key in place.  Returns kNone for a line of
-     * blanks and a comment. */
+    /* Parses a line without its newline.  Decodes the key in place.  Returns kNone if the line is
+     * blank or a comment. */
     Kind parse(char *line, size_t size, const Policy &policy, uint64_t limit_max);
 
     /* Returns an upper bound of the bytes that write() needs. */

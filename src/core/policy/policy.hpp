@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The policy of a zone, with the settings that all of its keys share, and the description of a key
- * that a client sees.  A policy names the algorithm, the window and the burst; the limit belongs
- * to each claim.  A key with an override may have another window, and a policy of its own then. */
+/* The policy of a zone: the algorithm, the window and the burst that its keys share.  The limit
+ * belongs to each claim.  A key with an override may have another window, and then has a policy of
+ * its own.  A verdict describes a key as the client sees it. */
 
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace limit_sliding {
 
-/* The largest limits in requests a window: for states with one number, for states with several,
- * and for Redis, whose numbers are exact up to 2^53. */
+/* The largest limits in requests a window: for states of one word, for rings, and for Redis, where
+ * numbers are exact up to 2^53. */
 constexpr uint64_t kLimitMax = 1000000000;
 constexpr uint64_t kNarrowMax = 4194302;
 constexpr uint64_t kRemoteMax = 1000000000000000;
@@ -41,9 +41,9 @@ struct Verdict {
     uint64_t remaining;      /* whole requests left, 0 .. limit */
     uint64_t excess;         /* units beyond the limit if the request were admitted, in 1/1000
                                 request; 0 if it fits */
-    uint64_t reset_ms;       /* ms until `remaining` grows; 0 at the capacity */
-    uint64_t retry_after_ms; /* ms until the request would be admitted if no other request
-                                consumed; 0: now; kNever: cost > limit */
+    uint64_t reset_ms;       /* ms until `remaining` grows; 0 if the full capacity remains */
+    uint64_t retry_after_ms; /* ms until the request would be admitted if no other request consumed;
+                                0: now; kNever: cost > capacity */
     uint64_t delay_ms;       /* ms by which a leaky bucket delays an admitted request, rounded down
                                 as limit_req does */
 };
@@ -52,8 +52,8 @@ enum class Algorithm {
     kCounter = 0, /* sliding window counter */
     kLog,         /* exact sliding window */
     kFixed,       /* fixed windows */
-    kTokenBucket, /* refilled at the limit a window */
-    kLeakyBucket  /* a queue that leaves at the limit a window */
+    kTokenBucket, /* refilled at the rate of the limit */
+    kLeakyBucket  /* a queue, drained at the rate of the limit */
 };
 
 enum class WhenFull {
@@ -83,16 +83,16 @@ struct Policy {
      * has a separate history for each window. */
     uint64_t salt;
 
-    /* Rejected requests are recorded as well.  A log then keeps `held` units, or those of the
-     * limit if that is more: requests under a low limit must not displace units that a higher
-     * limit has admitted. */
+    /* Rejected requests are recorded as well.  A log then keeps `held` units, or as many as the
+     * claim's limit if that is more: requests under a low limit must not displace units that a
+     * higher limit has admitted. */
     bool counts_rejected;
     uint64_t held;
 
     uint32_t undelayed; /* requests that may wait in a leaky bucket without delaying the next one;
                            kNeverDelayed: all */
 
-    uint64_t zone_limit; /* requests a window; 0: the zone has no limit of its own */
+    uint64_t zone_limit; /* the zone's limit in requests a window; 0: none */
 
     Window window() const { return {window_ms, calendar}; }
 
@@ -105,8 +105,8 @@ struct Policy {
         return in_redis ? kRemoteMax : has_rings() ? kNarrowMax : kLimitMax;
     }
 
-    /* Returns the most units that may be used at once: the limit (1 .. limit_max()), or the size
-     * of the bucket.  A burst counts only as far as it runs off within 2^32 ms (49 days). */
+    /* Returns the units that may be used at once: the limit (1 .. limit_max()), or the size of the
+     * bucket.  A burst is capped at the units that drain within 2^32 ms (49 days). */
     uint64_t capacity(uint64_t limit) const;
 
     /* Returns the used requests, rounded up, from the verdict for a request of cost 0.  The result
@@ -117,12 +117,12 @@ struct Policy {
         return algorithm == Algorithm::kTokenBucket || algorithm == Algorithm::kLeakyBucket;
     }
 
-    /* True if admitted requests may have to wait. */
+    /* Returns true if admitted requests may have to wait. */
     bool may_delay() const {
         return algorithm == Algorithm::kLeakyBucket && undelayed != kNeverDelayed;
     }
 
-    /* True if the state of a key is longer than one word. */
+    /* Returns true if the state of a key is longer than one word. */
     bool has_rings() const { return algorithm == Algorithm::kLog || precision > 1; }
 };
 

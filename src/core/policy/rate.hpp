@@ -12,7 +12,7 @@ namespace limit_sliding {
 /* A rate from the configuration. */
 struct Rate {
     uint64_t count;  /* requests, 1 or more */
-    uint64_t per_ms; /* the time for `count` requests; 0: a window */
+    uint64_t per_ms; /* time for `count` requests; 0: a window */
 
     /* Parses "Nr/s", "Nr/m", "Nr/h", "Nr/d" or "N", with a positive integer N of up to 18 digits,
      * no sign and no blanks.  Returns false for other texts; the rate then keeps its value. */

@@ -19,11 +19,11 @@ enum Count {
     kCounts
 };
 
-/* The sources of decisions other than this node, from Source::kRedis on. */
+/* The number of sources of decisions from Source::kRedis on. */
 constexpr auto kRemoteSources = 4;
 
-/* Counters of a zone.  Each worker has an object of two cache lines to itself; additions are
- * atomic in case that two workers share one. */
+/* Counters of a zone.  Each worker has an object of two cache lines; additions are atomic in case
+ * two workers share an object. */
 struct Statistics {
     uint64_t requests[kCounts];
     uint64_t sources[kRemoteSources];

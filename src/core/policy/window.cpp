@@ -16,17 +16,16 @@ struct Unit {
     uint64_t ms;
 };
 
-/* Units in descending order: a unit may follow larger ones only.  A name that begins with another
- * name comes first. */
+/* Units, the longest first; but "ms" must come before its prefix "m". */
 constexpr Unit kUnits[] = {
     {"y", 365 * kDayMs}, {"M", 30 * kDayMs}, {"w", 7 * kDayMs}, {"d", kDayMs},
     {"h", 3600 * 1000},  {"ms", 1},          {"m", 60 * 1000},  {"s", 1000},
 };
 
-/* Longer than any window, and short enough for sums not to overflow. */
+/* Longer than any window, and short enough that sums do not overflow. */
 constexpr uint64_t kMostMs = uint64_t{1} << 40;
 
-/* Removes a number from the begin of the text; false if there is none. */
+/* Removes a number from the begin of the text.  Returns false if there is none up to kMostMs. */
 bool cut_number(std::string_view *text, uint64_t *n) {
     size_t digits = 0;
     for (*n = 0; digits < text->size() && (*text)[digits] >= '0' && (*text)[digits] <= '9';
@@ -38,8 +37,7 @@ bool cut_number(std::string_view *text, uint64_t *n) {
     return digits != 0;
 }
 
-/* Removes the name of a unit smaller than `most_ms`. Returns its length in ms; 0 if there is none.
- */
+/* Removes the name of a unit.  Returns its length in ms; 0 if there is none below `most_ms`. */
 uint64_t cut_unit(std::string_view *text, uint64_t most_ms) {
     for (const Unit &unit : kUnits) {
         const size_t size = unit.name.size();

@@ -31,7 +31,7 @@ struct Window {
 
     static Window of(Calendar calendar);
 
-    /* Encode a window in 32 bits: its ms, the number of its calendar, or 0 if not given.
+    /* Convert a window to and from 32 bits: its ms, the number of its calendar, or 0 if not given.
      * from_code() returns a window that is not given for other numbers. */
     uint32_t code() const;
     static Window from_code(uint32_t code);

@@ -20,20 +20,20 @@ struct EventStore {
     Zone *zone;
     const Policy *policy;
     SlotCounts *counts;
-    bool is_brief; /* Reads only the key's own ring.  If that is not enough, the key counts as
-                      torn.  For counters with the zone's window. */
-    Clock now;
+    bool is_brief; /* reads only the key's ring, and no pages or refunds; a key that needs these
+                      counts as torn; for counters with the zone's window */
+    TickClock now;
 
     /* Returns the table for the hash of a key or of one of its pages. */
     Table<RingSlots> table_of(uint64_t hash) const {
         return {RingSlots(zone), zone->pairs, counts, hash,
                 is_brief || policy->salt == 0
-                    ? Epoch{now.epoch(), 0}
+                    ? TagEpoch{now.epoch(), 0}
                     : KeyEpochs(*policy, now.now_ms).present(policy->window_ms)};
     }
 
-    /* Obtains the copy of a hash.  A slot is taken over only if it has expired by all workers'
-     * clocks. */
+    /* Obtains the copy of a hash.  Other slots count as expired only once they have expired by the
+     * clocks of all workers. */
     Copy obtain(uint64_t hash, uint64_t state, uint64_t *refused_ms,
                 const Event *page = nullptr) const {
         return table_of(hash).obtain(RingStep(zone, *policy, now.behind(), page),
@@ -53,9 +53,9 @@ struct EventStore {
  * slot of the same table, found by the name of the history and the number of the page.  It has
  * `kPageEvents` successive events, and in its first place their predecessor.  All of them are
  * closed and in the ring when the page is written.  So each worker that writes the page, however
- * late, writes the same words, and a confirmed page never changes.  Events that are over by then
- * are replaced by copies of the predecessor.  Pages expire and are evicted like other slots.  If a
- * page is missing, its events and all before them are over.
+ * late, writes the same words, and a confirmed page never changes.  Events that have expired
+ * before are replaced by copies of the predecessor.  Pages expire and are evicted like other
+ * slots.  If a page is missing, its events and all before them have expired.
  */
 class Events {
 public:
@@ -69,11 +69,11 @@ public:
     uint64_t hash() const { return hash_; }
 
     /* Returns the later one of the store's time and the time of the newest event. */
-    const Clock &clock() const { return clock_; }
+    const TickClock &clock() const { return clock_; }
     uint64_t count() const { return count_; }
     Event newest() const { return newest_; }
     uint64_t name() const { return copy_.bare_state() >> kNameShift; }
-    /* True if the key has changed, or a part of it was left out, since it was opened. */
+    /* Returns true if the key has changed since it was opened, or a part of it was not read. */
     bool is_torn() const { return torn_; }
     void tear() { torn_ = true; }
 
@@ -82,8 +82,8 @@ public:
 
     uint64_t tick_of(Event event) const { return event.tick(store_.now.tick); }
 
-    /* Returns the key's copy, or a new one.  If the table has no slot, sets the ms until there is
-     * one. */
+    /* Returns the key's copy, or a new one.  If the table has no slot, sets the ms until one
+     * expires. */
     Copy obtain(uint64_t *refused_ms) const {
         Copy copy = table().find_ready_anywhere();
         if (copy.kind == Copy::confirmed) { return copy; }
@@ -125,21 +125,21 @@ public:
         page_ = Ring();
     }
 
-    /* True if no event was added since the key was opened.  Then all reads so far were from one
-     * lap: at most the next event was written.  Events two laps later would look the same. */
+    /* Returns true if no event was added since the key was opened.  Then at most the next event
+     * was written, so all reads were from one lap.  Events two laps later would look the same. */
     bool is_same() const { return copy_.is_same(); }
 
-    /* True if the newest event is unchanged as well: no units were added, and it was not closed,
-     * after which other workers may refund its units. */
+    /* Returns true if the newest event is unchanged as well: no units were added, and the event
+     * was not closed, after which other workers may refund its units. */
     bool is_newest_same() const { return ring_.load(count_ - 1).word == newest_.word; }
 
-    /* True if the key was idle for so long that its ring is neither useful nor safe. */
+    /* Returns true if the key was idle so long that all events expired and their ticks may wrap. */
     bool is_idle() const {
         constexpr uint64_t kIdle = 1 << 20;
         return count_ > 0 && tick_of(newest_) + clock_.span + kIdle < clock_.tick;
     }
 
-    /* Deletes the key as opened; a key that has changed since stays. */
+    /* Deletes the key unless it has changed since it was opened. */
     void forget() { copy_.store(Copy::kDead); }
 
     bool has_refunds() const { return (copy_.bare_state() & kRefunds) != 0; }
@@ -150,8 +150,8 @@ public:
     /* Returns the hash under which the refunds of the key are stored. */
     uint64_t refunds_hash() const { return hash_of(kCountMask); }
 
-    /* Returns the event of a number below count().  The result is not valid if the event is
-     * missing.  The oldest event in the ring is known only by its total. */
+    /* Returns event number `position`, below count(); an invalid event if it is missing.  The
+     * oldest event in the ring serves only as a predecessor, because its units are unknown. */
     [[gnu::always_inline]] Event at(uint64_t position) {
         if (position + 1 == count_) { return newest_; }
         if (position + length() > count_) { return in_ring(position); }
@@ -217,7 +217,7 @@ public:
         return 0;
     }
 
-    /* Returns the number of the first such event >= low. */
+    /* Returns the same as first() for events from number `low` on. */
     template <class Holds>
     uint64_t first_from(uint64_t low, const Holds &holds) {
         return first_between(low, count_, holds);
@@ -272,11 +272,11 @@ public:
 
         if (!ring_.replace(count_, replaced, next)) { return kLost; }
 
-        /* if all events were over, the slot may have been evicted before */
+        /* if all events had expired, another key may have taken the slot before */
         return advance() || copy_.is_kept() ? kRecorded : kLost;
     }
 
-    /* Deletes pages whose events count, but are older than the newest `held` units.  `oldest` is
+    /* Deletes pages of events that count but are older than the newest `held` units.  `oldest` is
      * the first event that counts.  The oldest pages go first, at most kAtOnce of them, because
      * all events before a missing one must be missing. */
     void give_up_pages(uint64_t oldest, uint64_t held) {
@@ -302,7 +302,7 @@ private:
     static constexpr uint64_t kRefunds = 1ULL << kCountBits;
     static constexpr unsigned kNameShift = kCountBits + 1;
 
-    /* Any state but 0 will do for a page. */
+    /* The state of a page; any other than 0 would do. */
     static constexpr uint64_t kPageState = 1;
 
     unsigned length() const { return RingSlots(store_.zone).ring_length(); }
@@ -312,7 +312,7 @@ private:
         return copy_.store(copy_.bare_state() + 1);
     }
 
-    /* Returns an event from the ring.  Sets torn_ if it was replaced. */
+    /* Returns an event from the ring.  Sets torn_ if another event has replaced it. */
     Event in_ring(uint64_t position) {
         Event event = ring_.load(position);
         if (!ring_.is_event(event, position)) {
@@ -328,7 +328,7 @@ private:
         return page_.is_of_owner(event) ? event : Event{};
     }
 
-    /* Opens a page; false if it is missing. */
+    /* Opens a page.  Returns false if the page is missing. */
     bool open_page(uint64_t number) {
         if (store_.is_brief) {
             torn_ = true;
@@ -369,11 +369,11 @@ private:
         return low;
     }
 
-    /* Makes sure that an event in the ring may be replaced.  The event after it needs its total,
-     * so a page must contain the latter if it counts.  If the event to be replaced counts itself,
-     * the writer of the newest event has written the page that has both, unless a page ends
-     * between them. counts(event, total) tells whether an event counts among those up to this
-     * total. */
+    /* Makes sure that the event `replaced` may leave the ring.  If the next event counts, it must
+     * be in a page, because the ring loses its predecessor.  If `replaced` counts as well, the
+     * writer of the newest event has already written the page that has both, unless a page ends
+     * between them.  counts(event, total) tells whether an event counts among the events up to
+     * this total. */
     template <class Counts>
     [[gnu::always_inline]] bool make_room(Event replaced, uint64_t total, const Counts &counts,
                                           uint64_t *refused_ms) {
@@ -422,7 +422,7 @@ private:
     uint64_t hash_;
 
     /* State of the key as opened last. */
-    Clock clock_;
+    TickClock clock_;
     Copy copy_ = {};
     Ring ring_;
     uint64_t count_ = 0;

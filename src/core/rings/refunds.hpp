@@ -23,10 +23,10 @@ namespace limit_sliding {
  * too much.
  *
  * The parts are stored in rings of slots of the same table, found by the name of the history and
- * the number of the slot.  A part is one word like an event, with units in place of the total, and
- * only grows.  If the table has no slot, or evicts it, the refund is lost.
+ * the number of the slot.  A part is one word like an event, with refunded units in place of the
+ * total; the units only grow.  If the table has no slot, or evicts it, the refund is lost.
  *
- * An object is the refunds of one key at one moment.
+ * An object has the refunds of one key at one moment.
  */
 class Refunds {
     static constexpr uint64_t kParts = 64;
@@ -42,7 +42,7 @@ public:
     /* Returns the units x w to subtract from the used units.  The sum is capped, so that totals of
      * events do not wrap within a window: several workers may refund the same units at once. */
     uint64_t used() const {
-        const Clock &now = store_.now;
+        const TickClock &now = store_.now;
         uint64_t given = 0;
         visit([&](uint64_t begin, uint64_t units) { given += units * now.weight_of(begin); });
         return std::min(given, kMax * now.window_ms);
@@ -94,8 +94,8 @@ public:
 
             if (copy.kind == Copy::none) { return; }
 
-            /* Another key may take an empty slot.  The word that was read belongs to this key only
-             * if the slot still did after the read. */
+            /* Another key may take a slot without refunds.  The word belongs to this key only if
+             * the slot still did after the read. */
             Ring ring(copy, length_);
             Event seen = ring.load(number);
             Event next = ring.is_of_owner(seen)
@@ -107,20 +107,20 @@ public:
     }
 
 private:
-    /* Totals do not wrap if the limit is used and the same was refunded. */
+    /* The most refunded units.  Totals do not wrap if the limit is used as well. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
     static_assert(kNarrowMax + kMax <= Event::kTotalMask, "what is used and what was given back");
 
-    /* Any state but 0 will do for these slots. */
+    /* The state of slots of refunds; any other than 0 would do. */
     static constexpr uint64_t kState = 1;
 
     uint64_t hash_of(uint64_t slot) const { return mixed(hash_, slot); }
 
-    /* Calls visit(begin, units) in order for all parts that are not over. */
+    /* Calls visit(begin, units) in order for all parts that have not expired. */
     template <class Visit>
     void visit(const Visit &visit_part) const {
-        const Clock &now = store_.now;
+        const TickClock &now = store_.now;
         uint64_t last = now.tick / grain_;
         uint64_t first = (now.tick - std::min(now.tick, now.span)) / grain_;
 

@@ -10,14 +10,14 @@
 namespace limit_sliding {
 
 /*
- * Records rejected requests in a history (history.hpp) as if they were admitted.
+ * Records rejected requests in a history (ring_rule.hpp) as if they were admitted.
  *
  * A history may then hold more units than the limit.  In a log only the newest units up to the
- * limit matter: nothing is admitted while they are in the window, and older units leave it first.
- * So pages of older units are deleted.  In a counter each part holds up to the limit.
+ * limit matter: no request is admitted while they are in the window, and older units leave it
+ * first.  So pages of older units are deleted.  In a counter each part holds up to the limit.
  *
- * The sum of two windows must not reach the number at which totals wrap.  So a cost may find no
- * room if the limit exceeds 200,000, and costs or bursts are a large part of the limit.
+ * The sum of two windows must not reach the number at which totals wrap.  So there may be no room
+ * for a cost if the limit exceeds 200,000, and costs or bursts are a large part of the limit.
  */
 class RingAttempts : private UsedUnits {
 public:
@@ -34,12 +34,12 @@ public:
     }
 
 private:
-    /* The most units in a window. */
+    /* The largest number of units in a window. */
     static constexpr uint64_t kMost = Event::kTotalMask / 2;
 
     static_assert(kNarrowMax <= kMost, "what is admitted has room");
 
-    /* The zone knows its limits (Policy::held) only for its own window. */
+    /* Returns the units to hold.  Policy::held is valid only for the zone's window. */
     static uint64_t held_of(const Policy &policy, uint64_t limit) {
         return policy.algorithm == Algorithm::kLog && policy.salt == 0
                    ? std::max(policy.held, limit)
@@ -69,7 +69,7 @@ private:
     }
 
     bool record_open(const Events::Found &oldest, uint64_t cost) {
-        const Clock &clock = events_.clock();
+        const TickClock &clock = events_.clock();
         Event newest = events_.newest();
         uint64_t refused_ms = 0;
 
@@ -82,7 +82,7 @@ private:
             events_.give_up_pages(oldest.position, held_);
         }
 
-        /* if the zone is full and denies, it has no slot for a page */
+        /* a full zone with WhenFull::kDeny has no slot for a page, so the cost is not recorded */
         return events_.append<true>(clock.tick, cost, &refused_ms, held_) != Events::kLost;
     }
 

@@ -10,14 +10,14 @@
 
 namespace limit_sliding {
 
-/* Refunds units of a history (history.hpp) that requests did not need in the end. */
+/* Refunds units of a history (ring_rule.hpp). */
 class RingSettlement : private UsedUnits {
 public:
     /* `now_ms` is the zone's time. */
     RingSettlement(const Claim &claim, uint64_t now_ms) : UsedUnits(claim, now_ms, false) {}
 
-    /* Refunds units of the event with this mark.  Does nothing if the event is over or was
-     * evicted. */
+    /* Refunds a cost, first from the event with this mark, then from the newest events.  Does
+     * nothing if the event has expired or was evicted. */
     void refund(uint64_t mark, uint64_t cost) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
             Copy copy = events_.table().look();
@@ -36,9 +36,8 @@ public:
     }
 
 private:
-    /* The next two functions subtract the refunded units from `cost`, the rest of which has to be
-     * refunded from the newest events.  They return false if the key has changed; the caller tries
-     * again. */
+    /* The next two functions subtract the refunded units from `cost`; the caller refunds the rest
+     * from the newest events.  They return false if the key has changed; the caller tries again. */
 
     bool refund_copy(Copy copy, uint64_t mark, uint64_t *cost) {
         return events_.open(copy) && refund_open(mark, cost);
@@ -70,12 +69,12 @@ private:
         return true;
     }
 
-    /* True for the newest event if it is open. */
+    /* Returns true if the event is the newest one and open. */
     bool is_open(const Events::Found &found) const {
         return found.position + 1 == events_.count() && !events_.newest().is_closed();
     }
 
-    /* True if the event of the mark is over, or belongs to a former history of the key. */
+    /* Returns true if the event of the mark has expired or belongs to a former history. */
     bool is_over(uint64_t mark) const {
         return events_.name() != mark >> kTickBits || events_.clock().is_over(tick_of(mark));
     }
@@ -93,7 +92,7 @@ private:
         return true;
     }
 
-    /* Subtracts the refunded units from `cost`. */
+    /* Refunds units of the newest event or part, and subtracts them from `cost`. */
     void give_back_copy(Copy copy, uint64_t *cost) {
         if (!events_.open(copy)) { return; }
 
@@ -115,8 +114,8 @@ private:
         }
     }
 
-    /* Returns the newest part of Refunds with units to refund, as one event; without units if
-     * there is none. */
+    /* Returns the newest part of Refunds with units to refund, as one event; an event without
+     * units if there is none. */
     Events::Found newest_closed() {
         Refunds::Snapshot parts(refunds());
         uint64_t grain = refunds().grain();

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/policy/epoch.hpp"
 #include "core/policy/policy.hpp"
-#include "core/table/clock.hpp"
-#include "core/table/other_windows.hpp"
+#include "core/policy/tag_epoch.hpp"
+#include "core/table/foreign_slots.hpp"
 #include "core/table/ring.hpp"
 #include "core/table/slot.hpp"
+#include "core/table/tick_clock.hpp"
 #include "core/table/zone_slots.hpp"
 
 namespace limit_sliding {
@@ -18,8 +18,8 @@ namespace limit_sliding {
 /* The step of the table (table.hpp) for slots with rings. */
 class RingStep {
 public:
-    /* For keys of a policy.  `page`: the kLogRing events of a new page, or null. */
-    RingStep(Zone *zone, const Policy &policy, const Clock &clock, const Event *page = nullptr)
+    /* Makes a step for keys of a policy.  `page`: kLogRing events of a new page; null: no page. */
+    RingStep(Zone *zone, const Policy &policy, const TickClock &clock, const Event *page = nullptr)
         : clock_(clock), zone_(zone), policy_(&policy), length_(RingSlots(zone).ring_length()),
           page_(page) {}
 
@@ -40,8 +40,7 @@ public:
         return false;
     }
 
-    /* The ticks of an unknown window tell the order of events, but not their age: all events
-     * count. */
+    /* Counts all events: the ticks of an unknown window tell their order, but not their age. */
     uint64_t used_at_all(const Copy &copy, unsigned) const {
         RingStep step = *this;
         step.clock_.span = uint64_t{1} << (kTickBits + 2);
@@ -50,7 +49,7 @@ public:
     }
 
     /* Few slots have another window, so the result is made anew each time. */
-    OtherWindows<RingStep> other_windows() const {
+    ForeignSlots<RingStep> foreign_slots() const {
         RingStep shared = *this;
         if (policy_->salt != 0) { shared.clock_ = clock_.of_window(zone_->window.ms); }
         return {shared, shared.clock_.epoch(), epochs()};
@@ -110,7 +109,7 @@ private:
         return {is_full ? oldest.total() : 0, newest};
     }
 
-    /* Returns the later one of two events, one of which may be missing. */
+    /* Returns the later one of two events.  Either may be missing. */
     Event later(Event a, Event b) const {
         if (!a.is_valid() || !b.is_valid()) { return a.is_valid() ? a : b; }
         uint64_t a_tick = a.tick(clock_.tick);
@@ -119,7 +118,7 @@ private:
         return units(a.total(), b.total()) <= Event::kTotalMask / 2 ? b : a;
     }
 
-    Clock clock_;
+    TickClock clock_;
     Zone *zone_;
     const Policy *policy_;
     unsigned length_;

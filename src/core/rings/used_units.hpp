@@ -12,16 +12,15 @@
 
 namespace limit_sliding {
 
-/* The used units of a key under a limit: sums its events, subtracts refunds, tells whether a cost
- * fits, and records costs. */
+/* The used units of a key under a limit: sums events, subtracts refunds and records costs. */
 class UsedUnits {
 public:
     /* `brief` is EventStore::is_brief. */
     UsedUnits(const Claim &claim, uint64_t now_ms, bool brief)
-        : events_(
-            {claim.zone, claim.policy, counts_of(claim), brief,
-             Clock(*claim.policy, now_ms, !brief && claim.policy->algorithm == Algorithm::kLog)},
-            claim.hash),
+        : events_({claim.zone, claim.policy, counts_of(claim), brief,
+                   TickClock(*claim.policy, now_ms,
+                             !brief && claim.policy->algorithm == Algorithm::kLog)},
+                  claim.hash),
           limit_(claim.limit) {}
 
     Events &events() { return events_; }
@@ -30,7 +29,7 @@ public:
     /* Returns the limit in units x w. */
     uint64_t full() const { return limit_ * events_.clock().window_ms; }
 
-    /* Tells whether a cost fits.  If not, sets the oldest event that counts. */
+    /* Returns true if a cost fits; else sets the oldest event that counts. */
     bool fits(uint64_t cost, Events::Found *oldest) {
         assert(limit_ >= 1 && limit_ <= kNarrowMax);
 
@@ -93,12 +92,12 @@ private:
     enum Answer { kUnknown, kFits, kFull };
 
     /* Tries to decide by one event.  In a short history this is the oldest event in the ring with
-     * a predecessor.  In a longer log it is the event before the newest `room`, since most events
-     * have one unit.  If the event is over, at most the units after it are used; it must be
-     * recent, because totals wrap.  If it is the oldest one that counts, the used units are known.
-     * Does not apply to keys with refunds. */
+     * a predecessor.  In a longer log it is the event before the newest `room` events, since most
+     * events have one unit.  If the event has expired, at most the units after it are used; it
+     * must be recent, because totals wrap.  If it is the oldest one that counts, the used units
+     * are known.  Returns kUnknown for keys with refunds. */
     Answer decide_by_one(uint64_t room, Events::Found *oldest) {
-        const Clock &clock = events_.clock();
+        const TickClock &clock = events_.clock();
         uint64_t count = events_.count();
 
         uint64_t back = events_.step();
@@ -134,7 +133,7 @@ private:
         return events_.used(*oldest) <= room * clock.window_ms ? kFits : kFull;
     }
 
-    /* Subtracts refunds.  A brief store cannot read them: the key then counts as torn. */
+    /* Subtracts refunds.  A brief store cannot read them, so the key then counts as torn. */
     uint64_t less_refund(uint64_t taken) {
         if (events_.store().is_brief) {
             events_.tear();
@@ -143,8 +142,8 @@ private:
         return taken - std::min(taken, refunded(refunds()));
     }
 
-    /* Sums up refunds.  Out of line, because few keys have refunds, and with a copied argument, so
-     * that other keys stay in registers. */
+    /* Returns the refunds in units x w.  Out of line, because few keys have refunds, and with a
+     * copied argument, so that values of other keys stay in registers. */
     [[gnu::noinline]] static uint64_t refunded(Refunds refunds) { return refunds.used(); }
 };
 

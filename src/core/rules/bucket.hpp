@@ -6,14 +6,15 @@
 #include <cassert>
 #include <cstdint>
 
+#include "core/policy/describe_usage.hpp"
 #include "core/policy/policy.hpp"
-#include "core/policy/verdict.hpp"
 #include "core/rules/bucket_state.hpp"
 
 namespace limit_sliding {
 
 /*
- * algorithm=token_bucket and leaky_bucket.  Used units run off at the limit, `limit` in w ms:
+ * algorithm=token_bucket and leaky_bucket.  Used units drain at the rate of the limit, `limit` in
+ * w ms:
  *
  *     used' = max(0, used - limit/w x elapsed)
  *
@@ -23,12 +24,12 @@ namespace limit_sliding {
  *
  * `used` is multiplied by w, which makes it an integer.  Only BucketState rounds it up.
  *
- * Requests for one key may have different limits.  `used` is in requests, and thus independent of
- * the limit.  A higher limit may have admitted more than the bucket of the present limit holds.
- * The surplus, rounded to the whole ms that it takes to run off, is the excess; it is set aside,
- * and the rest of the bucket is full at that time.  An admission must not shorten the excess.  So
- * it is recorded as of an earlier time, when the bucket would have been empty with this admission;
- * the time since then can still run off.
+ * Requests for one key may have different limits, but `used` is in requests.  So a higher limit
+ * may have admitted more than the bucket of the present limit holds.  The surplus, rounded down to
+ * the units of whole ms, is the excess.  The present limit sets the excess aside, and its bucket
+ * is full at the time of the state.  An admission must keep the excess for higher limits.  So the
+ * new state gets the earlier time at which a full bucket would have begun to drain to the used
+ * units of now.
  *
  * An object is this algorithm at one moment, under one limit.
  */
@@ -39,12 +40,12 @@ public:
 
     using BucketState::capacity;
 
-    /* Returns a number that advances once in the time in which any unused bucket becomes empty. */
+    /* Returns the epoch, which lasts at least until any unused bucket is empty. */
     uint64_t epoch() const { return epoch_of(now_ms_); }
 
-    /* Returns the rank of a state; 0: no state.  Keys may have overrides, so a state is over only
-     * if it is under any limit.  Otherwise the rank is the used share of the bucket, as far as the
-     * class of its limit tells. */
+    /* Returns the rank of a state of any key; 0: no state.  The key may have an override, so a
+     * state has expired only if it has under any limit.  Otherwise the rank is the used share of
+     * the bucket, as estimated from the class of the key's limit. */
     uint64_t rank(uint64_t state) const {
         uint64_t elapsed = elapsed_ms(state);
         if (elapsed >= longest_ms()) { return 0; }
@@ -54,8 +55,8 @@ public:
         return 1 + (has_burst() ? left : left / pace);
     }
 
-    /* Returns the rank for a key with a window of so many binary digits, as a share of the zone's
-     * window. */
+    /* Returns the rank for a key that has a window of `digits` binary digits, as a share of the
+     * zone's window. */
     uint64_t rank_at_all(uint64_t state, unsigned digits) const {
         Bucket own = *this;
 
@@ -74,8 +75,8 @@ public:
         return static_cast<double>(used(state)) / static_cast<double>(full());
     }
 
-    /* Decides most states: those in the form kExact without an excess.  Returns false if admit()
-     * has to decide. */
+    /* Decides a state in the form kExact without an excess, as most states are.  Returns false if
+     * admit() has to decide. */
     [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next,
                                             bool *is_admitted) const {
         uint64_t before = state & value_mask();
@@ -130,11 +131,11 @@ public:
                                : raised(state, excess, taken, std::min(full(), taken + more));
     }
 
-    /* Refunds a cost.  `recorded` is the state after its admission.  Units that have run off since
-     * are not refunded.  The elapsed time ends at the latest admission, and the units used before
-     * run off first.  An excess does not run off, because it was set aside; with an excess the
-     * latest admission is recorded as of an earlier time, so all time until now counts.  If a
-     * latest admission had a higher limit, units have run off at that. */
+    /* Refunds the units of a cost that have not drained.  `recorded` is the state after the
+     * admission of the cost.  Units used before this admission drain first.  The drained units are
+     * counted until the time of `state`, at the present limit or the largest one that `state` may
+     * have had, if that is higher.  The time of a state with an excess may precede its latest
+     * admission, so the units are then counted until now. */
     uint64_t refund(uint64_t state, uint64_t recorded, uint64_t cost) const {
         uint64_t given = cost * window_ms_;
         uint64_t taken = then(state);
@@ -156,7 +157,7 @@ public:
         return pack(time_of(state), class_of(state), taken);
     }
 
-    /* Refunds a cost of an unknown admission. */
+    /* Refunds a cost if its admission is unknown. */
     uint64_t give_back(uint64_t state, uint64_t cost) const {
         uint64_t left = left_of(then(state), state);
         uint64_t given = std::min(cost, left / window_ms_ + 1) * window_ms_;
@@ -183,7 +184,7 @@ public:
         return std::min(seen.taken, most) + more <= most ? 0 : wait_ms(seen, most - more);
     }
 
-    /* Adds the delay of a request to its verdict; `state` includes the request. */
+    /* Sets the delay and the excess of a queued request; `state` includes the request. */
     void describe_queued(uint64_t state, uint64_t cost, Verdict *verdict) const {
         uint64_t ahead = ahead_of(state, cost);
         if (cost > 0) {
@@ -192,8 +193,8 @@ public:
         }
     }
 
-    /* Returns the delay of an admitted request in ms, rounded down as limit_req does: until all
-     * requests before it but `undelayed` ones have left. */
+    /* Returns the ms until only `undelayed` of the requests before an admitted one are left in the
+     * queue, rounded down as limit_req does. */
     [[gnu::always_inline]] uint64_t delay_ms(uint64_t state, uint64_t cost) const {
         /* most requests find an empty queue */
         return form_of(state) == kExact && (state & value_mask()) <= cost * window_ms_
@@ -201,7 +202,7 @@ public:
                    : queued_ms(state, cost);
     }
 
-    /* Returns the ms until the state is over for any key and any limit. */
+    /* Returns the ms until the state of any key has expired under any limit. */
     uint64_t expires_ms(uint64_t state) const {
         uint64_t elapsed = elapsed_ms(state);
         return longest_ms() - std::min(elapsed, longest_ms());
@@ -210,7 +211,7 @@ public:
 private:
     uint64_t epoch_of(uint64_t time_ms) const { return time_ms >> (time_bits_ - 2); }
 
-    /* The remaining units of a state. */
+    /* The used units of a state at this moment. */
     struct Seen {
         uint64_t taken;    /* used units x w, without the excess */
         uint64_t ahead_ms; /* ms by which the state's clock is ahead of this worker's */
@@ -231,7 +232,7 @@ private:
         return {level(state), ahead_ms(state)};
     }
 
-    /* Returns the ms until at most `room` x w is used, rounded up; 0 if it is so now. */
+    /* Returns the ms until at most `room` units x w are used, rounded up; 0 if they are now. */
     uint64_t wait_ms(const Seen &seen, uint64_t room) const {
         return seen.taken <= room ? 0 : seen.ahead_ms + (seen.taken - room + limit_ - 1) / limit_;
     }
@@ -242,8 +243,8 @@ private:
         return cost == 0 || ahead <= free ? 0 : ahead_ms(state) + (ahead - free) / limit_;
     }
 
-    /* Returns the units beyond a full bucket, rounded down to whole ms of the limit.  The time of
-     * a wide state may be a little before the admission. */
+    /* Returns the units beyond a full bucket, rounded down to the units of whole ms.  A wide state
+     * may hold more than a full bucket, because its time may precede the admission. */
     uint64_t excess_of(uint64_t taken, uint64_t state) const {
         uint64_t most = full() + (form_of(state) == kWide ? wide_mask() * limit_ : 0);
         return taken <= most ? 0 : (taken - most) / limit_ * limit_;
@@ -276,33 +277,33 @@ private:
                     wanted + since_ms * limit_ + excess);
     }
 
-    /* Returns the remaining units without the excess.  Due to rounding they may exceed a full
-     * bucket a little. */
+    /* Returns the units that are used now, without the excess.  Rounding may raise them a little
+     * above a full bucket. */
     uint64_t level(uint64_t state) const {
         uint64_t before = then(state);
         return left_of(before - excess_of(before, state), state);
     }
 
-    /* Returns the units that remain now of the units at the state's time. */
+    /* Returns how many of the units `taken` at the state's time have not drained yet. */
     uint64_t left_of(uint64_t taken, uint64_t state) const {
         uint64_t ran_off = elapsed_ms(state) * limit_;
         return ran_off > taken ? 0 : taken - ran_off;
     }
 
-    /* Returns the ms since the state's time; 0 if that is ahead of this worker's clock. */
+    /* Returns the ms since the state's time; 0 if the state is ahead of this worker's clock. */
     uint64_t elapsed_ms(uint64_t state) const { return between_ms(time_of(state), now_ms_); }
 
-    /* Returns the ms by which the state's time is ahead. */
+    /* Returns the ms by which the state's time is ahead of this worker's clock. */
     uint64_t ahead_ms(uint64_t state) const {
         return state == 0 || elapsed_ms(state) != 0 ? 0 : (time_of(state) - now_ms_) & time_mask();
     }
 
-    /* Returns the time for a new state: never before the present state's. */
+    /* Returns the time for a new state: now, or the present state's time if that is later. */
     uint64_t time_now(uint64_t state) const {
         return state != 0 && elapsed_ms(state) == 0 ? time_of(state) : now_ms_ & time_mask();
     }
 
-    /* Returns the queue before a request of this cost, which has joined it. */
+    /* Returns the units x w in the queue ahead of its last request, which has this cost. */
     uint64_t ahead_of(uint64_t state, uint64_t cost) const {
         uint64_t taken = used(state);
         return taken - std::min(taken, cost * window_ms_);

@@ -6,22 +6,23 @@
 #include <cassert>
 #include <cstdint>
 
-#include "core/policy/epoch.hpp"
 #include "core/policy/policy.hpp"
+#include "core/policy/tag_epoch.hpp"
 
 namespace limit_sliding {
 
 /*
  * The state of a bucket in 62 bits: the used units x w at a time.
  *
- *     a time in 24 to 34 bits, the class of the limit in 3, a form in 2, and
- *     in the other 33 to 23 bits `used` as of that time, in that form:
+ *     time 24 .. 34 | class of the limit 3 | form 2 | value 33 .. 23
+ *
+ * The value is `used` at this time, in one of four forms:
  *
  *     kExact    `used` itself, if there is room for it
  *     kWhole    a whole number of requests
  *     kLine     the number of a line, see below
- *     kWide     the number of a line with f = 0, in 31 bits: the lowest bits of
- *               the time are its highest
+ *     kWide     the number of a line with f = 0, in 31 bits: its highest bits
+ *               are in the lowest bits of the time
  *
  * The class is the number of octal digits of the limit minus one, and 7 for all limits from 2^21
  * on.
@@ -30,16 +31,16 @@ namespace limit_sliding {
  * between requests.  This sum is rounded up to a line: a multiple of w/2^f.  All states of a class
  * have the same f, so the sum stays on lines, and is not rounded again until the bucket has been
  * empty.  The state stores the number of the line minus limit x time.  A request under another
- * limit finds a line of its own limit, at a distance of less than 2^-f requests.
+ * limit reads this number as a line of its own limit, at a distance of less than 2^-f requests.
  *
- * From 4,194,304 requests on, f is 0 and the form is kWide.  This form borrows low bits of the
- * time, so the time is rounded down by less than 256 ms, and `used` is as of this time; the sum is
- * unchanged.  A request under another limit lets the difference run off at its own rate.  If more
- * than 2^22 requests run off in a ms, `used` would not fit as of the earlier time.  Then the time
- * is rounded up, and nothing runs off before.
+ * From 4,194,304 requests on, f is 0 and the form is kWide.  This form uses low bits of the time,
+ * so the time is rounded down by less than 256 ms.  `used` includes the units that drain in
+ * between, so the sum is unchanged.  Under another limit these units drain at its rate.  If more
+ * than 2^22 requests drain in a ms, `used` at the earlier time would not fit.  Then the time is
+ * rounded up, and no units drain before it.
  *
- * The time wraps after four times the time in which a bucket fills.  So a burst counts only as far
- * as it runs off in 2^32 ms (49 days).
+ * The time wraps after four times the time in which a full bucket drains, or more.  So a burst is
+ * capped at the units that drain in 2^32 ms (49 days).
  */
 class BucketState {
 protected:
@@ -48,7 +49,7 @@ protected:
           undelayed_(policy.undelayed), is_queue_(policy.algorithm == Algorithm::kLeakyBucket),
           time_bits_(time_bits(policy.window_ms, policy.burst)) {}
 
-    /* Reads states as of another window. */
+    /* Sets the window of the states to read. */
     void set_window(uint64_t window_ms) {
         window_ms_ = window_ms;
         time_bits_ = time_bits(window_ms, burst_);
@@ -84,7 +85,7 @@ protected:
     /* Returns the size of the bucket in requests. */
     uint64_t capacity() const { return has_burst() ? full() / window_ms_ : limit_; }
 
-    /* Returns the size x w.  The division is for bursts that take too long to run off. */
+    /* Returns the size x w.  The division is only for bursts that are capped. */
     uint64_t full() const {
         if (!has_burst()) { return limit_ * window_ms_; }
         uint64_t all = (burst_ + uint64_t{is_queue_}) * window_ms_;
@@ -105,7 +106,7 @@ protected:
     uint64_t value_mask() const { return (1ULL << value_bits()) - 1; }
     uint64_t time_mask() const { return (1ULL << time_bits_) - 1; }
 
-    /* Returns the mask of the bits of time that a wide state borrows. */
+    /* Returns the mask of the bits of time that a wide state uses for its value. */
     uint64_t wide_mask() const {
         return (1ULL << (kWideBits - std::min(value_bits(), kWideBits))) - 1;
     }
@@ -133,16 +134,16 @@ protected:
         return std::min<uint64_t>((binary_digits(limit) - 1) / kClassDigit, kClassMax);
     }
 
-    /* Returns the limit of a state: the present one if it has the same class, else the least limit
-     * of the state's class. */
+    /* Returns the least limit that a state may have had: the present limit if both have the same
+     * class, else the least limit of the state's class. */
     uint64_t pace_of(uint64_t state) const {
         uint64_t limit_class = class_of(state);
         return limit_class == class_of_limit() ? limit_
                                                : uint64_t{1} << (limit_class * kClassDigit);
     }
 
-    /* Returns the limit of a state: the present one if it has the same class, else the largest
-     * limit of the state's class. */
+    /* Returns the largest limit that a state may have had: the present limit if both have the same
+     * class, else the largest limit of the state's class. */
     uint64_t most_of_class(uint64_t state) const {
         uint64_t limit_class = class_of(state);
         return limit_class == class_of_limit() ? limit_
@@ -188,19 +189,19 @@ private:
         return std::min(std::max(bits, kTimeBitsMin), kTimeBitsMax);
     }
 
-    /* Returns the f of a class: the bits that whole requests leave free. */
+    /* Returns f of a class: the number of bits of the value that whole requests leave free. */
     unsigned line_bits(uint64_t limit_class) const {
         uint64_t digits = has_burst() ? binary_digits(burst_ + uint64_t{is_queue_})
                                       : (limit_class + 1) * kClassDigit;
         return value_bits() - static_cast<unsigned>(std::min<uint64_t>(digits, kWholeBitsMax));
     }
 
-    /* Returns limit x time modulo the distance of lines, in units of w/2^f. */
+    /* Returns limit x time modulo the distance of lines, multiplied by 2^f; 0 .. w - 1. */
     uint64_t phase(uint64_t time, unsigned bits) const {
         return (time * limit_ % window_ms_ << bits) % window_ms_;
     }
 
-    /* Returns the used units x w at a time, on a line. */
+    /* Returns the used units x w on the line of this number at a time. */
     uint64_t on_line(uint64_t number, uint64_t time, unsigned bits) const {
         return rounded_up((number + 1) * window_ms_ - phase(time, bits), bits);
     }
@@ -224,8 +225,8 @@ private:
         return on_line(high << value_bits() | value, time_of(state), 0);
     }
 
-    /* Makes a state of a number that is too large for kExact.  The result never exceeds the next
-     * whole request, so a bucket of n requests admits n; only a wide state with a rounded time may
+    /* Makes a state of units that do not fit kExact.  The stored units never exceed the next whole
+     * request, so a bucket of n requests admits n; only a wide state with a rounded time may
      * exceed it. */
     [[gnu::noinline]] uint64_t pack_large(uint64_t time, uint64_t limit_class,
                                           uint64_t taken) const {

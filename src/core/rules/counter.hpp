@@ -6,9 +6,9 @@
 #include <cassert>
 #include <cstdint>
 
+#include "core/policy/describe_usage.hpp"
+#include "core/policy/eviction_rank.hpp"
 #include "core/policy/policy.hpp"
-#include "core/policy/rank.hpp"
-#include "core/policy/verdict.hpp"
 #include "core/rules/counter_counts.hpp"
 #include "core/rules/counter_rule.hpp"
 
@@ -24,23 +24,23 @@ namespace limit_sliding {
  *     used = all parts - min(oldest x e, limit/n rounded down)
  *
  * and a request of cost c is admitted when used + c <= limit.  So any interval of w has at most
- * limit + limit/n requests.  One part makes the classic estimate, previous x (1 - e) + current.
- * With `strict` the oldest part counts in full, and no interval of w exceeds the limit.  Limits
- * below n count the oldest part in full as well, because limit/n is 0.
+ * limit + limit/n requests.  One part makes the classic estimate, previous x (1 - e) + current,
+ * without the bound limit/n.  With `strict` the oldest part counts in full, and no interval of w
+ * exceeds the limit.  Limits below n count the oldest part in full as well, because limit/n is 0.
  *
  * `used` is multiplied by w, in request-milliseconds; the largest term is 2^31 requests x 2^31.3
  * ms.  The counts are exact up to 4,194,303 requests in a window.  Larger counts are rounded up in
- * the next window, by up to 2^-12.  So of the kinds of one part, a state uses the first that holds
- * its counts.
+ * the next window, by up to 2^-12.  So a state uses the first kind of one part that holds its
+ * counts.
  *
  * A request may find a state of another kind, from another limit.  The state is converted to the
  * kind of the present limit, or to the next kind that has room.  The requests of a part move to
  * the latest part in which they can have been.  So no request expires earlier than before, and the
  * conversion depends only on the state and not on the time.
  *
- * State: the kind + 1 in 4 bits, the number of the newest part modulo 2^13, a bit for rank.hpp,
- * the counts in 44 bits (counter_format.hpp).  The zone's epochs (slot.hpp) expire a state before
- * its number wraps.
+ * State: the kind + 1 in 4 bits, the number of the newest part modulo 2^13, a bit for
+ * eviction_rank.hpp, the counts in 44 bits (counter_format.hpp).  The zone's epochs (slot.hpp)
+ * expire a state before its number wraps.
  *
  * An object is this algorithm at one moment, under one limit.
  */
@@ -59,7 +59,7 @@ public:
 
     uint64_t capacity() const { return rule_.limit; }
 
-    /* Returns the rank of a state of any key, of an unknown limit. */
+    /* Returns the rank of a state of any key, under an unknown limit. */
     uint64_t rank(uint64_t state) const {
         state = valid(state);
 
@@ -70,14 +70,15 @@ public:
             = CounterRule{rule_.window_ms, UINT64_MAX, rule_.strict}.used(format(v.kind), v);
 
         /* a state that has mostly decayed is no longer near its limit */
-        return rank_of(left, is_near(state) && left >= all - left);
+        return eviction_rank(left, is_near(state) && left >= all - left);
     }
 
-    /* Returns the rank for a key with its own window, as if all requests were of the zone's
+    /* Returns the rank for a key with its own window, as if all its requests were in the zone's
      * present window. */
     uint64_t rank_at_all(uint64_t state, unsigned) const {
         state = valid(state);
-        return rank_of(format_of(state).total(counts_of(state)) * rule_.window_ms, is_near(state));
+        return eviction_rank(format_of(state).total(counts_of(state)) * rule_.window_ms,
+                             is_near(state));
     }
 
     double share(uint64_t state) const {
@@ -109,8 +110,7 @@ public:
         });
     }
 
-    /* Refunds a cost if the part of the admission is the newest one, as for most requests.  Else
-     * returns false. */
+    /* Refunds a cost if it was admitted in the newest part, as most are.  Else returns false. */
     static bool refund_soon(uint64_t state, uint64_t recorded, uint64_t cost, uint64_t *next) {
         uint64_t counts = counts_of(state);
         if (((state ^ recorded) >> kHeadShift) != 0 || kind_of(state) >= kCounterKindsLength
@@ -140,8 +140,8 @@ public:
         return pack(parts.kind, v.part, true, parts.encode());
     }
 
-    /* Returns the state with these counts: of n parts of a window and of the part before them, the
-     * oldest first.  Returns 0 if no kind for the limit has n parts. */
+    /* Returns the state with the counts of n parts of a window and of the part before them, the
+     * oldest first; 0 if no kind for the limit has n parts. */
     uint64_t state_of(uint64_t n, uint64_t newest, const uint64_t *count) const {
         for (unsigned kind = kind_; kind < kCounterKindsLength; kind++) {
             if (format(kind).parts() != n) { continue; }
@@ -192,8 +192,8 @@ public:
 private:
     struct View : CounterView {
         unsigned kind;
-        uint64_t ends_ms; /* ms until the original state is over, if that is before the converted
-                             counts are */
+        uint64_t ends_ms; /* ms until the original state of converted counts expires; else
+                             UINT64_MAX */
 
         View(unsigned k, uint64_t p, uint64_t c, uint64_t e)
             : CounterView{p, c, e}, kind(k), ends_ms(UINT64_MAX) {}
@@ -221,7 +221,7 @@ private:
         return other_view(state);
     }
 
-    /* Views a state of another kind, or one that is ahead. */
+    /* Views a state of another kind, or one that is ahead of this worker's clock. */
     [[gnu::noinline]] View other_view(uint64_t state) const {
         state = valid(state);
 
@@ -292,7 +292,7 @@ private:
     uint64_t now_ms_;
     unsigned kind_;
     uint64_t part_;    /* number of the present part, of this kind */
-    uint64_t elapsed_; /* elapsed time of the present part, x n, 0 .. w - 1 */
+    uint64_t elapsed_; /* elapsed ms of the present part, x n, 0 .. w - 1 */
 };
 
 } // namespace limit_sliding

@@ -55,9 +55,9 @@ struct CounterCounts {
         return taken;
     }
 
-    /* Converts to the first kind, from `first` on, that has room for the counts.  If that has more
-     * parts, each part must end where one of the new parts ends.  Otherwise requests would move to
-     * a later part with each conversion between alternating limits. */
+    /* Converts to the first kind, from `first` on, that has room for the counts.  If this kind has
+     * more parts, each part must end where one of the new parts ends.  Otherwise requests would
+     * move to a later part with each conversion between alternating limits. */
     void fit(unsigned first) {
         CounterCounts own = *this;
 

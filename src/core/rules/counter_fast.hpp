@@ -4,15 +4,15 @@
 
 #include <cstdint>
 
+#include "core/policy/describe_usage.hpp"
+#include "core/policy/eviction_rank.hpp"
 #include "core/policy/policy.hpp"
-#include "core/policy/rank.hpp"
-#include "core/policy/verdict.hpp"
 #include "core/rules/counter_rule.hpp"
 
 namespace limit_sliding {
 
 /* The counter for limits of one kind, compiled for this kind.  It decides states of the same kind,
- * as nearly all are; Counter decides the others. */
+ * as nearly all states are; Counter decides the others. */
 template <unsigned kKind>
 class FastCounter : CounterState {
 public:
@@ -45,7 +45,7 @@ public:
                                   : rule_.wait_ms(kFormat, seen_, rule_.limit - cost, now_ms_);
     }
 
-    /* Describes a state as Counter::describe() does.  Returns false if Counter has to. */
+    /* Describes a state like Counter::describe().  Returns false if Counter has to do so. */
     bool describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         CounterView v;
         if (!see(state, &v)) { return false; }

@@ -15,10 +15,10 @@ namespace limit_sliding {
  * The format of a counter's counts in 44 bits, for one of kCounterKinds.  A window of n parts
  * reaches into n + 1 parts of time, and each part has a count:
  *
- *     fields    a field of so many bits for each part, the newest lowest.  With
- *               one part, the older field has the bits that the newer one leaves
- *               of the 44, and is a multiple of 2^rounding.
- *     a string  from the highest 1 on, the oldest part first: a 1 where a part
+ *     fields    a field of CounterKind::bits for each part, the newest lowest.
+ *               With one part, the field of the older part has the rest of the
+ *               44 bits, and counts multiples of 2^rounding.
+ *     string    from the highest 1 on, the oldest part first: a 1 where a part
  *               begins, then a 0 for each request in it
  *
  * A string is for limits below n, and has room for the limit in all parts together.
@@ -52,7 +52,7 @@ public:
         return lanes * every_lane_ >> (parts() / 2 * lane_bits()) & ((1ULL << lane_bits()) - 1);
     }
 
-    /* Returns the count of the oldest part; not of a string. */
+    /* Returns the count of the oldest part.  The format must not be a string. */
     uint64_t oldest(uint64_t counts) const {
         if (parts() == 1) { return counts >> kind_.bits << kind_.rounding; }
         return counts >> (parts() * kind_.bits) & field_mask();
@@ -96,8 +96,8 @@ public:
         return (count + (1ULL << kind_.rounding) - 1) >> kind_.rounding << kind_.rounding;
     }
 
-    /* Finds the first part that at most `room` requests follow; `room` is less than the total.
-     * Sets its count and the newer requests.  Returns the number of older parts. */
+    /* Returns the number of parts before the first one that at most `room` requests follow; `room`
+     * is less than the total.  For fields, sets the count of this part and the newer requests. */
     [[gnu::always_inline]] uint64_t find(uint64_t counts, uint64_t room, uint64_t *count,
                                          uint64_t *newer) const {
         *newer = total(counts);
@@ -171,7 +171,7 @@ public:
     }
 
 private:
-    /* Sums pairs, fours and bytes of bits: a builtin could call libgcc. */
+    /* Returns the number of ones.  A builtin could call libgcc. */
     static unsigned ones_of(uint64_t counts) {
         uint64_t pairs = counts - (counts >> 1 & 0x5555555555555555);
         uint64_t fours = (pairs & 0x3333333333333333) + (pairs >> 2 & 0x3333333333333333);
@@ -179,7 +179,7 @@ private:
         return static_cast<unsigned>(bytes * 0x0101010101010101 >> 56);
     }
 
-    /* Damaged memory may have 0, for which clz is not defined. */
+    /* Returns the length in bits.  Damaged memory may have 0, for which clz is not defined. */
     static unsigned length_of(uint64_t counts) { return 1 + log2_of(counts | 1); }
 
     /* Returns the binary logarithm, rounded down. */
@@ -204,8 +204,7 @@ private:
         uint64_t requests = counts ^ ((1ULL << length) - 1);
         uint64_t left = length - std::min(length, parts);
 
-        /* the highest request belongs to a removed part if fewer than `parts` parts begin after it
-         */
+        /* the highest request is in a removed part if fewer than `parts` parts begin after it */
         while (left > 0 && requests != 0 && length_of(requests) >= left) {
             requests ^= 1ULL << (length_of(requests) - 1);
             left--;
@@ -225,7 +224,7 @@ private:
     }
 
     CounterKind kind_;
-    uint64_t even_fields_; /* mask of the newest field and each second one */
+    uint64_t even_fields_; /* mask of the newest field and of each second field from there on */
     uint64_t odd_fields_;  /* mask of the other fields, shifted by one field */
     uint64_t every_lane_;  /* the lowest bit of each lane of two fields */
 };
@@ -251,8 +250,8 @@ struct CounterState {
     static constexpr unsigned kHeadShift = kCountBits + 1;
     static constexpr uint64_t kPartMask = (1u << kPartBits) - 1;
 
-    /* The oldest age of a state in parts: two epochs of up to 64 windows, and the window after its
-     * own.  Larger ages are states ahead of this worker's clock. */
+    /* The largest age of a state in parts: two epochs of up to 64 windows, and one window.  A
+     * larger age means that the state is ahead of this worker's clock. */
     static constexpr uint64_t kOldest = (2 * 64 + 1) * kCounterPartsMax;
 
     static_assert(kOldest + kOldest / 4 < kPartMask, "a state must not wrap");
@@ -269,7 +268,7 @@ struct CounterState {
 
     static bool is_near(uint64_t state) { return (state >> kCountBits & 1) != 0; }
 
-    /* The state 0 is valid in any kind whose format encodes no requests as 0. */
+    /* Returns the kind of a state; of the state 0, a kind in which 0 encodes no requests. */
     static unsigned kind_of(uint64_t state) {
         return state == 0 ? kCounterWhole
                           : static_cast<unsigned>(state >> (kHeadShift + kPartBits)) - 1;
@@ -290,7 +289,7 @@ struct CounterState {
         return (part - (state >> kHeadShift)) & kPartMask;
     }
 
-    /* Returns the first bits of a state: its kind and newest part. */
+    /* Returns the highest bits of a state: its kind and newest part. */
     static uint64_t head(unsigned kind, uint64_t part) {
         return uint64_t{kind + 1} << kPartBits | (part & kPartMask);
     }

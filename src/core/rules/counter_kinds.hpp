@@ -34,7 +34,7 @@ constexpr unsigned kCounterWhole = 10;
 static_assert(kCounterKinds[kCounterWhole].parts == 1 && kCounterKinds[kCounterWhole - 1].parts > 1,
               "kinds of one part come last");
 
-/* Returns the number of the first kind, from `first` on, for this limit; else of the last kind. */
+/* Returns the first kind from `first` on that holds this limit, else the last kind. */
 constexpr unsigned counter_kind_from(unsigned first, uint64_t limit) {
     while (first < kCounterKindsLength - 1 && kCounterKinds[first].limit_max < limit) {
         first++;
@@ -42,8 +42,8 @@ constexpr unsigned counter_kind_from(unsigned first, uint64_t limit) {
     return first;
 }
 
-/* The kinds for limits up to that of kCounterWhole: small limits by value, larger ones by binary
- * digits, because kinds change only at powers of two there. */
+/* The kinds for limits up to limit_max of kCounterWhole: for small limits by value, for larger
+ * ones by binary digits, because kinds change only at powers of two there. */
 struct CounterKindTable {
     static constexpr unsigned kSmall = 32;
 

@@ -12,13 +12,13 @@ namespace limit_sliding {
 
 /* The counts of a key at one moment, in the format of some kind. */
 struct CounterView {
-    uint64_t part;    /* number of the newest part, from the zone's time 0 on */
-    uint64_t counts;  /* encoded counts of the parts up to this one */
-    uint64_t elapsed; /* elapsed time of this part, x n, 0 .. w - 1 */
+    uint64_t part;    /* number of the newest part, counted from the zone's time 0 */
+    uint64_t counts;  /* encoded counts of the newest part and the n before */
+    uint64_t elapsed; /* elapsed ms of the newest part, x n, 0 .. w - 1 */
 };
 
 /* The rule of the counter under one limit, see counter.hpp.  All functions are inline for callers
- * whose format is a constant. */
+ * with a constant format. */
 struct CounterRule {
     uint64_t window_ms;
     uint64_t limit;
@@ -31,8 +31,8 @@ struct CounterRule {
         return oldest == 0 ? all : all - std::min(oldest * v.elapsed, fading_max(format));
     }
 
-    /* Returns the ms until used <= room.  The counts must add up to more than `room`. The time is
-     * within the part that becomes the oldest one: when it has faded enough, or at its end. */
+    /* Returns the ms until used <= room; the counts must add up to more.  The wait ends while the
+     * part from find() is the oldest: when it has faded enough, or when it leaves the window. */
     [[gnu::always_inline]] uint64_t wait_ms(const CounterFormat &format, const CounterView &v,
                                             uint64_t room, uint64_t now_ms) const {
         assert(format.total(v.counts) > room);

@@ -7,17 +7,17 @@
 #include <cstdint>
 
 #include "core/policy/calendar.hpp"
+#include "core/policy/describe_usage.hpp"
+#include "core/policy/eviction_rank.hpp"
 #include "core/policy/policy.hpp"
-#include "core/policy/rank.hpp"
-#include "core/policy/verdict.hpp"
 
 namespace limit_sliding {
 
-/* The windows of a policy at one moment: windows of equal length, and windows of the calendar. */
+/* The windows of a policy at one moment, of equal length or of the calendar. */
 struct EqualWindows {
     uint64_t ms;
     uint64_t present; /* number of the present window */
-    uint64_t left_ms; /* ms until its end, 1 .. its length */
+    uint64_t left_ms; /* ms until the end of the present window, 1 .. ms */
 
     EqualWindows(const Policy &policy, uint64_t now_ms)
         : ms(policy.window_ms), present(now_ms / policy.window_ms),
@@ -47,8 +47,8 @@ struct CalendarWindows {
  * algorithm=fixed.  Time is cut into windows.  A request of cost c is admitted when the requests
  * of the present window + c <= limit.
  *
- * State: 13 bits of 0, the number of the window modulo 2^18, a bit for rank.hpp, requests in 30
- * bits.  The number wraps as a Counter's does.
+ * State: 13 bits of 0, the number of the window modulo 2^18, a bit for eviction_rank.hpp, requests
+ * in 30 bits.  The zone's epochs (slot.hpp) expire a state before its number wraps.
  *
  * An object is this algorithm at one moment, under one limit.
  */
@@ -64,12 +64,12 @@ public:
 
     uint64_t capacity() const { return limit_; }
 
-    /* Returns the rank of a state of any key, of an unknown limit. */
-    uint64_t rank(uint64_t state) const { return rank_of(used(state), is_near(state)); }
+    /* Returns the rank of a state of any key, under an unknown limit. */
+    uint64_t rank(uint64_t state) const { return eviction_rank(used(state), is_near(state)); }
 
-    /* Returns the rank for a key with its own window, as if that were the zone's present window. */
+    /* Returns the rank for a key with its own window, as if it were the zone's present window. */
     uint64_t rank_at_all(uint64_t state, unsigned) const {
-        return rank_of(state & kCountMask, is_near(state));
+        return eviction_rank(state & kCountMask, is_near(state));
     }
 
     double share(uint64_t state) const {
@@ -85,7 +85,7 @@ public:
         return true;
     }
 
-    /* Decides most states: those that are not ahead.  Returns false if admit() has to decide. */
+    /* Decides most states: all that are not ahead.  Returns false if admit() has to decide. */
     bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next, bool *is_admitted) const {
         uint64_t passed = age(state);
 
@@ -119,7 +119,7 @@ public:
         return pack(v.window, is_near_limit(taken, limit_), taken);
     }
 
-    /* Refunds a cost of an unknown admission. */
+    /* Refunds a cost if its admission is unknown. */
     uint64_t give_back(uint64_t state, uint64_t cost) const { return refund(state, state, cost); }
 
     void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
@@ -181,7 +181,7 @@ private:
         return view_ahead(state, kWindowMask + 1 - passed);
     }
 
-    /* Views a state that is `ahead` windows ahead, by another worker's clock. */
+    /* Views a state that is `ahead` windows ahead of this worker's clock. */
     [[gnu::noinline]] View view_ahead(uint64_t state, uint64_t ahead) const {
         return {windows_.present + ahead, state & kCountMask, windows_.ends_ms(ahead)};
     }

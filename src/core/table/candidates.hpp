@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/policy/epoch.hpp"
+#include "core/policy/tag_epoch.hpp"
 #include "core/table/key.hpp"
 #include "core/table/slot.hpp"
 
@@ -15,19 +15,19 @@ namespace limit_sliding {
  * The candidate slots of a key in the table.
  *
  * A key takes an unused slot in the first of its lines with fewer than three used slots, else in
- * the first with fewer than four.  If all lines are full, the same goes for its spare lines.  The
- * slots of a line fill in order and are never unused again.  So a search ends at the first line
- * with fewer than three used slots, and reaches spare lines only if all other lines are full.
+ * the first with fewer than four.  If all lines are full, the same applies to its spare lines.
+ * The slots of a line fill in order and are never unused again.  So a search ends at the first
+ * line with fewer than three used slots, and reaches spare lines only if all other lines are full.
  *
  * Slots::slot(line, number) returns a slot in memory.  Step is explained in table.hpp.
  */
 template <class Slots>
 class Candidates {
 public:
-    Candidates(const Slots &slots, const Pairs &pairs, uint64_t hash, const Epoch &epoch)
+    Candidates(const Slots &slots, const Pairs &pairs, uint64_t hash, const TagEpoch &epoch)
         : slots_(slots), key_(hash, pairs), tag_(tag::make(key_.fingerprint(), epoch)) {}
 
-    /* Returns the key's copy if its state may count; else none. */
+    /* Returns the key's copy if it is confirmed and less than two epochs old, else no copy. */
     Copy look() const {
         Copy copy = {};
 
@@ -51,8 +51,8 @@ public:
         return slot != nullptr ? Copy::read(*slot, tag) : Copy{};
     }
 
-    /* Searches all lines in the same way.  The loop is unrolled, so that each line's hash is
-     * compiled in. */
+    /* Searches all lines like find_ready().  The loop is unrolled, so that the compiler inlines
+     * the hash of each line. */
     [[gnu::always_inline]] Copy find_ready_anywhere() const {
         uint64_t tag;
         bool is_full = true;
@@ -74,7 +74,7 @@ public:
         return {};
     }
 
-    /* True if the slot has a state that counts, of any key. */
+    /* Returns true if the slot has a state of any key that has not expired. */
     template <class Step>
     bool is_live(Slot &slot, const Step &step) const {
         return used_there(step, Copy::read(slot)) != 0;
@@ -113,7 +113,7 @@ protected:
         }
     }
 
-    /* Returns the slot in a line that has the key's tag of the present epoch. */
+    /* Returns the slot of a line with the key's tag of the present epoch, else null. */
     [[gnu::always_inline]] Slot *ready_slot(uint64_t line, uint64_t *tag) const {
 #pragma GCC unroll 4
         for (unsigned j = 0; j < Line::kSlots; j++) {
@@ -131,7 +131,7 @@ protected:
     /* Returns the key's tag of the present epoch in the generation of another tag. */
     uint64_t tag_like(uint64_t other) const { return tag_ | tag::generation(other); }
 
-    /* True if this copy of the key has a state that may count. */
+    /* Returns true if this copy of the key is confirmed and less than two epochs old. */
     bool is_recent(const Copy &copy) const {
         return copy.kind == Copy::confirmed && tag::age(copy.tag, tag_) < 2;
     }
@@ -144,19 +144,19 @@ protected:
         return is_recent(copy) ? step.used(copy) : 0;
     }
 
-    /* Returns the rank of any key's copy. */
+    /* Returns the rank of a copy of any key. */
     template <class Step>
     uint64_t used_there(const Step &step, const Copy &copy) const {
         return has_same_window(copy.tag) ? used(step, copy) : used_by_other(step, copy);
     }
 
-    /* True if a slot with this tag, of any key, has a state that may count. */
+    /* Returns true if this tag, of any key, is less than two epochs old. */
     template <class Step>
     bool is_recent_there(const Step &step, uint64_t tag) const {
         return has_same_window(tag) ? tag::age(tag, tag_) < 2 : is_recent_other(step, tag);
     }
 
-    /* True if the slot's key and this key both have the zone's window. */
+    /* Returns true if the slot's key and this key both have the zone's window. */
     bool has_same_window(uint64_t tag) const { return !tag::has_key_window(tag | tag_); }
 
     /* Returns the key's copy in this slot; none if the slot has another key. */
@@ -189,22 +189,22 @@ protected:
     }
 
 private:
-    /* For slots of other windows.  Arguments are copied, so that requests that meet no such slot
-     * keep their values in registers. */
+    /* The next functions are for slots of other windows.  Arguments are copied, so that requests
+     * that meet no such slot keep their values in registers. */
 
     template <class Step>
     [[gnu::noinline]] static uint64_t used_by_other(Step step, Copy copy) {
-        return copy.kind == Copy::confirmed ? step.other_windows().used(copy) : 0;
+        return copy.kind == Copy::confirmed ? step.foreign_slots().used(copy) : 0;
     }
 
     template <class Step>
     [[gnu::noinline]] static uint64_t other_expires_ms(Step step, Copy copy) {
-        return copy.kind == Copy::confirmed ? step.other_windows().expires_ms(copy) : 0;
+        return copy.kind == Copy::confirmed ? step.foreign_slots().expires_ms(copy) : 0;
     }
 
     template <class Step>
     [[gnu::noinline]] static bool is_recent_other(Step step, uint64_t tag) {
-        return step.other_windows().is_recent(tag);
+        return step.foreign_slots().is_recent(tag);
     }
 
 protected:

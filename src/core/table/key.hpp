@@ -7,12 +7,12 @@
 
 namespace limit_sliding {
 
-/* The pairs of lines in a table.  One pair in 32 is spare, for keys whose other lines are full. */
+/* The pairs of lines in a table.  One pair in 32 is spare, used when other lines are full. */
 struct Pairs {
     uint64_t hashed;
     uint64_t spare; /* 0 in a table of fewer than 32 pairs */
 
-    /* Divides 1 .. 2^32 - 1 pairs. */
+    /* Divides 1 .. 2^32 - 1 pairs into hashed and spare ones. */
     static constexpr Pairs of(uint64_t all) {
         assert(all != 0 && all <= UINT32_MAX);
         return {all - all / 32, all / 32};
@@ -28,8 +28,8 @@ struct Pairs {
  * pair is the first.  The key's order is the first line of each pair, then the second lines.  Two
  * spare pairs follow in the same way.  Two keys are confused if they share a line and 38 bits of
  * their hash.  A lookup of an absent key in a full table reads 40 slots: one or two of 10^10 such
- * lookups meet a twin.  The tags of keys with their own window have only 33 bits of the hash: 47
- * of 10^10.
+ * lookups find another key.  The tags of keys with their own window have only 33 bits of the hash:
+ * 47 of 10^10 lookups find another key.
  */
 class Key {
 public:

@@ -11,10 +11,10 @@
 
 namespace limit_sliding {
 
-/* The bits of a tick: enough for windows of 30 days in ms. */
+/* The number of bits of a tick: enough for windows of 30 days in ms. */
 constexpr unsigned kTickBits = 36;
 
-/* The events in the ring of a log, and in a page of older events. */
+/* The number of events in the ring of a log, and in a page of older events. */
 constexpr unsigned kLogRing = 14;
 constexpr unsigned kPageEvents = kLogRing - 1;
 
@@ -44,8 +44,8 @@ struct Event {
     bool is_closed() const { return (word & kClosed) != 0; }
     uint64_t total() const { return word >> kTickBits & kTotalMask; }
 
-    /* Returns the tick.  It exceeds `now` at most by the lag of clocks.  The 36 bits do not wrap
-     * within a ring, because a key that was idle for long gets a new ring. */
+    /* Returns the full tick, which exceeds `now` at most by the lag of clocks.  The 36 bits do not
+     * wrap within a ring, because a key that was idle for long gets a new ring. */
     uint64_t tick(uint64_t now) const {
         constexpr uint64_t kAhead = kWindowMaxMs + (1 << 20);
         uint64_t age = (now + kAhead - word) & kTickMask;
@@ -57,14 +57,14 @@ struct Event {
     }
 };
 
-/* The lowest bits of the state of a slot with a ring: the number of events. */
+/* The lowest bits of the state of a slot with a ring are the number of events. */
 constexpr unsigned kCountBits = 36;
 constexpr uint64_t kCountMask = (1ULL << kCountBits) - 1;
 
 /* Returns the units from one total to a later one. */
 inline uint64_t units(uint64_t from, uint64_t to) { return (to - from) & Event::kTotalMask; }
 
-/* The words behind a slot, for the copy of one key. */
+/* The ring behind a slot, for one copy of a key. */
 class Ring {
 public:
     Ring() : slot_(nullptr), generation_(0), length_(0) {}
@@ -79,12 +79,12 @@ public:
 
     Event load(uint64_t position) const { return {word(position).load()}; }
 
-    /* True if the word is event number `position` of the key. */
+    /* Returns true if the word is event number `position` of the key. */
     bool is_event(Event event, uint64_t position) const {
         return event.word >> Event::kLapShift == (generation_ << 2 | 2 | lap(position));
     }
 
-    /* True if the word is any event of the slot's key, in a ring or in a page. */
+    /* Returns true if the word is any event of the slot's key, in a ring or in a page. */
     bool is_of_owner(Event event) const {
         return event.is_valid() && event.word >> Event::kGenerationShift == generation_;
     }
@@ -109,7 +109,7 @@ public:
         write(copy, [&](unsigned i) { return in_page(events[i]); });
     }
 
-    /* True if a page has this event in this place. */
+    /* Returns true if a page has this event in this place. */
     bool is_filled(uint64_t place, Event event) const {
         return load(place).word == (generation_ << Event::kGenerationShift | in_page(event));
     }

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/base/atomics.hpp"
-#include "core/policy/epoch.hpp"
+#include "core/policy/tag_epoch.hpp"
 #include "core/table/key.hpp"
 
 namespace limit_sliding {
@@ -25,15 +25,15 @@ namespace limit_sliding {
  *     one behind        tentative: claimed, no state yet
  *     anything else     the tag was read before it changed
  *
- * Generations wrap after four claims.  If a process is stopped between two instructions for so
- * long, and the words coincide, then its request may be counted for another key; read() repairs a
- * state that does not fit.
+ * Generations wrap after four claims.  If a process stalls between two instructions for so long,
+ * and the words coincide, its request may be counted for another key.  read() repairs a state that
+ * does not fit the tag.
  *
  * The epoch is the time of the last use, in a coarse unit of the algorithm.  A state that is two
- * epochs old does not count, even though its own time stamp may have wrapped.
+ * epochs old has expired, and its own time stamp, which may have wrapped, is not read.
  *
  * The tag of a key with its own window has the number of binary digits of this window, so that
- * requests to other keys know the length of its epochs (epoch.hpp):
+ * requests to other keys know the length of its epochs (tag_epoch.hpp):
  *
  *     tag    fingerprint 33 | digits - 7 in 5 | 1 | epoch 23 | generation 2
  */
@@ -68,7 +68,7 @@ static_assert(Key::kFingerprintBits + kFingerprintShift == 64, "one word");
 static_assert(kWindowDigitsMax - kWindowDigitsMin <= kDigitsMask, "and the digits of any window");
 
 /* Makes a tag in generation 0. */
-inline uint64_t make(uint64_t fingerprint, const Epoch &epoch) {
+inline uint64_t make(uint64_t fingerprint, const TagEpoch &epoch) {
     assert(fingerprint != 0 && fingerprint >> Key::kFingerprintBits == 0);
     assert(epoch.digits == 0
            || (epoch.digits >= kWindowDigitsMin && epoch.digits <= kWindowDigitsMax));
@@ -78,10 +78,10 @@ inline uint64_t make(uint64_t fingerprint, const Epoch &epoch) {
     return key << kFingerprintShift | kKeyWindow | number;
 }
 
-/* True if the key has its own window. */
+/* Returns true if the key has its own window. */
 inline bool has_key_window(uint64_t tag) { return (tag & kKeyWindow) != 0; }
 
-/* Returns the binary digits of this window. */
+/* Returns the binary digits of the key's window. */
 inline unsigned digits(uint64_t tag) {
     return static_cast<unsigned>(tag >> kFingerprintShift & kDigitsMask) + kWindowDigitsMin;
 }
@@ -90,11 +90,11 @@ inline uint64_t generation(uint64_t tag) { return tag & kGenerationMask; }
 
 inline bool same_key(uint64_t a, uint64_t b) { return (a ^ b) >> kFingerprintShift == 0; }
 
-/* True if both have the same key and the same epoch. */
+/* Returns true if both have the same key and the same epoch. */
 inline bool same_time(uint64_t a, uint64_t b) { return (a ^ b) <= kGenerationMask; }
 
-/* Returns the epochs from one tag to a later one; 0 if `then` is a little later, because a clock
- * is ahead. */
+/* Returns the epochs from one tag to a later one; 0 if `then` is a little later than `now`, from a
+ * worker with a faster clock. */
 inline uint64_t age(uint64_t then, uint64_t now) {
     constexpr uint64_t kAhead = 1024;
     uint64_t passed = ((now | kGenerationMask) - then) >> kGenerationBits & kEpochMask;
@@ -149,10 +149,10 @@ struct Copy {
 
     uint64_t bare_state() const { return state & kStateMask; }
 
-    /* True if the state is unchanged. */
+    /* Returns true if the state is unchanged. */
     bool is_same() const { return slot->state.load() == state; }
 
-    /* True if the slot still belongs to the same key; its state may have changed. */
+    /* Returns true if the slot still belongs to the same key; its state may have changed. */
     bool is_kept() const {
         uint64_t now = slot->state.load();
         return (now ^ state) >> kStateBits == 0 && (now & kStateMask) != kDead;

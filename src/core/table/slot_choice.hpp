@@ -12,10 +12,10 @@ namespace limit_sliding {
  * the choice is random, so that keys last equally long in a flood of new keys. */
 class SlotChoice {
 public:
-    /* Ranks, the lowest first.  A state that is over may still count by a clock that is further
-     * behind than expected, so unused slots come before.  Only the last slot of a line comes
-     * after, because searches end sooner while it is unused.  Tentative copies come last, or two
-     * keys could evict each other forever.  Tentative copies of dead processes become kOver. */
+    /* Ranks in ascending order.  An expired state may still count by a clock that lags more than
+     * expected, so unused slots come first.  The last slot of a line comes after expired states,
+     * because searches end sooner while it is unused.  Tentative copies come last, or two keys
+     * could evict each other forever; but tentative copies of dead processes become kOver. */
     static constexpr uint64_t kUnused = 0; /* or a withdrawn copy */
     static constexpr uint64_t kOver = 1;
     static constexpr uint64_t kUnusedLast = 2; /* the last slot of a line */
@@ -40,10 +40,10 @@ public:
 
     bool is_found() const { return copy_.slot != nullptr; }
 
-    /* True if only an unused slot can be better. */
+    /* Returns true if only an unused slot can be better. */
     bool is_over() const { return is_found() && rank_ <= kOver; }
 
-    /* True if the choice would evict a state that counts, or a copy that may still get one. */
+    /* Returns true if the choice would evict a live state, or a copy that may still get a state. */
     bool is_live() const { return is_found() && rank_ >= kLive; }
 
     const Copy &copy() const { return copy_; }

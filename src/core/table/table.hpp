@@ -23,27 +23,27 @@ namespace limit_sliding {
  * that saw the claim, and afterwards found no copy in any other slot.  At least the later of two
  * claims sees the other one.
  *
- * The table knows no algorithm.  It asks a Step, which is an algorithm at the moment of one
+ * The table knows no algorithm.  It calls a Step, which is an algorithm at the moment of one
  * request:
  *
- *     uint64_t used(copy) const         rank of a state; 0: does not count
- *     uint64_t expires_ms(copy) const   ms until the state does not count
- *     bool clear(&copy) const           deletes a state that does not count;
- *                                       false: look again
+ *     uint64_t used(copy) const         rank of a state; 0: expired
+ *     uint64_t expires_ms(copy) const   ms until the state expires
+ *     bool clear(&copy) const           deletes an expired state; false: search
+ *                                       again
  *     bool admit(state, &next) const    one decision, pure; for update()
  *     bool admit_ready(state, &next, &is_admitted) const
  *                                       decides most states, false: admit() has
  *                                       to; for update_ready()
  *     void prepare(copy) const          prepares a copy for its first state; for
  *                                       obtain()
- *     OtherWindows other_windows() const
+ *     ForeignSlots foreign_slots() const
  *                                       view of slots of other windows
  */
 template <class Slots>
 class Table : private Candidates<Slots> {
 public:
     Table(const Slots &slots, const Pairs &pairs, SlotCounts *counts, uint64_t hash,
-          const Epoch &epoch)
+          const TagEpoch &epoch)
         : Candidates<Slots>(slots, pairs, hash, epoch), counts_(counts) {}
 
     using Candidates<Slots>::find_ready;
@@ -59,8 +59,8 @@ public:
         uint64_t state;
     };
 
-    /* Decides on a copy from find_ready() and stores the next state, as is enough for most
-     * requests.  Returns false if update() has to, or if another request was faster. */
+    /* Decides on a copy from find_ready() and stores the next state, which is enough for most
+     * requests.  Returns false if update() has to decide, or if another request was faster. */
     template <class Step>
     [[gnu::always_inline]] bool update_ready(Copy copy, const Step &step, Result *result) {
         if (copy.kind != Copy::confirmed) { return false; }
@@ -110,7 +110,7 @@ public:
     }
 
     /* Returns the key's copy; a new copy gets this state.  If there is no slot, sets the ms until
-     * there is one.  Out of line, because callers search first and find most keys. */
+     * one expires.  Out of line, because callers search first and find most keys. */
     template <class Step>
     [[gnu::noinline]] Copy obtain(const Step &step, bool may_evict, uint64_t state,
                                   uint64_t *refused_ms) {
@@ -211,8 +211,8 @@ private:
         return kTaken;
     }
 
-    /* Prepares a copy for a state: updates its epoch and checks that it is the only copy.  A state
-     * that is over is cleared first, because its time stamp must not be compared again.  Returns
+    /* Prepares a copy for a state: updates its epoch and checks that it is the only copy.  An
+     * expired state is cleared first, because its time stamp must not be compared again.  Returns
      * false if the copy has changed or is one of two; the caller tries again. */
     template <class Step>
     bool make_ready(const Step &step, Copy *copy) const {
@@ -230,8 +230,8 @@ private:
         return copy->kind == Copy::confirmed || is_alone(*copy);
     }
 
-    /* True if this tentative copy is the only one.  Else withdraws one of the two, and the caller
-     * tries again. */
+    /* Returns true if this tentative copy is the only one.  Else withdraws one of the two, and the
+     * caller tries again. */
     bool is_alone(Copy copy) const {
         bool alone = true;
 
@@ -254,7 +254,7 @@ private:
 
     /* Claims a slot.  Returns false if another request was faster. */
     bool claim(Copy *copy) const {
-        /* Mark the state as dead first: the slot was chosen for this state, so an update in
+        /* Marks the state as dead first: the slot was chosen for this state, so an update in
          * between must fail.  Also a tentative copy must not fall two generations behind. */
         if (copy->tag != 0 && copy->kind != Copy::none && !copy->store(Copy::kDead)) {
             return false;

@@ -27,7 +27,7 @@ struct Zone {
     uint64_t secret[2];
     Pairs pairs;
     uint64_t slot_bytes;
-    uint64_t offset_ms; /* added to the caller's time */
+    uint64_t offset_ms; /* ms added to the caller's time */
     Window window;      /* window of keys without their own */
     alignas(64) SlotCounts counts;
 
@@ -54,16 +54,16 @@ struct Zone {
     /* Reads the counts of claims without their own SlotCounts.  The result is no snapshot. */
     ZoneStats stats() const;
 
-    /* Counts slots with a live state in at most `bytes` of slots.  The count is exact if these are
-     * all.  Otherwise the result is an estimate: `used` x live share of the used slots in this
-     * part, which is as good as any, because keys are hashed.  A walk over a gigabyte takes a good
-     * part of a second. */
+    /* Returns the number of slots with a live state among `bytes` of slots; exact if these are all
+     * slots.  Otherwise the number is an estimate: `used` x live share of the used slots in this
+     * part, a random sample because keys are hashed.  A walk over a gigabyte takes a good part of
+     * a second. */
     uint64_t keys(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t used,
                   uint64_t bytes) const;
 
-    /* Withdraws states that are two epochs old, in one part of the slots: `part` counts parts of
-     * `bytes` each, modulo their number.  Epochs wrap after a year or more.  A caller that sweeps
-     * all parts within 100 days keeps a key from meeting a state that it had before the wrap. */
+    /* Withdraws states that are two epochs old, in one part of `bytes` of the slots; `part` is its
+     * number modulo the number of parts.  The caller must sweep all parts within 100 days: epochs
+     * wrap after a year or more, and no key must meet a state that it had before. */
     void sweep(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t part,
                uint64_t bytes);
 

@@ -19,8 +19,8 @@ namespace {
 constexpr ngx_uint_t kRead = NGX_HTTP_GET | NGX_HTTP_HEAD;
 constexpr ngx_uint_t kWrite = NGX_HTTP_PUT | NGX_HTTP_DELETE | NGX_HTTP_POST;
 
-/* Returns the path after the location's name, without a slash between them.  If
- * they do not fit: "/", which is the path of nothing. */
+/* Returns the path behind the location's name, without the slash between them.  Returns "/", an
+ * unknown path, if the path does not begin with the name. */
 std::string_view path_of(ngx_http_request_t *r) {
     const auto *location = static_cast<ngx_http_core_loc_conf_t *>(
         ngx_http_get_module_loc_conf(r, ngx_http_core_module));
@@ -35,8 +35,7 @@ std::string_view path_of(ngx_http_request_t *r) {
     return path.empty() || cut_prefix(&path, "/") ? path : "/";
 }
 
-/* Returns NGX_DECLINED if the method is allowed, else sends an error, and
- * returns the value that the handler is to return. */
+/* Returns NGX_DECLINED if the method is allowed; else sends an error and returns its result. */
 ngx_int_t check_method(ngx_http_request_t *r, ngx_uint_t methods) {
     const bool writes = loc_conf(r).api_write;
 
@@ -129,13 +128,13 @@ extern "C" char *ngx_http_limit_sliding_api(ngx_conf_t *cf, ngx_command_t *cmd, 
 bool merge_api(ngx_conf_t *cf, const LocConf *prev, LocConf *conf) {
     auto &location = core_loc_conf(cf);
 
-    /* The handler of a location is also that of "limit_except" there. */
+    /* "limit_except" has the handler of its location. */
     if (location.noname && location.handler == nullptr && prev->api_write != NGX_CONF_UNSET) {
         conf->api_write = prev->api_write;
         location.handler = api_handler;
     }
 
-    /* Another directive of the location may have put its own handler there. */
+    /* Another directive of the location may have set its own handler. */
     return location.handler == api_handler;
 }
 

@@ -8,7 +8,7 @@
 
 namespace limit_sliding {
 
-/* Returns whether the API answers in the location that is being merged. */
+/* Merges the handler, and returns true if the API answers in the location. */
 bool merge_api(ngx_conf_t *cf, const LocConf *prev, LocConf *conf);
 
 } // namespace limit_sliding

@@ -1,4 +1,4 @@
-// The dashboard's script, last part: the page, and what keeps it alive.
+// The dashboard's script, last part: the page and its updates.
 
 const PERIOD_MS = 2000, TIMEOUT_MS = 5000;
 
@@ -6,15 +6,15 @@ const main = document.querySelector("main");
 const alarms = new Alarms();
 const totals = new Facts();
 let cards = new Map();
-let time = 0;                              // of the last answer
-let told;                                  // the last state
+let time = 0;                              // of the last answer, in ms
+let told;                                  // the last state shown
 
 byId("totals").append(totals.node);
 
 
-// ---- what it shows ----
+// ---- the page ----
 
-// Shows an answer; returns how much is wrong.
+// Shows an answer; returns the number of problems.
 function show(answer) {
     const { version, nginx, zones, redis } = answer;
     const before = cards;
@@ -40,7 +40,7 @@ function show(answer) {
     return alarms.count;
 }
 
-// Puts the cards in order: the worst first, else as they are configured.
+// Sorts the cards: the worst first, else as they are configured.
 function arrange() {
     const nodes = [...cards.values()].map(card => card.node)
         .sort((a, b) => {
@@ -79,8 +79,7 @@ function sum(zones) {
     });
 }
 
-// Shows the cards as is asked for: those that fit the filter, with their charts
-// and keys.
+// Shows the cards that match the filter, with their charts and keys.
 function look() {
     const filter = byId("filter").value.trim().toLowerCase();
     const all = [...cards.values()];
@@ -101,17 +100,17 @@ function look() {
 
 byId("view").addEventListener("input", look);
 
-// What a link leads to must be there.
+// Clears the filter, so that the target of a link is shown.
 function showAll() {
     byId("filter").value = "";
     look();
 }
 
 
-// ---- what keeps it alive ----
+// ---- updates ----
 
-// Says once why there is no answer, or "", and how much is wrong: screen
-// readers read all that is new.
+// Shows the reason for a missing answer, or "", and the number of problems.
+// Writes only changes, as screen readers read all new text.
 function tell(problem, wrong = 0) {
     const now = problem || wrong;
     if (now === told) {
@@ -142,7 +141,7 @@ async function poll() {
     setTimeout(next, PERIOD_MS);
 }
 
-// Nobody looks at a hidden page, so it goes on when it is seen again.
+// Polls now, or once a hidden page is seen again.
 function next() {
     if (document.hidden) {
         document.addEventListener("visibilitychange", next, { once: true });

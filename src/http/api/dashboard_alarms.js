@@ -1,8 +1,8 @@
-// The dashboard's script, third part: what is wrong now, on top of the page.
+// The dashboard's script, third part: present problems, on top of the page.
 
-const RECENT_MS = 90000;                   // for so long a problem is told
-const PLACES = 8;                          // named of each kind of problem
-const FULL = 0.9;                          // of the slots
+const RECENT_MS = 90000;                   // how long a problem is shown
+const PLACES = 8;                          // cards named for each kind
+const FULL = 0.9;                          // share of slots in use
 
 // Kinds of problems, the worst first.
 const ALARMS = {
@@ -22,8 +22,8 @@ class Alarms {
     node = byId("alarms");
     past = new Map();
 
-    // Tells whether a counter has risen lately.  One that has gone back, or was
-    // not seen for long, begins anew.
+    // Returns true if a counter has risen lately.  A counter that has fallen,
+    // or was not seen for long, starts anew.
     rises(name, value, time) {
         const past = this.past.get(name);
         const anew = !past || value < past.value || time < past.time
@@ -33,8 +33,7 @@ class Alarms {
         return time - last < RECENT_MS;
     }
 
-    // Notes what is wrong with a card.  The counters of the other kinds rise
-    // while something is.
+    // Records the problems of a card: states in `wrong`, or counters that rise.
     watch(id, values, time) {
         const wrong = {
             breaker: values.breaker && values.breaker !== "closed",
@@ -52,8 +51,7 @@ class Alarms {
         });
     }
 
-    // Shows what is wrong.  It writes only what has changed: screen readers
-    // read all that is new.
+    // Shows the problems.  Writes only changes: screen readers read new text.
     set({ time_ms, zones, redis }) {
         this.found = Object.keys(ALARMS).map(() => []);
         for (const [name, values] of Object.entries(redis)) {
@@ -97,12 +95,12 @@ class Alarms {
         return line;
     }
 
-    // How much is wrong.
+    // The number of problems.
     get count() {
         return this.found.flat().length;
     }
 
-    // How bad a card's worst problem is; the less the worse.
+    // The rank of a card's worst problem, from 0 for the worst kind.
     rank(id) {
         const rank = this.found.findIndex(ids => ids.includes(id));
         return rank < 0 ? Infinity : rank;

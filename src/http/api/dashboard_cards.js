@@ -1,6 +1,6 @@
 // The dashboard's script, fifth part: the cards of zones and of Redis.
 
-const OFFENDERS = 10;                      // shown until all are asked for
+const OFFENDERS = 10;                      // shown before a click shows all
 
 const CHARTED = ["passed", "delayed", "rejected", "delayed_dry_run",
     "rejected_dry_run"];
@@ -27,7 +27,7 @@ class Offenders {
             this.button);
     }
 
-    // `configured` is what the zone has as keys.
+    // `configured` is the key in the zone's configuration.
     set(keys, configured) {
         Object.assign(this, { keys, configured });
     }
@@ -52,7 +52,7 @@ class Offenders {
         shown.forEach((offender, i) => this.row(body.rows[i], offender));
     }
 
-    // A key that was cut is not the one that the API would show.
+    // The API would not find a key that was cut.
     row(row, { key, key_uri, truncated, rejected }) {
         const look = row.querySelector("button");
         look.disabled = truncated;
@@ -67,7 +67,7 @@ class Offenders {
 
 // ---- times ----
 
-// How long something took since the first answer that is not too old.
+// Durations since the oldest answer within SPAN_MS.
 class Times {
     past = [];
 
@@ -77,8 +77,8 @@ class Times {
             + " of the last 3 minutes"), this.facts.node);
     }
 
-    // Takes the number of times, their sum, and [bound, number up to it]; the
-    // sum and the bounds in microseconds.  p50 and p99 are bounds.
+    // Takes the number of durations, their sum, and buckets, [bound, number up
+    // to it].  The sum and the bounds are in us.  p50 and p99 are bounds.
     set(n, sum, buckets, time) {
         this.past = this.past.filter(then => then.n <= n
             && then.time <= time && then.time > time - SPAN_MS);

@@ -1,14 +1,14 @@
 // The dashboard's script, second part: charts of the last minutes.
 
-const WIDTH = 180, HEIGHT = 60;            // of what the paths are drawn in
+const WIDTH = 180, HEIGHT = 60;            // units of the drawing
 
-// The next of 1, 2, 5, 10, 20, 50 that is not below; 1 for 0.
+// Rounds n up to 1, 2 or 5 times a power of 10; 0 to 1.
 function ceiling(n) {
     const power = 10 ** Math.floor(Math.log10(n || 1));
     return power * [1, 2, 5, 10].find(step => step * power >= n);
 }
 
-// The name of a value on the axis.
+// Returns the label of a value on the axis.
 function tick(n) {
     return n < 10 ? String(Number(n.toPrecision(2))) : count(n, 1e5);
 }
@@ -44,12 +44,12 @@ class Chart {
             head.classList.add(...this.paths[i].classList, "series"));
     }
 
-    // The highest rate in it.
+    // The highest rate in the chart.
     get most() {
         return Math.max(0, ...this.counters.map(({ most }) => most));
     }
 
-    // Draws it so that a rate has room.
+    // Draws the chart so that the rate `most` fits.
     show(now, most) {
         const top = ceiling(most);
         [top, top / 2, 0].forEach((n, i) => put(this.ticks[i], tick(n)));
@@ -62,7 +62,7 @@ class Chart {
     }
 }
 
-// The path of points in a chart whose top is a rate.
+// Returns the path of points in a chart with the rate `top` at its top.
 function line(points, now, top) {
     let d = "", pen = "M";
     for (const [time, rate] of points) {

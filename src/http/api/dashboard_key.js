@@ -1,8 +1,8 @@
-// The dashboard's script, fourth part: one key, and what can be done to it.
+// The dashboard's script, fourth part: one key, and changes of it.
 
 const KEY_TIMEOUT_MS = 10000;
 
-// A field with its name.
+// Returns a field with its name.
 function field(name, hint) {
     const input = element("input");
     input.autocomplete = "off";
@@ -11,7 +11,7 @@ function field(name, hint) {
     return { input, node: element("label", "", name + " ", input) };
 }
 
-// Fields with a button, which Enter in a field presses as well.
+// Returns a form of fields and a button, which Enter presses as well.
 function form(text, action, ...fields) {
     const node = element("form", "", ...fields.map(({ node }) => node),
         element("button", "", text));
@@ -51,7 +51,7 @@ class KeyDialog {
         document.body.append(this.node);
     }
 
-    // Shows a key of a zone, in the form for the API; null: asks for one.
+    // Shows a key.  `uri` is percent-encoded; null: the user enters a key.
     open(zone, configured, uri = null) {
         Object.assign(this, { zone, configured, uri, asked: null });
         for (const { input } of [this.key, this.rate, this.ttl]) {
@@ -78,8 +78,8 @@ class KeyDialog {
             "The limit is set.");
     }
 
-    // Asks the API about the key, shows its answer, and says what was done.
-    // What comes after another question was asked is left.
+    // Sends a request for the key to the API, and shows the answer and `done`.
+    // Ignores an answer that arrives after a later request.
     async ask(method, what, done) {
         const asked = this.asked = {};
         const path = "zones/" + encodeURIComponent(this.zone) + "/key?key="
@@ -107,7 +107,7 @@ class KeyDialog {
         this.say(problem || done, problem);
     }
 
-    // Shows an answer of the API; null: none.
+    // Shows an answer of the API; null: there is none.
     show(answer) {
         const zone = ["Zone ", bdi(this.zone)];
         this.title.replaceChildren(...zone, ...answer
@@ -129,7 +129,7 @@ class KeyDialog {
     }
 }
 
-// What is known of a key, by name.
+// Returns the facts about a key, by name.
 function keyFacts({ used, limit, remaining, reset_ms, window, own_limit, ttl,
     ban, source }) {
     const known = (value, text) => value === null ? NONE : text(value);

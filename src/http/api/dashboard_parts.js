@@ -1,14 +1,14 @@
-// The dashboard's script, first part: what its cards are made of.
+// The dashboard's script, first part: the parts of its cards.
 
 "use strict";
 
-// Names and keys are text that others chose.  It is never taken for markup:
-// all goes through textContent and append().
+// Others choose names and keys, so their text is never parsed as markup: all
+// goes through textContent and append().
 
-const SPAN_MS = 180000;                    // the width of the charts
+const SPAN_MS = 180000;                    // time that charts show
 const NONE = "\u2013";
 
-// The name and password that this page's address may have are left out.
+// The API's URL, without a user name and password of the page's address.
 const api = location.origin + location.pathname.replace(/[^/]*$/, "");
 
 function byId(id) {
@@ -24,7 +24,7 @@ function element(tag, name, ...children) {
     return node;
 }
 
-// Writes only what has changed, so that a selection stays.
+// Writes a text only if it has changed, so that a selection stays.
 function put(node, text) {
     if (node.textContent !== text) {
         node.textContent = text;
@@ -38,7 +38,7 @@ function button(text, action) {
     return node;
 }
 
-// A part that is one thing to those who only hear it.
+// Returns a text as an element that screen readers read as a unit.
 function bdi(text) {
     return element("bdi", "", text);
 }
@@ -61,13 +61,13 @@ function perSecond(n) {
 const UNITS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"],
     [1, "ms"]];
 
-// A time that is configured.
+// Formats a configured time, in the largest unit that divides it.
 function duration(ms) {
     const [unit, name] = UNITS.find(([unit]) => ms % unit === 0);
     return count(ms / unit) + " " + name;
 }
 
-// A time that passes.
+// Formats a passing time, rounded.
 function about(ms) {
     const [unit, name] = UNITS.find(([unit]) => ms >= unit) ?? [1, "ms"];
     return tenth.format(ms / unit) + " " + name;
@@ -91,18 +91,18 @@ function bytes(n) {
 
 // ---- keys that may be secrets ----
 
-// Variables that are no secrets; all others may be, as tokens and cookies are.
+// Variables that are no secrets; others may be, such as tokens and cookies.
 const OPEN = new RegExp("\\$\\{?(" + ["binary_remote_addr", "remote_addr",
     "realip_remote_addr", "limit_sliding_client", "host", "server_name",
     "server_addr", "server_port", "scheme", "request_method"].join("|")
     + ")\\b", "g");
 
-// Whether the keys of a zone may be, by what it is configured to have as keys.
+// Returns true if keys may be secrets, by the key in the configuration.
 function maySecret(configured) {
     return configured.replace(OPEN, "").includes("$");
 }
 
-// A key as it is shown: few of its characters, unless all are asked for.
+// Returns the shown part of a key: few characters without "show keys".
 function masked(key, configured) {
     return byId("shown").checked || !maySecret(configured) ? key
         : (key.length > 8 ? key.slice(0, 2) : "") + "\u2022\u2022\u2022";
@@ -147,8 +147,7 @@ function counterTable(title, what) {
     return table(title, what, "per second", "at most", "total");
 }
 
-// A row of a table: a counter, how fast it goes now, and has gone at most in
-// the span of the charts.
+// A row of a table: a counter, its present rate and its peak in SPAN_MS.
 class Counter {
     constructor(body, name, rare) {
         this.name = name;
@@ -164,7 +163,7 @@ class Counter {
         body.append(this.row);
     }
 
-    // `step` is in seconds since the last value; 0: they do not compare.
+    // `step`: seconds since the last value; 0: the values do not compare.
     set(total, time, step) {
         this.rate = step > 0 ? (total - this.last) / step : null;
         this.last = total;
@@ -181,7 +180,7 @@ class Counter {
     }
 }
 
-// Counters by name.  If one has gone back, all of them were started anew.
+// Counters by name.  If one has fallen, all have started anew.
 class Counters {
     constructor(body, names, rare = []) {
         this.rows = new Map(names.map(name =>
@@ -200,7 +199,7 @@ class Counters {
         return this.rows.get(name).rate;
     }
 
-    // A chart of those with these names.
+    // Returns a chart of the counters with these names.
     chart(...names) {
         return new Chart(names.map(name => this.rows.get(name)));
     }

@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Numbers of reports: each is a field of the JSON, and a metric in the text format of
- * Prometheus. */
+/* Numbers of reports: each is a field of the JSON, and a metric in Prometheus' text format. */
 
 #pragma once
 
@@ -19,7 +18,7 @@ struct Label {
     std::string_view value;
 };
 
-/* A number as text, with so many of its last digits after the point. */
+/* A number as text, with the last `decimals` digits behind a point. */
 class Number {
 public:
     [[gnu::noinline]] Number(uint64_t n, int decimals = 0) {
@@ -43,10 +42,10 @@ struct MetricHead {
     const char *name;
     const char *type;
     const char *help;
-    std::string_view label = {}; /* of a metric with several numbers */
+    std::string_view label = {}; /* name, if the metric has several numbers */
 };
 
-/* Takes numbers of a report, and writes them as fields of JSON, or as samples of a metric. */
+/* Writes numbers of a report as fields of JSON, or as samples of a metric. */
 class Numbers {
 public:
     explicit Numbers(Json &json) : json_(&json) {}
@@ -59,8 +58,8 @@ public:
     /* Sets the first label of the samples that follow. */
     void set_owner(const Label &owner) { owner_ = owner; }
 
-    /* A number that is not there is null in the JSON, and has no sample.  If the metric has a
-     * label, the label has the name of the field. */
+    /* Writes a number.  A missing number is null in the JSON, and has no sample.  If the metric
+     * has a label, its value is the name of the field. */
     void number(std::string_view field, std::optional<uint64_t> value, bool is_sampled = true) {
         if (json_ != nullptr) {
             json_->field(field, value ? &*value : nullptr);
@@ -69,13 +68,13 @@ public:
         }
     }
 
-    /* A number that the JSON has in other words. */
+    /* Writes a number that the JSON has in another form. */
     void metric_only(const Number &value) {
         if (json_ == nullptr) { sample({}, value); }
     }
 
-    /* A histogram; seconds have so many decimals in the unit of its times.  The JSON has names
-     * for a bound, for the number of times up to it, for their sum, and for their number. */
+    /* Writes a histogram of times in 10^-decimals s.  The names are JSON fields: a bound, the
+     * number of times up to the bound, the sum of all times, and their number. */
     template <class Times>
     void times(const char *field, const Times &times, int decimals, const char *bound_name,
                const char *up_to_name, const char *sum_name, const char *n_name) {
@@ -104,7 +103,7 @@ public:
         json_->field(n_name, times.n());
     }
 
-    /* Writes a sample; the suffix belongs to the metric's name, as "_sum" of a histogram. */
+    /* Writes a sample.  The suffix extends the metric's name: "_sum" of a histogram. */
     [[gnu::noinline]] void sample(const Label &label, const Number &value,
                                   const char *suffix = "") {
         text_->print("%s%s{", head_.name, suffix);
@@ -127,13 +126,13 @@ private:
         text_->quote(label.value, Quotes::kLabel);
     }
 
-    Json *json_ = nullptr; /* nullptr: samples are written, with the other members */
+    Json *json_ = nullptr; /* nullptr: samples are written to `text_` */
     Writer *text_ = nullptr;
     MetricHead head_ = {};
     Label owner_;
 };
 
-/* A metric, and the function that tells its numbers of a report. */
+/* A metric, and the function that writes its numbers of a report. */
 template <class Report>
 struct MetricRow {
     MetricHead head;

@@ -10,7 +10,7 @@
 #include "http/api/metrics.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key.hpp"
+#include "http/keys/key_json.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/array.hpp"
 #include "ngx/strings.hpp"
@@ -22,14 +22,13 @@ namespace {
 
 constexpr char kVersion[] = "1.0.0";
 
-/* The bytes of all zones' slots that are looked at to tell how many keys live:
- * less than a millisecond's work. */
+/* Bytes of slots that a report reads to estimate the keys of all zones, in less than 1 ms. */
 constexpr uint64_t kWalkBytes = 1024 * 1024;
 
-/* The places of bans that are looked at to tell how many keys are banned. */
+/* Places of bans that a report reads to estimate the banned keys of all zones. */
 constexpr uint64_t kWalkPlaces = kWalkBytes / 16;
 
-/* Words for the counts of requests, by Count. */
+/* Names of the counts of requests, by Count. */
 constexpr const char *kCountNames[] = {
     "passed", "delayed", "rejected", "delayed_dry_run", "rejected_dry_run", "unlimited", "errors"};
 
@@ -54,7 +53,7 @@ struct ZoneReport {
 struct RedisReport {
     const Redis *redis;
     CallCounters calls;
-    bool is_open; /* its breaker */
+    bool is_open; /* the circuit breaker is open */
     std::optional<ServerMemory> memory;
 
     Label label() const { return {"redis", view(redis->settings.name)}; }
@@ -67,7 +66,7 @@ struct Report {
     bool collect(ngx_http_request_t *r);
 };
 
-/* Returns the length of the present window. */
+/* Returns the length of the present window in ms. */
 uint64_t window_ms(const ZoneConf &zone) {
     return zone.policy.length_ms(ngx_current_msec + zone.memory.table->offset_ms);
 }
@@ -154,7 +153,7 @@ constexpr MetricRow<RedisReport> kRedisMetrics[] = {
      }},
 };
 
-/* Metrics of the memory of the servers; a report may lack it. */
+/* Metrics of the servers' memory, which a report may lack. */
 constexpr MetricRow<RedisReport> kMemoryMetrics[] = {
     {{"limit_sliding_redis_memory_bytes", "gauge", "Memory that the masters of Redis use."},
      [](auto &out, auto &redis) {
@@ -173,7 +172,7 @@ constexpr MetricRow<RedisReport> kMemoryMetrics[] = {
      }},
 };
 
-/* Returns false if memory is exhausted. */
+/* Collects all numbers.  Returns false if there is no memory. */
 bool Report::collect(ngx_http_request_t *r) {
     const MainConf &main = main_conf(r);
     for (const ZoneConf *conf : main.zones) {
@@ -283,7 +282,7 @@ void write_leases(Json &json, uint32_t lease) {
     }
 }
 
-/* Clients send keys: any bytes. */
+/* Clients send the keys, which may be any bytes. */
 void write_offenders(Json &json, const ZoneConf &zone) {
     if (!zone.rejected.top) {
         json.field("top", nullptr);

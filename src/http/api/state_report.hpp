@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* All figures at once. */
+/* The reports of all zones and of each Redis. */
 
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace limit_sliding {
 
-/* Handlers of requests for the figures of all zones and of each Redis. */
-ngx_int_t send_report(ngx_http_request_t *r);  /* in JSON */
+/* Send the report. */
+ngx_int_t send_report(ngx_http_request_t *r);  /* as JSON */
 ngx_int_t send_metrics(ngx_http_request_t *r); /* for Prometheus */
 
 } // namespace limit_sliding

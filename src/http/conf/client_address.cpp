@@ -20,8 +20,7 @@ constexpr ParamRule<LocConf> rules[] = {
     {{"ipv6="}, set_prefix<&LocConf::client_ipv6, 128>},
 };
 
-/* Tells whether a place is a server whose requests all end up in locations, as
- * one of them is "location /". */
+/* Returns true for a server{} with "location /": all of its requests end up in locations. */
 bool is_covered(const ngx_http_core_loc_conf_t &place) {
     if (place.name.len != 0 || place.locations == nullptr) { return false; }
 
@@ -35,7 +34,7 @@ bool is_covered(const ngx_http_core_loc_conf_t &place) {
     return false;
 }
 
-/* Returns the bytes of a peer's address; none if it is a UNIX socket. */
+/* Returns the bytes of a client's address, or an empty string for a UNIX socket. */
 ngx_str_t address_of(sockaddr *sa) {
 #if (NGX_HAVE_INET6)
     if (sa->sa_family == AF_INET6) {
@@ -54,7 +53,7 @@ ngx_str_t address_of(sockaddr *sa) {
 
 } // namespace
 
-/* "limit_sliding_client [ipv4=bits] [ipv6=bits]": sets or inherits both. */
+/* "limit_sliding_client [ipv4=bits] [ipv6=bits]": sets both; an omitted one gets the default. */
 extern "C" char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.client_ipv4 != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }

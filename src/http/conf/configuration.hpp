@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The module's configurations: of http{}, and of each location. */
+/* The module's configurations of http{} and of each location. */
 
 #pragma once
 
@@ -17,13 +17,13 @@ struct MainConf {
     Array<LimitSet *> sets;
     Array<Redis *> redises;
     const UtcOffsets *local_offsets; /* nullptr: no zone has "calendar=local" */
-    ngx_int_t context_index;         /* of the variable that has a request's Context */
-    ZoneClients api_clients;         /* of the locations of the API */
+    ngx_int_t context_index;         /* index of the variable that holds a request's Context */
+    ZoneClients api_clients;         /* longest prefixes in locations of the API */
 
-    /* These are set if any place needs them. */
+    /* Set if some location needs a stage, the log phase, API writes or the header filter. */
     bool stages[kStages];
-    bool settles; /* in the log phase */
-    bool charges; /* by the API */
+    bool settles; /* "settle=" or "count_status=" */
+    bool charges; /* "limit_sliding_api write=on" */
     bool header_filter;
 };
 
@@ -38,7 +38,7 @@ constexpr ngx_uint_t kIpv6Prefix = 64;
 
 /* Members have NGINX's value for "unset" until they are set or inherited. */
 struct LocConf {
-    LimitSet *set = static_cast<LimitSet *>(NGX_CONF_UNSET_PTR); /* or none */
+    LimitSet *set = static_cast<LimitSet *>(NGX_CONF_UNSET_PTR); /* nullptr: no limits */
     Group *groups[kStages] = {};
     ngx_uint_t status_code = NGX_CONF_UNSET_UINT;
     ngx_uint_t log_level = NGX_CONF_UNSET_UINT; /* 0: off */
@@ -47,7 +47,7 @@ struct LocConf {
     ngx_uint_t headers = NGX_CONF_UNSET_UINT;
     ngx_uint_t client_ipv4 = NGX_CONF_UNSET_UINT; /* prefix, in bits */
     ngx_uint_t client_ipv6 = NGX_CONF_UNSET_UINT;
-    ngx_flag_t api_write = NGX_CONF_UNSET; /* stays unset: no API here */
+    ngx_flag_t api_write = NGX_CONF_UNSET; /* stays unset without the API */
     FileLine api_where = {};
 };
 
@@ -65,7 +65,7 @@ inline LocConf &loc_conf(ngx_http_request_t *r) {
     return *static_cast<LocConf *>(ngx_http_get_module_loc_conf(r, ngx_http_limit_sliding_module));
 }
 
-/* The location of NGINX's own configuration that is being read or merged. */
+/* Returns NGINX's configuration of the location that is being read or merged. */
 inline ngx_http_core_loc_conf_t &core_loc_conf(ngx_conf_t *cf) {
     return *static_cast<ngx_http_core_loc_conf_t *>(
         ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module));

@@ -11,7 +11,7 @@
 namespace limit_sliding {
 namespace {
 
-/* Prints the texts of the static limit. */
+/* Prints `policy` and `digits` of the static limit. */
 bool init_policy(ngx_pool_t *pool, Limit &limit) {
     auto *p = alloc_bytes(pool, limit.zone->quoted.len + kMember + NGX_INT64_LEN);
     if (p == nullptr) { return false; }
@@ -22,8 +22,8 @@ bool init_policy(ngx_pool_t *pool, Limit &limit) {
     return true;
 }
 
-/* Checks the static rate of the place.  One with another window than the zone's is
- * evaluated as that of a variable is, as states of that window are others. */
+/* Checks the static rate of a limit.  A rate with another window than the zone's is evaluated for
+ * each request like a variable, because a key has a separate state for each window. */
 bool check_rate(ngx_conf_t *cf, Limit &limit) {
     const auto &policy = limit.zone->policy;
     Rate rate;
@@ -70,13 +70,12 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
     return init_policy(cf->pool, limit);
 }
 
-/* Returns the Redis that is asked about a limit; nullptr: this node decides. */
+/* Returns the Redis that decides the limit, or nullptr if this node does. */
 const Redis *decides(const Limit &limit) {
     return limit.zone->remote.sync_ms == 0 ? limit.zone->redis : nullptr;
 }
 
-/* Moves limits of a Redis to the front, in order; nullptr: those of this node.
- * Returns the first one of the others. */
+/* Moves the limits with decides() == redis to the front, in order.  Returns the next limit. */
 Limit *gather(Limit *first, Limit *end, const Redis *redis) {
     for (auto *limit = first; limit != end; limit++) {
         if (decides(*limit) == redis) {
@@ -88,8 +87,8 @@ Limit *gather(Limit *first, Limit *end, const Redis *redis) {
     return first;
 }
 
-/* Moves limits of this node to the front, in order: what they reject is not asked
- * of Redis.  Those of one Redis come beside each other, to be asked together. */
+/* Moves the limits of this node to the front, so that requests they reject do not go to Redis.
+ * Puts the limits of one Redis side by side, to ask for them together. */
 bool sort_limits(ngx_conf_t *cf, Group &group) {
     auto *const first = gather(group.begin(), group.end(), nullptr);
     for (const auto *limit = group.begin(); limit != first; limit++) {
@@ -97,7 +96,7 @@ bool sort_limits(ngx_conf_t *cf, Group &group) {
 
         group.synced = true;
 
-        /* What it was told is taken back, at whatever time, if another Redis rejects. */
+        /* Units that were reported to this Redis are refunded if another Redis rejects. */
         limit->zone->redis->settles |= first != group.end();
     }
 
@@ -118,9 +117,8 @@ bool sort_limits(ngx_conf_t *cf, Group &group) {
     return true;
 }
 
-/* Puts a group of the limits of a stage before the other one, if there are any:
- * of those that are watched, so that they only log and count what they would do,
- * or of those that are enforced.  Where `all_watched` is set, all are watched. */
+/* Prepends a group with the limits of a stage, if there are any: if `watched` is set, limits in
+ * dry run, else enforced limits.  `all_watched`: all limits are in dry run. */
 bool add_group(ngx_conf_t *cf, LimitSet &set, bool all_watched, Stage stage, bool watched) {
     auto *&next = set.groups[all_watched][stage];
     auto *group = create<Group>(cf->pool);
@@ -162,7 +160,7 @@ bool init_groups(ngx_conf_t *cf, LimitSet &set) {
     return true;
 }
 
-/* Decides a charge that the history may have no room for, though the limit has. */
+/* A Limit::consume that always rejects, so that charge() settles with the key's debt. */
 void reject(Claim *claim, uint64_t) { claim->outcome = Outcome::kRejected; }
 
 void prepare_claim(Limit &limit) {
@@ -180,14 +178,14 @@ void prepare_claim(Limit &limit) {
     if (limit.claim.debts != nullptr) { limit.adapts |= Limit::kDebts; }
     limit.claim.records = zone.policy.counts_rejected;
 
-    /* No text tells the length of these windows. */
+    /* Calendar windows differ in length, so no header text is prepared for them. */
     limit.claim.is_own = zone.policy.calendar != Calendar::kNone;
 
     if (limit.settles && limit.cost == 0) { limit.claim.reserve_nothing(); }
 
     if (limit.limit == 0) { return; }
 
-    /* A cost of the request's may change the purpose. */
+    /* A cost variable may change the purpose. */
     const bool is_plain = !limit.settles || limit.cost_value == nullptr;
     auto *const consume = consume_by_history(zone.policy, limit.limit);
     auto *const decide = limit.claim.purpose == Purpose::kConsume

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The limits of a place, in groups that are decided together. */
+/* The limits of a location, in groups that are decided together. */
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace limit_sliding {
 
-/* Statuses of responses, both ends included. */
+/* A range of response statuses, both ends included. */
 struct StatusRange {
     ngx_uint_t from;
     ngx_uint_t to;
@@ -21,36 +21,34 @@ struct StatusRange {
 /* A limit_sliding directive. */
 struct Limit {
     ZoneConf *zone;
-    uint64_t limit;     /* 0: none that is static */
-    uint64_t limit_max; /* the zone's */
+    uint64_t limit;     /* static limit in requests a window; 0: none */
+    uint64_t limit_max; /* largest limit in the zone */
     uint64_t cost;
 
-    Claim claim;     /* what all claims on it begin as; set by prepare_claims() */
-    Decide *decide;  /* decides claims that keep this limit and purpose; nullptr:
-                        acquire() has to; set there, too */
-    Decide *consume; /* the same for claims that consume, while no key of the zone owes; rejects
-                        if the zone has another limit, at which debts are paid */
+    Claim claim;     /* initial value of all claims; prepare_claims() sets this and the next two */
+    Decide *decide;  /* decides claims with this limit and purpose; nullptr: acquire() does */
+    Decide *consume; /* consumes claims while no key of the zone owes; rejects if debts are paid at
+                        the zone's limit and not at this one */
 
-    bool settles; /* when its request has ended: settle or count_status are set */
-    /* Claims are adapted to these; 0: the prepared claim fits all requests. */
+    bool settles; /* settled in the log phase: settle or count_status is set */
+    /* Reasons to adapt the prepared claim to a request; 0: none. */
     static constexpr uint8_t kValues = 1; /* rates or cost_value are set, or keys may be banned */
     static constexpr uint8_t kDebts = 2;
     uint8_t adapts;
     bool dry_run;
     bool after_auth;
 
-    Expression *rates[3]; /* the limit's, the zone's; ends with nullptr */
+    Expression *rates[3]; /* rates to evaluate: the limit's, the zone's; ends with nullptr */
     Expression *cost_value;
-    Expression *settle; /* what a request turned out to cost; nullptr: its cost */
+    Expression *settle; /* final cost of a request; nullptr: the initial cost */
     Array<StatusRange> count_status;
 
-    /* Texts of the static limit for header fields; the policy is not that of
-     * windows of a calendar, whose lengths differ. */
+    /* Header texts of the static limit.  `policy` is not used for calendar windows. */
     ngx_str_t policy;
     ngx_str_t digits;
 
-    /* The rate, "rate=10r/s" and "10r/s"; empty: not given.  A static one is kept until
-     * all zones are known. */
+    /* The parameter, "rate=10r/s", and its value, "10r/s"; empty: not given.  A static rate is
+     * parsed once all zones are known. */
     ngx_str_t rate_word;
     ngx_str_t rate_text;
     FileLine where;
@@ -58,27 +56,27 @@ struct Limit {
 
 enum Stage { kBeforeAuth = 0, kAfterAuth, kStages };
 
-/* Limits that are decided together: all of them enforced, or none. */
+/* Limits that are decided together: all are enforced, or all are in dry run. */
 struct Group {
     Limit *limits;
     ngx_uint_t nlimits;
-    ngx_uint_t nclaims; /* of this and the next groups */
-    bool single;        /* one enforced limit of this node is all */
+    ngx_uint_t nclaims; /* limits of this and the next groups */
+    bool single;        /* the stage has one limit, which is enforced and of this node */
     bool dry_run;
-    bool leaky;  /* some may delay */
-    bool remote; /* some are of Redis; those that one decides come last, beside each other */
-    bool synced; /* some are of zones with "sync=" */
+    bool leaky;  /* some limits may delay */
+    bool remote; /* some limits are in Redis; limits of one Redis come last, side by side */
+    bool synced; /* some limits are in zones with "sync=" */
     Group *next;
 
     Limit *begin() const { return limits; }
     Limit *end() const { return limits + nlimits; }
 };
 
-/* The limits of one place of the configuration. */
+/* The limits set in one http{}, server{} or location{}. */
 struct LimitSet {
     Array<Limit> limits;
 
-    /* The first group of each stage, or nullptr, by limit_sliding_dry_run. */
+    /* The first group of each stage, or nullptr.  The first index is limit_sliding_dry_run. */
     Group *groups[2][kStages];
 
     bool has(const ZoneConf *zone) const {
@@ -90,8 +88,8 @@ struct LimitSet {
     }
 };
 
-/* Sorts the limits into groups once all zones are defined, and tells Redises which
- * have to give units back.  Logs what is wrong, and returns false. */
+/* Sorts the limits into groups once all zones are defined, and marks each Redis that must refund
+ * units.  Logs an error and returns false if a limit is invalid. */
 bool init_sets(ngx_conf_t *cf, const Array<LimitSet *> &sets);
 
 /* Prepares the claims of all limits, once this worker has its counters. */

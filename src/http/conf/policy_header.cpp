@@ -7,7 +7,7 @@
 
 namespace limit_sliding {
 
-/* Strings hold printable ASCII only; other bytes are shown as %XX. */
+/* Structured fields hold printable ASCII only, so other bytes become %XX. */
 bool quote_name(ngx_pool_t *pool, ZoneConf &zone) {
     auto *p = alloc_bytes(pool, 3 * zone.name.len + 2);
     if (p == nullptr) { return false; }
@@ -34,7 +34,7 @@ bool quote_name(ngx_pool_t *pool, ZoneConf &zone) {
 u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit, uint64_t window_ms) {
     p = ngx_sprintf(p, "%V;q=%uL", &zone->quoted, limit);
 
-    /* The field has whole seconds, and cannot tell shorter windows. */
+    /* The field has whole seconds, so shorter windows are omitted. */
     if (window_ms >= 1000) { p = ngx_sprintf(p, ";w=%uL", seconds(window_ms)); }
 
     return p;
@@ -42,7 +42,6 @@ u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit, uint64_t window_
 
 namespace {
 
-/* 1, 10, 100 ... */
 struct PowersOfTen {
     uint64_t power[20] = {1};
 
@@ -55,8 +54,8 @@ struct PowersOfTen {
 
 constexpr PowersOfTen kTens;
 
-/* Returns the number of decimal digits: 1233/4096 is a little more than
- * log 2 / log 10, so one comparison tells the rest. */
+/* Returns the number of decimal digits.  1233/4096 is a little more than log 2 / log 10, so the
+ * first estimate is right or one too small. */
 size_t count_digits(uint64_t n) {
     size_t bits = 64 - __builtin_clzll(n | 1);
     size_t digits = bits * 1233 >> 12;

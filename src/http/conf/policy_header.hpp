@@ -9,16 +9,16 @@
 
 namespace limit_sliding {
 
-/* The most bytes that a member takes beside the zone's name: two numbers. */
+/* Maximum bytes of a list member besides the zone's name: two numbers. */
 constexpr auto kMember = sizeof(";q=;w=, ") + 2 * NGX_INT64_LEN;
 
-/* Sets the zone's name as a string of a structured field; false: no memory. */
+/* Sets `quoted` to the name as a string of a structured field; false: out of memory. */
 bool quote_name(ngx_pool_t *pool, ZoneConf &zone);
 
-/* Prints a member of RateLimit-Policy, as "one";q=600;w=60; returns its end. */
+/* Prints a member of RateLimit-Policy, such as "one";q=600;w=60, and returns its end. */
 u_char *print_policy(u_char *p, ZoneConf *zone, uint64_t limit, uint64_t window_ms);
 
-/* Prints two digits that end there; returns where they begin. */
+/* Prints two digits in front of `end`.  Returns their begin. */
 inline u_char *print_pair(u_char *end, uint64_t pair) {
     static constexpr char kPairs[]
         = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
@@ -29,14 +29,14 @@ inline u_char *print_pair(u_char *end, uint64_t pair) {
     return end - 2;
 }
 
-/* Prints a number that ends there; returns where it begins, at most NGX_INT64_LEN
- * bytes before.  ngx_sprintf() takes several times as long. */
+/* Prints a number in front of `end`, at most NGX_INT64_LEN bytes.  Returns its begin.
+ * ngx_sprintf() takes several times as long. */
 inline u_char *print_digits(u_char *end, uint64_t n) {
     for (; n > UINT32_MAX; n /= 100) {
         end = print_pair(end, n % 100);
     }
 
-    /* Divisions of 32 bits are shorter. */
+    /* 32-bit divisions are faster. */
     auto rest = static_cast<uint32_t>(n);
     for (; rest >= 100; rest /= 100) {
         end = print_pair(end, rest % 100);
@@ -48,7 +48,7 @@ inline u_char *print_digits(u_char *end, uint64_t n) {
     return end;
 }
 
-/* Prints a number, and sets *text to its digits; returns their end. */
+/* Prints a number, sets *text to its digits, and returns their end. */
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text);
 
 } // namespace limit_sliding

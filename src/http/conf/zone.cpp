@@ -17,21 +17,20 @@
 namespace limit_sliding {
 namespace {
 
-/* NGINX hands the memory of a zone over to the next cycle if name, size and
- * tag are the same.  Our zones have one of two tags: the same as before if the
- * state is to be kept, the other one if it is not. */
+/* NGINX keeps the memory of a zone in the next cycle if name, size and tag are the same.  A zone
+ * has one of two tags: the tag of the last cycle if the memory is kept, else the other one. */
 char tags[2];
 
-/* Returns the pages for the overrides of a zone's keys, which are beside its size. */
+/* Returns the pages for the zone's overrides, which the zone's size does not include. */
 size_t own_pages_of(const ZoneConf &zone) {
     return ngx_align(ZoneMemory::overrides_bytes(zone.limits.max), ngx_pagesize) / ngx_pagesize;
 }
 
-/* Returns the bytes of a page, and of what NGINX's slab keeps of the page. */
+/* Returns the bytes of a page, with the header that NGINX's slab has for it. */
 size_t page_bytes() { return ngx_pagesize + sizeof(ngx_slab_page_t); }
 
-/* Leaves out a page that the rounding of the order may have added: a zone has the same
- * number of slots whatever its limits_max is.  False: the memory is too small. */
+/* Allocates, and leaves unused, pages that only rounding has added, so that limits_max does not
+ * change the number of slots.  Returns false if the memory is too small. */
 bool fit_pages(const ZoneConf &zone, ngx_slab_pool_t *slab) {
     const size_t head = reinterpret_cast<u_char *>(slab->pages) - reinterpret_cast<u_char *>(slab);
     const size_t pages
@@ -41,8 +40,7 @@ bool fit_pages(const ZoneConf &zone, ngx_slab_pool_t *slab) {
                && ngx_slab_alloc(slab, (slab->pfree - pages) * ngx_pagesize) != nullptr);
 }
 
-/* Takes a part of the memory of a zone in Redis for the keys that are known to
- * be exhausted, and another one for leases, or what is to be told, if it has any. */
+/* Takes 1/8 of the free memory for refusals, and 1/8 for leases or, with sync=, the outbox. */
 bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
     size_t size = ngx_max(slab->pfree / 8, 1) * ngx_pagesize;
     void *refusals = ngx_slab_calloc(slab, size);
@@ -65,8 +63,7 @@ bool init_remote(RemoteZone &remote, ngx_slab_pool_t *slab) {
     return true;
 }
 
-/* Takes a 32nd of the memory, as far as it is of use, for the bans that are told to
- * other nodes. */
+/* Takes 1/32 of the free memory, at most 64 pages, for bans to send to other nodes. */
 bool init_exchange(RemoteZone &remote, ngx_slab_pool_t *slab) {
     size_t size = ngx_min(ngx_max(slab->pfree / 32, 1), 64) * ngx_pagesize;
     void *memory = ngx_slab_calloc(slab, size);
@@ -74,16 +71,16 @@ bool init_exchange(RemoteZone &remote, ngx_slab_pool_t *slab) {
     return memory != nullptr;
 }
 
-/* Returns how far UTC is ahead of NGINX's clock, which is monotonic. */
+/* Returns the ms by which UTC is ahead of NGINX's monotonic clock. */
 uint64_t utc_offset_ms() {
     const auto &now = *ngx_timeofday();
     return uint64_t(now.sec) * 1000 + now.msec - ngx_current_msec;
 }
 
-/* Steps of UTC since the zone was made, or since the last reload, move the windows of
- * "fixed".  A key keeps a window that is ahead now. */
+/* Moves the windows of "fixed" if UTC has made a step since the last reload.  A key keeps a
+ * window that lies in the future now. */
 void follow_utc(ngx_log_t &log, const ZoneConf &zone) {
-    constexpr int64_t kStepMs = 1000; /* what differs by less is the same */
+    constexpr int64_t kStepMs = 1000; /* smaller steps are ignored */
     if (zone.policy.algorithm != Algorithm::kFixed) { return; }
 
     auto &offset_ms = shared(&zone.memory.table->offset_ms);
@@ -97,7 +94,7 @@ void follow_utc(ngx_log_t &log, const ZoneConf &zone) {
                   &zone.name, step_ms / 1000);
 }
 
-/* Divides the rest of the memory into the table and the parts beside it. */
+/* Divides the memory into ZoneMemory and the table of keys. */
 bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secret) {
     auto &aside = zone.memory.aside;
     unsigned mask = (zone.redis != nullptr ? ZoneMemory::kRedis : 0)
@@ -115,7 +112,7 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secr
     return zone.memory.table != nullptr;
 }
 
-/* Divides the memory of a new zone; false: the memory is too small. */
+/* Divides the memory of a new zone.  Returns false if the memory is too small. */
 bool divide_memory(ZoneConf &zone, ngx_slab_pool_t *slab, const uint8_t *secret) {
     const bool is_remote = zone.redis != nullptr;
     const size_t own_pages = own_pages_of(zone);
@@ -130,18 +127,18 @@ bool divide_memory(ZoneConf &zone, ngx_slab_pool_t *slab, const uint8_t *secret)
     if (memory == nullptr) { return false; }
 
 #if (NGX_DEBUG_MALLOC)
-    /* Pages come zeroed otherwise, and take no memory until they are used. */
+    /* Without NGX_DEBUG_MALLOC, pages are zeroed, and take no memory until they are used. */
     ngx_memzero(memory, pages * ngx_pagesize);
 #endif
 
-    /* The rest of the last page of overrides is left unused, too. */
+    /* The rest of the last page of overrides stays unused. */
     return init_table(
         zone, memory,
         (pages - own_pages) * ngx_pagesize + ZoneMemory::overrides_bytes(zone.limits.max), secret);
 }
 
-/* NGINX calls this before it is certain that the new configuration will be
- * used: so the memory of a running zone is taken over, and not changed. */
+/* Takes over the memory of a running zone without changes, or divides new memory.  NGINX calls
+ * the function before it is certain that the new configuration will be used. */
 ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
     auto &zone = *static_cast<ZoneConf *>(shm_zone->data);
     if (auto *old = static_cast<ZoneConf *>(data)) {
@@ -190,7 +187,7 @@ u_char *print_window(u_char *p, u_char *last, const Policy &policy) {
     return ngx_slprintf(p, last, "a calendar %V", &name);
 }
 
-/* Tells which part of the memory is there now, or was; nullptr: the parts are the same. */
+/* Returns the first difference between the parts of the memory, or nullptr. */
 const char *differing_part(const ZoneConf &zone, const ZoneConf &old) {
     if ((zone.redis == nullptr) != (old.redis == nullptr)) {
         return zone.redis != nullptr ? "it is in redis now" : "it was in redis";
@@ -263,8 +260,8 @@ u_char *print_difference(u_char *p, u_char *last, const ZoneConf &zone, const Zo
     return p;
 }
 
-/* Tells whether the last cycle had this module from another file.  The tags of its
- * zones are unknown here, and its configuration may have another form. */
+/* Returns true if the last cycle had loaded this module from another file.  The tags of its zones
+ * are unknown here, and its structs may differ. */
 bool was_other_file(const ngx_cycle_t &old) {
     const auto *name = ngx_http_limit_sliding_module.name;
     for (auto **module = old.modules; module != nullptr && *module != nullptr; module++) {
@@ -277,7 +274,7 @@ bool was_other_file(const ngx_cycle_t &old) {
     return false;
 }
 
-/* Returns the memory of this name in a cycle, whoever uses it; nullptr: there is none. */
+/* Returns the memory of this name in a cycle, of any module, or nullptr. */
 ngx_shm_zone_t *find_memory(ngx_cycle_t &cycle, std::string_view name) {
     ngx_shm_zone_t *found = nullptr;
     for_each<ngx_shm_zone_t>(cycle.shared_memory, [&](auto &shm_zone) {
@@ -286,8 +283,7 @@ ngx_shm_zone_t *find_memory(ngx_cycle_t &cycle, std::string_view name) {
     return found;
 }
 
-/* Logs that another module has a zone of the same name, or a directive that is to use
- * such a zone, such as "limit_req"; returns false. */
+/* Logs that another module defines a zone of this name, or uses the name.  Returns false. */
 bool blame_other(ngx_conf_t *cf, const ZoneConf &zone, const ngx_shm_zone_t &other) {
     const char *user = "another module";
     for (auto **module = cf->cycle->modules; *module != nullptr; module++) {
@@ -304,7 +300,7 @@ bool blame_other(ngx_conf_t *cf, const ZoneConf &zone, const ngx_shm_zone_t &oth
                             &zone.name, user, &zone.name);
 }
 
-/* Orders the zone's memory; NGINX would tell of another user without naming it. */
+/* Requests the zone's memory.  If another module uses the name, the error names that module. */
 bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
     if (const auto *other = find_memory(*cf->cycle, view(zone.name))) {
         return blame_other(cf, zone, *other);
@@ -320,8 +316,8 @@ bool order_memory(ngx_conf_t *cf, ZoneConf &zone) {
     return true;
 }
 
-/* Decides whether the zone is to have the memory that the last cycle has, and
- * sets `restarted` if not.  Returns false if there is no memory for that. */
+/* Decides whether the zone keeps the memory of the last cycle, and sets `restarted` if not.
+ * Returns false if there is no memory for the text. */
 bool reuse_memory(ngx_conf_t *cf, ZoneConf &zone) {
     auto *shm_zone = find_memory(*cf->cycle->old_cycle, view(zone.name));
     if (shm_zone == nullptr) { return true; }
@@ -390,10 +386,9 @@ bool init_zones(ngx_conf_t *cf, const Zones &zones) {
     return true;
 }
 
-/* A zone that starts empty is a notice that logs of the level "error" show as
- * well, which is NGINX's default: all clients have their whole limit again, and
- * an operator who did not mean that would look for the reason there.  It is not
- * itself an error, as the configuration asks for it. */
+/* Logs that a zone starts empty, so that all clients have their whole limit again.  The line is a
+ * notice, because the configuration demands the restart.  Logs of the level "error", NGINX's
+ * default, show the line as well: an operator may look for the reason there. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
     if (!zone.rejected.top) { zone.memory.aside.offenders->clear(); }
 
@@ -410,9 +405,8 @@ void enter_memory(ngx_log_t *log, const ZoneConf &zone) {
     follow_utc(shown, zone);
 }
 
-/* Workers, those of the last cycle too, have slots of their own in NGINX's
- * table of processes, and so counters of their own, until there are more
- * workers than counters. */
+/* Each worker, also of the last cycle, has its own slot in NGINX's process table, and thus its
+ * own counters, unless there are more workers than counters. */
 void take_statistics(ZoneConf &zone) {
     const auto &aside = zone.memory.aside;
     zone.worker.counters = &aside.counters[ngx_process_slot % aside.nstatistics];

@@ -27,7 +27,7 @@ enum class KeyKind {
     kClients    /* $limit_sliding_client */
 };
 
-/* The parts of a zone that lie in shared memory. */
+/* The parts of a zone in shared memory. */
 struct SharedZone {
     Zone *table;
     ZoneMemory aside;
@@ -36,81 +36,81 @@ struct SharedZone {
 struct LimitQueue;
 struct ZoneConf;
 
-/* Lines of one kind in the log of this worker, of which "every=" leaves some out. */
+/* Paces the lines of one kind that this worker logs, by "every=". */
 struct LogPace {
-    ngx_msec_t after;   /* the time from which on the next line is due */
-    ngx_uint_t omitted; /* lines left out since the last one */
+    ngx_msec_t after;   /* earliest time of the next line, in ms of NGINX's clock */
+    ngx_uint_t omitted; /* lines omitted since the last one */
 };
 
-/* The parts of a zone that belong to this worker. */
+/* The parts of a zone that belong to one worker. */
 struct ZoneWorker {
-    Statistics *counters; /* in shared memory, but only this worker's */
-    Sampler sampler;      /* of rejections */
-    Sampler top_sampler;  /* of those of offenders, if keys may be banned */
-    LogPace decisions;    /* rejections and delays */
-    LogPace bad_values;   /* a pace of their own, as a client must not hide its rejections */
-    LimitQueue *orders;   /* nullptr: there were none */
+    Statistics *counters; /* this worker's counters, in shared memory */
+    Sampler sampler;      /* samples rejections; takes all if keys may be banned */
+    Sampler top_sampler;  /* samples offenders if keys may be banned */
+    LogPace decisions;    /* lines about rejections and delays */
+    LogPace bad_values;   /* lines about invalid values, which must not displace rejections */
+    LimitQueue *orders;   /* API writes; nullptr: none so far */
 };
 
-/* The longest prefixes that any place cuts clients to, in bits.  The API looks
- * for a client by them, as it is asked from elsewhere. */
+/* The longest prefixes of $limit_sliding_client in all locations, in bits; not set unless
+ * `known`.  The API, in another location, uses them to find the key of a client. */
 struct ZoneClients {
     bool known;
     ngx_uint_t ipv4;
     ngx_uint_t ipv6;
 };
 
-/* The memory that a zone orders from NGINX. */
+/* The shared memory that a zone requests from NGINX. */
 struct OrderedMemory {
-    ngx_shm_zone_t *shm_zone; /* nullptr: the zone is named, but not defined */
-    const ZoneConf *former;   /* of the last cycle, while this one is made */
-    ngx_str_t restarted;      /* why a reload empties it; empty: it does not */
+    ngx_shm_zone_t *shm_zone; /* nullptr: not requested yet */
+    const ZoneConf *former;   /* the zone in the last cycle, until this cycle is in use */
+    ngx_str_t restarted;      /* reason why a reload empties the zone; empty: it does not */
 };
 
-/* The overrides of a zone's keys, and their file. */
+/* The file with the overrides of a zone's keys. */
 struct LimitsFile {
-    size_t max;                            /* keys that there is memory for */
-    ngx_str_t path;                        /* empty: it has no name */
-    ngx_fd_t fd = NGX_INVALID_FILE;        /* invalid: there is none */
-    ngx_fd_t former_fd = NGX_INVALID_FILE; /* that of the last cycle, until that ends */
-    ngx_thread_pool_s *pool;               /* for orders; nullptr: there are none */
+    size_t max;                            /* overrides that fit into the memory */
+    ngx_str_t path;                        /* empty: the file has no name */
+    ngx_fd_t fd = NGX_INVALID_FILE;        /* NGX_INVALID_FILE: not open */
+    ngx_fd_t former_fd = NGX_INVALID_FILE; /* `fd` of the last cycle, until enter_limits() */
+    ngx_thread_pool_s *pool;               /* runs API writes; nullptr: the worker runs them */
 };
 
-/* What becomes of keys that are rejected. */
+/* The consequences of rejections for a key. */
 struct RejectedKeys {
-    bool top;            /* those rejected most are counted */
-    bool are_watched;    /* they are counted, or banned */
-    PenaltyRule penalty; /* when they are banned */
+    bool top;            /* the most rejected keys are listed */
+    bool are_watched;    /* rejections are counted, for `top` or for bans */
+    PenaltyRule penalty; /* when and for how long keys are banned */
 
     bool are_banned() const { return penalty.penalty_ms != 0; }
 };
 
-/* A zone as this configuration defines it; lives as long as its cycle. */
+/* A zone as this configuration defines it.  Lives as long as its cycle. */
 struct ZoneConf {
     ngx_str_t name;
     ngx_str_t quoted; /* the name as a string of a header field */
-    FileLine where;   /* of the first mention */
-    size_t size;      /* of the shared memory, in bytes, but for that of overrides */
+    FileLine where;   /* the definition; until it is parsed, the first mention */
+    size_t size;      /* bytes of the shared memory without the overrides */
 
     Expression key;
     KeyKind keys;
     Policy policy;
-    uint64_t limit;   /* 0: rate is a variable */
-    Expression *rate; /* nullptr: limit is static */
+    uint64_t limit;   /* static limit in requests a window; 0: `rate` is a variable */
+    Expression *rate; /* nullptr: the limit is static */
     ngx_str_t rate_text;
-    bool variable; /* rates of some places are variables */
-    bool may_owe;  /* its keys need debts */
+    bool variable; /* some rate is evaluated for each request */
+    bool may_owe;  /* keys may owe, so the memory has a table of debts */
     LimitsFile limits;
     RejectedKeys rejected;
     ZoneClients clients;
 
-    Redis *redis; /* nullptr: this node decides */
+    Redis *redis; /* nullptr: the zone is in this node's memory */
     RemoteZone remote;
 
     /* Returns the largest limit that a key may have. */
     uint64_t limit_max() const { return policy.limit_max(redis != nullptr && remote.sync_ms == 0); }
 
-    /* Returns a limit for looks at all keys, although the limits of keys may differ. */
+    /* Returns a limit for walks over all keys, although the keys may have other limits. */
     uint64_t any_limit() const { return std::clamp(limit, uint64_t{1}, policy.limit_max()); }
 
     OrderedMemory ordered;
@@ -120,25 +120,25 @@ struct ZoneConf {
 
 using Zones = Array<ZoneConf *>;
 
-/* Words of the configuration by Algorithm. */
+/* Names of algorithms in the configuration, by Algorithm. */
 constexpr size_t kAlgorithms = 5;
 extern const ngx_str_t algorithm_names[kAlgorithms];
 
-/* Returns the zone of this name; nullptr: there is none. */
+/* Returns the zone of this name, or nullptr. */
 ZoneConf *find_zone(const Zones &zones, std::string_view name);
 
-/* Returns the zone of this name, after adding it if there is none: places may
- * mention a zone before it is defined.  nullptr: no memory. */
+/* Returns the zone of this name, and adds the zone if there is none: limits may mention a zone
+ * before its definition.  Returns nullptr if there is no memory. */
 ZoneConf *get_zone(ngx_conf_t *cf, Zones &zones, const ngx_str_t &name);
 
-/* Orders the zones' memory from NGINX once all are parsed, and decides which are to have
- * that of the last cycle.  Logs what is wrong, and returns false. */
+/* Requests the memory of all zones from NGINX once all are parsed, and decides which zones keep
+ * the memory of the last cycle.  Logs an error and returns false if a zone is invalid. */
 bool init_zones(ngx_conf_t *cf, const Zones &zones);
 
-/* Empties and logs what has to be once the new configuration is in use. */
+/* Logs a zone that starts empty, and follows steps of UTC, once the configuration is in use. */
 void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 
-/* Gives this worker counters of its own in the memory. */
+/* Gives this worker its counters in shared memory. */
 void take_statistics(ZoneConf &zone);
 
 } // namespace limit_sliding

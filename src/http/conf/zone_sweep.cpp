@@ -15,13 +15,13 @@ struct Sweep {
     const Zones *zones;
     ngx_event_t timer;
 
-    /* The zones take turns, so that a worker is busy for one megabyte at a time. */
+    /* Returns the ms between sweeps.  The zones take turns: a sweep reads one megabyte. */
     ngx_msec_t turn_ms() const { return 1 + kSweepMs / zones->size(); }
 };
 
 Sweep sweep;
 
-/* The time tells the zone and its part: a new worker goes on where the last one ended. */
+/* Sweeps the part that the time determines, so a new worker continues the last one's work. */
 void sweep_next(Sweep &swept) {
     const ngx_msec_t turn = ngx_current_msec / swept.turn_ms();
     const ZoneConf &zone = *(*swept.zones)[turn % swept.zones->size()];
@@ -46,7 +46,7 @@ void sweep_next(Sweep &swept) {
 void start_sweep(const Zones &zones) {
     sweep.zones = &zones;
     init_event<sweep_next>(sweep.timer, sweep);
-    sweep.timer.cancelable = 1; /* a worker that is to exit does not wait for it */
+    sweep.timer.cancelable = 1; /* an exiting worker does not wait for the timer */
     ngx_add_timer(&sweep.timer, sweep.turn_ms());
 }
 

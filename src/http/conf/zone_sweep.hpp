@@ -6,9 +6,9 @@
 
 namespace limit_sliding {
 
-/* Starts a timer in this worker that withdraws states which ended long ago, in a megabyte of each
- * zone a minute (Zone::sweep).  One worker is enough.  Zones up to 140 GB are swept in 100 days.
- * There is at least one zone. */
+/* Starts a timer in this worker that withdraws states that expired long ago, in a megabyte of
+ * each zone a minute (Zone::sweep()).  One worker is enough: zones up to 140 GB are swept within
+ * 100 days.  There must be at least one zone. */
 void start_sweep(const Zones &zones);
 
 } // namespace limit_sliding

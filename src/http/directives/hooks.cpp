@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The hooks of the module: NGINX calls them to make configurations, to let
- * locations inherit, and when processes begin and end. */
+/* The hooks that NGINX calls for configurations, and when processes begin and end. */
 
 #include <algorithm>
 
@@ -27,7 +26,7 @@
 namespace limit_sliding {
 namespace {
 
-/* Returns the configuration of a cycle, an empty one if it has no http{}. */
+/* Returns the configuration of a cycle, or an empty one if there is no http{}. */
 const MainConf &main_conf(ngx_cycle_t *cycle) {
     static const MainConf none = {};
     auto *main = static_cast<MainConf *>(
@@ -35,23 +34,22 @@ const MainConf &main_conf(ngx_cycle_t *cycle) {
     return main != nullptr ? *main : none;
 }
 
-/* Sets which limits are in force; `own` tells that they are not inherited.  A
- * location of the API has its overrides only, so that nobody is locked out of
- * it by limits that are meant for a site, and scrapes take nothing from them.
- * It hands on conf->set all the same: locations in it inherit as elsewhere. */
+/* Sets the limits in force.  `own`: the location has set limits itself.  A location of the API
+ * does not inherit limits, so that limits of a site neither reject operators nor count scrapes.
+ * Locations inside it inherit conf->set as usual. */
 void merge_groups(ngx_conf_t *cf, LocConf *prev, LocConf *conf, bool own) {
     auto **groups = conf->set != nullptr ? conf->set->groups[conf->dry_run] : nullptr;
 
     if (merge_api(cf, prev, conf) && !own) {
-        /* "limit_except" and "if" in the location are parts of it. */
+        /* "limit_except" and "if" in the location belong to it. */
         groups = core_loc_conf(cf).noname ? prev->groups : nullptr;
     }
 
     if (groups != nullptr) { std::copy(groups, groups + kStages, conf->groups); }
 }
 
-/* Keeps a place in a phase, where set_checkers() has check_stage() called: this is
- * not, and no request would go unlimited if it were. */
+/* Reserves a place in a phase, where set_checkers() installs check_stage().  NGINX never calls
+ * this handler; if it did, the request would fail, and not pass unlimited. */
 template <Stage kStage>
 ngx_int_t stage_handler(ngx_http_request_t *) {
     return NGX_ERROR;
@@ -65,8 +63,7 @@ bool add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler) 
     return added != nullptr && (*added = handler);
 }
 
-/* Has NGINX call check_stage() in our places.  Its phases do not exist before the
- * configuration is complete. */
+/* Installs check_stage() in the reserved places, once the configuration is complete. */
 void set_checkers(ngx_cycle_t *cycle) {
     auto *core = static_cast<ngx_http_core_main_conf_t *>(
         ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module));
@@ -89,13 +86,13 @@ extern "C" void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf) {
     return create<MainConf>(cf->pool);
 }
 
-/* Runs once everything is parsed, before anything is inherited. */
+/* Runs once all directives are parsed, before locations inherit. */
 extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf) {
     auto &main = *static_cast<MainConf *>(conf);
     warn_of_zones(cf, main);
 
     for (auto *zone : main.zones) {
-        /* with sync=, units for which Redis has no room yet are a debt */
+        /* With sync=, units for which Redis has no room yet become a debt. */
         zone->may_owe = main.charges || (zone->remote.sync_ms != 0 && zone->policy.is_bucket());
     }
 
@@ -153,9 +150,8 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
     const auto &main = main_conf(cf);
     set_unused_prefixes(main);
 
-    /* Handlers of a phase run in the reverse order of registration, and NGINX's
-     * own authentication modules have registered before: limits run ahead of
-     * them.  What no place needs is not there, and costs nothing. */
+    /* Handlers of a phase run in reverse order of registration.  NGINX's authentication modules
+     * are registered before, so limits run first.  Handlers without a location are left out. */
     bool added = (!main.stages[kBeforeAuth]
                   || add_handler(cf, NGX_HTTP_ACCESS_PHASE, stage_handler<kBeforeAuth>))
                  && (!main.stages[kAfterAuth]
@@ -174,7 +170,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
         enter_memory(cycle->log, *zone);
         enter_limits(cycle->log, *zone);
 
-        /* Only the API lists or changes limits from now on. */
+        /* Without a location of the API, the file is not needed any more. */
         if (!main_conf(cycle).api_clients.known) { close_limits(*zone); }
     }
 
@@ -190,7 +186,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
 
     prepare_claims(main_conf(cycle).sets);
 
-    /* NGINX's helper processes decide nothing, and need no breakers. */
+    /* NGINX's helper processes decide nothing, and need no circuit breakers. */
     if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
         for (auto *redis : main_conf(cycle).redises) {
             redis_enter(redis);

@@ -12,8 +12,7 @@
 namespace limit_sliding {
 namespace {
 
-/* Variables that have no final value before the response.  A name that ends
- * with "_" stands for all that begin with it. */
+/* Variables without a final value before the response.  A trailing "_" marks a prefix. */
 constexpr std::string_view response_variables[] = {"bytes_sent",
                                                    "body_bytes_sent",
                                                    "gzip_ratio",
@@ -36,8 +35,8 @@ bool is_of_response(std::string_view name) {
     return false;
 }
 
-/* Warns of a cost that tells of the response: it is evaluated on the way in,
- * with "count_status=" as well, and would silently count as something else. */
+/* Warns of a cost with a variable of the response.  The cost is evaluated before the response,
+ * with "count_status=", too, and would silently be wrong. */
 void check_cost(const Param &param) {
     auto rest = param.value();
     while (auto variable = next_variable(rest)) {
@@ -51,7 +50,7 @@ void check_cost(const Param &param) {
     }
 }
 
-/* The size is known where the zone is defined. */
+/* A size, "zone=name:size", belongs to limit_sliding_zone. */
 bool set_zone(const Param &param, Limit &limit) {
     const auto colon = param.value().find(':');
     if (colon != std::string_view::npos) {
@@ -92,7 +91,7 @@ bool set_settle(const Param &param, Limit &limit) {
     return limit.settle != nullptr;
 }
 
-/* "401" or "4xx" */
+/* Parses "401" or "4xx". */
 bool parse_statuses(std::string_view text, StatusRange &range) {
     if (text.size() != 3 || text[0] < '1' || text[0] > '5') { return false; }
 
@@ -160,7 +159,7 @@ char *parse_off(LocConf &conf) {
     return NGX_CONF_OK;
 }
 
-/* Adds the limit to those of the place. */
+/* Adds the limit to the limits of the location. */
 bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit) {
     if (conf.set == NGX_CONF_UNSET_PTR) {
         auto *set = create<LimitSet>(cf->pool);

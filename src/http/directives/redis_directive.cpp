@@ -19,7 +19,7 @@ namespace {
 constexpr ngx_int_t kSyncMinMs = 10;
 constexpr ngx_int_t kSyncMaxMs = 60 * 1000;
 
-/* Returns the block of this name, which may follow its first mention. */
+/* Returns the block of this name, which zones may mention first; nullptr: out of memory. */
 Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
     auto &redises = main_conf(cf).redises;
     for (auto *redis : redises) {
@@ -45,7 +45,7 @@ bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
     return zone.remote.prefix.data != nullptr;
 }
 
-/* Logs that a block is missing, whose name may be the address of a server instead. */
+/* Logs that a block is missing, with a hint if its name is the address of a server. */
 bool invalid_name(ngx_conf_t *cf, const Redis &redis) {
     const auto &name = redis.settings.name;
     const auto &where = redis.settings.where;

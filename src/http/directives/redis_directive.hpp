@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The Redis blocks of a configuration, and zones that name one. */
+/* The Redis blocks of a configuration, and the parameters of zones in Redis. */
 
 #pragma once
 
@@ -11,15 +11,13 @@
 
 namespace limit_sliding {
 
-/* Set parameters of limit_sliding_zone once the algorithm is set; the others need
- * redis=. */
+/* Set parameters of limit_sliding_zone, after its algorithm.  All but set_redis() need redis=. */
 bool set_redis(const Param &param, ZoneConf &zone);
 bool set_lease(const Param &param, ZoneConf &zone);
 bool set_on_error(const Param &param, ZoneConf &zone);
 bool set_sync(const Param &param, ZoneConf &zone);
 
-/* Prepares the blocks and the zones in them once all are parsed.  Logs what is
- * wrong, and returns false. */
+/* Prepares all blocks and their zones.  Logs an error and returns false if one is invalid. */
 bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones);
 
 } // namespace limit_sliding

@@ -9,7 +9,7 @@
 namespace limit_sliding {
 namespace {
 
-/* An element of what "auth_request_set" sets, as NGINX's module keeps it. */
+/* An element of the array in which NGINX's module keeps "auth_request_set". */
 struct AuthVariable {
     ngx_int_t index;
     ngx_http_complex_value_t value;
@@ -21,9 +21,9 @@ void warn_at(ngx_conf_t *cf, const FileLine &where, const char *format, Args... 
     ngx_log_error(NGX_LOG_WARN, cf->log, 0, format, args..., where.file, where.line);
 }
 
-/* Returns a word of the configuration that another module has of the location, whose
- * type no header tells: the first word of the modules below is a pointer or a length
- * that is set if the module is used there.  Returns 0 if it is not, or is not built. */
+/* Returns the i-th word of another module's configuration of the location, or 0 if the word is
+ * not set or the module is not built.  No header declares the type.  In the modules below, the
+ * first word is a pointer or a length that is set if the location uses the module. */
 uintptr_t word_of(ngx_conf_t *cf, std::string_view name, size_t i = 0) {
     const auto *ctx = static_cast<ngx_http_conf_ctx_t *>(cf->ctx);
     for (auto **module = cf->cycle->modules; *module != nullptr; module++) {
@@ -37,14 +37,14 @@ uintptr_t word_of(ngx_conf_t *cf, std::string_view name, size_t i = 0) {
     return 0;
 }
 
-/* Tells whether the first thing that the location does is to answer by "return". */
+/* Returns true if the location begins with "return", which answers before all limits. */
 bool is_answered(ngx_conf_t *cf) {
     const auto *codes = reinterpret_cast<ngx_array_t *>(word_of(cf, "ngx_http_rewrite_module"));
     return codes != nullptr && codes->size == 1 && codes->nelts != 0
            && *static_cast<ngx_http_script_code_pt *>(codes->elts) == ngx_http_script_return_code;
 }
 
-/* Tells whether "auth_request_set" sets the variable in the location. */
+/* Returns true if "auth_request_set" sets the variable in the location. */
 bool is_of_auth_request(ngx_conf_t *cf, std::string_view name) {
     if (word_of(cf, "ngx_http_auth_request_module") == 0) { return false; }
 
@@ -61,7 +61,7 @@ bool is_of_auth_request(ngx_conf_t *cf, std::string_view name) {
     });
 }
 
-/* Tells whether clients of other machines reach the server. */
+/* Returns true if the server listens on an address that is neither loopback nor a UNIX socket. */
 bool is_public(ngx_conf_t *cf) {
     const auto &core = *static_cast<ngx_http_core_main_conf_t *>(
         ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module));
@@ -88,7 +88,7 @@ bool is_access_controlled(ngx_conf_t *cf) {
         if (word_of(cf, name) != 0) { return true; }
     }
 
-    /* "limit_except" guards what writes. */
+    /* "limit_except" restricts the methods that write. */
     const auto &location = core_loc_conf(cf);
     return location.internal || location.limit_except != 0;
 }

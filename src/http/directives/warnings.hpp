@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Warnings of "nginx -t" about configurations that are valid and seldom meant. */
+/* Warnings of "nginx -t" about configurations that are valid but rarely intended. */
 
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace limit_sliding {
 
-/* Warns of zones that no place uses, once all places are known. */
+/* Warns of zones that no limit uses.  Called once all locations are parsed. */
 void warn_of_zones(ngx_conf_t *cf, const MainConf &main);
 
-/* Warns of the limits that the location being merged has of its own, and of its
- * API.  `inherited` are those of the level above, or none. */
+/* Warns of the limits that the location being merged has set itself, and of its API.  `inherited`
+ * has the limits of the level above, or is nullptr. */
 void warn_of_place(ngx_conf_t *cf, const LocConf &place, const LimitSet *inherited);
 
 } // namespace limit_sliding

@@ -16,17 +16,17 @@
 namespace limit_sliding {
 namespace {
 
-/* The largest number of overrides, of 2.4 GB. */
+/* Maximum of "limits_max=", which takes 2.4 GB. */
 constexpr uint32_t kOverridesMax = 100000000;
 
-/* The bytes of a zone for which there is one by default. */
+/* The default of "limits_max=" is one override for so many bytes of the zone. */
 constexpr size_t kBytesPerOverride = 4096;
 
-/* The longest ban: a year, as NGINX's times have it. */
+/* The longest ban in s: a year of 365 days, as in NGINX's times. */
 constexpr ngx_int_t kDayS = 24 * 60 * 60;
 constexpr ngx_int_t kPenaltyMaxS = 365 * kDayS;
 
-/* Warns of a key that is the name of a variable: it limits all clients together. */
+/* Warns of a key that is the name of a variable without "$", and so the same for all clients. */
 void check_key(ngx_conf_t *cf, const ngx_str_t &key) {
     const auto *core = static_cast<ngx_http_core_main_conf_t *>(
         ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module));
@@ -72,7 +72,7 @@ bool set_name(const Param &param, ZoneConf &zone) {
         return param.invalid("invalid zone size \"%V\"%V", &meant);
     }
 
-    /* The memory that NGINX itself needs depends on the page. */
+    /* NGINX's share of the memory depends on the size of a page. */
     size_t minimum = ngx_max(32 * 1024, 8 * ngx_pagesize);
     if (static_cast<size_t>(size) < minimum) {
         return param.invalid("zone \"%V\" is too small, the minimum is %uzk", minimum / 1024);
@@ -119,7 +119,7 @@ bool set_window(const Param &param, ZoneConf &zone) {
     return true;
 }
 
-/* Keys may have windows of the calendar if the zone has not. */
+/* The zone itself need not have a calendar window: overrides may have one. */
 bool set_calendar(const Param &param, ZoneConf &zone) {
     if (zone.policy.algorithm != Algorithm::kFixed) {
         return param.invalid("\"%V\" belongs to \"algorithm=fixed\" only");
@@ -137,7 +137,7 @@ bool set_calendar(const Param &param, ZoneConf &zone) {
     return offsets != nullptr;
 }
 
-/* Takes the window of a rate as "5/15m"; one that is given beside it must be the same. */
+/* Takes the window of a rate such as "5/15m".  A "window=" beside it must be the same. */
 bool take_rate_window(const Param &param, const Window &window, ZoneConf &zone) {
     if (zone.policy.window().is_given() && zone.policy.window() != window) {
         for (auto &word : words_of(param.cf)) {
@@ -150,7 +150,7 @@ bool take_rate_window(const Param &param, const Window &window, ZoneConf &zone) 
     return take_window(param, window, zone);
 }
 
-/* The window is known if it is given, else it is that of the rate, or its unit. */
+/* Sets the rate.  Without "window=", also sets the window: that of the rate, or its unit. */
 bool set_zone_rate(const Param &param, ZoneConf &zone) {
     Rate rate = {};
     Window window = {};
@@ -194,7 +194,7 @@ bool set_precision(const Param &param, ZoneConf &zone) {
         return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
     }
 
-    /* 0 is auto */
+    /* A precision of 0 is "auto". */
     if (param.value() == "auto") { return true; }
 
     ngx_int_t n = ngx_atoi(param.text.data, param.text.len);
@@ -230,7 +230,7 @@ bool set_burst(const Param &param, ZoneConf &zone) {
                              "\"algorithm=leaky_bucket\" only");
     }
 
-    /* A bucket that holds no token would admit nobody. */
+    /* A bucket without tokens would admit no request. */
     if (!param.get_number("number", is_token, kLimitMax, policy.burst)) { return false; }
 
     if (policy.burst != 0 && zone.limit != 0 && policy.capacity(zone.limit) < policy.burst) {
@@ -241,7 +241,7 @@ bool set_burst(const Param &param, ZoneConf &zone) {
     return true;
 }
 
-/* Logs a parameter of a queue that another algorithm has; returns false then. */
+/* Returns true for a leaky bucket.  Logs an error and returns false for other algorithms. */
 bool is_queue(const Param &param, const ZoneConf &zone) {
     return zone.policy.algorithm == Algorithm::kLeakyBucket
            || param.invalid("\"%V\" belongs to \"algorithm=leaky_bucket\" only");
@@ -289,7 +289,7 @@ bool set_top(const Param &param, ZoneConf &zone) {
     return param.get_either("on", "off", zone.rejected.top);
 }
 
-/* Reads the length of a ban. */
+/* Parses the length of a ban. */
 bool get_ban_length(const Param &param, uint64_t &length_ms) {
     ngx_str_t text = param.text;
     const ngx_int_t s = ngx_parse_time(&text, 1);
@@ -334,8 +334,8 @@ bool set_penalty_max(const Param &param, ZoneConf &zone) {
            || param.invalid("\"%V\" is less than the penalty of %uLs", penalty.penalty_ms / 1000);
 }
 
-/* The order matters: most need the algorithm, and the rate needs the window, and
- * the bound of its algorithm here or in Redis. */
+/* The setters run in this order.  Most need the algorithm; the rate needs the window, and the
+ * largest limit of the algorithm in shared memory or in Redis. */
 constexpr ParamRule<ZoneConf> rules[] = {
     {{"zone=", "zone="}, set_name},
     {{"algorithm="}, set_algorithm},

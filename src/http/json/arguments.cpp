@@ -7,7 +7,7 @@
 #include "core/policy/override_line.hpp"
 #include "core/policy/rate.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/conf/key_text.hpp"
+#include "http/conf/written_key.hpp"
 #include "http/json/response.hpp"
 #include "http/values/rate.hpp"
 #include "ngx/memory.hpp"
@@ -22,10 +22,10 @@ constexpr time_t kTtlMax = 10 * 365 * 24 * 60 * 60;
 constexpr ngx_int_t kPageDefault = 100;
 constexpr ngx_int_t kPageMax = 1000;
 
-/* The most bytes of a value that its error quotes. */
+/* Maximum bytes of a value that an error quotes. */
 constexpr size_t kQuoted = 48;
 
-/* Sends "NAME" and a text about it, which may have a value to quote as %V%s. */
+/* Sends an error.  The values of the format end with %V%s, which quotes `value`. */
 template <class... Args>
 ngx_int_t send_wrong(ngx_http_request_t *r, const char *format, std::string_view value,
                      Args... args) {
@@ -34,7 +34,7 @@ ngx_int_t send_wrong(ngx_http_request_t *r, const char *format, std::string_view
                       value.size() > kQuoted ? "..." : "");
 }
 
-/* Reads an argument that may be absent, which its text is empty then. */
+/* Reads an optional argument.  The text is empty if the argument is absent. */
 ngx_int_t read_arg(ngx_http_request_t *r, const char *name, ngx_str_t *text) {
     ngx_str_t arg;
 
@@ -52,7 +52,7 @@ ngx_int_t read_arg(ngx_http_request_t *r, const char *name, ngx_str_t *text) {
         }
     }
 
-    /* An address may take the place of its text. */
+    /* The bytes of an address may replace its text. */
     u_char *dst = alloc_bytes(r->pool, std::max<size_t>(arg.len, 16));
     if (dst == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
@@ -62,7 +62,7 @@ ngx_int_t read_arg(ngx_http_request_t *r, const char *name, ngx_str_t *text) {
     return NGX_DECLINED;
 }
 
-/* The same for one that must be there. */
+/* Reads a required argument. */
 ngx_int_t need_arg(ngx_http_request_t *r, const char *name, ngx_str_t *text) {
     const ngx_int_t rc = read_arg(r, name, text);
     if (rc != NGX_DECLINED || text->len != 0) { return rc; }
@@ -70,11 +70,11 @@ ngx_int_t need_arg(ngx_http_request_t *r, const char *name, ngx_str_t *text) {
     return send_error(r, NGX_HTTP_BAD_REQUEST, "\"%s\" must be given", name);
 }
 
-/* Makes the text of a key the one that requests have. */
+/* Converts a key to the form that keys of requests have. */
 ngx_int_t make_key(ngx_http_request_t *r, const ZoneConf &zone, const char *name, ngx_str_t *key) {
     const ngx_str_t text = *key;
 
-    /* No line of a file of limits has room for such a key. */
+    /* No line in a file of overrides has room for such a key. */
     if (text.len > LimitLine::kKeyMax) {
         return send_wrong(r, "\"%s\" must not be longer than 65535 bytes, as \"%V%s\"", view(text),
                           name);
@@ -88,7 +88,7 @@ ngx_int_t make_key(ngx_http_request_t *r, const ZoneConf &zone, const char *name
                       view(text), name);
 }
 
-/* Tells why a rate of this form is not one that a key may have. */
+/* Sends an error about a rate that is out of bounds. */
 ngx_int_t send_wrong_limit(ngx_http_request_t *r, const ZoneConf &zone, std::string_view text,
                            const Rate &rate, uint64_t window_ms) {
     const uint64_t n = rate.limit(window_ms);
@@ -98,7 +98,7 @@ ngx_int_t send_wrong_limit(ngx_http_request_t *r, const ZoneConf &zone, std::str
                       text, zone.limit_max(), window_ms, n == UINT64_MAX ? "more than " : "", n);
 }
 
-/* Tells why a rate with a window is wrong. */
+/* Sends an error about a rate with a window. */
 ngx_int_t send_wrong_window(ngx_http_request_t *r, const ZoneConf &zone, std::string_view text,
                             size_t slash) {
     const std::string_view number = first(text, slash);
@@ -164,7 +164,7 @@ ngx_int_t read_ttl(ngx_http_request_t *r, RateArgs *rate) {
                       view(text));
 }
 
-/* Reads a place that a list has told, "*5": in a key that it tells, "*" is encoded. */
+/* Reads a place that a list has returned, such as "*5".  Keys in lists have "*" encoded. */
 bool read_place(ngx_http_request_t *r, uint64_t *place) {
     ngx_str_t arg;
     if (ngx_http_arg(r, bytes("after"), 5, &arg) != NGX_OK || arg.len < 2 || arg.data[0] != '*') {

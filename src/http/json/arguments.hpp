@@ -1,11 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/*
- * Arguments of requests to the API, and the errors about them.
- *
- * A function that reads one returns NGX_DECLINED if it is valid.  Else it has sent an
- * error that quotes it, and returns the value that the handler of the location is to return.
- */
+/* Percent-decoded arguments of API requests, and errors about them.  The functions return
+ * NGX_DECLINED if the argument is valid.  Else they send an error that quotes the argument, and
+ * return the result for the handler of the location. */
 
 #pragma once
 
@@ -17,31 +14,29 @@
 
 namespace limit_sliding {
 
-/* Texts are as they were before they were encoded for the request line. */
-
-/* Reads a key of the zone into the form that requests have. */
+/* Reads a key of the zone, in the form that keys of requests have. */
 ngx_int_t read_key_arg(ngx_http_request_t *r, const ZoneConf &zone, ngx_str_t *key);
 
-/* A limit that a key is given. */
+/* The override that a key gets. */
 struct RateArgs {
-    ngx_str_t text; /* as given */
-    Override own;   /* none set: "default" */
-    time_t ttl_s;   /* until it ends; 0: it does not */
+    ngx_str_t text; /* the limit as given */
+    Override own;   /* not set: "default" */
+    time_t ttl_s;   /* lifetime in s; 0: unlimited */
 };
 
 ngx_int_t read_rate_args(ngx_http_request_t *r, const ZoneConf &zone, RateArgs *rate);
 
-/* Reads "5" or "-5"; 0 and numbers above 2^53 are no costs. */
+/* Reads a cost such as "5" or "-5", from 1 to 2^53 or from -2^53 to -1. */
 ngx_int_t read_cost_arg(ngx_http_request_t *r, int64_t *cost);
 
-/* Reads the object of DELETE: *is_ban tells whether it is the key's ban only. */
+/* Reads the target of DELETE.  Sets *is_ban if only the ban of the key is deleted. */
 ngx_int_t read_what_arg(ngx_http_request_t *r, const ZoneConf &zone, bool *is_ban);
 
-/* A page of a list. */
+/* The requested page of a list. */
 struct PageArgs {
-    ngx_str_t after; /* the last key before it, as requests have it; or empty: */
-    uint64_t place;  /* where in the table it begins */
-    size_t n;        /* of entries at most */
+    ngx_str_t after; /* last key of the page before, as in requests; empty: `place` is used */
+    uint64_t place;  /* place in the table where the page begins */
+    size_t n;        /* maximum number of entries */
 };
 
 ngx_int_t read_page_args(ngx_http_request_t *r, const ZoneConf &zone, PageArgs *page);

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* JSON: commas, quotes and nesting. */
+/* A writer of JSON: commas, quotes and nesting. */
 
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace limit_sliding {
 
-/* Elements of arrays, and the outermost object, have an empty name. */
+/* Elements of arrays and the outermost object have an empty name. */
 class Json {
 public:
-    /* An object or an array, which ends with this. */
+    /* An object or array, which ends with the life of the scope. */
     class Scope {
     public:
         Scope(Json &json, const char *end) : json_(json), end_(end) {}
@@ -45,7 +45,7 @@ public:
         return {*this, "]"};
     }
 
-    /* A number, a bool, a text, or the target of a pointer: null for nullptr. */
+    /* Writes a number, a bool, a text, or the target of a pointer, which is null for nullptr. */
     template <class T>
     void field(std::string_view name, const T &value) {
         if constexpr (std::is_null_pointer_v<T>) {
@@ -67,23 +67,23 @@ public:
         }
     }
 
-    /* A text as it may stand in an argument of a request. */
+    /* Writes a text, percent-encoded for an argument of a request. */
     void uri_field(std::string_view name, std::string_view text) {
         begin(name);
         out_.quote(text, Quotes::kUri);
     }
 
-    /* A time in seconds. */
+    /* Writes a time in ms as seconds. */
     void seconds_field(std::string_view name, uint64_t ms) {
         begin(name);
         out_.print(ms % 1000 != 0 ? "%uL.%03uL" : "%uL", ms / 1000, ms % 1000);
     }
 
-    /* Begins a line with the next field. */
+    /* Puts the next field on a new line. */
     void line() { begins_line_ = true; }
 
 private:
-    /* Writes all of a field that comes before its value, and then `text`. */
+    /* Writes the part of a field before its value, and then `text`. */
     [[gnu::noinline]] void begin(std::string_view name, std::string_view text = {}) {
         out_.append(is_first_ ? "" : ",");
         out_.append(begins_line_ ? "\n" : "");

@@ -8,8 +8,7 @@
 namespace limit_sliding {
 namespace {
 
-/* Tells whether the URL of a site, "https://name:8080", has the name and the port that
- * the request is for. */
+/* Returns true if the origin, such as "https://name:8080", matches the request's Host header. */
 bool is_of_host(ngx_http_request_t *r, std::string_view origin) {
     const ngx_table_elt_t *host = r->headers_in.host;
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The site that has made a browser send a request. */
+/* The web site that made a browser send a request. */
 
 #pragma once
 
@@ -8,13 +8,10 @@
 
 namespace limit_sliding {
 
-/*
- * A browser sends requests for any page that it shows, with the address, the password
- * and the cookies of its user.  Returns true if it tells that a page of another site
- * has made it send this one: by Sec-Fetch-Site, or if it does not send that, by an
- * Origin that is not of this host (https://www.w3.org/TR/fetch-metadata/, RFC 6454).
- * Clients that are no browsers send neither.
- */
+/* Returns true if a page of another site made a browser send the request.  Browsers send requests
+ * for any page, with the address, password and cookies of the user.  Sec-Fetch-Site tells the
+ * site; without this header, an Origin other than this host does
+ * (https://www.w3.org/TR/fetch-metadata/, RFC 6454).  Other clients send neither. */
 bool is_of_another_site(ngx_http_request_t *r);
 
 } // namespace limit_sliding

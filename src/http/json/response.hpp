@@ -11,11 +11,10 @@
 
 namespace limit_sliding {
 
-/* Sends a response that is not to be stored.  This and the functions below
- * return the value that the handler of the location is to return. */
+/* Sends a "no-store" response.  The functions here return the result for the handler. */
 ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status, std::string_view type, Writer &text);
 
-/* Sends the fields of an object that a function writes. */
+/* Sends an object.  The function writes its fields. */
 template <class Function>
 ngx_int_t send_json(ngx_http_request_t *r, ngx_uint_t status, Function function) {
     Writer text(r->pool);
@@ -30,7 +29,7 @@ ngx_int_t send_json(ngx_http_request_t *r, ngx_uint_t status, Function function)
     return send_text(r, status, "application/json", text);
 }
 
-/* Sends an error as JSON, with a message of 256 bytes at most. */
+/* Sends an error as JSON, with a message of at most 256 bytes. */
 ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status, const char *format, ...);
 
 } // namespace limit_sliding

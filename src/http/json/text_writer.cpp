@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kBufferBytes = 4096;
 constexpr size_t kPrintBytes = 1024;
 
-/* Tells whether a character stands for itself. */
+/* Returns true if a character needs no escape. */
 bool is_plain(u_char ch, Quotes quotes) {
     if (quotes == Quotes::kUri) {
         return ngx_escape_uri(nullptr, &ch, 1, NGX_ESCAPE_URI_COMPONENT) == 0;
@@ -21,8 +21,8 @@ bool is_plain(u_char ch, Quotes quotes) {
     return ch >= ' ' && ch < 0x7f && ch != '"' && ch != '\\' && ch != '<';
 }
 
-/* Returns the bytes of the text's first character; 0: it is not UTF-8, of which
- * NGINX's decoder checks neither all bytes nor surrogates. */
+/* Returns the length in bytes of the text's first character, or 0 if it is no UTF-8.  NGINX's
+ * decoder does not check all bytes, nor surrogates. */
 size_t character_bytes(std::string_view text) {
     u_char *first = bytes(text);
     if (*first < 0x80) { return 1; }
@@ -98,7 +98,7 @@ void Writer::add_buffer() {
     next_ = &link->next;
 }
 
-/* Appends the text's first character, and returns its bytes. */
+/* Appends the text's first character, and returns its length in bytes. */
 size_t Writer::escape(std::string_view text, Quotes quotes) {
     const auto ch = static_cast<u_char>(text[0]);
     if (quotes == Quotes::kUri) {

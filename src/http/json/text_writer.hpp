@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A text that grows, in buffers that NGINX sends: the body of a response. */
+/* A growing text in NGINX's buffers, for the body of a response. */
 
 #pragma once
 
@@ -10,31 +10,30 @@
 
 namespace limit_sliding {
 
-/* How a text is escaped that stands in quotes. */
+/* Ways to escape a quoted text. */
 enum class Quotes {
-    kJson,  /* a string that may stand in HTML, too */
-    kLabel, /* the value of a label of Prometheus */
+    kJson,  /* a JSON string, which may also stand in HTML */
+    kLabel, /* the value of a Prometheus label */
     kUri    /* an argument of a request */
 };
 
-/* A writer that ran out of memory takes no more; see failed(). */
+/* A writer that ran out of memory ignores further text (see failed()). */
 class Writer {
 public:
     explicit Writer(ngx_pool_t *pool) : pool_(pool) {}
 
     void append(std::string_view text);
 
-    /* Appends the text of a format of ngx_sprintf(), 1024 bytes at most. */
+    /* Appends a text in the format of ngx_sprintf(), at most 1024 bytes. */
     void ngx_cdecl print(const char *format, ...);
 
-    /* Appends a text of any bytes in quotes.  Except in a URI, bytes
-     * that are not of UTF-8 are replaced. */
+    /* Appends a text of any bytes in quotes.  Invalid UTF-8 is replaced, except for kUri. */
     void quote(std::string_view text, Quotes quotes);
 
     bool failed() const { return failed_; }
     size_t size() const { return size_; }
 
-    /* The text, not empty, for ngx_http_output_filter(). */
+    /* Returns the text, which must not be empty, for ngx_http_output_filter(). */
     ngx_chain_t *finish(bool last_of_request);
 
 private:

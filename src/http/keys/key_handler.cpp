@@ -6,7 +6,7 @@
 #include "http/keys/key_local.hpp"
 #include "http/keys/key_redis.hpp"
 #include "http/keys/key_request.hpp"
-#include "http/response/rejected.hpp"
+#include "http/request/bans.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 

@@ -13,10 +13,10 @@
 
 namespace limit_sliding {
 
-/* An order, with the request that waits for it. */
+/* An API write, and the request that waits for it. */
 struct WaitedWrite {
     LimitWrite order;
-    KeyRequest *waiting; /* null: its client has left */
+    KeyRequest *waiting; /* nullptr: the client has left */
 };
 
 namespace {
@@ -85,7 +85,7 @@ void end_order(WaitedWrite &waited) {
     ngx_http_run_posted_requests(c);
 }
 
-/* Makes an order in one piece of memory with its texts. */
+/* Creates an API write in one piece of memory with its texts. */
 WaitedWrite *make_order(KeyRequest &key) {
     const ngx_str_t &text = key.rate.text;
     const size_t texts = key.key.len + text.len;

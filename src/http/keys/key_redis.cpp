@@ -1,14 +1,9 @@
 /* Copyright (C) the limit_sliding authors */
 
-/*
- * Requests for keys in Redis.
- *
- * The request looks at the key, which makes sure of a connection.  If it is to
- * change the key, it then sends a command and looks again.  These functions
- * return NGX_AGAIN while it continues to wait.
- *
- * If Redis does not answer a request that changes nothing, this node shows its own count.
- */
+/* Requests for keys in Redis.  The request looks at the key, which shows that Redis answers.  A
+ * request that changes the key then sends a command and looks again.  The functions return
+ * NGX_AGAIN while the request waits.  If Redis does not answer a request that changes nothing,
+ * this node shows its own count. */
 
 #include "http/keys/key_redis.hpp"
 
@@ -23,8 +18,7 @@ namespace {
 
 constexpr ngx_uint_t kWrites = NGX_HTTP_PUT | NGX_HTTP_DELETE | NGX_HTTP_POST;
 
-/* Shows the key as this node decides about it: by the last reply of Redis about its limit,
- * and by this node's count. */
+/* Sends the key as this node knows it: by the last limit from Redis, and this node's count. */
 ngx_int_t send_known(KeyRequest &key) {
     key.remote.source = Source::kFallback;
     key.own = key.zone->memory.aside.redis_limits->find(key.claim.key_hash());
@@ -57,7 +51,7 @@ ngx_int_t send_command(KeyRequest &key, KeyCommand command) {
                                               key.rate.ttl_s * 1000, &key.waiter));
 }
 
-/* Sends the command of the method, once Redis is known to answer. */
+/* Sends the command of the method.  Redis is known to answer. */
 ngx_int_t command(KeyRequest &key) {
     key.step = key.kCommands;
 
@@ -102,15 +96,14 @@ ngx_int_t end_command(KeyRequest &key) {
         key.zone->memory.aside.redis_limits->set(key.claim.key_hash(), key.rate.own);
     }
 
-    /* This node knows the key from before the command.  Others find out when
-     * they ask Redis, within a second. */
+    /* Deletes the old facts of this node.  Other nodes ask Redis again within a second. */
     if (!forget_here(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
     key.step = key.kLooksAgain;
     return look(key);
 }
 
-/* The limit may have ended since it was seen. */
+/* The override may have expired since the look. */
 ngx_int_t end_ttl(KeyRequest &key) {
     if (key.waiter.told == Told::kFailed) { return wait_or_fail(key, false); }
 
@@ -131,7 +124,7 @@ ngx_int_t end_step(KeyRequest &key) {
     }
 }
 
-/* Goes on with a request, which must not be touched once it is finalized. */
+/* Continues a request.  The request must not be touched once it is finalized. */
 void go_on(KeyRequest &key) {
     ngx_http_request_t *r = key.request;
     ngx_connection_t *c = r->connection;

@@ -5,17 +5,17 @@
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key.hpp"
-#include "http/overrides/override_claim.hpp"
+#include "http/keys/key_json.hpp"
+#include "http/overrides/apply_override.hpp"
+#include "http/request/bans.hpp"
 #include "http/request/suspend.hpp"
-#include "http/response/rejected.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
 namespace {
 
-/* Deletes the state of the claim in this node's memory. */
+/* Deletes refusals of the claim's key, leases unless for POST, and for DELETE the history. */
 void forget_claim(const KeyRequest &key) {
     RemoteZone &remote = key.zone->remote;
     if (key.method == NGX_HTTP_DELETE) { key.claim.forget(ngx_current_msec); }
@@ -58,7 +58,7 @@ void write_window(Json &json, const Window &window) {
 } // namespace
 
 bool set_limit(KeyRequest &key, const Override &limit) {
-    return set_own(key.request->pool, *key.zone, limit, key.claim);
+    return apply_override(key.request->pool, *key.zone, limit, key.claim);
 }
 
 bool set_usual_limit(KeyRequest &key) {
@@ -119,8 +119,7 @@ ngx_int_t send_key(const KeyRequest &key) {
         const bool is_blocked = limit.is_blocked();
         const bool has_limit = is_blocked || !limit.is_unlimited();
 
-        /* A bucket fills at a rate that only a request knows, and nothing counts of a key
-         * that is blocked. */
+        /* A bucket has no known rate without a known limit, and a blocked key counts nothing. */
         const bool is_known = !is_blocked
                               && (key.has_basis()
                                   || (policy.algorithm != Algorithm::kTokenBucket

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A request for one key, wherever that is decided. */
+/* An API request for one key, in this node's memory or in Redis. */
 
 #pragma once
 
@@ -18,27 +18,27 @@ struct WaitedWrite;
 
 struct KeyRequest {
     ngx_http_request_t *request;
-    ngx_uint_t method; /* the operation */
+    ngx_uint_t method; /* the operation, which is GET once a ban is lifted */
     ZoneConf *zone;
     ngx_str_t key;
-    RateArgs rate; /* of PUT */
-    int64_t cost;  /* of POST: the units to charge, or to refund if it is negative */
+    RateArgs rate; /* valid for PUT */
+    int64_t cost;  /* valid for POST: units to charge, or to refund if negative */
 
-    Override own; /* the key's */
+    Override own; /* override of the key */
 
-    /* The one of a key that has none: that of its last request, if a variable said it, or
-     * the zone's; kUnlimited if it had none, or that is not known. */
+    /* The limit of a key without an override: the limit that a variable set in its last request,
+     * or the limit of the zone; kUnlimited if there is none, or if it is not known. */
     Override usual;
 
-    std::optional<uint64_t> ttl_s; /* until its override ends */
+    std::optional<uint64_t> ttl_s; /* s until the override expires */
 
     Claim claim; /* consumes nothing */
     Verdict verdict;
 
-    /* For a key of this node; the request waits for its PUT. */
+    /* For a key in this node's memory: the API write of a PUT. */
     WaitedWrite *order;
 
-    /* For a key in Redis; the request waits for its reply. */
+    /* For a key in Redis: the claim, the wait for the reply, and the step of the request. */
     RemoteClaim remote;
     Waiter waiter;
     enum { kLooks, kCommands, kLooksAgain, kAsksTtl } step;
@@ -46,11 +46,11 @@ struct KeyRequest {
     /* Returns the limit in force. */
     const Override &limit() const { return own.is_set() ? own : usual; }
 
-    /* Tells whether the history of the key is one of a limit that is known. */
+    /* Returns true if a limit of the key is known. */
     bool has_basis() const { return own.is_limited() || usual.is_limited(); }
 
-    /* Returns the limit by which its history is shown: where nothing limits it, any limit
-     * will do, as most algorithms have used as much whatever the limit. */
+    /* Returns the limit by which the history is shown.  A key without a known limit gets the
+     * largest one: in most algorithms, the used units do not depend on the limit. */
     Override basis() const {
         return own.is_limited()     ? own
                : usual.is_limited() ? usual
@@ -58,28 +58,27 @@ struct KeyRequest {
     }
 };
 
-/* Makes the claim, with no limit yet, and finds the usual one. */
+/* Initializes the claim without a limit, and finds the usual limit. */
 void init_claim(KeyRequest &key);
 
-/* Makes the claim one on the key with a limit, which is a number, or with the usual one.
- * False: no memory. */
+/* Set the limit of the claim, a number or the usual limit.  Return false if out of memory. */
 bool set_limit(KeyRequest &key, const Override &limit);
 bool set_usual_limit(KeyRequest &key);
 
-/* Charges the claim in this node's memory by hand, or gives back. */
+/* Charges the cost in this node's memory, or refunds a negative cost. */
 void charge_here(const KeyRequest &key);
 
-/* Forgets the key in this node's memory, in all windows that it is known to have had, as
- * the method asks for.  False: no memory. */
+/* Deletes facts about the key in this node's memory, in all windows that it is known to have had,
+ * as far as the method requires.  Returns false if there is no memory. */
 bool forget_here(KeyRequest &key);
 
 /* Returns NGX_DECLINED if the key can be charged, else sends an error. */
 ngx_int_t check_chargeable(const KeyRequest &key);
 
-/* Lets the request wait; `leave` ends the wait if the client leaves. */
+/* Suspends the request; `leave` ends the wait if the client leaves. */
 ngx_int_t wait(KeyRequest &key, ngx_http_cleanup_t *cln, ngx_http_cleanup_pt leave);
 
-/* Sends the state of the key, by its verdict. */
+/* Sends the state of the key, by the verdict. */
 ngx_int_t send_key(const KeyRequest &key);
 
 } // namespace limit_sliding

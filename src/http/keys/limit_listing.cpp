@@ -30,7 +30,7 @@ ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone) {
     const ngx_int_t rc = read_page_args(r, zone, &page);
     if (rc != NGX_DECLINED) { return rc; }
 
-    /* One more tells whether there is another page. */
+    /* One more limit than shown tells whether there is another page. */
     Array<ListedLimit> limits;
     if (!list_limits(zone, view(page.after), page.n + 1, r->pool, limits, &page.place)) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;

@@ -6,8 +6,7 @@
 
 namespace limit_sliding {
 
-/* Answers GET of the keys with limits of their own, page by page, of a zone in the
- * memory of this node. */
+/* Answers GET with a page of the overrides of a zone in this node's memory. */
 ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone);
 
 } // namespace limit_sliding

@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "http/json/response.hpp"
-#include "http/keys/key.hpp"
+#include "http/keys/key_json.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 #include "redis/background/override_scan.hpp"
-#include "redis/calls/redis.hpp"
+#include "redis/calls/redis_state.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr ngx_int_t kLimitsDefault = 100;
 constexpr ngx_int_t kLimitsMax = 1000;
 
-/* The most bytes of a wrong argument that its error quotes. */
+/* Maximum bytes of a wrong argument that an error quotes. */
 constexpr size_t kQuoted = 48;
 
 /* A request for a page, which waits for Redis. */
@@ -37,8 +37,7 @@ ngx_int_t wrong_arg(ngx_http_request_t *r, const char *message, const ngx_str_t 
     return send_error(r, NGX_HTTP_BAD_REQUEST, message, &quoted, arg.len > kQuoted ? "..." : "");
 }
 
-/* Reads the arguments.  Returns NGX_DECLINED if they are valid; else an error was
- * sent, and the handler is to return this value. */
+/* Reads the arguments.  Returns NGX_DECLINED if they are valid; else sends an error. */
 ngx_int_t read_args(ListRequest &list) {
     ngx_http_request_t *r = list.request;
     ngx_str_t arg;
@@ -111,7 +110,7 @@ ngx_int_t send_result(const ListRequest &list) {
     return send_error(r, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
 }
 
-/* Ends a request, which must not be touched any more. */
+/* Ends a request, which must not be touched afterwards. */
 void end_request(ListRequest &list) {
     ngx_http_request_t *r = list.request;
     ngx_connection_t *c = r->connection;

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The lines of a file. */
+/* Reads a file line by line. */
 
 #pragma once
 
@@ -14,14 +14,14 @@ namespace limit_sliding {
 
 class LinesReader {
 public:
-    /* No line of use is longer: three bytes for each of the longest key. */
+    /* Exceeds any valid line, in which each byte of the longest key may take three bytes. */
     static constexpr size_t kBufferBytes = 512 * 1024;
 
-    /* Reads the bytes from .. to - 1, which are whole lines but for the last one. */
+    /* Reads the bytes from .. to - 1, which begin with a line.  The end may be within a line. */
     LinesReader(ngx_fd_t fd, char *buffer, uint64_t from, uint64_t to)
         : fd_(fd), buffer_(buffer), base_(from), to_(to) {}
 
-    /* Reads the next line; false: there is none, or the file cannot be read. */
+    /* Reads the next line.  Returns false if there is none, or if the file cannot be read. */
     bool next() {
         size_t scanned = 0;
         number++;
@@ -41,13 +41,13 @@ public:
         }
     }
 
-    char *line;          /* may be changed */
-    size_t size;         /* without its end */
-    bool is_long;        /* too long: only its end was read */
-    bool is_complete;    /* it has an end */
-    uint64_t at;         /* where it begins in the file */
-    uint64_t number = 0; /* of the line, from 1 */
-    ngx_err_t error = 0; /* 0: all was read */
+    char *line;          /* the caller may change the text */
+    size_t size;         /* bytes without the newline */
+    bool is_long;        /* the line was too long: `line` is its end */
+    bool is_complete;    /* the line ends with a newline */
+    uint64_t at;         /* offset of the line in the file, in bytes */
+    uint64_t number = 0; /* number of the line, from 1 */
+    ngx_err_t error = 0; /* errno of the last read; 0: success */
 
 private:
     bool set_line(size_t end, bool complete) {
@@ -58,7 +58,7 @@ private:
         return true;
     }
 
-    /* Reads more of the file.  The line begins with the buffer then. */
+    /* Moves the present line to the begin of the buffer, and reads more of the file. */
     ssize_t read(size_t *scanned) {
         end_ -= begin_;
         base_ += begin_;
@@ -82,10 +82,10 @@ private:
 
     ngx_fd_t fd_;
     char *buffer_;
-    uint64_t base_; /* where the buffer begins in the file */
+    uint64_t base_; /* offset of the buffer in the file */
     uint64_t to_;
-    size_t begin_ = 0; /* of the next line, and */
-    size_t end_ = 0;   /* of what was read, in the buffer */
+    size_t begin_ = 0; /* offset of the next line in the buffer */
+    size_t end_ = 0;   /* number of valid bytes in the buffer */
 };
 
 } // namespace limit_sliding

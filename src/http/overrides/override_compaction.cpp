@@ -17,10 +17,10 @@ namespace {
 constexpr uint64_t kUselessMin = 64 * 1024;
 constexpr size_t kBufferBytes = LinesReader::kBufferBytes;
 
-/* Copies the lines of use to the end of the file. */
+/* Copies the useful lines to the end of the file. */
 class Copy {
 public:
-    /* `keeps_unknown`: not all keys of the file have room in the memory. */
+    /* `keeps_unknown`: also copies keys without an entry, because not all keys had room. */
     Copy(ZoneConf &zone, bool keeps_unknown, char *buffers)
         : zone_(zone), keeps_unknown_(keeps_unknown),
           size_(zone.memory.aside.overrides->file.size.load(std::memory_order_relaxed)), at_(size_),
@@ -45,18 +45,18 @@ public:
         return flush() && fdatasync(fd) == 0 && add_end() && flush() && fdatasync(fd) == 0;
     }
 
-    uint64_t size() const { return size_; } /* of the file before */
+    uint64_t size() const { return size_; } /* size of the file before the copy */
     uint64_t begin() const { return begin_; }
     uint64_t end() const { return end_; }
 
 private:
-    /* A line that is too long is none of use, and part of it is not at hand. */
+    /* Copies a useful line.  A line that is too long is useless, and incomplete here. */
     bool copy(LinesReader &lines) {
         if (lines.is_long) { return true; }
 
         if (used_ + lines.size + 1 > kBufferBytes && !flush()) { return false; }
 
-        /* Parsing may change the line. */
+        /* Parsing may change the line, so it is copied first. */
         char *end = std::copy(lines.line, lines.line + lines.size, out_ + used_);
         *end++ = '\n';
         if (is_of_use(lines)) { used_ = end - out_; }
@@ -103,7 +103,7 @@ private:
     ZoneConf &zone_;
     bool keeps_unknown_;
     uint64_t size_;
-    uint64_t at_; /* where the next bytes go */
+    uint64_t at_; /* offset in the file of the first byte in out_ */
     uint64_t begin_ = 0;
     uint64_t end_ = 0;
     char *in_;
@@ -117,7 +117,7 @@ bool copy_and_move(ZoneConf &zone, bool keeps_unknown, char *buffers) {
     if (copy.run()) { return finish_copy(fd, copy.begin(), copy.end()); }
 
     const auto error = ngx_errno;
-    /* If even this fails, what was copied stays there until orders are written over it. */
+    /* If this fails as well, the copied bytes remain until API writes overwrite them. */
     [[maybe_unused]] const auto rc = ftruncate(fd, static_cast<off_t>(copy.size()));
     ngx_set_errno(error);
     return false;
@@ -127,8 +127,8 @@ bool copy_and_move(ZoneConf &zone, bool keeps_unknown, char *buffers) {
 
 bool needs_compaction(const ZoneConf &zone) {
     const auto &file = zone.memory.aside.overrides->file;
-    /* These are read without the lock, and need not be of one moment, hence relaxed: there
-     * may be useless lines, and none at all. */
+    /* These estimates are read without the lock and at different times, hence relaxed.  `lines`
+     * may be 0 even if `useless` is not. */
     const uint64_t lines = file.lines.load(std::memory_order_relaxed);
     const uint64_t useless = file.superseded.load(std::memory_order_relaxed);
     const uint64_t size = file.size.load(std::memory_order_relaxed);
@@ -140,7 +140,7 @@ bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
     LimitsLock lock(zone.limits.fd);
     if (!lock.wait() || state_of_limits(zone) == LimitsState::kReplaced) { return false; }
 
-    /* Finds out what has ended, and whether all have room. */
+    /* Finds out which overrides have expired, and whether all have room. */
     uint64_t unplaced;
     if (!load_limits(log, zone, false, &unplaced)) { return false; }
 

@@ -1,14 +1,10 @@
 /* Copyright (C) the limit_sliding authors */
 
-/*
- * The file of a zone's overrides gets rid of lines that are of no use.
- *
- * The lines that are, with comments and whatever else the file has, are copied to
- * the end of the file, and from there to its beginning.  Who dies while it copies
- * to the end leaves lines that are ignored, and who dies while it copies to the
- * beginning a copy that is complete: the next one with the lock removes the former,
- * and moves the latter in.  This needs no other file, which workers could not open.
- */
+/* Removes useless lines from the file of a zone's overrides.  All other lines, with comments and
+ * unknown text, are copied to the end of the file, and then from there to its beginning.  If the
+ * process dies during the first copy, readers ignore the copy, and the next holder of the lock
+ * removes it.  If the process dies during the second copy, the next holder repeats that copy.
+ * This method needs no other file, which workers could not open. */
 
 #pragma once
 
@@ -17,11 +13,10 @@
 
 namespace limit_sliding {
 
-/* True if more than half of the lines, and 64 KB, are of no use. */
+/* Returns true if more than half of the lines, and at least 64 KB, are useless. */
 bool needs_compaction(const ZoneConf &zone);
 
-/* Compacts the file; the caller has no lock of it.  Returns false, and logs why, if
- * that failed. */
+/* Compacts the file.  The caller must not hold its lock.  Returns false if that fails. */
 bool compact_limits(ngx_log_t *log, ZoneConf &zone);
 
 } // namespace limit_sliding

@@ -31,7 +31,7 @@ bool cannot_open(ngx_conf_t *cf, const ZoneConf &zone) {
     return false;
 }
 
-/* A test reads a file that is there, and else makes sure that it could be. */
+/* Opens an existing file to test the configuration, or checks that its folder exists. */
 bool open_to_test(ngx_conf_t *cf, ZoneConf &zone) {
     auto &limits = zone.limits;
     auto *path = reinterpret_cast<char *>(limits.path.data);
@@ -51,7 +51,7 @@ bool open_to_test(ngx_conf_t *cf, ZoneConf &zone) {
            && (stat(reinterpret_cast<char *>(text.data), &info) == 0 || cannot_open(cf, zone));
 }
 
-/* Makes a file that no folder has. */
+/* Creates a file without a name. */
 ngx_fd_t make_unnamed(ngx_conf_t *cf) {
 #ifdef MFD_CLOEXEC
     (void)cf;
@@ -68,8 +68,8 @@ ngx_fd_t make_unnamed(ngx_conf_t *cf) {
 #endif
 }
 
-/* A file without a name goes on as long as the zone's memory does.  Only the API writes
- * one: a zone without limits needs none if no location of the API has "write=on". */
+/* Opens a file without a name, or keeps the file of the last cycle with the zone's memory.  Only
+ * the API writes such a file: without "write=on", none is needed unless overrides are kept. */
 bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone, const ZoneConf *former) {
     if (ngx_test_config) { return true; }
 
@@ -91,18 +91,18 @@ bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone, const ZoneConf *former) {
 bool open_named(ngx_conf_t *cf, ZoneConf &zone) {
     if (ngx_test_config) { return open_to_test(cf, zone); }
 
-    /* Keys may be secrets. */
+    /* Keys may be secrets, so only the owner may read the file. */
     zone.limits.fd = open(reinterpret_cast<char *>(zone.limits.path.data),
                           O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
     return zone.limits.fd != NGX_INVALID_FILE || cannot_open(cf, zone);
 }
 
-/* A file that a test does not find has its path only. */
+/* Returns true if two files are the same.  "nginx -t" knows a missing file by its path only. */
 bool are_same(const LimitsFile &a, const LimitsFile &b) {
     return (a.path.len != 0 && view(a.path) == view(b.path)) || is_same_file(a.fd, b.fd);
 }
 
-/* Makes sure that it is a file, and no other zone's. */
+/* Checks that the file is a regular file, and that no other zone has it. */
 bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
     struct stat info;
     const auto &limits = zone.limits;
@@ -115,7 +115,7 @@ bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
         }
     }
 
-    /* Zones that come later are yet to be checked. */
+    /* The files of later zones are opened and checked later. */
     for (auto *other : zones) {
         if (other == &zone) { break; }
 
@@ -132,7 +132,7 @@ bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
 } // namespace
 
 bool open_limits(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone) {
-    /* Who only sends a signal to a master needs no file, and makes none. */
+    /* A process that only signals the master needs no file, and creates none. */
     if (zone.redis != nullptr || ngx_process == NGX_PROCESS_SIGNALLER) { return true; }
 
     auto *cln = ngx_pool_cleanup_add(cf->pool, 0);
@@ -182,9 +182,8 @@ bool LimitsLock::set(int command, short type) {
 }
 
 bool LimitsLock::wait() {
-    /* The kernel takes two threads of a process for one, so it sees a deadlock where
-     * workers wait for each other's files of two zones.  There is none: no thread of a
-     * worker has more than one lock. */
+    /* The kernel sees locks by process, so it reports a deadlock if workers wait for the files of
+     * two zones.  There is none: no thread of a worker holds more than one lock. */
     while (!set(F_SETLKW, F_WRLCK)) {
         if (ngx_errno != EDEADLK) { return false; }
 
@@ -215,15 +214,14 @@ LimitsState state_of_limits(const ZoneConf &zone) {
     if (path.len != 0) {
         if (info.st_nlink == 0) { return LimitsState::kReplaced; }
 
-        /* Workers may not be allowed to look at the path, and so to know better. */
+        /* A worker may lack the permission to see the path, and then relies on its descriptor. */
         const bool is_there = stat(reinterpret_cast<char *>(path.data), &at_path) == 0;
         if (is_there ? identity_of(at_path) != identity_of(info) : ngx_errno == NGX_ENOENT) {
             return LimitsState::kReplaced;
         }
     }
 
-    /* A reload has put another file in the place of this worker's.  Without one, the
-     * master could not read it. */
+    /* A reload has loaded another file.  The identity is 0 if the master could read no file. */
     const auto identity = file.identity.load(std::memory_order_relaxed);
     if (identity != 0 && identity != identity_of(info)) { return LimitsState::kReplaced; }
 

@@ -1,13 +1,9 @@
 /* Copyright (C) the limit_sliding authors */
 
-/*
- * The file of the overrides of a zone's keys.
- *
- * The master opens it, and workers inherit the descriptor: they need no right to
- * open the path.  A zone without "limits=" has a file without a name, which lives as
- * long as its memory.  Writers, the reader at a reload among them, hold a lock of
- * the file, which the kernel takes from them when they die.
- */
+/* The file of a zone's overrides.  The master opens the file, and workers inherit the descriptor,
+ * so they need no permission for the path.  A zone without "limits=" has a file without a name,
+ * which lives as long as the zone's memory.  Writers, and the reader at a reload, hold a lock of
+ * the file, which the kernel releases if they die. */
 
 #pragma once
 
@@ -19,20 +15,19 @@
 
 namespace limit_sliding {
 
-/* Lines have their place in 32 bits. */
+/* Maximum size of a file in bytes: offsets of lines have 32 bits. */
 constexpr uint64_t kLimitsFileMax = UINT32_MAX;
 
-/* Opens the zone's file, or makes one; a test of a configuration makes none.  Logs
- * what is wrong, and returns false. */
+/* Opens or creates the zone's file; "nginx -t" creates none.  Returns false if that fails. */
 bool open_limits(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone);
 
 /* Closes the file, if it is open. */
 void close_limits(ZoneConf &zone);
 
-/* True if two descriptors are of one file. */
+/* Returns true if two descriptors have the same file. */
 bool is_same_file(ngx_fd_t a, ngx_fd_t b);
 
-/* Holds the lock of a zone's file, if any; one at a time in a process. */
+/* A lock of a zone's file, which ends with the object.  A process has one lock of a file. */
 class LimitsLock {
 public:
     explicit LimitsLock(ngx_fd_t fd) : fd_(fd) {}
@@ -41,11 +36,11 @@ public:
     LimitsLock(const LimitsLock &) = delete;
     LimitsLock &operator=(const LimitsLock &) = delete;
 
-    /* Waits for it; sets errno and returns false if there is none to be had. */
+    /* Waits for the lock.  Returns false and sets errno if that fails. */
     bool wait();
 
-    /* Waits for 10 seconds at most, in a process that must not be held up by a
-     * worker that is stopped.  A file that cannot be written is locked for reading. */
+    /* Waits at most 10 seconds, so that a stopped worker does not hold up the process.  `writes`
+     * must be false for a descriptor that can only read. */
     bool wait_briefly(bool writes);
 
 private:
@@ -55,35 +50,34 @@ private:
     bool is_held_ = false;
 };
 
-/* The functions below are for whoever holds the lock. */
+/* The caller holds the lock, except for may_have_changed() and read_at(). */
 
 enum class LimitsState {
-    kCurrent, /* the memory is what the file says */
-    kChanged, /* somebody else has written, or died while writing */
-    kReplaced /* the path is another file's by now */
+    kCurrent, /* the memory is in step with the file */
+    kChanged, /* another process has written to the file, or died while writing */
+    kReplaced /* the path has another file now */
 };
 
 LimitsState state_of_limits(const ZoneConf &zone);
 
-/* Remembers that the memory is what the file says, of so many bytes. */
+/* Records that the memory has the file's state; false: the file does not have `size` bytes. */
 bool mark_current(ZoneConf &zone, uint64_t size);
 
-/* Tells by one look at the file, without the lock, whether it may have changed. */
+/* Returns true if the file may have changed, by a single fstat() without the lock. */
 bool may_have_changed(const ZoneConf &zone);
 
-/* Reads as pread() does, and again if a signal comes. */
+/* Reads like pread(), and retries after a signal. */
 ssize_t read_at(ngx_fd_t fd, char *buffer, size_t size, uint64_t at);
 
-/* Writes all bytes at a place; false: errno tells why not. */
+/* Writes all bytes at an offset.  Returns false and sets errno if that fails. */
 bool write_fully(ngx_fd_t fd, std::string_view text, uint64_t at);
 
-/* Makes a copy of the file's lines that are of use in their place: see
- * limits_compaction.hpp.  A copy lies behind the lines, between these. */
+/* The lines before and behind a copy of the useful lines (see override_compaction.hpp). */
 constexpr std::string_view kCopyBegins = "#!limit_sliding: what follows is a copy of the above\n";
 constexpr std::string_view kCopyEnds = "#!limit_sliding: end of the copy that began at byte ";
-constexpr size_t kCopyEndsBytes = kCopyEnds.size() + 20 + 1; /* with a number */
+constexpr size_t kCopyEndsBytes = kCopyEnds.size() + 20 + 1; /* with 20 digits and a newline */
 
-/* Moves a complete copy in the place of the lines. */
+/* Replaces all lines by the copy from .. to - 1.  Returns false and sets errno if that fails. */
 bool finish_copy(ngx_fd_t fd, uint64_t from, uint64_t to);
 
 } // namespace limit_sliding

@@ -12,17 +12,15 @@
 namespace limit_sliding {
 namespace {
 
-/* Nearly all lines are shorter than the first, and hardly any is longer than the
- * second. */
+/* Nearly all lines fit the first buffer, and hardly any is longer than the second. */
 constexpr size_t kFirstBytes = 512;
 constexpr size_t kMoreBytes = 8 * 1024;
-/* So many lines of the table a page looks at, at most, which takes a few milliseconds
- * even if none is in a cache. */
+/* Maximum lines of the table that a page reads: a few ms even if none is in a CPU cache. */
 constexpr uint64_t kTableLines = 16 * 1024;
 
 constexpr size_t kLineMax = 3 * LimitLine::kKeyMax + 1024;
 
-/* Reads the line of an entry into memory of the pool; none: it cannot be read. */
+/* Reads the line of an entry into memory of the pool.  Returns an empty string if that fails. */
 ngx_str_t read_line(ngx_fd_t fd, uint64_t at, ngx_pool_t *pool) {
     for (size_t size : {kFirstBytes, kMoreBytes, kLineMax}) {
         auto *text = static_cast<u_char *>(ngx_pnalloc(pool, size));

@@ -13,19 +13,17 @@
 
 namespace limit_sliding {
 
-/* An override that a zone has. */
 struct ListedLimit {
-    ngx_str_t key;  /* as text: an address is one, other keys are any bytes */
-    ngx_str_t text; /* the limit as given, as "1000/1h" */
+    ngx_str_t key;  /* as text: addresses are printed, other keys may have any bytes */
+    ngx_str_t text; /* the limit as given, such as "1000/1h" */
     Override own;
-    uint64_t until_s; /* UNIX time when it ends; 0: it does not */
+    uint64_t until_s; /* UNIX time of the expiry; 0: never */
 };
 
-/* Adds up to n overrides of a zone that have not ended to a list in the pool, in an
- * order of no meaning, which does not change.  They are those from a place on, or after a
- * key, as requests have it, if that is not empty.  A list looks at so much of the table
- * only, and leaves the place where to go on, 0 if it was at the end.  While the file is
- * compacted, some may be left out.  Returns false if there is no memory. */
+/* Adds up to n unexpired overrides to a list in the pool, in a fixed but arbitrary order.  The
+ * list begins behind the key `after`, as in requests, or at *place if `after` is empty.  A call
+ * reads a part of the table, and sets *place to the place for the next call; 0: the end.
+ * Overrides may be missing during a compaction.  Returns false if there is no memory. */
 bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
                  Array<ListedLimit> &listed, uint64_t *place);
 

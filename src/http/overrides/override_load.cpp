@@ -8,7 +8,7 @@
 
 #include "core/table/zone.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/conf/key_text.hpp"
+#include "http/conf/written_key.hpp"
 #include "http/overrides/line_reader.hpp"
 #include "http/overrides/override_file.hpp"
 #include "ngx/strings.hpp"
@@ -16,10 +16,10 @@
 namespace limit_sliding {
 namespace {
 
-/* So many wrong lines are logged each, and the others by their number. */
+/* Maximum number of wrong lines that are logged one by one. */
 constexpr uint64_t kWrongShown = 20;
 
-/* Memory for the time of a load, zeroed.  ngx_calloc() would touch all of it. */
+/* Zeroed memory for the time of a load.  ngx_calloc() would touch all of it. */
 class Scratch {
 public:
     explicit Scratch(size_t bytes, ngx_log_t *log) : memory(calloc(1, bytes)) {
@@ -64,13 +64,13 @@ public:
     uint64_t unplaced() const { return unplaced_; }
 
 private:
-    /* Ends a copy that was complete, and leaves the lines that count. */
+    /* Finds the valid lines.  Moves a complete copy to the beginning, unless this is a test. */
     bool find_copy() {
         char text[kCopyEndsBytes];
         const auto fd = zone_.limits.fd;
         if (end_ < sizeof(text)) { return true; }
 
-        /* What stands before a copy may be half replaced by it. */
+        /* The lines before a copy may be overwritten in part. */
         const ssize_t n = read_at(fd, text, sizeof(text), end_ - sizeof(text));
         if (n < 0) { return failed("pread()"); }
 
@@ -92,8 +92,7 @@ private:
         return true;
     }
 
-    /* Calls visit(hash, line, at) for each limit; `shows` says that this is the time
-     * to log what is wrong. */
+    /* Calls visit(hash, line, lines) for each override.  `shows`: wrong lines are logged. */
     template <class Visit>
     bool each_line(bool shows, const Visit &visit) {
         const auto &policy = zone_.policy;
@@ -126,8 +125,8 @@ private:
         return lines.error == 0 || (ngx_set_errno(lines.error), failed("pread()"));
     }
 
-    /* True for what a process that died has not finished: an order, which begins
-     * with a blank, or a copy. */
+    /* Returns true for the unfinished text of a process that died: a line of an API write, which
+     * begins with a blank, or a copy. */
     bool is_end(const LinesReader &lines) {
         const std::string_view text(lines.line, lines.size);
         const bool is_torn = !lines.is_complete && lines.size != 0 && text.front() == ' ';
@@ -141,7 +140,7 @@ private:
     }
 
     bool read(OverridesLoad &load) {
-        /* A new table has no readers yet. */
+        /* A new table has no readers yet, so it needs no marks. */
         if (overrides_.file.identity.load(std::memory_order_relaxed) != 0) {
             if (!each_line(false, [&](uint64_t hash, const LimitLine &, const LinesReader &lines) {
                     load.mark(hash, lines.at - begin_);
@@ -187,7 +186,7 @@ private:
         }
     }
 
-    /* Removes what is not finished. */
+    /* Removes unfinished text, and records the state of the file. */
     bool cut() {
         if (is_cut_) {
             if (ftruncate(zone_.limits.fd, static_cast<off_t>(end_)) != 0) {
@@ -219,7 +218,7 @@ private:
     Overrides &overrides_;
     bool tests_;
     char *buffer_ = nullptr;
-    uint64_t begin_ = 0; /* of the lines that count, and */
+    uint64_t begin_ = 0; /* the valid lines: begin_ .. end_ - 1, in bytes */
     uint64_t end_ = 0;
     bool is_cut_ = false;
     uint64_t read_ = 0;
@@ -234,7 +233,7 @@ bool hash_of_line(const ZoneConf &zone, const LimitLine &line, uint64_t *hash) {
     u_char buf[64];
     ngx_str_t key = to_str(line.key);
 
-    /* An address takes the place of its text.  No longer key is one. */
+    /* The bytes of an address replace its text.  No address is longer than `buf`. */
     if (zone.keys != KeyKind::kTexts) {
         if (key.len <= sizeof(buf)) {
             append(buf, line.key);
@@ -260,7 +259,7 @@ void enter_limits(ngx_log_t *log, ZoneConf &zone) {
     zone.ordered.former = nullptr;
     if (limits.fd == NGX_INVALID_FILE) { return; }
 
-    /* Workers of the last cycle may have another file, and yet the same memory. */
+    /* Workers of the last cycle may have another file, but the same memory. */
     const bool has_other
         = limits.former_fd != NGX_INVALID_FILE && !is_same_file(limits.fd, limits.former_fd);
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* What the file of a zone's overrides says comes into its memory. */
+/* Loads the file of a zone's overrides into its memory. */
 
 #pragma once
 
@@ -10,17 +10,16 @@
 
 namespace limit_sliding {
 
-/* Reads the zone's file at a start or reload that is certain.  Logs lines that are
- * wrong. */
+/* Loads the zone's file at a start, or at a reload once it is certain.  Logs wrong lines. */
 void enter_limits(ngx_log_t *log, ZoneConf &zone);
 
-/* Makes the memory what the file says; the caller has the lock.  Unless it only tests,
- * it first ends what a process that died has left: an unfinished line, or copy.
- * Returns false, and logs why, if the file cannot be read or written.  `unplaced`:
- * so many lines are in the file, but for lack of room not in the memory. */
+/* Brings the memory in step with the file.  The caller holds the lock.  Unless `tests` is set,
+ * first moves a complete copy to the beginning, or removes an unfinished line or copy, of a
+ * process that died.  Sets *unplaced to the number of lines for which the memory has no room.
+ * Logs an error and returns false if the file cannot be read or written. */
 bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced);
 
-/* Finds the hash of the key of a line; false: it is no address in a zone of these. */
+/* Finds the hash of a line's key.  Returns false if the key should be an address, but is none. */
 bool hash_of_line(const ZoneConf &zone, const LimitLine &line, uint64_t *hash);
 
 } // namespace limit_sliding

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "core/policy/override_line.hpp"
-#include "http/conf/key_text.hpp"
+#include "http/conf/written_key.hpp"
 #include "http/overrides/override_compaction.hpp"
 #include "http/overrides/override_file.hpp"
 #include "http/overrides/override_load.hpp"
@@ -28,22 +28,21 @@ namespace limit_sliding {
 using Result = LimitWrite::Result;
 using LimitWrites = List<LimitWrite, &LimitWrite::link>;
 
-/* A worker's orders for a zone.  One batch of them, or a compaction, is under way at
- * a time, in a thread; the orders that come meanwhile are the next batch, with one
- * write and one sync for all.  A lock of the file is that of a process, so two threads
- * could not tell each other apart by it. */
+/* The API writes of a worker to a zone.  One batch or compaction runs at a time, in a thread,
+ * because a lock of the file belongs to the process and does not separate threads.  API writes
+ * that arrive meanwhile form the next batch, with one write() and one sync for all. */
 struct LimitQueue {
     ZoneConf *zone;
     LimitWrites waiting;
     LimitWrites batch;
     bool is_busy;
-    bool compacts;        /* what is under way is a compaction */
-    time_t compact_after; /* it failed */
-    ngx_event_t done;     /* without threads */
-    ngx_event_t watch;    /* a timer, if the file has a name */
+    bool compacts;        /* a compaction is running */
+    time_t compact_after; /* earliest UNIX time of the next compaction, after a failure */
+    ngx_event_t done;     /* posted at the end of work without a thread */
+    ngx_event_t watch;    /* a timer, set if the file has a name */
 #if (NGX_THREADS)
     ngx_thread_task_t task;
-    ngx_event_t busy; /* a timer: NGINX ends a worker that has none, whoever waits */
+    ngx_event_t busy; /* a timer: NGINX ends an exiting worker that has none */
 #endif
 };
 
@@ -103,7 +102,7 @@ private:
         return overrides_.find(order.hash, &entry);
     }
 
-    /* Tells whether the key has a limit once the orders before this one are entered. */
+    /* Returns true if the key has an override once the earlier API writes are entered. */
     bool has_limit_before(const LimitWrite &order) const {
         bool has_limit = is_in_table(order);
         for (auto &other : queue_.batch) {
@@ -117,8 +116,8 @@ private:
         return has_limit;
     }
 
-    /* Refuses the orders of new keys for which there is no room.  Keys that have ended go
-     * before that, as one of them may have an order here that would take its place. */
+    /* Refuses API writes for new keys without room.  Expired overrides are removed first: the
+     * batch may set one again, which then needs a place. */
     void find_room() {
         uint64_t added = 0;
         for (auto &order : queue_.batch) {
@@ -130,7 +129,7 @@ private:
 
         overrides_.remove_ended(static_cast<uint64_t>(ngx_time()));
 
-        /* Several orders of a key take one place, and a removal makes room for those after. */
+        /* Several writes to a key take one place, and a removal frees a place. */
         uint64_t used = overrides_.count();
         for (auto &order : queue_.batch) {
             const bool had_limit = has_limit_before(order);
@@ -150,14 +149,14 @@ private:
         }
     }
 
-    /* Makes the lines of the batch. */
+    /* Prints the lines of the batch. */
     bool make_text() {
         size_t bytes = 1;
         each([&](auto &order) { bytes += size_of_line(order); });
         text_ = static_cast<char *>(ngx_alloc(bytes, ngx_cycle->log));
         if (text_ == nullptr) { return false; }
 
-        /* The operator's last line may have no end. */
+        /* The operator's last line may lack a newline. */
         char last = '\n';
         if (begin_ != 0 && read_at(zone_.limits.fd, &last, 1, begin_ - 1) != 1) {
             (void)failed("pread()");
@@ -181,7 +180,7 @@ private:
         return line.write(p);
     }
 
-    /* A failed write leaves nothing behind. */
+    /* Appends the text to the file.  A failed write leaves no text behind. */
     Result append() {
         const auto fd = zone_.limits.fd;
         if (begin_ + size_ > kLimitsFileMax) { return Result::kDiskFull; }
@@ -217,7 +216,7 @@ private:
             at = static_cast<char *>(std::memchr(text_ + at, '\n', size_ - at)) + 1 - text_;
         });
 
-        /* Others read these without the lock, as estimates. */
+        /* Other processes read these estimates without the lock. */
         file.lines.fetch_add(lines, std::memory_order_relaxed);
         file.superseded.fetch_add(superseded, std::memory_order_relaxed);
         (void)mark_current(zone_, begin_ + size_);
@@ -233,12 +232,12 @@ private:
     LimitQueue &queue_;
     ZoneConf &zone_;
     Overrides &overrides_;
-    uint64_t begin_ = 0; /* where the batch begins in the file */
+    uint64_t begin_ = 0; /* offset of the batch in the file */
     char *text_ = nullptr;
     size_t size_ = 0;
 };
 
-/* In a thread. */
+/* Runs a batch or a compaction, in a thread if possible. */
 void work(LimitQueue &queue) {
     if (!queue.compacts) {
         Batch(queue).run();
@@ -249,7 +248,7 @@ void work(LimitQueue &queue) {
 
 void start(LimitQueue &queue);
 
-/* In the worker, once the work is done. */
+/* Posts the results, and starts the next work.  Runs in the worker. */
 void end(LimitQueue &queue) {
     while (!queue.batch.empty()) {
         auto &order = queue.batch.pop_front();
@@ -300,7 +299,7 @@ void start(LimitQueue &queue) {
     post_event(queue.done);
 }
 
-/* A batch without orders makes the memory what the file says. */
+/* Starts a batch without writes if the file may have changed: the batch loads the file. */
 void watch(LimitQueue &queue) {
     if (!queue.is_busy && may_have_changed(*queue.zone)) { start(queue); }
 
@@ -325,9 +324,9 @@ LimitQueue *queue_of(ZoneConf &zone) {
 }
 
 #if (NGX_THREADS)
-/* Returns true if a thread can wake its worker: workers do not start if there is a pool
- * of threads, but the event method is "poll" or "select".  Nothing is known of an events{}
- * that follows http{}. */
+/* Returns true if a thread can wake its worker.  With the event methods "poll" and "select",
+ * workers do not even start if there is a pool of threads.  Returns false if events{} follows
+ * http{}, because the method is unknown then. */
 bool can_use_threads(const ngx_cycle_t &cycle) {
     if (ngx_get_conf(cycle.conf_ctx, ngx_events_module) == nullptr) { return false; }
 
@@ -364,7 +363,7 @@ bool prepare_orders(ngx_conf_t *cf, const Zones &zones) {
 }
 
 void watch_limits(ZoneConf &zone) {
-    /* NGINX ends a single process, or frees its configuration, whatever timers there are. */
+    /* A single process ends, or frees its configuration, regardless of timers. */
     if (ngx_process != NGX_PROCESS_WORKER || zone.limits.path.len == 0) { return; }
 
     auto *queue = queue_of(zone);

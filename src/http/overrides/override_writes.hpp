@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Orders of overrides, by the API. */
+/* API writes of overrides. */
 
 #pragma once
 
@@ -12,42 +12,41 @@
 
 namespace limit_sliding {
 
-/* An order to give a key a limit of its own, or to take it away.  It may outlive the
- * request that it came with, so it has memory of its own, as have its texts. */
+/* An API write, which sets or removes the override of a key.  A write may outlive its request, so
+ * the write and its texts have memory of their own. */
 struct LimitWrite {
     enum class Result {
-        kDone,     /* in force, and durable if the zone has a file */
-        kNoRoom,   /* "limits_max=" keys have overrides */
-        kDiskFull, /* or the file would be larger than 4 GB */
-        kReplaced, /* the file at the path is another one, and needs a reload */
-        kFailed    /* the log tells why */
+        kDone,     /* in force, and durable if the file has a name */
+        kNoRoom,   /* "limits_max=" is reached */
+        kDiskFull, /* or the file would exceed 4 GB */
+        kReplaced, /* the path has another file, which needs a reload */
+        kFailed    /* the log has the reason */
     };
 
-    ZoneConf *zone;       /* one of this node's memory */
-    std::string_view key; /* as requests have it: an address as its bytes */
-    uint64_t hash;        /* of the key, by Zone::hash() */
-    Override own;         /* none set: it is taken away */
-    ngx_str_t text;       /* of the limit, as given */
-    uint64_t until_s;     /* UNIX time when the limit ends; 0: it does not */
+    ZoneConf *zone;       /* a zone in this node's memory */
+    std::string_view key; /* as in requests: an address as its bytes */
+    uint64_t hash;        /* Zone::hash() of the key */
+    Override own;         /* not set: the override is removed */
+    ngx_str_t text;       /* the limit as given */
+    uint64_t until_s;     /* UNIX time of the expiry; 0: never */
 
-    /* Posted once the result is set, which is never within order_limit().  Nothing
-     * of the order is touched after that.  The caller sets its handler. */
+    /* Posted once `result` is set, but never within order_limit().  The write is not touched
+     * after that.  The caller sets the handler. */
     ngx_event_t done;
     Result result;
 
     ngx_queue_t link; /* set by order_limit() */
 };
 
-/* Sees to it that workers can carry out orders, if the API gives any. */
+/* Prepares threads for API writes.  Returns false if there is no memory. */
 bool prepare_orders(ngx_conf_t *cf, const Zones &zones);
 
-/* Has this worker look at the file of a zone each second: processes of another memory, as
- * those before a binary upgrade, may carry out orders as well.  Call it once. */
+/* Starts to check the file of a zone each second in this worker: processes with another memory,
+ * such as the ones before a binary upgrade, may also write.  Called once. */
 void watch_limits(ZoneConf &zone);
 
-/* Begins with an order of a worker.  The caller must keep it until `done` is posted,
- * even if nobody waits for it any more: an order cannot be taken back.  Those of a
- * key are carried out in the order of these calls. */
+/* Starts an API write.  The caller must keep it until `done` is posted, even if the client has
+ * left: a write cannot be cancelled.  Writes to one key run in the order of the calls. */
 void order_limit(LimitWrite &order);
 
 } // namespace limit_sliding

@@ -12,14 +12,14 @@
 #include "core/table/zone.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/conf/policy_header.hpp"
-#include "http/overrides/override_claim.hpp"
+#include "http/overrides/apply_override.hpp"
+#include "http/request/bans.hpp"
 #include "http/request/remote_claims.hpp"
 #include "http/request/suspend.hpp"
 #include "http/request/sync_claims.hpp"
 #include "http/response/context.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
-#include "http/response/rejected.hpp"
 #include "http/values/rate.hpp"
 #include "ngx/clock.hpp"
 #include "ngx/memory.hpp"
@@ -44,7 +44,7 @@ void is_unlimited(void *) {}
 
     mark->handler = is_unlimited;
     mark->data = &zone;
-    used_units(zone, kCountUnlimited);
+    count_request(zone, kCountUnlimited);
     return NGX_DECLINED;
 }
 
@@ -89,8 +89,9 @@ void remember(const Limit &limit, const Claim &claim, const Override &own) {
     if (!own.parse(view(rate), zone.policy, limit.limit_max)) { return NGX_DECLINED; }
 
     remember(limit, claim, own);
-    return complete(r, limit, claim) == NGX_OK && set_own(r->pool, zone, own, claim) ? NGX_OK
-                                                                                     : NGX_ERROR;
+    return complete(r, limit, claim) == NGX_OK && apply_override(r->pool, zone, own, claim)
+               ? NGX_OK
+               : NGX_ERROR;
 }
 
 /* Completes the claim of a limit with variable rates: by the first rate that is
@@ -144,7 +145,7 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
 
     if (own.is_unlimited()) { return decline(r, zone); }
 
-    return set_own(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
+    return apply_override(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
 }
 
 /* Decides a claim for which its limit has nothing ready. */
@@ -335,7 +336,7 @@ private:
             count = kCountUnlimited;
         }
 
-        used_units(zone, count);
+        count_request(zone, count);
 
         if (!kSingle && claim.remote != nullptr) {
             const auto source = index_of(remote_of(claim).source);

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Decisions about a request, kept as long as it lives. */
+/* The decisions about a request.  They live as long as the request. */
 
 #pragma once
 
@@ -13,54 +13,53 @@
 
 namespace limit_sliding {
 
-/* The order matters: the highest status of a request's limits prevails. */
+/* In ascending order: the status of a request is the highest status of its limits. */
 enum class Status : uint8_t { kPassed = 0, kDelayedDryRun, kDelayed, kRejectedDryRun, kRejected };
 
-/* How the limits of a group were decided. */
+/* The decision about the limits of a group. */
 enum class Decision {
-    kNone, /* no limit is accounted */
+    kNone, /* no limit applied */
     kAdmitted,
     kRejected,
-    kAsked, /* not yet: the request waits for a Redis */
-    kFailed /* memory is exhausted, or a variable failed */
+    kAsked, /* undecided: the request waits for Redis */
+    kFailed /* there is no memory, or a variable failed */
 };
 
 struct RemoteWait;
 
 inline Limit &limit_of(const Claim &claim) { return *static_cast<Limit *>(claim.directive); }
 
-/* Tells whether on_error decided the claim, as Redis did not answer.  A ban may begin with
- * what our own memory has rejected then. */
+/* Returns true if on_error decided the claim because Redis did not answer.  Returns false if
+ * on_error=local left the claim to this node's memory: such a rejection may start a ban. */
 inline bool is_fallback(const Claim &claim) {
     return claim.remote != nullptr && claim.verdict != nullptr && !claim.is_banned
            && remote_of(claim).source == Source::kFallback;
 }
 
-/* Every limit is decided once, however often the request is redirected, so this is
- * kept where redirects leave it, see holder_of_ctx(). */
+/* The state of a request.  Each limit is decided once, even if the request is redirected, so
+ * redirects must keep the context (see holder_of_ctx()). */
 struct Context {
     Status status;
-    uint8_t headers;  /* those of the place where it was decided */
-    bool extended;    /* by later decisions; then before_ms is set */
-    uint32_t nclaims; /* 0: nothing is accounted, and the rest is not set */
+    uint8_t headers;  /* LocConf::headers of the deciding location */
+    bool extended;    /* later decisions have been added; before_ms is set */
+    uint32_t nclaims; /* decided claims; 0: none, and of the fields below only `wait` is set */
     uint64_t now_ms;
-    uint64_t before_ms;                /* of the first decision */
-    RemoteWait *wait;                  /* nullptr: it has not waited for a Redis so far */
-    Claim *described;                  /* the one that the log, headers and variables describe */
-    u_char retry_after[NGX_INT64_LEN]; /* room for the digits of the field */
-    Claim claims[1];                   /* nclaims, and room for those that are being decided */
+    uint64_t before_ms;                /* time of the first decision, in ms of NGINX's clock */
+    RemoteWait *wait;                  /* nullptr: the request has not waited for Redis */
+    Claim *described;                  /* the claim that log, headers and variables describe */
+    u_char retry_after[NGX_INT64_LEN]; /* room for the digits of Retry-After */
+    Claim claims[1];                   /* the decided claims, and room for the next ones */
 
     Span<Claim> decided() { return {claims, nclaims}; }
 
     /* Returns the time of the first decision. */
     uint64_t first_ms() const { return extended ? before_ms : now_ms; }
 
-    /* Returns the first of the claims that are being decided. */
+    /* Returns the first claim that is not decided yet. */
     Claim *next() { return claims + nclaims; }
 
-    /* Accounts the next claims, which were decided together and are described
-     * by the i-th of them.  Among all claims of a request, one that rejected is
-     * described, else the tightest. */
+    /* Adds claims that were decided together; the i-th one describes them.  The request is
+     * described by a claim that rejected, or else by the claim with the least share remaining. */
     Decision add_decided(Span<Claim> joint, size_t i) {
         auto *claim = &joint[i];
         nclaims += joint.size();
@@ -75,29 +74,28 @@ struct Context {
     }
 };
 
-/* Two workers may share the counters, see take_counters(). */
+/* Adds 1 to a counter, which two workers may share (see take_statistics()). */
 inline void add_atomically(uint64_t &counter) {
     (void)ngx_atomic_fetch_add(reinterpret_cast<ngx_atomic_t *>(&counter), 1);
 }
 
-inline void used_units(const ZoneConf &zone, Count count) {
+inline void count_request(const ZoneConf &zone, Count count) {
     add_atomically(zone.worker.counters->requests[count]);
 }
 
-/* A request's context is the data of a variable of our own, which has no other use:
- * redirects clear r->ctx, but no variables. */
+/* Holds a request's context, as the data of a variable: redirects clear only r->ctx. */
 using Holder = u_char *;
 
 inline Holder &holder_of_ctx(ngx_http_request_t *r) {
     return r->main->variables[main_conf(r).context_index].data;
 }
 
-/* Returns nullptr if nothing was decided for the request yet. */
+/* Returns the context, or nullptr if nothing was decided for the request yet. */
 inline Context *get_ctx(Holder holder) { return reinterpret_cast<Context *>(holder); }
 inline Context *get_ctx(ngx_http_request_t *r) { return get_ctx(holder_of_ctx(r)); }
 
-/* Gives the holder a new context; returns nullptr if memory is exhausted.  A call
- * would cost as much. */
+/* Gives the holder a new context with room for `nclaims` claims.  Returns nullptr if out of
+ * memory.  The function is inline because a call would cost as much. */
 [[gnu::always_inline]] inline Context *create_ctx(ngx_http_request_t *r, Holder &holder,
                                                   ngx_uint_t nclaims) {
     auto *ctx = static_cast<Context *>(
@@ -114,8 +112,7 @@ inline Context *get_ctx(ngx_http_request_t *r) { return get_ctx(holder_of_ctx(r)
     return ctx;
 }
 
-/* Replaces the holder's context by one with room for so many more claims; returns
- * nullptr if memory is exhausted. */
+/* Replaces the context by a copy with room for more claims; nullptr: out of memory. */
 Context *extend_ctx(ngx_http_request_t *r, Holder &holder, ngx_uint_t nclaims);
 
 } // namespace limit_sliding

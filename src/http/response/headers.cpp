@@ -35,7 +35,7 @@ void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
     return true;
 }
 
-/* ngx_list_push() would do the same by a call, for which registers are saved. */
+/* Adds a field inline: a call of ngx_list_push() would have to save registers. */
 [[gnu::always_inline]] inline bool push(ngx_http_request_t *r, std::string_view name,
                                         ngx_str_t value) {
     auto &list = r->headers_out.headers;
@@ -53,12 +53,12 @@ void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
     return push(r, kRetryAfter, {static_cast<size_t>(end - digits), digits});
 }
 
-/* Adds what add_retry_after() has to find out first. */
+/* Adds Retry-After if the wait is not known yet, or RateLimit may need a longer one. */
 [[gnu::noinline]] bool find_retry_after(ngx_http_request_t *r, Context &ctx) {
     auto ms = ctx.described->retry_after_ms(ctx.now_ms);
     if (ms == kNever) { return true; }
 
-    /* A request that only looks may be admitted before anything remains. */
+    /* A request that consumes nothing may be admitted before RateLimit's reset. */
     if ((ctx.headers & kHeaderDraft) != 0) {
         ms = std::max(ms, ctx.described->describe(ctx.now_ms).reset_ms);
     }
@@ -89,21 +89,21 @@ namespace {
 
 ngx_http_output_header_filter_pt next_header_filter;
 
-/* The claims that a client is told, and what the X- fields show of one. */
+/* The claims that header fields describe, and the one that the X- fields show. */
 struct Told {
-    Claim *shown; /* nullptr: it is told of none */
+    Claim *shown; /* claim for the X- fields; nullptr: no claim is described */
     size_t n;
-    size_t bytes; /* of their list members at most */
+    size_t bytes; /* maximum length of the list members */
 
     /* Set by print_states(). */
     ngx_str_t remaining;
     ngx_str_t reset;
 };
 
-/* Clients are not told of limits in dry run. */
+/* Clients do not see limits in dry run. */
 bool is_told(const Claim &claim) { return !limit_of(claim).dry_run; }
 
-/* Chooses for the X- fields the claim that rejected, or the tightest one. */
+/* Collects the claims.  The X- fields show the rejection or, without one, the tightest claim. */
 Told told_claims(Context &ctx) {
     Told told;
     told.shown = nullptr;
@@ -129,8 +129,7 @@ Told told_claims(Context &ctx) {
     return told;
 }
 
-/* Sets *text to what print(p, claim) prints of each, with commas between;
- * false: no memory. */
+/* Sets *text to a list of the members that `print` prints.  Returns false if out of memory. */
 template <class Print>
 bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told, ngx_str_t *text,
                 Print print) {
@@ -150,7 +149,7 @@ bool print_list(ngx_http_request_t *r, Context &ctx, const Told &told, ngx_str_t
     return true;
 }
 
-/* "one";r=599;t=1 */
+/* Prints RateLimit, such as "one";r=599;t=1. */
 bool print_states(ngx_http_request_t *r, Context &ctx, Told &told, ngx_str_t *text) {
     return print_list(r, ctx, told, text, [&](u_char *p, const Claim &claim) {
         const auto verdict = claim.describe(ctx.now_ms);
@@ -171,8 +170,7 @@ bool print_states(ngx_http_request_t *r, Context &ctx, Told &told, ngx_str_t *te
     });
 }
 
-/* RateLimit-Policy: "one";q=600;w=60
- * RateLimit: "one";r=599;t=1 */
+/* Adds RateLimit-Policy, such as "one";q=600;w=60, and RateLimit, such as "one";r=599;t=1. */
 bool add_draft(ngx_http_request_t *r, Context &ctx, const Told &told, const ngx_str_t &states) {
     const auto &limit = limit_of(*told.shown);
     auto policy = limit.policy;
@@ -203,7 +201,7 @@ bool add_x(ngx_http_request_t *r, const Told &told) {
            && push(r, "X-RateLimit-Reset", told.reset);
 }
 
-/* Drops the fields of an upstream that have the names of ours. */
+/* Drops an upstream's fields that have the same names as ours. */
 [[gnu::noinline]] void drop_fields(ngx_http_request_t *r, uint8_t headers) {
     for_each<ngx_table_elt_t>(r->headers_out.headers, [=](auto &h) {
         const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
@@ -232,8 +230,7 @@ bool add_fields(ngx_http_request_t *r, Context &ctx) {
            && ((ctx.headers & kHeaderX) == 0 || add_x(r, told));
 }
 
-/* Keeps the first field, which is ours: the upstream of an error_page may have
- * sent another one. */
+/* Keeps only the first field, ours: the upstream of an error_page may have sent another. */
 void keep_one_retry_after(ngx_http_request_t *r) {
     bool found = false;
     for_each<ngx_table_elt_t>(r->headers_out.headers, [&](auto &h) {

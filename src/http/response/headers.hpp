@@ -11,20 +11,17 @@
 
 namespace limit_sliding {
 
-/* Installs the filter that tells a client its limits, as they were when the
- * request was decided.  Called if some place wants that, or may replace a
- * rejection by a page. */
+/* Installs the filter that tells clients their limits, as of the decision.  Called if some
+ * location sends such fields, or has an error_page that may add another Retry-After. */
 void init_headers();
 
-/* Adds a field, of a name and value that live as long as the request; false:
- * no memory. */
+/* Adds a field.  Name and value must live as long as the request.  False: out of memory. */
 bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value);
 
-/* Tells the client of a rejected request when to try again, if there is such a
- * time; false: no memory. */
+/* Adds Retry-After to a rejection, unless no retry can succeed; false: out of memory. */
 bool add_retry_after(ngx_http_request_t *r, Context &ctx);
 
-/* Tells it so many ms. */
+/* Adds Retry-After for a wait in ms, in seconds rounded up. */
 bool push_retry_after(ngx_http_request_t *r, Context &ctx, uint64_t ms);
 
 } // namespace limit_sliding

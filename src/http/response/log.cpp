@@ -9,13 +9,12 @@
 namespace limit_sliding {
 namespace {
 
-/* The lines omitted before the present one, for the log handler. */
+/* The number of lines omitted before the present one, for log_handler(). */
 ngx_uint_t omitted;
 
-/* Puts the count right after the client, where it does not disturb filters that
- * expect the client to follow the zone.  In Angie 1.12 and later, each value
- * that follows the message of a line is a property with a name, and request log
- * handlers have another signature. */
+/* Prints the number behind the client, because log filters may expect the client right behind the
+ * zone.  In Angie 1.12 and later, values behind the message of a line are properties with names,
+ * and request log handlers have another signature. */
 #if (angie_version >= 1012000)
 
 ngx_log_property_t omitted_property = ngx_log_prop_decl("omitted", "limit_sliding", NGX_LOG_PT_NUM);
@@ -40,7 +39,7 @@ u_char *log_handler(ngx_http_request_t *r, ngx_http_request_t *sr, u_char *buf, 
 
 #endif
 
-/* Returns true if a line, which error_log has, is due now. */
+/* Returns true if "every=" allows a line now, else counts an omitted line. */
 bool is_due(const LocConf &conf, LogPace &pace) {
     if (conf.log_every == 0) { return true; }
 
@@ -53,7 +52,7 @@ bool is_due(const LocConf &conf, LogPace &pace) {
     return true;
 }
 
-/* Logs a line, and how many were left out before. */
+/* Logs a line, and the number of lines omitted before. */
 template <class... Args>
 void log_line(ngx_http_request_t *r, LogPace &pace, ngx_uint_t level, const char *format,
               Args... args) {
@@ -73,10 +72,9 @@ void log_line(ngx_http_request_t *r, LogPace &pace, ngx_uint_t level, const char
 
 const char *dry_run_words(const Limit &limit) { return limit.dry_run ? ", dry run" : ""; }
 
-/* Text of a value that a client may have sent: escaped, so that it cannot forge
- * lines, and cut, so that it cannot fill the log. */
+/* A value from a client, escaped so that it cannot forge lines of the log, and cut. */
 struct Escaped {
-    static constexpr size_t kShown = 64; /* bytes of the value */
+    static constexpr size_t kShown = 64; /* maximum bytes of the value */
 
     explicit Escaped(const ngx_str_t &value) {
         auto *p = data;
@@ -117,7 +115,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
         log_line(r, zone.worker.decisions, level, "refusing new keys%s, zone \"%V\" is full",
                  dry_run_words(limit), &zone.name);
     } else if (is_fallback(claim)) {
-        /* The client is not to blame, so the line does not name a limit. */
+        /* The client is not to blame, so the line reports no excess. */
         log_line(r, zone.worker.decisions, level,
                  "denying request%s, redis \"%V\" of zone \"%V\" does not answer",
                  dry_run_words(limit), &zone.redis->settings.name, &zone.name);
@@ -138,7 +136,7 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
     const auto &limit = limit_of(claim);
     auto &zone = *limit.zone;
 
-    /* Delays are one level below rejections, as those of limit_req. */
+    /* Delays are one level below rejections, as in limit_req. */
     const auto level
         = conf.log_level != 0 ? std::min<ngx_uint_t>(conf.log_level + 1, NGX_LOG_INFO) : 0;
     if (!is_logged(r, level) || !is_due(conf, zone.worker.decisions)) { return; }
@@ -152,7 +150,7 @@ void log_delayed(ngx_http_request_t *r, const LocConf &conf, const Claim &claim,
 
 void log_bad_value(ngx_http_request_t *r, ZoneConf &zone, const char *name,
                    const ngx_str_t &value) {
-    used_units(zone, kCountErrors);
+    count_request(zone, kCountErrors);
     if (!is_due(loc_conf(r), zone.worker.bad_values)) { return; }
 
     const Escaped text(value);
@@ -163,7 +161,7 @@ void log_bad_value(ngx_http_request_t *r, ZoneConf &zone, const char *name,
 
 void log_bad_usage(ngx_http_request_t *r, std::string_view name, std::string_view value,
                    bool is_clipped) {
-    static LogPace pace; /* of this worker: a response belongs to no zone */
+    static LogPace pace; /* of this worker; responses belong to no zone */
     if (!is_due(loc_conf(r), pace)) { return; }
 
     const Escaped text(to_str(value));

@@ -29,7 +29,7 @@ struct Numbers {
     static uint64_t reset(const Verdict &v) { return seconds(v.reset_ms); }
 };
 
-/* Returns the context; nullptr, and *v is not found: no limit was accounted. */
+/* Returns the context.  Returns nullptr, and makes *v not found, if no limit was decided. */
 Context *variable_ctx(ngx_http_request_t *r, ngx_http_variable_value_t *v) {
     auto *ctx = get_ctx(r);
     bool found = ctx != nullptr && ctx->nclaims != 0;

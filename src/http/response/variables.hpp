@@ -10,12 +10,11 @@
 
 namespace limit_sliding {
 
-/* Returns false if there is no memory. */
+/* Adds the variables.  Returns false if that fails. */
 bool add_variables(ngx_conf_t *cf);
 
-/* Adds a variable whose data holds something of a request over redirects.  Nobody
- * evaluates it: its name has a space, and cannot be written in a configuration.  Returns
- * its index, or NGX_ERROR. */
+/* Adds a variable for data that survives redirects of a request.  The name has a space, so no
+ * configuration can use the variable.  Returns its index, or NGX_ERROR. */
 ngx_int_t add_holder(ngx_conf_t *cf, const char *text);
 
 /* Texts by Source. */

@@ -1,11 +1,9 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Sixteen bytes of a text that are compared at once.
- *
- * memchr() of glibc for the rare byte of a name, and memrchr() for the last quote, take fewer
- * instructions a byte where buffers are large: 0.1 instead of 0.5.  In buffers of 100 bytes, as
- * streams of events have, they take 1.9 instead of 1.4, above the bound of
- * t/settle/usage_cost.t. */
+/* Sixteen bytes of a text, compared at once.  glibc's memchr() for the rare byte of a name and
+ * memrchr() for the last quote take fewer instructions a byte in large buffers, 0.1 instead of
+ * 0.5.  In buffers of 100 bytes, as event streams have, they take 1.9 instead of 1.4, above the
+ * bound of t/settle/usage_cost.t. */
 
 #pragma once
 
@@ -19,7 +17,7 @@ class ByteBlock {
 public:
     static constexpr size_t kSize = 16;
 
-    /* Returns the bytes of a text. */
+    /* Returns the 16 bytes from p on. */
     static ByteBlock at(const char *p) {
         ByteBlock block;
         std::memcpy(&block.bytes_, p, kSize);
@@ -28,7 +26,7 @@ public:
 
     static ByteBlock all(char ch) { return Bytes{} + static_cast<uint8_t>(ch); }
 
-    /* Returns a block with bytes that are set where both blocks have equal ones. */
+    /* Returns a block with 0xff where both blocks have equal bytes, and 0 elsewhere. */
     ByteBlock operator==(ByteBlock other) const {
         return reinterpret_cast<Bytes>(bytes_ == other.bytes_);
     }
@@ -40,7 +38,7 @@ public:
 
     bool any() const { return mask() != 0; }
 
-    /* Return the index of the first, or last, byte that is set; there is one. */
+    /* Return the index of the first or last set byte.  At least one byte must be set. */
     size_t first() const { return static_cast<size_t>(__builtin_ctz(mask())); }
     size_t last() const { return 31 - static_cast<size_t>(__builtin_clz(mask())); }
 

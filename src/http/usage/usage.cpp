@@ -1,8 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Body filter that reads from responses the use of their requests.  It is a module
- * of its own, since a module has one place among the filters: this one sees a body
- * before filters that change it, such as gzip. */
+/* The body filter that reads the usage of requests from responses.  The filter is a separate
+ * module, because a module has one place among the filters: here before filters such as gzip. */
 
 #include "http/module.h"
 #include "http/response/log.hpp"
@@ -16,16 +15,15 @@ namespace limit_sliding {
 namespace {
 
 struct UsageMainConf {
-    bool used;       /* by any place */
-    ngx_int_t index; /* of the variable that holds a request's usage; valid if used */
+    bool used;       /* some location sets a name */
+    ngx_int_t index; /* index of the variable that holds a request's usage; valid if `used` */
 };
 
 struct UsageConf {
     UsageName *name = static_cast<UsageName *>(NGX_CONF_UNSET_PTR); /* nullptr: off */
 };
 
-/* The context of a request while its response is read.  A redirect drops it, as it
- * drops the response. */
+/* The context of a request while its response is read.  A redirect drops both. */
 struct Usage {
     explicit Usage(const UsageName &name) : scanner(name) {}
 
@@ -47,7 +45,7 @@ const UsageName *name_for(ngx_http_request_t *r) {
         ->name;
 }
 
-/* Returns nullptr if the response is not read. */
+/* Returns the context, or nullptr if the response is not read. */
 Usage *get_usage(ngx_http_request_t *r) {
     return static_cast<Usage *>(
         ngx_http_get_module_ctx(r, ngx_http_limit_sliding_usage_filter_module));
@@ -58,8 +56,7 @@ const UsageMainConf &usage_main_conf(ngx_http_request_t *r) {
         ngx_http_get_module_main_conf(r, ngx_http_limit_sliding_usage_filter_module));
 }
 
-/* Returns where the usage is kept that a "post_action" does not drop, if any place has
- * a name. */
+/* Returns the pointer to the context in a variable, which survives a "post_action". */
 u_char *&holder_of_usage(ngx_http_request_t *r) {
     return r->variables[usage_main_conf(r).index].data;
 }
@@ -69,8 +66,8 @@ bool is_encoded(ngx_http_request_t *r) {
     return encoding != nullptr && encoding->value.len != 0;
 }
 
-/* Begins to read the response, unless its body is compressed, or it is that of a
- * "post_action", which nobody gets. */
+/* Starts to read the response, unless its body is compressed, or it is the response of a
+ * "post_action", which no client gets. */
 ngx_int_t header_filter(ngx_http_request_t *r) {
     const auto *name = name_for(r);
     if (name == nullptr || r != r->main || is_encoded(r) || r->post_action) {
@@ -93,7 +90,7 @@ ngx_int_t header_filter(ngx_http_request_t *r) {
     log_bad_usage(r, name_for(r)->name(), usage.scanner.shown(), usage.scanner.is_clipped());
 }
 
-/* Reads buffers, which were not here before: they come from the copy filter. */
+/* Reads the buffers of a chain.  They come from the copy filter, so each arrives only once. */
 [[gnu::noinline]] ngx_int_t read(ngx_http_request_t *r, ngx_chain_t *in, Usage &usage) {
     for (auto *link = in; link != nullptr; link = link->next) {
         const auto &buf = *link->buf;
@@ -110,13 +107,13 @@ ngx_int_t header_filter(ngx_http_request_t *r) {
     return next_body_filter(r, in);
 }
 
-/* A response that is not read costs a test. */
+/* Costs one test for a response that is not read. */
 ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in) {
     auto *usage = get_usage(r);
     return usage == nullptr ? next_body_filter(r, in) : read(r, in, *usage);
 }
 
-/* $limit_sliding_usage, which is not there while the response has no integer. */
+/* Evaluates $limit_sliding_usage, which is not found until the response has an integer. */
 ngx_int_t usage_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t) {
     const auto *usage = get_usage(r->main);
     if (r->main->post_action && usage_main_conf(r).used) {
@@ -162,7 +159,7 @@ extern "C" char *ngx_http_limit_sliding_usage(ngx_conf_t *cf, ngx_command_t *, v
     place.name = new (memory) UsageName(view(word));
     auto &main = usage_main_conf(cf);
     if (!main.used) {
-        /* Each variable is memory that each request clears. */
+        /* NGINX clears all variables for each request, so an unused one is not added. */
         main.index = add_holder(cf, "limit_sliding usage");
         if (main.index == NGX_ERROR) { return conf_failed(); }
 

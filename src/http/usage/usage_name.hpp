@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The name before the use of a request in a body, and the places where it may be. */
+/* The name before the usage of a request in a body, and the search for it. */
 
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace limit_sliding {
 
-/* The text is the name with quotes around it. */
+/* A name, and the text to search for: the name with quotes around it. */
 class UsageName {
 public:
     static constexpr size_t kMax = 64;
 
-    /* Within quotes, these bytes would not stand for themselves. */
+    /* Returns true for 1 to kMax bytes without quotes and backslashes, which JSON escapes. */
     static bool is_valid(std::string_view name) {
         return !name.empty() && name.size() <= kMax
                && name.find_first_of("\"\\") == std::string_view::npos;
     }
 
-    /* Precondition: the name is valid. */
+    /* The name must be valid. */
     explicit UsageName(std::string_view name) : size_(name.size() + 2), rare_(rare_in(name) + 1) {
         text_[0] = '"';
         std::memcpy(text_ + 1, name.data(), name.size());
@@ -33,7 +33,7 @@ public:
     size_t size() const { return size_; }
     std::string_view name() const { return {text_ + 1, size_ - 2}; }
 
-    /* Tells whether [p, end) is the text from its i-th byte on, as far as it goes. */
+    /* Returns true if the bytes [p, end) equal the text from its i-th byte on. */
     bool is_like(const char *p, const char *end, size_t i) const {
         for (; p != end; p++, i++) {
             if (*p != text_[i]) { return false; }
@@ -42,16 +42,13 @@ public:
         return true;
     }
 
-    /* Tells whether a part of a body is long enough for find_step(). */
+    /* Returns true if [p, end) is long enough for find_step(). */
     bool has_step(const char *p, const char *end) const {
         return static_cast<size_t>(end - p) >= size_ + kStep - 1;
     }
 
-    /*
-     * Searches a body in steps of many places.  Returns the first step that has a quote
-     * with the rare byte behind it; nullptr if none has, as usual.  The last step may
-     * have places of the one before.
-     */
+    /* Searches steps of kStep positions.  Returns the first step with a quote and the rare byte
+     * at its distance, or nullptr, the usual case.  The last step may overlap the one before. */
     [[gnu::always_inline]] const char *find_step(const char *p, const char *end) const {
         const auto quotes = ByteBlock::all('"');
         const auto rares = ByteBlock::all(text_[rare_]);
@@ -69,7 +66,7 @@ public:
         return has_pair(last) ? last : nullptr;
     }
 
-    /* Returns the first place from p on where the text may be, or the end. */
+    /* Returns the first position from p on where the text may begin, or the end. */
     const char *find_candidate(const char *p, const char *end) const {
         while (has_step(p, end)) {
             const char *step = find_step(p, end);
@@ -88,8 +85,8 @@ public:
         return end;
     }
 
-    /* Returns the last quote where a name may begin; nullptr if there is none.
-     * Precondition: has_step(). */
+    /* Returns the last quote where an incomplete text may begin, or nullptr.  has_step() is
+     * true. */
     const char *find_last_quote(const char *end) const {
         const char *least = end - (size_ - 1);
         do {
@@ -107,12 +104,12 @@ public:
 private:
     static constexpr size_t kStep = 2 * ByteBlock::kSize;
 
-    /* Returns the index of a byte that few texts have at that distance from a quote. */
+    /* Returns the index of a byte that is rare in texts. */
     static size_t rare_in(std::string_view name) {
         constexpr std::string_view common = "etanoisrlhdcu";
         size_t rarest = 0;
         for (size_t i = 1; i < name.size(); i++) {
-            /* find() has the highest number for bytes that are not common */
+            /* For bytes that are not common, find() returns npos, the largest number. */
             if (common.find(name[i]) > common.find(name[rarest])) { rarest = i; }
         }
 
@@ -121,8 +118,7 @@ private:
 
     const char *last_step(const char *end) const { return end - (size_ + kStep - 1); }
 
-    /* Returns the first place of a step that has both quotes of the text and the rare
-     * byte; nullptr if none has. */
+    /* Returns the first position of a step where quotes and rare byte match, or nullptr. */
     const char *find_in_step(const char *p) const {
         const auto quotes = ByteBlock::all('"');
         const auto rares = ByteBlock::all(text_[rare_]);

@@ -1,8 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Finds the use of a request in a body: the last integer that follows a
- * name, as in "total_tokens": 42.  The body may be JSON, an event stream, or any
- * text.  It comes in parts, which may end anywhere. */
+/* Finds the usage of a request in a body: the last integer behind a name, "total_tokens": 42.
+ * The body may be JSON, an event stream, or any text, in parts that may end anywhere. */
 
 #pragma once
 
@@ -16,25 +15,21 @@
 
 namespace limit_sliding {
 
-/*
- * Reads the body of one response.  It keeps no text of it but the beginning of
- * the first bad value, which is to be logged.
- *
- * A name has no quotes within it, so where a part of the body ends, only the last
- * quote of this part may begin a name that the next part completes.
- */
+/* Reads the body of one response.  Keeps no text but the beginning of the first bad value, for
+ * the log.  A name contains no quotes, so only the last quote of a part may begin a name that the
+ * next part completes. */
 class UsageScanner {
 public:
-    static constexpr size_t kShown = 64; /* bytes of a bad value */
+    static constexpr size_t kShown = 64; /* kept bytes of a bad value */
 
-    /* The name must live as long as the scanner does. */
+    /* The name must outlive the scanner. */
     explicit UsageScanner(const UsageName &name) : name_(&name) {}
 
     /* Reads the next bytes of the body. */
     void feed(const char *begin, const char *end) {
         const char *p = matched_ == 0 ? begin : complete_name(begin, end);
 
-        /* Nearly all parts are read by this alone. */
+        /* Nearly all parts need no more than this search. */
         if (is_searching() && name_->has_step(p, end)) {
             p = name_->find_step(p, end);
             if (p == nullptr) {
@@ -49,16 +44,16 @@ public:
         if (begin != end) { read(begin, p, end); }
     }
 
-    /* The body is complete, and so is a value at its end. */
+    /* Ends the body, and with it a value at its end. */
     void finish() {
         if (state_ == State::kToken) { judge(); }
     }
 
-    /* Returns the last integer so far. */
+    /* Returns the last valid integer so far. */
     std::optional<uint64_t> value() const { return value_; }
 
-    /* Tells whether some value was no integer from 0 to kSettledMax; shown() is the
-     * beginning of the first one, and is_clipped() if there is more of it. */
+    /* Returns true if some value was no integer from 0 to kSettledMax.  shown() returns the
+     * beginning of the first such value, and is_clipped() whether the value is longer. */
     bool has_bad() const { return has_bad_; }
     std::string_view shown() const { return {shown_, std::min<size_t>(bad_length_, kShown)}; }
     bool is_clipped() const { return bad_length_ > kShown; }
@@ -68,16 +63,16 @@ private:
 
     static bool is_space(char ch) { return ch == ' ' || ch == '\n' || ch == '\r' || ch == '\t'; }
 
-    /* Tells whether a byte ends a value that is no string. */
+    /* Returns true if the byte ends a value that is no string. */
     static bool is_delimiter(char ch) {
         return ch == ',' || ch == '}' || ch == ']' || ch == '"' || is_space(ch);
     }
 
     bool is_searching() const { return state_ == State::kName && matched_ == 0; }
 
-    /* Reads the bytes from p on that are not skipped at once. */
+    /* Reads the bytes from p on, which the first search has not skipped. */
     [[gnu::noinline]] void read(const char *begin, const char *p, const char *end) {
-        const char *from = p; /* no name begins before that */
+        const char *from = p; /* no incomplete name begins before `from` */
 
         while (p != end) {
             if (state_ != State::kName) {
@@ -102,7 +97,7 @@ private:
         return p == begin ? after_backslash_ : p[-1] == '\\';
     }
 
-    /* Returns where the name ends, or p + 1 if it is not there. */
+    /* Returns the end of the name at p, or p + 1 if there is none. */
     const char *read_name(const char *begin, const char *p) {
         const char *end = p + name_->size();
         if (!name_->is_like(p, end, 0) || is_escaped(begin, p)) { return p + 1; }
@@ -111,15 +106,14 @@ private:
         return end;
     }
 
-    /* Remembers how much of a name there is from the last quote on. */
+    /* Stores how many bytes of a name there are from the last quote on. */
     void begin_name(const char *begin, const char *quote, const char *end) {
         if (name_->is_like(quote + 1, end, 1) && !is_escaped(begin, quote)) {
             matched_ = static_cast<uint8_t>(end - quote);
         }
     }
 
-    /* Goes on with a name of which some bytes were matched; returns p if it is not
-     * that name. */
+    /* Continues a name of the last part.  Returns the end of the match, or p if there is none. */
     const char *complete_name(const char *p, const char *end) {
         const char *stop = p + std::min<size_t>(end - p, name_->size() - matched_);
         if (!name_->is_like(p, stop, matched_)) {
@@ -136,7 +130,7 @@ private:
         return stop;
     }
 
-    /* Reads the text after a name, until there is none of it left. */
+    /* Reads the text behind a name up to the end of its value, or of the part. */
     const char *read_value(const char *p, const char *end) {
         while (p != end && state_ != State::kName && take(*p)) {
             p++;
@@ -144,7 +138,7 @@ private:
         return p;
     }
 
-    /* Returns false if the byte does not belong to the value, which has ended. */
+    /* Reads a byte behind a name.  Returns false if the value has ended before the byte. */
     bool take(char ch) {
         if (state_ != State::kToken && is_space(ch)) { return true; }
 
@@ -176,7 +170,6 @@ private:
         return true;
     }
 
-    /* Adds a byte to the value. */
     void add(char ch) {
         if (!has_bad_ && length_ < kShown) { shown_[length_] = ch; }
 
@@ -201,14 +194,14 @@ private:
 
     const UsageName *name_;
     std::optional<uint64_t> value_;
-    uint64_t number_ = 0;    /* of the value that is being read */
-    uint8_t length_ = 0;     /* of this value so far, at most kShown + 1 */
-    uint8_t bad_length_ = 0; /* of the first bad value */
-    uint8_t matched_ = 0;    /* bytes of a name at the end of the last part */
+    uint64_t number_ = 0;    /* integer of the present value so far */
+    uint8_t length_ = 0;     /* bytes of the present value so far, at most kShown + 1 */
+    uint8_t bad_length_ = 0; /* bytes of the first bad value, at most kShown + 1 */
+    uint8_t matched_ = 0;    /* bytes of an incomplete name at the end of the last part */
     State state_ = State::kName;
-    bool after_backslash_ = false; /* the next part of the body begins there */
-    bool escape_ = false;          /* of the next byte of this value, if it is a string */
-    bool is_integer_ = false;      /* this value so far */
+    bool after_backslash_ = false; /* the last part ended with a backslash */
+    bool escape_ = false;          /* the next byte of the present value is escaped */
+    bool is_integer_ = false;      /* the present value has digits only so far */
     bool is_string_ = false;
     bool has_bad_ = false;
     char shown_[kShown];

@@ -41,7 +41,7 @@ std::string_view only_variable(std::string_view text) {
 }
 
 bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expression) {
-    /* NGINX would not say which name is invalid. */
+    /* NGINX's own error does not say which text is invalid. */
     auto rest = view(text);
     while (auto name = next_variable(rest)) {
         if (name->empty()) { return conf_invalid(cf, "invalid variable name in \"%V\"", &text); }
@@ -57,7 +57,7 @@ bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expre
 
     expression.index = NGX_ERROR;
 
-    /* Captures of regular expressions are not variables with an index. */
+    /* Captures of regular expressions, such as $1, have no index. */
     const auto name = only_variable(view(text));
     if (name.empty() || (name[0] >= '0' && name[0] <= '9')) { return true; }
 

@@ -13,32 +13,29 @@ namespace limit_sliding {
 
 struct Expression {
     ngx_http_complex_value_t complex;
-    ngx_int_t index; /* of the variable that is all of it, or NGX_ERROR */
+    ngx_int_t index; /* index of the variable if the text is just one variable, else NGX_ERROR */
 };
 
 inline bool has_variables(const ngx_str_t &text) {
     return ngx_http_script_variables_count(const_cast<ngx_str_t *>(&text)) != 0;
 }
 
-/*
- * Returns the name of the text's first variable, and removes the text up to its
- * end.  The name is empty if none follows the "$"; without a "$" there is none.
- */
+/* Returns the name of the text's first variable, and removes the text up to the end of the name.
+ * The name is empty if none follows the "$".  Returns nullopt if there is no "$". */
 std::optional<std::string_view> next_variable(std::string_view &text);
 
-/* Returns the name of the variable, as "$name" or "${name}", that is all of the
- * text; empty: none is. */
+/* Returns the variable's name if the text is exactly "$name" or "${name}", else an empty text. */
 std::string_view only_variable(std::string_view text);
 
-/* Logs an error of the text, and returns false then. */
+/* Compiles the text.  Logs an error and returns false if the text is invalid. */
 bool compile_expression(ngx_conf_t *cf, const ngx_str_t &text, Expression &expression);
 
-/* The same in memory of the configuration; nullptr if it failed. */
+/* Compiles the text in memory of the configuration.  Returns nullptr if that fails. */
 Expression *create_expression(ngx_conf_t *cf, const ngx_str_t &text);
 
-/* Returns the value of ngx_http_get_flushed_variable(), in half as many instructions:
- * a handler has an evaluation of its own, which need not be guarded against a
- * variable that refers to itself. */
+/* Returns the value as ngx_http_get_flushed_variable() does, in half as many instructions.  A
+ * guard against variables that refer to themselves is not needed here: nested evaluations go
+ * through NGINX's function, which has one. */
 inline ngx_http_variable_value_t *get_variable(ngx_http_request_t *r, ngx_uint_t index) {
     auto *value = &r->variables[index];
     if (value->valid || value->not_found) {
@@ -62,7 +59,7 @@ inline ngx_http_variable_value_t *get_variable(ngx_http_request_t *r, ngx_uint_t
     return value;
 }
 
-/* Evaluates it for a request; a variable that is not found is empty text. */
+/* Evaluates the expression for a request.  A variable that is not found is an empty text. */
 [[gnu::always_inline]] inline ngx_int_t get_text(ngx_http_request_t *r, Expression *expression,
                                                  ngx_str_t *text) {
     if (expression->index == NGX_ERROR) {

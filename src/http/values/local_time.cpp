@@ -9,14 +9,13 @@
 namespace limit_sliding {
 namespace {
 
-/* States of a year may be read that began before the last one did.  A configuration
- * is hardly in use for longer than the years to come. */
+/* The state of a key may be of a calendar year that began before the last one.  A configuration
+ * is hardly in use for longer than 20 years. */
 constexpr int64_t kYearMs = int64_t{366} * 24 * 60 * 60 * 1000;
 constexpr int64_t kYearsBefore = 2;
 constexpr int64_t kYearsAfter = 20;
 
-/* Zones change their offset twice a year, except in a country that leaves daylight saving
- * in the month of Ramadan. */
+/* Time zones change their offset twice a year, or four times if summer time omits Ramadan. */
 constexpr size_t kMost = 5 * (kYearsBefore + kYearsAfter);
 
 int64_t offset_ms_at(int64_t utc_ms) {

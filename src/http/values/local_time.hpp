@@ -7,9 +7,9 @@
 
 namespace limit_sliding {
 
-/* Returns the offsets of the server's time zone, of the last years and the years to
- * come, in memory of the pool; nullptr: no memory.  Workers inherit them from the
- * master, so that all have the same windows. */
+/* Finds the UTC offsets of the server's time zone from 2 years ago to 20 years ahead, in memory
+ * of the pool.  Returns nullptr if there is no memory.  Workers inherit the offsets from the
+ * master, so that all workers have the same windows. */
 const UtcOffsets *find_local_offsets(ngx_pool_t *pool);
 
 } // namespace limit_sliding

@@ -9,7 +9,7 @@ namespace {
 
 using Names = Span<const ParamName>;
 
-/* The most names that a message lists. */
+/* Maximum number of names that an error lists. */
 constexpr size_t kListedMax = 8;
 
 bool has_value(const ParamName &name) { return name.text.back() == '='; }
@@ -19,7 +19,7 @@ std::string_view bare(const ParamName &name) {
     return first(name.text, name.text.size() - has_value(name));
 }
 
-/* Returns the name that the word has; the end: it has none of these. */
+/* Returns the name of the parameter that the word sets, or names.end() if there is none. */
 const ParamName *find_name(Names names, std::string_view word) {
     return std::find_if(names.begin(), names.end(), [&](auto &name) {
         return has_value(name) ? word.size() > name.text.size() && starts_with(word, name.text)
@@ -29,13 +29,13 @@ const ParamName *find_name(Names names, std::string_view word) {
 
 bool is_known(Names names, std::string_view word) { return find_name(names, word) != names.end(); }
 
-/* Returns the i-th word of the directive; empty: it has less. */
+/* Returns the i-th word of the directive, or an empty text behind the last word. */
 std::string_view word_at(ngx_conf_t *cf, ngx_uint_t i) {
     auto words = words_of(cf);
     return i < words.size() ? view(words[i]) : std::string_view();
 }
 
-/* Logs the word with the expected form; returns false. */
+/* Logs a suggestion for the word, and returns false. */
 bool did_you_mean(ngx_conf_t *cf, const ngx_str_t &word, std::string_view name,
                   std::string_view value = {}, const char *how = "") {
     return conf_invalid(cf, "invalid parameter \"%V\", did you mean \"%*s%*s\"%s?", &word,
@@ -50,7 +50,7 @@ bool is_on_or_off(std::string_view word) {
     return is_off(word) || word == "on" || word == "yes" || word == "true" || word == "1";
 }
 
-/* "dry_run=on" */
+/* Logs an error for a flag with a value, such as "dry_run=on". */
 bool flag_with_value(ngx_conf_t *cf, const ngx_str_t &word, std::string_view name,
                      std::string_view value) {
     if (!is_off(value)) { return did_you_mean(cf, word, name); }
@@ -59,15 +59,15 @@ bool flag_with_value(ngx_conf_t *cf, const ngx_str_t &word, std::string_view nam
                         name.size(), name.data());
 }
 
-/* Tells whether a word was to be the value of the flag before it: "dry_run on" */
+/* Returns true if the word is meant as the value of the flag before it: "dry_run on". */
 bool is_value_of_flag(std::string_view word, Names names, std::string_view before) {
     const auto *name = find_name(names, before);
     return name != names.end() && !has_value(*name)
            && (is_on_or_off(word) || starts_with(word, "="));
 }
 
-/* Tells whether a word is the rest of the value before it: "zone=one :1m",
- * "window=10 m", "rate=100 r/s", "count_status=401, 403" */
+/* Returns true if the word continues the value before it: "zone=one :1m", "window=10 m",
+ * "rate=100 r/s", "count_status=401, 403". */
 bool is_rest_of_value(std::string_view word, Names names, std::string_view before) {
     const auto *name = find_name(names, before);
     if (name == names.end() || !has_value(*name) || word.empty()) { return false; }
@@ -80,7 +80,7 @@ bool is_rest_of_value(std::string_view word, Names names, std::string_view befor
            || (has_number && (is_unit || starts_with(word, "r/")));
 }
 
-/* "zone = a", "zone= a", "zone =a", "zone a", or no value at all */
+/* Logs an error for a missing or separate value: "zone = a", "zone= a", "zone =a", "zone a". */
 bool value_apart(ngx_conf_t *cf, ngx_uint_t i, Names names, const ParamName &name) {
     auto &word = words_of(cf)[i];
     auto value = word_at(cf, i + 1);
@@ -97,14 +97,13 @@ bool value_apart(ngx_conf_t *cf, ngx_uint_t i, Names names, const ParamName &nam
     return did_you_mean(cf, word, name.text, value, " without spaces");
 }
 
-/* Returns the value of a word, after the name and the "=". */
+/* Returns the value of a word, behind its name and the "=". */
 std::string_view value_after(std::string_view word, size_t name_bytes) {
     word.remove_prefix(std::min(name_bytes + 1, word.size()));
     return word;
 }
 
-/* Logs that a word is none of the names, which the message lists if they are few;
- * returns false. */
+/* Logs an unknown word, with the list of names if they are few, and returns false. */
 bool none_of_names(ngx_conf_t *cf, const ngx_str_t &word, Names names) {
     if (names.size() > kListedMax) { return conf_invalid(cf, "invalid parameter \"%V\"", &word); }
 
@@ -121,8 +120,7 @@ bool none_of_names(ngx_conf_t *cf, const ngx_str_t &word, Names names) {
     return conf_invalid(cf, "invalid parameter \"%V\", it must be %*s", &word, end - text, text);
 }
 
-/* Logs that a word is none of the names, and a suggestion;
- * returns false. */
+/* Logs an unknown word with a suggestion, and returns false. */
 bool unknown_parameter(ngx_conf_t *cf, ngx_uint_t i, Names names, const Elsewhere &elsewhere) {
     auto &word = words_of(cf)[i];
     if (is_value_of_flag(view(word), names, word_at(cf, i - 1))) {

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Parameters of a directive, "name=value" or a word alone. */
+/* Parameters of a directive: "name=value", or a flag. */
 
 #pragma once
 
@@ -13,21 +13,21 @@
 
 namespace limit_sliding {
 
-/* A parameter as it is given. */
+/* A parameter as the configuration writes it. */
 struct Param {
     ngx_conf_t *cf;
-    ngx_str_t word; /* "zone=one:1m" */
-    ngx_str_t text; /* "one:1m" */
+    ngx_str_t word; /* the whole word: "zone=one:1m" */
+    ngx_str_t text; /* the value: "one:1m" */
 
     std::string_view value() const { return view(text); }
 
-    /* Logs a message with the word as the first value; returns false. */
+    /* Logs a message and returns false.  The word is the first value of the format. */
     template <class... Args>
     bool invalid(const char *format, Args... args) const {
         return conf_invalid(cf, format, &word, args...);
     }
 
-    /* Sets `number`; `what` names the value in a message about its bounds. */
+    /* Parses an integer.  Logs an error and returns false if it is out of bounds. */
     template <class Number>
     bool get_number(const char *what, uint32_t minimum, uint32_t maximum, Number &number) const {
         ngx_int_t n = ngx_atoi(text.data, text.len);
@@ -40,7 +40,7 @@ struct Param {
         return true;
     }
 
-    /* Tells by `is_first` which of two words the value is; false: neither. */
+    /* Sets `is_first` to whether the value is `first`.  Logs an error if it is neither word. */
     template <class Flag>
     bool get_either(const char *first, const char *second, Flag &is_first) const {
         is_first = value() == first;
@@ -55,17 +55,17 @@ struct Param {
 };
 
 struct ParamName {
-    std::string_view text;          /* "zone=", or a word that has no value */
-    std::string_view required = {}; /* for the message that it is missing */
+    std::string_view text;          /* "zone=", or the whole word of a flag */
+    std::string_view required = {}; /* name in the error if missing; empty: optional */
 };
 
-/* Parameters that are often given to the wrong directive. */
+/* Parameters of another directive that are often given to this one. */
 struct Elsewhere {
-    std::string_view directive; /* to which they belong */
+    std::string_view directive; /* name of the other directive */
     Span<const ParamName> names;
 };
 
-/* How a parameter sets the target; `set` logs why not, and returns false. */
+/* Sets a member of the target.  `set` logs an error and returns false for a wrong value. */
 template <class Target>
 struct ParamRule {
     ParamName name;
@@ -75,13 +75,13 @@ struct ParamRule {
 /* Returns the words of the directive; the first one is its name. */
 inline Span<ngx_str_t> words_of(ngx_conf_t *cf) { return span<ngx_str_t>(*cf->args); }
 
-/* Finds the word for each name, from the i-th word on; params without one keep
- * an empty word.  Logs words that are unknown, with a suggestion, or given
- * twice, and names that are missing, and returns false. */
+/* Finds the parameters from the i-th word of the directive on: params[n] belongs to names[n], and
+ * is empty if the parameter is omitted.  Logs an error and returns false for an unknown word, a
+ * duplicate, and a missing required parameter. */
 bool find_params(ngx_conf_t *cf, ngx_uint_t i, Span<const ParamName> names,
                  const Elsewhere &elsewhere, Param *params);
 
-/* Calls the setters of the given words, in the order of the rules. */
+/* Calls the setters of the given parameters, in the order of the rules. */
 template <class Target, size_t N>
 bool set_params(ngx_conf_t *cf, ngx_uint_t i, const ParamRule<Target> (&rules)[N], Target &target,
                 const Elsewhere &elsewhere = {}) {

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Rates and costs, as the configuration and requests give them. */
+/* Rates and costs in the configuration and in requests. */
 
 #pragma once
 
@@ -13,22 +13,22 @@
 
 namespace limit_sliding {
 
-/* Sets `variable` if there is a variable in the parameter, else `rate`, and its `window`
- * if it has one, and `variable` to nullptr.  Logs an error, and returns false. */
+/* Sets `variable` if the parameter has variables.  Else sets `variable` to nullptr, `rate`, and
+ * `window` if the rate has one.  Logs an error and returns false if the rate is invalid. */
 bool set_rate(const Param &param, Expression *&variable, Rate &rate, Window &window);
 
-/* Sets `limit` to the requests of the rate in a window, 1 .. limit_max.  If it is out of
- * bounds, logs an error that names `word` and `where`, and returns false. */
+/* Sets `limit` to the requests that the rate allows in a window.  If `limit` is not within 1 ..
+ * limit_max, logs an error that quotes `word` and ends with `where`, and returns false. */
 bool set_limit(ngx_conf_t *cf, const ngx_str_t &word, const Rate &rate, uint64_t window_ms,
                uint64_t limit_max, uint64_t &limit, const FileLine &where);
 
-/* Set `limit` to the rate of a request, or `cost`; false, and they stay as they
- * are: the text is invalid, or the number too large.  A cost above all limits
- * is as good as one that is just above them. */
+/* Parse the rate or the cost of a request.  Return false, and leave the result alone, if the text
+ * is invalid or the limit is not within 1 .. limit_max.  A cost above kRemoteMax, which exceeds
+ * all limits, becomes kRemoteMax + 1. */
 bool parse_rate(const ngx_str_t &text, uint64_t window_ms, uint64_t limit_max, uint64_t &limit);
 bool parse_cost(const ngx_str_t &text, uint64_t &cost);
 
-/* The same for a cost that is settled, 0 .. kSettledMax. */
+/* Parses the final cost of a request, 0 .. kSettledMax.  Returns false for other texts. */
 inline bool parse_settled(const ngx_str_t &text, uint64_t &cost) {
     if (text.len == 0) { return false; }
 

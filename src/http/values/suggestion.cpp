@@ -11,7 +11,7 @@
 namespace limit_sliding {
 namespace {
 
-/* A unit of time, and words for it that are not the beginning of its name. */
+/* A unit of time, its name, and another word for it. */
 struct Unit {
     std::string_view unit;
     std::string_view name;
@@ -23,17 +23,16 @@ constexpr Unit kUnits[] = {
     {"h", "hour", "hr"},           {"d", "day", "daily"}, {"w", "week", "wk"},
 };
 
-/* The calendar has these as well, which are no times. */
+/* Units of calendar windows, which have no fixed length. */
 constexpr Unit kCalendarUnits[] = {{"month", "month", "mo"}, {"year", "year", "y"}};
 
-/* The most that are guessed at: no zone has so many. */
+/* Larger sizes get no suggestion. */
 constexpr ngx_int_t kGigabytesMax = 1024;
 
-/* The fewest letters of a name: "min", "sec". */
+/* Minimum length of an abbreviated name: "min", "sec". */
 constexpr size_t kNameMin = 3;
 
-/* Returns which of the units a word stands for, such as "m" for "M", "min" and
- * "minutes"; empty: none. */
+/* Returns the unit of a word, such as "m" for "M", "min" and "minutes", or an empty text. */
 template <size_t N>
 std::string_view unit_of(const Unit (&units)[N], std::string_view word) {
     for (const auto &[unit, name, other] : units) {
@@ -54,42 +53,41 @@ std::string_view unit_of(const Unit (&units)[N], std::string_view word) {
     return {};
 }
 
-/* Removes the digits that the text begins with, and returns them. */
+/* Removes and returns the leading digits of the text. */
 std::string_view cut_digits(std::string_view &text) {
     const auto digits = first(text, text.find_first_not_of("0123456789"));
     text.remove_prefix(digits.size());
     return digits;
 }
 
-/* Returns the texts one after the other; empty: no memory. */
+/* Returns the joined texts, or an empty text if there is no memory. */
 template <class... Texts>
 std::string_view joined(ngx_pool_t *pool, const Texts &...texts) {
     const auto text = join(pool, texts...);
     return text.data != nullptr ? view(text) : std::string_view();
 }
 
-/* Returns the end of a message, unless the guess is the wrong word itself. */
+/* Returns the end of the error, or an empty text if there is no suggestion. */
 ngx_str_t guess(ngx_pool_t *pool, std::string_view wrong, std::string_view right) {
     if (right.empty() || right == wrong) { return {}; }
 
     return to_str(joined(pool, ", did you mean \"", right, "\"?"));
 }
 
-/* Returns a text such as "10 seconds" as NGINX reads it, without the blank; empty:
- * it is no time. */
+/* Converts a text such as "10seconds" to NGINX's "10s".  Returns an empty text if it cannot. */
 std::string_view time_of(ngx_pool_t *pool, std::string_view text) {
     const auto number = cut_digits(text);
     const auto unit = unit_of(kUnits, text);
     return unit.empty() ? unit : joined(pool, number.empty() ? "1" : number, unit);
 }
 
-/* Returns the month or year that a text stands for, such as "1month"; empty: none. */
+/* Returns the calendar window of a text, such as "month" for "1months", or an empty text. */
 std::string_view calendar_of(std::string_view text) {
     const auto number = cut_digits(text);
     return number.empty() || number == "1" ? unit_of(kCalendarUnits, text) : std::string_view();
 }
 
-/* Removes the text between the number of a rate and its unit, such as "r/". */
+/* Removes the text between a rate's number and its unit, such as "r/"; false: there is none. */
 bool cut_per(std::string_view &text) {
     for (std::string_view per : {"r/", "/", "rp", "qp", "per", "req/", "requests/"}) {
         if (is_same_name(first(text, per.size()), per)) {

@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Suggestions for a wrong value of the configuration.  Each
- * function returns the end of a message that has quoted it, as
- * `, did you mean "1m"?`, in memory of the pool; empty: there is no such guess. */
+/* Suggestions for invalid values of the configuration.  Each function returns the end of an error
+ * that has quoted the value, such as `, did you mean "1m"?`, in memory of the pool.  The text is
+ * empty if there is no suggestion. */
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace limit_sliding {
 /* Times: "5min", "100MS", "hour". */
 ngx_str_t suggested_time(ngx_pool_t *pool, std::string_view text);
 
-/* Windows of zones, which are times or of the calendar: "1M", "months". */
+/* Windows of zones, times or calendar windows: "1M", "months". */
 ngx_str_t suggested_window(ngx_pool_t *pool, std::string_view text);
 
 /* Sizes of zones: "10MB", "1g". */

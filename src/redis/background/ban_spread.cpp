@@ -19,25 +19,25 @@ namespace limit_sliding {
 struct BanSpread : Errand {
     const RemoteZone *zone;
     ngx_event_t timer;
-    ngx_str_t news; /* the keys in Redis */
-    ngx_str_t ends;
-    ngx_int_t slot;       /* of both, in a cluster */
-    ngx_uint_t ncalls;    /* that may begin until the timer fires */
-    ngx_uint_t hops;      /* nodes that this call was sent to */
-    bool is_under_way;    /* a call, or an errand that will be one */
-    bool is_wanted;       /* another one after that */
+    ngx_str_t news;       /* KEYS[1] of bans_script() */
+    ngx_str_t ends;       /* KEYS[2] */
+    ngx_int_t slot;       /* slot of both keys, in a cluster */
+    ngx_uint_t ncalls;    /* calls that may begin until the timer fires */
+    ngx_uint_t hops;      /* redirections of the present call */
+    bool is_under_way;    /* a call, or the errand that begins it, is under way */
+    bool is_wanted;       /* another call must follow */
     bool is_whole;        /* the call is sent as EVAL */
     bool is_after_asking; /* the call is sent after ASKING */
-    ErrorLog full;        /* for bans that cannot wait, beside the failures that are the reason */
+    ErrorLog full;        /* for dropped reports, which failures of Redis must not omit */
 };
 
 namespace {
 
-/* Calls of a worker in kBanPollMs, so that a flood of bans is told in large calls, and
- * no server keeps a worker busy. */
+/* The most calls of a worker in kBanPollMs, so that a flood of bans is reported in large calls,
+ * and no server keeps a worker busy. */
 constexpr ngx_uint_t kCallsPerTick = 20;
 
-/* EVALSHA, the script, the number of keys, the keys, since when, the order, the time. */
+/* EVALSHA, the script, the number of keys, two keys, and since, after and until_ms of BanCall. */
 constexpr size_t kArgsBefore = 8;
 constexpr size_t kArgs = kArgsBefore + kScriptBanNumbers * kBansPerCall;
 
@@ -52,7 +52,7 @@ Redis &redis_of(const BanSpread &spread) { return *spread.zone->redis; }
 
 /* Puts the call into the node's buffer.  Returns false if there is no memory. */
 bool put(const BanSpread &spread, Node &node, SpreadCall &call) {
-    static std::string_view args[kArgs];
+    static Arg args[kArgs];
     static u_char text[kArgs * NGX_INT64_LEN];
     const Redis &redis = redis_of(spread);
     size_t n = 0;
@@ -88,20 +88,20 @@ void set_timer(BanSpread &spread, bool has_asked) {
     ngx_add_timer(&spread.timer, spread.zone->exchange->wait_ms(ngx_current_msec, has_asked));
 }
 
-/* The call is over without a reply that is of use. */
+/* Ends a call without a valid reply. */
 void fail(BanSpread &spread) {
     spread.is_under_way = false;
     spread.zone->exchange->failed(ngx_current_msec, static_cast<uint32_t>(ngx_random()));
     set_timer(spread, true);
 }
 
-/* Has the call made once the node is ready. */
+/* Sends the call once the node is ready. */
 void send_to(BanSpread &spread, Node &node) {
     spread.is_under_way = true;
     node.send_errand(spread);
 }
 
-/* Begins a call, now or after the one that is under way. */
+/* Begins a call, now or after the present one. */
 void ask(BanSpread &spread) {
     Redis &redis = redis_of(spread);
     spread.is_wanted = true;
@@ -121,14 +121,14 @@ void ask(BanSpread &spread) {
 
     Node &node = *nodes.route(spread.slot);
     if (!node.is_usable()) {
-        /* these calls come at a pace of their own, by one worker of a node */
+        /* these calls come at their own pace, and from one worker of a node */
         node.retry_at = ngx_current_msec;
     }
 
     send_to(spread, node);
 }
 
-/* Sends the call again if an error says that it did not run.  Returns true if so. */
+/* Sends the call again if the error shows that it did not run.  Returns true if so. */
 bool resend(BanSpread &spread, Node &node, const Reply &reply) {
     Nodes &nodes = redis_of(spread).client.nodes;
     if (starts_with(view(reply.text, reply.len), "NOSCRIPT") && !spread.is_whole) {
@@ -152,14 +152,14 @@ void refused(BanSpread &spread, Node &node, const Reply &reply) {
     auto error = view(reply.text, reply.len);
     node.log->write(0, "bans of zone \"%V\": %s", &spread.zone->name, reply_text(&reply));
     if (starts_with(error, "READONLY") || starts_with(error, "MASTERDOWN")) {
-        /* the name may mean another server by now */
+        /* the name may resolve to another server by now */
         node.set_broken("it is a replica");
     }
 
     fail(spread);
 }
 
-/* The handler of these calls. */
+/* Handles the reply to a call. */
 void answered(Node &node, Call &to, Reply *reply) {
     auto &call = static_cast<SpreadCall &>(to);
     BanSpread &spread = *call.spread;
@@ -187,7 +187,7 @@ void answered(Node &node, Call &to, Reply *reply) {
     fail(spread);
 }
 
-/* The errand's function for a node that is ready. */
+/* Runs the errand at a node that is ready. */
 void make_call(Errand &errand, Node &node) {
     auto &spread = static_cast<BanSpread &>(errand);
     const RemoteZone &zone = *spread.zone;
@@ -202,8 +202,7 @@ void make_call(Errand &errand, Node &node) {
     fail(spread);
 }
 
-/* The errand's function for a node that cannot be connected to: while it is not known
- * which nodes there are, another one may tell. */
+/* Handles a node that cannot be connected to: another node may know the node of the slot. */
 void try_another(Errand &errand, Node &failed) {
     auto &spread = static_cast<BanSpread &>(errand);
     Node *other = redis_of(spread).client.nodes.route(spread.slot);
@@ -223,7 +222,7 @@ void tick(BanSpread &spread) {
     if (has_turn || spread.is_wanted) { ask(spread); }
 }
 
-/* Has this worker report the waiting bans; false: there is no room for more. */
+/* Makes this worker report the waiting bans; `waits` is false if the new one was dropped. */
 void tell(const RemoteZone &zone, bool waits) {
     if (zone.spread == nullptr) { return; }
 
@@ -250,7 +249,7 @@ void enter_bans(RemoteZone &zone) {
 
     spread->slot = static_cast<ngx_int_t>(key_slot(view(spread->news)));
     init_event<tick>(spread->timer, *spread);
-    spread->timer.cancelable = 1; /* a worker that is to exit does not wait for it */
+    spread->timer.cancelable = 1; /* an exiting worker does not wait for the timer */
     zone.spread = spread;
     ngx_add_timer(&spread->timer, 1);
 }

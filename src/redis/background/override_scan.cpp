@@ -17,31 +17,31 @@ namespace {
 
 constexpr std::string_view kNameEnd = "}:limit";
 
-/* A page ends after so many calls of SCAN, bytes of names and milliseconds. */
+/* A page ends after this many calls of SCAN, bytes of names, or ms. */
 constexpr size_t kScansPerPage = 100;
 constexpr size_t kBytesPerPage = 1024 * 1024;
 constexpr ngx_msec_t kPageMs = 250;
 
-/* A page while it is made.  It may be left before its calls are answered: so it
- * has memory of its own. */
+/* A page while it is made.  It has memory of its own, because the caller may leave the page
+ * before its calls end. */
 struct LimitScan : ScanPage, Errand, TextSink {
     RemoteZone *zone;
     ngx_event_t *done;
     ngx_pool_t *pool;
     std::string_view pattern;
     size_t most;
-    size_t nknown;     /* limits that were asked for their values */
+    size_t nknown;     /* overrides with calls for their values */
     size_t nscans;     /* calls of SCAN */
-    size_t scanned;    /* keys that they were to look at */
-    size_t bytes;      /* of names */
-    size_t ncalls;     /* under way */
-    ngx_msec_t since;  /* when it began */
+    size_t scanned;    /* sum of COUNT of these calls */
+    size_t bytes;      /* bytes of names */
+    size_t ncalls;     /* calls under way */
+    ngx_msec_t since;  /* time in ms at which the page began */
     ngx_uint_t hops;   /* nodes that could not be connected to */
-    ngx_event_t timer; /* is set while it waits for a node */
+    ngx_event_t timer; /* set while the page waits for a node */
     bool left;
 };
 
-/* A call for a page.  The limits may move, and so have numbers. */
+/* A call for a page.  `limit` is an index, because the array of overrides may move. */
 struct ScanCall : Call {
     LimitScan *scan;
     size_t limit;
@@ -51,7 +51,7 @@ Nodes &nodes_of(const LimitScan &scan) { return scan.zone->redis->client.nodes; 
 
 void free_scan(LimitScan &scan) { ngx_destroy_pool(scan.pool); }
 
-/* The result of failures is that of the first one. */
+/* Sets the result, unless a failure has set it before. */
 void fail_scan(LimitScan &scan, ScanResult result) {
     if (scan.result == ScanResult::kWaits) { scan.result = result; }
 }
@@ -74,8 +74,8 @@ void waited_too_long(LimitScan &scan) {
     end_scan(scan);
 }
 
-/* Returns where the list goes on, which has been asked to look at `node`;
- * nullptr: its cursor means nothing to anyone any more. */
+/* Returns the node at which the list continues, from `node`; nullptr: the server of the cursor is
+ * no master any more. */
 Node *find_place(LimitScan &scan, Node &node) {
     Cluster *cluster = nodes_of(scan).cluster;
     ScanCursor &place = scan.next;
@@ -86,7 +86,7 @@ Node *find_place(LimitScan &scan, Node &node) {
     return place.node == id ? found : nullptr;
 }
 
-/* Goes to the node after the one that has no more, if there is one. */
+/* Continues with the next master once this one has no more names. */
 void next_node(LimitScan &scan) {
     Cluster *cluster = nodes_of(scan).cluster;
     uint64_t after = scan.next.node + 1;
@@ -100,7 +100,7 @@ bool is_full(const LimitScan &scan) {
            || scan.bytes >= kBytesPerPage || ngx_current_msec - scan.since >= kPageMs;
 }
 
-/* Goes on once all calls are answered. */
+/* Continues or ends the page once all calls have ended. */
 void go_on(LimitScan &scan, Node &node) {
     if (scan.left) {
         free_scan(scan);
@@ -116,15 +116,15 @@ void go_on(LimitScan &scan, Node &node) {
 
 /* ---- values ---- */
 
-/* Returns the name in Redis of a limit that is listed. */
+/* Returns the name of an override in Redis. */
 std::string_view name_of(const LimitScan &scan, const ScannedLimit &limit) {
     size_t before = scan.zone->prefix.len;
     return view(limit.key.data - before, before + limit.key.len + kNameEnd.size());
 }
 
-/* Reads an error about a limit.  A name that SCAN has told may be somewhere else
- * by now: ASK says that another node has it, which tells it as well, and MOVED
- * that this node may not have had it for long. */
+/* Reads an error about an override.  The key may have moved since SCAN returned it.  ASK means
+ * that another node has it, and lists it as well; after MOVED, this node may have been without
+ * the keys of the slot for a while, so the page fails. */
 void read_error(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &reply) {
     Cluster *cluster = nodes_of(scan).cluster;
     std::string_view error = view(reply.text, reply.len);
@@ -143,7 +143,7 @@ void read_error(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &r
     fail_scan(scan, ScanResult::kRefused);
 }
 
-/* Ends a call.  Returns false if its list goes without the reply. */
+/* Ends a call.  Returns false if there is no reply, or the page was left. */
 bool take_call(ScanCall &call, const Reply *reply) {
     LimitScan &scan = *call.scan;
     ngx_free(&call);
@@ -176,7 +176,7 @@ void ttl_told(Node &node, Call &to, Reply *reply) {
     ScannedLimit &limit = scan.limits[call.limit];
     if (take_call(call, reply)) {
         constexpr int64_t kNoKey = -2;
-        /* no key lasts until the end of the numbers, as the time when it ends is one */
+        /* Redis stores the time of expiry in 64 bits, so that no TTL is longer */
         constexpr int64_t kMost = INT64_MAX - 1000;
         if (reply->type == REDIS_REPLY_INTEGER && reply->numbers[0] >= kNoKey
             && reply->numbers[0] <= kMost) {
@@ -190,8 +190,7 @@ void ttl_told(Node &node, Call &to, Reply *reply) {
     if (scan.ncalls == 0) { go_on(scan, node); }
 }
 
-/* Puts a call about a limit.  Its name is the second word of the command.
- * Returns false if there is no memory. */
+/* Puts a command about override i into the buffer.  Returns false if there is no memory. */
 bool put_value_call(LimitScan &scan, Node &node, size_t i, ReplyHandler handler,
                     std::string_view command) {
     auto *call = create_call<ScanCall>(handler);
@@ -199,7 +198,7 @@ bool put_value_call(LimitScan &scan, Node &node, size_t i, ReplyHandler handler,
 
     call->scan = &scan;
     call->limit = i;
-    std::string_view args[] = {command, name_of(scan, scan.limits[i])};
+    const Arg args[] = {command, name_of(scan, scan.limits[i])};
     if ((nodes_of(scan).is_cluster() && !put_asking(node)) || !node.command(*call, args)) {
         ngx_free(call);
         return false;
@@ -209,8 +208,7 @@ bool put_value_call(LimitScan &scan, Node &node, size_t i, ReplyHandler handler,
     return true;
 }
 
-/* In a cluster the node may have keys of slots that are about to be its own,
- * which it shows only after ASKING. */
+/* Asks for values.  A node of a cluster shows keys of slots that move to it only after ASKING. */
 bool ask_values(LimitScan &scan, Node &node) {
     while (scan.nknown < scan.limits.size()) {
         size_t i = scan.nknown++;
@@ -224,7 +222,7 @@ bool ask_values(LimitScan &scan, Node &node) {
 
 /* ---- names ---- */
 
-/* Takes a name that SCAN has told. */
+/* Adds a name from SCAN. */
 void add_name(LimitScan &scan, std::string_view name) {
     size_t before = scan.zone->prefix.len;
     if (scan.left || name.size() < before + kNameEnd.size()) { return; }
@@ -271,7 +269,7 @@ bool ask_names(LimitScan &scan, Node &node) {
     size_t count = scan_count(scan.most - found, scan.scanned, found);
     u_char cursor[NGX_INT64_LEN];
     u_char number[NGX_INT64_LEN];
-    std::string_view args[]
+    const Arg args[]
         = {"SCAN",  view(cursor, ngx_sprintf(cursor, "%uL", scan.next.cursor) - cursor),
            "MATCH", scan.pattern,
            "COUNT", view(number, ngx_sprintf(number, "%uz", count) - number)};
@@ -291,7 +289,7 @@ bool ask_names(LimitScan &scan, Node &node) {
 
 /* ---- pages ---- */
 
-/* A node is ready: values are at that which has told the names. */
+/* Sends calls at a node that is ready; values are at the node that has returned the names. */
 void run(LimitScan &scan, Node &node) {
     stop_waiting(scan);
     bool asked = true;
@@ -311,7 +309,7 @@ void run(LimitScan &scan, Node &node) {
     if (scan.ncalls == 0) { go_on(scan, node); }
 }
 
-/* While it is not known which nodes there are, another one may tell. */
+/* Handles a node that cannot be connected to: while nodes are unknown, another may know them. */
 void try_another(LimitScan &scan, Node &failed) {
     Node *other = nodes_of(scan).route(0);
     if (!nodes_of(scan).are_known() && other != &failed && scan.hops++ < kHopsMax) {
@@ -324,7 +322,7 @@ void try_another(LimitScan &scan, Node &failed) {
     end_scan(scan);
 }
 
-/* Makes the pattern of the names that are looked for. */
+/* Sets the pattern of the names of overrides.  Returns false if there is no memory. */
 bool make_pattern(LimitScan &scan) {
     std::string_view prefix = view(scan.zone->prefix);
     u_char *begin = alloc_bytes(scan.pool, 2 * prefix.size() + 1 + kNameEnd.size());
@@ -336,7 +334,7 @@ bool make_pattern(LimitScan &scan) {
     return true;
 }
 
-/* Returns a page that is still to be asked for; nullptr: there is no memory. */
+/* Returns a new page, or nullptr if there is no memory. */
 LimitScan *create_scan(RemoteZone &zone) {
     ngx_pool_t *pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, ngx_cycle->log);
     if (pool == nullptr) { return nullptr; }

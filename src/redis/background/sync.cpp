@@ -16,43 +16,43 @@ namespace limit_sliding {
 
 namespace {
 
-/* The units of a key that this worker is to report to Redis soon.  They are in shared
- * memory, but for units that found no room there. */
+/* Units of a key that this worker must report to Redis soon.  They are in the outbox, in shared
+ * memory, unless they found no room there. */
 struct KeyNotice : Notice {
-    ngx_event_t timer; /* until it is due; then until it must be over */
-    ngx_queue_t link;  /* of the client */
-    Claim claim;       /* of one unit */
+    ngx_event_t timer; /* until the units are due, then until the call must be over */
+    ngx_queue_t link;  /* in the list of the client */
+    Claim claim;       /* claim of one unit */
     RemoteClaim remote;
     Policy asked;
-    uint64_t hash;    /* in the table of pending units */
-    uint64_t units;   /* under way, or without room in shared memory */
-    uint64_t again;   /* of these, or the next ones: sent before */
-    ngx_msec_t until; /* until then, other workers leave the units under way to this one */
-    bool has_room;    /* in the table */
+    uint64_t hash;    /* of the key in the outbox */
+    uint64_t units;   /* units under way, or without room in the outbox */
+    uint64_t again;   /* units of this report, or of the next one, that were sent before */
+    ngx_msec_t until; /* time until which other workers leave the units under way alone */
+    bool has_room;    /* the units are in the outbox */
     bool in_call;
 };
 
 using NoticeList = List<KeyNotice, &KeyNotice::link>;
 
-/* Memory of a worker's notices.  Units without a notice wait until the next request
- * of their key finds them overdue: this bounds memory while Redis is away.  There is room for
- * 20,000 of them with short keys. */
+/* The most bytes of a worker's notices: room for 20,000 of them with short keys.  This bounds
+ * memory while Redis is away.  Units without a notice wait until the next request of their key
+ * finds them overdue. */
 constexpr size_t kNoticeBytesMax = 32 << 20;
 
-/* How often to try again while Redis is away. */
+/* Time in ms between attempts while Redis is away, if the interval is not longer. */
 constexpr uint64_t kRetryMs = 500;
 
-/* How often to ask for a key that has no room, at least: its limit may have been
- * changed. */
+/* The longest time in ms, if the interval is not longer, between calls for a key without room:
+ * its limit may have changed. */
 constexpr uint64_t kLookMs = 1000;
 
-/* Calls that end otherwise than by their connections last no longer. */
+/* Time in ms that a call may take beyond the timeouts of its connection and its reply. */
 constexpr uint64_t kGraceMs = 2000;
 
-/* The time in which the pace of a key is forgotten. */
+/* Number of windows in which the pace of a key decays to 0. */
 constexpr uint64_t kPaceWindows = 16;
 
-/* The demand of other nodes in an interval is estimated from this many units on. */
+/* The demand of other nodes is learned from intervals with at least this many units. */
 constexpr uint64_t kGuessMin = 8;
 
 NoticeList &notices_of(Client &client) {
@@ -71,13 +71,13 @@ uint64_t outbox_hash(const Claim &claim) {
     return claim.key_hash() ^ (remote.asked != nullptr ? remote.asked : claim.policy)->salt;
 }
 
-/* Returns true if another worker may have taken the key over, as this worker was stopped
- * for too long: its reply is out of date then, and the units under way are not its own. */
+/* Returns true if another worker may have taken over the key, because this worker was stopped for
+ * too long: the reply is out of date then, and the units under way are not its own. */
 bool is_late(const KeyNotice &notice) {
     return static_cast<ngx_msec_int_t>(ngx_current_msec - notice.until) > 0;
 }
 
-/* Returns how much memory a notice takes with its ask, which has the name of the key, too. */
+/* Returns the bytes of a notice and its ask, which both have the name of the key. */
 size_t bytes_of(const RemoteZone &zone, size_t name_bytes) {
     return sizeof(KeyNotice) + sizeof(Ask) + sizeof(AskPart) + zone.prefix.len + 2 * name_bytes;
 }
@@ -102,8 +102,7 @@ void timer_ended(KeyNotice &notice) {
     if (!notice.in_call) { send_notice(notice, false); }
 }
 
-/* Ends a call.  Units that are to be sent again wait as if they were new if another worker
- * has taken the key over. */
+/* Ends a call.  If another worker has taken over the key, units to be sent again count as new. */
 Outbox::Added end_units(const KeyNotice &notice, const Outbox::Rest &rest, uint64_t *due_ms) {
     auto &outbox = *zone_of(notice).outbox;
     if (!is_late(notice)) { return outbox.done(notice.hash, ngx_current_msec, rest, due_ms); }
@@ -113,8 +112,8 @@ Outbox::Added end_units(const KeyNotice &notice, const Outbox::Rest &rest, uint6
     return outbox.add(notice.hash, rest.units, ngx_current_msec, zone_of(notice).sync_ms, due_ms);
 }
 
-/* Ends the notice, or has it go on when the rest of its units are due.  An exiting
- * worker leaves that to whoever adds next. */
+/* Ends the notice, or sets the timer to send the rest when it is due.  An exiting worker leaves
+ * the rest to the next worker that adds units. */
 void go_on(KeyNotice &notice, const Outbox::Rest &rest) {
     auto due_ms = uint64_t{ngx_current_msec};
     const auto next = end_units(notice, rest, &due_ms);
@@ -133,7 +132,7 @@ void go_on(KeyNotice &notice, const Outbox::Rest &rest) {
     set_timer(notice, due_ms - ngx_current_msec);
 }
 
-/* The units could not be sent, and stay pending. */
+/* Keeps units pending that could not be sent; units without room in the outbox are lost. */
 void keep_units(KeyNotice &notice) {
     const uint64_t wait_ms = std::max<uint64_t>(zone_of(notice).sync_ms, kRetryMs);
     if (!notice.has_room) {
@@ -146,7 +145,7 @@ void keep_units(KeyNotice &notice) {
           {notice.units, false, ngx_current_msec + wait_ms, wait_ms, ngx_current_msec + wait_ms});
 }
 
-/* Returns how much of the key this node's memory has as used. */
+/* Returns the used units of the key in this node's memory. */
 uint64_t used_here(Claim claim) {
     claim.purpose = Purpose::kLook;
     claim.cost = 0;
@@ -176,7 +175,7 @@ void drop_past(KeyNotice &notice) {
     notice.units -= past;
 }
 
-/* Makes the ask of a notice, after its units were taken; nullptr: it cannot be sent now. */
+/* Returns the ask of a notice with taken units, or nullptr if it cannot be sent now. */
 Ask *create_notice_ask(KeyNotice &notice) {
     Redis &redis = redis_of(notice);
     if (!can_ask(redis)) { return nullptr; }
@@ -223,15 +222,15 @@ void send_notice(KeyNotice &notice, bool early) {
         return;
     }
 
-    /* an exiting worker waits for the answer */
+    /* an exiting worker waits for the reply */
     set_timer(notice, most_ms);
     make_due(*ask);
 }
 
-/* Estimates how many units other nodes consume between two replies from Redis, or have
- * consumed and not reported yet, where all nodes together might exceed the limit: the same
- * share as before, beside this node's own use.  Two successive replies tell how many units
- * all nodes admitted; their peak is forgotten in kPaceWindows. */
+/* Estimates how many units other nodes consume until the next reply, or have consumed and not
+ * reported yet, if all nodes together might exceed the limit.  Other nodes keep their share, in
+ * proportion to this node's own use.  Two successive replies tell how many units all nodes
+ * admitted; the peak decays within kPaceWindows. */
 class Guess {
 public:
     Guess(const Outbox::Seen &last, const KeyNotice &notice, uint64_t before, uint64_t window_ms,
@@ -243,7 +242,7 @@ public:
         const uint64_t elapsed_ms = std::max<uint64_t>(sent - last.at_ms, 1);
         others_ = before - std::min(before, last.used);
 
-        /* by the times themselves, so that no fraction is lost each time */
+        /* from absolute times, so that no fraction is lost each time */
         const auto forgotten = [&](uint64_t until_ms) {
             return static_cast<uint64_t>(Wide{pace_} * until_ms / (kPaceWindows * window_ms));
         };
@@ -252,7 +251,7 @@ public:
         const uint64_t all = own_ + others_;
         if (all < kGuessMin) { return; }
 
-        /* an interval counts by the units that were admitted in it */
+        /* the share is a mean of intervals, weighted by their units */
         const uint64_t told = others_ * 256 / all;
         const uint64_t pace = all * std::min(zone_of(notice).sync_ms, elapsed_ms) / elapsed_ms;
         is_learned_ = true;
@@ -262,7 +261,7 @@ public:
                      : (share_ * (2 * pace_ - pace) + told * pace + pace_) / (2 * pace_);
     }
 
-    /* Returns the units, of so much room. */
+    /* Returns the estimated units, `room` at most. */
     uint64_t units(uint64_t room) const {
         if (4 * pace_ < room || share_ == 0) { return 0; }
 
@@ -277,16 +276,16 @@ public:
     }
 
 private:
-    uint64_t share_; /* in 1/256 */
-    uint64_t pace_;  /* of all, in an interval */
+    uint64_t share_; /* share of other nodes, in 1/256 */
+    uint64_t pace_;  /* peak of the units of all nodes in an interval */
     uint64_t own_;
     uint64_t others_ = 0;
     bool is_learned_ = false;
 };
 
-/* Makes this node's memory count the parts of a counter as Redis does, and so many units
- * more in the newest part: else the count would fade at other times than in Redis.  Returns
- * false if the key owes, for which there may be no room in parts. */
+/* Sets the parts of a counter in this node's memory as they are in Redis, with `more` units in
+ * the newest part, so that the count fades at the same times.  Returns false if this is no
+ * counter, or if the key owes: parts may have no room for a debt. */
 bool set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
     if (claim.policy->algorithm != Algorithm::kCounter || state.debt.units != 0) { return false; }
 
@@ -303,9 +302,9 @@ bool set_parts(const Claim &claim, const RemoteState &state, uint64_t more) {
                       ngx_current_msec);
 }
 
-/* Makes this node's memory one in which so much of the key is used. */
+/* Sets the used units of the key in this node's memory. */
 void set_used(const Claim &claim, uint64_t used) {
-    /* A bucket has run off the excess, a small debt, when the next request is admitted.  With
+    /* The excess of a bucket, a small debt, has run off when the next request is admitted.  With
      * other algorithms it would be a debt of later windows, but Redis has no such debt. */
     if (!claim.policy->is_bucket()) { used = std::min(used, claim.limit); }
 
@@ -317,14 +316,14 @@ void set_used(const Claim &claim, uint64_t used) {
     }
 }
 
-/* Returns true if the answer tells of a window that is over. */
+/* Returns true if the window of the reply is over. */
 bool is_over(const PartAnswer &told, ngx_msec_t sent) {
     return told.policy.algorithm == Algorithm::kFixed
            && told.state.part_ends_ms(told.policy) - told.state.now_ms <= ngx_current_msec - sent;
 }
 
-/* Sets this node's view of a key by the reply of Redis, which has granted so many units;
- * `rest` are sent again.  Returns the estimate for the other nodes. */
+/* Sets the state of a key in this node's memory by a reply that has granted `granted` units;
+ * `rest` units are sent again.  Returns the estimate for the other nodes. */
 uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, uint64_t granted,
                   uint64_t rest, ngx_msec_t sent) {
     Outbox &outbox = *zone_of(notice).outbox;
@@ -335,9 +334,8 @@ uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, 
     outbox.set_seen(notice.hash, guess.seen(after, sent));
     if (is_over(told, sent)) { return 0; }
 
-    /* Units without room in Redis come first, so nothing is admitted until the next
-     * reply: if all nodes admitted the units that become free meanwhile, the limit would be
-     * exceeded by each of them. */
+    /* Units without room in Redis come first, so nothing is admitted until the next reply.  If
+     * nodes admitted the units that become free meanwhile, each would exceed the limit. */
     const uint64_t freed = static_cast<uint64_t>(Wide{2} * told.state.limit
                                                  * zone_of(notice).sync_ms / policy.window_ms);
     const uint64_t ahead = rest + (rest != 0 ? freed + 1 : 0);
@@ -352,9 +350,9 @@ uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, 
     return guessed;
 }
 
-/* Returns how many units without room in Redis are sent again.  A key that is always full
- * exceeds its limit by the units of two intervals; a burst's excess beyond that is not
- * charged to later windows, unless costs are settled. */
+/* Returns how many units without room in Redis are sent again.  A key that is always full exceeds
+ * its limit by the units of two intervals; units of a burst beyond them are not charged to later
+ * windows, unless costs are settled. */
 uint64_t again(const RemoteZone &zone, const PartAnswer &told, uint64_t refused) {
     if (zone.settles) { return refused; }
 
@@ -362,9 +360,9 @@ uint64_t again(const RemoteZone &zone, const PartAnswer &told, uint64_t refused)
     return static_cast<uint64_t>(std::min<Wide>(refused, two / told.policy.window_ms + 1));
 }
 
-/* Ends the notice of an exiting worker.  Units that others have added meanwhile rely on this
- * worker, so it sends them too, whatever becomes of them: nothing stays in the table, so that
- * the next units have a sender of their own. */
+/* Ends the notice of an exiting worker.  Units that other workers have added meanwhile rely on
+ * this worker, so it takes them out of the outbox and sends them, with or without success.  The
+ * next units then have a sender of their own. */
 void leave(KeyNotice &notice, Outbox::Rest rest) {
     Outbox &outbox = *zone_of(notice).outbox;
     uint64_t due_ms;
@@ -437,14 +435,14 @@ void failed(Notice &base) {
 
 void unsent(Notice &base) { keep_units(static_cast<KeyNotice &>(base)); }
 
-/* Sends the waiting notices. */
+/* Sends the waiting notices at once. */
 void hurry(Client &client) {
     for (KeyNotice &notice : notices_of(client)) {
         if (!notice.in_call) { send_notice(notice, true); }
     }
 }
 
-/* Counts the units of calls under way as lost. */
+/* Counts the units of calls under way, or without room in the outbox, as lost. */
 void end(Client &client) {
     for (KeyNotice &notice : notices_of(client)) {
         if (notice.in_call || !notice.has_room) { count_unsettled(client, notice.units); }
@@ -461,7 +459,7 @@ void begin_notices(Client &client) {
     client.notices.end = end;
 }
 
-/* Makes a notice for a claim; nullptr: there are too many, or there is no memory. */
+/* Returns a notice for a claim, or nullptr if there are too many or there is no memory. */
 KeyNotice *create_notice(const Claim &claim, uint64_t hash) {
     const RemoteClaim &remote = remote_of(claim);
     Client &client = remote.zone->redis->client;
@@ -482,7 +480,7 @@ KeyNotice *create_notice(const Claim &claim, uint64_t hash) {
     notice->remote.zone = remote.zone;
     notice->remote.key = {key_bytes, reinterpret_cast<u_char *>(notice + 1)};
 
-    /* A digest takes the place of longer texts alone, since requests wait for it. */
+    /* Requests wait for the digest, so it replaces only texts that are longer. */
     if (key_bytes < remote.key.len) {
         notice->remote.is_named = true;
         write_name(remote, notice->remote.key.data);
@@ -516,7 +514,7 @@ void sync_redis(const Claim &claim, uint64_t units) {
                                   : zone.outbox->look(hash, now_ms, zone.sync_ms, &due_ms);
     if (added == Outbox::Added::kDone) { return; }
 
-    /* this worker's part of it may not have been made yet */
+    /* this worker's part of the Redis may not have been made yet */
     (void)can_ask(*zone.redis);
     const bool has_room = added == Outbox::Added::kSend;
     KeyNotice *notice
@@ -540,7 +538,7 @@ void unsync_redis(const Claim &claim, uint64_t units) {
     const uint64_t rest = units - zone.outbox->subtract(outbox_hash(claim), units);
     if (rest == 0) { return; }
 
-    /* of no time: the newest units are refunded first */
+    /* without a time, the newest units are refunded first */
     Claim given = claim;
     RemoteClaim remote = remote_of(claim);
     remote.source = Source::kRedis;

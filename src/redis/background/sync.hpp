@@ -13,11 +13,11 @@
 
 namespace limit_sliding {
 
-/* Has Redis told, in the background, that so many units of the claim's key were
- * admitted here, or asked for the key if none were.  The claim's zone has "sync=". */
+/* Reports admitted units of the claim's key to Redis in the background, or asks for the state of
+ * the key if `units` is 0.  The claim's zone has "sync=". */
 void sync_redis(const Claim &claim, uint64_t units);
 
-/* Takes so many of the units back. */
+/* Takes back units, whether they were reported or not. */
 void unsync_redis(const Claim &claim, uint64_t units);
 
 } // namespace limit_sliding

@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* In place of the rest of this directory where it is built without hiredis. */
+/* Stands in for the rest of src/redis, except for redis/shared and most of redis/protocol, in
+ * builds without hiredis. */
 
 #include "ngx/conf.hpp"
 #include "redis/background/ban_spread.hpp"

@@ -26,32 +26,12 @@ bool is_plain(const Redis &redis, const RemoteClaim &remote) {
                && !(redis.client.nodes.is_cluster() && remote.key.data[0] == '}'));
 }
 
-/* Returns how many bytes write_names() may write. */
-size_t names_bytes(const RemoteClaim &remote) {
-    size_t bytes = key_bytes(remote) + kLimitSuffix.size();
-    if (remote.zone->redis->settles) { bytes += key_bytes(remote) + kDebtSuffix.size(); }
-
-    return remote.zone->leases ? bytes + key_bytes(remote) + kMarkSuffix.size() : bytes;
-}
-
 /* Writes the name of the claim's key in Redis, and returns its end:
  * "PREFIXZONE:{KEY}". */
 u_char *write_key(const RemoteClaim &remote, u_char *p) {
     p = write_name(remote, append(p, view(remote.zone->prefix)));
     *p++ = '}';
     return p;
-}
-
-/* Writes the names of all keys that a call may touch, as limit_name(), debt_name() and
- * mark_name() expect them, and returns their end. */
-u_char *write_names(const RemoteClaim &remote, AskPart &part, u_char *p) {
-    part.key.data = p;
-    p = write_key(remote, p);
-    part.key.len = p - part.key.data;
-    p = append(p, kLimitSuffix);
-    if (remote.zone->redis->settles) { p = append(append(p, view(part.key)), kDebtSuffix); }
-
-    return remote.zone->leases ? append(append(p, view(part.key)), kMarkSuffix) : p;
 }
 
 /* Returns an ask with unset parts and with room for `bytes` after them;
@@ -226,7 +206,7 @@ Ask *find_ask(Redis &redis, uint64_t hash) {
 Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes) {
     const Nodes &nodes = redis.client.nodes;
     for (const Claim &claim : claims) {
-        bytes += names_bytes(remote_of(claim));
+        bytes += key_bytes(remote_of(claim));
     }
 
     Ask *ask = alloc_ask(redis, claims.size(), bytes);
@@ -241,7 +221,9 @@ Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes) {
         part = {claims[i], remote.zone, window, {}, 0, i};
         part.claim.set_policy(*remote.zone->policy);
         part.pace = remote.pace != 0 ? remote.pace : part.claim.limit;
-        p = write_names(remote, part, p);
+        part.key.data = p;
+        p = write_key(remote, p);
+        part.key.len = p - part.key.data;
         part.slot = nodes.is_cluster() ? key_slot(view(part.key)) : 0;
 
         if (part.slot != ask->parts[0].slot) { ask->slot = kMixedSlots; }
@@ -412,7 +394,7 @@ void leave_ask(Waiter *waiter) {
 }
 
 bool put_asking(Node &node) {
-    static constexpr std::string_view kAsking[] = {"ASKING"};
+    static constexpr Arg kAsking[] = {"ASKING"};
     /* if it is refused, so is the command that follows */
     Call *asking = create_call([](Node &, Call &answered, Reply *) { ngx_free(&answered); });
     if (asking != nullptr && node.command(*asking, kAsking)) { return true; }
@@ -421,7 +403,7 @@ bool put_asking(Node &node) {
     return false;
 }
 
-bool put_call(Node &node, AskCall &call, Span<const std::string_view> args) {
+bool put_call(Node &node, AskCall &call, Span<const Arg> args) {
     return (!call.asking || put_asking(node)) && node.command(call, args);
 }
 

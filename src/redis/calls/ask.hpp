@@ -7,7 +7,7 @@
 
 #include "ngx/array.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/redis.hpp"
+#include "redis/calls/redis_state.hpp"
 
 namespace limit_sliding {
 
@@ -62,27 +62,11 @@ struct AskPart {
     uint64_t pace = 0;     /* at which debts are paid, unless Redis has a limit of the key */
 };
 
-/* The suffixes of the name of a key's state for the names of its limit, its debt, and the
- * mark that tells when the state was deleted. */
+/* The suffixes of the name of a key's state for the names of its limit, its debt, and the mark
+ * that tells when the state was deleted. */
 constexpr std::string_view kLimitSuffix = ":limit";
 constexpr std::string_view kDebtSuffix = ":debt";
 constexpr std::string_view kMarkSuffix = ":forgotten";
-
-/* Return the names of a key's limit; of its debt, if its Redis settles costs; and of the mark,
- * if its zone has leases.  A copy of an ask has none of them. */
-inline std::string_view limit_name(const AskPart &part) {
-    return view(part.key.data, part.key.len + kLimitSuffix.size());
-}
-
-inline std::string_view debt_name(const AskPart &part) {
-    return view(part.key.data + part.key.len + kLimitSuffix.size(),
-                part.key.len + kDebtSuffix.size());
-}
-
-inline std::string_view mark_name(const AskPart &part) {
-    const std::string_view before = part.zone->redis->settles ? debt_name(part) : limit_name(part);
-    return {before.data() + before.size(), part.key.len + kMarkSuffix.size()};
-}
 
 /* Claims that are decided together, and their waiters.  An ask is due at
  * a node, or in a call under way; one that is in a call and has units anew
@@ -219,7 +203,7 @@ bool put_asking(Node &node);
 
 /* Puts a command into the node's buffer, after ASKING if that is to come first.
  * Returns false if there is no memory; the call is still the caller's then. */
-bool put_call(Node &node, AskCall &call, Span<const std::string_view> args);
+bool put_call(Node &node, AskCall &call, Span<const Arg> args);
 
 /* Fails the call's asks, and frees it. */
 void fail_call(Node &node, AskCall &call);

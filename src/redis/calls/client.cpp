@@ -31,6 +31,10 @@ constexpr auto kCallsUnderWay = 4;
  * not wait for their ends. */
 constexpr auto kSettlementCalls = 2;
 
+/* A server that reads so little gets no more calls until the next reply. Else a server that
+ * hangs would have its calls fill the memory of the worker, in bytes. */
+constexpr size_t kUnsentMax = 256 << 10;
+
 /* Makes asks due where their slots are by now. */
 void reroute(Node &node) {
     for (Ask &ask : due_at(node)) {
@@ -111,6 +115,8 @@ void run_errands(Node &node) {
 
 /* Returns true if a call of due asks is to be sent, though other calls are under way. */
 bool is_call_due(const Node &node) {
+    if (node.nask_calls != 0 && node.unsent() >= kUnsentMax) { return false; }
+
     size_t most = node.ndue == node.nsettlements ? kSettlementCalls : kCallsUnderWay;
 
     return node.ndue >= kAsksPerCall
@@ -126,7 +132,7 @@ void flush_due(Node &node) {
     begin_waits(redis.client, redis.settings.timeout);
     if (nodes.is_cluster()) { reroute(node); }
 
-    if (!node.is_wanted() && !node.has_unsent()) { return; }
+    if (!node.is_wanted() && node.unsent() == 0) { return; }
 
     ngx_int_t rc = node.open();
     if (rc == NGX_AGAIN) { return; }

@@ -13,7 +13,7 @@
 
 #include "redis/calls/key_command.hpp"
 #include "redis/calls/lease_units.hpp"
-#include "redis/calls/setup.hpp"
+#include "redis/calls/redis_block.hpp"
 #include "redis/calls/split_ask.hpp"
 
 namespace limit_sliding {

@@ -14,47 +14,46 @@ namespace limit_sliding {
 
 namespace {
 
-/* The most that follows the name of a key's state in that of its own window: ":CODE", and
- * in that of the debt there. */
-constexpr size_t kWindowSuffixMax = sizeof(":4294967295:debt") - 1;
+/* The longest suffix of a name: of the debt in a key's own window. */
+constexpr size_t kSuffixMax = sizeof(":4294967295:debt");
 
-/* Makes the arguments that forget a key, from "DEL" and its name on, and returns how many
- * they are.  `ms` has room for a number.  If the key may owe, or some node may have leases, a
- * script knows the other names; in a cluster these are not named beside the first one. */
-size_t add_forget(const Node &node, const Ask &ask, u_char *ms, std::string_view *args) {
+/* Makes the arguments that forget a key, and returns how many they are.  `ms` has room for a
+ * number, and `own` for a suffix.  If the key may owe, or if nodes may have leases, a script
+ * knows the other names; in a cluster these are not named beside the first one. */
+size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg *args) {
     const AskPart &part = ask.parts[0];
-    const std::string_view key = args[1], mark = view(ask.order.text);
+    const std::string_view key = view(part.key);
     const bool leases = Leases::can_serve(*part.claim.policy), settles = node.redis->settles;
 
     /* the state of the key's own window, and the debt there */
-    std::string_view own, own_debt;
+    std::string_view own_state, own_debt;
     if (part.window.is_given()) {
-        u_char *p = part.key.data + key.size();
-        u_char *end = ngx_sprintf(p, ":%uD", part.window.code());
-        own = view(part.key.data, end - part.key.data);
-        own_debt = view(part.key.data, append(end, kDebtSuffix) - part.key.data);
+        u_char *end = ngx_sprintf(own, ":%uD", part.window.code());
+        own_state = view(own, end - own);
+        own_debt = view(own, append(end, kDebtSuffix) - own);
     }
 
-    const std::string_view debt = {mark.data() + mark.size(), key.size() + kDebtSuffix.size()};
-    const std::string_view names[]
-        = {key, leases ? mark : "", settles ? debt : "", own, settles ? own_debt : ""};
     const bool is_script = leases || settles;
+    const bool names_all = !is_script || !node.redis->client.nodes.is_cluster();
     const size_t first = is_script ? 3 : 1;
-    const size_t most = is_script && node.redis->client.nodes.is_cluster() ? 1 : 5;
     size_t argc = first;
-    for (size_t i = 0; i < most; i++) {
-        if (!names[i].empty()) { args[argc++] = names[i]; }
+    args[argc++] = key;
+    if (names_all && leases) { args[argc++] = {key, kMarkSuffix}; }
+    if (names_all && settles) { args[argc++] = {key, kDebtSuffix}; }
+    if (names_all && !own_state.empty()) { args[argc++] = {key, own_state}; }
+    if (names_all && settles && !own_state.empty()) { args[argc++] = {key, own_debt}; }
+    if (!is_script) {
+        args[0] = "DEL";
+        return argc;
     }
-
-    if (!is_script) { return argc; }
 
     static constexpr char kDigits[] = "012345";
     const uint64_t window_ms = std::max(part.claim.policy->window_ms, part.window.ms);
     args[0] = "EVAL";
     args[1] = forget_script();
-    args[2] = {kDigits + argc - first, 1};
+    args[2] = std::string_view{kDigits + argc - first, 1};
     args[argc++] = view(ms, ngx_sprintf(ms, "%uL", leases ? window_ms + kLeaseMs : 0) - ms);
-    if (!own.empty()) { args[argc++] = {own.data() + key.size(), own.size() - key.size()}; }
+    if (!own_state.empty()) { args[argc++] = own_state; }
 
     return argc;
 }
@@ -95,21 +94,12 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_ms
     Nodes &nodes = redis.client.nodes;
     if (nodes.is_away()) { return false; }
 
-    const bool forgets = command == KeyCommand::kForget;
-    size_t more = forgets
-                      ? 2 * key_bytes(remote_of(*claim)) + kMarkSuffix.size() + kDebtSuffix.size()
-                      : value->len;
-    Ask *ask = create_ask(redis, {claim, 1}, kWindowSuffixMax + more);
+    Ask *ask = create_ask(redis, {claim, 1}, value->len);
     if (ask == nullptr) { return false; }
 
-    ngx_str_t &key = ask->parts[0].key;
-    std::string_view name = view(key);
-    if (!forgets) { key.len += kLimitSuffix.size(); }
-
-    u_char *p = key.data + key.len + (forgets ? kWindowSuffixMax : 0);
-    u_char *end = forgets ? append(append(p, name), kMarkSuffix) : append(p, view(*value));
-    ask->order = {command, {static_cast<size_t>(end - p), p}, ttl_ms};
-    if (forgets) { append(append(end, name), kDebtSuffix); }
+    u_char *text = ask->parts[0].key.data + ask->parts[0].key.len;
+    append(text, view(*value));
+    ask->order = {command, {value->len, text}, ttl_ms};
 
     if (!nodes.is_worth(ask->slot)) {
         ngx_free(ask);
@@ -123,9 +113,8 @@ bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_ms
 bool call_key_command(Node &node, AskCall &call) {
     const Ask &ask = call.asks.front();
     const AskPart &part = ask.parts[0];
-    std::string_view key = view(part.key);
-    u_char ms[NGX_INT64_LEN];
-    std::string_view args[10] = {"DEL", key};
+    u_char ms[NGX_INT64_LEN], own[kSuffixMax];
+    Arg args[10] = {"DEL", {view(part.key), kLimitSuffix}};
     size_t argc = 2;
 
     if (ask.order.command == KeyCommand::kAskTtl) {
@@ -140,7 +129,7 @@ bool call_key_command(Node &node, AskCall &call) {
             argc = 5;
         }
     } else if (ask.order.command == KeyCommand::kForget) {
-        argc = add_forget(node, ask, ms, args);
+        argc = add_forget(node, ask, ms, own, args);
     }
 
     call.handler = command_answered;

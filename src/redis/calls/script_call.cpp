@@ -77,9 +77,9 @@ public:
     }
 
     /* The argument is not copied. */
-    void add(std::string_view arg) { args_[nargs_++] = arg; }
+    void add(const Arg &arg) { args_[nargs_++] = arg; }
 
-    void add(uint64_t number) { add(text_of(number)); }
+    void add(uint64_t number) { add(Arg(text_of(number))); }
 
     void add_offsets(const UtcOffsets &offsets) {
         const int64_t now_ms = int64_t{ngx_time()} * 1000;
@@ -108,7 +108,7 @@ public:
 
     void add_kinds();
 
-    Span<const std::string_view> args() const { return {args_, nargs_}; }
+    Span<const Arg> args() const { return {args_, nargs_}; }
 
 private:
     static bool is_same(const AskPart *kind, const AskPart &part) {
@@ -134,7 +134,7 @@ private:
     }
 
     size_t nargs_ = 0;
-    std::string_view args_[kArgs] = {};
+    Arg args_[kArgs] = {};
 
     size_t nkinds_ = 0;
     const AskPart *kinds_[kClaimsPerCall] = {};
@@ -149,12 +149,13 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
     for (const Ask &ask : asks) {
         for (const AskPart &part : ask.parts) {
             (void)kind(part);
-            add(view(part.key));
+            const std::string_view key = view(part.key);
+            add(key);
             if (is_cluster) { continue; }
 
-            add(limit_name(part));
-            if (part.zone->redis->settles) { add(debt_name(part)); }
-            if (part.held) { add(mark_name(part)); }
+            add({key, kLimitSuffix});
+            if (part.zone->redis->settles) { add({key, kDebtSuffix}); }
+            if (part.held) { add({key, kMarkSuffix}); }
         }
     }
 

@@ -127,7 +127,7 @@ void ask(Errand &to, Node &node) {
 
     auto *call = create_call<MemoryCall>(answered);
     if (call != nullptr) {
-        const std::string_view args[] = {"INFO"};
+        const Arg args[] = {"INFO"};
 
         errand.told = {};
         call->errand = &errand;

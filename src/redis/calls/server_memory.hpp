@@ -12,7 +12,7 @@
 
 #include <optional>
 
-#include "redis/calls/redis.hpp"
+#include "redis/calls/redis_state.hpp"
 
 namespace limit_sliding {
 

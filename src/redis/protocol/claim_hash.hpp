@@ -10,12 +10,11 @@
 
 namespace limit_sliding {
 
-/* Is added to the number of a purpose, also for the script, if rejected units are
- * recorded. */
+/* Added to the number of a purpose, also for the script, if rejected units are recorded. */
 constexpr uint64_t kRecords = 16;
 
-/* Returns a hash of the keys, limits and costs of n >= 1 claims, in this order.
- * Equal claims have equal hashes, in all workers and over reloads. */
+/* Returns a hash of the keys, limits, costs and purposes of n >= 1 claims in this order, equal in
+ * all workers and after reloads. */
 inline uint64_t claim_hash(const Claim *claims, size_t n) {
     uint64_t hash = n;
 

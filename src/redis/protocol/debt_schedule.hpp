@@ -10,22 +10,20 @@
 
 namespace limit_sliding {
 
-/* The longest wait for windows that pay, 2,000 years: 1,000 windows, which a charge may owe,
- * are shorter. */
+/* The longest wait in ms for windows that pay a debt, 2,000 years.  1,000 windows, which a charge
+ * may owe, are shorter. */
 constexpr uint64_t kDebtWaitMaxMs = uint64_t{1} << 46;
 
-/*
- * The debt of a key, which counts as used beside the units of the history, and its units in
- * windows to come.  Each window after `from` pays `pace` units.
- */
+/* The debt of a key, which counts as used in addition to the history, and the payment of the
+ * debt: each window after `from` pays `pace` units. */
 struct DebtSchedule {
-    uint64_t units = 0; /* owed now; 0: the key owes nothing */
-    uint64_t from = 0;  /* in eighths of a window (kDebtParts), less than a window ago */
+    uint64_t units = 0; /* units owed now; 0: none */
+    uint64_t from = 0;  /* time in eighths of a window (kDebtParts), less than a window ago */
     uint64_t pace = 1;
 
-    /* Returns the ms until the units of the history and the debt are `room` at most, if nothing
-     * else happens.  history_ms() returns the ms until so many units of the history are left.
-     * The debt falls when windows have paid, and in between only the history does. */
+    /* Returns the ms until history and debt are at most `room` units, if no request consumes.
+     * history_ms(n) returns the ms until the history is n units at most.  The debt falls when a
+     * window has paid; between these times only the history falls. */
     template <class HistoryMs>
     uint64_t wait_ms(const Policy &policy, uint64_t now_ms, uint64_t room,
                      const HistoryMs &history_ms) const {
@@ -46,10 +44,10 @@ struct DebtSchedule {
     }
 
 private:
-    /* Returns how many windows pay so much. */
+    /* Returns how many windows it takes to pay so many units. */
     uint64_t windows(uint64_t paid) const { return (paid + pace - 1) / pace; }
 
-    /* Returns the debt when n windows have paid. */
+    /* Returns the debt after n windows have paid. */
     uint64_t left(uint64_t n) const { return units - std::min(units, n * pace); }
 
     /* Returns the ms until the n-th window has paid. */

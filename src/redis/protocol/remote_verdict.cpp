@@ -6,35 +6,35 @@
 #include <iterator>
 
 #include "core/policy/calendar.hpp"
-#include "core/policy/verdict.hpp"
+#include "core/policy/describe_usage.hpp"
 #include "core/rules/counter_kinds.hpp"
-#include "redis/protocol/counter_parts.hpp"
+#include "redis/protocol/counter_reply.hpp"
 
 namespace limit_sliding {
 
 namespace {
 
-/* The longest wait that is told, 69 years. */
+/* The longest wait of a verdict in ms, 69 years. */
 constexpr uint64_t kWaitMaxMs = uint64_t{1} << 41;
 
-/* For so many ms before a part of a counter's window ends, refusals hold no longer
- * than they must.  This is more than clocks are late and a call takes, and than the
- * time before the end in which leases are not spent any more. */
+/* The time in ms before the end of a counter's part in which refusals hold no longer than the
+ * wait.  It exceeds the lateness of clocks, the time of a call, and the time before the end in
+ * which leases are not spent. */
 constexpr uint64_t kPartTailMs = 15;
 
-/* Returns true if a state of precision=auto can have so many parts. */
+/* Returns true if a state with precision=auto can have this number of parts. */
 bool is_kind(int64_t parts) {
     return std::any_of(std::begin(kCounterKinds), std::end(kCounterKinds),
                        [=](const CounterKind &kind) { return parts == int64_t{kind.parts}; });
 }
 
-/* Returns true if its time does not overflow, though a month be longer than most. */
+/* Returns true if the time of the part does not overflow, even if months are long. */
 bool is_part(const Policy &policy, int64_t part) {
     return part >= 0 && static_cast<uint64_t>(part) <= INT64_MAX / 2 / policy.window_ms;
 }
 
-/* Returns true if a bucket can be so full.  The excess is set aside in whole ms, so that
- * the rest is less than the units that run off in one. */
+/* Returns true if a bucket can be so full.  The excess is rounded to whole ms, so a bucket is
+ * over-full by less than the units that run off in a ms. */
 bool is_level(const Policy &policy, uint64_t limit, const int64_t *values) {
     const Wide window = policy.window_ms;
     const Wide rest = static_cast<uint64_t>(values[1]);
@@ -42,12 +42,12 @@ bool is_level(const Policy &policy, uint64_t limit, const int64_t *values) {
     return rest < window && used <= policy.capacity(limit) * window + limit;
 }
 
-/* Units lie ahead if the clock of Redis was set back: by a day, or by some windows. */
+/* How far in the future units may be after Redis's clock was set back: ms, plus windows. */
 constexpr uint64_t kAheadMs = 24 * 3600 * 1000;
 constexpr uint64_t kAheadWindows = 8192;
 
-/* Returns true if the script can have told this of a key at this time.  The values are not
- * negative, but for times of a log, and the newest part of a counter does not overflow. */
+/* Returns true if the script can have returned these values at this time.  They are not negative,
+ * except for times of a log, and the newest part of a counter does not overflow. */
 bool can_be_told(const Policy &policy, uint64_t now_ms, const int64_t *values) {
     const uint64_t window_ms = policy.window_ms;
     const uint64_t latest_ms = now_ms + kAheadWindows * window_ms + kAheadMs;
@@ -74,17 +74,18 @@ bool can_be_told(const Policy &policy, uint64_t now_ms, const int64_t *values) {
     }
 }
 
-/* One request for a key, as the script has found it. */
+/* A request for a key in the state that the script has found. */
 struct Request {
     const Policy &policy;
     const RemoteState &remote;
     uint64_t limit;
-    uint64_t cost;     /* 0 if it was admitted */
-    uint64_t spent;    /* of this call */
-    uint64_t rejected; /* after that: recorded units, as far as the limit has room */
+    uint64_t cost;     /* 0 if the request was admitted */
+    uint64_t spent;    /* units granted by this call */
+    uint64_t rejected; /* units recorded after them, as far as the limit has room */
     DebtSchedule debt = remote.debt;
 
-    /* Records the debt with the units of this call.  A key that still owes has recorded none. */
+    /* Adds the debt to the granted units, as the script records both.  A key that still owes has
+     * recorded no rejected units. */
     void settle_debt() {
         if (spent > 0) {
             spent += debt.units;
@@ -98,7 +99,7 @@ struct Request {
 
     uint64_t value() const { return static_cast<uint64_t>(remote.values[0]); }
 
-    /* Returns the ms until an event of that time expires; negative: it is now. */
+    /* Returns the ms until an event of this time expires; a negative time is now. */
     uint64_t event_wait_ms(int64_t time_ms) const {
         uint64_t then_ms = time_ms < 0 ? remote.now_ms : static_cast<uint64_t>(time_ms);
         uint64_t end_ms = then_ms + window_ms();
@@ -106,7 +107,7 @@ struct Request {
         return end_ms > remote.now_ms ? end_ms - remote.now_ms : 1;
     }
 
-    /* Returns true if the rejected units have filled the key, of which so much was used. */
+    /* Returns true if the rejected units have filled the key, which `used` units had not. */
     bool fills(Wide used, Wide full) const { return rejected > 0 && used < full; }
 
     void describe_state(Verdict *verdict) const {
@@ -126,8 +127,8 @@ struct Request {
         }
     }
 
-    /* Describes a key by the usage of its history alone.  wait_ms(left, room) returns the ms
-     * until the history has so much left, which is the `room` but for the debt. */
+    /* Describes a key by the usage of its history and the debt.  wait_ms(left, room) returns the
+     * ms until the history is `left` requests; `room` is `left` plus the debt then. */
     template <class WaitMs>
     void describe(UsageOf<Wide> usage, const WaitMs &wait_ms, Verdict *verdict) const {
         const UsageOf<Wide> history = usage;
@@ -144,7 +145,7 @@ struct Request {
     }
 
     void describe_counter(Verdict *verdict) const {
-        CounterParts parts(policy, remote.limit, remote.now_ms, remote.values, spent, rejected);
+        CounterReply parts(policy, remote.limit, remote.now_ms, remote.values, spent, rejected);
         Wide window = window_ms();
 
         describe(
@@ -176,7 +177,7 @@ struct Request {
         if (rejected > 0) { verdict->excess = std::min(verdict->excess, cost * 1000); }
     }
 
-    /* `queued` is the cost of a request that was admitted to a queue, else 0. */
+    /* Describes a bucket; `queued` is the cost of a request admitted to a queue, else 0. */
     void describe_bucket(uint64_t queued, Verdict *verdict) const {
         uint64_t capacity = policy.capacity(remote.limit);
         Wide window = window_ms();
@@ -186,7 +187,7 @@ struct Request {
 
         bool is_queue = policy.algorithm == Algorithm::kLeakyBucket;
 
-        /* no more than the whole bucket is used, but an excess has to run off */
+        /* at most the whole bucket counts as used, but the excess has to run off, too */
         UsageOf<Wide> usage
             = {remote.limit, capacity, window, std::min(used, full), is_queue ? window : full};
         auto wait_ms = [&](uint64_t left, uint64_t) {
@@ -231,7 +232,7 @@ bool are_remote_values(const Policy &policy, uint64_t limit, uint64_t now_ms,
                        const int64_t *values) {
     unsigned n = remote_values(policy, values[0]);
 
-    /* only times of a log may be missing */
+    /* only times of a log may be negative, if there is no event */
     int64_t least = policy.algorithm == Algorithm::kLog ? -1 : 0;
 
     if (std::any_of(values, values + n, [=](int64_t value) { return value < least; })) {
@@ -286,7 +287,7 @@ Taken RemoteState::taken(const Policy &policy, uint64_t before) const {
         return {now_ms, {value(0), value(1)}, window};
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
-        /* the debt is older than the claim, and its admission records the debt */
+        /* the debt is older than the claim, and was recorded when the claim was admitted */
         return {now_ms, {value(0) + debt.units + before, value(1)}, window};
     default:
         return {now_ms, {}, window};
@@ -309,7 +310,7 @@ Verdict RemoteState::describe(const Policy &policy, uint64_t cost, uint32_t gran
     request.describe_state(&verdict);
 
     if (policy.algorithm == Algorithm::kCounter && admitted) {
-        /* it may have found room in fewer parts than there are now */
+        /* the request may have found room in fewer parts than the counter has now */
         verdict.excess = 0;
         verdict.retry_after_ms = 0;
     }
@@ -324,10 +325,9 @@ uint64_t RemoteState::refused_ms(const Policy &policy, const Verdict &verdict) c
                : std::max(wait_ms, std::min(kRefusedMs, patience_ms(policy, verdict)));
 }
 
-/* The units that a counter frees are lost if nobody asks before the part of the window
- * ends: the counts of that part would weigh less from then on.  A fixed window frees all
- * at its end.  A bucket loses the units for which it has no room.  Events of a log are
- * recorded as late as they are asked for. */
+/* Free units of a counter are lost if no node consumes them before the part of the window ends:
+ * counts of this part would weigh less from then on.  A fixed window frees all units at its end.
+ * A bucket loses units for which it has no room.  A log records events as late as nodes ask. */
 uint64_t RemoteState::patience_ms(const Policy &policy, const Verdict &verdict) const {
     switch (policy.algorithm) {
     case Algorithm::kCounter: {

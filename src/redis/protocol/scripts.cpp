@@ -21,7 +21,7 @@ constexpr std::string_view kEnd = "--@ end";
 
 constexpr unsigned mask(Algorithm algorithm) { return 1u << static_cast<unsigned>(algorithm); }
 
-/* Lines after "--@ if NAME" are in the scripts for any of these. */
+/* Lines after "--@ if NAME" are in the scripts for any of these algorithms and flags. */
 constexpr struct {
     std::string_view name;
     unsigned algorithms;
@@ -36,7 +36,7 @@ constexpr struct {
     {"bucket", mask(Algorithm::kTokenBucket) | mask(Algorithm::kLeakyBucket)},
 };
 
-/* Writes as far as there is room, and counts all. */
+/* Writes as far as there is room, and counts all bytes. */
 class Writer {
 public:
     Writer(char *buffer, size_t bytes) : buffer_(buffer), bytes_(bytes) {}
@@ -60,7 +60,7 @@ private:
     size_t length_ = 0;
 };
 
-/* Takes the first line off the text, which ends in a newline. */
+/* Removes the first line from a text that ends with a newline, and returns the line. */
 std::string_view take_line(std::string_view *text) {
     std::string_view line(text->data(), text->find('\n'));
 
@@ -69,7 +69,7 @@ std::string_view take_line(std::string_view *text) {
     return line;
 }
 
-/* Takes `prefix` off the line, if the line begins with it. */
+/* Removes `prefix` from the line.  Returns false if the line does not begin with it. */
 bool take_prefix(std::string_view *line, std::string_view prefix) {
     if (line->size() < prefix.size() || std::string_view(line->data(), prefix.size()) != prefix) {
         return false;
@@ -80,7 +80,7 @@ bool take_prefix(std::string_view *line, std::string_view prefix) {
     return true;
 }
 
-/* Returns the lines of a chunk of Lua; there is one of that name. */
+/* Returns the lines of the only chunk with this name. */
 std::string_view find_chunk(std::string_view name) {
     std::string_view text(kLua, sizeof(kLua));
 

@@ -10,28 +10,27 @@ namespace limit_sliding {
 
 namespace {
 
-/* Places that are tried for a word, before there is said to be none. */
+/* The most places that are tried for a hash. */
 constexpr uint32_t kTries = 64;
 
-/* For how long after it was sent a call's bans are taken: no ban ends so much later on
- * another node.  Of a ban and a lift that are no further apart, the one that was told
- * last holds. */
+/* The ms after the sending of a call in which Redis accepts its bans: no ban ends later by more
+ * on another node.  If a ban and a lift are no further apart, the last reported one holds. */
 constexpr uint64_t kLateMs = 500;
 
-/* In the word of a lift. */
+/* The bit of Lift::word that is set while the lift waits. */
 constexpr uint64_t kWaits = 1;
 
-/* The longest ban that a reply may tell of: a year, and a day more for clocks. */
+/* The longest ban in a reply, in ms: a leap year, and a day for differences of clocks. */
 constexpr int64_t kLeftMax = int64_t{367} * 24 * 60 * 60 * 1000;
 
-/* Numbers of a reply before its bans. */
+/* The numbers of a reply before its bans. */
 constexpr size_t kHead = 5;
 
-/* Bits of the second one. */
+/* Bits of the second number: Redis has lost its data; the call was late. */
 constexpr int64_t kLost = 1;
 constexpr int64_t kLate = 2;
 
-/* A time in ms, or an order, which is a little more, that doubles have room for. */
+/* Bound of times in ms, and of orders, which exceed times slightly.  Doubles hold both. */
 constexpr int64_t kTimeMax = int64_t{1} << 52;
 
 bool is_time(int64_t number) { return number >= 0 && number < kTimeMax; }
@@ -44,7 +43,7 @@ bool is_left(int64_t number) { return number > 0 && number / 32 <= kLeftMax; }
 bool is_reply(const BanCall &call, const int64_t *numbers, size_t n) {
     if (n < kHead || (n - kHead) % kScriptBanNumbers != 0) { return false; }
 
-    /* a node that was told nothing was told nothing that is lost */
+    /* a node that has read no set cannot have lost it */
     const int64_t flags = numbers[1];
     if (flags < 0 || flags > (kLost | kLate) || ((flags & kLost) != 0 && call.since == 0)) {
         return false;
@@ -64,8 +63,7 @@ bool is_reply(const BanCall &call, const int64_t *numbers, size_t n) {
     return true;
 }
 
-/* Returns the time at which a ban or a lift began that is of so many ms, as far as the
- * clock reaches back. */
+/* Returns the time, 1 or more, at which a ban or a lift of this length in ms began. */
 uint64_t begun_ms(uint64_t left_ms, uint64_t length_ms, uint64_t now_ms) {
     const uint64_t end_ms = now_ms + std::min(left_ms, length_ms);
     return std::max<uint64_t>(end_ms - std::min(end_ms, length_ms), 1);
@@ -114,7 +112,7 @@ BanExchange::Lift *BanExchange::find_lift(uint64_t hash) {
     return nullptr;
 }
 
-/* Replaces the entry that was read; false: another worker was faster. */
+/* Replaces the lift that was read with the word `old`.  Returns false if it has changed. */
 bool BanExchange::Lift::replace(uint64_t old, uint64_t next_hash, uint64_t next) {
     if (!shared(&word).compare_exchange_strong(old, 0)) { return false; }
 
@@ -123,7 +121,7 @@ bool BanExchange::Lift::replace(uint64_t old, uint64_t next_hash, uint64_t next)
     return true;
 }
 
-/* Remembers a lift in the place of an older one of the key, or else of one that was told. */
+/* Stores a lift in the place of an older lift of the key, or of one that does not wait. */
 bool BanExchange::put_lift(uint64_t hash, uint64_t at_ms, bool waits) {
     const uint64_t next = at_ms * 2 + (waits ? kWaits : 0);
 
@@ -153,8 +151,7 @@ void BanExchange::remember(uint64_t hash) {
     shared(&words(told_)[place]).store(hash);
 }
 
-/* Has all told again that is known to have been, but for lifts of keys that were banned
- * anew. */
+/* Makes all known bans and lifts wait again, but not lifts of keys that are banned now. */
 void BanExchange::repeat(const Bans &bans, uint64_t now_ms) {
     for (Lift &lift : lifts_) {
         uint64_t word = load(&lift.word);
@@ -186,8 +183,7 @@ void BanExchange::remove(const BanCall &call) {
     }
 }
 
-/* Sets a ban, or lifts it, from three numbers of a reply; or reports a later event of the
- * key to Redis. */
+/* Applies three numbers of a reply: sets or lifts a ban, or reports a later event of the key. */
 void BanExchange::take(const int64_t *numbers, Bans *bans, const PenaltyRule &rule,
                        uint64_t sent_ms) {
     const uint64_t hash
@@ -227,7 +223,7 @@ uint64_t BanExchange::wait_ms(uint64_t now_ms, bool has_asked) const {
     const uint64_t due = load(&turn_ms_);
     const uint64_t left = now_ms < due ? std::min(due - now_ms, kBanPollMs) : 0;
 
-    /* the worker that has asked goes on if it can, and so needs one connection */
+    /* the worker that sent the last call goes on, so that a node needs one connection */
     return std::max<uint64_t>(left + (has_asked ? 0 : kBanTurnMs), 1);
 }
 
@@ -244,7 +240,7 @@ void BanExchange::fill(BanCall *call, const Bans &bans, const PenaltyRule &rule,
     call->n = 0;
     if (ahead_ms == 0) { return; }
 
-    /* lifts come first: a ban that is told with one began after it */
+    /* lifts come first, because a ban of the same key in this call began after its lift */
     for (uint32_t i = 0; i < kLiftsMax; i++) {
         uint64_t word = load(&lifts_[i].word);
         const uint64_t end_ms = word / 2 + rule.max_ms;
@@ -283,7 +279,7 @@ BanReply BanExchange::read(const BanCall &call, const int64_t *numbers, size_t n
         take(numbers + i, bans, rule, sent_ms);
     }
 
-    /* another worker may have been told more meanwhile */
+    /* another worker may have read more meanwhile */
     uint64_t after = call.after;
     const auto order = static_cast<uint64_t>(numbers[3]);
     const bool is_ours = shared(&order_).compare_exchange_strong(after, order);

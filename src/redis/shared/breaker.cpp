@@ -31,7 +31,7 @@ bool Breaker::failed(uint64_t now_ms, uint32_t random) {
 
     uint64_t due = now_ms + kBreakerIntervalMs - random % (kSpread + 1);
 
-    /* is set first, so that nobody finds it open with a probe overdue */
+    /* set first, so that no worker finds the breaker open with an overdue probe */
     shared(&probe_ms_).store(due);
 
     return shared(&failures_).fetch_add(1) + 1 == kBreakerFailures;

@@ -6,25 +6,24 @@
 
 namespace limit_sliding {
 
-/* Failures in a row that open the breaker, and the time between probes then. */
+/* The number of consecutive failures that opens the breaker, and the ms between probes then. */
 constexpr auto kBreakerFailures = 5;
 constexpr auto kBreakerIntervalMs = 1000;
 
 enum class BreakerState {
     kClosed = 0,
     kOpen,
-    kProbe /* open, and this caller, the only one in an interval, sends a probe */
+    kProbe /* open, and the caller sends the only probe of this interval */
 };
 
-/* A circuit breaker in shared memory, closed if zeroed.  It has two words, each
- * of which is valid whatever the other is.  The process that moves the time of
- * the next probe forward sends it; if it dies, the next probe is still due an
- * interval later. */
+/* A circuit breaker in shared memory, closed if zeroed.  Each of its two words is valid alone.
+ * The process that moves the time of a probe forward sends the probe; if it dies, the next is due
+ * an interval later. */
 class Breaker {
 public:
     BreakerState check(uint64_t now_ms);
 
-    /* Returns when the next probe is due, while it is open. */
+    /* Returns the time in ms at which the next probe is due, while the breaker is open. */
     uint64_t probe_ms() const;
 
     bool is_open() const;
@@ -38,8 +37,8 @@ public:
     bool failed(uint64_t now_ms, uint32_t random);
 
 private:
-    uint64_t failures_; /* in a row */
-    uint64_t probe_ms_; /* when the next probe is due */
+    uint64_t failures_; /* consecutive failures */
+    uint64_t probe_ms_; /* time of the next probe, valid while the breaker is open */
 };
 
 } // namespace limit_sliding

@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* One lease: the terms on which units were leased, and the words of shared
- * memory that hold them. */
+/* A lease: the terms on which units were leased, and the words of shared memory with both. */
 
 #pragma once
 
@@ -13,24 +12,23 @@
 #include "core/base/hash_mix.hpp"
 #include "core/policy/claim.hpp"
 #include "core/rules/counter_kinds.hpp"
-#include "redis/protocol/counter_parts.hpp"
+#include "redis/protocol/counter_reply.hpp"
 #include "redis/protocol/remote_verdict.hpp"
 
 namespace limit_sliding {
 
-/* The time after Redis was asked in which its units are spent.  One request
- * then asks whether the key still has the same limit. */
+/* The time in ms after a call in which leased units may be spent.  Then a request asks Redis
+ * whether the key still has the same limit. */
 constexpr auto kLeaseMs = 1000;
 
 constexpr unsigned kUnitBits = 23;
 constexpr uint64_t kUnits = (uint64_t{1} << kUnitBits) - 1;
 
-/* The error that the difference of two readings of NGINX's clock may have.  It
- * is the kernel's coarse clock: a reading is late by up to a tick, of at most
- * 10 ms, and rounded; and clocks drift. */
+/* The largest error in ms of the difference of two readings of NGINX's clock.  It is the kernel's
+ * coarse clock: a reading is late by a tick of 10 ms at most, and rounded; and clocks drift. */
 constexpr uint64_t kMarginMs = 12;
 
-/* The epochs of a bucket's leases, as in the script. */
+/* The epochs of a bucket's leases, as in the script: epochs in a window, longest epoch in ms. */
 constexpr uint64_t kEpochsPerWindow = 16;
 constexpr uint64_t kEpochMs = 1000;
 
@@ -39,14 +37,12 @@ constexpr uint64_t kHorizonsPerPart = 128;
 constexpr uint64_t kShareOfRest = 32;
 constexpr uint64_t kLoneHorizons = 2;
 
-/* The time since Redis was asked about a key that is seen for the first time;
- * there is no room for more, nor does it matter. */
+/* The largest LeaseTerms::before_ms, also of a key without a lease; more makes no difference. */
 constexpr uint64_t kAgesMs = (uint64_t{1} << 11) - 1;
 
 static_assert(kAgesMs > 2 * kLoneHorizons * kHorizonMs);
 
-/* Returns the parts of a counter's window, as most keys of this limit have; other
- * algorithms have one. */
+/* Returns the parts of a window: for a counter, of most keys with this limit; else 1. */
 inline uint64_t parts_of(const Policy &policy, uint64_t limit) {
     return policy.algorithm == Algorithm::kCounter ? counter_parts_of(policy, limit) : 1;
 }
@@ -55,35 +51,33 @@ inline bool is_bucket(const Policy &policy) { return policy.algorithm == Algorit
 
 constexpr size_t kTermWords = 6;
 
-/* The terms on which units are leased, and how many were leased before. */
+/* The terms of a lease.  Times are in ms of the node's clock, except for ends_ms. */
 struct LeaseTerms {
-    uint64_t known_ms;  /* when Redis was asked */
-    uint64_t until_ms;  /* units may be spent */
-    uint64_t ends_ms;   /* the same by the clock of Redis, modulo 2^42 */
-    uint64_t reset_ms;  /* of a verdict, as a time */
-    uint64_t limit;     /* in force */
-    uint64_t remaining; /* in Redis */
-    uint64_t granted;   /* units that were in the lease when Redis was asked */
-    uint64_t before_ms; /* how long before that it was asked the last time */
+    uint64_t known_ms;  /* time at which Redis was asked */
+    uint64_t until_ms;  /* time until which units may be spent */
+    uint64_t ends_ms;   /* end of the units by the clock of Redis, modulo 2^42 */
+    uint64_t reset_ms;  /* time at which `remaining` grows */
+    uint64_t limit;     /* limit in force */
+    uint64_t remaining; /* units left in Redis */
+    uint64_t granted;   /* units in the lease after the call */
+    uint64_t before_ms; /* ms from the call before to known_ms */
 
-    /* True while units may be spent without asking Redis. */
+    /* Returns true while units may be spent without asking Redis. */
     bool is_known(uint64_t now_ms) const {
         return now_ms < known_ms + kLeaseMs && now_ms < until_ms;
     }
 
-    /* True if units of these terms count like units of the other terms, up to the same
-     * moment. */
+    /* Returns true if units of both terms count in the same window under the same limit. */
     bool is_same(const LeaseTerms &other) const {
         return ends_ms == other.ends_ms && limit == other.limit;
     }
 
-    /* Returns the end and the limit as a number, by which a claim's units are
-     * given back. */
+    /* Returns a hash of the end and the limit, by which units are refunded to the same terms. */
     uint64_t origin() const { return mixed(mixed(limit) + ends_ms); }
 
-    /* Sets when units that Redis granted are to be spent: in the part of the
-     * window in which they count, or, of a bucket, in the epoch in which they
-     * were granted and the next one; so long they do not run off there. */
+    /* Sets the end of units that Redis has granted: the end of the part of the window in which
+     * they count; of a bucket, the end of the epoch after their grant, since leased units do not
+     * run off until then. */
     void set_end(const Policy &policy, const RemoteState &remote, uint64_t sent_ms) {
         uint64_t epoch_ms = std::min(policy.window_ms / kEpochsPerWindow, kEpochMs);
         uint64_t end_ms = is_bucket(policy) ? (remote.now_ms / epoch_ms + 2) * epoch_ms
@@ -94,21 +88,20 @@ struct LeaseTerms {
         until_ms = sent_ms + rest_ms - std::min(rest_ms, kMarginMs);
     }
 
-    /* Returns how long the present part lasts; parts follow one another. */
+    /* Returns the ms until the present part ends; parts of part_ms follow until_ms. */
     uint64_t rest_ms(uint64_t part_ms, uint64_t now_ms) const {
         return now_ms < until_ms ? until_ms - now_ms : part_ms - (now_ms - until_ms) % part_ms;
     }
 
-    /* Returns true if three requests came close together.  Two requests for a
-     * rare key may do so by chance, and units leased for it would lapse. */
+    /* Returns true if three requests came close together.  Two requests for a rare key may do so
+     * by chance, and units leased for the key would expire unspent. */
     bool is_frequent(uint64_t elapsed_ms, uint64_t horizon_ms) const {
         uint64_t each_ms = kLoneHorizons * horizon_ms;
 
         return elapsed_ms <= each_ms && elapsed_ms + before_ms <= 2 * each_ms;
     }
 
-    /* Returns the units that Leases::want() asks for by demand, if so many are
-     * left. */
+    /* Returns the units to lease by demand, see Leases::want(), if `left` units are left. */
     uint64_t demand(const Claim &claim, uint64_t left, uint64_t needed, uint64_t now_ms) const {
         const Policy &policy = *claim.policy;
         uint64_t part_ms = policy.window_ms / parts_of(policy, limit);
@@ -129,8 +122,8 @@ struct LeaseTerms {
     }
 
     /*
-     * Packs them into words of 48 bits.  A time of more bits is none: the check
-     * of such words is wrong once they were stored.
+     * Packs the terms into words of 48 bits.  A known_ms of more than 42 bits makes the terms
+     * invalid, because the check of the stored words is wrong then.
      *
      *     known 42, upper 3 of limit and of remaining
      *     until - known 32, ends 16
@@ -169,29 +162,27 @@ private:
 
     static_assert(kRemoteMax >> 51 == 0, "limits fit");
 
-    /* Returns a time as ms after known_ms, or the largest number that fits. */
+    /* Returns a time as ms after known_ms, or the largest number of `bits` bits. */
     uint64_t after_known(uint64_t time_ms, unsigned bits) const {
         return std::min(time_ms - std::min(time_ms, known_ms), mask(bits));
     }
 };
 
-/* The owner of a lease: the key's hash, and the limit that is asked for. */
+/* The owner of a lease: the hash of the key, and the requested limit. */
 struct LeaseOwner {
     uint64_t hash;
     uint64_t limit;
 };
 
 /*
- * A lease is one cache line.  Its word holds the units and a generation.  A
- * writer first takes all units out of the word and begins a new generation,
- * then writes the terms, and only then puts units in.  A spender changes the
- * word alone, and only if the terms are of its generation.
+ * A lease in one cache line.  Its word holds the units and a generation.  A writer takes all
+ * units out of the word and begins a new generation, then writes the terms, and then puts units
+ * in.  A spender changes only the word, and only if the terms are of its generation.
  *
- * As in refusals.cpp, terms are valid if their check is: terms of mixed origin,
- * or of another generation, are nobody's.  A writer may be slow, and another
- * may have begun a generation since.  So every value has some bits of its
- * generation, and is written by compare-and-swap only while the word is still
- * the writer's: newer values stay.
+ * As in refusals.cpp, terms are valid if their check is: terms of mixed origin, or of another
+ * generation, belong to no key.  A writer may be slow, and another worker may begin a later
+ * generation meanwhile.  So each value has some bits of its generation, and is written by
+ * compare-and-swap only while the word is still the writer's: newer values stay.
  */
 class alignas(64) Lease {
 public:
@@ -199,31 +190,29 @@ public:
 
     static uint64_t next(uint64_t word) { return (word | kUnits) + 1; }
 
-    /* Acquires the terms of its generation, or of a later one. */
+    /* Returns the word, and acquires the terms of its generation, or of a later one. */
     uint64_t word() const { return word_.load(std::memory_order_acquire); }
 
-    /*
-     * Replaces the word as it was read; false if anybody has changed it since.  Releases
-     * the terms to whoever reads the word.  It acquires nothing, as word() has done so.
-     */
+    /* Replaces the word, if it is still `from`, and releases the terms to readers of the word.
+     * Acquires nothing, because word() has done so. */
     bool exchange(uint64_t from, uint64_t to) {
         return word_.compare_exchange_strong(from, to, std::memory_order_release,
                                              std::memory_order_relaxed);
     }
 
-    /* True if these are the terms of this owner, and of this word. */
+    /* Reads the terms.  Returns true if they belong to this owner and this word. */
     bool read(const LeaseOwner &owner, uint64_t word, LeaseTerms *terms) const {
         return differs(owner.hash, word, terms) == owner.limit;
     }
 
-    /* True if these are terms of the key, whatever limit was asked for; or, once
-     * in many times, of another one. */
+    /* Reads the terms.  Returns true if they belong to the key, under any limit, and for one in
+     * 18,000 terms of other keys. */
     bool read_any(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
         return differs(hash, word, terms) <= kRemoteMax;
     }
 
-    /* Writes terms, for a caller that has just begun this word; false if
-     * another worker has begun one since. */
+    /* Writes the terms of a word that the caller has just begun.  Returns false if another worker
+     * has begun a later word. */
     bool write(const LeaseOwner &owner, uint64_t word, const LeaseTerms &terms) {
         uint64_t values[kTermWords];
 
@@ -240,13 +229,12 @@ public:
 
     uint64_t known_ms() const { return load(0) >> 6; }
 
-    /* False while terms are being written, or if their writer has died. */
+    /* Returns false while terms are being written, or if their writer has died. */
     bool is_whole(uint64_t word) const {
         return (terms_[5].load(std::memory_order_relaxed) & kTag) == tag(word);
     }
 
-    /* True if the lease is worth keeping, whatever its key: it was granted
-     * units, and may still be spent. */
+    /* Returns true if the lease of any key was granted units that may still be spent. */
     bool is_in_use(uint64_t now_ms) const {
         return units(load(5)) > 0 && now_ms < known_ms() + kLeaseMs;
     }
@@ -257,8 +245,8 @@ private:
 
     static uint64_t tag(uint64_t word) { return word >> kUnitBits & kTag; }
 
-    /* Returns how the check differs from that of a limit of 0: the limit, if
-     * these are terms of the key. */
+    /* Reads the terms.  Returns the difference of their check from that of a limit of 0, which is
+     * the limit if the terms belong to the key. */
     uint64_t differs(uint64_t hash, uint64_t word, LeaseTerms *terms) const {
         uint64_t values[kTermWords];
 
@@ -282,12 +270,12 @@ private:
         return sum;
     }
 
-    /* Terms are relaxed: the check tells whether they are of the word. */
+    /* Terms are relaxed, because the check tells whether they belong to the word. */
     uint64_t load(size_t i) const { return terms_[i].load(std::memory_order_relaxed) >> kTagBits; }
 
-    /* Replaces a value only if it was read while the word was ours.  It acquires the
-     * generation of whoever wrote the value before, so that the word is not read as it was
-     * before that, and releases its own to whoever is next. */
+    /* Replaces a value only if it was read while the word was the caller's.  Acquires the
+     * generation of the last writer of the value, so that no older word is read, and releases the
+     * caller's generation to the next writer. */
     bool replace(Atomic<uint64_t> *value, uint64_t word, uint64_t with) {
         uint64_t was = value->load(std::memory_order_acquire);
 

@@ -12,8 +12,7 @@ namespace {
 
 constexpr uint64_t kRetries = 512;
 
-/* One of so many attempts takes over a lease that is still being written, as
- * its writer may have died. */
+/* One of this many attempts takes over a lease that is being written: its writer may be dead. */
 constexpr uint64_t kPatience = 64;
 
 LeaseOwner owner_of(const Claim &claim) { return {mixed(claim.hash), claim.limit}; }
@@ -32,7 +31,7 @@ Leases::Group &Leases::group_of(const LeaseOwner &owner) const {
     return reinterpret_cast<Group *>(const_cast<Leases *>(this) + 1)[number];
 }
 
-/* Finds the key's lease, if it has as many units. */
+/* Finds the owner's lease with at least this many units. */
 bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const {
     for (Lease &lease : group_of(owner)) {
         found->lease = &lease;
@@ -46,8 +45,8 @@ bool Leases::find(const LeaseOwner &owner, uint64_t units, Found *found) const {
     return false;
 }
 
-/* Finds where a new key's lease goes; false if other keys use all of its group.
- * A patient caller leaves a lease alone that is being written. */
+/* Chooses a lease for a new key.  Returns false if other keys use all leases of its group.  A
+ * patient caller does not choose a lease that is being written. */
 bool Leases::choose_slot(const LeaseOwner &owner, uint64_t now_ms, bool patient,
                          Found *found) const {
     found->lease = nullptr;
@@ -66,8 +65,8 @@ bool Leases::choose_slot(const LeaseOwner &owner, uint64_t now_ms, bool patient,
     return found->lease != nullptr;
 }
 
-/* Takes the units of other leases of the key: while one was written, another
- * worker has found none, and made another. */
+/* Takes the units of the key's other lease: a worker that finds no lease while another worker
+ * writes one makes a second one. */
 uint64_t Leases::take_others(const LeaseOwner &owner, const Lease *but, const LeaseTerms &terms) {
     uint64_t units = 0;
 
@@ -148,7 +147,7 @@ void Leases::add(const Claim &claim, const RemoteState &remote, const Verdict &v
                 left = Lease::units(found.word);
 
             } else if (found.terms.known_ms > terms.known_ms) {
-                /* the last reply is out of date */
+                /* the lease has the terms of a later call */
                 return;
             }
 
@@ -205,7 +204,7 @@ void Leases::give_back(const Claim &claim, uint64_t now_ms) {
 
     for (uint64_t i = 0; i < kRetries; i++) {
         if (!find(owner, 0, &found)) {
-            /* another worker may be writing it, or there is none any more */
+            /* another worker may be writing the lease, or has overwritten it */
             if (i < kPatience) { continue; }
             return;
         }

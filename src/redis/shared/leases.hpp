@@ -1,9 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Leases: units of a key's quota that were taken from Redis in advance, to be
- * spent by all workers of this node without asking.  A unit is a request of
- * cost 1.  Times, units and safety are as in limiter.hpp; docs/redis.md proves
- * that no window admits more than it would without leases. */
+/* Leases: units that were consumed in Redis in advance, for all workers of this node to spend
+ * without asking.  A unit is a request of cost 1.  Times, units and safety are as in limiter.hpp;
+ * docs/redis.md proves that no window admits more than without leases. */
 
 #pragma once
 
@@ -16,62 +15,55 @@
 
 namespace limit_sliding {
 
-/* The size of a lease that goes by demand. */
+/* The size of a lease that follows the demand. */
 constexpr auto kLeaseAuto = UINT32_MAX;
 
-/* Units that Redis granted beyond the needed ones, to be spent here.  A unit
- * is spent once, and for its own key, whatever processes die on the way; some
- * may be lost then. */
+/* The leases of the keys of a zone.  A unit is spent once at most, and only for its own key, even
+ * if processes die; then some units may be lost. */
 class alignas(64) Leases {
 public:
-    /* Makes a table of `memory`: `bytes` long, zeroed, aligned to 64.  Returns
-     * null if there is no room for any. */
+    /* Makes a table in `memory`: `bytes` long, zeroed, aligned to 64.  Returns null if there is
+     * no room for a lease. */
     static Leases *init(void *memory, size_t bytes);
 
-    /* True if keys of such a zone can have leases. */
+    /* Returns true if keys of a zone with this policy can have leases. */
     static bool can_serve(const Policy &policy);
 
-    /* True if units can be leased to such a claim of one. */
+    /* Returns true if the claim, in such a zone, can spend leased units. */
     static bool can_serve(const Claim &claim);
 
-    /*
-     * Returns how many units to ask for beyond `needed`, which requests wait
-     * for.  `size` is the size of a lease, or kLeaseAuto: then as many units as the
-     * key's demand on this node since the last time would use up in a 128th of
-     * the window (or of its part), or in 250 ms; at most twice the last size, and
-     * at most a 32nd of the units left in Redis.  A lone request, which says
-     * little, leases as many units again if it came within twice that time of
-     * the last one, and within four times of the one before; else none.
-     * A lease has at most kUnits.
-     */
+    /* Returns how many units to ask for beyond the `needed` units of waiting requests.  `size` is
+     * the size of a lease, or kLeaseAuto: then as many units as the key would use on this node,
+     * at its pace since the last call, in a 128th of the window (or of its part), but in 250 ms
+     * at most; at most twice the units used since that call, and at most a 32nd of the units left
+     * in Redis.  A single request since that call leases as many units again if it came within
+     * twice this time of the call, and within four times of the call before; else none.  A lease
+     * has at most kUnits. */
     uint32_t want(const Claim &claim, uint32_t size, uint32_t needed, uint64_t now_ms) const;
 
-    /* Redis, asked at `sent_ms`, had this key as told, granted `needed` units
-     * to requests and `units` beyond them.  They are added to the remaining
-     * units of the same window, if the key's limit has not changed. */
+    /* Adds `units` that a call, sent at `sent_ms`, was granted beyond the needed ones, and sets
+     * the terms from its reply.  Units of the same window and limit stay in the lease. */
     void add(const Claim &claim, const RemoteState &remote, const Verdict &verdict, uint64_t units,
              uint64_t sent_ms, uint64_t now_ms);
 
-    /* Spends the claim's cost.  Returns true and describes the key in *verdict,
-     * or false if there are not as many units.  The window that they were of is
-     * noted in the claim's state. */
+    /* Spends the claim's cost, describes the key in *verdict, and notes the origin of the units
+     * in claim->state.  Returns false if the lease has not as many units. */
     bool spend(Claim *claim, uint64_t now_ms, Verdict *verdict);
 
-    /* Gives back the unit just spent for a claim, unless its window is over. */
+    /* Refunds the units just spent for a claim, unless their terms are over. */
     void give_back(const Claim &claim, uint64_t now_ms);
 
-    /* Returns the units that are left, even if their window is over. */
+    /* Returns the units left in a lease of the key, even if its window is over. */
     uint32_t held(const Claim &claim) const;
 
-    /* Redis has deleted the state of the claim's key: all units of the key are
-     * lost, under any limit, unless Redis was asked
-     * about them later than at `until_ms`. */
+    /* Deletes all units of the claim's key, under any limit, for which Redis was asked before
+     * `until_ms` or then, because Redis has deleted the state of the key. */
     void forget(const Claim &claim, uint64_t until_ms);
 
 private:
     struct Found;
 
-    /* The leases of a key are all in one of these. */
+    /* A group has all leases of a key. */
     using Group = Lease[2];
 
     Group &group_of(const LeaseOwner &owner) const;

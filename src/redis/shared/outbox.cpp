@@ -23,28 +23,28 @@ constexpr uint64_t kLook = uint64_t{1} << (kUnitBits + 1);
 constexpr uint64_t kDue = (uint64_t{1} << kDueBits) - 1;
 constexpr uint64_t kGiven = kBusy | kLook;
 
-/* The last reply about a key: its time in 24 bits, 4.6 hours, and the units used. */
+/* Entry::seen: the time of the last call in ms modulo 2^24, 4.6 hours, and the used units. */
 constexpr unsigned kTimeBits = 24;
 constexpr uint64_t kTime = (uint64_t{1} << kTimeBits) - 1;
 constexpr uint64_t kUsedMax = (uint64_t{1} << (64 - kTimeBits)) - 1;
 
-/* And of its memo: when look() may ask again, in 32 bits, 50 days. */
+/* Entry::memo: the time from which look() may ask again, modulo 2^32 ms, 50 days; share; pace. */
 constexpr uint64_t kLookMs = UINT32_MAX;
 constexpr unsigned kShareShift = 32;
 constexpr uint64_t kShare = UINT8_MAX;
 constexpr unsigned kPaceShift = kShareShift + 8;
 constexpr uint64_t kPaceMax = (uint64_t{1} << (64 - kPaceShift)) - 1;
 
-/* The time by which a sender may be late before another worker sends the units. */
+/* Time in ms by which a sender may be late before another worker sends the units. */
 constexpr uint64_t kOverdueMs = 1000;
 
-/* How long it may take to give an entry to another key. */
+/* Time in ms within which an entry is given to another key. */
 constexpr uint64_t kGiveMs = 1000;
 
-/* By how much the clocks of busy workers may differ. */
+/* The largest difference in ms between the clocks of busy workers. */
 constexpr uint64_t kClockMs = 250;
 
-/* Hashes are not 0 but for one, and an entry never used has that tag. */
+/* Replaces a hash of 0, which is the tag of an entry that was never used. */
 uint64_t tag_of(uint64_t hash) { return hash + uint64_t{hash == 0}; }
 
 bool is_busy(uint64_t word) { return (word & kBusy) != 0; }
@@ -52,7 +52,7 @@ bool is_given(uint64_t word) { return (word & kGiven) == kGiven; }
 bool is_wanted(uint64_t word) { return (word & (kUnits | kLook)) != 0; }
 bool is_idle(uint64_t word) { return (word & (kUnits | kGiven)) == 0; }
 
-/* Returns the ms until the word is due; negative: it has been. */
+/* Returns the ms until the word is due, negative if it is overdue. */
 int64_t left_ms(uint64_t word, uint64_t now_ms) {
     const auto left = static_cast<int64_t>(((word >> kDueShift) - now_ms) & kDue);
 
@@ -64,12 +64,12 @@ uint64_t with_due(uint64_t word, uint64_t due_ms) {
     return (word & ~(kDue << kDueShift)) | (due_ms & kDue) << kDueShift;
 }
 
-/* True if so many ms are more than an interval, though the clocks of workers differ. */
+/* Returns true if `left` exceeds an interval, even if the clocks of workers differ. */
 bool is_far_off(int64_t left, uint64_t interval_ms) {
     return left > static_cast<int64_t>(interval_ms + kClockMs);
 }
 
-/* Makes of a word that has nothing one that waits to be sent. */
+/* Returns an idle word as one that waits to be sent, and sets *due_ms. */
 uint64_t begun(uint64_t word, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms) {
     const int64_t left = left_ms(word, now_ms);
     const bool is_soon = left > 0 && !is_far_off(left, interval_ms);
@@ -84,11 +84,10 @@ struct Outbox::Entry {
     Atomic<uint64_t> tag;
     Atomic<uint64_t> word;
 
-    /* These are estimates, each by itself and relaxed: they need not be of one reply, and
-     * of two workers that store at once, one is forgotten.  A worker that finds the entry to
-     * be the key's by its word has acquired that they are not another key's any more. */
-    Atomic<uint64_t> seen; /* used 40 | when, ms 24; 0: not known */
-    Atomic<uint64_t> memo; /* pace 24 | share 8 | when to look again, ms 32 */
+    /* Two independent, relaxed estimates: they need not be of one reply, and of two workers that
+     * store at once, one is lost.  A worker that finds the key by is_of() acquires its values. */
+    Atomic<uint64_t> seen; /* used 40 | time of the call, ms 24; 0: unknown */
+    Atomic<uint64_t> memo; /* pace 24 | share 8 | time of the next look, ms 32 */
 
     bool may_look(uint64_t now_ms) const {
         return static_cast<int32_t>(memo.load(std::memory_order_relaxed) - now_ms) <= 0;
@@ -99,13 +98,13 @@ struct Outbox::Entry {
                    std::memory_order_relaxed);
     }
 
-    /* Returns true if it is the key's; the word is as it was before that was known. */
+    /* Returns true if the entry is the key's.  *seen_word is the word, read before the tag. */
     bool is_of(uint64_t hash, uint64_t *seen_word) const {
         *seen_word = word.load();
         return tag.load() == tag_of(hash) && !is_given(*seen_word);
     }
 
-    /* Changes the word while it is the key's; change() returns false to leave it. */
+    /* Changes the word while the entry belongs to the key; change() returns false to leave it. */
     template <class Change>
     bool amend(uint64_t hash, const Change &change) {
         uint64_t old;
@@ -121,7 +120,7 @@ struct Outbox::Entry {
         return false;
     }
 
-    /* Takes off so many of the key's units at most; returns how many there were. */
+    /* Subtracts up to this many units of the key.  Returns their number. */
     uint64_t subtract(uint64_t hash, uint64_t units) {
         uint64_t taken = 0;
         const bool is_found = amend(hash, [&](uint64_t &old) {
@@ -133,13 +132,13 @@ struct Outbox::Entry {
         return is_found ? taken : 0;
     }
 
-    /* True if it can be given to another key. */
+    /* Returns true if the entry can be given to another key. */
     bool is_free(uint64_t old, uint64_t now_ms) const {
         return is_idle(old) || ((old & kUnits) == 0 && is_busy(old) && left_ms(old, now_ms) < 0);
     }
 
-    /* Gives it to a key, with nothing to be sent.  Should another process take over, as
-     * this one was stopped meanwhile, the tag stays the other's. */
+    /* Gives the entry to a key, without units.  If this process was stopped and another one has
+     * taken over, the tag of the other one stays. */
     bool give(uint64_t hash, uint64_t old, uint64_t now_ms) {
         const uint64_t next_generation = ((old >> kGenerationShift) + 1) << kGenerationShift;
         uint64_t old_tag = tag.load();

@@ -8,98 +8,93 @@
 namespace limit_sliding {
 
 /*
- * The units of keys that a node has admitted and has not yet reported to Redis.  They are
- * in shared memory: all workers add, and one of them takes all units of a key at once,
- * when they are due.
+ * The units of keys that a node has admitted and not yet reported to Redis, in shared memory.
+ * All workers add units.  When they are due, one worker takes all units of a key at once.
  *
- * The worker that adds the first units of a key is to send them; others add to them, and
- * are done.  If the sender is gone, the next worker that adds to long overdue units sends
- * them.  While a key's units are under way, none are taken.
+ * The worker that adds the first units of a key must send them, with the units that others add.
+ * If the sender has died, the next worker that adds to long overdue units sends them.  While
+ * units of a key are under way, no other units of the key are taken.
  *
- * A set of four entries, two cache lines, is where a key may be.  An entry is in use
- * while it has units, waits to be sent, or is under way; an unused entry is given to
- * another key when the set is full.  Its word has all that changes at once:
+ * A key may be in each of the four entries of its set, two cache lines.  An entry is in use while
+ * it has units, waits to be sent, or is under way; a new key takes an unused entry.  The word of
+ * an entry has all fields that change at once:
  *
  *     generation 8 | due, ms 22 | look 1 | busy 1 | units 32
  *
- * `busy` is set while units are under way, `look` where Redis is to be asked even
- * though there are no units; with both, the entry is being given to another key.  The
- * generation is another one after that, so that no units of one key are added to another
- * key's: the tag is read after the word, which must be the same still when it is
- * swapped.  Two processes may give two entries to one key at once; both are taken then.
+ * `busy` is set while units are under way, and `look` if Redis must be asked even without units;
+ * both are set while the entry is given to another key.  The generation changes then, so that no
+ * units are added to another key's: the tag is read after the word, and the word is swapped only
+ * if it is still the same.  Two processes may give two entries to a key at once; the units of
+ * both are taken together.
  *
- * A time is known modulo 70 minutes, and none is further away than kWaitMaxMs: a time
- * that seems to be is in the past.
+ * Times are modulo 70 minutes, and none is further ahead than kWaitMaxMs: a time that seems to be
+ * is in the past.
  */
 class alignas(64) Outbox {
 public:
-    /* The longest time that units wait, or are under way, but for a few seconds. */
+    /* The longest time in ms for which units wait or are under way, apart from a few seconds. */
     static constexpr uint64_t kWaitMaxMs = 130000;
 
-    /* Makes a table of `memory`, which is `bytes` long, at least 192, zeroed and aligned to
-     * 64. */
+    /* Makes a table in `memory`: `bytes` >= 192, zeroed, aligned to 64. */
     static Outbox *init(void *memory, size_t bytes);
 
     enum class Added {
         kDone = 0,
-        kSend, /* the caller is to take them when they are due */
-        kFull  /* they were not added */
+        kSend, /* the caller must take the units when they are due */
+        kFull  /* the units were not added */
     };
 
-    /* Adds units of the key of this hash, 1 .. UINT32_MAX, which are due an interval
-     * after the last ones were taken: then *due_ms is set if the caller is to send
-     * them.  kFull if all entries of the key's set are in use, or the units are too
-     * many. */
+    /* Adds 1 .. UINT32_MAX units of the key with this hash, which are due an interval after the
+     * last ones were taken.  *due_ms is set with kSend.  kFull: the entries of the set are in use
+     * for other keys, or the sum of units is too large. */
     Added add(uint64_t hash, uint64_t units, uint64_t now_ms, uint64_t interval_ms,
               uint64_t *due_ms);
 
-    /* Has Redis asked for the key, though nothing was admitted; not before the time
-     * that done() was given. */
+    /* Requests a call for the key without units, but not before Rest::look_ms of the last one. */
     Added look(uint64_t hash, uint64_t now_ms, uint64_t interval_ms, uint64_t *due_ms);
 
     enum class Took {
-        kNothing = 0, /* others have taken it */
-        kLater,       /* it is due at *due_ms */
+        kNothing = 0, /* other workers have taken the units */
+        kLater,       /* the units are due at *due_ms */
         kTaken
     };
 
-    /* Takes all units of a key that is due, or due or not if `early` is set.  They are
-     * under way until done() is called, or for `most_ms`, whoever dies. */
+    /* Takes all units of a key, if they are due or `early` is set.  They are under way until
+     * done() is called, or for `most_ms` even if the caller dies. */
     Took take(uint64_t hash, uint64_t now_ms, uint64_t most_ms, bool early, uint64_t *units,
               uint64_t *due_ms);
 
-    /* How the units of a key that were under way go on. */
+    /* The state of a key after its units were under way. */
     struct Rest {
-        uint64_t units;   /* that are to be sent again */
-        bool look;        /* Redis is to be asked again, whatever is admitted */
-        uint64_t due_ms;  /* of units that were added meanwhile */
-        uint64_t wait_ms; /* of the rest, at least that */
-        uint64_t look_ms; /* when look() may ask again */
+        uint64_t units;   /* units to be sent again */
+        bool look;        /* ask Redis again, even if no units are admitted */
+        uint64_t due_ms;  /* time at which units that were added meanwhile are due */
+        uint64_t wait_ms; /* ms until `units` are due at least, if no others are */
+        uint64_t look_ms; /* time from which look() may ask again */
     };
 
-    /* Ends the sending that take() has begun.  Returns kSend if something is due, at *due_ms; kFull
-     * if the units that are to be sent again found no entry. */
+    /* Ends the sending that take() has begun.  kSend: units or a look are due at *due_ms; kFull:
+     * the units to be sent again were not added. */
     Added done(uint64_t hash, uint64_t now_ms, const Rest &rest, uint64_t *due_ms);
 
-    /* Returns the units of the key that nobody has taken. */
+    /* Returns the units of the key that no worker has taken. */
     uint64_t units(uint64_t hash) const;
 
-    /* Takes off so many units at most; returns how many there were. */
+    /* Subtracts up to `units` units that no worker has taken.  Returns their number. */
     uint64_t subtract(uint64_t hash, uint64_t units);
 
     /* The last reply about a key. */
     struct Seen {
-        uint64_t used;  /* in all */
-        uint64_t at_ms; /* 0: nothing is known */
-        uint64_t share; /* that other nodes have of the admitted units, in 1/256 */
-        uint64_t pace;  /* the most that all have admitted in an interval */
+        uint64_t used;  /* units used on all nodes */
+        uint64_t at_ms; /* time of the call in ms; 0: nothing is known */
+        uint64_t share; /* share of other nodes in the admitted units, in 1/256 */
+        uint64_t pace;  /* peak of the units that all nodes admit in an interval */
     };
 
-    /* Both are for whoever has taken the key's units, in time: until then, the entry is
-     * given to no other key. */
+    /* Read and replace the last reply, for a worker that has taken the key's units and is not
+     * late: until then the entry is given to no other key. */
     Seen seen(uint64_t hash, uint64_t now_ms) const;
 
-    /* Replaces it. */
     void set_seen(uint64_t hash, const Seen &seen);
 
 private:

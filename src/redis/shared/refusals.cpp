@@ -8,21 +8,19 @@
 
 namespace limit_sliding {
 
-/* Several processes may write an entry at once, without a lock, and some may die
- * meanwhile.  An entry is valid by its check, which is the hash combined with all
- * of its data: an entry of mixed origin does not have the hash that is looked
- * for.  So its words are relaxed, whatever order they are seen in.  The candidates of a
- * hash are the entries of a line. */
+/* Several processes may write an entry at once, without a lock, and may die meanwhile.  The check
+ * of an entry is the hash combined with all of its data, so an entry of mixed origin does not
+ * have the check of any hash that is looked up.  Therefore words are relaxed, in whatever order
+ * they are seen.  A hash may be in each entry of a line. */
 
 namespace {
 
 constexpr size_t kEntries = 3;
 
-/* Lines of a key: its requests may have several limits and costs. */
+/* The lines of a key, since its requests may have several limits and costs. */
 constexpr uint64_t kLines = 4;
 
-/* Bits of a time.  The other bits of the two times together tell when more
- * remains. */
+/* The bits of a time; the other bits of the two times together are Refusal::reset_ms. */
 constexpr unsigned kTimeBits = 42;
 constexpr unsigned kOtherBits = 64 - kTimeBits;
 constexpr uint64_t kTimeMask = (uint64_t{1} << kTimeBits) - 1;
@@ -33,7 +31,7 @@ constexpr uint64_t kAdmits = uint64_t{1} << 63;
 struct Data {
     uint64_t until;
     uint64_t known_until;
-    uint64_t limit; /* and above it kAdmits */
+    uint64_t limit; /* plus kAdmits, if the refusal admits */
     uint64_t remaining;
 
     uint64_t until_ms() const { return until & kTimeMask; }
@@ -54,7 +52,7 @@ Data data_of(const Refusal &refusal, uint64_t now_ms) {
             (refusal.admits ? kAdmits : 0) | refusal.limit, refusal.remaining};
 }
 
-/* Mixes a word, so that data of several origins does not cancel out. */
+/* Mixes a word, so that words of several origins do not cancel each other out. */
 uint64_t mixed_by(uint64_t word, uint64_t factor) {
     word = (word ^ word >> 32) * factor;
 
@@ -95,7 +93,7 @@ struct Refusals::Entry {
     }
 };
 
-/* Two cache lines, of which a search mostly reads one. */
+/* Two cache lines; a search mostly reads one. */
 struct alignas(64) Refusals::Line {
     Entry entry[kEntries];
 };
@@ -117,7 +115,7 @@ uint64_t refusal_hash(const Claim &claim) {
 }
 
 Refusals::Line &Refusals::line_of(uint64_t hash) const {
-    /* the upper half, which is the key's, tells enough lines apart */
+    /* the upper half, which depends on the key alone, distinguishes enough lines */
     uint64_t number = ((hash >> 32) * lines_ >> 32) + hash % kLines;
 
     while (number >= lines_) {
@@ -140,7 +138,7 @@ void Refusals::add(uint64_t hash, uint64_t now_ms, const Refusal &refusal) {
             break;
         }
 
-        /* an entry that no longer holds goes first */
+        /* expired entries are evicted first */
         uint64_t ends = other.known_until_ms() <= now_ms ? 0 : other.until_ms();
 
         if (ends < earliest) {

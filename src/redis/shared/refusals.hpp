@@ -9,44 +9,41 @@
 
 namespace limit_sliding {
 
-/* The time for which a refusal holds.  Redis is asked again after it, as the
- * limit of the key may have been changed there. */
+/* The time in ms for which a refusal is kept.  Then Redis is asked again, because the limit of
+ * the key may have changed there. */
 constexpr auto kRefusalMs = 1000;
 
-/* The same where rejected requests are recorded: other nodes may have recorded some
- * since, after which the key waits for longer. */
+/* The same if rejected requests are recorded: requests at other nodes prolong the wait. */
 constexpr auto kRecordedRefusalMs = 100;
 
 struct Refusal {
-    uint64_t until_ms; /* nothing is admitted before */
+    uint64_t until_ms; /* time before which nothing is admitted, unless `admits` */
     uint64_t limit;
     uint64_t remaining;
-    uint64_t reset_ms; /* when more remains, below 2^42 */
-    bool admits;       /* the limit would have admitted, beside another one that
-                          rejected; until_ms has no meaning then */
+    uint64_t reset_ms; /* time in ms at which `remaining` grows, below 2^42 */
+    bool admits;       /* this limit admits the request, which another limit has rejected */
 
-    uint64_t lasts_ms = kRefusalMs; /* for so long it is known */
+    uint64_t lasts_ms = kRefusalMs; /* time in ms for which the refusal is kept */
 };
 
-/* Returns the hash of the claim in this cache.  Its upper half is the key's. */
+/* Returns the hash of a claim in this cache; its upper half depends on the key alone. */
 uint64_t refusal_hash(const Claim &claim);
 
-/* A cache of keys known to be exhausted.  It forgets some refusals when there
- * are many, and never takes one for another key's, unless their 64-bit hashes
- * are equal. */
+/* A cache of exhausted keys.  A full cache evicts refusals.  A refusal is never taken for one of
+ * another key, unless their 64-bit hashes are equal. */
 class alignas(64) Refusals {
 public:
-    /* Makes a cache of `memory`: `bytes` long, zeroed, aligned to 64.  Returns
-     * null if there is no room for any. */
+    /* Makes a cache in `memory`: `bytes` long, zeroed, aligned to 64.  Returns null if there is
+     * no room for a refusal. */
     static Refusals *init(void *memory, size_t bytes);
 
-    /* `hash` is refusal_hash() of the claim. */
+    /* Adds a refusal; `hash` is refusal_hash() of the claim. */
     void add(uint64_t hash, uint64_t now_ms, const Refusal &refusal);
 
-    /* Returns true if a refusal holds, which is then in *refusal. */
+    /* Returns true if a refusal holds, and sets *refusal. */
     bool find(uint64_t hash, uint64_t now_ms, Refusal *refusal) const;
 
-    /* Forgets all refusals of the claim's key, and perhaps some of others. */
+    /* Deletes all refusals of the claim's key, and perhaps some of other keys. */
     void forget(const Claim &claim);
 
 private:

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789abcdef";
 
-/* Writes a number in hex, without zeros at its head, and returns the end. */
+/* Writes a number in hex without leading zeros, and returns the end. */
 char *write_hex(uint64_t number, char *p) {
     unsigned bits = 60;
     while (bits != 0 && number >> bits == 0) {
@@ -23,7 +23,7 @@ char *write_hex(uint64_t number, char *p) {
     }
 }
 
-/* Reads such a number, and nothing else, so that a place has one text. */
+/* Reads a number of write_hex() and no other form, so that a position has one text. */
 bool read_hex(std::string_view text, uint64_t *number) {
     if (text.empty() || text.size() > 16 || (text[0] == '0' && text.size() > 1)) { return false; }
 

@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Walks through the keys of Redis by SCAN, which goes on at a later time and in
- * another worker: the pattern, the number of keys at a time, and the place. */
+/* Scans of the keys of Redis, which may continue later and in another worker: the text of a
+ * position, the pattern, and the COUNT of SCAN. */
 
 #pragma once
 
@@ -11,33 +11,31 @@
 
 namespace limit_sliding {
 
-/* Where a walk goes on.  A cursor means something to its server only. */
+/* The position of a scan.  A cursor is valid only on its server. */
 struct ScanCursor {
-    uint64_t node = 0;   /* the server, by Endpoint::id(); 0: the first one */
-    uint64_t cursor = 0; /* 0: from its beginning */
+    uint64_t node = 0;   /* Endpoint::id() of the server; 0: the first server */
+    uint64_t cursor = 0; /* 0: the beginning */
 };
 
-/* The longest text of a place. */
+/* The bytes of the longest text of a position. */
 constexpr size_t kScanCursorBytes = 16 + 1 + 16;
 
-/* Writes the place as a text that may stand in a URL, and returns its bytes.
- * There must be room for kScanCursorBytes. */
+/* Writes the position as a text that is safe in a URL.  Returns the number of its bytes,
+ * kScanCursorBytes at most. */
 size_t write_scan_cursor(const ScanCursor &place, char *text);
 
-/* Reads such a text.  Returns false if it is none. */
+/* Reads a text of write_scan_cursor().  Returns false if it is invalid. */
 bool read_scan_cursor(std::string_view text, ScanCursor *place);
 
-/* Writes a text such that a pattern of Redis matches nothing else by it, and
- * returns the end.  There must be room for twice its bytes. */
+/* Escapes a text so that it matches itself only in a pattern of Redis.  Returns the end; there
+ * must be room for twice the bytes of the text. */
 char *escape_glob(std::string_view text, char *to);
 
-/* The bounds of COUNT.  Redis does nothing else while it looks at so many keys,
- * which takes it some tenths of a millisecond at most. */
+/* The bounds of COUNT.  A SCAN of so many keys blocks Redis for some tenths of a ms at most. */
 constexpr size_t kScanMin = 10;
 constexpr size_t kScanMax = 500;
 
-/* Returns the COUNT that is likely to find as many keys as are missing, after
- * `found` of the `scanned` ones matched. */
+/* Returns the COUNT that is likely to find `missing` keys, after `found` of `scanned` matched. */
 size_t scan_count(size_t missing, size_t scanned, size_t found);
 
 } // namespace limit_sliding

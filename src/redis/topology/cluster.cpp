@@ -14,21 +14,22 @@ namespace limit_sliding {
 
 namespace {
 
-/* Milliseconds between the times that the slots are asked for. */
+/* The shortest time in ms between two requests for the slots. */
 constexpr ngx_msec_t kRefreshInterval = 1000;
 
-/* A redirection to one more is not believed. */
+/* The most known nodes.  Further nodes are ignored. */
 constexpr size_t kNodesMax = 1024;
 
-/* After this many failures in a row a node has failed. */
+/* The number of consecutive failures after which a node has failed. */
 constexpr ngx_uint_t kFailuresMax = kBreakerFailures;
 
-constexpr std::string_view kSlotsCommand[] = {"CLUSTER", "SLOTS"};
+constexpr Arg kSlotsCommand[] = {"CLUSTER", "SLOTS"};
 
 ClusterNode &cluster_node(Node &node) { return static_cast<ClusterNode &>(node); }
 
-/* Returns the highest for a node that answers, then one that soon will, then
- * one that may; 0 for one that has not for long, or hangs. */
+/* Returns how likely a node is to reply: the highest value if it is ready and has no failures; 0
+ * if a call is late, or the node must not be connected to yet; else more for fewer failures, and
+ * for an open connection. */
 ngx_uint_t rank(ClusterNode &node) {
     if (node.is_late(kRefreshInterval)) { return 0; }
 
@@ -39,8 +40,8 @@ ngx_uint_t rank(ClusterNode &node) {
                : 0;
 }
 
-/* The node answers, be it with an error: requests may wait for it.  If it fails
- * once more it is left alone for as long as before. */
+/* Lets requests wait for the node again, since it replies, if only with an error.  After one more
+ * failure it is a failed node again. */
 void time_received(Node &node, Call &call, Reply *reply) {
     ngx_free(&call);
     if (reply != nullptr) {
@@ -49,9 +50,9 @@ void time_received(Node &node, Call &call, Reply *reply) {
     }
 }
 
-/* A node that failed often may hang; the script needs TIME, too. */
+/* Adds TIME to the greeting of a failed node, which may hang.  The script needs TIME, too. */
 bool greet(Node &greeted) {
-    constexpr std::string_view kTime[] = {"TIME"};
+    constexpr Arg kTime[] = {"TIME"};
     ClusterNode &node = cluster_node(greeted);
     return node.greet_server()
            && (!node.has_failed() || node.greet(create_call(time_received), kTime))
@@ -117,9 +118,8 @@ void Cluster::free_node(ClusterNode &node) {
     destroy_on_heap(&node);
 }
 
-/* Returns the node that another one tells of, perhaps a new one; nullptr: there
- * is no memory, or it cannot be one.  No host, or "?", means the host of the
- * one that tells. */
+/* Returns the node that `teller` has named, or adds it.  No host, or "?", means the host of
+ * `teller`.  nullptr: there is no memory, the address is invalid, or there are too many nodes. */
 ClusterNode *Cluster::find(const ClusterNode &teller, std::string_view host, int64_t port) {
     if (host.empty() || host[0] == '?') { host = teller.server.bare_host(); }
 
@@ -137,8 +137,8 @@ ClusterNode *Cluster::find(const ClusterNode &teller, std::string_view host, int
     return node;
 }
 
-/* Returns the node in "slot host:port"; the host may have colons.  The slot is the one
- * of the call. */
+/* Returns the node in "slot host:port", where the host may have colons.  Ignores the slot, which
+ * is that of the call. */
 ClusterNode *Cluster::find_target(const ClusterNode &teller, std::string_view target) {
     size_t blank = target.find(' ');
     size_t colon = target.rfind(':');
@@ -149,7 +149,7 @@ ClusterNode *Cluster::find_target(const ClusterNode &teller, std::string_view ta
     return find(teller, view(host, port - 1 - host), ngx_atoi(port, target.size() - colon - 1));
 }
 
-/* Returns the node that is likeliest to answer.  There is always one: the seeds stay. */
+/* Returns the node that is likeliest to reply.  There is one, because seeds stay. */
 ClusterNode &Cluster::any() {
     ClusterNode *best = &nodes_.front();
     for (ClusterNode &node : nodes_) {
@@ -166,7 +166,7 @@ ClusterNode &Cluster::route(ngx_int_t slot) {
 bool Cluster::is_worth(ngx_int_t slot) {
     ClusterNode &node = route(slot);
     if (node.failures != 0 || node.is_late(kRefreshInterval)) {
-        /* perhaps it has been replaced */
+        /* the node may have been replaced */
         stale_ = true;
     }
 
@@ -201,7 +201,8 @@ ngx_msec_t Cluster::retry() {
     return wait;
 }
 
-/* A node that only a redirection named may be nobody's, or the same server. */
+/* Ignores nodes that only a redirection has named: such a node may have no slots, or be the
+ * failed server itself. */
 bool Cluster::is_alive_without(const Node &failed) {
     for (ClusterNode &node : nodes_) {
         if (&node != &failed && node.failures == 0 && node.is_ready()
@@ -227,8 +228,8 @@ Node *Cluster::redirect(Node &from, ngx_int_t slot, const Reply &reply, bool *as
         return to;
     }
 
-    /* The slot is moving, and the script's first command has removed the last
-     * event of a log.  The node redirects the next ask, as the key is gone. */
+    /* The slot is moving, and the key, which existed when the call began, is gone.  The node
+     * redirects the next ask. */
     if (ngx_strlcasestrn(bytes(error), bytes(error) + error.size(), bytes("non local key"), 13 - 1)
         != nullptr) {
         return &node;
@@ -244,8 +245,8 @@ void Cluster::set_stale(ClusterNode *hint) {
     refresh_soon();
 }
 
-/* Asks for the slots if they are stale, and not too early; requests that follow
- * will have that tried again. */
+/* Asks for the slots if they are stale, at most once in kRefreshInterval.  After a failure, later
+ * requests try again. */
 void Cluster::refresh() {
     if (!stale_ || is_asking() || (loaded_ && ngx_current_msec - asked_at_ < kRefreshInterval)) {
         return;
@@ -254,7 +255,7 @@ void Cluster::refresh() {
     ClusterNode &node = hint_ != nullptr && hint_->is_ready() ? *hint_ : any();
     hint_ = nullptr;
     if (node.open() != NGX_OK) {
-        /* ask_new() asks a node that is to be connected to */
+        /* ask_new() asks the node once it is connected */
         return;
     }
 
@@ -268,7 +269,7 @@ void Cluster::refresh() {
     node.send();
 }
 
-/* A node that hangs does not keep the next one from being asked. */
+/* Returns true while a node has time to send the slots; after that, another node may be asked. */
 bool Cluster::is_asking() const {
     return asked_ != nullptr && ngx_current_msec - asked_at_ < kRefreshInterval;
 }
@@ -288,7 +289,7 @@ Call *Cluster::create_slots_call(ClusterNode &node) {
     return call;
 }
 
-/* The next time another node is asked, if it is as good. */
+/* Moves the node to the end of the list, so that another node that is as good is asked next. */
 void Cluster::note_asked(ClusterNode &node) {
     asked_ = &node;
     asked_at_ = ngx_current_msec;
@@ -297,7 +298,7 @@ void Cluster::note_asked(ClusterNode &node) {
     nodes_.push_back(node);
 }
 
-/* Takes a range of the reply while that is being read. */
+/* Sets the node of a range of slots while the reply is being read. */
 void Cluster::add_range(SlotRangeSink &sink, const SlotRange &range) {
     auto &teller = static_cast<ClusterNode &>(sink);
     Cluster &cluster = *teller.cluster;
@@ -330,7 +331,7 @@ void Cluster::answered(Node &from, Call &call, Reply *reply) {
         return;
     }
 
-    /* another node may know better */
+    /* another node may know the slots */
     const char *reason
         = reply->type == REDIS_REPLY_ERROR ? reply_text(reply) : "it knows of no slots";
     if (node.is_ready()) {
@@ -340,8 +341,8 @@ void Cluster::answered(Node &from, Call &call, Reply *reply) {
     }
 }
 
-/* Sends due asks to the nodes that have their slots now, and forgets unused nodes without
- * slots, except for the node that has sent the map. */
+/* Sends due asks to the nodes that have their slots now.  Frees unused nodes without slots,
+ * except for `teller`; closes them if they are seeds. */
 void Cluster::changed(ClusterNode &teller) {
     loaded_ = true;
     stale_ = false;

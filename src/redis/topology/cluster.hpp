@@ -1,8 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* "topology cluster": the nodes that a worker knows, and which of them has
- * which slots.  They are asked at first, and when the map is seen to have
- * changed, but not once for every request that sees it. */
+/* "topology cluster": the nodes that a worker knows, and the map of slots to nodes.  A node is
+ * asked for the map at first and when replies show a change, but only once for a change. */
 
 #pragma once
 
@@ -14,24 +13,24 @@ namespace limit_sliding {
 class Cluster;
 
 struct ClusterNode : Node, SlotRangeSink {
-    /* Returns true if it is asked by one request at a time. */
+    /* Returns true if the node failed so often that only one request at a time waits for it. */
     bool has_failed() const;
 
-    /* Returns true if the client has nothing to do with it at present. */
+    /* Returns true if no ask, errand or call is for the node. */
     bool is_unused() const { return !is_wanted() && ncalls == 0; }
 
-    ngx_queue_t link; /* among the nodes */
+    ngx_queue_t link; /* in the list of nodes */
     Cluster *cluster;
-    bool seed;   /* is configured, and so stays */
-    bool mapped; /* has slots */
+    bool seed;   /* is configured, so it is never removed */
+    bool mapped; /* the map has slots of this node */
 };
 
 class Cluster {
 public:
-    /* Returns a new one, or nullptr if there is no memory. */
+    /* Returns a new cluster, or nullptr if there is no memory. */
     static Cluster *create(const NodeContext &context);
 
-    /* Class Nodes describes these. */
+    /* Struct Nodes describes these functions. */
     void close();
     ClusterNode &route(ngx_int_t slot);
     bool is_worth(ngx_int_t slot);
@@ -39,30 +38,28 @@ public:
     /* Returns true once a node has sent a map of the slots. */
     bool is_loaded() const { return loaded_; }
 
-    /* Returns the master with the least id from this one on; nullptr: none. */
+    /* Returns the master with the least id from `id` on, or nullptr if there is none. */
     ClusterNode *master_from(uint64_t id);
 
-    /* Connects to nodes that requests do not wait for any more, or whose last attempt to
-     * connect failed: without requests, nobody would learn that they are dead, or back.
-     * Returns in how many milliseconds another one is to be tried. */
+    /* Connects to nodes that have failed, or that could not be connected to: without requests,
+     * the worker would not notice that they are back.  Returns the ms until the next attempt. */
     ngx_msec_t retry();
 
-    /* Returns true if another node answers. */
+    /* Returns true if a node other than `failed` is ready and has no failures. */
     bool is_alive_without(const Node &failed);
 
-    /* Reads an error of a node about this slot, and returns where to send the
-     * ask to, and whether ASKING comes first; nullptr: the error is no
-     * redirection, or leads nowhere. */
+    /* Reads an error that a node has returned for this slot.  Returns the node to send the ask
+     * to, and sets *asking if ASKING must precede it; nullptr: the error is no redirection, or
+     * its target is invalid. */
     Node *redirect(Node &from, ngx_int_t slot, const Reply &reply, bool *asking);
 
-    /* Lets the slots be asked for anew, best of the node that has seen a
-     * change, if that is not nullptr. */
+    /* Requests the map of slots again, preferably from `hint`, the node that has reported a
+     * change, if it is not nullptr. */
     void set_stale(ClusterNode *hint);
 
-    /* Asks the new connection of a node for the slots if they are not known, so
-     * that the first requests wait for the answer, and no other node is
-     * likelier to tell.  Returns false if there is
-     * no memory, and so the node has failed. */
+    /* Adds CLUSTER SLOTS to the greeting of a node if the map is stale and no other node is
+     * likelier to reply, so that the first requests wait for the map.  Returns false if there is
+     * no memory and the node has failed. */
     bool ask_new(ClusterNode &node);
 
 private:
@@ -81,17 +78,17 @@ private:
     void changed(ClusterNode &teller);
     static void answered(Node &node, Call &call, Reply *reply);
 
-    ClusterNode *slots_[kClusterSlots]; /* nullptr: its node is not known */
+    ClusterNode *slots_[kClusterSlots]; /* nodes of the slots; nullptr: unknown */
     List<ClusterNode, &ClusterNode::link> nodes_;
     size_t nnodes_;
     NodeContext context_;
-    ngx_event_t refresh_; /* posted */
-    ClusterNode *hint_;   /* whom to ask best */
-    ClusterNode *asked_;  /* last, if it has not answered; or nullptr */
+    ngx_event_t refresh_; /* posted by refresh_soon() */
+    ClusterNode *hint_;   /* preferred node to ask, or nullptr */
+    ClusterNode *asked_;  /* node asked last, until it replies; or nullptr */
     ngx_msec_t asked_at_;
-    size_t ranges_; /* in the reply so far */
-    bool loaded_;   /* the slots have been told once */
-    bool stale_;    /* they have changed since then, or were not told */
+    size_t ranges_; /* ranges in the reply so far */
+    bool loaded_;   /* a map was received */
+    bool stale_;    /* the map is out of date, or none was received */
 };
 
 } // namespace limit_sliding

@@ -12,14 +12,14 @@ namespace limit_sliding {
 
 namespace {
 
-/* Milliseconds between looks at the master. */
+/* Time in ms between checks of the master. */
 constexpr ngx_msec_t kWatchInterval = 1000;
 
 SentinelNode &sentinel_node(Node &node) { return static_cast<SentinelNode &>(node); }
 
-/* Returns true if the master that was named last is to be used.  One sentinel is enough if it
- * names the same one as before, if there is no other, or if attempts have failed for long; and
- * for a first master if no two could outvote it, or after ROLE has refuted another. */
+/* Returns true if the master that was named last must be used.  One sentinel is enough if it
+ * names the present master, if there is no other, or after kBreakerFailures failures; and for a
+ * first master if there are only two sentinels, or after ROLE has refuted another master. */
 bool is_believed(const SentinelNode &node) {
     const SentinelNode &user = node.watched != nullptr ? *node.watched : node;
     const size_t nsentinels = node.settings->servers.size();
@@ -28,7 +28,7 @@ bool is_believed(const SentinelNode &node) {
            || (user.master.port == 0 && (nsentinels == 2 || user.refuted));
 }
 
-/* Turns to the next sentinel; one that fails is tried last. */
+/* Sets the endpoint to the next sentinel; a sentinel that failed is tried again last. */
 bool next_sentinel(Node &closed, bool first) {
     SentinelNode &node = sentinel_node(closed);
     const Array<Server> &sentinels = node.settings->servers;
@@ -70,15 +70,15 @@ void master_named(Node &from, Call &call, Reply *reply) {
     if (node.named.id() != last) {
         node.votes = 1;
     } else if (node.watched == nullptr || voter != node.voter) {
-        /* a watching node has a master, and waits for another sentinel */
+        /* a watching node has a master, so only votes of different sentinels count */
         node.votes++;
     }
 
     node.voter = voter;
 }
 
-/* A master that is none is not believed, and the next sentinel is asked.  The user may have no
- * right to the command. */
+/* Accepts a master, and a server that denies ROLE to the user.  Refutes another server, and lets
+ * the next sentinel be asked. */
 void role_told(Node &from, Call &call, Reply *reply) {
     ngx_free(&call);
     if (reply == nullptr) { return; }
@@ -97,7 +97,7 @@ void role_told(Node &from, Call &call, Reply *reply) {
 }
 
 bool ask_role(Node &node) {
-    constexpr std::string_view kRole[] = {"ROLE"};
+    constexpr Arg kRole[] = {"ROLE"};
     static TextSink replicas = {[](TextSink &, std::string_view) {}};
     Call *call = create_call(role_told);
     if (call != nullptr) { call->texts = &replicas; }
@@ -108,23 +108,29 @@ bool greet(Node &greeted) {
     SentinelNode &node = sentinel_node(greeted);
     if (!node.finding) { return node.greet_server() && ask_role(node); }
 
-    std::string_view args[]
+    const Arg args[]
         = {"SENTINEL", "get-master-addr-by-name", view(node.settings->sentinel.master)};
 
     return node.greet_with(node.settings->sentinel.credentials)
            && node.greet(create_call(master_named), args);
 }
 
-/* Makes the named server the master of a node, which leaves its last one. */
+/* Makes the named server the master of `user`, and ends the connection to the last one. */
 void believe(SentinelNode &node, SentinelNode &user) {
     if (node.named.id() == user.master.id()) { return; }
 
     (void)user.master.set(view(node.named.host), node.named.port);
     user.refuted = false;
-    if (&user != &node && user.is_ready()) { user.fail(0, "sentinel names another master"); }
+    if (&user == &node) { return; }
+
+    if (user.is_ready()) {
+        user.fail(0, "sentinel names another master");
+    } else if (!user.is_closed() && !user.finding) {
+        user.reconnect();
+    }
 }
 
-/* Leaves the sentinel for the master that it has named, or for another sentinel. */
+/* Leaves a sentinel that has named a master, for this master or for another sentinel. */
 bool drained(Node &answered) {
     SentinelNode &node = sentinel_node(answered);
     if (!node.finding || !node.found) { return false; }

@@ -9,47 +9,46 @@
 
 namespace limit_sliding {
 
-/* The nodes that a worker knows of one Redis, whatever its topology is. */
+/* The nodes of one Redis that a worker knows, in any topology. */
 struct Nodes {
-    /* Returns false if there is no memory.  The arguments last as long as the
-     * worker. */
+    /* Creates the nodes, which the arguments must outlive.  Returns false without memory. */
     bool start(Redis *redis, const Settings *settings, KnownAddresses *known_addresses,
                const ClientEvents *events);
 
     bool is_started() const { return node != nullptr || is_cluster(); }
     bool is_cluster() const { return cluster != nullptr; }
 
-    /* Closes all connections: the worker exits. */
+    /* Closes all connections because the worker exits. */
     void close();
 
     /* Returns true if Redis is known not to answer; never for a cluster. */
     bool is_away() const { return node != nullptr && !node->is_usable(); }
 
-    /* Returns true if the last attempt to connect has failed; never for a cluster, which
-     * tries its nodes itself: Cluster::retry(). */
+    /* Returns true if the last attempt to connect has failed; never for a cluster, in which
+     * Cluster::retry() connects again. */
     bool is_unreachable() const {
         return node != nullptr && node->is_closed() && node->attempt_failed;
     }
 
-    /* Returns the node to ask about this slot, never nullptr.  While it is not
-     * known, this is any node, which will tell. */
+    /* Returns the node to ask about this slot, never nullptr.  If the node of the slot is
+     * unknown, this is any node, which redirects the ask. */
     Node *route(ngx_int_t slot) { return is_cluster() ? &cluster->route(slot) : node; }
 
-    /* Returns true if it is known which nodes there are. */
+    /* Returns true if the nodes are known; in a cluster, once a map of slots was received. */
     bool are_known() const { return !is_cluster() || cluster->is_loaded(); }
 
     /* Returns true if a request should wait for this slot's node. */
     bool is_worth(ngx_int_t slot) { return !is_cluster() || cluster->is_worth(slot); }
 
-    /* To be called when calls were sent. */
+    /* Must be called after calls were sent. */
     void sent() {
         if (watch != nullptr) { watch_master(*watch); }
     }
 
     ErrorLog log;
     Node *node;          /* nullptr in a cluster */
-    SentinelNode *watch; /* nullptr: no sentinels */
-    Cluster *cluster;    /* nullptr if it is none */
+    SentinelNode *watch; /* watches the master; nullptr: no sentinels */
+    Cluster *cluster;    /* nullptr: not a cluster */
 };
 
 } // namespace limit_sliding

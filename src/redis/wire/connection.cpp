@@ -8,14 +8,14 @@ namespace limit_sliding {
 
 namespace {
 
-/* A larger buffer is not kept once all of it is sent. */
+/* The largest send buffer, in bytes, that is kept once all of it is sent. */
 constexpr size_t kBufferKept = 64 * 1024;
 
 Connection &owner(ngx_connection_t *c) { return *static_cast<Connection *>(c->data); }
 
 } // namespace
 
-/* While connecting, one address may fail where the next one does not. */
+/* Tries the next address while connecting; if there is none, reports the failure. */
 void Connection::fail(const char *reason, ngx_err_t err) {
     if (untried_ != 0) {
         next_address();
@@ -55,13 +55,13 @@ void Connection::resolve() {
     if (endpoint->naddrs == 0) { known_addresses->get(*endpoint, address_); }
 
     if (endpoint->naddrs != 0) {
-        /* leaves time to try the last known ones */
+        /* half of the time is left for the last known addresses */
         ctx->timeout /= 2;
     }
 
     resolving_ = ctx;
     if (ngx_resolve_name(ctx) != NGX_OK) {
-        /* it has freed the context */
+        /* ngx_resolve_name() has freed the context */
         resolving_ = nullptr;
         fail("no resolving");
     }
@@ -80,7 +80,7 @@ void Connection::resolve_handler(ngx_resolver_ctx_t *ctx) {
     ngx_resolve_name_done(ctx);
     self.resolving_ = nullptr;
 
-    /* the last known addresses are better than none */
+    /* if the name was not resolved, the last known addresses are tried */
     if (self.endpoint->naddrs == 0) {
         self.fail(nullptr);
         return;
@@ -108,7 +108,7 @@ void Connection::connect_to_address() {
 
     ngx_int_t rc = ngx_event_connect_peer(&peer_);
     if (rc == NGX_ERROR || rc == NGX_DECLINED || rc == NGX_BUSY) {
-        /* it has logged that */
+        /* ngx_event_connect_peer() has logged the error */
         fail(nullptr);
         return;
     }
@@ -200,8 +200,8 @@ void Connection::opened() {
     connection_events->opened(*this);
 }
 
-/* A larger buffer grows with the unsent bytes, and not with the sent ones: a link that is
- * always busy never empties its buffer. */
+/* Sizes a larger buffer by the unsent bytes alone: the buffer of a busy link is never empty, and
+ * would grow without bound if sent bytes counted. */
 u_char *Connection::reserve(size_t len) {
     if (out_size_ - out_last_ < len) {
         size_t unsent = out_last_ - out_sent_;

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A worker's connection to a server: from its name to bytes in and out. */
+/* A worker's connection to a server: resolves a name, connects, sends and receives bytes. */
 
 #pragma once
 
@@ -11,21 +11,21 @@ namespace limit_sliding {
 
 class Connection;
 
-/* A connection calls these functions of its owner. */
+/* The functions of its owner that a connection calls. */
 struct ConnectionEvents {
-    /* It is open, with TLS if that is configured. */
+    /* The connection is open, with TLS if that is configured. */
     void (*opened)(Connection &open);
 
-    /* Bytes have come.  Returns nullptr, or why it is to fail. */
+    /* Bytes have arrived.  Returns nullptr, or the reason to fail the connection. */
     const char *(*received)(Connection &open, u_char *data, size_t len);
 
-    /* All that had come was received. */
+    /* All bytes that had arrived were passed to received(). */
     void (*drained)(Connection &open);
 
-    /* It failed, and is to be closed.  The log has a reason of nullptr. */
+    /* The connection has failed; the owner must close it.  nullptr: the reason is in the log. */
     void (*failed)(Connection &broken, ngx_err_t err, const char *reason);
 
-    /* NGINX wants it closed, as the worker exits. */
+    /* NGINX wants the connection closed because the worker exits. */
     void (*unwanted)(Connection &open);
 };
 
@@ -33,28 +33,30 @@ class Connection {
 public:
     ~Connection() { ngx_free(out_); }
 
-    /* Connects a closed one to the endpoint.  The owner is told how it went,
-     * perhaps at once; it limits the time. */
+    /* Connects a closed connection to the endpoint, and calls opened() or failed(), possibly
+     * before it returns.  The owner limits the time. */
     void connect();
 
     void close();
     bool is_closed() const { return !active_; }
 
-    /* Returns where so many bytes may be put into the buffer, or nullptr if there is no memory. */
+    /* Returns room for `len` bytes at the end of the buffer, or nullptr if there is no memory. */
     u_char *reserve(size_t len);
 
-    /* Adds the bytes up to this one, which reserve() has made room for. */
+    /* Adds the bytes before `end` to the buffer; reserve() has made room for them. */
     void written(const u_char *end) { out_last_ = end - out_; }
 
-    /* Sends the buffer.  May fail. */
+    /* Sends the buffer, which may fail the connection. */
     void flush();
 
-    bool has_unsent() const { return out_last_ != 0; }
+    /* Returns the bytes in the buffer that the socket has not taken yet. */
+    size_t unsent() const { return out_last_ - out_sent_; }
 
-    /* NGINX closes idle connections when a worker is to exit; for others it does not wait. */
+    /* Marks the connection as idle.  An exiting worker closes idle connections at once, and does
+     * not wait for others. */
     void set_idle(bool idle) { peer_.connection->idle = idle; }
 
-    /* Has the next attempt begin with another address, if there are more. */
+    /* Makes the next attempt begin with the next address, if there are several. */
     void next_address() { address_++; }
 
     const ConnectionEvents *connection_events;
@@ -77,13 +79,13 @@ private:
     static void resolve_handler(ngx_resolver_ctx_t *ctx);
     static void handshake_handler(ngx_connection_t *c);
 
-    /* Handles an event, unless NGINX wants the connection closed. */
+    /* Handles an event by `handle`, or by unwanted() if NGINX wants the connection closed. */
     template <void (Connection::*handle)()>
     static void on_event(ngx_event_t *ev);
 
     bool active_;
-    size_t address_; /* the one that is tried, counted from the first and over again */
-    size_t untried_; /* addresses that this attempt has left */
+    size_t address_; /* number of the address to try, modulo the number of addresses */
+    size_t untried_; /* addresses that this attempt has not tried */
     ngx_resolver_ctx_t *resolving_;
     ngx_peer_connection_t peer_;
 

@@ -9,7 +9,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* Returns the length of a literal address, or 0 if the host is none. */
+/* Parses a literal address.  Returns its length in bytes, or 0 if the host is no address. */
 socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address) {
     in_addr_t ipv4 = ngx_inet_addr(host.data, host.len);
     *address = {};
@@ -30,7 +30,7 @@ socklen_t parse_address(const ngx_str_t &host, ngx_sockaddr_t *address) {
     return 0;
 }
 
-/* Returns true if these characters may be of a name or an address.  Only such go on to the log. */
+/* Returns true if a name or an address may have these characters, which are safe to log. */
 bool is_host(std::string_view text) {
     for (char c : text) {
         const bool is_letter = ngx_tolower(c) >= 'a' && ngx_tolower(c) <= 'z';

@@ -10,17 +10,17 @@
 namespace limit_sliding {
 
 struct Endpoint {
-    /* Sets a server of the configuration. */
+    /* Sets the endpoint to a server of the configuration. */
     void set(const Server &server);
 
-    /* Sets a server that Redis has named, by its address or a name, in lower
-     * case as NGINX resolves it.  Returns false, and changes nothing, if it
-     * cannot be one. */
+    /* Sets the endpoint to a server that Redis has named by an address or a name, which is
+     * converted to lower case, as NGINX resolves names.  Returns false, and changes nothing, if
+     * the host or the port is invalid. */
     bool set(std::string_view host, int64_t port);
 
-    /* Sets addresses as NGINX has them, such as those of a resolved name, in
-     * their own order, as a resolver turns them.  If they are too many, the
-     * addresses from `start` on are kept, counted over and over again. */
+    /* Sets n addresses in a form of NGINX, such as ngx_resolver_addr_t, in sorted order, because
+     * resolvers rotate them.  The first one is number `start`, modulo n, of this order; at most
+     * kAddressesMax are kept. */
     template <class Address>
     void set_addresses(const Address *from, size_t n, size_t start) {
         first = start;
@@ -35,26 +35,25 @@ struct Endpoint {
         }
     }
 
-    /* Returns the host as others may know it: without the brackets of a URL. */
+    /* Returns the host without the brackets of a URL. */
     std::string_view bare_host() const;
 
-    /* Returns a number that stands for host and port, never 0: the same in all
-     * workers. */
+    /* Returns a hash of host and port, equal in all workers and never 0. */
     uint64_t id() const;
 
     static constexpr size_t kAddressesMax = 32;
 
-    ngx_str_t text; /* "host:port", or as it is configured */
+    ngx_str_t text; /* "host:port", or the text of the configuration */
     ngx_str_t host;
     in_port_t port;
-    bool is_name; /* NGINX resolves it, and knows how long that is valid */
-    size_t first; /* the number of addrs[0] among all addresses */
+    bool is_name; /* NGINX resolves the host, and caches the result while it is valid */
+    size_t first; /* number of addrs[0] among all sorted addresses, modulo their number */
     size_t naddrs;
     ngx_sockaddr_t addrs[kAddressesMax];
     socklen_t lens[kAddressesMax];
 
 private:
-    /* Returns how many addresses come before this one. */
+    /* Returns how many addresses are sorted before this one. */
     template <class Address>
     static size_t count_before(const Address *all, size_t n, size_t one) {
         size_t before = 0;

@@ -9,8 +9,8 @@
 namespace limit_sliding {
 
 struct ErrorLog {
-    /* Writes a line that names the Redis, and how many were left out since the
-     * last one.  The format is that of ngx_log_error(). */
+    /* Writes a line with the name of the Redis and the number of omitted lines, or omits it
+     * within a second of the last line.  The format is that of ngx_log_error(). */
     void write(ngx_err_t err, const char *fmt, ...) {
         if (static_cast<ngx_msec_int_t>(after - ngx_current_msec) > 0) {
             omitted++;

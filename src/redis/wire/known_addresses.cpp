@@ -39,7 +39,7 @@ void KnownAddresses::get(Endpoint &to, size_t start) const {
     for (const Entry &one : entries_) {
         if (one.id != id) { continue; }
 
-        const Entry entry = one; /* another worker may write it meanwhile */
+        const Entry entry = one; /* another worker may write the entry meanwhile */
         if (entry.id != id || !entry.is_whole()) { continue; }
 
         to.first = start;

@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The addresses of names as they were resolved last, in memory that the workers of all
- * cycles share: a worker that is younger than a failure of the name server has them. */
+/* The last resolved addresses of names, in memory that the workers of all cycles share: a worker
+ * that starts while the name server fails can still connect. */
 
 #pragma once
 
@@ -9,30 +9,28 @@
 
 namespace limit_sliding {
 
-/* Valid if zeroed.  Workers write without a lock: a checksum tells of an entry
- * that two of them wrote at once, or that a dead one left half written.  Such an
- * entry holds nothing. */
+/* Valid if zeroed.  Workers write without a lock.  A checksum detects entries that two workers
+ * wrote at once, or that a worker died while writing; such an entry counts as empty. */
 class KnownAddresses {
 public:
-    /* Keeps the addresses of the endpoint, which is a name.  If there are too many
-     * names, the addresses of another one go. */
+    /* Stores the addresses of an endpoint with a name.  A full table evicts another name. */
     void put(const Endpoint &from);
 
-    /* Sets the addresses of an endpoint without any, if its name is known.  The
-     * first one gets this number. */
+    /* Sets the addresses of an endpoint that has none, if its name is known; Endpoint::first
+     * becomes `start`. */
     void get(Endpoint &to, size_t start) const;
 
 private:
     struct Address {
         socklen_t len;
-        sockaddr_in6 address; /* or a shorter one: resolvers find no others */
+        sockaddr_in6 address; /* or a shorter sockaddr_in: resolvers return no others */
     };
 
     struct Entry {
         bool is_whole() const { return id != 0 && checksum == sum(); }
         uint64_t sum() const;
 
-        uint64_t checksum; /* of the words that follow */
+        uint64_t checksum; /* of the fields below */
         uint64_t id;       /* Endpoint::id() */
         size_t naddrs;
         Address addrs[Endpoint::kAddressesMax];

@@ -11,7 +11,7 @@ namespace limit_sliding {
 
 namespace {
 
-/* Milliseconds between attempts to connect, which grow with the failures. */
+/* The shortest and longest time in ms between attempts to connect; failures prolong it. */
 constexpr ngx_msec_t kRetryMin = 100;
 constexpr ngx_msec_t kRetryMax = 1000;
 
@@ -33,7 +33,7 @@ void status_received(Node &node, Call &call, Reply *reply) {
 } // namespace
 
 const ConnectionEvents Node::node_events = {
-    /* opened: nothing else is sent until the greetings have succeeded */
+    /* opened: sends the greeting; other commands wait until all of the greeting has succeeded */
     [](Connection &connection) {
         Node &node = node_of(connection);
         if (!node.start_reader()) {
@@ -41,7 +41,7 @@ const ConnectionEvents Node::node_events = {
             return;
         }
 
-        /* one more than there are, so that none is the last before all are sent */
+        /* one more than the commands, so that no reply ends the greeting before all are sent */
         node.greetings_ = 1;
         if (node.topology->greet(node)) {
             node.greeted();
@@ -115,7 +115,7 @@ bool Node::is_usable() const {
            || static_cast<ngx_msec_int_t>(retry_at - ngx_current_msec) <= 0;
 }
 
-bool Node::greet(Call *call, Span<const std::string_view> args) {
+bool Node::greet(Call *call, Span<const Arg> args) {
     if (call == nullptr || !command(*call, args)) {
         ngx_free(call);
         fail(0, "no memory");
@@ -130,8 +130,8 @@ bool Node::greet_with(const Credentials &credentials) {
     const auto &[user, password] = credentials;
     if (user.len == 0 && password.len == 0) { return true; }
 
-    std::string_view all[] = {"AUTH", view(user), view(password)};
-    std::string_view some[] = {"AUTH", view(password)};
+    const Arg all[] = {"AUTH", view(user), view(password)};
+    const Arg some[] = {"AUTH", view(password)};
     Call *call = create_call(status_received);
     return user.len != 0 ? greet(call, all) : greet(call, some);
 }
@@ -143,7 +143,7 @@ bool Node::greet_server() {
 
     u_char number[NGX_INT_T_LEN];
     u_char *end = ngx_sprintf(number, "%ui", settings->database);
-    std::string_view args[] = {"SELECT", view(number, end - number)};
+    const Arg args[] = {"SELECT", view(number, end - number)};
     return greet(create_call(status_received), args);
 }
 
@@ -169,9 +169,7 @@ void Node::fail(ngx_err_t err, const char *reason) {
     }
 
     if (topology->next_server != nullptr && topology->next_server(*this, false)) {
-        disconnect();
-        drop_calls();
-        connect();
+        reconnect();
         return;
     }
 
@@ -182,7 +180,7 @@ void Node::fail(ngx_err_t err, const char *reason) {
     }
 
     back_off();
-    /* a connection that rested may have been closed for that */
+    /* the server may have closed an idle connection on purpose */
     if (!rested && !attempt_failed) { events->failed(*this); }
 
     attempt_failed = !was_ready;
@@ -197,8 +195,8 @@ void Node::fail(ngx_err_t err, const char *reason) {
     }
 }
 
-/* Leaves the server alone for a while, but not after the first failure: one
- * that was restarted is there again. */
+/* Delays the next attempt to connect, but not after the first failure of a server that has
+ * replied: it may have been restarted. */
 void Node::back_off() {
     if (failures++ == 0 && answered_) {
         retry_at = ngx_current_msec;

@@ -16,11 +16,11 @@ void Pipeline::init(Node *node) {
     timer_.cancelable = 1;
 }
 
-/* A command is an array of strings; their number, and the length of each, come first. */
-bool Pipeline::command(Call &call, Span<const std::string_view> args) {
+/* Writes a command as an array of strings: their number, then length and bytes of each. */
+bool Pipeline::command(Call &call, Span<const Arg> args) {
     constexpr size_t kFrameBytes = sizeof("$\r\n\r\n") + NGX_SIZE_T_LEN;
     size_t bytes = kFrameBytes;
-    for (std::string_view arg : args) {
+    for (const Arg &arg : args) {
         bytes += kFrameBytes + arg.size();
     }
 
@@ -28,9 +28,9 @@ bool Pipeline::command(Call &call, Span<const std::string_view> args) {
     if (p == nullptr) { return false; }
 
     p = ngx_sprintf(p, "*%uz\r\n", args.size());
-    for (std::string_view arg : args) {
-        p = append(ngx_sprintf(p, "$%uz\r\n", arg.size()), arg);
-        p = append(p, "\r\n");
+    for (const Arg &arg : args) {
+        p = append(ngx_sprintf(p, "$%uz\r\n", arg.size()), arg.text);
+        p = append(append(p, arg.suffix), "\r\n");
     }
 
     written(p);
@@ -80,7 +80,7 @@ const char *Pipeline::received(Connection &connection, u_char *data, size_t len)
                                        : self.reader_.next(nullptr, nullptr);
 
         if (rc == NGX_AGAIN) {
-            /* else the next call would wait for the rest of it, in vain */
+            /* else the rest would be taken for the reply to the next call */
             return call == nullptr && self.reader_.has_begun() ? "unexpected reply" : nullptr;
         }
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Commands under way over one connection.  Their replies come in the same order. */
+/* Commands under way on one connection.  Redis replies in the order of the commands. */
 
 #pragma once
 
@@ -16,22 +16,34 @@ namespace limit_sliding {
 struct Node;
 struct Call;
 
-/* A handler is called once, without a reply if the call failed on the way, and
- * frees the call.  It leaves the node open; Pipeline::set_broken() closes it
- * later. */
+/* An argument of a command: a text, and a suffix for the names of several values of one key. */
+struct Arg {
+    constexpr Arg() = default;
+    constexpr Arg(std::string_view arg_text, std::string_view arg_suffix = {})
+        : text(arg_text), suffix(arg_suffix) {}
+    constexpr Arg(const char *arg_text) : text(arg_text) {}
+
+    size_t size() const { return text.size() + suffix.size(); }
+
+    std::string_view text;
+    std::string_view suffix;
+};
+
+/* Handles the reply to a call, nullptr if the call has failed, and frees the call.  Called once
+ * for each call.  It must not close the node; Pipeline::set_broken() closes the node later. */
 using ReplyHandler = void (*)(Node &node, Call &call, Reply *reply);
 
 /* A command under way.  Types with more state derive from it. */
 struct Call {
-    ngx_queue_t link; /* among the calls of the pipeline */
-    ngx_msec_t sent;
-    uint64_t sent_us; /* of clock_us() */
+    ngx_queue_t link; /* in the list of calls of the pipeline */
+    ngx_msec_t sent;  /* ngx_current_msec when the command was put into the buffer */
+    uint64_t sent_us; /* clock_us() at this time */
     ReplyHandler handler;
-    SlotRangeSink *slots; /* nullptr unless the command is CLUSTER SLOTS, */
-    TextSink *texts;      /* or this one, SCAN or INFO */
+    SlotRangeSink *slots; /* takes the reply to CLUSTER SLOTS, else nullptr */
+    TextSink *texts;      /* takes the reply to SCAN, ROLE or INFO, else nullptr */
 };
 
-/* Returns a zeroed call but for its handler; nullptr: there is no memory. */
+/* Returns a call, zeroed except for its handler, or nullptr if there is no memory. */
 template <class T = Call>
 T *create_call(ReplyHandler handler) {
     auto *call = create_on_heap<T>();
@@ -41,19 +53,17 @@ T *create_call(ReplyHandler handler) {
 
 class Pipeline : public Connection {
 public:
-    /* Puts a command into the buffer.  Returns false if there is no memory; the
-     * call is still the caller's then. */
-    bool command(Call &call, Span<const std::string_view> args);
+    /* Puts a command into the buffer, and owns the call from then on.  Returns false if there is
+     * no memory; the caller still owns the call then. */
+    bool command(Call &call, Span<const Arg> args);
 
     /* Sends the buffer, which may fail the connection. */
     void send();
 
-    /* Says by an error that nobody expects, or an unexpected reply, why the
-     * connection is to be closed. */
+    /* Breaks the connection because of an unexpected reply or error, which becomes the reason. */
     void blame(const Reply &reply);
 
-    /* Has the connection closed for this reason once the handler of the present
-     * reply has returned. */
+    /* Makes the connection fail for this reason after the handler of the present reply. */
     void set_broken(const char *reason) { broken_ = reason; }
 
     /* Returns true if calls may be sent. */
@@ -62,19 +72,19 @@ public:
     /* Returns true if there is time left to connect. */
     bool has_time() const { return timer_.timer_set; }
 
-    /* Returns true if a call has waited for so many milliseconds. */
+    /* Returns true if a call has waited for `ms` or longer. */
     bool is_late(ngx_msec_t ms) {
         return !calls_.empty() && ngx_current_msec - calls_.front().sent >= ms;
     }
 
-    size_t ncalls;    /* under way */
-    const char *role; /* of the server, for the log; nullptr: none */
+    size_t ncalls;    /* calls under way */
+    const char *role; /* kind of the server, for the log; nullptr: not logged */
 
 protected:
-    /* Prepares a zeroed one, of which handlers of calls are given the node. */
+    /* Prepares a zeroed pipeline; handlers of calls get `node`. */
     void init(Node *node);
 
-    /* Limits the time until set_ready(), from now on: NGINX's time may be old. */
+    /* Limits the time from now until set_ready().  NGINX's time is updated, as it may be old. */
     void start_timer() {
         ngx_time_update();
         connect_until_ = ngx_current_msec + settings->connect_timeout;
@@ -88,7 +98,7 @@ protected:
     /* Begins to read replies.  Returns false if there is no memory. */
     bool start_reader() { return reader_.start(); }
 
-    /* Lets calls be sent. */
+    /* Allows calls to be sent. */
     void set_ready() {
         ready_ = true;
         stop_timer();
@@ -110,7 +120,7 @@ private:
     Node *node_;
     List<Call, &Call::link> calls_; /* in order of sending */
     Reader reader_;
-    ngx_event_t timer_; /* of connecting, then of the oldest call */
+    ngx_event_t timer_; /* limits connecting, and then the oldest call */
     Grace grace_;
     ngx_msec_t connect_until_;
     const char *broken_;

@@ -17,34 +17,33 @@ using Elements = size_t;
 using Elements = int;
 #endif
 
-/* Bytes received which make no whole reply yet. */
+/* The most received bytes without a complete reply. */
 constexpr size_t kUnfinishedMax = 128 * 1024;
 
 Reader &reader_of(const redisReadTask *task) { return *static_cast<Reader *>(task->privdata); }
 
-/* Returns 0 for the reply itself. */
+/* Returns the depth of nesting, 0 for the reply itself. */
 int depth(const redisReadTask *task) {
     return task->parent != nullptr ? 1 + depth(task->parent) : 0;
 }
 
-/* Returns true if this is the i-th element of a master in the map of slots,
+/* Returns true for element i of a master in the map of slots,
  * [[first, last, [host, port, ...], replicas...], ...]. */
 bool is_of_master(const redisReadTask *task, int i) {
     return depth(task) == 3 && task->parent->idx == 2 && task->idx == i;
 }
 
-/* hiredis calls the functions that follow.  Each returns the reply for whatever
- * object was found in it, or nullptr if that is refused. */
+/* hiredis calls the functions below for each object of a reply.  They return the reply, or
+ * nullptr to refuse it. */
 
-/* Returns true if an array may be where this one is. */
+/* Returns true if an array is allowed at this place. */
 bool may_nest(const redisReadTask *task) {
     const Reader &reader = reader_of(task);
     return task->parent == nullptr || reader.sink != nullptr || reader.texts != nullptr;
 }
 
-/* The bytes may move once this returns.  Strings in an array come in pairs
- * only, as a host and a port; but for the keys in [cursor, [key, ...]], and the
- * replicas in the reply to ROLE, which nobody reads. */
+/* Copies the bytes, which may move later.  Arrays have two strings at most, such as a host and a
+ * port, except for the keys in [cursor, [key, ...]], and the ignored rest of a reply to ROLE. */
 void *create_string(const redisReadTask *task, char *data, size_t len) {
     auto &[reply, sink, texts, reader] = reader_of(task);
     if (task->parent == nullptr) {
@@ -105,17 +104,17 @@ void *create_integer(const redisReadTask *task, long long value) {
     return &reply;
 }
 
-/* Only a host in the map of slots may be nil, as one that is not known. */
+/* Accepts nil as a whole reply, and in arrays only in the map of slots, for an unknown host. */
 void *create_nil(const redisReadTask *task) {
     auto &[reply, sink, texts, reader] = reader_of(task);
     if (task->parent != nullptr) { return sink != nullptr ? &reply : nullptr; }
 
-    /* the type of the task is that of the missing object */
+    /* task->type is the type of the missing object */
     reply.type = REDIS_REPLY_NIL;
     return &reply;
 }
 
-/* hiredis 1 has more types, which are not of the protocol that we speak. */
+/* hiredis 1 has more functions, for types of RESP3, which the module does not use. */
 redisReplyObjectFunctions reply_functions() {
     redisReplyObjectFunctions functions = {};
     functions.createString = create_string;
@@ -128,8 +127,8 @@ redisReplyObjectFunctions reply_functions() {
 
 } // namespace
 
-/* Redis repeats the arguments of an unknown command, which may be AUTH:
- * passwords are not logged. */
+/* Omits the arguments of an unknown command, which Redis repeats: if the command is AUTH, they
+ * are passwords. */
 const char *reply_text(const Reply *reply) {
     static char line[sizeof(reply->text) + 1];
     for (size_t i = 0; i < reply->len; i++) {
@@ -166,7 +165,7 @@ ngx_int_t Reader::next(SlotRangeSink *to, TextSink *texts_to) {
 }
 
 bool Reader::has_begun() const {
-    /* an array leaves the buffer element by element */
+    /* the elements of an array leave the buffer one by one */
     return reader->ridx > 0 || (reader->pos != reader->len && reader->buf[reader->pos] != '-');
 }
 

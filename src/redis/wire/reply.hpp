@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Replies of Redis, and the reader that finds them in the received bytes. */
+/* Replies of Redis, and the reader that parses them from the received bytes. */
 
 #pragma once
 
@@ -13,62 +13,62 @@ struct redisReader;
 
 namespace limit_sliding {
 
-/* Bytes of a string in an array, such as the name of a host. */
+/* The longest string in an array, in bytes, such as a host name. */
 constexpr size_t kReplyString = 256;
 
-/* Numbers in a reply. */
+/* The most numbers in a reply. */
 constexpr size_t kReplyNumbers = 4096;
 
 struct Reply {
     int type;                       /* REDIS_REPLY_* */
-    size_t n;                       /* elements of an array */
-    int64_t numbers[kReplyNumbers]; /* of an array; the first one is that of a number */
-    std::string_view strings[2];    /* of an array, in `string_text` */
-    size_t len;                     /* of an error or another text, cut to fit */
+    size_t n;                       /* elements, if the reply is an array */
+    int64_t numbers[kReplyNumbers]; /* numbers of an array, or the number in numbers[0] */
+    std::string_view strings[2];    /* the first strings of an array, in `string_text` */
+    size_t len;                     /* bytes of `text` */
     u_char text[256];
     char string_text[2][kReplyString];
 };
 
-/* Returns the text of an error as a line to be logged, which is valid until the next one. */
+/* Returns the text of an error as a line for the log, valid until the next call. */
 const char *reply_text(const Reply *reply);
 
-/* Slots of a cluster, and their master. */
+/* A range of slots of a cluster, and the address of its master. */
 struct SlotRange {
     int64_t first;
     int64_t last;
-    std::string_view host; /* empty: the node that tells does not know */
+    std::string_view host; /* empty or "?": the host of the node that replied */
     int64_t port;
 };
 
-/* Takes the ranges of a reply to CLUSTER SLOTS while it is being read, as the
- * whole of it would need much memory.  Types with more state derive from it. */
+/* Takes the ranges of a reply to CLUSTER SLOTS one by one, because the whole reply would need
+ * much memory.  Types with more state derive from it. */
 struct SlotRangeSink {
     void (*add)(SlotRangeSink &sink, const SlotRange &range);
 };
 
-/* Takes the keys of a reply to SCAN while it is being read, or the one text of a reply
- * that is too long for `text`.  Types with more state derive from it. */
+/* Takes the keys of a reply to SCAN one by one, or the text of a reply that is too long for
+ * Reply::text.  Types with more state derive from it. */
 struct TextSink {
     void (*add_text)(TextSink &sink, std::string_view text);
 };
 
-/* Finds replies in a stream of bytes.  It allocates nothing for one, and takes
- * none that is larger than any that was asked for. */
+/* Parses replies from a stream of bytes.  It allocates nothing for a reply, and refuses replies
+ * that are larger than any expected one. */
 struct Reader {
     /* Begins a new stream.  Returns false if there is no memory. */
     bool start();
     void stop() { reader.reset(); }
 
-    /* Returns false if there is no memory. */
+    /* Adds received bytes.  Returns false if there is no memory. */
     bool feed(u_char *data, size_t len);
 
-    /* NGX_OK: `reply` holds the next one; NGX_AGAIN: there is no whole one yet;
-     * NGX_ERROR: it is invalid, or too large.  A sink is nullptr unless the
-     * reply is to its command. */
+    /* Parses the next reply into `reply`.  NGX_OK: done; NGX_AGAIN: the reply is incomplete;
+     * NGX_ERROR: the reply is invalid or too large.  The sinks are nullptr unless the reply
+     * belongs to their command. */
     ngx_int_t next(SlotRangeSink *to, TextSink *texts_to);
 
-    /* Returns true if a part of a reply has come, which is not an error: that is read to
-     * its end, to be logged. */
+    /* Returns true if an incomplete reply other than an error has arrived.  Errors are read to
+     * their end, to be logged. */
     bool has_begun() const;
 
     struct Free {

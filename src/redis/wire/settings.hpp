@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The settings of a limit_sliding_redis block, as they were configured. */
+/* The settings of a limit_sliding_redis block. */
 
 #pragma once
 
@@ -20,14 +20,14 @@ enum class KeyFormat : ngx_uint_t {
     kPlain
 };
 
-/* The words of the configuration for them. */
+/* The words of the configuration for Topology and OnError. */
 inline constexpr std::string_view kTopologyWords[] = {"standalone", "sentinel", "cluster"};
 inline constexpr std::string_view kOnErrorWords[] = {"local", "allow", "deny"};
 
-/* A "server" of the block. */
+/* A server of the block. */
 struct Server {
-    ngx_str_t text; /* as written, for the log */
-    ngx_url_t url;  /* has no address while the name is not resolved */
+    ngx_str_t text; /* as configured, for the log */
+    ngx_url_t url;  /* without addresses if the name is resolved at run time */
     FileLine where;
 };
 
@@ -44,7 +44,7 @@ struct SentinelSettings {
 struct TlsSettings {
     ngx_flag_t on;
     ngx_flag_t verify;
-    ngx_str_t name; /* empty: the server's */
+    ngx_str_t name; /* to send and to verify; empty: the host of the server */
     ngx_str_t trusted_certificate;
     ngx_str_t certificate;
     ngx_str_t certificate_key;
@@ -61,16 +61,16 @@ struct Settings {
     Credentials credentials;
     ngx_uint_t database;
     ngx_msec_t connect_timeout;
-    ngx_msec_t timeout; /* of a reply */
+    ngx_msec_t timeout; /* ms to wait for a reply */
     OnError on_error;
     ngx_str_t key_prefix;
     KeyFormat key_format;
     TlsSettings tls;
-    ngx_msec_t clock_age_ms;  /* of NGINX's time at most: "timer_resolution" */
-    ngx_resolver_t *resolver; /* nullptr: names are looked up at start only */
+    ngx_msec_t clock_age_ms;  /* largest age of NGINX's time: "timer_resolution" */
+    ngx_resolver_t *resolver; /* nullptr: names are resolved only at start */
 
     bool defined;
-    FileLine where; /* it is mentioned first */
+    FileLine where; /* first mention of the block */
 };
 
 } // namespace limit_sliding

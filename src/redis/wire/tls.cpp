@@ -16,7 +16,7 @@ ngx_str_t name_of(const TlsSettings &settings, const ngx_str_t &host) {
     return settings.name.len != 0 ? settings.name : host;
 }
 
-/* Tells the host which name it is called by.  RFC 6066 does not permit literal addresses. */
+/* Sends the name of the server (SNI), but no literal address: RFC 6066 does not permit it. */
 bool send_name(ngx_connection_t *c, ngx_str_t name) {
     if (name.len == 0 || view(name).find(':') != std::string_view::npos
         || ngx_inet_addr(name.data, name.len) != INADDR_NONE) {
@@ -57,7 +57,7 @@ char *redis_ssl(ngx_conf_t *cf, Settings *settings) {
     cleanup->handler = ngx_ssl_cleanup_ctx;
     cleanup->data = ssl;
 
-    /* the buffer may grow while OpenSSL waits to write its content */
+    /* the send buffer may move before OpenSSL has written its bytes */
     SSL_CTX_set_mode(ssl->ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     if ((tls.certificate.len != 0
          && ngx_ssl_certificate(cf, ssl, &tls.certificate, &tls.certificate_key, nullptr) != NGX_OK)

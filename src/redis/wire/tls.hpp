@@ -9,19 +9,19 @@
 
 namespace limit_sliding {
 
-/* Makes the context of a block with "ssl on", which its pool owns.  Returns
- * NGX_CONF_OK, or logs why not. */
+/* Creates the TLS context of a block with "ssl on", which the pool of the configuration owns.
+ * Returns NGX_CONF_OK, or logs the error. */
 char *redis_ssl(ngx_conf_t *cf, Settings *settings);
 
-/* The others are there only if NGINX is built with SSL. */
+/* The functions below exist only if NGINX is built with SSL. */
 
-/* Shakes hands with a host.  NGX_OK: it is over; NGX_AGAIN: the handler will be
- * called once it is; NGX_ERROR: it cannot begin. */
+/* Begins the handshake with a host.  NGX_OK: the handshake is over, perhaps without success;
+ * NGX_AGAIN: the handler will be called at its end; NGX_ERROR: it cannot begin. */
 ngx_int_t tls_handshake(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
                         void (*handler)(ngx_connection_t *c));
 
-/* Returns true if the certificate that the handshake has shown is the host's,
- * else logs why not. */
+/* Returns true if the server's certificate is valid for the host, or need not be verified; else
+ * logs the error. */
 bool tls_verify(ngx_connection_t *c, const TlsSettings &settings, const ngx_str_t &host,
                 ErrorLog &log);
 

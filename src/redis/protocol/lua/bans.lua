@@ -1,32 +1,31 @@
 -- Copyright (C) the limit_sliding authors
 
--- A script of its own: it takes the bans that a node reports, and returns the
+-- A separate script: it stores the bans that a node reports, and returns the
 -- bans that were reported since the last call of the node.
 --
--- KEYS[1]  a sorted set of the hashes of banned keys, in hex, in the order in
---          which they were told: the score is Redis's time in ms, or one more
---          than the last one, so no two are equal.  "since" is when the set
---          began, below zero
--- KEYS[2]  a sorted set of the same hashes: the score is the end of the ban, in
---          ms of Redis's time, times 32, and how often it was doubled, or 31 if
---          the ban was lifted: it then says how long that is remembered
--- ARGV     since when the set is that the node was told of, or 0; the order up
---          to which it was told; until when bans are taken, in ms of Redis's
---          time; of each ban the hash, the ms left, and how often it was
---          doubled, or 31
+-- KEYS[1]  a sorted set of the hashes of banned keys, in hex.  The score is the
+--          order of the report: Redis's time in ms, or one more than the last
+--          order, so that no two are equal.  The member "since" has the
+--          negative begin of the set
+-- KEYS[2]  a sorted set of the same hashes.  The score is 32 x the end of the
+--          ban in ms of Redis's time, plus the number of its doublings, or 31
+--          if the ban was lifted: the end is then when the lift is forgotten
+-- ARGV     the begin of the set that the node has read, or 0; the order up to
+--          which it was read; the time of Redis in ms until which bans are
+--          accepted; of each ban the hash, the ms left, and the number of
+--          doublings or 31
 --
--- The reply is a flat array of integers: Redis's time in ms; 1 if the node was
--- told of more, or of another set, as Redis has lost that, and the list
--- therefore begins anew, and 2 more if the call was late; since when the set
--- is, 0: there is none; the order up to which the node is told now; the last
--- order that there is; of each ban the hash in two halves, and the ms left
--- times 32, and how often it was doubled.
+-- The reply is a flat array of integers: Redis's time in ms; flags, 1 if Redis
+-- has lost the set that the node has read, so that the list begins anew, and 2
+-- if the call was late; the begin of the set, 0: there is none; the order up
+-- to which this reply lists bans; the last order; of each ban the two halves
+-- of the hash, and 32 x the ms left plus the number of doublings.
 --
 -- A Redis that hangs may run a call long after the node has stopped waiting.
--- The times of its bans are wrong then, so the bans are not taken.
+-- The times of its bans are wrong then, so they are ignored.
 --
--- Each call with new bans removes the expired ones.  Redis refuses no
--- memory to a script that has written, so nothing is told by half.
+-- Each call with new bans removes expired ones.  Redis refuses no memory to a
+-- script that has written, so no ban is stored partially.
 
 --@ chunk bans
 local T = redis.call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)

@@ -1,23 +1,23 @@
 -- Copyright (C) the limit_sliding authors
 
--- TOKEN_BUCKET and LEAKY_BUCKET.  A state has the digest, a time, the use at
--- that time, and the lowest limit since nothing was used.  The use is a whole
--- number of requests and a rest in 1/w of one, as their sum may need more than
--- the 53 bits that are exact.
+-- TOKEN_BUCKET and LEAKY_BUCKET.  A state has the digest, a time, the used
+-- requests at this time, and the lowest limit since nothing was used.  The
+-- used requests are a whole number and a rest in 1/w of a request, because one
+-- number might need more than the 53 bits that are exact.
 --
--- Requests that a higher limit has admitted beyond this bucket, `above`, are
--- set aside, and requests admitted meanwhile are recorded as of an earlier
--- time, as in the core: bucket.hpp explains it.
+-- The excess, requests that a higher limit has admitted beyond this bucket, is
+-- set aside in `above`, and requests admitted meanwhile are recorded as of an
+-- earlier time, as in the core: bucket.hpp explains it.
 --
--- Units that are leased may be spent by nodes in this epoch and the next one,
--- and so long they do not run off.  The state then also has the number of an
--- epoch, and the units leased in it and in the one before.
+-- Leased units may be spent by nodes in the epoch of their grant and in the
+-- next one, and do not run off until then.  With leases, the state also has
+-- the number of an epoch, and the units leased in it and in the one before.
 
 --@ chunk bucket.functions
 --@ include multiply
 
--- Returns how many requests a bucket holds, and how many ms it takes to fill
--- under any limit.  Both are bounded as in the core, by the bits of its times.
+-- Returns the requests that a bucket holds, and the ms in which it fills under
+-- any limit.  Both are bounded as in the core, by the bits of its times.
 local function capacity(k, limit, w)
   local burst = k[4]
   local _, window_bits = math.frexp(w)
@@ -31,7 +31,7 @@ local function capacity(k, limit, w)
   return burst < most and burst or most, longest < span and longest or span
 end
 
--- Returns the difference of two such sums, or 0 if that is negative.
+-- Returns the difference of two numbers with rests, or 0 if it is negative.
 local function subtract(whole, rest, less, less_rest, w)
   whole, rest = whole - less, rest - less_rest
   if rest < 0 then whole, rest = whole - 1, rest + w end
@@ -39,7 +39,8 @@ local function subtract(whole, rest, less, less_rest, w)
   return whole, rest
 end
 
--- Returns how often the limit, in 1/w, is in such a sum, and the rest.
+-- Divides a number with a rest by the limit in 1/w.  Returns the whole
+-- quotient and the rest.
 local function divide(whole, rest, limit, w)
   local x = whole * w + rest
   if x < 9007199254740992 then
@@ -63,7 +64,7 @@ local function divide(whole, rest, limit, w)
   return times + n + (sum - over) / limit, over
 end
 
--- Returns the rest of such a sum after so many ms, at least `held`.
+-- Returns used requests after they have run off for `ms`, at least `held`.
 local function run_off(whole, rest, ms, limit, w, held)
   local gone, gone_rest = multiply(limit, ms, w)
   whole, rest = subtract(whole, rest, gone, gone_rest, w)
@@ -71,7 +72,7 @@ local function run_off(whole, rest, ms, limit, w, held)
   return whole, rest
 end
 
--- The values are the two numbers of the use of the bucket.
+-- The values are the used requests and their rest.
 --@ chunk bucket
 --@ include bucket.state
 --@ include bucket.capacity
@@ -81,7 +82,7 @@ if at then
   since = time - at
 end
 
--- The excess over a bucket of this limit, in whole ms that it takes to run off
+-- The excess over this bucket, rounded down to whole ms of running off.
 local above, above_rest = 0, 0
 if used >= most then
   above, above_rest = subtract(used, used_rest, most, 0, w)
@@ -164,8 +165,7 @@ if records then
     used_rest = used_rest % w
     at = time - ago
 
-    -- The units set aside in whole ms leave a rest, which runs off in
-    -- another ms.
+    -- The rest of the excess below a whole ms runs off in one more ms.
     level_rest = level_rest + low
   end
   s = pack('>I2I6I7I4I7', id, at, used, used_rest, low)
@@ -180,15 +180,15 @@ if pass == 2 and g < n and limit < low then
   --@ include bucket.save
 end
 
--- Leaves in `most` how many requests it holds, and in `longest` how many ms it
--- takes to fill under any limit.
+-- Sets `most` and `longest` to the results of capacity().
 --@ chunk bucket.capacity
 local most, longest = limit, w
 if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit, w) end
 
--- Leaves the values of the state `s`, if it is one of this configuration: `at`,
--- the time; `used` and `used_rest` then; `lowest`, the limit; `leased_at`, the
--- epoch, if any; and the units leased in it, `newer`, and before, `older`.
+-- Sets the values of the state `s`, if it is of this configuration: `at`, the
+-- time, else nil; `used` and `used_rest` then; `lowest`, the limit;
+-- `leased_at`, the epoch, if any; and the units leased in it, `newer`, and
+-- before, `older`.
 --@ chunk bucket.state
 local at, used, used_rest, lowest, leased_at, newer, older
   = nil, 0, 0, limit, nil, 0, 0
@@ -204,17 +204,16 @@ end
 
 -- Writes the state `s`, for a window at least, and until the `level` at `time`
 -- has run off under the limit `low`, within 3,000 years.  A request that is
--- refused under a lower limit makes it last longer.
+-- rejected under a lower limit makes it last longer.
 --@ chunk bucket.save
 local keep, lasts, left = false, divide(level, level_rest, low, w)
 if left > 0 then lasts = lasts + 1 end
 lasts = math.min(math.max(lasts + time - now, w), 1e14)
 --@ include save
 
--- Takes off the cost, less the part of it that had run off by the latest
--- admission: all the time since it was taken, but for the time in which the
--- earlier units would have run off.  Without a time when it was taken, nothing
--- of it has run off.
+-- Subtracts the cost, except for the part that had run off by the latest
+-- admission.  The cost runs off from the time of the grant, after the units
+-- that were used before.  If the time is 0, nothing of it has run off.
 --@ chunk bucket.give_back
 --@ include bucket.state
 --@ if settles

@@ -1,9 +1,9 @@
 -- Copyright (C) the limit_sliding authors
 
--- Numbers of windows, by the clock of the server.  Those of the calendar are
+-- Numbers of windows, by the clock of the server.  Windows of the calendar are
 -- numbered as in core/policy/calendar.hpp.
 
--- Leaves in `window` the number of the window at `moment`.
+-- Sets `window` to the number of the window at `moment`.
 --@ chunk window
 window = (moment - moment % w) / w
 --@ if fixed
@@ -12,9 +12,9 @@ if k[1] == 2 and cal > 0 then
 end
 --@ end
 
--- The same of a window of the calendar.  Local time that goes back stands still
--- until it is later again.  Months are counted from the March of the year 0 on,
--- of which 23638 came before 1970: a leap day ends its year.
+-- Does the same for a window of the calendar.  Local time that is set back
+-- stands still until it is later again.  Months are counted from March of the
+-- year 0, 23638 months before 1970, so that a leap day ends its year.
 --@ chunk calendar
 local time, offsets = moment, k[18]
 if offsets then
@@ -39,6 +39,6 @@ elseif cal > 2 then
   if cal == 4 then window = floor(window / 12) end
 end
 
--- Leaves in `lasts` at least the ms of so many `windows`.
+-- Sets `lasts` to the ms of `windows` windows or more.
 --@ chunk calendar.lasts
 lasts = floor(windows * w * 1.04) + 172800000

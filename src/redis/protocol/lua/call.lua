@@ -3,66 +3,64 @@
 -- The script that decides limits.  scripts.hpp describes its arguments and its
 -- reply.
 --
--- The files of this directory are made of chunks, each of which is a sequence
--- of statements.  The build takes out comments and indentation, and scripts.cpp
--- puts the chunks together as lines like these tell it:
+-- The files of this directory consist of chunks, which are sequences of
+-- statements.  The build removes comments and indentation, and scripts.cpp
+-- joins the chunks, as lines with these directives say:
 --
---   chunk NAME    begins a chunk, which ends where the next one begins
---   include NAME  stands for that chunk
---   if NAME       begins lines, up to "else" or "end", that are only in scripts
---                 for this algorithm, for a cluster, where costs are
---                 settled, where units are given back, or where rejected
---                 requests are recorded; they do not nest
+-- chunk NAME    begins a chunk, which ends where the next one begins
+-- include NAME  stands for that chunk
+-- if NAME       begins lines, up to "else" or "end", that are only in scripts
+--               for this algorithm, for a cluster, for settled costs, for
+--               refunds, or for recording rejected requests; not nested
 --
--- A chunk uses the locals of the place that includes it, and says which ones it
--- leaves behind.  The chunks are not functions, as Redis would create those
--- anew for every call.  It creates tables anew, too: they are filled in order,
--- which costs least.  Text becomes a number by "+ 0", which costs less than
+-- A chunk uses the locals of the chunk that includes it, and sets the locals
+-- that its comment names.  Chunks are not functions, because Redis would
+-- create these anew for every call.  It creates tables anew, too: to fill them
+-- in order costs least.  Text becomes a number by "+ 0", which costs less than
 -- tonumber().
 --
 -- A      the arguments
--- names  the keys that are read, see keys.lua
--- got    their values, as they were read
--- S      the states as they were written since
+-- names  the names of the keys that are read, see keys.lua
+-- got    the values of these keys, as they were read
+-- S      the states that were written since, by name
 -- out    the reply
 -- kinds  the kinds of claims, each with these fields:
 --          [1]   algorithm: 0 COUNTER, 1 LOG, 2 FIXED, 3 and 4 the buckets
---          [2]   window of the zone, in ms
---          [3]   limit of the zone
---          [4]   precision of COUNTER, 0: auto; burst of a bucket; calendar of
---                FIXED, see below
+--          [2]   window of the zone in ms
+--          [3]   limit, unless the key has an override
+--          [4]   precision of a COUNTER, 0: auto; burst of a bucket; calendar
+--                of FIXED, see `cal`
 --          [5]   cost
---          [6]   whether nothing is to be recorded
---          [7]   how many values the reply has of such a claim; a COUNTER
---                tells itself
+--          [6]   true if nothing is recorded
+--          [7]   number of values of such a claim in the reply; a COUNTER sets
+--                its own
 --          [8]   digest of the configuration, with the zone's window.  A state
---                begins with it, and counts as none if its digest is another
---                one.
---          [9]   whether a COUNTER is strict
---          [10]  when the units that are given back were taken, if they are
---          [11]  and the first two values of the reply then
---          [12]
---          [13]  how many of the units are leased, if any may be
---          [14]  whether the node has units of the key left
---          [15]  whether the units are charged
---          [16]  the window that is asked for, if it is not the zone's
---          [17]  that in which the units were taken which are given back; 0:
---                the zone's
---          [18]  of FIXED with a local calendar, offsets from UTC in order:
+--                begins with it, and is ignored if its digest is another one.
+--          [9]   true if a COUNTER is strict
+--          [10]  of a refund: time of the grant in ms, else nil
+--          [11]  of a refund: first value of the reply then
+--          [12]  of a refund: second value of the reply then
+--          [13]  number of leased units, nil if none may be leased
+--          [14]  true if the node has leased units of the key left
+--          [15]  true if the units are charged
+--          [16]  requested window, if it is not the zone's
+--          [17]  of a refund: window in which the units were granted; 0: the
+--                zone's
+--          [18]  of FIXED with a local calendar: offsets from UTC in order,
 --                each with its begin, and the ms that are added
---          [19]  whether rejected units are recorded
---          [20]  the units of a debt that a window pays, unless the key has a
---                limit of its own
+--          [19]  true if rejected units are recorded
+--          [20]  units of a debt that a window pays, unless the key has an
+--                override
 --
--- A claim has its window in these locals, which all chunks use:
+-- These locals, which all chunks use, describe the window of a claim:
 --
 -- w      its length in ms
 -- cal    of FIXED: 1 day, 2 week, 3 month, 4 year; 0: all have that length
 -- id     digest of the configuration with this window
--- key    where the state is
+-- key    name of the state
 -- own    the window as a number, if it is not the zone's: its calendar, or its
---        ms.  The state is at KEY:own then, so that each window of a key has a
---        history of its own.
+--        ms.  The name of the state is KEY:own then, so that each window of a
+--        key has a separate history.
 
 --@ chunk call
 local T = redis.call('TIME') local now = T[1] * 1000 + math.floor(T[2] / 1000)
@@ -145,9 +143,9 @@ for i = 1, A[1] do
   --@ end
 end
 
--- Each ask is for n units of m claims, of which g are granted.  If it has
--- several claims, a first pass decides them, and a second one decides once more
--- and records.  The values of a claim are written behind out[o].
+-- Each ask is for n units of m claims; g units are granted.  If an ask has
+-- several claims, a first pass decides them, and a second pass decides again
+-- and records.  The values of a claim follow out[o].
 local first, place = 1, 2
 while names[first] do
   local n, m = (A[a] or 1) + 0, (A[a + 1] or 1) + 0
@@ -175,9 +173,9 @@ while names[first] do
       --@ include debt
       --@ end
 
-      -- An algorithm writes its values, and leaves in `free` how many units its
-      -- history has room for; `grant` then tells it how many to record.  For a
-      -- charge `lost` is the number of units that cannot be owed either.
+      -- An algorithm writes its values, and sets `free` to the units that its
+      -- history has room for; `grant` then sets the units to record.  For a
+      -- charge, `lost` is the number of units that cannot be owed either.
       if limit == 0 then
         for i = 1, values do out[o + i] = 0 end
         if blocked and not k[10] and not k[15] then g = 0 end
@@ -227,7 +225,7 @@ while names[first] do
 end
 
 --@ if settles
--- Numbers of a charge, or of a first pass, may follow the reply.
+-- Removes numbers of a charge, or of a first pass, behind the reply.
 for i = #out, place, -1 do out[i] = nil end
 --@ end
 return out

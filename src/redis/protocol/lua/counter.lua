@@ -2,14 +2,14 @@
 
 -- COUNTER.  A state has the digest, the number of its newest part, and the
 -- counts of the parts of a window and of one more, the oldest first.  With
--- precision=auto the limit tells into how many parts the window is cut, and the
--- number of a state has that in its upper 4 bits.
+-- precision=auto the limit sets the number of parts, and the upper 4 bits of
+-- the number of the newest part tell it.
 --
--- The number is kept modulo 2^32, or 2^28, of which a state lasts but a small
--- part.  A count has 1 byte if there are 4 parts or more, 2 bytes if there are
--- 2 or 3, and else, and with a given precision, 3 or 7 bytes.  Where there are
--- more than 7 parts most counts are 0: then each unit has a byte, which tells
--- how many parts before the newest one it was taken.
+-- The number is kept modulo 2^32, or 2^28 with auto; a state lasts only for a
+-- small part of this range.  With auto, a count has 1 byte for 4 to 7 parts,
+-- and 2 bytes for 2 or 3 parts.  For more parts most counts are 0, so each
+-- unit has a byte: the number of parts from its own to the newest one.  For 1
+-- part, and with a given precision, a count has 3 or 7 bytes.
 
 --@ chunk counter
 --@ include counter.parts
@@ -24,8 +24,8 @@ if v then
   d = part - at
   keep = d <= 0 and q == p
 
-  -- The newest part of a state may be yet to come, as the clock was set back,
-  -- or as parts have become longer: it begins now.
+  -- The newest part of a state may begin in the future, if the clock was set
+  -- back, or if parts have become longer: then it begins now.
   if d < 0 then part, e, d = at, 0, 0 end
 end
 out[o + 1], out[o + 2], out[o + 3], values = p, part, ends, p + 4
@@ -62,9 +62,8 @@ if rejected > 0 and counts[p + 1] < limit then
 end
 --@ end
 
--- Adds rejected units to the newest part, as far as the limit has room for it
--- there.  Where each unit has a byte, there is room for no more in all parts:
--- the oldest units leave.
+-- Adds rejected units to the newest part, up to the limit.  If each unit has a
+-- byte, there is no more room in all parts: the oldest units are removed.
 --@ chunk counter.rejected
 local held = counts[p + 1]
 counts[p + 1] = math.min(held + rejected, limit)
@@ -80,7 +79,7 @@ end
 v, at, q = counts, part, p
 --@ include counter.save
 
--- Leaves in `p` how many parts the window has under the limit.
+-- Sets `p` to the number of parts of the window under the limit.
 --@ chunk counter.parts
 local p, auto, keep = k[4], k[4] == 0, false
 if auto then
@@ -90,9 +89,9 @@ if auto then
     or limit > 7 and (limit > 15 and 22 or 28) or limit > 3 and 36 or 40
 end
 
--- Leaves in `v` the counts of the state `s`, in `q` the number of its parts,
--- and in `at` that of the newest one.  There is no `v` if it is none of this
--- configuration.
+-- Sets `v` to the counts of the state `s`, `q` to the number of its parts, and
+-- `at` to the number of the newest one.  `v` is nil if the state is not of
+-- this configuration.
 --@ chunk counter.state
 local v, q, at = nil, k[4], 0
 if s and #s > 5 then
@@ -130,18 +129,17 @@ if s and #s > 5 then
   end
 end
 
--- Leaves in `format` that of the counts of `q` parts, up to 3 with auto.
+-- Sets `format` to the format of the counts of `q` parts, up to 3 with auto.
 --@ chunk counter.format
 local format = wide and string.rep('I7', q + 1) or q == 1 and 'I3I3'
   or not auto and string.rep('I3', q + 1) or q == 2 and 'I2I2I2' or 'I2I2I2I2'
 
--- Makes `v` and `at` those of `p` parts instead of `q`, or of as many fewer as
--- it takes until there is room for all counts, which is then in `p`.  A count
--- moves to the part that has the last moment of its own: it never ends earlier.
--- Parts that are shorter have to end where the longer ones do, so that no count
--- moves again when they are converted back.
--- The state ends when it would have ended unconverted, which is told in
--- `ends`.  There is no `v` any more if that has come.
+-- Converts `v` and `at` from `q` to `p` parts, and lowers `p` until there is
+-- room for all counts.  A count moves to the part with the last moment of its
+-- own part, so it never ends earlier.  Shorter parts must end where the longer
+-- ones do, so that no count moves again when they are converted back.  Sets
+-- `ends` to the time at which the unconverted state ends; `v` becomes nil if
+-- that has passed.
 --@ chunk counter.convert
 local last = q + 1
 while last > 0 and v[last] == 0 do last = last - 1 end
@@ -170,9 +168,9 @@ while v and p ~= q do
 end
 if p == q then ends = 0 end
 
--- Writes the counts `v` of `q` parts, of which part `at` is the newest one.
--- With auto they last two windows, as counts of one part do, so that a clock
--- that is set back finds them again.
+-- Writes the counts `v` of `q` parts with the newest part `at`.  With auto
+-- they last two windows, as counts of one part do, so that a clock that is set
+-- back finds them again.
 --@ chunk counter.save
 local number, ahead = at % 4294967296, at * w - now * q
 if auto then
@@ -197,9 +195,9 @@ if ahead < 0 then ahead = 0 end
 local lasts = w - floor(((auto and -w * q or -w) - ahead) / q)
 --@ include save
 
--- Takes the cost off the part in which it was taken, or off the part that holds
--- this one since the number of parts has changed.  If no time tells when, it is
--- taken off the parts from the newest one on.
+-- Subtracts the cost from the part in which it was granted, or from the part
+-- that holds this one since the number of parts has changed.  If the time is
+-- 0, subtracts from the newest parts first.
 --@ chunk counter.give_back
 local auto, keep = k[4] == 0, false
 --@ include counter.state

@@ -1,21 +1,21 @@
 -- Copyright (C) the limit_sliding authors
 
--- Debts, in scripts of zones with settled costs.
+-- Debts, in scripts for settled costs.
 --
 -- Units of a charge that the limit has no room for are a debt of the key.  It
--- stands beside the history, which knows nothing of it, and counts as used.
--- Each window after `from` pays `pace` units, which is the limit of the key or
--- of its zone: docs/algorithms.md has the rule.  Times are in eighths of a
--- window, as in core/facts/debts.hpp; FIXED has but the begins of its windows.
+-- is stored beside the history, and counts as used.  Each window after `from`
+-- pays `pace` units, the limit of the key or of its zone: docs/algorithms.md
+-- has the rule.  Times are in eighths of a window, as in core/facts/debts.hpp;
+-- for FIXED only begins of windows.
 --
 -- A debt is a string at <key of the state>:debt, with the digest, the units,
--- `from`, and the pace by which it expires: under a lower one it is written
--- anew, to last longer.  All times are those of the server's clock.
+-- `from`, and the pace that its expiry depends on: under a lower pace it is
+-- written again, to last longer.  All times are of the server's clock.
 
--- Leaves in `owed` the units of the debt now, 0 if there is none, and adds them
--- and `from` to the reply.  For a charge the limit is the pace from here on;
--- `drain` is the ms in which a full history runs off: a bucket sets its own.
--- Leaves the present time in `eighth`.
+-- Sets `owed` to the units of the debt now, 0 if there is none, and adds them
+-- and `from` to the reply.  Sets `eighth` to the present time, and `drain` to
+-- the ms in which a full history runs off; a bucket sets its own.  For a
+-- charge, the limit is the pace from here on.
 --@ chunk debt
 local debt, owed, from, drain = names[here + 2], 0, 0, w
 local moment, window, eighth, entry = now, nil, nil, got[here + 2]
@@ -52,7 +52,7 @@ if limit > 0 and (entry or k[15]) then
   if k[15] then limit = pace end
 end
 
--- Writes the debt, or deletes the one that is paid.  It lasts for a window
+-- Writes the debt, or deletes it when it is paid.  It lasts for a window
 -- longer than it takes to pay it, within 3,000 years.
 --@ chunk debt.save
 if owed > 0 then
@@ -71,10 +71,9 @@ elseif entry then
   call('DEL', debt)
 end
 
--- Leaves in `added` the units of debt and charge that the history has
--- room for.  The others are owed; units beyond 1,000 windows, or beyond the
--- range of numbers, are lost.  The full history runs off before a new debt is
--- paid.
+-- Sets `added` to the units of debt and charge that the history has room for.
+-- The others are owed; units beyond 1,000 windows, or beyond the range of
+-- numbers, are lost.  The full history runs off before a new debt is paid.
 --@ chunk debt.charge
 if pass == 2 then
   local room = math.max(free, 0)
@@ -92,8 +91,8 @@ if pass == 2 then
   --@ include debt.save
 end
 
--- Takes the cost off the debt, as far as there is one, and the debt off the
--- cost.
+-- Subtracts the cost from the debt, as far as there is one, and lowers the
+-- cost by as much.
 --@ chunk debt.give_back
 local less = math.min(cost, owed)
 cost, owed = cost - less, owed - less

@@ -1,7 +1,7 @@
 -- Copyright (C) the limit_sliding authors
 
--- FIXED.  A state has the digest, the number of the window, and its count, in 3
--- or 7 bytes.
+-- FIXED.  A state has the digest, the number of the window, and the count of
+-- the window in 3 or 7 bytes.
 
 --@ chunk fixed
 --@ include fixed.state
@@ -28,8 +28,8 @@ if rejected > 0 and used < limit then
 end
 --@ end
 
--- Leaves in `at` and `used` the window and the count of the state `s`, or -1 in
--- `at` if it is not one of this configuration.
+-- Sets `at` and `used` to the window and the count of the state `s`, or `at`
+-- to -1 if the state is not of this configuration.
 --@ chunk fixed.state
 local at, used = -1, 0
 if s and (#s == 11 or #s == 15) then
@@ -38,7 +38,7 @@ if s and (#s == 11 or #s == 15) then
   if digest ~= id then at = -1 end
 end
 
--- Writes the use of the window.
+-- Writes the count of the window.
 --@ chunk fixed.save
 local lasts = w + math.max(window * w - now, 0)
 if cal > 0 then
@@ -48,8 +48,8 @@ end
 s = pack(used > 16777215 and '>I2I6I7' or '>I2I6I3', id, window, used)
 --@ include save
 
--- Takes the cost off the window in which it was taken, if that is not over, or
--- off the present one if no time tells when.
+-- Subtracts the cost from the window in which it was granted, if that is not
+-- over, or from the present window if the time of the grant is 0.
 --@ chunk fixed.give_back
 --@ include fixed.state
 local window, keep, moment, present = nil, false, now, nil

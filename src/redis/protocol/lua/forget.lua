@@ -1,10 +1,11 @@
 -- Copyright (C) the limit_sliding authors
 
--- A script of its own: it deletes the state of a key, also that of a window of
--- its own if KEYS[1] .. ARGV[2] is its name, and both debts.  Unless ARGV[1]
--- is 0, it leaves a mark for so many ms that tells when.  The other KEYS are
--- names that it touches, but in a cluster, as keys.lua explains.  The states
--- are deleted first, as Redis refuses no memory to a script that has written.
+-- A separate script: it deletes the state of a key, the state of another
+-- window at KEYS[1] .. ARGV[2] if ARGV[2] is given, and both debts.  Unless
+-- ARGV[1] is 0, it leaves a mark with the present time for ARGV[1] ms.  The
+-- other KEYS are names that it touches, but not in a cluster, as keys.lua
+-- explains.  The states are deleted first, because Redis refuses no memory to
+-- a script that has written.
 
 --@ chunk forget
 for i = 1, ARGV[2] and 2 or 1 do

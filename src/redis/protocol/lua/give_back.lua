@@ -1,6 +1,6 @@
 -- Copyright (C) the limit_sliding authors
 
--- Gives back a claim, which is always granted.
+-- Refunds a claim, which is always granted.
 
 --@ chunk give_back
 local taken = k[10]
@@ -13,8 +13,8 @@ if gives and owed > 0 then
 end
 --@ end
 if not gives then
-  -- The second pass gives back.  Units that were taken in another window than
-  -- the key has now stay in the history of that one.
+  -- Only the second pass refunds.  Units that were granted in another window
+  -- than the key has now stay in the history of that window.
 --@ if counter
 elseif k[1] == 0 then
   --@ include counter.give_back

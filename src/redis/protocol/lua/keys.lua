@@ -1,19 +1,19 @@
 -- Copyright (C) the limit_sliding authors
 
--- How the values of all `names` are read into `got`.  Of each claim these are
--- the state and the own limit; the debt, where costs are settled; and, if units
--- of the key are leased, the mark of forget.lua, but in a cluster.
+-- Reads the values of all `names` into `got`.  Each claim has the state and
+-- the override; the debt, if costs are settled; and, if the node has leased
+-- units of the key left, the mark of forget.lua, but not in a cluster.
 
 --@ chunk keys
 names, got = KEYS, call('MGET', unpack(KEYS))
 
--- In a cluster keys are read one by one, as a slot may be moving, and KEYS are
--- the states alone: while the slot of a call moves, a cluster answers TRYAGAIN
--- if some of its KEYS exist and others do not.  A key that does not exist then
--- cannot be read where the slot was: of an own limit or a debt, that error
--- means that there is none.  Any other error is the reply, before anything was
--- written.  So is that error of a state, which existed when the call began, and
--- must have expired since.
+-- In a cluster, KEYS are only the states, and keys are read one by one: while
+-- the slot of a call moves, a cluster replies TRYAGAIN if some KEYS exist and
+-- others do not.  A key that does not exist then cannot be read at the old
+-- node of the slot: for an override or a debt, this error means that there is
+-- none.  Any other error is the reply, before anything was written.  So is
+-- this error for a state, which existed when the call began, and must have
+-- expired since.
 --@ chunk keys.in_cluster
 local suffixes = {'', ':limit', ':debt'}
 names, got = {}, {}

@@ -1,16 +1,16 @@
 -- Copyright (C) the limit_sliding authors
 
--- LOG.  A state is a sorted set of events, whose scores are their times.  Its
--- members are numbered, so that no two are the same.
+-- LOG.  A state is a sorted set of events.  Scores are times; members are
+-- numbers, so that no two are the same.
 
 --@ chunk log.functions
--- Returns the time of an event by its rank, and its member.
+-- Returns the time and the member of the event with rank i.
 local function time_of(key, i)
   local r = call('ZRANGE', key, i, i, 'WITHSCORES')
   return tonumber(r[2] or 0), r[1]
 end
 
--- Adds events of now, but not before `first`, with numbers from `seq` on.
+-- Adds events of now, or of `first` if that is later, numbered from `seq` on.
 local function add_events(key, first, seq, units, window)
   local time = now
   if first > time then time = first end
@@ -25,12 +25,12 @@ local function add_events(key, first, seq, units, window)
   call('PEXPIRE', key, time - now + window)
 end
 
--- The values are how many events are held, the time of the event whose end
--- frees the first request, and that of the event whose end makes room for the
--- first one that is rejected; -1 if there is none.  A debt counts as used:
--- while there is one, all events end before the window that pays first.  Events
--- that are over are removed after new ones were added, as Redis refuses no
--- memory to a script that has written.
+-- The values are the number of events, the time of the event that frees the
+-- first request when it expires, and the time of the event that makes room for
+-- the first rejected request when it expires; -1 if there is none.  A debt
+-- counts as used; all events expire before the window that pays first.
+-- Expired events are removed after new ones were added, because Redis refuses
+-- no memory to a script that has written.
 --@ chunk log
 local all, over = redis.pcall('ZCARD', key), 0
 if type(all) == 'table' then
@@ -77,13 +77,12 @@ if pass == 2 and g < n and cost <= limit then
   if i >= 0 then out[o + 3] = time_of(key, over + i) end
 end
 
--- Adds rejected units to the `units`, but no more than the limit has room for
--- when the oldest ones have left.
+-- Adds rejected units to `units`, up to the limit: they displace older ones.
 --@ chunk log.rejected
 units = units + math.min(rejected, limit)
 
--- Removes the oldest events beyond the limit, but keeps as many as there were,
--- and leaves in the reply, and in `free`, the values from now on.
+-- Removes the oldest events beyond the limit, but keeps as many as there were
+-- before, and sets the reply and `free` to the values from now on.
 --@ chunk log.newest
 local most = math.max(limit, held + added)
 local surplus = held + units - most
@@ -95,7 +94,7 @@ end
 out[o + 2] = time_of(key, math.max(most - limit, 0))
 free = limit - most + g * cost
 
--- Removes as many events of that time: events of one time are all the same.
+-- Removes events of this time, up to the cost: events of one time are alike.
 --@ chunk log.give_back
 --@ if settles
 if taken == 0 then

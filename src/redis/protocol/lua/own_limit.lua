@@ -1,11 +1,11 @@
 -- Copyright (C) the limit_sliding authors
 
--- Own limits and own windows of keys.
+-- Overrides: limits and windows of single keys.
 
--- Reads the key's own limit from `text`: into `limit` and `own`, unless it is
--- malformed, and into the reply, as scripts.hpp describes.  As in nginx.conf a
--- rate has 18 digits at most, which are taken by sixes: products of more are
--- not exact.  4194302 and 1e15 are kNarrowMax and kRemoteMax.
+-- Reads the override in `text` into `limit` and `own`, unless it is malformed,
+-- and into the reply, as scripts.hpp describes.  As in nginx.conf a rate has
+-- 18 digits at most.  They are read by sixes, because larger products are not
+-- exact.  4194302 and 1e15 are kNarrowMax and kRemoteMax.
 --@ chunk own_limit
 local units = {s = 1000, m = 60000, h = 3600000, d = 86400000}
 local count, unit = string.match(text, '^(%d+)r/([smhd])$')
@@ -45,8 +45,8 @@ else
   end
 end
 
--- Leaves in `window` the calendar or the ms that `time` names, as
--- Window::parse() does; nothing if it is malformed.
+-- Sets `window` to the calendar or the ms in `time`, as Window::parse() does,
+-- or to nil if it is malformed.
 --@ chunk own_limit.window
 if k[1] == 2 then
   window = ({day = 1, week = 2, month = 3, year = 4})[time]
@@ -62,7 +62,7 @@ while rest do
   if not rest and ms >= 100 and ms <= 2592000000 then window = ms end
 end
 
--- Makes the window `own` that of the claim.
+-- Makes `own` the window of the claim.
 --@ chunk own_window
 cal = own < 5 and own or 0
 w = cal > 0 and ({1, 7, 30, 365})[cal] * 86400000 or own

@@ -1,5 +1,5 @@
-# Takes out of Lua what Redis does not need: indentation, blank lines, and whole
-# lines of comments, but not the lines that scripts.cpp reads: those with "--@".
+# Removes from Lua the parts that Redis does not need: indentation, blank lines,
+# and lines of comments, except for lines with "--@", which scripts.cpp reads.
 s/^ *//
 /^$/d
 /^--$/d

@@ -13,13 +13,13 @@ namespace limit_sliding {
 /* The largest lag of one worker's clock behind another's, in ms. */
 constexpr uint64_t kBehindMs = 64;
 
-/* Returns the time of the slowest clock.  A state is over only once it is over by that time. */
+/* Returns the time of the slowest clock.  A state must have expired by then to count as expired. */
 constexpr uint64_t behind_ms(uint64_t now_ms) { return now_ms - std::min(now_ms, kBehindMs); }
 
 /* The time in the tag of a slot (slot.hpp).  `digits` is 0 if the key has the zone's window, and
  * the algorithm defines the unit of `number`. Else `digits` is the number of binary digits of the
  * key's window, and KeyEpochs defines the unit. */
-struct Epoch {
+struct TagEpoch {
     uint64_t number;
     unsigned digits;
 };
@@ -28,20 +28,20 @@ constexpr unsigned binary_digits(uint64_t n) {
     return 63 ^ static_cast<unsigned>(__builtin_clzll(n << 1 | 1));
 }
 
-/* The binary digits of windows: the shortest one, and a year. */
+/* The binary digits of the shortest window and of a year, in ms. */
 constexpr unsigned kWindowDigitsMin = binary_digits(kWindowMinMs);
 constexpr unsigned kWindowDigitsMax = 35;
 
 /*
- * Epochs of keys with a window of their own.  The window has d binary digits, and an epoch lasts
- * 2^e ms, so that any request to the zone can tell the age of a tag:
+ * Epochs of keys with their own window.  If the window has d binary digits, an epoch lasts 2^e ms,
+ * so that any request to the zone can compute the age of a tag:
  *
  *     counter, log, fixed   e = d + 1: two to four windows
  *     buckets               e = d + digits of the burst, at most 32: any
  *                           bucket becomes empty in this time
  *
- * So a state whose tag is two epochs old is over, and its time stamp has not wrapped.  An epoch
- * lasts 4 s or more, so that the epochs themselves wrap after a year.
+ * So a state has expired once its tag is two epochs old, and its time stamp has not wrapped
+ * before.  An epoch lasts 4 s or more, so epochs wrap after a year or more.
  *
  * An object belongs to one policy and one moment.
  */
@@ -53,7 +53,7 @@ public:
           burst_digits_(binary_digits(policy.burst)) {}
 
     /* Returns the present epoch for keys with this window. */
-    Epoch present(uint64_t window_ms) const {
+    TagEpoch present(uint64_t window_ms) const {
         unsigned digits = binary_digits(window_ms);
         return {number(digits), digits};
     }
@@ -70,8 +70,9 @@ public:
     uint64_t now_ms() const { return now_ms_; }
 
 private:
-    /* A counter's time stamps wrap after this many windows of 100 ms or more.  A bucket's wrap
-     * after four times the time to become empty, which is at most 2^32 ms. */
+    /* Binary logarithms of epochs in ms.  Time stamps of counters do not wrap within two epochs of
+     * 64 windows.  Time stamps of buckets wrap after four times the time to become empty, which is
+     * at most 2^32 ms. */
     static constexpr unsigned kShiftMin = 12;
     static constexpr unsigned kShiftMax = 32;
 

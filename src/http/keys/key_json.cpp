@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/keys/key.hpp"
+#include "http/keys/key_json.hpp"
 
-#include "http/conf/key_text.hpp"
+#include "http/conf/written_key.hpp"
 
 namespace limit_sliding {
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "redis/calls/setup.hpp"
+#include "redis/calls/redis_block.hpp"
 
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/conf/key_text.hpp"
+#include "http/conf/written_key.hpp"
 
 #include <arpa/inet.h>
 
@@ -12,12 +12,12 @@
 namespace limit_sliding {
 namespace {
 
-/* Clients behind a Unix socket have its name instead of an address. */
+/* Clients of a UNIX socket have the socket's name instead of an address. */
 bool is_address(const ZoneConf &zone, std::string_view key) {
     return zone.keys != KeyKind::kTexts && !starts_with(key, "unix:");
 }
 
-/* Returns the family of an address by its size; AF_UNSPEC: it is none. */
+/* Returns the family of an address of this size, or AF_UNSPEC. */
 int family_of(size_t bytes) {
 #if (NGX_HAVE_INET6)
     if (bytes == 16) { return AF_INET6; }
@@ -25,8 +25,8 @@ int family_of(size_t bytes) {
     return bytes == 4 ? AF_INET : AF_UNSPEC;
 }
 
-/* Reads an address, as text or as its bytes; returns how many these are, or 0.
- * inet_pton() is strict, where NGINX's own functions take "1..2" for one. */
+/* Reads an address, written as text or as its bytes.  Returns its size in bytes, or 0 for other
+ * texts.  inet_pton() is strict, while NGINX's functions accept "1..2". */
 size_t read_address(std::string_view text, u_char *address) {
     const bool is_text
         = std::all_of(text.begin(), text.end(), [](u_char ch) { return ch >= ' ' && ch <= '~'; });

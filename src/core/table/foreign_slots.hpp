@@ -4,29 +4,29 @@
 
 #include <cstdint>
 
-#include "core/policy/epoch.hpp"
+#include "core/policy/tag_epoch.hpp"
 #include "core/table/slot.hpp"
 
 namespace limit_sliding {
 
 /*
- * The view of a request on slots whose window differs from its own.
+ * A request's view of slots with another window than its own.
  *
- * `shared` is the step (table.hpp) for keys with the zone's window, and knows the time of their
- * slots.  For keys with their own window, only the tag of a slot tells its time.  Their used units
- * count until the epoch is over:
+ * `shared` is the step (table.hpp) for keys with the zone's window.  For keys with their own
+ * window, only the tag of a slot tells the age of the state.  So their used units count until the
+ * tag is two epochs old:
  *
- *     uint64_t used_at_all(copy, digits) const   rank of a state whose window has
- *                                                so many digits, as if it were
- *                                                in the zone's window
+ *     uint64_t used_at_all(copy, digits) const   rank of a state with a window of
+ *                                                `digits` digits, as if the state
+ *                                                were in the zone's window
  */
 template <class Step>
-class OtherWindows {
+class ForeignSlots {
 public:
-    OtherWindows(const Step &shared, uint64_t epoch, const KeyEpochs &epochs)
+    ForeignSlots(const Step &shared, uint64_t epoch, const KeyEpochs &epochs)
         : shared_(shared), epoch_(epoch), epochs_(epochs) {}
 
-    /* True if a slot with this tag has a state that may count. */
+    /* Returns true if this tag is less than two epochs old. */
     bool is_recent(uint64_t tag) const { return tag::age(tag, now(tag)) < 2; }
 
     uint64_t used(const Copy &copy) const {

@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cstdint>
 
-#include "core/policy/verdict.hpp"
+#include "core/policy/describe_usage.hpp"
 #include "core/rings/used_units.hpp"
 
 namespace limit_sliding {
@@ -20,19 +20,19 @@ namespace limit_sliding {
  * A request of cost c is admitted when used + c <= limit.
  *
  * A request in the tick of the newest event adds its cost to that event.  A later request closes
- * the event, which fixes its total, and writes its own event into the next place.  Either is one
+ * the event, which fixes its total, and writes its own event into the next place.  Each write is a
  * compare-and-swap of a word that has not changed since the decision.  The number of events is
- * stored next; if a worker dies before, the next one stores it.
+ * stored next; if a worker dies before, the next worker stores it.
  *
  * A closed event never changes, because later totals include it.  Refunds of its units are stored
  * apart (refunds.hpp) and subtracted from the used units.
  *
  * An object is one key at one moment, under one limit.
  */
-class History : private UsedUnits {
+class RingRule : private UsedUnits {
 public:
     /* `now_ms` is the zone's time; `brief` is for update_ready() of a counter. */
-    History(const Claim &claim, uint64_t now_ms, bool brief = false)
+    RingRule(const Claim &claim, uint64_t now_ms, bool brief = false)
         : UsedUnits(claim, now_ms, brief), claim_(claim) {}
 
     struct Result {
@@ -65,7 +65,7 @@ public:
             }
         }
 
-        /* no worker loses so often: unless it has changed, the key is damaged */
+        /* no worker loses so often, so the key is damaged, unless it has just changed */
         events_.forget();
         add(&events_.store().counts->refused, 1);
 
@@ -102,7 +102,7 @@ public:
     }
 
 private:
-    /* Opens the key, and calls visit() until it has seen the key at one moment. */
+    /* Opens the key and calls visit() until the key does not change meanwhile. */
     template <class Visit>
     [[gnu::always_inline]] void read(const Visit &visit) {
         for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
@@ -159,7 +159,7 @@ private:
         uint64_t used;  /* units x w; refunds are not subtracted */
         uint64_t then;  /* tick of the oldest event that counts */
         uint64_t own;   /* units of this event */
-        uint64_t later; /* units of all later events */
+        uint64_t later; /* units of all later events; UINT64_MAX if the key has refunds */
     };
 
     /* Returns false if the key has changed; the caller tries again. */
@@ -171,12 +171,12 @@ private:
                         cost, rejection);
     }
 
-    /* Describes a rejection.  Most requests wait for the oldest event.  Else the key is read
-     * again; if it admits by now, returns false.  Out of line and with copied arguments, so that
-     * admitted requests keep their values in registers. */
+    /* Describes a rejection.  Most requests wait for the oldest event.  Otherwise the key is read
+     * again; returns false if it admits the request by now.  Out of line and with copied
+     * arguments, so that admitted requests keep their values in registers. */
     [[gnu::noinline]] static bool describe(const Claim &claim, uint64_t now_ms, Full key,
                                            uint64_t cost, Verdict *rejection) {
-        const Clock clock(*claim.policy, now_ms);
+        const TickClock clock(*claim.policy, now_ms);
         bool is_known = true;
 
         auto wait_ms = [&](uint64_t room) {
@@ -194,7 +194,7 @@ private:
 
     [[gnu::noinline]] static Outcome look(const Claim &claim, uint64_t now_ms, uint64_t cost,
                                           Verdict *rejection) {
-        return History(claim, now_ms).look(cost, rejection);
+        return RingRule(claim, now_ms).look(cost, rejection);
     }
 
     [[gnu::always_inline]] void describe_open(const Events::Found &oldest, uint64_t cost,
@@ -207,10 +207,10 @@ private:
             [&](uint64_t room) { return wait_ms(oldest, room); }, verdict);
     }
 
-    /* True if units beyond the limit are rejected attempts, which wait for nothing. */
+    /* Returns true if units beyond the limit are rejected requests, which cause no wait. */
     bool is_capped() const { return claim_.policy->counts_rejected && events_.clock().is_log; }
 
-    /* Returns the ms until used <= room, if nothing is admitted.  More is used now. */
+    /* Returns the ms until used <= room if no request is admitted; more than `room` is used now. */
     [[gnu::always_inline]] uint64_t wait_ms(const Events::Found &oldest, uint64_t room) {
         if (events_.has_refunds()) { return wait_with_refunds_ms(oldest, room); }
 
@@ -224,7 +224,7 @@ private:
         return until_ms(last, last.own + last.later - room);
     }
 
-    /* Returns the ms until an event has lost so many units. */
+    /* Returns the ms until an event has lost `lost` units. */
     uint64_t until_ms(const Events::Found &found, uint64_t lost) const {
         return events_.clock().until_lost_ms(events_.tick_of(found.event), found.own, lost);
     }
@@ -234,9 +234,9 @@ private:
         return wait_ms(oldest.position, room, last_rise(parts, room), parts);
     }
 
-    /* Returns the tick of the last part at whose end used > room; 0 if there is none.  A refund of
-     * a log ends when the first tick of its part leaves the window.  The used units rise at that
-     * time, until the events of the part have left the window as well. */
+    /* Returns the first tick of the last part of refunds that ends with used > room; 0 if there is
+     * none.  A refund of a log ends when the first tick of its part leaves the window.  The used
+     * units then rise, until the events of the part have left the window as well. */
     uint64_t last_rise(const Refunds::Snapshot &parts, uint64_t room) {
         for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
             uint64_t begin = parts.begin(i - 1);
@@ -247,9 +247,9 @@ private:
         return 0;
     }
 
-    /* Returns the ms until used <= room.  Searches the first event that at most `room` units
-     * follow.  When it begins to fade, after(event) and its own units remain, and it has to lose
-     * the excess. */
+    /* Returns the ms until used <= room.  Searches for the first event, from tick `from` on, that
+     * at most `room` units follow.  When this event begins to fade, its own units and after(event)
+     * are left, and it has to lose the surplus over `room`. */
     uint64_t wait_ms(uint64_t oldest, uint64_t room, uint64_t from,
                      const Refunds::Snapshot &parts) {
         uint64_t total = events_.newest().total();

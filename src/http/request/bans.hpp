@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* What becomes of keys that are rejected: they are counted, and banned. */
+/* Counts the rejections of keys, and bans the keys. */
 
 #pragma once
 

@@ -10,8 +10,8 @@
 
 namespace limit_sliding {
 
-/* Products of limits and windows exceed 64 bits if a limit exceeds kLimitMax: in Redis, and for
- * debtors. */
+/* For products of limits and windows that exceed 64 bits: of limits above kLimitMax in Redis, and
+ * of debtors. */
 __extension__ using Wide = unsigned __int128;
 
 /* Converts units to 1/1000 request, rounded up; `request` is the size of a request in units. */
@@ -21,8 +21,8 @@ constexpr uint64_t thousandths(Number used, Number request) {
                                  + (used % request * 1000 + request - 1) / request);
 }
 
-/* The usage of a key.  A unit is any fraction of a request that divides it evenly; Number holds
- * the largest value. */
+/* The usage of a key.  A unit is any fraction of a request that divides a request evenly.  Number
+ * must hold the largest value. */
 template <class Number>
 struct UsageOf {
     uint64_t limit;    /* requests a window */
@@ -38,8 +38,8 @@ using Usage = UsageOf<uint64_t>;
  * Describes a key for a request that is undecided or rejected.  For an admitted request the cost
  * is 0, and only limit, remaining and reset_ms are meaningful.
  *
- * wait_ms(room) returns the ms until at most `room` requests are used if none is admitted.  It is
- * called only if more are used now.
+ * wait_ms(room) returns the ms until at most `room` requests are used if no further request is
+ * admitted.  It is called only if more than `room` requests are used.
  */
 template <class WaitMs, class Number = uint64_t>
 [[gnu::always_inline]] inline void describe_usage(const UsageOf<Number> &usage, uint64_t cost,

@@ -11,8 +11,7 @@
 
 namespace limit_sliding {
 
-/* Writes two fields: the key as text, also if it is an address, and the same as
- * it may stand in an argument. */
+/* Writes two fields: the key as text, also for an address, and the text percent-encoded. */
 void write_key(Json &json, const ZoneConf &zone, std::string_view key);
 
 } // namespace limit_sliding

@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "core/policy/claim.hpp"
-#include "core/policy/epoch.hpp"
 #include "core/policy/policy.hpp"
+#include "core/policy/tag_epoch.hpp"
 #include "core/rules/bucket.hpp"
 #include "core/rules/counter.hpp"
 #include "core/rules/fixed_window.hpp"
@@ -39,12 +39,12 @@ auto with_algorithm(const Policy &policy, uint64_t now_ms, uint64_t limit, const
     }
 }
 
-/* The view of slots whose window differs from the claim's, see OtherWindows.  Few slots are, so
- * each call makes the view anew. */
-class WordOtherWindows {
+/* The view of slots with another window than the claim's, see ForeignSlots.  Such slots are rare,
+ * so each call makes the view anew. */
+class WordForeignSlots {
 public:
     /* `time_ms` is the zone's time. */
-    WordOtherWindows(const Claim &claim, uint64_t time_ms) : claim_(claim), time_ms_(time_ms) {}
+    WordForeignSlots(const Claim &claim, uint64_t time_ms) : claim_(claim), time_ms_(time_ms) {}
 
     bool is_recent(uint64_t tag) const;
     uint64_t used(const Copy &copy) const;
@@ -58,7 +58,7 @@ private:
     uint64_t time_ms_;
 };
 
-/* Tells how much states count at one moment. */
+/* Ranks states at one moment. */
 template <class Algorithm>
 struct WordView {
     Algorithm seen;
@@ -73,14 +73,14 @@ struct WordView {
         return seen.rank_at_all(copy.bare_state(), digits);
     }
 
-    WordOtherWindows other_windows() const { return {*claim, seen_ms}; }
+    WordForeignSlots foreign_slots() const { return {*claim, seen_ms}; }
 };
 
 template <class Algorithm>
 WordView(const Algorithm &, const Claim *, uint64_t) -> WordView<Algorithm>;
 
-/* The step of the table (table.hpp) for one request.  States count until they are over by all
- * workers' clocks. */
+/* The step of the table (table.hpp) for one request.  States count until they have expired by the
+ * clocks of all workers. */
 template <class Algorithm>
 struct WordStep : WordView<Algorithm> {
     Algorithm algorithm;

@@ -88,7 +88,7 @@ extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *,
     auto &place = *static_cast<LocConf *>(conf);
     if (place.headers != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
-    /* The draft is one of the IETF. */
+    /* "ietf" may mean the IETF's draft. */
     for (auto &word : words_of(cf)) {
         if (is_same_name(view(word), "ietf")) {
             return conf_error(cf, "invalid parameter \"%V\", did you mean \"draft\"?", &word);

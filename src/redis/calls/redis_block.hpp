@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "redis/calls/redis.hpp"
+#include "redis/calls/redis_state.hpp"
 
 namespace limit_sliding {
 

@@ -7,38 +7,36 @@
 #include <iterator>
 #include <numeric>
 
+#include "core/policy/describe_usage.hpp"
 #include "core/policy/policy.hpp"
-#include "core/policy/verdict.hpp"
 #include "core/rules/counter_kinds.hpp"
 
 namespace limit_sliding {
 
-/* The most parts of a window, which a precision can ask for. */
+/* The largest `precision`: parts of a window. */
 constexpr unsigned kPartsMax = 60;
 
-/* Returns the parts of a counter's window, as most keys of this limit have. */
+/* Returns the parts of a counter's window, for most keys with this limit. */
 inline uint64_t counter_parts_of(const Policy &policy, uint64_t limit) {
     return policy.precision == 0 ? counter_parts(limit) : policy.precision;
 }
 
 /*
- * algorithm=counter with n parts of w/n ms, from the values in a reply:
- * n, the number of the newest part, and the requests in each of the n + 1 parts
- * that the window reaches into, the oldest first.  With e/n ms of the newest part
- * elapsed
+ * algorithm=counter with n parts of w/n ms, from the values of a reply: n, the number of the
+ * newest part, the end of the state, and the requests in each of the n + 1 parts that the window
+ * overlaps, the oldest first.  When e/n ms of the newest part have elapsed,
  *
  *     used = all - min(oldest x e/w, most)
  *
- * where `most` is 0 if the counter is strict, floor(limit/n) if n > 1 follows
- * from the limit, and else has no bound.  The newest part may be yet to begin: e
- * is 0 until then.  `spent` has been added to it since, and then `rejected`, as far
- * as Counter::record_rejected() does so.  A state that had another
- * number of parts may end earlier than these.  As in Counter, `used` is kept
- * multiplied by w, and all of it is exact.
+ * `most` is 0 if the counter is strict, floor(limit/n) if n follows from the limit and n > 1, and
+ * else unbounded.  The newest part may begin in the future: e is 0 until then.  `spent` units,
+ * and then `rejected` units as Counter::record_rejected() limits them, have been added to it
+ * since.  A state that had another number of parts may end earlier than these parts.  As in
+ * Counter, `used` is multiplied by w, which makes all of it exact.
  */
-class CounterParts {
+class CounterReply {
 public:
-    CounterParts(const Policy &policy, uint64_t limit, uint64_t now_ms, const int64_t *values,
+    CounterReply(const Policy &policy, uint64_t limit, uint64_t now_ms, const int64_t *values,
                  uint64_t spent, uint64_t rejected)
         : window_ms_(policy.window_ms), now_ms_(now_ms), parts_(static_cast<uint64_t>(values[0])),
           newest_(static_cast<uint64_t>(values[1])) {
@@ -74,7 +72,7 @@ public:
     uint64_t wait_ms(uint64_t room) const {
         if (used() <= Wide{room} * window_ms_) { return 0; }
 
-        /* it happens while part i is the oldest one, when so much has elapsed */
+        /* the wait ends while part i is the oldest one, when `elapsed` has elapsed */
         Wide rest = all();
         Wide elapsed = 0;
         uint64_t i = 0;
@@ -96,8 +94,7 @@ public:
     }
 
 private:
-    /* Takes the oldest requests out, of which there is no more room for so many as
-     * the newest. */
+    /* Removes as many of the oldest requests, `newest` at most, as exceed the limit. */
     void keep_newest(uint64_t limit, uint64_t newest) {
         uint64_t all_now = static_cast<uint64_t>(all());
         uint64_t over = all_now - std::min(all_now, std::max(limit, all_now - newest));
@@ -114,9 +111,9 @@ private:
 
     Wide all() const { return std::accumulate(counts_, counts_ + parts_ + 1, Wide{0}); }
 
-    /* The state had fewer parts than its limit asks for.  It was
-     * written with the added units and without expired counts: the next request may
-     * find room for them in more parts, which end at the same times. */
+    /* Converts a state that had fewer parts than its limit asks for.  The script has written it
+     * with the added units and without expired counts, so the next request may find room for them
+     * in more parts, which end at the same times. */
     void fit(uint64_t limit) {
         for (const CounterKind &kind : kCounterKinds) {
             if (kind.limit_max < limit) { continue; }
@@ -127,13 +124,13 @@ private:
         }
     }
 
-    /* Returns the part, of so many, that has the last moment of this one. */
+    /* Returns the number of the part, if there are `parts`, with the last moment of this part. */
     uint64_t moved(uint64_t part, uint64_t parts) const {
         return ((part + 1) * parts + parts_ - 1) / parts_ - 1;
     }
 
-    /* Makes them as many parts as this kind has; false if it has no room, which is
-     * for its largest limit in each part, or, with more than 7 parts, in all. */
+    /* Converts the counts to the parts of this kind.  Returns false if there is no room, which is
+     * for the largest limit of the kind in each part or, with more than 7 parts, in all. */
     bool convert(const CounterKind &kind) {
         uint64_t counts[kPartsMax + 1] = {};
         uint64_t newest = moved(newest_, kind.parts);

@@ -1,10 +1,10 @@
 -- Copyright (C) the limit_sliding authors
 
--- Steps of all algorithms between deciding and recording, and to record.
+-- Steps of all algorithms from the decision to the recording.
 
--- Lowers `g` to the free units, and leaves in `added` how many units are to be
--- recorded now: of a key that owes the debt as well, and of a charge those that
--- are not owed.
+-- Lowers `g` to the free units, and sets `added` to the units to be recorded
+-- now: for a key that owes, with its debt; for a charge, without the units
+-- that are owed.
 --@ chunk grant
 local added = 0
 --@ if settles
@@ -28,9 +28,8 @@ end
 end
 --@ end
 
--- Leaves in `rejected` how many units of cost are rejected by this claim, if it
--- records them, or 0: a key that owes records none.  Others of the ask may have
--- rejected more.
+-- Sets `rejected` to the units that this claim rejects and records, or 0; a
+-- key that owes records none.  Other claims of the ask may have rejected more.
 --@ chunk rejected
 local rejected = 0
 if k[19] and pass == 2 and g < n
@@ -41,9 +40,9 @@ if k[19] and pass == 2 and g < n
   rejected = (n - g) * cost
 end
 
--- Writes the state `s`, which lasts for so many ms.  With `keep` it is written
--- in place, and is not shorter than before, and expires when it was to: this
--- spares Redis to look up the key's expiry, and more.
+-- Writes the state `s`, which expires after `lasts` ms.  With `keep` it is
+-- written in place, no shorter than before, and keeps its expiry, which costs
+-- Redis less.
 --@ chunk save
 S[key] = s
 if keep then
@@ -52,8 +51,7 @@ else
   call('SET', key, s, 'PX', lasts)
 end
 
--- Returns limit x ms / w as a whole number and a rest in 1/w, which are exact
--- as far as numbers are, up to 2^53.
+-- Returns limit x ms / w as a whole number and a rest in 1/w, exact to 2^53.
 --@ chunk multiply
 local function multiply(limit, ms, w)
   local x = limit * ms

@@ -1,31 +1,31 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "core/rules/algorithm.hpp"
-#include "core/table/other_windows.hpp"
+#include "core/rules/word_steps.hpp"
+#include "core/table/foreign_slots.hpp"
 #include "core/table/zone.hpp"
 
 namespace limit_sliding {
 
-/* One of the two windows may be of the calendar, so the algorithm may be another one. */
+/* One window may be a calendar's, so the zone's algorithm may differ from the claim's. */
 template <class Visit>
-auto WordOtherWindows::visit(const Visit &visit_slots) const {
+auto WordForeignSlots::visit(const Visit &visit_slots) const {
     const Policy &own = *claim_.policy;
     const Policy shared = own.salt == 0 ? own : claim_.zone->shared_policy(own);
     return with_algorithm(shared, time_ms_, claim_.limit, [&](const auto &algorithm) {
-        return visit_slots(OtherWindows(WordView{algorithm, &claim_, time_ms_}, algorithm.epoch(),
+        return visit_slots(ForeignSlots(WordView{algorithm, &claim_, time_ms_}, algorithm.epoch(),
                                         KeyEpochs(own, time_ms_)));
     });
 }
 
-bool WordOtherWindows::is_recent(uint64_t tag) const {
+bool WordForeignSlots::is_recent(uint64_t tag) const {
     return visit([&](const auto &slots) { return slots.is_recent(tag); });
 }
 
-uint64_t WordOtherWindows::used(const Copy &copy) const {
+uint64_t WordForeignSlots::used(const Copy &copy) const {
     return visit([&](const auto &slots) { return slots.used(copy); });
 }
 
-uint64_t WordOtherWindows::expires_ms(const Copy &copy) const {
+uint64_t WordForeignSlots::expires_ms(const Copy &copy) const {
     return visit([&](const auto &slots) { return slots.expires_ms(copy); });
 }
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/overrides/override_claim.hpp"
+#include "http/overrides/apply_override.hpp"
 
 #include "core/policy/claim.hpp"
 #include "ngx/memory.hpp"
@@ -9,7 +9,7 @@
 namespace limit_sliding {
 namespace {
 
-/* Has the claim's key counted in this window, or in that of the zone if none is given. */
+/* Sets the window of the claim; if none is given, the window of the zone. */
 bool set_window(ngx_pool_t *pool, const ZoneConf &zone, const Window &window, Claim &claim) {
     if (!window.is_given() || window == zone.policy.window()) {
         claim.set_policy(zone.policy);
@@ -24,7 +24,7 @@ bool set_window(ngx_pool_t *pool, const ZoneConf &zone, const Window &window, Cl
     return true;
 }
 
-/* Rejects the claim as one over an empty limit. */
+/* Rejects the claim as if its limit were 0. */
 bool block(ngx_pool_t *pool, Claim &claim) {
     auto *verdict = alloc<Verdict>(pool);
     if (verdict == nullptr) { return false; }
@@ -37,7 +37,7 @@ bool block(ngx_pool_t *pool, Claim &claim) {
 
 } // namespace
 
-bool set_own(ngx_pool_t *pool, const ZoneConf &zone, const Override &own, Claim &claim) {
+bool apply_override(ngx_pool_t *pool, const ZoneConf &zone, const Override &own, Claim &claim) {
     claim.limit = own.is_blocked() ? 0 : own.limit;
     if (!set_window(pool, zone, own.window, claim)) { return false; }
 

@@ -1,9 +1,9 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/response/rejected.hpp"
+#include "http/request/bans.hpp"
 
 #include "core/table/zone.hpp"
-#include "http/overrides/override_claim.hpp"
+#include "http/overrides/apply_override.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
 #include "ngx/memory.hpp"
@@ -29,7 +29,7 @@ namespace {
 
     if (own.is_unlimited()) { return NGX_OK; }
 
-    return !own.is_set() || set_own(r->pool, zone, own, claim) ? NGX_DONE : NGX_ERROR;
+    return !own.is_set() || apply_override(r->pool, zone, own, claim) ? NGX_DONE : NGX_ERROR;
 }
 
 /* Evaluates the key anew where nothing has kept it. */
@@ -116,7 +116,7 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     ctx.now_ms = ngx_current_msec;
     ctx.status = Status::kRejected;
 
-    used_units(*limit_of(claim).zone, kCountRejected);
+    count_request(*limit_of(claim).zone, kCountRejected);
     count_banned(r, claim);
     if (is_logged(r, conf.log_level)) { log_rejected(r, conf, claim, *claim.verdict); }
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Keys as people write them, in the API and in files. */
+/* Keys as operators write them, in the API and in files. */
 
 #pragma once
 
@@ -11,12 +11,11 @@
 
 namespace limit_sliding {
 
-/* Replaces an address, as text or bytes, by the key that requests from there have,
- * if the zone's keys are addresses.  There must be room for 16 bytes.  Returns false
- * if it is no address. */
+/* Replaces an address, as text or bytes, by the key of requests from there, if the zone's keys
+ * are addresses.  `key` needs room for 16 bytes.  Returns false if `key` is no address. */
 bool read_key(const ZoneConf &zone, ngx_str_t *key);
 
-/* Returns the text of a key: an address, made in `buf`, or the key. */
+/* Returns the text of a key: an address printed to `buf`, or the key itself. */
 std::string_view text_of_key(const ZoneConf &zone, std::string_view key,
                              u_char (&buf)[NGX_INET6_ADDRSTRLEN]);
 

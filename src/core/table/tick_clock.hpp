@@ -5,17 +5,17 @@
 #include <cassert>
 #include <cstdint>
 
-#include "core/policy/epoch.hpp"
 #include "core/policy/policy.hpp"
+#include "core/policy/tag_epoch.hpp"
 #include "core/table/ring.hpp"
 
 namespace limit_sliding {
 
 /* One moment for algorithm=log and for counters with precision=n.  Time is cut into ticks of 1 ms
  * (log) or w/n (counter).  An event counts in full while it is less than `span` ticks old.  At
- * that age a log drops the event, while a counter fades it by `weight` / w; a strict counter drops
- * it after the tick. */
-struct Clock {
+ * this age a log drops the event, a counter counts `weight` / w of its units, and a strict counter
+ * counts it in full until the end of the tick. */
+struct TickClock {
     uint64_t window_ms;
     uint64_t span;
     bool is_log;
@@ -24,13 +24,13 @@ struct Clock {
     uint64_t tick;
     uint64_t weight;
 
-    Clock() = default;
+    TickClock() = default;
 
-    Clock(const Policy &policy, uint64_t now)
-        : Clock(policy, now, policy.algorithm == Algorithm::kLog) {}
+    TickClock(const Policy &policy, uint64_t now)
+        : TickClock(policy, now, policy.algorithm == Algorithm::kLog) {}
 
     /* `of_log` equals policy.algorithm == kLog, for callers that know it at compile time. */
-    Clock(const Policy &policy, uint64_t now, bool of_log)
+    TickClock(const Policy &policy, uint64_t now, bool of_log)
         : window_ms(policy.window_ms), span(of_log ? policy.window_ms : policy.precision),
           is_log(of_log), is_strict(policy.strict) {
         set(now);
@@ -43,8 +43,8 @@ struct Clock {
         weight = is_log ? 0 : window_ms - now * span % window_ms;
     }
 
-    Clock behind() const {
-        Clock clock = *this;
+    TickClock behind() const {
+        TickClock clock = *this;
         clock.set(behind_ms(now_ms));
         return clock;
     }
@@ -59,18 +59,18 @@ struct Clock {
 
     bool is_over(uint64_t then) const { return then + span < tick + is_log; }
 
-    /* Returns the weight of an event that is not over, x w. */
+    /* Returns the weight x w of an event that has not expired. */
     uint64_t weight_of(uint64_t then) const {
         return then + span > tick || is_strict ? window_ms : weight;
     }
 
-    /* An epoch of the zone's window is 2^kEpochShift ticks. */
+    /* An epoch for keys with the zone's window lasts 2^kEpochShift ticks. */
     static constexpr unsigned kEpochShift = kTickBits - 2;
 
     uint64_t epoch() const { return tick >> kEpochShift; }
 
-    Clock of_window(uint64_t other_ms) const {
-        Clock clock = *this;
+    TickClock of_window(uint64_t other_ms) const {
+        TickClock clock = *this;
         clock.window_ms = other_ms;
         clock.span = is_log ? other_ms : span;
         clock.set(now_ms);
@@ -85,7 +85,7 @@ struct Clock {
         return ((then + span) * window_ms + elapsed + span - 1) / span - now_ms;
     }
 
-    /* Returns the ms until an event is over. */
+    /* Returns the ms until an event expires. */
     uint64_t until_over_ms(uint64_t then) const { return until_lost_ms(then, 0, 0); }
 };
 

@@ -15,7 +15,7 @@ constexpr uint64_t kNearLimit = 1ULL << 56;
 
 constexpr bool is_near_limit(uint64_t used, uint64_t limit) { return used >= limit - used; }
 
-constexpr uint64_t rank_of(uint64_t used, bool is_near) {
+constexpr uint64_t eviction_rank(uint64_t used, bool is_near) {
     return used == 0 ? 0 : used + (is_near ? kNearLimit : 0);
 }
 
