@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "core/facts/debt_schedule.hpp"
 #include "core/limiter/claim_table.hpp"
 #include "core/policy/calendar.hpp"
 
@@ -111,32 +112,16 @@ uint64_t Debtor::history_ends() const {
     return (parts + policy.window_ms - 1) / policy.window_ms;
 }
 
-uint64_t Debtor::owed_after(uint64_t payments) const {
-    return debt_.units - std::min(debt_.units, payments * clock_.pace);
-}
-
-/* Returns the ms until payment number `payments` >= 1 is made. */
-uint64_t Debtor::pays_ms(uint64_t payments) const {
-    return debt_part_begin_ms(*claim_.policy, debt_.since + payments * kDebtParts) - clock_.now_ms;
-}
-
-/* Returns the ms until a cost fits.  Between two payments, only the history changes. */
+/* Returns the ms until a cost fits. */
 uint64_t Debtor::wait_ms(const Claim &claim, uint64_t cost) const {
     const uint64_t capacity = claim.policy->capacity(claim.limit);
-    const uint64_t wanted = debt_.units + cost;
-
     if (cost > capacity) { return kNever; }
 
-    uint64_t payments = wanted > capacity ? (wanted - capacity + clock_.pace - 1) / clock_.pace : 0;
-
-    for (;; payments++) {
-        const uint64_t owed = owed_after(payments);
-        const uint64_t wait = describe_history(claim, cost + owed, now_ms_).retry_after_ms;
-
-        if (owed == 0 || wait <= pays_ms(payments + 1)) {
-            return payments == 0 ? wait : std::max(wait, pays_ms(payments));
-        }
-    }
+    const auto history_ms = [&](uint64_t units) {
+        return describe_history(claim, capacity - units, now_ms_).retry_after_ms;
+    };
+    return DebtSchedule{debt_.units, debt_.since, clock_.pace}.wait_ms(*claim.policy, clock_.now_ms,
+                                                                       capacity - cost, history_ms);
 }
 
 /* Describes the key for a decided claim. */

@@ -42,8 +42,6 @@ public:
 
 private:
     uint64_t wait_ms(const Claim &claim, uint64_t cost) const;
-    uint64_t owed_after(uint64_t payments) const;
-    uint64_t pays_ms(uint64_t payments) const;
     uint64_t history_ends() const;
     Verdict describe(const Claim &claim) const;
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "core/facts/debt_schedule.hpp"
 #include "core/policy/policy.hpp"
-#include "redis/protocol/debt_schedule.hpp"
 
 namespace limit_sliding {
 
