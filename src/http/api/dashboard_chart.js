@@ -56,7 +56,7 @@ class Chart {
         this.picture.ariaLabel = "per second, of the last 3 minutes: "
             + this.counters.filter(({ most }) => most > 0)
                 .map(({ name, most }) => name.replaceAll("_", " ")
-                    + " at most " + perSecond(most)).join(", ");
+                    + " peak " + perSecond(most)).join(", ");
         this.counters.forEach(({ points, row }, i) => this.paths[i]
             .setAttribute("d", row.hidden ? "" : line(points, now, top)));
     }

@@ -144,7 +144,7 @@ function table(title, ...heads) {
 }
 
 function counterTable(title, what) {
-    return table(title, what, "per second", "at most", "total");
+    return table(title, what, "per second", "peak", "total");
 }
 
 // A row of a table: a counter, its present rate and its peak in SPAN_MS.
