@@ -335,26 +335,33 @@ static void test_a_request_under_a_large_limit_is_one(void **state) {
     }
 }
 
+/* Fails if a request is not admitted at its told time, or is admitted a ms before. */
+static void check_wait(const Policy &policy, State used, uint64_t now_ms, uint32_t limit,
+                       uint32_t cost) {
+    uint64_t wait_ms = pure::describe(policy, used, now_ms, limit, cost).retry_after_ms;
+    State next;
+
+    if (!pure::admit(policy, used, now_ms + wait_ms, limit, cost, &next)
+        || (wait_ms > 0 && pure::admit(policy, used, now_ms + wait_ms - 1, limit, cost, &next))) {
+        fail_msg("limit %u, cost %u: %llu ms", limit, cost, (unsigned long long)wait_ms);
+    }
+}
+
+static const uint32_t large_limits[] = {4194304, 16777201, 100000007, 999999999, LARGEST};
+
 /* A key that has used up such a limit is told a time when there is room, and not before. */
 static void test_waits_under_large_limits_are_exact(void **state) {
-    static const uint32_t limits[] = {4194304, 16777201, 100000007, 999999999, LARGEST};
-
     (void)state;
 
-    for (uint32_t limit : limits) {
+    for (uint32_t limit : large_limits) {
         Policy policy = parts_of(MONTH, 0);
         uint64_t now_ms = PRESENT * MONTH + 1000;
-        State used = 0, next;
+        State used = 0;
 
         assert_true(pure::admit(policy, used, now_ms, limit, limit - 5, &used));
 
-        for (uint32_t cost = 6; cost < limit; cost *= 7) {
-            uint64_t wait_ms = pure::describe(policy, used, now_ms, limit, cost).retry_after_ms;
-
-            assert_true(pure::admit(policy, used, now_ms + wait_ms, limit, cost, &next));
-            assert_false(pure::admit(policy, used, now_ms + wait_ms - 1, limit, cost, &next));
-
-            if (cost > limit / 7) { break; }
+        for (uint32_t cost = 6; cost <= limit / 7; cost *= 7) {
+            check_wait(policy, used, now_ms, limit, cost);
         }
 
         uint64_t reset_ms = pure::describe(policy, used, now_ms, limit, 0).reset_ms;
@@ -362,6 +369,34 @@ static void test_waits_under_large_limits_are_exact(void **state) {
         assert_int_equal(pure::describe(policy, used, now_ms + reset_ms - 1, limit, 0).remaining,
                          5);
         assert_true(pure::describe(policy, used, now_ms + reset_ms, limit, 0).remaining > 5);
+    }
+}
+
+/* So it is if the window before has requests as well, which fade until those of the present
+ * window are rounded up. */
+static void test_waits_after_a_used_window_are_exact(void **state) {
+    static const uint64_t windows[] = {100, MONTH};
+
+    (void)state;
+
+    for (uint32_t limit : large_limits) {
+        for (uint32_t i = 0; i < 16; i++) {
+            Policy policy = parts_of(windows[i & 1], 0, (i & 2) != 0);
+            uint64_t now_ms = PRESENT * policy.window_ms + policy.window_ms / 2;
+            uint32_t older = 1 + i / 4 * (limit / 7), newest = limit / 2 - i;
+            State used = 0;
+
+            assert_true(pure::admit(policy, used, now_ms - policy.window_ms, limit, older, &used));
+            assert_true(pure::admit(policy, used, now_ms, limit, newest, &used));
+
+            for (uint32_t over = 0; over < 70000; over += 1 + over / 3) {
+                check_wait(policy, used, now_ms, limit, limit - newest + over);
+                check_wait(policy, used, now_ms, limit, limit - newest - over);
+            }
+
+            check_wait(policy, used, now_ms, limit, 1);
+            check_wait(policy, used, now_ms, limit, limit);
+        }
     }
 }
 
@@ -380,6 +415,7 @@ int main(void) {
         cmocka_unit_test(test_refunds_never_raise_what_is_used),
         cmocka_unit_test(test_a_request_under_a_large_limit_is_one),
         cmocka_unit_test(test_waits_under_large_limits_are_exact),
+        cmocka_unit_test(test_waits_after_a_used_window_are_exact),
     };
 
     return cmocka_run_group_tests_name("counter", tests, NULL, NULL);

@@ -60,12 +60,6 @@ public:
 private:
     const Policy &policy() const { return key_.policy(); }
 
-    /* The history rounds counts of large limits, so that a request may come a little early. */
-    bool is_rounded() const {
-        return policy().algorithm == Algorithm::kCounter && !policy().has_rings()
-               && std::max(limit_, by_.limit) > kNarrowMax;
-    }
-
     void draw_limit() {
         if (limits_ == limits_t::kOne || random_below(&random, 3) != 0) { return; }
 
@@ -184,17 +178,16 @@ private:
         }
 
         CHECK(retry_ms > 0 && retry_ms < kNever);
-        CHECK(model_.fits(by_, cost, now_ms_ + retry_ms) || is_rounded());
+        CHECK(model_.fits(by_, cost, now_ms_ + retry_ms));
 
         /* refunds of a log end somewhat earlier than their units do, and a bucket rounds units that
          * a higher limit has admitted to whole ms */
-        CHECK(!model_.fits(by_, cost, now_ms_ + retry_ms - 1) || is_rounded()
+        CHECK(!model_.fits(by_, cost, now_ms_ + retry_ms - 1)
               || (policy().has_rings() && has_refunds_)
               || (is_bucket(policy()) && limits_ != limits_t::kOne));
 
         if (verdict.reset_ms != 0) {
-            CHECK(model_.remaining(by_, now_ms_ + verdict.reset_ms) > verdict.remaining
-                  || is_rounded());
+            CHECK(model_.remaining(by_, now_ms_ + verdict.reset_ms) > verdict.remaining);
         }
     }
 

@@ -277,7 +277,18 @@ private:
     /* Returns the ms until used <= room. */
     uint64_t wait_ms(const View &v, uint64_t room) const {
         if (used(v) <= room * rule_.window_ms) { return 0; }
-        return std::min(rule_.wait_ms(format(v.kind), v, room, now_ms_), v.ends_ms);
+
+        uint64_t wait_ms = rule_.wait_ms(format(v.kind), v, room, now_ms_);
+
+        if (v.kind > kCounterWhole && now_ms_ + wait_ms >= (v.part + 1) * rule_.window_ms) {
+            /* the newest count is rounded up by then */
+            View next = {v.kind, v.part + 1, format(v.kind).age(v.counts, 1), 0};
+            if (used(next) > room * rule_.window_ms) {
+                wait_ms = rule_.wait_ms(format(next.kind), next, room, now_ms_);
+            }
+        }
+
+        return std::min(wait_ms, v.ends_ms);
     }
 
     /* Changes the parts of a valid state. */

@@ -91,11 +91,6 @@ public:
         return counts << (begun * kind_.bits) & ((1ULL << ((parts() + 1) * kind_.bits)) - 1);
     }
 
-    /* Returns the count of the newest part as rounded once it is an older part. */
-    uint64_t rounded(uint64_t count) const {
-        return (count + (1ULL << kind_.rounding) - 1) >> kind_.rounding << kind_.rounding;
-    }
-
     /* Returns the number of parts before the first one that at most `room` requests follow; `room`
      * is less than the total.  For fields, sets the count of this part and the newer requests. */
     [[gnu::always_inline]] uint64_t find(uint64_t counts, uint64_t room, uint64_t *count,
@@ -193,7 +188,7 @@ private:
     }
 
     uint64_t older_field(uint64_t count) const {
-        return rounded(count) >> kind_.rounding << kind_.bits;
+        return (count + (1ULL << kind_.rounding) - 1) >> kind_.rounding << kind_.bits;
     }
 
     unsigned lane_bits() const { return 2u * kind_.bits; }

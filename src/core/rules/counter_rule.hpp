@@ -32,7 +32,8 @@ struct CounterRule {
     }
 
     /* Returns the ms until used <= room; the counts must add up to more.  The wait ends while the
-     * part from find() is the oldest: when it has faded enough, or when it leaves the window. */
+     * part from find() is the oldest: when it has faded enough, or when it leaves the window.  The
+     * caller has to round counts up that will be rounded meanwhile. */
     [[gnu::always_inline]] uint64_t wait_ms(const CounterFormat &format, const CounterView &v,
                                             uint64_t room, uint64_t now_ms) const {
         assert(format.total(v.counts) > room);
@@ -43,8 +44,6 @@ struct CounterRule {
         uint64_t elapsed = window_ms;
 
         if (!strict && !format.is_string()) {
-            if (older > 0) { count = format.rounded(count); }
-
             uint64_t all = newer + count;
             uint64_t surplus = (all - room) * window_ms;
 
