@@ -315,23 +315,29 @@ static void test_share_at_steady_demand(void **state) {
     assert_true(share_in_turn(22, 22) >= 21 / 22.);
 }
 
-/* What one request has used under a limit whose counts are rounded. */
+/* What one request has used under a limit whose counts are rounded, also after a heavy window. */
 static void test_a_request_under_a_large_limit_is_one(void **state) {
     static const uint32_t precisions[] = {0, 1};
+    static const uint32_t heavy[] = {1, 4194304, 16777201, 67108609, 268431361, LARGEST};
 
     (void)state;
 
     for (uint32_t precision : precisions) {
-        Policy policy = parts_of(MINUTE_MS, precision);
-        uint64_t now_ms = PRESENT * MINUTE_MS + 1;
-        State used = 0;
+        for (uint32_t before : heavy) {
+            Policy policy = parts_of(MINUTE_MS, precision);
+            uint64_t now_ms = PRESENT * MINUTE_MS + 1;
+            State used = 0;
 
-        assert_true(pure::admit(policy, used, now_ms, LARGEST, 1, &used));
-        assert_true(pure::admit(policy, used, now_ms + MINUTE_MS, LARGEST, 1, &used));
+            assert_true(pure::admit(policy, used, now_ms, LARGEST, before, &used));
+            now_ms += MINUTE_MS;
+            assert_true(pure::admit(policy, used, now_ms, LARGEST, 1, &used));
+            now_ms += MINUTE_MS;
+            assert_int_equal(pure::describe(policy, used, now_ms, 100, 0).remaining, 99);
 
-        Verdict v = pure::describe(policy, used, now_ms + MINUTE_MS, 100, 0);
-
-        assert_true(v.remaining >= 97);
+            /* and the heavy window does not make the next ones heavy */
+            assert_true(pure::admit(policy, used, now_ms, 100, 1, &used));
+            assert_int_equal(pure::describe(policy, used, now_ms, 100, 0).remaining, 98);
+        }
     }
 }
 

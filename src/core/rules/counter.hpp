@@ -31,7 +31,7 @@ namespace limit_sliding {
  * `used` is multiplied by w, in request-milliseconds; the largest term is 2^31 requests x 2^31.3
  * ms.  The counts are exact up to 4,194,303 requests in a window.  Larger counts are rounded up in
  * the next window, by up to 2^-12.  So a state uses the first kind of one part that holds its
- * counts.
+ * counts, and a passed window the first one that holds its own count.
  *
  * A request may find a state of another kind, from another limit.  The state is converted to the
  * kind of the present limit, or to the next kind that has room.  The requests of a part move to
@@ -268,8 +268,18 @@ private:
         uint64_t units = now_ms_ * format(kind).parts();
         uint64_t part = units / rule_.window_ms;
         if (newest > part) { return {kind, newest, counts, 0}; }
-        return {kind, part, format(kind).age(counts, part - newest),
-                units - part * rule_.window_ms};
+        return aged(kind, newest, counts, part - newest, units - part * rule_.window_ms);
+    }
+
+    /* Views counts after `begun` further parts.  A count of a whole window is then rounded by the
+     * first kind with room for it, whatever the window before had. */
+    static View aged(unsigned kind, uint64_t newest, uint64_t counts, uint64_t begun,
+                     uint64_t elapsed) {
+        if (kind > kCounterWhole && begun > 0) {
+            counts = format(kind).newest(counts);
+            kind = counter_kind_from(kCounterWhole, counts);
+        }
+        return {kind, newest + begun, format(kind).age(counts, begun), elapsed};
     }
 
     uint64_t used(const View &v) const { return rule_.used(format(v.kind), v); }
@@ -282,7 +292,7 @@ private:
 
         if (v.kind > kCounterWhole && now_ms_ + wait_ms >= (v.part + 1) * rule_.window_ms) {
             /* the newest count is rounded up by then */
-            View next = {v.kind, v.part + 1, format(v.kind).age(v.counts, 1), 0};
+            View next = aged(v.kind, v.part, v.counts, 1, 0);
             if (used(next) > room * rule_.window_ms) {
                 wait_ms = rule_.wait_ms(format(next.kind), next, room, now_ms_);
             }

@@ -43,7 +43,7 @@ public:
     uint64_t total(uint64_t counts) const {
         if (is_string()) { return length_of(counts) - parts() - 1; }
 
-        if (parts() == 1) { return (counts & field_mask()) + oldest(counts); }
+        if (parts() == 1) { return newest(counts) + oldest(counts); }
 
         /* each lane gets the sum of two fields; the highest lane of the product is the sum of all
          * lanes */
@@ -51,6 +51,9 @@ public:
 
         return lanes * every_lane_ >> (parts() / 2 * lane_bits()) & ((1ULL << lane_bits()) - 1);
     }
+
+    /* Returns the count of the newest part.  The format must not be a string. */
+    uint64_t newest(uint64_t counts) const { return counts & field_mask(); }
 
     /* Returns the count of the oldest part.  The format must not be a string. */
     uint64_t oldest(uint64_t counts) const {
@@ -61,7 +64,7 @@ public:
     /* Adds to the newest part, which must have room. */
     uint64_t add(uint64_t counts, uint64_t cost) const {
         assert(is_string() ? length_of(counts) + cost <= 44
-                           : (counts & field_mask()) + cost <= field_mask());
+                           : newest(counts) + cost <= field_mask());
         if (is_string()) { return counts << cost; }
         return counts + cost;
     }
@@ -69,7 +72,7 @@ public:
     /* Removes requests from the newest part.  Returns false if it has fewer. */
     bool take(uint64_t cost, uint64_t *counts) const {
         if (!is_string()) {
-            if ((*counts & field_mask()) < cost) { return false; }
+            if (newest(*counts) < cost) { return false; }
 
             *counts -= cost;
             return true;
@@ -87,7 +90,7 @@ public:
     uint64_t age(uint64_t counts, uint64_t begun) const {
         if (begun > parts()) { return none(); }
         if (is_string()) { return without_oldest(counts, begun) << begun | ((1ULL << begun) - 1); }
-        if (parts() == 1) { return begun == 0 ? counts : older_field(counts & field_mask()); }
+        if (parts() == 1) { return begun == 0 ? counts : older_field(newest(counts)); }
         return counts << (begun * kind_.bits) & ((1ULL << ((parts() + 1) * kind_.bits)) - 1);
     }
 
