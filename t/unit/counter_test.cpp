@@ -269,22 +269,23 @@ static void test_limits_in_turn_admit_the_higher(void **state) {
     }
 }
 
-/* What is given back may leave room for parts that are shorter.  In these, nothing counts
- * again that was over. */
-static void test_refunds_never_raise_what_is_used(void **state) {
+/* Fails if refunds of random histories leave less than remained without the fade of the oldest
+ * part. */
+static void check_refunds(const Policy &policy, uint32_t limit_most, uint32_t others) {
     uint64_t random = 29;
+    Policy unfaded = policy;
 
-    (void)state;
+    unfaded.strict = true;
 
     for (unsigned round = 0; round < draws(100000); round++) {
-        Policy policy = parts_of(MINUTE_MS, 0, true);
-        uint32_t limit = 1 + (uint32_t)random_below(&random, 21);
+        uint32_t limit = 1 + (uint32_t)random_below(&random, limit_most);
         uint64_t now_ms = PRESENT * MINUTE_MS;
         State used = 0, recorded = 0;
 
         for (unsigned i = 0; i < 12; i++) {
-            uint32_t other
-                = random_below(&random, 2) ? limit : limit + (uint32_t)random_below(&random, 40);
+            uint32_t other = random_below(&random, 2)
+                                 ? limit
+                                 : limit + (uint32_t)random_below(&random, others);
             uint32_t cost = 1 + (uint32_t)random_below(&random, other);
 
             now_ms += random_below(&random, MINUTE_MS / 4);
@@ -294,7 +295,7 @@ static void test_refunds_never_raise_what_is_used(void **state) {
         now_ms += random_below(&random, MINUTE_MS);
 
         State left = pure::refund(policy, used, now_ms, limit, recorded, 1);
-        uint64_t before = pure::describe(policy, used, now_ms, limit, 0).remaining;
+        uint64_t before = pure::describe(unfaded, used, now_ms, limit, 0).remaining;
         uint64_t after = pure::describe(policy, left, now_ms, limit, 0).remaining;
 
         if (after < before) {
@@ -302,6 +303,23 @@ static void test_refunds_never_raise_what_is_used(void **state) {
                      (int)before);
         }
     }
+}
+
+/* What is given back may leave room for parts that are shorter.  In these, nothing counts
+ * again that was over. */
+static void test_refunds_never_raise_what_is_used(void **state) {
+    (void)state;
+
+    check_refunds(parts_of(MINUTE_MS, 0, true), 21, 40);
+    check_refunds(parts_of(MINUTE_MS, 0, true), 300, 30000);
+}
+
+/* Only the fade of a longer part is lost in shorter ones. */
+static void test_refunds_cost_at_most_the_fade(void **state) {
+    (void)state;
+
+    check_refunds(parts_of(MINUTE_MS, 0), 21, 40);
+    check_refunds(parts_of(MINUTE_MS, 0), 300, 30000);
 }
 
 /* As docs/algorithms.md says. */
@@ -419,6 +437,7 @@ int main(void) {
         cmocka_unit_test(test_limits_in_turn_admit_the_higher),
         cmocka_unit_test(test_share_at_steady_demand),
         cmocka_unit_test(test_refunds_never_raise_what_is_used),
+        cmocka_unit_test(test_refunds_cost_at_most_the_fade),
         cmocka_unit_test(test_a_request_under_a_large_limit_is_one),
         cmocka_unit_test(test_waits_under_large_limits_are_exact),
         cmocka_unit_test(test_waits_after_a_used_window_are_exact),
