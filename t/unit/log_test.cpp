@@ -495,10 +495,47 @@ static void test_years(void **state) {
     assert_true(longest_ms > 800 * DAY_MS);
 }
 
+/* So it is if a burst follows a slow pace: a search back through the burst reaches events whose
+ * ticks have wrapped. */
+static void test_burst_after_years(void **state) {
+    const Policy policy = log_of(30 * DAY_MS);
+    constexpr uint32_t kLimit = 4000;
+
+    (void)state;
+
+    for (uint64_t gap_ms : {DAY_MS / 2, DAY_MS, 5 * DAY_MS, 29 * DAY_MS}) {
+        for (uint64_t days = 700; days < 1700; days += 100) {
+            Zone *zone = make_zone_for(&policy, 2 * ZONE_BYTES);
+            uint64_t now_ms = NOW_MS, slow = 0;
+
+            for (; now_ms < NOW_MS + days * DAY_MS; now_ms += gap_ms) {
+                assert_true(admits(zone, &policy, KEY, kLimit, 1, now_ms));
+                slow = 1 + (30 * DAY_MS - 1) / gap_ms;
+            }
+
+            now_ms -= gap_ms;
+
+            for (uint64_t i = 1; i < kLimit - slow; i++) {
+                assert_true(admits(zone, &policy, KEY, kLimit, 1, now_ms + i));
+                if (i % 16 != 0) { continue; }
+                assert_int_equal(used_of(zone, &policy, kLimit, now_ms + i), slow + i);
+
+                const Claim claim = acquire(zone, &policy, KEY, kLimit, kLimit, now_ms + i);
+
+                assert_in_range(claim.describe(now_ms + i).retry_after_ms, 30 * DAY_MS - 1,
+                                30 * DAY_MS);
+            }
+
+            free(zone);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refund_in_the_first_part),
         cmocka_unit_test(test_years),
+        cmocka_unit_test(test_burst_after_years),
         cmocka_unit_test(test_refund_after_forget),
         cmocka_unit_test(test_refund_of_older_events),
         cmocka_unit_test(test_refunds_until_totals_wrap),

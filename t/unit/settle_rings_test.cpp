@@ -275,6 +275,65 @@ static void test_refund_while_debtor(void **state) {
     }
 }
 
+/* ---- years ---- */
+
+/* The told time is no later than all used units take to leave, and true to the ms. */
+static void check_told(const OneKey &key, uint64_t limit, uint64_t now_ms) {
+    const uint64_t windows = key.used(limit, now_ms) / limit + 2;
+    const uint64_t retry_ms = key.acquire(limit, 1, now_ms).describe(now_ms).retry_after_ms;
+
+    assert_in_range(retry_ms, 1, windows * key.policy().window_ms);
+    assert_false(key.would_admit(limit, 1, now_ms + retry_ms - 1));
+    assert_true(key.would_admit(limit, 1, now_ms + retry_ms));
+}
+
+/* Ticks of a log have 36 bits, which are 795 days.  A key that owes for longer, so that its
+ * history never ends, is told true times. */
+static void test_years_of_debt(void **state) {
+    (void)state;
+
+    for (const Policy &policy : all_policies(kWindowMaxMs)) {
+        for (uint64_t limit : {1, 10, 1000}) {
+            for (uint64_t step_ms : {DAY_MS, kWindowMaxMs / 3, kWindowMaxMs - 1}) {
+                OneKey key(policy);
+
+                for (uint64_t ms = 0; ms < 3 * YEAR_MS; ms += step_ms) {
+                    const uint64_t now_ms = PRESENT * kWindowMaxMs + ms;
+
+                    if (ms > 0) { assert_true(key.used(limit, now_ms) > limit); }
+                    while (key.used(limit, now_ms) < 4 * limit) {
+                        assert_int_equal(key.charge(limit, limit, now_ms), 0);
+                    }
+
+                    check_told(key, limit, now_ms);
+                }
+            }
+        }
+    }
+}
+
+/* So is a key that only asks while it owes, and afterwards it has all of its limit. */
+static void test_years_of_looks(void **state) {
+    (void)state;
+
+    for (const Policy &policy : all_policies(kWindowMaxMs)) {
+        for (uint64_t windows : {0, 40}) {
+            OneKey key(policy);
+            uint64_t now_ms = PRESENT * kWindowMaxMs;
+            const uint64_t end_ms = now_ms + 4 * YEAR_MS;
+
+            key.charge(10, 10 + 10 * windows, now_ms);
+
+            for (; now_ms < end_ms; now_ms += DAY_MS) {
+                if (key.used(10, now_ms) >= 10) { check_told(key, 10, now_ms); }
+            }
+
+            assert_int_equal(key.used(10, now_ms), 0);
+            assert_true(key.would_admit(10, 10, now_ms));
+        }
+    }
+}
+
 /* ---- random histories ---- */
 
 struct Admitted {
@@ -578,6 +637,7 @@ int main(void) {
         cmocka_unit_test(test_debt_is_paid),    cmocka_unit_test(test_debt_too_large),
         cmocka_unit_test(test_refund_of_debts), cmocka_unit_test(test_give_back_newest_first),
         cmocka_unit_test(test_late_refund),     cmocka_unit_test(test_refund_while_debtor),
+        cmocka_unit_test(test_years_of_debt),   cmocka_unit_test(test_years_of_looks),
         cmocka_unit_test(test_random),          cmocka_unit_test(test_long_run),
         cmocka_unit_test(test_workers),         cmocka_unit_test(test_give_back_at_first),
     };
