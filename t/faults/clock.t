@@ -109,9 +109,11 @@ $utc->jump(-$HALF);
 my @daily = (http => <<'HTTP', server => <<'SERVER');
     limit_sliding_zone $arg_key zone=daily:1m   rate=2/1d    algorithm=fixed;
     limit_sliding_zone $arg_key zone=monthly:1m rate=2/month algorithm=fixed;
+    limit_sliding_zone $arg_key zone=hourly:1m  rate=2/1h    algorithm=fixed;
 HTTP
     location / { limit_sliding zone=daily; empty_gif; }
     location /month { limit_sliding zone=monthly; empty_gif; }
+    location /hour { limit_sliding zone=hourly; empty_gif; }
 SERVER
 $utc->run(sub { $nginx->start($utc->env . $nginx->template(@daily)) });
 is $nginx->statuses(3, '/?key=before'), '200 200 429', 'windows of a day';
@@ -131,11 +133,13 @@ ok wait_for(sub { $nginx->log_lines(qr/\[notice\] .*"daily": the clock was set b
     '... which logs a notice';
 
 is $nginx->statuses(3, '/?key=back'), '200 200 429', 'a key of the present window';
+$nginx->get('/hour?key=back') for 1 .. 4;
 $utc->jump(-$HALF);
 $nginx->reload;
 ok wait_for(sub { $nginx->log_lines(qr/"daily": the clock was set by -4\d{4} s/) }),
     '... a step back is logged, too';
 is $nginx->statuses(1, '/?key=back'), '429', '... and opens no window anew';
+is $nginx->statuses(2, '/hour?key=back'), '200 200', '... but that of a shorter one';
 $utc->jump(0);
 
 

@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Fixed windows of the calendar, by a clock of the test's own. */
+/* Fixed windows of the calendar, and of any clock that is set back, by a clock of the test's
+ * own. */
 
 #include "calendars.hpp"
 #include "support.hpp"
@@ -140,6 +141,46 @@ void keeps_to_a_later_window(void **) {
     });
 }
 
+/* A clock that is set back does not keep a key out for longer than the next window and a minute;
+ * a window that begins sooner does not move back. */
+void forgets_windows_after_the_next(void **) {
+    constexpr uint64_t kNowMs = PRESENT * DAY_MS + 12345, kMinuteMs = 60000;
+
+    for (uint64_t window_ms : {100u, 1000u, 7000u, 60000u, 3600000u, 86400000u}) {
+        for (uint64_t back_ms : {50u, 1000u, 59000u, 120000u, 3600000u, 43200000u}) {
+            Policy policy = evicting(window_ms);
+            policy.algorithm = Algorithm::kFixed;
+            policy.precision = 0;
+
+            Zone *zone = make_zone_for(&policy, kBytes);
+            uint64_t set_ms = kNowMs - back_ms, end_ms = set_ms - set_ms % window_ms + window_ms;
+            uint64_t begin_ms = kNowMs - kNowMs % window_ms;
+            bool is_kept = begin_ms <= end_ms || begin_ms - set_ms <= kMinuteMs;
+
+            assert_true(admits(zone, &policy, 1, 10, 10, kNowMs));
+
+            Claim claim = acquire(zone, &policy, 1, 10, 10, set_ms);
+            assert_int_equal(claim.outcome == Outcome::kAdmitted, !is_kept);
+
+            uint64_t retry_ms = acquire(zone, &policy, 1, 10, 1, set_ms).retry_after_ms(set_ms);
+            assert_int_equal(retry_ms, (is_kept ? begin_ms + window_ms : end_ms) - set_ms);
+            assert_true(admits(zone, &policy, 1, 10, 10, set_ms + retry_ms));
+            free(zone);
+        }
+    }
+
+    each_policy([](const Policy &policy) {
+        Zone *zone = make_zone_for(&policy, kBytes);
+        uint64_t set_ms = utc(2026, 3, 29, 12), next_ms = window_at(policy, set_ms).end_ms;
+        uint64_t third_ms = window_at(policy, next_ms).end_ms;
+
+        assert_true(admits(zone, &policy, 1, 10, 10, third_ms));
+        assert_true(admits(zone, &policy, 1, 10, 10, set_ms));
+        assert_false(admits(zone, &policy, 1, 10, 1, set_ms));
+        free(zone);
+    });
+}
+
 } // namespace
 
 int main() {
@@ -148,6 +189,7 @@ int main() {
         cmocka_unit_test(knows_the_borders_of_2026),
         cmocka_unit_test(takes_back_within_the_window),
         cmocka_unit_test(keeps_to_a_later_window),
+        cmocka_unit_test(forgets_windows_after_the_next),
     };
 
     return cmocka_run_group_tests_name("calendar_fixed", tests, nullptr, nullptr);

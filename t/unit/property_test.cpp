@@ -36,7 +36,8 @@ struct history_t {
     size_t limits;
     size_t keys;
     uint64_t shortest_ms; /* window */
-    int has_log;
+    int has_log_or_fixed;
+    uint64_t latest_ms;
     subject_t subject[LIMITS];
 };
 
@@ -119,24 +120,21 @@ static uint64_t random_gap_ms(history_t *h) {
     return gap_ms + random_below(&h->random, 3);
 }
 
-/* A log takes what is further ahead than some minutes for long gone. */
-static uint64_t longest_back_ms(const history_t *h) {
-    uint64_t longest_ms = 2 * h->shortest_ms;
-
-    return h->has_log && longest_ms > MINUTE_MS ? MINUTE_MS : longest_ms;
-}
-
-/* Also back, as between workers whose clocks differ. */
+/* Also back, as between workers whose clocks differ.  Logs and fixed windows take what is further
+ * ahead than a minute or more for long gone. */
 static void tick(history_t *h) {
-    uint64_t back_ms = 0;
+    uint64_t back_ms = 0, earliest_ms = 0;
 
     h->now_ms += random_gap_ms(h);
+    h->latest_ms = std::max(h->latest_ms, h->now_ms);
 
     if (!h->is_steady && random_below(&h->random, 8) == 0) {
-        back_ms = random_below(&h->random, random_below(&h->random, 2) ? 20 : longest_back_ms(h));
+        back_ms = random_below(&h->random, random_below(&h->random, 2) ? 20 : 2 * h->shortest_ms);
     }
 
-    h->now_ms -= back_ms < h->now_ms ? back_ms : h->now_ms;
+    if (h->has_log_or_fixed && h->latest_ms > MINUTE_MS) { earliest_ms = h->latest_ms - MINUTE_MS; }
+
+    h->now_ms = std::max(h->now_ms - std::min(back_ms, h->now_ms), earliest_ms);
 }
 
 static void begin(history_t *h, uint64_t seed) {
@@ -157,7 +155,8 @@ static void begin(history_t *h, uint64_t seed) {
 
         s->policy = random_policy(h);
         s->limit = (uint32_t)random_scale(&h->random, 1, LIMIT_MAX);
-        h->has_log |= s->policy.algorithm == Algorithm::kLog;
+        h->has_log_or_fixed
+            |= s->policy.algorithm == Algorithm::kLog || s->policy.algorithm == Algorithm::kFixed;
         s->zone = make_zone_for(&s->policy, ZONE_BYTES);
 
         if (s->policy.window_ms < h->shortest_ms) { h->shortest_ms = s->policy.window_ms; }

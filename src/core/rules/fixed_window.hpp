@@ -181,8 +181,14 @@ private:
         return view_ahead(state, kWindowMask + 1 - passed);
     }
 
-    /* Views a state that is `ahead` windows ahead of this worker's clock. */
+    /* Views a state that is `ahead` windows ahead of this worker's clock.  The clocks of workers
+     * differ by less than a minute, so a window after the next one that is further away is from a
+     * clock that was set back since, and does not count. */
     [[gnu::noinline]] View view_ahead(uint64_t state, uint64_t ahead) const {
+        constexpr uint64_t kFarMs = 60000;
+        if (ahead > 1 && windows_.ends_ms(ahead - 1) > kFarMs) {
+            return {windows_.present, 0, windows_.left_ms};
+        }
         return {windows_.present + ahead, state & kCountMask, windows_.ends_ms(ahead)};
     }
 

@@ -77,8 +77,8 @@ uint64_t utc_offset_ms() {
     return uint64_t(now.sec) * 1000 + now.msec - ngx_current_msec;
 }
 
-/* Moves the windows of "fixed" if UTC has made a step since the last reload.  A key keeps a
- * window that lies in the future now. */
+/* Moves the windows of "fixed" if UTC has made a step since the last reload.  A key keeps its
+ * window if this is the next one now (fixed_window.hpp). */
 void follow_utc(ngx_log_t &log, const ZoneConf &zone) {
     constexpr int64_t kStepMs = 1000; /* smaller steps are ignored */
     if (zone.policy.algorithm != Algorithm::kFixed) { return; }
