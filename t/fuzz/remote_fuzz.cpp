@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/facts/bans.hpp"
-#include "core/policy/override.hpp"
 #include "core/policy/describe_usage.hpp"
+#include "core/policy/override.hpp"
 #include "input.hpp"
 #include "redis/protocol/key_slot.hpp"
 #include "redis/protocol/remote_verdict.hpp"
