@@ -21,6 +21,9 @@ limit_sliding_cxx="$limit_sliding_cxx -fno-threadsafe-statics"
 # Assertions are for tests: LIMIT_SLIDING_CFLAGS=-UNDEBUG has them.
 limit_sliding_c="$limit_sliding_c -DNDEBUG"
 
+[ $limit_sliding_redis = yes ] \
+    || limit_sliding_c="$limit_sliding_c -DLIMIT_SLIDING_WITHOUT_REDIS"
+
 # NGINX names an object by the last folder and the stem of its source.
 for limit_sliding_file in $limit_sliding_srcs
 do

@@ -18,8 +18,8 @@
 #include "http/api/state_report.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key_redis.hpp"
-#include "http/keys/limit_listing_redis.hpp"
+#include "http/keys/key_request.hpp"
+#include "http/keys/limit_listing.hpp"
 #include "http/overrides/override_load.hpp"
 #include "input.hpp"
 #include "json.hpp"
@@ -101,9 +101,6 @@ namespace limit_sliding {
 
 ngx_int_t handle_in_redis(KeyRequest &) { abort(); }
 ngx_int_t send_limits_of_redis(ngx_http_request_t *, ZoneConf &) { abort(); }
-void tell_ban(const RemoteZone &, uint64_t) { abort(); }
-void tell_lifted_ban(const RemoteZone &, uint64_t) { abort(); }
-bool has_redis;
 std::optional<ServerMemory> look_at_memory(Redis &) { abort(); }
 
 ngx_int_t send_dashboard(ngx_http_request_t *r) {

@@ -8,7 +8,6 @@
 #include "http/json/response.hpp"
 #include "http/keys/key_handler.hpp"
 #include "http/keys/limit_listing.hpp"
-#include "http/keys/limit_listing_redis.hpp"
 #include "http/response/headers.hpp"
 #include "http/values/parameter.hpp"
 #include "ngx/strings.hpp"
@@ -86,7 +85,7 @@ ngx_int_t api_handler(ngx_http_request_t *r) {
 
     if (!is_list) { return handle_key(r, *zone); }
 
-    return zone->redis != nullptr ? send_limits_of_redis(r, *zone) : send_limits(r, *zone);
+    return kHasRedis && zone->is_remote() ? send_limits_of_redis(r, *zone) : send_limits(r, *zone);
 }
 
 bool set_write(const Param &param, LocConf &conf) {

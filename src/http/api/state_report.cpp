@@ -124,7 +124,7 @@ constexpr MetricRow<ZoneReport> kSourceMetrics[] = {
     {{"limit_sliding_decisions_total", "counter", "Where requests of a zone in Redis were decided.",
       "source"},
      [](auto &out, auto &zone) {
-         for (size_t i = 0; zone.conf->redis && i < kRemoteSources; i++) {
+         for (size_t i = 0; zone.conf->is_remote() && i < kRemoteSources; i++) {
              out.number(kSourceNames[kFirstSource + i], zone.counters.sources[i]);
          }
      }},
@@ -202,7 +202,7 @@ bool Report::collect(ngx_http_request_t *r) {
         report->is_open = redis->shared->breaker.is_open();
         report->calls = sum_of(redis->shared->calls, std::size(redis->shared->calls));
 
-        report->memory = look_at_memory(*redis);
+        if constexpr (kHasRedis) { report->memory = look_at_memory(*redis); }
     }
 
     return true;
@@ -246,7 +246,7 @@ void write_settings(Json &json, const ZoneConf &zone) {
 
     if (policy.counts_rejected) { json.field("count_rejected", true); }
 
-    json.field("redis", zone.redis != nullptr ? &zone.redis->settings.name : nullptr);
+    json.field("redis", zone.is_remote() ? &zone.remote.redis->settings.name : nullptr);
 
     if (!zone.rejected.are_banned()) {
         json.field("penalty", nullptr);
@@ -309,7 +309,7 @@ void write_zone(Json &json, const ZoneReport &zone) {
     write_settings(json, *zone.conf);
     write_fields(json, kZoneMetrics, zone);
 
-    if (zone.conf->redis != nullptr) {
+    if (zone.conf->is_remote()) {
         {
             auto sources = json.object("sources");
             write_fields(json, kSourceMetrics, zone);
@@ -395,7 +395,7 @@ ngx_int_t send_metrics(ngx_http_request_t *r) {
 
     write_metrics(text, kZoneMetrics, report.zones);
 
-    if (has_redis) { write_metrics(text, kSourceMetrics, report.zones); }
+    if (kHasRedis) { write_metrics(text, kSourceMetrics, report.zones); }
 
     if (!report.redises.empty()) {
         write_metrics(text, kRedisMetrics, report.redises);

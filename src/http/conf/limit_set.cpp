@@ -57,7 +57,7 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
         limit.rates[limit.rates[0] != nullptr ? 1 : 0] = zone->rate;
     }
 
-    if (zone->redis == nullptr) { limit.cost = std::min(limit.cost, kCostMax); }
+    if (!zone->is_remote()) { limit.cost = std::min(limit.cost, kCostMax); }
 
     zone->policy.held = std::max(zone->policy.held, limit.limit);
 
@@ -72,7 +72,7 @@ bool init_limit(ngx_conf_t *cf, Limit &limit) {
 
 /* Returns the Redis that decides the limit, or nullptr if this node does. */
 const Redis *decides(const Limit &limit) {
-    return limit.zone->remote.sync_ms == 0 ? limit.zone->redis : nullptr;
+    return limit.zone->remote.sync_ms == 0 ? limit.zone->remote.redis : nullptr;
 }
 
 /* Moves the limits with decides() == redis to the front, in order.  Returns the next limit. */
@@ -92,15 +92,15 @@ Limit *gather(Limit *first, Limit *end, const Redis *redis) {
 bool sort_limits(ngx_conf_t *cf, Group &group) {
     auto *const first = gather(group.begin(), group.end(), nullptr);
     for (const auto *limit = group.begin(); limit != first; limit++) {
-        if (limit->zone->redis == nullptr) { continue; }
+        if (!limit->zone->is_remote()) { continue; }
 
-        group.synced = true;
+        group.backend = limit->zone->backend;
 
         /* Units that were reported to this Redis are refunded if another Redis rejects. */
-        limit->zone->redis->settles |= first != group.end();
+        limit->zone->remote.redis->settles |= first != group.end();
     }
 
-    group.remote = group.synced || first != group.end();
+    if (first != group.end()) { group.backend = first->zone->backend; }
 
     if (group.end() - first > kClaimsMax) {
         return invalid_at(cf, first->where, "more than %d limits of redis at one place in %s:%ui",
@@ -108,7 +108,7 @@ bool sort_limits(ngx_conf_t *cf, Group &group) {
     }
 
     for (auto *limit = first; limit != group.end();) {
-        auto &redis = *limit->zone->redis;
+        auto &redis = *limit->zone->remote.redis;
         auto *next = gather(limit, group.end(), &redis);
         redis.gives_back |= (limit != first || next != group.end());
         limit = next;
@@ -140,7 +140,7 @@ bool add_group(ngx_conf_t *cf, LimitSet &set, bool all_watched, Stage stage, boo
 
     if (group->nlimits == 0) { return true; }
 
-    group->single = group->nlimits == 1 && next == nullptr && !watched && !group->remote;
+    group->single = group->nlimits == 1 && next == nullptr && !watched && group->backend == nullptr;
     group->dry_run = watched;
     group->next = next;
     group->nclaims = group->nlimits + (next != nullptr ? next->nclaims : 0);

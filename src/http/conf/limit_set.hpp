@@ -63,9 +63,12 @@ struct Group {
     ngx_uint_t nclaims; /* limits of this and the next groups */
     bool single;        /* the stage has one limit, which is enforced and of this node */
     bool dry_run;
-    bool leaky;  /* some limits may delay */
-    bool remote; /* some limits are in Redis; limits of one Redis come last, side by side */
-    bool synced; /* some limits are in zones with "sync=" */
+    bool leaky; /* some limits may delay */
+
+    /* The backend of the last limit in Redis: limits that Redis is asked about come last, side by
+     * side for each Redis.  nullptr: no limit is in Redis. */
+    const Backend *backend;
+
     Group *next;
 
     Limit *begin() const { return limits; }

@@ -97,7 +97,7 @@ void follow_utc(ngx_log_t &log, const ZoneConf &zone) {
 /* Divides the memory into ZoneMemory and the table of keys. */
 bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secret) {
     auto &aside = zone.memory.aside;
-    unsigned mask = (zone.redis != nullptr ? ZoneMemory::kRedis : 0)
+    unsigned mask = (zone.is_remote() ? ZoneMemory::kRedis : 0)
                     | (zone.variable ? ZoneMemory::kVariables : 0)
                     | (zone.rejected.are_banned() ? ZoneMemory::kBans : 0)
                     | (zone.may_owe ? ZoneMemory::kDebts : 0);
@@ -114,7 +114,7 @@ bool init_table(ZoneConf &zone, u_char *memory, size_t size, const uint8_t *secr
 
 /* Divides the memory of a new zone.  Returns false if the memory is too small. */
 bool divide_memory(ZoneConf &zone, ngx_slab_pool_t *slab, const uint8_t *secret) {
-    const bool is_remote = zone.redis != nullptr;
+    const bool is_remote = zone.is_remote();
     const size_t own_pages = own_pages_of(zone);
     if (!fit_pages(zone, slab) || (is_remote && !init_remote(zone.remote, slab))
         || (is_remote && zone.rejected.are_banned() && !init_exchange(zone.remote, slab))
@@ -189,8 +189,8 @@ u_char *print_window(u_char *p, u_char *last, const Policy &policy) {
 
 /* Returns the first difference between the parts of the memory, or nullptr. */
 const char *differing_part(const ZoneConf &zone, const ZoneConf &old) {
-    if ((zone.redis == nullptr) != (old.redis == nullptr)) {
-        return zone.redis != nullptr ? "it is in redis now" : "it was in redis";
+    if (zone.is_remote() != old.is_remote()) {
+        return zone.is_remote() ? "it is in redis now" : "it was in redis";
     }
 
     if (zone.remote.lease != 0 && old.remote.leases == nullptr) { return "it has leases now"; }

@@ -33,6 +33,7 @@ struct SharedZone {
     ZoneMemory aside;
 };
 
+struct Backend;
 struct LimitQueue;
 struct ZoneConf;
 
@@ -104,11 +105,13 @@ struct ZoneConf {
     RejectedKeys rejected;
     ZoneClients clients;
 
-    Redis *redis; /* nullptr: the zone is in this node's memory */
-    RemoteZone remote;
+    const Backend *backend; /* decides claims in Redis; nullptr: this node's memory decides */
+    RemoteZone remote;      /* valid for a zone in Redis */
+
+    bool is_remote() const { return backend != nullptr; }
 
     /* Returns the largest limit that a key may have. */
-    uint64_t limit_max() const { return policy.limit_max(redis != nullptr && remote.sync_ms == 0); }
+    uint64_t limit_max() const { return policy.limit_max(is_remote() && remote.sync_ms == 0); }
 
     /* Returns a limit for walks over all keys, although the keys may have other limits. */
     uint64_t any_limit() const { return std::clamp(limit, uint64_t{1}, policy.limit_max()); }

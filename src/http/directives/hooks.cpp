@@ -189,11 +189,13 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
     /* NGINX's helper processes decide nothing, and need no circuit breakers. */
     if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
         for (auto *redis : main_conf(cycle).redises) {
-            redis_enter(redis);
+            if constexpr (kHasRedis) { redis_enter(redis); }
         }
 
         for (auto *zone : main_conf(cycle).zones) {
-            if (zone->redis != nullptr && zone->rejected.are_banned()) { enter_bans(zone->remote); }
+            if (kHasRedis && zone->is_remote() && zone->rejected.are_banned()) {
+                enter_bans(zone->remote);
+            }
 
             if (main_conf(cycle).charges) { watch_limits(*zone); }
         }
@@ -209,7 +211,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
 /* Closes connections, so that NGINX does not report them as left open. */
 extern "C" void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle) {
     for (auto *redis : main_conf(cycle).redises) {
-        redis_exit(redis);
+        if constexpr (kHasRedis) { redis_exit(redis); }
     }
 }
 

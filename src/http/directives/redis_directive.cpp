@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "http/conf/configuration.hpp"
+#include "http/request/backend.hpp"
 #include "http/values/suggestion.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
@@ -35,13 +36,12 @@ Redis *get_redis(ngx_conf_t *cf, const ngx_str_t &name) {
 }
 
 bool init_remote_zone(ngx_conf_t *cf, ZoneConf &zone) {
-    zone.remote.redis = zone.redis;
-    zone.remote.on_error = zone.remote.on_error.value_or(zone.redis->settings.on_error);
+    zone.remote.on_error = zone.remote.on_error.value_or(zone.remote.redis->settings.on_error);
     zone.remote.name = zone.name;
     zone.remote.policy = &zone.policy;
     zone.remote.penalty = &zone.rejected.penalty;
     zone.remote.prefix
-        = join(cf->pool, view(zone.redis->settings.key_prefix), view(zone.name), ":{");
+        = join(cf->pool, view(zone.remote.redis->settings.key_prefix), view(zone.name), ":{");
     return zone.remote.prefix.data != nullptr;
 }
 
@@ -75,16 +75,20 @@ extern "C" char *ngx_http_limit_sliding_redis(ngx_conf_t *cf, ngx_command_t *, v
         return conf_error(cf, "duplicate limit_sliding_redis \"%V\"", &name);
     }
 
-    return redis_block(cf, &redis->settings);
+    return kHasRedis
+               ? redis_block(cf, &redis->settings)
+               : conf_error(cf, "limit_sliding_redis \"%V\" needs limit_sliding built with hiredis",
+                            &name);
 }
 
 bool set_redis(const Param &param, ZoneConf &zone) {
-    if (!has_redis) { return param.invalid("\"%V\" needs limit_sliding built with hiredis"); }
+    if (!kHasRedis) { return param.invalid("\"%V\" needs limit_sliding built with hiredis"); }
 
-    zone.redis = get_redis(param.cf, param.text);
-    if (zone.redis == nullptr) { return false; }
+    zone.backend = kHasRedis ? &kAsked : nullptr;
+    zone.remote.redis = get_redis(param.cf, param.text);
+    if (zone.remote.redis == nullptr) { return false; }
 
-    zone.redis->algorithms |= 1u << index_of(zone.policy.algorithm);
+    zone.remote.redis->algorithms |= 1u << index_of(zone.policy.algorithm);
     return true;
 }
 
@@ -95,7 +99,7 @@ bool set_lease(const Param &param, ZoneConf &zone) {
 
     if (zone.remote.sync_ms != 0) { return param.invalid("\"%V\" cannot be with \"sync=\""); }
 
-    if (zone.redis == nullptr) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
+    if (!zone.is_remote()) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
 
     if (!Leases::can_serve(zone.policy)) {
         return param.invalid("\"%V\" belongs to \"algorithm=counter\", "
@@ -124,7 +128,7 @@ bool set_lease(const Param &param, ZoneConf &zone) {
 
 /* "on_error=local|allow|deny" */
 bool set_on_error(const Param &param, ZoneConf &zone) {
-    if (zone.redis == nullptr) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
+    if (!zone.is_remote()) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
 
     const auto *word = std::find(std::begin(kOnErrorWords), std::end(kOnErrorWords), param.value());
     if (word == std::end(kOnErrorWords)) {
@@ -138,7 +142,7 @@ bool set_on_error(const Param &param, ZoneConf &zone) {
 
 /* "sync=time" */
 bool set_sync(const Param &param, ZoneConf &zone) {
-    if (zone.redis == nullptr) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
+    if (!zone.is_remote()) { return param.invalid("\"%V\" needs the \"redis=\" parameter"); }
 
     if (zone.policy.algorithm == Algorithm::kLog) {
         return param.invalid("\"%V\" cannot be with \"algorithm=log\", whose requests are known "
@@ -164,6 +168,7 @@ bool set_sync(const Param &param, ZoneConf &zone) {
                            &param.word);
     }
 
+    zone.backend = kHasRedis ? &kTold : nullptr;
     zone.remote.sync_ms = ms;
     return true;
 }
@@ -171,20 +176,20 @@ bool set_sync(const Param &param, ZoneConf &zone) {
 bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones) {
     const auto &main = main_conf(cf);
     for (auto *zone : zones) {
-        if (zone->redis == nullptr) { continue; }
+        if (!zone->is_remote()) { continue; }
 
-        zone->redis->settles |= zone->remote.settles || main.charges;
-        zone->redis->records |= zone->policy.counts_rejected;
+        zone->remote.redis->settles |= zone->remote.settles || main.charges;
+        zone->remote.redis->records |= zone->policy.counts_rejected;
     }
 
     for (auto *redis : redises) {
         if (!redis->settings.defined) { return invalid_name(cf, *redis); }
 
-        if (!redis_init(cf, redis, core_loc_conf(cf).resolver)) { return false; }
+        if (kHasRedis && !redis_init(cf, redis, core_loc_conf(cf).resolver)) { return false; }
     }
 
     for (auto *zone : zones) {
-        if (zone->redis != nullptr && !init_remote_zone(cf, *zone)) { return false; }
+        if (zone->is_remote() && !init_remote_zone(cf, *zone)) { return false; }
     }
 
     return true;

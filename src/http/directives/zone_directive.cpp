@@ -269,7 +269,7 @@ bool set_full(const Param &param, ZoneConf &zone) {
 }
 
 bool set_limits(const Param &param, ZoneConf &zone) {
-    if (zone.redis != nullptr) {
+    if (zone.is_remote()) {
         return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
     }
 
@@ -278,7 +278,7 @@ bool set_limits(const Param &param, ZoneConf &zone) {
 }
 
 bool set_limits_max(const Param &param, ZoneConf &zone) {
-    if (zone.redis != nullptr) {
+    if (zone.is_remote()) {
         return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
     }
 
@@ -385,7 +385,7 @@ extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd,
 
     if (!set_params(cf, 2, rules, zone, {"limit_sliding", of_place})) { return conf_failed(); }
 
-    if (zone.limits.max == 0 && zone.redis == nullptr) {
+    if (zone.limits.max == 0 && !zone.is_remote()) {
         zone.limits.max = ngx_max(zone.size / kBytesPerOverride, 8);
     }
 

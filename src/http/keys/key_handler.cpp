@@ -3,8 +3,6 @@
 #include "http/keys/key_handler.hpp"
 
 #include "http/json/arguments.hpp"
-#include "http/keys/key_local.hpp"
-#include "http/keys/key_redis.hpp"
 #include "http/keys/key_request.hpp"
 #include "http/request/bans.hpp"
 #include "ngx/memory.hpp"
@@ -40,7 +38,7 @@ ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone) {
     }
 
     init_claim(key);
-    return zone.redis != nullptr ? handle_in_redis(key) : handle_local(key);
+    return kHasRedis && zone.is_remote() ? handle_in_redis(key) : handle_local(key);
 }
 
 } // namespace limit_sliding

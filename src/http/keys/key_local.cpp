@@ -2,10 +2,9 @@
 
 /* Requests for keys that this node decides. */
 
-#include "http/keys/key_local.hpp"
-
 #include "core/limiter/limiter.hpp"
 #include "http/json/response.hpp"
+#include "http/keys/key_request.hpp"
 #include "http/overrides/override_writes.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"

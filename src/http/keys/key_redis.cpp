@@ -5,10 +5,9 @@
  * NGX_AGAIN while the request waits.  If Redis does not answer a request that changes nothing,
  * this node shows its own count. */
 
-#include "http/keys/key_redis.hpp"
-
 #include "core/limiter/limiter.hpp"
 #include "http/json/response.hpp"
+#include "http/keys/key_request.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "redis/calls/client.hpp"

@@ -142,7 +142,7 @@ ngx_int_t send_key(const KeyRequest &key) {
         known_field("reset", is_known, seconds(verdict.reset_ms));
         known_field("reset_ms", is_known, verdict.reset_ms);
         write_ban(json, key);
-        if (key.zone->redis != nullptr) {
+        if (key.zone->is_remote()) {
             json.field("source", kSourceNames[index_of(key.remote.source)]);
         }
     });

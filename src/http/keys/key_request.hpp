@@ -58,6 +58,10 @@ struct KeyRequest {
     }
 };
 
+/* Answer a request for a key in this node's memory, or in Redis (not in builds without hiredis). */
+ngx_int_t handle_local(KeyRequest &key);
+ngx_int_t handle_in_redis(KeyRequest &key);
+
 /* Initializes the claim without a limit, and finds the usual limit. */
 void init_claim(KeyRequest &key);
 

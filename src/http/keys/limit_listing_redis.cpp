@@ -1,11 +1,10 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/keys/limit_listing_redis.hpp"
-
 #include <algorithm>
 
 #include "http/json/response.hpp"
 #include "http/keys/key_json.hpp"
+#include "http/keys/limit_listing.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
@@ -73,7 +72,7 @@ void write_limit(Json &json, const ZoneConf &zone, bool is_digest, const Scanned
 
 ngx_int_t send_page(const ListRequest &list) {
     const ScanPage &page = *list.page;
-    const bool is_digest = list.zone->redis->settings.key_format == KeyFormat::kDigest;
+    const bool is_digest = list.zone->remote.redis->settings.key_format == KeyFormat::kDigest;
 
     return send_json(list.request, NGX_HTTP_OK, [&](Json &json) {
         json.field("zone", list.zone->name);

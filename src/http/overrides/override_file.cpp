@@ -133,7 +133,7 @@ bool check_file(ngx_conf_t *cf, const Zones &zones, const ZoneConf &zone) {
 
 bool open_limits(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone) {
     /* A process that only signals the master needs no file, and creates none. */
-    if (zone.redis != nullptr || ngx_process == NGX_PROCESS_SIGNALLER) { return true; }
+    if (zone.is_remote() || ngx_process == NGX_PROCESS_SIGNALLER) { return true; }
 
     auto *cln = ngx_pool_cleanup_add(cf->pool, 0);
     if (cln == nullptr) { return false; }

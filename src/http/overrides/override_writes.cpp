@@ -350,7 +350,7 @@ bool prepare_orders(ngx_conf_t *cf, const Zones &zones) {
     if (!can_use_threads(*cf->cycle)) { return true; }
 
     for (auto *zone : zones) {
-        if (zone->redis != nullptr) { continue; }
+        if (zone->is_remote()) { continue; }
 
         zone->limits.pool = ngx_thread_pool_add(cf, nullptr);
         if (zone->limits.pool == nullptr) { return false; }

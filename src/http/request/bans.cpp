@@ -4,11 +4,11 @@
 
 #include "core/table/zone.hpp"
 #include "http/overrides/apply_override.hpp"
+#include "http/request/backend.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/background/ban_spread.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -20,7 +20,7 @@ namespace {
     const auto &overrides = *zone.memory.aside.overrides;
     Override own = {};
 
-    if (zone.redis != nullptr) {
+    if (zone.is_remote()) {
         own = zone.remote.told->find(hash);
     } else {
         overrides.find(
@@ -54,7 +54,7 @@ void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
 /* Sets *hash to that by which the zone knows the ban of a claim's key. */
 [[gnu::always_inline]] inline bool get_ban_hash(ngx_http_request_t *r, const Claim &claim,
                                                 uint64_t *hash) {
-    if (limit_of(claim).zone->redis == nullptr) {
+    if (!limit_of(claim).zone->is_remote()) {
         *hash = claim.key_hash();
         return true;
     }
@@ -84,7 +84,7 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     const auto ban = zone.memory.aside.bans->reject(hash, zone.rejected.penalty, ngx_current_msec);
     if (ban.left_ms == 0) { return; }
 
-    if (zone.redis != nullptr) { tell_ban(zone.remote, hash); }
+    if (zone.is_remote()) { zone.backend->tell_ban(zone.remote, hash); }
 
     add_atomically(zone.worker.counters->bans);
 
@@ -126,13 +126,13 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
 } // namespace
 
 uint64_t ban_hash(const ZoneConf &zone, std::string_view key) {
-    return zone.redis != nullptr ? Bans::common_hash(key) : zone.memory.table->hash(key);
+    return zone.is_remote() ? Bans::common_hash(key) : zone.memory.table->hash(key);
 }
 
 void lift_ban(const ZoneConf &zone, std::string_view key) {
     const auto hash = ban_hash(zone, key);
     zone.memory.aside.bans->lift(hash, ngx_current_msec);
-    if (zone.redis != nullptr) { tell_lifted_ban(zone.remote, hash); }
+    if (zone.is_remote()) { zone.backend->tell_lifted_ban(zone.remote, hash); }
 }
 
 template <bool kSingle>
@@ -144,7 +144,7 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
     const auto ban = zone.memory.aside.bans->find(hash, ngx_current_msec);
     if (ban.left_ms == 0) { return NGX_OK; }
 
-    if (zone.redis != nullptr || zone.memory.aside.overrides->count() != 0) {
+    if (zone.is_remote() || zone.memory.aside.overrides->count() != 0) {
         const auto rc = find_own(r, zone, claim);
         if (rc != NGX_DONE) { return rc; }
     }

@@ -13,10 +13,9 @@
 #include "http/conf/configuration.hpp"
 #include "http/conf/policy_header.hpp"
 #include "http/overrides/apply_override.hpp"
+#include "http/request/backend.hpp"
 #include "http/request/bans.hpp"
-#include "http/request/remote_claims.hpp"
 #include "http/request/suspend.hpp"
-#include "http/request/sync_claims.hpp"
 #include "http/response/context.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
@@ -69,7 +68,7 @@ ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim)
 
     if (limit.settles && claim.cost == 0) { claim.reserve_nothing(); }
 
-    if (limit.zone->redis == nullptr) { claim.fit_core(); }
+    if (!limit.zone->is_remote()) { claim.fit_core(); }
 
     return NGX_OK;
 }
@@ -157,7 +156,7 @@ void decide_alone(Claim *claim, uint64_t now_ms) { (void)acquire(claim, 1, now_m
         if (!claim.records || claim.is_banned || claim.outcome != Outcome::kRejected) { continue; }
 
         if (claim.remote != nullptr) {
-            record_remote(claim);
+            backend_of(claim).record(claim);
         } else if (claim.verdict == nullptr) {
             record_rejected(&claim, ctx.now_ms);
         }
@@ -253,12 +252,7 @@ private:
             if (rc != NGX_OK) { return rc; }
         }
 
-        if (!kSingle && zone.redis != nullptr) {
-            const auto rc = add_remote(r_, claim, zone.remote, key);
-            if (rc == NGX_OK && is_synced(claim)) { complete_synced(claim); }
-
-            return rc;
-        }
+        if (!kSingle && zone.is_remote()) { return zone.backend->complete(r_, claim, zone, key); }
 
         const auto &overrides = *zone.memory.aside.overrides;
         if (overrides.count() != 0) {
@@ -310,8 +304,8 @@ private:
         ctx_.headers = conf_.headers;
         ctx_.now_ms = ngx_current_msec;
 
-        if (!kSingle && group_->remote && is_asked(claims[n - 1])) {
-            return decide_remote(r_, ctx_, {claims, n});
+        if (!kSingle && group_->backend != nullptr) {
+            return group_->backend->decide(r_, ctx_, {claims, n});
         }
 
         return ctx_.add_decided({claims, n}, decide_here({claims, n}));
@@ -366,8 +360,6 @@ private:
     /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered
      * with that status. */
     ngx_int_t reject(Span<Claim> claims) {
-        if (!kSingle && group_->synced) { tell_synced(claims, false); }
-
         bool records = false;
         for (auto &claim : claims) {
             account(claim, false, 0);
@@ -389,8 +381,6 @@ private:
 
     /* Lets the request go on, after the longest delay. */
     void admit(Span<Claim> claims) {
-        if (!kSingle && group_->synced) { tell_synced(claims, true); }
-
         const Claim *longest = nullptr;
         uint64_t longest_ms = 0;
 
@@ -416,7 +406,7 @@ private:
     ngx_int_t run(bool told) {
         for (; group_ != nullptr; group_ = kSingle ? nullptr : group_->next) {
             auto *claims = next();
-            const auto decision = told ? decide_told(r_, ctx_) : decide();
+            const auto decision = told ? group_->backend->resume(r_, ctx_) : decide();
             told = false;
 
             if (decision == Decision::kNone) { continue; }
@@ -430,9 +420,15 @@ private:
             }
 
             const size_t n = kSingle ? 1 : ctx_.next() - claims;
-            if (decision == Decision::kAdmitted) {
-                admit({claims, n});
-            } else if (const auto rc = reject({claims, n}); rc != NGX_OK) {
+            const Span<Claim> decided = {claims, n};
+            const bool is_admitted = decision == Decision::kAdmitted;
+            if (!kSingle && group_->backend != nullptr) {
+                group_->backend->report(decided, is_admitted);
+            }
+
+            if (is_admitted) {
+                admit(decided);
+            } else if (const auto rc = reject(decided); rc != NGX_OK) {
                 return rc;
             }
         }

@@ -6,17 +6,18 @@
  * told, and goes on where it was.  Where Redis does not answer, on_error does.
  */
 
-#include "http/request/remote_claims.hpp"
-
 #include <algorithm>
 #include <new>
 
 #include "core/limiter/limiter.hpp"
 #include "http/conf/configuration.hpp"
+#include "http/request/backend.hpp"
 #include "http/request/suspend.hpp"
 #include "http/request/sync_claims.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
+#include "redis/background/ban_spread.hpp"
+#include "redis/calls/client.hpp"
 #include "redis/protocol/claim_hash.hpp"
 #include "redis/shared/breaker.hpp"
 #include "redis/shared/refusals.hpp"
@@ -319,13 +320,12 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     return Decision::kAsked;
 }
 
-} // namespace
-
-ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, const ngx_str_t &key) {
+/* Makes a claim one that Redis decides. */
+ngx_int_t complete(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ngx_str_t &key) {
     auto *remote = alloc<RemoteClaim>(r->pool);
     if (remote == nullptr) { return NGX_ERROR; }
 
-    remote->zone = &zone;
+    remote->zone = &zone.remote;
     remote->key = key;
     remote->source = Source::kRedis;
     remote->own = {};
@@ -338,8 +338,19 @@ ngx_int_t add_remote(ngx_http_request_t *r, Claim &claim, RemoteZone &zone, cons
     return NGX_OK;
 }
 
-Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
+ngx_int_t complete_told(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ngx_str_t &key) {
+    if (complete(r, claim, zone, key) != NGX_OK) { return NGX_ERROR; }
+
+    complete_synced(claim);
+    return NGX_OK;
+}
+
+Decision decide(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     auto *first = std::find_if(all.begin(), all.end(), is_asked);
+    if (first == all.end()) {
+        return ctx.add_decided(all, acquire(all.begin(), all.size(), ctx.now_ms));
+    }
+
     const size_t nlocal = first - all.begin();
     JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
 
@@ -368,7 +379,7 @@ Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     return asks ? ask(r, ctx, claims) : account_all(ctx, claims.all);
 }
 
-Decision decide_told(ngx_http_request_t *r, Context &ctx) {
+Decision decide_replied(ngx_http_request_t *r, Context &ctx) {
     const auto &claims = ctx.wait->claims;
     const auto told = ctx.wait->waiter.told;
     if (told == Told::kFailed) { return fall_back(ctx, claims); }
@@ -382,7 +393,7 @@ Decision decide_told(ngx_http_request_t *r, Context &ctx) {
     return account_all(ctx, claims.all);
 }
 
-void count_remote(Claim claim) {
+void count(Claim claim) {
     const auto &remote = remote_of(claim);
     keep_warm({&claim, 1}, ngx_current_msec);
 
@@ -392,7 +403,7 @@ void count_remote(Claim claim) {
     ask_redis({&claim, 1}, nullptr);
 }
 
-void record_remote(Claim &claim) {
+void record(Claim &claim) {
     auto &remote = remote_of(claim);
 
     /* Nothing is counted of a key that is blocked. */
@@ -427,7 +438,7 @@ void record_remote(Claim &claim) {
     ask_redis({&asked, 1}, nullptr);
 }
 
-void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
+void settle_asked(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
     if (remote_of(claim).own.is_unlimited()) { return; }
 
     /* Our own memory decides while Redis is away.  It has reserved nothing if
@@ -446,5 +457,12 @@ void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_
     const auto there = remote_of(claim).source == Source::kFallback ? 0 : reserved;
     if (cost != there) { settle_redis(claim, static_cast<int64_t>(cost - there)); }
 }
+
+} // namespace
+
+const Backend kAsked = {complete, decide,       decide_replied, tell_synced,    record,
+                        count,    settle_asked, tell_ban,       tell_lifted_ban};
+const Backend kTold = {complete_told, decide,        decide_replied, tell_synced,    record,
+                       count_synced,  settle_synced, tell_ban,       tell_lifted_ban};
 
 } // namespace limit_sliding

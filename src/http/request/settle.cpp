@@ -6,8 +6,7 @@
 
 #include "core/limiter/limiter.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/request/remote_claims.hpp"
-#include "http/request/sync_claims.hpp"
+#include "http/request/backend.hpp"
 #include "http/response/context.hpp"
 #include "http/response/log.hpp"
 #include "http/values/rate.hpp"
@@ -36,10 +35,8 @@ bool is_counted(const Limit &limit, ngx_uint_t status) {
 void count(Claim claim) {
     claim.purpose = Purpose::kConsume;
 
-    if (is_synced(claim)) {
-        count_synced(claim);
-    } else if (claim.remote != nullptr) {
-        count_remote(claim);
+    if (claim.remote != nullptr) {
+        backend_of(claim).count(claim);
     } else {
         acquire(&claim, 1, ngx_current_msec);
     }
@@ -50,10 +47,8 @@ void count(Claim claim) {
                                           uint64_t cost) {
     const auto now_ms = ngx_current_msec;
 
-    if (is_synced(claim)) {
-        settle_synced(claim, reserved, cost, ctx.first_ms());
-    } else if (claim.remote != nullptr) {
-        settle_remote(claim, reserved, cost, ctx.first_ms());
+    if (claim.remote != nullptr) {
+        backend_of(claim).settle(claim, reserved, cost, ctx.first_ms());
     } else if (cost > reserved) {
         auto *consume = claim.is_own ? consume_by_history(*claim.policy, claim.limit)
                                      : limit_of(claim).consume;

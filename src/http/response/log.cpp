@@ -118,7 +118,7 @@ void log_rejected(ngx_http_request_t *r, const LocConf &conf, const Claim &claim
         /* The client is not to blame, so the line reports no excess. */
         log_line(r, zone.worker.decisions, level,
                  "denying request%s, redis \"%V\" of zone \"%V\" does not answer",
-                 dry_run_words(limit), &zone.redis->settings.name, &zone.name);
+                 dry_run_words(limit), &zone.remote.redis->settings.name, &zone.name);
     } else {
         log_line(r, zone.worker.decisions, level,
                  "limiting requests%s, excess: %uL.%03uL by zone \"%V\"", dry_run_words(limit),

@@ -13,8 +13,6 @@
 
 namespace limit_sliding {
 
-bool has_redis = true;
-
 namespace {
 
 /* How often to look at the breaker.  At a closed one: before a probe can be
