@@ -163,7 +163,7 @@ public:
 
     ~TestedZone() {
         (void)close(conf.limits.fd);
-        if (conf.worker.orders != nullptr) { ngx_free(conf.worker.orders); }
+        if (conf.worker.writes != nullptr) { ngx_free(conf.worker.writes); }
     }
 
     ZoneConf conf = {};

@@ -328,9 +328,9 @@ private:
 
     /* A process has died or ended: another one has nothing of it. */
     void forget_process() {
-        if (zone.worker.orders != nullptr) { ngx_free(zone.worker.orders); }
+        if (zone.worker.writes != nullptr) { ngx_free(zone.worker.writes); }
 
-        zone.worker.orders = nullptr;
+        zone.worker.writes = nullptr;
     }
 
     void start_anew() {
@@ -342,7 +342,7 @@ private:
     }
 
     void died() {
-        zone.worker.orders = nullptr;
+        zone.worker.writes = nullptr;
         check_file();
     }
 
@@ -355,7 +355,7 @@ private:
         draw_death();
         const bool lives = lives_through([&] {
             for (LimitWrite &order : orders) {
-                order_limit(order);
+                write_override(order);
             }
 
             run_posted();
@@ -363,7 +363,7 @@ private:
 
         /* Of a batch that its process did not live to answer, the first ones may be kept. */
         if (!lives) {
-            zone.worker.orders = nullptr;
+            zone.worker.writes = nullptr;
             Limits said = said_now().limits;
             bool is_kept = said == expected_;
             for (const LimitWrite &order : orders) {

@@ -50,7 +50,7 @@ struct ZoneWorker {
     Sampler top_sampler;  /* samples offenders if keys may be banned */
     LogPace decisions;    /* lines about rejections and delays */
     LogPace bad_values;   /* lines about invalid values, which must not displace rejections */
-    LimitQueue *orders;   /* API writes; nullptr: none so far */
+    LimitQueue *writes;   /* API writes; nullptr: none so far */
 };
 
 /* The longest prefixes of $limit_sliding_client in all locations, in bits; not set unless

@@ -158,7 +158,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
                      || add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, stage_handler<kAfterAuth>))
                  && (!main.settles || add_handler(cf, NGX_HTTP_LOG_PHASE, settle_handler));
 
-    if (main.charges && !prepare_orders(cf, main.zones)) { return NGX_ERROR; }
+    if (main.charges && !prepare_writes(cf, main.zones)) { return NGX_ERROR; }
 
     if (added && main.header_filter) { init_headers(); }
 

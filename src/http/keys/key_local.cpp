@@ -14,7 +14,7 @@ namespace limit_sliding {
 
 /* An API write, and the request that waits for it. */
 struct WaitedWrite {
-    LimitWrite order;
+    LimitWrite write;
     KeyRequest *waiting; /* nullptr: the client has left */
 };
 
@@ -51,7 +51,7 @@ ngx_int_t answer_local(KeyRequest &key) {
     return send_key(key);
 }
 
-ngx_int_t answer_order(KeyRequest &key, LimitWrite::Result result) {
+ngx_int_t answer_write(KeyRequest &key, LimitWrite::Result result) {
     switch (result) {
     case LimitWrite::Result::kDone:
         return answer_local(key);
@@ -70,22 +70,22 @@ ngx_int_t answer_order(KeyRequest &key, LimitWrite::Result result) {
     }
 }
 
-void end_order(WaitedWrite &waited) {
+void end_write(WaitedWrite &waited) {
     KeyRequest *key = waited.waiting;
-    const auto result = waited.order.result;
-    if (key != nullptr) { key->order = nullptr; }
+    const auto result = waited.write.result;
+    if (key != nullptr) { key->write = nullptr; }
 
     ngx_free(&waited);
     if (key == nullptr || !is_waiting(key->request, key)) { return; }
 
     ngx_connection_t *c = key->request->connection;
     ngx_http_set_log_request(c->log, key->request);
-    ngx_http_finalize_request(key->request, answer_order(*key, result));
+    ngx_http_finalize_request(key->request, answer_write(*key, result));
     ngx_http_run_posted_requests(c);
 }
 
 /* Creates an API write in one piece of memory with its texts. */
-WaitedWrite *make_order(KeyRequest &key) {
+WaitedWrite *make_write(KeyRequest &key) {
     const ngx_str_t &text = key.rate.text;
     const size_t texts = key.key.len + text.len;
     auto *memory = static_cast<u_char *>(
@@ -94,16 +94,16 @@ WaitedWrite *make_order(KeyRequest &key) {
 
     u_char *p = memory + sizeof(WaitedWrite);
     auto *waited = new (memory) WaitedWrite();
-    LimitWrite &order = waited->order;
-    order.zone = key.zone;
-    order.key = view(p, key.key.len);
+    LimitWrite &write = waited->write;
+    write.zone = key.zone;
+    write.key = view(p, key.key.len);
     p = append(p, view(key.key));
-    order.hash = key.claim.key_hash();
-    order.own = key.rate.own;
-    order.text = {text.len, p};
+    write.hash = key.claim.key_hash();
+    write.own = key.rate.own;
+    write.text = {text.len, p};
     append(p, view(text));
-    order.until_s = key.rate.ttl_s != 0 ? ngx_time() + key.rate.ttl_s : 0;
-    init_event<end_order>(order.done, *waited);
+    write.until_s = key.rate.ttl_s != 0 ? ngx_time() + key.rate.ttl_s : 0;
+    init_event<end_write>(write.done, *waited);
     waited->waiting = &key;
     return waited;
 }
@@ -114,13 +114,13 @@ ngx_int_t handle_local(KeyRequest &key) {
     if (key.method != NGX_HTTP_PUT) { return answer_local(key); }
 
     ngx_http_cleanup_t *cln = ngx_http_cleanup_add(key.request, 0);
-    key.order = cln != nullptr ? make_order(key) : nullptr;
-    if (key.order == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+    key.write = cln != nullptr ? make_write(key) : nullptr;
+    if (key.write == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
-    order_limit(key.order->order);
+    write_override(key.write->write);
     return wait(key, cln, [](void *data) {
-        auto *order = static_cast<KeyRequest *>(data)->order;
-        if (order != nullptr) { order->waiting = nullptr; }
+        auto *write = static_cast<KeyRequest *>(data)->write;
+        if (write != nullptr) { write->waiting = nullptr; }
     });
 }
 

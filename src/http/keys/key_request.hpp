@@ -36,7 +36,7 @@ struct KeyRequest {
     Verdict verdict;
 
     /* For a key in this node's memory: the API write of a PUT. */
-    WaitedWrite *order;
+    WaitedWrite *write;
 
     /* For a key in Redis: the claim, the wait for the reply, and the step of the request. */
     RemoteClaim remote;

@@ -52,9 +52,9 @@ constexpr time_t kCompactAgainAfter = 60;
 constexpr ngx_msec_t kBusyMs = 60000;
 constexpr ngx_msec_t kWatchMs = 1000;
 
-LimitLine line_of(const LimitWrite &order) {
-    return {order.key, view(order.text), order.own,
-            order.until_s != 0 ? order.until_s : LimitLine::kNoEnd, nullptr};
+LimitLine line_of(const LimitWrite &write) {
+    return {write.key, view(write.text), write.own,
+            write.until_s != 0 ? write.until_s : LimitLine::kNoEnd, nullptr};
 }
 
 /* Writes a batch to the file, and then to the memory. */
@@ -67,8 +67,8 @@ public:
         LimitsLock lock(zone_.limits.fd);
         const Result result = lock.wait() ? write() : failed("fcntl()");
 
-        for (auto &order : queue_.batch) {
-            if (order.result == Result::kDone) { order.result = result; }
+        for (auto &write : queue_.batch) {
+            if (write.result == Result::kDone) { write.result = result; }
         }
 
         ngx_free(text_);
@@ -97,18 +97,18 @@ private:
         return result;
     }
 
-    bool is_in_table(const LimitWrite &order) const {
+    bool is_in_table(const LimitWrite &write) const {
         Overrides::Entry entry;
-        return overrides_.find(order.hash, &entry);
+        return overrides_.find(write.hash, &entry);
     }
 
     /* Returns true if the key has an override once the earlier API writes are entered. */
-    bool has_limit_before(const LimitWrite &order) const {
-        bool has_limit = is_in_table(order);
+    bool has_limit_before(const LimitWrite &write) const {
+        bool has_limit = is_in_table(write);
         for (auto &other : queue_.batch) {
-            if (&other == &order) { break; }
+            if (&other == &write) { break; }
 
-            if (other.hash == order.hash && other.result == Result::kDone) {
+            if (other.hash == write.hash && other.result == Result::kDone) {
                 has_limit = other.own.is_set();
             }
         }
@@ -120,9 +120,9 @@ private:
      * batch may set one again, which then needs a place. */
     void find_room() {
         uint64_t added = 0;
-        for (auto &order : queue_.batch) {
-            order.result = Result::kDone;
-            added += order.own.is_set() && !is_in_table(order);
+        for (auto &write : queue_.batch) {
+            write.result = Result::kDone;
+            added += write.own.is_set() && !is_in_table(write);
         }
 
         if (added == 0 || overrides_.count() + added <= overrides_.max()) { return; }
@@ -131,12 +131,12 @@ private:
 
         /* Several writes to a key take one place, and a removal frees a place. */
         uint64_t used = overrides_.count();
-        for (auto &order : queue_.batch) {
-            const bool had_limit = has_limit_before(order);
-            if (order.own.is_set() && !had_limit && used >= overrides_.max()) {
-                order.result = Result::kNoRoom;
+        for (auto &write : queue_.batch) {
+            const bool had_limit = has_limit_before(write);
+            if (write.own.is_set() && !had_limit && used >= overrides_.max()) {
+                write.result = Result::kNoRoom;
             } else {
-                used += order.own.is_set();
+                used += write.own.is_set();
                 used -= had_limit;
             }
         }
@@ -144,15 +144,15 @@ private:
 
     template <class Visit>
     void each(const Visit &visit) {
-        for (auto &order : queue_.batch) {
-            if (order.result == Result::kDone) { visit(order); }
+        for (auto &write : queue_.batch) {
+            if (write.result == Result::kDone) { visit(write); }
         }
     }
 
     /* Prints the lines of the batch. */
     bool make_text() {
         size_t bytes = 1;
-        each([&](auto &order) { bytes += size_of_line(order); });
+        each([&](auto &write) { bytes += size_of_line(write); });
         text_ = static_cast<char *>(ngx_alloc(bytes, ngx_cycle->log));
         if (text_ == nullptr) { return false; }
 
@@ -165,18 +165,18 @@ private:
 
         if (bytes > 1 && last != '\n') { text_[size_++] = '\n'; }
 
-        each([&](auto &order) { size_ += write_line(order, text_ + size_); });
+        each([&](auto &write) { size_ += write_line(write, text_ + size_); });
         return true;
     }
 
-    size_t size_of_line(const LimitWrite &order) const {
-        return line_of(order).size_max() + 3 * NGX_INET6_ADDRSTRLEN;
+    size_t size_of_line(const LimitWrite &write) const {
+        return line_of(write).size_max() + 3 * NGX_INET6_ADDRSTRLEN;
     }
 
-    size_t write_line(const LimitWrite &order, char *p) const {
+    size_t write_line(const LimitWrite &write, char *p) const {
         u_char buf[NGX_INET6_ADDRSTRLEN];
-        auto line = line_of(order);
-        line.key = text_of_key(zone_, order.key, buf);
+        auto line = line_of(write);
+        line.key = text_of_key(zone_, write.key, buf);
         return line.write(p);
     }
 
@@ -205,14 +205,14 @@ private:
         uint64_t lines = 0, superseded = 0;
         size_t at = text_[0] == '\n' ? 1 : 0;
 
-        each([&](auto &order) {
+        each([&](auto &write) {
             Overrides::Entry entry;
-            const bool is_known = overrides_.find(order.hash, &entry);
-            const auto line = line_of(order);
+            const bool is_known = overrides_.find(write.hash, &entry);
+            const auto line = line_of(write);
 
             lines++;
-            superseded += is_known + !order.own.is_set();
-            (void)overrides_.set(order.hash, {order.own, line.until_s, begin_ + at}, now_s);
+            superseded += is_known + !write.own.is_set();
+            (void)overrides_.set(write.hash, {write.own, line.until_s, begin_ + at}, now_s);
             at = static_cast<char *>(std::memchr(text_ + at, '\n', size_ - at)) + 1 - text_;
         });
 
@@ -251,8 +251,8 @@ void start(LimitQueue &queue);
 /* Posts the results, and starts the next work.  Runs in the worker. */
 void end(LimitQueue &queue) {
     while (!queue.batch.empty()) {
-        auto &order = queue.batch.pop_front();
-        post_event(order.done);
+        auto &write = queue.batch.pop_front();
+        post_event(write.done);
     }
 
     queue.compacts
@@ -286,8 +286,8 @@ void start(LimitQueue &queue) {
             return;
         }
 
-        for (auto &order : queue.batch) {
-            order.result = Result::kFailed;
+        for (auto &write : queue.batch) {
+            write.result = Result::kFailed;
         }
 
         post_event(queue.done);
@@ -307,7 +307,7 @@ void watch(LimitQueue &queue) {
 }
 
 LimitQueue *queue_of(ZoneConf &zone) {
-    auto &queue = zone.worker.orders;
+    auto &queue = zone.worker.writes;
     if (queue != nullptr) { return queue; }
 
     queue = create_on_heap<LimitQueue>();
@@ -345,7 +345,7 @@ bool can_use_threads(const ngx_cycle_t &cycle) {
 
 } // namespace
 
-bool prepare_orders(ngx_conf_t *cf, const Zones &zones) {
+bool prepare_writes(ngx_conf_t *cf, const Zones &zones) {
 #if (NGX_THREADS)
     if (!can_use_threads(*cf->cycle)) { return true; }
 
@@ -374,17 +374,17 @@ void watch_limits(ZoneConf &zone) {
     ngx_add_timer(&queue->watch, kWatchMs);
 }
 
-void order_limit(LimitWrite &order) {
-    order.result = Result::kDone;
+void write_override(LimitWrite &write) {
+    write.result = Result::kDone;
 
-    auto *queue = queue_of(*order.zone);
+    auto *queue = queue_of(*write.zone);
     if (queue == nullptr) {
-        order.result = Result::kFailed;
-        post_event(order.done);
+        write.result = Result::kFailed;
+        post_event(write.done);
         return;
     }
 
-    queue->waiting.push_back(order);
+    queue->waiting.push_back(write);
     if (!queue->is_busy) { start(*queue); }
 }
 

@@ -30,16 +30,16 @@ struct LimitWrite {
     ngx_str_t text;       /* the limit as given */
     uint64_t until_s;     /* UNIX time of the expiry; 0: never */
 
-    /* Posted once `result` is set, but never within order_limit().  The write is not touched
+    /* Posted once `result` is set, but never within write_override().  The write is not touched
      * after that.  The caller sets the handler. */
     ngx_event_t done;
     Result result;
 
-    ngx_queue_t link; /* set by order_limit() */
+    ngx_queue_t link; /* set by write_override() */
 };
 
 /* Prepares threads for API writes.  Returns false if there is no memory. */
-bool prepare_orders(ngx_conf_t *cf, const Zones &zones);
+bool prepare_writes(ngx_conf_t *cf, const Zones &zones);
 
 /* Starts to check the file of a zone each second in this worker: processes with another memory,
  * such as the ones before a binary upgrade, may also write.  Called once. */
@@ -47,6 +47,6 @@ void watch_limits(ZoneConf &zone);
 
 /* Starts an API write.  The caller must keep it until `done` is posted, even if the client has
  * left: a write cannot be cancelled.  Writes to one key run in the order of the calls. */
-void order_limit(LimitWrite &order);
+void write_override(LimitWrite &write);
 
 } // namespace limit_sliding
