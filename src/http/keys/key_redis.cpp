@@ -5,7 +5,6 @@
  * NGX_AGAIN while the request waits.  If Redis does not answer a request that changes nothing,
  * this node shows its own count. */
 
-#include "core/limiter/limiter.hpp"
 #include "http/json/response.hpp"
 #include "http/keys/key_request.hpp"
 #include "http/request/suspend.hpp"
@@ -21,12 +20,7 @@ constexpr ngx_uint_t kWrites = NGX_HTTP_PUT | NGX_HTTP_DELETE | NGX_HTTP_POST;
 ngx_int_t send_known(KeyRequest &key) {
     key.remote.source = Source::kFallback;
     key.own = key.zone->memory.aside.redis_limits->find(key.claim.key_hash());
-    if (!set_limit(key, key.basis())) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
-    key.claim.fit_core();
-    acquire(&key.claim, 1, ngx_current_msec);
-    key.verdict = key.claim.describe(ngx_current_msec);
-    return send_key(key);
+    return send_count(key);
 }
 
 ngx_int_t wait_or_fail(KeyRequest &key, bool waits) {
@@ -88,9 +82,7 @@ ngx_int_t end_command(KeyRequest &key) {
     }
 
     if (key.method == NGX_HTTP_POST) {
-        if (!set_limit(key, key.basis())) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
-        charge_here(key);
+        if (!charge_here(key)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
     } else if (key.method == NGX_HTTP_PUT) {
         key.zone->memory.aside.redis_limits->set(key.claim.key_hash(), key.rate.own);
     }
@@ -123,37 +115,24 @@ ngx_int_t end_step(KeyRequest &key) {
     }
 }
 
-/* Continues a request.  The request must not be touched once it is finalized. */
-void go_on(KeyRequest &key) {
-    ngx_http_request_t *r = key.request;
-    ngx_connection_t *c = r->connection;
-    if (!is_waiting(r, &key)) { return; }
-
-    ngx_http_set_log_request(c->log, r);
-
-    const ngx_int_t rc = end_step(key);
-
-    if (rc != NGX_AGAIN) { ngx_http_finalize_request(r, rc); }
-
-    ngx_http_run_posted_requests(c);
+void end_reply(KeyRequest &key) {
+    answer(key.request, &key, [&] { return end_step(key); });
 }
 
 } // namespace
 
 ngx_int_t handle_in_redis(KeyRequest &key) {
-    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(key.request, 0);
-    if (cln == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
-
-    const auto leave = [](void *data) { leave_ask(&static_cast<KeyRequest *>(data)->waiter); };
-
     key.remote.zone = &key.zone->remote;
     key.remote.key = key.key;
     key.remote.source = Source::kRedis;
     key.claim.remote = &key.remote;
-    init_event<go_on>(key.waiter.event, key);
+    init_event<end_reply>(key.waiter.event, key);
 
     const ngx_int_t rc = look(key);
-    return rc == NGX_AGAIN ? wait(key, cln, leave) : rc;
+    if (rc != NGX_AGAIN) { return rc; }
+
+    return suspend_content(key.request, &key,
+                           [](void *data) { leave_ask(&static_cast<KeyRequest *>(data)->waiter); });
 }
 
 } // namespace limit_sliding

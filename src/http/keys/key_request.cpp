@@ -8,7 +8,6 @@
 #include "http/keys/key_json.hpp"
 #include "http/overrides/apply_override.hpp"
 #include "http/request/bans.hpp"
-#include "http/request/suspend.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/strings.hpp"
 
@@ -81,7 +80,9 @@ void init_claim(KeyRequest &key) {
     if (!key.usual.is_set()) { key.usual = {zone.limit != 0 ? zone.limit : kUnlimited, {}}; }
 }
 
-void charge_here(const KeyRequest &key) {
+bool charge_here(KeyRequest &key) {
+    if (!set_limit(key, key.basis())) { return false; }
+
     Claim claim = key.claim;
     claim.verdict = nullptr;
     claim.fit_core();
@@ -91,6 +92,8 @@ void charge_here(const KeyRequest &key) {
     } else {
         give_back(claim, -key.cost, ngx_current_msec);
     }
+
+    return true;
 }
 
 bool forget_here(KeyRequest &key) {
@@ -148,6 +151,15 @@ ngx_int_t send_key(const KeyRequest &key) {
     });
 }
 
+ngx_int_t send_count(KeyRequest &key) {
+    if (!set_limit(key, key.basis())) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+
+    key.claim.fit_core();
+    acquire(&key.claim, 1, ngx_current_msec);
+    key.verdict = key.claim.describe(ngx_current_msec);
+    return send_key(key);
+}
+
 ngx_int_t check_chargeable(const KeyRequest &key) {
     const Override &limit = key.limit();
     if (limit.is_limited()) { return NGX_DECLINED; }
@@ -155,12 +167,6 @@ ngx_int_t check_chargeable(const KeyRequest &key) {
     return send_error(key.request, NGX_HTTP_CONFLICT,
                       limit.is_blocked() ? "the key is blocked"
                                          : "the key has no limit, or it is not known");
-}
-
-ngx_int_t wait(KeyRequest &key, ngx_http_cleanup_t *cln, ngx_http_cleanup_pt leave) {
-    cln->handler = leave;
-    cln->data = &key;
-    return suspend_content(key.request, &key);
 }
 
 } // namespace limit_sliding

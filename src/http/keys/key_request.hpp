@@ -58,8 +58,7 @@ struct KeyRequest {
     }
 };
 
-/* Answer a request for a key in this node's memory, or in Redis (not in builds without hiredis). */
-ngx_int_t handle_local(KeyRequest &key);
+/* Answers a request for a key in Redis.  Undefined in builds without hiredis. */
 ngx_int_t handle_in_redis(KeyRequest &key);
 
 /* Initializes the claim without a limit, and finds the usual limit. */
@@ -69,8 +68,9 @@ void init_claim(KeyRequest &key);
 bool set_limit(KeyRequest &key, const Override &limit);
 bool set_usual_limit(KeyRequest &key);
 
-/* Charges the cost in this node's memory, or refunds a negative cost. */
-void charge_here(const KeyRequest &key);
+/* Charges the cost in this node's memory, or refunds a negative cost.  Returns false if there is no
+ * memory. */
+bool charge_here(KeyRequest &key);
 
 /* Deletes facts about the key in this node's memory, in all windows that it is known to have had,
  * as far as the method requires.  Returns false if there is no memory. */
@@ -79,10 +79,8 @@ bool forget_here(KeyRequest &key);
 /* Returns NGX_DECLINED if the key can be charged, else sends an error. */
 ngx_int_t check_chargeable(const KeyRequest &key);
 
-/* Suspends the request; `leave` ends the wait if the client leaves. */
-ngx_int_t wait(KeyRequest &key, ngx_http_cleanup_t *cln, ngx_http_cleanup_pt leave);
-
-/* Sends the state of the key, by the verdict. */
+/* Send the state of the key, by the verdict or by the count of this node. */
 ngx_int_t send_key(const KeyRequest &key);
+ngx_int_t send_count(KeyRequest &key);
 
 } // namespace limit_sliding

@@ -109,38 +109,29 @@ ngx_int_t send_result(const ListRequest &list) {
     return send_error(r, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
 }
 
-/* Ends a request, which must not be touched afterwards. */
-void end_request(ListRequest &list) {
-    ngx_http_request_t *r = list.request;
-    ngx_connection_t *c = r->connection;
-    if (!is_waiting(r, &list)) { return; }
-
-    ngx_http_set_log_request(c->log, r);
-    ngx_http_finalize_request(r, send_result(list));
-    ngx_http_run_posted_requests(c);
+void end_page(ListRequest &list) {
+    answer(list.request, &list, [&] { return send_result(list); });
 }
 
 } // namespace
 
 ngx_int_t send_limits_of_redis(ngx_http_request_t *r, ZoneConf &zone) {
     auto *list = create<ListRequest>(r->pool);
-    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(r, 0);
-    if (list == nullptr || cln == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
+    if (list == nullptr) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 
     list->request = r;
     list->zone = &zone;
     const ngx_int_t rc = read_args(*list);
     if (rc != NGX_DECLINED) { return rc; }
 
-    init_event<end_request>(list->done, *list);
+    init_event<end_page>(list->done, *list);
     list->page = scan_limits(zone.remote, list->from, list->most, &list->done);
     if (list->page == nullptr) {
         return send_error(r, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
     }
 
-    cln->handler = [](void *data) { leave_scan(static_cast<ListRequest *>(data)->page); };
-    cln->data = list;
-    return suspend_content(r, list);
+    return suspend_content(r, list,
+                           [](void *data) { leave_scan(static_cast<ListRequest *>(data)->page); });
 }
 
 } // namespace limit_sliding

@@ -322,18 +322,14 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
 
 /* Makes a claim one that Redis decides. */
 ngx_int_t complete(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ngx_str_t &key) {
-    auto *remote = alloc<RemoteClaim>(r->pool);
+    auto *remote = create<RemoteClaim>(r->pool);
     if (remote == nullptr) { return NGX_ERROR; }
 
     remote->zone = &zone.remote;
     remote->key = key;
     remote->source = Source::kRedis;
-    remote->own = {};
-    remote->asked_limit = 0;
     remote->pace = claim.pace();
     remote->asked = claim.policy;
-    remote->is_pending = false;
-    remote->is_named = false;
     claim.remote = remote;
     return NGX_OK;
 }

@@ -56,7 +56,15 @@ ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms, void *wait) {
     return NGX_AGAIN;
 }
 
-ngx_int_t suspend_content(ngx_http_request_t *r, void *wait) {
+ngx_int_t suspend_content(ngx_http_request_t *r, void *wait, ngx_http_cleanup_pt leave) {
+    ngx_http_cleanup_t *cln = ngx_http_cleanup_add(r, 0);
+    if (cln == nullptr) {
+        leave(wait);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    cln->handler = leave;
+    cln->data = wait;
     r->main->count++;
     r->write_event_handler = ngx_http_request_empty_handler;
     set_wait(r, wait);
