@@ -12,11 +12,10 @@
 
 namespace limit_sliding {
 
-/* Claims that are decided together.  The claims of this node come first, followed by the claims
- * of each Redis that is known not to answer. */
+/* Claims that are decided together: `all` are first the local and then the remote claims. */
 struct JointClaims {
     Span<Claim> all;
-    Span<Claim> local;
+    Span<Claim> local; /* claims that this node decides, or decides because Redis does not answer */
     Span<Claim> remote; /* claims to ask Redis about, side by side for each Redis */
 };
 

@@ -13,8 +13,8 @@
 namespace limit_sliding {
 namespace {
 
-/* Sets the override of a banned key, as this node knows it.  NGX_DONE: it remains
- * banned, as it is not "off"; else as find_ban(). */
+/* Applies the override of a banned key, as this node knows the override.  Returns NGX_DONE if the
+ * key remains banned, NGX_OK if the override is "off", and NGX_ERROR if there is no memory. */
 [[gnu::noinline]] ngx_int_t find_own(ngx_http_request_t *r, const ZoneConf &zone, Claim &claim) {
     const auto hash = claim.key_hash();
     const auto &overrides = *zone.memory.aside.overrides;
@@ -32,7 +32,8 @@ namespace {
     return !own.is_set() || apply_override(r->pool, zone, own, claim) ? NGX_DONE : NGX_ERROR;
 }
 
-/* Evaluates the key anew where nothing has kept it. */
+/* Sets the text of the claim's key.  A claim of this node does not keep the text, so the key is
+ * evaluated again. */
 bool get_key(ngx_http_request_t *r, const Claim &claim, ngx_str_t *key) {
     if (claim.remote == nullptr) { return get_text(r, &limit_of(claim).zone->key, key) == NGX_OK; }
 
@@ -51,7 +52,7 @@ void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
     }
 }
 
-/* Sets *hash to that by which the zone knows the ban of a claim's key. */
+/* Sets *hash to ban_hash() of the claim's key. */
 [[gnu::always_inline]] inline bool get_ban_hash(ngx_http_request_t *r, const Claim &claim,
                                                 uint64_t *hash) {
     if (!limit_of(claim).zone->is_remote()) {
@@ -66,7 +67,7 @@ void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
     return true;
 }
 
-/* Has the claim rejected by a ban; `excess` is that over its limit. */
+/* Rejects the claim by a ban.  `excess` is the excess over the claim's limit, in units of 1/1000. */
 [[gnu::always_inline]] inline void set_ban(const Ban &ban, uint64_t excess, Verdict &verdict,
                                            Claim &claim) {
     verdict = {claim.limit, 0, excess, ban.left_ms, ban.left_ms, 0};
@@ -75,7 +76,8 @@ void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
     claim.is_banned = true;
 }
 
-/* Counts a rejection by the limit of a zone with penalties. */
+/* Counts a rejection by a limit, in a zone with penalties.  If a ban begins, rejects the claim by
+ * the ban. */
 void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     const auto &zone = *limit_of(claim).zone;
     uint64_t hash;
@@ -94,7 +96,7 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     }
 }
 
-/* Adds a rejection in a zone with penalties to its offenders: a sample, as elsewhere. */
+/* Adds a sample of the rejections in a zone with penalties to the offenders. */
 [[gnu::always_inline]] inline void sample_offender(ngx_http_request_t *r, const Claim &claim) {
     auto &zone = *limit_of(claim).zone;
     const auto n = zone.rejected.top ? zone.worker.top_sampler.weight(ngx_current_msec) : 0;
@@ -107,7 +109,7 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     sample_offender(r, claim);
 }
 
-/* Answers a request whose one claim is banned; false: no memory. */
+/* Answers a request with one claim, which is banned.  Returns false if there is no memory. */
 [[gnu::always_inline]] inline bool turn_away(ngx_http_request_t *r, const LocConf &conf,
                                              Context &ctx, Claim &claim, const Ban &ban) {
     ctx.nclaims = 1;
@@ -149,7 +151,7 @@ ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Cla
         if (rc != NGX_DONE) { return rc; }
     }
 
-    /* A claim that is alone is not moved. */
+    /* A single claim is never moved, so `verdict` may point into the claim. */
     auto *verdict = kSingle ? &claim.rejection : alloc<Verdict>(r->pool);
     if (verdict == nullptr) { return NGX_ERROR; }
 
@@ -161,7 +163,7 @@ template ngx_int_t find_ban<true>(ngx_http_request_t *, const LocConf &, Context
 template ngx_int_t find_ban<false>(ngx_http_request_t *, const LocConf &, Context &, Claim &);
 
 void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n) {
-    /* A key that meets a full zone, or no Redis, is not over its limit. */
+    /* A key was not over its limit if the zone was full, or if Redis did not answer. */
     if (claim.outcome != Outcome::kRejected || is_fallback(claim)) { return; }
 
     if (claim.is_banned) {
@@ -176,7 +178,7 @@ void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n) {
 
     sample_offender(r, claim);
 
-    /* A key that is blocked needs no ban. */
+    /* A blocked key needs no ban. */
     const bool is_blocked
         = claim.limit == 0 || (claim.verdict != nullptr && claim.verdict->limit == 0);
     if (!is_blocked) { count_towards_ban(r, claim); }

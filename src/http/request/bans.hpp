@@ -10,23 +10,24 @@
 
 namespace limit_sliding {
 
-/* Returns the hash by which a zone knows the ban of a key: one that all nodes have in
- * common if the zone is in Redis. */
+/* Returns the hash of a key in the bans of a zone.  All nodes have the same hash of a key if the zone
+ * is in Redis. */
 uint64_t ban_hash(const ZoneConf &zone, std::string_view key);
 
-/* Forgets the ban of a key, its doublings and what was counted towards one. */
+/* Deletes the ban of a key, its doublings, and the rejections counted towards the next ban. */
 void lift_ban(const ZoneConf &zone, std::string_view key);
 
-/* Looks for a ban of the key of a claim, in a zone with penalties; one whose override
- * is "off" is not banned.  NGX_OK: it is not; NGX_DONE: it is, and the claim is set to be
- * rejected by that; else NGX_ERROR.  kSingle: the claim is all of the request's, which is
- * then answered, but for the status that its place has. */
+/* Finds the ban of the claim's key, in a zone with penalties.  A key with the override "off" is never
+ * banned.  Returns NGX_OK if the key is not banned, NGX_DONE if the ban rejects the claim, and
+ * NGX_ERROR if there is no memory, or a variable failed.  With kSingle, the request has no other
+ * claim, and a banned request is also counted, logged and described; the caller then returns the
+ * status of the location. */
 template <bool kSingle>
 ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim);
 
-/* Adds so many rejections to the key of a claim that rejected: among its zone's
- * offenders, and to those that lead to a ban.  If one begins, the claim is set to be
- * rejected by it.  To be called if the zone's rejected keys are watched. */
+/* Adds n rejections to the key of a claim that rejected: to the offenders of the zone, and to the
+ * rejections counted towards a ban.  If a ban begins, it rejects the claim.  The rejected keys of
+ * the zone must be watched. */
 void add_rejections(ngx_http_request_t *r, Claim &claim, uint32_t n);
 
 } // namespace limit_sliding

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Decides about requests in NGINX's phases.  src/README.md tells the path of a request. */
+/* Decides requests in NGINX's phases.  src/README.md describes the path of a request. */
 
 #include "http/request/handler.hpp"
 
@@ -27,12 +27,11 @@
 namespace limit_sliding {
 namespace {
 
-/* Marks that a request was counted as not limited by the zone, which is the data. */
+/* The cleanup handler of a mark: the request was counted as not limited by the zone in `data`. */
 void is_unlimited(void *) {}
 
-/* Counts a request that reaches a limit of the zone and is not limited by it, once
- * however often it is redirected.  Returns NGX_DECLINED, or NGX_ERROR if memory is
- * exhausted. */
+/* Counts a request that reaches a limit of the zone without being limited, but only once if the
+ * request is redirected.  Returns NGX_DECLINED, or NGX_ERROR if there is no memory. */
 [[gnu::noinline, gnu::cold]] ngx_int_t decline(ngx_http_request_t *r, ZoneConf &zone) {
     for (const auto *mark = r->pool->cleanup; mark != nullptr; mark = mark->next) {
         if (mark->handler == is_unlimited && mark->data == &zone) { return NGX_DECLINED; }
@@ -59,7 +58,7 @@ ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim)
     return NGX_OK;
 }
 
-/* Sets the fields that do not depend on the rate. */
+/* Sets the fields of a claim that do not depend on the rate. */
 [[gnu::always_inline]] inline ngx_int_t complete(ngx_http_request_t *r, const Limit &limit,
                                                  Claim &claim) {
     if (limit.cost_value != nullptr && evaluate_cost(r, limit, claim) != NGX_OK) {
@@ -73,14 +72,13 @@ ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim)
     return NGX_OK;
 }
 
-/* Remembers the limit of a request for the API, which has none to evaluate variables
- * for. */
+/* Stores the limit of a request's key for the API, which has no request to evaluate the variable. */
 void remember(const Limit &limit, const Claim &claim, const Override &own) {
     limit.zone->memory.aside.variable_limits->set(claim.hash, own);
 }
 
-/* Completes the claim of a request with a rate that has a window, or is "0".  NGX_DECLINED:
- * it is none of these. */
+/* Completes the claim of a request by a rate with a window, or by the rate "0".  Returns NGX_DECLINED
+ * if the rate is neither. */
 [[gnu::noinline]] ngx_int_t complete_own(ngx_http_request_t *r, const Limit &limit,
                                          const ngx_str_t &rate, Claim &claim) {
     const auto &zone = *limit.zone;
@@ -93,8 +91,8 @@ void remember(const Limit &limit, const Claim &claim, const Override &own) {
                : NGX_ERROR;
 }
 
-/* Completes the claim of a limit with variable rates: by the first rate that is
- * neither empty nor invalid.  NGX_DECLINED: the request is not limited. */
+/* Completes the claim of a limit with variable rates, by the first rate that is neither empty nor
+ * invalid.  Returns NGX_DECLINED if the request is not limited. */
 [[gnu::noinline]] ngx_int_t complete_rated(ngx_http_request_t *r, const Limit &limit,
                                            Claim &claim) {
     auto is_off = false;
@@ -126,13 +124,13 @@ void remember(const Limit &limit, const Claim &claim, const Override &own) {
     return complete(r, limit, claim);
 }
 
-/* Completes the claim of a limit that adapts to values.  NGX_DECLINED: the
- * request is not limited. */
+/* Completes the claim of a limit with a variable rate or cost.  Returns NGX_DECLINED if the request
+ * is not limited. */
 ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
     return limit.rates[0] != nullptr ? complete_rated(r, limit, claim) : complete(r, limit, claim);
 }
 
-/* Gives the claim the override of its key.  NGX_DECLINED: the key is not limited. */
+/* Applies the override of the claim's key.  Returns NGX_DECLINED if the key is not limited. */
 [[gnu::noinline]] ngx_int_t apply_own(ngx_http_request_t *r, ZoneConf &zone, const Override &own,
                                       Claim &claim) {
     /* Most overrides are numbers alone, and most requests have no rates. */
@@ -147,10 +145,10 @@ ngx_int_t evaluate(ngx_http_request_t *r, const Limit &limit, Claim &claim) {
     return apply_override(r->pool, zone, own, claim) ? NGX_OK : NGX_ERROR;
 }
 
-/* Decides a claim for which its limit has nothing ready. */
+/* Decides a claim that the prepared function of its limit does not fit. */
 void decide_alone(Claim *claim, uint64_t now_ms) { (void)acquire(claim, 1, now_ms); }
 
-/* Records the rejections of claims, and finds anew which claim describes the request. */
+/* Records the rejections of claims, and updates the claim that describes the request. */
 [[gnu::noinline]] void record(Context &ctx, Span<Claim> claims) {
     for (auto &claim : claims) {
         if (!claim.records || claim.is_banned || claim.outcome != Outcome::kRejected) { continue; }
@@ -165,10 +163,9 @@ void decide_alone(Claim *claim, uint64_t now_ms) { (void)acquire(claim, 1, now_m
     ctx.described = &claims[describing(claims.begin(), claims.size(), ctx.now_ms)];
 }
 
-/* Runs the limits of a stage, group by group.  With kSingle nothing was decided
- * for the request before, and one enforced limit of this node is all, as for
- * nearly all requests: the compiler leaves out the code for other requests, a third of
- * the instructions. */
+/* Runs the limits of a stage, group by group.  With kSingle, the request has no earlier decision, and
+ * the stage has one limit, which is enforced and in this node's memory.  Nearly all requests are of
+ * this kind: the compiler omits the code for other requests, a third of the instructions. */
 template <bool kSingle>
 class Run {
 public:
@@ -179,8 +176,8 @@ public:
         return run(false);
     }
 
-    /* Goes on with the group that has waited for a Redis. */
-    ngx_int_t go_on(const RemoteWait &wait) {
+    /* Continues with the group that has waited for Redis. */
+    ngx_int_t resume(const RemoteWait &wait) {
         group_ = wait.group;
         delay_ms_ = wait.delay_ms;
         return run(true);
@@ -195,8 +192,8 @@ private:
                            [&](const Claim &claim) { return limit_of(claim).zone == zone; });
     }
 
-    /* Evaluates a limit with bans.  NGX_ERROR also if the request is
-     * answered, as its status tells. */
+    /* Completes a claim of a zone with bans.  Returns NGX_ERROR also if a ban has answered the
+     * request: its status is kRejected then. */
     ngx_int_t guard(const Limit &limit, Claim &claim) const {
         if (limit.rates[0] != nullptr || limit.cost_value != nullptr) {
             const auto rc = evaluate(r_, limit, claim);
@@ -207,14 +204,14 @@ private:
         return rc != NGX_DONE ? rc : kSingle ? NGX_ERROR : NGX_OK;
     }
 
-    /* Returns the status of a request that is answered, or for which memory is exhausted. */
+    /* Returns the status of the response if a ban has answered the request, or after an error. */
     ngx_int_t failed() const {
         return kSingle && ctx_.status == Status::kRejected
                    ? static_cast<ngx_int_t>(conf_.status_code)
                    : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    /* Adapts a claim to its request, and to keys that owe. */
+    /* Adapts a prepared claim to its request, and to debts in the zone. */
     [[gnu::always_inline]] ngx_int_t adapt(const Limit &limit, Claim &claim) {
         if ((limit.adapts & Limit::kValues) == 0) {
             if (limit.claim.debts->has_any()) { decide_ = decide_alone; }
@@ -233,7 +230,7 @@ private:
         return rc;
     }
 
-    /* Fills the claim of a limit.  NGX_DECLINED: the limit does not apply. */
+    /* Makes the claim of a limit.  Returns NGX_DECLINED if the limit does not apply. */
     ngx_int_t fill(const Limit &limit, Claim &claim) {
         auto &zone = *limit.zone;
         ngx_str_t key;
@@ -241,7 +238,7 @@ private:
 
         if (key.len == 0) { return decline(r_, zone); }
 
-        /* The rest is set by the decision. */
+        /* The decision sets the other fields. */
         std::memcpy(&claim, &limit.claim, offsetof(Claim, outcome));
         const auto hash = claim.zone->hash(view(key));
         claim.hash = hash;
@@ -267,10 +264,8 @@ private:
         return NGX_OK;
     }
 
-    /*
-     * Makes claims of the limits of the group, as far as they are accounted and
-     * were not decided before a redirect.  Returns their number, or NGX_ERROR.
-     */
+    /* Makes claims of the limits of the group that apply and were not decided before a redirect.
+     * Returns the number of claims, or NGX_ERROR. */
     ngx_int_t collect(Claim *claims) {
         ngx_int_t n = 0;
 
@@ -286,8 +281,8 @@ private:
         return n;
     }
 
-    /* Decides claims of this node; returns the index of the one that describes
-     * the request. */
+    /* Decides claims in this node's memory.  Returns the index of the claim that describes the
+     * request. */
     size_t decide_here(Span<Claim> claims) const {
         if (!kSingle) { return acquire(claims.begin(), claims.size(), ctx_.now_ms); }
 
@@ -311,8 +306,8 @@ private:
         return ctx_.add_decided({claims, n}, decide_here({claims, n}));
     }
 
-    /* Counts a claim in its zone; it delays the request if delay_ms is set.  The
-     * claim of kSingle is admitted if its request is. */
+    /* Counts a claim in its zone.  The claim delays the request by delay_ms.  With kSingle, the
+     * claim is admitted if the request is. */
     void account(Claim &claim, bool is_request_admitted, uint64_t delay_ms) const {
         if (!kSingle && claim.outcome == Outcome::kUndecided) { return; }
 
@@ -338,7 +333,7 @@ private:
         }
     }
 
-    /* Tells the log, and the client, of a rejection; false: no memory. */
+    /* Logs a rejection, and adds Retry-After.  Returns false if there is no memory. */
     bool tell_rejected() const {
         if (is_logged(r_, conf_.log_level)) {
             log_rejected(r_, conf_, *ctx_.described, ctx_.described->describe(ctx_.now_ms));
@@ -349,7 +344,7 @@ private:
         return add_retry_after(r_, ctx_);
     }
 
-    /* Has the request described by the longest ban, which may have begun with it. */
+    /* Lets the longest ban describe the request; the ban may have begun with this request. */
     void describe_ban(Claim &claim) const {
         if (claim.is_banned
             && claim.retry_after_ms(ctx_.now_ms) > ctx_.described->retry_after_ms(ctx_.now_ms)) {
@@ -357,8 +352,7 @@ private:
         }
     }
 
-    /* Puts a rejection in force.  NGX_OK: the request goes on; else it is answered
-     * with that status. */
+    /* Applies a rejection.  Returns NGX_OK in dry run, else the status of the response. */
     ngx_int_t reject(Span<Claim> claims) {
         bool records = false;
         for (auto &claim : claims) {
@@ -379,7 +373,7 @@ private:
         return is_dry_run() ? NGX_OK : static_cast<ngx_int_t>(conf_.status_code);
     }
 
-    /* Lets the request go on, after the longest delay. */
+    /* Applies an admission: the longest delay of the claims delays the request. */
     void admit(Span<Claim> claims) {
         const Claim *longest = nullptr;
         uint64_t longest_ms = 0;
@@ -402,12 +396,13 @@ private:
         delay_ms_ = is_dry_run() ? delay_ms_ : longest_ms;
     }
 
-    /* Runs the present group, which a Redis may have told, and the next. */
-    ngx_int_t run(bool told) {
+    /* Runs the present group and the next ones.  `has_waited`: the present group has waited for
+     * Redis. */
+    ngx_int_t run(bool has_waited) {
         for (; group_ != nullptr; group_ = kSingle ? nullptr : group_->next) {
             auto *claims = next();
-            const auto decision = told ? group_->backend->resume(r_, ctx_) : decide();
-            told = false;
+            const auto decision = has_waited ? group_->backend->resume(r_, ctx_) : decide();
+            has_waited = false;
 
             if (decision == Decision::kNone) { continue; }
 
@@ -435,7 +430,7 @@ private:
 
         if (delay_ms_ == 0) { return NGX_DECLINED; }
 
-        /* The handler runs again after that. */
+        /* The handler runs again after the delay. */
         return suspend_for(r_, delay_ms_, &ctx_);
     }
 
@@ -443,17 +438,17 @@ private:
     const LocConf &conf_;
     Context &ctx_;
     const Group *group_ = nullptr;
-    ngx_msec_t delay_ms_ = 0;  /* by the groups so far */
-    Decide *decide_ = nullptr; /* decides the claim of kSingle, once that is filled */
+    ngx_msec_t delay_ms_ = 0;  /* delay of the request by the groups so far */
+    Decide *decide_ = nullptr; /* decides the claim of kSingle; set by fill() */
 };
 
-/* Runs the one limit of a place, see Run. */
+/* Runs the only limit of a location, see Run. */
 ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group, Holder &holder) {
     auto *ctx = create_ctx(r, holder, 1);
     return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-/* Runs limits if some are of Redis, in dry run, or were decided before. */
+/* Runs several limits, limits in Redis or in dry run, or limits after an earlier decision. */
 [[gnu::noinline]] ngx_int_t run_any(ngx_http_request_t *r, const LocConf &conf, const Group *group,
                                     Holder &holder) {
     auto *ctx = get_ctx(holder);
@@ -462,7 +457,7 @@ ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group
     } else if (ctx->status == Status::kRejected) {
         return NGX_DECLINED;
     } else if (const auto *wait = end_wait(r); wait != nullptr) {
-        return wait == ctx->wait ? Run<false>(r, conf, *ctx).go_on(*ctx->wait) : NGX_DECLINED;
+        return wait == ctx->wait ? Run<false>(r, conf, *ctx).resume(*ctx->wait) : NGX_DECLINED;
     } else {
         ctx = extend_ctx(r, holder, group->nclaims);
     }
@@ -470,24 +465,24 @@ ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group
     return ctx != nullptr ? Run<false>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-/* Measures the time of one decision in so many.  It is a prime: clients that repeat
- * themselves are not measured at the same request each time. */
+/* One of this many decisions is measured.  The number is a prime, so that the measured requests of
+ * a client that repeats a sequence differ. */
 constexpr unsigned kMeasured = 127;
 
 struct Stopwatch {
-    unsigned left = kMeasured; /* decisions until it starts */
-    uint64_t since_ns = 0;     /* 0: it does not run */
+    unsigned left = kMeasured; /* decisions until the watch starts */
+    uint64_t since_ns = 0;     /* time of the start, of clock_ns(); 0: the watch is stopped */
 };
 
 Stopwatch watch;
 
-/* Starts it, unless the request was under way before. */
+/* Starts the watch, unless limits of the request were run before. */
 [[gnu::noinline]] void start_watch(ngx_http_request_t *r) {
     watch.left = kMeasured;
     watch.since_ns = get_ctx(r) == nullptr ? clock_ns() : 0;
 }
 
-/* Adds the time to the histogram of the zone that decided first, if one did. */
+/* Stops the watch.  Adds the time to the histogram of the zone that decided first, if a zone did. */
 [[gnu::noinline]] void stop_watch(ngx_http_request_t *r, ngx_int_t rc) {
     const auto ns = clock_ns() - watch.since_ns;
     const auto *ctx = get_ctx(r);
@@ -497,16 +492,16 @@ Stopwatch watch;
     limit_of(ctx->claims[0]).zone->memory.aside.times->add(ns);
 }
 
-/* Tells NGINX's phases to go on. */
+/* Continues with the next handler of NGINX's phases. */
 ngx_int_t next_handler(ngx_http_request_t *r) {
     r->phase_handler++;
     return NGX_AGAIN;
 }
 
-/* Runs the limits of a stage, and tells NGINX's phases whether to go on.  The
- * checker of the access phase would take some statuses for the answer of an
- * authentication, which another module may overrule with "satisfy any".  It is
- * out of line for the sake of requests without limits. */
+/* Runs the limits of a stage, and returns the result of a phase checker.  NGINX's checker of the
+ * access phase would treat a rejection with 401 or 403 as failed authentication, and "satisfy any"
+ * lets another module overrule that.  The function is not inlined, so that requests without limits
+ * do not pay for its registers. */
 [[gnu::noinline]] ngx_int_t run_stage(ngx_http_request_t *r, const LocConf &conf,
                                       const Group *group) {
     auto &holder = holder_of_ctx(r);

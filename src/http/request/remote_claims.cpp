@@ -1,10 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/*
- * Groups with limits that Redis decides.  Units that were leased, and refusals
- * that are known, decide at once; else the request is suspended until Redis has
- * told, and goes on where it was.  Where Redis does not answer, on_error does.
- */
+/* Groups with limits in Redis.  Leases of all keys, or the known refusal of one, decide a request at
+ * once.  Else the request is suspended until Redis replies.  If Redis does not answer, on_error
+ * decides. */
 
 #include <algorithm>
 #include <new>
@@ -25,31 +23,30 @@
 namespace limit_sliding {
 namespace {
 
-/* Accounts the next claims, all of which have their outcomes. */
+/* Adds the next claims, which have their outcomes, to the context. */
 Decision account_all(Context &ctx, Span<Claim> claims) {
     return ctx.add_decided(claims, describing(claims.begin(), claims.size(), ctx.now_ms));
 }
 
-/* Consumes all of the claims, or none of them: returns false. */
+/* Consumes all claims and returns true, or consumes none and returns false. */
 bool acquire_all(Span<Claim> claims, uint64_t now_ms) {
     return claims.empty() || is_admitted(claims[acquire(claims.begin(), claims.size(), now_ms)]);
 }
 
-/* Refunds the units that claims of this node have reserved while Redis was asked about
- * other claims. */
+/* Refunds the units that claims of this node reserved before Redis was asked about other claims. */
 void release_all(Span<Claim> claims) {
     untell_synced(claims);
     release(claims.begin(), claims.size(), ngx_current_msec);
 }
 
-/* Returns a claim of Redis as this node's memory decides it. */
+/* Returns a copy of a claim in Redis that this node's memory can decide. */
 Claim as_local(Claim claim) {
     claim.verdict = nullptr;
     claim.fit_core();
     return claim;
 }
 
-/* Counts the units that Redis admits in our own memory, too, in case Redis fails. */
+/* Also counts the units that Redis admits in this node's memory, in case Redis fails later. */
 void keep_warm(Span<Claim> remotes, uint64_t now_ms) {
     for (const auto &remote : remotes) {
         if (remote.purpose == Purpose::kConsume && !remote_of(remote).own.is_unlimited()) {
@@ -67,14 +64,14 @@ Verdict verdict_of(uint64_t limit, uint64_t remaining, uint64_t reset_ms) {
     return verdict;
 }
 
-/* Returns the reply in which Redis refused the key, up to a second ago. */
+/* Returns the verdict of a refusal, a reply of Redis that is at most a second old. */
 Verdict verdict_of(const Refusal &refusal, uint64_t now_ms) {
     return verdict_of(refusal.limit, refusal.remaining,
                       std::max(refusal.reset_ms, now_ms) - now_ms);
 }
 
-/* Describes a claim that was not decided because another one rejects: by the
- * last reply about its key, else by this node's count. */
+/* Describes a claim that is undecided because another claim rejects: by the last reply about its
+ * key, else by this node's count. */
 Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
     uint64_t limit = claim.limit;
 
@@ -103,7 +100,8 @@ Verdict describe_undecided(Claim &claim, uint64_t now_ms) {
     return look.describe(now_ms);
 }
 
-/* Rejects a claim if its key is known to be exhausted, else leaves it open. */
+/* Rejects the claim and returns true if a refusal of its key is known; else the claim stays
+ * undecided. */
 bool reject_known(Claim &claim, uint64_t now_ms) {
     auto &remote = remote_of(claim);
     auto &verdict = remote.verdict;
@@ -130,7 +128,7 @@ bool reject_known(Claim &claim, uint64_t now_ms) {
     return true;
 }
 
-/* Some claims reject the request, so nobody is asked about the open ones. */
+/* Rejects a request by some claims, so that Redis need not be asked about the open claims. */
 Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim> open) {
     size_t n = all.size();
 
@@ -138,7 +136,7 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
         claim.outcome = Outcome::kUndecided;
     }
 
-    /* Only these fields tell more of a rejection than when to try again. */
+    /* Only the fields of the draft describe other claims of a rejected request. */
     if ((ctx.headers & kHeaderDraft) == 0 || limit_of(all[0]).dry_run) {
         n = 0;
 
@@ -166,11 +164,10 @@ Decision refuse(ngx_http_request_t *r, Context &ctx, Span<Claim> all, Span<Claim
     return account_all(ctx, {all.begin(), n});
 }
 
-/* Tells whether the rate of the request, or a limit of the key on this node,
- * rejects the claim. */
+/* Returns true if a ban, a rate "0" or an override "0" has rejected the claim already. */
 bool is_blocked(const Claim &claim) { return claim.verdict != nullptr && !is_admitted(claim); }
 
-/* Some claims are rejected beforehand, so nobody is asked about the others. */
+/* Rejects a request with blocked claims, so that Redis need not be asked about the others. */
 Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     for (auto &claim : all) {
         if (claim.remote != nullptr) { remote_of(claim).source = Source::kLocal; }
@@ -181,7 +178,7 @@ Decision refuse_blocked(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     return refuse(r, ctx, all, {all.begin(), size_t{0}});
 }
 
-/* Leases admit the claims of Redis, so the claims of our own memory decide. */
+/* Decides a request by the claims of this node, because leases admit the claims in Redis. */
 Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     const auto remote = claims.remote;
     if (!acquire_all(claims.local, ctx.now_ms)) {
@@ -189,20 +186,20 @@ Decision decide_by_leases(ngx_http_request_t *r, Context &ctx, const JointClaims
         return refuse(r, ctx, claims.all, claims.remote);
     }
 
-    /* The limits in force are known by now. */
+    /* The leases have set the limits in force. */
     describe_leases(remote);
     keep_warm(remote, ctx.now_ms);
     return account_all(ctx, claims.all);
 }
 
-/* Decides a claim by on_error; false: our own memory is to decide it. */
+/* Decides a claim by on_error.  Returns false if this node's memory must decide the claim. */
 bool decide_unasked(Claim &claim) {
     auto &remote = remote_of(claim);
     const auto on_error = *remote.zone->on_error;
     auto &verdict = remote.verdict;
     remote.source = Source::kFallback;
 
-    /* A key's override holds as Redis told it last. */
+    /* The override from the last reply of Redis remains in force. */
     remote.own = remote.zone->told->find(claim.key_hash());
     set_window(claim, remote.own);
     if (remote.own.is_limited()) { claim.limit = remote.own.limit; }
@@ -225,9 +222,8 @@ bool decide_unasked(Claim &claim) {
     return true;
 }
 
-/* Decides by on_error the claims of each Redis that is known not to answer, except for
- * the claims that our own memory is to decide.  They come before the claims for Redis: a
- * request that they reject is not asked about. */
+/* Decides by on_error the claims of each Redis that is known not to answer, and moves them to the
+ * claims of this node: Redis need not be asked about a request that they reject. */
 void decide_away(JointClaims &claims) {
     auto *asked = claims.remote.begin();
 
@@ -243,8 +239,7 @@ void decide_away(JointClaims &claims) {
     claims.local = {claims.all.begin(), claims.all.size() - claims.remote.size()};
 }
 
-/* Decides by on_error the claims that nobody has answered, as if it were an answer
- * to them. */
+/* Decides by on_error the claims without a reply. */
 Decision fall_back(Context &ctx, const JointClaims &claims) {
     ctx.now_ms = ngx_current_msec;
 
@@ -266,8 +261,8 @@ Decision fall_back(Context &ctx, const JointClaims &claims) {
     return account_all(ctx, claims.all);
 }
 
-/* Continues a request after its waiter got an answer. */
-void go_on(const RemoteWait &wait) {
+/* Resumes a request after the reply, or the failure, of Redis. */
+void end_ask(const RemoteWait &wait) {
     auto *r = wait.request;
     auto *c = r->connection;
     if (!is_waiting(r, &wait)) { return; }
@@ -286,7 +281,7 @@ void write_handler(ngx_http_request_t *r) {
     ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
 }
 
-/* Creates the one record with which a request waits, however often. */
+/* Creates the wait of a request, which is used again if the request waits again. */
 RemoteWait *create_wait(ngx_http_request_t *r) {
     auto *cln = ngx_http_cleanup_add(r, sizeof(RemoteWait));
     if (cln == nullptr) { return nullptr; }
@@ -295,32 +290,32 @@ RemoteWait *create_wait(ngx_http_request_t *r) {
 
     auto *wait = new (cln->data) RemoteWait();
     wait->request = r;
-    init_event<go_on>(wait->waiter.event, *wait);
+    init_event<end_ask>(wait->waiter.event, *wait);
     return wait;
 }
 
-/* Asks the Redis for the remote claims, and suspends the request. */
+/* Asks Redis about the remote claims, and suspends the request. */
 Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     auto &wait = *ctx.wait;
 
-    /* A redirect has ended the wait before, if there was one. */
+    /* A redirect may have ended an earlier wait without leaving its ask. */
     leave_ask(&wait.waiter);
     wait.claims = claims;
     if (!ask_redis(claims.remote, &wait.waiter)) { return fall_back(ctx, claims); }
 
-    /* The Redis has the timer. */
+    /* The client of Redis ends the wait after `timeout`, so the request needs no timer. */
     if (!suspend(r, write_handler, &wait)) {
         leave_ask(&wait.waiter);
         return Decision::kFailed;
     }
 
-    /* An answer about a key with "sync=" may come meanwhile, and replaces this node's
-     * count of the key by the count of Redis and the units that are to be reported. */
+    /* A reply about a key with "sync=" may arrive during the wait.  It replaces this node's count of
+     * the key by the count of Redis and the units to report, so these units are reported now. */
     tell_synced(claims.local, true);
     return Decision::kAsked;
 }
 
-/* Makes a claim one that Redis decides. */
+/* Gives a claim its RemoteClaim. */
 ngx_int_t complete(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ngx_str_t &key) {
     auto *remote = create<RemoteClaim>(r->pool);
     if (remote == nullptr) { return NGX_ERROR; }
@@ -393,7 +388,7 @@ void count(Claim claim) {
     const auto &remote = remote_of(claim);
     keep_warm({&claim, 1}, ngx_current_msec);
 
-    /* Nobody waits for the answer. */
+    /* The request does not wait for the reply. */
     if (remote.asked_limit != 0) { claim.limit = remote.asked_limit; }
 
     ask_redis({&claim, 1}, nullptr);
@@ -402,7 +397,7 @@ void count(Claim claim) {
 void record(Claim &claim) {
     auto &remote = remote_of(claim);
 
-    /* Nothing is counted of a key that is blocked. */
+    /* A blocked key counts nothing. */
     if (remote.source == Source::kLocal || (claim.verdict != nullptr && claim.limit == 0)) {
         return;
     }
@@ -412,8 +407,8 @@ void record(Claim &claim) {
         return;
     }
 
-    /* Our own memory records it as well.  It knows no less than the units that this node has
-     * rejected, and Redis the rest when it told of the key last. */
+    /* This node's memory also records the rejection: it has all units that this node has rejected,
+     * and the verdict of Redis has the units of other nodes as of the last reply. */
     auto local = as_local(claim);
     local.state = 0;
     local.rejection = {};
@@ -427,7 +422,7 @@ void record(Claim &claim) {
             = std::max(remote.verdict.retry_after_ms, verdict.retry_after_ms);
     }
 
-    /* Redis was not asked.  It will reject this, and record it; nobody waits for that. */
+    /* Redis was not asked: it now records the rejected cost, and the request does not wait. */
     auto asked = claim;
     asked.verdict = nullptr;
     asked.limit = remote.asked_limit;
@@ -437,8 +432,8 @@ void record(Claim &claim) {
 void settle_asked(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
     if (remote_of(claim).own.is_unlimited()) { return; }
 
-    /* Our own memory decides while Redis is away.  It has reserved nothing if
-     * on_error has admitted the claim. */
+    /* This node's memory decides while Redis does not answer, so it is settled as well.  It has
+     * reserved nothing if on_error=allow has admitted the claim. */
     const auto here = is_fallback(claim) ? 0 : reserved;
     const auto local = as_local(claim);
 

@@ -19,7 +19,7 @@ bool is_counted(const Limit &limit, ngx_uint_t status) {
                        [=](auto &range) { return status >= range.from && status <= range.to; });
 }
 
-/* Reads the final cost of the request; false: the value is empty, or bad. */
+/* Evaluates the final cost of the request.  Returns false if the value is empty or invalid. */
 [[gnu::always_inline]] inline bool evaluate_settle(ngx_http_request_t *r, const Limit &limit,
                                                    uint64_t &cost) {
     ngx_str_t text;
@@ -31,7 +31,7 @@ bool is_counted(const Limit &limit, ngx_uint_t status) {
     return is_valid;
 }
 
-/* Records the cost of a request that reserved nothing, if the limit has room for it. */
+/* Consumes the cost of a request that reserved nothing, if the limit has room. */
 void count(Claim claim) {
     claim.purpose = Purpose::kConsume;
 
@@ -63,7 +63,7 @@ void count(Claim claim) {
                                      uint64_t reserved) {
     const auto &limit = limit_of(claim);
 
-    /* $status prefers the first one, too. */
+    /* The variable $status also prefers err_status. */
     const ngx_uint_t status = r->err_status != 0 ? r->err_status : r->headers_out.status;
     const bool is_rejected = ctx.status == Status::kRejected
                              || (limit.dry_run && ctx.status == Status::kRejectedDryRun);
@@ -76,14 +76,15 @@ void count(Claim claim) {
 
         if (!evaluate_settle(r, limit, cost)) { return; }
     } else if (!is_rejected && r->connection->sent == 0) {
-        /* No free guesses for a client that leaves before it is answered. */
+        /* A client that leaves before the response gets no refund, and so no free guesses. */
         return;
     }
 
     settle(ctx, claim, reserved, cost);
 }
 
-/* It is out of line for the sake of requests that have nothing to settle. */
+/* Settles all claims.  The function is not inlined, so that requests without settled limits do not
+ * pay for its registers. */
 [[gnu::noinline]] void settle_all(ngx_http_request_t *r, Context &ctx) {
     for (auto &claim : ctx.decided()) {
         const auto &limit = limit_of(claim);

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Limits by costs that are known only when the response has ended. */
+/* The settlement of costs that are known only when the response has ended. */
 
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace limit_sliding {
 
-/* Runs in the log phase, if any limit has "count_status=" or "settle=": charges the
- * final costs of requests, or refunds the units that they have reserved beyond these.
- * The request is over, so nothing waits, and nothing is rejected. */
+/* Handles the log phase, if any limit has "count_status=" or "settle=".  Charges the units of the
+ * final cost that the request has not reserved, or refunds the reserved units beyond that cost.
+ * The request is over, so it neither waits nor is rejected. */
 ngx_int_t settle_handler(ngx_http_request_t *r);
 
 } // namespace limit_sliding

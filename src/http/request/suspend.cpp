@@ -22,8 +22,8 @@ void delayed_handler(ngx_http_request_t *r) {
     }
 }
 
-/* Has the request wait with this.  It ends if its client leaves, unless that has been
- * served: a "post_action" runs whether the client is there or not. */
+/* Makes `wait` the context of the request.  The request ends if the client leaves, except in a
+ * "post_action", which runs after the response. */
 void set_wait(ngx_http_request_t *r, void *wait) {
     r->read_event_handler = r->post_action ? ngx_http_block_reading : ngx_http_test_reading;
     ngx_http_set_ctx(r, wait, ngx_http_limit_sliding_module);
@@ -44,8 +44,8 @@ bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler, voi
     return true;
 }
 
-/* Only the timer, which belongs to the connection, and the client know the
- * request from here on, so there is nothing to undo when it is closed. */
+/* Only the timer of the connection refers to the request during the delay, and NGINX deletes that
+ * timer with the connection, so a closed request leaves nothing to undo. */
 ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms, void *wait) {
     if (!suspend(r, delayed_handler, wait)) { return NGX_HTTP_INTERNAL_SERVER_ERROR; }
 

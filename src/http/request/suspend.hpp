@@ -3,10 +3,9 @@
 /*
  * Suspends requests, and resumes them where they were.
  *
- * The wait of a request is its context of the module meanwhile.  NGINX clears the contexts
- * of a request that it redirects, and if the client leaves, it redirects the request to the
- * "post_action" of its location: the request lives on then, its cleanup has not run, and
- * the wait is over all the same.
+ * A suspended request has its wait as the module's context.  NGINX clears the contexts when it
+ * redirects a request.  If the client leaves, NGINX may redirect the request to the "post_action"
+ * of the location: the wait has ended then, although the cleanup handlers have not run.
  */
 
 #pragma once
@@ -15,11 +14,11 @@
 
 namespace limit_sliding {
 
-/* Suspends a request until somebody calls resume().  Until then, the handler is
- * called when the client can be written to.  Returns false if events fail. */
+/* Suspends a request until resume().  NGINX calls the handler meanwhile if the connection becomes
+ * writable.  Returns false if an event cannot be added. */
 bool suspend(ngx_http_request_t *r, ngx_http_event_handler_pt write_handler, void *wait);
 
-/* Suspends it for so long; returns the value that the handler of a phase is to return. */
+/* Suspends a request for a time.  Returns NGX_AGAIN, or the status of an error. */
 ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms, void *wait);
 
 /* Suspends a request in its content handler until answer() finalizes it.  `leave` is called with
@@ -27,10 +26,10 @@ ngx_int_t suspend_for(ngx_http_request_t *r, ngx_msec_t ms, void *wait);
  * content handler must return: NGX_DONE, or the status of an error. */
 ngx_int_t suspend_content(ngx_http_request_t *r, void *wait, ngx_http_cleanup_pt leave);
 
-/* Tells whether the request still waits with this. */
+/* Returns true if the request is still suspended with this wait. */
 bool is_waiting(ngx_http_request_t *r, const void *wait);
 
-/* Ends the wait, and returns it; nullptr: the request did not wait. */
+/* Ends the wait, and returns it; returns nullptr if the request was not suspended. */
 void *end_wait(ngx_http_request_t *r);
 
 /* Continues the phases.  The request must not be touched afterwards. */

@@ -8,11 +8,11 @@
 namespace limit_sliding {
 namespace {
 
-/* Returns true if this node counts the units of the claim: a key may be unlimited, or
+/* Returns true if this node counts the units of the claim: the key is neither unlimited nor
  * blocked. */
 bool is_counted(const Claim &claim) { return claim.verdict == nullptr; }
 
-/* Decides the claim of a key that has no limit. */
+/* Admits the claim of a key without a limit. */
 void set_unlimited(Claim &claim) {
     auto &verdict = remote_of(claim).verdict;
     verdict = {};
@@ -21,7 +21,7 @@ void set_unlimited(Claim &claim) {
     set_told(claim, Outcome::kAdmitted);
 }
 
-/* Gives the claim the limit of its key that Redis told last. */
+/* Applies the override of the claim's key from the last reply of Redis. */
 [[gnu::noinline]] void apply_told(Claim &claim, const Override &own) {
     auto &remote = remote_of(claim);
     remote.own = own;
@@ -45,7 +45,7 @@ void complete_synced(Claim &claim) {
     remote.source = Source::kCache;
     remote.asked_limit = claim.limit;
 
-    /* A ban, or a rate of the request's, may have rejected it. */
+    /* A ban, or the rate "0" of the request, may have rejected the claim. */
     if (!is_counted(claim)) { return; }
 
     const auto own = remote.zone->told->find(claim.key_hash());
@@ -58,7 +58,7 @@ void tell_synced(Span<Claim> claims, bool admitted) {
     for (const auto &claim : claims) {
         if (!is_synced(claim) || claim.is_banned) { continue; }
 
-        /* To Redis, the limit 0 of a request with the rate "0" would be none. */
+        /* Redis would take the limit 0 of a request with the rate "0" for no limit. */
         auto &remote = remote_of(claim);
         if (remote.asked_limit == 0) { continue; }
 

@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Limits of a request in zones with "sync=time": this node decides them like the limits of
- * its own memory, and reports to Redis later. */
+/* Claims of zones with "sync=time": this node decides the claims like claims of its own memory, and
+ * reports to Redis later. */
 
 #pragma once
 
@@ -9,29 +9,26 @@
 
 namespace limit_sliding {
 
-/* True for a claim of such a zone. */
+/* Returns true if the claim is of a zone with "sync=". */
 inline bool is_synced(const Claim &claim) {
     return claim.remote != nullptr && remote_of(claim).zone->outbox != nullptr;
 }
 
-/* True for one that Redis decides. */
+/* Returns true if Redis decides the claim. */
 inline bool is_asked(const Claim &claim) { return claim.remote != nullptr && !is_synced(claim); }
 
-/* Completes such a claim, which add_remote() has made one of the zone. */
+/* Completes a claim with "sync=", which has its RemoteClaim. */
 void complete_synced(Claim &claim);
 
-/* Has Redis told of a request that such claims have admitted, or asked if it is
- * rejected; other claims are passed over. */
+/* Reports the claims with "sync=" of an admitted request to Redis; asks Redis about their keys if
+ * the request is rejected.  Other claims are skipped. */
 void tell_synced(Span<Claim> claims, bool admitted);
 
-/* Takes back the units reported to Redis for a request that such claims had admitted, and
- * that another claim rejects. */
+/* Withdraws the reported units of claims with "sync=", because another claim rejects the request. */
 void untell_synced(Span<Claim> claims);
 
-/* Records the cost of such a claim, which has reserved nothing, if there is room for it. */
+/* See Backend::count() and Backend::settle(). */
 void count_synced(Claim claim);
-
-/* Replaces the reserved cost of such a claim by the final cost of the request. */
 void settle_synced(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms);
 
 } // namespace limit_sliding
