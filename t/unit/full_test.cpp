@@ -73,7 +73,8 @@ static void test_eviction_weighs_what_still_counts(void **state) {
 
 /* 64 pairs of lines; half of the heavy keys were in use long before. */
 static void check_flood(Policy policy, size_t slot_bytes) {
-    Zone *zone = make_zone_for(&policy, kZoneAlign + 64 * PAIR_SLOTS * slot_bytes);
+    const size_t bytes = 64 * PAIR_SLOTS * slot_bytes;
+    Zone *zone = make_zone_for(&policy, kZoneAlign + bytes + PageMarks::bytes_for(bytes));
     uint64_t slots = stats_of(zone).slots;
     uint64_t flood = 1000;
 

@@ -160,10 +160,10 @@ uint64_t Debts::take(uint64_t hash, uint64_t units, uint64_t since, const DebtCl
     return is_taken ? taken : 0;
 }
 
-void Debts::sweep(uint64_t now_ms, uint64_t part, size_t bytes) {
+uint64_t Debts::sweep(uint64_t now_ms, uint64_t part, size_t bytes) {
     const uint64_t lines = std::max<uint64_t>(bytes / 64, 1);
 
-    FactTable::sweep(
+    return FactTable::sweep(
         part * lines, std::min(lines, line_count()),
         [&](uint64_t hash, uint64_t fact) { return is_old(fact, now_ms, digits_of(hash)); });
 }

@@ -84,8 +84,9 @@ public:
     uint64_t take(uint64_t hash, uint64_t units, uint64_t since, const DebtClock &clock);
 
     /* Deletes debts that were paid long ago, in one part of the places.  A part has `bytes` of
-     * places; `part` is its number, modulo the number of parts. */
-    void sweep(uint64_t now_ms, uint64_t part, size_t bytes);
+     * places; `part` is its number, modulo the number of parts.  Returns the number of deleted
+     * debts. */
+    uint64_t sweep(uint64_t now_ms, uint64_t part, size_t bytes);
 
 private:
     template <class Change>

@@ -6,8 +6,12 @@ namespace limit_sliding {
 
 void FactTable::init(size_t bytes, uint64_t secret) {
     assert(bytes >= kBytesMin);
+    const size_t room = bytes - sizeof(FactTable);
+    const size_t marks_bytes = PageMarks::bytes_for(room);
+
     secret_ = secret;
-    line_count_ = (bytes - sizeof(FactTable)) / sizeof(Line);
+    line_count_ = (room - marks_bytes) / sizeof(Line);
+    marks_.offset = marks_bytes == 0 ? 0 : room - marks_bytes;
 }
 
 void FactTable::raise_until(uint64_t until_ms) {
@@ -48,6 +52,8 @@ bool FactTable::take(const Seen &seen, uint64_t keyed_hash, uint64_t fact) {
     const uint64_t key_tag = tag_of(keyed_hash);
     const bool goes_on = seen.tag == seen.state && is_same_key(seen.tag, key_tag);
     const uint64_t tag = goes_on ? seen.tag : next_tag(key_tag, seen.tag);
+
+    if (seen.tag == 0) { marks_.mark(lines(), &place); }
 
     if (!replace(&place.state, seen.state, tag)) { return false; }
 

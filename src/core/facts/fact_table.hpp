@@ -9,6 +9,7 @@
 
 #include "core/base/atomics.hpp"
 #include "core/base/hash_mix.hpp"
+#include "core/base/page_marks.hpp"
 
 namespace limit_sliding {
 
@@ -44,7 +45,7 @@ struct Worth {
  * address is withdrawn.  The claim of a dead process can be taken over.  Each claim advances the
  * generation, so that a stalled process cannot replace the state of another key.
  *
- * The lines follow the table in shared memory.
+ * The lines, and the marks of their pages, follow the table in shared memory.
  */
 class alignas(64) FactTable {
 public:
@@ -79,9 +80,10 @@ protected:
     void walk(uint64_t step, const Visit &visit) const;
 
     /* Deletes the facts for which is_over(hash, fact) is true, in n lines from number `first` on,
-     * modulo the number of lines.  `hash` has the lowest 50 bits. */
+     * modulo the number of lines.  `hash` has the lowest 50 bits.  Returns the number of deleted
+     * facts. */
     template <class IsOver>
-    void sweep(uint64_t first, uint64_t n, const IsOver &is_over);
+    uint64_t sweep(uint64_t first, uint64_t n, const IsOver &is_over);
 
     uint64_t line_count() const { return line_count_; }
 
@@ -178,6 +180,7 @@ private:
     uint64_t secret_;
     uint64_t line_count_;
     uint64_t until_ms_;
+    PageMarks marks_;
 };
 
 /* Inline, because each request calls this function while some key of the zone has a fact. */
@@ -272,6 +275,8 @@ bool FactTable::update(uint64_t hash, int kept, const Worthy &worth, const Chang
 template <class Visit>
 void FactTable::walk(uint64_t step, const Visit &visit) const {
     for (uint64_t i = 0; i < line_count_; i += step) {
+        if (!marks_.is_used(lines(), &lines()[i])) { continue; }
+
         for (const Place &place : lines()[i].places) {
             const uint64_t state = load(&place.state);
 
@@ -281,17 +286,24 @@ void FactTable::walk(uint64_t step, const Visit &visit) const {
 }
 
 template <class IsOver>
-void FactTable::sweep(uint64_t first, uint64_t n, const IsOver &is_over) {
+uint64_t FactTable::sweep(uint64_t first, uint64_t n, const IsOver &is_over) {
+    uint64_t deleted = 0;
+
     for (uint64_t i = first; i < first + n; i++) {
-        for (Place &place : lines()[i % line_count_].places) {
+        Line &line = lines()[i % line_count_];
+
+        if (!marks_.is_used(lines(), &line)) { continue; }
+
+        for (Place &place : line.places) {
             Seen seen;
 
-            if (Seen::of(place, &seen) && seen.fact() != 0
-                && is_over(hash_of(seen.tag), seen.fact())) {
-                replace(&place.state, seen.state, state_of(0, seen.tag));
-            }
+            deleted += Seen::of(place, &seen) && seen.fact() != 0
+                       && is_over(hash_of(seen.tag), seen.fact())
+                       && replace(&place.state, seen.state, state_of(0, seen.tag));
         }
     }
+
+    return deleted;
 }
 
 } // namespace limit_sliding

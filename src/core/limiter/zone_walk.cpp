@@ -14,8 +14,8 @@ namespace limit_sliding {
 
 namespace {
 
-/* Calls visit(slot, table, step) for each slot of some lines.  The slots of a line fill in order,
- * so lines with an unused first slot are skipped. */
+/* Calls visit(slot, table, step) for each slot of some lines that was ever used.  The slots of a
+ * line fill in order, so an unused slot ends its line. */
 template <class Visit>
 void walk(Zone *zone, const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t first,
           uint64_t lines, const Visit &visit) {
@@ -26,9 +26,9 @@ void walk(Zone *zone, const Policy &policy, uint64_t now_ms, uint64_t limit, uin
         Table table(slots, zone->pairs, &zone->counts, 0, TagEpoch{epoch, 0});
 
         for (uint64_t i = first; i < first + lines; i++) {
-            if (slots.slot(i, 0).tag.load() == 0) { continue; }
+            if (!zone->marks.is_used(zone->slots(), &slots.slot(i, 0))) { continue; }
 
-            for (unsigned j = 0; j < Line::kSlots; j++) {
+            for (unsigned j = 0; j < Line::kSlots && slots.slot(i, j).tag.load() != 0; j++) {
                 visit(slots.slot(i, j), table, step);
             }
         }
@@ -64,7 +64,7 @@ uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint64_t limit, uint6
 
     walk(const_cast<Zone *>(this), policy, now_ms, limit, 0, lines,
          [&](Slot &slot, const auto &table, const auto &step) {
-             seen += slot.tag.load() != 0;
+             seen++;
              live += table.is_live(slot, step);
          });
 
@@ -72,14 +72,19 @@ uint64_t Zone::keys(const Policy &policy, uint64_t now_ms, uint64_t limit, uint6
     return seen == 0 ? used : used * live / seen;
 }
 
-void Zone::sweep(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t part,
-                 uint64_t bytes) {
+uint64_t Zone::sweep(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t part,
+                     uint64_t bytes) {
+    uint64_t withdrawn = 0;
     uint64_t all = 2 * pairs.all();
     uint64_t lines = std::clamp<uint64_t>(bytes / (Line::kSlots * slot_bytes), 1, all);
     uint64_t first = part % ((all + lines - 1) / lines) * lines;
 
     walk(this, policy, now_ms, limit, first, std::min(lines, all - first),
-         [](Slot &slot, const auto &table, const auto &step) { table.withdraw_old(slot, step); });
+         [&](Slot &slot, const auto &table, const auto &step) {
+             withdrawn += table.withdraw_old(slot, step);
+         });
+
+    return withdrawn;
 }
 
 } // namespace limit_sliding

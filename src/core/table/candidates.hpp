@@ -19,7 +19,8 @@ namespace limit_sliding {
  * The slots of a line fill in order and are never unused again.  So a search ends at the first
  * line with fewer than three used slots, and reaches spare lines only if all other lines are full.
  *
- * Slots::slot(line, number) returns a slot in memory.  Step is explained in table.hpp.
+ * Slots::slot(line, number) returns a slot in memory, and Slots::mark() remembers that a slot is
+ * used.  Step is explained in table.hpp.
  */
 template <class Slots>
 class Candidates {
@@ -80,16 +81,14 @@ public:
         return used_there(step, Copy::read(slot)) != 0;
     }
 
-    /* Withdraws the state of any key if the state is two epochs old. */
+    /* Withdraws the state of any key if the state is two epochs old.  Returns true if so. */
     template <class Step>
-    void withdraw_old(Slot &slot, const Step &step) const {
+    bool withdraw_old(Slot &slot, const Step &step) const {
         Copy copy = Copy::read(slot);
 
         /* if the key has returned since the tag was read, the age of the tag is wrong */
-        if (copy.kind == Copy::confirmed && copy.tag != 0 && !is_recent_there(step, copy.tag)
-            && slot.tag.load() == copy.tag) {
-            copy.store(Copy::kDead);
-        }
+        return copy.kind == Copy::confirmed && copy.tag != 0 && !is_recent_there(step, copy.tag)
+               && slot.tag.load() == copy.tag && copy.store(Copy::kDead);
     }
 
 protected:

@@ -158,6 +158,7 @@ private:
     using Candidates<Slots>::key_;
     using Candidates<Slots>::live_state;
     using Candidates<Slots>::search;
+    using Candidates<Slots>::slots_;
     using Candidates<Slots>::tag_;
     using Candidates<Slots>::tag_like;
     using Candidates<Slots>::is_recent_there;
@@ -259,6 +260,8 @@ private:
         if (copy->tag != 0 && copy->kind != Copy::none && !copy->store(Copy::kDead)) {
             return false;
         }
+
+        if (copy->tag == 0) { slots_.mark(*copy->slot); }
 
         if (!copy->retag(tag_like(copy->tag + 1))) { return false; }
 

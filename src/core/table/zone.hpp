@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/base/page_marks.hpp"
 #include "core/base/siphash.hpp"
 #include "core/policy/claim.hpp"
 #include "core/table/key.hpp"
@@ -21,8 +22,8 @@ struct ZoneStats {
     uint64_t refused;
 };
 
-/* The memory of a zone: this head, then lines of slots.  Fields that requests read share no cache
- * line with counts that evictions write. */
+/* The memory of a zone: this head, lines of slots, and the marks of their pages.  Fields that
+ * requests read share no cache line with counts that evictions write. */
 struct Zone {
     uint64_t secret[2];
     Pairs pairs;
@@ -30,6 +31,7 @@ struct Zone {
     uint64_t offset_ms; /* ms added to the caller's time */
     Window window;      /* window of keys without their own */
     alignas(64) SlotCounts counts;
+    PageMarks marks;
 
     /* Makes a zone in zeroed memory, aligned to kZoneAlign.  Returns null if the memory is too
      * small for a head and a pair of lines.  Must not run concurrently on the same memory.  A zone
@@ -62,10 +64,11 @@ struct Zone {
                   uint64_t bytes) const;
 
     /* Withdraws states that are two epochs old, in one part of `bytes` of the slots; `part` is its
-     * number modulo the number of parts.  The caller must sweep all parts within 100 days: epochs
-     * wrap after a year or more, and no key must meet a state that it had before. */
-    void sweep(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t part,
-               uint64_t bytes);
+     * number modulo the number of parts.  Returns the number of withdrawn states.  The caller must
+     * sweep all parts within 100 days: epochs wrap after a year or more, and no key must meet a
+     * state that it had before. */
+    uint64_t sweep(const Policy &policy, uint64_t now_ms, uint64_t limit, uint64_t part,
+                   uint64_t bytes);
 
     char *slots() { return reinterpret_cast<char *>(this + 1); }
 };

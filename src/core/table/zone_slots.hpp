@@ -12,23 +12,31 @@ namespace limit_sliding {
 
 /* Slots of 16 bytes, for states of one word. */
 struct WordSlots {
-    Line *lines;
+    Zone *zone;
 
-    explicit WordSlots(Zone *zone) : lines(reinterpret_cast<Line *>(zone->slots())) {}
+    explicit WordSlots(Zone *zone_of_slots) : zone(zone_of_slots) {}
 
-    Slot &slot(uint64_t line, unsigned number) const { return lines[line].slot[number]; }
+    Slot &slot(uint64_t line, unsigned number) const {
+        return reinterpret_cast<Line *>(zone->slots())[line].slot[number];
+    }
+
+    void mark(const Slot &slot) const { zone->marks.mark(zone->slots(), &slot); }
 };
 
 /* Slots that are followed by a ring. */
 struct RingSlots {
-    char *memory;
+    Zone *zone;
     uint64_t slot_bytes;
 
-    explicit RingSlots(Zone *zone) : memory(zone->slots()), slot_bytes(zone->slot_bytes) {}
+    explicit RingSlots(Zone *zone_of_slots)
+        : zone(zone_of_slots), slot_bytes(zone_of_slots->slot_bytes) {}
 
     Slot &slot(uint64_t line, unsigned number) const {
-        return *reinterpret_cast<Slot *>(memory + (line * Line::kSlots + number) * slot_bytes);
+        char *place = zone->slots() + (line * Line::kSlots + number) * slot_bytes;
+        return *reinterpret_cast<Slot *>(place);
     }
+
+    void mark(const Slot &slot) const { zone->marks.mark(zone->slots(), &slot); }
 
     unsigned ring_length() const {
         return static_cast<unsigned>((slot_bytes - sizeof(Slot)) / sizeof(Event));
