@@ -1,16 +1,20 @@
-# The timer by which one worker withdraws old states.  A pass over all zones takes a minute,
-# so that a zone of many waits for the next one for a moment only.
+# The timer by which one worker withdraws old states and debts.  A pass over all zones takes
+# a minute, so that a zone of many waits for the next one for a moment only.
 
 use v5.36;
 
+use List::Util qw(sum0);
 use Test::More;
 
+use LimitSliding::Clocks;
 use LimitSliding::Test;
 
 plan skip_all => 'an NGINX without debug log'
     if `@{[ $ENV{LIMIT_SLIDING_NGINX} // q(/usr/sbin/nginx) ]} -V 2>&1` !~ /--with-debug/;
 
 my $ZONES = 300;          # one each 200 ms
+my $SIZE_KB = 4096;       # with settle=, 128 kB of it are for debts
+my $DAY = 86_400;
 
 my $nginx = LimitSliding::Test->new;
 my $config = <<"CONF";
@@ -18,8 +22,13 @@ my $config = <<"CONF";
 error_log %%DIR%%/debug.log debug;
 http {
     %%HTTP_GLOBALS%%
-@{[ map { "limit_sliding_zone \$arg_key zone=z$_:32k rate=1r/s;\n" } 0 .. $ZONES - 1 ]}
-    server { listen 127.0.0.1:%%PORT%%; }
+@{[ map { "limit_sliding_zone \$arg_key zone=z$_:${SIZE_KB}k rate=1r/s;\n" }
+    0 .. $ZONES - 1 ]}
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        @{[ map { "location /z$_ { limit_sliding zone=z$_ settle=\$arg_cost; }\n" }
+            0 .. $ZONES - 1 ]}
+    }
 }
 CONF
 
@@ -29,10 +38,18 @@ sub sweeps() {
     return map { /(\d+)#\d+: limit_sliding sweep of "z(\d+)"/ ? [ $1, $2 ] : () } <$log>;
 }
 
+# Returns the kB of zones that a worker has touched.
+sub shared_kb($worker) {
+    open my $file, '<', "/proc/$worker/status" or die "status of $worker: $!";
+    return join('', <$file>) =~ /^RssShmem:\s*(\d+) kB/m ? $1 : die 'no RssShmem';
+}
+
 # Asserts that one worker sweeps one zone after the other from now on.
 sub sweeps_on($name) {
     my $before = sweeps();
+    my $kb = sum0(map { shared_kb($_) } $nginx->workers);
     wait_for(sub { sweeps() >= $before + 5 });
+    $kb -= sum0(map { shared_kb($_) } $nginx->workers);
     my @sweeps = sweeps();
     @sweeps = @sweeps[$before .. $#sweeps];
     cmp_ok scalar @sweeps, '>=', 5, "$name: zones are swept";
@@ -42,10 +59,49 @@ sub sweeps_on($name) {
 
     my %zones = map { $_->[1] => 1 } @sweeps;
     cmp_ok scalar keys %zones, '>=', 4, '... in turn';
+    cmp_ok -$kb / @sweeps, '<', 64, '... and take no memory while no key has used them';
 }
 
 $nginx->start($config);
 sweeps_on('at first');
 $nginx->reload;
 sweeps_on('after a reload');
+
+
+# old states and debts
+
+SKIP: {
+    skip LimitSliding::Clocks::lacking(), 1 if LimitSliding::Clocks::lacking();
+
+    my $clock = LimitSliding::Clocks->both;
+    $nginx->stop;
+    $nginx->{worker_processes} = 1;
+    my $one = $nginx->template(http => <<'HTTP', server => <<'SERVER');
+    limit_sliding_zone $arg_key zone=old:1m rate=5 window=1h;
+HTTP
+        location /old { limit_sliding zone=old settle=$arg_cost; empty_gif; }
+SERVER
+    $clock->run(sub {
+        $nginx->start($clock->env . "error_log %%DIR%%/debug.log debug;\n$one");
+    });
+
+    # Returns the numbers of states and debts of the next sweep, which a jump brings about.
+    # The worker looks at the clock when a request comes.
+    my $swept = sub ($days) {
+        my $lines = sub {
+            return `cat '@{[ $nginx->dir ]}/debug.log'`
+                =~ /sweep of "old" has withdrawn (\d+ states and \d+ debts)/g;
+        };
+        my $before = () = $lines->();
+        $clock->jump($days * $DAY);
+        wait_for(sub { $nginx->get('/'); (() = $lines->()) > $before });
+        return ($lines->())[$before] // 'none';
+    };
+
+    $nginx->get("/old?key=$_&cost=1") for qw(a b c);
+    $nginx->get('/old?key=d&cost=1000');
+    is $swept->(0.001), '0 states and 0 debts', 'no new state is withdrawn';
+    is $swept->(300), '4 states and 1 debts', '... but old states and debts';
+    is $swept->(301), '0 states and 0 debts', '... once';
+}
 $nginx->finish;

@@ -26,17 +26,21 @@ void sweep_next(Sweep &swept) {
     const ngx_msec_t turn = ngx_current_msec / swept.turn_ms();
     const ZoneConf &zone = *(*swept.zones)[turn % swept.zones->size()];
 
+    Zone &table = *zone.memory.table;
+    Debts *debts = zone.memory.aside.debts;
+
     const uint64_t part = turn / swept.zones->size();
 
-    ngx_log_debug1(NGX_LOG_DEBUG_EVENT, ngx_cycle->log, 0, "limit_sliding sweep of \"%V\"",
-                   &zone.name);
+    [[maybe_unused]] const uint64_t states
+        = table.sweep(zone.policy, ngx_current_msec, zone.any_limit(), part, kSweepBytes);
 
-    zone.memory.table->sweep(zone.policy, ngx_current_msec, zone.any_limit(), part, kSweepBytes);
+    [[maybe_unused]] const uint64_t paid
+        = debts != nullptr ? debts->sweep(ngx_current_msec + table.offset_ms, part, kSweepBytes)
+                           : 0;
 
-    if (zone.memory.aside.debts != nullptr) {
-        zone.memory.aside.debts->sweep(ngx_current_msec + zone.memory.table->offset_ms, part,
-                                       kSweepBytes);
-    }
+    ngx_log_debug3(NGX_LOG_DEBUG_EVENT, ngx_cycle->log, 0,
+                   "limit_sliding sweep of \"%V\" has withdrawn %uL states and %uL debts",
+                   &zone.name, states, paid);
 
     ngx_add_timer(&swept.timer, swept.turn_ms());
 }

@@ -6,6 +6,8 @@ package LimitSliding::Clocks;
 #   $clock->run(sub { $nginx->start($clock->env . ...) });
 #   $clock->jump(3600);                            # seconds from the true time
 #
+# LimitSliding::Clocks->both is the same, for the monotonic clock as well.
+#
 #   LimitSliding::Clocks::boot_time(10, sub { $nginx->start(...) });
 #
 # The latter starts it in a time namespace, in which the machine was booted so
@@ -57,7 +59,17 @@ sub has_namespaces() {
 }
 
 sub utc($class) {
-    my $self = bless { file => "$dir/utc" }, $class;
+    return $class->_of(LD_PRELOAD => $FAKETIME, FAKETIME_TIMESTAMP_FILE => "$dir/utc",
+        FAKETIME_NO_CACHE => 1, FAKETIME_DONT_FAKE_MONOTONIC => 1);
+}
+
+sub both($class) {
+    return $class->_of(LD_PRELOAD => $FAKETIME, FAKETIME_TIMESTAMP_FILE => "$dir/both",
+        FAKETIME_NO_CACHE => 1);
+}
+
+sub _of($class, %env) {
+    my $self = bless { file => $env{FAKETIME_TIMESTAMP_FILE}, env => \%env }, $class;
     $self->jump(0);
     return $self;
 }
@@ -69,18 +81,16 @@ sub jump($self, $seconds) {
     rename "$self->{file}.new", $self->{file} or die "$self->{file}: $!";
 }
 
-# Calls a function. What it starts sees this clock, and keeps the true monotonic
-# one.
+# Calls a function. What it starts sees this clock; by utc(), it keeps the true
+# monotonic one.
 sub run($self, $function) {
-    local @ENV{qw(LD_PRELOAD FAKETIME_TIMESTAMP_FILE FAKETIME_NO_CACHE
-        FAKETIME_DONT_FAKE_MONOTONIC)} = ($FAKETIME, $self->{file}, 1, 1);
+    local %ENV = (%ENV, %{ $self->{env} });
     return $function->();
 }
 
 # Returns the directives by which workers keep it.
 sub env($self) {
-    return join '', map { "env $_;\n" } qw(FAKETIME_TIMESTAMP_FILE FAKETIME_NO_CACHE
-        FAKETIME_DONT_FAKE_MONOTONIC);
+    return join '', map { "env $_;\n" } grep { /^FAKETIME/ } sort keys %{ $self->{env} };
 }
 
 sub boot_time($seconds, $function) {
