@@ -134,6 +134,29 @@ for my $method (qw(poll select)) {
 }
 
 
+# events{} after http{}: the event method is unknown while zones are made, so the worker itself
+# carries out orders
+
+sub threads() { return scalar(() = glob '/proc/' . ($nginx->workers)[0] . '/task/*') }
+
+$nginx->stop;
+delete $nginx->{event_method};
+my $early = $nginx->expand($nginx->template(http => zone('one')));
+my ($events) = $early =~ /^(events .*\n)/m;
+$nginx->start(($early =~ s/\Q$events\E//r) . $events);
+is threads(), 1, 'events{} after http{}: no threads';
+is answer(order('one', 'a', 41)), '200', '... an order';
+is own('one', 'a'), '41', '... is in force';
+$nginx->reload;
+is own('one', 'a'), '41', '... also after a reload';
+SKIP: {
+    skip 'no threads in this NGINX', 1
+        if `$ENV{LIMIT_SLIDING_NGINX} -V 2>&1` !~ /--with-threads/;
+    $nginx->reload($early);
+    cmp_ok threads(), '>', 1, '... and events{} before http{}: with threads';
+}
+
+
 # two workers, and two zones
 
 $nginx->write_file($_, '') for qw(one two);
