@@ -105,4 +105,57 @@ like slots(sub { $nginx->reload($_[0]) }, '32k', @maxes), qr/^1[6-9]\d\d$/,
     'reload: slots of 32k';
 is $nginx->statuses(2, '/z0?key=a'), '200 429', '... which limit';
 
+
+# drawn sizes and limits_max: each zone has as many slots as one without limits_max
+
+srand(my $seed = $ENV{SIZE_SEED} // time);
+note "SIZE_SEED=$seed";
+
+# Returns an integer between two, each order of magnitude as often as another.
+sub draw($least, $most) {
+    return int exp(log($least) + rand(log(($most + 1) / $least)));
+}
+
+my $DRAWS = 200;
+my $BATCH = 50;           # zones of one NGINX: all their limits_max have a head in memory
+my @pairs = map { [ draw(32 << 10, 4 << 20), draw(1, 10 ** 8) ] } 1 .. $DRAWS;
+my @differ;
+while (my @batch = splice @pairs, 0, $BATCH) {
+    my $n = 0;
+    my $zones = join '', map {
+        my ($size, $max) = @$_;
+        my $name = $n++;
+        "limit_sliding_zone \$arg_key zone=own$name:$size rate=1r/h limits_max=$max;\n"
+            . "limit_sliding_zone \$arg_key zone=none$name:$size rate=1r/h limits_max=1;\n"
+    } @batch;
+    $nginx->serve(http => $zones, server => 'location /limits { limit_sliding_api; }');
+    my $got = decode_json($nginx->get('/limits')->{body})->{zones};
+    for (0 .. $#batch) {
+        my @slots = map { $got->{"$_"}{slots} } "own$_", "none$_";
+        push @differ, join ' ', @{ $batch[$_] }, @slots
+            if !$slots[0] || $slots[0] != $slots[1] || $slots[0] < $batch[$_][0] / 24;
+    }
+}
+is join("\n", @differ), '', "$DRAWS zones have the slots of their size" or diag "SIZE_SEED=$seed";
+
+
+# the smallest zone has room for all that its parameters need
+
+my @zones;
+for my $rate ('rate=9r/m', 'rate=$arg_rate window=1m') {
+    for my $rule ('', 'precision=60', 'algorithm=log', 'algorithm=fixed', 'algorithm=token_bucket') {
+        for my $redis ('', 'limits_max=100000', 'redis=shared',
+            $rule =~ /log|precision/ ? () : ('redis=shared sync=20ms', 'redis=shared lease=5')) {
+            push @zones, map { "$rate $rule $redis $_" } '', 'penalty=1h';
+        }
+    }
+}
+my $n = 0;
+my ($failed, $output) = $nginx->test_config($nginx->template(
+    http => join('', 'limit_sliding_redis shared { server 127.0.0.1:1; }',
+        map { "limit_sliding_zone \$arg_key zone=s" . $n++ . ":32k $_;\n" } @zones),
+    server => join '', map { "location /$_ { limit_sliding zone=s$_ settle=\$arg_cost; }\n" }
+        0 .. $#zones));
+is $failed, 0, 'zones of 32k with all parameters' or diag $output;
+
 $nginx->finish;
