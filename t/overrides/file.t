@@ -390,11 +390,21 @@ SKIP: {
 
 # a zone that no place uses, while clients of the API have longer prefixes than by default
 
-$nginx->serve(http => zone('one', '') . zone('idle', 'limits=idle', '$limit_sliding_client'),
-    server => 'limit_sliding_client ipv6=128;');
-is put('idle', '2001:db8::7', 3), 200, 'a zone that no place uses';
-$nginx->reload;
-is own('idle', '2001:db8::7'), '3', '... has its limits after a reload';
+my %idle = (http => zone('one', '') . zone('idle', 'limits=idle', '$limit_sliding_client'));
+my %prefixes = (
+    'of a server' => $nginx->template(%idle, server => 'limit_sliding_client ipv6=128;'),
+    'of the API'  => $nginx->template(%idle)
+        =~ s/limit_sliding_api/limit_sliding_client ipv6=128; $&/r,
+);
+for my $whose (sort keys %prefixes) {
+    $nginx->stop;
+    unlink "$dir/idle";
+    $nginx->start($prefixes{$whose});
+    is put('idle', '2001:db8::7', 3), 200, "a zone that no place uses, with prefixes $whose";
+    is own('idle', '2001:db8::7', '2001:db8::8'), '3 -', '... for one address';
+    $nginx->reload;
+    is own('idle', '2001:db8::7', '2001:db8::8'), '3 -', '... has its limits after a reload';
+}
 
 # Old workers after a reload that has emptied the memory: they and the new ones share the
 # file, which each of them reads once another has written.
