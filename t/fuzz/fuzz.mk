@@ -1,8 +1,8 @@
 # Copyright (C) the limit_sliding authors
 
 # Each NAME_fuzz.cpp is a target for libFuzzer, which "make fuzz" runs, and a program
-# that runs it on its corpus, which "make test" does, and "make sanitize" under ASan and
-# UBSan: t/fuzz/README.md.
+# that runs it on its corpus, which "make test-slow" does, and "make sanitize" under ASan
+# and UBSan: t/fuzz/README.md.
 
 FUZZ_S     ?= 60
 FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
