@@ -7,7 +7,7 @@
 namespace limit_sliding {
 
 /* An intrusive, non-owning list over NGINX's queue.  Call init() first, and never move a list. */
-template <class T, ngx_queue_t T::*link>
+template <class T, auto link>
 class List {
 public:
     /* Iterates over the list.  The loop may remove its present item. */

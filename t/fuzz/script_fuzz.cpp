@@ -14,7 +14,7 @@
 namespace limit_sliding {
 
 /* In place of the one that sends it: no call is too large. */
-bool put_call(Node &, AskCall &, Span<const std::string_view>) { return true; }
+bool put_call(Node &, ErrandCall &, Span<const Arg>) { return true; }
 
 } // namespace limit_sliding
 
@@ -46,7 +46,7 @@ Policy policy_of(fuzz::Input &input) {
 /* The asks of a call. */
 struct Asked {
     explicit Asked(fuzz::Input &input) {
-        call.asks.init();
+        call.errands.init();
         for (size_t n = 1 + input.below(kAsks); n > 0; n--) {
             Ask &ask = asks[n - 1];
             AskPart *first = &parts[(n - 1) * kParts];
@@ -56,7 +56,7 @@ struct Asked {
                 set_part(part, input);
             }
 
-            call.asks.push_back(ask);
+            call.errands.push_back(ask);
         }
     }
 
@@ -74,7 +74,7 @@ struct Asked {
         if (input.flag()) { part.window = Window::from_code(60000); }
     }
 
-    AskCall call = {};
+    ErrandCall call = {};
     Ask asks[kAsks] = {};
     AskPart parts[kAsks * kParts] = {};
     RemoteZone zones[kAsks * kParts] = {};
@@ -124,7 +124,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!is_script_reply(asked->call, *reply)) { return 0; }
 
     ScriptReply read(*reply);
-    for (const Ask &ask : asked->call.asks) {
+    for (const Ask &ask : asks_of(asked->call)) {
         Answer answer = {};
         read.read(ask, &answer);
         CHECK(answer.granted >= 0 && answer.granted <= static_cast<int64_t>(ask.asked_units));

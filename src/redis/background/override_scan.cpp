@@ -7,7 +7,6 @@
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/ask.hpp"
 #include "redis/calls/client.hpp"
 #include "redis/protocol/key_slot.hpp"
 
@@ -23,31 +22,28 @@ constexpr size_t kBytesPerPage = 1024 * 1024;
 constexpr ngx_msec_t kPageMs = 250;
 
 /* A page while it is made.  It has memory of its own, because the caller may leave the page
- * before its calls end. */
+ * before its call ends.  The errand asks for names and for the values of these names in turns. */
 struct LimitScan : ScanPage, Errand, TextSink {
     RemoteZone *zone;
     ngx_event_t *done;
     ngx_pool_t *pool;
     std::string_view pattern;
     size_t most;
-    size_t nknown;     /* overrides with calls for their values */
-    size_t nscans;     /* calls of SCAN */
-    size_t scanned;    /* sum of COUNT of these calls */
-    size_t bytes;      /* bytes of names */
-    size_t ncalls;     /* calls under way */
-    ngx_msec_t since;  /* time in ms at which the page began */
-    ngx_uint_t hops;   /* nodes that could not be connected to */
-    ngx_event_t timer; /* set while the page waits for a node */
+    size_t nknown;    /* overrides with values, or with calls for them */
+    size_t nscans;    /* calls of SCAN */
+    size_t scanned;   /* sum of COUNT of these calls */
+    size_t bytes;     /* bytes of names */
+    ngx_msec_t begun; /* time in ms at which the page began */
     bool left;
 };
 
-/* A call for a page.  `limit` is an index, because the array of overrides may move. */
-struct ScanCall : Call {
+/* A call for a value.  `limit` is an index, because the array of overrides may move. */
+struct ValueCall : Call {
     LimitScan *scan;
     size_t limit;
 };
 
-Nodes &nodes_of(const LimitScan &scan) { return scan.zone->redis->client.nodes; }
+Cluster *cluster_of(const LimitScan &scan) { return scan.zone->redis->client.nodes.cluster; }
 
 void free_scan(LimitScan &scan) { ngx_destroy_pool(scan.pool); }
 
@@ -56,39 +52,9 @@ void fail_scan(LimitScan &scan, ScanResult result) {
     if (scan.result == ScanResult::kWaits) { scan.result = result; }
 }
 
-void end_scan(LimitScan &scan) { post_event(*scan.done); }
-
-void wait_at(LimitScan &scan, Node &node) {
-    if (!scan.timer.timer_set) { ngx_add_timer(&scan.timer, node.settings->timeout); }
-
-    node.send_errand(scan);
-}
-
-void stop_waiting(LimitScan &scan) {
-    if (scan.timer.timer_set) { ngx_del_timer(&scan.timer); }
-}
-
-void waited_too_long(LimitScan &scan) {
-    ErrandList::remove(scan);
-    fail_scan(scan, ScanResult::kAway);
-    end_scan(scan);
-}
-
-/* Returns the node at which the list continues, from `node`; nullptr: the server of the cursor is
- * no master any more. */
-Node *find_place(LimitScan &scan, Node &node) {
-    Cluster *cluster = nodes_of(scan).cluster;
-    ScanCursor &place = scan.next;
-    Node *found = cluster != nullptr ? cluster->master_from(place.node) : &node;
-    uint64_t id = found != nullptr ? found->endpoint->id() : 0;
-    if (place.node == 0) { place.node = id; }
-
-    return place.node == id ? found : nullptr;
-}
-
 /* Continues with the next master once this one has no more names. */
 void next_node(LimitScan &scan) {
-    Cluster *cluster = nodes_of(scan).cluster;
+    Cluster *cluster = cluster_of(scan);
     uint64_t after = scan.next.node + 1;
     Node *next = cluster != nullptr && after != 0 ? cluster->master_from(after) : nullptr;
     scan.has_next = next != nullptr;
@@ -97,20 +63,22 @@ void next_node(LimitScan &scan) {
 
 bool is_full(const LimitScan &scan) {
     return scan.limits.size() >= scan.most || scan.nscans >= kScansPerPage
-           || scan.bytes >= kBytesPerPage || ngx_current_msec - scan.since >= kPageMs;
+           || scan.bytes >= kBytesPerPage || ngx_current_msec - scan.begun >= kPageMs;
 }
 
-/* Continues or ends the page once all calls have ended. */
-void go_on(LimitScan &scan, Node &node) {
+/* Continues or ends the page once its errand is idle.  Values are at the node of their names. */
+void go_on(LimitScan &scan) {
+    const bool has_names = scan.nknown < scan.limits.size();
     if (scan.left) {
         free_scan(scan);
     } else if (scan.result != ScanResult::kWaits) {
-        end_scan(scan);
-    } else if (scan.nknown < scan.limits.size() || (scan.has_next && !is_full(scan))) {
-        wait_at(scan, node);
+        post_event(*scan.done);
+    } else if (has_names || (scan.has_next && !is_full(scan))) {
+        if (!has_names) { scan.master = scan.next.node; }
+        send(scan);
     } else {
         scan.result = ScanResult::kDone;
-        end_scan(scan);
+        post_event(*scan.done);
     }
 }
 
@@ -126,7 +94,7 @@ std::string_view name_of(const LimitScan &scan, const ScannedLimit &limit) {
  * that another node has it, and lists it as well; after MOVED, this node may have been without
  * the keys of the slot for a while, so the page fails. */
 void read_error(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &reply) {
-    Cluster *cluster = nodes_of(scan).cluster;
+    Cluster *cluster = cluster_of(scan);
     std::string_view error = view(reply.text, reply.len);
     if (starts_with(error, "WRONGTYPE")) { return; }
 
@@ -143,77 +111,68 @@ void read_error(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &r
     fail_scan(scan, ScanResult::kRefused);
 }
 
-/* Ends a call.  Returns false if there is no reply, or the page was left. */
-bool take_call(ScanCall &call, const Reply *reply) {
-    LimitScan &scan = *call.scan;
-    ngx_free(&call);
-    scan.ncalls--;
-    if (reply == nullptr) { fail_scan(scan, ScanResult::kAway); }
-
-    return reply != nullptr && !scan.left;
+void read_value(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &reply) {
+    if (reply.type == REDIS_REPLY_STRING) {
+        limit.limit = join(scan.pool, view(reply.text, reply.len));
+    } else if (reply.type == REDIS_REPLY_ERROR) {
+        read_error(scan, node, limit, reply);
+    } else {
+        limit.is_gone = true;
+    }
 }
 
+void read_ttl(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &reply) {
+    constexpr int64_t kNoKey = -2;
+    /* Redis stores the time of expiry in 64 bits, so that no TTL is longer */
+    constexpr int64_t kMost = INT64_MAX - 1000;
+    if (reply.type == REDIS_REPLY_INTEGER && reply.numbers[0] >= kNoKey
+        && reply.numbers[0] <= kMost) {
+        limit.ttl_ms = reply.numbers[0];
+        limit.is_gone |= limit.ttl_ms == kNoKey;
+    } else {
+        read_error(scan, node, limit, reply);
+    }
+}
+
+/* The handler of calls for values, except for the last one, which the errand is in. */
+template <auto read>
 void value_told(Node &node, Call &to, Reply *reply) {
-    auto &call = static_cast<ScanCall &>(to);
+    auto &call = static_cast<ValueCall &>(to);
     LimitScan &scan = *call.scan;
-    ScannedLimit &limit = scan.limits[call.limit];
-    if (take_call(call, reply)) {
-        if (reply->type == REDIS_REPLY_STRING) {
-            limit.limit = join(scan.pool, view(reply->text, reply->len));
-        } else if (reply->type == REDIS_REPLY_ERROR) {
-            read_error(scan, node, limit, *reply);
-        } else {
-            limit.is_gone = true;
-        }
-    }
+    if (reply != nullptr && !scan.left) { read(scan, node, scan.limits[call.limit], *reply); }
 
-    if (scan.ncalls == 0) { go_on(scan, node); }
+    ngx_free(&call);
 }
 
-void ttl_told(Node &node, Call &to, Reply *reply) {
-    auto &call = static_cast<ScanCall &>(to);
-    LimitScan &scan = *call.scan;
-    ScannedLimit &limit = scan.limits[call.limit];
-    if (take_call(call, reply)) {
-        constexpr int64_t kNoKey = -2;
-        /* Redis stores the time of expiry in 64 bits, so that no TTL is longer */
-        constexpr int64_t kMost = INT64_MAX - 1000;
-        if (reply->type == REDIS_REPLY_INTEGER && reply->numbers[0] >= kNoKey
-            && reply->numbers[0] <= kMost) {
-            limit.ttl_ms = reply->numbers[0];
-            limit.is_gone |= limit.ttl_ms == kNoKey;
-        } else {
-            read_error(scan, node, limit, *reply);
-        }
-    }
+/* Puts a command about override i into the buffer, by a call of its own if `last` is nullptr.  A
+ * node of a cluster shows keys of slots that move to it only after ASKING.  Returns false if there
+ * is no memory. */
+template <auto read>
+bool put_value_call(LimitScan &scan, Node &node, size_t i, std::string_view command,
+                    ErrandCall *last = nullptr) {
+    const Arg args[] = {command, name_of(scan, scan.limits[i])};
+    if (cluster_of(scan) != nullptr && !put_asking(node)) { return false; }
 
-    if (scan.ncalls == 0) { go_on(scan, node); }
-}
+    if (last != nullptr) { return node.command(*last, args); }
 
-/* Puts a command about override i into the buffer.  Returns false if there is no memory. */
-bool put_value_call(LimitScan &scan, Node &node, size_t i, ReplyHandler handler,
-                    std::string_view command) {
-    auto *call = create_call<ScanCall>(handler);
+    auto *call = create_call<ValueCall>(value_told<read>);
     if (call == nullptr) { return false; }
 
     call->scan = &scan;
     call->limit = i;
-    const Arg args[] = {command, name_of(scan, scan.limits[i])};
-    if ((nodes_of(scan).is_cluster() && !put_asking(node)) || !node.command(*call, args)) {
-        ngx_free(call);
-        return false;
-    }
-
-    scan.ncalls++;
-    return true;
+    const bool is_put = node.command(*call, args);
+    if (!is_put) { ngx_free(call); }
+    return is_put;
 }
 
-/* Asks for values.  A node of a cluster shows keys of slots that move to it only after ASKING. */
-bool ask_values(LimitScan &scan, Node &node) {
+/* Puts calls for the values of all names into the buffer.  The call of the errand is the last
+ * one, so its reply comes after all others. */
+bool put_values(LimitScan &scan, Node &node, ErrandCall &call) {
     while (scan.nknown < scan.limits.size()) {
-        size_t i = scan.nknown++;
-        if (!put_value_call(scan, node, i, value_told, "GET")
-            || !put_value_call(scan, node, i, ttl_told, "PTTL")) {
+        const size_t i = scan.nknown++;
+        ErrandCall *last = scan.nknown == scan.limits.size() ? &call : nullptr;
+        if (!put_value_call<read_value>(scan, node, i, "GET")
+            || !put_value_call<read_ttl>(scan, node, i, "PTTL", last)) {
             return false;
         }
     }
@@ -238,33 +197,32 @@ void add_name(LimitScan &scan, std::string_view name) {
     scan.bytes += name.size();
 }
 
-void names_told(Node &node, Call &to, Reply *reply) {
-    auto &call = static_cast<ScanCall &>(to);
-    LimitScan &scan = *call.scan;
-    if (take_call(call, reply)) {
-        std::string_view cursor = reply->strings[0];
-        ngx_int_t next = NGX_ERROR;
-        if (reply->type == REDIS_REPLY_ARRAY) { next = ngx_atoi(bytes(cursor), cursor.size()); }
+/* Reads the cursor of a reply to SCAN.  Its cursor is of one server only. */
+void read_cursor(LimitScan &scan, Node &node, const Reply &reply) {
+    const uint64_t id = node.endpoint->id();
+    if (scan.next.node == 0) { scan.next.node = id; }
 
-        if (next == NGX_ERROR) {
-            const char *reason
-                = reply->type == REDIS_REPLY_ERROR ? reply_text(reply) : "unexpected reply to SCAN";
-            node.log->write(0, "%s", reason);
-            fail_scan(scan, ScanResult::kRefused);
-        } else if (next == 0) {
-            next_node(scan);
-        } else {
-            scan.next.cursor = next;
-        }
+    std::string_view cursor = reply.strings[0];
+    ngx_int_t next = NGX_ERROR;
+    if (reply.type == REDIS_REPLY_ARRAY) { next = ngx_atoi(bytes(cursor), cursor.size()); }
+
+    scan.master = id;
+    if (next == NGX_ERROR) {
+        const char *reason
+            = reply.type == REDIS_REPLY_ERROR ? reply_text(&reply) : "unexpected reply to SCAN";
+        node.log->write(0, "%s", reason);
+        fail_scan(scan, ScanResult::kRefused);
+    } else if (scan.next.node != id) {
+        fail_scan(scan, ScanResult::kMoved);
+    } else if (next == 0) {
+        next_node(scan);
+    } else {
+        scan.next.cursor = next;
     }
-
-    go_on(scan, node);
 }
 
-bool ask_names(LimitScan &scan, Node &node) {
-    auto *call = create_call<ScanCall>(names_told);
-    if (call == nullptr) { return false; }
-
+/* Puts a call of SCAN into the buffer. */
+bool put_names(LimitScan &scan, Node &node, ErrandCall &call) {
     size_t found = scan.limits.size();
     size_t count = scan_count(scan.most - found, scan.scanned, found);
     u_char cursor[NGX_INT64_LEN];
@@ -274,53 +232,40 @@ bool ask_names(LimitScan &scan, Node &node) {
            "MATCH", scan.pattern,
            "COUNT", view(number, ngx_sprintf(number, "%uz", count) - number)};
 
-    call->scan = &scan;
-    call->texts = &scan;
-    if (!node.command(*call, args)) {
-        ngx_free(call);
-        return false;
-    }
-
-    scan.ncalls++;
+    call.texts = &scan;
     scan.nscans++;
     scan.scanned += count;
-    return true;
+    return node.command(call, args);
 }
 
 /* ---- pages ---- */
 
-/* Sends calls at a node that is ready; values are at the node that has returned the names. */
-void run(LimitScan &scan, Node &node) {
-    stop_waiting(scan);
-    bool asked = true;
-    if (scan.nknown < scan.limits.size()) {
-        asked = ask_values(scan, node);
-    } else if (Node *place = find_place(scan, node); place == &node) {
-        asked = ask_names(scan, node);
-    } else if (place != nullptr) {
-        wait_at(scan, *place);
-        return;
-    } else {
-        fail_scan(scan, ScanResult::kMoved);
-    }
+LimitScan &scan_of(Errand &errand) { return static_cast<LimitScan &>(errand); }
 
-    if (!asked) { fail_scan(scan, ScanResult::kAway); }
-
-    if (scan.ncalls == 0) { go_on(scan, node); }
-}
-
-/* Handles a node that cannot be connected to: while nodes are unknown, another may know them. */
-void try_another(LimitScan &scan, Node &failed) {
-    Node *other = nodes_of(scan).route(0);
-    if (!nodes_of(scan).are_known() && other != &failed && scan.hops++ < kHopsMax) {
-        other->send_errand(scan);
-        return;
-    }
-
-    stop_waiting(scan);
-    fail_scan(scan, ScanResult::kAway);
-    end_scan(scan);
-}
+constexpr ErrandKind kPage = {nullptr,
+                              /* put */
+                              [](Node &node, ErrandCall &call) {
+                                  LimitScan &scan = scan_of(call.errands.front());
+                                  return scan.nknown < scan.limits.size()
+                                             ? put_values(scan, node, call)
+                                             : put_names(scan, node, call);
+                              },
+                              /* answered */
+                              [](Node &node, ErrandCall &call, Reply &reply) {
+                                  LimitScan &scan = scan_of(take_errand(call));
+                                  if (!scan.left && call.texts == nullptr) {
+                                      read_ttl(scan, node, scan.limits[scan.nknown - 1], reply);
+                                  } else if (!scan.left) {
+                                      read_cursor(scan, node, reply);
+                                  }
+                                  go_on(scan);
+                              },
+                              /* failed */
+                              [](Errand &errand, Failure) {
+                                  fail_scan(scan_of(errand), ScanResult::kAway);
+                                  go_on(scan_of(errand));
+                              },
+                              nullptr, false};
 
 /* Sets the pattern of the names of overrides.  Returns false if there is no memory. */
 bool make_pattern(LimitScan &scan) {
@@ -343,15 +288,12 @@ LimitScan *create_scan(RemoteZone &zone) {
     if (scan != nullptr) {
         scan->pool = pool;
         scan->zone = &zone;
-        scan->run = [](Errand &errand, Node &node) { run(static_cast<LimitScan &>(errand), node); };
-        scan->fail = [](Errand &errand, Node &node) {
-            try_another(static_cast<LimitScan &>(errand), node);
-        };
+        scan->kind = &kPage;
+        scan->redis = zone.redis;
+        scan->slot = kMasterSlot;
         scan->add_text = [](TextSink &sink, std::string_view key) {
             add_name(static_cast<LimitScan &>(sink), key);
         };
-        init_event<waited_too_long>(scan->timer, *scan);
-
         if (make_pattern(*scan)) { return scan; }
     }
 
@@ -369,22 +311,20 @@ ScanPage *scan_limits(RemoteZone &zone, const ScanCursor &from, size_t most, ngx
     scan->has_next = true;
     scan->most = most;
     scan->done = done;
-    scan->since = ngx_current_msec;
-    wait_at(*scan, *nodes_of(*scan).route(0));
+    scan->begun = ngx_current_msec;
+    scan->master = from.node;
+    send(*scan);
     return scan;
 }
 
 void leave_scan(ScanPage *page) {
     auto &scan = *static_cast<LimitScan *>(page);
-    if (scan.timer.timer_set) {
-        ErrandList::remove(scan);
-        stop_waiting(scan);
-    }
-
     unpost_event(*scan.done);
-
     scan.left = true;
-    if (scan.ncalls == 0) { free_scan(scan); }
+    if (scan.state != ErrandState::kInCall) {
+        withdraw(scan);
+        free_scan(scan);
+    }
 }
 
 } // namespace limit_sliding

@@ -18,7 +18,7 @@ namespace {
 
 /* Units of a key that this worker must report to Redis soon.  They are in the outbox, in shared
  * memory, unless they found no room there. */
-struct KeyNotice : Notice {
+struct KeyNotice {
     ngx_event_t timer; /* until the units are due, then until the call must be over */
     ngx_queue_t link;  /* in the list of the client */
     Claim claim;       /* claim of one unit */
@@ -30,6 +30,11 @@ struct KeyNotice : Notice {
     ngx_msec_t until; /* time until which other workers leave the units under way alone */
     bool has_room;    /* the units are in the outbox */
     bool in_call;
+};
+
+/* The ask of a notice, of one part. */
+struct NoticeAsk : Ask {
+    KeyNotice *notice;
 };
 
 using NoticeList = List<KeyNotice, &KeyNotice::link>;
@@ -79,7 +84,8 @@ bool is_late(const KeyNotice &notice) {
 
 /* Returns the bytes of a notice and its ask, which both have the name of the key. */
 size_t bytes_of(const RemoteZone &zone, size_t name_bytes) {
-    return sizeof(KeyNotice) + sizeof(Ask) + sizeof(AskPart) + zone.prefix.len + 2 * name_bytes;
+    return sizeof(KeyNotice) + sizeof(NoticeAsk) + sizeof(AskPart) + zone.prefix.len
+           + 2 * name_bytes;
 }
 
 void free_notice(KeyNotice &notice) {
@@ -119,7 +125,6 @@ void go_on(KeyNotice &notice, const Outbox::Rest &rest) {
     const auto next = end_units(notice, rest, &due_ms);
 
     notice.in_call = false;
-    notice.refused = false;
     notice.units = 0;
     notice.again = rest.units;
     if (next == Outbox::Added::kFull) { count_unsettled(redis_of(notice).client, rest.units); }
@@ -175,19 +180,16 @@ void drop_past(KeyNotice &notice) {
     notice.units -= past;
 }
 
+extern const AskKind kNotice;
+
 /* Returns the ask of a notice with taken units, or nullptr if it cannot be sent now. */
 Ask *create_notice_ask(KeyNotice &notice) {
     Redis &redis = redis_of(notice);
     if (!can_ask(redis)) { return nullptr; }
 
     notice.claim.purpose = notice.units != 0 ? Purpose::kConsume : Purpose::kLook;
-    Ask *ask = create_ask(redis, {&notice.claim, 1});
-    if (ask == nullptr) { return nullptr; }
-
-    if (!redis.client.nodes.is_worth(ask->slot)) {
-        ngx_free(ask);
-        return nullptr;
-    }
+    auto *ask = create_ask<NoticeAsk>(redis, {&notice.claim, 1}, kNotice);
+    if (ask == nullptr || if_worth(*ask) == nullptr) { return nullptr; }
 
     ask->units = std::max<uint64_t>(notice.units, 1);
     ask->notice = &notice;
@@ -224,7 +226,7 @@ void send_notice(KeyNotice &notice, bool early) {
 
     /* an exiting worker waits for the reply */
     set_timer(notice, most_ms);
-    make_due(*ask);
+    send(*ask);
 }
 
 /* Estimates how many units other nodes consume until the next reply, or have consumed and not
@@ -376,13 +378,21 @@ void leave(KeyNotice &notice, Outbox::Rest rest) {
     }
 
     notice.in_call = false;
-    notice.refused = false;
     notice.has_room = false;
     send_notice(notice, true);
 }
 
-void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sent) {
-    auto &notice = static_cast<KeyNotice &>(base);
+/* Ends the ask of a notice, and returns the notice. */
+KeyNotice &end_ask(Ask &ask) {
+    KeyNotice &notice = *static_cast<NoticeAsk &>(ask).notice;
+    ask.units = 0;
+    ask_done(ask);
+    return notice;
+}
+
+void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
+    const Claim claim = ask.parts[0].claim;
+    KeyNotice &notice = end_ask(ask);
     const RemoteZone &zone = zone_of(notice);
     const PartAnswer &told = answer.parts[0];
     const uint64_t interval_ms = zone.sync_ms;
@@ -406,8 +416,7 @@ void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sen
         count_unsettled(redis_of(notice).client, refused - rest.units);
 
         if (!is_late(notice)) {
-            const uint64_t guess
-                = set_view(notice, ask.parts[0].claim, told, granted, rest.units, sent);
+            const uint64_t guess = set_view(notice, claim, told, granted, rest.units, sent);
             rest.look = guess != 0;
         }
 
@@ -424,16 +433,17 @@ void answered(Notice &base, const Ask &ask, const Answer &answer, ngx_msec_t sen
     }
 }
 
-void failed(Notice &base) {
-    auto &notice = static_cast<KeyNotice &>(base);
-    if (!notice.refused) {
+void failed(Errand &errand, Failure failure) {
+    KeyNotice &notice = end_ask(static_cast<Ask &>(errand));
+    if (failure == Failure::kLost) {
         count_unsettled(redis_of(notice).client, notice.units);
         notice.units = 0;
     }
     keep_units(notice);
 }
 
-void unsent(Notice &base) { keep_units(static_cast<KeyNotice &>(base)); }
+const AskKind kNotice
+    = {{join_script, call_script, script_answered, failed, return_waiters, false}, told};
 
 /* Sends the waiting notices at once. */
 void hurry(Client &client) {
@@ -448,8 +458,6 @@ void end(Client &client) {
         if (notice.in_call || !notice.has_room) { count_unsettled(client, notice.units); }
     }
 }
-
-constexpr NoticeEvents kEvents = {answered, failed, unsent};
 
 void begin_notices(Client &client) {
     if (client.notices.end != nullptr) { return; }
@@ -472,7 +480,6 @@ KeyNotice *create_notice(const Claim &claim, uint64_t hash) {
     if (notice == nullptr) { return nullptr; }
 
     *notice = {};
-    notice->events = &kEvents;
     init_event<timer_ended>(notice->timer, *notice);
     notice->hash = hash;
     notice->has_room = true;

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "ngx/event.hpp"
-#include "ngx/strings.hpp"
 #include "redis/protocol/claim_hash.hpp"
 #include "redis/protocol/key_slot.hpp"
 
@@ -18,8 +17,8 @@ constexpr size_t kDigestBytes = 20;
 /* Longer keys have digests, so that clients cannot fill Redis with the texts of keys. */
 constexpr size_t kPlainBytesMax = 65535;
 
-/* Returns true if the text of the key is its name in Redis.  A cluster takes braces with
- * nothing in between for none, and would not keep the key's state and its limit together. */
+/* Returns true if the text of the key is its name in Redis.  A cluster ignores empty braces, so
+ * it would not keep the key's state and its limit together. */
 bool is_plain(const Redis &redis, const RemoteClaim &remote) {
     return remote.is_named
            || (redis.settings.key_format == KeyFormat::kPlain && remote.key.len <= kPlainBytesMax
@@ -34,20 +33,26 @@ u_char *write_key(const RemoteClaim &remote, u_char *p) {
     return p;
 }
 
-/* Returns an ask with unset parts and with room for `bytes` after them;
+/* Returns a zeroed ask of ask_bytes, with unset parts and with room for `bytes` after them;
  * nullptr: there is no memory. */
-Ask *alloc_ask(Redis &redis, size_t nparts, size_t bytes) {
-    auto *ask = static_cast<Ask *>(
-        ngx_alloc(sizeof(Ask) + nparts * sizeof(AskPart) + bytes, ngx_cycle->log));
-    if (ask == nullptr) { return nullptr; }
+Ask *alloc_ask(Redis &redis, const ErrandKind &kind, size_t ask_bytes, size_t nparts,
+               size_t bytes) {
+    void *place = ngx_alloc(ask_bytes + nparts * sizeof(AskPart) + bytes, ngx_cycle->log);
+    if (place == nullptr) { return nullptr; }
 
-    *ask = {};
+    ngx_memzero(place, ask_bytes);
+    auto *ask = static_cast<Ask *>(place);
+    ask->kind = &kind;
     ask->redis = &redis;
-    ask->to = redis.client.nodes.node;
-    ask->parts = {reinterpret_cast<AskPart *>(ask + 1), nparts};
+    ask->parts = {reinterpret_cast<AskPart *>(static_cast<u_char *>(place) + ask_bytes), nparts};
     ask->waiters.init();
     ask->asked.init();
     return ask;
+}
+
+/* Returns the length in bytes of the name of the claim's state. */
+size_t key_bytes(const RemoteClaim &remote) {
+    return remote.zone->prefix.len + name_bytes(remote) + 1;
 }
 
 void unlink(Waiter &waiter) {
@@ -56,19 +61,19 @@ void unlink(Waiter &waiter) {
     WaitingList::remove(waiter);
     waiter.ask = nullptr;
     if (client.waiting.empty() && client.joined.empty()) {
-        /* a worker that exits need not wait for the timer */
+        /* an exiting worker need not wait for the timer */
         client.deadline.cancelable = 1;
     }
 }
 
-/* Ends a wait that took too long.  A unit that was not asked for yet is not
- * asked for any more: it is decided otherwise. */
+/* Ends a wait that took too long.  A unit that was not sent yet is taken from the ask, because
+ * on_error decides it. */
 void time_out(Waiter &waiter) {
     Ask &ask = *waiter.ask;
     const Redis &redis = *ask.redis;
     ngx_msec_t since = waiter.until - redis.settings.timeout;
     if (!ask.to->is_ready() && static_cast<ngx_msec_int_t>(since - redis.client.failed) >= 0) {
-        /* all waiters for one attempt to connect count once */
+        /* all waits for one attempt to connect count once */
         node_failed(*ask.to);
         ask.to->attempt_failed = true;
     }
@@ -76,98 +81,16 @@ void time_out(Waiter &waiter) {
     if (!waiter.asked) { ask.units--; }
 
     tell_waiter(waiter, Told::kFailed);
-    if (ask.units == 0 && !ask.in_call) {
-        remove_due(ask);
+    if (ask.units == 0 && ask.state == ErrandState::kDue) {
+        withdraw(ask);
         ask_done(ask);
     }
-}
-
-/* Makes the ask one that was not sent.  Later waiters are behind the others. */
-void unask(Ask &ask) {
-    while (!ask.asked.empty()) {
-        Waiter &waiter = ask.asked.pop_back();
-        waiter.asked = false;
-        ask.waiters.push_front(waiter);
-    }
-
-    ask.units += ask.asked_units - ask.leased_units;
-    ask.asked_units = 0;
-    ask.leased_units = 0;
-    ask.in_call = false;
-    if (ask.settles) {
-        ask.unsettled = units_of(ask);
-        ask.parts[0].claim.cost = 0;
-        ask.units = 1;
-    }
-}
-
-/* Counts units of a settlement that are lost. */
-void lose(Ask &ask, uint64_t &units) {
-    if (!ask.settles) { return; }
-
-    Client &client = ask.redis->client;
-    count_unsettled(client, units);
-    client.settling.units -= units;
-    units = 0;
-}
-
-/* Ends the notice of the ask, if it has one. */
-void end_notice(Ask &ask, void (*NoticeEvents::*ended)(Notice &notice)) {
-    Notice *notice = ask.notice;
-    ask.notice = nullptr;
-    if (notice != nullptr) { (notice->events->*ended)(*notice); }
-}
-
-/* The settlement is over: the next one becomes due. */
-void end_settlement(const Ask &ask) {
-    Settling &settling = ask.redis->client.settling;
-    settling.nasks--;
-    settling.bytes -= waiting_bytes(ask);
-    settling.nout--;
-    settling.timer.cancelable = settling.nasks == 0;
-    if (waiting_of(settling).empty()) { return; }
-
-    settling.nout++;
-    make_due(waiting_of(settling).pop_front());
 }
 
 } // namespace
 
 void count_unsettled(const Client &client, uint64_t units) {
     if (units) { add(&client.calls->unsettled, units); }
-}
-
-void node_answered(Node &node) {
-    Redis &redis = *node.redis;
-    node.succeeded();
-    if (redis.shared->breaker.succeeded()) {
-        /* of the same level as the line that it has failed: a log that shows one shows both */
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "limit_sliding redis \"%V\" answers again",
-                      &redis.settings.name);
-    }
-}
-
-void node_failed(Node &node) {
-    Redis &redis = *node.redis;
-    Client &client = redis.client;
-    client.failed = ngx_current_msec;
-    if (client.nodes.is_cluster() && client.nodes.cluster->is_alive_without(node)) {
-        /* the rest of it is no worse for that */
-        return;
-    }
-
-    if (redis.shared->breaker.failed(ngx_current_msec, static_cast<uint32_t>(ngx_random()))) {
-        add(&client.calls->opened, 1);
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "limit_sliding redis \"%V\" has failed repeatedly, "
-                      "\"on_error %s\" applies until it answers again",
-                      &redis.settings.name,
-                      kOnErrorWords[index_of(redis.settings.on_error)].data());
-    }
-}
-
-size_t key_bytes(const RemoteClaim &remote) {
-    return remote.zone->prefix.len + name_bytes(remote) + 1;
 }
 
 size_t name_bytes(const RemoteClaim &remote) {
@@ -186,30 +109,25 @@ u_char *write_name(const RemoteClaim &remote, u_char *p) {
     return ngx_hex_dump(p, digest, sizeof(digest));
 }
 
-size_t waiting_bytes(const Ask &ask) {
-    return sizeof(Ask) + sizeof(AskPart) + ask.parts[0].key.len;
-}
-
 /* A hash that two asks share is as unlikely as in the zone's own memory. */
 Ask *find_ask(Redis &redis, uint64_t hash) {
     ngx_rbtree_node_t *node = redis.client.asks.root;
     while (node != &redis.client.sentinel) {
-        if (node->key == hash) {
-            return reinterpret_cast<Ask *>(reinterpret_cast<u_char *>(node) - offsetof(Ask, node));
-        }
+        if (node->key == hash) { return static_cast<Ask *>(node); }
 
         node = hash < node->key ? node->left : node->right;
     }
     return nullptr;
 }
 
-Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes) {
+Ask *create_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
+                size_t bytes) {
     const Nodes &nodes = redis.client.nodes;
     for (const Claim &claim : claims) {
         bytes += key_bytes(remote_of(claim));
     }
 
-    Ask *ask = alloc_ask(redis, claims.size(), bytes);
+    Ask *ask = alloc_ask(redis, kind, ask_bytes, claims.size(), bytes);
     if (ask == nullptr) { return nullptr; }
 
     auto *p = reinterpret_cast<u_char *>(ask->parts.end());
@@ -233,34 +151,14 @@ Ask *create_ask(Redis &redis, Span<Claim> claims, size_t bytes) {
     return ask;
 }
 
-Ask *copy_ask(const Ask &ask, size_t first, size_t nparts) {
-    Span<AskPart> parts{&ask.parts[first], nparts};
-    size_t bytes = 0;
-    for (const AskPart &part : parts) {
-        bytes += part.key.len;
-    }
-
-    Ask *copy = alloc_ask(*ask.redis, nparts, bytes);
-    if (copy == nullptr) { return nullptr; }
-
-    copy->slot = parts[0].slot;
-    auto *p = reinterpret_cast<u_char *>(copy->parts.end());
-    for (size_t i = 0; i < nparts; i++) {
-        copy->parts[i] = parts[i];
-        copy->parts[i].key.data = p;
-        p = append(p, view(parts[i].key));
-    }
-    return copy;
-}
-
 Ask *if_worth(Ask &ask) {
     if (ask.redis->client.nodes.is_worth(ask.slot)) { return &ask; }
 
-    if (ask.units == 0 && !ask.in_call) { ask_done(ask); }
+    if (ask.state == ErrandState::kIdle) { ask_done(ask); }
     return nullptr;
 }
 
-Ask *get_ask(Redis &redis, Span<Claim> claims) {
+Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind) {
     if (is_away(redis)) { return nullptr; }
 
     for (Claim &claim : claims) {
@@ -270,7 +168,7 @@ Ask *get_ask(Redis &redis, Span<Claim> claims) {
     uint64_t hash = claim_hash(claims.begin(), claims.size());
     Ask *ask = find_ask(redis, hash);
     if (ask == nullptr) {
-        ask = create_ask(redis, claims);
+        ask = create_ask(redis, claims, kind);
         if (ask == nullptr || ask->slot == kMixedSlots) { return ask; }
 
         share_ask(*ask, hash);
@@ -280,54 +178,31 @@ Ask *get_ask(Redis &redis, Span<Claim> claims) {
 
 void share_ask(Ask &ask, uint64_t hash) {
     ask.shared = true;
-    ask.node.key = hash;
-    ngx_rbtree_insert(&ask.redis->client.asks, &ask.node);
-}
-
-void make_due(Ask &ask, Node &to) {
-    ask.to = &to;
-    due_at(to).push_back(ask);
-    to.ndue++;
-    to.nsettlements += ask.settles;
-
-    to.post_flush();
-}
-
-void make_due(Ask &ask) { make_due(ask, *ask.redis->client.nodes.route(ask.slot)); }
-
-void remove_due(Ask &ask) {
-    AskList::remove(ask);
-    ask.to->ndue--;
-    ask.to->nsettlements -= ask.settles;
+    ask.key = hash;
+    ngx_rbtree_insert(&ask.redis->client.asks, &ask);
 }
 
 void ask_done(Ask &ask) {
-    ask.in_call = false;
-    ask.hops = 0;
-    ask.asking = false;
     if (ask.units) {
-        make_due(ask);
+        /* the last reply may have been about another window */
+        for (AskPart &part : ask.parts) {
+            part.claim.set_policy(*part.zone->policy);
+        }
+
+        send(ask);
         return;
     }
 
-    if (ask.shared) { ngx_rbtree_delete(&ask.redis->client.asks, &ask.node); }
+    Client &client = ask.redis->client;
+    if (ask.shared) { ngx_rbtree_delete(&client.asks, &ask); }
 
-    if (ask.settles) { end_settlement(ask); }
+    if (ask.kept) { client.settling.timer.cancelable = --client.settling.nasks == 0; }
 
     ngx_free(&ask);
 }
 
-void fail_ask(Ask &ask) {
-    ask.units = 0;
-    fail_waiters(ask.waiters);
-    lose(ask, ask.unsettled);
-    end_notice(ask, &NoticeEvents::unsent);
-
-    ask_done(ask);
-}
-
 void join_ask(Ask &ask, Waiter *waiter) {
-    if (ask.units == 0 && !ask.in_call) { make_due(ask); }
+    if (ask.state == ErrandState::kIdle) { send(ask); }
 
     ask.units++;
     if (waiter == nullptr) { return; }
@@ -339,29 +214,59 @@ void join_ask(Ask &ask, Waiter *waiter) {
     ask.to->post_flush();
 }
 
-void begin_waits(Client &client, ngx_msec_t timeout) {
-    if (client.joined.empty()) { return; }
+void keep_worker(Ask &ask) {
+    const Settings &settings = ask.redis->settings;
+    Settling &settling = ask.redis->client.settling;
+    const ngx_msec_t ms = settings.connect_timeout + settings.timeout;
+    settling.nasks += !ask.kept;
+    ask.kept = true;
+    settling.until = ngx_current_msec + ms;
+    settling.timer.cancelable = 0;
+    if (!settling.timer.timer_set) { ngx_add_timer(&settling.timer, ms); }
+}
 
-    while (!client.joined.empty()) {
-        Waiter &waiter = client.joined.pop_front();
-        waiter.until = ngx_current_msec + timeout;
-        client.waiting.push_back(waiter);
+void take_waiters(Ask &ask) {
+    ngx_uint_t turn = 0;
+    while (!ask.waiters.empty()) {
+        Waiter &waiter = ask.waiters.pop_front();
+        ask.asked.push_back(waiter);
+        waiter.asked = true;
+        waiter.turn = turn++;
     }
 
-    client.deadline.cancelable = 0;
-    if (!client.deadline.timer_set) { ngx_add_timer(&client.deadline, timeout); }
+    ask.asked_units = ask.units;
+    ask.units = 0;
+}
+
+void return_waiters(Errand &errand) {
+    auto &ask = static_cast<Ask &>(errand);
+    while (!ask.asked.empty()) {
+        Waiter &waiter = ask.asked.pop_back();
+        waiter.asked = false;
+        ask.waiters.push_front(waiter);
+    }
+
+    ask.units += ask.asked_units - ask.leased_units;
+    ask.asked_units = 0;
+    ask.leased_units = 0;
+}
+
+void fail_waiters(Errand &errand, Failure failure) {
+    auto &ask = static_cast<Ask &>(errand);
+    const bool is_unsent = failure == Failure::kUnsent;
+    for (Waiter &waiter : is_unsent ? ask.waiters : ask.asked) {
+        tell_waiter(waiter, Told::kFailed);
+    }
+
+    if (is_unsent) { ask.units = 0; }
+
+    ask_done(ask);
 }
 
 void tell_waiter(Waiter &waiter, Told told) {
     waiter.told = told;
     unlink(waiter);
     post_event(waiter.event);
-}
-
-void fail_waiters(WaiterList &waiters) {
-    for (Waiter &waiter : waiters) {
-        tell_waiter(waiter, Told::kFailed);
-    }
 }
 
 void end_waits(Client &client) {
@@ -391,75 +296,6 @@ void leave_ask(Waiter *waiter) {
     }
 
     unpost_event(waiter->event);
-}
-
-bool put_asking(Node &node) {
-    static constexpr Arg kAsking[] = {"ASKING"};
-    /* if it is refused, so is the command that follows */
-    Call *asking = create_call([](Node &, Call &answered, Reply *) { ngx_free(&answered); });
-    if (asking != nullptr && node.command(*asking, kAsking)) { return true; }
-
-    ngx_free(asking);
-    return false;
-}
-
-bool put_call(Node &node, AskCall &call, Span<const Arg> args) {
-    return (!call.asking || put_asking(node)) && node.command(call, args);
-}
-
-void fail_call(Node &node, AskCall &call) {
-    add(&node.redis->client.calls->failed, 1);
-    while (!call.asks.empty()) {
-        Ask &ask = call.asks.pop_front();
-        fail_waiters(ask.asked);
-        lose(ask, ask.parts[0].claim.cost);
-        end_notice(ask, &NoticeEvents::failed);
-
-        ask_done(ask);
-    }
-
-    end_call(node, call);
-}
-
-void end_call(Node &node, AskCall &call) {
-    ngx_free(&call);
-    node.nask_calls--;
-    if (node.ndue) { node.post_flush(); }
-}
-
-bool resend_call(Node &node, AskCall &call, Reply &reply) {
-    Redis &redis = *node.redis;
-    if (!redis.client.nodes.is_cluster()) { return false; }
-
-    /* in a cluster a call has one ask */
-    Ask &ask = call.asks.front();
-    bool asking;
-    Node *to = redis.client.nodes.cluster->redirect(node, ask.slot, reply, &asking);
-    if (to == nullptr || ask.hops >= kHopsMax
-        || ngx_current_msec - ask.since >= redis.settings.timeout) {
-        return false;
-    }
-
-    AskList::remove(ask);
-    end_call(node, call);
-    unask(ask);
-    ask.hops++;
-    ask.asking = asking;
-    make_due(ask, *to);
-    return true;
-}
-
-bool resend_due(Ask &ask, Node &node) {
-    Nodes &nodes = node.redis->client.nodes;
-    if (!nodes.is_cluster() || ask.asking || ask.hops >= kHopsMax) { return false; }
-
-    Node *to = nodes.route(ask.slot);
-    if (to == &node || !to->is_usable()) { return false; }
-
-    if (ask.hops++ == 0) { ask.since = ngx_current_msec; }
-
-    make_due(ask, *to);
-    return true;
 }
 
 } // namespace limit_sliding

@@ -3,10 +3,10 @@
 /*
  * Limits that Redis decides.
  *
- * A request's claims become an "ask": all or nothing, and the same for all
- * requests of this worker that claim the same meanwhile.  Asks that are due in
- * one turn of the event loop leave in one "call", a command of the script.
- * Calls are pipelined over a "node", the connection of this worker to a server.
+ * The claims of a request become an "ask", which is granted as a whole, and which requests of this
+ * worker with the same claims share meanwhile.  Asks that are due in one turn of the event loop
+ * leave in one "call" of the script.  Calls are pipelined over a "node", the connection of this
+ * worker to a server.
  */
 
 #pragma once
@@ -26,31 +26,31 @@ constexpr bool kHasRedis = false;
 constexpr bool kHasRedis = true;
 #endif
 
-/* To be called when a worker begins, and when it ends. */
+/* Must be called when a worker begins, and when it ends. */
 void redis_enter(Redis *redis);
 void redis_exit(Redis *redis);
 
 /* Makes this worker's part of a Redis ready.  Returns false if there is no memory. */
 bool start_client(Redis &redis);
 
-/* Returns false if Redis is known not to answer.  Else this worker's part of it
- * is ready. */
+/* Returns false if Redis is known not to answer; else makes this worker's part of it ready. */
 bool can_ask(Redis &redis);
 
-/* Asks for all of the claims or none: 1 to kClaimsMax, none known to be refused,
- * each with its RemoteClaim, the claims of one Redis beside each other.  Returns false if
- * all of their Redises are known not to answer, else the waiter, if there is one, will be
- * told.  kFailed: none has rejected, and claims without an answer are unchanged. */
+/* Asks for all of the claims or none: 1 to kClaimsMax, none known to be refused, each with its
+ * RemoteClaim, the claims of one Redis beside each other.  Returns false if all of their Redises
+ * are known not to answer; else the waiter, if it is not nullptr, will be told.  kFailed: no Redis
+ * has rejected, and claims without an answer are unchanged.  An exiting worker waits for the
+ * answer even without a waiter. */
 bool ask_redis(Span<Claim> claims, Waiter *waiter);
 
-/* Settles a claim that was admitted, with its RemoteClaim as the answer left it:
- * charges so many units more, or gives them back if they are negative, in the
- * background.  Units that Redis does not take are counted as unsettled. */
+/* Settles a claim that was admitted, with its RemoteClaim as the answer left it: charges the
+ * difference, or refunds it if it is negative, in the background.  Units that Redis does not take
+ * are counted as unsettled. */
 void settle_redis(const Claim &claim, int64_t difference);
 
-/* Charges the key of a claim so many units, or gives them back if they are negative,
- * the newest units first.  Returns false if Redis is known not to answer,
- * else the waiter will be told, kAdmitted if it was done. */
+/* Charges the key of a claim `cost` units, or refunds them if they are negative, the newest units
+ * first.  Returns false if Redis is known not to answer; else the waiter will be told, kAdmitted
+ * after a success. */
 bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter);
 
 } // namespace limit_sliding

@@ -14,12 +14,19 @@ namespace limit_sliding {
 
 namespace {
 
+/* A command, for an ask of one part. */
+struct KeyOrder : Ask {
+    KeyCommand command;
+    ngx_str_t value;   /* rate to be set */
+    ngx_msec_t ttl_ms; /* ms after which Redis removes the rate; 0: never */
+};
+
 /* The longest suffix of a name: of the debt in a key's own window. */
 constexpr size_t kSuffixMax = sizeof(":4294967295:debt");
 
-/* Makes the arguments that forget a key, and returns how many they are.  `ms` has room for a
- * number, and `own` for a suffix.  If the key may owe, or if nodes may have leases, a script
- * knows the other names; in a cluster these are not named beside the first one. */
+/* Makes the arguments that forget a key, and returns their number.  `ms` has room for a number,
+ * and `own` for a suffix.  If the key may owe, or if nodes may have leases, a script deletes the
+ * other names as well; in a cluster these are not among the arguments. */
 size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg *args) {
     const AskPart &part = ask.parts[0];
     const std::string_view key = view(part.key);
@@ -58,82 +65,75 @@ size_t add_forget(const Node &node, const Ask &ask, u_char *ms, u_char *own, Arg
     return argc;
 }
 
-/* The handler of these calls.  An error is an answer, if it is no redirection. */
-void command_answered(Node &node, Call &to, Reply *reply) {
-    auto &call = static_cast<AskCall &>(to);
-    if (reply == nullptr) {
-        fail_call(node, call);
-        return;
+/* Adds the only ask of a call. */
+bool join(ErrandCall &call, Errand &errand) {
+    if (call.nerrands != 0) { return false; }
+
+    take_waiters(static_cast<Ask &>(errand));
+    return true;
+}
+
+bool put(Node &node, ErrandCall &call) {
+    const auto &order = static_cast<const KeyOrder &>(call.errands.front());
+    const std::string_view key = view(order.parts[0].key);
+    u_char ms[NGX_INT64_LEN], own[kSuffixMax];
+    Arg args[10] = {"DEL", {key, kLimitSuffix}};
+    size_t argc = 2;
+
+    if (order.command == KeyCommand::kAskTtl) {
+        args[0] = "PTTL";
+    } else if (order.command == KeyCommand::kSetLimit) {
+        args[0] = "SET";
+        args[2] = view(order.value);
+        argc = 3;
+        if (order.ttl_ms != 0) {
+            args[3] = "PX";
+            args[4] = view(ms, ngx_sprintf(ms, "%M", order.ttl_ms) - ms);
+            argc = 5;
+        }
+    } else if (order.command == KeyCommand::kForget) {
+        argc = add_forget(node, order, ms, own, args);
     }
 
-    if (reply->type == REDIS_REPLY_ERROR) {
-        if (resend_call(node, call, *reply)) { return; }
+    return put_call(node, call, {args, argc});
+}
 
-        node.log->write(0, "%s", reply_text(reply));
-    }
+/* Handles a reply.  An error is an answer, too. */
+void answered(Node &node, ErrandCall &call, Reply &reply) {
+    if (reply.type == REDIS_REPLY_ERROR) { node.log->write(0, "%s", reply_text(&reply)); }
 
-    Ask &ask = call.asks.pop_front();
-    bool done = reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_STATUS;
-    for (Waiter &waiter : ask.asked) {
-        if (ask.order.command == KeyCommand::kAskTtl) {
-            remote_of(waiter.claims[0]).ttl_ms = done ? reply->numbers[0] : -1;
+    auto &order = static_cast<KeyOrder &>(take_errand(call));
+    const bool done = reply.type == REDIS_REPLY_INTEGER || reply.type == REDIS_REPLY_STATUS;
+    for (Waiter &waiter : order.asked) {
+        if (order.command == KeyCommand::kAskTtl) {
+            remote_of(waiter.claims[0]).ttl_ms = done ? reply.numbers[0] : -1;
         }
 
         tell_waiter(waiter, done ? Told::kAdmitted : Told::kRejected);
     }
 
-    ask_done(ask);
-    end_call(node, call);
+    ask_done(order);
 }
+
+constexpr AskKind kOrder = {{join, put, answered, fail_waiters, return_waiters, false}, nullptr};
 
 } // namespace
 
 bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_msec_t ttl_ms,
                       Waiter *waiter) {
     Redis &redis = *remote_of(*claim).zone->redis;
-    Nodes &nodes = redis.client.nodes;
-    if (nodes.is_away()) { return false; }
+    if (redis.client.nodes.is_away()) { return false; }
 
-    Ask *ask = create_ask(redis, {claim, 1}, value->len);
-    if (ask == nullptr) { return false; }
+    auto *order = create_ask<KeyOrder>(redis, {claim, 1}, kOrder, value->len);
+    if (order == nullptr || if_worth(*order) == nullptr) { return false; }
 
-    u_char *text = ask->parts[0].key.data + ask->parts[0].key.len;
-    append(text, view(*value));
-    ask->order = {command, {value->len, text}, ttl_ms};
-
-    if (!nodes.is_worth(ask->slot)) {
-        ngx_free(ask);
-        return false;
-    }
-
-    join_ask(*ask, waiter);
+    const ngx_str_t &key = order->parts[0].key;
+    order->command = command;
+    order->value = {value->len, key.data + key.len};
+    order->ttl_ms = ttl_ms;
+    append(order->value.data, view(*value));
+    join_ask(*order, waiter);
     return true;
-}
-
-bool call_key_command(Node &node, AskCall &call) {
-    const Ask &ask = call.asks.front();
-    const AskPart &part = ask.parts[0];
-    u_char ms[NGX_INT64_LEN], own[kSuffixMax];
-    Arg args[10] = {"DEL", {view(part.key), kLimitSuffix}};
-    size_t argc = 2;
-
-    if (ask.order.command == KeyCommand::kAskTtl) {
-        args[0] = "PTTL";
-    } else if (ask.order.command == KeyCommand::kSetLimit) {
-        args[0] = "SET";
-        args[2] = view(ask.order.text);
-        argc = 3;
-        if (ask.order.ttl_ms != 0) {
-            args[3] = "PX";
-            args[4] = view(ms, ngx_sprintf(ms, "%M", ask.order.ttl_ms) - ms);
-            argc = 5;
-        }
-    } else if (ask.order.command == KeyCommand::kForget) {
-        argc = add_forget(node, ask, ms, own, args);
-    }
-
-    call.handler = command_answered;
-    return put_call(node, call, {args, argc});
 }
 
 } // namespace limit_sliding

@@ -21,7 +21,7 @@ Policy known_policy(const AskPart &part) {
     return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
 }
 
-/* How many such requests more a call may ask for, which asks for so many. */
+/* Returns for how many further requests a call may lease units that asks for `asked`. */
 uint64_t wanted(const AskPart &part, const Claim &claim, uint64_t asked) {
     uint64_t needed = std::min(asked * claim.cost, kNarrowMax);
     return part.zone->leases->want(claim, part.zone->lease, needed, ngx_current_msec) / claim.cost;
@@ -103,7 +103,7 @@ void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
         auto forgotten = static_cast<uint64_t>(part_told.forgotten);
         if (forgotten && forgotten <= ngx_current_msec) {
-            /* of a time before this machine's began there are none */
+            /* there are no leases from before the start of this machine's clock */
             part.zone->leases->forget(claim, ngx_current_msec + 1 - forgotten);
         }
 

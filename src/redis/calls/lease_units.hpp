@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Leases: units that a call takes beyond the waiting requests' units, and
- * requests that spend them. */
+/* Leases: units that a call takes beyond the units of the waiting requests, and requests that
+ * spend leased units. */
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace limit_sliding {
 
-/* Spends leased units for all of the claims, and returns true, or for none.
- * Units that were spent are then either given back, or decide the claims. */
+/* Spends leased units for all of the claims and returns true; or for none, and returns false.
+ * return_leases() or describe_leases() must follow a success. */
 bool spend_leases(Span<Claim> claims);
 
 /* Gives back the units spent for the claims. */
@@ -19,16 +19,16 @@ void return_leases(Span<Claim> claims);
 /* Decides the claims by the spent units. */
 void describe_leases(Span<Claim> claims);
 
-/* A call is about to ask for the ask's `asked_units`: adds how many are to be
- * leased.  Returns how many keys have some left here: Redis tells whether these
- * keys were forgotten. */
+/* Adds the units to be leased to the `asked_units` of an ask that is being sent.  Returns the
+ * number of keys with leased units left on this node: Redis replies whether these keys were
+ * forgotten. */
 size_t take_leases(Ask &ask);
 
-/* Adds the granted units to the leases, or updates the leases from the reply if none
- * were granted.  The call was sent at that time. */
+/* Adds the granted units to the leases, or updates the leases from the reply if no units were
+ * granted.  The call was sent at `sent` ms. */
 void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent);
 
-/* Admits a waiter by leased units.  Returns false if there are not as many. */
+/* Admits a waiter by leased units.  Returns false if there are too few. */
 bool admit_by_leases(Waiter &waiter);
 
 } // namespace limit_sliding

@@ -20,28 +20,27 @@ inline constexpr uint32_t kLatenciesUs[]
 
 /* Counters of one worker, or of the few with equal numbers modulo 64. */
 struct CallCounters {
-    uint64_t failed;
-    uint64_t opened;                   /* the breaker */
-    uint64_t leased;                   /* requests, in advance */
-    uint64_t unsettled;                /* units */
-    Histogram<kLatenciesUs> latencies; /* of calls that were answered */
+    uint64_t failed;                   /* calls and attempts to connect that failed */
+    uint64_t opened;                   /* openings of the breaker */
+    uint64_t leased;                   /* requests that units were leased for */
+    uint64_t unsettled;                /* units that Redis has not taken */
+    Histogram<kLatenciesUs> latencies; /* times of calls of the script with a valid reply */
 };
 
 using AllCallCounters = CallCounters[64];
 
-/* The memory of the masters, summed up. */
+/* The sums of the memory of all masters. */
 struct ServerMemory {
     uint64_t bytes;
-    uint64_t max_bytes; /* 0: one of them has no maximum */
+    uint64_t max_bytes; /* 0: a master has no maximum */
     uint64_t evicted;   /* keys that were evicted for others */
 };
 
-/* The same for all workers, see server_memory.hpp.  The times are on the scale
- * of ngx_current_msec. */
+/* The last sums, for all workers, see server_memory.hpp.  Times are in ms of ngx_current_msec. */
 struct SharedMemoryReport {
     ServerMemory memory;
-    uint64_t told_ms; /* 0: it was not told */
-    uint64_t due_ms;  /* when to ask again */
+    uint64_t told_ms; /* time of the sums; 0: there are none */
+    uint64_t due_ms;  /* time from which a worker must ask again */
 };
 
 /* The workers of all cycles share this. */
@@ -52,15 +51,15 @@ struct RedisShared {
     SharedMemoryReport memory;
 };
 
-/* The settlements of this worker. */
+/* The asks of this worker that no request waits for. */
 struct Settling {
-    ngx_queue_t waiting; /* settlements that are not due yet */
-    size_t nout;         /* how many are due, or in calls */
-    size_t nasks;        /* number of settlements, with the waiting ones, */
-    size_t bytes;        /* and their memory */
-    uint64_t units;      /* of all of them */
-    ngx_event_t timer;   /* keeps an exiting worker until they are over, */
-    ngx_msec_t until;    /* or until then */
+    ErrandList waiting; /* settlements that are not due yet */
+    size_t nout;        /* settlements that are due, or in calls */
+    size_t bytes;       /* memory of settlements */
+    uint64_t units;     /* units of settlements */
+    size_t nasks;       /* all asks that an exiting worker waits for, see keep_worker() */
+    ngx_event_t timer;  /* keeps an exiting worker until these asks end */
+    ngx_msec_t until;   /* ms from which on an exiting worker does not wait for them */
 };
 
 struct Client;
@@ -69,10 +68,10 @@ struct MemoryErrand;
 /* The reports of this worker for zones with "sync=". */
 struct Notices {
     ngx_queue_t list;
-    size_t bytes; /* of memory, with their asks' bytes */
+    size_t bytes; /* memory of the notices and their asks */
 
-    /* These are nullptr until there was a notice.  The client calls them when the
-     * worker is to exit, and when it does. */
+    /* These are nullptr until there was a notice.  The client calls hurry() when the worker has
+     * been told to exit, and end() when it exits. */
     void (*hurry)(Client &client);
     void (*end)(Client &client);
 };
@@ -81,43 +80,46 @@ struct Notices {
 struct Client {
     Nodes nodes;
     CallCounters *calls;
-    ngx_rbtree_t asks; /* by the hash of their claims */
+    ngx_rbtree_t asks; /* shared asks by the hash of their claims */
     ngx_rbtree_node_t sentinel;
-    WaitingList joined;   /* waiters since this turn of the event loop */
-    WaitingList waiting;  /* the others, in order of their deadlines */
-    ngx_event_t deadline; /* timer */
-    Grace grace;
-    ngx_event_t look;  /* timer: at the breaker */
-    ngx_uint_t probes; /* sent to a cluster */
-    ngx_msec_t failed; /* when a call or connection did last */
+    WaitingList joined;         /* waiters of this turn of the event loop */
+    WaitingList waiting;        /* the other waiters, in order of their deadlines */
+    ngx_event_t deadline;       /* timer for the first of these deadlines */
+    Grace grace;                /* of the first deadline */
+    ErrandList unrouted;        /* errands that wait for a map of slots */
+    ngx_event_t unrouted_timer; /* ends the wait of the first of these errands */
+    ngx_event_t look;           /* timer for the next look at the breaker */
+    ngx_uint_t probes;          /* number of probes sent to a cluster */
+    ngx_msec_t failed;          /* ms of the last failure of a call or connection */
     Settling settling;
     Notices notices;
-    MemoryErrand *memory; /* nullptr: it has not asked yet */
+    MemoryErrand *memory; /* nullptr until the memory of the servers was asked for */
 };
 
 struct Redis {
     Settings settings;
 
-    ngx_uint_t algorithms; /* of its zones: a mask of 1 << Algorithm */
-    bool settles;          /* costs of some, or takes back; set before the script is made, */
-    bool gives_back;       /* as this is: places have limits of others as well, */
-    bool records;          /* and this: rejected requests of some places */
+    /* The script depends on these fields. */
+    ngx_uint_t algorithms; /* mask of 1 << Algorithm of the zones */
+    bool settles;          /* zones settle costs, or take them back */
+    bool gives_back;       /* locations also have limits of another Redis */
+    bool records;          /* locations record rejected requests */
     ngx_str_t script;
-    ngx_str_t script_sha1; /* in hex */
-    ngx_str_t bans_sha1;   /* of bans_script() */
+    ngx_str_t script_sha1; /* digest of the script in hex */
+    ngx_str_t bans_sha1;   /* digest of bans_script() in hex */
 
     Policy probe_policy;
     RemoteZone probe_zone;
 
-    ngx_pool_t *pool; /* of the configuration */
+    ngx_pool_t *pool; /* pool of the configuration */
     ngx_shm_zone_t *shm_zone;
-    RedisShared *shared; /* nullptr: no zone uses it */
+    RedisShared *shared; /* nullptr: no zone uses the Redis */
 
     Client client;
 };
 
-/* Returns true if this worker's part of the Redis, which is ready, is not to be
- * asked: it is known not to answer. */
+/* Returns true if the Redis is known not to answer.  start_client() has made this worker's part
+ * ready. */
 inline bool is_away(const Redis &redis) {
     return redis.shared->breaker.is_open() || redis.client.nodes.is_away();
 }

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Claims of zones in Redis: the question, the answer, and the waiter. */
+/* Claims that Redis decides, their verdicts, and the waiters for them. */
 
 #pragma once
 
@@ -25,28 +25,30 @@ struct BanSpread;
 struct Redis;
 class Outbox;
 
-/* A zone as its Redis sees it. */
+/* A zone of a Redis. */
 struct RemoteZone {
     Redis *redis;
-    ngx_str_t prefix; /* of keys, to the brace */
+    ngx_str_t prefix; /* prefix of the names of keys, with the opening brace */
     ngx_str_t name;
     const Policy *policy;
-    Refusals *refusals;              /* in the zone's memory */
-    Leases *leases;                  /* this, too; nullptr: none */
-    LimitCache *told;                /* this, too: limits of keys; nullptr: a probe's */
-    uint32_t lease;                  /* their size */
-    std::optional<OnError> on_error; /* that of the Redis, unless it has its own */
-    ngx_atomic_t *log_after;         /* this, too: bad limits of keys */
-    BanExchange *exchange;           /* this, too; nullptr: it has no bans */
-    Bans *bans;                      /* this, too */
+    Refusals *refusals;              /* in the zone's memory; nullptr: the zone of probes */
+    Leases *leases;                  /* in the zone's memory; nullptr: no leases */
+    LimitCache *told;                /* last limits of keys, in the zone's memory; nullptr: the
+                                        zone of probes */
+    uint32_t lease;                  /* size of a lease in units, or kLeaseAuto; 0: no leases */
+    std::optional<OnError> on_error; /* on_error of the zone, else of the Redis */
+    ngx_atomic_t *log_after;         /* ms from which on a bad limit is logged, in the zone's
+                                        memory; nullptr: the zone of probes */
+    BanExchange *exchange;           /* in the zone's memory; nullptr: no bans */
+    Bans *bans;                      /* in the zone's memory, if `exchange` is */
     const PenaltyRule *penalty;
-    BanSpread *spread;  /* this worker's */
-    Outbox *outbox;     /* in the zone's memory; nullptr: it has no "sync=" */
-    bool settles;       /* costs of some requests */
-    ngx_msec_t sync_ms; /* 0: Redis decides */
+    BanSpread *spread;  /* this worker's part of the exchange; nullptr: none */
+    Outbox *outbox;     /* in the zone's memory; nullptr: the zone has no "sync=" */
+    bool settles;       /* costs of some requests are settled */
+    ngx_msec_t sync_ms; /* interval of "sync=" in ms; 0: Redis decides */
 };
 
-/* Limits of one stage of a place, so that asks fit into calls. */
+/* The most limits of one stage of a location, so that an ask fits into a call. */
 constexpr auto kClaimsMax = 32;
 
 /* Sources of the decision of a claim. */
@@ -54,19 +56,18 @@ enum class Source { kLocal = 0, kRedis, kLease, kCache, kFallback };
 
 struct RemoteClaim {
     RemoteZone *zone;
-    ngx_str_t key; /* the text */
+    ngx_str_t key; /* text of the key, or its name in Redis if is_named */
     Source source;
-    Override own; /* told: the key's */
+    Override own; /* override of the key, from the reply */
     Verdict verdict;
-    int64_t ttl_ms;       /* of its limit, by KeyCommand::kAskTtl; negative: it does not end */
-    uint64_t asked_limit; /* told: before the key's own one; 0: nothing was told */
-    uint64_t pace;        /* Claim::pace(), before anything was told; 0: the limit */
-    const Policy *asked;  /* the claim's, before the key's own window; nullptr: it is yet
-                             to be asked */
-    Policy policy;        /* of that window, if the key has one */
+    int64_t ttl_ms;       /* ms until the key's limit expires, from kAskTtl; negative: never */
+    uint64_t asked_limit; /* requested limit, before an override; 0: there was no reply */
+    uint64_t pace;        /* Claim::pace() before the reply; 0: the limit */
+    const Policy *asked;  /* policy of the requested window; nullptr: the claim's own */
+    Policy policy;        /* policy of the override's window, if it has one */
     Taken taken;
-    bool is_pending; /* of a zone with "sync=": its cost is among the units to be told */
-    bool is_named;   /* the key is its name in Redis, and not the text */
+    bool is_pending; /* the cost is among the units to be reported, in a zone with "sync=" */
+    bool is_named;
 };
 
 /* Returns the remote part of a claim, which Redis decides. */
@@ -74,7 +75,7 @@ inline RemoteClaim &remote_of(const Claim &claim) {
     return *static_cast<RemoteClaim *>(claim.remote);
 }
 
-/* Makes the claim one of the window that is asked for. */
+/* Makes the claim one of the requested window. */
 inline void ask_window(Claim &claim) {
     RemoteClaim &remote = remote_of(claim);
     if (remote.asked == nullptr) { remote.asked = claim.policy; }
@@ -82,7 +83,7 @@ inline void ask_window(Claim &claim) {
     claim.set_policy(*remote.asked);
 }
 
-/* Makes the claim one of another policy of its zone, of which it keeps a copy. */
+/* Makes the claim one of a copy of another policy of its zone. */
 inline void set_policy(Claim &claim, const Policy &policy) {
     RemoteClaim &remote = remote_of(claim);
     ask_window(claim);
@@ -90,8 +91,8 @@ inline void set_policy(Claim &claim, const Policy &policy) {
     claim.set_policy(remote.policy);
 }
 
-/* Makes the claim one of the window that the key's override has, the zone's if it
- * has none.  A key without an override has the window that is asked for. */
+/* Makes the claim one of the window of the key's override, or of the zone's window if the override
+ * has none.  A key without an override has the requested window. */
 inline void set_window(Claim &claim, const Override &own) {
     ask_window(claim);
     if (own.window.is_given()) {
@@ -101,8 +102,8 @@ inline void set_window(Claim &claim, const Override &own) {
     }
 }
 
-/* The same by the last reply of Redis about the key: leases, refusals and the counts of
- * this node are of a window. */
+/* Does the same by the last reply of Redis about the key, because leases, refusals and the counts
+ * of this node belong to a window. */
 inline void know_window(Claim &claim) {
     const LimitCache *told = remote_of(claim).zone->told;
     if (told->has_windows() || claim.policy->salt != 0) {
@@ -110,8 +111,7 @@ inline void know_window(Claim &claim) {
     }
 }
 
-/* Returns the verdict about a key with an override of 0: as of a cost over an empty
- * limit. */
+/* Returns the verdict about a key with an override of 0: that of a cost above the limit. */
 inline Verdict blocked_verdict(uint64_t cost) {
     Verdict verdict = {};
     verdict.excess = std::min(cost, kCostMax) * 1000;
@@ -119,7 +119,7 @@ inline Verdict blocked_verdict(uint64_t cost) {
     return verdict;
 }
 
-/* Decides the claim by the verdict that was told. */
+/* Decides the claim by its verdict from the reply. */
 inline void set_told(Claim &claim, Outcome outcome) {
     RemoteClaim &remote = remote_of(claim);
     const Verdict &verdict = remote.verdict;
@@ -129,25 +129,25 @@ inline void set_told(Claim &claim, Outcome outcome) {
     claim.outcome = outcome;
 }
 
-/* The answer to a waiter.  Its claims have their outcomes unless it failed.  The answer
- * to a request in pieces is the least answer to its pieces. */
+/* The answer to a waiter.  The claims of the waiter have their outcomes unless it failed.  The
+ * answer to a request in pieces is the least answer to its pieces. */
 enum class Told { kRejected = 0, kFailed, kAdmitted };
 
-/* A request, or a piece of one, which owns this memory and the claims.  A zeroed
- * one waits for nothing. */
+/* The wait of a request, or of a piece of a request, which owns this memory and the claims.  A
+ * zeroed waiter waits for nothing. */
 struct Waiter {
     Span<Claim> claims;
-    ngx_event_t event; /* its handler is called once it is told */
+    ngx_event_t event; /* posted when the waiter is told */
     Told told;
 
-    ngx_queue_t link;    /* of the ask */
-    ngx_queue_t waiting; /* of the client */
-    Ask *ask;            /* nullptr: waits no more */
-    Waiter **part;       /* where a request in pieces has this; becomes nullptr
-                            there if the waiter leaves; nullptr: nowhere */
-    ngx_msec_t until;
-    ngx_uint_t turn; /* its place among the ask's units */
-    bool asked;      /* by a call under way */
+    ngx_queue_t link;    /* in a list of the ask */
+    ngx_queue_t waiting; /* in a list of the client */
+    Ask *ask;            /* nullptr: the wait is over */
+    Waiter **part;       /* pointer to this waiter of a request in pieces, set to nullptr if the
+                            waiter leaves; nullptr: the request has no pieces */
+    ngx_msec_t until;    /* ms of the deadline */
+    ngx_uint_t turn;     /* number of the waiter's unit in the call under way, from 0 on */
+    bool asked;          /* a call under way asks for the waiter's unit */
 };
 
 using WaiterList = List<Waiter, &Waiter::link>;

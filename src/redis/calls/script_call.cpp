@@ -2,10 +2,13 @@
 
 #include "redis/calls/script_call.hpp"
 
+#include <hiredis/hiredis.h>
+
 #include <algorithm>
 #include <cstdlib>
 
 #include "core/policy/calendar.hpp"
+#include "ngx/clock.hpp"
 #include "ngx/strings.hpp"
 #include "redis/protocol/claim_hash.hpp"
 #include "redis/protocol/remote_verdict.hpp"
@@ -17,31 +20,30 @@ namespace {
 
 constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
-/* EVALSHA, a script, the numbers of keys and of kinds; each claim's keys, kind
- * and its number; offsets of local time, two numbers each; each ask's two numbers. */
+/* EVALSHA, a script, the numbers of keys and of kinds; the keys, the kind and its number of each
+ * claim; offsets of local time, two numbers each; the two numbers of each ask. */
 constexpr auto kOffsets = 4;
-constexpr auto kArgs = 4 + kClaimsPerCall * (4 + 12 + 1 + 2 * kOffsets + 1) + kAsksPerCall * 2;
+constexpr auto kArgs = 4 + kClaimsPerCall * (4 + 12 + 1 + 2 * kOffsets + 1) + kErrandsPerCall * 2;
 
 constexpr auto kNumberBytes = NGX_INT64_LEN;
 
-/* Added to the number of a purpose if units of the key are left here. */
+/* Added to the number of a purpose if the node has leased units of the key left. */
 constexpr auto kHeldHere = 8;
 
 /* Added to the number of a purpose if debts are not paid at the limit. */
 constexpr auto kPaced = 32;
 
-/* Added to the number of an algorithm if another window than the zone's is asked
- * for. */
+/* Added to the number of an algorithm if the requested window is not the zone's. */
 constexpr auto kOtherWindow = 8;
 
 /* Added to the precision of a strict counter. */
 constexpr auto kStrict = 64;
 
-/* Added to the calendar of a zone if that is local. */
+/* Added to the calendar of a zone in local time. */
 constexpr auto kLocal = 8;
 
-/* The time before and after now of which the script knows local time: more than
- * clocks differ, and than a unit is given back after it was taken. */
+/* The ms before and after now for which the script gets offsets of local time: more than clocks
+ * differ, and more than the time from a grant to its refund. */
 constexpr int64_t kAroundMs = int64_t{30} * 24 * 60 * 60 * 1000;
 
 /* Returns the algorithm's argument of a zone. */
@@ -55,7 +57,7 @@ uint64_t extra_of(const Policy &policy) {
                : policy.burst;
 }
 
-/* Returns true if the script is told the pace of debts. */
+/* Returns true if the script needs the pace of debts. */
 bool is_paced(const AskPart &part) {
     return part.zone->redis->settles && part.pace != part.claim.limit;
 }
@@ -67,7 +69,7 @@ uint64_t purpose_of(const AskPart &part) {
            + (is_paced(part) ? kPaced : 0);
 }
 
-/* The command that is being made. */
+/* The arguments of a call of the script. */
 class Command {
 public:
     void begin() {
@@ -76,7 +78,7 @@ public:
         last_ = text_;
     }
 
-    /* The argument is not copied. */
+    /* Adds an argument, which is not copied. */
     void add(const Arg &arg) { args_[nargs_++] = arg; }
 
     void add(uint64_t number) { add(Arg(text_of(number))); }
@@ -95,8 +97,7 @@ public:
 
     void add_keys(AskList &asks, bool is_cluster);
 
-    /* Returns the number of the part's kind, from 1 on; a new one is
-     * remembered. */
+    /* Returns the number of the part's kind, from 1 on.  Adds a new kind. */
     size_t kind(const AskPart &part) {
         for (size_t i = 0; i < nkinds_; i++) {
             if (kinds_[i] == &part || is_same(kinds_[i], part)) { return i + 1; }
@@ -142,8 +143,8 @@ private:
     u_char text_[kArgs * kNumberBytes] = {};
 };
 
-/* Adds the keys that the script touches: of each claim the state, the limit, and the debt
- * and the mark, if they are read; in a cluster the state alone, see keys.lua. */
+/* Adds the keys that the script touches: of each claim the state, the limit, and the debt and the
+ * mark, if the script reads them; in a cluster the state alone, see keys.lua. */
 void Command::add_keys(AskList &asks, bool is_cluster) {
     const size_t count = nargs_++;
     for (const Ask &ask : asks) {
@@ -162,7 +163,7 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
     args_[count] = text_of(nargs_ - count - 1);
 }
 
-/* Adds the values that claims have in common, each kind once. */
+/* Adds the kinds: the values that several claims may share. */
 void Command::add_kinds() {
     add(nkinds_);
     for (size_t i = 0; i < nkinds_; i++) {
@@ -222,10 +223,10 @@ void add_asks(Command &command, AskList &asks) {
     }
 }
 
-/* Logs that a key has a limit which is none, once a minute for all workers. */
+/* Logs that a key has an invalid limit, once a minute for all workers. */
 void log_bad_limit(const RemoteZone &zone) {
     if (zone.log_after == nullptr) {
-        /* a probe's */
+        /* the zone is that of probes */
         return;
     }
 
@@ -244,8 +245,7 @@ bool has_window(int64_t limit) { return limit > kScriptOwn && (limit & kScriptWi
 
 bool has_debt(int64_t limit) { return (std::abs(std::max(limit, -INT64_MAX)) & kScriptDebt) != 0; }
 
-/* Returns where the debt is in the numbers of a part that has one, and where the values
- * begin. */
+/* Return the first number of the debt, for a part with a debt, and the first value. */
 const int64_t *debt_of(const int64_t *numbers) {
     return numbers + (has_window(numbers[0]) ? 2 : 1);
 }
@@ -253,7 +253,7 @@ const int64_t *values_of(const int64_t *numbers) {
     return debt_of(numbers) + (has_debt(numbers[0]) ? 2 : 0);
 }
 
-/* Returns the window of the key's override; none: it has the zone's. */
+/* Returns the window of the key's override; none: the window of the zone. */
 Window window_of(const int64_t *numbers) {
     return has_window(numbers[0]) && numbers[1] >= 0 && numbers[1] <= kWindowMaxMs
                ? Window::from_code(static_cast<uint32_t>(numbers[1]))
@@ -265,7 +265,7 @@ Policy policy_of(const AskPart &part, const Override &own) {
     return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
 }
 
-/* Returns the key's override.  The one in force goes to `limit`. */
+/* Returns the key's override.  Sets *limit to the limit in force. */
 Override override_of(const int64_t *numbers, int64_t *limit) {
     *limit = numbers[0];
     if (*limit == 0) { return {kUnlimited, {}}; }
@@ -282,9 +282,9 @@ Override override_of(const int64_t *numbers, int64_t *limit) {
     return is_own ? Override{static_cast<uint64_t>(*limit), window_of(numbers)} : Override{};
 }
 
-/* Returns true if these are a limit, and the values of an algorithm, which mean
- * nothing where there is no limit; or the units of a claim that were not
- * settled.  A blocked key is granted nothing: no limit could count its use. */
+/* Returns true if the numbers are a limit and the values of an algorithm, which mean nothing
+ * without a limit; or, for a settlement, the units that were not settled.  A blocked key is
+ * granted nothing, because no limit could count its use. */
 bool is_state(const AskPart &part, uint64_t now_ms, int64_t granted, const int64_t *numbers) {
     const Claim &claim = part.claim;
     const int64_t *values = values_of(numbers);
@@ -308,11 +308,11 @@ bool is_state(const AskPart &part, uint64_t now_ms, int64_t granted, const int64
            || are_remote_values(policy_of(part, own), static_cast<uint64_t>(limit), now_ms, values);
 }
 
-/* Returns true if neither an offset of local time nor a window of the calendar that
- * is added to the time overflows. */
+/* Returns true if the time does not overflow when an offset of local time or a window of the
+ * calendar is added. */
 bool is_time(int64_t ms) { return ms >= 0 && ms <= INT64_MAX / 2; }
 
-/* Returns how many numbers the reply has of a part, from these on. */
+/* Returns the length of a part of the reply that begins with these numbers. */
 size_t numbers_of(const AskPart &part, const int64_t *numbers) {
     const int64_t *values = values_of(numbers);
     size_t before = values - numbers;
@@ -321,61 +321,97 @@ size_t numbers_of(const AskPart &part, const int64_t *numbers) {
     return before + remote_values(*part.claim.policy, values[0]) + (part.held ? 1 : 0);
 }
 
+/* Remembers the limits of keys, which hold while Redis is away, and makes the parts claims of the
+ * windows in force. */
+void set_known(Ask &ask, const Answer &answer) {
+    for (size_t i = 0; i < ask.parts.size(); i++) {
+        AskPart &part = ask.parts[i];
+        if (part.zone->told) { part.zone->told->set(part.claim.key_hash(), answer.parts[i].own); }
+
+        part.claim.set_policy(answer.parts[i].policy);
+    }
+}
+
 } // namespace
 
 bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
 
-/* Each ask takes a part of the room for the reply.  In a cluster, where asks
- * lie in one slot hardly ever, a call has one, which a redirection is about. */
-bool call_takes(AskCall &call, const Ask &ask) {
-    bool is_command = ask.order.command != KeyCommand::kNone;
-    size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kAsksPerCall;
+/* Each ask takes a part of the room for the reply.  In a cluster, where asks hardly ever share a
+ * slot, a call has one ask, so that a redirection is about one slot. */
+bool join_script(ErrandCall &call, Errand &errand) {
+    auto &ask = static_cast<Ask &>(errand);
+    const size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kErrandsPerCall;
     size_t numbers = 1;
     for (const AskPart &part : ask.parts) {
         numbers += 4 + remote_values_max(*part.claim.policy);
     }
 
-    if (call.command || (is_command && call.nasks) || call.nasks == most
-        || call.nclaims + ask.parts.size() > kClaimsPerCall
+    if (call.nerrands == most || call.nclaims + ask.parts.size() > kClaimsPerCall
         || 1 + call.numbers + numbers + ask.parts.size() > kReplyNumbers) {
         return false;
     }
 
-    call.command = is_command;
-    call.nasks++;
     call.nclaims += ask.parts.size();
     call.numbers += numbers;
+    take_waiters(ask);
     return true;
 }
 
-bool call_script(Node &node, AskCall &call) {
+bool call_script(Node &node, ErrandCall &call) {
     static Command command;
     const Redis &redis = *node.redis;
     command.begin();
     command.add(call.whole ? "EVAL" : "EVALSHA");
     command.add(view(call.whole ? redis.script : redis.script_sha1));
-    command.add_keys(call.asks, redis.client.nodes.is_cluster());
+    command.add_keys(asks_of(call), redis.client.nodes.is_cluster());
 
     command.add_kinds();
-    add_asks(command, call.asks);
+    add_asks(command, asks_of(call));
     return put_call(node, call, command.args());
 }
 
-bool is_script_reply(AskCall &call, const Reply &reply) {
+void script_answered(Node &node, ErrandCall &call, Reply &reply) {
+    if (reply.type == REDIS_REPLY_ERROR) {
+        node.log->write(0, "%s", reply_text(&reply));
+        /* the end of a broken connection is counted */
+        if (!node.is_broken()) { node_failed(node); }
+        return;
+    }
+
+    if (reply.type != REDIS_REPLY_ARRAY || !is_script_reply(call, reply)) {
+        node.blame(reply);
+        return;
+    }
+
+    node_answered(node);
+    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
+    /* a time that is compared with this one later may be so old */
+    const ngx_msec_t sent = call.sent - std::min(call.sent, node.settings->clock_age_ms);
+    ScriptReply script_reply(reply);
+    Answer answer;
+    while (!call.errands.empty()) {
+        auto &ask = static_cast<Ask &>(take_errand(call));
+        script_reply.read(ask, &answer);
+        set_known(ask, answer);
+        kind_of(ask).told(ask, answer, sent);
+    }
+}
+
+bool is_script_reply(ErrandCall &call, const Reply &reply) {
     const int64_t *next = reply.numbers;
     const int64_t *end = next + reply.n;
     if (end - next < 1 || !is_time(*next)) { return false; }
 
     const auto now_ms = static_cast<uint64_t>(*next++);
 
-    for (const Ask &ask : call.asks) {
+    for (const Ask &ask : asks_of(call)) {
         if (next == end || *next < 0 || *next > static_cast<int64_t>(ask.asked_units)) {
             return false;
         }
 
         const int64_t granted = *next++;
         for (const AskPart &part : ask.parts) {
-            /* each has a limit, and a value at least, which tells how many there are */
+            /* a part has a limit and at least one value, which tells the length */
             if (end - next < 2 || end - next <= values_of(next) - next) { return false; }
 
             auto n = static_cast<ptrdiff_t>(numbers_of(part, next));

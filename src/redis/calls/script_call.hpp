@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Calls of the script: its arguments and its replies, which scripts.hpp
- * describes. */
+/* Calls of the script: the arguments and the replies that scripts.hpp describes. */
 
 #pragma once
 
@@ -9,46 +8,48 @@
 
 namespace limit_sliding {
 
-/* Adds the ask to the call, if the call can take it. */
-bool call_takes(AskCall &call, const Ask &ask);
+/* ErrandKind::join: adds an ask with its waiters to a call of the script. */
+bool join_script(ErrandCall &call, Errand &errand);
 
-/* Puts the call of its asks into the node's buffer.  Returns false if there is
- * no memory. */
-bool call_script(Node &node, AskCall &call);
+/* ErrandKind::put: puts the call of the script into the node's buffer. */
+bool call_script(Node &node, ErrandCall &call);
 
-/* Returns true if the claim is settled: Redis tells no state of it. */
+/* ErrandKind::answered: handles the reply by AskKind::told() of each ask. */
+void script_answered(Node &node, ErrandCall &call, Reply &reply);
+
+/* Returns true if the claim is a settlement: the reply has no state of its key. */
 inline bool is_settled(const Claim &claim) {
     return claim.purpose == Purpose::kGiveBack || claim.purpose == Purpose::kCharge;
 }
 
-/* Returns true if units of the claim that it rejects are recorded. */
+/* Returns true if Redis records the units of the claim that it rejects. */
 bool records(const Claim &claim);
 
 /* The answer about one key. */
 struct PartAnswer {
     bool is_unlimited() const { return own.is_unlimited(); }
 
-    /* True if there is a limit that Redis has counted by. */
+    /* Returns true if Redis has counted by a limit. */
     bool is_limited() const { return !own.is_unlimited() && !own.is_blocked(); }
 
     RemoteState state;
-    Override own;      /* the key's */
-    Policy policy;     /* of the window in force */
+    Override own;      /* override of the key */
+    Policy policy;     /* policy of the window in force */
     uint64_t lost;     /* units of a charge that the key cannot owe */
-    uint64_t rejected; /* units of the ask, which are recorded where they are rejected */
-    int64_t forgotten; /* so many ms ago, and 1; 0: it was not */
+    uint64_t rejected; /* rejected units of the ask, if records(); else 0 */
+    int64_t forgotten; /* 1 plus the ms since the key was forgotten; 0: it was not forgotten */
 };
 
 struct Answer {
-    int64_t granted; /* units */
+    int64_t granted; /* granted units */
     PartAnswer parts[kClaimsMax];
 };
 
-/* Returns true if this array is a reply of the script.  Other numbers are not
- * for the core, which divides by the limit. */
-bool is_script_reply(AskCall &call, const Reply &reply);
+/* Returns true if this array is a valid reply to the call.  The core divides by the limit, and so
+ * must not see other numbers. */
+bool is_script_reply(ErrandCall &call, const Reply &reply);
 
-/* Reads such an array, for the call's asks in their order. */
+/* Reads a valid reply, for the call's asks in their order. */
 class ScriptReply {
 public:
     explicit ScriptReply(const Reply &reply)
@@ -61,8 +62,8 @@ private:
     const int64_t *next_;
 };
 
-/* Describes a key to a request, admitted or not, after `before` units of the
- * call.  Of a claim that is settled nothing but the limit is known. */
+/* Describes a key to a request, admitted or not, after `before` units of the call.  For a
+ * settlement, only the limit is known. */
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,
                       bool admitted);
 

@@ -9,32 +9,23 @@
 #include "core/base/atomics.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/ask.hpp"
 #include "redis/calls/client.hpp"
 
 namespace limit_sliding {
 
 /* A worker's question, which goes from master to master. */
 struct MemoryErrand : Errand, TextSink {
-    Redis *redis;
-    ServerMemory told; /* by the present one */
+    ServerMemory told; /* memory of the present master */
     ServerMemory sum;
-    uint64_t next;   /* the first master has this id, or a higher one */
-    ngx_uint_t hops; /* nodes that could not be connected to */
-    bool is_under_way;
     bool is_refused; /* the user of NGINX has no right to ask */
 };
 
 namespace {
 
-/* The last replies are shown for so long. */
+/* The ms for which the last sums are valid. */
 constexpr ngx_msec_t kMemoryKnownMs = 3 * kMemoryAskMs;
 
-struct MemoryCall : Call {
-    MemoryErrand *errand;
-};
-
-/* Returns a number of INFO, with lines "name:value"; 0: there is none. */
+/* Returns a number of INFO, with lines "name:value"; 0: INFO does not have it. */
 uint64_t number_of(std::string_view info, std::string_view name) {
     const size_t at = info.find(name);
     if (at == info.npos) { return 0; }
@@ -56,7 +47,7 @@ void publish(const MemoryErrand &errand) {
     shared(&report.told_ms).store(ngx_current_msec, std::memory_order_release);
 }
 
-/* Adds the reply of a master.  If one may use any memory, all may. */
+/* Adds the memory of a master.  If a master has no maximum, the sum has none. */
 void add(ServerMemory &sum, const ServerMemory &one) {
     const bool is_first = sum.bytes == 0;
 
@@ -67,98 +58,42 @@ void add(ServerMemory &sum, const ServerMemory &one) {
     sum.evicted += one.evicted;
 }
 
-/* Returns the master that is to be asked next, where `node` is one; nullptr: all were. */
-Node *next_master(const MemoryErrand &errand, Node *node) {
+bool put(Node &node, ErrandCall &call) {
+    constexpr Arg kArgs[] = {"INFO"};
+    auto &errand = static_cast<MemoryErrand &>(call.errands.front());
+    errand.told = {};
+    call.texts = &errand;
+    return put_call(node, call, kArgs);
+}
+
+/* Continues with the next master, or ends the errand.  A master that forbids INFO now will forbid
+ * it in a minute, too.  Other errors pass, such as that a script keeps the master busy. */
+void answered(Node &node, ErrandCall &call, Reply &reply) {
+    auto &errand = static_cast<MemoryErrand &>(take_errand(call));
+    if (reply.type == REDIS_REPLY_ERROR) {
+        const std::string_view error = view(reply.text, reply.len);
+        errand.is_refused = starts_with(error, "NOPERM") || starts_with(error, "ERR ");
+        node.log->write(0, "memory and evictions are not known: %s", reply_text(&reply));
+        return;
+    }
+
+    if (reply.type != REDIS_REPLY_STRING) {
+        node.blame(reply);
+        return;
+    }
+
+    node.succeeded();
+    add(errand.sum, errand.told);
     Cluster *cluster = errand.redis->client.nodes.cluster;
-    if (cluster != nullptr) { return cluster->master_from(errand.next); }
-
-    return errand.next == 0 ? node : nullptr;
-}
-
-/* Goes on after a master has told. */
-void go_on(MemoryErrand &errand, Node &node) {
-    errand.next = node.endpoint->id() + 1;
-
-    Node *next = next_master(errand, &node);
-    if (next != nullptr) {
-        next->send_errand(errand);
-        return;
-    }
-
-    errand.is_under_way = false;
-    publish(errand);
-}
-
-void answered(Node &node, Call &to, Reply *reply) {
-    MemoryErrand &errand = *static_cast<MemoryCall &>(to).errand;
-
-    ngx_free(&to);
-    if (reply != nullptr && reply->type == REDIS_REPLY_STRING) {
-        node.succeeded();
-        add(errand.sum, errand.told);
-        go_on(errand, node);
-        return;
-    }
-
-    errand.is_under_way = false;
-    if (reply == nullptr) { return; }
-
-    if (reply->type != REDIS_REPLY_ERROR) {
-        node.blame(*reply);
-        return;
-    }
-
-    /* A master that forbids INFO now will forbid it in a minute, too.  Other errors pass,
-     * such as that a script keeps it busy. */
-    const std::string_view error = view(reply->text, reply->len);
-    errand.is_refused = starts_with(error, "NOPERM") || starts_with(error, "ERR ");
-    node.log->write(0, "memory and evictions are not known: %s", reply_text(reply));
-}
-
-/* The errand's function for a node that is ready.  It may be any node, if the masters
- * were not known when it began. */
-void ask(Errand &to, Node &node) {
-    auto &errand = static_cast<MemoryErrand &>(to);
-    Node *master = next_master(errand, &node);
-    if (master != nullptr && master != &node) {
-        master->send_errand(errand);
-        return;
-    }
-
-    auto *call = create_call<MemoryCall>(answered);
-    if (call != nullptr) {
-        const Arg args[] = {"INFO"};
-
-        errand.told = {};
-        call->errand = &errand;
-        call->texts = &errand;
-        if (node.command(*call, args)) { return; }
-    }
-
-    ngx_free(call);
-    errand.is_under_way = false;
-}
-
-/* The errand's function for a node that cannot be connected to.  While it is not known
- * which masters there are, another node may tell. */
-void try_another(Errand &to, Node &failed) {
-    auto &errand = static_cast<MemoryErrand &>(to);
-    Nodes &nodes = errand.redis->client.nodes;
-    Node *other = nodes.route(0);
-    if (!nodes.are_known() && other != &failed && errand.hops++ < kHopsMax) {
-        other->send_errand(errand);
+    errand.master = node.endpoint->id() + 1;
+    if (cluster != nullptr && cluster->master_from(errand.master) != nullptr) {
+        send(errand);
     } else {
-        errand.is_under_way = false;
+        publish(errand);
     }
 }
 
-void begin(MemoryErrand &errand) {
-    errand.sum = {};
-    errand.next = 0;
-    errand.hops = 0;
-    errand.is_under_way = true;
-    errand.redis->client.nodes.route(0)->send_errand(errand);
-}
+constexpr ErrandKind kMemory = {nullptr, put, answered, [](Errand &, Failure) {}, nullptr, false};
 
 /* Returns this worker's errand; nullptr: there is no memory. */
 MemoryErrand *errand_of(Redis &redis) {
@@ -168,8 +103,8 @@ MemoryErrand *errand_of(Redis &redis) {
         if (errand == nullptr) { return nullptr; }
 
         errand->redis = &redis;
-        errand->run = ask;
-        errand->fail = try_another;
+        errand->kind = &kMemory;
+        errand->slot = kMasterSlot;
         errand->add_text = [](TextSink &sink, std::string_view info) {
             static_cast<MemoryErrand &>(sink).told
                 = {number_of(info, "\nused_memory:"), number_of(info, "\nmaxmemory:"),
@@ -180,7 +115,7 @@ MemoryErrand *errand_of(Redis &redis) {
     return errand;
 }
 
-/* Returns true if it is this worker's turn to ask. */
+/* Returns true if this worker must ask. */
 bool take_turn(SharedMemoryReport &report) {
     uint64_t due_ms = load(&report.due_ms);
 
@@ -195,9 +130,11 @@ bool take_turn(SharedMemoryReport &report) {
 std::optional<ServerMemory> look_at_memory(Redis &redis) {
     SharedMemoryReport &report = redis.shared->memory;
     MemoryErrand *errand = errand_of(redis);
-    if (errand != nullptr && !errand->is_under_way && !errand->is_refused && can_ask(redis)
-        && take_turn(report)) {
-        begin(*errand);
+    if (errand != nullptr && errand->state == ErrandState::kIdle && !errand->is_refused
+        && can_ask(redis) && take_turn(report)) {
+        errand->sum = {};
+        errand->master = 0;
+        send(*errand);
     }
 
     const uint64_t told_ms = shared(&report.told_ms).load(std::memory_order_acquire);

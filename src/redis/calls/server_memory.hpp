@@ -3,9 +3,8 @@
 /*
  * The memory of the servers of a Redis.
  *
- * It is asked for when somebody looks at the API, and by one worker of the node in
- * kMemoryAskMs at most; whoever looks next sees the answer.  So nothing is asked where
- * nobody looks, and nobody waits for it.
+ * A request of the API makes one worker of the node ask for the memory, once in kMemoryAskMs at
+ * most, and does not wait for the replies: the next request shows them.
  */
 
 #pragma once
@@ -18,8 +17,8 @@ namespace limit_sliding {
 
 constexpr ngx_msec_t kMemoryAskMs = 60'000;
 
-/* Returns the sums of all masters, as they were told in the last three minutes, or
- * nothing; and asks for the next ones, if that is due. */
+/* Returns the sums of all masters from replies of the last three minutes, or nothing; and asks for
+ * the next sums if they are due. */
 std::optional<ServerMemory> look_at_memory(Redis &redis);
 
 } // namespace limit_sliding

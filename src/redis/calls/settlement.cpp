@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ngx/event.hpp"
+#include "redis/calls/script_call.hpp"
 #include "redis/protocol/claim_hash.hpp"
 #include "redis/shared/refusals.hpp"
 
@@ -12,55 +13,110 @@ namespace limit_sliding {
 
 namespace {
 
-/* Memory of a worker's settlements, beyond which they are lost: this bounds the memory
- * of waiting settlements while Redis is slow.  There is room for 10,000 of them with short keys. */
+/* The most bytes of a worker's settlements: room for 10,000 of them with short keys.  This bounds
+ * the memory of waiting settlements while Redis is slow.  Units without room are lost. */
 constexpr size_t kSettlementBytesMax = 8 << 20;
 
-/* Settlements that may be due or in calls.  The others wait behind them, so
- * that a request's ask does not: it is due behind these at most, and they take
- * Redis a few milliseconds. */
+/* The most settlements that are due or in calls.  The others wait behind them, so that a
+ * request's ask waits for few settlements, which take Redis a few milliseconds. */
 constexpr size_t kOutMax = 256;
 
-/* Returns a new ask for the claim, which is due in its turn; nullptr: it cannot be made. */
-Ask *create_settlement(Redis &redis, Claim &claim) {
-    Client &client = redis.client;
-    Settling &settling = client.settling;
-    Ask *ask = settling.bytes < kSettlementBytesMax ? create_ask(redis, {&claim, 1}) : nullptr;
-    if (ask == nullptr) { return nullptr; }
+/* A settlement of one part.  The cost of its claim is the units of the call under way. */
+struct Settlement : Ask {
+    uint64_t unsettled; /* units of the next call */
+};
 
-    if (!client.nodes.is_worth(ask->slot)) {
-        ngx_free(ask);
-        return nullptr;
+/* Returns the units of both calls. */
+uint64_t units_of(const Settlement &settlement) {
+    return settlement.parts[0].claim.cost + settlement.unsettled;
+}
+
+size_t bytes_of(const Settlement &settlement) {
+    return sizeof(Settlement) + sizeof(AskPart) + settlement.parts[0].key.len;
+}
+
+/* Ends a call.  If no more units came, the settlement is over, and the next one becomes due. */
+void call_done(Settlement &settlement) {
+    Settling &settling = settlement.redis->client.settling;
+    if (settlement.units == 0) {
+        settling.bytes -= bytes_of(settlement);
+        settling.nout--;
+        if (!settling.waiting.empty()) {
+            settling.nout++;
+            send(settling.waiting.pop_front());
+        }
     }
 
-    ask->settles = true;
-    ask->parts[0].taken = remote_of(claim).taken;
-    settling.nasks++;
-    settling.bytes += waiting_bytes(*ask);
+    ask_done(settlement);
+}
+
+bool join(ErrandCall &call, Errand &errand) {
+    if (!join_script(call, errand)) { return false; }
+
+    auto &settlement = static_cast<Settlement &>(errand);
+    settlement.parts[0].claim.cost = settlement.unsettled;
+    settlement.unsettled = 0;
+    return true;
+}
+
+void returned(Errand &errand) {
+    auto &settlement = static_cast<Settlement &>(errand);
+    settlement.unsettled = units_of(settlement);
+    settlement.parts[0].claim.cost = 0;
+    settlement.units = 1;
+}
+
+/* Redis has settled the units of the call, except for lost units. */
+void told(Ask &ask, const Answer &answer, ngx_msec_t) {
+    Client &client = ask.redis->client;
+    AskPart &part = ask.parts[0];
+    count_unsettled(client, answer.parts[0].lost);
+    client.settling.units -= part.claim.cost;
+    part.claim.cost = 0;
+
+    /* the key may be admitted again */
+    if (part.claim.purpose == Purpose::kGiveBack) { part.zone->refusals->forget(part.claim); }
+
+    call_done(static_cast<Settlement &>(ask));
+}
+
+void failed(Errand &errand, Failure failure) {
+    auto &settlement = static_cast<Settlement &>(errand);
+    const bool is_unsent = failure == Failure::kUnsent;
+    if (is_unsent) { settlement.units = 0; }
+
+    Client &client = settlement.redis->client;
+    uint64_t &units = is_unsent ? settlement.unsettled : settlement.parts[0].claim.cost;
+    count_unsettled(client, units);
+    client.settling.units -= units;
+    units = 0;
+    call_done(settlement);
+}
+
+constexpr AskKind kSettlement
+    = {{join, call_script, script_answered, failed, returned, true}, told};
+
+/* Returns a new settlement for the claim, which is sent in its turn; nullptr: it cannot be
+ * made. */
+Settlement *create_settlement(Redis &redis, Claim &claim) {
+    Settling &settling = redis.client.settling;
+    auto *settlement = settling.bytes < kSettlementBytesMax
+                           ? create_ask<Settlement>(redis, {&claim, 1}, kSettlement)
+                           : nullptr;
+    if (settlement == nullptr || if_worth(*settlement) == nullptr) { return nullptr; }
+
+    settlement->parts[0].taken = remote_of(claim).taken;
+    settling.bytes += bytes_of(*settlement);
     if (settling.nout < kOutMax) {
         settling.nout++;
-        make_due(*ask);
+        send(*settlement);
     } else {
-        waiting_of(settling).push_back(*ask);
+        settling.waiting.push_back(*settlement);
     }
-    return ask;
+    return settlement;
 }
 
-/* Has more units of the ask settled in time, which an exiting worker waits for. */
-void add_units(Ask &ask, uint64_t units) {
-    const Settings &settings = ask.redis->settings;
-    Settling &settling = ask.redis->client.settling;
-    ask.unsettled += units;
-    ask.units = 1;
-    settling.units += units;
-    settling.until = ngx_current_msec + settings.connect_timeout + settings.timeout;
-    settling.timer.cancelable = 0;
-    if (!settling.timer.timer_set) {
-        ngx_add_timer(&settling.timer, settings.connect_timeout + settings.timeout);
-    }
-}
-
-/* Has the timer go on while there is something to wait for. */
+/* Sets the timer again while an exiting worker waits for asks. */
 void check_time(Client &client) {
     Settling &settling = client.settling;
     auto left = static_cast<ngx_msec_int_t>(settling.until - ngx_current_msec);
@@ -69,8 +125,8 @@ void check_time(Client &client) {
     }
 }
 
-/* Makes of a claim that was admitted one that settles the difference of its
- * costs.  Returns false if Redis is not to be told. */
+/* Sets *settled to a claim that settles the difference of the costs of an admitted claim.  Returns
+ * false if Redis needs no settlement. */
 bool make_settlement(const Claim &claim, int64_t difference, Claim *settled) {
     const RemoteClaim &remote = remote_of(claim);
     bool is_leased = remote.source == Source::kLease;
@@ -91,23 +147,29 @@ bool make_settlement(const Claim &claim, int64_t difference, Claim *settled) {
     return false;
 }
 
-/* Returns as many units of the cost as there is room for. */
+/* Settles the units of the cost for which there is room, and returns their number. */
 uint64_t add_settlement(Redis &redis, const Claim &settled) {
     Claim claim = settled;
     claim.cost = 0;
 
     bool is_charge = claim.purpose == Purpose::kCharge;
     uint64_t hash = claim_hash(&claim, 1);
-    Ask *ask = is_charge ? find_ask(redis, hash) : nullptr;
-    if (ask == nullptr) {
-        ask = create_settlement(redis, claim);
-        if (ask == nullptr) { return 0; }
+    Ask *shared = is_charge ? find_ask(redis, hash) : nullptr;
+    auto *settlement = static_cast<Settlement *>(shared);
+    if (shared == nullptr || shared->kind != &kSettlement) {
+        settlement = create_settlement(redis, claim);
+        if (settlement == nullptr) { return 0; }
 
-        if (is_charge) { share_ask(*ask, hash); }
+        if (is_charge) { share_ask(*settlement, hash); }
     }
 
-    uint64_t added = std::min(settled.cost, kSettledMax - units_of(*ask));
-    if (added) { add_units(*ask, added); }
+    const uint64_t added = std::min(settled.cost, kSettledMax - units_of(*settlement));
+    if (added == 0) { return 0; }
+
+    settlement->unsettled += added;
+    settlement->units = 1;
+    redis.client.settling.units += added;
+    keep_worker(*settlement);
     return added;
 }
 
@@ -123,30 +185,10 @@ void settle(const Claim &claim, int64_t difference) {
 }
 
 void init_settling(Client &client) {
-    waiting_of(client.settling).init();
+    client.settling.waiting.init();
     init_event<check_time>(client.settling.timer, client);
 }
 
 void end_settling(Client &client) { count_unsettled(client, client.settling.units); }
-
-void take_units(Ask &ask) {
-    if (!ask.settles) { return; }
-
-    ask.parts[0].claim.cost = ask.unsettled;
-    ask.unsettled = 0;
-}
-
-void units_settled(Ask &ask, uint64_t lost) {
-    if (!ask.settles) { return; }
-
-    Client &client = ask.redis->client;
-    AskPart &part = ask.parts[0];
-    count_unsettled(client, lost);
-    client.settling.units -= part.claim.cost;
-    part.claim.cost = 0;
-
-    /* it may be admitted again */
-    if (part.claim.purpose == Purpose::kGiveBack) { part.zone->refusals->forget(part.claim); }
-}
 
 } // namespace limit_sliding

@@ -6,32 +6,31 @@
 
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
-#include "redis/calls/deliver_reply.hpp"
+#include "redis/calls/decision.hpp"
 #include "redis/calls/lease_units.hpp"
 #include "redis/calls/settlement.hpp"
-#include "redis/protocol/claim_hash.hpp"
 
 namespace limit_sliding {
 
 namespace {
 
-/* The claims of its waiter are decided by one call. */
+/* A piece: the claims of its waiter are decided by one call. */
 struct Piece {
     Waiter waiter;
-    Ask *ask; /* to be joined; nullptr: `told` is known */
+    Ask *ask; /* ask that the waiter will join; nullptr: Waiter::told is set already */
 };
 
-/* A request that was divided.  It outlives a request that is gone, and so owns
- * copies of the claims, in the order of the pieces. */
+/* A divided request.  It may outlive its request, and so owns copies of the claims, in the order
+ * of the pieces. */
 struct Split {
-    Waiter *whole; /* nullptr: nobody waits */
+    Waiter *whole; /* waiter of the request; nullptr: nobody waits */
     Span<Claim> claims;
     RemoteClaim *remotes;
-    Policy *asked;  /* of the windows that are asked for */
-    size_t *places; /* of the claims among the request's */
-    u_char *text;   /* where the next key goes */
+    Policy *asked;  /* policies of the requested windows */
+    size_t *places; /* indices of the claims in the request */
+    u_char *text;   /* place for the next key */
     Span<Piece> pieces;
-    size_t ntold;
+    size_t ntold; /* pieces that were told */
 };
 
 bool is_granted(const Claim &claim) {
@@ -40,8 +39,7 @@ bool is_granted(const Claim &claim) {
            && (source == Source::kRedis || source == Source::kLease);
 }
 
-/* Describes a key once its units are given back, also to requests that come
- * next. */
+/* Describes a key after the refund of its units, also to the next requests. */
 void describe_given_back(Claim &claim) {
     RemoteClaim &remote = remote_of(claim);
     Verdict &verdict = remote.verdict;
@@ -56,7 +54,7 @@ void describe_given_back(Claim &claim) {
     add_refusal(*remote.zone, asked, verdict, ngx_current_msec);
 }
 
-/* Copies the answer to a piece to the claims of the request. */
+/* Copies the answer to a piece into the claims of the request. */
 void tell_piece(const Split &split, const Piece &piece) {
     for (Claim &told : piece.waiter.claims) {
         Claim &claim = split.whole->claims[split.places[&told - split.claims.begin()]];
@@ -77,7 +75,7 @@ void tell_piece(const Split &split, const Piece &piece) {
     }
 }
 
-/* Tells the request.  Claims of a piece that has failed stay undecided. */
+/* Tells the request.  Claims of a failed piece stay undecided. */
 void tell_whole(const Split &split, Told told) {
     for (const Piece &piece : split.pieces) {
         if (piece.waiter.told != Told::kFailed) { tell_piece(split, piece); }
@@ -89,7 +87,7 @@ void tell_whole(const Split &split, Told told) {
     post_event(whole.event);
 }
 
-/* A piece was told.  The last one tells the request. */
+/* Handles the end of a piece.  The last piece tells the request. */
 void piece_told(Split &split) {
     if (++split.ntold < split.pieces.size()) { return; }
 
@@ -109,7 +107,7 @@ void piece_told(Split &split) {
     ngx_free(&split);
 }
 
-/* Returns nullptr if there is no memory. */
+/* Returns a split without pieces, with room for the claims; nullptr: there is no memory. */
 Split *create_split(Span<Claim> claims) {
     size_t n = claims.size();
     size_t bytes = 0;
@@ -157,7 +155,7 @@ void add_claim(Split &split, const Claim &claim, size_t place) {
     split.places[i] = place;
 }
 
-/* Adds a piece without claims, which has failed unless it gets an ask. */
+/* Adds a piece without claims, as a failed one until it gets an ask. */
 Piece &add_piece(Split &split) {
     split.pieces = {split.pieces.begin(), split.pieces.size() + 1};
     Piece &piece = split.pieces.end()[-1];
@@ -166,7 +164,7 @@ Piece &add_piece(Split &split) {
     return piece;
 }
 
-/* Divides claims by slot, of which the request has others before.  Frees the ask. */
+/* Divides claims by slot, which follow `before` other claims of the request.  Frees the ask. */
 void divide(Split &split, Ask &mixed, Span<Claim> claims, size_t before) {
     Span<AskPart> parts = mixed.parts;
     std::sort(parts.begin(), parts.end(), [](const AskPart &a, const AskPart &b) {
@@ -180,25 +178,17 @@ void divide(Split &split, Ask &mixed, Span<Claim> claims, size_t before) {
             add_claim(split, claims[parts[i].index], before + parts[i].index);
         }
 
-        Span<Claim> copies = piece.waiter.claims;
-        uint64_t hash = claim_hash(copies.begin(), copies.size());
-        Ask *ask = find_ask(*mixed.redis, hash);
-        if (ask == nullptr) {
-            ask = copy_ask(mixed, first, i - first);
-            if (ask) { share_ask(*ask, hash); }
-        }
-
-        piece.ask = ask ? if_worth(*ask) : nullptr;
+        piece.ask = get_ask(*mixed.redis, piece.waiter.claims, kDecision);
     }
 
     ngx_free(&mixed);
 }
 
-/* Makes pieces of claims of one Redis, of which the request has others before.
- * Units that are leased decide them at once, whatever others have to ask. */
+/* Makes pieces of claims of one Redis, which follow `before` other claims of the request.  Leased
+ * units decide the claims at once. */
 void add_claims(Split &split, Span<Claim> claims, size_t before) {
     bool is_leased = spend_leases(claims);
-    Ask *ask = is_leased ? nullptr : get_ask(*remote_of(claims[0]).zone->redis, claims);
+    Ask *ask = is_leased ? nullptr : get_ask(*remote_of(claims[0]).zone->redis, claims, kDecision);
     if (ask && ask->slot == kMixedSlots) {
         divide(split, *ask, claims, before);
         return;
@@ -216,7 +206,7 @@ void add_claims(Split &split, Span<Claim> claims, size_t before) {
     }
 }
 
-/* Returns false, and frees it, if no piece can be asked. */
+/* Sends the asks of the pieces.  Returns false, and frees the split, if all pieces have failed. */
 bool ask_pieces(Split &split, Waiter *waiter) {
     if (std::all_of(split.pieces.begin(), split.pieces.end(), [](const Piece &piece) {
             return piece.ask == nullptr && piece.waiter.told == Told::kFailed;

@@ -1,9 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A request that no single call can decide: its limits are in several Redises,
- * or their keys lie in several slots of a cluster.  It is asked in pieces, all at
- * once: each piece is of one Redis and slot, and has an ask of its own.  If one
- * piece rejects, the units granted to others are given back. */
+/* Requests that no single call can decide, because their limits are in several Redises, or their
+ * keys are in several slots of a cluster.  Pieces of one Redis and slot, with an ask each, are
+ * sent at once.  If a piece is rejected, the units granted to other pieces are refunded. */
 
 #pragma once
 
@@ -11,15 +10,14 @@
 
 namespace limit_sliding {
 
-/* Asks for claims of several Redises as ask_redis() does. */
+/* Does the work of ask_redis() for claims of several Redises. */
 bool ask_in_pieces(Span<Claim> claims, Waiter *waiter);
 
-/* The same for claims of one cluster.  It takes over their ask, which is of
- * kMixedSlots. */
+/* Does the same for claims of one cluster, and takes over their ask, which is of kMixedSlots. */
 bool ask_in_pieces(Ask &ask, Span<Claim> claims, Waiter *waiter);
 
-/* Gives back the granted units of the claims in the background, as their request is
- * rejected nevertheless.  Claims that were granted nothing are left alone. */
+/* Refunds the granted units of the claims in the background, because their request is rejected
+ * nevertheless.  Ignores claims without granted units. */
 void give_back_granted(Span<Claim> claims);
 
 } // namespace limit_sliding

@@ -2,8 +2,6 @@
 
 #include "redis/shared/breaker.hpp"
 
-#include "core/base/atomics.hpp"
-
 namespace limit_sliding {
 
 BreakerState Breaker::check(uint64_t now_ms) {
@@ -19,12 +17,6 @@ BreakerState Breaker::check(uint64_t now_ms) {
 }
 
 uint64_t Breaker::probe_ms() const { return load(&probe_ms_); }
-
-bool Breaker::is_open() const { return load(&failures_) >= kBreakerFailures; }
-
-bool Breaker::succeeded() {
-    return load(&failures_) != 0 && shared(&failures_).exchange(0) >= kBreakerFailures;
-}
 
 bool Breaker::failed(uint64_t now_ms, uint32_t random) {
     constexpr uint64_t kSpread = kBreakerIntervalMs / 4;

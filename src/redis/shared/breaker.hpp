@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "core/base/atomics.hpp"
+
 namespace limit_sliding {
 
 /* The number of consecutive failures that opens the breaker, and the ms between probes then. */
@@ -26,10 +28,12 @@ public:
     /* Returns the time in ms at which the next probe is due, while the breaker is open. */
     uint64_t probe_ms() const;
 
-    bool is_open() const;
+    bool is_open() const { return load(&failures_) >= kBreakerFailures; }
 
     /* Notes a success.  Returns true if that closed the breaker. */
-    bool succeeded();
+    bool succeeded() {
+        return load(&failures_) != 0 && shared(&failures_).exchange(0) >= kBreakerFailures;
+    }
 
     /* Notes a failure.  Returns true if that opened the breaker.  `random`, any
      * number, spreads the probes of many servers over the last quarter of the

@@ -341,11 +341,12 @@ void Cluster::answered(Node &from, Call &call, Reply *reply) {
     }
 }
 
-/* Sends due asks to the nodes that have their slots now.  Frees unused nodes without slots,
- * except for `teller`; closes them if they are seeds. */
+/* Sends due errands to the nodes that have their slots now, and errands that wait for a map.
+ * Frees unused nodes without slots, except for `teller`; closes them if they are seeds. */
 void Cluster::changed(ClusterNode &teller) {
     loaded_ = true;
     stale_ = false;
+    teller.post_flush();
     for (ClusterNode &node : nodes_) {
         node.mapped = false;
         if (node.is_wanted()) { node.post_flush(); }

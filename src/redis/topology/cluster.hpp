@@ -16,7 +16,7 @@ struct ClusterNode : Node, SlotRangeSink {
     /* Returns true if the node failed so often that only one request at a time waits for it. */
     bool has_failed() const;
 
-    /* Returns true if no ask, errand or call is for the node. */
+    /* Returns true if no errand or call is for the node. */
     bool is_unused() const { return !is_wanted() && ncalls == 0; }
 
     ngx_queue_t link; /* in the list of nodes */

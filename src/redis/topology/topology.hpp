@@ -34,8 +34,18 @@ struct Nodes {
      * unknown, this is any node, which redirects the ask. */
     Node *route(ngx_int_t slot) { return is_cluster() ? &cluster->route(slot) : node; }
 
-    /* Returns true if the nodes are known; in a cluster, once a map of slots was received. */
-    bool are_known() const { return !is_cluster() || cluster->is_loaded(); }
+    /* Returns the node of an errand; nullptr: it is for a master, and no map of slots was received.
+     * If the master of that id is gone, this is another node. */
+    Node *route(const Errand &errand) {
+        if (!is_cluster()) { return node; }
+
+        if (errand.slot != kMasterSlot) { return &cluster->route(errand.slot); }
+
+        if (!cluster->is_loaded()) { return nullptr; }
+
+        Node *master = cluster->master_from(errand.master);
+        return master != nullptr ? master : &cluster->route(0);
+    }
 
     /* Returns true if a request should wait for this slot's node. */
     bool is_worth(ngx_int_t slot) { return !is_cluster() || cluster->is_worth(slot); }

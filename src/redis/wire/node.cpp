@@ -90,8 +90,7 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     topology = role_of_node;
     endpoint = &server;
 
-    ngx_queue_init(&due);
-    errands.init();
+    due.init();
     init_event<flush_node>(flush, *this);
 }
 

@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A worker's view of a server of a Redis: its pipeline, asks that are due there, and failures. */
+/* A worker's view of a server of a Redis: its pipeline, errands that are due there, and
+ * failures. */
 
 #pragma once
 
@@ -13,22 +14,72 @@ struct Redis;
 
 /* The functions of the client that nodes call. */
 struct ClientEvents {
-    /* Sends the asks that are due at the node.  Node::post_flush() posts this call. */
+    /* Sends the errands that are due at the node.  Node::post_flush() posts this call. */
     void (*flush)(Node &node);
 
-    /* The attempt to connect has failed, so asks and errands that wait for the node fail, too. */
+    /* The attempt to connect has failed, so the errands that are due at the node cannot be sent. */
     void (*unreachable)(Node &node);
 
     /* Counts, for the breaker, a connection that failed or could not be opened. */
     void (*failed)(Node &node);
 };
 
-/* A task at a node other than sending asks.  One function is called once, after the errand has
- * left its list: run() when commands may be sent, or fail() if connecting has failed. */
+struct Errand;
+struct ErrandCall;
+
+/* The reason for which an errand has no answer. */
+enum class Failure {
+    kUnsent = 0, /* the command was not sent */
+    kRefused,    /* Redis has replied with an error, so it has not run the command */
+    kLost        /* no valid reply has come, so Redis may have run the command */
+};
+
+/* The functions of a kind of errands.  redis/calls/sender calls them. */
+struct ErrandKind {
+    /* Adds an ask to a call that has asks with the same put(), or none.  Returns false if the call
+     * is full.  nullptr: errands of this kind are no asks, and have a call each. */
+    bool (*join)(ErrandCall &call, Errand &errand);
+
+    /* Puts the command of the call into the node's buffer.  Returns false if there is no memory. */
+    bool (*put)(Node &node, ErrandCall &call);
+
+    /* Takes the errands from the call and handles the reply to them, which may be an error.  The
+     * errands that are left in the call fail. */
+    void (*answered)(Node &node, ErrandCall &call, Reply &reply);
+
+    /* Ends an errand without an answer.  The errand is in no list. */
+    void (*failed)(Errand &errand, Failure failure);
+
+    /* Reverts join(), because the command was not run and will be sent again.  nullptr: nothing
+     * is to be reverted. */
+    void (*returned)(Errand &errand);
+
+    /* Calls of these errands leave room for calls that requests wait for. */
+    bool is_patient;
+};
+
+enum class ErrandState {
+    kIdle = 0,
+    kUnrouted, /* the errand is in Client::unrouted */
+    kDue,      /* the errand is due at a node */
+    kInCall    /* a call carries the errand */
+};
+
+/* Stands for the slot of an errand that is for a master. */
+constexpr ngx_int_t kMasterSlot = -2;
+
+/* A task at a node that one command does.  Types with more state derive from it. */
 struct Errand {
-    void (*run)(Errand &errand, Node &node);
-    void (*fail)(Errand &errand, Node &node);
-    ngx_queue_t link; /* in the list of errands that wait for the node */
+    const ErrandKind *kind;
+    ngx_queue_t link; /* in the list of a node, a call, or the client */
+    Redis *redis;
+    Node *to;         /* node where the errand is due, or was sent last */
+    ngx_int_t slot;   /* slot of the keys in a cluster, or kMasterSlot */
+    uint64_t master;  /* id of the master for kMasterSlot; 0: the first master */
+    ngx_msec_t since; /* ms of the first attempt to send the errand */
+    ngx_uint_t hops;  /* attempts to send the errand to another node */
+    ErrandState state;
+    bool asking; /* ASKING must precede the command */
 };
 
 using ErrandList = List<Errand, &Errand::link>;
@@ -91,14 +142,8 @@ struct Node : Pipeline {
         answered_ = true;
     }
 
-    /* Returns true if asks or errands wait for the node. */
-    bool is_wanted() const { return ndue != 0 || !errands.empty(); }
-
-    /* Makes an errand run after the asks that are due. */
-    void send_errand(Errand &errand) {
-        errands.push_back(errand);
-        post_flush();
-    }
+    /* Returns true if errands are due at the node. */
+    bool is_wanted() const { return ndue != 0; }
 
     /* Makes the client flush the node in this turn of the event loop. */
     void post_flush() { post_event(flush); }
@@ -121,12 +166,11 @@ struct Node : Pipeline {
     const ClientEvents *events;
     const NodeRole *topology;
 
-    ngx_queue_t due; /* asks to be sent to this node; the client owns them */
+    ErrandList due; /* errands to be sent to this node; the client owns them */
     ngx_uint_t ndue;
-    ngx_uint_t nsettlements; /* due settlements, for which no request waits */
-    ngx_uint_t nask_calls;   /* calls under way that carry asks */
-    ErrandList errands;      /* tasks that wait for this node */
-    ngx_event_t flush;       /* posted by post_flush() */
+    ngx_uint_t npatient;   /* due errands with ErrandKind::is_patient */
+    ngx_uint_t nask_calls; /* calls under way that carry asks */
+    ngx_event_t flush;     /* posted by post_flush() */
 
     ngx_uint_t failures; /* consecutive failures */
     ngx_msec_t retry_at;

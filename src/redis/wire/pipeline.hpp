@@ -65,6 +65,7 @@ public:
 
     /* Makes the connection fail for this reason after the handler of the present reply. */
     void set_broken(const char *reason) { broken_ = reason; }
+    bool is_broken() const { return broken_ != nullptr; }
 
     /* Returns true if calls may be sent. */
     bool is_ready() const { return ready_; }
@@ -109,8 +110,6 @@ protected:
 
     /* Fails all calls under way. */
     void drop_calls();
-
-    bool is_broken() const { return broken_ != nullptr; }
 
     static const char *received(Connection &connection, u_char *data, size_t len);
 
