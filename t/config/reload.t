@@ -6,6 +6,8 @@ use IO::Socket::INET;
 use List::Util qw(max);
 use Test::More;
 
+use LimitSliding::Api;
+use LimitSliding::FakeRedis;
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -276,6 +278,59 @@ for my $case ([ '', 1 ], [ 'error', 1 ], [ 'warn', 1 ], [ 'notice', 1 ],
     $nginx->reload($configs[1]);
     is scalar $nginx->log_lines($notice), $lines, '... once';
     $nginx->finish_one;
+}
+
+
+# Units that nobody waits for: an old worker stays until Redis has counted them
+
+{
+    my $redis = LimitSliding::Redis->new->start;
+    my $fake = LimitSliding::FakeRedis->new($redis)->start;
+    my $upstream = IO::Socket::INET->new(Listen => 16, LocalAddr => '127.0.0.1')
+        // die "listen: $!";
+    my $counting = LimitSliding::Test->new(worker_processes => 1)->serve(
+        http => <<"HTTP", server => <<"SERVER");
+    limit_sliding_redis shared {
+        server @{[ $fake->server ]};
+        timeout 5s; connect_timeout 5s;
+    }
+    limit_sliding_log_level off;
+    limit_sliding_zone \$arg_key zone=late:1m rate=100 window=30d redis=shared;
+HTTP
+    location /limits { limit_sliding_api; }
+    location /late {
+        limit_sliding zone=late cost=0 count_status=404;
+        proxy_pass http://127.0.0.1:@{[ $upstream->sockport ]};
+    }
+SERVER
+
+    # Requests that were let in, and wait for the upstream.
+    my @waiting = map {
+        my $client = $counting->connect;
+        syswrite $client, "GET /late?key=k HTTP/1.0\r\n\r\n";
+        [ $client, $upstream->accept // die "accept: $!" ];
+    } 1 .. 3;
+
+    # One unit is on its way when Redis falls silent, and the others wait for its end.
+    $fake->forget;
+    $fake->mode('mute');
+    for (@waiting) {
+        my ($client, $server) = @$_;
+        syswrite $server, "HTTP/1.0 404 Not Found\r\n\r\n";
+        close $server;
+        is $counting->read_response($client)->{status}, 404, 'counted at its end';
+    }
+
+    my @old = $counting->workers;
+    $counting->hup;
+    wait_for(sub { my @now = $counting->workers; @now == 1 && $now[0] != $old[0] });
+    sleep 1;
+    $fake->mode('pass');
+
+    my $used = sub { api_key($counting, 'late', 'k')->{used} };
+    wait_for(sub { $used->() == 3 });
+    is $used->(), 3, '... in Redis, though the worker is to exit';
+    ok wait_for(sub { $counting->children == 1 }), '... which it does then';
 }
 
 done_testing;
