@@ -79,7 +79,7 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     log = context.log;
     topology = role_of_node;
     endpoint = &server;
-    errands.init();
+    due.init();
     calls_of(*this).init();
 }
 
@@ -90,15 +90,16 @@ bool Node::greet_with(const Credentials &) { return true; }
 bool Node::greet_server() { return true; }
 void Node::greeted() {}
 
-bool Node::greet(Call *call, Span<const string_view>) { return add_call(*this, call); }
+bool Node::greet(Call *call, Span<const Arg>) { return add_call(*this, call); }
 
-bool Pipeline::command(Call &call, Span<const string_view>) {
+bool Pipeline::command(Call &call, Span<const Arg>) {
     return add_call(static_cast<Node &>(*this), &call);
 }
 
 void Pipeline::send() {}
 void Pipeline::blame(const Reply &) {}
 void Pipeline::disconnect() {}
+void Pipeline::drop_calls() {}
 void Connection::connect() {}
 
 } // namespace limit_sliding
