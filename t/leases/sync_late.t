@@ -7,6 +7,7 @@ use Test::More;
 use Time::HiRes qw(sleep);
 
 use LimitSliding::Api;
+use LimitSliding::FakeRedis;
 use LimitSliding::Redis;
 use LimitSliding::Test qw(:DEFAULT places);
 
@@ -99,4 +100,25 @@ sleep 0.05;
 is $nginx->get('/told?key=c', socket => $first)->{status}, 429, '... the limit holds';
 is $nginx->statuses($LIMIT, '/told?key=c'), '429 429 429 429', '... for all workers';
 
+$nginx->finish_one;
+
+
+# A cost for which Redis has room only in later windows, and replies that take longer than a
+# window: no unit is taken for one of a window that has ended.
+
+my $slow = LimitSliding::FakeRedis->new($told)->start;
+$nginx = LimitSliding::Test->new(worker_processes => 1)->serve(
+    http => <<"HTTP", server => <<'SERVER');
+    limit_sliding_redis slow { server @{[ $slow->server ]}; timeout 5s; connect_timeout 5s; }
+    limit_sliding_zone \$arg_key zone=told:1m rate=100 window=200ms redis=slow sync=10ms;
+HTTP
+    location /told { limit_sliding zone=told settle=$arg_cost; empty_gif; }
+    location /limits { limit_sliding_api; }
+SERVER
+$slow->mode('delay', 0.5);
+is $nginx->statuses(1, '/told?key=settled&cost=20000'), '200', 'slow replies: a cost is settled';
+sleep 3;
+$slow->mode('pass');
+ok wait_for(sub { used($nginx, 'settled') > 50 }), '... over many windows';
+is api($nginx)->{redis}{slow}{unsettled}, 0, '... and nothing of it is lost';
 $nginx->finish;

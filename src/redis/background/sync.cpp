@@ -27,6 +27,7 @@ struct KeyNotice {
     uint64_t hash;    /* of the key in the outbox */
     uint64_t units;   /* units under way, or without room in the outbox */
     uint64_t again;   /* units of this report, or of the next one, that were sent before */
+    uint64_t owed;    /* units of settled costs for which Redis had no room at its last reply */
     ngx_msec_t until; /* time until which other workers leave the units under way alone */
     bool has_room;    /* the units are in the outbox */
     bool in_call;
@@ -159,7 +160,8 @@ uint64_t used_here(Claim claim) {
     return claim.policy->used(claim.describe(ngx_current_msec));
 }
 
-/* Drops units that have left the window while Redis was away: more than are used here. */
+/* Drops units that have left the window while Redis was away: more than are used here, but for
+ * those that wait for later windows. */
 void drop_past(KeyNotice &notice) {
     const RemoteZone &zone = zone_of(notice);
     Claim claim = notice.claim;
@@ -175,7 +177,8 @@ void drop_past(KeyNotice &notice) {
     if (own.is_limited()) { claim.limit = own.limit; }
 
     claim.fit_core();
-    const uint64_t past = notice.units - std::min(notice.units, used_here(claim));
+    const uint64_t kept = used_here(claim) + notice.owed;
+    const uint64_t past = notice.units - std::min(notice.units, kept);
     count_unsettled(redis_of(notice).client, past);
     notice.units -= past;
 }
@@ -414,6 +417,7 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
         rest.units = again(zone, told, refused);
         count_unsettled(redis_of(notice).client, refused - rest.units);
+        notice.owed = zone.settles ? rest.units : 0;
 
         if (!is_late(notice)) {
             const uint64_t guess = set_view(notice, claim, told, granted, rest.units, sent);
