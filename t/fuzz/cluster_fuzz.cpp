@@ -79,6 +79,8 @@ void Node::init(const NodeContext &context, const NodeRole *role_of_node) {
     log = context.log;
     topology = role_of_node;
     endpoint = &server;
+    static ngx_log_t quiet;
+    flush.log = &quiet;
     due.init();
     calls_of(*this).init();
 }
