@@ -11,7 +11,7 @@
 #include "fleet_redis.hpp"
 #include "pure.hpp"
 #include "random.hpp"
-#include "redis/protocol/claim_hash.hpp"
+#include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/leases.hpp"
 #include "redis/shared/refusals.hpp"
 
@@ -331,7 +331,7 @@ static void begin(sim_t *s, double rate, uint64_t *random) {
     s->claim.hash = random_next(random);
     s->claim.limit = s->config.limit;
     s->claim.cost = 1;
-    s->hash = limit_sliding::claim_hash(&s->claim, 1);
+    s->hash = limit_sliding::ask_hash(&s->claim, 1);
 
     s->busy_us = 0;
     s->from_us = (START + 1) * window_us;

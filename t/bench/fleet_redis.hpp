@@ -8,7 +8,7 @@
 #pragma once
 
 #include "core/limiter/limiter.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 
 using namespace limit_sliding;
 

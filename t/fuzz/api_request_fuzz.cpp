@@ -18,7 +18,7 @@
 #include "http/api/state_report.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key_request.hpp"
+#include "http/keys/key_operations.hpp"
 #include "http/keys/limit_listing.hpp"
 #include "http/overrides/override_load.hpp"
 #include "input.hpp"

@@ -15,7 +15,7 @@
 #include "input.hpp"
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
-#include "redis/background/override_scan.hpp"
+#include "redis/background/override_pages.hpp"
 
 namespace {
 
@@ -116,7 +116,7 @@ public:
 
 private:
     void begin(limit_sliding::RemoteZone &zone, Page &page) {
-        const limit_sliding::ScanCursor from
+        const limit_sliding::ScanPosition from
             = {input_.flag() ? input_.number() : 0, input_.number()};
         limit_sliding::init_event<&Liar::answered>(page.done, page);
         page.page = limit_sliding::scan_limits(zone, from, 1 + input_.below(20), &page.done);

@@ -13,7 +13,8 @@ FUZZ_NAMES ?= $(patsubst t/fuzz/%_fuzz.cpp,%,$(sort $(wildcard \
 FUZZ_NGX  := src/redis/wire/reply.cpp src/redis/calls/script_call.cpp \
     src/redis/topology/cluster.cpp src/redis/topology/sentinel.cpp src/redis/wire/endpoint.cpp \
     $(filter-out %_redis.cpp %/dashboard.cpp,$(wildcard $(addprefix src/http/,json/*.cpp \
-    keys/*.cpp api/*.cpp overrides/*.cpp))) src/http/values/rate.cpp $(addprefix src/http/request/,suspend.cpp bans.cpp) \
+    keys/*.cpp api/*.cpp overrides/*.cpp))) src/http/values/rate.cpp \
+    $(addprefix src/http/request/,suspend.cpp bans.cpp) \
     $(addprefix src/http/conf/,written_key.cpp client_address.cpp zone.cpp) \
     src/http/response/headers.cpp
 NGX_PARTS := core/ngx_string core/ngx_palloc core/ngx_array core/ngx_buf core/ngx_inet core/ngx_list \

@@ -12,9 +12,9 @@
 #include "core/policy/override.hpp"
 #include "input.hpp"
 #include "redis/protocol/key_slot.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
+#include "redis/protocol/scan_position.hpp"
 #include "redis/shared/ban_exchange.hpp"
-#include "redis/shared/scan_cursor.hpp"
 
 using namespace limit_sliding;
 
@@ -181,16 +181,16 @@ void check_bans(fuzz::Input &input) {
 
 /* A place has one text. */
 void check_place(fuzz::Input &input) {
-    ScanCursor place;
+    ScanPosition place;
     const std::string_view text = input.text();
-    if (read_scan_cursor(text, &place)) {
+    if (read_scan_position(text, &place)) {
         char again[kScanCursorBytes];
-        CHECK(std::string_view(again, write_scan_cursor(place, again)) == text);
+        CHECK(std::string_view(again, write_scan_position(place, again)) == text);
     }
 
-    const ScanCursor any = {input.number() | 1, input.number()};
+    const ScanPosition any = {input.number() | 1, input.number()};
     char written[kScanCursorBytes];
-    CHECK(read_scan_cursor({written, write_scan_cursor(any, written)}, &place));
+    CHECK(read_scan_position({written, write_scan_position(any, written)}, &place));
     CHECK(place.node == any.node && place.cursor == any.cursor);
 
     const std::string_view key = input.text();

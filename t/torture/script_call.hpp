@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 
 namespace torture {
 

@@ -18,7 +18,7 @@
 
 #include "draw.hpp"
 #include "model.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 #include "redis/protocol/scripts.hpp"
 #include "redis_server.hpp"
 #include "report.hpp"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "debt_model.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 #include "redis_script.hpp"
 #include "replies.hpp"
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "counter_rule.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 #include "redis_script.hpp"
 
 using namespace limit_sliding;

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 #include "redis_script.hpp"
 
 using namespace limit_sliding;

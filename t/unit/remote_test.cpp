@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "redis/protocol/claim_hash.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/ask_hash.hpp"
+#include "redis/protocol/remote_state.hpp"
 #include "redis/shared/breaker.hpp"
 #include "redis/shared/refusals.hpp"
 #include "support.hpp"
@@ -368,17 +368,17 @@ static void tells_claims_apart(void **state) {
     claims[0].limit = claims[1].limit = 10;
     claims[0].cost = claims[1].cost = 1;
 
-    hashes[n++] = limit_sliding::claim_hash(claims, 1);
-    hashes[n++] = limit_sliding::claim_hash(claims, 2);
-    hashes[n++] = limit_sliding::claim_hash(claims + 1, 1);
+    hashes[n++] = limit_sliding::ask_hash(claims, 1);
+    hashes[n++] = limit_sliding::ask_hash(claims, 2);
+    hashes[n++] = limit_sliding::ask_hash(claims + 1, 1);
     claims[0].cost = 2;
-    hashes[n++] = limit_sliding::claim_hash(claims, 1);
+    hashes[n++] = limit_sliding::ask_hash(claims, 1);
     claims[0].limit = 11;
-    hashes[n++] = limit_sliding::claim_hash(claims, 1);
+    hashes[n++] = limit_sliding::ask_hash(claims, 1);
     claims[0].purpose = Purpose::kLook;
-    hashes[n++] = limit_sliding::claim_hash(claims, 1);
+    hashes[n++] = limit_sliding::ask_hash(claims, 1);
     claims[0].hash = 2, claims[1].hash = 1;
-    hashes[n++] = limit_sliding::claim_hash(claims, 2);
+    hashes[n++] = limit_sliding::ask_hash(claims, 2);
 
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < i; j++) {
@@ -387,7 +387,7 @@ static void tells_claims_apart(void **state) {
     }
 
     claims[0].directive = (Limit *)claims;
-    assert_true(limit_sliding::claim_hash(claims, 2) == hashes[n - 1]);
+    assert_true(limit_sliding::ask_hash(claims, 2) == hashes[n - 1]);
 }
 
 /* ---- keys that owe ---- */

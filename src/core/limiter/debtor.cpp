@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/facts/debt_schedule.hpp"
-#include "core/limiter/claim_table.hpp"
+#include "core/facts/debt_payment.hpp"
+#include "core/limiter/word_table.hpp"
 #include "core/policy/calendar.hpp"
 
 namespace limit_sliding {
@@ -120,8 +120,8 @@ uint64_t Debtor::wait_ms(const Claim &claim, uint64_t cost) const {
     const auto history_ms = [&](uint64_t units) {
         return describe_history(claim, capacity - units, now_ms_).retry_after_ms;
     };
-    return DebtSchedule{debt_.units, debt_.since, clock_.pace}.wait_ms(*claim.policy, clock_.now_ms,
-                                                                       capacity - cost, history_ms);
+    return DebtPayment{debt_.units, debt_.since, clock_.pace}.wait_ms(*claim.policy, clock_.now_ms,
+                                                                      capacity - cost, history_ms);
 }
 
 /* Describes the key for a decided claim. */

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/facts/debts.hpp"
-#include "core/limiter/decision.hpp"
+#include "core/limiter/history_decision.hpp"
 #include "core/policy/claim.hpp"
 
 namespace limit_sliding {

@@ -17,7 +17,7 @@
 #include <cstring>
 
 #include "core/facts/debts.hpp"
-#include "core/limiter/decision.hpp"
+#include "core/limiter/history_decision.hpp"
 #include "core/limiter/settlement.hpp"
 #include "core/policy/claim.hpp"
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/limiter/claim_table.hpp"
 #include "core/limiter/debtor.hpp"
-#include "core/limiter/decision.hpp"
-#include "core/rings/ring_attempts.hpp"
+#include "core/limiter/history_decision.hpp"
+#include "core/limiter/word_table.hpp"
+#include "core/rings/ring_rejections.hpp"
 #include "core/rings/ring_rule.hpp"
 #include "core/rings/ring_settlement.hpp"
 

@@ -38,7 +38,7 @@ struct Claim;
 struct Zone;
 class Debts;
 
-/* A function that decides one claim, with or without consuming (decision.hpp). */
+/* A function that decides one claim, with or without consuming (history_decision.hpp). */
 using Decide = void(Claim *claim, uint64_t now_ms);
 
 /* Structs of src/http and src/redis.  The core only carries pointers to them. */

@@ -7,7 +7,7 @@
 
 #include "core/policy/policy.hpp"
 #include "core/policy/tag_epoch.hpp"
-#include "core/table/foreign_slots.hpp"
+#include "core/table/other_window_slots.hpp"
 #include "core/table/ring.hpp"
 #include "core/table/slot.hpp"
 #include "core/table/tick_clock.hpp"
@@ -49,7 +49,7 @@ public:
     }
 
     /* Few slots have another window, so the result is made anew each time. */
-    ForeignSlots<RingStep> foreign_slots() const {
+    OtherWindowSlots<RingStep> other_window_slots() const {
         RingStep shared = *this;
         if (policy_->salt != 0) { shared.clock_ = clock_.of_window(zone_->window.ms); }
         return {shared, shared.clock_.epoch(), epochs()};

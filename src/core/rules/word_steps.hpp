@@ -39,12 +39,12 @@ auto with_algorithm(const Policy &policy, uint64_t now_ms, uint64_t limit, const
     }
 }
 
-/* The view of slots with another window than the claim's, see ForeignSlots.  Such slots are rare,
- * so each call makes the view anew. */
-class WordForeignSlots {
+/* The view of slots with another window than the claim's, see OtherWindowSlots.  Such slots are
+ * rare, so each call makes the view anew. */
+class WordOtherWindowSlots {
 public:
     /* `time_ms` is the zone's time. */
-    WordForeignSlots(const Claim &claim, uint64_t time_ms) : claim_(claim), time_ms_(time_ms) {}
+    WordOtherWindowSlots(const Claim &claim, uint64_t time_ms) : claim_(claim), time_ms_(time_ms) {}
 
     bool is_recent(uint64_t tag) const;
     uint64_t used(const Copy &copy) const;
@@ -73,7 +73,7 @@ struct WordView {
         return seen.rank_at_all(copy.bare_state(), digits);
     }
 
-    WordForeignSlots foreign_slots() const { return {*claim, seen_ms}; }
+    WordOtherWindowSlots other_window_slots() const { return {*claim, seen_ms}; }
 };
 
 template <class Algorithm>

@@ -193,17 +193,17 @@ private:
 
     template <class Step>
     [[gnu::noinline]] static uint64_t used_by_other(Step step, Copy copy) {
-        return copy.kind == Copy::confirmed ? step.foreign_slots().used(copy) : 0;
+        return copy.kind == Copy::confirmed ? step.other_window_slots().used(copy) : 0;
     }
 
     template <class Step>
     [[gnu::noinline]] static uint64_t other_expires_ms(Step step, Copy copy) {
-        return copy.kind == Copy::confirmed ? step.foreign_slots().expires_ms(copy) : 0;
+        return copy.kind == Copy::confirmed ? step.other_window_slots().expires_ms(copy) : 0;
     }
 
     template <class Step>
     [[gnu::noinline]] static bool is_recent_other(Step step, uint64_t tag) {
-        return step.foreign_slots().is_recent(tag);
+        return step.other_window_slots().is_recent(tag);
     }
 
 protected:

@@ -36,7 +36,7 @@ namespace limit_sliding {
  *                                       to; for update_ready()
  *     void prepare(copy) const          prepares a copy for its first state; for
  *                                       obtain()
- *     ForeignSlots foreign_slots() const
+ *     OtherWindowSlots other_window_slots() const
  *                                       view of slots of other windows
  */
 template <class Slots>

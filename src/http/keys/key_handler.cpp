@@ -6,7 +6,7 @@
 
 #include "http/json/arguments.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key_request.hpp"
+#include "http/keys/key_operations.hpp"
 #include "http/overrides/override_writes.hpp"
 #include "http/request/bans.hpp"
 #include "http/request/suspend.hpp"

@@ -6,7 +6,7 @@
  * this node shows its own count. */
 
 #include "http/json/response.hpp"
-#include "http/keys/key_request.hpp"
+#include "http/keys/key_operations.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "redis/calls/client.hpp"

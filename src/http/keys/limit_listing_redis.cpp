@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "http/json/response.hpp"
-#include "http/keys/key_json.hpp"
+#include "http/keys/key_text.hpp"
 #include "http/keys/limit_listing.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
-#include "redis/background/override_scan.hpp"
-#include "redis/calls/redis_state.hpp"
+#include "redis/background/override_pages.hpp"
+#include "redis/calls/redis_instance.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -25,7 +25,7 @@ constexpr size_t kQuoted = 48;
 struct ListRequest {
     ngx_http_request_t *request;
     ZoneConf *zone;
-    ScanCursor from;
+    ScanPosition from;
     ngx_int_t most;
     ScanPage *page;
     ngx_event_t done;
@@ -42,7 +42,7 @@ ngx_int_t read_args(ListRequest &list) {
     ngx_str_t arg;
 
     if (ngx_http_arg(r, bytes("after"), 5, &arg) == NGX_OK
-        && !read_scan_cursor(view(arg), &list.from)) {
+        && !read_scan_position(view(arg), &list.from)) {
         return wrong_arg(r, "\"after\" must be a \"next\" of this list, not \"%V%s\"", arg);
     }
 
@@ -86,7 +86,7 @@ ngx_int_t send_page(const ListRequest &list) {
 
         char text[kScanCursorBytes];
         const std::string_view next
-            = {text, page.has_next ? write_scan_cursor(page.next, text) : 0};
+            = {text, page.has_next ? write_scan_position(page.next, text) : 0};
         json.field("next", page.has_next ? &next : nullptr);
     });
 }

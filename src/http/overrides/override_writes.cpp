@@ -13,8 +13,8 @@
 #include "http/overrides/override_file.hpp"
 #include "http/overrides/override_load.hpp"
 #include "ngx/event.hpp"
-#include "ngx/list.hpp"
 #include "ngx/memory.hpp"
+#include "ngx/queue.hpp"
 #include "ngx/strings.hpp"
 
 #if (NGX_THREADS)

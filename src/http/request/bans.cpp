@@ -3,7 +3,7 @@
 #include "http/request/bans.hpp"
 
 #include "core/table/zone.hpp"
-#include "http/overrides/apply_override.hpp"
+#include "http/overrides/overridden_claim.hpp"
 #include "http/request/backend.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
@@ -67,7 +67,8 @@ void add_offender(ngx_http_request_t *r, const Claim &claim, uint32_t n) {
     return true;
 }
 
-/* Rejects the claim by a ban.  `excess` is the excess over the claim's limit, in units of 1/1000. */
+/* Rejects the claim by a ban.  `excess` is the excess over the claim's limit, in units of
+ * 1/1000. */
 [[gnu::always_inline]] inline void set_ban(const Ban &ban, uint64_t excess, Verdict &verdict,
                                            Claim &claim) {
     verdict = {claim.limit, 0, excess, ban.left_ms, ban.left_ms, 0};

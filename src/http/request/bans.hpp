@@ -10,18 +10,18 @@
 
 namespace limit_sliding {
 
-/* Returns the hash of a key in the bans of a zone.  All nodes have the same hash of a key if the zone
- * is in Redis. */
+/* Returns the hash of a key in the bans of a zone.  All nodes have the same hash of a key if the
+ * zone is in Redis. */
 uint64_t ban_hash(const ZoneConf &zone, std::string_view key);
 
 /* Deletes the ban of a key, its doublings, and the rejections counted towards the next ban. */
 void lift_ban(const ZoneConf &zone, std::string_view key);
 
-/* Finds the ban of the claim's key, in a zone with penalties.  A key with the override "off" is never
- * banned.  Returns NGX_OK if the key is not banned, NGX_DONE if the ban rejects the claim, and
- * NGX_ERROR if there is no memory, or a variable failed.  With kSingle, the request has no other
- * claim, and a banned request is also counted, logged and described; the caller then returns the
- * status of the location. */
+/* Finds the ban of the claim's key, in a zone with penalties.  A key with the override "off" is
+ * never banned.  Returns NGX_OK if the key is not banned, NGX_DONE if the ban rejects the claim,
+ * and NGX_ERROR if there is no memory, or a variable failed.  With kSingle, the request has no
+ * other claim, and a banned request is also counted, logged and described; the caller then returns
+ * the status of the location. */
 template <bool kSingle>
 ngx_int_t find_ban(ngx_http_request_t *r, const LocConf &conf, Context &ctx, Claim &claim);
 

@@ -12,7 +12,7 @@
 #include "core/table/zone.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/conf/policy_header.hpp"
-#include "http/overrides/apply_override.hpp"
+#include "http/overrides/overridden_claim.hpp"
 #include "http/request/backend.hpp"
 #include "http/request/bans.hpp"
 #include "http/request/suspend.hpp"
@@ -20,8 +20,8 @@
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
 #include "http/values/rate.hpp"
-#include "ngx/clock.hpp"
 #include "ngx/memory.hpp"
+#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -72,13 +72,14 @@ ngx_int_t evaluate_cost(ngx_http_request_t *r, const Limit &limit, Claim &claim)
     return NGX_OK;
 }
 
-/* Stores the limit of a request's key for the API, which has no request to evaluate the variable. */
+/* Stores the limit of a request's key for the API, which has no request to evaluate the
+ * variable. */
 void remember(const Limit &limit, const Claim &claim, const Override &own) {
     limit.zone->memory.aside.variable_limits->set(claim.hash, own);
 }
 
-/* Completes the claim of a request by a rate with a window, or by the rate "0".  Returns NGX_DECLINED
- * if the rate is neither. */
+/* Completes the claim of a request by a rate with a window, or by the rate "0".  Returns
+ * NGX_DECLINED if the rate is neither. */
 [[gnu::noinline]] ngx_int_t complete_own(ngx_http_request_t *r, const Limit &limit,
                                          const ngx_str_t &rate, Claim &claim) {
     const auto &zone = *limit.zone;
@@ -163,9 +164,9 @@ void decide_alone(Claim *claim, uint64_t now_ms) { (void)acquire(claim, 1, now_m
     ctx.described = &claims[describing(claims.begin(), claims.size(), ctx.now_ms)];
 }
 
-/* Runs the limits of a stage, group by group.  With kSingle, the request has no earlier decision, and
- * the stage has one limit, which is enforced and in this node's memory.  Nearly all requests are of
- * this kind: the compiler omits the code for other requests, a third of the instructions. */
+/* Runs the limits of a stage, group by group.  With kSingle, the request has no earlier decision,
+ * and the stage has one limit, which is enforced and in this node's memory.  Nearly all requests
+ * are of this kind: the compiler omits the code for other requests, a third of the instructions. */
 template <bool kSingle>
 class Run {
 public:
@@ -482,7 +483,8 @@ Stopwatch watch;
     watch.since_ns = get_ctx(r) == nullptr ? clock_ns() : 0;
 }
 
-/* Stops the watch.  Adds the time to the histogram of the zone that decided first, if a zone did. */
+/* Stops the watch.  Adds the time to the histogram of the zone that decided first, if a zone
+ * did. */
 [[gnu::noinline]] void stop_watch(ngx_http_request_t *r, ngx_int_t rc) {
     const auto ns = clock_ns() - watch.since_ns;
     const auto *ctx = get_ctx(r);

@@ -9,8 +9,8 @@
 
 namespace limit_sliding {
 
-/* Runs the limits of a stage in this location.  NGINX's phases call the function instead of their own
- * checkers, which would double the cost for a request without limits. */
+/* Runs the limits of a stage in this location.  NGINX's phases call the function instead of their
+ * own checkers, which would double the cost for a request without limits. */
 template <Stage kStage>
 ngx_int_t check_stage(ngx_http_request_t *r, ngx_http_phase_handler_t *ph);
 

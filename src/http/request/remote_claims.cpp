@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Groups with limits in Redis.  Leases of all keys, or the known refusal of one, decide a request at
- * once.  Else the request is suspended until Redis replies.  If Redis does not answer, on_error
+/* Groups with limits in Redis.  Leases of all keys, or the known refusal of one, decide a request
+ * at once.  Else the request is suspended until Redis replies.  If Redis does not answer, on_error
  * decides. */
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "ngx/memory.hpp"
 #include "redis/background/ban_spread.hpp"
 #include "redis/calls/client.hpp"
-#include "redis/protocol/claim_hash.hpp"
+#include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/breaker.hpp"
 #include "redis/shared/refusals.hpp"
 
@@ -309,8 +309,8 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
         return Decision::kFailed;
     }
 
-    /* A reply about a key with "sync=" may arrive during the wait.  It replaces this node's count of
-     * the key by the count of Redis and the units to report, so these units are reported now. */
+    /* A reply about a key with "sync=" may arrive during the wait.  It replaces this node's count
+     * of the key by the count of Redis and the units to report, so these units are reported now. */
     tell_synced(claims.local, true);
     return Decision::kAsked;
 }

@@ -24,7 +24,8 @@ void complete_synced(Claim &claim);
  * the request is rejected.  Other claims are skipped. */
 void tell_synced(Span<Claim> claims, bool admitted);
 
-/* Withdraws the reported units of claims with "sync=", because another claim rejects the request. */
+/* Withdraws the reported units of claims with "sync=", because another claim rejects the
+ * request. */
 void untell_synced(Span<Claim> claims);
 
 /* See Backend::count() and Backend::settle(). */

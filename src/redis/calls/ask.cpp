@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ngx/event.hpp"
-#include "redis/protocol/claim_hash.hpp"
+#include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/key_slot.hpp"
 
 namespace limit_sliding {
@@ -165,7 +165,7 @@ Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind) {
         ask_window(claim);
     }
 
-    uint64_t hash = claim_hash(claims.begin(), claims.size());
+    uint64_t hash = ask_hash(claims.begin(), claims.size());
     Ask *ask = find_ask(redis, hash);
     if (ask == nullptr) {
         ask = create_ask(redis, claims, kind);

@@ -6,7 +6,7 @@
 
 #include "redis/calls/lease_units.hpp"
 #include "redis/calls/script_call.hpp"
-#include "redis/protocol/claim_hash.hpp"
+#include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/refusals.hpp"
 
 namespace limit_sliding {

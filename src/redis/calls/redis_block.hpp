@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "redis/calls/redis_state.hpp"
+#include "redis/calls/redis_instance.hpp"
 
 namespace limit_sliding {
 

@@ -8,10 +8,10 @@
 #include <cstdlib>
 
 #include "core/policy/calendar.hpp"
-#include "ngx/clock.hpp"
+#include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
-#include "redis/protocol/claim_hash.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/ask_hash.hpp"
+#include "redis/protocol/remote_state.hpp"
 #include "redis/protocol/scripts.hpp"
 
 namespace limit_sliding {
@@ -144,7 +144,7 @@ private:
 };
 
 /* Adds the keys that the script touches: of each claim the state, the limit, and the debt and the
- * mark, if the script reads them; in a cluster the state alone, see keys.lua. */
+ * mark, if the script reads them; in a cluster the state alone, see read_values.lua. */
 void Command::add_keys(AskList &asks, bool is_cluster) {
     const size_t count = nargs_++;
     for (const Ask &ask : asks) {
@@ -434,7 +434,7 @@ void ScriptReply::read(const Ask &ask, Answer *answer) {
         told->policy = policy_of(part, told->own);
         if (*next_ < 0) { log_bad_limit(*part.zone); }
 
-        DebtSchedule debt;
+        DebtPayment debt;
         if (has_debt(*next_)) {
             const int64_t *owed = debt_of(next_);
             debt = {static_cast<uint64_t>(owed[0]), static_cast<uint64_t>(owed[1]),

@@ -11,7 +11,7 @@
 
 #include <optional>
 
-#include "redis/calls/redis_state.hpp"
+#include "redis/calls/redis_instance.hpp"
 
 namespace limit_sliding {
 

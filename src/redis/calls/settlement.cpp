@@ -6,7 +6,7 @@
 
 #include "ngx/event.hpp"
 #include "redis/calls/script_call.hpp"
-#include "redis/protocol/claim_hash.hpp"
+#include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/refusals.hpp"
 
 namespace limit_sliding {
@@ -153,7 +153,7 @@ uint64_t add_settlement(Redis &redis, const Claim &settled) {
     claim.cost = 0;
 
     bool is_charge = claim.purpose == Purpose::kCharge;
-    uint64_t hash = claim_hash(&claim, 1);
+    uint64_t hash = ask_hash(&claim, 1);
     Ask *shared = is_charge ? find_ask(redis, hash) : nullptr;
     auto *settlement = static_cast<Settlement *>(shared);
     if (shared == nullptr || shared->kind != &kSettlement) {

@@ -38,7 +38,7 @@
  *   - negative if the override is malformed: -limit, as in the arguments, was in force
  *   - kScriptOwn more for an override, or kScriptOwn if it blocks the key: nothing was granted
  *   - kScriptWindow more if the override has another window than the zone's; its code follows
- *   - kScriptDebt more (less if negative) if the key owes; units and from of DebtSchedule follow
+ *   - kScriptDebt more (less if negative) if the key owes; units and from of DebtPayment follow
  *
  * Scripts for a cluster, for settled costs, and for locations with limits of several Redises can
  * refund granted units, as if they had not been consumed.  The caller adds all units that the

@@ -13,7 +13,7 @@
 #include "core/policy/claim.hpp"
 #include "core/rules/counter_kinds.hpp"
 #include "redis/protocol/counter_reply.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 
 namespace limit_sliding {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "core/policy/claim.hpp"
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 #include "redis/shared/lease.hpp"
 
 namespace limit_sliding {

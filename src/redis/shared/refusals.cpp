@@ -4,7 +4,7 @@
 
 #include "core/base/atomics.hpp"
 #include "core/base/hash_mix.hpp"
-#include "redis/protocol/claim_hash.hpp"
+#include "redis/protocol/ask_hash.hpp"
 
 namespace limit_sliding {
 
@@ -111,7 +111,7 @@ Refusals *Refusals::init(void *memory, size_t bytes) {
 uint64_t refusal_hash(const Claim &claim) {
     uint64_t lower = UINT32_MAX;
 
-    return (mixed(claim.hash) & ~lower) | (claim_hash(&claim, 1) & lower);
+    return (mixed(claim.hash) & ~lower) | (ask_hash(&claim, 1) & lower);
 }
 
 Refusals::Line &Refusals::line_of(uint64_t hash) const {

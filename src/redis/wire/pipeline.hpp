@@ -6,8 +6,8 @@
 
 #include "ngx/array.hpp"
 #include "ngx/event.hpp"
-#include "ngx/list.hpp"
 #include "ngx/memory.hpp"
+#include "ngx/queue.hpp"
 #include "redis/wire/connection.hpp"
 #include "redis/wire/reply.hpp"
 

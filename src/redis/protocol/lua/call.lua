@@ -20,7 +20,7 @@
 -- tonumber().
 --
 -- A      the arguments
--- names  the names of the keys that are read, see keys.lua
+-- names  the names of the keys that are read, see read_values.lua
 -- got    the values of these keys, as they were read
 -- S      the states that were written since, by name
 -- out    the reply
@@ -74,9 +74,9 @@ local step = 2
 --@ end
 
 --@ if cluster
---@ include keys.in_cluster
+--@ include read_values.in_cluster
 --@ else
---@ include keys
+--@ include read_values
 --@ end
 --@ if log
 --@ include log.functions

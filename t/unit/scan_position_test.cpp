@@ -2,14 +2,14 @@
 
 /* Walks by SCAN: places as texts, patterns, and how much at a time. */
 
-#include "redis/shared/scan_cursor.hpp"
+#include "redis/protocol/scan_position.hpp"
 #include "support.hpp"
 
 using namespace limit_sliding;
 
 static std::string_view text_of(uint64_t node, uint64_t cursor) {
     static char text[kScanCursorBytes];
-    return {text, write_scan_cursor({node, cursor}, text)};
+    return {text, write_scan_position({node, cursor}, text)};
 }
 
 static std::string_view pattern_of(std::string_view text) {
@@ -27,8 +27,8 @@ static void places_are_read_as_written(void **state) {
     const uint64_t numbers[] = {0, 1, 15, 16, 0x123456789abcdef0, uint64_t{1} << 63, UINT64_MAX};
     for (uint64_t node : numbers) {
         for (uint64_t cursor : numbers) {
-            ScanCursor place;
-            bool is_read = read_scan_cursor(text_of(node, cursor), &place);
+            ScanPosition place;
+            bool is_read = read_scan_position(text_of(node, cursor), &place);
 
             assert_int_equal(is_read, node != 0);
             if (is_read) {
@@ -62,12 +62,12 @@ static void other_texts_are_no_places(void **state) {
                              "0x1-0",
                              "10000000000000000-0",
                              "1-10000000000000000"}) {
-        ScanCursor place;
-        assert_false(read_scan_cursor(text, &place));
+        ScanPosition place;
+        assert_false(read_scan_position(text, &place));
     }
 
-    ScanCursor place;
-    assert_false(read_scan_cursor({"1-0\0", 4}, &place));
+    ScanPosition place;
+    assert_false(read_scan_position({"1-0\0", 4}, &place));
 }
 
 static void patterns_match_one_text(void **state) {

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/overrides/apply_override.hpp"
+#include "http/overrides/overridden_claim.hpp"
 
 #include "core/policy/claim.hpp"
 #include "ngx/memory.hpp"

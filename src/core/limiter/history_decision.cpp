@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/limiter/claim_table.hpp"
-#include "core/limiter/decision.hpp"
+#include "core/limiter/history_decision.hpp"
+#include "core/limiter/word_table.hpp"
 #include "core/rings/ring_rule.hpp"
 #include "core/rules/counter_fast.hpp"
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "redis/shared/scan_cursor.hpp"
+#include "redis/protocol/scan_position.hpp"
 
 #include <algorithm>
 
@@ -39,13 +39,13 @@ bool read_hex(std::string_view text, uint64_t *number) {
 
 } // namespace
 
-size_t write_scan_cursor(const ScanCursor &place, char *text) {
+size_t write_scan_position(const ScanPosition &place, char *text) {
     char *p = write_hex(place.node, text);
     *p++ = '-';
     return static_cast<size_t>(write_hex(place.cursor, p) - text);
 }
 
-bool read_scan_cursor(std::string_view text, ScanCursor *place) {
+bool read_scan_position(std::string_view text, ScanPosition *place) {
     size_t dash = text.find('-');
     if (dash == text.npos) { return false; }
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/facts/debt_schedule.hpp"
+#include "core/facts/debt_payment.hpp"
 #include "core/policy/policy.hpp"
 
 namespace limit_sliding {
@@ -37,7 +37,7 @@ struct RemoteState {
      */
     const int64_t *values;
 
-    DebtSchedule debt = {};
+    DebtPayment debt = {};
 
     /* Returns the values that the script needs to refund a claim that was granted after other
      * claims of this call had consumed `before` units. */

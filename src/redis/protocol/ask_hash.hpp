@@ -15,7 +15,7 @@ constexpr uint64_t kRecords = 16;
 
 /* Returns a hash of the keys, limits, costs and purposes of n >= 1 claims in this order, equal in
  * all workers and after reloads. */
-inline uint64_t claim_hash(const Claim *claims, size_t n) {
+inline uint64_t ask_hash(const Claim *claims, size_t n) {
     uint64_t hash = n;
 
     for (size_t i = 0; i < n; i++) {

@@ -1,12 +1,12 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/keys/key_request.hpp"
+#include "http/keys/key_operations.hpp"
 
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key_json.hpp"
-#include "http/overrides/apply_override.hpp"
+#include "http/keys/key_text.hpp"
+#include "http/overrides/overridden_claim.hpp"
 #include "http/request/bans.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/strings.hpp"

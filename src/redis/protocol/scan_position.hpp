@@ -12,7 +12,7 @@
 namespace limit_sliding {
 
 /* The position of a scan.  A cursor is valid only on its server. */
-struct ScanCursor {
+struct ScanPosition {
     uint64_t node = 0;   /* Endpoint::id() of the server; 0: the first server */
     uint64_t cursor = 0; /* 0: the beginning */
 };
@@ -22,10 +22,10 @@ constexpr size_t kScanCursorBytes = 16 + 1 + 16;
 
 /* Writes the position as a text that is safe in a URL.  Returns the number of its bytes,
  * kScanCursorBytes at most. */
-size_t write_scan_cursor(const ScanCursor &place, char *text);
+size_t write_scan_position(const ScanPosition &place, char *text);
 
-/* Reads a text of write_scan_cursor().  Returns false if it is invalid. */
-bool read_scan_cursor(std::string_view text, ScanCursor *place);
+/* Reads a text of write_scan_position().  Returns false if it is invalid. */
+bool read_scan_position(std::string_view text, ScanPosition *place);
 
 /* Escapes a text so that it matches itself only in a pattern of Redis.  Returns the end; there
  * must be room for twice the bytes of the text. */

@@ -21,9 +21,9 @@ namespace limit_sliding {
  *                                                were in the zone's window
  */
 template <class Step>
-class ForeignSlots {
+class OtherWindowSlots {
 public:
-    ForeignSlots(const Step &shared, uint64_t epoch, const KeyEpochs &epochs)
+    OtherWindowSlots(const Step &shared, uint64_t epoch, const KeyEpochs &epochs)
         : shared_(shared), epoch_(epoch), epochs_(epochs) {}
 
     /* Returns true if this tag is less than two epochs old. */

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/keys/key_json.hpp"
+#include "http/keys/key_text.hpp"
 
 #include "http/conf/written_key.hpp"
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "redis/protocol/remote_verdict.hpp"
+#include "redis/protocol/remote_state.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -82,7 +82,7 @@ struct Request {
     uint64_t cost;     /* 0 if the request was admitted */
     uint64_t spent;    /* units granted by this call */
     uint64_t rejected; /* units recorded after them, as far as the limit has room */
-    DebtSchedule debt = remote.debt;
+    DebtPayment debt = remote.debt;
 
     /* Adds the debt to the granted units, as the script records both.  A key that still owes has
      * recorded no rejected units. */

@@ -4,7 +4,7 @@
 -- the override; the debt, if costs are settled; and, if the node has leased
 -- units of the key left, the mark of forget.lua, but not in a cluster.
 
---@ chunk keys
+--@ chunk read_values
 names, got = KEYS, call('MGET', unpack(KEYS))
 
 -- In a cluster, KEYS are only the states, and keys are read one by one: while
@@ -14,7 +14,7 @@ names, got = KEYS, call('MGET', unpack(KEYS))
 -- none.  Any other error is the reply, before anything was written.  So is
 -- this error for a state, which existed when the call began, and must have
 -- expired since.
---@ chunk keys.in_cluster
+--@ chunk read_values.in_cluster
 local suffixes = {'', ':limit', ':debt'}
 names, got = {}, {}
 for i = 0, step * #KEYS - 1 do

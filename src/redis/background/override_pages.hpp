@@ -11,7 +11,7 @@
 #pragma once
 
 #include "redis/calls/remote_claim.hpp"
-#include "redis/shared/scan_cursor.hpp"
+#include "redis/protocol/scan_position.hpp"
 
 namespace limit_sliding {
 
@@ -34,14 +34,14 @@ enum class ScanResult {
 struct ScanPage {
     ScanResult result;
     Array<ScannedLimit> limits;
-    ScanCursor next; /* position of the next page, if there is one */
+    ScanPosition next; /* position of the next page, if there is one */
     bool has_next;
 };
 
 /* Begins a page of about `most` overrides from a position on.  Posts the event once the page has
  * its result.  Returns nullptr if Redis is known not to answer, or there is no memory; else
  * leave_scan() must free the page. */
-ScanPage *scan_limits(RemoteZone &zone, const ScanCursor &from, size_t most, ngx_event_t *done);
+ScanPage *scan_limits(RemoteZone &zone, const ScanPosition &from, size_t most, ngx_event_t *done);
 
 /* Frees a page, complete or not, and cancels its event.  Must be called once for each page. */
 void leave_scan(ScanPage *page);

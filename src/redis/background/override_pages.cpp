@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "redis/background/override_scan.hpp"
+#include "redis/background/override_pages.hpp"
 
 #include <hiredis/hiredis.h>
 
@@ -303,7 +303,7 @@ LimitScan *create_scan(RemoteZone &zone) {
 
 } // namespace
 
-ScanPage *scan_limits(RemoteZone &zone, const ScanCursor &from, size_t most, ngx_event_t *done) {
+ScanPage *scan_limits(RemoteZone &zone, const ScanPosition &from, size_t most, ngx_event_t *done) {
     LimitScan *scan = can_ask(*zone.redis) ? create_scan(zone) : nullptr;
     if (scan == nullptr) { return nullptr; }
 

@@ -16,7 +16,7 @@ constexpr uint64_t kDebtWaitMaxMs = uint64_t{1} << 46;
 
 /* The debt of a key, which counts as used in addition to the history, and the payment of the
  * debt: each window after `from` pays `pace` units. */
-struct DebtSchedule {
+struct DebtPayment {
     uint64_t units = 0; /* units owed now; 0: none */
     uint64_t from = 0;  /* time in eighths of a window (kDebtParts), less than a window ago */
     uint64_t pace = 1;
