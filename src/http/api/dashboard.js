@@ -58,7 +58,6 @@ function arrange() {
     }
 }
 
-// Shows the sums of all zones.
 function sum(zones) {
     const counters = [...cards.values()].filter(card => card instanceof Zone)
         .map(card => card.counters);
@@ -141,7 +140,6 @@ async function poll() {
     setTimeout(next, PERIOD_MS);
 }
 
-// Polls now, or once a hidden page is seen again.
 function next() {
     if (document.hidden) {
         document.addEventListener("visibilitychange", next, { once: true });

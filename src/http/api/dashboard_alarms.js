@@ -51,7 +51,7 @@ class Alarms {
         });
     }
 
-    // Shows the problems.  Writes only changes: screen readers read new text.
+    // Shows the problems.
     set({ time_ms, zones, redis }) {
         this.found = Object.keys(ALARMS).map(() => []);
         for (const [name, values] of Object.entries(redis)) {
@@ -95,7 +95,6 @@ class Alarms {
         return line;
     }
 
-    // The number of problems.
     get count() {
         return this.found.flat().length;
     }

@@ -8,7 +8,6 @@ function ceiling(n) {
     return power * [1, 2, 5, 10].find(step => step * power >= n);
 }
 
-// Returns the label of a value on the axis.
 function tick(n) {
     return n < 10 ? String(Number(n.toPrecision(2))) : count(n, 1e5);
 }
@@ -44,7 +43,6 @@ class Chart {
             head.classList.add(...this.paths[i].classList, "series"));
     }
 
-    // The highest rate in the chart.
     get most() {
         return Math.max(0, ...this.counters.map(({ most }) => most));
     }

@@ -2,7 +2,6 @@
 
 const KEY_TIMEOUT_MS = 10000;
 
-// Returns a field with its name.
 function field(name, hint) {
     const input = element("input");
     input.autocomplete = "off";
@@ -129,7 +128,6 @@ class KeyDialog {
     }
 }
 
-// Returns the facts about a key, by name.
 function keyFacts({ used, limit, remaining, reset_ms, window, own_limit, ttl,
     ban, source }) {
     const known = (value, text) => value === null ? NONE : text(value);

@@ -315,16 +315,21 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     return Decision::kAsked;
 }
 
-/* Gives a claim its RemoteClaim. */
+/* Gives a claim its RemoteClaim.  A reply or a verdict sets the other fields: to clear them would
+ * take 130 instructions. */
 ngx_int_t complete(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ngx_str_t &key) {
-    auto *remote = create<RemoteClaim>(r->pool);
+    auto *remote = alloc<RemoteClaim>(r->pool);
     if (remote == nullptr) { return NGX_ERROR; }
 
     remote->zone = &zone.remote;
     remote->key = key;
     remote->source = Source::kRedis;
+    remote->own = {};
+    remote->asked_limit = 0;
     remote->pace = claim.pace();
     remote->asked = claim.policy;
+    remote->is_pending = false;
+    remote->is_named = false;
     claim.remote = remote;
     return NGX_OK;
 }
@@ -336,11 +341,14 @@ ngx_int_t complete_told(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, con
     return NGX_OK;
 }
 
+/* Decides claims of which Redis is asked about none. */
+Decision decide_here(ngx_http_request_t *, Context &ctx, Span<Claim> all) {
+    return ctx.add_decided(all, acquire(all.begin(), all.size(), ctx.now_ms));
+}
+
 Decision decide(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     auto *first = std::find_if(all.begin(), all.end(), is_asked);
-    if (first == all.end()) {
-        return ctx.add_decided(all, acquire(all.begin(), all.size(), ctx.now_ms));
-    }
+    if (first == all.end()) { return decide_here(r, ctx, all); }
 
     const size_t nlocal = first - all.begin();
     JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
@@ -453,7 +461,7 @@ void settle_asked(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t
 
 const Backend kAsked = {complete, decide,       decide_replied, tell_synced,    record,
                         count,    settle_asked, tell_ban,       tell_lifted_ban};
-const Backend kTold = {complete_told, decide,        decide_replied, tell_synced,    record,
+const Backend kTold = {complete_told, decide_here,   decide_replied, tell_synced,    record,
                        count_synced,  settle_synced, tell_ban,       tell_lifted_ban};
 
 } // namespace limit_sliding
