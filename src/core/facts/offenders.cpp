@@ -22,8 +22,8 @@ uint64_t span_of(uint64_t now_ms) { return now_ms / kOffenderSpanMs & (UINT64_MA
 /* Returns the hash of a key as stored; never 0. */
 uint64_t name_of(uint64_t hash) { return hash + (hash == 0); }
 
-/* Returns the count of a word if its span is present, previous, or ahead by another worker's
- * clock; else 0. */
+/* Returns the count in a word if the word is of `span`, of the span before, or of the span after,
+ * which another worker's clock may have reached; else 0. */
 uint64_t count_of(uint64_t word, uint64_t span) {
     return span + 1 - (word >> kCountBits) <= 2 ? word & kCountMask : 0;
 }
@@ -36,8 +36,9 @@ void wipe_words(T *part) {
     }
 }
 
-/* Takes one of kRejectionsSampled rejections at random, so that no order of keys evades the
- * sample. */
+/* Returns the weight of the present rejection, which the last call has chosen; the first call
+ * returns 0.  Then chooses one of the next kRejectionsSampled rejections at random, so that no
+ * order of keys evades the sample. */
 uint32_t take_sample(Sampler *sampler) {
     uint32_t weight = sampler->random == 0 ? 0 : kRejectionsSampled;
 
@@ -120,7 +121,7 @@ Offenders::Text Offenders::Text::read() const {
     return copy;
 }
 
-/* Writes only words that differ: a key always has the same text. */
+/* Writes only words that differ: another worker may have written the same text already. */
 void Offenders::Text::keep(const Text &wanted) {
     size_t n = wanted.used();
     for (size_t i = 0; i < n; i++) {

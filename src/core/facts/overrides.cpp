@@ -86,9 +86,10 @@ Overrides::Entry Overrides::Place::entry() const {
             until_s == kNoEnd32 ? kNoEnd : until_s, line->at[i].load(std::memory_order_relaxed)};
 }
 
-/* Fills a free place.  The stores are ordered for two readers.  A reader that has found the former
- * key here, and reads the new limit or end, also sees that the tag is gone.  A reader of the same
- * key after its former override expired, that reads the new end, also reads the new limit. */
+/* Fills a free place.  The order of the stores serves readers that found the former tag here.  If
+ * the place had another key, a reader that reads the new limit or the new end also sees that the
+ * former tag is gone.  If the place had an expired override of the same key, a reader that reads
+ * the new end also reads the new limit. */
 void Overrides::Place::write(uint32_t tag, const Entry &entry) const {
     line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
     line->rule[i].store(rule_of(entry.own), std::memory_order_release);
@@ -96,9 +97,10 @@ void Overrides::Place::write(uint32_t tag, const Entry &entry) const {
     line->tag[i].store(tag, std::memory_order_release);
 }
 
-/* Changes an override that has not expired.  Meanwhile readers see either limit, without an end.
- * The stores of the limit and of the new end release: a reader that has seen the new limit cannot
- * see the former end later, and a reader of the new end sees the new limit. */
+/* Changes an override that has not expired.  If the end changes, the override has no end while the
+ * limit is stored.  The limit and the new end are stored with release: a reader that has read the
+ * new limit cannot read the former end afterwards, and a reader that has read the new end reads
+ * the new limit. */
 void Overrides::Place::change(const Entry &entry) const {
     const auto until_s = until_of(entry.until_s);
     if (line->until_s[i].load(std::memory_order_relaxed) != until_s) {
@@ -377,8 +379,8 @@ bool OverridesLoad::set(uint64_t hash, const Overrides::Entry &entry, uint64_t n
     return true;
 }
 
-/* Corrects the counts in a group.  If the group has no keys and no key has passed it, walks skip
- * it from now on. */
+/* Stores the final Line::passed of all lines in a group.  If no place in the group has a mark, and
+ * no key has passed a line of the group, clears the group's bit, so that walks skip the group. */
 void OverridesLoad::end_group(uint64_t group) {
     const uint64_t first = group * Overrides::kGroup;
     const uint64_t end = std::min(first + Overrides::kGroup, table_.lines_count());

@@ -13,7 +13,8 @@ namespace limit_sliding {
 struct UtcOffset {
     int64_t since_ms;   /* begin of the offset, in ms of UTC since 1970 */
     int64_t offset_ms;  /* ms added to UTC; less than two days */
-    int64_t reached_ms; /* latest local time before `since_ms`, in ms; set by UtcOffsets::of() */
+    int64_t reached_ms; /* latest local time that clocks show before `since_ms`, in ms since 1970;
+                           0 in the first offset; set by UtcOffsets::of() */
 };
 
 /*
@@ -30,9 +31,9 @@ struct UtcOffsets {
     /* Sets `reached_ms` in n >= 1 offsets.  The offsets must live as long as the result. */
     static UtcOffsets of(UtcOffset *offsets, size_t n);
 
-    /* Fills `offsets` with at most `most` >= 1 offsets that hold between two times.  The zone must
-     * change its offset at most once a day.  offset_ms_at() gets ms of UTC since 1970, in whole
-     * seconds. */
+    /* Fills `offsets` with at most `most` >= 1 offsets that hold between two times.  The time zone
+     * must change its offset at most once a day.  offset_ms_at(ms) returns the offset at a UTC time
+     * in ms since 1970, a multiple of 1000. */
     template <class OffsetAt>
     static UtcOffsets find(int64_t from_ms, int64_t to_ms, const OffsetAt &offset_ms_at,
                            UtcOffset *offsets, size_t most);

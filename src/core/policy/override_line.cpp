@@ -73,7 +73,7 @@ bool decode(char *text, size_t size, std::string_view *key) {
     return true;
 }
 
-/* Returns the number of `digits` digits at a position. */
+/* Returns the value of the decimal number of `digits` digits that begins at text[at]. */
 unsigned number_at(std::string_view text, size_t at, size_t digits) {
     unsigned n = 0;
     for (size_t i = at; i < at + digits; i++) {

@@ -31,8 +31,9 @@ struct Window {
 
     static Window of(Calendar calendar);
 
-    /* Convert a window to and from 32 bits: its ms, the number of its calendar, or 0 if not given.
-     * from_code() returns a window that is not given for other numbers. */
+    /* Convert a window to and from a number: the length `ms`, the value of `calendar` (1 .. 4) if
+     * the window has one, or 0 if the window is not given.  For all other numbers, from_code()
+     * returns a window that is not given. */
     uint32_t code() const;
     static Window from_code(uint32_t code);
 

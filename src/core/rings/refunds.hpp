@@ -19,12 +19,14 @@ namespace limit_sliding {
  *
  * Time is cut into parts, at most `kParts` a window.  Refunds are summed by the part in which
  * their units were admitted.  The time of a part is its begin, so a refund never outlives its
- * event; in a log it ends up to 1/64 window earlier.  The key can thus admit too little, but never
- * too much.
+ * event; in a log the refund ends up to 1/64 window earlier.  The key can thus admit too little,
+ * but never too much.
  *
- * The parts are stored in rings of slots of the same table, found by the name of the history and
- * the number of the slot.  A part is one word like an event, with refunded units in place of the
- * total; the units only grow.  If the table has no slot, or evicts it, the refund is lost.
+ * The table that has the key also has slots for its parts.  The hash of such a slot depends on the
+ * key, the name of the history (events.hpp) and the number of the slot; the ring of the slot has
+ * successive parts.  A part is one word like an event, with refunded units in place of the total;
+ * the units only grow.  If the table has no room for a slot, or evicts the slot, its refunds are
+ * lost.
  *
  * An object has the refunds of one key at one moment.
  */
@@ -39,8 +41,9 @@ public:
 
     uint64_t grain() const { return grain_; }
 
-    /* Returns the units x w to subtract from the used units.  The sum is capped, so that totals of
-     * events do not wrap within a window: several workers may refund the same units at once. */
+    /* Returns the units x w to subtract from the used units.  Several workers may refund the same
+     * units at once.  The cap of the sum bounds the units that the key admits instead, so that
+     * totals of events do not wrap within a window. */
     uint64_t used() const {
         const TickClock &now = store_.now;
         uint64_t given = 0;
@@ -94,8 +97,8 @@ public:
 
             if (copy.kind == Copy::none) { return; }
 
-            /* Another key may take a slot without refunds.  The word belongs to this key only if
-             * the slot still did after the read. */
+            /* Another key may take a slot that has no refunds yet.  The word that was read belongs
+             * to this key only if the slot still belongs to this key after the read. */
             Ring ring(copy, length_);
             Event seen = ring.load(number);
             Event next = ring.is_of_owner(seen)
@@ -107,7 +110,7 @@ public:
     }
 
 private:
-    /* The most refunded units.  Totals do not wrap if the limit is used as well. */
+    /* The cap of used(), in units.  A total has room for the limit and these units. */
     static constexpr uint64_t kMax = Event::kTotalMask / 2;
 
     static_assert(kNarrowMax + kMax <= Event::kTotalMask, "what is used and what was given back");
@@ -117,7 +120,8 @@ private:
 
     uint64_t hash_of(uint64_t slot) const { return mixed(hash_, slot); }
 
-    /* Calls visit(begin, units) in order for all parts that have not expired. */
+    /* Calls visit_part(begin, units) for all parts that have not expired, the oldest first.
+     * `begin` is the first tick of a part. */
     template <class Visit>
     void visit(const Visit &visit_part) const {
         const TickClock &now = store_.now;

@@ -15,9 +15,10 @@ namespace limit_sliding {
  * algorithm=log, and counter with precision=n: the events of a key in one window.
  *
  *     used = units of the events that count fully
- *          + units of the events `span` ticks old x weight / w
+ *          + (units of the events that are `span` ticks old) x weight / w
  *
- * A request of cost c is admitted when used + c <= limit.
+ * TickClock explains ticks, `span` and `weight`; w is the window in ms.  A request of cost c is
+ * admitted when used + c <= limit.
  *
  * A request in the tick of the newest event adds its cost to that event.  A later request closes
  * the event, which fixes its total, and writes its own event into the next place.  Each write is a
@@ -31,7 +32,8 @@ namespace limit_sliding {
  */
 class RingRule : private UsedUnits {
 public:
-    /* `now_ms` is the zone's time; `brief` is for update_ready() of a counter. */
+    /* `now_ms` is the zone's time.  `brief`: reads only the key's ring, no pages and no refunds;
+     * only for update_ready() of a counter. */
     RingRule(const Claim &claim, uint64_t now_ms, bool brief = false)
         : UsedUnits(claim, now_ms, brief), claim_(claim) {}
 
@@ -40,8 +42,9 @@ public:
         uint64_t state; /* kAdmitted: mark of the event; kRefused: ms until a slot expires */
     };
 
-    /* Decides and records if the key is in its first line and its ring has all events that count.
-     * Returns false if update() has to decide.  Describes a rejection. */
+    /* Decides and records, provided that the first of the key's lines in the table has the key,
+     * and that the key's ring has all events that count.  Otherwise returns false: update() has to
+     * decide.  Describes a rejection. */
     bool update_ready(uint64_t cost, Result *result, Verdict *rejection) {
         if (cost == 0 || cost > limit_) { return false; }
         Copy copy = events_.table().find_ready();
@@ -65,7 +68,7 @@ public:
             }
         }
 
-        /* no worker loses so often, so the key is damaged, unless it has just changed */
+        /* so many attempts fail only if the key is damaged; a key that has just changed remains */
         events_.forget();
         add(&events_.store().counts->refused, 1);
 
@@ -171,9 +174,10 @@ private:
                         cost, rejection);
     }
 
-    /* Describes a rejection.  Most requests wait for the oldest event.  Otherwise the key is read
-     * again; returns false if it admits the request by now.  Out of line and with copied
-     * arguments, so that admitted requests keep their values in registers. */
+    /* Describes a rejection.  Most requests wait only until the oldest event has lost units, and
+     * `key` tells when.  For other requests, the key is read again; returns false if the key admits
+     * the request by now.  Out of line and with copied arguments, so that admitted requests keep
+     * their values in registers. */
     [[gnu::noinline]] static bool describe(const Claim &claim, uint64_t now_ms, Full key,
                                            uint64_t cost, Verdict *rejection) {
         const TickClock clock(*claim.policy, now_ms);
@@ -207,7 +211,8 @@ private:
             [&](uint64_t room) { return wait_ms(oldest, room); }, verdict);
     }
 
-    /* Returns true if units beyond the limit are rejected requests, which cause no wait. */
+    /* Returns true if a log records rejected requests as well, so that the key may have units above
+     * the limit.  Requests of cost 0 are then admitted, and descriptions ignore these units. */
     bool is_capped() const { return claim_.policy->counts_rejected && events_.clock().is_log; }
 
     /* Returns the ms until used <= room if no request is admitted; more than `room` is used now. */
@@ -234,9 +239,10 @@ private:
         return wait_ms(oldest.position, room, last_rise(parts, room), parts);
     }
 
-    /* Returns the first tick of the last part of refunds that ends with used > room; 0 if there is
-     * none.  A refund of a log ends when the first tick of its part leaves the window.  The used
-     * units then rise, until the events of the part have left the window as well. */
+    /* In a log, the refunds of a part (refunds.hpp) expire when the first tick of the part leaves
+     * the window.  The used units then rise, until the events of the part have left the window as
+     * well.  Returns the first tick of the last part whose refunds leave more than `room` units
+     * used when they expire; 0 if there is none. */
     uint64_t last_rise(const Refunds::Snapshot &parts, uint64_t room) {
         for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
             uint64_t begin = parts.begin(i - 1);
@@ -247,9 +253,10 @@ private:
         return 0;
     }
 
-    /* Returns the ms until used <= room.  Searches for the first event, from tick `from` on, that
-     * at most `room` units follow.  When this event begins to fade, its own units and after(event)
-     * are left, and it has to lose the surplus over `room`. */
+    /* Returns the ms until used <= room.  Searches from tick `from` on for the first event with
+     * after(event) <= room: the units of all later events, less their refunds.  When this event
+     * begins to expire, its own units and after(event) are used.  The key has room once the event
+     * has lost what exceeds `room`. */
     uint64_t wait_ms(uint64_t oldest, uint64_t room, uint64_t from,
                      const Refunds::Snapshot &parts) {
         uint64_t total = events_.newest().total();

@@ -10,13 +10,15 @@
 
 namespace limit_sliding {
 
-/* Loads the zone's file at a start, or at a reload once it is certain.  Logs wrong lines. */
+/* Loads the zone's file at a start, or at a reload once NGINX has accepted the new configuration.
+ * Logs wrong lines. */
 void enter_limits(ngx_log_t *log, ZoneConf &zone);
 
-/* Brings the memory in step with the file.  The caller holds the lock.  Unless `tests` is set,
- * first moves a complete copy to the beginning, or removes an unfinished line or copy, of a
- * process that died.  Sets *unplaced to the number of lines for which the memory has no room.
- * Logs an error and returns false if the file cannot be read or written. */
+/* Brings the zone's table of overrides in step with the file.  The caller holds the lock.  Unless
+ * `tests` is set ("nginx -t"), repairs the file after the death of a writer: moves a complete copy
+ * (override_compaction.hpp) to the beginning, and cuts an unfinished line or copy off the end.
+ * Sets *unplaced to the number of lines for which the table has no room.  Logs an error and
+ * returns false if the file cannot be read or written. */
 bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced);
 
 /* Finds the hash of a line's key.  Returns false if the key should be an address, but is none. */

@@ -9,8 +9,9 @@
 
 namespace limit_sliding {
 
-/* Creates the TLS context of a block with "ssl on", which the pool of the configuration owns.
- * Returns NGX_CONF_OK, or logs the error. */
+/* Sets settings->tls.context to a new TLS context, for a limit_sliding_redis block with "ssl on".
+ * The pool of the configuration frees the context.  Returns NGX_CONF_OK; else logs the error and
+ * returns NGX_CONF_ERROR. */
 char *redis_ssl(ngx_conf_t *cf, Settings *settings);
 
 /* The functions below exist only if NGINX is built with SSL. */
