@@ -3,9 +3,9 @@
 -- A separate script: it deletes the state of a key, the state of another
 -- window at KEYS[1] .. ARGV[2] if ARGV[2] is given, and both debts.  Unless
 -- ARGV[1] is 0, it leaves a mark with the present time for ARGV[1] ms.  The
--- other KEYS are names that it touches, but not in a cluster, as read_values.lua
--- explains.  The states are deleted first, because Redis refuses no memory to
--- a script that has written.
+-- other KEYS are names that it touches, but not in a cluster, see
+-- read_values.lua.  The states are deleted first, because Redis refuses no
+-- memory to a script that has written.
 
 --@ chunk forget
 for i = 1, ARGV[2] and 2 or 1 do
