@@ -256,7 +256,7 @@ private:
     /* Returns the ms until used <= room.  Searches from tick `from` on for the first event with
      * after(event) <= room: the units of all later events, less their refunds.  When this event
      * begins to expire, its own units and after(event) are used.  The key has room once the event
-     * has lost what exceeds `room`. */
+     * has lost the units above `room`. */
     uint64_t wait_ms(uint64_t oldest, uint64_t room, uint64_t from,
                      const Refunds::Snapshot &parts) {
         uint64_t total = events_.newest().total();

@@ -160,8 +160,8 @@ uint64_t used_here(Claim claim) {
     return claim.policy->used(claim.describe(ngx_current_msec));
 }
 
-/* Drops units that have left the window while Redis was away: more than are used here, but for
- * those that wait for later windows. */
+/* Drops units that have left the window while Redis was away: more than are used here and wait
+ * for later windows. */
 void drop_past(KeyNotice &notice) {
     const RemoteZone &zone = zone_of(notice);
     Claim claim = notice.claim;
@@ -417,7 +417,6 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
 
         rest.units = again(zone, told, refused);
         count_unsettled(redis_of(notice).client, refused - rest.units);
-        notice.owed = zone.settles ? rest.units : 0;
 
         if (!is_late(notice)) {
             const uint64_t guess = set_view(notice, claim, told, granted, rest.units, sent);
@@ -430,6 +429,7 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
                                               std::max<uint64_t>(interval_ms, kLookMs));
     }
 
+    notice.owed = zone.settles ? rest.units : 0;
     if (ngx_exiting && rest.units == 0) {
         leave(notice, rest);
     } else {
