@@ -78,15 +78,16 @@ $(BUILD)/Makefile $(BUILD)/static/Makefile: config config.make $(BUILD)/settings
 	    --builddir=$(@D) $(link)=$(CURDIR) > $(@D)/configure.log 2>&1 \
 	|| { tail -n 20 $(@D)/configure.log >&2; exit 1; }
 
-# Changes when a setting does, and so makes NGINX configure again.
+# Changes when a setting does, and so makes NGINX configure again.  Several runs of make
+# may write this file at once.
 $(BUILD)/settings: export settings = CC='$(CC)' CXX='$(CXX)' SRC='$(NGX_SRC)' \
     OPTS=$(NGX_CONF_OPTS) DIR=$(CURDIR) REDIS=$(WITH_REDIS) \
     FILES='$(shell find src -type f | sort | cksum)'
 $(BUILD)/settings: FORCE | deps
-	@mkdir -p $(@D)
-	@{ echo "$$settings"; \
-	    grep -hs VERSION $(NGX_SRC)/src/core/{nginx,angie}.h || :; } > $@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	@mkdir -p $(@D); new=$$(mktemp $@.XXXXXX); \
+	{ echo "$$settings"; \
+	    grep -hs VERSION $(NGX_SRC)/src/core/{nginx,angie}.h || :; } > $$new; \
+	cmp -s $$new $@ && rm $$new || mv $$new $@
 
 clean:  ## remove all that was built
 	rm -rf $(BUILD)

@@ -46,6 +46,16 @@ for my $goal (qw(model check-arm deb cross check-packages bench-smoke)) {
     like($said, qr{^\.ci/install-packages .}m, "$goal: its packages are installed first");
 }
 
+# Two runs of make write the file of settings at once: all that wait for it go on.
+my @makes = map {
+    my $pid = fork // die "fork: $!";
+    exec "make -s -C '$HERE' BUILD='$dir/build' PKGS= '$dir/build/settings' 2>&1 >> '$dir/makes.log'"
+        if $pid == 0;
+    $pid;
+} 1 .. 12;
+is((grep { waitpid($_, 0); $? != 0 } @makes), 0, 'twelve makes at once');
+is_deeply([glob "$dir/build/settings*"], ["$dir/build/settings"], 'their one file of settings');
+
 SKIP: {
     my $module = $ENV{LIMIT_SLIDING_MODULE} || '';
     skip 'no module built by this makefile', 2 if $module !~ m{^\Q$HERE\E/build/};
