@@ -127,7 +127,7 @@ void check_endpoint(fuzz::Input &input) {
     static const char letters[]
         = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._:";
     const bool is_host = !rest.empty() && rest.find_first_not_of(letters) == rest.npos;
-    CHECK(is_set == (port >= 1 && port <= 65535 && is_host && rest.size() <= kReplyString));
+    CHECK(is_set == (port >= 1 && port <= 65535 && is_host && rest.size() <= kReplyHost));
     if (!is_set) { return; }
 
     string name(rest);

@@ -45,7 +45,8 @@ replay-asan_CXX = $(CXX)
 comma := ,
 %/limits_file_fuzz: WRAPS = $(addprefix -Wl$(comma)--wrap=,pwrite ftruncate fdatasync free \
     ngx_alloc ngx_calloc calloc)
-fuzz_LINK    = -fsanitize=fuzzer,address,undefined
+# Functions that nothing calls may call what is not linked.  Their coverage must not keep them.
+fuzz_LINK    = -fsanitize=fuzzer,address,undefined -Wl,-z,start-stop-gc
 replay_LINK  =
 
 # A flavour of all that is fuzzed, in a directory of its own.

@@ -45,7 +45,7 @@ Policy policy_of(fuzz::Input &input) {
 }
 
 /* The script's replies are read up to this time. */
-uint64_t time_of(fuzz::Input &input) { return input.number() % (INT64_MAX / 2); }
+uint64_t time_of(fuzz::Input &input) { return input.number() % kRemoteTimeMax; }
 
 /* Returns how long a client may be told to wait, in ms: a window from the last request, which
  * lies ahead if the clock of Redis was set back, or if a log owes; 69 years for buckets. */
@@ -92,8 +92,6 @@ void check_state(fuzz::Input &input) {
     }
 
     if (!are_remote_values(policy, limit, now_ms, values.data())) { return; }
-
-    CHECK(n <= remote_values_max(policy));
 
     RemoteState state = {now_ms, limit, values.data()};
     if (input.flag()) {

@@ -24,7 +24,7 @@ enum class Kind { kAny, kSlots, kKeys };
 struct Seen : SlotRangeSink, TextSink {
     Seen() {
         add = [](SlotRangeSink &sink, const SlotRange &range) {
-            CHECK(range.host.size() <= kReplyString);
+            CHECK(range.host.size() <= kReplyHost);
             static_cast<Seen &>(sink).text
                 += "range " + std::to_string(range.first) + "-" + std::to_string(range.last) + " "
                    + string(range.host) + ":" + std::to_string(range.port) + "\n";
@@ -39,8 +39,9 @@ struct Seen : SlotRangeSink, TextSink {
         if (reply.type == REDIS_REPLY_ARRAY) {
             CHECK(reply.n <= (kind == Kind::kSlots ? size_t{16384} : kReplyNumbers));
             text += " of " + std::to_string(reply.n);
-            for (const string_view part : reply.strings) {
-                CHECK(part.size() <= kReplyString);
+            for (size_t i = 0; kind == Kind::kAny && i < reply.n; i++) {
+                const string_view part = reply.string(i);
+                CHECK(part.empty() || part.data() + part.size() <= reply.bytes + kReplyBytes);
                 text += " '" + string(part) + "'";
             }
         } else if (reply.type == REDIS_REPLY_INTEGER) {

@@ -103,6 +103,23 @@ void check_part(const Ask &ask, const AskPart &part, const PartAnswer &answer, i
     }
 }
 
+/* Adds a number, nil, or the state of a counter, or nearly so. */
+void add_element(Reply &reply, fuzz::Input &input) {
+    int64_t &element = reply.numbers[reply.n++];
+    element = static_cast<int64_t>(input.number());
+    if (element >= kReplyNumberMin) { return; }
+
+    const size_t length = input.below(90);
+    element = kReplyNil;
+    if (length == 0 || length > kReplyBytes - reply.nbytes) { return; }
+
+    element += 1 + static_cast<int64_t>(reply.nbytes * kReplyBytes + length);
+    for (size_t i = 0; i < length; i++) {
+        /* most bytes of counts are 0 */
+        reply.bytes[reply.nbytes++] = i >= 6 && input.flag() ? 0 : static_cast<char>(input.byte());
+    }
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -111,11 +128,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
     /* what the reply does not have is as an earlier one left it */
     static auto reply = std::make_unique<Reply>();
-    const auto stale = static_cast<int64_t>(input.number());
+    const auto stale = std::max(static_cast<int64_t>(input.number()), kReplyNumberMin);
     std::fill(std::begin(reply->numbers), std::end(reply->numbers), stale);
     reply->n = 0;
+    reply->nbytes = 0;
     while (!input.empty() && reply->n < 400) {
-        reply->numbers[reply->n++] = static_cast<int64_t>(input.number());
+        add_element(*reply, input);
     }
 
     /* a whole one of the call's, whose last number was not read */

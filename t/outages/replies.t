@@ -109,28 +109,31 @@ $nginx->finish_one;
 
 
 # Arrays that are as long as they should be, of numbers that cannot be: time,
-# granted units, limit, values. Some would divide by zero.
+# granted units, values. Some would divide by zero. A counter has a state instead:
+# a digest, the number of the newest part, with the number of parts above its lower
+# 28 bits, and counts.
+
+sub state_of($parts, @bytes) {
+    return pack 'nNC*', 0, $parts << 28, @bytes;
+}
 
 my %algorithms = (
-    'counter'              => [ 3, 0, 0, (0) x 4 ],
-    'counter precision=10' => [ 10, 0, 0, (0) x 11 ],
+    'counter'              => [ undef ],
+    'counter precision=10' => [ undef ],
     'log'                  => [ (0) x 3 ],
     'fixed'                => [ 0 ],
     'token_bucket'         => [ 0, 0 ],
     'leaky_bucket burst=9' => [ 0, 0 ],
 );
-
-# A counter says how many parts it has, which is the newest one, and when it is
-# over; then follow the counts.
-my %parts = (
-    'no parts'            => [ 0, 0, 0, 0 ],
-    'parts below zero'    => [ -1, 0, 0, 0 ],
-    'parts of no counter' => [ 9, 0, 0, (0) x 10 ],
-    'too many parts'      => [ 61, 0, 0, (0) x 62 ],
-    'too few counts'      => [ 3, 0, 0, (0) x 3 ],
-    'too many counts'     => [ 3, 0, 0, (0) x 5 ],
-    'a part beyond time'  => [ 3, '9223372036854775807', 0, (0) x 4 ],
-);
+my %states = (
+    'no state'            => 'x',
+    'a state cut short'   => state_of(3),
+    'no parts'            => state_of(0, (0) x 8),
+    'parts of no counter' => state_of(13, (0) x 62),
+    'too few counts'      => state_of(3, (0) x 7),
+    'too many counts'     => state_of(3, (0) x 9),
+    'a unit of no part'   => state_of(10, 0, 37),
+    );
 my @algorithms = sort keys %algorithms;
 
 $nginx = LimitSliding::Test->new->start(<<"CONF");
@@ -168,47 +171,59 @@ sub said($port) {
     return $source;
 }
 
-# Of a key's own limit there are 2^52 and, before the code of a window, 2^51 more.
+# Returns an array in the protocol of Redis; texts are in arrays of one.
+sub array(@elements) {
+    return join '', '*' . @elements . '\r\n', map {
+        !defined $_ ? '$-1\r\n'
+            : ref $_ ? '$' . length($_->[0]) . '\r\n' . $_->[0] . '\r\n'
+            : ":$_\\r\\n"
+    } @elements;
+}
+
+# An override has 2^52 more, and 2^51 more before the code of a window; it is negative.
 my $own = 1 << 52;
 my $window = $own + (1 << 51);
 for my $port (0 .. $#algorithms) {
     my @values = @{ $algorithms{ $algorithms[$port] } };
     my $counter = $algorithms[$port] =~ /counter/;
     my $most = $algorithms[$port] eq 'log' ? 4_194_302 : 10 ** 15;
-    my %numbers = (
-        'granted, but blocked' => [ 1, 1, $own, @values ],
-        'a window of no limit' => [ 1, 1, $window, 60_000, @values ],
-        'a window too short'   => [ 1, 1, $window + 1, 99, @values ],
-        'a window too long'    => [ 1, 1, $window + 1, 2_592_000_001, @values ],
-        'a window below zero'  => [ 1, 1, $window + 1, -1, @values ],
-        'a window cut short'   => [ 1, 1, $window + 1 ],
-        'a limit too high'     => [ 1, 1, $most + 1, @values ],
+    my %elements = (
+        'granted, but blocked' => [ 1, 1, -$own, @values ],
+        'a window of no limit' => [ 1, 1, -$window, 60_000, @values ],
+        'a window too short'   => [ 1, 1, -$window - 1, 99, @values ],
+        'a window too long'    => [ 1, 1, -$window - 1, 2_592_000_001, @values ],
+        'a window below zero'  => [ 1, 1, -$window - 1, -1, @values ],
+        'a window cut short'   => [ 1, 1, -$window - 1 ],
+        'a limit too high'     => [ 1, 1, -$own - $most - 1, @values ],
         'a limit below all'    => [ 1, 0, '-9223372036854775808', @values ],
-        'more than asked for'  => [ 1, 2, 1000, @values ],
-        'less than nothing'    => [ 1, -1, 1000, @values ],
-        'a time before all'    => [ -1, 1, 1000, @values ],
-        'a time after all'     => [ '9223372036854775807', 1, 1000, @values ],
-        'counts below zero'    => [ 1, 0, 1000, @values[0 .. $#values - 1], -2 ],
+        'flags of nothing'     => [ 1, 0, -3, @values ],
+        'flags beyond all'     => [ 1, 0, -2 * $own - 1, @values ],
+        'more than asked for'  => [ 1, 2, @values ],
+        'less than nothing'    => [ 1, -1, @values ],
+        'a time before all'    => [ -1, 1, @values ],
+        'a time after all'     => [ '9223372036854775807', 1, @values ],
+        'a text for a number'  => [ 1, ['1'], @values ],
+        'nothing for a number' => [ 1, undef, @values ],
+        'one more'             => [ 1, 1, @values, 0 ],
+        'one less'             => [ 1, 1, @values[0 .. $#values - 1] ],
     );
-    if ($counter) {
-        $numbers{$_} = [ 1, 0, 1000, @{ $parts{$_} } ] for keys %parts;
+    if (!$counter) {
+        $elements{'counts below zero'} = [ 1, 0, @values[0 .. $#values - 1], -2 ];
+    } else {
+        $elements{'a number for a text'} = [ 1, 0, 7 ];
+        $elements{$_} = [ 1, 0, [ $states{$_} ] ] for keys %states;
+        $elements{'a part long ago'} = [ 1 << 41, 0, [ state_of(3, (0) x 8) ] ];
     }
-    for my $name (sort keys %numbers) {
+    for my $name (sort keys %elements) {
         ok wait_for(sub { said($port) eq 'redis' }), 'Redis decides';
-        my @numbers = @{ $numbers{$name} };
-        $fake->mode('say', join '', '*' . @numbers . '\r\n',
-            map { ":$_\\r\\n" } @numbers);
+        $fake->mode('say', array(@{ $elements{$name} }));
         is said($port), 'fallback', "$algorithms[$port]: $name";
         recover();
     }
     # the most that is possible, a time in 2038
-    my $largest = '9223372036854775807';
-    my @numbers = (1 << 41, 0, $most, $counter
-        ? ($values[0], int($largest / (30 * 86_400_000)) - 1,
-            ($largest) x (@values - 2))
-        : ($largest) x @values);
-    $fake->mode('say', join '', '*' . @numbers . '\r\n',
-        map { ":$_\\r\\n" } @numbers);
+    $fake->mode('say', array(1 << 41, 0,
+        $counter ? [ state_of(3, (255) x 8) ]
+            : ('9223372036854775807') x @values));
     $nginx->get("/?key=most", port => $port);
     recover();
     ok wait_for(sub { said($port) eq 'redis' }),

@@ -112,7 +112,9 @@ int struct_unpack(lua_State *lua) {
         }
 
         luaL_checkstack(lua, 2, "too many results");
-        lua_pushnumber(lua, static_cast<lua_Number>(number));
+        const bool is_signed = *p == 'i';
+        lua_pushnumber(lua, is_signed ? static_cast<lua_Number>(static_cast<int64_t>(number))
+                                      : static_cast<lua_Number>(number));
         n++;
     }
     lua_pushnumber(lua, static_cast<lua_Number>(at + 1));

@@ -307,37 +307,33 @@ void note_run(const Server &, const Arguments &command, const Value &reply) {
 
     const Plan &plan = site->plan;
     const size_t keys = 3, nkeys = std::stoul(command[2]);
-    size_t a = keys + nkeys;
-    auto arg = [&](size_t i) { return i < command.size() ? std::stoll(command[i]) : 1; };
-    std::vector<int64_t> looks;
-    for (int64_t n = arg(a++); n > 0; n--) {
-        const int64_t look = arg(a + 5);
-        const bool is_other = arg(a) >= 8;
-        looks.push_back(look);
-        a += 6u + (look & 32 ? 1 : 0) + (look % 8 == 2 ? 4 : look % 8 == 3 ? 1 : 0) + is_other;
-    }
+    auto is_negative = [&](size_t i) { return reply.elements.at(i).number < 0; };
 
-    size_t at = 1;
+    size_t at = 1, place = keys + nkeys;
+    std::string head;
     for (size_t key = keys; key < keys + nkeys;) {
-        const int64_t m = arg(a + 1);
-        const int64_t granted = reply.elements.at(at++).number;
-        for (int64_t i = 0; i < m; i++) {
-            const int64_t look
-                = looks.at(static_cast<size_t>(arg(a + 2 + static_cast<size_t>(i)) - 1));
-            const bool is_settled = look % 8 == 2 || look % 8 == 4;
-            if (!is_settled && look % 8 != 1) {
+        int64_t granted = 0;
+        for (size_t i = 0, m = 1; i < m; i++, place++) {
+            if (place < command.size() && !command[place].empty()) { head = command[place]; }
+
+            const auto purpose = static_cast<Purpose>(head.at(1));
+            const bool is_held = head.at(9) != 0;
+            const bool is_settled = purpose == Purpose::kGiveBack || purpose == Purpose::kCharge;
+            if (i == 0) {
+                m = static_cast<size_t>(head.at(2));
+                granted = reply.elements.at(at++).number;
+            }
+
+            if (!is_settled && purpose != Purpose::kLook) {
                 traffic->note_grant(command[key], static_cast<uint64_t>(granted));
             }
 
-            const bool is_held = (look & 8) != 0;
-            at += (std::abs(reply.elements.at(at).number) & kScriptDebt) != 0 ? 3 : 1;
-
-            const unsigned values
-                = is_settled ? 1 : remote_values(plan.policy, reply.elements.at(at).number);
-            at += values + is_held;
+            /* no key has an override, so only one that owes has a negative number */
+            const bool is_counter = plan.policy.algorithm == Algorithm::kCounter;
+            at += is_negative(at) ? 3 : 0;
+            at += (is_settled || is_counter ? 1 : remote_values(plan.policy, 0)) + is_held;
             key += plan.topology == Topology::kCluster ? 1 : 2 + plan.settles + is_held;
         }
-        a += 2 + static_cast<size_t>(m);
     }
     if (at != reply.elements.size()) {
         broken("a reply has other numbers than its command asks for");

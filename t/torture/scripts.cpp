@@ -461,31 +461,12 @@ private:
     bool has_failed_ = false;
 };
 
-/* As the module does it: with the clock that the script reads itself. */
-bool load_by_own_clock(redis_server_t *server, unsigned algorithms, char sha[41]) {
-    std::vector<char> script(limit_sliding::script(algorithms, nullptr, 0) + 1);
-    bool is_loaded;
-
-    limit_sliding::script(algorithms, script.data(), script.size());
-
-    auto *reply
-        = static_cast<redisReply *>(redisCommand(server->context, "SCRIPT LOAD %s", script.data()));
-
-    is_loaded = reply != nullptr && reply->type == REDIS_REPLY_STRING;
-
-    if (is_loaded) { snprintf(sha, 41, "%s", reply->str); }
-
-    freeReplyObject(reply);
-
-    return is_loaded;
-}
-
 bool load_all(redis_server_t *server) {
     for (unsigned is_cluster = 0; is_cluster < 2; is_cluster++) {
         unsigned algorithms = kAllAlgorithms | (is_cluster ? kScriptCluster : 0);
 
         if (!redis_server_load(server, algorithms, scripts[0][is_cluster])
-            || !load_by_own_clock(server, algorithms, scripts[1][is_cluster])) {
+            || !redis_server_load(server, algorithms, scripts[1][is_cluster], true)) {
             return false;
         }
     }

@@ -2,6 +2,7 @@
 
 #include "redis_server.hpp"
 #include "redis/protocol/scripts.hpp"
+#include "script_numbers.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -71,52 +72,55 @@ static const char clock_line[]
       "redis.pcall = function(name, key, ...) forget(key) "
       "return real.pcall(name, key, ...) end ";
 
-/* Tests name the states alone; but in a cluster their limits follow them, and the debts where
- * costs are settled. */
-static const char keys_line[] = "local KEYS = (function(keys) local names = {} "
-                                "for _, key in ipairs(keys) do names[#names + 1] = key "
-                                "names[#names + 1] = key .. ':limit' %s end "
-                                "return names end)(KEYS) ";
-static const char debts_line[] = "names[#names + 1] = key .. ':debt'";
-
-/* Loads a script whose first line, which reads the clock, is replaced by these. */
-static int load(redis_server_t *server, const char *keys, std::string_view script, char sha[41]) {
-    const size_t line = script.find('\n');
-    const size_t clock = script.find("'TIME'");
-    redisReply *reply;
-    int is_loaded;
-
-    if (line == script.npos || clock > line || script.find("'TIME'", line) != script.npos) {
-        return 0;
+/* Loads the text that these parts make together.  Returns 0 if that fails. */
+template <size_t kParts>
+static int load(redis_server_t *server, const std::string_view (&parts)[kParts], char sha[41]) {
+    static char text[131072];
+    size_t length = 0;
+    for (const std::string_view part : parts) {
+        if (part.size() > sizeof(text) - length) { return 0; }
+        memcpy(text + length, part.data(), part.size());
+        length += part.size();
     }
 
-    script.remove_prefix(line);
-    reply = static_cast<redisReply *>(redisCommand(server->context, "SCRIPT LOAD %s%s%b",
-                                                   clock_line, keys, script.data(), script.size()));
-    is_loaded = reply != NULL && reply->type == REDIS_REPLY_STRING;
-
+    auto *reply
+        = static_cast<redisReply *>(redisCommand(server->context, "SCRIPT LOAD %b", text, length));
+    const int is_loaded = reply != NULL && reply->type == REDIS_REPLY_STRING;
     if (is_loaded) { snprintf(sha, 41, "%s", reply->str); }
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR) { fprintf(stderr, "%s\n", reply->str); }
 
     freeReplyObject(reply);
-
     return is_loaded;
 }
 
-int redis_server_load_text(redis_server_t *server, std::string_view script, char sha[41]) {
-    return load(server, "", script, sha);
-}
-
-int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]) {
-    char script[65536];
-    size_t bytes = limit_sliding::script(algorithms, script, sizeof(script));
-    char keys[sizeof(keys_line) + sizeof(debts_line)] = "";
-
-    if ((algorithms & kScriptCluster) == 0) {
-        const bool settles = (algorithms & kScriptSettles) != 0;
-        snprintf(keys, sizeof(keys), keys_line, settles ? debts_line : "");
+/* Removes the first line from the script, which reads the clock.  Returns false if another line
+ * does so. */
+static bool remove_clock(std::string_view *script) {
+    const size_t line = script->find('\n');
+    const size_t clock = script->find("'TIME'");
+    if (line == script->npos || clock > line || script->find("'TIME'", line) != script->npos) {
+        return false;
     }
 
-    return bytes < sizeof(script) && load(server, keys, {script, bytes}, sha);
+    script->remove_prefix(line);
+    return true;
+}
+
+int redis_server_load_text(redis_server_t *server, std::string_view script, char sha[41]) {
+    return remove_clock(&script) && load(server, {clock_line, script}, sha);
+}
+
+int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41], bool own_clock) {
+    static char text[65536];
+    std::string_view script(text, limit_sliding::script(algorithms, text, sizeof(text)));
+    if (script.size() > sizeof(text) || (!own_clock && !remove_clock(&script))) { return 0; }
+
+    return load(server,
+                {own_clock ? "" : clock_line,
+                 (algorithms & kScriptSettles) != 0 ? "local settles = true " : "local settles ",
+                 (algorithms & kScriptCluster) != 0 ? "local cluster = true " : "local cluster ",
+                 kScriptNumbers, script, kScriptNumbersEnd},
+                sha);
 }
 
 void redis_server_stop(redis_server_t *server) {

@@ -26,8 +26,10 @@ int redis_server_start(redis_server_t *server);
  */
 int redis_server_load_text(redis_server_t *server, std::string_view script, char sha[41]);
 
-/* The same for the script of limit_sliding::script(). */
-int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41]);
+/* The same for the script of limit_sliding::script(), whose calls and replies are numbers, see
+ * script_numbers.hpp.  With `own_clock`, the script reads the clock itself. */
+int redis_server_load(redis_server_t *server, unsigned algorithms, char sha[41],
+                      bool own_clock = false);
 
 /* Stops it and removes all that it left. */
 void redis_server_stop(redis_server_t *server);

@@ -202,7 +202,7 @@ void read_cursor(LimitScan &scan, Node &node, const Reply &reply) {
     const uint64_t id = node.endpoint->id();
     if (scan.next.node == 0) { scan.next.node = id; }
 
-    std::string_view cursor = reply.strings[0];
+    std::string_view cursor = reply.string(0);
     ngx_int_t next = NGX_ERROR;
     if (reply.type == REDIS_REPLY_ARRAY) { next = ngx_atoi(bytes(cursor), cursor.size()); }
 

@@ -114,7 +114,7 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
 bool join(ErrandCall &call, Errand &errand) {
     if (!join_script(call, errand)) { return false; }
 
-    call.numbers += take_leases(static_cast<Ask &>(errand));
+    take_leases(static_cast<Ask &>(errand));
     return true;
 }
 

@@ -59,8 +59,7 @@ void describe_leases(Span<Claim> claims) {
     }
 }
 
-size_t take_leases(Ask &ask) {
-    size_t nheld = 0;
+void take_leases(Ask &ask) {
     uint64_t extra = kNarrowMax;
     for (AskPart &part : ask.parts) {
         part.held = false;
@@ -73,7 +72,6 @@ size_t take_leases(Ask &ask) {
         Claim claim = part.claim;
         claim.set_policy(policy);
         part.held = part.zone->leases->held(claim);
-        nheld += part.held;
         extra = std::min(extra, wanted(part, claim, ask.asked_units));
     }
 
@@ -86,7 +84,6 @@ size_t take_leases(Ask &ask) {
             part.leased = ask.leased_units;
         }
     }
-    return nheld;
 }
 
 void add_leases(const Ask &ask, const Answer &answer, ngx_msec_t sent) {

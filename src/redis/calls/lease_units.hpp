@@ -19,10 +19,8 @@ void return_leases(Span<Claim> claims);
 /* Decides the claims by the spent units. */
 void describe_leases(Span<Claim> claims);
 
-/* Adds the units to be leased to the `asked_units` of an ask that is being sent.  Returns the
- * number of keys with leased units left on this node: Redis replies whether these keys were
- * forgotten. */
-size_t take_leases(Ask &ask);
+/* Adds the units to be leased to the `asked_units` of an ask that is being sent. */
+void take_leases(Ask &ask);
 
 /* Adds the granted units to the leases, or updates the leases from the reply if no units were
  * granted.  The call was sent at `sent` ms. */

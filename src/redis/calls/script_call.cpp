@@ -5,7 +5,6 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "core/policy/calendar.hpp"
 #include "ngx/monotonic_clock.hpp"
@@ -20,24 +19,12 @@ namespace {
 
 constexpr auto kClaimsPerCall = 2 * kClaimsMax;
 
-/* EVALSHA, a script, the numbers of keys and of kinds; the keys, the kind and its number of each
- * claim; offsets of local time, two numbers each; the two numbers of each ask. */
+/* EVALSHA, a script, the number of keys; the keys and the head of each claim. */
+constexpr auto kArgs = 3 + 5 * kClaimsPerCall;
+
+/* The most offsets of local time in a head, and the most bytes of a head. */
 constexpr auto kOffsets = 4;
-constexpr auto kArgs = 4 + kClaimsPerCall * (4 + 12 + 1 + 2 * kOffsets + 1) + kErrandsPerCall * 2;
-
-constexpr auto kNumberBytes = NGX_INT64_LEN;
-
-/* Added to the number of a purpose if the node has leased units of the key left. */
-constexpr auto kHeldHere = 8;
-
-/* Added to the number of a purpose if debts are not paid at the limit. */
-constexpr auto kPaced = 32;
-
-/* Added to the number of an algorithm if the requested window is not the zone's. */
-constexpr auto kOtherWindow = 8;
-
-/* Added to the precision of a strict counter. */
-constexpr auto kStrict = 64;
+constexpr auto kHeadBytes = 38 + 7 + 26 + kOffsets * 16;
 
 /* Added to the calendar of a zone in local time. */
 constexpr auto kLocal = 8;
@@ -46,101 +33,92 @@ constexpr auto kLocal = 8;
  * differ, and more than the time from a grant to its refund. */
 constexpr int64_t kAroundMs = int64_t{30} * 24 * 60 * 60 * 1000;
 
-/* Returns the algorithm's argument of a zone. */
+/* Returns the algorithm's field of a head. */
 uint64_t extra_of(const Policy &policy) {
     if (policy.algorithm == Algorithm::kFixed) {
         return index_of(policy.calendar) + (policy.offsets != nullptr ? kLocal : 0);
     }
 
-    return policy.algorithm == Algorithm::kCounter
-               ? policy.precision + (policy.strict ? kStrict : 0)
-               : policy.burst;
+    return policy.algorithm == Algorithm::kCounter ? policy.precision : policy.burst;
 }
 
-/* Returns true if the script needs the pace of debts. */
-bool is_paced(const AskPart &part) {
-    return part.zone->redis->settles && part.pace != part.claim.limit;
-}
-
-/* Returns the number of the script's operation for a kind. */
-uint64_t purpose_of(const AskPart &part) {
-    Purpose purpose = part.leased ? Purpose::kLease : part.claim.purpose;
-    return index_of(purpose) + (part.held ? kHeldHere : 0) + (records(part.claim) ? kRecords : 0)
-           + (is_paced(part) ? kPaced : 0);
-}
-
-/* The arguments of a call of the script. */
-class Command {
+/* Writes the head of a claim, as scripts.hpp describes it. */
+class Head {
 public:
-    void begin() {
-        nargs_ = 0;
-        nkinds_ = 0;
-        last_ = text_;
+    Head(u_char *text, const Ask &ask, const AskPart &part) : text_(text), end_(text) {
+        const Claim &claim = part.claim;
+        const Policy &policy = *claim.policy;
+        add(index_of(policy.algorithm), 1);
+        add(index_of(part.leased != 0 ? Purpose::kLease : claim.purpose), 1);
+        add(ask.parts.size(), 1);
+        add(ask.asked_units, 4);
+        add(uint64_t{policy.strict}, 1);
+        add(uint64_t{records(claim)}, 1);
+        add(uint64_t{part.held}, 1);
+        add(policy.window_ms, 5);
+        add(claim.limit, 7);
+        add(extra_of(policy), 4);
+        add(claim.cost, 7);
+        add(part.window.code(), 5);
+
+        if (part.zone->redis->settles) { add(part.pace, 7); }
+
+        if (part.leased != 0) {
+            add(part.leased, 4);
+        } else if (claim.purpose == Purpose::kGiveBack) {
+            add(part.taken.now_ms, 7);
+            add(part.taken.values[0], 7);
+            add(part.taken.values[1], 7);
+            add(part.taken.window, 5);
+        }
+
+        if (policy.algorithm == Algorithm::kFixed && policy.offsets != nullptr) {
+            add_offsets(*policy.offsets);
+        }
     }
 
-    /* Adds an argument, which is not copied. */
-    void add(const Arg &arg) { args_[nargs_++] = arg; }
+    std::string_view text() const { return view(text_, end_ - text_); }
 
-    void add(uint64_t number) { add(Arg(text_of(number))); }
+private:
+    void add(uint64_t number, size_t bytes) {
+        end_ += bytes;
+        for (u_char *p = end_; bytes > 0; bytes--) {
+            *--p = static_cast<u_char>(number);
+            number >>= 8;
+        }
+    }
 
     void add_offsets(const UtcOffsets &offsets) {
         const int64_t now_ms = int64_t{ngx_time()} * 1000;
         const UtcOffsets near = offsets.between(now_ms - kAroundMs, now_ms + kAroundMs);
-        const size_t n = std::min<size_t>(near.n, kOffsets);
-
-        add(uint64_t{2 * n});
-        for (size_t i = 0; i < n; i++) {
-            add_signed(near.offsets[i].since_ms);
-            add_signed(near.offsets[i].offset_ms);
+        for (size_t i = 0; i < std::min<size_t>(near.n, kOffsets); i++) {
+            add(static_cast<uint64_t>(near.offsets[i].since_ms), 8);
+            add(static_cast<uint64_t>(near.offsets[i].offset_ms), 8);
         }
     }
+
+    u_char *text_;
+    u_char *end_;
+};
+
+/* The arguments of a call of the script. */
+class Command {
+public:
+    explicit Command(std::string_view name) : nargs_(0) { add(name); }
+
+    /* Adds an argument, which is not copied. */
+    void add(const Arg &arg) { args_[nargs_++] = arg; }
 
     void add_keys(AskList &asks, bool is_cluster);
-
-    /* Returns the number of the part's kind, from 1 on.  Adds a new kind. */
-    size_t kind(const AskPart &part) {
-        for (size_t i = 0; i < nkinds_; i++) {
-            if (kinds_[i] == &part || is_same(kinds_[i], part)) { return i + 1; }
-        }
-
-        kinds_[nkinds_++] = &part;
-        return nkinds_;
-    }
-
-    void add_kinds();
+    void add_heads(AskList &asks);
 
     Span<const Arg> args() const { return {args_, nargs_}; }
 
 private:
-    static bool is_same(const AskPart *kind, const AskPart &part) {
-        const Claim &a = kind->claim;
-        const Claim &b = part.claim;
-
-        return a.policy == b.policy && kind->window == part.window && a.limit == b.limit
-               && kind->pace == part.pace && a.cost == b.cost && a.purpose == b.purpose
-               && kind->held == part.held && a.records == b.records
-               && a.purpose != Purpose::kGiveBack && part.leased == 0 && kind->leased == 0;
-    }
-
-    std::string_view text_of(uint64_t number) {
-        u_char *p = last_;
-        last_ = ngx_sprintf(p, "%uL", number);
-        return view(p, last_ - p);
-    }
-
-    void add_signed(int64_t number) {
-        u_char *p = last_;
-        last_ = ngx_sprintf(p, "%L", number);
-        add(view(p, last_ - p));
-    }
-
-    size_t nargs_ = 0;
-    Arg args_[kArgs] = {};
-
-    size_t nkinds_ = 0;
-    const AskPart *kinds_[kClaimsPerCall] = {};
-    u_char *last_ = nullptr;
-    u_char text_[kArgs * kNumberBytes] = {};
+    size_t nargs_;
+    Arg args_[kArgs];
+    u_char count_[NGX_INT_T_LEN];
+    u_char heads_[kClaimsPerCall * kHeadBytes];
 };
 
 /* Adds the keys that the script touches: of each claim the state, the limit, and the debt and the
@@ -149,7 +127,6 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
     const size_t count = nargs_++;
     for (const Ask &ask : asks) {
         for (const AskPart &part : ask.parts) {
-            (void)kind(part);
             const std::string_view key = view(part.key);
             add(key);
             if (is_cluster) { continue; }
@@ -160,67 +137,32 @@ void Command::add_keys(AskList &asks, bool is_cluster) {
         }
     }
 
-    args_[count] = text_of(nargs_ - count - 1);
+    u_char *end = ngx_sprintf(count_, "%uz", nargs_ - count - 1);
+    args_[count] = view(count_, end - count_);
 }
 
-/* Adds the kinds: the values that several claims may share. */
-void Command::add_kinds() {
-    add(nkinds_);
-    for (size_t i = 0; i < nkinds_; i++) {
-        const AskPart &part = *kinds_[i];
-        const Claim &claim = part.claim;
-        const Policy &policy = *claim.policy;
-
-        const bool is_other = part.window.is_given();
-        add(index_of(policy.algorithm) + (is_other ? kOtherWindow : 0));
-        add(policy.window_ms);
-        add(claim.limit);
-        add(extra_of(policy));
-        add(claim.cost);
-
-        add(purpose_of(part));
-        if (is_paced(part)) { add(part.pace); }
-
-        if (part.leased) {
-            add(part.leased);
-        } else if (claim.purpose == Purpose::kGiveBack) {
-            add(part.taken.now_ms);
-            add(part.taken.values[0]);
-            add(part.taken.values[1]);
-            add(part.taken.window);
-        }
-
-        if (is_other) { add(uint64_t{part.window.code()}); }
-
-        if (policy.algorithm == Algorithm::kFixed && policy.offsets != nullptr) {
-            add_offsets(*policy.offsets);
-        }
-    }
-}
-
-/* Returns true if the script knows the ask without its numbers. */
-bool is_plain(Command &command, const Ask &ask) {
-    return ask.asked_units == 1 && ask.parts.size() == 1 && command.kind(ask.parts[0]) == 1;
-}
-
-void add_asks(Command &command, AskList &asks) {
-    /* most calls have nothing but plain asks at their end */
-    const Ask *last = nullptr;
+/* Most claims of a call have the head of the claim before them.  The script reads the heads of an
+ * ask with several claims twice, so these are all there. */
+void Command::add_heads(AskList &asks) {
+    u_char *p = heads_;
+    std::string_view last;
+    size_t end = nargs_;
     for (const Ask &ask : asks) {
-        if (!is_plain(command, ask)) { last = &ask; }
-    }
-
-    if (last == nullptr) { return; }
-
-    for (const Ask &ask : asks) {
-        command.add(ask.asked_units);
-        command.add(ask.parts.size());
         for (const AskPart &part : ask.parts) {
-            command.add(command.kind(part));
-        }
+            const std::string_view head = Head(p, ask, part).text();
+            if (ask.parts.size() == 1 && head == last) {
+                add(std::string_view{});
+                continue;
+            }
 
-        if (&ask == last) { break; }
+            add(head);
+            end = nargs_;
+            last = head;
+            p += head.size();
+        }
     }
+
+    nargs_ = end;
 }
 
 /* Logs that a key has an invalid limit, once a minute for all workers. */
@@ -241,85 +183,13 @@ void log_bad_limit(const RemoteZone &zone) {
                   &zone.name);
 }
 
-bool has_window(int64_t limit) { return limit > kScriptOwn && (limit & kScriptWindow) != 0; }
-
-bool has_debt(int64_t limit) { return (std::abs(std::max(limit, -INT64_MAX)) & kScriptDebt) != 0; }
-
-/* Return the first number of the debt, for a part with a debt, and the first value. */
-const int64_t *debt_of(const int64_t *numbers) {
-    return numbers + (has_window(numbers[0]) ? 2 : 1);
-}
-const int64_t *values_of(const int64_t *numbers) {
-    return debt_of(numbers) + (has_debt(numbers[0]) ? 2 : 0);
-}
-
-/* Returns the window of the key's override; none: the window of the zone. */
-Window window_of(const int64_t *numbers) {
-    return has_window(numbers[0]) && numbers[1] >= 0 && numbers[1] <= kWindowMaxMs
-               ? Window::from_code(static_cast<uint32_t>(numbers[1]))
-               : Window{};
-}
-
 /* Returns the policy of the window in force. */
 Policy policy_of(const AskPart &part, const Override &own) {
     return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
 }
 
-/* Returns the key's override.  Sets *limit to the limit in force. */
-Override override_of(const int64_t *numbers, int64_t *limit) {
-    *limit = numbers[0];
-    if (*limit == 0) { return {kUnlimited, {}}; }
-
-    if (*limit == kScriptOwn) {
-        *limit = 0;
-        return {kBlocked, {}};
-    }
-
-    const bool is_own = *limit > kScriptOwn;
-    const int64_t more = (is_own ? kScriptOwn : 0) + (has_window(*limit) ? kScriptWindow : 0)
-                         + (has_debt(*limit) ? kScriptDebt : 0);
-    *limit = std::abs(std::max(*limit, -INT64_MAX)) - more;
-    return is_own ? Override{static_cast<uint64_t>(*limit), window_of(numbers)} : Override{};
-}
-
-/* Returns true if the numbers are a limit and the values of an algorithm, which mean nothing
- * without a limit; or, for a settlement, the units that were not settled.  A blocked key is
- * granted nothing, because no limit could count its use. */
-bool is_state(const AskPart &part, uint64_t now_ms, int64_t granted, const int64_t *numbers) {
-    const Claim &claim = part.claim;
-    const int64_t *values = values_of(numbers);
-    int64_t limit;
-    Override own = override_of(numbers, &limit);
-    if (static_cast<uint64_t>(limit) > claim.policy->limit_max(true)
-        || (has_window(numbers[0]) && !own.window.is_given())
-        || (limit == 0 && !own.is_unlimited() && !own.is_blocked())
-        || (has_debt(numbers[0])
-            && !is_remote_debt(policy_of(part, own), debt_of(numbers)[0], debt_of(numbers)[1]))) {
-        return false;
-    }
-
-    if (is_settled(claim)) {
-        return values[0] >= 0 && static_cast<uint64_t>(values[0]) <= claim.cost;
-    }
-
-    if (own.is_blocked() && granted != 0) { return false; }
-
-    return limit == 0
-           || are_remote_values(policy_of(part, own), static_cast<uint64_t>(limit), now_ms, values);
-}
-
-/* Returns true if the time does not overflow when an offset of local time or a window of the
- * calendar is added. */
-bool is_time(int64_t ms) { return ms >= 0 && ms <= INT64_MAX / 2; }
-
-/* Returns the length of a part of the reply that begins with these numbers. */
-size_t numbers_of(const AskPart &part, const int64_t *numbers) {
-    const int64_t *values = values_of(numbers);
-    size_t before = values - numbers;
-    if (is_settled(part.claim)) { return before + 1; }
-
-    return before + remote_values(*part.claim.policy, values[0]) + (part.held ? 1 : 0);
-}
+/* RemoteState::values of a key without a limit. */
+constexpr int64_t kNoValues[2] = {};
 
 /* Remembers the limits of keys, which hold while Redis is away, and makes the parts claims of the
  * windows in force. */
@@ -327,6 +197,7 @@ void set_known(Ask &ask, const Answer &answer) {
     for (size_t i = 0; i < ask.parts.size(); i++) {
         AskPart &part = ask.parts[i];
         if (part.zone->told) { part.zone->told->set(part.claim.key_hash(), answer.parts[i].own); }
+        if (answer.parts[i].is_malformed) { log_bad_limit(*part.zone); }
 
         part.claim.set_policy(answer.parts[i].policy);
     }
@@ -336,37 +207,24 @@ void set_known(Ask &ask, const Answer &answer) {
 
 bool records(const Claim &claim) { return claim.records && !is_settled(claim); }
 
-/* Each ask takes a part of the room for the reply.  In a cluster, where asks hardly ever share a
- * slot, a call has one ask, so that a redirection is about one slot. */
+/* In a cluster, where asks hardly ever share a slot, a call has one ask, so that a redirection is
+ * about one slot. */
 bool join_script(ErrandCall &call, Errand &errand) {
     auto &ask = static_cast<Ask &>(errand);
     const size_t most = ask.redis->client.nodes.is_cluster() ? 1 : kErrandsPerCall;
-    size_t numbers = 1;
-    for (const AskPart &part : ask.parts) {
-        numbers += 4 + remote_values_max(*part.claim.policy);
-    }
-
-    if (call.nerrands == most || call.nclaims + ask.parts.size() > kClaimsPerCall
-        || 1 + call.numbers + numbers + ask.parts.size() > kReplyNumbers) {
-        return false;
-    }
+    if (call.nerrands == most || call.nclaims + ask.parts.size() > kClaimsPerCall) { return false; }
 
     call.nclaims += ask.parts.size();
-    call.numbers += numbers;
     take_waiters(ask);
     return true;
 }
 
 bool call_script(Node &node, ErrandCall &call) {
-    static Command command;
     const Redis &redis = *node.redis;
-    command.begin();
-    command.add(call.whole ? "EVAL" : "EVALSHA");
+    Command command(call.whole ? "EVAL" : "EVALSHA");
     command.add(view(call.whole ? redis.script : redis.script_sha1));
     command.add_keys(asks_of(call), redis.client.nodes.is_cluster());
-
-    command.add_kinds();
-    add_asks(command, asks_of(call));
+    command.add_heads(asks_of(call));
     return put_call(node, call, command.args());
 }
 
@@ -391,68 +249,121 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
     Answer answer;
     while (!call.errands.empty()) {
         auto &ask = static_cast<Ask &>(take_errand(call));
-        script_reply.read(ask, &answer);
+        (void)script_reply.read(ask, &answer);
         set_known(ask, answer);
         kind_of(ask).told(ask, answer, sent);
     }
 }
 
 bool is_script_reply(ErrandCall &call, const Reply &reply) {
-    const int64_t *next = reply.numbers;
-    const int64_t *end = next + reply.n;
-    if (end - next < 1 || !is_time(*next)) { return false; }
+    if (reply.n < 1 || reply.numbers[0] < 0 || reply.numbers[0] > kRemoteTimeMax) { return false; }
 
-    const auto now_ms = static_cast<uint64_t>(*next++);
-
+    ScriptReply script_reply(reply);
+    Answer answer;
     for (const Ask &ask : asks_of(call)) {
-        if (next == end || *next < 0 || *next > static_cast<int64_t>(ask.asked_units)) {
+        if (!script_reply.read(ask, &answer)) { return false; }
+    }
+    return script_reply.is_at_end();
+}
+
+int64_t ScriptReply::take() {
+    const bool is_number = next_ < reply_.n && reply_.is_number(next_);
+    return is_number ? reply_.numbers[next_++] : kNoNumber;
+}
+
+bool ScriptReply::read(const Ask &ask, Answer *answer) {
+    answer->granted = take();
+    if (answer->granted < 0 || answer->granted > static_cast<int64_t>(ask.asked_units)) {
+        return false;
+    }
+
+    PartAnswer *told = answer->parts;
+    for (const AskPart &part : ask.parts) {
+        if (!read_override(part, told) || !read_values(part, answer->granted, told)) {
             return false;
         }
 
-        const int64_t granted = *next++;
-        for (const AskPart &part : ask.parts) {
-            /* a part has a limit and at least one value, which tells the length */
-            if (end - next < 2 || end - next <= values_of(next) - next) { return false; }
+        told->forgotten = part.held ? take() : 0;
+        if (told->forgotten < 0) { return false; }
 
-            auto n = static_cast<ptrdiff_t>(numbers_of(part, next));
-            if (end - next < n || !is_state(part, now_ms, granted, next)) { return false; }
-
-            next += n;
-            if (part.held && next[-1] < 0) { return false; }
-        }
-    }
-    return next == end;
-}
-
-void ScriptReply::read(const Ask &ask, Answer *answer) {
-    answer->granted = *next_++;
-    PartAnswer *told = answer->parts;
-    for (const AskPart &part : ask.parts) {
-        const int64_t *end = next_ + numbers_of(part, next_);
-        int64_t limit;
-        told->own = override_of(next_, &limit);
-        told->policy = policy_of(part, told->own);
-        if (*next_ < 0) { log_bad_limit(*part.zone); }
-
-        DebtPayment debt;
-        if (has_debt(*next_)) {
-            const int64_t *owed = debt_of(next_);
-            debt = {static_cast<uint64_t>(owed[0]), static_cast<uint64_t>(owed[1]),
-                    told->own.is_limited() ? told->own.limit : part.pace};
-        }
-
-        next_ = values_of(next_);
-        told->state
-            = {now_ms_, told->is_unlimited() ? part.claim.limit : static_cast<uint64_t>(limit),
-               next_, debt};
-
-        told->lost = is_settled(part.claim) ? static_cast<uint64_t>(*next_) : 0;
-        told->forgotten = part.held ? end[-1] : 0;
         told->rejected
             = records(part.claim) ? ask.asked_units - static_cast<uint64_t>(answer->granted) : 0;
         told++;
-        next_ = end;
     }
+    return true;
+}
+
+bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {
+    told->own = {};
+    told->is_malformed = false;
+    told->state = {static_cast<uint64_t>(reply_.numbers[0]), part.claim.limit, kNoValues};
+
+    int64_t code = 0;
+    if (next_ < reply_.n && reply_.is_number(next_) && reply_.numbers[next_] < 0) {
+        code = -take();
+    }
+
+    const bool owes = (code & kScriptDebt) != 0;
+    code &= ~kScriptDebt;
+    if (code >= kScriptOwn) {
+        const int64_t limit = code & (kScriptWindow - 1);
+        told->own = {limit == 0 ? kBlocked : static_cast<uint64_t>(limit), {}};
+        told->state.limit = static_cast<uint64_t>(limit);
+        if ((code & kScriptWindow) != 0) {
+            const int64_t window = take();
+            if (window < 0 || window > kWindowMaxMs) { return false; }
+
+            told->own.window = Window::from_code(static_cast<uint32_t>(window));
+            if (!told->own.window.is_given()) { return false; }
+        }
+    } else if (code == kScriptOff) {
+        told->own = {kUnlimited, {}};
+    } else {
+        told->is_malformed = code == kScriptMalformed;
+        if (code != 0 && !told->is_malformed) { return false; }
+    }
+
+    told->policy = policy_of(part, told->own);
+    if (told->state.limit > part.claim.policy->limit_max(true) || code >= 2 * kScriptOwn) {
+        return false;
+    }
+
+    if (owes) {
+        const int64_t units = take(), from = take();
+        if (!told->is_limited() || !is_remote_debt(told->policy, units, from)) { return false; }
+
+        told->state.debt = {static_cast<uint64_t>(units), static_cast<uint64_t>(from),
+                            told->own.is_limited() ? told->own.limit : part.pace};
+    }
+    return true;
+}
+
+bool ScriptReply::read_values(const AskPart &part, int64_t granted, PartAnswer *told) {
+    told->lost = 0;
+    if (is_settled(part.claim)) {
+        const int64_t lost = take();
+        told->lost = static_cast<uint64_t>(lost);
+        return lost >= 0 && told->lost <= part.claim.cost;
+    }
+
+    if (!told->is_limited()) { return !told->own.is_blocked() || granted == 0; }
+
+    RemoteState &state = told->state;
+    if (told->policy.algorithm == Algorithm::kCounter) {
+        if (next_ == reply_.n || reply_.is_number(next_)
+            || !read_counter(told->policy, state.limit, state.now_ms, reply_.string(next_++),
+                             told->counter)) {
+            return false;
+        }
+
+        state.values = told->counter;
+    } else {
+        state.values = reply_.numbers + next_;
+        for (unsigned n = remote_values(told->policy, 0); n > 0; n--) {
+            if (take() == kNoNumber) { return false; }
+        }
+    }
+    return are_remote_values(told->policy, state.limit, state.now_ms, state.values);
 }
 
 Verdict describe_part(const AskPart &part, const PartAnswer &answer, uint32_t before,

@@ -34,10 +34,13 @@ struct PartAnswer {
 
     RemoteState state;
     Override own;      /* override of the key */
+    bool is_malformed; /* the override is malformed, and the requested limit was in force */
     Policy policy;     /* policy of the window in force */
     uint64_t lost;     /* units of a charge that the key cannot owe */
     uint64_t rejected; /* rejected units of the ask, if records(); else 0 */
     int64_t forgotten; /* 1 plus the ms since the key was forgotten; 0: it was not forgotten */
+
+    int64_t counter[kCounterValues]; /* RemoteState::values of a counter */
 };
 
 struct Answer {
@@ -49,17 +52,28 @@ struct Answer {
  * must not see other numbers. */
 bool is_script_reply(ErrandCall &call, const Reply &reply);
 
-/* Reads a valid reply, for the call's asks in their order. */
+/* Reads a reply, for the call's asks in their order.  The reply must live as long as the answers,
+ * which must not be moved. */
 class ScriptReply {
 public:
-    explicit ScriptReply(const Reply &reply)
-        : now_ms_(reply.numbers[0]), next_(reply.numbers + 1) {}
+    explicit ScriptReply(const Reply &reply) : reply_(reply) {}
 
-    void read(const Ask &ask, Answer *answer);
+    /* Returns false if this is not the answer to the ask. */
+    bool read(const Ask &ask, Answer *answer);
+
+    bool is_at_end() const { return next_ == reply_.n; }
 
 private:
-    uint64_t now_ms_;
-    const int64_t *next_;
+    static constexpr int64_t kNoNumber = INT64_MIN;
+
+    /* Takes the next number; kNoNumber: there is none. */
+    int64_t take();
+
+    bool read_override(const AskPart &part, PartAnswer *told);
+    bool read_values(const AskPart &part, int64_t granted, PartAnswer *told);
+
+    const Reply &reply_;
+    size_t next_ = 1;
 };
 
 /* Describes a key to a request, admitted or not, after `before` units of the call.  For a

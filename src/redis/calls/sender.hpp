@@ -30,7 +30,6 @@ struct ErrandCall : Call {
     ErrandList errands;
     size_t nerrands;
     size_t nclaims; /* claims of asks, see join_script() */
-    size_t numbers; /* numbers that the reply to asks has at most, apart from the time */
     bool whole;     /* the script is sent by its text, not by its digest */
     bool asking;    /* ASKING precedes the command */
 };

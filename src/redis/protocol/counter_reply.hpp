@@ -10,11 +10,9 @@
 #include "core/policy/describe_usage.hpp"
 #include "core/policy/policy.hpp"
 #include "core/rules/counter_kinds.hpp"
+#include "redis/protocol/remote_state.hpp"
 
 namespace limit_sliding {
-
-/* The largest `precision`: parts of a window. */
-constexpr unsigned kPartsMax = 60;
 
 /* Returns the parts of a counter's window, for most keys with this limit. */
 inline uint64_t counter_parts_of(const Policy &policy, uint64_t limit) {

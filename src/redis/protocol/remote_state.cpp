@@ -42,6 +42,33 @@ bool is_level(const Policy &policy, uint64_t limit, const int64_t *values) {
     return rest < window && used <= policy.capacity(limit) * window + limit;
 }
 
+/* Instead of its digest, a state has this number if the script has converted it to another number
+ * of parts; the end of the state that was stored follows, in ms. */
+constexpr uint64_t kConverted = 0xffff;
+
+/* Reads numbers, the highest byte first.  Behind the end, all bytes are 0. */
+class Bytes {
+public:
+    explicit Bytes(std::string_view text) : text_(text) {}
+
+    size_t size() const { return text_.size(); }
+
+    uint64_t take(size_t bytes) {
+        uint64_t number = 0;
+        for (; bytes > 0; bytes--) {
+            number <<= 8;
+            if (text_.empty()) { continue; }
+
+            number |= static_cast<uint8_t>(text_.front());
+            text_.remove_prefix(1);
+        }
+        return number;
+    }
+
+private:
+    std::string_view text_;
+};
+
 /* How far in the future units may be after Redis's clock was set back: ms, plus windows. */
 constexpr uint64_t kAheadMs = 24 * 3600 * 1000;
 constexpr uint64_t kAheadWindows = 8192;
@@ -224,8 +251,52 @@ unsigned remote_values(const Policy &policy, int64_t first) {
     }
 }
 
-unsigned remote_values_max(const Policy &policy) {
-    return remote_values(policy, policy.precision ? policy.precision : kCounterKinds[0].parts);
+bool read_counter(const Policy &policy, uint64_t limit, uint64_t now_ms, std::string_view state,
+                  int64_t (&values)[kCounterValues]) {
+    const bool is_auto = policy.precision == 0;
+    uint64_t parts = counter_parts_of(policy, limit);
+    std::fill(std::begin(values), std::end(values), 0);
+    if (state.empty()) {
+        values[0] = static_cast<int64_t>(parts);
+        values[1] = static_cast<int64_t>(now_ms * parts / policy.window_ms);
+        return true;
+    }
+
+    Bytes rest(state);
+    if (rest.take(2) == kConverted) { values[2] = static_cast<int64_t>(rest.take(6)); }
+
+    uint64_t number = rest.take(4);
+    const unsigned bits = is_auto ? 28 : 32;
+    if (is_auto) {
+        const uint64_t kind = number >> bits;
+        parts = kind == 9 ? 22 : kind > 7 ? 4 * kind - 4 : kind;
+    }
+
+    if (parts == 0) { return false; }
+
+    /* the newest part is the nearest one to now of those with this number */
+    const uint64_t present = now_ms * parts / policy.window_ms;
+    const auto ahead = static_cast<int64_t>((number - present) << (64 - bits)) >> (64 - bits);
+    values[0] = static_cast<int64_t>(parts);
+    values[1] = static_cast<int64_t>(present) + ahead;
+
+    int64_t *counts = values + 3;
+    if (is_auto && parts > 7) {
+        while (rest.size() > 0) {
+            const uint64_t age = rest.take(1);
+            if (age > parts) { return false; }
+            counts[parts - age]++;
+        }
+        return true;
+    }
+
+    const size_t bytes = rest.size() / (parts + 1);
+    if (rest.size() != bytes * (parts + 1) || bytes == 0 || bytes > 7) { return false; }
+
+    for (uint64_t i = 0; i <= parts; i++) {
+        counts[i] = static_cast<int64_t>(rest.take(bytes));
+    }
+    return true;
 }
 
 bool are_remote_values(const Policy &policy, uint64_t limit, uint64_t now_ms,

@@ -4,10 +4,18 @@
 
 #include <cstdint>
 
+#include <string_view>
+
 #include "core/facts/debt_payment.hpp"
 #include "core/policy/policy.hpp"
 
 namespace limit_sliding {
+
+/* The largest `precision`: parts of a window. */
+constexpr unsigned kPartsMax = 60;
+
+/* The largest time of Redis's clock in ms.  No product with the parts of a window overflows. */
+constexpr int64_t kRemoteTimeMax = INT64_MAX / 64;
 
 /* The least time in ms for which a refusal holds: a quarter of the shortest window. */
 constexpr uint64_t kRefusedMs = kWindowMinMs / 4;
@@ -69,12 +77,19 @@ private:
     uint64_t patience_ms(const Policy &policy, const Verdict &verdict) const;
 };
 
-/* Return the number of values of a key, given the first value, and the largest number. */
+/* Returns the number of values of a key, given the first value. */
 unsigned remote_values(const Policy &policy, int64_t first);
-unsigned remote_values_max(const Policy &policy);
+
+/* The most values of a counter. */
+constexpr unsigned kCounterValues = 4 + kPartsMax;
+
+/* Reads a counter's state, which is empty if the key has none, from a reply that the script made
+ * at this time under this limit.  Returns false if the script cannot have written the state. */
+bool read_counter(const Policy &policy, uint64_t limit, uint64_t now_ms, std::string_view state,
+                  int64_t (&values)[kCounterValues]);
 
 /* Returns true if the script can have returned these remote_values() values under this limit, at
- * this time of the server's clock, INT64_MAX / 2 at most, so that describe() can be called. */
+ * this time of the server's clock, kRemoteTimeMax at most, so that describe() can be called. */
 bool are_remote_values(const Policy &policy, uint64_t limit, uint64_t now_ms,
                        const int64_t *values);
 

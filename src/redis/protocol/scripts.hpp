@@ -8,37 +8,43 @@
  *
  *   KEYS  of each claim, in order: the state, KEY; KEY:limit; KEY:debt if costs are settled; and
  *         KEY:forgotten if the caller has leased units left.  In a cluster only the states.
- *   ARGV  the number of kinds of claims; of each kind
- *           - algorithm, as Algorithm; 8 more: the requested window is not the zone's
- *           - window of the zone in ms
- *           - limit
- *           - precision of COUNTER (0: auto; 64 more: strict), burst of a bucket, or Calendar of
- *             the zone of FIXED (8 more: local time)
- *           - cost
- *           - look: 0 consume; 1 decide, record nothing; 2 refund; 3 lease the last of n units, for
- *             a kind of one ask of a TOKEN_BUCKET; 4 charge; 8 more than 0 or 3: the caller has
- *             leased units left; 16 more than 0, 1 or 8: record rejected units; 32 more, if costs
- *             are settled: Claim::pace() is not the limit
- *           - with 32 in look, Claim::pace()
- *           - to refund, the time of the grant and the first two values, from the reply, and the
+ *   ARGV  of each claim, in order: its head; empty or left out at the end: the head of the claim
+ *         before it, if the ask has one claim.  A head is a string of numbers, each with the
+ *         highest byte first, of these bytes:
+ *           - 1 algorithm, as Algorithm
+ *           - 1 purpose, as Purpose; kLease is for an ask of one claim of a TOKEN_BUCKET, and
+ *             leases the last of its units
+ *           - 1 number of claims of the ask, and 4 its units; at the first claim
+ *           - 1 the counter is strict
+ *           - 1 record rejected units
+ *           - 1 the caller has leased units left
+ *           - 5 window of the zone in ms
+ *           - 7 limit
+ *           - 4 precision of COUNTER (0: auto), burst of a bucket, or Calendar of the zone of FIXED
+ *             (8 more: local time)
+ *           - 7 cost
+ *           - 5 Window::code() of the requested window, 0: the zone's
+ *           - if costs are settled, 7 Claim::pace()
+ *           - to refund, 7 time of the grant, 7 and 7 the values of RemoteState::taken(), and 5 the
  *             Window::code() of the window in force then, 0: the zone's
- *           - to lease, the number of leased units
- *           - for another window than the zone's, its Window::code()
- *           - for local time, how many numbers follow; then offsets from UTC around now, in order:
- *             the time in ms from which each holds, and the ms to add
- *         of each ask: units n, number of claims m, m kinds, from 1 on; asks at the end are left
- *         out if all of their numbers are 1
+ *           - to lease, 4 number of leased units
+ *           - for local time, offsets from UTC around now, in order: 8 the time in ms from which
+ *             each holds, and 8 the ms to add
  *
- * The reply is one flat array of integers: the server's time in ms; of each ask the granted
- * units, 0 .. n, in order of arrival; of each of its claims the limit, the values that
- * RemoteState::describe() takes, 0 without a limit, and, if the caller has leased units left, 1
- * plus the ms since the key was forgotten, or 0 if it was not.  The limit is
+ * The reply is one flat array: the server's time in ms; of each ask the granted units, 0 .. n, in
+ * order of arrival; of each of its claims
  *
- *   - 0 if the override of the key is "off"; nothing was recorded
- *   - negative if the override is malformed: -limit, as in the arguments, was in force
- *   - kScriptOwn more for an override, or kScriptOwn if it blocks the key: nothing was granted
- *   - kScriptWindow more if the override has another window than the zone's; its code follows
- *   - kScriptDebt more (less if negative) if the key owes; units and from of DebtPayment follow
+ *   - if the limit is not that of the head, or the key owes, a negative number, -(A + B):
+ *       A  kScriptOff: the override of the key is "off"; nothing was recorded
+ *          kScriptMalformed: the override is malformed, and the limit of the head is in force
+ *          kScriptOwn plus the limit of the override; plus 0 if it blocks the key: nothing was
+ *          granted; plus kScriptWindow if it has another window than the zone's
+ *       B  kScriptDebt if the key owes
+ *     Then the Window::code() of the override, and units and from of DebtPayment
+ *   - without a limit, nothing; of a refund or a charge, one number; of other claims, the values of
+ *     RemoteState, but of a COUNTER its state, or nil if it has none
+ *   - if the caller has leased units left, 1 plus the ms since the key was forgotten, or 0 if it
+ *     was not
  *
  * Scripts for a cluster, for settled costs, and for locations with limits of several Redises can
  * refund granted units, as if they had not been consumed.  The caller adds all units that the
@@ -80,13 +86,10 @@
 
 namespace limit_sliding {
 
-/* Added to a limit that is an override, to tell it from an equal limit of the zone. */
+constexpr int64_t kScriptOff = 1;
+constexpr int64_t kScriptMalformed = 2;
 constexpr auto kScriptOwn = int64_t{1} << 52;
-
-/* Added as well if the override has a window other than the zone's. */
 constexpr auto kScriptWindow = int64_t{1} << 51;
-
-/* Added to the absolute value of a limit if the key owes. */
 constexpr auto kScriptDebt = int64_t{1} << 50;
 
 static_assert(kRemoteMax < kScriptDebt, "no limit looks like these");

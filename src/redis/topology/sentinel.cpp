@@ -58,9 +58,9 @@ void master_named(Node &from, Call &call, Reply *reply) {
     }
 
     const uint64_t last = node.named.id();
-    std::string_view port = reply->strings[1];
+    std::string_view port = reply->string(1);
     if (reply->type != REDIS_REPLY_ARRAY || reply->n != 2
-        || !node.named.set(reply->strings[0], ngx_atoi(bytes(port), port.size()))) {
+        || !node.named.set(reply->string(0), ngx_atoi(bytes(port), port.size()))) {
         node.blame(*reply);
         return;
     }
@@ -84,7 +84,7 @@ void role_told(Node &from, Call &call, Reply *reply) {
     if (reply == nullptr) { return; }
 
     if (reply->type == REDIS_REPLY_ERROR
-        || (reply->type == REDIS_REPLY_ARRAY && reply->strings[0] == "master")) {
+        || (reply->type == REDIS_REPLY_ARRAY && reply->string(0) == "master")) {
         from.greeted();
         return;
     }

@@ -50,7 +50,7 @@ void Endpoint::set(const Server &server) {
 }
 
 bool Endpoint::set(std::string_view name, int64_t number) {
-    if (number < 1 || number > 65535 || !is_host(name) || name.size() > kReplyString) {
+    if (number < 1 || number > 65535 || !is_host(name) || name.size() > kReplyHost) {
         return false;
     }
 

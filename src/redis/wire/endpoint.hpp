@@ -66,7 +66,7 @@ private:
         return before;
     }
 
-    u_char named_[kReplyString + sizeof(":65535")];
+    u_char named_[kReplyHost + sizeof(":65535")];
 };
 
 } // namespace limit_sliding

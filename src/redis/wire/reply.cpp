@@ -42,8 +42,8 @@ bool may_nest(const redisReadTask *task) {
     return task->parent == nullptr || reader.sink != nullptr || reader.texts != nullptr;
 }
 
-/* Copies the bytes, which may move later.  Arrays have two strings at most, such as a host and a
- * port, except for the keys in [cursor, [key, ...]], and the ignored rest of a reply to ROLE. */
+/* Copies the bytes, which may move later, except for the keys in [cursor, [key, ...]] and the
+ * ignored rest of a reply to ROLE.  Of the map of slots, the copy is the host of the range. */
 void *create_string(const redisReadTask *task, char *data, size_t len) {
     auto &[reply, sink, texts, reader] = reader_of(task);
     if (task->parent == nullptr) {
@@ -65,13 +65,14 @@ void *create_string(const redisReadTask *task, char *data, size_t len) {
     const bool is_rest = texts != nullptr && (depth(task) > 2 || task->idx >= 2);
     if (is_rest || (sink != nullptr && !is_of_master(task, 0))) { return &reply; }
 
-    int i = sink != nullptr ? 0 : task->idx;
-    if (i >= 2 || len > kReplyString) { return nullptr; }
+    if (len >= kReplyBytes - reply.nbytes || (sink != nullptr && len > kReplyHost)) {
+        return nullptr;
+    }
 
-    if (sink == nullptr) { reply.numbers[i] = 0; }
-
-    ngx_memcpy(reply.string_text[i], data, len);
-    reply.strings[i] = {reply.string_text[i], len};
+    const size_t place = reply.nbytes * kReplyBytes + len;
+    reply.numbers[sink != nullptr ? 2 : task->idx] = kReplyNil + 1 + static_cast<int64_t>(place);
+    ngx_memcpy(reply.bytes + reply.nbytes, data, len);
+    reply.nbytes += len;
     return &reply;
 }
 
@@ -83,31 +84,39 @@ void *create_array(const redisReadTask *task, Elements elements) {
     if (task->parent == nullptr) {
         reply.type = task->type;
         reply.n = elements;
-        reply.strings[0] = reply.strings[1] = {};
+        reply.nbytes = 0;
     } else if (sink != nullptr && depth(task) == 1) {
-        reply.strings[0] = {};
+        reply.nbytes = 0;
         reply.numbers[0] = reply.numbers[1] = -1;
+        reply.numbers[2] = kReplyNil;
     }
     return &reply;
 }
 
 void *create_integer(const redisReadTask *task, long long value) {
     auto &[reply, sink, texts, reader] = reader_of(task);
+    if (value < kReplyNumberMin) { return nullptr; }
+
     if (task->parent == nullptr) {
         reply.type = task->type;
         reply.numbers[0] = value;
     } else if (sink == nullptr || (depth(task) == 2 && task->idx < 2)) {
         reply.numbers[task->idx] = value;
     } else if (is_of_master(task, 1)) {
-        sink->add(*sink, {reply.numbers[0], reply.numbers[1], reply.strings[0], value});
+        sink->add(*sink, {reply.numbers[0], reply.numbers[1], reply.string_at(2), value});
     }
     return &reply;
 }
 
-/* Accepts nil as a whole reply, and in arrays only in the map of slots, for an unknown host. */
+/* In the map of slots, nil is an unknown host. */
 void *create_nil(const redisReadTask *task) {
     auto &[reply, sink, texts, reader] = reader_of(task);
-    if (task->parent != nullptr) { return sink != nullptr ? &reply : nullptr; }
+    if (task->parent != nullptr) {
+        if (texts != nullptr) { return nullptr; }
+
+        if (sink == nullptr) { reply.numbers[task->idx] = kReplyNil; }
+        return &reply;
+    }
 
     /* task->type is the type of the missing object */
     reply.type = REDIS_REPLY_NIL;

@@ -13,20 +13,40 @@ struct redisReader;
 
 namespace limit_sliding {
 
-/* The longest string in an array, in bytes, such as a host name. */
-constexpr size_t kReplyString = 256;
+/* The longest host name, in bytes. */
+constexpr size_t kReplyHost = 256;
 
-/* The most numbers in a reply. */
+/* The most elements of an array, and the most bytes of all of its strings. */
 constexpr size_t kReplyNumbers = 4096;
+constexpr size_t kReplyBytes = 16384;
+
+/* Elements of an array that are no numbers are less than all numbers: nil, and strings. */
+constexpr int64_t kReplyNil = INT64_MIN;
+constexpr int64_t kReplyNumberMin = INT64_MIN / 2;
 
 struct Reply {
+    /* Returns true if this element of an array is a number. */
+    bool is_number(size_t i) const { return numbers[i] >= kReplyNumberMin; }
+
+    /* Returns this element of an array if it is a string, else an empty string. */
+    std::string_view string(size_t i) const {
+        return i < n ? string_at(i) : std::string_view{};
+    }
+
+    std::string_view string_at(size_t i) const {
+        if (is_number(i) || numbers[i] == kReplyNil) { return {}; }
+
+        const auto place = static_cast<size_t>(numbers[i] - kReplyNil - 1);
+        return {bytes + place / kReplyBytes, place % kReplyBytes};
+    }
+
     int type;                       /* REDIS_REPLY_* */
     size_t n;                       /* elements, if the reply is an array */
-    int64_t numbers[kReplyNumbers]; /* numbers of an array, or the number in numbers[0] */
-    std::string_view strings[2];    /* the first strings of an array, in `string_text` */
+    int64_t numbers[kReplyNumbers]; /* elements of an array, or the number in numbers[0] */
     size_t len;                     /* bytes of `text` */
     u_char text[256];
-    char string_text[2][kReplyString];
+    size_t nbytes; /* used bytes of `bytes`, the strings of an array */
+    char bytes[kReplyBytes];
 };
 
 /* Returns the text of an error as a line for the log, valid until the next call. */

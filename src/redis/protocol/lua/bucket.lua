@@ -18,15 +18,14 @@
 
 -- Returns the requests that a bucket holds, and the ms in which it fills under
 -- any limit.  Both are bounded as in the core, by the bits of its times.
-local function capacity(k, limit, w)
-  local burst = k[4]
+local function capacity(algorithm, burst, limit, w)
   local _, window_bits = math.frexp(w)
   local _, burst_bits = math.frexp(burst)
   local time = window_bits + burst_bits + 2
   time = time < 24 and 24 or time > 34 and 34 or time
   local span = 2 ^ (time - 2)
   local most = multiply(limit, span, w)
-  if k[1] == 4 then burst = burst + 1 end
+  if algorithm == 4 then burst = burst + 1 end
   local longest = burst * w
   return burst < most and burst or most, longest < span and longest or span
 end
@@ -76,7 +75,7 @@ end
 --@ chunk bucket
 --@ include bucket.state
 --@ include bucket.capacity
-local leased, time, since, low, epoch, held = k[13], now, 0, limit, nil, 0
+local time, since, low, epoch, held = now, 0, limit, nil, 0
 if at then
   if at > now then time = at end
   since = time - at
@@ -122,6 +121,7 @@ if above + above_rest > 0 then
   taken, taken_rest = subtract(used, used_rest, above, above_rest, w)
 end
 if taken < held then taken, taken_rest = held < most and held or most, 0 end
+values = 2
 out[o + 1], out[o + 2] = taken, taken_rest
 free = most - taken
 if taken_rest > 0 then free = free - 1 end
@@ -132,7 +132,7 @@ if leased then
   if units < g then g = units end
 end
 --@ if settles
-if k[15] then
+if purpose == 4 then
   local left
   drain, left = divide(most, 0, limit, w)
   if left > 0 then drain = drain + 1 end
@@ -183,7 +183,9 @@ end
 -- Sets `most` and `longest` to the results of capacity().
 --@ chunk bucket.capacity
 local most, longest = limit, w
-if k[1] == 4 or k[4] > 0 then most, longest = capacity(k, limit, w) end
+if algorithm == 4 or extra > 0 then
+  most, longest = capacity(algorithm, extra, limit, w)
+end
 
 -- Sets the values of the state `s`, if it is of this configuration: `at`, the
 -- time, else nil; `used` and `used_rest` then; `lowest`, the limit;
@@ -229,7 +231,7 @@ end
 if at and at >= taken then
   local held = newer + older
   local back, back_rest = multiply(limit, at - taken, w)
-  back, back_rest = subtract(back, back_rest, k[11], k[12], w)
+  back, back_rest = subtract(back, back_rest, taken_1, taken_2, w)
   back, back_rest = subtract(cost, 0, back, back_rest, w)
   if back + back_rest > 0 then
     used, used_rest = subtract(used, used_rest, back, back_rest, w)

@@ -7,7 +7,7 @@
 --@ chunk window
 window = (moment - moment % w) / w
 --@ if fixed
-if k[1] == 2 and cal > 0 then
+if algorithm == 2 and cal > 0 then
   --@ include calendar
 end
 --@ end
@@ -16,7 +16,7 @@ end
 -- stands still until it is later again.  Months are counted from March of the
 -- year 0, 23638 months before 1970, so that a leap day ends its year.
 --@ chunk calendar
-local time, offsets = moment, k[18]
+local time = moment
 if offsets then
   local shown, offset = 0, offsets[2]
   for i = 3, #offsets, 2 do

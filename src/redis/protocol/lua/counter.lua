@@ -12,36 +12,38 @@
 -- part, and with a given precision, a count has 3 or 7 bytes.
 
 --@ chunk counter
---@ include counter.parts
-local ends = 0
---@ include counter.state
-if v and q ~= p then
-  --@ include counter.convert
+local auto, used, oldest = extra == 0, 0, 0
+local p, part, e, mark, format, size
+  = head_parts, head_part, head_elapsed, head_mark, head_format, head_size
+if limit ~= head_limit or own then
+  --@ include counter.parts
 end
-local e = now * p % w
-local part, d, counts, used = (now * p - e) / w, 0, {}, 0
-if v then
-  d = part - at
-  keep = d <= 0 and q == p
 
-  -- The newest part of a state may begin in the future, if the clock was set
-  -- back, or if parts have become longer: then it begins now.
-  if d < 0 then part, e, d = at, 0, 0 end
+-- Most states are of the present part, and so is that of a key without one.
+local state, counts, keep, is_present = s, nil, s and true, true
+out[o + 1] = s
+if not s then state = format and mark .. rep('\0', size - 6) or mark end
+if sub(state, 1, 6) ~= mark or format and #state ~= size then
+  --@ include counter.other
+elseif format then
+  counts = {unpack_(format, state, 7)}
 end
-out[o + 1], out[o + 2], out[o + 3], values = p, part, ends, p + 4
-for i = 1, p + 1 do
-  local count = v and v[i + d] or 0
-  counts[i], out[o + 3 + i] = count, count
-  used = used + count
+if counts then
+  oldest = counts[1]
+  for j = 1, p + 1 do used = used + counts[j] end
+else
+  used = #state - 6
+  while byte(state, oldest + 7) == p do oldest = oldest + 1 end
 end
+
 free = limit - used
-if counts[1] > 0 and not k[9] then
-  local gone = counts[1] * e
+if oldest > 0 and not is_strict then
+  local gone = oldest * e
   if gone < 9007199254740992 then
     gone = (gone - gone % w) / w
   else
     --@ include multiply
-    gone = multiply(counts[1], e, w)
+    gone = multiply(oldest, e, w)
   end
   if auto and p > 1 then
     local most = floor(limit / p)
@@ -51,88 +53,176 @@ if counts[1] > 0 and not k[9] then
 end
 --@ include grant
 if added > 0 then
-  counts[p + 1] = counts[p + 1] + added
-  v, at, q = counts, part, p
+  local v, at, q = counts, part, p
+  if not counts then
+    s = state .. rep('\0', added)
+  else
+    counts[p + 1] = counts[p + 1] + added
+    if is_present and format and counts[p + 1] < 16777216 then
+      s = mark .. pack(format, unpack(counts, 1, p + 1))
+    else
+      --@ include counter.pack
+    end
+  end
   --@ include counter.save
 end
 --@ if rejected
 --@ include rejected
-if rejected > 0 and counts[p + 1] < limit then
+if rejected > 0 then
   --@ include counter.rejected
 end
 --@ end
 
+-- Decides by any other state: sets the reply and `counts`, or, if each unit has
+-- a byte, `state`.
+--@ chunk counter.other
+--@ include counter.newest
+keep, is_present, out[o + 1] = false, false, false
+if at and at < part and q == p and not format then
+  local ages, n = {byte(s, 7, -1)}, 0
+  for j = 1, #ages do
+    local age = ages[j] + part - at
+    if age <= p then
+      n = n + 1
+      ages[n] = age
+    end
+  end
+  state = mark .. string.char(unpack(ages, 1, n))
+  out[o + 1] = n > 0 and state
+else
+  --@ include counter.counts
+  local ends, ahead = 0, nil
+  if v and q ~= p then
+    --@ include counter.convert
+  end
+  counts, ahead = v, v and at - part
+  if not v or ahead < 0 then
+    counts = {}
+    for j = 1, p + 1 do counts[j] = v and v[j - ahead] or 0 end
+  else
+    -- The newest part of a state may begin in the future, if the clock was set
+    -- back, or if parts have become longer: then it begins now.
+    if ahead > 0 then part, e = at, 0 end
+    keep = q == p
+    if keep then out[o + 1] = s end
+  end
+  if v and not keep
+    and (ahead > 0 or math.max(unpack(counts, 1, p + 1)) > 0) then
+    --@ include counter.reply
+  end
+end
+
 -- Adds rejected units to the newest part, up to the limit.  If each unit has a
 -- byte, there is no more room in all parts: the oldest units are removed.
 --@ chunk counter.rejected
-local held = counts[p + 1]
-counts[p + 1] = math.min(held + rejected, limit)
-if auto and p > 7 then
-  used = used + added
-  local over = used + counts[p + 1] - held - math.max(used, limit)
-  for i = 1, p do
-    if over <= 0 then break end
-    local less = math.min(counts[i], over)
-    counts[i], over = counts[i] - less, over - less
+if not counts then
+  counts = {}
+  for j = 1, p + 1 do counts[j] = 0 end
+  for j = 7, #state do
+    local k = p + 1 - byte(state, j)
+    counts[k] = counts[k] + 1
   end
+  counts[p + 1] = counts[p + 1] + added
 end
-v, at, q = counts, part, p
---@ include counter.save
+local held = counts[p + 1]
+if held < limit then
+  counts[p + 1] = math.min(held + rejected, limit)
+  if auto and p > 7 then
+    used = used + added
+    local over = used + counts[p + 1] - held - math.max(used, limit)
+    for j = 1, p do
+      if over <= 0 then break end
+      local less = math.min(counts[j], over)
+      counts[j], over = counts[j] - less, over - less
+    end
+  end
+  local v, at, q = counts, part, p
+  --@ include counter.pack
+  --@ include counter.save
+end
 
--- Sets `p` to the number of parts of the window under the limit.
+-- Sets, for the limit, `p` to the number of parts of the window, `part` to the
+-- number of the present one, and `e` to its elapsed ms x p; and for states of
+-- this part, `mark` to the first bytes, `format` to the format of the counts,
+-- nil if each unit has a byte, and `size` to the length.
 --@ chunk counter.parts
-local p, auto, keep = k[4], k[4] == 0, false
-if auto then
+p = extra
+if p == 0 then
   p = limit > 255 and (limit > 16383 and 1 or limit > 2047 and 2 or 3)
     or limit > 21 and (limit > 127 and 4 or limit > 63 and 5
       or limit > 31 and 6 or 7)
     or limit > 7 and (limit > 15 and 22 or 28) or limit > 3 and 36 or 40
 end
+e = now * p % w
+part = (now * p - e) / w
+do
+  local auto, q, at, wide = extra == 0, p, part, false
+  --@ include counter.mark
+  --@ include counter.format
+  size = bytes * (p + 1) + 6
+end
 
--- Sets `v` to the counts of the state `s`, `q` to the number of its parts, and
--- `at` to the number of the newest one.  `v` is nil if the state is not of
--- this configuration.
---@ chunk counter.state
-local v, q, at = nil, k[4], 0
+-- Sets `mark` to the first bytes of a state of `q` parts with the newest part
+-- `at`.
+--@ chunk counter.mark
+local number = at % 4294967296
+if auto then
+  number = (q < 8 and q or q == 22 and 9 or q / 4 + 1) * 268435456
+    + at % 268435456
+end
+mark = pack('>I2I4', id, number)
+
+-- Sets `format` to the format of the counts of `q` parts, with `bytes` each;
+-- nil if each unit has a byte.
+--@ chunk counter.format
+local bytes = wide and 7 or (not auto or q == 1) and 3 or q < 4 and 2 or 1
+if auto and q > 7 then
+  format = nil
+elseif auto and q < 4 and not wide then
+  format = q == 1 and '>I3I3' or q == 2 and '>I2I2I2' or '>I2I2I2I2'
+else
+  format = '>' .. rep(bytes == 7 and 'I7' or bytes == 3 and 'I3' or 'I1', q + 1)
+end
+
+-- Sets, for the state `s`, `q` to the number of parts, and `at` to the number of
+-- the newest one, nil if the state is not of this configuration.
+--@ chunk counter.newest
+local q, at = extra, nil
 if s and #s > 5 then
-  local span, a1, a2, a3, a4, a5, a6 = 4294967296,
-    string.byte(s, 1, 6)
-  at = ((a3 * 256 + a4) * 256 + a5) * 256 + a6
+  local digest, newest = unpack_('>I2I4', s)
+  local span = 4294967296
   if auto then
     span = 268435456
-    q = floor(at / span)
-    at = at % span
+    q = floor(newest / span)
+    newest = newest % span
     if q > 7 then q = q == 9 and 22 or 4 * q - 4 end
   end
-  if a1 * 256 + a2 == id and q > 0 then
-    if auto and q > 7 then
-      v = {}
-      for i = 1, q + 1 do v[i] = 0 end
-      for i = 7, #s do
-        local j = q + 1 - string.byte(s, i)
-        v[j] = (v[j] or 0) + 1
-      end
-    elseif auto and q > 3 then
-      if #s == q + 7 then v = {string.byte(s, 7, -1)} end
-    else
-      local wide = #s == 7 * q + 13
-      --@ include counter.format
-      if #s == (wide and 7 or auto and q > 1 and 2 or 3) * (q + 1) + 6 then
-        v = {unpack_('>' .. format, s, 7)}
-        v[q + 2] = nil
-      end
-    end
-    local newest = floor(now * q / w)
-    local ago = (newest - at) % span
+  if digest == id and q > 0 then
+    local present = floor(now * q / w)
+    local ago = (present - newest) % span
     if ago * 2 >= span then ago = ago - span end
-    at = newest - ago
+    at = present - ago
   end
 end
 
--- Sets `format` to the format of the counts of `q` parts, up to 3 with auto.
---@ chunk counter.format
-local format = wide and string.rep('I7', q + 1) or q == 1 and 'I3I3'
-  or not auto and string.rep('I3', q + 1) or q == 2 and 'I2I2I2' or 'I2I2I2I2'
+-- Sets `v` to the counts of this state, nil if it has none.
+--@ chunk counter.counts
+local v
+if at then
+  local wide, format = #s == 7 * q + 13, nil
+  --@ include counter.format
+  if not format then
+    v = {}
+    for j = 1, q + 1 do v[j] = 0 end
+    for j = 7, #s do
+      local k = q + 1 - byte(s, j)
+      v[k] = (v[k] or 0) + 1
+    end
+  elseif #s == bytes * (q + 1) + 6 then
+    v = {unpack_(format, s, 7)}
+    v[q + 2] = nil
+  end
+end
 
 -- Converts `v` and `at` from `q` to `p` parts, and lowers `p` until there is
 -- room for all counts.  A count moves to the part with the last moment of its
@@ -167,54 +257,69 @@ while v and p ~= q do
     or p == 28 and 22 or 7
 end
 if p == q then ends = 0 end
+e = now * p % w
+part = (now * p - e) / w
 
--- Writes the counts `v` of `q` parts with the newest part `at`.  With auto
+-- Sets the reply to the counts of now.  Those of a state that was converted
+-- have 65535 instead of a digest, and `ends`.
+--@ chunk counter.reply
+do
+  local q, v, at, s = p, counts, part, nil
+  --@ include counter.pack
+  out[o + 1] = ends == 0 and s or pack('>I2I6', 65535, ends) .. sub(s, 3, -1)
+end
+
+-- Sets `s` to the state with the counts `v` of `q` parts with the newest part
+-- `at`.
+--@ chunk counter.pack
+local mark, format
+--@ include counter.mark
+local wide = (not auto or q == 1) and math.max(unpack(v, 1, q + 1)) > 16777215
+--@ include counter.format
+if format then
+  s = mark .. pack(format, unpack(v, 1, q + 1))
+else
+  local ages = {}
+  for j = 1, q + 1 do
+    for _ = 1, v[j] do ages[#ages + 1] = q + 1 - j end
+  end
+  s = mark .. string.char(unpack(ages))
+end
+
+-- Writes the state `s` of `q` parts with the newest part `at`.  With auto
 -- they last two windows, as counts of one part do, so that a clock that is set
 -- back finds them again.
 --@ chunk counter.save
-local number, ahead = at % 4294967296, at * w - now * q
-if auto then
-  number = (q < 8 and q or q == 22 and 9 or q / 4 + 1) * 268435456
-    + at % 268435456
+local lasts
+if not keep then
+  local ahead = math.max(at * w - now * q, 0)
+  lasts = w - floor(((auto and -w * q or -w) - ahead) / q)
 end
-if auto and q > 3 then
-  local bytes = v
-  if q > 7 then
-    bytes = {}
-    for i = 1, q + 1 do
-      for _ = 1, v[i] do bytes[#bytes + 1] = q + 1 - i end
-    end
-  end
-  s = pack('>I2I4', id, number) .. string.char(unpack(bytes))
-else
-  local wide = not (auto and q > 1) and math.max(unpack(v)) > 16777215
-  --@ include counter.format
-  s = pack('>I2I4' .. format, id, number, unpack(v))
-end
-if ahead < 0 then ahead = 0 end
-local lasts = w - floor(((auto and -w * q or -w) - ahead) / q)
 --@ include save
 
 -- Subtracts the cost from the part in which it was granted, or from the part
 -- that holds this one since the number of parts has changed.  If the time is
 -- 0, subtracts from the newest parts first.
 --@ chunk counter.give_back
-local auto, keep = k[4] == 0, false
---@ include counter.state
+local auto, keep = extra == 0, false
+--@ include counter.newest
+--@ include counter.counts
 --@ if settles
 if v and taken == 0 then
   for i = q + 1, 1, -1 do
     local less = math.min(v[i], cost)
     v[i], cost = v[i] - less, cost - less
   end
+  --@ include counter.pack
   --@ include counter.save
   v = nil
 end
 --@ end
-if v and k[11] > 0 then
-  local i = q - at - floor(-(k[12] + 1) * q / k[11])
-  if v[i] then
-    v[i] = v[i] > cost and v[i] - cost or 0
+if v and taken_1 > 0 then
+  local j = q - at - floor(-(taken_2 + 1) * q / taken_1)
+  if v[j] then
+    v[j] = v[j] > cost and v[j] - cost or 0
+    --@ include counter.pack
     --@ include counter.save
   end
 end

@@ -12,20 +12,21 @@
 -- `from`, and the pace that its expiry depends on: under a lower pace it is
 -- written again, to last longer.  All times are of the server's clock.
 
--- Sets `owed` to the units of the debt now, 0 if there is none, and adds them
--- and `from` to the reply.  Sets `eighth` to the present time, and `drain` to
--- the ms in which a full history runs off; a bucket sets its own.  For a
+-- Sets `owed` to the units of the debt now, 0 if there is none; the reply has
+-- `owed_units` and `owed_from`.  Sets `eighth` to the present time, and `drain`
+-- to the ms in which a full history runs off; a bucket sets its own.  For a
 -- charge, the limit is the pace from here on.
 --@ chunk debt
-local debt, owed, from, drain = names[here + 2], 0, 0, w
-local moment, window, eighth, entry = now, nil, nil, got[here + 2]
+local debt, owed, from, drain = names[at + 2], 0, 0, w
+local owed_units, owed_from
+local moment, window, eighth, entry = now, nil, nil, got[at + 2]
 if own then
   debt = key .. ':debt'
-  entry = redis.pcall('MGET', debt)[1]
+  entry = pcall('MGET', debt)[1]
 end
 entry = S[debt] or entry
-if limit > 0 and (entry or k[15]) then
-  if k[1] == 2 then
+if limit > 0 and (entry or purpose == 4) then
+  if algorithm == 2 then
     --@ include window
     eighth = window * 8
   else
@@ -44,12 +45,10 @@ if limit > 0 and (entry or k[15]) then
     end
   end
   if owed > 0 then
-    local sign = out[told] < 0 and -1 or 1
-    out[told] = out[told] + sign * 1125899906842624
-    out[o + 1], out[o + 2] = owed, from
-    o = o + 2
+    override = override + 1125899906842624
+    owed_units, owed_from = owed, from
   end
-  if k[15] then limit = pace end
+  if purpose == 4 then limit = pace end
 end
 
 -- Writes the debt, or deletes it when it is paid.  It lasts for a window
@@ -59,7 +58,7 @@ if owed > 0 then
   local windows = math.ceil((from - eighth) / 8) + 1 + math.ceil(owed / pace)
   local key, s, keep, lasts = debt, nil, false, windows * w
   --@ if fixed
-  if k[1] == 2 and cal > 0 then
+  if algorithm == 2 and cal > 0 then
     --@ include calendar.lasts
   end
   --@ end
@@ -84,7 +83,7 @@ if pass == 2 then
   end
   added = math.min(owed + cost, room)
   if room > 0 or owed == 0 then
-    local ends = k[1] == 2 and eighth + 8 or -floor(-(now + drain) * 8 / w)
+    local ends = algorithm == 2 and eighth + 8 or -floor(-(now + drain) * 8 / w)
     from = math.max(owed > 0 and from or 0, ends)
   end
   owed = owed + cost - added

@@ -3,9 +3,7 @@
 -- Refunds a claim, which is always granted.
 
 --@ chunk give_back
-local taken = k[10]
-local gives = pass == 2 and (taken == 0 or (own or 0) == k[17])
-out[o + 1] = 0
+local gives = pass == 2 and (taken == 0 or (own or 0) == taken_own)
 --@ if settles
 if gives and owed > 0 then
   --@ include debt.give_back
@@ -16,19 +14,19 @@ if not gives then
   -- Only the second pass refunds.  Units that were granted in another window
   -- than the key has now stay in the history of that window.
 --@ if counter
-elseif k[1] == 0 then
+elseif algorithm == 0 then
   --@ include counter.give_back
 --@ end
 --@ if log
-elseif k[1] == 1 then
+elseif algorithm == 1 then
   --@ include log.give_back
 --@ end
 --@ if fixed
-elseif k[1] == 2 then
+elseif algorithm == 2 then
   --@ include fixed.give_back
 --@ end
 --@ if bucket
-elseif k[1] > 2 then
+elseif algorithm > 2 then
   --@ include bucket.give_back
 --@ end
 end

@@ -32,7 +32,7 @@ end
 -- Expired events are removed after new ones were added, because Redis refuses
 -- no memory to a script that has written.
 --@ chunk log
-local all, over = redis.pcall('ZCARD', key), 0
+local all, over = pcall('ZCARD', key), 0
 if type(all) == 'table' then
   if not string.find(all.err, 'WRONGTYPE', 1, true) then return all end
   call('DEL', key)
@@ -41,6 +41,7 @@ end
 if all > 0 then over = call('ZCOUNT', key, '-inf', now - w) end
 local held = all - over
 free = limit - held
+values = 3
 out[o + 1], out[o + 2], out[o + 3] = held, -1, -1
 --@ include grant
 if held > 0 then
@@ -72,9 +73,9 @@ if units > 0 then
   --@ end
 end
 if pass == 2 and g < n and cost <= limit then
-  local i = cost - free - 1
-  if not k[6] then i = i + g * cost end
-  if i >= 0 then out[o + 3] = time_of(key, over + i) end
+  local rank = cost - free - 1
+  if purpose ~= 1 then rank = rank + g * cost end
+  if rank >= 0 then out[o + 3] = time_of(key, over + rank) end
 end
 
 -- Adds rejected units to `units`, up to the limit: they displace older ones.

@@ -5,7 +5,7 @@
 -- units of the key left, the mark of forget.lua, but not in a cluster.
 
 --@ chunk read_values
-names, got = KEYS, call('MGET', unpack(KEYS))
+local names, got = KEYS, call('MGET', unpack(KEYS))
 
 -- In a cluster, KEYS are only the states, and keys are read one by one: while
 -- the slot of a call moves, a cluster replies TRYAGAIN if some KEYS exist and
@@ -15,11 +15,10 @@ names, got = KEYS, call('MGET', unpack(KEYS))
 -- this error for a state, which existed when the call began, and must have
 -- expired since.
 --@ chunk read_values.in_cluster
-local suffixes = {'', ':limit', ':debt'}
-names, got = {}, {}
+local suffixes, names, got = {'', ':limit', ':debt'}, {}, {}
 for i = 0, step * #KEYS - 1 do
   local name = KEYS[floor(i / step) + 1] .. suffixes[i % step + 1]
-  local text = redis.pcall('GET', name)
+  local text = pcall('GET', name)
   if type(text) == 'table' then
     if not (string.find(text.err, 'WRONGTYPE', 1, true)
       or i % step > 0 and string.find(text.err, 'non local key', 1, true)) then

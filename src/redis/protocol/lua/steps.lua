@@ -8,18 +8,18 @@
 --@ chunk grant
 local added = 0
 --@ if settles
-if k[15] then
+if purpose == 4 then
   --@ include debt.charge
 else
 free = free - owed
 --@ end
 if free < cost then
   g = 0
-elseif n > 1 and cost > 0 and not k[6] then
+elseif n > 1 and cost > 0 and purpose ~= 1 then
   local fits = floor(free / cost)
   if fits < g then g = fits end
 end
-if pass == 2 and not k[6] then added = g * cost end
+if pass == 2 and purpose ~= 1 then added = g * cost end
 --@ if settles
 if added > 0 and owed > 0 then
   added, owed = added + owed, 0
@@ -32,11 +32,11 @@ end
 -- key that owes records none.  Other claims of the ask may have rejected more.
 --@ chunk rejected
 local rejected = 0
-if k[19] and pass == 2 and g < n
+if is_recorded and pass == 2 and g < n
 --@ if settles
   and owed == 0
 --@ end
-  and free - (k[6] and 0 or g * cost) < cost then
+  and free - (purpose == 1 and 0 or g * cost) < cost then
   rejected = (n - g) * cost
 end
 
@@ -44,7 +44,7 @@ end
 -- written in place, no shorter than before, and keeps its expiry, which costs
 -- Redis less.
 --@ chunk save
-S[key] = s
+if KEYS[2] then S[key] = s end
 if keep then
   call('SETRANGE', key, '0', s)
 else
