@@ -17,7 +17,7 @@ sub config(%at) {
 http {
     %%HTTP_GLOBALS%%
     limit_req_zone $binary_remote_addr zone=req:1m rate=1r/s;
-    limit_sliding_zone $arg_key zone=known:1m rate=1r/s;
+    limit_sliding_zone $uri zone=known:1m rate=1r/s;
     [http]
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -32,7 +32,7 @@ CONF
 }
 
 
-my $zone = 'limit_sliding_zone $arg_key';
+my $zone = 'limit_sliding_zone $uri';
 
 # Matches a quoted word: of name=value the value alone will do, if there is one,
 # and of a name the name with "=".

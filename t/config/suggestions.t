@@ -17,7 +17,7 @@ sub said($context, $directives) {
 %%GLOBALS%%
 http {
     %%HTTP_GLOBALS%%
-    limit_sliding_zone \$arg_key zone=known:1m rate=1r/s;
+    limit_sliding_zone \$uri zone=known:1m rate=1r/s;
     $http
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -230,7 +230,7 @@ sub warned($server, %opt) {
 http {
     %%HTTP_GLOBALS%%
     limit_sliding_zone \$arg_key\$auth_user zone=one:1m rate=1r/s;
-    limit_sliding_zone \$arg_key zone=two:1m rate=1r/s;
+    limit_sliding_zone \$uri zone=two:1m rate=1r/s;
     limit_sliding zone=one;
     limit_sliding zone=two;
     ${\ ($opt{http} // '')}
@@ -255,6 +255,10 @@ for (
         qr/^the key of zone "one" has "\$auth_user", which .* it needs "after_auth" in \S+:\d+$/ ],
     [ 'location /d { limit_sliding zone=two; }',
         qr/^"limit_sliding zone=two" replaces "limit_sliding zone=one" of the level above/ ],
+    (map { [ 'location /k { limit_sliding zone=one; limit_sliding zone=two; limit_sliding zone=key; }',
+        qr/^the key "\Q$_\E" of zone "key" is chosen by clients, .* see docs\/choose.md#the-key in \S+:\d+$/,
+        http => "limit_sliding_zone $_ zone=key:1m rate=1r/s;" ] }
+        qw($http_x_api_key ${arg_key} $COOKIE_user)),
     [ "$api }", qr/^"limit_sliding_api write=on" is open to everybody, .* in \S+:\d+$/, %open ],
 ) {
     my ($server, $expected, %opt) = @$_;
@@ -269,6 +273,10 @@ is warned($_->[0], @$_[1 .. $#$_]), '', '... without a warning' for (
     [ 'location /r { limit_sliding zone=one; limit_sliding zone=two; if ($arg_a) { return 204; } }' ],
     [ 'location /a { auth_request /sub; auth_request_set $auth_user $upstream_http_user;
         limit_sliding zone=one after_auth; limit_sliding zone=two; }' ],
+    (map { [ 'location /k { limit_sliding zone=one; limit_sliding zone=two;'
+            . " limit_sliding zone=key $_->[1]; }",
+        http => "limit_sliding_zone $_->[0] zone=key:1m rate=1r/s;" ] }
+        [ '$http_x_api_key', 'after_auth' ], [ '$remote_addr$arg_key', '' ], [ '$args', '' ]),
     [ 'location /d { limit_sliding off; }' ],
     [ "$api limit_sliding zone=two; }" ],
     [ "$api }" ],

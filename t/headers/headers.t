@@ -393,5 +393,6 @@ is told($nginx->get('/x/', key())), "$theirs | x-ratelimit-limit: 2 | x-ratelimi
 is told($nginx->get('/draft/', key())), draft(1) . ' | x-ratelimit-limit: 7'
     . ' | x-ratelimit-other: 7 | x-ratelimit-remaining: 7', 'an upstream with fields: draft';
 
-# A name of a zone here has a line feed, and a warning of nginx -t names the zone.
-$nginx->finish(allow => [ qr/^line" replaces "limit_sliding zone=two"/ ]);
+# A name of a zone here has a line feed, and warnings of nginx -t name the zone.
+$nginx->finish(allow => [ qr/^line" replaces "limit_sliding zone=two"/,
+    qr/^line" is chosen by clients,/ ]);

@@ -275,7 +275,7 @@ sub warnings($cost, $more = '') {
 %%GLOBALS%%
 http {
     %%HTTP_GLOBALS%%
-    limit_sliding_zone \$http_x_key zone=ten:1m rate=10 window=30d;
+    limit_sliding_zone \$uri zone=ten:1m rate=10 window=30d;
     map \$http_x_cost \$status_of_plan { default 2; }
     map \$http_x_cost \$my_bytes_sent { default 2; }
     server {

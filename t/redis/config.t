@@ -46,7 +46,7 @@ http {
     limit_sliding_redis shared {
         $block
     }
-    limit_sliding_zone \$arg_key zone=known:1m rate=1r/s redis=shared;
+    limit_sliding_zone \$uri zone=known:1m rate=1r/s redis=shared;
     $http
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -74,7 +74,7 @@ if (!LimitSliding::Redis::supported()) {
 
 my $server = "server $SERVER;";
 my $ca = "ssl_trusted_certificate %%DIR%%/ca.pem;";
-my $zone = 'limit_sliding_zone $arg_key';
+my $zone = 'limit_sliding_zone $uri';
 my $sentinel = 'topology sentinel; sentinel_master m;';
 
 # Returns the number of the line with the comment "# blamed".

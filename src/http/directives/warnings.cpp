@@ -106,6 +106,23 @@ void warn_of_key(ngx_conf_t *cf, const Limit &limit) {
     }
 }
 
+/* Returns true for the name of a header field, an argument or a cookie of a request. */
+bool is_of_request(std::string_view name) {
+    for (std::string_view prefix : {"http_", "arg_", "cookie_"}) {
+        if (is_same_name(name.substr(0, prefix.size()), prefix)) { return true; }
+    }
+
+    return false;
+}
+
+/* Returns true if a place limits by the zone before access is granted. */
+bool is_before_auth(const MainConf &main, const ZoneConf *zone) {
+    return std::any_of(main.sets.begin(), main.sets.end(), [=](auto *set) {
+        return std::any_of(set->limits.begin(), set->limits.end(),
+                           [=](auto &limit) { return limit.zone == zone && !limit.after_auth; });
+    });
+}
+
 } // namespace
 
 void warn_of_zones(ngx_conf_t *cf, const MainConf &main) {
@@ -117,6 +134,14 @@ void warn_of_zones(ngx_conf_t *cf, const MainConf &main) {
             warn_at(cf, zone->where,
                     "no \"limit_sliding\" uses the zone \"%V\", it limits nothing in %s:%ui",
                     &zone->name);
+        }
+
+        const ngx_str_t &key = zone->key.complex.value;
+        if (is_of_request(only_variable(view(key))) && is_before_auth(main, zone)) {
+            warn_at(cf, zone->where,
+                    "the key \"%V\" of zone \"%V\" is chosen by clients, who may omit or "
+                    "invent it, see docs/choose.md#the-key in %s:%ui",
+                    &key, &zone->name);
         }
     }
 }

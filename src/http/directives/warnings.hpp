@@ -8,7 +8,8 @@
 
 namespace limit_sliding {
 
-/* Warns of zones that no limit uses.  Called once all locations are parsed. */
+/* Warns of zones that no limit uses, and of keys that a client chooses.  Called once all locations
+ * are parsed. */
 void warn_of_zones(ngx_conf_t *cf, const MainConf &main);
 
 /* Warns of the limits that the location being merged has set itself, and of its API.  `inherited`

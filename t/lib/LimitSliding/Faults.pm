@@ -8,9 +8,10 @@ package LimitSliding::Faults;
 #
 # Is an NGINX (LimitSliding::Test) with three limits of 5 in 30 days, /local,
 # /allow and /deny, each with a block of the Redis and an on_error of that name,
-# all three by $arg_key. /big is as /allow, with a limit of a million; /count is
-# as that and not found, which is what it counts; /free has no limit, and
-# /limits is the API. Port 1 is for HTTP/2.
+# all three by $arg_key, through a map, so that `nginx -t` has nothing to warn
+# of. /big is as /allow, with a limit of a million; /count is as that and not
+# found, which is what it counts; /free has no limit, and /limits is the API.
+# Port 1 is for HTTP/2.
 #
 # NGINX's own clock tells how long a request waited. The time until the kernel
 # runs the worker, or the test, says nothing about the module.
@@ -65,7 +66,7 @@ sub config($self, %change) {
         on_error $_;
         $is{block}
     }
-    limit_sliding_zone \$arg_key zone=$_:1m rate=$LIMIT window=30d redis=$_;
+    limit_sliding_zone \$key zone=$_:1m rate=$LIMIT window=30d redis=$_;
 LIMIT
     my $locations = join "\n",
         map { "location /$_ { limit_sliding zone=$_; empty_gif; }" } @POLICIES;
@@ -74,9 +75,10 @@ LIMIT
 %%GLOBALS%%
 http {
     %%HTTP_GLOBALS%%
+    map \$arg_key \$key { default \$arg_key; }
     $is{http}
     $limits
-    limit_sliding_zone \$arg_key zone=big:1m rate=1000000 window=30d
+    limit_sliding_zone \$key zone=big:1m rate=1000000 window=30d
         redis=allow;
     limit_sliding_log_level off;
 
