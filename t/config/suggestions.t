@@ -97,10 +97,11 @@ is_meant(location => $_->[0], "invalid parameter $_->[1]") for (
         [ 'log_level error every 1s', 'every', '1s' ], [ 'client ipv6 = 64', 'ipv6', '64' ],
         [ 'api write = on', 'write', 'on' ]),
     [ 'limit_sliding_log_level error every=1s more;', '"more", it must be "every="' ],
-    (map { [ "limit_sliding_headers $_;", "\"$_\", did you mean \"draft\"?" ] } qw(ietf IETF)),
+    (map { [ "limit_sliding_headers $_;", "\"$_\", did you mean \"ratelimit\"?" ] } qw(ietf IETF)),
     (map { [ "limit_sliding_headers $_;",
-        "\"$_\", it must be \"off\", \"retry_after\", \"draft\" or \"x\"" ] }
-        qw(on all ratelimit)),
+        "\"$_\", it must be \"off\", \"retry_after\", \"ratelimit\", \"draft\","
+            . ' "x_ratelimit" or "x"' ] }
+        qw(on all)),
     [ 'limit_sliding_headers retry-after;', '"retry-after", did you mean "retry_after"?' ],
 );
 is_meant(location => 'limit_sliding zone=known:1m;',

@@ -65,6 +65,10 @@ $nginx->serve(server => <<'CONF');
             limit_sliding_headers x draft retry_after;
             empty_gif;
         }
+        location /set/names {
+            limit_sliding_headers x_ratelimit ratelimit;
+            empty_gif;
+        }
     }
 CONF
 
@@ -78,6 +82,7 @@ for my $case (
     [ '/set/draft-x',     draft(1) . ' | ' . x(1), draft(0) . ' | ' . x(0) ],
     [ '/set/all',         draft(1) . ' | ' . x(1),
         draft(0) . " | $RETRY | " . x(0) ],
+    [ '/set/names',       draft(1) . ' | ' . x(1), draft(0) . ' | ' . x(0) ],
 ) {
     my ($path, $passed, $rejected) = @$case;
     my @key = key();

@@ -50,7 +50,9 @@ bool set_header(const Param &, LocConf &conf) {
 constexpr ParamRule<LocConf> header_rules[] = {
     {{"off"}, set_no_headers},
     {{"retry_after"}, set_header<kHeaderRetryAfter>},
+    {{"ratelimit"}, set_header<kHeaderDraft>},
     {{"draft"}, set_header<kHeaderDraft>},
+    {{"x_ratelimit"}, set_header<kHeaderX>},
     {{"x"}, set_header<kHeaderX>},
 };
 
@@ -91,7 +93,7 @@ extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *,
     /* "ietf" may mean the IETF's draft. */
     for (auto &word : words_of(cf)) {
         if (is_same_name(view(word), "ietf")) {
-            return conf_error(cf, "invalid parameter \"%V\", did you mean \"draft\"?", &word);
+            return conf_error(cf, "invalid parameter \"%V\", did you mean \"ratelimit\"?", &word);
         }
     }
 
