@@ -5,7 +5,6 @@
 use v5.36;
 
 use JSON::PP qw(decode_json);
-use MIME::Base64 qw(encode_base64);
 use Test::More;
 
 use LimitSliding::Docs;
@@ -90,8 +89,11 @@ sub read_config($text) {
     return $reader->test_config(lua(configuration($reader, $text)));
 }
 
-is((read_config("limit_sliding zone=api;\n"))[0], 0, 'what is right is read');
-isnt((read_config("limit_sliding zone=api\n"))[0], 0, '... and what is not');
+my $right = "limit_sliding zone=api;\n";
+my $frame = "# inside server { }, beside zone=api\n";
+is((read_config("$frame$right"))[0], 0, 'what is right is read');
+isnt((read_config($_))[0], 0, '... and what is not') for $frame . $right =~ s/;//r, $right,
+    $frame =~ s/, .*//r . $right;
 
 for my $block (grep { $_->{tag} eq 'nginx' && !defined $_->{reason} } @ALL) {
     $block->{run} = 1;
@@ -116,69 +118,57 @@ my ($written) = content('contrib/Dockerfile') =~ /(printf .*?) > /s;
 is((read_config(shell($written)))[0], 0, 'contrib/Dockerfile: its nginx.conf');
 
 
-# README.md's first example, before an application that wants a password
+# README.md's first example, as a new user tries it
 
-my $application = LimitSliding::Test->new(worker_processes => 1);
-$application->write_file('passwords', "user:{PLAIN}right\n");
-$application->start(<<'CONF');
-%%GLOBALS%%
-http {
-    %%HTTP_GLOBALS%%
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        auth_basic application;
-        auth_basic_user_file %%DIR%%/passwords;
-        location / { empty_gif; }
-        location /api/ { auth_basic off; empty_gif; }
-    }
-}
-CONF
-my @RIGHT = (headers => [
-    'Authorization: Basic ' . encode_base64('user:right', '') ]);
-
-# Changed here, besides what configuration() says: the application's port.
-my $first = block('README.md', 'nginx', qr/^events /m);
-like $first, qr{proxy_pass http://127\.0\.0\.1:8080;}, '... has an application';
-$first =~ s/127\.0\.0\.1:8080/'127.0.0.1:' . $application->port/e;
-
+my $first = block('README.md', 'nginx', qr/^ *listen 8000;/m);
+is $first =~ tr/\n//, 9, 'README.md: nine lines';
 my $nginx = LimitSliding::Test->new;
 $nginx->write_file('html/index.html', 'a page');
 $nginx->start(configuration($nginx, $first));
 
-# How many of so many requests, by a client of its own, had each status. Where
-# there are several paths, they take turns. It has one connection, on which each
-# request finds the one before it counted.
-my $clients = 1;
-sub client($n, $paths, @request) {
-    my $socket = $nginx->connect(from => '127.0.0.' . ++$clients);
+# Changed here: the port.
+my $port = $nginx->port;
+my $answer = shell(block('README.md', 'sh', qr/^curl/) =~ s/:8000\b/:$port/gr);
+my @shown = split /\n/, block('README.md', 'text', qr/^HTTP/);
+like $answer, qr/^\Q$shown[0]\E\r$/m, 'README.md: the answer';
+like $shown[1], qr/^Retry-After: \d+$/, '... has a time';
+my ($after) = $answer =~ /^Retry-After: (\d+)\r$/m;
+cmp_ok $after, '>=', 48, '... after which the requests leave the window';
+cmp_ok $after, '<=', 60, '... which is a minute';
+
+# How many of so many requests, by a client of its own, had each status. It has one
+# connection, on which each request finds the one before it counted.
+sub client($n, $from) {
+    my $socket = $nginx->connect(from => $from);
     my %count;
-    for (0 .. $n - 1) {
-        my $path = $paths->[$_ % @$paths];
-        my $response = $nginx->get($path, socket => $socket, @request);
-        $count{ $response->{status} // 'none' }++;
-    }
+    $count{ $nginx->get('/', socket => $socket)->{status} // 'none' }++ for 1 .. $n;
     return \%count;
 }
-
-is_deeply client(102, ['/']), { 200 => 100, 429 => 2 },
-    'README.md: 100 requests a minute';
-is_deeply client(8, ['/login']), { 401 => 5, 429 => 3 },
-    'README.md: five failed logins';
-is_deeply client(20, ['/login'], @RIGHT), { 200 => 20 },
-    '... and as many others as one likes';
-
-my @WAYS = qw(/login /login/ /login/1 /login/1/2 /login?1 /login;1 /login.php
-    //login /./login /a/../login /%6cogin /login%2f1 /Login /LOGIN/1);
-my $count = client(6 * @WAYS, \@WAYS);
-is $count->{401}, 5, '... by whatever path';
-
-# as the text below the example has it, where the application takes those, too
-(my $prefix = $first) =~ s{location = /login}{location /login} or die;
-like content('README.md'), qr{write `location /login` instead},
-    'README.md: another way to write it';
-$nginx->reload(configuration($nginx, $prefix));
-is client(6 * @WAYS, \@WAYS)->{401}, 5, '... five by whatever path';
+is_deeply client(102, '127.0.0.2'), { 200 => 100, 429 => 2 }, 'README.md: each client has 100';
 $nginx->finish_one;
+
+my $redis = LimitSliding::Redis->new->start;
+{
+    # Changed here: where Redis is.
+    my $shared = block('README.md', 'nginx', qr/redis=shared/)
+        =~ s/127\.0\.0\.1:6379;/$redis->server . '; timeout 5s; connect_timeout 5s;'/er;
+    my $both = $first =~ s/^limit_sliding_zone .*\n/$shared/mr;
+    my @nodes = map { LimitSliding::Test->new } 1 .. 2;
+    for (@nodes) {
+        $_->write_file('html/index.html', 'a page');
+        $_->start(configuration($_, $both));
+    }
+    my %count;
+    for my $node (@nodes) {
+        $count{ $_ // 'none' }++ for @{ $node->load(requests => [ ('/') x 60 ]) };
+    }
+    is_deeply \%count, { 200 => 100, 429 => 20 }, 'README.md: two nodes share a limit';
+    $redis->kill9;
+    for my $node (@nodes) {
+        ok wait_for(sub { $node->get('/')->{status} == 200 }), '... and go on by themselves';
+    }
+    $_->finish_one for @nodes;
+}
 
 
 # docs/operations.md: the API, asked by an administrator and by Prometheus
@@ -202,7 +192,7 @@ http {
     }
 }
 CONF
-my $redis = LimitSliding::Redis->new->start;
+$redis->start;
 
 # Runs a block as it stands, but for where NGINX and Redis are. Returns what it
 # says, undef where a program is lacking.
@@ -256,14 +246,17 @@ SKIP: {
 
 # docs/openresty.md: Lua that finds keys and rates, and writes to the log
 
+my $application = LimitSliding::Test->new(worker_processes => 1);
+$application->serve(server => 'location / { empty_gif; }');
+
 SKIP: {
     my $rate = block('docs/openresty.md', 'nginx', qr/access_by_lua_block/);
-    my $log = block('docs/openresty.md', 'nginx', qr/^log_by_lua_block/);
+    my $log = block('docs/openresty.md', 'nginx', qr/^log_by_lua_block/m);
     skip $NO_LUA, 4 if !$HAS_LUA;
 
     # Changed here: both are in one http{}, and where the application is.
     my $backend = '127.0.0.1:' . $application->port;
-    $rate =~ s{http://backend}{http://$backend};
+    $rate =~ s{127\.0\.0\.1:8080}{$backend} or die 'no application';
     $rate =~ s/^(?=server \{)/$log/m;
 
     $nginx = LimitSliding::Test->new;
@@ -294,14 +287,16 @@ sub redis_cli($commands) {
 $nginx = LimitSliding::Test->new;
 redis_cli(block('docs/redis.md', 'redis', qr/-\@all/));
 
-# Changed here: where servers are, the user, and patience.
-my $setup = block('docs/redis.md', 'nginx', qr/^http \{.*redis=shared/s);
+# Changed here: where servers are, the user, patience, and the key, which is a text to look
+# up in Redis.
+my $setup = block('docs/redis.md', 'nginx', qr/\Alimit_sliding_redis shared.*zone=api/s);
 my $server = 'server ' . $redis->server . '; user limiter; password password;'
     . ' timeout 5s; connect_timeout 5s; on_error deny;';
 $setup =~ s/server  10\.0\.0\.1:6379;/$server/ or die 'no server';
-$setup =~ s{http://backend}{'http://127.0.0.1:' . $application->port}e;
-$setup =~ s/^ {4}server \{/$&\nlocation \/limits { limit_sliding_api; }/m;
-$setup =~ s/^http \{/$&\nadd_header X-Limit \$limit_sliding_limit always;/m;
+$setup =~ s/\$limit_sliding_client/\$http_x_api_key/ or die 'no key';
+$setup =~ s{127\.0\.0\.1:8080}{'127.0.0.1:' . $application->port}e or die 'no application';
+$setup =~ s/^server \{/$&\nlocation \/limits { limit_sliding_api; }/m or die 'no server';
+$setup = "add_header X-Limit \$limit_sliding_limit always;\n$setup";
 $nginx->start(configuration($nginx, $setup));
 
 my %count;
@@ -491,6 +486,13 @@ for my $page (@PAGES) {
         inline($page)), '', "$page: goals and files in its text";
 }
 
+
+# The alert of a recipe is one of contrib/, which t/docs/monitoring.t tests
+for my $text (block('docs/recipes.md', 'yaml', qr/LimitSlidingDrift/)) {
+    my ($alert) = $text =~ /^( *- alert:.*)/ms;
+    cmp_ok index(content('contrib/prometheus-rules.yml'), $alert), '>', 0,
+        'docs/recipes.md: the alert is in contrib/prometheus-rules.yml';
+}
 
 # t/docs/plans.t runs these
 $_->{run} = 1 for grep { $_->{page} eq 'docs/plans.md' && $_->{tag} =~ /^(?:sh|text)$/ } @ALL;

@@ -10,17 +10,8 @@ package LimitSliding::Docs;
 use v5.36;
 
 use Exporter qw(import);
-use List::Util qw(uniq);
 
 our @EXPORT = qw(blocks commands configuration content inline standing_files);
-
-# Levels, and the directives by which a snippet is known to belong to each;
-# the outermost last.
-my @LEVELS = (
-    [qw(server  listen location server_name)],
-    [qw(http  limit_sliding_redis limit_sliding_zone map server upstream)],
-    [qw(main  events http load_module)],
-);
 
 sub content($name) {
     open my $file, '<', $name or die "$name: $!";
@@ -101,47 +92,48 @@ sub commands($text) {
 
 # ---- configurations ----
 
-# Names of the directives at the outermost level of a configuration.
-sub _directives($text) {
-    my ($depth, $begins, @names) = (0, 1);
+# The levels of a fragment and the text around it, the innermost first.
+my @FRAMES = (
+    [ location => "location / {\n%s\n}" ],
+    [ server   => "server {\n%s\n}" ],
+    [ http     => "%s" ],
+);
 
-    while ($text =~ /\G(?: \s+ | \#.*
-            | ([;{}]) | ("(?:\\.|[^"])*"|'(?:\\.|[^'])*'|[^\s;{}]+) )/gx)
-    {
-        if (defined $1) {
-            $depth += { ';' => 0, '{' => 1, '}' => -1 }->{$1};
-            $begins = 1;
-        } elsif (defined $2) {
-            push @names, $2 if $begins && !$depth;
-            $begins = 0;
-        }
-    }
-    return uniq(@names);
+# What a fragment names and does not define, by the kind of the name.
+my %BESIDE = (
+    zone  => 'limit_sliding_zone $uri zone=%s:1m rate=1r/s;',
+    redis => 'limit_sliding_redis %s { server 127.0.0.1:9; }',
+);
+
+# What a snippet is: a whole file of nginx.conf, or directives of http{}. A
+# snippet that needs more around it says so in its first line:
+#
+#   # inside server { }, beside zone=api, redis=shared and keys.map
+#
+# Returns the level, and the names. standing_files() makes the files.
+sub _needs($text) {
+    my ($level, $beside) = $text
+        =~ /\A# inside (http|server|location) \{ \}(?:, beside ([^\n]*))?\n/;
+    return ($level, split /, | and /, $beside // '') if $level;
+    return $text =~ /\A# at the top of nginx\.conf\n/ ? 'main'
+        : $text =~ /^http \{/m ? 'whole' : 'http';
 }
 
-# A template for LimitSliding::Test that has the snippet at the level that its
-# directives are of, with what it refers to and does not define: zones, Redis,
-# upstreams; standing_files() makes files.
+# Returns a template for LimitSliding::Test that has the snippet in its frame,
+# and nothing that neither the snippet nor its first line names.
 #
-# The paths of the module and of logs, and the port 80, are changed in a
-# snippet. A server without `listen` gets one. A snippet with both load_module
-# and http{} is a whole file, which has to define all that it names. It only
-# gets what a test needs to start and end it (`daemon off`, temporary paths).
+# The path of the module, the directories of logs and of files with limits, and
+# the ports 80 and 8000, are changed in a snippet. A server without `listen`
+# gets one.
 #
 # NGINX's module for OpenTelemetry is loaded from LIMIT_SLIDING_OTEL. Without that,
 # attributes of spans become fields of the header, and its other directives go.
 sub configuration($nginx, $text) {
-    my %has = map { $_ => 1 } _directives($text);
-    my $whole = $has{load_module} && $has{http};
-    my $level = 'location';
-    for (@LEVELS) {
-        my ($name, @directives) = @$_;
-        $level = $name if grep { $has{$_} } @directives;
-    }
+    my ($level, @beside) = _needs($text);
 
     # what GLOBALS loads stands in the place of what the snippet loads
     my $globals = $nginx->expand('%%GLOBALS%%');
-    $globals =~ s/^events .*\n?//m if $has{events} || $whole;
+    $globals =~ s/^events .*\n?//m if $level eq 'whole';
     my $name = 'ngx_http_limit_sliding_module';
     $globals = '' if $text =~ s{^load_module modules/$name\.so;$}{$globals}m;
 
@@ -152,18 +144,26 @@ sub configuration($nginx, $text) {
         $text =~ s/\botel_span_attr( [^;]*);/add_header$1 always;/g;
         $text =~ s/\botel_[^;]*;//g;
     }
-
-    my $http = join "\n", '%%HTTP_GLOBALS%%', $whole ? () : _references($text);
-    my $listen = 'listen 127.0.0.1:%%PORT%%;';
-
-    $text =~ s/\blisten 80;/$listen/g or $text =~ s/\bserver \{/$& $listen/g;
     $text =~ s{/var/log/nginx/}{%%DIR%%/logs/}g;
     $text =~ s{/var/lib/limit_sliding/}{%%DIR%%/}g;
+    return "$globals\n$text\nhttp {\n%%HTTP_GLOBALS%%\n}\n" if $level eq 'main';
 
-    $text = "location / {\n$text\n}" if $level eq 'location';
-    $text = "server {\n$listen\n$text\n}"
-        if $level eq 'server' || $level eq 'location';
-    if ($level eq 'main') {
+    my $inside = 0;
+    for (@FRAMES) {
+        $inside ||= $_->[0] eq $level;
+        $text = sprintf $_->[1], $text if $inside;
+    }
+
+    my $listen = 'listen 127.0.0.1:%%PORT%%;';
+    $text =~ s/\blisten (?:80|8000);/$listen/g
+        or $text =~ s/\blisten 80 http2;/http2_listen 127.0.0.1:%%PORT%%;/g
+        or $text =~ s/\bserver \{$/$& $listen/gm;
+
+    # a name of a Redis is asked of nobody while a configuration is tested
+    my $http = join "\n", '%%HTTP_GLOBALS%%',
+        $text =~ /\bresolver\b/ ? () : 'resolver 127.0.0.1:9;',
+        map { /^(\w+)=(\w+)$/ ? sprintf $BESIDE{$1}, $2 : () } @beside;
+    if ($level eq 'whole') {
         $text =~ s/^http \{/http {\n$http/m;
     } else {
         $text = "http {\n$http\n$text\n}";
@@ -171,33 +171,14 @@ sub configuration($nginx, $text) {
     return "$globals\n$text\n";
 }
 
-# Definitions of what a snippet names only.
-sub _references($text) {
-    $text =~ s/#.*//gm;
-    my %zone     = map { $_ => 1 } $text =~ /\blimit_sliding zone=(\w+)/g;
-    my %redis    = map { $_ => 1 } $text =~ /\bredis=(\w+)/g;
-    my %upstream = map { $_ => 1 } $text =~ m{\w+_pass\s+https?://(\w+)[;/]}g;
-
-    delete @zone{ $text =~ /\blimit_sliding_zone [^;]*?zone=(\w+)/g };
-    delete @redis{ $text =~ /\blimit_sliding_redis (\w+)/g };
-    delete @upstream{ $text =~ /\bupstream (\w+)/g };
-
-    # a name of a Redis is asked of nobody while a configuration is tested
-    return $text =~ /\bresolver\b/ ? () : 'resolver 127.0.0.1:9;',
-        map({ "limit_sliding_zone \$uri zone=$_:1m rate=1r/s;" }
-            sort keys %zone),
-        map({ "limit_sliding_redis $_ { server 127.0.0.1:9; }" }
-            sort keys %redis),
-        map({ "upstream $_ { server 127.0.0.1:9; }" } sort keys %upstream);
-}
-
-# Files that a snippet refers to, [directive, name], by relative names.
+# Files that the first line of a snippet names, [directive, name].
 sub standing_files($text) {
+    my (undef, @beside) = _needs($text);
     my @files;
-    while ($text =~ /^\s*(include|\w+_file|\w+_(?:certificate|key))\s+
-        ([\w.]+);/gmx)
-    {
-        push @files, [ $1, $2 ];
+    for my $name (grep { !/=/ } @beside) {
+        my ($directive) = $text =~ /^\s*(\w+)\s+\Q$name\E;/m
+            or die "no directive has the file $name\n";
+        push @files, [ $directive, $name ];
     }
     return @files;
 }
