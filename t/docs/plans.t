@@ -40,7 +40,7 @@ sub start($node, $text) {
     my $port = $application->port;
     $text =~ s/10\.0\.0\.1:6379;/$server; timeout 5s; connect_timeout 5s;/;
     $text = configuration($node, $text);
-    $text =~ s/(upstream application \{ server 127\.0\.0\.1:)9;/$1$port;/;
+    $text =~ s{http://127\.0\.0\.1:\K8080}{$port};
     $node->start($text);
 }
 
@@ -81,9 +81,11 @@ sub heard($node, $key, $zone, $limit) {
 
 
 my $plans = block('nginx', qr/\$plan_quota/);
-my $keys = block('text', qr/k-lee-19c0"/);
+my $keys = block('text', qr/k-lee-19c0"/) . qq("k-typo" typo;\n);
+my $accounts = block('text', qr/lee   free/) . "typo prp;\n";
 for my $node (@nodes) {
     $node->write_file('keys.map', $keys);
+    $node->write_file('plans.map', $accounts);
     start($node, $plans);
 }
 
@@ -91,17 +93,21 @@ for my $node (@nodes) {
 stay_in(86_400, 120);
 
 is get($nodes[0], '')->{status}, 401, 'no key';
-is statuses($nodes[0], 2, 'unknown'), '429 429', 'a key without a plan';
-is header(get($nodes[0], 'unknown'), 'Retry-After'), '', '... that is not to come again';
+is get($nodes[0], 'unknown')->{status}, 401, '... or one that is not known';
+is join(' ', $redis->keys), '', '... of which nothing is kept';
+is statuses($nodes[0], 2, 'k-typo'), '429 429', 'a plan without limits';
+is header(get($nodes[0], 'k-typo'), 'Retry-After'), '', '... that is not to come again';
 
+# A map ignores upper and lower case, and the key is the name of the account.
 my $first = left($nodes[0], 'k-acme-7f3a', 'rate');
 is $first->{limit}, 1000, 'pro: its rate';
 is $first->{window}, 60, '... a minute';
 is $first->{left}, 999, '... and what is left';
+is left($nodes[0], 'K-ACME-83d1', 'rate')->{left}, 998, '... of which another API key has its part';
 my $quota = left($nodes[1], 'k-acme-7f3a', 'quota');
 is $quota->{limit}, 1_000_000, 'pro: its quota';
 ok $quota->{window} >= 28 * 86400 && $quota->{window} <= 31 * 86400, '... of a month';
-is $quota->{left}, 1_000_000 - 2, '... which both nodes share';
+is $quota->{left}, 1_000_000 - 3, '... which both nodes share';
 is left($nodes[0], 'k-lee-19c0', 'rate')->{limit}, 60, 'free: its rate';
 
 my %count;
@@ -141,7 +147,7 @@ is $charged[0]{used}, 0, 'units given back';
 is $charged[1]{used}, 2000, 'and charged';
 
 my ($list) = run(qr/limits\?n=100/);
-is_deeply [ map { "$_->{key} $_->{rate}" } $list->{limits}->@* ], ['k-lee-19c0 0'],
+is_deeply [ map { "$_->{key} $_->{rate}" } $list->{limits}->@* ], ['lee 0'],
     'the list of limits';
 is $list->{next}, undef, '... and no more';
 
@@ -162,6 +168,7 @@ my $snippet = block('nginx', qr/limits_max/);
 mkdir $node->dir . '/state' or die $!;
 my $path = $node->dir . '/state/rate';
 $node->write_file('state/rate', $limits);
+$node->write_file('keys.map', $keys . join '', map { qq("k-$_" $_;\n) } qw(partner abuser new));
 start($node, $snippet =~ s{/var/lib/limit_sliding/rate}{$path}r =~ s/'/"/gr);
 
 sub key($key, $method = 'GET', $more = '') {
@@ -169,15 +176,17 @@ sub key($key, $method = 'GET', $more = '') {
         method => $method)->{body});
 }
 
-is key('k-acme-7f3a')->{limit}, 5000, 'a file: a limit';
-is key('k-partner-03')->{own_limit}, 'off', '... none';
-is statuses($node, 2, 'k-abuser-55'), '429 429', '... and a block';
-is key('k-lee-19c0')->{limit}, 1000, '... and a trial';
-is key('k-new-01', 'PUT', '&rate=7/1m')->{limit}, 7, 'an order';
-like content($path), qr{^ *k-new-01 +7/1m$}m, '... is in the file';
+is key('acme')->{limit}, 5000, 'a file: a limit';
+is key('partner')->{own_limit}, 'off', '... none';
+is statuses($node, 2, 'k-abuser'), '429 429', '... and a block';
+is statuses($node, 2, 'k-partner'), '200 200', '... for accounts';
+is statuses($node, 1, 'unknown'), '401', '... and for nobody else';
+is key('lee')->{limit}, 1000, '... and a trial';
+is key('new', 'PUT', '&rate=7/1m')->{limit}, 7, 'an order';
+like content($path), qr{^ *new +7/1m$}m, '... is in the file';
 $node->stop;
 start($node, $snippet =~ s{/var/lib/limit_sliding/rate}{$path}r);
-is key('k-new-01')->{limit}, 7, '... and outlasts a restart';
+is key('new')->{limit}, 7, '... and outlasts a restart';
 
 is join(' ', map { $_->{name} } grep { !$_->{run} } @blocks), '', 'all were run';
 $application->stop;
