@@ -75,14 +75,25 @@ HTTP
 
 my $redis = LimitSliding::Redis->new->start;
 
+# The service that authenticates: it knows a user by a token.
+my $service = LimitSliding::Test->new(worker_processes => 1);
+$service->serve(http => <<'HTTP', server => <<'SERVER');
+    map $http_authorization $plan { "Bearer e" free; "Bearer p" paid; }
+HTTP
+    if ($plan = "") { return 401; }
+    add_header X-User $http_authorization;
+    add_header X-Plan $plan;
+    location / { empty_gif; }
+SERVER
+
 # Starts the snippet that matches, before an application and beside our Redis.
 sub serve($regexp) {
     my $nginx = LimitSliding::Test->new;
     my $text = block('nginx', $regexp);
     $text =~ s/server 10\.0\.0\.1:6379;/server @{[ $redis->server ]}; timeout 5s; connect_timeout 5s;/;
-    $text =~ s/proxy_pass http:\/\/backend;/empty_gif;/;
-    $text =~ s/^(    limit_sliding zone=[^;]*;\n)(?=\})/$1    location \/ { empty_gif; }\n/m
-        or $text =~ s/^(    limit_sliding_headers .*;\n)(?=\})/$1    location \/ { empty_gif; }\n/m;
+    $text =~ s{proxy_pass http://127\.0\.0\.1:8080;}{empty_gif;};
+    $text =~ s{http://127\.0\.0\.1:\K8081}{$service->port}e;
+    $text =~ s/^\}\n\z/    location \/ { empty_gif; }\n}\n/m if $text !~ m{^ *location /[a-z]*/? \{}m;
     $nginx->start(configuration($nginx, $text));
     $redis->command('FLUSHALL');
     return $nginx;
@@ -122,12 +133,12 @@ my %yaml = map { $_->{name} => CPAN::Meta::YAML->read_string($_->{text}) }
 is scalar(grep { !$_->[0] } values %yaml), 0, 'YAML can be read';
 
 for my $place (
-    [ 'lua-resty-limit-traffic', qr/zone=counts:/,   '/api/', 1000, 'X-API-Key: a' ],
-    [ 'Kong',                    qr/zone=minute:/,   '/',     100,  'X-API-Key: b' ],
-    [ 'APISIX',                  qr/zone=count:/,    '/',     1000, 'X-API-Key: c' ],
+    [ 'lua-resty-limit-traffic', qr/zone=counts:/,   '/api/', 1000 ],
+    [ 'Kong',                    qr/zone=minute:/,   '/',     100,  'X-API-Key: k-lee-19c0' ],
+    [ 'APISIX',                  qr/zone=count:/,    '/',     1000, 'X-API-Key: k-lee-19c0' ],
     [ 'Envoy, local',            qr/zone=everybody/, '/',     200 ],
-    [ 'Envoy, ratelimit',        qr/zone=address:/,  '/',     100 ],
-    [ 'AWS',                     qr/zone=throttle:/, '/',     20,   'X-API-Key: d' ],
+    [ 'Envoy, ratelimit',        qr/zone=address:/,  '/',     100,  'Authorization: Bearer e' ],
+    [ 'AWS',                     qr/zone=throttle:/, '/',     20,   'X-API-Key: k-lee-19c0' ],
 ) {
     my ($name, $regexp, $path, $limit, @header) = @$place;
     my $nginx = serve($regexp);
@@ -139,13 +150,18 @@ for my $place (
     my $more = $name =~ /Envoy, local|AWS/ ? $n - 1 : $limit;
     cmp_ok $passed, '>=', $limit, "$name: the limit passes";
     cmp_ok $passed, '<=', $more, '... and no more';
+    is $nginx->get($path, headers => ['X-API-Key: invented'])->{status}, 401,
+        '... and an invented key is none' if "@header" =~ /API-Key/;
     $nginx->finish_one;
 }
 
 my $free = serve(qr/zone=free:/);
-my @FREE = (headers => [ 'X-Plan: free', 'X-User: e' ]);
-is $free->statuses(2, '/', @FREE), '200 200', 'Envoy: a plan';
-my ($state) = grep { /limit_sliding:free:/ } $redis->keys;
-ok $state, '... which has a limit of its own';
+sub states() { return scalar grep { /limit_sliding:free:/ } $redis->keys }
+is $free->statuses(2, '/', headers => ['Authorization: Bearer p']), '200 200', 'Envoy: another plan';
+is $free->statuses(1, '/', headers => [ 'X-Plan: free', 'X-User: e' ]), '401', '... and no user';
+is states(), 0, '... which have no limit of the free plan';
+is $free->statuses(2, '/', headers => ['Authorization: Bearer e']), '200 200', '... and the free one';
+is states(), 1, '... which has one';
 
+$service->stop;
 $free->finish;
