@@ -492,7 +492,8 @@ unit_PKGS     = g++ libcmocka-dev libhiredis-dev perl redis-server
 sanitize_PKGS = $(demo_PKGS) $(unit_PKGS)
 sanitize-programs_PKGS = $(sanitize_PKGS)
 soak_PKGS     = $(sanitize_PKGS)
-test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime
+test_PKGS     = $(demo_PKGS) $(unit_PKGS) redis-server openssl valgrind faketime \
+    python3-grpcio
 test-slow_PKGS = $(test_PKGS) $(simulation_PKGS) $(weak_PKGS)
 test-all_PKGS = $(test-slow_PKGS)
 bench_PKGS    = $(bench-quick_PKGS) libbsd-dev libhiredis-dev redis-server \

@@ -18,8 +18,9 @@ my $nginx = LimitSliding::Test->new;
 my $backend = LimitSliding::Test->new(worker_processes => 1);
 my $connection;
 
-# Starts the recipe that matches, with its upstreams at our backend, its Redis at this
-# address, and these texts replaced.  Nothing else is changed but what LimitSliding::Docs says.
+# Starts the recipe that matches, with our backend as its application and as its service that
+# authenticates, its Redis at this address, and these texts replaced.  Nothing else is changed
+# but what LimitSliding::Docs says.
 sub recipe($regexp, $redis = '', %other) {
     my @found = grep { $_->{text} =~ $regexp } @recipes;
     is @found, 1, "recipe: $regexp";
@@ -27,7 +28,7 @@ sub recipe($regexp, $redis = '', %other) {
 
     my $port = $backend->port;
     my $text = configuration($nginx, $found[0]{text});
-    $text =~ s/(upstream \w+ \{ server 127\.0\.0\.1:)9;/$1$port;/g;
+    $text =~ s{http://127\.0\.0\.1:\K808[01]}{$port}g;
     $text =~ s/server \K10\.0\.0\.1:6379/$redis/;
     $text =~ s/\Q$_\E/$other{$_}/g or die "no $_ in the recipe" for keys %other;
     undef $connection;
@@ -56,11 +57,15 @@ data: [DONE]
 
 STREAM
 $backend->write_file('html/v1/cut', qq(data: {"choices":[{"delta":{}}],"usage":null}\n\n));
+$backend->write_file('html/v1/long', 'data: {"usage":null}' . "\n" x 8_000_000);
 $backend->start(<<'CONF');
 %%GLOBALS%%
 http {
     %%HTTP_GLOBALS%%
     map $http_x_password $login { right ok; default failed; }
+    map $http_authorization $user { "Bearer a" a; "Bearer b" b; "Bearer c" c; "Bearer d" a; }
+    map $http_authorization $team { "Bearer c" other; default one; }
+    map $http_authorization $organization { "Bearer d" acme; default lee; }
     server {
         listen 127.0.0.1:%%PORT%%;
         default_type text/event-stream;
@@ -79,6 +84,17 @@ http {
         }
         location /account/login { if ($login = failed) { return 401; } return 200 form; }
         location /page { return 200 page; }
+        location = /auth {
+            if ($user = "") { return 401; }
+            add_header X-User $organization-$user;
+            add_header X-Team $team;
+            add_header X-Organization $organization;
+            return 204;
+        }
+        location /soft { return 200 $http_x_over_soft_limit; }
+        location /checkout/ { return 200 checkout; }
+        location /once { add_header X-Host $http_host; return 200 once; }
+        location /fails { return 502; }
         location /calls/ { return 200 called; }
     }
 }
@@ -86,30 +102,50 @@ CONF
 
 
 recipe(qr/total_tokens/);
+my %key = (a => 'Bearer sk-acme-7f3a', b => 'Bearer sk-lee-19c0');
 
 # Returns what a request says is left of a zone, before it is settled: 500 less.
 sub left($key, $zone = 'minute') {
-    my $r = ask('/v1/few', "Authorization: $key");
+    my $r = ask('/v1/few', "Authorization: $key{$key}");
     my ($left) = header($r, 'RateLimit') =~ /"$zone";r=(\d+)/;
     return $left + 500;
 }
 
 is left('a'), 50_000, 'tokens: none used';
 is left('a'), 49_980, 'tokens: few';
-ask('/v1/chat', 'Authorization: a');
+ask('/v1/chat', "Authorization: $key{a}");
 is left('a'), 37_960, 'tokens: at once';
-ask('/v1/stream', 'Authorization: a', 'Accept-Encoding: gzip');
+ask('/v1/stream', "Authorization: $key{a}", 'Accept-Encoding: gzip');
 is left('a'), 27_940, 'tokens: streamed';
-ask('/v1/error', 'Authorization: a');
+ask('/v1/error', "Authorization: $key{a}");
 is left('a'), 27_920, 'tokens: an error is free';
-ask('/v1/cut', 'Authorization: a');
+ask('/v1/cut', "Authorization: $key{a}");
 is left('a'), 27_400, 'tokens: a stream without usage';
 is left('a', 'month'), 10_000_000 - 22_620, 'tokens: by the month';
-is statuses(5, '/v1/chat', 'Authorization: a'), '200 200 200 429 429', 'tokens: used up';
-my $r = ask('/v1/chat', 'Authorization: a');
+is statuses(5, '/v1/chat', "Authorization: $key{a}"), '200 200 200 429 429', 'tokens: used up';
+my $r = ask('/v1/chat', "Authorization: $key{a}");
 cmp_ok header($r, 'Retry-After'), '>=', 1, 'tokens: when to come again';
 like header($r, 'RateLimit'), qr/"minute";r=0;/, 'tokens: nothing is left';
-is ask('/v1/chat', 'Authorization: b')->{status}, 200, 'tokens: others are served';
+is ask('/v1/chat', "Authorization: $key{b}")->{status}, 200, 'tokens: others are served';
+is statuses(1, '/v1/chat', 'Authorization: Bearer sk-invented'), '401', 'tokens: invented keys are not';
+
+# Reads so many bytes of an answer, and hangs up. Returns the units that this was charged.
+sub hang_up($bytes) {
+    my $before = left('b');
+    my $socket = $nginx->send_request('/v1/long', headers => ["Authorization: $key{b}"]);
+    my $read = 0;
+    while ($read < $bytes) { $read += sysread($socket, my $buffer, 4096) || last }
+    close $socket;
+
+    # a request that looks costs 20, and 500 are reserved until the answer ends
+    my $charged;
+    wait_for(sub { ($charged = $before - left('b')) > 20; }, 5);
+    sleep 0.2;
+    return $before - left('b');
+}
+
+cmp_ok hang_up(4096), '>=', 500, 'tokens: a client hangs up early: the reservation';
+cmp_ok hang_up(600_000), '>=', 6_000, '... or late: what it got';
 
 
 recipe(qr/penalty/);
@@ -120,9 +156,11 @@ is statuses(1, '/account/login', 'X-Password: right'), '429', 'bans: whatever is
 
 
 recipe(qr/upstream_http_x_tokens_used/);
-is statuses(3, '/v1/told?tokens=24000', 'X-Api-Key: a'), '200 200 200', 'a header: three';
-is statuses(1, '/v1/told?tokens=24000', 'X-Api-Key: a'), '429', 'a header: used up';
-is statuses(3, '/v1/told?tokens=100', 'X-Api-Key: b'), '200 200 200', 'a header: others';
+my ($acme, $lee) = ('X-Api-Key: k-acme-7f3a', 'X-Api-Key: k-lee-19c0');
+is statuses(3, '/v1/told?tokens=24000', $acme), '200 200 200', 'a header: three';
+is statuses(1, '/v1/told?tokens=24000', $acme), '429', 'a header: used up';
+is statuses(3, '/v1/told?tokens=100', $lee), '200 200 200', 'a header: others';
+is statuses(2, '/v1/told?tokens=1', 'X-Api-Key: b'), '401 401', 'a header: an invented key';
 
 
 my $DIR = $nginx->dir;
@@ -193,16 +231,85 @@ is_deeply client('127.0.0.2', 2, '/page', 'X-Forwarded-For: 203.0.113.2'), { 200
     '... and another client';
 
 
+recipe(qr/zone=site/);
+$nginx->write_file('html/index.html', 'a page');
+is_deeply client('127.0.0.2', 102, '/'), { 200 => 100, 429 => 2 }, 'logins: all requests';
+is_deeply client('127.0.0.3', 8, '/login', 'X-User: guess'), { 401 => 5, 429 => 3 },
+    '... and five that fail';
+is_deeply client('127.0.0.4', 20, '/login'), { 200 => 20 }, '... and as many others as one likes';
+
+# Returns how many of six rounds of paths that may be the login were answered with 401.
+sub guesses($from) {
+    my $socket = $nginx->connect(from => $from);
+    my @paths = qw(/login /login/ /login/1 /login/1/2 /login?1 /login;1 /login.php
+        //login /./login /a/../login /%6cogin /login%2f1 /Login /LOGIN/1);
+    return scalar grep { $_ == 401 } map {
+        $nginx->get($_, socket => $socket, headers => ['X-User: guess'])->{status} } (@paths) x 6;
+}
+is guesses('127.0.0.5'), 5, '... by whatever path';
+
+# as the text below the recipe has it, where the application takes those, too
+like content($PAGE), qr{write `location /login` instead}, 'logins: another way to write it';
+recipe(qr/zone=site/, '', 'location = /login' => 'location /login');
+is guesses('127.0.0.6'), 5, '... five by whatever path';
+
+
+recipe(qr/request_method/);
+is statuses(30, '/page'), join(' ', (200) x 30), 'methods: reading is free';
+my %posted;
+$posted{ $nginx->get('/page', method => 'POST')->{status} }++ for 1 .. 22;
+is_deeply \%posted, { 200 => 20, 429 => 2 }, '... and writing is not';
+is statuses(1, '/page'), '200', '... which reading does not feel';
+
+
+# Changed here: the limits.
+sub user($name, $n = 1) { return statuses($n, '/page', "Authorization: Bearer $name") }
+recipe(qr/organizations:/, '', '=600r/m' => '=7/1h', '=120r/m' => '=4/1h', '=60r/m' => '=2/1h');
+is user('nobody'), '401', 'cascade: nobody';
+is user('a', 3), '200 200 429', 'cascade: a user';
+is user('b', 3), '200 200 429', '... and another, of the same team';
+is user('d'), '200', '... and one of another organization, with the same name and team';
+is user('c', 3), '200 200 429', '... and one of another team';
+recipe(qr/organizations:/, '', '=600r/m' => '=3/1h', '=120r/m' => '=2/1h', '=60r/m' => '=9/1h');
+is user('a', 3), '200 200 429', 'cascade: a team';
+is user('c', 2), '200 429', '... and the organization, of which the team took two';
+like header(ask('/page', 'Authorization: Bearer c'), 'RateLimit'),
+    qr/"organizations";r=0.*"teams";r=1.*"users";r=8/, '... as the fields tell';
+
+
+# Changed here: where the provider is, that it speaks in plain text, and the limit. Requests
+# begin with either of its servers in turn, and the first does not answer.
+my $dead = LimitSliding::Test::reserve_port();
+recipe(qr/upstream provider/, '', '192.0.2.10:443' => "127.0.0.1:$dead->{port}",
+    '192.0.2.11:443' => '127.0.0.1:' . $backend->port . ' max_fails=0', 'https://' => 'http://',
+    '=600r/m' => '=30/1h', 'settle=$attempts;' => 'settle=$attempts; limit_sliding_headers x;');
+is header(ask('/once'), 'X-Host'), 'api.example.com', 'egress: to the provider';
+sub calls_left() { return header(ask('/once'), 'X-RateLimit-Remaining') + 3 }
+cmp_ok calls_left(), '<=', 30 - 1, 'egress: a call counts';
+cmp_ok calls_left(), '<=', 30 - 3, '... and an attempt that failed, too';
+ask('/once') for 1 .. 3;
+my $left = calls_left();
+cmp_ok $left, '<=', 30 - 7, '... as each of them';
+cmp_ok $left, '>=', 30 - 12, '... once';
+is ask('/fails')->{status}, 502, 'egress: both servers fail';
+
+
+recipe(qr/over_soft_limit/);
+is_deeply [ map { ask('/soft')->{body} } 1 .. 110 ], [ ('no') x 100, ('yes') x 10 ],
+    'soft: marked, and not rejected';
+is_deeply client('127.0.0.9', 302, '/soft'), { 200 => 300, 429 => 2 }, '... up to the hard limit';
+
+
 recipe(qr/problem\+json/);
-is statuses(3, '/calls/', 'X-Api-Key: a'), '200 200 200', 'JSON: three';
-$r = ask('/calls/', 'X-Api-Key: a');
+is statuses(3, '/calls/'), '200 200 200', 'JSON: three';
+$r = ask('/calls/');
 is "$r->{status} " . header($r, 'Content-Type'), '429 application/problem+json', 'JSON: rejected';
 is_deeply decode_json($r->{body}), { title => 'Too many requests', status => 429, limit => 3,
     retry_after => 0 + header($r, 'Retry-After') }, '... with the time of Retry-After';
 cmp_ok header($r, 'Retry-After'), '>', 0, '... which is one';
 
 
-recipe(qr/dry_run/);
+recipe(qr/ dry_run;\n.*trial/);
 is_deeply client('127.0.0.2', 105, '/page'), { 200 => 105 }, 'trial: all pass';
 ok wait_for(sub {
     open my $log, '<', $nginx->dir . '/logs/trial.log' or return 0;
@@ -245,25 +352,34 @@ cmp_ok $group{1}, '<=', 25, '... and not for many';
 
 if (LimitSliding::Redis::supported()) {
     my $redis = LimitSliding::Redis->new->start;
-    my @guess = ('X-User: guess', 'X-Api-Key: a');
+    my @guess = ('X-User: guess');
     recipe(qr/on_error=deny/, $redis->server);
-    ok wait_for(sub { ask('/page', 'X-Api-Key: a')->{status} == 200 }), 'both: a page';
-    is statuses(3, '/login', 'X-Api-Key: a'), '200 200 200', 'both: logins';
+    ok wait_for(sub { ask('/page')->{status} == 200 }), 'both: a page';
+    is statuses(3, '/login'), '200 200 200', 'both: logins';
     is statuses(1, '/login', @guess), '401', 'both: a guess';
 
     $redis->kill9;
-    is statuses(4, '/page', 'X-Api-Key: a'), '200 200 200 200', 'both: Redis is away, pages';
-    is statuses(4, '/login', 'X-Api-Key: a'), '429 429 429 429', '... logins';
+    is statuses(4, '/page'), '200 200 200 200', 'both: Redis is away, pages';
+    is statuses(4, '/login'), '429 429 429 429', '... logins';
+
+    # Changed here: the limits.
+    $redis = LimitSliding::Redis->new->start;
+    recipe(qr/zone=fleet/, $redis->server, '=1000r/s' => '=10/1h', '=800r/s' => '=8/1h');
+    is statuses(10, '/page'), join(' ', (200) x 8, 429, 429), 'fleet: most may use a part';
+    is statuses(4, '/checkout/'), '200 200 429 429', '... and those that matter the rest';
 
     # two zones are lost, that of the master too: nothing answers at these addresses
     recipe(qr/redis=region/, '', map { ("10.0.$_.1:26379" => '127.0.0.1:9') } 1 .. 3);
     my $statuses = $nginx->load(connections => 8,
-        requests => [ ([ '/page', 'X-Api-Key: a' ]) x 1010 ]);
+        requests => [ ('/page') x 1010 ]);
     is scalar(grep { $_ == 200 } @$statuses), 1000, 'zones: each node goes on by itself';
 } else {
-    $_->{run} = 1 for grep { $_->{text} =~ /on_error=deny|redis=region/ } @recipes;
+    $_->{run} = 1 for grep { $_->{text} =~ /on_error=deny|redis=region|zone=fleet/ } @recipes;
 }
 
+
+# t/docs/grpc.t runs this one
+$_->{run} = 1 for grep { $_->{text} =~ /grpc_pass/ } @recipes;
 
 is join(' ', map { $_->{name} } grep { !$_->{run} } @recipes), '', 'all were run';
 $backend->stop;
