@@ -16,7 +16,7 @@ my $text = $nginx->expand(<<'CONF');
 %%GLOBALS%%
 http {
     %%HTTP_GLOBALS%%
-    limit_sliding_zone $arg_key zone=one:1m rate=2r/h;
+    limit_sliding_zone $arg_key$uri zone=one:1m rate=2r/h;
     add_header X-Worker $pid always;
     server {
         listen 127.0.0.1:%%PORT%%;
