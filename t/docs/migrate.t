@@ -7,7 +7,7 @@ use FindBin;
 use Test::More;
 
 use LimitSliding::Docs;
-use LimitSliding::Peers qw(haproxy_version start_haproxy);
+use LimitSliding::Peers qw(haproxy_version lua_modules start_haproxy);
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
@@ -93,6 +93,7 @@ sub serve($regexp) {
     $text =~ s/server 10\.0\.0\.1:6379;/server @{[ $redis->server ]}; timeout 5s; connect_timeout 5s;/;
     $text =~ s{proxy_pass http://127\.0\.0\.1:8080;}{empty_gif;};
     $text =~ s{http://127\.0\.0\.1:\K8081}{$service->port}e;
+    $text =~ s/(limit_sliding_(?:status 503|headers retry_after x_ratelimit);\n)(?=    \}\n)/$1empty_gif;\n/;
     $text =~ s/^\}\n\z/    location \/ { empty_gif; }\n}\n/m if $text !~ m{^ *location /[a-z]*/? \{}m;
     $nginx->start(configuration($nginx, $text));
     $redis->command('FLUSHALL');
@@ -126,6 +127,36 @@ SKIP: {
 }
 
 
+# Those that no package has run from where they were built.
+
+# How many of 1500 requests two limiters admit: a configuration, and what replaces it.
+sub both($name, $before, $regexp, $path) {
+    my $old = LimitSliding::Test->new;
+    my $text = $before =~ s/server 10\.0\.0\.1:6379;/server @{[ $redis->server ]};/r
+        =~ s{proxy_pass http://127\.0\.0\.1:8080;}{empty_gif;}r
+        =~ s/(ratelimit_headers on;)/$1 empty_gif;/r;
+    my @modules = $before =~ /_by_lua/ ? lua_modules() : $ENV{LIMIT_SLIDING_RATELIMIT};
+    $old->start(join '', map({ "load_module $_;\n" } @modules), configuration($old, $text));
+    my $new = serve($regexp);
+    my ($was, $is) = map { passed($_->load(connections => 4, requests => [ ($path) x 1500 ])) }
+        $old, $new;
+    cmp_ok $was, '>', 50, "$name: admits";
+    is $is, $was, '... and here as many';
+    $_->finish_one for $old, $new;
+}
+
+SKIP: {
+    skip 'no LIMIT_SLIDING_RATELIMIT, the .so of nginx-ratelimit', 4 if !$ENV{LIMIT_SLIDING_RATELIMIT};
+    both('ratelimit', block('text', qr/ratelimit_pass/), qr/zone=api:/, '/');
+}
+SKIP: {
+    skip 'no LIMIT_SLIDING_RESTY, the directory of lua-resty-limit-traffic', 4
+        if !$ENV{LIMIT_SLIDING_RESTY} || !lua_modules();
+    both('lua-resty-limit-traffic', "lua_package_path '$ENV{LIMIT_SLIDING_RESTY}/lib/?.lua;;';\n"
+        . block('nginx', qr/resty\.limit\.count/), qr/zone=counts:/, '/api/');
+}
+
+
 # The others cannot run here: what replaces them has the limits that they have.
 
 my %yaml = map { $_->{name} => CPAN::Meta::YAML->read_string($_->{text}) }
@@ -133,6 +164,8 @@ my %yaml = map { $_->{name} => CPAN::Meta::YAML->read_string($_->{text}) }
 is scalar(grep { !$_->[0] } values %yaml), 0, 'YAML can be read';
 
 for my $place (
+    [ 'zone_sync',               qr/zone=one:1m rate=100r.s redis/, '/', 51 ],
+    [ 'ratelimit of kjdev',      qr/zone=api:/,      '/',     100 ],
     [ 'lua-resty-limit-traffic', qr/zone=counts:/,   '/api/', 1000 ],
     [ 'Kong',                    qr/zone=minute:/,   '/',     100,  'X-API-Key: k-lee-19c0' ],
     [ 'APISIX',                  qr/zone=count:/,    '/',     1000, 'X-API-Key: k-lee-19c0' ],
@@ -147,7 +180,7 @@ for my $place (
         requests => [ ([ $path, @header ]) x $n ]));
 
     # tokens come back meanwhile
-    my $more = $name =~ /Envoy, local|AWS/ ? $n - 1 : $limit;
+    my $more = $name =~ /Envoy, local|AWS|zone_sync/ ? $n - 1 : $limit;
     cmp_ok $passed, '>=', $limit, "$name: the limit passes";
     cmp_ok $passed, '<=', $more, '... and no more';
     is $nginx->get($path, headers => ['X-API-Key: invented'])->{status}, 401,
