@@ -2,8 +2,6 @@
 # object's, and C compilers refuse those of C++; hence GNU make's
 # target-specific variables.  `override` keeps them under make CFLAGS=...
 
-limit_sliding_c="-I$ngx_addon_dir/src -fvisibility=hidden"
-
 # NGINX compiles at -O.  A level given with --with-cc-opt stands.  What runs at
 # the start, or for the API, is to be small.
 case " $NGX_CC_OPT" in
@@ -12,34 +10,25 @@ case " $NGX_CC_OPT" in
 esac
 
 # Builds of distributions have flags that C++ compilers refuse.
-limit_sliding_not_cxx=-Werror=implicit-%
+limit_sliding_flags="\$(filter-out -Werror=implicit-%,\$(CFLAGS))"
 
 # The link is by the C compiler, without libstdc++: nothing here may need it.
-limit_sliding_cxx="-std=c++17 -fno-exceptions -fno-rtti"
-limit_sliding_cxx="$limit_sliding_cxx -fno-threadsafe-statics"
+limit_sliding_flags="$limit_sliding_flags -I$ngx_addon_dir/src \
+    -fvisibility=hidden -std=c++17 -fno-exceptions -fno-rtti \
+    -fno-threadsafe-statics"
 
 # Assertions are for tests: LIMIT_SLIDING_CFLAGS=-UNDEBUG has them.
-limit_sliding_c="$limit_sliding_c -DNDEBUG"
+limit_sliding_flags="$limit_sliding_flags -DNDEBUG"
 
-[ $limit_sliding_redis = yes ] \
-    || limit_sliding_c="$limit_sliding_c -DLIMIT_SLIDING_WITHOUT_REDIS"
+[ $limit_sliding_redis = yes ] || limit_sliding_flags="$limit_sliding_flags \
+    -DLIMIT_SLIDING_WITHOUT_REDIS"
 
 # NGINX names an object by the last folder and the stem of its source.
 for limit_sliding_file in $limit_sliding_srcs
 do
     limit_sliding_dir=${limit_sliding_file%/*}
     limit_sliding_obj=${limit_sliding_dir##*/}/${limit_sliding_file##*/}
-    limit_sliding_obj=$NGX_OBJS/addon/${limit_sliding_obj%.c*}.o
-
-    case $limit_sliding_file in
-        *.cpp)
-            limit_sliding_opt="$limit_sliding_c $limit_sliding_cxx"
-            limit_sliding_flags="\$(filter-out \
-                $limit_sliding_not_cxx,\$(CFLAGS))" ;;
-        *)
-            limit_sliding_opt=$limit_sliding_c
-            limit_sliding_flags='$(CFLAGS)' ;;
-    esac
+    limit_sliding_obj=$NGX_OBJS/addon/${limit_sliding_obj%.cpp}.o
 
     case $limit_sliding_file in
         */http/api/* | */http/json/* | */http/keys/* | \
@@ -49,9 +38,9 @@ do
         */redis/calls/redis_block.* | */redis/topology/cluster.* | \
         */redis/topology/sentinel.* | */redis/wire/tls.* | \
         */redis/wire/endpoint.*)
-            limit_sliding_opt="$limit_sliding_opt $limit_sliding_small" ;;
+            limit_sliding_opt=$limit_sliding_small ;;
         *)
-            limit_sliding_opt="$limit_sliding_opt $limit_sliding_fast" ;;
+            limit_sliding_opt=$limit_sliding_fast ;;
     esac
 
     echo "$limit_sliding_obj: override CFLAGS := $limit_sliding_flags" \

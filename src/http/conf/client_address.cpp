@@ -53,8 +53,7 @@ ngx_str_t address_of(sockaddr *sa) {
 
 } // namespace
 
-/* "limit_sliding_client [ipv4=bits] [ipv6=bits]": sets both; an omitted one gets the default. */
-extern "C" char *ngx_http_limit_sliding_client(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+char *client_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.client_ipv4 != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 

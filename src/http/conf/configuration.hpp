@@ -6,7 +6,7 @@
 
 #include "http/conf/limit_set.hpp"
 #include "http/conf/zone.hpp"
-#include "http/module.h"
+#include "http/module.hpp"
 #include "ngx/array.hpp"
 #include "ngx/ngx.hpp"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/table/zone.hpp"
-#include "http/module.h"
+#include "http/module.hpp"
 #include "ngx/array.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"

@@ -1,6 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* The hooks that NGINX calls for configurations, and when processes begin and end. */
+/* The module: its directives, and the hooks that NGINX calls for configurations, and when processes
+ * begin and end. */
 
 #include <algorithm>
 
@@ -9,6 +10,7 @@
 #include "http/conf/configuration.hpp"
 #include "http/conf/limit_set.hpp"
 #include "http/conf/zone_sweep.hpp"
+#include "http/directives/directives.hpp"
 #include "http/directives/redis_directive.hpp"
 #include "http/directives/warnings.hpp"
 #include "http/overrides/override_file.hpp"
@@ -27,7 +29,7 @@ namespace limit_sliding {
 namespace {
 
 /* Returns the configuration of a cycle, or an empty one if there is no http{}. */
-const MainConf &main_conf(ngx_cycle_t *cycle) {
+const MainConf &main_conf_of(ngx_cycle_t *cycle) {
     static const MainConf none = {};
     auto *main = static_cast<MainConf *>(
         ngx_http_cycle_get_module_main_conf(cycle, ngx_http_limit_sliding_module));
@@ -76,18 +78,14 @@ void set_checkers(ngx_cycle_t *cycle) {
     }
 }
 
-} // namespace
-
-extern "C" ngx_int_t ngx_http_limit_sliding_preconfigure(ngx_conf_t *cf) {
+ngx_int_t preconfigure(ngx_conf_t *cf) {
     return init_log(cf) == NGX_OK && add_variables(cf) ? NGX_OK : NGX_ERROR;
 }
 
-extern "C" void *ngx_http_limit_sliding_create_main_conf(ngx_conf_t *cf) {
-    return create<MainConf>(cf->pool);
-}
+void *create_main_conf(ngx_conf_t *cf) { return create<MainConf>(cf->pool); }
 
 /* Runs once all directives are parsed, before locations inherit. */
-extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *conf) {
+char *init_main_conf(ngx_conf_t *cf, void *conf) {
     auto &main = *static_cast<MainConf *>(conf);
     warn_of_zones(cf, main);
 
@@ -109,11 +107,9 @@ extern "C" char *ngx_http_limit_sliding_init_main_conf(ngx_conf_t *cf, void *con
         && init_sets(cf, main.sets) && init_redises(cf, main.redises, main.zones));
 }
 
-extern "C" void *ngx_http_limit_sliding_create_conf(ngx_conf_t *cf) {
-    return create<LocConf>(cf->pool);
-}
+void *create_conf(ngx_conf_t *cf) { return create<LocConf>(cf->pool); }
 
-extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent, void *child) {
+char *merge_conf(ngx_conf_t *cf, void *parent, void *child) {
     auto *prev = static_cast<LocConf *>(parent);
     auto *conf = static_cast<LocConf *>(child);
     bool own = (conf->set != NGX_CONF_UNSET_PTR);
@@ -146,7 +142,7 @@ extern "C" char *ngx_http_limit_sliding_merge_conf(ngx_conf_t *cf, void *parent,
     return NGX_CONF_OK;
 }
 
-extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
+ngx_int_t init(ngx_conf_t *cf) {
     const auto &main = main_conf(cf);
     set_unused_prefixes(main);
 
@@ -165,13 +161,13 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init(ngx_conf_t *cf) {
     return added ? NGX_OK : NGX_ERROR;
 }
 
-extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
-    for (auto *zone : main_conf(cycle).zones) {
+ngx_int_t init_module(ngx_cycle_t *cycle) {
+    for (auto *zone : main_conf_of(cycle).zones) {
         enter_memory(cycle->log, *zone);
         enter_limits(cycle->log, *zone);
 
         /* Without a location of the API, the file is not needed any more. */
-        if (!main_conf(cycle).api_clients.known) { close_limits(*zone); }
+        if (!main_conf_of(cycle).api_clients.known) { close_limits(*zone); }
     }
 
     set_checkers(cycle);
@@ -179,29 +175,29 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_module(ngx_cycle_t *cycle) {
     return NGX_OK;
 }
 
-extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
-    for (auto *zone : main_conf(cycle).zones) {
+ngx_int_t init_process(ngx_cycle_t *cycle) {
+    for (auto *zone : main_conf_of(cycle).zones) {
         take_statistics(*zone);
     }
 
-    prepare_claims(main_conf(cycle).sets);
+    prepare_claims(main_conf_of(cycle).sets);
 
     /* NGINX's helper processes decide nothing, and need no circuit breakers. */
     if (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE) {
-        for (auto *redis : main_conf(cycle).redises) {
+        for (auto *redis : main_conf_of(cycle).redises) {
             if constexpr (kHasRedis) { redis_enter(redis); }
         }
 
-        for (auto *zone : main_conf(cycle).zones) {
+        for (auto *zone : main_conf_of(cycle).zones) {
             if (kHasRedis && zone->is_remote() && zone->rejected.are_banned()) {
                 enter_bans(zone->remote);
             }
 
-            if (main_conf(cycle).charges) { watch_limits(*zone); }
+            if (main_conf_of(cycle).charges) { watch_limits(*zone); }
         }
 
-        if (ngx_worker == 0 && !main_conf(cycle).zones.empty()) {
-            start_sweep(main_conf(cycle).zones);
+        if (ngx_worker == 0 && !main_conf_of(cycle).zones.empty()) {
+            start_sweep(main_conf_of(cycle).zones);
         }
     }
 
@@ -209,10 +205,61 @@ extern "C" ngx_int_t ngx_http_limit_sliding_init_process(ngx_cycle_t *cycle) {
 }
 
 /* Closes connections, so that NGINX does not report them as left open. */
-extern "C" void ngx_http_limit_sliding_exit_process(ngx_cycle_t *cycle) {
-    for (auto *redis : main_conf(cycle).redises) {
+void exit_process(ngx_cycle_t *cycle) {
+    for (auto *redis : main_conf_of(cycle).redises) {
         if constexpr (kHasRedis) { redis_exit(redis); }
     }
 }
 
+constexpr ngx_uint_t kPlaces = NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF;
+
+ngx_command_t commands[] = {
+    {ngx_string("limit_sliding_zone"), NGX_HTTP_MAIN_CONF | NGX_CONF_2MORE, zone_directive, 0, 0,
+     nullptr},
+    {ngx_string("limit_sliding_redis"), NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_TAKE1,
+     redis_directive, 0, 0, nullptr},
+    {ngx_string("limit_sliding"), kPlaces | NGX_CONF_1MORE, limit_directive,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, nullptr},
+    {ngx_string("limit_sliding_status"), kPlaces | NGX_CONF_TAKE1, status_directive,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, nullptr},
+    {ngx_string("limit_sliding_log_level"), kPlaces | NGX_CONF_1MORE, log_level_directive,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, nullptr},
+    {ngx_string("limit_sliding_dry_run"), kPlaces | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
+     NGX_HTTP_LOC_CONF_OFFSET, offsetof(LocConf, dry_run), nullptr},
+    {ngx_string("limit_sliding_api"), NGX_HTTP_LOC_CONF | NGX_CONF_ANY, api_directive,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, nullptr},
+    {ngx_string("limit_sliding_headers"), kPlaces | NGX_CONF_1MORE, headers_directive,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, nullptr},
+    {ngx_string("limit_sliding_client"), kPlaces | NGX_CONF_1MORE, client_directive,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, nullptr},
+    ngx_null_command,
+};
+
+ngx_http_module_t hooks = {
+    preconfigure,     /* preconfiguration */
+    init,             /* postconfiguration */
+    create_main_conf, /* create main configuration */
+    init_main_conf,   /* init main configuration */
+    nullptr,          /* create server configuration */
+    nullptr,          /* merge server configuration */
+    create_conf,      /* create location configuration */
+    merge_conf,       /* merge location configuration */
+};
+
+} // namespace
 } // namespace limit_sliding
+
+ngx_module_t ngx_http_limit_sliding_module = {
+    NGX_MODULE_V1,
+    &limit_sliding::hooks,
+    limit_sliding::commands,
+    NGX_HTTP_MODULE,
+    nullptr, /* init master */
+    limit_sliding::init_module,
+    limit_sliding::init_process,
+    nullptr, /* init thread */
+    nullptr, /* exit thread */
+    limit_sliding::exit_process,
+    nullptr, /* exit master */
+    NGX_MODULE_V1_PADDING,
+};

@@ -3,6 +3,7 @@
 /* The directive limit_sliding. */
 
 #include "http/conf/configuration.hpp"
+#include "http/directives/directives.hpp"
 #include "http/values/parameter.hpp"
 #include "http/values/rate.hpp"
 #include "ngx/conf.hpp"
@@ -177,7 +178,7 @@ bool add_limit(ngx_conf_t *cf, LocConf &conf, const Limit &limit) {
 
 } // namespace
 
-extern "C" char *ngx_http_limit_sliding(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+char *limit_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     auto words = words_of(cf);
     if (words.size() == 2 && view(words[1]) == "off") { return parse_off(place); }

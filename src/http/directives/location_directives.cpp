@@ -3,6 +3,7 @@
 /* Directives that set a few members of a location's configuration. */
 
 #include "http/conf/configuration.hpp"
+#include "http/directives/directives.hpp"
 #include "http/values/parameter.hpp"
 #include "http/values/suggestion.hpp"
 #include "ngx/conf.hpp"
@@ -58,7 +59,7 @@ constexpr ParamRule<LocConf> header_rules[] = {
 
 } // namespace
 
-extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+char *status_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.status_code != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
@@ -67,7 +68,7 @@ extern "C" char *ngx_http_limit_sliding_status(ngx_conf_t *cf, ngx_command_t *, 
     return conf_result(param.get_number("status", 400, 599, place.status_code));
 }
 
-extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+char *log_level_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.log_level != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
@@ -86,7 +87,7 @@ extern "C" char *ngx_http_limit_sliding_log_level(ngx_conf_t *cf, ngx_command_t 
                       &word);
 }
 
-extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+char *headers_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<LocConf *>(conf);
     if (place.headers != NGX_CONF_UNSET_UINT) { return conf_failed("is duplicate"); }
 
@@ -99,12 +100,6 @@ extern "C" char *ngx_http_limit_sliding_headers(ngx_conf_t *cf, ngx_command_t *,
 
     place.headers = 0;
     return conf_result(set_params(cf, 1, header_rules, place));
-}
-
-extern "C" char *ngx_http_limit_sliding_dry_run(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
-    ngx_command_t slot = *cmd;
-    slot.offset = offsetof(LocConf, dry_run);
-    return ngx_conf_set_flag_slot(cf, &slot, conf);
 }
 
 } // namespace limit_sliding

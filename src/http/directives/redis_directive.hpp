@@ -11,6 +11,9 @@
 
 namespace limit_sliding {
 
+/* Reads limit_sliding_redis. */
+char *redis_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
 /* Set parameters of limit_sliding_zone, after its algorithm.  All but set_redis() need redis=. */
 bool set_redis(const Param &param, ZoneConf &zone);
 bool set_lease(const Param &param, ZoneConf &zone);

@@ -5,6 +5,7 @@
 #include "core/policy/rate.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/conf/policy_header.hpp"
+#include "http/directives/directives.hpp"
 #include "http/directives/redis_directive.hpp"
 #include "http/values/local_time.hpp"
 #include "http/values/parameter.hpp"
@@ -366,7 +367,7 @@ constexpr ParamName of_place[]
 
 } // namespace
 
-extern "C" char *ngx_http_limit_sliding_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
+char *zone_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *) {
     auto words = words_of(cf);
     if (starts_with(view(words[1]), "zone=")) {
         return conf_error(cf, "\"%V\" must have a key before \"%V\"", &cmd->name, &words[1]);

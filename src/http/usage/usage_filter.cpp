@@ -3,13 +3,14 @@
 /* The body filter that reads the usage of requests from responses.  The filter is a separate
  * module, because a module has one place among the filters: here before filters such as gzip. */
 
-#include "http/module.h"
 #include "http/response/log.hpp"
 #include "http/response/variables.hpp"
 #include "http/usage/usage_scanner.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+
+extern "C" ngx_module_t ngx_http_limit_sliding_usage_filter_module;
 
 namespace limit_sliding {
 namespace {
@@ -134,9 +135,7 @@ ngx_int_t usage_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, ui
     return NGX_OK;
 }
 
-} // namespace
-
-extern "C" char *ngx_http_limit_sliding_usage(ngx_conf_t *cf, ngx_command_t *, void *conf) {
+char *usage_directive(ngx_conf_t *cf, ngx_command_t *, void *conf) {
     auto &place = *static_cast<UsageConf *>(conf);
     if (place.name != NGX_CONF_UNSET_PTR) { return conf_failed("is duplicate"); }
 
@@ -168,7 +167,7 @@ extern "C" char *ngx_http_limit_sliding_usage(ngx_conf_t *cf, ngx_command_t *, v
     return NGX_CONF_OK;
 }
 
-extern "C" ngx_int_t ngx_http_limit_sliding_usage_preconfigure(ngx_conf_t *cf) {
+ngx_int_t preconfigure(ngx_conf_t *cf) {
     ngx_str_t name = ngx_string("limit_sliding_usage");
     auto *added = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
     if (added == nullptr) { return NGX_ERROR; }
@@ -178,7 +177,7 @@ extern "C" ngx_int_t ngx_http_limit_sliding_usage_preconfigure(ngx_conf_t *cf) {
 }
 
 /* The filter is registered only if some location uses it. */
-extern "C" ngx_int_t ngx_http_limit_sliding_usage_init(ngx_conf_t *cf) {
+ngx_int_t init(ngx_conf_t *cf) {
     if (!usage_main_conf(cf).used) { return NGX_OK; }
 
     next_header_filter = ngx_http_top_header_filter;
@@ -190,15 +189,11 @@ extern "C" ngx_int_t ngx_http_limit_sliding_usage_init(ngx_conf_t *cf) {
     return NGX_OK;
 }
 
-extern "C" void *ngx_http_limit_sliding_usage_create_main_conf(ngx_conf_t *cf) {
-    return create<UsageMainConf>(cf->pool);
-}
+void *create_main_conf(ngx_conf_t *cf) { return create<UsageMainConf>(cf->pool); }
 
-extern "C" void *ngx_http_limit_sliding_usage_create_conf(ngx_conf_t *cf) {
-    return create<UsageConf>(cf->pool);
-}
+void *create_conf(ngx_conf_t *cf) { return create<UsageConf>(cf->pool); }
 
-extern "C" char *ngx_http_limit_sliding_usage_merge_conf(ngx_conf_t *, void *parent, void *child) {
+char *merge_conf(ngx_conf_t *, void *parent, void *child) {
     auto *prev = static_cast<UsageConf *>(parent);
     auto *conf = static_cast<UsageConf *>(child);
 
@@ -206,4 +201,38 @@ extern "C" char *ngx_http_limit_sliding_usage_merge_conf(ngx_conf_t *, void *par
     return NGX_CONF_OK;
 }
 
+ngx_command_t commands[] = {
+    {ngx_string("limit_sliding_usage"),
+     NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF | NGX_CONF_TAKE1, usage_directive,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, nullptr},
+    ngx_null_command,
+};
+
+ngx_http_module_t hooks = {
+    preconfigure,     /* preconfiguration */
+    init,             /* postconfiguration */
+    create_main_conf, /* create main configuration */
+    nullptr,          /* init main configuration */
+    nullptr,          /* create server configuration */
+    nullptr,          /* merge server configuration */
+    create_conf,      /* create location configuration */
+    merge_conf,       /* merge location configuration */
+};
+
+} // namespace
 } // namespace limit_sliding
+
+ngx_module_t ngx_http_limit_sliding_usage_filter_module = {
+    NGX_MODULE_V1,
+    &limit_sliding::hooks,
+    limit_sliding::commands,
+    NGX_HTTP_MODULE,
+    nullptr, /* init master */
+    nullptr, /* init module */
+    nullptr, /* init process */
+    nullptr, /* init thread */
+    nullptr, /* exit thread */
+    nullptr, /* exit process */
+    nullptr, /* exit master */
+    NGX_MODULE_V1_PADDING,
+};
