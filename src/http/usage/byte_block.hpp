@@ -38,8 +38,7 @@ public:
 
     bool any() const { return mask() != 0; }
 
-    /* Return the index of the first or last set byte.  At least one byte must be set. */
-    size_t first() const { return static_cast<size_t>(__builtin_ctz(mask())); }
+    /* Returns the index of the last set byte.  At least one byte must be set. */
     size_t last() const { return 31 - static_cast<size_t>(__builtin_clz(mask())); }
 
 #else
@@ -48,15 +47,6 @@ public:
         uint64_t words[2];
         std::memcpy(words, &bytes_, kSize);
         return (words[0] | words[1]) != 0;
-    }
-
-    size_t first() const {
-        size_t i = 0;
-        while (bytes_[i] == 0) {
-            i++;
-        }
-
-        return i;
     }
 
     size_t last() const {

@@ -58,7 +58,7 @@ public:
         const auto has_pair
             = [&](const char *at) { return (pairs(at) | pairs(at + ByteBlock::kSize)).any(); };
 
-        const char *last = last_step(end);
+        const char *last = end - (size_ + kStep - 1);
         for (; p < last; p += kStep) {
             if (has_pair(p)) { return p; }
         }
@@ -68,21 +68,14 @@ public:
 
     /* Returns the first position from p on where the text may begin, or the end. */
     const char *find_candidate(const char *p, const char *end) const {
-        while (has_step(p, end)) {
+        if (has_step(p, end)) {
             const char *step = find_step(p, end);
-            if (step == nullptr) { return end; }
-
-            const char *found = find_in_step(step);
-            if (found != nullptr) { return found; }
-
-            p = step != last_step(end) ? step + kStep : end;
+            return step != nullptr ? find_pair(step, end) : end;
         }
 
-        for (; static_cast<size_t>(end - p) >= size_; p++) {
-            if (*p == '"' && p[rare_] == text_[rare_]) { return p; }
-        }
-
-        return end;
+        const char *last = end - std::min<size_t>(end - p, size_ - 1);
+        p = find_pair(p, last);
+        return p != last ? p : end;
     }
 
     /* Returns the last quote where an incomplete text may begin, or nullptr.  has_step() is
@@ -116,20 +109,14 @@ private:
         return rarest;
     }
 
-    const char *last_step(const char *end) const { return end - (size_ + kStep - 1); }
-
-    /* Returns the first position of a step where quotes and rare byte match, or nullptr. */
-    const char *find_in_step(const char *p) const {
-        const auto quotes = ByteBlock::all('"');
-        const auto rares = ByteBlock::all(text_[rare_]);
-
-        for (const char *end = p + kStep; p != end; p += ByteBlock::kSize) {
-            const auto found = (ByteBlock::at(p) == quotes) & (ByteBlock::at(p + rare_) == rares)
-                               & (ByteBlock::at(p + size_ - 1) == quotes);
-            if (found.any()) { return p + found.first(); }
+    /* Returns the first position in [p, last) with a quote and the rare byte at its distance, or
+     * `last`. */
+    const char *find_pair(const char *p, const char *last) const {
+        while (p != last && (*p != '"' || p[rare_] != text_[rare_])) {
+            p++;
         }
 
-        return nullptr;
+        return p;
     }
 
     size_t size_;
