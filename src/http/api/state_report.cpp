@@ -10,7 +10,6 @@
 #include "http/api/report_numbers.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key_text.hpp"
 #include "http/response/variables.hpp"
 #include "ngx/array.hpp"
 #include "ngx/strings.hpp"
@@ -208,6 +207,15 @@ bool Report::collect(ngx_http_request_t *r) {
     return true;
 }
 
+/* Writes a number for which the configuration may have "auto" instead. */
+void auto_field(Json &json, std::string_view name, uint32_t n, uint32_t automatic) {
+    if (n == automatic) {
+        json.field(name, "auto");
+    } else {
+        json.field(name, n);
+    }
+}
+
 void write_settings(Json &json, const ZoneConf &zone) {
     const Policy &policy = zone.policy;
 
@@ -219,12 +227,7 @@ void write_settings(Json &json, const ZoneConf &zone) {
     json.field("full", policy.full == WhenFull::kDeny ? "deny" : "evict");
 
     if (policy.algorithm == Algorithm::kCounter) {
-        if (policy.precision == 0) {
-            json.field("precision", "auto");
-        } else {
-            json.field("precision", policy.precision);
-        }
-
+        auto_field(json, "precision", policy.precision, 0);
         json.field("strict", policy.strict);
     }
 
@@ -259,14 +262,6 @@ void write_settings(Json &json, const ZoneConf &zone) {
     json.field("max_ms", zone.rejected.penalty.max_ms);
 }
 
-void write_sync(Json &json, ngx_msec_t sync_ms) {
-    if (sync_ms == 0) {
-        json.field("sync", nullptr);
-    } else {
-        json.field("sync", sync_ms);
-    }
-}
-
 void write_leases(Json &json, uint32_t lease) {
     if (lease == 0) {
         json.field("leases", nullptr);
@@ -274,12 +269,7 @@ void write_leases(Json &json, uint32_t lease) {
     }
 
     auto leases = json.object("leases");
-
-    if (lease == kLeaseAuto) {
-        json.field("size", "auto");
-    } else {
-        json.field("size", lease);
-    }
+    auto_field(json, "size", lease, kLeaseAuto);
 }
 
 /* Clients send the keys, which may be any bytes. */
@@ -315,9 +305,10 @@ void write_zone(Json &json, const ZoneReport &zone) {
             write_fields(json, kSourceMetrics, zone);
         }
 
-        write_leases(json, zone.conf->remote.lease);
-        json.field("on_error", kOnErrorWords[index_of(*zone.conf->remote.on_error)]);
-        write_sync(json, zone.conf->remote.sync_ms);
+        const RemoteZone &remote = zone.conf->remote;
+        write_leases(json, remote.lease);
+        json.field("on_error", kOnErrorWords[index_of(*remote.on_error)]);
+        json.field("sync", remote.sync_ms != 0 ? &remote.sync_ms : nullptr);
     }
 
     write_offenders(json, *zone.conf);

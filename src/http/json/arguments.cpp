@@ -164,6 +164,15 @@ ngx_int_t read_ttl(ngx_http_request_t *r, RateArgs *rate) {
                       view(text));
 }
 
+/* Reads the number of entries of a page; text.data is nullptr if the argument is absent. */
+ngx_int_t read_page_size(ngx_http_request_t *r, const ngx_str_t &text, size_t *size) {
+    const ngx_int_t n = text.data != nullptr ? ngx_atoi(text.data, text.len) : kPageDefault;
+    *size = n;
+    return n >= 1 && n <= kPageMax
+               ? NGX_DECLINED
+               : send_wrong(r, "\"n\" must be an integer from 1 to 1000, not \"%V%s\"", view(text));
+}
+
 /* Reads a place that a list has returned, such as "*5".  Keys in lists have "*" encoded. */
 bool read_place(ngx_http_request_t *r, uint64_t *place) {
     ngx_str_t arg;
@@ -246,15 +255,18 @@ ngx_int_t read_page_args(ngx_http_request_t *r, const ZoneConf &zone, PageArgs *
 
     if (rc == NGX_DECLINED) { rc = read_arg(r, "n", &text); }
 
-    if (rc != NGX_DECLINED) { return rc; }
+    return rc == NGX_DECLINED ? read_page_size(r, text, &page->n) : rc;
+}
 
-    const ngx_int_t n = text.len != 0 ? ngx_atoi(text.data, text.len) : kPageDefault;
-    if (n < 1 || n > kPageMax) {
-        return send_wrong(r, "\"n\" must be an integer from 1 to 1000, not \"%V%s\"", view(text));
+ngx_int_t read_scan_args(ngx_http_request_t *r, ScanPosition *from, size_t *n) {
+    ngx_str_t arg;
+    if (ngx_http_arg(r, bytes("after"), 5, &arg) == NGX_OK
+        && !read_scan_position(view(arg), from)) {
+        return send_wrong(r, "\"after\" must be a \"next\" of this list, not \"%V%s\"", view(arg));
     }
 
-    page->n = n;
-    return NGX_DECLINED;
+    const bool is_given = ngx_http_arg(r, bytes("n"), 1, &arg) == NGX_OK;
+    return read_page_size(r, is_given ? arg : ngx_str_t{}, n);
 }
 
 } // namespace limit_sliding

@@ -1,8 +1,8 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Percent-decoded arguments of API requests, and errors about them.  The functions return
- * NGX_DECLINED if the argument is valid.  Else they send an error that quotes the argument, and
- * return the result for the handler of the location. */
+/* Arguments of API requests, and errors about them.  The functions return NGX_DECLINED if the
+ * argument is valid.  Else they send an error that quotes the argument, and return the result for
+ * the handler of the location. */
 
 #pragma once
 
@@ -11,6 +11,7 @@
 #include "core/policy/override.hpp"
 #include "http/conf/zone.hpp"
 #include "ngx/ngx.hpp"
+#include "redis/protocol/scan_position.hpp"
 
 namespace limit_sliding {
 
@@ -40,5 +41,8 @@ struct PageArgs {
 };
 
 ngx_int_t read_page_args(ngx_http_request_t *r, const ZoneConf &zone, PageArgs *page);
+
+/* Reads the requested page of a list in Redis: its position, and the maximum number of entries. */
+ngx_int_t read_scan_args(ngx_http_request_t *r, ScanPosition *from, size_t *n);
 
 } // namespace limit_sliding

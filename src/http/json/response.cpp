@@ -2,6 +2,7 @@
 
 #include "http/json/response.hpp"
 
+#include "http/conf/written_key.hpp"
 #include "http/response/headers.hpp"
 #include "ngx/strings.hpp"
 
@@ -24,6 +25,14 @@ ngx_int_t send_text(ngx_http_request_t *r, ngx_uint_t status, std::string_view t
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) { return rc; }
 
     return ngx_http_output_filter(r, text.finish(r == r->main));
+}
+
+void write_key(Json &json, const ZoneConf &zone, std::string_view key) {
+    u_char buf[NGX_INET6_ADDRSTRLEN];
+    const auto text = text_of_key(zone, key, buf);
+
+    json.field("key", text);
+    json.uri_field("key_uri", text);
 }
 
 ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status, const char *format, ...) {

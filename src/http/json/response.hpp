@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "http/conf/zone.hpp"
 #include "http/json/json.hpp"
 #include "ngx/ngx.hpp"
 
@@ -28,6 +29,9 @@ ngx_int_t send_json(ngx_http_request_t *r, ngx_uint_t status, Function function)
     text.append("\n");
     return send_text(r, status, "application/json", text);
 }
+
+/* Writes two fields: the key as text, also for an address, and the text percent-encoded. */
+void write_key(Json &json, const ZoneConf &zone, std::string_view key);
 
 /* Sends an error as JSON, with a message of at most 256 bytes. */
 ngx_int_t ngx_cdecl send_error(ngx_http_request_t *r, ngx_uint_t status, const char *format, ...);

@@ -5,7 +5,6 @@
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key_text.hpp"
 #include "http/overrides/overridden_claim.hpp"
 #include "http/request/bans.hpp"
 #include "http/response/variables.hpp"

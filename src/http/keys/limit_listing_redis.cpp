@@ -1,9 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include <algorithm>
-
+#include "http/json/arguments.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key_text.hpp"
 #include "http/keys/limit_listing.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
@@ -15,45 +13,13 @@
 namespace limit_sliding {
 namespace {
 
-constexpr ngx_int_t kLimitsDefault = 100;
-constexpr ngx_int_t kLimitsMax = 1000;
-
-/* Maximum bytes of a wrong argument that an error quotes. */
-constexpr size_t kQuoted = 48;
-
 /* A request for a page, which waits for Redis. */
 struct ListRequest {
     ngx_http_request_t *request;
     ZoneConf *zone;
-    ScanPosition from;
-    ngx_int_t most;
     ScanPage *page;
     ngx_event_t done;
 };
-
-ngx_int_t wrong_arg(ngx_http_request_t *r, const char *message, const ngx_str_t &arg) {
-    ngx_str_t quoted = {std::min(arg.len, kQuoted), arg.data};
-    return send_error(r, NGX_HTTP_BAD_REQUEST, message, &quoted, arg.len > kQuoted ? "..." : "");
-}
-
-/* Reads the arguments.  Returns NGX_DECLINED if they are valid; else sends an error. */
-ngx_int_t read_args(ListRequest &list) {
-    ngx_http_request_t *r = list.request;
-    ngx_str_t arg;
-
-    if (ngx_http_arg(r, bytes("after"), 5, &arg) == NGX_OK
-        && !read_scan_position(view(arg), &list.from)) {
-        return wrong_arg(r, "\"after\" must be a \"next\" of this list, not \"%V%s\"", arg);
-    }
-
-    list.most = kLimitsDefault;
-    if (ngx_http_arg(r, bytes("n"), 1, &arg) != NGX_OK) { return NGX_DECLINED; }
-
-    list.most = ngx_atoi(arg.data, arg.len);
-    return list.most >= 1 && list.most <= kLimitsMax
-               ? NGX_DECLINED
-               : wrong_arg(r, "\"n\" must be an integer from 1 to 1000, not \"%V%s\"", arg);
-}
 
 void write_limit(Json &json, const ZoneConf &zone, bool is_digest, const ScannedLimit &limit) {
     json.line();
@@ -121,11 +87,13 @@ ngx_int_t send_limits_of_redis(ngx_http_request_t *r, ZoneConf &zone) {
 
     list->request = r;
     list->zone = &zone;
-    const ngx_int_t rc = read_args(*list);
+    ScanPosition from;
+    size_t most;
+    const ngx_int_t rc = read_scan_args(r, &from, &most);
     if (rc != NGX_DECLINED) { return rc; }
 
     init_event<end_page>(list->done, *list);
-    list->page = scan_limits(zone.remote, list->from, list->most, &list->done);
+    list->page = scan_limits(zone.remote, from, most, &list->done);
     if (list->page == nullptr) {
         return send_error(r, NGX_HTTP_SERVICE_UNAVAILABLE, "redis does not answer");
     }
