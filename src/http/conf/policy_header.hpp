@@ -48,7 +48,8 @@ inline u_char *print_digits(u_char *end, uint64_t n) {
     return end;
 }
 
-/* Prints a number, sets *text to its digits, and returns their end. */
+/* Prints a number, sets *text to its digits, and returns their end.  There must be room for
+ * NGX_INT64_LEN bytes. */
 u_char *append_number(u_char *p, uint64_t n, ngx_str_t *text);
 
 } // namespace limit_sliding
