@@ -2,9 +2,6 @@
 
 #include "http/values/suggestion.hpp"
 
-#include <algorithm>
-#include <initializer_list>
-
 #include "core/policy/window.hpp"
 #include "ngx/strings.hpp"
 
@@ -25,6 +22,9 @@ constexpr Unit kUnits[] = {
 
 /* Units of calendar windows, which have no fixed length. */
 constexpr Unit kCalendarUnits[] = {{"month", "month", "mo"}, {"year", "year", "y"}};
+
+/* Units of sizes.  NGINX knows no gigabytes in a zone's size. */
+constexpr Unit kSizes[] = {{"k", "kib", "kb"}, {"m", "mib", "mb"}, {"g", "gib", "gb"}};
 
 /* Larger sizes get no suggestion. */
 constexpr ngx_int_t kGigabytesMax = 1024;
@@ -111,21 +111,15 @@ ngx_str_t suggested_window(ngx_pool_t *pool, std::string_view text) {
 }
 
 ngx_str_t suggested_size(ngx_pool_t *pool, std::string_view text) {
-    auto unit = text;
-    const auto number = cut_digits(unit);
-    auto is_one_of = [&](std::initializer_list<std::string_view> names) {
-        return std::any_of(names.begin(), names.end(),
-                           [&](auto name) { return is_same_name(unit, name); });
-    };
+    auto word = text;
+    const auto number = cut_digits(word);
+    const auto unit = unit_of(kSizes, word);
+    if (number.empty() || unit.empty()) { return {}; }
 
-    if (number.empty()) { return {}; }
-
-    if (is_one_of({"k", "kb", "kib"})) { return guess(pool, text, joined(pool, number, "k")); }
-
-    if (is_one_of({"m", "mb", "mib"})) { return guess(pool, text, joined(pool, number, "m")); }
+    if (unit != "g") { return guess(pool, text, joined(pool, number, unit)); }
 
     const auto n = ngx_atoi(bytes(number), number.size());
-    if (!is_one_of({"g", "gb", "gib"}) || n < 1 || n > kGigabytesMax) { return {}; }
+    if (n < 1 || n > kGigabytesMax) { return {}; }
 
     u_char megabytes[NGX_INT_T_LEN + 1];
     const auto *end = ngx_sprintf(megabytes, "%im", n * 1024);
