@@ -2,16 +2,19 @@
 
 /* The directive limit_sliding_zone. */
 
+#include <time.h>
+
+#include "core/policy/calendar.hpp"
 #include "core/policy/rate.hpp"
 #include "http/conf/configuration.hpp"
 #include "http/conf/policy_header.hpp"
 #include "http/directives/directives.hpp"
 #include "http/directives/redis_directive.hpp"
-#include "http/values/local_time.hpp"
 #include "http/values/parameter.hpp"
 #include "http/values/rate.hpp"
 #include "http/values/suggestion.hpp"
 #include "ngx/conf.hpp"
+#include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -90,11 +93,17 @@ bool set_name(const Param &param, ZoneConf &zone) {
     return set_key(param.cf, words_of(param.cf)[1], zone);
 }
 
+/* Returns true if the zone has the algorithm.  Logs an error and returns false for others. */
+bool is_of(Algorithm algorithm, const Param &param, const ZoneConf &zone) {
+    return zone.policy.algorithm == algorithm
+           || param.invalid("\"%V\" belongs to \"algorithm=%V\" only",
+                            &algorithm_names[index_of(algorithm)]);
+}
+
 bool take_window(const Param &param, const Window &window, ZoneConf &zone) {
     zone.policy.window_ms = window.ms;
     zone.policy.calendar = window.calendar;
-    return window.calendar == Calendar::kNone || zone.policy.algorithm == Algorithm::kFixed
-           || param.invalid("\"%V\" belongs to \"algorithm=fixed\" only");
+    return window.calendar == Calendar::kNone || is_of(Algorithm::kFixed, param, zone);
 }
 
 bool set_window(const Param &param, ZoneConf &zone) {
@@ -120,14 +129,41 @@ bool set_window(const Param &param, ZoneConf &zone) {
     return true;
 }
 
+int64_t offset_ms_at(int64_t utc_ms) {
+    const time_t utc_s = utc_ms / 1000;
+    struct tm tm;
+    localtime_r(&utc_s, &tm);
+    return int64_t{tm.tm_gmtoff} * 1000;
+}
+
+/* Returns the UTC offsets of the server's time zone; nullptr: out of memory.  Workers inherit the
+ * offsets from the master, so that all workers have the same windows.  The state of a key may be
+ * of a calendar year that began before the last one, and a configuration is hardly in use for
+ * longer than 20 years. */
+const UtcOffsets *find_local_offsets(ngx_pool_t *pool) {
+    constexpr int64_t kYearMs = int64_t{366} * 24 * 60 * 60 * 1000;
+    constexpr int64_t kYearsBefore = 2;
+    constexpr int64_t kYearsAfter = 20;
+
+    /* Time zones change their offset twice a year, or four times if summer time omits Ramadan. */
+    constexpr size_t kMost = 5 * (kYearsBefore + kYearsAfter);
+
+    auto *all = alloc<UtcOffset>(pool, kMost);
+    auto *found = create<UtcOffsets>(pool);
+    if (all == nullptr || found == nullptr) { return nullptr; }
+
+    const int64_t now_ms = int64_t{ngx_time()} * 1000;
+    *found = UtcOffsets::find(now_ms - kYearsBefore * kYearMs, now_ms + kYearsAfter * kYearMs,
+                              offset_ms_at, all, kMost);
+    return found;
+}
+
 /* The zone itself need not have a calendar window: overrides may have one. */
 bool set_calendar(const Param &param, ZoneConf &zone) {
-    if (zone.policy.algorithm != Algorithm::kFixed) {
-        return param.invalid("\"%V\" belongs to \"algorithm=fixed\" only");
-    }
-
     bool is_utc;
-    if (!param.get_either("utc", "local", is_utc)) { return false; }
+    if (!is_of(Algorithm::kFixed, param, zone) || !param.get_either("utc", "local", is_utc)) {
+        return false;
+    }
 
     if (is_utc) { return true; }
 
@@ -191,9 +227,7 @@ bool set_algorithm(const Param &param, ZoneConf &zone) {
 }
 
 bool set_precision(const Param &param, ZoneConf &zone) {
-    if (zone.policy.algorithm != Algorithm::kCounter) {
-        return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
-    }
+    if (!is_of(Algorithm::kCounter, param, zone)) { return false; }
 
     /* A precision of 0 is "auto". */
     if (param.value() == "auto") { return true; }
@@ -208,12 +242,8 @@ bool set_precision(const Param &param, ZoneConf &zone) {
 }
 
 bool set_strict(const Param &param, ZoneConf &zone) {
-    if (zone.policy.algorithm != Algorithm::kCounter) {
-        return param.invalid("\"%V\" belongs to \"algorithm=counter\" only");
-    }
-
     zone.policy.strict = true;
-    return true;
+    return is_of(Algorithm::kCounter, param, zone);
 }
 
 bool set_count_rejected(const Param &param, ZoneConf &zone) {
@@ -242,18 +272,13 @@ bool set_burst(const Param &param, ZoneConf &zone) {
     return true;
 }
 
-/* Returns true for a leaky bucket.  Logs an error and returns false for other algorithms. */
-bool is_queue(const Param &param, const ZoneConf &zone) {
-    return zone.policy.algorithm == Algorithm::kLeakyBucket
-           || param.invalid("\"%V\" belongs to \"algorithm=leaky_bucket\" only");
-}
-
 bool set_delay(const Param &param, ZoneConf &zone) {
-    return is_queue(param, zone) && param.get_number("number", 1, kLimitMax, zone.policy.undelayed);
+    return is_of(Algorithm::kLeakyBucket, param, zone)
+           && param.get_number("number", 1, kLimitMax, zone.policy.undelayed);
 }
 
 bool set_nodelay(const Param &param, ZoneConf &zone) {
-    if (!is_queue(param, zone)) { return false; }
+    if (!is_of(Algorithm::kLeakyBucket, param, zone)) { return false; }
 
     if (zone.policy.undelayed != 0) { return param.invalid("\"%V\" cannot be with \"delay=\""); }
 
@@ -269,21 +294,21 @@ bool set_full(const Param &param, ZoneConf &zone) {
     return true;
 }
 
-bool set_limits(const Param &param, ZoneConf &zone) {
-    if (zone.is_remote()) {
-        return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
-    }
+/* Returns true if this node keeps the overrides.  Else logs an error and returns false. */
+bool has_overrides(const Param &param, const ZoneConf &zone) {
+    return !zone.is_remote()
+           || param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
+}
 
+bool set_limits(const Param &param, ZoneConf &zone) {
     zone.limits.path = param.text;
-    return ngx_conf_full_name(param.cf->cycle, &zone.limits.path, 1) == NGX_OK;
+    return has_overrides(param, zone)
+           && ngx_conf_full_name(param.cf->cycle, &zone.limits.path, 1) == NGX_OK;
 }
 
 bool set_limits_max(const Param &param, ZoneConf &zone) {
-    if (zone.is_remote()) {
-        return param.invalid("\"%V\" cannot be with \"redis=\": own limits of keys are in Redis");
-    }
-
-    return param.get_number("number", 1, kOverridesMax, zone.limits.max);
+    return has_overrides(param, zone)
+           && param.get_number("number", 1, kOverridesMax, zone.limits.max);
 }
 
 bool set_top(const Param &param, ZoneConf &zone) {
