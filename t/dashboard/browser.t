@@ -268,9 +268,9 @@ is $offenders[2], $offenders[1], '... which stays';
 is $offenders[3], $offenders[0], '... and for ten';
 
 my %dealt = (redis => 'r', sources => { lease => 1 },
-    leases => { held => 1234, on => 'yes' });
+    leases => { size => 1234 });
 like +(shown('section', [ 0, \%dealt ]))[0],
-    qr/leases held1,234leases onyes.*lease––1/, 'leases';
+    qr/leases size1,234.*lease––1/, 'leases';
 
 is_deeply $browser->run('return [...arguments].filter(maySecret)', map { '$' . $_ }
     qw(binary_remote_addr remote_addr limit_sliding_client host {remote_addr}x host$scheme)),

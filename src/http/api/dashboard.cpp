@@ -13,7 +13,7 @@ namespace {
  * "make page" renews the hashes, and "make check" fails if they are wrong. */
 constexpr char kPolicy[] = "default-src 'none'; "
                            "style-src 'sha256-YDeShXqIZkxxXiN9S1t5LjA6mfoaB2w9g1m8EjBd810='; "
-                           "script-src 'sha256-zgiR9vzu2x5PXO9ArJatsVBNa4kz0JKbDDIIwN+IZ3s='; "
+                           "script-src 'sha256-y/QtwbxewKRsJjdqouWYqyM53iYOt6OOTByldoMCX4w='; "
                            "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                            "frame-ancestors 'none'; "
                            "require-trusted-types-for 'script'; trusted-types 'none'";

@@ -43,10 +43,7 @@ function show(answer) {
 // Sorts the cards: the worst first, else as they are configured.
 function arrange() {
     const nodes = [...cards.values()].map(card => card.node)
-        .sort((a, b) => {
-            const [first, second] = [alarms.rank(a.id), alarms.rank(b.id)];
-            return first === second ? 0 : first - second;
-        });
+        .sort((a, b) => alarms.rank(a.id) - alarms.rank(b.id));
     if (nodes.length !== main.children.length
         || nodes.some((node, i) => node !== main.children[i]))
     {
@@ -92,7 +89,7 @@ function look() {
         matches += !card.node.hidden;
         card.chart.show(time, byId("common").checked && card instanceof Zone
             ? most : card.chart.most);
-        card.show();
+        card.offenders?.show();
     }
     put(byId("matches"), filter ? matches + " of " + all.length : "");
 }

@@ -102,6 +102,6 @@ class Alarms {
     // The rank of a card's worst problem, from 0 for the worst kind.
     rank(id) {
         const rank = this.found.findIndex(ids => ids.includes(id));
-        return rank < 0 ? Infinity : rank;
+        return rank < 0 ? this.found.length : rank;
     }
 }

@@ -104,12 +104,6 @@ class Times {
 
 // ---- cards ----
 
-function leaseFacts(leases) {
-    return Object.fromEntries(Object.entries(leases ?? {}).map(
-        ([name, value]) => ["leases " + name.replaceAll("_", " "),
-            typeof value === "number" ? count(value) : String(value)]));
-}
-
 class Zone {
     constructor(name) {
         const requests = counterTable("Requests", "decision");
@@ -134,6 +128,7 @@ class Zone {
 
     set(zone, time) {
         this.configured = zone.key;
+        const lease = zone.leases?.size;
         this.facts.set({
             "limit": zone.limit === null ? zone.rate : count(zone.limit),
             "window": duration(zone.window_ms),
@@ -146,7 +141,7 @@ class Zone {
             "penalty": penalty(zone.penalty),
             "banned now": zone.penalty && count(zone.banned),
             "Redis": zone.redis,
-            ...leaseFacts(zone.leases)
+            "leases size": lease > 0 ? count(lease) : lease
         });
         this.counters.set(zone, time);
         this.sources.node.hidden = !zone.sources;
@@ -165,10 +160,6 @@ class Zone {
             zone.decision_times.buckets.map(({ le_ns, decisions }) =>
                 [le_ns / 1000, decisions]), time);
         this.offenders.set(zone.top, zone.key);
-    }
-
-    show() {
-        this.offenders.show();
     }
 }
 
@@ -205,6 +196,4 @@ class Redis {
         this.times.set(redis.calls, redis.latency.sum_us, redis.latency.buckets
             .map(({ le_us, calls }) => [le_us, calls]), time);
     }
-
-    show() {}
 }

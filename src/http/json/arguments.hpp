@@ -6,8 +6,6 @@
 
 #pragma once
 
-#include <string_view>
-
 #include "core/policy/override.hpp"
 #include "http/conf/zone.hpp"
 #include "ngx/ngx.hpp"
