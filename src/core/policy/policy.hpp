@@ -25,6 +25,9 @@ constexpr uint64_t kSettledMax = uint64_t{1} << 53;
  * fits 64 bits. */
 constexpr uint64_t kCostMax = UINT32_MAX;
 
+/* The largest Policy::precision. */
+constexpr unsigned kPartsMax = 60;
+
 /* Special values of the limit of an override. */
 constexpr uint64_t kLimitUnset = 0;
 constexpr uint64_t kUnlimited = UINT64_MAX;
@@ -69,12 +72,13 @@ struct Policy {
     uint64_t window_ms; /* length of the window, as Window::ms */
     Algorithm algorithm;
     WhenFull full;
-    uint32_t precision; /* parts of a counter's window, 1 .. 60; 0: as many as fit a state of one
+    uint32_t
+        precision;  /* parts of a counter's window, 1 .. kPartsMax; 0: as many as fit a state of one
                            word (counter_kinds.hpp) */
-    uint32_t burst;     /* capacity of a token bucket, 0: the limit; requests that may wait in a
+    uint32_t burst; /* capacity of a token bucket, 0: the limit; requests that may wait in a
                            leaky bucket */
-    bool strict;        /* a counter does not fade its oldest part */
-    Calendar calendar;  /* calendar of fixed windows */
+    bool strict;    /* a counter does not fade its oldest part */
+    Calendar calendar; /* calendar of fixed windows */
 
     /* Offsets of local time for calendar windows; null: UTC. */
     const UtcOffsets *offsets;

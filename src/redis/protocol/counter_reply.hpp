@@ -10,7 +10,6 @@
 #include "core/policy/describe_usage.hpp"
 #include "core/policy/policy.hpp"
 #include "core/rules/counter_kinds.hpp"
-#include "redis/protocol/remote_state.hpp"
 
 namespace limit_sliding {
 

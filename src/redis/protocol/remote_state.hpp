@@ -11,9 +11,6 @@
 
 namespace limit_sliding {
 
-/* The largest `precision`: parts of a window. */
-constexpr unsigned kPartsMax = 60;
-
 /* The largest time of Redis's clock in ms.  No product with the parts of a window overflows. */
 constexpr int64_t kRemoteTimeMax = INT64_MAX / 64;
 
