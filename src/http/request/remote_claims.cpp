@@ -329,7 +329,6 @@ ngx_int_t complete(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ng
     remote->pace = claim.pace();
     remote->asked = claim.policy;
     remote->is_pending = false;
-    remote->is_named = false;
     claim.remote = remote;
     return NGX_OK;
 }

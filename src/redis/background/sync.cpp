@@ -16,29 +16,23 @@ namespace limit_sliding {
 
 namespace {
 
-/* Units of a key that this worker must report to Redis soon.  They are in the outbox, in shared
- * memory, unless they found no room there. */
-struct KeyNotice {
-    ngx_event_t timer; /* until the units are due, then until the call must be over */
-    ngx_queue_t link;  /* in the list of the client */
-    Claim claim;       /* claim of one unit */
-    RemoteClaim remote;
-    Policy asked;
-    uint64_t hash;    /* of the key in the outbox */
-    uint64_t units;   /* units under way, or without room in the outbox */
-    uint64_t again;   /* units of this report, or of the next one, that were sent before */
-    uint64_t owed;    /* units of settled costs for which Redis had no room at its last reply */
-    ngx_msec_t until; /* time until which other workers leave the units under way alone */
-    bool has_room;    /* the units are in the outbox */
-    bool in_call;
+/* The ask, of one part, by which this worker must soon report units of a key to Redis.  The units
+ * are in the outbox, in shared memory, unless they found no room there.  The ask is idle until
+ * they are due. */
+struct Notice : Ask {
+    ngx_event_t timer;   /* until the units are due, then until the call must be over */
+    ngx_queue_t in_list; /* in the list of the client */
+    size_t bytes;        /* memory of the notice */
+    uint64_t hash;       /* of the key in the outbox */
+    uint64_t taken;      /* units under way, or without room in the outbox */
+    uint64_t again;      /* units of this report, or of the next one, that were sent before */
+    uint64_t owed;       /* units of settled costs for which Redis had no room at its last reply */
+    ngx_msec_t until;    /* time until which other workers leave the units under way alone */
+    bool has_room;       /* the units are in the outbox */
+    bool is_named;       /* name_keys() was called */
 };
 
-/* The ask of a notice, of one part. */
-struct NoticeAsk : Ask {
-    KeyNotice *notice;
-};
-
-using NoticeList = List<KeyNotice, &KeyNotice::link>;
+using NoticeList = List<Notice, &Notice::in_list>;
 
 /* The most bytes of a worker's notices: room for 20,000 of them with short keys.  This bounds
  * memory while Redis is away.  Units without a notice wait until the next request of their key
@@ -69,8 +63,7 @@ uint64_t call_ms(const Redis &redis) {
     return redis.settings.connect_timeout + redis.settings.timeout + kGraceMs;
 }
 
-const RemoteZone &zone_of(const KeyNotice &notice) { return *notice.remote.zone; }
-Redis &redis_of(const KeyNotice &notice) { return *zone_of(notice).redis; }
+const RemoteZone &zone_of(const Notice &notice) { return *notice.parts[0].zone; }
 
 uint64_t outbox_hash(const Claim &claim) {
     const RemoteClaim &remote = remote_of(claim);
@@ -79,38 +72,39 @@ uint64_t outbox_hash(const Claim &claim) {
 
 /* Returns true if another worker may have taken over the key, because this worker was stopped for
  * too long: the reply is out of date then, and the units under way are not its own. */
-bool is_late(const KeyNotice &notice) {
+bool is_late(const Notice &notice) {
     return static_cast<ngx_msec_int_t>(ngx_current_msec - notice.until) > 0;
 }
 
-/* Returns the bytes of a notice and its ask, which both have the name of the key. */
-size_t bytes_of(const RemoteZone &zone, size_t name_bytes) {
-    return sizeof(KeyNotice) + sizeof(NoticeAsk) + sizeof(AskPart) + zone.prefix.len
-           + 2 * name_bytes;
-}
-
-void free_notice(KeyNotice &notice) {
-    Client &client = redis_of(notice).client;
+void free_notice(Notice &notice) {
     if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
 
     NoticeList::remove(notice);
-    client.notices.bytes -= bytes_of(zone_of(notice), notice.remote.key.len);
+    notice.redis->client.notices.bytes -= notice.bytes;
     ngx_free(&notice);
 }
 
-void set_timer(KeyNotice &notice, uint64_t ms) {
+void set_timer(Notice &notice, uint64_t ms) {
     if (notice.timer.timer_set) { ngx_del_timer(&notice.timer); }
     ngx_add_timer(&notice.timer, ms);
 }
 
-void send_notice(KeyNotice &notice, bool early);
+bool is_idle(const Notice &notice) { return notice.state == ErrandState::kIdle; }
 
-void timer_ended(KeyNotice &notice) {
-    if (!notice.in_call) { send_notice(notice, false); }
+void send_notice(Notice &notice, bool early);
+
+void name(Notice &notice) {
+    if (!notice.is_named) { name_keys(notice); }
+
+    notice.is_named = true;
+}
+
+void timer_ended(Notice &notice) {
+    if (is_idle(notice)) { send_notice(notice, false); }
 }
 
 /* Ends a call.  If another worker has taken over the key, units to be sent again count as new. */
-Outbox::Added end_units(const KeyNotice &notice, const Outbox::Rest &rest, uint64_t *due_ms) {
+Outbox::Added end_units(const Notice &notice, const Outbox::Rest &rest, uint64_t *due_ms) {
     auto &outbox = *zone_of(notice).outbox;
     if (!is_late(notice)) { return outbox.done(notice.hash, ngx_current_msec, rest, due_ms); }
 
@@ -121,14 +115,13 @@ Outbox::Added end_units(const KeyNotice &notice, const Outbox::Rest &rest, uint6
 
 /* Ends the notice, or sets the timer to send the rest when it is due.  An exiting worker leaves
  * the rest to the next worker that adds units. */
-void go_on(KeyNotice &notice, const Outbox::Rest &rest) {
+void go_on(Notice &notice, const Outbox::Rest &rest) {
     auto due_ms = uint64_t{ngx_current_msec};
     const auto next = end_units(notice, rest, &due_ms);
 
-    notice.in_call = false;
-    notice.units = 0;
+    notice.taken = 0;
     notice.again = rest.units;
-    if (next == Outbox::Added::kFull) { count_unsettled(redis_of(notice).client, rest.units); }
+    if (next == Outbox::Added::kFull) { count_unsettled(notice.redis->client, rest.units); }
 
     if (next != Outbox::Added::kSend || ngx_exiting) {
         free_notice(notice);
@@ -139,16 +132,16 @@ void go_on(KeyNotice &notice, const Outbox::Rest &rest) {
 }
 
 /* Keeps units pending that could not be sent; units without room in the outbox are lost. */
-void keep_units(KeyNotice &notice) {
+void keep_units(Notice &notice) {
     const uint64_t wait_ms = std::max<uint64_t>(zone_of(notice).sync_ms, kRetryMs);
     if (!notice.has_room) {
-        count_unsettled(redis_of(notice).client, notice.units);
+        count_unsettled(notice.redis->client, notice.taken);
         free_notice(notice);
         return;
     }
 
     go_on(notice,
-          {notice.units, false, ngx_current_msec + wait_ms, wait_ms, ngx_current_msec + wait_ms});
+          {notice.taken, false, ngx_current_msec + wait_ms, wait_ms, ngx_current_msec + wait_ms});
 }
 
 /* Returns the used units of the key in this node's memory. */
@@ -162,14 +155,15 @@ uint64_t used_here(Claim claim) {
 
 /* Drops units that have left the window while Redis was away: more than are used here and wait
  * for later windows. */
-void drop_past(KeyNotice &notice) {
+void drop_past(Notice &notice) {
     const RemoteZone &zone = zone_of(notice);
-    Claim claim = notice.claim;
-    know_window(claim);
+    const Policy policy = known_policy(notice.parts[0]);
+    Claim claim = notice.parts[0].claim;
+    claim.set_policy(policy);
 
     const auto seen = zone.outbox->seen(notice.hash, ngx_current_msec);
-    const bool is_past = ngx_current_msec - seen.at_ms >= claim.policy->window_ms;
-    if (notice.units <= 1 || (seen.at_ms != 0 && !is_past)) { return; }
+    const bool is_past = ngx_current_msec - seen.at_ms >= policy.window_ms;
+    if (notice.taken <= 1 || (seen.at_ms != 0 && !is_past)) { return; }
 
     const Override own = zone.told->find(claim.key_hash());
     if (own.is_unlimited()) { return; }
@@ -178,33 +172,17 @@ void drop_past(KeyNotice &notice) {
 
     claim.fit_core();
     const uint64_t kept = used_here(claim) + notice.owed;
-    const uint64_t past = notice.units - std::min(notice.units, kept);
-    count_unsettled(redis_of(notice).client, past);
-    notice.units -= past;
+    const uint64_t past = notice.taken - std::min(notice.taken, kept);
+    count_unsettled(notice.redis->client, past);
+    notice.taken -= past;
 }
 
-extern const AskKind kNotice;
-
-/* Returns the ask of a notice with taken units, or nullptr if it cannot be sent now. */
-Ask *create_notice_ask(KeyNotice &notice) {
-    Redis &redis = redis_of(notice);
-    if (!can_ask(redis)) { return nullptr; }
-
-    notice.claim.purpose = notice.units != 0 ? Purpose::kConsume : Purpose::kLook;
-    auto *ask = create_ask<NoticeAsk>(redis, {&notice.claim, 1}, kNotice);
-    if (ask == nullptr || if_worth(*ask) == nullptr) { return nullptr; }
-
-    ask->units = std::max<uint64_t>(notice.units, 1);
-    ask->notice = &notice;
-    return ask;
-}
-
-void send_notice(KeyNotice &notice, bool early) {
+void send_notice(Notice &notice, bool early) {
     const RemoteZone &zone = zone_of(notice);
-    const uint64_t most_ms = call_ms(redis_of(notice));
+    const uint64_t most_ms = call_ms(*notice.redis);
     uint64_t due_ms = 0;
     const auto took = notice.has_room ? zone.outbox->take(notice.hash, ngx_current_msec, most_ms,
-                                                          early, &notice.units, &due_ms)
+                                                          early, &notice.taken, &due_ms)
                                       : Outbox::Took::kTaken;
 
     if (took == Outbox::Took::kNothing) {
@@ -219,17 +197,18 @@ void send_notice(KeyNotice &notice, bool early) {
 
     if (notice.has_room) { drop_past(notice); }
 
-    notice.in_call = true;
+    name(notice);
     notice.until = ngx_current_msec + std::min(most_ms, Outbox::kWaitMaxMs);
-    Ask *ask = create_notice_ask(notice);
-    if (ask == nullptr) {
+    if (!can_ask(*notice.redis) || !notice.redis->client.nodes.is_worth(notice.slot)) {
         keep_units(notice);
         return;
     }
 
+    notice.parts[0].claim.purpose = notice.taken != 0 ? Purpose::kConsume : Purpose::kLook;
+    notice.units = std::max<uint64_t>(notice.taken, 1);
     /* an exiting worker waits for the reply */
     set_timer(notice, most_ms);
-    send(*ask);
+    send(notice);
 }
 
 /* Estimates how many units other nodes consume until the next reply, or have consumed and not
@@ -238,10 +217,10 @@ void send_notice(KeyNotice &notice, bool early) {
  * admitted; the peak decays within kPaceWindows. */
 class Guess {
 public:
-    Guess(const Outbox::Seen &last, const KeyNotice &notice, uint64_t before, uint64_t window_ms,
+    Guess(const Outbox::Seen &last, const Notice &notice, uint64_t before, uint64_t window_ms,
           ngx_msec_t sent)
         : share_(last.share), pace_(last.pace),
-          own_(notice.units - std::min(notice.units, notice.again)) {
+          own_(notice.taken - std::min(notice.taken, notice.again)) {
         if (last.at_ms == 0) { return; }
 
         const uint64_t elapsed_ms = std::max<uint64_t>(sent - last.at_ms, 1);
@@ -329,7 +308,7 @@ bool is_over(const PartAnswer &told, ngx_msec_t sent) {
 
 /* Sets the state of a key in this node's memory by a reply that has granted `granted` units;
  * `rest` units are sent again.  Returns the estimate for the other nodes. */
-uint64_t set_view(const KeyNotice &notice, Claim claim, const PartAnswer &told, uint64_t granted,
+uint64_t set_view(const Notice &notice, Claim claim, const PartAnswer &told, uint64_t granted,
                   uint64_t rest, ngx_msec_t sent) {
     Outbox &outbox = *zone_of(notice).outbox;
     const Policy &policy = told.policy;
@@ -368,43 +347,35 @@ uint64_t again(const RemoteZone &zone, const PartAnswer &told, uint64_t refused)
 /* Ends the notice of an exiting worker.  Units that other workers have added meanwhile rely on
  * this worker, so it takes them out of the outbox and sends them, with or without success.  The
  * next units then have a sender of their own. */
-void leave(KeyNotice &notice, Outbox::Rest rest) {
+void leave(Notice &notice, Outbox::Rest rest) {
     Outbox &outbox = *zone_of(notice).outbox;
     uint64_t due_ms;
     rest.look = false;
     (void)end_units(notice, rest, &due_ms);
 
-    notice.units = outbox.subtract(notice.hash, UINT32_MAX);
-    if (notice.units == 0) {
+    notice.taken = outbox.subtract(notice.hash, UINT32_MAX);
+    if (notice.taken == 0) {
         free_notice(notice);
         return;
     }
 
-    notice.in_call = false;
     notice.has_room = false;
     send_notice(notice, true);
 }
 
-/* Ends the ask of a notice, and returns the notice. */
-KeyNotice &end_ask(Ask &ask) {
-    KeyNotice &notice = *static_cast<NoticeAsk &>(ask).notice;
-    ask.units = 0;
-    ask_done(ask);
-    return notice;
-}
-
 void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
+    auto &notice = static_cast<Notice &>(ask);
     const Claim claim = ask.parts[0].claim;
-    KeyNotice &notice = end_ask(ask);
+    ask.parts[0].claim.set_policy(*ask.parts[0].zone->policy);
     const RemoteZone &zone = zone_of(notice);
     const PartAnswer &told = answer.parts[0];
     const uint64_t interval_ms = zone.sync_ms;
     Outbox::Rest rest = {};
     rest.due_ms = std::max<uint64_t>(sent + interval_ms, uint64_t{ngx_current_msec});
     rest.look_ms = ngx_current_msec + std::max<uint64_t>(interval_ms, kLookMs);
-    const auto granted = notice.units != 0 ? static_cast<uint64_t>(answer.granted) : 0;
+    const auto granted = notice.taken != 0 ? static_cast<uint64_t>(answer.granted) : 0;
     if (!notice.has_room) {
-        if (told.is_limited()) { count_unsettled(redis_of(notice).client, notice.units - granted); }
+        if (told.is_limited()) { count_unsettled(notice.redis->client, notice.taken - granted); }
 
         free_notice(notice);
         return;
@@ -413,10 +384,10 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
     if (told.is_limited()) {
         const Verdict next
             = told.state.describe(told.policy, 1, static_cast<uint32_t>(granted), false, false);
-        const uint64_t refused = notice.units - granted;
+        const uint64_t refused = notice.taken - granted;
 
         rest.units = again(zone, told, refused);
-        count_unsettled(redis_of(notice).client, refused - rest.units);
+        count_unsettled(notice.redis->client, refused - rest.units);
 
         if (!is_late(notice)) {
             const uint64_t guess = set_view(notice, claim, told, granted, rest.units, sent);
@@ -438,10 +409,10 @@ void told(Ask &ask, const Answer &answer, ngx_msec_t sent) {
 }
 
 void failed(Errand &errand, Failure failure) {
-    KeyNotice &notice = end_ask(static_cast<Ask &>(errand));
+    auto &notice = static_cast<Notice &>(errand);
     if (failure == Failure::kLost) {
-        count_unsettled(redis_of(notice).client, notice.units);
-        notice.units = 0;
+        count_unsettled(notice.redis->client, notice.taken);
+        notice.taken = 0;
     }
     keep_units(notice);
 }
@@ -451,15 +422,15 @@ const AskKind kNotice
 
 /* Sends the waiting notices at once. */
 void hurry(Client &client) {
-    for (KeyNotice &notice : notices_of(client)) {
-        if (!notice.in_call) { send_notice(notice, true); }
+    for (Notice &notice : notices_of(client)) {
+        if (is_idle(notice)) { send_notice(notice, true); }
     }
 }
 
 /* Counts the units of calls under way, or without room in the outbox, as lost. */
 void end(Client &client) {
-    for (KeyNotice &notice : notices_of(client)) {
-        if (notice.in_call || !notice.has_room) { count_unsettled(client, notice.units); }
+    for (Notice &notice : notices_of(client)) {
+        count_unsettled(client, notice.taken);
     }
 }
 
@@ -472,45 +443,37 @@ void begin_notices(Client &client) {
 }
 
 /* Returns a notice for a claim, or nullptr if there are too many or there is no memory. */
-KeyNotice *create_notice(const Claim &claim, uint64_t hash) {
-    const RemoteClaim &remote = remote_of(claim);
-    Client &client = remote.zone->redis->client;
+Notice *create_notice(Claim claim) {
+    Redis &redis = *remote_of(claim).zone->redis;
+    Client &client = redis.client;
     begin_notices(client);
-    const size_t key_bytes = std::min(remote.key.len, name_bytes(remote));
     if (client.notices.bytes >= kNoticeBytesMax) { return nullptr; }
 
-    auto *notice
-        = static_cast<KeyNotice *>(ngx_alloc(sizeof(KeyNotice) + key_bytes, ngx_cycle->log));
+    ask_window(claim);
+    claim.limit = remote_of(claim).asked_limit;
+    claim.cost = 1;
+    claim.verdict = nullptr;
+    const ngx_str_t &text = remote_of(claim).key;
+    const size_t room = name_bytes(*remote_of(claim).zone, text);
+    const size_t text_bytes = text.len < room ? text.len : 0;
+    auto *notice = static_cast<Notice *>(
+        create_unnamed_ask(redis, {&claim, 1}, kNotice, sizeof(Notice), text_bytes));
     if (notice == nullptr) { return nullptr; }
 
-    *notice = {};
-    init_event<timer_ended>(notice->timer, *notice);
-    notice->hash = hash;
-    notice->has_room = true;
-    notice->asked = *(remote.asked != nullptr ? remote.asked : claim.policy);
-    notice->remote.zone = remote.zone;
-    notice->remote.key = {key_bytes, reinterpret_cast<u_char *>(notice + 1)};
-
-    /* Requests wait for the digest, so it replaces only texts that are longer. */
-    if (key_bytes < remote.key.len) {
-        notice->remote.is_named = true;
-        write_name(remote, notice->remote.key.data);
+    /* Requests wait for the digest, so only a text that is longer is replaced at once. */
+    if (text_bytes != 0) {
+        ngx_str_t &copy = notice->parts[0].key;
+        copy.data = reinterpret_cast<u_char *>(notice->parts.end()) + room;
+        append(copy.data, view(text));
     } else {
-        append(notice->remote.key.data, view(remote.key));
+        name(*notice);
     }
 
-    notice->remote.asked = &notice->asked;
-    notice->remote.pace = remote.pace;
-
-    notice->claim = claim;
-    notice->claim.set_policy(notice->asked);
-    notice->claim.limit = remote.asked_limit;
-    notice->claim.cost = 1;
-    notice->claim.verdict = nullptr;
-    notice->claim.remote = &notice->remote;
-
+    notice->bytes = sizeof(Notice) + sizeof(AskPart) + room + text_bytes;
+    init_event<timer_ended>(notice->timer, *notice);
+    notice->hash = outbox_hash(claim);
     notices_of(client).push_back(*notice);
-    client.notices.bytes += bytes_of(*remote.zone, key_bytes);
+    client.notices.bytes += notice->bytes;
     return notice;
 }
 
@@ -528,15 +491,14 @@ void sync_redis(const Claim &claim, uint64_t units) {
     /* this worker's part of the Redis may not have been made yet */
     (void)can_ask(*zone.redis);
     const bool has_room = added == Outbox::Added::kSend;
-    KeyNotice *notice
-        = zone.redis->client.nodes.is_started() ? create_notice(claim, hash) : nullptr;
+    Notice *notice = zone.redis->client.nodes.is_started() ? create_notice(claim) : nullptr;
     if (notice == nullptr) {
         if (!has_room) { count_unsettled(zone.redis->client, units); }
         return;
     }
 
     notice->has_room = has_room;
-    notice->units = has_room ? 0 : units;
+    notice->taken = has_room ? 0 : units;
     if (due_ms <= now_ms) {
         send_notice(*notice, false);
     } else {

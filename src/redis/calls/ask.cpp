@@ -19,16 +19,27 @@ constexpr size_t kPlainBytesMax = 65535;
 
 /* Returns true if the text of the key is its name in Redis.  A cluster ignores empty braces, so
  * it would not keep the key's state and its limit together. */
-bool is_plain(const Redis &redis, const RemoteClaim &remote) {
-    return remote.is_named
-           || (redis.settings.key_format == KeyFormat::kPlain && remote.key.len <= kPlainBytesMax
-               && !(redis.client.nodes.is_cluster() && remote.key.data[0] == '}'));
+bool is_plain(const RemoteZone &zone, const ngx_str_t &text) {
+    const Redis &redis = *zone.redis;
+    return redis.settings.key_format == KeyFormat::kPlain && text.len <= kPlainBytesMax
+           && !(redis.client.nodes.is_cluster() && text.data[0] == '}');
 }
 
-/* Writes the name of the claim's key in Redis, and returns its end:
- * "PREFIXZONE:{KEY}". */
-u_char *write_key(const RemoteClaim &remote, u_char *p) {
-    p = write_name(remote, append(p, view(remote.zone->prefix)));
+/* Writes the name of a key's state, and returns its end: "PREFIXZONE:{KEY}", where KEY is the text
+ * of the key, or its SHA-1 in hex. */
+u_char *write_name(const RemoteZone &zone, const ngx_str_t &text, u_char *p) {
+    p = append(p, view(zone.prefix));
+    if (is_plain(zone, text)) {
+        p = append(p, view(text));
+    } else {
+        u_char digest[kDigestBytes];
+        ngx_sha1_t sha;
+        ngx_sha1_init(&sha);
+        ngx_sha1_update(&sha, text.data, text.len);
+        ngx_sha1_final(digest, &sha);
+        p = ngx_hex_dump(p, digest, sizeof(digest));
+    }
+
     *p++ = '}';
     return p;
 }
@@ -48,11 +59,6 @@ Ask *alloc_ask(Redis &redis, const ErrandKind &kind, size_t ask_bytes, size_t np
     ask->waiters.init();
     ask->asked.init();
     return ask;
-}
-
-/* Returns the length in bytes of the name of the claim's state. */
-size_t key_bytes(const RemoteClaim &remote) {
-    return remote.zone->prefix.len + name_bytes(remote) + 1;
 }
 
 void unlink(Waiter &waiter) {
@@ -93,20 +99,10 @@ void count_unsettled(const Client &client, uint64_t units) {
     if (units) { add(&client.calls->unsettled, units); }
 }
 
-size_t name_bytes(const RemoteClaim &remote) {
-    return is_plain(*remote.zone->redis, remote) ? remote.key.len : 2 * kDigestBytes;
-}
-
-u_char *write_name(const RemoteClaim &remote, u_char *p) {
-    if (is_plain(*remote.zone->redis, remote)) { return append(p, view(remote.key)); }
-
-    u_char digest[kDigestBytes];
-    ngx_sha1_t sha;
-    ngx_sha1_init(&sha);
-    ngx_sha1_update(&sha, remote.key.data, remote.key.len);
-    ngx_sha1_final(digest, &sha);
-
-    return ngx_hex_dump(p, digest, sizeof(digest));
+Policy known_policy(const AskPart &part) {
+    const LimitCache *told = part.zone->told;
+    Override own = told->has_windows() ? told->find(part.claim.key_hash()) : Override{};
+    return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
 }
 
 /* A hash that two asks share is as unlikely as in the zone's own memory. */
@@ -120,35 +116,45 @@ Ask *find_ask(Redis &redis, uint64_t hash) {
     return nullptr;
 }
 
-Ask *create_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
-                size_t bytes) {
-    const Nodes &nodes = redis.client.nodes;
+size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text) {
+    return zone.prefix.len + (is_plain(zone, text) ? text.len : 2 * kDigestBytes) + 1;
+}
+
+Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
+                        size_t bytes) {
     for (const Claim &claim : claims) {
-        bytes += key_bytes(remote_of(claim));
+        bytes += name_bytes(*remote_of(claim).zone, remote_of(claim).key);
     }
 
     Ask *ask = alloc_ask(redis, kind, ask_bytes, claims.size(), bytes);
     if (ask == nullptr) { return nullptr; }
 
-    auto *p = reinterpret_cast<u_char *>(ask->parts.end());
     for (size_t i = 0; i < claims.size(); i++) {
         const RemoteClaim &remote = remote_of(claims[i]);
         AskPart &part = ask->parts[i];
         const Policy &policy = *claims[i].policy;
         Window window = policy.salt != 0 ? policy.window() : Window{};
-        part = {claims[i], remote.zone, window, {}, 0, i};
+        part = {claims[i], remote.zone, window, remote.key, 0, i};
         part.claim.set_policy(*remote.zone->policy);
         part.pace = remote.pace != 0 ? remote.pace : part.claim.limit;
-        part.key.data = p;
-        p = write_key(remote, p);
-        part.key.len = p - part.key.data;
-        part.slot = nodes.is_cluster() ? key_slot(view(part.key)) : 0;
-
-        if (part.slot != ask->parts[0].slot) { ask->slot = kMixedSlots; }
     }
 
-    if (ask->slot != kMixedSlots) { ask->slot = ask->parts[0].slot; }
     return ask;
+}
+
+void name_keys(Ask &ask) {
+    const bool is_cluster = ask.redis->client.nodes.is_cluster();
+    auto *p = reinterpret_cast<u_char *>(ask.parts.end());
+    for (AskPart &part : ask.parts) {
+        u_char *end = write_name(*part.zone, part.key, p);
+        part.key = {static_cast<size_t>(end - p), p};
+        part.slot = is_cluster ? key_slot(view(part.key)) : 0;
+        p = end;
+
+        if (part.slot != ask.parts[0].slot) { ask.slot = kMixedSlots; }
+    }
+
+    if (ask.slot != kMixedSlots) { ask.slot = ask.parts[0].slot; }
 }
 
 Ask *if_worth(Ask &ask) {

@@ -29,7 +29,7 @@ struct AskPart {
     Claim claim;
     RemoteZone *zone;
     Window window;         /* requested window; none: the window of the zone */
-    ngx_str_t key;         /* name of the key's state in Redis */
+    ngx_str_t key;         /* name of the key's state in Redis; before name_keys() its text */
     ngx_int_t slot;        /* slot of the key in a cluster */
     size_t index;          /* index among the request's claims */
     ngx_uint_t leased = 0; /* units of a bucket that the call leases */
@@ -68,12 +68,8 @@ inline const AskKind &kind_of(const Ask &ask) { return static_cast<const AskKind
 /* Counts units of settlements that Redis has not taken. */
 void count_unsettled(const Client &client, uint64_t units);
 
-/* Returns the length in bytes of the part of a claim's name that stands for the key: the text, or
- * its SHA-1 in hex. */
-size_t name_bytes(const RemoteClaim &remote);
-
-/* Writes this part, and returns its end. */
-u_char *write_name(const RemoteClaim &remote, u_char *p);
+/* Returns the policy of the window that the key is known to have. */
+Policy known_policy(const AskPart &part);
 
 /* Returns the ask for the same claims that has not ended yet, or nullptr. */
 Ask *find_ask(Redis &redis, uint64_t hash);
@@ -86,14 +82,25 @@ Ask *if_worth(Ask &ask);
  * node is not worth waiting for, or there is no memory. */
 Ask *get_ask(Redis &redis, Span<Claim> claims, const AskKind &kind);
 
-/* Makes an ask for the claims: a zeroed object of ask_bytes, an Ask with more state, and `bytes`
- * after the last key.  Returns nullptr if there is no memory. */
-Ask *create_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
-                size_t bytes = 0);
+/* Returns the length in bytes of the name of a key's state. */
+size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text);
 
+/* Makes an ask for the claims: a zeroed object of ask_bytes, an Ask with more state, room for the
+ * names of its keys after its parts, and `bytes` after the names.  Returns nullptr if there is no
+ * memory. */
+Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,
+                        size_t bytes);
+
+/* Writes the names of the keys, and finds their slots. */
+void name_keys(Ask &ask);
+
+/* Makes an ask of type T with names. */
 template <class T = Ask>
 T *create_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t bytes = 0) {
-    return static_cast<T *>(create_ask(redis, claims, kind, sizeof(T), bytes));
+    Ask *ask = create_unnamed_ask(redis, claims, kind, sizeof(T), bytes);
+    if (ask != nullptr) { name_keys(*ask); }
+
+    return static_cast<T *>(ask);
 }
 
 /* Lets all requests with the same claims find the ask. */

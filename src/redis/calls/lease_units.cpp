@@ -14,13 +14,6 @@ bool can_lease(const RemoteZone &zone, const Claim &claim) {
     return zone.lease && Leases::can_serve(claim);
 }
 
-/* Returns the policy of the window that the key is known to have. */
-Policy known_policy(const AskPart &part) {
-    const LimitCache *told = part.zone->told;
-    Override own = told->has_windows() ? told->find(part.claim.key_hash()) : Override{};
-    return with_window(*part.zone->policy, own.is_set() ? own.window : part.window);
-}
-
 /* Returns for how many further requests a call may lease units that asks for `asked`. */
 uint64_t wanted(const AskPart &part, const Claim &claim, uint64_t asked) {
     uint64_t needed = std::min(asked * claim.cost, kNarrowMax);

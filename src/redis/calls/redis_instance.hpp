@@ -68,7 +68,7 @@ struct MemoryErrand;
 /* The reports of this worker for zones with "sync=". */
 struct Notices {
     ngx_queue_t list;
-    size_t bytes; /* memory of the notices and their asks */
+    size_t bytes; /* memory of the notices */
 
     /* These are nullptr until there was a notice.  The client calls hurry() when the worker has
      * been told to exit, and end() when it exits. */

@@ -56,7 +56,7 @@ enum class Source { kLocal = 0, kRedis, kLease, kCache, kFallback };
 
 struct RemoteClaim {
     RemoteZone *zone;
-    ngx_str_t key; /* text of the key, or its name in Redis if is_named */
+    ngx_str_t key; /* text of the key */
     Source source;
     Override own; /* override of the key, from the reply */
     Verdict verdict;
@@ -67,7 +67,6 @@ struct RemoteClaim {
     Policy policy;        /* policy of the override's window, if it has one */
     Taken taken;
     bool is_pending; /* the cost is among the units to be reported, in a zone with "sync=" */
-    bool is_named;
 };
 
 /* Returns the remote part of a claim, which Redis decides. */
