@@ -34,7 +34,7 @@ struct Notice : Ask {
 
 using NoticeList = List<Notice, &Notice::in_list>;
 
-/* The most bytes of a worker's notices: room for 20,000 of them with short keys.  This bounds
+/* The most bytes of a worker's notices: room for 40,000 of them with short keys.  This bounds
  * memory while Redis is away.  Units without a notice wait until the next request of their key
  * finds them overdue. */
 constexpr size_t kNoticeBytesMax = 32 << 20;
