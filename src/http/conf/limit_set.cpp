@@ -94,13 +94,13 @@ bool sort_limits(ngx_conf_t *cf, Group &group) {
     for (const auto *limit = group.begin(); limit != first; limit++) {
         if (!limit->zone->is_remote()) { continue; }
 
-        group.backend = limit->zone->backend;
+        group.is_remote = true;
 
         /* Units that were reported to this Redis are refunded if another Redis rejects. */
         limit->zone->remote.redis->settles |= first != group.end();
     }
 
-    if (first != group.end()) { group.backend = first->zone->backend; }
+    group.is_remote |= first != group.end();
 
     if (group.end() - first > kClaimsMax) {
         return invalid_at(cf, first->where, "more than %d limits of redis at one place in %s:%ui",
@@ -140,7 +140,7 @@ bool add_group(ngx_conf_t *cf, LimitSet &set, bool all_watched, Stage stage, boo
 
     if (group->nlimits == 0) { return true; }
 
-    group->single = group->nlimits == 1 && next == nullptr && !watched && group->backend == nullptr;
+    group->single = group->nlimits == 1 && next == nullptr && !watched && !group->is_remote;
     group->dry_run = watched;
     group->next = next;
     group->nclaims = group->nlimits + (next != nullptr ? next->nclaims : 0);

@@ -63,12 +63,9 @@ struct Group {
     ngx_uint_t nclaims; /* limits of this and the next groups */
     bool single;        /* the stage has one limit, which is enforced and of this node */
     bool dry_run;
-    bool leaky; /* some limits may delay */
-
-    /* The backend of the last limit in Redis: limits that Redis is asked about come last, side by
-     * side for each Redis.  nullptr: no limit is in Redis. */
-    const Backend *backend;
-
+    bool leaky;     /* some limits may delay */
+    bool is_remote; /* some limits are in Redis: limits that Redis is asked about come last, side
+                       by side for each Redis */
     Group *next;
 
     Limit *begin() const { return limits; }

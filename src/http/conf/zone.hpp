@@ -33,7 +33,6 @@ struct SharedZone {
     ZoneMemory aside;
 };
 
-struct Backend;
 struct LimitQueue;
 struct ZoneConf;
 
@@ -105,10 +104,9 @@ struct ZoneConf {
     RejectedKeys rejected;
     ZoneClients clients;
 
-    const Backend *backend; /* decides claims in Redis; nullptr: this node's memory decides */
-    RemoteZone remote;      /* valid for a zone in Redis */
+    RemoteZone remote; /* without a Redis if this node's memory decides */
 
-    bool is_remote() const { return backend != nullptr; }
+    bool is_remote() const { return remote.redis != nullptr; }
 
     /* Returns the largest limit that a key may have. */
     uint64_t limit_max() const { return policy.limit_max(is_remote() && remote.sync_ms == 0); }

@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "http/conf/configuration.hpp"
-#include "http/request/backend.hpp"
 #include "http/values/suggestion.hpp"
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
@@ -84,7 +83,6 @@ char *redis_directive(ngx_conf_t *cf, ngx_command_t *, void *) {
 bool set_redis(const Param &param, ZoneConf &zone) {
     if (!kHasRedis) { return param.invalid("\"%V\" needs limit_sliding built with hiredis"); }
 
-    zone.backend = kHasRedis ? &kAsked : nullptr;
     zone.remote.redis = get_redis(param.cf, param.text);
     if (zone.remote.redis == nullptr) { return false; }
 
@@ -168,7 +166,6 @@ bool set_sync(const Param &param, ZoneConf &zone) {
                            &param.word);
     }
 
-    zone.backend = kHasRedis ? &kTold : nullptr;
     zone.remote.sync_ms = ms;
     return true;
 }

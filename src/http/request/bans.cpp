@@ -4,11 +4,11 @@
 
 #include "core/table/zone.hpp"
 #include "http/overrides/overridden_claim.hpp"
-#include "http/request/backend.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+#include "redis/background/ban_spread.hpp"
 
 namespace limit_sliding {
 namespace {
@@ -87,7 +87,7 @@ void count_towards_ban(ngx_http_request_t *r, Claim &claim) {
     const auto ban = zone.memory.aside.bans->reject(hash, zone.rejected.penalty, ngx_current_msec);
     if (ban.left_ms == 0) { return; }
 
-    if (zone.is_remote()) { zone.backend->tell_ban(zone.remote, hash); }
+    if (kHasRedis && zone.is_remote()) { tell_ban(zone.remote, hash); }
 
     add_atomically(zone.worker.counters->bans);
 
@@ -135,7 +135,7 @@ uint64_t ban_hash(const ZoneConf &zone, std::string_view key) {
 void lift_ban(const ZoneConf &zone, std::string_view key) {
     const auto hash = ban_hash(zone, key);
     zone.memory.aside.bans->lift(hash, ngx_current_msec);
-    if (zone.is_remote()) { zone.backend->tell_lifted_ban(zone.remote, hash); }
+    if (kHasRedis && zone.is_remote()) { tell_lifted_ban(zone.remote, hash); }
 }
 
 template <bool kSingle>

@@ -13,9 +13,10 @@
 #include "http/conf/configuration.hpp"
 #include "http/conf/policy_header.hpp"
 #include "http/overrides/overridden_claim.hpp"
-#include "http/request/backend.hpp"
 #include "http/request/bans.hpp"
+#include "http/request/remote_claims.hpp"
 #include "http/request/suspend.hpp"
+#include "http/request/sync_claims.hpp"
 #include "http/response/context.hpp"
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
@@ -154,8 +155,8 @@ void decide_alone(Claim *claim, uint64_t now_ms) { (void)acquire(claim, 1, now_m
     for (auto &claim : claims) {
         if (!claim.records || claim.is_banned || claim.outcome != Outcome::kRejected) { continue; }
 
-        if (claim.remote != nullptr) {
-            backend_of(claim).record(claim);
+        if (kHasRedis && claim.remote != nullptr) {
+            record_remote(claim);
         } else if (claim.verdict == nullptr) {
             record_rejected(&claim, ctx.now_ms);
         }
@@ -250,7 +251,9 @@ private:
             if (rc != NGX_OK) { return rc; }
         }
 
-        if (!kSingle && zone.is_remote()) { return zone.backend->complete(r_, claim, zone, key); }
+        if (kHasRedis && !kSingle && zone.is_remote()) {
+            return complete_remote(r_, claim, zone, key);
+        }
 
         const auto &overrides = *zone.memory.aside.overrides;
         if (overrides.count() != 0) {
@@ -300,8 +303,8 @@ private:
         ctx_.headers = conf_.headers;
         ctx_.now_ms = ngx_current_msec;
 
-        if (!kSingle && group_->backend != nullptr) {
-            return group_->backend->decide(r_, ctx_, {claims, n});
+        if (kHasRedis && !kSingle && group_->is_remote) {
+            return decide_remote(r_, ctx_, {claims, n});
         }
 
         return ctx_.add_decided({claims, n}, decide_here({claims, n}));
@@ -402,7 +405,7 @@ private:
     ngx_int_t run(bool has_waited) {
         for (; group_ != nullptr; group_ = kSingle ? nullptr : group_->next) {
             auto *claims = next();
-            const auto decision = has_waited ? group_->backend->resume(r_, ctx_) : decide();
+            const auto decision = kHasRedis && has_waited ? decide_replied(r_, ctx_) : decide();
             has_waited = false;
 
             if (decision == Decision::kNone) { continue; }
@@ -418,9 +421,7 @@ private:
             const size_t n = kSingle ? 1 : ctx_.next() - claims;
             const Span<Claim> decided = {claims, n};
             const bool is_admitted = decision == Decision::kAdmitted;
-            if (!kSingle && group_->backend != nullptr) {
-                group_->backend->report(decided, is_admitted);
-            }
+            if (kHasRedis && !kSingle && group_->is_remote) { tell_synced(decided, is_admitted); }
 
             if (is_admitted) {
                 admit(decided);

@@ -4,17 +4,17 @@
  * at once.  Else the request is suspended until Redis replies.  If Redis does not answer, on_error
  * decides. */
 
+#include "http/request/remote_claims.hpp"
+
 #include <algorithm>
 #include <new>
 
 #include "core/limiter/limiter.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/request/backend.hpp"
 #include "http/request/suspend.hpp"
 #include "http/request/sync_claims.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
-#include "redis/background/ban_spread.hpp"
 #include "redis/calls/client.hpp"
 #include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/breaker.hpp"
@@ -315,9 +315,12 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
     return Decision::kAsked;
 }
 
-/* Gives a claim its RemoteClaim.  A reply or a verdict sets the other fields: to clear them would
+} // namespace
+
+/* Gives the claim its RemoteClaim.  A reply or a verdict sets the other fields: to clear them would
  * take 130 instructions. */
-ngx_int_t complete(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ngx_str_t &key) {
+ngx_int_t complete_remote(ngx_http_request_t *r, Claim &claim, ZoneConf &zone,
+                          const ngx_str_t &key) {
     auto *remote = alloc<RemoteClaim>(r->pool);
     if (remote == nullptr) { return NGX_ERROR; }
 
@@ -330,24 +333,16 @@ ngx_int_t complete(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ng
     remote->asked = claim.policy;
     remote->is_pending = false;
     claim.remote = remote;
+    if (is_synced(claim)) { complete_synced(claim); }
+
     return NGX_OK;
 }
 
-ngx_int_t complete_told(ngx_http_request_t *r, Claim &claim, ZoneConf &zone, const ngx_str_t &key) {
-    if (complete(r, claim, zone, key) != NGX_OK) { return NGX_ERROR; }
-
-    complete_synced(claim);
-    return NGX_OK;
-}
-
-/* Decides claims of which Redis is asked about none. */
-Decision decide_here(ngx_http_request_t *, Context &ctx, Span<Claim> all) {
-    return ctx.add_decided(all, acquire(all.begin(), all.size(), ctx.now_ms));
-}
-
-Decision decide(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
+Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
     auto *first = std::find_if(all.begin(), all.end(), is_asked);
-    if (first == all.end()) { return decide_here(r, ctx, all); }
+    if (first == all.end()) {
+        return ctx.add_decided(all, acquire(all.begin(), all.size(), ctx.now_ms));
+    }
 
     const size_t nlocal = first - all.begin();
     JointClaims claims = {all, {all.begin(), nlocal}, {first, all.size() - nlocal}};
@@ -391,7 +386,12 @@ Decision decide_replied(ngx_http_request_t *r, Context &ctx) {
     return account_all(ctx, claims.all);
 }
 
-void count(Claim claim) {
+void count_remote(Claim claim) {
+    if (is_synced(claim)) {
+        count_synced(claim);
+        return;
+    }
+
     const auto &remote = remote_of(claim);
     keep_warm({&claim, 1}, ngx_current_msec);
 
@@ -401,7 +401,7 @@ void count(Claim claim) {
     ask_redis({&claim, 1}, nullptr);
 }
 
-void record(Claim &claim) {
+void record_remote(Claim &claim) {
     auto &remote = remote_of(claim);
 
     /* A blocked key counts nothing. */
@@ -436,7 +436,12 @@ void record(Claim &claim) {
     ask_redis({&asked, 1}, nullptr);
 }
 
-void settle_asked(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
+void settle_remote(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms) {
+    if (is_synced(claim)) {
+        settle_synced(claim, reserved, cost, admitted_ms);
+        return;
+    }
+
     if (remote_of(claim).own.is_unlimited()) { return; }
 
     /* This node's memory decides while Redis does not answer, so it is settled as well.  It has
@@ -455,12 +460,5 @@ void settle_asked(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t
     const auto there = remote_of(claim).source == Source::kFallback ? 0 : reserved;
     if (cost != there) { settle_redis(claim, static_cast<int64_t>(cost - there)); }
 }
-
-} // namespace
-
-const Backend kAsked = {complete, decide,       decide_replied, tell_synced,    record,
-                        count,    settle_asked, tell_ban,       tell_lifted_ban};
-const Backend kTold = {complete_told, decide_here,   decide_replied, tell_synced,    record,
-                       count_synced,  settle_synced, tell_ban,       tell_lifted_ban};
 
 } // namespace limit_sliding

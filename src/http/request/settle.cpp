@@ -6,7 +6,7 @@
 
 #include "core/limiter/limiter.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/request/backend.hpp"
+#include "http/request/remote_claims.hpp"
 #include "http/response/context.hpp"
 #include "http/response/log.hpp"
 #include "http/values/rate.hpp"
@@ -35,8 +35,8 @@ bool is_counted(const Limit &limit, ngx_uint_t status) {
 void count(Claim claim) {
     claim.purpose = Purpose::kConsume;
 
-    if (claim.remote != nullptr) {
-        backend_of(claim).count(claim);
+    if (kHasRedis && claim.remote != nullptr) {
+        count_remote(claim);
     } else {
         acquire(&claim, 1, ngx_current_msec);
     }
@@ -47,8 +47,8 @@ void count(Claim claim) {
                                           uint64_t cost) {
     const auto now_ms = ngx_current_msec;
 
-    if (claim.remote != nullptr) {
-        backend_of(claim).settle(claim, reserved, cost, ctx.first_ms());
+    if (kHasRedis && claim.remote != nullptr) {
+        settle_remote(claim, reserved, cost, ctx.first_ms());
     } else if (cost > reserved) {
         auto *consume = claim.is_own ? consume_by_history(*claim.policy, claim.limit)
                                      : limit_of(claim).consume;

@@ -28,7 +28,7 @@ void tell_synced(Span<Claim> claims, bool admitted);
  * request. */
 void untell_synced(Span<Claim> claims);
 
-/* See Backend::count() and Backend::settle(). */
+/* Do the work of count_remote() and settle_remote(). */
 void count_synced(Claim claim);
 void settle_synced(const Claim &claim, uint64_t reserved, uint64_t cost, uint64_t admitted_ms);
 

@@ -18,14 +18,6 @@
 
 namespace limit_sliding {
 
-/* True if the module is built with hiredis.  Code for Redis is linked only then, so calls of that
- * code depend on the constant. */
-#ifdef LIMIT_SLIDING_WITHOUT_REDIS
-constexpr bool kHasRedis = false;
-#else
-constexpr bool kHasRedis = true;
-#endif
-
 /* Must be called when a worker begins, and when it ends. */
 void redis_enter(Redis *redis);
 void redis_exit(Redis *redis);

@@ -19,6 +19,14 @@
 
 namespace limit_sliding {
 
+/* True if the module is built with hiredis.  Code for Redis is linked only then, so calls of that
+ * code depend on the constant. */
+#ifdef LIMIT_SLIDING_WITHOUT_REDIS
+constexpr bool kHasRedis = false;
+#else
+constexpr bool kHasRedis = true;
+#endif
+
 struct Ask;
 class BanExchange;
 struct BanSpread;
