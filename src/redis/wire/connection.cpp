@@ -52,7 +52,7 @@ void Connection::resolve() {
     ctx->cancelable = 1;
     ctx->timeout = settings->connect_timeout;
 
-    if (endpoint->naddrs == 0) { known_addresses->get(*endpoint, address_); }
+    if (endpoint->naddrs == 0) { known_addresses->get(*endpoint); }
 
     if (endpoint->naddrs != 0) {
         /* half of the time is left for the last known addresses */
@@ -73,7 +73,7 @@ void Connection::resolve_handler(ngx_resolver_ctx_t *ctx) {
         self.log->write(0, "%V could not be resolved (%i: %s)", &ctx->name, ctx->state,
                         ngx_resolver_strerror(ctx->state));
     } else {
-        self.endpoint->set_addresses(ctx->addrs, ctx->naddrs, self.address_);
+        self.endpoint->set_addresses(ctx->addrs, ctx->naddrs);
         self.known_addresses->put(*self.endpoint);
     }
 
@@ -95,11 +95,11 @@ void Connection::connect_to_addresses() {
 }
 
 void Connection::connect_to_address() {
-    size_t i = (address_ - endpoint->first) % endpoint->naddrs;
+    Endpoint::Address &address = endpoint->addrs[address_ % endpoint->naddrs];
     untried_--;
     peer_ = {};
-    peer_.sockaddr = &endpoint->addrs[i].sockaddr;
-    peer_.socklen = endpoint->lens[i];
+    peer_.sockaddr = &address.address.sockaddr;
+    peer_.socklen = address.len;
     peer_.name = &endpoint->text;
     peer_.get = ngx_event_get_peer;
     peer_.log = ngx_cycle->log;

@@ -46,7 +46,7 @@ void Endpoint::set(const Server &server) {
     host = server.url.host;
     port = server.url.port;
     is_name = server.url.naddrs == 0;
-    set_addresses(server.url.addrs, server.url.naddrs, 0);
+    set_addresses(server.url.addrs, server.url.naddrs);
 }
 
 bool Endpoint::set(std::string_view name, int64_t number) {
@@ -60,10 +60,10 @@ bool Endpoint::set(std::string_view name, int64_t number) {
     host = to_str(view(named_, name.size()));
     port = static_cast<in_port_t>(number);
 
-    lens[0] = parse_address(host, &addrs[0]);
-    is_name = lens[0] == 0;
+    addrs[0].len = parse_address(host, &addrs[0].address);
+    is_name = addrs[0].len == 0;
     naddrs = is_name ? 0 : 1;
-    if (!is_name) { ngx_inet_set_port(&addrs[0].sockaddr, port); }
+    if (!is_name) { ngx_inet_set_port(&addrs[0].address.sockaddr, port); }
     return true;
 }
 

@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <algorithm>
+
 #include "redis/wire/reply.hpp"
 #include "redis/wire/settings.hpp"
 
@@ -18,21 +20,26 @@ struct Endpoint {
      * the host or the port is invalid. */
     bool set(std::string_view host, int64_t port);
 
-    /* Sets n addresses in a form of NGINX, such as ngx_resolver_addr_t, in sorted order, because
-     * resolvers rotate them.  The first one is number `start`, modulo n, of this order; at most
-     * kAddressesMax are kept. */
-    template <class Address>
-    void set_addresses(const Address *from, size_t n, size_t start) {
-        first = start;
-        naddrs = ngx_min(n, kAddressesMax);
-        for (size_t i = 0; i < n; i++) {
-            size_t to = (count_before(from, n, i) + n - start % n) % n;
-            if (to >= naddrs) { continue; }
+    struct Address {
+        socklen_t len;
+        ngx_sockaddr_t address;
+    };
 
-            ngx_memcpy(&addrs[to], from[i].sockaddr, from[i].socklen);
-            ngx_inet_set_port(&addrs[to].sockaddr, port);
-            lens[to] = from[i].socklen;
+    /* Sets up to kAddressesMax of n addresses in a form of NGINX, such as ngx_resolver_addr_t, and
+     * sorts them, because resolvers rotate them. */
+    template <class From>
+    void set_addresses(const From *from, size_t n) {
+        naddrs = ngx_min(n, kAddressesMax);
+        for (size_t i = 0; i < naddrs; i++) {
+            addrs[i].len = from[i].socklen;
+            ngx_memcpy(&addrs[i].address, from[i].sockaddr, from[i].socklen);
+            ngx_inet_set_port(&addrs[i].address.sockaddr, port);
         }
+
+        std::sort(addrs, addrs + naddrs, [](const Address &a, const Address &b) {
+            return std::string_view(reinterpret_cast<const char *>(&a.address), a.len)
+                   < std::string_view(reinterpret_cast<const char *>(&b.address), b.len);
+        });
     }
 
     /* Returns the host without the brackets of a URL. */
@@ -47,25 +54,10 @@ struct Endpoint {
     ngx_str_t host;
     in_port_t port;
     bool is_name; /* NGINX resolves the host, and caches the result while it is valid */
-    size_t first; /* number of addrs[0] among all sorted addresses, modulo their number */
     size_t naddrs;
-    ngx_sockaddr_t addrs[kAddressesMax];
-    socklen_t lens[kAddressesMax];
+    Address addrs[kAddressesMax];
 
 private:
-    /* Returns how many addresses are sorted before this one. */
-    template <class Address>
-    static size_t count_before(const Address *all, size_t n, size_t one) {
-        size_t before = 0;
-        for (size_t i = 0; i < n; i++) {
-            int order = ngx_memn2cmp(reinterpret_cast<u_char *>(all[i].sockaddr),
-                                     reinterpret_cast<u_char *>(all[one].sockaddr), all[i].socklen,
-                                     all[one].socklen);
-            if (order < 0 || (order == 0 && i < one)) { before++; }
-        }
-        return before;
-    }
-
     u_char named_[kReplyHost + sizeof(":65535")];
 };
 

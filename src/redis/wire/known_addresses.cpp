@@ -16,8 +16,8 @@ void KnownAddresses::put(const Endpoint &from) {
     entry.naddrs = from.naddrs;
     for (size_t i = 0; i < from.naddrs; i++) {
         Address &to = entry.addrs[i];
-        to.len = ngx_min(from.lens[i], static_cast<socklen_t>(sizeof(to.address)));
-        ngx_memcpy(&to.address, &from.addrs[i], to.len);
+        to.len = ngx_min(from.addrs[i].len, static_cast<socklen_t>(sizeof(to.address)));
+        ngx_memcpy(&to.address, &from.addrs[i].address, to.len);
     }
 
     entry.checksum = entry.sum();
@@ -34,7 +34,7 @@ void KnownAddresses::put(const Endpoint &from) {
     *place = entry;
 }
 
-void KnownAddresses::get(Endpoint &to, size_t start) const {
+void KnownAddresses::get(Endpoint &to) const {
     const uint64_t id = to.id();
     for (const Entry &one : entries_) {
         if (one.id != id) { continue; }
@@ -42,11 +42,10 @@ void KnownAddresses::get(Endpoint &to, size_t start) const {
         const Entry entry = one; /* another worker may write the entry meanwhile */
         if (entry.id != id || !entry.is_whole()) { continue; }
 
-        to.first = start;
         to.naddrs = entry.naddrs;
         for (size_t i = 0; i < entry.naddrs; i++) {
-            ngx_memcpy(&to.addrs[i], &entry.addrs[i].address, entry.addrs[i].len);
-            to.lens[i] = entry.addrs[i].len;
+            to.addrs[i].len = entry.addrs[i].len;
+            ngx_memcpy(&to.addrs[i].address, &entry.addrs[i].address, entry.addrs[i].len);
         }
         return;
     }

@@ -16,9 +16,8 @@ public:
     /* Stores the addresses of an endpoint with a name.  A full table evicts another name. */
     void put(const Endpoint &from);
 
-    /* Sets the addresses of an endpoint that has none, if its name is known; Endpoint::first
-     * becomes `start`. */
-    void get(Endpoint &to, size_t start) const;
+    /* Sets the addresses of an endpoint that has none, if its name is known. */
+    void get(Endpoint &to) const;
 
 private:
     struct Address {
