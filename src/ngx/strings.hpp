@@ -36,6 +36,19 @@ inline u_char *append(u_char *p, std::string_view text) {
     return text.empty() ? p : ngx_cpymem(p, text.data(), text.size());
 }
 
+/* The bytes of append_sha1(). */
+constexpr size_t kSha1Bytes = 40;
+
+/* Appends the SHA-1 of the text in hex, and returns its end. */
+inline u_char *append_sha1(u_char *p, std::string_view text) {
+    u_char digest[kSha1Bytes / 2];
+    ngx_sha1_t sha;
+    ngx_sha1_init(&sha);
+    ngx_sha1_update(&sha, text.data(), text.size());
+    ngx_sha1_final(digest, &sha);
+    return ngx_hex_dump(p, digest, sizeof(digest));
+}
+
 /* Joins the texts in memory of the pool.  The data is nullptr if there is no memory. */
 template <class... Texts>
 ngx_str_t join(ngx_pool_t *pool, const Texts &...texts) {

@@ -12,8 +12,6 @@ namespace limit_sliding {
 
 namespace {
 
-constexpr size_t kDigestBytes = 20;
-
 /* Longer keys have digests, so that clients cannot fill Redis with the texts of keys. */
 constexpr size_t kPlainBytesMax = 65535;
 
@@ -29,17 +27,7 @@ bool is_plain(const RemoteZone &zone, const ngx_str_t &text) {
  * of the key, or its SHA-1 in hex. */
 u_char *write_name(const RemoteZone &zone, const ngx_str_t &text, u_char *p) {
     p = append(p, view(zone.prefix));
-    if (is_plain(zone, text)) {
-        p = append(p, view(text));
-    } else {
-        u_char digest[kDigestBytes];
-        ngx_sha1_t sha;
-        ngx_sha1_init(&sha);
-        ngx_sha1_update(&sha, text.data, text.len);
-        ngx_sha1_final(digest, &sha);
-        p = ngx_hex_dump(p, digest, sizeof(digest));
-    }
-
+    p = is_plain(zone, text) ? append(p, view(text)) : append_sha1(p, view(text));
     *p++ = '}';
     return p;
 }
@@ -118,7 +106,7 @@ Ask *find_ask(Redis &redis, uint64_t hash) {
 }
 
 size_t name_bytes(const RemoteZone &zone, const ngx_str_t &text) {
-    return zone.prefix.len + (is_plain(zone, text) ? text.len : 2 * kDigestBytes) + 1;
+    return zone.prefix.len + (is_plain(zone, text) ? text.len : kSha1Bytes) + 1;
 }
 
 Ask *create_unnamed_ask(Redis &redis, Span<Claim> claims, const AskKind &kind, size_t ask_bytes,

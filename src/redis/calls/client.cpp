@@ -141,12 +141,12 @@ bool ask_redis(Span<Claim> claims, Waiter *waiter) {
     if (waiter) { waiter->claims = claims; }
 
     const Claim &last = claims.end()[-1];
-    if (remote_of(last).zone->redis != &redis) { return ask_in_pieces(claims, waiter); }
+    if (remote_of(last).zone->redis != &redis) { return ask_in_pieces(claims, nullptr, waiter); }
 
     Ask *ask = get_ask(redis, claims, kDecision);
     if (ask == nullptr) { return false; }
 
-    if (ask->slot == kMixedSlots) { return ask_in_pieces(*ask, claims, waiter); }
+    if (ask->slot == kMixedSlots) { return ask_in_pieces(claims, ask, waiter); }
 
     join_ask(*ask, waiter);
     if (waiter == nullptr) { keep_worker(*ask); }

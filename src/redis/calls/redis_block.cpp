@@ -422,14 +422,8 @@ bool init_probe(ngx_conf_t *cf, Redis &redis) {
 
 /* Returns the digest of a script, in hex; nullptr as data: no memory. */
 ngx_str_t sha1_of(ngx_pool_t *pool, std::string_view text) {
-    u_char digest[20];
-    ngx_sha1_t sha;
-    ngx_sha1_init(&sha);
-    ngx_sha1_update(&sha, text.data(), text.size());
-    ngx_sha1_final(digest, &sha);
-
-    u_char hex[2 * sizeof(digest)];
-    ngx_hex_dump(hex, digest, sizeof(digest));
+    u_char hex[kSha1Bytes];
+    (void)append_sha1(hex, text);
     return join(pool, view(hex, sizeof(hex)));
 }
 

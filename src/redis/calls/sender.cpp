@@ -213,9 +213,7 @@ bool send_call(Node &node) {
         remove_due(errand);
         call->errands.push_back(errand);
         call->nerrands++;
-        call->asking = errand.asking;
         errand.state = ErrandState::kInCall;
-        errand.asking = false;
         if (errand.hops == 0) { errand.since = ngx_current_msec; }
     }
 
@@ -376,7 +374,7 @@ bool put_asking(Node &node) {
 }
 
 bool put_call(Node &node, ErrandCall &call, Span<const Arg> args) {
-    return (!call.asking || put_asking(node)) && node.command(call, args);
+    return (!call.errands.front().asking || put_asking(node)) && node.command(call, args);
 }
 
 void init_unrouted(Client &client) {

@@ -31,7 +31,6 @@ struct ErrandCall : Call {
     size_t nerrands;
     size_t nclaims; /* claims of asks, see join_script() */
     bool whole;     /* the script is sent by its text, not by its digest */
-    bool asking;    /* ASKING precedes the command */
 };
 
 /* The functions that nodes call. */

@@ -230,9 +230,17 @@ bool ask_pieces(Split &split, Waiter *waiter) {
 
 } // namespace
 
-bool ask_in_pieces(Span<Claim> claims, Waiter *waiter) {
+bool ask_in_pieces(Span<Claim> claims, Ask *mixed, Waiter *waiter) {
     Split *split = create_split(claims);
-    if (split == nullptr) { return false; }
+    if (split == nullptr) {
+        ngx_free(mixed);
+        return false;
+    }
+
+    if (mixed != nullptr) {
+        divide(*split, *mixed, claims, 0);
+        return ask_pieces(*split, waiter);
+    }
 
     for (size_t i = 0; i < claims.size();) {
         size_t first = i;
@@ -243,17 +251,6 @@ bool ask_in_pieces(Span<Claim> claims, Waiter *waiter) {
 
         add_claims(*split, {&claims[first], i - first}, first);
     }
-    return ask_pieces(*split, waiter);
-}
-
-bool ask_in_pieces(Ask &ask, Span<Claim> claims, Waiter *waiter) {
-    Split *split = create_split(claims);
-    if (split == nullptr) {
-        ngx_free(&ask);
-        return false;
-    }
-
-    divide(*split, ask, claims, 0);
     return ask_pieces(*split, waiter);
 }
 

@@ -10,11 +10,9 @@
 
 namespace limit_sliding {
 
-/* Does the work of ask_redis() for claims of several Redises. */
-bool ask_in_pieces(Span<Claim> claims, Waiter *waiter);
-
-/* Does the same for claims of one cluster, and takes over their ask, which is of kMixedSlots. */
-bool ask_in_pieces(Ask &ask, Span<Claim> claims, Waiter *waiter);
+/* Does the work of ask_redis() for claims of several Redises, or of one cluster: then takes over
+ * their ask, which is of kMixedSlots.  nullptr: they are of several Redises. */
+bool ask_in_pieces(Span<Claim> claims, Ask *mixed, Waiter *waiter);
 
 /* Refunds the granted units of the claims in the background, because their request is rejected
  * nevertheless.  Ignores claims without granted units. */

@@ -30,12 +30,9 @@ struct Nodes {
         return node != nullptr && node->is_closed() && node->attempt_failed;
     }
 
-    /* Returns the node to ask about this slot, never nullptr.  If the node of the slot is
-     * unknown, this is any node, which redirects the ask. */
-    Node *route(ngx_int_t slot) { return is_cluster() ? &cluster->route(slot) : node; }
-
     /* Returns the node of an errand; nullptr: it is for a master, and no map of slots was received.
-     * If the master of that id is gone, this is another node. */
+     * If the node of the slot is unknown, or the master of that id is gone, this is any node, which
+     * redirects an ask. */
     Node *route(const Errand &errand) {
         if (!is_cluster()) { return node; }
 
