@@ -22,7 +22,7 @@ constexpr size_t kBytesPerPage = 1024 * 1024;
 constexpr ngx_msec_t kPageMs = 250;
 
 /* A page while it is made.  It has memory of its own, because the caller may leave the page
- * before its call ends.  The errand asks for names and for the values of these names in turns. */
+ * before its calls end.  The errand asks for names, and calls for their values follow its reply. */
 struct LimitScan : ScanPage, Errand, TextSink {
     RemoteZone *zone;
     ngx_event_t *done;
@@ -30,6 +30,7 @@ struct LimitScan : ScanPage, Errand, TextSink {
     std::string_view pattern;
     size_t most;
     size_t nknown;    /* overrides with values, or with calls for them */
+    size_t nvalues;   /* calls for values under way */
     size_t nscans;    /* calls of SCAN */
     size_t scanned;   /* sum of COUNT of these calls */
     size_t bytes;     /* bytes of names */
@@ -66,15 +67,16 @@ bool is_full(const LimitScan &scan) {
            || scan.bytes >= kBytesPerPage || ngx_current_msec - scan.begun >= kPageMs;
 }
 
-/* Continues or ends the page once its errand is idle.  Values are at the node of their names. */
+/* Continues or ends the page once its errand is idle, and the names have their values. */
 void go_on(LimitScan &scan) {
-    const bool has_names = scan.nknown < scan.limits.size();
+    if (scan.nvalues != 0) { return; }
+
     if (scan.left) {
         free_scan(scan);
     } else if (scan.result != ScanResult::kWaits) {
         post_event(*scan.done);
-    } else if (has_names || (scan.has_next && !is_full(scan))) {
-        if (!has_names) { scan.master = scan.next.node; }
+    } else if (scan.has_next && !is_full(scan)) {
+        scan.master = scan.next.node;
         send(scan);
     } else {
         scan.result = ScanResult::kDone;
@@ -134,49 +136,48 @@ void read_ttl(LimitScan &scan, Node &node, ScannedLimit &limit, const Reply &rep
     }
 }
 
-/* The handler of calls for values, except for the last one, which the errand is in. */
+/* The handler of calls for values. */
 template <auto read>
 void value_told(Node &node, Call &to, Reply *reply) {
     auto &call = static_cast<ValueCall &>(to);
     LimitScan &scan = *call.scan;
-    if (reply != nullptr && !scan.left) { read(scan, node, scan.limits[call.limit], *reply); }
+    if (reply == nullptr) {
+        fail_scan(scan, ScanResult::kAway);
+    } else if (!scan.left) {
+        read(scan, node, scan.limits[call.limit], *reply);
+    }
 
     ngx_free(&call);
+    scan.nvalues--;
+    go_on(scan);
 }
 
-/* Puts a command about override i into the buffer, by a call of its own if `last` is nullptr.  A
- * node of a cluster shows keys of slots that move to it only after ASKING.  Returns false if there
- * is no memory. */
+/* Puts a command about the next override into the buffer.  A node of a cluster shows keys of slots
+ * that move to it only after ASKING. */
 template <auto read>
-bool put_value_call(LimitScan &scan, Node &node, size_t i, std::string_view command,
-                    ErrandCall *last = nullptr) {
-    const Arg args[] = {command, name_of(scan, scan.limits[i])};
-    if (cluster_of(scan) != nullptr && !put_asking(node)) { return false; }
-
-    if (last != nullptr) { return node.command(*last, args); }
-
-    auto *call = create_call<ValueCall>(value_told<read>);
-    if (call == nullptr) { return false; }
+void put_value_call(LimitScan &scan, Node &node, std::string_view command) {
+    const Arg args[] = {command, name_of(scan, scan.limits[scan.nknown])};
+    const bool is_asked = cluster_of(scan) == nullptr || put_asking(node);
+    auto *call = is_asked ? create_call<ValueCall>(value_told<read>) : nullptr;
+    if (call == nullptr || !node.command(*call, args)) {
+        ngx_free(call);
+        fail_scan(scan, ScanResult::kAway);
+        return;
+    }
 
     call->scan = &scan;
-    call->limit = i;
-    const bool is_put = node.command(*call, args);
-    if (!is_put) { ngx_free(call); }
-    return is_put;
+    call->limit = scan.nknown;
+    scan.nvalues++;
 }
 
-/* Puts calls for the values of all names into the buffer.  The call of the errand is the last
- * one, so its reply comes after all others. */
-bool put_values(LimitScan &scan, Node &node, ErrandCall &call) {
-    while (scan.nknown < scan.limits.size()) {
-        const size_t i = scan.nknown++;
-        ErrandCall *last = scan.nknown == scan.limits.size() ? &call : nullptr;
-        if (!put_value_call<read_value>(scan, node, i, "GET")
-            || !put_value_call<read_ttl>(scan, node, i, "PTTL", last)) {
-            return false;
-        }
+/* Puts calls for the values of all names into the buffer of the node that has sent the names. */
+void put_values(LimitScan &scan, Node &node) {
+    for (; scan.nknown < scan.limits.size(); scan.nknown++) {
+        put_value_call<read_value>(scan, node, "GET");
+        put_value_call<read_ttl>(scan, node, "PTTL");
     }
-    return true;
+
+    node.post_flush();
 }
 
 /* ---- names ---- */
@@ -221,8 +222,11 @@ void read_cursor(LimitScan &scan, Node &node, const Reply &reply) {
     }
 }
 
+LimitScan &scan_of(Errand &errand) { return static_cast<LimitScan &>(errand); }
+
 /* Puts a call of SCAN into the buffer. */
-bool put_names(LimitScan &scan, Node &node, ErrandCall &call) {
+bool put_names(Node &node, ErrandCall &call) {
+    LimitScan &scan = scan_of(call.errands.front());
     size_t found = scan.limits.size();
     size_t count = scan_count(scan.most - found, scan.scanned, found);
     u_char cursor[NGX_INT64_LEN];
@@ -240,24 +244,13 @@ bool put_names(LimitScan &scan, Node &node, ErrandCall &call) {
 
 /* ---- pages ---- */
 
-LimitScan &scan_of(Errand &errand) { return static_cast<LimitScan &>(errand); }
-
-constexpr ErrandKind kPage = {nullptr,
-                              /* put */
-                              [](Node &node, ErrandCall &call) {
-                                  LimitScan &scan = scan_of(call.errands.front());
-                                  return scan.nknown < scan.limits.size()
-                                             ? put_values(scan, node, call)
-                                             : put_names(scan, node, call);
-                              },
+constexpr ErrandKind kPage = {nullptr, put_names,
                               /* answered */
                               [](Node &node, ErrandCall &call, Reply &reply) {
                                   LimitScan &scan = scan_of(take_errand(call));
-                                  if (!scan.left && call.texts == nullptr) {
-                                      read_ttl(scan, node, scan.limits[scan.nknown - 1], reply);
-                                  } else if (!scan.left) {
-                                      read_cursor(scan, node, reply);
-                                  }
+                                  if (!scan.left) { read_cursor(scan, node, reply); }
+
+                                  put_values(scan, node);
                                   go_on(scan);
                               },
                               /* failed */
@@ -321,7 +314,7 @@ void leave_scan(ScanPage *page) {
     auto &scan = *static_cast<LimitScan *>(page);
     unpost_event(*scan.done);
     scan.left = true;
-    if (scan.state != ErrandState::kInCall) {
+    if (scan.state != ErrandState::kInCall && scan.nvalues == 0) {
         withdraw(scan);
         free_scan(scan);
     }
