@@ -94,13 +94,13 @@ bool sort_limits(ngx_conf_t *cf, Group &group) {
     for (const auto *limit = group.begin(); limit != first; limit++) {
         if (!limit->zone->is_remote()) { continue; }
 
-        group.is_remote = true;
+        group.is_synced = true;
 
         /* Units that were reported to this Redis are refunded if another Redis rejects. */
         limit->zone->remote.redis->settles |= first != group.end();
     }
 
-    group.is_remote |= first != group.end();
+    group.is_remote = group.is_synced || first != group.end();
 
     if (group.end() - first > kClaimsMax) {
         return invalid_at(cf, first->where, "more than %d limits of redis at one place in %s:%ui",

@@ -66,6 +66,7 @@ struct Group {
     bool leaky;     /* some limits may delay */
     bool is_remote; /* some limits are in Redis: limits that Redis is asked about come last, side
                        by side for each Redis */
+    bool is_synced; /* some limits have "sync=" */
     Group *next;
 
     Limit *begin() const { return limits; }

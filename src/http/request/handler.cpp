@@ -421,7 +421,7 @@ private:
             const size_t n = kSingle ? 1 : ctx_.next() - claims;
             const Span<Claim> decided = {claims, n};
             const bool is_admitted = decision == Decision::kAdmitted;
-            if (kHasRedis && !kSingle && group_->is_remote) { tell_synced(decided, is_admitted); }
+            if (kHasRedis && !kSingle && group_->is_synced) { tell_synced(decided, is_admitted); }
 
             if (is_admitted) {
                 admit(decided);

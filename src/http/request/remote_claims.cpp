@@ -311,7 +311,8 @@ Decision ask(ngx_http_request_t *r, Context &ctx, const JointClaims &claims) {
 
     /* A reply about a key with "sync=" may arrive during the wait.  It replaces this node's count
      * of the key by the count of Redis and the units to report, so these units are reported now. */
-    tell_synced(claims.local, true);
+    if (!claims.local.empty()) { tell_synced(claims.local, true); }
+
     return Decision::kAsked;
 }
 
@@ -339,7 +340,8 @@ ngx_int_t complete_remote(ngx_http_request_t *r, Claim &claim, ZoneConf &zone,
 }
 
 Decision decide_remote(ngx_http_request_t *r, Context &ctx, Span<Claim> all) {
-    auto *first = std::find_if(all.begin(), all.end(), is_asked);
+    auto *first
+        = std::find_if(all.begin(), all.end(), [](const Claim &claim) { return is_asked(claim); });
     if (first == all.end()) {
         return ctx.add_decided(all, acquire(all.begin(), all.size(), ctx.now_ms));
     }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "ngx/event.hpp"
-#include "redis/calls/decision.hpp"
 #include "redis/calls/settlement.hpp"
 #include "redis/calls/split_ask.hpp"
 #include "redis/shared/breaker.hpp"

@@ -11,8 +11,8 @@
 
 #pragma once
 
+#include "redis/calls/decision.hpp"
 #include "redis/calls/key_command.hpp"
-#include "redis/calls/lease_units.hpp"
 #include "redis/calls/redis_block.hpp"
 #include "redis/calls/split_ask.hpp"
 

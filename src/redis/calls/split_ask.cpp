@@ -7,7 +7,6 @@
 #include "ngx/event.hpp"
 #include "ngx/strings.hpp"
 #include "redis/calls/decision.hpp"
-#include "redis/calls/lease_units.hpp"
 #include "redis/calls/settlement.hpp"
 
 namespace limit_sliding {
