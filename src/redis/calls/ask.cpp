@@ -87,6 +87,13 @@ void count_unsettled(const Client &client, uint64_t units) {
     if (units) { add(&client.calls->unsettled, units); }
 }
 
+void know_window(Claim &claim) {
+    const LimitCache *told = remote_of(claim).zone->told;
+    if (told->has_windows() || claim.policy->salt != 0) {
+        set_window(claim, told->find(claim.key_hash()));
+    }
+}
+
 Policy known_policy(const AskPart &part) {
     const LimitCache &told = *part.zone->told;
     const bool has_window = told.has_windows() || part.window.is_given();

@@ -68,7 +68,11 @@ inline const AskKind &kind_of(const Ask &ask) { return static_cast<const AskKind
 /* Counts units of settlements that Redis has not taken. */
 void count_unsettled(const Client &client, uint64_t units);
 
-/* Returns the policy of the window that the key is known to have. */
+/* Makes the claim one of the window that its key had in the last reply, because leases, refusals
+ * and the counts of this node belong to a window. */
+void know_window(Claim &claim);
+
+/* Returns the policy of this window. */
 Policy known_policy(const AskPart &part);
 
 /* Returns the ask for the same claims that has not ended yet, or nullptr. */

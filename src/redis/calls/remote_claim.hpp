@@ -109,15 +109,6 @@ inline void set_window(Claim &claim, const Override &own) {
     }
 }
 
-/* Does the same by the last reply of Redis about the key, because leases, refusals and the counts
- * of this node belong to a window. */
-inline void know_window(Claim &claim) {
-    const LimitCache *told = remote_of(claim).zone->told;
-    if (told->has_windows() || claim.policy->salt != 0) {
-        set_window(claim, told->find(claim.key_hash()));
-    }
-}
-
 /* Returns the verdict about a key with an override of 0: that of a cost above the limit. */
 inline Verdict blocked_verdict(uint64_t cost) {
     Verdict verdict = {};
