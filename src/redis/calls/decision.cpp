@@ -24,9 +24,8 @@ uint64_t wanted(const AskPart &part, const Claim &claim, uint64_t asked) {
     return part.zone->leases->want(claim, part.zone->lease, needed, ngx_current_msec) / claim.cost;
 }
 
-/* Adds the units to be leased to the `asked_units` of an ask that is being sent.  Returns the
- * number of keys with leased units left on this node: Redis replies whether these keys were
- * forgotten. */
+/* Adds the units to be leased to the `asked_units` of an ask that is being sent.  Redis replies
+ * whether keys were forgotten of which this node has leased units left. */
 void take_leases(Ask &ask) {
     uint64_t extra = kNarrowMax;
     for (AskPart &part : ask.parts) {
