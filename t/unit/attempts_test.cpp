@@ -8,7 +8,7 @@
 #include "step.hpp"
 
 #include "core/facts/bans.hpp"
-#include "core/table/zone_slots.hpp"
+#include "core/table/zone.hpp"
 
 #define KEY 1
 #define LIMIT 20

@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-#include "core/table/zone_slots.hpp"
+#include "core/table/zone.hpp"
 
 /* The smallest zone with spare lines: those of every key are the last pair. */
 #define SPARE_ZONE_BYTES (kZoneAlign + 32 * 128)

@@ -1,7 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 #include "core/limiter/zone_memory.hpp"
-#include "core/table/zone_slots.hpp"
+#include "core/table/zone.hpp"
 #include "support.hpp"
 #include "zone.hpp"
 

@@ -4,8 +4,8 @@
 
 #include "zone.hpp"
 
-#include "core/table/candidates.hpp"
-#include "core/table/zone_slots.hpp"
+#include "core/table/table.hpp"
+#include "core/table/zone.hpp"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <cassert>
 
 #include "core/facts/debt_payment.hpp"
-#include "core/limiter/word_table.hpp"
 #include "core/policy/calendar.hpp"
+#include "core/rules/word_steps.hpp"
 
 namespace limit_sliding {
 

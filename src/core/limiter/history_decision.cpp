@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/limiter/history_decision.hpp"
-#include "core/limiter/word_table.hpp"
 #include "core/rings/ring_rule.hpp"
 #include "core/rules/counter_fast.hpp"
+#include "core/rules/word_steps.hpp"
 
 namespace limit_sliding {
 
@@ -42,7 +42,7 @@ template <class Algorithm>
 [[gnu::noinline]] void consume_anyhow(Claim *claim, uint64_t now_ms) {
     Algorithm algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit);
     conclude_word(claim, table_of(*claim, algorithm, now_ms)
-                             .update(step_of(*claim, algorithm, claim->cost, now_ms),
+                             .update(WordStep(algorithm, claim->cost, *claim, now_ms),
                                      claim->policy->full == WhenFull::kEvict));
 }
 
@@ -55,8 +55,7 @@ template <class Algorithm, bool kIsShared>
         = kIsShared ? shared_table_of(*claim, algorithm) : table_of(*claim, algorithm, now_ms);
     Table<WordSlots>::Result result;
 
-    if (!table.update_ready(table.find_ready_anywhere(),
-                            step_of(*claim, algorithm, claim->cost, now_ms), &result)) {
+    if (!table.update_ready(WordStep(algorithm, claim->cost, *claim, now_ms), &result)) {
         consume_anyhow<Algorithm>(claim, now_ms);
         return;
     }
@@ -72,7 +71,8 @@ template <class Algorithm, class Anywhere = Algorithm>
     auto table = shared_table_of(*claim, algorithm);
     Table<WordSlots>::Result result;
 
-    if (!table.update_ready(table.find_ready(), ReadyStep{algorithm, claim->cost}, &result)) {
+    if (!table.update_ready(table.find_ready(), ReadyAdmit<Algorithm>{algorithm, claim->cost},
+                            &result)) {
         consume_anywhere<Anywhere, true>(claim, now_ms);
         return;
     }

@@ -7,8 +7,8 @@
 
 #include "core/limiter/debtor.hpp"
 #include "core/limiter/history_decision.hpp"
-#include "core/limiter/word_table.hpp"
 #include "core/rings/ring_rule.hpp"
+#include "core/rules/word_steps.hpp"
 
 namespace limit_sliding {
 
@@ -119,7 +119,7 @@ void Claim::forget(uint64_t now_ms) const {
         RingRule(*this, time_of(*this, now_ms)).forget();
         return;
     }
-    with_algorithm(*policy, time_of(*this, now_ms), limit, [&](const auto &algorithm) {
+    with_algorithm(*this, now_ms, [&](const auto &algorithm) {
         table_of(*this, algorithm, now_ms).amend([](uint64_t) { return Copy::kDead; });
     });
 }

@@ -7,10 +7,10 @@
 
 #include "core/limiter/debtor.hpp"
 #include "core/limiter/history_decision.hpp"
-#include "core/limiter/word_table.hpp"
 #include "core/rings/ring_rejections.hpp"
 #include "core/rings/ring_rule.hpp"
 #include "core/rings/ring_settlement.hpp"
+#include "core/rules/word_steps.hpp"
 
 namespace limit_sliding {
 
@@ -99,6 +99,19 @@ uint64_t fill_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     return 0;
 }
 
+/* Replaces the state of a key by next(state); a new key has the state 0. */
+template <class Algorithm, class Next>
+Table<WordSlots>::Result change(const Claim &claim, const Algorithm &algorithm, uint64_t now_ms,
+                                const Next &next) {
+    const ChangeStep step(algorithm, claim, now_ms, next);
+    auto table = table_of(claim, algorithm, now_ms);
+    Table<WordSlots>::Result result;
+
+    return table.update_ready(step, &result)
+               ? result
+               : table.update(step, claim.policy->full == WhenFull::kEvict);
+}
+
 } // namespace
 
 void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
@@ -106,7 +119,7 @@ void take_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
         settlement_of(claim, now_ms).refund(claim.state, cost);
         return;
     }
-    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+    with_algorithm(claim, now_ms, [&](const auto &algorithm) {
         table_of(claim, algorithm, now_ms).amend([&](uint64_t state) {
             return algorithm.refund(state, claim.state, cost);
         });
@@ -121,21 +134,16 @@ void record_rejected(Claim *claim, uint64_t now_ms) {
         return;
     }
 
-    with_algorithm(*claim->policy, time_of(*claim, now_ms), claim->limit,
-                   [&](const auto &algorithm) {
-                       RejectedStep step{algorithm, claim->cost, *claim, time_of(*claim, now_ms)};
-                       auto table = table_of(*claim, algorithm, now_ms);
-                       Table<WordSlots>::Result result;
+    with_algorithm(*claim, now_ms, [&](const auto &algorithm) {
+        const auto result = change(*claim, algorithm, now_ms, [&](uint64_t state) {
+            return algorithm.record_rejected(state, claim->cost);
+        });
 
-                       if (!table.update_ready(table.find_ready_anywhere(), step, &result)) {
-                           result = table.update(step, claim->policy->full == WhenFull::kEvict);
-                       }
+        if (result.outcome != Outcome::kAdmitted) { return; }
 
-                       if (result.outcome != Outcome::kAdmitted) { return; }
-
-                       claim->state = result.state;
-                       claim->rejection.retry_after_ms = 0;
-                   });
+        claim->state = result.state;
+        claim->rejection.retry_after_ms = 0;
+    });
 }
 
 bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t *count,
@@ -152,15 +160,7 @@ bool set_counts(const Claim &claim, uint64_t n, uint64_t newest, const uint64_t 
     if (state == 0) { return false; }
 
     pay_back(claim, UINT64_MAX, now_ms);
-
-    ReplaceStep<Counter> step(counter, state, claim, time_of(claim, now_ms));
-    auto table = table_of(claim, counter, now_ms);
-    Table<WordSlots>::Result result;
-
-    if (!table.update_ready(table.find_ready_anywhere(), step, &result)) {
-        table.update(step, claim.policy->full == WhenFull::kEvict);
-    }
-
+    change(claim, counter, now_ms, [&](uint64_t) { return state; });
     return true;
 }
 
@@ -193,7 +193,7 @@ void give_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
         return;
     }
 
-    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, [&](const auto &algorithm) {
+    with_algorithm(claim, now_ms, [&](const auto &algorithm) {
         table_of(claim, algorithm, now_ms).amend([&](uint64_t state) {
             return algorithm.give_back(state, cost);
         });

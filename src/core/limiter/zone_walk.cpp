@@ -8,7 +8,6 @@
 #include "core/rules/word_steps.hpp"
 #include "core/table/table.hpp"
 #include "core/table/zone.hpp"
-#include "core/table/zone_slots.hpp"
 
 namespace limit_sliding {
 
@@ -26,7 +25,7 @@ void walk(Zone *zone, const Policy &policy, uint64_t now_ms, uint64_t limit, uin
         Table table(slots, zone->pairs, &zone->counts, 0, TagEpoch{epoch, 0});
 
         for (uint64_t i = first; i < first + lines; i++) {
-            if (!zone->marks.is_used(zone->slots(), &slots.slot(i, 0))) { continue; }
+            if (!zone->is_used(slots.slot(i, 0))) { continue; }
 
             for (unsigned j = 0; j < Line::kSlots && slots.slot(i, j).tag.load() != 0; j++) {
                 visit(slots.slot(i, j), table, step);

@@ -11,7 +11,7 @@
 #include "core/rings/ring_step.hpp"
 #include "core/table/ring.hpp"
 #include "core/table/table.hpp"
-#include "core/table/zone_slots.hpp"
+#include "core/table/zone.hpp"
 
 namespace limit_sliding {
 

@@ -11,7 +11,7 @@
 #include "core/table/ring.hpp"
 #include "core/table/slot.hpp"
 #include "core/table/tick_clock.hpp"
-#include "core/table/zone_slots.hpp"
+#include "core/table/zone.hpp"
 
 namespace limit_sliding {
 

@@ -8,7 +8,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "core/policy/claim.hpp"
@@ -17,26 +16,40 @@
 #include "core/rules/bucket.hpp"
 #include "core/rules/counter.hpp"
 #include "core/rules/fixed_window.hpp"
+#include "core/table/other_window_slots.hpp"
 #include "core/table/slot.hpp"
+#include "core/table/table.hpp"
+#include "core/table/zone.hpp"
 
 namespace limit_sliding {
 
-/* Calls visit() with the algorithm of a policy with states of one word. */
+/* Converts the caller's time to the zone's. */
+inline uint64_t time_of(const Claim &claim, uint64_t now_ms) {
+    return now_ms + claim.zone->offset_ms;
+}
+
+/* Calls visit() with the algorithm of a policy with states of one word, at a time of the zone. */
 template <class Visit>
-auto with_algorithm(const Policy &policy, uint64_t now_ms, uint64_t limit, const Visit &visit) {
+auto with_algorithm(const Policy &policy, uint64_t time_ms, uint64_t limit, const Visit &visit) {
     switch (policy.algorithm) {
     case Algorithm::kFixed:
         if (policy.calendar != Calendar::kNone) {
-            return visit(CalendarFixed(policy, now_ms, limit));
+            return visit(CalendarFixed(policy, time_ms, limit));
         }
 
-        return visit(Fixed(policy, now_ms, limit));
+        return visit(Fixed(policy, time_ms, limit));
     case Algorithm::kTokenBucket:
     case Algorithm::kLeakyBucket:
-        return visit(Bucket(policy, now_ms, limit));
+        return visit(Bucket(policy, time_ms, limit));
     default:
-        return visit(Counter(policy, now_ms, limit));
+        return visit(Counter(policy, time_ms, limit));
     }
+}
+
+/* Calls visit() with the algorithm of a claim, at a time of the caller. */
+template <class Visit>
+auto with_algorithm(const Claim &claim, uint64_t now_ms, const Visit &visit) {
+    return with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit, visit);
 }
 
 /* The view of slots with another window than the claim's, see OtherWindowSlots.  Such slots are
@@ -47,8 +60,8 @@ public:
     WordOtherWindowSlots(const Claim &claim, uint64_t time_ms) : claim_(claim), time_ms_(time_ms) {}
 
     bool is_recent(uint64_t tag) const;
-    uint64_t used(const Copy &copy) const;
-    uint64_t expires_ms(const Copy &copy) const;
+    uint64_t used(Copy copy) const;
+    uint64_t expires_ms(Copy copy) const;
 
 private:
     template <class Visit>
@@ -79,6 +92,29 @@ struct WordView {
 template <class Algorithm>
 WordView(const Algorithm &, const Claim *, uint64_t) -> WordView<Algorithm>;
 
+/* One window may be a calendar's, so the zone's algorithm may differ from the claim's. */
+template <class Visit>
+auto WordOtherWindowSlots::visit(const Visit &visit_slots) const {
+    const Policy &own = *claim_.policy;
+    const Policy shared = own.salt == 0 ? own : claim_.zone->shared_policy(own);
+    return with_algorithm(shared, time_ms_, claim_.limit, [&](const auto &algorithm) {
+        return visit_slots(OtherWindowSlots(WordView{algorithm, &claim_, time_ms_},
+                                            algorithm.epoch(), KeyEpochs(own, time_ms_)));
+    });
+}
+
+[[gnu::noinline]] inline bool WordOtherWindowSlots::is_recent(uint64_t tag) const {
+    return visit([&](const auto &slots) { return slots.is_recent(tag); });
+}
+
+[[gnu::noinline]] inline uint64_t WordOtherWindowSlots::used(Copy copy) const {
+    return visit([&](const auto &slots) { return slots.used(copy); });
+}
+
+[[gnu::noinline]] inline uint64_t WordOtherWindowSlots::expires_ms(Copy copy) const {
+    return visit([&](const auto &slots) { return slots.expires_ms(copy); });
+}
+
 /* The step of the table (table.hpp) for one request.  States count until they have expired by the
  * clocks of all workers. */
 template <class Algorithm>
@@ -87,72 +123,68 @@ struct WordStep : WordView<Algorithm> {
     uint64_t cost;
 
     WordStep(const Algorithm &a, uint64_t c, const Claim &of, uint64_t now_ms)
-        : WordView<Algorithm>{Algorithm(*of.policy, behind_ms(now_ms), of.limit), &of,
-                              behind_ms(now_ms)},
+        : WordView<Algorithm>{Algorithm(*of.policy, behind_ms(time_of(of, now_ms)), of.limit), &of,
+                              behind_ms(time_of(of, now_ms))},
           algorithm(a), cost(c) {}
 
     [[gnu::always_inline]] bool admit(uint64_t state, uint64_t *next) const {
         return algorithm.admit(state, cost, next);
     }
 
-    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
-                                            bool *is_admitted) const {
-        *is_admitted = admit(state, next);
-        return true;
-    }
-
     bool clear(Copy *copy) const { return copy->store(0); }
 };
 
-/* Records a rejected cost up to the limit. */
+/* Decides most states for Table::update_ready(). */
 template <class Algorithm>
-struct RejectedStep : WordStep<Algorithm> {
-    using WordStep<Algorithm>::WordStep;
-
-    bool admit(uint64_t state, uint64_t *next) const {
-        *next = this->algorithm.record_rejected(state, this->cost);
-        return true;
-    }
-
-    bool admit_ready(uint64_t state, uint64_t *next, bool *is_admitted) const {
-        *is_admitted = admit(state, next);
-        return true;
-    }
-};
-
-template <class Algorithm>
-RejectedStep(const Algorithm &, uint64_t, const Claim &, uint64_t) -> RejectedStep<Algorithm>;
-
-template <class Algorithm>
-struct ReplaceStep : WordStep<Algorithm> {
-    uint64_t state_to_be;
-
-    ReplaceStep(const Algorithm &a, uint64_t state, const Claim &of, uint64_t now_ms)
-        : WordStep<Algorithm>(a, 1, of, now_ms), state_to_be(state) {}
-
-    bool admit(uint64_t, uint64_t *next) const {
-        *next = state_to_be;
-        return true;
-    }
-
-    bool admit_ready(uint64_t state, uint64_t *next, bool *is_admitted) const {
-        *is_admitted = admit(state, next);
-        return true;
-    }
-};
-
-/* The part of a step that Table::update_ready() needs; it decides most states. */
-template <class Algorithm>
-struct ReadyStep {
+struct ReadyAdmit {
     Algorithm &algorithm;
     uint64_t cost;
 
-    ReadyStep(Algorithm &a, uint64_t c) : algorithm(a), cost(c) {}
-
-    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t *next,
-                                            bool *is_admitted) const {
+    [[gnu::always_inline]] bool operator()(uint64_t state, uint64_t *next,
+                                           bool *is_admitted) const {
         return algorithm.admit_ready(state, cost, next, is_admitted);
     }
 };
+
+/* Replaces the state of a key by change(state). */
+template <class Algorithm, class Change>
+struct ChangeStep : WordStep<Algorithm> {
+    Change change;
+
+    ChangeStep(const Algorithm &a, const Claim &of, uint64_t now_ms, const Change &c)
+        : WordStep<Algorithm>(a, 0, of, now_ms), change(c) {}
+
+    bool admit(uint64_t state, uint64_t *next) const {
+        *next = change(state);
+        return true;
+    }
+};
+
+[[gnu::always_inline]] inline Table<WordSlots> table_of(const Claim &claim, const TagEpoch &epoch) {
+    return Table<WordSlots>(WordSlots(claim.zone), claim.zone->pairs, counts_of(claim), claim.hash,
+                            epoch);
+}
+
+/* Returns the table for keys with the zone's window. */
+template <class Algorithm>
+[[gnu::always_inline]] inline Table<WordSlots> shared_table_of(const Claim &claim,
+                                                               const Algorithm &algorithm) {
+    return table_of(claim, TagEpoch{algorithm.epoch(), 0});
+}
+
+inline bool has_key_window(const Claim &claim) { return claim.policy->salt != 0; }
+
+[[gnu::noinline]] inline TagEpoch key_epoch(const Claim &claim, uint64_t now_ms) {
+    return KeyEpochs(*claim.policy, time_of(claim, now_ms)).present(claim.policy->window_ms);
+}
+
+/* Returns the table for any key. */
+template <class Algorithm>
+[[gnu::always_inline]] inline Table<WordSlots> table_of(const Claim &claim,
+                                                        const Algorithm &algorithm,
+                                                        uint64_t now_ms) {
+    return table_of(claim, has_key_window(claim) ? key_epoch(claim, now_ms)
+                                                 : TagEpoch{algorithm.epoch(), 0});
+}
 
 } // namespace limit_sliding

@@ -29,14 +29,17 @@ public:
     /* Returns true if this tag is less than two epochs old. */
     bool is_recent(uint64_t tag) const { return tag::age(tag, now(tag)) < 2; }
 
-    uint64_t used(const Copy &copy) const {
-        if (!is_recent(copy.tag)) { return 0; }
+    /* Copies are arguments by value, and the functions out of line, so that requests that meet no
+     * such slot keep their values in registers. */
+
+    [[gnu::noinline]] uint64_t used(Copy copy) const {
+        if (copy.kind != Copy::confirmed || !is_recent(copy.tag)) { return 0; }
         return tag::has_key_window(copy.tag) ? shared_.used_at_all(copy, tag::digits(copy.tag))
                                              : shared_.used(copy);
     }
 
-    uint64_t expires_ms(const Copy &copy) const {
-        if (!is_recent(copy.tag)) { return 0; }
+    [[gnu::noinline]] uint64_t expires_ms(Copy copy) const {
+        if (copy.kind != Copy::confirmed || !is_recent(copy.tag)) { return 0; }
         return tag::has_key_window(copy.tag) ? until_over_ms(copy.tag) : shared_.expires_ms(copy);
     }
 

@@ -9,6 +9,8 @@
 #include "core/base/siphash.hpp"
 #include "core/policy/claim.hpp"
 #include "core/table/key.hpp"
+#include "core/table/ring.hpp"
+#include "core/table/slot.hpp"
 
 namespace limit_sliding {
 
@@ -71,9 +73,46 @@ struct Zone {
                    uint64_t bytes);
 
     char *slots() { return reinterpret_cast<char *>(this + 1); }
+
+    /* Remembers that a slot is used, and tells whether any slot of its page is. */
+    void mark(const Slot &slot) { marks.mark(slots(), &slot); }
+    bool is_used(const Slot &slot) { return marks.is_used(slots(), &slot); }
 };
 
 static_assert(sizeof(Zone) == kZoneAlign, "a pair of lines starts at a multiple of 128 bytes");
 static_assert(kSecretBytes == 16, "two words of secret");
+
+/* Slots of 16 bytes, for states of one word. */
+struct WordSlots {
+    Zone *zone;
+
+    explicit WordSlots(Zone *zone_of_slots) : zone(zone_of_slots) {}
+
+    Slot &slot(uint64_t line, unsigned number) const {
+        return reinterpret_cast<Line *>(zone->slots())[line].slot[number];
+    }
+};
+
+/* Slots that are followed by a ring. */
+struct RingSlots {
+    Zone *zone;
+    uint64_t slot_bytes;
+
+    explicit RingSlots(Zone *zone_of_slots)
+        : zone(zone_of_slots), slot_bytes(zone_of_slots->slot_bytes) {}
+
+    Slot &slot(uint64_t line, unsigned number) const {
+        char *place = zone->slots() + (line * Line::kSlots + number) * slot_bytes;
+        return *reinterpret_cast<Slot *>(place);
+    }
+
+    unsigned ring_length() const {
+        return static_cast<unsigned>((slot_bytes - sizeof(Slot)) / sizeof(Event));
+    }
+};
+
+inline SlotCounts *counts_of(const Claim &claim) {
+    return claim.counts != nullptr ? claim.counts : &claim.zone->counts;
+}
 
 } // namespace limit_sliding
