@@ -83,29 +83,14 @@ template <class Algorithm, class Anywhere = Algorithm>
                       : 0);
 }
 
-/* The kinds with functions compiled for them; larger limits are rare. */
-using FastKinds = std::make_integer_sequence<unsigned, kCounterWhole + 1>;
-
-/* Returns the template's function for the kind of a limit, or `other` for larger limits. */
-template <template <unsigned> class Fast, class Function, unsigned... kKinds>
-[[gnu::always_inline]] inline Function *fast_function(const Policy &policy, uint64_t limit,
-                                                      std::integer_sequence<unsigned, kKinds...>,
-                                                      Function *other) {
-    static constexpr Function *kFunctions[] = {Fast<kKinds>::call...};
-    if (limit > kCounterKinds[sizeof...(kKinds) - 1].limit_max) { return other; }
-    return kFunctions[counter_kind_of(policy, limit)];
-}
-
-template <unsigned kKind>
-struct ConsumeFast {
-    static void call(Claim *claim, uint64_t now_ms) {
-        consume_word<FastCounter<kKind>, Counter>(claim, now_ms);
-    }
-};
-
 bool is_queued(const Claim &claim) {
     return claim.policy->algorithm == Algorithm::kLeakyBucket && is_admitted(claim)
            && claim.purpose == Purpose::kConsume;
+}
+
+/* An admission may have been decided with fewer parts than the state of the counter has now. */
+void describe_admitted(const Claim &claim, Verdict *verdict) {
+    if (is_admitted(claim)) { verdict->excess = verdict->retry_after_ms = 0; }
 }
 
 template <class Algorithm>
@@ -116,23 +101,24 @@ template <class Algorithm>
     if constexpr (std::is_same_v<Algorithm, Bucket>) {
         if (is_queued(claim)) { algorithm.describe_queued(claim.state, claim.cost, verdict); }
     }
+    if constexpr (std::is_same_v<Algorithm, Counter>) { describe_admitted(claim, verdict); }
 }
 
 /* Describes the remaining units of a key with a ring. */
-[[gnu::noinline]] void describe_ring(const Claim &claim, uint64_t now_ms, Verdict *verdict) {
+void describe_ring(const Claim &claim, uint64_t now_ms, uint64_t, Verdict *verdict) {
     history_of(claim, now_ms).describe(verdict);
 }
 
 template <unsigned kKind>
-struct DescribeFast {
-    [[gnu::flatten]] static void call(const Claim &claim, uint64_t now_ms, uint64_t cost,
-                                      Verdict *verdict) {
-        FastCounter<kKind> counter(*claim.policy, time_of(claim, now_ms), claim.limit);
-        if (!counter.describe(claim.state, cost, verdict)) {
-            describe_word<Counter>(claim, now_ms, cost, verdict);
-        }
+[[gnu::flatten]] void describe_fast(const Claim &claim, uint64_t now_ms, uint64_t cost,
+                                    Verdict *verdict) {
+    FastCounter<kKind> counter(*claim.policy, time_of(claim, now_ms), claim.limit);
+    if (!counter.describe(claim.state, cost, verdict)) {
+        describe_word<Counter>(claim, now_ms, cost, verdict);
+        return;
     }
-};
+    describe_admitted(claim, verdict);
+}
 
 [[gnu::noinline, gnu::flatten]] void consume_events_anywhere(Claim *claim, uint64_t now_ms) {
     RingRule history(*claim, time_of(*claim, now_ms));
@@ -157,14 +143,13 @@ struct DescribeFast {
         return;
     }
 
-    with_algorithm(
-        *claim->policy, time_of(*claim, now_ms), claim->limit, [&](const auto &algorithm) {
-            uint64_t next;
-            claim->state = table_of(*claim, algorithm, now_ms).look_state();
-            claim->rejection.retry_after_ms = 0;
-            claim->outcome = algorithm.admit(claim->state, claim->cost, &next) ? Outcome::kAdmitted
-                                                                               : Outcome::kRejected;
-        });
+    with_algorithm(*claim, now_ms, [&](const auto &algorithm) {
+        uint64_t next;
+        claim->state = table_of(*claim, algorithm, now_ms).look_state();
+        claim->rejection.retry_after_ms = 0;
+        claim->outcome = algorithm.admit(claim->state, claim->cost, &next) ? Outcome::kAdmitted
+                                                                           : Outcome::kRejected;
+    });
 }
 
 /* Decides without consuming, for the common request. */
@@ -187,60 +172,67 @@ template <class Algorithm>
     claim->rejection.retry_after_ms = admits ? 0 : algorithm.retry_after_ms(state, claim->cost);
 }
 
-template <unsigned kKind>
-struct LookFast {
-    static void call(Claim *claim, uint64_t now_ms) {
-        look_word<FastCounter<kKind>>(claim, now_ms);
-    }
+/* The functions for the limits of some policies. */
+struct Functions {
+    Decide *consume;
+    Decide *consume_key_window; /* for keys with their own window */
+    Decide *look;               /* for keys with the zone's window */
+    void (*describe)(const Claim &claim, uint64_t now_ms, uint64_t cost, Verdict *verdict);
 };
 
-/* Returns the function for keys with their own window. */
-Decide *consume_key_window_of(const Policy &policy) {
-    if (policy.has_rings()) { return consume_events_anywhere; }
+template <class Algorithm>
+constexpr Functions kWord = {consume_word<Algorithm>, consume_anywhere<Algorithm, false>,
+                             look_word<Algorithm>, describe_word<Algorithm>};
 
+template <unsigned kKind>
+constexpr Functions kFast
+    = {consume_word<FastCounter<kKind>, Counter>, consume_anywhere<Counter, false>,
+       look_word<FastCounter<kKind>>, describe_fast<kKind>};
+
+constexpr Functions kLargeCounter
+    = {consume_anywhere<Counter, true>, consume_anywhere<Counter, false>, look_anyhow,
+       describe_word<Counter>};
+
+constexpr Functions kParts = {consume_events, consume_events_anywhere, look_anyhow, describe_ring};
+
+/* Most logs have pages, which the brief attempt of consume_events() cannot read. */
+constexpr Functions kLog
+    = {consume_events_anywhere, consume_events_anywhere, look_anyhow, describe_ring};
+
+/* Returns the functions that are compiled for the kind of a limit; larger limits are rare. */
+template <unsigned... kKinds>
+[[gnu::always_inline]] inline const Functions &counter_functions(
+    const Policy &policy, uint64_t limit, std::integer_sequence<unsigned, kKinds...>) {
+    static constexpr Functions kFunctions[] = {kFast<kKinds>...};
+    if (limit > kCounterKinds[sizeof...(kKinds) - 1].limit_max) { return kLargeCounter; }
+    return kFunctions[counter_kind_of(policy, limit)];
+}
+
+[[gnu::always_inline]] inline const Functions &functions_of(const Policy &policy, uint64_t limit) {
     switch (policy.algorithm) {
     case Algorithm::kCounter:
-        return consume_anywhere<Counter, false>;
+        if (policy.has_rings()) { return kParts; }
+
+        return counter_functions(policy, limit,
+                                 std::make_integer_sequence<unsigned, kCounterWhole + 1>());
+    case Algorithm::kLog:
+        return kLog;
     case Algorithm::kFixed:
-        return policy.calendar == Calendar::kNone ? consume_anywhere<Fixed, false>
-                                                  : consume_anywhere<CalendarFixed, false>;
+        return policy.calendar == Calendar::kNone ? kWord<Fixed> : kWord<CalendarFixed>;
     default:
-        return consume_anywhere<Bucket, false>;
+        return kWord<Bucket>;
     }
 }
 
 } // namespace
 
 Decide *consume_by_history(const Policy &policy, uint64_t limit) {
-    if (policy.salt != 0) { return consume_key_window_of(policy); }
-
-    switch (policy.algorithm) {
-    case Algorithm::kCounter:
-        return policy.has_rings() ? consume_events
-                                  : fast_function<ConsumeFast>(policy, limit, FastKinds(),
-                                                               consume_anywhere<Counter, true>);
-    case Algorithm::kLog:
-        /* most logs have pages, which the brief attempt cannot read */
-        return consume_events_anywhere;
-    case Algorithm::kFixed:
-        return policy.calendar == Calendar::kNone ? consume_word<Fixed>
-                                                  : consume_word<CalendarFixed>;
-    default:
-        return consume_word<Bucket>;
-    }
+    const Functions &functions = functions_of(policy, limit);
+    return policy.salt == 0 ? functions.consume : functions.consume_key_window;
 }
 
 Decide *look_by_history(const Policy &policy, uint64_t limit) {
-    if (policy.has_rings() || policy.salt != 0) { return look_anyhow; }
-
-    switch (policy.algorithm) {
-    case Algorithm::kCounter:
-        return fast_function<LookFast>(policy, limit, FastKinds(), look_anyhow);
-    case Algorithm::kFixed:
-        return policy.calendar == Calendar::kNone ? look_word<Fixed> : look_word<CalendarFixed>;
-    default:
-        return look_word<Bucket>;
-    }
+    return policy.salt == 0 ? functions_of(policy, limit).look : look_anyhow;
 }
 
 Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
@@ -252,7 +244,7 @@ Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
         return result;
     }
 
-    with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit,
+    with_algorithm(claim, now_ms,
                    [&](const auto &algorithm) { algorithm.describe(claim.state, cost, &result); });
     return result;
 }
@@ -263,56 +255,24 @@ double share(const Claim &claim, uint64_t now_ms) {
         return 1 - static_cast<double>(told.remaining) / static_cast<double>(told.limit);
     }
     if (claim.policy->has_rings()) { return history_of(claim, now_ms).share(); }
-    return with_algorithm(*claim.policy, time_of(claim, now_ms), claim.limit,
+    return with_algorithm(claim, now_ms,
                           [&](const auto &algorithm) { return algorithm.share(claim.state); });
 }
 
 Verdict Claim::describe(uint64_t now_ms) const {
-    Verdict result;
+    Verdict result; /* the only result, so that no copy is made */
+    const bool admitted = is_admitted(*this);
 
-    if (verdict != nullptr || owes) {
-        result = owes ? rejection : *verdict;
-        return result;
-    }
-
-    if (outcome == Outcome::kRefused) {
+    if (owes) {
+        result = rejection;
+    } else if (verdict != nullptr) {
+        result = *verdict;
+    } else if (outcome == Outcome::kRefused) {
         result = {limit, 0, 0, state, state, 0};
-        return result;
-    }
-
-    bool admitted = is_admitted(*this);
-
-    if (policy->has_rings()) {
-        if (admitted) {
-            describe_ring(*this, now_ms, &result);
-        } else {
-            result = rejection;
-        }
-
-        return result;
-    }
-
-    uint64_t wanted = admitted ? 0 : cost;
-
-    switch (policy->algorithm) {
-    case Algorithm::kFixed:
-        (policy->calendar == Calendar::kNone
-             ? describe_word<Fixed>
-             : describe_word<CalendarFixed>)(*this, now_ms, wanted, &result);
-        break;
-    case Algorithm::kTokenBucket:
-    case Algorithm::kLeakyBucket:
-        describe_word<Bucket>(*this, now_ms, wanted, &result);
-        break;
-    default:
-        fast_function<DescribeFast>(*policy, limit, FastKinds(),
-                                    describe_word<Counter>)(*this, now_ms, wanted, &result);
-
-        if (admitted) {
-            /* the admission may have been decided with fewer parts than the state has now */
-            result.excess = 0;
-            result.retry_after_ms = 0;
-        }
+    } else if (!admitted && policy->has_rings()) {
+        result = rejection;
+    } else {
+        functions_of(*policy, limit).describe(*this, now_ms, admitted ? 0 : cost, &result);
     }
 
     return result;
@@ -327,7 +287,7 @@ uint64_t Claim::find_retry_after_ms(uint64_t now_ms) const {
     if (outcome == Outcome::kRefused) { return state; }
     if (is_admitted(*this)) { return 0; }
     if (policy->has_rings() || owes) { return rejection.retry_after_ms; }
-    return with_algorithm(*policy, time_of(*this, now_ms), limit, [&](const auto &algorithm) {
+    return with_algorithm(*this, now_ms, [&](const auto &algorithm) {
         return algorithm.retry_after_ms(state, cost);
     });
 }
