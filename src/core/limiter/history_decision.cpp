@@ -7,7 +7,6 @@
 
 #include "core/limiter/history_decision.hpp"
 #include "core/rings/ring_rule.hpp"
-#include "core/rules/counter_fast.hpp"
 #include "core/rules/word_steps.hpp"
 
 namespace limit_sliding {

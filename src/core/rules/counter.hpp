@@ -7,12 +7,62 @@
 #include <cstdint>
 
 #include "core/policy/describe_usage.hpp"
-#include "core/policy/eviction_rank.hpp"
 #include "core/policy/policy.hpp"
 #include "core/rules/counter_counts.hpp"
-#include "core/rules/counter_rule.hpp"
+#include "core/rules/counter_format.hpp"
+#include "core/table/slot.hpp"
 
 namespace limit_sliding {
+
+/* The counts of a key at one moment, in the format of some kind. */
+struct CounterView {
+    uint64_t part;    /* number of the newest part, counted from the zone's time 0 */
+    uint64_t counts;  /* encoded counts of the newest part and the n before */
+    uint64_t elapsed; /* elapsed ms of the newest part, x n, 0 .. w - 1 */
+};
+
+/* The rule of the counter under one limit, explained below.  All functions are inline for callers
+ * with a constant format. */
+struct CounterRule {
+    uint64_t window_ms;
+    uint64_t limit;
+    bool strict;
+
+    [[gnu::always_inline]] uint64_t used(const CounterFormat &format, const CounterView &v) const {
+        uint64_t all = format.total(v.counts) * window_ms;
+        if (strict || format.is_string()) { return all; }
+        uint64_t oldest = format.oldest(v.counts);
+        return oldest == 0 ? all : all - std::min(oldest * v.elapsed, fading_max(format));
+    }
+
+    /* Returns the ms until used <= room; the counts must add up to more.  The wait ends while the
+     * part from find() is the oldest: when it has faded enough, or when it leaves the window.  The
+     * caller has to round counts up that will be rounded meanwhile. */
+    [[gnu::always_inline]] uint64_t wait_ms(const CounterFormat &format, const CounterView &v,
+                                            uint64_t room, uint64_t now_ms) const {
+        assert(format.total(v.counts) > room);
+
+        uint64_t n = format.parts();
+        uint64_t count, newer;
+        uint64_t older = format.find(v.counts, room, &count, &newer);
+        uint64_t elapsed = window_ms;
+
+        if (!strict && !format.is_string()) {
+            uint64_t all = newer + count;
+            uint64_t surplus = (all - room) * window_ms;
+
+            if (surplus <= fading_max(format)) { elapsed = (surplus + count - 1) / count; }
+        }
+
+        return ((v.part + older) * window_ms + elapsed + n - 1) / n - now_ms;
+    }
+
+private:
+    /* Returns the most request-milliseconds by which the oldest part may fade. */
+    uint64_t fading_max(const CounterFormat &format) const {
+        return format.parts() == 1 ? UINT64_MAX : limit / format.parts() * window_ms;
+    }
+};
 
 /*
  * algorithm=counter, the sliding window counter, with precision=auto or 1.  A window of w ms is
@@ -39,7 +89,7 @@ namespace limit_sliding {
  * conversion depends only on the state and not on the time.
  *
  * State: the kind + 1 in 4 bits, the number of the newest part modulo 2^13, a bit for
- * eviction_rank.hpp, the counts in 44 bits (counter_format.hpp).  The zone's epochs (slot.hpp)
+ * eviction_rank(), the counts in 44 bits (counter_format.hpp).  The zone's epochs (slot.hpp)
  * expire a state before its number wraps.
  *
  * An object is this algorithm at one moment, under one limit.
@@ -314,6 +364,74 @@ private:
     unsigned kind_;
     uint64_t part_;    /* number of the present part, of this kind */
     uint64_t elapsed_; /* elapsed ms of the present part, x n, 0 .. w - 1 */
+};
+
+/* The counter for limits of one kind, compiled for this kind.  It decides states of the same kind,
+ * as nearly all states are; Counter decides the others. */
+template <unsigned kKind>
+class FastCounter : CounterState {
+public:
+    FastCounter(const Policy &policy, uint64_t now_ms, uint64_t limit)
+        : rule_{policy.window_ms, limit, policy.strict}, now_ms_(now_ms) {}
+
+    uint64_t epoch() const { return epoch_of(now_ms_, rule_.window_ms); }
+
+    /* Returns false if Counter has to decide. */
+    [[gnu::always_inline]] bool admit_ready(uint64_t state, uint64_t cost, uint64_t *next,
+                                            bool *is_admitted) {
+        CounterView &v = seen_;
+        if (!see(state, &v)) { return false; }
+
+        uint64_t wanted = rule_.used(kFormat, v) + cost * rule_.window_ms;
+        uint64_t full = rule_.limit * rule_.window_ms;
+
+        *is_admitted = cost <= rule_.limit && wanted <= full;
+
+        if (*is_admitted && cost != 0) {
+            *next = pack(kKind, v.part, is_near_limit(wanted, full), kFormat.add(v.counts, cost));
+        }
+
+        return true;
+    }
+
+    /* Returns retry_after_ms of the verdict after admit_ready() has rejected. */
+    [[gnu::always_inline]] uint64_t retry_after_ms(uint64_t, uint64_t cost) const {
+        return cost > rule_.limit ? kNever
+                                  : rule_.wait_ms(kFormat, seen_, rule_.limit - cost, now_ms_);
+    }
+
+    /* Describes a state like Counter::describe().  Returns false if Counter has to do so. */
+    bool describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
+        CounterView v;
+        if (!see(state, &v)) { return false; }
+        uint64_t full = rule_.limit * rule_.window_ms;
+        describe_usage(
+            {rule_.limit, rule_.limit, rule_.window_ms, rule_.used(kFormat, v), full}, cost,
+            [&](uint64_t room) { return wait_ms(v, room); }, verdict);
+        return true;
+    }
+
+private:
+    static constexpr CounterFormat kFormat = kCounterFormats.format[kKind];
+
+    [[gnu::always_inline]] bool see(uint64_t state, CounterView *v) const {
+        uint64_t units = now_ms_ * kFormat.parts();
+        uint64_t part = units / rule_.window_ms;
+        *v = {part, counts_of(state), units - part * rule_.window_ms};
+        if (state >> kHeadShift == head(kKind, part)) { return true; }
+        uint64_t passed = age(state, part);
+        if (state >> (kHeadShift + kPartBits) != kKind + 1 || passed > kOldest) { return false; }
+        v->counts = kFormat.age(v->counts, passed);
+        return true;
+    }
+
+    [[gnu::always_inline]] uint64_t wait_ms(const CounterView &v, uint64_t room) const {
+        return rule_.wait_ms(kFormat, v, room, now_ms_);
+    }
+
+    CounterRule rule_;
+    uint64_t now_ms_;
+    CounterView seen_; /* set by admit_ready() */
 };
 
 } // namespace limit_sliding

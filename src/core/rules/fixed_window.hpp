@@ -8,8 +8,8 @@
 
 #include "core/policy/calendar.hpp"
 #include "core/policy/describe_usage.hpp"
-#include "core/policy/eviction_rank.hpp"
 #include "core/policy/policy.hpp"
+#include "core/table/slot.hpp"
 
 namespace limit_sliding {
 
@@ -47,7 +47,7 @@ struct CalendarWindows {
  * algorithm=fixed.  Time is cut into windows.  A request of cost c is admitted when the requests
  * of the present window + c <= limit.
  *
- * State: 13 bits of 0, the number of the window modulo 2^18, a bit for eviction_rank.hpp, requests
+ * State: 13 bits of 0, the number of the window modulo 2^18, a bit for eviction_rank(), requests
  * in 30 bits.  The zone's epochs (slot.hpp) expire a state before its number wraps.
  *
  * An object is this algorithm at one moment, under one limit.
