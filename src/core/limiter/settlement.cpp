@@ -7,7 +7,6 @@
 
 #include "core/limiter/debtor.hpp"
 #include "core/limiter/history_decision.hpp"
-#include "core/rings/ring_rejections.hpp"
 #include "core/rings/ring_rule.hpp"
 #include "core/rings/ring_settlement.hpp"
 #include "core/rules/word_steps.hpp"
@@ -60,7 +59,7 @@ uint64_t pay_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 
 /* Records the cost of a rejected claim with a ring, and describes the claim again. */
 [[gnu::noinline]] void record_attempt(Claim *claim, uint64_t now_ms) {
-    RingAttempts(*claim, time_of(*claim, now_ms)).record(claim->cost);
+    RingSettlement(*claim, time_of(*claim, now_ms)).record_rejected(claim->cost);
     (void)RingRule(*claim, time_of(*claim, now_ms)).look(claim->cost, &claim->rejection);
 }
 

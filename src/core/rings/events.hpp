@@ -66,7 +66,6 @@ public:
     Table<RingSlots> table() const { return store_.table_of(hash_); }
 
     const EventStore &store() const { return store_; }
-    uint64_t hash() const { return hash_; }
 
     /* Returns the later one of the store's time and the time of the newest event. */
     const TickClock &clock() const { return clock_; }
@@ -223,6 +222,11 @@ public:
         return first_between(low, count_, holds);
     }
 
+    /* Returns the first event of a tick or later. */
+    Found since(uint64_t tick) {
+        return found(first([&](Event event) { return tick_of(event) >= tick; }));
+    }
+
     Found oldest() {
         return found(first([&](Event event) { return !clock_.is_over(tick_of(event)); }));
     }
@@ -240,14 +244,27 @@ public:
         return ring_.replace(count_ - 1, newest_, next) ? kRecorded : kLost;
     }
 
-    /* Closes the newest event, which fixes its total, and adds an event of the same tick or a
-     * later one.  If kHolds, only events among the newest `held` units are copied to pages. */
-    template <bool kHolds = false>
-    Recorded append(uint64_t tick, uint64_t cost, uint64_t *refused_ms, uint64_t held = 0) {
-        assert(cost <= kNarrowMax);
-        assert(count_ == 0 || tick >= tick_of(newest_));
+    /* The newest units that a log holds, and the number of the first event that counts. */
+    struct Held {
+        uint64_t units;
+        uint64_t oldest;
+    };
 
-        Event next = ring_.make(count_, tick, newest_.total() + cost);
+    /* Adds a cost to the newest event, if that is open and of the present tick.  Else closes the
+     * newest event, which fixes its total, and adds another one.  If kHolds, a log deletes pages of
+     * older units than `held`, and copies no such events to pages. */
+    template <bool kHolds = false>
+    Recorded record(uint64_t cost, uint64_t *refused_ms, const Held &held = {}) {
+        assert(cost <= kNarrowMax);
+        assert(count_ == 0 || clock_.tick >= tick_of(newest_));
+
+        if (count_ > 0 && !newest_.is_closed() && tick_of(newest_) == clock_.tick) {
+            return replace_newest(newest_.with_total(newest_.total() + cost));
+        }
+
+        if (kHolds && clock_.is_log && count_ % kPageEvents == 0) { give_up_pages(held); }
+
+        Event next = ring_.make(count_, clock_.tick, newest_.total() + cost);
 
         if (count_ > 0 && !newest_.is_closed()) {
             Event seen = newest_;
@@ -263,7 +280,7 @@ public:
 
         auto counts = [&](Event event, uint64_t total) {
             return !clock_.is_over(tick_of(event))
-                   && (!kHolds || units(event.total(), total) < held);
+                   && (!kHolds || units(event.total(), total) < held.units);
         };
 
         if (count_ + 1 >= length() && !make_room(replaced, next.total(), counts, refused_ms)) {
@@ -274,27 +291,6 @@ public:
 
         /* if all events had expired, another key may have taken the slot before */
         return advance() || copy_.is_kept() ? kRecorded : kLost;
-    }
-
-    /* Deletes pages of events that count but are older than the newest `held` units.  `oldest` is
-     * the first event that counts.  The oldest pages go first, at most kAtOnce of them, because
-     * all events before a missing one must be missing. */
-    void give_up_pages(uint64_t oldest, uint64_t held) {
-        constexpr uint64_t kAtOnce = 16;
-
-        uint64_t newest = newest_.total();
-        uint64_t first
-            = first_from(oldest, [&](Event event) { return units(event.total(), newest) < held; });
-        uint64_t number = oldest / kPageEvents;
-        uint64_t end = std::min(first / kPageEvents, number + kAtOnce);
-
-        for (; number < end; number++) {
-            Copy copy = store_.table_of(hash_of(number)).look();
-
-            if (copy.kind != Copy::none) { copy.store(Copy::kDead); }
-        }
-
-        page_ = Ring();
     }
 
 private:
@@ -351,6 +347,27 @@ private:
     uint64_t hash_of(uint64_t number) const {
         uint64_t page = name() << kNameShift | number;
         return mixed(hash_, page);
+    }
+
+    /* Deletes pages of events that count but are older than the newest `held` units.  The oldest
+     * pages go first, at most kAtOnce of them, because all events before a missing one must be
+     * missing. */
+    void give_up_pages(const Held &held) {
+        constexpr uint64_t kAtOnce = 16;
+
+        uint64_t newest = newest_.total();
+        uint64_t first = first_from(
+            held.oldest, [&](Event event) { return units(event.total(), newest) < held.units; });
+        uint64_t number = held.oldest / kPageEvents;
+        uint64_t end = std::min(first / kPageEvents, number + kAtOnce);
+
+        for (; number < end; number++) {
+            Copy copy = store_.table_of(hash_of(number)).look();
+
+            if (copy.kind != Copy::none) { copy.store(Copy::kDead); }
+        }
+
+        page_ = Ring();
     }
 
     template <class Holds>

@@ -54,7 +54,10 @@ public:
     /* A copy of all parts that count. */
     class Snapshot {
     public:
-        explicit Snapshot(const Refunds &refunds) : parts_{} {
+        /* No parts. */
+        Snapshot() = default;
+
+        explicit Snapshot(const Refunds &refunds) {
             refunds.visit([this](uint64_t begin, uint64_t given) {
                 assert(count_ < kParts + 2);
                 parts_[count_++] = {begin, given};
@@ -81,7 +84,7 @@ public:
         };
 
         /* the window may begin and end within a part */
-        Part parts_[kParts + 2];
+        Part parts_[kParts + 2] = {};
         unsigned count_ = 0;
     };
 

@@ -145,7 +145,7 @@ private:
 
         uint64_t refused_ms = 0;
 
-        switch (record(cost, &refused_ms)) {
+        switch (events_.record(cost, &refused_ms)) {
         case Events::kRecorded:
             *result = {Outcome::kAdmitted, mark(events_.clock().tick)};
             return true;
@@ -217,26 +217,15 @@ private:
 
     /* Returns the ms until used <= room if no request is admitted; more than `room` is used now. */
     [[gnu::always_inline]] uint64_t wait_ms(const Events::Found &oldest, uint64_t room) {
-        if (events_.has_refunds()) { return wait_with_refunds_ms(oldest, room); }
-
         /* most requests need only the oldest event */
-        if (oldest.later <= room) { return until_ms(oldest, oldest.own + oldest.later - room); }
-
-        uint64_t total = events_.newest().total();
-        Events::Found last = events_.found(events_.first_from(
-            oldest.position + 1, [&](Event event) { return units(event.total(), total) <= room; }));
-
-        return until_ms(last, last.own + last.later - room);
+        return !events_.has_refunds() && oldest.later <= room
+                   ? until_ms(oldest, oldest.own + oldest.later - room)
+                   : wait_later_ms(oldest.position, room);
     }
 
     /* Returns the ms until an event has lost `lost` units. */
     uint64_t until_ms(const Events::Found &found, uint64_t lost) const {
         return events_.clock().until_lost_ms(events_.tick_of(found.event), found.own, lost);
-    }
-
-    [[gnu::noinline]] uint64_t wait_with_refunds_ms(const Events::Found &oldest, uint64_t room) {
-        Refunds::Snapshot parts(refunds());
-        return wait_ms(oldest.position, room, last_rise(parts, room), parts);
     }
 
     /* In a log, the refunds of a part (refunds.hpp) expire when the first tick of the part leaves
@@ -246,19 +235,20 @@ private:
     uint64_t last_rise(const Refunds::Snapshot &parts, uint64_t room) {
         for (unsigned i = parts.count(); events_.clock().is_log && i > 0; i--) {
             uint64_t begin = parts.begin(i - 1);
-            Events::Found next = events_.found(
-                events_.first([&](Event event) { return events_.tick_of(event) > begin; }));
+            Events::Found next = events_.since(begin + 1);
             if (next.own + next.later > room + parts.since(begin + 1)) { return begin; }
         }
         return 0;
     }
 
-    /* Returns the ms until used <= room.  Searches from tick `from` on for the first event with
+    /* Returns the ms until used <= room.  Searches from the last rise on for the first event with
      * after(event) <= room: the units of all later events, less their refunds.  When this event
      * begins to expire, its own units and after(event) are used.  The key has room once the event
      * has lost the units above `room`. */
-    uint64_t wait_ms(uint64_t oldest, uint64_t room, uint64_t from,
-                     const Refunds::Snapshot &parts) {
+    [[gnu::noinline]] uint64_t wait_later_ms(uint64_t oldest, uint64_t room) {
+        const auto parts
+            = events_.has_refunds() ? Refunds::Snapshot(refunds()) : Refunds::Snapshot();
+        uint64_t from = last_rise(parts, room);
         uint64_t total = events_.newest().total();
 
         auto after = [&](Event event) {

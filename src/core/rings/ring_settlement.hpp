@@ -10,11 +10,31 @@
 
 namespace limit_sliding {
 
-/* Refunds units of a history (ring_rule.hpp). */
+/*
+ * Records rejected requests in a history (ring_rule.hpp) as if they were admitted, and refunds its
+ * units.
+ *
+ * With rejected requests, a history may hold more units than the limit.  In a log only the newest
+ * units up to the limit matter: no request is admitted while they are in the window, and older
+ * units leave it first.  So pages of older units are deleted.  In a counter each part holds up to
+ * the limit.
+ *
+ * The sum of two windows must not reach the number at which totals wrap.  So there may be no room
+ * for a cost if the limit exceeds 200,000, and costs or bursts are a large part of the limit.
+ */
 class RingSettlement : private UsedUnits {
 public:
     /* `now_ms` is the zone's time. */
     RingSettlement(const Claim &claim, uint64_t now_ms) : UsedUnits(claim, now_ms, false) {}
+
+    /* Records the cost of a rejected request. */
+    void record_rejected(uint64_t cost) {
+        uint64_t refused_ms;
+        for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
+            Copy copy = events_.obtain(&refused_ms);
+            if (copy.kind == Copy::none || record_copy(copy, cost)) { return; }
+        }
+    }
 
     /* Refunds a cost, first from the event with this mark, then from the newest events.  Does
      * nothing if the event has expired or was evicted. */
@@ -36,19 +56,65 @@ public:
     }
 
 private:
-    /* The next two functions subtract the refunded units from `cost`; the caller refunds the rest
-     * from the newest events.  They return false if the key has changed; the caller tries again. */
+    /* The largest number of units in a window. */
+    static constexpr uint64_t kMost = Event::kTotalMask / 2;
 
-    bool refund_copy(Copy copy, uint64_t mark, uint64_t *cost) {
-        return events_.open(copy) && refund_open(mark, cost);
+    static_assert(kNarrowMax <= kMost, "what is admitted has room");
+
+    /* Returns the units to hold.  Policy::held is valid only for the zone's window. */
+    uint64_t held() const {
+        const Policy &policy = *events_.store().policy;
+        return policy.algorithm == Algorithm::kLog && policy.salt == 0
+                   ? std::max(policy.held, limit_)
+                   : limit_;
     }
 
-    bool refund_open(uint64_t mark, uint64_t *cost) {
+    /* Returns false if the key has changed; the caller tries again. */
+    bool record_copy(Copy copy, uint64_t cost) {
+        if (!events_.open(copy)) { return false; }
+
+        if (events_.is_idle()) {
+            events_.forget();
+            return false;
+        }
+
+        Events::Found oldest = events_.oldest();
+        uint64_t taken = units_since(oldest);
+        uint64_t room
+            = std::min(held() - std::min(held(), units_now()), kMost - std::min(kMost, taken));
+
+        if (events_.is_torn() || !events_.is_same()) { return false; }
+
+        cost = std::min(cost, room);
+
+        /* a full zone with WhenFull::kDeny has no slot for a page, so the cost is not recorded */
+        uint64_t refused_ms = 0;
+        return cost == 0
+               || events_.record<true>(cost, &refused_ms, {held(), oldest.position})
+                      != Events::kLost;
+    }
+
+    /* Returns the units recorded since the begin of the window, including refunded ones. */
+    uint64_t units_since(const Events::Found &oldest) const {
+        return oldest.position == events_.count() ? 0 : oldest.own + oldest.later;
+    }
+
+    /* Returns the units of the newest event if it is of the present tick. */
+    uint64_t units_now() {
+        if (events_.count() == 0 || events_.tick_of(events_.newest()) != events_.clock().tick) {
+            return 0;
+        }
+        return events_.found(events_.count() - 1).own;
+    }
+
+    /* Subtracts the refunded units from `cost`; the caller refunds the rest from the newest events.
+     * Returns false if the key has changed; the caller tries again. */
+    bool refund_copy(Copy copy, uint64_t mark, uint64_t *cost) {
+        if (!events_.open(copy)) { return false; }
+
         uint64_t tick = tick_of(mark);
-        uint64_t position
-            = events_.first([&](Event event) { return events_.tick_of(event) >= tick; });
-        Events::Found found = events_.found(position);
-        bool is_missing = position == events_.count() || events_.tick_of(found.event) != tick;
+        Events::Found found = events_.since(tick);
+        bool is_missing = found.position == events_.count() || events_.tick_of(found.event) != tick;
 
         if (events_.is_torn() || !events_.is_same()) { return false; }
 
@@ -136,7 +202,7 @@ private:
      * that were not refunded yet. */
     Events::Found part_of(uint64_t begin, const Refunds::Snapshot &parts) {
         uint64_t end = begin + refunds().grain();
-        Events::Found first = first_since(begin);
+        Events::Found first = events_.since(begin);
         uint64_t given = parts.since(begin) - parts.since(end);
         uint64_t own = closed_since(begin) - closed_since(end);
         return {first.position, first.event, own - std::min(own, given), 0};
@@ -144,7 +210,7 @@ private:
 
     /* Returns the units of the closed events since a tick. */
     uint64_t closed_since(uint64_t tick) {
-        Events::Found first = first_since(tick);
+        Events::Found first = events_.since(tick);
         Events::Found newest = events_.found(events_.count() - 1);
         return first.own + first.later
                - (first.position <= newest.position && is_open(newest) ? newest.own : 0);
@@ -156,11 +222,6 @@ private:
         uint64_t tick = events_.tick_of(found.event);
         Refunds::Snapshot parts(refunds());
         return std::min(found.own, part_of(tick - tick % refunds().grain(), parts).own);
-    }
-
-    Events::Found first_since(uint64_t tick) {
-        return events_.found(
-            events_.first([&](Event event) { return events_.tick_of(event) >= tick; }));
     }
 };
 

@@ -70,15 +70,6 @@ public:
         return Refunds(store, events_.refunds_hash());
     }
 
-    Events::Recorded record(uint64_t cost, uint64_t *refused_ms) {
-        Event newest = events_.newest();
-        uint64_t tick = events_.clock().tick;
-        if (events_.count() > 0 && !newest.is_closed() && events_.tick_of(newest) == tick) {
-            return events_.replace_newest(newest.with_total(newest.total() + cost));
-        }
-        return events_.append(tick, cost, refused_ms);
-    }
-
     /* Returns the mark of an admission: the tick of its event and the name of the history. */
     uint64_t mark(uint64_t tick) const {
         return events_.name() << kTickBits | (tick & Event::kTickMask);
