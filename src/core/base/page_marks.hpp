@@ -21,6 +21,13 @@ struct PageMarks {
     /* Returns the size of the marks, given the room for the table and its marks. */
     static size_t bytes_for(size_t room) { return room < kRoomMin ? 0 : room / kPageBytes + 2; }
 
+    /* Places the marks at the end of this room.  Returns the room for the table. */
+    size_t init(size_t room) {
+        const size_t left = room - bytes_for(room);
+        offset = left == room ? 0 : left;
+        return left;
+    }
+
     /* Must be called before the first use of a place: a process may die in between. */
     void mark(void *table, const void *place) const {
         if (offset == 0) { return; }

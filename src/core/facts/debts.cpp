@@ -111,8 +111,7 @@ Debt Debts::find(uint64_t hash, const DebtClock &clock) {
     });
 
     if (has_fact && (debt.units == 0 || debt.units == kWindowsMax * clock.pace)) {
-        update(
-            hash, clock, [](Debt &) { return true; }, nullptr);
+        update(hash, clock, [](Debt &) { return true; });
     }
 
     return debt;
@@ -147,15 +146,12 @@ uint64_t Debts::add(uint64_t hash, uint64_t units, uint64_t since, bool waits_ag
 uint64_t Debts::take(uint64_t hash, uint64_t units, uint64_t since, const DebtClock &clock) {
     uint64_t taken = 0;
 
-    const bool is_taken = update(
-        hash, clock,
-        [&](Debt &debt) {
-            taken = std::min(units, debt.units);
-            debt.units -= taken;
-            debt.since = std::max(debt.since, std::min(since, clock.part + kWaitMax));
-            return taken != 0;
-        },
-        nullptr);
+    const bool is_taken = update(hash, clock, [&](Debt &debt) {
+        taken = std::min(units, debt.units);
+        debt.units -= taken;
+        debt.since = std::max(debt.since, std::min(since, clock.part + kWaitMax));
+        return taken != 0;
+    });
 
     return is_taken ? taken : 0;
 }

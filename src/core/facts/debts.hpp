@@ -90,7 +90,8 @@ public:
 
 private:
     template <class Change>
-    bool update(uint64_t hash, const DebtClock &clock, const Change &change, uint64_t *evicted);
+    bool update(uint64_t hash, const DebtClock &clock, const Change &change,
+                uint64_t *evicted = nullptr);
 };
 
 } // namespace limit_sliding

@@ -6,12 +6,8 @@ namespace limit_sliding {
 
 void FactTable::init(size_t bytes, uint64_t secret) {
     assert(bytes >= kBytesMin);
-    const size_t room = bytes - sizeof(FactTable);
-    const size_t marks_bytes = PageMarks::bytes_for(room);
-
     secret_ = secret;
-    line_count_ = (room - marks_bytes) / sizeof(Line);
-    marks_.offset = marks_bytes == 0 ? 0 : room - marks_bytes;
+    line_count_ = marks_.init(bytes - sizeof(FactTable)) / sizeof(Line);
 }
 
 void FactTable::raise_until(uint64_t until_ms) {

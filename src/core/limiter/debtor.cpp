@@ -35,22 +35,13 @@ DebtClock clock_of(const Claim &claim, uint64_t now_ms) {
     return {time_ms, part_at(policy, time_ms), claim.pace(), binary_digits(policy.window_ms)};
 }
 
-void consume_history(Claim *claim, uint64_t now_ms) {
-    consume_by_history(*claim->policy, claim->limit)(claim, now_ms);
-}
-
-void look_at_history(Claim *claim, uint64_t now_ms) {
-    look_by_history(*claim->policy, claim->limit)(claim, now_ms);
-}
-
 /* Returns false if the key owes nothing, and its history has to decide. */
 [[gnu::noinline]] bool decide_debtor(Claim *claim, uint64_t now_ms) {
     const Debtor debtor(*claim, now_ms);
 
-    if (!debtor.owes()) { return false; }
+    if (debtor.owes()) { debtor.decide(claim); }
 
-    debtor.decide(claim);
-    return true;
+    return debtor.owes();
 }
 
 } // namespace
@@ -67,7 +58,9 @@ void Debtor::decide(Claim *claim) const {
     whole.cost = std::min(claim->cost + debt_.units, kCostMax);
     look_at_history(&whole, now_ms_);
 
-    if (is_admitted(whole) && claim->consumes() && claim->cost != 0) {
+    const bool pays = is_admitted(whole) && claim->consumes() && claim->cost != 0;
+
+    if (pays) {
         const uint64_t taken = take(debt_.units, true);
 
         whole.cost = claim->cost + taken;
@@ -80,9 +73,7 @@ void Debtor::decide(Claim *claim) const {
     claim->state = whole.state;
     claim->outcome = whole.outcome;
 
-    const bool is_paid = is_admitted(whole) && claim->consumes() && claim->cost != 0;
-
-    claim->owes = !is_paid && claim->outcome != Outcome::kRefused;
+    claim->owes = !(pays && is_admitted(whole)) && claim->outcome != Outcome::kRefused;
     claim->rejection = {};
     if (claim->owes) { claim->rejection = describe(*claim); }
 }
@@ -139,20 +130,16 @@ Verdict Debtor::describe(const Claim &claim) const {
     return verdict;
 }
 
-void consume_with_debts(Claim *claim, uint64_t now_ms) {
+template <Decide &by_history>
+void decide_with_debts(Claim *claim, uint64_t now_ms) {
     claim->owes = false;
 
     if (claim->debts->has_any() && decide_debtor(claim, now_ms)) { return; }
 
-    consume_history(claim, now_ms);
+    by_history(claim, now_ms);
 }
 
-void look_with_debts(Claim *claim, uint64_t now_ms) {
-    claim->owes = false;
-
-    if (claim->debts->has_any() && decide_debtor(claim, now_ms)) { return; }
-
-    look_at_history(claim, now_ms);
-}
+template Decide decide_with_debts<consume_history>;
+template Decide decide_with_debts<look_at_history>;
 
 } // namespace limit_sliding

@@ -51,8 +51,9 @@ private:
     Debt debt_;
 };
 
-/* Decide a claim of a zone that may have debts, and set claim->owes. */
-void consume_with_debts(Claim *claim, uint64_t now_ms);
-void look_with_debts(Claim *claim, uint64_t now_ms);
+/* Decides a claim of a zone that may have debts, and sets claim->owes.  `by_history` is
+ * consume_history() or look_at_history(). */
+template <Decide &by_history>
+void decide_with_debts(Claim *claim, uint64_t now_ms);
 
 } // namespace limit_sliding

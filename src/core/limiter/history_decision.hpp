@@ -14,6 +14,14 @@ namespace limit_sliding {
 Decide *consume_by_history(const Policy &policy, uint64_t limit);
 Decide *look_by_history(const Policy &policy, uint64_t limit);
 
+inline void consume_history(Claim *claim, uint64_t now_ms) {
+    consume_by_history(*claim->policy, claim->limit)(claim, now_ms);
+}
+
+inline void look_at_history(Claim *claim, uint64_t now_ms) {
+    look_by_history(*claim->policy, claim->limit)(claim, now_ms);
+}
+
 /* Describes the history of a key for a request of this cost.  claim.state must be the state of a
  * decision; a ring is read anew. */
 Verdict describe_history(const Claim &claim, uint64_t cost, uint64_t now_ms);

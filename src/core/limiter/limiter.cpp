@@ -19,12 +19,13 @@ bool is_rejected(const Claim &claim) {
 }
 
 Decide *consume_of(const Claim &claim) {
-    return claim.debts != nullptr ? consume_with_debts
+    return claim.debts != nullptr ? decide_with_debts<consume_history>
                                   : consume_by_history(*claim.policy, claim.limit);
 }
 
 Decide *look_of(const Claim &claim) {
-    return claim.debts != nullptr ? look_with_debts : look_by_history(*claim.policy, claim.limit);
+    return claim.debts != nullptr ? decide_with_debts<look_at_history>
+                                  : look_by_history(*claim.policy, claim.limit);
 }
 
 /* Decides a claim without a verdict. */

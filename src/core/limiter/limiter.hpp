@@ -1,9 +1,7 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * The interface of the core, which decides claims in shared memory.  The core knows neither NGINX
- * nor Redis.  It reads no clock, takes no lock, allocates no memory and logs nothing: time, memory
- * and random numbers are arguments.
+ * The interface of the core, which decides claims in shared memory.
  *
  * Times are in ms of one monotonic clock; limits and costs are in units, one for a plain request.
  * Threads and processes may call all functions on the same zone at the same time unless a comment

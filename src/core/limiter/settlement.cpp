@@ -74,7 +74,7 @@ uint64_t fill_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     filled.verdict = nullptr;
 
     for (unsigned attempts = 0; attempts < kAttempts; attempts++) {
-        look_by_history(*filled.policy, filled.limit)(&filled, now_ms);
+        look_at_history(&filled, now_ms);
 
         const uint64_t room = describe_history(filled, 0, now_ms).remaining;
         const uint64_t now = std::min(cost, room);
@@ -86,7 +86,7 @@ uint64_t fill_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
 
         if (filled.cost == 0) { return 0; }
 
-        consume_by_history(*filled.policy, filled.limit)(&filled, now_ms);
+        consume_history(&filled, now_ms);
 
         if (is_admitted(filled)) { return now; }
 

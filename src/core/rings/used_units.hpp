@@ -24,7 +24,6 @@ public:
           limit_(claim.limit) {}
 
     Events &events() { return events_; }
-    uint64_t limit() const { return limit_; }
 
     /* Returns the limit in units x w. */
     uint64_t full() const { return limit_ * events_.clock().window_ms; }

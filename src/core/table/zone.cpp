@@ -35,13 +35,10 @@ Zone *Zone::init(void *memory, size_t bytes, const Policy &policy, uint64_t offs
     if (bytes < sizeof(Zone) + pair_bytes) { return nullptr; }
 
     auto *zone = static_cast<Zone *>(memory);
-    const uint64_t room = bytes - sizeof(Zone);
-    const uint64_t marks_bytes = PageMarks::bytes_for(room);
 
     std::memcpy(zone->secret, secret, sizeof(zone->secret));
     zone->slot_bytes = slot_bytes;
-    zone->pairs = Pairs::of((room - marks_bytes) / pair_bytes);
-    zone->marks.offset = marks_bytes == 0 ? 0 : room - marks_bytes;
+    zone->pairs = Pairs::of(zone->marks.init(bytes - sizeof(Zone)) / pair_bytes);
     zone->offset_ms = offset_ms;
     zone->window = policy.window();
 
