@@ -2,6 +2,8 @@
 
 #include "core/policy/rate.hpp"
 
+#include <charconv>
+
 namespace limit_sliding {
 
 namespace {
@@ -28,15 +30,10 @@ uint64_t unit_ms(char unit) {
 
 bool Rate::parse(std::string_view text) {
     Rate parsed = {0, 0};
-    size_t digits = 0;
+    const char *end = std::from_chars(text.data(), text.data() + text.size(), parsed.count).ptr;
+    const auto digits = static_cast<size_t>(end - text.data());
 
-    while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') {
-        if (digits == kDigitsMax) { return false; }
-
-        parsed.count = parsed.count * 10 + static_cast<uint64_t>(text[digits++] - '0');
-    }
-
-    if (parsed.count == 0) { return false; }
+    if (parsed.count == 0 || digits > kDigitsMax) { return false; }
 
     text.remove_prefix(digits);
 

@@ -2,6 +2,8 @@
 
 #include "core/policy/window.hpp"
 
+#include <charconv>
+
 namespace limit_sliding {
 
 namespace {
@@ -27,14 +29,9 @@ constexpr uint64_t kMostMs = uint64_t{1} << 40;
 
 /* Removes a number from the begin of the text.  Returns false if there is none up to kMostMs. */
 bool cut_number(std::string_view *text, uint64_t *n) {
-    size_t digits = 0;
-    for (*n = 0; digits < text->size() && (*text)[digits] >= '0' && (*text)[digits] <= '9';
-         digits++) {
-        *n = *n * 10 + static_cast<uint64_t>((*text)[digits] - '0');
-        if (*n > kMostMs) { return false; }
-    }
-    text->remove_prefix(digits);
-    return digits != 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *n);
+    text->remove_prefix(static_cast<size_t>(end - text->data()));
+    return error == std::errc() && *n <= kMostMs;
 }
 
 /* Removes the name of a unit.  Returns its length in ms; 0 if there is none below `most_ms`. */
