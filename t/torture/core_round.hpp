@@ -315,7 +315,7 @@ private:
 
         if (zone.policy().full != WhenFull::kDeny) {
             deviates(r, i, "refused, with full=evict");
-        } else if (zone.stats().used < zone.stats().slots) {
+        } else if (zone.stats().used < zone.slots()) {
             deviates(r, i, "refused, in a zone that is not full");
         } else if (!has_rings(zone.policy())
                    && r.parts[i].key->model.left(now_ms_, r.claims[i].limit, Side::most)

@@ -81,13 +81,8 @@ public:
     Key &key(size_t i) { return keys_[i]; }
     size_t keys() const { return keys_.size(); }
 
-    ZoneStats stats() const {
-        ZoneStats stats;
-
-        stats = zone_->stats();
-
-        return stats;
-    }
+    SlotCounts stats() const { return sum_of(&zone_->counts, 1); }
+    uint64_t slots() const { return zone_->slot_count(); }
 
     Claim claim(size_t key, uint32_t limit, uint32_t cost) const {
         Claim claim = {};

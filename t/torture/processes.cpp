@@ -163,11 +163,11 @@ private:
     }
 
     void check() {
-        ZoneStats stats;
+        const SlotCounts stats = sum_of(&workers_.zone()->counts, 1);
 
-        stats = workers_.zone()->stats();
-
-        if (stats.used > stats.slots) { deviates("more slots are used than there are", ""); }
+        if (stats.used > workers_.zone()->slot_count()) {
+            deviates("more slots are used than there are", "");
+        }
 
         if (!setting_.evicts && stats.evicted > 0) {
             deviates("evictions in a zone that has room",

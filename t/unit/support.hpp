@@ -137,12 +137,12 @@ static inline Zone *make_zone(size_t bytes) {
     return make_zone_for(&policy, bytes);
 }
 
+struct ZoneStats : SlotCounts {
+    uint64_t slots; /* capacity in keys */
+};
+
 static inline ZoneStats stats_of(const Zone *zone) {
-    ZoneStats stats;
-
-    stats = zone->stats();
-
-    return stats;
+    return {sum_of(&zone->counts, 1), zone->slot_count()};
 }
 
 /* For counters, which need no limit to be told how long a state lasts. */

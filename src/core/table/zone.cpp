@@ -4,10 +4,6 @@
 
 #include <cstring>
 
-#include "core/base/atomics.hpp"
-#include "core/table/ring.hpp"
-#include "core/table/slot.hpp"
-
 namespace limit_sliding {
 
 namespace {
@@ -43,11 +39,6 @@ Zone *Zone::init(void *memory, size_t bytes, const Policy &policy, uint64_t offs
     zone->window = policy.window();
 
     return zone;
-}
-
-ZoneStats Zone::stats() const {
-    return {pairs.all() * 2 * Line::kSlots, load(&counts.used), load(&counts.evicted),
-            load(&counts.refused)};
 }
 
 } // namespace limit_sliding

@@ -17,22 +17,15 @@ namespace limit_sliding {
 constexpr auto kSecretBytes = 16;
 constexpr auto kZoneAlign = 128; /* bytes */
 
-struct ZoneStats {
-    uint64_t slots; /* capacity in keys */
-    uint64_t used;
-    uint64_t evicted;
-    uint64_t refused;
-};
-
 /* The memory of a zone: this head, lines of slots, and the marks of their pages.  Fields that
  * requests read share no cache line with counts that evictions write. */
 struct Zone {
     uint64_t secret[2];
     Pairs pairs;
     uint64_t slot_bytes;
-    uint64_t offset_ms; /* ms added to the caller's time */
-    Window window;      /* window of keys without their own */
-    alignas(64) SlotCounts counts;
+    uint64_t offset_ms;            /* ms added to the caller's time */
+    Window window;                 /* window of keys without their own */
+    alignas(64) SlotCounts counts; /* of claims without their own */
     PageMarks marks;
 
     /* Makes a zone in zeroed memory, aligned to kZoneAlign.  Returns null if the memory is too
@@ -55,8 +48,8 @@ struct Zone {
         return SipHash13(secret[0], secret[1]).hash(key.data(), key.size());
     }
 
-    /* Reads the counts of claims without their own SlotCounts.  The result is no snapshot. */
-    ZoneStats stats() const;
+    /* Returns the capacity in keys. */
+    uint64_t slot_count() const { return pairs.all() * 2 * Line::kSlots; }
 
     /* Returns the number of slots with a live state among `bytes` of slots; exact if these are all
      * slots.  Otherwise the number is an estimate: `used` x live share of the used slots in this

@@ -182,7 +182,7 @@ bool Report::collect(ngx_http_request_t *r) {
 
         zone->times.add(*conf->memory.aside.times);
         zone->conf = conf;
-        zone->slots = conf->memory.table->stats().slots;
+        zone->slots = conf->memory.table->slot_count();
         zone->keys
             = conf->memory.table->keys(conf->policy, ngx_current_msec, conf->any_limit(),
                                        zone->counters.slots.used, kWalkBytes / main.zones.size());
