@@ -5,14 +5,104 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <numeric>
 
 #include "core/policy/describe_usage.hpp"
 #include "core/policy/policy.hpp"
-#include "core/rules/counter_counts.hpp"
 #include "core/rules/counter_format.hpp"
 #include "core/table/slot.hpp"
 
 namespace limit_sliding {
+
+/* The counts of all parts of a counter, decoded from any kind. */
+struct CounterCounts {
+    unsigned kind;
+    uint64_t newest;
+    uint64_t count[kCounterPartsMax + 1];
+
+    /* Leaves the counts uninitialized. */
+    CounterCounts(unsigned k, uint64_t p) : kind(k), newest(p) {}
+
+    CounterCounts(unsigned k, uint64_t p, uint64_t counts) : kind(k), newest(p) {
+        format(kind).decode(counts, count);
+    }
+
+    unsigned n() const { return format(kind).parts(); }
+    uint64_t encode() const { return format(kind).encode(count); }
+
+    uint64_t total() const { return count[0] + recent(); }
+
+    /* Returns the sum of all parts but the oldest. */
+    uint64_t recent() const { return std::accumulate(count + 1, count + n() + 1, uint64_t{0}); }
+
+    /* Limits each part to `most` requests. */
+    void cap(uint64_t most) {
+        for (unsigned i = 0; i <= n(); i++) {
+            count[i] = std::min(count[i], most);
+        }
+    }
+
+    /* Removes the oldest requests until at most `most` are left. */
+    void keep_newest(uint64_t most) {
+        uint64_t all = total();
+        for (unsigned i = 0; all > most; i++) {
+            all -= take(i, all - most);
+        }
+    }
+
+    /* Removes up to `cost` requests from a part.  Returns their number. */
+    uint64_t take(uint64_t i, uint64_t cost) {
+        assert(i <= n());
+        uint64_t taken = std::min(count[i], cost);
+        count[i] -= taken;
+        return taken;
+    }
+
+    /* Converts to the first kind, from `first` on, that has room for the counts.  If this kind has
+     * more parts, each part must end where one of the new parts ends.  Otherwise requests would
+     * move to a later part with each conversion between alternating limits. */
+    void fit(unsigned first) {
+        CounterCounts own = *this;
+
+        for (unsigned next = first;; next++) {
+            *this = own;
+            convert_to(next);
+
+            bool moves_back = n() <= own.n() || n() % own.n() == 0;
+
+            if ((moves_back && format(kind).fits(count)) || next == kCounterKindsLength - 1) {
+                return;
+            }
+        }
+    }
+
+    void convert_to(unsigned other) {
+        uint64_t latest = convert(newest, kind, other);
+        unsigned length = format(other).parts();
+        uint64_t moved[kCounterPartsMax + 1] = {};
+
+        for (unsigned i = 0; i <= n(); i++) {
+            uint64_t age = latest - convert(newest - n() + i, kind, other);
+
+            if (age <= length) { moved[length - age] += count[i]; }
+        }
+
+        kind = other;
+        newest = latest;
+        std::copy_n(moved, length + 1, count);
+    }
+
+    static const CounterFormat &format(unsigned kind) {
+        assert(kind < kCounterKindsLength);
+        return kCounterFormats.format[kind];
+    }
+
+    /* Returns the number of the part of another kind that contains the end of a part. */
+    static uint64_t convert(uint64_t part, unsigned from, unsigned to) {
+        uint64_t n = format(from).parts();
+        return ((part + 1) * format(to).parts() + n - 1) / n - 1;
+    }
+};
 
 /* The counts of a key at one moment, in the format of some kind. */
 struct CounterView {
@@ -27,6 +117,9 @@ struct CounterRule {
     uint64_t window_ms;
     uint64_t limit;
     bool strict;
+
+    /* Returns the limit in request-milliseconds. */
+    uint64_t full() const { return limit * window_ms; }
 
     [[gnu::always_inline]] uint64_t used(const CounterFormat &format, const CounterView &v) const {
         uint64_t all = format.total(v.counts) * window_ms;
@@ -133,16 +226,15 @@ public:
 
     double share(uint64_t state) const {
         View v = view(state);
-        return static_cast<double>(used(v)) / static_cast<double>(rule_.limit * rule_.window_ms);
+        return static_cast<double>(used(v)) / static_cast<double>(rule_.full());
     }
 
     bool admit(uint64_t state, uint64_t cost, uint64_t *next) const {
         assert(rule_.limit >= 1 && rule_.limit <= kLimitMax && cost <= kCostMax);
         View v = view(state);
         uint64_t wanted = used(v) + cost * rule_.window_ms;
-        if (cost > rule_.limit || wanted > rule_.limit * rule_.window_ms) { return false; }
-        *next = cost == 0 ? state
-                          : added(v, cost, is_near_limit(wanted, rule_.limit * rule_.window_ms));
+        if (cost > rule_.limit || wanted > rule_.full()) { return false; }
+        *next = cost == 0 ? state : added(v, cost, is_near_limit(wanted, rule_.full()));
         return true;
     }
 
@@ -226,10 +318,8 @@ public:
 
     void describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         View v = view(state);
-        uint64_t full = rule_.limit * rule_.window_ms;
-
         describe_usage(
-            {rule_.limit, rule_.limit, rule_.window_ms, used(v), full}, cost,
+            {rule_.limit, rule_.limit, rule_.window_ms, used(v), rule_.full()}, cost,
             [&](uint64_t room) { return wait_ms(v, room); }, verdict);
     }
 
@@ -383,7 +473,7 @@ public:
         if (!see(state, &v)) { return false; }
 
         uint64_t wanted = rule_.used(kFormat, v) + cost * rule_.window_ms;
-        uint64_t full = rule_.limit * rule_.window_ms;
+        uint64_t full = rule_.full();
 
         *is_admitted = cost <= rule_.limit && wanted <= full;
 
@@ -404,9 +494,8 @@ public:
     bool describe(uint64_t state, uint64_t cost, Verdict *verdict) const {
         CounterView v;
         if (!see(state, &v)) { return false; }
-        uint64_t full = rule_.limit * rule_.window_ms;
         describe_usage(
-            {rule_.limit, rule_.limit, rule_.window_ms, rule_.used(kFormat, v), full}, cost,
+            {rule_.limit, rule_.limit, rule_.window_ms, rule_.used(kFormat, v), rule_.full()}, cost,
             [&](uint64_t room) { return wait_ms(v, room); }, verdict);
         return true;
     }
