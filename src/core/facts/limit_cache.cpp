@@ -2,7 +2,6 @@
 
 #include "core/facts/limit_cache.hpp"
 
-#include <algorithm>
 #include <cassert>
 
 namespace limit_sliding {
@@ -10,28 +9,6 @@ namespace limit_sliding {
 namespace {
 
 constexpr size_t kPlaces = 8;
-constexpr unsigned kLimitBits = 32;
-
-/* Codes of limits that are no numbers.  The code 0 stands for no limit. */
-constexpr uint64_t kOff = UINT32_MAX;
-constexpr uint64_t kZero = UINT32_MAX - 1;
-
-static_assert(kLimitMax < kZero, "more than any limit");
-
-uint64_t value_of(const Override &own) {
-    const uint64_t limit = own.is_unlimited() ? kOff
-                           : own.is_blocked() ? kZero
-                                              : std::min(own.limit, kLimitMax);
-    return uint64_t{own.window.code()} << kLimitBits | limit;
-}
-
-Override limit_of(uint64_t value) {
-    const uint64_t limit = value & UINT32_MAX;
-    return {limit == kOff    ? kUnlimited
-            : limit == kZero ? kBlocked
-                             : limit,
-            Window::from_code(static_cast<uint32_t>(value >> kLimitBits))};
-}
 
 struct Place {
     uint64_t value;
@@ -74,42 +51,42 @@ struct Place {
 struct LimitCache::Set {
     Place places[kPlaces];
 
-    /* Returns the index of the key's place, or of the first new one, or kPlaces. */
-    size_t find(uint64_t hash, Place *seen) const {
-        for (size_t i = 0; i < kPlaces; i++) {
-            *seen = places[i].seen();
-            if (seen->is_of(hash) || seen->is_new()) { return i; }
+    /* Returns the key's place, or the first new one, or nullptr. */
+    Place *find(uint64_t hash, Place *seen) {
+        for (Place &place : places) {
+            *seen = place.seen();
+            if (seen->is_of(hash) || seen->is_new()) { return &place; }
         }
-        return kPlaces;
+        return nullptr;
     }
 
-    /* Returns the index of the place to evict. */
-    size_t choose_slot(uint64_t hash) {
-        const size_t first = hash % kPlaces;
-        size_t choice = kPlaces;
+    /* Returns the place to evict. */
+    Place *choose(uint64_t hash) {
+        Place *choice = nullptr;
 
         for (size_t i = 0; i < kPlaces; i++) {
-            const size_t place = (first + i) % kPlaces;
-            const Place seen = places[place].seen();
+            Place *place = &places[(hash + i) % kPlaces];
+            const Place seen = place->seen();
 
             if (seen.is_gone()) { return place; }
 
-            if (choice == kPlaces && !seen.is_used()) { choice = place; }
+            if (choice == nullptr && !seen.is_used()) { choice = place; }
         }
 
-        if (choice < kPlaces) { return choice; }
+        if (choice != nullptr) { return choice; }
 
         for (Place &place : places) {
             place.make_unused(place.seen());
         }
 
-        return first;
+        return &places[hash % kPlaces];
     }
 
-    /* Removes further copies of the key, which another process may have stored at the same time. */
-    void take_away(uint64_t hash, size_t first) {
-        for (size_t i = first; i < kPlaces; i++) {
-            if (places[i].seen().is_of(hash)) { places[i].take_away(); }
+    /* Removes copies of the key, of which another process may have stored several at the same
+     * time. */
+    void take_away(uint64_t hash, const Place *kept) {
+        for (Place &place : places) {
+            if (&place != kept && place.seen().is_of(hash)) { place.take_away(); }
         }
     }
 };
@@ -121,57 +98,50 @@ LimitCache *LimitCache::init(void *memory, size_t bytes) {
     return cache;
 }
 
-LimitCache::Set &LimitCache::set_of(uint64_t hash, unsigned choice) const {
-    const uint64_t half = choice == 0 ? hash >> 32 : hash & UINT32_MAX;
+LimitCache::Set &LimitCache::set_of(uint64_t half) const {
     return reinterpret_cast<Set *>(const_cast<LimitCache *>(this) + 1)[half * sets_ >> 32];
+}
+
+LimitCache::Sets LimitCache::sets_of(uint64_t hash) const {
+    return {set_of(hash >> 32), set_of(hash & UINT32_MAX)};
 }
 
 Override LimitCache::find(uint64_t hash) const {
     Place seen;
+    const auto [first, second] = sets_of(hash);
 
     /* a new place has the value 0, which is no limit */
-    if (set_of(hash, 0).find(hash, &seen) < kPlaces) { return limit_of(seen.value); }
-
-    if (set_of(hash, 1).find(hash, &seen) < kPlaces) { return limit_of(seen.value); }
-
-    return {};
+    return first.find(hash, &seen) != nullptr || second.find(hash, &seen) != nullptr
+               ? Override::from_code(seen.value)
+               : Override{};
 }
 
 void LimitCache::set(uint64_t hash, const Override &own) {
-    Set &first = set_of(hash, 0);
-    Set &second = set_of(hash, 1);
-    Set *set = &first;
     Place seen;
-    size_t place = first.find(hash, &seen);
+    const auto [first, second] = sets_of(hash);
+    Place *place = first.find(hash, &seen);
+    if (place == nullptr) { place = second.find(hash, &seen); }
 
-    if (place == kPlaces) {
-        place = second.find(hash, &seen);
-        if (place < kPlaces) { set = &second; }
-    }
+    const bool is_known = place != nullptr && !seen.is_new();
+    if (!is_known && !own.is_set()) { return; }
 
-    const bool is_known = place < kPlaces && !seen.is_new();
-
-    if (!own.is_set()) {
-        if (is_known) {
-            first.take_away(hash, 0);
-            second.take_away(hash, 0);
-        }
-
-        return;
-    }
-
-    const uint64_t value = value_of(own);
-
+    const uint64_t value = own.code();
     if (is_known && seen.value == value && seen.is_used()) { return; }
 
     if (own.window.is_given() && !has_windows()) {
         shared(&has_windows_).store(1, std::memory_order_relaxed);
     }
 
-    if (place == kPlaces) { place = first.choose_slot(hash); }
+    if (!own.is_set()) {
+        place = nullptr;
+    } else {
+        if (place == nullptr) { place = first.choose(hash); }
 
-    set->places[place].store(hash, value, is_known);
-    set->take_away(hash, place + 1);
+        place->store(hash, value, is_known);
+    }
+
+    first.take_away(hash, place);
+    second.take_away(hash, place);
 }
 
 } // namespace limit_sliding

@@ -20,7 +20,7 @@ namespace limit_sliding {
  *
  * A set of places is two cache lines.  A place is two words:
  *
- *     value  code of the window 32 | limit 32; 0: none
+ *     value  Override::code(); 0: none
  *     check  value ^ (63 bits of the key's hash | used 1)
  *
  * The words are stored one after the other.  If two processes store at once, or a process dies
@@ -56,8 +56,14 @@ public:
 private:
     struct Set;
 
-    /* Returns the first (0) or the second (1) set of a key. */
-    Set &set_of(uint64_t hash, unsigned choice) const;
+    /* The sets of a key. */
+    struct Sets {
+        Set &first;
+        Set &second;
+    };
+
+    Set &set_of(uint64_t half) const;
+    Sets sets_of(uint64_t hash) const;
 
     uint64_t sets_;
     uint64_t has_windows_;

@@ -9,28 +9,10 @@ namespace limit_sliding {
 
 namespace {
 
-constexpr uint32_t kOff = UINT32_MAX;
-constexpr uint32_t kZero = UINT32_MAX - 1;
 constexpr uint32_t kNoEnd32 = UINT32_MAX;
 
-static_assert(kLimitMax < kZero, "more than any limit");
 static_assert(Atomic<uint32_t>::is_always_lock_free && Atomic<uint64_t>::is_always_lock_free,
               "processes share them");
-
-uint64_t rule_of(const Override &own) {
-    const uint32_t limit = own.is_unlimited() ? kOff
-                           : own.is_blocked() ? kZero
-                                              : static_cast<uint32_t>(own.limit);
-    return static_cast<uint64_t>(own.window.code()) << 32 | limit;
-}
-
-Override override_of(uint64_t rule) {
-    const auto limit = static_cast<uint32_t>(rule);
-    return {limit == kOff    ? kUnlimited
-            : limit == kZero ? kBlocked
-                             : limit,
-            Window::from_code(static_cast<uint32_t>(rule >> 32))};
-}
 
 uint32_t until_of(uint64_t until_s) {
     return static_cast<uint32_t>(std::min<uint64_t>(until_s, kNoEnd32));
@@ -82,7 +64,7 @@ bool Overrides::Place::has_ended(uint64_t now_s) const {
  * after this function sees that the tag has changed. */
 Overrides::Entry Overrides::Place::entry() const {
     const auto until_s = line->until_s[i].load(std::memory_order_acquire);
-    return {override_of(line->rule[i].load(std::memory_order_acquire)),
+    return {Override::from_code(line->rule[i].load(std::memory_order_acquire)),
             until_s == kNoEnd32 ? kNoEnd : until_s, line->at[i].load(std::memory_order_relaxed)};
 }
 
@@ -92,7 +74,7 @@ Overrides::Entry Overrides::Place::entry() const {
  * the new end also reads the new limit. */
 void Overrides::Place::write(uint32_t tag, const Entry &entry) const {
     line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
-    line->rule[i].store(rule_of(entry.own), std::memory_order_release);
+    line->rule[i].store(entry.own.code(), std::memory_order_release);
     line->until_s[i].store(until_of(entry.until_s), std::memory_order_release);
     line->tag[i].store(tag, std::memory_order_release);
 }
@@ -106,7 +88,7 @@ void Overrides::Place::change(const Entry &entry) const {
     if (line->until_s[i].load(std::memory_order_relaxed) != until_s) {
         line->until_s[i].store(kNoEnd32, std::memory_order_relaxed);
     }
-    line->rule[i].store(rule_of(entry.own), std::memory_order_release);
+    line->rule[i].store(entry.own.code(), std::memory_order_release);
     line->until_s[i].store(until_s, std::memory_order_release);
     line->at[i].store(static_cast<uint32_t>(entry.at), std::memory_order_relaxed);
 }

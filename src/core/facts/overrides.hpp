@@ -133,7 +133,7 @@ private:
     struct alignas(64) Line {
         Atomic<uint32_t> tag[kPlaces];  /* tag of the key; 0: free place */
         Atomic<uint32_t> passed;        /* number of keys that passed the full line, or more */
-        Atomic<uint64_t> rule[kPlaces]; /* code of the window 32 | limit 32 */
+        Atomic<uint64_t> rule[kPlaces]; /* Override::code() */
         Atomic<uint32_t> until_s[kPlaces];
         Atomic<uint32_t> at[kPlaces];
     };

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -9,6 +10,8 @@
 #include "core/policy/window.hpp"
 
 namespace limit_sliding {
+
+static_assert(kLimitMax < (kBlocked & UINT32_MAX), "kBlocked and kUnlimited are no other limits");
 
 /* A limit of a single key, or of a single request, that replaces the limit of the zone. */
 struct Override {
@@ -27,6 +30,19 @@ struct Override {
         return limit == other.limit && window == other.window;
     }
     bool operator!=(const Override &other) const { return !(*this == other); }
+
+    /* Convert an override to and from a number: code of the window 32 | limit 32, in which limits
+     * above kLimitMax become kLimitMax.  The code of no override is 0. */
+    uint64_t code() const {
+        const uint64_t word = limit < kBlocked ? std::min(limit, kLimitMax) : limit & UINT32_MAX;
+        return static_cast<uint64_t>(window.code()) << 32 | word;
+    }
+
+    static Override from_code(uint64_t code) {
+        const uint64_t word = code & UINT32_MAX;
+        return {word < (kBlocked & UINT32_MAX) ? word : word | ~uint64_t{UINT32_MAX},
+                Window::from_code(static_cast<uint32_t>(code >> 32))};
+    }
 
     /* Parses "off", "0", a rate ("10r/s"), a number of requests in the policy's window ("100"), or
      * "N/TIME" ("1000/1h"; for algorithms with calendar windows also "5000/month").  A window
