@@ -97,7 +97,7 @@ LimitLine::Kind naive(string_view text, const Policy &policy, uint64_t limit_max
     if (!text.empty() && text.back() == '\r') { text.remove_suffix(1); }
 
     const std::vector<string> words = words_of(text);
-    line->until_s = LimitLine::kNoEnd;
+    line->until_s = kNoEnd;
     line->own = {kLimitUnset, {}};
     if (is_comment(words, 0)) { return LimitLine::Kind::kNone; }
 
@@ -135,7 +135,7 @@ void check_line(string_view text, const Policy &policy, uint64_t limit_max) {
     LimitLine again;
     CHECK(again.parse(written.data(), size - 1, policy, limit_max) == LimitLine::Kind::kLimit);
     CHECK(again.key == key && again.own == line.own);
-    CHECK(again.until_s == (line.own.is_set() ? line.until_s : LimitLine::kNoEnd));
+    CHECK(again.until_s == (line.own.is_set() ? line.until_s : kNoEnd));
 }
 
 /* Makes a file in which a run of one byte takes three bytes of the input: lines of more

@@ -33,7 +33,7 @@ using std::string_view;
 
 namespace {
 
-constexpr uint64_t kForever = UINT64_MAX;
+constexpr uint64_t kNever = UINT64_MAX;
 constexpr uint64_t kYear2105 = UINT32_MAX;
 
 /* ---- a process: what it may still write, and its memory ---- */
@@ -206,7 +206,7 @@ string lines_that_count(string text, bool *overlaps) {
     return text;
 }
 
-uint64_t in_memory(uint64_t until_s) { return until_s >= kYear2105 ? kForever : until_s; }
+uint64_t in_memory(uint64_t until_s) { return until_s >= kYear2105 ? kNever : until_s; }
 
 Said said_by(const string &text) {
     Said said = {};
@@ -270,7 +270,7 @@ public:
         CHECK(zone.limits.fd >= 0);
         table_.reset(zone_memory(kZoneBytes));
         zone.memory.table = zone_of(table_.get(), kZoneBytes, &zone.policy, 0);
-        until_full = kForever;
+        until_full = kNever;
         ngx_test_config = 0;
         start_anew();
         reload();
@@ -310,7 +310,7 @@ public:
             test(before);
             break;
         default:
-            until_full = input_.flag() ? input_.below(200) : kForever;
+            until_full = input_.flag() ? input_.below(200) : kNever;
         }
     }
 
@@ -318,7 +318,7 @@ private:
     Said said_now() const { return said_by(file_text()); }
 
     /* Is there so little room that calls may fail? */
-    static bool is_full() { return until_full < kForever / 2; }
+    static bool is_full() { return until_full < kNever / 2; }
 
     /* Lets the next process die, perhaps, after so many bytes. */
     void draw_death() {
@@ -390,12 +390,12 @@ private:
         order.key
             = zone.keys == KeyKind::kTexts ? kKeys[key] : string_view(kAddresses + key % 3, 4);
         order.hash = zone.memory.table->hash(order.key);
-        order.text = to_str(kRates[input_.below(std::size(kRates))]);
-        if (view(order.text) != "default") {
-            CHECK(order.own.parse(view(order.text), zone.policy, zone.limit_max()));
+        order.text = kRates[input_.below(std::size(kRates))];
+        if (order.text != "default") {
+            CHECK(order.own.parse(order.text, zone.policy, zone.limit_max()));
         }
 
-        order.until_s = input_.flag() ? ngx_time() + 1 + input_.below(100) : 0;
+        order.until_s = input_.flag() ? ngx_time() + 1 + input_.below(100) : kNoEnd;
         order.done.log = ngx_cycle->log;
         order.done.handler = [](ngx_event_t *) {};
     }
@@ -403,9 +403,7 @@ private:
     void set(const LimitWrite &order) {
         const string key(order.key);
         expected_.erase(key);
-        if (order.own.is_set()) {
-            expected_[key] = {order.own, order.until_s != 0 ? order.until_s : kForever};
-        }
+        if (order.own.is_set()) { expected_[key] = {order.own, order.until_s}; }
     }
 
     /* Runs what is posted, as the event loop does. */
@@ -545,13 +543,13 @@ private:
     static void check_list(const Said &said, bool has_room) {
         const auto now_s = static_cast<uint64_t>(ngx_time());
         ngx_pool_t *pool = ngx_create_pool(4096, ngx_cycle->log);
-        Array<ListedLimit> listed;
+        Array<LimitLine> listed;
         uint64_t place = 0;
         CHECK(list_limits(zone, {}, 1000, pool, listed, &place) && place == 0);
         CHECK(listed.size() <= said.limits.size());
         CHECK(listed.size() == said.limits.size() || !has_room || said.overlaps);
-        for (const ListedLimit &limit : listed) {
-            CHECK(limit.own.is_set() && (limit.until_s == 0 || limit.until_s > now_s));
+        for (const LimitLine &limit : listed) {
+            CHECK(limit.own.is_set() && limit.until_s > now_s);
         }
 
         ngx_destroy_pool(pool);

@@ -25,7 +25,6 @@ typedef struct {
 } right_t;
 
 static void reads_what_is_right(void **state) {
-    constexpr uint64_t kNoEnd = LimitLine::kNoEnd;
     static const right_t lines[] = {
         {"a 10r/m", "a", "10r/m", {10, {}}, kNoEnd},
         {" \ta\t 10r/m \t", "a", "10r/m", {10, {}}, kNoEnd},
@@ -184,8 +183,7 @@ static void writes_what_it_reads(void **state) {
         }
 
         const bool is_default = round % 7 == 0;
-        const uint64_t until_s
-            = round % 2 == 0 ? LimitLine::kNoEnd : random_below(&random, 1u << 31);
+        const uint64_t until_s = round % 2 == 0 ? kNoEnd : random_below(&random, 1u << 31);
         LimitLine line = {key, "7/1h", {is_default ? 0u : 7u, {}}, until_s, nullptr};
         char written[200];
         assert_true(line.size_max() <= sizeof(written));
@@ -199,7 +197,7 @@ static void writes_what_it_reads(void **state) {
         assert_true(parse(&read, {written, size - 1}) == LimitLine::Kind::kLimit);
         assert_true(read.key == key);
         assert_true(read.own.is_set() == !is_default);
-        assert_int_equal(read.until_s, is_default ? LimitLine::kNoEnd : until_s);
+        assert_int_equal(read.until_s, is_default ? kNoEnd : until_s);
     }
 }
 

@@ -20,9 +20,7 @@ static Overrides *make_table(size_t keys) {
 
 static void free_table(Overrides *table, size_t keys) { munmap(table, Overrides::bytes_for(keys)); }
 
-static Entry entry_of(uint64_t limit, uint64_t at = 0) {
-    return {{limit, {}}, Overrides::kNoEnd, at};
-}
+static Entry entry_of(uint64_t limit, uint64_t at = 0) { return {{limit, {}}, kNoEnd, at}; }
 
 static bool set(Overrides *table, uint64_t hash, uint64_t limit) {
     return table->set(hash, entry_of(limit), NOW_S);
@@ -87,7 +85,7 @@ static void keeps_limits(void **state) {
 static void keeps_windows_and_ends(void **state) {
     static const Window windows[]
         = {{}, {kWindowMinMs}, {kWindowMaxMs}, Window::of(Calendar::kMonth)};
-    static const uint64_t ends_s[] = {Overrides::kNoEnd, NOW_S + 1, NOW_S + 1000, UINT32_MAX - 1};
+    static const uint64_t ends_s[] = {kNoEnd, NOW_S + 1, NOW_S + 1000, UINT32_MAX - 1};
     Overrides *table = make_table(100);
 
     (void)state;
@@ -104,7 +102,7 @@ static void keeps_windows_and_ends(void **state) {
 
             Override own = {};
             assert_true(table->find(7, at(NOW_S), &own));
-            assert_true(end_s == Overrides::kNoEnd || !table->find(7, at(end_s), &own));
+            assert_true(end_s == kNoEnd || !table->find(7, at(end_s), &own));
             assert_true(table->find(7, at(end_s - 1), &own));
         }
     }
@@ -429,7 +427,7 @@ static void is_read_while_it_changes(void **state) {
     const auto write = [&](uint64_t i) {
         const uint64_t limit = i + KEYS * (1 + random_below(&random, 20));
         const Window window = {limit >= 10 * KEYS ? MINUTE_MS : 0};
-        const uint64_t until_s = random_below(&random, 2) != 0 ? Overrides::kNoEnd : NOW_S + 9;
+        const uint64_t until_s = random_below(&random, 2) != 0 ? kNoEnd : NOW_S + 9;
 
         assert_true(race.table->set(hash_of(i), {{limit, window}, until_s, 0}, NOW_S));
     };

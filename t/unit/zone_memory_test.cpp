@@ -112,7 +112,7 @@ static void stays_within_it(void **state) {
         memset(text, 0xff, sizeof(text));
 
         for (uint64_t key = 1; key < 1000; key++) {
-            memory.overrides->set(key * SPREAD, {{LIMIT_MAX, {}}, Overrides::kNoEnd, 0}, 0);
+            memory.overrides->set(key * SPREAD, {{LIMIT_MAX, {}}, kNoEnd, 0}, 0);
             add_offender(memory, key * SPREAD, {(const char *)text, sizeof(text)}, UINT32_MAX,
                          NOW_MS);
         }

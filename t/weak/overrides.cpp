@@ -27,14 +27,14 @@ Overrides::Entry entry_of(uint64_t limit, uint64_t until_s, uint64_t at) {
     return {{limit, {}}, until_s, at};
 }
 
-template <uint64_t key, uint64_t limit, uint64_t until_s = Overrides::kNoEnd>
+template <uint64_t key, uint64_t limit, uint64_t until_s = kNoEnd>
 void set() {
     (void)overrides->set(hash_of(key), entry_of(limit, until_s, 100 * key + limit), kNow);
 }
 
 template <uint64_t key>
 void remove() {
-    (void)overrides->set(hash_of(key), entry_of(kLimitUnset, Overrides::kNoEnd, 0), kNow);
+    (void)overrides->set(hash_of(key), entry_of(kLimitUnset, kNoEnd, 0), kNow);
 }
 
 /* As a request does. */
@@ -117,8 +117,8 @@ void load_file() {
     load.mark(hash_of(kKey), 1);
     load.mark(hash_of(kOther), 2);
     load.remove_unmarked();
-    load.set(hash_of(kKey), entry_of(11, Overrides::kNoEnd, 1), kNow);
-    load.set(hash_of(kOther), entry_of(21, Overrides::kNoEnd, 2), kNow);
+    load.set(hash_of(kKey), entry_of(11, kNoEnd, 1), kNow);
+    load.set(hash_of(kOther), entry_of(21, kNoEnd, 2), kNow);
     load.end();
 }
 
@@ -142,7 +142,7 @@ bool is_old_or_new(weak::Outcome &outcome) {
     const uint64_t *notes = outcome.notes[1];
 
     return outcome.counts[1] == 2 && is_one_of(notes[0], 10, 12)
-           && (is_one_of(notes[1], kNow + 5, kNow + 9) || notes[1] == Overrides::kNoEnd)
+           && (is_one_of(notes[1], kNow + 5, kNow + 9) || notes[1] == kNoEnd)
            && (notes[0] == 12 || notes[1] != kNow + 9) && is_one_of(outcome.notes[2][0], 10, 12);
 }
 

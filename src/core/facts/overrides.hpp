@@ -42,9 +42,6 @@ namespace limit_sliding {
  */
 class Overrides {
 public:
-    /* The end of an override that does not expire, in s. */
-    static constexpr uint64_t kNoEnd = UINT64_MAX;
-
     static size_t bytes_for(size_t keys);
 
     /* Makes a table in zeroed memory of bytes_for(keys) bytes, aligned to 64. */

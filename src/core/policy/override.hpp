@@ -13,6 +13,9 @@ namespace limit_sliding {
 
 static_assert(kLimitMax < (kBlocked & UINT32_MAX), "kBlocked and kUnlimited are no other limits");
 
+/* The end of an override that does not expire, in s since 1970. */
+constexpr uint64_t kNoEnd = UINT64_MAX;
+
 /* A limit of a single key, or of a single request, that replaces the limit of the zone. */
 struct Override {
     uint64_t limit; /* requests a window; kLimitUnset: no override; kUnlimited: "off"; kBlocked:

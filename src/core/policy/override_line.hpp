@@ -21,7 +21,6 @@ namespace limit_sliding {
  */
 struct LimitLine {
     static constexpr size_t kKeyMax = 65535;
-    static constexpr uint64_t kNoEnd = UINT64_MAX;
     static constexpr uint64_t kUntilMax = UINT32_MAX - 1; /* Overrides stores ends in 32 bits */
 
     enum class Kind { kNone = 0, kLimit, kWrong };
@@ -29,7 +28,7 @@ struct LimitLine {
     std::string_view key;  /* decoded */
     std::string_view text; /* text of the limit */
     Override own;          /* not set: "default" */
-    uint64_t until_s;      /* UNIX time, or kNoEnd */
+    uint64_t until_s;      /* UNIX time of the expiry, or kNoEnd */
     const char *error;     /* reason of kWrong */
 
     /* Parses a line without its newline.  Decodes the key in place.  Returns kNone if the line is

@@ -33,7 +33,7 @@ void find_own(KeyRequest &key) {
     }
 
     key.own = entry.own;
-    if (entry.until_s != Overrides::kNoEnd) { key.ttl_s = entry.until_s - now_s; }
+    if (entry.until_s != kNoEnd) { key.ttl_s = entry.until_s - now_s; }
 }
 
 ngx_int_t answer_local(KeyRequest &key) {
@@ -99,9 +99,9 @@ WaitedWrite *make_write(KeyRequest &key) {
     p = append(p, view(key.key));
     write.hash = key.claim.key_hash();
     write.own = key.rate.own;
-    write.text = {text.len, p};
+    write.text = view(p, text.len);
     append(p, view(text));
-    write.until_s = key.rate.ttl_s != 0 ? ngx_time() + key.rate.ttl_s : 0;
+    write.until_s = key.rate.ttl_s != 0 ? ngx_time() + key.rate.ttl_s : kNoEnd;
     init_event<end_write>(write.done, *waited);
     waited->waiting = &key;
     return waited;

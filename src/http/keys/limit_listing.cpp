@@ -11,16 +11,16 @@
 namespace limit_sliding {
 namespace {
 
-void write_limit(Json &json, const ListedLimit &limit, uint64_t now_s) {
+void write_limit(Json &json, const LimitLine &limit, uint64_t now_s) {
     json.line();
     auto object = json.object();
 
     json.field("key", limit.key);
-    json.uri_field("key_uri", view(limit.key));
+    json.uri_field("key_uri", limit.key);
     json.field("rate", limit.text);
 
     const uint64_t ttl_s = limit.until_s - now_s;
-    json.field("ttl", limit.until_s != 0 ? &ttl_s : nullptr);
+    json.field("ttl", limit.until_s != kNoEnd ? &ttl_s : nullptr);
 }
 
 } // namespace
@@ -31,13 +31,13 @@ ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone) {
     if (rc != NGX_DECLINED) { return rc; }
 
     /* One more limit than shown tells whether there is another page. */
-    Array<ListedLimit> limits;
+    Array<LimitLine> limits;
     if (!list_limits(zone, view(page.after), page.n + 1, r->pool, limits, &page.place)) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     const bool is_full = limits.size() > page.n;
-    const Span<ListedLimit> shown = {limits.begin(), is_full ? page.n : limits.size()};
+    const Span<LimitLine> shown = {limits.begin(), is_full ? page.n : limits.size()};
     const auto now_s = static_cast<uint64_t>(ngx_time());
 
     return send_json(r, NGX_HTTP_OK, [&](Json &json) {
@@ -45,13 +45,13 @@ ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone) {
 
         {
             auto array = json.array("limits");
-            for (const ListedLimit &limit : shown) {
+            for (const LimitLine &limit : shown) {
                 write_limit(json, limit, now_s);
             }
         }
 
         if (is_full) {
-            json.uri_field("next", view(shown[shown.size() - 1].key));
+            json.uri_field("next", shown[shown.size() - 1].key);
         } else if (page.place != 0) {
             u_char text[1 + NGX_INT64_LEN];
             const u_char *end = ngx_sprintf(text, "*%uL", page.place);

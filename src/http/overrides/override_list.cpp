@@ -40,7 +40,7 @@ ngx_str_t read_line(ngx_fd_t fd, uint64_t at, ngx_pool_t *pool) {
 } // namespace
 
 bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_pool_t *pool,
-                 Array<ListedLimit> &listed, uint64_t *place) {
+                 Array<LimitLine> &listed, uint64_t *place) {
     const auto &overrides = *zone.memory.aside.overrides;
     const auto now_s = static_cast<uint64_t>(ngx_time());
     uint64_t lines = kTableLines;
@@ -61,9 +61,8 @@ bool list_limits(const ZoneConf &zone, std::string_view after, size_t n, ngx_poo
             continue;
         }
 
-        const ListedLimit one = {to_str(line.key), to_str(line.text), entry.own,
-                                 entry.until_s != Overrides::kNoEnd ? entry.until_s : 0};
-        if (listed.add(pool, one) == nullptr) { return false; }
+        line.until_s = entry.until_s;
+        if (listed.add(pool, line) == nullptr) { return false; }
     }
 
     if (listed.size() < n && lines != 0) { *place = 0; }

@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "core/policy/override_line.hpp"
 #include "http/conf/written_key.hpp"
 #include "http/overrides/override_compaction.hpp"
 #include "http/overrides/override_file.hpp"
@@ -52,11 +50,6 @@ constexpr time_t kCompactAgainAfter = 60;
 constexpr ngx_msec_t kBusyMs = 60000;
 constexpr ngx_msec_t kWatchMs = 1000;
 
-LimitLine line_of(const LimitWrite &write) {
-    return {write.key, view(write.text), write.own,
-            write.until_s != 0 ? write.until_s : LimitLine::kNoEnd, nullptr};
-}
-
 /* Writes a batch to the file, and then to the memory. */
 class Batch {
 public:
@@ -88,7 +81,11 @@ private:
         if (queue_.batch.empty()) { return Result::kDone; }
 
         begin_ = overrides_.file.size.load(std::memory_order_relaxed);
-        find_room();
+        if (!find_room()) {
+            overrides_.remove_ended(static_cast<uint64_t>(ngx_time()));
+            (void)find_room();
+        }
+
         if (!make_text()) { return Result::kFailed; }
 
         const Result result = append();
@@ -97,14 +94,10 @@ private:
         return result;
     }
 
-    bool is_in_table(const LimitWrite &write) const {
-        Overrides::Entry entry;
-        return overrides_.find(write.hash, &entry);
-    }
-
     /* Returns true if the key has an override once the earlier API writes are entered. */
     bool has_limit_before(const LimitWrite &write) const {
-        bool has_limit = is_in_table(write);
+        Overrides::Entry entry;
+        bool has_limit = overrides_.find(write.hash, &entry);
         for (auto &other : queue_.batch) {
             if (&other == &write) { break; }
 
@@ -116,30 +109,22 @@ private:
         return has_limit;
     }
 
-    /* Refuses API writes for new keys without room.  Expired overrides are removed first: the
-     * batch may set one again, which then needs a place. */
-    void find_room() {
-        uint64_t added = 0;
-        for (auto &write : queue_.batch) {
-            write.result = Result::kDone;
-            added += write.own.is_set() && !is_in_table(write);
-        }
-
-        if (added == 0 || overrides_.count() + added <= overrides_.max()) { return; }
-
-        overrides_.remove_ended(static_cast<uint64_t>(ngx_time()));
-
-        /* Several writes to a key take one place, and a removal frees a place. */
+    /* Refuses API writes for new keys without room.  Several writes to a key take one place, and a
+     * removal frees a place.  Returns false if a write was refused. */
+    bool find_room() {
+        const uint64_t max = overrides_.max();
         uint64_t used = overrides_.count();
+        bool have_room = true;
         for (auto &write : queue_.batch) {
             const bool had_limit = has_limit_before(write);
-            if (write.own.is_set() && !had_limit && used >= overrides_.max()) {
-                write.result = Result::kNoRoom;
-            } else {
-                used += write.own.is_set();
-                used -= had_limit;
-            }
+            const bool has_room = !write.own.is_set() || had_limit || used < max;
+            write.result = has_room ? Result::kDone : Result::kNoRoom;
+            used += has_room && write.own.is_set();
+            used -= had_limit;
+            have_room &= has_room;
         }
+
+        return have_room;
     }
 
     template <class Visit>
@@ -152,7 +137,7 @@ private:
     /* Prints the lines of the batch. */
     bool make_text() {
         size_t bytes = 1;
-        each([&](auto &write) { bytes += size_of_line(write); });
+        each([&](auto &write) { bytes += write.size_max() + 3 * NGX_INET6_ADDRSTRLEN; });
         text_ = static_cast<char *>(ngx_alloc(bytes, ngx_cycle->log));
         if (text_ == nullptr) { return false; }
 
@@ -165,19 +150,14 @@ private:
 
         if (bytes > 1 && last != '\n') { text_[size_++] = '\n'; }
 
-        each([&](auto &write) { size_ += write_line(write, text_ + size_); });
+        each([&](auto &write) {
+            u_char buf[NGX_INET6_ADDRSTRLEN];
+            LimitLine line = write;
+            line.key = text_of_key(zone_, write.key, buf);
+            write.at = begin_ + size_;
+            size_ += line.write(text_ + size_);
+        });
         return true;
-    }
-
-    size_t size_of_line(const LimitWrite &write) const {
-        return line_of(write).size_max() + 3 * NGX_INET6_ADDRSTRLEN;
-    }
-
-    size_t write_line(const LimitWrite &write, char *p) const {
-        u_char buf[NGX_INET6_ADDRSTRLEN];
-        auto line = line_of(write);
-        line.key = text_of_key(zone_, write.key, buf);
-        return line.write(p);
     }
 
     /* Appends the text to the file.  A failed write leaves no text behind. */
@@ -203,17 +183,13 @@ private:
         const auto now_s = static_cast<uint64_t>(ngx_time());
         auto &file = overrides_.file;
         uint64_t lines = 0, superseded = 0;
-        size_t at = text_[0] == '\n' ? 1 : 0;
 
         each([&](auto &write) {
             Overrides::Entry entry;
             const bool is_known = overrides_.find(write.hash, &entry);
-            const auto line = line_of(write);
-
             lines++;
             superseded += is_known + !write.own.is_set();
-            (void)overrides_.set(write.hash, {write.own, line.until_s, begin_ + at}, now_s);
-            at = static_cast<char *>(std::memchr(text_ + at, '\n', size_ - at)) + 1 - text_;
+            (void)overrides_.set(write.hash, {write.own, write.until_s, write.at}, now_s);
         });
 
         /* Other processes read these estimates without the lock. */

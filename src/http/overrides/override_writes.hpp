@@ -4,17 +4,16 @@
 
 #pragma once
 
-#include <string_view>
-
-#include "core/policy/override.hpp"
+#include "core/policy/override_line.hpp"
 #include "http/conf/zone.hpp"
 #include "ngx/ngx.hpp"
 
 namespace limit_sliding {
 
-/* An API write, which sets or removes the override of a key.  A write may outlive its request, so
- * the write and its texts have memory of their own. */
-struct LimitWrite {
+/* An API write, which sets or removes the override of a key by a line of the file.  The key of the
+ * line is as in requests: an address as its bytes.  A write may outlive its request, so the write
+ * and its texts have memory of their own. */
+struct LimitWrite : LimitLine {
     enum class Result {
         kDone,     /* in force, and durable if the file has a name */
         kNoRoom,   /* "limits_max=" is reached */
@@ -23,12 +22,9 @@ struct LimitWrite {
         kFailed    /* the log has the reason */
     };
 
-    ZoneConf *zone;       /* a zone in this node's memory */
-    std::string_view key; /* as in requests: an address as its bytes */
-    uint64_t hash;        /* Zone::hash() of the key */
-    Override own;         /* not set: the override is removed */
-    ngx_str_t text;       /* the limit as given */
-    uint64_t until_s;     /* UNIX time of the expiry; 0: never */
+    ZoneConf *zone; /* a zone in this node's memory */
+    uint64_t hash;  /* Zone::hash() of the key */
+    uint64_t at;    /* offset of the line in the file, set by write_override() */
 
     /* Posted once `result` is set, but never within write_override().  The write is not touched
      * after that.  The caller sets the handler. */
