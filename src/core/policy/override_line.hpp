@@ -30,6 +30,7 @@ struct LimitLine {
     Override own;          /* not set: "default" */
     uint64_t until_s;      /* UNIX time of the expiry, or kNoEnd */
     const char *error;     /* reason of kWrong */
+    uint64_t hash;         /* Zone::hash() of the key; parse() and write() do not use it */
 
     /* Parses a line without its newline.  Decodes the key in place.  Returns kNone if the line is
      * blank or a comment. */

@@ -66,16 +66,13 @@ private:
 
     bool is_of_use(LinesReader &lines) {
         LimitLine line;
-        uint64_t hash;
-        Overrides::Entry entry;
-        if (line.parse(lines.line, lines.size, zone_.policy, zone_.limit_max())
-                != LimitLine::Kind::kLimit
-            || !hash_of_line(zone_, line, &hash)) {
+        if (read_line(zone_, lines.line, lines.size, &line) != LimitLine::Kind::kLimit) {
             return true;
         }
 
-        return zone_.memory.aside.overrides->find(hash, &entry) ? entry.at == lines.at
-                                                                : keeps_unknown_;
+        Overrides::Entry entry;
+        const bool is_known = zone_.memory.aside.overrides->find(line.hash, &entry);
+        return is_known ? entry.at == lines.at : keeps_unknown_;
     }
 
     bool add_end() {

@@ -19,21 +19,6 @@ namespace {
 /* Maximum number of wrong lines that are logged one by one. */
 constexpr uint64_t kWrongShown = 20;
 
-/* Zeroed memory for the time of a load.  ngx_calloc() would touch all of it. */
-class Scratch {
-public:
-    explicit Scratch(size_t bytes, ngx_log_t *log) : memory(calloc(1, bytes)) {
-        if (memory == nullptr) {
-            ngx_log_error(NGX_LOG_EMERG, log, ngx_errno, "calloc(%uz) failed", bytes);
-        }
-    }
-    ~Scratch() { free(memory); }
-    Scratch(const Scratch &) = delete;
-    Scratch &operator=(const Scratch &) = delete;
-
-    void *const memory;
-};
-
 class Load {
 public:
     Load(ngx_log_t *log, ZoneConf &zone, bool tests)
@@ -48,17 +33,18 @@ public:
         end_ = static_cast<uint64_t>(info.st_size);
         if (!find_copy()) { return false; }
 
-        Scratch buffer(LinesReader::kBufferBytes, log_);
-        Scratch scratch(OverridesLoad::scratch_bytes(overrides_), log_);
-        if (buffer.memory == nullptr || scratch.memory == nullptr) { return false; }
+        /* ngx_calloc() would touch all of the memory. */
+        const size_t size = LinesReader::kBufferBytes + OverridesLoad::scratch_bytes(overrides_);
+        void *memory = calloc(1, size);
+        if (memory == nullptr) {
+            ngx_log_error(NGX_LOG_EMERG, log_, ngx_errno, "calloc(%uz) failed", size);
+            return false;
+        }
 
-        buffer_ = static_cast<char *>(buffer.memory);
-        OverridesLoad load(overrides_, scratch.memory);
-        if (!read(load)) { return false; }
-
-        load.end();
-        log_summary();
-        return tests_ || cut();
+        buffer_ = static_cast<char *>(memory);
+        const bool done = read(OverridesLoad(overrides_, buffer_ + LinesReader::kBufferBytes));
+        free(memory);
+        return done && (tests_ || cut());
     }
 
     uint64_t unplaced() const { return unplaced_; }
@@ -92,11 +78,9 @@ private:
         return true;
     }
 
-    /* Calls visit(hash, line, lines) for each override.  `shows`: wrong lines are logged. */
+    /* Calls visit(line, lines) for each override.  `shows`: wrong lines are logged. */
     template <class Visit>
     bool each_line(bool shows, const Visit &visit) {
-        const auto &policy = zone_.policy;
-        const auto limit_max = zone_.limit_max();
         LinesReader lines(zone_.limits.fd, buffer_, begin_, end_);
 
         while (lines.next() && lines.at <= kLimitsFileMax) {
@@ -105,19 +89,11 @@ private:
             LimitLine line;
             auto kind = LimitLine::Kind::kWrong;
             line.error = "the line is too long";
-            if (!lines.is_long) { kind = line.parse(lines.line, lines.size, policy, limit_max); }
-
-            if (kind == LimitLine::Kind::kNone) { continue; }
-
-            uint64_t hash;
-            if (kind == LimitLine::Kind::kLimit && !hash_of_line(zone_, line, &hash)) {
-                line.error = "the key is no address";
-                kind = LimitLine::Kind::kWrong;
-            }
+            if (!lines.is_long) { kind = read_line(zone_, lines.line, lines.size, &line); }
 
             if (kind == LimitLine::Kind::kLimit) {
-                visit(hash, line, lines);
-            } else if (shows) {
+                visit(line, lines);
+            } else if (kind == LimitLine::Kind::kWrong && shows) {
                 log_wrong(line.error, lines.number);
             }
         }
@@ -139,11 +115,11 @@ private:
         return true;
     }
 
-    bool read(OverridesLoad &load) {
+    bool read(OverridesLoad load) {
         /* A new table has no readers yet, so it needs no marks. */
         if (overrides_.file.identity.load(std::memory_order_relaxed) != 0) {
-            if (!each_line(false, [&](uint64_t hash, const LimitLine &, const LinesReader &lines) {
-                    load.mark(hash, lines.at - begin_);
+            if (!each_line(false, [&](const LimitLine &line, const LinesReader &lines) {
+                    load.mark(line.hash, lines.at - begin_);
                 })) {
                 return false;
             }
@@ -152,13 +128,19 @@ private:
         }
 
         const auto now_s = static_cast<uint64_t>(ngx_time());
-        return each_line(true, [&](uint64_t hash, const LimitLine &line, const LinesReader &lines) {
-            read_++;
-            if (!load.set(hash, {line.own, line.until_s, lines.at - begin_}, now_s)) {
-                unplaced_ += 1;
-                if (unplaced_ == 1) { first_unplaced_ = lines.number; }
-            }
-        });
+        if (!each_line(true, [&](const LimitLine &line, const LinesReader &lines) {
+                read_++;
+                if (!load.set(line.hash, {line.own, line.until_s, lines.at - begin_}, now_s)) {
+                    unplaced_ += 1;
+                    if (unplaced_ == 1) { first_unplaced_ = lines.number; }
+                }
+            })) {
+            return false;
+        }
+
+        load.end();
+        log_summary();
+        return true;
     }
 
     void log_wrong(const char *error, uint64_t number) {
@@ -229,22 +211,25 @@ private:
 
 } // namespace
 
-bool hash_of_line(const ZoneConf &zone, const LimitLine &line, uint64_t *hash) {
-    u_char buf[64];
-    ngx_str_t key = to_str(line.key);
+LimitLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, LimitLine *line) {
+    const auto kind = line->parse(text, size, zone.policy, zone.limit_max());
+    if (kind != LimitLine::Kind::kLimit) { return kind; }
 
     /* The bytes of an address replace its text.  No address is longer than `buf`. */
-    if (zone.keys != KeyKind::kTexts) {
-        if (key.len <= sizeof(buf)) {
-            append(buf, line.key);
-            key.data = buf;
-        }
-
-        if (!read_key(zone, &key)) { return false; }
+    u_char buf[64];
+    ngx_str_t key = to_str(line->key);
+    if (zone.keys != KeyKind::kTexts && key.len <= sizeof(buf)) {
+        append(buf, line->key);
+        key.data = buf;
     }
 
-    *hash = zone.memory.table->hash(view(key));
-    return true;
+    if (!read_key(zone, &key)) {
+        line->error = "the key is no address";
+        return LimitLine::Kind::kWrong;
+    }
+
+    line->hash = zone.memory.table->hash(view(key));
+    return kind;
 }
 
 bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced) {

@@ -21,7 +21,8 @@ void enter_limits(ngx_log_t *log, ZoneConf &zone);
  * returns false if the file cannot be read or written. */
 bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced);
 
-/* Finds the hash of a line's key.  Returns false if the key should be an address, but is none. */
-bool hash_of_line(const ZoneConf &zone, const LimitLine &line, uint64_t *hash);
+/* Parses a line and finds the hash of its key.  A key that should be an address, but is none, is
+ * wrong. */
+LimitLine::Kind read_line(const ZoneConf &zone, char *text, size_t size, LimitLine *line);
 
 } // namespace limit_sliding

@@ -23,7 +23,6 @@ struct LimitWrite : LimitLine {
     };
 
     ZoneConf *zone; /* a zone in this node's memory */
-    uint64_t hash;  /* Zone::hash() of the key */
     uint64_t at;    /* offset of the line in the file, set by write_override() */
 
     /* Posted once `result` is set, but never within write_override().  The write is not touched
