@@ -137,22 +137,14 @@ Overrides::Place Overrides::find_place(uint64_t hash) const {
     return at->tag[i].load(std::memory_order_acquire) == tag ? Place{at, i} : Place{};
 }
 
-bool Overrides::find(uint64_t hash, Entry *entry) const {
-    const auto place = find_place(hash);
-    if (!place.is_there()) { return false; }
+bool Overrides::read(const Place &place, uint64_t hash, Entry *entry) {
     *entry = place.entry();
-    return place.line->tag[place.i].load(std::memory_order_relaxed) == tag_of(hash)
-           && entry->own.is_set();
+    return place.line->tag[place.i].load(std::memory_order_relaxed) == tag_of(hash);
 }
 
-bool Overrides::read(const Place &place, uint64_t hash, uint64_t now_s, Override *own) const {
-    const auto entry = place.entry();
-    if (place.line->tag[place.i].load(std::memory_order_relaxed) != tag_of(hash)
-        || entry.until_s <= now_s) {
-        return false;
-    }
-    *own = entry.own;
-    return true;
+bool Overrides::find(uint64_t hash, Entry *entry) const {
+    const auto place = find_place(hash);
+    return place.is_there() && read(place, hash, entry) && entry->own.is_set();
 }
 
 bool Overrides::set(uint64_t hash, const Entry &entry, uint64_t now_s) {
@@ -218,23 +210,28 @@ void Overrides::remove(uint64_t hash, const Place &place) {
     add_count(UINT64_MAX);
 }
 
-void Overrides::remove_ended(uint64_t now_s) {
-    uint64_t left = 0;
+template <class Keep>
+void Overrides::keep_if(const Keep &keep) {
+    uint64_t kept = 0;
 
     for (uint64_t n = 0; (n = touched_from(n)) < lines_count(); n++) {
         for (unsigned i = 0; i < kPlaces; i++) {
             const Place place = {&lines()[n], i};
             if (!place.is_taken()) { continue; }
 
-            if (place.has_ended(now_s)) {
-                place.clear();
+            if (keep(place)) {
+                kept++;
             } else {
-                left++;
+                place.clear();
             }
         }
     }
 
-    count_.store(left, std::memory_order_relaxed);
+    count_.store(kept, std::memory_order_relaxed);
+}
+
+void Overrides::remove_ended(uint64_t now_s) {
+    keep_if([=](const Place &place) { return !place.has_ended(now_s); });
 }
 
 uint64_t Overrides::touched_from(uint64_t n) const {
@@ -290,29 +287,9 @@ void OverridesLoad::mark(uint64_t hash, uint64_t at) {
     marks_of(place) |= kMarked << place.i;
 }
 
-/* Removes the keys for which keep(place) is false, and counts the remaining ones. */
-template <class Keep>
-void OverridesLoad::keep_if(const Keep &keep) {
-    uint64_t kept = 0;
-
-    for (uint64_t n = 0; (n = table_.touched_from(n)) < table_.lines_count(); n++) {
-        for (unsigned i = 0; i < Overrides::kPlaces; i++) {
-            const Place place = {&table_.lines()[n], i};
-
-            if (keep(place)) {
-                kept++;
-            } else {
-                place.clear();
-            }
-        }
-    }
-
-    table_.count_.store(kept, std::memory_order_relaxed);
-}
-
 /* Removes the keys without this mark. */
 void OverridesLoad::keep_only(uint8_t mark) {
-    keep_if([&](const Place &place) { return (marks_of(place) & mark << place.i) != 0; });
+    table_.keep_if([&](const Place &place) { return (marks_of(place) & mark << place.i) != 0; });
 }
 
 void OverridesLoad::remove_unmarked() { keep_only(kMarked); }
@@ -321,7 +298,7 @@ void OverridesLoad::remove_unmarked() { keep_only(kMarked); }
  * comes.  Returns false if there were none. */
 bool OverridesLoad::remove_waiting() {
     const auto before = table_.count();
-    keep_if([](const Place &place) { return place.is_taken() && place.entry().own.is_set(); });
+    table_.keep_if([](const Place &place) { return place.entry().own.is_set(); });
     return table_.count() < before;
 }
 

@@ -55,21 +55,27 @@ public:
     /* Returns the number of keys that fit. */
     uint64_t max() const { return max_; }
 
-    /* Finds the override of a key by Zone::hash().  Returns false, and leaves `own` alone, if
-     * there is none or if it has expired. now_s() is called only for keys that are found. */
-    template <class Now>
-    bool find(uint64_t hash, const Now &now_s, Override *own) const {
-        const Place place = find_place(hash);
-        if (__builtin_expect(!place.is_there(), true)) { return false; }
-        return read(place, hash, static_cast<uint64_t>(now_s()), own);
-    }
-
     /* All data of a key. */
     struct Entry {
         Override own;
         uint64_t until_s; /* end in s since 1970, or kNoEnd */
         uint64_t at;      /* offset of the key's line in the file, in bytes */
     };
+
+    /* Finds the override of a key by Zone::hash().  Returns false, and leaves `own` alone, if
+     * there is none or if it has expired. now_s() is called only for keys that are found. */
+    template <class Now>
+    bool find(uint64_t hash, const Now &now_s, Override *own) const {
+        const Place place = find_place(hash);
+        Entry entry;
+        if (__builtin_expect(!place.is_there(), true) || !read(place, hash, &entry)
+            || entry.until_s <= static_cast<uint64_t>(now_s())) {
+            return false;
+        }
+
+        *own = entry.own;
+        return true;
+    }
 
     /* Finds the whole entry of a key, even if it has expired. */
     bool find(uint64_t hash, Entry *entry) const;
@@ -203,8 +209,14 @@ private:
 
     Place find_place(uint64_t hash) const;
     static unsigned look_at(const Line *line, uint32_t tag);
-    bool read(const Place &place, uint64_t hash, uint64_t now_s, Override *own) const;
+
+    /* Reads a place of the key.  Returns false if the place has another key by now. */
+    static bool read(const Place &place, uint64_t hash, Entry *entry);
     Place insert(uint64_t hash, const Entry &entry);
+
+    /* Removes the keys for which keep(place) is false, and counts the remaining ones. */
+    template <class Keep>
+    void keep_if(const Keep &keep);
     void remove(uint64_t hash, const Place &place);
 
     Atomic<uint64_t> count_;
@@ -251,8 +263,6 @@ private:
 
     uint8_t &marks_of(const Place &place) const { return marks_[place.line - table_.lines()]; }
     void add_path(uint64_t hash, const Place &place, uint32_t n);
-    template <class Keep>
-    void keep_if(const Keep &keep);
     void keep_only(uint8_t mark);
     void end_group(uint64_t group);
     bool remove_waiting();
