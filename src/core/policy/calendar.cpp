@@ -36,11 +36,6 @@ int64_t month_of_day(int64_t day) {
     return (since / kDaysOf400Years * 400 + years) * 12 + month - kMonthsBefore;
 }
 
-int64_t day_of_month(int64_t month) {
-    int64_t since = month + kMonthsBefore;
-    return days_of_years(since / 12) + (since % 12 * 153 + 2) / 5 - kDaysBefore;
-}
-
 int64_t number_of_day(Calendar kind, int64_t day) {
     switch (kind) {
     case Calendar::kWeek:
@@ -59,15 +54,20 @@ int64_t first_day(Calendar kind, int64_t number) {
     case Calendar::kWeek:
         return number * 7 - kDaysOfWeekBefore;
     case Calendar::kMonth:
-        return day_of_month(number);
+        return first_day_of_month(number);
     case Calendar::kYear:
-        return day_of_month(number * 12);
+        return first_day_of_month(number * 12);
     default:
         return number;
     }
 }
 
 } // namespace
+
+int64_t first_day_of_month(int64_t month) {
+    int64_t since = month + kMonthsBefore;
+    return days_of_years(since / 12) + (since % 12 * 153 + 2) / 5 - kDaysBefore;
+}
 
 UtcOffsets UtcOffsets::of(UtcOffset *offsets, size_t n) {
     assert(n >= 1);

@@ -93,6 +93,9 @@ struct CalendarWindow {
     uint64_t length_ms() const { return end_ms - begin_ms; }
 };
 
+/* Returns the first day of a month.  Both are counted from January 1970. */
+int64_t first_day_of_month(int64_t month);
+
 /* Return the number of the window at a time, the begin of a window in ms of UTC, and both.  `kind`
  * must not be kNone.  Without offsets the calendar is that of UTC. */
 uint64_t calendar_number(Calendar kind, const UtcOffsets *offsets, uint64_t utc_ms);

@@ -2,7 +2,10 @@
 
 #include "core/policy/override_line.hpp"
 
+#include <charconv>
 #include <cstring>
+
+#include "core/policy/calendar.hpp"
 
 namespace limit_sliding {
 
@@ -94,22 +97,15 @@ bool parse_date(std::string_view text, uint64_t *s) {
     const unsigned year = number_at(text, 0, 4), month = number_at(text, 5, 2),
                    day = number_at(text, 8, 2), hour = number_at(text, 11, 2),
                    minute = number_at(text, 14, 2), second = number_at(text, 17, 2);
-    constexpr unsigned kDays[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
     if (year < 1970 || month < 1 || month > 12 || hour > 23 || minute > 59 || second > 60) {
         return false;
     }
 
-    const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    if (day < 1 || day > kDays[month] - kDays[month - 1] + (is_leap && month == 2)) {
-        return false;
-    }
+    const int64_t months = (int64_t{year} - 1970) * 12 + month - 1;
+    const int64_t days = first_day_of_month(months) + day - 1;
+    if (day < 1 || days >= first_day_of_month(months + 1)) { return false; }
 
-    /* leap days before this year, minus the leap days before 1970 */
-    const uint64_t before = year - 1;
-    const uint64_t leaps = before / 4 - before / 100 + before / 400 - 477;
-    const uint64_t days
-        = (year - 1970) * 365 + leaps + kDays[month - 1] + (is_leap && month > 2) + day - 1;
-    *s = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    *s = ((static_cast<uint64_t>(days) * 24 + hour) * 60 + minute) * 60 + second;
     return true;
 }
 
@@ -117,17 +113,8 @@ bool parse_date(std::string_view text, uint64_t *s) {
 bool parse_time(std::string_view text, uint64_t *s) {
     if (parse_date(text, s)) { return true; }
 
-    if (text.size() > 18) { return false; }
-
-    uint64_t n = 0;
-    for (const char c : text) {
-        if (!is_digit(c)) { return false; }
-
-        n = n * 10 + static_cast<uint64_t>(c - '0');
-    }
-
-    *s = n;
-    return true;
+    const char *end = text.data() + text.size();
+    return text.size() <= 18 && std::from_chars(text.data(), end, *s).ptr == end;
 }
 
 /* Copies a text to `p` and returns its end.  text.data() must not be null. */
@@ -206,17 +193,9 @@ size_t LimitLine::write(char *line) const {
     p = append(p, own.is_set() ? text : kDefault);
 
     if (own.is_set() && until_s != kNoEnd) {
-        char digits[20];
-        char *first = digits + sizeof(digits);
-        uint64_t n = until_s;
-
-        do {
-            *--first = static_cast<char>('0' + n % 10);
-            n /= 10;
-        } while (n != 0);
-
-        p = append(append(append(p, " "), kUntil),
-                   {first, size_t(digits + sizeof(digits) - first)});
+        constexpr size_t kDigitsMax = 20;
+        p = append(append(p, " "), kUntil);
+        p = std::to_chars(p, p + kDigitsMax, until_s).ptr;
     }
 
     *p++ = '\n';
