@@ -321,20 +321,19 @@ bool OverridesLoad::set(uint64_t hash, const Overrides::Entry &entry, uint64_t n
         if (!place.is_there()) { return false; }
     } else if (place.line->at[place.i].load(std::memory_order_relaxed) > entry.at) {
         return true;
-    } else if (!is_set) {
-        const auto bit = static_cast<uint8_t>(kSet << place.i);
-        if ((marks_of(place) & bit) != 0) { add_path(hash, place, UINT32_MAX); }
-        marks_of(place) &= ~bit;
-        table_.remove(hash, place);
-        return true;
-    } else {
+    } else if (is_set) {
         table_.set(hash, entry, now_s);
+    } else {
+        table_.remove(hash, place);
     }
 
     const auto bit = static_cast<uint8_t>(kSet << place.i);
-    if ((marks_of(place) & bit) == 0) { add_path(hash, place, 1); }
+    uint8_t &marks = marks_of(place);
+    if (((marks & bit) != 0) != is_set) {
+        add_path(hash, place, is_set ? 1 : UINT32_MAX);
+        marks ^= bit;
+    }
 
-    marks_of(place) |= bit;
     return true;
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kUselessMin = 64 * 1024;
 constexpr size_t kBufferBytes = LinesReader::kBufferBytes;
 
-/* Copies the useful lines to the end of the file. */
+/* Copies the useful lines to the end of the file, and from there to its beginning. */
 class Copy {
 public:
     /* `keeps_unknown`: also copies keys without an entry, because not all keys had room. */
@@ -27,6 +27,18 @@ public:
           in_(buffers), out_(buffers + kBufferBytes) {}
 
     bool run() {
+        const auto fd = zone_.limits.fd;
+        if (copy_lines()) { return finish_copy(fd, begin_, end_); }
+
+        const auto error = ngx_errno;
+        /* If this fails as well, the copied bytes remain until API writes overwrite them. */
+        [[maybe_unused]] const auto rc = ftruncate(fd, static_cast<off_t>(size_));
+        ngx_set_errno(error);
+        return false;
+    }
+
+private:
+    bool copy_lines() {
         const auto fd = zone_.limits.fd;
         char last = '\n';
         if (size_ != 0 && read_at(fd, &last, 1, size_ - 1) != 1) { return false; }
@@ -45,11 +57,6 @@ public:
         return flush() && fdatasync(fd) == 0 && add_end() && flush() && fdatasync(fd) == 0;
     }
 
-    uint64_t size() const { return size_; } /* size of the file before the copy */
-    uint64_t begin() const { return begin_; }
-    uint64_t end() const { return end_; }
-
-private:
     /* Copies a useful line.  A line that is too long is useless, and incomplete here. */
     bool copy(LinesReader &lines) {
         if (lines.is_long) { return true; }
@@ -108,18 +115,6 @@ private:
     size_t used_ = 0;
 };
 
-bool copy_and_move(ZoneConf &zone, bool keeps_unknown, char *buffers) {
-    const auto fd = zone.limits.fd;
-    Copy copy(zone, keeps_unknown, buffers);
-    if (copy.run()) { return finish_copy(fd, copy.begin(), copy.end()); }
-
-    const auto error = ngx_errno;
-    /* If this fails as well, the copied bytes remain until API writes overwrite them. */
-    [[maybe_unused]] const auto rc = ftruncate(fd, static_cast<off_t>(copy.size()));
-    ngx_set_errno(error);
-    return false;
-}
-
 } // namespace
 
 bool needs_compaction(const ZoneConf &zone) {
@@ -144,7 +139,7 @@ bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
     auto *buffers = static_cast<char *>(ngx_alloc(2 * kBufferBytes, log));
     if (buffers == nullptr) { return false; }
 
-    const bool done = copy_and_move(zone, unplaced != 0, buffers);
+    const bool done = Copy(zone, unplaced != 0, buffers).run();
     if (!done) {
         ngx_log_error(NGX_LOG_ERR, log, ngx_errno,
                       "the limits of zone \"%V\" in \"%V\" cannot be "
