@@ -69,11 +69,10 @@ struct OrderedMemory {
 
 /* The file with the overrides of a zone's keys. */
 struct LimitsFile {
-    size_t max;                            /* overrides that fit into the memory */
-    ngx_str_t path;                        /* empty: the file has no name */
-    ngx_fd_t fd = NGX_INVALID_FILE;        /* NGX_INVALID_FILE: not open */
-    ngx_fd_t former_fd = NGX_INVALID_FILE; /* `fd` of the last cycle, until enter_limits() */
-    ngx_thread_pool_s *pool;               /* runs API writes; nullptr: the worker runs them */
+    size_t max;                     /* overrides that fit into the memory */
+    ngx_str_t path;                 /* empty: the file has no name */
+    ngx_fd_t fd = NGX_INVALID_FILE; /* NGX_INVALID_FILE: not open */
+    ngx_thread_pool_s *pool;        /* runs API writes; nullptr: the worker runs them */
 };
 
 /* The consequences of rejections for a key. */

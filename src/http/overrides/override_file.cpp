@@ -70,9 +70,10 @@ ngx_fd_t make_unnamed(ngx_conf_t *cf) {
 
 /* Opens a file without a name, or keeps the file of the last cycle with the zone's memory.  Only
  * the API writes such a file: without "write=on", none is needed unless overrides are kept. */
-bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone, const ZoneConf *former) {
+bool open_unnamed(ngx_conf_t *cf, ZoneConf &zone) {
     if (ngx_test_config) { return true; }
 
+    const auto *former = zone.ordered.former;
     const bool goes_on = former != nullptr && former->limits.fd != NGX_INVALID_FILE
                          && former->limits.path.len == 0 && zone.ordered.restarted.len == 0;
 
@@ -138,10 +139,7 @@ bool open_limits(ngx_conf_t *cf, const Zones &zones, ZoneConf &zone) {
     auto *cln = ngx_pool_cleanup_add(cf->pool, 0);
     if (cln == nullptr) { return false; }
 
-    const auto *former = zone.ordered.former;
-    zone.limits.former_fd = former != nullptr ? former->limits.fd : NGX_INVALID_FILE;
-
-    if (zone.limits.path.len != 0 ? !open_named(cf, zone) : !open_unnamed(cf, zone, former)) {
+    if (zone.limits.path.len != 0 ? !open_named(cf, zone) : !open_unnamed(cf, zone)) {
         return false;
     }
 

@@ -240,21 +240,18 @@ bool load_limits(ngx_log_t *log, ZoneConf &zone, bool tests, uint64_t *unplaced)
 }
 
 void enter_limits(ngx_log_t *log, ZoneConf &zone) {
-    auto &limits = zone.limits;
+    const auto &limits = zone.limits;
+    const auto *former = zone.ordered.former;
+    const ngx_fd_t former_fd = former != nullptr ? former->limits.fd : NGX_INVALID_FILE;
     zone.ordered.former = nullptr;
     if (limits.fd == NGX_INVALID_FILE) { return; }
 
     /* Workers of the last cycle may have another file, but the same memory. */
-    const bool has_other
-        = limits.former_fd != NGX_INVALID_FILE && !is_same_file(limits.fd, limits.former_fd);
+    const bool has_other = former_fd != NGX_INVALID_FILE && !is_same_file(limits.fd, former_fd);
 
-    LimitsLock former_lock(limits.former_fd);
+    LimitsLock former_lock(former_fd);
     LimitsLock lock(limits.fd);
-    const bool is_locked
-        = (!has_other || former_lock.wait_briefly(true)) && lock.wait_briefly(!ngx_test_config);
-    limits.former_fd = NGX_INVALID_FILE;
-
-    if (!is_locked) {
+    if ((has_other && !former_lock.wait_briefly(true)) || !lock.wait_briefly(!ngx_test_config)) {
         ngx_log_error(NGX_LOG_ALERT, log, ngx_errno,
                       "limits of zone \"%V\" were not read: fcntl() \"%V\" failed", &zone.name,
                       &limits.path);
