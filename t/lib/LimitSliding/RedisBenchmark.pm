@@ -1,62 +1,75 @@
 package LimitSliding::RedisBenchmark;
 
-# Measures by redis-benchmark how often a Redis runs the module's own command:
-# the ceiling of limits in Redis.
+# Measures how often a Redis runs the module's own command, the ceiling of limits
+# in Redis, and native commands that write a key.  redis-benchmark cannot send
+# arguments with zeros, so this one sends what was made before, on one connection.
 
 use v5.36;
 
 use Exporter qw(import);
 use IO::Select;
+use Time::HiRes qw(time);
 
 use LimitSliding::Generator;
 use LimitSliding::Redis ();
 
 our @EXPORT = qw(ceilings redis_benchmark);
 
-# Limited keys in a call, connections, and commands that are sent at once on one.
-# The last as the module does at most.
+my $CALLS  = 20_000;
+my $AT_ONCE = 16;
+my $VALUE  = 'x' x 14;
+my $MARK   = 'end of a block';
+
+# The limited keys in a call, and native commands.  The first is the unit of the
+# others.
 my @CEILINGS = (
-    { name => 'a key a call, 64 connections', keys => 1,
-      arguments => [qw(-c 64 -P 1)] },
-    { name => 'a key a call, 64 connections, 16 calls at once', keys => 1,
-      arguments => [qw(-c 64 -P 16)] },
-    { name => '16 keys a call, 1 connection, 4 calls at once', keys => 16,
-      arguments => [qw(-c 1 -P 4)] },
+    { name => '`SET key value PX ms`', keys => 1,
+      native => sub ($key) { 'SET', $key, $VALUE, 'PX', 60_000 } },
+    { name => '`INCRBY key 1`', keys => 1,
+      native => sub ($key) { 'INCRBY', "$key:number", 1 } },
+    map { +{ name => "the script, $_ keys a call" =~ s/ 1 keys/ a key/r, keys => $_ } }
+        1, 12, 16,
 );
 
 # ceilings(nginx => ..., redis => ..., path => where NGINX asks Redis, keys =>
-# how many, seconds => of a round): each { name, ... } to be given to
+# how many, seconds => of a round): each { name, keys, blocks, ... } to be given to
 # redis_benchmark().
 sub ceilings(%opt) {
-    my ($evalsha, $digest, $nkeys, @arguments) = _sent_command(%opt);
-    my @keys = splice @arguments, 0, $nkeys;
-    my $random = '0' x 28 . '__rand_int__';
-    s/\{[0-9a-f]{40}\}/{$random}/ or die "key $_\n" for @keys;
+    my ($evalsha, $digest, $nkeys, @keys) = _sent_command(%opt);
+    my ($head) = splice @keys, $nkeys;
+    my $name = sub ($text) {
+        my $random = sprintf '%040d', rand $opt{keys};
+        return $text =~ s/\{[0-9a-f]{40}\}/{$random}/r;
+    };
+    $name->($_) ne $_ or die "key $_\n" for @keys;
 
-    my @ceilings = map { {
-        name    => $_->{name},
-        redis   => $opt{redis},
-        keys    => $_->{keys},
-        command => [ 'redis-benchmark', '--csv', '-s', $opt{redis}->path, '-r',
-            $opt{keys}, @{ $_->{arguments} }, '-n' ],
-        script  => [ $evalsha, $digest, $nkeys * $_->{keys},
-            (@keys) x $_->{keys}, @arguments ],
-        calls   => 10_000,
-    } } @CEILINGS;
+    return map {
+        my $ceiling = $_;
+        my @blocks;
+        for (1 .. $CALLS / $AT_ONCE / $ceiling->{keys}) {
+            my $block = '';
+            for (1 .. $AT_ONCE) {
+                my @names = map {
+                    my ($state) = $name->($keys[0]);
+                    map { $state . substr $_, length $state } @keys;
+                } 1 .. $ceiling->{keys};
+                $block .= _command($ceiling->{native} ? $ceiling->{native}->("$names[0]:native")
+                    : ($evalsha, $digest, scalar @names, @names, $head));
+            }
+            push @blocks, $block . _command('ECHO', $MARK);
+        }
+        +{ %$ceiling, blocks => \@blocks, seconds => $opt{seconds},
+            redis => $opt{redis} };
+    } @CEILINGS;
+}
 
-    # how many calls take as long as a round does, once keys are there
-    redis_benchmark($ceilings[-1]);
-    for (@ceilings) {
-        my $rate = redis_benchmark($_)->{rate};
-        $_->{calls} = int $rate / $_->{keys} * $opt{seconds};
-    }
-
-    return @ceilings;
+sub _command(@words) {
+    return join '', '*' . @words . "\r\n", map { '$' . length . "\r\n$_\r\n" } @words;
 }
 
 # Returns the words of a command that the module sends for one limited key, for
-# which it names as many of Redis's keys as the script reads.  What follows the
-# keys is the same for several limited keys as for one.
+# which it names as many of Redis's keys as the script reads.  The head of the key
+# follows the keys, and is that of the other keys of a call, too.
 sub _sent_command(%opt) {
     my $socket = $opt{redis}->connect;
     LimitSliding::Redis::send_command($socket, 'MONITOR');
@@ -69,21 +82,37 @@ sub _sent_command(%opt) {
             && sysread $socket, $text, 65536, length $text
             or die "MONITOR tells of no call:\n$text";
     }
-    return ('EVALSHA', $words =~ /"([^"]*)"/g);
+    my %escapes = (n => "\n", r => "\r", t => "\t", a => "\a", b => "\b");
+    return 'EVALSHA', map {
+        s{\\(?:x([0-9a-f]{2})|(.))}{defined $1 ? chr hex $1 : $escapes{$2} // $2}ger
+    } $words =~ /"((?:[^"\\]|\\.)*)"/g;
 }
 
 # A round of one: { rate, redis }, decisions a second and Redis's us a decision.
+# Four blocks are under way.
 sub redis_benchmark($ceiling) {
     my $pid = $ceiling->{redis}->pid;
-    my $cpu = cpu_us($pid);
-    my $output = output(@{ $ceiling->{command} }, $ceiling->{calls},
-        @{ $ceiling->{script} });
-    my ($rate) = $output =~ /^"EVALSHA[^\n]*?","([\d.]+)"/m or die $output;
-
+    my $socket = $ceiling->{redis}->connect;
+    my @blocks = @{ $ceiling->{blocks} };
+    my ($sent, $ended, $rest) = (0, 0, '');
+    my ($cpu, $begin) = (cpu_us($pid), time);
+    while ($ended < $sent || time < $begin + $ceiling->{seconds}) {
+        while ($sent < $ended + 4 && time < $begin + $ceiling->{seconds}) {
+            my $block = $blocks[$sent++ % @blocks];
+            my $at = 0;
+            while ($at < length $block) {
+                $at += syswrite($socket, $block, length($block) - $at, $at)
+                    // die "write: $!\n";
+            }
+        }
+        sysread $socket, $rest, 1 << 20, length $rest or die "read: $!\n";
+        $rest =~ /^-(.*)/m and die "Redis says $1\n" if !$ended;
+        while ($rest =~ s/^.*?\Q$MARK\E\r\n//s) { $ended++ }
+    }
+    my $decisions = $sent * $AT_ONCE * $ceiling->{keys};
     return {
-        rate  => $rate * $ceiling->{keys},
-        redis => (cpu_us($pid) - $cpu)
-            / $ceiling->{calls} / $ceiling->{keys},
+        rate  => $decisions / (time - $begin),
+        redis => (cpu_us($pid) - $cpu) / $decisions,
     };
 }
 
