@@ -18,10 +18,10 @@ constexpr uint64_t kUselessMin = 64 * 1024;
 constexpr size_t kBufferBytes = LinesReader::kBufferBytes;
 
 /* Copies the useful lines to the end of the file, and from there to its beginning. */
-class Copy {
+class FileCopy {
 public:
     /* `keeps_unknown`: also copies keys without an entry, because not all keys had room. */
-    Copy(ZoneConf &zone, bool keeps_unknown, char *buffers)
+    FileCopy(ZoneConf &zone, bool keeps_unknown, char *buffers)
         : zone_(zone), keeps_unknown_(keeps_unknown),
           size_(zone.memory.aside.overrides->file.size.load(std::memory_order_relaxed)), at_(size_),
           in_(buffers), out_(buffers + kBufferBytes) {}
@@ -139,7 +139,7 @@ bool compact_limits(ngx_log_t *log, ZoneConf &zone) {
     auto *buffers = static_cast<char *>(ngx_alloc(2 * kBufferBytes, log));
     if (buffers == nullptr) { return false; }
 
-    const bool done = Copy(zone, unplaced != 0, buffers).run();
+    const bool done = FileCopy(zone, unplaced != 0, buffers).run();
     if (!done) {
         ngx_log_error(NGX_LOG_ERR, log, ngx_errno,
                       "the limits of zone \"%V\" in \"%V\" cannot be "

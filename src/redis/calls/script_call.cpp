@@ -104,7 +104,7 @@ private:
 /* The arguments of a call of the script. */
 class Command {
 public:
-    explicit Command(std::string_view name) : nargs_(0) { add(name); }
+    void begin() { nargs_ = 0; }
 
     /* Adds an argument, which is not copied. */
     void add(const Arg &arg) { args_[nargs_++] = arg; }
@@ -115,10 +115,10 @@ public:
     Span<const Arg> args() const { return {args_, nargs_}; }
 
 private:
-    size_t nargs_;
-    Arg args_[kArgs];
-    u_char count_[NGX_INT_T_LEN];
-    u_char heads_[kClaimsPerCall * kHeadBytes];
+    size_t nargs_ = 0;
+    Arg args_[kArgs] = {};
+    u_char count_[NGX_INT_T_LEN] = {};
+    u_char heads_[kClaimsPerCall * kHeadBytes] = {};
 };
 
 /* Adds the keys that the script touches: of each claim the state, the limit, and the debt and the
@@ -220,8 +220,10 @@ bool join_script(ErrandCall &call, Errand &errand) {
 }
 
 bool call_script(Node &node, ErrandCall &call) {
+    static Command command;
     const Redis &redis = *node.redis;
-    Command command(call.whole ? "EVAL" : "EVALSHA");
+    command.begin();
+    command.add(call.whole ? "EVAL" : "EVALSHA");
     command.add(view(call.whole ? redis.script : redis.script_sha1));
     command.add_keys(asks_of(call), redis.client.nodes.is_cluster());
     command.add_heads(asks_of(call));
@@ -236,34 +238,24 @@ void script_answered(Node &node, ErrandCall &call, Reply &reply) {
         return;
     }
 
-    if (reply.type != REDIS_REPLY_ARRAY || !is_script_reply(call, reply)) {
-        node.blame(reply);
-        return;
-    }
-
-    node_answered(node);
-    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
     /* a time that is compared with this one later may be so old */
     const ngx_msec_t sent = call.sent - std::min(call.sent, node.settings->clock_age_ms);
     ScriptReply script_reply(reply);
     Answer answer;
     while (!call.errands.empty()) {
+        const bool is_last = &call.errands.front() == &call.errands.back();
+        if (!script_reply.read(asks_of(call).front(), is_last, &answer)) {
+            node.blame(reply);
+            return;
+        }
+
         auto &ask = static_cast<Ask &>(take_errand(call));
-        (void)script_reply.read(ask, &answer);
         set_known(ask, answer);
         kind_of(ask).told(ask, answer, sent);
     }
-}
 
-bool is_script_reply(ErrandCall &call, const Reply &reply) {
-    if (reply.n < 1 || reply.numbers[0] < 0 || reply.numbers[0] > kRemoteTimeMax) { return false; }
-
-    ScriptReply script_reply(reply);
-    Answer answer;
-    for (const Ask &ask : asks_of(call)) {
-        if (!script_reply.read(ask, &answer)) { return false; }
-    }
-    return script_reply.is_at_end();
+    node_answered(node);
+    node.redis->client.calls->latencies.add(clock_us() - call.sent_us);
 }
 
 int64_t ScriptReply::take() {
@@ -271,7 +263,12 @@ int64_t ScriptReply::take() {
     return is_number ? reply_.numbers[next_++] : kNoNumber;
 }
 
-bool ScriptReply::read(const Ask &ask, Answer *answer) {
+bool ScriptReply::read(const Ask &ask, bool is_last, Answer *answer) {
+    if (reply_.type != REDIS_REPLY_ARRAY || reply_.n == 0 || reply_.numbers[0] < 0
+        || reply_.numbers[0] > kRemoteTimeMax) {
+        return false;
+    }
+
     answer->granted = take();
     if (answer->granted < 0 || answer->granted > static_cast<int64_t>(ask.asked_units)) {
         return false;
@@ -290,7 +287,7 @@ bool ScriptReply::read(const Ask &ask, Answer *answer) {
             = records(part.claim) ? ask.asked_units - static_cast<uint64_t>(answer->granted) : 0;
         told++;
     }
-    return true;
+    return !is_last || next_ == reply_.n;
 }
 
 bool ScriptReply::read_override(const AskPart &part, PartAnswer *told) {

@@ -48,20 +48,15 @@ struct Answer {
     PartAnswer parts[kClaimsMax];
 };
 
-/* Returns true if this array is a valid reply to the call.  The core divides by the limit, and so
- * must not see other numbers. */
-bool is_script_reply(ErrandCall &call, const Reply &reply);
-
 /* Reads a reply, for the call's asks in their order.  The reply must live as long as the answers,
  * which must not be moved. */
 class ScriptReply {
 public:
     explicit ScriptReply(const Reply &reply) : reply_(reply) {}
 
-    /* Returns false if this is not the answer to the ask. */
-    bool read(const Ask &ask, Answer *answer);
-
-    bool is_at_end() const { return next_ == reply_.n; }
+    /* Returns false if this is no answer to the ask, the last one of the call or not.  The core
+     * divides by the limit, and so must not see other numbers. */
+    bool read(const Ask &ask, bool is_last, Answer *answer);
 
 private:
     static constexpr int64_t kNoNumber = INT64_MIN;

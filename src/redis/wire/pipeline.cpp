@@ -9,6 +9,25 @@
 
 namespace limit_sliding {
 
+namespace {
+
+/* Writes the number of the bytes or arguments that follow, and returns the end.  Each argument has
+ * one, and ngx_sprintf() takes several times as long. */
+u_char *append_count(u_char *p, u_char type, size_t count) {
+    u_char digits[NGX_SIZE_T_LEN];
+    u_char *const end = digits + sizeof(digits);
+    u_char *begin = end;
+    do {
+        *--begin = static_cast<u_char>('0' + count % 10);
+        count /= 10;
+    } while (count > 0);
+
+    *p++ = type;
+    return append(append(p, view(begin, end - begin)), "\r\n");
+}
+
+} // namespace
+
 void Pipeline::init(Node *node) {
     node_ = node;
     calls_.init();
@@ -27,9 +46,9 @@ bool Pipeline::command(Call &call, Span<const Arg> args) {
     u_char *p = reserve(bytes);
     if (p == nullptr) { return false; }
 
-    p = ngx_sprintf(p, "*%uz\r\n", args.size());
+    p = append_count(p, '*', args.size());
     for (const Arg &arg : args) {
-        p = append(ngx_sprintf(p, "$%uz\r\n", arg.size()), arg.text);
+        p = append(append_count(p, '$', arg.size()), arg.text);
         p = append(append(p, arg.suffix), "\r\n");
     }
 
