@@ -39,7 +39,8 @@ local ARGV, KEYS = (function(A)
     if paced then pace, a = A[a] + 0, a + 1 end
     if settles then k.tail = struct.pack('>I7', pace) end
     if k.look == 2 then
-      k.tail = k.tail .. struct.pack('>I7I7I7I5', A[a] + 0, A[a + 1] + 0, A[a + 2] + 0, A[a + 3] + 0)
+      k.tail = k.tail
+        .. struct.pack('>I7I7I7I5', A[a] + 0, A[a + 1] + 0, A[a + 2] + 0, A[a + 3] + 0)
       a = a + 4
     elseif k.look == 3 then
       k.tail = k.tail .. struct.pack('>I4', A[a] + 0)

@@ -29,9 +29,7 @@ struct Reply {
     bool is_number(size_t i) const { return numbers[i] >= kReplyNumberMin; }
 
     /* Returns this element of an array if it is a string, else an empty string. */
-    std::string_view string(size_t i) const {
-        return i < n ? string_at(i) : std::string_view{};
-    }
+    std::string_view string(size_t i) const { return i < n ? string_at(i) : std::string_view{}; }
 
     std::string_view string_at(size_t i) const {
         if (is_number(i) || numbers[i] == kReplyNil) { return {}; }

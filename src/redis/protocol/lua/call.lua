@@ -71,7 +71,8 @@ local step = 2
 --@ include head
 
 local S, out, o = {}, {now, 0, 0}, 1
-local i, at, first, first_at, last, place, pass, n, g = 1, 1, 1, 1, 0, 2, 2, 1, 1
+local i, at, first, first_at, last = 1, 1, 1, 1, 0
+local place, pass, n, g = 2, 2, 1, 1
 while names[at] do
   local text = ARGV[i]
   if text and text ~= head and text ~= '' then
@@ -82,8 +83,9 @@ while names[at] do
     n, g, pass, o = units, units, claims > 1 and 1 or 2, place
   end
 
-  local key, w, limit, cal, id = names[at], head_window, head_limit, extra, digest
-  local cost, own, override, free = head_cost, head_own, 0, nil
+  local key, limit, cost = names[at], head_limit, head_cost
+  local w, cal, id, own = head_window, extra, digest, head_own
+  local override, free = 0, nil
   local s, text = S[key] or got[at], got[at + 1]
   --@ if settles
   local pace = head_pace

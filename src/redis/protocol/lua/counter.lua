@@ -184,8 +184,8 @@ else
   format = '>' .. rep(bytes == 7 and 'I7' or bytes == 3 and 'I3' or 'I1', q + 1)
 end
 
--- Sets, for the state `s`, `q` to the number of parts, and `at` to the number of
--- the newest one, nil if the state is not of this configuration.
+-- Sets, for the state `s`, `q` to the number of parts, and `at` to the number
+-- of the newest one, nil if the state is not of this configuration.
 --@ chunk counter.newest
 local q, at = extra, nil
 if s and #s > 5 then
