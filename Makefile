@@ -199,7 +199,7 @@ SLOW_TESTS := $(wildcard t/tools/*.t) $(patsubst %,t/%.t, \
     config/reload dashboard/browser faults/alloc_module faults/alloc_requests faults/clock \
     faults/limits_disk leases/sync leases/sync_load limits/count_rejected outages/dns \
     outages/errors outages/faults outages/probe outages/replies outages/timing overrides/kill \
-    overrides/redis_outage overrides/redis_replies overrides/redis_windows redis/exact \
+    overrides/redis_outage overrides/redis_replies overrides/redis_windows redis/cost redis/exact \
     redis/forget redis/several settle/cost settle/load settle/usage_cost docs/fail2ban docs/fleet \
     dashboard/browser_zones faults/alloc faults/reload_changes faults/soak overrides/cost)
 SLOW_UNITS := $(patsubst %,$(BUILD)/unit/%_test,threads lease_threads)

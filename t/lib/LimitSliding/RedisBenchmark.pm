@@ -13,7 +13,7 @@ use Time::HiRes qw(time);
 use LimitSliding::Generator;
 use LimitSliding::Redis ();
 
-our @EXPORT = qw(ceilings redis_benchmark);
+our @EXPORT = qw(ceilings redis_benchmark send_blocks);
 
 my $CALLS  = 20_000;
 my $AT_ONCE = 16;
@@ -61,6 +61,19 @@ sub ceilings(%opt) {
         +{ %$ceiling, blocks => \@blocks, seconds => $opt{seconds},
             redis => $opt{redis} };
     } @CEILINGS;
+}
+
+# Sends blocks of calls, one after the other.
+sub send_blocks($redis, @blocks) {
+    my $socket = $redis->connect;
+    for my $block (@blocks) {
+        my $rest = '';
+        syswrite $socket, $block or die "write: $!\n";
+        while ($rest !~ /\Q$MARK\E\r\n/) {
+            sysread $socket, $rest, 1 << 20, length $rest or die "read: $!\n";
+        }
+        $rest =~ /^-(.*)/m and die "Redis says $1\n";
+    }
 }
 
 sub _command(@words) {

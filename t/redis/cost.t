@@ -1,0 +1,102 @@
+# What a decision costs Redis, in instructions beside a native SET key value PX ms,
+# and what it costs the worker, beside a request without a limit.
+
+use v5.36;
+
+use File::Temp qw(tempdir);
+use Test::More;
+
+use LimitSliding::Callgrind;
+use LimitSliding::Redis;
+use LimitSliding::RedisBenchmark;
+use LimitSliding::Test;
+
+plan skip_all => 'no valgrind' if !grep { -x "$_/valgrind" } split /:/, $ENV{PATH};
+my $nginx = LimitSliding::Test->new;
+plan skip_all => 'the module is compiled in' if !$nginx->is_dynamic;
+my %binary = $nginx->binaries;
+$ENV{LIMIT_SLIDING_NGINX} = $binary{'--nginx'};
+$ENV{LIMIT_SLIDING_MODULE} = $binary{'--module'};
+plan skip_all => 'a sanitizer counts, too' if `ldd $ENV{LIMIT_SLIDING_MODULE}` =~ /san\.so/;
+
+# A Redis whose instructions are counted.
+my $dir = tempdir(CLEANUP => 1);
+open my $program, '>', "$dir/redis-server" or die "$dir: $!";
+print $program "#!/bin/sh\nexec valgrind --tool=callgrind --instr-atstart=no",
+    " --callgrind-out-file=$dir/out redis-server \"\$@\"\n";
+close $program;
+chmod 0755, "$dir/redis-server";
+my $redis = LimitSliding::Redis->new(program => "$dir/redis-server")->start;
+
+# The most instructions of a decision, x SET: with 12 keys a call, and with one.
+my %zones = (
+    counter => [ 'rate=1000 window=1h', 3, 7 ],
+    few     => [ 'rate=20 window=1h', 3, 7 ],
+    fixed   => [ 'rate=1000 window=1h algorithm=fixed', 2.5, 6.4 ],
+    bucket  => [ 'rate=1000 window=1h algorithm=token_bucket', 3.9, 7.7 ],
+);
+
+my $dumps = 0;
+sub counted(@blocks) {
+    my $control = sub (@words) {
+        my $pid = $redis->pid;
+        system("callgrind_control @words $pid > /dev/null 2>&1") == 0
+            or die "callgrind_control failed\n";
+    };
+    send_blocks($redis, @blocks[0 .. 3]);
+    $control->('-i', 'on');
+    $control->('-d');
+    $dumps++;
+    send_blocks($redis, @blocks[4 .. 9]);
+    $control->('-d');
+    my $file = "$dir/out." . ++$dumps;
+    $control->('-i', 'off');
+    open my $out, '<', $file or die "$file: $!";
+    my ($total) = map { /^totals: (\d+)/ ? $1 : () } <$out>;
+    return $total / 6 / 16;
+}
+
+for my $zone (sort keys %zones) {
+    my ($words, $most_12, $most_1) = @{ $zones{$zone} };
+    # a Redis of its own, whose script knows this algorithm alone
+    my $one = LimitSliding::Test->new->start(<<"CONF");
+%%GLOBALS%%
+http {
+    %%HTTP_GLOBALS%%
+    limit_sliding_redis shared {
+        server @{[ $redis->server ]}; timeout 30s; connect_timeout 30s;
+    }
+    limit_sliding_zone \$arg_key zone=$zone:1m $words redis=shared;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { limit_sliding zone=$zone; empty_gif; }
+    }
+}
+CONF
+    $one->get('/?key=first');
+    my ($set, undef, $single, $dozen) = map { counted(@{ $_->{blocks} }) / $_->{keys} }
+        ceilings(nginx => $one, redis => $redis, path => '/', keys => 50, seconds => 0);
+    $one->finish_one;
+
+    note sprintf '%s: SET %.0f, a decision %.0f with 12 keys a call (%.2f x), %.0f with one (%.2f x)',
+        $zone, $set, $dozen, $dozen / $set, $single, $single / $set;
+    cmp_ok $dozen / $set, '<=', $most_12, "$zone: 12 keys a call";
+    cmp_ok $single / $set, '<=', $most_1, "$zone: a key a call";
+}
+$redis->stop;
+
+# The worker: requests one after the other, each a call of its own.
+my $fast = LimitSliding::Redis->new->start;
+my $server = LimitSliding::Callgrind->nginx(http => <<"CONF",
+    limit_sliding_redis shared { server @{[ $fast->server ]}; timeout 30s; connect_timeout 30s; }
+    limit_sliding_zone \$uri zone=shared:10m rate=1000000 window=1h redis=shared;
+CONF
+    locations => [ '', 'limit_sliding zone=shared;' ]);
+my ($none, $asked) = map {
+    $server->measure(port => $_, keys => 100, requests => 1000, status => 200)
+} 0, 1;
+$server->stop;
+note sprintf 'the worker: %.0f without a limit, %.0f more if Redis decides', $none, $asked - $none;
+cmp_ok $asked - $none, '<=', 12_000, 'the worker, a call for each request';
+
+done_testing;
