@@ -49,11 +49,16 @@ public:
      * reads. */
     void set(uint64_t hash, const Override &own);
 
-    /* Returns false if no stored limit had a window.  A reader may see the first one a little
-     * late. */
-    bool has_windows() const { return load(&has_windows_) != 0; }
+    /* Return false if no limit was stored, and if no stored limit had a window.  A reader may see
+     * the first one a little late. */
+    bool has_limits() const { return load(&has_) != 0; }
+    bool has_windows() const { return load(&has_) == kWindows; }
 
 private:
+    /* Values of has_. */
+    static constexpr uint64_t kLimits = 1;
+    static constexpr uint64_t kWindows = 2;
+
     struct Set;
 
     /* The sets of a key. */
@@ -66,7 +71,7 @@ private:
     Sets sets_of(uint64_t hash) const;
 
     uint64_t sets_;
-    uint64_t has_windows_;
+    uint64_t has_; /* what was stored: kLimits, kWindows, or 0 */
 };
 
 } // namespace limit_sliding
