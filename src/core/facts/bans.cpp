@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "core/base/siphash.hpp"
+#include "core/base/hashes.hpp"
 
 namespace limit_sliding {
 

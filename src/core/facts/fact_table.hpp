@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "core/base/atomics.hpp"
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 #include "core/base/page_marks.hpp"
 
 namespace limit_sliding {

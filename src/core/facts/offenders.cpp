@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/base/atomics.hpp"
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 
 namespace limit_sliding {
 

@@ -2,7 +2,7 @@
 
 #include "core/policy/override.hpp"
 
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 #include "core/policy/rate.hpp"
 
 namespace limit_sliding {

@@ -6,7 +6,7 @@
 #include <cassert>
 #include <cstdint>
 
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 #include "core/rings/events.hpp"
 #include "core/rings/ring_step.hpp"
 #include "core/table/ring.hpp"

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/base/page_marks.hpp"
-#include "core/base/siphash.hpp"
+#include "core/base/hashes.hpp"
 #include "core/policy/claim.hpp"
 #include "core/table/key.hpp"
 #include "core/table/ring.hpp"

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 #include "http/conf/configuration.hpp"
 #include "ngx/strings.hpp"
 

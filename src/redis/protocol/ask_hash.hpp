@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 #include "core/policy/claim.hpp"
 
 namespace limit_sliding {

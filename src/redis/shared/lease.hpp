@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "core/base/atomics.hpp"
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 #include "core/policy/claim.hpp"
 #include "core/rules/counter_kinds.hpp"
 #include "redis/protocol/counter_reply.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 
 namespace limit_sliding {
 

@@ -3,7 +3,7 @@
 #include "redis/shared/refusals.hpp"
 
 #include "core/base/atomics.hpp"
-#include "core/base/hash_mix.hpp"
+#include "core/base/hashes.hpp"
 #include "redis/protocol/ask_hash.hpp"
 
 namespace limit_sliding {

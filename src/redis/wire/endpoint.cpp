@@ -2,7 +2,7 @@
 
 #include "redis/wire/endpoint.hpp"
 
-#include "core/base/siphash.hpp"
+#include "core/base/hashes.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {

@@ -2,7 +2,7 @@
 
 #include "redis/wire/known_addresses.hpp"
 
-#include "core/base/siphash.hpp"
+#include "core/base/hashes.hpp"
 
 namespace limit_sliding {
 

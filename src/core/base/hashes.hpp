@@ -8,6 +8,18 @@
 
 namespace limit_sliding {
 
+/* Mixes a hash, as the finalizer of MurmurHash3 does. */
+inline uint64_t mixed(uint64_t h) {
+    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
+    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
+    return h ^ h >> 33;
+}
+
+/* Derives a hash from a hash and a number. */
+inline uint64_t mixed(uint64_t hash, uint64_t number) {
+    return mixed(hash ^ number * 0x9e3779b97f4a7c15);
+}
+
 /* SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF"), with one round a word
  * and three at the end, as in hash tables.  The hash depends on the byte order of the machine. */
 class SipHash13 {
