@@ -20,13 +20,13 @@ namespace limit_sliding {
  * A line is a cache line with places for three keys.  The hash of a key selects its first line and
  * a step to the next one; the number of lines is a prime, so this path visits all lines.  A key is
  * stored in the first line of its path with a free place, and never moves.  Each line counts the
- * keys that passed it because it was full, so a search ends at a line that no key has passed.  In
- * a full table, a search reads 2.4 lines for an absent key and 1.5 lines for a present one on
+ * keys that passed it because it was full, so a search ends at a line that no key has passed.  In a
+ * full table, a search reads 2.4 lines for an absent key and 1.5 lines for a present one on
  * average.
  *
- * A bitmap behind the lines has a bit for each group of 64 lines, a page of memory.  The bit is
- * set before the group is first written.  Walks skip the other groups, so that unused pages take
- * no memory.
+ * A bitmap behind the lines has a bit for each group of 64 lines, a page of memory.  The bit is set
+ * before the group is first written.  Walks skip the other groups, so that unused pages take no
+ * memory.
  *
  * Two keys are confused if they share 31 bits of their hash and a line: 3 of 10^9 searches for
  * absent keys in a full table.
@@ -34,11 +34,10 @@ namespace limit_sliding {
  * Readers take no lock.  Callers ensure that there is one writer at a time.  The writer may die
  * between any two stores: the tag of a key is stored last and removed first.
  *
- * Reads of writers are relaxed, because the writers' lock orders them.  Other relaxed accesses:
- * the count of passed keys, which is raised before the release of the tag; the place in the file,
- * which is compared only under the lock or with the line at that place; the removal of a tag,
- * which the following stores release; and the bitmap, because a walk may miss a key that is added
- * meanwhile.
+ * Reads of writers are relaxed, because the writers' lock orders them.  Other relaxed accesses: the
+ * count of passed keys, which is raised before the release of the tag; the place in the file, which
+ * is compared only under the lock or with the line at that place; the removal of a tag, which the
+ * following stores release; and the bitmap, because a walk may miss a key that is added meanwhile.
  */
 class Overrides {
 public:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <type_traits>
-#include <utility>
 
 #include "core/limiter/history_decision.hpp"
 #include "core/rings/ring_rule.hpp"

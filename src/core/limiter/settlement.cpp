@@ -63,9 +63,8 @@ uint64_t pay_back(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     (void)RingRule(*claim, time_of(*claim, now_ms)).look(claim->cost, &claim->rejection);
 }
 
-/* Records units of a cost, and then of the debt, as far as the history has room for them under
- * the limit in force.  Returns the units of the cost that were recorded; kNever if the zone is
- * full. */
+/* Records units of a cost, and then of the debt, as far as the history has room for them under the
+ * limit in force.  Returns the units of the cost that were recorded; kNever if the zone is full. */
 uint64_t fill_history(const Claim &claim, uint64_t cost, uint64_t now_ms) {
     Claim filled = claim;
 

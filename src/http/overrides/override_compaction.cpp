@@ -9,7 +9,6 @@
 #include "http/overrides/line_reader.hpp"
 #include "http/overrides/override_file.hpp"
 #include "http/overrides/override_load.hpp"
-#include "ngx/strings.hpp"
 
 namespace limit_sliding {
 namespace {

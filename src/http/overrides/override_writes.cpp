@@ -4,8 +4,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "http/conf/written_key.hpp"
 #include "http/overrides/override_compaction.hpp"
 #include "http/overrides/override_file.hpp"

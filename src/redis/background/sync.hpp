@@ -1,10 +1,9 @@
 /* Copyright (C) the limit_sliding authors */
 
 /*
- * Zones with "sync=time".  This node's memory decides, and admitted units are reported to
- * Redis in the background: all units of a key at once, by one worker, an interval after
- * the last report.  The reply sets the state of the key in this node's memory to the use
- * of all nodes.
+ * Zones with "sync=time".  This node's memory decides, and admitted units are reported to Redis in
+ * the background: all units of a key at once, by one worker, an interval after the last report.
+ * The reply sets the state of the key in this node's memory to the use of all nodes.
  */
 
 #pragma once

@@ -2,8 +2,6 @@
 
 #include "redis/calls/ask.hpp"
 
-#include <algorithm>
-
 #include "ngx/event.hpp"
 #include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/key_slot.hpp"

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "ngx/array.hpp"
-#include "ngx/strings.hpp"
 #include "redis/calls/sender.hpp"
 
 namespace limit_sliding {

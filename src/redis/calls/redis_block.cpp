@@ -386,11 +386,10 @@ bool has_servers(const ngx_resolver_t &resolver) {
 #endif
 }
 
-/* Without a resolver names are looked up now, as names of upstreams are.  So is
- * "localhost" in any case: name servers need not know it (RFC 6761), and Angie
- * and Tengine have a resolver even where none is configured.  A name that is
- * not found is no reason not to start: its Redis is away, as one that does not
- * answer.  Without a resolver it cannot be looked up again later, since that
+/* Without a resolver names are looked up now, as names of upstreams are.  So is "localhost" in any
+ * case: name servers need not know it (RFC 6761), and Angie and Tengine have a resolver even where
+ * none is configured.  A name that is not found is no reason not to start: its Redis is away, as
+ * one that does not answer.  Without a resolver it cannot be looked up again later, since that
  * would block a worker, but it is by each reload. */
 bool look_up_servers(ngx_conf_t *cf, Settings &settings) {
     for (Server &server : settings.servers) {

@@ -1,7 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* A Redis: its configuration, the part that all workers share, and the part of this
- * worker. */
+/* A Redis: its configuration, the part that all workers share, and the part of this worker. */
 
 #pragma once
 

@@ -96,8 +96,7 @@ void failed(Errand &errand, Failure failure) {
 constexpr AskKind kSettlement
     = {{join, call_script, script_answered, failed, returned, true}, told};
 
-/* Returns a new settlement for the claim, which is sent in its turn; nullptr: it cannot be
- * made. */
+/* Returns a new settlement for the claim, which is sent in its turn; nullptr: it cannot be made. */
 Settlement *create_settlement(Redis &redis, Claim &claim) {
     Settling &settling = redis.client.settling;
     auto *settlement = settling.bytes < kSettlementBytesMax

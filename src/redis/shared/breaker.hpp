@@ -35,9 +35,8 @@ public:
         return load(&failures_) != 0 && shared(&failures_).exchange(0) >= kBreakerFailures;
     }
 
-    /* Notes a failure.  Returns true if that opened the breaker.  `random`, any
-     * number, spreads the probes of many servers over the last quarter of the
-     * interval. */
+    /* Notes a failure.  Returns true if that opened the breaker.  `random`, any number, spreads the
+     * probes of many servers over the last quarter of the interval. */
     bool failed(uint64_t now_ms, uint32_t random);
 
 private:
