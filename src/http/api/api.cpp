@@ -2,12 +2,10 @@
 
 #include "http/api/api.hpp"
 
-#include "http/api/dashboard.hpp"
-#include "http/api/state_report.hpp"
+#include "http/api/reports.hpp"
 #include "http/json/origin.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/key_handler.hpp"
-#include "http/keys/limit_listing.hpp"
+#include "http/keys/keys.hpp"
 #include "http/response/headers.hpp"
 #include "http/values/parameter.hpp"
 #include "ngx/strings.hpp"

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/api/dashboard.hpp"
+#include "http/api/reports.hpp"
 
 #include "http/json/response.hpp"
 #include "http/response/headers.hpp"

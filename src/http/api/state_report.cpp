@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/api/state_report.hpp"
+#include "http/api/reports.hpp"
 
 #include <algorithm>
 

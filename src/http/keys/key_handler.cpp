@@ -2,7 +2,7 @@
 
 /* Requests for keys, and their answers if a key is in this node's memory. */
 
-#include "http/keys/key_handler.hpp"
+#include "http/keys/keys.hpp"
 
 #include "http/json/arguments.hpp"
 #include "http/json/response.hpp"

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/keys/limit_listing.hpp"
+#include "http/keys/keys.hpp"
 
 #include "http/json/arguments.hpp"
 #include "http/json/response.hpp"

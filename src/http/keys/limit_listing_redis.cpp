@@ -2,7 +2,7 @@
 
 #include "http/json/arguments.hpp"
 #include "http/json/response.hpp"
-#include "http/keys/limit_listing.hpp"
+#include "http/keys/keys.hpp"
 #include "http/request/suspend.hpp"
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"

@@ -1,10 +1,15 @@
 /* Copyright (C) the limit_sliding authors */
 
+/* The requests of the API for one key, and for all limits of single keys. */
+
 #pragma once
 
 #include "http/conf/zone.hpp"
 
 namespace limit_sliding {
+
+/* Answers requests for one key of the zone: GET, PUT, DELETE and POST. */
+ngx_int_t handle_key(ngx_http_request_t *r, ZoneConf &zone);
 
 /* Answer GET with a page of the overrides of a zone in this node's memory, or in Redis. */
 ngx_int_t send_limits(ngx_http_request_t *r, ZoneConf &zone);
