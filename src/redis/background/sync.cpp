@@ -7,6 +7,7 @@
 #include "core/limiter/limiter.hpp"
 #include "core/rules/counter_kinds.hpp"
 #include "ngx/event.hpp"
+#include "ngx/strings.hpp"
 #include "redis/calls/ask.hpp"
 #include "redis/calls/client.hpp"
 #include "redis/calls/script_call.hpp"

@@ -3,6 +3,7 @@
 #include "redis/calls/ask.hpp"
 
 #include "ngx/event.hpp"
+#include "ngx/strings.hpp"
 #include "redis/protocol/ask_hash.hpp"
 #include "redis/protocol/key_slot.hpp"
 
