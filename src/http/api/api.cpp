@@ -3,11 +3,11 @@
 #include "http/api/api.hpp"
 
 #include "http/api/reports.hpp"
-#include "http/json/origin.hpp"
 #include "http/json/response.hpp"
 #include "http/keys/keys.hpp"
 #include "http/response/headers.hpp"
 #include "http/values/parameter.hpp"
+#include "ngx/array.hpp"
 #include "ngx/strings.hpp"
 
 namespace limit_sliding {
@@ -30,6 +30,36 @@ std::string_view path_of(ngx_http_request_t *r) {
 
     path.remove_prefix(name.size());
     return path.empty() || cut_prefix(&path, "/") ? path : "/";
+}
+
+/* Returns true if the origin, such as "https://name:8080", matches the request's Host header. */
+bool is_of_host(ngx_http_request_t *r, std::string_view origin) {
+    const ngx_table_elt_t *host = r->headers_in.host;
+
+    return host != nullptr && (cut_prefix(&origin, "http://") || cut_prefix(&origin, "https://"))
+           && is_same_name(origin, view(host->value));
+}
+
+/* Returns true if a page of another site made a browser send the request.  Browsers send requests
+ * for any page, with the address, password and cookies of the user.  Sec-Fetch-Site tells the
+ * site; without this header, an Origin other than this host does
+ * (https://www.w3.org/TR/fetch-metadata/, RFC 6454).  Other clients send neither. */
+bool is_of_another_site(ngx_http_request_t *r) {
+    bool is_told = false, is_other_site = false, is_other_origin = false;
+
+    for_each<ngx_table_elt_t>(r->headers_in.headers, [&](const ngx_table_elt_t &header) {
+        const std::string_view name = view(header.key);
+        const std::string_view value = view(header.value);
+
+        if (is_same_name(name, "Sec-Fetch-Site")) {
+            is_told = true;
+            is_other_site |= value != "same-origin" && value != "none";
+        } else if (is_same_name(name, "Origin")) {
+            is_other_origin |= !is_of_host(r, value);
+        }
+    });
+
+    return is_told ? is_other_site : is_other_origin;
 }
 
 /* Returns NGX_DECLINED if the method is allowed; else sends an error and returns its result. */
