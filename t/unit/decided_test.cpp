@@ -53,7 +53,6 @@ static void a_verdict_is_told_as_it_is(void **state) {
         assert_int_equal(acquire(refused, 1, NOW_MS), 0);
         assert_int_equal(refused[0].outcome, Outcome::kRejected);
         assert_int_equal(refused[0].retry_after_ms(NOW_MS), 17);
-        assert_int_equal(refused[0].find_retry_after_ms(NOW_MS), 17);
     }
 }
 

@@ -25,7 +25,7 @@ void conclude(Claim *claim, const Result &result) {
     claim->outcome = result.outcome;
 }
 
-/* Concludes for states of one word.  A wait of 0 is computed later, by find_retry_after_ms(). */
+/* Concludes for states of one word.  A wait of 0 is computed later, by Claim::retry_after_ms(). */
 template <class Result>
 void conclude_word(Claim *claim, const Result &result, uint64_t retry_after_ms = 0) {
     conclude(claim, result);
@@ -280,7 +280,8 @@ uint64_t Claim::window_ms(uint64_t now_ms) const {
     return policy->length_ms(time_of(*this, now_ms));
 }
 
-uint64_t Claim::find_retry_after_ms(uint64_t now_ms) const {
+uint64_t Claim::retry_after_ms(uint64_t now_ms) const {
+    if (const uint64_t known = known_retry_after_ms(); known != 0) { return known; }
     if (verdict != nullptr) { return verdict->retry_after_ms; }
     if (outcome == Outcome::kRefused) { return state; }
     if (is_admitted(*this)) { return 0; }

@@ -116,18 +116,12 @@ struct Claim {
     uint64_t window_ms(uint64_t now_ms) const;
 
     /* Returns retry_after_ms of the verdict, without the cost of describe(). */
-    uint64_t retry_after_ms(uint64_t now_ms) const {
-        const uint64_t known = known_retry_after_ms();
-        return known != 0 ? known : find_retry_after_ms(now_ms);
-    }
+    uint64_t retry_after_ms(uint64_t now_ms) const;
 
     /* Returns the wait in ms if the decision has computed it, else 0. */
     uint64_t known_retry_after_ms() const {
         return verdict == nullptr && outcome == Outcome::kRejected ? rejection.retry_after_ms : 0;
     }
-
-    /* Returns the wait in ms, even if the decision has not computed it. */
-    uint64_t find_retry_after_ms(uint64_t now_ms) const;
 
     /* Returns the delay by a leaky bucket in ms; 0 if the claim consumed nothing. */
     uint64_t delay_ms(uint64_t now_ms) const;
