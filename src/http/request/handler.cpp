@@ -11,7 +11,6 @@
 #include "core/limiter/limiter.hpp"
 #include "core/table/zone.hpp"
 #include "http/conf/configuration.hpp"
-#include "http/conf/policy_header.hpp"
 #include "http/overrides/overridden_claim.hpp"
 #include "http/request/bans.hpp"
 #include "http/request/remote_claims.hpp"
@@ -21,7 +20,6 @@
 #include "http/response/headers.hpp"
 #include "http/response/log.hpp"
 #include "http/values/rate.hpp"
-#include "ngx/memory.hpp"
 #include "ngx/monotonic_clock.hpp"
 #include "ngx/strings.hpp"
 
@@ -343,9 +341,8 @@ private:
             log_rejected(r_, conf_, *ctx_.described, ctx_.described->describe(ctx_.now_ms));
         }
 
-        if (is_dry_run() || (conf_.headers & kHeaderRetryAfter) == 0) { return true; }
-
-        return add_retry_after(r_, ctx_);
+        return is_dry_run() || (conf_.headers & kHeaderRetryAfter) == 0
+               || add_retry_after(r_, ctx_);
     }
 
     /* Lets the longest ban describe the request; the ban may have begun with this request. */
@@ -448,6 +445,27 @@ private:
 ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group, Holder &holder) {
     auto *ctx = create_ctx(r, holder, 1);
     return ctx != nullptr ? Run<true>(r, conf, *ctx).begin(group) : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+/* Replaces the context by a copy with room for more claims; nullptr: out of memory. */
+Context *extend_ctx(ngx_http_request_t *r, Holder &holder, ngx_uint_t nclaims) {
+    const auto &old = *get_ctx(holder);
+    auto *ctx = create_ctx(r, holder, old.nclaims + nclaims);
+    if (ctx == nullptr) { return nullptr; }
+
+    ctx->wait = old.wait;
+    if (old.nclaims > 0) {
+        ctx->status = old.status;
+        ctx->nclaims = old.nclaims;
+        ctx->headers = old.headers;
+        ctx->now_ms = old.now_ms;
+        ctx->extended = true;
+        ctx->before_ms = old.first_ms();
+        ctx->described = ctx->claims + (old.described - old.claims);
+        std::copy_n(old.claims, old.nclaims, ctx->claims);
+    }
+
+    return ctx;
 }
 
 /* Runs several limits, limits in Redis or in dry run, or limits after an earlier decision. */

@@ -16,7 +16,6 @@
 #include "ngx/event.hpp"
 #include "ngx/memory.hpp"
 #include "redis/calls/client.hpp"
-#include "redis/protocol/ask_hash.hpp"
 #include "redis/shared/breaker.hpp"
 #include "redis/shared/refusals.hpp"
 

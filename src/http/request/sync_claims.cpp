@@ -61,9 +61,7 @@ void tell_synced(Span<Claim> claims, bool admitted) {
 
         /* Redis would take the limit 0 of a request with the rate "0" for no limit. */
         auto &remote = remote_of(claim);
-        if (remote.asked_limit == 0) { continue; }
-
-        if (remote.is_pending) { continue; }
+        if (remote.asked_limit == 0 || remote.is_pending) { continue; }
 
         remote.is_pending = admitted && is_counted(claim) && claim.purpose == Purpose::kConsume;
         sync_redis(claim, remote.is_pending ? claim.cost : 0);

@@ -112,7 +112,4 @@ inline Context *get_ctx(ngx_http_request_t *r) { return get_ctx(holder_of_ctx(r)
     return ctx;
 }
 
-/* Replaces the context by a copy with room for more claims; nullptr: out of memory. */
-Context *extend_ctx(ngx_http_request_t *r, Holder &holder, ngx_uint_t nclaims);
-
 } // namespace limit_sliding

@@ -66,27 +66,6 @@ void set_header(ngx_table_elt_t &h, std::string_view name, ngx_str_t value) {
     return print_retry_after(r, ctx, ms);
 }
 
-} // namespace
-
-bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value) {
-    return push(r, name, value);
-}
-
-bool add_retry_after(ngx_http_request_t *r, Context &ctx) {
-    const auto ms = ctx.described->known_retry_after_ms();
-    if (ms == 0 || ms == kNever || (ctx.headers & kHeaderDraft) != 0) {
-        return find_retry_after(r, ctx);
-    }
-
-    return print_retry_after(r, ctx, ms);
-}
-
-bool push_retry_after(ngx_http_request_t *r, Context &ctx, uint64_t ms) {
-    return print_retry_after(r, ctx, ms);
-}
-
-namespace {
-
 ngx_http_output_header_filter_pt next_header_filter;
 
 /* The claims that header fields describe, and the one that the X- fields show. */
@@ -257,6 +236,23 @@ ngx_int_t header_filter(ngx_http_request_t *r) {
 }
 
 } // namespace
+
+bool push_header(ngx_http_request_t *r, std::string_view name, ngx_str_t value) {
+    return push(r, name, value);
+}
+
+bool add_retry_after(ngx_http_request_t *r, Context &ctx) {
+    const auto ms = ctx.described->known_retry_after_ms();
+    if (ms == 0 || ms == kNever || (ctx.headers & kHeaderDraft) != 0) {
+        return find_retry_after(r, ctx);
+    }
+
+    return print_retry_after(r, ctx, ms);
+}
+
+bool push_retry_after(ngx_http_request_t *r, Context &ctx, uint64_t ms) {
+    return print_retry_after(r, ctx, ms);
+}
 
 void init_headers() {
     next_header_filter = ngx_http_top_header_filter;
