@@ -143,13 +143,7 @@ ngx_int_t init_memory(ngx_shm_zone_t *shm_zone, void *data) {
     auto &zone = *static_cast<ZoneConf *>(shm_zone->data);
     if (auto *old = static_cast<ZoneConf *>(data)) {
         zone.memory = old->memory;
-        zone.remote.refusals = old->remote.refusals;
-        zone.remote.leases = old->remote.leases;
-        zone.remote.outbox = old->remote.outbox;
-        zone.remote.told = old->remote.told;
-        zone.remote.log_after = old->remote.log_after;
-        zone.remote.exchange = old->remote.exchange;
-        zone.remote.bans = old->remote.bans;
+        static_cast<RemoteMemory &>(zone.remote) = old->remote;
         return NGX_OK;
     }
 

@@ -33,25 +33,27 @@ struct BanSpread;
 struct Redis;
 class Outbox;
 
+/* The parts for a Redis in the memory of a zone.  The zone of probes has none. */
+struct RemoteMemory {
+    Refusals *refusals;
+    Leases *leases;          /* nullptr: no leases */
+    Outbox *outbox;          /* nullptr: the zone has no "sync=" */
+    LimitCache *told;        /* last limits of keys */
+    ngx_atomic_t *log_after; /* ms from which on a bad limit is logged */
+    BanExchange *exchange;   /* nullptr: no bans */
+    Bans *bans;              /* nullptr: no bans */
+};
+
 /* A zone of a Redis. */
-struct RemoteZone {
+struct RemoteZone : RemoteMemory {
     Redis *redis;
     ngx_str_t prefix; /* prefix of the names of keys, with the opening brace */
     ngx_str_t name;
     const Policy *policy;
-    Refusals *refusals;              /* in the zone's memory; nullptr: the zone of probes */
-    Leases *leases;                  /* in the zone's memory; nullptr: no leases */
-    LimitCache *told;                /* last limits of keys, in the zone's memory; nullptr: the
-                                        zone of probes */
     uint32_t lease;                  /* size of a lease in units, or kLeaseAuto; 0: no leases */
     std::optional<OnError> on_error; /* on_error of the zone, else of the Redis */
-    ngx_atomic_t *log_after;         /* ms from which on a bad limit is logged, in the zone's
-                                        memory; nullptr: the zone of probes */
-    BanExchange *exchange;           /* in the zone's memory; nullptr: no bans */
-    Bans *bans;                      /* in the zone's memory, if `exchange` is */
     const PenaltyRule *penalty;
     BanSpread *spread;  /* this worker's part of the exchange; nullptr: none */
-    Outbox *outbox;     /* in the zone's memory; nullptr: the zone has no "sync=" */
     bool settles;       /* costs of some requests are settled */
     ngx_msec_t sync_ms; /* interval of "sync=" in ms; 0: Redis decides */
 };
