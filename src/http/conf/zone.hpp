@@ -141,4 +141,9 @@ void enter_memory(ngx_log_t *log, const ZoneConf &zone);
 /* Gives this worker its counters in shared memory. */
 void take_statistics(ZoneConf &zone);
 
+/* Starts a timer in this worker that withdraws states that expired long ago, in a megabyte of
+ * each zone a minute (Zone::sweep()).  One worker is enough: zones up to 140 GB are swept within
+ * 100 days.  There must be at least one zone. */
+void start_sweep(const Zones &zones);
+
 } // namespace limit_sliding

@@ -1,17 +1,36 @@
 /* Copyright (C) the limit_sliding authors */
 
-/* Readers of directives. */
+/* Readers of directives, and the checks that follow once more of the configuration is read. */
 
 #pragma once
 
-#include "ngx/ngx.hpp"
+#include "http/conf/configuration.hpp"
+#include "http/values/parameter.hpp"
 
 namespace limit_sliding {
 
 char *zone_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *redis_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *limit_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *status_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *log_level_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *headers_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* Set parameters of limit_sliding_zone, after its algorithm.  All but set_redis() need redis=. */
+bool set_redis(const Param &param, ZoneConf &zone);
+bool set_lease(const Param &param, ZoneConf &zone);
+bool set_on_error(const Param &param, ZoneConf &zone);
+bool set_sync(const Param &param, ZoneConf &zone);
+
+/* Prepares all blocks and their zones.  Logs an error and returns false if one is invalid. */
+bool init_redises(ngx_conf_t *cf, const Array<Redis *> &redises, const Zones &zones);
+
+/* Warns of zones that no limit uses, and of keys that a client chooses.  Called once all locations
+ * are parsed. */
+void warn_of_zones(ngx_conf_t *cf, const MainConf &main);
+
+/* Warns of the limits that the location being merged has set itself, and of its API.  `inherited`
+ * has the limits of the level above, or is nullptr. */
+void warn_of_place(ngx_conf_t *cf, const LocConf &place, const LimitSet *inherited);
 
 } // namespace limit_sliding

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/directives/redis_directive.hpp"
+#include "http/directives/directives.hpp"
 
 #include <algorithm>
 #include <iterator>

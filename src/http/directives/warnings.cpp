@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/directives/warnings.hpp"
+#include "http/directives/directives.hpp"
 
 #include <algorithm>
 

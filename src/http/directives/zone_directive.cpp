@@ -9,7 +9,6 @@
 #include "http/conf/configuration.hpp"
 #include "http/conf/policy_header.hpp"
 #include "http/directives/directives.hpp"
-#include "http/directives/redis_directive.hpp"
 #include "http/values/parameter.hpp"
 #include "http/values/rate.hpp"
 #include "http/values/suggestion.hpp"

@@ -14,4 +14,9 @@ namespace limit_sliding {
 template <Stage kStage>
 ngx_int_t check_stage(ngx_http_request_t *r, ngx_http_phase_handler_t *ph);
 
+/* Handles the log phase, if any limit has "count_status=" or "settle=".  Charges the units of the
+ * final cost that the request has not reserved, or refunds the reserved units beyond that cost.
+ * The request is over, so it neither waits nor is rejected. */
+ngx_int_t settle_handler(ngx_http_request_t *r);
+
 } // namespace limit_sliding

@@ -1,11 +1,10 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "http/request/settle.hpp"
+#include "http/request/handler.hpp"
 
 #include <algorithm>
 
 #include "core/limiter/limiter.hpp"
-#include "http/conf/configuration.hpp"
 #include "http/request/remote_claims.hpp"
 #include "http/response/context.hpp"
 #include "http/response/log.hpp"
