@@ -6,7 +6,6 @@
 
 #include "core/policy/override_line.hpp"
 #include "core/policy/rate.hpp"
-#include "http/conf/configuration.hpp"
 #include "http/conf/written_key.hpp"
 #include "http/json/response.hpp"
 #include "http/values/rate.hpp"

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "core/table/zone.hpp"
-#include "http/conf/configuration.hpp"
 #include "http/conf/written_key.hpp"
 #include "http/overrides/line_reader.hpp"
 #include "http/overrides/override_file.hpp"

@@ -105,10 +105,7 @@ bool start_client(Redis &redis) { return redis.client.nodes.is_started() || make
  * that has opened it may be dead, and a worker may be younger than the outage.  The breaker lets
  * one of them send a probe. */
 void redis_enter(Redis *redis) {
-    if (redis->shared == nullptr) {
-        /* no zone uses the Redis */
-        return;
-    }
+    if (redis->shared == nullptr) { return; }
 
     /* the default is set after all of the configuration was read */
     void *core = ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);

@@ -12,8 +12,6 @@
 #pragma once
 
 #include "redis/calls/decision.hpp"
-#include "redis/calls/key_command.hpp"
-#include "redis/calls/redis_block.hpp"
 #include "redis/calls/split_ask.hpp"
 
 namespace limit_sliding {
@@ -44,5 +42,14 @@ void settle_redis(const Claim &claim, int64_t difference);
  * first.  Returns false if Redis is known not to answer; else the waiter will be told, kAdmitted
  * after a success. */
 bool charge_redis(Claim *claim, int64_t cost, Waiter *waiter);
+
+/* The commands of an administrator for one key.  Each is an ask that no other request shares. */
+enum class KeyCommand { kForget = 0, kSetLimit, kUnsetLimit, kAskTtl };
+
+/* Sends a command after a call for the claim's key was answered, because Redis answers then.
+ * `value` is the rate that kSetLimit sets, which Redis removes after ttl_ms; 0: never.  Returns
+ * false if the command cannot be sent; else the waiter will be told, kAdmitted after a success. */
+bool send_key_command(Claim *claim, KeyCommand command, ngx_str_t *value, ngx_msec_t ttl_ms,
+                      Waiter *waiter);
 
 } // namespace limit_sliding

@@ -233,10 +233,7 @@ void describe_leases(Span<Claim> claims) {
 
 void add_refusal(const RemoteZone &zone, const Claim &claim, const Verdict &verdict,
                  ngx_msec_t asked) {
-    if (zone.refusals == nullptr) {
-        /* the zone is that of probes */
-        return;
-    }
+    if (zone.refusals == nullptr) { return; }
 
     Refusal refusal;
     refusal.until_ms = asked + verdict.retry_after_ms;

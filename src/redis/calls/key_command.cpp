@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "redis/calls/key_command.hpp"
+#include "redis/calls/client.hpp"
 
 #include <hiredis/hiredis.h>
 

@@ -1,6 +1,6 @@
 /* Copyright (C) the limit_sliding authors */
 
-#include "redis/calls/redis_block.hpp"
+#include "redis/calls/redis_instance.hpp"
 
 #include "ngx/conf.hpp"
 #include "ngx/memory.hpp"
@@ -533,10 +533,7 @@ bool redis_init(ngx_conf_t *cf, Redis *redis, ngx_resolver_t *resolver) {
     if (resolver && has_servers(*resolver)) { redis->settings.resolver = resolver; }
 
     redis->pool = cf->pool;
-    if (redis->algorithms == 0) {
-        /* no zone uses it */
-        return true;
-    }
+    if (redis->algorithms == 0) { return true; /* no zone uses it */ }
 
     return look_up_servers(cf, redis->settings) && init_probe(cf, *redis) && init_script(cf, *redis)
            && add_shared(cf, *redis);

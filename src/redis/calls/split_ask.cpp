@@ -108,19 +108,15 @@ void piece_told(Split &split) {
 
 /* Returns a split without pieces, with room for the claims; nullptr: there is no memory. */
 Split *create_split(Span<Claim> claims) {
+    constexpr size_t kBytesPerClaim
+        = sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim) + sizeof(Policy) + sizeof(size_t);
     size_t n = claims.size();
-    size_t bytes = 0;
+    size_t bytes = sizeof(Split) + n * kBytesPerClaim;
     for (const Claim &claim : claims) {
         bytes += remote_of(claim).key.len;
     }
 
-    auto *split = static_cast<Split *>(
-        ngx_calloc(sizeof(Split)
-                       + n
-                             * (sizeof(Piece) + sizeof(Claim) + sizeof(RemoteClaim) + sizeof(Policy)
-                                + sizeof(size_t))
-                       + bytes,
-                   ngx_cycle->log));
+    auto *split = static_cast<Split *>(ngx_calloc(bytes, ngx_cycle->log));
     if (split == nullptr) { return nullptr; }
 
     auto *pieces = reinterpret_cast<Piece *>(split + 1);

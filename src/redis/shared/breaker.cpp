@@ -16,8 +16,6 @@ BreakerState Breaker::check(uint64_t now_ms) {
                : BreakerState::kOpen;
 }
 
-uint64_t Breaker::probe_ms() const { return load(&probe_ms_); }
-
 bool Breaker::failed(uint64_t now_ms, uint32_t random) {
     constexpr uint64_t kSpread = kBreakerIntervalMs / 4;
 

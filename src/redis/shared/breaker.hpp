@@ -26,7 +26,7 @@ public:
     BreakerState check(uint64_t now_ms);
 
     /* Returns the time in ms at which the next probe is due, while the breaker is open. */
-    uint64_t probe_ms() const;
+    uint64_t probe_ms() const { return load(&probe_ms_); }
 
     bool is_open() const { return load(&failures_) >= kBreakerFailures; }
 

@@ -11,7 +11,6 @@
 #include "core/base/atomics.hpp"
 #include "core/base/hashes.hpp"
 #include "core/policy/claim.hpp"
-#include "core/rules/counter_kinds.hpp"
 #include "redis/protocol/counter_reply.hpp"
 #include "redis/protocol/remote_state.hpp"
 

@@ -5,7 +5,6 @@
 #include <hiredis/hiredis.h>
 
 #include "redis/protocol/key_slot.hpp"
-#include "redis/protocol/remote_state.hpp"
 
 namespace limit_sliding {
 
