@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/base/page_marks.hpp"
 #include "core/base/hashes.hpp"
+#include "core/base/page_marks.hpp"
 #include "core/policy/claim.hpp"
 #include "core/table/key.hpp"
 #include "core/table/ring.hpp"
