@@ -24,6 +24,7 @@
 #include "json.hpp"
 #include "ngx/memory.hpp"
 #include "ngx/strings.hpp"
+#include "redis/background/ban_spread.hpp"
 #include "redis/calls/server_memory.hpp"
 #include "zone.hpp"
 
@@ -101,6 +102,7 @@ namespace limit_sliding {
 ngx_int_t handle_in_redis(KeyRequest &) { abort(); }
 ngx_int_t send_limits_of_redis(ngx_http_request_t *, ZoneConf &) { abort(); }
 std::optional<ServerMemory> look_at_memory(Redis &) { abort(); }
+void tell_lifted_ban(const RemoteZone &, uint64_t) { abort(); }
 
 ngx_int_t send_dashboard(ngx_http_request_t *r) {
     Writer text(r->pool);

@@ -67,6 +67,8 @@ u_char *print_policy(u_char *, ZoneConf *, uint64_t, uint64_t) { abort(); }
 void log_rejected(ngx_http_request_t *, const LocConf &, const Claim &, const Verdict &) {
     abort();
 }
-bool find_params(ngx_conf_t *, ngx_uint_t, Span<const ParamName>, Param *) { abort(); }
+bool find_params(ngx_conf_t *, ngx_uint_t, Span<const ParamName>, const Elsewhere &, Param *) {
+    abort();
+}
 
 } // namespace limit_sliding

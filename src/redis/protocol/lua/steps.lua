@@ -40,11 +40,12 @@ if is_recorded and pass == 2 and g < n
   rejected = (n - g) * cost
 end
 
--- Writes the state `s`, which expires after `lasts` ms.  With `keep` it is
--- written in place, no shorter than before, and keeps its expiry, which costs
--- Redis less.
+-- Writes the state `s`, which expires after `lasts` ms, and remembers it for
+-- other claims of the call, if there are any.  With `keep` the state is written
+-- in place, no shorter than before, and keeps its expiry, which costs Redis
+-- less.
 --@ chunk save
-if KEYS[2] then S[key] = s end
+if names[step + 2] then S[key] = s end
 if keep then
   call('SETRANGE', key, '0', s)
 else
