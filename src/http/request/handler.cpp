@@ -341,8 +341,9 @@ private:
             log_rejected(r_, conf_, *ctx_.described, ctx_.described->describe(ctx_.now_ms));
         }
 
-        return is_dry_run() || (conf_.headers & kHeaderRetryAfter) == 0
-               || add_retry_after(r_, ctx_);
+        if (is_dry_run() || (conf_.headers & kHeaderRetryAfter) == 0) { return true; }
+
+        return add_retry_after(r_, ctx_);
     }
 
     /* Lets the longest ban describe the request; the ban may have begun with this request. */
@@ -448,7 +449,7 @@ ngx_int_t run_one(ngx_http_request_t *r, const LocConf &conf, const Group *group
 }
 
 /* Replaces the context by a copy with room for more claims; nullptr: out of memory. */
-Context *extend_ctx(ngx_http_request_t *r, Holder &holder, ngx_uint_t nclaims) {
+[[gnu::noinline]] Context *extend_ctx(ngx_http_request_t *r, Holder &holder, ngx_uint_t nclaims) {
     const auto &old = *get_ctx(holder);
     auto *ctx = create_ctx(r, holder, old.nclaims + nclaims);
     if (ctx == nullptr) { return nullptr; }
