@@ -42,7 +42,7 @@ sub waited($answer) {
 sub late($pulse, $seconds, @answers) {
     return join ', ', map { "$_->{seconds} s" } grep {
         my $came = $_->{left} - $_->{seconds};
-        $pulse->late($_->{worker}, $came + $seconds, $_->{left});
+        $pulse->waited_too_long($_->{worker}, $came + $seconds, $_->{left});
     } @answers;
 }
 

@@ -250,7 +250,7 @@ sub _policies_apply($self, $answers) {
 sub in_time($self, $answers, $opens) {
     my $timeout = $self->{timeout};
     my @late = map { "$_->{seconds} s" }
-        grep { $self->{pulse}->late($_->{worker},
+        grep { $self->{pulse}->waited_too_long($_->{worker},
             $_->{left} - $_->{seconds} + $timeout, $_->{left}) }
         map { @$_ } values %$answers;
     is join(', ', @late), '', 'within the timeout';

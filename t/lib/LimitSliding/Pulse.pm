@@ -30,6 +30,7 @@ use LimitSliding::Client qw(header);
 use LimitSliding::Test;
 
 my $ROUND = 0.01;         # that a round takes at most, if nobody has to wait
+my $GRACE = 0.01;         # by which a worker may look late
 my $CLOCKS = 0.002;       # two clocks are read, and both are cut to ms
 
 my %started;              # pid => object
@@ -103,6 +104,14 @@ sub late($self, $worker, $due, $left, $n = 1) {
         $due = $self->next($worker, $due + $CLOCKS) // return 0;
     }
     return $left > $due + $CLOCKS;
+}
+
+# True if it waited for Redis beyond this moment. A worker that looks more than
+# 10 ms later gives Redis two more turns of its event loop, see Grace in
+# src/ngx/event.hpp.
+sub waited_too_long($self, $worker, $due, $left) {
+    my $sign = $self->next($worker, $due) // return 0;
+    return $self->late($worker, $due, $left, $sign - $due > $GRACE ? 3 : 1);
 }
 
 # Returns the seconds in which the machine did not do what it was asked to.
