@@ -248,6 +248,60 @@ static void survives_deaths(void **state) {
     free_cache(cache, 2);
 }
 
+#define ROUNDS 20000
+
+/* Two threads that store the first limits of a cache at once, one of them with a window. */
+struct first_t {
+    LimitCache *caches[ROUNDS];
+    unsigned arrived[ROUNDS];
+};
+
+static void store_first(first_t *first, const Override &own) {
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        __atomic_add_fetch(&first->arrived[i], 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&first->arrived[i], __ATOMIC_SEQ_CST) < 2) {}
+
+        first->caches[i]->set(own.limit, own);
+    }
+}
+
+static void *store_with_window(void *first) {
+    store_first(static_cast<first_t *>(first), own_of(10));
+    return NULL;
+}
+
+static void knows_what_it_has(void **state) {
+    static first_t first;
+    static uint8_t memory[ROUNDS][192] __attribute__((aligned(64)));
+    pthread_t thread;
+
+    (void)state;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        first.caches[i] = LimitCache::init(memory[i], sizeof(memory[i]));
+    }
+
+    LimitCache *cache = first.caches[0];
+    assert_false(cache->has_limits() || cache->has_windows());
+    cache->set(1, {NONE, {}});
+    assert_false(cache->has_limits() || cache->has_windows());
+
+    assert_int_equal(pthread_create(&thread, NULL, store_with_window, &first), 0);
+    store_first(&first, {20, {}});
+    pthread_join(thread, NULL);
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (!first.caches[i]->has_limits() || !first.caches[i]->has_windows()) {
+            fail_msg("cache %u: limits %d, windows %d", i, first.caches[i]->has_limits(),
+                     first.caches[i]->has_windows());
+        }
+    }
+
+    cache = make_cache(1);
+    cache->set(1, {20, {}});
+    assert_true(cache->has_limits() && !cache->has_windows());
+    free_cache(cache, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(remembers_the_last_one),
@@ -257,6 +311,7 @@ int main(void) {
         cmocka_unit_test(holds_as_many_as_it_says),
         cmocka_unit_test(takes_none_for_anothers),
         cmocka_unit_test(survives_deaths),
+        cmocka_unit_test(knows_what_it_has),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,8 +128,10 @@ void LimitCache::set(uint64_t hash, const Override &own) {
     const uint64_t value = own.code();
     if (is_known && seen.value == value && seen.is_used()) { return; }
 
-    const uint64_t has = own.window.is_given() ? kWindows : kLimits;
-    if (own.is_set() && load(&has_) < has) { shared(&has_).store(has, std::memory_order_relaxed); }
+    if (own.is_set() && !has_limits()) { shared(&has_limits_).store(1, std::memory_order_relaxed); }
+    if (own.window.is_given() && !has_windows()) {
+        shared(&has_windows_).store(1, std::memory_order_relaxed);
+    }
 
     if (!own.is_set()) {
         place = nullptr;

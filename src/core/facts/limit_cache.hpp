@@ -51,14 +51,10 @@ public:
 
     /* Return false if no limit was stored, and if no stored limit had a window.  A reader may see
      * the first one a little late. */
-    bool has_limits() const { return load(&has_) != 0; }
-    bool has_windows() const { return load(&has_) == kWindows; }
+    bool has_limits() const { return load(&has_limits_) != 0; }
+    bool has_windows() const { return load(&has_windows_) != 0; }
 
 private:
-    /* Values of has_. */
-    static constexpr uint64_t kLimits = 1;
-    static constexpr uint64_t kWindows = 2;
-
     struct Set;
 
     /* The sets of a key. */
@@ -71,7 +67,10 @@ private:
     Sets sets_of(uint64_t hash) const;
 
     uint64_t sets_;
-    uint64_t has_; /* what was stored: kLimits, kWindows, or 0 */
+
+    /* Words of their own: several processes may set them at once. */
+    uint64_t has_limits_;
+    uint64_t has_windows_;
 };
 
 } // namespace limit_sliding
