@@ -5,18 +5,12 @@ use v5.36;
 
 use Test::More;
 
-use LimitSliding::Callgrind;
+use LimitSliding::Callgrind qw(uncountable);
 use LimitSliding::Redis;
 use LimitSliding::Test;
 
-my $nginx = LimitSliding::Test->new;
-plan skip_all => 'the module is compiled in' if !$nginx->is_dynamic;
-my %binary = $nginx->binaries;
-$ENV{LIMIT_SLIDING_NGINX} = $binary{'--nginx'};
-$ENV{LIMIT_SLIDING_MODULE} = $binary{'--module'};
-
-plan skip_all => 'no valgrind' if !grep { -x "$_/valgrind" } split /:/, $ENV{PATH};
-plan skip_all => 'a sanitizer counts, too' if `ldd $ENV{LIMIT_SLIDING_MODULE}` =~ /san\.so/;
+my $reason = uncountable(LimitSliding::Test->new);
+plan skip_all => $reason if $reason;
 
 my $away = LimitSliding::Test::reserve_port();
 my $server = LimitSliding::Callgrind->nginx(http => <<"CONF",

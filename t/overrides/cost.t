@@ -6,7 +6,7 @@ use v5.36;
 use IO::Handle;
 use Test::More;
 
-use LimitSliding::Callgrind;
+use LimitSliding::Callgrind qw(uncountable);
 use LimitSliding::Test;
 
 my $MILLION = 1_000_000;
@@ -165,13 +165,9 @@ SKIP: {
 # instructions
 
 SKIP: {
-    skip 'the module is compiled in', 4 if !$nginx->is_dynamic;
-    my %binary = $nginx->binaries;
-    local $ENV{LIMIT_SLIDING_NGINX} = $binary{'--nginx'};
-    local $ENV{LIMIT_SLIDING_MODULE} = $binary{'--module'};
-
-    skip 'no valgrind', 4 if !grep { -x "$_/valgrind" } split /:/, $ENV{PATH};
-    skip 'a sanitizer counts, too', 4 if `ldd $ENV{LIMIT_SLIDING_MODULE}` =~ /san\.so/;
+    local %ENV = %ENV;
+    my $reason = uncountable($nginx);
+    skip $reason, 4 if $reason;
 
     my $empty = "limit_sliding_zone \$key zone=none:16m rate=1000000r/s limits_max=$MILLION;";
     my $one = $empty =~ s/none/one/r =~ s/limits_max/limits=$dir\/one limits_max/r;

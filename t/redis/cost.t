@@ -7,18 +7,13 @@ use File::Temp qw(tempdir);
 use List::Util qw(sum);
 use Test::More;
 
-use LimitSliding::Callgrind;
+use LimitSliding::Callgrind qw(uncountable);
 use LimitSliding::Redis;
 use LimitSliding::RedisBenchmark;
 use LimitSliding::Test;
 
-plan skip_all => 'no valgrind' if !grep { -x "$_/valgrind" } split /:/, $ENV{PATH};
-my $nginx = LimitSliding::Test->new;
-plan skip_all => 'the module is compiled in' if !$nginx->is_dynamic;
-my %binary = $nginx->binaries;
-$ENV{LIMIT_SLIDING_NGINX} = $binary{'--nginx'};
-$ENV{LIMIT_SLIDING_MODULE} = $binary{'--module'};
-plan skip_all => 'a sanitizer counts, too' if `ldd $ENV{LIMIT_SLIDING_MODULE}` =~ /san\.so/;
+my $reason = uncountable(LimitSliding::Test->new);
+plan skip_all => $reason if $reason;
 
 # A Redis whose instructions are counted, with little to do beside calls.
 my $dir = tempdir(CLEANUP => 1);
@@ -28,7 +23,7 @@ print $program "#!/bin/sh\nexec valgrind --tool=callgrind --instr-atstart=no",
 close $program;
 chmod 0755, "$dir/redis-server";
 my $redis = LimitSliding::Redis->new(program => "$dir/redis-server",
-    config => { hz => 1, 'dynamic-hz' => 'no', 'active-expire-effort' => 1 })->start;
+    config => { hz => 1, 'dynamic-hz' => 'no' })->start;
 
 # The most instructions of a decision, x SET: with 12 keys a call, and with one.
 my %zones = (

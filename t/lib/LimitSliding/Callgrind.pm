@@ -20,6 +20,7 @@ package LimitSliding::Callgrind;
 
 use v5.36;
 
+use Exporter qw(import);
 use File::Basename qw(dirname);
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
@@ -28,7 +29,20 @@ use POSIX ();
 use LimitSliding::Peers;
 use LimitSliding::Test qw(wait_for);
 
+our @EXPORT_OK = qw(uncountable);
+
 my $PIPELINE = 100;       # requests sent at once while nothing is counted
+
+# Returns why instructions of the module cannot be counted here, or "" once it has
+# put the programs that are counted into the environment.
+sub uncountable($nginx) {
+    return 'the module is compiled in' if !$nginx->is_dynamic;
+    return 'no valgrind' if !grep { -x "$_/valgrind" } split /:/, $ENV{PATH};
+
+    my %binary = $nginx->binaries;
+    @ENV{qw(LIMIT_SLIDING_NGINX LIMIT_SLIDING_MODULE)} = @binary{qw(--nginx --module)};
+    return `ldd $binary{'--module'}` =~ /san\.so/ ? 'a sanitizer counts, too' : '';
+}
 
 sub _valgrind($dir) {
     return qw(valgrind --tool=callgrind --instr-atstart=no),
