@@ -274,7 +274,7 @@ bool read_counter(const Policy &policy, uint64_t limit, uint64_t now_ms, std::st
 
     if (parts == 0) { return false; }
 
-    /* the newest part is the nearest one to now of those with this number */
+    /* numbers of parts recur; the newest part is the nearest one to now with this number */
     const uint64_t present = now_ms * parts / policy.window_ms;
     const auto ahead = static_cast<int64_t>((number - present) << (64 - bits)) >> (64 - bits);
     values[0] = static_cast<int64_t>(parts);

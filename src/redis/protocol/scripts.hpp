@@ -86,6 +86,7 @@
 
 namespace limit_sliding {
 
+/* What the reply says of a key's override and debt. */
 constexpr int64_t kScriptOff = 1;
 constexpr int64_t kScriptMalformed = 2;
 constexpr auto kScriptOwn = int64_t{1} << 52;

@@ -116,13 +116,10 @@ end
 -- byte, there is no more room in all parts: the oldest units are removed.
 --@ chunk counter.rejected
 if not counts then
-  counts = {}
-  for j = 1, p + 1 do counts[j] = 0 end
-  for j = 7, #state do
-    local k = p + 1 - byte(state, j)
-    counts[k] = counts[k] + 1
-  end
-  counts[p + 1] = counts[p + 1] + added
+  local s, q, v = state, p, nil
+  --@ include counter.units
+  v[p + 1] = v[p + 1] + added
+  counts = v
 end
 local held = counts[p + 1]
 if held < limit then
@@ -205,6 +202,16 @@ if s and #s > 5 then
   end
 end
 
+-- Sets `v` to the counts of a state `s` of `q` parts in which each unit has a
+-- byte.
+--@ chunk counter.units
+v = {}
+for j = 1, q + 1 do v[j] = 0 end
+for j = 7, #s do
+  local k = q + 1 - byte(s, j)
+  v[k] = (v[k] or 0) + 1
+end
+
 -- Sets `v` to the counts of this state, nil if it has none.
 --@ chunk counter.counts
 local v
@@ -212,12 +219,7 @@ if at then
   local wide, format = #s == 7 * q + 13, nil
   --@ include counter.format
   if not format then
-    v = {}
-    for j = 1, q + 1 do v[j] = 0 end
-    for j = 7, #s do
-      local k = q + 1 - byte(s, j)
-      v[k] = (v[k] or 0) + 1
-    end
+    --@ include counter.units
   elseif #s == bytes * (q + 1) + 6 then
     v = {unpack_(format, s, 7)}
     v[q + 2] = nil
